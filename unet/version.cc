@@ -1,0 +1,6 @@
+// version.cc - the version of the library, as meson.build states it.
+#include "unet/version.h"
+
+#include "unet/version_number.h"
+
+extern "C" const char *unet_version(void) { return UNET_VERSION_NUMBER; }
