@@ -1,0 +1,74 @@
+// bytes.h - big-endian integers, and the copy of a small message; used by the wire format and every ring.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+namespace unet {
+
+using Bytes = std::span<const std::byte>;
+using MutableBytes = std::span<std::byte>;
+
+// An unsigned integer in network byte order: the endian is in the type, so no caller can forget it.
+template <typename T>
+class BigEndian {
+ public:
+  constexpr BigEndian() noexcept = default;
+  constexpr BigEndian(T host) noexcept : raw_(swap(host)) {}
+  constexpr operator T() const noexcept { return swap(raw_); }
+
+ private:
+  static constexpr T swap(T value) noexcept {
+    if constexpr (std::endian::native == std::endian::big) return value;
+    if constexpr (sizeof(T) == 2) return static_cast<T>(__builtin_bswap16(value));
+    if constexpr (sizeof(T) == 4) return static_cast<T>(__builtin_bswap32(value));
+    if constexpr (sizeof(T) == 8) return static_cast<T>(__builtin_bswap64(value));
+    return value;
+  }
+  T raw_ = 0;
+};
+using be16 = BigEndian<uint16_t>;
+using be32 = BigEndian<uint32_t>;
+using be64 = BigEndian<uint64_t>;
+
+inline Bytes as_bytes(const void* data, size_t size) noexcept {
+  return {static_cast<const std::byte*>(data), size};
+}
+
+// Copies `size` <= 48 bytes with at most three overlapping moves and no call: memcpy of a variable size costs a
+// function call and a jump table, which is a tenth of a cache-line transfer.
+inline void copy_small(std::byte* to, const std::byte* from, size_t size) noexcept {
+  struct Sixteen {
+    uint64_t low, high;
+  };
+  if (size >= 16) {
+    Sixteen first, middle, last;
+    std::memcpy(&first, from, 16);
+    std::memcpy(&last, from + size - 16, 16);
+    if (size > 32) {
+      std::memcpy(&middle, from + 16, 16);
+      std::memcpy(to + 16, &middle, 16);
+    }
+    std::memcpy(to, &first, 16);
+    std::memcpy(to + size - 16, &last, 16);
+  } else if (size >= 8) {
+    uint64_t first, last;
+    std::memcpy(&first, from, 8);
+    std::memcpy(&last, from + size - 8, 8);
+    std::memcpy(to, &first, 8);
+    std::memcpy(to + size - 8, &last, 8);
+  } else if (size >= 4) {
+    uint32_t first, last;
+    std::memcpy(&first, from, 4);
+    std::memcpy(&last, from + size - 4, 4);
+    std::memcpy(to, &first, 4);
+    std::memcpy(to + size - 4, &last, 4);
+  } else {
+    for (size_t i = 0; i < size; ++i) to[i] = from[i];
+  }
+}
+
+}  // namespace unet

@@ -1,0 +1,46 @@
+// crc32c.h - the Castagnoli CRC (RFC 3720 B.4), by the processor's instruction where there is one; used by the wire format.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__SSE4_2__)
+#include <nmmintrin.h>
+#endif
+
+namespace unet {
+
+constexpr uint32_t kCrc32cStart = 0xFFFFFFFFu;
+
+// Continues `crc` over bytes of any length; start with kCrc32cStart and invert the result. Long inputs.
+uint32_t crc32c_long(uint32_t crc, const std::byte* data, size_t size) noexcept;
+
+// The same, inlined for the short inputs of headers and small messages.
+inline uint32_t crc32c(uint32_t crc, const std::byte* data, size_t size) noexcept {
+#if defined(__SSE4_2__)
+  if (size > 256) return crc32c_long(crc, data, size);
+  uint64_t state = crc;
+  while (size >= 8) {
+    uint64_t word;
+    std::memcpy(&word, data, 8);
+    state = _mm_crc32_u64(state, word);
+    data += 8;
+    size -= 8;
+  }
+  crc = static_cast<uint32_t>(state);
+  if (size >= 4) {
+    uint32_t word;
+    std::memcpy(&word, data, 4);
+    crc = _mm_crc32_u32(crc, word);
+    data += 4;
+    size -= 4;
+  }
+  while (size-- > 0) crc = _mm_crc32_u8(crc, static_cast<uint8_t>(*data++));
+  return crc;
+#else
+  return crc32c_long(crc, data, size);
+#endif
+}
+
+}  // namespace unet

@@ -1,0 +1,54 @@
+// time.h - time as the data path sees it: nanoseconds of a monotonic clock, read from the cycle counter.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+namespace unet {
+
+// Nanoseconds since an arbitrary start. Virtual in simulations: protocols take it as an argument and never read a clock.
+using Nanoseconds = uint64_t;
+
+constexpr Nanoseconds kMicrosecond = 1'000;
+constexpr Nanoseconds kMillisecond = 1'000'000;
+constexpr Nanoseconds kSecond = 1'000'000'000;
+
+// CLOCK_MONOTONIC in nanoseconds (about 20 ns to read).
+Nanoseconds monotonic_now() noexcept;
+
+// The cycle counter (about 8 ns to read); on machines without one, monotonic_now().
+inline uint64_t cycles() noexcept {
+#if defined(__x86_64__)
+  return __rdtsc();
+#else
+  return monotonic_now();
+#endif
+}
+
+// Cycles per second of cycles(), measured against CLOCK_MONOTONIC once per process (takes 10 ms the first time).
+double cycles_per_second() noexcept;
+
+// Tells the core that this is a spin loop.
+inline void spin_pause() noexcept {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+// Converts cycles() to Nanoseconds: create one per thread, outside the data path.
+class Clock {
+ public:
+  Clock() noexcept : nanoseconds_per_cycle_(1e9 / cycles_per_second()), start_(cycles()) {}
+  Nanoseconds now() const noexcept {
+    return static_cast<Nanoseconds>(static_cast<double>(cycles() - start_) * nanoseconds_per_cycle_);
+  }
+
+ private:
+  double nanoseconds_per_cycle_;
+  uint64_t start_;
+};
+
+}  // namespace unet

@@ -1,0 +1,191 @@
+// control.h - the messages on the control socket between libunet and the service; a SOCK_SEQPACKET packet is one of them.
+//
+// The client sends requests; the service answers each with one Reply of the same cookie (some answers take as long as a
+// peer on another host), and sends events in between. Descriptors travel with SCM_RIGHTS, in the order named here.
+// Integers are in host order: both ends are on one host. Texts are not terminated: their length is beside them.
+// Every packet is exactly sizeof(its type); anything else is a protocol error, and the service closes the connection.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+#include <type_traits>
+
+#include "unet/base/result.h"
+#include "unet/driver.h"
+#include "unet/layout.h"
+#include "unet/limits.h"
+
+namespace unet::control {
+
+constexpr uint32_t kVersion = 1;
+constexpr size_t kPacketMax = 1024;  // bytes of any packet, both ways
+
+// A short text in a packet. A length beyond the room is a lie; view() shortens it.
+template <size_t N>
+struct Text {
+  uint16_t length = 0;
+  char bytes[N] = {};
+
+  std::string_view view() const noexcept { return {bytes, length <= N ? length : N}; }
+  void set(std::string_view text) noexcept {
+    length = static_cast<uint16_t>(text.size() < N ? text.size() : N);
+    std::memcpy(bytes, text.data(), length);
+  }
+};
+using NameText = Text<kNameMax + 1>;
+using TargetText = Text<2 * kNameMax + 2>;  // name@host
+using ErrorText = Text<400>;
+
+enum class Op : uint32_t {
+  // requests (answered by a reply of the same op)
+  hello = 1,
+  create_endpoint = 2,
+  destroy_endpoint = 3,
+  bind = 4,
+  unbind = 5,
+  connect = 6,
+  accept = 7,
+  reject = 8,
+  close_channel = 9,
+  expose = 10,
+  peer_region = 11,
+  get_descriptor = 12,
+  report = 13,
+  // events (cookie 0)
+  connect_request = 100,
+  channel_opened = 101,
+  channel_closed = 102,
+};
+
+enum class Path : uint32_t {
+  automatic = 0,  // a local channel if the peer is on this NI, else the wire
+  local = 1,      // a local channel or an error
+  ni = 2,         // through the engine, even if the peer is on this NI
+};
+
+struct Header {
+  Op op;
+  uint32_t endpoint;  // the endpoint's id, where the op concerns one
+  uint64_t cookie;    // chosen by the client, repeated in the reply
+};
+
+// ---- requests
+
+struct Hello {
+  Header header;
+  uint32_t version;  // kVersion
+  NameText program;  // for lists
+};
+struct CreateEndpoint {
+  Header header;
+  EndpointOptions options;
+};
+struct DestroyEndpoint { Header header; };
+struct Bind {
+  Header header;
+  NameText name;
+};
+struct Unbind { Header header; };
+struct Connect {
+  Header header;
+  TargetText target;  // "name" or "name@host"
+  Path path;
+  uint32_t timeout_ms;
+  LocalOptions local;  // if it becomes a local channel
+};
+struct Accept {
+  Header header;
+  uint64_t request;  // from ConnectRequest
+};
+struct Reject {
+  Header header;
+  uint64_t request;
+};
+struct CloseChannel {
+  Header header;
+  uint32_t channel;
+};
+struct Expose {
+  Header header;
+  uint64_t bytes;  // at most one region per endpoint
+};
+struct PeerRegion {
+  Header header;
+  uint32_t channel;
+};
+struct GetDescriptor { Header header; };
+struct Report { Header header; };
+
+// ---- replies
+
+enum class ChannelKind : uint32_t { none = 0, local = 1, ni = 2 };
+
+// What a side learns of a channel that is open now.
+struct ChannelInfo {
+  uint32_t channel;  // the endpoint's small number for it
+  ChannelKind kind;
+  uint32_t side;        // local: 0 connected, 1 accepted
+  uint32_t wire_mtu;    // ni: bytes of message that fit into one frame (0: shared NI without a wire between)
+  LocalOptions local;   // local: the geometry
+  NameText peer;        // the peer's endpoint name or "pid 123", for people
+};
+
+struct Reply {
+  Header header;
+  int32_t code;     // Errc
+  ErrorText error;  // the sentence, if code != 0
+  union {
+    struct {
+      uint32_t version;
+      uint32_t client;  // number of this connection
+    } hello;                                     // descriptors: ClientPage memory, eventfd that wakes the engine
+    struct {
+      uint32_t endpoint;  // id for later requests
+      uint32_t doorbell;  // bit in the ClientPage
+    } create_endpoint;                           // descriptors: segment memory
+    ChannelInfo channel;                         // connect, accept: see below
+    struct {
+      uint64_t bytes;
+    } region;                                    // expose, peer_region (local channels): descriptor: region memory
+  };
+};
+// A local channel comes with descriptors: channel memory, eventfd this side sleeps on, eventfd that wakes the peer.
+// get_descriptor: an eventfd that the engine writes when the endpoint asked to be woken (SegmentHeader).
+// report: descriptor of sealed memory that holds a JSON document of what this user may see.
+
+// ---- events
+
+struct ConnectRequest {
+  Header header;
+  uint64_t request;  // names it in Accept or Reject
+  int32_t peer_uid;  // -1: on another host
+  int32_t peer_pid;
+  NameText peer;     // "pid 123", or the host it comes from
+};
+struct ChannelOpened {  // a static channel of the configuration
+  Header header;
+  ChannelInfo channel;
+};
+enum class CloseReason : uint32_t { closed_by_peer = 1, peer_died = 2, ni_stopped = 3, wire_lost = 4 };
+struct ChannelClosed {
+  Header header;
+  uint32_t channel;
+  CloseReason reason;
+};
+
+static_assert(sizeof(Reply) <= kPacketMax && sizeof(Connect) <= kPacketMax);
+static_assert(std::is_trivially_copyable_v<Reply>);
+
+// Endpoint and host names: 1 to kNameMax characters of [A-Za-z0-9._-/], not beginning with '-' or '/'.
+constexpr bool valid_name(std::string_view name) noexcept {
+  if (name.empty() || name.size() > kNameMax || name.front() == '-' || name.front() == '/') return false;
+  for (const char c : name) {
+    const bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+                    c == '-' || c == '/';
+    if (!ok) return false;
+  }
+  return true;
+}
+
+}  // namespace unet::control

@@ -1,0 +1,73 @@
+// counters.h - what is counted, by name: per endpoint (its owner reads them in the segment) and per NI.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace unet {
+
+// Counters of one endpoint, written by the engine. Every message or descriptor that is not delivered raises exactly one
+// of the drop counters (those from `first_drop` on).
+enum class EndpointCounter : uint8_t {
+  sent_messages,
+  sent_bytes,
+  received_messages,
+  received_bytes,
+  // Drops of what this endpoint wanted to send.
+  bad_send_descriptor,   // unknown kind, overlong length, fragment outside the segment
+  unknown_channel,       // the channel is not (or no longer) one of this endpoint's
+  // Drops of what was sent to this endpoint.
+  no_free_buffer,        // the free queue was empty
+  receive_queue_full,    // the receive queue was full
+  too_long,              // the message needs more memory than all receive buffers have
+  too_fragmented,        // the free queue gave buffers too scattered for one receive descriptor
+  bad_free_descriptor,   // the free queue named a buffer that does not exist
+  duplicate_fragment,    // a fragment arrived twice
+  fragment_mismatch,     // fragments of one message disagree about its length or kind
+  reassembly_timeout,    // fragments missing for too long
+  reassembly_overflow,   // too many messages of this endpoint in reassembly at once
+  put_no_region,         // a put came, but no region is exposed
+  put_out_of_bounds,     // a put came for bytes outside the exposed region
+  count
+};
+constexpr size_t kEndpointCounters = static_cast<size_t>(EndpointCounter::count);
+constexpr EndpointCounter kFirstEndpointDrop = EndpointCounter::bad_send_descriptor;
+
+constexpr std::array<std::string_view, kEndpointCounters> kEndpointCounterNames{
+    "sent_messages", "sent_bytes", "received_messages", "received_bytes", "bad_send_descriptor", "unknown_channel",
+    "no_free_buffer", "receive_queue_full", "too_long", "too_fragmented", "bad_free_descriptor", "duplicate_fragment",
+    "fragment_mismatch", "reassembly_timeout", "reassembly_overflow", "put_no_region", "put_out_of_bounds"};
+
+// Counters of the NI itself: frames that no endpoint can be charged with.
+enum class NiCounter : uint8_t {
+  received_frames,
+  received_bytes,
+  transmitted_frames,
+  transmitted_bytes,
+  hairpin_messages,     // delivered between two endpoints of this NI without a wire
+  wakeups,              // sleeping clients woken
+  // Drops.
+  not_ours,             // another Ethernet type, or not addressed to this port
+  truncated,
+  bad_version,
+  bad_flags,
+  bad_length,
+  bad_crc,
+  unknown_tag,
+  wrong_source,         // the tag is known, but its channel belongs to another address or port
+  bad_signal,           // a signalling frame that is malformed
+  signal_overflow,      // signalling frames faster than the service takes them
+  transmit_overflow,    // the port did not take a signalling frame
+  count
+};
+constexpr size_t kNiCounters = static_cast<size_t>(NiCounter::count);
+constexpr NiCounter kFirstNiDrop = NiCounter::not_ours;
+
+constexpr std::array<std::string_view, kNiCounters> kNiCounterNames{
+    "received_frames", "received_bytes", "transmitted_frames", "transmitted_bytes", "hairpin_messages", "wakeups", "not_ours",
+    "truncated", "bad_version", "bad_flags", "bad_length", "bad_crc", "unknown_tag", "wrong_source", "bad_signal",
+    "signal_overflow", "transmit_overflow"};
+
+}  // namespace unet

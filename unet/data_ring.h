@@ -1,0 +1,75 @@
+// data_ring.h - the sender's allocator for messages longer than a slot: a ring of bytes freed in order by slot credits.
+//
+// All of its state is private to the sender; the other side only ever sees offsets. A message is always in one piece: what
+// does not fit before the end starts again at the beginning.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "unet/layout.h"
+
+namespace unet {
+
+class DataRing {
+ public:
+  DataRing() = default;
+  // `bytes` of memory; at most `depth` messages at a time (the depth of the queue whose credits free them).
+  DataRing(uint64_t bytes, uint32_t depth) : bytes_(bytes), mask_(depth - 1), ends_(depth) {}
+
+  static constexpr uint64_t kNone = ~uint64_t{0};
+
+  // The offset at which a message of `length` bytes may be written now, or kNone. Nothing is taken until commit(), so a
+  // second reserve() replaces the first.
+  uint64_t reserve(uint32_t length) noexcept {
+    const uint64_t size = round_up(length, kCacheLine);
+    if (empty()) {
+      // Everything was read: begin where the lines are still warm.
+      if (size > bytes_) return kNone;
+      next_ = 0;
+      return 0;
+    }
+    const uint64_t free = bytes_ - used_;
+    uint64_t skip = 0;
+    if (next_ + size > bytes_) skip = bytes_ - next_;
+    if (skip + size > free) return kNone;
+    return skip == 0 ? next_ : 0;
+  }
+
+  // Takes the `length` bytes at `offset` from reserve() for the message in slot `position`.
+  void commit(uint64_t offset, uint32_t length, uint32_t position) noexcept {
+    const uint64_t size = round_up(length, kCacheLine);
+    const uint64_t skip = offset == next_ ? 0 : bytes_ - next_;
+    used_ += skip + size;
+    next_ = offset + size == bytes_ ? 0 : offset + size;
+    ends_[tail_++ & mask_] = End{position, skip + size};
+  }
+
+  // Frees what belongs to slots before `consumed`.
+  void credit(uint32_t consumed) noexcept {
+    while (head_ != tail_) {
+      const End& oldest = ends_[head_ & mask_];
+      if (static_cast<int32_t>(oldest.position - consumed) >= 0) break;
+      used_ -= oldest.size;
+      ++head_;
+    }
+  }
+
+  bool empty() const noexcept { return head_ == tail_; }
+  uint64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  struct End {
+    uint32_t position;
+    uint64_t size;
+  };
+  uint64_t bytes_ = 0;
+  uint64_t used_ = 0;
+  uint64_t next_ = 0;
+  uint32_t mask_ = 0;
+  uint32_t head_ = 0;
+  uint32_t tail_ = 0;
+  std::vector<End> ends_;
+};
+
+}  // namespace unet

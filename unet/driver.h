@@ -1,0 +1,104 @@
+// driver.h - what the engine needs of a wire: burst calls over frames; implemented in drivers/, owned by unet/.
+//
+// A driver carries Ethernet frames. It is used by one thread at a time (the engine's). No call blocks, and none
+// after construction allocates. A wrapper (faulty, capture, trace) is a Driver that owns another Driver.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "unet/base/time.h"
+
+namespace unet {
+
+using MacAddress = std::array<uint8_t, 6>;
+
+// A frame that arrived. `data` stays valid and unchanged until release().
+struct ReceivedFrame {
+  const std::byte* data = nullptr;  // starts at the Ethernet header
+  uint32_t length = 0;              // bytes, without FCS
+  void* handle = nullptr;           // the driver's own
+};
+
+// Tells the owner of external payload memory that the port has read it.
+struct TransmitCompletion {
+  uint64_t pending = 0;  // frames the port still reads from; the engine adds before transmit(), the driver subtracts
+};
+
+// A frame to send: the engine fills `length` bytes at `data`; an optional external payload follows them on the wire.
+struct TransmitFrame {
+  std::byte* data = nullptr;            // driver memory, from allocate(); capacity() bytes
+  uint32_t length = 0;                  // bytes composed at `data`, starting at the Ethernet header
+  void* handle = nullptr;               // the driver's own
+  const std::byte* external = nullptr;  // payload read in place by the port, only if capabilities().external_payload
+  uint32_t external_length = 0;
+  TransmitCompletion* completion = nullptr;  // with `external`: decremented when the port no longer reads it
+};
+
+struct DriverCapabilities {
+  MacAddress address{};             // the port's own address
+  uint32_t mtu = 1500;              // largest Ethernet payload in bytes (frame = mtu + 14)
+  bool external_payload = false;    // transmit() can read payload from memory given to register_memory()
+  bool checks_integrity = false;    // the wire itself protects a frame's bytes end to end
+};
+
+struct DriverCounter {
+  std::string name;  // as the port names it: "rx_missed", "tx_errors", "faulty_lost"
+  uint64_t value = 0;
+};
+
+class Driver {
+ public:
+  virtual ~Driver() = default;
+  Driver() = default;
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+  // Constant after construction.
+  virtual const DriverCapabilities& capabilities() const noexcept = 0;
+
+  // Fills up to frames.size() arrived frames and returns their number. The caller owns them until release().
+  virtual uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept = 0;
+
+  // Gives frames back; any order, any thread-of-use burst size. The data may not be touched afterwards.
+  virtual void release(std::span<const ReceivedFrame> frames) noexcept = 0;
+
+  // Hands out empty frames of at least mtu + 14 bytes; returns how many could be had. The caller owns them until
+  // transmit() takes them or discard() gives them back.
+  virtual uint32_t allocate(std::span<TransmitFrame> frames) noexcept = 0;
+
+  // Queues frames for sending, in order, and returns how many were taken; those belong to the driver. The caller
+  // keeps the rest and may try again.
+  virtual uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept = 0;
+
+  // Gives back frames from allocate() that will not be sent.
+  virtual void discard(std::span<const TransmitFrame> frames) noexcept = 0;
+
+  // Makes progress on what needs it without traffic (completions, delayed frames); called once per engine poll.
+  virtual void poll(Nanoseconds) noexcept {}
+
+  // When poll() has something to do next although no frame arrives; ~0 if never. Lets an idle NI sleep.
+  virtual Nanoseconds next_event() const noexcept { return ~Nanoseconds{0}; }
+
+  // A descriptor that becomes readable when a frame may have arrived, or -1 if the wire has none (the NI then
+  // sleeps for short times). It may be edge-like: receive() until empty before sleeping on it.
+  virtual int wait_descriptor() const noexcept { return -1; }
+
+  // Announces memory that TransmitFrame::external may point into. False if the port cannot use it (the engine copies).
+  // The memory stays mapped until forget_memory(), which waits until the port has read what it was given.
+  virtual bool register_memory(std::span<std::byte>) noexcept { return false; }
+  virtual void forget_memory(std::span<std::byte>) noexcept {}
+
+  // What the port counted, by its own names; for unetctl, not the data path.
+  virtual std::vector<DriverCounter> counters() const = 0;
+
+  // One line for logs: "dpdk:net_memif0 02:00:00:00:00:01 mtu 1500".
+  virtual std::string description() const = 0;
+};
+
+}  // namespace unet

@@ -1,0 +1,64 @@
+// engine.h - the NI's data path: moves messages between endpoints' queues and the wires; used by unet/service's Ni.
+//
+// An Engine belongs to one thread, which calls poll() in a loop (unetd) or from the application's own poll (embedded NI).
+// It trusts nothing that a client can write: every descriptor is read once into private memory, checked, then used, and
+// all positions, sizes, tags and owners are the engine's own copies.
+//
+// Copies of a payload byte: shared and embedded NI, sending: one (segment -> frame; none where the port reads the segment
+// itself); receiving: one (frame -> receive buffer, or -> exposed region for a put); hairpin: one (segment -> segment).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "unet/counters.h"
+#include "unet/driver.h"
+#include "unet/engine/mailbox.h"
+
+namespace unet::engine {
+
+struct EngineOptions {
+  Nanoseconds reassembly_timeout = 50 * kMillisecond;
+  Nanoseconds watch_time = 500 * kMicrosecond;  // a send queue idle for this long is left to its doorbell
+  uint32_t watched_max = 64;                    // send queues polled directly at a time
+  uint32_t quantum_bytes = 16 * 1024;           // deficit round robin: bytes per turn and weight
+};
+
+class Engine {
+ public:
+  // `drivers` in port order, may be empty (an NI without a wire); `commands` and `events` outlive the engine;
+  // `service_wake` is an eventfd written after events were put while the service may sleep, or -1.
+  Engine(EngineOptions options, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands,
+         EventMailbox& events, int service_wake);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // One turn: commands, arrivals, doorbells, sends, timers. Returns the number of messages and frames handled (0: idle).
+  uint32_t poll(Nanoseconds now) noexcept;
+
+  // Before sleeping: tells every client to ring the wake descriptor, then looks once more (an asymmetric fence makes
+  // sure that no doorbell is missed). False: there is work, do not sleep. After true, poll() may not be called before
+  // wake_up(). The caller sleeps on the clients' wake descriptors, the drivers' wait descriptors and the service's.
+  bool prepare_sleep(Nanoseconds now) noexcept;
+  void wake_up() noexcept;
+
+  // When poll() should run again even if nothing is signalled: a reassembly or driver timer; ~0 if never.
+  Nanoseconds next_event() const noexcept;
+
+  uint32_t ports() const noexcept;
+  Driver& port(uint32_t index) noexcept;
+
+  // For reports; written by the engine's thread, readable by any (relaxed).
+  uint64_t ni_counter(NiCounter counter) const noexcept;
+  uint64_t endpoint_counter(uint32_t endpoint, EndpointCounter counter) const noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace unet::engine

@@ -1,0 +1,112 @@
+// mailbox.h - what the service tells the engine and the engine tells the service: two bounded queues of plain messages.
+//
+// Service and engine may be two threads (unetd) or one (embedded NI). Each queue has one writer and one reader. The
+// service never touches the engine's tables, and the engine never makes a system call for the service's sake but one
+// eventfd write when the service must look at an event.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <variant>
+
+#include "unet/driver.h"
+#include "unet/layout.h"
+#include "unet/limits.h"
+#include "unet/wire.h"
+
+namespace unet::engine {
+
+constexpr uint32_t kSignalMax = 512;      // bytes of one signalling message
+constexpr uint32_t kMailboxDepth = 1024;  // a power of two
+
+// ---- service -> engine. Memory given here stays mapped until the matching Detached event.
+
+struct AttachClient {
+  uint32_t client;          // index, < kClientsMax, unused at the moment
+  ClientPage* page;
+};
+struct DetachClient { uint32_t client; };  // after its endpoints
+struct AttachEndpoint {
+  uint32_t endpoint;        // index, < kEndpointsMax, unused at the moment
+  uint32_t client;
+  uint32_t doorbell;        // bit in the client's page
+  std::byte* segment;       // geometry.total bytes
+  SegmentGeometry geometry;
+  uint32_t weight = 1;      // share of the wire (deficit round robin)
+};
+struct DetachEndpoint { uint32_t endpoint; };
+struct SetRegion {          // region.empty(): nothing is exposed any longer
+  uint32_t endpoint;
+  std::span<std::byte> region;
+};
+struct SetWakeDescriptor {  // eventfd to write when the endpoint asked to be woken; stays open until Detached
+  uint32_t endpoint;
+  int descriptor;
+};
+struct OpenHairpin {        // one direction: from `endpoint` to `peer`; the service opens both
+  uint32_t endpoint, channel;
+  uint32_t peer, peer_channel;
+};
+struct OpenWire {           // both directions
+  uint32_t endpoint, channel;
+  Tag local_tag;            // index in the low 16 bits, see Tag
+  Tag remote_tag;
+  MacAddress remote;
+  uint32_t port;
+};
+struct CloseChannel { uint32_t endpoint, channel; };
+struct SendSignal {
+  uint32_t port;
+  MacAddress to;
+  uint32_t length;
+  std::array<std::byte, kSignalMax> bytes;
+};
+using Command = std::variant<std::monostate, AttachClient, DetachClient, AttachEndpoint, DetachEndpoint, SetRegion, SetWakeDescriptor,
+                             OpenHairpin, OpenWire, CloseChannel, SendSignal>;
+
+// ---- engine -> service
+
+struct ClientDetached { uint32_t client; };
+struct EndpointDetached { uint32_t endpoint; };  // the engine no longer touches its memory or descriptor
+struct SignalReceived {
+  uint32_t port;
+  MacAddress from;
+  uint32_t length;
+  std::array<std::byte, kSignalMax> bytes;
+};
+using Event = std::variant<std::monostate, ClientDetached, EndpointDetached, SignalReceived>;
+
+// A bounded queue of one writer thread and one reader thread.
+template <typename T, uint32_t kDepth>
+class Mailbox {
+  static_assert((kDepth & (kDepth - 1)) == 0);
+
+ public:
+  bool push(const T& message) noexcept {
+    const uint32_t tail = tail_.load(std::memory_order_relaxed);
+    if (tail - head_.load(std::memory_order_acquire) == kDepth) return false;
+    messages_[tail & (kDepth - 1)] = message;
+    tail_.store(tail + 1, std::memory_order_release);
+    return true;
+  }
+  // The oldest message, in place until pop(); nullptr if there is none.
+  const T* front() const noexcept {
+    const uint32_t head = head_.load(std::memory_order_relaxed);
+    if (head == tail_.load(std::memory_order_acquire)) return nullptr;
+    return &messages_[head & (kDepth - 1)];
+  }
+  void pop() noexcept { head_.store(head_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
+  bool empty() const noexcept { return front() == nullptr; }
+
+ private:
+  alignas(kCacheLine) std::atomic<uint32_t> head_{0};
+  alignas(kCacheLine) std::atomic<uint32_t> tail_{0};
+  std::array<T, kDepth> messages_{};
+};
+
+using CommandMailbox = Mailbox<Command, kMailboxDepth>;
+using EventMailbox = Mailbox<Event, kMailboxDepth>;
+
+}  // namespace unet::engine

@@ -1,0 +1,43 @@
+// limits.h - a maximum for everything, in one place; used by every layer. Changing a value changes no format.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace unet {
+
+// Messages
+constexpr uint32_t kInlineMax = 48;              // bytes that travel inside a descriptor
+constexpr uint32_t kMessageMax = 64 * 1024;      // bytes of one message
+constexpr uint32_t kFragmentsMax = 6;            // pieces of the segment one send descriptor gathers
+constexpr uint32_t kRunsMax = 12;                // runs of buffers one received message may be scattered over
+
+// Endpoints
+constexpr uint32_t kEndpointsMax = 16 * 1024;            // per NI
+constexpr uint32_t kEndpointsPerClientMax = 16 * 1024;   // per control connection
+constexpr uint32_t kChannelsPerEndpointMax = 4096;
+constexpr uint32_t kQueueDepthMin = 4;                   // slots; depths are powers of two
+constexpr uint32_t kQueueDepthMax = 32 * 1024;
+constexpr uint32_t kBufferSizeMin = 256;                 // bytes of one receive buffer
+constexpr uint32_t kBufferSizeMax = 64 * 1024;
+constexpr uint32_t kBuffersMax = 64 * 1024;              // receive buffers of one endpoint (a run names them with 16 bits)
+constexpr uint64_t kSegmentMax = uint64_t{1} << 30;      // bytes of one communication segment
+constexpr uint64_t kRegionMax = uint64_t{1} << 32;       // bytes of one exposed region
+constexpr uint64_t kLocalDataMax = uint64_t{1} << 30;    // bytes of one direction of a local channel
+
+// NI
+constexpr uint32_t kClientsMax = 4096;           // control connections
+constexpr uint32_t kChannelsMax = 64 * 1024;     // wire and shared channels of one NI: the tag's index has 16 bits
+constexpr uint32_t kPortsMax = 16;
+constexpr uint32_t kBurst = 32;                  // frames or descriptors handled at a time
+constexpr uint32_t kReassembliesMax = 1024;      // messages being reassembled, per NI
+constexpr uint32_t kReassembliesPerEndpointMax = 64;
+
+// Names
+constexpr size_t kNameMax = 63;                  // characters of an endpoint's name or a host's name
+constexpr size_t kSocketPathMax = 100;
+
+// Lines a writer and a reader on different cores must not share: x86 fetches pairs, but 64 is what coherence moves.
+constexpr size_t kCacheLine = 64;
+
+}  // namespace unet

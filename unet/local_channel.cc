@@ -1,0 +1,176 @@
+// local_channel.cc - the parts of a local channel that are not on the path of a small message.
+#include "unet/local_channel.h"
+
+#include <unistd.h>
+
+#include <cstring>
+
+namespace unet {
+
+Result<std::unique_ptr<LocalChannel>> LocalChannel::open(Channel id, const control::ChannelInfo& info, Descriptor memory,
+                                                         Descriptor sleep, Descriptor wake) {
+  if (!valid_options(info.local) || info.side > 1 || !sleep.valid() || !wake.valid()) {
+    return fail(Errc::protocol, "the NI described a local channel that cannot be");
+  }
+  auto mapping = Mapping::map(memory.get(), LocalGeometry::of(info.local).total);
+  if (!mapping) return tl::unexpected(mapping.error());
+  return std::unique_ptr<LocalChannel>(new LocalChannel(id, info, std::move(*mapping), std::move(sleep), std::move(wake)));
+}
+
+LocalChannel::LocalChannel(Channel id, const control::ChannelInfo& info, Mapping memory, Descriptor sleep, Descriptor wake)
+    : id_(id), memory_(std::move(memory)), sleep_(std::move(sleep)), wake_(std::move(wake)) {
+  const LocalGeometry g = LocalGeometry::of(info.local);
+  const uint32_t out = info.side, in = 1 - info.side;
+  std::byte* base = memory_.data();
+  out_ = reinterpret_cast<LocalControl*>(base + g.control[out]);
+  in_ = reinterpret_cast<LocalControl*>(base + g.control[in]);
+  writer_ = SlotWriter(reinterpret_cast<Slot*>(base + g.slots[out]), g.depth, &out_->consumed.value);
+  reader_ = SlotReader(reinterpret_cast<Slot*>(base + g.slots[in]), g.depth, &in_->consumed.value);
+  out_data_ = base + g.data[out];
+  in_data_ = base + g.data[in];
+  data_bytes_ = g.data_bytes;
+  ring_ = DataRing(g.data_bytes, g.depth);
+  released_early_.resize(g.depth);
+}
+
+SendOutcome LocalChannel::send_long(const std::byte* data, uint32_t length) noexcept {
+  if (length > kMessageMax) return SendOutcome::too_long;
+  const MutableBytes room = reserve(length);
+  if (room.empty()) return SendOutcome::full;
+  std::memcpy(room.data(), data, length);
+  return post(length);
+}
+
+MutableBytes LocalChannel::reserve(uint32_t length) noexcept {
+  reserved_length_ = 0;
+  if (length > kMessageMax || writer_.reserve() == nullptr) return {};
+  const uint64_t size = length == 0 ? 1 : length;
+  // Credits that came with the last look at the peer's word may be enough; only then is it read again.
+  ring_.credit(writer_.consumed());
+  reserved_offset_ = ring_.reserve(static_cast<uint32_t>(size));
+  if (reserved_offset_ == DataRing::kNone) {
+    writer_.refresh();
+    ring_.credit(writer_.consumed());
+    reserved_offset_ = ring_.reserve(static_cast<uint32_t>(size));
+    if (reserved_offset_ == DataRing::kNone) return {};
+  }
+  reserved_length_ = static_cast<uint32_t>(size);
+  return {out_data_ + reserved_offset_, size};
+}
+
+SendOutcome LocalChannel::post(uint32_t length) noexcept {
+  if (length > reserved_length_) return SendOutcome::too_long;
+  Slot* slot = writer_.reserve();
+  if (slot == nullptr) return SendOutcome::full;
+  const LocalDataDescriptor descriptor{.offset = reserved_offset_};
+  std::memcpy(slot->payload, &descriptor, sizeof descriptor);
+  ring_.commit(reserved_offset_, reserved_length_, writer_.position());
+  reserved_length_ = 0;
+  publish(slot, length, SlotKind::local_data);
+  return SendOutcome::sent;
+}
+
+SendOutcome LocalChannel::put(uint64_t region_offset, Bytes data, bool notify) noexcept {
+  if (region_offset > peer_region_.size() || data.size() > peer_region_.size() - region_offset) {
+    return SendOutcome::out_of_bounds;
+  }
+  if (data.size() > 0xFF'FFFF) return SendOutcome::too_long;  // what a mark can say
+  Slot* slot = nullptr;
+  if (notify) {
+    slot = writer_.reserve();
+    if (slot == nullptr) return SendOutcome::full;
+  }
+  if (!data.empty()) std::memcpy(peer_region_.data() + region_offset, data.data(), data.size());
+  if (notify) {
+    const PutDoneDescriptor descriptor{.region_offset = region_offset, .length = data.size()};
+    std::memcpy(slot->payload, &descriptor, sizeof descriptor);
+    publish(slot, static_cast<uint32_t>(data.size()), SlotKind::put_done);
+  }
+  return SendOutcome::sent;
+}
+
+bool LocalChannel::receive_long(const Slot& slot, Mark mark, Message& message) noexcept {
+  const uint32_t position = reader_.position();
+  reader_.advance();
+  if (mark.kind == SlotKind::local_data && mark.length <= kMessageMax) {
+    LocalDataDescriptor descriptor;
+    std::memcpy(&descriptor, slot.payload, sizeof descriptor);
+    if (descriptor.offset <= data_bytes_ && mark.length <= data_bytes_ - descriptor.offset) {
+      message.data = in_data_ + descriptor.offset;
+      message.kind = MessageKind::message;
+      ++counters_.received_messages;
+      counters_.received_bytes += mark.length;
+      return true;
+    }
+  } else if (mark.kind == SlotKind::put_done) {
+    PutDoneDescriptor descriptor;
+    std::memcpy(&descriptor, slot.payload, sizeof descriptor);
+    if (descriptor.region_offset <= own_region_bytes_ && mark.length <= own_region_bytes_ - descriptor.region_offset) {
+      message.data = nullptr;
+      message.kind = MessageKind::put_done;
+      message.region_offset = descriptor.region_offset;
+      ++counters_.received_messages;
+      return true;
+    }
+  }
+  ++counters_.bad_descriptor;
+  message.position = position;
+  release(message);
+  return false;
+}
+
+void LocalChannel::release_out_of_order(uint32_t position) noexcept {
+  const uint32_t mask = reader_.depth() - 1;
+  // Only positions that were received and not yet released count; releasing twice is a no-op.
+  if (position - released_ >= reader_.position() - released_ || released_early_[position & mask]) return;
+  if (position != released_) {
+    released_early_[position & mask] = true;
+    ++out_of_order_;
+    return;
+  }
+  ++released_;
+  while (released_early_[released_ & mask]) {
+    released_early_[released_ & mask] = false;
+    --out_of_order_;
+    ++released_;
+  }
+  if (reader_.give_back(released_)) wake_waiting_sender();
+}
+
+namespace {
+
+// The peer may have filled the counter or closed its end: neither is our concern.
+void ring(int descriptor) noexcept {
+  const uint64_t one = 1;
+  static_cast<void>(!::write(descriptor, &one, sizeof one));
+}
+
+}  // namespace
+
+void LocalChannel::wake_receiver() noexcept {
+  // Only one of several senders' messages needs to pay: whoever finds the flag set clears it.
+  if (out_->receiver_asleep.value.exchange(0, std::memory_order_relaxed) == 0) return;
+  ++counters_.wakeups;
+  ring(wake_.get());
+}
+
+void LocalChannel::wake_sender() noexcept {
+  if (in_->sender_waiting.value.exchange(0, std::memory_order_relaxed) == 0) return;
+  ++counters_.wakeups;
+  ring(wake_.get());
+}
+
+void LocalChannel::announce_sleep(bool for_room) noexcept {
+  flush_credits();
+  in_->receiver_asleep.value.store(1, std::memory_order_relaxed);
+  if (for_room) out_->sender_waiting.value.store(1, std::memory_order_relaxed);
+}
+
+void LocalChannel::end_sleep() noexcept {
+  in_->receiver_asleep.value.store(0, std::memory_order_relaxed);
+  out_->sender_waiting.value.store(0, std::memory_order_relaxed);
+  uint64_t count;
+  static_cast<void>(!::read(sleep_.get(), &count, sizeof count));
+}
+
+}  // namespace unet

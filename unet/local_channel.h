@@ -1,0 +1,165 @@
+// local_channel.h - a channel between two processes of one host: slots and data in memory that only these two map; used by Endpoint.
+//
+// Nobody else is on the path. A message of up to kInlineMax bytes is one cache line, written by the sender and read in
+// place by the receiver. Copies of a payload byte: one by send() (none with reserve()/post()), none on reception.
+//
+// Trust: the peer may write anything anywhere in this memory at any time. Lengths and offsets are read once and checked
+// against the geometry that the NI gave; what is out of range is dropped and counted. The sending half belongs to one
+// thread and the receiving half to one thread (they may differ).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "unet/base/fence.h"
+#include "unet/base/result.h"
+#include "unet/control.h"
+#include "unet/data_ring.h"
+#include "unet/mapping.h"
+#include "unet/message.h"
+#include "unet/ring.h"
+
+namespace unet {
+
+// What the receiving and sending halves counted; drops by name.
+struct LocalCounters {
+  uint64_t sent_messages = 0;
+  uint64_t sent_bytes = 0;
+  uint64_t received_messages = 0;
+  uint64_t received_bytes = 0;
+  uint64_t bad_descriptor = 0;  // the peer wrote a kind, length or offset that cannot be
+  uint64_t wakeups = 0;         // system calls made to wake the peer
+};
+
+class LocalChannel {
+ public:
+  // `memory` is the channel's sealed memory, `sleep` the eventfd this side sleeps on, `wake` the peer's. All are taken.
+  static Result<std::unique_ptr<LocalChannel>> open(Channel id, const control::ChannelInfo& info, Descriptor memory,
+                                                    Descriptor sleep, Descriptor wake);
+
+  // ---- sending half
+
+  SendOutcome send(const std::byte* data, uint32_t length) noexcept {
+    if (__builtin_expect(length > kInlineMax, 0)) return send_long(data, length);
+    Slot* slot = writer_.reserve();
+    if (__builtin_expect(slot == nullptr, 0)) return SendOutcome::full;
+    copy_small(slot->payload, data, length);
+    publish(slot, length, SlotKind::inline_data);
+    return SendOutcome::sent;
+  }
+
+  // Room for a message of `length` bytes that the caller composes in place; empty if there is none now. One at a time: a
+  // second reserve() or a send() replaces it.
+  MutableBytes reserve(uint32_t length) noexcept;
+  // Sends the first `length` bytes of what reserve() gave.
+  SendOutcome post(uint32_t length) noexcept;
+
+  // Copies into the peer's exposed region; with `notify` the peer receives a put_done after the bytes are there.
+  SendOutcome put(uint64_t region_offset, Bytes data, bool notify) noexcept;
+  void set_peer_region(Mapping region) noexcept { peer_region_ = std::move(region); }
+  const Mapping& peer_region() const noexcept { return peer_region_; }
+  // How much this side exposes: what a put_done of the peer is checked against.
+  void set_own_region(uint64_t bytes) noexcept { own_region_bytes_ = bytes; }
+
+  // ---- receiving half
+
+  // The next message, in place, if one is there.
+  bool receive(Message& message) noexcept {
+    Mark mark{};
+    const Slot* slot = reader_.peek(mark);
+    if (slot == nullptr) return false;
+    message.channel = id_;
+    message.position = reader_.position();
+    message.length = mark.length;
+    if (__builtin_expect(mark.kind == SlotKind::inline_data && mark.length <= kInlineMax, 1)) {
+      message.data = slot->payload;
+      message.kind = MessageKind::message;
+      reader_.advance();
+      ++counters_.received_messages;
+      counters_.received_bytes += mark.length;
+      return true;
+    }
+    return receive_long(*slot, mark, message);
+  }
+
+  // Gives a message's memory back; in any order, but memory returns to the sender in order of arrival.
+  void release(const Message& message) noexcept {
+    if (__builtin_expect(message.position == released_ && out_of_order_ == 0, 1)) {
+      ++released_;
+      if (reader_.give_back(released_)) wake_waiting_sender();
+      return;
+    }
+    release_out_of_order(message.position);
+  }
+
+  // Called when nothing arrived: whatever has been released goes back to the sender now.
+  void flush_credits() noexcept {
+    if (released_ != reader_.published()) {
+      reader_.give_back_now(released_);
+      wake_waiting_sender();
+    }
+  }
+
+  bool has_message() const noexcept {
+    Mark mark{};
+    return reader_.peek(mark) != nullptr;
+  }
+
+  // ---- sleeping
+
+  // Before sleeping on descriptor(): asks the peer to write it. The caller then executes heavy_fence() and looks once more.
+  void announce_sleep(bool for_room) noexcept;
+  // After waking (or deciding not to sleep): stops asking, and makes descriptor() unreadable again.
+  void end_sleep() noexcept;
+  bool has_room() noexcept { return writer_.refresh(); }
+  int descriptor() const noexcept { return sleep_.get(); }
+
+  Channel id() const noexcept { return id_; }
+  const LocalCounters& counters() const noexcept { return counters_; }
+
+ private:
+  LocalChannel(Channel id, const control::ChannelInfo& info, Mapping memory, Descriptor sleep, Descriptor wake);
+
+  void publish(Slot* slot, uint32_t length, SlotKind kind) noexcept {
+    writer_.publish(slot, length, kind);
+    ++counters_.sent_messages;
+    counters_.sent_bytes += length;
+    light_fence();
+    if (__builtin_expect(out_->receiver_asleep.value.load(std::memory_order_relaxed) != 0, 0)) wake_receiver();
+  }
+  SendOutcome send_long(const std::byte* data, uint32_t length) noexcept;
+  bool receive_long(const Slot& slot, Mark mark, Message& message) noexcept;
+  void release_out_of_order(uint32_t position) noexcept;
+  void wake_receiver() noexcept;
+  void wake_waiting_sender() noexcept {
+    light_fence();
+    if (__builtin_expect(in_->sender_waiting.value.load(std::memory_order_relaxed) != 0, 0)) wake_sender();
+  }
+  void wake_sender() noexcept;
+
+  // Hot: sending.
+  SlotWriter writer_;
+  LocalControl* out_ = nullptr;  // control words of the direction we send in
+  LocalCounters counters_;
+  // Hot: receiving.
+  SlotReader reader_;
+  LocalControl* in_ = nullptr;
+  Channel id_{};
+  uint32_t released_ = 0;      // all messages before this position are released
+  uint32_t out_of_order_ = 0;  // messages released after released_
+
+  std::byte* out_data_ = nullptr;
+  const std::byte* in_data_ = nullptr;
+  uint64_t data_bytes_ = 0;
+  uint64_t own_region_bytes_ = 0;
+  DataRing ring_;
+  uint64_t reserved_offset_ = DataRing::kNone;
+  uint32_t reserved_length_ = 0;
+  std::vector<bool> released_early_;  // by slot
+  Mapping memory_;
+  Mapping peer_region_;
+  Descriptor sleep_;
+  Descriptor wake_;
+};
+
+}  // namespace unet

@@ -1,0 +1,62 @@
+// mapping.h - owned descriptors and owned mappings of shared memory; used by libunet and the service.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "unet/base/bytes.h"
+#include "unet/base/result.h"
+
+namespace unet {
+
+// A file descriptor that is closed with its owner.
+class Descriptor {
+ public:
+  Descriptor() noexcept = default;
+  explicit Descriptor(int fd) noexcept : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    if (this != &other) {
+      reset();
+      fd_ = std::exchange(other.fd_, -1);
+    }
+    return *this;
+  }
+  ~Descriptor() { reset(); }
+
+  int get() const noexcept { return fd_; }
+  bool valid() const noexcept { return fd_ >= 0; }
+  int release() noexcept { return std::exchange(fd_, -1); }
+  void reset() noexcept;
+
+ private:
+  int fd_ = -1;
+};
+
+// Shared memory mapped read-write, unmapped with its owner.
+class Mapping {
+ public:
+  Mapping() noexcept = default;
+  Mapping(Mapping&& other) noexcept : base_(std::exchange(other.base_, nullptr)), mapped_(std::exchange(other.mapped_, 0)), size_(other.size_) {}
+  Mapping& operator=(Mapping&& other) noexcept;
+  ~Mapping() { reset(); }
+
+  // Maps `size` bytes of `fd`, which must hold at least that many and be sealed against shrinking, so that touching the
+  // mapping can never fault. The last `mirror` bytes (page multiples; 0: none) are mapped once more right behind the end.
+  static Result<Mapping> map(int fd, uint64_t size, uint64_t mirror = 0);
+
+  std::byte* data() const noexcept { return base_; }
+  uint64_t size() const noexcept { return size_; }  // without the mirror
+  MutableBytes bytes() const noexcept { return {base_, size_}; }
+  explicit operator bool() const noexcept { return base_ != nullptr; }
+
+ private:
+  void reset() noexcept;
+
+  std::byte* base_ = nullptr;
+  size_t mapped_ = 0;
+  uint64_t size_ = 0;
+};
+
+}  // namespace unet

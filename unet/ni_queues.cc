@@ -1,0 +1,223 @@
+// ni_queues.cc - messages longer than a slot, release out of order, doorbells and sleeping.
+#include "unet/ni_queues.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "unet/base/check.h"
+
+namespace unet {
+
+void Doorbells::ring(uint32_t bit) noexcept {
+  ClientPage* const client = page();
+  const uint32_t word = bit / 64;
+  // Release: the slot is published before the bit that makes the engine look.
+  client->doorbells[word].fetch_or(uint64_t{1} << (bit % 64), std::memory_order_release);
+  client->summary.words[word / 64].fetch_or(uint64_t{1} << (word % 64), std::memory_order_release);
+  light_fence();
+  if (client->engine_asleep.value.load(std::memory_order_relaxed) != 0) {
+    const uint64_t one = 1;
+    static_cast<void>(!::write(engine_wake_.get(), &one, sizeof one));
+  }
+}
+
+NiQueues::NiQueues(Mapping segment, const SegmentGeometry& g, Doorbells& doorbells, uint32_t doorbell_bit)
+    : doorbells_(&doorbells), doorbell_bit_(doorbell_bit), geometry_(g), segment_(std::move(segment)) {
+  std::byte* base = segment_.data();
+  header_ = reinterpret_cast<SegmentHeader*>(base);
+  writer_ = SlotWriter(reinterpret_cast<Slot*>(base + g.send_queue), g.send_depth, &header_->send_consumed.value);
+  ring_ = DataRing(g.send_bytes, g.send_depth);
+  reader_ = SlotReader(reinterpret_cast<Slot*>(base + g.receive_queue), g.receive_depth, &header_->receive_consumed.value);
+  free_ = FreeWriter(reinterpret_cast<FreeSlot*>(base + g.free_queue), g.free_depth);
+  mask_ = g.receive_depth - 1;
+  released_early_.resize(g.receive_depth);
+  has_buffers_.resize(g.receive_depth);
+  scratch_.resize(g.receive_depth);
+  buffer_held_.resize(g.buffers, true);
+  held_ = g.buffers;
+  post_buffers();
+}
+
+// ---- sending
+
+SendOutcome NiQueues::send_long(Channel channel, const std::byte* data, uint32_t length) noexcept {
+  if (length > kMessageMax) return SendOutcome::too_long;
+  const MutableBytes room = reserve(length);
+  if (room.empty()) return SendOutcome::full;
+  std::memcpy(room.data(), data, length);
+  return post(channel, length);
+}
+
+bool NiQueues::reserve_data(uint32_t length) noexcept {
+  ring_.credit(writer_.consumed());
+  reserved_offset_ = ring_.reserve(length);
+  if (reserved_offset_ == DataRing::kNone) {
+    writer_.refresh();
+    ring_.credit(writer_.consumed());
+    reserved_offset_ = ring_.reserve(length);
+  }
+  return reserved_offset_ != DataRing::kNone;
+}
+
+MutableBytes NiQueues::reserve(uint32_t length) noexcept {
+  reserved_length_ = 0;
+  const uint32_t size = length == 0 ? 1 : length;
+  if (length > kMessageMax || writer_.reserve() == nullptr || !reserve_data(size)) return {};
+  reserved_length_ = size;
+  return {segment_.data() + geometry_.send_data + reserved_offset_, size};
+}
+
+SendOutcome NiQueues::post(Channel channel, uint32_t length) noexcept {
+  if (length > reserved_length_) return SendOutcome::too_long;
+  Slot* slot = writer_.reserve();
+  if (slot == nullptr) return SendOutcome::full;
+  GatherDescriptor descriptor{};
+  descriptor.fragments[0] = {static_cast<uint32_t>(geometry_.send_data + reserved_offset_), length};
+  std::memcpy(slot->payload, &descriptor, sizeof descriptor);
+  ring_.commit(reserved_offset_, reserved_length_, writer_.position());
+  reserved_length_ = 0;
+  publish(slot, channel, length, SlotKind::gather);
+  return SendOutcome::sent;
+}
+
+SendOutcome NiQueues::put(Channel channel, uint64_t region_offset, Bytes data, bool notify) noexcept {
+  if (data.size() > kMessageMax) return SendOutcome::too_long;
+  const auto length = static_cast<uint32_t>(data.size());
+  const MutableBytes room = reserve(length);
+  if (room.empty()) return SendOutcome::full;
+  if (length != 0) std::memcpy(room.data(), data.data(), length);
+  Slot* slot = writer_.reserve();
+  PutDescriptor descriptor{};
+  descriptor.region_offset = region_offset;
+  descriptor.notify = notify ? 1 : 0;
+  descriptor.fragments[0] = {static_cast<uint32_t>(geometry_.send_data + reserved_offset_), length};
+  std::memcpy(slot->payload, &descriptor, sizeof descriptor);
+  ring_.commit(reserved_offset_, reserved_length_, writer_.position());
+  reserved_length_ = 0;
+  publish(slot, channel, length, SlotKind::put);
+  return SendOutcome::sent;
+}
+
+// ---- receiving
+
+void NiQueues::receive_long(const Slot& slot, Mark mark, Message& message) noexcept {
+  if (mark.kind == SlotKind::put_done) {
+    PutDoneDescriptor descriptor;
+    std::memcpy(&descriptor, slot.payload, sizeof descriptor);
+    message.kind = MessageKind::put_done;
+    message.data = nullptr;
+    message.region_offset = descriptor.region_offset;
+    return;
+  }
+  UNET_CHECK(mark.kind == SlotKind::runs);
+  has_buffers_[message.position & mask_] = true;
+  receive_runs(slot, message);
+}
+
+void NiQueues::receive_runs(const Slot& slot, Message& message) noexcept {
+  RunsDescriptor runs;
+  std::memcpy(&runs, slot.payload, sizeof runs);
+  const std::byte* const area = segment_.data() + geometry_.receive_data;
+  const uint64_t buffer_size = geometry_.buffer_size;
+  const bool mirrored = uint64_t{geometry_.buffers} * buffer_size == geometry_.receive_bytes;
+
+  // One piece if each run begins where the one before it ended, the end of the area continuing in its mirror.
+  bool one_piece = true;
+  uint32_t expected = runs.runs[0].first;
+  bool wrapped = false;
+  for (const Run& run : runs.runs) {
+    if (run.count == 0) break;
+    one_piece = one_piece && run.first == expected;
+    expected = uint32_t{run.first} + run.count;
+    if (expected == geometry_.buffers) {
+      one_piece = one_piece && mirrored && !wrapped;
+      expected = 0;
+      wrapped = true;
+    }
+  }
+  // A message may end exactly at the end of the area without needing the mirror.
+  const uint64_t to_end = (geometry_.buffers - runs.runs[0].first) * buffer_size;
+  if (!one_piece && uint64_t{message.length} <= to_end && uint64_t{runs.runs[0].count} * buffer_size >= message.length) {
+    one_piece = true;
+  }
+  const std::byte* first = area + runs.runs[0].first * buffer_size;
+  if (one_piece) {
+    message.data = first;
+    return;
+  }
+
+  ++gathered_;
+  auto& scratch = scratch_[message.position & mask_];
+  if (scratch == nullptr) scratch = std::make_unique<std::byte[]>(kMessageMax);
+  uint32_t done = 0;
+  for (const Run& run : runs.runs) {
+    if (run.count == 0 || done == message.length) break;
+    const auto part = static_cast<uint32_t>(std::min<uint64_t>(run.count * buffer_size, message.length - done));
+    std::memcpy(scratch.get() + done, area + run.first * buffer_size, part);
+    done += part;
+  }
+  message.data = scratch.get();
+}
+
+void NiQueues::release_long(uint32_t position) noexcept {
+  if (position - released_ >= reader_.position() - released_ || released_early_[position & mask_]) return;
+  released_early_[position & mask_] = true;
+  ++out_of_order_;
+  while (out_of_order_ != 0 && released_early_[released_ & mask_]) {
+    released_early_[released_ & mask_] = false;
+    --out_of_order_;
+    if (has_buffers_[released_ & mask_]) free_buffers_of(released_);
+    ++released_;
+  }
+  post_buffers();
+  static_cast<void>(reader_.give_back(released_));
+}
+
+void NiQueues::free_buffers_of(uint32_t position) noexcept {
+  has_buffers_[position & mask_] = false;
+  Mark mark{};
+  const Slot* slot = reader_.peek_at(position, mark);
+  UNET_CHECK(slot != nullptr);
+  RunsDescriptor runs;
+  std::memcpy(&runs, slot->payload, sizeof runs);
+  for (const Run& run : runs.runs) {
+    for (uint32_t i = 0; i < run.count; ++i) {
+      UNET_CHECK(run.first + i < geometry_.buffers && !buffer_held_[run.first + i]);
+      buffer_held_[run.first + i] = true;
+      ++held_;
+    }
+  }
+}
+
+void NiQueues::post_buffers() noexcept {
+  const auto post_next = [this] {
+    if (buffer_held_[next_buffer_]) {
+      buffer_held_[next_buffer_] = false;
+      --held_;
+      free_.push(next_buffer_);
+    }
+    next_buffer_ = next_buffer_ + 1 == geometry_.buffers ? 0 : next_buffer_ + 1;
+  };
+  while (held_ != 0 && buffer_held_[next_buffer_]) post_next();
+  // The next one in order is still with the NI (a message that is being reassembled, say): do not let the NI starve for it.
+  if (held_ > geometry_.buffers / 4) {
+    while (held_ != 0) post_next();
+  }
+}
+
+// ---- sleeping
+
+void NiQueues::announce_sleep(bool for_room) noexcept {
+  flush_credits();
+  header_->receiver_asleep.value.store(1, std::memory_order_relaxed);
+  if (for_room) header_->sender_waiting.value.store(1, std::memory_order_relaxed);
+}
+
+void NiQueues::end_sleep() noexcept {
+  header_->receiver_asleep.value.store(0, std::memory_order_relaxed);
+  header_->sender_waiting.value.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace unet

@@ -1,0 +1,134 @@
+// ni_queues.h - an endpoint's queues to the NI, from the client's side: send, receive and free queue of its segment; used by Endpoint.
+//
+// Copies of a payload byte on this side: one by send() into the segment (none with reserve()/post()), none on reception.
+// The client trusts the NI as it trusts the kernel; the NI trusts nothing written here. The sending half belongs to one
+// thread and the receiving half to one thread.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "unet/base/fence.h"
+#include "unet/base/result.h"
+#include "unet/data_ring.h"
+#include "unet/mapping.h"
+#include "unet/message.h"
+#include "unet/ring.h"
+
+namespace unet {
+
+// Rings the doorbells of one control connection (ClientPage) and wakes a sleeping engine.
+class Doorbells {
+ public:
+  Doorbells() = default;
+  Doorbells(Mapping page, Descriptor engine_wake) noexcept : page_(std::move(page)), engine_wake_(std::move(engine_wake)) {}
+  ClientPage* page() const noexcept { return reinterpret_cast<ClientPage*>(page_.data()); }
+  void ring(uint32_t bit) noexcept;
+
+ private:
+  Mapping page_;
+  Descriptor engine_wake_;
+};
+
+class NiQueues {
+ public:
+  NiQueues(Mapping segment, const SegmentGeometry& geometry, Doorbells& doorbells, uint32_t doorbell_bit);
+
+  // ---- sending half; `channel` is checked by the engine
+
+  SendOutcome send(Channel channel, const std::byte* data, uint32_t length) noexcept {
+    if (length > kInlineMax) return send_long(channel, data, length);
+    Slot* slot = writer_.reserve();
+    if (__builtin_expect(slot == nullptr, 0)) return SendOutcome::full;
+    copy_small(slot->payload, data, length);
+    publish(slot, channel, length, SlotKind::inline_data);
+    return SendOutcome::sent;
+  }
+  MutableBytes reserve(uint32_t length) noexcept;
+  SendOutcome post(Channel channel, uint32_t length) noexcept;
+  SendOutcome put(Channel channel, uint64_t region_offset, Bytes data, bool notify) noexcept;
+
+  // ---- receiving half
+
+  bool receive(Message& message) noexcept {
+    Mark mark{};
+    const Slot* slot = reader_.peek(mark);
+    if (slot == nullptr) return false;
+    message.channel = Channel{slot->channel};
+    message.position = reader_.position();
+    message.length = mark.length;
+    message.kind = MessageKind::message;
+    reader_.advance();
+    if (__builtin_expect(mark.kind == SlotKind::inline_data, 1)) {
+      message.data = slot->payload;
+    } else {
+      receive_long(*slot, mark, message);
+    }
+    return true;
+  }
+  void release(const Message& message) noexcept {
+    if (__builtin_expect(message.position == released_ && out_of_order_ == 0 && !has_buffers_[released_ & mask_], 1)) {
+      ++released_;
+      if (reader_.give_back(released_)) {}
+      return;
+    }
+    release_long(message.position);
+  }
+  void flush_credits() noexcept {
+    if (released_ != reader_.published()) reader_.give_back_now(released_);
+  }
+  bool has_message() const noexcept {
+    Mark mark{};
+    return reader_.peek(mark) != nullptr;
+  }
+
+  // ---- sleeping: see LocalChannel
+  void announce_sleep(bool for_room) noexcept;
+  void end_sleep() noexcept;
+  bool has_room() noexcept { return writer_.refresh(); }
+
+  uint64_t counter(EndpointCounter which) const noexcept {
+    return header_->counters[static_cast<size_t>(which)].load(std::memory_order_relaxed);
+  }
+  uint64_t gathered() const noexcept { return gathered_; }
+
+ private:
+  void publish(Slot* slot, Channel channel, uint32_t length, SlotKind kind) noexcept {
+    slot->channel = static_cast<uint32_t>(channel);
+    writer_.publish(slot, length, kind);
+    light_fence();
+    if (header_->engine_watching.value.load(std::memory_order_relaxed) == 0) doorbells_->ring(doorbell_bit_);
+  }
+  SendOutcome send_long(Channel channel, const std::byte* data, uint32_t length) noexcept;
+  void receive_long(const Slot& slot, Mark mark, Message& message) noexcept;
+  void receive_runs(const Slot& slot, Message& message) noexcept;
+  void release_long(uint32_t position) noexcept;
+  void free_buffers_of(uint32_t position) noexcept;
+  void post_buffers() noexcept;
+  bool reserve_data(uint32_t length) noexcept;
+
+  Doorbells* doorbells_;
+  SegmentHeader* header_;
+  uint32_t doorbell_bit_;
+  SlotWriter writer_;
+  DataRing ring_;
+  uint64_t reserved_offset_ = DataRing::kNone;
+  uint32_t reserved_length_ = 0;
+
+  SlotReader reader_;
+  FreeWriter free_;
+  uint32_t mask_ = 0;              // receive_depth - 1
+  uint32_t released_ = 0;          // all messages before this position are released
+  uint32_t out_of_order_ = 0;
+  std::vector<bool> released_early_;  // by slot
+  std::vector<bool> has_buffers_;     // by slot: the message lies in receive buffers
+  std::vector<bool> buffer_held_;     // by buffer: back from a message, not yet given to the NI
+  uint32_t held_ = 0;
+  uint32_t next_buffer_ = 0;       // next in address order, so that messages keep lying in one piece
+  std::vector<std::unique_ptr<std::byte[]>> scratch_;  // by slot: copies of messages not in one piece (rare)
+  uint64_t gathered_ = 0;          // how many such copies were made
+  SegmentGeometry geometry_;
+  Mapping segment_;
+};
+
+}  // namespace unet
