@@ -1,0 +1,471 @@
+#!/usr/bin/env python3
+# tidy.py - the rules of the tree as a test: who may include whom, banned words, headers that compile alone.
+#
+#   tidy.py [--root DIR] [--build DIR]
+#
+# Prints one line per complaint, `FILE:LINE: [rule] what is wrong and what to do`, and exits with 1 if there is any.
+# Without --build, the rules that need a configured build directory are left out.
+#
+# A line that has to break a rule says so, on the line itself or on the one before:
+#   // tidy: allow RULE because REASON        (RULE is the word in brackets of the complaint)
+import argparse
+import concurrent.futures
+import fnmatch
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+# ---- The tables. To extend the tree, extend these. ----------------------------------------------------------------
+
+# What of unet/ an application, and the layers for applications, may include.
+UNET_PUBLIC = ["unet/*.h", "!unet/driver.h", "!unet/wire.h", "!unet/control.h"]
+
+# Who may include whom: the first row whose directory holds the file counts; a row always allows its own directory.
+# A pattern is a file or a directory (everything below it), `*` does not cross `/`, and `!` takes away again.
+INCLUDE_TABLE = [
+    # directory        may include
+    ("unet/base",      []),
+    ("unet/engine",    ["unet/*.h", "unet/base"]),
+    ("unet/service",   ["unet/*.h", "unet/base", "unet/engine"]),
+    ("unet",           ["unet/base", "!unet/engine", "!unet/service"]),
+    ("drivers/*",      ["unet/driver.h", "unet/wire.h", "unet/limits.h", "unet/base"]),
+    ("am/splitc",      ["am", "!am/rpc"] + UNET_PUBLIC + ["unet/base"]),
+    ("am/rpc",         ["am", "!am/splitc"] + UNET_PUBLIC + ["unet/base"]),
+    ("am",             ["!am/splitc", "!am/rpc"] + UNET_PUBLIC + ["unet/base"]),
+    ("ipstack",        UNET_PUBLIC + ["unet/base"]),
+    ("apps/examples",  ["am", "ipstack"] + UNET_PUBLIC),
+    ("apps",           ["unet", "drivers", "am", "ipstack"]),
+    ("tests",          ["unet", "drivers", "am", "ipstack", "apps"]),
+]
+
+# Headers of other projects that not every directory may use. (header, where it may be included)
+EXTERNAL_TABLE = [
+    ("rte_*",          ["drivers"]),
+    ("pcap*",          ["drivers"]),
+    ("xdp/*",          ["drivers"]),
+    ("catch2/*",       ["*_test.cc", "tests"]),
+    ("CLI/*",          ["apps"]),
+    ("nlohmann/*",     ["apps", "tests", "*_test.cc"]),
+    ("toml++/*",       ["apps", "unet/service"]),
+    ("spdlog/*",       ["apps", "unet/service", "drivers"]),
+]
+
+# Made by the build, so not in the tree.
+GENERATED_HEADERS = {"unet/version_number.h"}
+
+# The namespace of a directory's headers (C headers have none). The first row counts.
+NAMESPACES = [
+    ("unet/engine", "unet::engine"), ("unet/service", "unet::service"), ("unet", "unet"),
+    ("drivers", "unet::drivers"), ("apps/bench", "unet::bench"),
+]
+
+DATA_PATH = ["unet/engine", "drivers"]
+LIBRARIES = ["unet", "drivers", "am", "ipstack"]
+
+# Words in code (not in comments or strings) that need a reason. (rule, regular expression, where, why)
+BANNED = [
+    ("volatile", r"(?<!asm )(?<!__asm__ )\bvolatile\b", [], "use std::atomic with an explicit order"),
+    ("if-0", r"^\s*#\s*if\s+0\b", [], "remove dead code; git keeps it"),
+    ("ranges", r"#\s*include\s*<ranges>|\bstd::ranges\b", [], "the toolchains we support disagree on <ranges>"),
+    ("format", r"#\s*include\s*<format>|\bstd::v?format\b", [], "use fmt"),
+    ("assert", r"#\s*include\s*<(cassert|assert\.h)>|(?<![\w.])assert\s*\(", [], "use unet/base/check.h: it stays in release"),
+    ("using-namespace-std", r"\busing\s+namespace\s+std\s*;", [], "name what is used"),
+    ("seq_cst", r"(?<!_fence\(std::)\bmemory_order(_|::)seq_cst\b", [],
+     "name the weaker order, use a fence, or say why this must be total"),
+    ("throw", r"\bthrow\b", LIBRARIES, "return unet::Result for set-up, count it on the data path"),
+    ("iostream", r"#\s*include\s*<iostream>|\bstd::c(out|err)\b", LIBRARIES, "a library does not print; return an error"),
+    ("std::function", r"\bstd::function\b", DATA_PATH, "it allocates; use a template, a pointer or a virtual call"),
+    ("shared_ptr", r"\b(std::shared_ptr|make_shared)\b", ["unet/engine", "drivers/dpdk"], "ownership on the data path is single"),
+    ("lock", r"\bstd::(mutex|recursive_mutex|shared_mutex|lock_guard|unique_lock|scoped_lock|condition_variable)\b",
+     ["unet/engine"], "no lock on the data path"),
+    ("sleep", r"\b(usleep|nanosleep|sleep_for|sleep_until)\b", DATA_PATH, "who drives the engine decides how it idles"),
+    ("clock", r"\b(clock_gettime|gettimeofday|(steady|system|high_resolution)_clock)\b",
+     ["unet/engine", "drivers/sim", "drivers/faulty", "am", "ipstack"], "take `now` as an argument"),
+    ("random", r"\b(s?rand\s*\(|random_device)", LIBRARIES, "use a generator with a seed that the caller gives"),
+]
+
+# Words anywhere in any text of the project.
+BANNED_TEXT = [
+    ("to-do", re.compile(r"\b(TODO|FIXME|XXX)\b"), "do it, or open an issue"),
+    ("machine-path", re.compile(r"(?<![\w.$}-])/(work|root|home/\w+|Users/\w+)/"), "no paths of one machine"),
+]
+
+BAD_FILE_NAMES = ["util.*", "utils.*", "*_utils.*", "common.*", "helper.*", "helpers.*", "misc.*"]
+MAX_LINES = 600
+MAX_COLUMNS = 140
+
+CODE = {".h", ".cc", ".c"}
+TEXT = CODE | {".py", ".md", ".txt", ".build", ".sh", ".toml", ".supp", ".json", ".1", ".8", ""}
+
+# ---- Reading the tree ---------------------------------------------------------------------------------------------
+
+
+class Source:
+    """One file of the tree: its text, and for code also the text without comments and strings, line by line."""
+
+    def __init__(self, root, path):
+        self.path = path
+        self.lines = (root / path).read_text(encoding="utf-8", errors="replace").split("\n")
+        if self.lines and self.lines[-1] == "":
+            self.lines.pop()
+        self.is_code = Path(path).suffix in CODE
+        text = "\n".join(self.lines)
+        self.code = blank(text, strings=True).split("\n") if self.is_code else []
+        self.includes = list(find_includes(blank(text, strings=False))) if self.is_code else []
+
+
+TOKEN = re.compile(
+    r'//[^\n]*|/\*.*?\*/'                              # comments
+    r'|R"(?P<d>[^()\\\s]*)\(.*?\)(?P=d)"'              # raw strings
+    r'|"(?:\\.|[^"\\\n])*"'                            # strings
+    r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'",           # characters, but not the marks in 1'000
+    re.DOTALL)
+
+
+def blank(text, strings):
+    """The text with comments (and strings, if asked) replaced by blanks; line numbers stay."""
+    def blanks(match):
+        token = match.group(0)
+        if token[0] != "/" and not strings:
+            return token
+        # An #include keeps its name: it looks like a string.
+        return re.sub(r"[^\n]", " ", token)
+    return TOKEN.sub(blanks, text)
+
+
+def find_includes(text):
+    for number, line in enumerate(text.split("\n"), 1):
+        match = re.match(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', line)
+        if match:
+            yield number, match.group(1) or match.group(2), match.group(1) is not None
+
+
+def read_tree(root):
+    """Every text file of the project, without build directories and hidden ones."""
+    sources = []
+    for directory, subdirectories, names in os.walk(root):
+        top = Path(directory) == root
+        subdirectories[:] = sorted(name for name in subdirectories
+                                   if name != "__pycache__" and not (top and name.startswith("build"))
+                                   and (not name.startswith(".") or name == ".ci"))
+        for name in sorted(names):
+            path = (Path(directory) / name).relative_to(root)
+            if path.suffix in TEXT and not name.startswith(".") and not (root / path).is_symlink():
+                sources.append(Source(root, path.as_posix()))
+    return sources
+
+
+def inside(path, pattern):
+    """Is the file `path` what the pattern names, or below the directory that it names?"""
+    parts, wanted = path.split("/"), pattern.split("/")
+    if len(wanted) == 1 and "*" in pattern:
+        return fnmatch.fnmatch(parts[-1], pattern)
+    if len(parts) < len(wanted):
+        return False
+    if pattern.endswith(".h") and len(parts) != len(wanted):
+        return False
+    return all(fnmatch.fnmatch(part, want) for part, want in zip(parts, wanted))
+
+
+# ---- Rules on one file: each yields (line, rule, message) ---------------------------------------------------------
+
+
+def first_line(source):
+    if not source.is_code:
+        return
+    name = source.path.rsplit("/", 1)[-1]
+    line = source.lines[0] if source.lines else ""
+    if not re.match(rf"// {re.escape(name)} - \S", line):
+        yield 1, "first-line", f"the first line must be `// {name} - what it is, who uses it`"
+
+
+def pragma_once(source):
+    if source.path.endswith(".h") and "#pragma once" not in source.lines:
+        yield 1, "pragma-once", "a header needs `#pragma once`"
+
+
+def file_name(source):
+    name = source.path.rsplit("/", 1)[-1]
+    if source.is_code and not re.fullmatch(r"[a-z0-9_]+\.(h|cc|c)", name):
+        yield 1, "file-name", "files are snake_case.{h,cc,c}"
+    if any(fnmatch.fnmatch(name, bad) for bad in BAD_FILE_NAMES):
+        yield 1, "file-name", f"`{name}` says nothing: name the file after what it holds"
+
+
+def shape(source):
+    if len(source.lines) > MAX_LINES:
+        yield MAX_LINES + 1, "file-length", f"{len(source.lines)} lines; split the file (limit {MAX_LINES})"
+    for number, line in enumerate(source.lines, 1):
+        if "\t" in line:
+            yield number, "tab", "indent with blanks"
+        if line != line.rstrip():
+            yield number, "trailing-blank", "remove blanks at the end of the line"
+        if source.is_code and len(line) > MAX_COLUMNS:
+            yield number, "line-length", f"{len(line)} columns (limit {MAX_COLUMNS})"
+
+
+def namespace(source):
+    if not source.path.endswith(".h") or is_c_header(source):
+        return
+    for directory, name in NAMESPACES:
+        if inside(source.path, directory):
+            if not any(re.match(rf"\s*namespace {name}\b", line) for line in source.code):
+                yield 1, "namespace", f"what a header in {directory}/ declares belongs to namespace {name}"
+            return
+
+
+def is_c_header(source):
+    """A header that C may include says so: it has extern "C" for C++."""
+    return source.path.endswith(".h") and any(re.match(r'\s*extern "C" \{', line) for line in source.lines)
+
+
+def banned_words(source):
+    for rule, pattern, where, why in BANNED:
+        if where and not any(inside(source.path, each) for each in where):
+            continue
+        if source.path.endswith("_test.cc") and rule in ("iostream", "lock", "sleep", "clock"):
+            continue  # a test may wait, look at the clock and print
+        for number, line in enumerate(source.code, 1):
+            if re.search(pattern, line):
+                yield number, rule, why
+
+
+def banned_text(source):
+    if source.path.startswith("tests/tidy/"):
+        return  # names what it bans
+    for rule, pattern, why in BANNED_TEXT:
+        for number, line in enumerate(source.lines, 1):
+            if pattern.search(line):
+                yield number, rule, why
+
+
+# How many arguments these calls of an atomic have when the memory order is left to the default.
+ATOMIC_CALLS = {"load": 0, "store": 1, "exchange": 1, "compare_exchange_weak": 2, "compare_exchange_strong": 2,
+                "fetch_add": 1, "fetch_sub": 1, "fetch_and": 1, "fetch_or": 1, "fetch_xor": 1, "test_and_set": 0}
+ATOMIC_CALL = re.compile(rf"(?:\.|->)({'|'.join(ATOMIC_CALLS)})\s*\(")
+
+
+def atomic_order(source):
+    """In a file that uses std::atomic, a call that may be one of an atomic names its memory order."""
+    text = "\n".join(source.code)
+    if "std::atomic" not in text:
+        return
+    for match in ATOMIC_CALL.finditer(text):
+        if count_arguments(text, match.end()) == ATOMIC_CALLS[match.group(1)]:
+            yield text.count("\n", 0, match.start()) + 1, "atomic-order", f"{match.group(1)}() without a memory order"
+
+
+def count_arguments(text, at):
+    """The number of arguments of the call whose `(` ends at `at`."""
+    depth, commas, empty = 1, 0, True
+    for character in text[at:]:
+        depth += {"(": 1, "{": 1, "[": 1, ")": -1, "}": -1, "]": -1}.get(character, 0)
+        if depth == 0:
+            break
+        commas += depth == 1 and character == ","
+        empty = empty and character.isspace()
+    return 0 if empty else commas + 1
+
+
+def includes(source):
+    row = next((row for row in INCLUDE_TABLE if inside(source.path, row[0])), None)
+    for number, name, quoted in source.includes:
+        project_header = quoted or re.match(r"(unet|drivers|am|ipstack|apps|tests)/", name)
+        if not project_header:
+            for pattern, where in EXTERNAL_TABLE:
+                if inside_external(name, pattern) and not any(inside(source.path, each) for each in where):
+                    yield number, "include", f"<{name}> belongs in {' and '.join(where)} only"
+            continue
+        if "/" not in name or name.startswith("."):
+            yield number, "include", f'write "{name}" from the repository root: #include "unet/base/result.h"'
+        elif row is None:
+            yield number, "include", f"{source.path} is in no row of the include table"
+        elif not may_include(row, source.path, name):
+            yield number, "include", f"{row[0]} may not include {name} (INCLUDE_TABLE in tests/tidy/tidy.py)"
+
+
+def inside_external(name, pattern):
+    return fnmatch.fnmatch(name, pattern)
+
+
+def may_include(row, path, name):
+    directory, allowed = row
+    own = "/".join(path.split("/")[:directory.count("/") + 1])
+    verdict = inside(name, own)
+    for pattern in allowed:
+        if pattern.startswith("!"):
+            verdict = verdict and not inside(name, pattern[1:])
+        else:
+            verdict = verdict or inside(name, pattern)
+    return verdict
+
+
+def links(source):
+    """Relative links of a document lead to files that exist."""
+    if not source.path.endswith(".md"):
+        return
+    for number, line in enumerate(source.lines, 1):
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", line):
+            if "://" not in target and not target.startswith("mailto:"):
+                yield number, "link", target
+
+
+FILE_RULES = [first_line, pragma_once, file_name, shape, namespace, banned_words, banned_text, atomic_order, includes]
+
+ALLOW = re.compile(r"(?://|#|<!--) tidy: allow (\S+) because \S")
+
+
+def check_files(root, sources):
+    known = {source.path for source in sources} | GENERATED_HEADERS
+    for source in sources:
+        found = [complaint for rule in FILE_RULES for complaint in rule(source)]
+        for number, name, quoted in source.includes:
+            if quoted and "/" in name and name not in known:
+                found.append((number, "include", f"there is no {name}"))
+        for number, rule, target in links(source):
+            if not (root / source.path).parent.joinpath(target).exists():
+                found.append((number, rule, f"the link leads nowhere: {target}"))
+        allowed = {number: match.group(1) for number, line in enumerate(source.lines, 1)
+                   if (match := ALLOW.search(line)) and not source.path.startswith("tests/tidy/")}
+        used = set()
+        for number, rule, message in sorted(found):
+            excuse = next((at for at in (number, number - 1) if allowed.get(at) == rule), None)
+            if excuse is None:
+                yield source.path, number, rule, message
+            else:
+                used.add(excuse)
+        for number in sorted(set(allowed) - used):
+            yield source.path, number, "allow", f"nothing here needs `allow {allowed[number]}`"
+
+
+# ---- Rules that need the build ------------------------------------------------------------------------------------
+
+
+def read_commands(build, root):
+    """From compile_commands.json: source file relative to the root -> (directory, arguments, output)."""
+    commands = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        directory = Path(entry["directory"])
+        path = Path(os.path.normpath(directory / entry["file"]))
+        if root in path.parents:
+            commands[path.relative_to(root).as_posix()] = (directory, shlex.split(entry["command"]), entry.get("output", ""))
+    return commands
+
+
+def unlisted(sources, commands, build):
+    """Every source file is compiled by the build, and every *_test.cc is a test that meson runs."""
+    tests = [os.path.relpath(path, build) for test in json.loads((build / "meson-info/intro-tests.json").read_text())
+             for path in test["cmd"]]
+    for source in sources:
+        path = source.path
+        if not source.is_code or path.endswith(".h"):
+            continue
+        if path.endswith("_fuzz.cc"):  # only compiled by clang: the table in meson.build has its name
+            listing = next((s for s in sources if s.path == path.rsplit("/", 1)[0] + "/meson.build"), None)
+            name = path.rsplit("/", 1)[-1].removesuffix("_fuzz.cc")
+            if listing is None or not any(f"'{name}':" in line for line in listing.lines):
+                yield path, 1, "meson", "not in fuzz_targets of its meson.build"
+        elif path not in commands:
+            yield path, 1, "meson", "no meson.build compiles this file"
+        elif path.endswith("_test.cc") and commands[path][2].split(".p/")[0] not in tests:
+            yield path, 1, "meson", "meson builds this test but does not run it: test() is missing"
+
+
+def header_command(header, commands, as_c):
+    """The compiler's command for a header: the flags of a source file as near to it as there is one."""
+    suffix = ".c" if as_c else ".cc"
+
+    def distance(path):
+        shared = os.path.commonprefix([path.split("/")[:-1], header.split("/")[:-1]])
+        # Tests have more include directories than the header's users: prefer the real code.
+        return (-len(shared), path.endswith("_test.cc"), path)
+    candidates = sorted((path for path in commands if path.endswith(suffix)), key=distance)
+    if not candidates:
+        return None
+    directory, arguments, _ = commands[candidates[0]]
+    kept, skip = [], False
+    for argument in arguments:
+        if skip:
+            skip = False
+        elif argument in ("-o", "-MQ", "-MF", "-MT"):
+            skip = True
+        elif argument not in ("-c", "-MD", "-MMD") and not argument.startswith(("-O", "-g")) \
+                and not os.path.normpath(directory / argument).endswith("/" + candidates[0]):
+            kept.append(argument)
+    return directory, kept + ["-fsyntax-only", "-x", "c" if as_c else "c++", "-"]
+
+
+def compiles_alone(header, commands, as_c):
+    found = header_command(header, commands, as_c)
+    if found is None:
+        return None
+    directory, command = found
+    result = subprocess.run(command, cwd=directory, input=f'#include "{header}"\n', text=True, capture_output=True)
+    if result.returncode == 0:
+        return None
+    errors = [line for line in result.stderr.splitlines() if "error" in line]
+    return f"does not compile alone{' as C' if as_c else ''}: {errors[0] if errors else result.stderr.strip()[:200]}"
+
+
+def headers_alone(sources, commands):
+    jobs = []
+    with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        for source in sources:
+            if source.path.endswith(".h"):
+                jobs.append((source.path, pool.submit(compiles_alone, source.path, commands, False)))
+                if is_c_header(source):
+                    jobs.append((source.path, pool.submit(compiles_alone, source.path, commands, True)))
+        for path, job in jobs:
+            if job.result() is not None:
+                yield path, 1, "header", job.result()
+
+
+def libraries(build):
+    """A client that links libunet does not link DPDK, nor anything else that only the NI needs."""
+    library = build / "unet/libunet.so"
+    if not library.exists():
+        return
+    dynamic = subprocess.run(["readelf", "-d", library], text=True, capture_output=True, check=True).stdout
+    for needed in re.findall(r"NEEDED.*\[(.*)\]", dynamic):
+        if re.match(r"librte_|libpcap|libspdlog|libtoml", needed):
+            yield "unet/meson.build", 1, "libunet", f"libunet.so links {needed}; only the NI may"
+
+
+def check_build(root, build, sources):
+    commands = read_commands(build, root)
+    yield from unlisted(sources, commands, build)
+    yield from headers_alone(sources, commands)
+    yield from libraries(build)
+
+
+def check(root, build=None):
+    """All complaints about the tree, as (path, line, rule, message)."""
+    root = Path(root).resolve()
+    sources = read_tree(root)
+    complaints = list(check_files(root, sources))
+    if build is not None:
+        complaints += check_build(root, Path(build).resolve(), sources)
+    return complaints
+
+
+def main():
+    parser = argparse.ArgumentParser(description="check the rules of the tree")
+    parser.add_argument("--root", default=Path(__file__).resolve().parents[2], type=Path)
+    parser.add_argument("--build", type=Path, help="a configured build directory")
+    options = parser.parse_args()
+    if options.build and not (options.build / "compile_commands.json").exists():
+        sys.exit(f"tidy: {options.build} is not a configured build directory (no compile_commands.json)")
+    complaints = check(options.root, options.build)
+    for path, line, rule, message in complaints:
+        print(f"{path}:{line}: [{rule}] {message}")
+    if complaints:
+        sys.exit(f"tidy: {len(complaints)} complaints")
+    print("tidy: the tree keeps its rules")
+
+
+if __name__ == "__main__":
+    main()

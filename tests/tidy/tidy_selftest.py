@@ -1,0 +1,293 @@
+#!/usr/bin/env python3
+# tidy_selftest.py - the rules of tidy.py against small trees that break them one at a time.
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+import tidy  # noqa: E402
+
+GOOD_HEADER = """// ring.h - a ring of slots, used by the tests of tidy.
+#pragma once
+
+#include <cstdint>
+
+namespace unet {
+struct Ring {
+  uint32_t size;
+};
+}  // namespace unet
+"""
+
+GOOD_SOURCE = """// ring.cc - a ring of slots.
+#include "unet/ring.h"
+
+#include "unet/base/check.h"
+"""
+
+GOOD_TREE = {
+    "unet/base/check.h": "// check.h - checks.\n#pragma once\nnamespace unet {}\n",
+    "unet/driver.h": "// driver.h - the driver interface.\n#pragma once\nnamespace unet {}\n",
+    "unet/ring.h": GOOD_HEADER,
+    "unet/ring.cc": GOOD_SOURCE,
+    "unet/engine/engine.h": "// engine.h - the engine.\n#pragma once\n#include \"unet/driver.h\"\nnamespace unet::engine {}\n",
+    "drivers/sim/sim.h": "// sim.h - a wire.\n#pragma once\n#include \"unet/driver.h\"\nnamespace unet::drivers {}\n",
+    "README.md": "See [the ring](unet/ring.h) and [the web](https://example.org/).\n",
+}
+
+
+class Tree(unittest.TestCase):
+    def setUp(self):
+        self.root = Path(tempfile.mkdtemp(prefix="unet-tidy-"))
+        self.addCleanup(shutil.rmtree, self.root)
+        for path, text in GOOD_TREE.items():
+            self.write(path, text)
+
+    def write(self, path, text):
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def code(self, body, path="unet/engine/body.cc"):
+        """Writes a source file that keeps every rule but what `body` breaks; returns the complaints about it."""
+        self.write(path, f"// {Path(path).name} - a body.\n{body}\n")
+        return sorted((line, rule) for where, line, rule, _ in tidy.check(self.root) if where == path)
+
+    def rules(self, path):
+        return [rule for where, _, rule, _ in tidy.check(self.root) if where == path]
+
+
+class FileRules(Tree):
+    def test_a_good_tree_has_no_complaints(self):
+        self.assertEqual(tidy.check(self.root), [])
+
+    def test_first_line(self):
+        self.write("unet/ring.cc", GOOD_SOURCE.replace("ring.cc - ", "queue.cc - "))
+        self.assertEqual(self.rules("unet/ring.cc"), ["first-line"])
+        self.write("unet/ring.cc", "")
+        self.assertEqual(self.rules("unet/ring.cc"), ["first-line"])
+
+    def test_pragma_once(self):
+        self.write("unet/ring.h", GOOD_HEADER.replace("#pragma once\n", ""))
+        self.assertEqual(self.rules("unet/ring.h"), ["pragma-once"])
+
+    def test_namespace(self):
+        self.write("unet/engine/engine.h", "// engine.h - the engine.\n#pragma once\nnamespace unet::bench {}\n")
+        self.assertEqual(self.rules("unet/engine/engine.h"), ["namespace"])
+
+    def test_a_c_header_has_no_namespace(self):
+        self.write("unet/unet.h", '// unet.h - the C ABI.\n#pragma once\n#ifdef __cplusplus\nextern "C" {\n#endif\n')
+        self.assertEqual(self.rules("unet/unet.h"), [])
+
+    def test_file_names(self):
+        self.write("unet/utils.h", "// utils.h - things.\n#pragma once\nnamespace unet {}\n")
+        self.write("unet/Ring.cc", "// Ring.cc - a ring.\n")
+        self.assertEqual(self.rules("unet/utils.h"), ["file-name"])
+        self.assertEqual(self.rules("unet/Ring.cc"), ["file-name"])
+
+    def test_shape(self):
+        self.assertEqual(self.code("int\tx;"), [(2, "tab")])
+        self.assertEqual(self.code("int x; "), [(2, "trailing-blank")])
+        self.assertEqual(self.code("int x;" + " //" + "-" * tidy.MAX_COLUMNS), [(2, "line-length")])
+        self.assertEqual(self.code("int x;\n" * tidy.MAX_LINES), [(tidy.MAX_LINES + 1, "file-length")])
+        self.assertEqual(self.code("\n" * (tidy.MAX_LINES - 2)), [])
+
+    def test_machine_paths_and_to_dos(self):
+        for text in ('auto p = "/ro' 'ot/x";', "// see /home/" "someone/x", "// /wo" "rk/main"):
+            self.assertEqual(self.code(text), [(2, "machine-path")])
+        self.assertEqual(self.code('auto p = "/run/unet/x"; // a/work/b'), [])
+        self.assertEqual(self.code("// TO" "DO: later"), [(2, "to-do")])
+        self.write("README.md", "in /wo" "rk/main\n")
+        self.assertEqual(self.rules("README.md"), ["machine-path"])
+
+    def test_links(self):
+        self.write("README.md", "See [that](docs/NONE.md).\n")
+        self.assertEqual(self.rules("README.md"), ["link"])
+
+    def test_build_directories_are_not_looked_at(self):
+        self.write("build-x/ring.cc", "int\tx;")
+        self.write(".git/ring.cc", "int\tx;")
+        self.assertEqual(tidy.check(self.root), [])
+
+
+class BannedWords(Tree):
+    CASES = {
+        "volatile": "volatile int x;",
+        "if-0": "#if 0",
+        "ranges": "#include <ranges>",
+        "format": "auto s = std::format(\"x\");",
+        "assert": "void f() { assert(1); }",
+        "using-namespace-std": "using namespace std;",
+        "seq_cst": "x.load(std::memory_order_seq_cst);",
+        "throw": "void f() { throw 1; }",
+        "iostream": "#include <iostream>",
+        "std::function": "std::function<void()> f;",
+        "shared_ptr": "std::shared_ptr<int> p;",
+        "lock": "std::mutex m;",
+        "sleep": "void f() { usleep(1); }",
+        "clock": "auto t = std::chrono::steady_clock::now();",
+        "random": "std::random_device r;",
+    }
+
+    def test_every_banned_word_is_found(self):
+        self.assertEqual({row[0] for row in tidy.BANNED}, set(self.CASES))
+        for rule, text in self.CASES.items():
+            with self.subTest(rule):
+                self.assertEqual(self.code("\n" + text), [(3, rule)])
+
+    def test_what_is_no_such_word(self):
+        for text in ("// volatile, throw", "/* assert(1)\n volatile */", 'auto s = "volatile";', 'asm volatile("");',
+                     "static_assert(1);", "int volatile_count;", 'auto s = R"(throw)";', "x.assert(1);",
+                     "std::atomic_thread_fence(std::memory_order_seq_cst);", "int x = 1'000; char c = '\"'; // volatile"):
+            with self.subTest(text):
+                self.assertEqual(self.code(text), [])
+
+    def test_words_are_banned_where_they_hurt(self):
+        self.assertEqual(self.code("std::mutex m;", "unet/service/names.cc"), [])
+        self.assertEqual(self.code("std::function<void()> f;", "drivers/sim/body.cc"), [(2, "std::function")])
+        self.assertEqual(self.code("std::mutex m;", "unet/engine/body_test.cc"), [])
+
+    def test_a_reason_allows(self):
+        reason = "// tidy: allow volatile because the handler is a signal's"
+        self.assertEqual(self.code(f"volatile int x;  {reason}"), [])
+        self.assertEqual(self.code(f"{reason}\nvolatile int x;"), [])
+        self.assertEqual(self.code("volatile int x;  // tidy: allow volatile because"), [(2, "volatile")])
+        self.assertEqual(self.code(f"{reason}\n\nvolatile int x;"), [(2, "allow"), (4, "volatile")])
+        self.assertEqual(self.code(f"int x;  {reason}"), [(2, "allow")])
+
+    def test_atomic_calls_name_their_order(self):
+        self.assertEqual(self.code("std::atomic<int> x;\nint y = x.load();"), [(3, "atomic-order")])
+        self.assertEqual(self.code("std::atomic<int> x;\nvoid f() { x.store(g(1, 2)); }"), [(3, "atomic-order")])
+        self.assertEqual(self.code("std::atomic<int> x;\nvoid f() { p->fetch_add(1); }"), [(3, "atomic-order")])
+        self.assertEqual(self.code("std::atomic<int> x;\nint y = x.load(std::memory_order_acquire);"), [])
+        self.assertEqual(self.code("int y = config.load();"), [])
+
+
+class Includes(Tree):
+    def include(self, path, name):
+        line = f'#include "{name}"' if not name.startswith("<") else f"#include {name}"
+        self.write("unet/service/names.h", "// names.h - names.\n#pragma once\nnamespace unet::service {}\n")
+        self.write("am/am.h", "// am.h - Active Messages.\n#pragma once\n")
+        self.write("am/rpc/rpc.h", "// rpc.h - calls.\n#pragma once\n")
+        self.write("drivers/pcap/file.h", "// file.h - a file.\n#pragma once\nnamespace unet::drivers {}\n")
+        complaints = self.code(line, path)
+        (self.root / path).unlink()
+        return [rule for _, rule in complaints] == []
+
+    def test_the_table(self):
+        allowed = [
+            ("unet/base/a.cc", "unet/base/check.h"), ("unet/a.cc", "unet/base/check.h"), ("unet/a.cc", "unet/ring.h"),
+            ("unet/engine/a.cc", "unet/ring.h"), ("unet/service/a.cc", "unet/engine/engine.h"),
+            ("drivers/sim/a.cc", "unet/driver.h"), ("drivers/sim/a.cc", "drivers/sim/sim.h"),
+            ("am/rpc/a.cc", "am/am.h"), ("am/a.cc", "unet/ring.h"), ("apps/unetd/a.cc", "drivers/sim/sim.h"),
+            ("apps/examples/a.c", "unet/ring.h"), ("tests/sim/a.cc", "drivers/sim/sim.h"),
+            ("drivers/dpdk/a.cc", "<rte_mbuf.h>"), ("drivers/pcap/a.cc", "<pcap/pcap.h>"),
+            ("unet/a_test.cc", "<catch2/catch.hpp>"), ("unet/a.cc", "unet/version_number.h"),
+        ]
+        forbidden = [
+            ("unet/base/a.cc", "unet/ring.h"), ("unet/a.cc", "unet/engine/engine.h"), ("unet/a.cc", "drivers/sim/sim.h"),
+            ("unet/engine/a.cc", "drivers/sim/sim.h"), ("unet/engine/a.cc", "unet/service/names.h"),
+            ("unet/service/a.cc", "drivers/sim/sim.h"), ("drivers/sim/a.cc", "unet/ring.h"),
+            ("drivers/sim/a.cc", "drivers/pcap/file.h"), ("am/a.cc", "am/rpc/rpc.h"), ("am/a.cc", "unet/driver.h"),
+            ("am/rpc/a.cc", "unet/engine/engine.h"), ("ipstack/a.cc", "am/am.h"), ("apps/examples/a.cc", "unet/driver.h"),
+            ("apps/bench/a.cc", "<rte_mbuf.h>"), ("unet/a.cc", "<pcap.h>"), ("unet/a.cc", "<catch2/catch.hpp>"),
+            ("unet/a.cc", "ring.h"), ("unet/engine/a.cc", "../ring.h"), ("unet/a.cc", "unet/none.h"),
+            ("unet/a.cc", "<nlohmann/json.hpp>"), ("unet/engine/a.cc", "<spdlog/spdlog.h>"), ("else/a.cc", "unet/ring.h"),
+            ("unet/engine/a.cc", "<drivers/sim/sim.h>"),
+        ]
+        for path, name in allowed:
+            with self.subTest(path=path, name=name):
+                self.assertTrue(self.include(path, name))
+        for path, name in forbidden:
+            with self.subTest(path=path, name=name):
+                self.assertFalse(self.include(path, name))
+
+    def test_includes_in_comments_do_not_count(self):
+        self.assertEqual(self.code('// #include "drivers/sim/sim.h"\n/*\n#include "drivers/sim/sim.h"\n*/'), [])
+
+
+class Build(Tree):
+    """With a build directory: what meson leaves there, written by hand, and the real compiler."""
+
+    def setUp(self):
+        super().setUp()
+        self.build = self.root / "build"
+        (self.build / "meson-info").mkdir(parents=True)
+        self.compiled("unet/ring.cc", "unet/engine/a_test.cc")
+        self.write("unet/engine/a_test.cc", "// a_test.cc - a test.\n")
+        self.run_as_tests("unet/engine/a_test")
+
+    def compiled(self, *paths):
+        (self.build / "compile_commands.json").write_text(json.dumps([
+            {"directory": str(self.build), "file": f"../{path}", "output": path.removesuffix(".cc") + ".p/x.o",
+             "command": f"c++ -I.. -std=c++20 -Wall -Werror -MD -MQ x.o -MF x.o.d -o x.o -c ../{path}"} for path in paths]))
+
+    def run_as_tests(self, *programs):
+        (self.build / "meson-info/intro-tests.json").write_text(json.dumps(
+            [{"cmd": [str(self.build / program)]} for program in programs]))
+
+    def complaints(self):
+        return [(path, rule) for path, _, rule, _ in tidy.check(self.root, self.build)]
+
+    def test_a_good_tree_has_no_complaints(self):
+        self.assertEqual(self.complaints(), [])
+
+    def test_a_header_that_needs_another(self):
+        self.write("unet/ring.h", GOOD_HEADER.replace("#include <cstdint>\n", "").replace("uint32_t", "std::string"))
+        self.assertEqual(self.complaints(), [("unet/ring.h", "header")])
+
+    def test_a_header_with_a_warning(self):
+        self.write("unet/ring.h", GOOD_HEADER + "static inline int f() { int unused; return 1; }\n")
+        self.assertEqual(self.complaints(), [("unet/ring.h", "header")])
+
+    def test_a_c_header_that_is_not_c(self):
+        self.compiled("unet/ring.cc", "unet/engine/a_test.cc", "unet/c.c")
+        self.write("unet/c.c", "// c.c - C.\n")
+        text = '// unet.h - C.\n#pragma once\n#ifdef __cplusplus\nextern "C" {\n#endif\nX f(void);\n#ifdef __cplusplus\n}\n#endif\n'
+        commands = (self.build / "compile_commands.json").read_text().replace(
+            "c++ -I.. -std=c++20 -Wall -Werror -MD -MQ x.o -MF x.o.d -o x.o -c ../unet/c.c", "cc -I.. -c ../unet/c.c")
+        (self.build / "compile_commands.json").write_text(commands)
+        self.write("unet/unet.h", text.replace("X", "int"))
+        self.assertEqual(self.complaints(), [])
+        self.write("unet/unet.h", text.replace("X f(void)", "bool f(void)"))
+        self.assertEqual(self.complaints(), [("unet/unet.h", "header")])
+
+    def test_files_that_no_build_compiles(self):
+        self.write("unet/lost.cc", "// lost.cc - lost.\n")
+        self.assertEqual(self.complaints(), [("unet/lost.cc", "meson")])
+
+    def test_tests_that_nobody_runs(self):
+        self.run_as_tests()
+        self.assertEqual(self.complaints(), [("unet/engine/a_test.cc", "meson")])
+
+    def test_fuzz_targets_are_listed(self):
+        self.write("tests/fuzz/frame_fuzz.cc", "// frame_fuzz.cc - frames.\n")
+        self.write("tests/fuzz/meson.build", "t = {}\n")
+        self.assertEqual(self.complaints(), [("tests/fuzz/frame_fuzz.cc", "meson")])
+        self.write("tests/fuzz/meson.build", "t = {\n  'frame': [unet_dep],\n}\n")
+        self.assertEqual(self.complaints(), [])
+
+
+class Command(Tree):
+    def test_exit_status_and_output(self):
+        command = [sys.executable, "-B", tidy.__file__, "--root", str(self.root)]
+        good = subprocess.run(command, text=True, capture_output=True)
+        self.assertEqual((good.returncode, good.stdout), (0, "tidy: the tree keeps its rules\n"))
+        self.write("unet/ring.cc", GOOD_SOURCE + "volatile int x;\n")
+        bad = subprocess.run(command, text=True, capture_output=True)
+        self.assertEqual(bad.returncode, 1)
+        self.assertIn("unet/ring.cc:5: [volatile] ", bad.stdout)
+        self.assertIn("1 complaint", bad.stderr)
+
+    def test_a_build_directory_that_is_none(self):
+        bad = subprocess.run([sys.executable, "-B", tidy.__file__, "--build", str(self.root)], text=True, capture_output=True)
+        self.assertEqual(bad.returncode, 1)
+        self.assertIn("not a configured build directory", bad.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
