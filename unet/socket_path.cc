@@ -1,0 +1,81 @@
+// socket_path.cc - the default path, and whose directory it is in.
+#include "unet/socket_path.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "unet/limits.h"
+
+namespace unet {
+namespace {
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+std::string temporary_directory() { return "/tmp/unet-" + std::to_string(geteuid()); }
+
+std::string directory_of(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos) return ".";
+  return slash == 0 ? "/" : std::string(path.substr(0, slash));
+}
+
+Status check_length(std::string_view path) {
+  if (path.empty() || path.find('\0') != std::string_view::npos) {
+    return fail(Errc::invalid_argument, "the socket path is empty: give the path of a control socket");
+  }
+  if (path.size() > kSocketPathMax) {
+    return fail(Errc::invalid_argument, "socket path '" + std::string(path) + "' has " + std::to_string(path.size()) +
+                                            " characters; at most " + std::to_string(kSocketPathMax) + " are allowed");
+  }
+  return {};
+}
+
+// The directory must be a real one (not a link), ours or root's, and nobody else may write into it.
+Status check_owner(const std::string& directory) {
+  struct stat st {};
+  if (lstat(directory.c_str(), &st) != 0) return fail_errno("lstat(" + directory + ")", errno);
+  if (!S_ISDIR(st.st_mode)) return fail(Errc::not_permitted, directory + " is not a directory: remove it");
+  if (st.st_uid != geteuid() && st.st_uid != 0) {
+    return fail(Errc::not_permitted, directory + " belongs to user " + std::to_string(st.st_uid) + ", not to you (" +
+                                         std::to_string(geteuid()) + "): choose another path with --socket or UNET_SOCKET");
+  }
+  if ((st.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return fail(Errc::not_permitted, "others may write into " + directory + ": run chmod go-w " + directory);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string default_socket_path() {
+  if (std::string path = environment("UNET_SOCKET"); !path.empty()) return path;
+  if (geteuid() == 0) return "/run/unet/unet.sock";
+  if (const std::string runtime = environment("XDG_RUNTIME_DIR"); !runtime.empty()) return runtime + "/unet/unet.sock";
+  return temporary_directory() + "/unet.sock";
+}
+
+Status make_socket_directory(std::string_view socket_path) {
+  if (Status status = check_length(socket_path); !status) return status;
+  if (socket_path != default_socket_path() || !environment("UNET_SOCKET").empty()) return {};
+  const std::string directory = directory_of(socket_path);
+  if (mkdir(directory.c_str(), geteuid() == 0 ? 0755 : 0700) != 0 && errno != EEXIST) {
+    return fail_errno("mkdir(" + directory + ")", errno);
+  }
+  return check_owner(directory);
+}
+
+Status check_socket_path(std::string_view socket_path) {
+  if (Status status = check_length(socket_path); !status) return status;
+  const std::string directory = directory_of(socket_path);
+  struct stat st {};
+  if (directory != temporary_directory() || lstat(directory.c_str(), &st) != 0) return {};
+  return check_owner(directory);
+}
+
+}  // namespace unet

@@ -1,0 +1,23 @@
+// socket_path.h - where the control socket of a host's network interface is, unless somebody says otherwise; used by
+// libunet and the programs.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "unet/base/result.h"
+
+namespace unet {
+
+// $UNET_SOCKET; else, as root, /run/unet/unet.sock; else $XDG_RUNTIME_DIR/unet/unet.sock; else /tmp/unet-UID/unet.sock.
+std::string default_socket_path();
+
+// For the side that listens: makes the directory of a default path (mode 0700, as root 0755) if it is missing. An error
+// if somebody else owns it or could write into it: a socket there could be anybody's.
+Status make_socket_directory(std::string_view socket_path);
+
+// For the side that connects: an error if `socket_path` cannot be one (empty, too long), or if it is the default in /tmp
+// and its directory belongs to somebody else.
+Status check_socket_path(std::string_view socket_path);
+
+}  // namespace unet
