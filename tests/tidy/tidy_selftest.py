@@ -104,6 +104,12 @@ class FileRules(Tree):
         self.write("README.md", "in /wo" "rk/main\n")
         self.assertEqual(self.rules("README.md"), ["machine-path"])
 
+    def test_a_document_may_show_what_an_allowance_looks_like(self):
+        self.write("README.md", "// tidy: allow volatile because REASON\n")
+        self.assertEqual(self.rules("README.md"), [])
+        self.write("README.md", "in /wo" "rk/main <!-- tidy: allow machine-path because it is quoted -->\n")
+        self.assertEqual(self.rules("README.md"), [])
+
     def test_links(self):
         self.write("README.md", "See [that](docs/NONE.md).\n")
         self.assertEqual(self.rules("README.md"), ["link"])
