@@ -150,8 +150,11 @@ struct Reply {
     } region;                                    // expose, peer_region (local channels): descriptor: region memory
   };
 };
-// A local channel comes with descriptors: channel memory, eventfd this side sleeps on, eventfd that wakes the peer.
-// get_descriptor: an eventfd that the engine writes when the endpoint asked to be woken (SegmentHeader).
+// A local channel comes with descriptors: channel memory, wake descriptor this side sleeps on, eventfd that wakes the peer.
+// get_descriptor: a wake descriptor that becomes readable when the endpoint asked to be woken (SegmentHeader).
+// A wake descriptor is an epoll descriptor around an eventfd that only the waker holds: it is readable when it was woken
+// and is cleared by epoll_wait(fd, &event, 1, 0), not by read(). Were the eventfd itself shared, the sleeping side could
+// clear its O_NONBLOCK, fill its counter, and so block the waker for ever.
 // report: descriptor of sealed memory that holds a JSON document of what this user may see.
 
 // ---- events
@@ -170,7 +173,7 @@ struct ChannelOpened {  // a static channel of the configuration
 enum class CloseReason : uint32_t { closed_by_peer = 1, peer_died = 2, ni_stopped = 3, wire_lost = 4 };
 struct ChannelClosed {
   Header header;
-  uint32_t channel;
+  uint32_t channel;  // stays the endpoint's, unused, until it sends close_channel
   CloseReason reason;
 };
 
