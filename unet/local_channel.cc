@@ -169,8 +169,6 @@ void LocalChannel::announce_sleep(bool for_room) noexcept {
 void LocalChannel::end_sleep() noexcept {
   in_->receiver_asleep.value.store(0, std::memory_order_relaxed);
   out_->sender_waiting.value.store(0, std::memory_order_relaxed);
-  uint64_t count;
-  static_cast<void>(!::read(sleep_.get(), &count, sizeof count));
 }
 
 }  // namespace unet

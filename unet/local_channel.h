@@ -109,7 +109,7 @@ class LocalChannel {
 
   // Before sleeping on descriptor(): asks the peer to write it. The caller then executes heavy_fence() and looks once more.
   void announce_sleep(bool for_room) noexcept;
-  // After waking (or deciding not to sleep): stops asking, and makes descriptor() unreadable again.
+  // After waking (or deciding not to sleep): stops asking. descriptor() is meant to be watched edge-triggered.
   void end_sleep() noexcept;
   bool has_room() noexcept { return writer_.refresh(); }
   int descriptor() const noexcept { return sleep_.get(); }

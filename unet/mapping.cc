@@ -25,7 +25,7 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
     reset();
     base_ = std::exchange(other.base_, nullptr);
     mapped_ = std::exchange(other.mapped_, 0);
-    size_ = other.size_;
+    size_ = std::exchange(other.size_, 0);
   }
   return *this;
 }

@@ -38,7 +38,8 @@ class Descriptor {
 class Mapping {
  public:
   Mapping() noexcept = default;
-  Mapping(Mapping&& other) noexcept : base_(std::exchange(other.base_, nullptr)), mapped_(std::exchange(other.mapped_, 0)), size_(other.size_) {}
+  Mapping(Mapping&& other) noexcept
+      : base_(std::exchange(other.base_, nullptr)), mapped_(std::exchange(other.mapped_, 0)), size_(std::exchange(other.size_, 0)) {}
   Mapping& operator=(Mapping&& other) noexcept;
   ~Mapping() { reset(); }
 

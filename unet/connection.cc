@@ -1,0 +1,272 @@
+// connection.cc - packets over the control socket.
+#include "unet/connection.h"
+
+#include <dlfcn.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "unet/socket_path.h"
+
+namespace unet {
+namespace {
+
+constexpr size_t kDescriptorsMax = 4;  // with one packet
+
+// Reads the descriptors out of a received message; all are owned from here on.
+std::vector<Descriptor> take_descriptors(msghdr& message) {
+  std::vector<Descriptor> descriptors;
+  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
+      descriptors.emplace_back(fd);
+    }
+  }
+  return descriptors;
+}
+
+const char* no_ni_hint = "; start one with 'unetd', or run the program with 'unet-run -n 1 -- PROGRAM'";
+
+}  // namespace
+
+Result<std::shared_ptr<Connection>> Connection::open(std::string_view ni, std::string_view program) {
+  std::shared_ptr<Connection> connection(new Connection);
+  constexpr std::string_view kEmbedded = "embedded:", kUnix = "unix:";
+  Status status;
+  if (ni.substr(0, kEmbedded.size()) == kEmbedded) {
+    status = connection->open_embedded(std::string(ni.substr(kEmbedded.size())));
+  } else {
+    if (ni.substr(0, kUnix.size()) == kUnix) ni.remove_prefix(kUnix.size());
+    status = connection->connect_socket(ni.empty() ? default_socket_path() : std::string(ni));
+  }
+  if (status) status = connection->hello(program);
+  if (!status) return tl::unexpected(status.error());
+  return connection;
+}
+
+Connection::~Connection() {
+  socket_.reset();
+  if (embedded_handle_ != nullptr) embedded_->close(embedded_handle_);
+}
+
+Status Connection::connect_socket(const std::string& path) {
+  if (auto ok = check_socket_path(path); !ok) return ok;
+  socket_ = Descriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!socket_.valid()) return fail_errno("socket(AF_UNIX)", errno);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    return fail(Errc::invalid_argument, "the control socket's path is longer than " +
+                                            std::to_string(sizeof address.sun_path - 1) + " characters: " + path);
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return {};
+  const int error = errno;
+  if (error == ENOENT || error == ECONNREFUSED) {
+    return fail(Errc::unavailable, "no network interface listens at " + path + no_ni_hint);
+  }
+  if (error == EACCES || error == EPERM) {
+    return fail(Errc::not_permitted, "no right to use the network interface at " + path +
+                                         ": ask its owner for socket_group, or run as that user");
+  }
+  return fail_errno("connect(" + path + ")", error);
+}
+
+Status Connection::open_embedded(const std::string& spec) {
+  const char* library = std::getenv("UNET_EMBEDDED_LIBRARY");
+  void* module = ::dlopen(library != nullptr ? library : "libunet_embedded.so", RTLD_NOW | RTLD_LOCAL);
+  if (module == nullptr) {
+    return fail(Errc::unavailable, std::string("cannot load the embedded network interface: ") + ::dlerror() +
+                                       "; install it, or name it in UNET_EMBEDDED_LIBRARY");
+  }
+  using Entry = const unet_embedded_table* (*)();
+  const auto entry = reinterpret_cast<Entry>(::dlsym(module, "unet_embedded_entry"));
+  if (entry == nullptr || entry()->version != UNET_EMBEDDED_VERSION) {
+    return fail(Errc::unavailable, "libunet_embedded.so is of another version than libunet");
+  }
+  embedded_ = entry();
+  char error[512] = {};
+  int control = -1;
+  embedded_handle_ = embedded_->open(spec.c_str(), &control, error, sizeof error);
+  if (embedded_handle_ == nullptr) return fail(Errc::unavailable, error);
+  socket_ = Descriptor(control);
+  return {};
+}
+
+Status Connection::hello(std::string_view program) {
+  control::Hello request{};
+  request.header.op = control::Op::hello;
+  request.version = control::kVersion;
+  request.program.set(program);
+  auto answer = call(request);
+  if (!answer) return tl::unexpected(answer.error());
+  if (answer->reply.hello.version != control::kVersion || answer->descriptors.size() != 2) {
+    return fail(Errc::protocol, "the network interface speaks another version of the control protocol");
+  }
+  auto page = Mapping::map(answer->descriptors[0].get(), sizeof(ClientPage));
+  if (!page) return tl::unexpected(page.error());
+  doorbells_ = Doorbells(std::move(*page), std::move(answer->descriptors[1]));
+  return {};
+}
+
+Result<uint64_t> Connection::send_packet(control::Header* header, size_t size) {
+  const std::lock_guard lock(mutex_);
+  if (!alive()) return fail(Errc::disconnected, "the network interface is gone");
+  header->cookie = next_cookie_++;
+  // An embedded NI takes the packet only in its own poll: never block on it.
+  const int flags = MSG_NOSIGNAL | (embedded_ != nullptr ? MSG_DONTWAIT : 0);
+  ssize_t sent;
+  do {
+    sent = ::send(socket_.get(), header, size, flags);
+    if (sent < 0 && errno == EAGAIN && embedded_ != nullptr) {
+      embedded_->wait(embedded_handle_, 0);
+      receive_locked();
+      errno = EINTR;
+    }
+  } while (sent < 0 && errno == EINTR);
+  if (sent < 0) {
+    alive_ = false;
+    return fail(Errc::disconnected, "the network interface is gone");
+  }
+  return header->cookie;
+}
+
+void Connection::process() {
+  const std::lock_guard lock(mutex_);
+  receive_locked();
+}
+
+void Connection::receive_locked() {
+  while (alive()) {
+    alignas(8) std::byte packet[control::kPacketMax];
+    alignas(cmsghdr) std::byte ancillary[CMSG_SPACE(kDescriptorsMax * sizeof(int))];
+    iovec part{.iov_base = packet, .iov_len = sizeof packet};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = ancillary;
+    message.msg_controllen = sizeof ancillary;
+    const ssize_t size = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0 && errno == EAGAIN) return;
+    if (size <= 0) {
+      alive_ = false;
+      return;
+    }
+    dispatch_locked(packet, static_cast<size_t>(size), take_descriptors(message));
+  }
+}
+
+void Connection::dispatch_locked(const std::byte* packet, size_t size, std::vector<Descriptor> descriptors) {
+  const auto take = [&](auto& into) {
+    if (size != sizeof into) return false;
+    std::memcpy(&into, packet, sizeof into);
+    return true;
+  };
+  const auto queue = [&](auto event) {
+    if (take(event)) events_[event.header.endpoint].push_back(event);
+  };
+  control::Header header{};
+  if (size < sizeof header) return;
+  std::memcpy(&header, packet, sizeof header);
+  switch (header.op) {
+    case control::Op::connect_request: return queue(control::ConnectRequest{});
+    case control::Op::channel_opened: return queue(control::ChannelOpened{});
+    case control::Op::channel_closed: return queue(control::ChannelClosed{});
+    default: break;
+  }
+  Answer answer;
+  if (!take(answer.reply)) return;
+  answer.descriptors = std::move(descriptors);
+  const auto abandoned = std::find(abandoned_.begin(), abandoned_.end(), header.cookie);
+  if (abandoned != abandoned_.end()) {
+    abandoned_.erase(abandoned);
+    throw_away_locked(answer);
+    return;
+  }
+  answers_.emplace(header.cookie, std::move(answer));
+}
+
+// A channel that came too late for the one who asked for it would stay open for ever.
+void Connection::throw_away_locked(const Answer& answer) {
+  if (answer.reply.code != 0 || answer.reply.header.op != control::Op::connect) return;
+  control::CloseChannel request{};
+  request.header = {control::Op::close_channel, answer.reply.header.endpoint, next_cookie_++};
+  request.channel = answer.reply.channel.channel;
+  abandoned_.push_back(request.header.cookie);
+  static_cast<void>(!::send(socket_.get(), &request, sizeof request, MSG_NOSIGNAL | MSG_DONTWAIT));
+}
+
+std::optional<Result<Answer>> Connection::take_answer(uint64_t cookie) {
+  const std::lock_guard lock(mutex_);
+  receive_locked();
+  const auto found = answers_.find(cookie);
+  if (found == answers_.end()) {
+    if (!alive()) return Result<Answer>(fail(Errc::disconnected, "the network interface closed the connection"));
+    return std::nullopt;
+  }
+  Answer answer = std::move(found->second);
+  answers_.erase(found);
+  if (answer.reply.code != 0) {
+    return Result<Answer>(fail(static_cast<Errc>(answer.reply.code), std::string(answer.reply.error.view())));
+  }
+  return Result<Answer>(std::move(answer));
+}
+
+void Connection::abandon(uint64_t cookie) {
+  const std::lock_guard lock(mutex_);
+  const auto found = answers_.find(cookie);
+  if (found == answers_.end()) {
+    abandoned_.push_back(cookie);
+    return;
+  }
+  const Answer answer = std::move(found->second);
+  answers_.erase(found);
+  throw_away_locked(answer);
+}
+
+Result<Answer> Connection::wait_answer(uint64_t cookie, Nanoseconds timeout) {
+  const Nanoseconds start = monotonic_now();
+  while (true) {
+    if (auto answer = take_answer(cookie)) return std::move(*answer);
+    const Nanoseconds waited = monotonic_now() - start;
+    if (waited >= timeout) {
+      abandon(cookie);
+      return fail(Errc::timed_out, "no answer from the network interface within " + std::to_string(timeout / kMillisecond) + " ms");
+    }
+    wait_activity(timeout - waited);
+  }
+}
+
+void Connection::wait_activity(Nanoseconds timeout) {
+  if (embedded_ != nullptr) {
+    // The service runs in here, so its answer cannot make this return early by itself: look often.
+    embedded_->wait(embedded_handle_, static_cast<int64_t>(std::min(timeout, Nanoseconds{100 * kMicrosecond})));
+    return;
+  }
+  pollfd wanted{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+  // Another thread may take our answer off the socket, so never sleep long.
+  const auto milliseconds = static_cast<int>(std::min(timeout, 10 * kMillisecond) / kMillisecond);
+  ::poll(&wanted, 1, std::max(milliseconds, 1));
+}
+
+std::deque<ControlEvent> Connection::take_events(uint32_t endpoint) {
+  const std::lock_guard lock(mutex_);
+  receive_locked();
+  const auto found = events_.find(endpoint);
+  if (found == events_.end()) return {};
+  std::deque<ControlEvent> events = std::move(found->second);
+  events_.erase(found);
+  return events;
+}
+
+}  // namespace unet

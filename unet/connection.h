@@ -1,0 +1,101 @@
+// connection.h - libunet's end of the control socket: requests, replies and events; over a unetd or an NI inside the process.
+//
+// Everything here is set-up, never the path of a message. All calls may be made from any thread.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "unet/base/result.h"
+#include "unet/base/time.h"
+#include "unet/control.h"
+#include "unet/embedded_abi.h"
+#include "unet/mapping.h"
+#include "unet/ni_queues.h"
+
+namespace unet {
+
+// An answer of the service with the descriptors that came with it.
+struct Answer {
+  control::Reply reply{};
+  std::vector<Descriptor> descriptors;
+};
+
+using ControlEvent = std::variant<control::ConnectRequest, control::ChannelOpened, control::ChannelClosed>;
+
+class Connection {
+ public:
+  // `ni`: "" (the default socket), "unix:PATH", a path, or "embedded:SPEC" (embedded_abi.h).
+  static Result<std::shared_ptr<Connection>> open(std::string_view ni, std::string_view program);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // Sends a request (its header's cookie is filled in) and returns the cookie; the answer is taken with take_answer().
+  template <typename Request>
+  Result<uint64_t> send(Request request) {
+    static_assert(sizeof(Request) <= control::kPacketMax);
+    return send_packet(&request.header, sizeof request);
+  }
+  // The answer to `cookie` if it has arrived; an Error if it was one, or if the NI is gone. nullopt: not yet.
+  std::optional<Result<Answer>> take_answer(uint64_t cookie);
+  // Nobody waits for this answer any longer; when it comes, it is thrown away (a channel in it is closed).
+  void abandon(uint64_t cookie);
+
+  // Request and answer in one; waits at most `timeout`.
+  template <typename Request>
+  Result<Answer> call(Request request, Nanoseconds timeout = 10 * kSecond) {
+    auto cookie = send(request);
+    if (!cookie) return tl::unexpected(cookie.error());
+    return wait_answer(*cookie, timeout);
+  }
+  Result<Answer> wait_answer(uint64_t cookie, Nanoseconds timeout);
+
+  // Receives what the socket holds, without blocking.
+  void process();
+  // Events of one endpoint that have arrived, oldest first.
+  std::deque<ControlEvent> take_events(uint32_t endpoint);
+  // Sleeps until the socket may have something, at most `timeout`; an embedded NI works meanwhile.
+  void wait_activity(Nanoseconds timeout);
+
+  // Changes when the service has sent something: one load, so that polling for events costs nothing.
+  uint32_t event_count() const noexcept { return doorbells_.page()->control_events.value.load(std::memory_order_acquire); }
+  bool alive() const noexcept { return alive_.load(std::memory_order_relaxed); }
+  int descriptor() const noexcept { return socket_.get(); }
+  Doorbells& doorbells() noexcept { return doorbells_; }
+
+  // The NI inside this process, or nullptr. Its functions are called by one thread at a time: the endpoint's.
+  const unet_embedded_table* embedded() const noexcept { return embedded_; }
+  void* embedded_handle() const noexcept { return embedded_handle_; }
+
+ private:
+  Connection() = default;
+  Status connect_socket(const std::string& path);
+  Status open_embedded(const std::string& spec);
+  Status hello(std::string_view program);
+  Result<uint64_t> send_packet(control::Header* header, size_t size);
+  void receive_locked();
+  void dispatch_locked(const std::byte* packet, size_t size, std::vector<Descriptor> descriptors);
+  void throw_away_locked(const Answer& answer);
+
+  Descriptor socket_;
+  Doorbells doorbells_;
+  const unet_embedded_table* embedded_ = nullptr;
+  void* embedded_handle_ = nullptr;
+  std::atomic<bool> alive_{true};
+
+  std::mutex mutex_;
+  uint64_t next_cookie_ = 1;
+  std::map<uint64_t, Answer> answers_;
+  std::vector<uint64_t> abandoned_;
+  std::map<uint32_t, std::deque<ControlEvent>> events_;
+};
+
+}  // namespace unet

@@ -1,0 +1,40 @@
+// context.h - an application's connection to a network interface; where endpoints come from; part of the public C++ API.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "unet/base/result.h"
+#include "unet/endpoint.h"
+
+namespace unet {
+
+class Connection;
+
+class Context {
+ public:
+  // Connects to the NI that `ni` names:
+  //   ""               what $UNET_NI says, else the default control socket of this host (unetd)
+  //   "unix:PATH"      the unetd that listens at PATH
+  //   "embedded:SPEC"  an NI inside this process that owns the wire SPEC ("embedded:dpdk:net_memif0,role=client")
+  // `program` is shown to operators; empty: the program's own name.
+  // Errors: unavailable (no NI there; the text says how to start one), not_permitted, invalid_argument.
+  static Result<Context> open(std::string_view ni = {}, std::string_view program = {});
+
+  // Creates an endpoint. Errors: invalid_argument (options), quota_exceeded, not_permitted, disconnected.
+  // An endpoint may outlive its context; it is used by one thread at a time.
+  Result<std::unique_ptr<Endpoint>> create_endpoint(const EndpointOptions& options = {});
+
+  // A JSON document of what this user may see: endpoints, channels, names, counters, ports.
+  Result<std::string> report();
+
+  // False once the NI is gone. Local channels go on working without it.
+  bool alive() const noexcept;
+
+ private:
+  explicit Context(std::shared_ptr<Connection> connection) : connection_(std::move(connection)) {}
+  std::shared_ptr<Connection> connection_;
+};
+
+}  // namespace unet

@@ -1,0 +1,260 @@
+// endpoint.h - an application's network interface: send, receive, channels, waiting; the centre of the public C++ API.
+//
+//   auto context = unet::Context::open();
+//   auto endpoint = context->create_endpoint();
+//   auto channel = (*endpoint)->connect("echo");
+//   (*endpoint)->send(*channel, data);
+//   unet::Message m;
+//   while (!(*endpoint)->receive(m)) {}
+//   use(m.bytes());
+//   (*endpoint)->release(m);
+//
+// An endpoint belongs to one thread at a time. A program does not see which path a channel takes (a local channel, the
+// shared NI or an NI inside the process); only connect() can ask for one.
+//
+// Channels are unreliable where a wire can lose: a message arrives whole or not at all, and may overtake another. On one
+// host nothing is lost between two endpoints with a local channel: a full channel pushes back (SendOutcome::full).
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "unet/base/result.h"
+#include "unet/base/time.h"
+#include "unet/control.h"
+#include "unet/embedded_abi.h"
+#include "unet/local_channel.h"
+#include "unet/message.h"
+#include "unet/ni_queues.h"
+
+namespace unet {
+
+class Connection;
+struct Answer;
+
+struct ConnectOptions {
+  control::Path path = control::Path::automatic;
+  Nanoseconds timeout = 5 * kSecond;
+  LocalOptions local{};  // if it becomes a local channel
+};
+
+// Somebody wants a channel to this endpoint.
+struct ConnectionRequest {
+  uint64_t id = 0;
+  int peer_uid = -1;  // -1: on another host
+  int peer_pid = -1;
+  std::string peer;
+};
+
+// A channel came or went without a call of ours.
+struct ChannelEvent {
+  enum class Kind : uint8_t { opened, closed } kind = Kind::opened;
+  Channel channel{};
+  control::CloseReason reason{};  // closed
+  std::string peer;
+};
+
+enum class WaitOutcome : uint8_t {
+  ready,         // receive(), next_request() or next_event() has something
+  room,          // wait_room(): a send that was refused may succeed now
+  timed_out,
+  interrupted,   // a signal came
+  disconnected,  // the NI is gone and no local channel is open: nothing can come any longer
+};
+
+class Endpoint {
+ public:
+  static constexpr Nanoseconds kForever = ~Nanoseconds{0};
+  // A waiting receiver polls for this long before it sleeps: about what a sleep and a wake-up cost together.
+  static constexpr Nanoseconds kDefaultSpin = 20 * kMicrosecond;
+
+  static Result<std::unique_ptr<Endpoint>> create(std::shared_ptr<Connection> connection, const EndpointOptions& options);
+  // Gives everything back to the NI and closes all channels; peers are told.
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  uint32_t id() const noexcept { return id_; }
+
+  // ---- names and channels (set-up: each call is a round trip to the service)
+
+  // Binds a name under which others connect. Errors: already_exists, not_permitted (policy), invalid_argument.
+  Status bind(std::string_view name);
+  Status unbind();
+
+  // Opens a channel to `name` or `name@host`; the peer must accept. Errors: not_found, refused, timed_out, quota_exceeded...
+  Result<Channel> connect(std::string_view target, const ConnectOptions& options = {});
+  // The same in two steps, for a thread that also serves the other side: poll_connect() until it has a value.
+  Result<uint64_t> start_connect(std::string_view target, const ConnectOptions& options = {});
+  std::optional<Result<Channel>> poll_connect(uint64_t pending);
+
+  // The oldest request for a channel, if any; answered with accept() or reject().
+  std::optional<ConnectionRequest> next_request();
+  Result<Channel> accept(uint64_t request);
+  Status reject(uint64_t request);
+  // Waits for a request and accepts it. Errors: timed_out, disconnected.
+  Result<Channel> accept(Nanoseconds timeout, ConnectionRequest* from);
+
+  // Channels that came or went by themselves (static channels; peers that closed, died or were lost).
+  std::optional<ChannelEvent> next_event();
+
+  // Closes a channel; its messages that are not released become invalid.
+  Status close(Channel channel);
+  // False once it is closed by either side. Messages that had arrived can still be received.
+  bool is_open(Channel channel) const noexcept;
+  control::ChannelKind kind(Channel channel) const noexcept;
+
+  // ---- sending
+
+  // Copies `data` and sends it; at most kMessageMax bytes. `more`: another send follows at once, so an embedded NI
+  // need not put this one on the wire yet (the next send without it, or any receive, does).
+  SendOutcome send(Channel channel, Bytes data, bool more = false) noexcept {
+    const auto index = static_cast<uint32_t>(channel);
+    if (__builtin_expect(index >= channels_.size(), 0)) return SendOutcome::no_channel;
+    ChannelState& state = channels_[index];
+    if (state.sends_locally) {
+      return state.local->send(data.data(), data.size() <= kMessageMax ? static_cast<uint32_t>(data.size()) : kMessageMax + 1);
+    }
+    return send_ni(state, channel, data, more);
+  }
+
+  // Sends without a copy: reserve() gives `length` bytes to compose a message in, post() sends its first bytes. Empty: no
+  // room now. One reservation at a time; any other send replaces it.
+  MutableBytes reserve(Channel channel, uint32_t length) noexcept;
+  SendOutcome post(Channel channel, uint32_t length, bool more = false) noexcept;
+
+  // ---- direct access
+
+  // Exposes `bytes` of zeroed memory that peers of all channels may put into; once per endpoint. The memory is the endpoint's.
+  Result<MutableBytes> expose(uint64_t bytes);
+  // How many bytes the peer of a local channel exposes (maps them for put()). Errors: not_found if it exposes nothing.
+  Result<uint64_t> map_peer_region(Channel channel);
+  // Writes `data` at `region_offset` of the region that the peer exposes. `notify`: the peer receives a put_done message
+  // when all of it is there. Local channels: straight into the peer's memory, up to 16 MiB - 1; otherwise up to kMessageMax.
+  SendOutcome put(Channel channel, uint64_t region_offset, Bytes data, bool notify, bool more = false) noexcept;
+
+  // ---- receiving
+
+  // The next message, in place; false if there is none. Each must be released.
+  bool receive(Message& message) noexcept {
+    if (__builtin_expect(hot_ != nullptr && hot_budget_ != 0 && hot_->receive(message), 1)) {
+      --hot_budget_;
+      return true;
+    }
+    return receive_any(message);
+  }
+  // A batch; returns how many.
+  uint32_t receive(std::span<Message> messages) noexcept {
+    uint32_t count = 0;
+    while (count < messages.size() && receive(messages[count])) ++count;
+    return count;
+  }
+  // Gives a message's memory back. Any order; memory returns to senders in order of arrival.
+  void release(const Message& message) noexcept {
+    const auto index = static_cast<uint32_t>(message.channel);
+    if (__builtin_expect(index < channels_.size() && channels_[index].local != nullptr, 1)) {
+      channels_[index].local->release(message);
+    } else if (queues_ != nullptr) {
+      queues_->release(message);
+    }
+  }
+
+  // ---- waiting
+
+  // Until there is something to receive (message, request or event), at most `timeout`. Polls for `spin` before it sleeps.
+  WaitOutcome wait(Nanoseconds timeout = kForever, Nanoseconds spin = kDefaultSpin) noexcept;
+  // The same, and also until a full send queue or local channel has room again (WaitOutcome::room).
+  WaitOutcome wait_room(Nanoseconds timeout = kForever, Nanoseconds spin = kDefaultSpin) noexcept;
+
+  // For poll(2) and epoll: readable when there may be something, after arm() said true. arm() says false if there is
+  // something already: receive until empty, then arm again. Owned by the endpoint.
+  Result<int> descriptor();
+  bool arm() noexcept;
+
+  // Calls `upcall` (one call per batch: it receives until empty) from a thread of the endpoint's own whenever something
+  // arrives. Between mask() and unmask() no upcall runs; every other call on this endpoint must be made masked or from
+  // the upcall itself. An embedded NI makes progress only while the upcall's thread runs, so it polls.
+  Status start_upcall(void (*upcall)(Endpoint& endpoint, void* argument), void* argument);
+  void stop_upcall() noexcept;
+  void mask() noexcept { upcall_mutex_.lock(); }
+  void unmask() noexcept { upcall_mutex_.unlock(); }
+
+  // ---- looking
+
+  // Everything counted for this endpoint, by name; drops by their own names (counters.h).
+  std::vector<std::pair<std::string_view, uint64_t>> counters() const;
+  Connection& connection() noexcept { return *connection_; }
+
+ private:
+  struct ChannelState {
+    control::ChannelKind kind = control::ChannelKind::none;
+    bool open = false;           // sends are possible
+    bool sends_locally = false;  // open && kind == local
+    bool mapped_region = false;
+    std::unique_ptr<LocalChannel> local;
+  };
+
+  Endpoint(std::shared_ptr<Connection> connection, uint32_t id, const EndpointOptions& options);
+
+  SendOutcome send_ni(ChannelState& state, Channel channel, Bytes data, bool more) noexcept;
+  SendOutcome after_ni_send(SendOutcome outcome, bool more) noexcept;
+  bool receive_any(Message& message) noexcept;
+  bool receive_local(Message& message) noexcept;
+  bool has_message() const noexcept;
+  bool has_room() noexcept;
+  void turn_embedded() noexcept;
+
+  Result<Channel> adopt(Answer answer);
+  Result<Channel> adopt(const control::ChannelInfo& info, std::vector<Descriptor> descriptors);
+  void process_events();
+  void channel_closed(const control::ChannelClosed& event);
+  void ni_lost();
+  void forget_local(LocalChannel* local) noexcept;
+
+  bool something() noexcept;
+  WaitOutcome wait_until(Nanoseconds timeout, Nanoseconds spin, bool for_room) noexcept;
+  WaitOutcome sleep(Nanoseconds timeout, bool for_room) noexcept;
+  WaitOutcome sleep_embedded(Nanoseconds timeout, bool for_room) noexcept;
+  Status make_descriptor();
+  void announce(bool for_room) noexcept;
+  void end_announcement() noexcept;
+  void upcall_loop(void (*upcall)(Endpoint&, void*), void* argument) noexcept;
+
+  // Hot.
+  LocalChannel* hot_ = nullptr;  // the local channel that delivered last
+  uint32_t hot_budget_ = 0;      // how often it may deliver before the others are looked at
+  uint32_t last_events_ = 0;     // the connection's event count at our last look
+  std::vector<ChannelState> channels_;  // by channel number
+  std::unique_ptr<NiQueues> queues_;
+  const unet_embedded_table* embedded_ = nullptr;
+  void* embedded_handle_ = nullptr;
+  uint32_t unsent_ = 0;          // sends with `more` since the embedded NI's last turn
+  uint32_t empty_polls_ = 0;
+  uint32_t cursor_ = 0;          // rotates over the local channels that are seldom used
+  bool ni_first_ = false;
+  std::vector<LocalChannel*> locals_;  // the first few are polled each time
+
+  std::shared_ptr<Connection> connection_;
+  uint32_t id_ = 0;
+  Mapping region_;
+  std::deque<ConnectionRequest> requests_;
+  std::deque<ChannelEvent> events_;
+  Descriptor epoll_;
+  Descriptor wake_;              // written by the NI
+  uint32_t connecting_ = 0;      // connects started and not yet taken
+
+  std::mutex upcall_mutex_;
+  std::thread upcall_thread_;
+  std::atomic<bool> upcall_stop_{false};
+  Descriptor upcall_wake_;
+};
+
+}  // namespace unet

@@ -1,0 +1,316 @@
+// endpoint_channels.cc - an endpoint's set-up side: creation, names, connecting and accepting, channels that come and go.
+#include <algorithm>
+#include <string>
+
+#include "unet/connection.h"
+#include "unet/endpoint.h"
+
+#include <sys/epoll.h>
+
+namespace unet {
+namespace {
+
+template <typename Request>
+Request request_for(control::Op op, uint32_t endpoint) {
+  Request request{};
+  request.header.op = op;
+  request.header.endpoint = endpoint;
+  return request;
+}
+
+Status bad_name(std::string_view name) {
+  return fail(Errc::invalid_argument, "'" + std::string(name) + "' is no name: 1 to " + std::to_string(kNameMax) +
+                                          " characters of A-Z a-z 0-9 . _ - /, not beginning with - or /");
+}
+
+Status without_value(const Result<Answer>& answer) {
+  if (!answer) return tl::unexpected(answer.error());
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Endpoint>> Endpoint::create(std::shared_ptr<Connection> connection, const EndpointOptions& options) {
+  if (!valid_options(options)) {
+    return fail(Errc::invalid_argument,
+                "endpoint options out of range: queue depths " + std::to_string(kQueueDepthMin) + " to " +
+                    std::to_string(kQueueDepthMax) + ", buffers " + std::to_string(kQueueDepthMin) + " to " +
+                    std::to_string(kBuffersMax) + ", buffer_size " + std::to_string(kBufferSizeMin) + " to " +
+                    std::to_string(kBufferSizeMax) + " in multiples of 64, send_bytes at least " +
+                    std::to_string(kMessageMax) + ", the segment at most " + std::to_string(kSegmentMax) + " bytes");
+  }
+  auto request = request_for<control::CreateEndpoint>(control::Op::create_endpoint, 0);
+  request.options = options;
+  auto answer = connection->call(request);
+  if (!answer) return tl::unexpected(answer.error());
+  if (answer->descriptors.size() != 1) return fail(Errc::protocol, "the NI sent no communication segment");
+  const SegmentGeometry geometry = SegmentGeometry::of(options);
+  const bool mirrored = uint64_t{geometry.buffers} * geometry.buffer_size == geometry.receive_bytes;
+  auto segment = Mapping::map(answer->descriptors[0].get(), geometry.total, mirrored ? geometry.receive_bytes : 0);
+  if (!segment) return tl::unexpected(segment.error());
+
+  std::unique_ptr<Endpoint> endpoint(new Endpoint(connection, answer->reply.create_endpoint.endpoint, options));
+  endpoint->queues_ = std::make_unique<NiQueues>(std::move(*segment), geometry, connection->doorbells(),
+                                                 answer->reply.create_endpoint.doorbell);
+  return endpoint;
+}
+
+Endpoint::Endpoint(std::shared_ptr<Connection> connection, uint32_t id, const EndpointOptions&)
+    : embedded_(connection->embedded()),
+      embedded_handle_(connection->embedded_handle()),
+      connection_(std::move(connection)),
+      id_(id) {
+  last_events_ = connection_->event_count() - 1;  // look once
+}
+
+Endpoint::~Endpoint() {
+  stop_upcall();
+  auto request = request_for<control::DestroyEndpoint>(control::Op::destroy_endpoint, id_);
+  static_cast<void>(connection_->call(request, kSecond));
+}
+
+// ---- names
+
+Status Endpoint::bind(std::string_view name) {
+  if (!control::valid_name(name)) return bad_name(name);
+  auto request = request_for<control::Bind>(control::Op::bind, id_);
+  request.name.set(name);
+  return without_value(connection_->call(request));
+}
+
+Status Endpoint::unbind() {
+  return without_value(connection_->call(request_for<control::Unbind>(control::Op::unbind, id_)));
+}
+
+// ---- connecting
+
+Result<uint64_t> Endpoint::start_connect(std::string_view target, const ConnectOptions& options) {
+  const size_t at = target.find('@');
+  const std::string_view name = target.substr(0, at);
+  if (!control::valid_name(name)) return tl::unexpected(bad_name(name).error());
+  if (at != std::string_view::npos && !control::valid_name(target.substr(at + 1))) {
+    return tl::unexpected(bad_name(target.substr(at + 1)).error());
+  }
+  if (!valid_options(options.local)) {
+    return fail(Errc::invalid_argument, "local channel options out of range: depth " + std::to_string(kQueueDepthMin) + " to " +
+                                            std::to_string(kQueueDepthMax) + ", data_bytes " + std::to_string(4 * kMessageMax) +
+                                            " to " + std::to_string(kLocalDataMax));
+  }
+  auto request = request_for<control::Connect>(control::Op::connect, id_);
+  request.target.set(target);
+  request.path = options.path;
+  request.timeout_ms = static_cast<uint32_t>(std::min<Nanoseconds>(options.timeout / kMillisecond, 3'600'000));
+  request.local = options.local;
+  auto cookie = connection_->send(request);
+  if (cookie) ++connecting_;
+  return cookie;
+}
+
+std::optional<Result<Channel>> Endpoint::poll_connect(uint64_t pending) {
+  if (embedded_ != nullptr) embedded_->wait(embedded_handle_, 0);
+  auto answer = connection_->take_answer(pending);
+  if (!answer) return std::nullopt;
+  --connecting_;
+  if (!*answer) return Result<Channel>(tl::unexpected(answer->error()));
+  return adopt(std::move(**answer));
+}
+
+Result<Channel> Endpoint::connect(std::string_view target, const ConnectOptions& options) {
+  auto pending = start_connect(target, options);
+  if (!pending) return tl::unexpected(pending.error());
+  --connecting_;
+  // The service answers within the timeout; the margin is for a service that is busy.
+  auto answer = connection_->wait_answer(*pending, options.timeout + kSecond);
+  if (!answer) return tl::unexpected(answer.error());
+  return adopt(std::move(*answer));
+}
+
+std::optional<ConnectionRequest> Endpoint::next_request() {
+  if (embedded_ != nullptr) embedded_->wait(embedded_handle_, 0);
+  if (connection_->event_count() != last_events_) process_events();
+  if (requests_.empty()) return std::nullopt;
+  ConnectionRequest request = std::move(requests_.front());
+  requests_.pop_front();
+  return request;
+}
+
+Result<Channel> Endpoint::accept(uint64_t request_id) {
+  auto request = request_for<control::Accept>(control::Op::accept, id_);
+  request.request = request_id;
+  auto answer = connection_->call(request);
+  if (!answer) return tl::unexpected(answer.error());
+  return adopt(std::move(*answer));
+}
+
+Status Endpoint::reject(uint64_t request_id) {
+  auto request = request_for<control::Reject>(control::Op::reject, id_);
+  request.request = request_id;
+  return without_value(connection_->call(request));
+}
+
+Result<Channel> Endpoint::accept(Nanoseconds timeout, ConnectionRequest* from) {
+  const Nanoseconds start = monotonic_now();
+  while (true) {
+    while (auto request = next_request()) {
+      auto channel = accept(request->id);
+      // Whoever asked may have given up meanwhile: wait for the next.
+      if (!channel && channel.error().code == Errc::not_found) continue;
+      if (from != nullptr) *from = std::move(*request);
+      return channel;
+    }
+    const Nanoseconds waited = monotonic_now() - start;
+    if (waited >= timeout) return fail(Errc::timed_out, "nobody asked for a channel in time");
+    if (!connection_->alive()) return fail(Errc::disconnected, "the network interface is gone");
+    connection_->wait_activity(timeout - waited);
+    connection_->process();
+  }
+}
+
+Result<Channel> Endpoint::adopt(Answer answer) {
+  return adopt(answer.reply.channel, std::move(answer.descriptors));
+}
+
+Result<Channel> Endpoint::adopt(const control::ChannelInfo& info, std::vector<Descriptor> descriptors) {
+  if (info.channel >= kChannelsPerEndpointMax) return fail(Errc::protocol, "the NI sent a channel number out of range");
+  const Channel channel{info.channel};
+  ChannelState state;
+  state.kind = info.kind;
+  state.open = true;
+  if (info.kind == control::ChannelKind::local) {
+    if (descriptors.size() != 3) return fail(Errc::protocol, "the NI sent a local channel without its memory");
+    auto local = LocalChannel::open(channel, info, std::move(descriptors[0]), std::move(descriptors[1]), std::move(descriptors[2]));
+    if (!local) return tl::unexpected(local.error());
+    state.local = std::move(*local);
+    state.local->set_own_region(region_.size());
+    state.sends_locally = true;
+  }
+  if (channels_.size() <= info.channel) channels_.resize(info.channel + 1);
+  if (channels_[info.channel].local != nullptr) forget_local(channels_[info.channel].local.get());
+  channels_[info.channel] = std::move(state);
+  LocalChannel* local = channels_[info.channel].local.get();
+  if (local != nullptr) {
+    locals_.push_back(local);
+    if (locals_.size() == 1) hot_ = local;
+    if (epoll_.valid()) {
+      epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = local->descriptor()}};
+      ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, local->descriptor(), &event);
+    }
+  }
+  return channel;
+}
+
+// ---- closing
+
+Status Endpoint::close(Channel channel) {
+  const auto index = static_cast<uint32_t>(channel);
+  if (index >= channels_.size() || channels_[index].kind == control::ChannelKind::none) {
+    return fail(Errc::not_found, "no channel " + std::to_string(index));
+  }
+  if (channels_[index].local != nullptr) forget_local(channels_[index].local.get());
+  channels_[index] = ChannelState{};
+  auto request = request_for<control::CloseChannel>(control::Op::close_channel, id_);
+  request.channel = index;
+  auto answer = connection_->call(request);
+  if (!answer && answer.error().code == Errc::disconnected) return {};  // the NI closed it before us
+  return without_value(answer);
+}
+
+void Endpoint::forget_local(LocalChannel* local) noexcept {
+  if (hot_ == local) hot_ = nullptr;
+  locals_.erase(std::remove(locals_.begin(), locals_.end(), local), locals_.end());
+  // The peer holds the same eventfd, so closing ours would not take it out of the set.
+  if (epoll_.valid()) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, local->descriptor(), nullptr);
+}
+
+bool Endpoint::is_open(Channel channel) const noexcept {
+  const auto index = static_cast<uint32_t>(channel);
+  return index < channels_.size() && channels_[index].open;
+}
+
+control::ChannelKind Endpoint::kind(Channel channel) const noexcept {
+  const auto index = static_cast<uint32_t>(channel);
+  return index < channels_.size() ? channels_[index].kind : control::ChannelKind::none;
+}
+
+void Endpoint::channel_closed(const control::ChannelClosed& event) {
+  if (event.channel >= channels_.size() || !channels_[event.channel].open) return;
+  channels_[event.channel].open = false;
+  channels_[event.channel].sends_locally = false;
+  events_.push_back({.kind = ChannelEvent::Kind::closed, .channel = Channel{event.channel}, .reason = event.reason, .peer = {}});
+}
+
+void Endpoint::process_events() {
+  last_events_ = connection_->event_count();
+  for (const ControlEvent& event : connection_->take_events(id_)) {
+    if (const auto* request = std::get_if<control::ConnectRequest>(&event)) {
+      requests_.push_back({request->request, request->peer_uid, request->peer_pid, std::string(request->peer.view())});
+    } else if (const auto* opened = std::get_if<control::ChannelOpened>(&event)) {
+      if (auto channel = adopt(opened->channel, {})) {
+        const std::string peer(opened->channel.peer.view());
+        events_.push_back({.kind = ChannelEvent::Kind::opened, .channel = *channel, .reason = {}, .peer = peer});
+      }
+    } else if (const auto* closed = std::get_if<control::ChannelClosed>(&event)) {
+      channel_closed(*closed);
+    }
+  }
+  if (!connection_->alive()) ni_lost();
+}
+
+// Channels through the NI end with it; local channels do not need it.
+void Endpoint::ni_lost() {
+  for (uint32_t i = 0; i < channels_.size(); ++i) {
+    if (channels_[i].kind == control::ChannelKind::local || !channels_[i].open) continue;
+    control::ChannelClosed event{};
+    event.channel = i;
+    event.reason = control::CloseReason::ni_stopped;
+    channel_closed(event);
+  }
+}
+
+std::optional<ChannelEvent> Endpoint::next_event() {
+  if (connection_->event_count() != last_events_ || !connection_->alive()) process_events();
+  if (events_.empty()) return std::nullopt;
+  ChannelEvent event = std::move(events_.front());
+  events_.pop_front();
+  return event;
+}
+
+// ---- direct access
+
+Result<MutableBytes> Endpoint::expose(uint64_t bytes) {
+  if (region_) return fail(Errc::already_exists, "this endpoint exposes a region already");
+  if (bytes == 0 || bytes > kRegionMax) {
+    return fail(Errc::invalid_argument, "an exposed region has 1 to " + std::to_string(kRegionMax) + " bytes");
+  }
+  auto request = request_for<control::Expose>(control::Op::expose, id_);
+  request.bytes = bytes;
+  auto answer = connection_->call(request);
+  if (!answer) return tl::unexpected(answer.error());
+  if (answer->descriptors.size() != 1) return fail(Errc::protocol, "the NI sent no region");
+  auto mapping = Mapping::map(answer->descriptors[0].get(), bytes);
+  if (!mapping) return tl::unexpected(mapping.error());
+  region_ = std::move(*mapping);
+  for (LocalChannel* local : locals_) local->set_own_region(bytes);
+  return region_.bytes();
+}
+
+Result<uint64_t> Endpoint::map_peer_region(Channel channel) {
+  const auto index = static_cast<uint32_t>(channel);
+  if (index >= channels_.size() || channels_[index].local == nullptr) {
+    return fail(Errc::not_found, "channel " + std::to_string(index) + " is no local channel");
+  }
+  ChannelState& state = channels_[index];
+  if (state.mapped_region) return state.local->peer_region().size();
+  auto request = request_for<control::PeerRegion>(control::Op::peer_region, id_);
+  request.channel = index;
+  auto answer = connection_->call(request);
+  if (!answer) return tl::unexpected(answer.error());
+  if (answer->descriptors.size() != 1) return fail(Errc::protocol, "the NI sent no region");
+  auto mapping = Mapping::map(answer->descriptors[0].get(), answer->reply.region.bytes);
+  if (!mapping) return tl::unexpected(mapping.error());
+  state.local->set_peer_region(std::move(*mapping));
+  state.mapped_region = true;
+  return state.local->peer_region().size();
+}
+
+}  // namespace unet

@@ -1,0 +1,194 @@
+// endpoint_wait.cc - how an endpoint sleeps: timed wait, a descriptor for epoll, upcalls.
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+
+#include "unet/connection.h"
+#include "unet/endpoint.h"
+
+namespace unet {
+namespace {
+
+constexpr Nanoseconds kLongestSleep = kSecond;  // then a look whether the NI is still alive
+
+timespec to_timespec(Nanoseconds t) noexcept {
+  return {.tv_sec = static_cast<time_t>(t / kSecond), .tv_nsec = static_cast<long>(t % kSecond)};
+}
+
+}  // namespace
+
+// A message, a request or an event; takes in what the service has sent.
+bool Endpoint::something() noexcept {
+  if (has_message() || !requests_.empty() || !events_.empty()) return true;
+  if (connection_->event_count() == last_events_) return false;
+  process_events();
+  return connecting_ != 0 || !requests_.empty() || !events_.empty();
+}
+
+WaitOutcome Endpoint::wait(Nanoseconds timeout, Nanoseconds spin) noexcept { return wait_until(timeout, spin, false); }
+WaitOutcome Endpoint::wait_room(Nanoseconds timeout, Nanoseconds spin) noexcept { return wait_until(timeout, spin, true); }
+
+WaitOutcome Endpoint::wait_until(Nanoseconds timeout, Nanoseconds spin, bool for_room) noexcept {
+  const Nanoseconds start = monotonic_now();
+  Nanoseconds waited = 0;
+  do {
+    if (embedded_ != nullptr) turn_embedded();
+    if (something()) return WaitOutcome::ready;
+    if (for_room && has_room()) return WaitOutcome::room;
+    for (int i = 0; i < 16; ++i) spin_pause();
+    waited = monotonic_now() - start;
+  } while (waited < std::min(spin, timeout));
+
+  while (waited < timeout) {
+    const Nanoseconds rest = std::min(timeout - waited, kLongestSleep);
+    const WaitOutcome outcome = embedded_ != nullptr ? sleep_embedded(rest, for_room) : sleep(rest, for_room);
+    if (outcome != WaitOutcome::timed_out) return outcome;
+    if (!connection_->alive() && locals_.empty()) return WaitOutcome::disconnected;
+    waited = monotonic_now() - start;
+  }
+  return WaitOutcome::timed_out;
+}
+
+void Endpoint::announce(bool for_room) noexcept {
+  queues_->announce_sleep(for_room);
+  for (LocalChannel* local : locals_) local->announce_sleep(for_room);
+  heavy_fence();
+}
+
+void Endpoint::end_announcement() noexcept {
+  queues_->end_sleep();
+  for (LocalChannel* local : locals_) local->end_sleep();
+}
+
+// One sleep; timed_out also when it was for nothing.
+WaitOutcome Endpoint::sleep(Nanoseconds timeout, bool for_room) noexcept {
+  if (!epoll_.valid() && !make_descriptor()) return WaitOutcome::disconnected;
+  announce(for_room);
+  int ready = 0;
+  epoll_event events[8];
+  if (!something() && !(for_room && has_room())) {
+    const timespec limit = to_timespec(timeout);
+    ready = ::epoll_pwait2(epoll_.get(), events, 8, &limit, nullptr);
+  }
+  const bool interrupted = ready < 0 && errno == EINTR;
+  end_announcement();
+  for (int i = 0; i < ready; ++i) {
+    if (events[i].data.fd == connection_->descriptor()) process_events();
+  }
+  if (something()) return WaitOutcome::ready;
+  if (for_room && has_room()) return WaitOutcome::room;
+  return interrupted ? WaitOutcome::interrupted : WaitOutcome::timed_out;
+}
+
+WaitOutcome Endpoint::sleep_embedded(Nanoseconds timeout, bool for_room) noexcept {
+  // Nobody writes our descriptors while the NI of this very thread sleeps, but another thread may own the other end
+  // of a local channel: then sleep in short pieces.
+  const Nanoseconds piece = locals_.empty() ? timeout : std::min(timeout, kMillisecond);
+  embedded_->wait(embedded_handle_, static_cast<int64_t>(piece));
+  if (something()) return WaitOutcome::ready;
+  if (for_room && has_room()) return WaitOutcome::room;
+  return WaitOutcome::timed_out;
+}
+
+// ---- a descriptor for the application's own epoll
+
+Status Endpoint::make_descriptor() {
+  Descriptor set(::epoll_create1(EPOLL_CLOEXEC));
+  if (!set.valid()) return fail_errno("epoll_create1", errno);
+  // Edge-triggered: an eventfd need not be read to become quiet again.
+  const auto add = [&](int fd) {
+    epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = fd}};
+    return ::epoll_ctl(set.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+  };
+  if (embedded_ != nullptr) {
+    const int fd = embedded_->descriptor(embedded_handle_);
+    epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+    if (::epoll_ctl(set.get(), EPOLL_CTL_ADD, fd, &event) != 0) return fail_errno("epoll_ctl", errno);
+  } else {
+    control::GetDescriptor request{};
+    request.header = {control::Op::get_descriptor, id_, 0};
+    auto answer = connection_->call(request);
+    // Without an NI, local channels can still be slept on.
+    if (answer && answer->descriptors.size() == 1) {
+      wake_ = std::move(answer->descriptors[0]);
+      add(wake_.get());
+    } else if (connection_->alive()) {
+      return answer ? Status(fail(Errc::protocol, "the NI sent no descriptor")) : Status(tl::unexpected(answer.error()));
+    }
+    add(connection_->descriptor());
+  }
+  for (const LocalChannel* local : locals_) {
+    if (!add(local->descriptor())) return fail_errno("epoll_ctl", errno);
+  }
+  epoll_ = std::move(set);
+  return {};
+}
+
+Result<int> Endpoint::descriptor() {
+  if (!epoll_.valid()) {
+    if (auto made = make_descriptor(); !made) return tl::unexpected(made.error());
+  }
+  return epoll_.get();
+}
+
+bool Endpoint::arm() noexcept {
+  if (!epoll_.valid() && !make_descriptor()) return false;
+  // Take the edges of the last time, or the descriptor would stay readable.
+  epoll_event events[8];
+  while (::epoll_wait(epoll_.get(), events, 8, 0) == 8) {}
+  announce(false);
+  if (something()) {
+    end_announcement();
+    return false;
+  }
+  return embedded_ == nullptr || embedded_->arm(embedded_handle_) == 1;
+}
+
+// ---- upcalls
+
+Status Endpoint::start_upcall(void (*upcall)(Endpoint&, void*), void* argument) {
+  if (upcall_thread_.joinable()) return fail(Errc::already_exists, "this endpoint has an upcall already");
+  if (!epoll_.valid()) {
+    if (auto made = make_descriptor(); !made) return made;
+  }
+  upcall_wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!upcall_wake_.valid()) return fail_errno("eventfd", errno);
+  upcall_stop_ = false;
+  upcall_thread_ = std::thread([this, upcall, argument] { upcall_loop(upcall, argument); });
+  return {};
+}
+
+void Endpoint::stop_upcall() noexcept {
+  if (!upcall_thread_.joinable()) return;
+  upcall_stop_ = true;
+  const uint64_t one = 1;
+  static_cast<void>(!::write(upcall_wake_.get(), &one, sizeof one));
+  upcall_thread_.join();
+  upcall_thread_ = std::thread();
+  upcall_wake_.reset();
+}
+
+void Endpoint::upcall_loop(void (*upcall)(Endpoint&, void*), void* argument) noexcept {
+  while (!upcall_stop_.load()) {
+    bool asleep = false;
+    {
+      const std::lock_guard masked(upcall_mutex_);
+      if (embedded_ != nullptr) turn_embedded();
+      if (something()) {
+        upcall(*this, argument);
+      } else {
+        asleep = arm();
+      }
+    }
+    if (!asleep) continue;
+    pollfd wanted[2] = {{.fd = epoll_.get(), .events = POLLIN, .revents = 0}, {.fd = upcall_wake_.get(), .events = POLLIN, .revents = 0}};
+    ::poll(wanted, 2, static_cast<int>(kLongestSleep / kMillisecond));
+  }
+}
+
+}  // namespace unet
