@@ -1,0 +1,112 @@
+// benchmarks.cc - the list of benchmarks.
+#include "apps/bench/benchmarks.h"
+
+namespace unet::bench {
+
+const std::vector<Benchmark>& all_benchmarks() {
+  static const std::vector<Benchmark> benchmarks = {
+      {.name = "rtt",
+       .workload = Workload::rtt,
+       .what = "round trip of one message",
+       .detail =
+           "A sends a message, B sends it back; one is under way at a time. Payload is written by the sender and read by the\n"
+           "receiver. p50, mean and ratio come from slices in which batches of round trips are timed together (about 2 us each,\n"
+           "so that reading the clock costs nothing); p99 and p999 from separate slices in which each is timed alone (about\n"
+           "10 ns more each). Ratio: over limit-pingpong up to 64 B, over limit-echo above.",
+       .metric = "rtt",
+       .unit = "ns",
+       .sizes = {8, 48, 1024, 8192, 65536},
+       .small_limit = "limit-pingpong",
+       .large_limit = "limit-echo"},
+      {.name = "bandwidth",
+       .workload = Workload::bandwidth,
+       .what = "bytes per second of a one-way stream",
+       .detail =
+           "A sends messages back to back, B copies each into a buffer of its own. Measured at B, per slice; p99 is what 99 in\n"
+           "100 slices reached. A path that may lose messages counts those that arrived. Ratio: over limit-memcpy at the same size.",
+       .metric = "bandwidth",
+       .unit = "GB/s",
+       .sizes = {256, 1024, 4096, 16384, 65536},
+       .small_limit = "limit-memcpy",
+       .large_limit = "limit-memcpy"},
+      {.name = "rate",
+       .workload = Workload::rate,
+       .what = "small messages per second, one way",
+       .detail =
+           "As bandwidth, counted in messages; the sender has up to 32 messages ready at a time. Ratio: messages per cache-line\n"
+           "round trip, that is rate x limit-pingpong; the field `limit` is that round trip in ns.",
+       .metric = "rate",
+       .unit = "msg/s",
+       .relation = Relation::product,
+       .sizes = {8, 48},
+       .small_limit = "limit-pingpong",
+       .large_limit = "limit-pingpong"},
+      {.name = "put",
+       .workload = Workload::put,
+       .what = "bytes per second written into memory that the other process exposed",
+       .detail = "A writes messages to consecutive offsets of a 4 MiB region of B; B does nothing. Ratio: over limit-put (memcpy).",
+       .metric = "bandwidth",
+       .unit = "GB/s",
+       .sizes = {4096, 65536},
+       .small_limit = "limit-put",
+       .large_limit = "limit-put"},
+      {.name = "wakeup",
+       .workload = Workload::rtt,
+       .what = "round trip of two receivers that sleep until a message comes",
+       .detail =
+           "As rtt, with the paths whose receivers sleep: each message wakes a process on the other core. Ratio: over limit-eventfd.",
+       .metric = "rtt",
+       .unit = "ns",
+       .sizes = {8},
+       .sleeping_only = true,
+       .small_limit = "limit-eventfd",
+       .large_limit = "limit-eventfd"},
+      {.name = "endpoints",
+       .method = Method::endpoints,
+       .workload = Workload::rtt,
+       .what = "round trip of one active pair as idle endpoints are added",
+       .detail =
+           "rtt with 0, 16, 256 and 4096 idle endpoints (kernel: bound sockets) beside the active pair, in turn in every\n"
+           "repetition. Ratio: over the same path with none added; the metric is called rtt_N_idle.",
+       .metric = "rtt",
+       .unit = "ns",
+       .sizes = {8},
+       .small_limit = "limit-pingpong",
+       .large_limit = "limit-echo"},
+      {.name = "idle",
+       .method = Method::idle,
+       .workload = Workload::idle,
+       .what = "processor time used while nothing happens",
+       .detail =
+           "Side B waits for a message, asleep as its path sleeps; side A sleeps for a second, then sends it. Counted: the processor\n"
+           "time of both sides and of the processes that serve the path, as a share of one core. `wakeup` has the latency.",
+       .metric = "cpu",
+       .unit = "%",
+       .sizes = {8},
+       .sleeping_only = true,
+       .small_limit = "limit-eventfd",
+       .large_limit = "limit-eventfd"},
+  };
+  return benchmarks;
+}
+
+const Benchmark* find_benchmark(const std::string& name) {
+  for (const Benchmark& benchmark : all_benchmarks()) {
+    if (benchmark.name == name) return &benchmark;
+  }
+  return nullptr;
+}
+
+bool takes_part(const Benchmark& benchmark, const Contender& contender) {
+  const ContenderInfo& info = contender.info();
+  if (benchmark.sleeping_only && !info.sleeps) return false;
+  if (benchmark.method == Method::endpoints && !info.endpoints) return false;
+  // In the other benchmarks the wake-up limit would only repeat what `wakeup` says.
+  if (!benchmark.sleeping_only && info.path == "limit-eventfd") return false;
+  for (uint32_t size : benchmark.sizes) {
+    if (contender.supports(benchmark.workload, size)) return true;
+  }
+  return false;
+}
+
+}  // namespace unet::bench

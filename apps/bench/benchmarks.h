@@ -1,0 +1,46 @@
+// benchmarks.h - what unet-bench can measure: names, sizes, limits, and the text of `info`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/bench/contender.h"
+#include "apps/bench/stats.h"
+
+namespace unet::bench {
+
+enum class Method : uint8_t {
+  slices,     // interleaved slices between slices of the limit (measure.h)
+  endpoints,  // the same with idle endpoints added (endpoints.h)
+  idle,       // processor time of sleeping processes (idle.h)
+};
+
+struct Benchmark {
+  std::string name = {};
+  Method method = Method::slices;
+  Workload workload = Workload::rtt;
+  std::string what = {};      // one line for `list`
+  std::string detail = {};    // the text of `info`
+  std::string metric = {};    // as in JSON
+  std::string unit = {};      // of every figure in JSON
+  Relation relation = Relation::over;
+  std::vector<uint32_t> sizes = {}; // unless --size says otherwise
+  bool sleeping_only = false;   // contenders that sleep while they wait
+  std::string small_limit = {};      // path of the limit up to kSmallMax bytes
+  std::string large_limit = {};      // and above
+
+  static constexpr uint32_t kSmallMax = 64;
+  const std::string& limit_path(uint32_t size) const { return size <= kSmallMax ? small_limit : large_limit; }
+  // Whether a larger value is better.
+  bool is_rate() const { return workload == Workload::bandwidth || workload == Workload::rate || workload == Workload::put; }
+};
+
+const std::vector<Benchmark>& all_benchmarks();
+
+// nullptr when there is none of this name.
+const Benchmark* find_benchmark(const std::string& name);
+
+// Whether the contender can take part in it at all (at some size).
+bool takes_part(const Benchmark& benchmark, const Contender& contender);
+
+}  // namespace unet::bench

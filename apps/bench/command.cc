@@ -1,0 +1,65 @@
+// command.cc - posix_spawn with the output caught.
+#include "apps/bench/command.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+extern char** environ;
+
+namespace unet::bench {
+
+namespace {
+
+std::string joined(const std::vector<std::string>& arguments) {
+  std::string text;
+  for (const std::string& argument : arguments) text += (text.empty() ? "" : " ") + argument;
+  return text;
+}
+
+std::string read_all(int fd) {
+  std::string text;
+  char buffer[4096];
+  for (;;) {
+    const ssize_t n = read(fd, buffer, sizeof(buffer));
+    if (n > 0) text.append(buffer, static_cast<size_t>(n));
+    else if (n == 0 || errno != EINTR) return text;
+  }
+}
+
+}  // namespace
+
+Result<std::string> run_command(const std::vector<std::string>& arguments) {
+  int output[2];
+  if (pipe2(output, O_CLOEXEC) != 0) return fail_errno("pipe2", errno);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, output[1], STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, output[1], STDERR_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  std::vector<char*> argv;
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  pid_t pid = 0;
+  const int error = posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(output[1]);
+  if (error != 0) {
+    close(output[0]);
+    return fail(Errc::unavailable, "cannot run '" + arguments[0] + "': " + std::strerror(error));
+  }
+  std::string text = read_all(output[0]);
+  close(output[0]);
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return text;
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return fail(Errc::unavailable, "'" + joined(arguments) + "' failed: " + (text.empty() ? "no output" : text));
+}
+
+}  // namespace unet::bench

@@ -1,0 +1,71 @@
+// contender.h - one way of moving messages between two processes that unet-bench measures: a limit of the machine, a
+// path of U-Net, the kernel, or a bare driver. A new contender is one .cc file and one line in contenders.cc.
+//
+// Life: prepare() in the parent before the fork; then in both processes set_up(), any number of run() (both sides at
+// the same time, with the same Slice), tear_down(). Side B's object is the fork's copy of side A's.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/bench/control.h"
+#include "unet/base/result.h"
+
+namespace unet::bench {
+
+class Environment;  // environment.h: cores, namespaces
+
+enum class Kind : uint8_t { limit, ours, kernel, raw };
+
+struct ContenderInfo {
+  std::string path = {};     // as --path names it
+  Kind kind = Kind::kernel;
+  std::string what = {};     // one line for `list`
+  std::string setting = {};  // how it was set to its best: congestion control, offloads, polling, batching
+  std::string baseline = {}; // path to compare with instead of the limit; empty: the benchmark's limit
+  bool endpoints = false;  // set_idle_endpoints() works (takes part in `endpoints`)
+  bool sleeps = false;   // a receiver with nothing to do sleeps (takes part in `wakeup` and `idle`)
+};
+
+// What a side needs while it runs a slice.
+struct RunContext {
+  Side side;
+  ControlBlock& control;
+  StopFlag stop;
+  std::vector<uint64_t>& samples;  // rtt, side A: cycles per batch of round trips; has room for every sample of a slice
+};
+
+class Contender {
+ public:
+  explicit Contender(ContenderInfo info) : info_(std::move(info)) {}
+  virtual ~Contender() = default;
+  Contender(const Contender&) = delete;
+  Contender& operator=(const Contender&) = delete;
+
+  const ContenderInfo& info() const { return info_; }
+
+  // Whether it can do this workload at this size; the error says why not, in a few words.
+  virtual Status supports(Workload workload, uint32_t size) const = 0;
+
+  // Before the fork, in the parent: what both sides inherit (shared memory, pipes, sockets, namespaces).
+  virtual Status prepare(Environment&) { return {}; }
+  // After the fork, in both processes at once, each on its core. May wait for the other side, but asks `stop`.
+  virtual Status set_up(const RunContext&, Environment&) { return {}; }
+  // One slice. Stops early when context.stop is raised; reports errors through context.control.fail().
+  virtual Outcome run(const Slice& slice, RunContext& context) = 0;
+  // `endpoints`: brings the number of idle endpoints beside the active pair to `count`, in this process.
+  virtual Status set_idle_endpoints(const RunContext&, uint32_t /*count*/) {
+    return fail(Errc::unavailable, "has no endpoints to add");
+  }
+  // `idle`: processes beside the two sides whose processor time belongs to this contender (a daemon it started).
+  virtual std::vector<int> service_processes() const { return {}; }
+  virtual void tear_down(const RunContext&) {}
+
+ protected:
+  ContenderInfo info_;
+};
+
+using Contenders = std::vector<std::unique_ptr<Contender>>;
+
+}  // namespace unet::bench

@@ -1,0 +1,22 @@
+// contenders.cc - the list of contenders.
+#include "apps/bench/contenders.h"
+
+#include <fnmatch.h>
+
+namespace unet::bench {
+
+Contenders make_all_contenders() {
+  Contenders contenders;
+  add_pingpong_limits(contenders);
+  add_memory_limits(contenders);
+  add_wakeup_limits(contenders);
+  add_kernel_streams(contenders);
+  add_kernel_datagrams(contenders);
+  return contenders;
+}
+
+bool path_matches(const std::string& pattern, const std::string& path) {
+  return fnmatch(pattern.c_str(), path.c_str(), 0) == 0;
+}
+
+}  // namespace unet::bench

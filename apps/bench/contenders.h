@@ -1,0 +1,24 @@
+// contenders.h - every contender there is. The one place to add a line when a new one is written.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/bench/contender.h"
+
+namespace unet::bench {
+
+// All of them, in the order of the tables: limits, ours, raw drivers, the kernel. Nothing is opened yet.
+Contenders make_all_contenders();
+
+// One function per file of contenders; each appends its own.
+void add_pingpong_limits(Contenders& contenders);
+void add_memory_limits(Contenders& contenders);
+void add_wakeup_limits(Contenders& contenders);
+void add_kernel_streams(Contenders& contenders);
+void add_kernel_datagrams(Contenders& contenders);
+
+// Whether `path` is named by `pattern`, which may hold * and ? ("kernel-*").
+bool path_matches(const std::string& pattern, const std::string& path);
+
+}  // namespace unet::bench

@@ -1,0 +1,108 @@
+// control.h - the page that the two measuring processes share: commands from side A to side B, outcomes back, and the
+// one word that stops both. Anonymous shared memory, made before the fork; gone with the two processes.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+
+#include "unet/limits.h"
+
+namespace unet::bench {
+
+// Side A is the parent: it asks, sends first, and keeps the books. Side B is the forked child: it answers and receives.
+enum class Side : uint8_t { a, b };
+
+enum class Workload : uint8_t {
+  rtt,        // A sends, B sends it back; one message under way
+  bandwidth,  // A streams messages to B, which copies each out
+  rate,       // the same, counted in messages
+  put,        // A writes into memory of B; B does nothing
+  idle,       // B waits for one message for a long time, asleep as its path sleeps
+};
+
+// One slice of one workload.
+struct Slice {
+  Workload workload = Workload::rtt;
+  uint32_t size = 0;         // bytes of a message
+  uint32_t batch = 1;        // rtt: round trips per sample
+  uint64_t iterations = 0;   // timed messages or round trips; rtt: a multiple of batch. idle: milliseconds
+  uint64_t warm_up = 0;      // untimed ones before them
+};
+
+// What the side that measured says of a slice: A of rtt and put, B of streams.
+struct Outcome {
+  uint64_t cycles = 0;    // of the timed part
+  uint64_t messages = 0;  // that arrived in it
+};
+
+enum class Order : uint8_t { set_up, run, resize, quit };
+
+struct Command {
+  Order order = Order::quit;
+  uint32_t contender = 0;
+  uint32_t argument = 0;  // resize: idle endpoints
+  Slice slice;
+};
+
+enum class StopReason : uint32_t {
+  none,
+  failed,       // this slice or set-up only: an error, or no progress before its deadline
+  peer_gone,    // the whole run: the other process ended
+  interrupted,  // the whole run: SIGINT or SIGTERM
+};
+
+struct ControlBlock {
+  // Written by A.
+  alignas(kCacheLine) std::atomic<uint64_t> command_sequence{0};
+  Command command;
+  alignas(kCacheLine) std::atomic<uint64_t> sent{0};  // streams: messages sent, once all are; 0 before
+  // Written by B.
+  alignas(kCacheLine) std::atomic<uint64_t> done_sequence{0};
+  Outcome outcome;
+  std::atomic<uint32_t> ready{0};  // B is about to receive: lets A start a stream without a race
+  // Written by either, and by signal handlers.
+  alignas(kCacheLine) std::atomic<StopReason> stop{StopReason::none};
+  // The sentence that goes with StopReason::failed, by whoever failed first.
+  alignas(kCacheLine) std::atomic<uint32_t> error_taken{0};
+  char error_text[400] = {};
+
+  // Keeps the first error of a slice and stops it.
+  void fail(std::string_view sentence) noexcept;
+  // Raises `reason` unless a stronger one is up already. Safe in a signal handler.
+  void raise(StopReason reason) noexcept;
+};
+static_assert(std::atomic<StopReason>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free);
+
+// What every wait inside a slice asks now and then.
+class StopFlag {
+ public:
+  StopFlag(ControlBlock& control, bool one_core) noexcept : control_(&control), one_core_(one_core) {}
+  // Relaxed: it only ends a wait; whoever needs what was written before reads it through other atomics.
+  bool raised() const noexcept { return control_->stop.load(std::memory_order_relaxed) != StopReason::none; }
+  // On a machine with one core the other side runs only when this one lets it.
+  void yield_if_alone() const noexcept {
+    if (one_core_) sched_yield();
+  }
+
+ private:
+  ControlBlock* control_;
+  bool one_core_;
+};
+
+// Spins until ready() holds; false when the slice was stopped first. No pause between the looks: see limits_pingpong.cc.
+template <typename Ready>
+bool spin_until(const StopFlag& stop, Ready ready) {
+  constexpr int kLooksPerCheck = 256;
+  for (;;) {
+    for (int i = 0; i < kLooksPerCheck; ++i) {
+      if (ready()) return true;
+    }
+    if (stop.raised()) return false;
+    stop.yield_if_alone();
+  }
+}
+
+}  // namespace unet::bench

@@ -1,0 +1,122 @@
+// cores.cc - which cores, from sched_getaffinity and /sys.
+#include "apps/bench/cores.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <fstream>
+
+#include "apps/bench/sizes.h"
+
+namespace unet::bench {
+
+namespace {
+
+std::string read_line(const std::string& path) {
+  std::string line;
+  std::ifstream file(path);
+  std::getline(file, line);
+  return line;
+}
+
+bool contains(const std::vector<int>& cores, int core) {
+  return std::find(cores.begin(), cores.end(), core) != cores.end();
+}
+
+bool parse_int(std::string_view text, int& value) {
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && rest == text.data() + text.size() && value >= 0;
+}
+
+std::string list_of(const std::vector<int>& cores) {
+  std::string text;
+  for (int core : cores) text += (text.empty() ? "" : ",") + std::to_string(core);
+  return text;
+}
+
+// How far `other` is from `core`: 0 shares the last-level cache, 1 does not, 2 is the same core's other thread.
+int distance(int core, int other) {
+  const std::string cpu = "/sys/devices/system/cpu/cpu" + std::to_string(core);
+  if (contains(parse_cpu_list(read_line(cpu + "/topology/thread_siblings_list")), other)) return 2;
+  return contains(parse_cpu_list(read_line(cpu + "/cache/index3/shared_cpu_list")), other) ? 0 : 1;
+}
+
+}  // namespace
+
+std::vector<int> parse_cpu_list(const std::string& text) {
+  std::vector<int> cores;
+  auto items = parse_list(text, "cores");
+  if (!items) return {};
+  for (const std::string& item : *items) {
+    const size_t dash = item.find('-');
+    int first = 0, last = 0;
+    if (!parse_int(std::string_view(item).substr(0, dash), first)) return {};
+    last = first;
+    if (dash != std::string::npos && !parse_int(std::string_view(item).substr(dash + 1), last)) return {};
+    if (last < first || last - first > 65536) return {};
+    for (int core = first; core <= last; ++core) cores.push_back(core);
+  }
+  return cores;
+}
+
+Result<std::vector<int>> allowed_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return fail_errno("sched_getaffinity", errno);
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  if (cores.empty()) return fail(Errc::unavailable, "this process may run on no core below 1024; use --cores");
+  return cores;
+}
+
+Result<CorePair> choose_cores() {
+  const auto cores = allowed_cores();
+  if (!cores) return tl::unexpected(cores.error());
+  const int first = cores->front();
+  CorePair pair{first, first};
+  int best = 3;
+  for (int core : *cores) {
+    if (core == first) continue;
+    const int away = distance(first, core);
+    if (away < best) {
+      best = away;
+      pair.b = core;
+    }
+  }
+  return pair;
+}
+
+Result<CorePair> parse_cores(const std::string& text) {
+  const auto allowed = allowed_cores();
+  if (!allowed) return tl::unexpected(allowed.error());
+  const std::string help = "; write two different cores, such as 0,1 (allowed here: " + list_of(*allowed) + ")";
+  const size_t comma = text.find(',');
+  CorePair pair;
+  if (comma == std::string::npos || !parse_int(std::string_view(text).substr(0, comma), pair.a) ||
+      !parse_int(std::string_view(text).substr(comma + 1), pair.b)) {
+    return fail(Errc::invalid_argument, "cores '" + text + "' are not two numbers" + help);
+  }
+  if (pair.a == pair.b) return fail(Errc::invalid_argument, "cores '" + text + "' are the same" + help);
+  for (int core : {pair.a, pair.b}) {
+    if (!contains(*allowed, core)) {
+      return fail(Errc::invalid_argument, "core " + std::to_string(core) + " is not one this process may run on" + help);
+    }
+  }
+  return pair;
+}
+
+Status pin_to_core(int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<unsigned>(core), &set);
+  if (sched_setaffinity(0, sizeof(set), &set) != 0) {
+    return fail_errno("sched_setaffinity(core " + std::to_string(core) + ")", errno);
+  }
+  return {};
+}
+
+}  // namespace unet::bench

@@ -1,0 +1,32 @@
+// cores.h - chooses the two cores of a measurement and pins the calling process; the session uses it.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unet/base/result.h"
+
+namespace unet::bench {
+
+struct CorePair {
+  int a = 0;
+  int b = 0;
+  bool alone() const { return a == b; }  // one core for both sides: figures of spinning receivers mean little
+};
+
+// The cores this process may run on, ascending.
+Result<std::vector<int>> allowed_cores();
+
+// The first allowed core, and the nearest other one: sharing the last-level cache, not a hyper-thread of the same core.
+Result<CorePair> choose_cores();
+
+// "A,B": two different allowed cores.
+Result<CorePair> parse_cores(const std::string& text);
+
+Status pin_to_core(int core);
+
+// "0-3,8" as in /sys/devices/system/cpu; empty when malformed.
+std::vector<int> parse_cpu_list(const std::string& text);
+
+}  // namespace unet::bench

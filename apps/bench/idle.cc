@@ -1,0 +1,66 @@
+// idle.cc - each path in turn waits for a second; what its processes used of a core meanwhile.
+#include "apps/bench/idle.h"
+
+#include <cstdio>
+
+#include "apps/bench/cpu_time.h"
+#include "unet/base/time.h"
+
+namespace unet::bench {
+
+namespace {
+
+constexpr uint64_t kIdleMs = 1000;
+
+// Per cent of one core.
+Result<double> share_of_core(Session& session, size_t index, uint32_t size) {
+  Slice slice;
+  slice.workload = Workload::idle;
+  slice.size = size;
+  slice.iterations = kIdleMs;
+  const std::vector<int> processes = session.processes_of(index);
+  auto before = cpu_time_of(processes);
+  if (!before) return tl::unexpected(before.error());
+  const Nanoseconds start = monotonic_now();
+  auto result = session.run(index, slice);
+  if (!result) return tl::unexpected(result.error());
+  const Nanoseconds elapsed = monotonic_now() - start;
+  auto after = cpu_time_of(processes);
+  if (!after) return tl::unexpected(after.error());
+  return 100.0 * static_cast<double>(*after - *before) / static_cast<double>(elapsed);
+}
+
+}  // namespace
+
+Result<std::vector<Record>> measure_idle(Session& session, const Benchmark& benchmark, uint32_t size,
+                                         const std::vector<size_t>& paths, const MeasureOptions& options) {
+  std::vector<std::vector<double>> shares(session.contender_count());
+  for (uint32_t i = 0; i < options.repeat; ++i) {
+    for (size_t index : paths) {
+      if (!session.refusal(index).empty()) continue;
+      auto share = share_of_core(session, index, size);
+      if (session.over()) return tl::unexpected(share.error());
+      if (share) shares[index].push_back(*share);
+      else std::fprintf(stderr, "unet-bench: idle: %s\n", share.error().text.c_str());
+    }
+  }
+  std::vector<Record> records;
+  for (size_t index : paths) {
+    if (shares[index].empty()) continue;
+    const ContenderInfo& info = session.contender(index).info();
+    Record record;
+    record.bench = benchmark.name;
+    record.path = info.path;
+    record.size = size;
+    record.metric = benchmark.metric;
+    record.unit = benchmark.unit;
+    record.summary = summarize(shares[index]);
+    record.command = options.command;
+    record.setting = info.setting;
+    record.slices = shares[index].size();
+    records.push_back(std::move(record));
+  }
+  return records;
+}
+
+}  // namespace unet::bench

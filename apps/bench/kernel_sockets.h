@@ -1,0 +1,38 @@
+// kernel_sockets.h - opening connected pairs of kernel descriptors, set to their best; the kernel's contenders use it.
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "apps/bench/contender.h"
+#include "apps/bench/environment.h"
+
+namespace unet::bench {
+
+// The descriptors of one side: the same one twice, except for pipes.
+struct KernelEnd {
+  int in = -1;
+  int out = -1;
+};
+
+// Both ends, made before the fork. Owns the descriptors.
+struct KernelPair {
+  std::array<KernelEnd, 2> ends;
+  std::string setting;  // what was set, for the output
+
+  KernelPair() = default;
+  KernelPair(const KernelPair&) = delete;
+  KernelPair& operator=(const KernelPair&) = delete;
+  ~KernelPair();
+  const KernelEnd& end_of(Side side) const { return ends[side == Side::a ? 0 : 1]; }
+};
+
+enum class Transport : uint8_t { pipe, unix_stream, unix_packet, udp, tcp, udp_veth, tcp_veth };
+
+// Opens `transport` into `pair`. For *_veth the ends are in the Environment's two namespaces.
+Status open_kernel_pair(Transport transport, bool busy, Environment& environment, KernelPair& pair);
+
+// TCP only, others ignore it: small messages at once (round trips), or gathered (streams).
+void set_no_delay(int fd, bool no_delay);
+
+}  // namespace unet::bench

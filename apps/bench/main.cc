@@ -1,0 +1,244 @@
+// main.cc - unet-bench: parses the command line, measures, prints.
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+#include "apps/bench/benchmarks.h"
+#include "apps/bench/contenders.h"
+#include "apps/bench/endpoints.h"
+#include "apps/bench/idle.h"
+#include "apps/bench/measure.h"
+#include "apps/bench/options.h"
+#include "apps/bench/sizes.h"
+
+namespace {
+
+using namespace unet::bench;
+using unet::Errc;
+using unet::fail;
+using unet::Result;
+using unet::Status;
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+constexpr int kExitInterrupted = 130;
+
+int complain(const std::string& text, int status) {
+  std::fprintf(stderr, "unet-bench: %s\n", text.c_str());
+  return status;
+}
+
+std::string kind_name(Kind kind) {
+  switch (kind) {
+    case Kind::limit: return "limit";
+    case Kind::ours: return "U-Net";
+    case Kind::kernel: return "kernel";
+    case Kind::raw: return "raw";
+  }
+  return "";
+}
+
+int list() {
+  std::vector<std::vector<std::string>> rows{{"benchmark", "measures"}};
+  for (const Benchmark& benchmark : all_benchmarks()) rows.push_back({benchmark.name, benchmark.what});
+  std::printf("%s\n", render_table(rows, TableStyle::text, false).c_str());
+  rows = {{"path", "kind", "moves messages through"}};
+  for (const auto& contender : make_all_contenders()) {
+    rows.push_back({contender->info().path, kind_name(contender->info().kind), contender->info().what});
+  }
+  std::printf("%s", render_table(rows, TableStyle::text, false).c_str());
+  return 0;
+}
+
+int info(const Options& options) {
+  const Contenders contenders = make_all_contenders();
+  for (const std::string& name : options.names) {
+    if (const Benchmark* benchmark = find_benchmark(name)) {
+      std::string sizes, paths;
+      for (uint32_t size : benchmark->sizes) sizes += (sizes.empty() ? "" : ", ") + format_size(size);
+      for (const auto& contender : contenders) {
+        if (takes_part(*benchmark, *contender)) paths += (paths.empty() ? "" : ", ") + contender->info().path;
+      }
+      std::printf("%s: %s\n%s\nunit: %s; sizes: %s\npaths: %s\n", name.c_str(), benchmark->what.c_str(),
+                  benchmark->detail.c_str(), benchmark->unit.c_str(), sizes.c_str(), paths.c_str());
+      continue;
+    }
+    for (const auto& contender : contenders) {
+      const ContenderInfo& of = contender->info();
+      if (of.path != name) continue;
+      std::printf("%s (%s): %s\n", name.c_str(), kind_name(of.kind).c_str(), of.what.c_str());
+      if (!of.setting.empty()) std::printf("set to: %s\n", of.setting.c_str());
+    }
+  }
+  return 0;
+}
+
+bool selected(const Options& options, const std::string& path) {
+  return options.paths.empty() || std::any_of(options.paths.begin(), options.paths.end(), [&](const std::string& pattern) {
+           return path_matches(pattern, path);
+         });
+}
+
+// One benchmark of a run: what, at which sizes.
+struct Job {
+  const Benchmark* benchmark;
+  std::vector<uint32_t> sizes;
+};
+
+std::vector<Job> jobs_of(const Options& options) {
+  std::vector<Job> jobs;
+  for (const std::string& name : options.names) {
+    const Benchmark* benchmark = find_benchmark(name);
+    jobs.push_back({benchmark, options.sizes.empty() ? benchmark->sizes : options.sizes});
+  }
+  return jobs;
+}
+
+// The contenders that the jobs need: those selected, their baselines and the limits. Others are never opened.
+Contenders contenders_for(const std::vector<Job>& jobs, const Options& options) {
+  Contenders all = make_all_contenders();
+  std::vector<std::string> needed;
+  for (const Job& job : jobs) {
+    for (uint32_t size : job.sizes) needed.push_back(job.benchmark->limit_path(size));
+    for (const auto& contender : all) {
+      if (!selected(options, contender->info().path) || !takes_part(*job.benchmark, *contender)) continue;
+      needed.push_back(contender->info().path);
+      needed.push_back(contender->info().baseline);
+    }
+  }
+  std::erase_if(all, [&](const auto& contender) {
+    return std::find(needed.begin(), needed.end(), contender->info().path) == needed.end();
+  });
+  return all;
+}
+
+// Which contenders of the session take part in this job: the selected ones and their baselines.
+std::vector<size_t> paths_of(const Session& session, const Job& job, const Options& options) {
+  std::vector<size_t> paths;
+  const auto add = [&](size_t index) {
+    if (index < session.contender_count() && std::find(paths.begin(), paths.end(), index) == paths.end()) paths.push_back(index);
+  };
+  for (size_t i = 0; i < session.contender_count(); ++i) {
+    const ContenderInfo& info = session.contender(i).info();
+    if (!selected(options, info.path) || !takes_part(*job.benchmark, session.contender(i))) continue;
+    if (!info.baseline.empty()) add(find_contender(session, info.baseline));
+    add(i);
+  }
+  return paths;
+}
+
+Result<std::vector<Record>> measure_by_method(Session& session, const Job& job, uint32_t size, const std::vector<size_t>& paths,
+                                              const MeasureOptions& options) {
+  switch (job.benchmark->method) {
+    case Method::slices: return measure(session, *job.benchmark, size, paths, options);
+    case Method::endpoints: return measure_endpoints(session, *job.benchmark, size, paths, options);
+    case Method::idle: return measure_idle(session, *job.benchmark, size, paths, options);
+  }
+  return fail(Errc::invalid_argument, "no such method");
+}
+
+Result<std::vector<Record>> run_job(Session& session, const Job& job, const Options& options) {
+  const MeasureOptions how{options.seconds, options.repeat, options.command};
+  const std::vector<size_t> paths = paths_of(session, job, options);
+  if (paths.empty()) return fail(Errc::invalid_argument, "none of the chosen paths takes part in " + job.benchmark->name);
+  std::vector<Record> records;
+  for (uint32_t size : job.sizes) {
+    std::fprintf(stderr, "unet-bench: measuring %s, %s\n", job.benchmark->name.c_str(), format_size(size).c_str());
+    auto measured = measure_by_method(session, job, size, paths, how);
+    if (!measured) return measured;
+    records.insert(records.end(), measured->begin(), measured->end());
+  }
+  // In the order of `list`, whatever path took part at the first size.
+  std::stable_sort(records.begin(), records.end(), [&](const Record& left, const Record& right) {
+    return find_contender(session, left.path) < find_contender(session, right.path);
+  });
+  return records;
+}
+
+Status write_json(const std::string& where, const std::vector<Record>& records) {
+  const std::string text = to_json(records);
+  if (where == "-") {
+    std::fputs(text.c_str(), stdout);
+    return {};
+  }
+  std::ofstream file(where);
+  file << text;
+  file.close();
+  if (!file) return fail(Errc::system, "cannot write the JSON file " + where);
+  return {};
+}
+
+void print_settings(const Session& session, TableStyle style) {
+  std::vector<std::vector<std::string>> rows{{"path", "set to"}};
+  for (size_t i = 0; i < session.contender_count(); ++i) {
+    if (session.refusal(i).empty()) rows.push_back({session.contender(i).info().path, session.contender(i).info().setting});
+  }
+  std::printf("%s\n", render_table(rows, style, false).c_str());
+}
+
+int run_jobs(const std::vector<Job>& jobs, const Options& options) {
+  auto cores = options.cores ? Result<CorePair>(*options.cores) : choose_cores();
+  if (!cores) return complain(cores.error().text, kExitFailure);
+  if (cores->alone()) {
+    complain("only one core: both processes share it, and figures of spinning receivers mean little", 0);
+  }
+  auto started = Session::start(contenders_for(jobs, options), *cores);
+  if (!started) return complain(started.error().text, kExitFailure);
+  Session& session = **started;
+  const auto stopped = [&] {
+    return complain(session.over_text(), session.stop_reason() == StopReason::interrupted ? kExitInterrupted : kExitFailure);
+  };
+  if (session.over()) return stopped();
+  for (size_t i = 0; i < session.contender_count(); ++i) {
+    if (!session.refusal(i).empty()) complain(session.contender(i).info().path + " left out: " + session.refusal(i), 0);
+  }
+  const bool tables = options.json != "-";
+  if (tables) std::printf("Two processes on cores %d and %d.\n\n", cores->a, cores->b);
+  std::vector<Record> records;
+  for (const Job& job : jobs) {
+    auto measured = run_job(session, job, options);
+    if (session.over()) return stopped();
+    if (!measured) return complain(measured.error().text, kExitFailure);
+    if (tables) std::printf("%s\n", to_tables(*measured, options.table).c_str());
+    std::fflush(stdout);
+    records.insert(records.end(), measured->begin(), measured->end());
+  }
+  if (tables) print_settings(session, options.table);
+  if (!options.json.empty()) {
+    if (auto written = write_json(options.json, records); !written) return complain(written.error().text, kExitFailure);
+  }
+  return 0;
+}
+
+// What `./run` shows: the local channel and the shared NI beside the limit and the kernel, in well under a minute.
+int demo(Options options) {
+  options.paths = {"local", "shared", "limit-pingpong", "limit-memcpy", "kernel-pipe", "kernel-unix", "kernel-udp*", "kernel-tcp*"};
+  const std::vector<Job> jobs = {{find_benchmark("rtt"), {8, 48, 4096, 65536}},
+                                 {find_benchmark("bandwidth"), {4096, 65536}},
+                                 {find_benchmark("rate"), {48}}};
+  return run_jobs(jobs, options);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> known_paths;
+  for (const auto& contender : make_all_contenders()) known_paths.push_back(contender->info().path);
+  auto options = parse_options(argc, argv, known_paths);
+  if (!options) return complain(options.error().text, kExitUsage);
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;  // thousands of idle sockets
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
+  switch (options->action) {
+    case Action::help: std::printf("%s", options->help.c_str()); return 0;
+    case Action::list: return list();
+    case Action::info: return info(*options);
+    case Action::run: return run_jobs(jobs_of(*options), *options);
+    case Action::demo: return demo(*options);
+  }
+  return kExitFailure;
+}

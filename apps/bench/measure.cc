@@ -1,0 +1,316 @@
+// measure.cc - slices, repetitions and their records.
+#include "apps/bench/measure.h"
+
+#include <algorithm>
+
+#include "apps/bench/sizes.h"
+#include "unet/base/time.h"
+
+namespace unet::bench {
+
+namespace {
+
+constexpr double kSliceNs = 3e6;         // of a path
+constexpr double kLimitSliceNs = 1.2e6;  // of the limit, twice as often
+constexpr double kStreamLimitNs = 2e6;   // a stream must fill its ring some times over
+constexpr double kBatchNs = 2e3;
+constexpr uint32_t kBatchMax = 64;
+constexpr uint64_t kSamplesPerSlice = 30'000;
+constexpr int kRoundsMin = 2;            // of a repetition, however short --seconds is
+
+// One path in a measurement. The limit is one too.
+struct Participant {
+  size_t index = 0;
+  Pace pace;
+  std::vector<Repetition> repetitions;
+  std::vector<double> batched;  // of kept slices: for p50 and mean
+  std::vector<double> single;   // of kept slices: for p99 and p999
+};
+
+bool times_each(const Benchmark& benchmark) { return benchmark.workload == Workload::rtt; }
+
+struct SliceValues {
+  double p50 = 0;
+  std::vector<double> batched, single;
+};
+
+class Measurement {
+ public:
+  Measurement(Session& session, const Benchmark& benchmark, uint32_t size, const MeasureOptions& options)
+      : session_(session), benchmark_(benchmark), size_(size), options_(options) {}
+
+  Result<std::vector<Record>> run(const std::vector<size_t>& paths) {
+    if (auto ready = prepare(paths); !ready) return tl::unexpected(ready.error());
+    for (uint32_t i = 0; i < options_.repeat; ++i) {
+      if (auto done = repetition(); !done) return tl::unexpected(done.error());
+    }
+    return records();
+  }
+
+ private:
+  Status prepare(const std::vector<size_t>& paths);
+  Status repetition();
+  Status round();
+  Result<SliceValues> slice_of(Participant& participant);
+  Status leave_out(const Participant& participant, const Error& error);
+  std::vector<Record> records() const;
+  Record record_of(const Participant& participant) const;
+  Participant make_participant(size_t index, double target_ns) const {
+    return {index, Pace(workload_of(index), size_, target_ns), {}, {}, {}};
+  }
+  // The limit of a rate is a round trip.
+  Workload workload_of(size_t index) const {
+    const bool limit = session_.contender(index).info().path == benchmark_.limit_path(size_);
+    return limit && benchmark_.relation == Relation::product ? Workload::rtt : benchmark_.workload;
+  }
+  const std::string& path_of(const Participant& participant) const {
+    return session_.contender(participant.index).info().path;
+  }
+
+  Session& session_;
+  const Benchmark& benchmark_;
+  uint32_t size_;
+  const MeasureOptions& options_;
+  std::vector<Participant> limit_;  // exactly one
+  std::vector<Participant> participants_;
+  double limit_now_ = 0;            // of the last limit slice
+};
+
+Status Measurement::leave_out(const Participant& participant, const Error& error) {
+  if (session_.over()) return tl::unexpected(error);
+  std::fprintf(stderr, "unet-bench: %s %s: %s\n", benchmark_.name.c_str(), format_size(size_).c_str(), error.text.c_str());
+  const size_t index = participant.index;
+  std::erase_if(participants_, [&](const Participant& other) { return other.index == index; });
+  return {};
+}
+
+Status Measurement::prepare(const std::vector<size_t>& paths) {
+  const size_t limit = find_contender(session_, benchmark_.limit_path(size_));
+  if (limit == session_.contender_count() || !session_.refusal(limit).empty()) {
+    return fail(Errc::unavailable, "the limit " + benchmark_.limit_path(size_) + " cannot be measured: " +
+                                       (limit == session_.contender_count() ? "not there" : session_.refusal(limit)));
+  }
+  limit_.push_back(make_participant(limit, times_each(benchmark_) || benchmark_.relation == Relation::product
+                                               ? kLimitSliceNs : kStreamLimitNs));
+  if (auto done = limit_[0].pace.calibrate(session_, limit); !done) return done;
+  for (size_t index : paths) {
+    if (index == limit || !session_.refusal(index).empty()) continue;
+    const Contender& contender = session_.contender(index);
+    if (auto can = contender.supports(benchmark_.workload, size_); !can) {
+      if (contender.info().kind == Kind::limit) continue;  // the limit of other sizes
+      std::fprintf(stderr, "unet-bench: %s %s: %s left out: %s\n", benchmark_.name.c_str(), format_size(size_).c_str(),
+                   contender.info().path.c_str(), can.error().text.c_str());
+      continue;
+    }
+    participants_.push_back(make_participant(index, kSliceNs));
+    const Participant participant = participants_.back();
+    if (auto done = participants_.back().pace.calibrate(session_, index); !done) {
+      if (auto out = leave_out(participant, done.error()); !out) return out;
+    }
+  }
+  return {};
+}
+
+Result<SliceValues> Measurement::slice_of(Participant& participant) {
+  SliceValues values;
+  const Slice slice = participant.pace.batched();
+  const bool limit_of_rate = workload_of(participant.index) != benchmark_.workload;
+  static const Benchmark& rtt = *find_benchmark("rtt");
+  const Benchmark& unit_of = limit_of_rate ? rtt : benchmark_;
+  auto result = session_.run(participant.index, slice);
+  if (!result) return tl::unexpected(result.error());
+  values.batched = values_of(unit_of, slice, *result);
+  if (values.batched.empty()) return fail(Errc::protocol, path_of(participant) + ": a slice without a result");
+  values.p50 = median(values.batched);
+  participant.pace.learn(slice, to_ns(result->outcome.cycles));
+  if (!times_each(benchmark_)) return values;
+  if (slice.batch == 1) {
+    values.single = values.batched;
+    return values;
+  }
+  const Slice alone = participant.pace.single();
+  result = session_.run(participant.index, alone);
+  if (!result) return tl::unexpected(result.error());
+  values.single = values_of(unit_of, alone, *result);
+  return values;
+}
+
+// Every participant once, between limit slices.
+Status Measurement::round() {
+  for (size_t i = 0; i < participants_.size();) {
+    Participant& participant = participants_[i];
+    const double before = limit_now_;
+    auto values = slice_of(participant);
+    if (!values) {
+      if (auto out = leave_out(Participant(participant), values.error()); !out) return out;
+      continue;
+    }
+    auto limit = slice_of(limit_[0]);
+    if (!limit) return tl::unexpected(limit.error());
+    limit_now_ = limit->p50;
+    const SliceValue slice{values->p50, before, limit_now_};
+    if (participant.repetitions.back().add(slice)) {
+      participant.batched.insert(participant.batched.end(), values->batched.begin(), values->batched.end());
+      participant.single.insert(participant.single.end(), values->single.begin(), values->single.end());
+    }
+    // The limit's own row: its slices that stood still.
+    if (limit_[0].repetitions.back().add({limit_now_, before, limit_now_})) {
+      limit_[0].batched.insert(limit_[0].batched.end(), limit->batched.begin(), limit->batched.end());
+      limit_[0].single.insert(limit_[0].single.end(), limit->single.begin(), limit->single.end());
+    }
+    ++i;
+  }
+  return {};
+}
+
+Status Measurement::repetition() {
+  const size_t count = std::max<size_t>(1, participants_.size());
+  const double budget_ns = options_.seconds * 1e9 * static_cast<double>(count) / options_.repeat;
+  limit_[0].repetitions.emplace_back();
+  for (Participant& participant : participants_) participant.repetitions.emplace_back();
+  const Nanoseconds start = monotonic_now();
+  for (int rounds = 0; rounds < kRoundsMin || static_cast<double>(monotonic_now() - start) < budget_ns; ++rounds) {
+    auto limit = slice_of(limit_[0]);
+    if (!limit) return tl::unexpected(limit.error());
+    if (participants_.empty()) {  // only the limit was asked for: each of its slices stands beside the one before
+      if (limit_now_ > 0 && limit_[0].repetitions.back().add({limit->p50, limit_now_, limit->p50})) {
+        limit_[0].batched.insert(limit_[0].batched.end(), limit->batched.begin(), limit->batched.end());
+        limit_[0].single.insert(limit_[0].single.end(), limit->single.begin(), limit->single.end());
+      }
+    }
+    limit_now_ = limit->p50;
+    if (auto done = round(); !done) return done;
+  }
+  return {};
+}
+
+double median_p50(const std::vector<Repetition>& repetitions, bool of_limit) {
+  std::vector<double> values;
+  for (const Repetition& repetition : repetitions) {
+    if (!repetition.empty()) values.push_back(of_limit ? repetition.limit() : repetition.p50());
+  }
+  return values.empty() ? 0 : median(std::move(values));
+}
+
+Record Measurement::record_of(const Participant& participant) const {
+  const ContenderInfo& info = session_.contender(participant.index).info();
+  Record record;
+  record.bench = benchmark_.name;
+  record.path = info.path;
+  record.size = size_;
+  record.metric = benchmark_.metric;
+  record.unit = benchmark_.unit;
+  record.summary = benchmark_.is_rate() ? summarize_rates(participant.batched) : summarize(participant.batched);
+  if (!participant.single.empty()) {
+    const Summary tail = summarize(participant.single);
+    record.summary.p99 = tail.p99;
+    record.summary.p999 = tail.p999;
+  }
+  record.summary.p50 = median_p50(participant.repetitions, false);
+  record.limit = median_p50(participant.repetitions, true);
+  record.ratio = ratio_to_limit(participant.repetitions, benchmark_.relation);
+  record.baseline = benchmark_.limit_path(size_);
+  if (record.path == record.baseline && record.ratio) record.ratio = 1;  // by definition; the slices around it are its own
+  if (!info.baseline.empty()) {
+    const auto baseline = std::find_if(participants_.begin(), participants_.end(),
+                                       [&](const Participant& other) { return path_of(other) == info.baseline; });
+    if (baseline != participants_.end()) {
+      record.baseline = info.baseline;
+      record.ratio = ratio_to_baseline(participant.repetitions, baseline->repetitions);
+    }
+  }
+  record.command = options_.command;
+  record.setting = info.setting;
+  for (const Repetition& repetition : participant.repetitions) {
+    record.dropped += repetition.dropped;
+    record.slices += repetition.dropped + repetition.values.size();
+  }
+  return record;
+}
+
+std::vector<Record> Measurement::records() const {
+  std::vector<Record> list;
+  if (benchmark_.relation == Relation::over) list.push_back(record_of(limit_[0]));
+  for (const Participant& participant : participants_) list.push_back(record_of(participant));
+  return list;
+}
+
+}  // namespace
+
+Result<std::vector<Record>> measure(Session& session, const Benchmark& benchmark, uint32_t size,
+                                    const std::vector<size_t>& paths, const MeasureOptions& options) {
+  return Measurement(session, benchmark, size, options).run(paths);
+}
+
+double to_ns(uint64_t cycle_count) { return static_cast<double>(cycle_count) * 1e9 / cycles_per_second(); }
+
+std::vector<double> values_of(const Benchmark& benchmark, const Slice& slice, const Session::SliceResult& result) {
+  std::vector<double> values;
+  if (benchmark.workload == Workload::rtt) {
+    values.reserve(result.samples->size());
+    for (uint64_t sample : *result.samples) values.push_back(to_ns(sample) / slice.batch);
+    return values;
+  }
+  const double ns = to_ns(result.outcome.cycles);
+  const double messages = static_cast<double>(result.outcome.messages);
+  if (ns <= 0 || messages <= 0) return values;
+  values.push_back(benchmark.workload == Workload::rate ? messages * 1e9 / ns : messages * slice.size / ns);
+  return values;
+}
+
+size_t find_contender(const Session& session, const std::string& path) {
+  size_t index = 0;
+  while (index < session.contender_count() && session.contender(index).info().path != path) ++index;
+  return index;
+}
+
+Slice Pace::slice_of(uint64_t iterations, uint32_t batch) const {
+  Slice slice;
+  slice.workload = workload_;
+  slice.size = size_;
+  slice.batch = batch;
+  slice.iterations = std::max<uint64_t>(1, iterations / batch) * batch;
+  slice.warm_up = std::max<uint64_t>(1, slice.iterations / 8);
+  return slice;
+}
+
+Slice Pace::batched() const {
+  uint32_t batch = 1;
+  if (workload_ == Workload::rtt) {
+    batch = static_cast<uint32_t>(std::clamp(kBatchNs / ns_per_iteration_, 1.0, static_cast<double>(kBatchMax)));
+  }
+  return slice_of(static_cast<uint64_t>(target_ns_ / ns_per_iteration_), batch);
+}
+
+Slice Pace::single() const {
+  const double iterations = target_ns_ / 2 / ns_per_iteration_;
+  return slice_of(std::min(kSamplesPerSlice, static_cast<uint64_t>(iterations)), 1);
+}
+
+void Pace::learn(const Slice& slice, double elapsed_ns) {
+  if (elapsed_ns <= 0) return;
+  const double now = elapsed_ns / static_cast<double>(slice.iterations);
+  // Half old, half new: one disturbed slice does not make the next ones too short.
+  ns_per_iteration_ = ns_per_iteration_ == 0 ? now : (ns_per_iteration_ + now) / 2;
+}
+
+Status Pace::calibrate(Session& session, size_t index) {
+  constexpr double kGrowthMax = 16;
+  uint64_t iterations = 4;
+  for (int i = 0; i < 16; ++i) {
+    const Slice slice = slice_of(iterations, 1);
+    const Nanoseconds start = monotonic_now();
+    auto result = session.run(index, slice);
+    if (!result) return tl::unexpected(result.error());
+    // The whole exchange, so that a path with slow ends does not make slices much longer than they should be.
+    const double elapsed = static_cast<double>(monotonic_now() - start);
+    ns_per_iteration_ = elapsed / static_cast<double>(slice.iterations + slice.warm_up);
+    if (elapsed >= target_ns_ / 2 || iterations >= kSamplesPerSlice * kBatchMax) break;
+    const double growth = std::min(kGrowthMax, target_ns_ / elapsed);
+    iterations = static_cast<uint64_t>(static_cast<double>(iterations) * std::max(1.5, growth));
+    if (workload_ == Workload::rtt) iterations = std::min<uint64_t>(iterations, kSamplesPerSlice);
+  }
+  return {};
+}
+
+}  // namespace unet::bench

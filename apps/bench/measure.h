@@ -1,0 +1,59 @@
+// measure.h - the method: repetitions of interleaved slices of a few milliseconds, each between two slices of the limit.
+//
+//   repetition:  limit | path 1 | limit | path 2 | limit | ... | limit | path 1 | ...
+//
+// Absolute times of a shared machine jump by 5x from one second to the next; ratios within a few milliseconds do not.
+// Slices around which the limit moved are dropped and counted. Both cores spin between slices (session.h).
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "apps/bench/benchmarks.h"
+#include "apps/bench/report.h"
+#include "apps/bench/session.h"
+
+namespace unet::bench {
+
+struct MeasureOptions {
+  double seconds = 0.5;   // per path and size, over all repetitions, the limit included
+  uint32_t repeat = 5;
+  std::string command;    // for the records
+};
+
+// Measures one benchmark at one size over the contenders of `paths` (indices into the session) that can do it. A contender
+// that cannot, or fails, is named on stderr and left out. An error ends the run (the session is over, or the limit failed).
+Result<std::vector<Record>> measure(Session& session, const Benchmark& benchmark, uint32_t size,
+                                    const std::vector<size_t>& paths, const MeasureOptions& options);
+
+// The session's contender of this path; contender_count() when there is none.
+size_t find_contender(const Session& session, const std::string& path);
+
+// How long a slice of a path takes, and so how many iterations it gets; adapts as the machine changes.
+class Pace {
+ public:
+  Pace(Workload workload, uint32_t size, double target_ns) : workload_(workload), size_(size), target_ns_(target_ns) {}
+
+  // Grows slices until they last about as long as they should. Also the path's warm-up.
+  Status calibrate(Session& session, size_t index);
+  // Round trips timed in batches of about 2 us, or one by one.
+  Slice batched() const;
+  Slice single() const;
+  void learn(const Slice& slice, double elapsed_ns);
+
+ private:
+  Slice slice_of(uint64_t iterations, uint32_t batch) const;
+  Workload workload_;
+  uint32_t size_;
+  double target_ns_;
+  double ns_per_iteration_ = 0;
+};
+
+// Nanoseconds of a number of cycles().
+double to_ns(uint64_t cycle_count);
+
+// The values of one slice in the benchmark's unit: of rtt one per sample, of the others one.
+std::vector<double> values_of(const Benchmark& benchmark, const Slice& slice, const Session::SliceResult& result);
+
+}  // namespace unet::bench

@@ -1,0 +1,163 @@
+// options.cc - the command line, by CLI11; lists and numbers checked here.
+#include "apps/bench/options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include "apps/bench/benchmarks.h"
+#include "apps/bench/contenders.h"
+#include "apps/bench/sizes.h"
+
+namespace unet::bench {
+
+namespace {
+
+constexpr double kSecondsMax = 3600;
+constexpr uint32_t kRepeatMax = 1000;
+
+constexpr const char* kDescription =
+    "unet-bench measures how fast messages move between two processes: through U-Net, through the kernel, and at the\n"
+    "machine's limit (a cache line handed back and forth, memcpy). Two pinned processes alternate between all of them in\n"
+    "slices of milliseconds, so that the ratios hold although absolute times of a shared machine do not.";
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  unet-bench demo                                         the short tour, about a minute\n"
+    "  unet-bench list                                         what can be measured, over which paths\n"
+    "  unet-bench info rtt                                     what a figure of `rtt` means\n"
+    "  unet-bench run rtt --path 'local,kernel-*' --size 8,48,4K\n"
+    "  unet-bench run bandwidth rate --json results.json --table markdown\n"
+    "Paths over veth pairs need root; without it they are left out with a line that says so.";
+
+struct Raw {
+  std::string paths, sizes, cores, table = "text", seconds = "0.5", repeat = "5";
+};
+
+std::string joined(const std::vector<std::string>& items) {
+  std::string text;
+  for (const std::string& item : items) text += (text.empty() ? "" : ", ") + item;
+  return text;
+}
+
+std::vector<std::string> benchmark_names() {
+  std::vector<std::string> names;
+  for (const Benchmark& benchmark : all_benchmarks()) names.push_back(benchmark.name);
+  return names;
+}
+
+bool contains(const std::vector<std::string>& list, const std::string& item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+Status check_names(const Options& options, const std::vector<std::string>& known_paths) {
+  for (const std::string& name : options.names) {
+    const bool path = options.action == Action::info && contains(known_paths, name);
+    if (find_benchmark(name) != nullptr || path) continue;
+    return fail(Errc::invalid_argument, "no benchmark '" + name + "'; there are " + joined(benchmark_names()) +
+                                            (options.action == Action::info ? ", and the paths of `unet-bench list`" : ""));
+  }
+  for (const std::string& pattern : options.paths) {
+    const bool known = std::any_of(known_paths.begin(), known_paths.end(),
+                                   [&](const std::string& path) { return path_matches(pattern, path); });
+    if (!known) return fail(Errc::invalid_argument, "no path '" + pattern + "'; there are " + joined(known_paths));
+  }
+  return {};
+}
+
+// A whole decimal number, CLI11's own conversion being silent about what follows it.
+template <typename T>
+Result<T> parse_number(const std::string& text, const std::string& what, T least, T most) {
+  T value{};
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || rest != text.data() + text.size() || !(value >= least && value <= most)) {
+    std::ostringstream range;
+    range << what << " '" << text << "' is not a number from " << least << " to " << most;
+    return fail(Errc::invalid_argument, range.str());
+  }
+  return value;
+}
+
+Status take_raw(const Raw& raw, Options& options) {
+  if (!raw.paths.empty()) {
+    auto paths = parse_list(raw.paths, "paths");
+    if (!paths) return tl::unexpected(paths.error());
+    options.paths = *paths;
+  }
+  if (!raw.sizes.empty()) {
+    auto sizes = parse_size_list(raw.sizes);
+    if (!sizes) return tl::unexpected(sizes.error());
+    options.sizes = *sizes;
+  }
+  if (!raw.cores.empty()) {
+    auto cores = parse_cores(raw.cores);
+    if (!cores) return tl::unexpected(cores.error());
+    options.cores = *cores;
+  }
+  auto seconds = parse_number<double>(raw.seconds, "--seconds", 0.01, kSecondsMax);
+  if (!seconds) return tl::unexpected(seconds.error());
+  auto repeat = parse_number<uint32_t>(raw.repeat, "--repeat", 1, kRepeatMax);
+  if (!repeat) return tl::unexpected(repeat.error());
+  options.seconds = *seconds;
+  options.repeat = *repeat;
+  if (raw.table != "text" && raw.table != "markdown") {
+    return fail(Errc::invalid_argument, "--table '" + raw.table + "' is neither text nor markdown");
+  }
+  options.table = raw.table == "text" ? TableStyle::text : TableStyle::markdown;
+  return {};
+}
+
+// An option given as an empty text is malformed too; CLI11 lets it through.
+std::string not_empty(const std::string& text) { return text.empty() ? "must not be empty" : ""; }
+
+void add_measuring_options(CLI::App& command, Raw& raw, Options& options) {
+  command.add_option("--seconds", raw.seconds, "time for each path at each size, over all repetitions (default 0.5)");
+  command.add_option("--repeat", raw.repeat, "repetitions, of which results are medians (default 5)");
+  command.add_option("--cores", raw.cores, "the two cores, such as 0,1 (default: the first, and its nearest neighbour)")
+      ->check(not_empty);
+  command.add_option("--json", options.json, "write the records as JSON to this file, or to stdout instead of tables (-)")
+      ->check(not_empty);
+  command.add_option("--table", raw.table, "text or markdown");
+}
+
+}  // namespace
+
+Result<Options> parse_options(int argc, const char* const* argv, const std::vector<std::string>& known_paths) {
+  Options options;
+  Raw raw;
+  for (int i = 0; i < argc; ++i) options.command += (i == 0 ? "" : " ") + std::string(i == 0 ? "unet-bench" : argv[i]);
+
+  CLI::App app(kDescription, "unet-bench");
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  CLI::App* list = app.add_subcommand("list", "what can be measured, and over which paths");
+  CLI::App* info = app.add_subcommand("info", "what a benchmark measures, or how a path is set up");
+  info->add_option("NAME", options.names, "benchmarks or paths")->required();
+  CLI::App* run = app.add_subcommand("run", "measure");
+  run->add_option("NAME", options.names, "benchmarks: " + joined(benchmark_names()))->required();
+  run->add_option("--path", raw.paths, "paths, separated by commas; * and ? stand for any text (default: all)")->check(not_empty);
+  run->add_option("--size", raw.sizes, "message sizes, such as 8,48,4K (default: see `info`)")->check(not_empty);
+  add_measuring_options(*run, raw, options);
+  CLI::App* demo = app.add_subcommand("demo", "the short tour: rtt, bandwidth and rate, U-Net beside the limit and the kernel");
+  add_measuring_options(*demo, raw, options);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    options.help = app.help();
+    return options;
+  } catch (const CLI::ParseError& error) {
+    if (argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty()) {
+      return fail(Errc::invalid_argument, "no command '" + std::string(argv[1]) + "'; there are list, info, run and demo");
+    }
+    return fail(Errc::invalid_argument, std::string(error.what()) + "; see unet-bench --help");
+  }
+  options.action = list->parsed() ? Action::list : info->parsed() ? Action::info : run->parsed() ? Action::run : Action::demo;
+  (void)demo;
+  if (auto taken = take_raw(raw, options); !taken) return tl::unexpected(taken.error());
+  if (auto checked = check_names(options, known_paths); !checked) return tl::unexpected(checked.error());
+  return options;
+}
+
+}  // namespace unet::bench

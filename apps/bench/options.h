@@ -1,0 +1,34 @@
+// options.h - the command line of unet-bench; main.cc acts on it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/bench/cores.h"
+#include "apps/bench/report.h"
+#include "unet/base/result.h"
+
+namespace unet::bench {
+
+enum class Action : uint8_t { list, info, run, demo, help };
+
+struct Options {
+  Action action = Action::help;
+  std::string help;                 // Action::help: the text to print
+  std::vector<std::string> names;   // benchmarks of `run`, names of `info`
+  std::vector<std::string> paths;   // patterns; empty: all
+  std::vector<uint32_t> sizes;      // empty: the benchmark's own
+  double seconds = 0.5;
+  uint32_t repeat = 5;
+  std::optional<CorePair> cores;    // nothing: chosen
+  std::string json;                 // a file, "-" for stdout, empty: no JSON
+  TableStyle table = TableStyle::text;
+  std::string command;              // as typed, for the records
+};
+
+// Every error is one line that says what was wrong and what is allowed. Checks names of benchmarks and paths too:
+// `known_paths` are all there are.
+Result<Options> parse_options(int argc, const char* const* argv, const std::vector<std::string>& known_paths);
+
+}  // namespace unet::bench

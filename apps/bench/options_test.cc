@@ -1,0 +1,84 @@
+// options_test.cc - the command line: what is understood, and one clear line for everything else.
+#include "apps/bench/options.h"
+
+#include <catch2/catch.hpp>
+
+namespace unet::bench {
+
+namespace {
+
+Result<Options> parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "/somewhere/unet-bench");
+  return parse_options(static_cast<int>(arguments.size()), arguments.data(), {"local", "limit-pingpong", "kernel-udp"});
+}
+
+}  // namespace
+
+TEST_CASE("options: a full run") {
+  const auto options = parse({"run", "rtt", "rate", "--path", "local,kernel-*", "--size", "8,4K", "--seconds", "1.5", "--repeat",
+                              "7", "--json", "-", "--table", "markdown"});
+  REQUIRE(options);
+  CHECK(options->action == Action::run);
+  CHECK(options->names == std::vector<std::string>{"rtt", "rate"});
+  CHECK(options->paths == std::vector<std::string>{"local", "kernel-*"});
+  CHECK(options->sizes == std::vector<uint32_t>{8, 4096});
+  CHECK(options->seconds == 1.5);
+  CHECK(options->repeat == 7);
+  CHECK(options->json == "-");
+  CHECK(options->table == TableStyle::markdown);
+  CHECK(options->command.rfind("unet-bench run rtt rate --path local,kernel-* ", 0) == 0);
+}
+
+TEST_CASE("options: the other actions") {
+  CHECK(parse({"list"})->action == Action::list);
+  CHECK(parse({"demo"})->action == Action::demo);
+  CHECK(parse({"info", "rtt", "local"})->action == Action::info);
+  const auto help = parse({"--help"});
+  REQUIRE(help);
+  CHECK(help->action == Action::help);
+  CHECK(help->help.find("unet-bench run rtt") != std::string::npos);
+}
+
+TEST_CASE("options: malformed ones get one line that names them") {
+  struct Bad {
+    std::vector<const char*> arguments;
+    const char* named;
+  };
+  const std::vector<Bad> cases = {
+      {{}, "subcommand"},
+      {{"walk"}, "walk"},
+      {{"run"}, "NAME"},
+      {{"run", "speed"}, "'speed'"},
+      {{"info", "nothing"}, "'nothing'"},
+      {{"run", "rtt", "--path", "tcp"}, "'tcp'"},
+      {{"run", "rtt", "--path", "local,"}, "'local,'"},
+      {{"run", "rtt", "--path", ""}, "--path"},
+      {{"run", "rtt", "--path"}, "--path"},
+      {{"run", "rtt", "--size", "8,x"}, "'x'"},
+      {{"run", "rtt", "--size", "128K"}, "'128K'"},
+      {{"run", "rtt", "--seconds", "0"}, "'0'"},
+      {{"run", "rtt", "--seconds", "-1"}, "'-1'"},
+      {{"run", "rtt", "--seconds", "nan"}, "'nan'"},
+      {{"run", "rtt", "--seconds", "inf"}, "'inf'"},
+      {{"run", "rtt", "--seconds", "2s"}, "'2s'"},
+      {{"run", "rtt", "--repeat", "0"}, "'0'"},
+      {{"run", "rtt", "--repeat", "1.5"}, "'1.5'"},
+      {{"run", "rtt", "--cores", "0"}, "'0'"},
+      {{"run", "rtt", "--cores", "0,0"}, "'0,0'"},
+      {{"run", "rtt", "--cores", "a,b"}, "'a,b'"},
+      {{"run", "rtt", "--cores", "0,99999"}, "99999"},
+      {{"run", "rtt", "--table", "html"}, "'html'"},
+      {{"run", "rtt", "--speed", "9"}, "--speed"},
+      {{"list", "--json", "x"}, "--json"},
+  };
+  for (const Bad& bad : cases) {
+    const auto options = parse(bad.arguments);
+    CAPTURE(bad.named);
+    REQUIRE_FALSE(options);
+    CHECK(options.error().code == Errc::invalid_argument);
+    CHECK(options.error().text.find('\n') == std::string::npos);
+    CHECK(options.error().text.find(bad.named) != std::string::npos);
+  }
+}
+
+}  // namespace unet::bench

@@ -1,0 +1,176 @@
+// report.cc - JSON and tables.
+#include "apps/bench/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "apps/bench/sizes.h"
+
+namespace unet::bench {
+
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+
+std::string print_number(const char* format, double value) {
+  char text[48];
+  std::snprintf(text, sizeof(text), format, value);
+  return text;
+}
+
+std::string three_digits(double value) {
+  const double size = std::fabs(value);
+  return print_number(size < 9.995 ? "%.2f" : size < 99.95 ? "%.1f" : "%.0f", value);
+}
+
+template <typename T>
+void add_unique(std::vector<T>& list, const T& item) {
+  if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
+}
+
+// What a row of a table shows: a path, and in `endpoints` also the number of idle ones.
+std::string row_name(const Record& record) {
+  const size_t idle = record.metric.find("_idle");
+  if (idle == std::string::npos) return record.path;
+  return record.path + " + " + record.metric.substr(4, idle - 4) + " idle";
+}
+
+// A table of one figure: rows are paths, columns are sizes.
+template <typename Cell>
+Rows matrix(const std::vector<Record>& records, const std::string& corner, Cell cell) {
+  std::vector<std::string> names;
+  std::vector<uint32_t> sizes;
+  for (const Record& record : records) {
+    add_unique(names, row_name(record));
+    add_unique(sizes, record.size);
+  }
+  Rows rows{{corner}};
+  for (uint32_t size : sizes) rows[0].push_back(format_size(size));
+  for (const std::string& name : names) {
+    std::vector<std::string> row{name};
+    for (uint32_t size : sizes) {
+      const auto found = std::find_if(records.begin(), records.end(),
+                                      [&](const Record& record) { return record.size == size && row_name(record) == name; });
+      row.push_back(found == records.end() ? "-" : cell(*found));
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::string ratio_title(const std::vector<Record>& records) {
+  std::vector<std::string> baselines;
+  for (const Record& record : records) {
+    if (!record.baseline.empty()) add_unique(baselines, record.baseline);
+  }
+  std::string text;
+  for (const std::string& baseline : baselines) text += (text.empty() ? "" : " or ") + baseline;
+  return text;
+}
+
+std::string dropped_line(const std::vector<Record>& records) {
+  uint64_t slices = 0, dropped = 0;
+  for (const Record& record : records) {
+    slices += record.slices;
+    dropped += record.dropped;
+  }
+  return std::to_string(dropped) + " of " + std::to_string(slices) + " slices dropped because the limit moved by more than " +
+         print_number("%.0f", kLimitTolerance * 100) + " % around them.\n";
+}
+
+}  // namespace
+
+std::string format_ratio(std::optional<double> ratio) { return ratio ? three_digits(*ratio) : "-"; }
+
+std::string format_value(double value, const std::string& unit) {
+  if (unit == "ns") {
+    if (value < 999.5) return print_number("%.0f ns", value);
+    if (value < 999.5e3) return three_digits(value / 1e3) + " us";
+    return three_digits(value / 1e6) + " ms";
+  }
+  if (unit == "msg/s") return three_digits(value / 1e6) + " M/s";
+  if (unit == "%") return print_number("%.3f %%", value);
+  return three_digits(value) + " " + unit;
+}
+
+std::string to_json(const std::vector<Record>& records) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Record& record : records) {
+    nlohmann::ordered_json object;
+    object["bench"] = record.bench;
+    object["path"] = record.path;
+    object["size"] = record.size;
+    object["metric"] = record.metric;
+    object["unit"] = record.unit;
+    object["p50"] = record.summary.p50;
+    object["p99"] = record.summary.p99;
+    object["p999"] = record.summary.p999;
+    object["mean"] = record.summary.mean;
+    object["samples"] = record.summary.samples;
+    object["limit"] = record.limit;
+    if (record.ratio) object["ratio"] = *record.ratio;
+    else object["ratio"] = nullptr;
+    object["baseline"] = record.baseline;
+    object["command"] = record.command;
+    object["setting"] = record.setting;
+    object["slices"] = record.slices;
+    object["dropped"] = record.dropped;
+    list.push_back(std::move(object));
+  }
+  return list.dump(1) + "\n";
+}
+
+std::string render_table(const Rows& rows, TableStyle style, bool numbers) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  const bool markdown = style == TableStyle::markdown;
+  std::string text;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    text += markdown ? "|" : "";
+    for (size_t i = 0; i < rows[r].size(); ++i) {
+      const bool last = i + 1 == rows[r].size() && !markdown;
+      const std::string padding(widths[i] - rows[r][i].size(), ' ');
+      text += markdown ? " " : "  ";
+      text += i == 0 || !numbers ? rows[r][i] + (last ? "" : padding) : padding + rows[r][i];
+      text += markdown ? " |" : "";
+    }
+    text += "\n";
+    if (r != 0 || !markdown) continue;
+    text += "|";
+    for (size_t i = 0; i < rows[0].size(); ++i) text += i == 0 || !numbers ? "---|" : "---:|";
+    text += "\n";
+  }
+  return text;
+}
+
+std::string to_tables(const std::vector<Record>& records, TableStyle style) {
+  if (records.empty()) return "";
+  const std::string& bench = records.front().bench;
+  const std::string& unit = records.front().unit;
+  std::string text;
+  const auto table = [&](const std::string& title, const Rows& rows) {
+    text += title + "\n" + (style == TableStyle::markdown ? "\n" : "") + render_table(rows, style) + "\n";
+  };
+  const auto figure = [&](double Summary::*member) {
+    return matrix(records, "path", [&](const Record& record) { return format_value(record.summary.*member, unit); });
+  };
+  const std::string baseline = ratio_title(records);
+  if (!baseline.empty()) {
+    const bool product = unit == "msg/s";
+    table(bench + (product ? ": messages per round trip of " : ": ratio to ") + baseline,
+          matrix(records, "path", [](const Record& record) { return format_ratio(record.ratio); }));
+  }
+  table(bench + ": p50", figure(&Summary::p50));
+  if (unit == "ns") {
+    table(bench + ": p99", figure(&Summary::p99));
+    table(bench + ": p999", figure(&Summary::p999));
+  }
+  return text + dropped_line(records);
+}
+
+}  // namespace unet::bench

@@ -1,0 +1,45 @@
+// report.h - results as flat records, JSON, and tables; ratios first. Knows nothing of how they were measured.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/bench/stats.h"
+
+namespace unet::bench {
+
+// One path at one size of one benchmark: one object of the JSON list.
+struct Record {
+  std::string bench, path;
+  uint32_t size = 0;
+  std::string metric, unit;
+  Summary summary;              // p50, p99, p999, mean, samples
+  double limit = 0;             // the limit's p50 around the kept slices
+  std::optional<double> ratio;  // nothing when every slice was dropped, or nothing to compare with
+  std::string baseline;         // what ratio compares with
+  std::string command;
+  std::string setting;          // how the path was set up
+  uint64_t slices = 0;          // kept and dropped
+  uint64_t dropped = 0;         // because the limit moved
+};
+
+// A list of flat objects, as DESIGN names the fields: bench, path, size, metric, unit, p50, p99, p999, mean, samples, limit,
+// ratio, baseline, command; and setting, slices, dropped.
+std::string to_json(const std::vector<Record>& records);
+
+enum class TableStyle : uint8_t { text, markdown };
+
+// The tables of one benchmark: ratios, then absolute figures; a column per size.
+std::string to_tables(const std::vector<Record>& records, TableStyle style);
+
+// One table: the first row is the header; the first column is text, the others are numbers (to the right) or text too.
+std::string render_table(const std::vector<std::vector<std::string>>& rows, TableStyle style, bool numbers = true);
+
+// "104 ns", "6.4 us", "4.71 GB/s", "15.2 M/s", "0.02 %".
+std::string format_value(double value, const std::string& unit);
+// Three significant digits: "1.24", "57.3", "412".
+std::string format_ratio(std::optional<double> ratio);
+
+}  // namespace unet::bench

@@ -1,0 +1,82 @@
+// report_test.cc - the JSON that others read, and the tables people read.
+#include "apps/bench/report.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+namespace unet::bench {
+
+namespace {
+
+Record record_of(const std::string& path, uint32_t size, double p50, std::optional<double> ratio) {
+  Record record;
+  record.bench = "rtt";
+  record.path = path;
+  record.size = size;
+  record.metric = "rtt";
+  record.unit = "ns";
+  record.summary = {p50, p50 * 2, p50 * 3, p50 + 1, 1000};
+  record.limit = 100;
+  record.ratio = ratio;
+  record.baseline = "limit-pingpong";
+  record.command = "unet-bench run rtt";
+  record.slices = 10;
+  record.dropped = 2;
+  return record;
+}
+
+}  // namespace
+
+TEST_CASE("report: JSON is a list of flat records with every field") {
+  const auto list = nlohmann::json::parse(to_json({record_of("local", 48, 130, 1.3), record_of("kernel-udp", 48, 6400, std::nullopt)}));
+  REQUIRE(list.is_array());
+  REQUIRE(list.size() == 2);
+  for (const char* field : {"bench", "path", "size", "metric", "unit", "p50", "p99", "p999", "mean", "samples", "limit", "ratio",
+                            "baseline", "command"}) {
+    CAPTURE(field);
+    CHECK(list[0].contains(field));
+  }
+  for (const auto& [key, value] : list[0].items()) {
+    CAPTURE(key);
+    CHECK(value.is_primitive());
+  }
+  CHECK(list[0]["path"] == "local");
+  CHECK(list[0]["size"] == 48);
+  CHECK(list[0]["p99"] == 260.0);
+  CHECK(list[0]["ratio"] == 1.3);
+  CHECK(list[1]["ratio"].is_null());
+  CHECK(nlohmann::json::parse(to_json({})).empty());
+}
+
+TEST_CASE("report: ratios come first, columns are sizes, absent figures are dashes") {
+  const std::string text = to_tables(
+      {record_of("local", 8, 120, 1.2), record_of("kernel-udp", 8, 6400, 64), record_of("local", 48, 130, 1.3)}, TableStyle::text);
+  const size_t ratios = text.find("rtt: ratio to limit-pingpong\n");
+  REQUIRE(ratios == 0);
+  CHECK(text.find("rtt: p50") > ratios);
+  CHECK(text.find("  path         8 B  48 B\n  local       1.20  1.30\n  kernel-udp  64.0     -\n") != std::string::npos);
+  CHECK(text.find("6.40 us") != std::string::npos);
+  CHECK(text.find("6 of 30 slices dropped") != std::string::npos);
+}
+
+TEST_CASE("report: markdown") {
+  CHECK(render_table({{"path", "8 B"}, {"local", "1.20"}}, TableStyle::markdown) ==
+        "| path  |  8 B |\n|---|---:|\n| local | 1.20 |\n");
+}
+
+TEST_CASE("report: figures with their units") {
+  CHECK(format_value(104.4, "ns") == "104 ns");
+  CHECK(format_value(999.7, "ns") == "1.00 us");
+  CHECK(format_value(6400, "ns") == "6.40 us");
+  CHECK(format_value(64'200, "ns") == "64.2 us");
+  CHECK(format_value(2.5e6, "ns") == "2.50 ms");
+  CHECK(format_value(44.03, "GB/s") == "44.0 GB/s");
+  CHECK(format_value(15.23e6, "msg/s") == "15.2 M/s");
+  CHECK(format_value(0.0213, "%") == "0.021 %");
+  CHECK(format_ratio(1.254) == "1.25");
+  CHECK(format_ratio(57.34) == "57.3");
+  CHECK(format_ratio(412.4) == "412");
+  CHECK(format_ratio(std::nullopt) == "-");
+}
+
+}  // namespace unet::bench

@@ -1,0 +1,81 @@
+// stats.cc - percentiles and ratios.
+#include "apps/bench/stats.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "unet/base/check.h"
+
+namespace unet::bench {
+
+double percentile(std::vector<double>& values, double fraction) {
+  UNET_CHECK(!values.empty());
+  const double rank = std::ceil(fraction * static_cast<double>(values.size()));
+  const size_t index = rank < 1 ? 0 : std::min(values.size(), static_cast<size_t>(rank)) - 1;
+  const auto nth = values.begin() + static_cast<std::ptrdiff_t>(index);
+  std::nth_element(values.begin(), nth, values.end());
+  return *nth;
+}
+
+double median(std::vector<double> values) { return percentile(values, 0.5); }
+
+namespace {
+
+Summary summarize_tail(std::vector<double>& values, double p99, double p999) {
+  Summary summary;
+  summary.samples = values.size();
+  if (values.empty()) return summary;
+  summary.p50 = percentile(values, 0.5);
+  summary.p99 = percentile(values, p99);
+  summary.p999 = percentile(values, p999);
+  summary.mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  return summary;
+}
+
+}  // namespace
+
+Summary summarize(std::vector<double> values) { return summarize_tail(values, 0.99, 0.999); }
+
+Summary summarize_rates(std::vector<double> values) { return summarize_tail(values, 0.01, 0.001); }
+
+bool limit_held(const SliceValue& slice, double tolerance) {
+  const double low = std::min(slice.limit_before, slice.limit_after);
+  const double high = std::max(slice.limit_before, slice.limit_after);
+  return low > 0 && high <= low * (1 + tolerance);
+}
+
+bool Repetition::add(const SliceValue& slice, double tolerance) {
+  if (!limit_held(slice, tolerance)) {
+    ++dropped;
+    return false;
+  }
+  values.push_back(slice.value);
+  limits.push_back((slice.limit_before + slice.limit_after) / 2);
+  return true;
+}
+
+std::optional<double> ratio_to_limit(const std::vector<Repetition>& repetitions, Relation relation) {
+  std::vector<double> ratios;
+  for (const Repetition& repetition : repetitions) {
+    if (repetition.empty()) continue;
+    const double p50 = repetition.p50();
+    const double limit = repetition.limit();
+    ratios.push_back(relation == Relation::over ? p50 / limit : p50 * limit);
+  }
+  if (ratios.empty()) return std::nullopt;
+  return median(std::move(ratios));
+}
+
+std::optional<double> ratio_to_baseline(const std::vector<Repetition>& repetitions,
+                                        const std::vector<Repetition>& baseline) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < repetitions.size() && i < baseline.size(); ++i) {
+    if (repetitions[i].empty() || baseline[i].empty()) continue;
+    ratios.push_back(repetitions[i].p50() / baseline[i].p50());
+  }
+  if (ratios.empty()) return std::nullopt;
+  return median(std::move(ratios));
+}
+
+}  // namespace unet::bench

@@ -1,0 +1,65 @@
+// stats.h - percentiles, and the rule that makes numbers of a jumping machine comparable: each slice stands between two
+// slices of the limit, and counts only when the limit did not move. Pure functions; the harness feeds them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace unet::bench {
+
+// A slice is dropped when the limit after it differs from the limit before it by more than this share of the smaller one.
+constexpr double kLimitTolerance = 0.25;
+
+// The value that a share `fraction` (0 ... 1) of the values does not exceed (nearest rank). Reorders `values`; not empty.
+double percentile(std::vector<double>& values, double fraction);
+
+// The same for a copy that nobody needs sorted.
+double median(std::vector<double> values);
+
+struct Summary {
+  double p50 = 0, p99 = 0, p999 = 0, mean = 0;
+  uint64_t samples = 0;
+};
+
+// Of latencies: p99 is exceeded by one sample in a hundred. All zero when there is none.
+Summary summarize(std::vector<double> values);
+
+// Of rates and bandwidths, where bad is low: p99 is what 99 slices in a hundred reached.
+Summary summarize_rates(std::vector<double> values);
+
+// One slice of one contender: its own p50, and the limit's p50 taken just before and just after it.
+struct SliceValue {
+  double value = 0;
+  double limit_before = 0;
+  double limit_after = 0;
+};
+
+// Whether the limit stood still around this slice.
+bool limit_held(const SliceValue& slice, double tolerance = kLimitTolerance);
+
+// One repetition, from its kept slices.
+struct Repetition {
+  std::vector<double> values;  // p50 of each kept slice
+  std::vector<double> limits;  // the limit around each kept slice
+  uint32_t dropped = 0;        // slices in which the limit moved
+
+  // Adds a slice or counts it as dropped; returns whether it was kept.
+  bool add(const SliceValue& slice, double tolerance = kLimitTolerance);
+  bool empty() const { return values.empty(); }
+  double p50() const { return median(values); }
+  double limit() const { return median(limits); }
+};
+
+// How a value relates to its limit: `over` for times (2.0 means twice the limit's time) and bandwidths (0.9 means
+// nine tenths of the limit's bandwidth); `product` for rates against a round-trip time (messages per round trip).
+enum class Relation { over, product };
+
+// Median over the repetitions that kept at least one slice; nothing when none did.
+std::optional<double> ratio_to_limit(const std::vector<Repetition>& repetitions, Relation relation);
+// The same against another contender measured in the same repetitions (by index), with `over`.
+std::optional<double> ratio_to_baseline(const std::vector<Repetition>& repetitions,
+                                        const std::vector<Repetition>& baseline);
+
+}  // namespace unet::bench

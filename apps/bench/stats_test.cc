@@ -1,0 +1,98 @@
+// stats_test.cc - percentiles by nearest rank, dropped slices, and ratios of repetitions.
+#include "apps/bench/stats.h"
+
+#include <catch2/catch.hpp>
+
+namespace unet::bench {
+
+namespace {
+
+std::vector<double> one_to(int n) {
+  std::vector<double> values;
+  for (int i = n; i >= 1; --i) values.push_back(i);
+  return values;
+}
+
+Repetition repetition_of(std::vector<SliceValue> slices) {
+  Repetition repetition;
+  for (const SliceValue& slice : slices) repetition.add(slice);
+  return repetition;
+}
+
+}  // namespace
+
+TEST_CASE("stats: percentiles are values that occurred") {
+  std::vector<double> values = one_to(1000);
+  CHECK(percentile(values, 0) == 1);
+  CHECK(percentile(values, 0.5) == 500);
+  CHECK(percentile(values, 0.99) == 990);
+  CHECK(percentile(values, 0.999) == 999);
+  CHECK(percentile(values, 1) == 1000);
+  std::vector<double> single{7};
+  CHECK(percentile(single, 0.001) == 7);
+  CHECK(percentile(single, 0.999) == 7);
+  CHECK(median({3, 1, 2}) == 2);
+}
+
+TEST_CASE("stats: the bad tail of latencies is high, that of rates is low") {
+  const Summary latency = summarize(one_to(1000));
+  CHECK(latency.p50 == 500);
+  CHECK(latency.p99 == 990);
+  CHECK(latency.p999 == 999);
+  CHECK(latency.mean == 500.5);
+  CHECK(latency.samples == 1000);
+  const Summary rate = summarize_rates(one_to(1000));
+  CHECK(rate.p50 == 500);
+  CHECK(rate.p99 == 10);
+  CHECK(rate.p999 == 1);
+  CHECK(summarize({}).samples == 0);
+}
+
+TEST_CASE("stats: a slice counts only when the limit around it stood still") {
+  CHECK(limit_held({1, 100, 100}));
+  CHECK(limit_held({1, 100, 125}));
+  CHECK(limit_held({1, 125, 100}));
+  CHECK_FALSE(limit_held({1, 100, 126}));
+  CHECK_FALSE(limit_held({1, 126, 100}));
+  CHECK_FALSE(limit_held({1, 0, 100}));
+  CHECK_FALSE(limit_held({1, 100, 0}));
+  CHECK(limit_held({1, 100, 150}, 0.5));
+}
+
+TEST_CASE("stats: dropped slices are counted and change nothing else") {
+  Repetition repetition;
+  CHECK(repetition.add({200, 100, 110}));
+  CHECK_FALSE(repetition.add({9999, 100, 300}));
+  CHECK(repetition.add({210, 110, 100}));
+  CHECK(repetition.add({220, 100, 100}));
+  CHECK(repetition.dropped == 1);
+  CHECK(repetition.values.size() == 3);
+  CHECK(repetition.p50() == 210);
+  CHECK(repetition.limit() == 105);
+}
+
+TEST_CASE("stats: the ratio is the median over repetitions, each against its own limit") {
+  // The machine is three times slower in the second repetition: the ratio is not.
+  const std::vector<Repetition> repetitions = {repetition_of({{130, 100, 100}}), repetition_of({{390, 300, 300}}),
+                                               repetition_of({{200, 100, 100}})};
+  CHECK(ratio_to_limit(repetitions, Relation::over).value() == Approx(1.3));
+  // 5 messages per microsecond at 200 ns a round trip: one message per round trip.
+  CHECK(ratio_to_limit({repetition_of({{0.005, 200, 200}})}, Relation::product).value() == Approx(1.0));
+}
+
+TEST_CASE("stats: repetitions that kept nothing do not count") {
+  const Repetition empty = repetition_of({{130, 100, 200}});
+  CHECK(empty.empty());
+  CHECK_FALSE(ratio_to_limit({empty, empty}, Relation::over));
+  CHECK(ratio_to_limit({empty, repetition_of({{150, 100, 100}})}, Relation::over).value() == Approx(1.5));
+}
+
+TEST_CASE("stats: a baseline is another path of the same repetition") {
+  const std::vector<Repetition> ours = {repetition_of({{110, 100, 100}}), repetition_of({{440, 300, 300}}), {}};
+  const std::vector<Repetition> raw = {repetition_of({{100, 100, 100}}), repetition_of({{400, 300, 300}}),
+                                       repetition_of({{1, 100, 100}})};
+  CHECK(ratio_to_baseline(ours, raw).value() == Approx(1.1));
+  CHECK_FALSE(ratio_to_baseline({{}}, raw));
+}
+
+}  // namespace unet::bench

@@ -1,0 +1,209 @@
+// workloads.h - the loops of each workload, once for all contenders: templates over a Link, so that nothing stands
+// between the clock and the path under test.
+//
+// A Link is one side's end of a connection:
+//   bool send(const std::byte* data, size_t size);        one message; returns when it may be overwritten
+//   bool receive(std::byte* into, size_t size);           waits for one message and copies it out
+//   size_t send_burst(const std::byte* data, size_t size, size_t count);    `count` messages, back to back in `data`
+//   bool flush();                                         what was sent so far becomes visible to the receiver
+//   size_t receive_burst(std::byte* into, size_t size, size_t count);       one to `count` messages, copied out back to back
+//   static constexpr bool kLossless;                      else receive_burst returns 0 when control.sent is set and nothing is
+//                                                         left, and wake_receiver() ends its wait after sent was set
+// false and 0 mean: stopped. Every message is written by its sender from a buffer of its own and read into one of the
+// receiver's, as an application would; small ones carry a number that the receiver checks.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+#include <vector>
+
+#include "apps/bench/contender.h"
+#include "unet/base/bytes.h"
+#include "unet/base/time.h"
+
+namespace unet::bench {
+
+// A burst of a stream: enough messages to share the cost of a call, few enough bytes to stay in the first-level cache.
+constexpr size_t kBurstBytes = 16 * 1024;
+constexpr size_t kBurstMessages = 32;
+
+constexpr size_t burst_messages(size_t size) {
+  return std::clamp<size_t>(size == 0 ? kBurstMessages : kBurstBytes / size, 1, kBurstMessages);
+}
+
+// What every contender without a copy of its own does with a payload.
+inline void copy_message(std::byte* to, const std::byte* from, size_t size) {
+  if (size <= kInlineMax) copy_small(to, from, size);
+  else std::memcpy(to, from, size);
+}
+
+// Numbers a message, as far as it has room for the number.
+inline void stamp(std::byte* message, size_t size, uint64_t number) {
+  if (size >= sizeof(number)) std::memcpy(message, &number, sizeof(number));
+}
+
+inline uint64_t read_stamp(const std::byte* message, size_t size) {
+  uint64_t number = 0;
+  if (size >= sizeof(number)) std::memcpy(&number, message, sizeof(number));
+  return number;
+}
+
+// Sleeps for `duration`, or until a signal finds the slice stopped.
+inline void sleep_unless_stopped(Nanoseconds duration, const StopFlag& stop) {
+  const Nanoseconds end = monotonic_now() + duration;
+  const timespec until{static_cast<time_t>(end / kSecond), static_cast<long>(end % kSecond)};
+  while (!stop.raised() && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) != 0) {
+  }
+}
+
+// Each process has its own private buffers, touched before the first slice.
+struct MessageBuffers {
+  std::vector<std::byte> out, in;
+  explicit MessageBuffers(size_t bytes) : out(bytes), in(bytes) {}
+};
+
+template <typename Link>
+bool round_trips(Link& link, const Slice& slice, uint64_t count, MessageBuffers& buffers, RunContext& context) {
+  for (uint64_t i = 0; i < count; ++i) {
+    stamp(buffers.out.data(), slice.size, i + 1);
+    if (!link.send(buffers.out.data(), slice.size)) return false;
+    if (!link.receive(buffers.in.data(), slice.size)) return false;
+    if (read_stamp(buffers.in.data(), slice.size) != (slice.size >= sizeof(uint64_t) ? i + 1 : 0)) {
+      context.control.fail("a message came back changed");
+      return false;
+    }
+  }
+  return true;
+}
+
+// rtt. Side A times batches of slice.batch round trips; side B sends back what it received, through a buffer of its own.
+template <typename Link>
+Outcome ping_pong(Link& link, const Slice& slice, MessageBuffers& buffers, RunContext& context) {
+  Outcome outcome;
+  if (context.side == Side::b) {
+    for (uint64_t i = 0; i < slice.warm_up + slice.iterations; ++i) {
+      if (!link.receive(buffers.in.data(), slice.size)) return outcome;
+      if (!link.send(buffers.in.data(), slice.size)) return outcome;
+    }
+    return outcome;
+  }
+  if (!round_trips(link, slice, slice.warm_up, buffers, context)) return outcome;
+  const uint64_t start = cycles();
+  uint64_t before = start;
+  for (uint64_t done = 0; done < slice.iterations; done += slice.batch) {
+    if (!round_trips(link, slice, slice.batch, buffers, context)) return outcome;
+    const uint64_t after = cycles();
+    context.samples.push_back(after - before);
+    before = after;
+  }
+  return {before - start, slice.iterations};
+}
+
+template <typename Link>
+void send_stream(Link& link, const Slice& slice, MessageBuffers& buffers, RunContext& context) {
+  const size_t burst = burst_messages(slice.size);
+  const uint64_t total = slice.warm_up + slice.iterations;
+  uint64_t sent = 0;
+  while (sent < total) {
+    const size_t count = static_cast<size_t>(std::min<uint64_t>(burst, total - sent));
+    for (size_t i = 0; i < count; ++i) stamp(buffers.out.data() + i * slice.size, slice.size, sent + i + 1);
+    const size_t accepted = link.send_burst(buffers.out.data(), slice.size, count);
+    if (accepted == 0) return;
+    sent += accepted;
+  }
+  if (!link.flush()) return;
+  context.control.sent.store(total, std::memory_order_release);
+  if constexpr (!Link::kLossless) link.wake_receiver();
+}
+
+// Receives until the slice's messages are there, or (lossy links) until nothing more comes.
+template <typename Link>
+Outcome receive_stream(Link& link, const Slice& slice, MessageBuffers& buffers, RunContext& context) {
+  const size_t burst = burst_messages(slice.size);
+  const uint64_t total = slice.warm_up + slice.iterations;
+  uint64_t arrived = 0, sum = 0, start = cycles(), last = start, arrived_at_start = 0;
+  while (arrived < total) {
+    const size_t count =
+        link.receive_burst(buffers.in.data(), slice.size, static_cast<size_t>(std::min<uint64_t>(burst, total - arrived)));
+    if (count == 0) {
+      if (Link::kLossless) return {};
+      break;
+    }
+    for (size_t i = 0; i < count; ++i) sum += read_stamp(buffers.in.data() + i * slice.size, slice.size);
+    arrived += count;
+    last = cycles();
+    if (arrived <= slice.warm_up) {
+      start = last;
+      arrived_at_start = arrived;
+    }
+  }
+  if (Link::kLossless && slice.size >= sizeof(uint64_t) && sum != total * (total + 1) / 2) {
+    context.control.fail("the messages of a stream arrived changed");
+  }
+  return {last - start, arrived - arrived_at_start};
+}
+
+// bandwidth and rate: side B measures, from its first message after the warm-up to its last.
+template <typename Link>
+Outcome stream(Link& link, const Slice& slice, MessageBuffers& buffers, RunContext& context) {
+  if (context.side == Side::b) {
+    context.control.ready.store(1, std::memory_order_release);
+    return receive_stream(link, slice, buffers, context);
+  }
+  if (spin_until(context.stop, [&] { return context.control.ready.load(std::memory_order_acquire) != 0; })) {
+    send_stream(link, slice, buffers, context);
+  }
+  return {};
+}
+
+// put: side A writes slice.size bytes at consecutive offsets of a region of B, and measures; side B only keeps its core
+// busy. Needs Link::put(offset, data, size) and Link::flush(), after which B may read what was put.
+template <typename Link>
+Outcome put_loop(Link& link, const Slice& slice, size_t region, MessageBuffers& buffers, RunContext& context) {
+  if (context.side == Side::b) {
+    spin_until(context.stop, [&] { return context.control.sent.load(std::memory_order_acquire) != 0; });
+    return {};
+  }
+  const size_t step = std::max<size_t>(slice.size, 8);
+  size_t offset = 0;
+  uint64_t start = cycles();
+  for (uint64_t i = 0; i < slice.warm_up + slice.iterations; ++i) {
+    if (i == slice.warm_up) start = cycles();
+    stamp(buffers.out.data(), slice.size, i + 1);
+    if (!link.put(offset, buffers.out.data(), slice.size)) return {};
+    offset = offset + 2 * step <= region ? offset + step : 0;
+  }
+  if (!link.flush()) return {};
+  const uint64_t end = cycles();
+  context.control.sent.store(1, std::memory_order_release);
+  return {end - start, slice.iterations};
+}
+
+// idle: side B waits for a message that side A sends only after slice.iterations milliseconds of sleep.
+template <typename Link>
+Outcome idle_wait(Link& link, const Slice& slice, MessageBuffers& buffers, RunContext& context) {
+  if (context.side == Side::b) {
+    link.receive(buffers.in.data(), slice.size);
+    return {};
+  }
+  const uint64_t start = cycles();
+  sleep_unless_stopped(slice.iterations * kMillisecond, context.stop);
+  link.send(buffers.out.data(), slice.size);
+  return {cycles() - start, 1};
+}
+
+template <typename Link>
+Outcome run_on_link(Link& link, const Slice& slice, MessageBuffers& buffers, RunContext& context) {
+  switch (slice.workload) {
+    case Workload::rtt: return ping_pong(link, slice, buffers, context);
+    case Workload::bandwidth:
+    case Workload::rate: return stream(link, slice, buffers, context);
+    case Workload::idle: return idle_wait(link, slice, buffers, context);
+    case Workload::put: break;
+  }
+  context.control.fail("this path has no such workload");
+  return {};
+}
+
+}  // namespace unet::bench
