@@ -16,8 +16,9 @@ namespace unet {
 class SlotWriter {
  public:
   SlotWriter() = default;
-  SlotWriter(Slot* slots, uint32_t depth, const std::atomic<uint32_t>* consumed) noexcept
-      : slots_(slots), mask_(depth - 1), consumed_word_(consumed) {}
+  // `start`: the position to begin at, the same for both ends; not 0 only over slots that another pair has used up to there.
+  SlotWriter(Slot* slots, uint32_t depth, const std::atomic<uint32_t>* consumed, uint32_t start = 0) noexcept
+      : slots_(slots), mask_(depth - 1), position_(start), consumed_(start), consumed_word_(consumed) {}
 
   uint32_t position() const noexcept { return position_; }
   uint32_t consumed() const noexcept { return consumed_; }
@@ -57,8 +58,13 @@ class SlotWriter {
 class SlotReader {
  public:
   SlotReader() = default;
-  SlotReader(const Slot* slots, uint32_t depth, std::atomic<uint32_t>* consumed) noexcept
-      : slots_(slots), mask_(depth - 1), publish_every_(depth >= 4 ? depth / 4 : 1), consumed_word_(consumed) {}
+  SlotReader(const Slot* slots, uint32_t depth, std::atomic<uint32_t>* consumed, uint32_t start = 0) noexcept
+      : slots_(slots),
+        mask_(depth - 1),
+        position_(start),
+        published_(start),
+        publish_every_(depth >= 4 ? depth / 4 : 1),
+        consumed_word_(consumed) {}
 
   uint32_t position() const noexcept { return position_; }
   uint32_t depth() const noexcept { return mask_ + 1; }
@@ -79,6 +85,9 @@ class SlotReader {
   void advance() noexcept { ++position_; }
 
   void prefetch(uint32_t at) const noexcept { __builtin_prefetch(&slots_[at & mask_]); }
+
+  // For one who polls many rings: the slot at `at` is full when the low half of this word is `at` + 1.
+  const std::atomic<uint64_t>* mark_at(uint32_t at) const noexcept { return &slots_[at & mask_].mark; }
 
   // Tells the writer, at most once per quarter ring, that all slots before `position` may be reused. True if it was told.
   bool give_back(uint32_t position) noexcept {

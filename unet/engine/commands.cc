@@ -1,0 +1,204 @@
+// commands.cc - what the service asks for: endpoints, channels, regions and signals; and what it is told in return.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "unet/base/check.h"
+#include "unet/engine/engine_state.h"
+
+namespace unet::engine {
+namespace {
+
+constexpr Nanoseconds kLeaveTime = kSecond;  // how long a detached endpoint waits for ports that read its segment
+
+}  // namespace
+
+uint32_t Engine::State::take_all_commands() noexcept {
+  uint32_t taken = 0;
+  for (; const Command* command = commands.front(); ++taken) {
+    std::visit([this](const auto& each) { run(each); }, *command);
+    commands.pop();
+  }
+  report_events();
+  return taken;
+}
+
+EndpointState* Engine::State::attached(uint32_t endpoint) noexcept {
+  UNET_CHECK(endpoint < kEndpointsMax);
+  EndpointState* const state = endpoints[endpoint].load(std::memory_order_relaxed);
+  return state != nullptr && state->attached() ? state : nullptr;
+}
+
+void Engine::State::run(const AttachClient& command) noexcept { doorbells.attach(command.client, command.page); }
+
+void Engine::State::run(const DetachClient& command) noexcept {
+  doorbells.detach(command.client);
+  detached_clients.push_back(command.client);
+}
+
+void Engine::State::run(const AttachEndpoint& command) noexcept {
+  UNET_CHECK(command.endpoint < kEndpointsMax && command.weight > 0);
+  std::atomic<EndpointState*>& place = endpoints[command.endpoint];
+  EndpointState* e = place.load(std::memory_order_relaxed);
+  if (e == nullptr) {
+    e = new EndpointState;
+    place.store(e, std::memory_order_release);  // the service's thread may read its counters
+  }
+  UNET_CHECK(e->life == EndpointState::Life::unused);
+
+  const SegmentGeometry& g = command.geometry;
+  e->index = command.endpoint;
+  e->client = command.client;
+  e->doorbell = command.doorbell;
+  e->geometry = g;
+  e->segment = command.segment;
+  e->segment_bytes = g.total;
+  e->header = reinterpret_cast<SegmentHeader*>(command.segment);
+  e->receive_header = e->header;
+  e->receive_data = command.segment + g.receive_data;
+  e->buffer_size = g.buffer_size;
+  e->send = SlotReader(reinterpret_cast<const Slot*>(command.segment + g.send_queue), g.send_depth, &e->header->send_consumed.value);
+  e->receive = SlotWriter(reinterpret_cast<Slot*>(command.segment + g.receive_queue), g.receive_depth,
+                          &e->header->receive_consumed.value);
+  e->buffers = BufferPool(reinterpret_cast<const FreeSlot*>(command.segment + g.free_queue), g.free_depth, g.buffers);
+  e->region = {};
+  e->wake_descriptor = -1;
+  e->deficit = 0;
+  e->quantum = int64_t{options.quantum_bytes} * command.weight;
+  e->granted = false;
+  e->zero_copy = {};
+  e->outgoing.active = false;
+  e->registered_ports = 0;
+  e->channel_memory.clear();
+  e->channels = nullptr;
+  e->channel_count = 0;
+  for (auto& counter : e->counters) counter.store(0, std::memory_order_relaxed);
+  ++e->incarnation;
+  e->life = EndpointState::Life::attached;
+  doorbells.open(command.client, command.doorbell, *e);
+  mux.activate(*e);  // the client may have rung before we knew its bell
+}
+
+void Engine::State::run(const DetachEndpoint& command) noexcept {
+  EndpointState* const e = attached(command.endpoint);
+  if (e == nullptr) return;
+  for (uint32_t channel = 0; channel < e->channel_count; ++channel) close_channel(*e, channel);
+  reassembly.forget(*e);
+  watch.remove(*e);
+  mux.remove(*e);
+  doorbells.close(e->client, e->doorbell);
+  ++e->incarnation;  // hairpin channels that lead here are closed by this
+  e->life = EndpointState::Life::leaving;
+  e->leave_by = now + kLeaveTime;
+  leaving.push_back(e->index);
+}
+
+void Engine::State::run(const SetRegion& command) noexcept {
+  if (EndpointState* const e = attached(command.endpoint)) e->region = command.region;
+}
+
+void Engine::State::run(const SetWakeDescriptor& command) noexcept {
+  if (EndpointState* const e = attached(command.endpoint)) e->wake_descriptor = command.descriptor;
+}
+
+ChannelState& Engine::State::new_channel(EndpointState& endpoint, uint32_t channel) {
+  UNET_CHECK(channel < kChannelsPerEndpointMax);
+  if (channel >= endpoint.channel_count) {
+    endpoint.channel_memory.resize(std::max<size_t>(channel + 1, endpoint.channel_memory.size() * 2));
+    endpoint.channels = endpoint.channel_memory.data();
+    endpoint.channel_count = static_cast<uint32_t>(endpoint.channel_memory.size());
+  }
+  close_channel(endpoint, channel);
+  ChannelState& state = endpoint.channels[channel];
+  state = ChannelState{};
+  return state;
+}
+
+void Engine::State::run(const OpenHairpin& command) noexcept {
+  EndpointState* const e = attached(command.endpoint);
+  EndpointState* const peer = attached(command.peer);
+  if (e == nullptr || peer == nullptr) return;
+  ChannelState& channel = new_channel(*e, command.channel);
+  channel.kind = ChannelKind::hairpin;
+  channel.peer = peer;
+  channel.peer_incarnation = peer->incarnation;
+  channel.peer_channel = command.peer_channel;
+}
+
+void Engine::State::run(const OpenWire& command) noexcept {
+  UNET_CHECK(command.port < ports.size());
+  EndpointState* const e = attached(command.endpoint);
+  if (e == nullptr) return;
+  ChannelState& channel = new_channel(*e, command.channel);
+  channel.kind = ChannelKind::wire;
+  channel.port = static_cast<uint8_t>(command.port);
+  channel.remote = command.remote;
+  channel.local_tag = command.local_tag;
+  channel.remote_tag = command.remote_tag;
+  tags.open(command.local_tag, {.endpoint = e, .source = source_key(command.remote, command.port), .tag = command.local_tag,
+                                .channel = command.channel});
+  Port& port = *ports[command.port];
+  if (port.external_payload() && (e->registered_ports >> command.port & 1) == 0 &&
+      port.driver().register_memory({e->segment, e->segment_bytes})) {
+    e->registered_ports |= 1u << command.port;
+  }
+}
+
+void Engine::State::run(const CloseChannel& command) noexcept {
+  EndpointState* const e = attached(command.endpoint);
+  if (e != nullptr && command.channel < e->channel_count) close_channel(*e, command.channel);
+}
+
+void Engine::State::close_channel(EndpointState& endpoint, uint32_t channel) noexcept {
+  ChannelState& state = endpoint.channels[channel];
+  if (state.kind == ChannelKind::wire) {
+    reassembly.forget(endpoint, channel);
+    tags.close(state.local_tag);
+  }
+  state.kind = ChannelKind::closed;
+}
+
+void Engine::State::run(const SendSignal& command) noexcept {
+  UNET_CHECK(command.port < ports.size() && command.length <= kSignalMax);
+  Port& port = *ports[command.port];
+  TransmitFrame* const frame = command.length <= port.fragment_size(FrameFlags::kMessage) ? port.frame(now) : nullptr;
+  if (frame == nullptr) return counters.add(NiCounter::transmit_overflow);
+  std::memcpy(frame->data + kFrameOverhead, command.bytes.data(), command.length);
+  frame->length = emit_frame(frame->data, {.to = command.to, .from = port.address(), .tag = kSignallingTag, .total = command.length},
+                             command.length);
+  port.stage();
+  port.flush(now);
+}
+
+// Puts Detached events as far as the mailbox takes them; the others are tried again in the next turn.
+void Engine::State::report_events() noexcept {
+  bool put = false;
+  std::erase_if(leaving, [&](uint32_t index) {
+    EndpointState& e = *endpoints[index].load(std::memory_order_relaxed);
+    if (e.zero_copy.pending() != 0 && now < e.leave_by) return false;
+    // Before the event: after it the memory may be gone.
+    for (uint32_t p = 0; p < ports.size(); ++p) {
+      if ((e.registered_ports >> p & 1) != 0) ports[p]->driver().forget_memory({e.segment, e.segment_bytes});
+    }
+    e.registered_ports = 0;
+    if (!events.push(EndpointDetached{index})) return false;
+    e.life = EndpointState::Life::unused;
+    put = true;
+    return true;
+  });
+  std::erase_if(detached_clients, [&](uint32_t client) {
+    const bool done = events.push(ClientDetached{client});
+    put = put || done;
+    return done;
+  });
+  if (put) wake_service();
+}
+
+void Engine::State::wake_service() noexcept {
+  if (service_wake < 0) return;
+  const uint64_t one = 1;
+  static_cast<void>(!::write(service_wake, &one, sizeof one));
+}
+
+}  // namespace unet::engine

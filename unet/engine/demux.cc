@@ -1,0 +1,90 @@
+// demux.cc - frames: checks that need no table, then the tag; signals to the service.
+#include "unet/engine/demux.h"
+
+#include <cstring>
+
+namespace unet::engine {
+namespace {
+
+NiCounter counter_of(FrameError error) noexcept {
+  switch (error) {
+    case FrameError::none:
+    case FrameError::not_ours: return NiCounter::not_ours;
+    case FrameError::truncated: return NiCounter::truncated;
+    case FrameError::bad_version: return NiCounter::bad_version;
+    case FrameError::bad_flags: return NiCounter::bad_flags;
+    case FrameError::bad_length: return NiCounter::bad_length;
+    case FrameError::bad_crc: return NiCounter::bad_crc;
+  }
+  return NiCounter::not_ours;
+}
+
+// The destination address as source_key() would have it; ~0 if the frame is too short to have one.
+uint64_t destination_of(const ReceivedFrame& frame) noexcept {
+  uint64_t key = 0;
+  if (frame.length < sizeof(EthernetHeader)) return ~uint64_t{0};
+  std::memcpy(&key, frame.data, sizeof(MacAddress));
+  return key;
+}
+
+constexpr uint64_t kBroadcastKey = 0xFFFF'FFFF'FFFF;
+
+}  // namespace
+
+void Demux::burst(const Port& port, uint32_t port_index, std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < frames.size(); ++i) {
+    if (i + 1 < frames.size()) __builtin_prefetch(frames[i + 1].data);
+    bytes += frames[i].length;
+    frame(port, port_index, frames[i], now);
+  }
+  counters_.add(NiCounter::received_frames, frames.size());
+  counters_.add(NiCounter::received_bytes, bytes);
+}
+
+void Demux::frame(const Port& port, uint32_t port_index, const ReceivedFrame& frame, Nanoseconds now) noexcept {
+  const uint64_t to = destination_of(frame);
+  if (to != port.address_key() && to != kBroadcastKey) [[unlikely]] return counters_.add(NiCounter::not_ours);
+  FrameView view;
+  const FrameError error = parse_frame({frame.data, frame.length}, view);
+  if (error != FrameError::none) [[unlikely]] return counters_.add(counter_of(error));
+  if (view.tag == kSignallingTag) [[unlikely]] return signal(port_index, view);
+  if (to == kBroadcastKey) [[unlikely]] return counters_.add(NiCounter::not_ours);
+
+  const TagEntry& entry = tags_.entry(view.tag);
+  if (entry.tag != view.tag || entry.endpoint == nullptr) [[unlikely]] return counters_.add(NiCounter::unknown_tag);
+  if (entry.source != source_key(view.from, port_index)) [[unlikely]] return counters_.add(NiCounter::wrong_source);
+  if (view.flags == FrameFlags::kMessage && view.payload.size() <= kInlineMax && view.payload.size() == view.total) {
+    delivery_.short_message(*entry.endpoint, entry.channel, view.payload.data(), view.total);
+  } else if (view.payload.size() == view.total) {
+    whole_message(entry, view);
+  } else if (view.flags == FrameFlags::kPut) {
+    put_fragment(entry, view);
+  } else {
+    fragment(entry, view, now);
+  }
+}
+
+void Demux::signal(uint32_t port_index, const FrameView& view) noexcept {
+  const bool whole = view.payload.size() == view.total && view.total != 0 && view.total <= kSignalMax;
+  if (!whole || view.flags != FrameFlags::kMessage) return counters_.add(NiCounter::bad_signal);
+  SignalReceived event{.port = port_index, .from = view.from, .length = view.total, .bytes = {}};
+  std::memcpy(event.bytes.data(), view.payload.data(), view.total);
+  if (!events_.push(event)) return counters_.add(NiCounter::signal_overflow);
+  signalled_ = true;
+}
+
+void Demux::whole_message(const TagEntry& entry, const FrameView& view) noexcept {
+  Pieces pieces;
+  pieces.pieces[0] = view.payload;
+  pieces.count = 1;
+  pieces.length = view.total;
+  if ((view.flags & FrameFlags::kPut) == 0) {
+    delivery_.message(*entry.endpoint, entry.channel, pieces);
+  } else {
+    const bool notify = (view.flags & FrameFlags::kNotify) != 0;
+    delivery_.put(*entry.endpoint, entry.channel, view.region_offset, pieces, notify);
+  }
+}
+
+}  // namespace unet::engine

@@ -1,0 +1,48 @@
+// demux.h - what becomes of an arriving frame: an endpoint's message, a fragment of one, a put, a signal, or a named drop.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "unet/engine/delivery.h"
+#include "unet/engine/mailbox.h"
+#include "unet/engine/ni_counters.h"
+#include "unet/engine/port.h"
+#include "unet/engine/reassembly.h"
+#include "unet/engine/tag_table.h"
+
+namespace unet::engine {
+
+class Demux {
+ public:
+  Demux(const TagTable& tags, Delivery& delivery, Reassembly& reassembly, NiCounters& counters, EventMailbox& events) noexcept
+      : tags_(tags), delivery_(delivery), reassembly_(reassembly), counters_(counters), events_(events) {}
+
+  // A burst from a port. The frames stay the caller's.
+  void burst(const Port& port, uint32_t port_index, std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept;
+
+  // True once after a burst put signals into the event mailbox.
+  bool take_signalled() noexcept {
+    const bool signalled = signalled_;
+    signalled_ = false;
+    return signalled;
+  }
+
+ private:
+  void frame(const Port& port, uint32_t port_index, const ReceivedFrame& frame, Nanoseconds now) noexcept;
+  void signal(uint32_t port_index, const FrameView& view) noexcept;
+  void whole_message(const TagEntry& entry, const FrameView& view) noexcept;
+  void fragment(const TagEntry& entry, const FrameView& view, Nanoseconds now) noexcept;
+  void put_fragment(const TagEntry& entry, const FrameView& view) noexcept;
+  Reassembling* begin(const TagEntry& entry, const FrameView& view, Nanoseconds now) noexcept;
+  void complete(const TagEntry& entry, Reassembling& message) noexcept;
+
+  const TagTable& tags_;
+  Delivery& delivery_;
+  Reassembly& reassembly_;
+  NiCounters& counters_;
+  EventMailbox& events_;
+  bool signalled_ = false;
+};
+
+}  // namespace unet::engine

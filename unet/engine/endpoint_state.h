@@ -1,0 +1,147 @@
+// endpoint_state.h - the engine's own copy of every fact about an endpoint and its channels; private to unet/engine.
+//
+// Nothing here lies in memory that a client can write. The engine's thread alone uses it, but for `counters`, which any
+// thread may read. A state is created when its number is first attached, stays at its address as long as the engine, and
+// serves the next endpoint of that number: `incarnation` tells them apart.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "unet/counters.h"
+#include "unet/driver.h"
+#include "unet/engine/buffer_pool.h"
+#include "unet/engine/message_window.h"
+#include "unet/layout.h"
+#include "unet/ring.h"
+#include "unet/wire.h"
+
+namespace unet::engine {
+
+struct EndpointState;
+constexpr uint32_t kNone = ~uint32_t{0};
+constexpr uint8_t kNotWaiting = 0xFF;
+static_assert(kPortsMax < kNotWaiting);
+
+enum class ChannelKind : uint8_t { closed, hairpin, wire };
+
+struct alignas(kCacheLine) ChannelState {
+  ChannelKind kind = ChannelKind::closed;
+  uint8_t port = 0;                  // wire
+  MacAddress remote{};               // wire
+  EndpointState* peer = nullptr;     // hairpin; still the peer while its incarnation is peer_incarnation
+  uint32_t peer_incarnation = 0;
+  uint32_t peer_channel = 0;
+  Tag local_tag{};                   // wire: what arrives
+  Tag remote_tag{};                  // wire: what is sent
+  uint32_t next_message = 0;         // wire: number of the next message sent
+  MessageWindow window;              // wire: fragmented messages that arrive
+};
+static_assert(sizeof(ChannelState) == kCacheLine);
+
+// Where the bytes of a message to be sent lie: pieces of its sender's segment, already checked.
+struct Pieces {
+  std::array<Bytes, kFragmentsMax> pieces;
+  uint32_t count = 0;
+  uint32_t length = 0;  // of all
+};
+
+// A message that is going out on a wire and did not fit into the port or the turn: what has been checked is kept here,
+// never read from the client's memory again.
+struct Outgoing {
+  bool active = false;
+  uint8_t flags = 0;          // FrameFlags
+  uint32_t channel = 0;
+  uint32_t message = 0;
+  uint32_t offset = 0;        // bytes that are in frames
+  uint32_t piece = 0;         // continue in this piece,
+  uint32_t piece_offset = 0;  // at this byte of it
+  uint64_t region_offset = 0;
+  Pieces pieces;
+};
+
+// Send queue slots whose data ports still read from. Frames are charged to one of two generations in turn; all slots of
+// a generation are given back to the client when it has no pending frames, which keeps the order of the queue.
+struct ZeroCopy {
+  TransmitCompletion completions[2];
+  uint32_t current = 0;   // generation that is charged
+  uint32_t boundary = 0;  // send position at which it began
+  bool lingering = false; // in the list that the mux looks at each turn
+
+  uint64_t pending() const noexcept { return completions[0].pending + completions[1].pending; }
+};
+
+struct Reassembling;  // reassembly.h
+
+struct alignas(kCacheLine) EndpointState {
+  enum class Life : uint8_t { unused, attached, leaving };  // leaving: waits for ports that still read its segment
+
+  // ---- sending
+  SlotReader send;
+  std::byte* segment = nullptr;
+  SegmentHeader* header = nullptr;
+  ChannelState* channels = nullptr;  // channel_count of them
+  uint32_t channel_count = 0;
+  uint32_t index = kNone;
+
+  int64_t deficit = 0;               // bytes it may still send in its turn (mux.h)
+  int64_t quantum = 0;
+  uint64_t segment_bytes = 0;
+  EndpointState* next = nullptr;     // in the mux's list of active endpoints, or a port's list of waiting ones
+  uint64_t sent_messages = 0;        // of the visit under way
+  uint64_t sent_bytes = 0;
+  bool active = false;               // is in one of those lists
+  bool granted = false;              // has its quantum for the turn under way
+  uint8_t waiting_port = kNotWaiting;  // whose list that is; kNotWaiting: the mux's own
+  uint32_t watch = kNone;            // index in the watched set
+
+  // ---- receiving
+  alignas(kCacheLine) SlotWriter receive;
+  SegmentHeader* receive_header = nullptr;  // header again, on this line
+  std::byte* receive_data = nullptr;
+  uint32_t buffer_size = 0;
+  uint32_t incarnation = 0;
+  Life life = Life::unused;
+  bool touched = false;              // got something in the batch under way (delivery.h)
+  uint64_t received_messages = 0;    // of that batch
+  uint64_t received_bytes = 0;
+
+  BufferPool buffers;
+  std::span<std::byte> region;
+  int wake_descriptor = -1;
+  uint32_t reassemblies = 0;         // messages in reassembly, oldest first
+  Reassembling* oldest = nullptr;
+  Reassembling* newest = nullptr;
+
+  std::array<std::atomic<uint64_t>, kEndpointCounters> counters{};
+
+  // ---- rarely used
+  uint32_t client = kNone;
+  uint32_t doorbell = kNone;
+  SegmentGeometry geometry{};
+  uint32_t registered_ports = 0;     // bit p: port p may read the segment in place
+  uint64_t leave_by = 0;             // leaving: when ports are no longer waited for
+  Outgoing outgoing;
+  ZeroCopy zero_copy;
+  std::vector<ChannelState> channel_memory;
+
+  bool attached() const noexcept { return life == Life::attached; }
+
+  ChannelState* channel(uint32_t number) noexcept {
+    return number < channel_count && channels[number].kind != ChannelKind::closed ? &channels[number] : nullptr;
+  }
+
+  // One writer, so a plain load and store; the copy in the segment is for the owner to read.
+  void count(EndpointCounter which, uint64_t amount = 1) noexcept {
+    const auto i = static_cast<size_t>(which);
+    const uint64_t value = counters[i].load(std::memory_order_relaxed) + amount;
+    counters[i].store(value, std::memory_order_relaxed);
+    header->counters[i].store(value, std::memory_order_relaxed);
+  }
+};
+
+}  // namespace unet::engine

@@ -1,0 +1,143 @@
+// engine.cc - one turn of the engine, and how it goes to sleep.
+#include "unet/engine/engine.h"
+
+#include <algorithm>
+
+#include "unet/base/check.h"
+#include "unet/base/fence.h"
+#include "unet/engine/engine_state.h"
+
+namespace unet::engine {
+namespace {
+
+constexpr Nanoseconds kRetry = 100 * kMicrosecond;  // for ports that take no frames and a service that takes no events
+
+std::vector<std::unique_ptr<Port>> make_ports(std::vector<std::unique_ptr<Driver>> drivers, NiCounters& counters) {
+  UNET_CHECK(drivers.size() <= kPortsMax);
+  std::vector<std::unique_ptr<Port>> ports;
+  for (auto& driver : drivers) ports.push_back(std::make_unique<Port>(std::move(driver), counters));
+  return ports;
+}
+
+}  // namespace
+
+Engine::State::State(const EngineOptions& o, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands_in,
+                     EventMailbox& events_out, int wake)
+    : options(o),
+      commands(commands_in),
+      events(events_out),
+      service_wake(wake),
+      ports(make_ports(std::move(drivers), counters)),
+      reassembly(o.reassembly_timeout),
+      delivery(counters, reassembly),
+      demux(tags, delivery, reassembly, counters, events),
+      watch(o.watched_max, o.watch_time),
+      mux(ports, delivery, watch, counters, commands),
+      endpoints(new std::atomic<EndpointState*>[kEndpointsMax]()) {
+  register_asymmetric_fence();
+}
+
+Engine::State::~State() {
+  for (uint32_t i = 0; i < kEndpointsMax; ++i) delete endpoints[i].load(std::memory_order_relaxed);
+}
+
+Engine::Engine(EngineOptions options, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands, EventMailbox& events,
+               int service_wake)
+    : state_(std::make_unique<State>(options, std::move(drivers), commands, events, service_wake)) {}
+
+Engine::~Engine() = default;
+
+uint32_t Engine::poll(Nanoseconds now) noexcept {
+  State& s = *state_;
+  s.now = now;
+  uint32_t work = s.take_commands();   // what the service wants
+  work += s.receive(now);              // frames from the wires, to endpoints
+  work += s.look_at_doorbells(now);    // endpoints that have begun to send
+  work += s.look_at_watched(now);      // endpoints that go on sending
+  work += s.mux.turn(now);             // messages from endpoints, to wires and endpoints
+  s.run_timers(now);                   // reassemblies given up, queues no longer watched
+  return work;
+}
+
+uint32_t Engine::State::receive(Nanoseconds when) noexcept {
+  uint32_t received = 0;
+  for (uint32_t p = 0; p < ports.size(); ++p) {
+    Driver& driver = ports[p]->driver();
+    std::array<ReceivedFrame, kBurst> frames;
+    const uint32_t count = driver.receive(frames, when);
+    if (count != 0) {
+      // A channel's first frame may arrive right after the command that opens it was put.
+      received += take_commands() + count;
+      demux.burst(*ports[p], p, {frames.data(), count}, when);
+      driver.release({frames.data(), count});
+      delivery.flush();
+      if (demux.take_signalled()) wake_service();
+    }
+    driver.poll(when);
+  }
+  return received;
+}
+
+uint32_t Engine::State::look_at_doorbells(Nanoseconds when) noexcept {
+  uint32_t rung = 0;
+  const uint32_t looked = doorbells.look([&](EndpointState& endpoint) {
+    ++rung;
+    watch.add(endpoint, when);
+    mux.activate(endpoint);
+  });
+  looks.store(looks.load(std::memory_order_relaxed) + looked, std::memory_order_relaxed);
+  return rung;
+}
+
+uint32_t Engine::State::look_at_watched(Nanoseconds) noexcept {
+  uint32_t full = 0;
+  const uint32_t looked = watch.look([&](EndpointState& endpoint) {
+    ++full;
+    mux.activate(endpoint);
+  });
+  looks.store(looks.load(std::memory_order_relaxed) + looked, std::memory_order_relaxed);
+  return full;
+}
+
+void Engine::State::run_timers(Nanoseconds when) noexcept {
+  if (when >= reassembly.next_deadline()) reassembly.expire(when);
+  watch.leave_idle(when, [&](EndpointState& endpoint) { mux.activate(endpoint); });
+}
+
+bool Engine::prepare_sleep(Nanoseconds now) noexcept {
+  State& s = *state_;
+  s.now = now;
+  if (s.mux.active()) return false;
+  s.doorbells.announce_sleep(true);
+  s.watch.leave_all([&](EndpointState& endpoint) { s.mux.activate(endpoint); });
+  heavy_fence();  // from now on clients ring, and write the wake descriptor; what they did before is seen below
+  if (!s.mux.active() && !s.doorbells.any() && s.commands.empty() && s.receive(now) == 0) return true;
+  s.doorbells.announce_sleep(false);
+  return false;
+}
+
+void Engine::wake_up() noexcept { state_->doorbells.announce_sleep(false); }
+
+Nanoseconds Engine::next_event() const noexcept {
+  const State& s = *state_;
+  Nanoseconds next = s.reassembly.next_deadline();
+  for (const auto& port : s.ports) next = std::min(next, port->driver().next_event());
+  if (s.mux.unfinished() || s.unreported()) next = std::min(next, s.now + kRetry);
+  return next;
+}
+
+uint32_t Engine::ports() const noexcept { return static_cast<uint32_t>(state_->ports.size()); }
+
+Driver& Engine::port(uint32_t index) noexcept { return state_->ports[index]->driver(); }
+
+uint64_t Engine::ni_counter(NiCounter counter) const noexcept { return state_->counters.read(counter); }
+
+uint64_t Engine::endpoint_counter(uint32_t endpoint, EndpointCounter counter) const noexcept {
+  if (endpoint >= kEndpointsMax) return 0;
+  const EndpointState* const e = state_->endpoints[endpoint].load(std::memory_order_acquire);
+  return e == nullptr ? 0 : e->counters[static_cast<size_t>(counter)].load(std::memory_order_relaxed);
+}
+
+uint64_t Engine::looks() const noexcept { return state_->looks.load(std::memory_order_relaxed); }
+
+}  // namespace unet::engine

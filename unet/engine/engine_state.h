@@ -1,0 +1,81 @@
+// engine_state.h - the parts of an Engine and what they share; private to unet/engine.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "unet/engine/delivery.h"
+#include "unet/engine/demux.h"
+#include "unet/engine/doorbells.h"
+#include "unet/engine/endpoint_state.h"
+#include "unet/engine/engine.h"
+#include "unet/engine/mux.h"
+#include "unet/engine/ni_counters.h"
+#include "unet/engine/port.h"
+#include "unet/engine/reassembly.h"
+#include "unet/engine/tag_table.h"
+#include "unet/engine/watch.h"
+
+namespace unet::engine {
+
+struct Engine::State {
+  State(const EngineOptions& options, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands, EventMailbox& events,
+        int service_wake);
+  ~State();
+
+  // ---- poll(), step by step
+  uint32_t take_commands() noexcept {
+    return commands.empty() && !unreported() ? 0 : take_all_commands();
+  }
+  uint32_t receive(Nanoseconds now) noexcept;
+  uint32_t look_at_doorbells(Nanoseconds now) noexcept;
+  uint32_t look_at_watched(Nanoseconds now) noexcept;
+  void run_timers(Nanoseconds now) noexcept;
+
+  // ---- commands.cc
+  uint32_t take_all_commands() noexcept;
+  void run(const std::monostate&) noexcept {}
+  void run(const AttachClient& command) noexcept;
+  void run(const DetachClient& command) noexcept;
+  void run(const AttachEndpoint& command) noexcept;
+  void run(const DetachEndpoint& command) noexcept;
+  void run(const SetRegion& command) noexcept;
+  void run(const SetWakeDescriptor& command) noexcept;
+  void run(const OpenHairpin& command) noexcept;
+  void run(const OpenWire& command) noexcept;
+  void run(const CloseChannel& command) noexcept;
+  void run(const SendSignal& command) noexcept;
+
+  EndpointState* attached(uint32_t endpoint) noexcept;
+  ChannelState& new_channel(EndpointState& endpoint, uint32_t channel);
+  void close_channel(EndpointState& endpoint, uint32_t channel) noexcept;
+  void report_events() noexcept;
+  bool unreported() const noexcept { return !leaving.empty() || !detached_clients.empty(); }
+  void wake_service() noexcept;
+
+  EngineOptions options;
+  CommandMailbox& commands;
+  EventMailbox& events;
+  int service_wake;
+  Nanoseconds now = 0;  // of the poll under way
+
+  NiCounters counters;
+  TagTable tags;
+  std::vector<std::unique_ptr<Port>> ports;
+  Reassembly reassembly;
+  Delivery delivery;
+  Demux demux;
+  Doorbells doorbells;
+  Watch watch;
+  Mux mux;
+  std::atomic<uint64_t> looks{0};  // see Engine::looks()
+
+  // By number. Other threads read counters through these, so a state once created stays.
+  std::unique_ptr<std::atomic<EndpointState*>[]> endpoints;
+  std::vector<uint32_t> leaving;           // endpoints whose Detached event is still to come
+  std::vector<uint32_t> detached_clients;  // likewise
+};
+
+}  // namespace unet::engine

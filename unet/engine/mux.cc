@@ -1,0 +1,241 @@
+// mux.cc - turns, visits, and one message to where its channel leads.
+#include "unet/engine/mux.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "unet/base/fence.h"
+#include "unet/engine/descriptor.h"
+#include "unet/engine/wake.h"
+
+namespace unet::engine {
+
+Mux::Mux(std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, Watch& watch, NiCounters& counters,
+         const CommandMailbox& commands)
+    : ports_(ports), delivery_(delivery), watch_(watch), counters_(counters), commands_(commands) {
+  lingering_.reserve(kEndpointsMax);
+}
+
+uint32_t Mux::busy_turn(Nanoseconds now) noexcept {
+  if (unfinished_) admit_waiting(now);
+  uint32_t visits = 0;
+  int64_t left = kTurnBytes;
+  while (first_ != nullptr && left > 0) {
+    EndpointState& endpoint = take_first();
+    ++visits;
+    if (!endpoint.granted) {
+      // Alone, an endpoint has no debts to pay.
+      endpoint.deficit = first_ == nullptr ? endpoint.quantum : endpoint.deficit + endpoint.quantum;
+      endpoint.granted = true;
+    }
+    const int64_t before = endpoint.deficit;
+    const Visit outcome = visit(endpoint, now);
+    left -= before - endpoint.deficit + kMessageCost;
+    finish_visit(endpoint);
+    switch (outcome) {
+      case Visit::empty:
+        endpoint.granted = false;
+        endpoint.deficit = std::min<int64_t>(endpoint.deficit, 0);
+        watch_.rest(endpoint, now);
+        break;
+      case Visit::used_up:
+        endpoint.granted = false;
+        append(endpoint);
+        break;
+      case Visit::later:
+        append(endpoint);
+        left = 0;
+        break;
+      case Visit::blocked: {
+        Port& port = *ports_[blocked_port_];
+        endpoint.active = true;
+        endpoint.waiting_port = static_cast<uint8_t>(blocked_port_);
+        endpoint.next = nullptr;
+        (port.waiting_last == nullptr ? port.waiting_first : port.waiting_last->next) = &endpoint;
+        port.waiting_last = &endpoint;
+        break;
+      }
+    }
+  }
+  delivery_.flush();
+  unfinished_ = !lingering_.empty();
+  for (const auto& port : ports_) {
+    port->flush(now);
+    unfinished_ = unfinished_ || port->staged() || port->waiting_first != nullptr;
+  }
+  return visits;
+}
+
+// Ports that take frames again: those that waited for them come first, in their order.
+void Mux::admit_waiting(Nanoseconds now) noexcept {
+  for (const auto& port : ports_) {
+    port->flush(now);
+    if (port->waiting_first == nullptr || !port->has_room()) continue;
+    for (EndpointState* e = port->waiting_first; e != nullptr; e = e->next) e->waiting_port = kNotWaiting;
+    port->waiting_last->next = first_;
+    if (first_ == nullptr) last_ = port->waiting_last;
+    first_ = port->waiting_first;
+    port->waiting_first = nullptr;
+    port->waiting_last = nullptr;
+  }
+  settle_lingering();
+}
+
+Mux::Visit Mux::visit(EndpointState& endpoint, Nanoseconds now) noexcept {
+  while (endpoint.deficit > 0) {
+    Step step;
+    if (endpoint.outgoing.active) [[unlikely]] {
+      step = send_frames(endpoint, now);
+    } else {
+      Mark mark{};
+      const Slot* const slot = endpoint.send.peek(mark);
+      if (slot == nullptr) return Visit::empty;
+      step = send(endpoint, *slot, mark, now);
+    }
+    if (step == Step::blocked) return Visit::blocked;
+    if (step == Step::later) return Visit::later;
+  }
+  return Visit::used_up;
+}
+
+// Tells the client which slots it may reuse, wakes it if it waits for that, and shows it its counters.
+void Mux::finish_visit(EndpointState& endpoint) noexcept {
+  const uint32_t before = endpoint.send.published();
+  const uint32_t position = endpoint.send.position() - (endpoint.outgoing.active ? 1 : 0);
+  if (endpoint.zero_copy.lingering) [[unlikely]] {
+    settle(endpoint, position);
+  } else if (position != before) {
+    endpoint.send.give_back_now(position);
+  }
+  if (endpoint.send.published() != before) {
+    light_fence();  // send_consumed was stored; now look who waits
+    wake_if_announced(endpoint, endpoint.header->sender_waiting.value, counters_);
+  }
+  if (endpoint.sent_messages != 0) {
+    endpoint.count(EndpointCounter::sent_messages, endpoint.sent_messages);
+    endpoint.count(EndpointCounter::sent_bytes, endpoint.sent_bytes);
+    endpoint.sent_messages = 0;
+    endpoint.sent_bytes = 0;
+  }
+}
+
+EndpointState* Mux::peer_of(const ChannelState& channel) const noexcept {
+  EndpointState* const peer = channel.peer;
+  return peer->incarnation == channel.peer_incarnation && peer->attached() ? peer : nullptr;
+}
+
+void Mux::sent(EndpointState& endpoint, uint32_t length) noexcept {
+  endpoint.deficit -= length + kMessageCost;
+  ++endpoint.sent_messages;
+  endpoint.sent_bytes += length;
+}
+
+// A descriptor that cannot be sent: dropped, counted, and paid for.
+Mux::Step Mux::refuse(EndpointState& endpoint, EndpointCounter reason) noexcept {
+  // A command that opens the channel may have come since this turn began; it was put before the client could know of it.
+  if (reason == EndpointCounter::unknown_channel && !commands_.empty()) return Step::later;
+  endpoint.send.advance();
+  endpoint.deficit -= kMessageCost;
+  endpoint.count(reason);
+  return Step::sent;
+}
+
+Mux::Step Mux::send(EndpointState& endpoint, const Slot& slot, Mark mark, Nanoseconds now) noexcept {
+  const uint32_t number = __atomic_load_n(&slot.channel, __ATOMIC_RELAXED);  // once: the client may change it
+  ChannelState* const channel = endpoint.channel(number);
+  if (mark.kind != SlotKind::inline_data || mark.length > kInlineMax || channel == nullptr) [[unlikely]] {
+    if (mark.kind == SlotKind::inline_data && mark.length > kInlineMax) return refuse(endpoint, EndpointCounter::bad_send_descriptor);
+    if (channel == nullptr) return refuse(endpoint, EndpointCounter::unknown_channel);
+    return send_long(endpoint, *channel, number, slot, mark, now);
+  }
+  if (channel->kind == ChannelKind::hairpin) {
+    EndpointState* const peer = peer_of(*channel);
+    if (peer == nullptr) return refuse(endpoint, EndpointCounter::unknown_channel);
+    endpoint.send.advance();
+    if (delivery_.short_message(*peer, channel->peer_channel, slot.payload, mark.length)) counters_.add(NiCounter::hairpin_messages);
+    sent(endpoint, mark.length);
+    return Step::sent;
+  }
+  Port& port = *ports_[channel->port];
+  TransmitFrame* const frame = port.frame(now);
+  if (frame == nullptr) {
+    blocked_port_ = channel->port;
+    return Step::blocked;
+  }
+  endpoint.send.advance();
+  copy_small(frame->data + kFrameOverhead, slot.payload, mark.length);
+  frame->length = emit_frame(frame->data,
+                             {.to = channel->remote, .from = port.address(), .tag = channel->remote_tag,
+                              .message = channel->next_message++, .total = mark.length},
+                             mark.length);
+  port.stage();
+  sent(endpoint, mark.length);
+  return Step::sent;
+}
+
+Mux::Step Mux::send_long(EndpointState& endpoint, ChannelState& channel, uint32_t number, const Slot& slot, Mark mark,
+                         Nanoseconds now) noexcept {
+  Outgoing& out = endpoint.outgoing;
+  bool notify = false, good = false;
+  if (mark.kind == SlotKind::gather) {
+    out.flags = FrameFlags::kMessage;
+    good = check_gather(endpoint, slot, mark.length, out.pieces);
+  } else if (mark.kind == SlotKind::put) {
+    good = check_put(endpoint, slot, mark.length, out.pieces, out.region_offset, notify);
+    out.flags = static_cast<uint8_t>(FrameFlags::kPut | (notify ? FrameFlags::kNotify : 0));
+  }
+  if (!good) return refuse(endpoint, EndpointCounter::bad_send_descriptor);
+
+  if (channel.kind == ChannelKind::hairpin) {
+    EndpointState* const peer = peer_of(channel);
+    if (peer == nullptr) return refuse(endpoint, EndpointCounter::unknown_channel);
+    endpoint.send.advance();
+    const bool delivered = mark.kind == SlotKind::gather
+                               ? delivery_.message(*peer, channel.peer_channel, out.pieces)
+                               : delivery_.put(*peer, channel.peer_channel, out.region_offset, out.pieces, notify);
+    if (delivered) counters_.add(NiCounter::hairpin_messages);
+    sent(endpoint, mark.length);
+    return Step::sent;
+  }
+  endpoint.send.advance();
+  out.active = true;
+  out.channel = number;
+  out.message = channel.next_message++;
+  out.offset = 0;
+  out.piece = 0;
+  out.piece_offset = 0;
+  return send_frames(endpoint, now);
+}
+
+void Mux::remove(EndpointState& endpoint) noexcept {
+  std::erase(lingering_, &endpoint);
+  endpoint.zero_copy.lingering = false;
+  if (!endpoint.active) return;
+  const bool waits = endpoint.waiting_port != kNotWaiting;
+  EndpointState*& first = waits ? ports_[endpoint.waiting_port]->waiting_first : first_;
+  EndpointState*& last = waits ? ports_[endpoint.waiting_port]->waiting_last : last_;
+  EndpointState* before = nullptr;
+  for (EndpointState* e = first; e != &endpoint; e = e->next) before = e;
+  (before == nullptr ? first : before->next) = endpoint.next;
+  if (last == &endpoint) last = before;
+  endpoint.active = false;
+  endpoint.waiting_port = kNotWaiting;
+  endpoint.next = nullptr;
+}
+
+void Mux::append(EndpointState& endpoint) noexcept {
+  endpoint.active = true;
+  endpoint.next = nullptr;
+  (first_ == nullptr ? first_ : last_->next) = &endpoint;
+  last_ = &endpoint;
+}
+
+EndpointState& Mux::take_first() noexcept {
+  EndpointState& endpoint = *first_;
+  first_ = endpoint.next;
+  if (first_ == nullptr) last_ = nullptr;
+  endpoint.active = false;
+  return endpoint;
+}
+
+}  // namespace unet::engine

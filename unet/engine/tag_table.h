@@ -1,0 +1,49 @@
+// tag_table.h - from the tag of an arriving frame to the channel it belongs to; filled by commands, read by the demux.
+//
+// The low 16 bits of a tag are the index of its entry; the rest is a random generation, so a tag of a closed channel, or
+// a guessed one, does not match the channel that uses the entry now.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#include "unet/base/check.h"
+#include "unet/engine/endpoint_state.h"
+
+namespace unet::engine {
+
+// An address and a port in one word: one comparison says whether a frame comes from where it must.
+inline uint64_t source_key(const MacAddress& address, uint32_t port) noexcept {
+  uint64_t key = 0;
+  std::memcpy(&key, address.data(), address.size());
+  return key ^ uint64_t{port} << 48;
+}
+
+struct TagEntry {
+  EndpointState* endpoint = nullptr;  // nullptr: no channel
+  uint64_t source = 0;                // source_key
+  Tag tag{};
+  uint32_t channel = 0;               // the endpoint's number for it
+};
+
+class TagTable {
+ public:
+  TagTable() : entries_(new TagEntry[kChannelsMax]) {}
+
+  const TagEntry& entry(Tag tag) const noexcept { return entries_[index(tag)]; }
+
+  void open(Tag tag, const TagEntry& entry) noexcept {
+    UNET_CHECK(tag != kSignallingTag && entries_[index(tag)].endpoint == nullptr);
+    entries_[index(tag)] = entry;
+  }
+  void close(Tag tag) noexcept { entries_[index(tag)] = TagEntry{}; }
+
+ private:
+  static uint32_t index(Tag tag) noexcept { return static_cast<uint32_t>(tag) & (kChannelsMax - 1); }
+
+  std::unique_ptr<TagEntry[]> entries_;
+};
+static_assert(kChannelsMax == 64 * 1024);
+
+}  // namespace unet::engine
