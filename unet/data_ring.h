@@ -36,20 +36,26 @@ class DataRing {
     return skip == 0 ? next_ : 0;
   }
 
-  // Takes the `length` bytes at `offset` from reserve() for the message in slot `position`.
-  void commit(uint64_t offset, uint32_t length, uint32_t position) noexcept {
+  // Takes the `length` bytes at `offset` from reserve() for the message in slot `position`. Positions here never wrap
+  // (SlotWriter::written()): credits may be looked at only after billions of small messages.
+  void commit(uint64_t offset, uint32_t length, uint64_t position) noexcept {
     const uint64_t size = round_up(length, kCacheLine);
-    const uint64_t skip = offset == next_ ? 0 : bytes_ - next_;
-    used_ += skip + size;
+    if (offset != next_ && !empty()) {
+      // The gap before the end comes back with the message before it.
+      const uint64_t skip = bytes_ - next_;
+      ends_[(tail_ - 1) & mask_].size += skip;
+      used_ += skip;
+    }
+    used_ += size;
     next_ = offset + size == bytes_ ? 0 : offset + size;
-    ends_[tail_++ & mask_] = End{position, skip + size};
+    ends_[tail_++ & mask_] = End{position, size};
   }
 
   // Frees what belongs to slots before `consumed`.
-  void credit(uint32_t consumed) noexcept {
+  void credit(uint64_t consumed) noexcept {
     while (head_ != tail_) {
       const End& oldest = ends_[head_ & mask_];
-      if (static_cast<int32_t>(oldest.position - consumed) >= 0) break;
+      if (oldest.position >= consumed) break;
       used_ -= oldest.size;
       ++head_;
     }
@@ -60,7 +66,7 @@ class DataRing {
 
  private:
   struct End {
-    uint32_t position;
+    uint64_t position;
     uint64_t size;
   };
   uint64_t bytes_ = 0;

@@ -46,11 +46,11 @@ MutableBytes LocalChannel::reserve(uint32_t length) noexcept {
   if (length > kMessageMax || writer_.reserve() == nullptr) return {};
   const uint64_t size = length == 0 ? 1 : length;
   // Credits that came with the last look at the peer's word may be enough; only then is it read again.
-  ring_.credit(writer_.consumed());
+  ring_.credit(writer_.credited());
   reserved_offset_ = ring_.reserve(static_cast<uint32_t>(size));
   if (reserved_offset_ == DataRing::kNone) {
     writer_.refresh();
-    ring_.credit(writer_.consumed());
+    ring_.credit(writer_.credited());
     reserved_offset_ = ring_.reserve(static_cast<uint32_t>(size));
     if (reserved_offset_ == DataRing::kNone) return {};
   }
@@ -64,7 +64,7 @@ SendOutcome LocalChannel::post(uint32_t length) noexcept {
   if (slot == nullptr) return SendOutcome::full;
   const LocalDataDescriptor descriptor{.offset = reserved_offset_};
   std::memcpy(slot->payload, &descriptor, sizeof descriptor);
-  ring_.commit(reserved_offset_, reserved_length_, writer_.position());
+  ring_.commit(reserved_offset_, reserved_length_, writer_.written());
   reserved_length_ = 0;
   publish(slot, length, SlotKind::local_data);
   return SendOutcome::sent;

@@ -51,11 +51,11 @@ SendOutcome NiQueues::send_long(Channel channel, const std::byte* data, uint32_t
 }
 
 bool NiQueues::reserve_data(uint32_t length) noexcept {
-  ring_.credit(writer_.consumed());
+  ring_.credit(writer_.credited());
   reserved_offset_ = ring_.reserve(length);
   if (reserved_offset_ == DataRing::kNone) {
     writer_.refresh();
-    ring_.credit(writer_.consumed());
+    ring_.credit(writer_.credited());
     reserved_offset_ = ring_.reserve(length);
   }
   return reserved_offset_ != DataRing::kNone;
@@ -76,7 +76,7 @@ SendOutcome NiQueues::post(Channel channel, uint32_t length) noexcept {
   GatherDescriptor descriptor{};
   descriptor.fragments[0] = {static_cast<uint32_t>(geometry_.send_data + reserved_offset_), length};
   std::memcpy(slot->payload, &descriptor, sizeof descriptor);
-  ring_.commit(reserved_offset_, reserved_length_, writer_.position());
+  ring_.commit(reserved_offset_, reserved_length_, writer_.written());
   reserved_length_ = 0;
   publish(slot, channel, length, SlotKind::gather);
   return SendOutcome::sent;
@@ -94,7 +94,7 @@ SendOutcome NiQueues::put(Channel channel, uint64_t region_offset, Bytes data, b
   descriptor.notify = notify ? 1 : 0;
   descriptor.fragments[0] = {static_cast<uint32_t>(geometry_.send_data + reserved_offset_), length};
   std::memcpy(slot->payload, &descriptor, sizeof descriptor);
-  ring_.commit(reserved_offset_, reserved_length_, writer_.position());
+  ring_.commit(reserved_offset_, reserved_length_, writer_.written());
   reserved_length_ = 0;
   publish(slot, channel, length, SlotKind::put);
   return SendOutcome::sent;

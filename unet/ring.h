@@ -20,9 +20,12 @@ class SlotWriter {
   SlotWriter(Slot* slots, uint32_t depth, const std::atomic<uint32_t>* consumed, uint32_t start = 0) noexcept
       : slots_(slots), mask_(depth - 1), position_(start), consumed_(start), consumed_word_(consumed) {}
 
-  uint32_t position() const noexcept { return position_; }
-  uint32_t consumed() const noexcept { return consumed_; }
+  uint32_t position() const noexcept { return static_cast<uint32_t>(position_); }
+  uint32_t consumed() const noexcept { return static_cast<uint32_t>(consumed_); }
   uint32_t depth() const noexcept { return mask_ + 1; }
+  // The same positions, which never wrap: for bookkeeping that may lie idle for more than 2^31 messages.
+  uint64_t written() const noexcept { return position_; }
+  uint64_t credited() const noexcept { return consumed_; }
 
   // The next slot to fill, or nullptr when the ring is full by what is known; reads the reader's word only then.
   Slot* reserve() noexcept {
@@ -31,27 +34,27 @@ class SlotWriter {
   }
 
   // How many slots may be written before the reader's word must be read again.
-  uint32_t room() const noexcept { return mask_ + 1 - (position_ - consumed_); }
+  uint32_t room() const noexcept { return mask_ + 1 - static_cast<uint32_t>(position_ - consumed_); }
 
   // Publishes the slot from reserve(). Release: the payload is there before the mark.
   void publish(Slot* slot, uint32_t length, SlotKind kind) noexcept {
     ++position_;
-    slot->mark.store(Mark::pack(position_, length, kind), std::memory_order_release);
+    slot->mark.store(Mark::pack(position(), length, kind), std::memory_order_release);
   }
 
   // Takes a new credit from the reader; true if there is room now. A word that is not between what was known and what was
   // sent is a lie and changes nothing. Acquire: the reader has read the slots before it gave them back.
   bool refresh() noexcept {
-    const uint32_t claimed = consumed_word_->load(std::memory_order_acquire);
-    if (claimed - consumed_ <= position_ - consumed_) consumed_ = claimed;
+    const uint32_t news = consumed_word_->load(std::memory_order_acquire) - consumed();
+    if (news <= position_ - consumed_) consumed_ += news;
     return position_ - consumed_ <= mask_;
   }
 
  private:
   Slot* slots_ = nullptr;
   uint32_t mask_ = 0;
-  uint32_t position_ = 0;
-  uint32_t consumed_ = 0;
+  uint64_t position_ = 0;
+  uint64_t consumed_ = 0;
   const std::atomic<uint32_t>* consumed_word_ = nullptr;
 };
 
