@@ -1,0 +1,101 @@
+// main.cc - unetd: the network interface as a daemon. Wires options, drivers and Ni together; signals end it.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include "apps/open_ports.h"
+#include "apps/unetd/options.h"
+#include "unet/service/ni.h"
+#include "unet/socket_path.h"
+#include "unet/version.h"
+
+namespace unet::unetd {
+namespace {
+
+constexpr int kFailure = 1;
+
+service::Ni* running = nullptr;  // for the signal handler only
+
+void on_signal(int) { running->request_stop(); }
+
+void set_up_log(const std::string& level) {
+  auto logger = spdlog::stderr_color_mt("unetd");
+  logger->set_pattern("%Y-%m-%d %H:%M:%S.%e unetd %^%l%$ %v");
+  logger->set_level(spdlog::level::from_str(level));
+  logger->flush_on(spdlog::level::info);
+  spdlog::set_default_logger(logger);
+}
+
+// Thousands of clients have sockets and eventfds: take what the kernel allows.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void catch_signals() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGHUP, SIG_IGN);
+}
+
+int refuse(const Error& error) {
+  spdlog::error("{}", error.text);
+  return kFailure;
+}
+
+void say_ready(const Options& options) {
+  std::printf("unetd ready at %s\n", options.config.ni.socket.c_str());
+  std::fflush(stdout);
+  if (options.ready_fd < 0) return;
+  const char byte = '\n';
+  static_cast<void>(!write(options.ready_fd, &byte, 1));
+  close(options.ready_fd);
+}
+
+int run(const Options& options) {
+  const service::NiOptions& ni_options = options.config.ni;
+  if (Status status = make_socket_directory(ni_options.socket); !status) return refuse(status.error());
+  Result<std::vector<std::unique_ptr<Driver>>> drivers = apps::open_ports(options.config.ports);
+  if (!drivers) return refuse(drivers.error());
+  for (const auto& driver : *drivers) spdlog::info("port: {}", driver->description());
+  Result<std::unique_ptr<service::Ni>> ni = service::Ni::create(ni_options, std::move(*drivers));
+  if (!ni) return refuse(ni.error());
+  running = ni->get();
+  catch_signals();
+  spdlog::info("host {} at {}", ni_options.service.host, ni_options.socket);
+  say_ready(options);
+  if (Status status = (*ni)->run(); !status) return refuse(status.error());
+  spdlog::info("stopped");
+  return 0;
+}
+
+}  // namespace
+}  // namespace unet::unetd
+
+int main(int argc, char** argv) {
+  using namespace unet::unetd;
+  const ParsedOptions parsed = parse_options(argc, argv);
+  if (!parsed.options) return parsed.status;
+  if (parsed.options->print_config) {
+    std::fputs(std::string(unet::service::example_config()).c_str(), stdout);
+    return 0;
+  }
+  if (parsed.options->check) {
+    std::puts("the configuration is right");
+    return 0;
+  }
+  set_up_log(parsed.options->log);
+  raise_descriptor_limit();
+  return run(*parsed.options);
+}

@@ -1,0 +1,90 @@
+// options.cc - options on top of the configuration file on top of the defaults.
+#include "apps/unetd/options.h"
+
+#include <fcntl.h>
+
+#include <cstdio>
+
+#include <CLI/CLI.hpp>
+
+#include "unet/socket_path.h"
+
+namespace unet::unetd {
+namespace {
+
+constexpr int kUsage = 2;
+
+ParsedOptions refuse(const std::string& text) {
+  std::fprintf(stderr, "unetd: %s\n", text.c_str());
+  return {std::nullopt, kUsage};
+}
+
+// What the command line says, before it is laid over the configuration file.
+struct Given {
+  std::string config, socket, group, host, idle, policy;
+  std::vector<std::string> ports, peers;
+  uint32_t core = 0;
+};
+
+Status apply(const CLI::App& app, const Given& given, service::Config& config) {
+  if (!given.config.empty()) {
+    if (Status status = service::load_config(given.config, config); !status) return status;
+  }
+  service::NiOptions& ni = config.ni;
+  if (!given.socket.empty()) ni.socket = given.socket;
+  if (!given.group.empty()) ni.group = given.group;
+  if (!given.host.empty()) ni.service.host = given.host;
+  if (!given.policy.empty()) config.policy_file = given.policy;
+  if (!given.ports.empty()) config.ports = given.ports;
+  if (app.count("--core") != 0) ni.core = given.core;
+  if (!given.idle.empty()) {
+    const Result<service::Idle> idle = service::parse_idle(given.idle);
+    if (!idle) return fail(idle.error().code, "--idle: " + idle.error().text);
+    ni.idle = *idle;
+  }
+  for (const std::string& text : given.peers) {
+    Result<service::StaticPeer> peer = service::parse_peer(text);
+    if (!peer) return tl::unexpected(peer.error());
+    ni.service.peers.push_back(std::move(*peer));
+  }
+  return service::finish_config(config);
+}
+
+}  // namespace
+
+ParsedOptions parse_options(int argc, char** argv) {
+  Options options;
+  Given given;
+  CLI::App app{"unetd - the U-Net network interface of a host, shared by its processes"};
+  app.add_option("--config", given.config, "configuration file (TOML); --print-config shows one");
+  app.add_option("--socket", given.socket, "control socket (default: $UNET_SOCKET, " + default_socket_path() + ")");
+  app.add_option("--group", given.group, "group that may connect, besides this user and root");
+  app.add_option("--host", given.host, "name by which other hosts find this one (default: the host name)");
+  app.add_option("--port", given.ports, "a wire, as a driver specification; may be given several times")->allow_extra_args(false);
+  app.add_option("--peers,--peer", given.peers, "HOST=MAC[@PORT]: a host that need not be searched on the wire")->allow_extra_args(false);
+  app.add_option("--idle", given.idle, "spin, adaptive or block: what the engine does without work (default: adaptive)");
+  app.add_option("--core", given.core, "the core the engine runs on")->check(CLI::Range(0, 1023));
+  app.add_option("--policy", given.policy, "policy file (TOML): who may have what");
+  app.add_option("--ready-fd", options.ready_fd, "write a byte to this descriptor when clients may connect")->check(CLI::Range(0, 1 << 20));
+  app.add_option("--log", options.log, "trace, debug, info, warning, error or off (default: info)")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
+  app.add_flag("--check", options.check, "only check configuration and policy");
+  app.add_flag("--print-config", options.print_config, "print an annotated configuration file");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return {std::nullopt, app.exit(help)};
+  } catch (const CLI::ParseError& error) {
+    return refuse(std::string(error.what()) + " (unetd --help lists the options)");
+  }
+  options.config = service::default_config();
+  options.config.ni.socket = default_socket_path();
+  if (options.print_config) return {options, 0};
+  if (Status status = apply(app, given, options.config); !status) return refuse(status.error().text);
+  if (options.ready_fd >= 0 && fcntl(options.ready_fd, F_GETFD) < 0) {
+    return refuse("--ready-fd " + std::to_string(options.ready_fd) + " is not an open descriptor");
+  }
+  return {options, 0};
+}
+
+}  // namespace unet::unetd

@@ -1,0 +1,29 @@
+// options.h - the command line of unetd.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "unet/base/result.h"
+#include "unet/service/config.h"
+
+namespace unet::unetd {
+
+struct Options {
+  service::Config config;
+  int ready_fd = -1;     // a byte is written when clients may connect
+  bool check = false;    // only say whether the configuration is right
+  bool print_config = false;
+  std::string log = "info";
+};
+
+struct ParsedOptions {
+  std::optional<Options> options;  // none: exit at once with `status`
+  int status = 0;
+};
+
+// Reads command line, configuration file and policy file. Says what is wrong on stderr, in one line.
+ParsedOptions parse_options(int argc, char** argv);
+
+}  // namespace unet::unetd

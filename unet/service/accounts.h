@@ -1,0 +1,36 @@
+// accounts.h - what each user has of the NI's resources at the moment; used by the service before it gives anything.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+
+#include "unet/base/result.h"
+#include "unet/service/policy.h"
+
+namespace unet::service {
+
+struct Usage {
+  uint32_t connections = 0;
+  uint32_t endpoints = 0;
+  uint32_t channels = 0;
+  uint64_t memory = 0;  // bytes
+};
+
+// Quotas are a user's, not a connection's: opening more connections gives nobody more.
+class Accounts {
+ public:
+  // Takes all of `wanted` or nothing. Errors: quota_exceeded, with what is used and what is allowed.
+  Status take(uid_t user, const Rights& rights, const Usage& wanted);
+
+  // Gives back what was taken.
+  void give_back(uid_t user, const Usage& usage);
+
+  Usage of(uid_t user) const;
+
+ private:
+  std::map<uid_t, Usage> usage_;
+};
+
+}  // namespace unet::service

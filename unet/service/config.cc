@@ -1,0 +1,236 @@
+// config.cc - reading the configuration file.
+#include "unet/service/config.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+
+#include "unet/control.h"
+#include "unet/service/names.h"
+#include "unet/service/signalling_times.h"
+#include "unet/service/toml_reader.h"
+#include "unet/socket_path.h"
+
+namespace unet::service {
+namespace {
+
+constexpr uint64_t kCoreMax = 1023;
+
+void parse_ni(TomlReader& in, Config& config) {
+  NiOptions& ni = config.ni;
+  ni.service.host = in.text("host", ni.service.host);
+  if (!control::valid_name(ni.service.host)) in.wrong("host", "host: " + name_rule(ni.service.host));
+  ni.socket = in.text("socket", ni.socket);
+  if (ni.socket.size() > kSocketPathMax) {
+    in.wrong("socket", "socket: " + quoted(ni.socket) + " is longer than " + std::to_string(kSocketPathMax) + " characters");
+  }
+  ni.group = in.text("group", ni.group);
+  if (in.has("idle")) {
+    const Result<Idle> idle = parse_idle(in.text("idle", "adaptive"));
+    if (idle) ni.idle = *idle;
+    else in.wrong("idle", idle.error().text);
+  }
+  ni.spin_time = in.number("spin_us", ni.spin_time / kMicrosecond, 0, 1'000'000) * kMicrosecond;
+  if (in.has("core")) ni.core = static_cast<uint32_t>(in.number("core", 0, 0, kCoreMax));
+  ni.service.lost_after =
+      in.number("lost_after_ms", ni.service.lost_after / kMillisecond, kLostAfterMin / kMillisecond, kLostAfterMax / kMillisecond) * kMillisecond;
+  ni.engine.reassembly_timeout = in.number("reassembly_ms", ni.engine.reassembly_timeout / kMillisecond, 1, 60'000) * kMillisecond;
+  config.policy_file = in.text("policy", config.policy_file);
+}
+
+Status parse_peer_table(const std::string& file, const toml::table& table, Config& config) {
+  TomlReader in(file, table, "[[peer]]");
+  in.allow({"host", "mac", "port"});
+  StaticPeer peer;
+  peer.host = in.text("host", "");
+  if (!control::valid_name(peer.host)) in.wrong("host", "a peer needs a host: " + name_rule(peer.host));
+  const Result<MacAddress> mac = parse_mac(in.text("mac", ""));
+  if (mac) peer.address.mac = *mac;
+  else in.wrong("mac", "a peer needs a mac: " + mac.error().text);
+  peer.address.port = static_cast<uint32_t>(in.number("port", 0, 0, kPortsMax - 1));
+  if (Status status = in.status(); !status) return status;
+  config.ni.service.peers.push_back(std::move(peer));
+  return {};
+}
+
+Tag read_tag(TomlReader& in, const char* key) {
+  const auto tag = static_cast<uint32_t>(in.number(key, 0, 0, ~uint32_t{0}));
+  if ((tag & 0xFFFF) == 0) in.wrong(key, std::string("a channel needs a ") + key + " whose low 16 bits are not 0 (1 to 65535 will do)");
+  return Tag{tag};
+}
+
+Status parse_channel_table(const std::string& file, const toml::table& table, Config& config) {
+  TomlReader in(file, table, "[[channel]]");
+  in.allow({"endpoint", "local_tag", "remote_tag", "peer", "port"});
+  StaticChannel channel;
+  channel.endpoint = in.text("endpoint", "");
+  if (!control::valid_name(channel.endpoint)) in.wrong("endpoint", "a channel needs an endpoint: " + name_rule(channel.endpoint));
+  channel.local_tag = read_tag(in, "local_tag");
+  channel.remote_tag = read_tag(in, "remote_tag");
+  const Result<MacAddress> mac = parse_mac(in.text("peer", ""));
+  if (mac) channel.peer = *mac;
+  else in.wrong("peer", "a channel needs the peer's address: " + mac.error().text);
+  channel.port = static_cast<uint32_t>(in.number("port", 0, 0, kPortsMax - 1));
+  if (Status status = in.status(); !status) return status;
+  config.ni.service.channels.push_back(std::move(channel));
+  return {};
+}
+
+}  // namespace
+
+Config default_config() {
+  Config config;
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) == 0) {
+    config.ni.service.host = std::string(host.data()).substr(0, kNameMax);
+  }
+  if (!control::valid_name(config.ni.service.host)) config.ni.service.host = "localhost";
+  config.ni.service.own_user = geteuid();
+  config.ni.service.policy = Policy(geteuid());
+  return config;
+}
+
+Status parse_config(std::string_view text, const std::string& file, Config& config) {
+  const Result<toml::table> document = parse_toml(text, file);
+  if (!document) return tl::unexpected(document.error());
+  TomlReader in(file, *document, "the configuration");
+  in.allow({"host", "socket", "group", "idle", "spin_us", "core", "lost_after_ms", "reassembly_ms", "policy", "ports", "peer", "channel"});
+  parse_ni(in, config);
+  config.ports = in.texts("ports", config.ports);
+  if (config.ports.size() > kPortsMax) in.wrong("ports", "at most " + std::to_string(kPortsMax) + " ports are allowed");
+  const auto peers = in.tables("peer");
+  const auto channels = in.tables("channel");
+  if (Status status = in.status(); !status) return status;
+  for (const toml::table* table : peers) {
+    if (Status status = parse_peer_table(file, *table, config); !status) return status;
+  }
+  for (const toml::table* table : channels) {
+    if (Status status = parse_channel_table(file, *table, config); !status) return status;
+  }
+  return {};
+}
+
+Status load_config(const std::string& file, Config& config) {
+  const Result<std::string> text = read_text_file(file);
+  if (!text) return tl::unexpected(text.error());
+  return parse_config(*text, file, config);
+}
+
+Result<MacAddress> parse_mac(std::string_view text) {
+  const auto digit = [](char c) -> int {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+  };
+  MacAddress mac{};
+  bool ok = text.size() == 17;
+  for (size_t i = 0; ok && i < 6; ++i) {
+    const int high = digit(text[3 * i]), low = digit(text[3 * i + 1]);
+    ok = high >= 0 && low >= 0 && (i == 5 || text[3 * i + 2] == ':');
+    mac[i] = static_cast<uint8_t>(high * 16 + low);
+  }
+  if (!ok) return fail(Errc::invalid_argument, quoted(text) + " is not an Ethernet address; write it like 02:00:00:00:00:01");
+  if ((mac[0] & 1) != 0) return fail(Errc::invalid_argument, quoted(text) + " is a multicast address; a peer has a unicast one (even first byte)");
+  return mac;
+}
+
+Result<StaticPeer> parse_peer(std::string_view text) {
+  const auto wrong = [&](const std::string& why) {
+    return fail(Errc::invalid_argument, "peer " + quoted(text) + ": " + why + "; write HOST=MAC or HOST=MAC@PORT, like beta=02:00:00:00:00:02@0");
+  };
+  const size_t equals = text.find('=');
+  if (equals == std::string_view::npos) return wrong("there is no =");
+  StaticPeer peer;
+  peer.host = std::string(text.substr(0, equals));
+  if (!control::valid_name(peer.host)) return wrong("host " + name_rule(peer.host));
+  std::string_view rest = text.substr(equals + 1);
+  if (const size_t at = rest.find('@'); at != std::string_view::npos) {
+    const std::string port(rest.substr(at + 1));
+    char* end = nullptr;
+    const unsigned long value = std::strtoul(port.c_str(), &end, 10);
+    if (port.empty() || port[0] < '0' || port[0] > '9' || *end != '\0' || value >= kPortsMax) {
+      return wrong("port " + quoted(port) + " is not a number from 0 to " + std::to_string(kPortsMax - 1));
+    }
+    peer.address.port = static_cast<uint32_t>(value);
+    rest = rest.substr(0, at);
+  }
+  const Result<MacAddress> mac = parse_mac(rest);
+  if (!mac) return wrong(mac.error().text);
+  peer.address.mac = *mac;
+  return peer;
+}
+
+Status finish_config(Config& config) {
+  ServiceOptions& service = config.ni.service;
+  if (!control::valid_name(service.host)) return fail(Errc::invalid_argument, "host: " + name_rule(service.host));
+  for (const StaticPeer& peer : service.peers) {
+    if (peer.address.port >= config.ports.size()) {
+      return fail(Errc::invalid_argument, "peer " + quoted(peer.host) + ": port " + std::to_string(peer.address.port) +
+                                              " does not exist; " + std::to_string(config.ports.size()) +
+                                              " are configured (the first is 0)");
+    }
+  }
+  if (config.policy_file.empty()) return {};
+  Result<Policy> policy = Policy::load(config.policy_file, service.own_user);
+  if (!policy) return tl::unexpected(policy.error());
+  service.policy = std::move(*policy);
+  return {};
+}
+
+std::string_view example_config() noexcept {
+  return R"(# Configuration of a U-Net network interface (unetd --config FILE). Every line may be left out; the values shown in
+# comments are the defaults or examples. Options of the command line come on top.
+
+# Name by which other hosts find this one in "endpoint@host".
+# host = "alpha"
+
+# The control socket, and a group that may connect to it besides the daemon's own user and root.
+# socket = "/run/unet/unet.sock"
+# group = "unet"
+
+# Wires, in port order (the first is port 0). None: endpoints of this host reach each other only.
+# ports = ["dpdk:net_af_packet0,iface=eth1"]
+
+# What the engine does without work: "spin" (never sleeps), "adaptive" (polls for spin_us, then sleeps), "block".
+idle = "adaptive"
+spin_us = 50
+
+# The core the engine's thread runs on. Without: wherever the kernel puts it.
+# core = 1
+
+# Others give this host up when it was silent for so long; a message that lacks fragments is dropped after reassembly_ms.
+lost_after_ms = 3000
+reassembly_ms = 50
+
+# Who may have what. Without a file: root and the daemon's own user everything, others nothing.
+# policy = "/etc/unet/policy.toml"
+#
+#   [[rule]]                        # in the policy file: the first rule that matches counts
+#   user = "alice"                  # or uid = 1000, group = "users", gid = 100, any = true
+#   endpoints = 64
+#   channels = 1024
+#   memory = "1G"
+#   names = ["alice/*", "echo"]     # which names the user may bind; * and ? are wildcards; default: none
+#   weight = 1                      # share of the wire, 1 to 100
+
+# Hosts that need not be searched on the wire.
+# [[peer]]
+# host = "beta"
+# mac = "02:00:00:00:00:02"
+# port = 0
+
+# Channels without signalling: the other host is configured alike, with the tags exchanged. The endpoint gets the channel
+# when it binds its name.
+# [[channel]]
+# endpoint = "control"
+# local_tag = 0x0001
+# remote_tag = 0x0002
+# peer = "02:00:00:00:00:02"
+# port = 0
+)";
+}
+
+}  // namespace unet::service

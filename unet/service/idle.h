@@ -1,0 +1,77 @@
+// idle.h - what an engine does when it finds nothing to do: yield, then sleep; used by Ni.
+#pragma once
+
+#include <sched.h>
+
+#include <cstdint>
+#include <string_view>
+
+#include "unet/base/result.h"
+#include "unet/base/time.h"
+#include "unet/mapping.h"
+
+namespace unet::service {
+
+enum class Idle {
+  spin,      // never sleeps: lowest latency, a whole core
+  adaptive,  // polls for spin_time after the last work, then sleeps
+  block,     // sleeps as soon as there is no work
+};
+
+// spin, adaptive, block. Errors: invalid_argument.
+Result<Idle> parse_idle(std::string_view text);
+
+// Gives the core to other runnable threads while polling finds nothing. Pollers that outnumber the cores must do so, or each
+// waits for the end of the others' time slices. A yield that took long tells that somebody else ran: then the next one
+// follows at once; else it is tried again only after kEvery, because the call itself costs 0.3 - 0.5 us.
+class Yielder {
+ public:
+  void idle(const Clock& clock, Nanoseconds now) noexcept {
+    if (now < next_) return;
+    sched_yield();
+    const Nanoseconds after = clock.now();
+    next_ = after - now > kTaken ? after : after + kEvery;
+  }
+
+ private:
+  static constexpr Nanoseconds kTaken = 3 * kMicrosecond;
+  static constexpr Nanoseconds kEvery = 20 * kMicrosecond;
+  Nanoseconds next_ = 0;
+};
+
+// The descriptors that end an engine's sleep. watch() and forget() may be called from another thread than sleep().
+class Sleeper {
+ public:
+  static Result<Sleeper> create();
+
+  // `edge`: one wake-up per write, nobody reads the descriptor (eventfds, wires). Else for as long as it is readable.
+  Status watch(int descriptor, bool edge);
+  void forget(int descriptor) noexcept;
+
+  // Until a watched descriptor is ready or `timeout` has passed (~0: no limit). True if a descriptor was ready.
+  bool sleep(Nanoseconds timeout) noexcept;
+
+  int descriptor() const noexcept { return epoll_.get(); }
+
+ private:
+  Descriptor epoll_;
+};
+
+// How long to sleep when some wire has no descriptor to sleep on: 50 us after the last work, doubled each time up to
+// 5 ms, so such a wire's frames may wait 5 ms when the NI has long been idle, and an idle NI wakes 200 times a second.
+class Nap {
+ public:
+  void reset() noexcept { next_ = kFirst; }
+  Nanoseconds next() noexcept {
+    const Nanoseconds now = next_;
+    next_ = 2 * next_ < kLast ? 2 * next_ : kLast;
+    return now;
+  }
+
+ private:
+  static constexpr Nanoseconds kFirst = 50 * kMicrosecond;
+  static constexpr Nanoseconds kLast = 5 * kMillisecond;
+  Nanoseconds next_ = kFirst;
+};
+
+}  // namespace unet::service

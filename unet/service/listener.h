@@ -1,0 +1,42 @@
+// listener.h - the socket at which a shared NI is found: made, guarded against a second NI, removed; used by the service.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "unet/base/result.h"
+#include "unet/mapping.h"
+#include "unet/service/policy.h"
+
+namespace unet::service {
+
+class Listener {
+ public:
+  // Listens at `path` with mode 0600, or 0660 and group `group` if that is not empty; never writable by the world. A
+  // socket left by an NI that died is replaced. Errors: already_exists (a living NI has it), invalid_argument, system.
+  static Result<Listener> open(const std::string& path, const std::string& group);
+  Listener(Listener&&) noexcept = default;
+  Listener& operator=(Listener&&) = delete;
+  ~Listener();  // removes the socket, if it is still ours
+
+  // The next connection; nothing if there is none. Never blocks. A connection that cannot be had for want of descriptors
+  // is closed, so that the caller's epoll does not spin on it.
+  std::optional<Descriptor> accept() noexcept;
+
+  int descriptor() const noexcept { return socket_.get(); }
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  Listener() = default;
+
+  Descriptor socket_;
+  Descriptor reserve_;  // given up to accept and close a connection when descriptors have run out
+  std::string path_;
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+};
+
+// Who is at the other end of a connected socket, by the kernel's word.
+Result<Credentials> peer_credentials(int socket);
+
+}  // namespace unet::service

@@ -1,0 +1,36 @@
+// memory.h - memory the NI shares with clients: made here, sealed before anybody else sees it; used by the service.
+//
+// A client gets the descriptor, so it can map the memory; the seals keep it from changing its size under the NI's feet.
+// Nothing is touched at creation: the kernel gives zeroed pages when they are first used, so creating is cheap.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "unet/base/result.h"
+#include "unet/mapping.h"
+
+namespace unet::service {
+
+// Memory that this NI has mapped itself, too.
+struct SharedMemory {
+  Descriptor descriptor;
+  Mapping mapping;
+};
+
+// Sealed memory of `bytes`, not mapped here. `name` shows in /proc/PID/maps. Errors: out_of_memory.
+Result<Descriptor> create_sealed(const char* name, uint64_t bytes);
+
+// The same, mapped.
+Result<SharedMemory> create_shared(const char* name, uint64_t bytes);
+
+// Memory that holds `text` and that nobody can change any more.
+Result<Descriptor> create_text(const char* name, std::string_view text);
+
+// An eventfd: non-blocking, closed on exec. Only for the one who writes it: a reader could make the writer block.
+Result<Descriptor> create_eventfd();
+
+// What the one who sleeps gets instead: an epoll descriptor that is readable once after each write of `eventfd`.
+Result<Descriptor> create_wake_descriptor(int eventfd);
+
+}  // namespace unet::service

@@ -1,0 +1,132 @@
+// ni.h - a network interface: wires, engine and service put together; unetd runs it in two threads, an embedded one in its
+// application's.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "unet/base/result.h"
+#include "unet/base/time.h"
+#include "unet/driver.h"
+#include "unet/engine/engine.h"
+#include "unet/engine/mailbox.h"
+#include "unet/service/idle.h"
+#include "unet/service/service.h"
+
+namespace unet::service {
+
+struct NiOptions {
+  ServiceOptions service;
+  engine::EngineOptions engine;
+  std::string socket;                              // where to listen; empty: nowhere (embedded)
+  std::string group;                               // may connect, too; empty: only the NI's own user and root
+  Idle idle = Idle::adaptive;
+  Nanoseconds spin_time = 50 * kMicrosecond;       // adaptive: polling after the last work
+  std::optional<uint32_t> core;                    // the engine's thread runs there only
+};
+
+class Ni final : private EngineSide {
+ public:
+  // Takes the drivers, in port order; there may be none.
+  static Result<std::unique_ptr<Ni>> create(NiOptions options, std::vector<std::unique_ptr<Driver>> drivers);
+  ~Ni() override;
+  Ni(const Ni&) = delete;
+  Ni& operator=(const Ni&) = delete;
+
+  // ---- in threads of its own (unetd): the caller's thread becomes the service, a new one the engine.
+
+  // Runs until request_stop(); then ends every client and returns. Once.
+  Status run();
+  // From any thread or a signal handler.
+  void request_stop() noexcept;
+
+  // ---- in the caller's thread (embedded): one thread at a time, and never together with run().
+
+  // A client's end of a new control connection.
+  Result<Descriptor> connect();
+
+  // One turn of the engine; the service has its turn when the engine told it something, and every kServiceEvery.
+  uint32_t poll() noexcept {
+    if (__builtin_expect(armed_, 0)) disarm();
+    const Nanoseconds now = clock_.now();
+    const uint32_t handled = engine_->poll(now);
+    if (__builtin_expect(now >= next_service_ || !events_.empty(), 0)) service_turn(now);
+    return handled;
+  }
+
+  // One turn of both; then, if there was nothing to do, sleeps for at most `timeout` (~0: no limit). True if anything was
+  // done or became ready.
+  bool wait(Nanoseconds timeout) noexcept;
+
+  // One turn of both. True: descriptor() will become readable when there is work. False: there is work now.
+  bool arm() noexcept;
+  int descriptor() const noexcept { return sleeper_.descriptor(); }
+  // Ends sleeps while `descriptor` is readable; -1: no longer.
+  Status watch(int descriptor);
+
+  Service& service() noexcept { return *service_; }
+  engine::Engine& engine() noexcept { return *engine_; }
+
+ private:
+  static constexpr Nanoseconds kServiceEvery = 100 * kMicrosecond;  // its system calls cost 0.3 us: 0.3 %
+  static constexpr Nanoseconds kStopTime = 2 * kSecond;
+
+  explicit Ni(NiOptions options) : options_(std::move(options)) {}
+  Status set_up(std::vector<std::unique_ptr<Driver>> drivers);
+  Status watch_drivers();
+
+  void engine_loop() noexcept;
+  void engine_sleep(Nanoseconds now) noexcept;
+  void publish_port_counters() noexcept;
+  void service_loop();
+  void sleep_service(Nanoseconds until) noexcept;
+
+  void service_turn(Nanoseconds now) noexcept;
+  bool turn(Nanoseconds now) noexcept;
+  void disarm() noexcept;
+  Nanoseconds sleep_limit(Nanoseconds now) noexcept;
+
+  // EngineSide
+  void wake_engine() noexcept override;
+  void watch_client(int wake_descriptor) noexcept override;
+  void forget_client(int wake_descriptor) noexcept override;
+  uint64_t ni_counter(NiCounter counter) const noexcept override;
+  uint64_t endpoint_counter(uint32_t endpoint, EndpointCounter counter) const noexcept override;
+  std::vector<std::vector<DriverCounter>> port_counters() override;
+  std::vector<std::vector<DriverCounter>> read_port_counters();
+
+  NiOptions options_;
+  Clock clock_;
+  engine::CommandMailbox commands_;
+  engine::EventMailbox events_;
+  Sleeper sleeper_;              // the engine's
+  Descriptor engine_wake_;       // service -> sleeping engine
+  Descriptor service_wake_;      // engine -> service
+  Descriptor timer_;             // embedded: makes descriptor() readable in time
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<engine::Engine> engine_;  // after service_: destroyed before the memory it uses
+  bool naps_ = false;            // some wire has no descriptor to sleep on
+  Nap nap_;
+
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> stop_engine_{false};
+  std::atomic<bool> engine_asleep_{false};
+
+  bool threads_ = false;         // run() is under way
+  bool armed_ = false;
+  int watched_ = -1;
+  Nanoseconds next_service_ = 0;
+
+  std::mutex counters_mutex_;    // port counters, read by the engine's thread on demand
+  std::condition_variable counters_ready_;
+  std::atomic<bool> counters_wanted_{false};
+  std::vector<std::vector<DriverCounter>> port_counters_;
+};
+
+}  // namespace unet::service

@@ -1,0 +1,91 @@
+// packet_socket.cc - sendmsg and recvmsg with MSG_DONTWAIT.
+#include "unet/service/packet_socket.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace unet::service {
+namespace {
+constexpr size_t kDescriptorsMax = 4;
+}
+
+PacketSocket::Received PacketSocket::receive(MutableBytes room, size_t& size) noexcept {
+  iovec part{room.data(), room.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;  // no room for control data: the kernel closes descriptors a client sends along
+  ssize_t n = 0;
+  do {
+    n = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  } while (n < 0 && errno == EINTR);
+  if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? Received::nothing : Received::closed;
+  if (n == 0) return Received::closed;  // an empty packet looks the same, and is no packet of ours either
+  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return Received::malformed;
+  size = static_cast<size_t>(n);
+  return Received::packet;
+}
+
+PacketSocket::Sent PacketSocket::send_now(Bytes packet, std::span<const int> descriptors) noexcept {
+  iovec part{const_cast<std::byte*>(packet.data()), packet.size()};
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(kDescriptorsMax * sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (!descriptors.empty() && descriptors.size() <= kDescriptorsMax) {
+    message.msg_control = control.data();
+    message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+    std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
+  }
+  ssize_t n = 0;
+  do {
+    n = sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  } while (n < 0 && errno == EINTR);
+  if (n == static_cast<ssize_t>(packet.size())) return Sent::yes;
+  return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) ? Sent::full : Sent::broken;
+}
+
+bool PacketSocket::send(Bytes packet, std::initializer_list<int> descriptors) {
+  if (!socket_.valid()) return false;
+  if (waiting_.empty()) {
+    const Sent sent = send_now(packet, {descriptors.begin(), descriptors.size()});
+    if (sent != Sent::full) return sent == Sent::yes;
+  }
+  if (waiting_.size() >= kWaitingMax) return false;
+  Packet kept{{packet.begin(), packet.end()}, {}};
+  for (const int descriptor : descriptors) {
+    Descriptor copy(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+    if (!copy.valid()) return false;
+    kept.descriptors.push_back(std::move(copy));
+  }
+  waiting_.push_back(std::move(kept));
+  return true;
+}
+
+bool PacketSocket::flush() {
+  while (!waiting_.empty()) {
+    const Packet& packet = waiting_.front();
+    std::array<int, kDescriptorsMax> descriptors{};
+    for (size_t i = 0; i < packet.descriptors.size(); ++i) descriptors[i] = packet.descriptors[i].get();
+    const Sent sent = send_now(packet.bytes, {descriptors.data(), packet.descriptors.size()});
+    if (sent == Sent::full) return true;
+    if (sent == Sent::broken) return false;
+    waiting_.pop_front();
+  }
+  return true;
+}
+
+void PacketSocket::close() noexcept {
+  socket_.reset();
+  waiting_.clear();
+}
+
+}  // namespace unet::service

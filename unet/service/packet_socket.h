@@ -1,0 +1,50 @@
+// packet_socket.h - the service's end of one control connection: whole packets, descriptors beside them, never blocking.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <initializer_list>
+#include <span>
+#include <vector>
+
+#include "unet/base/bytes.h"
+#include "unet/mapping.h"
+
+namespace unet::service {
+
+class PacketSocket {
+ public:
+  // A client that lets more than this many packets wait for it is not reading: it is disconnected.
+  static constexpr size_t kWaitingMax = 1024;
+
+  explicit PacketSocket(Descriptor socket) noexcept : socket_(std::move(socket)) {}
+
+  enum class Received { packet, nothing, closed, malformed };
+  // One packet into `room`; `size` becomes its length. malformed: longer than the room, or with uninvited descriptors.
+  Received receive(MutableBytes room, size_t& size) noexcept;
+
+  // Sends a packet, or keeps it (with duplicates of the descriptors) until flush() can. The descriptors stay the caller's.
+  // False: the connection is broken or the client does not read; it must be dropped.
+  bool send(Bytes packet, std::initializer_list<int> descriptors);
+
+  // Sends what was kept, as far as it goes. False as above.
+  bool flush();
+
+  bool waiting() const noexcept { return !waiting_.empty(); }
+  int descriptor() const noexcept { return socket_.get(); }
+  void close() noexcept;
+
+ private:
+  struct Packet {
+    std::vector<std::byte> bytes;
+    std::vector<Descriptor> descriptors;
+  };
+  enum class Sent { yes, full, broken };
+  Sent send_now(Bytes packet, std::span<const int> descriptors) noexcept;
+
+  Descriptor socket_;
+  std::deque<Packet> waiting_;
+};
+
+}  // namespace unet::service

@@ -1,0 +1,170 @@
+// policy.cc - reading the rules, finding the one that counts.
+#include "unet/service/policy.h"
+
+#include <grp.h>
+#include <pwd.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "unet/control.h"
+#include "unet/service/names.h"
+#include "unet/service/toml_reader.h"
+
+namespace unet::service {
+namespace {
+
+constexpr uint64_t kMemoryMost = uint64_t{1} << 46;  // more than any machine has: "no limit"
+constexpr size_t kRulesMax = 4096;
+
+std::optional<uint32_t> user_id(const std::string& name) {
+  passwd entry{};
+  passwd* found = nullptr;
+  std::array<char, 4096> room;
+  if (getpwnam_r(name.c_str(), &entry, room.data(), room.size(), &found) != 0 || found == nullptr) return std::nullopt;
+  return entry.pw_uid;
+}
+
+std::optional<uint32_t> group_id(const std::string& name) {
+  group entry{};
+  group* found = nullptr;
+  std::vector<char> room(64 * 1024);
+  if (getgrnam_r(name.c_str(), &entry, room.data(), room.size(), &found) != 0 || found == nullptr) return std::nullopt;
+  return entry.gr_gid;
+}
+
+bool valid_pattern(std::string_view pattern) {
+  if (pattern.empty() || pattern.size() > kNameMax) return false;
+  return std::all_of(pattern.begin(), pattern.end(), [](char c) {
+    return c == '*' || c == '?' || c == '-' || c == '/' || control::valid_name(std::string_view(&c, 1));
+  });
+}
+
+}  // namespace
+
+Rights Rights::everything() {
+  return Rights{.endpoints = kEndpointsMax, .channels = kChannelsMax, .memory = kMemoryMost, .names = {"*"}, .weight = 1};
+}
+
+Rights Rights::nothing() { return Rights{.endpoints = 0, .channels = 0, .memory = 0, .names = {}, .weight = 1}; }
+
+bool Rights::may_bind(std::string_view name) const {
+  return std::any_of(names.begin(), names.end(), [&](const std::string& pattern) { return matches(pattern, name); });
+}
+
+bool matches(std::string_view pattern, std::string_view text) noexcept {
+  // Greedy with one point of return: the last star takes one character more each time.
+  size_t p = 0, t = 0, star = std::string_view::npos, retry = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      retry = t;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+      ++p;
+      ++t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++retry;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+class PolicyParser {
+ public:
+  static Result<Policy> parse(std::string_view text, const std::string& file, uid_t own_user) {
+    const Result<toml::table> document = parse_toml(text, file);
+    if (!document) return tl::unexpected(document.error());
+    TomlReader top(file, *document, "the policy");
+    top.allow({"rule"});
+    Policy policy(own_user);
+    const std::vector<const toml::table*> tables = top.tables("rule");
+    if (tables.size() > kRulesMax) top.wrong("rule", "more than " + std::to_string(kRulesMax) + " rules");
+    if (Status status = top.status(); !status) return tl::unexpected(status.error());
+    for (const toml::table* table : tables) {
+      Result<Policy::Rule> rule = parse_rule(*table, file);
+      if (!rule) return tl::unexpected(rule.error());
+      policy.rules_.push_back(std::move(*rule));
+    }
+    return policy;
+  }
+
+ private:
+  static Result<Policy::Rule> parse_rule(const toml::table& table, const std::string& file) {
+    TomlReader in(file, table, "[[rule]]");
+    in.allow({"user", "uid", "group", "gid", "any", "endpoints", "channels", "memory", "names", "weight"});
+    Policy::Rule rule;
+    parse_whom(in, rule);
+    Rights& rights = rule.rights;
+    rights.endpoints = static_cast<uint32_t>(in.number("endpoints", rights.endpoints, 0, kEndpointsMax));
+    rights.channels = static_cast<uint32_t>(in.number("channels", rights.channels, 0, kChannelsMax));
+    rights.memory = in.bytes("memory", rights.memory, kMemoryMost);
+    rights.names = in.texts("names", rights.names);
+    for (const std::string& pattern : rights.names) {
+      if (!valid_pattern(pattern)) {
+        in.wrong("names", "the pattern " + quoted(pattern) + " matches no name: 1 to " + std::to_string(kNameMax) +
+                              " characters of A-Z a-z 0-9 . _ - / and the wildcards * ? are allowed");
+      }
+    }
+    rights.weight = static_cast<uint32_t>(in.number("weight", rights.weight, 1, kWeightMax));
+    if (Status status = in.status(); !status) return tl::unexpected(status.error());
+    return rule;
+  }
+
+  static void parse_whom(TomlReader& in, Policy::Rule& rule) {
+    using Whom = Policy::Rule::Whom;
+    const char* const kOne = "a rule needs exactly one of user, uid, group, gid, any";
+    const int given = in.has("user") + in.has("uid") + in.has("group") + in.has("gid") + in.has("any");
+    if (given != 1) return in.wrong("", kOne);
+    if (in.has("any")) {
+      if (!in.boolean("any", true)) in.wrong("any", "any must be true: leave the rule out instead");
+      rule.whom = Whom::any;
+    } else if (in.has("user") || in.has("uid")) {
+      rule.whom = Whom::user;
+      rule.id = static_cast<uint32_t>(in.number("uid", 0, 0, ~uint32_t{0} - 1));
+      const std::string name = in.text("user", "root");
+      const std::optional<uint32_t> id = user_id(name);
+      if (in.has("user") && !id) in.wrong("user", "there is no user " + quoted(name) + " on this machine");
+      if (in.has("user") && id) rule.id = *id;
+    } else {
+      rule.whom = Whom::group;
+      rule.id = static_cast<uint32_t>(in.number("gid", 0, 0, ~uint32_t{0} - 1));
+      const std::string name = in.text("group", "root");
+      const std::optional<uint32_t> id = group_id(name);
+      if (in.has("group") && !id) in.wrong("group", "there is no group " + quoted(name) + " on this machine");
+      if (in.has("group") && id) rule.id = *id;
+    }
+  }
+};
+
+Result<Policy> Policy::parse(std::string_view text, const std::string& file, uid_t own_user) {
+  return PolicyParser::parse(text, file, own_user);
+}
+
+Result<Policy> Policy::load(const std::string& file, uid_t own_user) {
+  const Result<std::string> text = read_text_file(file);
+  if (!text) return tl::unexpected(text.error());
+  return parse(*text, file, own_user);
+}
+
+Rights Policy::rights(const Credentials& who) const {
+  for (const Rule& rule : rules_) {
+    switch (rule.whom) {
+      case Rule::Whom::any:
+        return rule.rights;
+      case Rule::Whom::user:
+        if (rule.id == who.uid) return rule.rights;
+        break;
+      case Rule::Whom::group:
+        if (std::find(who.groups.begin(), who.groups.end(), rule.id) != who.groups.end()) return rule.rights;
+        break;
+    }
+  }
+  return who.uid == 0 || who.uid == own_user_ ? Rights::everything() : Rights::nothing();
+}
+
+}  // namespace unet::service

@@ -1,0 +1,76 @@
+// policy.h - who may have what of this NI: rules of a TOML file, the first that matches counts; used by the service.
+//
+//   [[rule]]
+//   user = "alice"            # or uid = 1000, group = "users", gid = 100, any = true: exactly one of them
+//   endpoints = 16            # at a time, over all of the user's processes
+//   channels = 64
+//   memory = "256M"           # segments, exposed regions and local channels; K, M, G are powers of 1024
+//   names = ["alice/*", "echo"]   # which names the user may bind; * and ? are wildcards
+//   weight = 2                # share of the wire against other users' endpoints (1 ... 100)
+//
+// What a rule leaves out is the default of Rights. Whom no rule matches gets nothing - but root and the NI's own user get
+// everything, unless a rule names them.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "unet/base/result.h"
+#include "unet/limits.h"
+
+namespace unet::service {
+
+constexpr uint32_t kConnectionsPerUser = kClientsMax / 4;
+constexpr uint32_t kWeightMax = 100;
+
+// Who is at the other end of a control connection, as the kernel says.
+struct Credentials {
+  uid_t uid = 0;
+  pid_t pid = 0;
+  std::vector<gid_t> groups;  // the primary one first
+};
+
+struct Rights {
+  uint32_t endpoints = 64;
+  uint32_t channels = 1024;
+  uint64_t memory = uint64_t{1} << 30;  // bytes
+  std::vector<std::string> names;       // patterns; none: may bind no name
+  uint32_t weight = 1;
+
+  static Rights everything();
+  static Rights nothing();
+  bool none() const noexcept { return endpoints == 0; }
+  bool may_bind(std::string_view name) const;
+};
+
+class Policy {
+ public:
+  // Without rules: the default described above.
+  explicit Policy(uid_t own_user) : own_user_(own_user) {}
+
+  // `text` is the content of `file`. Errors: invalid_argument, "FILE:LINE: what is wrong and what is allowed".
+  static Result<Policy> parse(std::string_view text, const std::string& file, uid_t own_user);
+  static Result<Policy> load(const std::string& file, uid_t own_user);
+
+  Rights rights(const Credentials& who) const;
+
+ private:
+  struct Rule {
+    enum class Whom { user, group, any } whom = Whom::any;
+    uint32_t id = 0;
+    Rights rights;
+  };
+  friend class PolicyParser;
+
+  uid_t own_user_;
+  std::vector<Rule> rules_;
+};
+
+// True if `text` matches `pattern`, in which * stands for any characters and ? for one.
+bool matches(std::string_view pattern, std::string_view text) noexcept;
+
+}  // namespace unet::service

@@ -1,0 +1,99 @@
+// records.h - what the service knows of clients, endpoints, channels and requests: plain values, changed by Service alone.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "unet/base/time.h"
+#include "unet/control.h"
+#include "unet/layout.h"
+#include "unet/service/memory.h"
+#include "unet/service/packet_socket.h"
+#include "unet/service/policy.h"
+#include "unet/wire.h"
+
+namespace unet::service {
+
+// One side of a channel.
+struct ChannelRecord {
+  enum class State {
+    connecting,   // asked for; the number is taken, the client does not know it yet
+    confirming,   // accepted over the wire; the other NI has not confirmed yet
+    open,
+    closed,       // by the other side: the client was told, and keeps the number until it closes, too
+  };
+  uint32_t number = 0;
+  State state = State::connecting;
+  control::ChannelKind kind = control::ChannelKind::none;
+  uint32_t side = 0;              // 0 connected, 1 accepted
+  std::string peer;               // for people
+  uint64_t memory = 0;            // charged to this side's user
+  LocalOptions local{};
+
+  uint64_t cookie = 0;            // connecting, confirming: of the request to answer
+  uint64_t request = 0;           // connecting on this NI: RequestRecord; over the wire: Signalling's connect
+
+  uint32_t peer_endpoint = 0, peer_channel = 0;  // on this NI
+
+  bool wire = false;
+  bool fixed = false;             // from the configuration: no signalling, the tag stays reserved
+  Tag local_tag{};
+  uint32_t port = 0;
+};
+
+struct EndpointRecord {
+  uint32_t id = 0;
+  uint32_t client = 0;
+  uint32_t doorbell = 0;
+  uint32_t weight = 1;
+  SegmentGeometry geometry{};
+  SharedMemory segment;
+  SharedMemory region;            // exposed; empty if none
+  uint64_t region_bytes = 0;      // as asked for; the memory is whole pages
+  Descriptor wake;                // eventfd the engine writes; the client holds an epoll descriptor around it
+  uint64_t memory = 0;            // charged for segment and region
+  std::map<uint32_t, ChannelRecord> channels;
+  uint32_t next_channel = 0;      // numbers are reused as late as possible
+  std::set<uint64_t> requests;    // waiting for accept or reject
+  bool detaching = false;         // the engine was told to let go
+  bool answer_detach = false;     // destroy_endpoint waits for it
+  uint64_t detach_cookie = 0;
+};
+
+// Somebody's wish for a channel to an endpoint of this NI, until it is accepted, rejected or too late.
+struct RequestRecord {
+  uint64_t id = 0;
+  uint32_t target = 0;
+  bool wire = false;
+  uint64_t wire_request = 0;      // Signalling's
+  std::string from;               // for people
+  uint32_t connector = 0, connector_channel = 0;  // on this NI
+  control::Path path{};
+  Nanoseconds deadline = ~Nanoseconds{0};
+};
+
+// One control connection.
+struct ClientRecord {
+  ClientRecord(uint32_t index_, Descriptor socket_, Credentials who_, Rights rights_)
+      : index(index_), socket(std::move(socket_)), who(std::move(who_)), rights(std::move(rights_)) {}
+
+  uint32_t index;
+  PacketSocket socket;
+  Credentials who;
+  Rights rights;
+  std::string program;
+  bool greeted = false;           // hello was answered: page and wake exist, the engine knows the client
+  bool dropped = false;           // socket closed; stays until the engine has let go of everything
+  bool told_engine = false;       // DetachClient was sent
+  bool want_write = false;        // epoll watches for room
+  SharedMemory page;
+  uint32_t events = 0;            // ClientPage::control_events, our own copy
+  Descriptor wake;                // the client writes, the engine's sleep watches
+  std::set<uint32_t> endpoints;
+  std::vector<uint64_t> doorbells = std::vector<uint64_t>(ClientPage::kWords);  // taken bits
+};
+
+}  // namespace unet::service

@@ -1,0 +1,206 @@
+// report.cc - the JSON document that unetctl shows: what one user may see of the NI.
+//
+// Root and the NI's own user see everything; anybody else their own clients and endpoints, and the names and ports that
+// everybody may know of.
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <cstdio>
+
+#include "unet/service/service.h"
+
+namespace unet::service {
+
+using nlohmann::json;
+
+namespace {
+
+std::string text_of(const MacAddress& mac) {
+  std::array<char, 18> text{};
+  std::snprintf(text.data(), text.size(), "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]);
+  return text.data();
+}
+
+std::string hex(Tag tag) {
+  std::array<char, 11> text{};
+  std::snprintf(text.data(), text.size(), "0x%08x", static_cast<uint32_t>(tag));
+  return text.data();
+}
+
+const char* text_of(ChannelRecord::State state) {
+  switch (state) {
+    case ChannelRecord::State::connecting: return "connecting";
+    case ChannelRecord::State::confirming: return "confirming";
+    case ChannelRecord::State::open: return "open";
+    case ChannelRecord::State::closed: return "closed";
+  }
+  return "unknown";
+}
+
+const char* path_of(const ChannelRecord& channel) {
+  if (channel.wire) return "wire";
+  return channel.kind == control::ChannelKind::local ? "local" : "ni";
+}
+
+}  // namespace
+
+class ReportBuilder {
+ public:
+  ReportBuilder(Service& service, const Credentials& who)
+      : s_(service), who_(who), all_(who.uid == 0 || who.uid == service.options_.own_user) {}
+
+  std::string build() {
+    json document = {{"host", s_.options_.host}, {"version", control::kVersion}};
+    document["clients"] = clients();
+    document["endpoints"] = json::array();
+    document["channels"] = json::array();
+    for (const auto& [id, endpoint] : s_.endpoints_) {
+      if (sees(*endpoint)) add(document, *endpoint);
+    }
+    document["names"] = names();
+    document["hosts"] = hosts();
+    document["ports"] = ports();
+    document["counters"] = counters();
+    return document.dump(-1, ' ', true, json::error_handler_t::replace);
+  }
+
+ private:
+  bool sees(const EndpointRecord& endpoint) const {
+    return all_ || s_.clients_.at(endpoint.client)->who.uid == who_.uid;
+  }
+
+  json clients() const {
+    json list = json::array();
+    for (const auto& [index, client] : s_.clients_) {
+      if (!all_ && client->who.uid != who_.uid) continue;
+      list.push_back({{"client", index},
+                      {"pid", client->who.pid},
+                      {"uid", client->who.uid},
+                      {"program", client->program},
+                      {"endpoints", client->endpoints.size()},
+                      {"ending", client->dropped}});
+    }
+    return list;
+  }
+
+  void add(json& document, const EndpointRecord& endpoint) const {
+    const ClientRecord& client = *s_.clients_.at(endpoint.client);
+    json counters, drops;
+    for (size_t i = 0; i < kEndpointCounters; ++i) {
+      const auto counter = static_cast<EndpointCounter>(i);
+      json& into = counter < kFirstEndpointDrop ? counters : drops;
+      into[std::string(kEndpointCounterNames[i])] = s_.engine_.endpoint_counter(endpoint.id, counter);
+    }
+    document["endpoints"].push_back({{"endpoint", endpoint.id},
+                                     {"client", endpoint.client},
+                                     {"pid", client.who.pid},
+                                     {"uid", client.who.uid},
+                                     {"name", std::string(s_.names_.name_of(endpoint.id))},
+                                     {"segment_bytes", endpoint.geometry.total},
+                                     {"region_bytes", endpoint.region_bytes},
+                                     {"send_depth", endpoint.geometry.send_depth},
+                                     {"receive_depth", endpoint.geometry.receive_depth},
+                                     {"buffers", endpoint.geometry.buffers},
+                                     {"buffer_size", endpoint.geometry.buffer_size},
+                                     {"weight", endpoint.weight},
+                                     {"channels", endpoint.channels.size()},
+                                     {"requests", endpoint.requests.size()},
+                                     {"ending", endpoint.detaching},
+                                     {"counters", counters},
+                                     {"drops", drops}});
+    for (const auto& [number, channel] : endpoint.channels) document["channels"].push_back(channel_entry(endpoint, channel));
+  }
+
+  static json channel_entry(const EndpointRecord& endpoint, const ChannelRecord& channel) {
+    json entry = {{"endpoint", endpoint.id},
+                  {"channel", channel.number},
+                  {"path", path_of(channel)},
+                  {"state", text_of(channel.state)},
+                  {"peer", channel.peer},
+                  {"side", channel.side == 0 ? "connected" : "accepted"}};
+    if (channel.wire) {
+      entry["tag"] = hex(channel.local_tag);
+      entry["port"] = channel.port;
+      entry["static"] = channel.fixed;
+    }
+    if (channel.kind == control::ChannelKind::local) entry["memory"] = LocalGeometry::of(channel.local).total;
+    return entry;
+  }
+
+  json names() const {
+    json list = json::array();
+    for (const auto& [name, id] : s_.names_.all()) {
+      const EndpointRecord& endpoint = *s_.endpoints_.at(id);
+      json entry = {{"name", name}};
+      if (sees(endpoint)) {
+        entry["endpoint"] = id;
+        entry["pid"] = s_.clients_.at(endpoint.client)->who.pid;
+      }
+      list.push_back(std::move(entry));
+    }
+    return list;
+  }
+
+  json hosts() const {
+    json list = json::array();
+    for (const StaticPeer& peer : s_.signalling_->known_hosts()) {
+      list.push_back({{"host", peer.host}, {"address", text_of(peer.address.mac)}, {"port", peer.address.port}});
+    }
+    return list;
+  }
+
+  json ports() const {
+    json list = json::array();
+    const auto counters = all_ ? s_.engine_.port_counters() : std::vector<std::vector<DriverCounter>>();
+    for (size_t i = 0; i < s_.ports_.size(); ++i) {
+      const PortInfo& port = s_.ports_[i];
+      json entry = {{"port", i}, {"address", text_of(port.address)}, {"mtu", port.mtu}, {"description", port.description}};
+      if (i < counters.size()) {
+        json values = json::object();
+        for (const DriverCounter& counter : counters[i]) values[counter.name] = counter.value;
+        entry["counters"] = std::move(values);
+      }
+      list.push_back(std::move(entry));
+    }
+    return list;
+  }
+
+  // Of the whole NI: traffic of others is nobody's business but the operator's.
+  json counters() const {
+    if (!all_) return json::object();
+    json engine = json::object(), drops = json::object();
+    for (size_t i = 0; i < kNiCounters; ++i) {
+      const auto counter = static_cast<NiCounter>(i);
+      (counter < kFirstNiDrop ? engine : drops)[std::string(kNiCounterNames[i])] = s_.engine_.ni_counter(counter);
+    }
+    const SignallingCounters& signals = s_.signalling_->counters();
+    const ServiceCounters& service = s_.counters_;
+    return {{"engine", std::move(engine)},
+            {"drops", std::move(drops)},
+            {"signalling",
+             {{"sent", signals.sent},
+              {"received", signals.received},
+              {"repeated", signals.repeated},
+              {"malformed", signals.malformed},
+              {"stale", signals.stale},
+              {"unexpected", signals.unexpected},
+              {"overflow", signals.overflow},
+              {"peers_lost", signals.peers_lost},
+              {"peers_restarted", signals.peers_restarted}}},
+            {"service",
+             {{"connections", service.connections},
+              {"refused_connections", service.refused_connections},
+              {"protocol_errors", service.protocol_errors},
+              {"slow_clients", service.slow_clients},
+              {"requests", service.requests},
+              {"failed_requests", service.failed_requests}}}};
+  }
+
+  Service& s_;
+  const Credentials& who_;
+  bool all_;
+};
+
+std::string Service::report(const Credentials& who) { return ReportBuilder(*this, who).build(); }
+
+}  // namespace unet::service

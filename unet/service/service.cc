@@ -1,0 +1,254 @@
+// service.cc - the loop, connections, and the way to the engine.
+#include "unet/service/service.h"
+
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <ctime>
+
+#include <spdlog/spdlog.h>
+
+#include "unet/base/check.h"
+
+namespace unet::service {
+namespace {
+
+constexpr uint64_t kListenerKey = ~uint64_t{0};
+constexpr int kEventsPerPoll = 64;         // epoll events
+constexpr int kPacketsPerTurn = 16;        // requests of one client before the next has its turn
+constexpr int kEngineEventsPerPoll = 256;
+constexpr int kAcceptsPerTurn = 16;
+constexpr int kSendBuffer = 64 * 1024;     // bytes the kernel keeps for a client that does not read
+
+uint64_t random_seed() {
+  uint64_t seed = 0;
+  if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != sizeof seed) seed = monotonic_now();
+  return seed;
+}
+
+uint64_t incarnation_of_start() {
+  timespec t{};
+  clock_gettime(CLOCK_REALTIME, &t);
+  return static_cast<uint64_t>(t.tv_sec) * kSecond + static_cast<uint64_t>(t.tv_nsec);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, std::vector<PortInfo> ports,
+                                                 engine::CommandMailbox& commands, engine::EventMailbox& events,
+                                                 EngineSide& engine) {
+  if (!control::valid_name(options.host)) return fail(Errc::invalid_argument, "host name: " + name_rule(options.host));
+  if (options.seed == 0) options.seed = random_seed();
+  if (options.incarnation == 0) options.incarnation = incarnation_of_start();
+  std::unique_ptr<Service> service(new Service(std::move(options), std::move(ports), commands, events, engine));
+  if (!service->epoll_.valid()) return fail_errno("epoll_create1", errno);
+  if (Status status = service->reserve_static_channels(); !status) return tl::unexpected(status.error());
+  return service;
+}
+
+Service::Service(ServiceOptions options, std::vector<PortInfo> ports, engine::CommandMailbox& commands,
+                 engine::EventMailbox& events, EngineSide& engine)
+    : options_(std::move(options)), ports_(std::move(ports)), commands_(commands), events_(events), engine_(engine),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)), tags_(options_.seed) {
+  SignallingOptions signalling{.host = options_.host,
+                               .port_mtus = {},
+                               .incarnation = options_.incarnation,
+                               .lost_after = options_.lost_after,
+                               .peers = options_.peers};
+  for (const PortInfo& port : ports_) signalling.port_mtus.push_back(port.mtu);
+  signalling_ = std::make_unique<Signalling>(std::move(signalling));
+  for (uint32_t i = 0; i < kClientsMax; ++i) free_clients_.push_back(i);
+  for (uint32_t i = 0; i < kEndpointsMax; ++i) free_endpoints_.push_back(i);
+}
+
+Service::~Service() = default;
+
+Status Service::listen(const std::string& path, const std::string& group) {
+  Result<Listener> listener = Listener::open(path, group);
+  if (!listener) return tl::unexpected(listener.error());
+  listener_ = std::make_unique<Listener>(std::move(*listener));
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = kListenerKey}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_->descriptor(), &event) != 0) return fail_errno("epoll_ctl", errno);
+  return {};
+}
+
+bool Service::poll(Nanoseconds now) {
+  now_ = now;
+  worked_ = false;
+  std::array<epoll_event, kEventsPerPoll> ready;
+  const int count = epoll_wait(epoll_.get(), ready.data(), kEventsPerPoll, 0);
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = ready[static_cast<size_t>(i)];
+    worked_ = true;
+    if (event.data.u64 == kListenerKey) {
+      on_listener();
+    } else if (ClientRecord* client = client_at(static_cast<uint32_t>(event.data.u64)); client != nullptr) {
+      on_client(*client, event.events);
+    }
+  }
+  for (int i = 0; i < kEngineEventsPerPoll; ++i) {
+    const engine::Event* event = events_.front();
+    if (event == nullptr) break;
+    worked_ = true;
+    on_engine_event(*event);
+    events_.pop();
+  }
+  on_deadlines();         // connects to endpoints that did not answer
+  run_signalling();       // what the machine wants after all of that
+  finish_drops();         // clients that ended during this turn
+  flush_commands();       // to the engine, and wake it
+  return worked_;
+}
+
+Nanoseconds Service::next_timeout() const noexcept {
+  Nanoseconds next = signalling_->next_timeout();
+  if (!deadlines_.empty() && deadlines_.begin()->first < next) next = deadlines_.begin()->first;
+  if (!command_backlog_.empty() && now_ + kMillisecond < next) next = now_ + kMillisecond;
+  if (!events_.empty()) next = 0;
+  return next;
+}
+
+void Service::on_listener() {
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    std::optional<Descriptor> connection = listener_->accept();
+    if (!connection) return;
+    if (Status status = adopt_connection(std::move(*connection)); !status) {
+      ++counters_.refused_connections;
+      spdlog::warn("a connection was refused: {}", status.error().text);
+    }
+  }
+}
+
+Status Service::adopt_connection(Descriptor socket) {
+  Result<Credentials> who = peer_credentials(socket.get());
+  if (!who) return tl::unexpected(who.error());
+  if (free_clients_.empty()) {
+    return fail(Errc::quota_exceeded, std::to_string(kClientsMax) + " connections are open, which is the maximum");
+  }
+  Rights rights = options_.policy.rights(*who);
+  if (Status status = accounts_.take(who->uid, rights, {.connections = 1}); !status) return status;
+  // The kernel's own queue for a client that does not read stays small; ours is bounded, too.
+  setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
+  const uint32_t index = free_clients_.front();
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = index}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0) {
+    accounts_.give_back(who->uid, {.connections = 1});
+    return fail_errno("epoll_ctl", errno);
+  }
+  free_clients_.pop_front();
+  ++counters_.connections;
+  clients_.emplace(index, std::make_unique<ClientRecord>(index, std::move(socket), std::move(*who), std::move(rights)));
+  return {};
+}
+
+void Service::on_client(ClientRecord& client, uint32_t epoll_events) {
+  if (client.dropped) return;
+  if ((epoll_events & EPOLLOUT) != 0) {
+    if (!client.socket.flush()) return drop(client, "the connection broke");
+    watch_for_room(client);
+  }
+  // A client that does not take its replies gets no further requests served.
+  for (int i = 0; i < kPacketsPerTurn && !client.dropped && !client.socket.waiting(); ++i) {
+    alignas(8) std::array<std::byte, control::kPacketMax> room;
+    size_t size = 0;
+    switch (client.socket.receive(room, size)) {
+      case PacketSocket::Received::packet:
+        on_packet(client, Bytes(room.data(), size));
+        break;
+      case PacketSocket::Received::nothing:
+        return;
+      case PacketSocket::Received::closed:
+        return drop(client, "it closed the connection");
+      case PacketSocket::Received::malformed:
+        return protocol_error(client, "a packet longer than any of the protocol, or with descriptors");
+    }
+  }
+  // Hang-up while its replies still wait: they have no reader any more.
+  if (!client.dropped && client.socket.waiting() && (epoll_events & (EPOLLHUP | EPOLLERR)) != 0) drop(client, "it is gone");
+}
+
+void Service::send(ClientRecord& client, Bytes packet, std::initializer_list<int> descriptors) {
+  if (client.dropped) return;
+  if (!client.socket.send(packet, descriptors)) {
+    ++counters_.slow_clients;
+    return drop(client, "it does not read what it is sent, or is gone");
+  }
+  if (client.greeted) {
+    auto* page = reinterpret_cast<ClientPage*>(client.page.mapping.data());
+    page->control_events.value.store(++client.events, std::memory_order_release);
+  }
+  watch_for_room(client);
+}
+
+void Service::watch_for_room(ClientRecord& client) {
+  const bool want = client.socket.waiting();
+  if (want == client.want_write || client.dropped) return;
+  client.want_write = want;
+  epoll_event event{.events = want ? EPOLLOUT : EPOLLIN, .data = {.u64 = client.index}};
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, client.socket.descriptor(), &event);
+}
+
+void Service::on_engine_event(const engine::Event& event) {
+  if (const auto* detached = std::get_if<engine::EndpointDetached>(&event)) {
+    on_endpoint_detached(detached->endpoint);
+  } else if (const auto* client = std::get_if<engine::ClientDetached>(&event)) {
+    on_client_detached(client->client);
+  } else if (const auto* signal = std::get_if<engine::SignalReceived>(&event)) {
+    UNET_CHECK(signal->length <= engine::kSignalMax);
+    signalling_->handle_signal({signal->port, signal->from}, Bytes(signal->bytes.data(), signal->length), now_);
+  }
+}
+
+void Service::on_deadlines() {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now_) {
+    worked_ = true;
+    const uint64_t id = deadlines_.begin()->second;
+    const RequestRecord request = requests_.at(id);
+    const EndpointRecord* target = endpoint_at(request.target);
+    remove_request(id);
+    fail_connect(request, {Errc::timed_out, "the endpoint " + (target != nullptr ? quoted(describe(*target)) : "") +
+                                                " did not accept the channel in time"});
+  }
+}
+
+void Service::push(const engine::Command& command) {
+  // Order matters to the engine: nothing overtakes what waits.
+  if (!command_backlog_.empty() || !commands_.push(command)) command_backlog_.push_back(command);
+  worked_ = true;
+}
+
+void Service::flush_commands() {
+  while (!command_backlog_.empty() && commands_.push(command_backlog_.front())) command_backlog_.pop_front();
+  if (!commands_.empty()) engine_.wake_engine();
+}
+
+void Service::stop(Nanoseconds now) {
+  now_ = now;
+  listener_.reset();
+  signalling_->goodbye(now);
+  std::vector<uint32_t> all;
+  for (const auto& [index, client] : clients_) all.push_back(index);
+  for (const uint32_t index : all) {
+    ClientRecord* client = client_at(index);
+    if (client != nullptr && !client->dropped) drop(*client, "the network interface stops");
+  }
+  run_signalling();
+  finish_drops();
+  flush_commands();
+}
+
+ClientRecord* Service::client_at(uint32_t index) {
+  const auto at = clients_.find(index);
+  return at == clients_.end() ? nullptr : at->second.get();
+}
+
+EndpointRecord* Service::endpoint_at(uint32_t id) {
+  const auto at = endpoints_.find(id);
+  return at == endpoints_.end() ? nullptr : at->second.get();
+}
+
+}  // namespace unet::service

@@ -1,0 +1,237 @@
+// service.h - the NI's set-up side: control connections, endpoints, names, rights, channels; used by Ni, one thread.
+//
+// A Service knows the engine only by its two mailboxes and by EngineSide. It never blocks: poll() does what is ready, and
+// the caller sleeps on descriptor() until next_timeout(). Nothing a client sends can do more than close its connection;
+// whatever a connection had is given back when it ends, memory after the engine has let go of it.
+//
+// Where to read: poll() in service.cc; each request's function in service_requests.cc (endpoints, names, memory),
+// service_channels.cc (channels on this NI) and service_wire.cc (channels over a wire); ends of things in service_ends.cc.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "unet/base/result.h"
+#include "unet/base/time.h"
+#include "unet/control.h"
+#include "unet/counters.h"
+#include "unet/engine/mailbox.h"
+#include "unet/service/accounts.h"
+#include "unet/service/listener.h"
+#include "unet/service/names.h"
+#include "unet/service/policy.h"
+#include "unet/service/records.h"
+#include "unet/service/signalling.h"
+#include "unet/service/tags.h"
+
+namespace unet::service {
+
+struct PortInfo {
+  MacAddress address{};
+  uint32_t mtu = 0;
+  std::string description;
+};
+
+// The rest of the NI, as the service sees it. Called by the service's thread.
+class EngineSide {
+ public:
+  virtual ~EngineSide() = default;
+  virtual void wake_engine() noexcept = 0;                         // commands were put into the mailbox
+  virtual void watch_client(int wake_descriptor) noexcept = 0;     // the engine's sleep ends when it is written
+  virtual void forget_client(int wake_descriptor) noexcept = 0;
+  virtual uint64_t ni_counter(NiCounter counter) const noexcept = 0;
+  virtual uint64_t endpoint_counter(uint32_t endpoint, EndpointCounter counter) const noexcept = 0;
+  virtual std::vector<std::vector<DriverCounter>> port_counters() = 0;  // one list per port
+};
+
+// A channel of the configuration: both NIs are configured alike, and nothing is signalled.
+struct StaticChannel {
+  std::string endpoint;  // the name an endpoint must bind to get it
+  Tag local_tag{}, remote_tag{};
+  MacAddress peer{};
+  uint32_t port = 0;
+};
+
+struct ServiceOptions {
+  Policy policy{0};
+  uid_t own_user = 0;
+  std::string host;
+  uint64_t seed = 0;         // of tags; 0: from the kernel
+  uint64_t incarnation = 0;  // 0: from the clock
+  Nanoseconds lost_after = 3 * kSecond;
+  std::vector<StaticPeer> peers;
+  std::vector<StaticChannel> channels;
+};
+
+struct ServiceCounters {
+  uint64_t connections = 0, refused_connections = 0, protocol_errors = 0, slow_clients = 0, requests = 0, failed_requests = 0;
+};
+
+class Service {
+ public:
+  static constexpr uint32_t kBacklogMax = 64;          // requests that wait for one endpoint's accept
+  static constexpr uint32_t kConnectMsDefault = 5'000;
+  static constexpr uint32_t kConnectMsMax = 3'600'000;
+
+  // Errors: invalid_argument (host name, static channels), system.
+  static Result<std::unique_ptr<Service>> create(ServiceOptions options, std::vector<PortInfo> ports,
+                                                 engine::CommandMailbox& commands, engine::EventMailbox& events,
+                                                 EngineSide& engine);
+  ~Service();
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  Status listen(const std::string& path, const std::string& group);
+
+  // Takes a connected SOCK_SEQPACKET socket as a client.
+  Status adopt_connection(Descriptor socket);
+
+  // Does everything that is ready: connections, requests, the engine's events, timers. Never blocks. True if anything was.
+  bool poll(Nanoseconds now);
+
+  // When poll() must run again although descriptor() is not readable; ~0 if never.
+  Nanoseconds next_timeout() const noexcept;
+
+  // Readable when poll() has something to do (not: the engine's events, which come with the caller's own wake).
+  int descriptor() const noexcept { return epoll_.get(); }
+
+  // True while commands wait for room in the mailbox: poll() again soon.
+  bool backlogged() const noexcept { return !command_backlog_.empty(); }
+
+  // Drops every client and tells other NIs. poll() on until idle(), or give up: the engine may be gone.
+  void stop(Nanoseconds now);
+  bool idle() const noexcept { return clients_.empty() && command_backlog_.empty(); }
+
+  const ServiceCounters& counters() const noexcept { return counters_; }
+  const Signalling& signalling() const noexcept { return *signalling_; }
+
+  // The JSON document of what `who` may see (report.cc).
+  std::string report(const Credentials& who);
+
+ private:
+  friend class ReportBuilder;
+
+  Service(ServiceOptions options, std::vector<PortInfo> ports, engine::CommandMailbox& commands,
+          engine::EventMailbox& events, EngineSide& engine);
+  Status reserve_static_channels();
+
+  // service.cc: connections and the loop
+  void on_listener();
+  void on_client(ClientRecord& client, uint32_t epoll_events);
+  void on_packet(ClientRecord& client, Bytes packet);
+  void on_engine_event(const engine::Event& event);
+  void on_deadlines();
+  void push(const engine::Command& command);
+  void flush_commands();
+  void send(ClientRecord& client, Bytes packet, std::initializer_list<int> descriptors = {});
+  template <typename Packet>
+  void send_packet(ClientRecord& client, const Packet& packet, std::initializer_list<int> descriptors = {}) {
+    static_assert(std::is_trivially_copyable_v<Packet>);
+    send(client, as_bytes(&packet, sizeof packet), descriptors);
+  }
+  void watch_for_room(ClientRecord& client);
+
+  // service_requests.cc
+  void handle(ClientRecord& client, const control::Hello& packet);
+  void handle(ClientRecord& client, const control::CreateEndpoint& packet);
+  void handle(ClientRecord& client, const control::DestroyEndpoint& packet);
+  void handle(ClientRecord& client, const control::Bind& packet);
+  void handle(ClientRecord& client, const control::Unbind& packet);
+  void handle(ClientRecord& client, const control::Expose& packet);
+  void handle(ClientRecord& client, const control::PeerRegion& packet);
+  void handle(ClientRecord& client, const control::GetDescriptor& packet);
+  void handle(ClientRecord& client, const control::Report& packet);
+  template <typename Packet>
+  void dispatch(ClientRecord& client, Bytes bytes);
+  Status greet(ClientRecord& client, const control::Hello& packet);
+  Result<uint32_t> create_endpoint(ClientRecord& client, const EndpointOptions& options);
+  EndpointRecord* own_endpoint(ClientRecord& client, const control::Header& header);  // replies with the error itself
+  ChannelRecord* own_channel(ClientRecord& client, EndpointRecord& endpoint, const control::Header& header, uint32_t channel);
+  void fail_request(ClientRecord& client, const control::Header& header, const Error& error);
+  void ok(ClientRecord& client, const control::Header& header, std::initializer_list<int> descriptors = {});
+
+  // service_channels.cc
+  void handle(ClientRecord& client, const control::Connect& packet);
+  void handle(ClientRecord& client, const control::Accept& packet);
+  void handle(ClientRecord& client, const control::Reject& packet);
+  void handle(ClientRecord& client, const control::CloseChannel& packet);
+  Result<ChannelRecord*> new_channel(EndpointRecord& endpoint, uint64_t memory);
+  Status connect_here(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet, std::string_view name);
+  Status offer(RequestRecord request, int32_t uid, int32_t pid);
+  RequestRecord* find_request(const EndpointRecord& endpoint, uint64_t id);
+  void accept_local(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
+  void accept_hairpin(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
+  void finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, control::Op op, uint64_t cookie,
+                      std::initializer_list<int> descriptors);
+  void fail_connect(const RequestRecord& request, const Error& error);
+  void remove_request(uint64_t id);
+  control::ChannelInfo info_of(const ChannelRecord& channel) const;
+  std::string describe(const EndpointRecord& endpoint) const;
+
+  // service_wire.cc
+  Status connect_wire(EndpointRecord& endpoint, const control::Connect& packet, std::string_view name, std::string_view host);
+  Status accept_wire(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
+  void open_wire(EndpointRecord& endpoint, const ChannelRecord& channel, Tag remote_tag, const WireAddress& remote);
+  void open_static_channels(EndpointRecord& endpoint, std::string_view name);
+  void close_static_channels(EndpointRecord& endpoint);
+  void run_signalling();
+  void on_signal_event(const Connected& event);
+  void on_signal_event(const ConnectFailed& event);
+  void on_signal_event(const Requested& event);
+  void on_signal_event(const Withdrawn& event);
+  void on_signal_event(const Confirmed& event);
+  void on_signal_event(const ChannelLost& event);
+  ChannelRecord* channel_of_tag(Tag tag, EndpointRecord*& endpoint);
+
+  // service_ends.cc
+  void drop(ClientRecord& client, std::string_view why);
+  void protocol_error(ClientRecord& client, std::string_view what);
+  void finish_drops();
+  void destroy(EndpointRecord& endpoint, control::CloseReason reason);
+  void end_channel(EndpointRecord& endpoint, uint32_t number, control::CloseReason reason);
+  void tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, control::CloseReason reason);
+  void release_wire(ChannelRecord& channel);
+  void on_endpoint_detached(uint32_t id);
+  void on_client_detached(uint32_t index);
+
+  ClientRecord* client_at(uint32_t index);
+  EndpointRecord* endpoint_at(uint32_t id);
+
+  ServiceOptions options_;
+  std::vector<PortInfo> ports_;
+  engine::CommandMailbox& commands_;
+  engine::EventMailbox& events_;
+  EngineSide& engine_;
+  Nanoseconds now_ = 0;  // of the poll() under way
+  bool worked_ = false;
+
+  Descriptor epoll_;
+  std::unique_ptr<Listener> listener_;
+  Accounts accounts_;
+  Names names_;
+  TagTable tags_;
+  std::unique_ptr<Signalling> signalling_;
+  ServiceCounters counters_;
+
+  std::map<uint32_t, std::unique_ptr<ClientRecord>> clients_;
+  std::deque<uint32_t> free_clients_;
+  std::set<uint32_t> dropped_;  // clients to finish
+  std::unordered_map<uint32_t, std::unique_ptr<EndpointRecord>> endpoints_;
+  std::deque<uint32_t> free_endpoints_;
+  std::map<uint64_t, RequestRecord> requests_;
+  uint64_t next_request_ = 1;
+  std::set<std::pair<Nanoseconds, uint64_t>> deadlines_;                   // of requests on this NI
+  std::unordered_map<uint64_t, uint64_t> wire_requests_;                   // Signalling's request -> ours
+  std::unordered_map<uint64_t, std::pair<uint32_t, uint32_t>> connects_;   // Signalling's connect -> endpoint, channel
+  std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>> tag_owner_;  // local tag -> endpoint, channel
+  std::deque<engine::Command> command_backlog_;
+};
+
+}  // namespace unet::service

@@ -1,0 +1,152 @@
+// service_ends.cc - how channels, endpoints and connections end: everything is given back, exactly once.
+//
+// An ending endpoint first loses its name, requests and channels; then the engine is told to let go; when it has
+// (EndpointDetached), the memory is unmapped and the quota given back. A connection ends after its endpoints.
+#include <sys/epoll.h>
+
+#include <cstring>
+
+#include <spdlog/spdlog.h>
+
+#include "unet/base/check.h"
+#include "unet/service/service.h"
+
+namespace unet::service {
+
+using control::CloseReason;
+using State = ChannelRecord::State;
+
+void Service::protocol_error(ClientRecord& client, std::string_view what) {
+  if (client.dropped) return;
+  ++counters_.protocol_errors;
+  const control::Header header{.op = control::Op::hello, .endpoint = 0, .cookie = 0};
+  fail_request(client, header, {Errc::protocol, "the control protocol was broken: " + std::string(what) + "; the connection is closed"});
+  drop(client, what);
+}
+
+// Ends the connection now; what it had is given back by finish_drops() at the end of the turn, so that no handler loses
+// the ground under its feet.
+void Service::drop(ClientRecord& client, std::string_view why) {
+  if (client.dropped) return;
+  spdlog::debug("client {} (pid {}, user {}) ends: {}", client.index, client.who.pid, client.who.uid, why);
+  client.dropped = true;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client.socket.descriptor(), nullptr);
+  client.socket.close();
+  dropped_.insert(client.index);
+}
+
+void Service::finish_drops() {
+  while (!dropped_.empty()) {
+    const uint32_t index = *dropped_.begin();
+    dropped_.erase(dropped_.begin());
+    ClientRecord& client = *client_at(index);
+    for (const uint32_t id : client.endpoints) {
+      EndpointRecord& endpoint = *endpoint_at(id);
+      endpoint.answer_detach = false;
+      if (!endpoint.detaching) destroy(endpoint, CloseReason::peer_died);
+    }
+    if (!client.greeted) {
+      on_client_detached(index);  // the engine never knew it
+    } else if (client.endpoints.empty()) {
+      client.told_engine = true;
+      push(engine::DetachClient{.client = index});
+    }
+  }
+}
+
+void Service::destroy(EndpointRecord& endpoint, CloseReason reason) {
+  endpoint.detaching = true;
+  const std::string who = describe(endpoint);
+  names_.unbind(endpoint.id);
+  while (!endpoint.requests.empty()) {
+    const RequestRecord request = requests_.at(*endpoint.requests.begin());
+    remove_request(request.id);
+    fail_connect(request, {Errc::refused, "the endpoint " + quoted(who) + " is gone"});
+  }
+  while (!endpoint.channels.empty()) end_channel(endpoint, endpoint.channels.begin()->first, reason);
+  push(engine::DetachEndpoint{.endpoint = endpoint.id});
+}
+
+// Ends our side of a channel, whatever state it is in, and tells the other side `reason`.
+void Service::end_channel(EndpointRecord& endpoint, uint32_t number, CloseReason reason) {
+  const auto at = endpoint.channels.find(number);
+  UNET_CHECK(at != endpoint.channels.end());
+  ChannelRecord channel = std::move(at->second);
+  endpoint.channels.erase(at);
+  const ClientRecord& client = *client_at(endpoint.client);
+  accounts_.give_back(client.who.uid, {.channels = 1, .memory = channel.memory});
+
+  if (channel.state == State::connecting) {
+    if (channel.wire) {
+      signalling_->cancel(channel.request, now_);
+      release_wire(channel);
+    } else if (channel.request != 0) {
+      remove_request(channel.request);
+    }
+    return;
+  }
+  if (channel.state == State::closed) return;  // the other side ended it, and everything with it
+  if (channel.kind == control::ChannelKind::ni) push(engine::CloseChannel{.endpoint = endpoint.id, .channel = number});
+  if (channel.wire) {
+    if (!channel.fixed) signalling_->close(channel.local_tag, reason, now_);
+    return release_wire(channel);
+  }
+  if (EndpointRecord* peer = endpoint_at(channel.peer_endpoint); peer != nullptr) {
+    if (const auto other = peer->channels.find(channel.peer_channel); other != peer->channels.end()) {
+      tell_closed(*peer, other->second, reason);
+    }
+  }
+}
+
+// The other side ended the channel: our client is told, and keeps the number until it closes, too.
+void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, CloseReason reason) {
+  if (channel.state != State::open) return;
+  channel.state = State::closed;
+  if (channel.kind == control::ChannelKind::ni) push(engine::CloseChannel{.endpoint = endpoint.id, .channel = channel.number});
+  if (channel.wire) release_wire(channel);
+  const ClientRecord& owner = *client_at(endpoint.client);
+  accounts_.give_back(owner.who.uid, {.memory = channel.memory});
+  channel.memory = 0;
+  control::ChannelClosed event;
+  std::memset(static_cast<void*>(&event), 0, sizeof event);
+  event.header = {.op = control::Op::channel_closed, .endpoint = endpoint.id, .cookie = 0};
+  event.channel = channel.number;
+  event.reason = reason;
+  send_packet(*client_at(endpoint.client), event);
+}
+
+// The tag goes back; a static channel's stays reserved for the next endpoint that binds its name.
+void Service::release_wire(ChannelRecord& channel) {
+  tag_owner_.erase(static_cast<uint32_t>(channel.local_tag));
+  if (!channel.fixed) tags_.release(channel.local_tag);
+  connects_.erase(channel.request);
+}
+
+void Service::on_endpoint_detached(uint32_t id) {
+  EndpointRecord* endpoint = endpoint_at(id);
+  UNET_CHECK(endpoint != nullptr && endpoint->detaching);
+  ClientRecord& client = *client_at(endpoint->client);
+  const bool answer = endpoint->answer_detach;
+  const control::Header header{.op = control::Op::destroy_endpoint, .endpoint = id, .cookie = endpoint->detach_cookie};
+  accounts_.give_back(client.who.uid, {.endpoints = 1, .memory = endpoint->memory});
+  client.doorbells[endpoint->doorbell / 64] &= ~(uint64_t{1} << (endpoint->doorbell % 64));
+  client.endpoints.erase(id);
+  endpoints_.erase(id);  // unmaps segment and region, closes the wake descriptor
+  free_endpoints_.push_back(id);
+  if (answer) ok(client, header);
+  if (client.dropped && client.endpoints.empty() && !client.told_engine && dropped_.count(client.index) == 0) {
+    client.told_engine = true;
+    push(engine::DetachClient{.client = client.index});
+  }
+}
+
+void Service::on_client_detached(uint32_t index) {
+  const ClientRecord& client = *client_at(index);
+  UNET_CHECK(client.dropped && client.endpoints.empty());
+  if (client.greeted) engine_.forget_client(client.wake.get());
+  accounts_.give_back(client.who.uid, {.connections = 1});
+  clients_.erase(index);
+  free_clients_.push_back(index);
+}
+
+}  // namespace unet::service

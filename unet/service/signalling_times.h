@@ -1,0 +1,31 @@
+// signalling_times.h - the times and table sizes of the signalling machine; used by its parts.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "unet/base/time.h"
+
+namespace unet::service {
+
+// A message is repeated after 20 ms, then after twice as long each time, at most every 500 ms.
+constexpr Nanoseconds kFirstInterval = 20 * kMillisecond;
+constexpr Nanoseconds kLastInterval = 500 * kMillisecond;
+constexpr Nanoseconds doubled(Nanoseconds interval) noexcept { return std::min(2 * interval, kLastInterval); }
+
+constexpr Nanoseconds kResolveFor = 3 * kSecond;       // then the host is not there
+constexpr uint32_t kAttemptsBeforeResolve = 5;         // unanswered at a learned address: it may have moved
+constexpr Nanoseconds kAnswerKept = 5 * kSecond;       // for duplicates of a request
+constexpr Nanoseconds kCloseFor = 3 * kSecond;         // repeating a close, at least
+
+constexpr uint32_t kQuestions = 4;                     // unanswered ones until an NI counts as lost
+constexpr Nanoseconds kLostAfterMin = 100 * kMillisecond;
+constexpr Nanoseconds kLostAfterMax = 3600 * kSecond;
+
+constexpr size_t kPeersMax = 4096;
+constexpr size_t kOfferedMax = 4096;      // requests that wait for an application
+constexpr size_t kAnsweredMax = 16 * 1024;
+constexpr size_t kTransmitsMax = 16 * 1024;
+
+}  // namespace unet::service

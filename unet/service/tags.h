@@ -1,0 +1,39 @@
+// tags.h - the message tags of this NI's wire channels, and whose they are; used by the service.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <random>
+#include <unordered_map>
+
+#include "unet/limits.h"
+#include "unet/wire.h"
+
+namespace unet::service {
+
+// A tag's low 16 bits are an index into the engine's channel table (1 ... 65535), its high 16 bits a random generation: a
+// frame for a channel that was closed does not match the one that has the index now. Indices are reused as late as possible.
+class TagTable {
+ public:
+  explicit TagTable(uint64_t seed);
+
+  // A tag whose index nobody has; none if all 65,535 are taken.
+  std::optional<Tag> allocate();
+
+  // Takes one certain tag for good (a static channel). False if its index is 0 or taken.
+  bool reserve(Tag tag);
+
+  void release(Tag tag);
+  uint32_t used() const noexcept { return used_; }
+
+  static constexpr uint16_t index_of(Tag tag) noexcept { return static_cast<uint16_t>(tag); }
+
+ private:
+  std::mt19937_64 random_;
+  std::deque<uint16_t> free_;
+  std::unordered_map<uint16_t, Tag> taken_;
+  uint32_t used_ = 0;
+};
+
+}  // namespace unet::service
