@@ -1,0 +1,69 @@
+// faulty.h - a wrapper that makes any wire worse: loses, repeats, reorders, corrupts, delays and throttles frames, by a
+// seed; for tests and for finding out how a program behaves on a bad network.
+//
+// Each frame of an afflicted direction meets the faults in this order, each drawn from one generator, so that a seed and
+// a sequence of frames give the same result every time:
+//   loss -> corrupt (one to four bits) -> duplicate -> rate (serialisation) -> delay (uniform) -> reorder
+// A frame that no fault detains passes through untouched and uncopied. A detained one (delayed, throttled, duplicated,
+// corrupted or reordered) is copied into memory that the constructor allocated; when that is full, the frame is lost and
+// counted as `faulty_overflow`.
+//
+// Reordering: a frame is held back until a later one has passed it, at most `reorder_hold`. Delays that differ reorder too.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "unet/driver.h"
+
+namespace unet::drivers {
+
+enum class FaultyDirection : uint8_t { receive, transmit, both };
+
+struct FaultyOptions {
+  double loss = 0;       // probabilities, 0 to 1
+  double duplicate = 0;
+  double reorder = 0;
+  double corrupt = 0;
+  Nanoseconds delay_min = 0;
+  Nanoseconds delay_max = 0;         // a frame takes between delay_min and delay_max longer
+  Nanoseconds reorder_hold = kMillisecond;
+  uint64_t bits_per_second = 0;      // 0: as fast as the wire
+  uint64_t seed = 1;
+  FaultyDirection direction = FaultyDirection::transmit;
+  uint32_t frames = 1024;            // that can be held per direction
+};
+
+class Faulty final : public Driver {
+ public:
+  Faulty(std::unique_ptr<Driver> wire, const FaultyOptions& options);
+  ~Faulty() override;
+
+  const DriverCapabilities& capabilities() const noexcept override { return capabilities_; }
+  uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override;
+  void release(std::span<const ReceivedFrame> frames) noexcept override;
+  uint32_t allocate(std::span<TransmitFrame> frames) noexcept override;
+  uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept override;
+  void discard(std::span<const TransmitFrame> frames) noexcept override;
+  void poll(Nanoseconds now) noexcept override;
+  Nanoseconds next_event() const noexcept override;
+  int wait_descriptor() const noexcept override { return wire_->wait_descriptor(); }
+  bool register_memory(std::span<std::byte> memory) noexcept override;
+  void forget_memory(std::span<std::byte> memory) noexcept override;
+  std::vector<DriverCounter> counters() const override;
+  std::string description() const override;
+
+ private:
+  struct Held;
+  class Line;
+
+  void pass_on(Nanoseconds now) noexcept;
+
+  std::unique_ptr<Driver> wire_;
+  FaultyOptions options_;
+  DriverCapabilities capabilities_;
+  std::unique_ptr<Line> receive_line_;   // null: the direction is left alone
+  std::unique_ptr<Line> transmit_line_;
+};
+
+}  // namespace unet::drivers
