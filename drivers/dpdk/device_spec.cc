@@ -1,0 +1,213 @@
+// device_spec.cc - checks of DPDK device strings.
+#include "drivers/dpdk/device_spec.h"
+
+#include <linux/capability.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+
+namespace unet::drivers {
+
+namespace {
+
+constexpr std::string_view kDevices =
+    "net_memif0,role=server|client,socket=NAME; net_af_xdp0,iface=IF; net_af_packet0,iface=IF; net_tap0,iface=IF; "
+    "net_ring0; virtio_user0,path=PATH; net_vhost0,iface=PATH; any other DPDK virtual device; or a PCI address such as 0000:03:00.0";
+
+bool is_pci_address(std::string_view text) {
+  // [dddd:]bb:dd.f, hexadecimal
+  if (text.size() == 7) text = text.substr(0, 7);
+  else if (text.size() == 12 && text[4] == ':') text = text.substr(5);
+  else return false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char expected = i == 2 ? ':' : i == 5 ? '.' : 'h';
+    if (expected == 'h' ? std::isxdigit(static_cast<unsigned char>(text[i])) == 0 : text[i] != expected) return false;
+  }
+  return true;
+}
+
+bool has_capability(int number) {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[2]{};
+  if (syscall(SYS_capget, &header, data) != 0) return true;  // then the kernel decides
+  return (data[number / 32].effective >> (number % 32) & 1) != 0;
+}
+
+Status need_capability(const DeviceSpec& device, int number, const char* name) {
+  if (has_capability(number)) return {};
+  return fail(Errc::unavailable, "dpdk:" + device.name + " needs " + name + ": run as root, or give the program the capability (`setcap " +
+                                     name + "+ep PROGRAM`), or use a wire that needs no rights (net_memif)");
+}
+
+Status find_interface(const DeviceSpec& device, const std::string& name, InterfaceState& interface) {
+  if (name.empty() || name.size() >= IFNAMSIZ) {
+    return fail(Errc::invalid_argument, "dpdk:" + device.name + ": iface=" + name + " is no interface name: 1 to 15 characters");
+  }
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return fail_errno("socket", errno);
+  ifreq request{};
+  std::memcpy(request.ifr_name, name.data(), name.size());
+  bool found = ioctl(fd, SIOCGIFINDEX, &request) == 0;
+  interface.index = static_cast<uint32_t>(request.ifr_ifindex);
+  found = found && ioctl(fd, SIOCGIFMTU, &request) == 0;
+  interface.mtu = static_cast<uint32_t>(request.ifr_mtu);
+  found = found && ioctl(fd, SIOCGIFFLAGS, &request) == 0;
+  interface.up = (request.ifr_flags & IFF_UP) != 0;
+  close(fd);
+  if (!found) {
+    return fail(Errc::not_found, "dpdk:" + device.name + ": there is no network interface '" + name +
+                                     "' in this network namespace: `ip link` lists those there are");
+  }
+  return {};
+}
+
+// A port over an existing interface of the kernel.
+Status check_interface(const DeviceSpec& device, InterfaceState& interface) {
+  const std::string* name = device.find("iface");
+  if (name == nullptr) {
+    return fail(Errc::invalid_argument, "dpdk:" + device.name + " needs iface=INTERFACE, for example dpdk:" + device.name + ",iface=eth1");
+  }
+  if (Status status = find_interface(device, *name, interface); !status) return status;
+  if (!interface.up) {
+    return fail(Errc::unavailable, "dpdk:" + device.name + ": the interface " + *name + " is down: `ip link set " + *name + " up`");
+  }
+  return {};
+}
+
+Status check_memif(const DeviceSpec& device) {
+  const std::string* role = device.find("role");
+  if (role == nullptr || (*role != "server" && *role != "client")) {
+    return fail(Errc::invalid_argument, "dpdk:" + device.name + " needs role=server or role=client: one of the two parties each");
+  }
+  const std::string* zero_copy = device.find("zero-copy");
+  if (zero_copy != nullptr && *zero_copy == "yes" && *role == "server") {
+    return fail(Errc::invalid_argument, "dpdk:" + device.name + ": zero-copy=yes is for role=client (the server copies out of and into the client's memory)");
+  }
+  const std::string* abstract = device.find("socket-abstract");
+  if (const std::string* socket = device.find("socket"); socket != nullptr) {
+    if (socket->empty() || socket->size() > 100) {
+      return fail(Errc::invalid_argument, "dpdk:" + device.name + ": socket= wants a name of 1 to 100 characters");
+    }
+    if (abstract != nullptr && *abstract == "no" && (*socket)[0] != '/') {
+      return fail(Errc::invalid_argument, "dpdk:" + device.name + ": with socket-abstract=no, socket= wants an absolute path");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+const std::string* DeviceSpec::find(std::string_view key) const {
+  for (const auto& [name, value] : keys) {
+    if (name == key) return &value;
+  }
+  return nullptr;
+}
+
+void DeviceSpec::set_default(std::string_view key, std::string value) {
+  if (find(key) == nullptr) keys.emplace_back(key, std::move(value));
+}
+
+std::string DeviceSpec::arguments() const {
+  std::string text;
+  for (const auto& [name, value] : keys) {
+    if (!text.empty()) text += ',';
+    text += name;
+    if (!value.empty()) text += '=' + value;
+  }
+  return text;
+}
+
+Result<DeviceSpec> parse_device(std::string_view text) {
+  DeviceSpec device;
+  for (size_t start = 0; start <= text.size();) {
+    const size_t comma = std::min(text.find(',', start), text.size());
+    const std::string_view word = text.substr(start, comma - start);
+    if (start == 0) {
+      device.name = word;
+    } else if (const size_t equals = word.find('='); equals == 0 || word.empty()) {
+      return fail(Errc::invalid_argument, "dpdk:" + std::string(text) + ": an option has no name: options are key=value, separated by commas");
+    } else {
+      const std::string_view key = word.substr(0, equals);
+      if (device.find(key) != nullptr) {
+        return fail(Errc::invalid_argument, "dpdk:" + device.name + ": " + std::string(key) + "= stands there twice");
+      }
+      device.keys.emplace_back(key, equals == std::string_view::npos ? "" : word.substr(equals + 1));
+    }
+    start = comma + 1;
+  }
+  if (is_pci_address(device.name)) {
+    device.driver = "pci";
+    if (device.name.size() == 7) device.name = "0000:" + device.name;
+    return device;
+  }
+  size_t end = device.name.size();
+  while (end > 0 && std::isdigit(static_cast<unsigned char>(device.name[end - 1])) != 0) --end;
+  device.driver = device.name.substr(0, end);
+  const bool known_family = device.driver.starts_with("net_") || device.driver.starts_with("eth_") || device.driver == "virtio_user";
+  if (!known_family || end == device.name.size() || device.name.size() > 40) {
+    return fail(Errc::invalid_argument, "dpdk:" + device.name + " is no DPDK port; allowed: " + std::string(kDevices) +
+                                            " (the number tells ports of one process apart)");
+  }
+  return device;
+}
+
+Status check_device(const DeviceSpec& device, InterfaceState& interface) {
+  const std::string& driver = device.driver;
+  if (driver == "net_memif") return check_memif(device);
+  if (driver == "net_af_packet") {
+    if (Status status = check_interface(device, interface); !status) return status;
+    return need_capability(device, CAP_NET_RAW, "cap_net_raw");
+  }
+  if (driver == "net_af_xdp") {
+    if (Status status = check_interface(device, interface); !status) return status;
+    if (Status status = need_capability(device, CAP_NET_ADMIN, "cap_net_admin"); !status) return status;
+    return need_capability(device, CAP_NET_RAW, "cap_net_raw");
+  }
+  if (driver == "net_tap") {
+    struct stat status{};
+    if (stat("/dev/net/tun", &status) != 0) {
+      return fail(Errc::unavailable, "dpdk:" + device.name + ": this machine has no /dev/net/tun: `modprobe tun`");
+    }
+    return need_capability(device, CAP_NET_ADMIN, "cap_net_admin");
+  }
+  if (driver == "virtio_user" && device.find("path") == nullptr) {
+    return fail(Errc::invalid_argument, "dpdk:" + device.name + " needs path=SOCKET of the vhost-user side (or path=/dev/vhost-net)");
+  }
+  if (device.pci()) {
+    struct stat status{};
+    if (stat(("/sys/bus/pci/devices/" + device.name).c_str(), &status) != 0) {
+      return fail(Errc::not_found, "dpdk:" + device.name + ": this machine has no PCI device at that address: `lspci -D` lists those there are");
+    }
+  }
+  return {};
+}
+
+void add_defaults(DeviceSpec& device, uint32_t mtu) {
+  const uint32_t frame = mtu + 14 + 4;
+  if (device.driver == "net_memif") {
+    uint32_t lines = (frame + 63) / 64;
+    lines += 1 - lines % 2;
+    device.set_default("bsize", std::to_string(lines * 64));
+    device.set_default("rsize", "8");
+  } else if (device.driver == "net_af_packet") {
+    device.set_default("qdisc_bypass", "1");
+    // TPACKET_V2 puts up to 66 bytes of header and alignment in front of a frame.
+    const uint32_t slot = std::bit_ceil(std::max(frame + 128, 2048u));
+    if (device.find("framesz") == nullptr && device.find("blocksz") == nullptr) {
+      device.set_default("framesz", std::to_string(slot));
+      device.set_default("blocksz", std::to_string(std::max(slot, 4096u)));
+    }
+  }
+}
+
+}  // namespace unet::drivers

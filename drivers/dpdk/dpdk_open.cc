@@ -1,0 +1,379 @@
+// dpdk_open.cc - opening and closing a DPDK port: everything of DpdkPort that is not on the data path.
+#include <linux/if_tun.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <ctime>
+
+#include <rte_dev.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_lcore.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+
+#include "drivers/dpdk/device_spec.h"
+#include "drivers/dpdk/dpdk_port.h"
+#include "drivers/dpdk/external_frame.h"
+#include "drivers/dpdk/memif_gate.h"
+
+namespace unet::drivers {
+
+namespace {
+
+constexpr uint32_t kQueue = 1024;          // descriptors of the receive and of the transmit queue
+constexpr uint32_t kEngineFrames = 2048;   // buffers that the engine may hold
+constexpr uint32_t kCache = RTE_MEMPOOL_CACHE_MAX_SIZE;
+constexpr uint32_t kXdpHeadroom = 256;     // that the kernel leaves before a frame it puts into our buffer
+constexpr uint32_t kVlanAndFcs = 8;
+constexpr uint32_t kMtuMax = 9600;
+constexpr Nanoseconds kRetry = 20 * kMillisecond;   // between looks at a memif's connection
+constexpr Nanoseconds kPatience = 2 * kSecond;      // with a server that has not answered a memif client
+
+std::string because(const char* what, const std::string& device, int error) {
+  std::string text = "dpdk:" + device + ": " + what;
+  if (error != 0) text += std::string(": ") + rte_strerror(error < 0 ? -error : error);
+  if (const std::string more = eal::complaints(); !more.empty()) text += " (" + more + ")";
+  return text;
+}
+
+// Descriptors of this process that are sockets of `domain`, or character devices that answer as a tap.
+bool is_socket_of(int fd, int domain) {
+  int value = 0;
+  socklen_t size = sizeof(value);
+  return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &value, &size) == 0 && value == domain;
+}
+
+bool is_tap_of(int fd, const std::string& interface) {
+  ifreq request{};
+  return ioctl(fd, TUNGETIFF, &request) == 0 && interface == request.ifr_name;
+}
+
+// Descriptors are small numbers; asking each is cheaper than reading /proc.
+constexpr int kDescriptors = 4096;
+
+}  // namespace
+
+struct DpdkPort::Setup {
+  DpdkOptions options;
+  DeviceSpec device;
+  InterfaceState interface;
+  uint32_t mtu = 1500;
+  std::vector<bool> sockets_before;
+  int socket_domain = 0;
+};
+
+Result<std::unique_ptr<DpdkPort>> DpdkPort::open(const DpdkOptions& options) {
+  auto device = parse_device(options.device);
+  if (!device) return tl::unexpected(device.error());
+  Setup setup{.options = options, .device = *device};
+  if (options.mtu != 0 && (options.mtu < 256 || options.mtu > kMtuMax)) {
+    return fail(Errc::invalid_argument, "dpdk:" + device->name + ": mtu=" + std::to_string(options.mtu) + ": allowed are 256 to 9600 bytes");
+  }
+  if (Status status = check_device(setup.device, setup.interface); !status) return tl::unexpected(status.error());
+  setup.mtu = options.mtu != 0 ? options.mtu : setup.interface.mtu != 0 ? setup.interface.mtu : 1500;
+  setup.mtu = std::min(setup.mtu, kMtuMax);
+  add_defaults(setup.device, setup.mtu);
+
+  EalOptions eal_options = options.eal;
+  eal_options.pci = setup.device.pci();
+  if (Status status = eal::start(eal_options); !status) return tl::unexpected(status.error());
+  eal::register_thread();
+
+  std::unique_ptr<DpdkPort> port(new DpdkPort);
+  using Step = Status (DpdkPort::*)(Setup&);
+  for (const Step step : {&DpdkPort::probe, &DpdkPort::make_pools, &DpdkPort::configure, &DpdkPort::start}) {
+    eal::clear_complaints();
+    if (Status status = (port.get()->*step)(setup); !status) return tl::unexpected(status.error());
+  }
+  if (options.wait_link != 0) {
+    if (Status status = port->wait_link(options.wait_link); !status) return tl::unexpected(status.error());
+  }
+  return port;
+}
+
+// The device becomes an Ethernet port of EAL.
+Status DpdkPort::probe(Setup& setup) {
+  const DeviceSpec& device = setup.device;
+  uint16_t existing = 0;
+  if (rte_eth_dev_get_port_by_name(device.name.c_str(), &existing) == 0) {
+    return fail(Errc::already_exists, "dpdk:" + device.name + " is open in this process already: give this one another number");
+  }
+  setup.socket_domain = device.driver == "net_af_packet" ? AF_PACKET : device.driver == "net_af_xdp" ? AF_XDP : 0;
+  if (setup.socket_domain != 0) {
+    setup.sockets_before.resize(kDescriptors);
+    for (int fd = 0; fd < kDescriptors; ++fd) setup.sockets_before[static_cast<size_t>(fd)] = is_socket_of(fd, setup.socket_domain);
+  }
+  memif_ = device.driver == "net_memif";
+  const std::string* role = device.find("role");
+  const std::string* zero_copy = device.find("zero-copy");
+  const std::string* abstract = device.find("socket-abstract");
+  const std::string* socket = device.find("socket");
+  memif_client_ = memif_ && role != nullptr && *role == "client";
+  memif_zero_copy_ = memif_client_ && zero_copy != nullptr && *zero_copy == "yes";
+  const bool abstract_socket = abstract == nullptr || *abstract != "no";
+  if (memif_ && !memif_client_ && !abstract_socket && socket != nullptr) MemifListener::remove_stale_file(*socket);
+
+  const int result = rte_eal_hotplug_add(device.pci() ? "pci" : "vdev", device.name.c_str(), device.arguments().c_str());
+  if (result != 0) {
+    if (device.pci()) {
+      return fail(Errc::unavailable, because("the PCI device cannot be opened; bind it to vfio-pci (`dpdk-devbind.py -b vfio-pci "
+                                             "ADDRESS`) and see that its DPDK driver is installed", device.name, result));
+    }
+    const bool address_taken = memif_ && eal::complaints().find("in use") != std::string::npos;
+    return fail(address_taken ? Errc::already_exists : Errc::unavailable,
+                because(address_taken ? "another memif server has this socket: choose another socket= name"
+                                      : "DPDK refuses the device; check its driver name and options", device.name + "," + device.arguments(), result));
+  }
+  if (rte_eth_dev_get_port_by_name(device.name.c_str(), &port_id_) != 0) {
+    rte_eal_hotplug_remove(device.pci() ? "pci" : "vdev", device.name.c_str());
+    return fail(Errc::invalid_argument, "dpdk:" + device.name + " is a DPDK device, but no Ethernet port");
+  }
+  device_ = device.name;
+  options_ = device.arguments();
+  bus_is_pci_ = device.pci();
+  closed_.store(MemifGate::kStopped, std::memory_order_relaxed);
+  if (memif_) {
+    if (!memif_client_) listener_.adopt(socket != nullptr ? *socket : "/run/memif.sock", abstract_socket);
+    return MemifGate::add(*this);
+  }
+  return {};
+}
+
+// One pool for frames in both directions, and one for the descriptors of external payloads.
+Status DpdkPort::make_pools(Setup& setup) {
+  const bool xdp = setup.device.driver == "net_af_xdp";
+  uint32_t room = RTE_PKTMBUF_HEADROOM + (xdp ? kXdpHeadroom : 0) + setup.mtu + RTE_ETHER_HDR_LEN + kVlanAndFcs;
+  if (const std::string* slot = setup.device.find("framesz"); slot != nullptr) {
+    // net_af_packet copies whatever the kernel put into a slot, without looking at the size of the buffer.
+    room = std::max(room, static_cast<uint32_t>(std::strtoul(slot->c_str(), nullptr, 10)) + RTE_PKTMBUF_HEADROOM);
+  }
+  room = std::max(room, RTE_MBUF_DEFAULT_BUF_SIZE + 0u);
+  if (xdp) room = std::min(room, static_cast<uint32_t>(getpagesize() - 64 - static_cast<int>(sizeof(rte_mbuf))));
+  // net_af_xdp fills two rings of 2,048 and a fill ring of 4,096; a zero-copy memif both of its rings.
+  const uint32_t queues = xdp ? 6144 + 1024 : std::max(2 * kQueue, memif_zero_copy_ ? 4096u : 0u);
+  const uint32_t buffers = setup.options.buffers != 0 ? setup.options.buffers : queues + kEngineFrames + 2 * kCache;
+  if (buffers < queues + 64) {
+    return fail(Errc::invalid_argument, "dpdk:" + device_ + ": buffers=" + std::to_string(buffers) + ": this port needs at least " + std::to_string(queues + 64));
+  }
+  char name[RTE_MEMPOOL_NAMESIZE];
+  std::snprintf(name, sizeof(name), "unet_%u", port_id_);
+  pool_ = rte_pktmbuf_pool_create(name, buffers, kCache, 0, static_cast<uint16_t>(room), static_cast<int>(rte_socket_id()));
+  if (pool_ == nullptr) {
+    const uint64_t mib = uint64_t{buffers} * (room + 256) / (1024 * 1024) + 1;
+    return fail(Errc::out_of_memory, because(("no " + std::to_string(mib) + " MiB left in EAL's memory for packet buffers; " +
+                                              (eal::uses_hugepages() ? "reserve more hugepages, or use hugepages=never"
+                                                                     : "give the first port of the process a larger memory=MIB")).c_str(),
+                                             device_, rte_errno));
+  }
+  room_ = room - RTE_PKTMBUF_HEADROOM;
+  return {};
+}
+
+Status DpdkPort::configure(Setup& setup) {
+  rte_eth_dev_info info{};
+  if (const int result = rte_eth_dev_info_get(port_id_, &info); result != 0) {
+    return fail(Errc::unavailable, because("the port tells nothing about itself", device_, result));
+  }
+  // memif and af_packet claim 1518 bytes whatever they can do; their slots and our buffers decide.
+  const bool own_limit = memif_ || setup.device.driver == "net_af_packet";
+  if (!own_limit && info.max_mtu != 0 && setup.mtu > info.max_mtu) {
+    if (setup.options.mtu != 0) {
+      return fail(Errc::invalid_argument, "dpdk:" + device_ + ": mtu=" + std::to_string(setup.mtu) + ": this port can do " + std::to_string(info.max_mtu));
+    }
+    setup.mtu = info.max_mtu;
+  }
+  rte_eth_conf conf{};
+  conf.rxmode.mtu = std::min(setup.mtu, own_limit ? 1500u : setup.mtu);
+  conf.rxmode.offloads = info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_CHECKSUM;
+  conf.txmode.offloads = info.tx_offload_capa & (RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_IPV4_CKSUM |
+                                                 RTE_ETH_TX_OFFLOAD_UDP_CKSUM | RTE_ETH_TX_OFFLOAD_TCP_CKSUM);
+  if (const int result = rte_eth_dev_configure(port_id_, 1, 1, &conf); result != 0) {
+    return fail(Errc::unavailable, because("the port cannot be configured", device_, result));
+  }
+  uint16_t receive_slots = kQueue, transmit_slots = kQueue;
+  rte_eth_dev_adjust_nb_rx_tx_desc(port_id_, &receive_slots, &transmit_slots);
+  const auto socket = static_cast<unsigned>(std::max(rte_eth_dev_socket_id(port_id_), 0));
+  int result = rte_eth_rx_queue_setup(port_id_, 0, receive_slots, socket, nullptr, pool_);
+  if (result != 0) {
+    const char* const hint = setup.device.driver == "net_af_xdp"
+                                 ? "the AF_XDP socket cannot be opened: another program may hold the interface's queue, or a limit is in "
+                                   "the way (`ulimit -l unlimited`)"
+                                 : "the receive queue cannot be set up";
+    return fail(Errc::unavailable, because(hint, device_, result));
+  }
+  result = rte_eth_tx_queue_setup(port_id_, 0, transmit_slots, socket, nullptr);
+  if (result != 0) return fail(Errc::unavailable, because("the transmit queue cannot be set up", device_, result));
+
+  if (setup.interface.mtu != 0 && setup.options.mtu > setup.interface.mtu &&
+      rte_eth_dev_set_mtu(port_id_, static_cast<uint16_t>(setup.mtu)) != 0) {
+    return fail(Errc::unavailable, because(("the interface's MTU is " + std::to_string(setup.interface.mtu) + " and cannot be raised; use mtu=" +
+                                            std::to_string(setup.interface.mtu)).c_str(), device_, 0));
+  }
+  read_offloads(conf.txmode.offloads, conf.rxmode.offloads);
+  rte_ether_addr address{};
+  rte_eth_macaddr_get(port_id_, &address);
+  std::copy(std::begin(address.addr_bytes), std::end(address.addr_bytes), capabilities_.address.begin());
+  capabilities_.mtu = setup.mtu;
+  return make_external_pool(setup.device.driver);
+}
+
+void DpdkPort::read_offloads(uint64_t transmit, uint64_t receive) noexcept {
+  offloads_.transmit_ipv4_checksum = (transmit & RTE_ETH_TX_OFFLOAD_IPV4_CKSUM) != 0;
+  offloads_.transmit_udp_checksum = (transmit & RTE_ETH_TX_OFFLOAD_UDP_CKSUM) != 0;
+  offloads_.transmit_tcp_checksum = (transmit & RTE_ETH_TX_OFFLOAD_TCP_CKSUM) != 0;
+  offloads_.receive_checksum = (receive & RTE_ETH_RX_OFFLOAD_CHECKSUM) != 0;
+  offloads_.multi_segment = (transmit & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
+}
+
+// Only ports that read a frame piece by piece can take a payload from elsewhere, and only where any address will do:
+// those that copy, those in the same process, and hardware (through the IOMMU).
+Status DpdkPort::make_external_pool(const std::string& driver) {
+  const bool any_address = (driver == "net_memif" && !memif_zero_copy_) || driver == "net_af_packet" || driver == "net_tap" ||
+                           driver == "net_ring" || driver == "net_null" || driver == "net_pcap";
+  dma_ = bus_is_pci_;
+  if (!offloads_.multi_segment || (!any_address && !(dma_ && rte_eal_iova_mode() == RTE_IOVA_VA))) return {};
+  char name[RTE_MEMPOOL_NAMESIZE];
+  std::snprintf(name, sizeof(name), "unet_%u_external", port_id_);
+  const auto private_size = static_cast<uint16_t>((sizeof(ExternalFrame) + RTE_MBUF_PRIV_ALIGN - 1) / RTE_MBUF_PRIV_ALIGN * RTE_MBUF_PRIV_ALIGN);
+  external_pool_ = rte_pktmbuf_pool_create(name, kQueue + kEngineFrames + 2 * kCache, kCache, private_size, 0, static_cast<int>(rte_socket_id()));
+  if (external_pool_ == nullptr) return fail(Errc::out_of_memory, because("no EAL memory left for external payloads", device_, rte_errno));
+  capabilities_.external_payload = true;
+  return {};
+}
+
+Status DpdkPort::start(Setup& setup) {
+  const int result = memif_ ? connect_memif(monotonic_now()) : rte_eth_dev_start(port_id_);
+  // A client whose server is not there yet keeps trying.
+  if (result != 0 && !memif_client_) return fail(Errc::unavailable, because("the port does not start", device_, result));
+  if (memif_) {
+    next_check_ = 0;
+  } else {
+    closed_.fetch_and(~MemifGate::kStopped, std::memory_order_release);
+  }
+  // Not every port knows these, and those that do not deliver everything anyway.
+  rte_eth_promiscuous_enable(port_id_);
+  rte_eth_allmulticast_enable(port_id_);
+  link_was_up_ = link_up();
+  refresh_cache();
+  find_wait_descriptor(setup);
+  return {};
+}
+
+void DpdkPort::find_wait_descriptor(const Setup& setup) noexcept {
+  if (setup.device.driver == "net_tap") {
+    char name[IF_NAMESIZE] = {};
+    rte_eth_dev_info info{};
+    if (rte_eth_dev_info_get(port_id_, &info) != 0 || if_indextoname(info.if_index, name) == nullptr) return;
+    for (int fd = 0; fd < kDescriptors; ++fd) {
+      if (is_tap_of(fd, name)) wait_descriptor_ = fd;  // the last opened is the queue's, the first only keeps the interface
+    }
+  }
+  for (size_t fd = 0; fd < setup.sockets_before.size(); ++fd) {
+    if (!setup.sockets_before[fd] && is_socket_of(static_cast<int>(fd), setup.socket_domain)) {
+      wait_descriptor_ = static_cast<int>(fd);
+      return;
+    }
+  }
+}
+
+DpdkPort::~DpdkPort() {
+  closed_.fetch_or(MemifGate::kStopped, std::memory_order_relaxed);
+  if (port_id_ != 0xffff) {
+    const char* const bus = bus_is_pci_ ? "pci" : "vdev";
+    MemifGate::hold();
+    rte_eth_dev_stop(port_id_);
+    MemifGate::let_go();
+    if (memif_) {
+      MemifGate::remove(*this);
+      MemifGate::settle();  // it may be in the middle of a message for this port
+      MemifGate::hold();
+    }
+    rte_eth_dev_close(port_id_);
+    rte_eal_hotplug_remove(bus, device_.c_str());
+    if (memif_) {
+      MemifGate::let_go();
+      listener_.retire();
+    }
+  }
+  rte_mempool_free(pool_);
+  rte_mempool_free(external_pool_);
+}
+
+bool DpdkPort::link_up() const noexcept {
+  if ((closed_.load(std::memory_order_relaxed) & MemifGate::kStopped) != 0) return false;
+  rte_eth_link link{};
+  if (rte_eth_link_get_nowait(port_id_, &link) != 0) return true;  // a port that does not know works as far as we know
+  return link.link_status == RTE_ETH_LINK_UP;
+}
+
+Status DpdkPort::wait_link(Nanoseconds timeout) noexcept {
+  const Nanoseconds end = monotonic_now() + timeout;
+  for (;;) {
+    poll(monotonic_now());
+    if (link_up()) return {};
+    if (monotonic_now() >= end) break;
+    const timespec time{0, 1'000'000};
+    nanosleep(&time, nullptr);
+  }
+  if (!memif_) return fail(Errc::timed_out, "dpdk:" + device_ + ": the link is down: is the cable in, and the other side up?");
+  return fail(Errc::timed_out, "dpdk:" + device_ + "," + options_ + ": no peer: start the " + (memif_client_ ? "server" : "client") +
+                                   " with the same socket= and id=, in the same network namespace unless socket-abstract=no");
+}
+
+// A memif client has to connect by itself, at first and after its server has gone. It never hangs up on a server that
+// has not answered yet without need: DPDK's server loses its footing (a freed connection stays registered) when a client
+// hangs up before it was greeted.
+void DpdkPort::keep_connected(Nanoseconds now) noexcept {
+  next_check_ = now + kRetry;
+  const bool up = link_up();
+  const bool was_up = std::exchange(link_was_up_, up);
+  if (was_up && !up) ++link_losses_;
+  if (up || !memif_client_) return;
+  const uint64_t messages = MemifGate::turns();
+  const bool answered = messages != messages_at_start_;
+  const bool talking = std::exchange(messages_seen_, messages) != messages;
+  if (connecting_ && (talking || (!answered && now - connecting_since_ < kPatience))) return;
+  MemifGate::hold();
+  if ((closed_.fetch_or(MemifGate::kStopped, std::memory_order_relaxed) & MemifGate::kStopped) == 0) rte_eth_dev_stop(port_id_);
+  MemifGate::let_go();
+  if (memif_zero_copy_) reclaim_buffers();
+  connect_memif(now);
+}
+
+// Returns what DPDK says of the attempt. The connection is complete when the interrupt thread has done the rest.
+int DpdkPort::connect_memif(Nanoseconds now) noexcept {
+  MemifGate::hold();
+  messages_at_start_ = messages_seen_ = MemifGate::turns();
+  const int result = rte_eth_dev_start(port_id_);
+  connecting_ = result == 0;
+  connecting_since_ = now;
+  if (result == 0) closed_.fetch_and(~MemifGate::kStopped, std::memory_order_release);
+  MemifGate::let_go();
+  return result;
+}
+
+std::vector<DriverCounter> DpdkPort::counters() const {
+  rte_eth_stats stats{};
+  rte_eth_stats_get(port_id_, &stats);
+  return {{"rx_frames", stats.ipackets},       {"rx_bytes", stats.ibytes},         {"tx_frames", stats.opackets},
+          {"tx_bytes", stats.obytes},          {"rx_missed", stats.imissed},       {"rx_errors", stats.ierrors},
+          {"tx_errors", stats.oerrors},        {"rx_no_buffer", stats.rx_nombuf + rx_no_buffer_},
+          {"rx_linearised", linearised_},      {"rx_oversize", rx_oversize_},      {"tx_oversize", tx_oversize_},
+          {"link_up", link_up() ? 1u : 0u},    {"link_losses", link_losses_},      {"external_in_flight", external_in_flight_}};
+}
+
+std::string DpdkPort::description() const {
+  char text[160];
+  const MacAddress& a = capabilities_.address;
+  std::snprintf(text, sizeof(text), "dpdk:%s %02x:%02x:%02x:%02x:%02x:%02x mtu %u%s%s", device_.c_str(), a[0], a[1], a[2], a[3], a[4], a[5],
+                capabilities_.mtu, eal::uses_hugepages() ? " hugepages" : "", link_up() ? "" : " link down");
+  return text;
+}
+
+}  // namespace unet::drivers

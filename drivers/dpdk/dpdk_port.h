@@ -1,0 +1,143 @@
+// dpdk_port.h - a wire that DPDK drives: any port that EAL can open, hardware or virtual; made by apps/drivers.
+//
+// A frame is a packet buffer (mbuf) of the port's own pool. receive(), transmit(), allocate() and release() cost what
+// rte_eth_rx_burst, rte_eth_tx_burst, rte_pktmbuf_alloc_bulk and rte_pktmbuf_free_bulk cost, plus one virtual call each
+// and 24 - 56 bytes of descriptor per frame. Nothing is copied here; what the kind of port copies:
+//   net_memif             sender into the shared ring, receiver out of it; with zero-copy=yes only the server's side copies
+//   net_af_xdp on veth    the kernel, once, into the receiver's buffer
+//   net_af_packet         the kernel's ring to the buffer and back, plus the kernel's own
+//   a NIC                 nothing
+//
+// Defaults that this file adds to a device's own, where the device string does not say otherwise:
+//   net_memif             rsize=8 (256 slots: small enough to stay in the second-level cache), bsize= one frame, rounded up
+//                         to an odd number of cache lines (buffers 2 KiB apart would all fall into the same few sets)
+//   net_af_packet         qdisc_bypass=1 (no queueing discipline on the way out); framesz and blocksz that hold the MTU
+// A zero-copy memif client maps all packet memory of its process into the server's, and neither side of a memif checks
+// the other's descriptors: use memif between parties that trust each other.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "drivers/dpdk/eal.h"
+#include "drivers/dpdk/memif_gate.h"
+#include "unet/driver.h"
+
+struct rte_mbuf;
+struct rte_mempool;
+struct rte_mempool_cache;
+
+namespace unet::drivers {
+
+struct DpdkOptions {
+  std::string device;         // "net_memif0,role=server,socket=/run/x", "net_af_xdp0,iface=veth0", "0000:03:00.0", ...
+  uint32_t mtu = 0;           // 0: the interface's own, or 1500
+  uint32_t buffers = 0;       // packet buffers of the port; 0: enough for its queues and 2,048 frames in the engine
+  Nanoseconds wait_link = 0;  // how long open() waits for the link (a memif's peer); 0: not at all, it may come later
+  EalOptions eal;
+};
+
+// What the port computes or checks in hardware, as enabled; for layers that send IP.
+struct DpdkOffloads {
+  bool transmit_ipv4_checksum = false;
+  bool transmit_udp_checksum = false;
+  bool transmit_tcp_checksum = false;
+  bool receive_checksum = false;       // verified on arrival
+  bool multi_segment = false;          // a frame may be sent from several pieces
+};
+
+class DpdkPort final : public Driver {
+ public:
+  // Opens and starts the port. The calling thread's network namespace is the one whose interfaces are meant.
+  static Result<std::unique_ptr<DpdkPort>> open(const DpdkOptions& options);
+  ~DpdkPort() override;
+
+  const DriverCapabilities& capabilities() const noexcept override { return capabilities_; }
+  uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override;
+  void release(std::span<const ReceivedFrame> frames) noexcept override;
+  uint32_t allocate(std::span<TransmitFrame> frames) noexcept override;
+  uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept override;
+  void discard(std::span<const TransmitFrame> frames) noexcept override;
+  void poll(Nanoseconds now) noexcept override;
+  Nanoseconds next_event() const noexcept override;
+  int wait_descriptor() const noexcept override { return wait_descriptor_; }
+  bool register_memory(std::span<std::byte> memory) noexcept override;
+  void forget_memory(std::span<std::byte> memory) noexcept override;
+  std::vector<DriverCounter> counters() const override;
+  std::string description() const override;
+
+  // Whether frames can pass. A memif's link is up while its peer is connected; transmit() takes nothing before.
+  bool link_up() const noexcept;
+
+  // Waits, and keeps trying to connect; the error says what is missing.
+  Status wait_link(Nanoseconds timeout) noexcept;
+
+  const DpdkOffloads& offloads() const noexcept { return offloads_; }
+
+  // For raw_bench, which measures the bare port: DPDK's number of it, and its pool.
+  uint16_t port_id() const noexcept { return port_id_; }
+  rte_mempool* pool() const noexcept { return pool_; }
+
+ private:
+  friend class MemifGate;
+  struct Setup;
+  struct ExternalFrame;
+  DpdkPort() = default;
+
+  Status probe(Setup& setup);
+  Status configure(Setup& setup);
+  Status make_pools(Setup& setup);
+  Status make_external_pool(const std::string& driver);
+  Status start(Setup& setup);
+  void find_wait_descriptor(const Setup& setup) noexcept;
+  void read_offloads(uint64_t transmit, uint64_t receive) noexcept;
+
+  bool enter() noexcept;
+  void leave() noexcept;
+  uint32_t linearise(std::span<rte_mbuf*> buffers) noexcept;
+  bool attach_external(TransmitFrame& frame) noexcept;
+  void take_back(std::span<TransmitFrame> frames) noexcept;
+  void keep_connected(Nanoseconds now) noexcept;
+  int connect_memif(Nanoseconds now) noexcept;
+  void reclaim_buffers() noexcept;
+  void refresh_cache() noexcept;
+  static void external_done(void* address, void* frame) noexcept;
+
+  // Used for every burst
+  uint16_t port_id_ = 0xffff;
+  std::atomic<uint32_t> busy_{0};    // the engine's thread is inside the port; read by the gate
+  std::atomic<uint32_t> closed_{0};  // reasons to stay out of the port: kStopped, kGate
+  rte_mempool* pool_ = nullptr;
+  rte_mempool_cache* cache_ = nullptr;  // of pool_, for the thread that polled last
+  unsigned lcore_ = 0;                  // EAL's number of that thread
+  uint32_t room_ = 0;                   // bytes of a frame that fit into a buffer
+  Nanoseconds next_check_ = ~Nanoseconds{0};  // when to look after the link
+
+  // Used rarely
+  uint64_t linearised_ = 0;
+  uint64_t rx_oversize_ = 0;
+  uint64_t tx_oversize_ = 0;
+  uint64_t rx_no_buffer_ = 0;
+  uint64_t link_losses_ = 0;
+  uint64_t external_in_flight_ = 0;
+  rte_mempool* external_pool_ = nullptr;
+  DriverCapabilities capabilities_;
+  DpdkOffloads offloads_;
+  std::string device_;   // "net_memif0"
+  std::string options_;  // what follows it
+  int wait_descriptor_ = -1;
+  bool memif_ = false;
+  bool memif_client_ = false;
+  bool memif_zero_copy_ = false;
+  bool dma_ = false;  // external memory has to be mapped for the device
+  bool bus_is_pci_ = false;
+  bool link_was_up_ = false;
+  bool connecting_ = false;             // a memif client has a connection, complete or not
+  Nanoseconds connecting_since_ = 0;
+  uint64_t messages_at_start_ = 0;      // MemifGate::turns() when the connection was begun
+  uint64_t messages_seen_ = 0;          // and at the last look
+  MemifListener listener_;
+};
+
+}  // namespace unet::drivers

@@ -1,0 +1,16 @@
+// external_frame.h - what accompanies a payload that a port reads in place: lies in the private area of its mbuf.
+#pragma once
+
+#include <rte_mbuf.h>
+
+#include "drivers/dpdk/dpdk_port.h"
+
+namespace unet::drivers {
+
+struct DpdkPort::ExternalFrame {
+  rte_mbuf_ext_shared_info shared;  // DPDK counts references here and calls back at zero
+  DpdkPort* port;
+  TransmitCompletion* completion;  // null: nobody waits (the frame was taken back)
+};
+
+}  // namespace unet::drivers

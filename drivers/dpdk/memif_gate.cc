@@ -1,0 +1,174 @@
+// memif_gate.cc - the handshake between EAL's interrupt thread and the engine, for memif ports.
+#define ALLOW_EXPERIMENTAL_API  // rte_intr_instance_alloc and its kin: still called experimental in 22.11
+
+#include "drivers/dpdk/memif_gate.h"
+
+#include <linux/membarrier.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <mutex>
+#include <vector>
+
+#include <rte_interrupts.h>
+
+#include "drivers/dpdk/dpdk_port.h"
+#include "drivers/dpdk/eal.h"
+
+namespace unet::drivers {
+
+namespace {
+
+struct Gate {
+  std::mutex ports_mutex;  // guards `ports`
+  std::vector<DpdkPort*> ports;
+  std::mutex turn;  // held by whoever changes connections: the interrupt thread from a log line to its next turn, or hold()
+  bool interrupt_thread_has_turn = false;  // interrupt thread only
+  int event = -1;   // wakes the interrupt thread for its next turn
+  std::atomic<uint64_t> turns{0};
+  bool ready = false;
+};
+
+Gate& gate() {
+  static Gate* const instance = new Gate;  // the interrupt thread lives as long as the process
+  return *instance;
+}
+
+void nap(long nanoseconds) noexcept {
+  const timespec time{0, nanoseconds};
+  nanosleep(&time, nullptr);
+}
+
+void ask_for_turn() noexcept {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t ignored = ::write(gate().event, &one, sizeof(one));
+}
+
+// After this, every thread of the process has seen our stores, and we see the stores it made before ours.
+void fence_all_threads() noexcept {
+  if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0) return;
+  if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) == 0) return;
+  nap(20'000'000);  // no such call in this kernel or sandbox: far longer than a store stays in a core
+}
+
+}  // namespace
+
+Status MemifGate::add(DpdkPort& port) {
+  Gate& g = gate();
+  const std::lock_guard lock(g.ports_mutex);
+  if (!g.ready) {
+    syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+    g.event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (g.event < 0) return fail_errno("eventfd", errno);
+    rte_intr_handle* handle = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
+    if (handle == nullptr || rte_intr_fd_set(handle, g.event) != 0 || rte_intr_type_set(handle, RTE_INTR_HANDLE_EXT) != 0 ||
+        rte_intr_callback_register(handle, &MemifGate::on_turn, nullptr) != 0) {
+      return fail(Errc::system, "DPDK: its interrupt thread takes no events");
+    }
+    eal::set_interrupt_log_hook(&MemifGate::on_log);
+    g.ready = true;
+  }
+  g.ports.push_back(&port);
+  return {};
+}
+
+void MemifGate::remove(DpdkPort& port) noexcept {
+  Gate& g = gate();
+  const std::lock_guard lock(g.ports_mutex);
+  g.ports.erase(std::remove(g.ports.begin(), g.ports.end(), &port), g.ports.end());
+}
+
+void MemifGate::hold() noexcept { gate().turn.lock(); }
+void MemifGate::let_go() noexcept { gate().turn.unlock(); }
+
+uint64_t MemifGate::turns() noexcept { return gate().turns.load(std::memory_order_acquire); }
+
+void MemifGate::settle() noexcept {
+  Gate& g = gate();
+  const uint64_t before = g.turns.load(std::memory_order_acquire);
+  ask_for_turn();
+  for (int i = 0; i < 1000 && g.turns.load(std::memory_order_acquire) == before; ++i) nap(1'000'000);
+}
+
+// In the interrupt thread, before it acts on a message of a control socket.
+void MemifGate::on_log(const char* line, size_t length) {
+  Gate& g = gate();
+  if (g.interrupt_thread_has_turn || length < 6 || std::memcmp(line, "memif_", 6) != 0) return;
+  g.turn.lock();
+  g.interrupt_thread_has_turn = true;
+  const std::lock_guard lock(g.ports_mutex);
+  for (DpdkPort* port : g.ports) port->closed_.fetch_or(kGate, std::memory_order_relaxed);
+  fence_all_threads();
+  for (DpdkPort* port : g.ports) {
+    while (port->busy_.load(std::memory_order_acquire) != 0) nap(20'000);  // it may be preempted on our core
+  }
+  ask_for_turn();
+}
+
+// In the interrupt thread, when it has finished with the message that closed the gate.
+void MemifGate::on_turn(void*) {
+  Gate& g = gate();
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t ignored = ::read(g.event, &count, sizeof(count));
+  if (g.interrupt_thread_has_turn) {
+    {
+      const std::lock_guard lock(g.ports_mutex);
+      // Release: what the thread has done to the port is seen by an engine that sees the gate open.
+      for (DpdkPort* port : g.ports) port->closed_.fetch_and(~kGate, std::memory_order_release);
+    }
+    g.interrupt_thread_has_turn = false;
+    g.turn.unlock();
+  }
+  g.turns.fetch_add(1, std::memory_order_release);
+}
+
+void MemifListener::adopt(const std::string& socket, bool abstract) {
+  // Descriptors are small numbers; a listener of ours is the one that carries the name.
+  for (int fd = 0; fd < 4096; ++fd) {
+    int listening = 0;
+    socklen_t size = sizeof(listening);
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 || listening == 0) continue;
+    sockaddr_un name{};
+    size = sizeof(name);
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) != 0 || name.sun_family != AF_UNIX) continue;
+    const char* text = name.sun_path + (abstract ? 1 : 0);
+    if ((abstract && name.sun_path[0] != 0) || socket.compare(0, sizeof(name.sun_path) - 2, text) != 0) continue;
+    descriptor_ = fd;
+    return;
+  }
+}
+
+void MemifListener::retire() noexcept {
+  if (descriptor_ < 0) return;
+  const int silent = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (silent >= 0) {
+    dup2(silent, descriptor_);
+    close(silent);
+  }
+  descriptor_ = -1;
+}
+
+void MemifListener::remove_stale_file(const std::string& path) noexcept {
+  struct stat status{};
+  sockaddr_un name{};
+  if (path.size() >= sizeof(name.sun_path) || stat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
+  name.sun_family = AF_UNIX;
+  std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
+  // A socket of another kind: a living server refuses it (EPROTOTYPE) without noticing.
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return;
+  const bool refused = connect(fd, reinterpret_cast<sockaddr*>(&name), sizeof(name)) != 0 && errno == ECONNREFUSED;
+  close(fd);
+  if (refused) unlink(path.c_str());
+}
+
+}  // namespace unet::drivers

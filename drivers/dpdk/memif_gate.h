@@ -1,0 +1,67 @@
+// memif_gate.h - keeps the engine's thread out of a memif port while DPDK changes its connection; used by dpdk_port.
+//
+// DPDK's memif handles its control socket in EAL's interrupt thread: when a peer connects or dies, that thread maps or
+// unmaps the shared rings, with no regard for a burst that another thread is in the middle of. Nothing in DPDK's
+// interface announces it in time, except its log: every message on the control socket is logged before it is acted
+// upon. So the log is where we stop it:
+//
+//   interrupt thread                                     engine's thread, each burst
+//   logs a line: closed_ |= kGate for every memif port   busy_ = 1
+//   membarrier(): each store above is seen everywhere     if (closed_) stay out
+//   waits until no port has busy_ == 1                    rx or tx burst
+//   acts on the message                                   busy_ = 0
+//   next turn of its loop: closed_ &= ~kGate
+//
+// The engine pays two plain stores and a load per burst; the fence is on the other side. While closed, a port
+// receives nothing and takes nothing.
+#pragma once
+
+#include <string>
+
+#include "unet/base/result.h"
+
+namespace unet::drivers {
+
+class DpdkPort;
+
+class MemifGate {
+ public:
+  static constexpr uint32_t kStopped = 1;  // bits of DpdkPort::closed_
+  static constexpr uint32_t kGate = 2;
+
+  static Status add(DpdkPort& port);
+  static void remove(DpdkPort& port) noexcept;
+
+  // Between these two the interrupt thread does not act on memif's control sockets: for starting and stopping ports.
+  static void hold() noexcept;
+  static void let_go() noexcept;
+
+  // Returns when the interrupt thread has finished what it was doing. Not while hold() is on.
+  static void settle() noexcept;
+
+  // Grows with every message of a control socket that the interrupt thread has acted on.
+  static uint64_t turns() noexcept;
+
+ private:
+  static void on_log(const char* line, size_t length);
+  static void on_turn(void*);
+};
+
+// DPDK never closes the listening socket of a memif server, and its interrupt thread must not see the descriptor go
+// away. These find it, and take its name and its connections away while the number stays taken.
+class MemifListener {
+ public:
+  MemifListener() = default;
+  // After the port was probed: `socket` as in the device string, with its file or abstract name.
+  void adopt(const std::string& socket, bool abstract);
+  // After the port was closed: the name is free again.
+  void retire() noexcept;
+
+  // Removes a socket file that a killed server has left behind.
+  static void remove_stale_file(const std::string& socket) noexcept;
+
+ private:
+  int descriptor_ = -1;
+};
+
+}  // namespace unet::drivers
