@@ -22,8 +22,9 @@ const std::vector<Benchmark>& all_benchmarks() {
        .workload = Workload::bandwidth,
        .what = "bytes per second of a one-way stream",
        .detail =
-           "A sends messages back to back, B copies each into a buffer of its own. Measured at B, per slice; p99 is what 99 in\n"
-           "100 slices reached. A path that may lose messages counts those that arrived. Ratio: over limit-memcpy at the same size.",
+           "A sends messages back to back, B copies each into a buffer of its own. The clock runs from the first message, with every\n"
+           "buffer on the way empty, until B has received the last; a path that may lose messages counts those that arrived. One\n"
+           "figure per slice; p99 is what 99 in 100 slices reached. Ratio: over limit-memcpy at the same size.",
        .metric = "bandwidth",
        .unit = "GB/s",
        .sizes = {256, 1024, 4096, 16384, 65536},

@@ -32,10 +32,11 @@ struct Slice {
   uint64_t warm_up = 0;      // untimed ones before them
 };
 
-// What the side that measured says of a slice: A of rtt and put, B of streams.
+// What one side says of a slice.
 struct Outcome {
-  uint64_t cycles = 0;    // of the timed part
-  uint64_t messages = 0;  // that arrived in it
+  uint64_t cycles = 0;    // of the timed part; by side A, whose clock alone counts
+  uint64_t messages = 0;  // that arrived in it; by side B of streams, by side A of the others
+  uint64_t waited_ns = 0; // for a core that another process had (set by the session)
 };
 
 enum class Order : uint8_t { set_up, run, resize, quit };
@@ -54,15 +55,18 @@ enum class StopReason : uint32_t {
   interrupted,  // the whole run: SIGINT or SIGTERM
 };
 
+// How far side B is with a stream: side A waits for each stage.
+enum class StreamStage : uint32_t { none, ready, warm, received };
+
 struct ControlBlock {
   // Written by A.
   alignas(kCacheLine) std::atomic<uint64_t> command_sequence{0};
   Command command;
-  alignas(kCacheLine) std::atomic<uint64_t> sent{0};  // streams: messages sent, once all are; 0 before
+  alignas(kCacheLine) std::atomic<uint64_t> sent{0};  // streams: messages sent, after the warm-up and at the end
   // Written by B.
   alignas(kCacheLine) std::atomic<uint64_t> done_sequence{0};
   Outcome outcome;
-  std::atomic<uint32_t> ready{0};  // B is about to receive: lets A start a stream without a race
+  std::atomic<StreamStage> stage{StreamStage::none};
   // Written by either, and by signal handlers.
   alignas(kCacheLine) std::atomic<StopReason> stop{StopReason::none};
   // The sentence that goes with StopReason::failed, by whoever failed first.

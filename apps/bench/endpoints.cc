@@ -13,7 +13,7 @@ constexpr std::array<uint32_t, 4> kIdleEndpoints = {0, 16, 256, 4096};
 // What the repetitions gave, per number of idle endpoints.
 struct Series {
   std::vector<double> p50, p99, p999, mean, limit, ratio;
-  uint64_t samples = 0, slices = 0, dropped = 0;
+  uint64_t samples = 0, slices = 0, dropped = 0, disturbed = 0;
 };
 
 void add(Series& series, const Record& record, double none) {
@@ -25,6 +25,7 @@ void add(Series& series, const Record& record, double none) {
   series.samples += record.summary.samples;
   series.slices += record.slices;
   series.dropped += record.dropped;
+  series.disturbed += record.disturbed;
   if (none > 0) series.ratio.push_back(record.summary.p50 / none);
 }
 
@@ -35,6 +36,7 @@ Record record_of(const Series& series, uint32_t idle, const Record& like) {
   record.limit = median(series.limit);
   record.slices = series.slices;
   record.dropped = series.dropped;
+  record.disturbed = series.disturbed;
   record.baseline = record.path + " with no idle endpoint";
   record.ratio = series.ratio.empty() ? std::nullopt : std::optional<double>(median(series.ratio));
   return record;

@@ -19,6 +19,7 @@ struct DatagramLink {
   DatagramLink(int socket_fd, RunContext& run_context) : fd(socket_fd), context(run_context) {}
   int fd;
   RunContext& context;
+  uint64_t last_message = 0;
 
   // Whether to try the call again; a full queue counts as one that will drain.
   bool may_retry(const char* call) {
@@ -64,7 +65,7 @@ struct DatagramLink {
     for (;;) {
       // Read before the attempt: what was sent before it is visible to the attempt. A lossy stream is over when the
       // sender is done and a look that began after that finds nothing, so it must not block.
-      const bool sender_done = !lossless && context.control.sent.load(std::memory_order_acquire) != 0;
+      const bool sender_done = !lossless && context.control.sent.load(std::memory_order_acquire) >= last_message;
       const int flags = MSG_WAITFORONE | (sender_done ? MSG_DONTWAIT : 0);
       const int n = recvmmsg(fd, headers_, static_cast<unsigned>(count), flags, nullptr);
       if (n > 0) {

@@ -32,7 +32,4 @@ enum class Transport : uint8_t { pipe, unix_stream, unix_packet, udp, tcp, udp_v
 // Opens `transport` into `pair`. For *_veth the ends are in the Environment's two namespaces.
 Status open_kernel_pair(Transport transport, bool busy, Environment& environment, KernelPair& pair);
 
-// TCP only, others ignore it: small messages at once (round trips), or gathered (streams).
-void set_no_delay(int fd, bool no_delay);
-
 }  // namespace unet::bench

@@ -86,11 +86,7 @@ class KernelStream final : public Contender {
   }
   Outcome run(const Slice& slice, RunContext& context) override {
     rest_.clear();
-    const KernelEnd& end = pair_.end_of(context.side);
-    if (transport_ == Transport::tcp || transport_ == Transport::tcp_veth) {
-      set_no_delay(end.out, slice.workload == Workload::rtt);
-    }
-    StreamLink link{end, context, rest_};
+    StreamLink link{pair_.end_of(context.side), context, rest_};
     return run_on_link(link, slice, buffers_, context);
   }
 

@@ -4,19 +4,23 @@
 #include <algorithm>
 
 #include "apps/bench/sizes.h"
+#include "apps/bench/workloads.h"
 #include "unet/base/time.h"
 
 namespace unet::bench {
 
 namespace {
 
-constexpr double kSliceNs = 3e6;         // of a path
-constexpr double kLimitSliceNs = 1.2e6;  // of the limit, twice as often
-constexpr double kStreamLimitNs = 2e6;   // a stream must fill its ring some times over
+constexpr double kSliceNs = 2e6;         // of a path
+constexpr double kLimitSliceNs = 0.8e6;  // of the limit, which stands beside each slice
+constexpr double kStreamLimitNs = 1.5e6; // a stream must fill its ring some times over
+constexpr int kLimitTries = 4;           // of a limit slice that another process disturbed
+constexpr uint64_t kBurstsMin = 64;      // of a slice of a stream: fewer would measure how it starts
 constexpr double kBatchNs = 2e3;
 constexpr uint32_t kBatchMax = 64;
 constexpr uint64_t kSamplesPerSlice = 30'000;
-constexpr int kRoundsMin = 2;            // of a repetition, however short --seconds is
+constexpr size_t kKeptMin = 3;           // slices of each path in a repetition, while kPatience lasts
+constexpr double kPatience = 4;          // times the time that --seconds gives
 
 // One path in a measurement. The limit is one too.
 struct Participant {
@@ -32,6 +36,7 @@ bool times_each(const Benchmark& benchmark) { return benchmark.workload == Workl
 struct SliceValues {
   double p50 = 0;
   std::vector<double> batched, single;
+  bool disturbed = false;
 };
 
 class Measurement {
@@ -52,6 +57,10 @@ class Measurement {
   Status repetition();
   Status round();
   Result<SliceValues> slice_of(Participant& participant);
+  Result<SliceValues> limit_slice();
+  bool disturbed(const Participant& participant, const Session::SliceResult& result) const;
+  bool enough() const;
+  static void keep(Participant& participant, const SliceValues& values, double before, double after);
   Status leave_out(const Participant& participant, const Error& error);
   std::vector<Record> records() const;
   Record record_of(const Participant& participant) const;
@@ -111,18 +120,24 @@ Status Measurement::prepare(const std::vector<size_t>& paths) {
   return {};
 }
 
+bool Measurement::disturbed(const Participant& participant, const Session::SliceResult& result) const {
+  const bool sleeps = session_.contender(participant.index).info().sleeps;
+  const double share = sleeps ? kDisturbedShareSleeping : kDisturbedShare;
+  return static_cast<double>(result.waited) > share * static_cast<double>(result.elapsed);
+}
+
 Result<SliceValues> Measurement::slice_of(Participant& participant) {
   SliceValues values;
   const Slice slice = participant.pace.batched();
-  const bool limit_of_rate = workload_of(participant.index) != benchmark_.workload;
   static const Benchmark& rtt = *find_benchmark("rtt");
-  const Benchmark& unit_of = limit_of_rate ? rtt : benchmark_;
+  const Benchmark& unit_of = workload_of(participant.index) != benchmark_.workload ? rtt : benchmark_;
   auto result = session_.run(participant.index, slice);
   if (!result) return tl::unexpected(result.error());
   values.batched = values_of(unit_of, slice, *result);
   if (values.batched.empty()) return fail(Errc::protocol, path_of(participant) + ": a slice without a result");
   values.p50 = median(values.batched);
-  participant.pace.learn(slice, to_ns(result->outcome.cycles));
+  values.disturbed = disturbed(participant, *result);
+  if (!values.disturbed) participant.pace.learn(slice, to_ns(result->outcome.cycles));
   if (!times_each(benchmark_)) return values;
   if (slice.batch == 1) {
     values.single = values.batched;
@@ -132,55 +147,64 @@ Result<SliceValues> Measurement::slice_of(Participant& participant) {
   result = session_.run(participant.index, alone);
   if (!result) return tl::unexpected(result.error());
   values.single = values_of(unit_of, alone, *result);
+  values.disturbed = values.disturbed || disturbed(participant, *result);
   return values;
+}
+
+Result<SliceValues> Measurement::limit_slice() {
+  Result<SliceValues> values = slice_of(limit_[0]);
+  for (int i = 1; i < kLimitTries && values && values->disturbed; ++i) values = slice_of(limit_[0]);
+  return values;
+}
+
+void Measurement::keep(Participant& participant, const SliceValues& values, double before, double after) {
+  const SliceValue slice{values.p50, before, after, values.disturbed};
+  if (!participant.repetitions.back().add(slice)) return;
+  participant.batched.insert(participant.batched.end(), values.batched.begin(), values.batched.end());
+  participant.single.insert(participant.single.end(), values.single.begin(), values.single.end());
 }
 
 // Every participant once, between limit slices.
 Status Measurement::round() {
   for (size_t i = 0; i < participants_.size();) {
-    Participant& participant = participants_[i];
     const double before = limit_now_;
-    auto values = slice_of(participant);
+    auto values = slice_of(participants_[i]);
     if (!values) {
-      if (auto out = leave_out(Participant(participant), values.error()); !out) return out;
+      if (auto out = leave_out(Participant(participants_[i]), values.error()); !out) return out;
       continue;
     }
-    auto limit = slice_of(limit_[0]);
+    auto limit = limit_slice();
     if (!limit) return tl::unexpected(limit.error());
     limit_now_ = limit->p50;
-    const SliceValue slice{values->p50, before, limit_now_};
-    if (participant.repetitions.back().add(slice)) {
-      participant.batched.insert(participant.batched.end(), values->batched.begin(), values->batched.end());
-      participant.single.insert(participant.single.end(), values->single.begin(), values->single.end());
-    }
-    // The limit's own row: its slices that stood still.
-    if (limit_[0].repetitions.back().add({limit_now_, before, limit_now_})) {
-      limit_[0].batched.insert(limit_[0].batched.end(), limit->batched.begin(), limit->batched.end());
-      limit_[0].single.insert(limit_[0].single.end(), limit->single.begin(), limit->single.end());
-    }
+    keep(participants_[i], *values, before, limit_now_);
+    keep(limit_[0], *limit, before, limit_now_);  // its own row: the slices that stood still
     ++i;
   }
   return {};
 }
 
+bool Measurement::enough() const {
+  const auto& all = participants_.empty() ? limit_ : participants_;
+  return std::all_of(all.begin(), all.end(), [](const Participant& participant) {
+    return participant.repetitions.back().values.size() >= kKeptMin;
+  });
+}
+
 Status Measurement::repetition() {
-  const size_t count = std::max<size_t>(1, participants_.size());
-  const double budget_ns = options_.seconds * 1e9 * static_cast<double>(count) / options_.repeat;
+  const double count = static_cast<double>(std::max<size_t>(1, participants_.size()));
+  const double budget_ns = options_.seconds * 1e9 * count / options_.repeat;
   limit_[0].repetitions.emplace_back();
   for (Participant& participant : participants_) participant.repetitions.emplace_back();
   const Nanoseconds start = monotonic_now();
-  for (int rounds = 0; rounds < kRoundsMin || static_cast<double>(monotonic_now() - start) < budget_ns; ++rounds) {
-    auto limit = slice_of(limit_[0]);
+  const auto spent = [&] { return static_cast<double>(monotonic_now() - start) / budget_ns; };
+  do {
+    const double before = limit_now_;
+    auto limit = limit_slice();
     if (!limit) return tl::unexpected(limit.error());
-    if (participants_.empty()) {  // only the limit was asked for: each of its slices stands beside the one before
-      if (limit_now_ > 0 && limit_[0].repetitions.back().add({limit->p50, limit_now_, limit->p50})) {
-        limit_[0].batched.insert(limit_[0].batched.end(), limit->batched.begin(), limit->batched.end());
-        limit_[0].single.insert(limit_[0].single.end(), limit->single.begin(), limit->single.end());
-      }
-    }
     limit_now_ = limit->p50;
+    if (participants_.empty()) keep(limit_[0], *limit, before, limit_now_);  // nothing else was asked for
     if (auto done = round(); !done) return done;
-  }
+  } while (spent() < 1 || (!enough() && spent() < kPatience));
   return {};
 }
 
@@ -223,7 +247,8 @@ Record Measurement::record_of(const Participant& participant) const {
   record.setting = info.setting;
   for (const Repetition& repetition : participant.repetitions) {
     record.dropped += repetition.dropped;
-    record.slices += repetition.dropped + repetition.values.size();
+    record.disturbed += repetition.disturbed;
+    record.slices += repetition.dropped + repetition.disturbed + repetition.values.size();
   }
   return record;
 }
@@ -270,6 +295,8 @@ Slice Pace::slice_of(uint64_t iterations, uint32_t batch) const {
   slice.size = size_;
   slice.batch = batch;
   slice.iterations = std::max<uint64_t>(1, iterations / batch) * batch;
+  const bool streams = workload_ == Workload::bandwidth || workload_ == Workload::rate;
+  if (streams) slice.iterations = std::max<uint64_t>(slice.iterations, kBurstsMin * burst_messages(size_));
   slice.warm_up = std::max<uint64_t>(1, slice.iterations / 8);
   return slice;
 }
@@ -290,8 +317,10 @@ Slice Pace::single() const {
 void Pace::learn(const Slice& slice, double elapsed_ns) {
   if (elapsed_ns <= 0) return;
   const double now = elapsed_ns / static_cast<double>(slice.iterations);
-  // Half old, half new: one disturbed slice does not make the next ones too short.
-  ns_per_iteration_ = ns_per_iteration_ == 0 ? now : (ns_per_iteration_ + now) / 2;
+  // Follows a faster path at once and a slower one gradually: if a stalled slice made the next ones short, they would measure
+  // little but how a stream starts, look slow too, and so on.
+  constexpr double kSlowdown = 1.05;
+  ns_per_iteration_ = ns_per_iteration_ == 0 ? now : std::min(now, ns_per_iteration_ * kSlowdown);
 }
 
 Status Pace::calibrate(Session& session, size_t index) {

@@ -71,13 +71,15 @@ std::string ratio_title(const std::vector<Record>& records) {
 }
 
 std::string dropped_line(const std::vector<Record>& records) {
-  uint64_t slices = 0, dropped = 0;
+  uint64_t slices = 0, dropped = 0, disturbed = 0;
   for (const Record& record : records) {
     slices += record.slices;
     dropped += record.dropped;
+    disturbed += record.disturbed;
   }
-  return std::to_string(dropped) + " of " + std::to_string(slices) + " slices dropped because the limit moved by more than " +
-         print_number("%.0f", kLimitTolerance * 100) + " % around them.\n";
+  return "Of " + std::to_string(slices) + " slices " + std::to_string(dropped) + " were dropped because the limit moved by more than " +
+         print_number("%.0f", kLimitTolerance * 100) + " % around them, and " + std::to_string(disturbed) +
+         " because another process had one of the cores.\n";
 }
 
 }  // namespace
@@ -117,6 +119,7 @@ std::string to_json(const std::vector<Record>& records) {
     object["setting"] = record.setting;
     object["slices"] = record.slices;
     object["dropped"] = record.dropped;
+    object["disturbed"] = record.disturbed;
     list.push_back(std::move(object));
   }
   return list.dump(1) + "\n";
@@ -157,7 +160,9 @@ std::string to_tables(const std::vector<Record>& records, TableStyle style) {
     text += title + "\n" + (style == TableStyle::markdown ? "\n" : "") + render_table(rows, style) + "\n";
   };
   const auto figure = [&](double Summary::*member) {
-    return matrix(records, "path", [&](const Record& record) { return format_value(record.summary.*member, unit); });
+    return matrix(records, "path", [&](const Record& record) {
+      return record.summary.samples == 0 ? "-" : format_value(record.summary.*member, unit);
+    });
   };
   const std::string baseline = ratio_title(records);
   if (!baseline.empty()) {

@@ -21,12 +21,13 @@ struct Record {
   std::string baseline;         // what ratio compares with
   std::string command;
   std::string setting;          // how the path was set up
-  uint64_t slices = 0;          // kept and dropped
+  uint64_t slices = 0;          // all: kept, dropped, disturbed
   uint64_t dropped = 0;         // because the limit moved
+  uint64_t disturbed = 0;       // dropped because another process had a core
 };
 
 // A list of flat objects, as DESIGN names the fields: bench, path, size, metric, unit, p50, p99, p999, mean, samples, limit,
-// ratio, baseline, command; and setting, slices, dropped.
+// ratio, baseline, command; and setting, slices, dropped, disturbed.
 std::string to_json(const std::vector<Record>& records);
 
 enum class TableStyle : uint8_t { text, markdown };

@@ -56,7 +56,15 @@ TEST_CASE("report: ratios come first, columns are sizes, absent figures are dash
   CHECK(text.find("rtt: p50") > ratios);
   CHECK(text.find("  path         8 B  48 B\n  local       1.20  1.30\n  kernel-udp  64.0     -\n") != std::string::npos);
   CHECK(text.find("6.40 us") != std::string::npos);
-  CHECK(text.find("6 of 30 slices dropped") != std::string::npos);
+  CHECK(text.find("Of 30 slices 6 were dropped") != std::string::npos);
+}
+
+TEST_CASE("report: a path that kept no slice has no figures") {
+  Record nothing = record_of("local", 8, 0, std::nullopt);
+  nothing.summary = {};
+  const std::string text = to_tables({record_of("limit-pingpong", 8, 100, 1), nothing}, TableStyle::text);
+  CHECK(text.find("  local                -\n") != std::string::npos);
+  CHECK(text.find("0 ns") == text.find("100 ns") + 2);
 }
 
 TEST_CASE("report: markdown") {

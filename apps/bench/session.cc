@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <new>
@@ -127,6 +128,7 @@ Status Session::fork_side_b() {
     child_ = 0;
     return fail_errno("fork", errno);
   }
+  run_delay_ = std::make_unique<RunDelay>();
   if (child_ > 0) {
     signal_child = child_;
     on_child(SIGCHLD);  // it may be gone already
@@ -172,7 +174,12 @@ void Session::execute(const Command& command, RunContext& context) {
       done = contender.set_up(context, environment_);
       set_up_[command.contender] = done.has_value();
       break;
-    case Order::run: own_outcome_ = contender.run(command.slice, context); break;
+    case Order::run: {
+      const Nanoseconds before = run_delay_->read();
+      own_outcome_ = contender.run(command.slice, context);
+      own_outcome_.waited_ns = run_delay_->read() - before;
+      break;
+    }
     case Order::resize: done = contender.set_idle_endpoints(context, command.argument); break;
     case Order::quit: break;
   }
@@ -202,7 +209,7 @@ Status Session::exchange(const Command& command, uint64_t allowed_ms) {
   control_->stop.compare_exchange_strong(earlier, StopReason::none, std::memory_order_relaxed);
   control_->error_taken.store(0, std::memory_order_relaxed);
   control_->sent.store(0, std::memory_order_relaxed);
-  control_->ready.store(0, std::memory_order_relaxed);
+  control_->stage.store(StreamStage::none, std::memory_order_relaxed);
   control_->command = command;
   const uint64_t sequence = control_->command_sequence.load(std::memory_order_relaxed) + 1;
   signal_deadline.store(monotonic_now() + allowed_ms * kMillisecond, std::memory_order_relaxed);
@@ -219,16 +226,20 @@ Status Session::exchange(const Command& command, uint64_t allowed_ms) {
 }
 
 Result<Session::SliceResult> Session::run(size_t index, const Slice& slice) {
-  UNET_CHECK(slice.batch > 0 && slice.iterations / slice.batch <= kSamplesMax);
+  UNET_CHECK(slice.batch > 0);
+  UNET_CHECK(slice.workload != Workload::rtt || slice.iterations / slice.batch <= kSamplesMax);
   samples_.clear();
+  const Nanoseconds start = monotonic_now();
   const uint64_t extra_ms = slice.workload == Workload::idle ? slice.iterations : 0;
   auto done = exchange({Order::run, static_cast<uint32_t>(index), 0, slice}, kSliceAllowedMs + extra_ms);
   if (!done) {
     refusals_[index] = done.error().text;
     return fail(done.error().code, describe(contenders_[index]->info().path, done.error().text));
   }
-  const bool measured_by_a = slice.workload == Workload::rtt || slice.workload == Workload::put || slice.workload == Workload::idle;
-  return SliceResult{measured_by_a ? own_outcome_ : control_->outcome, &samples_};
+  Outcome outcome = own_outcome_;
+  const bool streamed = slice.workload == Workload::bandwidth || slice.workload == Workload::rate;
+  if (streamed) outcome.messages = control_->outcome.messages;
+  return SliceResult{outcome, &samples_, monotonic_now() - start, std::max(own_outcome_.waited_ns, control_->outcome.waited_ns)};
 }
 
 Status Session::set_idle_endpoints(size_t index, uint32_t count) {

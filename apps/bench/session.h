@@ -13,6 +13,7 @@
 
 #include "apps/bench/contender.h"
 #include "apps/bench/environment.h"
+#include "apps/bench/run_delay.h"
 
 namespace unet::bench {
 
@@ -32,6 +33,8 @@ class Session {
   struct SliceResult {
     Outcome outcome;
     const std::vector<uint64_t>* samples;  // valid until the next slice
+    Nanoseconds elapsed;                   // of the whole exchange, warm-up included
+    Nanoseconds waited;                    // by the side that waited longer for its core (run_delay.h)
   };
   // Runs one slice on both sides. An error: the contender is out, or the whole run is to stop (ask stop_reason()).
   Result<SliceResult> run(size_t index, const Slice& slice);
@@ -65,6 +68,7 @@ class Session {
   std::vector<bool> set_up_;  // in this process
   std::vector<uint64_t> samples_;
   Outcome own_outcome_;
+  std::unique_ptr<RunDelay> run_delay_;  // of this process
   pid_t child_ = 0;
 };
 

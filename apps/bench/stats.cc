@@ -46,6 +46,10 @@ bool limit_held(const SliceValue& slice, double tolerance) {
 }
 
 bool Repetition::add(const SliceValue& slice, double tolerance) {
+  if (slice.disturbed) {
+    ++disturbed;
+    return false;
+  }
   if (!limit_held(slice, tolerance)) {
     ++dropped;
     return false;
@@ -61,7 +65,7 @@ std::optional<double> ratio_to_limit(const std::vector<Repetition>& repetitions,
     if (repetition.empty()) continue;
     const double p50 = repetition.p50();
     const double limit = repetition.limit();
-    ratios.push_back(relation == Relation::over ? p50 / limit : p50 * limit);
+    ratios.push_back(relation == Relation::over ? p50 / limit : p50 * limit * 1e-9);
   }
   if (ratios.empty()) return std::nullopt;
   return median(std::move(ratios));

@@ -29,11 +29,17 @@ Summary summarize(std::vector<double> values);
 // Of rates and bandwidths, where bad is low: p99 is what 99 slices in a hundred reached.
 Summary summarize_rates(std::vector<double> values);
 
+// A slice is dropped too when another process had one of the two cores for more than this share of it. Receivers that sleep
+// always wait a little for their core when they are woken: that belongs to the path.
+constexpr double kDisturbedShare = 0.05;
+constexpr double kDisturbedShareSleeping = 0.2;
+
 // One slice of one contender: its own p50, and the limit's p50 taken just before and just after it.
 struct SliceValue {
   double value = 0;
   double limit_before = 0;
   double limit_after = 0;
+  bool disturbed = false;  // by another process on one of the cores
 };
 
 // Whether the limit stood still around this slice.
@@ -43,7 +49,8 @@ bool limit_held(const SliceValue& slice, double tolerance = kLimitTolerance);
 struct Repetition {
   std::vector<double> values;  // p50 of each kept slice
   std::vector<double> limits;  // the limit around each kept slice
-  uint32_t dropped = 0;        // slices in which the limit moved
+  uint32_t dropped = 0;        // slices around which the limit moved
+  uint32_t disturbed = 0;      // slices in which another process had a core
 
   // Adds a slice or counts it as dropped; returns whether it was kept.
   bool add(const SliceValue& slice, double tolerance = kLimitTolerance);
@@ -53,7 +60,7 @@ struct Repetition {
 };
 
 // How a value relates to its limit: `over` for times (2.0 means twice the limit's time) and bandwidths (0.9 means
-// nine tenths of the limit's bandwidth); `product` for rates against a round-trip time (messages per round trip).
+// nine tenths of the limit's bandwidth); `product` for rates per second against a round-trip time in ns (messages per round trip).
 enum class Relation { over, product };
 
 // Median over the repetitions that kept at least one slice; nothing when none did.

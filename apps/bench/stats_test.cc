@@ -65,7 +65,9 @@ TEST_CASE("stats: dropped slices are counted and change nothing else") {
   CHECK_FALSE(repetition.add({9999, 100, 300}));
   CHECK(repetition.add({210, 110, 100}));
   CHECK(repetition.add({220, 100, 100}));
+  CHECK_FALSE(repetition.add({.value = 9999, .limit_before = 100, .limit_after = 100, .disturbed = true}));
   CHECK(repetition.dropped == 1);
+  CHECK(repetition.disturbed == 1);
   CHECK(repetition.values.size() == 3);
   CHECK(repetition.p50() == 210);
   CHECK(repetition.limit() == 105);
@@ -77,7 +79,7 @@ TEST_CASE("stats: the ratio is the median over repetitions, each against its own
                                                repetition_of({{200, 100, 100}})};
   CHECK(ratio_to_limit(repetitions, Relation::over).value() == Approx(1.3));
   // 5 messages per microsecond at 200 ns a round trip: one message per round trip.
-  CHECK(ratio_to_limit({repetition_of({{0.005, 200, 200}})}, Relation::product).value() == Approx(1.0));
+  CHECK(ratio_to_limit({repetition_of({{5e6, 200, 200}})}, Relation::product).value() == Approx(1.0));
 }
 
 TEST_CASE("stats: repetitions that kept nothing do not count") {

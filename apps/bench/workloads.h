@@ -7,8 +7,9 @@
 //   size_t send_burst(const std::byte* data, size_t size, size_t count);    `count` messages, back to back in `data`
 //   bool flush();                                         what was sent so far becomes visible to the receiver
 //   size_t receive_burst(std::byte* into, size_t size, size_t count);       one to `count` messages, copied out back to back
-//   static constexpr bool kLossless;                      else receive_burst returns 0 when control.sent is set and nothing is
-//                                                         left, and wake_receiver() ends its wait after sent was set
+//   static constexpr bool kLossless;                      else it has uint64_t last_message, and receive_burst returns 0 when
+//                                                         control.sent has come to that and nothing is left; wake_receiver(),
+//                                                         by the sender, ends a wait that this finds
 // false and 0 mean: stopped. Every message is written by its sender from a buffer of its own and read into one of the
 // receiver's, as an application would; small ones carry a number that the receiver checks.
 #pragma once
@@ -100,61 +101,64 @@ Outcome ping_pong(Link& link, const Slice& slice, MessageBuffers& buffers, RunCo
   return {before - start, slice.iterations};
 }
 
+// Sends messages number first + 1 ... first + count, and says that they are sent.
 template <typename Link>
-void send_stream(Link& link, const Slice& slice, MessageBuffers& buffers, RunContext& context) {
-  const size_t burst = burst_messages(slice.size);
-  const uint64_t total = slice.warm_up + slice.iterations;
-  uint64_t sent = 0;
-  while (sent < total) {
-    const size_t count = static_cast<size_t>(std::min<uint64_t>(burst, total - sent));
-    for (size_t i = 0; i < count; ++i) stamp(buffers.out.data() + i * slice.size, slice.size, sent + i + 1);
-    const size_t accepted = link.send_burst(buffers.out.data(), slice.size, count);
-    if (accepted == 0) return;
+bool send_messages(Link& link, size_t size, uint64_t first, uint64_t count, MessageBuffers& buffers, RunContext& context) {
+  const size_t burst = burst_messages(size);
+  for (uint64_t sent = 0; sent < count;) {
+    const size_t n = static_cast<size_t>(std::min<uint64_t>(burst, count - sent));
+    for (size_t i = 0; i < n; ++i) stamp(buffers.out.data() + i * size, size, first + sent + i + 1);
+    const size_t accepted = link.send_burst(buffers.out.data(), size, n);
+    if (accepted == 0) return false;
     sent += accepted;
   }
-  if (!link.flush()) return;
-  context.control.sent.store(total, std::memory_order_release);
+  if (!link.flush()) return false;
+  context.control.sent.store(first + count, std::memory_order_release);
   if constexpr (!Link::kLossless) link.wake_receiver();
+  return true;
 }
 
-// Receives until the slice's messages are there, or (lossy links) until nothing more comes.
+// Receives messages number first + 1 ... first + count, or (lossy links) those of them that come; how many.
 template <typename Link>
-Outcome receive_stream(Link& link, const Slice& slice, MessageBuffers& buffers, RunContext& context) {
-  const size_t burst = burst_messages(slice.size);
-  const uint64_t total = slice.warm_up + slice.iterations;
-  uint64_t arrived = 0, sum = 0, start = cycles(), last = start, arrived_at_start = 0;
-  while (arrived < total) {
-    const size_t count =
-        link.receive_burst(buffers.in.data(), slice.size, static_cast<size_t>(std::min<uint64_t>(burst, total - arrived)));
-    if (count == 0) {
-      if (Link::kLossless) return {};
-      break;
-    }
-    for (size_t i = 0; i < count; ++i) sum += read_stamp(buffers.in.data() + i * slice.size, slice.size);
-    arrived += count;
-    last = cycles();
-    if (arrived <= slice.warm_up) {
-      start = last;
-      arrived_at_start = arrived;
-    }
+uint64_t receive_messages(Link& link, size_t size, uint64_t first, uint64_t count, MessageBuffers& buffers, RunContext& context) {
+  const size_t burst = burst_messages(size);
+  uint64_t arrived = 0, sum = 0;
+  if constexpr (!Link::kLossless) link.last_message = first + count;
+  while (arrived < count) {
+    const size_t n = link.receive_burst(buffers.in.data(), size, static_cast<size_t>(std::min<uint64_t>(burst, count - arrived)));
+    if (n == 0) return arrived;
+    for (size_t i = 0; i < n; ++i) sum += read_stamp(buffers.in.data() + i * size, size);
+    arrived += n;
   }
-  if (Link::kLossless && slice.size >= sizeof(uint64_t) && sum != total * (total + 1) / 2) {
-    context.control.fail("the messages of a stream arrived changed");
-  }
-  return {last - start, arrived - arrived_at_start};
+  const uint64_t expected = count * first + count * (count + 1) / 2;
+  if (Link::kLossless && size >= sizeof(uint64_t) && sum != expected) context.control.fail("a stream's messages arrived changed");
+  return arrived;
 }
 
-// bandwidth and rate: side B measures, from its first message after the warm-up to its last.
+inline bool wait_for_stage(const RunContext& context, StreamStage stage) {
+  return spin_until(context.stop, [&] { return context.control.stage.load(std::memory_order_acquire) == stage; });
+}
+
+// bandwidth and rate. The warm-up is over, and every buffer on the way empty, before the clock starts; it stops when side B
+// has received everything. So what a path buffers counts neither for nor against it.
 template <typename Link>
 Outcome stream(Link& link, const Slice& slice, MessageBuffers& buffers, RunContext& context) {
+  auto& stage = context.control.stage;
   if (context.side == Side::b) {
-    context.control.ready.store(1, std::memory_order_release);
-    return receive_stream(link, slice, buffers, context);
+    stage.store(StreamStage::ready, std::memory_order_release);
+    receive_messages(link, slice.size, 0, slice.warm_up, buffers, context);
+    stage.store(StreamStage::warm, std::memory_order_release);
+    const uint64_t arrived = receive_messages(link, slice.size, slice.warm_up, slice.iterations, buffers, context);
+    stage.store(StreamStage::received, std::memory_order_release);
+    return {.messages = arrived};
   }
-  if (spin_until(context.stop, [&] { return context.control.ready.load(std::memory_order_acquire) != 0; })) {
-    send_stream(link, slice, buffers, context);
-  }
-  return {};
+  if (!wait_for_stage(context, StreamStage::ready)) return {};
+  if (!send_messages(link, slice.size, 0, slice.warm_up, buffers, context)) return {};
+  if (!wait_for_stage(context, StreamStage::warm)) return {};
+  const uint64_t start = cycles();
+  if (!send_messages(link, slice.size, slice.warm_up, slice.iterations, buffers, context)) return {};
+  if (!wait_for_stage(context, StreamStage::received)) return {};
+  return {.cycles = cycles() - start};
 }
 
 // put: side A writes slice.size bytes at consecutive offsets of a region of B, and measures; side B only keeps its core
