@@ -28,17 +28,20 @@ class MessageWindow {
 
   // A fragment of this message has come.
   void see(uint32_t message) noexcept {
+    if (newest_ - message < kBehindMax) return;
     const uint32_t ahead = message - newest_;
-    if (ahead == 0 || ahead >= uint32_t{1} << 31) return;
     arrived_ = ahead < 64 ? arrived_ << ahead : 0;
     dropped_ = ahead < 64 ? dropped_ << ahead : 0;
     newest_ = message;
   }
 
   // A newer one has come since: senders send their messages one after the other, so what is missing is probably lost.
-  bool superseded(uint32_t message) const noexcept { return newest_ - message - 1 < (uint32_t{1} << 31) - 1; }
+  bool superseded(uint32_t message) const noexcept { return newest_ - message - 1 < kBehindMax - 1; }
 
  private:
+  // Further behind than this is ahead: messages of one frame have numbers, too, and are not seen here.
+  static constexpr uint32_t kBehindMax = 64 * 1024;
+
   uint32_t newest_ = 0;
   uint64_t arrived_ = 0;  // bit i: message newest_ - i
   uint64_t dropped_ = 0;  // as above; counted when it was dropped

@@ -18,7 +18,8 @@
 
 namespace unet::engine {
 
-constexpr EndpointOptions kSmallEndpoint{.send_depth = 64, .receive_depth = 64, .buffers = 64, .buffer_size = 2048, .send_bytes = 128 * 1024};
+constexpr EndpointOptions kSmallEndpoint{
+    .send_depth = 64, .receive_depth = 64, .buffers = 64, .buffer_size = 2048, .send_bytes = 128 * 1024};
 
 inline std::vector<std::byte> pattern(size_t size, uint32_t seed) {
   std::vector<std::byte> bytes(size);
