@@ -1,0 +1,181 @@
+// drivers.cc - the wires and wrappers there are, by name.
+#include "apps/drivers.h"
+
+#include <algorithm>
+
+#include "apps/spec_values.h"
+#include "drivers/dpdk/dpdk_port.h"
+#include "drivers/faulty/faulty.h"
+
+namespace unet::apps {
+
+namespace {
+
+using Made = Result<std::unique_ptr<Driver>>;
+
+constexpr size_t kWrappersMax = 8;
+constexpr size_t kLengthMax = 1000;
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+// Puts a parsed value into a field, or says which option was wrong.
+template <typename T, typename Field>
+Status assign(std::string_view name, const Result<T>& value, Field& field) {
+  if (!value) return fail(Errc::invalid_argument, std::string(name) + ": " + value.error().text);
+  field = static_cast<Field>(*value);
+  return {};
+}
+
+// "10us" or "10us-50us"
+Status assign_delay(const std::string& text, drivers::FaultyOptions& options) {
+  const size_t dash = text.find('-');
+  if (Status status = assign("delay", parse_duration(text.substr(0, dash)), options.delay_min); !status) return status;
+  options.delay_max = options.delay_min;
+  if (dash == std::string::npos) return {};
+  if (Status status = assign("delay", parse_duration(text.substr(dash + 1)), options.delay_max); !status) return status;
+  if (options.delay_min > options.delay_max) return fail(Errc::invalid_argument, "delay: '" + text + "': the first time is the smaller one");
+  return {};
+}
+
+Status set_faulty(const std::string& name, const std::string& value, drivers::FaultyOptions& o) {
+  if (name == "loss") return assign(name, parse_probability(value), o.loss);
+  if (name == "duplicate") return assign(name, parse_probability(value), o.duplicate);
+  if (name == "reorder") return assign(name, parse_probability(value), o.reorder);
+  if (name == "corrupt") return assign(name, parse_probability(value), o.corrupt);
+  if (name == "delay") return assign_delay(value, o);
+  if (name == "hold") return assign(name, parse_duration(value), o.reorder_hold);
+  if (name == "rate") return assign(name, parse_rate(value), o.bits_per_second);
+  if (name == "seed") return assign(name, parse_count(value, 0, ~uint64_t{0}), o.seed);
+  if (name == "frames") return assign(name, parse_count(value, 1, 65536), o.frames);
+  if (name == "direction") {
+    if (value == "rx") o.direction = drivers::FaultyDirection::receive;
+    else if (value == "tx") o.direction = drivers::FaultyDirection::transmit;
+    else if (value == "both") o.direction = drivers::FaultyDirection::both;
+    else return fail(Errc::invalid_argument, "direction: '" + value + "' is not rx, tx or both");
+    return {};
+  }
+  return fail(Errc::invalid_argument, "'" + name + "' is no option; allowed: loss duplicate reorder corrupt delay hold rate seed frames direction");
+}
+
+Result<drivers::FaultyOptions> parse_faulty(std::string_view text) {
+  drivers::FaultyOptions options;
+  for (const auto& [name, value] : split_options(text)) {
+    if (Status status = set_faulty(name, value, options); !status) return fail(Errc::invalid_argument, "faulty: " + status.error().text);
+  }
+  return options;
+}
+
+// Options of ours; true if `name` is one. Everything else is DPDK's, for the device.
+Result<bool> set_dpdk(const std::string& name, const std::string& value, drivers::DpdkOptions& o) {
+  const auto taken = [](const Status& status) -> Result<bool> {
+    if (!status) return tl::unexpected(status.error());
+    return true;
+  };
+  if (name == "mtu") return taken(assign(name, parse_count(value, 256, 9600), o.mtu));
+  if (name == "buffers") return taken(assign(name, parse_count(value, 64, 1 << 20), o.buffers));
+  if (name == "wait_link") return taken(assign(name, parse_duration(value), o.wait_link));
+  if (name == "memory") return taken(assign(name, parse_count(value, 32, 1 << 16), o.eal.memory_mib));
+  if (name == "hugepages" || name == "log") {
+    const bool huge = name == "hugepages";
+    if (huge && value == "auto") o.eal.hugepages = drivers::Hugepages::automatic;
+    else if (huge && value == "always") o.eal.hugepages = drivers::Hugepages::always;
+    else if (huge && value == "never") o.eal.hugepages = drivers::Hugepages::never;
+    else if (!huge && (value == "yes" || value == "no")) o.eal.print_log = value == "yes";
+    else return fail(Errc::invalid_argument, name + ": '" + value + "' is not " + (huge ? "auto, always or never" : "yes or no"));
+    return true;
+  }
+  return false;
+}
+
+Made make_dpdk(std::string_view text) {
+  drivers::DpdkOptions options;
+  if (text.empty()) return fail(Errc::invalid_argument, "dpdk: needs a device, for example dpdk:net_af_packet0,iface=eth1 or dpdk:0000:03:00.0");
+  bool first = true;
+  for (const auto& [name, value] : split_options(text)) {
+    auto ours = first ? Result<bool>(false) : set_dpdk(name, value, options);
+    if (!ours) return fail(Errc::invalid_argument, "dpdk: " + ours.error().text);
+    if (*ours) continue;
+    if (!first) options.device += ',';
+    options.device += name;
+    if (!value.empty()) options.device += '=' + value;
+    first = false;
+  }
+  return drivers::DpdkPort::open(options).map([](auto port) { return std::unique_ptr<Driver>(std::move(port)); });
+}
+
+Made make_wire(std::string_view name, std::string_view options) {
+  if (name == "dpdk") return make_dpdk(options);
+  if (name == "none") {
+    if (!options.empty()) return fail(Errc::invalid_argument, "none: takes no options");
+    return nullptr;
+  }
+  if (name == "faulty") return fail(Errc::invalid_argument, "faulty: is a wrapper: a wire has to follow, for example faulty:loss=1% / dpdk:...");
+  return fail(Errc::invalid_argument, "there is no wire '" + std::string(name) + "'; wires: dpdk:DEVICE, none; wrappers before a wire: faulty:OPTIONS /");
+}
+
+}  // namespace
+
+Made make_driver(std::string_view specification) {
+  if (specification.size() > kLengthMax) return fail(Errc::invalid_argument, "a driver specification has at most 1000 characters");
+  // From the left: wrappers. The last part is the wire.
+  std::vector<drivers::FaultyOptions> wrappers;
+  std::string_view rest = trim(specification);
+  for (size_t slash; (slash = rest.find(" / ")) != std::string_view::npos; rest = trim(rest.substr(slash + 3))) {
+    const std::string_view part = trim(rest.substr(0, slash));
+    const size_t colon = std::min(part.find(':'), part.size());
+    if (part.substr(0, colon) != "faulty") {
+      return fail(Errc::invalid_argument, "'" + std::string(part) + "' stands before ' / ', where only wrappers may: faulty:OPTIONS");
+    }
+    if (wrappers.size() == kWrappersMax) return fail(Errc::invalid_argument, "a wire takes at most 8 wrappers");
+    auto options = parse_faulty(part.substr(std::min(colon + 1, part.size())));
+    if (!options) return tl::unexpected(options.error());
+    wrappers.push_back(*options);
+  }
+  if (rest.empty() && wrappers.empty()) return nullptr;
+  const size_t colon = std::min(rest.find(':'), rest.size());
+  Made driver = make_wire(rest.substr(0, colon), rest.substr(std::min(colon + 1, rest.size())));
+  if (!driver) return driver;
+  if (*driver == nullptr && !wrappers.empty()) return fail(Errc::invalid_argument, "none: there is no wire that a wrapper could change");
+  for (size_t i = wrappers.size(); i-- > 0;) *driver = std::make_unique<drivers::Faulty>(std::move(*driver), wrappers[i]);
+  return driver;
+}
+
+std::string driver_help() {
+  return R"(A wire, with any number of wrappers to its left, separated by " / ":
+  faulty:loss=1%,seed=7 / dpdk:net_af_xdp0,iface=veth0
+
+Wires
+  none                    no wire: local channels only
+  dpdk:DEVICE[,OPTIONS]   any port that DPDK can open; DEVICE is one of
+      net_memif0,role=server|client[,socket=NAME][,id=N][,zero-copy=yes]
+                          shared memory with another process; no rights needed. NAME is an abstract socket of the network
+                          namespace, or with socket-abstract=no a path. zero-copy=yes: for the client
+      net_af_xdp0,iface=IF      an interface of the kernel through AF_XDP; needs cap_net_admin, cap_net_raw, cap_bpf
+      net_af_packet0,iface=IF   the same through a packet socket; needs cap_net_raw
+      net_tap0[,iface=IF]       a new tap interface; needs cap_net_admin
+      net_ring0                 a loop inside the process
+      virtio_user0,path=PATH    a vhost-user socket, or /dev/vhost-net
+      0000:03:00.0              a network card, bound to vfio-pci
+    and any other DPDK virtual device with its own options. The number tells devices of one process apart.
+    Options of ours:
+      mtu=BYTES               256 to 9600; default: the interface's, or 1500
+      wait_link=TIME          wait for the peer before going on (default 0: it may come later)
+      buffers=N               packet buffers (default: enough)
+      hugepages=auto|always|never, memory=MIB   the process's packet memory; the first port decides (default auto, 256)
+      log=yes                 DPDK's own log to stderr
+
+Wrappers
+  faulty:OPTIONS          makes the wire worse, the same way each time for one seed
+      loss=P duplicate=P reorder=P corrupt=P    probabilities: 0.01 or 1%
+      delay=TIME or delay=TIME-TIME             each frame takes longer: 500ns, 10us, 1ms
+      rate=R                                    bits per second: 64k, 100M, 1G
+      hold=TIME                                 how long a reordered frame waits at most (default 1ms)
+      seed=N (default 1), direction=rx|tx|both (default tx), frames=N held at most (default 1024)
+)";
+}
+
+}  // namespace unet::apps

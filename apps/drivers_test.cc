@@ -1,0 +1,101 @@
+// drivers_test.cc - driver specifications: what they make, and what each malformed one is told.
+#include "apps/drivers.h"
+
+#include <catch2/catch.hpp>
+
+#include "apps/spec_values.h"
+
+using namespace unet;
+using namespace unet::apps;
+
+namespace {
+
+std::string refusal(const std::string& specification) {
+  auto driver = make_driver(specification);
+  REQUIRE_FALSE(driver);
+  const std::string& text = driver.error().text;
+  INFO(text);
+  CHECK(text.find('\n') == std::string::npos);
+  CHECK(text.size() < 700);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("numbers with units") {
+  CHECK(*parse_probability("0.25") == 0.25);
+  CHECK(*parse_probability("50%") == 0.5);
+  CHECK(*parse_probability("0") == 0);
+  CHECK(*parse_probability("100%") == 1);
+  for (const char* bad : {"", "1.01", "101%", "-1", "x", "1 %", "nan", "1%%"}) CHECK_FALSE(parse_probability(bad));
+  CHECK(*parse_duration("500ns") == 500);
+  CHECK(*parse_duration("10us") == 10'000);
+  CHECK(*parse_duration("1.5ms") == 1'500'000);
+  CHECK(*parse_duration("2s") == 2 * kSecond);
+  CHECK(*parse_duration("0") == 0);
+  for (const char* bad : {"", "5", "1h", "-1us", "us", "1e3us", "2000s", "inf"}) CHECK_FALSE(parse_duration(bad));
+  CHECK(*parse_rate("1G") == 1'000'000'000);
+  CHECK(*parse_rate("64k") == 64'000);
+  CHECK(*parse_rate("2.5M") == 2'500'000);
+  for (const char* bad : {"", "0", "1T", "G", "-1", "1001G"}) CHECK_FALSE(parse_rate(bad));
+  CHECK(*parse_count("12", 0, 12) == 12);
+  for (const char* bad : {"", "13", "1x", "-1", "99999999999999999999999"}) CHECK_FALSE(parse_count(bad, 0, 12));
+}
+
+TEST_CASE("an NI without a wire") {
+  for (const char* text : {"", "none", "  none "}) {
+    auto driver = make_driver(text);
+    REQUIRE(driver);
+    CHECK(*driver == nullptr);
+  }
+}
+
+TEST_CASE("a loop with a wrapper carries a frame") {
+  auto driver = make_driver("faulty:delay=10us,direction=rx,seed=3 / faulty:loss=0% / dpdk:net_ring0,hugepages=never,memory=64");
+  REQUIRE(driver);
+  Driver& d = **driver;
+  CHECK(d.description().starts_with("faulty (seed 3) over faulty (seed 1) over dpdk:net_ring0"));
+  TransmitFrame frame;
+  REQUIRE(d.allocate({&frame, 1}) == 1);
+  for (uint32_t i = 0; i < 60; ++i) frame.data[i] = static_cast<std::byte>(i);
+  frame.length = 60;
+  REQUIRE(d.transmit({&frame, 1}, 1000) == 1);
+  ReceivedFrame received;
+  CHECK(d.receive({&received, 1}, 1000) == 0);
+  CHECK(d.next_event() == 11'000);
+  REQUIRE(d.receive({&received, 1}, 11'000) == 1);
+  CHECK(received.length == 60);
+  CHECK(received.data[59] == std::byte{59});
+  d.release({&received, 1});
+}
+
+TEST_CASE("each malformed specification is told what is allowed") {
+  using Catch::Contains;
+  CHECK_THAT(refusal("dpkd:net_ring0"), Contains("no wire 'dpkd'") && Contains("dpdk:DEVICE"));
+  CHECK_THAT(refusal("dpdk"), Contains("needs a device"));
+  CHECK_THAT(refusal("dpdk:"), Contains("needs a device"));
+  CHECK_THAT(refusal("none:x"), Contains("takes no options"));
+  CHECK_THAT(refusal("faulty:loss=1%"), Contains("a wire has to follow"));
+  CHECK_THAT(refusal("faulty:loss=1% / none"), Contains("no wire that a wrapper"));
+  CHECK_THAT(refusal("faulty:loss=2 / none"), Contains("loss: '2' is not a probability"));
+  CHECK_THAT(refusal("faulty:los=2 / none"), Contains("'los' is no option; allowed: loss"));
+  CHECK_THAT(refusal("faulty:delay=5us-1us / none"), Contains("smaller"));
+  CHECK_THAT(refusal("faulty:delay=5 / none"), Contains("ns, us, ms or s"));
+  CHECK_THAT(refusal("faulty:direction=up / none"), Contains("rx, tx or both"));
+  CHECK_THAT(refusal("faulty:rate=fast / none"), Contains("k, M or G"));
+  CHECK_THAT(refusal("none / dpdk:net_ring0"), Contains("only wrappers"));
+  CHECK_THAT(refusal("dpdk:net_ring0,mtu=100"), Contains("mtu: '100'") && Contains("256 to 9600"));
+  CHECK_THAT(refusal("dpdk:net_ring0,hugepages=maybe"), Contains("auto, always or never"));
+  CHECK_THAT(refusal("dpdk:net_ring0,wait_link=5"), Contains("wait_link"));
+  CHECK_THAT(refusal("dpdk:eth0"), Contains("no DPDK port") && Contains("net_memif0"));
+  CHECK_THAT(refusal("dpdk:net_af_packet,iface=lo"), Contains("no DPDK port"));
+  CHECK_THAT(refusal(std::string(2000, 'x')), Contains("1000 characters"));
+}
+
+TEST_CASE("the help names every wire and wrapper option") {
+  const std::string help = driver_help();
+  for (const char* word : {"none", "dpdk:", "net_memif0", "net_af_xdp0", "net_af_packet0", "net_tap0", "mtu=", "wait_link=", "hugepages=",
+                           "faulty:", "loss=", "duplicate=", "reorder=", "corrupt=", "delay=", "rate=", "hold=", "seed=", "direction="}) {
+    CHECK_THAT(help, Catch::Contains(word));
+  }
+}
