@@ -121,6 +121,7 @@ Status Measurement::prepare(const std::vector<size_t>& paths) {
 }
 
 bool Measurement::disturbed(const Participant& participant, const Session::SliceResult& result) const {
+  if (session_.cores().alone()) return false;  // the two sides take turns on it
   const bool sleeps = session_.contender(participant.index).info().sleeps;
   const double share = sleeps ? kDisturbedShareSleeping : kDisturbedShare;
   return static_cast<double>(result.waited) > share * static_cast<double>(result.elapsed);

@@ -274,7 +274,8 @@ void Session::end_side_b() {
   control_->command.order = Order::quit;
   control_->command_sequence.fetch_add(1, std::memory_order_release);
   tear_down_all(context_of(Side::a));
-  const Nanoseconds patience = monotonic_now() + kGrace;
+  // One that has hung before is not waited for again.
+  const Nanoseconds patience = stop_reason() == StopReason::peer_gone ? 0 : monotonic_now() + kGrace;
   int status = 0;
   while (waitpid(child_, &status, WNOHANG) == 0) {
     if (monotonic_now() > patience) {
