@@ -33,7 +33,11 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
 Result<Mapping> Mapping::map(int fd, uint64_t size, uint64_t mirror) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return fail_errno("fstat(shared memory)", errno);
-  if (size == 0 || static_cast<uint64_t>(status.st_size) < size || mirror > size || mirror % kPage != 0) {
+  if (mirror > size || mirror % kPage != 0 || (mirror != 0 && size % kPage != 0)) {
+    return fail(Errc::protocol, "a mirror of " + std::to_string(mirror) + " bytes of " + std::to_string(size) +
+                                    ": it takes whole pages, at most all of them");
+  }
+  if (size == 0 || static_cast<uint64_t>(status.st_size) < size) {
     return fail(Errc::protocol, "shared memory of " + std::to_string(status.st_size) + " bytes where " +
                                     std::to_string(size) + " were announced");
   }

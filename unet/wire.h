@@ -71,10 +71,12 @@ static_assert(sizeof(PutHeader) == 8);
 constexpr uint32_t kFrameOverhead = sizeof(EthernetHeader) + sizeof(FrameHeader);  // 38 bytes
 
 // Largest message payload of one frame on a wire of this MTU: a multiple of kFragmentUnit, so that every fragment
-// but the last keeps offsets aligned.
+// but the last keeps offsets aligned; never more than FrameHeader::length can say.
 constexpr uint32_t fragment_payload(uint32_t mtu, bool put) noexcept {
+  constexpr uint32_t kMost = 0xFFFF / kFragmentUnit * kFragmentUnit;
   const uint32_t headers = static_cast<uint32_t>(sizeof(FrameHeader) + (put ? sizeof(PutHeader) : 0));
-  return mtu <= headers ? 0 : (mtu - headers) / kFragmentUnit * kFragmentUnit;
+  const uint32_t room = mtu <= headers ? 0 : (mtu - headers) / kFragmentUnit * kFragmentUnit;
+  return room < kMost ? room : kMost;
 }
 
 // Why a frame is no frame of ours.

@@ -1,0 +1,133 @@
+// mapping_test.cc - memory that could vanish is refused, the mirror is the same memory, nothing leaks.
+#include "unet/mapping.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "unet/layout.h"
+
+namespace unet {
+namespace {
+
+Descriptor memory(uint64_t bytes, int seals = F_SEAL_SHRINK | F_SEAL_GROW) {
+  Descriptor fd(memfd_create("unet-test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  REQUIRE(fd.valid());
+  REQUIRE(ftruncate(fd.get(), static_cast<off_t>(bytes)) == 0);
+  REQUIRE(fcntl(fd.get(), F_ADD_SEALS, seals) == 0);
+  return fd;
+}
+
+size_t open_descriptors() {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
+  return count;
+}
+
+size_t mapped_ranges() {
+  std::ifstream maps("/proc/self/maps");
+  size_t count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find("unet-test") != std::string::npos ? 1 : 0;
+  return count;
+}
+
+TEST_CASE("sealed memory is mapped, shared with every other mapping of it") {
+  const Descriptor fd = memory(3 * kPage);
+  auto one = Mapping::map(fd.get(), 3 * kPage);
+  auto two = Mapping::map(fd.get(), 3 * kPage);
+  REQUIRE(one);
+  REQUIRE(two);
+  CHECK(one->size() == 3 * kPage);
+  CHECK(one->bytes().size() == 3 * kPage);
+  CHECK(one->data() != two->data());
+  one->data()[3 * kPage - 1] = std::byte{42};
+  CHECK(two->data()[3 * kPage - 1] == std::byte{42});
+}
+
+TEST_CASE("less than the whole memory can be mapped, also a size that is no page multiple") {
+  const Descriptor fd = memory(3 * kPage);
+  auto mapping = Mapping::map(fd.get(), kPage + 100);
+  REQUIRE(mapping);
+  CHECK(mapping->size() == kPage + 100);
+  mapping->data()[kPage + 99] = std::byte{1};
+}
+
+TEST_CASE("memory that could shrink, is too small or is no shared memory at all is refused") {
+  const auto code = [](const Descriptor& fd, uint64_t size, uint64_t mirror = 0) {
+    const auto mapping = Mapping::map(fd.get(), size, mirror);
+    REQUIRE_FALSE(mapping);
+    CHECK_FALSE(mapping.error().text.empty());
+    return mapping.error().code;
+  };
+  CHECK(code(memory(kPage, F_SEAL_GROW), kPage) == Errc::protocol);
+  CHECK(code(memory(kPage), kPage + 1) == Errc::protocol);
+  CHECK(code(memory(kPage), 0) == Errc::protocol);
+  CHECK(code(memory(kPage), ~uint64_t{0}) == Errc::protocol);
+  CHECK(code(memory(kPage), kPage, 2 * kPage) == Errc::protocol);
+  CHECK(code(memory(2 * kPage), 2 * kPage, 100) == Errc::protocol);
+  CHECK(code(memory(2 * kPage), kPage + 64, kPage) == Errc::protocol);
+  CHECK(code(Descriptor(eventfd(0, EFD_CLOEXEC)), kPage) == Errc::protocol);
+  CHECK(code(Descriptor(), kPage) == Errc::system);
+  Descriptor file(open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (file.valid() && ftruncate(file.get(), kPage) == 0) CHECK(code(file, kPage) == Errc::protocol);
+}
+
+TEST_CASE("a mirror shows the last bytes once more, right behind the end, both ways") {
+  const uint64_t mirror = GENERATE(uint64_t{1}, uint64_t{2}, uint64_t{4}) * kPage;
+  const Descriptor fd = memory(4 * kPage);
+  auto mapping = Mapping::map(fd.get(), 4 * kPage, mirror);
+  REQUIRE(mapping);
+  CHECK(mapping->size() == 4 * kPage);
+  std::byte* const original = mapping->data() + 4 * kPage - mirror;
+  std::byte* const again = mapping->data() + 4 * kPage;
+  for (uint64_t i = 0; i < mirror; ++i) original[i] = static_cast<std::byte>(i % 251);
+  bool same = true;
+  for (uint64_t i = 0; i < mirror; ++i) same = same && again[i] == static_cast<std::byte>(i % 251);
+  CHECK(same);
+  again[mirror - 1] = std::byte{252};
+  CHECK(original[mirror - 1] == std::byte{252});
+}
+
+TEST_CASE("descriptors and mappings are given back exactly once") {
+  const size_t descriptors = open_descriptors(), ranges = mapped_ranges();
+  {
+    Descriptor fd = memory(4 * kPage);
+    auto one = Mapping::map(fd.get(), 4 * kPage, kPage);
+    auto two = Mapping::map(fd.get(), 4 * kPage);
+    REQUIRE(one);
+    REQUIRE(two);
+    CHECK(open_descriptors() == descriptors + 1);  // a mapping needs none
+    CHECK(mapped_ranges() >= ranges + 2);
+    Mapping moved = std::move(*one);
+    CHECK_FALSE(*one);
+    CHECK(moved);
+    moved = std::move(*two);
+    Mapping& self = moved;
+    moved = std::move(self);
+    CHECK(moved.size() == 4 * kPage);
+    moved.data()[0] = std::byte{1};
+    for (int i = 0; i < 10; ++i) CHECK_FALSE(Mapping::map(fd.get(), 5 * kPage));
+
+    Descriptor other = std::move(fd);
+    CHECK_FALSE(fd.valid());
+    Descriptor& same = other;
+    other = std::move(same);
+    CHECK(other.valid());
+    other = Descriptor(dup(other.get()));
+    CHECK(open_descriptors() == descriptors + 1);
+    const int raw = other.release();
+    CHECK_FALSE(other.valid());
+    CHECK(close(raw) == 0);
+  }
+  CHECK(open_descriptors() == descriptors);
+  CHECK(mapped_ranges() == ranges);
+}
+
+}  // namespace
+}  // namespace unet
