@@ -129,9 +129,11 @@ bool Endpoint::has_message() const noexcept {
   return std::any_of(locals_.begin(), locals_.end(), [](const LocalChannel* local) { return local->has_message(); });
 }
 
-bool Endpoint::has_room() noexcept {
-  if (queues_->has_room()) return true;
-  return std::any_of(locals_.begin(), locals_.end(), [](LocalChannel* local) { return local->has_room(); });
+// A channel that was closed has room, so that its sender looks and learns it.
+bool Endpoint::has_room(Channel channel) noexcept {
+  const auto index = static_cast<uint32_t>(channel);
+  if (!is_open(channel)) return true;
+  return channels_[index].sends_locally ? channels_[index].local->has_room() : queues_->has_room();
 }
 
 // ---- looking

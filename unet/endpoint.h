@@ -64,7 +64,7 @@ struct ChannelEvent {
 
 enum class WaitOutcome : uint8_t {
   ready,         // receive(), next_request() or next_event() has something
-  room,          // wait_room(): a send that was refused may succeed now
+  room,          // wait_room(): the send that was refused may succeed now
   timed_out,
   interrupted,   // a signal came
   disconnected,  // the NI is gone and no local channel is open: nothing can come any longer
@@ -160,9 +160,10 @@ class Endpoint {
   // Gives a message's memory back. Any order; memory returns to senders in order of arrival.
   void release(const Message& message) noexcept {
     const auto index = static_cast<uint32_t>(message.channel);
-    if (__builtin_expect(index < channels_.size() && channels_[index].local != nullptr, 1)) {
-      channels_[index].local->release(message);
-    } else if (queues_ != nullptr) {
+    if (__builtin_expect(message.from_local, 1)) {
+      // Gone with its channel if that was closed before.
+      if (index < channels_.size() && channels_[index].local != nullptr) channels_[index].local->release(message);
+    } else {
       queues_->release(message);
     }
   }
@@ -171,8 +172,8 @@ class Endpoint {
 
   // Until there is something to receive (message, request or event), at most `timeout`. Polls for `spin` before it sleeps.
   WaitOutcome wait(Nanoseconds timeout = kForever, Nanoseconds spin = kDefaultSpin) noexcept;
-  // The same, and also until a full send queue or local channel has room again (WaitOutcome::room).
-  WaitOutcome wait_room(Nanoseconds timeout = kForever, Nanoseconds spin = kDefaultSpin) noexcept;
+  // The same, and also until `channel`, which refused a send as full, has room for it (WaitOutcome::room).
+  WaitOutcome wait_room(Channel channel, Nanoseconds timeout = kForever, Nanoseconds spin = kDefaultSpin) noexcept;
 
   // For poll(2) and epoll: readable when there may be something, after arm() said true. arm() says false if there is
   // something already: receive until empty, then arm again. Owned by the endpoint.
@@ -192,6 +193,8 @@ class Endpoint {
   // Everything counted for this endpoint, by name; drops by their own names (counters.h).
   std::vector<std::pair<std::string_view, uint64_t>> counters() const;
   Connection& connection() noexcept { return *connection_; }
+  // What a binding for another language keeps beside its endpoint; goes with it, after the upcall has stopped.
+  std::shared_ptr<void>& attachment() noexcept { return attachment_; }
 
  private:
   struct ChannelState {
@@ -209,7 +212,7 @@ class Endpoint {
   bool receive_any(Message& message) noexcept;
   bool receive_local(Message& message) noexcept;
   bool has_message() const noexcept;
-  bool has_room() noexcept;
+  bool has_room(Channel channel) noexcept;
   void turn_embedded() noexcept;
 
   Result<Channel> adopt(Answer answer);
@@ -220,11 +223,13 @@ class Endpoint {
   void forget_local(LocalChannel* local) noexcept;
 
   bool something() noexcept;
-  WaitOutcome wait_until(Nanoseconds timeout, Nanoseconds spin, bool for_room) noexcept;
-  WaitOutcome sleep(Nanoseconds timeout, bool for_room) noexcept;
-  WaitOutcome sleep_embedded(Nanoseconds timeout, bool for_room) noexcept;
+  // `refused`: the channel whose room is waited for, if any.
+  using Refused = std::optional<Channel>;
+  WaitOutcome wait_until(Nanoseconds timeout, Nanoseconds spin, Refused refused) noexcept;
+  WaitOutcome sleep(Nanoseconds timeout, Refused refused) noexcept;
+  WaitOutcome sleep_embedded(Nanoseconds timeout, Refused refused) noexcept;
   Status make_descriptor();
-  void announce(bool for_room) noexcept;
+  void announce(Refused refused) noexcept;
   void end_announcement() noexcept;
   void upcall_loop(void (*upcall)(Endpoint&, void*), void* argument) noexcept;
 
@@ -250,6 +255,7 @@ class Endpoint {
   Descriptor epoll_;
   Descriptor wake_;              // written by the NI
   uint32_t connecting_ = 0;      // connects started and not yet taken
+  std::shared_ptr<void> attachment_;
 
   std::mutex upcall_mutex_;
   std::thread upcall_thread_;

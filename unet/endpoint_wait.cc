@@ -30,23 +30,25 @@ bool Endpoint::something() noexcept {
   return connecting_ != 0 || !requests_.empty() || !events_.empty();
 }
 
-WaitOutcome Endpoint::wait(Nanoseconds timeout, Nanoseconds spin) noexcept { return wait_until(timeout, spin, false); }
-WaitOutcome Endpoint::wait_room(Nanoseconds timeout, Nanoseconds spin) noexcept { return wait_until(timeout, spin, true); }
+WaitOutcome Endpoint::wait(Nanoseconds timeout, Nanoseconds spin) noexcept { return wait_until(timeout, spin, {}); }
+WaitOutcome Endpoint::wait_room(Channel channel, Nanoseconds timeout, Nanoseconds spin) noexcept {
+  return wait_until(timeout, spin, channel);
+}
 
-WaitOutcome Endpoint::wait_until(Nanoseconds timeout, Nanoseconds spin, bool for_room) noexcept {
+WaitOutcome Endpoint::wait_until(Nanoseconds timeout, Nanoseconds spin, Refused refused) noexcept {
   const Nanoseconds start = monotonic_now();
   Nanoseconds waited = 0;
   do {
     if (embedded_ != nullptr) turn_embedded();
     if (something()) return WaitOutcome::ready;
-    if (for_room && has_room()) return WaitOutcome::room;
+    if (refused && has_room(*refused)) return WaitOutcome::room;
     for (int i = 0; i < 16; ++i) spin_pause();
     waited = monotonic_now() - start;
   } while (waited < std::min(spin, timeout));
 
   while (waited < timeout) {
     const Nanoseconds rest = std::min(timeout - waited, kLongestSleep);
-    const WaitOutcome outcome = embedded_ != nullptr ? sleep_embedded(rest, for_room) : sleep(rest, for_room);
+    const WaitOutcome outcome = embedded_ != nullptr ? sleep_embedded(rest, refused) : sleep(rest, refused);
     if (outcome != WaitOutcome::timed_out) return outcome;
     if (!connection_->alive() && locals_.empty()) return WaitOutcome::disconnected;
     waited = monotonic_now() - start;
@@ -54,9 +56,11 @@ WaitOutcome Endpoint::wait_until(Nanoseconds timeout, Nanoseconds spin, bool for
   return WaitOutcome::timed_out;
 }
 
-void Endpoint::announce(bool for_room) noexcept {
-  queues_->announce_sleep(for_room);
-  for (LocalChannel* local : locals_) local->announce_sleep(for_room);
+void Endpoint::announce(Refused refused) noexcept {
+  const LocalChannel* wanted = nullptr;
+  if (refused && is_open(*refused)) wanted = channels_[static_cast<uint32_t>(*refused)].local.get();
+  queues_->announce_sleep(refused && wanted == nullptr);
+  for (LocalChannel* local : locals_) local->announce_sleep(local == wanted);
   heavy_fence();
 }
 
@@ -66,12 +70,12 @@ void Endpoint::end_announcement() noexcept {
 }
 
 // One sleep; timed_out also when it was for nothing.
-WaitOutcome Endpoint::sleep(Nanoseconds timeout, bool for_room) noexcept {
+WaitOutcome Endpoint::sleep(Nanoseconds timeout, Refused refused) noexcept {
   if (!epoll_.valid() && !make_descriptor()) return WaitOutcome::disconnected;
-  announce(for_room);
+  announce(refused);
   int ready = 0;
   epoll_event events[8];
-  if (!something() && !(for_room && has_room())) {
+  if (!something() && !(refused && has_room(*refused))) {
     const timespec limit = to_timespec(timeout);
     ready = ::epoll_pwait2(epoll_.get(), events, 8, &limit, nullptr);
   }
@@ -81,17 +85,17 @@ WaitOutcome Endpoint::sleep(Nanoseconds timeout, bool for_room) noexcept {
     if (events[i].data.fd == connection_->descriptor()) process_events();
   }
   if (something()) return WaitOutcome::ready;
-  if (for_room && has_room()) return WaitOutcome::room;
+  if (refused && has_room(*refused)) return WaitOutcome::room;
   return interrupted ? WaitOutcome::interrupted : WaitOutcome::timed_out;
 }
 
-WaitOutcome Endpoint::sleep_embedded(Nanoseconds timeout, bool for_room) noexcept {
+WaitOutcome Endpoint::sleep_embedded(Nanoseconds timeout, Refused refused) noexcept {
   // Nobody writes our descriptors while the NI of this very thread sleeps, but another thread may own the other end
   // of a local channel: then sleep in short pieces.
   const Nanoseconds piece = locals_.empty() ? timeout : std::min(timeout, kMillisecond);
   embedded_->wait(embedded_handle_, static_cast<int64_t>(piece));
   if (something()) return WaitOutcome::ready;
-  if (for_room && has_room()) return WaitOutcome::room;
+  if (refused && has_room(*refused)) return WaitOutcome::room;
   return WaitOutcome::timed_out;
 }
 
@@ -141,7 +145,7 @@ bool Endpoint::arm() noexcept {
   // Take the edges of the last time, or the descriptor would stay readable.
   epoll_event events[8];
   while (::epoll_wait(epoll_.get(), events, 8, 0) == 8) {}
-  announce(false);
+  announce({});
   if (something()) {
     end_announcement();
     return false;

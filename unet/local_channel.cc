@@ -43,6 +43,7 @@ SendOutcome LocalChannel::send_long(const std::byte* data, uint32_t length) noex
 
 MutableBytes LocalChannel::reserve(uint32_t length) noexcept {
   reserved_length_ = 0;
+  refused_length_ = 0;
   if (length > kMessageMax || writer_.reserve() == nullptr) return {};
   const uint64_t size = length == 0 ? 1 : length;
   // Credits that came with the last look at the peer's word may be enough; only then is it read again.
@@ -52,14 +53,17 @@ MutableBytes LocalChannel::reserve(uint32_t length) noexcept {
     writer_.refresh();
     ring_.credit(writer_.credited());
     reserved_offset_ = ring_.reserve(static_cast<uint32_t>(size));
-    if (reserved_offset_ == DataRing::kNone) return {};
+    if (reserved_offset_ == DataRing::kNone) {
+      refused_length_ = static_cast<uint32_t>(size);
+      return {};
+    }
   }
   reserved_length_ = static_cast<uint32_t>(size);
   return {out_data_ + reserved_offset_, size};
 }
 
 SendOutcome LocalChannel::post(uint32_t length) noexcept {
-  if (length > reserved_length_) return SendOutcome::too_long;
+  if (length > reserved_length_ || reserved_length_ == 0) return SendOutcome::too_long;
   Slot* slot = writer_.reserve();
   if (slot == nullptr) return SendOutcome::full;
   const LocalDataDescriptor descriptor{.offset = reserved_offset_};
@@ -68,6 +72,13 @@ SendOutcome LocalChannel::post(uint32_t length) noexcept {
   reserved_length_ = 0;
   publish(slot, length, SlotKind::local_data);
   return SendOutcome::sent;
+}
+
+bool LocalChannel::has_room() noexcept {
+  if (!writer_.refresh()) return false;
+  if (refused_length_ == 0) return true;
+  ring_.credit(writer_.credited());
+  return ring_.reserve(refused_length_) != DataRing::kNone;
 }
 
 SendOutcome LocalChannel::put(uint64_t region_offset, Bytes data, bool notify) noexcept {

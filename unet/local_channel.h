@@ -69,6 +69,7 @@ class LocalChannel {
     const Slot* slot = reader_.peek(mark);
     if (slot == nullptr) return false;
     message.channel = id_;
+    message.from_local = true;
     message.position = reader_.position();
     message.length = mark.length;
     if (__builtin_expect(mark.kind == SlotKind::inline_data && mark.length <= kInlineMax, 1)) {
@@ -111,7 +112,8 @@ class LocalChannel {
   void announce_sleep(bool for_room) noexcept;
   // After waking (or deciding not to sleep): stops asking. descriptor() is meant to be watched edge-triggered.
   void end_sleep() noexcept;
-  bool has_room() noexcept { return writer_.refresh(); }
+  // Room for what the last send or reserve() was refused.
+  bool has_room() noexcept;
   int descriptor() const noexcept { return sleep_.get(); }
 
   Channel id() const noexcept { return id_; }
@@ -155,6 +157,7 @@ class LocalChannel {
   DataRing ring_;
   uint64_t reserved_offset_ = DataRing::kNone;
   uint32_t reserved_length_ = 0;
+  uint32_t refused_length_ = 0;  // bytes for which the data ring had no room; 0: it was not the data ring
   std::vector<bool> released_early_;  // by slot
   Mapping memory_;
   Mapping peer_region_;

@@ -23,7 +23,8 @@ struct Message {
   uint32_t length = 0;              // bytes
   Channel channel{};                // that it came by
   MessageKind kind = MessageKind::message;
-  uint32_t position = 0;            // the endpoint's own, for release()
+  bool from_local = false;          // the endpoint's own, for release(), and so is `position`
+  uint32_t position = 0;
   uint64_t region_offset = 0;       // put_done only
 
   Bytes bytes() const noexcept { return {data, data == nullptr ? 0 : length}; }

@@ -64,13 +64,18 @@ bool NiQueues::reserve_data(uint32_t length) noexcept {
 MutableBytes NiQueues::reserve(uint32_t length) noexcept {
   reserved_length_ = 0;
   const uint32_t size = length == 0 ? 1 : length;
-  if (length > kMessageMax || writer_.reserve() == nullptr || !reserve_data(size)) return {};
+  refused_length_ = 0;
+  if (length > kMessageMax || writer_.reserve() == nullptr) return {};
+  if (!reserve_data(size)) {
+    refused_length_ = size;
+    return {};
+  }
   reserved_length_ = size;
   return {segment_.data() + geometry_.send_data + reserved_offset_, size};
 }
 
 SendOutcome NiQueues::post(Channel channel, uint32_t length) noexcept {
-  if (length > reserved_length_) return SendOutcome::too_long;
+  if (length > reserved_length_ || reserved_length_ == 0) return SendOutcome::too_long;
   Slot* slot = writer_.reserve();
   if (slot == nullptr) return SendOutcome::full;
   GatherDescriptor descriptor{};
@@ -80,6 +85,13 @@ SendOutcome NiQueues::post(Channel channel, uint32_t length) noexcept {
   reserved_length_ = 0;
   publish(slot, channel, length, SlotKind::gather);
   return SendOutcome::sent;
+}
+
+bool NiQueues::has_room() noexcept {
+  if (!writer_.refresh()) return false;
+  if (refused_length_ == 0) return true;
+  ring_.credit(writer_.credited());
+  return ring_.reserve(refused_length_) != DataRing::kNone;
 }
 
 SendOutcome NiQueues::put(Channel channel, uint64_t region_offset, Bytes data, bool notify) noexcept {

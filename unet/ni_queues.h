@@ -55,6 +55,7 @@ class NiQueues {
     const Slot* slot = reader_.peek(mark);
     if (slot == nullptr) return false;
     message.channel = Channel{slot->channel};
+    message.from_local = false;
     message.position = reader_.position();
     message.length = mark.length;
     message.kind = MessageKind::message;
@@ -85,7 +86,8 @@ class NiQueues {
   // ---- sleeping: see LocalChannel
   void announce_sleep(bool for_room) noexcept;
   void end_sleep() noexcept;
-  bool has_room() noexcept { return writer_.refresh(); }
+  // Room for what the last send or reserve() was refused.
+  bool has_room() noexcept;
 
   uint64_t counter(EndpointCounter which) const noexcept {
     return header_->counters[static_cast<size_t>(which)].load(std::memory_order_relaxed);
@@ -114,6 +116,7 @@ class NiQueues {
   DataRing ring_;
   uint64_t reserved_offset_ = DataRing::kNone;
   uint32_t reserved_length_ = 0;
+  uint32_t refused_length_ = 0;  // bytes for which the data ring had no room; 0: it was not the data ring
 
   SlotReader reader_;
   FreeWriter free_;
