@@ -1,0 +1,479 @@
+// unet_c.cc - the C ABI (unet.h) over the C++ API: no exception crosses, set-up calls leave a sentence, the data path is one call.
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <type_traits>
+
+#include "unet/context.h"
+#include "unet/unet.h"
+
+namespace unet {
+namespace {
+
+// ---- the C ABI's types are the C++ API's: a pointer to one is a pointer to the other
+
+Context& of(unet_context* context) noexcept { return *reinterpret_cast<Context*>(context); }
+const Context& of(const unet_context* context) noexcept { return *reinterpret_cast<const Context*>(context); }
+Endpoint& of(unet_endpoint* endpoint) noexcept { return *reinterpret_cast<Endpoint*>(endpoint); }
+const Endpoint& of(const unet_endpoint* endpoint) noexcept { return *reinterpret_cast<const Endpoint*>(endpoint); }
+
+// A unet_message is written and read here only as a Message, so the same memory is never both to one compiler.
+static_assert(sizeof(Message) == sizeof(unet_message) && alignof(Message) == alignof(unet_message));
+static_assert(offsetof(Message, data) == offsetof(unet_message, data) && offsetof(Message, length) == offsetof(unet_message, length));
+static_assert(offsetof(Message, channel) == offsetof(unet_message, channel) && offsetof(Message, kind) == offsetof(unet_message, kind));
+static_assert(offsetof(Message, from_local) == offsetof(unet_message, reserved));
+static_assert(offsetof(Message, position) == offsetof(unet_message, position));
+static_assert(offsetof(Message, region_offset) == offsetof(unet_message, region_offset));
+Message& of(unet_message* message) noexcept { return *reinterpret_cast<Message*>(message); }
+const Message& of(const unet_message* message) noexcept { return *reinterpret_cast<const Message*>(message); }
+
+constexpr bool same(int c, Errc code) { return c == -static_cast<int>(code); }
+static_assert(same(UNET_EINVALID, Errc::invalid_argument) && same(UNET_EPERMISSION, Errc::not_permitted));
+static_assert(same(UNET_EQUOTA, Errc::quota_exceeded) && same(UNET_ENOTFOUND, Errc::not_found));
+static_assert(same(UNET_EEXISTS, Errc::already_exists) && same(UNET_EREFUSED, Errc::refused));
+static_assert(same(UNET_ETIMEDOUT, Errc::timed_out) && same(UNET_EDISCONNECTED, Errc::disconnected));
+static_assert(same(UNET_EUNAVAILABLE, Errc::unavailable) && same(UNET_ENOMEMORY, Errc::out_of_memory));
+static_assert(same(UNET_EPROTOCOL, Errc::protocol) && same(UNET_ESYSTEM, Errc::system));
+
+constexpr int to_c(SendOutcome outcome) noexcept { return outcome == SendOutcome::sent ? 0 : -100 - static_cast<int>(outcome); }
+static_assert(to_c(SendOutcome::full) == UNET_EFULL && to_c(SendOutcome::too_long) == UNET_ETOOLONG);
+static_assert(to_c(SendOutcome::no_channel) == UNET_ENOCHANNEL && to_c(SendOutcome::out_of_bounds) == UNET_EBOUNDS);
+
+static_assert(UNET_PATH_LOCAL == static_cast<int>(control::Path::local) && UNET_PATH_NI == static_cast<int>(control::Path::ni));
+static_assert(UNET_KIND_LOCAL == static_cast<int>(control::ChannelKind::local));
+static_assert(UNET_KIND_NI == static_cast<int>(control::ChannelKind::ni));
+static_assert(UNET_EVENT_CLOSED == static_cast<int>(ChannelEvent::Kind::closed));
+static_assert(UNET_REASON_CLOSED_BY_PEER == static_cast<int>(control::CloseReason::closed_by_peer));
+static_assert(UNET_REASON_PEER_DIED == static_cast<int>(control::CloseReason::peer_died));
+static_assert(UNET_REASON_NI_STOPPED == static_cast<int>(control::CloseReason::ni_stopped));
+static_assert(UNET_REASON_WIRE_LOST == static_cast<int>(control::CloseReason::wire_lost));
+static_assert(UNET_PUT_DONE == static_cast<int>(MessageKind::put_done));
+static_assert(UNET_MESSAGE_MAX == kMessageMax && UNET_INLINE_MAX == kInlineMax);
+static_assert(sizeof(unet_request::peer) == kNameMax + 1 && sizeof(unet_event::peer) == kNameMax + 1);
+
+Channel channel_of(int channel) noexcept { return static_cast<Channel>(static_cast<uint32_t>(channel)); }
+int to_c(Channel channel) noexcept { return static_cast<int>(channel); }
+Nanoseconds to_timeout(int64_t ns) noexcept { return ns < 0 ? Endpoint::kForever : static_cast<Nanoseconds>(ns); }
+Nanoseconds to_spin(int64_t ns) noexcept { return ns < 0 ? Endpoint::kDefaultSpin : static_cast<Nanoseconds>(ns); }
+
+// ---- errors
+
+thread_local char error_text[1024];
+
+int failed(Errc code, std::string_view text) noexcept {
+  const size_t length = std::min(text.size(), sizeof error_text - 1);
+  std::memcpy(error_text, text.data(), length);
+  error_text[length] = '\0';
+  return -static_cast<int>(code);
+}
+int failed(const Error& error) noexcept { return failed(error.code, error.text); }
+int null_argument(const char* name) noexcept {
+  char text[64] = "";
+  std::strncat(text, name, sizeof text - 32);
+  std::strcat(text, " must not be NULL");
+  return failed(Errc::invalid_argument, text);
+}
+
+int done(const Status& status) noexcept { return status ? 0 : failed(status.error()); }
+int done(const Result<Channel>& channel) noexcept { return channel ? to_c(*channel) : failed(channel.error()); }
+
+// Runs a set-up call; the standard library's exceptions (memory, threads) become error codes.
+template <typename Call>
+int guarded(Call&& call) noexcept {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    return failed(Errc::out_of_memory, "no memory left in this process");
+  } catch (const std::exception& error) {
+    return failed(Errc::system, error.what());
+  }
+}
+
+// ---- structures that may grow
+
+// Takes in a structure of the caller's version: members it does not know stay 0, members this library does not know must be 0.
+template <typename Options>
+int take_options(const Options* from, Options& to) noexcept {
+  std::memset(&to, 0, sizeof to);
+  if (from == nullptr) return 0;
+  size_t size = 0;
+  std::memcpy(&size, from, sizeof size);
+  if (size < sizeof size) return failed(Errc::invalid_argument, "the options' member size is not set: it is sizeof(the structure)");
+  const auto* bytes = reinterpret_cast<const char*>(from);
+  if (size > sizeof to && std::any_of(bytes + sizeof to, bytes + size, [](char c) { return c != 0; })) {
+    return failed(Errc::invalid_argument, "the options use members that this libunet does not know: it is older than the program");
+  }
+  std::memcpy(&to, from, std::min(size, sizeof to));
+  return 0;
+}
+
+// Gives out a structure, as much of it as the caller's version has.
+template <typename Out>
+void give(const Out& from, Out* to) noexcept {
+  const size_t size = to->size;
+  std::memcpy(to, &from, std::min(size, sizeof from));
+  to->size = size;
+}
+template <typename Out>
+int check_size(const Out* out) noexcept {
+  if (out == nullptr) return null_argument("the structure for the result");
+  if (out->size < sizeof(Out)) return failed(Errc::invalid_argument, "the structure's member size is not set: it is sizeof(the structure)");
+  return 0;
+}
+
+void give_text(char (&to)[64], std::string_view text) noexcept {
+  const size_t length = std::min(text.size(), sizeof to - 1);
+  std::memcpy(to, text.data(), length);
+  to[length] = '\0';
+}
+
+void give_request(const ConnectionRequest& request, unet_request* to) noexcept {
+  unet_request out{};
+  out.id = request.id;
+  out.peer_uid = request.peer_uid;
+  out.peer_pid = request.peer_pid;
+  give_text(out.peer, request.peer);
+  give(out, to);
+}
+
+int take_options(const unet_connect_options* from, ConnectOptions& to) noexcept {
+  unet_connect_options options;
+  if (const int error = take_options<unet_connect_options>(from, options); error != 0) return error;
+  if (options.path < UNET_PATH_AUTOMATIC || options.path > UNET_PATH_NI) {
+    return failed(Errc::invalid_argument, "no such path: UNET_PATH_AUTOMATIC, UNET_PATH_LOCAL or UNET_PATH_NI");
+  }
+  if (options.reserved != 0) return failed(Errc::invalid_argument, "the member reserved must be 0");
+  constexpr Nanoseconds kHour = 3600 * kSecond;
+  to.path = static_cast<control::Path>(options.path);
+  if (options.timeout_ns != 0) to.timeout = std::min(to_timeout(options.timeout_ns), kHour);
+  if (options.local_depth != 0) to.local.depth = options.local_depth;
+  if (options.local_bytes != 0) to.local.data_bytes = options.local_bytes;
+  return 0;
+}
+
+// The upcall of a C program, beside its endpoint.
+struct Upcall {
+  unet_upcall function;
+  void* argument;
+  static void run(Endpoint& endpoint, void* upcall) {
+    const auto* self = static_cast<const Upcall*>(upcall);
+    self->function(reinterpret_cast<unet_endpoint*>(&endpoint), self->argument);
+  }
+};
+
+}  // namespace
+}  // namespace unet
+
+// The C++ names are needed on every line from here on.
+using namespace unet;  // NOLINT
+
+extern "C" {
+
+// ---- errors
+
+const char* unet_error_text(void) { return error_text; }
+
+const char* unet_error_name(int code) {
+  switch (code) {
+    case UNET_EFULL: return "full";
+    case UNET_ETOOLONG: return "too_long";
+    case UNET_ENOCHANNEL: return "no_channel";
+    case UNET_EBOUNDS: return "out_of_bounds";
+    case UNET_EINTERRUPTED: return "interrupted";
+    case UNET_EPENDING: return "pending";
+    default: return code > 0 || code < -100 ? "unknown" : to_string(static_cast<Errc>(-code)).data();
+  }
+}
+
+// ---- contexts
+
+int unet_open(const char* ni, const unet_open_options* options, unet_context** context) {
+  return guarded([&] {
+    if (context == nullptr) return null_argument("context");
+    *context = nullptr;
+    unet_open_options taken;
+    if (const int error = take_options(options, taken); error != 0) return error;
+    auto opened = Context::open(ni == nullptr ? "" : ni, taken.program == nullptr ? "" : taken.program);
+    if (!opened) return failed(opened.error());
+    *context = reinterpret_cast<unet_context*>(new Context(std::move(*opened)));
+    return 0;
+  });
+}
+
+void unet_close(unet_context* context) { delete reinterpret_cast<Context*>(context); }
+
+int unet_alive(const unet_context* context) { return of(context).alive() ? 1 : 0; }
+
+int unet_report(unet_context* context, char** json) {
+  return guarded([&] {
+    if (context == nullptr || json == nullptr) return null_argument(context == nullptr ? "context" : "json");
+    *json = nullptr;
+    const auto text = of(context).report();
+    if (!text) return failed(text.error());
+    *json = ::strdup(text->c_str());
+    return *json == nullptr ? failed(Errc::out_of_memory, "no memory left in this process") : 0;
+  });
+}
+
+void unet_free(void* memory) { std::free(memory); }
+
+// ---- endpoints
+
+int unet_create_endpoint(unet_context* context, const unet_endpoint_options* options, unet_endpoint** endpoint) {
+  return guarded([&] {
+    if (context == nullptr || endpoint == nullptr) return null_argument(context == nullptr ? "context" : "endpoint");
+    *endpoint = nullptr;
+    unet_endpoint_options taken;
+    if (const int error = take_options(options, taken); error != 0) return error;
+    EndpointOptions wanted;
+    if (taken.send_depth != 0) wanted.send_depth = taken.send_depth;
+    if (taken.receive_depth != 0) wanted.receive_depth = taken.receive_depth;
+    if (taken.buffers != 0) wanted.buffers = taken.buffers;
+    if (taken.buffer_size != 0) wanted.buffer_size = taken.buffer_size;
+    if (taken.send_bytes != 0) wanted.send_bytes = taken.send_bytes;
+    auto created = of(context).create_endpoint(wanted);
+    if (!created) return failed(created.error());
+    *endpoint = reinterpret_cast<unet_endpoint*>(created->release());
+    return 0;
+  });
+}
+
+void unet_destroy_endpoint(unet_endpoint* endpoint) { delete reinterpret_cast<Endpoint*>(endpoint); }
+
+uint32_t unet_endpoint_id(const unet_endpoint* endpoint) { return of(endpoint).id(); }
+
+int unet_bind(unet_endpoint* endpoint, const char* name) {
+  return guarded([&] {
+    if (endpoint == nullptr || name == nullptr) return null_argument(endpoint == nullptr ? "endpoint" : "name");
+    return done(of(endpoint).bind(name));
+  });
+}
+
+int unet_unbind(unet_endpoint* endpoint) {
+  return guarded([&] { return endpoint == nullptr ? null_argument("endpoint") : done(of(endpoint).unbind()); });
+}
+
+// ---- channels
+
+int unet_connect(unet_endpoint* endpoint, const char* target, const unet_connect_options* options) {
+  return guarded([&] {
+    if (endpoint == nullptr || target == nullptr) return null_argument(endpoint == nullptr ? "endpoint" : "target");
+    ConnectOptions taken;
+    if (const int error = take_options(options, taken); error != 0) return error;
+    return done(of(endpoint).connect(target, taken));
+  });
+}
+
+int unet_connect_start(unet_endpoint* endpoint, const char* target, const unet_connect_options* options, uint64_t* pending) {
+  return guarded([&] {
+    if (endpoint == nullptr || target == nullptr) return null_argument(endpoint == nullptr ? "endpoint" : "target");
+    if (pending == nullptr) return null_argument("pending");
+    ConnectOptions taken;
+    if (const int error = take_options(options, taken); error != 0) return error;
+    const auto started = of(endpoint).start_connect(target, taken);
+    if (!started) return failed(started.error());
+    *pending = *started;
+    return 0;
+  });
+}
+
+int unet_connect_poll(unet_endpoint* endpoint, uint64_t pending) {
+  return guarded([&] {
+    if (endpoint == nullptr) return null_argument("endpoint");
+    const auto answer = of(endpoint).poll_connect(pending);
+    return answer ? done(*answer) : UNET_EPENDING;
+  });
+}
+
+int unet_next_request(unet_endpoint* endpoint, unet_request* request) {
+  return guarded([&] {
+    if (endpoint == nullptr) return null_argument("endpoint");
+    if (const int error = check_size(request); error != 0) return error;
+    const auto next = of(endpoint).next_request();
+    if (!next) return 0;
+    give_request(*next, request);
+    return 1;
+  });
+}
+
+int unet_accept(unet_endpoint* endpoint, uint64_t id) {
+  return guarded([&] { return endpoint == nullptr ? null_argument("endpoint") : done(of(endpoint).accept(id)); });
+}
+
+int unet_reject(unet_endpoint* endpoint, uint64_t id) {
+  return guarded([&] { return endpoint == nullptr ? null_argument("endpoint") : done(of(endpoint).reject(id)); });
+}
+
+int unet_accept_next(unet_endpoint* endpoint, int64_t timeout_ns, unet_request* from) {
+  return guarded([&] {
+    if (endpoint == nullptr) return null_argument("endpoint");
+    if (from != nullptr) {
+      if (const int error = check_size(from); error != 0) return error;
+    }
+    ConnectionRequest request;
+    const auto channel = of(endpoint).accept(to_timeout(timeout_ns), &request);
+    if (channel && from != nullptr) give_request(request, from);
+    return done(channel);
+  });
+}
+
+int unet_close_channel(unet_endpoint* endpoint, int channel) {
+  return guarded([&] { return endpoint == nullptr ? null_argument("endpoint") : done(of(endpoint).close(channel_of(channel))); });
+}
+
+int unet_is_open(const unet_endpoint* endpoint, int channel) { return of(endpoint).is_open(channel_of(channel)) ? 1 : 0; }
+
+int unet_channel_kind(const unet_endpoint* endpoint, int channel) {
+  return static_cast<int>(of(endpoint).kind(channel_of(channel)));
+}
+
+int unet_next_event(unet_endpoint* endpoint, unet_event* event) {
+  return guarded([&] {
+    if (endpoint == nullptr) return null_argument("endpoint");
+    if (const int error = check_size(event); error != 0) return error;
+    const auto next = of(endpoint).next_event();
+    if (!next) return 0;
+    unet_event out{};
+    out.kind = static_cast<int32_t>(next->kind);
+    out.channel = to_c(next->channel);
+    out.reason = static_cast<int32_t>(next->reason);
+    give_text(out.peer, next->peer);
+    give(out, event);
+    return 1;
+  });
+}
+
+// ---- sending
+
+int unet_send(unet_endpoint* endpoint, int channel, const void* data, size_t length, unsigned flags) {
+  if (__builtin_expect((flags & ~unsigned{UNET_MORE}) != 0, 0)) return UNET_EINVALID;
+  return to_c(of(endpoint).send(channel_of(channel), as_bytes(data, length), flags != 0));
+}
+
+int unet_reserve(unet_endpoint* endpoint, int channel, size_t length, void** room) {
+  if (length > kMessageMax) return UNET_ETOOLONG;
+  if (!of(endpoint).is_open(channel_of(channel))) return UNET_ENOCHANNEL;
+  const MutableBytes reserved = of(endpoint).reserve(channel_of(channel), static_cast<uint32_t>(length));
+  if (reserved.empty()) return UNET_EFULL;
+  *room = reserved.data();
+  return 0;
+}
+
+int unet_post(unet_endpoint* endpoint, int channel, size_t length, unsigned flags) {
+  if (__builtin_expect((flags & ~unsigned{UNET_MORE}) != 0, 0)) return UNET_EINVALID;
+  if (length > kMessageMax) return UNET_ETOOLONG;
+  return to_c(of(endpoint).post(channel_of(channel), static_cast<uint32_t>(length), flags != 0));
+}
+
+int unet_put(unet_endpoint* endpoint, int channel, uint64_t region_offset, const void* data, size_t length, unsigned flags) {
+  if (__builtin_expect((flags & ~unsigned{UNET_MORE | UNET_NOTIFY}) != 0, 0)) return UNET_EINVALID;
+  return to_c(of(endpoint).put(channel_of(channel), region_offset, as_bytes(data, length), (flags & UNET_NOTIFY) != 0,
+                               (flags & UNET_MORE) != 0));
+}
+
+// ---- direct access
+
+int unet_expose(unet_endpoint* endpoint, uint64_t bytes, void** memory) {
+  return guarded([&] {
+    if (endpoint == nullptr || memory == nullptr) return null_argument(endpoint == nullptr ? "endpoint" : "memory");
+    const auto region = of(endpoint).expose(bytes);
+    if (!region) return failed(region.error());
+    *memory = region->data();
+    return 0;
+  });
+}
+
+int unet_map_peer_region(unet_endpoint* endpoint, int channel, uint64_t* bytes) {
+  return guarded([&] {
+    if (endpoint == nullptr || bytes == nullptr) return null_argument(endpoint == nullptr ? "endpoint" : "bytes");
+    const auto size = of(endpoint).map_peer_region(channel_of(channel));
+    if (!size) return failed(size.error());
+    *bytes = *size;
+    return 0;
+  });
+}
+
+// ---- receiving
+
+int unet_receive(unet_endpoint* endpoint, unet_message* message) { return of(endpoint).receive(of(message)) ? 1 : 0; }
+
+unsigned unet_receive_batch(unet_endpoint* endpoint, unet_message* messages, unsigned count) {
+  return of(endpoint).receive(std::span<Message>(&of(messages), count));
+}
+
+void unet_release(unet_endpoint* endpoint, const unet_message* message) { of(endpoint).release(of(message)); }
+
+// ---- waiting
+
+static int to_c(WaitOutcome outcome) noexcept {
+  switch (outcome) {
+    case WaitOutcome::ready: return UNET_READY;
+    case WaitOutcome::room: return UNET_ROOM;
+    case WaitOutcome::timed_out: return UNET_TIMED_OUT;
+    case WaitOutcome::interrupted: return UNET_EINTERRUPTED;
+    case WaitOutcome::disconnected: return UNET_EDISCONNECTED;
+  }
+  return UNET_ESYSTEM;
+}
+
+int unet_wait(unet_endpoint* endpoint, int64_t timeout_ns, int64_t spin_ns) {
+  return to_c(of(endpoint).wait(to_timeout(timeout_ns), to_spin(spin_ns)));
+}
+
+int unet_wait_room(unet_endpoint* endpoint, int channel, int64_t timeout_ns, int64_t spin_ns) {
+  return to_c(of(endpoint).wait_room(channel_of(channel), to_timeout(timeout_ns), to_spin(spin_ns)));
+}
+
+int unet_descriptor(unet_endpoint* endpoint) {
+  return guarded([&] {
+    if (endpoint == nullptr) return null_argument("endpoint");
+    const auto descriptor = of(endpoint).descriptor();
+    return descriptor ? *descriptor : failed(descriptor.error());
+  });
+}
+
+int unet_arm(unet_endpoint* endpoint) { return of(endpoint).arm() ? 1 : 0; }
+
+int unet_start_upcall(unet_endpoint* endpoint, unet_upcall upcall, void* argument) {
+  return guarded([&] {
+    if (endpoint == nullptr || upcall == nullptr) return null_argument(endpoint == nullptr ? "endpoint" : "upcall");
+    auto state = std::make_shared<Upcall>(Upcall{upcall, argument});
+    const auto started = of(endpoint).start_upcall(&Upcall::run, state.get());
+    // Only now: if one runs already, its state must stay.
+    if (started) of(endpoint).attachment() = std::move(state);
+    return done(started);
+  });
+}
+
+void unet_stop_upcall(unet_endpoint* endpoint) { of(endpoint).stop_upcall(); }
+void unet_mask(unet_endpoint* endpoint) { of(endpoint).mask(); }
+void unet_unmask(unet_endpoint* endpoint) { of(endpoint).unmask(); }
+
+// ---- looking
+
+int unet_counter(const unet_endpoint* endpoint, const char* name, uint64_t* value) {
+  return guarded([&] {
+    if (endpoint == nullptr || name == nullptr || value == nullptr) return null_argument("endpoint, name and value");
+    for (const auto& [known, count] : of(endpoint).counters()) {
+      if (known != name) continue;
+      *value = count;
+      return 0;
+    }
+    return failed(Errc::not_found, "no counter '" + std::string(name) + "': unet_counter_name() lists them");
+  });
+}
+
+const char* unet_counter_name(const unet_endpoint* endpoint, size_t index) {
+  const char* name = nullptr;
+  guarded([&] {
+    const auto counters = of(endpoint).counters();
+    if (index < counters.size()) name = counters[index].first.data();
+    return 0;
+  });
+  return name;
+}
+
+}  // extern "C"
