@@ -89,7 +89,7 @@ SendOutcome LocalChannel::put(uint64_t region_offset, Bytes data, bool notify) n
   Slot* slot = nullptr;
   if (notify) {
     slot = writer_.reserve();
-    if (slot == nullptr) return SendOutcome::full;
+    if (slot == nullptr) return no_slot();
   }
   if (!data.empty()) std::memcpy(peer_region_.data() + region_offset, data.data(), data.size());
   if (notify) {

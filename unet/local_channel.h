@@ -42,7 +42,7 @@ class LocalChannel {
   SendOutcome send(const std::byte* data, uint32_t length) noexcept {
     if (__builtin_expect(length > kInlineMax, 0)) return send_long(data, length);
     Slot* slot = writer_.reserve();
-    if (__builtin_expect(slot == nullptr, 0)) return SendOutcome::full;
+    if (__builtin_expect(slot == nullptr, 0)) return no_slot();
     copy_small(slot->payload, data, length);
     publish(slot, length, SlotKind::inline_data);
     return SendOutcome::sent;
@@ -85,7 +85,8 @@ class LocalChannel {
 
   // Gives a message's memory back; in any order, but memory returns to the sender in order of arrival.
   void release(const Message& message) noexcept {
-    if (__builtin_expect(message.position == released_ && out_of_order_ == 0, 1)) {
+    const bool received = released_ != reader_.position();
+    if (__builtin_expect(message.position == released_ && out_of_order_ == 0 && received, 1)) {
       ++released_;
       if (reader_.give_back(released_)) wake_waiting_sender();
       return;
@@ -128,6 +129,10 @@ class LocalChannel {
     counters_.sent_bytes += length;
     light_fence();
     if (__builtin_expect(out_->receiver_asleep.value.load(std::memory_order_relaxed) != 0, 0)) wake_receiver();
+  }
+  SendOutcome no_slot() noexcept {
+    refused_length_ = 0;
+    return SendOutcome::full;
   }
   SendOutcome send_long(const std::byte* data, uint32_t length) noexcept;
   bool receive_long(const Slot& slot, Mark mark, Message& message) noexcept;

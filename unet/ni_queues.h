@@ -39,7 +39,7 @@ class NiQueues {
   SendOutcome send(Channel channel, const std::byte* data, uint32_t length) noexcept {
     if (length > kInlineMax) return send_long(channel, data, length);
     Slot* slot = writer_.reserve();
-    if (__builtin_expect(slot == nullptr, 0)) return SendOutcome::full;
+    if (__builtin_expect(slot == nullptr, 0)) return no_slot();
     copy_small(slot->payload, data, length);
     publish(slot, channel, length, SlotKind::inline_data);
     return SendOutcome::sent;
@@ -68,9 +68,10 @@ class NiQueues {
     return true;
   }
   void release(const Message& message) noexcept {
-    if (__builtin_expect(message.position == released_ && out_of_order_ == 0 && !has_buffers_[released_ & mask_], 1)) {
+    const bool received = released_ != reader_.position();
+    if (__builtin_expect(message.position == released_ && out_of_order_ == 0 && received && !has_buffers_[released_ & mask_], 1)) {
       ++released_;
-      if (reader_.give_back(released_)) {}
+      static_cast<void>(reader_.give_back(released_));
       return;
     }
     release_long(message.position);
@@ -100,6 +101,10 @@ class NiQueues {
     writer_.publish(slot, length, kind);
     light_fence();
     if (header_->engine_watching.value.load(std::memory_order_relaxed) == 0) doorbells_->ring(doorbell_bit_);
+  }
+  SendOutcome no_slot() noexcept {
+    refused_length_ = 0;
+    return SendOutcome::full;
   }
   SendOutcome send_long(Channel channel, const std::byte* data, uint32_t length) noexcept;
   void receive_long(const Slot& slot, Mark mark, Message& message) noexcept;
