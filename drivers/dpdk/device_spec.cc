@@ -83,7 +83,64 @@ Status check_interface(const DeviceSpec& device, InterfaceState& interface) {
   return {};
 }
 
+// DPDK ignores all options of some devices when it does not know one of them.
+Status check_keys(const DeviceSpec& device) {
+  struct Known {
+    std::string_view driver;
+    std::string_view keys;
+  };
+  constexpr Known kKnown[] = {
+      {"net_memif", " role socket id socket-abstract zero-copy rsize bsize mac secret "},
+      {"net_af_packet", " iface qpairs blocksz framesz framecnt qdisc_bypass "},
+      {"net_af_xdp", " iface start_queue queue_count shared_umem xdp_prog busy_budget force_copy "},
+      {"net_tap", " iface remote mac persist "},
+      {"net_ring", " nodeaction "},
+  };
+  for (const Known& known : kKnown) {
+    if (known.driver != device.driver) continue;
+    for (const auto& [key, value] : device.keys) {
+      if (known.keys.find(" " + key + " ") == std::string_view::npos) {
+        return fail(Errc::invalid_argument, "dpdk:" + device.name + ": '" + key + "' is no option of " + device.driver + "; allowed:" +
+                                                std::string(known.keys.substr(0, known.keys.size() - 1)));
+      }
+    }
+  }
+  return {};
+}
+
+bool is_number(const std::string& text, unsigned long low, unsigned long high) {
+  if (text.empty() || text.size() > 9 || !std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; })) return false;
+  const unsigned long value = std::stoul(text);
+  return value >= low && value <= high;
+}
+
+bool is_mac_address(const std::string& text) {
+  if (text.size() != 17) return false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (i % 3 == 2 ? text[i] != ':' : std::isxdigit(static_cast<unsigned char>(text[i])) == 0) return false;
+  }
+  return true;
+}
+
 Status check_memif(const DeviceSpec& device) {
+  const auto refuse = [&](const std::string& what) { return fail(Errc::invalid_argument, "dpdk:" + device.name + ": " + what); };
+  if (const std::string* rings = device.find("rsize"); rings != nullptr && !is_number(*rings, 1, 14)) {
+    return refuse("rsize=" + *rings + ": allowed are 1 to 14 (the ring has 2 to that power slots)");
+  }
+  if (const std::string* size = device.find("bsize"); size != nullptr && !is_number(*size, 256, 65535)) {
+    return refuse("bsize=" + *size + ": allowed are 256 to 65535 bytes");
+  }
+  if (const std::string* id = device.find("id"); id != nullptr && !is_number(*id, 0, 999'999'999)) {
+    return refuse("id=" + *id + ": allowed are 0 to 999999999");
+  }
+  if (const std::string* mac = device.find("mac"); mac != nullptr && !is_mac_address(*mac)) {
+    return refuse("mac=" + *mac + ": an address looks like 02:00:00:00:00:01");
+  }
+  for (const char* key : {"socket-abstract", "zero-copy"}) {
+    if (const std::string* value = device.find(key); value != nullptr && *value != "yes" && *value != "no") {
+      return refuse(std::string(key) + "=" + *value + ": allowed are yes and no");
+    }
+  }
   const std::string* role = device.find("role");
   if (role == nullptr || (*role != "server" && *role != "client")) {
     return fail(Errc::invalid_argument, "dpdk:" + device.name + " needs role=server or role=client: one of the two parties each");
@@ -163,6 +220,7 @@ Result<DeviceSpec> parse_device(std::string_view text) {
 
 Status check_device(const DeviceSpec& device, InterfaceState& interface) {
   const std::string& driver = device.driver;
+  if (Status status = check_keys(device); !status) return status;
   if (driver == "net_memif") return check_memif(device);
   if (driver == "net_af_packet") {
     if (Status status = check_interface(device, interface); !status) return status;
@@ -192,13 +250,18 @@ Status check_device(const DeviceSpec& device, InterfaceState& interface) {
   return {};
 }
 
-void add_defaults(DeviceSpec& device, uint32_t mtu) {
+Status complete(DeviceSpec& device, uint32_t mtu) {
   const uint32_t frame = mtu + 14 + 4;
   if (device.driver == "net_memif") {
     uint32_t lines = (frame + 63) / 64;
     lines += 1 - lines % 2;
     device.set_default("bsize", std::to_string(lines * 64));
     device.set_default("rsize", "8");
+    // DPDK 22.11 leaves the mark "continued in the next slot" on a slot for good: no frame may need two.
+    if (std::stoul(*device.find("bsize")) < frame) {
+      return fail(Errc::invalid_argument, "dpdk:" + device.name + ": bsize=" + *device.find("bsize") + " is too small for an MTU of " +
+                                              std::to_string(mtu) + ": at least " + std::to_string(frame));
+    }
   } else if (device.driver == "net_af_packet") {
     device.set_default("qdisc_bypass", "1");
     // TPACKET_V2 puts up to 66 bytes of header and alignment in front of a frame.
@@ -208,6 +271,7 @@ void add_defaults(DeviceSpec& device, uint32_t mtu) {
       device.set_default("blocksz", std::to_string(std::max(slot, 4096u)));
     }
   }
+  return {};
 }
 
 }  // namespace unet::drivers

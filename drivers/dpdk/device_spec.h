@@ -35,7 +35,7 @@ Result<DeviceSpec> parse_device(std::string_view text);
 // down, rights that this process lacks. Fills `interface` if the device has one that exists already.
 Status check_device(const DeviceSpec& device, InterfaceState& interface);
 
-// The defaults of dpdk_port.h, for frames of `mtu` payload bytes.
-void add_defaults(DeviceSpec& device, uint32_t mtu);
+// Adds the defaults of dpdk_port.h, for frames of `mtu` payload bytes.
+Status complete(DeviceSpec& device, uint32_t mtu);
 
 }  // namespace unet::drivers
