@@ -12,7 +12,6 @@
 #include <type_traits>
 
 #include "unet/base/result.h"
-#include "unet/driver.h"
 #include "unet/layout.h"
 #include "unet/limits.h"
 
