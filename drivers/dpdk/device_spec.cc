@@ -157,6 +157,10 @@ Status check_memif(const DeviceSpec& device) {
     if (abstract != nullptr && *abstract == "no" && (*socket)[0] != '/') {
       return fail(Errc::invalid_argument, "dpdk:" + device.name + ": with socket-abstract=no, socket= wants an absolute path");
     }
+    const std::string directory = socket->substr(0, socket->rfind('/') + 1);
+    if (abstract != nullptr && *abstract == "no" && access(directory.c_str(), *role == "server" ? W_OK | X_OK : X_OK) != 0) {
+      return fail(Errc::unavailable, "dpdk:" + device.name + ": socket=" + *socket + ": no access to " + directory + ": make the directory, or choose another");
+    }
   }
   return {};
 }

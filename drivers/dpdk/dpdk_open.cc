@@ -125,10 +125,15 @@ Status DpdkPort::probe(Setup& setup) {
       return fail(Errc::unavailable, because("the PCI device cannot be opened; bind it to vfio-pci (`dpdk-devbind.py -b vfio-pci "
                                              "ADDRESS`) and see that its DPDK driver is installed", device.name, result));
     }
-    const bool address_taken = memif_ && eal::complaints().find("in use") != std::string::npos;
-    return fail(address_taken ? Errc::already_exists : Errc::unavailable,
-                because(address_taken ? "another memif server has this socket: choose another socket= name"
-                                      : "DPDK refuses the device; check its driver name and options", device.name + "," + device.arguments(), result));
+    const std::string said = eal::complaints();
+    if (said.find("parse device") != std::string::npos) {
+      return fail(Errc::unavailable, "dpdk:" + device.name + ": this machine's DPDK has no driver '" + device.driver +
+                                         "': check the name, or install the package that has it (`apt-cache search librte-net`)");
+    }
+    if (memif_ && said.find("in use") != std::string::npos) {
+      return fail(Errc::already_exists, because("another memif server has this socket: choose another socket= name", device.name, 0));
+    }
+    return fail(Errc::unavailable, because("DPDK refuses the device or its options", device.name, result == -1 ? 0 : result));
   }
   if (rte_eth_dev_get_port_by_name(device.name.c_str(), &port_id_) != 0) {
     rte_eal_hotplug_remove(device.pci() ? "pci" : "vdev", device.name.c_str());
@@ -154,7 +159,15 @@ Status DpdkPort::make_pools(Setup& setup) {
     room = std::max(room, static_cast<uint32_t>(std::strtoul(slot->c_str(), nullptr, 10)) + RTE_PKTMBUF_HEADROOM);
   }
   room = std::max(room, RTE_MBUF_DEFAULT_BUF_SIZE + 0u);
-  if (xdp) room = std::min(room, static_cast<uint32_t>(getpagesize() - 64 - static_cast<int>(sizeof(rte_mbuf))));
+  if (xdp) {
+    // The kernel wants a whole buffer, with DPDK's headers and padding, to fit into a page.
+    while (rte_mempool_calc_obj_size(static_cast<uint32_t>(sizeof(rte_mbuf)) + room, 0, nullptr) > static_cast<uint32_t>(getpagesize())) room -= 64;
+    const uint32_t mtu_max = room - RTE_PKTMBUF_HEADROOM - kXdpHeadroom - RTE_ETHER_HDR_LEN - kVlanAndFcs;
+    if (setup.options.mtu > mtu_max) {
+      return fail(Errc::invalid_argument, "dpdk:" + device_ + ": mtu=" + std::to_string(setup.options.mtu) + ": net_af_xdp can do " + std::to_string(mtu_max));
+    }
+    setup.mtu = std::min(setup.mtu, mtu_max);
+  }
   // net_af_xdp fills two rings of 2,048 and a fill ring of 4,096; a zero-copy memif both of its rings.
   const uint32_t queues = xdp ? 6144 + 1024 : std::max(2 * kQueue, memif_zero_copy_ ? 4096u : 0u);
   const uint32_t buffers = setup.options.buffers != 0 ? setup.options.buffers : queues + kEngineFrames + 2 * kCache;
@@ -202,8 +215,8 @@ Status DpdkPort::configure(Setup& setup) {
   int result = rte_eth_rx_queue_setup(port_id_, 0, receive_slots, socket, nullptr, pool_);
   if (result != 0) {
     const char* const hint = setup.device.driver == "net_af_xdp"
-                                 ? "the AF_XDP socket cannot be opened: another program may hold the interface's queue, or a limit is in "
-                                   "the way (`ulimit -l unlimited`)"
+                                 ? "the interface takes no AF_XDP socket: its driver may have no XDP (then net_af_packet works), another "
+                                   "program may hold its queue, or a limit is in the way (`ulimit -l unlimited`)"
                                  : "the receive queue cannot be set up";
     return fail(Errc::unavailable, because(hint, device_, result));
   }
@@ -219,6 +232,8 @@ Status DpdkPort::configure(Setup& setup) {
   rte_ether_addr address{};
   rte_eth_macaddr_get(port_id_, &address);
   std::copy(std::begin(address.addr_bytes), std::end(address.addr_bytes), capabilities_.address.begin());
+  // A tap's address is the kernel's interface's; we are at the other end of its cable, and need one of our own there.
+  if (setup.device.driver == "net_tap") capabilities_.address.back() ^= 0x80;
   capabilities_.mtu = setup.mtu;
   return make_external_pool(setup.device.driver);
 }
@@ -256,9 +271,8 @@ Status DpdkPort::start(Setup& setup) {
   } else {
     closed_.fetch_and(~MemifGate::kStopped, std::memory_order_release);
   }
-  // Not every port knows these, and those that do not deliver everything anyway.
-  rte_eth_promiscuous_enable(port_id_);
-  rte_eth_allmulticast_enable(port_id_);
+  // Not promiscuous: frames for our address and for all arrive anyway, and an interface of the kernel would stay
+  // promiscuous when this process is killed.
   link_was_up_ = link_up();
   refresh_cache();
   find_wait_descriptor(setup);
@@ -342,13 +356,17 @@ void DpdkPort::keep_connected(Nanoseconds now) noexcept {
   MemifGate::hold();
   if ((closed_.fetch_or(MemifGate::kStopped, std::memory_order_relaxed) & MemifGate::kStopped) == 0) rte_eth_dev_stop(port_id_);
   MemifGate::let_go();
-  if (memif_zero_copy_) reclaim_buffers();
+  if (memif_zero_copy_) {
+    if (!MemoryDescriptors::restore()) return;  // see there; the link stays down
+    reclaim_buffers();
+  }
   connect_memif(now);
 }
 
 // Returns what DPDK says of the attempt. The connection is complete when the interrupt thread has done the rest.
 int DpdkPort::connect_memif(Nanoseconds now) noexcept {
   MemifGate::hold();
+  if (memif_zero_copy_) MemoryDescriptors::save();
   messages_at_start_ = messages_seen_ = MemifGate::turns();
   const int result = rte_eth_dev_start(port_id_);
   connecting_ = result == 0;

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <sched.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,7 +21,9 @@
 #include <rte_errno.h>
 #include <rte_lcore.h>
 #include <rte_log.h>
-#include <rte_version.h>
+#include <rte_random.h>
+
+#include "unet/base/time.h"
 
 namespace unet::drivers::eal {
 
@@ -53,6 +56,10 @@ void collect(const char* text, size_t length) {
   if (const size_t colon = line.find("(): "); colon != std::string::npos && line.find(' ') > colon) line.erase(0, colon + 4);
   for (char& c : line) {
     if (c == '\n') c = ' ';
+  }
+  // Said of every port that fails, or of every memif.
+  for (const char* noise : {"mp action callback", "cannot attach the device", "Failed to attach device"}) {
+    if (line.find(noise) != std::string::npos) return;
   }
   constexpr size_t kMax = 600;
   if (line.empty() || thread_complaints.size() > kMax) return;
@@ -179,6 +186,11 @@ Status run_eal(Process& p, const EalOptions& options) {
     text += p.hugepages ? "; try hugepages=never" : "; try a smaller memory=MIB, or check `ulimit -v`";
     return fail(Errc::unavailable, std::move(text));
   }
+  // DPDK seeds its generator when it is loaded: without this, processes forked after that would give their ports the
+  // same addresses.
+  uint64_t seed = 0;
+  if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed)) seed = monotonic_now() ^ static_cast<uint64_t>(getpid()) << 40;
+  rte_srand(seed);
   remove_runtime_directory();
   quiet_libraries();
   rte_log_set_level_pattern("pmd.net.memif", RTE_LOG_DEBUG);  // memif_gate.h listens to it

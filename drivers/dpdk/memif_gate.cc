@@ -3,6 +3,7 @@
 
 #include "drivers/dpdk/memif_gate.h"
 
+#include <fcntl.h>
 #include <linux/membarrier.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include <rte_interrupts.h>
+#include <rte_memory.h>
 
 #include "drivers/dpdk/dpdk_port.h"
 #include "drivers/dpdk/eal.h"
@@ -42,6 +44,23 @@ Gate& gate() {
   static Gate* const instance = new Gate;  // the interrupt thread lives as long as the process
   return *instance;
 }
+
+struct SavedDescriptor {
+  int number;  // EAL's
+  int copy;    // ours
+};
+
+struct SavedDescriptors {
+  std::mutex mutex;
+  std::vector<SavedDescriptor> all;
+};
+
+SavedDescriptors& saved_descriptors() {
+  static SavedDescriptors* const instance = new SavedDescriptors;
+  return *instance;
+}
+
+bool same_file(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
 
 void nap(long nanoseconds) noexcept {
   const timespec time{0, nanoseconds};
@@ -102,6 +121,7 @@ void MemifGate::settle() noexcept {
 // In the interrupt thread, before it acts on a message of a control socket.
 void MemifGate::on_log(const char* line, size_t length) {
   Gate& g = gate();
+  MemoryDescriptors::restore();
   if (g.interrupt_thread_has_turn || length < 6 || std::memcmp(line, "memif_", 6) != 0) return;
   g.turn.lock();
   g.interrupt_thread_has_turn = true;
@@ -120,6 +140,7 @@ void MemifGate::on_turn(void*) {
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t ignored = ::read(g.event, &count, sizeof(count));
   if (g.interrupt_thread_has_turn) {
+    MemoryDescriptors::restore();
     {
       const std::lock_guard lock(g.ports_mutex);
       // Release: what the thread has done to the port is seen by an engine that sees the gate open.
@@ -129,6 +150,37 @@ void MemifGate::on_turn(void*) {
     g.turn.unlock();
   }
   g.turns.fetch_add(1, std::memory_order_release);
+}
+
+void MemoryDescriptors::save() {
+  SavedDescriptors& saved = saved_descriptors();
+  const std::lock_guard lock(saved.mutex);
+  rte_memseg_walk(
+      [](const rte_memseg_list*, const rte_memseg* segment, void* all) {
+        auto& list = *static_cast<std::vector<SavedDescriptor>*>(all);
+        const int number = rte_memseg_get_fd_thread_unsafe(segment);
+        const bool known = std::any_of(list.begin(), list.end(), [&](const SavedDescriptor& s) { return s.number == number; });
+        if (number >= 0 && !known) list.push_back({number, fcntl(number, F_DUPFD_CLOEXEC, 0)});
+        return 0;
+      },
+      &saved.all);
+}
+
+bool MemoryDescriptors::restore() noexcept {
+  SavedDescriptors& saved = saved_descriptors();
+  const std::lock_guard lock(saved.mutex);
+  bool good = true;
+  for (const SavedDescriptor& descriptor : saved.all) {
+    struct stat now{}, memory{};
+    if (fstat(descriptor.copy, &memory) != 0) {
+      good = false;
+    } else if (fstat(descriptor.number, &now) != 0) {
+      good = dup2(descriptor.copy, descriptor.number) >= 0 && good;
+    } else {
+      good = same_file(now, memory) && good;
+    }
+  }
+  return good;
 }
 
 void MemifListener::adopt(const std::string& socket, bool abstract) {

@@ -47,6 +47,17 @@ class MemifGate {
   static void on_turn(void*);
 };
 
+// The descriptors of EAL's packet memory, which a zero-copy memif client passes to its server. DPDK closes EAL's own
+// descriptor each time it has done so, and would pass on whatever file has got its number since. These put the
+// memory back under its number, from copies of ours.
+class MemoryDescriptors {
+ public:
+  // Before the first connection.
+  static void save();
+  // Whenever DPDK may have closed them. False if another file has a number already: then no more zero-copy connections.
+  static bool restore() noexcept;
+};
+
 // DPDK never closes the listening socket of a memif server, and its interrupt thread must not see the descriptor go
 // away. These find it, and take its name and its connections away while the number stays taken.
 class MemifListener {
