@@ -89,8 +89,8 @@ class SlotReader {
 
   void prefetch(uint32_t at) const noexcept { __builtin_prefetch(&slots_[at & mask_]); }
 
-  // For one who polls many rings: the slot at `at` is full when the low half of this word is `at` + 1.
-  const std::atomic<uint64_t>* mark_at(uint32_t at) const noexcept { return &slots_[at & mask_].mark; }
+  // For one who polls many rings: the slot at `at` is full when the low half of its mark is `at` + 1.
+  const Slot& slot_at(uint32_t at) const noexcept { return slots_[at & mask_]; }
 
   // Tells the writer, at most once per quarter ring, that all slots before `position` may be reused. True if it was told.
   bool give_back(uint32_t position) noexcept {

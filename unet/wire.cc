@@ -1,4 +1,4 @@
-// wire.cc - parse and emit of a frame.
+// wire.cc - parse of a frame.
 #include "unet/wire.h"
 
 #include "unet/base/crc32c.h"
@@ -9,12 +9,14 @@ namespace {
 constexpr size_t kCovered = offsetof(FrameHeader, crc);  // header bytes under the crc
 
 // The crc runs over the header without its crc field, then over what follows it.
-uint32_t frame_crc(const std::byte* header, const std::byte* rest, size_t rest_length, const std::byte* external,
-                   size_t external_length) noexcept {
-  uint32_t crc = crc32c(kCrc32cStart, header, kCovered);
-  crc = crc32c(crc, rest, rest_length);
-  if (external_length != 0) crc = crc32c(crc, external, external_length);
-  return ~crc;
+inline uint32_t frame_crc(const std::byte* header, const std::byte* rest, size_t rest_length) noexcept {
+  uint64_t words[2];
+  uint32_t last;
+  std::memcpy(words, header, sizeof words);
+  std::memcpy(&last, header + sizeof words, sizeof last);
+  static_assert(sizeof words + sizeof last == kCovered);
+  const uint32_t crc = crc32c_half(crc32c_word(crc32c_word(kCrc32cStart, words[0]), words[1]), last);
+  return ~crc32c(crc, rest, rest_length);
 }
 
 }  // namespace
@@ -46,7 +48,7 @@ FrameError parse_frame(Bytes frame, FrameView& view) noexcept {
   if ((!last && length % kFragmentUnit != 0) || (length == 0 && total != 0)) return FrameError::bad_length;
 
   const uint32_t after_header = headers - kFrameOverhead + length;
-  if (frame_crc(at, at + sizeof header, after_header, nullptr, 0) != header.crc) return FrameError::bad_crc;
+  if (frame_crc(at, at + sizeof header, after_header) != header.crc) return FrameError::bad_crc;
 
   view.from = ethernet.from;
   view.tag = Tag{uint32_t{header.tag}};
@@ -61,30 +63,6 @@ FrameError parse_frame(Bytes frame, FrameView& view) noexcept {
   }
   view.payload = frame.subspan(headers, length);
   return FrameError::none;
-}
-
-uint32_t emit_frame(std::byte* frame, const FrameFields& fields, uint32_t length, const std::byte* external) noexcept {
-  const EthernetHeader ethernet{.to = fields.to, .from = fields.from, .type = kEtherType};
-  std::memcpy(frame, &ethernet, sizeof ethernet);
-  FrameHeader header{.version = kWireVersion,
-                     .flags = fields.flags,
-                     .length = static_cast<uint16_t>(length),
-                     .tag = static_cast<uint32_t>(fields.tag),
-                     .message = fields.message,
-                     .offset = fields.offset,
-                     .total = fields.total,
-                     .crc = 0};
-  std::byte* at = frame + sizeof ethernet;
-  std::memcpy(at, &header, sizeof header);
-  const uint32_t headers = header_size(fields.flags);
-  if ((fields.flags & FrameFlags::kPut) != 0) {
-    const PutHeader put{.region_offset = fields.region_offset};
-    std::memcpy(at + sizeof header, &put, sizeof put);
-  }
-  const uint32_t inside = headers + (external == nullptr ? length : 0);
-  header.crc = frame_crc(at, at + sizeof header, inside - kFrameOverhead, external, external == nullptr ? 0 : length);
-  std::memcpy(at + offsetof(FrameHeader, crc), &header.crc, sizeof header.crc);
-  return inside;
 }
 
 }  // namespace unet

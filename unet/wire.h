@@ -14,11 +14,13 @@
 // wire damaged is dropped and counted, whatever the wire (the role the AAL5 trailer had).
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
 #include "unet/base/bytes.h"
+#include "unet/base/crc32c.h"
 #include "unet/driver.h"
 #include "unet/limits.h"
 
@@ -110,12 +112,49 @@ struct FrameFields {
   uint64_t region_offset = 0;
 };
 
-// Writes the headers at `frame`; the payload of `length` bytes must already stand behind them (header_size(flags)
-// bytes after `frame`), or be given as `external`. Returns the bytes at `frame` that are to be sent (without external).
-uint32_t emit_frame(std::byte* frame, const FrameFields& fields, uint32_t length, const std::byte* external = nullptr) noexcept;
-
 constexpr uint32_t header_size(uint8_t flags) noexcept {
   return kFrameOverhead + ((flags & FrameFlags::kPut) != 0 ? static_cast<uint32_t>(sizeof(PutHeader)) : 0);
+}
+
+namespace detail {
+
+// Eight bytes of a header as one register: put together there, they are stored at once and need not be read again.
+inline uint64_t header_word(uint32_t first, uint32_t second) noexcept {
+  return std::endian::native == std::endian::little ? uint64_t{second} << 32 | first : uint64_t{first} << 32 | second;
+}
+inline uint32_t header_half(be32 value) noexcept { return std::bit_cast<uint32_t>(value); }
+
+}  // namespace detail
+
+// Writes the headers at `frame`; the payload of `length` bytes must already stand behind them (header_size(flags)
+// bytes after `frame`), or be given as `external`. Returns the bytes at `frame` that are to be sent (without external).
+inline uint32_t emit_frame(std::byte* frame, const FrameFields& fields, uint32_t length, const std::byte* external = nullptr) noexcept {
+  constexpr be16 kType = kEtherType;
+  std::memcpy(frame, fields.to.data(), sizeof fields.to);
+  std::memcpy(frame + sizeof fields.to, fields.from.data(), sizeof fields.from);
+  std::memcpy(frame + offsetof(EthernetHeader, type), &kType, sizeof kType);
+
+  // FrameHeader, field by field: version, flags, length | tag | message | offset | total.
+  const uint32_t start = uint32_t{kWireVersion} << 24 | uint32_t{fields.flags} << 16 | (length & 0xFFFF);
+  const uint64_t word0 = detail::header_word(detail::header_half(start), detail::header_half(static_cast<uint32_t>(fields.tag)));
+  const uint64_t word1 = detail::header_word(detail::header_half(fields.message), detail::header_half(fields.offset));
+  const uint32_t word2 = detail::header_half(fields.total);
+  std::byte* const at = frame + sizeof(EthernetHeader);
+  std::memcpy(at, &word0, 8);
+  std::memcpy(at + 8, &word1, 8);
+  std::memcpy(at + 16, &word2, 4);
+  uint32_t crc = crc32c_half(crc32c_word(crc32c_word(kCrc32cStart, word0), word1), word2);
+
+  const uint32_t headers = header_size(fields.flags);
+  if ((fields.flags & FrameFlags::kPut) != 0) {
+    const uint64_t put = std::bit_cast<uint64_t>(be64(fields.region_offset));
+    std::memcpy(frame + kFrameOverhead, &put, sizeof put);
+    crc = crc32c_word(crc, put);
+  }
+  crc = ~crc32c(crc, external != nullptr ? external : frame + headers, length);
+  const be32 wire_crc = crc;
+  std::memcpy(at + offsetof(FrameHeader, crc), &wire_crc, sizeof wire_crc);
+  return headers + (external == nullptr ? length : 0);
 }
 
 }  // namespace unet

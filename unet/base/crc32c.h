@@ -43,4 +43,24 @@ inline uint32_t crc32c(uint32_t crc, const std::byte* data, size_t size) noexcep
 #endif
 }
 
+// The same for eight and for four bytes that are in a register, as memcpy() from memory would put them there.
+inline uint32_t crc32c_word(uint32_t crc, uint64_t word) noexcept {
+#if defined(__SSE4_2__)
+  return static_cast<uint32_t>(_mm_crc32_u64(crc, word));
+#else
+  std::byte bytes[8];
+  std::memcpy(bytes, &word, 8);
+  return crc32c_long(crc, bytes, 8);
+#endif
+}
+inline uint32_t crc32c_half(uint32_t crc, uint32_t word) noexcept {
+#if defined(__SSE4_2__)
+  return _mm_crc32_u32(crc, word);
+#else
+  std::byte bytes[4];
+  std::memcpy(bytes, &word, 4);
+  return crc32c_long(crc, bytes, 4);
+#endif
+}
+
 }  // namespace unet

@@ -19,16 +19,6 @@ NiCounter counter_of(FrameError error) noexcept {
   return NiCounter::not_ours;
 }
 
-// The destination address as source_key() would have it; ~0 if the frame is too short to have one.
-uint64_t destination_of(const ReceivedFrame& frame) noexcept {
-  uint64_t key = 0;
-  if (frame.length < sizeof(EthernetHeader)) return ~uint64_t{0};
-  std::memcpy(&key, frame.data, sizeof(MacAddress));
-  return key;
-}
-
-constexpr uint64_t kBroadcastKey = 0xFFFF'FFFF'FFFF;
-
 }  // namespace
 
 void Demux::burst(const Port& port, uint32_t port_index, std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept {
@@ -43,17 +33,19 @@ void Demux::burst(const Port& port, uint32_t port_index, std::span<const Receive
 }
 
 void Demux::frame(const Port& port, uint32_t port_index, const ReceivedFrame& frame, Nanoseconds now) noexcept {
-  const uint64_t to = destination_of(frame);
-  if (to != port.address_key() && to != kBroadcastKey) [[unlikely]] return counters_.add(NiCounter::not_ours);
+  if (frame.length < sizeof(EthernetHeader)) [[unlikely]] return counters_.add(NiCounter::not_ours);
+  const uint64_t to = address_key(frame.data);
+  const bool to_all = to == kAddressMask;  // the broadcast address
+  if (to != port.address_key() && !to_all) [[unlikely]] return counters_.add(NiCounter::not_ours);
   FrameView view;
   const FrameError error = parse_frame({frame.data, frame.length}, view);
   if (error != FrameError::none) [[unlikely]] return counters_.add(counter_of(error));
   if (view.tag == kSignallingTag) [[unlikely]] return signal(port_index, view);
-  if (to == kBroadcastKey) [[unlikely]] return counters_.add(NiCounter::not_ours);
+  if (to_all) [[unlikely]] return counters_.add(NiCounter::not_ours);
 
   const TagEntry& entry = tags_.entry(view.tag);
   if (entry.tag != view.tag || entry.endpoint == nullptr) [[unlikely]] return counters_.add(NiCounter::unknown_tag);
-  if (entry.source != source_key(view.from, port_index)) [[unlikely]] return counters_.add(NiCounter::wrong_source);
+  if (entry.source != (address_key(frame.data + offsetof(EthernetHeader, from)) | port_key(port_index))) [[unlikely]] return counters_.add(NiCounter::wrong_source);
   if (view.flags == FrameFlags::kMessage && view.payload.size() <= kInlineMax && view.payload.size() == view.total) {
     delivery_.short_message(*entry.endpoint, entry.channel, view.payload.data(), view.total);
   } else if (view.payload.size() == view.total) {

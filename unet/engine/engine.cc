@@ -63,7 +63,6 @@ uint32_t Engine::State::receive(Nanoseconds when) noexcept {
   uint32_t received = 0;
   for (uint32_t p = 0; p < ports.size(); ++p) {
     Driver& driver = ports[p]->driver();
-    std::array<ReceivedFrame, kBurst> frames;
     const uint32_t count = driver.receive(frames, when);
     if (count != 0) {
       // A channel's first frame may arrive right after the command that opens it was put.

@@ -64,6 +64,7 @@ struct Engine::State {
   NiCounters counters;
   TagTable tags;
   std::vector<std::unique_ptr<Port>> ports;
+  std::array<ReceivedFrame, kBurst> frames;  // of the burst under way
   Reassembly reassembly;
   Delivery delivery;
   Demux demux;

@@ -70,7 +70,7 @@ uint32_t Mux::busy_turn(Nanoseconds now) noexcept {
 void Mux::admit_waiting(Nanoseconds now) noexcept {
   for (const auto& port : ports_) {
     port->flush(now);
-    if (port->waiting_first == nullptr || !port->has_room()) continue;
+    if (port->waiting_first == nullptr || !port->has_room(now)) continue;
     for (EndpointState* e = port->waiting_first; e != nullptr; e = e->next) e->waiting_port = kNotWaiting;
     port->waiting_last->next = first_;
     if (first_ == nullptr) last_ = port->waiting_last;
@@ -87,10 +87,10 @@ Mux::Visit Mux::visit(EndpointState& endpoint, Nanoseconds now) noexcept {
     if (endpoint.outgoing.active) [[unlikely]] {
       step = send_frames(endpoint, now);
     } else {
-      Mark mark{};
-      const Slot* const slot = endpoint.send.peek(mark);
-      if (slot == nullptr) return Visit::empty;
-      step = send(endpoint, *slot, mark, now);
+      const Slot& slot = endpoint.send.slot_at(endpoint.send.position());
+      const uint64_t mark = slot.mark.load(std::memory_order_acquire);
+      if (static_cast<uint32_t>(mark) != endpoint.send.position() + 1) return Visit::empty;
+      step = send(endpoint, slot, mark, now);
     }
     if (step == Step::blocked) return Visit::blocked;
     if (step == Step::later) return Visit::later;
@@ -140,20 +140,18 @@ Mux::Step Mux::refuse(EndpointState& endpoint, EndpointCounter reason) noexcept 
   return Step::sent;
 }
 
-Mux::Step Mux::send(EndpointState& endpoint, const Slot& slot, Mark mark, Nanoseconds now) noexcept {
+// `mark` is Mark's word: kept in a register, it need not go through memory.
+Mux::Step Mux::send(EndpointState& endpoint, const Slot& slot, uint64_t mark, Nanoseconds now) noexcept {
   const uint32_t number = __atomic_load_n(&slot.channel, __ATOMIC_RELAXED);  // once: the client may change it
   ChannelState* const channel = endpoint.channel(number);
-  if (mark.kind != SlotKind::inline_data || mark.length > kInlineMax || channel == nullptr) [[unlikely]] {
-    if (mark.kind == SlotKind::inline_data && mark.length > kInlineMax) return refuse(endpoint, EndpointCounter::bad_send_descriptor);
-    if (channel == nullptr) return refuse(endpoint, EndpointCounter::unknown_channel);
-    return send_long(endpoint, *channel, number, slot, mark, now);
-  }
+  const uint32_t length = static_cast<uint32_t>(mark >> 32) - (uint32_t{static_cast<uint8_t>(SlotKind::inline_data)} << 24);
+  if (length > kInlineMax || channel == nullptr) [[unlikely]] return send_long(endpoint, channel, number, slot, Mark::unpack(mark), now);
   if (channel->kind == ChannelKind::hairpin) {
     EndpointState* const peer = peer_of(*channel);
     if (peer == nullptr) return refuse(endpoint, EndpointCounter::unknown_channel);
     endpoint.send.advance();
-    if (delivery_.short_message(*peer, channel->peer_channel, slot.payload, mark.length)) counters_.add(NiCounter::hairpin_messages);
-    sent(endpoint, mark.length);
+    if (delivery_.short_message(*peer, channel->peer_channel, slot.payload, length)) counters_.add(NiCounter::hairpin_messages);
+    sent(endpoint, length);
     return Step::sent;
   }
   Port& port = *ports_[channel->port];
@@ -163,17 +161,17 @@ Mux::Step Mux::send(EndpointState& endpoint, const Slot& slot, Mark mark, Nanose
     return Step::blocked;
   }
   endpoint.send.advance();
-  copy_small(frame->data + kFrameOverhead, slot.payload, mark.length);
+  copy_small(frame->data + kFrameOverhead, slot.payload, length);
   frame->length = emit_frame(frame->data,
                              {.to = channel->remote, .from = port.address(), .tag = channel->remote_tag,
-                              .message = channel->next_message++, .total = mark.length},
-                             mark.length);
+                              .message = channel->next_message++, .total = length},
+                             length);
   port.stage();
-  sent(endpoint, mark.length);
+  sent(endpoint, length);
   return Step::sent;
 }
 
-Mux::Step Mux::send_long(EndpointState& endpoint, ChannelState& channel, uint32_t number, const Slot& slot, Mark mark,
+Mux::Step Mux::send_long(EndpointState& endpoint, ChannelState* channel, uint32_t number, const Slot& slot, Mark mark,
                          Nanoseconds now) noexcept {
   Outgoing& out = endpoint.outgoing;
   bool notify = false, good = false;
@@ -184,15 +182,19 @@ Mux::Step Mux::send_long(EndpointState& endpoint, ChannelState& channel, uint32_
     good = check_put(endpoint, slot, mark.length, out.pieces, out.region_offset, notify);
     out.flags = static_cast<uint8_t>(FrameFlags::kPut | (notify ? FrameFlags::kNotify : 0));
   }
-  if (!good) return refuse(endpoint, EndpointCounter::bad_send_descriptor);
+  if (!good) {
+    const bool short_message = mark.kind == SlotKind::inline_data && mark.length <= kInlineMax;
+    return refuse(endpoint, short_message ? EndpointCounter::unknown_channel : EndpointCounter::bad_send_descriptor);
+  }
+  if (channel == nullptr) return refuse(endpoint, EndpointCounter::unknown_channel);
 
-  if (channel.kind == ChannelKind::hairpin) {
-    EndpointState* const peer = peer_of(channel);
+  if (channel->kind == ChannelKind::hairpin) {
+    EndpointState* const peer = peer_of(*channel);
     if (peer == nullptr) return refuse(endpoint, EndpointCounter::unknown_channel);
     endpoint.send.advance();
     const bool delivered = mark.kind == SlotKind::gather
-                               ? delivery_.message(*peer, channel.peer_channel, out.pieces)
-                               : delivery_.put(*peer, channel.peer_channel, out.region_offset, out.pieces, notify);
+                               ? delivery_.message(*peer, channel->peer_channel, out.pieces)
+                               : delivery_.put(*peer, channel->peer_channel, out.region_offset, out.pieces, notify);
     if (delivered) counters_.add(NiCounter::hairpin_messages);
     sent(endpoint, mark.length);
     return Step::sent;
@@ -200,7 +202,7 @@ Mux::Step Mux::send_long(EndpointState& endpoint, ChannelState& channel, uint32_
   endpoint.send.advance();
   out.active = true;
   out.channel = number;
-  out.message = channel.next_message++;
+  out.message = channel->next_message++;
   out.offset = 0;
   out.piece = 0;
   out.piece_offset = 0;

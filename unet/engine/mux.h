@@ -57,8 +57,8 @@ class Mux {
   void admit_waiting(Nanoseconds now) noexcept;
   Visit visit(EndpointState& endpoint, Nanoseconds now) noexcept;
   void finish_visit(EndpointState& endpoint) noexcept;
-  Step send(EndpointState& endpoint, const Slot& slot, Mark mark, Nanoseconds now) noexcept;
-  Step send_long(EndpointState& endpoint, ChannelState& channel, uint32_t number, const Slot& slot, Mark mark, Nanoseconds now) noexcept;
+  Step send(EndpointState& endpoint, const Slot& slot, uint64_t mark, Nanoseconds now) noexcept;
+  Step send_long(EndpointState& endpoint, ChannelState* channel, uint32_t number, const Slot& slot, Mark mark, Nanoseconds now) noexcept;
   Step send_frames(EndpointState& endpoint, Nanoseconds now) noexcept;
   Step refuse(EndpointState& endpoint, EndpointCounter reason) noexcept;
   EndpointState* peer_of(const ChannelState& channel) const noexcept;

@@ -18,27 +18,26 @@ Port::Port(std::unique_ptr<Driver> driver, NiCounters& counters) : driver_(std::
   UNET_CHECK(put_fragment_ != 0);
 }
 
-Port::~Port() {
-  driver_->discard({empty_.data(), empty_count_});
-  driver_->discard({staged_.data(), staged_count_});
+Port::~Port() { driver_->discard({frames_.data() + begin_, have_ - begin_}); }
+
+// All allocated frames are composed: sends them, and fills up with empty ones.
+bool Port::make_room(Nanoseconds now) noexcept {
+  flush(now);
+  std::move(frames_.begin() + begin_, frames_.begin() + end_, frames_.begin());
+  end_ -= begin_;
+  begin_ = 0;
+  std::fill(frames_.begin() + end_, frames_.end(), TransmitFrame{});
+  have_ = end_ + driver_->allocate({frames_.data() + end_, kBurst - end_});
+  return end_ != have_;
 }
 
-bool Port::refill() noexcept {
-  empty_.fill({});
-  empty_count_ = driver_->allocate(empty_);
-  return empty_count_ != 0;
-}
-
-void Port::flush(Nanoseconds now) noexcept {
-  if (staged_count_ == 0) return;
-  const uint32_t taken = driver_->transmit({staged_.data(), staged_count_}, now);
-  if (taken == 0) return;
+void Port::transmit(Nanoseconds now) noexcept {
+  const uint32_t taken = driver_->transmit({frames_.data() + begin_, end_ - begin_}, now);
   uint64_t bytes = 0;
-  for (uint32_t i = 0; i < taken; ++i) bytes += uint64_t{staged_[i].length} + staged_[i].external_length;
+  for (uint32_t i = begin_; i < begin_ + taken; ++i) bytes += uint64_t{frames_[i].length} + frames_[i].external_length;
+  begin_ += taken;
   counters_.add(NiCounter::transmitted_frames, taken);
   counters_.add(NiCounter::transmitted_bytes, bytes);
-  std::move(staged_.begin() + taken, staged_.begin() + staged_count_, staged_.begin());
-  staged_count_ -= taken;
 }
 
 }  // namespace unet::engine

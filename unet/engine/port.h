@@ -36,28 +36,27 @@ class Port {
 
   // An empty frame to compose, or nullptr: the port takes no more now. The frame is sent by stage() or forgotten.
   TransmitFrame* frame(Nanoseconds now) noexcept {
-    if (staged_count_ == kBurst) [[unlikely]] {
-      flush(now);
-      if (staged_count_ == kBurst) return nullptr;
-    }
-    if (empty_count_ == 0 && !refill()) [[unlikely]] return nullptr;
-    return &empty_[empty_count_ - 1];
+    if (end_ == have_ && !make_room(now)) [[unlikely]] return nullptr;
+    return &frames_[end_];
   }
   // Queues the frame from frame(), composed.
-  void stage() noexcept { staged_[staged_count_++] = empty_[--empty_count_]; }
+  void stage() noexcept { ++end_; }
 
   // Hands what is staged to the driver.
-  void flush(Nanoseconds now) noexcept;
-  bool staged() const noexcept { return staged_count_ != 0; }
+  void flush(Nanoseconds now) noexcept {
+    if (begin_ != end_) transmit(now);
+  }
+  bool staged() const noexcept { return begin_ != end_; }
   // True if frame() would succeed.
-  bool has_room() noexcept { return staged_count_ != kBurst && (empty_count_ != 0 || refill()); }
+  bool has_room(Nanoseconds now) noexcept { return end_ != have_ || make_room(now); }
 
   // Endpoints in the order in which they came; used by the mux.
   EndpointState* waiting_first = nullptr;
   EndpointState* waiting_last = nullptr;
 
  private:
-  bool refill() noexcept;
+  bool make_room(Nanoseconds now) noexcept;
+  void transmit(Nanoseconds now) noexcept;
 
   std::unique_ptr<Driver> driver_;
   NiCounters& counters_;
@@ -66,10 +65,9 @@ class Port {
   uint32_t message_fragment_ = 0;
   uint32_t put_fragment_ = 0;
   bool external_payload_ = false;
-  uint32_t empty_count_ = 0;
-  uint32_t staged_count_ = 0;
-  std::array<TransmitFrame, kBurst> empty_;   // allocated, not yet composed
-  std::array<TransmitFrame, kBurst> staged_;  // composed, in order
+  // frames_[begin_, end_) are composed, frames_[end_, have_) allocated: none is copied on its way.
+  uint32_t begin_ = 0, end_ = 0, have_ = 0;
+  std::array<TransmitFrame, kBurst> frames_;
 };
 
 }  // namespace unet::engine

@@ -4,6 +4,7 @@
 // a guessed one, does not match the channel that uses the entry now.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -13,11 +14,23 @@
 
 namespace unet::engine {
 
-// An address and a port in one word: one comparison says whether a frame comes from where it must.
+// An address in a word, as it stands in memory, and a port in the two bytes that it leaves: one comparison says whether a
+// frame comes from where it must.
+constexpr bool kLittle = std::endian::native == std::endian::little;
+constexpr uint64_t kAddressMask = kLittle ? 0x0000'FFFF'FFFF'FFFF : 0xFFFF'FFFF'FFFF'0000;
+
+constexpr uint64_t port_key(uint32_t port) noexcept { return uint64_t{port} << (kLittle ? 48 : 0); }
+
 inline uint64_t source_key(const MacAddress& address, uint32_t port) noexcept {
   uint64_t key = 0;
   std::memcpy(&key, address.data(), address.size());
-  return key ^ uint64_t{port} << 48;
+  return key | port_key(port);
+}
+// The same of an address in a frame, where two more bytes follow it: one load.
+inline uint64_t address_key(const std::byte* address) noexcept {
+  uint64_t key;
+  std::memcpy(&key, address, sizeof key);
+  return key & kAddressMask;
 }
 
 struct TagEntry {

@@ -155,6 +155,7 @@ class TestNi {
     for (TestWire* wire : wires) drivers.push_back(std::make_unique<TestPort>(*wire));
     start(std::move(drivers), options);
   }
+  TestNi(std::vector<std::unique_ptr<Driver>>&& drivers, EngineOptions options) { start(std::move(drivers), options); }
   explicit TestNi(std::unique_ptr<Driver> driver, EngineOptions options = {}) {
     std::vector<std::unique_ptr<Driver>> drivers;
     drivers.push_back(std::move(driver));

@@ -41,7 +41,7 @@ class Watch {
   void rest(EndpointState& endpoint, Nanoseconds now) noexcept {
     if (endpoint.watch == kNone) return;
     Entry& entry = entries_[endpoint.watch];
-    entry.mark = endpoint.send.mark_at(endpoint.send.position());
+    entry.mark = &endpoint.send.slot_at(endpoint.send.position()).mark;
     entry.expected = endpoint.send.position() + 1;
     entry.last_active = now;
   }
