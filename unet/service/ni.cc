@@ -59,7 +59,9 @@ Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers) {
   service_ = std::move(*service);
   engine_ = std::make_unique<engine::Engine>(options_.engine, std::move(drivers), commands_, events_, service_wake_.get());
   if (Status status = watch_drivers(); !status) return status;
-  if (!options_.socket.empty()) return service_->listen(options_.socket, options_.group);
+  if (!options_.socket.empty()) {
+    if (Status status = service_->listen(options_.socket, options_.group); !status) return status;
+  }
   if (Status status = sleeper_.watch(service_->descriptor(), false); !status) return status;
   return sleeper_.watch(timer_.get(), false);
 }

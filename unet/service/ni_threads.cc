@@ -55,6 +55,8 @@ Status Ni::run() {
     pthread_setaffinity_np(pthread_self(), sizeof before, &before);
   }
   threads_ = true;
+  sleeper_.forget(service_->descriptor());  // the engine's thread does not wake for what is the service's
+  sleeper_.forget(timer_.get());
   // Signals are for the caller's thread.
   sigset_t all, old;
   sigfillset(&all);

@@ -53,13 +53,13 @@ PacketSocket::Sent PacketSocket::send_now(Bytes packet, std::span<const int> des
   return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) ? Sent::full : Sent::broken;
 }
 
-bool PacketSocket::send(Bytes packet, std::initializer_list<int> descriptors) {
+bool PacketSocket::send(Bytes packet, std::initializer_list<int> descriptors, size_t waiting_max) {
   if (!socket_.valid()) return false;
   if (waiting_.empty()) {
     const Sent sent = send_now(packet, {descriptors.begin(), descriptors.size()});
     if (sent != Sent::full) return sent == Sent::yes;
   }
-  if (waiting_.size() >= kWaitingMax) return false;
+  if (waiting_.size() >= waiting_max) return false;
   Packet kept{{packet.begin(), packet.end()}, {}};
   for (const int descriptor : descriptors) {
     Descriptor copy(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));

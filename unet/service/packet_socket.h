@@ -15,18 +15,15 @@ namespace unet::service {
 
 class PacketSocket {
  public:
-  // A client that lets more than this many packets wait for it is not reading: it is disconnected.
-  static constexpr size_t kWaitingMax = 1024;
-
   explicit PacketSocket(Descriptor socket) noexcept : socket_(std::move(socket)) {}
 
   enum class Received { packet, nothing, closed, malformed };
   // One packet into `room`; `size` becomes its length. malformed: longer than the room, or with uninvited descriptors.
   Received receive(MutableBytes room, size_t& size) noexcept;
 
-  // Sends a packet, or keeps it (with duplicates of the descriptors) until flush() can. The descriptors stay the caller's.
-  // False: the connection is broken or the client does not read; it must be dropped.
-  bool send(Bytes packet, std::initializer_list<int> descriptors);
+  // Sends a packet, or keeps it (with duplicates of the descriptors) until flush() can, if no more than `waiting_max` wait
+  // already. The descriptors stay the caller's. False: the connection is broken or the client does not read; drop it.
+  bool send(Bytes packet, std::initializer_list<int> descriptors, size_t waiting_max);
 
   // Sends what was kept, as far as it goes. False as above.
   bool flush();

@@ -77,8 +77,15 @@ struct RequestRecord {
 
 // One control connection.
 struct ClientRecord {
+  // Packets that may wait for a client that does not read, besides what its own channels can cause.
+  static constexpr size_t kWaitingMax = 1024;
+
   ClientRecord(uint32_t index_, Descriptor socket_, Credentials who_, Rights rights_)
       : index(index_), socket(std::move(socket_)), who(std::move(who_)), rights(std::move(rights_)) {}
+
+  // A peer that dies may end all of an innocent client's channels in one turn: the answer to its connect and the event of
+  // its end, for each. While packets wait, no request of the client is read, so it can open no further ones.
+  size_t waiting_max() const noexcept { return kWaitingMax + 2 * channels_peak; }
 
   uint32_t index;
   PacketSocket socket;
@@ -93,6 +100,8 @@ struct ClientRecord {
   uint32_t events = 0;            // ClientPage::control_events, our own copy
   Descriptor wake;                // the client writes, the engine's sleep watches
   std::set<uint32_t> endpoints;
+  size_t channels = 0;            // of all endpoints, in any state
+  size_t channels_peak = 0;       // since no packet waited
   std::vector<uint64_t> doorbells = std::vector<uint64_t>(ClientPage::kWords);  // taken bits
 };
 

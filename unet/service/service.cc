@@ -173,7 +173,7 @@ void Service::on_client(ClientRecord& client, uint32_t epoll_events) {
 
 void Service::send(ClientRecord& client, Bytes packet, std::initializer_list<int> descriptors) {
   if (client.dropped) return;
-  if (!client.socket.send(packet, descriptors)) {
+  if (!client.socket.send(packet, descriptors, client.waiting_max())) {
     ++counters_.slow_clients;
     return drop(client, "it does not read what it is sent, or is gone");
   }
@@ -186,6 +186,7 @@ void Service::send(ClientRecord& client, Bytes packet, std::initializer_list<int
 
 void Service::watch_for_room(ClientRecord& client) {
   const bool want = client.socket.waiting();
+  if (!want) client.channels_peak = client.channels;
   if (want == client.want_write || client.dropped) return;
   client.want_write = want;
   epoll_event event{.events = want ? EPOLLOUT : EPOLLIN, .data = {.u64 = client.index}};

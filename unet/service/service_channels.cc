@@ -72,13 +72,14 @@ Result<ChannelRecord*> Service::new_channel(EndpointRecord& endpoint, uint64_t m
     return fail(Errc::quota_exceeded, "the endpoint has " + std::to_string(kChannelsPerEndpointMax) +
                                           " channels, which is the maximum; close some");
   }
-  const ClientRecord& client = *client_at(endpoint.client);
+  ClientRecord& client = *client_at(endpoint.client);
   if (Status status = accounts_.take(client.who.uid, client.rights, {.channels = 1, .memory = memory}); !status) {
     return tl::unexpected(status.error());
   }
   while (endpoint.channels.count(endpoint.next_channel) != 0) {
     endpoint.next_channel = (endpoint.next_channel + 1) % kChannelsPerEndpointMax;
   }
+  client.channels_peak = std::max(client.channels_peak, ++client.channels);
   ChannelRecord& channel = endpoint.channels[endpoint.next_channel];
   channel.number = endpoint.next_channel;
   channel.memory = memory;

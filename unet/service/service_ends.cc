@@ -73,7 +73,8 @@ void Service::end_channel(EndpointRecord& endpoint, uint32_t number, CloseReason
   UNET_CHECK(at != endpoint.channels.end());
   ChannelRecord channel = std::move(at->second);
   endpoint.channels.erase(at);
-  const ClientRecord& client = *client_at(endpoint.client);
+  ClientRecord& client = *client_at(endpoint.client);
+  --client.channels;
   accounts_.give_back(client.who.uid, {.channels = 1, .memory = channel.memory});
 
   if (channel.state == State::connecting) {

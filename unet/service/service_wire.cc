@@ -42,7 +42,7 @@ Status Service::connect_wire(EndpointRecord& endpoint, const control::Connect& p
   ChannelRecord& channel = **made;
   const std::optional<Tag> tag = tags_.allocate();
   if (!tag) {
-    end_channel(endpoint, channel.number, control::CloseReason::closed_by_peer);
+    end_channel(endpoint, channel.number, control::CloseReason::closed_by_peer);  // not yet a wire's
     return fail(Errc::quota_exceeded, "all " + std::to_string(kChannelsMax - 1) + " tags of this network interface are in use");
   }
   channel.kind = ChannelKind::ni;
@@ -60,42 +60,32 @@ Status Service::connect_wire(EndpointRecord& endpoint, const control::Connect& p
 
 Status Service::accept_wire(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header) {
   const Result<ChannelRecord*> made = new_channel(endpoint, 0);
-  Error error;
-  if (made) {
-    ChannelRecord& channel = **made;
-    const std::optional<Tag> tag = tags_.allocate();
-    if (tag) {
-      channel.kind = ChannelKind::ni;
-      channel.wire = true;
-      channel.side = 1;
-      channel.local_tag = *tag;
-      channel.peer = request.from;
-      channel.cookie = header.cookie;
-      channel.state = State::confirming;
-      tag_owner_[static_cast<uint32_t>(*tag)] = {endpoint.id, channel.number};
-      const Result<Signalling::Accepted> accepted = signalling_->accept(request.wire_request, *tag, now_);
-      remove_request(request.id);
-      if (accepted) {
-        channel.port = accepted->remote.port;
-        open_wire(endpoint, channel, accepted->remote_tag, accepted->remote);
-        return {};
-      }
-      release_wire(channel);
-      error = accepted.error();
-    } else {
-      error = {Errc::quota_exceeded, "all " + std::to_string(kChannelsMax - 1) + " tags of this network interface are in use"};
-    }
-    accounts_.give_back(client_at(endpoint.client)->who.uid, {.channels = 1});
-    endpoint.channels.erase(channel.number);
-  } else {
-    error = made.error();
-  }
-  const uint64_t id = request.id;
-  if (requests_.count(id) != 0) {
-    remove_request(id);
+  const Tag tag = made ? tags_.allocate().value_or(kSignallingTag) : kSignallingTag;  // which is nobody's
+  remove_request(request.id);
+  if (tag == kSignallingTag) {
+    Error error{Errc::quota_exceeded, "all " + std::to_string(kChannelsMax - 1) + " tags of this network interface are in use"};
+    if (!made) error = made.error();
+    if (made) end_channel(endpoint, (*made)->number, control::CloseReason::closed_by_peer);
     fail_connect(request, error);
+    return tl::unexpected(error);
   }
-  return tl::unexpected(error);
+  ChannelRecord& channel = **made;
+  channel.kind = ChannelKind::ni;
+  channel.wire = true;
+  channel.side = 1;
+  channel.local_tag = tag;
+  channel.peer = request.from;
+  channel.cookie = header.cookie;
+  tag_owner_[static_cast<uint32_t>(tag)] = {endpoint.id, channel.number};
+  const Result<Signalling::Accepted> accepted = signalling_->accept(request.wire_request, tag, now_);
+  if (!accepted) {
+    end_channel(endpoint, channel.number, control::CloseReason::closed_by_peer);
+    return tl::unexpected(accepted.error());
+  }
+  channel.state = State::confirming;
+  channel.port = accepted->remote.port;
+  open_wire(endpoint, channel, accepted->remote_tag, accepted->remote);
+  return {};
 }
 
 void Service::open_wire(EndpointRecord& endpoint, const ChannelRecord& channel, Tag remote_tag, const WireAddress& remote) {

@@ -1,0 +1,60 @@
+// main.cc - unet-run: a private network interface and N processes that use it; ends with them and leaves nothing behind.
+#include <cstdio>
+#include <thread>
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include "apps/open_ports.h"
+#include "apps/unet-run/options.h"
+#include "apps/unet-run/processes.h"
+#include "apps/unet-run/temp_directory.h"
+#include "unet/service/ni.h"
+
+namespace unet::run {
+namespace {
+
+constexpr int kFailure = 1;
+
+int refuse(const Error& error) {
+  std::fprintf(stderr, "unet-run: %s\n", error.text.c_str());
+  return kFailure;
+}
+
+// The processes are forked first: nobody forks once the network interface has threads. They begin when it listens.
+int run(Options& options) {
+  Result<TempDirectory> directory = TempDirectory::create();
+  if (!directory) return refuse(directory.error());
+  options.config.ni.socket = directory->socket();
+  Result<Processes> processes = Processes::start(options, directory->socket());
+  if (!processes) return refuse(processes.error());
+
+  Result<std::vector<std::unique_ptr<Driver>>> drivers = apps::open_ports(options.config.ports);
+  if (!drivers) return refuse(drivers.error());
+  Result<std::unique_ptr<service::Ni>> ni = service::Ni::create(options.config.ni, std::move(*drivers));
+  if (!ni) return refuse(ni.error());
+  std::thread ni_thread([&ni] {
+    if (Status status = (*ni)->run(); !status) std::fprintf(stderr, "unet-run: %s\n", status.error().text.c_str());
+  });
+
+  int code = 0;
+  if (Status status = processes->release(); status) {
+    code = processes->wait();
+  } else {
+    code = refuse(status.error());
+  }
+  (*ni)->request_stop();
+  ni_thread.join();
+  return code;
+}
+
+}  // namespace
+}  // namespace unet::run
+
+int main(int argc, char** argv) {
+  unet::run::ParsedOptions parsed = unet::run::parse_options(argc, argv);
+  if (!parsed.options) return parsed.status;
+  spdlog::set_default_logger(spdlog::stderr_color_mt("unet-run"));
+  spdlog::set_level(spdlog::level::warn);
+  return unet::run::run(*parsed.options);
+}

@@ -1,0 +1,95 @@
+// options.cc - everything before the first -- or the first word that is no option is ours, the rest the program's.
+#include "apps/unet-run/options.h"
+
+#include <charconv>
+#include <cstdio>
+
+#include <CLI/CLI.hpp>
+
+#include "unet/service/names.h"
+
+namespace unet::run {
+namespace {
+
+constexpr int kUsage = 2;
+constexpr uint32_t kSizeMax = 1024;
+constexpr uint32_t kCoreMax = 1023;
+
+ParsedOptions refuse(const std::string& text) {
+  std::fprintf(stderr, "unet-run: %s\n", text.c_str());
+  return {std::nullopt, kUsage};
+}
+
+std::optional<uint32_t> parse_core(std::string_view text) {
+  uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value > kCoreMax) return std::nullopt;
+  return value;
+}
+
+// "0,2-4" is 0 2 3 4.
+Result<std::vector<uint32_t>> parse_cores(std::string_view text) {
+  std::vector<uint32_t> cores;
+  const std::string whole(text);
+  for (;;) {
+    const size_t comma = text.find(',');
+    const std::string_view part = text.substr(0, comma);
+    const size_t dash = part.find('-');
+    const std::optional<uint32_t> first = parse_core(part.substr(0, dash));
+    const std::optional<uint32_t> last = dash == std::string_view::npos ? first : parse_core(part.substr(dash + 1));
+    if (!first || !last || *last < *first) {
+      return fail(Errc::invalid_argument, "--cores " + service::quoted(whole) + ": write numbers from 0 to " +
+                                              std::to_string(kCoreMax) + " and ranges, like 0,2-4");
+    }
+    for (uint32_t core = *first; core <= *last; ++core) cores.push_back(core);
+    if (comma == std::string_view::npos) return cores;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace
+
+ParsedOptions parse_options(int argc, char** argv) {
+  Options options;
+  std::string cores, idle, host;
+  std::vector<std::string> ports, peers;
+  CLI::App app{"unet-run - starts a private network interface and N processes that use it, each with UNET_NI, UNET_RANK and UNET_SIZE"};
+  app.add_option("-n,--size", options.size, "number of processes (default: 1)")->check(CLI::Range(1u, kSizeMax));
+  app.add_option("--port", ports, "a wire for the network interface, as a driver specification")->allow_extra_args(false);
+  app.add_option("--peers,--peer", peers, "HOST=MAC[@PORT]: a host that need not be searched on the wire")->allow_extra_args(false);
+  app.add_option("--host", host, "name by which other hosts find the network interface");
+  app.add_option("--idle", idle, "spin, adaptive or block: what the engine does without work (default: adaptive)");
+  app.add_option("--cores", cores, "cores of the processes, in order of rank and again from the front: 0,2-4");
+  app.add_option("program", options.program, "the program and its arguments, after --")->required();
+  app.positionals_at_end();
+  app.prefix_command();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return {std::nullopt, app.exit(help)};
+  } catch (const CLI::ParseError& error) {
+    return refuse(std::string(error.what()) + " (unet-run --help lists the options)");
+  }
+  options.config = service::default_config();
+  options.config.ports = ports;
+  if (!host.empty()) options.config.ni.service.host = host;
+  if (!idle.empty()) {
+    const Result<service::Idle> parsed = service::parse_idle(idle);
+    if (!parsed) return refuse("--idle: " + parsed.error().text);
+    options.config.ni.idle = *parsed;
+  }
+  if (!cores.empty()) {
+    Result<std::vector<uint32_t>> list = parse_cores(cores);
+    if (!list) return refuse(list.error().text);
+    options.cores = std::move(*list);
+  }
+  for (const std::string& text : peers) {
+    Result<service::StaticPeer> peer = service::parse_peer(text);
+    if (!peer) return refuse(peer.error().text);
+    options.config.ni.service.peers.push_back(std::move(*peer));
+  }
+  if (Status status = service::finish_config(options.config); !status) return refuse(status.error().text);
+  return {options, 0};
+}
+
+}  // namespace unet::run

@@ -1,0 +1,28 @@
+// options.h - the command line of unet-run.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "unet/base/result.h"
+#include "unet/service/config.h"
+
+namespace unet::run {
+
+struct Options {
+  uint32_t size = 1;                  // processes
+  service::Config config;
+  std::vector<uint32_t> cores;        // rank r runs on cores[r % cores.size()]; empty: anywhere
+  std::vector<std::string> program;   // and its arguments
+};
+
+struct ParsedOptions {
+  std::optional<Options> options;  // none: exit at once with `status`
+  int status = 0;
+};
+
+// Says what is wrong on stderr, in one line.
+ParsedOptions parse_options(int argc, char** argv);
+
+}  // namespace unet::run

@@ -1,0 +1,32 @@
+// temp_directory.h - a private directory that disappears with this process, however it ends.
+#pragma once
+
+#include <string>
+
+#include "unet/base/result.h"
+#include "unet/mapping.h"
+
+namespace unet::run {
+
+// Made with mode 0700 under $TMPDIR or /tmp. A small child process (the janitor) waits for the end of this one and then removes
+// the directory with the socket in it, so that even kill -9 leaves nothing behind.
+class TempDirectory {
+ public:
+  // Forks: call it before the first thread starts.
+  static Result<TempDirectory> create();
+  TempDirectory(TempDirectory&&) = default;
+  TempDirectory& operator=(TempDirectory&&) = delete;
+  ~TempDirectory();  // waits until the janitor has done its work
+
+  std::string socket() const { return path_ + "/ni.sock"; }
+
+ private:
+  TempDirectory(std::string path, Descriptor alive, int janitor)
+      : path_(std::move(path)), alive_(std::move(alive)), janitor_(janitor) {}
+
+  std::string path_;
+  Descriptor alive_;  // the janitor reads the other end: end of file tells it that we are gone
+  int janitor_;
+};
+
+}  // namespace unet::run

@@ -1,0 +1,41 @@
+// table.cc - widths first, then the lines.
+#include "apps/unetctl/table.h"
+
+#include <algorithm>
+
+namespace unet::unetctl {
+namespace {
+
+bool is_number(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+}  // namespace
+
+std::string Table::text(const std::string& nothing) const {
+  if (rows_.empty()) return nothing + "\n";
+  std::vector<size_t> width(heading_.size());
+  std::vector<bool> right(heading_.size(), true);
+  for (size_t c = 0; c < heading_.size(); ++c) {
+    width[c] = heading_[c].size();
+    for (const auto& row : rows_) {
+      width[c] = std::max(width[c], row[c].size());
+      right[c] = right[c] && is_number(row[c]);
+    }
+  }
+  std::string out;
+  const auto line = [&](const std::vector<std::string>& cells) {
+    std::string text;
+    for (size_t c = 0; c < cells.size(); ++c) {
+      const std::string space(width[c] - cells[c].size(), ' ');
+      text += (c == 0 ? "" : "  ") + (right[c] ? space + cells[c] : cells[c] + space);
+    }
+    text.erase(text.find_last_not_of(' ') + 1);
+    out += text + "\n";
+  };
+  line(heading_);
+  for (const auto& row : rows_) line(row);
+  return out;
+}
+
+}  // namespace unet::unetctl

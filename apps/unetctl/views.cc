@@ -1,0 +1,102 @@
+// views.cc - which fields each view shows.
+#include "apps/unetctl/views.h"
+
+#include "apps/unetctl/table.h"
+
+namespace unet::unetctl {
+
+using nlohmann::json;
+
+namespace {
+
+std::string cell(const json& object, const char* key) {
+  const auto at = object.find(key);
+  if (at == object.end() || at->is_null()) return "-";
+  if (at->is_string()) return at->get<std::string>().empty() ? "-" : at->get<std::string>();
+  if (at->is_boolean()) return at->get<bool>() ? "yes" : "no";
+  return at->dump();
+}
+
+// One row per element of `list`, one column per key.
+std::string rows(const json& list, const std::vector<std::string>& heading, const std::vector<const char*>& keys,
+                 const std::string& nothing) {
+  Table table(heading);
+  for (const json& element : list) {
+    std::vector<std::string> row;
+    for (const char* key : keys) row.push_back(cell(element, key));
+    table.add(std::move(row));
+  }
+  return table.text(nothing);
+}
+
+// The sum over what this user may see of every counter under `part` ("counters" or "drops"), and the NI's own.
+std::string counter_rows(const json& list, const std::string& nothing) {
+  Table table({"OF", "COUNTER", "VALUE"});
+  for (const json& entry : list) table.add({cell(entry, "of"), cell(entry, "counter"), cell(entry, "value")});
+  return table.text(nothing);
+}
+
+void add_counters(json& list, const std::string& of, const json& counters) {
+  for (const auto& [name, value] : counters.items()) {
+    if (value != 0) list.push_back({{"of", of}, {"counter", name}, {"value", value}});
+  }
+}
+
+std::string name_of(const json& endpoint) {
+  const std::string name = endpoint.value("name", "");
+  const std::string id = "endpoint " + endpoint.at("endpoint").dump();
+  return name.empty() ? id : id + " (" + name + ")";
+}
+
+// Counters that are not zero, as a flat list.
+json flat_counters(const json& report, bool drops) {
+  json list = json::array();
+  const json& ni = report.at("counters");
+  if (drops) {
+    if (ni.contains("drops")) add_counters(list, "NI", ni.at("drops"));
+  } else {
+    for (const char* part : {"engine", "service", "signalling"}) {
+      if (ni.contains(part)) add_counters(list, std::string(part), ni.at(part));
+    }
+    for (const json& port : report.at("ports")) {
+      if (port.contains("counters")) add_counters(list, "port " + port.at("port").dump(), port.at("counters"));
+    }
+  }
+  for (const json& endpoint : report.at("endpoints")) add_counters(list, name_of(endpoint), endpoint.at(drops ? "drops" : "counters"));
+  return list;
+}
+
+}  // namespace
+
+const std::vector<std::string>& view_names() {
+  static const std::vector<std::string> names{"endpoints", "channels", "names", "counters", "drops", "clients", "ports", "hosts"};
+  return names;
+}
+
+json select(const json& report, const std::string& view) {
+  if (view == "counters") return flat_counters(report, false);
+  if (view == "drops") return flat_counters(report, true);
+  return report.at(view);
+}
+
+std::string show(const json& report, const std::string& view) {
+  const json part = select(report, view);
+  if (view == "endpoints") {
+    return rows(part, {"ENDPOINT", "NAME", "PID", "UID", "CHANNELS", "SEGMENT", "REGION", "SEND", "RECEIVE", "BUFFERS", "SIZE"},
+                {"endpoint", "name", "pid", "uid", "channels", "segment_bytes", "region_bytes", "send_depth", "receive_depth", "buffers", "buffer_size"},
+                "no endpoints");
+  }
+  if (view == "channels") {
+    return rows(part, {"ENDPOINT", "CHANNEL", "PATH", "STATE", "SIDE", "PEER", "TAG", "PORT"},
+                {"endpoint", "channel", "path", "state", "side", "peer", "tag", "port"}, "no channels");
+  }
+  if (view == "names") return rows(part, {"NAME", "ENDPOINT", "PID"}, {"name", "endpoint", "pid"}, "no names");
+  if (view == "clients") {
+    return rows(part, {"CLIENT", "PID", "UID", "PROGRAM", "ENDPOINTS"}, {"client", "pid", "uid", "program", "endpoints"}, "no clients");
+  }
+  if (view == "ports") return rows(part, {"PORT", "ADDRESS", "MTU", "WIRE"}, {"port", "address", "mtu", "description"}, "no ports");
+  if (view == "hosts") return rows(part, {"HOST", "ADDRESS", "PORT"}, {"host", "address", "port"}, "no other hosts are known");
+  return counter_rows(part, view == "drops" ? "nothing was dropped" : "nothing was counted");
+}
+
+}  // namespace unet::unetctl

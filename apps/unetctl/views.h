@@ -1,0 +1,20 @@
+// views.h - the parts of an NI's report, as tables for people or as JSON.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace unet::unetctl {
+
+// The names of all views: endpoints, channels, names, counters, drops, clients, ports, hosts.
+const std::vector<std::string>& view_names();
+
+// The part of the report that the view shows.
+nlohmann::json select(const nlohmann::json& report, const std::string& view);
+
+// The same as text.
+std::string show(const nlohmann::json& report, const std::string& view);
+
+}  // namespace unet::unetctl

@@ -1,0 +1,186 @@
+// test_client.h - a raw end of a control connection, for tests: packets as bytes, nothing assumed.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "unet/control.h"
+#include "unet/mapping.h"
+#include "unet/service/ni.h"
+
+namespace unet::service::test {
+
+struct Incoming {
+  std::vector<std::byte> bytes;
+  std::vector<Descriptor> descriptors;
+
+  template <typename T>
+  T as() const {
+    T value{};
+    std::memcpy(static_cast<void*>(&value), bytes.data(), std::min(bytes.size(), sizeof value));
+    return value;
+  }
+  control::Op op() const { return as<control::Header>().op; }
+};
+
+class TestClient {
+ public:
+  explicit TestClient(Ni& ni) : ni_(ni), socket_(std::move(*ni.connect())) {}
+  TestClient(Ni& ni, Descriptor socket) : ni_(ni), socket_(std::move(socket)) {}
+
+  bool send_bytes(const void* data, size_t size) {
+    return ::send(socket_.get(), data, size, MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(size);
+  }
+  template <typename T>
+  bool send(const T& packet) {
+    return send_bytes(&packet, sizeof packet);
+  }
+
+  void turn(int times = 4) {
+    for (int i = 0; i < times; ++i) ni_.wait(0);
+  }
+
+  // What has arrived; nothing if there is none. closed() tells of an end.
+  std::optional<Incoming> receive() {
+    Incoming in;
+    in.bytes.resize(2 * control::kPacketMax);
+    alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(8 * sizeof(int))> control{};
+    iovec part{in.bytes.data(), in.bytes.size()};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    const ssize_t n = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n <= 0) {
+      closed_ = closed_ || n == 0 || errno != EAGAIN;
+      return std::nullopt;
+    }
+    in.bytes.resize(static_cast<size_t>(n));
+    for (cmsghdr* h = CMSG_FIRSTHDR(&message); h != nullptr; h = CMSG_NXTHDR(&message, h)) {
+      const size_t count = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+      for (size_t i = 0; i < count; ++i) {
+        int fd = -1;
+        std::memcpy(&fd, CMSG_DATA(h) + i * sizeof(int), sizeof fd);
+        in.descriptors.emplace_back(fd);
+      }
+    }
+    return in;
+  }
+  // Pumps the NI until something arrives. Events that came before an answer to call() come first.
+  std::optional<Incoming> next() {
+    if (!events_.empty()) {
+      Incoming in = std::move(events_.front());
+      events_.erase(events_.begin());
+      return in;
+    }
+    return next_packet();
+  }
+  std::optional<Incoming> next_packet() {
+    for (int i = 0; i < 50 && !closed_; ++i) {
+      if (auto in = receive()) return in;
+      turn(1);
+    }
+    return std::nullopt;
+  }
+  bool closed() {
+    turn();
+    while (receive()) {
+    }
+    return closed_;
+  }
+  void close() { socket_.reset(); }
+
+  template <typename T>
+  Incoming call(T request) {
+    request.header.cookie = ++cookie_;
+    send(request);
+    while (std::optional<Incoming> in = next_packet()) {
+      if (in->op() < control::Op::connect_request) return std::move(*in);
+      events_.push_back(std::move(*in));
+    }
+    return {};
+  }
+  template <typename T>
+  control::Reply ask(const T& request) {
+    return call(request).template as<control::Reply>();
+  }
+
+  // Requests with everything in its place.
+  Incoming hello(uint32_t version = control::kVersion) {
+    control::Hello p{};
+    p.header.op = control::Op::hello;
+    p.version = version;
+    p.program.set("test");
+    return call(p);
+  }
+  Incoming create(const EndpointOptions& options = small()) {
+    control::CreateEndpoint p{};
+    p.header.op = control::Op::create_endpoint;
+    p.options = options;
+    return call(p);
+  }
+  uint32_t endpoint() { return create().as<control::Reply>().create_endpoint.endpoint; }
+  control::Reply bind(uint32_t endpoint, std::string_view name) {
+    control::Bind p{};
+    p.header = {control::Op::bind, endpoint, 0};
+    p.name.set(name);
+    return ask(p);
+  }
+  // Only sends; the answer comes when the other side decided.
+  uint64_t start_connect(uint32_t endpoint, std::string_view target, control::Path path = control::Path::automatic,
+                         uint32_t timeout_ms = 0) {
+    control::Connect p{};
+    p.header = {control::Op::connect, endpoint, ++cookie_};
+    p.target.set(target);
+    p.path = path;
+    p.timeout_ms = timeout_ms;
+    p.local = {.depth = 16, .data_bytes = 4 * kMessageMax};
+    send(p);
+    return cookie_;
+  }
+  Incoming accept(uint32_t endpoint, uint64_t request) {
+    control::Accept p{};
+    p.header = {control::Op::accept, endpoint, 0};
+    p.request = request;
+    return call(p);
+  }
+  template <typename T>
+  T simple(control::Op op, uint32_t endpoint) {
+    T p{};
+    p.header = {op, endpoint, 0};
+    return p;
+  }
+
+  static EndpointOptions small() {
+    return {.send_depth = 16, .receive_depth = 16, .buffers = 16, .buffer_size = 256, .send_bytes = 64 * 1024};
+  }
+
+ private:
+  Ni& ni_;
+  Descriptor socket_;
+  uint64_t cookie_ = 0;
+  bool closed_ = false;
+  std::vector<Incoming> events_;
+};
+
+// An NI without a wire, run by the test's own thread.
+inline std::unique_ptr<Ni> make_ni(std::string_view policy = {}, std::string socket = {}) {
+  NiOptions options;
+  options.service.host = "testhost";
+  options.service.own_user = geteuid();
+  options.service.policy = policy.empty() ? Policy(geteuid()) : *Policy::parse(policy, "policy", geteuid());
+  options.socket = std::move(socket);
+  return std::move(*Ni::create(std::move(options), {}));
+}
+
+}  // namespace unet::service::test
