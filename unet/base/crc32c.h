@@ -12,6 +12,7 @@
 namespace unet {
 
 constexpr uint32_t kCrc32cStart = 0xFFFFFFFFu;
+constexpr size_t kCrc32cShort = 128;  // bytes up to which one chain of instructions is as fast as anything
 
 // Continues `crc` over bytes of any length; start with kCrc32cStart and invert the result. Long inputs.
 uint32_t crc32c_long(uint32_t crc, const std::byte* data, size_t size) noexcept;
@@ -19,7 +20,7 @@ uint32_t crc32c_long(uint32_t crc, const std::byte* data, size_t size) noexcept;
 // The same, inlined for the short inputs of headers and small messages.
 inline uint32_t crc32c(uint32_t crc, const std::byte* data, size_t size) noexcept {
 #if defined(__SSE4_2__)
-  if (size > 256) return crc32c_long(crc, data, size);
+  if (size > kCrc32cShort) return crc32c_long(crc, data, size);
   uint64_t state = crc;
   while (size >= 8) {
     uint64_t word;

@@ -1,5 +1,6 @@
 // crc32c_test.cc - the published vectors, and every length and alignment against the polynomial's definition.
 #include "unet/base/crc32c.h"
+#include "unet/base/crc32c_wide.h"
 
 #include <catch2/catch.hpp>
 #include <random>
@@ -55,6 +56,7 @@ TEST_CASE("every length up to 2000 at every alignment is what the definition say
     for (size_t length = 0; length <= 2000; ++length) {
       if (crc32c(kCrc32cStart, bytes.data() + alignment, length) != expected) ++wrong;
       if (crc32c_long(kCrc32cStart, bytes.data() + alignment, length) != expected) ++wrong;
+      if (crc32c_narrow(kCrc32cStart, bytes.data() + alignment, length) != expected) ++wrong;
       expected = definition(expected, bytes.data() + alignment + length, 1);
     }
     CAPTURE(alignment);
@@ -65,8 +67,24 @@ TEST_CASE("every length up to 2000 at every alignment is what the definition say
 TEST_CASE("messages of the largest size are what the definition says") {
   const std::vector<std::byte> bytes = random_bytes(65536 + 8);
   for (const size_t length : {size_t{3 * 256}, size_t{9000}, size_t{65535}, size_t{65536}}) {
-    CHECK(crc32c(kCrc32cStart, bytes.data() + 3, length) == definition(kCrc32cStart, bytes.data() + 3, length));
+    const uint32_t expected = definition(kCrc32cStart, bytes.data() + 3, length);
+    CHECK(crc32c(kCrc32cStart, bytes.data() + 3, length) == expected);
+    CHECK(crc32c_narrow(kCrc32cStart, bytes.data() + 3, length) == expected);
   }
+}
+
+TEST_CASE("wide registers, where there are any, say the same as the instruction") {
+  if (!has_crc32c_wide()) return;
+  const std::vector<std::byte> bytes = random_bytes(3000);
+  size_t wrong = 0;
+  for (size_t length = 64; length < bytes.size(); ++length) {
+    const std::byte* rest = bytes.data();
+    size_t left = length;
+    const uint32_t state = crc32c_wide(0x12345678, rest, left);
+    CHECK(left < 16);
+    if (definition(state, rest, left) != definition(0x12345678, bytes.data(), length)) ++wrong;
+  }
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("bytes given in pieces make the same crc as in one") {
