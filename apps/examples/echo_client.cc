@@ -1,0 +1,232 @@
+// echo_client.cc - sends messages to an echo server, checks what comes back, and says how long it took. echo_client.c: in C.
+//
+//   c++ -std=c++20 -o echo_client echo_client.cc $(pkg-config --cflags --libs unet)
+//   ./echo_client --size 1000 echo          (echo_server.cc says how to start the server)
+#include <getopt.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unet/context.h>
+#include <vector>
+
+namespace {
+
+constexpr const char* kUsage =
+    "usage: echo_client [OPTIONS] NAME[@HOST]\n"
+    "\n"
+    "Sends messages to the echo server NAME, one at a time, compares every echo with what was sent, and prints the round-trip\n"
+    "time. Ends early with Ctrl-C.\n"
+    "\n"
+    "  -n, --count N       messages (default 10000)\n"
+    "  -s, --size BYTES    bytes of each, 0 to 65536 (default 48)\n"
+    "  -p, --path PATH     auto: memory of the two processes if the server is on this host, else the wire (default)\n"
+    "                      local: memory of the two processes or an error\n"
+    "                      ni: through the network interface, even on the same host\n"
+    "  -w, --wait SECONDS  keep trying until somebody has bound NAME (default 0)\n"
+    "  -h, --help\n"
+    "\n"
+    "Try it:\n"
+    "  unetd &\n"
+    "  echo_server echo &\n"
+    "  echo_client echo\n"
+    "  echo_client --size 65536 --path ni echo\n";
+
+std::atomic<bool> stop_wanted{false};
+
+void on_signal(int) { stop_wanted.store(true, std::memory_order_relaxed); }
+bool stopped() { return stop_wanted.load(std::memory_order_relaxed); }
+
+[[noreturn]] void give_up(const char* call, const std::string& why) {
+  std::fprintf(stderr, "echo_client: %s: %s\n", call, why.c_str());
+  std::exit(1);
+}
+
+// ---- the command line
+
+struct Options {
+  std::string target;
+  uint32_t count = 10'000;
+  uint32_t size = 48;
+  uint32_t wait = 0;  // seconds
+  unet::ConnectOptions connect;
+};
+
+[[noreturn]] void refuse(const std::string& why) {
+  std::fprintf(stderr, "echo_client: %s\n", why.c_str());
+  std::exit(2);
+}
+
+uint32_t parse_number(const char* option, std::string_view text, uint32_t least, uint32_t most) {
+  uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most) {
+    refuse(std::string(option) + " '" + std::string(text) + "': a number from " + std::to_string(least) + " to " +
+           std::to_string(most) + " is wanted");
+  }
+  return value;
+}
+
+unet::control::Path parse_path(std::string_view text) {
+  if (text == "auto") return unet::control::Path::automatic;
+  if (text == "local") return unet::control::Path::local;
+  if (text == "ni") return unet::control::Path::ni;
+  refuse("--path '" + std::string(text) + "': auto, local or ni is wanted");
+}
+
+Options parse_options(int argc, char** argv) {
+  static const option known[] = {{"count", required_argument, nullptr, 'n'}, {"size", required_argument, nullptr, 's'},
+                                 {"path", required_argument, nullptr, 'p'},  {"wait", required_argument, nullptr, 'w'},
+                                 {"help", no_argument, nullptr, 'h'},        {nullptr, 0, nullptr, 0}};
+  Options options;
+  for (int letter; (letter = getopt_long(argc, argv, "n:s:p:w:h", known, nullptr)) != -1;) {
+    switch (letter) {
+      case 'n': options.count = parse_number("--count", optarg, 1, 10'000'000); break;
+      case 's': options.size = parse_number("--size", optarg, 0, unet::kMessageMax); break;
+      case 'p': options.connect.path = parse_path(optarg); break;
+      case 'w': options.wait = parse_number("--wait", optarg, 0, 3600); break;
+      case 'h': std::fputs(kUsage, stdout); std::exit(0);
+      default: refuse("echo_client --help says what is understood");
+    }
+  }
+  if (optind + 1 != argc) refuse("one NAME is wanted, that of the server; echo_client --help says more");
+  options.target = argv[optind];
+  return options;
+}
+
+// ---- round trips
+
+class EchoClient {
+ public:
+  EchoClient(unet::Endpoint& endpoint, unet::Channel channel, const Options& options)
+      : endpoint_(endpoint), channel_(channel), options_(options), data_(options.size) {
+    times_.reserve(options.count);
+  }
+
+  void run() {
+    for (uint32_t number = 0; number < options_.count && !stopped(); ++number) {
+      for (size_t i = 0; i < data_.size(); ++i) data_[i] = std::byte(number * 131 + i * 7 + (i >> 8));
+      if (!one_round_trip()) return;
+    }
+  }
+
+  void print() {
+    const bool local = endpoint_.kind(channel_) == unet::control::ChannelKind::local;
+    std::printf("%zu echoes of %u bytes over %s: all bytes right; %u wrong, %u lost\n", times_.size(), options_.size,
+                local ? "a local channel" : "the network interface", wrong_, lost_);
+    if (times_.empty()) return;
+    std::sort(times_.begin(), times_.end());
+    const auto microseconds = [](unet::Nanoseconds time) { return static_cast<double>(time) / 1e3; };
+    std::printf("round trip: p50 %.2f us, p99 %.2f us, least %.2f us\n", microseconds(times_[times_.size() / 2]),
+                microseconds(times_[times_.size() * 99 / 100]), microseconds(times_[0]));
+  }
+
+  // Every echo came, or the user ended it early.
+  bool succeeded() const {
+    return wrong_ == 0 && lost_ == 0 && !times_.empty() && (times_.size() == options_.count || stopped());
+  }
+
+ private:
+  enum class Arrival { message, lost, end };
+
+  // False: no more will come.
+  bool one_round_trip() {
+    const unet::Nanoseconds start = unet::monotonic_now();
+    if (!send()) return false;
+    while (true) {
+      unet::Message echo;
+      switch (wait_for_message(echo)) {
+        case Arrival::end: return false;
+        case Arrival::lost: ++lost_; return true;
+        case Arrival::message: break;
+      }
+      const unet::Nanoseconds end = unet::monotonic_now();
+      const unet::Bytes bytes = echo.bytes();
+      const bool same = std::equal(bytes.begin(), bytes.end(), data_.begin(), data_.end());
+      endpoint_.release(echo);
+      if (same) {
+        times_.push_back(end - start);
+        return true;
+      }
+      // Once an echo was given up for lost, it may still come; otherwise these bytes are wrong.
+      if (lost_ == 0) {
+        ++wrong_;
+        return true;
+      }
+    }
+  }
+
+  bool send() {
+    unet::SendOutcome outcome;
+    // One message at a time always has room on a local channel; a network interface may be busy with others.
+    while ((outcome = endpoint_.send(channel_, data_)) == unet::SendOutcome::full && !stopped()) {
+      endpoint_.wait_room(channel_, unet::kSecond);
+    }
+    if (outcome == unet::SendOutcome::sent) return true;
+    if (!stopped()) std::fprintf(stderr, "echo_client: send: %s\n", std::string(to_string(outcome)).c_str());
+    return false;
+  }
+
+  Arrival wait_for_message(unet::Message& message) {
+    bool closed = false;
+    while (!endpoint_.receive(message)) {
+      if (closed) {
+        std::fprintf(stderr, "echo_client: the server closed the channel\n");
+        return Arrival::end;
+      }
+      const unet::WaitOutcome outcome = endpoint_.wait(unet::kSecond);
+      if (outcome == unet::WaitOutcome::timed_out) return Arrival::lost;
+      if (outcome == unet::WaitOutcome::disconnected || stopped()) return Arrival::end;
+      // What the server sent before it closed the channel is still there: look once more.
+      const auto event = endpoint_.next_event();
+      closed = event && event->kind == unet::ChannelEvent::Kind::closed;
+    }
+    return Arrival::message;
+  }
+
+  unet::Endpoint& endpoint_;
+  unet::Channel channel_;
+  const Options& options_;
+  std::vector<std::byte> data_;
+  std::vector<unet::Nanoseconds> times_;  // of the echoes that came
+  uint32_t wrong_ = 0, lost_ = 0;
+};
+
+unet::Channel connect(unet::Endpoint& endpoint, const Options& options) {
+  for (uint32_t tenths = 0;; ++tenths) {
+    const unet::Result<unet::Channel> channel = endpoint.connect(options.target, options.connect);
+    if (channel) return *channel;
+    // The server may not be up yet.
+    const bool try_again = channel.error().code == unet::Errc::not_found && tenths < options.wait * 10 && !stopped();
+    if (!try_again) give_up("connect", channel.error().text);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options = parse_options(argc, argv);
+  // Without SA_RESTART, so that a signal ends wait().
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+
+  unet::Result<unet::Context> context = unet::Context::open();
+  if (!context) give_up("open", context.error().text);
+  const auto endpoint = context->create_endpoint();
+  if (!endpoint) give_up("create_endpoint", endpoint.error().text);
+
+  EchoClient client(**endpoint, connect(**endpoint, options), options);
+  client.run();
+  client.print();
+  return client.succeeded() ? 0 : 1;
+}

@@ -1,0 +1,135 @@
+// echo_server.cc - sends every message back to where it came from; serves any number of clients. echo_server.c: in C.
+//
+//   c++ -std=c++20 -o echo_server echo_server.cc $(pkg-config --cflags --libs unet)
+//   unetd &                                 (the network interface of this host; unetd --port ... gives it a wire)
+//   ./echo_server echo                      and elsewhere: ./echo_client echo, or from another host ./echo_client echo@HOST
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+#include <unet/context.h>
+
+namespace {
+
+constexpr const char* kUsage =
+    "usage: echo_server [NAME]\n"
+    "\n"
+    "Binds NAME (default: echo) at the network interface that UNET_NI names, else at the unetd of this host, and sends every\n"
+    "message that arrives back by the channel it came by. Ends with Ctrl-C.\n"
+    "\n"
+    "Try it:\n"
+    "  unetd &\n"
+    "  echo_server echo &\n"
+    "  echo_client --size 1000 echo\n";
+
+std::atomic<bool> stop{false};
+
+void on_signal(int) { stop.store(true, std::memory_order_relaxed); }
+
+[[noreturn]] void give_up(const char* call, const unet::Error& error) {
+  std::fprintf(stderr, "echo_server: %s: %s\n", call, error.text.c_str());
+  std::exit(1);
+}
+
+class EchoServer {
+ public:
+  explicit EchoServer(unet::Endpoint& endpoint) : endpoint_(endpoint) {}
+
+  // Does what there is to do; false if there was no message.
+  bool turn() {
+    const bool busy = echo_messages();
+    accept_clients();
+    forget_clients();
+    return busy;
+  }
+
+  void print() const {
+    std::printf("%llu messages, %llu bytes, %llu clients, %llu echoes dropped\n", messages_, bytes_, clients_, dropped_);
+  }
+
+ private:
+  // One batch.
+  bool echo_messages() {
+    std::array<unet::Message, 32> batch;
+    const uint32_t count = endpoint_.receive(batch);
+    for (uint32_t i = 0; i < count; ++i) {
+      const unet::Message& message = batch[i];
+      // Another message follows at once, unless this is the last: an embedded network interface then sends them together.
+      const bool more = i + 1 < count;
+      if (endpoint_.send(message.channel, message.bytes(), more) == unet::SendOutcome::sent) {
+        ++messages_;
+        bytes_ += message.length;
+      } else {
+        // full: this client does not take its echoes, and to wait for it would keep all others waiting.
+        // no_channel: it has left.
+        ++dropped_;
+      }
+      endpoint_.release(message);
+    }
+    return count != 0;
+  }
+
+  void accept_clients() {
+    while (const auto request = endpoint_.next_request()) {
+      const unet::Result<unet::Channel> channel = endpoint_.accept(request->id);
+      if (!channel) {
+        // The client gave up meanwhile, or a limit is reached. That is no reason to stop serving the others.
+        std::fprintf(stderr, "echo_server: %s was not accepted: %s\n", request->peer.c_str(), channel.error().text.c_str());
+        continue;
+      }
+      ++clients_;
+      std::printf("channel %u: %s\n", unsigned(*channel), request->peer.c_str());
+      std::fflush(stdout);
+    }
+  }
+
+  // A client that has left leaves its channel's number to us: give it back.
+  void forget_clients() {
+    while (const auto event = endpoint_.next_event()) {
+      if (event->kind == unet::ChannelEvent::Kind::closed) static_cast<void>(endpoint_.close(event->channel));
+    }
+  }
+
+  unet::Endpoint& endpoint_;
+  unsigned long long clients_ = 0, messages_ = 0, bytes_ = 0, dropped_ = 0;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view first = argc > 1 ? argv[1] : "echo";
+  if (first == "--help" || first == "-h") {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
+  if (argc > 2 || first.substr(0, 1) == "-") {
+    std::fprintf(stderr, "echo_server: '%s' is not understood; echo_server --help says what is\n", argv[argc > 2 ? 2 : 1]);
+    return 2;
+  }
+  // Without SA_RESTART, so that a signal ends wait().
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+
+  unet::Result<unet::Context> context = unet::Context::open();
+  if (!context) give_up("open", context.error());
+  const auto endpoint = context->create_endpoint();
+  if (!endpoint) give_up("create_endpoint", endpoint.error());
+  if (const unet::Status bound = (*endpoint)->bind(first); !bound) give_up("bind", bound.error());
+  std::printf("echo server '%s' is ready\n", std::string(first).c_str());
+  std::fflush(stdout);
+
+  EchoServer server(**endpoint);
+  while (!stop.load(std::memory_order_relaxed)) {
+    if (server.turn()) continue;
+    // Not for ever: a signal that comes just before the wait is seen after a second.
+    if ((*endpoint)->wait(unet::kSecond) == unet::WaitOutcome::disconnected || !context->alive()) {
+      std::fprintf(stderr, "echo_server: the network interface is gone\n");
+      return 1;
+    }
+  }
+  server.print();
+}
