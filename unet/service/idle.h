@@ -24,6 +24,9 @@ Result<Idle> parse_idle(std::string_view text);
 // Gives the core to other runnable threads while polling finds nothing. Pollers that outnumber the cores must do so, or each
 // waits for the end of the others' time slices. A yield that took long tells that somebody else ran: then the next one
 // follows at once; else it is tried again only after kEvery, because the call itself costs 0.3 - 0.5 us.
+//
+// Somebody who polls without yielding keeps the core for a whole time slice of milliseconds. One who sleeps is let in
+// much sooner when it is woken: so after such a yield polling is not worth while for some time.
 class Yielder {
  public:
   void idle(const Clock& clock, Nanoseconds now) noexcept {
@@ -31,12 +34,17 @@ class Yielder {
     sched_yield();
     const Nanoseconds after = clock.now();
     next_ = after - now > kTaken ? after : after + kEvery;
+    if (after - now > kHogged) hogged_until_ = after + kAvoid;
   }
+  bool hogged(Nanoseconds now) const noexcept { return now < hogged_until_; }
 
  private:
   static constexpr Nanoseconds kTaken = 3 * kMicrosecond;
   static constexpr Nanoseconds kEvery = 20 * kMicrosecond;
+  static constexpr Nanoseconds kHogged = 200 * kMicrosecond;
+  static constexpr Nanoseconds kAvoid = 20 * kMillisecond;
   Nanoseconds next_ = 0;
+  Nanoseconds hogged_until_ = 0;
 };
 
 // The descriptors that end an engine's sleep. watch() and forget() may be called from another thread than sleep().

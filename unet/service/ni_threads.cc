@@ -117,7 +117,8 @@ void Ni::engine_loop() noexcept {
       idle_since = now;
       nap_.reset();
     }
-    const bool keep_polling = options_.idle == Idle::spin || (options_.idle == Idle::adaptive && now - idle_since < options_.spin_time);
+    const bool keep_polling = options_.idle == Idle::spin || (options_.idle == Idle::adaptive &&
+                                                              now - idle_since < options_.spin_time && !yielder.hogged(now));
     if (keep_polling) {
       yielder.idle(clock_, now);
     } else {
