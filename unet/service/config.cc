@@ -166,12 +166,16 @@ Result<StaticPeer> parse_peer(std::string_view text) {
 Status finish_config(Config& config) {
   ServiceOptions& service = config.ni.service;
   if (!control::valid_name(service.host)) return fail(Errc::invalid_argument, "host: " + name_rule(service.host));
+  const auto check_port = [&](const std::string& what, uint32_t port) -> Status {
+    if (port < config.ports.size()) return {};
+    return fail(Errc::invalid_argument, what + ": port " + std::to_string(port) + " does not exist; " +
+                                            std::to_string(config.ports.size()) + " are configured (the first is 0)");
+  };
   for (const StaticPeer& peer : service.peers) {
-    if (peer.address.port >= config.ports.size()) {
-      return fail(Errc::invalid_argument, "peer " + quoted(peer.host) + ": port " + std::to_string(peer.address.port) +
-                                              " does not exist; " + std::to_string(config.ports.size()) +
-                                              " are configured (the first is 0)");
-    }
+    if (Status status = check_port("peer " + quoted(peer.host), peer.address.port); !status) return status;
+  }
+  for (const StaticChannel& channel : service.channels) {
+    if (Status status = check_port("channel of endpoint " + quoted(channel.endpoint), channel.port); !status) return status;
   }
   if (config.policy_file.empty()) return {};
   Result<Policy> policy = Policy::load(config.policy_file, service.own_user);

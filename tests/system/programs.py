@@ -1,0 +1,380 @@
+#!/usr/bin/env python3
+# programs.py - unetd, unetctl and unet-run as a user meets them: start, stop, signals, stale sockets, wrong input, other users.
+#
+# Usage: programs.py UNETD UNETCTL UNET_RUN
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+
+UNETD, UNETCTL, UNET_RUN = (os.path.abspath(p) for p in sys.argv[1:4])
+NOBODY = 65534
+IS_ROOT = os.geteuid() == 0
+WAIT = 30  # seconds; only an upper bound for what takes milliseconds
+
+
+class Failure(Exception):
+    pass
+
+
+def require(condition, text):
+    if not condition:
+        raise Failure(text)
+
+
+def wait_until(condition, text):
+    end = time.monotonic() + WAIT
+    while not condition():
+        require(time.monotonic() < end, text)
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def directory():
+    path = tempfile.mkdtemp(prefix="unet-programs-")
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+def run(*args, env=None, user=None):
+    command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user is not None else []
+    done = subprocess.run([*command, *args], capture_output=True, text=True, timeout=WAIT, env=env)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Unetd:
+    """A running unetd; killed at the end of the with block if it still runs."""
+
+    def __init__(self, *args, user=None, env=None):
+        ready, write = os.pipe()
+        command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user is not None else []
+        self.process = subprocess.Popen([*command, UNETD, "--ready-fd", str(write), *args], pass_fds=[write], text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+        os.close(write)
+        self.ready = os.read(ready, 1) == b"\n"
+        os.close(ready)
+
+    def __enter__(self):
+        if not self.ready:
+            self.process.wait(WAIT)
+            raise Failure("unetd did not start: " + self.process.stderr.read())
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+    def stop(self, with_signal=signal.SIGTERM):
+        self.process.send_signal(with_signal)
+        return self.process.wait(WAIT)
+
+
+def one_line(text, program, *parts):
+    require(text.count("\n") == 1, f"not one line but: {text!r}")
+    require(program in text, f"{program} does not say who it is: {text!r}")
+    for part in parts:
+        require(part in text, f"{part!r} is missing in {text!r}")
+
+
+def test_start_and_stop():
+    for with_signal in (signal.SIGTERM, signal.SIGINT):
+        with directory() as d:
+            path = d + "/s"
+            with Unetd("--socket", path, "--host", "alpha") as ni:
+                mode = os.lstat(path).st_mode
+                require(stat.S_ISSOCK(mode) and stat.S_IMODE(mode) == 0o600, f"mode of the socket: {oct(mode)}")
+                status, out, _ = run(UNETCTL, "all", "--socket", path, "--json")
+                report = json.loads(out)
+                require(status == 0 and report["host"] == "alpha", f"unetctl: {out}")
+                require(report["clients"][0]["program"] == "unetctl", f"clients: {report['clients']}")
+                require(ni.stop(with_signal) == 0, "exit status after a signal")
+                require("unetd ready at " + path in ni.process.stdout.read(), "no ready line")
+            require(os.listdir(d) == [], f"left behind: {os.listdir(d)}")
+
+
+def test_second_network_interface():
+    with directory() as d:
+        path = d + "/s"
+        with Unetd("--socket", path) as first:
+            status, _, err = run(UNETD, "--socket", path)
+            require(status == 1, f"status {status}")
+            one_line(err, "unetd", "is running at", path)
+            require(run(UNETCTL, "names", "--socket", path)[0] == 0, "the first one was harmed")
+            require(first.stop() == 0, "stop")
+
+
+def test_stale_socket():
+    with directory() as d:
+        path = d + "/s"
+        with Unetd("--socket", path) as first:
+            first.process.kill()
+            first.process.wait(WAIT)
+        require(os.path.exists(path), "a killed unetd cannot have removed its socket")
+        status, _, err = run(UNETCTL, "names", "--socket", path)
+        require(status == 1, f"unetctl with a stale socket: {status}")
+        one_line(err, "unetctl")
+        with Unetd("--socket", path) as second:
+            require(run(UNETCTL, "names", "--socket", path)[0] == 0, "the new one does not answer")
+            require(second.stop() == 0, "stop")
+        require(os.listdir(d) == [], "left behind")
+
+
+def test_client_of_a_dying_ni():
+    with directory() as d:
+        path = d + "/s"
+        with Unetd("--socket", path) as ni:
+            client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            client.connect(path)
+            require(ni.stop() == 0, "stop with a client that does nothing")
+            client.settimeout(WAIT)
+            with contextlib.suppress(ConnectionResetError):
+                require(client.recv(10) == b"", "the client is told")
+            client.close()
+
+
+def test_unetctl():
+    with directory() as d:
+        path = d + "/s"
+        with Unetd("--socket", path):
+            for what in ("endpoints", "channels", "names", "counters", "drops", "clients", "ports", "hosts", "all"):
+                status, out, err = run(UNETCTL, what, "--socket", path)
+                require(status == 0 and out and not err, f"unetctl {what}: {status} {out!r} {err!r}")
+                status, out, _ = run(UNETCTL, what, "--socket", path, "--json")
+                require(status == 0, f"unetctl {what} --json")
+                json.loads(out)
+            require("requests" in run(UNETCTL, "counters", "--socket", path)[1], "no service counters")
+        for args, part in ((["endpoint"], "endpoints"), ([], "what"), (["names", "--socket", "/" + "x" * 200], "100"),
+                           (["names", "--socket", d + "/none"], "unetd"), (["names", "--bad"], "--bad")):
+            status, _, err = run(UNETCTL, *args)
+            require(status != 0, f"unetctl {args} succeeded")
+            one_line(err, "unetctl", part)
+
+
+WRONG_OPTIONS = [
+    (["--idle", "never"], ["never", "spin, adaptive, block"]),
+    (["--host", "a b"], ["'a b'", "A-Z a-z 0-9"]),
+    (["--host", "x" * 64], ["1 to 63"]),
+    (["--core", "x"], ["--core"]),
+    (["--core", "99999"], ["--core", "1023"]),
+    (["--peers", "beta"], ["HOST=MAC"]),
+    (["--peers", "beta=02:00:00:00:00"], ["02:00:00:00:00:01"]),
+    (["--peers", "beta=01:00:00:00:00:02"], ["multicast"]),
+    (["--peers", "beta=02:00:00:00:00:02@x"], ["0 to 15"]),
+    (["--peers", "beta=02:00:00:00:00:02"], ["port 0 does not exist"]),
+    (["--config", "/nonexistent/c.toml"], ["/nonexistent/c.toml", "No such file"]),
+    (["--policy", "/nonexistent/p.toml"], ["/nonexistent/p.toml", "No such file"]),
+    (["--ready-fd", "77"], ["77"]),
+    (["--socket", "/" + "x" * 120], ["100"]),
+    (["--socket", "/nonexistent/s"], ["/nonexistent"]),
+    (["--group", "no-such-group-here"], ["no-such-group-here"]),
+    (["--port", "nosuchdriver:x"], ["nosuchdriver"]),
+    (["--nonsense"], ["--nonsense"]),
+    (["--log", "loud"], ["loud"]),
+]
+
+WRONG_LINES = [
+    ("host = \n", 1, "not TOML"),
+    ("host = 'a b'\n", 1, "A-Z a-z 0-9"),
+    ("\nidle = 'never'\n", 2, "spin, adaptive, block"),
+    ("spin_us = -1\n", 1, "0 to 1000000"),
+    ("spin_us = 'x'\n", 1, "whole number"),
+    ("core = 5000\n", 1, "1023"),
+    ("lost_after_ms = 1\n", 1, "100 to 3600000"),
+    ("ports = 'x'\n", 1, "list of texts"),
+    ("ports = [1]\n", 1, "list of texts"),
+    ("socket = '/" + "x" * 120 + "'\n", 1, "100"),
+    ("hosts = 'x'\n", 1, "unknown key 'hosts'"),
+    ("[[peer]]\nhost = 'b'\n", 1, "a peer needs a mac"),
+    ("[[peer]]\nhost = 'b'\nmac = 'zz'\n", 3, "02:00:00:00:00:01"),
+    ("[[peer]]\nhost = 'b'\nmac = '02:00:00:00:00:02'\nport = 99\n", 4, "0 to 15"),
+    ("[peer]\nhost = 'b'\n", 1, "[[peer]]"),
+    ("[[channel]]\nendpoint = 'x'\nlocal_tag = 0\n", 3, "low 16 bits"),
+    ("[[channel]]\nendpoint = 'x'\nlocal_tag = 1\nremote_tag = 65536\n", 4, "low 16 bits"),
+    ("[[channel]]\nendpoint = '-x'\n", 2, "A-Z a-z 0-9"),
+    ("[[channel]]\nendpoint = 'x'\nlocal_tag = 1\nremote_tag = 1\n", 1, "peer's address"),
+    ("[[channel]]\nendpoint = 'x'\nlocal_tag = 1\nremote_tag = 1\npeer = '02:00:00:00:00:02'\nnonsense = 1\n", 6, "unknown key"),
+]
+
+
+def test_wrong_options():
+    with directory() as d:
+        for args, parts in WRONG_OPTIONS:
+            socket_args = [] if "--socket" in args else ["--socket", d + "/s"]
+            status, _, err = run(UNETD, *socket_args, *args)
+            require(status != 0, f"unetd {args} succeeded")
+            one_line(err, "unetd", *parts)
+        require(os.listdir(d) == [], "left behind")
+
+
+def test_wrong_configuration_lines():
+    with directory() as d:
+        for text, line, part in WRONG_LINES:
+            path = d + "/c.toml"
+            with open(path, "w", encoding="ascii") as f:
+                f.write(text)
+            status, _, err = run(UNETD, "--check", "--config", path)
+            require(status != 0, f"accepted: {text!r}")
+            one_line(err, "unetd", f"{path}:{line}: ", part)
+
+
+def test_example_configuration():
+    with directory() as d:
+        status, out, _ = run(UNETD, "--print-config")
+        require(status == 0, "--print-config")
+        for text in (out, re.sub(r"^# (?!ports|policy)(?=\w+ = |\[\[)", "", out, flags=re.M)):
+            with open(d + "/c.toml", "w", encoding="ascii") as f:
+                f.write(text)
+            status, out2, err = run(UNETD, "--check", "--config", d + "/c.toml")
+            if "\n[[peer]]" in text:  # uncommented: a peer on a port that the file does not have
+                one_line(err, "unetd", "port 0 does not exist")
+            else:
+                require(status == 0 and "right" in out2, f"the example is refused: {err}")
+
+
+def test_not_root():
+    if not IS_ROOT:
+        return
+    with directory() as d:
+        os.chmod(d, 0o755)
+        home = d + "/home"
+        os.mkdir(home, 0o700)
+        os.chown(home, NOBODY, NOBODY)
+        env = {k: v for k, v in os.environ.items() if k != "UNET_SOCKET"} | {"XDG_RUNTIME_DIR": home}
+        with Unetd(user=NOBODY, env=env) as ni:
+            path = home + "/unet/unet.sock"
+            require(os.path.exists(path), "not at $XDG_RUNTIME_DIR/unet/unet.sock")
+            require(stat.S_IMODE(os.stat(home + "/unet").st_mode) == 0o700, "mode of the directory")
+            require(run(UNETCTL, "all", env=env, user=NOBODY)[0] == 0, "its own user")
+            require(run(UNETCTL, "all", "--socket", path)[0] == 0, "root")
+            status, _, err = run(UNETCTL, "all", "--socket", path, user=1)
+            require(status == 1, "another user got in")
+            one_line(err, "unetctl")
+            require(ni.stop() == 0, "stop")
+        require(os.listdir(home + "/unet") == [], "left behind")
+
+
+def test_group_and_policy():
+    if not IS_ROOT:
+        return
+    with directory() as d:
+        os.chmod(d, 0o755)
+        path, policy = d + "/s", d + "/p.toml"
+        with open(policy, "w", encoding="ascii") as f:
+            f.write("[[rule]]\nuid = 65534\nendpoints = 4\n")
+        with Unetd("--socket", path, "--group", "nogroup", "--policy", policy):
+            require(stat.S_IMODE(os.lstat(path).st_mode) == 0o660, "mode of the socket")
+            status, out, _ = run(UNETCTL, "all", "--socket", path, "--json", user=NOBODY)
+            require(status == 0, "a user of the policy")
+            report = json.loads(out)
+            require(len(report["clients"]) == 1 and report["counters"] == {}, f"sees what is not its own: {out}")
+        with open(policy, "w", encoding="ascii") as f:
+            f.write("[[rule]]\nuid = 1234\n")
+        with Unetd("--socket", path, "--group", "nogroup", "--policy", policy):
+            status, _, err = run(UNETCTL, "all", "--socket", path, user=NOBODY)
+            require(status == 1, "a user without rights got in")
+            one_line(err, "unetctl", "no right", "65534")
+
+
+def test_directory_of_somebody_else():
+    if not IS_ROOT:
+        return
+    path = f"/tmp/unet-{NOBODY}"
+    if os.path.exists(path):
+        return  # somebody uses it
+    os.mkdir(path, 0o700)
+    try:
+        os.chown(path, 1, 1)
+        env = {k: v for k, v in os.environ.items() if k not in ("UNET_SOCKET", "XDG_RUNTIME_DIR")}
+        status, _, err = run(UNETD, env=env, user=NOBODY)
+        require(status != 0, "unetd used another user's directory")
+        one_line(err, "unetd", path, "belongs to user 1")
+        status, _, err = run(UNETCTL, "names", env=env, user=NOBODY)
+        require(status != 0, "unetctl trusted another user's directory")
+        one_line(err, "unetctl")
+    finally:
+        os.rmdir(path)
+
+
+def run_directories():
+    return {n for n in os.listdir(tempfile.gettempdir()) if n.startswith("unet-run-")}
+
+
+def test_run():
+    before = run_directories()
+    script = 'echo "$UNET_RANK of $UNET_SIZE at $UNET_NI"; ' + UNETCTL + ' names --socket "${UNET_NI#unix:}"'
+    status, out, err = run(UNET_RUN, "-n", "3", "--", "sh", "-c", script)
+    require(status == 0, f"unet-run: {err}")
+    for rank in range(3):
+        require(f"{rank} of 3 at unix:/" in out, f"rank {rank} is missing in {out!r}")
+    require(out.count("no names") == 3, f"the network interface does not answer: {out!r} {err!r}")
+    require(run_directories() <= before, "left behind")
+
+
+def test_run_failures():
+    before = run_directories()
+    begin = time.monotonic()
+    status, _, err = run(UNET_RUN, "-n", "3", "--", "sh", "-c", 'if [ $UNET_RANK = 1 ]; then exit 7; fi; sleep 1000')
+    require(status == 7, f"status {status}")
+    require("rank 1 failed with status 7" in err, err)
+    require(time.monotonic() - begin < WAIT, "the others were not ended")
+    status, _, err = run(UNET_RUN, "-n", "2", "--", "sh", "-c", "kill -SEGV $$")
+    require(status == 128 + signal.SIGSEGV, f"status {status}")
+    status, _, err = run(UNET_RUN, "-n", "2", "--", "/no/such/program")
+    require(status == 1, f"status {status}")
+    one_line(err, "unet-run", "/no/such/program", "No such file")
+    for args, part in ((["-n", "0", "--", "true"], "1 to 1024"), (["--cores", "1-", "--", "true"], "0,2-4"), (["-n", "2"], "program"),
+                       (["--idle", "x", "--", "true"], "adaptive"), (["--port", "nosuchdriver:x", "--", "true"], "nosuchdriver")):
+        status, _, err = run(UNET_RUN, *args)
+        require(status != 0, f"{args} succeeded")
+        one_line(err, "unet-run", part)
+    require(run_directories() <= before, "left behind")
+
+
+def children_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
+        return [int(p) for p in f.read().split()]
+
+
+def test_run_signals():
+    before = run_directories()
+    with directory() as d:
+        for with_signal, expected in ((signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)):
+            mark = d + "/pids"
+            process = subprocess.Popen([UNET_RUN, "-n", "2", "--", "sh", "-c", f"echo $$ >> {mark}; exec sleep 1000"],
+                                       stderr=subprocess.DEVNULL)
+            wait_until(lambda: os.path.exists(mark) and open(mark, encoding="ascii").read().count("\n") == 2, "ranks did not start")
+            pids = [int(p) for p in open(mark, encoding="ascii").read().split()]
+            process.send_signal(with_signal)
+            require(process.wait(WAIT) == expected, f"status after {with_signal}")
+            wait_until(lambda: not any(os.path.exists(f"/proc/{p}") and "sleep" in open(f"/proc/{p}/comm").read() for p in pids),
+                       "a rank outlived unet-run")
+            wait_until(lambda: run_directories() <= before, "the directory was left behind")
+            os.unlink(mark)
+
+
+def main():
+    failed = 0
+    for name, test in sorted(globals().items()):
+        if not name.startswith("test_"):
+            continue
+        try:
+            test()
+            print(f"ok    {name}", flush=True)
+        except (Failure, subprocess.TimeoutExpired, OSError, ValueError, KeyError) as failure:
+            failed += 1
+            print(f"FAIL  {name}: {failure}", flush=True)
+    return 1 if failed else 0
+
+
+sys.exit(main())
