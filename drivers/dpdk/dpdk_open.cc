@@ -1,8 +1,11 @@
 // dpdk_open.cc - opening and closing a DPDK port: everything of DpdkPort that is not on the data path.
+#include <fcntl.h>
 #include <linux/if_tun.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
+#include <sched.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -144,6 +147,7 @@ Status DpdkPort::probe(Setup& setup) {
   bus_is_pci_ = device.pci();
   closed_.store(MemifGate::kStopped, std::memory_order_relaxed);
   if (memif_) {
+    if (memif_client_) namespace_ = ::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
     if (!memif_client_) listener_.adopt(socket != nullptr ? *socket : "/run/memif.sock", abstract_socket);
     return MemifGate::add(*this);
   }
@@ -263,14 +267,17 @@ Status DpdkPort::make_external_pool(const std::string& driver) {
 }
 
 Status DpdkPort::start(Setup& setup) {
-  const int result = memif_ ? connect_memif(monotonic_now()) : rte_eth_dev_start(port_id_);
-  // A client whose server is not there yet keeps trying.
-  if (result != 0 && !memif_client_) return fail(Errc::unavailable, because("the port does not start", device_, result));
-  if (memif_) {
-    next_check_ = 0;
+  if (memif_client_) {
+    // It may have no server yet, and connecting may take time: poll() sees to it.
+    connection_ = Connection::starting;
+    MemifGate::post(*this, &DpdkPort::start_task);
+    MemifGate::wait(*this, 100 * kMillisecond);
+  } else if (const int result = rte_eth_dev_start(port_id_); result != 0) {
+    return fail(Errc::unavailable, because("the port does not start", device_, result));
   } else {
     closed_.fetch_and(~MemifGate::kStopped, std::memory_order_release);
   }
+  if (memif_) keep_connected(monotonic_now());
   // Not promiscuous: frames for our address and for all arrive anyway, and an interface of the kernel would stay
   // promiscuous when this process is killed.
   link_was_up_ = link_up();
@@ -299,22 +306,19 @@ void DpdkPort::find_wait_descriptor(const Setup& setup) noexcept {
 DpdkPort::~DpdkPort() {
   closed_.fetch_or(MemifGate::kStopped, std::memory_order_relaxed);
   if (port_id_ != 0xffff) {
-    const char* const bus = bus_is_pci_ ? "pci" : "vdev";
-    MemifGate::hold();
-    rte_eth_dev_stop(port_id_);
-    MemifGate::let_go();
     if (memif_) {
+      MemifGate::wait(*this, 5 * kSecond);
+      MemifGate::post(*this, &DpdkPort::stop_task);
+      const bool stopped = MemifGate::wait(*this, 5 * kSecond);
       MemifGate::remove(*this);
-      MemifGate::settle();  // it may be in the middle of a message for this port
-      MemifGate::hold();
+      if (!stopped) stop_task(*this);
+    } else {
+      rte_eth_dev_stop(port_id_);
     }
     rte_eth_dev_close(port_id_);
-    rte_eal_hotplug_remove(bus, device_.c_str());
-    if (memif_) {
-      MemifGate::let_go();
-      listener_.retire();
-    }
+    rte_eal_hotplug_remove(bus_is_pci_ ? "pci" : "vdev", device_.c_str());
   }
+  if (namespace_ >= 0) close(namespace_);
   rte_mempool_free(pool_);
   rte_mempool_free(external_pool_);
 }
@@ -340,40 +344,64 @@ Status DpdkPort::wait_link(Nanoseconds timeout) noexcept {
                                    " with the same socket= and id=, in the same network namespace unless socket-abstract=no");
 }
 
-// A memif client has to connect by itself, at first and after its server has gone. It never hangs up on a server that
-// has not answered yet without need: DPDK's server loses its footing (a freed connection stays registered) when a client
-// hangs up before it was greeted.
+// A memif client has to connect by itself, at first and after its server has gone. It does not hang up on a server that
+// has not answered yet: DPDK's server loses its footing (a freed connection stays registered) when a client hangs up
+// before it was greeted.
 void DpdkPort::keep_connected(Nanoseconds now) noexcept {
-  next_check_ = now + kRetry;
+  const bool task_done = task_done_.load(std::memory_order_acquire);
+  next_check_ = now + (task_done ? kRetry : kMillisecond);
+  if (connection_ == Connection::starting && task_done && start_result_ == 0) {
+    connection_ = Connection::started;
+    started_at_ = now;
+    messages_seen_ = messages_at_start_;
+    closed_.fetch_and(~MemifGate::kStopped, std::memory_order_release);
+  }
   const bool up = link_up();
   const bool was_up = std::exchange(link_was_up_, up);
   if (was_up && !up) ++link_losses_;
-  if (up || !memif_client_) return;
-  const uint64_t messages = MemifGate::turns();
-  const bool answered = messages != messages_at_start_;
-  const bool talking = std::exchange(messages_seen_, messages) != messages;
-  if (connecting_ && (talking || (!answered && now - connecting_since_ < kPatience))) return;
-  MemifGate::hold();
-  if ((closed_.fetch_or(MemifGate::kStopped, std::memory_order_relaxed) & MemifGate::kStopped) == 0) rte_eth_dev_stop(port_id_);
-  MemifGate::let_go();
-  if (memif_zero_copy_) {
-    if (!MemoryDescriptors::restore()) return;  // see there; the link stays down
-    reclaim_buffers();
+  if (!memif_client_ || !task_done) return;
+  switch (connection_) {
+    case Connection::started: {
+      if (up) return;
+      const uint64_t messages = MemifGate::messages();
+      const bool talking = std::exchange(messages_seen_, messages) != messages;
+      const bool unanswered = messages == messages_at_start_;
+      if (!was_up && (talking || (unanswered && now - started_at_ < kPatience))) return;
+      closed_.fetch_or(MemifGate::kStopped, std::memory_order_relaxed);
+      connection_ = Connection::stopping;
+      MemifGate::post(*this, &DpdkPort::stop_task);
+      break;
+    }
+    case Connection::stopping:
+      if (memif_zero_copy_) {
+        if (!MemoryDescriptors::restore()) return;  // see there; the link stays down
+        reclaim_buffers();
+      }
+      connection_ = Connection::starting;
+      [[fallthrough]];
+    case Connection::starting:  // not yet, or without success
+      MemifGate::post(*this, &DpdkPort::start_task);
+      break;
   }
-  connect_memif(now);
+  next_check_ = now + (connection_ == Connection::starting ? kRetry : kMillisecond);
 }
 
-// Returns what DPDK says of the attempt. The connection is complete when the interrupt thread has done the rest.
-int DpdkPort::connect_memif(Nanoseconds now) noexcept {
-  MemifGate::hold();
-  if (memif_zero_copy_) MemoryDescriptors::save();
-  messages_at_start_ = messages_seen_ = MemifGate::turns();
-  const int result = rte_eth_dev_start(port_id_);
-  connecting_ = result == 0;
-  connecting_since_ = now;
-  if (result == 0) closed_.fetch_and(~MemifGate::kStopped, std::memory_order_release);
-  MemifGate::let_go();
-  return result;
+// In the interrupt thread. The result is the engine's when it sees the task done; the connection is complete when
+// this thread has handled the messages that follow.
+void DpdkPort::start_task(DpdkPort& port) noexcept {
+  struct stat here{}, wanted{};
+  // An abstract socket belongs to a network namespace: the one of the thread that opened the port.
+  if (port.namespace_ >= 0 && stat("/proc/thread-self/ns/net", &here) == 0 && fstat(port.namespace_, &wanted) == 0 && here.st_ino != wanted.st_ino) {
+    setns(port.namespace_, CLONE_NEWNET);
+  }
+  if (port.memif_zero_copy_) MemoryDescriptors::save();
+  port.messages_at_start_ = MemifGate::messages();
+  port.start_result_ = rte_eth_dev_start(port.port_id_);
+}
+
+void DpdkPort::stop_task(DpdkPort& port) noexcept {
+  rte_eth_dev_stop(port.port_id_);
+  port.listener_.retire();  // a server is stopped only when it is closed
 }
 
 std::vector<DriverCounter> DpdkPort::counters() const {

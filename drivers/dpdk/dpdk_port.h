@@ -99,7 +99,8 @@ class DpdkPort final : public Driver {
   bool attach_external(TransmitFrame& frame) noexcept;
   void take_back(std::span<TransmitFrame> frames) noexcept;
   void keep_connected(Nanoseconds now) noexcept;
-  int connect_memif(Nanoseconds now) noexcept;
+  static void start_task(DpdkPort& port) noexcept;
+  static void stop_task(DpdkPort& port) noexcept;
   void reclaim_buffers() noexcept;
   void refresh_cache() noexcept;
   static void external_done(void* address, void* frame) noexcept;
@@ -133,10 +134,16 @@ class DpdkPort final : public Driver {
   bool dma_ = false;  // external memory has to be mapped for the device
   bool bus_is_pci_ = false;
   bool link_was_up_ = false;
-  bool connecting_ = false;             // a memif client has a connection, complete or not
-  Nanoseconds connecting_since_ = 0;
-  uint64_t messages_at_start_ = 0;      // MemifGate::turns() when the connection was begun
-  uint64_t messages_seen_ = 0;          // and at the last look
+
+  // A memif client's connection; see keep_connected().
+  enum class Connection : uint8_t { stopping, starting, started };
+  Connection connection_ = Connection::stopping;
+  std::atomic<bool> task_done_{true};  // set by the interrupt thread when it has run what was posted
+  int start_result_ = 0;               // of the last start_task
+  uint64_t messages_at_start_ = 0;     // MemifGate::messages() before it
+  uint64_t messages_seen_ = 0;         // and at the last look
+  Nanoseconds started_at_ = 0;
+  int namespace_ = -1;                 // the opener's network namespace
   MemifListener listener_;
 };
 

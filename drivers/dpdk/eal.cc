@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <sched.h>
+#include <stdio_ext.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -88,7 +89,10 @@ void redirect_log() {
   if (stream != nullptr) return;
   stream = fopencookie(nullptr, "w", {.read = nullptr, .write = log_write, .seek = nullptr, .close = nullptr});
   if (stream == nullptr) return;
-  setvbuf(stream, nullptr, _IOFBF, 4096);  // EAL flushes after each line: one write per line
+  // Without buffer and lock: a line is formatted on its thread's stack and handed to log_write() whole, and a thread
+  // that waits in there (memif_gate.h) cannot keep another from logging.
+  setvbuf(stream, nullptr, _IONBF, 0);
+  __fsetlocking(stream, FSETLOCKING_BYCALLER);
   rte_openlog_stream(stream);
 }
 
@@ -193,6 +197,7 @@ Status run_eal(Process& p, const EalOptions& options) {
   rte_srand(seed);
   remove_runtime_directory();
   quiet_libraries();
+  rte_log_set_global_level(RTE_LOG_DEBUG);  // each part has a level of its own below
   rte_log_set_level_pattern("pmd.net.memif", RTE_LOG_DEBUG);  // memif_gate.h listens to it
   return {};
 }

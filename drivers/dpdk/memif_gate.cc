@@ -18,6 +18,7 @@
 #include <cstring>
 #include <ctime>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include <rte_interrupts.h>
@@ -31,12 +32,12 @@ namespace unet::drivers {
 namespace {
 
 struct Gate {
-  std::mutex ports_mutex;  // guards `ports`
+  std::mutex mutex;  // guards the two lists
   std::vector<DpdkPort*> ports;
-  std::mutex turn;  // held by whoever changes connections: the interrupt thread from a log line to its next turn, or hold()
-  bool interrupt_thread_has_turn = false;  // interrupt thread only
-  int event = -1;   // wakes the interrupt thread for its next turn
-  std::atomic<uint64_t> turns{0};
+  std::vector<std::pair<DpdkPort*, MemifGate::Task>> tasks;  // at most one per port
+  bool closed = false;  // interrupt thread only: between a log line and the next turn
+  int event = -1;       // wakes the interrupt thread for its next turn
+  std::atomic<uint64_t> messages{0};
   bool ready = false;
 };
 
@@ -83,7 +84,7 @@ void fence_all_threads() noexcept {
 
 Status MemifGate::add(DpdkPort& port) {
   Gate& g = gate();
-  const std::lock_guard lock(g.ports_mutex);
+  const std::lock_guard lock(g.mutex);
   if (!g.ready) {
     syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
     g.event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -97,35 +98,46 @@ Status MemifGate::add(DpdkPort& port) {
     g.ready = true;
   }
   g.ports.push_back(&port);
+  g.tasks.reserve(g.ports.size());
   return {};
 }
 
 void MemifGate::remove(DpdkPort& port) noexcept {
   Gate& g = gate();
-  const std::lock_guard lock(g.ports_mutex);
+  const std::lock_guard lock(g.mutex);
   g.ports.erase(std::remove(g.ports.begin(), g.ports.end(), &port), g.ports.end());
+  std::erase_if(g.tasks, [&](const auto& task) { return task.first == &port; });
 }
 
-void MemifGate::hold() noexcept { gate().turn.lock(); }
-void MemifGate::let_go() noexcept { gate().turn.unlock(); }
-
-uint64_t MemifGate::turns() noexcept { return gate().turns.load(std::memory_order_acquire); }
-
-void MemifGate::settle() noexcept {
+void MemifGate::post(DpdkPort& port, Task task) noexcept {
   Gate& g = gate();
-  const uint64_t before = g.turns.load(std::memory_order_acquire);
+  {
+    const std::lock_guard lock(g.mutex);
+    port.task_done_.store(false, std::memory_order_relaxed);
+    g.tasks.emplace_back(&port, task);
+  }
   ask_for_turn();
-  for (int i = 0; i < 1000 && g.turns.load(std::memory_order_acquire) == before; ++i) nap(1'000'000);
 }
+
+bool MemifGate::wait(DpdkPort& port, Nanoseconds timeout) noexcept {
+  for (const Nanoseconds end = monotonic_now() + timeout; !port.task_done_.load(std::memory_order_acquire); nap(100'000)) {
+    if (monotonic_now() > end) return false;
+  }
+  return true;
+}
+
+uint64_t MemifGate::messages() noexcept { return gate().messages.load(std::memory_order_acquire); }
 
 // In the interrupt thread, before it acts on a message of a control socket.
 void MemifGate::on_log(const char* line, size_t length) {
   Gate& g = gate();
   MemoryDescriptors::restore();
-  if (g.interrupt_thread_has_turn || length < 6 || std::memcmp(line, "memif_", 6) != 0) return;
-  g.turn.lock();
-  g.interrupt_thread_has_turn = true;
-  const std::lock_guard lock(g.ports_mutex);
+  const std::string_view text(line, length);
+  if (!text.starts_with("memif_")) return;
+  if (text.starts_with("memif_msg_receive()")) g.messages.fetch_add(1, std::memory_order_release);
+  if (g.closed) return;
+  g.closed = true;
+  const std::lock_guard lock(g.mutex);
   for (DpdkPort* port : g.ports) port->closed_.fetch_or(kGate, std::memory_order_relaxed);
   fence_all_threads();
   for (DpdkPort* port : g.ports) {
@@ -134,22 +146,29 @@ void MemifGate::on_log(const char* line, size_t length) {
   ask_for_turn();
 }
 
-// In the interrupt thread, when it has finished with the message that closed the gate.
+// In the interrupt thread, when it has finished with the message that closed the gate, or has a task.
 void MemifGate::on_turn(void*) {
   Gate& g = gate();
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t ignored = ::read(g.event, &count, sizeof(count));
-  if (g.interrupt_thread_has_turn) {
+  if (g.closed) {
     MemoryDescriptors::restore();
-    {
-      const std::lock_guard lock(g.ports_mutex);
-      // Release: what the thread has done to the port is seen by an engine that sees the gate open.
-      for (DpdkPort* port : g.ports) port->closed_.fetch_and(~kGate, std::memory_order_release);
-    }
-    g.interrupt_thread_has_turn = false;
-    g.turn.unlock();
+    g.closed = false;
+    const std::lock_guard lock(g.mutex);
+    // Release: what this thread has done to the port is seen by an engine that sees the gate open.
+    for (DpdkPort* port : g.ports) port->closed_.fetch_and(~kGate, std::memory_order_release);
   }
-  g.turns.fetch_add(1, std::memory_order_release);
+  for (;;) {
+    std::pair<DpdkPort*, Task> next{nullptr, nullptr};
+    {
+      const std::lock_guard lock(g.mutex);
+      if (g.tasks.empty()) return;
+      next = g.tasks.front();
+      g.tasks.erase(g.tasks.begin());
+    }
+    next.second(*next.first);
+    next.first->task_done_.store(true, std::memory_order_release);
+  }
 }
 
 void MemoryDescriptors::save() {

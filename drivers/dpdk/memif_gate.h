@@ -14,11 +14,16 @@
 //
 // The engine pays two plain stores and a load per burst; the fence is on the other side. While closed, a port
 // receives nothing and takes nothing.
+//
+// What the engine's side has to change about a connection (stop, start) is handed to the interrupt thread as a task:
+// the two cannot meet then, and the engine never waits for a peer.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "unet/base/result.h"
+#include "unet/base/time.h"
 
 namespace unet::drivers {
 
@@ -32,15 +37,14 @@ class MemifGate {
   static Status add(DpdkPort& port);
   static void remove(DpdkPort& port) noexcept;
 
-  // Between these two the interrupt thread does not act on memif's control sockets: for starting and stopping ports.
-  static void hold() noexcept;
-  static void let_go() noexcept;
+  // Runs a task in the interrupt thread, soon; then the port's task_done_ is set (release). One task per port at a time.
+  using Task = void (*)(DpdkPort&);
+  static void post(DpdkPort& port, Task task) noexcept;
+  // Waits for it. False if the interrupt thread is stuck (in a system call that waits for a peer).
+  static bool wait(DpdkPort& port, Nanoseconds timeout) noexcept;
 
-  // Returns when the interrupt thread has finished what it was doing. Not while hold() is on.
-  static void settle() noexcept;
-
-  // Grows with every message of a control socket that the interrupt thread has acted on.
-  static uint64_t turns() noexcept;
+  // How many messages have come over control sockets.
+  static uint64_t messages() noexcept;
 
  private:
   static void on_log(const char* line, size_t length);
@@ -65,7 +69,7 @@ class MemifListener {
   MemifListener() = default;
   // After the port was probed: `socket` as in the device string, with its file or abstract name.
   void adopt(const std::string& socket, bool abstract);
-  // After the port was closed: the name is free again.
+  // When the port is stopped, in the interrupt thread: nobody can connect any more, the name is free again.
   void retire() noexcept;
 
   // Removes a socket file that a killed server has left behind.
