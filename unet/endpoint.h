@@ -170,7 +170,8 @@ class Endpoint {
 
   // ---- waiting
 
-  // Until there is something to receive (message, request or event), at most `timeout`. Polls for `spin` before it sleeps.
+  // Until there is something to take (message, request, event, or perhaps the answer to a connect that was started), at most
+  // `timeout`. Polls for `spin` before it sleeps. Take all of it before the next wait, or that returns at once.
   WaitOutcome wait(Nanoseconds timeout = kForever, Nanoseconds spin = kDefaultSpin) noexcept;
   // The same, and also until `channel`, which refused a send as full, has room for it (WaitOutcome::room).
   WaitOutcome wait_room(Channel channel, Nanoseconds timeout = kForever, Nanoseconds spin = kDefaultSpin) noexcept;
@@ -255,6 +256,7 @@ class Endpoint {
   Descriptor epoll_;
   Descriptor wake_;              // written by the NI
   uint32_t connecting_ = 0;      // connects started and not yet taken
+  bool answer_due_ = false;      // the service has sent something since poll_connect() looked last
   std::shared_ptr<void> attachment_;
 
   std::mutex upcall_mutex_;

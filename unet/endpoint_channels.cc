@@ -108,6 +108,7 @@ Result<uint64_t> Endpoint::start_connect(std::string_view target, const ConnectO
 
 std::optional<Result<Channel>> Endpoint::poll_connect(uint64_t pending) {
   if (embedded_ != nullptr) embedded_->wait(embedded_handle_, 0);
+  answer_due_ = false;
   auto answer = connection_->take_answer(pending);
   if (!answer) return std::nullopt;
   --connecting_;
@@ -241,6 +242,8 @@ void Endpoint::channel_closed(const control::ChannelClosed& event) {
 
 void Endpoint::process_events() {
   last_events_ = connection_->event_count();
+  // Whoever takes the events sees the count change, and nobody after: remember that an answer may be among what came.
+  answer_due_ = connecting_ != 0;
   for (const ControlEvent& event : connection_->take_events(id_)) {
     if (const auto* request = std::get_if<control::ConnectRequest>(&event)) {
       requests_.push_back({request->request, request->peer_uid, request->peer_pid, std::string(request->peer.view())});

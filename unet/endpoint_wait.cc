@@ -28,12 +28,12 @@ timespec to_timespec(Nanoseconds t) noexcept {
 
 }  // namespace
 
-// A message, a request or an event; takes in what the service has sent.
+// A message, a request, an event or an answer to a connect; takes in what the service has sent.
 bool Endpoint::something() noexcept {
-  if (has_message() || !requests_.empty() || !events_.empty()) return true;
+  if (has_message() || answer_due_ || !requests_.empty() || !events_.empty()) return true;
   if (connection_->event_count() == last_events_) return false;
   process_events();
-  return connecting_ != 0 || !requests_.empty() || !events_.empty();
+  return answer_due_ || !requests_.empty() || !events_.empty();
 }
 
 WaitOutcome Endpoint::wait(Nanoseconds timeout, Nanoseconds spin) noexcept { return wait_until(timeout, spin, {}); }

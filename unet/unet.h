@@ -171,8 +171,8 @@ typedef struct unet_request {
 // Takes the oldest request, if there is one. Returns 1 (*request is set), 0 (none), or UNET_EINVALID (request->size).
 int unet_next_request(unet_endpoint *endpoint, unet_request *request);
 
-// Answers the request `id`. unet_accept() returns the new channel (>= 0); unet_reject() returns 0. Errors: UNET_ENOTFOUND
-// (whoever asked has given up), UNET_EQUOTA, UNET_EDISCONNECTED.
+// Answers the request `id`. unet_accept() returns the new channel (>= 0) or: UNET_ENOTFOUND (whoever asked has given up),
+// UNET_EQUOTA, UNET_EDISCONNECTED. unet_reject() returns 0, also if there is no such request, or UNET_EDISCONNECTED.
 int unet_accept(unet_endpoint *endpoint, uint64_t id);
 int unet_reject(unet_endpoint *endpoint, uint64_t id);
 
@@ -292,7 +292,7 @@ enum {
 };
 
 // Waits until there is something to take, at most `timeout_ns`; polls for `spin_ns` before it sleeps. A program takes whatever
-// there is (messages, requests and events) before it waits again, or the next wait returns at once.
+// there is (messages, requests, events, answers to connects) before it waits again, or the next wait returns at once.
 // Returns UNET_READY, UNET_TIMED_OUT, UNET_EINTERRUPTED, or UNET_EDISCONNECTED: nothing can come any longer.
 int unet_wait(unet_endpoint *endpoint, int64_t timeout_ns, int64_t spin_ns);
 
@@ -306,7 +306,7 @@ int unet_descriptor(unet_endpoint *endpoint);
 int unet_arm(unet_endpoint *endpoint);
 
 // Starts a thread that calls upcall(endpoint, argument) whenever there is something to take, once per batch: the upcall
-// takes messages, requests and events until there are none. Every other call on this endpoint is then made either from the
+// takes messages, requests, events and answers until there are none. Every other call on this endpoint is then made either from the
 // upcall or between unet_mask() and unet_unmask(). Returns 0 or UNET_EEXISTS, UNET_ESYSTEM, UNET_EDISCONNECTED.
 typedef void (*unet_upcall)(unet_endpoint *endpoint, void *argument);
 int unet_start_upcall(unet_endpoint *endpoint, unet_upcall upcall, void *argument);
