@@ -341,7 +341,8 @@ TEST_CASE("random traffic: no buffer is lost or given twice, and every message i
       if (choice == 0 && !at_engine.empty()) {
         const size_t count = 1 + random() % std::min<size_t>(at_engine.size(), kRunsMax);
         if (random() % 3 == 0) std::shuffle(at_engine.begin(), at_engine.end(), random);
-        const std::vector<std::byte> data = pattern(count * options.buffer_size - random() % options.buffer_size, static_cast<uint32_t>(random()));
+        const size_t length = count * options.buffer_size - random() % options.buffer_size;
+        const std::vector<std::byte> data = pattern(length, static_cast<uint32_t>(random()));
         const Buffers buffers(at_engine.begin(), at_engine.begin() + static_cast<std::ptrdiff_t>(count));
         if (!world.engine.deliver(1, data, buffers)) continue;
         at_engine.erase(at_engine.begin(), at_engine.begin() + static_cast<std::ptrdiff_t>(count));

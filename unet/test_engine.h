@@ -90,7 +90,9 @@ class TestEngine {
   }
   uint32_t buffers_for(size_t length) const { return static_cast<uint32_t>((length + geometry.buffer_size - 1) / geometry.buffer_size); }
 
-  bool deliver_inline(uint32_t channel, Bytes data) { return publish(channel, data.data(), data.size(), data.size(), SlotKind::inline_data); }
+  bool deliver_inline(uint32_t channel, Bytes data) {
+    return publish(channel, data.data(), data.size(), data.size(), SlotKind::inline_data);
+  }
   bool deliver_put_done(uint32_t channel, uint64_t offset, uint32_t length) {
     const PutDoneDescriptor descriptor{.region_offset = offset, .length = length};
     return publish(channel, &descriptor, sizeof descriptor, length, SlotKind::put_done);
@@ -170,7 +172,10 @@ class TestDoorbells {
 // An endpoint's queues with a hand-driven NI behind them.
 struct TestQueues {
   explicit TestQueues(const EndpointOptions& options, uint32_t doorbell = 70)
-      : engine(options), segment(engine.map_for_client()), base(segment.data()), queues(std::move(segment), engine.geometry, doorbells.bells, doorbell) {}
+      : engine(options),
+        segment(engine.map_for_client()),
+        base(segment.data()),
+        queues(std::move(segment), engine.geometry, doorbells.bells, doorbell) {}
   const std::byte* buffer(uint32_t number) const {
     return base + engine.geometry.receive_data + uint64_t{number} * engine.geometry.buffer_size;
   }
