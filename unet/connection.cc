@@ -53,6 +53,16 @@ Result<std::shared_ptr<Connection>> Connection::open(std::string_view ni, std::s
   return connection;
 }
 
+Result<std::shared_ptr<Connection>> Connection::attach(const unet_embedded_table& table, void* handle, Descriptor control,
+                                                       std::string_view program) {
+  std::shared_ptr<Connection> connection(new Connection);
+  connection->embedded_ = &table;
+  connection->embedded_handle_ = handle;
+  connection->socket_ = std::move(control);
+  if (auto status = connection->hello(program); !status) return tl::unexpected(status.error());
+  return connection;
+}
+
 Connection::~Connection() {
   socket_.reset();
   if (embedded_handle_ != nullptr) embedded_->close(embedded_handle_);

@@ -34,6 +34,9 @@ class Connection {
  public:
   // `ni`: "" (the default socket), "unix:PATH", a path, or "embedded:SPEC" (embedded_abi.h).
   static Result<std::shared_ptr<Connection>> open(std::string_view ni, std::string_view program);
+  // Over an NI that this process has opened itself; `handle` is closed with the connection.
+  static Result<std::shared_ptr<Connection>> attach(const unet_embedded_table& table, void* handle, Descriptor control,
+                                                    std::string_view program);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;

@@ -20,6 +20,13 @@ Result<Context> Context::open(std::string_view ni, std::string_view program) {
   return Context(std::move(*connection));
 }
 
+Result<Context> Context::attach(const unet_embedded_table& table, void* handle, Descriptor control, std::string_view program) {
+  if (program.empty()) program = ::program_invocation_short_name;
+  auto connection = Connection::attach(table, handle, std::move(control), program);
+  if (!connection) return tl::unexpected(connection.error());
+  return Context(std::move(*connection));
+}
+
 Result<std::unique_ptr<Endpoint>> Context::create_endpoint(const EndpointOptions& options) {
   return Endpoint::create(connection_, options);
 }

@@ -22,6 +22,10 @@ class Context {
   // Errors: unavailable (no NI there; the text says how to start one), not_permitted, invalid_argument.
   static Result<Context> open(std::string_view ni = {}, std::string_view program = {});
 
+  // Over an NI that this process has opened itself: `handle` is what the table's open() returned (or an equal of it), and is
+  // closed with the last user of the context. For programs that also use the wire in other ways.
+  static Result<Context> attach(const unet_embedded_table& table, void* handle, Descriptor control, std::string_view program = {});
+
   // Creates an endpoint. Errors: invalid_argument (options), quota_exceeded, not_permitted, disconnected.
   // An endpoint may outlive its context; it is used by one thread at a time.
   Result<std::unique_ptr<Endpoint>> create_endpoint(const EndpointOptions& options = {});

@@ -123,6 +123,8 @@ Result<Channel> Endpoint::connect(std::string_view target, const ConnectOptions&
   // The service answers within the timeout; the margin is for a service that is busy.
   auto answer = connection_->wait_answer(*pending, options.timeout + kSecond);
   if (!answer) return tl::unexpected(answer.error());
+  // The peer waits for our confirmation, and this program may not poll its NI again for a while.
+  if (embedded_ != nullptr) turn_embedded();
   return adopt(std::move(*answer));
 }
 

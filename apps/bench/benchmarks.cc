@@ -52,10 +52,11 @@ const std::vector<Benchmark>& all_benchmarks() {
        .small_limit = "limit-put",
        .large_limit = "limit-put"},
       {.name = "wakeup",
-       .workload = Workload::rtt,
-       .what = "round trip of two receivers that sleep until a message comes",
+       .workload = Workload::wakeup,
+       .what = "round trip to a receiver that has to be woken",
        .detail =
-           "As rtt, with the paths whose receivers sleep: each message wakes a process on the other core. Ratio: over limit-eventfd.",
+           "Side B sleeps until a message comes, as its path sleeps. Side A keeps its own core busy for 150 us, sends, and polls for\n"
+           "the answer: each round trip holds one wake-up of a process on the other core. Ratio: over limit-eventfd.",
        .metric = "rtt",
        .unit = "ns",
        .sizes = {8},

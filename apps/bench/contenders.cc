@@ -10,6 +10,9 @@ Contenders make_all_contenders() {
   add_pingpong_limits(contenders);
   add_memory_limits(contenders);
   add_wakeup_limits(contenders);
+  add_unet_local(contenders);
+  add_unet_shared(contenders);
+  add_unet_wires(contenders);
   add_kernel_streams(contenders);
   add_kernel_datagrams(contenders);
   return contenders;

@@ -15,6 +15,9 @@ Contenders make_all_contenders();
 void add_pingpong_limits(Contenders& contenders);
 void add_memory_limits(Contenders& contenders);
 void add_wakeup_limits(Contenders& contenders);
+void add_unet_local(Contenders& contenders);
+void add_unet_shared(Contenders& contenders);
+void add_unet_wires(Contenders& contenders);
 void add_kernel_streams(Contenders& contenders);
 void add_kernel_datagrams(Contenders& contenders);
 

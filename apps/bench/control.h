@@ -20,6 +20,7 @@ enum class Workload : uint8_t {
   bandwidth,  // A streams messages to B, which copies each out
   rate,       // the same, counted in messages
   put,        // A writes into memory of B; B does nothing
+  wakeup,     // A sends to B, which has been asleep for a while, and polls for the answer
   idle,       // B waits for one message for a long time, asleep as its path sleeps
 };
 
@@ -37,6 +38,7 @@ struct Outcome {
   uint64_t cycles = 0;    // of the timed part; by side A, whose clock alone counts
   uint64_t messages = 0;  // that arrived in it; by side B of streams, by side A of the others
   uint64_t waited_ns = 0; // for a core that another process had (set by the session)
+  uint64_t cpu_ns = 0;    // processor time of this process (set by the session)
 };
 
 enum class Order : uint8_t { set_up, run, resize, quit };

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <string>
 
+#include "apps/bench/run_delay.h"
+
 namespace unet::bench {
 
 namespace {
@@ -27,18 +29,39 @@ Nanoseconds of_thread(const std::string& directory) {
   return (user + system) * (kSecond / static_cast<uint64_t>(sysconf(_SC_CLK_TCK)));
 }
 
+// Calls `look` with the directory of each thread. False: the process is gone.
+template <typename Look>
+bool for_each_thread(int process, Look look) {
+  const std::string tasks = "/proc/" + std::to_string(process) + "/task";
+  DIR* directory = opendir(tasks.c_str());
+  if (directory == nullptr) return false;
+  while (const dirent* entry = readdir(directory)) {
+    if (entry->d_name[0] != '.') look(tasks + "/" + entry->d_name);
+  }
+  closedir(directory);
+  return true;
+}
+
 }  // namespace
 
 Result<Nanoseconds> cpu_time_of(const std::vector<int>& processes) {
   Nanoseconds sum = 0;
   for (int process : processes) {
-    const std::string tasks = "/proc/" + std::to_string(process) + "/task";
-    DIR* directory = opendir(tasks.c_str());
-    if (directory == nullptr) return fail(Errc::not_found, "process " + std::to_string(process) + " is gone");
-    while (const dirent* entry = readdir(directory)) {
-      if (entry->d_name[0] != '.') sum += of_thread(tasks + "/" + entry->d_name);
-    }
-    closedir(directory);
+    const bool there = for_each_thread(process, [&](const std::string& thread) { sum += of_thread(thread); });
+    if (!there) return fail(Errc::not_found, "process " + std::to_string(process) + " is gone");
+  }
+  return sum;
+}
+
+Nanoseconds run_delay_of(const std::vector<int>& processes) {
+  Nanoseconds sum = 0;
+  for (int process : processes) {
+    for_each_thread(process, [&](const std::string& thread) {
+      std::string line;
+      std::ifstream schedstat(thread + "/schedstat");
+      std::getline(schedstat, line);
+      sum += parse_run_delay(line.c_str());
+    });
   }
   return sum;
 }

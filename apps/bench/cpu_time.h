@@ -1,4 +1,4 @@
-// cpu_time.h - processor time that processes have used; `idle` and tests measure with it.
+// cpu_time.h - processor time that other processes have used or waited for; `idle`, the session and tests measure with it.
 #pragma once
 
 #include <vector>
@@ -10,5 +10,8 @@ namespace unet::bench {
 
 // Of all threads of all these processes, alive now, in nanoseconds.
 Result<Nanoseconds> cpu_time_of(const std::vector<int>& processes);
+
+// How long their threads wanted to run and could not (run_delay.h has the same for the caller). 0 where it is not counted.
+Nanoseconds run_delay_of(const std::vector<int>& processes);
 
 }  // namespace unet::bench

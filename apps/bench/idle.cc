@@ -4,7 +4,6 @@
 #include <cstdio>
 
 #include "apps/bench/cpu_time.h"
-#include "unet/base/time.h"
 
 namespace unet::bench {
 
@@ -18,16 +17,15 @@ Result<double> share_of_core(Session& session, size_t index, uint32_t size) {
   slice.workload = Workload::idle;
   slice.size = size;
   slice.iterations = kIdleMs;
-  const std::vector<int> processes = session.processes_of(index);
-  auto before = cpu_time_of(processes);
+  // The two sides count what they use while they wait, so that their spinning before and after is left out.
+  const std::vector<int> services = session.contender(index).service_processes();
+  auto before = cpu_time_of(services);
   if (!before) return tl::unexpected(before.error());
-  const Nanoseconds start = monotonic_now();
   auto result = session.run(index, slice);
   if (!result) return tl::unexpected(result.error());
-  const Nanoseconds elapsed = monotonic_now() - start;
-  auto after = cpu_time_of(processes);
+  auto after = cpu_time_of(services);
   if (!after) return tl::unexpected(after.error());
-  return 100.0 * static_cast<double>(*after - *before) / static_cast<double>(elapsed);
+  return 100.0 * static_cast<double>(*after - *before + result->cpu) / static_cast<double>(result->elapsed);
 }
 
 }  // namespace

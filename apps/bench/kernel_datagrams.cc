@@ -107,6 +107,7 @@ class KernelDatagram final : public Contender {
 
   Status supports(Workload workload, uint32_t size) const override {
     if (workload == Workload::put) return fail(Errc::unavailable, "has no put");
+    if (workload == Workload::wakeup && busy_) return fail(Errc::unavailable, "never sleeps");
     if (transport_ != Transport::unix_packet && size > kUdpPayloadMax) {
       return fail(Errc::unavailable, "a UDP datagram holds at most 65507 B");
     }
@@ -122,6 +123,7 @@ class KernelDatagram final : public Contender {
   }
   Outcome run(const Slice& slice, RunContext& context) override {
     const int fd = pair_.end_of(context.side).in;
+    if (!busy_) set_polling(fd, polls_in(slice, context.side));
     if (transport_ == Transport::unix_packet) return run_with<true>(fd, slice, context);
     return run_with<false>(fd, slice, context);
   }

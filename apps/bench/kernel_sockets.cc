@@ -20,6 +20,7 @@ constexpr int kSocketBuffer = 4 << 20;
 constexpr int kPipeBuffer = 1 << 20;
 constexpr int kBusyPollUs = 50;
 constexpr const char* kCongestionControl = "cubic";
+constexpr const char* kGathered = "streams with 32 messages a call (16 KiB at most)";
 
 // An address and the namespace its socket belongs to; no namespace: the process's own.
 struct Place {
@@ -143,7 +144,7 @@ Status open_tcp(const Places& places, bool busy, KernelPair& pair) {
   }
   // Buffers are left to the kernel's own tuning, and TCP_NODELAY is on in streams too: neither 4 MiB buffers nor gathering
   // by Nagle's rule made a stream faster.
-  pair.setting = places.setting + ", " + control + ", TCP_NODELAY, streams with 32 messages a call (16 KiB at most)";
+  pair.setting = places.setting + ", " + control + ", TCP_NODELAY, " + kGathered;
   return {};
 }
 
@@ -154,7 +155,7 @@ Status open_unix(int type, KernelPair& pair) {
     pair.ends[i] = {fds[i], fds[i]};
     set_buffers(fds[i]);
   }
-  pair.setting = type == SOCK_STREAM ? "SOCK_STREAM, 4 MiB buffers, streams with 32 messages a call (16 KiB at most)"
+  pair.setting = type == SOCK_STREAM ? std::string("SOCK_STREAM, 4 MiB buffers, ") + kGathered
                                      : "SOCK_SEQPACKET, 4 MiB buffers, streams with sendmmsg and recvmmsg of 32";
   return {};
 }
@@ -170,7 +171,7 @@ Status open_pipes(KernelPair& pair) {
   pair.ends[0] = {back[0], there[1]};
   pair.ends[1] = {there[0], back[1]};
   for (int fd : {there[1], back[1]}) fcntl(fd, F_SETPIPE_SZ, kPipeBuffer);
-  pair.setting = "two pipes of " + std::to_string(fcntl(there[1], F_GETPIPE_SZ) / 1024) + " KiB, streams with 32 messages a call (16 KiB at most)";
+  pair.setting = "two pipes of " + std::to_string(fcntl(there[1], F_GETPIPE_SZ) / 1024) + " KiB, " + kGathered;
   return {};
 }
 
@@ -210,6 +211,11 @@ Status open_kernel_pair(Transport transport, bool busy, Environment& environment
   }
   pair.setting += busy ? ", spinning on non-blocking calls" : ", blocking";
   return {};
+}
+
+void set_polling(int fd, bool polls) {
+  const int flags = fcntl(fd, F_GETFL);
+  fcntl(fd, F_SETFL, polls ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
 }
 
 }  // namespace unet::bench

@@ -32,4 +32,7 @@ enum class Transport : uint8_t { pipe, unix_stream, unix_packet, udp, tcp, udp_v
 // Opens `transport` into `pair`. For *_veth the ends are in the Environment's two namespaces.
 Status open_kernel_pair(Transport transport, bool busy, Environment& environment, KernelPair& pair);
 
+// Whether reading from a descriptor that blocks otherwise polls instead.
+void set_polling(int fd, bool polls);
+
 }  // namespace unet::bench

@@ -76,6 +76,7 @@ class KernelStream final : public Contender {
 
   Status supports(Workload workload, uint32_t size) const override {
     if (workload == Workload::put) return fail(Errc::unavailable, "has no put");
+    if (workload == Workload::wakeup && busy_) return fail(Errc::unavailable, "never sleeps");
     if (size == 0) return fail(Errc::unavailable, "a byte stream carries no empty message");
     return {};
   }
@@ -86,6 +87,7 @@ class KernelStream final : public Contender {
   }
   Outcome run(const Slice& slice, RunContext& context) override {
     rest_.clear();
+    if (!busy_) set_polling(pair_.end_of(context.side).in, polls_in(slice, context.side));
     StreamLink link{pair_.end_of(context.side), context, rest_};
     return run_on_link(link, slice, buffers_, context);
   }

@@ -127,7 +127,6 @@ struct EchoSlot {
 };
 
 struct EchoLink {
-  static constexpr bool kLossless = true;
   EchoSlot& out;
   EchoSlot& in;
   uint64_t& sent;

@@ -1,8 +1,9 @@
-// limits_wakeup.cc - how fast the kernel wakes a sleeping process on another core: eventfd both ways.
+// limits_wakeup.cc - how fast the kernel wakes a sleeping process on another core: an eventfd each way.
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "apps/bench/contenders.h"
+#include "apps/bench/kernel_sockets.h"
 #include "apps/bench/workloads.h"
 
 namespace unet::bench {
@@ -25,12 +26,16 @@ struct EventLink {
     uint64_t count = 0;
     while (read(in, &count, sizeof(count)) < 0) {
       if (context.stop.raised()) return false;
-      if (errno == EINTR) continue;
+      if (errno == EINTR || errno == EAGAIN) continue;
       context.control.fail("read from an eventfd failed");
       return false;
     }
     return true;
   }
+  // It carries no stream.
+  size_t send_burst(const std::byte*, size_t, size_t) { return 0; }
+  size_t receive_burst(std::byte*, size_t, size_t) { return 0; }
+  bool flush() { return true; }
 };
 
 class EventFd final : public Contender {
@@ -43,7 +48,7 @@ class EventFd final : public Contender {
   }
   // It carries a signal, no payload: the size of the message does not matter to it.
   Status supports(Workload workload, uint32_t) const override {
-    if (workload == Workload::rtt || workload == Workload::idle) return {};
+    if (workload == Workload::wakeup || workload == Workload::idle) return {};
     return fail(Errc::unavailable, "measures wake-ups only");
   }
   Status prepare(Environment&) override {
@@ -56,10 +61,10 @@ class EventFd final : public Contender {
   Outcome run(const Slice& slice, RunContext& context) override {
     const bool a = context.side == Side::a;
     EventLink link{fds_[a ? 0 : 1], fds_[a ? 1 : 0], context};
-    if (slice.workload == Workload::idle) return idle_wait(link, slice, buffers_, context);
+    if (a) set_polling(link.in, polls_in(slice, context.side));
     Slice empty = slice;
     empty.size = 0;
-    return ping_pong(link, empty, buffers_, context);
+    return run_on_link(link, empty, buffers_, context);
   }
 
  private:
@@ -73,8 +78,8 @@ void add_wakeup_limits(Contenders& contenders) {
   contenders.push_back(std::make_unique<EventFd>(ContenderInfo{
       .path = "limit-eventfd",
       .kind = Kind::limit,
-      .what = "two processes wake each other with an eventfd: the round trip of two sleepers",
-      .setting = "blocking read; no payload",
+      .what = "an eventfd wakes a process that sleeps in read()",
+      .setting = "no payload; side B blocks in read, side A polls for the answer",
       .sleeps = true}));
 }
 

@@ -31,7 +31,8 @@ struct Participant {
   std::vector<double> single;   // of kept slices: for p99 and p999
 };
 
-bool times_each(const Benchmark& benchmark) { return benchmark.workload == Workload::rtt; }
+bool is_latency(Workload workload) { return workload == Workload::rtt || workload == Workload::wakeup; }
+bool times_each(const Benchmark& benchmark) { return is_latency(benchmark.workload); }
 
 struct SliceValues {
   double p50 = 0;
@@ -272,7 +273,7 @@ double to_ns(uint64_t cycle_count) { return static_cast<double>(cycle_count) * 1
 
 std::vector<double> values_of(const Benchmark& benchmark, const Slice& slice, const Session::SliceResult& result) {
   std::vector<double> values;
-  if (benchmark.workload == Workload::rtt) {
+  if (is_latency(benchmark.workload)) {
     values.reserve(result.samples->size());
     for (uint64_t sample : *result.samples) values.push_back(to_ns(sample) / slice.batch);
     return values;
@@ -316,7 +317,8 @@ Slice Pace::single() const {
 }
 
 void Pace::learn(const Slice& slice, double elapsed_ns) {
-  if (elapsed_ns <= 0) return;
+  // Of a wake-up the clock sees less than it takes: the calibration stands.
+  if (elapsed_ns <= 0 || workload_ == Workload::wakeup) return;
   const double now = elapsed_ns / static_cast<double>(slice.iterations);
   // Follows a faster path at once and a slower one gradually: if a stalled slice made the next ones short, they would measure
   // little but how a stream starts, look slow too, and so on.
@@ -338,7 +340,7 @@ Status Pace::calibrate(Session& session, size_t index) {
     if (elapsed >= target_ns_ / 2 || iterations >= kSamplesPerSlice * kBatchMax) break;
     const double growth = std::min(kGrowthMax, target_ns_ / elapsed);
     iterations = static_cast<uint64_t>(static_cast<double>(iterations) * std::max(1.5, growth));
-    if (workload_ == Workload::rtt) iterations = std::min<uint64_t>(iterations, kSamplesPerSlice);
+    if (is_latency(workload_)) iterations = std::min<uint64_t>(iterations, kSamplesPerSlice);
   }
   return {};
 }

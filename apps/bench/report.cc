@@ -77,10 +77,12 @@ std::string dropped_line(const std::vector<Record>& records) {
     dropped += record.dropped;
     disturbed += record.disturbed;
   }
-  const bool empty = std::any_of(records.begin(), records.end(), [](const Record& record) { return record.summary.samples == 0; });
-  const std::string advice = empty ? "Where a path has no figure, no slice was left: measure while the machine is quiet, or longer (--seconds).\n" : "";
-  return advice + "Of " + std::to_string(slices) + " slices " + std::to_string(dropped) + " were dropped because the limit moved by more than " +
-         print_number("%.0f", kLimitTolerance * 100) + " % around them, and " + std::to_string(disturbed) +
+  const bool empty =
+      std::any_of(records.begin(), records.end(), [](const Record& record) { return record.summary.samples == 0; });
+  std::string advice;
+  if (empty) advice = "Where a path has no figure, no slice was left: measure while the machine is quiet, or longer (--seconds).\n";
+  return advice + "Of " + std::to_string(slices) + " slices " + std::to_string(dropped) +
+         " were dropped because the limit moved by more than " + print_number("%.0f", kLimitTolerance * 100) + " % around them, and " + std::to_string(disturbed) +
          " because another process had one of the cores.\n";
 }
 

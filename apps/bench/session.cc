@@ -11,8 +11,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <ctime>
 #include <new>
 
+#include "apps/bench/cpu_time.h"
 #include "unet/base/check.h"
 #include "unet/base/time.h"
 
@@ -20,7 +22,7 @@ namespace unet::bench {
 
 namespace {
 
-constexpr uint64_t kSliceAllowedMs = 5'000;    // a slice is made to last milliseconds
+constexpr uint64_t kSliceAllowedMs = 10'000;    // a slice is made to last milliseconds
 constexpr uint64_t kSetUpAllowedMs = 30'000;   // a DPDK port takes seconds to start
 constexpr Nanoseconds kGrace = 3 * kSecond;    // for side B to notice that it was stopped
 constexpr size_t kSamplesMax = 1 << 16;        // of one slice
@@ -28,11 +30,12 @@ constexpr suseconds_t kTickUs = 100'000;       // ends system calls that a stop 
 
 // Signal handlers find their process's session here; a handler has no other argument.
 ControlBlock* signal_control = nullptr;
-volatile pid_t signal_child = 0;
+std::atomic<pid_t> signal_child{0};
 std::atomic<Nanoseconds> signal_deadline{0};
 
 void wake_side_b() noexcept {
-  if (signal_child > 0) kill(signal_child, SIGALRM);
+  const pid_t child = signal_child.load(std::memory_order_relaxed);
+  if (child > 0) kill(child, SIGALRM);
 }
 
 void on_interrupt(int) {
@@ -45,7 +48,7 @@ void on_interrupt(int) {
 void on_child(int) {
   const int saved = errno;
   siginfo_t info{};
-  const pid_t child = signal_child;
+  const pid_t child = signal_child.load(std::memory_order_relaxed);
   // Other children (`ip`) end too; WNOWAIT leaves the reaping to the owner.
   if (child > 0 && waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child) {
     signal_control->raise(StopReason::peer_gone);
@@ -75,12 +78,19 @@ void set_tick(suseconds_t period_us) {
   setitimer(ITIMER_REAL, &timer, nullptr);
 }
 
+Nanoseconds own_cpu_time() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_nsec);
+}
+
 std::string describe(const std::string& path, const std::string& text) { return path + ": " + text; }
 
 }  // namespace
 
 Session::Session(Contenders contenders, CorePair cores, ControlBlock* control)
-    : contenders_(std::move(contenders)), environment_(cores), control_(control), refusals_(contenders_.size()), set_up_(contenders_.size()) {
+    : contenders_(std::move(contenders)), environment_(cores), control_(control), refusals_(contenders_.size()),
+      set_up_(contenders_.size()) {
   samples_.reserve(kSamplesMax);
 }
 
@@ -130,7 +140,7 @@ Status Session::fork_side_b() {
   }
   run_delay_ = std::make_unique<RunDelay>();
   if (child_ > 0) {
-    signal_child = child_;
+    signal_child.store(child_, std::memory_order_relaxed);
     on_child(SIGCHLD);  // it may be gone already
     set_tick(kTickUs);
     return {};
@@ -175,9 +185,10 @@ void Session::execute(const Command& command, RunContext& context) {
       set_up_[command.contender] = done.has_value();
       break;
     case Order::run: {
-      const Nanoseconds before = run_delay_->read();
+      const Nanoseconds waited = run_delay_->read(), used = own_cpu_time();
       own_outcome_ = contender.run(command.slice, context);
-      own_outcome_.waited_ns = run_delay_->read() - before;
+      own_outcome_.cpu_ns = own_cpu_time() - used;
+      own_outcome_.waited_ns = run_delay_->read() - waited;
       break;
     }
     case Order::resize: done = contender.set_idle_endpoints(context, command.argument); break;
@@ -231,6 +242,10 @@ Result<Session::SliceResult> Session::run(size_t index, const Slice& slice) {
   samples_.clear();
   const Nanoseconds start = monotonic_now();
   const uint64_t extra_ms = slice.workload == Workload::idle ? slice.iterations : 0;
+  // A parked side B leaves its core to the path's own processes: theirs are the waits that count.
+  const bool parked = contenders_[index]->info().side_b_parked;
+  const std::vector<int> services = parked ? contenders_[index]->service_processes() : std::vector<int>{};
+  const Nanoseconds services_waited = run_delay_of(services);
   auto done = exchange({Order::run, static_cast<uint32_t>(index), 0, slice}, kSliceAllowedMs + extra_ms);
   if (!done) {
     refusals_[index] = done.error().text;
@@ -238,19 +253,14 @@ Result<Session::SliceResult> Session::run(size_t index, const Slice& slice) {
   }
   Outcome outcome = own_outcome_;
   const bool streamed = slice.workload == Workload::bandwidth || slice.workload == Workload::rate;
-  if (streamed) outcome.messages = control_->outcome.messages;
-  return SliceResult{outcome, &samples_, monotonic_now() - start, std::max(own_outcome_.waited_ns, control_->outcome.waited_ns)};
+  if (streamed && !parked) outcome.messages = control_->outcome.messages;
+  const Nanoseconds other_waited = parked ? run_delay_of(services) - services_waited : control_->outcome.waited_ns;
+  const Nanoseconds waited = std::max(own_outcome_.waited_ns, other_waited);
+  return SliceResult{outcome, &samples_, monotonic_now() - start, waited, own_outcome_.cpu_ns + control_->outcome.cpu_ns};
 }
 
 Status Session::set_idle_endpoints(size_t index, uint32_t count) {
   return exchange({Order::resize, static_cast<uint32_t>(index), count, {}}, kSetUpAllowedMs);
-}
-
-std::vector<int> Session::processes_of(size_t index) const {
-  std::vector<int> processes = contenders_[index]->service_processes();
-  processes.push_back(getpid());
-  processes.push_back(child_);
-  return processes;
 }
 
 std::string Session::over_text() const {
@@ -270,7 +280,7 @@ void Session::tear_down_all(const RunContext& context) {
 }
 
 void Session::end_side_b() {
-  signal_child = 0;
+  signal_child.store(0, std::memory_order_relaxed);
   control_->command.order = Order::quit;
   control_->command_sequence.fetch_add(1, std::memory_order_release);
   tear_down_all(context_of(Side::a));

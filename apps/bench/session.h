@@ -35,6 +35,7 @@ class Session {
     const std::vector<uint64_t>* samples;  // valid until the next slice
     Nanoseconds elapsed;                   // of the whole exchange, warm-up included
     Nanoseconds waited;                    // by the side that waited longer for its core (run_delay.h)
+    Nanoseconds cpu;                       // processor time of both sides, inside run() only
   };
   // Runs one slice on both sides. An error: the contender is out, or the whole run is to stop (ask stop_reason()).
   Result<SliceResult> run(size_t index, const Slice& slice);
@@ -45,8 +46,6 @@ class Session {
   bool over() const { return stop_reason() > StopReason::failed; }
   std::string over_text() const;
 
-  // Both sides, and what the contender started beside them.
-  std::vector<int> processes_of(size_t index) const;
   const CorePair& cores() const { return environment_.cores(); }
 
  private:

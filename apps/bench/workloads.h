@@ -184,6 +184,33 @@ Outcome put_loop(Link& link, const Slice& slice, size_t region, MessageBuffers& 
   return {end - start, slice.iterations};
 }
 
+// wakeup. Side A keeps its core busy until side B sleeps for sure, then sends; B wakes and answers; A polls for the answer (its
+// Link must). So a round trip holds exactly one wake-up.
+template <typename Link>
+Outcome wake_trips(Link& link, const Slice& slice, MessageBuffers& buffers, RunContext& context) {
+  constexpr Nanoseconds kAsleepAfter = 150 * kMicrosecond;
+  Outcome outcome;
+  for (uint64_t i = 0; i < slice.warm_up + slice.iterations; ++i) {
+    if (context.side == Side::b) {
+      if (!link.receive(buffers.in.data(), slice.size) || !link.send(buffers.in.data(), slice.size)) return {};
+      continue;
+    }
+    const Nanoseconds send_at = monotonic_now() + kAsleepAfter;
+    if (!spin_until(context.stop, [&] { return monotonic_now() >= send_at; })) return {};
+    const uint64_t start = cycles();
+    if (!round_trips(link, slice, 1, buffers, context)) return {};
+    const uint64_t taken = cycles() - start;
+    if (i < slice.warm_up) continue;
+    context.samples.push_back(taken);
+    outcome.cycles += taken;
+    ++outcome.messages;
+  }
+  return outcome;
+}
+
+// Whether this side of a path that sleeps polls for once.
+inline bool polls_in(const Slice& slice, Side side) { return slice.workload == Workload::wakeup && side == Side::a; }
+
 // idle: side B waits for a message that side A sends only after slice.iterations milliseconds of sleep.
 template <typename Link>
 Outcome idle_wait(Link& link, const Slice& slice, MessageBuffers& buffers, RunContext& context) {
@@ -203,6 +230,7 @@ Outcome run_on_link(Link& link, const Slice& slice, MessageBuffers& buffers, Run
     case Workload::rtt: return ping_pong(link, slice, buffers, context);
     case Workload::bandwidth:
     case Workload::rate: return stream(link, slice, buffers, context);
+    case Workload::wakeup: return wake_trips(link, slice, buffers, context);
     case Workload::idle: return idle_wait(link, slice, buffers, context);
     case Workload::put: break;
   }

@@ -1,0 +1,137 @@
+// daemon.cc - finding, starting and ending unetd.
+#include "apps/bench/daemon.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "unet/base/time.h"
+
+namespace unet::bench {
+
+namespace {
+
+constexpr const char* kDirectoryStem = "/tmp/unet-bench-";
+constexpr int kReadyMs = 10'000;
+constexpr Nanoseconds kStopTime = 3 * kSecond;
+
+std::string directory_of_program() {
+  char path[4096];
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+  if (n <= 0) return ".";
+  const std::string program(path, static_cast<size_t>(n));
+  return program.substr(0, program.rfind('/'));
+}
+
+// A name without a slash is left to PATH.
+std::string find_unetd() {
+  if (const char* named = std::getenv("UNETD")) return named;
+  const std::string here = directory_of_program();
+  for (const std::string& path : {here + "/unetd", here + "/../unetd/unetd"}) {
+    struct stat status {};
+    if (stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && access(path.c_str(), X_OK) == 0) return path;
+  }
+  return "unetd";
+}
+
+void remove_directory(const std::string& directory) {
+  unlink((directory + "/unet.sock").c_str());
+  rmdir(directory.c_str());
+}
+
+// Those of killed runs.
+void remove_stale_directories() {
+  const std::string stem = std::string(kDirectoryStem).substr(5);
+  DIR* tmp = opendir("/tmp");
+  if (tmp == nullptr) return;
+  while (const dirent* entry = readdir(tmp)) {
+    const std::string name = entry->d_name;
+    if (name.rfind(stem, 0) != 0) continue;
+    const pid_t pid = std::atoi(name.c_str() + stem.size());
+    if (pid > 0 && kill(pid, 0) != 0 && errno == ESRCH) remove_directory("/tmp/" + name);
+  }
+  closedir(tmp);
+}
+
+// Waits for unetd's ready byte; false if it ended or took too long.
+bool wait_ready(int fd) {
+  pollfd wait{fd, POLLIN, 0};
+  const Nanoseconds deadline = monotonic_now() + kReadyMs * kMillisecond;
+  while (monotonic_now() < deadline) {
+    char byte;
+    if (poll(&wait, 1, 100) > 0) return read(fd, &byte, 1) == 1;
+  }
+  return false;
+}
+
+[[noreturn]] void become_unetd(const std::string& program, const std::string& socket, int core, int ready_fd) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  setpgid(0, 0);  // a terminal sends SIGINT to the whole group: whoever started it decides
+  // What it says on stdout is not among our results.
+  if (const int null = open("/dev/null", O_WRONLY | O_CLOEXEC); null >= 0) dup2(null, STDOUT_FILENO);
+  const std::string core_text = std::to_string(core), ready_text = std::to_string(ready_fd);
+  execlp(program.c_str(), "unetd", "--socket", socket.c_str(), "--core", core_text.c_str(), "--idle", "adaptive", "--ready-fd",
+         ready_text.c_str(), "--log", "error", static_cast<char*>(nullptr));
+  _exit(127);
+}
+
+}  // namespace
+
+Daemon::Daemon(std::string directory) : directory_(std::move(directory)), owner_(getpid()) {}
+
+Daemon::Daemon(Daemon&& other) noexcept
+    : directory_(std::move(other.directory_)), owner_(other.owner_), process_(other.process_) {
+  other.owner_ = 0;
+}
+
+Result<Daemon> Daemon::start(int core) {
+  remove_stale_directories();
+  const std::string directory = kDirectoryStem + std::to_string(getpid());
+  if (mkdir(directory.c_str(), 0700) != 0) return fail_errno("mkdir(" + directory + ")", errno);
+  Daemon daemon(directory);
+  if (auto launched = daemon.launch(core); !launched) return tl::unexpected(launched.error());
+  return daemon;
+}
+
+Status Daemon::launch(int core) {
+  const std::string program = find_unetd();
+  int ready[2];
+  if (pipe(ready) != 0) return fail_errno("pipe", errno);
+  fcntl(ready[0], F_SETFD, FD_CLOEXEC);
+  process_ = fork();
+  if (process_ == 0) become_unetd(program, directory_ + "/unet.sock", core, ready[1]);
+  const int fork_error = errno;
+  close(ready[1]);
+  const bool started = process_ > 0 && wait_ready(ready[0]);
+  close(ready[0]);
+  if (process_ < 0) {
+    process_ = 0;
+    return fail_errno("fork", fork_error);
+  }
+  if (started) return {};
+  return fail(Errc::unavailable, "unetd (" + program + ") did not start; build it, or name it in the environment variable UNETD");
+}
+
+Daemon::~Daemon() {
+  if (owner_ != getpid()) return;
+  if (process_ > 0) {
+    kill(process_, SIGTERM);
+    const Nanoseconds patience = monotonic_now() + kStopTime;
+    int status = 0;
+    while (waitpid(process_, &status, WNOHANG) == 0) {
+      if (monotonic_now() > patience) kill(process_, SIGKILL);
+      usleep(1000);
+    }
+  }
+  remove_directory(directory_);
+}
+
+}  // namespace unet::bench

@@ -1,0 +1,34 @@
+// daemon.h - the unetd that U-Net's own contenders talk to: started for one run, on a socket of its own, and ended with it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "unet/base/result.h"
+
+namespace unet::bench {
+
+class Daemon {
+ public:
+  // Starts unetd with its engine on `core`, and waits until clients may connect. It is looked for in $UNETD, beside this
+  // program, in the build tree, and in PATH. If this process dies, the kernel ends it.
+  static Result<Daemon> start(int core);
+  Daemon(Daemon&& other) noexcept;
+  Daemon& operator=(Daemon&&) = delete;
+  // Ends it and removes its socket; does nothing in a forked child.
+  ~Daemon();
+
+  // What Context::open() takes.
+  std::string ni() const { return "unix:" + directory_ + "/unet.sock"; }
+  pid_t process() const { return process_; }
+
+ private:
+  explicit Daemon(std::string directory);
+  Status launch(int core);
+  std::string directory_;
+  pid_t owner_;
+  pid_t process_ = 0;
+};
+
+}  // namespace unet::bench

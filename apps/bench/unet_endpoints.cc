@@ -1,0 +1,57 @@
+// unet_endpoints.cc - set-up of U-Net's contenders.
+#include "apps/bench/unet_endpoints.h"
+
+#include <unistd.h>
+
+#include <optional>
+
+namespace unet::bench {
+
+namespace {
+
+constexpr useconds_t kRetryUs = 1000;
+
+}  // namespace
+
+Result<Channel> connect_when_bound(Endpoint& endpoint, const std::string& name, const ConnectOptions& options, const StopFlag& stop) {
+  const Nanoseconds deadline = monotonic_now() + kConnectTime;
+  for (;;) {
+    auto channel = endpoint.connect(name, options);
+    const bool again = !channel && channel.error().code == Errc::not_found && monotonic_now() < deadline && !stop.raised();
+    if (!again) return channel;
+    usleep(kRetryUs);
+  }
+}
+
+Result<Channel> connect_both(Endpoint& from, Endpoint& to, const std::string& name, const StopFlag& stop) {
+  if (auto bound = to.bind(name); !bound) return tl::unexpected(bound.error());
+  auto pending = from.start_connect(name, {.path = control::Path::ni, .timeout = kConnectTime});
+  if (!pending) return tl::unexpected(pending.error());
+  const Nanoseconds deadline = monotonic_now() + kConnectTime;
+  while (monotonic_now() < deadline && !stop.raised()) {
+    if (const auto request = to.next_request()) {
+      if (auto accepted = to.accept(request->id); !accepted) return accepted;
+    }
+    if (auto channel = from.poll_connect(*pending)) return *channel;
+    usleep(kRetryUs);
+  }
+  return fail(Errc::timed_out, "no channel to " + name + " within 5 s");
+}
+
+Status resize_idle(Context& context, std::vector<std::unique_ptr<Endpoint>>& idle, uint32_t count) {
+  // Small ones: it is their number that may cost, not their memory.
+  EndpointOptions small;
+  small.send_depth = small.receive_depth = 16;
+  small.buffers = 16;
+  small.buffer_size = 256;
+  small.send_bytes = kMessageMax;
+  while (idle.size() > count) idle.pop_back();
+  while (idle.size() < count) {
+    auto endpoint = context.create_endpoint(small);
+    if (!endpoint) return fail(endpoint.error().code, "idle endpoint " + std::to_string(idle.size() + 1) + ": " + endpoint.error().text);
+    idle.push_back(std::move(*endpoint));
+  }
+  return {};
+}
+
+}  // namespace unet::bench

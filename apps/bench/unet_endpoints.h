@@ -1,0 +1,24 @@
+// unet_endpoints.h - what U-Net's contenders have in common before the first message: endpoints, names, idle endpoints.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/bench/contender.h"
+#include "unet/context.h"
+
+namespace unet::bench {
+
+constexpr Nanoseconds kConnectTime = 5 * kSecond;
+
+// Connects to a name that the other side may not have bound yet: tries again until it is there.
+Result<Channel> connect_when_bound(Endpoint& endpoint, const std::string& name, const ConnectOptions& options, const StopFlag& stop);
+
+// Opens a channel between two endpoints of the calling thread through the NI's engine; returns the channel of `from`.
+Result<Channel> connect_both(Endpoint& from, Endpoint& to, const std::string& name, const StopFlag& stop);
+
+// Brings `idle` to `count` endpoints that nobody uses.
+Status resize_idle(Context& context, std::vector<std::unique_ptr<Endpoint>>& idle, uint32_t count);
+
+}  // namespace unet::bench

@@ -1,0 +1,108 @@
+// unet_link.h - U-Net's public API as a Link of workloads.h; all of U-Net's contenders use it.
+//
+// Copies of a payload byte: one by send(); one out of the received message, in place, into the receiver's buffer, which
+// stands for the application reading it.
+#pragma once
+
+#include <unistd.h>
+
+#include <string>
+
+#include "apps/bench/workloads.h"
+#include "unet/context.h"
+
+namespace unet::bench {
+
+struct UnetLink {
+  static constexpr bool kLossless = true;
+  Endpoint& out;      // the same endpoint twice, except where one process holds both ends of a path
+  Endpoint& in;
+  Channel channel;    // of `out`
+  RunContext& context;
+  bool sleeps;        // a receiver sleeps instead of polling
+
+  UnetLink(Endpoint& sender, Endpoint& receiver, Channel to, RunContext& run, bool receiver_sleeps = false)
+      : out(sender), in(receiver), channel(to), context(run), sleeps(receiver_sleeps) {}
+
+  bool send(const std::byte* data, size_t size) { return send_one(data, size, false); }
+  bool receive(std::byte* into, size_t size) { return wait_message() && take(into, size); }
+
+  size_t send_burst(const std::byte* data, size_t size, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      if (!send_one(data + i * size, size, i + 1 < count)) return 0;
+    }
+    return count;
+  }
+  bool flush() { return true; }
+  size_t receive_burst(std::byte* into, size_t size, size_t count) {
+    if (!receive(into, size)) return 0;
+    size_t n = 1;
+    while (n < count && in.receive(message_)) {
+      if (!take(into + n * size, size)) return 0;
+      ++n;
+    }
+    return n;
+  }
+
+  // put: the notification that ends a slice tells B that everything before it is there.
+  bool put(size_t offset, const std::byte* data, size_t size) {
+    return settled([&] { return out.put(channel, offset, {data, size}, false); });
+  }
+  bool notify() {
+    return settled([&] { return out.put(channel, 0, {}, true); });
+  }
+  // Whatever comes, dropped unread.
+  bool wait_any() {
+    if (!wait_message()) return false;
+    in.release(message_);
+    return true;
+  }
+
+  // One attempt each, for a thread that serves both ends.
+  bool try_send(const std::byte* data, size_t size, bool more) {
+    const SendOutcome outcome = out.send(channel, {data, size}, more);
+    if (outcome != SendOutcome::sent && outcome != SendOutcome::full) complain(outcome);
+    return outcome == SendOutcome::sent;
+  }
+  bool try_receive(std::byte* into, size_t size) { return in.receive(message_) && take(into, size); }
+
+ private:
+  static constexpr Nanoseconds kLook = 50 * kMillisecond;  // a sleeper looks for a stop this often
+
+  bool send_one(const std::byte* data, size_t size, bool more) {
+    return settled([&] { return out.send(channel, {data, size}, more); });
+  }
+  template <typename Attempt>
+  bool settled(Attempt attempt) {
+    SendOutcome outcome = attempt();
+    if (__builtin_expect(outcome == SendOutcome::sent, 1)) return true;
+    if (!spin_until(context.stop, [&] { return (outcome = attempt()) != SendOutcome::full; })) return false;
+    if (outcome == SendOutcome::sent) return true;
+    complain(outcome);
+    return false;
+  }
+  void complain(SendOutcome outcome) { context.control.fail("send was refused: " + std::string(to_string(outcome))); }
+
+  bool wait_message() {
+    if (!sleeps) return spin_until(context.stop, [&] { return in.receive(message_); });
+    while (!in.receive(message_)) {
+      if (context.stop.raised()) return false;
+      if (in.wait(kLook, 0) == WaitOutcome::disconnected) {
+        context.control.fail("the network interface is gone");
+        return false;
+      }
+    }
+    return true;
+  }
+  bool take(std::byte* into, size_t size) {
+    const bool whole = message_.length == size;
+    if (whole) copy_message(into, message_.data, size);
+    in.release(message_);
+    if (!whole) context.control.fail("a message of another length arrived");
+    return whole;
+  }
+
+  Message message_;
+};
+
+}  // namespace unet::bench

@@ -1,0 +1,226 @@
+// unet_wire.cc - the paths over a wire: U-Net's embedded NI, and bare DPDK on the very same port as its baseline.
+//
+// Wires may lose: a stream counts what arrived. Each path's NI or bare loop is polled only in its own slices; frames of the
+// other one that are left in the port are skipped by both, each having an Ethernet type of its own.
+#include <algorithm>
+
+#include "apps/bench/contenders.h"
+#include "apps/bench/environment.h"
+#include "apps/bench/unet_endpoints.h"
+#include "apps/bench/wire_port.h"
+#include "apps/bench/workloads.h"
+#include "drivers/dpdk/raw_bench.h"
+
+namespace unet::bench {
+
+namespace {
+
+// After the sender is done, a lossy stream is over when nothing has come for this long.
+constexpr Nanoseconds kQuiet = 500 * kMicrosecond;
+
+// What a lossy receiver does between two looks at the wire. `Self` has try_receive(into, size).
+template <typename Self>
+struct LossyReceiver {
+  static constexpr bool kLossless = false;
+  uint64_t last_message = 0;
+
+  bool flush() { return true; }
+  void wake_receiver() {}
+  bool receive(std::byte* into, size_t size) {
+    return spin_until(self().context.stop, [&] { return self().try_receive(into, size); });
+  }
+  size_t receive_burst(std::byte* into, size_t size, size_t count) {
+    size_t n = 0;
+    Nanoseconds quiet_since = 0;
+    spin_until(self().context.stop, [&] {
+      n = self().try_receive_burst(into, size, count);
+      if (n != 0) return true;
+      if (self().context.control.sent.load(std::memory_order_acquire) < last_message) return false;
+      const Nanoseconds now = monotonic_now();
+      if (quiet_since == 0) quiet_since = now;
+      return now - quiet_since > kQuiet;
+    });
+    return n;
+  }
+
+ private:
+  Self& self() { return static_cast<Self&>(*this); }
+};
+
+struct WireLink : LossyReceiver<WireLink> {
+  Endpoint& endpoint;
+  Channel channel;
+  RunContext& context;
+
+  WireLink(Endpoint& e, Channel c, RunContext& run) : endpoint(e), channel(c), context(run) {}
+
+  bool send(const std::byte* data, size_t size) { return send_one(data, size, false); }
+  size_t send_burst(const std::byte* data, size_t size, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      if (!send_one(data + i * size, size, i + 1 < count)) return 0;
+    }
+    return count;
+  }
+  bool try_receive(std::byte* into, size_t size) {
+    Message message;
+    if (!endpoint.receive(message)) return false;
+    const bool expected = message.length == size;  // not left over from a stopped slice
+    if (expected) copy_message(into, message.data, size);
+    endpoint.release(message);
+    return expected;
+  }
+  size_t try_receive_burst(std::byte* into, size_t size, size_t count) {
+    size_t n = 0;
+    while (n < count && try_receive(into + n * size, size)) ++n;
+    return n;
+  }
+  bool put(size_t offset, const std::byte* data, size_t size) {
+    return settled([&] { return endpoint.put(channel, offset, {data, size}, false); });
+  }
+
+ private:
+  bool send_one(const std::byte* data, size_t size, bool more) {
+    return settled([&] { return endpoint.send(channel, {data, size}, more); });
+  }
+  template <typename Attempt>
+  bool settled(Attempt attempt) {
+    SendOutcome outcome = attempt();
+    if (__builtin_expect(outcome == SendOutcome::sent, 1)) return true;
+    if (!spin_until(context.stop, [&] { return (outcome = attempt()) != SendOutcome::full; })) return false;
+    if (outcome != SendOutcome::sent) context.control.fail("send was refused: " + std::string(to_string(outcome)));
+    return outcome == SendOutcome::sent;
+  }
+};
+
+class UnetWire final : public Contender {
+ public:
+  UnetWire(ContenderInfo info, std::shared_ptr<WirePort> wire) : Contender(std::move(info)), wire_(std::move(wire)) {}
+
+  Status supports(Workload workload, uint32_t) const override {
+    if (workload == Workload::rtt || workload == Workload::rate || workload == Workload::bandwidth) return {};
+    return fail(Errc::unavailable, "is not measured on this path");
+  }
+  Status prepare(Environment& environment) override { return wire_->prepare(environment); }
+  Status set_up(const RunContext& run, Environment& environment) override {
+    if (auto opened = wire_->set_up(run, environment); !opened) return opened;
+    // Deep enough for a burst that the application does not look at at once.
+    auto endpoint = wire_->context().create_endpoint({.send_depth = 256, .receive_depth = 1024, .buffers = 1024});
+    if (!endpoint) return tl::unexpected(endpoint.error());
+    endpoint_ = std::move(*endpoint);
+    auto channel = run.side == Side::a ? connect(run) : accept();
+    if (!channel) return tl::unexpected(channel.error());
+    channel_ = *channel;
+    return {};
+  }
+  Outcome run(const Slice& slice, RunContext& context) override {
+    WireLink link(*endpoint_, channel_, context);
+    return run_on_link(link, slice, buffers_, context);
+  }
+  void tear_down(const RunContext&) override {
+    endpoint_.reset();
+    wire_->tear_down();
+  }
+
+ private:
+  Result<Channel> connect(const RunContext& run) {
+    while (true) {
+      auto channel = endpoint_->connect(WirePort::kTarget);
+      if (channel) keep_turning();
+      if (channel || run.stop.raised()) return channel;
+      // Side B may not have bound its name yet.
+      if (channel.error().code != Errc::not_found && channel.error().code != Errc::timed_out) return channel;
+    }
+  }
+  Result<Channel> accept() {
+    if (auto bound = endpoint_->bind("bench"); !bound) return tl::unexpected(bound.error());
+    auto channel = endpoint_->accept(kConnectTime, nullptr);
+    keep_turning();
+    return channel;
+  }
+
+  // The last message of the set-up may have to be sent again, and an embedded NI works only when its application polls.
+  void keep_turning() {
+    const Nanoseconds start = monotonic_now();
+    Message message;
+    while (monotonic_now() - start < 300 * kMillisecond) endpoint_->receive(message);
+  }
+
+  std::shared_ptr<WirePort> wire_;
+  std::unique_ptr<Endpoint> endpoint_;
+  Channel channel_{};
+  MessageBuffers buffers_{kMessageMax};
+};
+
+struct BareLink : LossyReceiver<BareLink> {
+  drivers::RawLink raw;
+  RunContext& context;
+
+  BareLink(WirePort& wire, RunContext& run) : raw(wire.port(), wire.peer()), context(run) {}
+
+  bool send(const std::byte* data, size_t size) {
+    return spin_until(context.stop, [&] { return raw.try_send(data, size); });
+  }
+  size_t send_burst(const std::byte* data, size_t size, size_t count) {
+    size_t n = 0;
+    spin_until(context.stop, [&] { return (n = raw.send_burst(data, size, count)) != 0; });
+    return n;
+  }
+  bool try_receive(std::byte* into, size_t size) { return raw.try_receive(into, size); }
+  size_t try_receive_burst(std::byte* into, size_t size, size_t count) { return raw.receive_burst(into, size, count); }
+};
+
+class BareWire final : public Contender {
+ public:
+  BareWire(ContenderInfo info, std::shared_ptr<WirePort> wire) : Contender(std::move(info)), wire_(std::move(wire)) {}
+
+  Status supports(Workload workload, uint32_t size) const override {
+    if (workload != Workload::rtt && workload != Workload::rate && workload != Workload::bandwidth) {
+      return fail(Errc::unavailable, "is not measured on this path");
+    }
+    if (size <= kFramePayload) return {};
+    return fail(Errc::unavailable, "a bare frame holds at most " + std::to_string(kFramePayload) + " B");
+  }
+  Status prepare(Environment& environment) override { return wire_->prepare(environment); }
+  Status set_up(const RunContext& run, Environment& environment) override { return wire_->set_up(run, environment); }
+  Outcome run(const Slice& slice, RunContext& context) override {
+    // The frame is as long as ours would be: the same bytes cross the wire.
+    Slice framed = slice;
+    framed.size = slice.size + static_cast<uint32_t>(sizeof(FrameHeader));
+    BareLink link(*wire_, context);
+    return run_on_link(link, framed, buffers_, context);
+  }
+  void tear_down(const RunContext&) override { wire_->tear_down(); }
+
+ private:
+  static constexpr uint32_t kFramePayload = 1500 - sizeof(FrameHeader);
+  std::shared_ptr<WirePort> wire_;
+  MessageBuffers buffers_{kMessageMax};
+};
+
+void add_wire(Contenders& contenders, WireKind kind, const std::string& name, const std::string& setting) {
+  auto wire = std::make_shared<WirePort>(kind);
+  contenders.push_back(std::make_unique<BareWire>(
+      ContenderInfo{.path = "raw-" + name,
+                    .kind = Kind::raw,
+                    .what = "bare DPDK on the port of " + name + ": frames as long as U-Net's",
+                    .setting = setting + ", rte_eth_rx_burst and rte_eth_tx_burst, bursts of 32 in streams"},
+      wire));
+  contenders.push_back(std::make_unique<UnetWire>(
+      ContenderInfo{.path = name,
+                    .kind = Kind::ours,
+                    .what = "U-Net, embedded NI over " + name + ", between the two processes",
+                    .setting = setting + ", public C++ API, the application's poll runs the engine",
+                    .baseline = "raw-" + name},
+      wire));
+}
+
+}  // namespace
+
+void add_unet_wires(Contenders& contenders) {
+  add_wire(contenders, WireKind::memif, "memif", "net_memif, 256 slots");
+  add_wire(contenders, WireKind::memif_zero_copy, "memif-zc", "net_memif, zero-copy=yes on side A");
+  add_wire(contenders, WireKind::af_xdp, "af_xdp", "net_af_xdp on a veth pair between two namespaces");
+  add_wire(contenders, WireKind::af_packet, "af_packet", "net_af_packet on a veth pair between two namespaces");
+}
+
+}  // namespace unet::bench

@@ -1,0 +1,54 @@
+// wire_port.h - one DPDK port per side, used in turn by U-Net's embedded NI and by the bare-DPDK baseline: the same device,
+// pool and settings, so that their ratio says what U-Net costs.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "apps/bench/contender.h"
+#include "apps/bench/shared_memory.h"
+#include "drivers/dpdk/dpdk_port.h"
+#include "unet/context.h"
+#include "unet/wire.h"
+
+namespace unet::bench {
+
+enum class WireKind : uint8_t { memif, memif_zero_copy, af_xdp, af_packet };
+
+// Shared by the contenders of one kind of wire. prepare() and set_up() do their work once, whoever calls first.
+class WirePort {
+ public:
+  explicit WirePort(WireKind kind) : kind_(kind) {}
+  ~WirePort();
+
+  Status prepare(Environment& environment);
+  Status set_up(const RunContext& context, Environment& environment);
+  void tear_down();
+
+  drivers::DpdkPort& port() { return *port_; }        // owned by the NI; the bare baseline uses it while the NI rests
+  const MacAddress& peer() const { return peer_; }
+  Context& context() { return *context_; }
+  uint32_t mtu() const { return port_->capabilities().mtu; }
+  static constexpr const char* kTarget = "bench@side-b";
+
+ private:
+  struct Addresses;
+  Status make_namespaces(Environment& environment);
+  Result<std::string> device(Side side) const;
+  Status open_port(Side side, Environment& environment, std::unique_ptr<Driver>& driver);
+  Status exchange_addresses(const RunContext& context);
+  Status open_ni(Side side, std::unique_ptr<Driver> driver);
+
+  WireKind kind_;
+  bool prepared_ = false, opened_ = false;
+  Status prepared_status_, opened_status_;
+  std::string directory_;               // memif: where its socket is
+  int owner_ = 0;
+  std::string interface_a_, interface_b_;
+  SharedMemory memory_;                 // Addresses
+  drivers::DpdkPort* port_ = nullptr;
+  MacAddress peer_{};
+  std::unique_ptr<Context> context_;
+};
+
+}  // namespace unet::bench
