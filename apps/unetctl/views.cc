@@ -83,7 +83,8 @@ std::string show(const json& report, const std::string& view) {
   const json part = select(report, view);
   if (view == "endpoints") {
     return rows(part, {"ENDPOINT", "NAME", "PID", "UID", "CHANNELS", "SEGMENT", "REGION", "SEND", "RECEIVE", "BUFFERS", "SIZE"},
-                {"endpoint", "name", "pid", "uid", "channels", "segment_bytes", "region_bytes", "send_depth", "receive_depth", "buffers", "buffer_size"},
+                {"endpoint", "name", "pid", "uid", "channels", "segment_bytes", "region_bytes", "send_depth", "receive_depth", "buffers",
+                 "buffer_size"},
                 "no endpoints");
   }
   if (view == "channels") {

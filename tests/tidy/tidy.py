@@ -49,7 +49,7 @@ EXTERNAL_TABLE = [
     ("xdp/*",          ["drivers"]),
     ("catch2/*",       ["*_test.cc", "tests"]),
     ("CLI/*",          ["apps"]),
-    ("nlohmann/*",     ["apps", "tests", "*_test.cc"]),
+    ("nlohmann/*",     ["apps", "unet/service", "tests", "*_test.cc"]),
     ("toml++/*",       ["apps", "unet/service"]),
     ("spdlog/*",       ["apps", "unet/service", "drivers"]),
 ]

@@ -34,8 +34,9 @@ void parse_ni(TomlReader& in, Config& config) {
   }
   ni.spin_time = in.number("spin_us", ni.spin_time / kMicrosecond, 0, 1'000'000) * kMicrosecond;
   if (in.has("core")) ni.core = static_cast<uint32_t>(in.number("core", 0, 0, kCoreMax));
-  ni.service.lost_after =
-      in.number("lost_after_ms", ni.service.lost_after / kMillisecond, kLostAfterMin / kMillisecond, kLostAfterMax / kMillisecond) * kMillisecond;
+  const uint64_t lost_after_ms = in.number("lost_after_ms", ni.service.lost_after / kMillisecond,
+                                           kLostAfterMin / kMillisecond, kLostAfterMax / kMillisecond);
+  ni.service.lost_after = lost_after_ms * kMillisecond;
   ni.engine.reassembly_timeout = in.number("reassembly_ms", ni.engine.reassembly_timeout / kMillisecond, 1, 60'000) * kMillisecond;
   config.policy_file = in.text("policy", config.policy_file);
 }
@@ -133,13 +134,16 @@ Result<MacAddress> parse_mac(std::string_view text) {
     mac[i] = static_cast<uint8_t>(high * 16 + low);
   }
   if (!ok) return fail(Errc::invalid_argument, quoted(text) + " is not an Ethernet address; write it like 02:00:00:00:00:01");
-  if ((mac[0] & 1) != 0) return fail(Errc::invalid_argument, quoted(text) + " is a multicast address; a peer has a unicast one (even first byte)");
+  if ((mac[0] & 1) != 0) {
+    return fail(Errc::invalid_argument, quoted(text) + " is a multicast address; a peer has a unicast one (even first byte)");
+  }
   return mac;
 }
 
 Result<StaticPeer> parse_peer(std::string_view text) {
   const auto wrong = [&](const std::string& why) {
-    return fail(Errc::invalid_argument, "peer " + quoted(text) + ": " + why + "; write HOST=MAC or HOST=MAC@PORT, like beta=02:00:00:00:00:02@0");
+    return fail(Errc::invalid_argument, "peer " + quoted(text) + ": " + why +
+                                            "; write HOST=MAC or HOST=MAC@PORT, like beta=02:00:00:00:00:02@0");
   };
   const size_t equals = text.find('=');
   if (equals == std::string_view::npos) return wrong("there is no =");

@@ -67,7 +67,8 @@ Status remove_stale(const std::string& path, const sockaddr_un& address) {
   }
   if (errno != ECONNREFUSED) {
     return fail(Errc::already_exists, "something is at " + quoted(path) + " (" +
-                                          std::error_code(errno, std::system_category()).message() + "): remove it, or choose another path with --socket");
+                                          std::error_code(errno, std::system_category()).message() +
+                                          "): remove it, or choose another path with --socket");
   }
   if (unlink(path.c_str()) != 0) return fail_errno("unlink(" + path + ")", errno);
   return {};

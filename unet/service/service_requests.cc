@@ -130,9 +130,9 @@ EndpointRecord* Service::own_endpoint(ClientRecord& client, const control::Heade
 ChannelRecord* Service::own_channel(ClientRecord& client, EndpointRecord& endpoint, const control::Header& header,
                                     uint32_t channel) {
   const auto at = endpoint.channels.find(channel);
-  if (at != endpoint.channels.end() && (at->second.state == ChannelRecord::State::open || at->second.state == ChannelRecord::State::closed)) {
-    return &at->second;
-  }
+  using State = ChannelRecord::State;
+  const bool known = at != endpoint.channels.end() && (at->second.state == State::open || at->second.state == State::closed);
+  if (known) return &at->second;
   fail_request(client, header, {Errc::not_found, "the endpoint has no channel " + std::to_string(channel)});
   return nullptr;
 }
@@ -260,7 +260,8 @@ void Service::handle(ClientRecord& client, const control::Expose& packet) {
                                                                             " bytes: 1 to " + std::to_string(kRegionMax) + " are allowed"});
   }
   if (endpoint->region.mapping) {
-    return fail_request(client, packet.header, {Errc::already_exists, "the endpoint exposes a region already; it stays until the endpoint is destroyed"});
+    return fail_request(client, packet.header,
+                        {Errc::already_exists, "the endpoint exposes a region already; it stays until the endpoint is destroyed"});
   }
   const uint64_t bytes = round_up(packet.bytes, kPage);
   if (Status status = accounts_.take(client.who.uid, client.rights, {.memory = bytes}); !status) {
@@ -286,7 +287,8 @@ void Service::handle(ClientRecord& client, const control::PeerRegion& packet) {
   const ChannelRecord* channel = own_channel(client, *endpoint, packet.header, packet.channel);
   if (channel == nullptr) return;
   if (channel->kind != control::ChannelKind::local) {
-    return fail_request(client, packet.header, {Errc::invalid_argument, "only the peer of a local channel shares its region; puts work without"});
+    return fail_request(client, packet.header,
+                        {Errc::invalid_argument, "only the peer of a local channel shares its region; puts work without"});
   }
   const EndpointRecord* peer = channel->state == ChannelRecord::State::open ? endpoint_at(channel->peer_endpoint) : nullptr;
   if (peer == nullptr) return fail_request(client, packet.header, {Errc::disconnected, "the channel is closed"});

@@ -22,7 +22,9 @@ Status Service::reserve_static_channels() {
                                               std::to_string(ports_.size()) + " (the first is 0)");
     }
     if (!control::valid_name(channel.endpoint)) return fail(Errc::invalid_argument, what + name_rule(channel.endpoint));
-    if (TagTable::index_of(channel.remote_tag) == 0) return fail(Errc::invalid_argument, what + "remote_tag: its low 16 bits must not be 0");
+    if (TagTable::index_of(channel.remote_tag) == 0) {
+      return fail(Errc::invalid_argument, what + "remote_tag: its low 16 bits must not be 0");
+    }
     if (!tags_.reserve(channel.local_tag)) {
       return fail(Errc::invalid_argument, what + "local_tag " + std::to_string(static_cast<uint32_t>(channel.local_tag)) +
                                               ": its low 16 bits must not be 0 nor those of another static channel");

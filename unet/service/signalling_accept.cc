@@ -43,8 +43,9 @@ void Signalling::handle(Peer& peer, const SignalHeader& header, const ConnectBod
   const uint32_t mtu = options_.port_mtus[peer.address.port];
   if (body.mtu != mtu) {
     // Frames longer than the receiving port takes would be lost without a word.
-    return answer(id, request, rejection(Errc::unavailable, "the MTU of host '" + options_.host + "' is " + std::to_string(mtu) + ", yours is " +
-                                                     std::to_string(body.mtu) + ": configure both ports alike"), now);
+    const std::string text = "the MTU of host '" + options_.host + "' is " + std::to_string(mtu) + ", yours is " +
+                             std::to_string(body.mtu) + ": configure both ports alike";
+    return answer(id, request, rejection(Errc::unavailable, text), now);
   }
   events_.push_back(Requested{id, std::string(body.target.view()), std::string(body.host.view()), body.pid});
   set_timer(request.timer, now + peer.lost_after + kSecond, TimerKind::request, id);

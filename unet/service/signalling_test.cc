@@ -422,7 +422,9 @@ TEST_CASE("malformed, stale and foreign signals change nothing") {
   SECTION("another address") { inject({0, mac_of(9)}, 99'000'000'000, close); }
   SECTION("another port") { inject({3, mac_of(1)}, 99'000'000'000, close); }
   SECTION("an earlier life") { inject({0, mac_of(1)}, 1, close); }
-  SECTION("a tag pair that is not ours") { inject({0, mac_of(1)}, 1'001 + kSecond, Close{.to_tag = tag, .from_tag = remote + 1, .reason = 1u}); }
+  SECTION("a tag pair that is not ours") {
+    inject({0, mac_of(1)}, 1'001 + kSecond, Close{.to_tag = tag, .from_tag = remote + 1, .reason = 1u});
+  }
   SECTION("random bytes of every length") {
     std::mt19937_64 random(7);
     for (size_t length = 0; length <= engine::kSignalMax; ++length) {
@@ -449,7 +451,8 @@ TEST_CASE("every signal survives emit and parse; every damaged length and text i
   rejected.code = 6u;
   rejected.text.set("no");
   const SignalBody bodies[] = {resolve, connect, Received{}, AcceptedBody{.tag = 1u, .connect_tag = 2u}, rejected, Confirm{},
-                               Close{.to_tag = 0u, .from_tag = 1u, .reason = 4u}, Closed{.to_tag = 1u, .from_tag = 0u}, Keepalive{}, Alive{}, Goodbye{}};
+                               Close{.to_tag = 0u, .from_tag = 1u, .reason = 4u}, Closed{.to_tag = 1u, .from_tag = 0u},
+                               Keepalive{}, Alive{}, Goodbye{}};
   for (const SignalBody& body : bodies) {
     std::array<std::byte, engine::kSignalMax> bytes;
     const uint32_t length = emit_signal(bytes, header, body);

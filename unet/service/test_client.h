@@ -183,4 +183,40 @@ inline std::unique_ptr<Ni> make_ni(std::string_view policy = {}, std::string soc
   return std::move(*Ni::create(std::move(options), {}));
 }
 
+// ---- what tests of the service ask
+
+inline Errc code_of(const control::Reply& reply) { return static_cast<Errc>(reply.code); }
+inline Errc code_of(const Incoming& in) { return code_of(in.as<control::Reply>()); }
+inline std::string text_of(const control::Reply& reply) { return std::string(reply.error.view()); }
+inline bool contains(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+// The report as root gets it.
+inline std::string report_text(Ni& ni) { return ni.service().report({.uid = 0, .pid = 0, .groups = {}}); }
+
+// An open channel of `client` to `server`, both of the same NI.
+struct Pair {
+  bool open = false;
+  uint32_t server_endpoint = 0, client_endpoint = 0, server_channel = 0, client_channel = 0;
+  std::vector<Descriptor> server_descriptors, client_descriptors;
+};
+
+inline Pair open_channel(TestClient& server, TestClient& client, control::Path path, const char* name = "echo") {
+  Pair pair;
+  pair.server_endpoint = server.endpoint();
+  pair.client_endpoint = client.endpoint();
+  server.bind(pair.server_endpoint, name);
+  client.start_connect(pair.client_endpoint, name, path);
+  const auto event = server.next();
+  if (!event || event->op() != control::Op::connect_request) return pair;
+  Incoming accepted = server.accept(pair.server_endpoint, event->as<control::ConnectRequest>().request);
+  auto connected = client.next();
+  if (!connected) return pair;
+  pair.open = code_of(accepted) == Errc::ok && code_of(*connected) == Errc::ok;
+  pair.server_channel = accepted.as<control::Reply>().channel.channel;
+  pair.client_channel = connected->as<control::Reply>().channel.channel;
+  pair.server_descriptors = std::move(accepted.descriptors);
+  pair.client_descriptors = std::move(connected->descriptors);
+  return pair;
+}
+
 }  // namespace unet::service::test

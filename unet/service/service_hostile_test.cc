@@ -1,0 +1,264 @@
+// service_hostile_test.cc - clients that break the protocol, do not read, are somebody else, or are many; and that nothing of
+// theirs remains.
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <random>
+
+#include "unet/service/test_client.h"
+
+namespace unet::service {
+namespace {
+
+using namespace control;
+using namespace test;
+
+// After everybody left, nothing is left.
+void require_empty(Ni& ni) {
+  for (int i = 0; i < 20; ++i) ni.wait(0);
+  const auto report = nlohmann::json::parse(report_text(ni));
+  CHECK(report["clients"].empty());
+  CHECK(report["endpoints"].empty());
+  CHECK(report["channels"].empty());
+  CHECK(report["names"].empty());
+}
+
+size_t open_descriptors() {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("whoever breaks the protocol loses the connection, and nobody else") {
+  auto ni = make_ni();
+  TestClient honest(*ni);
+  honest.hello();
+  const uint32_t endpoint = honest.endpoint();
+  REQUIRE(honest.bind(endpoint, "honest").code == 0);
+
+  SECTION("a request before hello") {
+    TestClient liar(*ni);
+    CHECK(code_of(liar.create()) == Errc::protocol);
+    CHECK(liar.closed());
+  }
+  SECTION("hello twice") {
+    TestClient liar(*ni);
+    liar.hello();
+    CHECK(code_of(liar.hello()) == Errc::protocol);
+    CHECK(liar.closed());
+  }
+  SECTION("another version") {
+    TestClient liar(*ni);
+    const Reply reply = liar.hello(99).as<Reply>();
+    CHECK(code_of(reply) == Errc::protocol);
+    CHECK(contains(text_of(reply), "version 1"));
+    CHECK(liar.closed());
+  }
+  SECTION("a text longer than its room") {
+    TestClient liar(*ni);
+    liar.hello();
+    Bind bind{};
+    bind.header = {Op::bind, liar.endpoint(), 1};
+    bind.name.length = 65535;
+    CHECK(code_of(liar.ask(bind)) == Errc::protocol);
+    CHECK(liar.closed());
+  }
+  SECTION("descriptors nobody asked for") {
+    TestClient liar(*ni);
+    liar.hello();
+    int pair[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+    REQUIRE(ni->service().adopt_connection(Descriptor(pair[0])));
+    alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
+    Hello hello{};
+    iovec part{&hello, sizeof hello};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    const int fd = 0;
+    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+    REQUIRE(sendmsg(pair[1], &message, 0) == sizeof hello);
+    TestClient watcher(*ni, Descriptor(pair[1]));
+    CHECK(watcher.closed());
+  }
+  SECTION("packets of every length, every op, random content") {
+    std::mt19937_64 random(3);
+    std::vector<std::byte> bytes(control::kPacketMax + 64);
+    uint64_t answered = 0;
+    for (const bool greeted : {false, true}) {
+      for (uint32_t op = 0; op < 110; op = op == 14 ? 99 : op + 1) {
+        for (size_t size = 1; size <= bytes.size(); size += 1 + random() % 7) {
+          TestClient liar(*ni);
+          if (greeted) liar.hello();
+          for (std::byte& b : bytes) b = static_cast<std::byte>(random() % (random() % 2 == 0 ? 256 : 3));
+          std::memcpy(bytes.data(), &op, sizeof op);
+          REQUIRE(liar.send_bytes(bytes.data(), size));
+          liar.turn(3);
+          answered += liar.receive().has_value();
+        }
+      }
+    }
+    CHECK(answered > 1000);
+    for (int i = 0; i < 100; ++i) ni->wait(0);
+  }
+  // The honest one is as it was.
+  const auto report = nlohmann::json::parse(report_text(*ni));
+  CHECK(report["names"].size() == 1);
+  CHECK(report["endpoints"].size() == 1);
+  CHECK(code_of(honest.bind(endpoint, "again")) == Errc::already_exists);
+  honest.close();
+  require_empty(*ni);
+}
+
+TEST_CASE("a client that does not read its events is disconnected, not waited for") {
+  auto ni = make_ni();
+  TestClient deaf(*ni), caller(*ni);
+  deaf.hello();
+  caller.hello();
+  constexpr int kNames = 30;
+  for (int i = 0; i < kNames; ++i) REQUIRE(deaf.bind(deaf.endpoint(), "n" + std::to_string(i)).code == 0);
+  const uint32_t mine = caller.endpoint();
+  for (uint32_t round = 0; round < Service::kBacklogMax; ++round) {
+    for (int i = 0; i < kNames; ++i) caller.start_connect(mine, "n" + std::to_string(i), Path::ni);
+    for (int i = 0; i < 8; ++i) ni->wait(0);
+    while (caller.receive()) {
+    }
+  }
+  for (int i = 0; i < 20; ++i) ni->wait(0);
+  CHECK(ni->service().counters().slow_clients == 1);
+  CHECK(nlohmann::json::parse(report_text(*ni))["clients"].size() == 1);
+  CHECK(nlohmann::json::parse(report_text(*ni))["names"].empty());
+}
+
+TEST_CASE("a client that does not read its replies is not served further, and harms nobody") {
+  auto ni = make_ni();
+  TestClient deaf(*ni), other(*ni);
+  deaf.hello();
+  other.hello();
+  GetDescriptor request{};
+  request.header = {Op::get_descriptor, 12345, 0};
+  int sent = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    if (deaf.send(request)) ++sent;
+    if (i % 16 == 0) ni->wait(0);
+  }
+  CHECK(sent > 100);
+  CHECK(ni->service().counters().slow_clients == 0);
+  CHECK(code_of(other.create()) == Errc::ok);
+  // It wakes up and takes everything.
+  int answers = 0;
+  while (deaf.next()) ++answers;
+  CHECK(answers == sent);
+}
+
+TEST_CASE("everything comes back: descriptors and ids, thousands of times") {
+  auto ni = make_ni();
+  {
+    TestClient server(*ni), client(*ni);
+    server.hello();
+    client.hello();
+    REQUIRE(open_channel(server, client, Path::local).open);
+  }
+  require_empty(*ni);
+  const size_t before = open_descriptors();
+  for (int i = 0; i < 500; ++i) {
+    TestClient server(*ni), client(*ni);
+    server.hello();
+    client.hello();
+    const Pair pair = open_channel(server, client, i % 2 == 0 ? Path::local : Path::ni);
+    server.call(server.simple<GetDescriptor>(Op::get_descriptor, pair.server_endpoint));
+    auto expose = client.simple<Expose>(Op::expose, pair.client_endpoint);
+    expose.bytes = 100;
+    client.call(expose);
+    client.start_connect(pair.client_endpoint, "echo");
+    client.turn(1);
+  }
+  require_empty(*ni);
+  CHECK(open_descriptors() == before);
+}
+
+TEST_CASE("4,096 endpoints of one client") {
+  auto ni = make_ni();
+  TestClient client(*ni);
+  client.hello();
+  std::set<uint32_t> ids, doorbells;
+  for (int i = 0; i < 4096; ++i) {
+    const Reply reply = client.create().as<Reply>();
+    REQUIRE(reply.code == 0);
+    ids.insert(reply.create_endpoint.endpoint);
+    doorbells.insert(reply.create_endpoint.doorbell);
+  }
+  CHECK(ids.size() == 4096);
+  CHECK(doorbells.size() == 4096);
+  client.close();
+  for (int i = 0; i < 200; ++i) ni->wait(0);
+  require_empty(*ni);
+}
+
+TEST_CASE("another user, by the kernel's word", "[root]") {
+  if (geteuid() != 0) return;
+  const std::string directory = "/tmp/unet-service-test-" + std::to_string(getpid());
+  REQUIRE(mkdir(directory.c_str(), 0755) == 0);
+  const std::string path = directory + "/s";
+  auto ni = make_ni("[[rule]]\nuid = 65534\nendpoints = 1\n[[rule]]\nuid = 65533\nendpoints = 0\n", path);
+  REQUIRE(chmod(path.c_str(), 0666) == 0);  // the policy decides alone
+  struct Case {
+    uid_t uid;
+    Errc hello;
+  };
+  for (const Case& c : {Case{65534, Errc::ok}, Case{65533, Errc::not_permitted}, Case{1000, Errc::not_permitted}}) {
+    int pair[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      if (setgid(c.uid) != 0 || setuid(c.uid) != 0) _exit(9);
+      sockaddr_un address{};
+      address.sun_family = AF_UNIX;
+      std::memcpy(address.sun_path, path.data(), path.size());
+      const int s = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+      if (connect(s, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) _exit(8);
+      Hello hello{};
+      hello.header.op = Op::hello;
+      hello.version = kVersion;
+      if (send(s, &hello, sizeof hello, 0) != sizeof hello) _exit(7);
+      Reply reply{};
+      if (recv(s, &reply, sizeof reply, 0) != sizeof reply) _exit(6);
+      if (reply.code == 0) {
+        CreateEndpoint create{};
+        create.header.op = Op::create_endpoint;
+        create.options = TestClient::small();
+        send(s, &create, sizeof create, 0);
+        if (recv(s, &reply, sizeof reply, 0) != sizeof reply) _exit(5);
+        const int first = reply.code;
+        send(s, &create, sizeof create, 0);
+        if (recv(s, &reply, sizeof reply, 0) != sizeof reply) _exit(4);
+        _exit(first == 0 && static_cast<Errc>(reply.code) == Errc::quota_exceeded ? 100 : 3);
+      }
+      _exit(static_cast<Errc>(reply.code) == Errc::not_permitted ? 101 : 2);
+    }
+    int status = 0;
+    for (int i = 0; i < 5000 && waitpid(child, &status, WNOHANG) == 0; ++i) ni->wait(kMillisecond);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == (c.hello == Errc::ok ? 100 : 101));
+    ::close(pair[0]);
+    ::close(pair[1]);
+  }
+  ni.reset();
+  CHECK(rmdir(directory.c_str()) == 0);  // the socket is gone
+}
+
+}  // namespace unet::service
