@@ -125,6 +125,8 @@ bool Ni::wait(Nanoseconds timeout) noexcept {
 
 bool Ni::arm() noexcept {
   if (armed_) disarm();
+  // The caller sleeps on descriptor() and never takes its edges: those of before would keep it readable for ever.
+  static_cast<void>(sleeper_.sleep(0));
   const Nanoseconds now = clock_.now();
   if (turn(now) || !engine_->prepare_sleep(now)) return false;
   armed_ = true;
