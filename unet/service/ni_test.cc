@@ -1,0 +1,193 @@
+// ni_test.cc - a whole NI in threads of its own: clients of many threads at once, stopping in the middle, sleeping.
+#include "unet/service/ni.h"
+
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include <atomic>
+#include <thread>
+
+#include "unet/context.h"
+
+namespace unet::service {
+namespace {
+
+// An NI that runs until the test is over, at a socket of its own.
+class RunningNi {
+ public:
+  explicit RunningNi(Idle idle = Idle::adaptive) {
+    directory_ = "/tmp/unet-ni-test-" + std::to_string(getpid());
+    REQUIRE(mkdir(directory_.c_str(), 0700) == 0);
+    NiOptions options;
+    options.service.host = "testhost";
+    options.service.own_user = geteuid();
+    options.service.policy = Policy(geteuid());
+    options.socket = directory_ + "/s";
+    options.idle = idle;
+    auto ni = Ni::create(std::move(options), {});
+    REQUIRE(ni);
+    ni_ = std::move(*ni);
+    thread_ = std::thread([this] { stopped_well_ = ni_->run().has_value(); });
+  }
+  ~RunningNi() {
+    stop();
+    rmdir(directory_.c_str());
+  }
+  void stop() {
+    if (!thread_.joinable()) return;
+    ni_->request_stop();
+    thread_.join();
+    CHECK(stopped_well_);
+    CHECK(ni_->service().idle());
+    CHECK(access(name().c_str() + 5, F_OK) != 0);
+  }
+  std::string name() const { return "unix:" + directory_ + "/s"; }
+
+ private:
+  std::string directory_;
+  std::unique_ptr<Ni> ni_;
+  std::thread thread_;
+  bool stopped_well_ = false;
+};
+
+// One client: a server and a caller in one process, `rounds` times from hello to goodbye. Returns the rounds that worked.
+int live(const std::string& ni, int number, int rounds, std::atomic<bool>* until = nullptr) {
+  int worked = 0;
+  for (int round = 0; round < rounds && (until == nullptr || !until->load()); ++round) {
+    auto context = Context::open(ni, "ni_test");
+    if (!context) continue;
+    auto server = context->create_endpoint(), caller = context->create_endpoint();
+    const std::string name = "server-" + std::to_string(number);
+    if (!server || !caller || !(*server)->bind(name)) continue;
+    ConnectOptions options;
+    options.path = round % 2 == 0 ? control::Path::local : control::Path::ni;
+    options.local = {.depth = 16, .data_bytes = 4 * kMessageMax};
+    const auto pending = (*caller)->start_connect(name, options);
+    if (!pending) continue;
+    const auto accepted = (*server)->accept(10 * kSecond, nullptr);
+    if (!accepted) continue;
+    std::optional<Result<Channel>> channel;
+    while (!(channel = (*caller)->poll_connect(*pending))) {
+    }
+    if (!*channel) continue;
+    const std::byte byte{static_cast<uint8_t>(round)};
+    if ((*caller)->send(**channel, {&byte, 1}) != SendOutcome::sent) continue;
+    Message message;
+    bool got = false;
+    while (!(got = (*server)->receive(message)) && (*server)->wait(10 * kSecond) == WaitOutcome::ready &&
+           !(*server)->next_event()) {
+    }
+    if (!got) continue;
+    const bool same = message.length == 1 && *static_cast<const std::byte*>(message.data) == byte;
+    (*server)->release(message);
+    if (same && context->report()) ++worked;
+  }
+  return worked;
+}
+
+}  // namespace
+
+TEST_CASE("clients of several threads at once") {
+  const Idle idle = GENERATE(Idle::adaptive, Idle::block, Idle::spin);
+  RunningNi ni(idle);
+  constexpr int kClients = 4, kRounds = 20;
+  std::vector<std::thread> threads;
+  std::atomic<int> worked{0};
+  for (int i = 0; i < kClients; ++i) {
+    threads.emplace_back([&, i] { worked += live(ni.name(), i, kRounds); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(worked == kClients * kRounds);
+}
+
+TEST_CASE("stopped while clients work") {
+  for (int i = 0; i < 5; ++i) {
+    RunningNi ni;
+    std::atomic<bool> enough{false};
+    std::vector<std::thread> threads;
+    for (int c = 0; c < 3; ++c) {
+      threads.emplace_back([&, c] { live(ni.name(), c, 1'000'000, &enough); });
+    }
+    usleep(20'000);
+    ni.stop();
+    enough = true;
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
+TEST_CASE("a message wakes an engine that sleeps") {
+  RunningNi ni(Idle::block);
+  auto context = Context::open(ni.name(), "ni_test");
+  REQUIRE(context);
+  auto server = context->create_endpoint(), caller = context->create_endpoint();
+  REQUIRE(server);
+  REQUIRE(caller);
+  REQUIRE((*server)->bind("sleeper"));
+  ConnectOptions options;
+  options.path = control::Path::ni;
+  const auto pending = (*caller)->start_connect("sleeper", options);
+  REQUIRE(pending);
+  REQUIRE((*server)->accept(10 * kSecond, nullptr));
+  std::optional<Result<Channel>> channel;
+  while (!(channel = (*caller)->poll_connect(*pending))) {
+  }
+  REQUIRE(*channel);
+  for (int i = 0; i < 200; ++i) {
+    usleep(i % 7 * 300);  // the engine goes to sleep at different places of its loop
+    const std::byte byte{static_cast<uint8_t>(i)};
+    REQUIRE((*caller)->send(**channel, {&byte, 1}) == SendOutcome::sent);
+    Message message;
+    while (!(*server)->receive(message)) REQUIRE((*server)->wait(20 * kSecond) == WaitOutcome::ready);
+    CHECK(*static_cast<const std::byte*>(message.data) == byte);
+    (*server)->release(message);
+  }
+}
+
+TEST_CASE("embedded: arm, descriptor, watch") {
+  NiOptions options;
+  options.service.host = "testhost";
+  options.service.policy = Policy(geteuid());
+  auto created = Ni::create(std::move(options), {});
+  REQUIRE(created);
+  Ni& ni = **created;
+  const auto readable = [&](int timeout_ms) {
+    pollfd wait{ni.descriptor(), POLLIN, 0};
+    return poll(&wait, 1, timeout_ms) == 1;
+  };
+  while (!ni.arm()) {
+  }
+  CHECK_FALSE(readable(0));
+  // A connection is work.
+  const auto client = ni.connect();
+  REQUIRE(client);
+  control::Hello hello{};
+  hello.header.op = control::Op::hello;
+  hello.version = control::kVersion;
+  REQUIRE(write(client->get(), &hello, sizeof hello) == sizeof hello);
+  CHECK(readable(10'000));
+  CHECK(ni.wait(kSecond));
+  control::Reply reply{};
+  CHECK(read(client->get(), &reply, sizeof reply) == sizeof reply);
+  CHECK(reply.code == 0);
+  // A watched descriptor ends sleeps while it is readable.
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  REQUIRE(ni.watch(ends[0]));
+  while (!ni.arm()) {
+  }
+  CHECK_FALSE(readable(0));
+  REQUIRE(write(ends[1], "x", 1) == 1);
+  CHECK(readable(10'000));
+  CHECK(ni.wait(10 * kSecond));
+  CHECK(ni.wait(10 * kSecond));
+  REQUIRE(ni.watch(-1));
+  CHECK_FALSE(ni.wait(kMillisecond));
+  CHECK_FALSE(ni.watch(12345));
+  close(ends[0]);
+  close(ends[1]);
+}
+
+}  // namespace unet::service
