@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -42,7 +43,8 @@ struct TagEntry {
 
 class TagTable {
  public:
-  TagTable() : entries_(new TagEntry[kChannelsMax]) {}
+  // From calloc(): pages of tags that are never used are never touched.
+  TagTable() : entries_(static_cast<TagEntry*>(std::calloc(kChannelsMax, sizeof(TagEntry)))) { UNET_CHECK(entries_ != nullptr); }
 
   const TagEntry& entry(Tag tag) const noexcept { return entries_[index(tag)]; }
 
@@ -55,7 +57,10 @@ class TagTable {
  private:
   static uint32_t index(Tag tag) noexcept { return static_cast<uint32_t>(tag) & (kChannelsMax - 1); }
 
-  std::unique_ptr<TagEntry[]> entries_;
+  struct Free {
+    void operator()(TagEntry* entries) const noexcept { std::free(entries); }
+  };
+  std::unique_ptr<TagEntry[], Free> entries_;
 };
 static_assert(kChannelsMax == 64 * 1024);
 

@@ -44,15 +44,17 @@ struct Arrived {
 class TestEndpoint {
  public:
   TestEndpoint(uint32_t number, const EndpointOptions& options) : number(number), geometry(SegmentGeometry::of(options)) {
-    void* const memory = mmap(nullptr, geometry.total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    UNET_CHECK(memory != MAP_FAILED);
-    segment = static_cast<std::byte*>(memory);
+    // Between two pages that nobody may touch: an access outside the segment ends the test.
+    guarded = mmap(nullptr, geometry.total + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    UNET_CHECK(guarded != MAP_FAILED);
+    segment = static_cast<std::byte*>(guarded) + kPage;
+    UNET_CHECK(mprotect(segment, geometry.total, PROT_READ | PROT_WRITE) == 0);
     header = reinterpret_cast<SegmentHeader*>(segment);
     writer = SlotWriter(send_slots(), geometry.send_depth, &header->send_consumed.value);
     reader = SlotReader(receive_slots(), geometry.receive_depth, &header->receive_consumed.value);
     free_writer = FreeWriter(reinterpret_cast<FreeSlot*>(segment + geometry.free_queue), geometry.free_depth);
   }
-  ~TestEndpoint() { munmap(segment, geometry.total); }
+  ~TestEndpoint() { munmap(guarded, geometry.total + 2 * kPage); }
   TestEndpoint(const TestEndpoint&) = delete;
   TestEndpoint& operator=(const TestEndpoint&) = delete;
 
@@ -124,6 +126,7 @@ class TestEndpoint {
 
   uint32_t number;
   SegmentGeometry geometry;
+  void* guarded = nullptr;
   std::byte* segment = nullptr;
   SegmentHeader* header = nullptr;
   SlotWriter writer;

@@ -1,0 +1,162 @@
+// buffer_pool_test.cc - receive buffers: runs, false entries, buffers given back, long runs found among scattered ones.
+#include "unet/engine/buffer_pool.h"
+
+#include <catch2/catch.hpp>
+#include <random>
+#include <set>
+#include <vector>
+
+using namespace unet;
+using namespace unet::engine;
+
+namespace {
+
+using Outcome = BufferPool::Outcome;
+
+struct Pool {
+  explicit Pool(uint32_t buffers) : slots(std::bit_ceil(buffers)), writer(slots.data(), depth()), pool(slots.data(), depth(), buffers) {}
+  uint32_t depth() const { return static_cast<uint32_t>(slots.size()); }
+  Outcome take(uint32_t count) {
+    runs.count = 0;
+    lies = 0;
+    return pool.take(count, runs, lies);
+  }
+  std::vector<uint32_t> taken() const {
+    std::vector<uint32_t> buffers;
+    for (uint32_t i = 0; i < runs.count; ++i) {
+      for (uint32_t k = 0; k < runs.runs[i].count; ++k) buffers.push_back(runs.runs[i].first + k);
+    }
+    return buffers;
+  }
+
+  std::vector<FreeSlot> slots;
+  FreeWriter writer;
+  BufferPool pool;
+  RunList runs;
+  uint32_t lies = 0;
+};
+
+}  // namespace
+
+TEST_CASE("buffers are taken in the order of the free queue, adjacent ones as one run") {
+  Pool p(16);
+  for (const uint32_t buffer : {3u, 4u, 5u, 9u, 10u, 0u}) p.writer.push(buffer);
+  REQUIRE(p.take(6) == Outcome::taken);
+  CHECK(p.taken() == std::vector<uint32_t>{3, 4, 5, 9, 10, 0});
+  CHECK(p.runs.count == 3);
+  CHECK(p.take(1) == Outcome::none);
+}
+
+TEST_CASE("the last buffer and the first are two runs") {
+  Pool p(16);
+  for (const uint32_t buffer : {14u, 15u, 0u, 1u}) p.writer.push(buffer);
+  REQUIRE(p.take(4) == Outcome::taken);
+  CHECK(p.runs.count == 2);
+}
+
+TEST_CASE("too few buffers: none is taken, all are there later") {
+  Pool p(16);
+  for (uint32_t buffer = 0; buffer < 5; ++buffer) p.writer.push(buffer);
+  CHECK(p.take(6) == Outcome::none);
+  CHECK(p.runs.count == 0);
+  p.writer.push(5);
+  REQUIRE(p.take(6) == Outcome::taken);
+  CHECK(p.taken() == std::vector<uint32_t>{0, 1, 2, 3, 4, 5});
+}
+
+TEST_CASE("false entries are skipped and counted, a bounded number at a time") {
+  Pool p(256);
+  p.writer.push(256);
+  p.writer.push(7);
+  REQUIRE(p.take(1) == Outcome::taken);
+  CHECK(p.taken() == std::vector<uint32_t>{7});
+  CHECK(p.lies == 1);
+  for (int i = 0; i < 200; ++i) p.writer.push(0xFFFFFFFF);
+  p.writer.push(8);
+  uint32_t lies = 0, calls = 0;
+  while (p.take(1) != Outcome::taken) {
+    CHECK(p.lies <= 65);
+    lies += p.lies;
+    REQUIRE(++calls < 10);
+  }
+  CHECK(lies + p.lies == 200);
+}
+
+TEST_CASE("buffers given back are taken before those of the queue") {
+  Pool p(16);
+  for (uint32_t buffer = 0; buffer < 8; ++buffer) p.writer.push(buffer);
+  REQUIRE(p.take(4) == Outcome::taken);
+  p.pool.give_back(p.runs);
+  REQUIRE(p.take(2) == Outcome::taken);
+  CHECK(p.taken() == std::vector<uint32_t>{0, 1});
+  REQUIRE(p.take(4) == Outcome::taken);
+  CHECK(p.taken() == std::vector<uint32_t>{2, 3, 4, 5});
+}
+
+TEST_CASE("a buffer given back twice is there once") {
+  Pool p(16);
+  p.writer.push(5);
+  p.writer.push(5);
+  REQUIRE(p.take(1) == Outcome::taken);
+  const RunList first = p.runs;
+  REQUIRE(p.take(1) == Outcome::taken);
+  p.pool.give_back(first);
+  p.pool.give_back(p.runs);
+  REQUIRE(p.take(1) == Outcome::taken);
+  CHECK(p.take(1) == Outcome::none);
+}
+
+TEST_CASE("whatever the order of the queue, what can be named by twelve runs is found") {
+  std::mt19937 random(1);
+  for (uint32_t round = 0; round < 500; ++round) {
+    const uint32_t buffers = 16 + static_cast<uint32_t>(random() % 500);
+    Pool p(buffers);
+    std::vector<uint32_t> order;
+    for (uint32_t i = 0; i < buffers; ++i) order.push_back(i);
+    std::shuffle(order.begin(), order.end(), random);
+    for (const uint32_t buffer : order) p.writer.push(buffer);
+    const uint32_t count = 1 + static_cast<uint32_t>(random() % buffers);
+    REQUIRE(p.take(count) == Outcome::taken);  // all are free: one run does
+    const auto taken = p.taken();
+    REQUIRE(taken.size() == count);
+    REQUIRE(std::set<uint32_t>(taken.begin(), taken.end()).size() == count);
+    REQUIRE(taken[count - 1] < buffers);
+  }
+}
+
+TEST_CASE("no buffer is lost or handed out twice, whatever is taken and given back") {
+  std::mt19937 random(2);
+  constexpr uint32_t kBuffers = 100;
+  Pool p(kBuffers);
+  std::set<uint32_t> with_client;
+  std::vector<RunList> with_messages;
+  for (uint32_t buffer = 0; buffer < kBuffers; ++buffer) p.writer.push(buffer);
+  for (uint32_t round = 0; round < 20'000; ++round) {
+    switch (random() % 3) {
+      case 0:
+        if (p.take(1 + static_cast<uint32_t>(random() % 20)) == Outcome::taken) {
+          for (const uint32_t buffer : p.taken()) REQUIRE(with_client.insert(buffer).second);
+          with_messages.push_back(p.runs);
+        }
+        break;
+      case 1:  // the engine drops a message, or the client releases one, in any order
+        if (!with_messages.empty()) {
+          std::swap(with_messages[random() % with_messages.size()], with_messages.back());
+          p.runs = with_messages.back();
+          with_messages.pop_back();
+          for (const uint32_t buffer : p.taken()) with_client.erase(buffer);
+          if (random() % 2 == 0) {
+            p.pool.give_back(p.runs);
+          } else {
+            for (const uint32_t buffer : p.taken()) p.writer.push(buffer);
+          }
+        }
+        break;
+      default: break;
+    }
+  }
+  for (const RunList& runs : with_messages) p.pool.give_back(runs);
+  uint32_t all = 0;
+  while (p.take(1) == Outcome::taken) ++all;
+  CHECK(all == kBuffers);
+}
