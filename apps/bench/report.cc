@@ -82,8 +82,8 @@ std::string dropped_line(const std::vector<Record>& records) {
   std::string advice;
   if (empty) advice = "Where a path has no figure, no slice was left: measure while the machine is quiet, or longer (--seconds).\n";
   return advice + "Of " + std::to_string(slices) + " slices " + std::to_string(dropped) +
-         " were dropped because the limit moved by more than " + print_number("%.0f", kLimitTolerance * 100) + " % around them, and " + std::to_string(disturbed) +
-         " because another process had one of the cores.\n";
+         " were dropped because the limit moved by more than " + print_number("%.0f", kLimitTolerance * 100) +
+         " % around them, and " + std::to_string(disturbed) + " because another process had one of the cores.\n";
 }
 
 }  // namespace

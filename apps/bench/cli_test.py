@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+# cli_test.py - unet-bench as a user meets it: wrong input, JSON, signals, and either process dying.
+#
+# Usage: cli_test.py UNET_BENCH
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+BENCH = os.path.abspath(sys.argv[1])
+WAIT = 60  # seconds; only an upper bound
+FIELDS = ["bench", "path", "size", "metric", "unit", "p50", "p99", "p999", "mean", "samples", "limit", "ratio", "baseline", "command"]
+
+
+def require(condition, text):
+    if not condition:
+        sys.exit("FAILED: " + text)
+
+
+def run(*args):
+    done = subprocess.run([BENCH, *args], capture_output=True, text=True, timeout=WAIT)
+    return done.returncode, done.stdout, done.stderr
+
+
+def parent_of(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            state, parent = stat.read().rpartition(")")[2].split()[:2]
+    except OSError:
+        return None
+    return int(parent) if state != "Z" else None
+
+
+def children_of(pid):
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and parent_of(name) == pid]
+
+
+def is_alive(pid):
+    return parent_of(pid) is not None
+
+
+def wait_until(condition, text):
+    end = time.monotonic() + WAIT
+    while not condition():
+        require(time.monotonic() < end, text)
+        time.sleep(0.01)
+
+
+def namespaces_of(pid):
+    try:
+        return [name for name in os.listdir("/var/run/netns") if name.startswith(f"unet-bench-{pid}-")]
+    except OSError:
+        return []
+
+
+def start_long_run():
+    """A run of an hour; returned when it measures. With namespaces, where it may make them."""
+    bench = subprocess.Popen([BENCH, "run", "rtt", "--path", "kernel-pipe-busy,kernel-udp-veth-busy", "--size", "8", "--seconds", "3600"],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    for line in bench.stderr:
+        if "measuring" in line:
+            break
+    wait_until(lambda: children_of(bench.pid), "side B was not started")
+    return bench, children_of(bench.pid)
+
+
+def finish(bench):
+    text = bench.stderr.read()
+    return bench.wait(WAIT), text
+
+
+def wrong_input():
+    for args in (["walk"], ["run"], ["run", "speed"], ["run", "rtt", "--path", "nowhere"], ["run", "rtt", "--size", "8x"],
+                 ["run", "rtt", "--seconds", "0"], ["run", "rtt", "--cores", "0,0"], ["run", "rtt", "--what"], ["list", "more"], []):
+        status, out, err = run(*args)
+        require(status == 2, f"{args}: exit status {status}, not 2")
+        require(out == "" and err.count("\n") == 1 and err.startswith("unet-bench: "), f"{args}: not one clear line: {out}{err}")
+
+
+def texts():
+    for args, word in ((["--help"], "Examples"), (["list"], "kernel-udp"), (["info", "rtt", "kernel-tcp"], "p999")):
+        status, out, _ = run(*args)
+        require(status == 0 and word in out, f"{args}: exit status {status}, {out}")
+
+
+def records():
+    status, out, err = run("run", "rtt", "--path", "kernel-pipe-busy", "--size", "8", "--seconds", "0.05", "--repeat", "1", "--json", "-")
+    require(status == 0, f"exit status {status}: {err}")
+    rows = json.loads(out)  # stdout holds the JSON and nothing else
+    require([row["path"] for row in rows] == ["limit-pingpong", "kernel-pipe-busy"], f"paths: {rows}")
+    for row in rows:
+        require(not [field for field in FIELDS if field not in row], f"a field is missing: {row}")
+
+
+def signals():
+    for number in (signal.SIGTERM, signal.SIGINT):
+        bench, children = start_long_run()
+        bench.send_signal(number)
+        status, text = finish(bench)
+        require(status == 130, f"{number.name}: exit status {status}: {text}")
+        require(not any(is_alive(child) for child in children), f"{number.name}: side B is still there")
+        require(not namespaces_of(bench.pid), f"{number.name}: namespaces are left")
+
+
+def side_b_dies():
+    bench, children = start_long_run()
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+    status, text = finish(bench)
+    require(status == 1 and "side B" in text, f"side B killed: exit status {status}: {text}")
+    require(not namespaces_of(bench.pid), "side B killed: namespaces are left")
+
+
+def side_a_dies():
+    bench, children = start_long_run()
+    bench.kill()
+    bench.wait(WAIT)
+    wait_until(lambda: not any(is_alive(child) for child in children), "side A killed: side B is still there")
+    # The next run removes what this one could not.
+    run("run", "rtt", "--path", "limit-pingpong", "--size", "8", "--seconds", "0.02", "--repeat", "1")
+    require(not namespaces_of(bench.pid), "namespaces of a dead run are left")
+
+
+for part in (wrong_input, texts, records, signals, side_b_dies, side_a_dies):
+    part()
+    print(part.__name__, "ok", flush=True)
