@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -113,6 +114,8 @@ Status Connection::open_embedded(const std::string& spec) {
 }
 
 Status Connection::hello(std::string_view program) {
+  news_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!news_.valid()) return fail_errno("eventfd", errno);
   control::Hello request{};
   request.header.op = control::Op::hello;
   request.version = control::kVersion;
@@ -156,6 +159,14 @@ void Connection::process() {
 }
 
 void Connection::receive_locked() {
+  const uint64_t before = packets_;
+  take_packets_locked();
+  if (packets_ == before) return;
+  const uint64_t one = 1;
+  static_cast<void>(!::write(news_.get(), &one, sizeof one));
+}
+
+void Connection::take_packets_locked() {
   while (alive()) {
     alignas(8) std::byte packet[control::kPacketMax];
     alignas(cmsghdr) std::byte ancillary[CMSG_SPACE(kDescriptorsMax * sizeof(int))];
@@ -182,8 +193,9 @@ void Connection::dispatch_locked(const std::byte* packet, size_t size, std::vect
     std::memcpy(&into, packet, sizeof into);
     return true;
   };
+  const uint64_t order = ++packets_;
   const auto queue = [&](auto event) {
-    if (take(event)) events_[event.header.endpoint].push_back(event);
+    if (take(event)) events_[event.header.endpoint].push_back({event, order});
   };
   control::Header header{};
   if (size < sizeof header) return;
@@ -197,6 +209,7 @@ void Connection::dispatch_locked(const std::byte* packet, size_t size, std::vect
   Answer answer;
   if (!take(answer.reply)) return;
   answer.descriptors = std::move(descriptors);
+  answer.order = order;
   const auto abandoned = std::find(abandoned_.begin(), abandoned_.end(), header.cookie);
   if (abandoned != abandoned_.end()) {
     abandoned_.erase(abandoned);

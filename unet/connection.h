@@ -26,9 +26,13 @@ namespace unet {
 struct Answer {
   control::Reply reply{};
   std::vector<Descriptor> descriptors;
+  uint64_t order = 0;  // the how-manieth packet it was: it may be taken after an event that the service sent later
 };
 
-using ControlEvent = std::variant<control::ConnectRequest, control::ChannelOpened, control::ChannelClosed>;
+struct ControlEvent {
+  std::variant<control::ConnectRequest, control::ChannelOpened, control::ChannelClosed> event;
+  uint64_t order = 0;
+};
 
 class Connection {
  public:
@@ -72,6 +76,9 @@ class Connection {
   uint32_t event_count() const noexcept { return doorbells_.page()->control_events.value.load(std::memory_order_acquire); }
   bool alive() const noexcept { return alive_.load(std::memory_order_relaxed); }
   int descriptor() const noexcept { return socket_.get(); }
+  // An eventfd, written when somebody took packets off the socket: they may be for an endpoint that sleeps in another thread,
+  // which the socket itself no longer wakes. To be watched edge-triggered, never read.
+  int news_descriptor() const noexcept { return news_.get(); }
   Doorbells& doorbells() noexcept { return doorbells_; }
 
   // The NI inside this process, or nullptr. Its functions are called by one thread at a time: the endpoint's.
@@ -85,10 +92,12 @@ class Connection {
   Status hello(std::string_view program);
   Result<uint64_t> send_packet(control::Header* header, size_t size);
   void receive_locked();
+  void take_packets_locked();
   void dispatch_locked(const std::byte* packet, size_t size, std::vector<Descriptor> descriptors);
   void throw_away_locked(const Answer& answer);
 
   Descriptor socket_;
+  Descriptor news_;
   Doorbells doorbells_;
   const unet_embedded_table* embedded_ = nullptr;
   void* embedded_handle_ = nullptr;
@@ -96,6 +105,7 @@ class Connection {
 
   std::mutex mutex_;
   uint64_t next_cookie_ = 1;
+  uint64_t packets_ = 0;
   std::map<uint64_t, Answer> answers_;
   std::vector<uint64_t> abandoned_;
   std::map<uint32_t, std::deque<ControlEvent>> events_;

@@ -11,6 +11,7 @@ namespace {
 constexpr uint32_t kHotBudget = 32;        // messages in a row from one local channel before the others get a look
 constexpr uint32_t kPolledLocals = 8;      // local channels polled every time; the others in rotation
 constexpr uint32_t kRotatedLocals = 4;     // how many of the others per poll
+constexpr uint32_t kOthersFirst = 16;      // each time so many polls have passed, the others come first: nobody starves
 constexpr uint32_t kLookAtSocket = 65536;  // empty polls between two looks whether the NI is still there
 constexpr uint32_t kUnsentMax = 32;        // sends with `more` that an embedded NI lets gather
 
@@ -89,37 +90,44 @@ bool Endpoint::receive_any(Message& message) noexcept {
   if (!ni_first_ && queues_->receive(message)) return true;
   queues_->flush_credits();
   // An empty poll pauses: a core that reads a line without a break delays the store it is waiting for (a round trip
-  // of 120 ns becomes one of 87 ns; docs/ARCHITECTURE.md, "Polling politely").
-  spin_pause();
-  if (++empty_polls_ % kLookAtSocket == 0 && connection_->alive()) process_events();
+  // of 120 ns becomes one of 87 ns; docs/ARCHITECTURE.md, "Polling politely"). A turn of an embedded NI is break enough.
+  if (embedded_ == nullptr) spin_pause();
+  if (++empty_polls_ % kLookAtSocket == 0) process_events();
   return false;
+}
+
+bool Endpoint::receive_from(uint32_t index, Message& message) noexcept {
+  LocalChannel* const local = locals_[index];
+  if (!local->receive(message)) {
+    local->flush_credits();
+    return false;
+  }
+  hot_ = local;
+  return true;
 }
 
 bool Endpoint::receive_local(Message& message) noexcept {
   const auto count = static_cast<uint32_t>(locals_.size());
+  const bool others = count > kPolledLocals;
+  if (others && ++local_looks_ % kOthersFirst == 0 && receive_rotating(message)) return true;
   const uint32_t always = std::min(count, kPolledLocals);
-  const auto try_one = [&](uint32_t index) {
-    LocalChannel* local = locals_[index];
-    if (!local->receive(message)) {
-      local->flush_credits();
-      return false;
-    }
-    hot_ = local;
-    // A channel that has come alive trades places with one of those polled each time.
-    if (index >= kPolledLocals) std::swap(locals_[index], locals_[cursor_ % kPolledLocals]);
-    return true;
-  };
   for (uint32_t i = 0; i < always; ++i) {
     const uint32_t index = (cursor_ + i) % always;
-    if (try_one(index)) {
-      cursor_ = index + 1;
-      return true;
-    }
+    if (!receive_from(index, message)) continue;
+    cursor_ = index + 1;
+    return true;
   }
-  if (count <= kPolledLocals) return false;
+  return others && receive_rotating(message);
+}
+
+bool Endpoint::receive_rotating(Message& message) noexcept {
+  const uint32_t others = static_cast<uint32_t>(locals_.size()) - kPolledLocals;
   for (uint32_t i = 0; i < kRotatedLocals; ++i) {
-    const uint32_t index = kPolledLocals + (++cursor_ % (count - kPolledLocals));
-    if (try_one(index)) return true;
+    const uint32_t index = kPolledLocals + ++rotation_ % others;
+    if (!receive_from(index, message)) continue;
+    // A channel that has come alive trades places with one of those polled each time.
+    std::swap(locals_[index], locals_[rotation_ % kPolledLocals]);
+    return true;
   }
   return false;
 }

@@ -21,6 +21,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -34,6 +35,8 @@
 #include "unet/local_channel.h"
 #include "unet/message.h"
 #include "unet/ni_queues.h"
+
+struct epoll_event;
 
 namespace unet {
 
@@ -212,14 +215,21 @@ class Endpoint {
   SendOutcome after_ni_send(SendOutcome outcome, bool more) noexcept;
   bool receive_any(Message& message) noexcept;
   bool receive_local(Message& message) noexcept;
+  bool receive_from(uint32_t index, Message& message) noexcept;
+  bool receive_rotating(Message& message) noexcept;
   bool has_message() const noexcept;
   bool has_room(Channel channel) noexcept;
   void turn_embedded() noexcept;
 
+  struct EarlyClose {
+    uint32_t channel;
+    control::CloseReason reason;
+    uint64_t order;  // Answer::order
+  };
   Result<Channel> adopt(Answer answer);
   Result<Channel> adopt(const control::ChannelInfo& info, std::vector<Descriptor> descriptors);
   void process_events();
-  void channel_closed(const control::ChannelClosed& event);
+  void channel_closed(uint32_t channel, control::CloseReason reason, uint64_t order);
   void ni_lost();
   void forget_local(LocalChannel* local) noexcept;
 
@@ -230,8 +240,10 @@ class Endpoint {
   WaitOutcome sleep(Nanoseconds timeout, Refused refused) noexcept;
   WaitOutcome sleep_embedded(Nanoseconds timeout, Refused refused) noexcept;
   Status make_descriptor();
+  void take_control_edges(std::span<const epoll_event> edges) noexcept;
   void announce(Refused refused) noexcept;
   void end_announcement() noexcept;
+  void wake_upcall() noexcept;
   void upcall_loop(void (*upcall)(Endpoint&, void*), void* argument) noexcept;
 
   // Hot.
@@ -244,7 +256,9 @@ class Endpoint {
   void* embedded_handle_ = nullptr;
   uint32_t unsent_ = 0;          // sends with `more` since the embedded NI's last turn
   uint32_t empty_polls_ = 0;
-  uint32_t cursor_ = 0;          // rotates over the local channels that are seldom used
+  uint32_t cursor_ = 0;          // rotates over the local channels that are polled each time
+  uint32_t rotation_ = 0;        // and over the others
+  uint32_t local_looks_ = 0;
   bool ni_first_ = false;
   std::vector<LocalChannel*> locals_;  // the first few are polled each time
 
@@ -253,6 +267,8 @@ class Endpoint {
   Mapping region_;
   std::deque<ConnectionRequest> requests_;
   std::deque<ChannelEvent> events_;
+  std::vector<EarlyClose> early_closes_;  // of channels whose answer waits in the connection
+  bool ni_lost_ = false;
   Descriptor epoll_;
   Descriptor wake_;              // written by the NI
   uint32_t connecting_ = 0;      // connects started and not yet taken
@@ -262,6 +278,7 @@ class Endpoint {
   std::mutex upcall_mutex_;
   std::thread upcall_thread_;
   std::atomic<bool> upcall_stop_{false};
+  bool upcall_asleep_ = false;   // its thread sleeps on what it announced; under upcall_mutex_
   Descriptor upcall_wake_;
 };
 

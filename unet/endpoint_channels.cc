@@ -170,7 +170,15 @@ Result<Channel> Endpoint::accept(Nanoseconds timeout, ConnectionRequest* from) {
 }
 
 Result<Channel> Endpoint::adopt(Answer answer) {
-  return adopt(answer.reply.channel, std::move(answer.descriptors));
+  auto channel = adopt(answer.reply.channel, std::move(answer.descriptors));
+  if (!channel) return channel;
+  // The peer may have closed it before we looked at the answer. Ends of older channels of this number came before the answer.
+  const auto of_this = [&](const EarlyClose& each) { return each.channel == answer.reply.channel.channel; };
+  for (const EarlyClose& each : early_closes_) {
+    if (of_this(each) && each.order > answer.order) channel_closed(each.channel, each.reason, each.order);
+  }
+  early_closes_.erase(std::remove_if(early_closes_.begin(), early_closes_.end(), of_this), early_closes_.end());
+  return channel;
 }
 
 Result<Channel> Endpoint::adopt(const control::ChannelInfo& info, std::vector<Descriptor> descriptors) {
@@ -194,6 +202,7 @@ Result<Channel> Endpoint::adopt(const control::ChannelInfo& info, std::vector<De
   if (local != nullptr) {
     locals_.push_back(local);
     if (locals_.size() == 1) hot_ = local;
+    if (upcall_asleep_) wake_upcall();  // its announcement does not cover this channel
     if (epoll_.valid()) {
       epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = local->descriptor()}};
       ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, local->descriptor(), &event);
@@ -235,18 +244,23 @@ control::ChannelKind Endpoint::kind(Channel channel) const noexcept {
   return index < channels_.size() ? channels_[index].kind : control::ChannelKind::none;
 }
 
-void Endpoint::channel_closed(const control::ChannelClosed& event) {
-  if (event.channel >= channels_.size() || !channels_[event.channel].open) return;
-  channels_[event.channel].open = false;
-  channels_[event.channel].sends_locally = false;
-  events_.push_back({.kind = ChannelEvent::Kind::closed, .channel = Channel{event.channel}, .reason = event.reason, .peer = {}});
+void Endpoint::channel_closed(uint32_t channel, control::CloseReason reason, uint64_t order) {
+  if (channel >= channels_.size() || channels_[channel].kind == control::ChannelKind::none) {
+    // Perhaps its answer has not been taken yet.
+    if (connecting_ != 0 && channel < kChannelsPerEndpointMax) early_closes_.push_back({channel, reason, order});
+    return;
+  }
+  if (!channels_[channel].open) return;
+  channels_[channel].open = false;
+  channels_[channel].sends_locally = false;
+  events_.push_back({.kind = ChannelEvent::Kind::closed, .channel = Channel{channel}, .reason = reason, .peer = {}});
 }
 
 void Endpoint::process_events() {
   last_events_ = connection_->event_count();
   // Whoever takes the events sees the count change, and nobody after: remember that an answer may be among what came.
   answer_due_ = connecting_ != 0;
-  for (const ControlEvent& event : connection_->take_events(id_)) {
+  for (const auto& [event, order] : connection_->take_events(id_)) {
     if (const auto* request = std::get_if<control::ConnectRequest>(&event)) {
       requests_.push_back({request->request, request->peer_uid, request->peer_pid, std::string(request->peer.view())});
     } else if (const auto* opened = std::get_if<control::ChannelOpened>(&event)) {
@@ -255,20 +269,18 @@ void Endpoint::process_events() {
         events_.push_back({.kind = ChannelEvent::Kind::opened, .channel = *channel, .reason = {}, .peer = peer});
       }
     } else if (const auto* closed = std::get_if<control::ChannelClosed>(&event)) {
-      channel_closed(*closed);
+      channel_closed(closed->channel, closed->reason, order);
     }
   }
+  if (connecting_ == 0) early_closes_.clear();
   if (!connection_->alive()) ni_lost();
 }
 
 // Channels through the NI end with it; local channels do not need it.
 void Endpoint::ni_lost() {
+  ni_lost_ = true;
   for (uint32_t i = 0; i < channels_.size(); ++i) {
-    if (channels_[i].kind == control::ChannelKind::local || !channels_[i].open) continue;
-    control::ChannelClosed event{};
-    event.channel = i;
-    event.reason = control::CloseReason::ni_stopped;
-    channel_closed(event);
+    if (channels_[i].kind == control::ChannelKind::ni) channel_closed(i, control::CloseReason::ni_stopped, 0);
   }
 }
 

@@ -31,7 +31,7 @@ timespec to_timespec(Nanoseconds t) noexcept {
 // A message, a request, an event or an answer to a connect; takes in what the service has sent.
 bool Endpoint::something() noexcept {
   if (has_message() || answer_due_ || !requests_.empty() || !events_.empty()) return true;
-  if (connection_->event_count() == last_events_) return false;
+  if (connection_->event_count() == last_events_ && (connection_->alive() || ni_lost_)) return false;
   process_events();
   return answer_due_ || !requests_.empty() || !events_.empty();
 }
@@ -63,10 +63,10 @@ WaitOutcome Endpoint::wait_until(Nanoseconds timeout, Nanoseconds spin, Refused 
   } while (waited < std::min(spin, timeout));
 
   while (waited < timeout) {
+    if (!connection_->alive() && locals_.empty()) return WaitOutcome::disconnected;
     const Nanoseconds rest = std::min(timeout - waited, kLongestSleep);
     const WaitOutcome outcome = embedded_ != nullptr ? sleep_embedded(rest, refused) : sleep(rest, refused);
     if (outcome != WaitOutcome::timed_out) return outcome;
-    if (!connection_->alive() && locals_.empty()) return WaitOutcome::disconnected;
     waited = monotonic_now() - start;
   }
   return WaitOutcome::timed_out;
@@ -83,6 +83,20 @@ void Endpoint::announce(Refused refused) noexcept {
 void Endpoint::end_announcement() noexcept {
   queues_->end_sleep();
   for (LocalChannel* local : locals_) local->end_sleep();
+  // The upcall's thread sleeps on what it announced: have it announce again when it is unmasked.
+  if (upcall_asleep_) wake_upcall();
+}
+
+void Endpoint::wake_upcall() noexcept {
+  const uint64_t one = 1;
+  static_cast<void>(!::write(upcall_wake_.get(), &one, sizeof one));
+}
+
+// The service counts a packet only after it has sent it, so an edge of the socket says more than the count.
+void Endpoint::take_control_edges(std::span<const epoll_event> edges) noexcept {
+  for (const epoll_event& edge : edges) {
+    if (edge.data.fd == connection_->descriptor() || edge.data.fd == connection_->news_descriptor()) return process_events();
+  }
 }
 
 // One sleep; timed_out also when it was for nothing.
@@ -97,9 +111,7 @@ WaitOutcome Endpoint::sleep(Nanoseconds timeout, Refused refused) noexcept {
   }
   const bool interrupted = ready < 0 && errno == EINTR;
   end_announcement();
-  for (int i = 0; i < ready; ++i) {
-    if (events[i].data.fd == connection_->descriptor()) process_events();
-  }
+  take_control_edges({events, static_cast<size_t>(std::max(ready, 0))});
   if (something()) return WaitOutcome::ready;
   if (refused && has_room(*refused)) return WaitOutcome::room;
   return interrupted ? WaitOutcome::interrupted : WaitOutcome::timed_out;
@@ -141,6 +153,7 @@ Status Endpoint::make_descriptor() {
       return answer ? Status(fail(Errc::protocol, "the NI sent no descriptor")) : Status(tl::unexpected(answer.error()));
     }
     add(connection_->descriptor());
+    add(connection_->news_descriptor());
   }
   for (const LocalChannel* local : locals_) {
     if (!add(local->descriptor())) return fail_errno("epoll_ctl", errno);
@@ -159,8 +172,12 @@ Result<int> Endpoint::descriptor() {
 bool Endpoint::arm() noexcept {
   if (!epoll_.valid() && !make_descriptor()) return false;
   // Take the edges of the last time, or the descriptor would stay readable.
-  epoll_event events[8];
-  while (::epoll_wait(epoll_.get(), events, 8, 0) == 8) {}
+  epoll_event edges[8];
+  int taken;
+  do {
+    taken = ::epoll_wait(epoll_.get(), edges, 8, 0);
+    take_control_edges({edges, static_cast<size_t>(std::max(taken, 0))});
+  } while (taken == 8);
   announce({});
   if (something()) {
     end_announcement();
@@ -186,10 +203,10 @@ Status Endpoint::start_upcall(void (*upcall)(Endpoint&, void*), void* argument) 
 void Endpoint::stop_upcall() noexcept {
   if (!upcall_thread_.joinable()) return;
   upcall_stop_ = true;
-  const uint64_t one = 1;
-  static_cast<void>(!::write(upcall_wake_.get(), &one, sizeof one));
+  wake_upcall();
   upcall_thread_.join();
   upcall_thread_ = std::thread();
+  upcall_asleep_ = false;
   upcall_wake_.reset();
 }
 
@@ -198,16 +215,19 @@ void Endpoint::upcall_loop(void (*upcall)(Endpoint&, void*), void* argument) noe
     bool asleep = false;
     {
       const std::lock_guard masked(upcall_mutex_);
+      upcall_asleep_ = false;
       if (embedded_ != nullptr) turn_embedded();
       if (something()) {
         upcall(*this, argument);
       } else {
-        asleep = arm();
+        upcall_asleep_ = asleep = arm();
       }
     }
     if (!asleep) continue;
     pollfd wanted[2] = {{.fd = epoll_.get(), .events = POLLIN, .revents = 0}, {.fd = upcall_wake_.get(), .events = POLLIN, .revents = 0}};
     ::poll(wanted, 2, static_cast<int>(kLongestSleep / kMillisecond));
+    uint64_t count = 0;
+    static_cast<void>(!::read(upcall_wake_.get(), &count, sizeof count));
   }
 }
 

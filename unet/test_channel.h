@@ -57,6 +57,12 @@ class ChannelParts {
     UNET_CHECK(channel);
     return std::move(*channel);
   }
+  // What the service sends to `side`: the memory, the descriptor it sleeps on, the one that wakes its peer.
+  template <typename Send>
+  void hand_over(uint32_t side, Send send) const {
+    const Descriptor sleep = wake_descriptor(event_[side]);
+    send(memory_.get(), sleep.get(), event_[1 - side].get());
+  }
   control::ChannelInfo info(uint32_t side) const {
     control::ChannelInfo info{};
     info.kind = control::ChannelKind::local;

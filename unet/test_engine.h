@@ -122,6 +122,8 @@ class TestEngine {
     return receive_.room();
   }
 
+  const Descriptor& memory() const { return fd_; }
+
   const SegmentGeometry geometry;
   SegmentHeader* header = nullptr;
 
@@ -160,6 +162,9 @@ class TestDoorbells {
     uint64_t count = 0;
     return ::read(event_.get(), &count, sizeof count) == sizeof count ? count : 0;
   }
+
+  const Descriptor& memory() const { return fd_; }
+  const Descriptor& event() const { return event_; }
 
   Doorbells bells;
 

@@ -1,0 +1,478 @@
+// endpoint_test.cc - an endpoint against a service and an NI that act exactly when the test says: channels that come and go at bad
+// moments, wake-ups that somebody else could take, many channels at once.
+#include "unet/endpoint.h"
+
+#include <poll.h>
+
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "unet/context.h"
+#include "unet/test_service.h"
+
+namespace unet {
+namespace {
+
+constexpr EndpointOptions kSmall{.send_depth = 8, .receive_depth = 8, .buffers = 16, .buffer_size = 256, .send_bytes = 64 * 1024};
+constexpr ConnectOptions kSmallChannel{.timeout = kHangSeconds * kSecond, .local = {.depth = 4, .data_bytes = 4 * kMessageMax}};
+constexpr Nanoseconds kHang = kHangSeconds * kSecond;
+
+struct World {
+  World() : context(*Context::open("unix:" + service.path(), "test")) { service.keep(control::Op::connect); }
+  std::unique_ptr<Endpoint> endpoint() {
+    auto made = context.create_endpoint(kSmall);
+    REQUIRE(made);
+    return std::move(*made);
+  }
+  // Connects and lets the test play the peer.
+  std::unique_ptr<LocalChannel> local(Endpoint& endpoint, uint32_t number) {
+    const auto pending = endpoint.start_connect("peer", kSmallChannel);
+    REQUIRE(pending);
+    auto peer = service.grant_local(service.take(), number);
+    REQUIRE(wait_connect(endpoint, *pending) == Channel{number});
+    return peer;
+  }
+  Channel ni(Endpoint& endpoint, uint32_t number) {
+    const auto pending = endpoint.start_connect("peer");
+    REQUIRE(pending);
+    service.grant_ni(service.take(), number);
+    return wait_connect(endpoint, *pending);
+  }
+  static Channel wait_connect(Endpoint& endpoint, uint64_t pending) {
+    while (true) {
+      if (auto channel = endpoint.poll_connect(pending)) {
+        REQUIRE(*channel);
+        return **channel;
+      }
+      REQUIRE(endpoint.wait(kHang) == WaitOutcome::ready);
+    }
+  }
+
+  TestService service;
+  Context context;
+};
+
+bool readable(int descriptor) {
+  pollfd wanted{.fd = descriptor, .events = POLLIN, .revents = 0};
+  return poll(&wanted, 1, 0) == 1;
+}
+
+Bytes text(const char* s) { return as_bytes(s, std::strlen(s)); }
+
+// ---- channels that come and go
+
+TEST_CASE("messages through the NI and over local channels arrive at one endpoint and go back where they came from") {
+  World world;
+  const auto endpoint = world.endpoint();
+  const auto peer = world.local(*endpoint, 3);
+  const Channel ni = world.ni(*endpoint, 5);
+  TestEngine& engine = world.service.end(0).engine;
+  for (uint32_t i = 0; i < 100; ++i) {
+    REQUIRE(engine.deliver_inline(5, as_bytes(&i, sizeof i)));
+    REQUIRE(peer->send(reinterpret_cast<const std::byte*>(&i), sizeof i) == SendOutcome::sent);
+    uint32_t seen = 0;
+    for (int k = 0; k < 2; ++k) {
+      Message message;
+      REQUIRE(endpoint->receive(message));
+      REQUIRE(std::memcmp(message.data, &i, sizeof i) == 0);
+      REQUIRE((message.channel == Channel{3}) == message.from_local);
+      seen += static_cast<uint32_t>(message.channel);
+      endpoint->release(message);
+    }
+    REQUIRE(seen == 8);
+    Message none;
+    REQUIRE_FALSE(endpoint->receive(none));
+  }
+  CHECK(endpoint->send(ni, text("to the NI")) == SendOutcome::sent);
+  const auto taken = engine.take();
+  REQUIRE(taken);
+  CHECK(taken->channel == 5);
+  CHECK(endpoint->send(Channel{3}, text("to the peer")) == SendOutcome::sent);
+  CHECK(peer->has_message());
+  CHECK(endpoint->send(Channel{4}, text("nobody")) == SendOutcome::no_channel);
+  CHECK(endpoint->send(Channel{400}, text("nobody")) == SendOutcome::no_channel);
+}
+
+TEST_CASE("a channel that the peer closes before its connect was taken is closed when it is taken") {
+  World world;
+  const auto endpoint = world.endpoint();
+  const bool is_local = GENERATE(true, false);
+  const auto pending = endpoint->start_connect("peer", kSmallChannel);
+  REQUIRE(pending);
+  const auto asked = world.service.take();
+  std::unique_ptr<LocalChannel> peer;
+  if (is_local) {
+    peer = world.service.grant_local(asked, 2);
+  } else {
+    world.service.grant_ni(asked, 2);
+  }
+  world.service.send_closed(endpoint->id(), 2, control::CloseReason::peer_died);
+  world.service.count();
+  // The application looks for events first, as it may.
+  CHECK_FALSE(endpoint->next_event());
+  const Channel channel = World::wait_connect(*endpoint, *pending);
+  CHECK_FALSE(endpoint->is_open(channel));
+  CHECK(endpoint->send(channel, text("x")) == SendOutcome::no_channel);
+  const auto event = endpoint->next_event();
+  REQUIRE(event);
+  CHECK((event->kind == ChannelEvent::Kind::closed && event->channel == channel && event->reason == control::CloseReason::peer_died));
+  CHECK_FALSE(endpoint->next_event());
+}
+
+TEST_CASE("the end of an old channel does not close a new one of the same number") {
+  World world;
+  const auto endpoint = world.endpoint();
+  const auto first = world.local(*endpoint, 2);
+  // Both sides close at once, while another connect is under way, which gets the number.
+  const auto pending = endpoint->start_connect("peer", kSmallChannel);
+  world.service.send_closed(endpoint->id(), 2);
+  world.service.count();
+  REQUIRE(endpoint->close(Channel{2}));
+  CHECK_FALSE(endpoint->next_event());
+  const auto second = world.service.grant_local(world.service.take(), 2);
+  REQUIRE(World::wait_connect(*endpoint, *pending) == Channel{2});
+  CHECK(endpoint->is_open(Channel{2}));
+  CHECK_FALSE(endpoint->next_event());
+  CHECK(endpoint->send(Channel{2}, text("hello")) == SendOutcome::sent);
+  CHECK(second->has_message());
+}
+
+TEST_CASE("messages of a channel that was closed may still be released") {
+  World world;
+  const auto endpoint = world.endpoint();
+  const auto peer = world.local(*endpoint, 0);
+  REQUIRE(peer->send(reinterpret_cast<const std::byte*>("a"), 1) == SendOutcome::sent);
+  TestEngine& engine = world.service.end(0).engine;
+  REQUIRE(engine.deliver(1, std::vector<std::byte>(256), engine.pop_buffers(1)));
+  Message from_local, from_ni;
+  REQUIRE(endpoint->receive(from_local));
+  REQUIRE(endpoint->receive(from_ni));
+  if (!from_local.from_local) std::swap(from_local, from_ni);
+  CHECK((from_local.from_local && !from_ni.from_local));
+  REQUIRE(endpoint->close(Channel{0}));
+  endpoint->release(from_local);
+  engine.pop_buffers();
+  endpoint->release(from_ni);
+  CHECK(engine.pop_buffers() == std::vector<uint32_t>{0});
+}
+
+TEST_CASE("what had arrived before the peer closed can still be received") {
+  World world;
+  const auto endpoint = world.endpoint();
+  const auto peer = world.local(*endpoint, 0);
+  REQUIRE(peer->send(reinterpret_cast<const std::byte*>("a"), 1) == SendOutcome::sent);
+  world.service.send_closed(endpoint->id(), 0);
+  world.service.count();
+  CHECK(endpoint->next_event());
+  CHECK_FALSE(endpoint->is_open(Channel{0}));
+  Message message;
+  REQUIRE(endpoint->receive(message));
+  CHECK(message.length == 1);
+  endpoint->release(message);
+  CHECK(endpoint->close(Channel{0}));
+  CHECK_FALSE(endpoint->close(Channel{0}));
+}
+
+// ---- the NI goes away
+
+TEST_CASE("every endpoint learns that the NI is gone, whoever noticed first, polling or waiting") {
+  World world;
+  const auto first = world.endpoint(), second = world.endpoint(), third = world.endpoint();
+  const Channel one = world.ni(*first, 0), two = world.ni(*second, 0), three = world.ni(*third, 0);
+  Message message;
+  for (Endpoint* each : {first.get(), second.get(), third.get()}) REQUIRE_FALSE(each->receive(message));  // nothing is unseen
+  world.service.die();
+  REQUIRE(first->wait(kHang) == WaitOutcome::ready);  // the event
+  CHECK_FALSE(first->is_open(one));
+  for (int i = 0; i < 200'000 && second->is_open(two); ++i) REQUIRE_FALSE(second->receive(message));
+  CHECK_FALSE(second->is_open(two));
+  REQUIRE(third->wait(kHang) == WaitOutcome::ready);
+  CHECK_FALSE(third->is_open(three));
+  for (Endpoint* each : {first.get(), second.get(), third.get()}) {
+    const auto event = each->next_event();
+    REQUIRE(event);
+    CHECK((event->kind == ChannelEvent::Kind::closed && event->reason == control::CloseReason::ni_stopped));
+    CHECK_FALSE(each->next_event());
+    CHECK(each->wait(kHang) == WaitOutcome::disconnected);
+  }
+}
+
+TEST_CASE("local channels go on without the NI, asleep and awake") {
+  World world;
+  const auto endpoint = world.endpoint();
+  const auto peer = world.local(*endpoint, 0);
+  REQUIRE(endpoint->wait(0) == WaitOutcome::timed_out);
+  world.service.die();
+  CHECK(endpoint->send(Channel{0}, text("x")) == SendOutcome::sent);
+  std::thread sender([&] {
+    while (peer->has_message()) {
+      Message message;
+      if (peer->receive(message)) peer->release(message);
+    }
+    peer->send(reinterpret_cast<const std::byte*>("y"), 1);
+  });
+  WaitOutcome outcome;
+  while ((outcome = endpoint->wait(kHang, 0)) == WaitOutcome::timed_out) {}
+  sender.join();
+  CHECK(outcome == WaitOutcome::ready);
+  Message message;
+  CHECK(endpoint->receive(message));
+  endpoint->release(message);
+  CHECK(endpoint->is_open(Channel{0}));
+}
+
+// ---- wake-ups
+
+TEST_CASE("an armed descriptor becomes readable for each kind of news") {
+  World world;
+  const auto endpoint = world.endpoint();
+  const auto peer = world.local(*endpoint, 0);
+  TestService::End& end = world.service.end(0);
+  const auto descriptor = endpoint->descriptor();
+  REQUIRE(descriptor);
+  Message message;
+  for (int round = 0; round < 3; ++round) {
+    REQUIRE(endpoint->arm());
+    CHECK_FALSE(readable(*descriptor));
+    REQUIRE(peer->send(nullptr, 0) == SendOutcome::sent);
+    CHECK(readable(*descriptor));
+    CHECK_FALSE(endpoint->arm());  // there is something
+    REQUIRE(endpoint->receive(message));
+    endpoint->release(message);
+
+    REQUIRE(endpoint->arm());
+    CHECK_FALSE(readable(*descriptor));
+    REQUIRE(end.engine.deliver_inline(1, {}));
+    end.wake_if_asleep();
+    CHECK(readable(*descriptor));
+    REQUIRE(endpoint->receive(message));
+    endpoint->release(message);
+
+    REQUIRE(endpoint->arm());
+    CHECK_FALSE(readable(*descriptor));
+    world.service.send_request(endpoint->id(), 77);
+    world.service.count();
+    CHECK(readable(*descriptor));
+    CHECK_FALSE(endpoint->arm());
+    CHECK(endpoint->next_request());
+  }
+}
+
+// The service counts a packet a moment after it sent it. Whoever arms in between has taken the edge and sees no count.
+TEST_CASE("arming between the service's packet and its count does not lose the packet") {
+  World world;
+  const auto endpoint = world.endpoint();
+  const auto descriptor = endpoint->descriptor();
+  REQUIRE(descriptor);
+  REQUIRE(endpoint->arm());
+  world.service.send_request(endpoint->id(), 1);
+  const bool armed = endpoint->arm();
+  CHECK((!armed || readable(*descriptor)));
+  world.service.count();
+  CHECK(endpoint->next_request());
+}
+
+TEST_CASE("a packet that another endpoint's thread took off the socket wakes the endpoint that it is for") {
+  World world;
+  const auto busy = world.endpoint(), sleeping = world.endpoint();
+  const auto descriptor = sleeping->descriptor();
+  REQUIRE(descriptor);
+  SECTION("a request") {
+    REQUIRE(sleeping->arm());
+    world.service.send_request(sleeping->id(), 1);
+    busy->connection().process();
+    CHECK(readable(*descriptor));
+    world.service.count();
+    CHECK(sleeping->next_request());
+  }
+  SECTION("the answer to a connect") {
+    const auto pending = sleeping->start_connect("peer");
+    REQUIRE(pending);
+    const auto asked = world.service.take();
+    while (!sleeping->arm()) REQUIRE_FALSE(sleeping->poll_connect(*pending));
+    world.service.grant_ni(asked, 0);
+    busy->connection().process();
+    CHECK(readable(*descriptor));
+    CHECK(World::wait_connect(*sleeping, *pending) == Channel{0});
+  }
+}
+
+TEST_CASE("a wait ends for a message, a request, an event, room, a signal's worth of time, and not before") {
+  World world;
+  const auto endpoint = world.endpoint();
+  const auto peer = world.local(*endpoint, 0);
+  TestService::End& end = world.service.end(0);
+  const Nanoseconds spin = GENERATE(Nanoseconds{0}, Endpoint::kDefaultSpin);
+  CHECK(endpoint->wait(0, spin) == WaitOutcome::timed_out);
+  CHECK(endpoint->wait(2 * kMillisecond, spin) == WaitOutcome::timed_out);
+
+  const auto during_wait = [&](auto act, auto wait) {
+    std::thread other([&] {
+      while (end.engine.header->receiver_asleep.value == 0) std::this_thread::yield();
+      act();
+    });
+    const WaitOutcome outcome = wait();
+    other.join();
+    return outcome;
+  };
+  const auto wait = [&] { return endpoint->wait(kHang, spin); };
+  const auto wait_room = [&] { return endpoint->wait_room(Channel{0}, kHang, spin); };
+  Message message;
+  CHECK(during_wait([&] { peer->send(nullptr, 0); }, wait) == WaitOutcome::ready);
+  REQUIRE(endpoint->receive(message));
+  endpoint->release(message);
+  CHECK(during_wait(
+            [&] {
+              end.engine.deliver_inline(0, {});
+              end.wake_if_asleep();
+            },
+            wait) == WaitOutcome::ready);
+  REQUIRE(endpoint->receive(message));
+  endpoint->release(message);
+  CHECK(during_wait([&] { world.service.send_request(0, 5), world.service.count(); }, wait) == WaitOutcome::ready);
+  CHECK(endpoint->next_request());
+
+  while (endpoint->send(Channel{0}, {}) == SendOutcome::sent) {}
+  CHECK(endpoint->wait_room(Channel{0}, 2 * kMillisecond, spin) == WaitOutcome::timed_out);
+  CHECK(during_wait(
+            [&] {
+              Message theirs;
+              while (peer->receive(theirs)) peer->release(theirs);
+              peer->flush_credits();
+            },
+            wait_room) == WaitOutcome::room);
+  CHECK(endpoint->send(Channel{0}, {}) == SendOutcome::sent);
+
+  CHECK(during_wait([&] { world.service.send_closed(0, 0), world.service.count(); }, wait) == WaitOutcome::ready);
+  CHECK(endpoint->next_event());
+}
+
+TEST_CASE("waiting for room in the send queue ends when the NI took something") {
+  World world;
+  const auto endpoint = world.endpoint();
+  const Channel channel = world.ni(*endpoint, 0);
+  TestService::End& end = world.service.end(0);
+  while (endpoint->send(channel, {}) == SendOutcome::sent) {}
+  CHECK(endpoint->wait_room(channel, kMillisecond) == WaitOutcome::timed_out);
+  std::thread other([&] {
+    while (end.engine.header->sender_waiting.value == 0) std::this_thread::yield();
+    end.engine.take();
+    end.engine.consume();
+    end.wake_if_asleep();
+  });
+  CHECK(endpoint->wait_room(channel, kHang) == WaitOutcome::room);
+  other.join();
+  CHECK(endpoint->send(channel, {}) == SendOutcome::sent);
+  // A channel that is closed has "room": its sender is to learn that.
+  REQUIRE(endpoint->close(channel));
+  CHECK(endpoint->wait_room(channel, kHang) == WaitOutcome::room);
+}
+
+// ---- many channels
+
+TEST_CASE("busy channels do not starve the others, however many there are") {
+  World world;
+  const auto endpoint = world.endpoint();
+  constexpr uint32_t kChannels = 40;
+  const uint32_t busy = GENERATE(1u, 8u, 39u);
+  std::vector<std::unique_ptr<LocalChannel>> peers;
+  for (uint32_t i = 0; i < kChannels; ++i) peers.push_back(world.local(*endpoint, i));
+  std::vector<uint32_t> received(kChannels);
+  uint32_t total = 0;
+  for (uint32_t i = busy; i < kChannels; ++i) REQUIRE(peers[i]->send(nullptr, 0) == SendOutcome::sent);
+  const auto all = [&] { return std::all_of(received.begin(), received.end(), [](uint32_t n) { return n > 0; }); };
+  while (!all() && total < 100'000) {
+    for (uint32_t i = 0; i < busy; ++i) {
+      while (peers[i]->send(nullptr, 0) == SendOutcome::sent) {}
+    }
+    Message message;
+    for (int k = 0; k < 3; ++k) {
+      if (!endpoint->receive(message)) continue;
+      ++received[static_cast<uint32_t>(message.channel)];
+      ++total;
+      endpoint->release(message);
+    }
+  }
+  for (uint32_t i = 0; i < kChannels; ++i) {
+    CAPTURE(busy, i);
+    CHECK(received[i] > 0);
+  }
+}
+
+TEST_CASE("all that has arrived on many quiet channels is received within as many looks as it takes to see them all") {
+  World world;
+  const auto endpoint = world.endpoint();
+  constexpr uint32_t kChannels = 40;
+  std::vector<std::unique_ptr<LocalChannel>> peers;
+  for (uint32_t i = 0; i < kChannels; ++i) peers.push_back(world.local(*endpoint, i));
+  for (uint32_t round = 0; round < 5; ++round) {
+    for (const auto& peer : peers) REQUIRE(peer->send(nullptr, 0) == SendOutcome::sent);
+    uint32_t received = 0;
+    Message message;
+    for (uint32_t look = 0; look < 4 * kChannels && received < kChannels; ++look) {
+      if (!endpoint->receive(message)) continue;
+      ++received;
+      endpoint->release(message);
+    }
+    CHECK(received == kChannels);
+    CHECK(endpoint->wait(0) == WaitOutcome::timed_out);
+  }
+}
+
+// ---- upcalls
+
+TEST_CASE("an upcall comes for every kind of news, one per batch, and never while it is masked") {
+  World world;
+  const auto endpoint = world.endpoint();
+  const auto peer = world.local(*endpoint, 0);
+  TestService::End& end = world.service.end(0);
+  struct Seen {
+    std::atomic<uint32_t> messages{0}, requests{0}, calls{0};
+    std::atomic<bool> masked{false}, while_masked{false};
+  } seen;
+  const auto upcall = [](Endpoint& self, void* argument) {
+    auto& s = *static_cast<Seen*>(argument);
+    ++s.calls;
+    if (s.masked) s.while_masked = true;
+    for (Message message; self.receive(message); ++s.messages) self.release(message);
+    while (self.next_request()) ++s.requests;
+  };
+  REQUIRE(endpoint->start_upcall(upcall, &seen));
+  CHECK_FALSE(endpoint->start_upcall(upcall, &seen));
+  const auto until = [](auto condition) {
+    for (int i = 0; i < kHangSeconds * 1000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return condition();
+  };
+  REQUIRE(peer->send(nullptr, 0) == SendOutcome::sent);
+  CHECK(until([&] { return seen.messages == 1; }));
+  REQUIRE(end.engine.deliver_inline(0, {}));
+  end.wake_if_asleep();
+  CHECK(until([&] { return seen.messages == 2; }));
+  world.service.send_request(0, 9);
+  world.service.count();
+  CHECK(until([&] { return seen.requests == 1; }));
+
+  endpoint->mask();
+  seen.masked = true;
+  const uint32_t calls = seen.calls;
+  for (int i = 0; i < 3; ++i) REQUIRE(peer->send(nullptr, 0) == SendOutcome::sent);
+  Message message;
+  REQUIRE(endpoint->receive(message));  // the masked thread may do everything itself
+  endpoint->release(message);
+  CHECK(endpoint->wait(kHang, 0) == WaitOutcome::ready);
+  CHECK(seen.calls == calls);
+  seen.masked = false;
+  endpoint->unmask();
+  CHECK(until([&] { return seen.messages == 4; }));
+  CHECK_FALSE(seen.while_masked);
+  endpoint->stop_upcall();
+  const uint32_t after = seen.calls;
+  REQUIRE(peer->send(nullptr, 0) == SendOutcome::sent);
+  CHECK(endpoint->wait(kHang) == WaitOutcome::ready);
+  CHECK(seen.calls == after);
+  REQUIRE(endpoint->start_upcall(upcall, &seen));
+  CHECK(until([&] { return seen.messages == 5; }));
+}
+
+}  // namespace
+}  // namespace unet
