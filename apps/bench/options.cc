@@ -15,6 +15,8 @@ namespace unet::bench {
 namespace {
 
 constexpr double kSecondsMax = 3600;
+constexpr double kSecondsOfRun = 0.5;
+constexpr double kSecondsOfDemo = 0.3;
 constexpr uint32_t kRepeatMax = 1000;
 
 constexpr const char* kDescription =
@@ -32,7 +34,7 @@ constexpr const char* kFooter =
     "Paths over veth pairs need root; without it they are left out with a line that says so.";
 
 struct Raw {
-  std::string paths, sizes, cores, table = "text", seconds = "0.5", repeat = "5";
+  std::string paths, sizes, cores, table = "text", seconds, repeat = "5";
 };
 
 std::string joined(const std::vector<std::string>& items) {
@@ -95,11 +97,14 @@ Status take_raw(const Raw& raw, Options& options) {
     if (!cores) return tl::unexpected(cores.error());
     options.cores = *cores;
   }
-  auto seconds = parse_number<double>(raw.seconds, "--seconds", 0.01, kSecondsMax);
-  if (!seconds) return tl::unexpected(seconds.error());
+  options.seconds = options.action == Action::demo ? kSecondsOfDemo : kSecondsOfRun;
+  if (!raw.seconds.empty()) {
+    auto seconds = parse_number<double>(raw.seconds, "--seconds", 0.01, kSecondsMax);
+    if (!seconds) return tl::unexpected(seconds.error());
+    options.seconds = *seconds;
+  }
   auto repeat = parse_number<uint32_t>(raw.repeat, "--repeat", 1, kRepeatMax);
   if (!repeat) return tl::unexpected(repeat.error());
-  options.seconds = *seconds;
   options.repeat = *repeat;
   if (raw.table != "text" && raw.table != "markdown") {
     return fail(Errc::invalid_argument, "--table '" + raw.table + "' is neither text nor markdown");
@@ -112,7 +117,8 @@ Status take_raw(const Raw& raw, Options& options) {
 std::string not_empty(const std::string& text) { return text.empty() ? "must not be empty" : ""; }
 
 void add_measuring_options(CLI::App& command, Raw& raw, Options& options) {
-  command.add_option("--seconds", raw.seconds, "time for each path at each size, over all repetitions (default 0.5)");
+  command.add_option("--seconds", raw.seconds, "time for each path at each size, over all repetitions (default 0.5, demo 0.3)")
+      ->check(not_empty);
   command.add_option("--repeat", raw.repeat, "repetitions, of which results are medians (default 5)");
   command.add_option("--cores", raw.cores, "the two cores, such as 0,1 (default: the first, and its nearest neighbour)")
       ->check(not_empty);

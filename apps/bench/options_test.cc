@@ -32,6 +32,8 @@ TEST_CASE("options: a full run") {
 TEST_CASE("options: the other actions") {
   CHECK(parse({"list"})->action == Action::list);
   CHECK(parse({"demo"})->action == Action::demo);
+  CHECK(parse({"demo"})->seconds < parse({"run", "rtt"})->seconds);
+  CHECK(parse({"demo", "--seconds", "2"})->seconds == 2);
   CHECK(parse({"info", "rtt", "local"})->action == Action::info);
   const auto help = parse({"--help"});
   REQUIRE(help);
@@ -57,6 +59,7 @@ TEST_CASE("options: malformed ones get one line that names them") {
       {{"run", "rtt", "--size", "8,x"}, "'x'"},
       {{"run", "rtt", "--size", "128K"}, "'128K'"},
       {{"run", "rtt", "--seconds", "0"}, "'0'"},
+      {{"run", "rtt", "--seconds", ""}, "--seconds"},
       {{"run", "rtt", "--seconds", "-1"}, "'-1'"},
       {{"run", "rtt", "--seconds", "nan"}, "'nan'"},
       {{"run", "rtt", "--seconds", "inf"}, "'inf'"},

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/sizes.h"
@@ -60,14 +61,23 @@ Rows matrix(const std::vector<Record>& records, const std::string& corner, Cell 
   return rows;
 }
 
-std::string ratio_title(const std::vector<Record>& records) {
-  std::vector<std::string> baselines;
-  for (const Record& record : records) {
-    if (!record.baseline.empty()) add_unique(baselines, record.baseline);
+// What a row's ratio compares with, as the title of its table says it. Rows of one kind share a table.
+std::string compared_with(const Record& record) {
+  if (record.baseline.rfind("limit-", 0) == 0) {
+    return record.unit == "msg/s" ? "messages per round trip of " : "ratio to ";
   }
+  if (record.baseline.rfind("raw-", 0) == 0) return "ratio to bare DPDK on the same port: ";
+  return record.baseline.empty() ? "" : "ratio to the same path with no idle endpoint";
+}
+
+// The title of a table of ratios, with the names of the baselines in it.
+std::string ratio_title(const std::vector<Record>& records, const std::string& kind) {
+  if (kind.back() != ' ') return kind;
+  std::vector<std::string> baselines;
+  for (const Record& record : records) add_unique(baselines, record.baseline);
   std::string text;
-  for (const std::string& baseline : baselines) text += (text.empty() ? "" : " or ") + baseline;
-  return text;
+  for (const std::string& baseline : baselines) text += (text.empty() ? "" : ", ") + baseline;
+  return kind + text;
 }
 
 std::string dropped_line(const std::vector<Record>& records) {
@@ -110,12 +120,14 @@ std::string to_json(const std::vector<Record>& records) {
     object["size"] = record.size;
     object["metric"] = record.metric;
     object["unit"] = record.unit;
-    object["p50"] = record.summary.p50;
-    object["p99"] = record.summary.p99;
-    object["p999"] = record.summary.p999;
-    object["mean"] = record.summary.mean;
+    const bool measured = record.summary.samples != 0;  // null, not zero, where no slice was left
+    const auto figure = [&](const char* name, double value) { object[name] = measured ? nlohmann::ordered_json(value) : nullptr; };
+    figure("p50", record.summary.p50);
+    figure("p99", record.summary.p99);
+    figure("p999", record.summary.p999);
+    figure("mean", record.summary.mean);
     object["samples"] = record.summary.samples;
-    object["limit"] = record.limit;
+    figure("limit", record.limit);
     if (record.ratio) object["ratio"] = *record.ratio;
     else object["ratio"] = nullptr;
     object["baseline"] = record.baseline;
@@ -168,11 +180,15 @@ std::string to_tables(const std::vector<Record>& records, TableStyle style) {
       return record.summary.samples == 0 ? "-" : format_value(record.summary.*member, unit);
     });
   };
-  const std::string baseline = ratio_title(records);
-  if (!baseline.empty()) {
-    const bool product = unit == "msg/s";
-    table(bench + (product ? ": messages per round trip of " : ": ratio to ") + baseline,
-          matrix(records, "path", [](const Record& record) { return format_ratio(record.ratio); }));
+  std::vector<std::string> kinds;
+  for (const Record& record : records) add_unique(kinds, compared_with(record));
+  for (const std::string& kind : kinds) {
+    if (kind.empty()) continue;
+    std::vector<Record> of_kind;
+    std::copy_if(records.begin(), records.end(), std::back_inserter(of_kind),
+                 [&](const Record& record) { return compared_with(record) == kind; });
+    table(bench + ": " + ratio_title(of_kind, kind),
+          matrix(of_kind, "path", [](const Record& record) { return format_ratio(record.ratio); }));
   }
   table(bench + ": p50", figure(&Summary::p50));
   if (unit == "ns") {

@@ -27,7 +27,8 @@ struct Record {
 };
 
 // A list of flat objects, as DESIGN names the fields: bench, path, size, metric, unit, p50, p99, p999, mean, samples, limit,
-// ratio, baseline, command; and setting, slices, dropped, disturbed.
+// ratio, baseline, command; and setting, slices, dropped, disturbed. Figures are null where no slice was left, and ratio
+// where there is nothing to compare with.
 std::string to_json(const std::vector<Record>& records);
 
 enum class TableStyle : uint8_t { text, markdown };

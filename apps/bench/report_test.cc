@@ -67,6 +67,25 @@ TEST_CASE("report: a path that kept no slice has no figures") {
   CHECK(text.find("0 ns") == text.find("100 ns") + 2);
 }
 
+TEST_CASE("report: figures that could not be measured are null in JSON") {
+  Record nothing = record_of("local", 8, 0, std::nullopt);
+  nothing.summary = {};
+  const auto list = nlohmann::json::parse(to_json({nothing}));
+  for (const char* field : {"p50", "p99", "p999", "mean", "limit", "ratio"}) {
+    CAPTURE(field);
+    CHECK(list[0][field].is_null());
+  }
+  CHECK(list[0]["samples"] == 0);
+}
+
+TEST_CASE("report: ratios to different kinds of baseline stand in tables of their own") {
+  Record memif = record_of("memif", 8, 600, 1.05);
+  memif.baseline = "raw-memif";
+  const std::string text = to_tables({record_of("local", 8, 120, 1.2), memif}, TableStyle::text);
+  CHECK(text.find("rtt: ratio to limit-pingpong\n  path    8 B\n  local  1.20\n") != std::string::npos);
+  CHECK(text.find("rtt: ratio to bare DPDK on the same port: raw-memif\n  path    8 B\n  memif  1.05\n") != std::string::npos);
+}
+
 TEST_CASE("report: markdown") {
   CHECK(render_table({{"path", "8 B"}, {"local", "1.20"}}, TableStyle::markdown) ==
         "| path  |  8 B |\n|---|---:|\n| local | 1.20 |\n");
