@@ -17,10 +17,12 @@
 //   config=FILE        a configuration file as unetd takes it; the options above come on top of it
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
+#include <stddef.h>
+#include <stdint.h>
 
+#ifdef __cplusplus
 extern "C" {
+#endif
 
 struct unet_embedded_table {
   uint32_t version;  // UNET_EMBEDDED_VERSION
@@ -56,4 +58,6 @@ enum { UNET_EMBEDDED_VERSION = 1 };
 // The one exported symbol; never fails.
 const struct unet_embedded_table* unet_embedded_entry(void);
 
-}  // extern "C"
+#ifdef __cplusplus
+}
+#endif

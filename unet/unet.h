@@ -320,8 +320,8 @@ void unet_unmask(unet_endpoint *endpoint);
 
 // ---- looking
 
-// Sets *value to the endpoint's counter `name`: "sent_messages", "received_bytes", ...; every drop has a name.
-// Returns 0 or UNET_ENOTFOUND.
+// Sets *value to the endpoint's counter `name`: "sent_messages", "received_bytes", ...; every drop has a name. The network
+// interface publishes its counters a moment after the messages that they count. Returns 0 or UNET_ENOTFOUND.
 int unet_counter(const unet_endpoint *endpoint, const char *name, uint64_t *value);
 
 // The name of the counter number `index`, counted from 0, a static string; NULL after the last.

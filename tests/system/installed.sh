@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# installed.sh - what `meson install` leaves is enough for an application: every header compiles outside of the tree, in
-# the languages it is for, and a C program that pkg-config helped to build runs with the library.
+# installed.sh - what `meson install` leaves is enough for an application: every header compiles outside of the tree, in the
+# languages it is for; the library exports exactly the C functions that unet.h declares; every example builds by the command
+# in its own first lines, with pkg-config, and hello runs over an installed unetd.
 #
-#   installed.sh MESON BUILD_DIR VERSION
+#   installed.sh MESON BUILD_DIR VERSION EXAMPLES_SOURCE_DIR
 set -euo pipefail
 
-meson=$1 build=$2 version=$3
+meson=$1 build=$2 version=$3 examples=$4
 there=$(mktemp -d)
-trap 'rm -rf "$there"' EXIT
+unetd_pid=
+trap '[[ -z $unetd_pid ]] || kill "$unetd_pid"; rm -rf "$there"' EXIT
 
 "$meson" install -C "$build" --no-rebuild --destdir "$there" >"$there/log" 2>&1 || {
   cat "$there/log"
@@ -19,6 +21,8 @@ pc=$(find "$there" -name unet.pc)
 export PKG_CONFIG_PATH=${pc%/*} PKG_CONFIG_SYSROOT_DIR=$there
 include=$there$(PKG_CONFIG_SYSROOT_DIR='' pkg-config --variable=includedir unet)
 libraries=$there$(PKG_CONFIG_SYSROOT_DIR='' pkg-config --variable=libdir unet)
+programs=$there$(PKG_CONFIG_SYSROOT_DIR='' pkg-config --variable=prefix unet)/bin
+export LD_LIBRARY_PATH=$libraries
 
 failed=0
 report() {
@@ -28,28 +32,60 @@ report() {
 
 [[ $(pkg-config --modversion unet) == "$version" ]] || report "unet.pc has version $(pkg-config --modversion unet), not $version"
 
+# ---- headers
+
 cd "$there"
 headers=0
 while read -r header; do
   headers=$((headers + 1))
   echo "#include <$header>" | c++ -std=c++20 -Wall -Wextra -Werror -fsyntax-only -x c++ $(pkg-config --cflags unet) - ||
     report "<$header> does not compile as C++"
-  # A header for C as well says so with extern "C".
-  if grep -q '^extern "C" {' "$include/$header"; then
-    echo "#include <$header>" | cc -std=c99 -Wall -Wextra -pedantic -Werror -fsyntax-only -x c $(pkg-config --cflags unet) - ||
-      report "<$header> does not compile as C"
+  # A header that is for C alone or as well says so with extern "C" around __cplusplus.
+  if grep -q '^#ifdef __cplusplus' "$include/$header"; then
+    for standard in c99 c11; do
+      echo "#include <$header>" | cc -std=$standard -Wall -Wextra -pedantic -Werror -fsyntax-only -x c $(pkg-config --cflags unet) - ||
+        report "<$header> does not compile as $standard"
+    done
   fi
 done < <(cd "$include" && find unet -name '*.h' | sort)
-[[ $headers -gt 0 ]] || report "no header was installed in $include"
+[[ -f $include/unet/unet.h && -f $include/unet/context.h ]] || report "unet.h or context.h was not installed in $include"
 
-cat >hello.c <<'END'
-#include <stdio.h>
-#include <unet/version.h>
-int main(void) { return puts(unet_version()) < 0; }
-END
-cc -Wall -Werror hello.c -o hello $(pkg-config --cflags --libs unet)
-said=$(LD_LIBRARY_PATH=$libraries ./hello)
-[[ $said == "$version" ]] || report "a C program built with pkg-config printed '$said', not '$version'"
+# ---- the C ABI: declared = exported, all under the version that must stay
 
-[[ $failed -eq 0 ]] && echo "$headers installed headers compile; a C program runs"
+declared() { cpp -P $(pkg-config --cflags unet) "$include/unet/unet.h" | grep -o '\bunet_[a-z_]*(' | tr -d '(' | sort -u; }
+exported() { nm -D --defined-only --with-symbol-versions "$libraries/libunet.so" | sed -n 's/.* T \(unet_[a-z_]*\)@@UNET_0$/\1/p' | sort; }
+if ! diff <(declared) <(exported) >difference; then
+  cat difference
+  report "unet.h declares (<) and libunet.so exports under UNET_0 (>) different functions: see unet/libunet.map"
+fi
+functions=$(exported | wc -l)
+# Whatever else is exported belongs to the C++ API.
+others=$(nm -D --defined-only --with-symbol-versions "$libraries/libunet.so" | grep -v '@@UNET_0$\|@@UNET_CXX_0$\| A UNET_' || true)
+[[ -z $others ]] || report "libunet.so exports more than it should: $others"
+
+# ---- examples
+
+# The command is in the source's first lines: a compiler at the beginning of a comment.
+command_of() { sed -n '1,8s,^//   *\(\(cc\|c++\) .*\)$,\1,p' "$1"; }
+count=0
+for source in "$examples"/*.c "$examples"/*.cc; do
+  cp "$source" .
+  command=$(command_of "$source")
+  count=$((count + 1))
+  [[ -n $command ]] || { report "${source##*/} does not say how to build it"; continue; }
+  sh -c "$command" || report "${source##*/} does not build by its own command: $command"
+done
+
+"$programs/unetd" --socket "$there/socket" --ready-fd 5 --log off 5> >(cat >ready) &
+unetd_pid=$!
+for ((i = 0; i < 600; ++i)); do
+  [[ -s ready ]] && break
+  sleep 0.1
+done
+for program in hello hello_c; do
+  said=$(UNET_NI=unix:$there/socket ./$program || true)
+  [[ $said == *"Bob received: Hello, Bob."*"Alice received: Hello, Alice."* ]] || report "$program, built with pkg-config, says '$said'"
+done
+
+[[ $failed -eq 0 ]] && echo "$headers headers compile; $functions C functions; $count examples build; hello runs in C and C++"
 exit $failed

@@ -1,0 +1,131 @@
+// test_daemon.h - a network interface of a test's own, and two endpoints of it through the C ABI; for tests of unet.h.
+//
+// The environment says what the tests run on: UNETD is the unetd to start; or UNET_TEST_NI is the `ni` for unet_open(), such as
+// "embedded:". Only exported functions are used, so that these tests see what an application sees.
+#pragma once
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "unet/unet.h"
+
+namespace unet {
+
+constexpr int64_t kTestSecond = 1'000'000'000;
+constexpr int64_t kHang = 20 * kTestSecond;  // what must happen and has not by then is lost
+
+// Without which a test cannot go on.
+inline void must(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "test: %s failed; the library says: %s\n", what, unet_error_text());
+  std::abort();
+}
+
+// A unetd on a private socket, gone with its owner.
+class TestDaemon {
+ public:
+  TestDaemon() {
+    if (const char* other = std::getenv("UNET_TEST_NI")) {
+      ni_ = other;
+      return;
+    }
+    const char* program = std::getenv("UNETD");
+    must(program != nullptr, "UNETD must name the unetd to test with: that");
+    char directory[] = "/tmp/unet-test-XXXXXX";
+    must(::mkdtemp(directory) != nullptr, "mkdtemp");
+    directory_ = directory;
+    const std::string socket = directory_ + "/socket";
+    ni_ = "unix:" + socket;
+    int ready[2];
+    must(::pipe(ready) == 0, "pipe");
+    const std::string ready_fd = std::to_string(ready[1]);
+    pid_ = ::fork();
+    must(pid_ >= 0, "fork");
+    if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::execl(program, program, "--socket", socket.c_str(), "--ready-fd", ready_fd.c_str(), "--log", "off", nullptr);
+      ::_exit(127);
+    }
+    ::close(ready[1]);
+    pollfd wanted{.fd = ready[0], .events = POLLIN, .revents = 0};
+    char byte = 0;
+    const bool is_ready = ::poll(&wanted, 1, static_cast<int>(kHang / 1'000'000)) == 1 && ::read(ready[0], &byte, 1) == 1;
+    ::close(ready[0]);
+    must(is_ready, "starting unetd");
+  }
+  ~TestDaemon() {
+    end(SIGTERM);
+    if (directory_.empty()) return;
+    ::unlink((directory_ + "/socket").c_str());
+    ::rmdir(directory_.c_str());
+  }
+  TestDaemon(const TestDaemon&) = delete;
+  TestDaemon& operator=(const TestDaemon&) = delete;
+
+  const char* ni() const { return ni_.c_str(); }
+
+  // Sends `signal` and waits for the end.
+  void end(int signal) {
+    if (pid_ <= 0) return;
+    ::kill(pid_, signal);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
+ private:
+  std::string ni_, directory_;
+  pid_t pid_ = -1;
+};
+
+// Two endpoints of one context. Destroyed in the order in which a program does it.
+class TestPair {
+ public:
+  explicit TestPair(const TestDaemon& daemon, const unet_endpoint_options* options = nullptr) {
+    must(unet_open(daemon.ni(), nullptr, &context) == 0, "unet_open");
+    must(unet_create_endpoint(context, options, &a) == 0, "unet_create_endpoint");
+    must(unet_create_endpoint(context, options, &b) == 0, "unet_create_endpoint");
+  }
+  ~TestPair() {
+    unet_destroy_endpoint(a);
+    unet_destroy_endpoint(b);
+    unet_close(context);
+  }
+  TestPair(const TestPair&) = delete;
+  TestPair& operator=(const TestPair&) = delete;
+
+  // A channel from a to b over `path`.
+  void connect(int path, const unet_connect_options* given = nullptr) {
+    unet_connect_options options{};
+    if (given != nullptr) options = *given;
+    options.size = sizeof options;
+    options.path = path;
+    uint64_t pending = 0;
+    must(unet_bind(b, "b") == 0, "unet_bind");
+    must(unet_connect_start(a, "b", &options, &pending) == 0, "unet_connect_start");
+    b_to_a = unet_accept_next(b, kHang, nullptr);
+    must(b_to_a >= 0, "unet_accept_next");
+    while ((a_to_b = unet_connect_poll(a, pending)) == UNET_EPENDING) must(unet_wait(a, kHang, -1) == UNET_READY, "unet_wait");
+    must(a_to_b >= 0, "unet_connect_poll");
+  }
+
+  // What arrives next at `endpoint`.
+  static unet_message next(unet_endpoint* endpoint) {
+    unet_message message{};
+    while (unet_receive(endpoint, &message) == 0) must(unet_wait(endpoint, kHang, -1) == UNET_READY, "unet_wait");
+    return message;
+  }
+
+  unet_context* context = nullptr;
+  unet_endpoint* a = nullptr;
+  unet_endpoint* b = nullptr;
+  int a_to_b = -1, b_to_a = -1;
+};
+
+}  // namespace unet
