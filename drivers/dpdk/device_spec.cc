@@ -257,10 +257,8 @@ Status check_device(const DeviceSpec& device, InterfaceState& interface) {
 Status complete(DeviceSpec& device, uint32_t mtu) {
   const uint32_t frame = mtu + 14 + 4;
   if (device.driver == "net_memif") {
-    uint32_t lines = (frame + 63) / 64;
-    lines += 1 - lines % 2;
-    device.set_default("bsize", std::to_string(lines * 64));
-    device.set_default("rsize", "8");
+    device.set_default("bsize", std::to_string((frame + 63) / 64 * 64));
+    device.set_default("rsize", "10");
     // DPDK 22.11 leaves the mark "continued in the next slot" on a slot for good: no frame may need two.
     if (std::stoul(*device.find("bsize")) < frame) {
       return fail(Errc::invalid_argument, "dpdk:" + device.name + ": bsize=" + *device.find("bsize") + " is too small for an MTU of " +

@@ -173,7 +173,8 @@ Status DpdkPort::make_pools(Setup& setup) {
     setup.mtu = std::min(setup.mtu, mtu_max);
   }
   // net_af_xdp fills two rings of 2,048 and a fill ring of 4,096; a zero-copy memif both of its rings.
-  const uint32_t queues = xdp ? 6144 + 1024 : std::max(2 * kQueue, memif_zero_copy_ ? 4096u : 0u);
+  uint32_t queues = xdp ? 6144 + 1024 : 2 * kQueue;
+  if (memif_zero_copy_) queues = 2u << std::strtoul(setup.device.find("rsize")->c_str(), nullptr, 10);
   const uint32_t buffers = setup.options.buffers != 0 ? setup.options.buffers : queues + kEngineFrames + 2 * kCache;
   if (buffers < queues + 64) {
     return fail(Errc::invalid_argument, "dpdk:" + device_ + ": buffers=" + std::to_string(buffers) + ": this port needs at least " + std::to_string(queues + 64));

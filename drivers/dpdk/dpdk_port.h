@@ -9,8 +9,8 @@
 //   a NIC                 nothing
 //
 // Defaults that this file adds to a device's own, where the device string does not say otherwise:
-//   net_memif             rsize=8 (256 slots: small enough to stay in the second-level cache), bsize= one frame, rounded up
-//                         to an odd number of cache lines (buffers 2 KiB apart would all fall into the same few sets)
+//   net_memif             bsize= one frame; rsize=10 as in DPDK (256 slots pass frames of 1.5 KB 10 % more slowly, 2,048
+//                         and 4,096 have the longer round trips)
 //   net_af_packet         qdisc_bypass=1 (no queueing discipline on the way out); framesz and blocksz that hold the MTU
 // A zero-copy memif client maps all packet memory of its process into the server's, and neither side of a memif checks
 // the other's descriptors: use memif between parties that trust each other.
