@@ -2,6 +2,8 @@
 #include "drivers/dpdk/device_spec.h"
 
 #include <linux/capability.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -62,6 +64,10 @@ Status find_interface(const DeviceSpec& device, const std::string& name, Interfa
   interface.mtu = static_cast<uint32_t>(request.ifr_mtu);
   found = found && ioctl(fd, SIOCGIFFLAGS, &request) == 0;
   interface.up = (request.ifr_flags & IFF_UP) != 0;
+  ethtool_drvinfo driver{};
+  driver.cmd = ETHTOOL_GDRVINFO;
+  request.ifr_data = reinterpret_cast<char*>(&driver);
+  interface.veth = ioctl(fd, SIOCETHTOOL, &request) == 0 && std::strcmp(driver.driver, "veth") == 0;
   close(fd);
   if (!found) {
     return fail(Errc::not_found, "dpdk:" + device.name + ": there is no network interface '" + name +
@@ -254,7 +260,7 @@ Status check_device(const DeviceSpec& device, InterfaceState& interface) {
   return {};
 }
 
-Status complete(DeviceSpec& device, uint32_t mtu) {
+Status complete(DeviceSpec& device, const InterfaceState& interface, uint32_t mtu) {
   const uint32_t frame = mtu + 14 + 4;
   if (device.driver == "net_memif") {
     device.set_default("bsize", std::to_string((frame + 63) / 64 * 64));
@@ -264,6 +270,8 @@ Status complete(DeviceSpec& device, uint32_t mtu) {
       return fail(Errc::invalid_argument, "dpdk:" + device.name + ": bsize=" + *device.find("bsize") + " is too small for an MTU of " +
                                               std::to_string(mtu) + ": at least " + std::to_string(frame));
     }
+  } else if (device.driver == "net_af_xdp") {
+    if (interface.veth) device.set_default("busy_budget", "0");
   } else if (device.driver == "net_af_packet") {
     device.set_default("qdisc_bypass", "1");
     // TPACKET_V2 puts up to 66 bytes of header and alignment in front of a frame.

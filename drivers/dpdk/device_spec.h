@@ -27,6 +27,7 @@ struct InterfaceState {
   uint32_t index = 0;
   uint32_t mtu = 0;
   bool up = false;
+  bool veth = false;
 };
 
 Result<DeviceSpec> parse_device(std::string_view text);
@@ -36,6 +37,6 @@ Result<DeviceSpec> parse_device(std::string_view text);
 Status check_device(const DeviceSpec& device, InterfaceState& interface);
 
 // Adds the defaults of dpdk_port.h, for frames of `mtu` payload bytes.
-Status complete(DeviceSpec& device, uint32_t mtu);
+Status complete(DeviceSpec& device, const InterfaceState& interface, uint32_t mtu);
 
 }  // namespace unet::drivers

@@ -81,7 +81,7 @@ Result<std::unique_ptr<DpdkPort>> DpdkPort::open(const DpdkOptions& options) {
   if (Status status = check_device(setup.device, setup.interface); !status) return tl::unexpected(status.error());
   setup.mtu = options.mtu != 0 ? options.mtu : setup.interface.mtu != 0 ? setup.interface.mtu : 1500;
   setup.mtu = std::min(setup.mtu, kMtuMax);
-  if (Status status = complete(setup.device, setup.mtu); !status) return tl::unexpected(status.error());
+  if (Status status = complete(setup.device, setup.interface, setup.mtu); !status) return tl::unexpected(status.error());
 
   EalOptions eal_options = options.eal;
   eal_options.pci = setup.device.pci();

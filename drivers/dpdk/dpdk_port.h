@@ -11,6 +11,8 @@
 // Defaults that this file adds to a device's own, where the device string does not say otherwise:
 //   net_memif             bsize= one frame; rsize=10 as in DPDK (256 slots pass frames of 1.5 KB 10 % more slowly, 2,048
 //                         and 4,096 have the longer round trips)
+//   net_af_xdp on veth    busy_budget=0 (no system call to receive nothing: round trips 5.0 instead of 5.4 us, 0.74 instead
+//                         of 0.62 M frames/s; a NIC keeps DPDK's busy polling)
 //   net_af_packet         qdisc_bypass=1 (no queueing discipline on the way out); framesz and blocksz that hold the MTU
 // A zero-copy memif client maps all packet memory of its process into the server's, and neither side of a memif checks
 // the other's descriptors: use memif between parties that trust each other.
