@@ -37,7 +37,8 @@ Status assign_delay(const std::string& text, drivers::FaultyOptions& options) {
   options.delay_max = options.delay_min;
   if (dash == std::string::npos) return {};
   if (Status status = assign("delay", parse_duration(text.substr(dash + 1)), options.delay_max); !status) return status;
-  if (options.delay_min > options.delay_max) return fail(Errc::invalid_argument, "delay: '" + text + "': the first time is the smaller one");
+  if (options.delay_min > options.delay_max)
+    return fail(Errc::invalid_argument, "delay: '" + text + "': the first time is the smaller one");
   return {};
 }
 
@@ -58,7 +59,9 @@ Status set_faulty(const std::string& name, const std::string& value, drivers::Fa
     else return fail(Errc::invalid_argument, "direction: '" + value + "' is not rx, tx or both");
     return {};
   }
-  return fail(Errc::invalid_argument, "'" + name + "' is no option; allowed: loss duplicate reorder corrupt delay hold rate seed frames direction");
+  return fail(
+      Errc::invalid_argument,
+      "'" + name + "' is no option; allowed: loss duplicate reorder corrupt delay hold rate seed frames direction");
 }
 
 Result<drivers::FaultyOptions> parse_faulty(std::string_view text) {
@@ -93,7 +96,9 @@ Result<bool> set_dpdk(const std::string& name, const std::string& value, drivers
 
 Made make_dpdk(std::string_view text) {
   drivers::DpdkOptions options;
-  if (text.empty()) return fail(Errc::invalid_argument, "dpdk: needs a device, for example dpdk:net_af_packet0,iface=eth1 or dpdk:0000:03:00.0");
+  if (text.empty())
+    return fail(Errc::invalid_argument,
+                "dpdk: needs a device, for example dpdk:net_af_packet0,iface=eth1 or dpdk:0000:03:00.0");
   bool first = true;
   for (const auto& [name, value] : split_options(text)) {
     auto ours = first ? Result<bool>(false) : set_dpdk(name, value, options);
@@ -113,8 +118,11 @@ Made make_wire(std::string_view name, std::string_view options) {
     if (!options.empty()) return fail(Errc::invalid_argument, "none: takes no options");
     return nullptr;
   }
-  if (name == "faulty") return fail(Errc::invalid_argument, "faulty: is a wrapper: a wire has to follow, for example faulty:loss=1% / dpdk:...");
-  return fail(Errc::invalid_argument, "there is no wire '" + std::string(name) + "'; wires: dpdk:DEVICE, none; wrappers before a wire: faulty:OPTIONS /");
+  if (name == "faulty")
+    return fail(Errc::invalid_argument,
+                "faulty: is a wrapper: a wire has to follow, for example faulty:loss=1% / dpdk:...");
+  return fail(Errc::invalid_argument, "there is no wire '" + std::string(name) +
+                                          "'; wires: dpdk:DEVICE, none; wrappers before a wire: faulty:OPTIONS /");
 }
 
 }  // namespace

@@ -115,7 +115,9 @@ Status check_keys(const DeviceSpec& device) {
 }
 
 bool is_number(const std::string& text, unsigned long low, unsigned long high) {
-  if (text.empty() || text.size() > 9 || !std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; })) return false;
+  if (text.empty() || text.size() > 9 ||
+      !std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; }))
+    return false;
   const unsigned long value = std::stoul(text);
   return value >= low && value <= high;
 }
@@ -153,7 +155,9 @@ Status check_memif(const DeviceSpec& device) {
   }
   const std::string* zero_copy = device.find("zero-copy");
   if (zero_copy != nullptr && *zero_copy == "yes" && *role == "server") {
-    return fail(Errc::invalid_argument, "dpdk:" + device.name + ": zero-copy=yes is for role=client (the server copies out of and into the client's memory)");
+    return fail(Errc::invalid_argument,
+                "dpdk:" + device.name +
+                    ": zero-copy=yes is for role=client (the server copies out of and into the client's memory)");
   }
   const std::string* abstract = device.find("socket-abstract");
   if (const std::string* socket = device.find("socket"); socket != nullptr) {
@@ -165,7 +169,8 @@ Status check_memif(const DeviceSpec& device) {
     }
     const std::string directory = socket->substr(0, socket->rfind('/') + 1);
     if (abstract != nullptr && *abstract == "no" && access(directory.c_str(), *role == "server" ? W_OK | X_OK : X_OK) != 0) {
-      return fail(Errc::unavailable, "dpdk:" + device.name + ": socket=" + *socket + ": no access to " + directory + ": make the directory, or choose another");
+      return fail(Errc::unavailable, "dpdk:" + device.name + ": socket=" + *socket + ": no access to " + directory +
+                                         ": make the directory, or choose another");
     }
   }
   return {};
@@ -202,7 +207,8 @@ Result<DeviceSpec> parse_device(std::string_view text) {
     if (start == 0) {
       device.name = word;
     } else if (const size_t equals = word.find('='); equals == 0 || word.empty()) {
-      return fail(Errc::invalid_argument, "dpdk:" + std::string(text) + ": an option has no name: options are key=value, separated by commas");
+      return fail(Errc::invalid_argument,
+                  "dpdk:" + std::string(text) + ": an option has no name: options are key=value, separated by commas");
     } else {
       const std::string_view key = word.substr(0, equals);
       if (device.find(key) != nullptr) {
@@ -254,7 +260,9 @@ Status check_device(const DeviceSpec& device, InterfaceState& interface) {
   if (device.pci()) {
     struct stat status{};
     if (stat(("/sys/bus/pci/devices/" + device.name).c_str(), &status) != 0) {
-      return fail(Errc::not_found, "dpdk:" + device.name + ": this machine has no PCI device at that address: `lspci -D` lists those there are");
+      return fail(
+          Errc::not_found,
+          "dpdk:" + device.name + ": this machine has no PCI device at that address: `lspci -D` lists those there are");
     }
   }
   return {};

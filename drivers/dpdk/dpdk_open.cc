@@ -76,7 +76,8 @@ Result<std::unique_ptr<DpdkPort>> DpdkPort::open(const DpdkOptions& options) {
   if (!device) return tl::unexpected(device.error());
   Setup setup{.options = options, .device = *device};
   if (options.mtu != 0 && (options.mtu < 256 || options.mtu > kMtuMax)) {
-    return fail(Errc::invalid_argument, "dpdk:" + device->name + ": mtu=" + std::to_string(options.mtu) + ": allowed are 256 to 9600 bytes");
+    return fail(Errc::invalid_argument,
+                "dpdk:" + device->name + ": mtu=" + std::to_string(options.mtu) + ": allowed are 256 to 9600 bytes");
   }
   if (Status status = check_device(setup.device, setup.interface); !status) return tl::unexpected(status.error());
   setup.mtu = options.mtu != 0 ? options.mtu : setup.interface.mtu != 0 ? setup.interface.mtu : 1500;
@@ -165,10 +166,13 @@ Status DpdkPort::make_pools(Setup& setup) {
   room = std::max(room, RTE_MBUF_DEFAULT_BUF_SIZE + 0u);
   if (xdp) {
     // The kernel wants a whole buffer, with DPDK's headers and padding, to fit into a page.
-    while (rte_mempool_calc_obj_size(static_cast<uint32_t>(sizeof(rte_mbuf)) + room, 0, nullptr) > static_cast<uint32_t>(getpagesize())) room -= 64;
+    while (rte_mempool_calc_obj_size(static_cast<uint32_t>(sizeof(rte_mbuf)) + room, 0, nullptr) >
+           static_cast<uint32_t>(getpagesize()))
+      room -= 64;
     const uint32_t mtu_max = room - RTE_PKTMBUF_HEADROOM - kXdpHeadroom - RTE_ETHER_HDR_LEN - kVlanAndFcs;
     if (setup.options.mtu > mtu_max) {
-      return fail(Errc::invalid_argument, "dpdk:" + device_ + ": mtu=" + std::to_string(setup.options.mtu) + ": net_af_xdp can do " + std::to_string(mtu_max));
+      return fail(Errc::invalid_argument, "dpdk:" + device_ + ": mtu=" + std::to_string(setup.options.mtu) +
+                                              ": net_af_xdp can do " + std::to_string(mtu_max));
     }
     setup.mtu = std::min(setup.mtu, mtu_max);
   }
@@ -177,7 +181,8 @@ Status DpdkPort::make_pools(Setup& setup) {
   if (memif_zero_copy_) queues = 2u << std::strtoul(setup.device.find("rsize")->c_str(), nullptr, 10);
   const uint32_t buffers = setup.options.buffers != 0 ? setup.options.buffers : queues + kEngineFrames + 2 * kCache;
   if (buffers < queues + 64) {
-    return fail(Errc::invalid_argument, "dpdk:" + device_ + ": buffers=" + std::to_string(buffers) + ": this port needs at least " + std::to_string(queues + 64));
+    return fail(Errc::invalid_argument, "dpdk:" + device_ + ": buffers=" + std::to_string(buffers) +
+                                            ": this port needs at least " + std::to_string(queues + 64));
   }
   char name[RTE_MEMPOOL_NAMESIZE];
   std::snprintf(name, sizeof(name), "unet_%u", port_id_);
@@ -202,7 +207,8 @@ Status DpdkPort::configure(Setup& setup) {
   const bool own_limit = memif_ || setup.device.driver == "net_af_packet";
   if (!own_limit && info.max_mtu != 0 && setup.mtu > info.max_mtu) {
     if (setup.options.mtu != 0) {
-      return fail(Errc::invalid_argument, "dpdk:" + device_ + ": mtu=" + std::to_string(setup.mtu) + ": this port can do " + std::to_string(info.max_mtu));
+      return fail(Errc::invalid_argument, "dpdk:" + device_ + ": mtu=" + std::to_string(setup.mtu) +
+                                              ": this port can do " + std::to_string(info.max_mtu));
     }
     setup.mtu = info.max_mtu;
   }
@@ -230,8 +236,10 @@ Status DpdkPort::configure(Setup& setup) {
 
   if (setup.interface.mtu != 0 && setup.options.mtu > setup.interface.mtu &&
       rte_eth_dev_set_mtu(port_id_, static_cast<uint16_t>(setup.mtu)) != 0) {
-    return fail(Errc::unavailable, because(("the interface's MTU is " + std::to_string(setup.interface.mtu) + " and cannot be raised; use mtu=" +
-                                            std::to_string(setup.interface.mtu)).c_str(), device_, 0));
+    return fail(Errc::unavailable, because(("the interface's MTU is " + std::to_string(setup.interface.mtu) +
+                                            " and cannot be raised; use mtu=" + std::to_string(setup.interface.mtu))
+                                               .c_str(),
+                                           device_, 0));
   }
   read_offloads(conf.txmode.offloads, conf.rxmode.offloads);
   rte_ether_addr address{};
@@ -260,8 +268,10 @@ Status DpdkPort::make_external_pool(const std::string& driver) {
   if (!offloads_.multi_segment || (!any_address && !(dma_ && rte_eal_iova_mode() == RTE_IOVA_VA))) return {};
   char name[RTE_MEMPOOL_NAMESIZE];
   std::snprintf(name, sizeof(name), "unet_%u_external", port_id_);
-  const auto private_size = static_cast<uint16_t>((sizeof(ExternalFrame) + RTE_MBUF_PRIV_ALIGN - 1) / RTE_MBUF_PRIV_ALIGN * RTE_MBUF_PRIV_ALIGN);
-  external_pool_ = rte_pktmbuf_pool_create(name, kQueue + kEngineFrames + 2 * kCache, kCache, private_size, 0, static_cast<int>(rte_socket_id()));
+  const auto private_size = static_cast<uint16_t>((sizeof(ExternalFrame) + RTE_MBUF_PRIV_ALIGN - 1) /
+                                                  RTE_MBUF_PRIV_ALIGN * RTE_MBUF_PRIV_ALIGN);
+  external_pool_ = rte_pktmbuf_pool_create(name, kQueue + kEngineFrames + 2 * kCache, kCache, private_size, 0,
+                                           static_cast<int>(rte_socket_id()));
   if (external_pool_ == nullptr) return fail(Errc::out_of_memory, because("no EAL memory left for external payloads", device_, rte_errno));
   capabilities_.external_payload = true;
   return {};
@@ -338,7 +348,7 @@ Status DpdkPort::wait_link(Nanoseconds timeout) noexcept {
     if (link_up()) return {};
     if (monotonic_now() >= end) break;
     const timespec time{0, 1'000'000};
-    nanosleep(&time, nullptr);
+    nanosleep(&time, nullptr);  // tidy: allow sleep because this is set-up: it waits for a memif's peer
   }
   if (!memif_) return fail(Errc::timed_out, "dpdk:" + device_ + ": the link is down: is the cable in, and the other side up?");
   return fail(Errc::timed_out, "dpdk:" + device_ + "," + options_ + ": no peer: start the " + (memif_client_ ? "server" : "client") +
@@ -392,7 +402,8 @@ void DpdkPort::keep_connected(Nanoseconds now) noexcept {
 void DpdkPort::start_task(DpdkPort& port) noexcept {
   struct stat here{}, wanted{};
   // An abstract socket belongs to a network namespace: the one of the thread that opened the port.
-  if (port.namespace_ >= 0 && stat("/proc/thread-self/ns/net", &here) == 0 && fstat(port.namespace_, &wanted) == 0 && here.st_ino != wanted.st_ino) {
+  if (port.namespace_ >= 0 && stat("/proc/thread-self/ns/net", &here) == 0 && fstat(port.namespace_, &wanted) == 0 &&
+      here.st_ino != wanted.st_ino) {
     setns(port.namespace_, CLONE_NEWNET);
   }
   if (port.memif_zero_copy_) MemoryDescriptors::save();

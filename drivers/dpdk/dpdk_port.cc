@@ -199,7 +199,8 @@ bool DpdkPort::attach_external(TransmitFrame& frame) noexcept {
   external->completion = frame.completion;
   // The port only reads it; DPDK's interface has no word for that.
   void* const address = const_cast<std::byte*>(frame.external);
-  rte_pktmbuf_attach_extbuf(payload, address, reinterpret_cast<uintptr_t>(address), static_cast<uint16_t>(frame.external_length), &external->shared);
+  rte_pktmbuf_attach_extbuf(payload, address, reinterpret_cast<uintptr_t>(address),
+                            static_cast<uint16_t>(frame.external_length), &external->shared);
   payload->data_len = static_cast<uint16_t>(frame.external_length);
   payload->pkt_len = payload->data_len;
   rte_mbuf* buffer = buffer_of(frame.handle);

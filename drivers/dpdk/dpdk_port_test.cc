@@ -259,7 +259,8 @@ TEST_CASE("each port that cannot be opened says why and what to do") {
   CHECK_THAT(refusal("net_memif0,role=master"), Contains("role=server or role=client"));
   CHECK_THAT(refusal("net_memif0,role=server,zero-copy=yes"), Contains("role=client"));
   CHECK_THAT(refusal("net_memif0,role=server,socket=x,socket-abstract=no"), Contains("absolute path"));
-  CHECK_THAT(refusal("net_memif0,role=client,socket=unet-test-nobody,nonsense=1"), Contains("'nonsense' is no option of net_memif; allowed: role"));
+  CHECK_THAT(refusal("net_memif0,role=client,socket=unet-test-nobody,nonsense=1"),
+             Contains("'nonsense' is no option of net_memif; allowed: role"));
   CHECK_THAT(refusal("net_memif0,role=client,bsize=1024"), Contains("too small"));
   CHECK_THAT(refusal("net_memif0,role=client,bsize=1"), Contains("256 to 65535"));
   CHECK_THAT(refusal("net_memif0,role=client,rsize=15"), Contains("1 to 14"));

@@ -226,10 +226,13 @@ Status start(const EalOptions& options) {
     p.running = true;
   }
   if (options.pci && !p.options.pci) {
-    return fail(Errc::invalid_argument, "DPDK: open the PCI port before ports of other kinds: EAL looks at the PCI bus only when it starts");
+    return fail(Errc::invalid_argument,
+                "DPDK: open the PCI port before ports of other kinds: EAL looks at the PCI bus only when it starts");
   }
   if (options.hugepages == Hugepages::always && !p.hugepages) {
-    return fail(Errc::invalid_argument, "DPDK: the first port of this process decided for memory without hugepages: ask for hugepages=always there");
+    return fail(
+        Errc::invalid_argument,
+        "DPDK: the first port of this process decided for memory without hugepages: ask for hugepages=always there");
   }
   return {};
 }

@@ -65,7 +65,7 @@ bool same_file(const struct stat& a, const struct stat& b) { return a.st_dev == 
 
 void nap(long nanoseconds) noexcept {
   const timespec time{0, nanoseconds};
-  nanosleep(&time, nullptr);
+  nanosleep(&time, nullptr);  // tidy: allow sleep because EAL's interrupt thread waits here for the engine, never the engine
 }
 
 void ask_for_turn() noexcept {

@@ -20,7 +20,7 @@ namespace {
 
 void nap() {
   const timespec time{0, 1'000'000};
-  nanosleep(&time, nullptr);
+  nanosleep(&time, nullptr);  // tidy: allow sleep because a test waits for another process
 }
 
 // Quiet, and true on success.
@@ -34,6 +34,7 @@ std::unique_ptr<Shared, void (*)(Shared*)> make_shared_page() {
   return {new (page) Shared{}, [](Shared* shared) { munmap(shared, sizeof(Shared)); }};
 }
 
+// tidy: allow std::function because this is a test's helper
 bool eventually(Nanoseconds timeout, const std::function<bool()>& ready) {
   for (const Nanoseconds end = monotonic_now() + timeout; monotonic_now() < end; nap()) {
     if (ready()) return true;

@@ -26,7 +26,7 @@ struct Shared {
 };
 
 // A side's own program: the exit status is its result. Text goes to Shared::error.
-using Side = std::function<int(Shared&)>;
+using Side = std::function<int(Shared&)>;  // tidy: allow std::function because this is a test's helper
 
 // A child process; killed with SIGKILL if it still runs when this goes.
 class Child {
@@ -73,6 +73,7 @@ class Network {
 std::unique_ptr<Shared, void (*)(Shared*)> make_shared_page();
 
 // Waits until ready() or the time is over.
+// tidy: allow std::function because this is a test's helper
 bool eventually(Nanoseconds timeout, const std::function<bool()>& ready);
 
 }  // namespace unet::drivers::test

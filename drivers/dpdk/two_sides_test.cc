@@ -67,7 +67,11 @@ std::unique_ptr<DpdkPort> open_side(const Wire& wire, Shared& shared, int side) 
     complain(shared, side, "cannot enter the namespace");
     return nullptr;
   }
-  auto port = DpdkPort::open({.device = wire.device[side], .mtu = wire.mtu, .eal = {.hugepages = Hugepages::never, .memory_mib = 192, .print_log = std::getenv("UNET_TEST_LOG") != nullptr}});
+  auto port = DpdkPort::open(
+      {.device = wire.device[side],
+       .mtu = wire.mtu,
+       .eal = {
+           .hugepages = Hugepages::never, .memory_mib = 192, .print_log = std::getenv("UNET_TEST_LOG") != nullptr}});
   if (!port) {
     complain(shared, side, port.error().text);
     return nullptr;
@@ -100,7 +104,8 @@ int echo(const Wire& wire, Shared& shared, int side, bool sleep) {
       uint16_t length = 0;
       uint32_t number = 0;
       if (!ours(in[i])) continue;
-      if (!intact(in[i], length, number)) return complain(shared, side, "a frame of " + std::to_string(in[i].length) + " bytes arrived changed");
+      if (!intact(in[i], length, number))
+        return complain(shared, side, "a frame of " + std::to_string(in[i].length) + " bytes arrived changed");
       TransmitFrame out;
       if (port->allocate({&out, 1}) != 1) continue;
       MacAddress back;
@@ -190,10 +195,12 @@ class Pinger {
 int ping_all(const Wire& wire, Shared& shared, int side) {
   auto port = open_side(wire, shared, side);
   if (port == nullptr) return 1;
-  if (!eventually(10 * kSecond, [&] { return shared.ready[1 - side].load(std::memory_order_acquire) != 0; })) return complain(shared, side, "no other side");
+  if (!eventually(10 * kSecond, [&] { return shared.ready[1 - side].load(std::memory_order_acquire) != 0; }))
+    return complain(shared, side, "no other side");
   if (Status status = port->wait_link(5 * kSecond); !status) return complain(shared, side, status.error().text);
   // The gate works only if DPDK really logs each message of the control socket.
-  if (wire.device[side].starts_with("net_memif") && MemifGate::messages() < 3) return complain(shared, side, "the memif gate does not see control messages");
+  if (wire.device[side].starts_with("net_memif") && MemifGate::messages() < 3)
+    return complain(shared, side, "the memif gate does not see control messages");
   Pinger pinger(*port, shared, side);
   const bool good = pinger.run(60, port->capabilities().mtu + 14, 5 * kSecond);
   shared.stop = true;
@@ -242,9 +249,12 @@ int test_killed(const Wire& wire, int victim, int times) {
   for (int i = 0; i <= times; ++i) {
     const uint64_t before = shared->progress[survivor];
     Child dying(*shared, [&](Shared& s) { return echo(wire, s, victim, false); });
-    const bool flows = eventually(15 * kSecond, [&] { return shared->progress[survivor] > before + 3000 || surviving.wait(0) != -1 || surviving.signal() != 0; });
+    const bool flows = eventually(15 * kSecond, [&] {
+      return shared->progress[survivor] > before + 3000 || surviving.wait(0) != -1 || surviving.signal() != 0;
+    });
     if (!flows || surviving.signal() != 0 || surviving.wait(0) != -1) {
-      std::fprintf(stderr, "life %d: survivor's status %d signal %d, %lu frames; victim's status %d signal %d\n", i, surviving.wait(0), surviving.signal(),
+      std::fprintf(stderr, "life %d: survivor's status %d signal %d, %lu frames; victim's status %d signal %d\n", i,
+                   surviving.wait(0), surviving.signal(),
                    static_cast<unsigned long>(shared->progress[survivor] - before), dying.wait(0), dying.signal());
       return report(*shared, "killed and restarted");
     }
@@ -275,7 +285,10 @@ int test_leftovers() {
 
 Wire memif(Network& network, bool zero_copy, uint32_t mtu = 0) {
   const std::string socket = "socket=unet-test-" + std::to_string(getpid());
-  return {.device = {"net_memif0,role=server," + socket, "net_memif0,role=client," + socket + (zero_copy ? ",zero-copy=yes" : "")}, .network = &network, .mtu = mtu};
+  return {.device = {"net_memif0,role=server," + socket,
+                     "net_memif0,role=client," + socket + (zero_copy ? ",zero-copy=yes" : "")},
+          .network = &network,
+          .mtu = mtu};
 }
 
 int skip(const char* reason) {
@@ -309,7 +322,9 @@ int run(const std::string& what) {
   }
   Network network(Network::Kind::veth);
   if (!network.usable()) return skip("cannot make network namespaces with a veth pair");
-  const Wire wire{.device = {"net_" + what + "0,iface=" + network.interface(0), "net_" + what + "0,iface=" + network.interface(1)}, .network = &network};
+  const Wire wire{
+      .device = {"net_" + what + "0,iface=" + network.interface(0), "net_" + what + "0,iface=" + network.interface(1)},
+      .network = &network};
   for (const bool sleep : {false, true}) {
     if (const int result = test_all_sizes(wire, sleep); result != 0) return result;
   }

@@ -398,7 +398,8 @@ def header_command(header, commands, as_c):
         elif argument not in ("-c", "-MD", "-MMD") and not argument.startswith(("-O", "-g")) \
                 and not os.path.normpath(directory / argument).endswith("/" + candidates[0]):
             kept.append(argument)
-    return directory, kept + ["-fsyntax-only", "-x", "c" if as_c else "c++", "-"]
+    # Every include is written from the root, whatever the neighbour's flags were.
+    return directory, kept + [f"-I{Path(__file__).resolve().parents[2]}", "-fsyntax-only", "-x", "c" if as_c else "c++", "-"]
 
 
 def compiles_alone(header, commands, as_c):

@@ -45,7 +45,8 @@ void Demux::frame(const Port& port, uint32_t port_index, const ReceivedFrame& fr
 
   const TagEntry& entry = tags_.entry(view.tag);
   if (entry.tag != view.tag || entry.endpoint == nullptr) [[unlikely]] return counters_.add(NiCounter::unknown_tag);
-  if (entry.source != (address_key(frame.data + offsetof(EthernetHeader, from)) | port_key(port_index))) [[unlikely]] return counters_.add(NiCounter::wrong_source);
+  if (entry.source != (address_key(frame.data + offsetof(EthernetHeader, from)) | port_key(port_index))) [[unlikely]]
+    return counters_.add(NiCounter::wrong_source);
   if (view.flags == FrameFlags::kMessage && view.payload.size() <= kInlineMax && view.payload.size() == view.total) {
     delivery_.short_message(*entry.endpoint, entry.channel, view.payload.data(), view.total);
   } else if (view.payload.size() == view.total) {

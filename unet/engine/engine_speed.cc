@@ -289,7 +289,8 @@ int main(int argc, char** argv) {
   const struct {
     std::string_view name;
     void (*run)();
-  } parts[] = {{"idle", idle}, {"hairpin", hairpin}, {"wire", wire}, {"wire48", wire48}, {"wire1472", wire1472}, {"traversal", traversal}, {"rate", rate}};
+  } parts[] = {{"idle", idle},         {"hairpin", hairpin},     {"wire", wire}, {"wire48", wire48},
+               {"wire1472", wire1472}, {"traversal", traversal}, {"rate", rate}};
   for (const auto& part : parts) {
     const bool named = std::any_of(argv + 1, argv + argc, [&](const char* argument) { return part.name == argument; });
     if (argc == 1 || named) part.run();

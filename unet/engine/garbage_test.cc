@@ -59,7 +59,8 @@ class Hostile {
  private:
   uint32_t below(uint32_t limit) { return static_cast<uint32_t>(random_() % limit); }
   uint32_t anything() {
-    constexpr uint32_t kNice[] = {0, 1, 2, 48, 49, 63, 64, 65, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFFFFFC0, kMessageMax, kMessageMax + 1};
+    constexpr uint32_t kNice[] = {0,  1,          2,          48,         49,         63,          64,
+                                  65, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFFFFFC0, kMessageMax, kMessageMax + 1};
     return below(2) == 0 ? kNice[below(std::size(kNice))] : static_cast<uint32_t>(random_());
   }
   void store(uint64_t offset, uint64_t value) {
@@ -76,15 +77,15 @@ class Hostile {
       case 5: liar_.free_writer.push(below(3) == 0 ? anything() : below(16)); break;
       case 6: frame(); break;
       case 7:
-        page_.doorbells[below(256)].fetch_or(random_());
-        page_.summary.words[below(4)].fetch_or(below(2) == 0 ? 1 : random_());
+        page_.doorbells[below(256)].fetch_or(random_(), std::memory_order_release);
+        page_.summary.words[below(4)].fetch_or(below(2) == 0 ? 1 : random_(), std::memory_order_release);
         break;
     }
   }
   // One that is almost right, at the place where the engine looks next.
   void descriptor() {
     const auto total = static_cast<uint32_t>(liar_.geometry.total);
-    const uint32_t position = liar_.header->send_consumed.value.load();
+    const uint32_t position = liar_.header->send_consumed.value.load(std::memory_order_acquire);
     Slot& slot = liar_.send_slots()[position & (liar_.geometry.send_depth - 1)];
     PutDescriptor put{.region_offset = below(2) == 0 ? below(5'000) : uint64_t{anything()} << 32 | anything(), .notify = below(3)};
     GatherDescriptor gather{};
@@ -95,8 +96,8 @@ class Hostile {
     std::memcpy(slot.payload, kind == SlotKind::put ? static_cast<const void*>(&put) : &gather, sizeof gather);
     slot.channel = below(4) == 0 ? anything() : below(3);
     slot.mark.store(Mark::pack(position + 1, length, kind), std::memory_order_release);
-    page_.doorbells[0].fetch_or(uint64_t{1} << 5);
-    page_.summary.words[0].fetch_or(1);
+    page_.doorbells[0].fetch_or(uint64_t{1} << 5, std::memory_order_release);
+    page_.summary.words[0].fetch_or(1, std::memory_order_release);
   }
   void frame() {
     FrameFields fields{.to = wire_.capabilities.address, .from = kPeer, .tag = Tag{0x10001}};

@@ -132,7 +132,9 @@ TEST_CASE("no wake-up is lost between clients and an engine that sleep whenever 
     if (std::memcmp(message->bytes.data(), &i, 4) != 0) ++wrong;
     if (ends_burst(i)) {
       dither.wait();
-      if (b.writer.reserve() == nullptr && !wait(b.header->sender_waiting.value, b_bed, dither, [&] { return b.writer.reserve() != nullptr; })) ++lost;
+      if (b.writer.reserve() == nullptr &&
+          !wait(b.header->sender_waiting.value, b_bed, dither, [&] { return b.writer.reserve() != nullptr; }))
+        ++lost;
       send(b, ni.page, engine_bed, i);
     }
   }

@@ -56,7 +56,7 @@ class RunningNi {
 // One client: a server and a caller in one process, `rounds` times from hello to goodbye. Returns the rounds that worked.
 int live(const std::string& ni, int number, int rounds, std::atomic<bool>* until = nullptr) {
   int worked = 0;
-  for (int round = 0; round < rounds && (until == nullptr || !until->load()); ++round) {
+  for (int round = 0; round < rounds && (until == nullptr || !until->load(std::memory_order_relaxed)); ++round) {
     auto context = Context::open(ni, "ni_test");
     if (!context) continue;
     auto server = context->create_endpoint(), caller = context->create_endpoint();
