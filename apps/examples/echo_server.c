@@ -111,7 +111,8 @@ int main(int argc, char **argv) {
   fflush(stdout);
 
   struct served served = {0};
-  while (!stopped()) {
+  int status = 0;
+  while (status == 0 && !stopped()) {
     unsigned count = echo_messages(endpoint, &served);
     accept_clients(endpoint, &served);
     forget_clients(endpoint);
@@ -119,7 +120,7 @@ int main(int argc, char **argv) {
     // Not for ever: a signal that comes just before the wait is seen after a second.
     if (unet_wait(endpoint, SECOND, UNET_SPIN_DEFAULT) == UNET_EDISCONNECTED || !unet_alive(context)) {
       fprintf(stderr, "echo_server_c: the network interface is gone\n");
-      return 1;
+      status = 1;
     }
   }
 
@@ -127,5 +128,5 @@ int main(int argc, char **argv) {
          served.dropped);
   unet_destroy_endpoint(endpoint);
   unet_close(context);
-  return 0;
+  return status;
 }

@@ -37,7 +37,7 @@ struct Outcome {
 // A message says its own number and length, so that any message can be checked against itself.
 std::vector<std::byte> numbered(uint32_t number, uint32_t size) {
   std::vector<std::byte> message = pattern(size, number);
-  std::memcpy(message.data(), &number, std::min<size_t>(size, 4));
+  if (size != 0) std::memcpy(message.data(), &number, std::min<size_t>(size, 4));
   return message;
 }
 
