@@ -81,7 +81,12 @@ SendOutcome Endpoint::put(Channel channel, uint64_t region_offset, Bytes data, b
 
 bool Endpoint::receive_any(Message& message) noexcept {
   hot_budget_ = kHotBudget;
-  if (embedded_ != nullptr) turn_embedded();
+  if (embedded_ != nullptr) {
+    // What has arrived is taken before the engine fetches more: a burst per message received would overrun the receive
+    // queue, where frames left on the wire push back on their sender.
+    if (unsent_ == 0 && queues_->receive(message)) return true;
+    turn_embedded();
+  }
   if (connection_->event_count() != last_events_) process_events();
   // The NI's queue and the local channels take turns to be looked at first.
   ni_first_ = !ni_first_;
