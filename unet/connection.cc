@@ -75,10 +75,7 @@ Status Connection::connect_socket(const std::string& path) {
   if (!socket_.valid()) return fail_errno("socket(AF_UNIX)", errno);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    return fail(Errc::invalid_argument, "the control socket's path is longer than " +
-                                            std::to_string(sizeof address.sun_path - 1) + " characters: " + path);
-  }
+  static_assert(kSocketPathMax < sizeof address.sun_path);  // check_socket_path() refuses longer ones
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return {};
   const int error = errno;
@@ -87,7 +84,7 @@ Status Connection::connect_socket(const std::string& path) {
   }
   if (error == EACCES || error == EPERM) {
     return fail(Errc::not_permitted, "no right to use the network interface at " + path +
-                                         ": ask its owner for socket_group, or run as that user");
+                                         ": ask its owner to name a group of yours (unetd --group), or run as that user");
   }
   return fail_errno("connect(" + path + ")", error);
 }

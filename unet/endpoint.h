@@ -209,7 +209,7 @@ class Endpoint {
     std::unique_ptr<LocalChannel> local;
   };
 
-  Endpoint(std::shared_ptr<Connection> connection, uint32_t id, const EndpointOptions& options);
+  Endpoint(std::shared_ptr<Connection> connection, uint32_t id);
 
   SendOutcome send_ni(ChannelState& state, Channel channel, Bytes data, bool more) noexcept;
   SendOutcome after_ni_send(SendOutcome outcome, bool more) noexcept;

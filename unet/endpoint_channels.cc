@@ -49,13 +49,13 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(std::shared_ptr<Connection> c
   auto segment = Mapping::map(answer->descriptors[0].get(), geometry.total, mirrored ? geometry.receive_bytes : 0);
   if (!segment) return tl::unexpected(segment.error());
 
-  std::unique_ptr<Endpoint> endpoint(new Endpoint(connection, answer->reply.create_endpoint.endpoint, options));
+  std::unique_ptr<Endpoint> endpoint(new Endpoint(connection, answer->reply.create_endpoint.endpoint));
   endpoint->queues_ = std::make_unique<NiQueues>(std::move(*segment), geometry, connection->doorbells(),
                                                  answer->reply.create_endpoint.doorbell);
   return endpoint;
 }
 
-Endpoint::Endpoint(std::shared_ptr<Connection> connection, uint32_t id, const EndpointOptions&)
+Endpoint::Endpoint(std::shared_ptr<Connection> connection, uint32_t id)
     : embedded_(connection->embedded()),
       embedded_handle_(connection->embedded_handle()),
       connection_(std::move(connection)),

@@ -78,13 +78,18 @@ SendOutcome NiQueues::post(Channel channel, uint32_t length) noexcept {
   if (length > reserved_length_ || reserved_length_ == 0) return SendOutcome::too_long;
   Slot* slot = writer_.reserve();
   if (slot == nullptr) return SendOutcome::full;
-  GatherDescriptor descriptor{};
+  publish_reserved(slot, channel, length, SlotKind::gather, GatherDescriptor{});
+  return SendOutcome::sent;
+}
+
+// Sends the first `length` bytes of the reservation with a descriptor that names them.
+template <typename Fields>
+void NiQueues::publish_reserved(Slot* slot, Channel channel, uint32_t length, SlotKind kind, Fields descriptor) noexcept {
   descriptor.fragments[0] = {static_cast<uint32_t>(geometry_.send_data + reserved_offset_), length};
   std::memcpy(slot->payload, &descriptor, sizeof descriptor);
   ring_.commit(reserved_offset_, reserved_length_, writer_.written());
   reserved_length_ = 0;
-  publish(slot, channel, length, SlotKind::gather);
-  return SendOutcome::sent;
+  publish(slot, channel, length, kind);
 }
 
 bool NiQueues::has_room() noexcept {
@@ -100,15 +105,8 @@ SendOutcome NiQueues::put(Channel channel, uint64_t region_offset, Bytes data, b
   const MutableBytes room = reserve(length);
   if (room.empty()) return SendOutcome::full;
   if (length != 0) std::memcpy(room.data(), data.data(), length);
-  Slot* slot = writer_.reserve();
-  PutDescriptor descriptor{};
-  descriptor.region_offset = region_offset;
-  descriptor.notify = notify ? 1 : 0;
-  descriptor.fragments[0] = {static_cast<uint32_t>(geometry_.send_data + reserved_offset_), length};
-  std::memcpy(slot->payload, &descriptor, sizeof descriptor);
-  ring_.commit(reserved_offset_, reserved_length_, writer_.written());
-  reserved_length_ = 0;
-  publish(slot, channel, length, SlotKind::put);
+  const PutDescriptor descriptor{.region_offset = region_offset, .notify = notify ? 1u : 0u};
+  publish_reserved(writer_.reserve(), channel, length, SlotKind::put, descriptor);
   return SendOutcome::sent;
 }
 

@@ -106,6 +106,8 @@ class NiQueues {
     refused_length_ = 0;
     return SendOutcome::full;
   }
+  template <typename Fields>
+  void publish_reserved(Slot* slot, Channel channel, uint32_t length, SlotKind kind, Fields descriptor) noexcept;
   SendOutcome send_long(Channel channel, const std::byte* data, uint32_t length) noexcept;
   void receive_long(const Slot& slot, Mark mark, Message& message) noexcept;
   void receive_runs(const Slot& slot, Message& message) noexcept;

@@ -13,26 +13,45 @@
 
 namespace unet::bench {
 
-struct UnetLink {
-  static constexpr bool kLossless = true;
-  Endpoint& out;      // the same endpoint twice, except where one process holds both ends of a path
-  Endpoint& in;
+// The sending half of a link, whether the path can lose or not.
+struct UnetSender {
+  Endpoint& out;
   Channel channel;    // of `out`
   RunContext& context;
-  bool sleeps;        // a receiver sleeps instead of polling
-
-  UnetLink(Endpoint& sender, Endpoint& receiver, Channel to, RunContext& run, bool receiver_sleeps = false)
-      : out(sender), in(receiver), channel(to), context(run), sleeps(receiver_sleeps) {}
 
   bool send(const std::byte* data, size_t size) { return send_one(data, size, false); }
-  bool receive(std::byte* into, size_t size) { return wait_message() && take(into, size); }
-
   size_t send_burst(const std::byte* data, size_t size, size_t count) {
     for (size_t i = 0; i < count; ++i) {
       if (!send_one(data + i * size, size, i + 1 < count)) return 0;
     }
     return count;
   }
+
+ protected:
+  bool send_one(const std::byte* data, size_t size, bool more) {
+    return settled([&] { return out.send(channel, {data, size}, more); });
+  }
+  template <typename Attempt>
+  bool settled(Attempt attempt) {
+    SendOutcome outcome = attempt();
+    if (__builtin_expect(outcome == SendOutcome::sent, 1)) return true;
+    if (!spin_until(context.stop, [&] { return (outcome = attempt()) != SendOutcome::full; })) return false;
+    if (outcome == SendOutcome::sent) return true;
+    complain(outcome);
+    return false;
+  }
+  void complain(SendOutcome outcome) { context.control.fail("send was refused: " + std::string(to_string(outcome))); }
+};
+
+struct UnetLink : UnetSender {
+  static constexpr bool kLossless = true;
+  Endpoint& in;       // the same as `out`, except where one process holds both ends of a path
+  bool sleeps;        // a receiver sleeps instead of polling
+
+  UnetLink(Endpoint& sender, Endpoint& receiver, Channel to, RunContext& run, bool receiver_sleeps = false)
+      : UnetSender{sender, to, run}, in(receiver), sleeps(receiver_sleeps) {}
+
+  bool receive(std::byte* into, size_t size) { return wait_message() && take(into, size); }
   bool flush() { return true; }
   size_t receive_burst(std::byte* into, size_t size, size_t count) {
     if (!receive(into, size)) return 0;
@@ -68,20 +87,6 @@ struct UnetLink {
 
  private:
   static constexpr Nanoseconds kLook = 50 * kMillisecond;  // a sleeper looks for a stop this often
-
-  bool send_one(const std::byte* data, size_t size, bool more) {
-    return settled([&] { return out.send(channel, {data, size}, more); });
-  }
-  template <typename Attempt>
-  bool settled(Attempt attempt) {
-    SendOutcome outcome = attempt();
-    if (__builtin_expect(outcome == SendOutcome::sent, 1)) return true;
-    if (!spin_until(context.stop, [&] { return (outcome = attempt()) != SendOutcome::full; })) return false;
-    if (outcome == SendOutcome::sent) return true;
-    complain(outcome);
-    return false;
-  }
-  void complain(SendOutcome outcome) { context.control.fail("send was refused: " + std::string(to_string(outcome))); }
 
   bool wait_message() {
     if (!sleeps) return spin_until(context.stop, [&] { return in.receive(message_); });

@@ -7,6 +7,7 @@
 #include "apps/bench/contenders.h"
 #include "apps/bench/environment.h"
 #include "apps/bench/unet_endpoints.h"
+#include "apps/bench/unet_link.h"
 #include "apps/bench/wire_port.h"
 #include "apps/bench/workloads.h"
 #include "drivers/dpdk/raw_bench.h"
@@ -47,48 +48,21 @@ struct LossyReceiver {
   Self& self() { return static_cast<Self&>(*this); }
 };
 
-struct WireLink : LossyReceiver<WireLink> {
-  Endpoint& endpoint;
-  Channel channel;
-  RunContext& context;
+struct WireLink : LossyReceiver<WireLink>, UnetSender {
+  WireLink(Endpoint& e, Channel c, RunContext& run) : UnetSender{e, c, run} {}
 
-  WireLink(Endpoint& e, Channel c, RunContext& run) : endpoint(e), channel(c), context(run) {}
-
-  bool send(const std::byte* data, size_t size) { return send_one(data, size, false); }
-  size_t send_burst(const std::byte* data, size_t size, size_t count) {
-    for (size_t i = 0; i < count; ++i) {
-      if (!send_one(data + i * size, size, i + 1 < count)) return 0;
-    }
-    return count;
-  }
   bool try_receive(std::byte* into, size_t size) {
     Message message;
-    if (!endpoint.receive(message)) return false;
+    if (!out.receive(message)) return false;
     const bool expected = message.length == size;  // not left over from a stopped slice
     if (expected) copy_message(into, message.data, size);
-    endpoint.release(message);
+    out.release(message);
     return expected;
   }
   size_t try_receive_burst(std::byte* into, size_t size, size_t count) {
     size_t n = 0;
     while (n < count && try_receive(into + n * size, size)) ++n;
     return n;
-  }
-  bool put(size_t offset, const std::byte* data, size_t size) {
-    return settled([&] { return endpoint.put(channel, offset, {data, size}, false); });
-  }
-
- private:
-  bool send_one(const std::byte* data, size_t size, bool more) {
-    return settled([&] { return endpoint.send(channel, {data, size}, more); });
-  }
-  template <typename Attempt>
-  bool settled(Attempt attempt) {
-    SendOutcome outcome = attempt();
-    if (__builtin_expect(outcome == SendOutcome::sent, 1)) return true;
-    if (!spin_until(context.stop, [&] { return (outcome = attempt()) != SendOutcome::full; })) return false;
-    if (outcome != SendOutcome::sent) context.control.fail("send was refused: " + std::string(to_string(outcome)));
-    return outcome == SendOutcome::sent;
   }
 };
 

@@ -28,7 +28,6 @@ class WirePort {
   drivers::DpdkPort& port() { return *port_; }        // owned by the NI; the bare baseline uses it while the NI rests
   const MacAddress& peer() const { return peer_; }
   Context& context() { return *context_; }
-  uint32_t mtu() const { return port_->capabilities().mtu; }
   static constexpr const char* kTarget = "bench@side-b";
 
  private:

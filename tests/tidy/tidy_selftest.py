@@ -99,7 +99,7 @@ class FileRules(Tree):
     def test_machine_paths_and_to_dos(self):
         for text in ('auto p = "/ro' 'ot/x";', "// see /home/" "someone/x", "// /wo" "rk/main"):
             self.assertEqual(self.code(text), [(2, "machine-path")])
-        self.assertEqual(self.code('auto p = "/run/unet/x"; // a/work/b'), [])
+        self.assertEqual(self.code('auto p = "/run/unet/x"; // a/wo' 'rk/b'), [])
         self.assertEqual(self.code("// TO" "DO: later"), [(2, "to-do")])
         self.write("README.md", "in /wo" "rk/main\n")
         self.assertEqual(self.rules("README.md"), ["machine-path"])

@@ -231,6 +231,21 @@ void Service::finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, O
   send_packet(*client_at(endpoint.client), reply, descriptors);
 }
 
+namespace {
+
+// Tells each end of a channel on this NI who the other is.
+void join(const EndpointRecord& connector, ChannelRecord& connecting, const EndpointRecord& acceptor, ChannelRecord& accepting,
+          const RequestRecord& request) {
+  accepting.side = 1;
+  accepting.peer = request.from;
+  accepting.peer_endpoint = connector.id;
+  accepting.peer_channel = connecting.number;
+  connecting.peer_endpoint = acceptor.id;
+  connecting.peer_channel = accepting.number;
+}
+
+}  // namespace
+
 void Service::accept_local(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header) {
   EndpointRecord& connector = *endpoint_at(request.connector);
   ClientRecord& client = *client_at(endpoint.client);
@@ -245,12 +260,7 @@ void Service::accept_local(EndpointRecord& endpoint, const RequestRecord& reques
   ChannelRecord& accepting = **made;
   accepting.kind = ChannelKind::local;
   accepting.local = connecting.local;
-  accepting.side = 1;
-  accepting.peer = request.from;
-  accepting.peer_endpoint = connector.id;
-  accepting.peer_channel = connecting.number;
-  connecting.peer_endpoint = endpoint.id;
-  connecting.peer_channel = accepting.number;
+  join(connector, connecting, endpoint, accepting, request);
   // Side s sleeps on sleep[s]; its peer writes wake[s].
   finish_connect(endpoint, accepting, Op::accept, header.cookie,
                  {parts->memory.get(), parts->sleep[1].get(), parts->wake[0].get()});
@@ -270,12 +280,7 @@ void Service::accept_hairpin(EndpointRecord& endpoint, const RequestRecord& requ
   }
   ChannelRecord& accepting = **made;
   accepting.kind = ChannelKind::ni;
-  accepting.side = 1;
-  accepting.peer = request.from;
-  accepting.peer_endpoint = connector.id;
-  accepting.peer_channel = connecting.number;
-  connecting.peer_endpoint = endpoint.id;
-  connecting.peer_channel = accepting.number;
+  join(connector, connecting, endpoint, accepting, request);
   push(engine::OpenHairpin{.endpoint = connector.id, .channel = connecting.number, .peer = endpoint.id, .peer_channel = accepting.number});
   push(engine::OpenHairpin{.endpoint = endpoint.id, .channel = accepting.number, .peer = connector.id, .peer_channel = connecting.number});
   finish_connect(endpoint, accepting, Op::accept, header.cookie, {});
