@@ -34,6 +34,16 @@ struct unet_embedded_table {
   // One turn of the engine, now and then of the service. Returns the number of messages and frames handled (0: idle).
   uint32_t (*poll)(void* handle);
 
+  // The halves of poll(), so that neither waits for the other. pull(): what has arrived; all of a turn if nothing has, or
+  // if it is time for it. push(): what the endpoints have queued goes on the wire.
+  uint32_t (*pull)(void* handle);
+  void (*push)(void* handle);
+
+  // Sends `length` bytes of `data` on a channel of the caller's endpoint without a queue between; `more`: the next send,
+  // push() or pull() that follows at once puts it on the wire. Returns 1, or 0 if this message has to go by the queue: it needs
+  // several frames, the channel leads to no wire, the wire is busy, or something is queued before it.
+  int (*send)(void* handle, uint32_t endpoint, uint32_t channel, const void* data, uint32_t length, int more);
+
   // One turn of engine and service; if neither had anything to do, sleeps until there is something, until timeout_ns have
   // passed (-1: no limit) or until the watched descriptor is readable. Returns 1 if anything was done.
   // May return early.
@@ -53,7 +63,7 @@ struct unet_embedded_table {
   void (*close)(void* handle);
 };
 
-enum { UNET_EMBEDDED_VERSION = 1 };
+enum { UNET_EMBEDDED_VERSION = 2 };
 
 // The one exported symbol; never fails.
 const struct unet_embedded_table* unet_embedded_entry(void);

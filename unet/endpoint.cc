@@ -22,11 +22,21 @@ void Endpoint::turn_embedded() noexcept {
   embedded_->poll(embedded_handle_);
 }
 
+void Endpoint::push_embedded() noexcept {
+  unsent_ = 0;
+  embedded_->push(embedded_handle_);
+}
+
 // ---- sending
 
 SendOutcome Endpoint::send_ni(ChannelState& state, Channel channel, Bytes data, bool more) noexcept {
   if (!state.open) return SendOutcome::no_channel;
   const auto length = static_cast<uint32_t>(std::min<size_t>(data.size(), kMessageMax + 1));
+  if (embedded_ != nullptr &&
+      embedded_->send(embedded_handle_, id_, static_cast<uint32_t>(channel), data.data(), length, more ? 1 : 0) != 0) {
+    unsent_ = more ? unsent_ + 1 : 0;
+    return SendOutcome::sent;
+  }
   SendOutcome outcome = queues_->send(channel, data.data(), length);
   if (embedded_ == nullptr) return outcome;
   if (outcome == SendOutcome::full) {
@@ -37,7 +47,7 @@ SendOutcome Endpoint::send_ni(ChannelState& state, Channel channel, Bytes data, 
 }
 
 SendOutcome Endpoint::after_ni_send(SendOutcome outcome, bool more) noexcept {
-  if (embedded_ != nullptr && outcome == SendOutcome::sent && (!more || ++unsent_ >= kUnsentMax)) turn_embedded();
+  if (embedded_ != nullptr && outcome == SendOutcome::sent && (!more || ++unsent_ >= kUnsentMax)) push_embedded();
   return outcome;
 }
 
@@ -85,7 +95,9 @@ bool Endpoint::receive_any(Message& message) noexcept {
     // What has arrived is taken before the engine fetches more: a burst per message received would overrun the receive
     // queue, where frames left on the wire push back on their sender.
     if (unsent_ == 0 && queues_->receive(message)) return true;
-    turn_embedded();
+    unsent_ = 0;
+    embedded_->pull(embedded_handle_);
+    if (connection_->event_count() == last_events_ && queues_->receive(message)) return true;
   }
   if (connection_->event_count() != last_events_) process_events();
   // The NI's queue and the local channels take turns to be looked at first.

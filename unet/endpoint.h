@@ -220,6 +220,7 @@ class Endpoint {
   bool has_message() const noexcept;
   bool has_room(Channel channel) noexcept;
   void turn_embedded() noexcept;
+  void push_embedded() noexcept;
 
   struct EarlyClose {
     uint32_t channel;

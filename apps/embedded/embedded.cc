@@ -50,6 +50,12 @@ void* open(const char* spec, int* control_fd, char* error, size_t error_size) {
 service::Ni& ni_of(void* handle) { return *static_cast<service::Ni*>(handle); }
 
 uint32_t poll(void* handle) { return ni_of(handle).poll(); }
+uint32_t pull(void* handle) { return ni_of(handle).pull(); }
+void push(void* handle) { ni_of(handle).push(); }
+
+int send(void* handle, uint32_t endpoint, uint32_t channel, const void* data, uint32_t length, int more) {
+  return ni_of(handle).send(endpoint, channel, {static_cast<const std::byte*>(data), length}, more != 0) ? 1 : 0;
+}
 
 int wait(void* handle, int64_t timeout_ns) {
   return ni_of(handle).wait(timeout_ns < 0 ? ~Nanoseconds{0} : static_cast<Nanoseconds>(timeout_ns)) ? 1 : 0;
@@ -64,6 +70,9 @@ constexpr unet_embedded_table kTable{
     .version = UNET_EMBEDDED_VERSION,
     .open = open,
     .poll = poll,
+    .pull = pull,
+    .push = push,
+    .send = send,
     .wait = wait,
     .arm = arm,
     .descriptor = descriptor,

@@ -10,6 +10,7 @@
 namespace unet::engine {
 namespace {
 
+constexpr uint32_t kShortPulls = 8;                 // pulls in a row that may end with the arrivals
 constexpr Nanoseconds kRetry = 100 * kMicrosecond;  // for ports that take no frames and a service that takes no events
 
 std::vector<std::unique_ptr<Port>> make_ports(std::vector<std::unique_ptr<Driver>> drivers, NiCounters& counters) {
@@ -57,6 +58,33 @@ uint32_t Engine::poll(Nanoseconds now) noexcept {
   work += s.mux.turn(now);             // messages from endpoints, to wires and endpoints
   s.run_timers(now);                   // reassemblies given up, queues no longer watched
   return work;
+}
+
+uint32_t Engine::pull(Nanoseconds now) noexcept {
+  State& s = *state_;
+  s.now = now;
+  uint32_t work = s.receive(now);
+  if (work != 0 && !s.mux.unfinished() && ++s.short_pulls < kShortPulls) return work;
+  s.short_pulls = 0;
+  work += s.take_commands();
+  work += s.look_at_doorbells(now);
+  work += s.look_at_watched(now);
+  work += s.mux.turn(now);
+  s.run_timers(now);
+  return work;
+}
+
+void Engine::push() noexcept {
+  State& s = *state_;
+  s.take_commands();
+  s.look_at_watched(s.now);
+  s.look_at_doorbells(s.now);
+  s.mux.turn(s.now);
+}
+
+bool Engine::send(uint32_t endpoint, uint32_t channel, Bytes data, bool more) noexcept {
+  EndpointState* const e = endpoint < kEndpointsMax ? state_->endpoints[endpoint].load(std::memory_order_relaxed) : nullptr;
+  return e != nullptr && e->attached() && state_->mux.send_now(*e, channel, data, more, state_->now);
 }
 
 uint32_t Engine::State::receive(Nanoseconds when) noexcept {

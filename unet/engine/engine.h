@@ -40,6 +40,16 @@ class Engine {
   // One turn: commands, arrivals, doorbells, sends, timers. Returns the number of messages and frames handled (0: idle).
   uint32_t poll(Nanoseconds now) noexcept;
 
+  // The halves of a turn, for an application that runs the engine itself. pull(): arrivals; the rest of the turn only if
+  // there were none, if frames wait for a port, or if it was left out a few times. push(): doorbells and sends, at the time
+  // of the last turn.
+  uint32_t pull(Nanoseconds now) noexcept;
+  void push() noexcept;
+
+  // Sends a message of one frame straight from `data`, which the caller's process owns, at the time of the last turn. It
+  // stays staged if `more`. False: use the queue (several frames, no wire channel, no room, or something is queued before it).
+  bool send(uint32_t endpoint, uint32_t channel, Bytes data, bool more) noexcept;
+
   // Before sleeping: tells every client to ring the wake descriptor, then looks once more (an asymmetric fence makes
   // sure that no doorbell is missed). False: there is work, do not sleep. After true, poll() may not be called before
   // wake_up(). The caller sleeps on the clients' wake descriptors, the drivers' wait descriptors and the service's.

@@ -60,6 +60,7 @@ struct Engine::State {
   EventMailbox& events;
   int service_wake;
   Nanoseconds now = 0;  // of the poll under way
+  uint32_t short_pulls = 0;  // in a row, see Engine::pull()
 
   NiCounters counters;
   TagTable tags;

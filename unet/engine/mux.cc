@@ -140,6 +140,15 @@ Mux::Step Mux::refuse(EndpointState& endpoint, EndpointCounter reason) noexcept 
   return Step::sent;
 }
 
+// A whole message whose payload stands in the frame.
+inline void Mux::compose(TransmitFrame& frame, ChannelState& channel, Port& port, uint32_t length) noexcept {
+  frame.length = emit_frame(frame.data,
+                            {.to = channel.remote, .from = port.address(), .tag = channel.remote_tag,
+                             .message = channel.next_message++, .total = length},
+                            length);
+  port.stage();
+}
+
 // `mark` is Mark's word: kept in a register, it need not go through memory.
 Mux::Step Mux::send(EndpointState& endpoint, const Slot& slot, uint64_t mark, Nanoseconds now) noexcept {
   const uint32_t number = __atomic_load_n(&slot.channel, __ATOMIC_RELAXED);  // once: the client may change it
@@ -162,13 +171,29 @@ Mux::Step Mux::send(EndpointState& endpoint, const Slot& slot, uint64_t mark, Na
   }
   endpoint.send.advance();
   copy_small(frame->data + kFrameOverhead, slot.payload, length);
-  frame->length = emit_frame(frame->data,
-                             {.to = channel->remote, .from = port.address(), .tag = channel->remote_tag,
-                              .message = channel->next_message++, .total = length},
-                             length);
-  port.stage();
+  compose(*frame, *channel, port, length);
   sent(endpoint, length);
   return Step::sent;
+}
+
+bool Mux::send_now(EndpointState& endpoint, uint32_t number, Bytes data, bool more, Nanoseconds now) noexcept {
+  ChannelState* const channel = endpoint.channel(number);
+  if (channel == nullptr || channel->kind != ChannelKind::wire || endpoint.active || endpoint.outgoing.active) return false;
+  const Slot& queued = endpoint.send.slot_at(endpoint.send.position());
+  if (static_cast<uint32_t>(queued.mark.load(std::memory_order_relaxed)) == endpoint.send.position() + 1) return false;
+  Port& port = *ports_[channel->port];
+  if (data.size() > port.fragment_size(FrameFlags::kMessage)) return false;
+  TransmitFrame* const frame = port.frame(now);
+  if (frame == nullptr) return false;
+  const auto length = static_cast<uint32_t>(data.size());
+  if (length <= kInlineMax) copy_small(frame->data + kFrameOverhead, data.data(), length);
+  else std::memcpy(frame->data + kFrameOverhead, data.data(), length);
+  compose(*frame, *channel, port, length);
+  endpoint.count(EndpointCounter::sent_messages);
+  endpoint.count(EndpointCounter::sent_bytes, length);
+  if (!more) port.flush(now);
+  unfinished_ = unfinished_ || port.staged();
+  return true;
 }
 
 Mux::Step Mux::send_long(EndpointState& endpoint, ChannelState* channel, uint32_t number, const Slot& slot, Mark mark,

@@ -40,6 +40,10 @@ class Mux {
     return busy_turn(now);
   }
 
+  // A message that fits one frame, from memory of the process that runs the engine: composed at once and, unless `more`,
+  // sent. False, and nothing has happened: it has to go by the queue.
+  bool send_now(EndpointState& endpoint, uint32_t channel, Bytes data, bool more, Nanoseconds now) noexcept;
+
   // Something waits for a port, not for a client: poll() must run again soon even if nothing is signalled.
   bool unfinished() const noexcept { return unfinished_; }
   bool active() const noexcept { return first_ != nullptr; }
@@ -57,6 +61,7 @@ class Mux {
   void admit_waiting(Nanoseconds now) noexcept;
   Visit visit(EndpointState& endpoint, Nanoseconds now) noexcept;
   void finish_visit(EndpointState& endpoint) noexcept;
+  void compose(TransmitFrame& frame, ChannelState& channel, Port& port, uint32_t length) noexcept;
   Step send(EndpointState& endpoint, const Slot& slot, uint64_t mark, Nanoseconds now) noexcept;
   Step send_long(EndpointState& endpoint, ChannelState* channel, uint32_t number, const Slot& slot, Mark mark, Nanoseconds now) noexcept;
   Step send_frames(EndpointState& endpoint, Nanoseconds now) noexcept;

@@ -52,12 +52,17 @@ class Ni final : private EngineSide {
   Result<Descriptor> connect();
 
   // One turn of the engine; the service has its turn when the engine told it something, and every kServiceEvery.
-  uint32_t poll() noexcept {
+  uint32_t poll() noexcept { return turn_with(&engine::Engine::poll); }
+
+  // The halves of poll(), and sending past the queue: see embedded_abi.h.
+  uint32_t pull() noexcept { return turn_with(&engine::Engine::pull); }
+  void push() noexcept {
     if (__builtin_expect(armed_, 0)) disarm();
-    const Nanoseconds now = clock_.now();
-    const uint32_t handled = engine_->poll(now);
-    if (__builtin_expect(now >= next_service_ || !events_.empty(), 0)) service_turn(now);
-    return handled;
+    engine_->push();
+  }
+  bool send(uint32_t endpoint, uint32_t channel, Bytes data, bool more) noexcept {
+    if (__builtin_expect(armed_, 0)) disarm();
+    return engine_->send(endpoint, channel, data, more);
   }
 
   // One turn of both; then, if there was nothing to do, sleeps for at most `timeout` (~0: no limit). True if anything was
@@ -78,6 +83,13 @@ class Ni final : private EngineSide {
   static constexpr Nanoseconds kStopTime = 10 * kSecond;  // only a bound: it takes microseconds
 
   explicit Ni(NiOptions options) : options_(std::move(options)) {}
+  uint32_t turn_with(uint32_t (engine::Engine::*turn)(Nanoseconds) noexcept) noexcept {
+    if (__builtin_expect(armed_, 0)) disarm();
+    const Nanoseconds now = clock_.now();
+    const uint32_t handled = (*engine_.*turn)(now);
+    if (__builtin_expect(now >= next_service_ || !events_.empty(), 0)) service_turn(now);
+    return handled;
+  }
   Status set_up(std::vector<std::unique_ptr<Driver>> drivers);
   Status watch_drivers();
 
