@@ -179,7 +179,9 @@ void Engine::State::report_events() noexcept {
     if (e.zero_copy.pending() != 0 && now < e.leave_by) return false;
     // Before the event: after it the memory may be gone.
     for (uint32_t p = 0; p < ports.size(); ++p) {
-      if ((e.registered_ports >> p & 1) != 0) ports[p]->driver().forget_memory({e.segment, e.segment_bytes});
+      if ((e.registered_ports >> p & 1) == 0) continue;
+      ports[p]->drop_staged({e.segment, e.segment_bytes});
+      ports[p]->driver().forget_memory({e.segment, e.segment_bytes});
     }
     e.registered_ports = 0;
     if (!events.push(EndpointDetached{index})) return false;

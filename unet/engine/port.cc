@@ -31,6 +31,23 @@ bool Port::make_room(Nanoseconds now) noexcept {
   return end_ != have_;
 }
 
+// The memory's owner is gone, so nobody is left who would read a counter of these frames.
+void Port::drop_staged(Bytes memory) noexcept {
+  uint32_t kept = begin_;
+  for (uint32_t i = begin_; i < end_; ++i) {
+    const TransmitFrame frame = frames_[i];
+    if (frame.external >= memory.data() && frame.external < memory.data() + memory.size()) {
+      --frame.completion->pending;
+      driver_->discard({&frame, 1});
+    } else {
+      frames_[kept++] = frame;
+    }
+  }
+  std::move(frames_.begin() + end_, frames_.begin() + have_, frames_.begin() + kept);
+  have_ -= end_ - kept;
+  end_ = kept;
+}
+
 void Port::transmit(Nanoseconds now) noexcept {
   const uint32_t taken = driver_->transmit({frames_.data() + begin_, end_ - begin_}, now);
   uint64_t bytes = 0;

@@ -47,6 +47,8 @@ class Port {
     if (begin_ != end_) transmit(now);
   }
   bool staged() const noexcept { return begin_ != end_; }
+  // Takes back what is staged and would be read from `memory`, which goes away.
+  void drop_staged(Bytes memory) noexcept;
   // True if frame() would succeed.
   bool has_room(Nanoseconds now) noexcept { return end_ != have_ || make_room(now); }
 

@@ -1,0 +1,52 @@
+// port_test.cc - what a port that takes no frames holds back: whose memory it may still read.
+#include <catch2/catch.hpp>
+
+#include "unet/engine/test_ni.h"
+
+using namespace unet;
+using namespace unet::engine;
+
+namespace {
+
+const MacAddress kPeer{2, 0, 0, 0, 0, 9};
+
+}  // namespace
+
+TEST_CASE("frames composed of a dead client's memory are gone before the memory is, those of others go out in order") {
+  TestWire wire;
+  wire.capabilities.external_payload = true;
+  wire.transmit_room = 0;
+  TestNi ni({&wire});
+  TestEndpoint& before = ni.add_endpoint();
+  TestEndpoint& dead = ni.add_endpoint();
+  TestEndpoint& after = ni.add_endpoint();
+  const auto first = pattern(3'000, 1), second = pattern(3'001, 2);
+  for (TestEndpoint* e : {&before, &dead, &after}) {
+    ni.wire(*e, 0, 0x10001 + e->number, 0x20001 + e->number, kPeer);
+    REQUIRE(e->send(0, e == &after ? second : first));
+    e->ring(ni.page);
+    ni.poll();
+  }
+  ni.command(DetachEndpoint{dead.number});
+  ni.poll(3);
+  CHECK_FALSE(ni.event<EndpointDetached>().has_value());  // the port may take them yet
+  ni.now += kSecond;
+  ni.poll();
+  REQUIRE(ni.event<EndpointDetached>().has_value());
+  ni.endpoints[1].reset();  // unmaps the segment
+
+  wire.transmit_room = ~0u;
+  ni.poll(3);
+  REQUIRE(wire.sent.size() >= 6);
+  std::vector<std::byte> got_first, got_second;
+  for (const FrameBytes& frame : wire.sent) {
+    FrameView view;
+    REQUIRE(parse_frame(frame, view) == FrameError::none);
+    auto& into = view.tag == Tag{0x20001} ? got_first : got_second;
+    if (view.tag != Tag{0x20002}) into.insert(into.end(), view.payload.begin(), view.payload.end());
+  }
+  CHECK((got_first == first));
+  CHECK((got_second == second));
+  CHECK(wire.external_frames == 4);  // two of each survivor; the rest of a message is copied
+  CHECK(wire.unread.size() == 4);
+}
