@@ -162,7 +162,7 @@ void Engine::State::close_channel(EndpointState& endpoint, uint32_t channel) noe
 void Engine::State::run(const SendSignal& command) noexcept {
   UNET_CHECK(command.port < ports.size() && command.length <= kSignalMax);
   Port& port = *ports[command.port];
-  TransmitFrame* const frame = command.length <= port.fragment_size(FrameFlags::kMessage) ? port.frame(now) : nullptr;
+  TransmitFrame* const frame = command.length <= port.fragment_size(FrameFlags::kMessage) ? port.signal_frame(now) : nullptr;
   if (frame == nullptr) return counters.add(NiCounter::transmit_overflow);
   std::memcpy(frame->data + kFrameOverhead, command.bytes.data(), command.length);
   frame->length = emit_frame(frame->data, {.to = command.to, .from = port.address(), .tag = kSignallingTag, .total = command.length},

@@ -20,6 +20,15 @@ Port::Port(std::unique_ptr<Driver> driver, NiCounters& counters) : driver_(std::
 
 Port::~Port() { driver_->discard({frames_.data() + begin_, have_ - begin_}); }
 
+TransmitFrame* Port::signal_frame(Nanoseconds now) noexcept {
+  if (TransmitFrame* const empty = frame(now)) return empty;
+  // frame() has moved everything to the front, and all of it is composed.
+  if (end_ == frames_.size()) return nullptr;
+  frames_[end_] = TransmitFrame{};
+  have_ = end_ + driver_->allocate({&frames_[end_], 1});
+  return end_ != have_ ? &frames_[end_] : nullptr;
+}
+
 // All allocated frames are composed: sends them, and fills up with empty ones.
 bool Port::make_room(Nanoseconds now) noexcept {
   flush(now);
@@ -27,7 +36,8 @@ bool Port::make_room(Nanoseconds now) noexcept {
   end_ -= begin_;
   begin_ = 0;
   std::fill(frames_.begin() + end_, frames_.end(), TransmitFrame{});
-  have_ = end_ + driver_->allocate({frames_.data() + end_, kBurst - end_});
+  have_ = end_;
+  if (end_ < kBurst) have_ += driver_->allocate({frames_.data() + end_, kBurst - end_});
   return end_ != have_;
 }
 

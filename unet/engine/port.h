@@ -39,7 +39,9 @@ class Port {
     if (end_ == have_ && !make_room(now)) [[unlikely]] return nullptr;
     return &frames_[end_];
   }
-  // Queues the frame from frame(), composed.
+  // The same for a signal: data, however much of it waits, does not take its place.
+  TransmitFrame* signal_frame(Nanoseconds now) noexcept;
+  // Queues the frame from either, composed.
   void stage() noexcept { ++end_; }
 
   // Hands what is staged to the driver.
@@ -57,6 +59,8 @@ class Port {
   EndpointState* waiting_last = nullptr;
 
  private:
+  static constexpr uint32_t kSignalRoom = 8;
+
   bool make_room(Nanoseconds now) noexcept;
   void transmit(Nanoseconds now) noexcept;
 
@@ -69,7 +73,7 @@ class Port {
   bool external_payload_ = false;
   // frames_[begin_, end_) are composed, frames_[end_, have_) allocated: none is copied on its way.
   uint32_t begin_ = 0, end_ = 0, have_ = 0;
-  std::array<TransmitFrame, kBurst> frames_;
+  std::array<TransmitFrame, kBurst + kSignalRoom> frames_;  // the last ones for signals only
 };
 
 }  // namespace unet::engine

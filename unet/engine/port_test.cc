@@ -1,4 +1,4 @@
-// port_test.cc - what a port that takes no frames holds back: whose memory it may still read.
+// port_test.cc - what a port that takes no frames holds back: whose memory it may still read, and what finds room in it.
 #include <catch2/catch.hpp>
 
 #include "unet/engine/test_ni.h"
@@ -9,6 +9,12 @@ using namespace unet::engine;
 namespace {
 
 const MacAddress kPeer{2, 0, 0, 0, 0, 9};
+
+SendSignal signal_of(std::byte content) {
+  SendSignal signal{.port = 0, .to = kPeer, .length = 8, .bytes = {}};
+  signal.bytes[0] = content;
+  return signal;
+}
 
 }  // namespace
 
@@ -49,4 +55,42 @@ TEST_CASE("frames composed of a dead client's memory are gone before the memory 
   CHECK((got_second == second));
   CHECK(wire.external_frames == 4);  // two of each survivor; the rest of a message is copied
   CHECK(wire.unread.size() == 4);
+}
+
+TEST_CASE("signals find room in a port that data has filled, eight of them") {
+  TestWire wire;
+  wire.transmit_room = 0;
+  TestNi ni({&wire});
+  TestEndpoint& a = ni.add_endpoint();
+  ni.wire(a, 0, 0x10001, 0x20002, kPeer);
+  REQUIRE(a.send(0, pattern(kMessageMax, 1)));
+  a.ring(ni.page);
+  ni.poll();
+  constexpr uint32_t kSignals = 8;
+  for (uint32_t i = 0; i < kSignals; ++i) {
+    ni.command(signal_of(static_cast<std::byte>(i)));
+    ni.poll();
+  }
+  CHECK(ni.counter(NiCounter::transmit_overflow) == 0);
+  ni.command(signal_of(std::byte{99}));
+  ni.poll();
+  CHECK(ni.counter(NiCounter::transmit_overflow) == 1);
+
+  // The data goes on where it was, and the port gives everything back.
+  wire.transmit_room = ~0u;
+  ni.poll(5);
+  uint32_t signals = 0;
+  uint64_t bytes = 0;
+  for (const FrameBytes& frame : wire.sent) {
+    FrameView view;
+    REQUIRE(parse_frame(frame, view) == FrameError::none);
+    if (view.tag == kSignallingTag) {
+      CHECK(view.payload[0] == static_cast<std::byte>(signals++));
+    } else {
+      bytes += view.payload.size();
+    }
+  }
+  CHECK(signals == kSignals);
+  CHECK(bytes == kMessageMax);
+  CHECK(ni.counter(NiCounter::transmitted_frames) == wire.sent.size());
 }
