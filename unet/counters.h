@@ -23,7 +23,7 @@ enum class EndpointCounter : uint8_t {
   receive_queue_full,    // the receive queue was full
   too_long,              // the message needs more memory than all receive buffers have
   too_fragmented,        // the free queue gave buffers too scattered for one receive descriptor
-  bad_free_descriptor,   // the free queue named a buffer that does not exist
+  bad_free_descriptor,   // the free queue named a buffer that does not exist, or that the NI has already
   duplicate_fragment,    // a fragment arrived twice
   fragment_mismatch,     // fragments of one message disagree about its length or kind
   reassembly_timeout,    // fragments missing for too long

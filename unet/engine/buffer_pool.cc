@@ -15,11 +15,13 @@ constexpr uint32_t kSearchWords = 64;  // 4,096 buffers searched for long runs a
 BufferPool::BufferPool(const FreeSlot* slots, uint32_t depth, uint32_t buffers)
     : queue_(slots, depth), buffers_(buffers), kept_bits_((buffers + 63) / 64) {}
 
-void BufferPool::keep(uint32_t buffer) noexcept {
+bool BufferPool::keep(uint32_t buffer) noexcept {
   uint64_t& word = kept_bits_[buffer / 64];
   const uint64_t bit = uint64_t{1} << (buffer % 64);
-  kept_ += (word & bit) == 0 ? 1 : 0;
+  if ((word & bit) != 0) return false;
   word |= bit;
+  ++kept_;
+  return true;
 }
 
 void BufferPool::unkeep(uint32_t first, uint32_t count) noexcept {
@@ -71,11 +73,8 @@ BufferPool::Outcome BufferPool::take_slowly(uint32_t count, RunList& runs, uint3
     give_back(runs);
     runs.count = 0;
     for (uint32_t pops = 0; pops < buffers_ && queue_.pop(buffer); ++pops) {
-      if (buffer < buffers_) {
-        keep(buffer);
-      } else if (++lies; lies >= kLiesMax) {
-        break;
-      }
+      if (buffer < buffers_ && keep(buffer)) continue;
+      if (++lies >= kLiesMax) break;
     }
     return take_longest(count, runs) ? Outcome::taken : Outcome::fragmented;
   }

@@ -43,7 +43,7 @@ class BufferPool {
   uint32_t buffers() const noexcept { return buffers_; }
 
   // Takes `count` > 0 buffers into `runs` (empty before), or none of them. `lies` rises by the entries of the free queue
-  // that named no buffer.
+  // that named no buffer, or one that is here already.
   Outcome take(uint32_t count, RunList& runs, uint32_t& lies) noexcept {
     uint32_t buffer;
     if (count == 1 && kept_ == 0 && queue_.pop(buffer)) [[likely]] {
@@ -64,7 +64,7 @@ class BufferPool {
   bool take_one(uint32_t& buffer, uint32_t& lies) noexcept;
   bool take_longest(uint32_t count, RunList& runs) noexcept;
   bool take_kept(uint32_t& buffer) noexcept;
-  void keep(uint32_t buffer) noexcept;
+  bool keep(uint32_t buffer) noexcept;  // false: it is there already
   void unkeep(uint32_t first, uint32_t count) noexcept;
 
   FreeReader queue_;

@@ -106,6 +106,18 @@ TEST_CASE("a buffer given back twice is there once") {
   CHECK(p.take(1) == Outcome::none);
 }
 
+TEST_CASE("a buffer named again and again is a lie each time, a bounded number of which is looked at") {
+  Pool p(1'024);
+  // Every second buffer: too scattered for one message of many, so that all of the queue is looked at.
+  for (uint32_t buffer = 0; buffer < 128; buffer += 2) p.writer.push(buffer);
+  for (int i = 0; i < 900; ++i) p.writer.push(4);
+  CHECK(p.take(32) == Outcome::fragmented);
+  CHECK(p.lies == 64);
+  // The rest is still in the queue: it is looked at for the next message, as far.
+  CHECK(p.take(32) == Outcome::fragmented);
+  CHECK(p.lies == 64);
+}
+
 TEST_CASE("whatever the order of the queue, what can be named by twelve runs is found") {
   std::mt19937 random(1);
   for (uint32_t round = 0; round < 500; ++round) {
