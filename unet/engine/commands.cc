@@ -153,6 +153,10 @@ void Engine::State::run(const CloseChannel& command) noexcept {
 void Engine::State::close_channel(EndpointState& endpoint, uint32_t channel) noexcept {
   ChannelState& state = endpoint.channels[channel];
   if (state.kind == ChannelKind::wire) {
+    if (endpoint.outgoing.active && endpoint.outgoing.channel == channel) {
+      endpoint.outgoing.active = false;  // the rest of a message is not for the number's next peer
+      endpoint.count(EndpointCounter::unknown_channel);
+    }
     reassembly.forget(endpoint, channel);
     tags.close(state.local_tag);
   }

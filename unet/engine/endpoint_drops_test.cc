@@ -158,6 +158,26 @@ TEST_CASE("unknown_channel: closed while a message was going out") {
   p.check_still_works();
 }
 
+TEST_CASE("unknown_channel: closed while a message was going out, and its number given to another peer") {
+  Pair p;
+  p.wire.transmit_room = 1;
+  p.ni.wire(p.a, 3, 0x1'0001, 9, kPeer);
+  REQUIRE(p.a.send(3, pattern(60'000, 1)));
+  p.ni.run();
+  p.ni.command(CloseChannel{p.a.number, 3});
+  p.ni.wire(p.a, 3, 0x2'0002, 77, kPeer);
+  p.wire.transmit_room = ~0u;
+  p.ni.run();
+  for (const FrameBytes& frame : p.wire.sent) {
+    FrameView view;
+    REQUIRE(parse_frame(frame, view) == FrameError::none);
+    CHECK(view.tag == Tag{9});
+  }
+  p.check_only(p.a, EndpointCounter::unknown_channel);
+  CHECK(p.a.header->send_consumed.value.load() == 1);
+  p.check_still_works();
+}
+
 TEST_CASE("no_free_buffer: all buffers hold messages the client keeps") {
   Pair p;
   for (int i = 0; i < 2; ++i) {
