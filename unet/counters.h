@@ -27,7 +27,7 @@ enum class EndpointCounter : uint8_t {
   duplicate_fragment,    // a fragment arrived twice
   fragment_mismatch,     // fragments of one message disagree about its length or kind
   reassembly_timeout,    // fragments missing for too long
-  reassembly_overflow,   // too many messages of this endpoint in reassembly at once
+  reassembly_overflow,   // too many messages of this endpoint, or of the NI, in reassembly at once
   put_no_region,         // a put came, but no region is exposed
   put_out_of_bounds,     // a put came for bytes outside the exposed region
   count

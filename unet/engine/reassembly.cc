@@ -32,7 +32,7 @@ Reassembling* Reassembly::find(Tag tag, uint32_t message) noexcept {
 
 Reassembling* Reassembly::open(EndpointState& endpoint, uint32_t channel, Tag tag, uint32_t message, Nanoseconds now) noexcept {
   if (endpoint.reassemblies >= kReassembliesPerEndpointMax && !reclaim(endpoint)) return nullptr;
-  if (unused_ == nullptr && !reclaim(endpoint) && !reclaim_any()) return nullptr;
+  if (unused_ == nullptr && !reclaim(endpoint) && !reclaim_any(endpoint)) return nullptr;
   Reassembling& m = *unused_;
   unused_ = m.next_in_bucket;
 
@@ -112,13 +112,20 @@ bool Reassembly::reclaim(EndpointState& endpoint) noexcept {
   return false;
 }
 
-// The NI's pool is empty: looks at the few that have waited longest, whosever they are.
-bool Reassembly::reclaim_any() noexcept {
+// The NI's pool is empty: looks at the few that have waited longest, whosever they are, then at some places in turn for one
+// whose endpoint would still have as many as the one that wants it. So no endpoint keeps the others out.
+bool Reassembly::reclaim_any(const EndpointState& wanting) noexcept {
   constexpr uint32_t kLook = 16;
   Reassembling* m = oldest_;
   for (uint32_t i = 0; i < kLook && m != nullptr; ++i, m = m->newer) {
     if (!superseded(*m)) continue;
     drop(*m, EndpointCounter::reassembly_overflow);
+    return true;
+  }
+  for (uint32_t i = 0; i < kLook; ++i) {
+    Reassembling& place = pool_[cursor_++ % kReassembliesMax];
+    if (place.endpoint->reassemblies <= wanting.reassemblies + 1) continue;
+    drop(place, EndpointCounter::reassembly_overflow);
     return true;
   }
   return false;

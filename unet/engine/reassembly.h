@@ -3,7 +3,8 @@
 // A fixed pool, found by (tag, message number). Each has a bitmap in units of kFragmentUnit of what has arrived, and its
 // receive buffers, into which fragments are deposited where they belong, in any order. A message without progress for the
 // timeout is given up. When an endpoint is short of buffers or places, messages that are superseded (a newer one of the
-// same channel has begun, so their missing fragments are probably lost) make room before anything new is refused.
+// same channel has begun, so their missing fragments are probably lost) make room before anything new is refused. When the
+// NI is short of places, endpoints that hold more of them than the one that wants one make room, too.
 #pragma once
 
 #include <array>
@@ -75,11 +76,12 @@ class Reassembly {
   void append_by_progress(Reassembling& message) noexcept;
   void remove_by_progress(Reassembling& message) noexcept;
   void remove_of_endpoint(Reassembling& message) noexcept;
-  bool reclaim_any() noexcept;
+  bool reclaim_any(const EndpointState& wanting) noexcept;
 
   Nanoseconds timeout_;
   std::unique_ptr<Reassembling[]> pool_;
   Reassembling* unused_ = nullptr;  // through next_in_bucket
+  uint32_t cursor_ = 0;             // where reclaim_any() looks next in the pool
   Reassembling* oldest_ = nullptr;
   Reassembling* newest_ = nullptr;
   std::array<Reassembling*, kBuckets> buckets_{};
