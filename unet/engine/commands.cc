@@ -10,13 +10,14 @@
 namespace unet::engine {
 namespace {
 
+constexpr uint32_t kCommandsPerTurn = 64;    // messages are not kept waiting by more
 constexpr Nanoseconds kLeaveTime = kSecond;  // how long a detached endpoint waits for ports that read its segment
 
 }  // namespace
 
 uint32_t Engine::State::take_all_commands() noexcept {
   uint32_t taken = 0;
-  for (; const Command* command = commands.front(); ++taken) {
+  for (const Command* command; taken < kCommandsPerTurn && (command = commands.front()) != nullptr; ++taken) {
     std::visit([this](const auto& each) { run(each); }, *command);
     commands.pop();
   }

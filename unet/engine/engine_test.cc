@@ -282,3 +282,17 @@ TEST_CASE("a channel opened after a turn began is known to the message that foll
   ni.poll();
   CHECK(a.receive().has_value());
 }
+
+TEST_CASE("many commands at a time do not keep the engine from messages") {
+  TestWire wire;
+  TestNi ni({&wire});
+  ni.poll();
+  constexpr size_t kSignals = 1'000;
+  for (size_t i = 0; i < kSignals; ++i) ni.command(SendSignal{.port = 0, .to = kPeer, .length = 1, .bytes = {}});
+  ni.poll();
+  CHECK(wire.sent.size() >= 1);
+  CHECK(wire.sent.size() <= 64);
+  CHECK_FALSE(ni.engine->prepare_sleep(ni.now));
+  ni.run();
+  CHECK(wire.sent.size() == kSignals);
+}

@@ -28,7 +28,7 @@ Ni::~Ni() {
     disarm();
     service_->stop(clock_.now());
     for (int i = 0; i < 1000 && !service_->idle(); ++i) turn(clock_.now());
-    for (int i = 0; i < 8; ++i) engine_->poll(clock_.now());
+    for (int i = 0; i < kLastTurns; ++i) engine_->poll(clock_.now());
   }
 }
 

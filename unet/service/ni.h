@@ -81,6 +81,7 @@ class Ni final : private EngineSide {
  private:
   static constexpr Nanoseconds kServiceEvery = 100 * kMicrosecond;  // its system calls cost 0.3 us: 0.3 %
   static constexpr Nanoseconds kStopTime = 10 * kSecond;  // only a bound: it takes microseconds
+  static constexpr int kLastTurns = 32;  // of the engine, which takes all commands that the mailbox can hold
 
   explicit Ni(NiOptions options) : options_(std::move(options)) {}
   uint32_t turn_with(uint32_t (engine::Engine::*turn)(Nanoseconds) noexcept) noexcept {

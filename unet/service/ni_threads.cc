@@ -125,7 +125,7 @@ void Ni::engine_loop() noexcept {
       engine_sleep(now);
     }
   }
-  for (int i = 0; i < 8; ++i) engine_->poll(clock_.now());  // the last commands: goodbyes
+  for (int i = 0; i < kLastTurns; ++i) engine_->poll(clock_.now());  // the last commands: goodbyes
 }
 
 void Ni::engine_sleep(Nanoseconds now) noexcept {
