@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "unet/base/check.h"
+#include "unet/base/fence.h"
 #include "unet/engine/engine_state.h"
+#include "unet/engine/wake.h"
 
 namespace unet::engine {
 namespace {
@@ -100,7 +102,13 @@ void Engine::State::run(const SetRegion& command) noexcept {
 }
 
 void Engine::State::run(const SetWakeDescriptor& command) noexcept {
-  if (EndpointState* const e = attached(command.endpoint)) e->wake_descriptor = command.descriptor;
+  EndpointState* const e = attached(command.endpoint);
+  if (e == nullptr) return;
+  e->wake_descriptor = command.descriptor;
+  // The client has the descriptor as soon as the service: it may sleep on what we delivered before we could wake it.
+  light_fence();
+  wake_if_announced(*e, e->header->receiver_asleep.value, counters);
+  wake_if_announced(*e, e->header->sender_waiting.value, counters);
 }
 
 ChannelState& Engine::State::new_channel(EndpointState& endpoint, uint32_t channel) {

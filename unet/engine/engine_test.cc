@@ -296,3 +296,23 @@ TEST_CASE("many commands at a time do not keep the engine from messages") {
   ni.run();
   CHECK(wire.sent.size() == kSignals);
 }
+
+TEST_CASE("a client that announced its sleep before the engine knew how to wake it is woken") {
+  // The service answers while the command waits: the client may sleep, and the engine deliver, before the command is run.
+  TestNi ni;
+  TestEndpoint& a = ni.add_endpoint();
+  TestEndpoint& b = ni.add_endpoint();
+  ni.hairpin(a, 1, b, 1);
+  ni.run();
+  std::atomic<uint32_t>& announcement = GENERATE(false, true) ? b.header->receiver_asleep.value : b.header->sender_waiting.value;
+  announcement = 1;
+  REQUIRE(a.send(1, pattern(8, 1)));
+  REQUIRE(b.send(1, pattern(8, 2)));
+  ni.run();
+  CHECK(announcement == 1);
+  const int wake = ni.wake_descriptor(b);
+  ni.run();
+  uint64_t count = 0;
+  CHECK((::read(wake, &count, sizeof count) == sizeof count && count == 1));
+  CHECK(announcement == 0);
+}

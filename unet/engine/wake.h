@@ -1,4 +1,4 @@
-// wake.h - wakes a client that announced in its segment that it sleeps; used by the delivery and the mux.
+// wake.h - wakes a client that announced in its segment that it sleeps; used by the delivery, the mux and the commands.
 #pragma once
 
 #include <unistd.h>
