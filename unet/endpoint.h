@@ -242,6 +242,7 @@ class Endpoint {
   WaitOutcome sleep_embedded(Nanoseconds timeout, Refused refused) noexcept;
   Status make_descriptor();
   void take_control_edges(std::span<const epoll_event> edges) noexcept;
+  void flush_credits() noexcept;
   void announce(Refused refused) noexcept;
   void end_announcement() noexcept;
   void wake_upcall() noexcept;

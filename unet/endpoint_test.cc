@@ -7,50 +7,10 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
-#include "unet/context.h"
-#include "unet/test_service.h"
+#include "unet/test_world.h"
 
 namespace unet {
 namespace {
-
-constexpr EndpointOptions kSmall{.send_depth = 8, .receive_depth = 8, .buffers = 16, .buffer_size = 256, .send_bytes = 64 * 1024};
-constexpr ConnectOptions kSmallChannel{.timeout = kHangSeconds * kSecond, .local = {.depth = 4, .data_bytes = 4 * kMessageMax}};
-constexpr Nanoseconds kHang = kHangSeconds * kSecond;
-
-struct World {
-  World() : context(*Context::open("unix:" + service.path(), "test")) { service.keep(control::Op::connect); }
-  std::unique_ptr<Endpoint> endpoint() {
-    auto made = context.create_endpoint(kSmall);
-    REQUIRE(made);
-    return std::move(*made);
-  }
-  // Connects and lets the test play the peer.
-  std::unique_ptr<LocalChannel> local(Endpoint& endpoint, uint32_t number) {
-    const auto pending = endpoint.start_connect("peer", kSmallChannel);
-    REQUIRE(pending);
-    auto peer = service.grant_local(service.take(), number);
-    REQUIRE(wait_connect(endpoint, *pending) == Channel{number});
-    return peer;
-  }
-  Channel ni(Endpoint& endpoint, uint32_t number) {
-    const auto pending = endpoint.start_connect("peer");
-    REQUIRE(pending);
-    service.grant_ni(service.take(), number);
-    return wait_connect(endpoint, *pending);
-  }
-  static Channel wait_connect(Endpoint& endpoint, uint64_t pending) {
-    while (true) {
-      if (auto channel = endpoint.poll_connect(pending)) {
-        REQUIRE(*channel);
-        return **channel;
-      }
-      REQUIRE(endpoint.wait(kHang) == WaitOutcome::ready);
-    }
-  }
-
-  TestService service;
-  Context context;
-};
 
 bool readable(int descriptor) {
   pollfd wanted{.fd = descriptor, .events = POLLIN, .revents = 0};

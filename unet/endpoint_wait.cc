@@ -45,10 +45,13 @@ WaitOutcome Endpoint::wait_until(Nanoseconds timeout, Nanoseconds spin, Refused 
   const Nanoseconds start = monotonic_now();
   Nanoseconds waited = 0;
   Nanoseconds next_yield = kYieldAfter;
+  bool flushed = false;
   do {
     if (embedded_ != nullptr) turn_embedded();
     if (something()) return WaitOutcome::ready;
     if (refused && has_room(*refused)) return WaitOutcome::room;
+    // What a sender waits for may be what has been released since: a few large messages are no quarter of the slots.
+    if (!std::exchange(flushed, true)) flush_credits();
     if (embedded_ == nullptr) {
       for (int i = 0; i < kPollsPerLook && !has_message(); ++i) spin_pause();
     }
@@ -70,6 +73,11 @@ WaitOutcome Endpoint::wait_until(Nanoseconds timeout, Nanoseconds spin, Refused 
     waited = monotonic_now() - start;
   }
   return WaitOutcome::timed_out;
+}
+
+void Endpoint::flush_credits() noexcept {
+  queues_->flush_credits();
+  for (LocalChannel* local : locals_) local->flush_credits();
 }
 
 void Endpoint::announce(Refused refused) noexcept {

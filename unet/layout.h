@@ -219,7 +219,8 @@ struct LocalGeometry {
   }
 };
 
-// At least four of the largest messages: credits come back in quarters of the ring, so fewer could stall.
+// At least four of the largest messages, so that some are written while others are read. The data comes back with the slots, a
+// quarter ring at a time, which these four may never reach: a receiver that finds nothing gives back what it has.
 constexpr bool valid_options(const LocalOptions& o) noexcept {
   return o.depth >= kQueueDepthMin && o.depth <= kQueueDepthMax && o.data_bytes >= 4 * kMessageMax && o.data_bytes <= kLocalDataMax;
 }
