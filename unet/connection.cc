@@ -19,6 +19,7 @@ namespace unet {
 namespace {
 
 constexpr size_t kDescriptorsMax = 4;  // with one packet
+constexpr int kSocketSleep = 10;       // ms at a time on the socket: another thread may take what we wait for
 
 // Reads the descriptors out of a received message; all are owned from here on.
 std::vector<Descriptor> take_descriptors(msghdr& message) {
@@ -132,17 +133,19 @@ Result<uint64_t> Connection::send_packet(control::Header* header, size_t size) {
   const std::lock_guard lock(mutex_);
   if (!alive()) return fail(Errc::disconnected, "the network interface is gone");
   header->cookie = next_cookie_++;
-  // An embedded NI takes the packet only in its own poll: never block on it.
-  const int flags = MSG_NOSIGNAL | (embedded_ != nullptr ? MSG_DONTWAIT : 0);
   ssize_t sent;
-  do {
-    sent = ::send(socket_.get(), header, size, flags);
-    if (sent < 0 && errno == EAGAIN && embedded_ != nullptr) {
+  while ((sent = ::send(socket_.get(), header, size, MSG_NOSIGNAL | MSG_DONTWAIT)) < 0 && (errno == EAGAIN || errno == EINTR)) {
+    if (errno == EINTR) continue;
+    // Never block on the socket alone: the service does not read a client that does not read, and an embedded one takes
+    // packets only in its own turns.
+    if (embedded_ != nullptr) {
       embedded_->wait(embedded_handle_, 0);
-      receive_locked();
-      errno = EINTR;
+    } else {
+      pollfd wanted{.fd = socket_.get(), .events = POLLIN | POLLOUT, .revents = 0};
+      ::poll(&wanted, 1, kSocketSleep);
     }
-  } while (sent < 0 && errno == EINTR);
+    receive_locked();
+  }
   if (sent < 0) {
     alive_ = false;
     return fail(Errc::disconnected, "the network interface is gone");
@@ -274,8 +277,7 @@ void Connection::wait_activity(Nanoseconds timeout) {
     return;
   }
   pollfd wanted{.fd = socket_.get(), .events = POLLIN, .revents = 0};
-  // Another thread may take our answer off the socket, so never sleep long.
-  const auto milliseconds = static_cast<int>(std::min(timeout, 10 * kMillisecond) / kMillisecond);
+  const auto milliseconds = static_cast<int>(std::min(timeout, kSocketSleep * kMillisecond) / kMillisecond);
   ::poll(&wanted, 1, std::max(milliseconds, 1));
 }
 

@@ -129,6 +129,27 @@ TEST_CASE("an answer that was there before it was given up is closed, too") {
   CHECK(service.take().as<control::CloseChannel>().channel == 2);
 }
 
+TEST_CASE("more requests than the socket holds do not wait for a service that waits for us to read") {
+  constexpr uint32_t kRequests = 3000;
+  ChildProcess child([] {
+    alarm(kHangSeconds);
+    TestService service;
+    const auto connection = Connection::open("unix:" + service.path(), "test");
+    if (!connection) return 1;
+    std::vector<uint64_t> cookies;
+    for (uint32_t i = 0; i < kRequests; ++i) {
+      const auto cookie = (*connection)->send(request(control::Op::bind, i));
+      if (!cookie) return 2;
+      cookies.push_back(*cookie);
+    }
+    for (const uint64_t cookie : cookies) {
+      if (!(*connection)->wait_answer(cookie, kHangSeconds * kSecond)) return 3;
+    }
+    return 0;
+  });
+  CHECK(child.wait() == 0);
+}
+
 TEST_CASE("events wait for their endpoint, in order") {
   TestService service;
   const auto connection = open(service);
