@@ -45,7 +45,7 @@ struct Answer;
 
 struct ConnectOptions {
   control::Path path = control::Path::automatic;
-  Nanoseconds timeout = 5 * kSecond;
+  Nanoseconds timeout = 5 * kSecond;  // for the peer's answer; 1 ms to an hour
   LocalOptions local{};  // if it becomes a local channel
 };
 

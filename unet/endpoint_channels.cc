@@ -23,6 +23,11 @@ Status bad_name(std::string_view name) {
                                           " characters of A-Z a-z 0-9 . _ - /, not beginning with - or /");
 }
 
+// How long the peer has. The protocol says it in milliseconds, where 0 would be the service's own default.
+Nanoseconds answer_time(const ConnectOptions& options) {
+  return std::clamp<Nanoseconds>(options.timeout, kMillisecond, 3600 * kSecond);
+}
+
 Status without_value(const Result<Answer>& answer) {
   if (!answer) return tl::unexpected(answer.error());
   return {};
@@ -99,7 +104,7 @@ Result<uint64_t> Endpoint::start_connect(std::string_view target, const ConnectO
   auto request = request_for<control::Connect>(control::Op::connect, id_);
   request.target.set(target);
   request.path = options.path;
-  request.timeout_ms = static_cast<uint32_t>(std::min<Nanoseconds>(options.timeout / kMillisecond, 3'600'000));
+  request.timeout_ms = static_cast<uint32_t>(answer_time(options) / kMillisecond);
   request.local = options.local;
   auto cookie = connection_->send(request);
   if (cookie) ++connecting_;
@@ -121,7 +126,7 @@ Result<Channel> Endpoint::connect(std::string_view target, const ConnectOptions&
   if (!pending) return tl::unexpected(pending.error());
   --connecting_;
   // The service answers within the timeout; the margin is for a service that is busy.
-  auto answer = connection_->wait_answer(*pending, options.timeout + kSecond);
+  auto answer = connection_->wait_answer(*pending, answer_time(options) + kSecond);
   if (!answer) return tl::unexpected(answer.error());
   // The peer waits for our confirmation, and this program may not poll its NI again for a while.
   if (embedded_ != nullptr) turn_embedded();

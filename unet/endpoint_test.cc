@@ -53,6 +53,24 @@ TEST_CASE("messages through the NI and over local channels arrive at one endpoin
   CHECK(endpoint->send(Channel{400}, text("nobody")) == SendOutcome::no_channel);
 }
 
+TEST_CASE("the time a peer has for its answer is at least a millisecond and at most an hour, however it is said") {
+  World world;
+  const auto endpoint = world.endpoint();
+  const auto asked_for = [&](Nanoseconds timeout) {
+    REQUIRE(endpoint->start_connect("peer", {.timeout = timeout}));
+    return world.service.take().as<control::Connect>().timeout_ms;
+  };
+  CHECK(asked_for(0) == 1);
+  CHECK(asked_for(1) == 1);
+  CHECK(asked_for(7 * kMillisecond) == 7);
+  CHECK(asked_for(Endpoint::kForever) == 3'600'000);
+  // A margin added to this would be no time at all.
+  std::thread service([&] { world.service.grant_ni(world.service.take(), 3); });
+  const auto channel = endpoint->connect("peer", {.timeout = Endpoint::kForever - kSecond + 1});
+  service.join();
+  CHECK(channel);
+}
+
 TEST_CASE("a channel that the peer closes before its connect was taken is closed when it is taken") {
   World world;
   const auto endpoint = world.endpoint();

@@ -143,7 +143,7 @@ typedef struct unet_connect_options {
   size_t size;
   int32_t path;           // UNET_PATH_...
   uint32_t local_depth;   // if it becomes a local channel: descriptors of each direction (256)
-  int64_t timeout_ns;     // for the peer's answer (5 s); at most an hour, negative: an hour
+  int64_t timeout_ns;     // for the peer's answer (5 s); 1 ms to an hour, negative: an hour
   uint32_t local_bytes;   // if it becomes a local channel: data bytes of each direction, at least 262144 (4 MiB)
   uint32_t reserved;      // 0
 } unet_connect_options;
