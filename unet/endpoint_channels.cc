@@ -50,8 +50,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(std::shared_ptr<Connection> c
   if (!answer) return tl::unexpected(answer.error());
   if (answer->descriptors.size() != 1) return fail(Errc::protocol, "the NI sent no communication segment");
   const SegmentGeometry geometry = SegmentGeometry::of(options);
-  const bool mirrored = uint64_t{geometry.buffers} * geometry.buffer_size == geometry.receive_bytes;
-  auto segment = Mapping::map(answer->descriptors[0].get(), geometry.total, mirrored ? geometry.receive_bytes : 0);
+  auto segment = Mapping::map(answer->descriptors[0].get(), geometry.total);
   if (!segment) return tl::unexpected(segment.error());
 
   std::unique_ptr<Endpoint> endpoint(new Endpoint(connection, answer->reply.create_endpoint.endpoint));

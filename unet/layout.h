@@ -10,8 +10,7 @@
 //   receive_queue  receive_depth x Slot         NI -> client
 //   free_queue     free_depth    x FreeSlot     client -> NI   (free_depth: `buffers` rounded up to a power of two)
 //   send_data      send_bytes                   client: messages longer than a slot are composed here
-//   receive_data   buffers x buffer_size        NI: page aligned and last, so the client can map it twice in a row and
-//                                               read a message that wraps around the end as one piece
+//   receive_data   buffers x buffer_size        NI: page aligned
 //
 // Local channel (mapped by exactly the two processes, 0 = the connecting side, 1 = the accepting side):
 //
@@ -94,7 +93,7 @@ struct Run {
   uint16_t count;  // adjacent buffers, > 0
 };
 struct RunsDescriptor {
-  Run runs[kRunsMax];  // unused ones have count 0
+  Run runs[kRunsMax];  // up to the first whose count is 0
 };
 static_assert(sizeof(RunsDescriptor) <= kInlineMax);
 

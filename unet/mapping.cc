@@ -8,8 +8,6 @@
 
 #include <cerrno>
 
-#include "unet/layout.h"
-
 namespace unet {
 
 void Descriptor::reset() noexcept {
@@ -17,26 +15,21 @@ void Descriptor::reset() noexcept {
 }
 
 void Mapping::reset() noexcept {
-  if (base_ != nullptr) ::munmap(std::exchange(base_, nullptr), mapped_);
+  if (base_ != nullptr) ::munmap(std::exchange(base_, nullptr), size_);
 }
 
 Mapping& Mapping::operator=(Mapping&& other) noexcept {
   if (this != &other) {
     reset();
     base_ = std::exchange(other.base_, nullptr);
-    mapped_ = std::exchange(other.mapped_, 0);
     size_ = std::exchange(other.size_, 0);
   }
   return *this;
 }
 
-Result<Mapping> Mapping::map(int fd, uint64_t size, uint64_t mirror) {
+Result<Mapping> Mapping::map(int fd, uint64_t size) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return fail_errno("fstat(shared memory)", errno);
-  if (mirror > size || mirror % kPage != 0 || (mirror != 0 && size % kPage != 0)) {
-    return fail(Errc::protocol, "a mirror of " + std::to_string(mirror) + " bytes of " + std::to_string(size) +
-                                    ": it takes whole pages, at most all of them");
-  }
   if (size == 0 || static_cast<uint64_t>(status.st_size) < size) {
     return fail(Errc::protocol, "shared memory of " + std::to_string(status.st_size) + " bytes where " +
                                     std::to_string(size) + " were announced");
@@ -45,20 +38,11 @@ Result<Mapping> Mapping::map(int fd, uint64_t size, uint64_t mirror) {
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     return fail(Errc::protocol, "shared memory is not sealed against shrinking; refusing to map it");
   }
-  const uint64_t first = round_up(size, kPage);
-  void* base = ::mmap(nullptr, first + mirror, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED) return fail_errno("mmap(reserve " + std::to_string(first + mirror) + " bytes)", errno);
+  void* const base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (base == MAP_FAILED) return fail_errno("mmap(shared memory of " + std::to_string(size) + " bytes)", errno);
   Mapping mapping;
   mapping.base_ = static_cast<std::byte*>(base);
-  mapping.mapped_ = first + mirror;
   mapping.size_ = size;
-  if (::mmap(base, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
-    return fail_errno("mmap(shared memory)", errno);
-  }
-  if (mirror != 0 && ::mmap(mapping.base_ + first, mirror, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
-                            static_cast<off_t>(size - mirror)) == MAP_FAILED) {
-    return fail_errno("mmap(mirror of shared memory)", errno);
-  }
   return mapping;
 }
 

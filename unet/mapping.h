@@ -39,16 +39,16 @@ class Mapping {
  public:
   Mapping() noexcept = default;
   Mapping(Mapping&& other) noexcept
-      : base_(std::exchange(other.base_, nullptr)), mapped_(std::exchange(other.mapped_, 0)), size_(std::exchange(other.size_, 0)) {}
+      : base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0)) {}
   Mapping& operator=(Mapping&& other) noexcept;
   ~Mapping() { reset(); }
 
   // Maps `size` bytes of `fd`, which must hold at least that many and be sealed against shrinking, so that touching the
-  // mapping can never fault. The last `mirror` bytes (page multiples; 0: none) are mapped once more right behind the end.
-  static Result<Mapping> map(int fd, uint64_t size, uint64_t mirror = 0);
+  // mapping can never fault.
+  static Result<Mapping> map(int fd, uint64_t size);
 
   std::byte* data() const noexcept { return base_; }
-  uint64_t size() const noexcept { return size_; }  // without the mirror
+  uint64_t size() const noexcept { return size_; }
   MutableBytes bytes() const noexcept { return {base_, size_}; }
   explicit operator bool() const noexcept { return base_ != nullptr; }
 
@@ -56,7 +56,6 @@ class Mapping {
   void reset() noexcept;
 
   std::byte* base_ = nullptr;
-  size_t mapped_ = 0;
   uint64_t size_ = 0;
 };
 

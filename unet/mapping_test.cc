@@ -59,8 +59,8 @@ TEST_CASE("less than the whole memory can be mapped, also a size that is no page
 }
 
 TEST_CASE("memory that could shrink, is too small or is no shared memory at all is refused") {
-  const auto code = [](const Descriptor& fd, uint64_t size, uint64_t mirror = 0) {
-    const auto mapping = Mapping::map(fd.get(), size, mirror);
+  const auto code = [](const Descriptor& fd, uint64_t size) {
+    const auto mapping = Mapping::map(fd.get(), size);
     REQUIRE_FALSE(mapping);
     CHECK_FALSE(mapping.error().text.empty());
     return mapping.error().code;
@@ -69,36 +69,17 @@ TEST_CASE("memory that could shrink, is too small or is no shared memory at all 
   CHECK(code(memory(kPage), kPage + 1) == Errc::protocol);
   CHECK(code(memory(kPage), 0) == Errc::protocol);
   CHECK(code(memory(kPage), ~uint64_t{0}) == Errc::protocol);
-  CHECK(code(memory(kPage), kPage, 2 * kPage) == Errc::protocol);
-  CHECK(code(memory(2 * kPage), 2 * kPage, 100) == Errc::protocol);
-  CHECK(code(memory(2 * kPage), kPage + 64, kPage) == Errc::protocol);
   CHECK(code(Descriptor(eventfd(0, EFD_CLOEXEC)), kPage) == Errc::protocol);
   CHECK(code(Descriptor(), kPage) == Errc::system);
   Descriptor file(open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (file.valid() && ftruncate(file.get(), kPage) == 0) CHECK(code(file, kPage) == Errc::protocol);
 }
 
-TEST_CASE("a mirror shows the last bytes once more, right behind the end, both ways") {
-  const uint64_t mirror = GENERATE(uint64_t{1}, uint64_t{2}, uint64_t{4}) * kPage;
-  const Descriptor fd = memory(4 * kPage);
-  auto mapping = Mapping::map(fd.get(), 4 * kPage, mirror);
-  REQUIRE(mapping);
-  CHECK(mapping->size() == 4 * kPage);
-  std::byte* const original = mapping->data() + 4 * kPage - mirror;
-  std::byte* const again = mapping->data() + 4 * kPage;
-  for (uint64_t i = 0; i < mirror; ++i) original[i] = static_cast<std::byte>(i % 251);
-  bool same = true;
-  for (uint64_t i = 0; i < mirror; ++i) same = same && again[i] == static_cast<std::byte>(i % 251);
-  CHECK(same);
-  again[mirror - 1] = std::byte{252};
-  CHECK(original[mirror - 1] == std::byte{252});
-}
-
 TEST_CASE("descriptors and mappings are given back exactly once") {
   const size_t descriptors = open_descriptors(), ranges = mapped_ranges();
   {
     Descriptor fd = memory(4 * kPage);
-    auto one = Mapping::map(fd.get(), 4 * kPage, kPage);
+    auto one = Mapping::map(fd.get(), 4 * kPage);
     auto two = Mapping::map(fd.get(), 4 * kPage);
     REQUIRE(one);
     REQUIRE(two);

@@ -33,11 +33,8 @@ NiQueues::NiQueues(Mapping segment, const SegmentGeometry& g, Doorbells& doorbel
   free_ = FreeWriter(reinterpret_cast<FreeSlot*>(base + g.free_queue), g.free_depth);
   mask_ = g.receive_depth - 1;
   released_early_.resize(g.receive_depth);
-  has_buffers_.resize(g.receive_depth);
   scratch_.resize(g.receive_depth);
-  buffer_held_.resize(g.buffers, true);
-  held_ = g.buffers;
-  post_buffers();
+  for (uint32_t buffer = 0; buffer < g.buffers; ++buffer) free_.push(buffer);
 }
 
 // ---- sending
@@ -112,6 +109,17 @@ SendOutcome NiQueues::put(Channel channel, uint64_t region_offset, Bytes data, b
 
 // ---- receiving
 
+namespace {
+
+// One of a RunsDescriptor; read by itself, it need not wait for what else its writer has just stored there.
+Run run_at(const Slot& slot, uint32_t index) noexcept {
+  Run run;
+  std::memcpy(&run, slot.payload + index * sizeof run, sizeof run);
+  return run;
+}
+
+}  // namespace
+
 void NiQueues::receive_long(const Slot& slot, Mark mark, Message& message) noexcept {
   if (mark.kind == SlotKind::put_done) {
     PutDoneDescriptor descriptor;
@@ -122,39 +130,15 @@ void NiQueues::receive_long(const Slot& slot, Mark mark, Message& message) noexc
     return;
   }
   UNET_CHECK(mark.kind == SlotKind::runs);
-  has_buffers_[message.position & mask_] = true;
   receive_runs(slot, message);
 }
 
 void NiQueues::receive_runs(const Slot& slot, Message& message) noexcept {
-  RunsDescriptor runs;
-  std::memcpy(&runs, slot.payload, sizeof runs);
   const std::byte* const area = segment_.data() + geometry_.receive_data;
   const uint64_t buffer_size = geometry_.buffer_size;
-  const bool mirrored = uint64_t{geometry_.buffers} * buffer_size == geometry_.receive_bytes;
-
-  // One piece if each run begins where the one before it ended, the end of the area continuing in its mirror.
-  bool one_piece = true;
-  uint32_t expected = runs.runs[0].first;
-  bool wrapped = false;
-  for (const Run& run : runs.runs) {
-    if (run.count == 0) break;
-    one_piece = one_piece && run.first == expected;
-    expected = uint32_t{run.first} + run.count;
-    if (expected == geometry_.buffers) {
-      one_piece = one_piece && mirrored && !wrapped;
-      expected = 0;
-      wrapped = true;
-    }
-  }
-  // A message may end exactly at the end of the area without needing the mirror.
-  const uint64_t to_end = (geometry_.buffers - runs.runs[0].first) * buffer_size;
-  if (!one_piece && uint64_t{message.length} <= to_end && uint64_t{runs.runs[0].count} * buffer_size >= message.length) {
-    one_piece = true;
-  }
-  const std::byte* first = area + runs.runs[0].first * buffer_size;
-  if (one_piece) {
-    message.data = first;
+  const Run first = run_at(slot, 0);
+  if (__builtin_expect(first.count * buffer_size >= message.length, 1)) {
+    message.data = area + first.first * buffer_size;
     return;
   }
 
@@ -162,8 +146,9 @@ void NiQueues::receive_runs(const Slot& slot, Message& message) noexcept {
   auto& scratch = scratch_[message.position & mask_];
   if (scratch == nullptr) scratch = std::make_unique<std::byte[]>(kMessageMax);
   uint32_t done = 0;
-  for (const Run& run : runs.runs) {
-    if (run.count == 0 || done == message.length) break;
+  for (uint32_t i = 0; i < kRunsMax && done != message.length; ++i) {
+    const Run run = run_at(slot, i);
+    if (run.count == 0) break;
     const auto part = static_cast<uint32_t>(std::min<uint64_t>(run.count * buffer_size, message.length - done));
     std::memcpy(scratch.get() + done, area + run.first * buffer_size, part);
     done += part;
@@ -178,42 +163,18 @@ void NiQueues::release_long(uint32_t position) noexcept {
   while (out_of_order_ != 0 && released_early_[released_ & mask_]) {
     released_early_[released_ & mask_] = false;
     --out_of_order_;
-    if (has_buffers_[released_ & mask_]) free_buffers_of(released_);
+    if (lies_in_buffers(released_)) free_buffers_of(released_);
     ++released_;
   }
-  post_buffers();
   static_cast<void>(reader_.give_back(released_));
 }
 
+// Gives the buffers of the message in that slot back to the NI.
 void NiQueues::free_buffers_of(uint32_t position) noexcept {
-  has_buffers_[position & mask_] = false;
-  Mark mark{};
-  const Slot* slot = reader_.peek_at(position, mark);
-  UNET_CHECK(slot != nullptr);
-  RunsDescriptor runs;
-  std::memcpy(&runs, slot->payload, sizeof runs);
-  for (const Run& run : runs.runs) {
-    for (uint32_t i = 0; i < run.count; ++i) {
-      UNET_CHECK(run.first + i < geometry_.buffers && !buffer_held_[run.first + i]);
-      buffer_held_[run.first + i] = true;
-      ++held_;
-    }
-  }
-}
-
-void NiQueues::post_buffers() noexcept {
-  const auto post_next = [this] {
-    if (buffer_held_[next_buffer_]) {
-      buffer_held_[next_buffer_] = false;
-      --held_;
-      free_.push(next_buffer_);
-    }
-    next_buffer_ = next_buffer_ + 1 == geometry_.buffers ? 0 : next_buffer_ + 1;
-  };
-  while (held_ != 0 && buffer_held_[next_buffer_]) post_next();
-  // The next one in order is still with the NI (a message that is being reassembled, say): do not let the NI starve for it.
-  if (held_ > geometry_.buffers / 4) {
-    while (held_ != 0) post_next();
+  for (uint32_t i = 0; i < kRunsMax; ++i) {
+    const Run run = run_at(reader_.slot_at(position), i);
+    if (run.count == 0) return;
+    for (uint32_t buffer = run.first; buffer < uint32_t{run.first} + run.count; ++buffer) free_.push(buffer);
   }
 }
 

@@ -69,7 +69,8 @@ class NiQueues {
   }
   void release(const Message& message) noexcept {
     const bool received = released_ != reader_.position();
-    if (__builtin_expect(message.position == released_ && out_of_order_ == 0 && received && !has_buffers_[released_ & mask_], 1)) {
+    if (__builtin_expect(message.position == released_ && out_of_order_ == 0 && received, 1)) {
+      if (lies_in_buffers(released_)) free_buffers_of(released_);
       ++released_;
       static_cast<void>(reader_.give_back(released_));
       return;
@@ -112,8 +113,10 @@ class NiQueues {
   void receive_long(const Slot& slot, Mark mark, Message& message) noexcept;
   void receive_runs(const Slot& slot, Message& message) noexcept;
   void release_long(uint32_t position) noexcept;
+  bool lies_in_buffers(uint32_t position) const noexcept {
+    return Mark::unpack(reader_.slot_at(position).mark.load(std::memory_order_relaxed)).kind == SlotKind::runs;
+  }
   void free_buffers_of(uint32_t position) noexcept;
-  void post_buffers() noexcept;
   bool reserve_data(uint32_t length) noexcept;
 
   Doorbells* doorbells_;
@@ -131,10 +134,6 @@ class NiQueues {
   uint32_t released_ = 0;          // all messages before this position are released
   uint32_t out_of_order_ = 0;
   std::vector<bool> released_early_;  // by slot
-  std::vector<bool> has_buffers_;     // by slot: the message lies in receive buffers
-  std::vector<bool> buffer_held_;     // by buffer: back from a message, not yet given to the NI
-  uint32_t held_ = 0;
-  uint32_t next_buffer_ = 0;       // next in address order, so that messages keep lying in one piece
   std::vector<std::unique_ptr<std::byte[]>> scratch_;  // by slot: copies of messages not in one piece (rare)
   uint64_t gathered_ = 0;          // how many such copies were made
   SegmentGeometry geometry_;

@@ -33,8 +33,7 @@ class TestEngine {
 
   // The client's view, as Endpoint maps it.
   Mapping map_for_client() const {
-    const bool mirrored = uint64_t{geometry.buffers} * geometry.buffer_size == geometry.receive_bytes;
-    auto mapping = Mapping::map(fd_.get(), geometry.total, mirrored ? geometry.receive_bytes : 0);
+    auto mapping = Mapping::map(fd_.get(), geometry.total);
     UNET_CHECK(mapping);
     return std::move(*mapping);
   }

@@ -1,4 +1,4 @@
-// buffer_pool.cc - the private set of buffers, and the search for long runs when the free queue has none.
+// buffer_pool.cc - the private set of buffers, and the search for long runs in it.
 #include "unet/engine/buffer_pool.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@ namespace unet::engine {
 namespace {
 
 constexpr uint32_t kLiesMax = 64;      // false entries looked at for one message: the client's loop must not become ours
+constexpr uint32_t kPopsMin = 64;      // entries of the free queue taken in any case, if there are
 constexpr uint32_t kSearchWords = 64;  // 4,096 buffers searched for long runs at a time, for the same reason
 
 }  // namespace
@@ -21,6 +22,7 @@ bool BufferPool::keep(uint32_t buffer) noexcept {
   if ((word & bit) != 0) return false;
   word |= bit;
   ++kept_;
+  first_ = std::min(first_, buffer / 64);
   return true;
 }
 
@@ -35,62 +37,43 @@ void BufferPool::give_back(const RunList& runs) noexcept {
   }
 }
 
-bool BufferPool::take_kept(uint32_t& buffer) noexcept {
-  const auto words = static_cast<uint32_t>(kept_bits_.size());
-  uint32_t word = cursor_ / 64;
-  uint64_t bits = kept_bits_[word] & (~uint64_t{0} << (cursor_ % 64));
-  for (uint32_t looked = 0; bits == 0; ++looked) {
-    if (looked == words) return false;
-    word = word + 1 == words ? 0 : word + 1;
-    bits = kept_bits_[word];
+// Moves entries of the free queue to the private set: `count` of them if there are, and a few more.
+void BufferPool::fetch(uint32_t count, uint32_t& lies) noexcept {
+  uint32_t buffer;
+  for (uint32_t pops = 0; (pops < kPopsMin || kept_ < count) && queue_.pop(buffer); ++pops) {
+    if (buffer < buffers_ && keep(buffer)) [[likely]] continue;
+    if (++lies >= kLiesMax) return;
   }
-  buffer = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
-  unkeep(buffer, 1);
-  cursor_ = buffer + 1 >= buffers_ ? 0 : buffer + 1;
-  return true;
 }
 
-bool BufferPool::take_one(uint32_t& buffer, uint32_t& lies) noexcept {
-  if (kept_ != 0) return take_kept(buffer);
-  for (uint32_t tries = 0; tries < kLiesMax && queue_.pop(buffer); ++tries) {
-    if (buffer < buffers_) return true;
-    ++lies;
-  }
-  return false;
+void BufferPool::take_lowest(RunList& runs) noexcept {
+  while (kept_bits_[first_] == 0) ++first_;
+  uint64_t& word = kept_bits_[first_];
+  runs.runs[0] = {static_cast<uint16_t>(first_ * 64 + static_cast<uint32_t>(std::countr_zero(word))), 1};
+  runs.count = 1;
+  word &= word - 1;
+  --kept_;
 }
 
-BufferPool::Outcome BufferPool::take_slowly(uint32_t count, RunList& runs, uint32_t& lies) noexcept {
-  for (uint32_t taken = 0; taken < count; ++taken) {
-    uint32_t buffer;
-    if (!take_one(buffer, lies)) {
-      give_back(runs);
-      runs.count = 0;
-      return Outcome::none;
-    }
-    if (runs.append(buffer)) continue;
-    // Too scattered in the order of the queue: look at all of it, and use the longest runs.
-    keep(buffer);
-    give_back(runs);
-    runs.count = 0;
-    for (uint32_t pops = 0; pops < buffers_ && queue_.pop(buffer); ++pops) {
-      if (buffer < buffers_ && keep(buffer)) continue;
-      if (++lies >= kLiesMax) break;
-    }
-    return take_longest(count, runs) ? Outcome::taken : Outcome::fragmented;
-  }
-  return Outcome::taken;
+// Takes `count` buffers as at most kRunsMax runs, of the lowest kSearchWords words or of others in rotation.
+bool BufferPool::take_runs(uint32_t count, RunList& runs, uint32_t& lies) noexcept {
+  while (kept_bits_[first_] == 0) ++first_;
+  if (search(first_, count, runs)) return true;
+  if (lies < kLiesMax) fetch(buffers_, lies);  // too scattered: look at all there is
+  if (search(first_, count, runs)) return true;
+  if (window_ >= kept_bits_.size()) window_ = 0;
+  const uint32_t window = window_;
+  window_ += kSearchWords;
+  return window != first_ && search(window, count, runs);
 }
 
-// Takes `count` buffers as at most kRunsMax runs out of a window of the private set; false if its longest runs do not do.
-bool BufferPool::take_longest(uint32_t count, RunList& runs) noexcept {
-  const auto words = static_cast<uint32_t>(kept_bits_.size());
-  if (window_ >= words) window_ = 0;
-  const uint32_t end = std::min((window_ + kSearchWords) * 64, buffers_);
+bool BufferPool::search(uint32_t first_word, uint32_t count, RunList& runs) noexcept {
+  const uint32_t end = std::min((first_word + kSearchWords) * 64, buffers_);
   Run longest[kRunsMax];
   uint32_t found = 0;
   const auto kept = [this](uint32_t buffer) { return (kept_bits_[buffer / 64] >> (buffer % 64) & 1) != 0; };
 
-  for (uint32_t buffer = window_ * 64; buffer < end;) {
+  for (uint32_t buffer = first_word * 64; buffer < end;) {
     if (!kept(buffer)) {
       buffer = kept_bits_[buffer / 64] >> (buffer % 64) == 0 ? (buffer / 64 + 1) * 64 : buffer + 1;
       continue;
@@ -106,8 +89,8 @@ bool BufferPool::take_longest(uint32_t count, RunList& runs) noexcept {
       }
       if (run.count > longest[i].count) std::swap(run, longest[i]);
     }
+    if (longest[0].count == count) break;  // all of it in one piece
   }
-  window_ = end == buffers_ ? 0 : window_ + kSearchWords;
 
   uint32_t have = 0;
   for (uint32_t i = 0; i < found; ++i) have += longest[i].count;

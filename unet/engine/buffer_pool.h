@@ -1,8 +1,9 @@
 // buffer_pool.h - an endpoint's receive buffers as the engine sees them: taken from the free queue, given back by drops.
 //
-// The free queue is written by the client: it may name any number, or one number twice. Numbers are checked here, and a
-// buffer that the engine holds but did not use waits in a private set (a bit each), so whatever the client does, a message
-// is only ever deposited inside the endpoint's own receive memory.
+// The free queue is written by the client: it may name any number, or one number twice. Numbers are checked here and go
+// into a private set (a bit each), so whatever the client does, a message is only ever deposited inside the endpoint's own
+// receive memory. The lowest free buffers are used first: those that were in use a moment ago lie in a cache, and the higher
+// ones stay in one piece for long messages.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +18,6 @@ namespace unet::engine {
 struct RunList {
   Run runs[kRunsMax];
   uint32_t count = 0;
-
-  // Adds a buffer at the end; false if that needs one run too many.
-  bool append(uint32_t buffer) noexcept {
-    if (count != 0) {
-      Run& last = runs[count - 1];
-      if (uint32_t{last.first} + last.count == buffer) {
-        ++last.count;
-        return true;
-      }
-    }
-    if (count == kRunsMax) return false;
-    runs[count++] = {static_cast<uint16_t>(buffer), 1};
-    return true;
-  }
 };
 
 class BufferPool {
@@ -45,33 +32,30 @@ class BufferPool {
   // Takes `count` > 0 buffers into `runs` (empty before), or none of them. `lies` rises by the entries of the free queue
   // that named no buffer, or one that is here already.
   Outcome take(uint32_t count, RunList& runs, uint32_t& lies) noexcept {
-    uint32_t buffer;
-    if (count == 1 && kept_ == 0 && queue_.pop(buffer)) [[likely]] {
-      if (buffer < buffers_) [[likely]] {
-        runs.runs[0] = {static_cast<uint16_t>(buffer), 1};
-        runs.count = 1;
-        return Outcome::taken;
-      }
-      ++lies;
+    fetch(count, lies);
+    if (kept_ < count) [[unlikely]] return Outcome::none;
+    if (count == 1) [[likely]] {
+      take_lowest(runs);
+      return Outcome::taken;
     }
-    return take_slowly(count, runs, lies);
+    return take_runs(count, runs, lies) ? Outcome::taken : Outcome::fragmented;
   }
   // Keeps buffers of a message that was dropped for the next one.
   void give_back(const RunList& runs) noexcept;
 
  private:
-  Outcome take_slowly(uint32_t count, RunList& runs, uint32_t& lies) noexcept;
-  bool take_one(uint32_t& buffer, uint32_t& lies) noexcept;
-  bool take_longest(uint32_t count, RunList& runs) noexcept;
-  bool take_kept(uint32_t& buffer) noexcept;
+  void fetch(uint32_t count, uint32_t& lies) noexcept;
+  void take_lowest(RunList& runs) noexcept;
+  bool take_runs(uint32_t count, RunList& runs, uint32_t& lies) noexcept;
+  bool search(uint32_t first_word, uint32_t count, RunList& runs) noexcept;
   bool keep(uint32_t buffer) noexcept;  // false: it is there already
   void unkeep(uint32_t first, uint32_t count) noexcept;
 
   FreeReader queue_;
   uint32_t buffers_ = 0;
-  uint32_t kept_ = 0;           // buffers in the private set
-  uint32_t cursor_ = 0;         // where take_kept() looks next
-  uint32_t window_ = 0;         // where take_longest() looks next, a word of kept_bits_
+  uint32_t kept_ = 0;    // buffers in the private set
+  uint32_t first_ = 0;   // no word of kept_bits_ before this one has any
+  uint32_t window_ = 0;  // where take_runs() looks next if the lowest buffers do not do
   std::vector<uint64_t> kept_bits_;
 };
 

@@ -54,6 +54,10 @@ bool Delivery::message(EndpointState& to, uint32_t channel, const Pieces& from) 
   }
   RunList runs;
   if (!take_buffers(to, from.length, runs)) return false;
+  if (from.count == 1 && runs.count == 1) [[likely]] {
+    std::memcpy(to.receive_data + uint64_t{runs.runs[0].first} * to.buffer_size, from.pieces[0].data(), from.length);
+    return runs_message(to, channel, runs, from.length);
+  }
   uint64_t left = from.length;
   for (uint32_t i = 0; i < runs.count; ++i) {
     const uint64_t part = std::min<uint64_t>(left, uint64_t{runs.runs[i].count} * to.buffer_size);
@@ -81,9 +85,9 @@ bool Delivery::runs_message(EndpointState& to, uint32_t channel, const RunList& 
     to.buffers.give_back(runs);
     return drop(to, EndpointCounter::receive_queue_full);
   }
-  RunsDescriptor descriptor{};
-  std::memcpy(descriptor.runs, runs.runs, runs.count * sizeof(Run));
-  std::memcpy(slot->payload, &descriptor, sizeof descriptor);
+  constexpr Run kEnd{};
+  for (uint32_t i = 0; i < runs.count; ++i) std::memcpy(slot->payload + i * sizeof(Run), &runs.runs[i], sizeof(Run));
+  if (runs.count != kRunsMax) std::memcpy(slot->payload + runs.count * sizeof(Run), &kEnd, sizeof kEnd);
   publish(to, slot, channel, length, SlotKind::runs);
   return true;
 }
