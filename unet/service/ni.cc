@@ -113,7 +113,7 @@ Nanoseconds Ni::sleep_limit(Nanoseconds now) noexcept {
 
 bool Ni::wait(Nanoseconds timeout) noexcept {
   if (armed_) disarm();
-  const Nanoseconds now = clock_.now();
+  const Nanoseconds now = now_ = clock_.now();
   if (turn(now)) return true;
   if (timeout == 0) return false;
   if (!engine_->prepare_sleep(now)) return true;
@@ -127,7 +127,7 @@ bool Ni::arm() noexcept {
   if (armed_) disarm();
   // The caller sleeps on descriptor() and never takes its edges: those of before would keep it readable for ever.
   static_cast<void>(sleeper_.sleep(0));
-  const Nanoseconds now = clock_.now();
+  const Nanoseconds now = now_ = clock_.now();
   if (turn(now) || !engine_->prepare_sleep(now)) return false;
   armed_ = true;
   if (const Nanoseconds limit = sleep_limit(now); limit != ~Nanoseconds{0}) {
