@@ -250,6 +250,17 @@ TEST_CASE("arming between the service's packet and its count does not lose the p
   CHECK(endpoint->next_request());
 }
 
+TEST_CASE("accepting between the service's packet and its count does not lose the request") {
+  World world;
+  const auto endpoint = world.endpoint();
+  while (endpoint->connection().event_count() == 0) std::this_thread::yield();  // of its creation
+  CHECK_FALSE(endpoint->next_request());
+  world.service.send_request(0, 9);
+  ConnectionRequest from;
+  CHECK(endpoint->accept(kHang, &from));
+  CHECK(from.id == 9);
+}
+
 TEST_CASE("a packet that another endpoint's thread took off the socket wakes the endpoint that it is for") {
   World world;
   const auto busy = world.endpoint(), sleeping = world.endpoint();
