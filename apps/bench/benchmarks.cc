@@ -88,6 +88,21 @@ const std::vector<Benchmark>& all_benchmarks() {
        .sleeping_only = true,
        .small_limit = "limit-eventfd",
        .large_limit = "limit-eventfd"},
+      {.name = "connect",
+       .method = Method::connect,
+       .workload = Workload::connect,
+       .what = "time to open an end and to connect it",
+       .detail =
+           "A opens an end (an endpoint; the kernel: socket()) and connects it to B, which accepts; then both close. Metrics: create,\n"
+           "connect (until A's connect() and B's accept() have both returned) and total; closing is not timed. Paths that sleep: B\n"
+           "sleeps in accept(), and the NI's engine too, as A waits 150 us before each connection. Others: B polls for a caller, and\n"
+           "with U-Net yields its core between polls, because unetd needs one too. Ratio: over kernel-unix, step by step; a slice is\n"
+           "dropped when the total of kernel-unix moved around it. Messages are not sent, so the memory of endpoint and channel is\n"
+           "made and mapped, but not touched.",
+       .metric = "total",
+       .unit = "ns",
+       .small_limit = "kernel-unix",
+       .large_limit = "kernel-unix"},
   };
   return benchmarks;
 }
@@ -99,13 +114,18 @@ const Benchmark* find_benchmark(const std::string& name) {
   return nullptr;
 }
 
+std::vector<uint32_t> sizes_of(const Benchmark& benchmark, const std::vector<uint32_t>& chosen) {
+  if (benchmark.sizes.empty()) return {0};
+  return chosen.empty() ? benchmark.sizes : chosen;
+}
+
 bool takes_part(const Benchmark& benchmark, const Contender& contender) {
   const ContenderInfo& info = contender.info();
   if (benchmark.sleeping_only && !info.sleeps) return false;
   if (benchmark.method == Method::endpoints && !info.endpoints) return false;
   // In the other benchmarks the wake-up limit would only repeat what `wakeup` says.
   if (!benchmark.sleeping_only && info.path == "limit-eventfd") return false;
-  for (uint32_t size : benchmark.sizes) {
+  for (uint32_t size : sizes_of(benchmark, {})) {
     if (contender.supports(benchmark.workload, size)) return true;
   }
   return false;

@@ -13,6 +13,7 @@ enum class Method : uint8_t {
   slices,     // interleaved slices between slices of the limit (measure.h)
   endpoints,  // the same with idle endpoints added (endpoints.h)
   idle,       // processor time of sleeping processes (idle.h)
+  connect,    // connections, step by step (connect.h)
 };
 
 struct Benchmark {
@@ -24,9 +25,9 @@ struct Benchmark {
   std::string metric = {};    // as in JSON
   std::string unit = {};      // of every figure in JSON
   Relation relation = Relation::over;
-  std::vector<uint32_t> sizes = {}; // unless --size says otherwise
+  std::vector<uint32_t> sizes = {}; // unless --size says otherwise; empty: it carries no messages
   bool sleeping_only = false;   // contenders that sleep while they wait
-  std::string small_limit = {};      // path of the limit up to kSmallMax bytes
+  std::string small_limit = {};      // path of the limit (or of what all are compared with) up to kSmallMax bytes
   std::string large_limit = {};      // and above
 
   static constexpr uint32_t kSmallMax = 64;
@@ -39,6 +40,9 @@ const std::vector<Benchmark>& all_benchmarks();
 
 // nullptr when there is none of this name.
 const Benchmark* find_benchmark(const std::string& name);
+
+// The sizes to measure at when `chosen` are those of --size, if any; 0 stands for no message.
+std::vector<uint32_t> sizes_of(const Benchmark& benchmark, const std::vector<uint32_t>& chosen);
 
 // Whether the contender can take part in it at all (at some size).
 bool takes_part(const Benchmark& benchmark, const Contender& contender);

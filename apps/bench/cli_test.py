@@ -73,14 +73,15 @@ def finish(bench):
 
 def wrong_input():
     for args in (["walk"], ["run"], ["run", "speed"], ["run", "rtt", "--path", "nowhere"], ["run", "rtt", "--size", "8x"],
-                 ["run", "rtt", "--seconds", "0"], ["run", "rtt", "--cores", "0,0"], ["run", "rtt", "--what"], ["list", "more"], []):
+                 ["run", "connect", "--size", "8"], ["run", "rtt", "--seconds", "0"], ["run", "rtt", "--cores", "0,0"], ["run", "rtt", "--what"], ["list", "more"], []):
         status, out, err = run(*args)
         require(status == 2, f"{args}: exit status {status}, not 2")
         require(out == "" and err.count("\n") == 1 and err.startswith("unet-bench: "), f"{args}: not one clear line: {out}{err}")
 
 
 def texts():
-    for args, word in ((["--help"], "Examples"), (["list"], "kernel-udp"), (["info", "rtt", "kernel-tcp"], "p999")):
+    for args, word in ((["--help"], "Examples"), (["list"], "kernel-udp"), (["list"], "connect"),
+                       (["info", "rtt", "kernel-tcp"], "p999"), (["info", "connect"], "create")):
         status, out, _ = run(*args)
         require(status == 0 and word in out, f"{args}: exit status {status}, {out}")
 
@@ -92,6 +93,18 @@ def records():
     require([row["path"] for row in rows] == ["limit-pingpong", "kernel-pipe-busy"], f"paths: {rows}")
     for row in rows:
         require(not [field for field in FIELDS if field not in row], f"a field is missing: {row}")
+
+
+def connections():
+    paths = ["kernel-unix", "kernel-unix-busy", "kernel-tcp", "kernel-tcp-busy"]
+    options = ["--seconds", "0.05", "--repeat", "1", "--json", "-"]
+    status, out, err = run("run", "connect", "--path", ",".join(paths), *options)
+    require(status == 0, f"connect: exit status {status}: {err}")
+    rows = json.loads(out)
+    steps = [(path, step) for path in paths for step in ("create", "connect", "total")]
+    require([(row["path"], row["metric"]) for row in rows] == steps, f"connect: {rows}{err}")
+    status, out, err = run("run", "connect", "--path", "kernel-udp", *options)
+    require(status == 1 and out == "" and "takes part in connect" in err, f"connect over UDP: exit status {status}: {out}{err}")
 
 
 def signals():
@@ -123,6 +136,6 @@ def side_a_dies():
     require(not namespaces_of(bench.pid), "namespaces of a dead run are left")
 
 
-for part in (wrong_input, texts, records, signals, side_b_dies, side_a_dies):
+for part in (wrong_input, texts, records, connections, signals, side_b_dies, side_a_dies):
     part()
     print(part.__name__, "ok", flush=True)

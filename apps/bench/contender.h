@@ -34,7 +34,7 @@ struct RunContext {
   Side side;
   ControlBlock& control;
   StopFlag stop;
-  std::vector<uint64_t>& samples;  // rtt, side A: cycles per batch of round trips; has room for every sample of a slice
+  std::vector<uint64_t>& samples;  // rtt, side A: cycles per batch of round trips; connect: per step; has room for all of a slice
 };
 
 class Contender {

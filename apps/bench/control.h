@@ -22,14 +22,15 @@ enum class Workload : uint8_t {
   put,        // A writes into memory of B; B does nothing
   wakeup,     // A sends to B, which has been asleep for a while, and polls for the answer
   idle,       // B waits for one message for a long time, asleep as its path sleeps
+  connect,    // A opens an end and connects it to B, again and again
 };
 
 // One slice of one workload.
 struct Slice {
   Workload workload = Workload::rtt;
-  uint32_t size = 0;         // bytes of a message
+  uint32_t size = 0;         // bytes of a message; connect: 0
   uint32_t batch = 1;        // rtt: round trips per sample
-  uint64_t iterations = 0;   // timed messages or round trips; rtt: a multiple of batch. idle: milliseconds
+  uint64_t iterations = 0;   // timed messages, round trips or connections; rtt: a multiple of batch. idle: milliseconds
   uint64_t warm_up = 0;      // untimed ones before them
 };
 
@@ -64,11 +65,13 @@ struct ControlBlock {
   // Written by A.
   alignas(kCacheLine) std::atomic<uint64_t> command_sequence{0};
   Command command;
-  alignas(kCacheLine) std::atomic<uint64_t> sent{0};  // streams: messages sent, after the warm-up and at the end
+  // Streams: messages sent, after the warm-up and at the end. connect: connections that are over.
+  alignas(kCacheLine) std::atomic<uint64_t> sent{0};
   // Written by B.
   alignas(kCacheLine) std::atomic<uint64_t> done_sequence{0};
   Outcome outcome;
   std::atomic<StreamStage> stage{StreamStage::none};
+  std::atomic<uint64_t> progress{0};  // connect: see connect_workload.h
   // Written by either, and by signal handlers.
   alignas(kCacheLine) std::atomic<StopReason> stop{StopReason::none};
   // The sentence that goes with StopReason::failed, by whoever failed first.

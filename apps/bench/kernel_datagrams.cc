@@ -107,6 +107,7 @@ class KernelDatagram final : public Contender {
 
   Status supports(Workload workload, uint32_t size) const override {
     if (workload == Workload::put) return fail(Errc::unavailable, "has no put");
+    if (workload == Workload::connect) return fail(Errc::unavailable, "is not measured on this path");
     if (workload == Workload::wakeup && busy_) return fail(Errc::unavailable, "never sleeps");
     if (transport_ != Transport::unix_packet && size > kUdpPayloadMax) {
       return fail(Errc::unavailable, "a UDP datagram holds at most 65507 B");

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "apps/bench/contenders.h"
+#include "apps/bench/kernel_connect.h"
 #include "apps/bench/kernel_sockets.h"
 #include "apps/bench/workloads.h"
 
@@ -75,6 +76,7 @@ class KernelStream final : public Contender {
       : Contender(std::move(info)), transport_(transport), busy_(busy) {}
 
   Status supports(Workload workload, uint32_t size) const override {
+    if (workload == Workload::connect) return connects() ? Status{} : fail(Errc::unavailable, "is not measured on this path");
     if (workload == Workload::put) return fail(Errc::unavailable, "has no put");
     if (workload == Workload::wakeup && busy_) return fail(Errc::unavailable, "never sleeps");
     if (size == 0) return fail(Errc::unavailable, "a byte stream carries no empty message");
@@ -83,9 +85,11 @@ class KernelStream final : public Contender {
   Status prepare(Environment& environment) override {
     auto opened = open_kernel_pair(transport_, busy_, environment, pair_);
     if (!pair_.setting.empty()) info_.setting = pair_.setting;
-    return opened;
+    if (!opened || !connects()) return opened;
+    return listener_.open(transport_ == Transport::tcp ? AF_INET : AF_UNIX, busy_);
   }
   Outcome run(const Slice& slice, RunContext& context) override {
+    if (slice.workload == Workload::connect) return listener_.run(slice, context);
     rest_.clear();
     if (!busy_) set_polling(pair_.end_of(context.side).in, polls_in(slice, context.side));
     StreamLink link{pair_.end_of(context.side), context, rest_};
@@ -93,9 +97,12 @@ class KernelStream final : public Contender {
   }
 
  private:
+  bool connects() const { return transport_ == Transport::unix_stream || transport_ == Transport::tcp; }
+
   Transport transport_;
   bool busy_;
   KernelPair pair_;
+  KernelListener listener_;
   MessageBuffers buffers_{kMessageMax};
   std::vector<std::byte> rest_;
 };

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "apps/bench/benchmarks.h"
+#include "apps/bench/connect.h"
 #include "apps/bench/contenders.h"
 #include "apps/bench/endpoints.h"
 #include "apps/bench/idle.h"
@@ -61,8 +62,9 @@ int info(const Options& options) {
       for (const auto& contender : contenders) {
         if (takes_part(*benchmark, *contender)) paths += (paths.empty() ? "" : ", ") + contender->info().path;
       }
-      std::printf("%s: %s\n%s\nunit: %s; sizes: %s\npaths: %s\n", name.c_str(), benchmark->what.c_str(),
-                  benchmark->detail.c_str(), benchmark->unit.c_str(), sizes.c_str(), paths.c_str());
+      if (!sizes.empty()) sizes = "; sizes: " + sizes;
+      std::printf("%s: %s\n%s\nunit: %s%s\npaths: %s\n", name.c_str(), benchmark->what.c_str(), benchmark->detail.c_str(),
+                  benchmark->unit.c_str(), sizes.c_str(), paths.c_str());
       continue;
     }
     for (const auto& contender : contenders) {
@@ -91,7 +93,7 @@ std::vector<Job> jobs_of(const Options& options) {
   std::vector<Job> jobs;
   for (const std::string& name : options.names) {
     const Benchmark* benchmark = find_benchmark(name);
-    jobs.push_back({benchmark, options.sizes.empty() ? benchmark->sizes : options.sizes});
+    jobs.push_back({benchmark, sizes_of(*benchmark, options.sizes)});
   }
   return jobs;
 }
@@ -134,6 +136,7 @@ Result<std::vector<Record>> measure_by_method(Session& session, const Job& job, 
   switch (job.benchmark->method) {
     case Method::slices: return measure(session, *job.benchmark, size, paths, options);
     case Method::endpoints: return measure_endpoints(session, *job.benchmark, size, paths, options);
+    case Method::connect: return measure_connect(session, *job.benchmark, paths, options);
     case Method::idle: return measure_idle(session, *job.benchmark, size, paths, options);
   }
   return fail(Errc::invalid_argument, "no such method");
@@ -145,7 +148,8 @@ Result<std::vector<Record>> run_job(Session& session, const Job& job, const Opti
   if (paths.empty()) return fail(Errc::invalid_argument, "none of the chosen paths takes part in " + job.benchmark->name);
   std::vector<Record> records;
   for (uint32_t size : job.sizes) {
-    std::fprintf(stderr, "unet-bench: measuring %s, %s\n", job.benchmark->name.c_str(), format_size(size).c_str());
+    const std::string at = job.benchmark->sizes.empty() ? "" : ", " + format_size(size);
+    std::fprintf(stderr, "unet-bench: measuring %s%s\n", job.benchmark->name.c_str(), at.c_str());
     auto measured = measure_by_method(session, job, size, paths, how);
     if (!measured) return measured;
     records.insert(records.end(), measured->begin(), measured->end());

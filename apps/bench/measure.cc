@@ -31,7 +31,9 @@ struct Participant {
   std::vector<double> single;   // of kept slices: for p99 and p999
 };
 
-bool is_latency(Workload workload) { return workload == Workload::rtt || workload == Workload::wakeup; }
+bool is_latency(Workload workload) {
+  return workload == Workload::rtt || workload == Workload::wakeup || workload == Workload::connect;
+}
 bool times_each(const Benchmark& benchmark) { return is_latency(benchmark.workload); }
 
 struct SliceValues {

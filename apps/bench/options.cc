@@ -56,7 +56,11 @@ bool contains(const std::vector<std::string>& list, const std::string& item) {
 Status check_names(const Options& options, const std::vector<std::string>& known_paths) {
   for (const std::string& name : options.names) {
     const bool path = options.action == Action::info && contains(known_paths, name);
-    if (find_benchmark(name) != nullptr || path) continue;
+    const Benchmark* benchmark = find_benchmark(name);
+    if (benchmark != nullptr && benchmark->sizes.empty() && !options.sizes.empty()) {
+      return fail(Errc::invalid_argument, "'" + name + "' sends no messages: leave --size out");
+    }
+    if (benchmark != nullptr || path) continue;
     return fail(Errc::invalid_argument, "no benchmark '" + name + "'; there are " + joined(benchmark_names()) +
                                             (options.action == Action::info ? ", and the paths of `unet-bench list`" : ""));
   }

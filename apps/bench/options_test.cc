@@ -58,6 +58,8 @@ TEST_CASE("options: malformed ones get one line that names them") {
       {{"run", "rtt", "--path"}, "--path"},
       {{"run", "rtt", "--size", "8,x"}, "'x'"},
       {{"run", "rtt", "--size", "128K"}, "'128K'"},
+      {{"run", "connect", "--size", "8"}, "'connect'"},
+      {{"run", "rtt", "connect", "--size", "8"}, "'connect'"},
       {{"run", "rtt", "--seconds", "0"}, "'0'"},
       {{"run", "rtt", "--seconds", ""}, "--seconds"},
       {{"run", "rtt", "--seconds", "-1"}, "'-1'"},

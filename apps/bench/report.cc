@@ -38,22 +38,26 @@ std::string row_name(const Record& record) {
   return record.path + " + " + record.metric.substr(4, idle - 4) + " idle";
 }
 
-// A table of one figure: rows are paths, columns are sizes.
+// A column is a size; of connections, which have none, a step.
+std::string column_name(const Record& record) { return record.bench == "connect" ? record.metric : format_size(record.size); }
+
+// A table of one figure: rows are paths.
 template <typename Cell>
 Rows matrix(const std::vector<Record>& records, const std::string& corner, Cell cell) {
   std::vector<std::string> names;
-  std::vector<uint32_t> sizes;
+  std::vector<std::string> columns;
   for (const Record& record : records) {
     add_unique(names, row_name(record));
-    add_unique(sizes, record.size);
+    add_unique(columns, column_name(record));
   }
   Rows rows{{corner}};
-  for (uint32_t size : sizes) rows[0].push_back(format_size(size));
+  rows[0].insert(rows[0].end(), columns.begin(), columns.end());
   for (const std::string& name : names) {
     std::vector<std::string> row{name};
-    for (uint32_t size : sizes) {
-      const auto found = std::find_if(records.begin(), records.end(),
-                                      [&](const Record& record) { return record.size == size && row_name(record) == name; });
+    for (const std::string& column : columns) {
+      const auto found = std::find_if(records.begin(), records.end(), [&](const Record& record) {
+        return column_name(record) == column && row_name(record) == name;
+      });
       row.push_back(found == records.end() ? "-" : cell(*found));
     }
     rows.push_back(std::move(row));
@@ -66,6 +70,7 @@ std::string compared_with(const Record& record) {
   if (record.baseline.rfind("limit-", 0) == 0) {
     return record.unit == "msg/s" ? "messages per round trip of " : "ratio to ";
   }
+  if (record.baseline.rfind("kernel-", 0) == 0) return "ratio to ";
   if (record.baseline.rfind("raw-", 0) == 0) return "ratio to bare DPDK on the same port: ";
   return record.baseline.empty() ? "" : "ratio to the same path with no idle endpoint";
 }

@@ -86,6 +86,19 @@ TEST_CASE("report: ratios to different kinds of baseline stand in tables of thei
   CHECK(text.find("rtt: ratio to bare DPDK on the same port: raw-memif\n  path    8 B\n  memif  1.05\n") != std::string::npos);
 }
 
+TEST_CASE("report: the columns of connections are their steps") {
+  std::vector<Record> records;
+  for (const char* step : {"create", "total"}) {
+    records.push_back(record_of("local", 0, step[0] == 'c' ? 70'000 : 150'000, 7));
+    records.back().bench = "connect";
+    records.back().metric = step;
+    records.back().baseline = "kernel-unix";
+  }
+  const std::string text = to_tables(records, TableStyle::text);
+  CHECK(text.find("connect: ratio to kernel-unix\n  path   create  total\n  local    7.00   7.00\n") == 0);
+  CHECK(text.find("connect: p50\n  path    create   total\n  local  70.0 us  150 us\n") != std::string::npos);
+}
+
 TEST_CASE("report: markdown") {
   CHECK(render_table({{"path", "8 B"}, {"local", "1.20"}}, TableStyle::markdown) ==
         "| path  |  8 B |\n|---|---:|\n| local | 1.20 |\n");

@@ -220,6 +220,7 @@ Status Session::exchange(const Command& command, uint64_t allowed_ms) {
   control_->stop.compare_exchange_strong(earlier, StopReason::none, std::memory_order_relaxed);
   control_->error_taken.store(0, std::memory_order_relaxed);
   control_->sent.store(0, std::memory_order_relaxed);
+  control_->progress.store(0, std::memory_order_relaxed);
   control_->stage.store(StreamStage::none, std::memory_order_relaxed);
   control_->command = command;
   const uint64_t sequence = control_->command_sequence.load(std::memory_order_relaxed) + 1;

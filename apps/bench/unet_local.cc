@@ -1,6 +1,7 @@
 // unet_local.cc - the path `local`: two endpoints of one NI, in two processes, with a channel that nobody else is on.
 #include "apps/bench/contenders.h"
 #include "apps/bench/environment.h"
+#include "apps/bench/unet_connect.h"
 #include "apps/bench/unet_endpoints.h"
 #include "apps/bench/unet_link.h"
 
@@ -12,7 +13,8 @@ constexpr uint64_t kRegionBytes = 4 << 20;
 
 class UnetLocal final : public Contender {
  public:
-  using Contender::Contender;
+  explicit UnetLocal(ContenderInfo info)
+      : Contender(std::move(info)), calls_(info_.path + "/connect", control::Path::local, info_.sleeps) {}
 
   Status supports(Workload workload, uint32_t) const override {
     if (workload == Workload::wakeup && !info_.sleeps) return fail(Errc::unavailable, "never sleeps");
@@ -41,6 +43,7 @@ class UnetLocal final : public Contender {
   }
 
   Outcome run(const Slice& slice, RunContext& context) override {
+    if (slice.workload == Workload::connect) return calls_.run(*context_, slice, context);
     UnetLink link(*endpoint_, *endpoint_, channel_, context, info_.sleeps && !polls_in(slice, context.side));
     if (slice.workload == Workload::put) return run_put(link, slice, context);
     return run_on_link(link, slice, buffers_, context);
@@ -55,6 +58,7 @@ class UnetLocal final : public Contender {
 
   void tear_down(const RunContext&) override {
     idle_.clear();
+    calls_.tear_down();
     endpoint_.reset();
     context_.reset();
   }
@@ -93,6 +97,7 @@ class UnetLocal final : public Contender {
   std::unique_ptr<Endpoint> endpoint_;
   Channel channel_{};
   std::vector<std::unique_ptr<Endpoint>> idle_;
+  UnetCalls calls_;
   MessageBuffers buffers_{kMessageMax};
 };
 

@@ -58,6 +58,15 @@ inline void sleep_unless_stopped(Nanoseconds duration, const StopFlag& stop) {
   }
 }
 
+// After this long without anything to do a receiver sleeps for sure, and so does an adaptive engine.
+constexpr Nanoseconds kAsleepAfter = 150 * kMicrosecond;
+
+// Keeps the core busy for `duration`; false when stopped.
+inline bool spin_for(Nanoseconds duration, const StopFlag& stop) {
+  const Nanoseconds end = monotonic_now() + duration;
+  return spin_until(stop, [&] { return monotonic_now() >= end; });
+}
+
 // Each process has its own private buffers, touched before the first slice.
 struct MessageBuffers {
   std::vector<std::byte> out, in;
@@ -188,15 +197,13 @@ Outcome put_loop(Link& link, const Slice& slice, size_t region, MessageBuffers& 
 // Link must). So a round trip holds exactly one wake-up.
 template <typename Link>
 Outcome wake_trips(Link& link, const Slice& slice, MessageBuffers& buffers, RunContext& context) {
-  constexpr Nanoseconds kAsleepAfter = 150 * kMicrosecond;
   Outcome outcome;
   for (uint64_t i = 0; i < slice.warm_up + slice.iterations; ++i) {
     if (context.side == Side::b) {
       if (!link.receive(buffers.in.data(), slice.size) || !link.send(buffers.in.data(), slice.size)) return {};
       continue;
     }
-    const Nanoseconds send_at = monotonic_now() + kAsleepAfter;
-    if (!spin_until(context.stop, [&] { return monotonic_now() >= send_at; })) return {};
+    if (!spin_for(kAsleepAfter, context.stop)) return {};
     const uint64_t start = cycles();
     if (!round_trips(link, slice, 1, buffers, context)) return {};
     const uint64_t taken = cycles() - start;
@@ -232,7 +239,8 @@ Outcome run_on_link(Link& link, const Slice& slice, MessageBuffers& buffers, Run
     case Workload::rate: return stream(link, slice, buffers, context);
     case Workload::wakeup: return wake_trips(link, slice, buffers, context);
     case Workload::idle: return idle_wait(link, slice, buffers, context);
-    case Workload::put: break;
+    case Workload::put:
+    case Workload::connect: break;  // loops of their own
   }
   context.control.fail("this path has no such workload");
   return {};
