@@ -45,7 +45,11 @@ const std::vector<Benchmark>& all_benchmarks() {
       {.name = "put",
        .workload = Workload::put,
        .what = "bytes per second written into memory that the other process exposed",
-       .detail = "A writes messages to consecutive offsets of a 4 MiB region of B; B does nothing. Ratio: over limit-put (memcpy).",
+       .detail =
+           "A writes messages to consecutive offsets of a 4 MiB region of B; B does nothing. Ratio: over limit-put (memcpy). Over a\n"
+           "wire B's NI deposits them as B polls it, and what is lost does not count: the bytes that B's endpoint has counted, until\n"
+           "B has said how many. Ratio there: over the bandwidth of messages of the same size on the same path in the same run,\n"
+           "which stands beside it (metric bandwidth_of_messages).",
        .metric = "bandwidth",
        .unit = "GB/s",
        .sizes = {4096, 65536},

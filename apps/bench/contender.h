@@ -24,6 +24,7 @@ struct ContenderInfo {
   std::string what = {};     // one line for `list`
   std::string setting = {};  // how it was set to its best: congestion control, offloads, polling, batching
   std::string baseline = {}; // path to compare with instead of the limit; empty: the benchmark's limit
+  bool wire = false;       // messages go as frames: its put is compared with its own messages, not with memcpy
   bool endpoints = false;  // set_idle_endpoints() works (takes part in `endpoints`)
   bool side_b_parked = false;  // side B leaves its core to somebody else during a slice (the engine)
   bool sleeps = false;   // a receiver with nothing to do sleeps (takes part in `wakeup` and `idle`)

@@ -19,7 +19,7 @@ enum class Workload : uint8_t {
   rtt,        // A sends, B sends it back; one message under way
   bandwidth,  // A streams messages to B, which copies each out
   rate,       // the same, counted in messages
-  put,        // A writes into memory of B; B does nothing
+  put,        // A writes into memory of B; B does nothing, or lets its NI turn
   wakeup,     // A sends to B, which has been asleep for a while, and polls for the answer
   idle,       // B waits for one message for a long time, asleep as its path sleeps
   connect,    // A opens an end and connects it to B, again and again
@@ -71,7 +71,7 @@ struct ControlBlock {
   alignas(kCacheLine) std::atomic<uint64_t> done_sequence{0};
   Outcome outcome;
   std::atomic<StreamStage> stage{StreamStage::none};
-  std::atomic<uint64_t> progress{0};  // connect: see connect_workload.h
+  std::atomic<uint64_t> progress{0};  // connect: see connect_workload.h. put over a wire: bytes deposited
   // Written by either, and by signal handlers.
   alignas(kCacheLine) std::atomic<StopReason> stop{StopReason::none};
   // The sentence that goes with StopReason::failed, by whoever failed first.

@@ -2,8 +2,8 @@
 #include <bit>
 
 #include "apps/bench/contenders.h"
+#include "apps/bench/put_workload.h"
 #include "apps/bench/shared_memory.h"
-#include "apps/bench/workloads.h"
 
 namespace unet::bench {
 

@@ -125,7 +125,8 @@ std::vector<size_t> paths_of(const Session& session, const Job& job, const Optio
   for (size_t i = 0; i < session.contender_count(); ++i) {
     const ContenderInfo& info = session.contender(i).info();
     if (!selected(options, info.path) || !takes_part(*job.benchmark, session.contender(i))) continue;
-    if (!info.baseline.empty()) add(find_contender(session, info.baseline));
+    const size_t baseline = find_contender(session, info.baseline);
+    if (baseline < session.contender_count() && takes_part(*job.benchmark, session.contender(baseline))) add(baseline);
     add(i);
   }
   return paths;

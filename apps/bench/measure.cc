@@ -25,6 +25,7 @@ constexpr double kPatience = 4;          // times the time that --seconds gives
 // One path in a measurement. The limit is one too.
 struct Participant {
   size_t index = 0;
+  Workload workload = Workload::rtt;  // the benchmark's, but for a round trip as a rate's limit and messages beside a put
   Pace pace;
   std::vector<Repetition> repetitions;
   std::vector<double> batched;  // of kept slices: for p50 and mean
@@ -67,14 +68,12 @@ class Measurement {
   Status leave_out(const Participant& participant, const Error& error);
   std::vector<Record> records() const;
   Record record_of(const Participant& participant) const;
-  Participant make_participant(size_t index, double target_ns) const {
-    return {index, Pace(workload_of(index), size_, target_ns), {}, {}, {}};
+  void compare_with_messages(const Participant& participant, Record& record) const;
+  Status add_participant(size_t index, Workload workload);
+  Participant make_participant(size_t index, Workload workload, double target_ns) const {
+    return {index, workload, Pace(workload, size_, target_ns), {}, {}, {}};
   }
-  // The limit of a rate is a round trip.
-  Workload workload_of(size_t index) const {
-    const bool limit = session_.contender(index).info().path == benchmark_.limit_path(size_);
-    return limit && benchmark_.relation == Relation::product ? Workload::rtt : benchmark_.workload;
-  }
+  bool is_beside(const Participant& participant) const { return participant.workload != benchmark_.workload; }
   const std::string& path_of(const Participant& participant) const {
     return session_.contender(participant.index).info().path;
   }
@@ -102,8 +101,9 @@ Status Measurement::prepare(const std::vector<size_t>& paths) {
     return fail(Errc::unavailable, "the limit " + benchmark_.limit_path(size_) + " cannot be measured: " +
                                        (limit == session_.contender_count() ? "not there" : session_.refusal(limit)));
   }
-  limit_.push_back(make_participant(limit, times_each(benchmark_) || benchmark_.relation == Relation::product
-                                               ? kLimitSliceNs : kStreamLimitNs));
+  const bool product = benchmark_.relation == Relation::product;  // the limit of a rate is a round trip
+  limit_.push_back(make_participant(limit, product ? Workload::rtt : benchmark_.workload,
+                                    times_each(benchmark_) || product ? kLimitSliceNs : kStreamLimitNs));
   if (auto done = limit_[0].pace.calibrate(session_, limit); !done) return done;
   for (size_t index : paths) {
     if (index == limit || !session_.refusal(index).empty()) continue;
@@ -114,13 +114,19 @@ Status Measurement::prepare(const std::vector<size_t>& paths) {
                    contender.info().path.c_str(), can.error().text.c_str());
       continue;
     }
-    participants_.push_back(make_participant(index, kSliceNs));
-    const Participant participant = participants_.back();
-    if (auto done = participants_.back().pace.calibrate(session_, index); !done) {
-      if (auto out = leave_out(participant, done.error()); !out) return out;
-    }
+    if (auto added = add_participant(index, benchmark_.workload); !added) return added;
+    const bool beside = benchmark_.workload == Workload::put && contender.info().wire && session_.refusal(index).empty();
+    if (!beside) continue;
+    if (auto added = add_participant(index, Workload::bandwidth); !added) return added;
   }
   return {};
+}
+
+Status Measurement::add_participant(size_t index, Workload workload) {
+  participants_.push_back(make_participant(index, workload, kSliceNs));
+  const Participant participant = participants_.back();
+  auto done = participants_.back().pace.calibrate(session_, index);
+  return done ? done : leave_out(participant, done.error());
 }
 
 bool Measurement::disturbed(const Participant& participant, const Session::SliceResult& result) const {
@@ -133,11 +139,9 @@ bool Measurement::disturbed(const Participant& participant, const Session::Slice
 Result<SliceValues> Measurement::slice_of(Participant& participant) {
   SliceValues values;
   const Slice slice = participant.pace.batched();
-  static const Benchmark& rtt = *find_benchmark("rtt");
-  const Benchmark& unit_of = workload_of(participant.index) != benchmark_.workload ? rtt : benchmark_;
   auto result = session_.run(participant.index, slice);
   if (!result) return tl::unexpected(result.error());
-  values.batched = values_of(unit_of, slice, *result);
+  values.batched = values_of(slice, *result);
   if (values.batched.empty()) return fail(Errc::protocol, path_of(participant) + ": a slice without a result");
   values.p50 = median(values.batched);
   values.disturbed = disturbed(participant, *result);
@@ -150,7 +154,7 @@ Result<SliceValues> Measurement::slice_of(Participant& participant) {
   const Slice alone = participant.pace.single();
   result = session_.run(participant.index, alone);
   if (!result) return tl::unexpected(result.error());
-  values.single = values_of(unit_of, alone, *result);
+  values.single = values_of(alone, *result);
   values.disturbed = values.disturbed || disturbed(participant, *result);
   return values;
 }
@@ -238,6 +242,7 @@ Record Measurement::record_of(const Participant& participant) const {
   record.limit = median_p50(participant.repetitions, true);
   record.ratio = ratio_to_limit(participant.repetitions, benchmark_.relation);
   record.baseline = benchmark_.limit_path(size_);
+  if (info.wire && benchmark_.workload == Workload::put) compare_with_messages(participant, record);
   if (record.path == record.baseline && record.ratio) record.ratio = 1;  // by definition; the slices around it are its own
   if (!info.baseline.empty()) {
     const auto baseline = std::find_if(participants_.begin(), participants_.end(),
@@ -257,6 +262,17 @@ Record Measurement::record_of(const Participant& participant) const {
   return record;
 }
 
+// put over a wire: the row of its messages compares with nothing, its own with that row.
+void Measurement::compare_with_messages(const Participant& participant, Record& record) const {
+  record.ratio = std::nullopt;
+  record.baseline = is_beside(participant) ? "" : kOwnMessages;
+  if (is_beside(participant)) record.metric = kOwnMessages;
+  for (const Participant& other : participants_) {
+    const bool messages = other.index == participant.index && is_beside(other);
+    if (messages && !is_beside(participant)) record.ratio = ratio_to_baseline(participant.repetitions, other.repetitions);
+  }
+}
+
 std::vector<Record> Measurement::records() const {
   std::vector<Record> list;
   if (benchmark_.relation == Relation::over) list.push_back(record_of(limit_[0]));
@@ -273,9 +289,9 @@ Result<std::vector<Record>> measure(Session& session, const Benchmark& benchmark
 
 double to_ns(uint64_t cycle_count) { return static_cast<double>(cycle_count) * 1e9 / cycles_per_second(); }
 
-std::vector<double> values_of(const Benchmark& benchmark, const Slice& slice, const Session::SliceResult& result) {
+std::vector<double> values_of(const Slice& slice, const Session::SliceResult& result) {
   std::vector<double> values;
-  if (is_latency(benchmark.workload)) {
+  if (is_latency(slice.workload)) {
     values.reserve(result.samples->size());
     for (uint64_t sample : *result.samples) values.push_back(to_ns(sample) / slice.batch);
     return values;
@@ -283,7 +299,7 @@ std::vector<double> values_of(const Benchmark& benchmark, const Slice& slice, co
   const double ns = to_ns(result.outcome.cycles);
   const double messages = static_cast<double>(result.outcome.messages);
   if (ns <= 0 || messages <= 0) return values;
-  values.push_back(benchmark.workload == Workload::rate ? messages * 1e9 / ns : messages * slice.size / ns);
+  values.push_back(slice.workload == Workload::rate ? messages * 1e9 / ns : messages * slice.size / ns);
   return values;
 }
 
@@ -299,7 +315,7 @@ Slice Pace::slice_of(uint64_t iterations, uint32_t batch) const {
   slice.size = size_;
   slice.batch = batch;
   slice.iterations = std::max<uint64_t>(1, iterations / batch) * batch;
-  const bool streams = workload_ == Workload::bandwidth || workload_ == Workload::rate;
+  const bool streams = workload_ == Workload::bandwidth || workload_ == Workload::rate || workload_ == Workload::put;
   if (streams) slice.iterations = std::max<uint64_t>(slice.iterations, kBurstsMin * burst_messages(size_));
   slice.warm_up = std::max<uint64_t>(1, slice.iterations / 8);
   return slice;

@@ -53,7 +53,7 @@ class Pace {
 // Nanoseconds of a number of cycles().
 double to_ns(uint64_t cycle_count);
 
-// The values of one slice in the benchmark's unit: of rtt one per sample, of the others one.
-std::vector<double> values_of(const Benchmark& benchmark, const Slice& slice, const Session::SliceResult& result);
+// The values of one slice in the unit of its workload: of latencies one per sample, of the others one.
+std::vector<double> values_of(const Slice& slice, const Session::SliceResult& result);
 
 }  // namespace unet::bench

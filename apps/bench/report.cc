@@ -31,8 +31,9 @@ void add_unique(std::vector<T>& list, const T& item) {
   if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
 }
 
-// What a row of a table shows: a path, and in `endpoints` also the number of idle ones.
+// What a row of a table shows: a path; in `endpoints` also the number of idle ones.
 std::string row_name(const Record& record) {
+  if (record.metric == kOwnMessages) return record.path + ", messages";
   const size_t idle = record.metric.find("_idle");
   if (idle == std::string::npos) return record.path;
   return record.path + " + " + record.metric.substr(4, idle - 4) + " idle";
@@ -70,6 +71,7 @@ std::string compared_with(const Record& record) {
   if (record.baseline.rfind("limit-", 0) == 0) {
     return record.unit == "msg/s" ? "messages per round trip of " : "ratio to ";
   }
+  if (record.baseline == kOwnMessages) return "ratio to messages of the same size over the same path";
   if (record.baseline.rfind("kernel-", 0) == 0) return "ratio to ";
   if (record.baseline.rfind("raw-", 0) == 0) return "ratio to bare DPDK on the same port: ";
   return record.baseline.empty() ? "" : "ratio to the same path with no idle endpoint";

@@ -26,6 +26,9 @@ struct Record {
   uint64_t disturbed = 0;       // dropped because another process had a core
 };
 
+// put over a wire: the metric of the rows that have the bandwidth of messages beside it, and the baseline of the others.
+constexpr const char* kOwnMessages = "bandwidth_of_messages";
+
 // A list of flat objects, as DESIGN names the fields: bench, path, size, metric, unit, p50, p99, p999, mean, samples, limit,
 // ratio, baseline, command; and setting, slices, dropped, disturbed. Figures are null where no slice was left, and ratio
 // where there is nothing to compare with.

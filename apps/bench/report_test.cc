@@ -86,6 +86,17 @@ TEST_CASE("report: ratios to different kinds of baseline stand in tables of thei
   CHECK(text.find("rtt: ratio to bare DPDK on the same port: raw-memif\n  path    8 B\n  memif  1.05\n") != std::string::npos);
 }
 
+TEST_CASE("report: puts over a wire stand beside the messages of their path") {
+  Record put = record_of("memif", 4096, 5, 1.2);
+  Record messages = record_of("memif", 4096, 4, std::nullopt);
+  put.baseline = messages.metric = kOwnMessages;
+  messages.baseline = "";
+  put.unit = messages.unit = "GB/s";
+  const std::string text = to_tables({put, messages}, TableStyle::text);
+  CHECK(text.find("ratio to messages of the same size over the same path\n  path   4 KiB\n  memif   1.20\n\n") != std::string::npos);
+  CHECK(text.find("  memif            5.00 GB/s\n  memif, messages  4.00 GB/s\n") != std::string::npos);
+}
+
 TEST_CASE("report: the columns of connections are their steps") {
   std::vector<Record> records;
   for (const char* step : {"create", "total"}) {

@@ -6,6 +6,7 @@
 
 #include "apps/bench/contenders.h"
 #include "apps/bench/environment.h"
+#include "apps/bench/put_workload.h"
 #include "apps/bench/unet_endpoints.h"
 #include "apps/bench/unet_link.h"
 #include "apps/bench/wire_port.h"
@@ -16,8 +17,7 @@ namespace unet::bench {
 
 namespace {
 
-// After the sender is done, a lossy stream is over when nothing has come for this long.
-constexpr Nanoseconds kQuiet = 500 * kMicrosecond;
+constexpr uint64_t kRegionBytes = 4 << 20;
 
 // What a lossy receiver does between two looks at the wire. `Self` has try_receive(into, size).
 template <typename Self>
@@ -64,14 +64,41 @@ struct WireLink : LossyReceiver<WireLink>, UnetSender {
     while (n < count && try_receive(into + n * size, size)) ++n;
     return n;
   }
+  // An embedded NI works only when its application polls it: what waits for room on the wire, too.
+  void turn() {
+    Message message;
+    if (out.receive(message)) out.release(message);
+  }
+
+  bool put(size_t offset, const std::byte* data, size_t size, bool more) {
+    return settled([&] { return out.put(channel, offset, {data, size}, false, more); });
+  }
+  bool notify(uint64_t offset) {
+    return settled([&] { return out.put(channel, offset, {}, true); });
+  }
+  bool notified(uint64_t offset) {
+    Message message;
+    if (!out.receive(message)) return false;
+    out.release(message);
+    return message.kind == MessageKind::put_done && message.region_offset == offset;
+  }
+  uint64_t deposited() const {
+    const std::string_view name = kEndpointCounterNames[static_cast<size_t>(EndpointCounter::received_bytes)];
+    for (const auto& [counter, value] : out.counters()) {
+      if (counter == name) return value;
+    }
+    return 0;
+  }
 };
 
 class UnetWire final : public Contender {
  public:
   UnetWire(ContenderInfo info, std::shared_ptr<WirePort> wire) : Contender(std::move(info)), wire_(std::move(wire)) {}
 
-  Status supports(Workload workload, uint32_t) const override {
+  Status supports(Workload workload, uint32_t size) const override {
+    if (workload == Workload::put && size == 0) return fail(Errc::unavailable, "a put of nothing deposits nothing");
     if (workload == Workload::rtt || workload == Workload::rate || workload == Workload::bandwidth) return {};
+    if (workload == Workload::put) return {};
     return fail(Errc::unavailable, "is not measured on this path");
   }
   Status prepare(Environment& environment) override { return wire_->prepare(environment); }
@@ -88,6 +115,7 @@ class UnetWire final : public Contender {
   }
   Outcome run(const Slice& slice, RunContext& context) override {
     WireLink link(*endpoint_, channel_, context);
+    if (slice.workload == Workload::put) return WirePuts(link, slice, region_, kRegionBytes, buffers_, context).run();
     return run_on_link(link, slice, buffers_, context);
   }
   void tear_down(const RunContext&) override {
@@ -107,6 +135,10 @@ class UnetWire final : public Contender {
   }
   Result<Channel> accept() {
     if (auto bound = endpoint_->bind("bench"); !bound) return tl::unexpected(bound.error());
+    auto region = endpoint_->expose(kRegionBytes);
+    if (!region) return tl::unexpected(region.error());
+    region_ = *region;
+    std::memset(region_.data(), 0, region_.size());  // no slice meets a page fault
     auto channel = endpoint_->accept(kConnectTime, nullptr);
     keep_turning();
     return channel;
@@ -122,6 +154,7 @@ class UnetWire final : public Contender {
   std::shared_ptr<WirePort> wire_;
   std::unique_ptr<Endpoint> endpoint_;
   Channel channel_{};
+  MutableBytes region_;  // side B
   MessageBuffers buffers_{kMessageMax};
 };
 
@@ -184,7 +217,8 @@ void add_wire(Contenders& contenders, WireKind kind, const std::string& name, co
                     .kind = Kind::ours,
                     .what = "U-Net, embedded NI over " + name + ", between the two processes",
                     .setting = setting + ", public C++ API, the application's poll runs the engine",
-                    .baseline = "raw-" + name},
+                    .baseline = "raw-" + name,
+                    .wire = true},
       wire));
 }
 

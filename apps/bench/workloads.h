@@ -67,6 +67,9 @@ inline bool spin_for(Nanoseconds duration, const StopFlag& stop) {
   return spin_until(stop, [&] { return monotonic_now() >= end; });
 }
 
+// After the sender is done, a lossy stream is over when nothing has come for this long.
+constexpr Nanoseconds kQuiet = 500 * kMicrosecond;
+
 // Each process has its own private buffers, touched before the first slice.
 struct MessageBuffers {
   std::vector<std::byte> out, in;
@@ -144,8 +147,13 @@ uint64_t receive_messages(Link& link, size_t size, uint64_t first, uint64_t coun
   return arrived;
 }
 
-inline bool wait_for_stage(const RunContext& context, StreamStage stage) {
-  return spin_until(context.stop, [&] { return context.control.stage.load(std::memory_order_acquire) == stage; });
+// A link that has a turn() needs it to get out what was sent.
+template <typename Link>
+bool wait_for_stage(Link& link, const RunContext& context, StreamStage stage) {
+  return spin_until(context.stop, [&] {
+    if constexpr (requires { link.turn(); }) link.turn();
+    return context.control.stage.load(std::memory_order_acquire) == stage;
+  });
 }
 
 // bandwidth and rate. The warm-up is over, and every buffer on the way empty, before the clock starts; it stops when side B
@@ -161,36 +169,13 @@ Outcome stream(Link& link, const Slice& slice, MessageBuffers& buffers, RunConte
     stage.store(StreamStage::received, std::memory_order_release);
     return {.messages = arrived};
   }
-  if (!wait_for_stage(context, StreamStage::ready)) return {};
+  if (!wait_for_stage(link, context, StreamStage::ready)) return {};
   if (!send_messages(link, slice.size, 0, slice.warm_up, buffers, context)) return {};
-  if (!wait_for_stage(context, StreamStage::warm)) return {};
+  if (!wait_for_stage(link, context, StreamStage::warm)) return {};
   const uint64_t start = cycles();
   if (!send_messages(link, slice.size, slice.warm_up, slice.iterations, buffers, context)) return {};
-  if (!wait_for_stage(context, StreamStage::received)) return {};
+  if (!wait_for_stage(link, context, StreamStage::received)) return {};
   return {.cycles = cycles() - start};
-}
-
-// put: side A writes slice.size bytes at consecutive offsets of a region of B, and measures; side B only keeps its core
-// busy. Needs Link::put(offset, data, size) and Link::flush(), after which B may read what was put.
-template <typename Link>
-Outcome put_loop(Link& link, const Slice& slice, size_t region, MessageBuffers& buffers, RunContext& context) {
-  if (context.side == Side::b) {
-    spin_until(context.stop, [&] { return context.control.sent.load(std::memory_order_acquire) != 0; });
-    return {};
-  }
-  const size_t step = std::max<size_t>(slice.size, 8);
-  size_t offset = 0;
-  uint64_t start = cycles();
-  for (uint64_t i = 0; i < slice.warm_up + slice.iterations; ++i) {
-    if (i == slice.warm_up) start = cycles();
-    stamp(buffers.out.data(), slice.size, i + 1);
-    if (!link.put(offset, buffers.out.data(), slice.size)) return {};
-    offset = offset + 2 * step <= region ? offset + step : 0;
-  }
-  if (!link.flush()) return {};
-  const uint64_t end = cycles();
-  context.control.sent.store(1, std::memory_order_release);
-  return {end - start, slice.iterations};
 }
 
 // wakeup. Side A keeps its core busy until side B sleeps for sure, then sends; B wakes and answers; A polls for the answer (its
