@@ -80,7 +80,7 @@ def wrong_input():
 
 
 def texts():
-    for args, word in ((["--help"], "Examples"), (["list"], "kernel-udp"), (["list"], "connect"),
+    for args, word in ((["--help"], "Examples"), (["list"], "kernel-udp"), (["list"], "shared-2p"), (["info", "shared-2p"], "two cores"),
                        (["info", "rtt", "kernel-tcp"], "p999"), (["info", "connect"], "create")):
         status, out, _ = run(*args)
         require(status == 0 and word in out, f"{args}: exit status {status}, {out}")
@@ -105,6 +105,23 @@ def connections():
     require([(row["path"], row["metric"]) for row in rows] == steps, f"connect: {rows}{err}")
     status, out, err = run("run", "connect", "--path", "kernel-udp", *options)
     require(status == 1 and out == "" and "takes part in connect" in err, f"connect over UDP: exit status {status}: {out}{err}")
+
+
+def between_two_processes():
+    """U-Net's paths that hold both processes: each row was measured, whether or not the machine was quiet enough for a figure."""
+    for names, paths, rows_wanted in (
+            (["rtt", "rate"], ["local", "shared-2p"], [("rtt", "local"), ("rtt", "shared-2p"), ("rate", "local"), ("rate", "shared-2p")]),
+            (["connect"], ["local", "local-sleep", "shared-2p"], [("connect", "local"), ("connect", "local-sleep"), ("connect", "shared-2p")]),
+            (["put"], ["memif"], [("put", "memif")])):
+        sizes = [] if names == ["connect"] else ["--size", "48"]
+        status, out, err = run("run", *names, "--path", ",".join(paths), *sizes, "--seconds", "0.05", "--repeat", "1", "--json", "-")
+        require(status == 0, f"{names}: exit status {status}: {err}")
+        rows = json.loads(out)
+        for wanted in rows_wanted:
+            require([r for r in rows if (r["bench"], r["path"]) == wanted and r["slices"] > 0], f"{wanted} was not measured: {err}")
+        if names == ["put"]:
+            require([r for r in rows if r["metric"] == "bandwidth_of_messages"], f"no messages beside the puts: {rows}")
+            require([r["baseline"] for r in rows if r["path"] == "memif"] == ["bandwidth_of_messages", ""], f"put: {rows}")
 
 
 def signals():
@@ -136,6 +153,6 @@ def side_a_dies():
     require(not namespaces_of(bench.pid), "namespaces of a dead run are left")
 
 
-for part in (wrong_input, texts, records, connections, signals, side_b_dies, side_a_dies):
+for part in (wrong_input, texts, records, connections, between_two_processes, signals, side_b_dies, side_a_dies):
     part()
     print(part.__name__, "ok", flush=True)

@@ -11,25 +11,9 @@
 // not timed, and is over on both sides before the next connection begins.
 #pragma once
 
-#include <sched.h>
-
 #include "apps/bench/workloads.h"
 
 namespace unet::bench {
-
-// Waits that give the core away: the NI's own threads may want it.
-template <typename Ready>
-bool yield_until(const StopFlag& stop, Ready ready) {
-  constexpr int kLooksPerYield = 16;
-  for (;;) {
-    for (int i = 0; i < kLooksPerYield; ++i) {
-      if (ready()) return true;
-      spin_pause();
-    }
-    if (stop.raised()) return false;
-    sched_yield();
-  }
-}
 
 // Side B's control.progress: 1 when it listens first, 2 i when it has accepted connection i, 2 i + 1 when it listens again.
 inline bool wait_for_progress(const RunContext& context, uint64_t least) {

@@ -43,6 +43,20 @@ int distance(int core, int other) {
   return contains(parse_cpu_list(read_line(cpu + "/cache/index3/shared_cpu_list")), other) ? 0 : 1;
 }
 
+// The nearest of `cores` that is not `a` or `b`.
+std::optional<int> nearest_to(int core, const std::vector<int>& cores, int a, int b) {
+  std::optional<int> nearest;
+  int best = 3;
+  for (int other : cores) {
+    if (other == a || other == b || other == core) continue;
+    const int away = distance(core, other);
+    if (away >= best) continue;
+    best = away;
+    nearest = other;
+  }
+  return nearest;
+}
+
 }  // namespace
 
 std::vector<int> parse_cpu_list(const std::string& text) {
@@ -77,17 +91,12 @@ Result<CorePair> choose_cores() {
   const auto cores = allowed_cores();
   if (!cores) return tl::unexpected(cores.error());
   const int first = cores->front();
-  CorePair pair{first, first};
-  int best = 3;
-  for (int core : *cores) {
-    if (core == first) continue;
-    const int away = distance(first, core);
-    if (away < best) {
-      best = away;
-      pair.b = core;
-    }
-  }
-  return pair;
+  return CorePair{first, nearest_to(first, *cores, first, first).value_or(first)};
+}
+
+std::optional<int> third_core(const CorePair& pair) {
+  const auto cores = allowed_cores();
+  return cores ? nearest_to(pair.b, *cores, pair.a, pair.b) : std::nullopt;
 }
 
 Result<CorePair> parse_cores(const std::string& text) {

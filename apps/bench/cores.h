@@ -1,8 +1,8 @@
 // cores.h - chooses the two cores of a measurement and pins the calling process; the session uses it.
 #pragma once
 
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "unet/base/result.h"
@@ -20,6 +20,9 @@ Result<std::vector<int>> allowed_cores();
 
 // The first allowed core, and the nearest other one: sharing the last-level cache, not a hyper-thread of the same core.
 Result<CorePair> choose_cores();
+
+// The allowed core that is nearest to B, besides these two; nothing where there is none.
+std::optional<int> third_core(const CorePair& pair);
 
 // "A,B": two different allowed cores.
 Result<CorePair> parse_cores(const std::string& text);

@@ -25,4 +25,15 @@ TEST_CASE("cores: two different allowed ones where there are two") {
   CHECK(pair->alone() == (allowed->size() == 1));
 }
 
+TEST_CASE("cores: a third one is neither of the two, and there is none of two") {
+  const auto allowed = allowed_cores();
+  const auto pair = choose_cores();
+  REQUIRE((allowed && pair));
+  const auto third = third_core(*pair);
+  CHECK(third.has_value() == (allowed->size() > 2));
+  if (!third) return;
+  CHECK((*third != pair->a && *third != pair->b));
+  CHECK(std::find(allowed->begin(), allowed->end(), *third) != allowed->end());
+}
+
 }  // namespace unet::bench

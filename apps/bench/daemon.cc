@@ -94,7 +94,7 @@ Daemon::Daemon(Daemon&& other) noexcept
 
 Result<Daemon> Daemon::start(int core) {
   remove_stale_directories();
-  const std::string directory = kDirectoryStem + std::to_string(getpid());
+  const std::string directory = kDirectoryStem + std::to_string(getpid()) + "-" + std::to_string(core);
   if (mkdir(directory.c_str(), 0700) != 0) return fail_errno("mkdir(" + directory + ")", errno);
   Daemon daemon(directory);
   if (auto launched = daemon.launch(core); !launched) return tl::unexpected(launched.error());

@@ -29,14 +29,11 @@ class Environment {
   NamespacePair* namespaces_if_made() { return namespaces_ ? &*namespaces_ : nullptr; }
 
   // unetd, its engine on core B; started the first time somebody asks, ended with the Environment.
-  Result<Daemon*> daemon() {
-    if (!daemon_ && !daemon_refusal_) {
-      auto started = Daemon::start(cores_.b);
-      if (started) daemon_.emplace(std::move(*started));
-      else daemon_refusal_ = started.error();
-    }
-    if (daemon_refusal_) return tl::unexpected(*daemon_refusal_);
-    return &*daemon_;
+  Result<Daemon*> daemon() { return start_once(daemon_, cores_.b); }
+  // For paths whose two sides both use their cores: its engine on a third core; the same as daemon() where there is none.
+  Result<Daemon*> daemon_beside() {
+    const auto third = third_core(cores_);
+    return third ? start_once(daemon_beside_, *third) : daemon();
   }
 
   // The kernel's sockets share one cable.
@@ -50,12 +47,25 @@ class Environment {
   }
 
  private:
+  struct DaemonOnce {
+    std::optional<Daemon> daemon;
+    std::optional<Error> refusal;
+  };
+  static Result<Daemon*> start_once(DaemonOnce& once, int core) {
+    if (!once.daemon && !once.refusal) {
+      auto started = Daemon::start(core);
+      if (started) once.daemon.emplace(std::move(*started));
+      else once.refusal = started.error();
+    }
+    if (once.refusal) return tl::unexpected(*once.refusal);
+    return &*once.daemon;
+  }
+
   CorePair cores_;
   std::optional<NamespacePair> namespaces_;
   std::optional<Error> refusal_;
   std::optional<Veth> kernel_veth_;
-  std::optional<Daemon> daemon_;
-  std::optional<Error> daemon_refusal_;
+  DaemonOnce daemon_, daemon_beside_;
 };
 
 }  // namespace unet::bench

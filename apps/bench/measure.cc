@@ -131,8 +131,9 @@ Status Measurement::add_participant(size_t index, Workload workload) {
 
 bool Measurement::disturbed(const Participant& participant, const Session::SliceResult& result) const {
   if (session_.cores().alone()) return false;  // the two sides take turns on it
-  const bool sleeps = session_.contender(participant.index).info().sleeps;
-  const double share = sleeps ? kDisturbedShareSleeping : kDisturbedShare;
+  const ContenderInfo& info = session_.contender(participant.index).info();
+  if (info.shares_cores) return false;
+  const double share = info.sleeps ? kDisturbedShareSleeping : kDisturbedShare;
   return static_cast<double>(result.waited) > share * static_cast<double>(result.elapsed);
 }
 

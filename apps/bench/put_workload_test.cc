@@ -71,7 +71,7 @@ struct Run {
 
 TEST_CASE("put: consecutive offsets, and never past the region") {
   PutCursor cursor(1000, 3000);
-  for (const size_t expected : {0, 1000, 2000, 0, 1000}) {
+  for (const size_t expected : {0u, 1000u, 2000u, 0u, 1000u}) {
     CHECK(cursor.next() == expected);
     CHECK(cursor.last() == expected);
   }
@@ -108,7 +108,7 @@ TEST_CASE("put: what is late of an earlier slice ends nothing and does not count
   Run run;
   run.control.command_sequence.store(7);
   const std::vector<std::byte> late(kSize);
-  for (const size_t mark : {12, 13}) {  // of slice 6
+  for (const size_t mark : {12u, 13u}) {  // of slice 6
     wire.packets.push_back({0, late});
     wire.packets.push_back({mark, {}});
   }

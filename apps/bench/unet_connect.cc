@@ -2,13 +2,13 @@
 #include "apps/bench/unet_connect.h"
 
 #include "apps/bench/connect_workload.h"
-#include "apps/bench/unet_endpoints.h"
 
 namespace unet::bench {
 
 namespace {
 
 constexpr Nanoseconds kLook = 50 * kMillisecond;  // a sleeper looks for a stop this often
+constexpr Nanoseconds kCallTime = 2 * kSecond;    // after a stop nobody accepts any longer: not as patient as at set-up
 
 struct UnetCaller {
   Context& unet;
@@ -79,7 +79,7 @@ bool UnetCalls::listen(Context& unet, RunContext& context) {
 
 Outcome UnetCalls::run(Context& unet, const Slice& slice, RunContext& context) {
   if (context.side == Side::a) {
-    UnetCaller caller{unet, name_, {.path = path_, .timeout = kConnectTime}, context};
+    UnetCaller caller{unet, name_, {.path = path_, .timeout = kCallTime}, context};
     return make_calls(caller, slice, asleep_, context);
   }
   if (!listen(unet, context)) return {};

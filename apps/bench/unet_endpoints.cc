@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <optional>
 
 namespace unet::bench {
@@ -36,6 +37,11 @@ Result<Channel> connect_both(Endpoint& from, Endpoint& to, const std::string& na
     usleep(kRetryUs);
   }
   return fail(Errc::timed_out, "no channel to " + name + " within 5 s");
+}
+
+uint64_t window_of(const EndpointOptions& options, size_t size) {
+  const size_t buffers = std::max<size_t>(1, (size + options.buffer_size - 1) / options.buffer_size);
+  return std::max<size_t>(1, std::min<size_t>(options.receive_depth, options.buffers / buffers) * 3 / 4);
 }
 
 Status resize_idle(Context& context, std::vector<std::unique_ptr<Endpoint>>& idle, uint32_t count) {

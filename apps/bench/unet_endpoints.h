@@ -18,6 +18,10 @@ Result<Channel> connect_when_bound(Endpoint& endpoint, const std::string& name, 
 // Opens a channel between two endpoints of the calling thread through the NI's engine; returns the channel of `from`.
 Result<Channel> connect_both(Endpoint& from, Endpoint& to, const std::string& name, const StopFlag& stop);
 
+// Channels through an engine may lose what a receiver has no room for: never more messages under way than its receive queue
+// and its receive buffers hold.
+uint64_t window_of(const EndpointOptions& options, size_t size);
+
 // Brings `idle` to `count` endpoints that nobody uses.
 Status resize_idle(Context& context, std::vector<std::unique_ptr<Endpoint>>& idle, uint32_t count);
 

@@ -47,6 +47,7 @@ struct UnetLink : UnetSender {
   static constexpr bool kLossless = true;
   Endpoint& in;       // the same as `out`, except where one process holds both ends of a path
   bool sleeps;        // a receiver sleeps instead of polling
+  Nanoseconds polls = 0;  // for so long before it sleeps, giving its core away between polls
 
   UnetLink(Endpoint& sender, Endpoint& receiver, Channel to, RunContext& run, bool receiver_sleeps = false)
       : UnetSender{sender, to, run}, in(receiver), sleeps(receiver_sleeps) {}
@@ -85,14 +86,14 @@ struct UnetLink : UnetSender {
   }
   bool try_receive(std::byte* into, size_t size) { return in.receive(message_) && take(into, size); }
 
- private:
+ protected:
   static constexpr Nanoseconds kLook = 50 * kMillisecond;  // a sleeper looks for a stop this often
 
   bool wait_message() {
     if (!sleeps) return spin_until(context.stop, [&] { return in.receive(message_); });
     while (!in.receive(message_)) {
       if (context.stop.raised()) return false;
-      if (in.wait(kLook, 0) == WaitOutcome::disconnected) {
+      if (in.wait(kLook, polls) == WaitOutcome::disconnected) {
         context.control.fail("the network interface is gone");
         return false;
       }

@@ -23,7 +23,7 @@ class UnetLocal final : public Contender {
   }
 
   Status prepare(Environment& environment) override {
-    auto daemon = environment.daemon();
+    auto daemon = environment.daemon_beside();
     if (!daemon) return tl::unexpected(daemon.error());
     ni_ = (*daemon)->ni();
     daemon_process_ = (*daemon)->process();

@@ -85,18 +85,10 @@ class UnetShared final : public Contender {
     }
   }
 
-  // Channels through an engine may lose what a receiver has no room for: never more under way than the receive queue and
-  // the receive buffers hold.
-  static uint64_t window_of(size_t size) {
-    const EndpointOptions options;
-    const size_t buffers = std::max<size_t>(1, (size + options.buffer_size - 1) / options.buffer_size);
-    return std::max<size_t>(1, std::min<size_t>(options.receive_depth, options.buffers / buffers) * 3 / 4);
-  }
-
   // Both ends of a stream in one thread: as much sent as there is room for, then as much received as there is.
   bool pump(UnetLink& link, size_t size, uint64_t total, const RunContext& context) {
     const size_t burst = burst_messages(size);
-    const uint64_t window = window_of(size);
+    const uint64_t window = window_of({}, size);
     uint64_t sent = 0, received = 0, sum = 0;
     while (received < total) {
       for (size_t i = 0; i < burst && sent < total && sent - received < window; ++i) {

@@ -14,6 +14,8 @@
 // receiver's, as an application would; small ones carry a number that the receiver checks.
 #pragma once
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstring>
 #include <ctime>
@@ -65,6 +67,20 @@ constexpr Nanoseconds kAsleepAfter = 150 * kMicrosecond;
 inline bool spin_for(Nanoseconds duration, const StopFlag& stop) {
   const Nanoseconds end = monotonic_now() + duration;
   return spin_until(stop, [&] { return monotonic_now() >= end; });
+}
+
+// Waits that give the core away: the NI's own threads may want it.
+template <typename Ready>
+bool yield_until(const StopFlag& stop, Ready ready) {
+  constexpr int kLooksPerYield = 16;
+  for (;;) {
+    for (int i = 0; i < kLooksPerYield; ++i) {
+      if (ready()) return true;
+      spin_pause();
+    }
+    if (stop.raised()) return false;
+    sched_yield();
+  }
 }
 
 // After the sender is done, a lossy stream is over when nothing has come for this long.
