@@ -193,7 +193,8 @@ class ReportBuilder {
               {"protocol_errors", service.protocol_errors},
               {"slow_clients", service.slow_clients},
               {"requests", service.requests},
-              {"failed_requests", service.failed_requests}}}};
+              {"failed_requests", service.failed_requests},
+              {"dropped_signals", service.dropped_signals}}}};
   }
 
   Service& s_;

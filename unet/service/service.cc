@@ -227,6 +227,12 @@ void Service::flush_commands() {
   if (!commands_.empty()) engine_.wake_engine();
 }
 
+// A signal may be lost, and whoever is on the wire causes them: they do not wait where clients' commands wait.
+void Service::push_signal(const engine::SendSignal& signal) {
+  if (!command_backlog_.empty() || !commands_.push(signal)) ++counters_.dropped_signals;
+  worked_ = true;
+}
+
 void Service::stop(Nanoseconds now) {
   now_ = now;
   listener_.reset();

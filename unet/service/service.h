@@ -72,6 +72,7 @@ struct ServiceOptions {
 
 struct ServiceCounters {
   uint64_t connections = 0, refused_connections = 0, protocol_errors = 0, slow_clients = 0, requests = 0, failed_requests = 0;
+  uint64_t dropped_signals = 0;  // that the engine did not take
 };
 
 class Service {
@@ -129,6 +130,7 @@ class Service {
   void on_engine_event(const engine::Event& event);
   void on_deadlines();
   void push(const engine::Command& command);
+  void push_signal(const engine::SendSignal& signal);
   void flush_commands();
   void send(ClientRecord& client, Bytes packet, std::initializer_list<int> descriptors = {});
   template <typename Packet>

@@ -142,7 +142,7 @@ void Service::run_signalling() {
     std::visit([this](const auto& e) { on_signal_event(e); }, *event);
   }
   while (const std::optional<SignalTransmit> out = signalling_->poll_transmit()) {
-    push(engine::SendSignal{.port = out->to.port, .to = out->to.mac, .length = out->length, .bytes = out->bytes});
+    push_signal({.port = out->to.port, .to = out->to.mac, .length = out->length, .bytes = out->bytes});
   }
 }
 

@@ -258,6 +258,10 @@ void Signalling::handle(Peer& peer, const SignalHeader&, const Keepalive& body, 
                       at->second.remote_tag == Tag{static_cast<uint32_t>(known.from_tag)};
     if (same) continue;
     ++counters_.unexpected;
+    if (transmits_.size() >= kUnaskedMax) {
+      ++counters_.overflow;  // the question will be repeated
+      return;
+    }
     send(peer.address, 0,
          Close{.to_tag = known.from_tag, .from_tag = known.to_tag, .reason = static_cast<uint32_t>(CloseReason::closed_by_peer)});
   }

@@ -29,3 +29,4 @@ constexpr size_t kAnsweredMax = 16 * 1024;
 constexpr size_t kTransmitsMax = 16 * 1024;
 
 }  // namespace unet::service
+constexpr size_t kUnaskedMax = 64;        // of them, when a question would be answered by many
