@@ -149,6 +149,7 @@ void Service::on_client(ClientRecord& client, uint32_t epoll_events) {
   if (client.dropped) return;
   if ((epoll_events & EPOLLOUT) != 0) {
     if (!client.socket.flush()) return drop(client, "the connection broke");
+    announce(client);
     watch_for_room(client);
   }
   // A client that does not take its replies gets no further requests served.
@@ -177,11 +178,15 @@ void Service::send(ClientRecord& client, Bytes packet, std::initializer_list<int
     ++counters_.slow_clients;
     return drop(client, "it does not read what it is sent, or is gone");
   }
-  if (client.greeted) {
-    auto* page = reinterpret_cast<ClientPage*>(client.page.mapping.data());
-    page->control_events.value.store(++client.events, std::memory_order_release);
-  }
+  announce(client);
   watch_for_room(client);
+}
+
+// Something is on its socket that was not there before: a client that polls looks only when this count has changed.
+void Service::announce(ClientRecord& client) {
+  if (!client.greeted) return;
+  auto* page = reinterpret_cast<ClientPage*>(client.page.mapping.data());
+  page->control_events.value.store(++client.events, std::memory_order_release);
 }
 
 void Service::watch_for_room(ClientRecord& client) {
@@ -222,15 +227,15 @@ void Service::push(const engine::Command& command) {
   worked_ = true;
 }
 
-void Service::flush_commands() {
-  while (!command_backlog_.empty() && commands_.push(command_backlog_.front())) command_backlog_.pop_front();
-  if (!commands_.empty()) engine_.wake_engine();
-}
-
 // A signal may be lost, and whoever is on the wire causes them: they do not wait where clients' commands wait.
 void Service::push_signal(const engine::SendSignal& signal) {
   if (!command_backlog_.empty() || !commands_.push(signal)) ++counters_.dropped_signals;
   worked_ = true;
+}
+
+void Service::flush_commands() {
+  while (!command_backlog_.empty() && commands_.push(command_backlog_.front())) command_backlog_.pop_front();
+  if (!commands_.empty()) engine_.wake_engine();
 }
 
 void Service::stop(Nanoseconds now) {

@@ -138,6 +138,7 @@ class Service {
     static_assert(std::is_trivially_copyable_v<Packet>);
     send(client, as_bytes(&packet, sizeof packet), descriptors);
   }
+  void announce(ClientRecord& client);
   void watch_for_room(ClientRecord& client);
 
   // service_requests.cc

@@ -151,6 +151,11 @@ Status Service::offer(RequestRecord request, int32_t uid, int32_t pid) {
     return fail(Errc::refused, "the endpoint " + quoted(describe(target)) + " has " + std::to_string(kBacklogMax) +
                                    " requests waiting; try again later");
   }
+  // Requests may be withdrawn at once, but not the events that told of them: their number must not be the asker's choice.
+  ClientRecord& owner = *client_at(target.client);
+  if (owner.socket.waiting()) {
+    return fail(Errc::refused, "the endpoint " + quoted(describe(target)) + " does not read its events; try again later");
+  }
   control::ConnectRequest event;
   std::memset(static_cast<void*>(&event), 0, sizeof event);
   event.header = {.op = Op::connect_request, .endpoint = target.id, .cookie = 0};
@@ -160,7 +165,7 @@ Status Service::offer(RequestRecord request, int32_t uid, int32_t pid) {
   event.peer.set(request.from);
   target.requests.insert(request.id);
   requests_.emplace(request.id, std::move(request));
-  send_packet(*client_at(target.client), event);
+  send_packet(owner, event);
   return {};
 }
 
