@@ -63,7 +63,15 @@ void Service::destroy(EndpointRecord& endpoint, CloseReason reason) {
     remove_request(request.id);
     fail_connect(request, {Errc::refused, "the endpoint " + quoted(who) + " is gone"});
   }
-  while (!endpoint.channels.empty()) end_channel(endpoint, endpoint.channels.begin()->first, reason);
+  while (!endpoint.channels.empty()) {
+    const ChannelRecord& channel = endpoint.channels.begin()->second;
+    const bool accepting = channel.state == State::confirming, connecting = channel.state == State::connecting;
+    const control::Header asked{
+        .op = accepting ? control::Op::accept : control::Op::connect, .endpoint = endpoint.id, .cookie = channel.cookie};
+    end_channel(endpoint, channel.number, reason);
+    if (!accepting && !connecting) continue;
+    fail_request(*client_at(endpoint.client), asked, {Errc::disconnected, "the endpoint was destroyed while the channel was being opened"});
+  }
   push(engine::DetachEndpoint{.endpoint = endpoint.id});
 }
 

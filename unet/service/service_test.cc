@@ -317,6 +317,14 @@ TEST_CASE("rejected, timed out, and gone while asked") {
     server.turn();
     CHECK(code_of(server.accept(endpoint, request)) == Errc::not_found);
   }
+  SECTION("the asking endpoint is destroyed") {
+    const uint64_t cookie = client.start_connect(mine, "echo");
+    REQUIRE(server.next());
+    CHECK(client.ask(client.simple<DestroyEndpoint>(Op::destroy_endpoint, mine)).header.cookie == cookie);
+    const auto destroyed = client.next_packet();
+    REQUIRE(destroyed);
+    CHECK(destroyed->op() == Op::destroy_endpoint);
+  }
   SECTION("more requests than may wait") {
     for (uint32_t i = 0; i < Service::kBacklogMax; ++i) client.start_connect(mine, "echo");
     client.turn(40);
