@@ -229,6 +229,7 @@ class Signalling {
 
   // signalling_accept.cc: the accepting side
   using Requests = std::map<uint64_t, Request>;
+  static Nanoseconds confirm_for(const Peer& peer) noexcept;
   void answer(uint64_t id, Request& request, const SignalBody& body, Nanoseconds now);
   void forget_request(Requests::iterator at);
   void on_request_timer(Requests::iterator at, Nanoseconds now);
@@ -237,6 +238,7 @@ class Signalling {
 
   // signalling_close.cc: closing, from either side
   void start_closing(const Closing& closing, Nanoseconds now);
+  void send_close(const Closing& closing);
   void repeat_close(Closing& closing, Nanoseconds now);
   void on_closing_timer(uint64_t tag, Nanoseconds now);
   void lose_channel(Tag tag, control::CloseReason reason, Nanoseconds now);

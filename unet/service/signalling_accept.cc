@@ -21,13 +21,16 @@ Rejected rejection(Errc code, std::string_view text) {
 
 }  // namespace
 
+// How long the connecting NI has for its next word about a request.
+Nanoseconds Signalling::confirm_for(const Peer& peer) noexcept { return std::min(peer.lost_after + kSecond, kConfirmFor); }
+
 void Signalling::handle(Peer& peer, const SignalHeader& header, const ConnectBody& body, Nanoseconds now) {
   const RequestKey key{peer.address, header.from_incarnation, header.number};
   if (const auto known = request_ids_.find(key); known != request_ids_.end()) {
     Request& request = requests_.at(known->second);
     if (request.state == Request::State::offered) {
       // The other side still waits: so do we.
-      set_timer(request.timer, now + peer.lost_after + kSecond, TimerKind::request, known->second);
+      set_timer(request.timer, now + confirm_for(peer), TimerKind::request, known->second);
     }
     return send(peer.address, header.number, request.answer);
   }
@@ -48,7 +51,7 @@ void Signalling::handle(Peer& peer, const SignalHeader& header, const ConnectBod
     return answer(id, request, rejection(Errc::unavailable, text), now);
   }
   events_.push_back(Requested{id, std::string(body.target.view()), std::string(body.host.view()), body.pid});
-  set_timer(request.timer, now + peer.lost_after + kSecond, TimerKind::request, id);
+  set_timer(request.timer, now + confirm_for(peer), TimerKind::request, id);
   send(peer.address, header.number, request.answer);
 }
 
@@ -87,7 +90,7 @@ Result<Signalling::Accepted> Signalling::accept(uint64_t id, Tag local_tag, Nano
   request.local_tag = local_tag;
   request.answer = AcceptedBody{.tag = static_cast<uint32_t>(local_tag), .connect_tag = static_cast<uint32_t>(request.remote_tag)};
   request.interval = kFirstInterval;
-  request.deadline = now + peer->lost_after + kSecond;
+  request.deadline = now + confirm_for(*peer);
   attach(*peer, local_tag, {.peer = peer->id, .remote_tag = request.remote_tag, .number = number, .request = id}, now);
   send(address, number, request.answer);
   set_timer(request.timer, now + request.interval, TimerKind::request, id);

@@ -43,20 +43,28 @@ void Signalling::lose_channel(Tag tag, CloseReason reason, Nanoseconds now) {
 
 void Signalling::start_closing(const Closing& closing, Nanoseconds now) {
   const uint64_t key = static_cast<uint32_t>(closing.local_tag);
+  if (closings_.size() >= kClosingsMax && closings_.count(key) == 0) {
+    ++counters_.overflow;
+    return send_close(closing);
+  }
   Closing& entry = closings_[key];
   set_timer(entry.timer, 0, TimerKind::closing, key);
   const Peer* peer = find_peer(closing.remote);
   entry = closing;
   entry.interval = kFirstInterval;
-  entry.deadline = now + std::max(kCloseFor, peer == nullptr ? 0 : peer->lost_after);
+  entry.deadline = now + std::clamp(peer == nullptr ? 0 : peer->lost_after, kCloseFor, kConfirmFor);
   repeat_close(entry, now);
 }
 
-void Signalling::repeat_close(Closing& closing, Nanoseconds now) {
+void Signalling::send_close(const Closing& closing) {
   send(closing.remote, closing.number,
        Close{.to_tag = static_cast<uint32_t>(closing.remote_tag),
              .from_tag = static_cast<uint32_t>(closing.local_tag),
              .reason = static_cast<uint32_t>(closing.reason)});
+}
+
+void Signalling::repeat_close(Closing& closing, Nanoseconds now) {
+  send_close(closing);
   set_timer(closing.timer, now + closing.interval, TimerKind::closing, static_cast<uint32_t>(closing.local_tag));
   closing.interval = doubled(closing.interval);
 }

@@ -115,7 +115,7 @@ void Signalling::handle(Peer& peer, const SignalHeader&, const Resolved& body, N
   // Only what we asked for: nobody fills our tables with hosts, or moves one by a message that was not awaited.
   if (!wanted) return;
   peer.host = std::string(body.host.view());
-  hosts_[peer.host] = peer.address;
+  if (hosts_.size() < kPeersMax || hosts_.count(peer.host) != 0) hosts_[peer.host] = peer.address;
 }
 
 void Signalling::handle(Peer& peer, const SignalHeader& header, const Received&, Nanoseconds now) {

@@ -19,6 +19,8 @@ constexpr uint32_t kAttemptsBeforeResolve = 5;         // unanswered at a learne
 constexpr Nanoseconds kAnswerKept = 5 * kSecond;       // for duplicates of a request
 constexpr Nanoseconds kCloseFor = 3 * kSecond;         // repeating a close, at least
 
+constexpr Nanoseconds kConfirmFor = 4 * kSecond;       // at most, for an answer: whatever silence the other NI allows itself
+
 constexpr uint32_t kQuestions = 4;                     // unanswered ones until an NI counts as lost
 constexpr Nanoseconds kLostAfterMin = 100 * kMillisecond;
 constexpr Nanoseconds kLostAfterMax = 3600 * kSecond;
@@ -26,7 +28,8 @@ constexpr Nanoseconds kLostAfterMax = 3600 * kSecond;
 constexpr size_t kPeersMax = 4096;
 constexpr size_t kOfferedMax = 4096;      // requests that wait for an application
 constexpr size_t kAnsweredMax = 16 * 1024;
+constexpr size_t kClosingsMax = 4096;     // closes that are repeated; more are sent once
 constexpr size_t kTransmitsMax = 16 * 1024;
+constexpr size_t kUnaskedMax = 64;        // of them, when a question would be answered by many
 
 }  // namespace unet::service
-constexpr size_t kUnaskedMax = 64;        // of them, when a question would be answered by many
