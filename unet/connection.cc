@@ -221,7 +221,8 @@ void Connection::dispatch_locked(const std::byte* packet, size_t size, std::vect
 
 // A channel that came too late for the one who asked for it would stay open for ever.
 void Connection::throw_away_locked(const Answer& answer) {
-  if (answer.reply.code != 0 || answer.reply.header.op != control::Op::connect) return;
+  const control::Op op = answer.reply.header.op;
+  if (answer.reply.code != 0 || (op != control::Op::connect && op != control::Op::accept)) return;
   control::CloseChannel request{};
   request.header = {control::Op::close_channel, answer.reply.header.endpoint, next_cookie_++};
   request.channel = answer.reply.channel.channel;

@@ -119,9 +119,11 @@ TEST_CASE("a channel that comes after its connect was given up is closed again")
 TEST_CASE("an answer that was there before it was given up is closed, too") {
   TestService service;
   const auto connection = open(service);
-  service.keep(control::Op::connect);
+  const bool accepting = GENERATE(false, true);
+  service.keep(accepting ? control::Op::accept : control::Op::connect);
   service.keep(control::Op::close_channel);
-  const auto cookie = connection->send(request<control::Connect>(control::Op::connect, 4));
+  const auto cookie = accepting ? connection->send(request<control::Accept>(control::Op::accept, 4))
+                                : connection->send(request<control::Connect>(control::Op::connect, 4));
   service.grant_ni(service.take(), 2);
   while (connection->event_count() == 0) connection->process();
   connection->process();
