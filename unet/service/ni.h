@@ -152,6 +152,7 @@ class Ni final : private EngineSide {
   std::condition_variable counters_ready_;
   std::atomic<bool> counters_wanted_{false};
   std::vector<std::vector<DriverCounter>> port_counters_;
+  Nanoseconds counters_patient_from_ = 0;  // the engine did not answer: reports do not wait for it before
 };
 
 }  // namespace unet::service

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "unet/context.h"
+#include "unet/engine/test_wire.h"
 
 namespace unet::service {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 // An NI that runs until the test is over, at a socket of its own.
 class RunningNi {
  public:
-  explicit RunningNi(Idle idle = Idle::adaptive) {
+  explicit RunningNi(Idle idle = Idle::adaptive, std::vector<std::unique_ptr<Driver>> drivers = {}) {
     directory_ = "/tmp/unet-ni-test-" + std::to_string(getpid());
     REQUIRE(mkdir(directory_.c_str(), 0700) == 0);
     NiOptions options;
@@ -27,7 +28,7 @@ class RunningNi {
     options.service.policy = Policy(geteuid());
     options.socket = directory_ + "/s";
     options.idle = idle;
-    auto ni = Ni::create(std::move(options), {});
+    auto ni = Ni::create(std::move(options), std::move(drivers));
     REQUIRE(ni);
     ni_ = std::move(*ni);
     thread_ = std::thread([this] { stopped_well_ = ni_->run().has_value(); });
@@ -88,7 +89,36 @@ int live(const std::string& ni, int number, int rounds, std::atomic<bool>* until
   return worked;
 }
 
+// A wire whose driver does not return.
+class StuckPort final : public engine::TestPort {
+ public:
+  StuckPort(engine::TestWire& wire, std::atomic<bool>& stuck) : TestPort(wire), stuck_(stuck) {}
+  uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override {
+    while (stuck_.load()) usleep(1'000);
+    return TestPort::receive(frames, now);
+  }
+
+ private:
+  std::atomic<bool>& stuck_;
+};
+
 }  // namespace
+
+TEST_CASE("reports do not wait for an engine that does not answer, each anew") {
+  engine::TestWire wire;
+  std::atomic<bool> stuck{true};
+  std::vector<std::unique_ptr<Driver>> drivers;
+  drivers.push_back(std::make_unique<StuckPort>(wire, stuck));
+  RunningNi ni(Idle::adaptive, std::move(drivers));
+  auto context = Context::open(ni.name(), "ni_test");
+  REQUIRE(context);
+  // Waiting for each would take a minute; the limit is only that much less.
+  const Nanoseconds end = monotonic_now() + 30 * kSecond;
+  int reports = 0;
+  while (reports < 1'200 && monotonic_now() < end && context->report()) ++reports;
+  stuck = false;
+  CHECK(reports == 1'200);
+}
 
 TEST_CASE("clients of several threads at once") {
   const Idle idle = GENERATE(Idle::adaptive, Idle::block, Idle::spin);
