@@ -17,7 +17,7 @@ Status check(const char* what, uint64_t used, uint64_t wanted, uint64_t allowed)
 
 Status Accounts::take(uid_t user, const Rights& rights, const Usage& wanted) {
   Usage& used = usage_[user];
-  Status status = check("connections", used.connections, wanted.connections, kConnectionsPerUser);
+  Status status = check("connections", used.connections, wanted.connections, rights.connections);
   if (status) status = check("endpoints", used.endpoints, wanted.endpoints, rights.endpoints);
   if (status) status = check("channels", used.channels, wanted.channels, rights.channels);
   if (status) status = check("memory (bytes)", used.memory, wanted.memory, rights.memory);

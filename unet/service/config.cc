@@ -218,6 +218,7 @@ reassembly_ms = 50
 #
 #   [[rule]]                        # in the policy file: the first rule that matches counts
 #   user = "alice"                  # or uid = 1000, group = "users", gid = 100, any = true
+#   connections = 128               # at a time
 #   endpoints = 64
 #   channels = 1024
 #   memory = "1G"

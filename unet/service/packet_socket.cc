@@ -50,24 +50,29 @@ PacketSocket::Sent PacketSocket::send_now(Bytes packet, std::span<const int> des
     n = sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
   } while (n < 0 && errno == EINTR);
   if (n == static_cast<ssize_t>(packet.size())) return Sent::yes;
+  if (n < 0 && errno == ETOOMANYREFS) return Sent::no_descriptors;
   return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) ? Sent::full : Sent::broken;
 }
 
-bool PacketSocket::send(Bytes packet, std::initializer_list<int> descriptors, size_t waiting_max) {
-  if (!socket_.valid()) return false;
+PacketSocket::Outcome PacketSocket::send(Bytes packet, std::initializer_list<int> descriptors, size_t waiting_max) {
+  if (!socket_.valid()) return Outcome::broken;
   if (waiting_.empty()) {
-    const Sent sent = send_now(packet, {descriptors.begin(), descriptors.size()});
-    if (sent != Sent::full) return sent == Sent::yes;
+    switch (send_now(packet, {descriptors.begin(), descriptors.size()})) {
+      case Sent::yes: return Outcome::sent;
+      case Sent::no_descriptors: return Outcome::no_descriptors;
+      case Sent::broken: return Outcome::broken;
+      case Sent::full: break;
+    }
   }
-  if (waiting_.size() >= waiting_max) return false;
+  if (waiting_.size() >= waiting_max) return Outcome::broken;
   Packet kept{{packet.begin(), packet.end()}, {}};
   for (const int descriptor : descriptors) {
     Descriptor copy(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
-    if (!copy.valid()) return false;
+    if (!copy.valid()) return Outcome::no_descriptors;
     kept.descriptors.push_back(std::move(copy));
   }
   waiting_.push_back(std::move(kept));
-  return true;
+  return Outcome::sent;
 }
 
 bool PacketSocket::flush() {
@@ -77,7 +82,7 @@ bool PacketSocket::flush() {
     for (size_t i = 0; i < packet.descriptors.size(); ++i) descriptors[i] = packet.descriptors[i].get();
     const Sent sent = send_now(packet.bytes, {descriptors.data(), packet.descriptors.size()});
     if (sent == Sent::full) return true;
-    if (sent == Sent::broken) return false;
+    if (sent != Sent::yes) return false;
     waiting_.pop_front();
   }
   return true;

@@ -22,10 +22,12 @@ class PacketSocket {
   Received receive(MutableBytes room, size_t& size) noexcept;
 
   // Sends a packet, or keeps it (with duplicates of the descriptors) until flush() can, if no more than `waiting_max` wait
-  // already. The descriptors stay the caller's. False: the connection is broken or the client does not read; drop it.
-  bool send(Bytes packet, std::initializer_list<int> descriptors, size_t waiting_max);
+  // already. The descriptors stay the caller's. no_descriptors: neither, as there are too many of them in this process or
+  // under way. broken: the connection is, or the client does not read; drop it.
+  enum class Outcome { sent, no_descriptors, broken };
+  Outcome send(Bytes packet, std::initializer_list<int> descriptors, size_t waiting_max);
 
-  // Sends what was kept, as far as it goes. False as above.
+  // Sends what was kept, as far as it goes. False: broken.
   bool flush();
 
   bool waiting() const noexcept { return !waiting_.empty(); }
@@ -37,7 +39,7 @@ class PacketSocket {
     std::vector<std::byte> bytes;
     std::vector<Descriptor> descriptors;
   };
-  enum class Sent { yes, full, broken };
+  enum class Sent { yes, full, no_descriptors, broken };
   Sent send_now(Bytes packet, std::span<const int> descriptors) noexcept;
 
   Descriptor socket_;

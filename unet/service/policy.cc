@@ -44,10 +44,17 @@ bool valid_pattern(std::string_view pattern) {
 }  // namespace
 
 Rights Rights::everything() {
-  return Rights{.endpoints = kEndpointsMax, .channels = kChannelsMax, .memory = kMemoryMost, .names = {"*"}, .weight = 1};
+  return Rights{.connections = kConnectionsMost,
+                .endpoints = kEndpointsMax,
+                .channels = kChannelsMax,
+                .memory = kMemoryMost,
+                .names = {"*"},
+                .weight = 1};
 }
 
-Rights Rights::nothing() { return Rights{.endpoints = 0, .channels = 0, .memory = 0, .names = {}, .weight = 1}; }
+Rights Rights::nothing() {
+  return Rights{.connections = kConnectionsWithoutRights, .endpoints = 0, .channels = 0, .memory = 0, .names = {}, .weight = 1};
+}
 
 bool Rights::may_bind(std::string_view name) const {
   return std::any_of(names.begin(), names.end(), [&](const std::string& pattern) { return matches(pattern, name); });
@@ -96,10 +103,11 @@ class PolicyParser {
  private:
   static Result<Policy::Rule> parse_rule(const toml::table& table, const std::string& file) {
     TomlReader in(file, table, "[[rule]]");
-    in.allow({"user", "uid", "group", "gid", "any", "endpoints", "channels", "memory", "names", "weight"});
+    in.allow({"user", "uid", "group", "gid", "any", "connections", "endpoints", "channels", "memory", "names", "weight"});
     Policy::Rule rule;
     parse_whom(in, rule);
     Rights& rights = rule.rights;
+    rights.connections = static_cast<uint32_t>(in.number("connections", rights.connections, 1, kConnectionsMost));
     rights.endpoints = static_cast<uint32_t>(in.number("endpoints", rights.endpoints, 0, kEndpointsMax));
     rights.channels = static_cast<uint32_t>(in.number("channels", rights.channels, 0, kChannelsMax));
     rights.memory = in.bytes("memory", rights.memory, kMemoryMost);
@@ -111,6 +119,7 @@ class PolicyParser {
       }
     }
     rights.weight = static_cast<uint32_t>(in.number("weight", rights.weight, 1, kWeightMax));
+    if (rights.none()) rights.connections = std::min(rights.connections, kConnectionsWithoutRights);
     if (Status status = in.status(); !status) return tl::unexpected(status.error());
     return rule;
   }

@@ -2,6 +2,7 @@
 //
 //   [[rule]]
 //   user = "alice"            # or uid = 1000, group = "users", gid = 100, any = true: exactly one of them
+//   connections = 8           # at a time: processes, about
 //   endpoints = 16            # at a time, over all of the user's processes
 //   channels = 64
 //   memory = "256M"           # segments, exposed regions and local channels; K, M, G are powers of 1024
@@ -24,7 +25,9 @@
 
 namespace unet::service {
 
-constexpr uint32_t kConnectionsPerUser = kClientsMax / 4;
+constexpr uint32_t kConnectionsMost = kClientsMax / 4;  // of one user
+constexpr uint32_t kConnectionsDefault = 128;
+constexpr uint32_t kConnectionsWithoutRights = 4;       // to be told so
 constexpr uint32_t kWeightMax = 100;
 
 // Who is at the other end of a control connection, as the kernel says.
@@ -35,6 +38,7 @@ struct Credentials {
 };
 
 struct Rights {
+  uint32_t connections = kConnectionsDefault;
   uint32_t endpoints = 64;
   uint32_t channels = 1024;
   uint64_t memory = uint64_t{1} << 30;  // bytes

@@ -26,6 +26,7 @@ TEST_CASE("without rules the NI's own user and root may do everything, others no
   CHECK(policy.rights(user(0)).endpoints == kEndpointsMax);
   CHECK(policy.rights(user(kOwner)).may_bind("anything/at-all"));
   CHECK(policy.rights(user(1000)).none());
+  CHECK(policy.rights(user(1000)).connections == kConnectionsWithoutRights);
   CHECK_FALSE(policy.rights(user(1000)).may_bind("x"));
 }
 
@@ -33,6 +34,7 @@ TEST_CASE("the first rule that matches counts") {
   const Result<Policy> policy = Policy::parse(R"(
 [[rule]]
 uid = 1000
+connections = 5
 endpoints = 3
 memory = "256M"
 names = ["alice/*", "echo"]
@@ -49,6 +51,7 @@ endpoints = 0
 )", "p.toml", kOwner);
   REQUIRE(policy);
   const Rights alice = policy->rights(user(1000, {7}));
+  CHECK(alice.connections == 5);
   CHECK(alice.endpoints == 3);
   CHECK(alice.memory == 256u << 20);
   CHECK(alice.weight == 2);
@@ -57,6 +60,8 @@ endpoints = 0
   CHECK_FALSE(alice.may_bind("echo2"));
   CHECK_FALSE(alice.may_bind("bob/x"));
   CHECK(policy->rights(user(1001, {100, 7})).endpoints == 5);
+  CHECK(policy->rights(user(1001, {100, 7})).connections == kConnectionsDefault);
+  CHECK(policy->rights(user(1001, {100})).connections == kConnectionsWithoutRights);
   CHECK(policy->rights(user(0)).channels == 9);
   CHECK(policy->rights(user(1001, {100})).none());
   CHECK(policy->rights(user(kOwner)).none());  // `any` means the owner, too
@@ -92,6 +97,7 @@ TEST_CASE("every malformed line gets file, line and what is allowed") {
       {"[[rule]]\nuid = \"1\"\n", 2, "uid must be a whole number"},
       {"[[rule]]\nuid = -1\n", 2, "uid must be a whole number"},
       {"[[rule]]\nany = false\n", 2, "any must be true"},
+      {"[[rule]]\nuid = 1\nconnections = 5000\n", 3, "connections must be a whole number from 1 to 1024"},
       {"[[rule]]\nuid = 1\nendpoints = 99999999\n", 3, "endpoints must be a whole number from 0 to 16384"},
       {"[[rule]]\nuid = 1\nmemory = \"12Q\"\n", 3, "\"256M\""},
       {"[[rule]]\nuid = 1\nmemory = true\n", 3, "memory must be"},
@@ -118,7 +124,7 @@ TEST_CASE("every malformed line gets file, line and what is allowed") {
 
 TEST_CASE("quotas are a user's, whole or nothing") {
   Accounts accounts;
-  const Rights rights{.endpoints = 2, .channels = 3, .memory = 1000, .names = {}, .weight = 1};
+  const Rights rights{.connections = 1, .endpoints = 2, .channels = 3, .memory = 1000, .names = {}, .weight = 1};
   CHECK(accounts.take(1, rights, {.endpoints = 1, .memory = 600}));
   const Status status = accounts.take(1, rights, {.endpoints = 1, .memory = 600});
   REQUIRE_FALSE(status);

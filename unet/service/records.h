@@ -92,6 +92,7 @@ struct ClientRecord {
   Credentials who;
   Rights rights;
   std::string program;
+  Nanoseconds hello_by = 0;       // 0: not known yet
   bool greeted = false;           // hello was answered: page and wake exist, the engine knows the client
   bool dropped = false;           // socket closed; stays until the engine has let go of everything
   bool told_engine = false;       // DetachClient was sent

@@ -6,8 +6,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <ctime>
 
 #include <spdlog/spdlog.h>
@@ -98,6 +100,7 @@ bool Service::poll(Nanoseconds now) {
     events_.pop();
   }
   on_deadlines();         // connects to endpoints that did not answer
+  end_silent();           // connections that did not say hello
   run_signalling();       // what the machine wants after all of that
   finish_drops();         // clients that ended during this turn
   flush_commands();       // to the engine, and wake it
@@ -107,6 +110,7 @@ bool Service::poll(Nanoseconds now) {
 Nanoseconds Service::next_timeout() const noexcept {
   Nanoseconds next = signalling_->next_timeout();
   if (!deadlines_.empty() && deadlines_.begin()->first < next) next = deadlines_.begin()->first;
+  next = std::min(next, next_hello_);
   if (!command_backlog_.empty() && now_ + kMillisecond < next) next = now_ + kMillisecond;
   if (!events_.empty()) next = 0;
   return next;
@@ -118,7 +122,9 @@ void Service::on_listener() {
     if (!connection) return;
     if (Status status = adopt_connection(std::move(*connection)); !status) {
       ++counters_.refused_connections;
-      spdlog::warn("a connection was refused: {}", status.error().text);
+      if (now_ < next_refusal_log_) continue;
+      next_refusal_log_ = now_ + kSecond;
+      spdlog::warn("a connection was refused, {} so far: {}", counters_.refused_connections, status.error().text);
     }
   }
 }
@@ -140,6 +146,7 @@ Status Service::adopt_connection(Descriptor socket) {
     return fail_errno("epoll_ctl", errno);
   }
   free_clients_.pop_front();
+  next_hello_ = 0;  // to be known in the next turn
   ++counters_.connections;
   clients_.emplace(index, std::make_unique<ClientRecord>(index, std::move(socket), std::move(*who), std::move(rights)));
   return {};
@@ -172,14 +179,25 @@ void Service::on_client(ClientRecord& client, uint32_t epoll_events) {
   if (!client.dropped && client.socket.waiting() && (epoll_events & (EPOLLHUP | EPOLLERR)) != 0) drop(client, "it is gone");
 }
 
-void Service::send(ClientRecord& client, Bytes packet, std::initializer_list<int> descriptors) {
-  if (client.dropped) return;
-  if (!client.socket.send(packet, descriptors, client.waiting_max())) {
-    ++counters_.slow_clients;
-    return drop(client, "it does not read what it is sent, or is gone");
+bool Service::send(ClientRecord& client, Bytes packet, std::initializer_list<int> descriptors) {
+  if (client.dropped) return true;
+  switch (client.socket.send(packet, descriptors, client.waiting_max())) {
+    case PacketSocket::Outcome::sent:
+      announce(client);
+      watch_for_room(client);
+      return true;
+    case PacketSocket::Outcome::no_descriptors: {
+      control::Header header;
+      std::memcpy(&header, packet.data(), sizeof header);
+      fail_request(client, header, {Errc::out_of_memory, "the network interface has no descriptors left; try again later"});
+      return false;
+    }
+    case PacketSocket::Outcome::broken:
+      ++counters_.slow_clients;
+      drop(client, "it does not read what it is sent, or is gone");
+      return true;
   }
-  announce(client);
-  watch_for_room(client);
+  return true;
 }
 
 // Something is on its socket that was not there before: a client that polls looks only when this count has changed.
@@ -218,6 +236,20 @@ void Service::on_deadlines() {
     remove_request(id);
     fail_connect(request, {Errc::timed_out, "the endpoint " + (target != nullptr ? quoted(describe(*target)) : "") +
                                                 " did not accept the channel in time"});
+  }
+}
+
+void Service::end_silent() {
+  if (now_ < next_hello_) return;
+  next_hello_ = ~Nanoseconds{0};
+  for (const auto& [index, client] : clients_) {
+    if (client->greeted || client->dropped) continue;
+    if (client->hello_by == 0) client->hello_by = now_ + kHelloFor;
+    if (now_ >= client->hello_by) {
+      drop(*client, "it did not say hello");
+    } else {
+      next_hello_ = std::min(next_hello_, client->hello_by);
+    }
   }
 }
 

@@ -78,6 +78,7 @@ struct ServiceCounters {
 class Service {
  public:
   static constexpr uint32_t kBacklogMax = 64;          // requests that wait for one endpoint's accept
+  static constexpr Nanoseconds kHelloFor = 10 * kSecond;  // a connection that says nothing
   static constexpr uint32_t kConnectMsDefault = 5'000;
   static constexpr uint32_t kConnectMsMax = 3'600'000;
 
@@ -129,14 +130,16 @@ class Service {
   void on_packet(ClientRecord& client, Bytes packet);
   void on_engine_event(const engine::Event& event);
   void on_deadlines();
+  void end_silent();
   void push(const engine::Command& command);
   void push_signal(const engine::SendSignal& signal);
   void flush_commands();
-  void send(ClientRecord& client, Bytes packet, std::initializer_list<int> descriptors = {});
+  // False: the descriptors could not be had. The client got an error instead; what it asked for is the caller's to undo.
+  bool send(ClientRecord& client, Bytes packet, std::initializer_list<int> descriptors = {});
   template <typename Packet>
-  void send_packet(ClientRecord& client, const Packet& packet, std::initializer_list<int> descriptors = {}) {
+  bool send_packet(ClientRecord& client, const Packet& packet, std::initializer_list<int> descriptors = {}) {
     static_assert(std::is_trivially_copyable_v<Packet>);
-    send(client, as_bytes(&packet, sizeof packet), descriptors);
+    return send(client, as_bytes(&packet, sizeof packet), descriptors);
   }
   void announce(ClientRecord& client);
   void watch_for_room(ClientRecord& client);
@@ -171,7 +174,7 @@ class Service {
   RequestRecord* find_request(const EndpointRecord& endpoint, uint64_t id);
   void accept_local(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
   void accept_hairpin(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
-  void finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, control::Op op, uint64_t cookie,
+  bool finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, control::Op op, uint64_t cookie,
                       std::initializer_list<int> descriptors);
   void fail_connect(const RequestRecord& request, const Error& error);
   void remove_request(uint64_t id);
@@ -226,6 +229,8 @@ class Service {
   std::map<uint32_t, std::unique_ptr<ClientRecord>> clients_;
   std::deque<uint32_t> free_clients_;
   std::set<uint32_t> dropped_;  // clients to finish
+  Nanoseconds next_hello_ = ~Nanoseconds{0};  // when a client must have said hello
+  Nanoseconds next_refusal_log_ = 0;
   std::unordered_map<uint32_t, std::unique_ptr<EndpointRecord>> endpoints_;
   std::deque<uint32_t> free_endpoints_;
   std::map<uint64_t, RequestRecord> requests_;

@@ -225,7 +225,7 @@ void Service::handle(ClientRecord& client, const control::Reject& packet) {
 }
 
 // The reply that a channel is open, to either side.
-void Service::finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, Op op, uint64_t cookie,
+bool Service::finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, Op op, uint64_t cookie,
                              std::initializer_list<int> descriptors) {
   channel.state = State::open;
   channel.request = 0;
@@ -233,7 +233,7 @@ void Service::finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, O
   std::memset(static_cast<void*>(&reply), 0, sizeof reply);
   reply.header = {.op = op, .endpoint = endpoint.id, .cookie = cookie};
   reply.channel = info_of(channel);
-  send_packet(*client_at(endpoint.client), reply, descriptors);
+  return send_packet(*client_at(endpoint.client), reply, descriptors);
 }
 
 namespace {
@@ -267,10 +267,15 @@ void Service::accept_local(EndpointRecord& endpoint, const RequestRecord& reques
   accepting.local = connecting.local;
   join(connector, connecting, endpoint, accepting, request);
   // Side s sleeps on sleep[s]; its peer writes wake[s].
-  finish_connect(endpoint, accepting, Op::accept, header.cookie,
-                 {parts->memory.get(), parts->sleep[1].get(), parts->wake[0].get()});
-  finish_connect(connector, connecting, Op::connect, connecting.cookie,
-                 {parts->memory.get(), parts->sleep[0].get(), parts->wake[1].get()});
+  if (!finish_connect(endpoint, accepting, Op::accept, header.cookie,
+                      {parts->memory.get(), parts->sleep[1].get(), parts->wake[0].get()})) {
+    end_channel(endpoint, accepting.number, control::CloseReason::closed_by_peer);
+    return fail_connect(request, {Errc::refused, "the endpoint " + quoted(describe(endpoint)) + " could not take the channel"});
+  }
+  if (!finish_connect(connector, connecting, Op::connect, connecting.cookie,
+                      {parts->memory.get(), parts->sleep[0].get(), parts->wake[1].get()})) {
+    end_channel(connector, connecting.number, control::CloseReason::closed_by_peer);
+  }
 }
 
 void Service::accept_hairpin(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header) {

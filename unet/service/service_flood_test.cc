@@ -1,8 +1,16 @@
-// service_flood_test.cc - a service alone with its two mailboxes: floods from the wire, and an engine that takes no commands.
+// service_flood_test.cc - a service alone with its two mailboxes: floods from the wire and from
+// strangers, connections that say nothing, and an engine that takes no commands.
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <sstream>
+#include <vector>
 
 #include "unet/service/service.h"
 #include "unet/service/signal_wire.h"
@@ -25,13 +33,33 @@ struct Alone {
   NoEngine engine;
   std::unique_ptr<Service> service;
 
-  Alone() {
+  explicit Alone(std::string_view policy = {}) {
     ServiceOptions options;
-    options.policy = Policy(geteuid());
+    options.policy = *Policy::parse(policy, "policy", geteuid());
     options.own_user = geteuid();
     options.host = "here";
     service = std::move(*Service::create(std::move(options), {PortInfo{.address = {2}, .mtu = 1500, .description = "none"}}, commands,
                                          events, engine));
+  }
+  // The client's end of a new connection.
+  Descriptor connect() {
+    int pair[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+    REQUIRE(service->adopt_connection(Descriptor(pair[0])));
+    return Descriptor(pair[1]);
+  }
+  static void say_hello(const Descriptor& client) {
+    control::Hello hello{};
+    hello.header.op = control::Op::hello;
+    hello.version = control::kVersion;
+    REQUIRE(send(client.get(), &hello, sizeof hello, 0) == sizeof hello);
+  }
+  static bool closed(const Descriptor& client) {
+    std::array<char, control::kPacketMax> packet;
+    ssize_t n = 0;
+    while ((n = recv(client.get(), packet.data(), packet.size(), MSG_DONTWAIT)) > 0) {
+    }
+    return n == 0;
   }
   void arrive(const SignalBody& body) {
     engine::SignalReceived event{.port = 0, .from = {2, 0, 0, 0, 0, 9}, .length = 0, .bytes = {}};
@@ -78,14 +106,8 @@ TEST_CASE("signals that the engine does not take are dropped and counted; other 
   CHECK_FALSE(alone->service->backlogged());
   CHECK(alone->service->counters().dropped_signals == 1 + Keepalive::kChannels);
 
-  int pair[2];
-  REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
-  const Descriptor theirs(pair[1]);
-  REQUIRE(alone->service->adopt_connection(Descriptor(pair[0])));
-  control::Hello hello{};
-  hello.header.op = control::Op::hello;
-  hello.version = control::kVersion;
-  REQUIRE(send(theirs.get(), &hello, sizeof hello, 0) == sizeof hello);
+  const Descriptor client = alone->connect();
+  Alone::say_hello(client);
   alone->service->poll(kSecond);
   REQUIRE(alone->service->backlogged());  // AttachClient
 
@@ -96,6 +118,54 @@ TEST_CASE("signals that the engine does not take are dropped and counted; other 
   alone->service->poll(kSecond);
   CHECK_FALSE(alone->service->backlogged());
   CHECK(alone->service->counters().dropped_signals == 2 * (1 + Keepalive::kChannels));
+}
+
+TEST_CASE("a connection that says nothing is closed after a while, one that said hello is not") {
+  auto alone = std::make_unique<Alone>();
+  alone->service->poll(kSecond);
+  const Descriptor silent = alone->connect(), greeted = alone->connect();
+  // Time went by since the last turn, but not for them.
+  const Nanoseconds start = 100 * kSecond;
+  alone->service->poll(start);
+  Alone::say_hello(greeted);
+  alone->service->poll(start + kSecond);
+  CHECK(alone->service->next_timeout() <= start + 10 * kSecond);
+  alone->service->poll(start + 9 * kSecond);
+  CHECK_FALSE(Alone::closed(silent));
+  const Descriptor late = alone->connect();
+  alone->service->poll(start + 9 * kSecond);
+  alone->service->poll(start + 11 * kSecond);
+  CHECK(Alone::closed(silent));
+  CHECK_FALSE(Alone::closed(late));
+  alone->service->poll(start + 30 * kSecond);
+  CHECK(Alone::closed(late));
+  CHECK_FALSE(Alone::closed(greeted));
+  CHECK(alone->service->next_timeout() == ~Nanoseconds{0});
+}
+
+TEST_CASE("strangers that connect again and again do not fill the log") {
+  std::ostringstream log;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  const std::string path = "/tmp/unet-flood-test-" + std::to_string(getpid());
+  auto alone = std::make_unique<Alone>("[[rule]]\nany = true\nendpoints = 0\n");
+  REQUIRE(alone->service->listen(path, ""));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::copy(path.begin(), path.end(), address.sun_path);
+  constexpr uint32_t kStrangers = 100;
+  std::vector<Descriptor> strangers;
+  for (uint32_t i = 0; i < kStrangers; ++i) {
+    strangers.emplace_back(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    REQUIRE(connect(strangers.back().get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  }
+  for (int i = 0; i < 20; ++i) alone->service->poll(kSecond);
+  CHECK(alone->service->counters().connections == kConnectionsWithoutRights);
+  CHECK(alone->service->counters().refused_connections == kStrangers - kConnectionsWithoutRights);
+  spdlog::set_default_logger(before);
+  const std::string text = log.str();
+  CHECK(std::count(text.begin(), text.end(), '\n') == 1);
+  CHECK(text.find("refused") != std::string::npos);
 }
 
 }  // namespace unet::service

@@ -1,5 +1,6 @@
 // service_hostile_test.cc - clients that break the protocol, do not read, are somebody else, or are many; and that nothing of
 // theirs remains.
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -198,6 +199,51 @@ TEST_CASE("a client that does not read its replies is not served further, and ha
   int answers = 0;
   while (deaf.next()) ++answers;
   CHECK(answers == sent);
+}
+
+TEST_CASE("when no descriptors are left, requests fail, and nobody is disconnected") {
+  auto ni = make_ni();
+  TestClient server(*ni), client(*ni);
+  server.hello();
+  client.hello();
+  const uint32_t to = server.endpoint(), from = client.endpoint();
+  REQUIRE(server.bind(to, "echo").code == 0);
+  const uint64_t cookie = client.start_connect(from, "echo", Path::local);
+  const uint64_t request = server.next()->as<ConnectRequest>().request;
+  // Its socket is full, so its answer must wait, with descriptors of its own.
+  GetDescriptor unknown{};
+  unknown.header = {Op::get_descriptor, 12345, 0};
+  for (int i = 0; i < 4'000; ++i) {
+    client.send(unknown);
+    if (i % 16 == 0) ni->wait(0);
+  }
+  // As many as the channel takes, none for the answer that waits.
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  rlimit few = before;
+  few.rlim_cur = 0;
+  for (int unused = 0; unused < 5; ++few.rlim_cur) unused += fcntl(static_cast<int>(few.rlim_cur), F_GETFD) < 0 ? 1 : 0;
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+  auto accept = server.simple<Accept>(Op::accept, to);
+  accept.request = request;
+  server.send(accept);
+  for (int i = 0; i < 4; ++i) ni->wait(0);
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+
+  const auto accepted = server.next();
+  REQUIRE(accepted);
+  REQUIRE(code_of(*accepted) == Errc::ok);
+  const auto closed = server.next();  // at once: the other side could not be had
+  REQUIRE(closed);
+  CHECK(closed->op() == Op::channel_closed);
+  Errc answer = Errc::ok;
+  while (const auto in = client.next()) {
+    if (in->as<Header>().cookie == cookie) answer = code_of(*in);
+  }
+  CHECK(answer == Errc::out_of_memory);
+  CHECK_FALSE(client.closed());
+  CHECK(ni->service().counters().slow_clients == 0);
+  CHECK(nlohmann::json::parse(report_text(*ni))["channels"].size() == 1);  // the server has not closed its side yet
 }
 
 TEST_CASE("everything comes back: descriptors and ids, thousands of times") {

@@ -169,7 +169,7 @@ void Service::handle(ClientRecord& client, const control::Hello& packet) {
   engine_.watch_client(client.wake.get());
   control::Reply reply = make_reply(packet.header);
   reply.hello = {.version = control::kVersion, .client = client.index};
-  send_packet(client, reply, {client.page.descriptor.get(), client.wake.get()});
+  if (!send_packet(client, reply, {client.page.descriptor.get(), client.wake.get()})) drop(client, "no descriptors for its page");
   client.page.descriptor.reset();
 }
 
@@ -216,8 +216,9 @@ void Service::handle(ClientRecord& client, const control::CreateEndpoint& packet
   EndpointRecord& endpoint = *endpoint_at(*id);
   control::Reply reply = make_reply(packet.header);
   reply.create_endpoint = {.endpoint = *id, .doorbell = endpoint.doorbell};
-  send_packet(client, reply, {endpoint.segment.descriptor.get()});
+  const bool sent = send_packet(client, reply, {endpoint.segment.descriptor.get()});
   endpoint.segment.descriptor.reset();  // thousands of endpoints need no thousands of descriptors
+  if (!sent) destroy(endpoint, control::CloseReason::closed_by_peer);
 }
 
 void Service::handle(ClientRecord& client, const control::DestroyEndpoint& packet) {
