@@ -167,9 +167,7 @@ void Ni::wake_engine() noexcept {
   static_cast<void>(!write(engine_wake_.get(), &one, sizeof one));
 }
 
-void Ni::watch_client(int wake_descriptor) noexcept {
-  if (Status status = sleeper_.watch(wake_descriptor, true); !status) spdlog::error("{}", status.error().text);
-}
+Status Ni::watch_client(int wake_descriptor) { return sleeper_.watch(wake_descriptor, true); }
 
 void Ni::forget_client(int wake_descriptor) noexcept { sleeper_.forget(wake_descriptor); }
 

@@ -117,7 +117,7 @@ class Ni final : private EngineSide {
 
   // EngineSide
   void wake_engine() noexcept override;
-  void watch_client(int wake_descriptor) noexcept override;
+  Status watch_client(int wake_descriptor) override;
   void forget_client(int wake_descriptor) noexcept override;
   uint64_t ni_counter(NiCounter counter) const noexcept override;
   uint64_t endpoint_counter(uint32_t endpoint, EndpointCounter counter) const noexcept override;

@@ -44,7 +44,7 @@ class EngineSide {
  public:
   virtual ~EngineSide() = default;
   virtual void wake_engine() noexcept = 0;                         // commands were put into the mailbox
-  virtual void watch_client(int wake_descriptor) noexcept = 0;     // the engine's sleep ends when it is written
+  virtual Status watch_client(int wake_descriptor) = 0;            // the engine's sleep ends when it is written
   virtual void forget_client(int wake_descriptor) noexcept = 0;
   virtual uint64_t ni_counter(NiCounter counter) const noexcept = 0;
   virtual uint64_t endpoint_counter(uint32_t endpoint, EndpointCounter counter) const noexcept = 0;

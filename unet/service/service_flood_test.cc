@@ -20,11 +20,13 @@ namespace {
 
 struct NoEngine final : EngineSide {
   void wake_engine() noexcept override {}
-  void watch_client(int) noexcept override {}
+  Status watch_client(int) override { return watches ? Status{} : fail(Errc::system, "no more of them"); }
   void forget_client(int) noexcept override {}
   uint64_t ni_counter(NiCounter) const noexcept override { return 0; }
   uint64_t endpoint_counter(uint32_t, EndpointCounter) const noexcept override { return 0; }
   std::vector<std::vector<DriverCounter>> port_counters() override { return {}; }
+
+  bool watches = true;
 };
 
 struct Alone {
@@ -141,6 +143,21 @@ TEST_CASE("a connection that says nothing is closed after a while, one that said
   CHECK(Alone::closed(late));
   CHECK_FALSE(Alone::closed(greeted));
   CHECK(alone->service->next_timeout() == ~Nanoseconds{0});
+}
+
+TEST_CASE("a client that could not wake the engine is told so, and not served") {
+  auto alone = std::make_unique<Alone>();
+  alone->engine.watches = false;
+  const Descriptor client = alone->connect();
+  Alone::say_hello(client);
+  alone->service->poll(kSecond);
+  control::Reply reply{};
+  REQUIRE(recv(client.get(), &reply, sizeof reply, MSG_DONTWAIT) == sizeof reply);
+  CHECK(static_cast<Errc>(reply.code) == Errc::system);
+  CHECK(reply.error.view() == "no more of them");
+  CHECK(Alone::closed(client));
+  CHECK(alone->commands.empty());  // the engine never heard of it
+  CHECK(alone->service->idle());
 }
 
 TEST_CASE("strangers that connect again and again do not fill the log") {

@@ -151,6 +151,7 @@ Status Service::greet(ClientRecord& client, const control::Hello& packet) {
   if (!page) return tl::unexpected(page.error());
   Result<Descriptor> wake = create_eventfd();
   if (!wake) return tl::unexpected(wake.error());
+  if (Status status = engine_.watch_client(wake->get()); !status) return status;
   client.page = std::move(*page);
   client.wake = std::move(*wake);
   return {};
@@ -166,7 +167,6 @@ void Service::handle(ClientRecord& client, const control::Hello& packet) {
   client.greeted = true;
   auto* page = reinterpret_cast<ClientPage*>(client.page.mapping.data());
   push(engine::AttachClient{.client = client.index, .page = page});
-  engine_.watch_client(client.wake.get());
   control::Reply reply = make_reply(packet.header);
   reply.hello = {.version = control::kVersion, .client = client.index};
   if (!send_packet(client, reply, {client.page.descriptor.get(), client.wake.get()})) drop(client, "no descriptors for its page");
