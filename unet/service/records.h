@@ -56,7 +56,7 @@ struct EndpointRecord {
   Descriptor wake;                // eventfd the engine writes; the client holds an epoll descriptor around it
   uint64_t memory = 0;            // charged for segment and region
   std::map<uint32_t, ChannelRecord> channels;
-  uint32_t next_channel = 0;      // numbers are reused as late as possible
+  uint32_t next_channel = 0;      // number to try next
   std::set<uint64_t> requests;    // waiting for accept or reject
   bool detaching = false;         // the engine was told to let go
   bool answer_detach = false;     // destroy_endpoint waits for it

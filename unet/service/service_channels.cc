@@ -17,6 +17,8 @@ using State = ChannelRecord::State;
 
 namespace {
 
+constexpr uint32_t kChannelNumbersMin = 64;  // an endpoint's numbers are reused late: not before so many
+
 Error wrong_local_options(const LocalOptions& o) {
   return {Errc::invalid_argument,
           "local channel options: depth " + std::to_string(o.depth) + " (allowed: " + std::to_string(kQueueDepthMin) + " to " +
@@ -76,14 +78,16 @@ Result<ChannelRecord*> Service::new_channel(EndpointRecord& endpoint, uint64_t m
   if (Status status = accounts_.take(client.who.uid, client.rights, {.channels = 1, .memory = memory}); !status) {
     return tl::unexpected(status.error());
   }
-  while (endpoint.channels.count(endpoint.next_channel) != 0) {
-    endpoint.next_channel = (endpoint.next_channel + 1) % kChannelsPerEndpointMax;
-  }
+  // The engine has a place for each number up to the largest: an endpoint with few channels does not get to the large ones.
+  const uint32_t numbers =
+      std::clamp(4 * static_cast<uint32_t>(endpoint.channels.size() + 1), kChannelNumbersMin, kChannelsPerEndpointMax);
+  uint32_t number = endpoint.next_channel % numbers;
+  while (endpoint.channels.count(number) != 0) number = (number + 1) % numbers;
+  endpoint.next_channel = number + 1;
   client.channels_peak = std::max(client.channels_peak, ++client.channels);
-  ChannelRecord& channel = endpoint.channels[endpoint.next_channel];
-  channel.number = endpoint.next_channel;
+  ChannelRecord& channel = endpoint.channels[number];
+  channel.number = number;
   channel.memory = memory;
-  endpoint.next_channel = (endpoint.next_channel + 1) % kChannelsPerEndpointMax;
   return &channel;
 }
 

@@ -9,6 +9,8 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include <set>
+
 #include "unet/service/test_client.h"
 
 namespace unet::service {
@@ -167,6 +169,28 @@ TEST_CASE("a channel through the engine, and an exposed region") {
   server.close();
   client.close();
   require_empty(*ni);
+}
+
+TEST_CASE("the numbers of channels stay small, and are reused late") {
+  auto ni = make_ni();
+  TestClient client(*ni), server(*ni);
+  client.hello();
+  server.hello();
+  const uint32_t to = server.endpoint(), from = client.endpoint();
+  REQUIRE(server.bind(to, "echo").code == 0);
+  std::set<uint32_t> numbers;
+  for (int i = 0; i < 200; ++i) {
+    client.start_connect(from, "echo", Path::ni);
+    REQUIRE(code_of(server.accept(to, server.next()->as<ConnectRequest>().request)) == Errc::ok);
+    auto close = client.simple<CloseChannel>(Op::close_channel, from);
+    close.channel = client.next()->as<Reply>().channel.channel;
+    CHECK(numbers.insert(close.channel).second == (i < 64));
+    CHECK(close.channel < 64);  // the engine has a place for each number up to the largest
+    REQUIRE(client.ask(close).code == 0);
+    close.header.endpoint = to;
+    close.channel = server.next()->as<ChannelClosed>().channel;
+    REQUIRE(server.ask(close).code == 0);
+  }
 }
 
 TEST_CASE("the peer of a local channel gets the exposed region") {
