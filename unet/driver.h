@@ -44,7 +44,6 @@ struct DriverCapabilities {
   MacAddress address{};             // the port's own address
   uint32_t mtu = 1500;              // largest Ethernet payload in bytes (frame = mtu + 14)
   bool external_payload = false;    // transmit() can read payload from memory given to register_memory()
-  bool checks_integrity = false;    // the wire itself protects a frame's bytes end to end
 };
 
 struct DriverCounter {

@@ -127,8 +127,7 @@ SimNetwork::State::State(std::span<const SimPortOptions> options) : ports(option
     port.options = options[i];
     port.capabilities = {.address = address_of(static_cast<uint32_t>(i)),
                          .mtu = options[i].mtu,
-                         .external_payload = options[i].external_payload,
-                         .checks_integrity = options[i].checks_integrity};
+                         .external_payload = options[i].external_payload};
     port.room = (options[i].mtu + kEthernetHeader + 63) / 64 * 64;
     port.memory = std::make_unique_for_overwrite<std::byte[]>(size_t{port.room} * options[i].frames);
     port.frames.resize(options[i].frames);

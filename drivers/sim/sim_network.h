@@ -31,7 +31,6 @@ struct SimPortOptions {
   uint32_t receive_ring = 256;       // that have arrived and wait for receive()
   uint32_t frames = 512;             // frame buffers of this port: allocated, queued, on the wire or at a receiver
   bool external_payload = false;     // take external payloads; they are read when the frame leaves the port, not before
-  bool checks_integrity = false;     // what capabilities() says
 };
 
 class SimNetwork {

@@ -54,7 +54,7 @@ uint32_t Engine::poll(Nanoseconds now) noexcept {
   uint32_t work = s.take_commands();   // what the service wants
   work += s.receive(now);              // frames from the wires, to endpoints
   work += s.look_at_doorbells(now);    // endpoints that have begun to send
-  work += s.look_at_watched(now);      // endpoints that go on sending
+  work += s.look_at_watched();         // endpoints that go on sending
   work += s.mux.turn(now);             // messages from endpoints, to wires and endpoints
   s.run_timers(now);                   // reassemblies given up, queues no longer watched
   return work;
@@ -116,7 +116,7 @@ uint32_t Engine::State::look_at_doorbells(Nanoseconds when) noexcept {
   return rung;
 }
 
-uint32_t Engine::State::look_at_watched(Nanoseconds) noexcept {
+uint32_t Engine::State::look_at_watched() noexcept {
   uint32_t full = 0;
   const uint32_t looked = watch.look([&](EndpointState& endpoint) {
     ++full;

@@ -31,7 +31,7 @@ struct Engine::State {
   }
   uint32_t receive(Nanoseconds now) noexcept;
   uint32_t look_at_doorbells(Nanoseconds now) noexcept;
-  uint32_t look_at_watched(Nanoseconds now) noexcept;
+  uint32_t look_at_watched() noexcept;
   void run_timers(Nanoseconds now) noexcept;
 
   // ---- commands.cc

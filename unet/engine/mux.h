@@ -73,7 +73,6 @@ class Mux {
   bool can_lend(const EndpointState& endpoint, uint32_t port) const noexcept;
 
   void append(EndpointState& endpoint) noexcept;
-  void prepend(EndpointState& endpoint) noexcept;
   EndpointState& take_first() noexcept;
 
   std::span<const std::unique_ptr<Port>> ports_;

@@ -273,7 +273,7 @@ void Service::flush_commands() {
 void Service::stop(Nanoseconds now) {
   now_ = now;
   listener_.reset();
-  signalling_->goodbye(now);
+  signalling_->goodbye();
   std::vector<uint32_t> all;
   for (const auto& [index, client] : clients_) all.push_back(index);
   for (const uint32_t index : all) {

@@ -201,7 +201,7 @@ void Signalling::ask(Peer& peer) {
   send(peer.address, 0, body);
 }
 
-void Signalling::goodbye(Nanoseconds) {
+void Signalling::goodbye() {
   for (const auto& [id, peer] : peers_) {
     if (!peer.channels.empty()) send(peer.address, 0, Goodbye{});
   }

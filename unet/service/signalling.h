@@ -129,7 +129,7 @@ class Signalling {
   void close(Tag local_tag, control::CloseReason reason, Nanoseconds now);
 
   // This NI stops: tells every NI it shares channels with, once.
-  void goodbye(Nanoseconds now);
+  void goodbye();
 
   // ---- input and time
 

@@ -285,7 +285,7 @@ TEST_CASE("a channel is found, asked for, accepted and confirmed") {
     require_pairs(net, 2);
   }
   SECTION("an NI that stops says goodbye") {
-    net.host(1).machine->goodbye(net.now());
+    net.host(1).machine->goodbye();
     net.host(1).open.clear();
     const auto out = net.host(1).machine->poll_transmit();
     REQUIRE(out);
