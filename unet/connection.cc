@@ -161,6 +161,7 @@ void Connection::process() {
 void Connection::receive_locked() {
   const uint64_t before = packets_;
   take_packets_locked();
+  send_refusals_locked();
   if (packets_ == before) return;
   const uint64_t one = 1;
   static_cast<void>(!::write(news_.get(), &one, sizeof one));
@@ -183,11 +184,12 @@ void Connection::take_packets_locked() {
       alive_ = false;
       return;
     }
-    dispatch_locked(packet, static_cast<size_t>(size), take_descriptors(message));
+    const bool truncated = (message.msg_flags & MSG_CTRUNC) != 0;
+    dispatch_locked(packet, static_cast<size_t>(size), take_descriptors(message), truncated);
   }
 }
 
-void Connection::dispatch_locked(const std::byte* packet, size_t size, std::vector<Descriptor> descriptors) {
+void Connection::dispatch_locked(const std::byte* packet, size_t size, std::vector<Descriptor> descriptors, bool truncated) {
   const auto take = [&](auto& into) {
     if (size != sizeof into) return false;
     std::memcpy(&into, packet, sizeof into);
@@ -209,25 +211,50 @@ void Connection::dispatch_locked(const std::byte* packet, size_t size, std::vect
   Answer answer;
   if (!take(answer.reply)) return;
   answer.descriptors = std::move(descriptors);
+  answer.truncated = truncated;
   answer.order = order;
   const auto abandoned = std::find(abandoned_.begin(), abandoned_.end(), header.cookie);
   if (abandoned != abandoned_.end()) {
     abandoned_.erase(abandoned);
-    throw_away_locked(answer);
+    throw_away_locked(answer.reply);
     return;
   }
   answers_.emplace(header.cookie, std::move(answer));
 }
 
-// A channel that came too late for the one who asked for it would stay open for ever.
-void Connection::throw_away_locked(const Answer& answer) {
-  const control::Op op = answer.reply.header.op;
-  if (answer.reply.code != 0 || (op != control::Op::connect && op != control::Op::accept)) return;
+// What came too late for the one who asked for it would stay open for ever.
+void Connection::throw_away_locked(const control::Reply& reply) {
+  if (reply.code != 0) return;
   control::CloseChannel request{};
-  request.header = {control::Op::close_channel, answer.reply.header.endpoint, next_cookie_++};
-  request.channel = answer.reply.channel.channel;
+  switch (reply.header.op) {
+    case control::Op::connect:
+    case control::Op::accept:
+      request.header = {control::Op::close_channel, reply.header.endpoint, next_cookie_++};
+      request.channel = reply.channel.channel;
+      break;
+    case control::Op::create_endpoint:
+      request.header = {control::Op::destroy_endpoint, reply.create_endpoint.endpoint, next_cookie_++};
+      break;
+    default: return;
+  }
   abandoned_.push_back(request.header.cookie);
-  static_cast<void>(!::send(socket_.get(), &request, sizeof request, MSG_NOSIGNAL | MSG_DONTWAIT));
+  refusals_.push_back(request);
+  send_refusals_locked();
+}
+
+// Those that find no room are sent when the socket is looked at again.
+void Connection::send_refusals_locked() {
+  while (!refusals_.empty() && alive()) {
+    const control::CloseChannel& oldest = refusals_.front();
+    const size_t size = oldest.header.op == control::Op::close_channel ? sizeof oldest : sizeof(control::DestroyEndpoint);
+    if (::send(socket_.get(), &oldest, size, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
+    refusals_.pop_front();
+  }
+}
+
+void Connection::throw_away(const control::Reply& reply) {
+  const std::lock_guard lock(mutex_);
+  throw_away_locked(reply);
 }
 
 std::optional<Result<Answer>> Connection::take_answer(uint64_t cookie) {
@@ -243,6 +270,10 @@ std::optional<Result<Answer>> Connection::take_answer(uint64_t cookie) {
   if (answer.reply.code != 0) {
     return Result<Answer>(fail(static_cast<Errc>(answer.reply.code), std::string(answer.reply.error.view())));
   }
+  if (answer.truncated) {
+    throw_away_locked(answer.reply);
+    return Result<Answer>(fail(Errc::out_of_memory, "this process has no descriptors left: close some, or raise 'ulimit -n'"));
+  }
   return Result<Answer>(std::move(answer));
 }
 
@@ -255,7 +286,7 @@ void Connection::abandon(uint64_t cookie) {
   }
   const Answer answer = std::move(found->second);
   answers_.erase(found);
-  throw_away_locked(answer);
+  throw_away_locked(answer.reply);
 }
 
 Result<Answer> Connection::wait_answer(uint64_t cookie, Nanoseconds timeout) {

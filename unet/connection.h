@@ -26,6 +26,7 @@ namespace unet {
 struct Answer {
   control::Reply reply{};
   std::vector<Descriptor> descriptors;
+  bool truncated = false;  // this process had no room for all of them
   uint64_t order = 0;  // the how-manieth packet it was: it may be taken after an event that the service sent later
 };
 
@@ -53,8 +54,10 @@ class Connection {
   }
   // The answer to `cookie` if it has arrived; an Error if it was one, or if the NI is gone. nullopt: not yet.
   std::optional<Result<Answer>> take_answer(uint64_t cookie);
-  // Nobody waits for this answer any longer; when it comes, it is thrown away (a channel in it is closed).
+  // Nobody waits for this answer any longer; when it comes, it is thrown away.
   void abandon(uint64_t cookie);
+  // Gives back the channel or endpoint that came with an answer which nobody wants or can use.
+  void throw_away(const control::Reply& reply);
 
   // Request and answer in one; waits at most `timeout`.
   template <typename Request>
@@ -93,8 +96,9 @@ class Connection {
   Result<uint64_t> send_packet(control::Header* header, size_t size);
   void receive_locked();
   void take_packets_locked();
-  void dispatch_locked(const std::byte* packet, size_t size, std::vector<Descriptor> descriptors);
-  void throw_away_locked(const Answer& answer);
+  void dispatch_locked(const std::byte* packet, size_t size, std::vector<Descriptor> descriptors, bool truncated);
+  void throw_away_locked(const control::Reply& reply);
+  void send_refusals_locked();
 
   Descriptor socket_;
   Descriptor news_;
@@ -108,6 +112,7 @@ class Connection {
   uint64_t packets_ = 0;
   std::map<uint64_t, Answer> answers_;
   std::vector<uint64_t> abandoned_;
+  std::deque<control::CloseChannel> refusals_;  // not sent yet; one for an endpoint is sent without the channel
   std::map<uint32_t, std::deque<ControlEvent>> events_;
 };
 

@@ -1,6 +1,8 @@
 // connection_test.cc - libunet's end of the control socket against a service that says what the test wants.
 #include "unet/connection.h"
 
+#include <sys/resource.h>
+
 #include <catch2/catch.hpp>
 #include <filesystem>
 
@@ -119,16 +121,75 @@ TEST_CASE("a channel that comes after its connect was given up is closed again")
 TEST_CASE("an answer that was there before it was given up is closed, too") {
   TestService service;
   const auto connection = open(service);
-  const bool accepting = GENERATE(false, true);
-  service.keep(accepting ? control::Op::accept : control::Op::connect);
+  const control::Op op = GENERATE(control::Op::connect, control::Op::accept);
+  service.keep(op);
   service.keep(control::Op::close_channel);
-  const auto cookie = accepting ? connection->send(request<control::Accept>(control::Op::accept, 4))
-                                : connection->send(request<control::Connect>(control::Op::connect, 4));
+  const auto cookie = connection->send(request<control::Connect>(op, 4));
   service.grant_ni(service.take(), 2);
   while (connection->event_count() == 0) connection->process();
   connection->process();
   connection->abandon(*cookie);
   CHECK(service.take().as<control::CloseChannel>().channel == 2);
+}
+
+TEST_CASE("an endpoint that comes too late is destroyed again") {
+  TestService service;
+  const auto connection = open(service);
+  service.keep(control::Op::create_endpoint);
+  service.keep(control::Op::destroy_endpoint);
+  const auto cookie = connection->send(request<control::CreateEndpoint>(control::Op::create_endpoint));
+  connection->abandon(*cookie);
+  control::Reply reply = service.reply_to(service.take());
+  reply.create_endpoint = {.endpoint = 11, .doorbell = 11};
+  service.send(reply);
+  connection->process();
+  const auto destroying = service.take();
+  CHECK((destroying.header().op == control::Op::destroy_endpoint && destroying.header().endpoint == 11));
+  CHECK(destroying.bytes.size() == sizeof(control::DestroyEndpoint));
+}
+
+TEST_CASE("channels given up while the socket is full are closed when it has room") {
+  TestService service;
+  const auto connection = open(service);
+  service.keep(control::Op::connect);
+  service.keep(control::Op::close_channel);
+  service.keep(control::Op::bind);
+  const auto cookie = connection->send(request<control::Connect>(control::Op::connect, 4));
+  service.grant_ni(service.take(), 2);
+  while (connection->event_count() == 0) {}
+  connection->process();
+  {
+    const auto held = service.hold();
+    const auto packet = request(control::Op::bind);
+    while (::send(connection->descriptor(), &packet, sizeof packet, MSG_DONTWAIT) > 0) {}
+    connection->abandon(*cookie);
+  }
+  TestService::Request taken;
+  do {
+    connection->process();
+    taken = service.take();
+  } while (taken.header().op == control::Op::bind);
+  CHECK(taken.as<control::CloseChannel>().channel == 2);
+}
+
+TEST_CASE("descriptors that this process has no room for are told as that") {
+  TestService service;
+  const auto connection = open(service);
+  service.keep(control::Op::connect);
+  const auto cookie = connection->send(request<control::Connect>(control::Op::connect, 4));
+  const auto asked = service.take();
+  const Descriptor one(eventfd(0, EFD_CLOEXEC));
+  service.send(service.reply_to(asked), {one.get(), one.get(), one.get()});
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(duplicate(one).get());  // the lowest number that is free
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const auto answer = connection->wait_answer(*cookie, kHangSeconds * kSecond);
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+  REQUIRE_FALSE(answer);
+  CHECK(answer.error().code == Errc::out_of_memory);
+  CHECK(answer.error().text.find("ulimit -n") != std::string::npos);
 }
 
 TEST_CASE("more requests than the socket holds do not wait for a service that waits for us to read") {

@@ -48,10 +48,13 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(std::shared_ptr<Connection> c
   request.options = options;
   auto answer = connection->call(request);
   if (!answer) return tl::unexpected(answer.error());
-  if (answer->descriptors.size() != 1) return fail(Errc::protocol, "the NI sent no communication segment");
   const SegmentGeometry geometry = SegmentGeometry::of(options);
-  auto segment = Mapping::map(answer->descriptors[0].get(), geometry.total);
-  if (!segment) return tl::unexpected(segment.error());
+  Result<Mapping> segment = fail(Errc::protocol, "the NI sent no communication segment");
+  if (answer->descriptors.size() == 1) segment = Mapping::map(answer->descriptors[0].get(), geometry.total);
+  if (!segment) {
+    connection->throw_away(answer->reply);
+    return tl::unexpected(segment.error());
+  }
 
   std::unique_ptr<Endpoint> endpoint(new Endpoint(connection, answer->reply.create_endpoint.endpoint));
   endpoint->queues_ = std::make_unique<NiQueues>(std::move(*segment), geometry, connection->doorbells(),
@@ -175,7 +178,10 @@ Result<Channel> Endpoint::accept(Nanoseconds timeout, ConnectionRequest* from) {
 
 Result<Channel> Endpoint::adopt(Answer answer) {
   auto channel = adopt(answer.reply.channel, std::move(answer.descriptors));
-  if (!channel) return channel;
+  if (!channel) {
+    connection_->throw_away(answer.reply);
+    return channel;
+  }
   // The peer may have closed it before we looked at the answer. Ends of older channels of this number came before the answer.
   const auto of_this = [&](const EarlyClose& each) { return each.channel == answer.reply.channel.channel; };
   for (const EarlyClose& each : early_closes_) {

@@ -97,6 +97,36 @@ TEST_CASE("a channel that the peer closes before its connect was taken is closed
   CHECK_FALSE(endpoint->next_event());
 }
 
+TEST_CASE("what the client cannot use of an answer is given back") {
+  World world;
+  world.service.keep(control::Op::close_channel);
+  world.service.keep(control::Op::accept);
+  const auto endpoint = world.endpoint();
+  // A local channel without its memory.
+  const auto grant_broken = [&](const TestService::Request& asked) {
+    control::Reply reply = world.service.reply_to(asked);
+    reply.channel.kind = control::ChannelKind::local;
+    reply.channel.channel = 6;
+    world.service.send(reply);
+    world.service.count();
+  };
+  int closed = 0;
+  std::thread service([&] {
+    for (int i = 0; i < 2; ++i) {
+      grant_broken(world.service.take());
+      const auto closing = world.service.take();
+      closed += closing.header().op == control::Op::close_channel && closing.as<control::CloseChannel>().channel == 6;
+      world.service.send(world.service.reply_to(closing));
+    }
+  });
+  const auto connected = endpoint->connect("peer", kSmallChannel);
+  const auto accepted = endpoint->accept(1);
+  service.join();
+  CHECK(closed == 2);
+  CHECK((!connected && connected.error().code == Errc::protocol));
+  CHECK((!accepted && accepted.error().code == Errc::protocol));
+}
+
 TEST_CASE("the end of an old channel does not close a new one of the same number") {
   World world;
   const auto endpoint = world.endpoint();

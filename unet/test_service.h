@@ -92,6 +92,8 @@ class TestService {
     const std::lock_guard lock(mutex_);
     kept_ops_.insert(op);
   }
+  // While it lives, the service takes nothing more than the packet it may be at.
+  std::unique_lock<std::mutex> hold() { return std::unique_lock(mutex_); }
   // Waits for a request that was kept.
   Request take() {
     std::unique_lock lock(mutex_);

@@ -150,7 +150,7 @@ typedef struct unet_connect_options {
 
 // Opens a channel to `target` ("name", or "name@host") and waits until the peer has accepted. `options` may be NULL.
 // Returns the channel (>= 0) or: UNET_ENOTFOUND (no such name or host), UNET_EREFUSED, UNET_ETIMEDOUT, UNET_EQUOTA,
-// UNET_EPERMISSION, UNET_EINVALID, UNET_EDISCONNECTED.
+// UNET_EPERMISSION, UNET_EINVALID, UNET_EDISCONNECTED, UNET_ENOMEMORY (this process has no descriptors left, say).
 int unet_connect(unet_endpoint *endpoint, const char *target, const unet_connect_options *options);
 
 // The same in two steps, for a thread that also serves the other side. unet_connect_start() sets *pending and returns 0 or an
@@ -172,7 +172,8 @@ typedef struct unet_request {
 int unet_next_request(unet_endpoint *endpoint, unet_request *request);
 
 // Answers the request `id`. unet_accept() returns the new channel (>= 0) or: UNET_ENOTFOUND (whoever asked has given up),
-// UNET_EQUOTA, UNET_EDISCONNECTED. unet_reject() returns 0, also if there is no such request, or UNET_EDISCONNECTED.
+// UNET_EQUOTA, UNET_ETIMEDOUT (no answer of the network interface), UNET_EDISCONNECTED, UNET_ENOMEMORY. unet_reject() returns 0,
+// also if there is no such request, or UNET_ETIMEDOUT, UNET_EDISCONNECTED.
 int unet_accept(unet_endpoint *endpoint, uint64_t id);
 int unet_reject(unet_endpoint *endpoint, uint64_t id);
 
