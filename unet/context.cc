@@ -46,6 +46,9 @@ Result<std::string> Context::report() {
   return text;
 }
 
-bool Context::alive() const noexcept { return connection_->alive(); }
+bool Context::alive() const noexcept {
+  connection_->process();
+  return connection_->alive();
+}
 
 }  // namespace unet

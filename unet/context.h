@@ -33,7 +33,7 @@ class Context {
   // A JSON document of what this user may see: endpoints, channels, names, counters, ports.
   Result<std::string> report();
 
-  // False once the NI is gone. Local channels go on working without it.
+  // False once the NI is gone: looks at the control socket. Local channels go on working without it.
   bool alive() const noexcept;
 
  private:

@@ -230,6 +230,7 @@ class Endpoint {
   Result<Channel> adopt(Answer answer);
   Result<Channel> adopt(const control::ChannelInfo& info, std::vector<Descriptor> descriptors);
   void process_events();
+  void look_for_events();
   void channel_closed(uint32_t channel, control::CloseReason reason, uint64_t order);
   void ni_lost();
   void forget_local(LocalChannel* local) noexcept;
@@ -271,6 +272,7 @@ class Endpoint {
   std::deque<ChannelEvent> events_;
   std::vector<EarlyClose> early_closes_;  // of channels whose answer waits in the connection
   bool ni_lost_ = false;
+  uint32_t quiet_looks_ = 0;     // for requests and events
   Descriptor epoll_;
   Descriptor wake_;              // written by the NI
   uint32_t connecting_ = 0;      // connects started and not yet taken

@@ -10,6 +10,8 @@
 namespace unet {
 namespace {
 
+constexpr uint32_t kLooksPerSocketLook = 1024;
+
 template <typename Request>
 Request request_for(control::Op op, uint32_t endpoint) {
   Request request{};
@@ -137,7 +139,7 @@ Result<Channel> Endpoint::connect(std::string_view target, const ConnectOptions&
 
 std::optional<ConnectionRequest> Endpoint::next_request() {
   if (embedded_ != nullptr) embedded_->wait(embedded_handle_, 0);
-  if (connection_->event_count() != last_events_) process_events();
+  look_for_events();
   if (requests_.empty()) return std::nullopt;
   ConnectionRequest request = std::move(requests_.front());
   requests_.pop_front();
@@ -172,7 +174,7 @@ Result<Channel> Endpoint::accept(Nanoseconds timeout, ConnectionRequest* from) {
     if (waited >= timeout) return fail(Errc::timed_out, "nobody asked for a channel in time");
     if (!connection_->alive()) return fail(Errc::disconnected, "the network interface is gone");
     connection_->wait_activity(timeout - waited);
-    process_events();  // whatever the count says: the service counts a packet only after it has sent it
+    process_events();  // the service counts a request only after it has sent it
   }
 }
 
@@ -294,8 +296,14 @@ void Endpoint::ni_lost() {
   }
 }
 
+// The end of the NI is no event that anybody counts: look at the socket itself now and then.
+void Endpoint::look_for_events() {
+  const bool news = connection_->event_count() != last_events_ || !connection_->alive();
+  if (news || ++quiet_looks_ % kLooksPerSocketLook == 0) process_events();
+}
+
 std::optional<ChannelEvent> Endpoint::next_event() {
-  if (connection_->event_count() != last_events_ || !connection_->alive()) process_events();
+  look_for_events();
   if (events_.empty()) return std::nullopt;
   ChannelEvent event = std::move(events_.front());
   events_.pop_front();

@@ -181,7 +181,47 @@ TEST_CASE("what had arrived before the peer closed can still be received") {
   CHECK_FALSE(endpoint->close(Channel{0}));
 }
 
+TEST_CASE("a request is accepted as soon as it is there, before the service has counted it") {
+  World world;
+  world.service.keep(control::Op::accept);
+  const auto endpoint = world.endpoint();
+  std::thread service([&] {
+    world.service.send_request(endpoint->id(), 9);  // and is never counted
+    world.service.grant_ni(world.service.take(), 1);
+  });
+  ConnectionRequest from;
+  const auto channel = endpoint->accept(kHang / 2, &from);
+  service.join();
+  CHECK((channel && from.id == 9));
+}
+
 // ---- the NI goes away
+
+TEST_CASE("whoever only asks whether the NI is there, or only looks for requests or events, learns that it is gone") {
+  World world;
+  const auto first = world.endpoint(), second = world.endpoint();
+  const Channel one = world.ni(*first, 0), two = world.ni(*second, 0);
+  REQUIRE(world.context.alive());
+  world.service.die();
+  const bool ask = GENERATE(true, false);
+  if (ask) CHECK_FALSE(world.context.alive());
+  for (int i = 0; i < 10'000 && first->is_open(one); ++i) REQUIRE_FALSE(first->next_request());
+  CHECK_FALSE(first->is_open(one));
+  std::optional<ChannelEvent> event;
+  for (int i = 0; i < 10'000 && !event; ++i) event = second->next_event();
+  CHECK((event && event->channel == two));
+}
+
+TEST_CASE("looking for events finds the end of an NI that nobody else noticed") {
+  World world;
+  const auto endpoint = world.endpoint();
+  world.ni(*endpoint, 0);
+  CHECK_FALSE(endpoint->next_event());
+  world.service.die();
+  std::optional<ChannelEvent> event;
+  for (int i = 0; i < 10'000 && !event; ++i) event = endpoint->next_event();
+  CHECK(event);
+}
 
 TEST_CASE("every endpoint learns that the NI is gone, whoever noticed first, polling or waiting") {
   World world;
