@@ -212,6 +212,12 @@ void Connection::dispatch_locked(const std::byte* packet, size_t size, std::vect
   if (!take(answer.reply)) return;
   answer.descriptors = std::move(descriptors);
   answer.truncated = truncated;
+  if (header.op == control::Op::destroy_endpoint && answer.reply.code == 0) {
+    // Whoever gets this number next must not get its events, nor lose a channel to it.
+    events_.erase(header.endpoint);
+    const auto of_this = [&](const control::CloseChannel& each) { return each.header.endpoint == header.endpoint; };
+    refusals_.erase(std::remove_if(refusals_.begin(), refusals_.end(), of_this), refusals_.end());
+  }
   answer.order = order;
   const auto abandoned = std::find(abandoned_.begin(), abandoned_.end(), header.cookie);
   if (abandoned != abandoned_.end()) {
@@ -287,6 +293,12 @@ void Connection::abandon(uint64_t cookie) {
   const Answer answer = std::move(found->second);
   answers_.erase(found);
   throw_away_locked(answer.reply);
+}
+
+void Connection::forget(const std::vector<uint64_t>& cookies) {
+  const std::lock_guard lock(mutex_);
+  const auto forgotten = [&](uint64_t each) { return std::find(cookies.begin(), cookies.end(), each) != cookies.end(); };
+  abandoned_.erase(std::remove_if(abandoned_.begin(), abandoned_.end(), forgotten), abandoned_.end());
 }
 
 Result<Answer> Connection::wait_answer(uint64_t cookie, Nanoseconds timeout) {

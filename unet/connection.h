@@ -56,6 +56,8 @@ class Connection {
   std::optional<Result<Answer>> take_answer(uint64_t cookie);
   // Nobody waits for this answer any longer; when it comes, it is thrown away.
   void abandon(uint64_t cookie);
+  // An endpoint is gone: no answer to these, which were abandoned, comes any longer.
+  void forget(const std::vector<uint64_t>& cookies);
   // Gives back the channel or endpoint that came with an answer which nobody wants or can use.
   void throw_away(const control::Reply& reply);
 

@@ -95,9 +95,12 @@ class Endpoint {
 
   // Opens a channel to `name` or `name@host`; the peer must accept. Errors: not_found, refused, timed_out, quota_exceeded...
   Result<Channel> connect(std::string_view target, const ConnectOptions& options = {});
-  // The same in two steps, for a thread that also serves the other side: poll_connect() until it has a value.
+  // The same in two steps, for a thread that also serves the other side: poll_connect() until it has a value, or cancel it.
+  // Both fail with invalid_argument if `pending` is not under way (any longer).
   Result<uint64_t> start_connect(std::string_view target, const ConnectOptions& options = {});
   std::optional<Result<Channel>> poll_connect(uint64_t pending);
+  // The peer may see the request all the same; a channel that comes of it is closed at once.
+  Status cancel_connect(uint64_t pending);
 
   // The oldest request for a channel, if any; answered with accept() or reject().
   std::optional<ConnectionRequest> next_request();
@@ -229,6 +232,8 @@ class Endpoint {
   };
   Result<Channel> adopt(Answer answer);
   Result<Channel> adopt(const control::ChannelInfo& info, std::vector<Descriptor> descriptors);
+  bool is_pending(uint64_t pending) const noexcept;
+  void end_pending(uint64_t pending) noexcept;
   void process_events();
   void look_for_events();
   void channel_closed(uint32_t channel, control::CloseReason reason, uint64_t order);
@@ -275,7 +280,7 @@ class Endpoint {
   uint32_t quiet_looks_ = 0;     // for requests and events
   Descriptor epoll_;
   Descriptor wake_;              // written by the NI
-  uint32_t connecting_ = 0;      // connects started and not yet taken
+  std::vector<uint64_t> pending_;  // connects started and not yet taken
   bool answer_due_ = false;      // the service has sent something since poll_connect() looked last
   std::shared_ptr<void> attachment_;
 

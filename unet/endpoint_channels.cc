@@ -30,6 +30,10 @@ Nanoseconds answer_time(const ConnectOptions& options) {
   return std::clamp<Nanoseconds>(options.timeout, kMillisecond, 3600 * kSecond);
 }
 
+tl::unexpected<Error> not_under_way(uint64_t pending) {
+  return fail(Errc::invalid_argument, "no connect " + std::to_string(pending) + " is under way: it was taken or cancelled before");
+}
+
 Status without_value(const Result<Answer>& answer) {
   if (!answer) return tl::unexpected(answer.error());
   return {};
@@ -74,8 +78,9 @@ Endpoint::Endpoint(std::shared_ptr<Connection> connection, uint32_t id)
 
 Endpoint::~Endpoint() {
   stop_upcall();
+  for (const uint64_t pending : pending_) connection_->abandon(pending);
   auto request = request_for<control::DestroyEndpoint>(control::Op::destroy_endpoint, id_);
-  static_cast<void>(connection_->call(request, kSecond));
+  if (connection_->call(request, kSecond)) connection_->forget(pending_);
 }
 
 // ---- names
@@ -111,24 +116,41 @@ Result<uint64_t> Endpoint::start_connect(std::string_view target, const ConnectO
   request.timeout_ms = static_cast<uint32_t>(answer_time(options) / kMillisecond);
   request.local = options.local;
   auto cookie = connection_->send(request);
-  if (cookie) ++connecting_;
+  if (cookie) pending_.push_back(*cookie);
   return cookie;
 }
 
+void Endpoint::end_pending(uint64_t pending) noexcept {
+  pending_.erase(std::remove(pending_.begin(), pending_.end(), pending), pending_.end());
+}
+
+bool Endpoint::is_pending(uint64_t pending) const noexcept {
+  return std::find(pending_.begin(), pending_.end(), pending) != pending_.end();
+}
+
 std::optional<Result<Channel>> Endpoint::poll_connect(uint64_t pending) {
+  if (!is_pending(pending)) return Result<Channel>(not_under_way(pending));
   if (embedded_ != nullptr) embedded_->wait(embedded_handle_, 0);
   answer_due_ = false;
   auto answer = connection_->take_answer(pending);
   if (!answer) return std::nullopt;
-  --connecting_;
+  end_pending(pending);
   if (!*answer) return Result<Channel>(tl::unexpected(answer->error()));
   return adopt(std::move(**answer));
+}
+
+Status Endpoint::cancel_connect(uint64_t pending) {
+  if (!is_pending(pending)) return not_under_way(pending);
+  end_pending(pending);
+  if (pending_.empty()) answer_due_ = false;
+  connection_->abandon(pending);
+  return {};
 }
 
 Result<Channel> Endpoint::connect(std::string_view target, const ConnectOptions& options) {
   auto pending = start_connect(target, options);
   if (!pending) return tl::unexpected(pending.error());
-  --connecting_;
+  end_pending(*pending);
   // The service answers within the timeout; the margin is for a service that is busy.
   auto answer = connection_->wait_answer(*pending, answer_time(options) + kSecond);
   if (!answer) return tl::unexpected(answer.error());
@@ -259,7 +281,7 @@ control::ChannelKind Endpoint::kind(Channel channel) const noexcept {
 void Endpoint::channel_closed(uint32_t channel, control::CloseReason reason, uint64_t order) {
   if (channel >= channels_.size() || channels_[channel].kind == control::ChannelKind::none) {
     // Perhaps its answer has not been taken yet.
-    if (connecting_ != 0 && channel < kChannelsPerEndpointMax) early_closes_.push_back({channel, reason, order});
+    if (!pending_.empty() && channel < kChannelsPerEndpointMax) early_closes_.push_back({channel, reason, order});
     return;
   }
   if (!channels_[channel].open) return;
@@ -271,7 +293,7 @@ void Endpoint::channel_closed(uint32_t channel, control::CloseReason reason, uin
 void Endpoint::process_events() {
   last_events_ = connection_->event_count();
   // Whoever takes the events sees the count change, and nobody after: remember that an answer may be among what came.
-  answer_due_ = connecting_ != 0;
+  answer_due_ = !pending_.empty();
   for (const auto& [event, order] : connection_->take_events(id_)) {
     if (const auto* request = std::get_if<control::ConnectRequest>(&event)) {
       requests_.push_back({request->request, request->peer_uid, request->peer_pid, std::string(request->peer.view())});
@@ -284,7 +306,7 @@ void Endpoint::process_events() {
       channel_closed(closed->channel, closed->reason, order);
     }
   }
-  if (connecting_ == 0) early_closes_.clear();
+  if (pending_.empty()) early_closes_.clear();
   if (!connection_->alive()) ni_lost();
 }
 

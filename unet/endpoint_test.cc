@@ -195,6 +195,66 @@ TEST_CASE("a request is accepted as soon as it is there, before the service has 
   CHECK((channel && from.id == 9));
 }
 
+TEST_CASE("a connect is answered once, and nothing else is") {
+  World world;
+  const auto endpoint = world.endpoint();
+  const auto not_under_way = [&](uint64_t pending) {
+    const auto answer = endpoint->poll_connect(pending);
+    return answer && !*answer && answer->error().code == Errc::invalid_argument;
+  };
+  CHECK(not_under_way(12345));
+  const auto pending = endpoint->start_connect("peer");
+  REQUIRE(pending);
+  CHECK(not_under_way(*pending + 1));
+  world.service.grant_ni(world.service.take(), 2);
+  // What was asked wrongly does not take the place of what is under way.
+  CHECK(endpoint->wait(kHang) == WaitOutcome::ready);
+  CHECK(World::wait_connect(*endpoint, *pending) == Channel{2});
+  CHECK(not_under_way(*pending));
+  CHECK_FALSE(endpoint->cancel_connect(*pending));
+}
+
+TEST_CASE("a connect that was cancelled keeps no channel and no descriptor, and wakes nobody") {
+  World world;
+  world.service.keep(control::Op::close_channel);
+  const auto endpoint = world.endpoint();
+  const auto pending = endpoint->start_connect("peer", kSmallChannel);
+  REQUIRE(pending);
+  const auto asked = world.service.take();
+  const bool is_late = GENERATE(true, false);
+  if (is_late) REQUIRE(endpoint->cancel_connect(*pending));
+  const auto peer = world.service.grant_local(asked, 4);
+  if (!is_late) {
+    CHECK(endpoint->wait(kHang) == WaitOutcome::ready);
+    REQUIRE(endpoint->cancel_connect(*pending));
+  }
+  endpoint->connection().process();
+  CHECK(world.service.take().as<control::CloseChannel>().channel == 4);
+  CHECK(endpoint->wait(0) == WaitOutcome::timed_out);
+  CHECK_FALSE(endpoint->is_open(Channel{4}));
+}
+
+TEST_CASE("an endpoint leaves nothing behind in its connection") {
+  World world;
+  world.service.keep(control::Op::close_channel);
+  const auto other = world.endpoint();
+  auto endpoint = world.endpoint();
+  const uint32_t id = endpoint->id();
+  const auto answered = endpoint->start_connect("peer");
+  const auto unanswered = endpoint->start_connect("peer");
+  REQUIRE((answered && unanswered));
+  const auto first = world.service.take(), second = world.service.take();
+  world.service.grant_ni(first, 3);
+  world.service.send_closed(id, 9);
+  world.service.send_request(id, 1);
+  endpoint.reset();
+  CHECK(world.service.take().as<control::CloseChannel>().channel == 3);
+  CHECK(other->connection().take_events(id).empty());
+  // Nor does the service answer afterwards; if it did, nobody would be there to close the channel.
+  CHECK_FALSE(other->connection().take_answer(*answered));
+  CHECK_FALSE(other->connection().take_answer(*unanswered));
+}
+
 // ---- the NI goes away
 
 TEST_CASE("whoever only asks whether the NI is there, or only looks for requests or events, learns that it is gone") {

@@ -154,10 +154,12 @@ typedef struct unet_connect_options {
 int unet_connect(unet_endpoint *endpoint, const char *target, const unet_connect_options *options);
 
 // The same in two steps, for a thread that also serves the other side. unet_connect_start() sets *pending and returns 0 or an
-// error; then unet_connect_poll() returns UNET_EPENDING until it returns what unet_connect() would have. Poll until it does:
-// a channel that nobody takes stays open until the endpoint is destroyed. unet_wait() returns when an answer may be there.
+// error; then unet_connect_poll() returns UNET_EPENDING until it returns what unet_connect() would have. Poll until it does, or
+// give it up with unet_connect_cancel(): the peer may see the request all the same, and a channel that comes of it is closed.
+// Both return UNET_EINVALID if `pending` is not under way any longer. unet_wait() returns when an answer may be there.
 int unet_connect_start(unet_endpoint *endpoint, const char *target, const unet_connect_options *options, uint64_t *pending);
 int unet_connect_poll(unet_endpoint *endpoint, uint64_t pending);
+int unet_connect_cancel(unet_endpoint *endpoint, uint64_t pending);
 
 // Somebody wants a channel to this endpoint. Grows.
 typedef struct unet_request {

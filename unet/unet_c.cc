@@ -288,6 +288,10 @@ int unet_connect_poll(unet_endpoint* endpoint, uint64_t pending) {
   });
 }
 
+int unet_connect_cancel(unet_endpoint* endpoint, uint64_t pending) {
+  return guarded([&] { return endpoint == nullptr ? null_argument("endpoint") : done(of(endpoint).cancel_connect(pending)); });
+}
+
 int unet_next_request(unet_endpoint* endpoint, unet_request* request) {
   return guarded([&] {
     if (endpoint == nullptr) return null_argument("endpoint");

@@ -156,6 +156,22 @@ TEST_CASE("connecting fails with a reason") {
     int answer;
     while ((answer = unet_connect_poll(pair.a, pending)) == UNET_EPENDING) REQUIRE(unet_wait(pair.a, kHang, -1) == UNET_READY);
     REQUIRE(answer == UNET_EREFUSED);
+    REQUIRE(unet_connect_poll(pair.a, pending) == UNET_EINVALID);
+    REQUIRE(says("under way"));
+  }
+  SECTION("who asked cancels") {
+    REQUIRE(unet_bind(pair.b, "b") == 0);
+    REQUIRE(unet_connect_start(pair.a, "b", nullptr, &pending) == 0);
+    REQUIRE(unet_connect_cancel(pair.a, pending) == 0);
+    REQUIRE(unet_connect_cancel(pair.a, pending) == UNET_EINVALID);
+    REQUIRE(unet_connect_poll(pair.a, pending) == UNET_EINVALID);
+    REQUIRE(unet_connect_cancel(nullptr, pending) == UNET_EINVALID);
+    const int channel = unet_accept_next(pair.b, kHang, nullptr);
+    REQUIRE(channel >= 0);
+    unet_event event{};
+    event.size = sizeof event;
+    while (unet_next_event(pair.b, &event) == 0) unet_wait(pair.a, 1'000'000, 0), unet_wait(pair.b, 1'000'000, 0);
+    REQUIRE((event.kind == UNET_EVENT_CLOSED && event.channel == channel));
   }
 }
 
