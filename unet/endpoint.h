@@ -192,7 +192,13 @@ class Endpoint {
   // the upcall itself. An embedded NI makes progress only while the upcall's thread runs, so it polls.
   Status start_upcall(void (*upcall)(Endpoint& endpoint, void* argument), void* argument);
   void stop_upcall() noexcept;
-  void mask() noexcept { upcall_mutex_.lock(); }
+  void mask() noexcept {
+    if (upcall_mutex_.try_lock()) return;
+    // The upcall's thread takes the lock again and again; seeing this, it steps back.
+    maskers_.fetch_add(1, std::memory_order_relaxed);
+    upcall_mutex_.lock();
+    maskers_.fetch_sub(1, std::memory_order_relaxed);
+  }
   void unmask() noexcept { upcall_mutex_.unlock(); }
 
   // ---- looking
@@ -285,6 +291,7 @@ class Endpoint {
   std::shared_ptr<void> attachment_;
 
   std::mutex upcall_mutex_;
+  std::atomic<int> maskers_{0};  // threads that wait in mask()
   std::thread upcall_thread_;
   std::atomic<bool> upcall_stop_{false};
   bool upcall_asleep_ = false;   // its thread sleeps on what it announced; under upcall_mutex_

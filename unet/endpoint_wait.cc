@@ -221,6 +221,7 @@ void Endpoint::stop_upcall() noexcept {
 void Endpoint::upcall_loop(void (*upcall)(Endpoint&, void*), void* argument) noexcept {
   while (!upcall_stop_.load()) {
     bool asleep = false;
+    while (maskers_.load(std::memory_order_relaxed) != 0) ::sched_yield();
     {
       const std::lock_guard masked(upcall_mutex_);
       upcall_asleep_ = false;

@@ -24,5 +24,33 @@ TEST_CASE("a receiver that only spins gives back what it released") {
   CHECK(peer->send(large.data(), kMessageMax) == SendOutcome::sent);
 }
 
+TEST_CASE("masking gets its turn while upcalls follow each other without a break") {
+  World world;
+  const auto endpoint = world.endpoint();
+  const auto peer = world.local(*endpoint, 0);
+  REQUIRE(peer->send(nullptr, 0) == SendOutcome::sent);
+  std::atomic<uint32_t> calls{0};
+  // An upcall that takes nothing comes again at once, for ever.
+  const auto upcall = [](Endpoint&, void* argument) {
+    ++*static_cast<std::atomic<uint32_t>*>(argument);
+    const Nanoseconds start = monotonic_now();
+    while (monotonic_now() - start < 5 * kMicrosecond) {}
+  };
+  REQUIRE(endpoint->start_upcall(upcall, &calls));
+  constexpr int kRounds = 100;
+  int starved = 0;
+  for (int i = 0; i < kRounds; ++i) {
+    uint32_t before = calls;
+    while (calls == before) std::this_thread::yield();
+    before = calls;
+    endpoint->mask();
+    starved += calls - before > 5 ? 1 : 0;
+    endpoint->unmask();
+  }
+  endpoint->stop_upcall();
+  // Not one of them but for a thread that loses its core on the way into mask().
+  CHECK(starved < kRounds / 10);
+}
+
 }  // namespace
 }  // namespace unet
