@@ -251,6 +251,7 @@ class Endpoint {
   using Refused = std::optional<Channel>;
   WaitOutcome wait_until(Nanoseconds timeout, Nanoseconds spin, Refused refused) noexcept;
   WaitOutcome sleep(Nanoseconds timeout, Refused refused) noexcept;
+  WaitOutcome sleep_without_descriptor(Nanoseconds timeout, Refused refused) noexcept;
   WaitOutcome sleep_embedded(Nanoseconds timeout, Refused refused) noexcept;
   Status make_descriptor();
   void take_control_edges(std::span<const epoll_event> edges) noexcept;

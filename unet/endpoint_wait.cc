@@ -109,7 +109,7 @@ void Endpoint::take_control_edges(std::span<const epoll_event> edges) noexcept {
 
 // One sleep; timed_out also when it was for nothing.
 WaitOutcome Endpoint::sleep(Nanoseconds timeout, Refused refused) noexcept {
-  if (!epoll_.valid() && !make_descriptor()) return WaitOutcome::disconnected;
+  if (!epoll_.valid() && !make_descriptor()) return sleep_without_descriptor(std::min(timeout, kMillisecond), refused);
   announce(refused);
   int ready = 0;
   epoll_event events[8];
@@ -120,6 +120,15 @@ WaitOutcome Endpoint::sleep(Nanoseconds timeout, Refused refused) noexcept {
   const bool interrupted = ready < 0 && errno == EINTR;
   end_announcement();
   take_control_edges({events, static_cast<size_t>(std::max(ready, 0))});
+  if (something()) return WaitOutcome::ready;
+  if (refused && has_room(*refused)) return WaitOutcome::room;
+  return interrupted ? WaitOutcome::interrupted : WaitOutcome::timed_out;
+}
+
+// This process may open no more descriptors now: nobody can wake us, so look often.
+WaitOutcome Endpoint::sleep_without_descriptor(Nanoseconds timeout, Refused refused) noexcept {
+  const timespec limit = to_timespec(timeout);
+  const bool interrupted = ::nanosleep(&limit, nullptr) != 0;
   if (something()) return WaitOutcome::ready;
   if (refused && has_room(*refused)) return WaitOutcome::room;
   return interrupted ? WaitOutcome::interrupted : WaitOutcome::timed_out;

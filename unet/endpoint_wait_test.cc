@@ -1,4 +1,6 @@
 // endpoint_wait_test.cc - what an endpoint owes its peers while it waits, and how a wait and an upcall end.
+#include <sys/resource.h>
+
 #include <catch2/catch.hpp>
 #include <thread>
 
@@ -22,6 +24,40 @@ TEST_CASE("a receiver that only spins gives back what it released") {
   }
   REQUIRE(endpoint->wait(kMillisecond, Endpoint::kForever) == WaitOutcome::timed_out);
   CHECK(peer->send(large.data(), kMessageMax) == SendOutcome::sent);
+}
+
+// Takes every descriptor that this process may still open.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    UNET_CHECK(getrlimit(RLIMIT_NOFILE, &before_) == 0);
+    rlimit none = before_;
+    none.rlim_cur = static_cast<rlim_t>(Descriptor(dup(0)).get());  // the lowest number that is free
+    UNET_CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  }
+  ~NoDescriptors() { UNET_CHECK(setrlimit(RLIMIT_NOFILE, &before_) == 0); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST_CASE("who lacks a descriptor to sleep on waits all the same") {
+  World world;
+  const auto endpoint = world.endpoint();
+  const auto peer = world.local(*endpoint, 0);
+  const bool with_ni = GENERATE(true, false);
+  if (!with_ni) {
+    world.service.die();
+    REQUIRE_FALSE(world.context.alive());
+  }
+  const NoDescriptors none;
+  CHECK(endpoint->wait(5 * kMillisecond, 0) == WaitOutcome::timed_out);
+  std::thread sender([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    peer->send(nullptr, 0);
+  });
+  CHECK(endpoint->wait(kHang, 0) == WaitOutcome::ready);
+  sender.join();
 }
 
 TEST_CASE("masking gets its turn while upcalls follow each other without a break") {
