@@ -45,7 +45,8 @@ struct unet_embedded_table {
   int (*send)(void* handle, uint32_t endpoint, uint32_t channel, const void* data, uint32_t length, int more);
 
   // One turn of engine and service; if neither had anything to do, sleeps until there is something, until timeout_ns have
-  // passed (-1: no limit) or until the watched descriptor is readable. Returns 1 if anything was done.
+  // passed (-1: no limit) or until the watched descriptor is readable. Returns 1 if anything was done, 0 if
+  // not, -1 if a signal ended the sleep.
   // May return early.
   int (*wait)(void* handle, int64_t timeout_ns);
 

@@ -1,5 +1,4 @@
 // endpoint_wait.cc - how an endpoint sleeps: timed wait, a descriptor for epoll, upcalls.
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <poll.h>
 #include <sched.h>
@@ -9,6 +8,7 @@
 #include <cerrno>
 #include <ctime>
 
+#include "unet/base/epoll.h"
 #include "unet/connection.h"
 #include "unet/endpoint.h"
 
@@ -21,10 +21,6 @@ constexpr int kPollsPerLook = 16;               // for messages alone, before ev
 constexpr Nanoseconds kYieldAfter = 2 * kMicrosecond;
 constexpr Nanoseconds kYieldEvery = 5 * kMicrosecond;
 constexpr Nanoseconds kYieldTaken = 3 * kMicrosecond;
-
-timespec to_timespec(Nanoseconds t) noexcept {
-  return {.tv_sec = static_cast<time_t>(t / kSecond), .tv_nsec = static_cast<long>(t % kSecond)};
-}
 
 }  // namespace
 
@@ -114,8 +110,7 @@ WaitOutcome Endpoint::sleep(Nanoseconds timeout, Refused refused) noexcept {
   int ready = 0;
   epoll_event events[8];
   if (!something() && !(refused && has_room(*refused))) {
-    const timespec limit = to_timespec(timeout);
-    ready = ::epoll_pwait2(epoll_.get(), events, 8, &limit, nullptr);
+    ready = wait_epoll(epoll_.get(), events, timeout);
   }
   const bool interrupted = ready < 0 && errno == EINTR;
   end_announcement();
@@ -127,7 +122,7 @@ WaitOutcome Endpoint::sleep(Nanoseconds timeout, Refused refused) noexcept {
 
 // This process may open no more descriptors now: nobody can wake us, so look often.
 WaitOutcome Endpoint::sleep_without_descriptor(Nanoseconds timeout, Refused refused) noexcept {
-  const timespec limit = to_timespec(timeout);
+  const timespec limit{.tv_sec = static_cast<time_t>(timeout / kSecond), .tv_nsec = static_cast<long>(timeout % kSecond)};
   const bool interrupted = ::nanosleep(&limit, nullptr) != 0;
   if (something()) return WaitOutcome::ready;
   if (refused && has_room(*refused)) return WaitOutcome::room;
@@ -138,10 +133,10 @@ WaitOutcome Endpoint::sleep_embedded(Nanoseconds timeout, Refused refused) noexc
   // Nobody writes our descriptors while the NI of this very thread sleeps, but another thread may own the other end
   // of a local channel: then sleep in short pieces.
   const Nanoseconds piece = locals_.empty() ? timeout : std::min(timeout, kMillisecond);
-  embedded_->wait(embedded_handle_, static_cast<int64_t>(piece));
+  const bool interrupted = embedded_->wait(embedded_handle_, static_cast<int64_t>(piece)) < 0;
   if (something()) return WaitOutcome::ready;
   if (refused && has_room(*refused)) return WaitOutcome::room;
-  return WaitOutcome::timed_out;
+  return interrupted ? WaitOutcome::interrupted : WaitOutcome::timed_out;
 }
 
 // ---- a descriptor for the application's own epoll

@@ -208,7 +208,7 @@ TEST_CASE("waiting") {
 
 void ignore_signal(int) {}
 
-TEST_CASE("a signal ends a wait", "[daemon]") {
+TEST_CASE("a signal ends a wait") {
   const TestDaemon daemon;
   TestPair pair(daemon);
   struct sigaction action {}, before {};

@@ -58,7 +58,7 @@ int send(void* handle, uint32_t endpoint, uint32_t channel, const void* data, ui
 }
 
 int wait(void* handle, int64_t timeout_ns) {
-  return ni_of(handle).wait(timeout_ns < 0 ? ~Nanoseconds{0} : static_cast<Nanoseconds>(timeout_ns)) ? 1 : 0;
+  return ni_of(handle).wait(timeout_ns < 0 ? ~Nanoseconds{0} : static_cast<Nanoseconds>(timeout_ns));
 }
 
 int arm(void* handle) { return ni_of(handle).arm() ? 1 : 0; }

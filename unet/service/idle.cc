@@ -1,12 +1,10 @@
 // idle.cc - epoll as a place to sleep.
 #include "unet/service/idle.h"
 
-#include <sys/epoll.h>
-
 #include <array>
 #include <cerrno>
-#include <ctime>
 
+#include "unet/base/epoll.h"
 #include "unet/service/names.h"
 
 namespace unet::service {
@@ -33,18 +31,11 @@ Status Sleeper::watch(int descriptor, bool edge) {
 
 void Sleeper::forget(int descriptor) noexcept { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, descriptor, nullptr); }
 
-bool Sleeper::sleep(Nanoseconds timeout) noexcept {
+int Sleeper::sleep(Nanoseconds timeout) noexcept {
   std::array<epoll_event, 64> ready;
-  timespec limit{};
-  limit.tv_sec = static_cast<time_t>(timeout / kSecond);
-  limit.tv_nsec = static_cast<long>(timeout % kSecond);
-  const bool forever = timeout == ~Nanoseconds{0};
-  int n = epoll_pwait2(epoll_.get(), ready.data(), ready.size(), forever ? nullptr : &limit, nullptr);
-  if (n < 0 && errno == ENOSYS) {  // Linux before 5.11: whole milliseconds
-    const Nanoseconds ms = (timeout + kMillisecond - 1) / kMillisecond;
-    n = epoll_wait(epoll_.get(), ready.data(), ready.size(), forever ? -1 : static_cast<int>(ms < 1'000'000 ? ms : 1'000'000));
-  }
-  return n > 0;
+  const int count = wait_epoll(epoll_.get(), ready, timeout);
+  if (count < 0) return errno == EINTR ? -1 : 0;
+  return count > 0 ? 1 : 0;
 }
 
 }  // namespace unet::service

@@ -56,8 +56,9 @@ class Sleeper {
   Status watch(int descriptor, bool edge);
   void forget(int descriptor) noexcept;
 
-  // Until a watched descriptor is ready or `timeout` has passed (~0: no limit). True if a descriptor was ready.
-  bool sleep(Nanoseconds timeout) noexcept;
+  // Until a watched descriptor is ready or `timeout` has passed (~0: no limit). 1: a descriptor was ready; 0: none; -1: a
+  // signal came.
+  int sleep(Nanoseconds timeout) noexcept;
 
   int descriptor() const noexcept { return epoll_.get(); }
 

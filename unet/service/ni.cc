@@ -111,13 +111,13 @@ Nanoseconds Ni::sleep_limit(Nanoseconds now) noexcept {
   return until > now ? until - now : 0;
 }
 
-bool Ni::wait(Nanoseconds timeout) noexcept {
+int Ni::wait(Nanoseconds timeout) noexcept {
   if (armed_) disarm();
   const Nanoseconds now = now_ = clock_.now();
-  if (turn(now)) return true;
-  if (timeout == 0) return false;
-  if (!engine_->prepare_sleep(now)) return true;
-  const bool ready = sleeper_.sleep(std::min(timeout, sleep_limit(now)));
+  if (turn(now)) return 1;
+  if (timeout == 0) return 0;
+  if (!engine_->prepare_sleep(now)) return 1;
+  const int ready = sleeper_.sleep(std::min(timeout, sleep_limit(now)));
   engine_->wake_up();
   next_service_ = 0;
   return ready;

@@ -78,9 +78,9 @@ class Ni final : private EngineSide {
     return engine_->send(endpoint, channel, data, more);
   }
 
-  // One turn of both; then, if there was nothing to do, sleeps for at most `timeout` (~0: no limit). True if anything was
-  // done or became ready.
-  bool wait(Nanoseconds timeout) noexcept;
+  // One turn of both; then, if there was nothing to do, sleeps for at most `timeout` (~0: no limit). 1: something was
+  // done or became ready; 0: nothing; -1: a signal ended the sleep.
+  int wait(Nanoseconds timeout) noexcept;
 
   // One turn of both. True: descriptor() will become readable when there is work. False: there is work now.
   bool arm() noexcept;
