@@ -1,0 +1,350 @@
+// endpoints_killed_test.cc - processes that are killed at any moment, and network interfaces that are killed or stopped under load:
+// the living learn it, go on, and everything is given back.
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <thread>
+
+#include "tests/system/peer_process.h"
+#include "tests/system/storm.h"
+
+namespace unet {
+namespace {
+
+using control::CloseReason;
+using control::Path;
+
+struct Client {
+  explicit Client(const NiProcess& ni) : context(*Context::open(ni.ni(), "test")), endpoint(*context.create_endpoint()) {}
+  Context context;
+  std::unique_ptr<Endpoint> endpoint;
+};
+
+ConnectOptions through(Path path, LocalOptions local = {}) { return {.path = path, .timeout = kHang, .local = local}; }
+
+// The seed of all rounds: printed, and given in UNET_SEED to repeat what failed.
+uint32_t first_seed() {
+  const char* const given = std::getenv("UNET_SEED");
+  const uint32_t seed = given != nullptr ? static_cast<uint32_t>(std::strtoul(given, nullptr, 10)) : std::random_device{}() % 1'000'000;
+  std::printf("UNET_SEED=%u\n", seed);
+  std::fflush(stdout);
+  return seed;
+}
+
+uint32_t rounds(uint32_t normal) { return std::getenv("UNET_LONG") != nullptr ? 20 * normal : normal; }
+
+// Kills a process after a while, whatever the caller does meanwhile.
+class Killer {
+ public:
+  template <typename Kill>
+  Killer(uint32_t after_us, Kill kill)
+      : thread_([after_us, kill] {
+          std::this_thread::sleep_for(std::chrono::microseconds(after_us));
+          kill();
+        }) {}
+  ~Killer() { thread_.join(); }
+
+ private:
+  std::thread thread_;
+};
+
+// What `endpoint` is told next of a channel that ended; nothing if that is too long in coming.
+std::optional<ChannelEvent> next_end(Endpoint& endpoint) {
+  while (true) {
+    if (const auto event = endpoint.next_event()) return event;
+    for (Message message; endpoint.receive(message);) endpoint.release(message);
+    const WaitOutcome outcome = endpoint.wait(kHang);
+    if (outcome == WaitOutcome::timed_out || outcome == WaitOutcome::disconnected) return std::nullopt;
+  }
+}
+
+// Everything that can be done with a channel whose other side is gone.
+void check_ended(Endpoint& endpoint, Channel channel, CloseReason reason, const std::optional<ChannelEvent>& event) {
+  REQUIRE(event);
+  CHECK(event->kind == ChannelEvent::Kind::closed);
+  CHECK(event->channel == channel);
+  CHECK(event->reason == reason);
+  CHECK_FALSE(endpoint.is_open(channel));
+  CHECK(endpoint.send(channel, {}) == SendOutcome::no_channel);
+  CHECK(endpoint.send(channel, content(0, kMessageMax)) == SendOutcome::no_channel);
+  CHECK(endpoint.reserve(channel, 100).empty());
+  CHECK(endpoint.put(channel, 0, content(0, 8), true) == SendOutcome::no_channel);
+  CHECK(endpoint.wait_room(channel, kHang) == WaitOutcome::room);
+  CHECK(endpoint.close(channel));
+  CHECK(endpoint.send(channel, {}) == SendOutcome::no_channel);
+}
+
+struct Round {
+  explicit Round(uint32_t seed) : random(seed) {
+    path = random() % 2 == 0 ? Path::local : Path::ni;
+    window = static_cast<uint32_t>(1 + random() % 4);
+    ours = static_cast<Waiting>(random() % 3);
+    theirs = static_cast<Waiting>(random() % 3);
+    kill_after_us = static_cast<uint32_t>(random() % 5000);
+    if (random() % 2 == 0) local = {.depth = 4, .data_bytes = 4 * kMessageMax};
+  }
+  uint32_t size() { return static_cast<uint32_t>(random() % (random() % 4 == 0 ? kMessageMax + 1 : 101)); }
+  ConnectOptions options() const { return through(path, local); }
+
+  std::mt19937 random;
+  Path path;
+  uint32_t window;
+  Waiting ours, theirs;
+  uint32_t kill_after_us;
+  LocalOptions local;
+};
+
+TEST_CASE("a server that is killed in the middle of traffic: its client learns it, everything comes back, a new server takes its place") {
+  const NiProcess ni;
+  Client client(ni);
+  Endpoint& endpoint = *client.endpoint;
+  REQUIRE(endpoint.descriptor());
+  const Holdings before = ni.rest(client.context);
+  const size_t our_descriptors = open_descriptors(getpid()), our_mappings = shared_mappings(getpid());
+  const uint32_t seed = first_seed();
+  uint32_t answered = 0;
+  for (uint32_t i = 0; i < rounds(24); ++i) {
+    CAPTURE(seed, i);
+    Round round(seed + i);
+    {
+      AnswererProcess peer(ni, "peer", round.theirs);
+      const auto channel = endpoint.connect("peer", round.options());
+      REQUIRE(channel);
+      Asker asker(endpoint, *channel, round.window, round.ours);
+      Asker::Outcome outcome;
+      {
+        const Killer killer(round.kill_after_us, [&] { ::kill(peer.pid(), SIGKILL); });
+        while ((outcome = asker.send(round.size())) == Asker::Outcome::sent) {}
+      }
+      CHECK(outcome == Asker::Outcome::no_channel);
+      answered += asker.answered();
+      check_ended(endpoint, *channel, CloseReason::peer_died, next_end(endpoint));
+    }
+    CHECK(ni.settle(client.context, before) == before);
+    CHECK(open_descriptors(getpid()) == our_descriptors);
+    CHECK(shared_mappings(getpid()) == our_mappings);
+
+    AnswererProcess next(ni, "peer");
+    const auto channel = endpoint.connect("peer", round.options());
+    REQUIRE(channel);
+    CHECK(Asker(endpoint, *channel, 2, round.ours).run({0, 48, 49, 5000, kMessageMax}) == Asker::Outcome::sent);
+    REQUIRE(endpoint.close(*channel));
+  }
+  CHECK(answered > 0);
+  CHECK(ni.log().empty());
+}
+
+TEST_CASE("clients that are killed in the middle of traffic: their server learns it and goes on with the others") {
+  const NiProcess ni;
+  Client server(ni);
+  Endpoint& endpoint = *server.endpoint;
+  REQUIRE((endpoint.bind("server") && endpoint.descriptor()));
+  const Holdings before = ni.rest(server.context);
+  const size_t our_descriptors = open_descriptors(getpid()), our_mappings = shared_mappings(getpid());
+  const uint32_t seed = first_seed();
+  Answerer answerer(endpoint);
+  for (uint32_t i = 0; i < rounds(12); ++i) {
+    CAPTURE(seed, i);
+    constexpr uint32_t kVictims = 3;
+    std::vector<std::unique_ptr<PeerProcess>> victims;
+    std::vector<std::unique_ptr<Killer>> killers;
+    for (uint32_t v = 0; v < kVictims; ++v) {
+      const Round round(seed + i * kVictims + v);
+      victims.push_back(std::make_unique<PeerProcess>(
+          [&](int ready) { return ask_until_end(ni.ni(), "server", round.options(), round.window, round.theirs, ready); }));
+    }
+    // Killed before, while and after they connect.
+    for (uint32_t v = 0; v < kVictims; ++v) {
+      const pid_t pid = victims[v]->pid();
+      killers.push_back(std::make_unique<Killer>(Round(seed + i * kVictims + v).kill_after_us * 2, [pid] { ::kill(pid, SIGKILL); }));
+    }
+    bool right = true;
+    const Waiting waiting = Round(seed + i).ours;
+    for (const Nanoseconds start = monotonic_now(); right && monotonic_now() - start < 11 * kMillisecond;) {
+      right = answerer.turn();
+      if (waiting != Waiting::poll) endpoint.wait(kMillisecond, waiting == Waiting::sleep ? 0 : Endpoint::kDefaultSpin);
+    }
+    killers.clear();
+    for (const auto& victim : victims) CHECK(victim->wait() == -1);  // of the signal, not of an error before it
+    victims.clear();
+    Holdings now;
+    for (const Nanoseconds start = monotonic_now(); right && monotonic_now() - start < kHang;) {
+      right = answerer.turn();
+      now = ni.holdings(server.context);
+      if (now == before) break;
+    }
+    CHECK(right);
+    CHECK(now == before);
+    for (const ChannelEvent& event : answerer.take_events()) CHECK(event.reason == CloseReason::peer_died);
+    CHECK(open_descriptors(getpid()) == our_descriptors);
+    CHECK(shared_mappings(getpid()) == our_mappings);
+  }
+  CHECK(ni.log().empty());
+}
+
+// ---- a network interface that is killed
+
+TEST_CASE("when the network interface is killed, its channels end and local ones do not") {
+  const uint32_t seed = first_seed();
+  for (uint32_t i = 0; i < rounds(10); ++i) {
+    CAPTURE(seed, i);
+    Round round(seed + i);
+    NiProcess ni;
+    const AnswererProcess shared_peer(ni, "shared", round.theirs), local_peer(ni, "local", round.theirs);
+    Client client(ni), other(ni);
+    Endpoint& endpoint = *client.endpoint;
+    const auto local = other.endpoint->connect("local", through(Path::local, round.local));
+    const auto shared = endpoint.connect("shared", through(Path::ni));
+    REQUIRE((local && shared));
+    Asker over_memory(*other.endpoint, *local, round.window, round.ours), over_ni(endpoint, *shared, round.window, round.ours);
+    Asker::Outcome outcome, outcome_of_local = Asker::Outcome::sent;
+    {
+      const Killer killer(round.kill_after_us, [&] { ::kill(ni.pid(), SIGKILL); });
+      do {
+        outcome = over_ni.send(round.size());
+        outcome_of_local = over_memory.send(round.size());
+      } while (outcome == Asker::Outcome::sent && outcome_of_local == Asker::Outcome::sent);
+    }
+    CHECK(outcome == Asker::Outcome::no_channel);
+    CHECK(outcome_of_local == Asker::Outcome::sent);
+    check_ended(endpoint, *shared, CloseReason::ni_stopped, next_end(endpoint));
+    CHECK_FALSE(client.context.alive());
+    CHECK(endpoint.wait(kHang) == WaitOutcome::disconnected);
+    CHECK(endpoint.wait_room(*shared, kHang) == WaitOutcome::room);
+
+    const auto code = [](const auto& result) { return result ? Errc::ok : result.error().code; };
+    CHECK(code(endpoint.connect("local")) == Errc::disconnected);
+    CHECK(code(endpoint.bind("late")) == Errc::disconnected);
+    CHECK(code(endpoint.accept(kHang, nullptr)) == Errc::disconnected);
+    CHECK(code(endpoint.expose(100)) == Errc::disconnected);
+    CHECK(code(client.context.create_endpoint()) == Errc::disconnected);
+    CHECK(code(client.context.report()) == Errc::disconnected);
+
+    // The two processes of the local channel go on without, asleep and awake.
+    std::vector<uint32_t> sizes(300);
+    for (uint32_t& size : sizes) size = round.size();
+    CHECK(over_memory.run(sizes) == Asker::Outcome::sent);
+    CHECK(other.endpoint->close(*local));
+
+    // A new one takes the place of the old, and its socket.
+    ni.kill();
+    ni.start();
+    const AnswererProcess new_peer(ni, "new");
+    Client newcomer(ni);
+    const auto channel = newcomer.endpoint->connect("new", through(round.path));
+    REQUIRE(channel);
+    CHECK(Asker(*newcomer.endpoint, *channel, 2, round.ours).run({0, 100, kMessageMax}) == Asker::Outcome::sent);
+  }
+}
+
+TEST_CASE("whoever waits for the network interface learns that it was killed") {
+  NiProcess ni;
+  const AnswererProcess peer(ni, "peer");
+  Client waiting(ni), accepting(ni), connecting(ni), silent(ni), upcalled(ni);
+  REQUIRE(silent.endpoint->bind("silent"));
+  REQUIRE(upcalled.endpoint->connect("peer", through(Path::ni)));
+  std::atomic<bool> told{false};
+  REQUIRE(upcalled.endpoint->start_upcall(
+      [](Endpoint& endpoint, void* argument) {
+        while (const auto event = endpoint.next_event()) {
+          if (event->reason == CloseReason::ni_stopped) static_cast<std::atomic<bool>*>(argument)->store(true);
+        }
+      },
+      &told));
+  WaitOutcome outcome{};
+  Errc accepted{}, connected{};
+  std::thread threads[] = {std::thread([&] { outcome = waiting.endpoint->wait(kHang); }), std::thread([&] {
+                             const auto channel = accepting.endpoint->accept(kHang, nullptr);
+                             accepted = channel ? Errc::ok : channel.error().code;
+                           }),
+                           std::thread([&] {
+                             const auto channel = connecting.endpoint->connect("silent", through(Path::automatic));
+                             connected = channel ? Errc::ok : channel.error().code;
+                           })};
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  ni.kill();
+  for (std::thread& thread : threads) thread.join();
+  CHECK(outcome == WaitOutcome::disconnected);
+  CHECK(accepted == Errc::disconnected);
+  CHECK(connected == Errc::disconnected);
+  for (int i = 0; i < kHangSeconds * 1000 && !told; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(told);
+  upcalled.endpoint->stop_upcall();
+}
+
+// ---- set-up without end
+
+// Waits for what a child may do last, and keeps its own channel busy meanwhile.
+bool still_talks(Asker& asker) { return asker.run({0, 1, 100, 5000}) == Asker::Outcome::sent; }
+
+TEST_CASE("clients that are killed in the middle of set-up leave nothing behind, and nobody else notices") {
+  const NiProcess ni;
+  const AnswererProcess peer(ni, "peer");
+  Client client(ni);
+  REQUIRE(client.endpoint->descriptor());
+  const auto local = client.endpoint->connect("peer", through(Path::local));
+  REQUIRE(local);
+  Asker asker(*client.endpoint, *local, 4, Waiting::spin);
+  const Holdings before = ni.rest(client.context);
+  const uint32_t seed = first_seed();
+  for (uint32_t i = 0; i < rounds(20); ++i) {
+    CAPTURE(seed, i);
+    Round round(seed + i);
+    std::vector<std::unique_ptr<ChildProcess>> storms;
+    for (uint32_t s = 0; s < 3; ++s) {
+      storms.push_back(std::make_unique<ChildProcess>([&] {
+        Storm(ni.ni(), (seed + i) * 3 + s).run();
+        return 0;
+      }));
+    }
+    const Nanoseconds start = monotonic_now(), length = 2 * kMillisecond + round.kill_after_us * 6 * kMicrosecond;
+    while (monotonic_now() - start < length) REQUIRE(still_talks(asker));
+    for (const auto& storm : storms) ::kill(storm->pid(), SIGKILL);
+    for (const auto& storm : storms) CHECK(storm->wait() == -1);
+    CHECK(ni.settle(client.context, before) == before);
+    REQUIRE(still_talks(asker));
+  }
+  // The account is as empty as the report says.
+  std::vector<std::unique_ptr<Endpoint>> all;
+  while (auto endpoint = client.context.create_endpoint({.send_bytes = kMessageMax})) all.push_back(std::move(*endpoint));
+  CHECK(all.size() == NiProcess::kEndpoints - before.endpoints);
+  CHECK(ni.log().empty());
+}
+
+// ---- a network interface that is asked to stop
+
+TEST_CASE("a network interface stops when it is asked to, whatever its clients are doing") {
+  const uint32_t seed = first_seed();
+  for (uint32_t i = 0; i < rounds(8); ++i) {
+    CAPTURE(seed, i);
+    Round round(seed + i);
+    NiProcess ni;
+    std::vector<std::unique_ptr<PeerProcess>> clients;
+    for (const char* const name : {"one", "two"}) {
+      clients.push_back(std::make_unique<AnswererProcess>(ni, name, Waiting::poll));
+      clients.push_back(std::make_unique<PeerProcess>(
+          [&](int ready) { return ask_until_end(ni.ni(), name, through(Path::ni), 4, Waiting::poll, ready); }));
+      REQUIRE(clients.back()->is_ready());
+    }
+    for (uint32_t s = 0; s < 2; ++s) {
+      clients.push_back(std::make_unique<PeerProcess>([&](int ready) {
+        say_ready(ready);
+        Storm(ni.ni(), (seed + i) * 2 + s).run();
+        return 0;
+      }));
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(10'000 + round.kill_after_us * 10));
+    const Nanoseconds start = monotonic_now();
+    CHECK(ni.stop() == 0);
+    std::printf("stopped after %llu us\n", static_cast<unsigned long long>((monotonic_now() - start) / kMicrosecond));
+    CHECK(ni.log().empty());  // such as that it gave up waiting for its engine
+    for (const auto& client : clients) CHECK(client->wait() == 0);
+  }
+}
+
+}  // namespace
+}  // namespace unet

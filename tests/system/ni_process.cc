@@ -1,0 +1,142 @@
+// ni_process.cc - starting and ending a unetd, and counting what it has.
+#include "tests/system/ni_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+namespace unet {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_of(const fs::path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const Holdings& h) {
+  return out << h.clients << " clients, " << h.endpoints << " endpoints, " << h.channels << " channels, " << h.requests << " requests, "
+             << h.names << " names, " << h.descriptors << " descriptors, " << h.mappings << " mappings";
+}
+
+NiProcess::NiProcess() {
+  char name[] = "/tmp/unet-test-XXXXXX";
+  UNET_CHECK(::mkdtemp(name) != nullptr);
+  directory_ = name;
+  std::ofstream(directory_ + "/policy.toml") << "[[rule]]\nany = true\nnames = [\"*\"]\nmemory = \"1G\"\nendpoints = " << kEndpoints
+                                             << "\nchannels = " << kChannels << "\n";
+  start();
+}
+
+NiProcess::~NiProcess() {
+  kill();
+  fs::remove_all(directory_);
+}
+
+void NiProcess::start() {
+  const char* const program = std::getenv("UNETD");
+  UNET_CHECK(program != nullptr && pid_ <= 0);
+  int ready[2];
+  UNET_CHECK(::pipe2(ready, O_CLOEXEC) == 0);
+  const std::string socket = directory_ + "/socket", policy = directory_ + "/policy.toml", log = directory_ + "/log";
+  pid_ = ::fork();
+  UNET_CHECK(pid_ >= 0);
+  if (pid_ == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const int file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    const int null = ::open("/dev/null", O_WRONLY);
+    const int ready_fd = ::dup(ready[1]);  // without close-on-exec
+    ::dup2(null, STDOUT_FILENO);
+    ::dup2(file, STDERR_FILENO);
+    ::close(null);
+    ::close(file);
+    const std::string number = std::to_string(ready_fd);
+    ::execl(program, program, "--socket", socket.c_str(), "--policy", policy.c_str(), "--ready-fd", number.c_str(), "--log", "warning",
+            nullptr);
+    ::_exit(127);
+  }
+  ::close(ready[1]);
+  pollfd wanted{.fd = ready[0], .events = POLLIN, .revents = 0};
+  char byte = 0;
+  UNET_CHECK(::poll(&wanted, 1, kHangSeconds * 1000) == 1 && ::read(ready[0], &byte, 1) == 1);
+  ::close(ready[0]);
+}
+
+int NiProcess::wait() {
+  int status = 0;
+  while (::waitpid(pid_, &status, 0) < 0) UNET_CHECK(errno == EINTR);
+  pid_ = -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+void NiProcess::kill() {
+  if (pid_ <= 0) return;
+  ::kill(pid_, SIGKILL);
+  wait();
+}
+
+int NiProcess::stop() {
+  ::kill(pid_, SIGTERM);
+  return wait();
+}
+
+std::string NiProcess::log() const { return text_of(directory_ + "/log"); }
+
+size_t open_descriptors(pid_t process) {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& each : fs::directory_iterator("/proc/" + std::to_string(process) + "/fd")) ++count;
+  return count;
+}
+
+size_t shared_mappings(pid_t process) {
+  size_t count = 0;
+  std::ifstream maps("/proc/" + std::to_string(process) + "/maps");
+  for (std::string line; std::getline(maps, line);) count += line.find("/memfd:unet-") != std::string::npos ? 1 : 0;
+  return count;
+}
+
+Holdings NiProcess::holdings(Context& context) const {
+  const size_t descriptors = open_descriptors(pid_);  // before the report, which is one, too
+  const auto text = context.report();
+  UNET_CHECK(text);
+  const auto report = nlohmann::json::parse(*text);
+  Holdings h{.clients = report["clients"].size(),
+             .endpoints = report["endpoints"].size(),
+             .channels = report["channels"].size(),
+             .names = report["names"].size(),
+             .descriptors = descriptors,
+             .mappings = shared_mappings(pid_)};
+  for (const auto& endpoint : report["endpoints"]) h.requests += endpoint["requests"].get<size_t>();
+  return h;
+}
+
+Holdings NiProcess::rest(Context& context) const {
+  Holdings before, now = holdings(context);
+  do {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    before = std::exchange(now, holdings(context));
+  } while (now != before);
+  return now;
+}
+
+Holdings NiProcess::settle(Context& context, const Holdings& wanted) const {
+  Holdings now = holdings(context);
+  for (int i = 0; i < kHangSeconds * 1000 && now != wanted; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    now = holdings(context);
+  }
+  return now;
+}
+
+}  // namespace unet

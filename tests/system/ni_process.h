@@ -1,0 +1,64 @@
+// ni_process.h - a unetd of a test's own, which may be stopped or killed, and what it holds; for system tests of the C++ API.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <ostream>
+#include <string>
+
+#include "unet/context.h"
+#include "unet/test_process.h"
+
+namespace unet {
+
+constexpr Nanoseconds kHang = kHangSeconds * kSecond;  // what must happen and has not by then is lost
+
+// What a network interface has given to its clients. Equal to what it was before: everything came back.
+struct Holdings {
+  size_t clients = 0, endpoints = 0, channels = 0, requests = 0, names = 0;
+  size_t descriptors = 0;  // that its process has open
+  size_t mappings = 0;     // of shared memory in its process
+  bool operator==(const Holdings&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, const Holdings& holdings);
+
+// The unetd that $UNETD names, on a socket in a directory of its own. Gone with its owner.
+class NiProcess {
+ public:
+  // What all of a user's processes together may have, so that what is not given back is missed.
+  static constexpr size_t kEndpoints = 48, kChannels = 96;
+
+  NiProcess();
+  ~NiProcess();
+  NiProcess(const NiProcess&) = delete;
+  NiProcess& operator=(const NiProcess&) = delete;
+
+  std::string ni() const { return "unix:" + directory_ + "/socket"; }
+  pid_t pid() const { return pid_; }
+
+  void start();  // again, after kill()
+  void kill();
+  // SIGTERM; the exit status, or -1 if a signal ended it.
+  int stop();
+  // What it logged: warnings and errors.
+  std::string log() const;
+
+  // As `context`, a client of it, sees it; and what the kernel says of its process.
+  Holdings holdings(Context& context) const;
+  // The same when nothing changes any longer: it closes some descriptors only after it has answered.
+  Holdings rest(Context& context) const;
+  // Waits until it holds exactly `wanted`; what it held last.
+  Holdings settle(Context& context, const Holdings& wanted) const;
+
+ private:
+  int wait();
+  std::string directory_;
+  pid_t pid_ = -1;
+};
+
+// Descriptors and shared mappings of a process.
+size_t open_descriptors(pid_t process);
+size_t shared_mappings(pid_t process);
+
+}  // namespace unet
