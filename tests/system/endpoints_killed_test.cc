@@ -82,8 +82,8 @@ struct Round {
   explicit Round(uint32_t seed) : random(seed) {
     path = random() % 2 == 0 ? Path::local : Path::ni;
     window = static_cast<uint32_t>(1 + random() % 4);
-    ours = static_cast<Waiting>(random() % 3);
-    theirs = static_cast<Waiting>(random() % 3);
+    ours = static_cast<Waiting>(random() % kMortalWaitings);
+    theirs = static_cast<Waiting>(random() % kMortalWaitings);
     kill_after_us = static_cast<uint32_t>(random() % 5000);
     if (random() % 2 == 0) local = {.depth = 4, .data_bytes = 4 * kMessageMax};
   }
@@ -251,7 +251,7 @@ TEST_CASE("whoever waits for the network interface learns that it was killed") {
   REQUIRE(upcalled.endpoint->start_upcall(
       [](Endpoint& endpoint, void* argument) {
         while (const auto event = endpoint.next_event()) {
-          if (event->reason == CloseReason::ni_stopped) static_cast<std::atomic<bool>*>(argument)->store(true);
+          if (event->reason == CloseReason::ni_stopped) static_cast<std::atomic<bool>*>(argument)->store(true, std::memory_order_relaxed);
         }
       },
       &told));
@@ -271,8 +271,8 @@ TEST_CASE("whoever waits for the network interface learns that it was killed") {
   CHECK(outcome == WaitOutcome::disconnected);
   CHECK(accepted == Errc::disconnected);
   CHECK(connected == Errc::disconnected);
-  for (int i = 0; i < kHangSeconds * 1000 && !told; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  CHECK(told);
+  for (int i = 0; i < kHangSeconds * 1000 && !told.load(std::memory_order_relaxed); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(told.load(std::memory_order_relaxed));
   upcalled.endpoint->stop_upcall();
 }
 

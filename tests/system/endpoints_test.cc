@@ -1,5 +1,4 @@
 // endpoints_test.cc - endpoints of two processes and of two threads on a unetd: traffic of every size, puts, every way to sleep.
-#include <poll.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -181,8 +180,9 @@ TEST_CASE("large messages wake sleepers in both processes, whatever the rings an
   const LocalOptions local = GENERATE(LocalOptions{}, LocalOptions{.depth = 4, .data_bytes = 4 * kMessageMax});
   const auto window = GENERATE(as<uint32_t>(), 1, 16);
   CAPTURE(one_core.has_value(), local.depth, window);
-  sleep_both_ways(Waiting::sleep, Waiting::sleep, local, window, 1500 * scale, window);
-  sleep_both_ways(Waiting::sleep, Waiting::spin, local, window, 500 * scale, window + 1);
+  sleep_both_ways(Waiting::descriptor, Waiting::descriptor, local, window, 1500 * scale, 1);
+  sleep_both_ways(Waiting::sleep, Waiting::sleep, local, window, 500 * scale, 2);
+  sleep_both_ways(Waiting::descriptor, Waiting::spin, local, window, 500 * scale, 3);
 }
 
 // Whoever takes packets off the common socket takes those of the other thread's endpoint, too.
@@ -212,13 +212,6 @@ TEST_CASE("one connection, two endpoints, two threads: each connects, talks and 
   other.join();
   CHECK(results[0] == 0);
   CHECK(results[1] == 0);
-}
-
-// Sleeps on the endpoint's own descriptor, without any time-out of the library's.
-bool sleep_in_poll(Endpoint& endpoint) {
-  if (!endpoint.arm()) return true;
-  pollfd wanted{.fd = *endpoint.descriptor(), .events = POLLIN, .revents = 0};
-  return ::poll(&wanted, 1, kHangSeconds * 1000) == 1;
 }
 
 // Accepts `rounds` channels one after the other and closes each when its peer has.

@@ -4,6 +4,8 @@
 // memcmp. Each direction of a channel numbers its messages by itself, and the answer to a message is as long as the message.
 #pragma once
 
+#include <poll.h>
+
 #include <algorithm>
 #include <cstring>
 #include <deque>
@@ -42,14 +44,24 @@ inline SendOutcome send_content(Endpoint& endpoint, Channel channel, uint32_t nu
   return endpoint.post(channel, size);
 }
 
-// Waits for what may happen at an endpoint: by polling, by sleeping as the library does, or at once asleep.
-enum class Waiting { poll, spin, sleep };
+// How to wait for what may happen at an endpoint: not at all, in wait() with its short poll, asleep at once, or asleep in poll(2),
+// where no time-out of the library's makes up for a wake-up that was lost. The last is for a network interface that lives.
+enum class Waiting { poll, spin, sleep, descriptor };
+constexpr uint32_t kMortalWaitings = 3;
+
+// Sleeps on the endpoint's own descriptor. False: nothing came.
+inline bool sleep_in_poll(Endpoint& endpoint) {
+  if (!endpoint.arm()) return true;
+  pollfd wanted{.fd = *endpoint.descriptor(), .events = POLLIN, .revents = 0};
+  return ::poll(&wanted, 1, kHangSeconds * 1000) == 1;
+}
 
 inline WaitOutcome wait_as(Endpoint& endpoint, Waiting waiting) {
   switch (waiting) {
     case Waiting::poll: return WaitOutcome::ready;
     case Waiting::spin: return endpoint.wait(kHang);
     case Waiting::sleep: return endpoint.wait(kHang, 0);
+    case Waiting::descriptor: return sleep_in_poll(endpoint) ? WaitOutcome::ready : WaitOutcome::timed_out;
   }
   return WaitOutcome::timed_out;
 }
