@@ -112,7 +112,8 @@ class Endpoint {
   // Channels that came or went by themselves (static channels; peers that closed, died or were lost).
   std::optional<ChannelEvent> next_event();
 
-  // Closes a channel; its messages that are not released become invalid.
+  // Closes a channel; its messages that are not released become invalid. What the NI had delivered by it before is still
+  // received, under its number, which comes into use again only after all others.
   Status close(Channel channel);
   // False once it is closed by either side. Messages that had arrived can still be received.
   bool is_open(Channel channel) const noexcept;

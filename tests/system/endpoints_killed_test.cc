@@ -18,14 +18,6 @@ namespace {
 using control::CloseReason;
 using control::Path;
 
-struct Client {
-  explicit Client(const NiProcess& ni) : context(*Context::open(ni.ni(), "test")), endpoint(*context.create_endpoint()) {}
-  Context context;
-  std::unique_ptr<Endpoint> endpoint;
-};
-
-ConnectOptions through(Path path, LocalOptions local = {}) { return {.path = path, .timeout = kHang, .local = local}; }
-
 // The seed of all rounds: printed, and given in UNET_SEED to repeat what failed.
 uint32_t first_seed() {
   const char* const given = std::getenv("UNET_SEED");
@@ -135,7 +127,7 @@ TEST_CASE("a server that is killed in the middle of traffic: its client learns i
     REQUIRE(endpoint.close(*channel));
   }
   CHECK(answered > 0);
-  CHECK(ni.log().empty());
+  CHECK(ni.log() == "");
 }
 
 TEST_CASE("clients that are killed in the middle of traffic: their server learns it and goes on with the others") {
@@ -183,7 +175,7 @@ TEST_CASE("clients that are killed in the middle of traffic: their server learns
     CHECK(open_descriptors(getpid()) == our_descriptors);
     CHECK(shared_mappings(getpid()) == our_mappings);
   }
-  CHECK(ni.log().empty());
+  CHECK(ni.log() == "");
 }
 
 // ---- a network interface that is killed
@@ -271,14 +263,15 @@ TEST_CASE("whoever waits for the network interface learns that it was killed") {
   CHECK(outcome == WaitOutcome::disconnected);
   CHECK(accepted == Errc::disconnected);
   CHECK(connected == Errc::disconnected);
-  for (int i = 0; i < kHangSeconds * 1000 && !told.load(std::memory_order_relaxed); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (int i = 0; i < kHangSeconds * 1000 && !told.load(std::memory_order_relaxed); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   CHECK(told.load(std::memory_order_relaxed));
   upcalled.endpoint->stop_upcall();
 }
 
 // ---- set-up without end
 
-// Waits for what a child may do last, and keeps its own channel busy meanwhile.
 bool still_talks(Asker& asker) { return asker.run({0, 1, 100, 5000}) == Asker::Outcome::sent; }
 
 TEST_CASE("clients that are killed in the middle of set-up leave nothing behind, and nobody else notices") {
@@ -312,10 +305,17 @@ TEST_CASE("clients that are killed in the middle of set-up leave nothing behind,
   std::vector<std::unique_ptr<Endpoint>> all;
   while (auto endpoint = client.context.create_endpoint({.send_bytes = kMessageMax})) all.push_back(std::move(*endpoint));
   CHECK(all.size() == NiProcess::kEndpoints - before.endpoints);
-  CHECK(ni.log().empty());
+  CHECK(ni.log() == "");
 }
 
 // ---- a network interface that is asked to stop
+
+void check_stops(NiProcess& ni) {
+  const Nanoseconds start = monotonic_now();
+  CHECK(ni.stop() == 0);
+  std::printf("stopped after %llu us\n", static_cast<unsigned long long>((monotonic_now() - start) / kMicrosecond));
+  CHECK(ni.log() == "");  // such as that it gave up waiting for its engine
+}
 
 TEST_CASE("a network interface stops when it is asked to, whatever its clients are doing") {
   const uint32_t seed = first_seed();
@@ -338,12 +338,63 @@ TEST_CASE("a network interface stops when it is asked to, whatever its clients a
       }));
     }
     std::this_thread::sleep_for(std::chrono::microseconds(10'000 + round.kill_after_us * 10));
-    const Nanoseconds start = monotonic_now();
-    CHECK(ni.stop() == 0);
-    std::printf("stopped after %llu us\n", static_cast<unsigned long long>((monotonic_now() - start) / kMicrosecond));
-    CHECK(ni.log().empty());  // such as that it gave up waiting for its engine
+    check_stops(ni);
     for (const auto& client : clients) CHECK(client->wait() == 0);
   }
+}
+
+// Sends as much as goes to `name` until the channel ends. What a wire loses is nobody's business here.
+int flood_until_end(const std::string& ni, const std::string& name, int ready) {
+  auto context = Context::open(ni, "flood");
+  if (!context) return 1;
+  auto endpoint = context->create_endpoint();
+  if (!endpoint) return 2;
+  const auto channel = (*endpoint)->connect(name, through(Path::automatic));
+  if (!channel) return 3;
+  say_ready(ready);
+  while ((*endpoint)->send(*channel, content(0, kMessageMax)) != SendOutcome::no_channel) {
+    for (Message message; (*endpoint)->receive(message);) (*endpoint)->release(message);
+  }
+  return 0;
+}
+
+// Takes whatever comes until the network interface is gone.
+int sink_until_end(const std::string& ni, const std::string& name, int ready) {
+  auto context = Context::open(ni, "sink");
+  if (!context) return 1;
+  auto endpoint = context->create_endpoint();
+  if (!endpoint || !(*endpoint)->bind(name)) return 2;
+  say_ready(ready);
+  while ((*endpoint)->wait(kSecond) != WaitOutcome::disconnected) {
+    while (const auto request = (*endpoint)->next_request()) static_cast<void>((*endpoint)->accept(request->id));
+    while (const auto event = (*endpoint)->next_event()) static_cast<void>((*endpoint)->close(event->channel));
+    for (Message message; (*endpoint)->receive(message);) (*endpoint)->release(message);
+  }
+  return 0;
+}
+
+// What a wire carries may be the segments' own memory: an endpoint ends when the wire has let go of it, or does not move.
+TEST_CASE("a network interface stops in the middle of traffic over a wire, even if nobody takes its frames any longer") {
+  const bool zero_copy = GENERATE(false, true), peer_hangs = GENERATE(false, true);
+  CAPTURE(zero_copy, peer_hangs);
+  NiProcess left({"--host", "left"}), right({"--host", "right"});
+  const std::string wire = "dpdk:net_memif0,socket=" + left.directory() + "/memif,role=";
+  left.restart({"--host", "left", "--port", wire + "server"});
+  right.restart({"--host", "right", "--port", wire + "client" + (zero_copy ? ",zero-copy=yes" : "")});
+  PeerProcess sink([&](int ready) { return sink_until_end(left.ni(), "sink", ready); });
+  REQUIRE(sink.is_ready());
+  std::vector<std::unique_ptr<PeerProcess>> floods;
+  for (int i = 0; i < 3; ++i) {
+    floods.push_back(std::make_unique<PeerProcess>([&](int ready) { return flood_until_end(right.ni(), "sink@left", ready); }));
+    REQUIRE(floods.back()->is_ready());
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  if (peer_hangs) ::kill(left.pid(), SIGSTOP);
+  check_stops(right);
+  for (const auto& flood : floods) CHECK(flood->wait() == 0);
+  ::kill(left.pid(), SIGCONT);
+  check_stops(left);
+  CHECK(sink.wait() == 0);
 }
 
 }  // namespace

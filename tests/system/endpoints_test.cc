@@ -14,14 +14,6 @@ namespace {
 using control::ChannelKind;
 using control::Path;
 
-struct Client {
-  explicit Client(const NiProcess& ni) : context(*Context::open(ni.ni(), "test")), endpoint(*context.create_endpoint()) {}
-  Context context;
-  std::unique_ptr<Endpoint> endpoint;
-};
-
-ConnectOptions through(Path path, LocalOptions local = {}) { return {.path = path, .timeout = kHang, .local = local}; }
-
 uint64_t counter(const Endpoint& endpoint, std::string_view name) {
   for (const auto& [each, value] : endpoint.counters()) {
     if (each == name) return value;

@@ -149,11 +149,13 @@ class Answerer {
       }
     }
     for (Message message; endpoint_.receive(message);) {
-      if (message.kind != MessageKind::message) {
+      // What the NI had delivered when its channel was closed still comes: it is nobody's.
+      const auto known = numbers_.find(message.channel);
+      if (message.kind != MessageKind::message || known == numbers_.end()) {
         endpoint_.release(message);
         continue;
       }
-      uint32_t& number = numbers_[message.channel];
+      uint32_t& number = known->second;
       const bool right = is_content(message.bytes(), number) && answer(message.channel, number, message.length);
       endpoint_.release(message);
       ++number;

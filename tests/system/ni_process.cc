@@ -30,7 +30,7 @@ std::ostream& operator<<(std::ostream& out, const Holdings& h) {
              << h.names << " names, " << h.descriptors << " descriptors, " << h.mappings << " mappings";
 }
 
-NiProcess::NiProcess() {
+NiProcess::NiProcess(std::vector<std::string> more) : more_(std::move(more)) {
   char name[] = "/tmp/unet-test-XXXXXX";
   UNET_CHECK(::mkdtemp(name) != nullptr);
   directory_ = name;
@@ -62,8 +62,12 @@ void NiProcess::start() {
     ::close(null);
     ::close(file);
     const std::string number = std::to_string(ready_fd);
-    ::execl(program, program, "--socket", socket.c_str(), "--policy", policy.c_str(), "--ready-fd", number.c_str(), "--log", "warning",
-            nullptr);
+    std::vector<std::string> arguments{program, "--socket", socket, "--policy", policy, "--ready-fd", number, "--log", "warning"};
+    arguments.insert(arguments.end(), more_.begin(), more_.end());
+    std::vector<char*> pointers;
+    for (std::string& each : arguments) pointers.push_back(each.data());
+    pointers.push_back(nullptr);
+    ::execv(program, pointers.data());
     ::_exit(127);
   }
   ::close(ready[1]);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "unet/context.h"
 #include "unet/test_process.h"
@@ -29,11 +30,13 @@ class NiProcess {
   // What all of a user's processes together may have, so that what is not given back is missed.
   static constexpr size_t kEndpoints = 48, kChannels = 96;
 
-  NiProcess();
+  // `more`: further options.
+  explicit NiProcess(std::vector<std::string> more = {});
   ~NiProcess();
   NiProcess(const NiProcess&) = delete;
   NiProcess& operator=(const NiProcess&) = delete;
 
+  const std::string& directory() const { return directory_; }  // its own, for other sockets, too
   std::string ni() const { return "unix:" + directory_ + "/socket"; }
   pid_t pid() const { return pid_; }
 
@@ -41,6 +44,12 @@ class NiProcess {
   void kill();
   // SIGTERM; the exit status, or -1 if a signal ended it.
   int stop();
+  // Killed and started with other options.
+  void restart(std::vector<std::string> more) {
+    kill();
+    more_ = std::move(more);
+    start();
+  }
   // What it logged: warnings and errors.
   std::string log() const;
 
@@ -53,6 +62,7 @@ class NiProcess {
 
  private:
   int wait();
+  std::vector<std::string> more_;
   std::string directory_;
   pid_t pid_ = -1;
 };

@@ -12,6 +12,17 @@
 
 namespace unet {
 
+// An endpoint of this process, over a connection of its own.
+struct Client {
+  explicit Client(const NiProcess& ni) : context(*Context::open(ni.ni(), "test")), endpoint(*context.create_endpoint()) {}
+  Context context;
+  std::unique_ptr<Endpoint> endpoint;
+};
+
+inline ConnectOptions through(control::Path path, LocalOptions local = {}) {
+  return {.path = path, .timeout = kHang, .local = local};
+}
+
 // A child process that says with one byte when it is ready. Its body gets the descriptor to say it with.
 class PeerProcess {
  public:
