@@ -68,7 +68,7 @@ uint32_t Engine::pull(Nanoseconds now) noexcept {
   s.short_pulls = 0;
   work += s.take_commands();
   work += s.look_at_doorbells(now);
-  work += s.look_at_watched(now);
+  work += s.look_at_watched();
   work += s.mux.turn(now);
   s.run_timers(now);
   return work;
@@ -77,7 +77,7 @@ uint32_t Engine::pull(Nanoseconds now) noexcept {
 void Engine::push() noexcept {
   State& s = *state_;
   s.take_commands();
-  s.look_at_watched(s.now);
+  s.look_at_watched();
   s.look_at_doorbells(s.now);
   s.mux.turn(s.now);
 }
