@@ -200,7 +200,7 @@ bool Service::send(ClientRecord& client, Bytes packet, std::initializer_list<int
   return true;
 }
 
-// Something is on its socket that was not there before: a client that polls looks only when this count has changed.
+// Something is on its socket that was not there before, or its end: a client that polls looks only when this count has changed.
 void Service::announce(ClientRecord& client) {
   if (!client.greeted) return;
   auto* page = reinterpret_cast<ClientPage*>(client.page.mapping.data());

@@ -32,6 +32,7 @@ void Service::drop(ClientRecord& client, std::string_view why) {
   client.dropped = true;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client.socket.descriptor(), nullptr);
   client.socket.close();
+  announce(client);
   dropped_.insert(client.index);
 }
 

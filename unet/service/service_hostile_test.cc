@@ -171,13 +171,27 @@ TEST_CASE("a client that looks at its count of events finds those that had to wa
     auto in = client.receive();
     if (!in) {
       ni->wait(0);
-      REQUIRE(events.load() != seen);
-      seen = events.load();
+      REQUIRE(events.load(std::memory_order_acquire) != seen);
+      seen = events.load(std::memory_order_acquire);
       in = client.receive();
     }
     REQUIRE(in);
     CHECK(in->op() == Op::channel_closed);
   }
+}
+
+TEST_CASE("a client that looks at its count of events finds that its connection was closed") {
+  auto ni = make_ni();
+  TestClient client(*ni);
+  const Incoming hello = client.hello();
+  const Result<Mapping> page = Mapping::map(hello.descriptors[0].get(), sizeof(ClientPage));
+  REQUIRE(page);
+  const auto& events = reinterpret_cast<const ClientPage*>(page->data())->control_events.value;
+  const uint32_t seen = events.load(std::memory_order_acquire);
+  ni->service().stop(monotonic_now());
+  CHECK(events.load(std::memory_order_acquire) != seen);
+  CHECK_FALSE(client.receive());
+  CHECK(client.closed());
 }
 
 TEST_CASE("a client that does not read its replies is not served further, and harms nobody") {
