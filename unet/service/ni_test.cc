@@ -94,7 +94,7 @@ class StuckPort final : public engine::TestPort {
  public:
   StuckPort(engine::TestWire& wire, std::atomic<bool>& stuck) : TestPort(wire), stuck_(stuck) {}
   uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override {
-    while (stuck_.load()) usleep(1'000);
+    while (stuck_.load(std::memory_order_relaxed)) usleep(1'000);
     return TestPort::receive(frames, now);
   }
 
@@ -116,7 +116,7 @@ TEST_CASE("reports do not wait for an engine that does not answer, each anew") {
   const Nanoseconds end = monotonic_now() + 30 * kSecond;
   int reports = 0;
   while (reports < 1'200 && monotonic_now() < end && context->report()) ++reports;
-  stuck = false;
+  stuck.store(false, std::memory_order_relaxed);
   CHECK(reports == 1'200);
 }
 
