@@ -168,16 +168,8 @@ std::vector<std::pair<std::string_view, uint64_t>> Endpoint::counters() const {
   for (size_t i = 0; i < kEndpointCounters; ++i) {
     result.emplace_back(kEndpointCounterNames[i], queues_->counter(static_cast<EndpointCounter>(i)));
   }
-  LocalCounters sum;
-  for (const LocalChannel* local : locals_) {
-    const LocalCounters& c = local->counters();
-    sum.sent_messages += c.sent_messages;
-    sum.sent_bytes += c.sent_bytes;
-    sum.received_messages += c.received_messages;
-    sum.received_bytes += c.received_bytes;
-    sum.bad_descriptor += c.bad_descriptor;
-    sum.wakeups += c.wakeups;
-  }
+  LocalCounters sum = closed_;
+  for (const LocalChannel* local : locals_) sum += local->counters();
   result.emplace_back("local_sent_messages", sum.sent_messages);
   result.emplace_back("local_sent_bytes", sum.sent_bytes);
   result.emplace_back("local_received_messages", sum.received_messages);

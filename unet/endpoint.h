@@ -204,7 +204,7 @@ class Endpoint {
 
   // ---- looking
 
-  // Everything counted for this endpoint, by name; drops by their own names (counters.h).
+  // Everything counted for this endpoint, on channels that are closed, too, by name; drops by their own names (counters.h).
   std::vector<std::pair<std::string_view, uint64_t>> counters() const;
   Connection& connection() noexcept { return *connection_; }
   // What a binding for another language keeps beside its endpoint; goes with it, after the upcall has stopped.
@@ -280,6 +280,7 @@ class Endpoint {
 
   std::shared_ptr<Connection> connection_;
   uint32_t id_ = 0;
+  LocalCounters closed_;  // what local channels counted that are no more
   Mapping region_;
   std::deque<ConnectionRequest> requests_;
   std::deque<ChannelEvent> events_;

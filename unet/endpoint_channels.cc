@@ -262,6 +262,7 @@ Status Endpoint::close(Channel channel) {
 }
 
 void Endpoint::forget_local(LocalChannel* local) noexcept {
+  closed_ += local->counters();
   if (hot_ == local) hot_ = nullptr;
   locals_.erase(std::remove(locals_.begin(), locals_.end(), local), locals_.end());
   // The peer holds the same eventfd, so closing ours would not take it out of the set.

@@ -164,6 +164,25 @@ TEST_CASE("messages of a channel that was closed may still be released") {
   CHECK(engine.pop_buffers() == std::vector<uint32_t>{0});
 }
 
+TEST_CASE("what was counted on a channel stays counted when it is closed") {
+  World world;
+  const auto endpoint = world.endpoint();
+  const auto first = world.local(*endpoint, 0), second = world.local(*endpoint, 1);
+  REQUIRE(endpoint->send(Channel{0}, text("four")) == SendOutcome::sent);
+  REQUIRE(endpoint->send(Channel{1}, text("sixteen")) == SendOutcome::sent);
+  REQUIRE(first->send(nullptr, 0) == SendOutcome::sent);
+  Message message;
+  REQUIRE(endpoint->receive(message));
+  endpoint->release(message);
+  const auto before = endpoint->counters();
+  REQUIRE(endpoint->close(Channel{0}));
+  CHECK(endpoint->counters() == before);
+  const auto third = world.local(*endpoint, 0);
+  REQUIRE(endpoint->close(Channel{1}));
+  CHECK(endpoint->counters() == before);
+  CHECK(std::find(before.begin(), before.end(), std::pair<std::string_view, uint64_t>{"local_sent_bytes", 11}) != before.end());
+}
+
 TEST_CASE("what had arrived before the peer closed can still be received") {
   World world;
   const auto endpoint = world.endpoint();

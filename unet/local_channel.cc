@@ -109,8 +109,8 @@ bool LocalChannel::receive_long(const Slot& slot, Mark mark, Message& message) n
     if (descriptor.offset <= data_bytes_ && mark.length <= data_bytes_ - descriptor.offset) {
       message.data = in_data_ + descriptor.offset;
       message.kind = MessageKind::message;
-      ++counters_.received_messages;
-      counters_.received_bytes += mark.length;
+      ++received_.received_messages;
+      received_.received_bytes += mark.length;
       return true;
     }
   } else if (mark.kind == SlotKind::put_done) {
@@ -120,11 +120,11 @@ bool LocalChannel::receive_long(const Slot& slot, Mark mark, Message& message) n
       message.data = nullptr;
       message.kind = MessageKind::put_done;
       message.region_offset = descriptor.region_offset;
-      ++counters_.received_messages;
+      ++received_.received_messages;
       return true;
     }
   }
-  ++counters_.bad_descriptor;
+  ++received_.bad_descriptor;
   message.position = position;
   release(message);
   return false;
@@ -161,13 +161,13 @@ void ring(int descriptor) noexcept {
 void LocalChannel::wake_receiver() noexcept {
   // Only one of several senders' messages needs to pay: whoever finds the flag set clears it.
   if (out_->receiver_asleep.value.exchange(0, std::memory_order_relaxed) == 0) return;
-  ++counters_.wakeups;
+  ++sent_.wakeups;
   ring(wake_.get());
 }
 
 void LocalChannel::wake_sender() noexcept {
   if (in_->sender_waiting.value.exchange(0, std::memory_order_relaxed) == 0) return;
-  ++counters_.wakeups;
+  ++received_.wakeups;
   ring(wake_.get());
 }
 

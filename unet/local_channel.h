@@ -29,6 +29,16 @@ struct LocalCounters {
   uint64_t received_bytes = 0;
   uint64_t bad_descriptor = 0;  // the peer wrote a kind, length or offset that cannot be
   uint64_t wakeups = 0;         // system calls made to wake the peer
+
+  LocalCounters& operator+=(const LocalCounters& other) noexcept {
+    sent_messages += other.sent_messages;
+    sent_bytes += other.sent_bytes;
+    received_messages += other.received_messages;
+    received_bytes += other.received_bytes;
+    bad_descriptor += other.bad_descriptor;
+    wakeups += other.wakeups;
+    return *this;
+  }
 };
 
 class LocalChannel {
@@ -76,8 +86,8 @@ class LocalChannel {
       message.data = slot->payload;
       message.kind = MessageKind::message;
       reader_.advance();
-      ++counters_.received_messages;
-      counters_.received_bytes += mark.length;
+      ++received_.received_messages;
+      received_.received_bytes += mark.length;
       return true;
     }
     return receive_long(*slot, mark, message);
@@ -118,15 +128,16 @@ class LocalChannel {
   int descriptor() const noexcept { return sleep_.get(); }
 
   Channel id() const noexcept { return id_; }
-  const LocalCounters& counters() const noexcept { return counters_; }
+  // Of both halves: while none of them is at work.
+  LocalCounters counters() const noexcept { return LocalCounters(sent_) += received_; }
 
  private:
   LocalChannel(Channel id, const control::ChannelInfo& info, Mapping memory, Descriptor sleep, Descriptor wake);
 
   void publish(Slot* slot, uint32_t length, SlotKind kind) noexcept {
     writer_.publish(slot, length, kind);
-    ++counters_.sent_messages;
-    counters_.sent_bytes += length;
+    ++sent_.sent_messages;
+    sent_.sent_bytes += length;
     light_fence();
     if (__builtin_expect(out_->receiver_asleep.value.load(std::memory_order_relaxed) != 0, 0)) wake_receiver();
   }
@@ -147,13 +158,14 @@ class LocalChannel {
   // Hot: sending.
   SlotWriter writer_;
   LocalControl* out_ = nullptr;  // control words of the direction we send in
-  LocalCounters counters_;
+  LocalCounters sent_;  // by the sending half, its wake-ups among them
   // Hot: receiving.
   SlotReader reader_;
   LocalControl* in_ = nullptr;
   Channel id_{};
   uint32_t released_ = 0;      // all messages before this position are released
   uint32_t out_of_order_ = 0;  // messages released after released_
+  LocalCounters received_;     // by the receiving half
 
   std::byte* out_data_ = nullptr;
   const std::byte* in_data_ = nullptr;

@@ -235,5 +235,34 @@ TEST_CASE("a put with notification wakes a sleeping receiver") {
   CHECK(channel.parts.wakeups(1) == 1);
 }
 
+TEST_CASE("the halves of a side count for themselves, in threads of their own") {
+  TestChannel channel({.depth = 4, .data_bytes = 4 * kMessageMax});
+  const Mapping memory = channel.parts.map();
+  auto* const control = reinterpret_cast<LocalControl*>(memory.data());
+  constexpr uint64_t kRounds = 100'000;
+  // Each direction has a thread; every round wakes, which side 0 counts in both.
+  std::thread sending([&] {
+    for (uint64_t i = 0; i < kRounds; ++i) {
+      control[0].receiver_asleep.value.store(1, std::memory_order_relaxed);
+      UNET_CHECK(channel[0].send(nullptr, 0) == SendOutcome::sent);
+      Message message;
+      UNET_CHECK(channel[1].receive(message));
+      channel[1].release(message);
+    }
+  });
+  for (uint64_t i = 0; i < kRounds; ++i) {
+    UNET_CHECK(channel[1].send(nullptr, 0) == SendOutcome::sent);
+    control[1].sender_waiting.value.store(1, std::memory_order_relaxed);
+    Message message;
+    UNET_CHECK(channel[0].receive(message));
+    channel[0].release(message);
+    channel[0].flush_credits();
+  }
+  sending.join();
+  const LocalCounters counted = channel[0].counters();
+  CHECK(counted.wakeups == 2 * kRounds);
+  CHECK((counted.sent_messages == kRounds && counted.received_messages == kRounds));
+}
+
 }  // namespace
 }  // namespace unet
