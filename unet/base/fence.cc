@@ -19,11 +19,6 @@ namespace detail {
 const bool light_fence_is_real = register_failed();
 }
 
-void register_asymmetric_fence() noexcept {
-  static const bool once = register_failed();
-  static_cast<void>(once);
-}
-
 void heavy_fence() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // A process that could register runs light senders; one that could not fences by itself, so failing here is safe

@@ -12,11 +12,8 @@
 namespace unet {
 
 namespace detail {
-extern const bool light_fence_is_real;  // set before main(), never changes
+extern const bool light_fence_is_real;  // set before main(), by registering the process; never changes
 }
-
-// Both sides call it once, before the first fence; further calls are free. Library initialisation does it, too.
-void register_asymmetric_fence() noexcept;
 
 // About 1 - 3 us and a system call: for the one who is about to sleep anyway.
 void heavy_fence() noexcept;

@@ -22,7 +22,6 @@ void wait_for(const Line& line, uint32_t round) {
 // The store-buffering test. Both threads store at a moment agreed in cycles, give or take some, and then load: without
 // the fences x86 lets both loads miss in one round of ten when there are two free cores.
 TEST_CASE("a store before the light fence or one before the heavy fence is always seen by the other side") {
-  register_asymmetric_fence();
   constexpr uint32_t kRounds = 3'000;
   Line message, asleep, started, finished;
   std::atomic<uint64_t> moment{0};

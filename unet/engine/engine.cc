@@ -34,9 +34,7 @@ Engine::State::State(const EngineOptions& o, std::vector<std::unique_ptr<Driver>
       demux(tags, delivery, reassembly, counters, events),
       watch(o.watched_max, o.watch_time),
       mux(ports, delivery, watch, counters, commands),
-      endpoints(new std::atomic<EndpointState*>[kEndpointsMax]()) {
-  register_asymmetric_fence();
-}
+      endpoints(new std::atomic<EndpointState*>[kEndpointsMax]()) {}
 
 Engine::State::~State() {
   for (uint32_t i = 0; i < kEndpointsMax; ++i) delete endpoints[i].load(std::memory_order_relaxed);

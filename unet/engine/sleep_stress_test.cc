@@ -81,7 +81,6 @@ bool wait(std::atomic<uint32_t>& announce, Bed& bed, Dither& dither, Ready&& rea
 }  // namespace
 
 TEST_CASE("no wake-up is lost between clients and an engine that sleep whenever they can") {
-  register_asymmetric_fence();
   constexpr uint32_t kMessages = 40'000;
   TestNi ni(std::vector<TestWire*>{}, {.watch_time = 20 * kMicrosecond});
   constexpr EndpointOptions kShallow{.send_depth = 4, .receive_depth = 4096};

@@ -11,12 +11,10 @@
 #include <spdlog/spdlog.h>
 
 #include "unet/base/check.h"
-#include "unet/base/fence.h"
 
 namespace unet::service {
 
 Result<std::unique_ptr<Ni>> Ni::create(NiOptions options, std::vector<std::unique_ptr<Driver>> drivers) {
-  register_asymmetric_fence();
   std::unique_ptr<Ni> ni(new Ni(std::move(options)));
   if (Status status = ni->set_up(std::move(drivers)); !status) return tl::unexpected(status.error());
   return ni;
