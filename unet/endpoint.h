@@ -184,9 +184,10 @@ class Endpoint {
   WaitOutcome wait_room(Channel channel, Nanoseconds timeout = kForever, Nanoseconds spin = kDefaultSpin) noexcept;
 
   // For poll(2) and epoll: readable when there may be something, after arm() said true. arm() says false if there is
-  // something already: receive until empty, then arm again. Owned by the endpoint.
+  // something already: receive until empty, then arm again. With `room`, a channel that refused a send as full, also when it has
+  // room for it again. Owned by the endpoint.
   Result<int> descriptor();
-  bool arm() noexcept;
+  bool arm(std::optional<Channel> room = {}) noexcept;
 
   // Calls `upcall` (one call per batch: it receives until empty) from a thread of the endpoint's own whenever something
   // arrives. Between mask() and unmask() no upcall runs; every other call on this endpoint must be made masked or from

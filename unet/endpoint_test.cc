@@ -385,6 +385,36 @@ TEST_CASE("an armed descriptor becomes readable for each kind of news") {
   }
 }
 
+TEST_CASE("an armed descriptor becomes readable when a full channel has room again") {
+  World world;
+  const auto endpoint = world.endpoint();
+  const auto peer = world.local(*endpoint, 0);
+  const Channel local{0}, ni = world.ni(*endpoint, 1);
+  TestService::End& end = world.service.end(0);
+  const auto descriptor = endpoint->descriptor();
+  REQUIRE(descriptor);
+  for (int round = 0; round < 3; ++round) {
+    while (endpoint->send(local, {}) == SendOutcome::sent) {}
+    while (endpoint->send(ni, {}) == SendOutcome::sent) {}
+    REQUIRE(endpoint->arm(local));
+    CHECK_FALSE(readable(*descriptor));
+    Message message;
+    while (peer->receive(message)) peer->release(message);
+    peer->flush_credits();
+    CHECK(readable(*descriptor));
+    CHECK_FALSE(endpoint->arm(local));
+
+    REQUIRE(endpoint->arm(ni));
+    CHECK_FALSE(readable(*descriptor));
+    REQUIRE(end.engine.take());
+    end.engine.consume();
+    end.wake_if_asleep();
+    CHECK(readable(*descriptor));
+    CHECK_FALSE(endpoint->arm(ni));
+    REQUIRE(endpoint->arm());  // nothing else is there
+  }
+}
+
 // The service counts a packet a moment after it sent it. Whoever arms in between has taken the edge and sees no count.
 TEST_CASE("arming between the service's packet and its count does not lose the packet") {
   World world;

@@ -181,7 +181,7 @@ Result<int> Endpoint::descriptor() {
   return epoll_.get();
 }
 
-bool Endpoint::arm() noexcept {
+bool Endpoint::arm(Refused room) noexcept {
   if (!epoll_.valid() && !make_descriptor()) return false;
   // Take the edges of the last time, or the descriptor would stay readable.
   epoll_event edges[8];
@@ -190,8 +190,8 @@ bool Endpoint::arm() noexcept {
     taken = ::epoll_wait(epoll_.get(), edges, 8, 0);
     take_control_edges({edges, static_cast<size_t>(std::max(taken, 0))});
   } while (taken == 8);
-  announce({});
-  if (something()) {
+  announce(room);
+  if (something() || (room && has_room(*room))) {
     end_announcement();
     return false;
   }

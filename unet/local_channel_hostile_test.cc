@@ -107,7 +107,8 @@ TEST_CASE("a peer process that scribbles over all of the memory while the victim
   std::mt19937 random(2);
   bool right = true;
   const auto enough = [&] {
-    return victim.received() > 100 && victim.channel().counters().bad_descriptor > 100 && progress->lies.load(std::memory_order_relaxed) > 20'000;
+    const uint64_t lies = progress->lies.load(std::memory_order_relaxed);
+    return victim.received() > 100 && victim.channel().counters().bad_descriptor > 100 && lies > 20'000;
   };
   for (int i = 0; right && (i < 200'000 || !enough()); ++i) {
     right = victim.turn(static_cast<uint32_t>(random()));

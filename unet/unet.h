@@ -308,6 +308,10 @@ int unet_wait_room(unet_endpoint *endpoint, int channel, int64_t timeout_ns, int
 int unet_descriptor(unet_endpoint *endpoint);
 int unet_arm(unet_endpoint *endpoint);
 
+// The same, and the descriptor becomes readable, too, when `channel`, which has refused a send with UNET_EFULL, has room for it
+// again; returns 0 if it has room already.
+int unet_arm_room(unet_endpoint *endpoint, int channel);
+
 // Starts a thread that calls upcall(endpoint, argument) whenever there is something to take, once per batch: the upcall
 // takes messages, requests, events and answers until there are none. Every other call on this endpoint is then made either from the
 // upcall or between unet_mask() and unet_unmask(). Returns 0 or UNET_EEXISTS, UNET_ESYSTEM, UNET_EDISCONNECTED.

@@ -441,6 +441,8 @@ int unet_descriptor(unet_endpoint* endpoint) {
 
 int unet_arm(unet_endpoint* endpoint) { return of(endpoint).arm() ? 1 : 0; }
 
+int unet_arm_room(unet_endpoint* endpoint, int channel) { return of(endpoint).arm(channel_of(channel)) ? 1 : 0; }
+
 int unet_start_upcall(unet_endpoint* endpoint, unet_upcall upcall, void* argument) {
   return guarded([&] {
     if (endpoint == nullptr || upcall == nullptr) return null_argument(endpoint == nullptr ? "endpoint" : "upcall");

@@ -89,6 +89,9 @@ TEST_CASE("a full channel refuses, and has room again") {
   REQUIRE(result == UNET_EFULL);
   REQUIRE(sent == (size == 8 ? 64 : 262144 / 20032));
   REQUIRE(unet_wait_room(pair.a, pair.a_to_b, 20'000'000, 0) == UNET_TIMED_OUT);
+  pollfd room{.fd = unet_descriptor(pair.a), .events = POLLIN, .revents = 0};
+  REQUIRE(room.fd >= 0);
+  for (int tries = 0; unet_arm_room(pair.a, pair.a_to_b) == 0 || ::poll(&room, 1, 0) != 0; ++tries) REQUIRE(tries < 1000);
 
   std::vector<unet_message> messages(100);
   REQUIRE(unet_receive_batch(pair.b, messages.data(), 3) == 3);
@@ -100,6 +103,8 @@ TEST_CASE("a full channel refuses, and has room again") {
     unet_release(pair.b, &messages[i]);
   }
   REQUIRE(unet_receive(pair.b, messages.data()) == 0);
+  REQUIRE(::poll(&room, 1, static_cast<int>(kHang / 1'000'000)) == 1);
+  REQUIRE(unet_arm_room(pair.a, pair.a_to_b) == 0);
   REQUIRE(unet_wait_room(pair.a, pair.a_to_b, kHang, -1) == UNET_ROOM);
   for (unsigned i = 0; i < sent; ++i) REQUIRE(unet_send(pair.a, pair.a_to_b, pattern(size, i).data(), size, 0) == 0);
 }
