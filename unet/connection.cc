@@ -67,8 +67,11 @@ Result<std::shared_ptr<Connection>> Connection::attach(const unet_embedded_table
 
 Connection::~Connection() {
   socket_.reset();
-  if (embedded_handle_ != nullptr) embedded_->close(embedded_handle_);
+  // In a child the NI's wires and clients are still the parent's.
+  if (embedded_handle_ != nullptr && is_own()) embedded_->close(embedded_handle_);
 }
+
+bool Connection::is_own() const noexcept { return ::getpid() == process_; }
 
 Status Connection::connect_socket(const std::string& path) {
   if (auto ok = check_socket_path(path); !ok) return ok;
@@ -130,6 +133,7 @@ Status Connection::hello(std::string_view program) {
 }
 
 Result<uint64_t> Connection::send_packet(control::Header* header, size_t size) {
+  if (!is_own()) return fail(Errc::disconnected, "the connection is the parent process's: open one of your own after fork()");
   const std::lock_guard lock(mutex_);
   if (!alive()) return fail(Errc::disconnected, "the network interface is gone");
   header->cookie = next_cookie_++;
@@ -159,6 +163,7 @@ void Connection::process() {
 }
 
 void Connection::receive_locked() {
+  if (!is_own()) return;
   const uint64_t before = packets_;
   take_packets_locked();
   send_refusals_locked();

@@ -1,7 +1,10 @@
 // connection.h - libunet's end of the control socket: requests, replies and events; over a unetd or an NI inside the process.
 //
-// Everything here is set-up, never the path of a message. All calls may be made from any thread.
+// Everything here is set-up, never the path of a message. All calls may be made from any thread, of the process that opened the
+// connection: a child that inherited it by fork() shares the socket and must keep away from it.
 #pragma once
+
+#include <unistd.h>
 
 #include <deque>
 #include <map>
@@ -80,6 +83,8 @@ class Connection {
   // Changes when the service has sent something: one load, so that polling for events costs nothing.
   uint32_t event_count() const noexcept { return doorbells_.page()->control_events.value.load(std::memory_order_acquire); }
   bool alive() const noexcept { return alive_.load(std::memory_order_relaxed); }
+  // False in a child that inherited it.
+  bool is_own() const noexcept;
   int descriptor() const noexcept { return socket_.get(); }
   // An eventfd, written when somebody took packets off the socket: they may be for an endpoint that sleeps in another thread,
   // which the socket itself no longer wakes. To be watched edge-triggered, never read.
@@ -108,6 +113,7 @@ class Connection {
   const unet_embedded_table* embedded_ = nullptr;
   void* embedded_handle_ = nullptr;
   std::atomic<bool> alive_{true};
+  const pid_t process_ = ::getpid();
 
   std::mutex mutex_;
   uint64_t next_cookie_ = 1;

@@ -80,7 +80,7 @@ class Endpoint {
   static constexpr Nanoseconds kDefaultSpin = 20 * kMicrosecond;
 
   static Result<std::unique_ptr<Endpoint>> create(std::shared_ptr<Connection> connection, const EndpointOptions& options);
-  // Gives everything back to the NI and closes all channels; peers are told.
+  // Gives everything back to the NI and closes all channels; peers are told. In a child after fork(): only unmaps and closes.
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
@@ -133,8 +133,9 @@ class Endpoint {
     return send_ni(state, channel, data, more);
   }
 
-  // Sends without a copy: reserve() gives `length` bytes to compose a message in, post() sends its first bytes. Empty: no
-  // room now. One reservation at a time; any other send replaces it.
+  // Sends without a copy: reserve() gives `length` bytes to compose a message in, post() sends its first bytes. One reservation
+  // at a time; any other send replaces it. Empty: no room now; or there never will be, as the channel is not open or `length` more
+  // than kMessageMax: look at those before wait_room(), which returns at once then.
   MutableBytes reserve(Channel channel, uint32_t length) noexcept;
   SendOutcome post(Channel channel, uint32_t length, bool more = false) noexcept;
 

@@ -77,6 +77,11 @@ Endpoint::Endpoint(std::shared_ptr<Connection> connection, uint32_t id)
 }
 
 Endpoint::~Endpoint() {
+  if (!connection_->is_own()) {
+    // Only the memory and the descriptors are this process's to give up; of the upcall's thread it has no more than the name.
+    if (upcall_thread_.joinable()) upcall_thread_.detach();
+    return;
+  }
   stop_upcall();
   for (const uint64_t pending : pending_) connection_->abandon(pending);
   auto request = request_for<control::DestroyEndpoint>(control::Op::destroy_endpoint, id_);

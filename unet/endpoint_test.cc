@@ -274,6 +274,30 @@ TEST_CASE("an endpoint leaves nothing behind in its connection") {
   CHECK_FALSE(other->connection().take_answer(*unanswered));
 }
 
+// ---- processes
+
+TEST_CASE("a child process gives up what it inherited without a word to the service") {
+  World world;
+  auto endpoint = world.endpoint();
+  const auto peer = world.local(*endpoint, 0);
+  const bool with_upcall = GENERATE(false, true);
+  if (with_upcall) REQUIRE(endpoint->start_upcall([](Endpoint&, void*) {}, nullptr));
+  REQUIRE(endpoint->start_connect("peer"));
+  ChildProcess child([&] {
+    alarm(kHangSeconds);
+    if (endpoint->bind("child") || endpoint->connection().take_events(0).size() != 0) return 1;
+    endpoint.reset();
+    return 0;
+  });
+  CHECK(child.wait() == 0);
+  endpoint->stop_upcall();
+  REQUIRE(endpoint->bind("parent"));
+  CHECK(world.service.asked(control::Op::destroy_endpoint) == 0);
+  CHECK(world.service.asked(control::Op::bind) == 1);
+  CHECK(endpoint->send(Channel{0}, text("x")) == SendOutcome::sent);
+  CHECK(peer->has_message());
+}
+
 // ---- the NI goes away
 
 TEST_CASE("whoever only asks whether the NI is there, or only looks for requests or events, learns that it is gone") {

@@ -103,6 +103,12 @@ class TestService {
     return request;
   }
 
+  // How many requests of this kind have come.
+  int asked(control::Op op) {
+    const std::lock_guard lock(mutex_);
+    return asked_[op];
+  }
+
   // Sends a packet. The service counts what it sent a moment later: count() is that moment.
   template <typename Packet>
   void send(const Packet& packet, const std::vector<int>& descriptors = {}) {
@@ -188,6 +194,7 @@ class TestService {
       if (size <= 0) return;
       request.bytes.resize(static_cast<size_t>(size));
       const std::lock_guard lock(mutex_);
+      ++asked_[request.header().op];
       if (kept_ops_.count(request.header().op) != 0) {
         kept_.push_back(std::move(request));
         arrived_.notify_all();
@@ -235,6 +242,7 @@ class TestService {
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::set<control::Op> kept_ops_;
+  std::map<control::Op, int> asked_;
   std::deque<Request> kept_;
   std::map<uint32_t, std::unique_ptr<End>> ends_;
 };

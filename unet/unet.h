@@ -20,6 +20,9 @@
 // Threads: a context may be used by any thread; an endpoint, with all that came from it, by one thread at a time (but see
 // unet_mask()). Over an embedded network interface all endpoints of a context belong to one thread at a time.
 //
+// Processes: after fork() contexts and endpoints stay the parent's. A child may destroy them, which the parent does not notice,
+// and opens its own; set-up calls on the parent's fail there.
+//
 // Pointers must not be NULL unless the entry allows it. Times are nanoseconds, lengths bytes.
 //
 // Stability: within soname libunet.so.0 functions, constants and structure members are only added, never changed or removed.
