@@ -28,15 +28,17 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
 }
 
 Result<Mapping> Mapping::map(int fd, uint64_t size) {
+  // The seal before the size, which is the memory's for good only then.
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (seals < 0 && errno == EBADF) return fail_errno("fcntl(shared memory)", errno);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    return fail(Errc::protocol, "shared memory is not sealed against shrinking; refusing to map it");
+  }
   struct stat status {};
   if (::fstat(fd, &status) != 0) return fail_errno("fstat(shared memory)", errno);
   if (size == 0 || static_cast<uint64_t>(status.st_size) < size) {
     return fail(Errc::protocol, "shared memory of " + std::to_string(status.st_size) + " bytes where " +
                                     std::to_string(size) + " were announced");
-  }
-  const int seals = ::fcntl(fd, F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
-    return fail(Errc::protocol, "shared memory is not sealed against shrinking; refusing to map it");
   }
   void* const base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) return fail_errno("mmap(shared memory of " + std::to_string(size) + " bytes)", errno);

@@ -4,12 +4,15 @@
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "unet/layout.h"
 
@@ -73,6 +76,37 @@ TEST_CASE("memory that could shrink, is too small or is no shared memory at all 
   CHECK(code(Descriptor(), kPage) == Errc::system);
   Descriptor file(open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (file.valid() && ftruncate(file.get(), kPage) == 0) CHECK(code(file, kPage) == Errc::protocol);
+}
+
+TEST_CASE("memory that shrinks and is sealed while it is looked at is not mapped larger than it is") {
+  constexpr uint32_t kRounds = 10'000;
+  std::atomic<int> shared{-1};
+  std::atomic<uint32_t> started{0}, finished{0};
+  std::thread liar([&] {
+    for (uint32_t round = 1; round <= kRounds; ++round) {
+      for (uint32_t spins = 0; started < round; ++spins) {
+        if (spins > 1'000) std::this_thread::yield();
+      }
+      for (uint32_t i = round % 512; i > 0; --i) std::atomic_signal_fence(std::memory_order_relaxed);
+      const int fd = shared;
+      static_cast<void>(!ftruncate(fd, kPage));
+      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+      finished = round;
+    }
+  });
+  uint32_t too_large = 0;
+  for (uint32_t round = 1; round <= kRounds; ++round) {
+    const Descriptor fd = memory(2 * kPage, 0);
+    shared = fd.get();
+    started = round;
+    const auto mapping = Mapping::map(fd.get(), 2 * kPage);
+    while (finished < round) std::this_thread::yield();
+    struct stat status {};
+    REQUIRE(fstat(fd.get(), &status) == 0);
+    too_large += mapping && status.st_size < static_cast<off_t>(2 * kPage) ? 1 : 0;
+  }
+  liar.join();
+  CHECK(too_large == 0);
 }
 
 TEST_CASE("descriptors and mappings are given back exactly once") {
