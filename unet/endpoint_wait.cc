@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
+#include <system_error>
 
 #include "unet/base/epoll.h"
 #include "unet/connection.h"
@@ -208,7 +209,11 @@ Status Endpoint::start_upcall(void (*upcall)(Endpoint&, void*), void* argument) 
   upcall_wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!upcall_wake_.valid()) return fail_errno("eventfd", errno);
   upcall_stop_ = false;
-  upcall_thread_ = std::thread([this, upcall, argument] { upcall_loop(upcall, argument); });
+  try {
+    upcall_thread_ = std::thread([this, upcall, argument] { upcall_loop(upcall, argument); });
+  } catch (const std::system_error& error) {
+    return fail_errno("starting the upcall's thread", error.code().value());
+  }
   return {};
 }
 

@@ -1,4 +1,5 @@
 // endpoint_wait_test.cc - what an endpoint owes its peers while it waits, and how a wait and an upcall end.
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include <catch2/catch.hpp>
@@ -58,6 +59,21 @@ TEST_CASE("who lacks a descriptor to sleep on waits all the same") {
   });
   CHECK(endpoint->wait(kHang, 0) == WaitOutcome::ready);
   sender.join();
+}
+
+TEST_CASE("an upcall whose thread cannot be started is an error, and can be started later") {
+  World world;
+  const auto endpoint = world.endpoint();
+  pthread_attr_t before, huge;
+  REQUIRE(pthread_getattr_default_np(&before) == 0);
+  REQUIRE(pthread_attr_init(&huge) == 0);
+  REQUIRE(pthread_attr_setstacksize(&huge, size_t{1} << 47) == 0);  // more than there are addresses
+  REQUIRE(pthread_setattr_default_np(&huge) == 0);
+  const auto upcall = [](Endpoint&, void*) {};
+  const Status started = endpoint->start_upcall(upcall, nullptr);
+  REQUIRE(pthread_setattr_default_np(&before) == 0);
+  CHECK((!started && started.error().code == Errc::system && !started.error().text.empty()));
+  CHECK(endpoint->start_upcall(upcall, nullptr));
 }
 
 TEST_CASE("masking gets its turn while upcalls follow each other without a break") {
