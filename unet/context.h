@@ -33,7 +33,8 @@ class Context {
   // A JSON document of what this user may see: endpoints, channels, names, counters, ports.
   Result<std::string> report();
 
-  // False once the NI is gone: looks at the control socket. Local channels go on working without it.
+  // False once the NI is gone: looks at the control socket. Local channels go on working without it, but nobody tells any longer
+  // that a peer closed one or died.
   bool alive() const noexcept;
 
  private:

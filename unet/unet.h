@@ -92,7 +92,8 @@ int unet_open(const char *ni, const unet_open_options *options, unet_context **c
 // Gives the context up; NULL is allowed. Its endpoints go on working until they are destroyed.
 void unet_close(unet_context *context);
 
-// 1 while the network interface is there, 0 once it is gone (a system call, to see). Local channels go on working without it.
+// 1 while the network interface is there, 0 once it is gone (a system call, to see). Local channels go on working without it,
+// but nobody tells any longer that a peer closed one or died: a program that must know says so in its own messages.
 int unet_alive(const unet_context *context);
 
 // Sets *json to a document of what this user may see: endpoints, channels, names, counters, ports. The caller owns it:
