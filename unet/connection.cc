@@ -38,6 +38,11 @@ std::vector<Descriptor> take_descriptors(msghdr& message) {
 
 const char* no_ni_hint = "; start one with 'unetd', or run the program with 'unet-run -n 1 -- PROGRAM'";
 
+// In a child a thread of the parent's may hold the lock for ever, so this is looked at before it is taken.
+tl::unexpected<Error> of_the_parent() {
+  return fail(Errc::disconnected, "the connection is the parent process's: open one of your own after fork()");
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Connection>> Connection::open(std::string_view ni, std::string_view program) {
@@ -133,7 +138,7 @@ Status Connection::hello(std::string_view program) {
 }
 
 Result<uint64_t> Connection::send_packet(control::Header* header, size_t size) {
-  if (!is_own()) return fail(Errc::disconnected, "the connection is the parent process's: open one of your own after fork()");
+  if (!is_own()) return of_the_parent();
   const std::lock_guard lock(mutex_);
   if (!alive()) return fail(Errc::disconnected, "the network interface is gone");
   header->cookie = next_cookie_++;
@@ -158,12 +163,12 @@ Result<uint64_t> Connection::send_packet(control::Header* header, size_t size) {
 }
 
 void Connection::process() {
+  if (!is_own()) return;
   const std::lock_guard lock(mutex_);
   receive_locked();
 }
 
 void Connection::receive_locked() {
-  if (!is_own()) return;
   const uint64_t before = packets_;
   take_packets_locked();
   send_refusals_locked();
@@ -264,11 +269,13 @@ void Connection::send_refusals_locked() {
 }
 
 void Connection::throw_away(const control::Reply& reply) {
+  if (!is_own()) return;
   const std::lock_guard lock(mutex_);
   throw_away_locked(reply);
 }
 
 std::optional<Result<Answer>> Connection::take_answer(uint64_t cookie) {
+  if (!is_own()) return Result<Answer>(of_the_parent());
   const std::lock_guard lock(mutex_);
   receive_locked();
   const auto found = answers_.find(cookie);
@@ -289,6 +296,7 @@ std::optional<Result<Answer>> Connection::take_answer(uint64_t cookie) {
 }
 
 void Connection::abandon(uint64_t cookie) {
+  if (!is_own()) return;
   const std::lock_guard lock(mutex_);
   const auto found = answers_.find(cookie);
   if (found == answers_.end()) {
@@ -331,6 +339,7 @@ void Connection::wait_activity(Nanoseconds timeout) {
 }
 
 std::deque<ControlEvent> Connection::take_events(uint32_t endpoint) {
+  if (!is_own()) return {};
   const std::lock_guard lock(mutex_);
   receive_locked();
   const auto found = events_.find(endpoint);
