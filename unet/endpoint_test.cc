@@ -1,8 +1,6 @@
 // endpoint_test.cc - an endpoint against a service and an NI that act exactly when the test says: channels that come and go at bad
-// moments, wake-ups that somebody else could take, many channels at once.
+// moments, the end of the NI, many channels at once.
 #include "unet/endpoint.h"
-
-#include <poll.h>
 
 #include <catch2/catch.hpp>
 #include <thread>
@@ -11,11 +9,6 @@
 
 namespace unet {
 namespace {
-
-bool readable(int descriptor) {
-  pollfd wanted{.fd = descriptor, .events = POLLIN, .revents = 0};
-  return poll(&wanted, 1, 0) == 1;
-}
 
 Bytes text(const char* s) { return as_bytes(s, std::strlen(s)); }
 
@@ -280,9 +273,9 @@ TEST_CASE("a child process gives up what it inherited without a word to the serv
   World world;
   auto endpoint = world.endpoint();
   const auto peer = world.local(*endpoint, 0);
+  REQUIRE(endpoint->start_connect("peer"));
   const bool with_upcall = GENERATE(false, true);
   if (with_upcall) REQUIRE(endpoint->start_upcall([](Endpoint&, void*) {}, nullptr));
-  REQUIRE(endpoint->start_connect("peer"));
   ChildProcess child([&] {
     alarm(kHangSeconds);
     if (endpoint->bind("child") || endpoint->connection().take_events(0).size() != 0) return 1;
@@ -372,194 +365,6 @@ TEST_CASE("local channels go on without the NI, asleep and awake") {
   CHECK(endpoint->is_open(Channel{0}));
 }
 
-// ---- wake-ups
-
-TEST_CASE("an armed descriptor becomes readable for each kind of news") {
-  World world;
-  const auto endpoint = world.endpoint();
-  const auto peer = world.local(*endpoint, 0);
-  TestService::End& end = world.service.end(0);
-  const auto descriptor = endpoint->descriptor();
-  REQUIRE(descriptor);
-  Message message;
-  for (int round = 0; round < 3; ++round) {
-    REQUIRE(endpoint->arm());
-    CHECK_FALSE(readable(*descriptor));
-    REQUIRE(peer->send(nullptr, 0) == SendOutcome::sent);
-    CHECK(readable(*descriptor));
-    CHECK_FALSE(endpoint->arm());  // there is something
-    REQUIRE(endpoint->receive(message));
-    endpoint->release(message);
-
-    REQUIRE(endpoint->arm());
-    CHECK_FALSE(readable(*descriptor));
-    REQUIRE(end.engine.deliver_inline(1, {}));
-    end.wake_if_asleep();
-    CHECK(readable(*descriptor));
-    REQUIRE(endpoint->receive(message));
-    endpoint->release(message);
-
-    REQUIRE(endpoint->arm());
-    CHECK_FALSE(readable(*descriptor));
-    world.service.send_request(endpoint->id(), 77);
-    world.service.count();
-    CHECK(readable(*descriptor));
-    CHECK_FALSE(endpoint->arm());
-    CHECK(endpoint->next_request());
-  }
-}
-
-TEST_CASE("an armed descriptor becomes readable when a full channel has room again") {
-  World world;
-  const auto endpoint = world.endpoint();
-  const auto peer = world.local(*endpoint, 0);
-  const Channel local{0}, ni = world.ni(*endpoint, 1);
-  TestService::End& end = world.service.end(0);
-  const auto descriptor = endpoint->descriptor();
-  REQUIRE(descriptor);
-  for (int round = 0; round < 3; ++round) {
-    while (endpoint->send(local, {}) == SendOutcome::sent) {}
-    while (endpoint->send(ni, {}) == SendOutcome::sent) {}
-    REQUIRE(endpoint->arm(local));
-    CHECK_FALSE(readable(*descriptor));
-    Message message;
-    while (peer->receive(message)) peer->release(message);
-    peer->flush_credits();
-    CHECK(readable(*descriptor));
-    CHECK_FALSE(endpoint->arm(local));
-
-    REQUIRE(endpoint->arm(ni));
-    CHECK_FALSE(readable(*descriptor));
-    REQUIRE(end.engine.take());
-    end.engine.consume();
-    end.wake_if_asleep();
-    CHECK(readable(*descriptor));
-    CHECK_FALSE(endpoint->arm(ni));
-    REQUIRE(endpoint->arm());  // nothing else is there
-  }
-}
-
-// The service counts a packet a moment after it sent it. Whoever arms in between has taken the edge and sees no count.
-TEST_CASE("arming between the service's packet and its count does not lose the packet") {
-  World world;
-  const auto endpoint = world.endpoint();
-  const auto descriptor = endpoint->descriptor();
-  REQUIRE(descriptor);
-  REQUIRE(endpoint->arm());
-  world.service.send_request(endpoint->id(), 1);
-  const bool armed = endpoint->arm();
-  CHECK((!armed || readable(*descriptor)));
-  world.service.count();
-  CHECK(endpoint->next_request());
-}
-
-TEST_CASE("accepting between the service's packet and its count does not lose the request") {
-  World world;
-  const auto endpoint = world.endpoint();
-  while (endpoint->connection().event_count() == 0) std::this_thread::yield();  // of its creation
-  CHECK_FALSE(endpoint->next_request());
-  world.service.send_request(0, 9);
-  ConnectionRequest from;
-  CHECK(endpoint->accept(kHang, &from));
-  CHECK(from.id == 9);
-}
-
-TEST_CASE("a packet that another endpoint's thread took off the socket wakes the endpoint that it is for") {
-  World world;
-  const auto busy = world.endpoint(), sleeping = world.endpoint();
-  const auto descriptor = sleeping->descriptor();
-  REQUIRE(descriptor);
-  SECTION("a request") {
-    REQUIRE(sleeping->arm());
-    world.service.send_request(sleeping->id(), 1);
-    busy->connection().process();
-    CHECK(readable(*descriptor));
-    world.service.count();
-    CHECK(sleeping->next_request());
-  }
-  SECTION("the answer to a connect") {
-    const auto pending = sleeping->start_connect("peer");
-    REQUIRE(pending);
-    const auto asked = world.service.take();
-    while (!sleeping->arm()) REQUIRE_FALSE(sleeping->poll_connect(*pending));
-    world.service.grant_ni(asked, 0);
-    busy->connection().process();
-    CHECK(readable(*descriptor));
-    CHECK(World::wait_connect(*sleeping, *pending) == Channel{0});
-  }
-}
-
-TEST_CASE("a wait ends for a message, a request, an event, room, a signal's worth of time, and not before") {
-  World world;
-  const auto endpoint = world.endpoint();
-  const auto peer = world.local(*endpoint, 0);
-  TestService::End& end = world.service.end(0);
-  const Nanoseconds spin = GENERATE(Nanoseconds{0}, Endpoint::kDefaultSpin);
-  CHECK(endpoint->wait(0, spin) == WaitOutcome::timed_out);
-  CHECK(endpoint->wait(2 * kMillisecond, spin) == WaitOutcome::timed_out);
-
-  const auto during_wait = [&](auto act, auto wait) {
-    std::thread other([&] {
-      while (end.engine.header->receiver_asleep.value == 0) std::this_thread::yield();
-      act();
-    });
-    const WaitOutcome outcome = wait();
-    other.join();
-    return outcome;
-  };
-  const auto wait = [&] { return endpoint->wait(kHang, spin); };
-  const auto wait_room = [&] { return endpoint->wait_room(Channel{0}, kHang, spin); };
-  Message message;
-  CHECK(during_wait([&] { peer->send(nullptr, 0); }, wait) == WaitOutcome::ready);
-  REQUIRE(endpoint->receive(message));
-  endpoint->release(message);
-  CHECK(during_wait(
-            [&] {
-              end.engine.deliver_inline(0, {});
-              end.wake_if_asleep();
-            },
-            wait) == WaitOutcome::ready);
-  REQUIRE(endpoint->receive(message));
-  endpoint->release(message);
-  CHECK(during_wait([&] { world.service.send_request(0, 5), world.service.count(); }, wait) == WaitOutcome::ready);
-  CHECK(endpoint->next_request());
-
-  while (endpoint->send(Channel{0}, {}) == SendOutcome::sent) {}
-  CHECK(endpoint->wait_room(Channel{0}, 2 * kMillisecond, spin) == WaitOutcome::timed_out);
-  CHECK(during_wait(
-            [&] {
-              Message theirs;
-              while (peer->receive(theirs)) peer->release(theirs);
-              peer->flush_credits();
-            },
-            wait_room) == WaitOutcome::room);
-  CHECK(endpoint->send(Channel{0}, {}) == SendOutcome::sent);
-
-  CHECK(during_wait([&] { world.service.send_closed(0, 0), world.service.count(); }, wait) == WaitOutcome::ready);
-  CHECK(endpoint->next_event());
-}
-
-TEST_CASE("waiting for room in the send queue ends when the NI took something") {
-  World world;
-  const auto endpoint = world.endpoint();
-  const Channel channel = world.ni(*endpoint, 0);
-  TestService::End& end = world.service.end(0);
-  while (endpoint->send(channel, {}) == SendOutcome::sent) {}
-  CHECK(endpoint->wait_room(channel, kMillisecond) == WaitOutcome::timed_out);
-  std::thread other([&] {
-    while (end.engine.header->sender_waiting.value == 0) std::this_thread::yield();
-    end.engine.take();
-    end.engine.consume();
-    end.wake_if_asleep();
-  });
-  CHECK(endpoint->wait_room(channel, kHang) == WaitOutcome::room);
-  other.join();
-  CHECK(endpoint->send(channel, {}) == SendOutcome::sent);
-  // A channel that is closed has "room": its sender is to learn that.
-  REQUIRE(endpoint->close(channel));
-  CHECK(endpoint->wait_room(channel, kHang) == WaitOutcome::room);
-}
-
 // ---- many channels
 
 TEST_CASE("busy channels do not starve the others, however many there are") {
@@ -609,61 +414,6 @@ TEST_CASE("all that has arrived on many quiet channels is received within as man
     CHECK(received == kChannels);
     CHECK(endpoint->wait(0) == WaitOutcome::timed_out);
   }
-}
-
-// ---- upcalls
-
-TEST_CASE("an upcall comes for every kind of news, one per batch, and never while it is masked") {
-  World world;
-  const auto endpoint = world.endpoint();
-  const auto peer = world.local(*endpoint, 0);
-  TestService::End& end = world.service.end(0);
-  struct Seen {
-    std::atomic<uint32_t> messages{0}, requests{0}, calls{0};
-    std::atomic<bool> masked{false}, while_masked{false};
-  } seen;
-  const auto upcall = [](Endpoint& self, void* argument) {
-    auto& s = *static_cast<Seen*>(argument);
-    ++s.calls;
-    if (s.masked) s.while_masked = true;
-    for (Message message; self.receive(message); ++s.messages) self.release(message);
-    while (self.next_request()) ++s.requests;
-  };
-  REQUIRE(endpoint->start_upcall(upcall, &seen));
-  CHECK_FALSE(endpoint->start_upcall(upcall, &seen));
-  const auto until = [](auto condition) {
-    for (int i = 0; i < kHangSeconds * 1000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return condition();
-  };
-  REQUIRE(peer->send(nullptr, 0) == SendOutcome::sent);
-  CHECK(until([&] { return seen.messages == 1; }));
-  REQUIRE(end.engine.deliver_inline(0, {}));
-  end.wake_if_asleep();
-  CHECK(until([&] { return seen.messages == 2; }));
-  world.service.send_request(0, 9);
-  world.service.count();
-  CHECK(until([&] { return seen.requests == 1; }));
-
-  endpoint->mask();
-  seen.masked = true;
-  const uint32_t calls = seen.calls;
-  for (int i = 0; i < 3; ++i) REQUIRE(peer->send(nullptr, 0) == SendOutcome::sent);
-  Message message;
-  REQUIRE(endpoint->receive(message));  // the masked thread may do everything itself
-  endpoint->release(message);
-  CHECK(endpoint->wait(kHang, 0) == WaitOutcome::ready);
-  CHECK(seen.calls == calls);
-  seen.masked = false;
-  endpoint->unmask();
-  CHECK(until([&] { return seen.messages == 4; }));
-  CHECK_FALSE(seen.while_masked);
-  endpoint->stop_upcall();
-  const uint32_t after = seen.calls;
-  REQUIRE(peer->send(nullptr, 0) == SendOutcome::sent);
-  CHECK(endpoint->wait(kHang) == WaitOutcome::ready);
-  CHECK(seen.calls == after);
-  REQUIRE(endpoint->start_upcall(upcall, &seen));
-  CHECK(until([&] { return seen.messages == 5; }));
 }
 
 }  // namespace

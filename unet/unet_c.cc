@@ -120,7 +120,9 @@ void give(const Out& from, Out* to) noexcept {
 template <typename Out>
 int check_size(const Out* out) noexcept {
   if (out == nullptr) return null_argument("the structure for the result");
-  if (out->size < sizeof out->size) return failed(Errc::invalid_argument, "the structure's member size is not set: it is sizeof(the structure)");
+  if (out->size < sizeof out->size) {
+    return failed(Errc::invalid_argument, "the structure's member size is not set: it is sizeof(the structure)");
+  }
   return 0;
 }
 

@@ -304,7 +304,7 @@ TEST_CASE("a client that announced its sleep before the engine knew how to wake 
   TestEndpoint& b = ni.add_endpoint();
   ni.hairpin(a, 1, b, 1);
   ni.run();
-  std::atomic<uint32_t>& announcement = GENERATE(false, true) ? b.header->receiver_asleep.value : b.header->sender_waiting.value;
+  auto& announcement = GENERATE(false, true) ? b.header->receiver_asleep.value : b.header->sender_waiting.value;
   announcement = 1;
   REQUIRE(a.send(1, pattern(8, 1)));
   REQUIRE(b.send(1, pattern(8, 2)));
