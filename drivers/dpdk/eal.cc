@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio_ext.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -159,6 +160,10 @@ Status run_eal(Process& p, const EalOptions& options) {
     return fail(Errc::unavailable,
                 "DPDK: no free hugepages: reserve some (`sysctl vm.nr_hugepages=256`) or use hugepages=auto");
   }
+  // net_virtio_user writes to its peer's socket without MSG_NOSIGNAL: a peer that dies must not end this process. A program
+  // that has an action of its own for the signal keeps it.
+  struct sigaction action {};
+  if (sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) signal(SIGPIPE, SIG_IGN);
   std::vector<std::string> words = {"unet", "--no-telemetry", "--single-file-segments",
                                     "--file-prefix=unet-" + std::to_string(getpid()),
                                     "--lcores=0@" + std::to_string(any_allowed_core())};

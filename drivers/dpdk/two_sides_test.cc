@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "drivers/dpdk/two_sides.h"
 
@@ -59,6 +60,7 @@ struct Wire {
   Network* network = nullptr;
   uint32_t mtu = 0;
   bool bridge = false;
+  Hugepages hugepages = Hugepages::never;
 };
 
 // Opens a side's port and tells the other its address.
@@ -71,7 +73,7 @@ std::unique_ptr<DpdkPort> open_side(const Wire& wire, Shared& shared, int side) 
       {.device = wire.device[side],
        .mtu = wire.mtu,
        .eal = {
-           .hugepages = Hugepages::never, .memory_mib = 192, .print_log = std::getenv("UNET_TEST_LOG") != nullptr}});
+           .hugepages = wire.hugepages, .memory_mib = 192, .print_log = std::getenv("UNET_TEST_LOG") != nullptr}});
   if (!port) {
     complain(shared, side, port.error().text);
     return nullptr;
@@ -296,7 +298,30 @@ int skip(const char* reason) {
   return kSkip;
 }
 
+// Pages of 2 MiB that nobody has: enough for two ports of 192 MiB? An administrator reserves them, a test does not.
+bool hugepages_reserved() {
+  std::ifstream file("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
+  uint32_t pages = 0;
+  return file >> pages && pages >= 2 * 192 / 2;
+}
+
 int run(const std::string& what) {
+  if (what == "memif-hugepages") {
+    if (!hugepages_reserved()) return skip("needs 192 free hugepages: sysctl vm.nr_hugepages=192");
+    Network network(Network::Kind::none);
+    for (const bool zero_copy : {false, true}) {
+      Wire wire = memif(network, zero_copy);
+      wire.hugepages = Hugepages::always;
+      if (const int result = test_all_sizes(wire, false); result != 0) return result;
+    }
+    return 0;
+  }
+  if (what == "virtio_user") {
+    Network network(Network::Kind::none);
+    const std::string socket = "/tmp/unet-test-" + std::to_string(getpid()) + ".vhost";
+    const Wire wire{.device = {"net_virtio_user0,path=" + socket + ",queues=1", "net_vhost0,iface=" + socket}, .network = &network};
+    return test_all_sizes(wire, false);
+  }
   if (what.starts_with("memif")) {
     Network network(Network::Kind::none);
     const bool zero_copy = what.find("zero-copy") != std::string::npos;
