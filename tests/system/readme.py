@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+# readme.py - the commands of README's "Five minutes", as written, one after the other, in a shell at the root of the repository.
+#
+# Usage: readme.py REPOSITORY BUILD_DIRECTORY
+import os
+import signal
+import subprocess
+import sys
+import time
+
+ROOT, BUILD = (os.path.realpath(p) for p in sys.argv[1:3])
+SKIP = 77
+WAIT = 120  # seconds; only an upper bound for what takes seconds
+DEMO_SOCKET = "/tmp/unet-demo.sock"
+
+
+def commands():
+    """The indented lines of the section that ./run can take; lines for two hosts have no ./run."""
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as readme:
+        section = readme.read().split("\n## Five minutes\n")[1].split("\n## ")[0]
+    return [line.strip() for line in section.splitlines() if line.startswith("    ") and "./run" in line]
+
+
+def wait_for_socket():
+    end = time.monotonic() + WAIT
+    while not os.path.exists(DEMO_SOCKET):
+        if time.monotonic() > end:
+            sys.exit(f"{DEMO_SOCKET} did not appear")
+        time.sleep(0.05)
+
+
+def run(command, background):
+    """A foreground command has to succeed; returns what it printed, or the process in the background."""
+    if command.endswith("&"):
+        process = subprocess.Popen(["bash", "-c", "exec env " + command[:-1]], cwd=ROOT, stdout=subprocess.DEVNULL)
+        background.append(process)
+        if " unetd " in command:
+            wait_for_socket()
+        return ""
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=WAIT, check=False)
+    print(f"$ {command}\n{done.stdout}{done.stderr}")
+    if done.returncode != 0:
+        sys.exit(f"'{command}' ended with {done.returncode}")
+    return done.stdout
+
+
+def main():
+    if BUILD != os.path.join(ROOT, "build"):
+        print("skipped: ./run uses build/, and this is another build directory")
+        return SKIP
+    if os.path.exists(DEMO_SOCKET):
+        print(f"skipped: {DEMO_SOCKET} is there already")
+        return SKIP
+    lines = commands()
+    background, printed = [], ""
+    try:
+        for line in lines:
+            printed += run(line, background)
+        for wanted in ("Hello", "over a local channel", "over the network interface", "0 wrong, 0 lost", "echo"):
+            if wanted not in printed:
+                return f"nothing printed says '{wanted}'"
+    finally:
+        for process in reversed(background):
+            process.send_signal(signal.SIGTERM)
+            process.wait(WAIT)
+    if os.path.exists(DEMO_SOCKET):
+        return "unetd has left its socket behind"
+    print(f"{len(lines)} commands of README.md ran as written")
+    return 0 if len(lines) >= 5 else "README.md has lost its commands"
+
+
+sys.exit(main())
