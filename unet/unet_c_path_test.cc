@@ -261,10 +261,10 @@ void take(unet_endpoint* endpoint, void* argument) {
 
 TEST_CASE("upcalls", "[threads]") {
   const int path = GENERATE(as<int>(), UNET_PATH_LOCAL, UNET_PATH_NI);
+  Taken taken;  // before the endpoints: an upcall may run until its endpoint is destroyed
   const TestDaemon daemon;
   TestPair pair(daemon);
   pair.connect(path);
-  Taken taken;
   const auto wait_for = [&](int messages) {
     for (int i = 0; i < 20'000 && taken.messages.load(std::memory_order_acquire) < messages; ++i) ::usleep(1000);
     return taken.messages.load(std::memory_order_acquire);
