@@ -9,10 +9,18 @@ using nlohmann::json;
 
 namespace {
 
+// What a client calls itself is the client's to choose: nothing in it reaches the terminal as a command.
+std::string printable(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return text;
+}
+
 std::string cell(const json& object, const char* key) {
   const auto at = object.find(key);
   if (at == object.end() || at->is_null()) return "-";
-  if (at->is_string()) return at->get<std::string>().empty() ? "-" : at->get<std::string>();
+  if (at->is_string()) return at->get<std::string>().empty() ? "-" : printable(at->get<std::string>());
   if (at->is_boolean()) return at->get<bool>() ? "yes" : "no";
   return at->dump();
 }
@@ -42,12 +50,6 @@ void add_counters(json& list, const std::string& of, const json& counters) {
   }
 }
 
-std::string name_of(const json& endpoint) {
-  const std::string name = endpoint.value("name", "");
-  const std::string id = "endpoint " + endpoint.at("endpoint").dump();
-  return name.empty() ? id : id + " (" + name + ")";
-}
-
 // Counters that are not zero, as a flat list.
 json flat_counters(const json& report, bool drops) {
   json list = json::array();
@@ -67,6 +69,12 @@ json flat_counters(const json& report, bool drops) {
 }
 
 }  // namespace
+
+std::string name_of(const json& endpoint) {
+  const std::string name = endpoint.value("name", "");
+  const std::string id = "endpoint " + endpoint.at("endpoint").dump();
+  return name.empty() ? id : id + " (" + name + ")";
+}
 
 const std::vector<std::string>& view_names() {
   static const std::vector<std::string> names{"endpoints", "channels", "names", "counters", "drops", "clients", "ports", "hosts"};

@@ -11,6 +11,9 @@ namespace unet::unetctl {
 // The names of all views: endpoints, channels, names, counters, drops, clients, ports, hosts.
 const std::vector<std::string>& view_names();
 
+// An endpoint of the report in words: "endpoint 3 (echo)".
+std::string name_of(const nlohmann::json& endpoint);
+
 // The part of the report that the view shows.
 nlohmann::json select(const nlohmann::json& report, const std::string& view);
 

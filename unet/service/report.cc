@@ -2,12 +2,16 @@
 //
 // Root and the NI's own user see everything; anybody else their own clients and endpoints, and the names and ports that
 // everybody may know of.
-#include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include <array>
 #include <cstdio>
+#include <ctime>
+
+#include <nlohmann/json.hpp>
 
 #include "unet/service/service.h"
+#include "unet/version.h"
 
 namespace unet::service {
 
@@ -37,6 +41,12 @@ const char* text_of(ChannelRecord::State state) {
   return "unknown";
 }
 
+uint64_t wall_clock() {
+  timespec t{};
+  clock_gettime(CLOCK_REALTIME, &t);
+  return static_cast<uint64_t>(t.tv_sec) * kSecond + static_cast<uint64_t>(t.tv_nsec);
+}
+
 const char* path_of(const ChannelRecord& channel) {
   if (channel.wire) return "wire";
   return channel.kind == control::ChannelKind::local ? "local" : "ni";
@@ -51,6 +61,9 @@ class ReportBuilder {
 
   std::string build() {
     json document = {{"host", s_.options_.host}, {"version", control::kVersion}};
+    document["time_ns"] = wall_clock();          // since 1970
+    document["monotonic_ns"] = monotonic_now();  // for rates
+    document["ni"] = identity();
     document["clients"] = clients();
     document["endpoints"] = json::array();
     document["channels"] = json::array();
@@ -67,6 +80,13 @@ class ReportBuilder {
  private:
   bool sees(const EndpointRecord& endpoint) const {
     return all_ || s_.clients_.at(endpoint.client)->who.uid == who_.uid;
+  }
+
+  json identity() const {
+    return {{"pid", getpid()},
+            {"uid", s_.options_.own_user},
+            {"incarnation", s_.options_.incarnation},
+            {"release", unet_version()}};
   }
 
   json clients() const {

@@ -1,0 +1,20 @@
+// interface.cc - requests and what comes back.
+#include "apps/unetctl/interface.h"
+
+namespace unet::unetctl {
+
+Result<Interface> Interface::open(const std::string& socket) {
+  Result<Context> context = Context::open("unix:" + socket, "unetctl");
+  if (!context) return tl::unexpected(context.error());
+  return Interface(std::move(*context));
+}
+
+Result<nlohmann::json> Interface::report() {
+  const Result<std::string> text = context_.report();
+  if (!text) return tl::unexpected(text.error());
+  nlohmann::json report = nlohmann::json::parse(*text, nullptr, false);
+  if (report.is_discarded()) return fail(Errc::protocol, "the network interface sent a report that is not JSON");
+  return report;
+}
+
+}  // namespace unet::unetctl

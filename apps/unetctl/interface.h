@@ -1,0 +1,27 @@
+// interface.h - what unetctl asks of a network interface.
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "unet/base/result.h"
+#include "unet/context.h"
+
+namespace unet::unetctl {
+
+// A connection for reports, kept between them.
+class Interface {
+ public:
+  // Errors: unavailable (nobody listens at `socket`), not_permitted, protocol (another release).
+  static Result<Interface> open(const std::string& socket);
+
+  // What this user may see, now.
+  Result<nlohmann::json> report();
+
+ private:
+  explicit Interface(Context context) : context_(std::move(context)) {}
+  Context context_;
+};
+
+}  // namespace unet::unetctl

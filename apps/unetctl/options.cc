@@ -1,0 +1,113 @@
+// options.cc - each command with its own options and help.
+#include "apps/unetctl/options.h"
+
+#include <cstdio>
+#include <map>
+
+#include <CLI/CLI.hpp>
+
+#include "apps/unetctl/views.h"
+#include "unet/socket_path.h"
+
+namespace unet::unetctl {
+namespace {
+
+constexpr int kUsage = 2;
+constexpr uint32_t kCountMax = 1'000'000'000;
+
+// What is said in words.
+struct Given {
+  std::string sort = "messages";
+};
+
+Sort parse_sort(const std::string& word) {
+  if (word == "bytes") return Sort::bytes;
+  if (word == "drops") return Sort::drops;
+  return word == "name" ? Sort::name : Sort::messages;
+}
+
+const std::map<std::string, std::string>& view_texts() {
+  static const std::map<std::string, std::string> texts{
+      {"endpoints", "the endpoints: whose they are, their queues and memory"},
+      {"channels", "the channels: between whom, by which path, in which state"},
+      {"names", "the names that endpoints are bound to"},
+      {"counters", "what was counted, without the zeros"},
+      {"drops", "what was dropped and why, without the zeros"},
+      {"clients", "the connected processes"},
+      {"ports", "the wires"},
+      {"hosts", "the other hosts that are known"},
+      {"all", "all of these"},
+  };
+  return texts;
+}
+
+void add_views(CLI::App& app, Options& options) {
+  std::vector<std::string> views = view_names();
+  views.emplace_back("all");
+  for (const std::string& view : views) {
+    CLI::App* command = app.add_subcommand(view, view_texts().at(view))->group("Commands that show");
+    command->add_flag("--json", options.as_json, "print JSON");
+    command->add_option("--watch", options.watch, "print again every so many seconds")->check(CLI::Range(0.1, 3600.0));
+    command->callback([&options, view] { options.view = view; });
+  }
+}
+
+void add_top(CLI::App& app, Given& given, Options& options) {
+  CLI::App* top = app.add_subcommand("top", "the endpoints with most traffic, and drops by name, live")->group("Commands that show");
+  top->add_option("--interval", options.top.interval, "seconds between two looks (default: 1)")->check(CLI::Range(0.1, 3600.0));
+  top->add_option("--sort", given.sort, "messages, bytes, drops or name: what is first (default: messages)")
+      ->check(CLI::IsMember({"messages", "bytes", "drops", "name"}));
+  top->add_option("--count", options.top.count, "print so many plain tables, one per interval, and end")->check(CLI::Range(1u, kCountMax));
+  top->footer("Rates are per second, of messages that pass the network interface: those of local channels do not.\n"
+              "On a terminal the picture is drawn in place; q or Ctrl-C ends it. Elsewhere plain tables follow one another.");
+  top->callback([&options] { options.command = Options::Command::top; });
+}
+
+ParsedOptions refuse(const std::string& text) {
+  std::fprintf(stderr, "unetctl: %s\n", text.c_str());
+  return {std::nullopt, kUsage};
+}
+
+std::string command_list(const CLI::App& app) {
+  std::string list;
+  for (const CLI::App* command : app.get_subcommands({})) list += (list.empty() ? "" : ", ") + command->get_name();
+  return list;
+}
+
+// Where to read more about what went wrong.
+std::string help_of(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return "unetctl " + (chosen.empty() ? "" : chosen.front()->get_name() + " ") + "--help";
+}
+
+}  // namespace
+
+ParsedOptions parse_options(int argc, char** argv) {
+  Options options;
+  Given given;
+  options.socket = default_socket_path();
+  CLI::App app{"unetctl - shows what a U-Net network interface is doing (your own things; everything to root and its owner)"};
+  app.require_subcommand(0, 1);
+  app.fallthrough();
+  app.add_option("--socket", options.socket, "control socket (default: $UNET_SOCKET, " + options.socket + ")");
+  app.footer("unetctl COMMAND --help tells more of one command. Start with: unetctl all");
+  add_views(app, options);
+  add_top(app, given, options);
+  app.set_help_all_flag("--help-all", "print the help of every command");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return {std::nullopt, app.exit(help)};
+  } catch (const CLI::ParseError& error) {
+    const std::vector<std::string> extra = app.remaining();
+    if (app.get_subcommands().empty() && !extra.empty() && extra.front().rfind('-', 0) != 0) {
+      return refuse("there is no command '" + extra.front() + "'; there are " + command_list(app));
+    }
+    return refuse(std::string(error.what()) + " (" + help_of(app) + " lists what there is)");
+  }
+  if (app.get_subcommands().empty()) return refuse("say what to show or do: " + command_list(app) + " (unetctl --help says more)");
+  options.top.sort = parse_sort(given.sort);
+  return {options, 0};
+}
+
+}  // namespace unet::unetctl

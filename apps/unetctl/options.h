@@ -1,0 +1,35 @@
+// options.h - the command line of unetctl: one command, its options, and the socket.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "apps/unetctl/rates.h"
+
+namespace unet::unetctl {
+
+struct TopOptions {
+  double interval = 1;            // seconds
+  Sort sort = Sort::messages;
+  std::optional<uint32_t> count;  // tables to print, plain; none: until it is ended
+};
+
+struct Options {
+  enum class Command { show, top } command = Command::show;
+  std::string socket;
+  std::string view;      // show: one of view_names(), or "all"
+  bool as_json = false;  // show
+  double watch = 0;      // show: seconds between; 0: once
+  TopOptions top;
+};
+
+struct ParsedOptions {
+  std::optional<Options> options;  // none: exit at once with `status`
+  int status = 0;
+};
+
+// Says what is wrong on stderr, in one line.
+ParsedOptions parse_options(int argc, char** argv);
+
+}  // namespace unet::unetctl

@@ -1,0 +1,128 @@
+// rates.cc - differences of counters over the time between the reports.
+#include "apps/unetctl/rates.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "apps/unetctl/table.h"
+#include "apps/unetctl/views.h"
+
+namespace unet::unetctl {
+
+using nlohmann::json;
+
+namespace {
+
+uint64_t number(const json& object, const std::string& key) {
+  const auto at = object.find(key);
+  return at != object.end() && at->is_number_unsigned() ? at->get<uint64_t>() : 0;
+}
+
+const json& part(const json& object, const char* key) {
+  static const json nothing = json::object();
+  const auto at = object.find(key);
+  return at != object.end() && at->is_object() ? *at : nothing;
+}
+
+// The same endpoint in the earlier report: its number may have been somebody else's.
+const json* find_before(const json& before, const json& endpoint) {
+  for (const json& other : before.at("endpoints")) {
+    if (other.at("endpoint") == endpoint.at("endpoint") && other.at("client") == endpoint.at("client") &&
+        other.at("pid") == endpoint.at("pid")) {
+      return &other;
+    }
+  }
+  return nullptr;
+}
+
+// Rates of one object's counters. A counter that is smaller than before began anew.
+class Difference {
+ public:
+  Difference(const json& before, const json& now, double seconds) : before_(before), now_(now), seconds_(seconds) {}
+  double rate(const std::string& counter) const {
+    const uint64_t then = number(before_, counter), value = number(now_, counter);
+    return static_cast<double>(value >= then ? value - then : value) / seconds_;
+  }
+
+ private:
+  const json& before_;
+  const json& now_;
+  double seconds_;
+};
+
+// Adds the drops that ever happened; returns the rate of all of them.
+double add_drops(std::vector<DropRate>& drops, const std::string& of, const json& before, const json& now, double seconds) {
+  const Difference difference(before, now, seconds);
+  double sum = 0;
+  for (const auto& [name, value] : now.items()) {
+    if (number(now, name) == 0) continue;
+    drops.push_back({of, name, difference.rate(name), number(now, name)});
+    sum += drops.back().rate;
+  }
+  return sum;
+}
+
+std::string whole(double rate) { return std::to_string(std::llround(rate)); }
+
+double weight_of(const EndpointRate& endpoint, Sort by) {
+  switch (by) {
+    case Sort::messages: return endpoint.sent_messages + endpoint.received_messages;
+    case Sort::bytes: return endpoint.sent_bytes + endpoint.received_bytes;
+    case Sort::drops: return endpoint.drops;
+    case Sort::name: break;
+  }
+  return 0;
+}
+
+}  // namespace
+
+Rates rates_between(const json& before, const json& now) {
+  Rates rates;
+  const uint64_t from = number(before, "monotonic_ns"), to = number(now, "monotonic_ns");
+  rates.seconds = to > from ? static_cast<double>(to - from) / 1e9 : 1e-9;
+  static const json nothing = json::object();
+  add_drops(rates.drops, "NI", part(before.at("counters"), "drops"), part(now.at("counters"), "drops"), rates.seconds);
+  for (const json& endpoint : now.at("endpoints")) {
+    const json* same = find_before(before, endpoint);
+    const Difference counted(same != nullptr ? part(*same, "counters") : nothing, part(endpoint, "counters"), rates.seconds);
+    EndpointRate rate;
+    rate.endpoint = number(endpoint, "endpoint");
+    rate.name = endpoint.value("name", "");
+    rate.pid = number(endpoint, "pid");
+    rate.uid = number(endpoint, "uid");
+    rate.sent_messages = counted.rate("sent_messages");
+    rate.sent_bytes = counted.rate("sent_bytes");
+    rate.received_messages = counted.rate("received_messages");
+    rate.received_bytes = counted.rate("received_bytes");
+    rate.drops = add_drops(rates.drops, name_of(endpoint), same != nullptr ? part(*same, "drops") : nothing, part(endpoint, "drops"),
+                           rates.seconds);
+    rates.endpoints.push_back(std::move(rate));
+  }
+  return rates;
+}
+
+void sort(std::vector<EndpointRate>& endpoints, Sort by) {
+  std::sort(endpoints.begin(), endpoints.end(), [by](const EndpointRate& a, const EndpointRate& b) {
+    if (by == Sort::name && a.name != b.name) return a.name.empty() || b.name.empty() ? b.name.empty() : a.name < b.name;
+    const double x = weight_of(a, by), y = weight_of(b, by);
+    return x != y ? x > y : a.endpoint < b.endpoint;
+  });
+}
+
+std::string picture(const json& now, Rates rates, Sort by) {
+  sort(rates.endpoints, by);
+  std::stable_sort(rates.drops.begin(), rates.drops.end(), [](const DropRate& a, const DropRate& b) { return a.rate > b.rate; });
+  Table endpoints({"ENDPOINT", "NAME", "PID", "UID", "SENT/S", "SENT B/S", "RECEIVED/S", "RECEIVED B/S", "DROPS/S"});
+  for (const EndpointRate& e : rates.endpoints) {
+    endpoints.add({std::to_string(e.endpoint), e.name.empty() ? "-" : e.name, std::to_string(e.pid), std::to_string(e.uid),
+                   whole(e.sent_messages), whole(e.sent_bytes), whole(e.received_messages), whole(e.received_bytes), whole(e.drops)});
+  }
+  Table drops({"OF", "DROP", "PER SECOND", "TOTAL"});
+  for (const DropRate& drop : rates.drops) drops.add({drop.of, drop.name, whole(drop.rate), std::to_string(drop.total)});
+  return "host " + now.value("host", "") + ": " + std::to_string(rates.endpoints.size()) + " endpoints, " +
+         std::to_string(now.at("channels").size()) + " channels\n\n" + endpoints.text("no endpoints") + "\n" +
+         drops.text("nothing was dropped");
+}
+
+}  // namespace unet::unetctl

@@ -1,0 +1,90 @@
+// rates_test.cc - rates and their order from reports whose numbers are known.
+#include "apps/unetctl/rates.h"
+
+#include <catch2/catch.hpp>
+
+namespace unet::unetctl {
+namespace {
+
+using nlohmann::json;
+
+json endpoint(unsigned id, const char* name, unsigned pid, unsigned sent, unsigned received, unsigned drops) {
+  return {{"endpoint", id},
+          {"client", id},
+          {"name", name},
+          {"pid", pid},
+          {"uid", 1000u},
+          {"counters",
+           {{"sent_messages", sent}, {"sent_bytes", 100 * sent}, {"received_messages", received}, {"received_bytes", 8 * received}}},
+          {"drops", {{"no_free_buffer", drops}, {"too_long", 0u}}}};
+}
+
+json report(uint64_t at_ns, json endpoints, unsigned bad_crc = 0) {
+  return {{"host", "alpha"},
+          {"monotonic_ns", at_ns},
+          {"channels", json::array()},
+          {"counters", {{"drops", {{"bad_crc", bad_crc}, {"bad_version", 0u}}}}},
+          {"endpoints", std::move(endpoints)}};
+}
+
+std::string order(std::vector<EndpointRate> endpoints, Sort by) {
+  sort(endpoints, by);
+  std::string names;
+  for (const EndpointRate& e : endpoints) names += e.name.empty() ? "-" : e.name;
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("rates are per second of the time between the reports") {
+  const json before = report(1'000'000'000, {endpoint(0, "a", 10, 100, 50, 4)}, 2);
+  const json now = report(3'000'000'000, {endpoint(0, "a", 10, 300, 60, 10)}, 2);
+  const Rates rates = rates_between(before, now);
+  CHECK(rates.seconds == Approx(2));
+  REQUIRE(rates.endpoints.size() == 1);
+  CHECK(rates.endpoints[0].sent_messages == Approx(100));
+  CHECK(rates.endpoints[0].sent_bytes == Approx(10'000));
+  CHECK(rates.endpoints[0].received_messages == Approx(5));
+  CHECK(rates.endpoints[0].received_bytes == Approx(40));
+  CHECK(rates.endpoints[0].drops == Approx(3));
+  REQUIRE(rates.drops.size() == 2);  // what never happened is left out
+  CHECK(rates.drops[0].of == "NI");
+  CHECK(rates.drops[0].name == "bad_crc");
+  CHECK(rates.drops[0].rate == 0);
+  CHECK(rates.drops[0].total == 2);
+  CHECK(rates.drops[1].of == "endpoint 0 (a)");
+  CHECK(rates.drops[1].total == 10);
+}
+
+TEST_CASE("an endpoint that is new, or has another's number, began at nothing") {
+  const json before = report(0, {endpoint(0, "a", 10, 100, 0, 0), endpoint(1, "b", 11, 100, 0, 0)});
+  const json now = report(1'000'000'000, {endpoint(0, "c", 12, 150, 0, 0), endpoint(1, "b", 11, 40, 0, 0), endpoint(2, "d", 13, 7, 0, 0)});
+  const Rates rates = rates_between(before, now);
+  REQUIRE(rates.endpoints.size() == 3);
+  CHECK(rates.endpoints[0].sent_messages == Approx(150));  // another process
+  CHECK(rates.endpoints[1].sent_messages == Approx(40));   // the same process, counters from the start
+  CHECK(rates.endpoints[2].sent_messages == Approx(7));
+}
+
+TEST_CASE("two reports of the same moment, or with parts missing, are no trouble") {
+  const json one = report(5, {endpoint(0, "a", 1, 3, 3, 0)});
+  CHECK(rates_between(one, one).endpoints.at(0).sent_messages == 0);
+  json bare = one;
+  bare["counters"] = json::object();  // who may not see the NI's
+  CHECK(rates_between(bare, bare).drops.empty());
+}
+
+TEST_CASE("each order") {
+  const json before = report(0, {endpoint(0, "b", 1, 0, 0, 0), endpoint(1, "", 1, 0, 0, 0), endpoint(2, "a", 1, 0, 0, 0)});
+  const json now = report(1'000'000'000, {endpoint(0, "b", 1, 10, 0, 2), endpoint(1, "", 1, 0, 30, 1), endpoint(2, "a", 1, 0, 20, 0)});
+  const auto endpoints = rates_between(before, now).endpoints;
+  CHECK(order(endpoints, Sort::messages) == "-ab");
+  CHECK(order(endpoints, Sort::bytes) == "b-a");
+  CHECK(order(endpoints, Sort::drops) == "b-a");
+  CHECK(order(endpoints, Sort::name) == "ab-");  // without a name: last
+  const std::string text = picture(now, rates_between(before, now), Sort::name);
+  CHECK(text.find("host alpha: 3 endpoints, 0 channels") == 0);
+  CHECK(text.find("no_free_buffer") != std::string::npos);
+}
+
+}  // namespace unet::unetctl

@@ -1,0 +1,93 @@
+# daemon.py - a unetd as a process of a test, and how the tests in Python say what failed; for the other files here.
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+NOBODY = 65534
+IS_ROOT = os.geteuid() == 0
+WAIT = 30  # seconds; only an upper bound for what takes milliseconds
+
+
+class Failure(Exception):
+    pass
+
+
+def require(condition, text):
+    if not condition:
+        raise Failure(text)
+
+
+def wait_until(condition, text):
+    end = time.monotonic() + WAIT
+    while not condition():
+        require(time.monotonic() < end, text)
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def directory():
+    path = tempfile.mkdtemp(prefix="unet-programs-")
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+def run(*args, env=None, user=None):
+    command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user is not None else []
+    done = subprocess.run([*command, *args], capture_output=True, text=True, timeout=WAIT, env=env)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Unetd:
+    """A running unetd; killed at the end of the with block if it still runs."""
+
+    def __init__(self, unetd, *args, user=None, env=None):
+        ready, write = os.pipe()
+        command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user is not None else []
+        self.process = subprocess.Popen([*command, unetd, "--ready-fd", str(write), *args], pass_fds=[write], text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+        os.close(write)
+        self.ready = os.read(ready, 1) == b"\n"
+        os.close(ready)
+
+    def __enter__(self):
+        if not self.ready:
+            self.process.wait(WAIT)
+            raise Failure("unetd did not start: " + self.process.stderr.read())
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+    def stop(self, with_signal=signal.SIGTERM):
+        self.process.send_signal(with_signal)
+        return self.process.wait(WAIT)
+
+
+def one_line(text, program, *parts):
+    require(text.count("\n") == 1, f"not one line but: {text!r}")
+    require(program in text, f"{program} does not say who it is: {text!r}")
+    for part in parts:
+        require(part in text, f"{part!r} is missing in {text!r}")
+
+
+def main(names):
+    """Runs every test_ of a file's globals(), in order of name."""
+    failed = 0
+    for name, test in sorted(names.items()):
+        if not name.startswith("test_"):
+            continue
+        try:
+            test()
+            print(f"ok    {name}", flush=True)
+        except (Failure, subprocess.TimeoutExpired, OSError, ValueError, KeyError) as failure:
+            failed += 1
+            print(f"FAIL  {name}: {failure}", flush=True)
+    return 1 if failed else 0

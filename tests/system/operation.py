@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+# operation.py - what an operator does with a running unetd: watch it, take its numbers.
+#
+# Usage: operation.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+
+from daemon import WAIT, Unetd, directory, main, one_line, require, run, wait_until
+
+UNETD, UNETCTL, ECHO_SERVER, ECHO_CLIENT = (os.path.abspath(p) for p in sys.argv[1:5])
+
+
+class Ni:
+    """A unetd with an echo server that is bound to `echo`."""
+
+    def __init__(self, path, *args):
+        self.path, self.args = path, args
+
+    def __enter__(self):
+        self.daemon = Unetd(UNETD, "--socket", self.path, "--host", "alpha", *self.args).__enter__()
+        self.env = os.environ | {"UNET_NI": "unix:" + self.path}
+        self.server = subprocess.Popen([ECHO_SERVER, "echo"], env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until(lambda: "echo" in self.ctl("names")[1], "the echo server does not come up")
+        return self
+
+    def __exit__(self, *_):
+        self.server.kill()
+        self.server.wait(WAIT)
+        self.daemon.__exit__()
+
+    def ctl(self, *args, user=None):
+        return run(UNETCTL, *args, "--socket", self.path, user=user)
+
+    def echo(self, *args):
+        return run(ECHO_CLIENT, "--path", "ni", *args, "echo", env=self.env)
+
+
+def test_top_prints_tables():
+    with directory() as d, Ni(d + "/s") as ni:
+        for by in ("messages", "bytes", "drops", "name"):
+            status, out, err = ni.ctl("top", "--interval", "0.1", "--count", "2", "--sort", by)
+            require(status == 0 and not err, f"top --sort {by}: {status} {err!r}")
+            require(out.count("host alpha: 1 endpoints") == 2 and out.count("SENT/S") == 2, f"not two tables: {out!r}")
+            require("\033" not in out, f"not plain: {out!r}")
+            require(f" {ni.server.pid} " in out, f"no echo server in {out!r}")
+
+
+def test_top_sees_traffic():
+    with directory() as d, Ni(d + "/s") as ni:
+        top = subprocess.Popen([UNETCTL, "top", "--interval", "0.2", "--socket", ni.path], stdout=subprocess.PIPE, text=True)
+        try:
+            require("alpha" in top.stdout.readline(), "no table without --count")
+            traffic = subprocess.Popen(["sh", "-c", 'while "$0" --path ni --size 100 echo; do :; done', ECHO_CLIENT], env=ni.env,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+            try:
+                end = time.monotonic() + WAIT
+                cells = []
+                while not (len(cells) == 9 and cells[1] == "echo" and all(int(c) > 0 for c in cells[4:8])):
+                    require(time.monotonic() < end, f"the echo server's traffic does not show, but {cells}")
+                    cells = top.stdout.readline().split()
+            finally:
+                os.killpg(traffic.pid, signal.SIGKILL)
+                traffic.wait(WAIT)
+        finally:
+            top.kill()
+            top.communicate()
+
+
+class Terminal:
+    """unetctl top on a terminal of its own."""
+
+    def __init__(self, path):
+        self.end, self.other = pty.openpty()
+        self.before = termios.tcgetattr(self.other)
+        self.text = ""
+        self.process = subprocess.Popen([UNETCTL, "top", "--interval", "0.1", "--socket", path], stdin=self.other, stdout=self.other,
+                                        stderr=subprocess.PIPE, text=True, preexec_fn=self.own)
+
+    def own(self):
+        os.setsid()
+        os.close(os.open(os.ttyname(self.other), os.O_RDWR))  # makes it the controlling terminal: Ctrl-C becomes a signal
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+        os.close(self.end)
+        os.close(self.other)
+
+    def shows(self, part):
+        if select.select([self.end], [], [], 0)[0]:
+            self.text += os.read(self.end, 65536).decode()
+        return part in self.text
+
+    def ends(self, how):
+        wait_until(lambda: not self.shows("\0") and self.process.poll() is not None, f"{how} does not end it")
+        wait_until(lambda: self.shows("\033[?1049l"), f"{how}: the screen is not given back")
+        require("\033[?25h" in self.text, f"{how}: the cursor stays hidden")
+        require(termios.tcgetattr(self.other) == self.before, f"{how}: the terminal is not as it was")
+
+
+def test_top_on_a_terminal():
+    with directory() as d, Ni(d + "/s") as ni:
+        for how, act in (("q", lambda t: os.write(t.end, b"q")), ("Ctrl-C", lambda t: os.write(t.end, b"\3")),
+                         ("SIGTERM", lambda t: t.process.send_signal(signal.SIGTERM))):
+            with Terminal(ni.path) as terminal:
+                wait_until(lambda: terminal.shows("SENT/S"), "no picture")
+                require("\033[?1049h" in terminal.text and "\033[H" in terminal.text, "not drawn in place")
+                require(not termios.tcgetattr(terminal.other)[3] & termios.ECHO, "keys are echoed into the picture")
+                act(terminal)
+                terminal.ends(how)
+                require(terminal.process.returncode == 0, f"{how}: status {terminal.process.returncode}")
+
+
+def test_top_when_the_network_interface_goes():
+    with directory() as d, Ni(d + "/s") as ni:
+        with Terminal(ni.path) as terminal:
+            wait_until(lambda: terminal.shows("SENT/S"), "no picture")
+            require(ni.daemon.stop() == 0, "stop")
+            terminal.ends("the end of the network interface")
+            require(terminal.process.returncode == 1, f"status {terminal.process.returncode}")
+            one_line(terminal.process.stderr.read(), "unetctl", "network interface")
+
+
+def test_wrong_commands():
+    with directory() as d, Ni(d + "/s") as ni:
+        for args, parts in ((["top", "--interval", "0"], ["--interval", "unetctl top --help"]), (["top", "--sort", "size"], ["size", "messages"]),
+                            (["top", "--count", "0"], ["--count"]), (["tops"], ["tops", "top"]), (["names", "names"], ["names"])):
+            status, out, err = ni.ctl(*args)
+            require(status == 2 and out == "", f"unetctl {args}: {status} {out!r}")
+            one_line(err, "unetctl", *parts)
+        for args in (["--help"], ["--help-all"], ["top", "--help"]):
+            status, out, err = run(UNETCTL, *args)
+            require(status == 0 and "--socket" in run(UNETCTL, "--help")[1] and out and not err, f"unetctl {args}")
+
+
+sys.exit(main(globals()))
