@@ -6,6 +6,7 @@
 
 #include "apps/unetctl/interface.h"
 #include "apps/unetctl/options.h"
+#include "apps/unetctl/stats.h"
 #include "apps/unetctl/top.h"
 #include "apps/unetctl/views.h"
 
@@ -40,12 +41,19 @@ Status show_views(Interface& ni, const Options& options) {
   }
 }
 
+Status print_stats(Interface& ni, const Options& options) {
+  const Result<nlohmann::json> report = ni.report();
+  if (!report) return tl::unexpected(report.error());
+  return print(options.prometheus ? stats_prometheus(*report) : stats_json(*report).dump(2) + "\n");
+}
+
 Status run(const Options& options) {
   Result<Interface> ni = Interface::open(options.socket);
   if (!ni) return tl::unexpected(ni.error());
   switch (options.command) {
     case Options::Command::show: return show_views(*ni, options);
     case Options::Command::top: return top(*ni, options.top);
+    case Options::Command::stats: return print_stats(*ni, options);
   }
   return {};
 }

@@ -63,6 +63,15 @@ void add_top(CLI::App& app, Given& given, Options& options) {
   top->callback([&options] { options.command = Options::Command::top; });
 }
 
+void add_stats(CLI::App& app, Options& options) {
+  CLI::App* stats = app.add_subcommand("stats", "every counter at one moment, for programs")->group("Commands that show");
+  CLI::Option* json = stats->add_flag("--json", options.as_json, "print one JSON object (default)");
+  stats->add_flag("--prometheus", options.prometheus, "print the text format of Prometheus (0.0.4)")->excludes(json);
+  stats->footer("Zeros are included. For Prometheus, let node_exporter's textfile collector read what this prints:\n"
+                "  unetctl stats --prometheus > unet.prom.new && mv unet.prom.new unet.prom");
+  stats->callback([&options] { options.command = Options::Command::stats; });
+}
+
 ParsedOptions refuse(const std::string& text) {
   std::fprintf(stderr, "unetctl: %s\n", text.c_str());
   return {std::nullopt, kUsage};
@@ -93,6 +102,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.footer("unetctl COMMAND --help tells more of one command. Start with: unetctl all");
   add_views(app, options);
   add_top(app, given, options);
+  add_stats(app, options);
   app.set_help_all_flag("--help-all", "print the help of every command");
   try {
     app.parse(argc, argv);

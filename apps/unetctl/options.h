@@ -16,12 +16,13 @@ struct TopOptions {
 };
 
 struct Options {
-  enum class Command { show, top } command = Command::show;
+  enum class Command { show, top, stats } command = Command::show;
   std::string socket;
   std::string view;      // show: one of view_names(), or "all"
   bool as_json = false;  // show
   double watch = 0;      // show: seconds between; 0: once
   TopOptions top;
+  bool prometheus = false;  // stats: as text for Prometheus, else JSON
 };
 
 struct ParsedOptions {

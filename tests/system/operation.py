@@ -2,8 +2,10 @@
 # operation.py - what an operator does with a running unetd: watch it, take its numbers.
 #
 # Usage: operation.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT
+import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -129,6 +131,40 @@ def test_top_when_the_network_interface_goes():
             terminal.ends("the end of the network interface")
             require(terminal.process.returncode == 1, f"status {terminal.process.returncode}")
             one_line(terminal.process.stderr.read(), "unetctl", "network interface")
+
+
+SAMPLE = re.compile(r'([a-z][a-z0-9_]*)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\[\\"n])*",?)+)\})? ([0-9]+)$')
+
+
+def test_stats():
+    with directory() as d, Ni(d + "/s") as ni:
+        require(ni.echo("--size", "100")[0] == 0, "no echo")
+        begin = time.time_ns()
+        for args in (["stats"], ["stats", "--json"]):
+            status, out, err = ni.ctl(*args)
+            stats = json.loads(out)
+            require(status == 0 and not err, f"{args}: {status} {err!r}")
+            require(begin <= stats["time_ns"] <= time.time_ns(), f"the time is wrong: {stats['time_ns']}")
+            require(stats["ni"]["host"] == "alpha" and stats["ni"]["pid"] == ni.daemon.process.pid, f"not its identity: {stats['ni']}")
+            require(stats["counters"]["engine"]["hairpin_messages"] > 0 and stats["drops"]["bad_crc"] == 0, f"{stats}")
+            endpoint, = stats["endpoints"]
+            require(endpoint["name"] == "echo" and endpoint["counters"]["received_messages"] > 0, f"{endpoint}")
+            require("no_free_buffer" in endpoint["drops"], f"{endpoint}")
+        received = endpoint["counters"]["received_messages"]
+        status, out, err = ni.ctl("stats", "--prometheus")
+        require(status == 0 and not err and out.endswith("\n"), f"--prometheus: {status} {err!r}")
+        for line in out.splitlines():
+            require(SAMPLE.match(line) or re.match(r"# (HELP [a-z0-9_]+ .|TYPE [a-z0-9_]+ (counter|gauge)$)", line), f"malformed: {line!r}")
+        labels = f'endpoint="{endpoint["endpoint"]}",name="echo",pid="{ni.server.pid}",uid="{os.geteuid()}"'
+        require(f"\nunet_endpoint_received_messages_total{{{labels}}} {received}\n" in out, f"no {labels} in {out}")
+        require(f'\nunet_endpoint_drops_total{{{labels},reason="no_free_buffer"}} 0\n' in out, out)
+        require("\n# TYPE unet_engine_hairpin_messages_total counter\n" in out and "\nunet_endpoints 1\n" in out, out)
+        status, _, err = ni.ctl("stats", "--json", "--prometheus")
+        require(status == 2, "both formats at once")
+        one_line(err, "unetctl", "--prometheus")
+    status, _, err = run(UNETCTL, "stats", "--socket", "/nonexistent/s")
+    require(status == 1, "stats of nothing")
+    one_line(err, "unetctl", "/nonexistent/s")
 
 
 def test_wrong_commands():

@@ -1,0 +1,175 @@
+// stats.cc - the same numbers as `unetctl counters` and `drops`, zeros included.
+#include "apps/unetctl/stats.h"
+
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace unet::unetctl {
+
+using nlohmann::json;
+
+namespace {
+
+const json& part(const json& object, const char* key) {
+  static const json nothing = json::object();
+  const auto at = object.find(key);
+  return at != object.end() && at->is_object() ? *at : nothing;
+}
+
+// ---- Prometheus
+
+using Labels = std::vector<std::pair<std::string, std::string>>;
+
+std::string replaced(const std::string& text, bool quotes) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\\') out += "\\\\";
+    else if (c == '\n') out += "\\n";
+    else if (c == '"' && quotes) out += "\\\"";
+    else out += c;
+  }
+  return out;
+}
+
+std::string text_of(const Labels& labels) {
+  std::string out;
+  for (const auto& [name, value] : labels) out += (out.empty() ? "" : ",") + name + "=\"" + replaced(value, true) + "\"";
+  return out.empty() ? out : "{" + out + "}";
+}
+
+// A driver names its counters as it likes: what is no letter or digit becomes one underscore.
+std::string snake_case(const std::string& name) {
+  std::string out;
+  for (const char c : name) {
+    const bool upper = c >= 'A' && c <= 'Z';
+    if (upper || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) {
+      out += upper ? static_cast<char>(c - 'A' + 'a') : c;
+    } else if (!out.empty() && out.back() != '_') {
+      out += '_';
+    }
+  }
+  while (!out.empty() && out.back() == '_') out.pop_back();
+  return out.empty() ? "unnamed" : out;
+}
+
+// A family's samples stand together, under one HELP and one TYPE; families in order of their names.
+class Exposition {
+ public:
+  void counter(const std::string& name, const std::string& help, const Labels& labels, const json& value) {
+    add(name + "_total", "counter", help, labels, value);
+  }
+  void gauge(const std::string& name, const std::string& help, const Labels& labels, const json& value) {
+    add(name, "gauge", help, labels, value);
+  }
+
+  std::string text() const {
+    std::string out;
+    for (const auto& [name, family] : families_) {
+      out += "# HELP " + name + " " + replaced(family.help, false) + "\n# TYPE " + name + " " + family.type + "\n";
+      for (const auto& [labels, value] : family.samples) out += name + labels + " " + value + "\n";
+    }
+    return out;
+  }
+
+ private:
+  struct Family {
+    std::string help, type;
+    std::map<std::string, std::string> samples;  // by labels: each at most once
+  };
+
+  void add(const std::string& name, const char* type, const std::string& help, const Labels& labels, const json& value) {
+    if (!value.is_number()) return;
+    Family& family = families_.try_emplace(name, Family{help, type, {}}).first->second;
+    family.samples.emplace(text_of(labels), value.dump());
+  }
+
+  std::map<std::string, Family> families_;
+};
+
+void add_all(Exposition& out, const std::string& prefix, const std::string& whose, const Labels& labels, const json& counters) {
+  for (const auto& [name, value] : counters.items()) {
+    out.counter(prefix + snake_case(name), whose + ": " + name, labels, value);
+  }
+}
+
+void add_drops(Exposition& out, const std::string& family, const std::string& help, const Labels& labels, const json& drops) {
+  for (const auto& [name, value] : drops.items()) {
+    Labels with_reason = labels;
+    with_reason.emplace_back("reason", name);
+    out.counter(family, help, with_reason, value);
+  }
+}
+
+void add_endpoint(Exposition& out, const json& endpoint) {
+  const Labels labels{{"endpoint", endpoint.at("endpoint").dump()},
+                      {"name", endpoint.value("name", "")},
+                      {"pid", endpoint.at("pid").dump()},
+                      {"uid", endpoint.at("uid").dump()}};
+  add_all(out, "unet_endpoint_", "Of an endpoint since it was created, without its local channels", labels, part(endpoint, "counters"));
+  add_drops(out, "unet_endpoint_drops", "Messages and descriptors of an endpoint that were dropped, by reason", labels,
+            part(endpoint, "drops"));
+  out.gauge("unet_endpoint_channels", "Channels of an endpoint, in any state", labels, endpoint.value("channels", json()));
+}
+
+void add_port(Exposition& out, const json& port) {
+  const Labels labels{{"port", port.at("port").dump()}, {"address", port.value("address", "")}};
+  add_all(out, "unet_port_", "Of a wire, as its driver counts", labels, part(port, "counters"));
+}
+
+void add_ni(Exposition& out, const json& report) {
+  const json& ni = part(report, "ni");
+  const auto text = [](const json& object, const char* key) {
+    const json value = object.value(key, json());
+    return value.is_string() ? value.get<std::string>() : value.dump();
+  };
+  out.gauge("unet_ni_info", "The network interface that these numbers are of; always 1",
+            {{"host", text(report, "host")},
+             {"pid", text(ni, "pid")},
+             {"uid", text(ni, "uid")},
+             {"release", text(ni, "release")},
+             {"incarnation", text(ni, "incarnation")}},
+            1);
+  for (const char* list : {"clients", "endpoints", "channels"}) {
+    out.gauge("unet_" + std::string(list), "How many " + std::string(list) + " this user sees", {}, report.at(list).size());
+  }
+  const json& counters = part(report, "counters");
+  for (const char* of : {"engine", "service", "signalling"}) {
+    add_all(out, "unet_" + std::string(of) + "_", "Of the network interface's " + std::string(of), {}, part(counters, of));
+  }
+  add_drops(out, "unet_ni_drops", "Frames that no endpoint is charged with and that were dropped, by reason", {}, part(counters, "drops"));
+}
+
+}  // namespace
+
+json stats_json(const json& report) {
+  const json& all = part(report, "counters");
+  json ni = part(report, "ni");
+  ni["host"] = report.value("host", "");
+  ni["protocol"] = report.value("version", json());
+  json counters = json::object();
+  for (const char* of : {"engine", "service", "signalling"}) {
+    if (all.contains(of)) counters[of] = all.at(of);
+  }
+  json ports = json::array(), endpoints = json::array();
+  for (const json& port : report.at("ports")) {
+    ports.push_back({{"port", port.at("port")}, {"address", port.value("address", "")}, {"counters", part(port, "counters")}});
+  }
+  for (const json& endpoint : report.at("endpoints")) {
+    json entry;
+    for (const char* key : {"endpoint", "name", "pid", "uid", "channels", "counters", "drops"}) entry[key] = endpoint.at(key);
+    endpoints.push_back(std::move(entry));
+  }
+  return {{"time_ns", report.value("time_ns", json())}, {"ni", std::move(ni)},       {"counters", std::move(counters)},
+          {"drops", part(all, "drops")},                {"ports", std::move(ports)}, {"endpoints", std::move(endpoints)}};
+}
+
+std::string stats_prometheus(const json& report) {
+  Exposition out;
+  add_ni(out, report);
+  for (const json& port : report.at("ports")) add_port(out, port);
+  for (const json& endpoint : report.at("endpoints")) add_endpoint(out, endpoint);
+  return out.text();
+}
+
+}  // namespace unet::unetctl

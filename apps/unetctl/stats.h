@@ -1,0 +1,16 @@
+// stats.h - every counter of an NI at one moment, for programs: one JSON object, or text for Prometheus.
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace unet::unetctl {
+
+// {"time_ns": since 1970, "ni": whose counters they are, "counters", "drops", "ports": [...], "endpoints": [...]}.
+nlohmann::json stats_json(const nlohmann::json& report);
+
+// Text exposition format 0.0.4: a family of metrics per counter, a sample per object.
+std::string stats_prometheus(const nlohmann::json& report);
+
+}  // namespace unet::unetctl
