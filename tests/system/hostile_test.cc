@@ -1,0 +1,324 @@
+// hostile_test.cc - clients that lie in every way they can, for as long as it takes, beside others whose every byte is checked.
+//
+// Nothing foreign, lost or corrupted may reach those others, and none may stall; the NI lives, complains of nothing, has counted
+// the lies under their names, and holds nothing of the liars' once they are gone. Under a sanitizer this holds for every access, too.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "tests/system/liar.h"
+#include "tests/system/peer_process.h"
+
+namespace unet {
+namespace {
+
+using control::Path;
+
+uint32_t first_seed() {
+  const char* const given = std::getenv("UNET_SEED");
+  const uint32_t seed = given != nullptr ? static_cast<uint32_t>(std::strtoul(given, nullptr, 10)) : std::random_device{}() % 1'000'000;
+  std::printf("UNET_SEED=%u\n", seed);
+  std::fflush(stdout);
+  return seed;
+}
+
+int seconds() { return std::getenv("UNET_LONG") != nullptr ? 600 : 8; }
+
+// What the processes of this test tell each other.
+struct Board {
+  std::atomic<uint32_t> stop_asking, stop_lying;
+  std::atomic<uint64_t> answered[3];
+  std::atomic<uint64_t> suffered, bad_descriptors;  // messages of liars that the victim read, and lies it found
+  LiarCounters liars;
+};
+
+class Shared {
+ public:
+  Shared() : board_(static_cast<Board*>(::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {
+    UNET_CHECK(board_ != MAP_FAILED);
+  }
+  ~Shared() { ::munmap(board_, sizeof(Board)); }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+  Board* operator->() const { return board_; }
+  Board& operator*() const { return *board_; }
+
+ private:
+  Board* board_;
+};
+
+uint64_t value(const std::atomic<uint64_t>& of) { return of.load(std::memory_order_relaxed); }
+
+// A child process may take as long as all of the test.
+void allow_time() { ::alarm(static_cast<unsigned>(seconds() + 6 * kHangSeconds)); }
+
+// ---- the victim: one honest channel, whose every byte is right, and hostile ones, whose every byte is read
+
+class Victim {
+ public:
+  static constexpr uint64_t kRegion = 50'000;  // bytes that it exposes
+
+  Victim(Endpoint& endpoint, Board& board) : endpoint_(endpoint), board_(board), random_(1) {}
+
+  // Does what there is to do, but not for ever. False: something came that must not.
+  bool turn() {
+    while (const auto request = endpoint_.next_request()) {
+      const auto channel = endpoint_.accept(request->id);
+      if (!channel) continue;  // the liar is gone already, or all are over their quota
+      if (!honest_) honest_ = *channel;
+      static_cast<void>(endpoint_.map_peer_region(*channel));
+    }
+    Message message;
+    for (int i = 0; i < 64 && endpoint_.receive(message); ++i) {
+      if (!(message.channel == honest_ ? answer(message) : suffer(message))) return false;
+    }
+    while (const auto event = endpoint_.next_event()) {
+      let_go(0);
+      if (!endpoint_.close(event->channel)) return false;
+    }
+    for (const auto& [name, value] : endpoint_.counters()) {
+      if (name == "local_bad_descriptor") board_.bad_descriptors.store(value, std::memory_order_relaxed);
+    }
+    return true;
+  }
+
+ private:
+  uint32_t dice(uint32_t sides) { return static_cast<uint32_t>(random_() % sides); }
+
+  bool answer(const Message& message) {
+    bool right = message.kind == MessageKind::message && is_content(message.bytes(), number_);
+    while (right) {
+      const SendOutcome outcome = send_content(endpoint_, *honest_, number_, message.length);
+      right = outcome == SendOutcome::sent || outcome == SendOutcome::no_channel;
+      if (outcome != SendOutcome::full) break;
+      right = endpoint_.wait_room(*honest_, kHang) != WaitOutcome::timed_out;
+    }
+    endpoint_.release(message);
+    ++number_;
+    return right;
+  }
+  // Reads all, does what a program might do with it, and releases it some time.
+  bool suffer(const Message& message) {
+    board_.suffered.fetch_add(1, std::memory_order_relaxed);
+    bool right = message.length <= kMessageMax;
+    if (message.kind == MessageKind::put_done) {
+      right = message.data == nullptr && message.region_offset <= kRegion && message.length <= kRegion - message.region_offset;
+    } else if (right) {
+      for (const std::byte each : message.bytes()) sum_ += static_cast<uint8_t>(each);
+    }
+    const uint32_t size = dice(dice(8) == 0 ? kMessageMax : 200);
+    switch (dice(3)) {
+      case 0: static_cast<void>(endpoint_.send(message.channel, content(0, size))); break;
+      case 1:
+        if (const MutableBytes room = endpoint_.reserve(message.channel, size); !room.empty()) {
+          std::fill(room.begin(), room.end(), std::byte{1});
+          static_cast<void>(endpoint_.post(message.channel, size));
+        }
+        break;
+      default: static_cast<void>(endpoint_.put(message.channel, dice(100'000), content(0, size), dice(2) == 0)); break;
+    }
+    held_.push_back(message);
+    let_go(dice(8));
+    return right;
+  }
+  void let_go(size_t most) {
+    while (held_.size() > most) {
+      const size_t which = dice(static_cast<uint32_t>(held_.size()));
+      endpoint_.release(held_[which]);
+      held_.erase(held_.begin() + static_cast<std::ptrdiff_t>(which));
+    }
+  }
+
+  Endpoint& endpoint_;
+  Board& board_;
+  std::mt19937 random_;
+  std::optional<Channel> honest_;
+  uint32_t number_ = 0;
+  std::vector<Message> held_;
+  uint64_t sum_ = 0;
+};
+
+int suffer_until_end(const std::string& ni, Board& board, int ready) {
+  allow_time();
+  auto context = Context::open(ni, "victim");
+  if (!context) return 1;
+  auto endpoint = context->create_endpoint();
+  if (!endpoint || !(*endpoint)->expose(Victim::kRegion) || !(*endpoint)->descriptor() || !(*endpoint)->bind("victim")) return 2;
+  say_ready(ready);
+  Victim victim(**endpoint, board);
+  while ((*endpoint)->wait(kHang) != WaitOutcome::disconnected && context->alive()) {
+    if (!victim.turn()) return 3;
+  }
+  return 0;
+}
+
+// ---- the honest
+
+int answer_all_along(const std::string& ni, const std::string& name, int ready) {
+  allow_time();
+  return answer_until_end(ni, name, Waiting::spin, ready);
+}
+
+// Asks until it is told to stop, and then expects every answer that is still due.
+int ask_until_stopped(const std::string& ni, const std::string& name, Path path, Waiting waiting, uint32_t seed, Board& board,
+                      std::atomic<uint64_t>& answered, int ready) {
+  allow_time();
+  auto context = Context::open(ni, "asker");
+  if (!context) return 1;
+  auto endpoint = context->create_endpoint();
+  if (!endpoint || !(*endpoint)->descriptor()) return 2;
+  const auto channel = (*endpoint)->connect(name, through(path));
+  if (!channel) return 3;
+  say_ready(ready);
+  Asker asker(**endpoint, *channel, 4, waiting);
+  std::mt19937 random(seed);
+  while (board.stop_asking.load(std::memory_order_relaxed) == 0) {
+    const uint32_t most = random() % 4 == 0 ? kMessageMax : 100;
+    if (asker.send(static_cast<uint32_t>(random() % (most + 1))) != Asker::Outcome::sent) return 4;
+    answered.store(asker.answered(), std::memory_order_relaxed);
+  }
+  if (asker.finish() != Asker::Outcome::sent) return 5;
+  // Nothing that nobody asked for.
+  Message message;
+  if ((*endpoint)->receive(message) || (*endpoint)->next_request() || (*endpoint)->next_event()) return 6;
+  for (const auto& [counter, value] : (*endpoint)->counters()) {
+    const bool drop = std::find(kEndpointCounterNames.begin() + static_cast<size_t>(kFirstEndpointDrop), kEndpointCounterNames.end(),
+                                counter) != kEndpointCounterNames.end();
+    if ((drop || counter == "local_bad_descriptor") && value != 0) return 7;
+  }
+  return 0;
+}
+
+// What is counted, by name, for the endpoints of `processes` at this moment; and for the service.
+using Counted = std::map<std::string, uint64_t>;
+void look(Context& context, const std::set<pid_t>& processes, Counted& drops, Counted& service) {
+  const auto text = context.report();
+  REQUIRE(text);
+  const auto report = nlohmann::json::parse(*text);
+  for (const auto& endpoint : report["endpoints"]) {
+    if (processes.count(endpoint["pid"].get<pid_t>()) == 0) continue;
+    for (const auto& [name, value] : endpoint["drops"].items()) drops[name] = std::max(drops[name], value.get<uint64_t>());
+  }
+  for (const auto& [name, value] : report["counters"]["service"].items()) service[name] = value.get<uint64_t>();
+}
+
+TEST_CASE("clients that lie about everything: others' traffic is unharmed, every lie is counted, and nothing remains") {
+  const uint32_t seed = first_seed();
+  CAPTURE(seed);
+  NiProcess ni;
+  const std::string path = ni.directory() + "/socket";
+  Client watcher(ni);
+  Shared shared;
+  Board& board = *shared;
+  PeerProcess victim([&](int ready) { return suffer_until_end(ni.ni(), board, ready); });
+  PeerProcess local([&](int ready) { return answer_all_along(ni.ni(), "local", ready); });
+  PeerProcess hairpin([&](int ready) { return answer_all_along(ni.ni(), "hairpin", ready); });
+  REQUIRE((victim.is_ready() && local.is_ready() && hairpin.is_ready()));
+
+  const struct {
+    const char* name;
+    Path path;
+    Waiting waiting;
+  } pairs[] = {{"victim", Path::local, Waiting::spin},
+               {"local", Path::local, Waiting::descriptor},
+               {"hairpin", Path::ni, Waiting::descriptor}};
+  std::vector<std::unique_ptr<PeerProcess>> askers;
+  for (uint32_t i = 0; i < 3; ++i) {
+    askers.push_back(std::make_unique<PeerProcess>([&](int ready) {
+      return ask_until_stopped(ni.ni(), pairs[i].name, pairs[i].path, pairs[i].waiting, seed + i, board, board.answered[i], ready);
+    }));
+    REQUIRE(askers.back()->is_ready());
+  }
+  const Holdings before = ni.rest(watcher.context);
+
+  Counted of_liars, of_victim, of_honest, service;
+  {
+    const Nanoseconds start = monotonic_now(), end = start + static_cast<Nanoseconds>(seconds()) * kSecond;
+    std::vector<std::unique_ptr<ChildProcess>> liars;
+    for (uint32_t i = 0; i < 2; ++i) {
+      liars.push_back(std::make_unique<ChildProcess>([&] {
+        allow_time();
+        Liar(path, "victim", seed * 2 + i, board.liars).run_until(board.stop_lying);
+        return 0;
+      }));
+    }
+    const std::set<pid_t> lying{liars[0]->pid(), liars[1]->pid()};
+    const std::set<pid_t> honest{local.pid(), hairpin.pid(), askers[0]->pid(), askers[1]->pid(), askers[2]->pid()};
+    uint64_t last[3] = {};
+    Nanoseconds moved[3] = {start, start, start};
+    // Every kind of lie was told, and counted. On a slow machine that takes longer.
+    const auto enough = [&] {
+      return of_liars["bad_send_descriptor"] > 0 && of_liars["unknown_channel"] > 0 && of_liars["bad_free_descriptor"] > 0 &&
+             of_liars["put_no_region"] > 0 && of_victim["put_out_of_bounds"] > 0 && value(board.bad_descriptors) > 0 &&
+             service["protocol_errors"] > 0 && service["failed_requests"] > service["protocol_errors"] &&
+             value(board.suffered) > 100 && value(board.liars.sessions) > 5 && value(board.liars.local_channels) > 5 &&
+             value(board.liars.ni_channels) > 5;
+    };
+    while (monotonic_now() < end || (!enough() && monotonic_now() < end + 2 * kHang)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      look(watcher.context, lying, of_liars, service);
+      look(watcher.context, {victim.pid()}, of_victim, service);
+      look(watcher.context, honest, of_honest, service);
+      for (uint32_t i = 0; i < 3; ++i) {
+        const uint64_t now = board.answered[i].load(std::memory_order_relaxed);
+        if (std::exchange(last[i], now) != now) moved[i] = monotonic_now();
+        CAPTURE(pairs[i].name, now);
+        REQUIRE(monotonic_now() - moved[i] < kHang);
+      }
+    }
+    CHECK(enough());
+    liars[1]->kill();
+    board.stop_lying.store(1, std::memory_order_relaxed);
+    CHECK(liars[0]->wait() == 0);
+  }
+  CHECK(ni.settle(watcher.context, before) == before);
+
+  board.stop_asking.store(1, std::memory_order_relaxed);
+  for (const auto& asker : askers) CHECK(asker->wait() == 0);
+  {
+    // Whoever comes now finds all as it was.
+    Client newcomer(ni);
+    for (const auto& pair : pairs) {
+      if (std::string_view(pair.name) == "victim") continue;
+      const auto channel = newcomer.endpoint->connect(pair.name, through(pair.path));
+      REQUIRE(channel);
+      CHECK(Asker(*newcomer.endpoint, *channel, 2, pair.waiting).run({0, 48, 49, 5000, kMessageMax}) == Asker::Outcome::sent);
+    }
+  }
+  CHECK(ni.stop() == 0);
+  CHECK(ni.log() == "");
+  CHECK(victim.wait() == 0);
+  CHECK(local.wait() == 0);
+  CHECK(hairpin.wait() == 0);
+
+  const LiarCounters& liars = board.liars;
+  std::printf("liars: %lu sessions, %lu local channels, %lu channels of the NI, %lu words, %lu descriptors, %lu requests, %lu packets\n",
+              value(liars.sessions), value(liars.local_channels), value(liars.ni_channels), value(liars.words), value(liars.descriptors),
+              value(liars.requests), value(liars.packets));
+  std::printf("victim: %lu messages of liars, %lu bad descriptors; answered: %lu, %lu, %lu\n", value(board.suffered),
+              value(board.bad_descriptors), value(board.answered[0]), value(board.answered[1]), value(board.answered[2]));
+  for (const auto& [name, number] : of_liars) std::printf("liars' %s: up to %lu\n", name.c_str(), number);
+  for (const auto& [name, number] : of_victim) std::printf("victim's %s: %lu\n", name.c_str(), number);
+  for (const auto& [name, number] : service) std::printf("service's %s: %lu\n", name.c_str(), number);
+
+  for (const auto& answered : board.answered) CHECK(value(answered) > 100);
+  CHECK(of_victim["bad_free_descriptor"] == 0);
+  CHECK(of_victim["bad_send_descriptor"] == 0);
+  CHECK(service["refused_connections"] == 0);
+  for (const auto& [name, number] : of_honest) {
+    CAPTURE(name);
+    CHECK(number == 0);
+  }
+}
+
+}  // namespace
+}  // namespace unet
