@@ -17,7 +17,7 @@
 
 namespace unet::control {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr size_t kPacketMax = 1024;  // bytes of any packet, both ways
 
 // A short text in a packet. A length beyond the room is a lie; view() shortens it.
@@ -51,6 +51,7 @@ enum class Op : uint32_t {
   peer_region = 11,
   get_descriptor = 12,
   report = 13,
+  policy_reload = 14,  // of root and the NI's own user only
   // events (cookie 0)
   connect_request = 100,
   channel_opened = 101,
@@ -115,6 +116,7 @@ struct PeerRegion {
 };
 struct GetDescriptor { Header header; };
 struct Report { Header header; };
+struct PolicyReload { Header header; };
 
 // ---- replies
 
@@ -155,6 +157,7 @@ struct Reply {
 // and is cleared by epoll_wait(fd, &event, 1, 0), not by read(). Were the eventfd itself shared, the sleeping side could
 // clear its O_NONBLOCK, fill its counter, and so block the waker for ever.
 // report: descriptor of sealed memory that holds a JSON document of what this user may see.
+// policy_reload: an error if the file is wrong; the old policy stays then.
 
 // ---- events
 

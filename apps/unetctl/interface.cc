@@ -1,6 +1,8 @@
 // interface.cc - requests and what comes back.
 #include "apps/unetctl/interface.h"
 
+#include "unet/connection.h"
+
 namespace unet::unetctl {
 
 Result<Interface> Interface::open(const std::string& socket) {
@@ -15,6 +17,25 @@ Result<nlohmann::json> Interface::report() {
   nlohmann::json report = nlohmann::json::parse(*text, nullptr, false);
   if (report.is_discarded()) return fail(Errc::protocol, "the network interface sent a report that is not JSON");
   return report;
+}
+
+namespace {
+
+template <typename Request>
+Status ask(const std::string& socket, Request request) {
+  const auto connection = Connection::open("unix:" + socket, "unetctl");
+  if (!connection) return tl::unexpected(connection.error());
+  const Result<Answer> answer = (*connection)->call(request);
+  if (!answer) return tl::unexpected(answer.error());
+  return {};
+}
+
+}  // namespace
+
+Status reload_policy(const std::string& socket) {
+  control::PolicyReload request{};
+  request.header.op = control::Op::policy_reload;
+  return ask(socket, request);
 }
 
 }  // namespace unet::unetctl

@@ -24,4 +24,7 @@ class Interface {
   Context context_;
 };
 
+// The NI at `socket` reads its policy file again. Errors: not_permitted, or what is wrong with the file.
+Status reload_policy(const std::string& socket);
+
 }  // namespace unet::unetctl

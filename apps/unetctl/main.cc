@@ -1,4 +1,4 @@
-// main.cc - unetctl: what a network interface is doing, as tables or JSON.
+// main.cc - unetctl: what a network interface is doing, as tables or JSON; and what its operator tells it.
 #include <unistd.h>
 
 #include <cerrno>
@@ -47,13 +47,23 @@ Status print_stats(Interface& ni, const Options& options) {
   return print(options.prometheus ? stats_prometheus(*report) : stats_json(*report).dump(2) + "\n");
 }
 
-Status run(const Options& options) {
+Status look(const Options& options) {
   Result<Interface> ni = Interface::open(options.socket);
   if (!ni) return tl::unexpected(ni.error());
+  if (options.command == Options::Command::top) return top(*ni, options.top);
+  if (options.command == Options::Command::stats) return print_stats(*ni, options);
+  return show_views(*ni, options);
+}
+
+Status run(const Options& options) {
   switch (options.command) {
-    case Options::Command::show: return show_views(*ni, options);
-    case Options::Command::top: return top(*ni, options.top);
-    case Options::Command::stats: return print_stats(*ni, options);
+    case Options::Command::show:
+    case Options::Command::top:
+    case Options::Command::stats:
+      return look(options);
+    case Options::Command::policy_reload:
+      if (Status status = reload_policy(options.socket); !status) return status;
+      return print("the policy was read again\n");
   }
   return {};
 }

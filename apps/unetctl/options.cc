@@ -72,6 +72,16 @@ void add_stats(CLI::App& app, Options& options) {
   stats->callback([&options] { options.command = Options::Command::stats; });
 }
 
+void add_policy(CLI::App& app, Options& options) {
+  CLI::App* policy = app.add_subcommand("policy", "who may have what: reload")->group("Commands that change (root and the owner)");
+  policy->require_subcommand(1);
+  CLI::App* reload = policy->add_subcommand("reload", "the network interface reads its policy file again, as after SIGHUP");
+  reload->footer("What exists stays, even if the new policy would not allow it; what is asked for from now on is under the new one.\n"
+                 "If the file is wrong, the old policy stays, and this says what is wrong on which line.\n"
+                 "A policy that shuts out everybody shuts out this command, too: then SIGHUP.");
+  reload->callback([&options] { options.command = Options::Command::policy_reload; });
+}
+
 ParsedOptions refuse(const std::string& text) {
   std::fprintf(stderr, "unetctl: %s\n", text.c_str());
   return {std::nullopt, kUsage};
@@ -95,7 +105,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   Options options;
   Given given;
   options.socket = default_socket_path();
-  CLI::App app{"unetctl - shows what a U-Net network interface is doing (your own things; everything to root and its owner)"};
+  CLI::App app{"unetctl - shows what a U-Net network interface is doing (your own things; everything to root and its owner), and tells it"};
   app.require_subcommand(0, 1);
   app.fallthrough();
   app.add_option("--socket", options.socket, "control socket (default: $UNET_SOCKET, " + options.socket + ")");
@@ -103,6 +113,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   add_views(app, options);
   add_top(app, given, options);
   add_stats(app, options);
+  add_policy(app, options);
   app.set_help_all_flag("--help-all", "print the help of every command");
   try {
     app.parse(argc, argv);

@@ -16,7 +16,7 @@ struct TopOptions {
 };
 
 struct Options {
-  enum class Command { show, top, stats } command = Command::show;
+  enum class Command { show, top, stats, policy_reload } command = Command::show;
   std::string socket;
   std::string view;      // show: one of view_names(), or "all"
   bool as_json = false;  // show

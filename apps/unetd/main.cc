@@ -1,4 +1,4 @@
-// main.cc - unetd: the network interface as a daemon. Wires options, drivers and Ni together; signals end it.
+// main.cc - unetd: the network interface as a daemon. Wires options, drivers and Ni together; signals end it, or renew its policy.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -21,7 +21,10 @@ constexpr int kFailure = 1;
 
 service::Ni* running = nullptr;  // for the signal handler only
 
-void on_signal(int) { running->request_stop(); }
+void on_signal(int signal) {
+  if (signal == SIGHUP) running->request_policy_reload();
+  else running->request_stop();
+}
 
 void set_up_log(const std::string& level) {
   auto logger = spdlog::stderr_color_mt("unetd");
@@ -45,8 +48,8 @@ void catch_signals() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGHUP, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGHUP, SIG_IGN);
 }
 
 int refuse(const Error& error) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# operation.py - what an operator does with a running unetd: watch it, take its numbers.
+# operation.py - what an operator does with a running unetd: watch it, take its numbers, change its policy.
 #
 # Usage: operation.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT
 import json
@@ -13,7 +13,7 @@ import sys
 import termios
 import time
 
-from daemon import WAIT, Unetd, directory, main, one_line, require, run, wait_until
+from daemon import IS_ROOT, NOBODY, WAIT, Unetd, directory, main, one_line, require, run, wait_until
 
 UNETD, UNETCTL, ECHO_SERVER, ECHO_CLIENT = (os.path.abspath(p) for p in sys.argv[1:5])
 
@@ -167,10 +167,81 @@ def test_stats():
     one_line(err, "unetctl", "/nonexistent/s")
 
 
+def write(path, text):
+    with open(path, "w", encoding="ascii") as f:
+        f.write(text)
+
+
+def test_policy_reload():
+    with directory() as d:
+        policy = d + "/p.toml"
+        write(policy, "[[rule]]\nany = true\nnames = ['echo']\n")
+        with Ni(d + "/s", "--policy", policy) as ni:
+            require(run(ECHO_SERVER, "other", env=ni.env)[0] == 1, "a name that the policy does not give")
+            write(policy, "[[rule]]\nany = true\nendpoints = 1\nname = 'x'\n")
+            status, out, err = ni.ctl("policy", "reload")
+            require(status == 1 and out == "", f"a broken policy: {status}")
+            one_line(err, "unetctl", "the policy stays as it was", f"{policy}:4: ", "name")
+            require(ni.echo()[0] == 0, "the old policy is gone")
+            write(policy, "[[rule]]\nany = true\nendpoints = 1\n")  # the echo server has that one
+            status, out, err = ni.ctl("policy", "reload")
+            require(status == 0 and out == "the policy was read again\n" and not err, f"{status} {out!r} {err!r}")
+            status, _, err = ni.echo()
+            require(status == 1 and "quota of endpoints" in err, f"the new policy does not count: {status} {err!r}")
+            require("echo" in ni.ctl("names")[1] and ni.server.poll() is None, "what existed went")
+
+
+def test_policy_after_a_signal():
+    with directory() as d:
+        policy = d + "/p.toml"
+        write(policy, "[[rule]]\nany = true\n")
+        with Unetd(UNETD, "--socket", d + "/s", "--policy", policy) as daemon:
+            write(policy, "[[rule]]\nany = true\nendpoints = 0\n")
+            daemon.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: "no right" in run(UNETCTL, "names", "--socket", d + "/s")[2], "SIGHUP did not bring the new policy")
+            write(policy, "[[rule]]\nany = true\n")
+            daemon.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: run(UNETCTL, "names", "--socket", d + "/s")[0] == 0, "a second SIGHUP did nothing")
+            write(policy, "[[rule]\n")
+            daemon.process.send_signal(signal.SIGHUP)
+            log = ""
+            while "stays as it was" not in log:
+                log = daemon.process.stderr.readline()
+                require(log, "a broken policy is not in the log")
+            require(f"{policy}:1: " in log, f"no line: {log!r}")
+            require(run(UNETCTL, "names", "--socket", d + "/s")[0] == 0 and daemon.stop() == 0, "a broken policy did harm")
+
+
+def test_operation_without_a_policy_file():
+    with directory() as d, Unetd(UNETD, "--socket", d + "/s") as daemon:
+        status, _, err = run(UNETCTL, "policy", "reload", "--socket", d + "/s")
+        require(status == 1, "reloaded nothing")
+        one_line(err, "unetctl", "no policy file", "--policy")
+        daemon.process.send_signal(signal.SIGHUP)
+        require("no policy file" in [daemon.process.stderr.readline() for _ in range(2)][1], "SIGHUP: nothing in the log")
+        require(daemon.stop() == 0, "SIGHUP ended it")
+
+
+def test_operation_by_others():
+    if not IS_ROOT:
+        return
+    with directory() as d:
+        os.chmod(d, 0o755)
+        write(d + "/p.toml", "[[rule]]\nany = true\nnames = ['*']\n")
+        with Ni(d + "/s", "--group", "nogroup", "--policy", d + "/p.toml") as ni:
+            for args in OPERATION:
+                status, _, err = ni.ctl(*args, user=NOBODY)
+                require(status == 1, f"anybody may {args}")
+                one_line(err, "unetctl", "only root and user 0", f"you are user {NOBODY}")
+
+
+OPERATION = [["policy", "reload"]]
+
+
 def test_wrong_commands():
     with directory() as d, Ni(d + "/s") as ni:
         for args, parts in ((["top", "--interval", "0"], ["--interval", "unetctl top --help"]), (["top", "--sort", "size"], ["size", "messages"]),
-                            (["top", "--count", "0"], ["--count"]), (["tops"], ["tops", "top"]), (["names", "names"], ["names"])):
+                            (["top", "--count", "0"], ["--count"]), (["tops"], ["tops", "top"]), (["policy"], ["unetctl policy --help"]), (["names", "names"], ["names"])):
             status, out, err = ni.ctl(*args)
             require(status == 2 and out == "", f"unetctl {args}: {status} {out!r}")
             one_line(err, "unetctl", *parts)

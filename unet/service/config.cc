@@ -185,6 +185,7 @@ Status finish_config(Config& config) {
   Result<Policy> policy = Policy::load(config.policy_file, service.own_user);
   if (!policy) return tl::unexpected(policy.error());
   service.policy = std::move(*policy);
+  service.policy_file = config.policy_file;
   return {};
 }
 
@@ -214,6 +215,7 @@ lost_after_ms = 3000
 reassembly_ms = 50
 
 # Who may have what. Without a file: root and the daemon's own user everything, others nothing.
+# SIGHUP or `unetctl policy reload` makes unetd read it again.
 # policy = "/etc/unet/policy.toml"
 #
 #   [[rule]]                        # in the policy file: the first rule that matches counts

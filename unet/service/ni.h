@@ -45,6 +45,8 @@ class Ni final : private EngineSide {
   Status run();
   // From any thread or a signal handler.
   void request_stop() noexcept;
+  // Likewise: the service reads the policy file again, and logs what came of it.
+  void request_policy_reload() noexcept;
 
   // ---- in the caller's thread (embedded): one thread at a time, and never together with run().
 
@@ -138,6 +140,7 @@ class Ni final : private EngineSide {
   Nap nap_;
 
   std::atomic<bool> stop_{false};
+  std::atomic<bool> reload_policy_{false};
   std::atomic<bool> stop_engine_{false};
   std::atomic<bool> engine_asleep_{false};
 

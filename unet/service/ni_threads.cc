@@ -45,6 +45,12 @@ void Ni::request_stop() noexcept {
   static_cast<void>(!write(service_wake_.get(), &one, sizeof one));
 }
 
+void Ni::request_policy_reload() noexcept {
+  reload_policy_.store(true, std::memory_order_release);
+  const uint64_t one = 1;
+  static_cast<void>(!write(service_wake_.get(), &one, sizeof one));
+}
+
 Status Ni::run() {
   UNET_CHECK(!threads_ && !armed_);
   // The core is checked here, where an error can still be returned.
@@ -74,6 +80,9 @@ Status Ni::run() {
 
 void Ni::service_loop() {
   while (!stop_.load(std::memory_order_acquire)) {
+    if (reload_policy_.exchange(false, std::memory_order_acquire)) {
+      if (Status status = service_->reload_policy(); !status) spdlog::error("{}", status.error().text);
+    }
     service_->poll(clock_.now());
     sleep_service(service_->next_timeout());
   }

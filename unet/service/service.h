@@ -5,7 +5,8 @@
 // whatever a connection had is given back when it ends, memory after the engine has let go of it.
 //
 // Where to read: poll() in service.cc; each request's function in service_requests.cc (endpoints, names, memory),
-// service_channels.cc (channels on this NI) and service_wire.cc (channels over a wire); ends of things in service_ends.cc.
+// service_channels.cc (channels on this NI), service_wire.cc (channels over a wire) and service_operation.cc (the operator's); ends of
+// things in service_ends.cc.
 #pragma once
 
 #include <cstdint>
@@ -61,6 +62,7 @@ struct StaticChannel {
 
 struct ServiceOptions {
   Policy policy{0};
+  std::string policy_file;   // where it came from; empty: it is the default, or its maker's
   uid_t own_user = 0;
   std::string host;
   uint64_t seed = 0;         // of tags; 0: from the kernel
@@ -114,6 +116,10 @@ class Service {
   const ServiceCounters& counters() const noexcept { return counters_; }
   const Signalling& signalling() const noexcept { return *signalling_; }
 
+  // Reads the policy file again. The new rights count for what is asked for from now on; what exists stays. An error leaves the
+  // old policy. By the service's thread.
+  Status reload_policy();
+
   // The JSON document of what `who` may see (report.cc).
   std::string report(const Credentials& who);
 
@@ -162,6 +168,10 @@ class Service {
   ChannelRecord* own_channel(ClientRecord& client, EndpointRecord& endpoint, const control::Header& header, uint32_t channel);
   void fail_request(ClientRecord& client, const control::Header& header, const Error& error);
   void ok(ClientRecord& client, const control::Header& header, std::initializer_list<int> descriptors = {});
+
+  // service_operation.cc
+  void handle(ClientRecord& client, const control::PolicyReload& packet);
+  bool operates(ClientRecord& client, const control::Header& header);  // replies with the error itself
 
   // service_channels.cc
   void handle(ClientRecord& client, const control::Connect& packet);

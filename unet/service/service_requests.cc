@@ -99,6 +99,7 @@ void Service::on_packet(ClientRecord& client, Bytes bytes) {
     case Op::peer_region: return dispatch<control::PeerRegion>(client, bytes);
     case Op::get_descriptor: return dispatch<control::GetDescriptor>(client, bytes);
     case Op::report: return dispatch<control::Report>(client, bytes);
+    case Op::policy_reload: return dispatch<control::PolicyReload>(client, bytes);
     case Op::connect_request:
     case Op::channel_opened:
     case Op::channel_closed:

@@ -1,0 +1,123 @@
+// service_operation_test.cc - the operator's requests: another policy while clients have what the old one gave them.
+#include <catch2/catch.hpp>
+
+#include <cstdio>
+#include <string>
+
+#include "unet/service/service.h"
+#include "unet/service/test_client.h"
+
+namespace unet::service {
+namespace {
+
+using namespace control;
+using namespace test;
+
+// A policy file of this test, removed with it.
+class PolicyFile {
+ public:
+  PolicyFile() {
+    const int descriptor = mkstemp(path_.data());
+    REQUIRE(descriptor >= 0);
+    close(descriptor);
+  }
+  ~PolicyFile() { unlink(path_.c_str()); }
+  void write(const std::string& text) const {
+    std::FILE* file = std::fopen(path_.c_str(), "w");
+    REQUIRE(file != nullptr);
+    REQUIRE(std::fputs(text.c_str(), file) >= 0);
+    REQUIRE(std::fclose(file) == 0);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_ = "/tmp/unet-policy-XXXXXX";
+};
+
+std::unique_ptr<Ni> make_ni_of(uid_t own_user, const std::string& policy_file) {
+  NiOptions options;
+  options.service.host = "testhost";
+  options.service.own_user = own_user;
+  options.service.policy = *Policy::load(policy_file, own_user);
+  options.service.policy_file = policy_file;
+  return std::move(*Ni::create(std::move(options), {}));
+}
+
+Reply reload(TestClient& client) { return client.ask(client.simple<PolicyReload>(Op::policy_reload, 0)); }
+
+}  // namespace
+
+TEST_CASE("a new policy counts for new requests, and takes nothing away") {
+  const PolicyFile file;
+  file.write("[[rule]]\nany = true\nendpoints = 2\nnames = [\"old/*\"]\n");
+  auto ni = make_ni_of(geteuid(), file.path());
+  TestClient client(*ni);
+  client.hello();
+  const uint32_t first = client.endpoint(), second = client.endpoint();
+  CHECK(client.bind(first, "old/1").code == 0);
+  CHECK(code_of(client.create()) == Errc::quota_exceeded);
+
+  file.write("[[rule]]\nany = true\nendpoints = 1\nnames = [\"new/*\"]\n");
+  CHECK(code_of(client.create()) == Errc::quota_exceeded);
+  CHECK(code_of(client.bind(second, "new/1")) == Errc::not_permitted);  // not read yet
+  REQUIRE(code_of(reload(client)) == Errc::ok);
+  CHECK(code_of(client.bind(second, "old/2")) == Errc::not_permitted);
+  CHECK(client.bind(second, "new/1").code == 0);
+  CHECK(report_text(*ni).find("\"old/1\"") != std::string::npos);
+  // Two are there, one is allowed: none is taken away, and the next one comes when there is room for it.
+  CHECK(code_of(client.create()) == Errc::quota_exceeded);
+  CHECK(client.ask(client.simple<DestroyEndpoint>(Op::destroy_endpoint, second)).code == 0);
+  CHECK(code_of(client.create()) == Errc::quota_exceeded);
+  CHECK(client.ask(client.simple<DestroyEndpoint>(Op::destroy_endpoint, first)).code == 0);
+  CHECK(code_of(client.create()) == Errc::ok);
+
+  file.write("[[rule]]\nany = true\nendpoints = 0\n");
+  REQUIRE(code_of(reload(client)) == Errc::ok);
+  TestClient late(*ni);
+  CHECK(code_of(late.hello()) == Errc::not_permitted);
+  CHECK_FALSE(client.closed());
+}
+
+TEST_CASE("a broken policy file changes nothing and is named with its line") {
+  const PolicyFile file;
+  file.write("[[rule]]\nany = true\nendpoints = 1\n");
+  auto ni = make_ni_of(geteuid(), file.path());
+  TestClient client(*ni);
+  client.hello();
+  for (const char* text : {"[[rule]]\nany = true\nendpoints = \"many\"\n", "[[rule]]\nany = true\nendpoints = = 3\n"}) {
+    file.write(text);
+    const Reply reply = reload(client);
+    CHECK(code_of(reply) == Errc::invalid_argument);
+    CHECK(contains(text_of(reply), (file.path() + ":3: ").c_str()));
+    CHECK(contains(text_of(reply), "stays as it was"));
+    CHECK(text_of(reply).find('\n') == std::string::npos);
+  }
+  unlink(file.path().c_str());
+  CHECK(contains(text_of(reload(client)), "No such file"));
+  CHECK(code_of(client.create()) == Errc::ok);
+  CHECK(code_of(client.create()) == Errc::quota_exceeded);
+}
+
+TEST_CASE("without a policy file there is nothing to read again") {
+  auto ni = make_ni();
+  TestClient client(*ni);
+  client.hello();
+  CHECK(contains(text_of(reload(client)), "--policy"));
+}
+
+TEST_CASE("only root and the owner operate") {
+  if (geteuid() == 0) {
+    WARN("root may do everything: tests/system/operation.py tries another user");
+    return;
+  }
+  const PolicyFile file;
+  file.write("[[rule]]\nany = true\n");
+  auto ni = make_ni_of(geteuid() + 1, file.path());
+  TestClient client(*ni);
+  client.hello();
+  const Reply reply = reload(client);
+  CHECK(code_of(reply) == Errc::not_permitted);
+  CHECK(contains(text_of(reply), "only root and user"));
+}
+
+}  // namespace unet::service
