@@ -69,6 +69,12 @@ std::unique_ptr<DpdkPort> open_side(const Wire& wire, Shared& shared, int side) 
     complain(shared, side, "cannot enter the namespace");
     return nullptr;
   }
+  // net_virtio_user wants its backend there.
+  const bool after_other = wire.device[side].starts_with("net_virtio_user");
+  if (after_other && !eventually(10 * kSecond, [&] { return shared.ready[1 - side].load(std::memory_order_acquire) != 0; })) {
+    complain(shared, side, "the backend did not open");
+    return nullptr;
+  }
   auto port = DpdkPort::open(
       {.device = wire.device[side],
        .mtu = wire.mtu,

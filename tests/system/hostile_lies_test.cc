@@ -250,7 +250,7 @@ TEST_CASE("each packet that breaks the protocol ends its connection, is counted 
       {Op::accept, sizeof(control::Accept)}, {Op::reject, sizeof(control::Reject)},
       {Op::close_channel, sizeof(control::CloseChannel)}, {Op::expose, sizeof(control::Expose)},
       {Op::peer_region, sizeof(control::PeerRegion)}, {Op::get_descriptor, sizeof(control::GetDescriptor)},
-      {Op::report, sizeof(control::Report)},
+      {Op::report, sizeof(control::Report)}, {Op::policy_reload, sizeof(control::PolicyReload)},
   };
   for (const auto& [op, size] : requests) {
     if (op != Op::hello) check(false, op, size, 0);     // before hello
@@ -263,7 +263,7 @@ TEST_CASE("each packet that breaks the protocol ends its connection, is counted 
   }
   check(true, Op::hello, sizeof(control::Hello), 0);    // twice
   for (size_t size = 1; size < sizeof(control::Header); ++size) check(size % 2 == 0, Op::hello, size, 0);
-  for (const auto op : {Op{}, static_cast<Op>(14), Op::connect_request, Op::channel_opened, Op::channel_closed, static_cast<Op>(~0u)}) {
+  for (const auto op : {Op{}, static_cast<Op>(99), Op::connect_request, Op::channel_opened, Op::channel_closed, static_cast<Op>(~0u)}) {
     check(true, op, sizeof(control::Header), 0);
     check(true, op, sizeof(control::ConnectRequest), 0);
   }
