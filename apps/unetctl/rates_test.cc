@@ -2,6 +2,7 @@
 #include "apps/unetctl/rates.h"
 
 #include <catch2/catch.hpp>
+#include <vector>
 
 namespace unet::unetctl {
 namespace {
@@ -19,12 +20,12 @@ json endpoint(unsigned id, const char* name, unsigned pid, unsigned sent, unsign
           {"drops", {{"no_free_buffer", drops}, {"too_long", 0u}}}};
 }
 
-json report(uint64_t at_ns, json endpoints, unsigned bad_crc = 0) {
+json report(uint64_t at_ns, const std::vector<json>& endpoints, unsigned bad_crc = 0) {
   return {{"host", "alpha"},
           {"monotonic_ns", at_ns},
           {"channels", json::array()},
           {"counters", {{"drops", {{"bad_crc", bad_crc}, {"bad_version", 0u}}}}},
-          {"endpoints", std::move(endpoints)}};
+          {"endpoints", endpoints}};
 }
 
 std::string order(std::vector<EndpointRate> endpoints, Sort by) {
