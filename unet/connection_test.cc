@@ -176,6 +176,7 @@ TEST_CASE("descriptors that this process has no room for are told as that") {
   TestService service;
   const auto connection = open(service);
   service.keep(control::Op::connect);
+  service.keep(control::Op::close_channel);  // comes while the connection ends: nobody would take the answer
   const auto cookie = connection->send(request<control::Connect>(control::Op::connect, 4));
   const auto asked = service.take();
   const Descriptor one(eventfd(0, EFD_CLOEXEC));
