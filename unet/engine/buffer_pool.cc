@@ -59,8 +59,10 @@ void BufferPool::take_lowest(RunList& runs) noexcept {
 bool BufferPool::take_runs(uint32_t count, RunList& runs, uint32_t& lies) noexcept {
   while (kept_bits_[first_] == 0) ++first_;
   if (search(first_, count, runs)) return true;
-  if (lies < kLiesMax) fetch(buffers_, lies);  // too scattered: look at all there is
-  if (search(first_, count, runs)) return true;
+  // Too scattered: look at all there is.
+  const uint32_t had = kept_;
+  if (lies < kLiesMax) fetch(buffers_, lies);
+  if (kept_ != had && search(first_, count, runs)) return true;
   if (window_ >= kept_bits_.size()) window_ = 0;
   const uint32_t window = window_;
   window_ += kSearchWords;

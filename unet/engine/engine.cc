@@ -51,11 +51,7 @@ uint32_t Engine::poll(Nanoseconds now) noexcept {
   s.now = now;
   uint32_t work = s.take_commands();   // what the service wants
   work += s.receive(now);              // frames from the wires, to endpoints
-  work += s.look_at_doorbells(now);    // endpoints that have begun to send
-  work += s.look_at_watched();         // endpoints that go on sending
-  work += s.mux.turn(now);             // messages from endpoints, to wires and endpoints
-  s.run_timers(now);                   // reassemblies given up, queues no longer watched
-  return work;
+  return work + s.send(now);
 }
 
 uint32_t Engine::pull(Nanoseconds now) noexcept {
@@ -65,11 +61,7 @@ uint32_t Engine::pull(Nanoseconds now) noexcept {
   if (work != 0 && !s.mux.unfinished() && ++s.short_pulls < kShortPulls) return work;
   s.short_pulls = 0;
   work += s.take_commands();
-  work += s.look_at_doorbells(now);
-  work += s.look_at_watched();
-  work += s.mux.turn(now);
-  s.run_timers(now);
-  return work;
+  return work + s.send(now);
 }
 
 void Engine::push() noexcept {
@@ -83,6 +75,14 @@ void Engine::push() noexcept {
 bool Engine::send(uint32_t endpoint, uint32_t channel, Bytes data, bool more) noexcept {
   EndpointState* const e = endpoint < kEndpointsMax ? state_->endpoints[endpoint].load(std::memory_order_relaxed) : nullptr;
   return e != nullptr && e->attached() && state_->mux.send_now(*e, channel, data, more, state_->now);
+}
+
+uint32_t Engine::State::send(Nanoseconds when) noexcept {
+  uint32_t work = look_at_doorbells(when);  // endpoints that have begun to send
+  work += look_at_watched();                // endpoints that go on sending
+  work += mux.turn(when);                   // messages from endpoints, to wires and endpoints
+  run_timers(when);                         // reassemblies given up, queues no longer watched
+  return work;
 }
 
 uint32_t Engine::State::receive(Nanoseconds when) noexcept {

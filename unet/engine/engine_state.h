@@ -30,6 +30,7 @@ struct Engine::State {
     return commands.empty() && !unreported() ? 0 : take_all_commands();
   }
   uint32_t receive(Nanoseconds now) noexcept;
+  uint32_t send(Nanoseconds now) noexcept;
   uint32_t look_at_doorbells(Nanoseconds now) noexcept;
   uint32_t look_at_watched() noexcept;
   void run_timers(Nanoseconds now) noexcept;
