@@ -18,15 +18,6 @@ namespace {
 using control::CloseReason;
 using control::Path;
 
-// The seed of all rounds: printed, and given in UNET_SEED to repeat what failed.
-uint32_t first_seed() {
-  const char* const given = std::getenv("UNET_SEED");
-  const uint32_t seed = given != nullptr ? static_cast<uint32_t>(std::strtoul(given, nullptr, 10)) : std::random_device{}() % 1'000'000;
-  std::printf("UNET_SEED=%u\n", seed);
-  std::fflush(stdout);
-  return seed;
-}
-
 uint32_t rounds(uint32_t normal) { return std::getenv("UNET_LONG") != nullptr ? 20 * normal : normal; }
 
 // Kills a process after a while, whatever the caller does meanwhile.

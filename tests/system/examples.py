@@ -12,19 +12,12 @@ import sys
 import tempfile
 import time
 
+from daemon import Failure, require
+
 EXAMPLES, UNETD, UNET_RUN, EMBEDDED = (os.path.abspath(p) for p in sys.argv[1:5])
 WAIT = 60  # seconds; only an upper bound for what takes milliseconds
 HELLO = "Bob received: Hello, Bob.\nAlice received: Hello, Alice.\n"
 LANGUAGES = ("", "_c")
-
-
-class Failure(Exception):
-    pass
-
-
-def require(condition, text):
-    if not condition:
-        raise Failure(text)
 
 
 def example(name):

@@ -23,14 +23,6 @@ namespace {
 
 using control::Path;
 
-uint32_t first_seed() {
-  const char* const given = std::getenv("UNET_SEED");
-  const uint32_t seed = given != nullptr ? static_cast<uint32_t>(std::strtoul(given, nullptr, 10)) : std::random_device{}() % 1'000'000;
-  std::printf("UNET_SEED=%u\n", seed);
-  std::fflush(stdout);
-  return seed;
-}
-
 int seconds() { return std::getenv("UNET_LONG") != nullptr ? 600 : 8; }
 
 // What the processes of this test tell each other.

@@ -4,10 +4,12 @@
 #include <fcntl.h>
 #include <poll.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -24,6 +26,14 @@ std::string text_of(const fs::path& file) {
 }
 
 }  // namespace
+
+uint32_t first_seed() {
+  const char* const given = std::getenv("UNET_SEED");
+  const uint32_t seed = given != nullptr ? static_cast<uint32_t>(std::strtoul(given, nullptr, 10)) : std::random_device{}() % 1'000'000;
+  std::printf("UNET_SEED=%u\n", seed);
+  std::fflush(stdout);
+  return seed;
+}
 
 std::ostream& operator<<(std::ostream& out, const Holdings& h) {
   return out << h.clients << " clients, " << h.endpoints << " endpoints, " << h.channels << " channels, " << h.requests << " requests, "

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -14,6 +15,9 @@
 namespace unet {
 
 constexpr Nanoseconds kHang = kHangSeconds * kSecond;  // what must happen and has not by then is lost
+
+// The seed of a test's rounds: printed, and given in UNET_SEED to repeat what failed.
+uint32_t first_seed();
 
 // What a network interface has given to its clients. Equal to what it was before: everything came back.
 struct Holdings {
