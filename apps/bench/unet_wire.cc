@@ -225,7 +225,7 @@ void add_wire(Contenders& contenders, WireKind kind, const std::string& name, co
 }  // namespace
 
 void add_unet_wires(Contenders& contenders) {
-  add_wire(contenders, WireKind::memif, "memif", "net_memif, 256 slots");
+  add_wire(contenders, WireKind::memif, "memif", "net_memif, 1,024 slots");
   add_wire(contenders, WireKind::memif_zero_copy, "memif-zc", "net_memif, zero-copy=yes on side A");
   add_wire(contenders, WireKind::af_xdp, "af_xdp", "net_af_xdp on a veth pair between two namespaces");
   add_wire(contenders, WireKind::af_packet, "af_packet", "net_af_packet on a veth pair between two namespaces");
