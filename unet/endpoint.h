@@ -206,7 +206,8 @@ class Endpoint {
 
   // ---- looking
 
-  // Everything counted for this endpoint, on channels that are closed, too, by name; drops by their own names (counters.h).
+  // Everything counted for this endpoint, on channels that are closed, too, by name; drops by their own names (counters.h). The
+  // NI publishes what it counts of traffic a moment after the messages themselves.
   std::vector<std::pair<std::string_view, uint64_t>> counters() const;
   Connection& connection() noexcept { return *connection_; }
   // What a binding for another language keeps beside its endpoint; goes with it, after the upcall has stopped.
