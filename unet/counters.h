@@ -70,4 +70,17 @@ constexpr std::array<std::string_view, kNiCounters> kNiCounterNames{
     "truncated", "bad_version", "bad_flags", "bad_length", "bad_crc", "unknown_tag", "wrong_source", "bad_signal",
     "signal_overflow", "transmit_overflow"};
 
+// What the engine holds for clients at the moment. All of it is given back when they end, however they end.
+enum class NiGauge : uint8_t {
+  clients,
+  endpoints,            // also those that a port still reads from
+  channels,             // ends of channels that go through the engine
+  tags,                 // of them over a wire
+  reassemblies,         // messages of which some fragments have arrived
+  count
+};
+constexpr size_t kNiGauges = static_cast<size_t>(NiGauge::count);
+
+constexpr std::array<std::string_view, kNiGauges> kNiGaugeNames{"clients", "endpoints", "channels", "tags", "reassemblies"};
+
 }  // namespace unet

@@ -68,6 +68,12 @@ json flat_counters(const json& report, bool drops) {
   return list;
 }
 
+json flat_held(const json& report) {
+  json list = json::array();
+  for (const auto& [part, values] : report.at("held").items()) add_counters(list, part, values);
+  return list;
+}
+
 }  // namespace
 
 std::string name_of(const json& endpoint) {
@@ -77,13 +83,15 @@ std::string name_of(const json& endpoint) {
 }
 
 const std::vector<std::string>& view_names() {
-  static const std::vector<std::string> names{"endpoints", "channels", "names", "counters", "drops", "clients", "ports", "hosts"};
+  static const std::vector<std::string> names{"endpoints", "channels", "names", "counters", "drops",
+                                              "clients",   "users",    "held",  "ports",    "hosts"};
   return names;
 }
 
 json select(const json& report, const std::string& view) {
   if (view == "counters") return flat_counters(report, false);
   if (view == "drops") return flat_counters(report, true);
+  if (view == "held") return flat_held(report);
   return report.at(view);
 }
 
@@ -103,8 +111,13 @@ std::string show(const json& report, const std::string& view) {
   if (view == "clients") {
     return rows(part, {"CLIENT", "PID", "UID", "PROGRAM", "ENDPOINTS"}, {"client", "pid", "uid", "program", "endpoints"}, "no clients");
   }
+  if (view == "users") {
+    return rows(part, {"UID", "CONNECTIONS", "ENDPOINTS", "CHANNELS", "MEMORY"}, {"uid", "connections", "endpoints", "channels", "memory"},
+                "no users");
+  }
   if (view == "ports") return rows(part, {"PORT", "ADDRESS", "MTU", "WIRE"}, {"port", "address", "mtu", "description"}, "no ports");
   if (view == "hosts") return rows(part, {"HOST", "ADDRESS", "PORT"}, {"host", "address", "port"}, "no other hosts are known");
+  if (view == "held") return counter_rows(part, "nothing is held, or it is the operator's to know");
   return counter_rows(part, view == "drops" ? "nothing was dropped" : "nothing was counted");
 }
 

@@ -8,7 +8,7 @@
 
 namespace unet::unetctl {
 
-// The names of all views: endpoints, channels, names, counters, drops, clients, ports, hosts.
+// The names of all views: endpoints, channels, names, counters, drops, clients, users, held, ports, hosts.
 const std::vector<std::string>& view_names();
 
 // An endpoint of the report in words: "endpoint 3 (echo)".

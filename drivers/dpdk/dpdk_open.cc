@@ -419,11 +419,14 @@ void DpdkPort::stop_task(DpdkPort& port) noexcept {
 std::vector<DriverCounter> DpdkPort::counters() const {
   rte_eth_stats stats{};
   rte_eth_stats_get(port_id_, &stats);
+  // In the hands of the port, the wire or the engine; what lies in our own cache is free.
+  const unsigned out = pool_ == nullptr ? 0 : rte_mempool_in_use_count(pool_), cached = cache_ == nullptr ? 0 : cache_->len;
   return {{"rx_frames", stats.ipackets},       {"rx_bytes", stats.ibytes},         {"tx_frames", stats.opackets},
           {"tx_bytes", stats.obytes},          {"rx_missed", stats.imissed},       {"rx_errors", stats.ierrors},
           {"tx_errors", stats.oerrors},        {"rx_no_buffer", stats.rx_nombuf + rx_no_buffer_},
           {"rx_linearised", linearised_},      {"rx_oversize", rx_oversize_},      {"tx_oversize", tx_oversize_},
-          {"link_up", link_up() ? 1u : 0u},    {"link_losses", link_losses_},      {"external_in_flight", external_in_flight_}};
+          {"link_up", link_up() ? 1u : 0u},    {"link_losses", link_losses_},      {"external_in_flight", external_in_flight_},
+          {"buffers_in_use", out > cached ? out - cached : 0}};
 }
 
 std::string DpdkPort::description() const {

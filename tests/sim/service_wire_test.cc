@@ -182,6 +182,12 @@ TEST_CASE("everything is given back after channels over a wire") {
   Two two;
   for (int i = 0; i < 20; ++i) {
     const auto [mine, theirs] = two.open();
+    for (Ni* ni : two.all()) {
+      CHECK(report(*ni)["held"]["engine"]["channels"] == 1);
+      CHECK(report(*ni)["held"]["engine"]["tags"] == 1);
+      CHECK(report(*ni)["held"]["service"]["tags"] == 1);
+      CHECK(report(*ni)["held"]["signalling"]["channels"] == 1);
+    }
     auto close = two.client.simple<CloseChannel>(Op::close_channel, two.from);
     close.channel = mine;
     REQUIRE(two.client.send(close));
@@ -193,6 +199,13 @@ TEST_CASE("everything is given back after channels over a wire") {
     REQUIRE(two.server.send(other));
     REQUIRE(next(two.all(), two.server));
   }
+  two.client.close();
+  two.server.close();
+  const auto nothing = [&] { return still_held(report(*two.a)) == 0 && still_held(report(*two.b)) == 0; };
+  for (const Nanoseconds end = monotonic_now() + 10 * kSecond; !nothing() && monotonic_now() < end;) {
+    for (Ni* ni : two.all()) ni->wait(0);
+  }
+  CHECK(nothing());
   CHECK(report(*two.a)["channels"].empty());
   CHECK(report(*two.b)["channels"].empty());
 }

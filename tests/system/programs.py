@@ -82,7 +82,7 @@ def test_unetctl():
     with directory() as d:
         path = d + "/s"
         with Unetd("--socket", path):
-            for what in ("endpoints", "channels", "names", "counters", "drops", "clients", "ports", "hosts", "all"):
+            for what in ("endpoints", "channels", "names", "counters", "drops", "clients", "users", "held", "ports", "hosts", "all"):
                 status, out, err = run(UNETCTL, what, "--socket", path)
                 require(status == 0 and out and not err, f"unetctl {what}: {status} {out!r} {err!r}")
                 status, out, _ = run(UNETCTL, what, "--socket", path, "--json")
@@ -212,7 +212,8 @@ def test_group_and_policy():
             status, out, _ = run(UNETCTL, "all", "--socket", path, "--json", user=NOBODY)
             require(status == 0, "a user of the policy")
             report = json.loads(out)
-            require(len(report["clients"]) == 1 and report["counters"] == {}, f"sees what is not its own: {out}")
+            require(len(report["clients"]) == 1 and report["counters"] == {} and report["held"] == {}, f"sees what is not its own: {out}")
+            require([user["uid"] for user in report["users"]] == [65534], f"sees other users: {report['users']}")
         with open(policy, "w", encoding="ascii") as f:
             f.write("[[rule]]\nuid = 1234\n")
         with Unetd("--socket", path, "--group", "nogroup", "--policy", policy):

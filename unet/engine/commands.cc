@@ -33,10 +33,14 @@ EndpointState* Engine::State::attached(uint32_t endpoint) noexcept {
   return state != nullptr && state->attached() ? state : nullptr;
 }
 
-void Engine::State::run(const AttachClient& command) noexcept { doorbells.attach(command.client, command.page); }
+void Engine::State::run(const AttachClient& command) noexcept {
+  doorbells.attach(command.client, command.page);
+  gauges.change(NiGauge::clients, 1);
+}
 
 void Engine::State::run(const DetachClient& command) noexcept {
   doorbells.detach(command.client);
+  gauges.change(NiGauge::clients, -1);
   detached_clients.push_back(command.client);
 }
 
@@ -79,6 +83,7 @@ void Engine::State::run(const AttachEndpoint& command) noexcept {
   for (auto& counter : e->counters) counter.store(0, std::memory_order_relaxed);
   ++e->incarnation;
   e->life = EndpointState::Life::attached;
+  gauges.change(NiGauge::endpoints, 1);
   doorbells.open(command.client, command.doorbell, *e);
   mux.activate(*e);  // the client may have rung before we knew its bell
 }
@@ -130,6 +135,7 @@ void Engine::State::run(const OpenHairpin& command) noexcept {
   if (e == nullptr || peer == nullptr) return;
   ChannelState& channel = new_channel(*e, command.channel);
   channel.kind = ChannelKind::hairpin;
+  gauges.change(NiGauge::channels, 1);
   channel.peer = peer;
   channel.peer_incarnation = peer->incarnation;
   channel.peer_channel = command.peer_channel;
@@ -141,6 +147,8 @@ void Engine::State::run(const OpenWire& command) noexcept {
   if (e == nullptr) return;
   ChannelState& channel = new_channel(*e, command.channel);
   channel.kind = ChannelKind::wire;
+  gauges.change(NiGauge::channels, 1);
+  gauges.change(NiGauge::tags, 1);
   channel.port = static_cast<uint8_t>(command.port);
   channel.remote = command.remote;
   channel.local_tag = command.local_tag;
@@ -161,6 +169,8 @@ void Engine::State::run(const CloseChannel& command) noexcept {
 
 void Engine::State::close_channel(EndpointState& endpoint, uint32_t channel) noexcept {
   ChannelState& state = endpoint.channels[channel];
+  if (state.kind == ChannelKind::closed) return;
+  gauges.change(NiGauge::channels, -1);
   if (state.kind == ChannelKind::wire) {
     if (endpoint.outgoing.active && endpoint.outgoing.channel == channel) {
       endpoint.outgoing.active = false;  // the rest of a message is not for the number's next peer
@@ -168,6 +178,7 @@ void Engine::State::close_channel(EndpointState& endpoint, uint32_t channel) noe
     }
     reassembly.forget(endpoint, channel);
     tags.close(state.local_tag);
+    gauges.change(NiGauge::tags, -1);
   }
   state.kind = ChannelKind::closed;
 }
@@ -199,6 +210,7 @@ void Engine::State::report_events() noexcept {
     e.registered_ports = 0;
     if (!events.push(EndpointDetached{index})) return false;
     e.life = EndpointState::Life::unused;
+    gauges.change(NiGauge::endpoints, -1);
     put = true;
     return true;
   });

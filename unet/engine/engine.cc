@@ -157,6 +157,10 @@ Driver& Engine::port(uint32_t index) noexcept { return state_->ports[index]->dri
 
 uint64_t Engine::ni_counter(NiCounter counter) const noexcept { return state_->counters.read(counter); }
 
+uint64_t Engine::ni_gauge(NiGauge gauge) const noexcept {
+  return gauge == NiGauge::reassemblies ? state_->reassembly.used() : state_->gauges.read(gauge);
+}
+
 uint64_t Engine::endpoint_counter(uint32_t endpoint, EndpointCounter counter) const noexcept {
   if (endpoint >= kEndpointsMax) return 0;
   const EndpointState* const e = state_->endpoints[endpoint].load(std::memory_order_acquire);

@@ -64,6 +64,7 @@ class Engine {
 
   // For reports; written by the engine's thread, readable by any (relaxed).
   uint64_t ni_counter(NiCounter counter) const noexcept;
+  uint64_t ni_gauge(NiGauge gauge) const noexcept;
   uint64_t endpoint_counter(uint32_t endpoint, EndpointCounter counter) const noexcept;
   // How many send queues and clients' doorbells poll() has looked at; for tests of what idle endpoints cost.
   uint64_t looks() const noexcept;

@@ -64,6 +64,7 @@ struct Engine::State {
   uint32_t short_pulls = 0;  // in a row, see Engine::pull()
 
   NiCounters counters;
+  NiGauges gauges;
   TagTable tags;
   std::vector<std::unique_ptr<Port>> ports;
   std::array<ReceivedFrame, kBurst> frames;  // of the burst under way

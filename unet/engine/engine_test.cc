@@ -186,8 +186,11 @@ TEST_CASE("a detached endpoint is reported, and its number can be used again by 
   ni.hairpin(a, 0, b, 0);
   ni.wire(b, 1, 0x10001, 1, kPeer);
   ni.run();
+  const auto holds = [&](NiGauge gauge) { return ni.engine->ni_gauge(gauge); };
+  CHECK((holds(NiGauge::endpoints) == 2 && holds(NiGauge::channels) == 3 && holds(NiGauge::tags) == 1));
   ni.command(DetachEndpoint{b.number});
   ni.poll();
+  CHECK((holds(NiGauge::endpoints) == 1 && holds(NiGauge::channels) == 1 && holds(NiGauge::tags) == 0));
   REQUIRE(ni.event<EndpointDetached>()->endpoint == b.number);
   CHECK_FALSE(b.watched());
 
@@ -211,6 +214,7 @@ TEST_CASE("a detached endpoint is reported, and its number can be used again by 
   CHECK(ni.event<EndpointDetached>().has_value());
   CHECK(ni.event<EndpointDetached>().has_value());
   CHECK(ni.event<ClientDetached>()->client == 0);
+  for (size_t i = 0; i < kNiGauges; ++i) CHECK(holds(static_cast<NiGauge>(i)) == 0);
 }
 
 TEST_CASE("detached events wait for room in the mailbox") {

@@ -1,4 +1,4 @@
-// ni_counters.h - the NI's own counters: written by the engine's thread, read by any; used by every part of the engine.
+// ni_counters.h - the NI's own counters and gauges: written by the engine's thread, read by any; used by every part of the engine.
 #pragma once
 
 #include <array>
@@ -22,6 +22,20 @@ class NiCounters {
 
  private:
   std::array<std::atomic<uint64_t>, kNiCounters> values_{};
+};
+
+// What the engine holds at the moment.
+class NiGauges {
+ public:
+  // One writer, as above.
+  void change(NiGauge gauge, int64_t by) noexcept {
+    std::atomic<uint64_t>& value = values_[static_cast<size_t>(gauge)];
+    value.store(value.load(std::memory_order_relaxed) + static_cast<uint64_t>(by), std::memory_order_relaxed);
+  }
+  uint64_t read(NiGauge gauge) const noexcept { return values_[static_cast<size_t>(gauge)].load(std::memory_order_relaxed); }
+
+ private:
+  std::array<std::atomic<uint64_t>, kNiGauges> values_{};
 };
 
 }  // namespace unet::engine

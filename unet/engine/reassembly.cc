@@ -52,6 +52,7 @@ Reassembling* Reassembly::open(EndpointState& endpoint, uint32_t channel, Tag ta
   (endpoint.newest == nullptr ? endpoint.oldest : endpoint.newest->newer_of_endpoint) = &m;
   endpoint.newest = &m;
   ++endpoint.reassemblies;
+  used_.store(used() + 1, std::memory_order_relaxed);
   return &m;
 }
 
@@ -86,6 +87,7 @@ void Reassembly::close(Reassembling& m) noexcept {
   remove_by_progress(m);
   remove_of_endpoint(m);
   --m.endpoint->reassemblies;
+  used_.store(used() - 1, std::memory_order_relaxed);
   m.endpoint = nullptr;
   m.next_in_bucket = unused_;
   unused_ = &m;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -67,6 +68,8 @@ class Reassembly {
 
   // Gives up what had no progress for the timeout.
   void expire(Nanoseconds now) noexcept;
+  // Messages in reassembly; any thread may ask.
+  uint32_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
   Nanoseconds next_deadline() const noexcept { return oldest_ == nullptr ? ~Nanoseconds{0} : oldest_->deadline; }
 
  private:
@@ -81,6 +84,7 @@ class Reassembly {
   Nanoseconds timeout_;
   std::unique_ptr<Reassembling[]> pool_;
   Reassembling* unused_ = nullptr;  // through next_in_bucket
+  std::atomic<uint32_t> used_{0};
   uint32_t cursor_ = 0;             // where reclaim_any() looks next in the pool
   Reassembling* oldest_ = nullptr;
   Reassembling* newest_ = nullptr;

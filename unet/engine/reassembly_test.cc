@@ -38,6 +38,7 @@ TEST_CASE("endpoints that begin as many messages as the NI has places for leave 
   }
   for (uint32_t i = 0; i < kGreedy; ++i) REQUIRE(endpoint_drops(*ni.endpoints[i]) == 0);
 
+  CHECK(ni.engine->ni_gauge(NiGauge::reassemblies) == kReassembliesMax);
   const auto message = pattern(10'000, 1);
   for (const FrameBytes& frame : frames_of(wire, 0x7000'0001, message)) arrive(frame);
   const auto got = modest.receive();
@@ -47,4 +48,8 @@ TEST_CASE("endpoints that begin as many messages as the NI has places for leave 
   uint64_t dropped = 0;
   for (uint32_t i = 0; i < kGreedy; ++i) dropped += ni.endpoints[i]->counter(EndpointCounter::reassembly_overflow);
   CHECK(dropped == 1);
+  CHECK(ni.engine->ni_gauge(NiGauge::reassemblies) == kReassembliesMax - 1);
+  for (const auto& endpoint : ni.endpoints) ni.command(DetachEndpoint{endpoint->number});
+  ni.run();
+  CHECK(ni.engine->ni_gauge(NiGauge::reassemblies) == 0);
 }

@@ -29,6 +29,9 @@ class Accounts {
 
   Usage of(uid_t user) const;
 
+  // Of every user who has ever had anything.
+  const std::map<uid_t, Usage>& all() const noexcept { return usage_; }
+
  private:
   std::map<uid_t, Usage> usage_;
 };

@@ -171,6 +171,8 @@ void Ni::forget_client(int wake_descriptor) noexcept { sleeper_.forget(wake_desc
 
 uint64_t Ni::ni_counter(NiCounter counter) const noexcept { return engine_->ni_counter(counter); }
 
+uint64_t Ni::ni_gauge(NiGauge gauge) const noexcept { return engine_->ni_gauge(gauge); }
+
 uint64_t Ni::endpoint_counter(uint32_t endpoint, EndpointCounter counter) const noexcept {
   return engine_->endpoint_counter(endpoint, counter);
 }

@@ -122,6 +122,7 @@ class Ni final : private EngineSide {
   Status watch_client(int wake_descriptor) override;
   void forget_client(int wake_descriptor) noexcept override;
   uint64_t ni_counter(NiCounter counter) const noexcept override;
+  uint64_t ni_gauge(NiGauge gauge) const noexcept override;
   uint64_t endpoint_counter(uint32_t endpoint, EndpointCounter counter) const noexcept override;
   std::vector<std::vector<DriverCounter>> port_counters() override;
   std::vector<std::vector<DriverCounter>> read_port_counters();

@@ -31,6 +31,7 @@ class PacketSocket {
   bool flush();
 
   bool waiting() const noexcept { return !waiting_.empty(); }
+  size_t packets_waiting() const noexcept { return waiting_.size(); }
   int descriptor() const noexcept { return socket_.get(); }
   void close() noexcept;
 

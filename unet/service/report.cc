@@ -71,6 +71,8 @@ class ReportBuilder {
       if (sees(*endpoint)) add(document, *endpoint);
     }
     document["names"] = names();
+    document["users"] = users();
+    document["held"] = held();
     document["hosts"] = hosts();
     document["ports"] = ports();
     document["counters"] = counters();
@@ -159,6 +161,45 @@ class ReportBuilder {
       list.push_back(std::move(entry));
     }
     return list;
+  }
+
+  // What each user is charged with now.
+  json users() const {
+    json list = json::array();
+    for (const auto& [user, usage] : s_.accounts_.all()) {
+      if (!all_ && user != who_.uid) continue;
+      if (usage.connections == 0 && usage.endpoints == 0 && usage.channels == 0 && usage.memory == 0) continue;
+      list.push_back({{"uid", user},
+                      {"connections", usage.connections},
+                      {"endpoints", usage.endpoints},
+                      {"channels", usage.channels},
+                      {"memory", usage.memory}});
+    }
+    return list;
+  }
+
+  // Whatever the NI keeps for clients and that must be as before when they are gone, as each part of it counts.
+  json held() const {
+    if (!all_) return json::object();
+    json engine = json::object();
+    for (size_t i = 0; i < kNiGauges; ++i) engine[std::string(kNiGaugeNames[i])] = s_.engine_.ni_gauge(static_cast<NiGauge>(i));
+    size_t packets = 0;
+    for (const auto& [index, client] : s_.clients_) packets += client->socket.packets_waiting();
+    const SignallingHoldings signals = s_.signalling_->holdings();
+    return {{"engine", std::move(engine)},
+            {"service",
+             {{"clients", s_.clients_.size()},
+              {"endpoints", s_.endpoints_.size()},
+              {"names", s_.names_.all().size()},
+              {"requests", s_.requests_.size()},
+              {"tags", s_.tags_.used()},
+              {"commands_waiting", s_.command_backlog_.size()},
+              {"packets_waiting", packets}}},
+            {"signalling",
+             {{"channels", signals.channels},
+              {"connects", signals.connects},
+              {"requests", signals.requests},
+              {"closings", signals.closings}}}};
   }
 
   json hosts() const {

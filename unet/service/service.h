@@ -48,6 +48,7 @@ class EngineSide {
   virtual Status watch_client(int wake_descriptor) = 0;            // the engine's sleep ends when it is written
   virtual void forget_client(int wake_descriptor) noexcept = 0;
   virtual uint64_t ni_counter(NiCounter counter) const noexcept = 0;
+  virtual uint64_t ni_gauge(NiGauge gauge) const noexcept = 0;
   virtual uint64_t endpoint_counter(uint32_t endpoint, EndpointCounter counter) const noexcept = 0;
   virtual std::vector<std::vector<DriverCounter>> port_counters() = 0;  // one list per port
 };

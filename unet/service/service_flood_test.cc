@@ -23,6 +23,7 @@ struct NoEngine final : EngineSide {
   Status watch_client(int) override { return watches ? Status{} : fail(Errc::system, "no more of them"); }
   void forget_client(int) noexcept override {}
   uint64_t ni_counter(NiCounter) const noexcept override { return 0; }
+  uint64_t ni_gauge(NiGauge) const noexcept override { return 0; }
   uint64_t endpoint_counter(uint32_t, EndpointCounter) const noexcept override { return 0; }
   std::vector<std::vector<DriverCounter>> port_counters() override { return {}; }
 

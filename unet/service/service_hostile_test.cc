@@ -29,6 +29,7 @@ void require_empty(Ni& ni) {
   CHECK(report["endpoints"].empty());
   CHECK(report["channels"].empty());
   CHECK(report["names"].empty());
+  CHECK(still_held(report) == 0);
 }
 
 size_t open_descriptors() {

@@ -27,6 +27,7 @@ void require_empty(Ni& ni) {
   CHECK(report["endpoints"].empty());
   CHECK(report["channels"].empty());
   CHECK(report["names"].empty());
+  CHECK(still_held(report) == 0);
 }
 
 }  // namespace
@@ -63,6 +64,14 @@ TEST_CASE("hello, endpoint, name, report") {
   CHECK(report["names"][0]["name"] == "echo");
   CHECK(report["endpoints"][0]["drops"]["no_free_buffer"] == 0);
   CHECK(report["clients"][0]["program"] == "test");
+  CHECK(report["users"] == nlohmann::json::parse(R"([{"uid":)" + std::to_string(geteuid()) +
+                                                 R"(,"connections":1,"endpoints":1,"channels":0,"memory":)" +
+                                                 std::to_string(geometry.total) + "}]"));
+  for (const char* part : {"engine", "service"}) {
+    CHECK(report["held"][part]["clients"] == 1);
+    CHECK(report["held"][part]["endpoints"] == 1);
+  }
+  CHECK(report["held"]["service"]["names"] == 1);
   CHECK((fcntl(shown.descriptors[0].get(), F_GET_SEALS) & F_SEAL_WRITE) != 0);
 
   CHECK(client.ask(client.simple<Unbind>(Op::unbind, endpoint)).code == 0);

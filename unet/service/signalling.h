@@ -104,6 +104,13 @@ struct SignallingCounters {
   uint64_t peers_lost = 0, peers_restarted = 0;
 };
 
+// What is under way or kept for later, each until it ends or its time is over.
+struct SignallingHoldings {
+  size_t channels = 0, connects = 0;
+  size_t requests = 0;           // also those whose answer is kept for duplicates
+  size_t closings = 0;           // not confirmed yet
+};
+
 class Signalling {
  public:
   explicit Signalling(SignallingOptions options);
@@ -143,6 +150,9 @@ class Signalling {
   std::optional<SignalTransmit> poll_transmit();
 
   const SignallingCounters& counters() const noexcept { return counters_; }
+  SignallingHoldings holdings() const noexcept {
+    return {.channels = channels_.size(), .connects = connects_.size(), .requests = requests_.size(), .closings = closings_.size()};
+  }
   const std::string& host() const noexcept { return options_.host; }
 
   // For reports: the hosts known, with their addresses.

@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
@@ -192,6 +193,16 @@ inline bool contains(const std::string& text, const char* part) { return text.fi
 
 // The report as root gets it.
 inline std::string report_text(Ni& ni) { return ni.service().report({.uid = 0, .pid = 0, .groups = {}}); }
+
+// What a report says is held, by whatever part of the NI, but for what signalling keeps for a while after an end; and what users are
+// charged with.
+inline uint64_t still_held(const nlohmann::json& report) {
+  uint64_t all = report["users"].size();
+  for (const auto& part : {report["held"]["engine"], report["held"]["service"]}) {
+    for (const auto& [name, value] : part.items()) all += value.get<uint64_t>();
+  }
+  return all + report["held"]["signalling"]["channels"].get<uint64_t>();
+}
 
 // An open channel of `client` to `server`, both of the same NI.
 struct Pair {
