@@ -36,8 +36,10 @@ uint32_t first_seed() {
 }
 
 std::ostream& operator<<(std::ostream& out, const Holdings& h) {
-  return out << h.clients << " clients, " << h.endpoints << " endpoints, " << h.channels << " channels, " << h.requests << " requests, "
+  out << h.clients << " clients, " << h.endpoints << " endpoints, " << h.channels << " channels, " << h.requests << " requests, "
              << h.names << " names, " << h.descriptors << " descriptors, " << h.mappings << " mappings";
+  for (const auto& [name, value] : h.held) out << ", " << value << ' ' << name;
+  return out;
 }
 
 NiProcess::NiProcess(std::vector<std::string> more) : more_(std::move(more)) {
@@ -120,6 +122,27 @@ size_t shared_mappings(pid_t process) {
   return count;
 }
 
+uint64_t private_memory(pid_t process) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  for (std::string word; status >> word;) {
+    uint64_t kibibytes = 0;
+    if (word == "RssAnon:" && status >> kibibytes) return kibibytes * 1024;
+  }
+  return 0;
+}
+
+bool has_grown(uint64_t before, uint64_t after) {
+#if defined(__SANITIZE_ADDRESS__)
+  return false;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+  return false;
+#endif
+#endif
+  constexpr uint64_t kSettles = 8 << 20;  // the allocator's arenas
+  return after > before + kSettles;
+}
+
 Holdings NiProcess::holdings(Context& context) const {
   const size_t descriptors = open_descriptors(pid_);  // before the report, which is one, too
   const auto text = context.report();
@@ -130,9 +153,25 @@ Holdings NiProcess::holdings(Context& context) const {
              .channels = report["channels"].size(),
              .names = report["names"].size(),
              .descriptors = descriptors,
-             .mappings = shared_mappings(pid_)};
+             .mappings = shared_mappings(pid_),
+             .held = {}};
+  for (const char* part : {"engine", "service"}) {
+    for (const auto& [name, value] : report["held"][part].items()) h.held[std::string(part) + "'s " + name] = value.get<uint64_t>();
+  }
+  for (const char* name : {"channels", "connects"}) {
+    h.held[std::string("signalling's ") + name] = report["held"]["signalling"][name].get<uint64_t>();
+  }
+  for (const auto& user : report["users"]) {
+    for (const auto& [name, value] : user.items()) h.held["user " + user["uid"].dump() + "'s " + name] = value.get<uint64_t>();
+  }
   for (const auto& endpoint : report["endpoints"]) h.requests += endpoint["requests"].get<size_t>();
   return h;
+}
+
+uint64_t NiProcess::frames_out(Context& context) const {
+  const auto text = context.report();
+  UNET_CHECK(text);
+  return nlohmann::json::parse(*text)["ports"][0]["counters"]["buffers_in_use"].get<uint64_t>();
 }
 
 Holdings NiProcess::rest(Context& context) const {

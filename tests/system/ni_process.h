@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ struct Holdings {
   size_t clients = 0, endpoints = 0, channels = 0, requests = 0, names = 0;
   size_t descriptors = 0;  // that its process has open
   size_t mappings = 0;     // of shared memory in its process
+  // By what name its engine, its service and its users' accounts have it. Without what signalling keeps for a while after an end.
+  std::map<std::string, uint64_t> held;
   bool operator==(const Holdings&) const = default;
 };
 std::ostream& operator<<(std::ostream& out, const Holdings& holdings);
@@ -61,6 +64,9 @@ class NiProcess {
   Holdings holdings(Context& context) const;
   // The same when nothing changes any longer: it closes some descriptors only after it has answered.
   Holdings rest(Context& context) const;
+  // Frames that its first port's pool has given out: to the port, the wire and the engine, which keeps some for the next messages.
+  static constexpr uint64_t kFramesKept = 128;
+  uint64_t frames_out(Context& context) const;
   // Waits until it holds exactly `wanted`; what it held last.
   Holdings settle(Context& context, const Holdings& wanted) const;
 
@@ -74,5 +80,9 @@ class NiProcess {
 // Descriptors and shared mappings of a process.
 size_t open_descriptors(pid_t process);
 size_t shared_mappings(pid_t process);
+// Bytes of memory that it does not share with anybody; and whether they have become more than settles by itself. Sanitizers keep what
+// is freed, so that nothing can be said of it there.
+uint64_t private_memory(pid_t process);
+bool has_grown(uint64_t before, uint64_t after);
 
 }  // namespace unet
