@@ -1,8 +1,9 @@
 // hostile_test.cc - clients that lie in every way they can, for as long as it takes, beside others whose every byte is checked.
 //
 // Nothing foreign, lost or corrupted may reach those others, and none may stall; the NI lives, complains of nothing, has counted
-// the lies under their names, and holds nothing of the liars' once they are gone. Under a sanitizer this holds for every access, too.
-#include <sys/mman.h>
+// the lies under their names, holds nothing of the liars' once they are gone, and has not grown. Under a sanitizer this holds for every
+// access, too. The liars are stopped and let go on in turns: what their lies cost the round trips of others is printed.
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -17,6 +18,8 @@
 
 #include "tests/system/liar.h"
 #include "tests/system/peer_process.h"
+#include "tests/system/round_trips.h"
+#include "tests/system/shared.h"
 
 namespace unet {
 namespace {
@@ -27,25 +30,12 @@ int seconds() { return std::getenv("UNET_LONG") != nullptr ? 600 : 8; }
 
 // What the processes of this test tell each other.
 struct Board {
-  std::atomic<uint32_t> stop_asking, stop_lying;
-  std::atomic<uint64_t> answered[3];
-  std::atomic<uint64_t> suffered, bad_descriptors;  // messages of liars that the victim read, and lies it found
-  LiarCounters liars;
-};
-
-class Shared {
- public:
-  Shared() : board_(static_cast<Board*>(::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {
-    UNET_CHECK(board_ != MAP_FAILED);
-  }
-  ~Shared() { ::munmap(board_, sizeof(Board)); }
-  Shared(const Shared&) = delete;
-  Shared& operator=(const Shared&) = delete;
-  Board* operator->() const { return board_; }
-  Board& operator*() const { return *board_; }
-
- private:
-  Board* board_;
+  std::atomic<uint32_t> stop_asking{0}, stop_lying{0};
+  std::atomic<uint64_t> answered[3]{};
+  std::atomic<uint64_t> suffered{0}, bad_descriptors{0};  // messages of liars that the victim read, and lies it found
+  std::atomic<uint32_t> turn{0};                          // odd: the liars lie; even: they stand still
+  RoundTrips round_trips[3][2];                           // of each pair, without and with lies
+  LiarCounters liars{};
 };
 
 uint64_t value(const std::atomic<uint64_t>& of) { return of.load(std::memory_order_relaxed); }
@@ -160,9 +150,19 @@ int answer_all_along(const std::string& ni, const std::string& name, int ready) 
   return answer_until_end(ni, name, Waiting::spin, ready);
 }
 
+// One message alone. What the liars did changed in between: it does not count.
+bool time_round_trip(Asker& asker, Board& board, RoundTrips (&times)[2]) {
+  if (asker.finish() != Asker::Outcome::sent) return false;
+  const uint32_t turn = board.turn.load(std::memory_order_relaxed);
+  const Nanoseconds start = monotonic_now();
+  if (asker.send(8) != Asker::Outcome::sent || asker.finish() != Asker::Outcome::sent) return false;
+  if (board.turn.load(std::memory_order_relaxed) == turn) times[turn % 2].add(monotonic_now() - start);
+  return true;
+}
+
 // Asks until it is told to stop, and then expects every answer that is still due.
 int ask_until_stopped(const std::string& ni, const std::string& name, Path path, Waiting waiting, uint32_t seed, Board& board,
-                      std::atomic<uint64_t>& answered, int ready) {
+                      uint32_t pair, int ready) {
   allow_time();
   auto context = Context::open(ni, "asker");
   if (!context) return 1;
@@ -176,7 +176,8 @@ int ask_until_stopped(const std::string& ni, const std::string& name, Path path,
   while (board.stop_asking.load(std::memory_order_relaxed) == 0) {
     const uint32_t most = random() % 4 == 0 ? kMessageMax : 100;
     if (asker.send(static_cast<uint32_t>(random() % (most + 1))) != Asker::Outcome::sent) return 4;
-    answered.store(asker.answered(), std::memory_order_relaxed);
+    if (random() % 16 == 0 && !time_round_trip(asker, board, board.round_trips[pair])) return 4;
+    board.answered[pair].store(asker.answered(), std::memory_order_relaxed);
   }
   if (asker.finish() != Asker::Outcome::sent) return 5;
   // Nothing that nobody asked for.
@@ -189,6 +190,34 @@ int ask_until_stopped(const std::string& ni, const std::string& name, Path path,
   }
   return 0;
 }
+
+// The liars lie and stand still in turns: a while of each.
+class Turns {
+ public:
+  Turns(std::atomic<uint32_t>& turn, std::vector<pid_t> liars) : turn_(turn), liars_(std::move(liars)), since_(monotonic_now()) {}
+  // Before anybody waits for them.
+  void end() { lie(true); }
+  void look() {
+    if (monotonic_now() - since_ < kTurn) return;
+    since_ = monotonic_now();
+    lie(!lying_);
+  }
+
+ private:
+  static constexpr Nanoseconds kTurn = kSecond / 2;
+
+  void lie(bool lying) {
+    if (lying == lying_) return;
+    for (const pid_t liar : liars_) ::kill(liar, lying ? SIGCONT : SIGSTOP);
+    lying_ = lying;
+    turn_.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  std::atomic<uint32_t>& turn_;
+  std::vector<pid_t> liars_;
+  Nanoseconds since_;
+  bool lying_ = true;
+};
 
 // What is counted, by name, for the endpoints of `processes` at this moment; and for the service.
 using Counted = std::map<std::string, uint64_t>;
@@ -209,7 +238,7 @@ TEST_CASE("clients that lie about everything: others' traffic is unharmed, every
   NiProcess ni;
   const std::string path = ni.directory() + "/socket";
   Client watcher(ni);
-  Shared shared;
+  const Shared<Board> shared;
   Board& board = *shared;
   PeerProcess victim([&](int ready) { return suffer_until_end(ni.ni(), board, ready); });
   PeerProcess local([&](int ready) { return answer_all_along(ni.ni(), "local", ready); });
@@ -226,12 +255,13 @@ TEST_CASE("clients that lie about everything: others' traffic is unharmed, every
   std::vector<std::unique_ptr<PeerProcess>> askers;
   for (uint32_t i = 0; i < 3; ++i) {
     askers.push_back(std::make_unique<PeerProcess>([&](int ready) {
-      return ask_until_stopped(ni.ni(), pairs[i].name, pairs[i].path, pairs[i].waiting, seed + i, board, board.answered[i], ready);
+      return ask_until_stopped(ni.ni(), pairs[i].name, pairs[i].path, pairs[i].waiting, seed + i, board, i, ready);
     }));
     REQUIRE(askers.back()->is_ready());
   }
   const Holdings before = ni.rest(watcher.context);
 
+  uint64_t memory = 0;  // of the network interface, when all that grows to a limit has reached it
   Counted of_liars, of_victim, of_honest, service;
   {
     const Nanoseconds start = monotonic_now(), end = start + static_cast<Nanoseconds>(seconds()) * kSecond;
@@ -245,6 +275,8 @@ TEST_CASE("clients that lie about everything: others' traffic is unharmed, every
     }
     const std::set<pid_t> lying{liars[0]->pid(), liars[1]->pid()};
     const std::set<pid_t> honest{local.pid(), hairpin.pid(), askers[0]->pid(), askers[1]->pid(), askers[2]->pid()};
+    board.turn.store(1, std::memory_order_relaxed);
+    Turns turns(board.turn, {liars[0]->pid(), liars[1]->pid()});
     uint64_t last[3] = {};
     Nanoseconds moved[3] = {start, start, start};
     // Every kind of lie was told, and counted. On a slow machine that takes longer.
@@ -257,6 +289,8 @@ TEST_CASE("clients that lie about everything: others' traffic is unharmed, every
     };
     while (monotonic_now() < end || (!enough() && monotonic_now() < end + 2 * kHang)) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      turns.look();
+      if (memory == 0 && monotonic_now() - start > (end - start) / 4 * 3) memory = private_memory(ni.pid());
       look(watcher.context, lying, of_liars, service);
       look(watcher.context, {victim.pid()}, of_victim, service);
       look(watcher.context, honest, of_honest, service);
@@ -268,11 +302,13 @@ TEST_CASE("clients that lie about everything: others' traffic is unharmed, every
       }
     }
     CHECK(enough());
+    turns.end();
     liars[1]->kill();
     board.stop_lying.store(1, std::memory_order_relaxed);
     CHECK(liars[0]->wait() == 0);
   }
   CHECK(ni.settle(watcher.context, before) == before);
+  CHECK_FALSE(has_grown(memory, private_memory(ni.pid())));
 
   board.stop_asking.store(1, std::memory_order_relaxed);
   for (const auto& asker : askers) CHECK(asker->wait() == 0);
@@ -302,6 +338,16 @@ TEST_CASE("clients that lie about everything: others' traffic is unharmed, every
   for (const auto& [name, number] : of_victim) std::printf("victim's %s: %lu\n", name.c_str(), number);
   for (const auto& [name, number] : service) std::printf("service's %s: %lu\n", name.c_str(), number);
 
+  for (uint32_t i = 0; i < 3; ++i) {
+    const RoundTrips &alone = board.round_trips[i][0], &beside = board.round_trips[i][1];
+    const auto ratio = [&](double percent) {
+      return static_cast<double>(beside.at(percent)) / static_cast<double>(std::max<Nanoseconds>(alone.at(percent), 1));
+    };
+    std::printf("round trips to %s beside liars, over those without: p50 %.2f x, p99 %.2f x (without: %.1f us, %.1f us; %lu and %lu)\n",
+                pairs[i].name, ratio(50), ratio(99), static_cast<double>(alone.at(50)) / 1e3, static_cast<double>(alone.at(99)) / 1e3,
+                beside.count(), alone.count());
+    CHECK((alone.count() > 0 && beside.count() > 0));
+  }
   for (const auto& answered : board.answered) CHECK(value(answered) > 100);
   CHECK(of_victim["bad_free_descriptor"] == 0);
   CHECK(of_victim["bad_send_descriptor"] == 0);
