@@ -52,6 +52,7 @@ Reassembling* Reassembly::open(EndpointState& endpoint, uint32_t channel, Tag ta
   (endpoint.newest == nullptr ? endpoint.oldest : endpoint.newest->newer_of_endpoint) = &m;
   endpoint.newest = &m;
   ++endpoint.reassemblies;
+  ++of_client(endpoint);
   used_.store(used() + 1, std::memory_order_relaxed);
   return &m;
 }
@@ -87,6 +88,7 @@ void Reassembly::close(Reassembling& m) noexcept {
   remove_by_progress(m);
   remove_of_endpoint(m);
   --m.endpoint->reassemblies;
+  --of_client(*m.endpoint);
   used_.store(used() - 1, std::memory_order_relaxed);
   m.endpoint = nullptr;
   m.next_in_bucket = unused_;
@@ -114,8 +116,14 @@ bool Reassembly::reclaim(EndpointState& endpoint) noexcept {
   return false;
 }
 
+// Would it still have as many as the one that wants a place? Clients count first: who has many endpoints gets no more for it.
+bool Reassembly::owes_to(const EndpointState& holding, const EndpointState& wanting) const noexcept {
+  if (holding.client != wanting.client) return of_clients_[holding.client % kClientsMax] > of_clients_[wanting.client % kClientsMax] + 1;
+  return holding.reassemblies > wanting.reassemblies + 1;
+}
+
 // The NI's pool is empty: looks at the few that have waited longest, whosever they are, then at some places in turn for one
-// whose endpoint would still have as many as the one that wants it. So no endpoint keeps the others out.
+// that is owed to the one that wants it. So no client keeps the others out.
 bool Reassembly::reclaim_any(const EndpointState& wanting) noexcept {
   constexpr uint32_t kLook = 16;
   Reassembling* m = oldest_;
@@ -126,7 +134,7 @@ bool Reassembly::reclaim_any(const EndpointState& wanting) noexcept {
   }
   for (uint32_t i = 0; i < kLook; ++i) {
     Reassembling& place = pool_[cursor_++ % kReassembliesMax];
-    if (place.endpoint->reassemblies <= wanting.reassemblies + 1) continue;
+    if (!owes_to(*place.endpoint, wanting)) continue;
     drop(place, EndpointCounter::reassembly_overflow);
     return true;
   }

@@ -4,7 +4,8 @@
 // receive buffers, into which fragments are deposited where they belong, in any order. A message without progress for the
 // timeout is given up. When an endpoint is short of buffers or places, messages that are superseded (a newer one of the
 // same channel has begun, so their missing fragments are probably lost) make room before anything new is refused. When the
-// NI is short of places, endpoints that hold more of them than the one that wants one make room, too.
+// NI is short of places, clients that hold more of them than the one that wants one make room, too, and of its own endpoints those
+// that hold more.
 #pragma once
 
 #include <array>
@@ -80,6 +81,8 @@ class Reassembly {
   void remove_by_progress(Reassembling& message) noexcept;
   void remove_of_endpoint(Reassembling& message) noexcept;
   bool reclaim_any(const EndpointState& wanting) noexcept;
+  bool owes_to(const EndpointState& holding, const EndpointState& wanting) const noexcept;
+  uint32_t& of_client(const EndpointState& endpoint) noexcept { return of_clients_[endpoint.client % kClientsMax]; }
 
   Nanoseconds timeout_;
   std::unique_ptr<Reassembling[]> pool_;
@@ -89,6 +92,7 @@ class Reassembly {
   Reassembling* oldest_ = nullptr;
   Reassembling* newest_ = nullptr;
   std::array<Reassembling*, kBuckets> buckets_{};
+  std::array<uint32_t, kClientsMax> of_clients_{};  // places that each client's endpoints hold
 };
 
 }  // namespace unet::engine

@@ -53,3 +53,48 @@ TEST_CASE("endpoints that begin as many messages as the NI has places for leave 
   ni.run();
   CHECK(ni.engine->ni_gauge(NiGauge::reassemblies) == 0);
 }
+
+TEST_CASE("a client with as many endpoints as the NI has places for messages leaves one to another client") {
+  TestWire wire;
+  TestNi ni({&wire});
+  const auto arrive = [&](const FrameBytes& frame) {
+    wire.arriving.push_back(frame);
+    ni.poll();
+  };
+  constexpr EndpointOptions kFewBuffers{.send_depth = 4, .receive_depth = 4, .buffers = 16, .buffer_size = 2048, .send_bytes = kMessageMax};
+  for (uint32_t i = 0; i < kReassembliesMax; ++i) {
+    TestEndpoint& greedy = ni.add_endpoint(kFewBuffers);
+    ni.wire(greedy, 0, 0x5000'0100 + i, 1, kPeer);
+    ni.run();
+    arrive(frames_of(wire, 0x5000'0100 + i, pattern(3'000, i))[0]);
+  }
+  REQUIRE(ni.engine->ni_gauge(NiGauge::reassemblies) == kReassembliesMax);
+
+  // Another client: with as many endpoints as it likes, it gets its part of the places.
+  ClientPage page{};
+  constexpr uint32_t kOther = 1;
+  ni.command(AttachClient{kOther, &page});
+  std::vector<std::unique_ptr<TestEndpoint>> modest;
+  for (uint32_t i = 0; i < 3; ++i) {
+    const uint32_t number = kReassembliesMax + i;
+    modest.push_back(std::make_unique<TestEndpoint>(number, kFewBuffers));
+    ni.command(AttachEndpoint{.endpoint = number, .client = kOther, .doorbell = i, .segment = modest[i]->segment,
+                              .geometry = modest[i]->geometry});
+    modest[i]->post_all_buffers();
+    ni.wire(*modest[i], 0, 0x7000'0001 + i, 1, kPeer);
+    ni.run();
+  }
+  const auto message = pattern(10'000, 1);
+  for (uint32_t i = 0; i < 3; ++i) arrive(frames_of(wire, 0x7000'0001 + i, message)[0]);
+  for (uint32_t i = 0; i < 3; ++i) {
+    const auto frames = frames_of(wire, 0x7000'0001 + i, message);
+    for (size_t f = 1; f < frames.size(); ++f) arrive(frames[f]);
+    const auto got = modest[i]->receive();
+    REQUIRE(got.has_value());
+    CHECK((got->bytes == message));
+    CHECK(endpoint_drops(*modest[i]) == 0);
+  }
+  uint64_t dropped = 0;
+  for (const auto& greedy : ni.endpoints) dropped += greedy->counter(EndpointCounter::reassembly_overflow);
+  CHECK(dropped == 3);
+}
