@@ -1,6 +1,9 @@
 // policy_test.cc - rules in order, patterns, and what each malformed line gets.
 #include "unet/service/policy.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 
 #include "unet/service/accounts.h"
@@ -120,6 +123,18 @@ TEST_CASE("every malformed line gets file, line and what is allowed") {
   const Result<Policy> missing = Policy::load("/nonexistent/policy.toml", kOwner);
   REQUIRE_FALSE(missing);
   CHECK(contains(missing.error().text, "'/nonexistent/policy.toml': No such file"));
+}
+
+TEST_CASE("a policy that is no file is refused at once, and nobody waits for it") {
+  const std::string path = "/tmp/unet-policy-test-" + std::to_string(getpid());
+  REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+  for (const std::string& each : {path, std::string("/tmp"), std::string("/dev/null")}) {
+    const auto policy = Policy::load(each, 1);
+    REQUIRE_FALSE(policy);
+    CHECK(policy.error().text == "cannot read '" + each + "': it is not a regular file");
+  }
+  CHECK(unlink(path.c_str()) == 0);
+  CHECK(Policy::load(path, 1).error().text == "cannot read '" + path + "': No such file or directory");
 }
 
 TEST_CASE("quotas are a user's, whole or nothing") {

@@ -1,11 +1,15 @@
 // toml_reader.cc - the sentences of wrong configuration lines.
 #include "unet/service/toml_reader.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
 #include <cerrno>
-#include <fstream>
-#include <sstream>
 #include <system_error>
 
+#include "unet/mapping.h"
 #include "unet/service/names.h"
 
 namespace unet::service {
@@ -20,16 +24,22 @@ std::string place(const std::string& file, const toml::source_region& at) {
 }  // namespace
 
 Result<std::string> read_text_file(const std::string& file) {
-  errno = 0;
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  if (in) text << in.rdbuf();
-  if (!in || !text) {
-    return fail(Errc::invalid_argument, "cannot read " + quoted(file) + ": " +
-                                            std::error_code(errno == 0 ? EIO : errno, std::system_category()).message());
+  const auto failed = [&](const std::string& why) { return fail(Errc::invalid_argument, "cannot read " + quoted(file) + ": " + why); };
+  const auto failed_errno = [&] { return failed(std::error_code(errno, std::system_category()).message()); };
+  // A FIFO or a terminal would keep its reader waiting, and clients with it.
+  const Descriptor in(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+  struct stat about {};
+  if (!in.valid() || ::fstat(in.get(), &about) != 0) return failed_errno();
+  if (!S_ISREG(about.st_mode)) return failed("it is not a regular file");
+  std::string text;
+  std::array<char, 64 * 1024> part;
+  ssize_t n = 0;
+  while ((n = ::read(in.get(), part.data(), part.size())) > 0) {
+    text.append(part.data(), static_cast<size_t>(n));
+    if (text.size() > kFileMax) return fail(Errc::invalid_argument, quoted(file) + " is longer than 1 MiB");
   }
-  if (text.str().size() > kFileMax) return fail(Errc::invalid_argument, quoted(file) + " is longer than 1 MiB");
-  return text.str();
+  if (n < 0) return failed_errno();
+  return text;
 }
 
 Result<toml::table> parse_toml(std::string_view text, const std::string& file) {

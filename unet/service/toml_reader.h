@@ -15,7 +15,7 @@
 
 namespace unet::service {
 
-// Reads a whole file. Errors: invalid_argument, with the reason.
+// Reads a whole regular file, without waiting for anybody. Errors: invalid_argument, with the reason.
 Result<std::string> read_text_file(const std::string& file);
 
 // The parsed document. Errors: "FILE:LINE: ...".
