@@ -242,6 +242,7 @@ class Service {
   std::set<uint32_t> dropped_;  // clients to finish
   Nanoseconds next_hello_ = ~Nanoseconds{0};  // when a client must have said hello
   Nanoseconds next_refusal_log_ = 0;
+  Nanoseconds next_static_log_ = 0;
   std::unordered_map<uint32_t, std::unique_ptr<EndpointRecord>> endpoints_;
   std::deque<uint32_t> free_endpoints_;
   std::map<uint64_t, RequestRecord> requests_;

@@ -36,8 +36,9 @@ struct Alone {
   NoEngine engine;
   std::unique_ptr<Service> service;
 
-  explicit Alone(std::string_view policy = {}) {
+  explicit Alone(std::string_view policy = {}, std::vector<StaticChannel> channels = {}) {
     ServiceOptions options;
+    options.channels = std::move(channels);
     options.policy = *Policy::parse(policy, "policy", geteuid());
     options.own_user = geteuid();
     options.host = "here";
@@ -74,6 +75,24 @@ struct Alone {
     for (; !commands.empty(); commands.pop()) ++count;
     return count;
   }
+};
+
+// What is logged while it lives.
+class Log {
+ public:
+  Log() { spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(out_))); }
+  ~Log() { spdlog::set_default_logger(before_); }
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+  std::string text() const { return out_.str(); }
+  long lines() const {
+    const std::string all = text();
+    return std::count(all.begin(), all.end(), '\n');
+  }
+
+ private:
+  std::shared_ptr<spdlog::logger> before_ = spdlog::default_logger();
+  std::ostringstream out_;
 };
 
 // Asks about as many channels as fit, of which there are none.
@@ -162,9 +181,7 @@ TEST_CASE("a client that could not wake the engine is told so, and not served") 
 }
 
 TEST_CASE("strangers that connect again and again do not fill the log") {
-  std::ostringstream log;
-  const auto before = spdlog::default_logger();
-  spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  const Log log;
   const std::string path = "/tmp/unet-flood-test-" + std::to_string(getpid());
   auto alone = std::make_unique<Alone>("[[rule]]\nany = true\nendpoints = 0\n");
   REQUIRE(alone->service->listen(path, ""));
@@ -180,10 +197,37 @@ TEST_CASE("strangers that connect again and again do not fill the log") {
   for (int i = 0; i < 20; ++i) alone->service->poll(kSecond);
   CHECK(alone->service->counters().connections == kConnectionsWithoutRights);
   CHECK(alone->service->counters().refused_connections == kStrangers - kConnectionsWithoutRights);
-  spdlog::set_default_logger(before);
-  const std::string text = log.str();
-  CHECK(std::count(text.begin(), text.end(), '\n') == 1);
-  CHECK(text.find("refused") != std::string::npos);
+  CHECK(log.lines() == 1);
+  CHECK(log.text().find("refused") != std::string::npos);
+}
+
+TEST_CASE("a client that binds a name again and again, without the quota for its static channel, does not fill the log") {
+  const Log log;
+  auto alone = std::make_unique<Alone>("[[rule]]\nany = true\nnames = [\"*\"]\nchannels = 0\n",
+                                       std::vector<StaticChannel>{{.endpoint = "fixed", .local_tag = Tag{7}, .remote_tag = Tag{8},
+                                                                   .peer = {2, 0, 0, 0, 0, 9}, .port = 0}});
+  const Descriptor client = alone->connect();
+  Alone::say_hello(client);
+  control::CreateEndpoint create{};
+  create.header.op = control::Op::create_endpoint;
+  create.options = {.send_depth = 4, .receive_depth = 4, .buffers = 4, .buffer_size = 256, .send_bytes = kMessageMax};
+  REQUIRE(send(client.get(), &create, sizeof create, 0) == sizeof create);
+  alone->service->poll(kSecond);
+  control::Bind bind{};
+  bind.header.op = control::Op::bind;
+  bind.name.set("fixed");
+  control::Unbind unbind{};
+  unbind.header.op = control::Op::unbind;
+  const uint64_t failed = alone->service->counters().failed_requests;
+  for (int i = 0; i < 50; ++i) {
+    REQUIRE(send(client.get(), &bind, sizeof bind, 0) == sizeof bind);
+    REQUIRE(send(client.get(), &unbind, sizeof unbind, 0) == sizeof unbind);
+    alone->service->poll(kSecond + static_cast<Nanoseconds>(i) * kMillisecond);
+    static_cast<void>(Alone::closed(client));  // takes the answers
+  }
+  CHECK(alone->service->counters().failed_requests == failed);
+  CHECK(log.lines() == 1);
+  CHECK(log.text().find("static channel 7 of fixed") != std::string::npos);
 }
 
 }  // namespace unet::service

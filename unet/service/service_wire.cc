@@ -105,6 +105,8 @@ void Service::open_static_channels(EndpointRecord& endpoint, std::string_view na
     ClientRecord& client = *client_at(endpoint.client);
     const Result<ChannelRecord*> made = new_channel(endpoint, 0);
     if (!made) {
+      if (now_ < next_static_log_) continue;  // a client can bind as often as it likes
+      next_static_log_ = now_ + kSecond;
       spdlog::warn("static channel {} of {}: {}", static_cast<uint32_t>(fixed.local_tag), name, made.error().text);
       continue;
     }
