@@ -2,6 +2,8 @@
 #include "unet/service/packet_socket.h"
 
 #include <fcntl.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -49,7 +51,10 @@ PacketSocket::Sent PacketSocket::send_now(Bytes packet, std::span<const int> des
   do {
     n = sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
   } while (n < 0 && errno == EINTR);
-  if (n == static_cast<ssize_t>(packet.size())) return Sent::yes;
+  if (n == static_cast<ssize_t>(packet.size())) {
+    unread_descriptors_ += descriptors.size();
+    return Sent::yes;
+  }
   if (n < 0 && errno == ETOOMANYREFS) return Sent::no_descriptors;
   return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) ? Sent::full : Sent::broken;
 }
@@ -88,9 +93,16 @@ bool PacketSocket::flush() {
   return true;
 }
 
+size_t PacketSocket::unread_descriptors() noexcept {
+  int unread = 0;  // bytes, and what the kernel needs to keep them
+  if (unread_descriptors_ != 0 && ioctl(socket_.get(), SIOCOUTQ, &unread) == 0 && unread == 0) unread_descriptors_ = 0;
+  return unread_descriptors_;
+}
+
 void PacketSocket::close() noexcept {
   socket_.reset();
   waiting_.clear();
+  unread_descriptors_ = 0;
 }
 
 }  // namespace unet::service

@@ -32,6 +32,9 @@ class PacketSocket {
 
   bool waiting() const noexcept { return !waiting_.empty(); }
   size_t packets_waiting() const noexcept { return waiting_.size(); }
+
+  // Descriptors that were sent and may lie unread in the kernel, at most: it tells when there are none, not how many.
+  size_t unread_descriptors() noexcept;
   int descriptor() const noexcept { return socket_.get(); }
   void close() noexcept;
 
@@ -45,6 +48,7 @@ class PacketSocket {
 
   Descriptor socket_;
   std::deque<Packet> waiting_;
+  size_t unread_descriptors_ = 0;
 };
 
 }  // namespace unet::service

@@ -3,6 +3,7 @@
 
 #include <sys/epoll.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -181,7 +182,8 @@ void Service::on_client(ClientRecord& client, uint32_t epoll_events) {
 
 bool Service::send(ClientRecord& client, Bytes packet, std::initializer_list<int> descriptors) {
   if (client.dropped) return true;
-  switch (client.socket.send(packet, descriptors, client.waiting_max())) {
+  const bool refused = descriptors.size() != 0 && !reads_descriptors(client);
+  switch (refused ? PacketSocket::Outcome::no_descriptors : client.socket.send(packet, descriptors, client.waiting_max())) {
     case PacketSocket::Outcome::sent:
       announce(client);
       watch_for_room(client);
@@ -189,7 +191,9 @@ bool Service::send(ClientRecord& client, Bytes packet, std::initializer_list<int
     case PacketSocket::Outcome::no_descriptors: {
       control::Header header;
       std::memcpy(&header, packet.data(), sizeof header);
-      fail_request(client, header, {Errc::out_of_memory, "the network interface has no descriptors left; try again later"});
+      fail_request(client, header,
+                   {Errc::out_of_memory, refused ? "your connections have left too many answers with descriptors unread; take them first"
+                                                 : "the network interface has no descriptors left; try again later"});
       return false;
     }
     case PacketSocket::Outcome::broken:
@@ -198,6 +202,19 @@ bool Service::send(ClientRecord& client, Bytes packet, std::initializer_list<int
       return true;
   }
   return true;
+}
+
+// The kernel bounds the descriptors that the NI's user has under way by its limit of open files, unless it is privileged. No user's
+// unread answers get more than a quarter of that: they are not to keep all the others from set-up.
+bool Service::reads_descriptors(const ClientRecord& client) const {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return true;
+  size_t unread = 0;
+  for (const auto& [index, each] : clients_) {
+    if (each->who.uid == client.who.uid) unread += each->socket.unread_descriptors();
+  }
+  constexpr rlim_t kAlways = 16;  // an NI with as few as that has other cares
+  return unread < std::max(limit.rlim_cur / 4, kAlways);
 }
 
 // Something is on its socket that was not there before, or its end: a client that polls looks only when this count has changed.

@@ -148,6 +148,7 @@ class Service {
     static_assert(std::is_trivially_copyable_v<Packet>);
     return send(client, as_bytes(&packet, sizeof packet), descriptors);
   }
+  bool reads_descriptors(const ClientRecord& client) const;
   void announce(ClientRecord& client);
   void watch_for_room(ClientRecord& client);
 

@@ -261,6 +261,46 @@ TEST_CASE("when no descriptors are left, requests fail, and nobody is disconnect
   CHECK(nlohmann::json::parse(report_text(*ni))["channels"].size() == 1);  // the server has not closed its side yet
 }
 
+// The limit of open files, less than what it was for a while.
+struct FewDescriptors {
+  explicit FewDescriptors(rlim_t most) {
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    rlimit few = before;
+    few.rlim_cur = most;
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+  }
+  ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before); }
+  rlimit before{};
+};
+
+TEST_CASE("a user whose connections leave answers with descriptors unread gets no more of them until they are taken") {
+  auto ni = make_ni("[[rule]]\nany = true\n");
+  TestClient deaf(*ni), same(*ni);
+  deaf.hello();
+  same.hello();
+  const uint32_t unread = deaf.endpoint();
+  constexpr int kLimit = 160, kAsked = 60;
+  const FewDescriptors few(kLimit);
+  for (int i = 0; i < kAsked; ++i) {
+    deaf.send(deaf.simple<GetDescriptor>(Op::get_descriptor, unread));
+    if (i % 16 == 0) ni->wait(0);
+  }
+  for (int i = 0; i < 4; ++i) ni->wait(0);
+  // The same user's other connection is refused with a sentence, and goes on.
+  const auto refused = same.create();
+  CHECK(code_of(refused) == Errc::out_of_memory);
+  CHECK(contains(text_of(refused.as<Reply>()), "unread"));
+  CHECK(same.bind(0, "nothing").code != 0);
+  CHECK_FALSE(same.closed());
+  // When they are taken, all is as before.
+  int given = 0, kept_back = 0;
+  while (const auto in = deaf.next()) (code_of(*in) == Errc::ok ? given : kept_back) += 1;
+  CHECK(given + kept_back == kAsked);
+  CHECK(given == kLimit / 4);
+  CHECK(code_of(same.create()) == Errc::ok);
+  CHECK(deaf.closed() == false);
+}
+
 TEST_CASE("everything comes back: descriptors and ids, thousands of times") {
   auto ni = make_ni();
   {
