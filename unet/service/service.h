@@ -166,6 +166,7 @@ class Service {
   void dispatch(ClientRecord& client, Bytes bytes);
   Status greet(ClientRecord& client, const control::Hello& packet);
   Result<uint32_t> create_endpoint(ClientRecord& client, const EndpointOptions& options);
+  Status make_region(ClientRecord& client, EndpointRecord& endpoint, uint64_t wanted);
   EndpointRecord* own_endpoint(ClientRecord& client, const control::Header& header);  // replies with the error itself
   ChannelRecord* own_channel(ClientRecord& client, EndpointRecord& endpoint, const control::Header& header, uint32_t channel);
   void fail_request(ClientRecord& client, const control::Header& header, const Error& error);

@@ -301,6 +301,49 @@ TEST_CASE("a user whose connections leave answers with descriptors unread gets n
   CHECK(deaf.closed() == false);
 }
 
+TEST_CASE("a region whose answer found no descriptor is there when it is asked for again, and charged once") {
+  auto ni = make_ni("[[rule]]\nany = true\nnames = [\"*\"]\n");
+  TestClient deaf(*ni), client(*ni), peer(*ni);
+  deaf.hello();
+  client.hello();
+  peer.hello();
+  const Pair pair = open_channel(client, peer, Path::local);
+  REQUIRE(pair.open);
+  const uint32_t unread = deaf.endpoint();
+  const auto memory = [&] { return nlohmann::json::parse(report_text(*ni))["users"][0]["memory"].get<uint64_t>(); };
+  const uint64_t before = memory();
+  auto expose = client.simple<Expose>(Op::expose, pair.server_endpoint);
+  auto see = peer.simple<PeerRegion>(Op::peer_region, pair.client_endpoint);
+  see.channel = pair.client_channel;
+  expose.bytes = 3 * kPage;
+  {
+    const FewDescriptors few(160);
+    for (int i = 0; i < 100; ++i) {
+      deaf.send(deaf.simple<GetDescriptor>(Op::get_descriptor, unread));
+      ni->wait(0);
+    }
+    CHECK(code_of(client.call(expose)) == Errc::out_of_memory);
+    CHECK(code_of(client.call(expose)) == Errc::out_of_memory);
+    while (deaf.next()) {
+    }
+  }
+  CHECK(memory() == before + 3 * kPage);
+  CHECK(code_of(peer.call(see)) == Errc::not_found);  // its owner does not have it yet
+  expose.bytes = 4 * kPage;
+  CHECK(code_of(client.call(expose)) == Errc::already_exists);  // more than is there
+  expose.bytes = 2 * kPage + 1;
+  const auto exposed = client.call(expose);
+  CHECK(code_of(exposed) == Errc::ok);
+  CHECK(exposed.descriptors.size() == 1);
+  CHECK(exposed.as<Reply>().region.bytes == expose.bytes);
+  CHECK(memory() == before + 3 * kPage);
+  CHECK(peer.call(see).as<Reply>().region.bytes == expose.bytes);
+  CHECK(code_of(client.call(expose)) == Errc::already_exists);
+  client.call(client.simple<DestroyEndpoint>(Op::destroy_endpoint, pair.server_endpoint));
+  client.turn();
+  CHECK(memory() < before);
+}
+
 TEST_CASE("everything comes back: descriptors and ids, thousands of times") {
   auto ni = make_ni();
   {

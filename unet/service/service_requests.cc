@@ -261,26 +261,35 @@ void Service::handle(ClientRecord& client, const control::Expose& packet) {
     return fail_request(client, packet.header, {Errc::invalid_argument, "a region of " + std::to_string(packet.bytes) +
                                                                             " bytes: 1 to " + std::to_string(kRegionMax) + " are allowed"});
   }
-  if (endpoint->region.mapping) {
-    return fail_request(client, packet.header,
-                        {Errc::already_exists, "the endpoint exposes a region already; it stays until the endpoint is destroyed"});
-  }
-  const uint64_t bytes = round_up(packet.bytes, kPage);
-  if (Status status = accounts_.take(client.who.uid, client.rights, {.memory = bytes}); !status) {
-    return fail_request(client, packet.header, status.error());
-  }
-  Result<SharedMemory> region = create_shared("unet-region", bytes);
-  if (!region) {
-    accounts_.give_back(client.who.uid, {.memory = bytes});
-    return fail_request(client, packet.header, region.error());
-  }
-  endpoint->memory += bytes;
-  endpoint->region = std::move(*region);
+  if (Status status = make_region(client, *endpoint, packet.bytes); !status) return fail_request(client, packet.header, status.error());
   endpoint->region_bytes = packet.bytes;
   push(engine::SetRegion{.endpoint = endpoint->id, .region = endpoint->region.mapping.bytes().first(packet.bytes)});
   control::Reply reply = make_reply(packet.header);
   reply.region = {.bytes = packet.bytes};
-  send_packet(client, reply, {endpoint->region.descriptor.get()});
+  endpoint->region_sent = send_packet(client, reply, {endpoint->region.descriptor.get()});
+}
+
+// The engine may use a region until the endpoint ends. So one whose answer found no descriptor stays, for the next time it is asked for.
+Status Service::make_region(ClientRecord& client, EndpointRecord& endpoint, uint64_t wanted) {
+  const uint64_t bytes = round_up(wanted, kPage);
+  if (endpoint.region_sent) {
+    return fail(Errc::already_exists, "the endpoint exposes a region already; it stays until the endpoint is destroyed");
+  }
+  if (endpoint.region.mapping) {
+    const uint64_t kept = endpoint.region.mapping.size();
+    if (bytes <= kept) return {};
+    return fail(Errc::already_exists, "the endpoint has a region of " + std::to_string(kept) +
+                                          " bytes from a request that could not be answered: ask for that much or less");
+  }
+  if (Status status = accounts_.take(client.who.uid, client.rights, {.memory = bytes}); !status) return status;
+  Result<SharedMemory> region = create_shared("unet-region", bytes);
+  if (!region) {
+    accounts_.give_back(client.who.uid, {.memory = bytes});
+    return tl::unexpected(region.error());
+  }
+  endpoint.memory += bytes;
+  endpoint.region = std::move(*region);
+  return {};
 }
 
 void Service::handle(ClientRecord& client, const control::PeerRegion& packet) {
@@ -294,7 +303,7 @@ void Service::handle(ClientRecord& client, const control::PeerRegion& packet) {
   }
   const EndpointRecord* peer = channel->state == ChannelRecord::State::open ? endpoint_at(channel->peer_endpoint) : nullptr;
   if (peer == nullptr) return fail_request(client, packet.header, {Errc::disconnected, "the channel is closed"});
-  if (!peer->region.mapping) {
+  if (!peer->region_sent) {
     return fail_request(client, packet.header, {Errc::not_found, "the peer exposes no region yet"});
   }
   control::Reply reply = make_reply(packet.header);
