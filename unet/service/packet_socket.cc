@@ -80,17 +80,18 @@ PacketSocket::Outcome PacketSocket::send(Bytes packet, std::initializer_list<int
   return Outcome::sent;
 }
 
-bool PacketSocket::flush() {
+PacketSocket::Outcome PacketSocket::flush() {
   while (!waiting_.empty()) {
     const Packet& packet = waiting_.front();
     std::array<int, kDescriptorsMax> descriptors{};
     for (size_t i = 0; i < packet.descriptors.size(); ++i) descriptors[i] = packet.descriptors[i].get();
     const Sent sent = send_now(packet.bytes, {descriptors.data(), packet.descriptors.size()});
-    if (sent == Sent::full) return true;
-    if (sent != Sent::yes) return false;
+    if (sent == Sent::full) return Outcome::sent;
+    if (sent == Sent::no_descriptors) return Outcome::no_descriptors;
+    if (sent == Sent::broken) return Outcome::broken;
     waiting_.pop_front();
   }
-  return true;
+  return Outcome::sent;
 }
 
 size_t PacketSocket::unread_descriptors() noexcept {

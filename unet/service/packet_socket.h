@@ -27,8 +27,8 @@ class PacketSocket {
   enum class Outcome { sent, no_descriptors, broken };
   Outcome send(Bytes packet, std::initializer_list<int> descriptors, size_t waiting_max);
 
-  // Sends what was kept, as far as it goes. False: broken.
-  bool flush();
+  // Sends what was kept, as far as it goes. no_descriptors: the kernel takes none now; try again in a while, as nothing will tell when.
+  Outcome flush();
 
   bool waiting() const noexcept { return !waiting_.empty(); }
   size_t packets_waiting() const noexcept { return waiting_.size(); }

@@ -97,7 +97,8 @@ struct ClientRecord {
   bool greeted = false;           // hello was answered: page and wake exist, the engine knows the client
   bool dropped = false;           // socket closed; stays until the engine has let go of everything
   bool told_engine = false;       // DetachClient was sent
-  bool want_write = false;        // epoll watches for room
+  bool starved = false;           // its answers wait for descriptors, not for room
+  uint32_t watched = 0x001;       // epoll events: EPOLLIN, EPOLLOUT for room, or none
   SharedMemory page;
   uint32_t events = 0;            // ClientPage::control_events, our own copy
   Descriptor wake;                // the client writes, the engine's sleep watches

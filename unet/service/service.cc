@@ -102,6 +102,7 @@ bool Service::poll(Nanoseconds now) {
   }
   on_deadlines();         // connects to endpoints that did not answer
   end_silent();           // connections that did not say hello
+  flush_starved();        // answers that found no descriptors
   run_signalling();       // what the machine wants after all of that
   finish_drops();         // clients that ended during this turn
   flush_commands();       // to the engine, and wake it
@@ -111,7 +112,7 @@ bool Service::poll(Nanoseconds now) {
 Nanoseconds Service::next_timeout() const noexcept {
   Nanoseconds next = signalling_->next_timeout();
   if (!deadlines_.empty() && deadlines_.begin()->first < next) next = deadlines_.begin()->first;
-  next = std::min(next, next_hello_);
+  next = std::min({next, next_hello_, next_flush_});
   if (!command_backlog_.empty() && now_ + kMillisecond < next) next = now_ + kMillisecond;
   if (!events_.empty()) next = 0;
   return next;
@@ -156,9 +157,7 @@ Status Service::adopt_connection(Descriptor socket) {
 void Service::on_client(ClientRecord& client, uint32_t epoll_events) {
   if (client.dropped) return;
   if ((epoll_events & EPOLLOUT) != 0) {
-    if (!client.socket.flush()) return drop(client, "the connection broke");
-    announce(client);
-    watch_for_room(client);
+    flush(client);
   }
   // A client that does not take its replies gets no further requests served.
   for (int i = 0; i < kPacketsPerTurn && !client.dropped && !client.socket.waiting(); ++i) {
@@ -178,6 +177,24 @@ void Service::on_client(ClientRecord& client, uint32_t epoll_events) {
   }
   // Hang-up while its replies still wait: they have no reader any more.
   if (!client.dropped && client.socket.waiting() && (epoll_events & (EPOLLHUP | EPOLLERR)) != 0) drop(client, "it is gone");
+}
+
+void Service::flush(ClientRecord& client) {
+  const PacketSocket::Outcome outcome = client.socket.flush();
+  if (outcome == PacketSocket::Outcome::broken) return drop(client, "the connection broke");
+  client.starved = outcome == PacketSocket::Outcome::no_descriptors;
+  if (client.starved) next_flush_ = std::min(next_flush_, now_ + kFlushAgain);
+  announce(client);
+  watch_for_room(client);
+}
+
+// Clients whose answers wait for descriptors that the kernel does not take: it does not tell when it would.
+void Service::flush_starved() {
+  if (now_ < next_flush_) return;
+  next_flush_ = ~Nanoseconds{0};
+  for (const auto& [index, client] : clients_) {
+    if (client->starved && !client->dropped) flush(*client);
+  }
 }
 
 bool Service::send(ClientRecord& client, Bytes packet, std::initializer_list<int> descriptors) {
@@ -227,9 +244,10 @@ void Service::announce(ClientRecord& client) {
 void Service::watch_for_room(ClientRecord& client) {
   const bool want = client.socket.waiting();
   if (!want) client.channels_peak = client.channels;
-  if (want == client.want_write || client.dropped) return;
-  client.want_write = want;
-  epoll_event event{.events = want ? EPOLLOUT : EPOLLIN, .data = {.u64 = client.index}};
+  const uint32_t events = client.starved ? 0u : want ? uint32_t{EPOLLOUT} : uint32_t{EPOLLIN};
+  if (events == client.watched || client.dropped) return;
+  client.watched = events;
+  epoll_event event{.events = events, .data = {.u64 = client.index}};
   epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, client.socket.descriptor(), &event);
 }
 

@@ -82,6 +82,7 @@ class Service {
  public:
   static constexpr uint32_t kBacklogMax = 64;          // requests that wait for one endpoint's accept
   static constexpr Nanoseconds kHelloFor = 10 * kSecond;  // a connection that says nothing
+  static constexpr Nanoseconds kFlushAgain = 10 * kMillisecond;  // an answer for which there were no descriptors
   static constexpr uint32_t kConnectMsDefault = 5'000;
   static constexpr uint32_t kConnectMsMax = 3'600'000;
 
@@ -138,6 +139,8 @@ class Service {
   void on_engine_event(const engine::Event& event);
   void on_deadlines();
   void end_silent();
+  void flush(ClientRecord& client);
+  void flush_starved();
   void push(const engine::Command& command);
   void push_signal(const engine::SendSignal& signal);
   void flush_commands();
@@ -243,6 +246,7 @@ class Service {
   std::deque<uint32_t> free_clients_;
   std::set<uint32_t> dropped_;  // clients to finish
   Nanoseconds next_hello_ = ~Nanoseconds{0};  // when a client must have said hello
+  Nanoseconds next_flush_ = ~Nanoseconds{0};  // of clients that are starved
   Nanoseconds next_refusal_log_ = 0;
   Nanoseconds next_static_log_ = 0;
   std::unordered_map<uint32_t, std::unique_ptr<EndpointRecord>> endpoints_;

@@ -14,6 +14,7 @@
 #include <random>
 
 #include "unet/service/test_client.h"
+#include "unet/test_process.h"
 
 namespace unet::service {
 namespace {
@@ -342,6 +343,86 @@ TEST_CASE("a region whose answer found no descriptor is there when it is asked f
   client.call(client.simple<DestroyEndpoint>(Op::destroy_endpoint, pair.server_endpoint));
   client.turn();
   CHECK(memory() < before);
+}
+
+// What the kernel lets an unprivileged process have under way, all of it.
+class AllUnderWay {
+ public:
+  AllUnderWay() { UNET_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair_) == 0); }
+  ~AllUnderWay() { end(); }
+  // False: it did not come to that.
+  bool take() {
+    std::array<int, 250> descriptors;
+    descriptors.fill(pair_[1]);
+    alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof descriptors)> control{};
+    char byte = 0;
+    iovec part{&byte, 1};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof descriptors);
+    std::memcpy(CMSG_DATA(header), descriptors.data(), sizeof descriptors);
+    while (sendmsg(pair_[0], &message, MSG_NOSIGNAL) == 1) {
+    }
+    return errno == ETOOMANYREFS;
+  }
+  void end() {
+    for (int& each : pair_) {
+      if (each >= 0) ::close(each);
+      each = -1;
+    }
+  }
+
+ private:
+  int pair_[2];
+};
+
+// The exit status of a process without privileges: 0 if all was right.
+int wait_for_descriptors() {
+  constexpr uid_t kSomebody = 54321;
+  if (geteuid() == 0 && setresuid(kSomebody, kSomebody, kSomebody) != 0) return 1;
+  rlimit few{.rlim_cur = 300, .rlim_max = 300};
+  if (setrlimit(RLIMIT_NOFILE, &few) != 0) return 2;
+  auto ni = make_ni();
+  TestClient server(*ni), client(*ni);
+  server.hello();
+  client.hello();
+  const uint32_t to = server.endpoint(), from = client.endpoint();
+  server.bind(to, "echo");
+  const uint64_t cookie = client.start_connect(from, "echo", Path::local);
+  const auto request = server.next();
+  // Its socket is full, so its answer must wait.
+  GetDescriptor unknown{};
+  unknown.header = {Op::get_descriptor, 12345, 0};
+  for (int i = 0; i < 4'000; ++i) {
+    client.send(unknown);
+    if (i % 16 == 0) ni->wait(0);
+  }
+  if (!request || code_of(server.accept(to, request->as<ConnectRequest>().request)) != Errc::ok) return 3;
+  AllUnderWay all;
+  if (!all.take()) return 4;
+  bool answered = false;
+  const auto listen = [&] {
+    while (const auto in = client.receive()) {
+      answered = answered || (in->as<Header>().cookie == cookie && code_of(*in) == Errc::ok && in->descriptors.size() == 3);
+    }
+    ni->wait(20 * kMillisecond);
+  };
+  for (int i = 0; i < 50; ++i) listen();
+  if (answered || client.closed() || nlohmann::json::parse(report_text(*ni))["held"]["service"]["packets_waiting"] == 0) return 5;
+  all.end();
+  for (int i = 0; i < 500 && !answered; ++i) listen();
+  return answered && !client.closed() ? 0 : 6;
+}
+
+TEST_CASE("an answer that waits for room, and then finds too many descriptors under way, waits on: its client is not dropped") {
+  ChildProcess process(wait_for_descriptors);
+  CHECK(process.wait() == 0);
 }
 
 TEST_CASE("everything comes back: descriptors and ids, thousands of times") {
