@@ -420,7 +420,7 @@ int wait_for_descriptors() {
   return answered && !client.closed() ? 0 : 6;
 }
 
-TEST_CASE("an answer that waits for room, and then finds too many descriptors under way, waits on: its client is not dropped") {
+TEST_CASE("an answer that finds no room, and then too many descriptors under way, waits on, and its client is not dropped") {
   ChildProcess process(wait_for_descriptors);
   CHECK(process.wait() == 0);
 }
