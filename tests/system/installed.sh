@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # installed.sh - what `meson install` leaves is enough for an application: every header compiles outside of the tree, in the
 # languages it is for; the library exports exactly the C functions that unet.h declares; every example builds by the command
-# in its own first lines, with pkg-config, and hello runs over an installed unetd.
+# in its own first lines, with pkg-config, and hello runs over an installed unetd; the manual pages are there.
 #
 #   installed.sh MESON BUILD_DIR VERSION EXAMPLES_SOURCE_DIR
 set -euo pipefail
@@ -62,6 +62,13 @@ functions=$(exported | wc -l)
 # Whatever else is exported belongs to the C++ API.
 others=$(nm -D --defined-only --with-symbol-versions "$libraries/libunet.so" | grep -v '@@UNET_0$\|@@UNET_CXX_0$\| A UNET_' || true)
 [[ -z $others ]] || report "libunet.so exports more than it should: $others"
+
+# ---- manual pages
+
+share=$there$(PKG_CONFIG_SYSROOT_DIR='' pkg-config --variable=prefix unet)/share/man
+for page in man1/unet-bench.1 man1/unet-run.1 man8/unetctl.8 man8/unetd.8; do
+  [[ -f $share/$page ]] || report "the manual page $page was not installed"
+done
 
 # ---- examples
 

@@ -28,7 +28,11 @@ class Ni:
         self.daemon = Unetd(UNETD, "--socket", self.path, "--host", "alpha", *self.args).__enter__()
         self.env = os.environ | {"UNET_NI": "unix:" + self.path}
         self.server = subprocess.Popen([ECHO_SERVER, "echo"], env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_until(lambda: "echo" in self.ctl("names")[1], "the echo server does not come up")
+        try:
+            wait_until(lambda: "echo" in self.ctl("names")[1], "the echo server does not come up")
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_):
