@@ -52,6 +52,7 @@ enum class Op : uint32_t {
   get_descriptor = 12,
   report = 13,
   policy_reload = 14,  // of root and the NI's own user only
+  drain = 15,          // likewise
   // events (cookie 0)
   connect_request = 100,
   channel_opened = 101,
@@ -117,6 +118,10 @@ struct PeerRegion {
 struct GetDescriptor { Header header; };
 struct Report { Header header; };
 struct PolicyReload { Header header; };
+struct Drain {
+  Header header;
+  uint32_t on;  // 1: no new endpoints, names and channels from now on; 0: again
+};
 
 // ---- replies
 

@@ -38,4 +38,11 @@ Status reload_policy(const std::string& socket) {
   return ask(socket, request);
 }
 
+Status drain(const std::string& socket, bool on) {
+  control::Drain request{};
+  request.header.op = control::Op::drain;
+  request.on = on ? 1 : 0;
+  return ask(socket, request);
+}
+
 }  // namespace unet::unetctl

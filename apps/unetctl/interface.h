@@ -27,4 +27,7 @@ class Interface {
 // The NI at `socket` reads its policy file again. Errors: not_permitted, or what is wrong with the file.
 Status reload_policy(const std::string& socket);
 
+// From now on the NI takes no new endpoints, names and channels, or takes them again. Errors: not_permitted.
+Status drain(const std::string& socket, bool on);
+
 }  // namespace unet::unetctl

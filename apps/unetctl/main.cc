@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 
 #include "apps/unetctl/interface.h"
@@ -14,13 +15,14 @@ namespace unet::unetctl {
 namespace {
 
 constexpr int kFailure = 1;
+constexpr useconds_t kDrainLookEvery = 50'000;  // microseconds
 
 std::string render(const nlohmann::json& report, const Options& options) {
   if (options.as_json) {
     return (options.view == "all" ? report : select(report, options.view)).dump(2) + "\n";
   }
   if (options.view != "all") return show(report, options.view);
-  std::string out = "host " + report.value("host", "") + "\n";
+  std::string out = "host " + report.value("host", "") + (is_draining(report) ? ", being drained" : "") + "\n";
   for (const std::string& view : view_names()) out += "\n" + view + "\n" + show(report, view);
   return out;
 }
@@ -55,6 +57,30 @@ Status look(const Options& options) {
   return show_views(*ni, options);
 }
 
+std::string endpoints_left(const nlohmann::json& report) {
+  const size_t left = report.at("endpoints").size();
+  return left == 1 ? "1 endpoint is left" : std::to_string(left) + " endpoints are left";
+}
+
+Status drain_and_wait(const Options& options) {
+  using Time = std::chrono::steady_clock;
+  const auto begin = Time::now();
+  if (Status status = drain(options.socket, !options.drain.undo); !status) return status;
+  if (options.drain.undo) return print("new endpoints, names and channels are taken again\n");
+  Result<Interface> ni = Interface::open(options.socket);
+  if (!ni) return tl::unexpected(ni.error());
+  for (;;) {
+    const Result<nlohmann::json> report = ni->report();
+    if (!report) return tl::unexpected(report.error());
+    if (report->at("endpoints").empty()) return print("drained: no endpoint is left\n");
+    if (!options.drain.wait) return print("draining: " + endpoints_left(*report) + "\n");
+    if (options.drain.timeout > 0 && Time::now() - begin > std::chrono::duration<double>(options.drain.timeout)) {
+      return fail(Errc::timed_out, "not drained in time: " + endpoints_left(*report) + " (unetctl endpoints shows whose they are)");
+    }
+    usleep(kDrainLookEvery);
+  }
+}
+
 Status run(const Options& options) {
   switch (options.command) {
     case Options::Command::show:
@@ -64,6 +90,8 @@ Status run(const Options& options) {
     case Options::Command::policy_reload:
       if (Status status = reload_policy(options.socket); !status) return status;
       return print("the policy was read again\n");
+    case Options::Command::drain:
+      return drain_and_wait(options);
   }
   return {};
 }

@@ -84,6 +84,19 @@ void add_policy(CLI::App& app, Options& options) {
   reload->callback([&options] { options.command = Options::Command::policy_reload; });
 }
 
+void add_drain(CLI::App& app, Options& options) {
+  CLI::App* drain = app.add_subcommand("drain", "no new endpoints, names and channels; what exists goes on")
+                        ->group("Commands that change (root and the owner)");
+  CLI::Option* undo = drain->add_flag("--undo", options.drain.undo, "take new endpoints, names and channels again");
+  CLI::Option* wait = drain->add_flag("--wait", options.drain.wait, "return when no endpoint is left")->excludes(undo);
+  drain->add_option("--timeout", options.drain.timeout, "seconds to wait at most; then it fails, and goes on draining")
+      ->check(CLI::Range(0.1, 1e6))
+      ->needs(wait);
+  drain->footer("Before an upgrade: unetctl drain --wait && systemctl restart unetd\n"
+                "Programs that ask for more meanwhile are told that the network interface is being drained.");
+  drain->callback([&options] { options.command = Options::Command::drain; });
+}
+
 ParsedOptions refuse(const std::string& text) {
   std::fprintf(stderr, "unetctl: %s\n", text.c_str());
   return {std::nullopt, kUsage};
@@ -116,6 +129,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   add_top(app, given, options);
   add_stats(app, options);
   add_policy(app, options);
+  add_drain(app, options);
   app.set_help_all_flag("--help-all", "print the help of every command");
   try {
     app.parse(argc, argv);

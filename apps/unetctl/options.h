@@ -15,13 +15,20 @@ struct TopOptions {
   std::optional<uint32_t> count;  // tables to print, plain; none: until it is ended
 };
 
+struct DrainOptions {
+  bool undo = false;
+  bool wait = false;   // until no endpoint is left
+  double timeout = 0;  // seconds to wait at most; 0: no limit
+};
+
 struct Options {
-  enum class Command { show, top, stats, policy_reload } command = Command::show;
+  enum class Command { show, top, stats, policy_reload, drain } command = Command::show;
   std::string socket;
   std::string view;      // show: one of view_names(), or "all"
   bool as_json = false;  // show
   double watch = 0;      // show: seconds between; 0: once
   TopOptions top;
+  DrainOptions drain;
   bool prometheus = false;  // stats: as text for Prometheus, else JSON
 };
 

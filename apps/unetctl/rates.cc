@@ -121,8 +121,8 @@ std::string picture(const json& now, Rates rates, Sort by) {
   Table drops({"OF", "DROP", "PER SECOND", "TOTAL"});
   for (const DropRate& drop : rates.drops) drops.add({drop.of, drop.name, whole(drop.rate), std::to_string(drop.total)});
   return "host " + now.value("host", "") + ": " + std::to_string(rates.endpoints.size()) + " endpoints, " +
-         std::to_string(now.at("channels").size()) + " channels\n\n" + endpoints.text("no endpoints") + "\n" +
-         drops.text("nothing was dropped");
+         std::to_string(now.at("channels").size()) + " channels" + (is_draining(now) ? ", being drained" : "") + "\n\n" +
+         endpoints.text("no endpoints") + "\n" + drops.text("nothing was dropped");
 }
 
 }  // namespace unet::unetctl

@@ -130,6 +130,8 @@ void add_ni(Exposition& out, const json& report) {
              {"release", text(ni, "release")},
              {"incarnation", text(ni, "incarnation")}},
             1);
+  out.gauge("unet_ni_draining", "1 while the network interface takes no new endpoints, names and channels", {},
+            ni.value("draining", false) ? 1 : 0);
   for (const char* list : {"clients", "endpoints", "channels"}) {
     out.gauge("unet_" + std::string(list), "How many " + std::string(list) + " this user sees", {}, report.at(list).size());
   }

@@ -14,7 +14,7 @@ using nlohmann::json;
 json report() {
   return json::parse(R"({
     "host": "alpha", "version": 2, "time_ns": 1700000000123456789,
-    "ni": {"pid": 5, "uid": 0, "incarnation": 77, "release": "0.1.0"},
+    "ni": {"pid": 5, "uid": 0, "incarnation": 77, "release": "0.1.0", "draining": true},
     "clients": [{}], "channels": [{}, {}],
     "ports": [{"port": 0, "address": "02:00:00:00:00:01", "counters": {"rx good-packets": 3, "Rx_Good_Packets": 4, "%%": 1}}],
     "counters": {"engine": {"wakeups": 9}, "service": {"requests": 18446744073709551615}, "signalling": {"sent": 0},
@@ -39,6 +39,7 @@ TEST_CASE("samples with escaped labels") {
   CHECK(has_line(text, "unet_engine_wakeups_total 9"));
   CHECK(has_line(text, "unet_service_requests_total 18446744073709551615"));
   CHECK(has_line(text, "unet_channels 2"));
+  CHECK(has_line(text, "unet_ni_draining 1"));
   CHECK(has_line(text, R"(unet_ni_info{host="alpha",pid="5",uid="0",release="0.1.0",incarnation="77"} 1)"));
 }
 
@@ -73,7 +74,8 @@ TEST_CASE("one HELP and one TYPE before each family's samples") {
 TEST_CASE("the object has everything, and whose it is") {
   const json stats = stats_json(report());
   CHECK(stats["time_ns"] == 1700000000123456789u);
-  CHECK(stats["ni"] == json::parse(R"({"host": "alpha", "pid": 5, "uid": 0, "incarnation": 77, "release": "0.1.0", "protocol": 2})"));
+  CHECK(stats["ni"] ==
+        json::parse(R"({"host": "alpha", "pid": 5, "uid": 0, "incarnation": 77, "release": "0.1.0", "draining": true, "protocol": 2})"));
   CHECK(stats["counters"]["engine"]["wakeups"] == 9);
   CHECK(stats["drops"]["bad_crc"] == 2);
   CHECK(stats["ports"][0]["counters"]["rx good-packets"] == 3);

@@ -76,6 +76,11 @@ json flat_held(const json& report) {
 
 }  // namespace
 
+bool is_draining(const json& report) {
+  const auto ni = report.find("ni");
+  return ni != report.end() && ni->value("draining", false);
+}
+
 std::string name_of(const json& endpoint) {
   const std::string name = endpoint.value("name", "");
   const std::string id = "endpoint " + endpoint.at("endpoint").dump();

@@ -11,6 +11,9 @@ namespace unet::unetctl {
 // The names of all views: endpoints, channels, names, counters, drops, clients, users, held, ports, hosts.
 const std::vector<std::string>& view_names();
 
+// Is the NI being drained?
+bool is_draining(const nlohmann::json& report);
+
 // An endpoint of the report in words: "endpoint 3 (echo)".
 std::string name_of(const nlohmann::json& endpoint);
 

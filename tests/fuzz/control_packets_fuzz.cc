@@ -25,6 +25,7 @@ size_t size_of(control::Op op) {
     case control::Op::close_channel: return sizeof(control::CloseChannel);
     case control::Op::expose: return sizeof(control::Expose);
     case control::Op::peer_region: return sizeof(control::PeerRegion);
+    case control::Op::drain: return sizeof(control::Drain);
     default: return sizeof(control::Header);
   }
 }
@@ -47,7 +48,7 @@ struct Known {
 
 // A packet that gets past the first checks: names and options from a small choice, numbers from the input.
 void send_shaped(TestClient& client, FuzzInput& input, const Known& known) {
-  const auto op = static_cast<control::Op>(1 + input.take<uint8_t>() % 14);
+  const auto op = static_cast<control::Op>(1 + input.take<uint8_t>() % 15);
   alignas(8) std::byte packet[control::kPacketMax] = {};
   const uint32_t endpoint = Known::choose(known.endpoints, input.take<uint8_t>());
   const control::Header header{op, endpoint, input.take<uint8_t>()};
@@ -120,6 +121,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
   }
   for (auto& each : clients) each.reset();
+  ni->service().drain(false);  // the next input finds it as this one did
   for (int turns = 0; !ni->service().idle(); ++turns) {
     UNET_CHECK(turns < 1000);
     ni->wait(0);

@@ -127,6 +127,14 @@ TEST_CASE("why a channel over the wire is not opened") {
     CHECK(code_of(*in) == Errc::not_found);
     CHECK(contains(text_of(in->as<Reply>()), "'gamma'"));
   }
+  SECTION("that host is being drained") {
+    two.b->service().drain(true);
+    two.client.start_connect(two.from, "echo@beta");
+    const auto in = next(two.all(), two.client);
+    REQUIRE(in);
+    CHECK(code_of(*in) == Errc::unavailable);
+    CHECK(contains(text_of(in->as<Reply>()), "host 'beta' is being drained"));
+  }
   SECTION("rejected") {
     two.client.start_connect(two.from, "echo@beta");
     auto reject = two.server.simple<Reject>(Op::reject, two.to);

@@ -251,6 +251,7 @@ TEST_CASE("each packet that breaks the protocol ends its connection, is counted 
       {Op::close_channel, sizeof(control::CloseChannel)}, {Op::expose, sizeof(control::Expose)},
       {Op::peer_region, sizeof(control::PeerRegion)}, {Op::get_descriptor, sizeof(control::GetDescriptor)},
       {Op::report, sizeof(control::Report)}, {Op::policy_reload, sizeof(control::PolicyReload)},
+      {Op::drain, sizeof(control::Drain)},
   };
   for (const auto& [op, size] : requests) {
     if (op != Op::hello) check(false, op, size, 0);     // before hello

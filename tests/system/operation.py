@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# operation.py - what an operator does with a running unetd: watch it, take its numbers, change its policy.
+# operation.py - what an operator does with a running unetd: watch it, take its numbers, change its policy, drain it.
 #
 # Usage: operation.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT
 import json
@@ -216,6 +216,32 @@ def test_policy_after_a_signal():
             require(run(UNETCTL, "names", "--socket", d + "/s")[0] == 0 and daemon.stop() == 0, "a broken policy did harm")
 
 
+def test_drain():
+    with directory() as d, Ni(d + "/s") as ni:
+        status, out, err = ni.ctl("drain")
+        require(status == 0 and "1 endpoint is left" in out and not err, f"drain: {status} {out!r} {err!r}")
+        status, _, err = ni.echo()
+        require(status == 1, "a drained network interface took a new endpoint")
+        require("host 'alpha' is being drained" in err and err.count("\n") == 1, f"not clear: {err!r}")
+        require("alpha, being drained" in ni.ctl("all")[1], "all does not say so")
+        require("\nunet_ni_draining 1\n" in ni.ctl("stats", "--prometheus")[1], "stats does not say so")
+        status, out, err = ni.ctl("drain", "--wait", "--timeout", "0.2")
+        require(status == 1 and out == "", f"drained with an endpoint left: {status}")
+        one_line(err, "unetctl", "1 endpoint is left", "unetctl endpoints")
+        status, out, _ = ni.ctl("drain", "--undo")
+        require(status == 0 and "again" in out, f"--undo: {status} {out!r}")
+        require(ni.echo()[0] == 0, "an echo after --undo")
+        waiting = subprocess.Popen([UNETCTL, "drain", "--wait", "--socket", ni.path], stdout=subprocess.PIPE, text=True)
+        try:
+            wait_until(lambda: "being drained" in ni.ctl("all")[1], "it does not drain")
+            require(waiting.poll() is None and ni.server.poll() is None, "it waits for nothing")
+            ni.server.kill()
+            require(waiting.wait(WAIT) == 0 and "no endpoint is left" in waiting.stdout.read(), "--wait does not end")
+        finally:
+            waiting.kill()
+            waiting.communicate()
+
+
 def test_operation_without_a_policy_file():
     with directory() as d, Unetd(UNETD, "--socket", d + "/s") as daemon:
         status, _, err = run(UNETCTL, "policy", "reload", "--socket", d + "/s")
@@ -239,13 +265,14 @@ def test_operation_by_others():
                 one_line(err, "unetctl", "only root and user 0", f"you are user {NOBODY}")
 
 
-OPERATION = [["policy", "reload"]]
+OPERATION = [["policy", "reload"], ["drain"], ["drain", "--wait"], ["drain", "--undo"]]
 
 
 def test_wrong_commands():
     with directory() as d, Ni(d + "/s") as ni:
         for args, parts in ((["top", "--interval", "0"], ["--interval", "unetctl top --help"]), (["top", "--sort", "size"], ["size", "messages"]),
-                            (["top", "--count", "0"], ["--count"]), (["tops"], ["tops", "top"]), (["policy"], ["unetctl policy --help"]), (["names", "names"], ["names"])):
+                            (["top", "--count", "0"], ["--count"]), (["tops"], ["tops", "top"]), (["policy"], ["unetctl policy --help"]),
+                            (["drain", "--undo", "--wait"], ["--undo"]), (["drain", "--timeout", "1"], ["--wait"]), (["names", "names"], ["names"])):
             status, out, err = ni.ctl(*args)
             require(status == 2 and out == "", f"unetctl {args}: {status} {out!r}")
             one_line(err, "unetctl", *parts)

@@ -88,6 +88,7 @@ class ReportBuilder {
     return {{"pid", getpid()},
             {"uid", s_.options_.own_user},
             {"incarnation", s_.options_.incarnation},
+            {"draining", s_.draining_},
             {"release", unet_version()}};
   }
 

@@ -122,6 +122,9 @@ class Service {
   // old policy. By the service's thread.
   Status reload_policy();
 
+  // While drained, the NI takes no new endpoints, names and channels; what exists goes on. By the service's thread.
+  void drain(bool on);
+
   // The JSON document of what `who` may see (report.cc).
   std::string report(const Credentials& who);
 
@@ -177,6 +180,8 @@ class Service {
 
   // service_operation.cc
   void handle(ClientRecord& client, const control::PolicyReload& packet);
+  void handle(ClientRecord& client, const control::Drain& packet);
+  Status takes_more() const;                                           // an error while the NI is being drained
   bool operates(ClientRecord& client, const control::Header& header);  // replies with the error itself
 
   // service_channels.cc
@@ -233,6 +238,7 @@ class Service {
   EngineSide& engine_;
   Nanoseconds now_ = 0;  // of the poll() under way
   bool worked_ = false;
+  bool draining_ = false;
 
   Descriptor epoll_;
   std::unique_ptr<Listener> listener_;

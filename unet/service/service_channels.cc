@@ -98,6 +98,7 @@ void Service::handle(ClientRecord& client, const control::Connect& packet) {
   const size_t at = target.find('@');
   const std::string_view name = target.substr(0, at);
   const std::string_view host = at == std::string_view::npos ? std::string_view() : target.substr(at + 1);
+  if (Status more = takes_more(); !more) return fail_request(client, packet.header, more.error());
   Status status;
   if (!control::valid_name(name)) {
     status = fail(Errc::invalid_argument, "target: " + name_rule(name));

@@ -33,4 +33,25 @@ Status Service::reload_policy() {
   return {};
 }
 
+void Service::handle(ClientRecord& client, const control::Drain& packet) {
+  if (!operates(client, packet.header)) return;
+  if (packet.on > 1) {
+    return fail_request(client, packet.header,
+                        {Errc::invalid_argument, "drain: " + std::to_string(packet.on) + " is neither 1 (on) nor 0 (off)"});
+  }
+  drain(packet.on == 1);
+  ok(client, packet.header);
+}
+
+void Service::drain(bool on) {
+  if (on != draining_) spdlog::info(on ? "draining: no new endpoints, names and channels" : "no longer draining");
+  draining_ = on;
+}
+
+Status Service::takes_more() const {
+  if (!draining_) return {};
+  return fail(Errc::unavailable, "the network interface of host " + quoted(options_.host) +
+                                     " is being drained: it takes no new endpoints, names and channels until its operator ends that");
+}
+
 }  // namespace unet::service

@@ -1,4 +1,4 @@
-// service_operation_test.cc - the operator's requests: another policy while clients have what the old one gave them.
+// service_operation_test.cc - the operator's requests: another policy, and draining, while clients have things.
 #include <catch2/catch.hpp>
 
 #include <cstdio>
@@ -98,6 +98,57 @@ TEST_CASE("a broken policy file changes nothing and is named with its line") {
   CHECK(code_of(client.create()) == Errc::quota_exceeded);
 }
 
+TEST_CASE("a drained network interface takes nothing new, and ends nothing") {
+  auto ni = make_ni();
+  TestClient server(*ni), client(*ni);
+  server.hello();
+  client.hello();
+  const Pair pair = open_channel(server, client, Path::ni);
+  REQUIRE(pair.open);
+  auto drain = client.simple<Drain>(Op::drain, 0);
+  drain.on = 2;
+  CHECK(code_of(client.ask(drain)) == Errc::invalid_argument);
+  CHECK(report_text(*ni).find("\"draining\":false") != std::string::npos);
+  drain.on = 1;
+  REQUIRE(code_of(client.ask(drain)) == Errc::ok);
+  CHECK(report_text(*ni).find("\"draining\":true") != std::string::npos);
+
+  const Reply refused = client.create().as<Reply>();
+  CHECK(code_of(refused) == Errc::unavailable);
+  CHECK(contains(text_of(refused), "being drained"));
+  client.start_connect(pair.client_endpoint, "echo");
+  const auto answer = client.next();
+  REQUIRE(answer);
+  CHECK(code_of(*answer) == Errc::unavailable);
+  CHECK_FALSE(server.receive());  // never hears of it
+  CHECK(code_of(client.bind(pair.client_endpoint, "another")) == Errc::unavailable);
+  TestClient late(*ni);
+  CHECK(code_of(late.hello()) == Errc::ok);  // to look, and to be told
+  CHECK(code_of(late.create()) == Errc::unavailable);
+  // What there was goes on.
+  CHECK(report_text(*ni).find("\"open\"") != std::string::npos);
+
+  drain.on = 0;
+  REQUIRE(code_of(client.ask(drain)) == Errc::ok);
+  CHECK(code_of(client.create()) == Errc::ok);
+  CHECK(code_of(client.bind(pair.client_endpoint, "another")) == Errc::ok);
+}
+
+TEST_CASE("a request from before may still be accepted while draining") {
+  auto ni = make_ni();
+  TestClient server(*ni), client(*ni);
+  server.hello();
+  client.hello();
+  const uint32_t to = server.endpoint(), from = client.endpoint();
+  REQUIRE(server.bind(to, "echo").code == 0);
+  client.start_connect(from, "echo");
+  const auto event = server.next();
+  REQUIRE(event);
+  ni->service().drain(true);
+  CHECK(code_of(server.accept(to, event->as<ConnectRequest>().request)) == Errc::ok);
+  CHECK(code_of(*client.next()) == Errc::ok);
+}
+
 TEST_CASE("without a policy file there is nothing to read again") {
   auto ni = make_ni();
   TestClient client(*ni);
@@ -118,6 +169,9 @@ TEST_CASE("only root and the owner operate") {
   const Reply reply = reload(client);
   CHECK(code_of(reply) == Errc::not_permitted);
   CHECK(contains(text_of(reply), "only root and user"));
+  auto drain = client.simple<Drain>(Op::drain, 0);
+  drain.on = 1;
+  CHECK(code_of(client.ask(drain)) == Errc::not_permitted);
 }
 
 }  // namespace unet::service

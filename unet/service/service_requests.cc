@@ -100,6 +100,7 @@ void Service::on_packet(ClientRecord& client, Bytes bytes) {
     case Op::get_descriptor: return dispatch<control::GetDescriptor>(client, bytes);
     case Op::report: return dispatch<control::Report>(client, bytes);
     case Op::policy_reload: return dispatch<control::PolicyReload>(client, bytes);
+    case Op::drain: return dispatch<control::Drain>(client, bytes);
     case Op::connect_request:
     case Op::channel_opened:
     case Op::channel_closed:
@@ -175,6 +176,7 @@ void Service::handle(ClientRecord& client, const control::Hello& packet) {
 }
 
 Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOptions& options) {
+  if (Status more = takes_more(); !more) return tl::unexpected(more.error());
   if (!valid_options(options)) return fail(Errc::invalid_argument, wrong_options(options));
   const SegmentGeometry geometry = SegmentGeometry::of(options);
   if (free_endpoints_.empty()) {
@@ -233,6 +235,7 @@ void Service::handle(ClientRecord& client, const control::DestroyEndpoint& packe
 void Service::handle(ClientRecord& client, const control::Bind& packet) {
   EndpointRecord* endpoint = own_endpoint(client, packet.header);
   if (endpoint == nullptr) return;
+  if (Status more = takes_more(); !more) return fail_request(client, packet.header, more.error());
   const std::string_view name = packet.name.view();
   if (control::valid_name(name) && !client.rights.may_bind(name)) {
     return fail_request(client, packet.header,

@@ -176,8 +176,8 @@ void Service::on_signal_event(const ConnectFailed& event) {
 
 void Service::on_signal_event(const Requested& event) {
   const std::optional<uint32_t> target = names_.find(event.target);
-  Status status;
-  if (target) {
+  Status status = takes_more();
+  if (status && target) {
     RequestRecord request;
     request.id = next_request_++;
     request.target = *target;
@@ -187,7 +187,7 @@ void Service::on_signal_event(const Requested& event) {
     wire_requests_[event.request] = request.id;
     status = offer(request, -1, static_cast<int32_t>(event.pid));
     if (!status) wire_requests_.erase(event.request);
-  } else {
+  } else if (status) {
     status = fail(Errc::not_found, "no endpoint is bound to the name " + quoted(event.target) + " on host " + quoted(options_.host));
   }
   if (!status) signalling_->reject(event.request, status.error().code, status.error().text, now_);
