@@ -36,14 +36,15 @@ Status check_length(std::string_view path) {
   return {};
 }
 
-// The directory must be a real one (not a link), ours or root's, and nobody else may write into it.
-Status check_owner(const std::string& directory) {
+// The directory must be a real one (not a link), `owner`'s or root's, and nobody else may write into it.
+Status check_owner(const std::string& directory, uid_t owner) {
   struct stat st {};
   if (lstat(directory.c_str(), &st) != 0) return fail_errno("lstat(" + directory + ")", errno);
   if (!S_ISDIR(st.st_mode)) return fail(Errc::not_permitted, directory + " is not a directory: remove it");
-  if (st.st_uid != geteuid() && st.st_uid != 0) {
-    return fail(Errc::not_permitted, directory + " belongs to user " + std::to_string(st.st_uid) + ", not to you (" +
-                                         std::to_string(geteuid()) + "): choose another path with --socket or UNET_SOCKET");
+  if (st.st_uid != owner && st.st_uid != 0) {
+    const std::string whose = owner == geteuid() ? "you" : "the user of the daemon";
+    return fail(Errc::not_permitted, directory + " belongs to user " + std::to_string(st.st_uid) + ", not to " + whose + " (" +
+                                         std::to_string(owner) + "): choose another path with --socket or UNET_SOCKET");
   }
   if ((st.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
     return fail(Errc::not_permitted, "others may write into " + directory + ": run chmod go-w " + directory);
@@ -60,14 +61,18 @@ std::string default_socket_path() {
   return temporary_directory() + "/unet.sock";
 }
 
-Status make_socket_directory(std::string_view socket_path) {
+Status make_socket_directory(std::string_view socket_path, uid_t owner) {
   if (Status status = check_length(socket_path); !status) return status;
   if (socket_path != default_socket_path() || !environment("UNET_SOCKET").empty()) return {};
   const std::string directory = directory_of(socket_path);
   if (mkdir(directory.c_str(), geteuid() == 0 ? 0755 : 0700) != 0 && errno != EEXIST) {
     return fail_errno("mkdir(" + directory + ")", errno);
   }
-  return check_owner(directory);
+  if (Status status = check_owner(directory, owner); !status) return status;
+  if (owner != geteuid() && lchown(directory.c_str(), owner, static_cast<gid_t>(-1)) != 0) {
+    return fail_errno("chown(" + directory + ")", errno);
+  }
+  return {};
 }
 
 Status check_socket_path(std::string_view socket_path) {
@@ -75,7 +80,7 @@ Status check_socket_path(std::string_view socket_path) {
   const std::string directory = directory_of(socket_path);
   struct stat st {};
   if (directory != temporary_directory() || lstat(directory.c_str(), &st) != 0) return {};
-  return check_owner(directory);
+  return check_owner(directory, geteuid());
 }
 
 }  // namespace unet

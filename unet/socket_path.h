@@ -2,6 +2,8 @@
 // libunet and the programs.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <string_view>
 
@@ -12,9 +14,10 @@ namespace unet {
 // $UNET_SOCKET; else, as root, /run/unet/unet.sock; else $XDG_RUNTIME_DIR/unet/unet.sock; else /tmp/unet-UID/unet.sock.
 std::string default_socket_path();
 
-// For the side that listens: makes the directory of a default path (mode 0700, as root 0755) if it is missing. An error
-// if somebody else owns it or could write into it: a socket there could be anybody's.
-Status make_socket_directory(std::string_view socket_path);
+// For the side that listens: makes the directory of a default path (mode 0700, as root 0755) if it is missing, and gives it to
+// `owner`, whom root may be about to become. An error if somebody else owns it or could write into it: a socket there could be
+// anybody's.
+Status make_socket_directory(std::string_view socket_path, uid_t owner);
 
 // For the side that connects: an error if `socket_path` cannot be one (empty, too long), or if it is the default in /tmp
 // and its directory belongs to somebody else.

@@ -1,5 +1,5 @@
-// main.cc - unetd: the network interface as a daemon. Wires options, drivers and Ni together; signals end it, or renew its policy.
-#include <sys/resource.h>
+// main.cc - unetd: the network interface as a daemon. Wires options, drivers and Ni together, and gives up the rights it does not
+// need any more; signals end it, or renew its policy.
 #include <unistd.h>
 
 #include <csignal>
@@ -10,6 +10,8 @@
 
 #include "apps/open_ports.h"
 #include "apps/unetd/options.h"
+#include "apps/unetd/privileges.h"
+#include "apps/unetd/syscall_filter.h"
 #include "unet/service/ni.h"
 #include "unet/socket_path.h"
 #include "unet/version.h"
@@ -32,14 +34,6 @@ void set_up_log(const std::string& level) {
   logger->set_level(spdlog::level::from_str(level));
   logger->flush_on(spdlog::level::info);
   spdlog::set_default_logger(logger);
-}
-
-// Thousands of clients have sockets and eventfds: take what the kernel allows.
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 void catch_signals() {
@@ -66,14 +60,40 @@ void say_ready(const Options& options) {
   close(options.ready_fd);
 }
 
+// Everything that needs rights is open now, and no client has been served yet.
+Status give_up_rights(const Options& options) {
+  const service::Config& config = options.config;
+  if (options.account) {
+    if (Status status = become(*options.account); !status) return status;
+    spdlog::info("user {} (uid {}), without capabilities", options.account->name, options.account->user);
+    for (const std::string& port : config.ports) {
+      if (port.find("net_af_xdp") == std::string::npos) continue;
+      spdlog::info("port {}: user {} may not take the XDP program off the interface at the end; it passes all traffic then, and "
+                   "`ip link set INTERFACE xdp off` removes it", port, options.account->name);
+    }
+  }
+  if (!config.seccomp) return {};
+  if (!syscall_filter_available()) {
+    spdlog::info("system calls are not filtered: this unetd was built with a sanitizer");
+    return {};
+  }
+  return install_syscall_filter(config.ports);
+}
+
 int run(const Options& options) {
   const service::NiOptions& ni_options = options.config.ni;
-  if (Status status = make_socket_directory(ni_options.socket); !status) return refuse(status.error());
+  if (Status status = forbid_new_privileges(); !status) return refuse(status.error());
+  if (Status status = make_socket_directory(ni_options.socket, ni_options.service.own_user); !status) return refuse(status.error());
+  if (options.account) {
+    const Status status = check_access(*options.account, ni_options.socket, options.config.policy_file);
+    if (!status) return refuse(status.error());
+  }
   Result<std::vector<std::unique_ptr<Driver>>> drivers = apps::open_ports(options.config.ports);
   if (!drivers) return refuse(drivers.error());
   for (const auto& driver : *drivers) spdlog::info("port: {}", driver->description());
   Result<std::unique_ptr<service::Ni>> ni = service::Ni::create(ni_options, std::move(*drivers));
   if (!ni) return refuse(ni.error());
+  if (Status status = give_up_rights(options); !status) return refuse(status.error());
   running = ni->get();
   catch_signals();
   spdlog::info("host {} at {}", ni_options.service.host, ni_options.socket);

@@ -21,12 +21,14 @@ ParsedOptions refuse(const std::string& text) {
 
 // What the command line says, before it is laid over the configuration file.
 struct Given {
-  std::string config, socket, group, host, idle, policy;
+  std::string config, socket, user, group, host, idle, policy;
   std::vector<std::string> ports, peers;
   uint32_t core = 0;
+  bool no_seccomp = false;
 };
 
-Status apply(const CLI::App& app, const Given& given, service::Config& config) {
+Status apply(const CLI::App& app, const Given& given, Options& options) {
+  service::Config& config = options.config;
   if (!given.config.empty()) {
     if (Status status = service::load_config(given.config, config); !status) return status;
   }
@@ -47,6 +49,15 @@ Status apply(const CLI::App& app, const Given& given, service::Config& config) {
     if (!peer) return tl::unexpected(peer.error());
     ni.service.peers.push_back(std::move(*peer));
   }
+  if (given.no_seccomp) config.seccomp = false;
+  if (!given.user.empty()) config.user = given.user;
+  if (!config.user.empty()) {
+    Result<Account> account = find_account(config.user);
+    if (!account) return fail(account.error().code, "user: " + account.error().text);
+    options.account = std::move(*account);
+    ni.service.own_user = options.account->user;
+    ni.service.policy = service::Policy(options.account->user);
+  }
   return service::finish_config(config);
 }
 
@@ -58,6 +69,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   CLI::App app{"unetd - the U-Net network interface of a host, shared by its processes"};
   app.add_option("--config", given.config, "configuration file (TOML); --print-config shows one");
   app.add_option("--socket", given.socket, "control socket (default: $UNET_SOCKET, " + default_socket_path() + ")");
+  app.add_option("--user", given.user, "become this user, without any rights, once wires and socket are open (started as root)");
   app.add_option("--group", given.group, "group that may connect, besides this user and root");
   app.add_option("--host", given.host, "name by which other hosts find this one (default: the host name)");
   app.add_option("--port", given.ports, "a wire, as a driver specification; may be given several times")->allow_extra_args(false);
@@ -65,6 +77,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--idle", given.idle, "spin, adaptive or block: what the engine does without work (default: adaptive)");
   app.add_option("--core", given.core, "the core the engine runs on")->check(CLI::Range(0, 1023));
   app.add_option("--policy", given.policy, "policy file (TOML): who may have what");
+  app.add_flag("--no-seccomp", given.no_seccomp, "do not have the kernel refuse system calls that unetd does not need");
   app.add_option("--ready-fd", options.ready_fd, "write a byte to this descriptor when clients may connect")->check(CLI::Range(0, 1 << 20));
   app.add_option("--log", options.log, "trace, debug, info, warning, error or off (default: info)")
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
@@ -80,7 +93,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   options.config = service::default_config();
   options.config.ni.socket = default_socket_path();
   if (options.print_config) return {options, 0};
-  if (Status status = apply(app, given, options.config); !status) return refuse(status.error().text);
+  if (Status status = apply(app, given, options); !status) return refuse(status.error().text);
   if (options.ready_fd >= 0 && fcntl(options.ready_fd, F_GETFD) < 0) {
     return refuse("--ready-fd " + std::to_string(options.ready_fd) + " is not an open descriptor");
   }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/unetd/privileges.h"
 #include "unet/base/result.h"
 #include "unet/service/config.h"
 
@@ -12,6 +13,7 @@ namespace unet::unetd {
 
 struct Options {
   service::Config config;
+  std::optional<Account> account;  // whom to become after start
   int ready_fd = -1;     // a byte is written when clients may connect
   bool check = false;    // only say whether the configuration is right
   bool print_config = false;

@@ -44,7 +44,7 @@ class Ni:
         return run(UNETCTL, *args, "--socket", self.path, user=user)
 
     def echo(self, *args):
-        return run(ECHO_CLIENT, "--path", "ni", *args, "echo", env=self.env)
+        return run(ECHO_CLIENT, "--path", "ni", "--count", "100", *args, "echo", env=self.env)
 
 
 def test_top_prints_tables():
@@ -230,7 +230,8 @@ def test_drain():
         one_line(err, "unetctl", "1 endpoint is left", "unetctl endpoints")
         status, out, _ = ni.ctl("drain", "--undo")
         require(status == 0 and "again" in out, f"--undo: {status} {out!r}")
-        require(ni.echo()[0] == 0, "an echo after --undo")
+        status, out, err = ni.echo()
+        require(status == 0, f"an echo after --undo: {status} {out!r} {err!r}")
         waiting = subprocess.Popen([UNETCTL, "drain", "--wait", "--socket", ni.path], stdout=subprocess.PIPE, text=True)
         try:
             wait_until(lambda: "being drained" in ni.ctl("all")[1], "it does not drain")

@@ -167,7 +167,7 @@ def test_example_configuration():
     with directory() as d:
         status, out, _ = run(UNETD, "--print-config")
         require(status == 0, "--print-config")
-        for text in (out, re.sub(r"^# (?!ports|policy)(?=\w+ = |\[\[)", "", out, flags=re.M)):
+        for text in (out, re.sub(r"^# (?!ports|policy|user)(?=\w+ = |\[\[)", "", out, flags=re.M)):
             with open(d + "/c.toml", "w", encoding="ascii") as f:
                 f.write(text)
             status, out2, err = run(UNETD, "--check", "--config", d + "/c.toml")

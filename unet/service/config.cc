@@ -39,6 +39,8 @@ void parse_ni(TomlReader& in, Config& config) {
   ni.service.lost_after = lost_after_ms * kMillisecond;
   ni.engine.reassembly_timeout = in.number("reassembly_ms", ni.engine.reassembly_timeout / kMillisecond, 1, 60'000) * kMillisecond;
   config.policy_file = in.text("policy", config.policy_file);
+  config.user = in.text("user", config.user);
+  config.seccomp = in.boolean("seccomp", config.seccomp);
 }
 
 Status parse_peer_table(const std::string& file, const toml::table& table, Config& config) {
@@ -97,7 +99,8 @@ Status parse_config(std::string_view text, const std::string& file, Config& conf
   const Result<toml::table> document = parse_toml(text, file);
   if (!document) return tl::unexpected(document.error());
   TomlReader in(file, *document, "the configuration");
-  in.allow({"host", "socket", "group", "idle", "spin_us", "core", "lost_after_ms", "reassembly_ms", "policy", "ports", "peer", "channel"});
+  in.allow({"host", "socket", "user", "seccomp", "group", "idle", "spin_us", "core", "lost_after_ms", "reassembly_ms", "policy", "ports",
+            "peer", "channel"});
   parse_ni(in, config);
   config.ports = in.texts("ports", config.ports);
   if (config.ports.size() > kPortsMax) in.wrong("ports", "at most " + std::to_string(kPortsMax) + " ports are allowed");
@@ -199,6 +202,13 @@ std::string_view example_config() noexcept {
 # The control socket, and a group that may connect to it besides the daemon's own user and root.
 # socket = "/run/unet/unet.sock"
 # group = "unet"
+
+# Whom unetd becomes once its wires and its socket are open, without any right that root has. It must be able to read the policy and
+# to write the socket's directory (/run/unet is given to it). Without: it stays who started it.
+# user = "unet"
+
+# The kernel refuses unetd system calls that it does not need: one that is made all the same is named and ends it.
+seccomp = true
 
 # Wires, in port order (the first is port 0). None: endpoints of this host reach each other only.
 # ports = ["dpdk:net_af_packet0,iface=eth1"]

@@ -14,6 +14,8 @@ struct Config {
   NiOptions ni;                    // everything but the policy and the drivers
   std::vector<std::string> ports;  // driver specifications, in port order
   std::string policy_file;         // empty: the default policy
+  std::string user;                // whom a daemon becomes after start; empty: it stays who it is
+  bool seccomp = true;             // a daemon has system calls that it does not need refused
 };
 
 // The defaults: this machine's host name, this process's user.

@@ -82,7 +82,7 @@ Result<gid_t> find_group(const std::string& group) {
 
 }  // namespace
 
-Result<Listener> Listener::open(const std::string& path, const std::string& group) {
+Result<Listener> Listener::open(const std::string& path, const std::string& group, uid_t owner) {
   const Result<sockaddr_un> address = address_of(path);
   if (!address) return tl::unexpected(address.error());
   gid_t group_id = static_cast<gid_t>(-1);
@@ -108,8 +108,13 @@ Result<Listener> Listener::open(const std::string& path, const std::string& grou
   listener.path_ = path;
   listener.device_ = st.st_dev;
   listener.inode_ = st.st_ino;
-  if (!group.empty() && (chown(path.c_str(), static_cast<uid_t>(-1), group_id) != 0 || chmod(path.c_str(), 0660) != 0)) {
+  // The directory may be the owner's: whatever that put in the socket's place meanwhile, no link of its leads us elsewhere.
+  if (!group.empty() && (lchown(path.c_str(), kUnchanged, group_id) != 0 ||
+                         fchmodat(AT_FDCWD, path.c_str(), 0660, AT_SYMLINK_NOFOLLOW) != 0)) {
     return fail_errno("giving " + path + " to group " + group, errno);
+  }
+  if (owner != kUnchanged && lchown(path.c_str(), owner, static_cast<gid_t>(-1)) != 0) {
+    return fail_errno("giving " + path + " to user " + std::to_string(owner), errno);
   }
   if (listen(listener.socket_.get(), kBacklog) != 0) return fail_errno("listen(" + path + ")", errno);
   listener.reserve_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));

@@ -12,9 +12,12 @@ namespace unet::service {
 
 class Listener {
  public:
-  // Listens at `path` with mode 0600, or 0660 and group `group` if that is not empty; never writable by the world. A
-  // socket left by an NI that died is replaced. Errors: already_exists (a living NI has it), invalid_argument, system.
-  static Result<Listener> open(const std::string& path, const std::string& group);
+  static constexpr uid_t kUnchanged = static_cast<uid_t>(-1);
+
+  // Listens at `path` with mode 0600, or 0660 and group `group` if that is not empty; never writable by the world. The socket is
+  // given to `owner`, who can remove it. A socket left by an NI that died is replaced. Errors: already_exists (a living NI has
+  // it), invalid_argument, system.
+  static Result<Listener> open(const std::string& path, const std::string& group, uid_t owner = kUnchanged);
   Listener(Listener&&) noexcept = default;
   Listener& operator=(Listener&&) = delete;
   ~Listener();  // removes the socket, if it is still ours

@@ -66,6 +66,7 @@ Status Ni::run() {
   // Signals are for the caller's thread.
   sigset_t all, old;
   sigfillset(&all);
+  sigdelset(&all, SIGSYS);  // what it did itself: blocked, it would end the process without a word
   pthread_sigmask(SIG_SETMASK, &all, &old);
   std::thread engine([this] { engine_loop(); });
   pthread_sigmask(SIG_SETMASK, &old, nullptr);

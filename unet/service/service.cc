@@ -71,7 +71,8 @@ Service::Service(ServiceOptions options, std::vector<PortInfo> ports, engine::Co
 Service::~Service() = default;
 
 Status Service::listen(const std::string& path, const std::string& group) {
-  Result<Listener> listener = Listener::open(path, group);
+  const uid_t owner = options_.own_user == geteuid() ? Listener::kUnchanged : options_.own_user;
+  Result<Listener> listener = Listener::open(path, group, owner);
   if (!listener) return tl::unexpected(listener.error());
   listener_ = std::make_unique<Listener>(std::move(*listener));
   epoll_event event{.events = EPOLLIN, .data = {.u64 = kListenerKey}};

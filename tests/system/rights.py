@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+# rights.py - what unetd gives up after start: --user, its capabilities, and the system calls it does not need; and that every kind of
+# wire works all the same.
+#
+# Usage: rights.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT
+import contextlib
+import ctypes
+import os
+import signal
+import stat
+import subprocess
+import sys
+
+from daemon import IS_ROOT, NOBODY, WAIT, Unetd, directory, main, one_line, require, run, wait_until
+
+UNETD, UNETCTL, ECHO_SERVER, ECHO_CLIENT = (os.path.abspath(p) for p in sys.argv[1:5])
+CLONE_NEWNS, CLONE_NEWNET = 0x20000, 0x40000000
+ENV = os.environ | {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}  # it traces itself, which the user may not
+
+
+def write(path, text):
+    with open(path, "w", encoding="ascii") as f:
+        f.write(text)
+
+
+def threads(pid):
+    """What the kernel says of each thread of a process."""
+    found = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/status", encoding="ascii", errors="replace") as f:
+            found.append(dict(line.rstrip("\n").split(":\t", 1) for line in f if ":\t" in line))
+    return found
+
+
+def filtered(log):
+    return "not filtered" not in log
+
+
+class Log:
+    """The lines that a unetd has logged when it is ready."""
+
+    def __init__(self, daemon):
+        self.text = ""
+        while " info host " not in self.text:
+            line = daemon.process.stderr.readline()
+            require(line, f"the log ends: {self.text!r}")
+            self.text += line
+
+
+@contextlib.contextmanager
+def echo_server(path, name="echo"):
+    env = ENV | {"UNET_NI": "unix:" + path}
+    server = subprocess.Popen([ECHO_SERVER, name], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: name in run(UNETCTL, "names", "--socket", path)[1], "the echo server does not come up")
+        yield
+    finally:
+        server.kill()
+        server.wait(WAIT)
+
+
+def echo(path, *args):
+    status, out, err = run(ECHO_CLIENT, "--count", "100", *args, env=ENV | {"UNET_NI": "unix:" + path})
+    require(status == 0, f"no echo: {out!r} {err!r}")
+
+
+def require_given_up(daemon, log):
+    """Of every thread, those of the drivers included."""
+    for thread in threads(daemon.process.pid):
+        who = f"thread {thread['Name']}"
+        require(thread["Uid"].split() == [str(NOBODY)] * 4, f"{who}: uid {thread['Uid']}")
+        require(thread["Gid"].split() == [str(os_group())] * 4, f"{who}: gid {thread['Gid']}")
+        require(thread["Groups"].split() in ([], [str(os_group())]), f"{who}: groups {thread['Groups']}")
+        for kind in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+            require(int(thread[kind], 16) == 0, f"{who}: {kind} {thread[kind]}")
+        require(thread["NoNewPrivs"] == "1", f"{who}: NoNewPrivs {thread['NoNewPrivs']}")
+        require(thread["Seccomp"] == ("2" if filtered(log) else "0"), f"{who}: Seccomp {thread['Seccomp']}")
+
+
+def os_group():
+    import pwd
+    return pwd.getpwuid(NOBODY).pw_gid
+
+
+@contextlib.contextmanager
+def directory_of_nobody():
+    with directory() as d:
+        os.chmod(d, 0o755)
+        os.mkdir(d + "/run")
+        os.chown(d + "/run", NOBODY, NOBODY)
+        yield d, d + "/run/s"
+
+
+def test_filter_is_there():
+    with directory() as d:
+        for args, wanted in (((), "2"), (("--no-seccomp",), "0")):
+            with Unetd(UNETD, "--socket", d + "/s", *args) as daemon:
+                log = Log(daemon).text
+                wanted = wanted if filtered(log) else "0"
+                seen = {(t["Seccomp"], t["NoNewPrivs"]) for t in threads(daemon.process.pid)}
+                require(seen == {(wanted, "1")}, f"unetd {args}: Seccomp, NoNewPrivs are {seen}")
+                with echo_server(d + "/s"):
+                    echo(d + "/s", "echo")
+                    echo(d + "/s", "--path", "ni", "--size", "65536", "echo")
+                require(daemon.stop() == 0, f"status {daemon.process.returncode}: {daemon.process.stderr.read()}")
+        write(d + "/c.toml", "seccomp = false\n")
+        with Unetd(UNETD, "--socket", d + "/s", "--config", d + "/c.toml") as daemon:
+            require({t["Seccomp"] for t in threads(daemon.process.pid)} == {"0"}, "the configuration does not switch it off")
+
+
+def test_user():
+    if not IS_ROOT:
+        return
+    with directory_of_nobody() as (d, path):
+        policy = d + "/p.toml"
+        write(policy, "[[rule]]\nany = true\nnames = ['*']\n")
+        with Unetd(UNETD, "--user", "nobody", "--socket", path, "--policy", policy, "--group", "daemon", env=ENV) as daemon:
+            log = Log(daemon).text
+            require("user nobody" in log, log)
+            require_given_up(daemon, log)
+            made = os.lstat(path)
+            require((made.st_uid, stat.S_IMODE(made.st_mode)) == (NOBODY, 0o660), f"the socket: {made}")
+            with echo_server(path):
+                echo(path, "echo")
+                echo(path, "--path", "ni", "echo")
+                require(run(UNETCTL, "names", "--socket", path, user=NOBODY)[0] == 0, "its own user may not look")
+                # Names of users and groups are looked up anew, known and unknown ones.
+                write(policy, "[[rule]]\nuser = 'daemon'\n[[rule]]\ngroup = 'mail'\n[[rule]]\nany = true\nendpoints = 1\n")
+                status, _, err = run(UNETCTL, "policy", "reload", "--socket", path)
+                require(status == 0, f"policy reload: {err!r}")
+                write(policy, "[[rule]]\nuser = 'no-such-user'\n")
+                status, _, err = run(UNETCTL, "policy", "reload", "--socket", path)
+                require(status == 1 and "no-such-user" in err, f"policy reload: {status} {err!r}")
+                status, _, err = run(ECHO_CLIENT, "echo", env=ENV | {"UNET_NI": "unix:" + path})
+                require(status == 1 and "quota" in err, f"the new policy does not count: {err!r}")
+                require_given_up(daemon, log)
+            require(daemon.stop() == 0, f"status {daemon.process.returncode}: {daemon.process.stderr.read()}")
+            require(not os.path.exists(path), "the socket is left behind")
+
+
+def test_user_of_the_configuration_and_the_default_directory():
+    if not IS_ROOT:
+        return
+    with directory() as d:
+        os.chmod(d, 0o755)
+        write(d + "/c.toml", f"user = '{NOBODY}'\n")
+        for _ in range(2):  # the second finds the directory as the first left it
+            script = 'mount -t tmpfs unet /run && mkdir -p "$1" && exec "$0" --config "$2"'
+            daemon = subprocess.Popen(["unshare", "-m", "sh", "-c", script, UNETD, "/run/unet", d + "/c.toml"], stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE, text=True, env={k: v for k, v in ENV.items() if k != "UNET_SOCKET"})
+            try:
+                ready = daemon.stdout.readline()
+                require("ready at /run/unet/unet.sock" in ready, f"{ready!r} {daemon.stderr.read() if not ready else ''}")
+                seen = os.stat(f"/proc/{daemon.pid}/root/run/unet")
+                require(seen.st_uid == NOBODY and stat.S_IMODE(seen.st_mode) == 0o755, f"/run/unet: {seen}")
+                daemon.send_signal(signal.SIGTERM)
+                require(daemon.wait(WAIT) == 0, f"status {daemon.returncode}: {daemon.stderr.read()}")
+            finally:
+                daemon.kill()
+                daemon.communicate()
+
+
+def test_what_a_user_lacks_is_said_at_start():
+    with directory_of_nobody() if IS_ROOT else directory() as d:
+        status, _, err = run(UNETD, "--user", "no-such-user", "--socket", "/tmp/unet-none")
+        require(status == 2, f"no-such-user: {status}")
+        one_line(err, "unetd", "no-such-user", "useradd")
+        if not IS_ROOT:
+            status, _, err = run(UNETD, "--user", "root", "--socket", d + "/s")
+            require(status == 1, f"--user without root: {status}")
+            one_line(err, "unetd", "only root can")
+            return
+        d, path = d
+        status, _, err = run(UNETD, "--user", "nobody", "--socket", d + "/s", env=ENV)
+        require(status == 1 and not os.path.exists(d + "/s"), f"a directory that it cannot write: {status}")
+        one_line(err, "unetd", "nobody", f"chown nobody {d}")
+        write(d + "/p.toml", "[[rule]]\nany = true\n")
+        os.chmod(d + "/p.toml", 0o600)
+        status, _, err = run(UNETD, "--user", "nobody", "--socket", path, "--policy", d + "/p.toml", env=ENV)
+        require(status == 1 and not os.path.exists(path), f"a policy that it cannot read: {status}")
+        one_line(err, "unetd", "nobody", d + "/p.toml")
+        status, _, err = run(UNETD, "--user", "daemon", "--socket", path, user=NOBODY)
+        require(status == 1, f"--user without root: {status}")
+        one_line(err, "unetd", "only root can")
+
+
+def ip(*args):
+    status, _, err = run("ip", *args)
+    require(status == 0, f"ip {args}: {err}")
+
+
+def namespace():
+    """From here on this process and its children are in a network of their own."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNET) != 0:
+        return False
+    ip("link", "set", "lo", "up")
+    return True
+
+
+def over_a_wire(name, port_a, port_b, connect=lambda: None):
+    with directory_of_nobody() as (d, path):
+        other = d + "/run/t"
+        port_a, port_b = port_a.replace("DIR", d + "/run"), port_b.replace("DIR", d + "/run")
+        for user in (["--user", "nobody"], []):
+            daemons = contextlib.ExitStack()
+            with daemons:
+                one = daemons.enter_context(Unetd(UNETD, *user, "--socket", path, "--host", "alpha", "--port", port_a, env=ENV))
+                two = daemons.enter_context(Unetd(UNETD, *user, "--socket", other, "--host", "beta", "--port", port_b, env=ENV))
+                connect()
+                for daemon in (one, two):
+                    log = Log(daemon).text
+                    if user:
+                        require_given_up(daemon, log)
+                with echo_server(path):
+                    echo(other, "--wait", "20", "--size", "3000", "echo@alpha")
+                    status, out, _ = run(UNETCTL, "ports", "--socket", other, "--json")
+                    require(status == 0 and "rx_frames" in out, f"{name}: no counters of the port: {out!r}")
+                for daemon in (two, one):
+                    status = daemon.stop()
+                    require(status == 0, f"{name} {user}: status {status}: {daemon.process.stderr.read()}")
+            require(not os.path.exists(path) and not os.path.exists(other), f"{name}: a socket is left behind")
+
+
+def test_wires():
+    if not IS_ROOT or not namespace():
+        print("      test_wires needs root and a network namespace")
+        return
+    over_a_wire("memif", "dpdk:net_memif0,role=server,socket=DIR/m", "dpdk:net_memif0,role=client,socket=DIR/m")
+    over_a_wire("memif file", "dpdk:net_memif0,role=server,socket=DIR/m,socket-abstract=no",
+                "dpdk:net_memif0,role=client,socket=DIR/m,socket-abstract=no")
+    ip("link", "add", "va", "type", "veth", "peer", "name", "vb")
+    ip("link", "set", "va", "up")
+    ip("link", "set", "vb", "up")
+    over_a_wire("af_packet", "dpdk:net_af_packet0,iface=va", "dpdk:net_af_packet0,iface=vb")
+    over_a_wire("af_xdp", "dpdk:net_af_xdp0,iface=va", "dpdk:net_af_xdp0,iface=vb")
+    ip("link", "add", "br0", "type", "bridge")
+    ip("link", "set", "br0", "up")
+
+    def bridge():
+        for tap in ("ta", "tb"):
+            ip("link", "set", tap, "master", "br0")
+            ip("link", "set", tap, "up")
+
+    over_a_wire("virtio_user", "dpdk:net_vhost0,iface=DIR/v", "dpdk:net_virtio_user0,path=DIR/v,queues=1")
+    over_a_wire("tap", "dpdk:net_tap0,iface=ta", "dpdk:net_tap0,iface=tb", bridge)
+
+
+sys.exit(main(globals()))
