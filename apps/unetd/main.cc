@@ -9,6 +9,7 @@
 #include <spdlog/spdlog.h>
 
 #include "apps/open_ports.h"
+#include "apps/unetd/notify.h"
 #include "apps/unetd/options.h"
 #include "apps/unetd/privileges.h"
 #include "apps/unetd/syscall_filter.h"
@@ -54,6 +55,7 @@ int refuse(const Error& error) {
 void say_ready(const Options& options) {
   std::printf("unetd ready at %s\n", options.config.ni.socket.c_str());
   std::fflush(stdout);
+  notify_manager("READY=1");
   if (options.ready_fd < 0) return;
   const char byte = '\n';
   static_cast<void>(!write(options.ready_fd, &byte, 1));
@@ -99,6 +101,7 @@ int run(const Options& options) {
   spdlog::info("host {} at {}", ni_options.service.host, ni_options.socket);
   say_ready(options);
   if (Status status = (*ni)->run(); !status) return refuse(status.error());
+  notify_manager("STOPPING=1");
   spdlog::info("stopped");
   return 0;
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # installed.sh - what `meson install` leaves is enough for an application: every header compiles outside of the tree, in the
 # languages it is for; the library exports exactly the C functions that unet.h declares; every example builds by the command
-# in its own first lines, with pkg-config, and hello runs over an installed unetd; the manual pages are there.
+# in its own first lines, with pkg-config, and hello runs over an installed unetd; the manual pages and the
+# systemd unit are there.
 #
 #   installed.sh MESON BUILD_DIR VERSION EXAMPLES_SOURCE_DIR
 set -euo pipefail
@@ -69,6 +70,12 @@ share=$there$(PKG_CONFIG_SYSROOT_DIR='' pkg-config --variable=prefix unet)/share
 for page in man1/unet-bench.1 man1/unet-run.1 man8/unetctl.8 man8/unetd.8; do
   [[ -f $share/$page ]] || report "the manual page $page was not installed"
 done
+
+# ---- service
+
+unit=$(find "$there" -name unetd.service)
+[[ -n $unit && -n $(find "$there" -path '*/sysusers.d/unet.conf') ]] || report "the systemd unit or its user was not installed"
+[[ -x $there$(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' "$unit") ]] || report "the systemd unit names another unetd than the installed one"
 
 # ---- examples
 
