@@ -85,6 +85,7 @@ constexpr Masked kMasked[] = {
     {SCMP_SYS(ioctl), 1, 0xFF00, 0x3B00},        // VFIO
     {SCMP_SYS(ioctl), 1, 0xFF00, 0xAF00},        // vhost
     {SCMP_SYS(ioctl), 1, kLow, 0x5401},          // TCGETS: is it a terminal?
+    {SCMP_SYS(ioctl), 1, kLow, 0x5411},          // SIOCOUTQ: what clients have not read
     {SCMP_SYS(ioctl), 1, kLow, 0x541B},          // FIONREAD
     {SCMP_SYS(ioctl), 1, kLow, 0x5421},          // FIONBIO
 };
