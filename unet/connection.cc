@@ -43,6 +43,21 @@ tl::unexpected<Error> of_the_parent() {
   return fail(Errc::disconnected, "the connection is the parent process's: open one of your own after fork()");
 }
 
+std::string other_version(const std::string& which) {
+  return "the network interface speaks " + which + " of the control protocol, not " + std::to_string(control::kVersion) +
+         ": use a libunet of the same release";
+}
+
+// The answer to our hello, from an NI whose replies have another size: what it says stands where ours does.
+void read_foreign_reply(const std::byte* packet, size_t size, control::Reply& reply) {
+  constexpr size_t kAgreed = offsetof(control::Reply, error) + sizeof reply.error;
+  reply = {};
+  std::memcpy(static_cast<void*>(&reply), packet, std::min(size, kAgreed));
+  if (size >= kAgreed && reply.code != 0) return;
+  reply.code = static_cast<int32_t>(Errc::protocol);
+  reply.error.set(other_version("another version"));
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Connection>> Connection::open(std::string_view ni, std::string_view program) {
@@ -128,9 +143,10 @@ Status Connection::hello(std::string_view program) {
   request.program.set(program);
   auto answer = call(request);
   if (!answer) return tl::unexpected(answer.error());
-  if (answer->reply.hello.version != control::kVersion || answer->descriptors.size() != 2) {
-    return fail(Errc::protocol, "the network interface speaks another version of the control protocol");
+  if (answer->reply.hello.version != control::kVersion) {
+    return fail(Errc::protocol, other_version("version " + std::to_string(answer->reply.hello.version)));
   }
+  if (answer->descriptors.size() != 2) return fail(Errc::protocol, "the network interface greets without its descriptors");
   auto page = Mapping::map(answer->descriptors[0].get(), sizeof(ClientPage));
   if (!page) return tl::unexpected(page.error());
   doorbells_ = Doorbells(std::move(*page), std::move(answer->descriptors[1]));
@@ -219,7 +235,10 @@ void Connection::dispatch_locked(const std::byte* packet, size_t size, std::vect
     default: break;
   }
   Answer answer;
-  if (!take(answer.reply)) return;
+  if (!take(answer.reply)) {
+    if (header.op != control::Op::hello) return;
+    read_foreign_reply(packet, size, answer.reply);
+  }
   answer.descriptors = std::move(descriptors);
   answer.truncated = truncated;
   if (header.op == control::Op::destroy_endpoint && answer.reply.code == 0) {

@@ -47,12 +47,30 @@ TEST_CASE("a service that is not there, or speaks something else, is told apart"
     gone = service.path();
   }
   CHECK(open_error("unix:" + gone) == Errc::unavailable);
-  const TestService other({.version = control::kVersion + 1});
-  CHECK(open_error("unix:" + other.path()) == Errc::protocol);
   const TestService bare({.page = false});
   CHECK(open_error("unix:" + bare.path()) == Errc::protocol);
   const TestService rude({.hang_up = true});
   CHECK(open_error("unix:" + rude.path()) == Errc::disconnected);
+}
+
+TEST_CASE("a service of another release is told apart, and both versions are named") {
+  const auto refusal = [](const TestService::Options& options) {
+    const TestService service(options);
+    const auto connection = Connection::open("unix:" + service.path(), "test");
+    REQUIRE_FALSE(connection);
+    CHECK(connection.error().code == Errc::protocol);
+    return connection.error().text;
+  };
+  const std::string ours = "of the control protocol, not " + std::to_string(control::kVersion);
+  const std::string later = std::to_string(control::kVersion + 1);
+  CHECK(refusal({.version = control::kVersion + 1}).find("version " + later + " " + ours) != std::string::npos);
+  // Its replies have another size: the sentence is its own, if it has one.
+  for (const size_t size : {offsetof(control::Reply, error) + sizeof(control::ErrorText), sizeof(control::Reply) + 40}) {
+    CHECK(refusal({.reply_size = size, .code = Errc::protocol}) == "of another release");
+  }
+  for (const size_t size : {sizeof(control::Header), sizeof(control::Header) + 8, sizeof(control::Reply) + 40}) {
+    CHECK(refusal({.reply_size = size}).find("another version " + ours) != std::string::npos);
+  }
 }
 
 TEST_CASE("an answer is the one to its request, and an error keeps its code and its sentence") {

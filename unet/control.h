@@ -17,6 +17,8 @@
 
 namespace unet::control {
 
+// Raised when a packet changes. Three things do not, so that releases that do not understand each other can say so: Header, Hello up
+// to `version`, and Reply up to `error`.
 constexpr uint32_t kVersion = 2;
 constexpr size_t kPacketMax = 1024;  // bytes of any packet, both ways
 

@@ -28,6 +28,8 @@ class TestService {
   struct Options {
     uint32_t version = control::kVersion;  // what hello answers
     bool page = true;                      // hello brings its descriptors
+    size_t reply_size = 0;                 // of the answer to hello, if it is of another release; 0: ours
+    Errc code = Errc::ok;                  // of that answer
     bool hang_up = false;                  // closes instead of answering hello
   };
   struct Request {
@@ -205,11 +207,23 @@ class TestService {
     }
   }
 
+  void send_foreign(control::Reply reply) {
+    std::vector<std::byte> bytes(options_.reply_size);
+    reply.code = static_cast<int32_t>(options_.code);
+    if (options_.code != Errc::ok) reply.error.set("of another release");
+    std::memcpy(bytes.data(), &reply, std::min(bytes.size(), sizeof reply));
+    UNET_CHECK(::send(client_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()));
+  }
+
   bool answer(const Request& request) {
     control::Reply reply = reply_to(request);
     switch (request.header().op) {
       case control::Op::hello:
         if (options_.hang_up) return false;
+        if (options_.reply_size != 0) {
+          send_foreign(reply);
+          return true;
+        }
         reply.hello.version = options_.version;
         if (!options_.page) {
           send(reply);

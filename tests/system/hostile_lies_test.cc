@@ -235,6 +235,7 @@ TEST_CASE("each packet that breaks the protocol ends its connection, is counted 
     REQUIRE(client.connected());
     if (greeted) REQUIRE(client.hello());
     std::memcpy(bytes.data(), &op, sizeof op);
+    if (op == Op::hello) std::memcpy(bytes.data() + offsetof(control::Hello, version), &control::kVersion, sizeof control::kVersion);
     const std::vector<int> attached(static_cast<size_t>(descriptors), STDERR_FILENO);
     REQUIRE(client.send_bytes(bytes.data(), size, attached));
     const auto last_words = client.receive();

@@ -66,6 +66,26 @@ TEST_CASE("whoever breaks the protocol loses the connection, and nobody else") {
     CHECK(contains(text_of(reply), ("version " + std::to_string(control::kVersion)).c_str()));
     CHECK(liar.closed());
   }
+  SECTION("another version, whose hello has another size") {
+    for (const size_t size : {offsetof(control::Hello, program), sizeof(control::Hello) - 8, sizeof(control::Hello) + 64}) {
+      CAPTURE(size);
+      TestClient other(*ni);
+      std::array<std::byte, sizeof(control::Hello) + 64> bytes{};
+      control::Hello hello{};
+      hello.header = {Op::hello, 0, 77};
+      hello.version = 99;
+      std::memcpy(bytes.data(), &hello, sizeof hello);
+      REQUIRE(other.send_bytes(bytes.data(), size));
+      const auto in = other.next();
+      REQUIRE(in);
+      const Reply reply = in->as<Reply>();
+      CHECK((code_of(reply) == Errc::protocol && reply.header.cookie == 77));
+      CHECK(contains(text_of(reply), ("version " + std::to_string(control::kVersion)).c_str()));
+      CHECK(contains(text_of(reply), "not 99"));
+      CHECK(other.closed());
+    }
+    CHECK(ni->service().counters().protocol_errors == 0);
+  }
   SECTION("a text longer than its room") {
     TestClient liar(*ni);
     liar.hello();

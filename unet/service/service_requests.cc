@@ -56,6 +56,14 @@ bool lies(const control::Hello& p) { return lies(p.program); }
 bool lies(const control::Bind& p) { return lies(p.name); }
 bool lies(const control::Connect& p) { return lies(p.target); }
 
+// A libunet of another release may have another hello, but its version stands where ours does.
+bool of_another_version(Bytes packet) {
+  uint32_t version = 0;
+  if (packet.size() < offsetof(control::Hello, version) + sizeof version) return false;
+  std::memcpy(&version, packet.data() + offsetof(control::Hello, version), sizeof version);
+  return version != control::kVersion;
+}
+
 // The lowest free doorbell bit.
 std::optional<uint32_t> take_doorbell(std::vector<uint64_t>& taken) {
   for (size_t word = 0; word < taken.size(); ++word) {
@@ -85,6 +93,12 @@ void Service::on_packet(ClientRecord& client, Bytes bytes) {
   if (bytes.size() < sizeof(control::Header)) return protocol_error(client, "a packet shorter than a header");
   std::memcpy(&op, bytes.data() + offsetof(control::Header, op), sizeof op);
   if (!client.greeted && op != static_cast<uint32_t>(Op::hello)) return protocol_error(client, "a request before hello");
+  if (static_cast<Op>(op) == Op::hello && !client.greeted && of_another_version(bytes)) {
+    control::Hello hello{};
+    std::memcpy(static_cast<void*>(&hello), bytes.data(), offsetof(control::Hello, program));
+    ++counters_.requests;
+    return handle(client, hello);
+  }
   switch (static_cast<Op>(op)) {
     case Op::hello: return dispatch<control::Hello>(client, bytes);
     case Op::create_endpoint: return dispatch<control::CreateEndpoint>(client, bytes);
@@ -141,6 +155,11 @@ ChannelRecord* Service::own_channel(ClientRecord& client, EndpointRecord& endpoi
 
 Status Service::greet(ClientRecord& client, const control::Hello& packet) {
   if (packet.version != control::kVersion) {
+    if (now_ >= next_refusal_log_) {
+      next_refusal_log_ = now_ + kSecond;
+      spdlog::info("pid {} of user {} speaks version {} of the control protocol, and not {}: its libunet is of another release",
+                   client.who.pid, client.who.uid, packet.version, control::kVersion);
+    }
     return fail(Errc::protocol, "this network interface speaks version " + std::to_string(control::kVersion) +
                                     " of the control protocol, not " + std::to_string(packet.version) +
                                     ": use a libunet of the same release");
