@@ -64,6 +64,7 @@ Status find_interface(const DeviceSpec& device, const std::string& name, Interfa
   interface.mtu = static_cast<uint32_t>(request.ifr_mtu);
   found = found && ioctl(fd, SIOCGIFFLAGS, &request) == 0;
   interface.up = (request.ifr_flags & IFF_UP) != 0;
+  interface.running = (request.ifr_flags & IFF_RUNNING) != 0;
   ethtool_drvinfo driver{};
   driver.cmd = ETHTOOL_GDRVINFO;
   request.ifr_data = reinterpret_cast<char*>(&driver);
@@ -234,6 +235,21 @@ Result<DeviceSpec> parse_device(std::string_view text) {
   return device;
 }
 
+namespace {
+
+// The kernel gives a tap of DPDK's to a second program as well, and each of them a part of the frames. One that exists already, but
+// that nobody has, is not running.
+Status check_tap(const DeviceSpec& device) {
+  InterfaceState tap;
+  const std::string* name = device.find("iface");
+  if (name == nullptr || if_nametoindex(name->c_str()) == 0) return {};
+  if (Status status = find_interface(device, *name, tap); !status) return status;
+  if (!tap.running) return {};
+  return fail(Errc::already_exists, "dpdk:" + device.name + ": another program has the interface " + *name + ": choose another iface=");
+}
+
+}  // namespace
+
 Status check_device(const DeviceSpec& device, InterfaceState& interface) {
   const std::string& driver = device.driver;
   if (Status status = check_keys(device); !status) return status;
@@ -252,7 +268,8 @@ Status check_device(const DeviceSpec& device, InterfaceState& interface) {
     if (stat("/dev/net/tun", &status) != 0) {
       return fail(Errc::unavailable, "dpdk:" + device.name + ": this machine has no /dev/net/tun: `modprobe tun`");
     }
-    return need_capability(device, CAP_NET_ADMIN, "cap_net_admin");
+    if (Status status = need_capability(device, CAP_NET_ADMIN, "cap_net_admin"); !status) return status;
+    return check_tap(device);
   }
   if (driver == "virtio_user" && device.find("path") == nullptr) {
     return fail(Errc::invalid_argument, "dpdk:" + device.name + " needs path=SOCKET of the vhost-user side (or path=/dev/vhost-net)");

@@ -27,6 +27,7 @@ struct InterfaceState {
   uint32_t index = 0;
   uint32_t mtu = 0;
   bool up = false;
+  bool running = false;  // of a tap: some program has it
   bool veth = false;
 };
 

@@ -245,6 +245,12 @@ def test_wires():
             ip("link", "set", tap, "up")
 
     over_a_wire("virtio_user", "dpdk:net_vhost0,iface=DIR/v", "dpdk:net_virtio_user0,path=DIR/v,queues=1")
+    tap = ["--port", "dpdk:net_tap0,iface=tc"]
+    with directory() as d, Unetd(UNETD, "--socket", d + "/s", *tap) as first:
+        status, _, err = run(UNETD, "--socket", d + "/t", *tap)
+        require(status == 1, f"two have one tap: {status}")
+        one_line(err, "unetd", "another program has the interface tc")
+        require(first.stop() == 0 and not os.listdir(d), f"left behind: {os.listdir(d)}")
     over_a_wire("tap", "dpdk:net_tap0,iface=ta", "dpdk:net_tap0,iface=tb", bridge)
 
 
