@@ -1,5 +1,5 @@
 // two_sides.cc - processes and namespaces of the tests of real wires.
-#include "drivers/dpdk/two_sides.h"
+#include "tests/system/two_sides.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -14,13 +14,13 @@
 #include <ctime>
 #include <new>
 
-namespace unet::drivers::test {
+namespace unet::test {
 
 namespace {
 
 void nap() {
   const timespec time{0, 1'000'000};
-  nanosleep(&time, nullptr);  // tidy: allow sleep because a test waits for another process
+  nanosleep(&time, nullptr);
 }
 
 // Quiet, and true on success.
@@ -34,7 +34,6 @@ std::unique_ptr<Shared, void (*)(Shared*)> make_shared_page() {
   return {new (page) Shared{}, [](Shared* shared) { munmap(shared, sizeof(Shared)); }};
 }
 
-// tidy: allow std::function because this is a test's helper
 bool eventually(Nanoseconds timeout, const std::function<bool()>& ready) {
   for (const Nanoseconds end = monotonic_now() + timeout; monotonic_now() < end; nap()) {
     if (ready()) return true;
@@ -112,4 +111,4 @@ bool Network::join_bridge(const std::string& interface) const {
   return run("ip link set " + interface + " master unet-br") && run("ip link set " + interface + " up");
 }
 
-}  // namespace unet::drivers::test
+}  // namespace unet::test

@@ -12,7 +12,7 @@
 
 #include "drivers/dpdk/dpdk_port.h"
 
-namespace unet::drivers::test {
+namespace unet::test {
 
 constexpr int kSkip = 77;
 
@@ -26,7 +26,7 @@ struct Shared {
 };
 
 // A side's own program: the exit status is its result. Text goes to Shared::error.
-using Side = std::function<int(Shared&)>;  // tidy: allow std::function because this is a test's helper
+using Side = std::function<int(Shared&)>;
 
 // A child process; killed with SIGKILL if it still runs when this goes.
 class Child {
@@ -73,7 +73,6 @@ class Network {
 std::unique_ptr<Shared, void (*)(Shared*)> make_shared_page();
 
 // Waits until ready() or the time is over.
-// tidy: allow std::function because this is a test's helper
 bool eventually(Nanoseconds timeout, const std::function<bool()>& ready);
 
-}  // namespace unet::drivers::test
+}  // namespace unet::test

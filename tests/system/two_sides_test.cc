@@ -14,11 +14,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "drivers/dpdk/two_sides.h"
+#include "tests/system/two_sides.h"
 
 using namespace unet;
 using namespace unet::drivers;
-using namespace unet::drivers::test;
+using namespace unet::test;
 
 namespace {
 
