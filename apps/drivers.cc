@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "apps/pcap_spec.h"
 #include "apps/spec_values.h"
 #include "drivers/dpdk/dpdk_port.h"
 #include "drivers/faulty/faulty.h"
@@ -114,6 +115,7 @@ Made make_dpdk(std::string_view text) {
 
 Made make_wire(std::string_view name, std::string_view options) {
   if (name == "dpdk") return make_dpdk(options);
+  if (name == "pcap") return make_pcap(options);
   if (name == "none") {
     if (!options.empty()) return fail(Errc::invalid_argument, "none: takes no options");
     return nullptr;
@@ -122,7 +124,7 @@ Made make_wire(std::string_view name, std::string_view options) {
     return fail(Errc::invalid_argument,
                 "faulty: is a wrapper: a wire has to follow, for example faulty:loss=1% / dpdk:...");
   return fail(Errc::invalid_argument, "there is no wire '" + std::string(name) +
-                                          "'; wires: dpdk:DEVICE, none; wrappers before a wire: faulty:OPTIONS /");
+                                          "'; wires: dpdk:DEVICE, pcap:OPTIONS, none; wrappers before a wire: faulty:OPTIONS /");
 }
 
 }  // namespace
@@ -175,6 +177,10 @@ Wires
       buffers=N               packet buffers (default: enough)
       hugepages=auto|always|never, memory=MIB   the process's packet memory; the first port decides (default auto, 256)
       log=yes                 DPDK's own log to stderr
+  pcap:iface=IF           an interface of the kernel through libpcap; needs cap_net_raw. mtu=BYTES
+  pcap:read=FILE,write=FILE   capture files: what arrives, and what is sent (either may be left out)
+      timed=yes               frames arrive at the distances in time at which they were captured; else at once
+      address=MAC             of this port (default 02:00:00:00:00:01), mtu=BYTES (default 1500)
 
 Wrappers
   faulty:OPTIONS          makes the wire worse, the same way each time for one seed

@@ -1,6 +1,8 @@
 // drivers_test.cc - driver specifications: what they make, and what each malformed one is told.
 #include "apps/drivers.h"
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 
 #include "apps/spec_values.h"
@@ -69,6 +71,17 @@ TEST_CASE("a loop with a wrapper carries a frame") {
   d.release({&received, 1});
 }
 
+TEST_CASE("a wire of files, with a wrapper") {
+  const std::string file = "/tmp/unet-test-" + std::to_string(getpid()) + ".pcap";
+  auto driver = make_driver("faulty:loss=100% / pcap:write=" + file + ",address=02:11:22:33:44:5f,mtu=900");
+  REQUIRE(driver);
+  CHECK((*driver)->capabilities().address == MacAddress{2, 0x11, 0x22, 0x33, 0x44, 0x5f});
+  CHECK((*driver)->capabilities().mtu == 900);
+  driver->reset();
+  CHECK(make_driver("pcap:read=" + file + ",timed=yes"));
+  unlink(file.c_str());
+}
+
 TEST_CASE("each malformed specification is told what is allowed") {
   using Catch::Contains;
   CHECK_THAT(refusal("dpkd:net_ring0"), Contains("no wire 'dpkd'") && Contains("dpdk:DEVICE"));
@@ -88,14 +101,25 @@ TEST_CASE("each malformed specification is told what is allowed") {
   CHECK_THAT(refusal("dpdk:net_ring0,hugepages=maybe"), Contains("auto, always or never"));
   CHECK_THAT(refusal("dpdk:net_ring0,wait_link=5"), Contains("wait_link"));
   CHECK_THAT(refusal("dpdk:eth0"), Contains("no DPDK port") && Contains("net_memif0"));
+  CHECK_THAT(refusal("pcap"), Contains("needs iface=INTERFACE") && Contains("read=FILE"));
+  CHECK_THAT(refusal("pcap:iface=unet-not-there"), Contains("no such network interface") && Contains("ip link"));
+  CHECK_THAT(refusal("pcap:iface=lo"), Contains("loopback"));
+  CHECK_THAT(refusal("pcap:iface=lo,read=x"), Contains("mtu= alone"));
+  CHECK_THAT(refusal("pcap:iface=lo,timed=yes"), Contains("mtu= alone"));
+  CHECK_THAT(refusal("pcap:read=x,timed=maybe"), Contains("yes or no"));
+  CHECK_THAT(refusal("pcap:read=x,address=03:00:00:00:00:01"), Contains("no station's address"));
+  CHECK_THAT(refusal("pcap:read=x,address=zz:00:00:00:00:01"), Contains("no station's address"));
+  CHECK_THAT(refusal("pcap:iface=lo,mtu=1"), Contains("mtu: '1'") && Contains("256 to 9600"));
+  CHECK_THAT(refusal("pcap:if=lo"), Contains("'if' is no option; allowed: iface"));
   CHECK_THAT(refusal("dpdk:net_af_packet,iface=lo"), Contains("no DPDK port"));
   CHECK_THAT(refusal(std::string(2000, 'x')), Contains("1000 characters"));
 }
 
 TEST_CASE("the help names every wire and wrapper option") {
   const std::string help = driver_help();
-  for (const char* word : {"none", "dpdk:", "net_memif0", "net_af_xdp0", "net_af_packet0", "net_tap0", "mtu=", "wait_link=", "hugepages=",
-                           "faulty:", "loss=", "duplicate=", "reorder=", "corrupt=", "delay=", "rate=", "hold=", "seed=", "direction="}) {
+  for (const char* word : {"none", "dpdk:", "net_memif0", "net_af_xdp0", "net_af_packet0", "net_tap0", "mtu=", "wait_link=",
+                           "hugepages=", "faulty:", "loss=", "duplicate=", "reorder=", "corrupt=", "delay=", "rate=", "hold=",
+                           "seed=", "direction=", "pcap:iface=", "pcap:read=", "write=", "timed=", "address="}) {
     CHECK_THAT(help, Catch::Contains(word));
   }
 }

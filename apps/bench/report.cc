@@ -73,7 +73,7 @@ std::string compared_with(const Record& record) {
   }
   if (record.baseline == kOwnMessages) return "ratio to messages of the same size over the same path";
   if (record.baseline.rfind("kernel-", 0) == 0) return "ratio to ";
-  if (record.baseline.rfind("raw-", 0) == 0) return "ratio to bare DPDK on the same port: ";
+  if (record.baseline.rfind("raw-", 0) == 0) return "ratio to the bare driver on the same wire: ";
   return record.baseline.empty() ? "" : "ratio to the same path with no idle endpoint";
 }
 

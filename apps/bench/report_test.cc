@@ -83,7 +83,7 @@ TEST_CASE("report: ratios to different kinds of baseline stand in tables of thei
   memif.baseline = "raw-memif";
   const std::string text = to_tables({record_of("local", 8, 120, 1.2), memif}, TableStyle::text);
   CHECK(text.find("rtt: ratio to limit-pingpong\n  path    8 B\n  local  1.20\n") != std::string::npos);
-  CHECK(text.find("rtt: ratio to bare DPDK on the same port: raw-memif\n  path    8 B\n  memif  1.05\n") != std::string::npos);
+  CHECK(text.find("rtt: ratio to the bare driver on the same wire: raw-memif\n  path    8 B\n  memif  1.05\n") != std::string::npos);
 }
 
 TEST_CASE("report: puts over a wire stand beside the messages of their path") {

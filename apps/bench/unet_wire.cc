@@ -1,4 +1,5 @@
-// unet_wire.cc - the paths over a wire: U-Net's embedded NI, and bare DPDK on the very same port as its baseline.
+// unet_wire.cc - the paths over a wire: U-Net's embedded NI, and as its baseline bare DPDK on the very same port, or bare
+// libpcap on the same interface.
 //
 // Wires may lose: a stream counts what arrived. Each path's NI or bare loop is polled only in its own slices; frames of the
 // other one that are left in the port are skipped by both, each having an Ethernet type of its own.
@@ -11,7 +12,6 @@
 #include "apps/bench/unet_link.h"
 #include "apps/bench/wire_port.h"
 #include "apps/bench/workloads.h"
-#include "drivers/dpdk/raw_bench.h"
 
 namespace unet::bench {
 
@@ -158,11 +158,13 @@ class UnetWire final : public Contender {
   MessageBuffers buffers_{kMessageMax};
 };
 
-struct BareLink : LossyReceiver<BareLink> {
-  drivers::RawLink raw;
+// `Raw` is RawLink or RawPcap&.
+template <typename Raw>
+struct BareLink : LossyReceiver<BareLink<Raw>> {
+  Raw raw;
   RunContext& context;
 
-  BareLink(WirePort& wire, RunContext& run) : raw(wire.port(), wire.peer()), context(run) {}
+  BareLink(Raw link, RunContext& run) : raw(link), context(run) {}
 
   bool send(const std::byte* data, size_t size) {
     return spin_until(context.stop, [&] { return raw.try_send(data, size); });
@@ -193,7 +195,11 @@ class BareWire final : public Contender {
     // The frame is as long as ours would be: the same bytes cross the wire.
     Slice framed = slice;
     framed.size = slice.size + static_cast<uint32_t>(sizeof(FrameHeader));
-    BareLink link(*wire_, context);
+    if (wire_->raw_pcap() != nullptr) {
+      BareLink<drivers::RawPcap&> link(*wire_->raw_pcap(), context);
+      return run_on_link(link, framed, buffers_, context);
+    }
+    BareLink<drivers::RawLink> link(wire_->raw_link(), context);
     return run_on_link(link, framed, buffers_, context);
   }
   void tear_down(const RunContext&) override { wire_->tear_down(); }
@@ -205,12 +211,15 @@ class BareWire final : public Contender {
 };
 
 void add_wire(Contenders& contenders, WireKind kind, const std::string& name, const std::string& setting) {
+  const bool pcap = kind == WireKind::pcap;
   auto wire = std::make_shared<WirePort>(kind);
   contenders.push_back(std::make_unique<BareWire>(
       ContenderInfo{.path = "raw-" + name,
                     .kind = Kind::raw,
-                    .what = "bare DPDK on the port of " + name + ": frames as long as U-Net's",
-                    .setting = setting + ", rte_eth_rx_burst and rte_eth_tx_burst, bursts of 32 in streams"},
+                    .what = (pcap ? "bare libpcap on the interface of " : "bare DPDK on the port of ") + name +
+                            ": frames as long as U-Net's",
+                    .setting = setting + (pcap ? ", pcap_dispatch and pcap_inject" : ", rte_eth_rx_burst and rte_eth_tx_burst") +
+                               ", bursts of 32 in streams"},
       wire));
   contenders.push_back(std::make_unique<UnetWire>(
       ContenderInfo{.path = name,
@@ -229,6 +238,7 @@ void add_unet_wires(Contenders& contenders) {
   add_wire(contenders, WireKind::memif_zero_copy, "memif-zc", "net_memif, zero-copy=yes on side A");
   add_wire(contenders, WireKind::af_xdp, "af_xdp", "net_af_xdp on a veth pair between two namespaces");
   add_wire(contenders, WireKind::af_packet, "af_packet", "net_af_packet on a veth pair between two namespaces");
+  add_wire(contenders, WireKind::pcap, "pcap", "libpcap, immediate mode, on a veth pair between two namespaces");
 }
 
 }  // namespace unet::bench

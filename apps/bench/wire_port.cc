@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "apps/bench/environment.h"
+#include "drivers/pcap/pcap_live.h"
 #include "unet/embedded_abi.h"
 #include "unet/service/config.h"
 
@@ -39,7 +40,7 @@ Status WirePort::prepare(Environment& environment) {
   owner_ = getpid();
   prepared_status_ = memory_.create(sizeof(Addresses));
   if (!prepared_status_) return prepared_status_;
-  if (kind_ == WireKind::af_xdp || kind_ == WireKind::af_packet) return prepared_status_ = make_namespaces(environment);
+  if (between_namespaces()) return prepared_status_ = make_namespaces(environment);
   char directory[] = "/tmp/unet-bench-XXXXXX";
   if (mkdtemp(directory) == nullptr) return prepared_status_ = fail_errno("mkdtemp(/tmp/unet-bench-XXXXXX)", errno);
   directory_ = directory;
@@ -66,6 +67,7 @@ Result<std::string> WirePort::device(Side side) const {
       return "net_memif1,role=" + role + ",socket=" + directory_ + "/memif.sock" + (side == Side::a ? ",zero-copy=yes" : "");
     case WireKind::af_xdp: return "net_af_xdp0,iface=" + interface;
     case WireKind::af_packet: return "net_af_packet0,iface=" + interface;
+    case WireKind::pcap: return interface;
   }
   return fail(Errc::invalid_argument, "no such wire");
 }
@@ -80,6 +82,7 @@ Status WirePort::open_port(Side side, Environment& environment, std::unique_ptr<
     if (!entered) return tl::unexpected(entered.error());
     scope.emplace(std::move(*entered));
   }
+  if (kind_ == WireKind::pcap) return open_pcap(*device_text, driver);
   auto port = drivers::DpdkPort::open({.device = *device_text});
   if (!port) return tl::unexpected(port.error());
   port_ = port->get();
@@ -87,10 +90,20 @@ Status WirePort::open_port(Side side, Environment& environment, std::unique_ptr<
   return {};
 }
 
+Status WirePort::open_pcap(const std::string& interface, std::unique_ptr<Driver>& driver) {
+  auto port = drivers::PcapLive::open({.interface = interface});
+  if (!port) return tl::unexpected(port.error());
+  auto raw = drivers::RawPcap::open(interface);
+  if (!raw) return tl::unexpected(raw.error());
+  raw_pcap_ = std::move(*raw);
+  driver = std::move(*port);
+  return {};
+}
+
 Status WirePort::exchange_addresses(const RunContext& context) {
   auto& addresses = *reinterpret_cast<Addresses*>(memory_.data());
   const auto own = static_cast<size_t>(context.side), other = 1 - own;
-  addresses.address[own] = port_->capabilities().address;
+  addresses.address[own] = address_;
   addresses.known[own].store(1, std::memory_order_release);
   const Nanoseconds start = monotonic_now();
   while (addresses.known[other].load(std::memory_order_acquire) == 0) {
@@ -98,8 +111,9 @@ Status WirePort::exchange_addresses(const RunContext& context) {
     usleep(1000);
   }
   peer_ = addresses.address[other];
+  if (raw_pcap_ != nullptr) raw_pcap_->set_peer(peer_);
   // A memif's link comes up when both ends have met.
-  return port_->wait_link(kPatience);
+  return port_ != nullptr ? port_->wait_link(kPatience) : Status{};
 }
 
 Status WirePort::open_ni(Side side, std::unique_ptr<Driver> driver) {
@@ -123,7 +137,10 @@ Status WirePort::set_up(const RunContext& context, Environment& environment) {
   opened_ = true;
   std::unique_ptr<Driver> driver;
   opened_status_ = open_port(context.side, environment, driver);
-  if (opened_status_) opened_status_ = exchange_addresses(context);
+  if (opened_status_) {
+    address_ = driver->capabilities().address;
+    opened_status_ = exchange_addresses(context);
+  }
   if (opened_status_) opened_status_ = open_ni(context.side, std::move(driver));
   if (!opened_status_) port_ = nullptr;
   return opened_status_;
@@ -132,6 +149,7 @@ Status WirePort::set_up(const RunContext& context, Environment& environment) {
 void WirePort::tear_down() {
   context_.reset();
   port_ = nullptr;
+  raw_pcap_.reset();
 }
 
 }  // namespace unet::bench

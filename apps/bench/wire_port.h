@@ -1,5 +1,5 @@
-// wire_port.h - one DPDK port per side, used in turn by U-Net's embedded NI and by the bare-DPDK baseline: the same device,
-// pool and settings, so that their ratio says what U-Net costs.
+// wire_port.h - one port per side, used in turn by U-Net's embedded NI and by the bare baseline: the same device, pool and
+// settings, so that their ratio says what U-Net costs. Over libpcap the baseline has a handle of its own on the same interface.
 #pragma once
 
 #include <memory>
@@ -7,13 +7,14 @@
 
 #include "apps/bench/contender.h"
 #include "apps/bench/shared_memory.h"
-#include "drivers/dpdk/dpdk_port.h"
+#include "drivers/dpdk/raw_bench.h"
+#include "drivers/pcap/raw_pcap.h"
 #include "unet/context.h"
 #include "unet/wire.h"
 
 namespace unet::bench {
 
-enum class WireKind : uint8_t { memif, memif_zero_copy, af_xdp, af_packet };
+enum class WireKind : uint8_t { memif, memif_zero_copy, af_xdp, af_packet, pcap };
 
 // Shared by the contenders of one kind of wire. prepare() and set_up() do their work once, whoever calls first.
 class WirePort {
@@ -25,16 +26,19 @@ class WirePort {
   Status set_up(const RunContext& context, Environment& environment);
   void tear_down();
 
-  drivers::DpdkPort& port() { return *port_; }        // owned by the NI; the bare baseline uses it while the NI rests
-  const MacAddress& peer() const { return peer_; }
+  // For the bare baseline, while the NI rests: the NI's port, or with WireKind::pcap raw_pcap().
+  drivers::RawLink raw_link() { return {*port_, peer_}; }
+  drivers::RawPcap* raw_pcap() { return raw_pcap_.get(); }
   Context& context() { return *context_; }
   static constexpr const char* kTarget = "bench@side-b";
 
  private:
   struct Addresses;
+  bool between_namespaces() const { return kind_ == WireKind::af_xdp || kind_ == WireKind::af_packet || kind_ == WireKind::pcap; }
   Status make_namespaces(Environment& environment);
   Result<std::string> device(Side side) const;
   Status open_port(Side side, Environment& environment, std::unique_ptr<Driver>& driver);
+  Status open_pcap(const std::string& interface, std::unique_ptr<Driver>& driver);
   Status exchange_addresses(const RunContext& context);
   Status open_ni(Side side, std::unique_ptr<Driver> driver);
 
@@ -45,7 +49,9 @@ class WirePort {
   int owner_ = 0;
   std::string interface_a_, interface_b_;
   SharedMemory memory_;                 // Addresses
-  drivers::DpdkPort* port_ = nullptr;
+  drivers::DpdkPort* port_ = nullptr;   // owned by the NI
+  std::unique_ptr<drivers::RawPcap> raw_pcap_;
+  MacAddress address_{};
   MacAddress peer_{};
   std::unique_ptr<Context> context_;
 };

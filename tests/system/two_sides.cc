@@ -107,6 +107,8 @@ bool Network::enter(int side) const {
   return entered;
 }
 
+bool Network::set_up(int side, bool up) const { return run("ip link set " + interface(side) + (up ? " up" : " down")); }
+
 bool Network::join_bridge(const std::string& interface) const {
   return run("ip link set " + interface + " master unet-br") && run("ip link set " + interface + " up");
 }

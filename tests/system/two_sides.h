@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "drivers/dpdk/dpdk_port.h"
+#include "drivers/pcap/pcap_live.h"
 
 namespace unet::test {
 
@@ -61,6 +62,8 @@ class Network {
   std::string interface(int side) const;
   // Moves the calling process into side's namespace.
   bool enter(int side) const;
+  // Takes side's interface down or up; the caller is in its namespace.
+  bool set_up(int side, bool up) const;
   // Makes an interface that side has created part of the bridge.
   bool join_bridge(const std::string& interface) const;
 

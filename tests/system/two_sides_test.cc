@@ -1,8 +1,8 @@
-// two_sides_test.cc - DPDK ports between two processes: memif (also without copies), AF_PACKET and AF_XDP between two
+// two_sides_test.cc - ports between two processes: memif (also without copies), AF_PACKET, AF_XDP and libpcap between two
 // namespaces, tap through a bridge. Every frame size, byte by byte; a side that is killed and comes back; sleeping on a
 // port's descriptor; nothing left behind.
 //
-// Usage: two_sides_test memif|memif-zero-copy|memif-client-killed|memif-zero-copy-killed|af_packet|af_xdp|tap
+// Usage: two_sides_test memif|memif-zero-copy|memif-client-killed|memif-zero-copy-killed|af_packet|af_xdp|tap|pcap
 // Exit status 77: this machine cannot do it (no root, no namespaces), with the reason.
 #include <poll.h>
 #include <unistd.h>
@@ -25,6 +25,7 @@ namespace {
 constexpr uint16_t kType = 0xB588;   // 0x88B5 as it lies in memory
 constexpr uint32_t kHeader = 14 + 2 + 4;  // Ethernet, length (short frames may be padded on the way), number
 constexpr uint32_t kWindow = 16;
+constexpr std::string_view kPcap = "pcap:";
 
 std::byte body(uint32_t number, uint32_t position) { return static_cast<std::byte>(number * 17 + position * 5 + (position >> 7)); }
 
@@ -56,15 +57,24 @@ int complain(Shared& shared, int side, const std::string& text) {
 }
 
 struct Wire {
-  std::string device[2];
+  std::string device[2];  // DPDK's; "pcap:" and an interface: libpcap's
   Network* network = nullptr;
   uint32_t mtu = 0;
   bool bridge = false;
   Hugepages hugepages = Hugepages::never;
 };
 
+Result<std::unique_ptr<Driver>> open_device(const Wire& wire, const std::string& device) {
+  const auto as_driver = [](auto port) { return std::unique_ptr<Driver>(std::move(port)); };
+  if (device.starts_with(kPcap)) return PcapLive::open({.interface = device.substr(kPcap.size()), .mtu = wire.mtu}).map(as_driver);
+  return DpdkPort::open({.device = device,
+                         .mtu = wire.mtu,
+                         .eal = {.hugepages = wire.hugepages, .memory_mib = 192, .print_log = std::getenv("UNET_TEST_LOG") != nullptr}})
+      .map(as_driver);
+}
+
 // Opens a side's port and tells the other its address.
-std::unique_ptr<DpdkPort> open_side(const Wire& wire, Shared& shared, int side) {
+std::unique_ptr<Driver> open_side(const Wire& wire, Shared& shared, int side) {
   if (!wire.network->enter(side)) {
     complain(shared, side, "cannot enter the namespace");
     return nullptr;
@@ -75,11 +85,7 @@ std::unique_ptr<DpdkPort> open_side(const Wire& wire, Shared& shared, int side) 
     complain(shared, side, "the backend did not open");
     return nullptr;
   }
-  auto port = DpdkPort::open(
-      {.device = wire.device[side],
-       .mtu = wire.mtu,
-       .eal = {
-           .hugepages = wire.hugepages, .memory_mib = 192, .print_log = std::getenv("UNET_TEST_LOG") != nullptr}});
+  auto port = open_device(wire, wire.device[side]);
   if (!port) {
     complain(shared, side, port.error().text);
     return nullptr;
@@ -131,7 +137,7 @@ int echo(const Wire& wire, Shared& shared, int side, bool sleep) {
 // Sends frames of every size, a window at a time, and waits for each to come back; a lost one goes again.
 class Pinger {
  public:
-  Pinger(DpdkPort& port, Shared& shared, int side) : port_(port), shared_(shared), side_(side) {}
+  Pinger(Driver& port, Shared& shared, int side) : port_(port), shared_(shared), side_(side) {}
 
   // Frame lengths first, first + 1, ..., last. False after `patience` without progress, or when a frame came back changed.
   bool run(uint32_t first, uint32_t last, Nanoseconds patience) {
@@ -193,7 +199,7 @@ class Pinger {
     return progress;
   }
 
-  DpdkPort& port_;
+  Driver& port_;
   Shared& shared_;
   int side_;
   uint32_t base_ = 70000;
@@ -205,7 +211,9 @@ int ping_all(const Wire& wire, Shared& shared, int side) {
   if (port == nullptr) return 1;
   if (!eventually(10 * kSecond, [&] { return shared.ready[1 - side].load(std::memory_order_acquire) != 0; }))
     return complain(shared, side, "no other side");
-  if (Status status = port->wait_link(5 * kSecond); !status) return complain(shared, side, status.error().text);
+  if (auto* const dpdk = dynamic_cast<DpdkPort*>(port.get())) {
+    if (Status status = dpdk->wait_link(5 * kSecond); !status) return complain(shared, side, status.error().text);
+  }
   // The gate works only if DPDK really logs each message of the control socket.
   if (wire.device[side].starts_with("net_memif") && MemifGate::messages() < 3)
     return complain(shared, side, "the memif gate does not see control messages");
@@ -274,6 +282,31 @@ int test_killed(const Wire& wire, int victim, int times) {
   const bool alive = surviving.wait(50 * kMillisecond) == 0 || surviving.signal() == 0;
   if (!alive) return report(*shared, "the survivor");
   std::printf("side %d killed %d times: the other went on\n", victim, times);
+  return 0;
+}
+
+// A side's interface goes down in the middle of traffic and comes up again: both ports live on.
+int test_interface_down(const Wire& wire) {
+  auto shared = make_shared_page();
+  Child echoing(*shared, [&](Shared& s) { return echo(wire, s, 1, true); });
+  Child pinging(*shared, [&](Shared& s) { return ping_on(wire, s, 0); });
+  Child switching(*shared, [&](Shared& s) {
+    for (int i = 0; i < 3; ++i) {
+      const uint64_t before = s.progress[0];
+      if (!eventually(30 * kSecond, [&] { return s.progress[0] > before + 1000; })) return complain(s, 1, "nothing passes");
+      if (!wire.network->enter(i % 2) || !wire.network->set_up(i % 2, false) || !wire.network->set_up(i % 2, true)) {
+        return complain(s, 1, "cannot take the interface down and up");
+      }
+    }
+    const uint64_t before = s.progress[0];
+    return eventually(30 * kSecond, [&] { return s.progress[0] > before + 1000; }) ? 0 : complain(s, 1, "nothing passes any more");
+  });
+  const int switched = switching.wait(150 * kSecond);
+  shared->stop = true;
+  if (switched != 0 || echoing.wait(10 * kSecond) != 0) return report(*shared, "interface down and up");
+  const bool alive = pinging.wait(50 * kMillisecond) == 0 || pinging.signal() == 0;
+  if (!alive) return report(*shared, "the pinging side");
+  std::printf("interfaces down and up: frames pass again\n");
   return 0;
 }
 
@@ -347,17 +380,19 @@ int run(const std::string& what) {
     const int awake = test_all_sizes(wire, false);
     return awake != 0 ? awake : test_all_sizes(wire, true);
   }
-  if (what != "af_packet" && what != "af_xdp") {
+  if (what != "af_packet" && what != "af_xdp" && what != "pcap") {
     std::fprintf(stderr, "no such test: %s\n", what.c_str());
     return 1;
   }
   Network network(Network::Kind::veth);
   if (!network.usable()) return skip("cannot make network namespaces with a veth pair");
-  const Wire wire{
-      .device = {"net_" + what + "0,iface=" + network.interface(0), "net_" + what + "0,iface=" + network.interface(1)},
-      .network = &network};
+  const std::string prefix = what == "pcap" ? std::string(kPcap) : "net_" + what + "0,iface=";
+  const Wire wire{.device = {prefix + network.interface(0), prefix + network.interface(1)}, .network = &network};
   for (const bool sleep : {false, true}) {
     if (const int result = test_all_sizes(wire, sleep); result != 0) return result;
+  }
+  if (what == "pcap") {
+    if (const int result = test_interface_down(wire); result != 0) return result;
   }
   return test_killed(wire, 1, 3);
 }

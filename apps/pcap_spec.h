@@ -1,0 +1,15 @@
+// pcap_spec.h - the wire "pcap:..." of a driver specification; used by drivers.cc.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "unet/base/result.h"
+#include "unet/driver.h"
+
+namespace unet::apps {
+
+// Options of an interface or of files, as driver_help() has them.
+Result<std::unique_ptr<Driver>> make_pcap(std::string_view options);
+
+}  // namespace unet::apps

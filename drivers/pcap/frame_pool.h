@@ -1,0 +1,33 @@
+// frame_pool.h - a fixed number of places for frames, handed out and given back without allocation; used by the pcap ports.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace unet::drivers {
+
+// One thread. A place belongs to whoever took it until it is given back.
+class FramePool {
+ public:
+  FramePool(uint32_t frames, uint32_t room) : memory_(new std::byte[size_t{room} * frames]) {
+    free_.reserve(frames);
+    for (uint32_t i = frames; i-- > 0;) free_.push_back(memory_.get() + size_t{room} * i);
+  }
+
+  std::byte* take() noexcept {
+    if (free_.empty()) return nullptr;
+    std::byte* const place = free_.back();
+    free_.pop_back();
+    return place;
+  }
+  void give_back(std::byte* place) noexcept { free_.push_back(place); }
+  size_t available() const noexcept { return free_.size(); }
+
+ private:
+  std::unique_ptr<std::byte[]> memory_;  // pages are touched when they are first used
+  std::vector<std::byte*> free_;         // the last one given back is the next one taken: it is still in the cache
+};
+
+}  // namespace unet::drivers

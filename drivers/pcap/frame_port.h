@@ -1,0 +1,60 @@
+// frame_port.h - what the pcap ports have in common: frames in two pools, one copy each way; used by PcapLive and PcapFiles.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "drivers/pcap/frame_pool.h"
+#include "unet/driver.h"
+
+namespace unet::drivers {
+
+constexpr uint32_t kEthernetBytes = 14;
+
+class FramePort : public Driver {
+ public:
+  const DriverCapabilities& capabilities() const noexcept final { return capabilities_; }
+
+  void release(std::span<const ReceivedFrame> frames) noexcept final {
+    for (const ReceivedFrame& frame : frames) receive_pool_.give_back(static_cast<std::byte*>(frame.handle));
+  }
+  uint32_t allocate(std::span<TransmitFrame> frames) noexcept final {
+    uint32_t count = 0;
+    for (; count < frames.size(); ++count) {
+      std::byte* const place = transmit_pool_.take();
+      if (place == nullptr) break;
+      frames[count].data = place;
+      frames[count].handle = place;
+    }
+    return count;
+  }
+  void discard(std::span<const TransmitFrame> frames) noexcept final {
+    for (const TransmitFrame& frame : frames) transmit_pool_.give_back(static_cast<std::byte*>(frame.handle));
+  }
+
+ protected:
+  static constexpr uint32_t kFrames = 2048;  // of each pool: more than an engine holds, even with wrappers that detain frames
+
+  explicit FramePort(const DriverCapabilities& capabilities)
+      : capabilities_(capabilities),
+        room_((capabilities.mtu + kEthernetBytes + 63) / 64 * 64),
+        receive_pool_(kFrames, room_),
+        transmit_pool_(kFrames, room_) {}
+
+  // A copy of an arrived frame, which is no larger than the MTU allows; receive() has made sure that there is a place.
+  ReceivedFrame keep(const void* bytes, uint32_t length) noexcept {
+    std::byte* const place = receive_pool_.take();
+    std::memcpy(place, bytes, length);
+    return {.data = place, .length = length, .handle = place};
+  }
+  uint32_t places(size_t wanted) const noexcept { return static_cast<uint32_t>(std::min(wanted, receive_pool_.available())); }
+  bool fits(uint32_t length) const noexcept { return length <= capabilities_.mtu + kEthernetBytes; }
+
+ private:
+  DriverCapabilities capabilities_;
+  uint32_t room_;
+  FramePool receive_pool_;
+  FramePool transmit_pool_;
+};
+
+}  // namespace unet::drivers

@@ -1,0 +1,68 @@
+// pcap_files.h - a wire that is two capture files: what arrives is read from one, what is sent is written to the other; made by
+// apps/drivers, for tests, for replaying what was captured, and for seeing what an NI sends.
+//
+// Files are read and written in the caller's thread, so the disk is part of the wire's speed. Timestamps are
+// the time of day at the first frame sent, and from then on the engine's time. A file read may be pcap or pcapng, with
+// Ethernet frames of any type.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "drivers/pcap/frame_port.h"
+#include "unet/base/result.h"
+
+struct pcap;
+struct pcap_dumper;
+
+namespace unet::drivers {
+
+struct PcapFilesOptions {
+  std::string read;      // empty: nothing arrives
+  std::string write;     // empty: what is sent is forgotten; a file that is there is replaced
+  bool timed = false;    // frames arrive at the distances in time at which they were captured; else as fast as they are taken
+  MacAddress address{0x02, 0, 0, 0, 0, 0x01};  // of this port
+  uint32_t mtu = 1500;
+};
+
+class PcapFiles final : public FramePort {
+ public:
+  static Result<std::unique_ptr<PcapFiles>> open(const PcapFilesOptions& options);
+  ~PcapFiles() override;
+
+  uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override;
+  uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept override;
+  void poll(Nanoseconds now) noexcept override;
+  // Now, while there is something to read; ~0 at the end of the file.
+  Nanoseconds next_event() const noexcept override;
+  std::vector<DriverCounter> counters() const override;
+  std::string description() const override;
+
+ private:
+  explicit PcapFiles(const PcapFilesOptions& options);
+  Status open_read();
+  Status open_write();
+  void look_ahead() noexcept;
+  bool write(const TransmitFrame& frame, Nanoseconds now) noexcept;
+
+  PcapFilesOptions options_;
+  pcap* reader_ = nullptr;
+  pcap* writer_ = nullptr;  // only describes the file
+  pcap_dumper* dumper_ = nullptr;
+
+  // The frame that is next, in libpcap's memory until the next look; length 0: none.
+  const void* next_ = nullptr;
+  uint32_t next_length_ = 0;
+  Nanoseconds next_captured_ = 0;
+  Nanoseconds first_captured_ = 0, started_ = 0;  // timed: the first frame's time in the file, and when it arrived here
+  bool begun_ = false;
+
+  Nanoseconds epoch_ = 0;  // what to add to `now` for the time of day, from the first frame sent on
+  Nanoseconds next_flush_ = ~Nanoseconds{0};  // what was sent a moment ago is to be in the file by then
+  struct Counters {
+    uint64_t rx_frames = 0, rx_bytes = 0, rx_oversize = 0, rx_errors = 0, rx_ended = 0;
+    uint64_t tx_frames = 0, tx_bytes = 0, tx_errors = 0;
+  } counters_;
+};
+
+}  // namespace unet::drivers

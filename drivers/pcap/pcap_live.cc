@@ -1,0 +1,93 @@
+// pcap_live.cc - frames in and out of an interface.
+#include "drivers/pcap/pcap_live.h"
+
+#include <pcap/pcap.h>
+
+#include <cerrno>
+
+#include "drivers/pcap/pcap_open.h"
+#include "unet/wire.h"
+
+namespace unet::drivers {
+
+Result<std::unique_ptr<PcapLive>> PcapLive::open(const PcapOptions& options) {
+  Result<DriverCapabilities> capabilities = look_at_interface(options.interface);
+  if (!capabilities) return tl::unexpected(capabilities.error());
+  if (options.mtu > capabilities->mtu) {
+    return fail(Errc::invalid_argument, "pcap:iface=" + options.interface + ": mtu=" + std::to_string(options.mtu) +
+                                            " is more than the interface's " + std::to_string(capabilities->mtu) + ": `ip link set " +
+                                            options.interface + " mtu " + std::to_string(options.mtu) + "`");
+  }
+  if (options.mtu != 0) capabilities->mtu = options.mtu;
+  const Result<pcap*> handle = open_interface(options.interface, *capabilities, kEtherType);
+  if (!handle) return tl::unexpected(handle.error());
+  return std::unique_ptr<PcapLive>(new PcapLive(*capabilities, options.interface, *handle, pcap_get_selectable_fd(*handle)));
+}
+
+PcapLive::PcapLive(const DriverCapabilities& capabilities, std::string interface, pcap* handle, int wait_descriptor)
+    : FramePort(capabilities), interface_(std::move(interface)), handle_(handle), wait_descriptor_(wait_descriptor) {}
+
+PcapLive::~PcapLive() { pcap_close(handle_); }
+
+// What libpcap's loop fills, frame by frame.
+struct PcapLive::Arrivals {
+  PcapLive& port;
+  std::span<ReceivedFrame> frames;
+  uint32_t count = 0;
+
+  static void take(u_char* arrivals, const pcap_pkthdr* header, const u_char* bytes) noexcept {
+    auto& self = *reinterpret_cast<Arrivals*>(arrivals);
+    Counters& counters = self.port.counters_;
+    if (header->caplen < header->len || !self.port.fits(header->len)) {
+      ++counters.rx_oversize;
+      return;
+    }
+    ++counters.rx_frames;
+    counters.rx_bytes += header->len;
+    self.frames[self.count++] = self.port.keep(bytes, header->len);
+  }
+};
+
+uint32_t PcapLive::receive(std::span<ReceivedFrame> frames, Nanoseconds) noexcept {
+  const uint32_t wanted = places(frames.size());
+  if (wanted == 0) return 0;  // the kernel's ring keeps them, and counts what does not fit
+  Arrivals arrivals{.port = *this, .frames = frames};
+  const int result = pcap_dispatch(handle_, static_cast<int>(wanted), Arrivals::take, reinterpret_cast<u_char*>(&arrivals));
+  if (result < 0) ++counters_.rx_errors;  // the interface went down; it may come back
+  return arrivals.count;
+}
+
+uint32_t PcapLive::transmit(std::span<TransmitFrame> frames, Nanoseconds) noexcept {
+  uint32_t done = 0;
+  for (; done < frames.size(); ++done) {
+    errno = 0;
+    if (pcap_inject(handle_, frames[done].data, frames[done].length) >= 0) {
+      ++counters_.tx_frames;
+      counters_.tx_bytes += frames[done].length;
+      continue;
+    }
+    if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM) {  // the interface takes no more now
+      ++counters_.tx_full;
+      break;
+    }
+    ++(errno == EMSGSIZE ? counters_.tx_oversize : counters_.tx_errors);  // lost, as a wire may lose
+  }
+  discard(frames.first(done));
+  return done;
+}
+
+std::vector<DriverCounter> PcapLive::counters() const {
+  const Counters& c = counters_;
+  std::vector<DriverCounter> all{{"rx_frames", c.rx_frames}, {"rx_bytes", c.rx_bytes}, {"rx_oversize", c.rx_oversize},
+                                 {"rx_errors", c.rx_errors}, {"tx_frames", c.tx_frames}, {"tx_bytes", c.tx_bytes},
+                                 {"tx_oversize", c.tx_oversize}, {"tx_errors", c.tx_errors}, {"tx_full", c.tx_full}};
+  pcap_stat kernel{};
+  if (pcap_stats(handle_, &kernel) == 0) all.push_back({"rx_missed", kernel.ps_drop});  // that did not fit into the kernel's ring
+  return all;
+}
+
+std::string PcapLive::description() const {
+  return "pcap:iface=" + interface_ + " " + to_text(capabilities().address) + " mtu " + std::to_string(capabilities().mtu);
+}
+
+}  // namespace unet::drivers

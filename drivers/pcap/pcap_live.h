@@ -1,0 +1,53 @@
+// pcap_live.h - a wire over an interface of the kernel, by libpcap; made by apps/drivers. It works wherever tcpdump does, and
+// is the wire to take where neither AF_XDP nor DPDK's packet sockets do.
+//
+// The kernel passes on only frames of our Ethernet type that are for this station or for all (a filter), and none that this
+// port sent itself. A frame is copied once between the ring that libpcap shares with the kernel and our own memory, and the
+// kernel copies it once more each way; a frame sent is one system call, and so is a look at an empty wire.
+//
+// If the interface goes down frames are lost and counted; when it comes up again they pass. Who deletes the interface has
+// to open the port anew.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "drivers/pcap/frame_port.h"
+#include "unet/base/result.h"
+
+struct pcap;
+
+namespace unet::drivers {
+
+struct PcapOptions {
+  std::string interface;  // in the caller's network namespace
+  uint32_t mtu = 0;       // 0: the interface's
+};
+
+class PcapLive final : public FramePort {
+ public:
+  // Errors: not_found (no such interface), unavailable (it is down, or no right), invalid_argument.
+  static Result<std::unique_ptr<PcapLive>> open(const PcapOptions& options);
+  ~PcapLive() override;
+
+  uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override;
+  uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept override;
+  int wait_descriptor() const noexcept override { return wait_descriptor_; }
+  std::vector<DriverCounter> counters() const override;
+  std::string description() const override;
+
+ private:
+  struct Arrivals;
+  struct Counters {
+    uint64_t rx_frames = 0, rx_bytes = 0, rx_oversize = 0, rx_errors = 0;
+    uint64_t tx_frames = 0, tx_bytes = 0, tx_oversize = 0, tx_errors = 0, tx_full = 0;
+  };
+  PcapLive(const DriverCapabilities& capabilities, std::string interface, pcap* handle, int wait_descriptor);
+
+  std::string interface_;
+  pcap* handle_;
+  int wait_descriptor_;
+  Counters counters_;
+};
+
+}  // namespace unet::drivers
