@@ -5,8 +5,8 @@
 
 #include "apps/pcap_spec.h"
 #include "apps/spec_values.h"
+#include "apps/wrapper_spec.h"
 #include "drivers/dpdk/dpdk_port.h"
-#include "drivers/faulty/faulty.h"
 
 namespace unet::apps {
 
@@ -21,56 +21,6 @@ std::string_view trim(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
   return text;
-}
-
-// Puts a parsed value into a field, or says which option was wrong.
-template <typename T, typename Field>
-Status assign(std::string_view name, const Result<T>& value, Field& field) {
-  if (!value) return fail(Errc::invalid_argument, std::string(name) + ": " + value.error().text);
-  field = static_cast<Field>(*value);
-  return {};
-}
-
-// "10us" or "10us-50us"
-Status assign_delay(const std::string& text, drivers::FaultyOptions& options) {
-  const size_t dash = text.find('-');
-  if (Status status = assign("delay", parse_duration(text.substr(0, dash)), options.delay_min); !status) return status;
-  options.delay_max = options.delay_min;
-  if (dash == std::string::npos) return {};
-  if (Status status = assign("delay", parse_duration(text.substr(dash + 1)), options.delay_max); !status) return status;
-  if (options.delay_min > options.delay_max)
-    return fail(Errc::invalid_argument, "delay: '" + text + "': the first time is the smaller one");
-  return {};
-}
-
-Status set_faulty(const std::string& name, const std::string& value, drivers::FaultyOptions& o) {
-  if (name == "loss") return assign(name, parse_probability(value), o.loss);
-  if (name == "duplicate") return assign(name, parse_probability(value), o.duplicate);
-  if (name == "reorder") return assign(name, parse_probability(value), o.reorder);
-  if (name == "corrupt") return assign(name, parse_probability(value), o.corrupt);
-  if (name == "delay") return assign_delay(value, o);
-  if (name == "hold") return assign(name, parse_duration(value), o.reorder_hold);
-  if (name == "rate") return assign(name, parse_rate(value), o.bits_per_second);
-  if (name == "seed") return assign(name, parse_count(value, 0, ~uint64_t{0}), o.seed);
-  if (name == "frames") return assign(name, parse_count(value, 1, 65536), o.frames);
-  if (name == "direction") {
-    if (value == "rx") o.direction = drivers::FaultyDirection::receive;
-    else if (value == "tx") o.direction = drivers::FaultyDirection::transmit;
-    else if (value == "both") o.direction = drivers::FaultyDirection::both;
-    else return fail(Errc::invalid_argument, "direction: '" + value + "' is not rx, tx or both");
-    return {};
-  }
-  return fail(
-      Errc::invalid_argument,
-      "'" + name + "' is no option; allowed: loss duplicate reorder corrupt delay hold rate seed frames direction");
-}
-
-Result<drivers::FaultyOptions> parse_faulty(std::string_view text) {
-  drivers::FaultyOptions options;
-  for (const auto& [name, value] : split_options(text)) {
-    if (Status status = set_faulty(name, value, options); !status) return fail(Errc::invalid_argument, "faulty: " + status.error().text);
-  }
-  return options;
 }
 
 // Options of ours; true if `name` is one. Everything else is DPDK's, for the device.
@@ -120,11 +70,12 @@ Made make_wire(std::string_view name, std::string_view options) {
     if (!options.empty()) return fail(Errc::invalid_argument, "none: takes no options");
     return nullptr;
   }
-  if (name == "faulty")
-    return fail(Errc::invalid_argument,
-                "faulty: is a wrapper: a wire has to follow, for example faulty:loss=1% / dpdk:...");
-  return fail(Errc::invalid_argument, "there is no wire '" + std::string(name) +
-                                          "'; wires: dpdk:DEVICE, pcap:OPTIONS, none; wrappers before a wire: faulty:OPTIONS /");
+  if (is_wrapper(name)) {
+    return fail(Errc::invalid_argument, std::string(name) + ": is a wrapper: a wire has to follow, for example " + std::string(name) +
+                                            (options.empty() ? ":OPTIONS" : ":" + std::string(options)) + " / dpdk:...");
+  }
+  return fail(Errc::invalid_argument, "there is no wire '" + std::string(name) + "'; wires: dpdk:DEVICE, pcap:OPTIONS, none; " +
+                                          "wrappers before a wire: faulty:OPTIONS /, capture:OPTIONS /");
 }
 
 }  // namespace
@@ -132,25 +83,20 @@ Made make_wire(std::string_view name, std::string_view options) {
 Made make_driver(std::string_view specification) {
   if (specification.size() > kLengthMax) return fail(Errc::invalid_argument, "a driver specification has at most 1000 characters");
   // From the left: wrappers. The last part is the wire.
-  std::vector<drivers::FaultyOptions> wrappers;
+  std::vector<Wrapper> wrappers;
   std::string_view rest = trim(specification);
   for (size_t slash; (slash = rest.find(" / ")) != std::string_view::npos; rest = trim(rest.substr(slash + 3))) {
-    const std::string_view part = trim(rest.substr(0, slash));
-    const size_t colon = std::min(part.find(':'), part.size());
-    if (part.substr(0, colon) != "faulty") {
-      return fail(Errc::invalid_argument, "'" + std::string(part) + "' stands before ' / ', where only wrappers may: faulty:OPTIONS");
-    }
     if (wrappers.size() == kWrappersMax) return fail(Errc::invalid_argument, "a wire takes at most 8 wrappers");
-    auto options = parse_faulty(part.substr(std::min(colon + 1, part.size())));
-    if (!options) return tl::unexpected(options.error());
-    wrappers.push_back(*options);
+    auto wrapper = parse_wrapper(trim(rest.substr(0, slash)));
+    if (!wrapper) return tl::unexpected(wrapper.error());
+    wrappers.push_back(std::move(*wrapper));
   }
   if (rest.empty() && wrappers.empty()) return nullptr;
   const size_t colon = std::min(rest.find(':'), rest.size());
   Made driver = make_wire(rest.substr(0, colon), rest.substr(std::min(colon + 1, rest.size())));
   if (!driver) return driver;
   if (*driver == nullptr && !wrappers.empty()) return fail(Errc::invalid_argument, "none: there is no wire that a wrapper could change");
-  for (size_t i = wrappers.size(); i-- > 0;) *driver = std::make_unique<drivers::Faulty>(std::move(*driver), wrappers[i]);
+  for (size_t i = wrappers.size(); i-- > 0 && driver;) driver = wrappers[i](std::move(*driver));
   return driver;
 }
 
@@ -189,6 +135,10 @@ Wrappers
       rate=R                                    bits per second: 64k, 100M, 1G
       hold=TIME                                 how long a reordered frame waits at most (default 1ms)
       seed=N (default 1), direction=rx|tx|both (default tx), frames=N held at most (default 1024)
+  capture:file=FILE       writes what passes to a pcapng file, for tcpdump -r and Wireshark; FILE is replaced
+      filter=EXPRESSION       only frames that it describes (man pcap-filter): filter=ether dst 02:00:00:00:00:01
+      snap=BYTES              of each frame (default all), limit=BYTES of the file: 10M (default none)
+      buffer=BYTES            memory for what the disk has not taken yet (default 4M); what does not fit is counted
 )";
 }
 

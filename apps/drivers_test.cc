@@ -40,6 +40,10 @@ TEST_CASE("numbers with units") {
   CHECK(*parse_rate("64k") == 64'000);
   CHECK(*parse_rate("2.5M") == 2'500'000);
   for (const char* bad : {"", "0", "1T", "G", "-1", "1001G"}) CHECK_FALSE(parse_rate(bad));
+  CHECK(*parse_bytes("64k") == 65536);
+  CHECK(*parse_bytes("1.5M") == 3 << 19);
+  CHECK(*parse_bytes("7") == 7);
+  for (const char* bad : {"", "0", "1K", "1 k", "-1", "2000G"}) CHECK_FALSE(parse_bytes(bad));
   CHECK(*parse_count("12", 0, 12) == 12);
   for (const char* bad : {"", "13", "1x", "-1", "99999999999999999999999"}) CHECK_FALSE(parse_count(bad, 0, 12));
 }
@@ -82,6 +86,12 @@ TEST_CASE("a wire of files, with a wrapper") {
   unlink(file.c_str());
 }
 
+TEST_CASE("a wire with a capture inside a wrapper") {
+  auto driver = make_driver("faulty:loss=1% / capture:file=/dev/null,filter=ether[12:2] == 0x88b5,snap=64,limit=1G / pcap:write=/dev/null");
+  REQUIRE(driver);
+  CHECK((*driver)->description().starts_with("faulty (seed 1) over capture to /dev/null over pcap:write=/dev/null"));
+}
+
 TEST_CASE("each malformed specification is told what is allowed") {
   using Catch::Contains;
   CHECK_THAT(refusal("dpkd:net_ring0"), Contains("no wire 'dpkd'") && Contains("dpdk:DEVICE"));
@@ -101,6 +111,15 @@ TEST_CASE("each malformed specification is told what is allowed") {
   CHECK_THAT(refusal("dpdk:net_ring0,hugepages=maybe"), Contains("auto, always or never"));
   CHECK_THAT(refusal("dpdk:net_ring0,wait_link=5"), Contains("wait_link"));
   CHECK_THAT(refusal("dpdk:eth0"), Contains("no DPDK port") && Contains("net_memif0"));
+  CHECK_THAT(refusal("capture:file=x"), Contains("a wire has to follow"));
+  CHECK_THAT(refusal("capture:limit=1M / none"), Contains("needs a file"));
+  CHECK_THAT(refusal("capture:file=x,snap=1 / none"), Contains("snap: '1'") && Contains("14 to 65535"));
+  CHECK_THAT(refusal("capture:file=x,buffer=3M / none"), Contains("256k"));
+  CHECK_THAT(refusal("capture:file=x,limit=all / none"), Contains("k, M or G"));
+  CHECK_THAT(refusal("capture:out.pcapng / none"), Contains("'out.pcapng' is no option; allowed: file filter"));
+  CHECK_THAT(refusal("capture:file=/no/such/file / pcap:write=/dev/null"), Contains("/no/such/file: No such file"));
+  CHECK_THAT(refusal("capture:file=/dev/null,filter=ether of mine / pcap:write=/dev/null"),
+             Contains("syntax error") && Contains("man pcap-filter"));
   CHECK_THAT(refusal("pcap"), Contains("needs iface=INTERFACE") && Contains("read=FILE"));
   CHECK_THAT(refusal("pcap:iface=unet-not-there"), Contains("no such network interface") && Contains("ip link"));
   CHECK_THAT(refusal("pcap:iface=lo"), Contains("loopback"));
@@ -119,7 +138,8 @@ TEST_CASE("the help names every wire and wrapper option") {
   const std::string help = driver_help();
   for (const char* word : {"none", "dpdk:", "net_memif0", "net_af_xdp0", "net_af_packet0", "net_tap0", "mtu=", "wait_link=",
                            "hugepages=", "faulty:", "loss=", "duplicate=", "reorder=", "corrupt=", "delay=", "rate=", "hold=",
-                           "seed=", "direction=", "pcap:iface=", "pcap:read=", "write=", "timed=", "address="}) {
+                           "seed=", "direction=", "pcap:iface=", "pcap:read=", "write=", "timed=", "address=",
+                           "capture:file=", "filter=", "snap=", "limit=", "buffer="}) {
     CHECK_THAT(help, Catch::Contains(word));
   }
 }

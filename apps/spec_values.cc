@@ -54,6 +54,13 @@ Result<uint64_t> parse_rate(std::string_view text) {
   return static_cast<uint64_t>(std::llround(*value));
 }
 
+Result<uint64_t> parse_bytes(std::string_view text) {
+  constexpr std::string_view kAllowed = "a number of bytes, alone or with k, M or G, 1 to 1024G";
+  const auto value = parse_with_unit(text, {{"", 1}, {"k", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}}, kAllowed);
+  if (!value || *value > 0x1p40 || *value < 1) return refuse(text, kAllowed);
+  return static_cast<uint64_t>(std::llround(*value));
+}
+
 Result<uint64_t> parse_count(std::string_view text, uint64_t low, uint64_t high) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

@@ -17,6 +17,16 @@ Result<Nanoseconds> parse_duration(std::string_view text);   // "500ns", "10us",
 Result<uint64_t> parse_rate(std::string_view text);          // bits per second: "64k", "100M", "2.5G", "1000000"
 Result<uint64_t> parse_count(std::string_view text, uint64_t low, uint64_t high);
 
+Result<uint64_t> parse_bytes(std::string_view text);        // "4096", "64k", "10M", "2G", in powers of 1,024
+
+// Puts a parsed value into a field, or says which option was wrong.
+template <typename T, typename Field>
+Status assign(std::string_view name, const Result<T>& value, Field& field) {
+  if (!value) return fail(Errc::invalid_argument, std::string(name) + ": " + value.error().text);
+  field = static_cast<Field>(*value);
+  return {};
+}
+
 // "a=1,b,c=2" as pairs, in order. A word without '=' has an empty value.
 std::vector<std::pair<std::string, std::string>> split_options(std::string_view text);
 

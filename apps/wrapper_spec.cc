@@ -1,0 +1,105 @@
+// wrapper_spec.cc - the options of each wrapper.
+#include "apps/wrapper_spec.h"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+
+#include "apps/spec_values.h"
+#include "drivers/capture/capture.h"
+#include "drivers/faulty/faulty.h"
+
+namespace unet::apps {
+
+namespace {
+
+using Made = Result<std::unique_ptr<Driver>>;
+
+// "10us" or "10us-50us"
+Status assign_delay(const std::string& text, drivers::FaultyOptions& options) {
+  const size_t dash = text.find('-');
+  if (Status status = assign("delay", parse_duration(text.substr(0, dash)), options.delay_min); !status) return status;
+  options.delay_max = options.delay_min;
+  if (dash == std::string::npos) return {};
+  if (Status status = assign("delay", parse_duration(text.substr(dash + 1)), options.delay_max); !status) return status;
+  if (options.delay_min > options.delay_max)
+    return fail(Errc::invalid_argument, "delay: '" + text + "': the first time is the smaller one");
+  return {};
+}
+
+Status set_faulty(const std::string& name, const std::string& value, drivers::FaultyOptions& o) {
+  if (name == "loss") return assign(name, parse_probability(value), o.loss);
+  if (name == "duplicate") return assign(name, parse_probability(value), o.duplicate);
+  if (name == "reorder") return assign(name, parse_probability(value), o.reorder);
+  if (name == "corrupt") return assign(name, parse_probability(value), o.corrupt);
+  if (name == "delay") return assign_delay(value, o);
+  if (name == "hold") return assign(name, parse_duration(value), o.reorder_hold);
+  if (name == "rate") return assign(name, parse_rate(value), o.bits_per_second);
+  if (name == "seed") return assign(name, parse_count(value, 0, ~uint64_t{0}), o.seed);
+  if (name == "frames") return assign(name, parse_count(value, 1, 65536), o.frames);
+  if (name == "direction") {
+    if (value == "rx") o.direction = drivers::FaultyDirection::receive;
+    else if (value == "tx") o.direction = drivers::FaultyDirection::transmit;
+    else if (value == "both") o.direction = drivers::FaultyDirection::both;
+    else return fail(Errc::invalid_argument, "direction: '" + value + "' is not rx, tx or both");
+    return {};
+  }
+  return fail(
+      Errc::invalid_argument,
+      "'" + name + "' is no option; allowed: loss duplicate reorder corrupt delay hold rate seed frames direction");
+}
+
+Result<Wrapper> parse_faulty(std::string_view text) {
+  drivers::FaultyOptions options;
+  for (const auto& [name, value] : split_options(text)) {
+    if (Status status = set_faulty(name, value, options); !status) return fail(Errc::invalid_argument, "faulty: " + status.error().text);
+  }
+  return [options](std::unique_ptr<Driver> wire) -> Made { return std::make_unique<drivers::Faulty>(std::move(wire), options); };
+}
+
+Status set_capture(const std::string& name, const std::string& value, drivers::CaptureOptions& o) {
+  if (name == "filter") o.filter = value;
+  else if (name == "file") o.file = value;
+  else if (name == "snap") return assign(name, parse_count(value, 14, 65535), o.snap_length);
+  else if (name == "limit") return assign(name, parse_bytes(value), o.limit);
+  else if (name == "buffer") {
+    if (Status status = assign(name, parse_bytes(value), o.ring_bytes); !status) return status;
+    if (!std::has_single_bit(o.ring_bytes) || o.ring_bytes < 256 << 10 || o.ring_bytes > 1 << 30)
+      return fail(Errc::invalid_argument, "buffer: '" + value + "' is not 256k, 512k, 1M, 2M, ... or 1G");
+  } else {
+    return fail(Errc::invalid_argument, "'" + name + "' is no option; allowed: file filter snap limit buffer");
+  }
+  return {};
+}
+
+Result<Wrapper> parse_capture(std::string_view text) {
+  drivers::CaptureOptions options;
+  for (const auto& [name, value] : split_options(text)) {
+    if (Status status = set_capture(name, value, options); !status) return fail(Errc::invalid_argument, "capture: " + status.error().text);
+  }
+  if (options.file.empty()) return fail(Errc::invalid_argument, "capture: needs a file: capture:file=out.pcapng / dpdk:...");
+  return [options](std::unique_ptr<Driver> wire) { return drivers::Capture::wrap(std::move(wire), options); };
+}
+
+struct Known {
+  std::string_view name;
+  Result<Wrapper> (*parse)(std::string_view options);
+};
+constexpr Known kWrappers[] = {{"faulty", parse_faulty}, {"capture", parse_capture}};
+
+}  // namespace
+
+bool is_wrapper(std::string_view name) {
+  return std::any_of(std::begin(kWrappers), std::end(kWrappers), [&](const Known& known) { return known.name == name; });
+}
+
+Result<Wrapper> parse_wrapper(std::string_view text) {
+  const size_t colon = std::min(text.find(':'), text.size());
+  for (const Known& known : kWrappers) {
+    if (known.name == text.substr(0, colon)) return known.parse(text.substr(std::min(colon + 1, text.size())));
+  }
+  return fail(Errc::invalid_argument,
+              "'" + std::string(text) + "' stands before ' / ', where only wrappers may: faulty:OPTIONS or capture:OPTIONS");
+}
+
+}  // namespace unet::apps

@@ -1,0 +1,133 @@
+// capture_file.cc - opening a capture, and the engine's side of it.
+#include "drivers/capture/capture_file.h"
+
+#include <fcntl.h>
+#include <pcap/pcap.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <csignal>
+#include <system_error>
+
+#include "unet/base/check.h"
+
+namespace unet::drivers {
+
+namespace {
+
+void free_filter(bpf_program* program) noexcept {
+  pcap_freecode(program);
+  delete program;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CaptureFile>> CaptureFile::start(const CaptureOptions& options, const std::string& wire, const MacAddress& address) {
+  UNET_CHECK(std::has_single_bit(options.ring_bytes));
+  std::unique_ptr<CaptureFile> capture(new CaptureFile(options));
+  if (Status status = capture->compile_filter(); !status) return tl::unexpected(status.error());
+  if (Status status = capture->open_file(); !status) return tl::unexpected(status.error());
+  pcapng::append_head(capture->out_, {.name = wire, .filter = options.filter, .address = address, .snap_length = options.snap_length});
+  capture->file_size_ = capture->out_.size();
+  if (Status status = capture->start_thread(); !status) return tl::unexpected(status.error());
+  return capture;
+}
+
+CaptureFile::~CaptureFile() {
+  if (started_) {
+    stop_.store(true, std::memory_order_release);  // after the last publish()
+    const uint64_t one = 1;
+    static_cast<void>(!write(wake_, &one, sizeof one));
+    pthread_join(thread_, nullptr);
+  }
+  if (file_ >= 0) close(file_);
+  if (wake_ >= 0) close(wake_);
+}
+
+Status CaptureFile::compile_filter() {
+  if (options_.filter.empty()) return {};
+  pcap_t* const dead = pcap_open_dead(DLT_EN10MB, static_cast<int>(options_.snap_length));
+  if (dead == nullptr) return fail(Errc::out_of_memory, "capture: no memory for the filter");
+  auto program = std::make_unique<bpf_program>();
+  const bool good = pcap_compile(dead, program.get(), options_.filter.c_str(), 1, PCAP_NETMASK_UNKNOWN) == 0;
+  const std::string error = pcap_geterr(dead);
+  pcap_close(dead);
+  if (!good) {
+    return fail(Errc::invalid_argument,
+                "capture: filter '" + options_.filter + "': " + error + " (`man pcap-filter` has the language)");
+  }
+  filter_ = {program.release(), free_filter};
+  return {};
+}
+
+Status CaptureFile::open_file() {
+  // O_NONBLOCK matters to a FIFO only: neither opening nor writing it may wait for its reader. Frames are their users' secrets.
+  file_ = open(options_.file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
+  const int error = errno;
+  if (file_ < 0 && error == ENXIO) {
+    return fail(Errc::unavailable, "capture: " + options_.file + ": nobody reads this FIFO: start its reader first");
+  }
+  if (file_ < 0) return fail(Errc::unavailable, "capture: file=" + options_.file + ": " + std::generic_category().message(error));
+  return {};
+}
+
+Status CaptureFile::start_thread() {
+  wake_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (wake_ < 0) return fail_errno("eventfd", errno);
+  // Signals are for the program's own threads; a FIFO whose reader has gone is told by EPIPE.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int error = pthread_create(&thread_, nullptr, run, this);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (error != 0) return fail_errno("pthread_create", error);
+  started_ = true;
+  return {};
+}
+
+bool CaptureFile::wants(std::span<const std::byte> bytes, uint32_t length) const noexcept {
+  return filter_ == nullptr ||
+         bpf_filter(filter_->bf_insns, reinterpret_cast<const u_char*>(bytes.data()), length, static_cast<u_int>(bytes.size())) != 0;
+}
+
+void CaptureFile::offer(pcapng::Direction direction, std::span<const std::byte> data, std::span<const std::byte> more,
+                        Nanoseconds now) noexcept {
+  const auto length = static_cast<uint32_t>(data.size() + more.size());
+  if (more.empty() && !wants(data, length)) return;
+  const uint32_t kept = std::min(length, options_.snap_length);
+  // The filter sees all of a frame in two pieces only when it has been put together, although less may be kept of it.
+  std::byte* const room = ring_.room(more.empty() ? kept : length);
+  if (room != nullptr) {
+    const size_t first = std::min<size_t>(data.size(), more.empty() ? kept : length);
+    std::memcpy(room, data.data(), first);
+    if (!more.empty()) {
+      std::memcpy(room + first, more.data(), more.size());
+      if (!wants({room, length}, length)) return;
+    }
+    ring_.stage({.time = now, .length = length, .captured = kept, .direction = direction, .size = 0});
+  } else {
+    dropped_.store(dropped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  seen_.store(seen_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+void CaptureFile::take_back(const Mark& mark) noexcept {
+  ring_.take_back(mark.position);
+  seen_.store(mark.seen, std::memory_order_relaxed);
+  dropped_.store(mark.dropped, std::memory_order_relaxed);
+}
+
+// The writer looks by itself every few milliseconds: it is woken only if it might come too late, so a frame costs no system call.
+void CaptureFile::publish() noexcept {
+  ring_.publish();
+  if (ring_.filling() && asleep_.load(std::memory_order_relaxed)) {
+    asleep_.store(false, std::memory_order_relaxed);
+    const uint64_t one = 1;
+    static_cast<void>(!write(wake_, &one, sizeof one));
+  }
+}
+
+}  // namespace unet::drivers

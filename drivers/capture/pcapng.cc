@@ -1,0 +1,112 @@
+// pcapng.cc - blocks: type, length, body, options, length again; everything padded to four bytes.
+#include "drivers/capture/pcapng.h"
+
+#include <array>
+#include <cstring>
+
+namespace unet::drivers::pcapng {
+
+namespace {
+
+constexpr uint32_t kSection = 0x0A0D0D0A, kInterface = 1, kStatistics = 5, kPacket = 6;
+constexpr uint32_t kByteOrder = 0x1A2B3C4D;
+constexpr uint16_t kEthernet = 1;
+constexpr uint16_t kEnd = 0;
+
+constexpr size_t padded(size_t size) noexcept { return (size + 3) / 4 * 4; }
+
+// One block: its length is filled in when it is complete.
+class Block {
+ public:
+  Block(std::vector<std::byte>& file, uint32_t type) : file_(file), start_(file.size()) {
+    put(type);
+    put(uint32_t{0});
+  }
+  ~Block() {
+    const auto length = static_cast<uint32_t>(file_.size() - start_ + sizeof(uint32_t));
+    put(length);
+    std::memcpy(file_.data() + start_ + sizeof(uint32_t), &length, sizeof length);
+  }
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  template <typename T>
+  void put(T value) {
+    std::array<std::byte, sizeof(T)> raw;
+    std::memcpy(raw.data(), &value, sizeof value);
+    file_.insert(file_.end(), raw.begin(), raw.end());
+  }
+  void put_bytes(std::span<const std::byte> bytes) {
+    file_.insert(file_.end(), bytes.begin(), bytes.end());
+    file_.resize(start_ + padded(file_.size() - start_));
+  }
+  void put_time(uint64_t time) {
+    put(static_cast<uint32_t>(time >> 32));
+    put(static_cast<uint32_t>(time));
+  }
+  void option(uint16_t code, std::span<const std::byte> value) {
+    put(code);
+    put(static_cast<uint16_t>(value.size()));
+    put_bytes(value);
+  }
+  void option(uint16_t code, const std::string& value) { option(code, std::as_bytes(std::span(value.data(), value.size()))); }
+  template <typename T>
+  void option_value(uint16_t code, T value) { option(code, std::as_bytes(std::span(&value, 1))); }
+  void end_options() {
+    put(kEnd);
+    put(uint16_t{0});
+  }
+
+ private:
+  std::vector<std::byte>& file_;
+  size_t start_;
+};
+
+}  // namespace
+
+void append_head(std::vector<std::byte>& file, const Interface& interface) {
+  {
+    Block section(file, kSection);
+    section.put(kByteOrder);
+    section.put(uint16_t{1});
+    section.put(uint16_t{0});
+    section.put(~uint64_t{0});  // until the end of the file
+    section.option(4, "U-Net");  // shb_userappl
+    section.end_options();
+  }
+  Block block(file, kInterface);
+  block.put(kEthernet);
+  block.put(uint16_t{0});
+  block.put(interface.snap_length);
+  block.option(2, interface.name.substr(0, 1000));  // if_name
+  block.option(6, std::as_bytes(std::span(interface.address)));  // if_MACaddr
+  block.option_value(9, uint8_t{9});  // if_tsresol: 10^-9 s
+  if (!interface.filter.empty()) block.option(11, std::string(1, '\0') + interface.filter.substr(0, 1000));  // if_filter: libpcap's
+  block.end_options();
+}
+
+size_t packet_size(size_t captured) noexcept { return 28 + padded(captured) + 12 + 4; }
+
+void append_packet(std::vector<std::byte>& file, Direction direction, uint64_t time, std::span<const std::byte> bytes, uint32_t length) {
+  Block block(file, kPacket);
+  block.put(uint32_t{0});  // the interface
+  block.put_time(time);
+  block.put(static_cast<uint32_t>(bytes.size()));
+  block.put(length);
+  block.put_bytes(bytes);
+  block.option_value(2, static_cast<uint32_t>(direction));  // epb_flags
+  block.end_options();
+}
+
+size_t statistics_size() noexcept { return 8 + 4 + 8 + 2 * 12 + 4 + 4; }
+
+void append_statistics(std::vector<std::byte>& file, uint64_t time, uint64_t received, uint64_t dropped) {
+  Block block(file, kStatistics);
+  block.put(uint32_t{0});
+  block.put_time(time);
+  block.option_value(4, received);  // isb_ifrecv
+  block.option_value(5, dropped);   // isb_ifdrop
+  block.end_options();
+}
+
+}  // namespace unet::drivers::pcapng
