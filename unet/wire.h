@@ -10,7 +10,7 @@
 // The tag names the receiving channel, as the VCI did on ATM; the receiving NI accepts a frame only if the tag is
 // known and the frame comes from the address the channel was set up with. A message longer than one frame is cut
 // into fragments whose offsets are multiples of kFragmentUnit; `total` is the message's length in every fragment.
-// crc32c covers everything from `ver` to the end of the payload, with the crc field as zero, so a frame that a
+// crc32c covers everything from `ver` to the end of the payload except the crc itself, so a frame that a
 // wire damaged is dropped and counted, whatever the wire (the role the AAL5 trailer had).
 #pragma once
 

@@ -2,6 +2,7 @@
 //
 //   c++ -std=c++20 -o put put.cc $(pkg-config --cflags --libs unet)
 //   unet-run -n 2 -- ./put                  (starts a network interface and the program twice, with UNET_RANK 0 and 1)
+//   UNET_RANK=0 ./put   on one host, and   UNET_RANK=1 ./put put/0@HOST   on another
 //
 // Rank 0 exposes a region; rank 1 puts three pieces into it, the last one with a notification. No message carries the data: on
 // one host rank 1 stores it where rank 0 reads it, and over a wire the network interface of rank 0 deposits it there.
@@ -50,9 +51,9 @@ void expose_and_wait(unet::Endpoint& endpoint) {
   endpoint.release(message);
 }
 
-unet::Channel connect(unet::Endpoint& endpoint) {
+unet::Channel connect(unet::Endpoint& endpoint, std::string_view target) {
   for (int tries = 0;; ++tries) {
-    const auto channel = endpoint.connect("put/0");
+    const auto channel = endpoint.connect(target);
     if (channel) return *channel;
     // Rank 0 may not have bound its name yet.
     if (channel.error().code != unet::Errc::not_found || tries == 1000) give_up("connect", channel.error().text);
@@ -61,8 +62,8 @@ unet::Channel connect(unet::Endpoint& endpoint) {
 }
 
 // Rank 1: puts the pieces one behind the other.
-void put_pieces(unet::Endpoint& endpoint) {
-  const unet::Channel channel = connect(endpoint);
+void put_pieces(unet::Endpoint& endpoint, std::string_view target) {
+  const unet::Channel channel = connect(endpoint, target);
   uint64_t offset = 0;
   for (const std::string_view& piece : kPieces) {
     // Only the last one tells: puts on a local channel arrive in order. (On a wire each would ask for its own notification.)
@@ -79,7 +80,7 @@ void put_pieces(unet::Endpoint& endpoint) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   const char* rank = std::getenv("UNET_RANK");
   if (rank == nullptr || (std::strcmp(rank, "0") != 0 && std::strcmp(rank, "1") != 0)) {
     std::fprintf(stderr, "put: two processes are wanted: unet-run -n 2 -- put\n");
@@ -90,6 +91,6 @@ int main() {
   if (rank[0] == '0') {
     expose_and_wait(*endpoint);
   } else {
-    put_pieces(*endpoint);
+    put_pieces(*endpoint, argc > 1 ? argv[1] : "put/0");
   }
 }
