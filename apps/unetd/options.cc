@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "apps/drivers.h"
 #include "unet/socket_path.h"
 
 namespace unet::unetd {
@@ -83,6 +84,7 @@ ParsedOptions parse_options(int argc, char** argv) {
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
   app.add_flag("--check", options.check, "only check configuration and policy");
   app.add_flag("--print-config", options.print_config, "print an annotated configuration file");
+  app.footer("\nDriver specifications. " + apps::driver_help());
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {

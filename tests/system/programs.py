@@ -38,6 +38,12 @@ def test_start_and_stop():
             require(os.listdir(d) == [], f"left behind: {os.listdir(d)}")
 
 
+def test_help_lists_the_wires():
+    status, out, _ = run(UNETD, "--help")
+    missing = [word for word in ("dpdk:DEVICE", "pcap:iface=", "faulty:OPTIONS", "capture:file=") if word not in out]
+    require(status == 0 and not missing, f"unetd --help lacks {missing}")
+
+
 def test_second_network_interface():
     with directory() as d:
         path = d + "/s"
