@@ -75,7 +75,7 @@ Made make_wire(std::string_view name, std::string_view options) {
                                             (options.empty() ? ":OPTIONS" : ":" + std::string(options)) + " / dpdk:...");
   }
   return fail(Errc::invalid_argument, "there is no wire '" + std::string(name) + "'; wires: dpdk:DEVICE, pcap:OPTIONS, none; " +
-                                          "wrappers before a wire: faulty:OPTIONS /, capture:OPTIONS /");
+                                          "wrappers before a wire: faulty:OPTIONS /, capture:OPTIONS /, trace /");
 }
 
 }  // namespace
@@ -139,6 +139,7 @@ Wrappers
       filter=EXPRESSION       only frames that it describes (man pcap-filter): filter=ether dst 02:00:00:00:00:01
       snap=BYTES              of each frame (default all), limit=BYTES of the file: 10M (default none)
       buffer=BYTES            memory for what the disk has not taken yet (default 4M); what does not fit is counted
+  trace[:file=FILE]       a line of text per frame, on stderr or at the end of FILE; slow
 )";
 }
 

@@ -87,9 +87,10 @@ TEST_CASE("a wire of files, with a wrapper") {
 }
 
 TEST_CASE("a wire with a capture inside a wrapper") {
-  auto driver = make_driver("faulty:loss=1% / capture:file=/dev/null,filter=ether[12:2] == 0x88b5,snap=64,limit=1G / pcap:write=/dev/null");
+  auto driver = make_driver(
+      "faulty:loss=1% / trace / capture:file=/dev/null,filter=ether[12:2] == 0x88b5,snap=64,limit=1G / pcap:write=/dev/null");
   REQUIRE(driver);
-  CHECK((*driver)->description().starts_with("faulty (seed 1) over capture to /dev/null over pcap:write=/dev/null"));
+  CHECK((*driver)->description().starts_with("faulty (seed 1) over trace to stderr over capture to /dev/null over pcap:write="));
 }
 
 TEST_CASE("each malformed specification is told what is allowed") {
@@ -111,6 +112,10 @@ TEST_CASE("each malformed specification is told what is allowed") {
   CHECK_THAT(refusal("dpdk:net_ring0,hugepages=maybe"), Contains("auto, always or never"));
   CHECK_THAT(refusal("dpdk:net_ring0,wait_link=5"), Contains("wait_link"));
   CHECK_THAT(refusal("dpdk:eth0"), Contains("no DPDK port") && Contains("net_memif0"));
+  CHECK_THAT(refusal("trace"), Contains("a wire has to follow"));
+  CHECK_THAT(refusal("trace:to=x / none"), Contains("'to' is no option; allowed: file"));
+  CHECK_THAT(refusal("trace:file= / none"), Contains("leave it out"));
+  CHECK_THAT(refusal("trace:file=/no/such/file / pcap:write=/dev/null"), Contains("/no/such/file: No such file"));
   CHECK_THAT(refusal("capture:file=x"), Contains("a wire has to follow"));
   CHECK_THAT(refusal("capture:limit=1M / none"), Contains("needs a file"));
   CHECK_THAT(refusal("capture:file=x,snap=1 / none"), Contains("snap: '1'") && Contains("14 to 65535"));
@@ -139,7 +144,7 @@ TEST_CASE("the help names every wire and wrapper option") {
   for (const char* word : {"none", "dpdk:", "net_memif0", "net_af_xdp0", "net_af_packet0", "net_tap0", "mtu=", "wait_link=",
                            "hugepages=", "faulty:", "loss=", "duplicate=", "reorder=", "corrupt=", "delay=", "rate=", "hold=",
                            "seed=", "direction=", "pcap:iface=", "pcap:read=", "write=", "timed=", "address=",
-                           "capture:file=", "filter=", "snap=", "limit=", "buffer="}) {
+                           "capture:file=", "filter=", "snap=", "limit=", "buffer=", "trace[:file="}) {
     CHECK_THAT(help, Catch::Contains(word));
   }
 }

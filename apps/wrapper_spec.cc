@@ -8,6 +8,7 @@
 #include "apps/spec_values.h"
 #include "drivers/capture/capture.h"
 #include "drivers/faulty/faulty.h"
+#include "drivers/trace/trace.h"
 
 namespace unet::apps {
 
@@ -81,11 +82,21 @@ Result<Wrapper> parse_capture(std::string_view text) {
   return [options](std::unique_ptr<Driver> wire) { return drivers::Capture::wrap(std::move(wire), options); };
 }
 
+Result<Wrapper> parse_trace(std::string_view text) {
+  std::string file;
+  for (const auto& [name, value] : split_options(text)) {
+    if (name != "file") return fail(Errc::invalid_argument, "trace: '" + name + "' is no option; allowed: file");
+    if (value.empty()) return fail(Errc::invalid_argument, "trace: file: needs a name; for lines on stderr leave it out");
+    file = value;
+  }
+  return [file](std::unique_ptr<Driver> wire) { return drivers::Trace::wrap(std::move(wire), file); };
+}
+
 struct Known {
   std::string_view name;
   Result<Wrapper> (*parse)(std::string_view options);
 };
-constexpr Known kWrappers[] = {{"faulty", parse_faulty}, {"capture", parse_capture}};
+constexpr Known kWrappers[] = {{"faulty", parse_faulty}, {"capture", parse_capture}, {"trace", parse_trace}};
 
 }  // namespace
 
@@ -99,7 +110,7 @@ Result<Wrapper> parse_wrapper(std::string_view text) {
     if (known.name == text.substr(0, colon)) return known.parse(text.substr(std::min(colon + 1, text.size())));
   }
   return fail(Errc::invalid_argument,
-              "'" + std::string(text) + "' stands before ' / ', where only wrappers may: faulty:OPTIONS or capture:OPTIONS");
+              "'" + std::string(text) + "' stands before ' / ', where only wrappers may: faulty:OPTIONS, capture:OPTIONS or trace");
 }
 
 }  // namespace unet::apps

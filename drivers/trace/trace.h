@@ -1,0 +1,60 @@
+// trace.h - a wrapper that writes a line of text per frame, to a file or to stderr; made by apps/drivers, for people who look
+// for what goes wrong.
+//
+//      12.004513 rx 02:00:00:00:00:01 > 02:00:00:00:00:02  message 7 tag 0x72bd0001  64+64 of 300
+//
+// Seconds since the first frame; rx: the engine received it, tx: the wire took it. Lines are written in the engine's thread, at
+// the latest 100 ms after the frame: it slows the NI down by microseconds per frame. A descriptor that takes no more (a full
+// pipe or disk) loses lines and not frames; they are counted. The capture wrapper is the one for machines to read, and is fast.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "unet/base/result.h"
+#include "unet/driver.h"
+
+namespace unet::drivers {
+
+class Trace final : public Driver {
+ public:
+  // An empty `file` is stderr. Lines are appended to a file that is there; a new one is readable by its owner only.
+  static Result<std::unique_ptr<Driver>> wrap(std::unique_ptr<Driver> wire, const std::string& file);
+  ~Trace() override;
+
+  const DriverCapabilities& capabilities() const noexcept override { return wire_->capabilities(); }
+  uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override;
+  void release(std::span<const ReceivedFrame> frames) noexcept override { wire_->release(frames); }
+  uint32_t allocate(std::span<TransmitFrame> frames) noexcept override { return wire_->allocate(frames); }
+  uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept override;
+  void discard(std::span<const TransmitFrame> frames) noexcept override { wire_->discard(frames); }
+  void poll(Nanoseconds now) noexcept override;
+  Nanoseconds next_event() const noexcept override;
+  int wait_descriptor() const noexcept override { return wire_->wait_descriptor(); }
+  bool register_memory(std::span<std::byte> memory) noexcept override { return wire_->register_memory(memory); }
+  void forget_memory(std::span<std::byte> memory) noexcept override { wire_->forget_memory(memory); }
+  // The wire's, and trace_lines, trace_lost.
+  std::vector<DriverCounter> counters() const override;
+  std::string description() const override;
+
+ private:
+  static constexpr size_t kLineMax = 240;
+  Trace(std::unique_ptr<Driver> wire, std::string file, int descriptor);
+  void note(const char* direction, std::span<const std::byte> data, std::span<const std::byte> more, Nanoseconds now) noexcept;
+  void flush() noexcept;
+  bool writable() const noexcept;
+
+  std::unique_ptr<Driver> wire_;
+  std::string file_;
+  int descriptor_;
+  bool begun_ = false;
+  Nanoseconds start_ = 0;                      // of the first frame
+  Nanoseconds next_flush_ = ~Nanoseconds{0};
+  std::array<char, 16384> out_{};
+  size_t used_ = 0;
+  uint64_t lines_in_out_ = 0, lines_ = 0, lost_ = 0;
+  std::unique_ptr<std::byte[]> whole_;         // a frame with external payload, put together
+};
+
+}  // namespace unet::drivers
