@@ -288,7 +288,10 @@ Status DpdkPort::start(Setup& setup) {
   } else {
     closed_.fetch_and(~MemifGate::kStopped, std::memory_order_release);
   }
-  if (memif_) keep_connected(monotonic_now());
+  if (memif_) {
+    keep_connected(monotonic_now());
+    next_check_ = 0;  // whoever polls has a clock of its own
+  }
   // Not promiscuous: frames for our address and for all arrive anyway, and an interface of the kernel would stay
   // promiscuous when this process is killed.
   link_was_up_ = link_up();
@@ -345,6 +348,7 @@ Status DpdkPort::wait_link(Nanoseconds timeout) noexcept {
   const Nanoseconds end = monotonic_now() + timeout;
   for (;;) {
     poll(monotonic_now());
+    if (memif_) next_check_ = 0;  // the engine has a clock of its own
     if (link_up()) return {};
     if (monotonic_now() >= end) break;
     const timespec time{0, 1'000'000};
@@ -359,6 +363,8 @@ Status DpdkPort::wait_link(Nanoseconds timeout) noexcept {
 // has not answered yet: DPDK's server loses its footing (a freed connection stays registered) when a client hangs up
 // before it was greeted.
 void DpdkPort::keep_connected(Nanoseconds now) noexcept {
+  if (now < last_check_) started_at_ = now;  // another clock than the last time: the caller's begins anywhere
+  last_check_ = now;
   const bool task_done = task_done_.load(std::memory_order_acquire);
   next_check_ = now + (task_done ? kRetry : kMillisecond);
   if (connection_ == Connection::starting && task_done && start_result_ == 0) {

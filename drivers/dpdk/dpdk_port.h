@@ -145,6 +145,7 @@ class DpdkPort final : public Driver {
   uint64_t messages_at_start_ = 0;     // MemifGate::messages() before it
   uint64_t messages_seen_ = 0;         // and at the last look
   Nanoseconds started_at_ = 0;
+  Nanoseconds last_check_ = 0;
   int namespace_ = -1;                 // the opener's network namespace
   MemifListener listener_;
 };
