@@ -275,7 +275,7 @@ TEST_CASE("deaths across a wire: of an application, and of a network interface w
   NiProcess left({"--host", "left"}), right({"--host", "right"});
   const std::string configuration = left.directory() + "/config.toml";
   // A machine at its limit may take long between two fragments; that is not what this is about.
-  std::ofstream(configuration) << "lost_after_ms = 500\nreassembly_ms = 20000\n";
+  std::ofstream(configuration) << "lost_after_ms = 1500\nreassembly_ms = 20000\n";
   const std::string wire = "dpdk:net_memif0,socket=" + left.directory() + "/memif,role=";
   left.restart({"--host", "left", "--config", configuration, "--port", wire + "server"});
   const std::vector<std::string> right_options{"--host", "right", "--config", configuration, "--port", wire + "client"};
@@ -296,7 +296,7 @@ TEST_CASE("deaths across a wire: of an application, and of a network interface w
     const auto first = start_mortal(options(0), *fate);
     REQUIRE(survivor.outlive(first->pid(), false));
   }
-  Told told("applications across a wire"), told_of_ni("network interfaces across a wire, which were to be missed after 500 ms");
+  Told told("applications across a wire"), told_of_ni("network interfaces across a wire, which were to be missed after 1,500 ms");
   Deaths deaths;
   const uint64_t frames = left.frames_out(survivor.watcher());
   for (uint32_t i = 0; i < rounds(2); ++i) {
