@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # cli_test.py - unet-bench as a user meets it: wrong input, JSON, signals, and either process dying.
 #
-# Usage: cli_test.py UNET_BENCH
+# Usage: cli_test.py UNET_BENCH UNETD
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
-BENCH = os.path.abspath(sys.argv[1])
+BENCH, UNETD = (os.path.abspath(path) for path in sys.argv[1:3])
 WAIT = 60  # seconds; only an upper bound
 FIELDS = ["bench", "path", "size", "metric", "unit", "p50", "p99", "p999", "mean", "samples", "limit", "ratio", "baseline", "command"]
 
@@ -19,8 +21,8 @@ def require(condition, text):
         sys.exit("FAILED: " + text)
 
 
-def run(*args):
-    done = subprocess.run([BENCH, *args], capture_output=True, text=True, timeout=WAIT)
+def run(*args, env=None):
+    done = subprocess.run([BENCH, *args], capture_output=True, text=True, timeout=WAIT, env=env)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -73,7 +75,9 @@ def finish(bench):
 
 def wrong_input():
     for args in (["walk"], ["run"], ["run", "speed"], ["run", "rtt", "--path", "nowhere"], ["run", "rtt", "--size", "8x"],
-                 ["run", "connect", "--size", "8"], ["run", "rtt", "--seconds", "0"], ["run", "rtt", "--cores", "0,0"], ["run", "rtt", "--what"], ["list", "more"], []):
+                 ["run", "connect", "--size", "8"], ["run", "rtt", "--seconds", "0"], ["run", "rtt", "--cores", "0,0"], ["run", "rtt", "--what"], ["list", "more"], [],
+                 ["across"], ["across", "x", "--size", "8"], ["across", "x", "--size", "65537"], ["across", "x", "--only", "walk"],
+                 ["across", "x", "--count", "-1"], ["across", "x", "--wait", "1h"], ["serve", "a", "b"]):
         status, out, err = run(*args)
         require(status == 2, f"{args}: exit status {status}, not 2")
         require(out == "" and err.count("\n") == 1 and err.startswith("unet-bench: "), f"{args}: not one clear line: {out}{err}")
@@ -124,6 +128,50 @@ def between_two_processes():
             require([r["baseline"] for r in rows if r["path"] == "memif"] == ["bandwidth_of_messages", ""], f"put: {rows}")
 
 
+@contextlib.contextmanager
+def network_interface(directory, host, role):
+    """A unetd with one end of a memif."""
+    wire = f"dpdk:net_memif0,role={role},socket={directory}/memif.sock,socket-abstract=no"
+    ready, write = os.pipe()
+    unetd = subprocess.Popen([UNETD, "--socket", f"{directory}/{host}", "--host", host, "--port", wire, "--ready-fd", str(write)],
+                             pass_fds=[write], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    os.close(write)
+    try:
+        require(os.read(ready, 1) == b"\n", f"unetd of {host} did not start")
+        yield {"UNET_NI": f"unix:{directory}/{host}"}
+    finally:
+        os.close(ready)
+        unetd.terminate()
+        unetd.wait(WAIT)
+
+
+def between_two_hosts():
+    """serve and across: every echo comes back, the server counts a stream as sent or less, and who is not there is named."""
+    with tempfile.TemporaryDirectory() as d, network_interface(d, "alpha", "server") as alpha, network_interface(d, "beta", "client") as beta:
+        server = subprocess.Popen([BENCH, "serve"], stdout=subprocess.PIPE, text=True, env=os.environ | alpha)
+        try:
+            require("serving 'bench'" in server.stdout.readline(), "serve says nothing")
+            status, out, err = run("across", "--wait", str(WAIT // 2), "--size", "16,5000", "--count", "20", "--seconds", "0.05", "--json", "-",
+                                   "bench@alpha", env=os.environ | beta)
+            require(status == 0 and err == "", f"exit status {status}: {err}")
+            rows = json.loads(out)
+            require([(row["bench"], row["size"]) for row in rows] == [("rtt", 16), ("bandwidth", 16), ("rtt", 5000), ("bandwidth", 5000)],
+                    f"records: {rows}")
+            for row in rows:
+                require(row["target"] == "bench@alpha" and 0 < row["arrived"] <= row["sent"], f"counts: {row}")
+                if row["bench"] == "rtt":
+                    require(row["arrived"] == 20 and 0 < row["least"] <= row["p50"] <= row["p99"], f"times: {row}")
+            # One that is not there fails the whole, after the others were measured.
+            status, out, err = run("across", "--only", "rtt", "--count", "1", "nobody@alpha", "bench@alpha", env=os.environ | beta)
+            require(status == 1 and err.count("\n") == 1 and "nobody" in err, f"exit status {status}: {err}")
+            require(out.count("round trip") == 3, f"not the three sizes there are by themselves: {out}")
+            server.send_signal(signal.SIGTERM)
+            require(server.wait(WAIT) == 0, f"serve ends with {server.returncode}")
+        finally:
+            server.kill()
+            server.communicate()
+
+
 def signals():
     for number in (signal.SIGTERM, signal.SIGINT):
         bench, children = start_long_run()
@@ -153,6 +201,6 @@ def side_a_dies():
     require(not namespaces_of(bench.pid), "namespaces of a dead run are left")
 
 
-for part in (wrong_input, texts, records, connections, between_two_processes, signals, side_b_dies, side_a_dies):
+for part in (wrong_input, texts, records, connections, between_two_processes, between_two_hosts, signals, side_b_dies, side_a_dies):
     part()
     print(part.__name__, "ok", flush=True)

@@ -13,6 +13,7 @@
 #include "apps/bench/measure.h"
 #include "apps/bench/options.h"
 #include "apps/bench/sizes.h"
+#include "apps/bench/two_hosts.h"
 
 namespace {
 
@@ -244,6 +245,8 @@ int main(int argc, char** argv) {
     case Action::info: return info(*options);
     case Action::run: return run_jobs(jobs_of(*options), *options);
     case Action::demo: return demo(*options);
+    case Action::serve: return serve(options->serve_name);
+    case Action::across: return across(options->across);
   }
   return kExitFailure;
 }

@@ -18,6 +18,7 @@ constexpr double kSecondsMax = 3600;
 constexpr double kSecondsOfRun = 0.5;
 constexpr double kSecondsOfDemo = 0.3;
 constexpr uint32_t kRepeatMax = 1000;
+constexpr uint32_t kCountMax = 10'000'000;
 
 constexpr const char* kDescription =
     "unet-bench measures how fast messages move between two processes: through U-Net, through the kernel, and at the\n"
@@ -31,10 +32,13 @@ constexpr const char* kFooter =
     "  unet-bench info rtt                                     what a figure of `rtt` means\n"
     "  unet-bench run rtt --path 'local,kernel-*' --size 8,48,4K\n"
     "  unet-bench run bandwidth rate --json results.json --table markdown\n"
+    "  unet-bench serve                                        on one host, and on another:\n"
+    "  unet-bench across bench@HOST                            round trips and a stream between two unetds\n"
     "Paths over veth pairs need root; without it they are left out with a line that says so.";
 
 struct Raw {
   std::string paths, sizes, cores, table = "text", seconds, repeat = "5";
+  std::string count = "0", wait = "0", only = "both";  // across
 };
 
 std::string joined(const std::vector<std::string>& items) {
@@ -117,6 +121,31 @@ Status take_raw(const Raw& raw, Options& options) {
   return {};
 }
 
+Status take_across(const Raw& raw, Options& options) {
+  AcrossOptions& across = options.across;
+  across.sizes = options.sizes.empty() ? std::vector<uint32_t>{48, 1024, 16384} : options.sizes;
+  for (const uint32_t size : across.sizes) {
+    if (size >= kAcrossLeast && size <= kMessageMax) continue;
+    return fail(Errc::invalid_argument, "--size " + std::to_string(size) + ": from " + std::to_string(kAcrossLeast) + " to " +
+                                            std::to_string(kMessageMax) + " between hosts");
+  }
+  auto count = parse_number<uint32_t>(raw.count, "--count", 0, kCountMax);
+  if (!count) return tl::unexpected(count.error());
+  auto wait = parse_number<uint32_t>(raw.wait, "--wait", 0, 3600);
+  if (!wait) return tl::unexpected(wait.error());
+  if (raw.only != "both" && raw.only != "rtt" && raw.only != "bandwidth") {
+    return fail(Errc::invalid_argument, "--only '" + raw.only + "' is neither rtt nor bandwidth");
+  }
+  across.count = *count;
+  across.wait = *wait;
+  across.round_trips = raw.only != "bandwidth";
+  across.stream = raw.only != "rtt";
+  across.seconds = options.seconds;
+  across.json = options.json;
+  across.table = options.table;
+  return {};
+}
+
 // An option given as an empty text is malformed too; CLI11 lets it through.
 std::string not_empty(const std::string& text) { return text.empty() ? "must not be empty" : ""; }
 
@@ -129,6 +158,21 @@ void add_measuring_options(CLI::App& command, Raw& raw, Options& options) {
   command.add_option("--json", options.json, "write the records as JSON to this file, or to stdout instead of tables (-)")
       ->check(not_empty);
   command.add_option("--table", raw.table, "text or markdown");
+}
+
+void add_two_hosts(CLI::App& app, Raw& raw, Options& options) {
+  CLI::App* serve = app.add_subcommand("serve", "one side between hosts: answer at this host's unetd, until Ctrl-C");
+  serve->add_option("NAME", options.serve_name, "name to bind (default: bench)")->check(not_empty);
+  CLI::App* across = app.add_subcommand("across", "the other side: round trips and a stream to servers, asleep while waiting");
+  across->add_option("TARGET", options.across.targets, "NAME@HOST of servers, one after the other")->required();
+  across->add_option("--only", raw.only, "rtt or bandwidth (default: both)");
+  across->add_option("--size", raw.sizes, "message sizes, 16 to 64K (default 48,1K,16K)")->check(not_empty);
+  across->add_option("--seconds", raw.seconds, "time for each measurement at each size (default 0.5)")->check(not_empty);
+  across->add_option("--count", raw.count, "round trips instead of seconds");
+  across->add_option("--wait", raw.wait, "keep trying for so many seconds until a server is there (default 0)");
+  across->add_option("--json", options.json, "write what was found as JSON to this file, or to stdout instead of a table (-)")
+      ->check(not_empty);
+  across->add_option("--table", raw.table, "text or markdown");
 }
 
 }  // namespace
@@ -151,6 +195,7 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::vect
   add_measuring_options(*run, raw, options);
   CLI::App* demo = app.add_subcommand("demo", "the short tour: rtt, bandwidth and rate, U-Net beside the limit and the kernel");
   add_measuring_options(*demo, raw, options);
+  add_two_hosts(app, raw, options);
 
   try {
     app.parse(argc, argv);
@@ -159,13 +204,18 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::vect
     return options;
   } catch (const CLI::ParseError& error) {
     if (argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty()) {
-      return fail(Errc::invalid_argument, "no command '" + std::string(argv[1]) + "'; there are list, info, run and demo");
+      return fail(Errc::invalid_argument, "no command '" + std::string(argv[1]) + "'; there are list, info, run, demo, serve and across");
     }
     return fail(Errc::invalid_argument, std::string(error.what()) + "; see unet-bench --help");
   }
   options.action = list->parsed() ? Action::list : info->parsed() ? Action::info : run->parsed() ? Action::run : Action::demo;
   (void)demo;
+  if (app.got_subcommand("serve")) options.action = Action::serve;
+  if (app.got_subcommand("across")) options.action = Action::across;
   if (auto taken = take_raw(raw, options); !taken) return tl::unexpected(taken.error());
+  if (options.action == Action::across) {
+    if (auto taken = take_across(raw, options); !taken) return tl::unexpected(taken.error());
+  }
   if (auto checked = check_names(options, known_paths); !checked) return tl::unexpected(checked.error());
   return options;
 }

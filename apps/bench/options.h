@@ -7,11 +7,12 @@
 
 #include "apps/bench/cores.h"
 #include "apps/bench/report.h"
+#include "apps/bench/two_hosts.h"
 #include "unet/base/result.h"
 
 namespace unet::bench {
 
-enum class Action : uint8_t { list, info, run, demo, help };
+enum class Action : uint8_t { list, info, run, demo, serve, across, help };
 
 struct Options {
   Action action = Action::help;
@@ -25,6 +26,8 @@ struct Options {
   std::string json;                 // a file, "-" for stdout, empty: no JSON
   TableStyle table = TableStyle::text;
   std::string command;              // as typed, for the records
+  std::string serve_name = "bench"; // serve: what to bind
+  AcrossOptions across;
 };
 
 // Every error is one line that says what was wrong and what is allowed. Checks names of benchmarks and paths too:
