@@ -67,7 +67,7 @@ build() {
 # programs DIR - the programs of the project as paths in DIR, one per line. Needs a configured DIR.
 programs() {
   local rule
-  for rule in cpp_LINKER c_LINKER; do
+  for rule in cpp_LINKER c_LINKER CUSTOM_COMMAND; do
     ninja -C "$root/$1" -t targets rule "$rule" 2>/dev/null
   done | grep '^apps/' | grep -Ev '(\.so(\.[0-9.]+)?|_test|_fuzz)$' | sort || true
 }

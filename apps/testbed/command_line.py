@@ -1,0 +1,144 @@
+# command_line.py - the words of the command line, with a help for each command that shows it at work.
+import argparse
+import re
+
+from failure import Usage
+import state as states
+import wires
+
+HOSTS_MAX = 32
+
+DESCRIPTION = """\
+testbed - hosts to try U-Net between: network namespaces of this machine joined by a wire, each with its own unetd; or real
+hosts reached by ssh, with the same commands."""
+
+EPILOG = """\
+For example, four hosts on a bridge, an echo server on h2, a client on h0, and a measurement between each two:
+  testbed up -n 4
+  testbed exec 2 -- echo_server echo &
+  testbed exec 0 -- echo_client --wait 5 echo@h2
+  testbed bench
+  testbed down
+
+testbed COMMAND --help tells more of one command. Namespaces need root."""
+
+UP = """\
+For example:
+  testbed up -n 2 --wire memif                 two hosts that share memory
+  testbed up -n 3 --loss 1% --delay 50us-1ms   a bad network
+  testbed up --hosts lab.txt                   real hosts; lab.txt has a line for each, NAME SSH-TARGET PORT:
+      alpha  root@10.0.0.1  dpdk:net_af_xdp0,iface=eth1
+      beta   root@10.0.0.2  dpdk:net_af_xdp0,iface=eth1
+
+Hosts are called h0, h1, ... and have, but for memif, an interface eth0 with address 10.85.0.1, 10.85.0.2, ... Two hosts share one veth
+pair; more, or with --bridge, hang on a bridge in a namespace of its own. A memif joins two hosts and no more.
+It returns when every unetd is ready and an echo has come back between each two hosts; if one does not, all is removed again."""
+
+EXEC = """\
+For example:
+  testbed exec 2 -- echo_server echo          a program of the project, or any other, on host h2
+  testbed exec h0 -- unetctl all
+  testbed exec all -- unetctl drops           on all hosts at once, each line after its host's name
+
+The program finds its unetd by UNET_NI (and UNET_SOCKET), its host's number and their count in UNET_RANK and UNET_SIZE. Its exit status
+becomes that of this command, and signals reach it. `testbed down` ends what still runs."""
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise Usage(f"{message} ({self.prog} --help says what there is)")
+
+
+def hosts_wanted(text):
+    if not re.fullmatch(r"\d{1,4}", text) or not 2 <= int(text) <= HOSTS_MAX:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of hosts from 2 to {HOSTS_MAX}")
+    return int(text)
+
+
+def whole(least, most):
+    def parse(text):
+        if not re.fullmatch(r"\d{1,18}", text) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"'{text}' is not a number from {least} to {most}")
+        return int(text)
+    return parse
+
+
+def seconds(text):
+    if not re.fullmatch(r"\d{1,4}(\.\d+)?", text) or not 0.01 <= float(text) <= 3600:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a time from 0.01 to 3600 seconds")
+    return float(text)
+
+
+def add_command(commands, name, text, epilog=None):
+    command = commands.add_parser(name, help=text, description=f"testbed {name} - {text}", epilog=epilog, allow_abbrev=False,
+                                  formatter_class=argparse.RawDescriptionHelpFormatter)
+    command.add_argument("--name", default="unet", help="which testbed (default: unet)")
+    return command
+
+
+def add_up(commands):
+    up = add_command(commands, "up", "make hosts and a wire, start a unetd on each, and wait until all reach each other", UP)
+    up.add_argument("-n", dest="hosts_wanted", type=hosts_wanted, default=None, metavar="N", help=f"hosts, 2 to {HOSTS_MAX} (default: 2)")
+    up.add_argument("--wire", choices=wires.WIRES, default=None, help="what joins them (default: af_packet)")
+    up.add_argument("--bridge", action="store_true", help="a bridge also for two hosts")
+    up.add_argument("--mtu", type=whole(256, 9600), default=None, help="of the wire (default: 1500)")
+    for name, (_, metavar, text) in wires.FAULTS.items():
+        up.add_argument("--" + name, metavar=metavar, help=text)
+    up.add_argument("--seed", type=whole(0, 10**9), default=1, help="of those faults: the same seed, the same faults (default: 1)")
+    up.add_argument("--idle", choices=["spin", "adaptive", "block"], default="adaptive", help="what the unetds do without work")
+    up.add_argument("--dir", metavar="DIR", help="where sockets and logs go (default: where testbeds are kept, under /run)")
+    up.add_argument("--no-check", dest="check", action="store_false", help="do not wait for an echo between each two hosts")
+    up.add_argument("--hosts", metavar="FILE", help="real hosts instead: a line for each, NAME SSH-TARGET PORT")
+    up.add_argument("--ssh", metavar="COMMAND", default="ssh -o BatchMode=yes",
+                    help="for --hosts: how to reach them (default: ssh -o BatchMode=yes)")
+    up.add_argument("--remote-path", metavar="DIRS", default="", help="for --hosts: where unetd, unet-bench, ... are there, if not in PATH")
+
+
+def parser():
+    top = Parser(prog="testbed", description=DESCRIPTION, epilog=EPILOG, allow_abbrev=False,
+                 formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
+    add_up(commands)
+    execute = add_command(commands, "exec", "run a program on a host, or on all", EXEC)
+    execute.add_argument("host", metavar="HOST", help="name or number of a host, or all")
+    execute.add_argument("program", metavar="PROGRAM", nargs=argparse.REMAINDER, help="after --, with its arguments")
+    bench = add_command(commands, "bench", "measure round trips and a stream from each host to each other",
+                        "Receivers sleep while they wait, and on one machine all hosts share its cores.\n"
+                        "unet-bench run measures U-Net itself. For example: testbed bench --size 48,4K --seconds 1")
+    bench.add_argument("--size", default="48,16K", help="message sizes, 16 to 64K (default: 48,16K)")
+    bench.add_argument("--seconds", type=seconds, default=0.3, help="for each measurement (default: 0.3)")
+    bench.add_argument("--json", action="store_true", help="print every record as JSON")
+    status = add_command(commands, "status", "the hosts and whether their unetds run (exit status 1 if one does not)")
+    status.add_argument("--json", action="store_true", help="print JSON")
+    logs = add_command(commands, "logs", "what the unetd of a host, or of all, has logged")
+    logs.add_argument("host", metavar="HOST", nargs="?", default="all", help="name or number of a host, or all (default)")
+    add_command(commands, "list", "the testbeds there are").set_defaults(name="unet")
+    down = add_command(commands, "down", "end everything that runs in a testbed and remove it, whatever is left of it")
+    down.add_argument("--forget", action="store_true", help="with real hosts: even if one does not answer, and what runs there goes on")
+    return top
+
+
+def check_up(options):
+    options.faults = {name: wires.check_fault(name, value) for name in wires.FAULTS if (value := getattr(options, name)) is not None}
+    if options.hosts is not None:
+        for given, name in ((options.hosts_wanted, "-n"), (options.wire, "--wire"), (options.mtu, "--mtu"), (options.dir, "--dir"),
+                            (options.bridge or None, "--bridge"), (options.faults or None, "--" + next(iter(options.faults), ""))):
+            if given is not None:
+                raise Usage(f"{name} is for namespaces; with --hosts, the file says which hosts and which ports there are")
+        return
+    options.hosts_wanted = options.hosts_wanted or 2
+    options.wire = options.wire or "af_packet"
+    options.mtu = options.mtu or 1500
+    wires.check(options)
+
+
+def parse(words):
+    options = parser().parse_args(words)
+    states.check_name(options.name)
+    if options.command == "up":
+        check_up(options)
+    if options.command == "exec" and options.program[:1] == ["--"]:
+        options.program = options.program[1:]
+    if options.command == "exec" and not options.program:
+        raise Usage("say which program to run: testbed exec 0 -- unetctl all")
+    return options

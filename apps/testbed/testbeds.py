@@ -1,0 +1,175 @@
+# testbeds.py - makes and removes testbeds; the rest of the commands find their hosts here.
+import contextlib
+import os
+import signal
+import subprocess
+import time
+
+from failure import Failure, Usage
+import namespace_hosts
+import namespaces
+import processes
+import programs
+import ssh_hosts
+import state as states
+
+CHECK_NAME = "testbed-check"
+CHECK_SECONDS = 60
+
+
+def hosts_of(state):
+    kind = namespace_hosts.NamespaceHost if state.get("kind") == "namespaces" else ssh_hosts.SshHost
+    return [kind(state, record) for record in state["hosts"]]
+
+
+def host_called(state, word):
+    """By name, or by number from 0."""
+    hosts = hosts_of(state)
+    for host in hosts:
+        if host.name == word:
+            return host
+    if word.isdigit() and int(word) < len(hosts):
+        return hosts[int(word)]
+    raise Usage(f"there is no host '{word}' in testbed '{state['name']}'; there are {', '.join(h.name for h in hosts)}, and all")
+
+
+def need_root():
+    if os.geteuid() != 0:
+        raise Failure("network namespaces need root: sudo testbed ...; or a shell in which you are root of your own namespaces: "
+                      "unshare -Urnm sh -c 'mount -t tmpfs run /run && exec bash'")
+
+
+def remove(state, forget=False):
+    """Everything of it, whatever of it there is."""
+    if state.get("kind") == "ssh":
+        ssh_hosts.remove(state, forget)
+    else:
+        namespace_hosts.remove(state)
+    states.remove(state)
+
+
+@contextlib.contextmanager
+def undisturbed():
+    """Signals that would end this process wait until the work is done."""
+    meant = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    before = [signal.signal(number, signal.SIG_IGN) for number in meant]
+    try:
+        yield
+    finally:
+        for number, handler in zip(meant, before):
+            signal.signal(number, handler)
+
+
+def up(options):
+    name = options.name
+    if options.hosts is None:
+        need_root()
+    for program in ("ip", "unetd", "unet-bench") if options.hosts is None else ():
+        programs.find(program)
+    with states.locked(name, wait=False):
+        found = states.load(name)
+        if found is not None:
+            how = f"is up already ({len(found['hosts'])} hosts)" if found["complete"] else "was left half made"
+            raise Failure(f"testbed '{name}' {how}; remove it with: testbed down{states.option(name)}; or choose another --name")
+        left = namespaces.of_testbed(name) if options.hosts is None else []
+        if left:
+            raise Failure(f"there are namespaces of a testbed '{name}' already; remove them with: testbed down{states.option(name)}")
+        files = os.path.abspath(os.path.join(options.dir, f"unet-testbed.{name}")) if options.dir else states.directory(name)
+        if len(files) > 80:
+            raise Usage(f"--dir {options.dir}: too long a path for sockets in it; at most 80 characters with the testbed's name")
+        state = ssh_hosts.describe(options, name) if options.hosts else namespace_hosts.describe(options, name, files)
+        state |= {"name": name, "complete": False, "idle": options.idle, "boot": processes.boot()}
+        if options.dir and options.hosts is None:
+            if os.path.exists(files):
+                raise Failure(f"{files} is there already: remove it, or choose another --dir")
+            state["files"] = files
+        try:
+            states.create(state)
+            make(state, options.check)
+        except BaseException:
+            with undisturbed():
+                remove(state)
+            raise
+    return state
+
+
+def make(state, check):
+    if state.get("files"):
+        os.makedirs(state["files"], 0o700)
+    if state["kind"] == "namespaces":
+        namespace_hosts.make(state)
+    hosts = hosts_of(state)
+    try:
+        start_unetds(state, hosts)
+    except BaseException:
+        with undisturbed():
+            for host in hosts:
+                host.settle()
+        raise
+    if check:
+        check_wires(hosts)
+    state["complete"] = True
+    states.save(state)
+
+
+def start_unetds(state, hosts):
+    """All at once. But two ends of a memif that begin at the same moment may never meet: then one after the other, as listed."""
+    memif = any("net_memif" in port for host in state["hosts"] for port in host["ports"])
+    for together in [[host] for host in hosts] if memif else [hosts]:
+        for host in together:
+            host.start_unetd()
+        states.save(state)
+        for host in together:
+            host.wait_ready()
+
+
+@contextlib.contextmanager
+def serving(hosts, name):
+    """An answering program on each host, until the block ends."""
+    servers = []
+    try:
+        for host in hosts:
+            servers.append(host.start([host.find("unet-bench"), "serve", name], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.PIPE, text=True, start_new_session=True))
+        yield
+    finally:
+        for server in servers:
+            server.signal(signal.SIGTERM)
+        for server in servers:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.process.wait(CHECK_SECONDS)
+            server.process.stderr.close()
+
+
+def check_wires(hosts):
+    """An echo of each pair: it goes both ways."""
+    with serving(hosts, CHECK_NAME):
+        for index, host in enumerate(hosts[:-1]):
+            targets = [f"{CHECK_NAME}@{other.name}" for other in hosts[index + 1:]]
+            client = host.start([host.find("unet-bench"), "across", "--only", "rtt", "--size", "48", "--count", "1",
+                                 "--wait", str(CHECK_SECONDS), "--json", "-", *targets],
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            try:
+                _, err = client.process.communicate()
+            except BaseException:
+                client.process.kill()
+                raise
+            if client.process.returncode != 0:
+                lines = err.strip().splitlines()
+                why = lines[-1].removeprefix("unet-bench: ") if lines else f"the echo client ended with {client.process.returncode}"
+                raise Failure(f"no echo from {host.name} to {why}")
+
+
+def down(name, forget):
+    """Whether there was anything."""
+    with states.locked(name, wait=True), undisturbed():
+        state = states.load(name)
+        left = namespaces.of_testbed(name) if os.geteuid() == 0 else []
+        if state is None and not left:
+            return False
+        remove(state or {"name": name, "hosts": [], "kind": "namespaces"}, forget)
+        return True
+
+
+def uptime(seconds):
+    return time.strftime("%H:%M:%S", time.gmtime(seconds)) if seconds < 86400 else f"{int(seconds // 86400)} days"
