@@ -27,6 +27,22 @@ void Endpoint::push_embedded() noexcept {
   embedded_->push(embedded_handle_);
 }
 
+// The NI drops what stands in the send queue of a channel that is closed. It needs microseconds to take it.
+void Endpoint::linger() noexcept {
+  if (queues_ == nullptr) return;
+  if (embedded_ != nullptr && unsent_ != 0) push_embedded();
+  for (const Nanoseconds start = monotonic_now(); !queues_->all_taken() && connection_->alive();) {
+    const Nanoseconds waited = monotonic_now() - start;
+    if (waited > kLinger) return;
+    if (embedded_ != nullptr) {
+      turn_embedded();
+    } else if (waited > kDefaultSpin) {
+      connection_->wait_activity(kMillisecond);
+      connection_->process();
+    }
+  }
+}
+
 // ---- sending
 
 SendOutcome Endpoint::send_ni(ChannelState& state, Channel channel, Bytes data, bool more) noexcept {

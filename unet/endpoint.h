@@ -78,9 +78,11 @@ class Endpoint {
   static constexpr Nanoseconds kForever = ~Nanoseconds{0};
   // A waiting receiver polls for this long before it sleeps: about what a sleep and a wake-up cost together.
   static constexpr Nanoseconds kDefaultSpin = 20 * kMicrosecond;
+  static constexpr Nanoseconds kLinger = 100 * kMillisecond;
 
   static Result<std::unique_ptr<Endpoint>> create(std::shared_ptr<Connection> connection, const EndpointOptions& options);
-  // Gives everything back to the NI and closes all channels; peers are told. In a child after fork(): only unmaps and closes.
+  // Gives everything back to the NI and closes all channels; peers are told. What was sent leaves before, unless the NI takes
+  // nothing for kLinger. In a child after fork(): only unmaps and closes.
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
@@ -112,7 +114,8 @@ class Endpoint {
   // Channels that came or went by themselves (static channels; peers that closed, died or were lost).
   std::optional<ChannelEvent> next_event();
 
-  // Closes a channel; its messages that are not released become invalid. What the NI had delivered by it before is still
+  // Closes a channel; its messages that are not released become invalid. What was sent by it leaves before, unless the NI takes
+  // nothing for kLinger (a wire that is down). What the NI had delivered by it before is still
   // received, under its number, which comes into use again only after all others.
   Status close(Channel channel);
   // False once it is closed by either side. Messages that had arrived can still be received.
@@ -234,6 +237,7 @@ class Endpoint {
   bool has_room(Channel channel) noexcept;
   void turn_embedded() noexcept;
   void push_embedded() noexcept;
+  void linger() noexcept;
 
   struct EarlyClose {
     uint32_t channel;

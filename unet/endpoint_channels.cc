@@ -83,6 +83,7 @@ Endpoint::~Endpoint() {
     return;
   }
   stop_upcall();
+  linger();
   for (const uint64_t pending : pending_) connection_->abandon(pending);
   auto request = request_for<control::DestroyEndpoint>(control::Op::destroy_endpoint, id_);
   if (connection_->call(request, kSecond)) connection_->forget(pending_);
@@ -258,6 +259,7 @@ Status Endpoint::close(Channel channel) {
     return fail(Errc::not_found, "no channel " + std::to_string(index));
   }
   if (channels_[index].local != nullptr) forget_local(channels_[index].local.get());
+  else if (channels_[index].open) linger();
   channels_[index] = ChannelState{};
   auto request = request_for<control::CloseChannel>(control::Op::close_channel, id_);
   request.channel = index;

@@ -91,6 +91,12 @@ class NiQueues {
   // Room for what the last send or reserve() was refused.
   bool has_room() noexcept;
 
+  // The NI has taken everything that was sent.
+  bool all_taken() noexcept {
+    static_cast<void>(writer_.refresh());
+    return writer_.credited() == writer_.written();
+  }
+
   uint64_t counter(EndpointCounter which) const noexcept {
     return header_->counters[static_cast<size_t>(which)].load(std::memory_order_relaxed);
   }

@@ -120,8 +120,8 @@ typedef struct unet_endpoint_options {
 // UNET_ENOMEMORY.
 int unet_create_endpoint(unet_context *context, const unet_endpoint_options *options, unet_endpoint **endpoint);
 
-// Stops the upcall, closes all channels (peers are told) and gives everything back; NULL is allowed. Messages that are not
-// released, the exposed region and the descriptor are gone with it. Not from the endpoint's own upcall.
+// Stops the upcall, closes all channels as unet_close_channel() does, and gives everything back; NULL is allowed. Messages that
+// are not released, the exposed region and the descriptor are gone with it. Not from the endpoint's own upcall.
 void unet_destroy_endpoint(unet_endpoint *endpoint);
 
 // The endpoint's number at its network interface, as unetctl shows it.
@@ -187,8 +187,9 @@ int unet_reject(unet_endpoint *endpoint, uint64_t id);
 // Returns the channel (>= 0) or UNET_ETIMEDOUT, UNET_EDISCONNECTED, or an error of unet_accept(). Signals do not end it.
 int unet_accept_next(unet_endpoint *endpoint, int64_t timeout_ns, unet_request *from);
 
-// Closes a channel; the peer is told. Release its messages before: afterwards they are invalid. A channel that the peer has
-// closed keeps its number until this is called. Returns 0 or UNET_ENOTFOUND.
+// Closes a channel; the peer is told. What was sent leaves before, unless the interface takes nothing for 100 ms. Release its
+// messages before: afterwards they are invalid. A channel that the peer has closed keeps its number until this is called. Returns
+// 0 or UNET_ENOTFOUND.
 int unet_close_channel(unet_endpoint *endpoint, int channel);
 
 // 1 while messages can be sent, 0 once it is closed by either side or was never open. What had arrived can be received still.

@@ -71,6 +71,43 @@ TEST_CASE("messages of every size go from process to process and back, copied an
   CHECK(Asker(endpoint, *again, 1, Waiting::sleep).run({0, 1, 48, 49, kMessageMax}) == Asker::Outcome::sent);
 }
 
+TEST_CASE("what was sent before a channel or its endpoint was closed arrives") {
+  const NiProcess ni;
+  Client receiving(ni);
+  Endpoint& receiver = *receiving.endpoint;
+  REQUIRE(receiver.bind("receiver"));
+  const std::vector<uint32_t> sizes{0, 1, 48, 49, 3'000, kMessageMax, 7};
+  for (uint32_t round = 0; round < 100; ++round) {
+    CAPTURE(round);
+    Client sending(ni);
+    Endpoint& sender = *sending.endpoint;
+    const auto pending = sender.start_connect("receiver", through(Path::ni));
+    REQUIRE(pending);
+    REQUIRE(receiver.accept(kHang, nullptr));
+    std::optional<Result<Channel>> channel;
+    while (!(channel = sender.poll_connect(*pending)).has_value()) REQUIRE(sender.wait(kHang) == WaitOutcome::ready);
+    REQUIRE(*channel);
+    for (uint32_t i = 0; i < sizes.size(); ++i) REQUIRE(sender.send(**channel, content(i, sizes[i])) == SendOutcome::sent);
+    if (round % 2 == 0) REQUIRE(sender.close(**channel));
+    else sending.endpoint.reset();
+    for (uint32_t i = 0; i < sizes.size(); ++i) {
+      Message message;
+      // Its end may be known already, so that wait() returns at once.
+      for (const Nanoseconds start = monotonic_now(); !receiver.receive(message);) {
+        REQUIRE(monotonic_now() - start < kHang);
+        REQUIRE(receiver.wait(kHang) == WaitOutcome::ready);
+      }
+      REQUIRE(message.length == sizes[i]);
+      REQUIRE(is_content(message.bytes(), i));
+      receiver.release(message);
+    }
+    // It closes its side, too, or the channel's number would stay taken.
+    std::optional<ChannelEvent> event;
+    while (!(event = receiver.next_event()).has_value()) REQUIRE(receiver.wait(kHang) == WaitOutcome::ready);
+    REQUIRE(receiver.close(event->channel));
+  }
+}
+
 // The region of one process, the puts of another: the child puts what the parent's messages name.
 TEST_CASE("puts land in the region that another process exposes before they are announced") {
   const Path path = GENERATE(Path::local, Path::ni);
