@@ -100,6 +100,11 @@ size_t PacketSocket::unread_descriptors() noexcept {
   return unread_descriptors_;
 }
 
+void PacketSocket::end() noexcept {
+  ::shutdown(socket_.get(), SHUT_RDWR);
+  waiting_.clear();
+}
+
 void PacketSocket::close() noexcept {
   socket_.reset();
   waiting_.clear();

@@ -15,6 +15,7 @@ namespace unet::service {
 
 class PacketSocket {
  public:
+  PacketSocket() noexcept = default;
   explicit PacketSocket(Descriptor socket) noexcept : socket_(std::move(socket)) {}
 
   enum class Received { packet, nothing, closed, malformed };
@@ -37,6 +38,8 @@ class PacketSocket {
   size_t unread_descriptors() noexcept;
   int descriptor() const noexcept { return socket_.get(); }
   void close() noexcept;
+  // Nothing more is sent or taken; the peer reads what is there, and then the end.
+  void end() noexcept;
 
  private:
   struct Packet {

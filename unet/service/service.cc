@@ -104,6 +104,7 @@ bool Service::poll(Nanoseconds now) {
   on_deadlines();         // connects to endpoints that did not answer
   end_silent();           // connections that did not say hello
   flush_starved();        // answers that found no descriptors
+  close_read_ends();
   run_signalling();       // what the machine wants after all of that
   finish_drops();         // clients that ended during this turn
   flush_commands();       // to the engine, and wake it
@@ -113,7 +114,7 @@ bool Service::poll(Nanoseconds now) {
 Nanoseconds Service::next_timeout() const noexcept {
   Nanoseconds next = signalling_->next_timeout();
   if (!deadlines_.empty() && deadlines_.begin()->first < next) next = deadlines_.begin()->first;
-  next = std::min({next, next_hello_, next_flush_});
+  next = std::min({next, next_hello_, next_flush_, next_look_});
   if (!command_backlog_.empty() && now_ + kMillisecond < next) next = now_ + kMillisecond;
   if (!events_.empty()) next = 0;
   return next;
@@ -224,12 +225,15 @@ bool Service::send(ClientRecord& client, Bytes packet, std::initializer_list<int
 
 // The kernel bounds the descriptors that the NI's user has under way by its limit of open files, unless it is privileged. No user's
 // unread answers get more than a quarter of that: they are not to keep all the others from set-up.
-bool Service::reads_descriptors(const ClientRecord& client) const {
+bool Service::reads_descriptors(const ClientRecord& client) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return true;
   size_t unread = 0;
   for (const auto& [index, each] : clients_) {
     if (each->who.uid == client.who.uid) unread += each->socket.unread_descriptors();
+  }
+  for (auto& [user, socket] : unread_ends_) {
+    if (user == client.who.uid) unread += socket.unread_descriptors();
   }
   constexpr rlim_t kAlways = 16;  // an NI with as few as that has other cares
   return unread < std::max(limit.rlim_cur / 4, kAlways);

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -82,6 +83,7 @@ class Service {
  public:
   static constexpr uint32_t kBacklogMax = 64;          // requests that wait for one endpoint's accept
   static constexpr Nanoseconds kHelloFor = 10 * kSecond;  // a connection that says nothing
+  static constexpr Nanoseconds kLookEvery = 200 * kMillisecond;  // at ended connections whose descriptors were not read
   static constexpr Nanoseconds kFlushAgain = 10 * kMillisecond;  // an answer for which there were no descriptors
   static constexpr uint32_t kConnectMsDefault = 5'000;
   static constexpr uint32_t kConnectMsMax = 3'600'000;
@@ -154,7 +156,7 @@ class Service {
     static_assert(std::is_trivially_copyable_v<Packet>);
     return send(client, as_bytes(&packet, sizeof packet), descriptors);
   }
-  bool reads_descriptors(const ClientRecord& client) const;
+  bool reads_descriptors(const ClientRecord& client);
   void announce(ClientRecord& client);
   void watch_for_room(ClientRecord& client);
 
@@ -220,6 +222,8 @@ class Service {
   // service_ends.cc
   void drop(ClientRecord& client, std::string_view why);
   void protocol_error(ClientRecord& client, std::string_view what);
+  void end_socket(ClientRecord& client);
+  void close_read_ends();
   void finish_drops();
   void destroy(EndpointRecord& endpoint, control::CloseReason reason);
   void end_channel(EndpointRecord& endpoint, uint32_t number, control::CloseReason reason);
@@ -253,6 +257,9 @@ class Service {
   std::set<uint32_t> dropped_;  // clients to finish
   Nanoseconds next_hello_ = ~Nanoseconds{0};  // when a client must have said hello
   Nanoseconds next_flush_ = ~Nanoseconds{0};  // of clients that are starved
+  // Our ends of connections that are over, whose clients have not read all descriptors; by user.
+  std::list<std::pair<uid_t, PacketSocket>> unread_ends_;
+  Nanoseconds next_look_ = ~Nanoseconds{0};  // at those
   Nanoseconds next_refusal_log_ = 0;
   Nanoseconds next_static_log_ = 0;
   std::unordered_map<uint32_t, std::unique_ptr<EndpointRecord>> endpoints_;

@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 
 #include <cstring>
+#include <utility>
 
 #include <spdlog/spdlog.h>
 
@@ -31,9 +32,23 @@ void Service::drop(ClientRecord& client, std::string_view why) {
   spdlog::debug("client {} (pid {}, user {}) ends: {}", client.index, client.who.pid, client.who.uid, why);
   client.dropped = true;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client.socket.descriptor(), nullptr);
-  client.socket.close();
+  end_socket(client);
   announce(client);
   dropped_.insert(client.index);
+}
+
+// Descriptors that it has not read stay charged to us for as long as it keeps its end open: they go on counting as its user's.
+void Service::end_socket(ClientRecord& client) {
+  if (client.socket.unread_descriptors() == 0) return client.socket.close();
+  client.socket.end();
+  unread_ends_.emplace_back(client.who.uid, std::exchange(client.socket, PacketSocket()));
+  next_look_ = std::min(next_look_, now_ + kLookEvery);
+}
+
+void Service::close_read_ends() {
+  if (now_ < next_look_) return;
+  std::erase_if(unread_ends_, [](auto& end) { return end.second.unread_descriptors() == 0; });
+  next_look_ = unread_ends_.empty() ? ~Nanoseconds{0} : now_ + kLookEvery;
 }
 
 void Service::finish_drops() {

@@ -100,6 +100,8 @@ class TestClient {
     return closed_;
   }
   void close() { socket_.reset(); }
+  // The service sees an end, and what was not received stays.
+  void stop_sending() { ::shutdown(socket_.get(), SHUT_WR); }
 
   template <typename T>
   Incoming call(T request) {
