@@ -100,8 +100,10 @@ int run(const Options& options) {
   catch_signals();
   spdlog::info("host {} at {}", ni_options.service.host, ni_options.socket);
   say_ready(options);
-  if (Status status = (*ni)->run(); !status) return refuse(status.error());
+  const Status status = (*ni)->run();
   notify_manager("STOPPING=1");
+  for (const int each : {SIGINT, SIGTERM, SIGHUP}) signal(each, SIG_IGN);  // the handler's Ni goes away
+  if (!status) return refuse(status.error());
   spdlog::info("stopped");
   return 0;
 }

@@ -133,8 +133,9 @@ int add_rules(scmp_filter_ctx filter, const std::vector<std::string>& ports) {
   if (error == 0) error = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
   bool interfaces = false, xdp = false;
   for (const std::string& port : ports) {
-    interfaces = interfaces || port.find("net_memif") == std::string::npos;
-    xdp = xdp || port.find("net_af_xdp") != std::string::npos;
+    const std::string wire = port.substr(port.rfind(" / ") + 1);  // wrappers name files, which may be called anything; npos + 1 is 0
+    interfaces = interfaces || wire.find("net_memif") == std::string::npos;
+    xdp = xdp || wire.find("net_af_xdp") != std::string::npos;
   }
   if (interfaces) allow_masked({SCMP_SYS(socket), 0, kLow, AF_NETLINK});
   for (const int call : kXdp) {
