@@ -346,14 +346,16 @@ bool DpdkPort::link_up() const noexcept {
 
 Status DpdkPort::wait_link(Nanoseconds timeout) noexcept {
   const Nanoseconds end = monotonic_now() + timeout;
+  bool up = false;
   for (;;) {
     poll(monotonic_now());
-    if (memif_) next_check_ = 0;  // the engine has a clock of its own
-    if (link_up()) return {};
-    if (monotonic_now() >= end) break;
+    up = link_up();
+    if (up || monotonic_now() >= end) break;
     const timespec time{0, 1'000'000};
     nanosleep(&time, nullptr);  // tidy: allow sleep because this is set-up: it waits for a memif's peer
   }
+  if (memif_) next_check_ = 0;  // the engine has a clock of its own
+  if (up) return {};
   if (!memif_) return fail(Errc::timed_out, "dpdk:" + device_ + ": the link is down: is the cable in, and the other side up?");
   return fail(Errc::timed_out, "dpdk:" + device_ + "," + options_ + ": no peer: start the " + (memif_client_ ? "server" : "client") +
                                    " with the same socket= and id=, in the same network namespace unless socket-abstract=no");
