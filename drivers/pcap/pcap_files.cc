@@ -1,11 +1,14 @@
 // pcap_files.cc - frames from a file, and to a file.
 #include "drivers/pcap/pcap_files.h"
 
+#include <fcntl.h>
 #include <pcap/pcap.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <ctime>
+#include <system_error>
 
 #include "drivers/pcap/pcap_open.h"
 
@@ -42,6 +45,10 @@ PcapFiles::~PcapFiles() {
 
 Status PcapFiles::open_read() {
   if (options_.read.empty()) return {};
+  if (stat(options_.read.c_str(), &read_status_) == 0 && !S_ISREG(read_status_.st_mode)) {
+    return fail(Errc::invalid_argument, "pcap: read=" + options_.read + ": is no file; the engine would wait for it");
+  }
+  if (options_.read == "-") return fail(Errc::invalid_argument, "pcap: read=-: name a file; ./- is one called -");
   char error[PCAP_ERRBUF_SIZE] = "";
   reader_ = pcap_open_offline_with_tstamp_precision(options_.read.c_str(), PCAP_TSTAMP_PRECISION_NANO, error);
   if (reader_ == nullptr) return fail(Errc::unavailable, "pcap: read=" + options_.read + ": " + error);
@@ -58,8 +65,27 @@ Status PcapFiles::open_write() {
   if (options_.write.empty()) return {};
   writer_ = pcap_open_dead_with_tstamp_precision(DLT_EN10MB, kSnapLength, PCAP_TSTAMP_PRECISION_NANO);
   if (writer_ == nullptr) return fail(Errc::out_of_memory, "pcap: write=" + options_.write + ": no memory");
-  dumper_ = pcap_dump_open(writer_, options_.write.c_str());
-  if (dumper_ == nullptr) return fail(Errc::unavailable, "pcap: write=" + options_.write + ": " + pcap_geterr(writer_));
+  // Not truncated before it is known what it is. Frames are their users' secrets.
+  const int file = ::open(options_.write.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
+  const auto refuse = [&](Errc code, const std::string& why) {
+    if (file >= 0) close(file);
+    return fail(code, "pcap: write=" + options_.write + ": " + why);
+  };
+  struct stat status{};
+  if (file < 0 || fstat(file, &status) != 0) return refuse(Errc::unavailable, std::generic_category().message(errno));
+  if (!S_ISREG(status.st_mode) && !S_ISCHR(status.st_mode)) {
+    return refuse(Errc::invalid_argument, "is no file; the engine would wait for it");
+  }
+  if (!options_.read.empty() && status.st_dev == read_status_.st_dev && status.st_ino == read_status_.st_ino) {
+    return refuse(Errc::invalid_argument, "it is the file to read");
+  }
+  if (S_ISREG(status.st_mode) && (fchmod(file, 0600) != 0 || ftruncate(file, 0) != 0)) {
+    return refuse(Errc::not_permitted, "it is another user's, who could read the frames");
+  }
+  std::FILE* const stream = fdopen(file, "wb");
+  if (stream == nullptr) return refuse(Errc::out_of_memory, "no memory");
+  dumper_ = pcap_dump_fopen(writer_, stream);
+  if (dumper_ == nullptr) return fail(Errc::unavailable, "pcap: write=" + options_.write + ": " + pcap_geterr(writer_));  // it closed it
   return {};
 }
 

@@ -6,6 +6,8 @@
 // Ethernet frames of any type.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <memory>
 #include <string>
 
@@ -49,6 +51,7 @@ class PcapFiles final : public FramePort {
   pcap* reader_ = nullptr;
   pcap* writer_ = nullptr;  // only describes the file
   pcap_dumper* dumper_ = nullptr;
+  struct stat read_status_{};  // of the file to read
 
   // The frame that is next, in libpcap's memory until the next look; length 0: none.
   const void* next_ = nullptr;

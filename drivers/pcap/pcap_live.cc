@@ -1,7 +1,9 @@
 // pcap_live.cc - frames in and out of an interface.
 #include "drivers/pcap/pcap_live.h"
 
+#include <net/if.h>
 #include <pcap/pcap.h>
+#include <sys/ioctl.h>
 
 #include <cerrno>
 
@@ -57,6 +59,13 @@ uint32_t PcapLive::receive(std::span<ReceivedFrame> frames, Nanoseconds) noexcep
   return arrivals.count;
 }
 
+// Without a carrier the kernel drops what it is given, with the same error as when its queue is full.
+bool PcapLive::has_carrier() const noexcept {
+  ifreq request{};
+  interface_.copy(request.ifr_name, sizeof request.ifr_name - 1);
+  return ioctl(pcap_fileno(handle_), SIOCGIFFLAGS, &request) != 0 || (request.ifr_flags & IFF_RUNNING) != 0;
+}
+
 uint32_t PcapLive::transmit(std::span<TransmitFrame> frames, Nanoseconds) noexcept {
   uint32_t done = 0;
   for (; done < frames.size(); ++done) {
@@ -66,7 +75,7 @@ uint32_t PcapLive::transmit(std::span<TransmitFrame> frames, Nanoseconds) noexce
       counters_.tx_bytes += frames[done].length;
       continue;
     }
-    if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM) {  // the interface takes no more now
+    if (errno == EAGAIN || errno == ENOMEM || (errno == ENOBUFS && has_carrier())) {  // the interface takes no more now
       ++counters_.tx_full;
       break;
     }

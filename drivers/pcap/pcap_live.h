@@ -44,6 +44,7 @@ class PcapLive final : public FramePort {
   };
   PcapLive(const DriverCapabilities& capabilities, std::string interface, pcap* handle, int wait_descriptor);
 
+  bool has_carrier() const noexcept;
   std::string interface_;
   pcap* handle_;
   int wait_descriptor_;
