@@ -64,9 +64,11 @@ Status set_capture(const std::string& name, const std::string& value, drivers::C
   else if (name == "snap") return assign(name, parse_count(value, 14, 65535), o.snap_length);
   else if (name == "limit") return assign(name, parse_bytes(value), o.limit);
   else if (name == "buffer") {
-    if (Status status = assign(name, parse_bytes(value), o.ring_bytes); !status) return status;
-    if (!std::has_single_bit(o.ring_bytes) || o.ring_bytes < 256 << 10 || o.ring_bytes > 1 << 30)
+    uint64_t bytes = 0;
+    if (Status status = assign(name, parse_bytes(value), bytes); !status) return status;
+    if (!std::has_single_bit(bytes) || bytes < 256 << 10 || bytes > 1 << 30)
       return fail(Errc::invalid_argument, "buffer: '" + value + "' is not 256k, 512k, 1M, 2M, ... or 1G");
+    o.ring_bytes = static_cast<uint32_t>(bytes);
   } else {
     return fail(Errc::invalid_argument, "'" + name + "' is no option; allowed: file filter snap limit buffer");
   }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pcap/pcap.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -71,6 +72,10 @@ Status CaptureFile::open_file() {
     return fail(Errc::unavailable, "capture: " + options_.file + ": nobody reads this FIFO: start its reader first");
   }
   if (file_ < 0) return fail(Errc::unavailable, "capture: file=" + options_.file + ": " + std::generic_category().message(error));
+  struct stat status{};
+  if (fstat(file_, &status) == 0 && S_ISREG(status.st_mode) && fchmod(file_, 0600) != 0) {
+    return fail(Errc::not_permitted, "capture: file=" + options_.file + ": it is another user's, who could read the frames");
+  }
   return {};
 }
 
@@ -80,6 +85,7 @@ Status CaptureFile::start_thread() {
   // Signals are for the program's own threads; a FIFO whose reader has gone is told by EPIPE.
   sigset_t all, before;
   sigfillset(&all);
+  for (const int fault : {SIGSYS, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, fault);  // they are this thread's own
   pthread_sigmask(SIG_SETMASK, &all, &before);
   const int error = pthread_create(&thread_, nullptr, run, this);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -107,6 +113,7 @@ void CaptureFile::offer(pcapng::Direction direction, std::span<const std::byte> 
       std::memcpy(room + first, more.data(), more.size());
       if (!wants({room, length}, length)) return;
     }
+    if (epoch_ == 0) epoch_ = time_of_day() - now;
     ring_.stage({.time = now, .length = length, .captured = kept, .direction = direction, .size = 0});
   } else {
     dropped_.store(dropped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);

@@ -66,6 +66,7 @@ class CaptureFile {
   Status start_thread();
   bool wants(std::span<const std::byte> bytes, uint32_t length) const noexcept;
 
+  static uint64_t time_of_day() noexcept;  // nanoseconds
   static void* run(void* self) noexcept;
   void write_all() noexcept;
   void drain() noexcept;
@@ -82,6 +83,7 @@ class CaptureFile {
   std::atomic<bool> stop_{false};
   std::atomic<uint64_t> seen_{0}, dropped_{0};  // the engine's
   std::atomic<uint64_t> written_{0};            // the writer's
+  uint64_t epoch_ = 0;  // what to add to a frame's time for the time of day; the engine sets it before the first frame is published
 
   int file_ = -1;
   int wake_ = -1;
@@ -90,7 +92,6 @@ class CaptureFile {
   // The writer's
   std::vector<std::byte> out_;
   uint64_t file_size_ = 0;     // with what is in out_
-  uint64_t epoch_ = 0;         // what to add to a frame's time for the time of day; 0: no frame yet
 };
 
 }  // namespace unet::drivers

@@ -20,12 +20,6 @@ constexpr size_t kWriteAt = 256 << 10;     // bytes per system call, when there 
 constexpr int kLookEveryMs = 20;
 constexpr int kLastWaitMs = 1000;          // for a FIFO's reader at the end
 
-uint64_t time_of_day() noexcept {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<uint64_t>(now.tv_sec) * kSecond + static_cast<uint64_t>(now.tv_nsec);
-}
-
 // Bytes of the whole blocks among the first `size` bytes.
 size_t whole_blocks(const std::vector<std::byte>& blocks, size_t size) noexcept {
   size_t at = 0;
@@ -38,6 +32,12 @@ size_t whole_blocks(const std::vector<std::byte>& blocks, size_t size) noexcept 
 
 }  // namespace
 
+uint64_t CaptureFile::time_of_day() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<uint64_t>(now.tv_sec) * kSecond + static_cast<uint64_t>(now.tv_nsec);
+}
+
 void* CaptureFile::run(void* self) noexcept {
   prctl(PR_SET_NAME, "unet-capture");
   static_cast<CaptureFile*>(self)->write_all();
@@ -46,7 +46,7 @@ void* CaptureFile::run(void* self) noexcept {
 
 void CaptureFile::write_all() noexcept {
   flush();  // the head: whoever reads a FIFO sees at once what it is
-  while (!stop_.load(std::memory_order_acquire)) {
+  while (!stop_.load(std::memory_order_acquire) && running()) {
     drain();
     sleep();
   }
@@ -68,7 +68,6 @@ void CaptureFile::drain() noexcept {
         flush();
         stop_because("its limit of " + std::to_string(options_.limit) + " bytes is reached");
       } else {
-        if (epoch_ == 0) epoch_ = time_of_day() - record.time;
         pcapng::append_packet(out_, record.direction, epoch_ + record.time, bytes, record.length);
         file_size_ += size;
         if (out_.size() >= kWriteAt) flush();
