@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,12 +21,23 @@ namespace {
 constexpr Nanoseconds kFlushAfter = 100 * kMillisecond;
 constexpr size_t kFrameMax = 16384;
 
+// How long the lines are that fit into `most` bytes, which one at least does.
+size_t whole_lines(std::string_view text, size_t most) noexcept {
+  return text.size() <= most ? text.size() : text.substr(0, most).rfind('\n') + 1;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Driver>> Trace::wrap(std::unique_ptr<Driver> wire, const std::string& file) {
-  int descriptor = STDERR_FILENO;
-  if (!file.empty()) {
-    descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
+  constexpr int kFlags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  int descriptor = -1;
+  if (file.empty()) {
+    // Opened anew, as others who write to stderr may wait. What cannot be opened (a socket) is used as it is.
+    descriptor = open("/proc/self/fd/2", kFlags);
+    if (descriptor < 0) descriptor = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+    if (descriptor < 0) return fail_errno("trace to stderr", errno);
+  } else {
+    descriptor = open(file.c_str(), kFlags | O_CREAT, 0600);
     if (descriptor < 0) return fail(Errc::unavailable, "trace: file=" + file + ": " + std::generic_category().message(errno));
   }
   return std::unique_ptr<Driver>(new Trace(std::move(wire), file, descriptor));
@@ -36,7 +48,7 @@ Trace::Trace(std::unique_ptr<Driver> wire, std::string file, int descriptor)
 
 Trace::~Trace() {
   flush();
-  if (!file_.empty()) close(descriptor_);
+  close(descriptor_);
 }
 
 void Trace::note(const char* direction, std::span<const std::byte> data, std::span<const std::byte> more, Nanoseconds now) noexcept {
@@ -67,6 +79,12 @@ bool Trace::writable() const noexcept {
   return ::poll(&ready, 1, 0) == 1 && ready.revents == POLLOUT;
 }
 
+// Writes what can be written at once; as write(2).
+ssize_t Trace::put(std::string_view text) const noexcept {
+  const ssize_t sent = send(descriptor_, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  return sent < 0 && errno == ENOTSOCK ? write(descriptor_, text.data(), text.size()) : sent;
+}
+
 // May not wait: stderr may be a pipe that nobody reads.
 void Trace::flush() noexcept {
   next_flush_ = ~Nanoseconds{0};
@@ -74,8 +92,8 @@ void Trace::flush() noexcept {
   size_t done = 0;
   while (done < used_ && writable()) {
     // A pipe that is ready has room for PIPE_BUF bytes at least: more at a time could wait.
-    const size_t part = std::min<size_t>(used_ - done, 4096);
-    const ssize_t n = write(descriptor_, out_.data() + done, part);
+    const std::string_view rest(out_.data() + done, used_ - done);
+    const ssize_t n = put(rest.substr(0, whole_lines(rest, 4096)));
     if (n <= 0) break;
     done += static_cast<size_t>(n);
   }

@@ -42,6 +42,7 @@ class Trace final : public Driver {
   static constexpr size_t kLineMax = 240;
   Trace(std::unique_ptr<Driver> wire, std::string file, int descriptor);
   void note(const char* direction, std::span<const std::byte> data, std::span<const std::byte> more, Nanoseconds now) noexcept;
+  ssize_t put(std::string_view text) const noexcept;
   void flush() noexcept;
   bool writable() const noexcept;
 
