@@ -301,6 +301,7 @@ TEST_CASE("clients that lie about everything: others' traffic is unharmed, every
         REQUIRE(monotonic_now() - moved[i] < kHang);
       }
     }
+    if (memory == 0) memory = private_memory(ni.pid());
     CHECK(enough());
     turns.end();
     liars[1]->kill();

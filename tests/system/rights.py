@@ -235,6 +235,7 @@ def test_wires():
     ip("link", "set", "va", "up")
     ip("link", "set", "vb", "up")
     over_a_wire("af_packet", "dpdk:net_af_packet0,iface=va", "dpdk:net_af_packet0,iface=vb")
+    over_a_wire("pcap", "capture:file=DIR/frames / trace:file=DIR/lines / pcap:iface=va", "pcap:iface=vb")
     over_a_wire("af_xdp", "dpdk:net_af_xdp0,iface=va", "dpdk:net_af_xdp0,iface=vb")
     ip("link", "add", "br0", "type", "bridge")
     ip("link", "set", "br0", "up")

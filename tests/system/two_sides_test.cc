@@ -285,7 +285,7 @@ int test_killed(const Wire& wire, int victim, int times) {
     dying.kill();
   }
   // The pinger may be in the middle of a window that nobody answers: it only has to be alive.
-  const bool alive = surviving.wait(50 * kMillisecond) == 0 || surviving.signal() == 0;
+  const bool alive = surviving.wait(50 * kMillisecond) <= 0 && surviving.signal() == 0;
   if (!alive) return report(*shared, "the survivor");
   std::printf("side %d killed %d times: the other went on\n", victim, times);
   return 0;
@@ -310,7 +310,7 @@ int test_interface_down(const Wire& wire) {
   const int switched = switching.wait(150 * kSecond);
   shared->stop = true;
   if (switched != 0 || echoing.wait(10 * kSecond) != 0) return report(*shared, "interface down and up");
-  const bool alive = pinging.wait(50 * kMillisecond) == 0 || pinging.signal() == 0;
+  const bool alive = pinging.wait(50 * kMillisecond) <= 0 && pinging.signal() == 0;
   if (!alive) return report(*shared, "the pinging side");
   std::printf("interfaces down and up: frames pass again\n");
   return 0;
