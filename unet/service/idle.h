@@ -3,7 +3,6 @@
 
 #include <sched.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <string_view>
 
@@ -27,35 +26,25 @@ Result<Idle> parse_idle(std::string_view text);
 // follows at once; else it is tried again only after kEvery, because the call itself costs 0.3 - 0.5 us.
 //
 // Somebody who polls without yielding keeps the core for a whole time slice of milliseconds. One who sleeps is let in
-// much sooner when it is woken: so after such a yield polling is not worth while for some time. How long doubles while it
-// goes on like this: once, it may have been a stray thread, or the host that took the core away from all of us.
+// much sooner when it is woken: so after such a yield polling is not worth while for some time.
 class Yielder {
  public:
-  static constexpr Nanoseconds kHogged = 200 * kMicrosecond;
-  static constexpr Nanoseconds kAvoidFirst = kMillisecond;
-  static constexpr Nanoseconds kAvoidLast = 32 * kMillisecond;
-
   void idle(const Clock& clock, Nanoseconds now) noexcept {
     if (now < next_) return;
     sched_yield();
-    yielded(now, clock.now());
-  }
-  // What a yield from `before` to `after` tells.
-  void yielded(Nanoseconds before, Nanoseconds after) noexcept {
-    next_ = after - before > kTaken ? after : after + kEvery;
-    if (after - before <= kHogged) return;
-    const bool again = before < hogged_until_ + avoid_;
-    avoid_ = again ? std::min(2 * avoid_, kAvoidLast) : kAvoidFirst;
-    hogged_until_ = after + avoid_;
+    const Nanoseconds after = clock.now();
+    next_ = after - now > kTaken ? after : after + kEvery;
+    if (after - now > kHogged) hogged_until_ = after + kAvoid;
   }
   bool hogged(Nanoseconds now) const noexcept { return now < hogged_until_; }
 
  private:
   static constexpr Nanoseconds kTaken = 3 * kMicrosecond;
   static constexpr Nanoseconds kEvery = 20 * kMicrosecond;
+  static constexpr Nanoseconds kHogged = 200 * kMicrosecond;
+  static constexpr Nanoseconds kAvoid = 20 * kMillisecond;
   Nanoseconds next_ = 0;
   Nanoseconds hogged_until_ = 0;
-  Nanoseconds avoid_ = 0;
 };
 
 // The descriptors that end an engine's sleep. watch() and forget() may be called from another thread than sleep().
