@@ -414,12 +414,24 @@ def compiles_alone(header, commands, as_c):
     return f"does not compile alone{' as C' if as_c else ''}: {errors[0] if errors else result.stderr.strip()[:200]}"
 
 
+def first_includes(sources, commands):
+    """The headers that a source file of the build includes before anything else: these were compiled alone there."""
+    for source in sources:
+        if source.path in commands and source.path.endswith(".cc"):
+            text = "\n".join(source.lines)
+            _, header, quoted = next(find_includes(text), (0, "", False))
+            if quoted and "\n#" not in text.split("\n#include")[0]:  # not what needs a #define before it
+                yield header
+
+
 def headers_alone(sources, commands):
     jobs = []
+    compiled = set(first_includes(sources, commands))
     with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         for source in sources:
             if source.path.endswith(".h"):
-                jobs.append((source.path, pool.submit(compiles_alone, source.path, commands, False)))
+                if source.path not in compiled:
+                    jobs.append((source.path, pool.submit(compiles_alone, source.path, commands, False)))
                 if is_c_header(source):
                     jobs.append((source.path, pool.submit(compiles_alone, source.path, commands, True)))
         for path, job in jobs:
