@@ -242,11 +242,23 @@ class Build(Tree):
     def test_a_good_tree_has_no_complaints(self):
         self.assertEqual(self.complaints(), [])
 
+    def no_source_begins_with_it(self):
+        self.write("unet/ring.cc", '// ring.cc - a ring.\n#include <cstdint>\n#include "unet/ring.h"\n')
+
+    def test_a_header_that_a_source_begins_with_is_the_build_s_to_compile(self):
+        self.write("unet/ring.cc", '// ring.cc - a ring.\n#include "unet/ring.h"\n')
+        self.write("unet/ring.h", GOOD_HEADER.replace("#include <cstdint>\n", "").replace("uint32_t", "std::string"))
+        self.assertEqual(self.complaints(), [])
+        self.write("unet/ring.cc", '// ring.cc - a ring.\n#define RING 1\n#include "unet/ring.h"\n')
+        self.assertEqual(self.complaints(), [("unet/ring.h", "header")])
+
     def test_a_header_that_needs_another(self):
+        self.no_source_begins_with_it()
         self.write("unet/ring.h", GOOD_HEADER.replace("#include <cstdint>\n", "").replace("uint32_t", "std::string"))
         self.assertEqual(self.complaints(), [("unet/ring.h", "header")])
 
     def test_a_header_with_a_warning(self):
+        self.no_source_begins_with_it()
         self.write("unet/ring.h", GOOD_HEADER + "static inline int f() { int unused; return 1; }\n")
         self.assertEqual(self.complaints(), [("unet/ring.h", "header")])
 
