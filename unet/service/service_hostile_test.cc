@@ -237,6 +237,16 @@ TEST_CASE("a client that does not read its replies is not served further, and ha
   CHECK(answers == sent);
 }
 
+// Leaves so many answers unread that the next one must wait.
+void fill_socket(Ni& ni, TestClient& client) {
+  GetDescriptor unknown{};
+  unknown.header = {Op::get_descriptor, 12345, 0};
+  for (int i = 0; i < 4'000; ++i) {
+    client.send(unknown);
+    if (i % 16 == 0) ni.wait(0);
+  }
+}
+
 TEST_CASE("when no descriptors are left, requests fail, and nobody is disconnected") {
   auto ni = make_ni();
   TestClient server(*ni), client(*ni);
@@ -247,12 +257,7 @@ TEST_CASE("when no descriptors are left, requests fail, and nobody is disconnect
   const uint64_t cookie = client.start_connect(from, "echo", Path::local);
   const uint64_t request = server.next()->as<ConnectRequest>().request;
   // Its socket is full, so its answer must wait, with descriptors of its own.
-  GetDescriptor unknown{};
-  unknown.header = {Op::get_descriptor, 12345, 0};
-  for (int i = 0; i < 4'000; ++i) {
-    client.send(unknown);
-    if (i % 16 == 0) ni->wait(0);
-  }
+  fill_socket(*ni, client);
   // As many as the channel takes, none for the answer that waits.
   rlimit before{};
   REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
@@ -433,12 +438,7 @@ int wait_for_descriptors() {
   const uint64_t cookie = client.start_connect(from, "echo", Path::local);
   const auto request = server.next();
   // Its socket is full, so its answer must wait.
-  GetDescriptor unknown{};
-  unknown.header = {Op::get_descriptor, 12345, 0};
-  for (int i = 0; i < 4'000; ++i) {
-    client.send(unknown);
-    if (i % 16 == 0) ni->wait(0);
-  }
+  fill_socket(*ni, client);
   if (!request || code_of(server.accept(to, request->as<ConnectRequest>().request)) != Errc::ok) return 3;
   AllUnderWay all;
   if (!all.take()) return 4;
