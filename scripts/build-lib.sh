@@ -27,10 +27,10 @@ lock() {
 unlock() { exec {lock_fd}>&-; }
 
 # configure DIR MESON_OPTION... - meson setup, when DIR is new, was configured otherwise, or was moved. The environment
-# variables CC and CXX choose the compiler. Needs the lock.
+# variables CC and CXX choose the compiler, CC_LD and CXX_LD the linker. Needs the lock.
 configure() {
   local dir="$root/$1"
-  local wanted="$root ${CC:-} ${CXX:-} ${*:2}"
+  local wanted="$root ${CC:-} ${CXX:-} ${CC_LD:-} ${CXX_LD:-} ${*:2}"
   local wipe=()
   if [[ -e $dir/build.ninja ]]; then
     [[ -e $dir/.configured && $(<"$dir/.configured") == "$wanted" ]] && return 0
