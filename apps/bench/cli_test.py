@@ -77,7 +77,8 @@ def wrong_input():
     for args in (["walk"], ["run"], ["run", "speed"], ["run", "rtt", "--path", "nowhere"], ["run", "rtt", "--size", "8x"],
                  ["run", "connect", "--size", "8"], ["run", "rtt", "--seconds", "0"], ["run", "rtt", "--cores", "0,0"], ["run", "rtt", "--what"], ["list", "more"], [],
                  ["across"], ["across", "x", "--size", "8"], ["across", "x", "--size", "65537"], ["across", "x", "--only", "walk"],
-                 ["across", "x", "--count", "-1"], ["across", "x", "--wait", "1h"], ["serve", "a", "b"]):
+                 ["across", "x", "--count", "-1"], ["across", "x", "--wait", "1h"], ["serve", "a", "b"], ["plot"],
+                 ["plot", "x", "--format", "gif"], ["plot", "x", "--size", "y"]):
         status, out, err = run(*args)
         require(status == 2, f"{args}: exit status {status}, not 2")
         require(out == "" and err.count("\n") == 1 and err.startswith("unet-bench: "), f"{args}: not one clear line: {out}{err}")
@@ -109,6 +110,35 @@ def connections():
     require([(row["path"], row["metric"]) for row in rows] == steps, f"connect: {rows}{err}")
     status, out, err = run("run", "connect", "--path", "kernel-udp", *options)
     require(status == 1 and out == "" and "takes part in connect" in err, f"connect over UDP: exit status {status}: {out}{err}")
+
+
+def pictures():
+    """Records become a figure over sizes and one of the distribution, in both formats; plot_test.cc has what else they can be."""
+    def record(path, size, p50):
+        return {"bench": "rtt", "path": path, "size": size, "metric": "rtt", "unit": "ns", "p50": p50, "p99": 2 * p50,
+                "distribution": [p50 * factor for factor in (0.8, 0.9, 1, 1, 1.2, 2, 4, 9)]}
+
+    with tempfile.TemporaryDirectory() as directory:
+        results, wrong = directory + "/results.json", directory + "/wrong.json"
+        with open(results, "w", encoding="ascii") as file:
+            json.dump([record(path, size, p50 + size / 10) for path, p50 in (("local", 130), ("kernel-tcp", 9000)) for size in (8, 4096)], file)
+        with open(wrong, "w", encoding="ascii") as file:
+            file.write("{}")
+        drawn = directory + "/made/here"
+        status, out, err = run("plot", results, "--directory", drawn)
+        require(status == 0, f"plot: exit status {status}: {err}")
+        expected = [f"{drawn}/{name}.{ending}" for name in ("rtt", "rtt-distribution") for ending in ("svg", "png")]
+        require(out.split() == expected, f"plot: {out}")
+        for name in expected:
+            with open(name, "rb") as picture:
+                begins = picture.read(400)
+            require(b"<svg" in begins if name.endswith(".svg") else begins.startswith(b"\x89PNG"), f"{name} is no picture: {begins}")
+        for args, part in (([wrong], "wrong.json is not a list"), ([directory + "/none"], "cannot read"), ([directory], "cannot read"),
+                           ([results, "--directory", "/dev/null"], "/dev/null")):
+            status, out, err = run("plot", *args)
+            require(status == 1 and out == "" and part in err and err.count("\n") == 1, f"plot {args}: exit status {status}: {out}{err}")
+        status, out, err = run("plot", results, env={"PATH": "/nonexistent"})
+        require(status == 1 and "gnuplot-nox" in err, f"plot without gnuplot: exit status {status}: {err}")
 
 
 def between_two_processes():
@@ -201,6 +231,6 @@ def side_a_dies():
     require(not namespaces_of(bench.pid), "namespaces of a dead run are left")
 
 
-for part in (wrong_input, texts, records, connections, between_two_processes, between_two_hosts, signals, side_b_dies, side_a_dies):
+for part in (wrong_input, texts, records, connections, pictures, between_two_processes, between_two_hosts, signals, side_b_dies, side_a_dies):
     part()
     print(part.__name__, "ok", flush=True)

@@ -218,6 +218,13 @@ int run_jobs(const std::vector<Job>& jobs, const Options& options) {
   return 0;
 }
 
+int draw(const PlotOptions& options) {
+  auto written = plot(options);
+  if (!written) return complain(written.error().text, kExitFailure);
+  for (const std::string& file : *written) std::printf("%s\n", file.c_str());
+  return 0;
+}
+
 // What `./run` shows: the local channel and the shared NI beside the limit and the kernel, in well under a minute.
 int demo(Options options) {
   options.paths = {"local", "shared", "limit-pingpong", "limit-memcpy", "kernel-pipe", "kernel-unix", "kernel-udp*", "kernel-tcp*"};
@@ -246,6 +253,7 @@ int main(int argc, char** argv) {
     case Action::run: return run_jobs(jobs_of(*options), *options);
     case Action::demo: return demo(*options);
     case Action::serve: return serve(options->serve_name);
+    case Action::plot: return draw(options->plot);
     case Action::across: return across(options->across);
   }
   return kExitFailure;

@@ -238,6 +238,7 @@ Record Measurement::record_of(const Participant& participant) const {
     const Summary tail = summarize(participant.single);
     record.summary.p99 = tail.p99;
     record.summary.p999 = tail.p999;
+    record.distribution = distribution(participant.single);
   }
   record.summary.p50 = median_p50(participant.repetitions, false);
   record.limit = median_p50(participant.repetitions, true);

@@ -34,11 +34,13 @@ constexpr const char* kFooter =
     "  unet-bench run bandwidth rate --json results.json --table markdown\n"
     "  unet-bench serve                                        on one host, and on another:\n"
     "  unet-bench across bench@HOST                            round trips and a stream between two unetds\n"
+    "  unet-bench plot results.json --directory pictures       SVG and PNG of what was measured\n"
     "Paths over veth pairs need root; without it they are left out with a line that says so.";
 
 struct Raw {
   std::string paths, sizes, cores, table = "text", seconds, repeat = "5";
   std::string count = "0", wait = "0", only = "both";  // across
+  std::string formats = "svg,png", plot_size;          // plot
 };
 
 std::string joined(const std::vector<std::string>& items) {
@@ -146,6 +148,20 @@ Status take_across(const Raw& raw, Options& options) {
   return {};
 }
 
+Status take_plot(const Raw& raw, PlotOptions& plot) {
+  auto formats = parse_list(raw.formats, "formats");
+  if (!formats) return tl::unexpected(formats.error());
+  for (const std::string& format : *formats) {
+    if (format != "svg" && format != "png") return fail(Errc::invalid_argument, "--format '" + format + "' is neither svg nor png");
+  }
+  plot.formats = *formats;
+  if (raw.plot_size.empty()) return {};
+  auto size = parse_size(raw.plot_size);
+  if (!size) return tl::unexpected(size.error());
+  plot.size = *size;
+  return {};
+}
+
 // An option given as an empty text is malformed too; CLI11 lets it through.
 std::string not_empty(const std::string& text) { return text.empty() ? "must not be empty" : ""; }
 
@@ -175,6 +191,14 @@ void add_two_hosts(CLI::App& app, Raw& raw, Options& options) {
   across->add_option("--table", raw.table, "text or markdown");
 }
 
+void add_plot(CLI::App& app, Raw& raw, Options& options) {
+  CLI::App* plot = app.add_subcommand("plot", "pictures of what --json wrote: figures over message size, distributions, bars");
+  plot->add_option("FILE", options.plot.files, "files of records; - is standard input")->required();
+  plot->add_option("--directory", options.plot.directory, "where the pictures go (default: here)")->check(not_empty);
+  plot->add_option("--format", raw.formats, "svg, png or both (default: svg,png)")->check(not_empty);
+  plot->add_option("--size", raw.plot_size, "message size of distributions (default: the smallest)")->check(not_empty);
+}
+
 }  // namespace
 
 Result<Options> parse_options(int argc, const char* const* argv, const std::vector<std::string>& known_paths) {
@@ -196,6 +220,7 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::vect
   CLI::App* demo = app.add_subcommand("demo", "the short tour: rtt, bandwidth and rate, U-Net beside the limit and the kernel");
   add_measuring_options(*demo, raw, options);
   add_two_hosts(app, raw, options);
+  add_plot(app, raw, options);
 
   try {
     app.parse(argc, argv);
@@ -204,7 +229,8 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::vect
     return options;
   } catch (const CLI::ParseError& error) {
     if (argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty()) {
-      return fail(Errc::invalid_argument, "no command '" + std::string(argv[1]) + "'; there are list, info, run, demo, serve and across");
+      return fail(Errc::invalid_argument,
+                  "no command '" + std::string(argv[1]) + "'; there are list, info, run, demo, serve, across and plot");
     }
     return fail(Errc::invalid_argument, std::string(error.what()) + "; see unet-bench --help");
   }
@@ -212,6 +238,11 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::vect
   (void)demo;
   if (app.got_subcommand("serve")) options.action = Action::serve;
   if (app.got_subcommand("across")) options.action = Action::across;
+  if (app.got_subcommand("plot")) {
+    options.action = Action::plot;
+    if (auto taken = take_plot(raw, options.plot); !taken) return tl::unexpected(taken.error());
+    return options;
+  }
   if (auto taken = take_raw(raw, options); !taken) return tl::unexpected(taken.error());
   if (options.action == Action::across) {
     if (auto taken = take_across(raw, options); !taken) return tl::unexpected(taken.error());

@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "apps/bench/cores.h"
+#include "apps/bench/plot/plot.h"
 #include "apps/bench/report.h"
 #include "apps/bench/two_hosts.h"
 #include "unet/base/result.h"
 
 namespace unet::bench {
 
-enum class Action : uint8_t { list, info, run, demo, serve, across, help };
+enum class Action : uint8_t { list, info, run, demo, serve, across, plot, help };
 
 struct Options {
   Action action = Action::help;
@@ -28,6 +29,7 @@ struct Options {
   std::string command;              // as typed, for the records
   std::string serve_name = "bench"; // serve: what to bind
   AcrossOptions across;
+  PlotOptions plot;
 };
 
 // Every error is one line that says what was wrong and what is allowed. Checks names of benchmarks and paths too:

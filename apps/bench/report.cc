@@ -138,6 +138,8 @@ std::string to_json(const std::vector<Record>& records) {
     if (record.ratio) object["ratio"] = *record.ratio;
     else object["ratio"] = nullptr;
     object["baseline"] = record.baseline;
+    if (record.distribution.empty()) object["distribution"] = nullptr;
+    else object["distribution"] = record.distribution;
     object["command"] = record.command;
     object["setting"] = record.setting;
     object["slices"] = record.slices;

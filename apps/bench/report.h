@@ -16,6 +16,7 @@ struct Record {
   uint32_t size = 0;
   std::string metric, unit;
   Summary summary;              // p50, p99, p999, mean, samples
+  std::vector<double> distribution;  // of single latencies, at kDistribution; empty where only a median was measured
   double limit = 0;             // the limit's p50 around the kept slices
   std::optional<double> ratio;  // nothing when every slice was dropped, or nothing to compare with
   std::string baseline;         // what ratio compares with
@@ -30,8 +31,8 @@ struct Record {
 constexpr const char* kOwnMessages = "bandwidth_of_messages";
 
 // A list of flat objects, as DESIGN names the fields: bench, path, size, metric, unit, p50, p99, p999, mean, samples, limit,
-// ratio, baseline, command; and setting, slices, dropped, disturbed. Figures are null where no slice was left, and ratio
-// where there is nothing to compare with.
+// ratio, baseline, command; and setting, slices, dropped, disturbed; and distribution, a list of the values at kDistribution.
+// Figures are null where no slice was left, ratio where there is nothing to compare with, and distribution of what has none.
 std::string to_json(const std::vector<Record>& records);
 
 enum class TableStyle : uint8_t { text, markdown };

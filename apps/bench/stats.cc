@@ -39,6 +39,13 @@ Summary summarize(std::vector<double> values) { return summarize_tail(values, 0.
 
 Summary summarize_rates(std::vector<double> values) { return summarize_tail(values, 0.01, 0.001); }
 
+std::vector<double> distribution(std::vector<double> values) {
+  std::vector<double> at;
+  if (values.empty()) return at;
+  for (const double fraction : kDistribution) at.push_back(percentile(values, fraction));
+  return at;
+}
+
 bool limit_held(const SliceValue& slice, double tolerance) {
   const double low = std::min(slice.limit_before, slice.limit_after);
   const double high = std::max(slice.limit_before, slice.limit_after);

@@ -2,6 +2,7 @@
 // slices of the limit, and counts only when the limit did not move. Pure functions; the harness feeds them.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -22,6 +23,12 @@ struct Summary {
   double p50 = 0, p99 = 0, p999 = 0, mean = 0;
   uint64_t samples = 0;
 };
+
+// The shares of samples at which a distribution is recorded: the median, the body around it, and a tail by powers of ten.
+constexpr std::array<double, 8> kDistribution = {0.01, 0.1, 0.25, 0.5, 0.9, 0.99, 0.999, 0.9999};
+
+// The values that these shares of the samples do not exceed, in order; empty when there is no sample.
+std::vector<double> distribution(std::vector<double> values);
 
 // Of latencies: p99 is exceeded by one sample in a hundred. All zero when there is none.
 Summary summarize(std::vector<double> values);

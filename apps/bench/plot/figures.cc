@@ -1,0 +1,168 @@
+// figures.cc - points to figures.
+#include "apps/bench/plot/figures.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "apps/bench/sizes.h"
+#include "apps/bench/stats.h"
+
+namespace unet::bench {
+
+namespace {
+
+// What one benchmark measured under one metric, in one unit: one picture.
+struct Group {
+  std::string bench, metric, unit;
+  std::vector<Point> points;
+};
+
+template <typename Item, typename Match, typename Make>
+Item& find_or_add(std::vector<Item>& list, Match match, Make make) {
+  const auto found = std::find_if(list.begin(), list.end(), match);
+  if (found != list.end()) return *found;
+  return list.emplace_back(make());
+}
+
+// Benchmarks that put a number into their metric (`rtt_16_idle`) share one picture: the number belongs to the label.
+std::vector<Group> groups_of(const std::vector<Point>& points) {
+  std::vector<Group> groups;
+  for (Point point : points) {
+    std::string metric = point.metric;
+    if (std::any_of(metric.begin(), metric.end(), [](unsigned char c) { return c >= '0' && c <= '9'; }) || point.bench == "connect") {
+      point.label += ", " + metric;
+      metric.clear();
+    }
+    auto& group = find_or_add(
+        groups, [&](const Group& g) { return g.bench == point.bench && g.metric == metric && g.unit == point.unit; },
+        [&] { return Group{point.bench, metric, point.unit, {}}; });
+    group.points.push_back(std::move(point));
+  }
+  return groups;
+}
+
+Family family_of(const Point& point) {
+  const auto begins = [&](const char* with) { return point.path.rfind(with, 0) == 0; };
+  if (begins("limit-")) return Family::limit;
+  if (begins("raw-")) return Family::raw;
+  return begins("kernel-") ? Family::kernel : Family::ours;
+}
+
+// Of a file: a name from a record may not lead to another directory.
+std::string file_name(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(),
+      [](unsigned char c) { return !(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') && c != '_'; }, '-');
+  return text;
+}
+
+std::string title_of(const Group& group) {
+  if (group.bench == "rtt") return "Round trip of one message";
+  if (group.bench == "bandwidth") return "Bandwidth of a one-way stream";
+  if (group.bench == "put") return "Bandwidth of puts";
+  if (group.bench == "rate") return "Messages per second, one way";
+  return group.bench + (group.metric.empty() || group.metric == group.bench ? "" : ": " + group.metric);
+}
+
+// Units as people read them. A time below a millisecond is in microseconds.
+void scale(Figure& figure, const std::string& unit) {
+  figure.y_label = unit;
+  if (unit == "msg/s") {
+    figure.y_label = "million messages / s";
+    figure.y_scale = 1e-6;
+  } else if (unit == "ns") {
+    double most = 0;
+    for (const Curve& curve : figure.curves) {
+      for (const auto& value : curve.values) most = std::max(most, value.second);
+    }
+    const bool milliseconds = most >= 10e6;
+    figure.y_label = milliseconds ? "time, ms" : "time, us";
+    figure.y_scale = milliseconds ? 1e-6 : 1e-3;
+  }
+}
+
+// A factor of ten between the least and the greatest needs a logarithm.
+bool wide(const std::vector<Curve>& curves) {
+  double least = INFINITY, most = 0;
+  for (const Curve& curve : curves) {
+    for (const auto& value : curve.values) {
+      least = std::min(least, value.second);
+      most = std::max(most, value.second);
+    }
+  }
+  return most > 10 * least;
+}
+
+Curve& curve_of(std::vector<Curve>& curves, const Point& point) {
+  return find_or_add(
+      curves, [&](const Curve& curve) { return curve.label == point.label; },
+      [&] { return Curve{point.label, family_of(point), {}, {}}; });
+}
+
+Figure over_size(const Group& group) {
+  Figure figure{.kind = Figure::Kind::over_size, .name = file_name(group.bench), .title = title_of(group), .y_label = "", .curves = {}};
+  std::vector<Point> sorted = group.points;
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Point& left, const Point& right) { return left.size < right.size; });
+  for (const Point& point : group.points) curve_of(figure.curves, point);  // in the order of the file
+  for (const Point& point : sorted) {
+    Curve& curve = curve_of(figure.curves, point);
+    curve.values.push_back({point.size, point.p50});
+    if (group.unit == "ns") curve.high.push_back(point.p99);
+  }
+  if (group.unit == "ns") figure.title += ": median (shade: up to the 99th percentile)";
+  return figure;
+}
+
+Figure bars(const Group& group) {
+  Figure figure{.kind = Figure::Kind::bars, .name = file_name(group.bench), .title = title_of(group), .y_label = "", .curves = {}};
+  for (const Point& point : group.points) figure.curves.push_back({point.label, family_of(point), {{0, point.p50}}, {}});
+  return figure;
+}
+
+// x: how many nines a percentile has, so that the tail, which is a thousandth of the samples, gets its room.
+std::optional<Figure> distribution(const Group& group, std::optional<uint32_t> size) {
+  uint32_t least = UINT32_MAX;
+  for (const Point& point : group.points) {
+    if (!point.distribution.empty()) least = std::min(least, point.size);
+  }
+  const uint32_t wanted = size.value_or(least);
+  Figure figure{.kind = Figure::Kind::distribution,
+                .name = file_name(group.bench + "-distribution"),
+                .title = title_of(group) + ", " + format_size(wanted) + ": distribution",
+                .y_label = "",
+                .curves = {}};
+  for (const Point& point : group.points) {
+    if (point.distribution.empty() || point.size != wanted) continue;
+    Curve& curve = curve_of(figure.curves, point);
+    for (size_t i = 0; i < kDistribution.size(); ++i) curve.values.push_back({-std::log10(1 - kDistribution[i]), point.distribution[i]});
+  }
+  if (figure.curves.empty()) return std::nullopt;
+  return figure;
+}
+
+void finish(Figure& figure, const Group& group) {
+  figure.log_y = figure.kind != Figure::Kind::bars && wide(figure.curves);
+  scale(figure, group.unit);
+}
+
+}  // namespace
+
+std::vector<Figure> figures_of(const std::vector<Point>& points, std::optional<uint32_t> size) {
+  std::vector<Figure> figures;
+  for (const Group& group : groups_of(points)) {
+    const bool sizes = std::any_of(group.points.begin(), group.points.end(),
+                                   [&](const Point& point) { return point.size != group.points.front().size; });
+    Figure figure = sizes ? over_size(group) : bars(group);
+    finish(figure, group);
+    const bool taken = std::any_of(figures.begin(), figures.end(), [&](const Figure& other) { return other.name == figure.name; });
+    if (taken) figure.name += file_name("-" + group.metric);  // a second metric of the same benchmark
+    figures.push_back(std::move(figure));
+    if (auto shape = distribution(group, size)) {
+      finish(*shape, group);
+      figures.push_back(std::move(*shape));
+    }
+  }
+  return figures;
+}
+
+}  // namespace unet::bench

@@ -1,0 +1,163 @@
+// gnuplot.cc - what the pictures look like.
+#include "apps/bench/plot/gnuplot.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+
+#include "apps/bench/command.h"
+#include "apps/bench/sizes.h"
+#include "apps/bench/stats.h"
+
+namespace unet::bench {
+
+namespace {
+
+// The palette of Okabe and Ito (2008), which people with any colour vision can tell apart; ours first.
+constexpr std::array<const char*, 7> kColours = {"#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F6A00"};
+constexpr const char* kLimitColour = "#000000";
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.8g", value);
+  return text;
+}
+
+// A text of gnuplot's: between single quotes, a quote is written twice.
+std::string quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("''") : std::string(1, c);
+  return out + "'";
+}
+
+std::string line_of(Family family, size_t index) {
+  const std::string colour = family == Family::limit ? kLimitColour : kColours[index % kColours.size()];
+  const char* dash = family == Family::ours ? "1" : family == Family::limit ? "3" : family == Family::raw ? "4" : "2";
+  const char* width = family == Family::ours ? "2.5" : "1.5";
+  return std::string(" lc rgb '") + colour + "' dt " + dash + " lw " + width;
+}
+
+// A label of a tic mark, which gnuplot takes for a format.
+std::string tic(const std::string& text, double at) {
+  std::string out;
+  for (const char c : text) out += c == '%' ? std::string("%%") : std::string(1, c);
+  return quoted(out) + " " + number(at);
+}
+
+// A block per curve: x y high.
+std::string data_of(const Figure& figure) {
+  std::string text;
+  for (size_t i = 0; i < figure.curves.size(); ++i) {
+    const Curve& curve = figure.curves[i];
+    text += "$curve" + std::to_string(i) + " << END_OF_DATA\n";
+    for (size_t k = 0; k < curve.values.size(); ++k) {
+      const double high = curve.high.empty() ? curve.values[k].second : curve.high[k];
+      text += number(curve.values[k].first) + " " + number(curve.values[k].second * figure.y_scale) + " " +
+              number(high * figure.y_scale) + "\n";
+    }
+    text += "END_OF_DATA\n";
+  }
+  return text;
+}
+
+// Sizes stand at equal distances per doubling. An empty message has no logarithm: it stands where a byte would.
+std::string size_axis(const Figure& figure) {
+  std::set<uint32_t> sizes;
+  for (const Curve& curve : figure.curves) {
+    for (const auto& value : curve.values) sizes.insert(static_cast<uint32_t>(value.first));
+  }
+  std::string tics;
+  double last = -10;
+  for (const uint32_t size : sizes) {
+    const double at = std::log2(std::max(size, 1u));
+    if (at - last < 0.9) continue;  // labels would overlap
+    last = at;
+    tics += (tics.empty() ? "" : ", ") + tic(format_size(size), std::max(size, 1u));
+  }
+  // A little room at both ends: a mark at the very edge is not drawn.
+  return "set logscale x 2\nset xrange [" + number(std::max(*sizes.begin(), 1u) * 0.9) + ":" + number(*sizes.rbegin() * 1.15 + 1) +
+         "]\nset xlabel 'message size'\nset xtics (" + tics + ") rotate by -40\n";
+}
+
+std::string percentile_axis() {
+  std::string tics;
+  for (const double fraction : kDistribution) {
+    if (fraction < 0.5 && fraction != kDistribution.front()) continue;
+    tics += (tics.empty() ? "" : ", ") + tic(number(fraction * 100) + " %", -std::log10(1 - fraction));
+  }
+  return "set xrange [-0.1:4.15]\nset xlabel 'percentile'\nset xtics (" + tics + ")\n";
+}
+
+std::string plot_curves(const Figure& figure) {
+  std::string text = "plot ";
+  size_t coloured = 0;
+  for (size_t i = 0; i < figure.curves.size(); ++i) {
+    const Curve& curve = figure.curves[i];
+    const std::string data = "$curve" + std::to_string(i);
+    const std::string x = figure.kind == Figure::Kind::over_size ? "($1 < 1 ? 1 : $1)" : "1";
+    const std::string line = line_of(curve.family, curve.family == Family::limit ? 0 : coloured++);
+    text += i == 0 ? "" : ", \\\n  ";
+    if (!curve.high.empty() && (curve.family == Family::ours || curve.family == Family::limit)) {  // of all, they hide each other
+      const std::string colour = line.substr(0, line.find(" dt"));
+      text += data + " using " + x + ":2:3 with filledcurves" + colour + " fs transparent solid 0.12 noborder notitle, \\\n  ";
+    }
+    text += data + " using " + x + ":2 with linespoints" + line + " pt 7 ps 0.5 title " + quoted(curve.label);
+  }
+  return text + "\n";
+}
+
+std::string plot_bars(const Figure& figure) {
+  std::string tics, text = "plot ";
+  size_t coloured = 0;
+  for (size_t i = 0; i < figure.curves.size(); ++i) {
+    const Curve& curve = figure.curves[i];
+    const std::string at = std::to_string(i);
+    const std::string colour = curve.family == Family::limit ? "#555555" : kColours[coloured++ % kColours.size()];
+    tics += (i == 0 ? "" : ", ") + tic(curve.label, static_cast<double>(i));
+    text += (i == 0 ? "" : ", \\\n  ") + ("$curve" + at) + " using (" + at + "):2 with boxes lc rgb '" + colour +
+            "' fs solid 0.8 notitle, \\\n  $curve" + at + " using (" + at + "):2:(sprintf('%.3g', $2)) with labels offset 0,0.6 notitle";
+  }
+  return "set boxwidth 0.6\nset xrange [-0.6:" + std::to_string(figure.curves.size()) + "-0.4]\nset xtics (" + tics +
+         ") rotate by -35\nset yrange [0:*]\nset offsets 0, 0, graph 0.1, 0\n" + text + "\n";
+}
+
+}  // namespace
+
+std::string gnuplot_script(const Figure& figure, const std::string& format, const std::string& file) {
+  std::string text = format == "png" ? "set terminal pngcairo noenhanced size 1100,680 font 'sans,12' background rgb 'white'\n"
+                                     : "set terminal svg noenhanced size 1100,680 font 'sans,14' background rgb 'white'\n";
+  text += "set output " + quoted(file) + "\n" + data_of(figure);
+  text += "set title " + quoted(figure.title) + "\nset ylabel " + quoted(figure.y_label) + "\n";
+  text += "set border 3 lc rgb '#555555'\nset grid ytics back lc rgb '#b8b8b8' lw 0.7 dt 1\nset tics nomirror\n";
+  text += "set key outside right top vertical Left reverse samplen 2\n";
+  if (figure.log_y) text += "set logscale y\nset format y '%g'\n";
+  switch (figure.kind) {
+    case Figure::Kind::over_size: return text + size_axis(figure) + plot_curves(figure);
+    case Figure::Kind::distribution: return text + percentile_axis() + plot_curves(figure);
+    case Figure::Kind::bars: return text + plot_bars(figure);
+  }
+  return text;
+}
+
+Status run_gnuplot(const std::string& script) {
+  if (!run_command({"gnuplot", "--version"})) {
+    return fail(Errc::unavailable, "pictures are drawn by gnuplot, which is not installed: apt-get install gnuplot-nox");
+  }
+  std::string path = std::string(std::getenv("TMPDIR") != nullptr ? std::getenv("TMPDIR") : "/tmp") + "/unet-plot-XXXXXX";
+  const int fd = mkstemp(path.data());
+  if (fd < 0) return fail_errno("a temporary file at " + path, errno);
+  const bool written = write(fd, script.data(), script.size()) == static_cast<ssize_t>(script.size());
+  close(fd);
+  Status status;
+  if (!written) status = fail(Errc::system, "cannot write " + path + ": is the disk full?");
+  else if (auto drawn = run_command({"gnuplot", path}); !drawn) status = tl::unexpected(drawn.error());
+  unlink(path.c_str());
+  return status;
+}
+
+}  // namespace unet::bench

@@ -1,0 +1,97 @@
+// plot_test.cc - which pictures records give, what a file may hold, and that a name from a file stays a name.
+#include <catch2/catch.hpp>
+
+#include "apps/bench/plot/figures.h"
+#include "apps/bench/plot/gnuplot.h"
+#include "apps/bench/report.h"
+#include "apps/bench/stats.h"
+
+namespace unet::bench {
+namespace {
+
+Record record_of(const std::string& path, uint32_t size, double p50) {
+  Record record;
+  record.bench = record.metric = "rtt";
+  record.unit = "ns";
+  record.path = path;
+  record.size = size;
+  record.summary = {p50, 2 * p50, 3 * p50, p50, 100};
+  record.distribution = std::vector<double>(kDistribution.size(), p50);
+  return record;
+}
+
+std::vector<Point> points_of(const std::vector<Record>& records) {
+  auto points = parse_points(to_json(records), "test");
+  REQUIRE(points);
+  return *points;
+}
+
+TEST_CASE("what unet-bench writes is read again", "[plot]") {
+  Record empty = record_of("local", 8, 0);
+  empty.summary = {};
+  const auto points = points_of({record_of("local", 48, 130), empty});
+  REQUIRE(points.size() == 1);  // a record without figures is no point
+  CHECK(points[0].path == "local");
+  CHECK(points[0].size == 48);
+  CHECK(points[0].p50 == 130);
+  CHECK(points[0].p99 == 260);
+  CHECK(points[0].distribution.size() == kDistribution.size());
+}
+
+TEST_CASE("sizes become a curve, and single latencies a distribution of the smallest", "[plot]") {
+  const auto points = points_of({record_of("local", 4096, 900), record_of("local", 8, 100), record_of("kernel-tcp", 8, 9000)});
+  const auto figures = figures_of(points, {});
+  REQUIRE(figures.size() == 2);
+  CHECK(figures[0].name == "rtt");
+  REQUIRE(figures[0].curves.size() == 2);
+  REQUIRE(figures[0].curves[0].values.size() == 2);
+  CHECK(figures[0].curves[0].values[0] == std::pair<double, double>(8, 100));  // sorted by size
+  CHECK(figures[0].curves[0].high == std::vector<double>{200, 1800});
+  CHECK(figures[0].curves[1].family == Family::kernel);
+  CHECK(figures[0].log_y);
+  CHECK(figures[1].name == "rtt-distribution");
+  CHECK(figures[1].curves.size() == 2);
+  CHECK(figures_of(points_of({record_of("local", 8, 100), record_of("local", 16, 100)}), 16)[1].title.find("16 B") != std::string::npos);
+}
+
+TEST_CASE("one size becomes bars, and each number in a metric a bar of its own", "[plot]") {
+  Record none = record_of("local", 48, 100), many = record_of("local", 48, 120);
+  none.bench = many.bench = "endpoints";
+  none.metric = "rtt_0_idle";
+  many.metric = "rtt_4096_idle";
+  none.distribution = many.distribution = {};
+  const auto figures = figures_of(points_of({none, many}), {});
+  REQUIRE(figures.size() == 1);
+  CHECK(figures[0].kind == Figure::Kind::bars);
+  REQUIRE(figures[0].curves.size() == 2);
+  CHECK(figures[0].curves[1].label == "local, rtt_4096_idle");
+}
+
+TEST_CASE("what is no list of records is refused by the name of its file", "[plot]") {
+  for (const char* text : {"", "{", "{}", "[1]", "[{}]", R"([{"bench":"rtt","path":"x","p50":1,"size":-1}])",
+                           R"([{"bench":"rtt","path":"x","p50":1,"size":99999999999}])", R"([{"bench":1,"path":"x","p50":1,"size":1}])"}) {
+    INFO(text);
+    const auto points = parse_points(text, "some.json");
+    REQUIRE_FALSE(points);
+    CHECK(points.error().text.find("some.json") != std::string::npos);
+  }
+  // Figures of another type are no figures.
+  CHECK(parse_points(R"([{"bench":"b","path":"p","p50":"1","size":1},{"bench":"b","path":"p","p50":-1,"size":1}])", "x")->empty());
+  const auto odd = parse_points(R"([{"bench":"b","path":"p","p50":1,"size":1,"p99":null,"distribution":[1,"2"]}])", "x");
+  REQUIRE(odd->size() == 1);
+  CHECK(odd->front().p99 == 1);
+  CHECK(odd->front().distribution.empty());
+}
+
+TEST_CASE("a name from a file is neither a command nor a path", "[plot]") {
+  const auto points = parse_points(R"([{"bench":"../x","path":"a'\n; system('touch /tmp/no') #`id`\"","p50":1,"size":1}])", "x");
+  REQUIRE(points);
+  const auto figures = figures_of(*points, {});
+  REQUIRE(figures.size() == 1);
+  CHECK(figures[0].name == "---x");
+  CHECK(figures[0].curves[0].label == "a; system(touch /tmp/no) #id");
+  CHECK(gnuplot_script(figures[0], "svg", "it's").find("set output 'it''s'") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace unet::bench

@@ -1,0 +1,108 @@
+// points.cc - JSON records to points.
+#include "apps/bench/plot/points.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+
+#include "apps/bench/stats.h"
+
+namespace unet::bench {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kTextMax = 80;  // of a name; it becomes a label
+
+// Whatever a file calls a path ends up in a script and in a picture: printable text, without quotes.
+std::string clean(std::string text) {
+  std::erase_if(text, [](unsigned char c) { return c < ' ' || c > '~' || c == '\'' || c == '"' || c == '\\' || c == '`'; });
+  return text.substr(0, kTextMax);
+}
+
+std::string text_of(const json& record, const char* field) {
+  const auto found = record.find(field);
+  return found != record.end() && found->is_string() ? clean(found->get<std::string>()) : "";
+}
+
+bool positive(const json& value) { return value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() > 0; }
+
+std::vector<double> distribution_of(const json& record) {
+  const auto found = record.find("distribution");
+  if (found == record.end() || !found->is_array() || found->size() != kDistribution.size()) return {};
+  if (!std::all_of(found->begin(), found->end(), positive)) return {};
+  return found->get<std::vector<double>>();
+}
+
+// Whether `record` has what every record of unet-bench has.
+bool is_record(const json& record) {
+  return record.is_object() && !text_of(record, "bench").empty() && !text_of(record, "path").empty() && record.contains("p50") &&
+         record.contains("size") && record["size"].is_number_unsigned() && record["size"].get<uint64_t>() <= UINT32_MAX;
+}
+
+Result<std::string> read_file(const std::string& file) {
+  if (file == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
+  std::ifstream stream;
+  std::error_code error;
+  if (!std::filesystem::is_directory(file, error)) stream.open(file, std::ios::binary);  // a directory opens, and throws when read
+  if (!stream.is_open()) return fail(Errc::not_found, "cannot read " + file + ": name a file that `unet-bench run ... --json FILE` wrote");
+  return std::string(std::istreambuf_iterator<char>(stream), {});
+}
+
+}  // namespace
+
+Result<std::vector<Point>> parse_points(const std::string& text, const std::string& source) {
+  const json list = json::parse(text, nullptr, false);
+  if (!list.is_array() || !std::all_of(list.begin(), list.end(), is_record)) {
+    return fail(Errc::invalid_argument, source + " is not a list of unet-bench's records (`unet-bench run ... --json FILE` writes one)");
+  }
+  std::vector<Point> points;
+  for (const json& record : list) {
+    if (!positive(record["p50"])) continue;  // every slice was dropped
+    Point point;
+    point.bench = text_of(record, "bench");
+    point.path = point.label = text_of(record, "path");
+    point.metric = text_of(record, "metric");
+    point.unit = text_of(record, "unit");
+    point.baseline = text_of(record, "baseline");
+    point.size = record["size"].get<uint32_t>();
+    point.p50 = record["p50"].get<double>();
+    const auto p99 = record.find("p99");
+    point.p99 = p99 != record.end() && positive(*p99) ? p99->get<double>() : point.p50;
+    point.distribution = distribution_of(record);
+    points.push_back(std::move(point));
+  }
+  return points;
+}
+
+Result<std::vector<Point>> read_points(const std::vector<std::string>& files) {
+  std::vector<Point> all;
+  std::set<std::tuple<std::string, std::string, std::string, uint32_t>> seen;
+  for (const std::string& file : files) {
+    auto text = read_file(file);
+    if (!text) return tl::unexpected(text.error());
+    auto points = parse_points(*text, file == "-" ? "standard input" : file);
+    if (!points) return points;
+    const std::string name = clean(std::filesystem::path(file).stem().string());
+    std::set<std::pair<std::string, std::string>> again;
+    for (const Point& point : *points) {
+      if (seen.count({point.bench, point.path, point.metric, point.size}) != 0) again.insert({point.bench, point.path});
+    }
+    for (Point& point : *points) {
+      seen.insert({point.bench, point.path, point.metric, point.size});
+      if (again.count({point.bench, point.path}) != 0) point.label += " (" + name + ")";
+      all.push_back(std::move(point));
+    }
+  }
+  if (all.empty()) return fail(Errc::invalid_argument, "there is no record with a figure in " + files.front());
+  return all;
+}
+
+}  // namespace unet::bench

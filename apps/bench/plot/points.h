@@ -1,0 +1,29 @@
+// points.h - the records of JSON files as a picture needs them; a record is checked here, and never looked at as JSON again.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "unet/base/result.h"
+
+namespace unet::bench {
+
+// A row of a file: one path at one size of one benchmark.
+struct Point {
+  std::string bench, path, metric, unit;
+  std::string label;                 // what the picture calls the path
+  std::string baseline;
+  uint32_t size = 0;                 // bytes
+  double p50 = 0, p99 = 0;           // in `unit`
+  std::vector<double> distribution;  // values at kDistribution, or nothing
+};
+
+// Those of one text of JSON, which `source` names in errors. Records without figures are left out.
+Result<std::vector<Point>> parse_points(const std::string& json, const std::string& source);
+
+// Those of all files. A path that several files measured gets the file's name behind its own.
+Result<std::vector<Point>> read_points(const std::vector<std::string>& files);
+
+}  // namespace unet::bench
