@@ -28,6 +28,17 @@ def wait_until(condition, text):
         time.sleep(0.01)
 
 
+def born(pid):
+    """When a process began, in clock ticks since boot: this tells it from another that has got its pid since. None: it is gone, or a zombie.
+    It may go at any time, also between open() and read()."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
+            fields = f.read().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
 @contextlib.contextmanager
 def directory():
     path = tempfile.mkdtemp(prefix="unet-programs-")

@@ -16,7 +16,7 @@ import tempfile
 import time
 
 import daemon
-from daemon import IS_ROOT, NOBODY, WAIT, directory, one_line, require, run, wait_until
+from daemon import IS_ROOT, NOBODY, WAIT, born, directory, one_line, require, run, wait_until
 
 UNETD, UNETCTL, UNET_RUN = (os.path.abspath(p) for p in sys.argv[1:4])
 Unetd = functools.partial(daemon.Unetd, UNETD)
@@ -294,11 +294,6 @@ def test_run_failures():
     require(run_directories() <= before, "left behind")
 
 
-def children_of(pid):
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
-        return [int(p) for p in f.read().split()]
-
-
 def test_run_signals():
     before = run_directories()
     with directory() as d:
@@ -307,11 +302,11 @@ def test_run_signals():
             process = subprocess.Popen([UNET_RUN, "-n", "2", "--", "sh", "-c", f"echo $$ >> {mark}; exec sleep 1000"],
                                        stderr=subprocess.DEVNULL)
             wait_until(lambda: os.path.exists(mark) and open(mark, encoding="ascii").read().count("\n") == 2, "ranks did not start")
-            pids = [int(p) for p in open(mark, encoding="ascii").read().split()]
+            ranks = {int(p): born(int(p)) for p in open(mark, encoding="ascii").read().split()}
+            require(None not in ranks.values(), "a rank ended by itself")
             process.send_signal(with_signal)
             require(process.wait(WAIT) == expected, f"status after {with_signal}")
-            wait_until(lambda: not any(os.path.exists(f"/proc/{p}") and "sleep" in open(f"/proc/{p}/comm").read() for p in pids),
-                       "a rank outlived unet-run")
+            wait_until(lambda: not any(born(pid) == when for pid, when in ranks.items()), "a rank outlived unet-run")
             wait_until(lambda: run_directories() <= before, "the directory was left behind")
             os.unlink(mark)
 

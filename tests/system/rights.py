@@ -27,8 +27,13 @@ def threads(pid):
     """What the kernel says of each thread of a process."""
     found = []
     for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/status", encoding="ascii", errors="replace") as f:
-            found.append(dict(line.rstrip("\n").split(":\t", 1) for line in f if ":\t" in line))
+        try:
+            with open(f"/proc/{pid}/task/{task}/status", encoding="ascii", errors="replace") as f:
+                text = f.read()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # a thread may end at any time
+        found.append(dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line))
+    require(found, f"process {pid} is gone")
     return found
 
 
