@@ -60,7 +60,7 @@ Child::~Child() {
 void Child::kill() {
   if (ended_ || pid_ <= 0) return;
   ::kill(pid_, SIGKILL);
-  wait(10 * kSecond);
+  wait(kHang);
 }
 
 int Child::wait(Nanoseconds timeout) {

@@ -16,6 +16,7 @@
 namespace unet::test {
 
 constexpr int kSkip = 77;
+constexpr Nanoseconds kHang = 60 * kSecond;  // what must happen and has not by then is lost
 
 // What the processes share while they run.
 struct Shared {

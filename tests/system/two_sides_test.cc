@@ -87,7 +87,7 @@ std::unique_ptr<Driver> open_side(const Wire& wire, Shared& shared, int side) {
   }
   // net_virtio_user wants its backend there.
   const bool after_other = wire.device[side].starts_with("net_virtio_user");
-  if (after_other && !eventually(10 * kSecond, [&] { return shared.ready[1 - side].load(std::memory_order_acquire) != 0; })) {
+  if (after_other && !eventually(kHang, [&] { return shared.ready[1 - side].load(std::memory_order_acquire) != 0; })) {
     complain(shared, side, "the backend did not open");
     return nullptr;
   }
@@ -215,16 +215,16 @@ class Pinger {
 int ping_all(const Wire& wire, Shared& shared, int side) {
   auto port = open_side(wire, shared, side);
   if (port == nullptr) return 1;
-  if (!eventually(10 * kSecond, [&] { return shared.ready[1 - side].load(std::memory_order_acquire) != 0; }))
+  if (!eventually(kHang, [&] { return shared.ready[1 - side].load(std::memory_order_acquire) != 0; }))
     return complain(shared, side, "no other side");
   if (auto* const dpdk = dynamic_cast<DpdkPort*>(port.get())) {
-    if (Status status = dpdk->wait_link(5 * kSecond); !status) return complain(shared, side, status.error().text);
+    if (Status status = dpdk->wait_link(kHang); !status) return complain(shared, side, status.error().text);
   }
   // The gate works only if DPDK really logs each message of the control socket.
   if (wire.device[side].starts_with("net_memif") && MemifGate::messages() < 3)
     return complain(shared, side, "the memif gate does not see control messages");
   Pinger pinger(*port, shared, side);
-  const bool good = pinger.run(60, port->capabilities().mtu + 14, 5 * kSecond);
+  const bool good = pinger.run(60, port->capabilities().mtu + 14, kHang);
   shared.stop = true;
   return good ? 0 : 1;
 }
@@ -235,7 +235,7 @@ int ping_on(const Wire& wire, Shared& shared, int side) {
   if (port == nullptr) return 1;
   Pinger pinger(*port, shared, side);
   while (!shared.stop.load(std::memory_order_relaxed)) {
-    if (!pinger.run(60, 1514, 60 * kSecond)) return 1;
+    if (!pinger.run(60, 1514, 2 * kHang)) return 1;
   }
   return 0;
 }
@@ -252,9 +252,9 @@ int test_all_sizes(const Wire& wire, bool sleep) {
   auto shared = make_shared_page();
   Child echoing(*shared, [&](Shared& s) { return echo(wire, s, 1, sleep); });
   Child pinging(*shared, [&](Shared& s) { return ping_all(wire, s, 0); });
-  const int pinged = pinging.wait(60 * kSecond);
+  const int pinged = pinging.wait(3 * kHang);
   shared->stop = true;
-  const int echoed = echoing.wait(10 * kSecond);
+  const int echoed = echoing.wait(kHang);
   if (pinged != 0 || echoed != 0) {
     std::fprintf(stderr, "ping: status %d signal %d; echo: status %d signal %d\n", pinged, pinging.signal(), echoed, echoing.signal());
     return report(*shared, "all sizes");
@@ -271,7 +271,7 @@ int test_killed(const Wire& wire, int victim, int times) {
   for (int i = 0; i <= times; ++i) {
     const uint64_t before = shared->progress[survivor];
     Child dying(*shared, [&](Shared& s) { return echo(wire, s, victim, false); });
-    const bool flows = eventually(15 * kSecond, [&] {
+    const bool flows = eventually(kHang, [&] {
       return shared->progress[survivor] > before + 3000 || surviving.wait(0) != -1 || surviving.signal() != 0;
     });
     if (!flows || surviving.signal() != 0 || surviving.wait(0) != -1) {
@@ -281,7 +281,7 @@ int test_killed(const Wire& wire, int victim, int times) {
       return report(*shared, "killed and restarted");
     }
     if (i == times) shared->stop = true;
-    if (i == times && dying.wait(10 * kSecond) != 0) return report(*shared, "the last life");
+    if (i == times && dying.wait(kHang) != 0) return report(*shared, "the last life");
     dying.kill();
   }
   // The pinger may be in the middle of a window that nobody answers: it only has to be alive.
@@ -299,17 +299,17 @@ int test_interface_down(const Wire& wire) {
   Child switching(*shared, [&](Shared& s) {
     for (int i = 0; i < 3; ++i) {
       const uint64_t before = s.progress[0];
-      if (!eventually(30 * kSecond, [&] { return s.progress[0] > before + 1000; })) return complain(s, 1, "nothing passes");
+      if (!eventually(kHang, [&] { return s.progress[0] > before + 1000; })) return complain(s, 1, "nothing passes");
       if (!wire.network->enter(i % 2) || !wire.network->set_up(i % 2, false) || !wire.network->set_up(i % 2, true)) {
         return complain(s, 1, "cannot take the interface down and up");
       }
     }
     const uint64_t before = s.progress[0];
-    return eventually(30 * kSecond, [&] { return s.progress[0] > before + 1000; }) ? 0 : complain(s, 1, "nothing passes any more");
+    return eventually(kHang, [&] { return s.progress[0] > before + 1000; }) ? 0 : complain(s, 1, "nothing passes any more");
   });
-  const int switched = switching.wait(150 * kSecond);
+  const int switched = switching.wait(5 * kHang);
   shared->stop = true;
-  if (switched != 0 || echoing.wait(10 * kSecond) != 0) return report(*shared, "interface down and up");
+  if (switched != 0 || echoing.wait(kHang) != 0) return report(*shared, "interface down and up");
   const bool alive = pinging.wait(50 * kMillisecond) <= 0 && pinging.signal() == 0;
   if (!alive) return report(*shared, "the pinging side");
   std::printf("interfaces down and up: frames pass again\n");
