@@ -12,6 +12,8 @@
 #include <unet/unet.h>
 
 #define SECOND INT64_C(1000000000)
+// An echo that has not come for so long is lost. No shorter: on a busy machine it waits for three other processes to get a core.
+#define LOST_AFTER 10  // seconds
 #define COUNT_MAX 10000000
 
 static const char usage[] =
@@ -114,17 +116,17 @@ static void compose(unsigned char *data, size_t size, unsigned long number) {
   for (size_t i = 0; i < size; ++i) data[i] = (unsigned char)(number * 131 + i * 7 + (i >> 8));
 }
 
-// Waits for the next message. 1: there it is; 0: none within a second, so it is lost; -1: no more will come.
+// Waits for the next message. 1: there it is; 0: none within LOST_AFTER seconds, so it is lost; -1: no more will come.
 static int wait_for_message(unet_endpoint *endpoint, unet_message *message) {
-  int closed = 0;
+  int closed = 0, silent = 0;
   while (!unet_receive(endpoint, message)) {
     if (closed) {
       fprintf(stderr, "echo_client_c: the server closed the channel\n");
       return -1;
     }
     int outcome = unet_wait(endpoint, SECOND, UNET_SPIN_DEFAULT);
-    if (outcome == UNET_TIMED_OUT) return 0;
     if (outcome == UNET_EDISCONNECTED || stopped()) return -1;
+    if (outcome == UNET_TIMED_OUT && ++silent == LOST_AFTER) return 0;
     // What the server sent before it closed the channel is still there: look once more.
     unet_event event = {.size = sizeof event};
     closed = unet_next_event(endpoint, &event) == 1 && event.kind == UNET_EVENT_CLOSED;

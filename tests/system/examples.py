@@ -15,7 +15,7 @@ import time
 from daemon import Failure, require
 
 EXAMPLES, UNETD, UNET_RUN, EMBEDDED = (os.path.abspath(p) for p in sys.argv[1:5])
-WAIT = 60  # seconds; only an upper bound for what takes milliseconds
+WAIT = 120  # seconds; only an upper bound for what takes milliseconds, on a machine that may be busy
 HELLO = "Bob received: Hello, Bob.\nAlice received: Hello, Alice.\n"
 LANGUAGES = ("", "_c")
 
@@ -84,7 +84,7 @@ class Process:
 @contextlib.contextmanager
 def unetd(*options):
     """Runs a unetd on a socket of its own; yields its UNET_NI and the process."""
-    directory = tempfile.mkdtemp(prefix="unet-examples-")
+    directory = tempfile.mkdtemp(prefix="unet-examples-", dir="/tmp")
     try:
         ready, write = os.pipe()
         command = [UNETD, "--socket", f"{directory}/socket", "--ready-fd", str(write), "--log", "off", *options]
@@ -142,7 +142,7 @@ def test_echo_all_languages_paths_and_sizes():
 
 
 def test_echo_over_a_wire():
-    directory = tempfile.mkdtemp(prefix="unet-examples-")
+    directory = tempfile.mkdtemp(prefix="unet-examples-", dir="/tmp")
     try:
         port = f"dpdk:net_memif0,socket={directory}/memif"
         with unetd("--host", "alpha", "--port", port + ",role=server") as (alpha, _), \
@@ -166,7 +166,7 @@ def test_put():
 
 
 def test_client_may_come_first():
-    with unetd() as (ni, _), Process(example("echo_client"), "--wait", "30", "-n", "10", "late", ni=ni) as client:
+    with unetd() as (ni, _), Process(example("echo_client"), "--wait", str(WAIT // 2), "-n", "10", "late", ni=ni) as client:
         time.sleep(0.3)
         with server(ni, name="late"):
             code, out, err = client.finish()
@@ -177,15 +177,22 @@ def test_client_may_come_first():
 def test_control_c():
     with unetd() as (ni, _):
         for language in LANGUAGES:
-            with server(ni, language) as echo:
-                with Process(example("echo_client" + language), "-n", "10000000", "-s", "20000", "echo", ni=ni) as client:
-                    echo.process.stdout.readline()  # it has accepted the client
-                    time.sleep(0.2)
-                    code, out, err = client.end(signal.SIGINT)
-                    require(code == 0 and err == "", f"the client ended with {code}: {err}")
-                    require("0 wrong, 0 lost" in out and "round trip: p50" in out, out)
-                code, out, err = echo.end(signal.SIGTERM)
-                require(code == 0 and " 1 clients, 0 echoes dropped" in out, f"the server ended with {code}: {out}{err}")
+            for after in (0.2, 2, 10, 60):  # seconds; less is not enough for one echo on a machine that is very busy
+                with server(ni, language) as echo:
+                    with Process(example("echo_client" + language), "-n", "10000000", "-s", "20000", "echo", ni=ni) as client:
+                        echo.process.stdout.readline()  # it has accepted the client
+                        time.sleep(after)
+                        code, out, err = client.end(signal.SIGINT)
+                        require("0 wrong, 0 lost" in out and err == "", f"the client ended with {code}: {out}{err}")
+                        none = out.startswith("0 echoes")
+                        require(none or (code == 0 and "round trip: p50" in out), f"the client ended with {code}: {out}")
+                    server_code, server_out, err = echo.end(signal.SIGTERM)
+                    # The client may have left before its last echo.
+                    require(server_code == 0 and re.search(" 1 clients, [01] echoes dropped", server_out),
+                            f"the server ended with {server_code}: {server_out}{err}")
+                if not none:
+                    break
+            require(not none, "not one echo")
 
 
 def test_server_that_dies():
@@ -251,7 +258,7 @@ def main():
         try:
             test()
             print(f"ok      {name} ({time.monotonic() - started:.1f} s)", flush=True)
-        except (Failure, subprocess.TimeoutExpired) as failure:
+        except (Failure, subprocess.TimeoutExpired, OSError) as failure:
             print(f"FAILED  {name}: {failure}", flush=True)
             failed += 1
     return 1 if failed else 0
