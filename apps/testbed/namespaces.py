@@ -5,6 +5,7 @@ import subprocess
 
 from failure import Failure
 import programs
+import state as states
 
 PREFIX = "unet-testbed"
 PLACE = "/run/netns"
@@ -24,7 +25,9 @@ def of_testbed(testbed):
 
 
 def ip(*arguments):
-    done = subprocess.run([programs.find("ip"), *arguments], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    # It holds our locks, too: if we are killed, nobody takes the testbed for removed while it still makes a part of it.
+    done = subprocess.run([programs.find("ip"), *arguments], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+                          pass_fds=states.held)
     if done.returncode != 0:
         why = (done.stderr.strip() or f"it ended with {done.returncode}").splitlines()[0]
         raise Failure(f"ip {' '.join(arguments)}: {why}")

@@ -8,7 +8,8 @@ from failure import Failure, Usage
 
 SSH_FAILED = 255  # its exit status when it reached nobody
 
-LIVE = 'start_of() { sed "s/.*) //" "/proc/$1/stat" 2>/dev/null | cut -d" " -f20; }\n'
+# Nothing for a process that is gone, or of which only a zombie is left.
+LIVE = 'start_of() { sed -n "s/.*) \\([^ZX]\\)/\\1/p" "/proc/$1/stat" 2>/dev/null | cut -d" " -f20; }\n'
 
 START = LIVE + """set -e
 umask 077

@@ -43,6 +43,9 @@ def directory(name):
     return os.path.join(base(), name)
 
 
+held = []  # descriptors of locks of this process
+
+
 @contextlib.contextmanager
 def locked(name, wait):
     """Makes or removes `name`, alone; with `wait`, after whoever does so now."""
@@ -64,9 +67,11 @@ def locked(name, wait):
         if os.path.exists(path) and os.path.samestat(os.stat(path), os.fstat(descriptor)):
             break
         os.close(descriptor)  # the file went with the testbed it was for
+    held.append(descriptor)
     try:
         yield
     finally:
+        held.remove(descriptor)
         if not os.path.exists(directory(name)):
             os.unlink(path)
             with contextlib.suppress(OSError):

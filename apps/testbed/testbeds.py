@@ -48,15 +48,17 @@ def remove(state, forget=False):
     states.remove(state)
 
 
+ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
 @contextlib.contextmanager
 def undisturbed():
     """Signals that would end this process wait until the work is done."""
-    meant = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-    before = [signal.signal(number, signal.SIG_IGN) for number in meant]
+    before = [signal.signal(number, signal.SIG_IGN) for number in ENDING]
     try:
         yield
     finally:
-        for number, handler in zip(meant, before):
+        for number, handler in zip(ENDING, before):
             signal.signal(number, handler)
 
 
@@ -86,6 +88,9 @@ def up(options):
         try:
             states.create(state)
             make(state, options.check)
+            # It is up: from here on a signal comes too late. Whoever is told that `up` was interrupted finds nothing of it.
+            for number in ENDING:
+                signal.signal(number, signal.SIG_IGN)
         except BaseException:
             with undisturbed():
                 remove(state)
