@@ -13,10 +13,11 @@
 namespace unet::run {
 namespace {
 
-[[noreturn]] void be_janitor(int alive, const std::string& directory, const std::string& socket) {
+[[noreturn]] void be_janitor(Descriptor ready, int alive, const std::string& directory, const std::string& socket) {
   // Signals meant for the run (Ctrl-C reaches the whole group) must not end the one who cleans up after it.
   setsid();
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_IGN);
+  ready.reset();
   char byte = 0;
   while (read(alive, &byte, 1) < 0 && errno == EINTR) {
   }
@@ -34,14 +35,14 @@ Result<TempDirectory> TempDirectory::create() {
   path.push_back('\0');
   if (mkdtemp(path.data()) == nullptr) return fail_errno("mkdtemp(" + pattern + ")", errno);
   const std::string directory = path.data();
-  int pipe_ends[2];
-  if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
+  int pipe_ends[2], ready_ends[2];
+  if (pipe2(pipe_ends, O_CLOEXEC) != 0 || pipe2(ready_ends, O_CLOEXEC) != 0) {
     const int error = errno;
     rmdir(directory.c_str());
     return fail_errno("pipe", error);
   }
-  Descriptor alive(pipe_ends[1]);
-  const Descriptor watch(pipe_ends[0]);
+  Descriptor alive(pipe_ends[1]), ready(ready_ends[1]);
+  const Descriptor watch(pipe_ends[0]), is_ready(ready_ends[0]);
   const pid_t janitor = fork();
   if (janitor < 0) {
     const int error = errno;
@@ -50,7 +51,12 @@ Result<TempDirectory> TempDirectory::create() {
   }
   if (janitor == 0) {
     alive.reset();
-    be_janitor(watch.get(), directory, directory + "/ni.sock");
+    be_janitor(std::move(ready), watch.get(), directory, directory + "/ni.sock");
+  }
+  // Until it has a session of its own it would be taken for a process that a program has left behind, and ended.
+  ready.reset();
+  char byte = 0;
+  while (read(is_ready.get(), &byte, 1) < 0 && errno == EINTR) {
   }
   return TempDirectory(directory, std::move(alive), janitor);
 }
