@@ -12,7 +12,7 @@ import tempfile
 import time
 
 BENCH, UNETD = (os.path.abspath(path) for path in sys.argv[1:3])
-WAIT = 60  # seconds; only an upper bound
+WAIT = 120  # seconds; only an upper bound
 FIELDS = ["bench", "path", "size", "metric", "unit", "p50", "p99", "p999", "mean", "samples", "limit", "ratio", "baseline", "command"]
 
 

@@ -20,7 +20,7 @@ namespace unet::bench {
 namespace {
 
 constexpr const char* kDirectoryStem = "/tmp/unet-bench-";
-constexpr int kReadyMs = 10'000;
+constexpr int kReadyMs = 60'000;
 constexpr Nanoseconds kStopTime = 3 * kSecond;
 
 std::string directory_of_program() {

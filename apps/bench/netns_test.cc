@@ -77,7 +77,7 @@ TEST_CASE("netns: a veth pair carries a datagram between the two, and both go wi
     }
     const int a = udp_socket_in(name_a, veth->address_a);
     const int b = udp_socket_in(name_b, veth->address_b);
-    const timeval patience{5, 0};
+    const timeval patience{60, 0};
     setsockopt(b, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     const sockaddr_in to = address_of(veth->address_b);
     CHECK(sendto(a, "hello", 5, 0, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) == 5);

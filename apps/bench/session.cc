@@ -22,9 +22,9 @@ namespace unet::bench {
 
 namespace {
 
-constexpr uint64_t kSliceAllowedMs = 10'000;    // a slice is made to last milliseconds
-constexpr uint64_t kSetUpAllowedMs = 30'000;   // a DPDK port takes seconds to start
-constexpr Nanoseconds kGrace = 3 * kSecond;    // for side B to notice that it was stopped
+constexpr uint64_t kSliceAllowedMs = 30'000;    // a slice is made to last milliseconds
+constexpr uint64_t kSetUpAllowedMs = 60'000;   // a DPDK port takes seconds to start
+constexpr Nanoseconds kGrace = 10 * kSecond;   // for side B to notice that it was stopped
 constexpr size_t kSamplesMax = 1 << 16;        // of one slice
 constexpr suseconds_t kTickUs = 100'000;       // ends system calls that a stop found blocked
 

@@ -17,7 +17,7 @@ namespace unet::bench {
 
 namespace {
 
-constexpr Nanoseconds kPatience = 20 * kSecond;
+constexpr Nanoseconds kPatience = 60 * kSecond;
 // Neither side is polled while other paths are measured.
 constexpr Nanoseconds kSilence = 3600 * kSecond;
 
