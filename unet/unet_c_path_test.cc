@@ -266,7 +266,7 @@ TEST_CASE("upcalls", "[threads]") {
   TestPair pair(daemon);
   pair.connect(path);
   const auto wait_for = [&](int messages) {
-    for (int i = 0; i < 20'000 && taken.messages.load(std::memory_order_acquire) < messages; ++i) ::usleep(1000);
+    for (int i = 0; i < 60'000 && taken.messages.load(std::memory_order_acquire) < messages; ++i) ::usleep(1000);
     return taken.messages.load(std::memory_order_acquire);
   };
   unet_stop_upcall(pair.b);  // none yet: nothing happens

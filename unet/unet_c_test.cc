@@ -248,7 +248,7 @@ TEST_CASE("counters and the report") {
   const unet_message message = TestPair::next(pair.b);
   unet_release(pair.b, &message);
   // The network interface publishes its counters a moment after the message.
-  for (int i = 0; i < 20'000 && value != 7; ++i) {
+  for (int i = 0; i < 60'000 && value != 7; ++i) {
     REQUIRE(unet_wait(pair.b, 1'000'000, 0) == UNET_TIMED_OUT);
     REQUIRE(unet_counter(pair.b, "received_bytes", &value) == 0);
   }

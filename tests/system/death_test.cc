@@ -241,7 +241,13 @@ TEST_CASE("a network interface that is killed in whatever its clients do: they l
       Shared<Fate> fate;
       const auto client = start_mortal(mortal_of(ni, seed + i), *fate);
       const bool asleep = random() % 2 == 0;
-      REQUIRE(survivor.serve([&] { return fate->phase.load() == wanted && fate->cycles.load() >= i % 3; }, asleep));
+      // A phase that is short may never be seen where the two share a core: then it dies of another.
+      const Nanoseconds begin = monotonic_now();
+      const auto may_die = [&] {
+        const bool seen = fate->phase.load() == wanted || monotonic_now() - begin > 5 * kSecond;
+        return seen && fate->cycles.load() >= i % 3;
+      };
+      REQUIRE(survivor.serve(may_die, asleep));
       const Nanoseconds when = monotonic_now() + delay;
       REQUIRE(survivor.serve([&] { return monotonic_now() >= when; }, asleep));
       deaths.add(fate->phase.load());
@@ -322,7 +328,8 @@ TEST_CASE("deaths across a wire: of an application, and of a network interface w
         REQUIRE(survivor.settle(before) == before);
         REQUIRE(right.settle(watcher.context, before_right) == before_right);
       }
-      CHECK(right.frames_out(watcher.context) <= frames_right + NiProcess::kFramesKept);
+      const uint64_t most = frames_right + NiProcess::kFramesKept;
+      CHECK(right.frames_out(watcher.context, most) <= most);
     }
     const Everything before = survivor.rest();
     Shared<Fate> fate;
@@ -341,7 +348,8 @@ TEST_CASE("deaths across a wire: of an application, and of a network interface w
     right.start();  // so that the wire is there again, too
     REQUIRE(survivor.settle(before) == before);
   }
-  CHECK(left.frames_out(survivor.watcher()) <= frames + NiProcess::kFramesKept);
+  const uint64_t most = frames + NiProcess::kFramesKept;
+  CHECK(left.frames_out(survivor.watcher(), most) <= most);
   CHECK(left.log() == "");
 }
 

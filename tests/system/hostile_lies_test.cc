@@ -27,7 +27,7 @@ struct World {
   }
   // Opens a channel from the liar to the victim.
   std::optional<RawPacket> connect(Path path, const LocalOptions& local = {.depth = 8, .data_bytes = 4 * kMessageMax}) {
-    const uint64_t cookie = liar.start_connect(segment->id, "victim", path, local);
+    const uint64_t cookie = liar.start_connect(segment->id, "victim", path, local, kHangSeconds * 1000);
     const auto accepted = endpoint.accept(kHang, nullptr);
     REQUIRE(accepted);
     victims = *accepted;

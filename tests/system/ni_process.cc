@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <sstream>
 #include <thread>
@@ -23,6 +24,13 @@ std::string text_of(const fs::path& file) {
   std::ostringstream text;
   text << std::ifstream(file).rdbuf();
   return text.str();
+}
+
+// The first thread of a process, which is its service's. Gone counts as asleep: it does nothing any more.
+bool sleeps(pid_t process) {
+  const std::string stat = text_of("/proc/" + std::to_string(process) + "/stat");
+  const size_t name_end = stat.rfind(')');
+  return name_end == std::string::npos || name_end + 2 >= stat.size() || stat[name_end + 2] != 'R';
 }
 
 }  // namespace
@@ -168,18 +176,29 @@ Holdings NiProcess::holdings(Context& context) const {
   return h;
 }
 
-uint64_t NiProcess::frames_out(Context& context) const {
-  const auto text = context.report();
-  UNET_CHECK(text);
-  return nlohmann::json::parse(*text)["ports"][0]["counters"]["buffers_in_use"].get<uint64_t>();
+uint64_t NiProcess::frames_out(Context& context, uint64_t wanted) const {
+  std::optional<uint64_t> now;
+  for (const Nanoseconds start = monotonic_now(); (!now || *now > wanted) && monotonic_now() - start < kHang;) {
+    if (now) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const auto text = context.report();
+    UNET_CHECK(text);
+    auto report = nlohmann::json::parse(*text);
+    const auto& counters = report["ports"][0]["counters"];
+    if (counters.contains("buffers_in_use")) now = counters["buffers_in_use"].get<uint64_t>();
+  }
+  UNET_CHECK(now);
+  return *now;
 }
 
 Holdings NiProcess::rest(Context& context) const {
+  constexpr int kEnough = 10;  // times that it is the same
   Holdings before, now = holdings(context);
-  do {
+  for (int same = 0; same < kEnough; same = now == before ? same + 1 : 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    // What it has answered to, it has done with when it sleeps: no sooner, if it was kept from its core.
+    while (!sleeps(pid_)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     before = std::exchange(now, holdings(context));
-  } while (now != before);
+  }
   return now;
 }
 

@@ -66,7 +66,8 @@ class NiProcess {
   Holdings rest(Context& context) const;
   // Frames that its first port's pool has given out: to the port, the wire and the engine, which keeps some for the next messages.
   static constexpr uint64_t kFramesKept = 128;
-  uint64_t frames_out(Context& context) const;
+  // A busy engine answers with those of an earlier time, or at first with none: asks until there are at most `wanted`; the last answer.
+  uint64_t frames_out(Context& context, uint64_t wanted = ~uint64_t{0}) const;
   // Waits until it holds exactly `wanted`; what it held last.
   Holdings settle(Context& context, const Holdings& wanted) const;
 

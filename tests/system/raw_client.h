@@ -46,7 +46,7 @@ struct RawPacket {
 
 class RawClient {
  public:
-  static constexpr int kPatience = 20'000;  // milliseconds
+  static constexpr int kPatience = 60'000;  // milliseconds
 
   explicit RawClient(const std::string& path) : socket_(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
     sockaddr_un address{};
@@ -150,12 +150,13 @@ class RawClient {
     return call(packet, timeout_ms);
   }
   // Only sends; the cookie of the answer.
-  uint64_t start_connect(uint32_t endpoint, std::string_view target, control::Path path, const LocalOptions& local) {
+  uint64_t start_connect(uint32_t endpoint, std::string_view target, control::Path path, const LocalOptions& local,
+                         uint32_t timeout_ms = 1000) {
     auto packet = request<control::Connect>(control::Op::connect, endpoint);
     packet.header.cookie = ++cookie_;
     packet.target.set(target);
     packet.path = path;
-    packet.timeout_ms = 1000;
+    packet.timeout_ms = timeout_ms;
     packet.local = local;
     send(packet);
     return cookie_;

@@ -15,7 +15,7 @@ using namespace unet::engine;
 
 namespace {
 
-constexpr int kLost = 5'000;  // ms
+constexpr int kLost = 60'000;  // ms; who has to wake a sleeper may be kept from its core for seconds
 
 // An eventfd and a thread that sleeps on it.
 class Bed {
