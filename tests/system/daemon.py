@@ -9,7 +9,7 @@ import time
 
 NOBODY = 65534
 IS_ROOT = os.geteuid() == 0
-WAIT = 30  # seconds; only an upper bound for what takes milliseconds
+WAIT = 120  # seconds; only an upper bound for what takes milliseconds, on a machine that may be busy
 
 
 class Failure(Exception):
@@ -41,7 +41,7 @@ def born(pid):
 
 @contextlib.contextmanager
 def directory():
-    path = tempfile.mkdtemp(prefix="unet-programs-")
+    path = tempfile.mkdtemp(prefix="unet-programs-", dir="/tmp")  # $TMPDIR may be too long for sockets, or closed to other users
     try:
         yield path
     finally:
@@ -52,6 +52,14 @@ def run(*args, env=None, user=None):
     command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user is not None else []
     done = subprocess.run([*command, *args], capture_output=True, text=True, timeout=WAIT, env=env)
     return done.returncode, done.stdout, done.stderr
+
+
+def others_may_run(*programs):
+    """Nobody may not where the build lies in somebody's home."""
+    may = all(run(program, "--help", user=NOBODY)[0] == 0 for program in programs)
+    if not may:
+        print(f"      not tried as another user, who may not run {programs[0]}", flush=True)
+    return may
 
 
 class Unetd:

@@ -10,10 +10,11 @@ import subprocess
 import sys
 
 SKIP = 77
+WAIT = 120  # seconds; only an upper bound
 
 
 def help_of(program, *command):
-    done = subprocess.run([program, *command, "--help"], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([program, *command, "--help"], capture_output=True, text=True, timeout=WAIT)
     if done.returncode != 0:
         sys.exit(f"{program} {' '.join(command)} --help failed: {done.stderr}")
     return done.stdout
@@ -58,7 +59,7 @@ def check_roff(*pages):
     wrong = []
     for page in pages:
         for command in commands:
-            done = subprocess.run([*command, page], capture_output=True, text=True, timeout=30, env=os.environ | {"MANWIDTH": "100"})
+            done = subprocess.run([*command, page], capture_output=True, text=True, timeout=WAIT, env=os.environ | {"MANWIDTH": "100"})
             if done.returncode != 0 or done.stderr:
                 wrong.append(f"{' '.join(command)}: {done.stderr.strip() or done.returncode}")
     return wrong

@@ -13,7 +13,7 @@ import sys
 import termios
 import time
 
-from daemon import IS_ROOT, NOBODY, WAIT, Unetd, directory, main, one_line, require, run, wait_until
+from daemon import IS_ROOT, NOBODY, WAIT, Unetd, directory, main, one_line, others_may_run, require, run, wait_until
 
 UNETD, UNETCTL, ECHO_SERVER, ECHO_CLIENT = (os.path.abspath(p) for p in sys.argv[1:5])
 
@@ -104,7 +104,7 @@ class Terminal:
 
     def shows(self, part):
         if select.select([self.end], [], [], 0)[0]:
-            self.text += os.read(self.end, 65536).decode()
+            self.text += os.read(self.end, 65536).decode(errors="replace")
         return part in self.text
 
     def ends(self, how):
@@ -143,12 +143,13 @@ SAMPLE = re.compile(r'([a-z][a-z0-9_]*)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\[\\"n])*"
 def test_stats():
     with directory() as d, Ni(d + "/s") as ni:
         require(ni.echo("--size", "100")[0] == 0, "no echo")
-        begin = time.time_ns()
+        # The network interface publishes its counters a moment after the messages.
+        wait_until(lambda: json.loads(ni.ctl("stats")[1])["endpoints"][0]["counters"]["received_messages"] == 100, "not 100 echoes counted")
         for args in (["stats"], ["stats", "--json"]):
             status, out, err = ni.ctl(*args)
             stats = json.loads(out)
             require(status == 0 and not err, f"{args}: {status} {err!r}")
-            require(begin <= stats["time_ns"] <= time.time_ns(), f"the time is wrong: {stats['time_ns']}")
+            require(abs(stats["time_ns"] - time.time_ns()) < 3600e9, f"the time is wrong: {stats['time_ns']}")  # a clock may be set meanwhile
             require(stats["ni"]["host"] == "alpha" and stats["ni"]["pid"] == ni.daemon.process.pid, f"not its identity: {stats['ni']}")
             require(stats["counters"]["engine"]["hairpin_messages"] > 0 and stats["drops"]["bad_crc"] == 0, f"{stats}")
             endpoint, = stats["endpoints"]
@@ -257,7 +258,7 @@ def test_operation_without_a_policy_file():
 
 
 def test_operation_by_others():
-    if not IS_ROOT:
+    if not IS_ROOT or not others_may_run(UNETCTL):
         return
     with directory() as d:
         os.chmod(d, 0o755)

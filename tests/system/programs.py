@@ -12,11 +12,9 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
-import time
 
 import daemon
-from daemon import IS_ROOT, NOBODY, WAIT, born, directory, one_line, require, run, wait_until
+from daemon import IS_ROOT, NOBODY, WAIT, born, directory, one_line, others_may_run, require, run, wait_until
 
 UNETD, UNETCTL, UNET_RUN = (os.path.abspath(p) for p in sys.argv[1:4])
 Unetd = functools.partial(daemon.Unetd, UNETD)
@@ -195,7 +193,7 @@ def test_example_configuration():
 
 
 def test_not_root():
-    if not IS_ROOT:
+    if not IS_ROOT or not others_may_run(UNETD, UNETCTL):
         return
     with directory() as d:
         os.chmod(d, 0o755)
@@ -217,7 +215,7 @@ def test_not_root():
 
 
 def test_group_and_policy():
-    if not IS_ROOT:
+    if not IS_ROOT or not others_may_run(UNETD, UNETCTL):
         return
     with directory() as d:
         os.chmod(d, 0o755)
@@ -240,7 +238,7 @@ def test_group_and_policy():
 
 
 def test_directory_of_somebody_else():
-    if not IS_ROOT:
+    if not IS_ROOT or not others_may_run(UNETD, UNETCTL):
         return
     path = f"/tmp/unet-{NOBODY}"
     if os.path.exists(path):
@@ -259,55 +257,55 @@ def test_directory_of_somebody_else():
         os.rmdir(path)
 
 
-def run_directories():
-    return {n for n in os.listdir(tempfile.gettempdir()) if n.startswith("unet-run-")}
+@contextlib.contextmanager
+def place_of_run():
+    """Where unet-run makes its directories: the environment that says so, and what is there."""
+    with directory() as d:
+        yield os.environ | {"TMPDIR": d}, lambda: os.listdir(d)
 
 
 def test_run():
-    before = run_directories()
-    script = 'echo "$UNET_RANK of $UNET_SIZE at $UNET_NI"; ' + UNETCTL + ' names --socket "${UNET_NI#unix:}"'
-    status, out, err = run(UNET_RUN, "-n", "3", "--", "sh", "-c", script)
-    require(status == 0, f"unet-run: {err}")
-    for rank in range(3):
-        require(f"{rank} of 3 at unix:/" in out, f"rank {rank} is missing in {out!r}")
-    require(out.count("no names") == 3, f"the network interface does not answer: {out!r} {err!r}")
-    require(run_directories() <= before, "left behind")
+    with place_of_run() as (env, left):
+        script = 'echo "$UNET_RANK of $UNET_SIZE at $UNET_NI"; ' + UNETCTL + ' names --socket "${UNET_NI#unix:}"'
+        status, out, err = run(UNET_RUN, "-n", "3", "--", "sh", "-c", script, env=env)
+        require(status == 0, f"unet-run: {err}")
+        for rank in range(3):
+            require(f"{rank} of 3 at unix:/" in out, f"rank {rank} is missing in {out!r}")
+        require(out.count("no names") == 3, f"the network interface does not answer: {out!r} {err!r}")
+        require(left() == [], f"left behind: {left()}")
 
 
 def test_run_failures():
-    before = run_directories()
-    begin = time.monotonic()
-    status, _, err = run(UNET_RUN, "-n", "3", "--", "sh", "-c", 'if [ $UNET_RANK = 1 ]; then exit 7; fi; sleep 1000')
-    require(status == 7, f"status {status}")
-    require("rank 1 failed with status 7" in err, err)
-    require(time.monotonic() - begin < WAIT, "the others were not ended")
-    status, _, err = run(UNET_RUN, "-n", "2", "--", "sh", "-c", "kill -SEGV $$")
-    require(status == 128 + signal.SIGSEGV, f"status {status}")
-    status, _, err = run(UNET_RUN, "-n", "2", "--", "/no/such/program")
-    require(status == 1, f"status {status}")
-    one_line(err, "unet-run", "/no/such/program", "No such file")
-    for args, part in ((["-n", "0", "--", "true"], "1 to 1024"), (["--cores", "1-", "--", "true"], "0,2-4"), (["-n", "2"], "program"),
-                       (["--idle", "x", "--", "true"], "adaptive"), (["--port", "nosuchdriver:x", "--", "true"], "nosuchdriver")):
-        status, _, err = run(UNET_RUN, *args)
-        require(status != 0, f"{args} succeeded")
-        one_line(err, "unet-run", part)
-    require(run_directories() <= before, "left behind")
+    with place_of_run() as (env, left):
+        status, _, err = run(UNET_RUN, "-n", "3", "--", "sh", "-c", 'if [ $UNET_RANK = 1 ]; then exit 7; fi; sleep 1000', env=env)
+        require(status == 7, f"status {status}")  # before run() has lost patience: the others were ended
+        require("rank 1 failed with status 7" in err, err)
+        status, _, err = run(UNET_RUN, "-n", "2", "--", "sh", "-c", "kill -SEGV $$", env=env)
+        require(status == 128 + signal.SIGSEGV, f"status {status}")
+        status, _, err = run(UNET_RUN, "-n", "2", "--", "/no/such/program", env=env)
+        require(status == 1, f"status {status}")
+        one_line(err, "unet-run", "/no/such/program", "No such file")
+        for args, part in ((["-n", "0", "--", "true"], "1 to 1024"), (["--cores", "1-", "--", "true"], "0,2-4"), (["-n", "2"], "program"),
+                           (["--idle", "x", "--", "true"], "adaptive"), (["--port", "nosuchdriver:x", "--", "true"], "nosuchdriver")):
+            status, _, err = run(UNET_RUN, *args, env=env)
+            require(status != 0, f"{args} succeeded")
+            one_line(err, "unet-run", part)
+        require(left() == [], f"left behind: {left()}")
 
 
 def test_run_signals():
-    before = run_directories()
-    with directory() as d:
+    with directory() as d, place_of_run() as (env, left):
         for with_signal, expected in ((signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)):
             mark = d + "/pids"
             process = subprocess.Popen([UNET_RUN, "-n", "2", "--", "sh", "-c", f"echo $$ >> {mark}; exec sleep 1000"],
-                                       stderr=subprocess.DEVNULL)
+                                       stderr=subprocess.DEVNULL, env=env)
             wait_until(lambda: os.path.exists(mark) and open(mark, encoding="ascii").read().count("\n") == 2, "ranks did not start")
             ranks = {int(p): born(int(p)) for p in open(mark, encoding="ascii").read().split()}
             require(None not in ranks.values(), "a rank ended by itself")
             process.send_signal(with_signal)
             require(process.wait(WAIT) == expected, f"status after {with_signal}")
             wait_until(lambda: not any(born(pid) == when for pid, when in ranks.items()), "a rank outlived unet-run")
-            wait_until(lambda: run_directories() <= before, "the directory was left behind")
+            wait_until(lambda: left() == [], "the directory was left behind")
             os.unlink(mark)
 
 

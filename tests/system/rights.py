@@ -11,7 +11,7 @@ import stat
 import subprocess
 import sys
 
-from daemon import IS_ROOT, NOBODY, WAIT, Unetd, directory, main, one_line, require, run, wait_until
+from daemon import IS_ROOT, NOBODY, WAIT, Unetd, directory, main, one_line, others_may_run, require, run, wait_until
 
 UNETD, UNETCTL, ECHO_SERVER, ECHO_CLIENT = (os.path.abspath(p) for p in sys.argv[1:5])
 CLONE_NEWNS, CLONE_NEWNET = 0x20000, 0x40000000
@@ -128,7 +128,8 @@ def test_user():
             with echo_server(path):
                 echo(path, "echo")
                 echo(path, "--path", "ni", "echo")
-                require(run(UNETCTL, "names", "--socket", path, user=NOBODY)[0] == 0, "its own user may not look")
+                if others_may_run(UNETCTL):
+                    require(run(UNETCTL, "names", "--socket", path, user=NOBODY)[0] == 0, "its own user may not look")
                 # Names of users and groups are looked up anew, known and unknown ones.
                 write(policy, "[[rule]]\nuser = 'daemon'\n[[rule]]\ngroup = 'mail'\n[[rule]]\nany = true\nendpoints = 1\n")
                 status, _, err = run(UNETCTL, "policy", "reload", "--socket", path)
@@ -184,9 +185,10 @@ def test_what_a_user_lacks_is_said_at_start():
         status, _, err = run(UNETD, "--user", "nobody", "--socket", path, "--policy", d + "/p.toml", env=ENV)
         require(status == 1 and not os.path.exists(path), f"a policy that it cannot read: {status}")
         one_line(err, "unetd", "nobody", d + "/p.toml")
-        status, _, err = run(UNETD, "--user", "daemon", "--socket", path, user=NOBODY)
-        require(status == 1, f"--user without root: {status}")
-        one_line(err, "unetd", "only root can")
+        if others_may_run(UNETD):
+            status, _, err = run(UNETD, "--user", "daemon", "--socket", path, user=NOBODY)
+            require(status == 1, f"--user without root: {status}")
+            one_line(err, "unetd", "only root can")
 
 
 def ip(*args):
@@ -220,9 +222,9 @@ def over_a_wire(name, port_a, port_b, connect=lambda: None):
                     if "--user" in user:
                         require_given_up(daemon, log)
                 with echo_server(path):
-                    echo(other, "--wait", "20", "--size", "3000", "echo@alpha")
-                    status, out, _ = run(UNETCTL, "ports", "--socket", other, "--json")
-                    require(status == 0 and "rx_frames" in out, f"{name}: no counters of the port: {out!r}")
+                    echo(other, "--wait", str(WAIT // 2), "--size", "3000", "echo@alpha")
+                    # A report does not wait long for an engine that is kept from its core.
+                    wait_until(lambda: "rx_frames" in run(UNETCTL, "ports", "--socket", other, "--json")[1], f"{name}: no counters of the port")
                 for daemon in (two, one):
                     status = daemon.stop()
                     require(status == 0, f"{name} {user}: status {status}: {daemon.process.stderr.read()}")

@@ -166,17 +166,29 @@ def put_across(d):
 
 def leave_in_silence(d, server, ni):
     """The server stops in the middle of a client's messages: signs of life pass, and at last a NI says goodbye."""
-    before = os.path.getsize(d + "/a.pcapng")
-    client = subprocess.Popen([os.path.join(EXAMPLES, "echo_client"), "-n", "10000000", "-s", "0", "echo@beta"],
-                              env=os.environ | {"UNET_NI": f"unix:{d}/a"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
+    client = None
+
+    def stopped_in_the_middle():
+        """Not so many messages that it takes long to read the files, however late this comes: it may miss them, and tries again."""
+        nonlocal client
+        if client is not None:
+            server.send_signal(signal.SIGCONT)
+            client.wait(WAIT)
+        before = os.path.getsize(d + "/a.pcapng")
+        client = subprocess.Popen([os.path.join(EXAMPLES, "echo_client"), "-n", "3000", "-s", "0", "echo@beta"],
+                                  env=os.environ | {"UNET_NI": f"unix:{d}/a"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_until(lambda: os.path.getsize(d + "/a.pcapng") > before + 2000, "no echo is captured")
         server.send_signal(signal.SIGSTOP)
-        wait_until(lambda: "keepalive" in signals_of(packets(d + "/a.pcapng", growing=True)), "no keepalive")
+        wait_until(lambda: client.poll() is not None or "keepalive" in signals_of(packets(d + "/a.pcapng", growing=True)), "no keepalive")
+        return client.poll() is None
+
+    try:
+        wait_until(stopped_in_the_middle, "the server is never stopped in time")
         require(ni.stop() == 0, "unetd alpha")
     finally:
-        client.kill()
-        client.wait(WAIT)
+        if client is not None:
+            client.kill()
+            client.wait(WAIT)
 
 
 def signals_of(frames):
