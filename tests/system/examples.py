@@ -150,7 +150,7 @@ def test_echo_over_a_wire():
             with server(alpha, name="far/echo"):
                 for language in LANGUAGES:
                     for size in (0, 48, 1500, 65536):
-                        out = run_well(example("echo_client" + language), "-n", "200", "-s", str(size), "-w", "20",
+                        out = run_well(example("echo_client" + language), "-n", "200", "-s", str(size), "-w", str(WAIT // 2),
                                        "far/echo@alpha", ni=beta)
                         check_echoes(out, 200, size, NI)
                 refused(1, ["echo_client", "nobody"], example("echo_client"), "nobody@alpha", ni=beta)
