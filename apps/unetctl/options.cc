@@ -34,7 +34,7 @@ const std::map<std::string, std::string>& view_texts() {
       {"counters", "what was counted, without the zeros"},
       {"drops", "what was dropped and why, without the zeros"},
       {"clients", "the connected processes"},
-      {"users", "what each user is charged with"},
+      {"users", "what each user is charged with, its weight, and its limits"},
       {"held", "what the engine and the service keep for clients now, without the zeros"},
       {"ports", "the wires"},
       {"hosts", "the other hosts that are known"},

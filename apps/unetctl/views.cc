@@ -117,7 +117,11 @@ std::string show(const json& report, const std::string& view) {
     return rows(part, {"CLIENT", "PID", "UID", "PROGRAM", "ENDPOINTS"}, {"client", "pid", "uid", "program", "endpoints"}, "no clients");
   }
   if (view == "users") {
-    return rows(part, {"UID", "CONNECTIONS", "ENDPOINTS", "CHANNELS", "MEMORY"}, {"uid", "connections", "endpoints", "channels", "memory"},
+    return rows(part,
+                {"UID", "CONNECTIONS", "ENDPOINTS", "CHANNELS", "MEMORY", "WEIGHT", "MESSAGES/S", "BYTES/S", "EACH MESSAGES/S",
+                 "EACH BYTES/S"},
+                {"uid", "connections", "endpoints", "channels", "memory", "weight", "messages_per_s", "bytes_per_s",
+                 "endpoint_messages_per_s", "endpoint_bytes_per_s"},
                 "no users");
   }
   if (view == "ports") return rows(part, {"PORT", "ADDRESS", "MTU", "WIRE"}, {"port", "address", "mtu", "description"}, "no ports");

@@ -170,7 +170,9 @@ Holdings NiProcess::holdings(Context& context) const {
     h.held[std::string("signalling's ") + name] = report["held"]["signalling"][name].get<uint64_t>();
   }
   for (const auto& user : report["users"]) {
-    for (const auto& [name, value] : user.items()) h.held["user " + user["uid"].dump() + "'s " + name] = value.get<uint64_t>();
+    for (const char* name : {"connections", "endpoints", "channels", "memory"}) {
+      h.held["user " + user["uid"].dump() + "'s " + name] = user[name].get<uint64_t>();
+    }
   }
   for (const auto& endpoint : report["endpoints"]) h.requests += endpoint["requests"].get<size_t>();
   return h;

@@ -47,6 +47,28 @@ class Ni:
         return run(ECHO_CLIENT, "--path", "ni", "--count", "100", *args, "echo", env=self.env)
 
 
+def test_limits_hold():
+    rule = '[[rule]]\nany = true\nnames = ["*"]\n'
+    with directory() as d:
+        policy = d + "/policy.toml"
+        write(policy, rule + "weight = 5\nmessages_per_s = 100\nburst_ms = 1000\n")
+        with Ni(d + "/s", "--policy", policy) as ni:
+            status, out, err = ni.ctl("users")
+            require(status == 0 and re.search(r" 5 +100 +- +- +-", out), f"weight and limit are not shown: {out!r} {err!r}")
+            # 200 messages of one user: a second's worth at once, the others at the rate. Load can only make it longer.
+            begin = time.monotonic()
+            status, _, err = ni.echo()
+            took = time.monotonic() - begin
+            require(status == 0, f"echo under a limit: {err!r}")
+            require(took > 0.9, f"200 messages at 100 per second, 100 at once, took {took:.3f} s")
+            write(policy, rule)
+            require(ni.ctl("policy", "reload")[0] == 0, "the policy is not read again")
+            require(re.search(r" 1 +- +- +- +-", ni.ctl("users")[1]), "the limit is still shown")
+            for _ in range(20):  # under the old limit these would take 40 s
+                status, _, err = ni.echo()
+                require(status == 0, f"echo without a limit: {err!r}")
+
+
 def test_top_prints_tables():
     with directory() as d, Ni(d + "/s") as ni:
         for by in ("messages", "bytes", "drops", "name"):

@@ -73,6 +73,8 @@ void Engine::State::run(const AttachEndpoint& command) noexcept {
   e->wake_descriptor = -1;
   e->deficit = 0;
   e->quantum = int64_t{options.quantum_bytes} * command.weight;
+  e->share = &share_of(command.user);
+  e->buckets = {};
   e->granted = false;
   e->zero_copy = {};
   e->outgoing.active = false;
@@ -86,6 +88,24 @@ void Engine::State::run(const AttachEndpoint& command) noexcept {
   gauges.change(NiGauge::endpoints, 1);
   doorbells.open(command.client, command.doorbell, *e);
   mux.activate(*e);  // the client may have rung before we knew its bell
+}
+
+Share& Engine::State::share_of(uint32_t user) {
+  std::unique_ptr<Share>& share = shares[user];
+  if (share == nullptr) share = std::make_unique<Share>();
+  return *share;
+}
+
+void Engine::State::run(const SetUser& command) noexcept {
+  UNET_CHECK(command.weight > 0);
+  Share& share = share_of(command.user);
+  share.pace = Share::kTimeParts / command.weight;
+  share.set_limits(command.limits);
+  for (uint32_t i = 0; i < kEndpointsMax; ++i) {
+    EndpointState* const e = endpoints[i].load(std::memory_order_relaxed);
+    if (e != nullptr && e->share == &share) e->buckets.forgive(now);
+  }
+  mux.release_all(share, now);
 }
 
 void Engine::State::run(const DetachEndpoint& command) noexcept {

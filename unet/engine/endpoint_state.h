@@ -16,6 +16,7 @@
 #include "unet/driver.h"
 #include "unet/engine/buffer_pool.h"
 #include "unet/engine/message_window.h"
+#include "unet/engine/share.h"
 #include "unet/layout.h"
 #include "unet/ring.h"
 #include "unet/wire.h"
@@ -90,13 +91,15 @@ struct alignas(kCacheLine) EndpointState {
 
   int64_t deficit = 0;               // bytes it may still send in its turn (mux.h)
   int64_t quantum = 0;
+  Share* share = nullptr;            // its user's
   uint64_t segment_bytes = 0;
-  EndpointState* next = nullptr;     // in the mux's list of active endpoints, or a port's list of waiting ones
+  EndpointState* next = nullptr;     // in its share's list of active endpoints, or a port's list of waiting ones
   uint64_t sent_messages = 0;        // of the visit under way
   uint64_t sent_bytes = 0;
-  bool active = false;               // is in one of those lists
+  bool active = false;               // is in one of those lists, or held
+  bool held = false;                 // waits until its limit has room
   bool granted = false;              // has its quantum for the turn under way
-  uint8_t waiting_port = kNotWaiting;  // whose list that is; kNotWaiting: the mux's own
+  uint8_t waiting_port = kNotWaiting;  // whose list that is; kNotWaiting: the share's
   uint32_t watch = kNone;            // index in the watched set
 
   // ---- receiving
@@ -125,6 +128,7 @@ struct alignas(kCacheLine) EndpointState {
   SegmentGeometry geometry{};
   uint32_t registered_ports = 0;     // bit p: port p may read the segment in place
   uint64_t leave_by = 0;             // leaving: when ports are no longer waited for
+  Buckets buckets;                   // of its own limits
   Outgoing outgoing;
   ZeroCopy zero_copy;
   std::vector<ChannelState> channel_memory;

@@ -147,6 +147,7 @@ Nanoseconds Engine::next_event() const noexcept {
   const State& s = *state_;
   Nanoseconds next = s.reassembly.next_deadline();
   for (const auto& port : s.ports) next = std::min(next, port->driver().next_event());
+  next = std::min(next, s.mux.next_release());
   if (s.mux.unfinished() || s.unreported()) next = std::min(next, s.now + kRetry);
   return next;
 }

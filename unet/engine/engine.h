@@ -23,8 +23,8 @@ namespace unet::engine {
 struct EngineOptions {
   Nanoseconds reassembly_timeout = 50 * kMillisecond;
   Nanoseconds watch_time = 500 * kMicrosecond;  // a send queue idle for this long is left to its doorbell
-  uint32_t watched_max = 64;                    // send queues polled directly at a time
-  uint32_t quantum_bytes = 16 * 1024;           // deficit round robin: bytes per turn and weight
+  uint32_t watched_max = 64;                    // send queues of one user polled directly at a time
+  uint32_t quantum_bytes = 2 * 1024;            // deficit round robin: bytes per turn and weight
 };
 
 class Engine {

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "unet/engine/delivery.h"
@@ -48,7 +49,9 @@ struct Engine::State {
   void run(const OpenWire& command) noexcept;
   void run(const CloseChannel& command) noexcept;
   void run(const SendSignal& command) noexcept;
+  void run(const SetUser& command) noexcept;
 
+  Share& share_of(uint32_t user);
   EndpointState* attached(uint32_t endpoint) noexcept;
   ChannelState& new_channel(EndpointState& endpoint, uint32_t channel);
   void close_channel(EndpointState& endpoint, uint32_t channel) noexcept;
@@ -75,6 +78,8 @@ struct Engine::State {
   Watch watch;
   Mux mux;
   std::atomic<uint64_t> looks{0};  // see Engine::looks()
+
+  std::unordered_map<uint32_t, std::unique_ptr<Share>> shares;  // by user
 
   // By number. Other threads read counters through these, so a state once created stays.
   std::unique_ptr<std::atomic<EndpointState*>[]> endpoints;

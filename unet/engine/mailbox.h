@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "unet/driver.h"
+#include "unet/engine/send_limits.h"
 #include "unet/layout.h"
 #include "unet/limits.h"
 #include "unet/wire.h"
@@ -34,7 +35,13 @@ struct AttachEndpoint {
   uint32_t doorbell;        // bit in the client's page
   std::byte* segment;       // geometry.total bytes
   SegmentGeometry geometry;
-  uint32_t weight = 1;      // share of the wire (deficit round robin)
+  uint32_t user = 0;        // whose share it sends by
+  uint32_t weight = 1;      // against the user's other endpoints
+};
+struct SetUser {            // what a user's endpoints may send, from now on; without: weight 1 and no limits
+  uint32_t user;
+  uint32_t weight;          // against other users
+  SendLimits limits;
 };
 struct DetachEndpoint { uint32_t endpoint; };
 struct SetRegion {          // region.empty(): nothing is exposed any longer
@@ -64,7 +71,7 @@ struct SendSignal {
   std::array<std::byte, kSignalMax> bytes;
 };
 using Command = std::variant<std::monostate, AttachClient, DetachClient, AttachEndpoint, DetachEndpoint, SetRegion, SetWakeDescriptor,
-                             OpenHairpin, OpenWire, CloseChannel, SendSignal>;
+                             OpenHairpin, OpenWire, CloseChannel, SendSignal, SetUser>;
 
 // ---- engine -> service
 

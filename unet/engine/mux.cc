@@ -1,8 +1,9 @@
-// mux.cc - turns, visits, and one message to where its channel leads.
+// mux.cc - turns, visits, and one message to where its channel leads; who is next is in mux_shares.cc.
 #include "unet/engine/mux.h"
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "unet/base/fence.h"
 #include "unet/engine/descriptor.h"
@@ -14,48 +15,31 @@ Mux::Mux(std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, Watch
          const CommandMailbox& commands)
     : ports_(ports), delivery_(delivery), watch_(watch), counters_(counters), commands_(commands) {
   lingering_.reserve(kEndpointsMax);
+  held_.reserve(kEndpointsMax);
 }
 
 uint32_t Mux::busy_turn(Nanoseconds now) noexcept {
   if (unfinished_) admit_waiting(now);
+  if (now >= next_release_) [[unlikely]] release_held(now);
   uint32_t visits = 0;
   int64_t left = kTurnBytes;
   while (first_ != nullptr && left > 0) {
-    EndpointState& endpoint = take_first();
+    Share& share = *first_;
+    if (share.limited && hold_if_over(share, now)) [[unlikely]] continue;
+    EndpointState& endpoint = take_first(share);
     ++visits;
+    const uint64_t time_before = std::exchange(time_, share.time);
     if (!endpoint.granted) {
-      // Alone, an endpoint has no debts to pay.
-      endpoint.deficit = first_ == nullptr ? endpoint.quantum : endpoint.deficit + endpoint.quantum;
+      endpoint.deficit = alone(share) ? endpoint.quantum : endpoint.deficit + endpoint.quantum;
       endpoint.granted = true;
     }
-    const int64_t before = endpoint.deficit;
-    const Visit outcome = visit(endpoint, now);
-    left -= before - endpoint.deficit + kMessageCost;
+    int64_t spent = 0;
+    const Visit outcome = serve(endpoint, std::min(left, kAloneBytes), spent, now);
     finish_visit(endpoint);
-    switch (outcome) {
-      case Visit::empty:
-        endpoint.granted = false;
-        endpoint.deficit = std::min<int64_t>(endpoint.deficit, 0);
-        watch_.rest(endpoint, now);
-        break;
-      case Visit::used_up:
-        endpoint.granted = false;
-        append(endpoint);
-        break;
-      case Visit::later:
-        append(endpoint);
-        left = 0;
-        break;
-      case Visit::blocked: {
-        Port& port = *ports_[blocked_port_];
-        endpoint.active = true;
-        endpoint.waiting_port = static_cast<uint8_t>(blocked_port_);
-        endpoint.next = nullptr;
-        (port.waiting_last == nullptr ? port.waiting_first : port.waiting_last->next) = &endpoint;
-        port.waiting_last = &endpoint;
-        break;
-      }
-    }
+    settle_outcome(endpoint, outcome, now);
+    if (spent == 0) time_ = time_before;  // it was not served
+    charge(share, spent);
+    left = outcome == Visit::later ? 0 : left - spent - kMessageCost;
   }
   delivery_.flush();
   unfinished_ = !lingering_.empty();
@@ -66,19 +50,80 @@ uint32_t Mux::busy_turn(Nanoseconds now) noexcept {
   return visits;
 }
 
+// Visits the endpoint until its quantum or the turn is over or somebody else wants to send.
+Mux::Visit Mux::serve(EndpointState& endpoint, int64_t most, int64_t& spent, Nanoseconds now) noexcept {
+  const Share& share = *endpoint.share;
+  for (;;) {
+    const int64_t slice = std::min(endpoint.deficit, kSliceBytes);
+    const int64_t rest = endpoint.deficit - slice;
+    endpoint.deficit = slice;
+    const Visit outcome = share.limited ? visit_limited(endpoint, now) : visit(endpoint, now);
+    spent += slice - endpoint.deficit;
+    endpoint.deficit += rest;
+    if (outcome != Visit::used_up) return outcome;
+    watch_.look([this](EndpointState& other) { activate(other); });
+    if (spent >= most || !alone(share)) return endpoint.deficit > 0 ? Visit::slice_over : Visit::used_up;
+    if (endpoint.deficit <= 0) endpoint.deficit = endpoint.quantum;  // alone, it has no debts to pay
+  }
+}
+
+void Mux::settle_outcome(EndpointState& endpoint, Visit outcome, Nanoseconds now) noexcept {
+  switch (outcome) {
+    case Visit::empty:
+      endpoint.granted = false;
+      endpoint.deficit = std::min<int64_t>(endpoint.deficit, 0);
+      watch_.rest(endpoint, now);
+      break;
+    case Visit::used_up:
+      endpoint.granted = false;
+      append(endpoint);
+      break;
+    case Visit::slice_over:
+      prepend(endpoint);
+      break;
+    case Visit::later:
+      append(endpoint);
+      break;
+    case Visit::limited:
+      hold({.until = endpoint.buckets.room_at(endpoint.share->limits.burst), .endpoint = &endpoint});
+      break;
+    case Visit::blocked: {
+      Port& port = *ports_[blocked_port_];
+      ++waiting_;
+      endpoint.active = true;
+      endpoint.waiting_port = static_cast<uint8_t>(blocked_port_);
+      endpoint.next = nullptr;
+      (port.waiting_last == nullptr ? port.waiting_first : port.waiting_last->next) = &endpoint;
+      port.waiting_last = &endpoint;
+      break;
+    }
+  }
+}
+
 // Ports that take frames again: those that waited for them come first, in their order.
 void Mux::admit_waiting(Nanoseconds now) noexcept {
   for (const auto& port : ports_) {
     port->flush(now);
-    if (port->waiting_first == nullptr || !port->has_room(now)) continue;
-    for (EndpointState* e = port->waiting_first; e != nullptr; e = e->next) e->waiting_port = kNotWaiting;
-    port->waiting_last->next = first_;
-    if (first_ == nullptr) last_ = port->waiting_last;
-    first_ = port->waiting_first;
-    port->waiting_first = nullptr;
-    port->waiting_last = nullptr;
+    if (port->waiting_first != nullptr && port->has_room(now)) admit(*port);
   }
   settle_lingering();
+}
+
+void Mux::admit(Port& port) noexcept {
+  EndpointState* last_first = nullptr;
+  for (EndpointState *e = port.waiting_first, *after = nullptr; e != nullptr; e = after) {
+    after = e->next;
+    e->next = last_first;
+    last_first = e;
+  }
+  port.waiting_first = nullptr;
+  port.waiting_last = nullptr;
+  for (EndpointState *e = last_first, *before = nullptr; e != nullptr; e = before) {
+    before = e->next;
+    --waiting_;
+    e->waiting_port = kNotWaiting;
+    prepend(*e, kPatience);
+  }
 }
 
 Mux::Visit Mux::visit(EndpointState& endpoint, Nanoseconds now) noexcept {
@@ -179,6 +224,7 @@ Mux::Step Mux::send(EndpointState& endpoint, const Slot& slot, uint64_t mark, Na
 bool Mux::send_now(EndpointState& endpoint, uint32_t number, Bytes data, bool more, Nanoseconds now) noexcept {
   ChannelState* const channel = endpoint.channel(number);
   if (channel == nullptr || channel->kind != ChannelKind::wire || endpoint.active || endpoint.outgoing.active) return false;
+  if (endpoint.share->limited) return false;
   const Slot& queued = endpoint.send.slot_at(endpoint.send.position());
   if (static_cast<uint32_t>(queued.mark.load(std::memory_order_relaxed)) == endpoint.send.position() + 1) return false;
   Port& port = *ports_[channel->port];
@@ -232,37 +278,6 @@ Mux::Step Mux::send_long(EndpointState& endpoint, ChannelState* channel, uint32_
   out.piece = 0;
   out.piece_offset = 0;
   return send_frames(endpoint, now);
-}
-
-void Mux::remove(EndpointState& endpoint) noexcept {
-  std::erase(lingering_, &endpoint);
-  endpoint.zero_copy.lingering = false;
-  if (!endpoint.active) return;
-  const bool waits = endpoint.waiting_port != kNotWaiting;
-  EndpointState*& first = waits ? ports_[endpoint.waiting_port]->waiting_first : first_;
-  EndpointState*& last = waits ? ports_[endpoint.waiting_port]->waiting_last : last_;
-  EndpointState* before = nullptr;
-  for (EndpointState* e = first; e != &endpoint; e = e->next) before = e;
-  (before == nullptr ? first : before->next) = endpoint.next;
-  if (last == &endpoint) last = before;
-  endpoint.active = false;
-  endpoint.waiting_port = kNotWaiting;
-  endpoint.next = nullptr;
-}
-
-void Mux::append(EndpointState& endpoint) noexcept {
-  endpoint.active = true;
-  endpoint.next = nullptr;
-  (first_ == nullptr ? first_ : last_->next) = &endpoint;
-  last_ = &endpoint;
-}
-
-EndpointState& Mux::take_first() noexcept {
-  EndpointState& endpoint = *first_;
-  first_ = endpoint.next;
-  if (first_ == nullptr) last_ = nullptr;
-  endpoint.active = false;
-  return endpoint;
 }
 
 }  // namespace unet::engine

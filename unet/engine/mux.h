@@ -1,8 +1,12 @@
 // mux.h - takes messages from the send queues that have any, in fair turns, to a wire or to an endpoint of the same NI.
 //
-// Deficit round robin (Shreedhar and Varghese, 1995) over the active endpoints only: at its turn an endpoint may send
-// quantum x weight bytes more; what it overdraws with its last message or frame it pays in its next turn. An endpoint
-// whose port takes no more frames waits at the port with the rest of its quantum, before those that come later.
+// Two levels, over what is active only. Among users, start-time fair queueing (Goyal, Vin and Cheng, 1996): next is who has
+// sent least for its weight, and who comes after a rest begins where the others are. So however many endpoints a user has,
+// it gets one share, and a user that sends little is next as soon as it sends. Among the endpoints of a user, deficit round
+// robin (Shreedhar and Varghese, 1995): at its turn an endpoint may send quantum x weight bytes more; what it overdraws with
+// its last message or frame it pays in its next turn. A turn is cut into slices, between which the mux looks whether
+// somebody else has begun to send. An endpoint whose port takes no more frames waits at the port with the rest of its
+// quantum, before those that come later; one that is over its limit, or whose user is, waits for the clock.
 //
 // Copies of a payload byte: segment -> frame, or none where the port reads the segment itself (send_consumed then moves
 // only when the port has read it); segment -> segment for an endpoint of the same NI.
@@ -18,6 +22,7 @@
 #include "unet/engine/mailbox.h"
 #include "unet/engine/ni_counters.h"
 #include "unet/engine/port.h"
+#include "unet/engine/share.h"
 #include "unet/engine/watch.h"
 
 namespace unet::engine {
@@ -36,7 +41,7 @@ class Mux {
 
   // Serves active endpoints for about kTurnBytes; returns how many visits it made.
   uint32_t turn(Nanoseconds now) noexcept {
-    if (first_ == nullptr && !unfinished_) [[likely]] return 0;
+    if (first_ == nullptr && !unfinished_ && now < next_release_) [[likely]] return 0;
     return busy_turn(now);
   }
 
@@ -48,17 +53,34 @@ class Mux {
   bool unfinished() const noexcept { return unfinished_; }
   bool active() const noexcept { return first_ != nullptr; }
 
+  // When a limit has room again for somebody who waits for that; ~0 if nobody does.
+  Nanoseconds next_release() const noexcept { return next_release_; }
+  // Limits of the share, or those of its endpoints, have changed: whoever waits for one need not any longer.
+  void release_all(Share& share, Nanoseconds now) noexcept;
+
  private:
   static constexpr int64_t kTurnBytes = 64 * 1024;
+  static constexpr int64_t kAloneBytes = 16 * 1024;  // of an endpoint with which nobody competes
+  static constexpr int64_t kSliceBytes = 1024;       // somebody who begins to send waits for no more, and a message
   static constexpr int64_t kMessageCost = 64;      // what a message or frame costs beside its bytes
+  // Who waited for a port may be so far behind the others; who comes from rest is not.
+  static constexpr uint64_t kPatience = 2 * kMessageMax * Share::kTimeParts;
   static constexpr uint32_t kExternalMin = 1024;   // bytes from which it pays to let the port read the segment
   static constexpr uint32_t kNoPort = ~uint32_t{0};
 
   enum class Step : uint8_t { sent, blocked, later };
-  enum class Visit : uint8_t { empty, used_up, blocked, later };
+  enum class Visit : uint8_t { empty, used_up, slice_over, blocked, later, limited };
+  struct Held {  // until a limit has room; an endpoint, or a share with all of its endpoints
+    Nanoseconds until = 0;
+    EndpointState* endpoint = nullptr;
+    Share* share = nullptr;
+  };
 
   uint32_t busy_turn(Nanoseconds now) noexcept;
   void admit_waiting(Nanoseconds now) noexcept;
+  void admit(Port& port) noexcept;
+  void settle_outcome(EndpointState& endpoint, Visit outcome, Nanoseconds now) noexcept;
+  Visit serve(EndpointState& endpoint, int64_t most, int64_t& spent, Nanoseconds now) noexcept;
   Visit visit(EndpointState& endpoint, Nanoseconds now) noexcept;
   void finish_visit(EndpointState& endpoint) noexcept;
   void compose(TransmitFrame& frame, ChannelState& channel, Port& port, uint32_t length) noexcept;
@@ -72,16 +94,33 @@ class Mux {
   void settle_lingering() noexcept;
   bool can_lend(const EndpointState& endpoint, uint32_t port) const noexcept;
 
+  // Of the share that is being served, one endpoint alone wants to send, and nobody else.
+  bool alone(const Share& share) const noexcept { return share.first == nullptr && share.next == nullptr && waiting_ == 0; }
+
+  // mux_shares.cc: lists, and who waits for a limit
   void append(EndpointState& endpoint) noexcept;
-  EndpointState& take_first() noexcept;
+  void prepend(EndpointState& endpoint, uint64_t behind = 0) noexcept;
+  EndpointState& take_first(Share& share) noexcept;
+  void enter(Share& share, uint64_t behind) noexcept;
+  void insert(Share& share) noexcept;
+  void leave(Share& share) noexcept;
+  void charge(Share& share, int64_t spent) noexcept;
+  Visit visit_limited(EndpointState& endpoint, Nanoseconds now) noexcept;
+  bool hold_if_over(Share& share, Nanoseconds now) noexcept;
+  void hold(Held held) noexcept;
+  void release_held(Nanoseconds now) noexcept;
+  void forget_held(const EndpointState& endpoint) noexcept;
 
   std::span<const std::unique_ptr<Port>> ports_;
   Delivery& delivery_;
   Watch& watch_;
   NiCounters& counters_;
   const CommandMailbox& commands_;
-  EndpointState* first_ = nullptr;  // active endpoints, in turn
-  EndpointState* last_ = nullptr;
+  Share* first_ = nullptr;                   // shares with active endpoints, by time
+  uint64_t time_ = 0;                        // of the share served last: where newcomers begin
+  uint32_t waiting_ = 0;                     // endpoints that wait for a port
+  Nanoseconds next_release_ = ~Nanoseconds{0};
+  std::vector<Held> held_;                   // a heap, the first to be released in front
   bool unfinished_ = false;
   uint32_t blocked_port_ = kNoPort;          // of the last Step::blocked
   std::vector<EndpointState*> lingering_;    // with frames that ports still read

@@ -24,8 +24,8 @@ struct Senders {
 
   explicit Senders(EngineOptions options = {}) : ni({&wire}, options) { wire.transmit_room = 0; }
 
-  TestEndpoint& add(uint32_t weight = 1) {
-    TestEndpoint& e = ni.add_endpoint(kSmallEndpoint, weight);
+  TestEndpoint& add(uint32_t weight = 1, uint32_t user = 0) {
+    TestEndpoint& e = ni.add_endpoint(kSmallEndpoint, weight, user);
     ni.wire(e, 0, 0x4000'0000 + e.number, remote_tag(e), kPeer);
     return e;
   }

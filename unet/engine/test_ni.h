@@ -169,12 +169,12 @@ class TestNi {
     if (wake >= 0) close(wake);
   }
 
-  TestEndpoint& add_endpoint(const EndpointOptions& options = kSmallEndpoint, uint32_t weight = 1) {
+  TestEndpoint& add_endpoint(const EndpointOptions& options = kSmallEndpoint, uint32_t weight = 1, uint32_t user = 0) {
     const auto number = static_cast<uint32_t>(endpoints.size());
     endpoints.push_back(std::make_unique<TestEndpoint>(number, options));
     TestEndpoint& e = *endpoints.back();
     command(AttachEndpoint{.endpoint = number, .client = kClient, .doorbell = number, .segment = e.segment, .geometry = e.geometry,
-                           .weight = weight});
+                           .user = user, .weight = weight});
     e.post_all_buffers();
     return e;
   }

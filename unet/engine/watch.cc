@@ -7,10 +7,14 @@
 
 namespace unet::engine {
 
-Watch::Watch(uint32_t max, Nanoseconds watch_time) noexcept : max_(std::min(max, kMax)), watch_time_(watch_time) {}
+Watch::Watch(uint32_t max_per_user, Nanoseconds watch_time) noexcept : max_(std::min(max_per_user, kMax / 2)), watch_time_(watch_time) {}
 
 void Watch::add(EndpointState& endpoint, Nanoseconds now) noexcept {
-  if (endpoint.watch != kNone || count_ == max_) return;
+  if (endpoint.watch != kNone || count_ == kMax) return;
+  // A user with many busy endpoints does not take the places of those who have few.
+  const uint32_t most = count_ < kMax / 2 ? max_ : std::min(max_, kFew);
+  if (endpoint.share->watched >= most) return;
+  ++endpoint.share->watched;
   endpoint.watch = count_;
   entries_[count_++] = {.mark = &never_, .expected = 1, .endpoint = &endpoint, .last_active = now};
   endpoint.header->engine_watching.value.store(1, std::memory_order_relaxed);
@@ -24,6 +28,7 @@ void Watch::remove(EndpointState& endpoint) noexcept {
 
 void Watch::take_out(uint32_t index) noexcept {
   entries_[index].endpoint->watch = kNone;
+  --entries_[index].endpoint->share->watched;
   if (index != --count_) {
     entries_[index] = entries_[count_];
     entries_[index].endpoint->watch = index;

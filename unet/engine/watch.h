@@ -16,9 +16,10 @@ namespace unet::engine {
 
 class Watch {
  public:
-  static constexpr uint32_t kMax = 64;
+  static constexpr uint32_t kMax = 128;    // places; `max` of one user, and kFew of each once half of them are taken
+  static constexpr uint32_t kFew = 4;
 
-  Watch(uint32_t max, Nanoseconds watch_time) noexcept;
+  Watch(uint32_t max_per_user, Nanoseconds watch_time) noexcept;
 
   // Starts watching, if there is a place. An endpoint that is watched already stays so.
   void add(EndpointState& endpoint, Nanoseconds now) noexcept;

@@ -67,6 +67,29 @@ TEST_CASE("endpoints beyond the watched set are served by their doorbells") {
   }
 }
 
+TEST_CASE("a user with many busy queues leaves places to others") {
+  TestNi ni;
+  for (int i = 0; i < 100; ++i) ni.add_endpoint(kTiny, 1, 1);
+  for (int i = 0; i < 10; ++i) ni.add_endpoint(kTiny, 1, 2);
+  for (int i = 0; i < 2; ++i) ni.add_endpoint(kTiny, 1, 3);
+  const auto watched = [&](size_t from, size_t to) {
+    uint32_t count = 0;
+    for (size_t i = from; i < to; ++i) count += ni.endpoints[i]->watched() ? 1 : 0;
+    return count;
+  };
+  ni.poll(5);  // 64 commands each
+  ni.run();
+  CHECK(watched(0, 100) == 64);
+  CHECK(watched(100, 110) == 4);
+  CHECK(watched(110, 112) == 2);
+  // As places become free, they are given again.
+  for (uint32_t i = 0; i < 100; ++i) ni.command(DetachEndpoint{i});
+  ni.poll(3);
+  for (size_t i = 100; i < 112; ++i) ni.endpoints[i]->ring(ni.page);
+  ni.poll(3);
+  CHECK(watched(100, 112) == 12);
+}
+
 TEST_CASE("bells of endpoints that a client does not have are ignored") {
   TestNi ni;
   TestEndpoint& a = ni.add_endpoint();

@@ -235,7 +235,12 @@ reassembly_ms = 50
 #   channels = 1024
 #   memory = "1G"
 #   names = ["alice/*", "echo"]     # which names the user may bind; * and ? are wildcards; default: none
-#   weight = 1                      # share of the wire, 1 to 100
+#   weight = 1                      # share of the engine and the wires against other users, 1 to 100
+#   messages_per_s = 1000000        # what all endpoints of the user may send through the NI; default: no limit
+#   bytes_per_s = "1G"
+#   endpoint_messages_per_s = 100000  # and what each of them may
+#   endpoint_bytes_per_s = "100M"
+#   burst_ms = 10                   # after a rest, so much time's worth may come at once, 1 to 10000
 
 # Hosts that need not be searched on the wire.
 # [[peer]]

@@ -49,11 +49,12 @@ Rights Rights::everything() {
                 .channels = kChannelsMax,
                 .memory = kMemoryMost,
                 .names = {"*"},
-                .weight = 1};
+                .weight = 1,
+                .send = {}};
 }
 
 Rights Rights::nothing() {
-  return Rights{.connections = kConnectionsWithoutRights, .endpoints = 0, .channels = 0, .memory = 0, .names = {}, .weight = 1};
+  return Rights{.connections = kConnectionsWithoutRights, .endpoints = 0, .channels = 0, .memory = 0, .names = {}, .weight = 1, .send = {}};
 }
 
 bool Rights::may_bind(std::string_view name) const {
@@ -103,7 +104,8 @@ class PolicyParser {
  private:
   static Result<Policy::Rule> parse_rule(const toml::table& table, const std::string& file) {
     TomlReader in(file, table, "[[rule]]");
-    in.allow({"user", "uid", "group", "gid", "any", "connections", "endpoints", "channels", "memory", "names", "weight"});
+    in.allow({"user", "uid", "group", "gid", "any", "connections", "endpoints", "channels", "memory", "names", "weight", "messages_per_s",
+              "bytes_per_s", "endpoint_messages_per_s", "endpoint_bytes_per_s", "burst_ms"});
     Policy::Rule rule;
     parse_whom(in, rule);
     Rights& rights = rule.rights;
@@ -119,9 +121,30 @@ class PolicyParser {
       }
     }
     rights.weight = static_cast<uint32_t>(in.number("weight", rights.weight, 1, kWeightMax));
+    parse_limits(in, rights.send);
     if (rights.none()) rights.connections = std::min(rights.connections, kConnectionsWithoutRights);
     if (Status status = in.status(); !status) return tl::unexpected(status.error());
     return rule;
+  }
+
+  static void parse_limits(TomlReader& in, engine::SendLimits& limits) {
+    const auto messages = [&](const char* key) { return in.number(key, 0, 1, engine::kSendRateMax); };
+    const auto bytes = [&](const char* key) {
+      const uint64_t rate = in.bytes(key, 0, engine::kSendRateMax);
+      if (in.has(key) && rate < kBytesPerSecondLeast) {
+        in.wrong(key, std::string(key) + " must be at least " + std::to_string(kBytesPerSecondLeast) +
+                          "; whoever shall send nothing gets endpoints = 0");
+      }
+      return rate;
+    };
+    limits.messages = messages("messages_per_s");
+    limits.bytes = bytes("bytes_per_s");
+    limits.endpoint_messages = messages("endpoint_messages_per_s");
+    limits.endpoint_bytes = bytes("endpoint_bytes_per_s");
+    if (in.has("burst_ms") && !limits.any()) {
+      in.wrong("burst_ms", "burst_ms needs a limit: messages_per_s, bytes_per_s, endpoint_messages_per_s or endpoint_bytes_per_s");
+    }
+    limits.burst = in.number("burst_ms", limits.burst / kMillisecond, 1, kBurstMsMax) * kMillisecond;
   }
 
   static void parse_whom(TomlReader& in, Policy::Rule& rule) {

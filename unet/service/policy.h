@@ -7,7 +7,12 @@
 //   channels = 64
 //   memory = "256M"           # segments, exposed regions and local channels; K, M, G are powers of 1024
 //   names = ["alice/*", "echo"]   # which names the user may bind; * and ? are wildcards
-//   weight = 2                # share of the wire against other users' endpoints (1 ... 100)
+//   weight = 2                # share of the engine and the wires against other users (1 ... 100)
+//   messages_per_s = 1000000  # what all endpoints of the user may send through the NI; without: no limit
+//   bytes_per_s = "1G"
+//   endpoint_messages_per_s = 100000  # and what each of them may
+//   endpoint_bytes_per_s = "100M"
+//   burst_ms = 10             # after a rest, so much time's worth may come at once (1 ... 10000)
 //
 // What a rule leaves out is the default of Rights. Whom no rule matches gets nothing - but root and the NI's own user get
 // everything, unless a rule names them.
@@ -21,6 +26,7 @@
 #include <vector>
 
 #include "unet/base/result.h"
+#include "unet/engine/send_limits.h"
 #include "unet/limits.h"
 
 namespace unet::service {
@@ -29,6 +35,8 @@ constexpr uint32_t kConnectionsMost = kClientsMax / 4;  // of one user
 constexpr uint32_t kConnectionsDefault = 128;
 constexpr uint32_t kConnectionsWithoutRights = 4;       // to be told so
 constexpr uint32_t kWeightMax = 100;
+constexpr uint64_t kBytesPerSecondLeast = 1024;  // less, and a single message waits for minutes
+constexpr uint64_t kBurstMsMax = 10'000;
 
 // Who is at the other end of a control connection, as the kernel says.
 struct Credentials {
@@ -44,6 +52,7 @@ struct Rights {
   uint64_t memory = uint64_t{1} << 30;  // bytes
   std::vector<std::string> names;       // patterns; none: may bind no name
   uint32_t weight = 1;
+  engine::SendLimits send{};
 
   static Rights everything();
   static Rights nothing();

@@ -42,6 +42,11 @@ endpoints = 3
 memory = "256M"
 names = ["alice/*", "echo"]
 weight = 2
+messages_per_s = 1000000
+bytes_per_s = "1G"
+endpoint_messages_per_s = 5
+endpoint_bytes_per_s = 1024
+burst_ms = 100
 [[rule]]
 gid = 7
 endpoints = 5
@@ -58,6 +63,9 @@ endpoints = 0
   CHECK(alice.endpoints == 3);
   CHECK(alice.memory == 256u << 20);
   CHECK(alice.weight == 2);
+  CHECK(alice.send == engine::SendLimits{.messages = 1'000'000, .bytes = 1u << 30, .endpoint_messages = 5, .endpoint_bytes = 1024,
+                                         .burst = 100 * kMillisecond});
+  CHECK_FALSE(policy->rights(user(1001, {7})).send.any());
   CHECK(alice.may_bind("alice/x"));
   CHECK(alice.may_bind("echo"));
   CHECK_FALSE(alice.may_bind("echo2"));
@@ -108,6 +116,12 @@ TEST_CASE("every malformed line gets file, line and what is allowed") {
       {"[[rule]]\nuid = 1\nnames = [1]\n", 3, "list of texts"},
       {"[[rule]]\nuid = 1\nnames = [\"a b\"]\n", 3, "matches no name"},
       {"[[rule]]\nuid = 1\nweight = 0\n", 3, "weight must be a whole number from 1 to 100"},
+      {"[[rule]]\nuid = 1\nmessages_per_s = 0\n", 3, "messages_per_s must be a whole number from 1 to"},
+      {"[[rule]]\nuid = 1\nmessages_per_s = \"1M\"\n", 3, "messages_per_s must be a whole number"},
+      {"[[rule]]\nuid = 1\nbytes_per_s = 1000\n", 3, "bytes_per_s must be at least 1024; whoever shall send nothing gets endpoints = 0"},
+      {"[[rule]]\nuid = 1\nendpoint_bytes_per_s = \"fast\"\n", 3, "endpoint_bytes_per_s must be a number of bytes"},
+      {"[[rule]]\nuid = 1\nburst_ms = 5\n", 3, "burst_ms needs a limit: messages_per_s"},
+      {"[[rule]]\nuid = 1\nbytes_per_s = \"1M\"\nburst_ms = 0\n", 4, "burst_ms must be a whole number from 1 to 10000"},
       {"[[rule]]\nuid = 1\nendpoint = 1\n", 3, "unknown key 'endpoint' in [[rule]]; allowed: user, uid"},
       {"[[rules]]\nuid = 1\n", 1, "unknown key 'rules'"},
       {"[rule]\nuid = 1\n", 1, "write [[rule]]"},
@@ -139,7 +153,7 @@ TEST_CASE("a policy that is no file is refused at once, and nobody waits for it"
 
 TEST_CASE("quotas are a user's, whole or nothing") {
   Accounts accounts;
-  const Rights rights{.connections = 1, .endpoints = 2, .channels = 3, .memory = 1000, .names = {}, .weight = 1};
+  const Rights rights{.connections = 1, .endpoints = 2, .channels = 3, .memory = 1000, .names = {}, .weight = 1, .send = {}};
   CHECK(accounts.take(1, rights, {.endpoints = 1, .memory = 600}));
   const Status status = accounts.take(1, rights, {.endpoints = 1, .memory = 600});
   REQUIRE_FALSE(status);

@@ -48,7 +48,6 @@ struct EndpointRecord {
   uint32_t id = 0;
   uint32_t client = 0;
   uint32_t doorbell = 0;
-  uint32_t weight = 1;
   SegmentGeometry geometry{};
   SharedMemory segment;
   SharedMemory region;            // exposed; empty if none

@@ -47,6 +47,9 @@ uint64_t wall_clock() {
   return static_cast<uint64_t>(t.tv_sec) * kSecond + static_cast<uint64_t>(t.tv_nsec);
 }
 
+// null: there is none
+json limit(uint64_t rate) { return rate == 0 ? json() : json(rate); }
+
 const char* path_of(const ChannelRecord& channel) {
   if (channel.wire) return "wire";
   return channel.kind == control::ChannelKind::local ? "local" : "ni";
@@ -125,7 +128,6 @@ class ReportBuilder {
                                      {"receive_depth", endpoint.geometry.receive_depth},
                                      {"buffers", endpoint.geometry.buffers},
                                      {"buffer_size", endpoint.geometry.buffer_size},
-                                     {"weight", endpoint.weight},
                                      {"channels", endpoint.channels.size()},
                                      {"requests", endpoint.requests.size()},
                                      {"ending", endpoint.detaching},
@@ -164,17 +166,25 @@ class ReportBuilder {
     return list;
   }
 
-  // What each user is charged with now.
+  // What each user is charged with now, its share, and the limits it has.
   json users() const {
     json list = json::array();
     for (const auto& [user, usage] : s_.accounts_.all()) {
       if (!all_ && user != who_.uid) continue;
       if (usage.connections == 0 && usage.endpoints == 0 && usage.channels == 0 && usage.memory == 0) continue;
+      const auto known = s_.terms_.find(user);
+      const Service::Terms terms = known == s_.terms_.end() ? Service::Terms{} : known->second;
       list.push_back({{"uid", user},
                       {"connections", usage.connections},
                       {"endpoints", usage.endpoints},
                       {"channels", usage.channels},
-                      {"memory", usage.memory}});
+                      {"memory", usage.memory},
+                      {"weight", terms.weight},
+                      {"messages_per_s", limit(terms.limits.messages)},
+                      {"bytes_per_s", limit(terms.limits.bytes)},
+                      {"endpoint_messages_per_s", limit(terms.limits.endpoint_messages)},
+                      {"endpoint_bytes_per_s", limit(terms.limits.endpoint_bytes)},
+                      {"burst_ms", terms.limits.any() ? json(terms.limits.burst / kMillisecond) : json()}});
     }
     return list;
   }

@@ -181,6 +181,7 @@ class Service {
   void ok(ClientRecord& client, const control::Header& header, std::initializer_list<int> descriptors = {});
 
   // service_operation.cc
+  void tell_terms(const ClientRecord& client);
   void handle(ClientRecord& client, const control::PolicyReload& packet);
   void handle(ClientRecord& client, const control::Drain& packet);
   Status takes_more() const;                                           // an error while the NI is being drained
@@ -247,6 +248,12 @@ class Service {
   Descriptor epoll_;
   std::unique_ptr<Listener> listener_;
   Accounts accounts_;
+  struct Terms {
+    uint32_t weight = 1;
+    engine::SendLimits limits{};
+    bool operator==(const Terms&) const = default;
+  };
+  std::map<uid_t, Terms> terms_;  // of users, as the engine knows them; without: the default
   Names names_;
   TagTable tags_;
   std::unique_ptr<Signalling> signalling_;

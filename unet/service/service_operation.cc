@@ -27,10 +27,22 @@ Status Service::reload_policy() {
   Result<Policy> policy = Policy::load(options_.policy_file, options_.own_user);
   if (!policy) return fail(policy.error().code, "the policy stays as it was: " + policy.error().text);
   options_.policy = std::move(*policy);
-  // Whoever has more than is allowed now keeps it, and gets no more.
-  for (auto& [index, client] : clients_) client->rights = options_.policy.rights(client->who);
+  // Whoever has more than is allowed now keeps it, and gets no more. How fast it may send is a right for the time to come.
+  for (auto& [index, client] : clients_) {
+    client->rights = options_.policy.rights(client->who);
+    if (!client->endpoints.empty()) tell_terms(*client);
+  }
   spdlog::info("policy read again from {}", options_.policy_file);
   return {};
+}
+
+// Terms are a user's. If its processes have different ones, by their groups, those of the last one that asked count.
+void Service::tell_terms(const ClientRecord& client) {
+  const Terms terms{.weight = client.rights.weight, .limits = client.rights.send};
+  Terms& known = terms_[client.who.uid];
+  if (terms == known) return;
+  known = terms;
+  push(engine::SetUser{.user = client.who.uid, .weight = terms.weight, .limits = terms.limits});
 }
 
 void Service::handle(ClientRecord& client, const control::Drain& packet) {

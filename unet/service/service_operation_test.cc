@@ -78,6 +78,27 @@ TEST_CASE("a new policy counts for new requests, and takes nothing away") {
   CHECK_FALSE(client.closed());
 }
 
+TEST_CASE("limits and weights are those of the policy, also of a new one, and are shown") {
+  const PolicyFile file;
+  file.write("[[rule]]\nany = true\nweight = 3\nmessages_per_s = 7\nendpoint_bytes_per_s = 2048\n");
+  auto ni = make_ni_of(geteuid(), file.path());
+  TestClient client(*ni);
+  client.hello();
+  client.endpoint();
+  const auto shown = [&](const std::string& text) { return report_text(*ni).find(text) != std::string::npos; };
+  CHECK(shown("\"weight\":3"));
+  CHECK(shown("\"messages_per_s\":7"));
+  CHECK(shown("\"endpoint_bytes_per_s\":2048"));
+  CHECK(shown("\"bytes_per_s\":null"));
+  CHECK(shown("\"burst_ms\":10"));
+  file.write("[[rule]]\nany = true\nbytes_per_s = \"1M\"\nburst_ms = 20\n");
+  REQUIRE(code_of(reload(client)) == Errc::ok);
+  CHECK(shown("\"weight\":1"));
+  CHECK(shown("\"messages_per_s\":null"));
+  CHECK(shown("\"bytes_per_s\":1048576"));
+  CHECK(shown("\"burst_ms\":20"));
+}
+
 TEST_CASE("a broken policy file changes nothing and is named with its line") {
   const PolicyFile file;
   file.write("[[rule]]\nany = true\nendpoints = 1\n");

@@ -217,16 +217,16 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
   endpoint->id = id;
   endpoint->client = client.index;
   endpoint->doorbell = *doorbell;
-  endpoint->weight = client.rights.weight;
   endpoint->geometry = geometry;
   endpoint->segment = std::move(*segment);
   endpoint->memory = geometry.total;
+  tell_terms(client);
   push(engine::AttachEndpoint{.endpoint = id,
                               .client = client.index,
                               .doorbell = *doorbell,
                               .segment = endpoint->segment.mapping.data(),
                               .geometry = geometry,
-                              .weight = endpoint->weight});
+                              .user = client.who.uid});
   client.endpoints.insert(id);
   endpoints_[id] = std::move(endpoint);
   return id;

@@ -1,0 +1,191 @@
+// mux_shares.cc - who is next: active endpoints of a share, shares by time, and those that a limit holds back.
+#include <algorithm>
+
+#include "unet/engine/mux.h"
+
+namespace unet::engine {
+namespace {
+
+constexpr auto kLater = [](const auto& a, const auto& b) { return a.until > b.until; };
+
+}  // namespace
+
+// ---- endpoints of a share
+
+void Mux::append(EndpointState& endpoint) noexcept {
+  Share& share = *endpoint.share;
+  endpoint.active = true;
+  endpoint.next = nullptr;
+  (share.first == nullptr ? share.first : share.last->next) = &endpoint;
+  share.last = &endpoint;
+  enter(share, 0);
+}
+
+void Mux::prepend(EndpointState& endpoint, uint64_t behind) noexcept {
+  Share& share = *endpoint.share;
+  endpoint.active = true;
+  endpoint.next = share.first;
+  if (share.first == nullptr) share.last = &endpoint;
+  share.first = &endpoint;
+  enter(share, behind);
+}
+
+EndpointState& Mux::take_first(Share& share) noexcept {
+  EndpointState& endpoint = *share.first;
+  share.first = endpoint.next;
+  if (share.first == nullptr) share.last = nullptr;
+  endpoint.active = false;
+  return endpoint;
+}
+
+void Mux::remove(EndpointState& endpoint) noexcept {
+  std::erase(lingering_, &endpoint);
+  endpoint.zero_copy.lingering = false;
+  if (!endpoint.active) return;
+  if (endpoint.held) {
+    forget_held(endpoint);
+  } else {
+    Share& share = *endpoint.share;
+    const bool waits = endpoint.waiting_port != kNotWaiting;
+    EndpointState*& first = waits ? ports_[endpoint.waiting_port]->waiting_first : share.first;
+    EndpointState*& last = waits ? ports_[endpoint.waiting_port]->waiting_last : share.last;
+    EndpointState* before = nullptr;
+    for (EndpointState* e = first; e != &endpoint; e = e->next) before = e;
+    (before == nullptr ? first : before->next) = endpoint.next;
+    if (last == &endpoint) last = before;
+    if (waits) --waiting_;
+    if (share.first == nullptr && share.active) leave(share);
+  }
+  endpoint.active = false;
+  endpoint.waiting_port = kNotWaiting;
+  endpoint.next = nullptr;
+}
+
+// ---- shares
+
+// The share has an active endpoint. Rest gives no right to more later.
+void Mux::enter(Share& share, uint64_t behind) noexcept {
+  if (share.active || share.held) return;
+  share.time = std::max(share.time, time_ < behind ? 0 : time_ - behind);
+  insert(share);
+}
+
+void Mux::insert(Share& share) noexcept {
+  Share* before = nullptr;
+  Share* after = first_;
+  while (after != nullptr && after->time <= share.time) {
+    before = after;
+    after = after->next;
+  }
+  share.active = true;
+  share.previous = before;
+  share.next = after;
+  (before == nullptr ? first_ : before->next) = &share;
+  if (after != nullptr) after->previous = &share;
+}
+
+void Mux::leave(Share& share) noexcept {
+  (share.previous == nullptr ? first_ : share.previous->next) = share.next;
+  if (share.next != nullptr) share.next->previous = share.previous;
+  share.active = false;
+  share.next = nullptr;
+  share.previous = nullptr;
+}
+
+// The first share has sent so much: it is first no longer, if another has sent less.
+void Mux::charge(Share& share, int64_t spent) noexcept {
+  share.time += static_cast<uint64_t>(spent) * share.pace;
+  if (share.first == nullptr) {
+    leave(share);
+  } else if (share.next != nullptr && share.next->time <= share.time) {
+    leave(share);
+    insert(share);
+  }
+}
+
+// ---- limits
+
+// One message or frame at a time: each may be the last that a limit allows.
+Mux::Visit Mux::visit_limited(EndpointState& endpoint, Nanoseconds now) noexcept {
+  Share& share = *endpoint.share;
+  const Nanoseconds burst = share.limits.burst;
+  for (int64_t left = endpoint.deficit; left > 0;) {
+    if (endpoint.buckets.room_at(burst) > now) {
+      endpoint.deficit = left;
+      return Visit::limited;
+    }
+    if (share.buckets.room_at(burst) > now) {
+      endpoint.deficit = left;
+      return Visit::slice_over;  // the share is held before its next turn
+    }
+    const bool begun = endpoint.outgoing.active;
+    endpoint.deficit = 1;
+    const Visit outcome = visit(endpoint, now);
+    const int64_t spent = 1 - endpoint.deficit;
+    left -= spent;
+    if (spent != 0) {
+      const uint64_t messages = begun ? 0 : 1;
+      const auto bytes = static_cast<uint64_t>(spent - kMessageCost);
+      for (Buckets* const buckets : {&endpoint.buckets, &share.buckets}) {
+        const Prices& prices = buckets == &share.buckets ? share.prices : share.endpoint_prices;
+        buckets->messages.take(messages, prices.messages, now);
+        buckets->bytes.take(bytes, prices.bytes, now);
+      }
+    }
+    endpoint.deficit = left;
+    if (outcome != Visit::used_up) return outcome;
+  }
+  return Visit::used_up;
+}
+
+bool Mux::hold_if_over(Share& share, Nanoseconds now) noexcept {
+  const Nanoseconds until = share.buckets.room_at(share.limits.burst);
+  if (until <= now) return false;
+  leave(share);
+  share.held = true;
+  hold({.until = until, .share = &share});
+  return true;
+}
+
+void Mux::hold(Held held) noexcept {
+  if (held.endpoint != nullptr) {
+    held.endpoint->active = true;
+    held.endpoint->held = true;
+  }
+  held_.push_back(held);
+  std::push_heap(held_.begin(), held_.end(), kLater);
+  next_release_ = held_.front().until;
+}
+
+void Mux::release_held(Nanoseconds now) noexcept {
+  while (!held_.empty() && held_.front().until <= now) {
+    const Held held = held_.front();
+    std::pop_heap(held_.begin(), held_.end(), kLater);
+    held_.pop_back();
+    if (held.share != nullptr) {
+      held.share->held = false;
+      if (held.share->first != nullptr) enter(*held.share, 0);
+    } else {
+      held.endpoint->held = false;
+      append(*held.endpoint);
+    }
+  }
+  next_release_ = held_.empty() ? ~Nanoseconds{0} : held_.front().until;
+}
+
+void Mux::release_all(Share& share, Nanoseconds now) noexcept {
+  share.buckets.forgive(now);
+  for (Held& held : held_) {
+    if (held.share == &share || (held.endpoint != nullptr && held.endpoint->share == &share)) held.until = 0;
+  }
+  std::make_heap(held_.begin(), held_.end(), kLater);
+  release_held(now);
+}
+
+void Mux::forget_held(const EndpointState& endpoint) noexcept {
+  std::erase_if(held_, [&](const Held& held) { return held.endpoint == &endpoint; });
+  std::make_heap(held_.begin(), held_.end(), kLater);
+  next_release_ = held_.empty() ? ~Nanoseconds{0} : held_.front().until;
+}
+
+}  // namespace unet::engine

@@ -1,0 +1,277 @@
+// mux_shares_test.cc - users: one share each, by weight and however many endpoints; limits, in virtual time.
+#include <catch2/catch.hpp>
+
+#include <map>
+
+#include "unet/engine/test_ni.h"
+
+using namespace unet;
+using namespace unet::engine;
+
+namespace {
+
+const MacAddress kPeer{2, 0, 0, 0, 0, 9};
+
+void fill(TestEndpoint& e, uint32_t size, ClientPage& page) {
+  static const auto data = pattern(kMessageMax, 1);
+  while (e.send(0, {data.data(), size})) {
+  }
+  e.ring(page);
+}
+
+// Endpoints of users, each with channel 0 to the same sink inside the NI or, with a wire, to a peer.
+struct Users {
+  TestWire wire;
+  TestNi ni{{&wire}};
+  std::map<uint32_t, uint32_t> user_of;  // by tag
+
+  TestEndpoint& to_wire(uint32_t user) {
+    TestEndpoint& e = ni.add_endpoint(kSmallEndpoint, 1, user);
+    user_of[0x7000'0000 + e.number] = user;
+    ni.wire(e, 0, 0x4000'0000 + e.number, 0x7000'0000 + e.number, kPeer);
+    return e;
+  }
+  // `sink` loses what it has no room for, which does not matter here: what was sent counts.
+  TestEndpoint& to_sink(uint32_t user, TestEndpoint& sink) {
+    TestEndpoint& e = ni.add_endpoint(kSmallEndpoint, 1, user);
+    ni.command(OpenHairpin{e.number, 0, sink.number, 0});
+    return e;
+  }
+  // What each user got of `frames` frames, a few at a time, while all endpoints flood; a frame costs its payload and 64.
+  std::map<uint32_t, double> share_of(uint32_t frames, const std::map<uint32_t, uint32_t>& size_of) {
+    std::map<uint32_t, double> cost;
+    for (uint32_t sent = 0; sent < frames; sent += 5) {
+      for (const auto& e : ni.endpoints) fill(*e, size_of.at(user_of.at(0x7000'0000 + e->number)), ni.page);
+      wire.transmit_room = 5;
+      ni.poll();
+      for (; !wire.sent.empty(); wire.sent.pop_front()) {
+        FrameView view;
+        REQUIRE(parse_frame(wire.sent.front(), view) == FrameError::none);
+        cost[user_of.at(static_cast<uint32_t>(view.tag))] += static_cast<double>(wire.sent.front().size() + 64 - 38);
+      }
+    }
+    return cost;
+  }
+  // Sends without end for so long, a step of 100 us at a time; what `e` sent meanwhile.
+  struct Sent {
+    uint64_t messages, bytes;
+  };
+  Sent flood(std::initializer_list<TestEndpoint*> senders, TestEndpoint& of, uint32_t size, Nanoseconds duration) {
+    const Sent before{of.counter(EndpointCounter::sent_messages), of.counter(EndpointCounter::sent_bytes)};
+    for (const Nanoseconds end = ni.now + duration; ni.now < end; ni.now += 100 * kMicrosecond) {
+      for (TestEndpoint* e : senders) fill(*e, size, ni.page);
+      ni.poll();
+    }
+    return {of.counter(EndpointCounter::sent_messages) - before.messages, of.counter(EndpointCounter::sent_bytes) - before.bytes};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a user gets its share by its weight, however many endpoints the others have and whatever they send") {
+  Users s;
+  s.wire.transmit_room = 0;
+  s.to_wire(1);
+  for (int i = 0; i < 40; ++i) s.to_wire(2);
+  for (int i = 0; i < 3; ++i) s.to_wire(3);
+  s.ni.command(SetUser{.user = 3, .weight = 2, .limits = {}});
+  auto cost = s.share_of(20'000, {{1, 40}, {2, kMessageMax}, {3, 900}});
+  CHECK(cost[2] == Approx(cost[1]).epsilon(0.05));
+  CHECK(cost[3] == Approx(2 * cost[1]).epsilon(0.05));
+  // Weights of the time to come.
+  s.ni.command(SetUser{.user = 3, .weight = 1, .limits = {}});
+  s.ni.command(SetUser{.user = 1, .weight = 4, .limits = {}});
+  cost = s.share_of(20'000, {{1, 40}, {2, kMessageMax}, {3, 900}});
+  CHECK(cost[1] == Approx(4 * cost[2]).epsilon(0.05));
+  CHECK(cost[3] == Approx(cost[2]).epsilon(0.05));
+}
+
+TEST_CASE("a user that begins to send waits for one slice of the others, not for their turns") {
+  Users s;
+  std::vector<TestEndpoint*> floods;
+  for (int i = 0; i < 10; ++i) floods.push_back(&s.to_wire(1));
+  TestEndpoint& modest = s.to_wire(2);
+  for (int round = 0; round < 50; ++round) {
+    s.ni.run();
+    s.wire.sent.clear();
+    for (TestEndpoint* e : floods) fill(*e, 40, s.ni.page);
+    REQUIRE(modest.send(0, pattern(40, 1)));
+    modest.ring(s.ni.page);
+    s.ni.poll();
+    size_t before = 0;
+    for (const auto& frame : s.wire.sent) {
+      FrameView view;
+      REQUIRE(parse_frame(frame, view) == FrameError::none);
+      if (s.user_of.at(static_cast<uint32_t>(view.tag)) == 2) break;
+      ++before;
+    }
+    CHECK(before < s.wire.sent.size());
+    CHECK(before <= 1024 / (40 + 64) + 1);
+    s.wire.sent.clear();
+  }
+}
+
+TEST_CASE("rest gives no right to more than a share later") {
+  Users s;
+  s.wire.transmit_room = 0;
+  s.to_wire(1);
+  const std::map<uint32_t, uint32_t> sizes{{1, 1'000}, {2, 1'000}};
+  s.share_of(5'000, sizes);
+  s.to_wire(2);
+  auto cost = s.share_of(2'000, sizes);
+  CHECK(cost[2] == Approx(cost[1]).epsilon(0.05));
+}
+
+TEST_CASE("limits in messages and bytes hold for a user and for each of its endpoints") {
+  Users s;
+  TestEndpoint& sink = s.ni.add_endpoint();
+  TestEndpoint& a = s.to_sink(1, sink);
+  TestEndpoint& b = s.to_sink(1, sink);
+  TestEndpoint& free = s.to_sink(2, sink);
+  s.ni.poll();
+  const auto set = [&](const SendLimits& limits) { s.ni.command(SetUser{.user = 1, .weight = 1, .limits = limits}); };
+
+  SECTION("messages of the user, after a burst") {
+    set({.messages = 5'000, .burst = 20 * kMillisecond});
+    const uint64_t first = s.flood({&a}, a, 40, 100 * kMicrosecond).messages;
+    CHECK(first <= 101);  // 20 ms' worth, and the one that overdraws
+    CHECK(first >= 60);   // all there is in the queue
+    const uint64_t second = s.flood({&a}, a, 40, kSecond).messages;
+    CHECK(first + second >= 5'000);
+    CHECK(first + second <= 5'000 + 102);
+    const uint64_t both = s.flood({&a, &b}, a, 40, kSecond).messages;
+    CHECK(both >= 2'400);  // shared with the other endpoint
+    CHECK(both <= 2'600);
+  }
+  SECTION("messages of each endpoint") {
+    set({.endpoint_messages = 1'000, .burst = kMillisecond});
+    CHECK(s.flood({&a, &b}, a, 40, kSecond).messages == Approx(1'000).margin(3));
+    CHECK(s.flood({&a, &b}, b, 40, kSecond).messages == Approx(1'000).margin(3));
+  }
+  SECTION("bytes of the user") {
+    set({.bytes = 1'000'000, .burst = kMillisecond});
+    CHECK(s.flood({&a}, a, 1'000, kSecond).bytes == Approx(1'000'000).margin(3'000));
+    CHECK(s.flood({&a}, a, kMessageMax, 2 * kSecond).bytes == Approx(2'000'000).margin(2 * kMessageMax));
+  }
+  SECTION("bytes of each endpoint") {
+    set({.endpoint_bytes = 500'000, .burst = kMillisecond});
+    CHECK(s.flood({&a, &b}, a, 1'000, kSecond).bytes == Approx(500'000).margin(3'000));
+  }
+  SECTION("the stricter one counts") {
+    set({.messages = 1'000, .bytes = 10'000, .endpoint_messages = 2'000, .burst = kMillisecond});
+    CHECK(s.flood({&a}, a, 40, 10 * kSecond).messages == Approx(2'500).margin(5));
+  }
+  SECTION("descriptors that are dropped count as messages") {
+    set({.messages = 1'000, .burst = kMillisecond});
+    const uint64_t before = a.counter(EndpointCounter::unknown_channel);
+    for (const Nanoseconds end = s.ni.now + kSecond; s.ni.now < end; s.ni.now += 100 * kMicrosecond) {
+      while (a.send(7, pattern(10, 1))) {
+      }
+      a.ring(s.ni.page);
+      s.ni.poll();
+    }
+    CHECK(a.counter(EndpointCounter::unknown_channel) - before == Approx(1'000).margin(3));
+  }
+  // Whom no limit concerns does not notice: it sends as much as 100 us allow a queue of 64.
+  CHECK(s.flood({&a, &free}, free, 40, 10 * kMillisecond).messages == 64 * 100);
+}
+
+TEST_CASE("a limit in bytes holds over a wire, frame by frame") {
+  Users s;
+  TestEndpoint& a = s.to_wire(1);
+  s.ni.command(SetUser{.user = 1, .weight = 1, .limits = {.bytes = 10'000'000, .burst = kMillisecond}});
+  uint64_t payload = 0;
+  size_t most = 0;
+  for (const Nanoseconds end = s.ni.now + kSecond; s.ni.now < end; s.ni.now += 100 * kMicrosecond) {
+    fill(a, kMessageMax, s.ni.page);
+    s.ni.poll();
+    most = std::max(most, s.wire.sent.size());
+    for (const auto& frame : s.wire.sent) payload += frame.size() - 38;
+    s.wire.sent.clear();
+  }
+  CHECK(payload == Approx(10'000'000).margin(20'000));
+  CHECK(most <= 9);  // not a message of 64 KiB at once
+}
+
+TEST_CASE("who waits for its limit is waited for, let go and forgotten") {
+  Users s;
+  TestEndpoint& sink = s.ni.add_endpoint();
+  TestEndpoint& a = s.to_sink(1, sink);
+  TestEndpoint& b = s.to_sink(1, sink);
+  s.ni.run();
+  const bool own = GENERATE(false, true);
+  SendLimits limits{.burst = kMillisecond};
+  (own ? limits.endpoint_messages : limits.messages) = 1;
+  s.ni.command(SetUser{.user = 1, .weight = 1, .limits = limits});
+  fill(a, 40, s.ni.page);
+  s.ni.poll(3);
+  const uint64_t sent = a.counter(EndpointCounter::sent_messages);
+  CHECK(sent <= 2);
+  // An engine with nothing else to do may sleep until then, and no longer.
+  CHECK(s.ni.engine->next_event() <= s.ni.now + kSecond);
+  CHECK(s.ni.engine->next_event() > s.ni.now + kSecond / 2);
+
+  SECTION("the clock") {
+    s.ni.now += kSecond;
+    s.ni.poll();
+    CHECK(a.counter(EndpointCounter::sent_messages) == sent + 1);
+  }
+  SECTION("another limit: old debts are forgotten") {
+    limits = {.messages = 1'000'000};
+    s.ni.command(SetUser{.user = 1, .weight = 1, .limits = limits});
+    s.ni.poll(2);
+    CHECK(a.counter(EndpointCounter::sent_messages) == 64);
+    CHECK(s.ni.engine->next_event() == ~Nanoseconds{0});
+  }
+  SECTION("no limit any longer") {
+    s.ni.command(SetUser{.user = 1, .weight = 1, .limits = {}});
+    s.ni.poll(2);
+    CHECK(a.counter(EndpointCounter::sent_messages) == 64);
+  }
+  SECTION("it goes away; the user's debt stays") {
+    fill(b, 40, s.ni.page);
+    s.ni.poll(3);
+    s.ni.command(DetachEndpoint{a.number});
+    s.ni.command(DetachEndpoint{b.number});
+    s.ni.poll(2);
+    CHECK(s.ni.event<EndpointDetached>());
+    CHECK(s.ni.event<EndpointDetached>());
+    TestEndpoint& c = s.to_sink(1, sink);
+    fill(c, 40, s.ni.page);
+    s.ni.poll(3);
+    CHECK(c.counter(EndpointCounter::sent_messages) <= (own ? 2 : 0));
+    s.ni.now += 10 * kSecond;
+    s.ni.poll(3);
+    CHECK(c.counter(EndpointCounter::sent_messages) >= 1);
+  }
+}
+
+TEST_CASE("users come, flood, rest and go at random: nothing is lost, repeated or left over") {
+  Users s;
+  TestEndpoint& sink = s.ni.add_endpoint();
+  std::vector<TestEndpoint*> senders;
+  std::vector<uint64_t> posted;
+  for (uint32_t i = 0; i < 12; ++i) {
+    senders.push_back(&s.to_sink(i % 4, sink));
+    posted.push_back(0);
+  }
+  uint32_t random = GENERATE(1u, 2u, 3u);
+  const auto next = [&](uint32_t below) { return (random = random * 1664525u + 1013904223u) / 65536 % below; };
+  for (int step = 0; step < 3'000; ++step) {
+    const uint32_t i = next(12);
+    for (uint32_t n = next(70); n != 0 && senders[i]->send(0, pattern(next(4) == 0 ? next(3'000) : next(48), n)); --n) ++posted[i];
+    senders[i]->ring(s.ni.page);
+    if (next(50) == 0) {
+      SendLimits limits{.messages = next(2) * 100'000u, .bytes = next(2) * 9'000'000u, .endpoint_messages = next(2) * 50'000u};
+      s.ni.command(SetUser{.user = next(4), .weight = 1 + next(9), .limits = limits});
+    }
+    s.ni.now += next(200) * kMicrosecond;
+    s.ni.poll();
+    while (sink.receive()) {
+    }
+  }
+  for (uint32_t user = 0; user < 4; ++user) s.ni.command(SetUser{.user = user, .weight = 1, .limits = {}});
+  s.ni.run();
+  for (uint32_t i = 0; i < 12; ++i) CHECK(senders[i]->counter(EndpointCounter::sent_messages) == posted[i]);
+  CHECK(s.ni.engine->next_event() == ~Nanoseconds{0});
+}

@@ -1,0 +1,69 @@
+// send_limits.h - how much a user and each of its endpoints may send, and the buckets that hold them to it; used by the mux.
+//
+// A token bucket kept as one time (the generic cell rate algorithm, ITU-T I.371): when everything sent so far would have
+// been sent at the exact rate. Who is ahead of the clock by less than the burst may send; the last message may overdraw,
+// and is paid for later. Nothing is refilled, so an idle bucket costs nothing.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "unet/base/time.h"
+
+namespace unet::engine {
+
+// Rates per second; 0: no limit. What goes over a local channel does not pass the NI, and no limit.
+struct SendLimits {
+  uint64_t messages = 0, bytes = 0;                    // of all endpoints of the user together
+  uint64_t endpoint_messages = 0, endpoint_bytes = 0;  // of each
+  Nanoseconds burst = 10 * kMillisecond;               // at rest, so much time's worth may come at once
+
+  bool any() const noexcept { return (messages | bytes | endpoint_messages | endpoint_bytes) != 0; }
+  bool operator==(const SendLimits&) const = default;
+};
+constexpr uint64_t kSendRateMax = 1'000'000'000'000;  // per second
+
+// What one unit costs of the clock.
+class Price {
+ public:
+  Price() = default;
+  explicit Price(uint64_t rate) noexcept : cost_(rate == 0 ? 0 : (uint64_t{1'000'000'000} << kShift) / rate) {}
+
+ private:
+  friend class Bucket;
+  static constexpr uint32_t kShift = 20;  // 2^20 parts of a nanosecond
+  uint64_t cost_ = 0;
+};
+
+class Bucket {
+ public:
+  // When it has room: `now` or before if it has.
+  Nanoseconds room_at(Nanoseconds burst) const noexcept { return paid_until_ < burst ? 0 : paid_until_ - burst; }
+
+  void take(uint64_t units, Price price, Nanoseconds now) noexcept {
+    const uint64_t cost = units * price.cost_ + rest_;
+    rest_ = cost & ((uint64_t{1} << Price::kShift) - 1);
+    paid_until_ = std::max(paid_until_, now) + (cost >> Price::kShift);
+  }
+  // Limits changed: debts under the old ones are forgotten.
+  void forgive(Nanoseconds now) noexcept { paid_until_ = std::min(paid_until_, now); }
+
+ private:
+  Nanoseconds paid_until_ = 0;
+  uint64_t rest_ = 0;  // of a nanosecond
+};
+
+struct Buckets {
+  Bucket messages, bytes;
+
+  Nanoseconds room_at(Nanoseconds burst) const noexcept { return std::max(messages.room_at(burst), bytes.room_at(burst)); }
+  void forgive(Nanoseconds now) noexcept {
+    messages.forgive(now);
+    bytes.forgive(now);
+  }
+};
+struct Prices {
+  Price messages, bytes;
+};
+
+}  // namespace unet::engine

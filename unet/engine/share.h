@@ -1,0 +1,43 @@
+// share.h - a user's share of the engine and the wires: its weight, its limits and its endpoints in turn; private to unet/engine.
+//
+// The engine's thread alone uses it. A share is made when its user is first named and stays as long as the engine, so that
+// nobody gets rid of a debt by leaving and coming again.
+#pragma once
+
+#include <cstdint>
+
+#include "unet/engine/send_limits.h"
+
+namespace unet::engine {
+
+struct EndpointState;
+
+struct Share {
+  static constexpr uint64_t kTimeParts = 1 << 16;
+
+  // Active endpoints in turn. Those that wait for a port or for their limit are not among them.
+  EndpointState* first = nullptr;
+  EndpointState* last = nullptr;
+
+  Share* next = nullptr;      // in the mux's list of shares with active endpoints, by time
+  Share* previous = nullptr;
+  bool active = false;        // is in that list
+  bool held = false;          // is kept out of it until its limit has room
+  bool limited = false;       // any limit, its own or of its endpoints
+  uint32_t watched = 0;       // of its endpoints, places in the watched set
+  uint64_t time = 0;          // what it has sent, divided by its weight (mux.h)
+  uint64_t pace = kTimeParts; // of a byte: kTimeParts / weight
+
+  SendLimits limits;
+  Prices prices, endpoint_prices;
+  Buckets buckets;
+
+  void set_limits(const SendLimits& to) noexcept {
+    limits = to;
+    limited = to.any();
+    prices = {Price(to.messages), Price(to.bytes)};
+    endpoint_prices = {Price(to.endpoint_messages), Price(to.endpoint_bytes)};
+  }
+};
+
+}  // namespace unet::engine
