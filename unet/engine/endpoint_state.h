@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "unet/base/probe.h"
 #include "unet/counters.h"
 #include "unet/driver.h"
 #include "unet/engine/buffer_pool.h"
@@ -145,6 +146,7 @@ struct alignas(kCacheLine) EndpointState {
     const uint64_t value = counters[i].load(std::memory_order_relaxed) + amount;
     counters[i].store(value, std::memory_order_relaxed);
     header->counters[i].store(value, std::memory_order_relaxed);
+    if (which >= kFirstEndpointDrop) UNET_PROBE(message_drop, index, static_cast<int>(which), kEndpointCounterNames[i].data());
   }
 };
 

@@ -14,6 +14,7 @@
 #include <spdlog/spdlog.h>
 
 #include "unet/base/check.h"
+#include "unet/base/probe.h"
 #include "unet/service/ni.h"
 
 namespace unet::service {
@@ -146,7 +147,9 @@ void Ni::engine_sleep(Nanoseconds now) noexcept {
   if (!called && engine_->prepare_sleep(now)) {
     Nanoseconds until = engine_->next_event();
     if (naps_) until = std::min(until, now + nap_.next());
+    UNET_PROBE(engine_sleep, until);
     if (until > now) sleeper_.sleep(until == ~Nanoseconds{0} ? until : until - now);
+    UNET_PROBE(engine_wake);
     engine_->wake_up();
   }
   engine_asleep_.store(false, std::memory_order_relaxed);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "unet/base/check.h"
+#include "unet/base/probe.h"
 #include "unet/service/service.h"
 #include "unet/wire.h"
 
@@ -233,6 +234,7 @@ void Service::handle(ClientRecord& client, const control::Reject& packet) {
 bool Service::finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, Op op, uint64_t cookie,
                              std::initializer_list<int> descriptors) {
   channel.state = State::open;
+  UNET_PROBE(channel_open, endpoint.id, channel.number, static_cast<int>(channel.kind));
   channel.request = 0;
   control::Reply reply{};
   std::memset(static_cast<void*>(&reply), 0, sizeof reply);

@@ -10,6 +10,7 @@
 #include <spdlog/spdlog.h>
 
 #include "unet/base/check.h"
+#include "unet/base/probe.h"
 #include "unet/service/service.h"
 
 namespace unet::service {
@@ -72,6 +73,7 @@ void Service::finish_drops() {
 
 void Service::destroy(EndpointRecord& endpoint, CloseReason reason) {
   endpoint.detaching = true;
+  UNET_PROBE(endpoint_close, endpoint.id, static_cast<int>(reason));
   const std::string who = describe(endpoint);
   names_.unbind(endpoint.id);
   while (!endpoint.requests.empty()) {
@@ -111,6 +113,7 @@ void Service::end_channel(EndpointRecord& endpoint, uint32_t number, CloseReason
     return;
   }
   if (channel.state == State::closed) return;  // the other side ended it, and everything with it
+  UNET_PROBE(channel_close, endpoint.id, number, static_cast<int>(reason));
   if (channel.kind == control::ChannelKind::ni) push(engine::CloseChannel{.endpoint = endpoint.id, .channel = number});
   if (channel.wire) {
     if (!channel.fixed) signalling_->close(channel.local_tag, reason, now_);
@@ -127,6 +130,7 @@ void Service::end_channel(EndpointRecord& endpoint, uint32_t number, CloseReason
 void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, CloseReason reason) {
   if (channel.state != State::open) return;
   channel.state = State::closed;
+  UNET_PROBE(channel_close, endpoint.id, channel.number, static_cast<int>(reason));
   if (channel.kind == control::ChannelKind::ni) push(engine::CloseChannel{.endpoint = endpoint.id, .channel = channel.number});
   if (channel.wire) release_wire(channel);
   const ClientRecord& owner = *client_at(endpoint.client);

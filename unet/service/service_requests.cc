@@ -8,6 +8,7 @@
 #include <spdlog/spdlog.h>
 
 #include "unet/base/check.h"
+#include "unet/base/probe.h"
 #include "unet/service/service.h"
 
 namespace unet::service {
@@ -229,6 +230,7 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
                               .user = client.who.uid});
   client.endpoints.insert(id);
   endpoints_[id] = std::move(endpoint);
+  UNET_PROBE(endpoint_open, id, client.who.uid, client.who.pid);
   return id;
 }
 

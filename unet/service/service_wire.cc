@@ -6,6 +6,7 @@
 #include <spdlog/spdlog.h>
 
 #include "unet/base/check.h"
+#include "unet/base/probe.h"
 #include "unet/service/service.h"
 
 namespace unet::service {
@@ -115,6 +116,7 @@ void Service::open_static_channels(EndpointRecord& endpoint, std::string_view na
     channel.state = State::open;
     channel.wire = true;
     channel.fixed = true;
+    UNET_PROBE(channel_open, endpoint.id, channel.number, static_cast<int>(channel.kind));
     channel.local_tag = fixed.local_tag;
     channel.port = fixed.port;
     channel.peer = "tag " + std::to_string(static_cast<uint32_t>(fixed.remote_tag));

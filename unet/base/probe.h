@@ -1,0 +1,11 @@
+// probe.h - user-level statically defined tracing: places that perf, bpftrace and SystemTap can watch in a running program. // tidy: allow namespace because it declares macros only
+//
+// A probe is one nop, and its arguments lie where the compiler has them anyway; a note in the program says where. docs/PROBES.md
+// lists them. For .cc files and headers that are not installed.
+#pragma once
+
+#define SDT_USE_VARIADIC  // the macro for any number of arguments
+#include <sys/sdt.h>
+
+// UNET_PROBE(message_drop, endpoint, reason): provider `unet`; up to 12 arguments, each an integer or a pointer.
+#define UNET_PROBE(name, ...) STAP_PROBEV(unet, name __VA_OPT__(, ) __VA_ARGS__)
