@@ -15,7 +15,7 @@ namespace {
 using Made = Result<std::unique_ptr<Driver>>;
 
 constexpr size_t kWrappersMax = 8;
-constexpr size_t kLengthMax = 1000;
+constexpr size_t kLengthMax = 16000;
 
 std::string_view trim(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
@@ -63,9 +63,9 @@ Made make_dpdk(std::string_view text) {
   return drivers::DpdkPort::open(options).map([](auto port) { return std::unique_ptr<Driver>(std::move(port)); });
 }
 
-Made make_wire(std::string_view name, std::string_view options) {
+Made make_wire(std::string_view name, std::string_view options, bool all_types) {
   if (name == "dpdk") return make_dpdk(options);
-  if (name == "pcap") return make_pcap(options);
+  if (name == "pcap") return make_pcap(options, all_types);
   if (name == "none") {
     if (!options.empty()) return fail(Errc::invalid_argument, "none: takes no options");
     return nullptr;
@@ -75,25 +75,29 @@ Made make_wire(std::string_view name, std::string_view options) {
                                             (options.empty() ? ":OPTIONS" : ":" + std::string(options)) + " / dpdk:...");
   }
   return fail(Errc::invalid_argument, "there is no wire '" + std::string(name) + "'; wires: dpdk:DEVICE, pcap:OPTIONS, none; " +
-                                          "wrappers before a wire: faulty:OPTIONS /, capture:OPTIONS /, trace /");
+                                          "wrappers before a wire: udp:OPTIONS /, vlan:OPTIONS /, faulty:OPTIONS /, capture:OPTIONS /, "
+                                          "trace /");
 }
 
 }  // namespace
 
 Made make_driver(std::string_view specification) {
-  if (specification.size() > kLengthMax) return fail(Errc::invalid_argument, "a driver specification has at most 1000 characters");
+  if (specification.size() > kLengthMax) return fail(Errc::invalid_argument, "a driver specification has at most 16000 characters");
   // From the left: wrappers. The last part is the wire.
   std::vector<Wrapper> wrappers;
+  bool all_types = false;  // the wire has to bring frames of other Ethernet types than ours
   std::string_view rest = trim(specification);
   for (size_t slash; (slash = rest.find(" / ")) != std::string_view::npos; rest = trim(rest.substr(slash + 3))) {
     if (wrappers.size() == kWrappersMax) return fail(Errc::invalid_argument, "a wire takes at most 8 wrappers");
-    auto wrapper = parse_wrapper(trim(rest.substr(0, slash)));
+    const std::string_view text = trim(rest.substr(0, slash));
+    all_types = all_types || text.starts_with("udp:") || text.starts_with("vlan:");
+    auto wrapper = parse_wrapper(text);
     if (!wrapper) return tl::unexpected(wrapper.error());
     wrappers.push_back(std::move(*wrapper));
   }
   if (rest.empty() && wrappers.empty()) return nullptr;
   const size_t colon = std::min(rest.find(':'), rest.size());
-  Made driver = make_wire(rest.substr(0, colon), rest.substr(std::min(colon + 1, rest.size())));
+  Made driver = make_wire(rest.substr(0, colon), rest.substr(std::min(colon + 1, rest.size())), all_types);
   if (!driver) return driver;
   if (*driver == nullptr && !wrappers.empty()) return fail(Errc::invalid_argument, "none: there is no wire that a wrapper could change");
   for (size_t i = wrappers.size(); i-- > 0 && driver;) driver = wrappers[i](std::move(*driver));
@@ -129,6 +133,16 @@ Wires
       address=MAC             of this port (default 02:00:00:00:00:01), mtu=BYTES (default 1500)
 
 Wrappers
+  udp:address=IP/PREFIX   frames travel in UDP over IPv4 or IPv6, for networks that route only IP. The address belongs to this NI,
+                          which answers ARP or neighbour discovery for it: not one that the kernel has on the interface
+      gateway=IP                the router to other networks
+      peers=IP+IP+...           who is asked for a host that is connected to; NIs that connect here need not be named
+      mtu=BYTES                 of IP on the path (default: the wire's); routers' word about it is not heard
+      port=N                    of UDP, the same on all hosts (default 849: below 1024, only root of a host sends from there)
+      neighbour=IP@MAC+...      stations of this network, or the gateway, that are not asked for
+      hops=N                    routers a datagram may pass (default 64)
+  vlan:id=N               frames carry the tag of VLAN N, 1 to 4094; others are dropped and counted. priority=0 to 7
+                          With udp: udp:OPTIONS / vlan:id=N / dpdk:...
   faulty:OPTIONS          makes the wire worse, the same way each time for one seed
       loss=P duplicate=P reorder=P corrupt=P    probabilities: 0.01 or 1%
       delay=TIME or delay=TIME-TIME             each frame takes longer: 500ns, 10us, 1ms

@@ -93,6 +93,15 @@ TEST_CASE("a wire with a capture inside a wrapper") {
   CHECK((*driver)->description().starts_with("faulty (seed 1) over trace to stderr over capture to /dev/null over pcap:write="));
 }
 
+TEST_CASE("a wire for a network that routes only IP, in a VLAN") {
+  auto driver = make_driver(
+      "udp:address=fd00:1::2/64,gateway=fd00:1::1,peers=fd00:2::2+fd00:3::2,neighbour=fd00:1::9@02:00:00:00:00:09,port=900,hops=9 / "
+      "vlan:id=7,priority=2 / pcap:write=/dev/null");
+  REQUIRE(driver);
+  CHECK((*driver)->description().starts_with("udp from fd00:1::2/64 port 900 by fd00:1::1, mtu 1448, over vlan 7 over pcap:write="));
+  CHECK((*driver)->capabilities().mtu == 1500 - 4 - 48);
+}
+
 TEST_CASE("each malformed specification is told what is allowed") {
   using Catch::Contains;
   CHECK_THAT(refusal("dpkd:net_ring0"), Contains("no wire 'dpkd'") && Contains("dpdk:DEVICE"));
@@ -125,6 +134,20 @@ TEST_CASE("each malformed specification is told what is allowed") {
   CHECK_THAT(refusal("capture:file=/no/such/file / pcap:write=/dev/null"), Contains("/no/such/file: No such file"));
   CHECK_THAT(refusal("capture:file=/dev/null,filter=ether of mine / pcap:write=/dev/null"),
              Contains("syntax error") && Contains("man pcap-filter"));
+  CHECK_THAT(refusal("udp:address=10.0.1.2/24"), Contains("a wire has to follow"));
+  CHECK_THAT(refusal("udp:mtu=1400 / none"), Contains("udp: needs an address"));
+  CHECK_THAT(refusal("udp:address=10.0.1.2 / none"), Contains("prefix"));
+  CHECK_THAT(refusal("udp:address=10.0.1.2/33 / none"), Contains("1 to 32"));
+  CHECK_THAT(refusal("udp:address=10.0.1.2/24,peers=10.0.1.3+beta / none"), Contains("'beta' is no IP address"));
+  CHECK_THAT(refusal("udp:address=10.0.1.2/24,neighbour=10.0.1.3@02:00 / none"), Contains("IP@MAC"));
+  CHECK_THAT(refusal("udp:address=10.0.1.2/24,neighbour=10.0.1.3 / none"), Contains("IP@MAC"));
+  CHECK_THAT(refusal("udp:address=10.0.1.2/24,gate=10.0.1.1 / none"), Contains("allowed: address gateway"));
+  CHECK_THAT(refusal("udp:address=10.0.1.2/24,peers=10.0.2.2 / pcap:write=/dev/null"), Contains("needs gateway="));
+  CHECK_THAT(refusal("vlan:id=7"), Contains("a wire has to follow"));
+  CHECK_THAT(refusal("vlan / none"), Contains("vlan: needs a number"));
+  CHECK_THAT(refusal("vlan:id=4095 / none"), Contains("1 to 4094"));
+  CHECK_THAT(refusal("vlan:id=7,priority=8 / none"), Contains("0 to 7"));
+  CHECK_THAT(refusal("vlan:7 / none"), Contains("allowed: id priority"));
   CHECK_THAT(refusal("pcap"), Contains("needs iface=INTERFACE") && Contains("read=FILE"));
   CHECK_THAT(refusal("pcap:iface=unet-not-there"), Contains("no such network interface") && Contains("ip link"));
   CHECK_THAT(refusal("pcap:iface=lo"), Contains("loopback"));
@@ -136,7 +159,7 @@ TEST_CASE("each malformed specification is told what is allowed") {
   CHECK_THAT(refusal("pcap:iface=lo,mtu=1"), Contains("mtu: '1'") && Contains("256 to 9600"));
   CHECK_THAT(refusal("pcap:if=lo"), Contains("'if' is no option; allowed: iface"));
   CHECK_THAT(refusal("dpdk:net_af_packet,iface=lo"), Contains("no DPDK port"));
-  CHECK_THAT(refusal(std::string(2000, 'x')), Contains("1000 characters"));
+  CHECK_THAT(refusal(std::string(20000, 'x')), Contains("16000 characters"));
 }
 
 TEST_CASE("the help names every wire and wrapper option") {
@@ -144,6 +167,7 @@ TEST_CASE("the help names every wire and wrapper option") {
   for (const char* word : {"none", "dpdk:", "net_memif0", "net_af_xdp0", "net_af_packet0", "net_tap0", "mtu=", "wait_link=",
                            "hugepages=", "faulty:", "loss=", "duplicate=", "reorder=", "corrupt=", "delay=", "rate=", "hold=",
                            "seed=", "direction=", "pcap:iface=", "pcap:read=", "write=", "timed=", "address=",
+                           "udp:address=", "gateway=", "peers=", "neighbour=", "hops=", "port=", "vlan:id=", "priority=",
                            "capture:file=", "filter=", "snap=", "limit=", "buffer=", "trace[:file="}) {
     CHECK_THAT(help, Catch::Contains(word));
   }

@@ -30,9 +30,10 @@ Result<MacAddress> parse_station(const std::string& text) {
 
 }  // namespace
 
-Result<std::unique_ptr<Driver>> make_pcap(std::string_view text) {
+Result<std::unique_ptr<Driver>> make_pcap(std::string_view text, bool all_types) {
   const auto as_driver = [](auto port) { return std::unique_ptr<Driver>(std::move(port)); };
   drivers::PcapOptions live;
+  live.all_types = all_types;
   drivers::PcapFilesOptions files;
   bool for_files = false;  // an option that only they have
   for (const auto& [name, value] : split_options(text)) {

@@ -6,9 +6,11 @@
 #include <string>
 
 #include "apps/spec_values.h"
+#include "apps/udp_spec.h"
 #include "drivers/capture/capture.h"
 #include "drivers/faulty/faulty.h"
 #include "drivers/trace/trace.h"
+#include "drivers/vlan/vlan.h"
 
 namespace unet::apps {
 
@@ -94,11 +96,25 @@ Result<Wrapper> parse_trace(std::string_view text) {
   return [file](std::unique_ptr<Driver> wire) { return drivers::Trace::wrap(std::move(wire), file); };
 }
 
+Result<Wrapper> parse_vlan(std::string_view text) {
+  drivers::VlanOptions options;
+  for (const auto& [name, value] : split_options(text)) {
+    Status status;
+    if (name == "id") status = assign(name, parse_count(value, 1, drivers::kVlanMax), options.id);
+    else if (name == "priority") status = assign(name, parse_count(value, 0, 7), options.priority);
+    else status = fail(Errc::invalid_argument, "'" + name + "' is no option; allowed: id priority");
+    if (!status) return fail(Errc::invalid_argument, "vlan: " + status.error().text);
+  }
+  if (options.id == 0) return fail(Errc::invalid_argument, "vlan: needs a number: vlan:id=7 / dpdk:...");
+  return [options](std::unique_ptr<Driver> wire) -> Made { return std::make_unique<drivers::Vlan>(std::move(wire), options); };
+}
+
 struct Known {
   std::string_view name;
   Result<Wrapper> (*parse)(std::string_view options);
 };
-constexpr Known kWrappers[] = {{"faulty", parse_faulty}, {"capture", parse_capture}, {"trace", parse_trace}};
+constexpr Known kWrappers[] = {{"faulty", parse_faulty}, {"capture", parse_capture}, {"trace", parse_trace},
+                               {"udp", parse_udp},       {"vlan", parse_vlan}};
 
 }  // namespace
 
@@ -112,7 +128,8 @@ Result<Wrapper> parse_wrapper(std::string_view text) {
     if (known.name == text.substr(0, colon)) return known.parse(text.substr(std::min(colon + 1, text.size())));
   }
   return fail(Errc::invalid_argument,
-              "'" + std::string(text) + "' stands before ' / ', where only wrappers may: faulty:OPTIONS, capture:OPTIONS or trace");
+              "'" + std::string(text) + "' stands before ' / ', where only wrappers may: udp:OPTIONS, vlan:OPTIONS, faulty:OPTIONS, "
+                                           "capture:OPTIONS or trace");
 }
 
 }  // namespace unet::apps

@@ -18,7 +18,8 @@ namespace unet {
 
 using MacAddress = std::array<uint8_t, 6>;
 
-// A frame that arrived. `data` stays valid and unchanged until release().
+// A frame that arrived. `data` stays valid and unchanged until release(). It is writable memory that nobody else reads: a wrapper
+// that takes headers off writes the engine's over them.
 struct ReceivedFrame {
   const std::byte* data = nullptr;  // starts at the Ethernet header
   uint32_t length = 0;              // bytes, without FCS

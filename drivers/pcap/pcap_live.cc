@@ -21,7 +21,7 @@ Result<std::unique_ptr<PcapLive>> PcapLive::open(const PcapOptions& options) {
                                             options.interface + " mtu " + std::to_string(options.mtu) + "`");
   }
   if (options.mtu != 0) capabilities->mtu = options.mtu;
-  const Result<pcap*> handle = open_interface(options.interface, *capabilities, kEtherType);
+  const Result<pcap*> handle = open_interface(options.interface, *capabilities, options.all_types ? 0 : kEtherType);
   if (!handle) return tl::unexpected(handle.error());
   return std::unique_ptr<PcapLive>(new PcapLive(*capabilities, options.interface, *handle, pcap_get_selectable_fd(*handle)));
 }

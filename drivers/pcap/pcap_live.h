@@ -1,9 +1,10 @@
 // pcap_live.h - a wire over an interface of the kernel, by libpcap; made by apps/drivers. It works wherever tcpdump does, and
 // is the wire to take where neither AF_XDP nor DPDK's packet sockets do.
 //
-// The kernel passes on only frames of our Ethernet type that are for this station or for all (a filter), and none that this
-// port sent itself. A frame is copied once between the ring that libpcap shares with the kernel and our own memory, and the
-// kernel copies it once more each way; a frame sent is one system call, and so is a look at an empty wire.
+// The kernel passes on only frames of our Ethernet type that are for this station or for all (a filter; under a wrapper that makes
+// ours of others, those of all types), and none that this port sent itself. A frame is copied once between the ring that libpcap
+// shares with the kernel and our own memory, and the kernel copies it once more each way; a frame sent is one system call, and so is
+// a look at an empty wire.
 //
 // If the interface goes down frames are lost and counted; when it comes up again they pass. Who deletes the interface has
 // to open the port anew.
@@ -22,6 +23,7 @@ namespace unet::drivers {
 struct PcapOptions {
   std::string interface;  // in the caller's network namespace
   uint32_t mtu = 0;       // 0: the interface's
+  bool all_types = false; // frames of other Ethernet types, too: for a wrapper that makes ours of them
 };
 
 class PcapLive final : public FramePort {

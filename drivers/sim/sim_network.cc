@@ -99,7 +99,8 @@ struct SimNetwork::State {
   void send(uint32_t port, const TransmitFrame& frame, Nanoseconds now) noexcept;
   void read_external(Frame& frame) noexcept;
   void arrive(const Arrival& arrival) noexcept;
-  void forward(Frame& frame, uint32_t port, Nanoseconds time) noexcept;
+  void forward(Frame& frame, uint32_t port, Nanoseconds time, bool copy) noexcept;
+  Frame* copy_of(const Frame& frame) noexcept;
   void deliver(PortState& port, Nanoseconds now) noexcept;
   void unreference(Frame& frame) noexcept;
 
@@ -182,14 +183,14 @@ void SimNetwork::State::arrive(const Arrival& arrival) noexcept {
   bool received = false;
   for (uint32_t i = 0; i < ports.size(); ++i) {
     if (i == frame.owner || (found != ports.size() && found != i)) continue;
-    forward(frame, i, arrival.time);
+    forward(frame, i, arrival.time, received);  // what a receiver has may be written by it: the first gets the frame, others a copy
     received = true;
   }
   if (!received) ++ports[frame.owner].counters.no_receiver;
   unreference(frame);
 }
 
-void SimNetwork::State::forward(Frame& frame, uint32_t index, Nanoseconds at) noexcept {
+void SimNetwork::State::forward(Frame& frame, uint32_t index, Nanoseconds at, bool copy) noexcept {
   PortState& port = ports[index];
   while (port.departed < port.downlink.head() ||
          (port.departed < port.downlink.tail() && port.downlink.at(port.departed).departure <= at)) {
@@ -203,6 +204,8 @@ void SimNetwork::State::forward(Frame& frame, uint32_t index, Nanoseconds at) no
   } else if (port.downlink.tail() - port.departed >= port.options.queue_frames || port.downlink.full()) {
     lost = &port.counters.queue_full;
   }
+  Frame* const own = lost != nullptr || !copy ? &frame : copy_of(frame);
+  if (own == nullptr) lost = &port.counters.queue_full;
   if (lost != nullptr) {
     ++*lost;
     return;
@@ -210,8 +213,20 @@ void SimNetwork::State::forward(Frame& frame, uint32_t index, Nanoseconds at) no
   const Nanoseconds start = std::max(at, port.downlink_free);
   const Nanoseconds departure = start + serialisation(frame.length, port.options.bits_per_second);
   port.downlink_free = departure;
-  ++frame.references;
-  port.downlink.push({departure, departure + port.options.delay, &frame});
+  ++own->references;
+  port.downlink.push({departure, departure + port.options.delay, own});
+}
+
+// From the sender's memory; nullptr if there is none left.
+SimNetwork::State::Frame* SimNetwork::State::copy_of(const Frame& frame) noexcept {
+  std::vector<Frame*>& free = ports[frame.owner].free;
+  if (free.empty()) return nullptr;
+  Frame& copy = *free.back();
+  free.pop_back();
+  std::memcpy(copy.data, frame.data, frame.length);
+  copy.length = frame.length;
+  copy.references = 0;
+  return &copy;
 }
 
 // Moves what has arrived at a port into its receive ring.

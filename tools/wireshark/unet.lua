@@ -7,6 +7,7 @@
 -- Written for Lua 5.2, as Wireshark 3 and 4.0 have it, and later ones.
 
 local kEtherType = 0x88B5
+local kUdpPort = 849
 local kVersion = 0xA1
 local kSignalVersion = 1
 local kMessageMax = 65536
@@ -236,3 +237,4 @@ function unet.dissector(buffer, info, tree)
 end
 
 DissectorTable.get("ethertype"):add(kEtherType, unet)
+DissectorTable.get("udp.port"):add(kUdpPort, unet)  -- another port: Decode As

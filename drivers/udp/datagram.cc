@@ -1,0 +1,205 @@
+// datagram.cc - parse, emit and checksum of datagrams, and addresses as text.
+#include "drivers/udp/datagram.h"
+
+#include <arpa/inet.h>
+
+#include <bit>
+#include <cstring>
+
+namespace unet::drivers {
+namespace {
+
+constexpr std::array<uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+constexpr uint32_t kEthernetBytes = sizeof(EthernetHeader);
+constexpr uint16_t kDontFragment = 0x4000;
+
+uint16_t read16(const std::byte* at) noexcept {
+  return static_cast<uint16_t>(std::to_integer<uint32_t>(at[0]) << 8 | std::to_integer<uint32_t>(at[1]));
+}
+
+void write16(std::byte* at, uint32_t value) noexcept {
+  at[0] = static_cast<std::byte>(value >> 8);
+  at[1] = static_cast<std::byte>(value);
+}
+
+const uint8_t* octets(const std::byte* at) noexcept { return reinterpret_cast<const uint8_t*>(at); }
+
+// The UDP header and what follows, of which IP says that it has `length` bytes.
+DatagramError parse_udp(const std::byte* udp, uint32_t length, uint64_t pseudo_header, bool ipv4, uint16_t port, Bytes& payload) noexcept {
+  if (length < kUdpBytes) return DatagramError::bad_length;
+  if (read16(udp) != port || read16(udp + 2) != port) return DatagramError::wrong_port;
+  if (read16(udp + 4) != length) return DatagramError::bad_length;
+  const bool summed = udp[6] != std::byte{0} || udp[7] != std::byte{0};
+  if (!summed && !ipv4) return DatagramError::bad_checksum;  // RFC 8200, 8.1
+  if (summed) {
+    const uint64_t sum = checksum_add16(checksum_add16(pseudo_header, kProtocolUdp), static_cast<uint16_t>(length));
+    if (checksum_fold(checksum_add(sum, udp, length)) != 0) return DatagramError::bad_checksum;
+  }
+  payload = {udp + kUdpBytes, length - kUdpBytes};
+  return DatagramError::none;
+}
+
+DatagramError parse_ipv4(Bytes packet, const DatagramAddress& own, DatagramView& view) noexcept {
+  if (packet.size() < kIpv4Bytes) return DatagramError::bad_length;
+  const std::byte* const ip = packet.data();
+  if (ip[0] != std::byte{0x45} || checksum_fold(checksum_add(0, ip, kIpv4Bytes)) != 0) return DatagramError::bad_header;
+  const uint32_t total = read16(ip + 2);
+  if (total < kIpv4Bytes || total > packet.size()) return DatagramError::bad_length;
+  if ((read16(ip + 6) & 0xBFFF) != 0) return DatagramError::fragment;
+  if (std::memcmp(ip + 16, own.ip.wire(), 4) != 0) return DatagramError::wrong_address;
+  if (ip[9] != std::byte{kProtocolUdp}) return DatagramError::not_udp;
+  view.from = ipv4_address(octets(ip + 12));
+  return parse_udp(ip + kIpv4Bytes, total - kIpv4Bytes, checksum_add(0, ip + 12, 8), true, own.port, view.payload);
+}
+
+DatagramError parse_ipv6(Bytes packet, const DatagramAddress& own, DatagramView& view) noexcept {
+  if (packet.size() < kIpv6Bytes) return DatagramError::bad_length;
+  const std::byte* const ip = packet.data();
+  if ((ip[0] & std::byte{0xF0}) != std::byte{0x60}) return DatagramError::bad_header;
+  const uint32_t length = read16(ip + 4);
+  if (length > packet.size() - kIpv6Bytes) return DatagramError::bad_length;
+  if (ip[6] == std::byte{44}) return DatagramError::fragment;
+  if (std::memcmp(ip + 24, own.ip.wire(), 16) != 0) return DatagramError::wrong_address;
+  if (ip[6] != std::byte{kProtocolUdp}) return DatagramError::not_udp;
+  view.from = ipv6_address(octets(ip + 8));
+  return parse_udp(ip + kIpv6Bytes, length, checksum_add(0, ip + 8, 32), false, own.port, view.payload);
+}
+
+}  // namespace
+
+bool IpAddress::is_ipv4() const noexcept { return std::memcmp(bytes.data(), kMapped.data(), kMapped.size()) == 0; }
+
+IpAddress ipv4_address(const uint8_t* four) noexcept {
+  IpAddress address;
+  std::memcpy(address.bytes.data(), kMapped.data(), kMapped.size());
+  std::memcpy(address.bytes.data() + kMapped.size(), four, 4);
+  return address;
+}
+
+IpAddress ipv6_address(const uint8_t* sixteen) noexcept {
+  IpAddress address;
+  std::memcpy(address.bytes.data(), sixteen, 16);
+  return address;
+}
+
+Result<IpAddress> parse_ip(std::string_view text) {
+  const std::string whole(text);
+  std::array<uint8_t, 16> bytes{};
+  IpAddress address;
+  bool usable = false;
+  if (inet_pton(AF_INET, whole.c_str(), bytes.data()) == 1) {
+    address = ipv4_address(bytes.data());
+    usable = bytes[0] != 0 && bytes[0] < 224;
+  } else if (inet_pton(AF_INET6, whole.c_str(), bytes.data()) == 1) {
+    address = ipv6_address(bytes.data());
+    usable = bytes[0] != 0 && bytes[0] != 0xff && !address.is_ipv4();
+  } else {
+    return fail(Errc::invalid_argument, "'" + whole + "' is no IP address; write it like 10.0.1.2 or fd00:1::2");
+  }
+  if (!usable) return fail(Errc::invalid_argument, "'" + whole + "' is not the address of one host");
+  return address;
+}
+
+std::string text_of(const IpAddress& address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  inet_ntop(address.is_ipv4() ? AF_INET : AF_INET6, address.wire(), text.data(), text.size());
+  return text.data();
+}
+
+bool same_network(const IpAddress& a, const IpAddress& b, uint32_t prefix) noexcept {
+  if (a.is_ipv4() != b.is_ipv4()) return false;
+  const uint32_t bits = prefix + (a.is_ipv4() ? 96 : 0);
+  for (uint32_t i = 0; i < 16 && i * 8 < bits; ++i) {
+    const uint32_t compared = bits - i * 8 >= 8 ? 8 : bits - i * 8;
+    if (((a.bytes[i] ^ b.bytes[i]) >> (8 - compared)) != 0) return false;
+  }
+  return true;
+}
+
+// In the order of the machine: the one's complement sum does not mind (RFC 1071, 2B). Words of 32 bits, whose carries gather above.
+uint64_t checksum_add(uint64_t sum, const void* bytes, size_t length) noexcept {
+  const auto* at = static_cast<const std::byte*>(bytes);
+  for (; length >= 4; length -= 4, at += 4) {
+    uint32_t word;
+    std::memcpy(&word, at, sizeof word);
+    sum += word;
+  }
+  uint32_t last = 0;
+  std::memcpy(&last, at, length);
+  return sum + last;
+}
+
+uint64_t checksum_add16(uint64_t sum, uint16_t value) noexcept {
+  return sum + std::bit_cast<uint16_t>(be16(value));
+}
+
+uint16_t checksum_fold(uint64_t sum) noexcept {
+  while (sum >> 16 != 0) sum = (sum & 0xFFFF) + (sum >> 16);
+  return static_cast<uint16_t>(~sum);
+}
+
+DatagramError parse_datagram(Bytes frame, const DatagramAddress& own, DatagramView& view) noexcept {
+  if (frame.size() < kEthernetBytes) return DatagramError::not_ip;
+  const bool ipv4 = own.ip.is_ipv4();
+  if (read16(frame.data() + 12) != (ipv4 ? kEtherTypeIpv4 : kEtherTypeIpv6)) return DatagramError::not_ip;
+  if (std::memcmp(frame.data(), own.mac.data(), own.mac.size()) != 0) return DatagramError::wrong_address;
+  const Bytes packet = frame.subspan(kEthernetBytes);
+  return ipv4 ? parse_ipv4(packet, own, view) : parse_ipv6(packet, own, view);
+}
+
+DatagramTemplate::DatagramTemplate(const DatagramAddress& from, const MacAddress& next_hop, const IpAddress& to,
+                                   uint8_t hop_limit) noexcept
+    : ipv4_(from.ip.is_ipv4()) {
+  std::byte* const at = bytes_.data();
+  set_next_hop(next_hop);
+  std::memcpy(at + 6, from.mac.data(), from.mac.size());
+  write16(at + 12, ipv4_ ? kEtherTypeIpv4 : kEtherTypeIpv6);
+  std::byte* const ip = at + kEthernetBytes;
+  std::byte* const udp = ip + (ipv4_ ? kIpv4Bytes : kIpv6Bytes);
+  write16(udp, from.port);
+  write16(udp + 2, from.port);
+  if (ipv4_) {
+    ip[0] = std::byte{0x45};
+    write16(ip + 6, kDontFragment);  // so its number may be 0 (RFC 6864)
+    ip[8] = std::byte{hop_limit};
+    ip[9] = std::byte{kProtocolUdp};
+    std::memcpy(ip + 12, from.ip.wire(), 4);
+    std::memcpy(ip + 16, to.wire(), 4);
+    sum_ = checksum_add(0, ip, kIpv4Bytes);
+  } else {
+    ip[0] = std::byte{0x60};
+    ip[6] = std::byte{kProtocolUdp};
+    ip[7] = std::byte{hop_limit};
+    std::memcpy(ip + 8, from.ip.wire(), 16);
+    std::memcpy(ip + 24, to.wire(), 16);
+    sum_ = checksum_add16(checksum_add(checksum_add(0, ip + 8, 32), udp, 4), kProtocolUdp);
+  }
+  size_ = kEthernetBytes + (ipv4_ ? kIpv4Bytes : kIpv6Bytes) + kUdpBytes;
+}
+
+void DatagramTemplate::write(std::byte* to, uint32_t length, const std::byte* more, uint32_t external) const noexcept {
+  const auto udp_length = static_cast<uint16_t>(length + kUdpBytes);
+  std::byte* const ip = to + kEthernetBytes;
+  if (ipv4_) {
+    std::memcpy(to, bytes_.data(), kEthernetBytes + kIpv4Bytes + kUdpBytes);
+    const auto total = static_cast<uint16_t>(udp_length + kIpv4Bytes);
+    write16(ip + 2, total);
+    write16(ip + kIpv4Bytes + 4, udp_length);
+    // The frame's crc32c covers the payload: the checksum of UDP stays 0, none.
+    const uint16_t checksum = checksum_fold(checksum_add16(sum_, total));
+    std::memcpy(ip + 10, &checksum, sizeof checksum);
+    return;
+  }
+  std::memcpy(to, bytes_.data(), kEthernetBytes + kIpv6Bytes + kUdpBytes);
+  write16(ip + 4, udp_length);
+  write16(ip + kIpv6Bytes + 4, udp_length);
+  uint64_t sum = checksum_add16(checksum_add16(sum_, udp_length), udp_length);  // of the pseudo header, and of the header
+  const std::byte* const payload = to + size_;
+  sum = checksum_add(sum, payload, length - external);
+  if (external != 0) sum = checksum_add(sum, more, external);  // after headers of an even length
+  uint16_t checksum = checksum_fold(sum);
+  if (checksum == 0) checksum = 0xFFFF;
+  std::memcpy(ip + kIpv6Bytes + 6, &checksum, sizeof checksum);
+}
+
+}  // namespace unet::drivers

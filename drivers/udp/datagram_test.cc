@@ -1,0 +1,170 @@
+// datagram_test.cc - headers against bytes computed by hand, and every way in which a datagram can be wrong.
+#include "drivers/udp/datagram.h"
+
+#include <catch2/catch.hpp>
+
+#include <cstring>
+#include <vector>
+
+using namespace unet;
+using namespace unet::drivers;
+
+namespace {
+
+constexpr MacAddress kA{2, 0, 0, 0, 0, 1}, kB{2, 0, 0, 0, 0, 2};
+constexpr uint16_t kPort = 849;
+
+struct Path {
+  DatagramAddress from, to;
+};
+Path path(bool ipv4) {
+  return {{kA, *parse_ip(ipv4 ? "10.0.1.2" : "fd00:1::2"), kPort}, {kB, *parse_ip(ipv4 ? "10.0.2.2" : "fd00:2::2"), kPort}};
+}
+
+// A datagram as the template writes it, with `external` of its bytes elsewhere while the checksum was made.
+std::vector<std::byte> datagram(const Path& path, uint32_t length, uint32_t external = 0) {
+  const DatagramTemplate headers(path.from, kB, path.to.ip, 64);
+  std::vector<std::byte> frame(headers.size() + length);
+  for (uint32_t i = 0; i < length; ++i) frame[headers.size() + i] = static_cast<std::byte>(i * 7 + 3);
+  std::vector<std::byte> more(frame.end() - external, frame.end());
+  std::fill(frame.end() - external, frame.end(), std::byte{0xEE});
+  headers.write(frame.data(), length, more.data(), external);
+  std::copy(more.begin(), more.end(), frame.end() - external);
+  return frame;
+}
+
+DatagramError parse(const std::vector<std::byte>& frame, const DatagramAddress& own) {
+  DatagramView view;
+  return parse_datagram(frame, own, view);
+}
+
+// The IPv4 header's checksum, put right after a change.
+void sum_ipv4(std::vector<std::byte>& frame) {
+  frame[24] = frame[25] = std::byte{0};
+  const uint16_t sum = checksum_fold(checksum_add(0, frame.data() + 14, 20));
+  std::memcpy(&frame[24], &sum, 2);
+}
+
+}  // namespace
+
+TEST_CASE("the Internet checksum of RFC 1071's example") {
+  const uint8_t bytes[] = {0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7};
+  const uint16_t sum = checksum_fold(checksum_add(0, bytes, sizeof bytes));
+  uint8_t wire[2];
+  std::memcpy(wire, &sum, 2);
+  CHECK(wire[0] == 0x22);  // the complement of ddf2
+  CHECK(wire[1] == 0x0d);
+  // An odd byte at the end counts as the first of a pair.
+  const uint8_t odd[] = {0x12, 0x34, 0x56}, even[] = {0x12, 0x34, 0x56, 0x00};
+  CHECK(checksum_fold(checksum_add(0, odd, 3)) == checksum_fold(checksum_add(0, even, 4)));
+}
+
+TEST_CASE("an IPv4 header, byte by byte") {
+  const auto frame = datagram(path(true), 4);
+  const uint8_t expected[] = {2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00, 0x45, 0, 0, 32, 0, 0, 0x40, 0, 64, 17, 0x23, 0xca,
+                              10, 0, 1, 2, 10, 0, 2, 2, 0x03, 0x51, 0x03, 0x51, 0, 12, 0, 0};
+  REQUIRE(frame.size() == sizeof expected + 4);
+  CHECK(std::memcmp(frame.data(), expected, sizeof expected) == 0);
+}
+
+TEST_CASE("what the template writes is parsed, whatever the length") {
+  for (const bool ipv4 : {true, false}) {
+    const Path p = path(ipv4);
+    for (const uint32_t length : {0u, 1u, 2u, 3u, 24u, 25u, 63u, 64u, 1399u, 1400u}) {
+      auto frame = datagram(p, length);
+      for (const size_t padding : {0, 5}) {
+        frame.resize(frame.size() + padding);  // Ethernet's
+        DatagramView view;
+        REQUIRE(parse_datagram(frame, p.to, view) == DatagramError::none);
+        CHECK(view.from == p.from.ip);
+        REQUIRE(view.payload.size() == length);
+        for (uint32_t i = 0; i < length; ++i) REQUIRE(view.payload[i] == static_cast<std::byte>(i * 7 + 3));
+      }
+    }
+    CHECK(parse(datagram(p, 1000, 968), p.to) == DatagramError::none);
+    CHECK(parse(datagram(p, 999, 967), p.to) == DatagramError::none);
+  }
+}
+
+TEST_CASE("a datagram cut anywhere is refused") {
+  for (const bool ipv4 : {true, false}) {
+    const Path p = path(ipv4);
+    const auto frame = datagram(p, 40);
+    for (size_t length = 0; length < frame.size(); ++length) {
+      const std::vector<std::byte> cut(frame.begin(), frame.begin() + static_cast<std::ptrdiff_t>(length));
+      const DatagramError error = parse(cut, p.to);
+      CHECK(error == (length < 14 ? DatagramError::not_ip : DatagramError::bad_length));
+    }
+  }
+}
+
+TEST_CASE("no bit of an IPv6 datagram, and none of an IPv4 header, can change unnoticed") {
+  for (const bool ipv4 : {true, false}) {
+    const Path p = path(ipv4);
+    const auto good = datagram(p, 40);
+    const size_t checked = ipv4 ? 14 + 20 : good.size();
+    for (size_t bit = 0; bit < checked * 8; ++bit) {
+      auto frame = good;
+      frame[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
+      const bool free = (bit / 8 >= 6 && bit / 8 < 12) ||                              // the Ethernet source
+                        (!ipv4 && (bit / 8 == 21 || (bit / 8 >= 14 && bit / 8 < 18 && bit != 14 * 8 + 4 && bit != 14 * 8 + 5 &&
+                                                     bit != 14 * 8 + 6 && bit != 14 * 8 + 7)));  // traffic class, flow, hops
+      INFO((ipv4 ? "IPv4" : "IPv6") << " bit " << bit);
+      CHECK((parse(frame, p.to) == DatagramError::none) == free);
+    }
+  }
+}
+
+TEST_CASE("every way to be wrong has its name") {
+  const Path p = path(true);
+  const auto changed = [&](auto change) {
+    auto frame = datagram(p, 40);
+    change(frame);
+    sum_ipv4(frame);
+    return parse(frame, p.to);
+  };
+  CHECK(changed([](auto&) {}) == DatagramError::none);
+  CHECK(changed([](auto& f) { f[13] = std::byte{6}; }) == DatagramError::not_ip);
+  CHECK(changed([](auto& f) { f[5] = std::byte{9}; }) == DatagramError::wrong_address);
+  CHECK(changed([](auto& f) { f[14] = std::byte{0x46}; }) == DatagramError::bad_header);
+  CHECK(changed([](auto& f) { f[17] = std::byte{200}; }) == DatagramError::bad_length);
+  CHECK(changed([](auto& f) { f[17] = std::byte{19}; }) == DatagramError::bad_length);
+  CHECK(changed([](auto& f) { f[20] = std::byte{0x20}; }) == DatagramError::fragment);
+  CHECK(changed([](auto& f) { f[21] = std::byte{1}; }) == DatagramError::fragment);
+  CHECK(changed([](auto& f) { f[33] = std::byte{9}; }) == DatagramError::wrong_address);
+  CHECK(changed([](auto& f) { f[23] = std::byte{1}; }) == DatagramError::not_udp);
+  CHECK(changed([](auto& f) { f[35] = std::byte{9}; }) == DatagramError::wrong_port);
+  CHECK(changed([](auto& f) { f[37] = std::byte{9}; }) == DatagramError::wrong_port);
+  CHECK(changed([](auto& f) { f[39] = std::byte{47}; }) == DatagramError::bad_length);
+  CHECK(changed([](auto& f) { f[40] = std::byte{1}; }) == DatagramError::bad_checksum);
+  auto frame = datagram(p, 40);
+  frame[24] ^= std::byte{1};
+  CHECK(parse(frame, p.to) == DatagramError::bad_header);
+
+  const Path six = path(false);
+  frame = datagram(six, 40);
+  frame[60] = frame[61] = std::byte{0};
+  CHECK(parse(frame, six.to) == DatagramError::bad_checksum);
+  frame = datagram(six, 40);
+  frame[20] = std::byte{44};
+  CHECK(parse(frame, six.to) == DatagramError::fragment);
+  CHECK(parse(datagram(six, 40), p.to) == DatagramError::not_ip);
+}
+
+TEST_CASE("addresses as text") {
+  for (const char* good : {"10.0.1.2", "192.168.0.255", "fd00:1::2", "2001:db8::1"}) CHECK(text_of(*parse_ip(good)) == good);
+  for (const char* bad : {"", "10.0.1", "10.0.1.2.3", "10.0.1.2/24", "224.0.0.1", "255.255.255.255", "0.0.0.0", "::", "::1", "ff02::1",
+                          "::ffff:10.0.0.1", "fd00::1::2", "beta"}) {
+    INFO(bad);
+    CHECK_FALSE(parse_ip(bad));
+  }
+  CHECK(parse_ip("10.0.1.2")->is_ipv4());
+  CHECK_FALSE(parse_ip("fd00::a00:102")->is_ipv4());
+  CHECK(same_network(*parse_ip("10.0.1.2"), *parse_ip("10.0.1.200"), 24));
+  CHECK_FALSE(same_network(*parse_ip("10.0.1.2"), *parse_ip("10.0.1.200"), 25));
+  CHECK_FALSE(same_network(*parse_ip("10.0.1.2"), *parse_ip("10.0.2.2"), 24));
+  CHECK(same_network(*parse_ip("10.0.1.2"), *parse_ip("10.0.2.2"), 22));
+  CHECK(same_network(*parse_ip("fd00:1::2"), *parse_ip("fd00:1::ffff:2"), 64));
+  CHECK_FALSE(same_network(*parse_ip("fd00:1::2"), *parse_ip("fd00:2::2"), 64));
+  CHECK_FALSE(same_network(*parse_ip("10.0.1.2"), *parse_ip("fd00:1::2"), 1));
+}

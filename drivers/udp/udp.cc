@@ -1,0 +1,340 @@
+// udp.cc - frames on their way into datagrams and out of them.
+#include "drivers/udp/udp.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "unet/limits.h"
+
+namespace unet::drivers {
+namespace {
+
+constexpr uint32_t kEthernetBytes = sizeof(EthernetHeader);
+constexpr uint32_t kBurstMax = 64;
+constexpr uint32_t kIpv4MtuMin = 576, kIpv6MtuMin = 1280;  // what every path takes
+
+uint32_t headers_of(const IpAddress& ip) noexcept { return (ip.is_ipv4() ? kIpv4Bytes : kIpv6Bytes) + kUdpBytes; }
+
+tl::unexpected<Error> refuse(const std::string& why) { return fail(Errc::invalid_argument, "udp: " + why); }
+
+Status check(const UdpOptions& o, const DriverCapabilities& wire) {
+  const bool ipv4 = o.address.is_ipv4();
+  const auto same_version = [&](const IpAddress& ip) -> Status {
+    if (ip == o.address) return refuse(text_of(ip) + " is this NI's own address");
+    if (ip.is_ipv4() == ipv4) return {};
+    return refuse(text_of(o.address) + " and " + text_of(ip) + " are not of the same version of IP");
+  };
+  if (o.prefix == 0 || o.prefix > (ipv4 ? 32 : 128)) return refuse("address: the prefix is 1 to " + std::string(ipv4 ? "32" : "128"));
+  if (o.peers.size() > kUdpPeersMax) return refuse("at most " + std::to_string(kUdpPeersMax) + " peers are allowed");
+  if (o.gateway) {
+    if (Status status = same_version(*o.gateway); !status) return status;
+    if (!same_network(*o.gateway, o.address, o.prefix)) {
+      return refuse("the gateway " + text_of(*o.gateway) + " is not in the network of " + text_of(o.address) + "/" +
+                    std::to_string(o.prefix));
+    }
+  }
+  for (const IpAddress& peer : o.peers) {
+    if (Status status = same_version(peer); !status) return status;
+    if (o.gateway || same_network(peer, o.address, o.prefix)) continue;
+    return refuse("peer " + text_of(peer) + " is in another network: it needs gateway=ADDRESS");
+  }
+  for (const StaticNeighbour& neighbour : o.neighbours) {
+    if (Status status = same_version(neighbour.ip); !status) return status;
+    if (same_network(neighbour.ip, o.address, o.prefix)) continue;
+    return refuse("neighbour " + text_of(neighbour.ip) + " is not in the network");
+  }
+  const uint32_t least = ipv4 ? kIpv4MtuMin : kIpv6MtuMin;
+  if (wire.mtu < least) {
+    return refuse("the wire's MTU is " + std::to_string(wire.mtu) + ", less than the " + std::to_string(least) + " that IP needs");
+  }
+  if (o.mtu != 0 && (o.mtu < least || o.mtu > wire.mtu)) {
+    return refuse("mtu: " + std::to_string(o.mtu) + " is not " + std::to_string(least) + " to the wire's " + std::to_string(wire.mtu));
+  }
+  return {};
+}
+
+std::string counter_name(DatagramError error) {
+  switch (error) {
+    case DatagramError::not_ip: return "udp_not_ip";
+    case DatagramError::bad_header: return "udp_bad_header";
+    case DatagramError::bad_length: return "udp_bad_length";
+    case DatagramError::fragment: return "udp_fragment";
+    case DatagramError::wrong_address: return "udp_wrong_address";
+    case DatagramError::not_udp: return "udp_not_udp";
+    case DatagramError::wrong_port: return "udp_wrong_port";
+    case DatagramError::bad_checksum: return "udp_bad_checksum";
+    case DatagramError::none:
+    case DatagramError::count: break;
+  }
+  return "udp_received";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Driver>> Udp::wrap(std::unique_ptr<Driver> wire, const UdpOptions& options) {
+  if (Status status = check(options, wire->capabilities()); !status) return tl::unexpected(status.error());
+  return std::unique_ptr<Driver>(new Udp(std::move(wire), options));
+}
+
+Udp::Udp(std::unique_ptr<Driver> wire, const UdpOptions& options)
+    : wire_(std::move(wire)),
+      options_(options),
+      own_{.mac = wire_->capabilities().address, .ip = options.address, .port = options.port},
+      capabilities_(wire_->capabilities()),
+      shift_(headers_of(options.address)),
+      peers_(static_cast<uint32_t>(options.peers.size()) + options.learned),
+      neighbours_(own_, static_cast<uint32_t>(options.peers.size()) + options.learned + 1) {
+  capabilities_.address = address_for(options.address);
+  capabilities_.mtu = (options.mtu != 0 ? options.mtu : capabilities_.mtu) - shift_;
+  const auto gateway = static_cast<uint32_t>(peers_.all().size());
+  if (options.gateway) {
+    std::optional<MacAddress> mac;
+    for (const StaticNeighbour& each : options.neighbours) {
+      if (each.ip == *options.gateway) mac = each.mac;
+    }
+    neighbours_.set(gateway, *options.gateway, mac);
+  }
+  for (const IpAddress& ip : options.peers) {
+    Peer* const known = peers_.find(Peers::key_of(address_for(ip)));
+    if (known != nullptr) continue;  // named twice; of two with one hash, the first
+    Peer& peer = *add_peer(ip, 0);
+    peer.configured = true;
+    to_all_.push_back(peer.key);
+  }
+}
+
+// ---- Arriving
+
+uint32_t Udp::receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept {
+  const uint32_t count = wire_->receive(frames, now);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (i + 1 < count) __builtin_prefetch(frames[i + 1].data);
+    // What is not for the engine stays in the burst, empty: the engine counts it and gives it back with the others.
+    if (!accept(frames[i], now)) frames[i].length = 0;
+  }
+  return count;
+}
+
+// Checks a frame and puts the engine's Ethernet header before its payload.
+bool Udp::accept(ReceivedFrame& frame, Nanoseconds now) noexcept {
+  const Bytes bytes(frame.data, frame.length);
+  DatagramView view;
+  const DatagramError error = parse_datagram(bytes, own_, view);
+  if (error != DatagramError::none) [[unlikely]] {
+    const bool may_be = error == DatagramError::not_ip || error == DatagramError::wrong_address || error == DatagramError::not_udp;
+    if (!may_be || !meet_neighbour(bytes, now)) ++counters_.errors[static_cast<size_t>(error)];
+    return false;
+  }
+  ++counters_.errors[static_cast<size_t>(DatagramError::none)];
+  if (view.from == own_.ip) {  // our own, sent back
+    ++counters_.reflected;
+    return false;
+  }
+  const EthernetHeader header{.to = capabilities_.address, .from = address_for(view.from), .type = kEtherType};
+  const std::byte* const start = view.payload.data() - kEthernetBytes;
+  // The driver's memory is writable and ours until release() (driver.h).
+  std::memcpy(const_cast<std::byte*>(start), &header, sizeof header);
+  frame.data = start;
+  frame.length = static_cast<uint32_t>(kEthernetBytes + view.payload.size());
+  return know_sender(view.from, header.from, {start, frame.length}, now);
+}
+
+// False: not a peer, and it cannot become one.
+bool Udp::know_sender(const IpAddress& ip, const MacAddress& address, Bytes frame, Nanoseconds now) noexcept {
+  Peer* const known = peers_.find(Peers::key_of(address));
+  if (known != nullptr) {
+    known->used = now;
+    if (known->ip == ip) return true;
+    ++counters_.unknown_peer;  // another address with the same hash
+    return false;
+  }
+  // Only who has something to say to the NI is learned: a whole frame of signalling.
+  FrameView view;
+  if (parse_frame(frame, view) != FrameError::none || view.tag != kSignallingTag) {
+    ++counters_.unknown_peer;
+    return false;
+  }
+  if (add_peer(ip, now) != nullptr) return true;
+  ++counters_.peers_full;
+  return false;
+}
+
+// False: it is nothing between neighbours.
+bool Udp::meet_neighbour(Bytes frame, Nanoseconds now) noexcept {
+  Neighbours::Message reply;
+  std::optional<uint32_t> changed;
+  if (!neighbours_.handle(frame, now, reply, changed)) return false;
+  if (reply.length != 0 && !send_message(reply, now)) ++counters_.no_frame;
+  for (uint32_t i = 0; changed && i < peers_.used(); ++i) {
+    Peer& peer = peers_.all()[i];
+    if (peer.neighbour == *changed) peer.headers.set_next_hop(neighbours_.mac(*changed));
+  }
+  return true;
+}
+
+Peer* Udp::add_peer(const IpAddress& ip, Nanoseconds now) noexcept {
+  const auto gateway = static_cast<uint32_t>(peers_.all().size());
+  const bool direct = same_network(ip, own_.ip, options_.prefix);
+  if (!direct && !options_.gateway) return nullptr;
+  Peer* const peer = peers_.add(ip, now);
+  if (peer == nullptr) return nullptr;
+  const uint32_t place = peers_.place_of(*peer);
+  peer->neighbour = direct ? place : gateway;
+  if (direct) {
+    std::optional<MacAddress> mac;
+    for (const StaticNeighbour& each : options_.neighbours) {
+      if (each.ip == ip) mac = each.mac;
+    }
+    neighbours_.set(place, ip, mac);
+  } else {
+    neighbours_.clear(place);
+  }
+  peer->headers = DatagramTemplate(own_, neighbours_.mac(peer->neighbour), ip, options_.hop_limit);
+  return peer;
+}
+
+// ---- Leaving
+
+uint32_t Udp::allocate(std::span<TransmitFrame> frames) noexcept {
+  const uint32_t count = wire_->allocate(frames);
+  for (TransmitFrame& frame : frames.first(count)) frame.data += shift_;
+  return count;
+}
+
+Peer* Udp::peer_for(const std::byte* to, Nanoseconds now) noexcept {
+  MacAddress address;
+  std::memcpy(address.data(), to, address.size());
+  if (Peer* const peer = peers_.find(Peers::key_of(address))) return peer;
+  // An NI that was restarted knows its channels' peers by these addresses only.
+  const std::optional<IpAddress> ip = own_.ip.is_ipv4() ? ip_of(address) : std::nullopt;
+  return ip ? add_peer(*ip, now) : nullptr;
+}
+
+bool Udp::ready(Peer& peer, Nanoseconds now) noexcept {
+  peer.used = now;
+  neighbours_.want(peer.neighbour, now);
+  return neighbours_.known(peer.neighbour);
+}
+
+uint32_t Udp::transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept {
+  uint32_t done = 0;
+  while (done < frames.size()) {
+    TransmitFrame burst[kBurstMax];
+    MacAddress to[kBurstMax];
+    uint64_t* reason = nullptr;  // why the one after the burst goes nowhere
+    uint32_t count = 0;
+    // As many as can go in one burst: up to one that goes to everybody, or to nobody.
+    for (; count < kBurstMax && done + count < frames.size(); ++count) {
+      const TransmitFrame& frame = frames[done + count];
+      std::memcpy(to[count].data(), frame.data, to[count].size());
+      if (to[count] == kBroadcast) [[unlikely]] break;
+      Peer* const peer = peer_for(frame.data, now);
+      if (peer == nullptr || !ready(*peer, now)) [[unlikely]] {
+        reason = peer == nullptr ? &counters_.unknown_peer : &counters_.no_neighbour;
+        break;
+      }
+      TransmitFrame& out = burst[count] = frame;
+      out.data -= shift_;
+      out.length += shift_;
+      peer->headers.write(out.data, frame.length - kEthernetBytes + frame.external_length, frame.external, frame.external_length);
+    }
+    const uint32_t taken = count == 0 ? 0 : wire_->transmit({burst, count}, now);
+    done += taken;
+    if (taken < count) {
+      // The engine keeps them, and is shown what it wrote.
+      for (uint32_t i = taken; i < count; ++i) {
+        const EthernetHeader header{.to = to[i], .from = capabilities_.address, .type = kEtherType};
+        std::memcpy(frames[done + i - taken].data, &header, sizeof header);
+      }
+      break;
+    }
+    if (done == frames.size() || count == kBurstMax) continue;
+    if (reason != nullptr) ++*reason;
+    else send_to_all(frames[done], now);
+    drop(frames[done]);
+    ++done;
+  }
+  return done;
+}
+
+// A copy for each peer; signals only, which are repeated.
+void Udp::send_to_all(const TransmitFrame& frame, Nanoseconds now) noexcept {
+  for (const uint64_t key : to_all_) {
+    Peer& peer = *peers_.find(key);
+    TransmitFrame copy;
+    if (!ready(peer, now)) {
+      ++counters_.no_neighbour;
+      continue;
+    }
+    if (wire_->allocate({&copy, 1}) == 0) {
+      ++counters_.no_frame;
+      return;
+    }
+    const uint32_t payload = frame.length - kEthernetBytes;
+    copy.length = frame.length + shift_;
+    std::memcpy(copy.data + peer.headers.size(), frame.data + kEthernetBytes, payload);
+    peer.headers.write(copy.data, payload, nullptr, 0);
+    if (wire_->transmit({&copy, 1}, now) == 0) {
+      wire_->discard({&copy, 1});
+      ++counters_.no_frame;
+    }
+  }
+}
+
+void Udp::drop(const TransmitFrame& frame) noexcept {
+  if (frame.external != nullptr && frame.completion != nullptr) --frame.completion->pending;
+  wire_->discard({&frame, 1});
+}
+
+bool Udp::send_message(const Neighbours::Message& message, Nanoseconds now) noexcept {
+  TransmitFrame frame;
+  if (wire_->allocate({&frame, 1}) == 0) return false;
+  std::memcpy(frame.data, message.bytes.data(), message.length);
+  frame.length = message.length;
+  if (wire_->transmit({&frame, 1}, now) == 1) return true;
+  wire_->discard({&frame, 1});
+  return false;
+}
+
+// Neighbours are found before they are needed, and find us.
+void Udp::begin(Nanoseconds now) noexcept {
+  begun_ = true;
+  if (options_.gateway) neighbours_.want(static_cast<uint32_t>(peers_.all().size()), now);
+  for (const uint64_t key : to_all_) neighbours_.want(peers_.find(key)->neighbour, now);
+}
+
+void Udp::poll(Nanoseconds now) noexcept {
+  if (!begun_) [[unlikely]] begin(now);
+  Neighbours::Message question;
+  for (uint32_t i = 0; i < kBurst && now >= neighbours_.next_event() && neighbours_.ask(question, now); ++i) {
+    if (!send_message(question, now)) ++counters_.no_frame;
+  }
+  wire_->poll(now);
+}
+
+Nanoseconds Udp::next_event() const noexcept { return std::min(wire_->next_event(), neighbours_.next_event()); }
+
+std::vector<DriverCounter> Udp::counters() const {
+  std::vector<DriverCounter> all = wire_->counters();
+  for (size_t i = 0; i < static_cast<size_t>(DatagramError::count); ++i) {
+    all.push_back({counter_name(static_cast<DatagramError>(i)), counters_.errors[i]});
+  }
+  all.push_back({"udp_unknown_peer", counters_.unknown_peer});
+  all.push_back({"udp_peers_full", counters_.peers_full});
+  all.push_back({"udp_reflected", counters_.reflected});
+  all.push_back({"udp_no_neighbour", counters_.no_neighbour});
+  all.push_back({"udp_no_frame", counters_.no_frame});
+  all.push_back({"udp_peers", peers_.used()});
+  all.push_back({"udp_neighbours_asked", neighbours_.asked()});
+  all.push_back({"udp_neighbours_answered", neighbours_.answered()});
+  return all;
+}
+
+std::string Udp::description() const {
+  std::string text = "udp from " + text_of(options_.address) + "/" + std::to_string(options_.prefix) + " port " +
+                     std::to_string(options_.port);
+  if (options_.gateway) text += " by " + text_of(*options_.gateway);
+  return text + ", mtu " + std::to_string(capabilities_.mtu) + ", over " + wire_->description();
+}
+
+}  // namespace unet::drivers

@@ -1,0 +1,95 @@
+// udp.h - a wrapper that carries U-Net frames in UDP over IPv4 or IPv6, for networks that route only IP; made by apps/drivers.
+//
+// The wire below it is an Ethernet port that belongs to this NI with an IP address of its own, for which the NI answers ARP or
+// neighbour discovery. Towards the engine the wrapper is a port like any other, whose address stands for the IP address (peers.h);
+// what the engine sends to everybody (who is host B?) goes to each configured peer.
+//
+//   engine:   to 6 | from 6 | type 2 | FrameHeader | payload          one template of headers is written over the first 14 bytes and
+//   wire:     Ethernet | IP | UDP    | FrameHeader | payload          the room before them; arriving frames are changed likewise
+//
+// Copies of a payload byte: none. IPv6 reads it for the checksum that it demands; over IPv4 the frame's crc32c is enough.
+//
+// Source and destination port are one number. It is below 1024 by default, so that on a host whose kernel uses the network, too,
+// only root can send datagrams that look like an NI's. ICMP is ignored: mtu= says what the path takes.
+#pragma once
+
+#include <memory>
+
+#include "drivers/udp/neighbours.h"
+#include "drivers/udp/peers.h"
+#include "unet/base/result.h"
+
+namespace unet::drivers {
+
+constexpr uint16_t kUdpPort = 849;  // assigned to nobody
+constexpr uint32_t kUdpPeersMax = 256;  // configured ones
+constexpr uint32_t kUdpLearnedMax = 4096;
+
+struct StaticNeighbour {
+  IpAddress ip;
+  MacAddress mac;
+};
+
+struct UdpOptions {
+  IpAddress address;
+  uint32_t prefix = 0;                  // bits of the network that is reached without a gateway
+  std::optional<IpAddress> gateway;
+  std::vector<IpAddress> peers;         // who is asked for a host
+  std::vector<StaticNeighbour> neighbours;  // of this network, never asked for
+  uint16_t port = kUdpPort;
+  uint32_t mtu = 0;                     // of IP on the path; 0: of the wire
+  uint8_t hop_limit = 64;
+  uint32_t learned = kUdpLearnedMax;    // peers beside the configured ones
+};
+
+class Udp final : public Driver {
+ public:
+  // Errors: invalid_argument (addresses that do not fit together, an MTU that is too small).
+  static Result<std::unique_ptr<Driver>> wrap(std::unique_ptr<Driver> wire, const UdpOptions& options);
+
+  const DriverCapabilities& capabilities() const noexcept override { return capabilities_; }
+  uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override;
+  void release(std::span<const ReceivedFrame> frames) noexcept override { wire_->release(frames); }
+  uint32_t allocate(std::span<TransmitFrame> frames) noexcept override;
+  uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept override;
+  void discard(std::span<const TransmitFrame> frames) noexcept override { wire_->discard(frames); }
+  void poll(Nanoseconds now) noexcept override;
+  Nanoseconds next_event() const noexcept override;
+  int wait_descriptor() const noexcept override { return wire_->wait_descriptor(); }
+  bool register_memory(std::span<std::byte> memory) noexcept override { return wire_->register_memory(memory); }
+  void forget_memory(std::span<std::byte> memory) noexcept override { wire_->forget_memory(memory); }
+  // The wire's, and udp_*.
+  std::vector<DriverCounter> counters() const override;
+  std::string description() const override;
+
+ private:
+  struct Counters {
+    uint64_t errors[static_cast<size_t>(DatagramError::count)] = {};
+    uint64_t unknown_peer = 0, peers_full = 0, no_neighbour = 0, no_frame = 0, reflected = 0;
+  };
+
+  Udp(std::unique_ptr<Driver> wire, const UdpOptions& options);
+  void begin(Nanoseconds now) noexcept;
+  Peer* add_peer(const IpAddress& ip, Nanoseconds now) noexcept;
+  bool accept(ReceivedFrame& frame, Nanoseconds now) noexcept;
+  bool know_sender(const IpAddress& ip, const MacAddress& address, Bytes frame, Nanoseconds now) noexcept;
+  bool meet_neighbour(Bytes frame, Nanoseconds now) noexcept;
+  Peer* peer_for(const std::byte* to, Nanoseconds now) noexcept;
+  bool ready(Peer& peer, Nanoseconds now) noexcept;
+  void send_to_all(const TransmitFrame& frame, Nanoseconds now) noexcept;
+  void drop(const TransmitFrame& frame) noexcept;
+  bool send_message(const Neighbours::Message& message, Nanoseconds now) noexcept;
+
+  std::unique_ptr<Driver> wire_;
+  const UdpOptions options_;
+  const DatagramAddress own_;
+  DriverCapabilities capabilities_;
+  const uint32_t shift_;      // bytes of our headers beyond an Ethernet header
+  Peers peers_;
+  Neighbours neighbours_;     // place i: of peer i; the last one: the gateway
+  bool begun_ = false;
+  std::vector<uint64_t> to_all_;  // keys of the configured peers
+  Counters counters_;
+};
+
+}  // namespace unet::drivers
