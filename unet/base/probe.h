@@ -1,7 +1,7 @@
-// probe.h - user-level statically defined tracing: places that perf, bpftrace and SystemTap can watch in a running program. // tidy: allow namespace because it declares macros only
+// probe.h - places that perf and bpftrace can watch in a running program.  // tidy: allow namespace because it declares macros only
 //
-// A probe is one nop, and its arguments lie where the compiler has them anyway; a note in the program says where. docs/PROBES.md
-// lists them. For .cc files and headers that are not installed.
+// User-level statically defined tracing (USDT): a probe is one nop, and its arguments lie where the compiler has them anyway; a note in
+// the program says where. docs/PROBES.md lists them. For .cc files and headers that are not installed.
 #pragma once
 
 #define SDT_USE_VARIADIC  // the macro for any number of arguments
