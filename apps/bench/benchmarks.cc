@@ -107,6 +107,23 @@ const std::vector<Benchmark>& all_benchmarks() {
        .unit = "ns",
        .small_limit = "kernel-unix",
        .large_limit = "kernel-unix"},
+      {.name = "fairness",
+       .method = Method::fairness,
+       .workload = Workload::rtt,
+       .what = "a pair beside a client that floods, never reads or never returns buffers",
+       .detail =
+           "A well-behaved pair of endpoints of one unetd, whose engine has the other core, beside a hostile client of another user\n"
+           "(started by root; else of the same user), and alone. Round trips are timed one by one, alone and beside each kind of\n"
+           "hostility in turn; rtt_p50 and rtt_p99 are medians over slices; ratio: over the pair alone in the same repetition.\n"
+           "share: both sides always have messages of one size in their send queues; the pair's part of what the engine sends,\n"
+           "by the engine's counters (half is fair). The hostile client runs in the thread of the pair, a few messages at\n"
+           "each look of the pair for its answer:\n"
+           "with a core of its own it would measure the scheduler, which is not the network interface's.",
+       .metric = "rtt_p99",
+       .unit = "ns",
+       .sizes = {48},
+       .small_limit = "alone",
+       .large_limit = "alone"},
   };
   return benchmarks;
 }
@@ -127,6 +144,7 @@ bool takes_part(const Benchmark& benchmark, const Contender& contender) {
   const ContenderInfo& info = contender.info();
   if (benchmark.sleeping_only && !info.sleeps) return false;
   if (benchmark.method == Method::endpoints && !info.endpoints) return false;
+  if ((benchmark.method == Method::fairness) != info.beside) return false;
   // In the other benchmarks the wake-up limit would only repeat what `wakeup` says.
   if (!benchmark.sleeping_only && info.path == "limit-eventfd") return false;
   for (uint32_t size : sizes_of(benchmark, {})) {

@@ -14,6 +14,7 @@ enum class Method : uint8_t {
   endpoints,  // the same with idle endpoints added (endpoints.h)
   idle,       // processor time of sleeping processes (idle.h)
   connect,    // connections, step by step (connect.h)
+  fairness,   // a pair beside a hostile client and alone (fairness.h)
 };
 
 struct Benchmark {

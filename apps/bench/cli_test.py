@@ -141,6 +141,19 @@ def pictures():
         require(status == 1 and "gnuplot-nox" in err, f"plot without gnuplot: exit status {status}: {err}")
 
 
+def fairness():
+    """Beside hostile clients: each row was measured, whether or not the machine was quiet enough for a figure."""
+    status, out, err = run("run", "fairness", "--path", "flood-small,never-*", "--seconds", "0.05", "--repeat", "1", "--json", "-")
+    require(status == 0, f"fairness: exit status {status}: {err}")
+    paths = ["alone", "flood-small", "never-reads", "never-returns"]
+    wanted = [(path, metric) for path in paths for metric in ("rtt_p50", "rtt_p99", "share") if (path, metric) != ("alone", "share")]
+    rows = json.loads(out)
+    require([(row["path"], row["metric"]) for row in rows] == wanted, f"fairness: {rows}{err}")
+    require(all(row["slices"] > 0 for row in rows), f"fairness: not measured: {rows}{err}")
+    status, out, err = run("run", "rtt", "--path", "flood-small", "--json", "-")
+    require(status == 1 and out == "" and "takes part in rtt" in err, f"rtt of flood-small: {status}: {out}{err}")
+
+
 def between_two_processes():
     """U-Net's paths that hold both processes: each row was measured, whether or not the machine was quiet enough for a figure."""
     for names, paths, rows_wanted in (
@@ -231,6 +244,7 @@ def side_a_dies():
     require(not namespaces_of(bench.pid), "namespaces of a dead run are left")
 
 
-for part in (wrong_input, texts, records, connections, pictures, between_two_processes, between_two_hosts, signals, side_b_dies, side_a_dies):
+for part in (wrong_input, texts, records, connections, fairness, pictures, between_two_processes, between_two_hosts, signals, side_b_dies,
+             side_a_dies):
     part()
     print(part.__name__, "ok", flush=True)

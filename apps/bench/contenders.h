@@ -18,6 +18,7 @@ void add_wakeup_limits(Contenders& contenders);
 void add_unet_local(Contenders& contenders);
 void add_unet_shared(Contenders& contenders);
 void add_unet_shared_pair(Contenders& contenders);
+void add_unet_fairness(Contenders& contenders);
 void add_unet_wires(Contenders& contenders);
 void add_kernel_streams(Contenders& contenders);
 void add_kernel_datagrams(Contenders& contenders);

@@ -22,6 +22,7 @@ enum class Workload : uint8_t {
   put,        // A writes into memory of B; B does nothing, or lets its NI turn
   wakeup,     // A sends to B, which has been asleep for a while, and polls for the answer
   idle,       // B waits for one message for a long time, asleep as its path sleeps
+  share,      // A streams, beside somebody who does, too: what part of what the engine sends is A's
   connect,    // A opens an end and connects it to B, again and again
 };
 

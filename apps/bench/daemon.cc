@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 
 #include "unet/base/time.h"
@@ -44,6 +45,7 @@ std::string find_unetd() {
 
 void remove_directory(const std::string& directory) {
   unlink((directory + "/unet.sock").c_str());
+  unlink((directory + "/policy.toml").c_str());
   rmdir(directory.c_str());
 }
 
@@ -72,14 +74,22 @@ bool wait_ready(int fd) {
   return false;
 }
 
-[[noreturn]] void become_unetd(const std::string& program, const std::string& socket, int core, int ready_fd) {
+Status write_policy(const std::string& file) {
+  std::FILE* const out = std::fopen(file.c_str(), "w");
+  if (out == nullptr) return fail_errno("fopen(" + file + ")", errno);
+  std::fputs("[[rule]]\nany = true\nendpoints = 256\nnames = [\"*\"]\n", out);
+  return std::fclose(out) == 0 ? Status{} : Status(fail_errno("fclose(" + file + ")", errno));
+}
+
+[[noreturn]] void become_unetd(const std::string& program, const std::string& socket, const std::string& policy, int core, int ready_fd) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   setpgid(0, 0);  // a terminal sends SIGINT to the whole group: whoever started it decides
   // What it says on stdout is not among our results.
   if (const int null = open("/dev/null", O_WRONLY | O_CLOEXEC); null >= 0) dup2(null, STDOUT_FILENO);
   const std::string core_text = std::to_string(core), ready_text = std::to_string(ready_fd);
+  const char* const with_policy = policy.empty() ? nullptr : "--policy";
   execlp(program.c_str(), "unetd", "--socket", socket.c_str(), "--core", core_text.c_str(), "--idle", "adaptive", "--ready-fd",
-         ready_text.c_str(), "--log", "error", static_cast<char*>(nullptr));
+         ready_text.c_str(), "--log", "error", with_policy, policy.c_str(), static_cast<char*>(nullptr));
   _exit(127);
 }
 
@@ -92,22 +102,28 @@ Daemon::Daemon(Daemon&& other) noexcept
   other.owner_ = 0;
 }
 
-Result<Daemon> Daemon::start(int core) {
+Result<Daemon> Daemon::start(int core, Clients clients) {
   remove_stale_directories();
-  const std::string directory = kDirectoryStem + std::to_string(getpid()) + "-" + std::to_string(core);
+  const std::string directory = kDirectoryStem + std::to_string(getpid()) + "-" + std::to_string(core) +
+                                (clients == Clients::own ? "" : "-all");
   if (mkdir(directory.c_str(), 0700) != 0) return fail_errno("mkdir(" + directory + ")", errno);
   Daemon daemon(directory);
-  if (auto launched = daemon.launch(core); !launched) return tl::unexpected(launched.error());
+  if (auto launched = daemon.launch(core, clients); !launched) return tl::unexpected(launched.error());
   return daemon;
 }
 
-Status Daemon::launch(int core) {
+Status Daemon::launch(int core, Clients clients) {
   const std::string program = find_unetd();
+  const std::string socket = directory_ + "/unet.sock";
+  const std::string policy = clients == Clients::own ? "" : directory_ + "/policy.toml";
+  if (!policy.empty()) {
+    if (auto written = write_policy(policy); !written) return written;
+  }
   int ready[2];
   if (pipe(ready) != 0) return fail_errno("pipe", errno);
   fcntl(ready[0], F_SETFD, FD_CLOEXEC);
   process_ = fork();
-  if (process_ == 0) become_unetd(program, directory_ + "/unet.sock", core, ready[1]);
+  if (process_ == 0) become_unetd(program, socket, policy, core, ready[1]);
   const int fork_error = errno;
   close(ready[1]);
   const bool started = process_ > 0 && wait_ready(ready[0]);
@@ -116,7 +132,9 @@ Status Daemon::launch(int core) {
     process_ = 0;
     return fail_errno("fork", fork_error);
   }
-  if (started) return {};
+  // The policy decides alone.
+  const bool open = policy.empty() || (chmod(socket.c_str(), 0666) == 0 && chmod(directory_.c_str(), 0711) == 0);
+  if (started && open) return {};
   return fail(Errc::unavailable, "unetd (" + program + ") did not start; build it, or name it in the environment variable UNETD");
 }
 

@@ -11,9 +11,11 @@ namespace unet::bench {
 
 class Daemon {
  public:
+  enum class Clients : uint8_t { own, of_all_users };
+
   // Starts unetd with its engine on `core`, and waits until clients may connect. It is looked for in $UNETD, beside this
   // program, in the build tree, and in PATH. If this process dies, the kernel ends it.
-  static Result<Daemon> start(int core);
+  static Result<Daemon> start(int core, Clients clients = Clients::own);
   Daemon(Daemon&& other) noexcept;
   Daemon& operator=(Daemon&&) = delete;
   // Ends it and removes its socket; does nothing in a forked child.
@@ -25,7 +27,7 @@ class Daemon {
 
  private:
   explicit Daemon(std::string directory);
-  Status launch(int core);
+  Status launch(int core, Clients clients);
   std::string directory_;
   pid_t owner_;
   pid_t process_ = 0;

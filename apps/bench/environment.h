@@ -30,6 +30,8 @@ class Environment {
 
   // unetd, its engine on core B; started the first time somebody asks, ended with the Environment.
   Result<Daemon*> daemon() { return start_once(daemon_, cores_.b); }
+  // One that serves all users, likewise.
+  Result<Daemon*> daemon_for_all() { return start_once(daemon_for_all_, cores_.b, Daemon::Clients::of_all_users); }
   // For paths whose two sides both use their cores: its engine on a third core; the same as daemon() where there is none.
   Result<Daemon*> daemon_beside() {
     const auto third = third_core(cores_);
@@ -51,9 +53,9 @@ class Environment {
     std::optional<Daemon> daemon;
     std::optional<Error> refusal;
   };
-  static Result<Daemon*> start_once(DaemonOnce& once, int core) {
+  static Result<Daemon*> start_once(DaemonOnce& once, int core, Daemon::Clients clients = Daemon::Clients::own) {
     if (!once.daemon && !once.refusal) {
-      auto started = Daemon::start(core);
+      auto started = Daemon::start(core, clients);
       if (started) once.daemon.emplace(std::move(*started));
       else once.refusal = started.error();
     }
@@ -65,7 +67,7 @@ class Environment {
   std::optional<NamespacePair> namespaces_;
   std::optional<Error> refusal_;
   std::optional<Veth> kernel_veth_;
-  DaemonOnce daemon_, daemon_beside_;
+  DaemonOnce daemon_, daemon_beside_, daemon_for_all_;
 };
 
 }  // namespace unet::bench

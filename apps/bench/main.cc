@@ -9,6 +9,7 @@
 #include "apps/bench/connect.h"
 #include "apps/bench/contenders.h"
 #include "apps/bench/endpoints.h"
+#include "apps/bench/fairness.h"
 #include "apps/bench/idle.h"
 #include "apps/bench/measure.h"
 #include "apps/bench/options.h"
@@ -139,6 +140,7 @@ Result<std::vector<Record>> measure_by_method(Session& session, const Job& job, 
     case Method::slices: return measure(session, *job.benchmark, size, paths, options);
     case Method::endpoints: return measure_endpoints(session, *job.benchmark, size, paths, options);
     case Method::connect: return measure_connect(session, *job.benchmark, paths, options);
+    case Method::fairness: return measure_fairness(session, *job.benchmark, size, paths, options);
     case Method::idle: return measure_idle(session, *job.benchmark, size, paths, options);
   }
   return fail(Errc::invalid_argument, "no such method");

@@ -39,8 +39,11 @@ std::string row_name(const Record& record) {
   return record.path + " + " + record.metric.substr(4, idle - 4) + " idle";
 }
 
-// A column is a size; of connections, which have none, a step.
-std::string column_name(const Record& record) { return record.bench == "connect" ? record.metric : format_size(record.size); }
+// A column is a size; of connections, which have none, a step; of fairness what is compared.
+std::string column_name(const Record& record) {
+  const bool steps = record.bench == "connect" || record.bench == "fairness";
+  return steps ? record.metric : format_size(record.size);
+}
 
 // A table of one figure: rows are paths.
 template <typename Cell>
@@ -71,6 +74,7 @@ std::string compared_with(const Record& record) {
   if (record.baseline.rfind("limit-", 0) == 0) {
     return record.unit == "msg/s" ? "messages per round trip of " : "ratio to ";
   }
+  if (record.bench == "fairness") return "ratio to the pair alone; the pair's share of what the engine sends";
   if (record.baseline == kOwnMessages) return "ratio to messages of the same size over the same path";
   if (record.baseline.rfind("kernel-", 0) == 0) return "ratio to ";
   if (record.baseline.rfind("raw-", 0) == 0) return "ratio to the bare driver on the same wire: ";
@@ -186,7 +190,7 @@ std::string to_tables(const std::vector<Record>& records, TableStyle style) {
   };
   const auto figure = [&](double Summary::*member) {
     return matrix(records, "path", [&](const Record& record) {
-      return record.summary.samples == 0 ? "-" : format_value(record.summary.*member, unit);
+      return record.summary.samples == 0 ? "-" : format_value(record.summary.*member, record.unit);
     });
   };
   std::vector<std::string> kinds;

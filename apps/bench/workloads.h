@@ -258,6 +258,7 @@ Outcome run_on_link(Link& link, const Slice& slice, MessageBuffers& buffers, Run
     case Workload::wakeup: return wake_trips(link, slice, buffers, context);
     case Workload::idle: return idle_wait(link, slice, buffers, context);
     case Workload::put:
+    case Workload::share:
     case Workload::connect: break;  // loops of their own
   }
   context.control.fail("this path has no such workload");

@@ -22,7 +22,7 @@ uint32_t Mux::busy_turn(Nanoseconds now) noexcept {
   if (unfinished_) admit_waiting(now);
   if (now >= next_release_) [[unlikely]] release_held(now);
   uint32_t visits = 0;
-  int64_t left = kTurnBytes;
+  int64_t left = kTurnBytes, next_look = left - look_every();
   while (first_ != nullptr && left > 0) {
     Share& share = *first_;
     if (share.limited && hold_if_over(share, now)) [[unlikely]] continue;
@@ -40,6 +40,9 @@ uint32_t Mux::busy_turn(Nanoseconds now) noexcept {
     if (spent == 0) time_ = time_before;  // it was not served
     charge(share, spent);
     left = outcome == Visit::later ? 0 : left - spent - kMessageCost;
+    if (left > next_look) continue;
+    next_look = left - look_every();
+    watch_.look([this](EndpointState& other) { activate(other); });
   }
   delivery_.flush();
   unfinished_ = !lingering_.empty();
@@ -70,6 +73,7 @@ Mux::Visit Mux::serve(EndpointState& endpoint, int64_t most, int64_t& spent, Nan
 void Mux::settle_outcome(EndpointState& endpoint, Visit outcome, Nanoseconds now) noexcept {
   switch (outcome) {
     case Visit::empty:
+      endpoint.active = false;
       endpoint.granted = false;
       endpoint.deficit = std::min<int64_t>(endpoint.deficit, 0);
       watch_.rest(endpoint, now);

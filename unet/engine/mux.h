@@ -12,6 +12,7 @@
 // only when the port has read it); segment -> segment for an endpoint of the same NI.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -61,7 +62,7 @@ class Mux {
  private:
   static constexpr int64_t kTurnBytes = 64 * 1024;
   static constexpr int64_t kAloneBytes = 16 * 1024;  // of an endpoint with which nobody competes
-  static constexpr int64_t kSliceBytes = 1024;       // somebody who begins to send waits for no more, and a message
+  static constexpr int64_t kSliceBytes = 512;        // somebody who begins to send waits for no more, and a message
   static constexpr int64_t kMessageCost = 64;      // what a message or frame costs beside its bytes
   // Who waited for a port may be so far behind the others; who comes from rest is not.
   static constexpr uint64_t kPatience = 2 * kMessageMax * Share::kTimeParts;
@@ -94,10 +95,12 @@ class Mux {
   void settle_lingering() noexcept;
   bool can_lend(const EndpointState& endpoint, uint32_t port) const noexcept;
 
+  // Bytes between two looks at who else has begun to send: more when that means many queues.
+  int64_t look_every() const noexcept { return kSliceBytes + 16 * int64_t{watch_.count()}; }
   // Of the share that is being served, one endpoint alone wants to send, and nobody else.
   bool alone(const Share& share) const noexcept { return share.first == nullptr && share.next == nullptr && waiting_ == 0; }
 
-  // mux_shares.cc: lists, and who waits for a limit
+  // below and mux_shares.cc: lists, and who waits for a limit
   void append(EndpointState& endpoint) noexcept;
   void prepend(EndpointState& endpoint, uint64_t behind = 0) noexcept;
   EndpointState& take_first(Share& share) noexcept;
@@ -125,5 +128,74 @@ class Mux {
   uint32_t blocked_port_ = kNoPort;          // of the last Step::blocked
   std::vector<EndpointState*> lingering_;    // with frames that ports still read
 };
+
+// ---- active endpoints of a share
+
+inline void Mux::append(EndpointState& endpoint) noexcept {
+  Share& share = *endpoint.share;
+  endpoint.active = true;
+  endpoint.next = nullptr;
+  (share.first == nullptr ? share.first : share.last->next) = &endpoint;
+  share.last = &endpoint;
+  enter(share, 0);
+}
+
+inline void Mux::prepend(EndpointState& endpoint, uint64_t behind) noexcept {
+  Share& share = *endpoint.share;
+  endpoint.active = true;
+  endpoint.next = share.first;
+  if (share.first == nullptr) share.last = &endpoint;
+  share.first = &endpoint;
+  enter(share, behind);
+}
+
+inline EndpointState& Mux::take_first(Share& share) noexcept {
+  EndpointState& endpoint = *share.first;
+  share.first = endpoint.next;
+  if (share.first == nullptr) share.last = nullptr;
+  return endpoint;  // still active: nobody puts it into a list while it is served
+}
+
+// ---- shares by time
+
+// The share has an active endpoint. Rest gives no right to more later.
+inline void Mux::enter(Share& share, uint64_t behind) noexcept {
+  if (share.active || share.held) return;
+  share.time = std::max(share.time, time_ < behind ? 0 : time_ - behind);
+  insert(share);
+}
+
+inline void Mux::insert(Share& share) noexcept {
+  Share* before = nullptr;
+  Share* after = first_;
+  while (after != nullptr && after->time <= share.time) {
+    before = after;
+    after = after->next;
+  }
+  share.active = true;
+  share.previous = before;
+  share.next = after;
+  (before == nullptr ? first_ : before->next) = &share;
+  if (after != nullptr) after->previous = &share;
+}
+
+inline void Mux::leave(Share& share) noexcept {
+  (share.previous == nullptr ? first_ : share.previous->next) = share.next;
+  if (share.next != nullptr) share.next->previous = share.previous;
+  share.active = false;
+  share.next = nullptr;
+  share.previous = nullptr;
+}
+
+// The first share has sent so much: it is first no longer, if another has sent less.
+inline void Mux::charge(Share& share, int64_t spent) noexcept {
+  share.time += static_cast<uint64_t>(spent) * share.pace;
+  if (share.first == nullptr) {
+    leave(share);
+  } else if (share.next != nullptr && share.next->time <= share.time) {
+    leave(share);
+    insert(share);
+  }
+}
 
 }  // namespace unet::engine

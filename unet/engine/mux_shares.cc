@@ -1,4 +1,4 @@
-// mux_shares.cc - who is next: active endpoints of a share, shares by time, and those that a limit holds back.
+// mux_shares.cc - endpoints that leave the lists of a share, and users and endpoints that a limit holds back.
 #include <algorithm>
 
 #include "unet/engine/mux.h"
@@ -9,34 +9,6 @@ namespace {
 constexpr auto kLater = [](const auto& a, const auto& b) { return a.until > b.until; };
 
 }  // namespace
-
-// ---- endpoints of a share
-
-void Mux::append(EndpointState& endpoint) noexcept {
-  Share& share = *endpoint.share;
-  endpoint.active = true;
-  endpoint.next = nullptr;
-  (share.first == nullptr ? share.first : share.last->next) = &endpoint;
-  share.last = &endpoint;
-  enter(share, 0);
-}
-
-void Mux::prepend(EndpointState& endpoint, uint64_t behind) noexcept {
-  Share& share = *endpoint.share;
-  endpoint.active = true;
-  endpoint.next = share.first;
-  if (share.first == nullptr) share.last = &endpoint;
-  share.first = &endpoint;
-  enter(share, behind);
-}
-
-EndpointState& Mux::take_first(Share& share) noexcept {
-  EndpointState& endpoint = *share.first;
-  share.first = endpoint.next;
-  if (share.first == nullptr) share.last = nullptr;
-  endpoint.active = false;
-  return endpoint;
-}
 
 void Mux::remove(EndpointState& endpoint) noexcept {
   std::erase(lingering_, &endpoint);
@@ -59,48 +31,6 @@ void Mux::remove(EndpointState& endpoint) noexcept {
   endpoint.active = false;
   endpoint.waiting_port = kNotWaiting;
   endpoint.next = nullptr;
-}
-
-// ---- shares
-
-// The share has an active endpoint. Rest gives no right to more later.
-void Mux::enter(Share& share, uint64_t behind) noexcept {
-  if (share.active || share.held) return;
-  share.time = std::max(share.time, time_ < behind ? 0 : time_ - behind);
-  insert(share);
-}
-
-void Mux::insert(Share& share) noexcept {
-  Share* before = nullptr;
-  Share* after = first_;
-  while (after != nullptr && after->time <= share.time) {
-    before = after;
-    after = after->next;
-  }
-  share.active = true;
-  share.previous = before;
-  share.next = after;
-  (before == nullptr ? first_ : before->next) = &share;
-  if (after != nullptr) after->previous = &share;
-}
-
-void Mux::leave(Share& share) noexcept {
-  (share.previous == nullptr ? first_ : share.previous->next) = share.next;
-  if (share.next != nullptr) share.next->previous = share.previous;
-  share.active = false;
-  share.next = nullptr;
-  share.previous = nullptr;
-}
-
-// The first share has sent so much: it is first no longer, if another has sent less.
-void Mux::charge(Share& share, int64_t spent) noexcept {
-  share.time += static_cast<uint64_t>(spent) * share.pace;
-  if (share.first == nullptr) {
-    leave(share);
-  } else if (share.next != nullptr && share.next->time <= share.time) {
-    leave(share);
-    insert(share);
-  }
 }
 
 // ---- limits

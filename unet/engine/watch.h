@@ -26,6 +26,8 @@ class Watch {
   // Stops watching at once; the endpoint goes away.
   void remove(EndpointState& endpoint) noexcept;
 
+  uint32_t count() const noexcept { return count_; }
+
   // Calls activate(endpoint) for every watched queue that has become full. Returns how many queues it looked at.
   template <typename Activate>
   uint32_t look(Activate&& activate) noexcept {

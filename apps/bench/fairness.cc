@@ -1,0 +1,180 @@
+// fairness.cc - slices of the pair alone, beside one kind of hostility, alone, beside the next: round trips, and shares.
+#include "apps/bench/fairness.h"
+
+#include <algorithm>
+
+#include "apps/bench/stats.h"
+
+namespace unet::bench {
+
+namespace {
+
+constexpr double kSliceNs = 5e6;
+
+// What one repetition gave a path.
+struct Round {
+  std::vector<double> trips;     // ns
+  std::vector<double> p50, p99;  // of each slice: one in which the machine stood still does not decide about the tail
+  std::vector<double> shares;
+};
+
+struct Beside {
+  size_t index = 0;
+  Pace pace;
+  std::vector<double> trips = {}, shares = {};                        // of all repetitions
+  std::vector<double> p50 = {}, p99 = {}, p50_ratio = {}, p99_ratio = {};  // one per repetition
+  uint64_t slices = 0, disturbed = 0;
+};
+
+class FairnessMeasurement {
+ public:
+  FairnessMeasurement(Session& session, const Benchmark& benchmark, uint32_t size, const MeasureOptions& options)
+      : session_(session), benchmark_(benchmark), size_(size), options_(options) {}
+
+  Result<std::vector<Record>> run(const std::vector<size_t>& paths) {
+    if (auto ready = prepare(paths); !ready) return tl::unexpected(ready.error());
+    for (uint32_t i = 0; i < options_.repeat; ++i) {
+      for (size_t p = 0; p < paths_.size(); ++p) {
+        if (auto done = repetition(paths_[p]); !done) return tl::unexpected(done.error());
+      }
+    }
+    std::vector<Record> list;
+    add_trips(list, alone_[0]);
+    for (const Beside& path : paths_) {
+      add_trips(list, path);
+      list.push_back(share_of(path));
+    }
+    return list;
+  }
+
+ private:
+  Beside make(size_t index) const { return {index, Pace(Workload::rtt, size_, kSliceNs)}; }
+
+  Status prepare(const std::vector<size_t>& paths) {
+    const size_t alone = find_contender(session_, benchmark_.limit_path(size_));
+    if (alone == session_.contender_count() || !session_.refusal(alone).empty()) {
+      return fail(Errc::unavailable, "the pair alone cannot be measured");
+    }
+    alone_.push_back(make(alone));
+    if (auto done = alone_[0].pace.calibrate(session_, alone); !done) return done;
+    for (size_t index : paths) {
+      if (index == alone || !session_.refusal(index).empty()) continue;
+      paths_.push_back(make(index));
+      if (auto done = paths_.back().pace.calibrate(session_, index); !done) return done;
+    }
+    return {};
+  }
+
+  static bool kept(Beside& path, const Session::SliceResult& result) {
+    const bool disturbed = static_cast<double>(result.waited) > kDisturbedShare * static_cast<double>(result.elapsed);
+    ++path.slices;
+    path.disturbed += disturbed ? 1 : 0;
+    return !disturbed;
+  }
+
+  // Round trips timed one by one. False: somebody else had the core.
+  Result<bool> trips(Beside& path, Round& into) {
+    const Slice slice = path.pace.single();
+    auto result = session_.run(path.index, slice);
+    if (!result) return tl::unexpected(result.error());
+    if (!kept(path, *result)) return false;
+    std::vector<double> values = values_of(slice, *result);
+    into.p50.push_back(percentile(values, 0.5));
+    into.p99.push_back(percentile(values, 0.99));
+    into.trips.insert(into.trips.end(), values.begin(), values.end());
+    return true;
+  }
+
+  Status share(Beside& path, Round& into) {
+    Slice slice;
+    slice.workload = Workload::share;
+    slice.size = size_;
+    slice.iterations = 1;
+    auto result = session_.run(path.index, slice);
+    if (!result) return tl::unexpected(result.error());
+    if (!kept(path, *result) || result->samples->empty()) return {};
+    into.shares.push_back(100 * static_cast<double>(result->outcome.messages) / static_cast<double>(result->samples->front()));
+    return {};
+  }
+
+  // The path and the pair alone in turn, for the path's part of the time.
+  Status repetition(Beside& path) {
+    Round beside, alone;
+    const Nanoseconds start = monotonic_now();
+    do {
+      for (const bool hostile : {false, true}) {
+        auto done = trips(hostile ? path : alone_[0], hostile ? beside : alone);
+        if (!done) return tl::unexpected(done.error());
+      }
+      if (auto done = share(path, beside); !done) return done;
+    } while (static_cast<double>(monotonic_now() - start) < options_.seconds * 1e9 / options_.repeat);
+    if (alone.trips.empty() || beside.trips.empty()) return {};
+    close(alone_[0], alone, alone);
+    close(path, beside, alone);
+    return {};
+  }
+
+  static void close(Beside& path, const Round& round, const Round& alone) {
+    path.p50.push_back(median(round.p50));
+    path.p99.push_back(median(round.p99));
+    path.p50_ratio.push_back(path.p50.back() / median(alone.p50));
+    path.p99_ratio.push_back(path.p99.back() / median(alone.p99));
+    path.trips.insert(path.trips.end(), round.trips.begin(), round.trips.end());
+    path.shares.insert(path.shares.end(), round.shares.begin(), round.shares.end());
+  }
+
+  Record record_of(const Beside& path, const char* metric, const char* unit) const {
+    const ContenderInfo& info = session_.contender(path.index).info();
+    Record record;
+    record.bench = benchmark_.name;
+    record.path = info.path;
+    record.size = size_;
+    record.metric = metric;
+    record.unit = unit;
+    record.baseline = benchmark_.limit_path(size_);
+    record.command = options_.command;
+    record.setting = info.setting;
+    record.slices = path.slices;
+    record.disturbed = path.disturbed;
+    return record;
+  }
+
+  // Of each metric p50 is the figure it is named after; the tail beside it is that of all round trips.
+  void add_trips(std::vector<Record>& list, const Beside& path) const {
+    for (const bool tail : {false, true}) {
+      Record record = record_of(path, tail ? "rtt_p99" : "rtt_p50", "ns");
+      record.summary = summarize(path.trips);
+      if (!path.p50.empty()) {
+        record.summary.p50 = median(tail ? path.p99 : path.p50);
+        record.limit = median(tail ? alone_[0].p99 : alone_[0].p50);
+        record.ratio = median(tail ? path.p99_ratio : path.p50_ratio);
+      }
+      list.push_back(record);
+    }
+  }
+
+  Record share_of(const Beside& path) const {
+    Record record = record_of(path, "share", "%");
+    record.baseline = "all that the engine sent";
+    record.summary = summarize_rates(path.shares);
+    record.limit = 100;
+    if (!path.shares.empty()) record.ratio = record.summary.p50 / 100;
+    return record;
+  }
+
+  Session& session_;
+  const Benchmark& benchmark_;
+  uint32_t size_;
+  const MeasureOptions& options_;
+  std::vector<Beside> alone_;  // exactly one
+  std::vector<Beside> paths_;
+};
+
+}  // namespace
+
+Result<std::vector<Record>> measure_fairness(Session& session, const Benchmark& benchmark, uint32_t size,
+                                             const std::vector<size_t>& paths, const MeasureOptions& options) {
+  return FairnessMeasurement(session, benchmark, size, options).run(paths);
+}
+
+}  // namespace unet::bench

@@ -1,0 +1,291 @@
+// unet_fairness.cc - a well-behaved pair beside a hostile client, all in side A's thread; unetd's engine has core B.
+//
+// The hostile client is a connection of its own, of another user if this is root. What it does it does in small steps, each
+// time the pair looks for its answer and finds none; so it takes from the pair what the engine gives to it and no core.
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "apps/bench/contenders.h"
+#include "apps/bench/environment.h"
+#include "apps/bench/unet_endpoints.h"
+#include "apps/bench/unet_link.h"
+
+namespace unet::bench {
+
+namespace {
+
+struct Hostility {
+  uint32_t endpoints;      // that send; 0: there is no hostile client
+  uint32_t size;           // of their messages
+  bool reads = true;       // what was sent to them
+  bool returns = true;     // the memory of what they have read
+};
+
+constexpr uid_t kNobody = 65534;
+
+// Opens a connection as another user, as far as this one may: only this thread, and only while it connects.
+Result<Context> open_as_other(const std::string& ni) {
+  const uid_t own = geteuid();
+  if (own != 0) return Context::open(ni, "unet-bench-hostile");
+  if (syscall(SYS_setresuid, -1, kNobody, -1) != 0) return fail_errno("setresuid", errno);
+  auto context = Context::open(ni, "unet-bench-hostile");
+  if (syscall(SYS_setresuid, -1, own, -1) != 0) return fail_errno("setresuid back", errno);
+  return context;
+}
+
+class HostileClient {
+ public:
+  Status start(const std::string& ni, const Hostility& kind, const std::string& name, const StopFlag& stop) {
+    kind_ = kind;
+    if (kind.endpoints == 0) return {};
+    auto context = open_as_other(ni);
+    if (!context) return tl::unexpected(context.error());
+    context_ = std::make_unique<Context>(std::move(*context));
+    for (uint32_t i = 0; i < kind.endpoints; ++i) {
+      auto from = context_->create_endpoint();
+      if (!from) return tl::unexpected(from.error());
+      auto to = context_->create_endpoint();
+      if (!to) return tl::unexpected(to.error());
+      auto channel = connect_both(**from, **to, name + "-" + std::to_string(i), stop);
+      if (!channel) return tl::unexpected(channel.error());
+      pairs_.push_back({std::move(*from), std::move(*to), *channel});
+    }
+    return {};
+  }
+
+  // A few messages of the next endpoint. True: they filled it, so the engine has work of ours to do.
+  bool step(uint32_t messages = kPerStep) {
+    if (pairs_.empty()) return true;
+    Pair& pair = pairs_[next_++ % pairs_.size()];
+    if (kind_.reads) read(pair);
+    for (uint32_t i = 0; i < messages; ++i) {
+      if (!send(pair)) return true;
+    }
+    return false;
+  }
+
+  uint64_t sent() const {
+    uint64_t sum = 0;
+    for (const Pair& pair : pairs_) sum += sent_by(*pair.from);
+    return sum;
+  }
+  static uint64_t sent_by(const Endpoint& endpoint) {
+    for (const auto& [name, value] : endpoint.counters()) {
+      if (name == "sent_messages") return value;
+    }
+    return 0;
+  }
+  size_t endpoints() const { return pairs_.size(); }
+  void stop() {
+    pairs_.clear();
+    context_.reset();
+  }
+
+ private:
+  static constexpr uint32_t kPerStep = 2;
+  struct Pair {
+    std::unique_ptr<Endpoint> from, to;
+    Channel channel;
+  };
+
+  bool send(Pair& pair) {
+    if (kind_.size <= kInlineMax) return pair.from->send(pair.channel, {data_.data(), kind_.size}) == SendOutcome::sent;
+    // Whoever wants to flood does not copy.
+    return !pair.from->reserve(pair.channel, kind_.size).empty() && pair.from->post(pair.channel, kind_.size) == SendOutcome::sent;
+  }
+  void read(Pair& pair) {
+    Message message;
+    for (uint32_t i = 0; i < 2 * kPerStep && pair.to->receive(message); ++i) {
+      if (kind_.returns) pair.to->release(message);
+    }
+  }
+
+  Hostility kind_{};
+  std::unique_ptr<Context> context_;
+  std::vector<Pair> pairs_;
+  size_t next_ = 0;
+  std::vector<std::byte> data_ = std::vector<std::byte>(kInlineMax);
+};
+
+class UnetBeside final : public Contender {
+ public:
+  UnetBeside(ContenderInfo info, Hostility kind) : Contender(std::move(info)), kind_(kind) {}
+  ~UnetBeside() override {
+    if (park_ >= 0) close(park_);
+  }
+
+  Status supports(Workload workload, uint32_t) const override {
+    if (workload == Workload::rtt || workload == Workload::share) return {};
+    return fail(Errc::unavailable, "is not measured on this path");
+  }
+
+  Status prepare(Environment& environment) override {
+    if (kind_.endpoints > 1 && geteuid() != 0) return fail(Errc::unavailable, "needs root: one user's endpoints share that user's share");
+    auto daemon = environment.daemon_for_all();
+    if (!daemon) return tl::unexpected(daemon.error());
+    ni_ = (*daemon)->ni();
+    daemon_process_ = (*daemon)->process();
+    park_ = eventfd(0, EFD_CLOEXEC);
+    if (park_ < 0) return fail_errno("eventfd", errno);
+    return {};
+  }
+
+  Status set_up(const RunContext& run, Environment&) override {
+    if (run.side == Side::b) return {};
+    auto context = Context::open(ni_, "unet-bench");
+    if (!context) return tl::unexpected(context.error());
+    context_ = std::make_unique<Context>(std::move(*context));
+    for (auto* endpoint : {&from_, &to_}) {
+      auto created = context_->create_endpoint();
+      if (!created) return tl::unexpected(created.error());
+      *endpoint = std::move(*created);
+    }
+    auto channel = connect_both(*from_, *to_, info_.path, run.stop);
+    if (!channel) return tl::unexpected(channel.error());
+    channel_ = *channel;
+    return hostile_.start(ni_, kind_, info_.path + "-hostile", run.stop);
+  }
+
+  Outcome run(const Slice& slice, RunContext& context) override {
+    if (context.side == Side::b) {
+      uint64_t count = 0;
+      while (read(park_, &count, sizeof(count)) < 0 && !context.stop.raised()) {
+      }
+      return {};
+    }
+    const Outcome outcome = slice.workload == Workload::rtt ? round_trips(slice, context) : share(context);
+    const uint64_t one = 1;
+    if (write(park_, &one, sizeof(one)) != sizeof(one)) context.control.fail("write to an eventfd failed");
+    return outcome;
+  }
+
+  std::vector<int> service_processes() const override { return {daemon_process_}; }
+
+  void tear_down(const RunContext&) override {
+    hostile_.stop();
+    from_.reset();
+    to_.reset();
+    context_.reset();
+  }
+
+ private:
+  static constexpr uint32_t kPerOffer = 16;
+  static constexpr Nanoseconds kShareTime = 5 * kMillisecond;
+  static constexpr Nanoseconds kTripsTime = 50 * kMillisecond;  // a slice ends by then, however slow the machine is today
+
+  // One way: sent by `out`, received by `in`, whose channel it becomes, with the hostile client at work meanwhile.
+  bool one_way(Endpoint& out, Endpoint& in, Channel& channel, const Slice& slice, RunContext& context) {
+    const Bytes data{buffers_.out.data(), slice.size};
+    Message message;
+    for (uint32_t looks = 1; out.send(channel, data) != SendOutcome::sent; ++looks) {
+      if (looks % 1024 == 0 && context.stop.raised()) return false;
+    }
+    for (uint32_t looks = 1; !in.receive(message); ++looks) {
+      hostile_.step();
+      if (looks % 1024 == 0 && context.stop.raised()) return false;
+    }
+    copy_message(buffers_.in.data(), message.data, message.length);
+    channel = message.channel;
+    in.release(message);
+    return true;
+  }
+
+  Outcome round_trips(const Slice& slice, RunContext& context) {
+    Outcome outcome;
+    const uint32_t batch = std::max<uint32_t>(1, slice.batch);
+    const Nanoseconds end = monotonic_now() + kTripsTime;
+    uint64_t start = 0;
+    for (uint64_t i = 0; i < slice.warm_up + slice.iterations; ++i) {
+      if (i >= slice.warm_up && i % 64 == 0 && outcome.messages != 0 && monotonic_now() > end) break;
+      if (i == slice.warm_up) start = cycles();
+      const bool timed = i >= slice.warm_up;
+      const uint64_t begin = timed && (i - slice.warm_up) % batch == 0 ? (batch_start_ = cycles()) : batch_start_;
+      Channel channel = channel_;
+      if (!one_way(*from_, *to_, channel, slice, context) || !one_way(*to_, *from_, channel, slice, context)) return {};
+      if (!timed || (i - slice.warm_up + 1) % batch != 0) continue;
+      context.samples.push_back(cycles() - begin);
+      outcome.messages += batch;
+    }
+    outcome.cycles = cycles() - start;
+    return outcome;
+  }
+
+  // Both sides keep their send queues full, so that the engine chooses; its counters say what. Nothing is said of a slice in which
+  // the queues had room for all that was offered at most looks: there this thread would have chosen.
+  Outcome share(RunContext& context) {
+    Outcome outcome;
+    uint64_t ours = 0, theirs = 0, looks = 0, backlogged = 0;
+    Nanoseconds end = 0;
+    for (Nanoseconds now = monotonic_now(), begin = now + kShareTime / 4; !context.stop.raised(); now = monotonic_now()) {
+      if (end == 0 && now >= begin) {
+        end = now + kShareTime;
+        theirs = hostile_.sent();
+        ours = HostileClient::sent_by(*from_);
+      } else if (end != 0 && now >= end) {
+        break;
+      }
+      for (uint32_t i = 0; i < 32; ++i, ++looks) backlogged += offer() ? 1 : 0;
+    }
+    theirs = hostile_.sent() - theirs;
+    outcome.messages = HostileClient::sent_by(*from_) - ours;
+    const uint64_t all = outcome.messages + theirs;
+    drain(context);
+    if (all != 0 && backlogged * 2 > looks) context.samples.push_back(all);
+    return outcome;
+  }
+  // What does not find room at `to` is dropped there: only what the engine sends is counted. True: both queues are full now.
+  bool offer() {
+    const Bytes data{buffers_.out.data(), kind_.size};
+    uint32_t taken = 0;
+    while (taken < kPerOffer && from_->send(channel_, data) == SendOutcome::sent) ++taken;
+    Message message;
+    for (uint32_t i = 0; i < 2 && to_->receive(message); ++i) to_->release(message);
+    return hostile_.step(kPerOffer) && taken < kPerOffer;
+  }
+  // The next slice begins with nothing of ours under way.
+  void drain(const RunContext& context) {
+    Message message;
+    for (uint32_t quiet = 0; quiet < 100'000 && !context.stop.raised(); ++quiet) {
+      while (to_->receive(message)) {
+        to_->release(message);
+        quiet = 0;
+      }
+    }
+  }
+
+  Hostility kind_;
+  std::string ni_;
+  int daemon_process_ = 0;
+  int park_ = -1;
+  std::unique_ptr<Context> context_;
+  std::unique_ptr<Endpoint> from_, to_;
+  Channel channel_{};
+  HostileClient hostile_;
+  uint64_t batch_start_ = 0;
+  MessageBuffers buffers_{kMessageMax};
+};
+
+}  // namespace
+
+void add_unet_fairness(Contenders& contenders) {
+  const auto add = [&](const char* path, const std::string& what, Hostility kind) {
+    contenders.push_back(std::make_unique<UnetBeside>(
+        ContenderInfo{.path = path,
+                      .kind = Kind::ours,
+                      .what = "U-Net, shared NI: a pair " + what,
+                      .setting = "public C++ API, default options, all endpoints in one thread, unetd --idle adaptive on the other core",
+                      .beside = true,
+                      .side_b_parked = true},
+        kind));
+  };
+  add("alone", "of endpoints alone, for `fairness`", {.endpoints = 0, .size = kInlineMax});
+  add("flood-small", "beside a client that sends 48-byte messages without end", {.endpoints = 1, .size = kInlineMax});
+  add("flood-large", "beside a client that sends messages of 8 KiB without end", {.endpoints = 1, .size = 8'192});
+  add("flood-many", "beside a client that sends without end on 64 endpoints", {.endpoints = 64, .size = kInlineMax});
+  add("never-reads", "beside a client that floods an endpoint of its own and never reads", {.endpoints = 1, .size = 1'024, .reads = false});
+  add("never-returns", "beside a client that floods an endpoint of its own and keeps all memory",
+      {.endpoints = 1, .size = 1'024, .returns = false});
+}
+
+}  // namespace unet::bench
