@@ -55,6 +55,8 @@ enum class Op : uint32_t {
   report = 13,
   policy_reload = 14,  // of root and the NI's own user only
   drain = 15,          // likewise
+  capture_start = 30,
+  capture_stop = 31,
   // events (cookie 0)
   connect_request = 100,
   channel_opened = 101,
@@ -125,6 +127,20 @@ struct Drain {
   uint32_t on;  // 1: no new endpoints, names and channels from now on; 0: again
 };
 
+// What passes the wires is copied to memory of the reader and the NI (unet/capture_memory.h) until capture_stop, or until this
+// connection or the endpoint ends. Of root and the NI's own user: everything; others: their own endpoints.
+struct CaptureStart {
+  Header header;        // endpoint: ~0 for all frames, signals among them
+  uint32_t channel;     // ~0: all of the endpoint's
+  int32_t port;         // -1: all
+  uint32_t snap_length; // bytes kept of a frame, at least 14
+  uint32_t bytes;       // of the ring, a power of two
+};
+struct CaptureStop {
+  Header header;
+  uint32_t capture;     // one's own, or as root and the NI's own user any
+};
+
 // ---- replies
 
 enum class ChannelKind : uint32_t { none = 0, local = 1, ni = 2 };
@@ -153,6 +169,11 @@ struct Reply {
       uint32_t doorbell;  // bit in the ClientPage
     } create_endpoint;                           // descriptors: segment memory
     ChannelInfo channel;                         // connect, accept: see below
+    struct {
+      uint32_t capture;     // number, for capture_stop
+      uint32_t bytes;       // of the ring
+      uint64_t epoch;       // what to add to a record's time for nanoseconds since 1970
+    } capture;                                   // descriptor: capture memory
     struct {
       uint64_t bytes;
     } region;                                    // expose, peer_region (local channels): descriptor: region memory

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "apps/unetctl/capture.h"
 #include "apps/unetctl/interface.h"
 #include "apps/unetctl/options.h"
 #include "apps/unetctl/stats.h"
@@ -90,6 +91,10 @@ Status run(const Options& options) {
     case Options::Command::policy_reload:
       if (Status status = reload_policy(options.socket); !status) return status;
       return print("the policy was read again\n");
+    case Options::Command::capture_start:
+      return capture(options.socket, options.capture);
+    case Options::Command::capture_stop:
+      return stop_capture(options.socket, options.capture_number);
     case Options::Command::drain:
       return drain_and_wait(options);
   }

@@ -97,6 +97,36 @@ void add_drain(CLI::App& app, Options& options) {
   drain->callback([&options] { options.command = Options::Command::drain; });
 }
 
+void add_capture(CLI::App& app, Options& options) {
+  CLI::App* capture = app.add_subcommand("capture", "frames that pass the network interface, as a file: start, stop, list")
+                          ->group("Commands that show");
+  capture->require_subcommand(1);
+  CaptureOptions& o = options.capture;
+  CLI::App* start = capture->add_subcommand("start", "write frames to a pcapng file until Ctrl-C");
+  start->add_option("-w,--write", o.file, "the file; - for standard output")->required();
+  start->add_option("--port", o.port, "only of this wire (unetctl ports)");
+  CLI::Option* endpoint = start->add_option("--endpoint", o.endpoint, "only of this endpoint (unetctl endpoints)");
+  start->add_option("--channel", o.channel, "only of this channel of the endpoint (unetctl channels)")->needs(endpoint);
+  start->add_option("--filter", o.filter, "only frames that this expression describes (man pcap-filter)");
+  start->add_option("--snap", o.snap_length, "bytes kept of each frame (default: all)")->check(CLI::Range(14u, 65535u));
+  start->add_option("--seconds", o.seconds, "end after so long")->check(CLI::Range(0.01, 1e9));
+  start->add_option("--count", o.count, "end after so many frames");
+  start->add_option("--limit", o.limit, "end before the file is larger than so many bytes");
+  start->add_option("--buffer", o.buffer, "bytes for frames that are not written yet, a power of two (default: 4194304)");
+  start->footer("What was sent and received over wires, not what local channels and endpoints of one network interface exchange.\n"
+                "Root and the owner may capture everything, others their own endpoints. Without a capture a frame costs nothing more;\n"
+                "a slow or full disk costs frames of the capture, which are counted, and never the network interface's.\n"
+                "  unetctl capture start -w out.pcapng --port 0      then: tcpdump -r out.pcapng\n"
+                "  unetctl capture start -w - | wireshark -k -X lua_script:tools/wireshark/unet.lua -i -");
+  start->callback([&options] { options.command = Options::Command::capture_start; });
+  CLI::App* stop = capture->add_subcommand("stop", "end a capture, which may be in another terminal");
+  stop->add_option("NUMBER", options.capture_number, "its number (unetctl capture list)")->required();
+  stop->callback([&options] { options.command = Options::Command::capture_stop; });
+  CLI::App* list = capture->add_subcommand("list", "the captures that run");
+  list->add_flag("--json", options.as_json, "print JSON");
+  list->callback([&options] { options.view = "captures"; });
+}
+
 ParsedOptions refuse(const std::string& text) {
   std::fprintf(stderr, "unetctl: %s\n", text.c_str());
   return {std::nullopt, kUsage};
@@ -128,6 +158,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   add_views(app, options);
   add_top(app, given, options);
   add_stats(app, options);
+  add_capture(app, options);
   add_policy(app, options);
   add_drain(app, options);
   app.set_help_all_flag("--help-all", "print the help of every command");

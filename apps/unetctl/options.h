@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "apps/unetctl/capture.h"
 #include "apps/unetctl/rates.h"
 
 namespace unet::unetctl {
@@ -22,13 +23,15 @@ struct DrainOptions {
 };
 
 struct Options {
-  enum class Command { show, top, stats, policy_reload, drain } command = Command::show;
+  enum class Command { show, top, stats, policy_reload, drain, capture_start, capture_stop } command = Command::show;
   std::string socket;
   std::string view;      // show: one of view_names(), or "all"
   bool as_json = false;  // show
   double watch = 0;      // show: seconds between; 0: once
   TopOptions top;
   DrainOptions drain;
+  CaptureOptions capture;
+  uint32_t capture_number = 0;  // capture_stop
   bool prometheus = false;  // stats: as text for Prometheus, else JSON
 };
 

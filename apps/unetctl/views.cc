@@ -126,6 +126,10 @@ std::string show(const json& report, const std::string& view) {
   }
   if (view == "ports") return rows(part, {"PORT", "ADDRESS", "MTU", "WIRE"}, {"port", "address", "mtu", "description"}, "no ports");
   if (view == "hosts") return rows(part, {"HOST", "ADDRESS", "PORT"}, {"host", "address", "port"}, "no other hosts are known");
+  if (view == "captures") {
+    return rows(part, {"CAPTURE", "PID", "UID", "PORT", "ENDPOINT", "CHANNEL", "SNAP", "FRAMES", "DROPPED"},
+                {"capture", "pid", "uid", "port", "endpoint", "channel", "snap_length", "frames", "dropped"}, "no captures");
+  }
   if (view == "held") return counter_rows(part, "nothing is held, or it is the operator's to know");
   return counter_rows(part, view == "drops" ? "nothing was dropped" : "nothing was counted");
 }

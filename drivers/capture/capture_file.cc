@@ -2,7 +2,6 @@
 #include "drivers/capture/capture_file.h"
 
 #include <fcntl.h>
-#include <pcap/pcap.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,19 +16,12 @@
 
 namespace unet::drivers {
 
-namespace {
-
-void free_filter(bpf_program* program) noexcept {
-  pcap_freecode(program);
-  delete program;
-}
-
-}  // namespace
-
 Result<std::unique_ptr<CaptureFile>> CaptureFile::start(const CaptureOptions& options, const std::string& wire, const MacAddress& address) {
   UNET_CHECK(std::has_single_bit(options.ring_bytes));
   std::unique_ptr<CaptureFile> capture(new CaptureFile(options));
-  if (Status status = capture->compile_filter(); !status) return tl::unexpected(status.error());
+  Result<PacketFilter> filter = PacketFilter::compile(options.filter, options.snap_length);
+  if (!filter) return tl::unexpected(filter.error());
+  capture->filter_ = std::move(*filter);
   if (Status status = capture->open_file(); !status) return tl::unexpected(status.error());
   pcapng::append_head(capture->out_, {.name = wire, .filter = options.filter, .address = address, .snap_length = options.snap_length});
   capture->file_size_ = capture->out_.size();
@@ -46,22 +38,6 @@ CaptureFile::~CaptureFile() {
   }
   if (file_ >= 0) close(file_);
   if (wake_ >= 0) close(wake_);
-}
-
-Status CaptureFile::compile_filter() {
-  if (options_.filter.empty()) return {};
-  pcap_t* const dead = pcap_open_dead(DLT_EN10MB, static_cast<int>(options_.snap_length));
-  if (dead == nullptr) return fail(Errc::out_of_memory, "capture: no memory for the filter");
-  auto program = std::make_unique<bpf_program>();
-  const bool good = pcap_compile(dead, program.get(), options_.filter.c_str(), 1, PCAP_NETMASK_UNKNOWN) == 0;
-  const std::string error = pcap_geterr(dead);
-  pcap_close(dead);
-  if (!good) {
-    return fail(Errc::invalid_argument,
-                "capture: filter '" + options_.filter + "': " + error + " (`man pcap-filter` has the language)");
-  }
-  filter_ = {program.release(), free_filter};
-  return {};
 }
 
 Status CaptureFile::open_file() {
@@ -94,15 +70,10 @@ Status CaptureFile::start_thread() {
   return {};
 }
 
-bool CaptureFile::wants(std::span<const std::byte> bytes, uint32_t length) const noexcept {
-  return filter_ == nullptr ||
-         bpf_filter(filter_->bf_insns, reinterpret_cast<const u_char*>(bytes.data()), length, static_cast<u_int>(bytes.size())) != 0;
-}
-
 void CaptureFile::offer(pcapng::Direction direction, std::span<const std::byte> data, std::span<const std::byte> more,
                         Nanoseconds now) noexcept {
   const auto length = static_cast<uint32_t>(data.size() + more.size());
-  if (more.empty() && !wants(data, length)) return;
+  if (more.empty() && !filter_.wants(data, length)) return;
   const uint32_t kept = std::min(length, options_.snap_length);
   // The filter sees all of a frame in two pieces only when it has been put together, although less may be kept of it.
   std::byte* const room = ring_.room(more.empty() ? kept : length);
@@ -111,7 +82,7 @@ void CaptureFile::offer(pcapng::Direction direction, std::span<const std::byte> 
     std::memcpy(room, data.data(), first);
     if (!more.empty()) {
       std::memcpy(room + first, more.data(), more.size());
-      if (!wants({room, length}, length)) return;
+      if (!filter_.wants({room, length}, length)) return;
     }
     if (epoch_ == 0) epoch_ = time_of_day() - now;
     ring_.stage({.time = now, .length = length, .captured = kept, .direction = direction, .size = 0});

@@ -14,9 +14,8 @@
 #include <vector>
 
 #include "drivers/capture/capture_ring.h"
+#include "drivers/capture/packet_filter.h"
 #include "unet/base/result.h"
-
-struct bpf_program;
 
 namespace unet::drivers {
 
@@ -61,10 +60,8 @@ class CaptureFile {
 
  private:
   explicit CaptureFile(const CaptureOptions& options) : options_(options), ring_(options.ring_bytes) {}
-  Status compile_filter();
   Status open_file();
   Status start_thread();
-  bool wants(std::span<const std::byte> bytes, uint32_t length) const noexcept;
 
   static uint64_t time_of_day() noexcept;  // nanoseconds
   static void* run(void* self) noexcept;
@@ -77,7 +74,7 @@ class CaptureFile {
 
   const CaptureOptions options_;
   CaptureRing ring_;
-  std::unique_ptr<bpf_program, void (*)(bpf_program*)> filter_{nullptr, nullptr};
+  PacketFilter filter_;
   std::atomic<bool> running_{true};   // cleared by the writer
   std::atomic<bool> asleep_{false};   // the writer is; cleared by who wakes it
   std::atomic<bool> stop_{false};

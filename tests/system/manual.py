@@ -36,7 +36,7 @@ def tags(page):
 
 
 def check_options(page, program, *commands):
-    helps = [help_of(program)] + [help_of(program, command) for command in commands]
+    helps = [help_of(program)] + [help_of(program, *command.split()) for command in commands]
     there = set().union(*map(long_options, helps))
     described = {option for tag in tags(page) for option in re.findall(r"--[a-z][a-z-]*", tag)}
     wrong = [f"{option} is not described" for option in sorted(there - described)]

@@ -175,6 +175,7 @@ void Engine::State::run(const OpenWire& command) noexcept {
   channel.remote_tag = command.remote_tag;
   tags.open(command.local_tag, {.endpoint = e, .source = source_key(command.remote, command.port), .tag = command.local_tag,
                                 .channel = command.channel});
+  taps.opened(*e, command.channel, channel);
   Port& port = *ports[command.port];
   if (port.external_payload() && (e->registered_ports >> command.port & 1) == 0 &&
       port.driver().register_memory({e->segment, e->segment_bytes})) {
@@ -197,10 +198,28 @@ void Engine::State::close_channel(EndpointState& endpoint, uint32_t channel) noe
       endpoint.count(EndpointCounter::unknown_channel);
     }
     reassembly.forget(endpoint, channel);
+    taps.closed(endpoint, channel, state);
     tags.close(state.local_tag);
     gauges.change(NiGauge::tags, -1);
   }
   state.kind = ChannelKind::closed;
+}
+
+void Engine::State::run(const StartCapture& command) noexcept {
+  const EndpointState* const e = command.endpoint == kNone ? nullptr : attached(command.endpoint);
+  if (command.endpoint != kNone && e == nullptr) return;
+  taps.start(command, e);
+  tell_ports_of_captures();
+}
+
+void Engine::State::run(const StopCapture& command) noexcept {
+  taps.stop(command.capture);
+  tell_ports_of_captures();
+  stopped_captures.push_back(command.capture);
+}
+
+void Engine::State::tell_ports_of_captures() noexcept {
+  for (uint32_t p = 0; p < ports.size(); ++p) ports[p]->set_taps(taps.wants_port(p) ? &taps : nullptr, p);
 }
 
 void Engine::State::run(const SendSignal& command) noexcept {
@@ -236,6 +255,11 @@ void Engine::State::report_events() noexcept {
   });
   std::erase_if(detached_clients, [&](uint32_t client) {
     const bool done = events.push(ClientDetached{client});
+    put = put || done;
+    return done;
+  });
+  std::erase_if(stopped_captures, [&](uint32_t capture) {
+    const bool done = events.push(CaptureStopped{capture});
     put = put || done;
     return done;
   });

@@ -93,6 +93,7 @@ uint32_t Engine::State::receive(Nanoseconds when) noexcept {
     if (count != 0) {
       // A channel's first frame may arrive right after the command that opens it was put.
       received += take_commands() + count;
+      ports[p]->show({frames.data(), count}, when);
       demux.burst(*ports[p], p, {frames.data(), count}, when);
       driver.release({frames.data(), count});
       delivery.flush();

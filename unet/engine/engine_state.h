@@ -12,6 +12,7 @@
 #include "unet/engine/doorbells.h"
 #include "unet/engine/endpoint_state.h"
 #include "unet/engine/engine.h"
+#include "unet/engine/frame_tap.h"
 #include "unet/engine/mux.h"
 #include "unet/engine/ni_counters.h"
 #include "unet/engine/port.h"
@@ -50,13 +51,16 @@ struct Engine::State {
   void run(const CloseChannel& command) noexcept;
   void run(const SendSignal& command) noexcept;
   void run(const SetUser& command) noexcept;
+  void run(const StartCapture& command) noexcept;
+  void run(const StopCapture& command) noexcept;
 
   Share& share_of(uint32_t user);
   EndpointState* attached(uint32_t endpoint) noexcept;
   ChannelState& new_channel(EndpointState& endpoint, uint32_t channel);
   void close_channel(EndpointState& endpoint, uint32_t channel) noexcept;
+  void tell_ports_of_captures() noexcept;
   void report_events() noexcept;
-  bool unreported() const noexcept { return !leaving.empty() || !detached_clients.empty(); }
+  bool unreported() const noexcept { return !leaving.empty() || !detached_clients.empty() || !stopped_captures.empty(); }
   void wake_service() noexcept;
 
   EngineOptions options;
@@ -69,6 +73,7 @@ struct Engine::State {
   NiCounters counters;
   NiGauges gauges;
   TagTable tags;
+  FrameTaps taps{tags};
   std::vector<std::unique_ptr<Port>> ports;
   std::array<ReceivedFrame, kBurst> frames;  // of the burst under way
   Reassembly reassembly;
@@ -85,6 +90,7 @@ struct Engine::State {
   std::unique_ptr<std::atomic<EndpointState*>[]> endpoints;
   std::vector<uint32_t> leaving;           // endpoints whose Detached event is still to come
   std::vector<uint32_t> detached_clients;  // likewise
+  std::vector<uint32_t> stopped_captures;  // likewise
 };
 
 }  // namespace unet::engine

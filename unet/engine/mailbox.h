@@ -70,8 +70,18 @@ struct SendSignal {
   uint32_t length;
   std::array<std::byte, kSignalMax> bytes;
 };
+struct StartCapture {       // memory: capture_memory.h, `bytes` of ring; stays mapped until CaptureStopped
+  uint32_t capture;         // < kCapturesMax, unused at the moment
+  std::byte* memory;
+  uint32_t bytes;
+  uint32_t snap_length;
+  int32_t port;             // -1: all
+  uint32_t endpoint;        // ~0: whatever passes the port
+  uint32_t channel;         // ~0: all of the endpoint's
+};
+struct StopCapture { uint32_t capture; };
 using Command = std::variant<std::monostate, AttachClient, DetachClient, AttachEndpoint, DetachEndpoint, SetRegion, SetWakeDescriptor,
-                             OpenHairpin, OpenWire, CloseChannel, SendSignal, SetUser>;
+                             OpenHairpin, OpenWire, CloseChannel, SendSignal, SetUser, StartCapture, StopCapture>;
 
 // ---- engine -> service
 
@@ -83,7 +93,8 @@ struct SignalReceived {
   uint32_t length;
   std::array<std::byte, kSignalMax> bytes;
 };
-using Event = std::variant<std::monostate, ClientDetached, EndpointDetached, SignalReceived>;
+struct CaptureStopped { uint32_t capture; };  // likewise
+using Event = std::variant<std::monostate, ClientDetached, EndpointDetached, SignalReceived, CaptureStopped>;
 
 // A bounded queue of one writer thread and one reader thread.
 template <typename T, uint32_t kDepth>

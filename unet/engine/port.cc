@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "unet/base/check.h"
+#include "unet/engine/frame_tap.h"
 #include "unet/engine/tag_table.h"
 
 namespace unet::engine {
@@ -34,6 +35,7 @@ bool Port::make_room(Nanoseconds now) noexcept {
   flush(now);
   std::move(frames_.begin() + begin_, frames_.begin() + end_, frames_.begin());
   end_ -= begin_;
+  shown_ -= std::min(shown_, begin_);
   begin_ = 0;
   std::fill(frames_.begin() + end_, frames_.end(), TransmitFrame{});
   have_ = end_;
@@ -56,9 +58,20 @@ void Port::drop_staged(Bytes memory) noexcept {
   std::move(frames_.begin() + end_, frames_.begin() + have_, frames_.begin() + kept);
   have_ -= end_ - kept;
   end_ = kept;
+  shown_ = std::min(shown_, end_);
+}
+
+void Port::show_received(std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept { taps_->received(index_, frames, now); }
+
+// Before the driver takes them: afterwards they are its own.
+void Port::show_staged(Nanoseconds now) noexcept {
+  const uint32_t first = std::max(begin_, shown_);
+  if (first < end_) taps_->sent(index_, {frames_.data() + first, end_ - first}, now);
+  shown_ = end_;
 }
 
 void Port::transmit(Nanoseconds now) noexcept {
+  if (taps_ != nullptr) [[unlikely]] show_staged(now);
   const uint32_t taken = driver_->transmit({frames_.data() + begin_, end_ - begin_}, now);
   uint64_t bytes = 0;
   for (uint32_t i = begin_; i < begin_ + taken; ++i) bytes += uint64_t{frames_[i].length} + frames_[i].external_length;

@@ -16,6 +16,8 @@
 
 namespace unet::engine {
 
+class FrameTaps;
+
 class Port {
  public:
   Port(std::unique_ptr<Driver> driver, NiCounters& counters);
@@ -54,6 +56,15 @@ class Port {
   // True if frame() would succeed.
   bool has_room(Nanoseconds now) noexcept { return end_ != have_ || make_room(now); }
 
+  // Captures that want frames of this port, or nullptr: then a burst costs one comparison.
+  void set_taps(FrameTaps* taps, uint32_t index) noexcept {
+    taps_ = taps;
+    index_ = index;
+  }
+  void show(std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept {
+    if (taps_ != nullptr) [[unlikely]] show_received(frames, now);
+  }
+
   // Endpoints in the order in which they came; used by the mux.
   EndpointState* waiting_first = nullptr;
   EndpointState* waiting_last = nullptr;
@@ -63,6 +74,8 @@ class Port {
 
   bool make_room(Nanoseconds now) noexcept;
   void transmit(Nanoseconds now) noexcept;
+  void show_received(std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept;
+  void show_staged(Nanoseconds now) noexcept;
 
   std::unique_ptr<Driver> driver_;
   NiCounters& counters_;
@@ -73,6 +86,9 @@ class Port {
   bool external_payload_ = false;
   // frames_[begin_, end_) are composed, frames_[end_, have_) allocated: none is copied on its way.
   uint32_t begin_ = 0, end_ = 0, have_ = 0;
+  uint32_t shown_ = 0;  // frames_[begin_, shown_) were seen by the captures: what the driver refuses is seen once
+  FrameTaps* taps_ = nullptr;
+  uint32_t index_ = 0;
   std::array<TransmitFrame, kBurst + kSignalRoom> frames_;  // the last ones for signals only
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -73,6 +74,21 @@ struct RequestRecord {
   uint32_t connector = 0, connector_channel = 0;  // on this NI
   control::Path path{};
   Nanoseconds deadline = ~Nanoseconds{0};
+};
+
+// A capture that runs, or that the engine has not let go of yet.
+struct CaptureRecord {
+  uint32_t capture = 0;
+  uint32_t client = 0;            // index; the connection it was started by, while `stopping` is false
+  uid_t user = 0;
+  pid_t pid = 0;
+  int32_t port = -1;              // -1: all
+  std::optional<uint32_t> endpoint, channel;
+  uint32_t snap_length = 0;
+  uint32_t bytes = 0;
+  uint64_t memory = 0;            // charged
+  bool stopping = false;
+  SharedMemory shared;
 };
 
 // One control connection.

@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "unet/capture_memory.h"
 #include "unet/service/service.h"
 #include "unet/version.h"
 
@@ -76,6 +77,7 @@ class ReportBuilder {
     document["names"] = names();
     document["users"] = users();
     document["held"] = held();
+    document["captures"] = captures();
     document["hosts"] = hosts();
     document["ports"] = ports();
     document["counters"] = counters();
@@ -211,6 +213,21 @@ class ReportBuilder {
               {"connects", signals.connects},
               {"requests", signals.requests},
               {"closings", signals.closings}}}};
+  }
+
+  json captures() const {
+    json list = json::array();
+    for (const auto& [number, capture] : s_.captures_) {
+      if (capture.stopping || (!all_ && capture.user != who_.uid)) continue;
+      const auto& header = *reinterpret_cast<const CaptureHeader*>(capture.shared.mapping.data());
+      json entry = {{"capture", number}, {"pid", capture.pid}, {"uid", capture.user}, {"snap_length", capture.snap_length},
+                    {"frames", header.frames.load(std::memory_order_relaxed)}, {"dropped", header.dropped.load(std::memory_order_relaxed)}};
+      entry["port"] = capture.port < 0 ? json() : json(capture.port);
+      entry["endpoint"] = capture.endpoint ? json(*capture.endpoint) : json();
+      entry["channel"] = capture.channel ? json(*capture.channel) : json();
+      list.push_back(std::move(entry));
+    }
+    return list;
   }
 
   json hosts() const {

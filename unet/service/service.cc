@@ -261,6 +261,8 @@ void Service::on_engine_event(const engine::Event& event) {
     on_endpoint_detached(detached->endpoint);
   } else if (const auto* client = std::get_if<engine::ClientDetached>(&event)) {
     on_client_detached(client->client);
+  } else if (const auto* stopped = std::get_if<engine::CaptureStopped>(&event)) {
+    on_capture_stopped(stopped->capture);
   } else if (const auto* signal = std::get_if<engine::SignalReceived>(&event)) {
     UNET_CHECK(signal->length <= engine::kSignalMax);
     signalling_->handle_signal({signal->port, signal->from}, Bytes(signal->bytes.data(), signal->length), now_);

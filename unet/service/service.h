@@ -5,8 +5,8 @@
 // whatever a connection had is given back when it ends, memory after the engine has let go of it.
 //
 // Where to read: poll() in service.cc; each request's function in service_requests.cc (endpoints, names, memory),
-// service_channels.cc (channels on this NI), service_wire.cc (channels over a wire) and service_operation.cc (the operator's); ends of
-// things in service_ends.cc.
+// service_channels.cc (channels on this NI), service_wire.cc (channels over a wire), service_captures.cc and service_operation.cc
+// (the operator's); ends of things in service_ends.cc.
 #pragma once
 
 #include <cstdint>
@@ -187,6 +187,16 @@ class Service {
   Status takes_more() const;                                           // an error while the NI is being drained
   bool operates(ClientRecord& client, const control::Header& header);  // replies with the error itself
 
+  // service_captures.cc
+  void handle(ClientRecord& client, const control::CaptureStart& packet);
+  void handle(ClientRecord& client, const control::CaptureStop& packet);
+  Status may_capture(ClientRecord& client, const control::CaptureStart& packet);
+  Result<CaptureRecord*> start_capture(ClientRecord& client, const control::CaptureStart& packet);
+  void stop_capture(CaptureRecord& capture);
+  void stop_captures_of(const ClientRecord& client);
+  void stop_captures_of(const EndpointRecord& endpoint);
+  void on_capture_stopped(uint32_t number);
+
   // service_channels.cc
   void handle(ClientRecord& client, const control::Connect& packet);
   void handle(ClientRecord& client, const control::Accept& packet);
@@ -278,6 +288,7 @@ class Service {
   std::unordered_map<uint64_t, std::pair<uint32_t, uint32_t>> connects_;   // Signalling's connect -> endpoint, channel
   std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>> tag_owner_;  // local tag -> endpoint, channel
   std::deque<engine::Command> command_backlog_;
+  std::map<uint32_t, CaptureRecord> captures_;
 };
 
 }  // namespace unet::service

@@ -57,6 +57,7 @@ void Service::finish_drops() {
     const uint32_t index = *dropped_.begin();
     dropped_.erase(dropped_.begin());
     ClientRecord& client = *client_at(index);
+    stop_captures_of(client);
     for (const uint32_t id : client.endpoints) {
       EndpointRecord& endpoint = *endpoint_at(id);
       endpoint.answer_detach = false;
@@ -76,6 +77,7 @@ void Service::destroy(EndpointRecord& endpoint, CloseReason reason) {
   UNET_PROBE(endpoint_close, endpoint.id, static_cast<int>(reason));
   const std::string who = describe(endpoint);
   names_.unbind(endpoint.id);
+  stop_captures_of(endpoint);
   while (!endpoint.requests.empty()) {
     const RequestRecord request = requests_.at(*endpoint.requests.begin());
     remove_request(request.id);

@@ -116,6 +116,8 @@ void Service::on_packet(ClientRecord& client, Bytes bytes) {
     case Op::report: return dispatch<control::Report>(client, bytes);
     case Op::policy_reload: return dispatch<control::PolicyReload>(client, bytes);
     case Op::drain: return dispatch<control::Drain>(client, bytes);
+    case Op::capture_start: return dispatch<control::CaptureStart>(client, bytes);
+    case Op::capture_stop: return dispatch<control::CaptureStop>(client, bytes);
     case Op::connect_request:
     case Op::channel_opened:
     case Op::channel_closed:

@@ -1,0 +1,140 @@
+// frame_tap.cc - frames looked at and copied for captures.
+#include "unet/engine/frame_tap.h"
+
+#include "unet/base/check.h"
+
+namespace unet::engine {
+namespace {
+
+// The tag of a frame of ours, or false.
+bool read_tag(Bytes frame, Tag& tag) noexcept {
+  if (frame.size() < kFrameOverhead) return false;
+  be16 type;
+  be32 value;
+  std::memcpy(&type, frame.data() + offsetof(EthernetHeader, type), sizeof type);
+  std::memcpy(&value, frame.data() + sizeof(EthernetHeader) + offsetof(FrameHeader, tag), sizeof value);
+  tag = Tag{uint32_t{value}};
+  return type == kEtherType;
+}
+
+}  // namespace
+
+FrameTap::FrameTap(const StartCapture& what, const EndpointState* endpoint)
+    : what_(what), endpoint_(endpoint), header_(*reinterpret_cast<CaptureHeader*>(what.memory)), ring_(what.memory + kCapturePage) {
+  if (endpoint == nullptr) return;
+  for (uint32_t channel = 0; channel < endpoint->channel_count; ++channel) open(channel, endpoint->channels[channel]);
+}
+
+void FrameTap::open(uint32_t channel, const ChannelState& state) {
+  if (state.kind != ChannelKind::wire || (what_.channel != kNone && what_.channel != channel)) return;
+  outbound_.insert({source_key(state.remote, state.port), static_cast<uint32_t>(state.remote_tag)});
+}
+
+void FrameTap::close(uint32_t channel, const ChannelState& state) noexcept {
+  if (state.kind != ChannelKind::wire || (what_.channel != kNone && what_.channel != channel)) return;
+  outbound_.erase({source_key(state.remote, state.port), static_cast<uint32_t>(state.remote_tag)});
+}
+
+void FrameTap::received(const TagTable& tags, uint32_t port, Bytes frame, Nanoseconds now) noexcept {
+  if (endpoint_ != nullptr) {
+    Tag tag;
+    if (!read_tag(frame, tag) || tag == kSignallingTag) return;
+    const TagEntry& entry = tags.entry(tag);
+    if (entry.tag != tag || entry.endpoint != endpoint_ || (what_.channel != kNone && entry.channel != what_.channel)) return;
+    if (entry.source != (address_key(frame.data() + offsetof(EthernetHeader, from)) | port_key(port))) return;
+  }
+  keep(port, false, frame, {}, now);
+}
+
+void FrameTap::sent(uint32_t port, Bytes frame, Bytes more, Nanoseconds now) noexcept {
+  if (endpoint_ != nullptr) {
+    Tag tag;
+    if (!read_tag(frame, tag) || tag == kSignallingTag) return;
+    if (outbound_.count({address_key(frame.data()) | port_key(port), static_cast<uint32_t>(tag)}) == 0) return;
+  }
+  keep(port, true, frame, more, now);
+}
+
+void FrameTap::keep(uint32_t port, bool outbound, Bytes frame, Bytes more, Nanoseconds now) noexcept {
+  ++frames_;
+  const auto length = static_cast<uint32_t>(frame.size() + more.size());
+  const uint32_t captured = std::min(length, what_.snap_length);
+  const uint64_t size = capture_record_size(captured);
+  if (written_ + size - read_ > what_.bytes) {
+    // What cannot be, is not: more than was written, or less than before.
+    const uint64_t read = header_.read.load(std::memory_order_acquire);  // pairs with the reader: what it read may be overwritten
+    if (read >= read_ && read <= written_ && read % kCaptureUnit == 0) read_ = read;
+    if (written_ + size - read_ > what_.bytes) {
+      ++dropped_;
+      return;
+    }
+  }
+  const CaptureRecord record{.time = now,
+                             .length = length,
+                             .captured = captured,
+                             .port = static_cast<uint8_t>(port),
+                             .outbound = static_cast<uint8_t>(outbound ? 1 : 0),
+                             .unused = {}};
+  capture_copy_in(ring_, what_.bytes, written_, &record, sizeof record);
+  const uint64_t first = std::min<uint64_t>(captured, frame.size());
+  capture_copy_in(ring_, what_.bytes, written_ + sizeof record, frame.data(), first);
+  capture_copy_in(ring_, what_.bytes, written_ + sizeof record + first, more.data(), captured - first);
+  written_ += size;
+}
+
+void FrameTap::publish() noexcept {
+  header_.frames.store(frames_, std::memory_order_relaxed);
+  header_.dropped.store(dropped_, std::memory_order_relaxed);
+  header_.written.store(written_, std::memory_order_release);  // after the records
+}
+
+void FrameTap::end() noexcept {
+  publish();
+  header_.ended.store(1, std::memory_order_release);  // after the last record
+}
+
+void FrameTaps::start(const StartCapture& what, const EndpointState* endpoint) {
+  UNET_CHECK(what.capture < kCapturesMax && taps_[what.capture] == nullptr);
+  taps_[what.capture] = std::make_unique<FrameTap>(what, endpoint);
+}
+
+void FrameTaps::stop(uint32_t capture) noexcept {
+  if (taps_[capture] != nullptr) taps_[capture]->end();
+  taps_[capture].reset();
+}
+
+bool FrameTaps::wants_port(uint32_t port) const noexcept {
+  return std::any_of(taps_.begin(), taps_.end(), [&](const auto& tap) { return tap != nullptr && tap->wants_port(port); });
+}
+
+void FrameTaps::opened(const EndpointState& endpoint, uint32_t channel, const ChannelState& state) {
+  for (const auto& tap : taps_) {
+    if (tap != nullptr && tap->endpoint() == &endpoint) tap->open(channel, state);
+  }
+}
+
+void FrameTaps::closed(const EndpointState& endpoint, uint32_t channel, const ChannelState& state) noexcept {
+  for (const auto& tap : taps_) {
+    if (tap != nullptr && tap->endpoint() == &endpoint) tap->close(channel, state);
+  }
+}
+
+void FrameTaps::received(uint32_t port, std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept {
+  for (const auto& tap : taps_) {
+    if (tap == nullptr || !tap->wants_port(port)) continue;
+    for (const ReceivedFrame& frame : frames) tap->received(tags_, port, {frame.data, frame.length}, now);
+    tap->publish();
+  }
+}
+
+void FrameTaps::sent(uint32_t port, std::span<const TransmitFrame> frames, Nanoseconds now) noexcept {
+  for (const auto& tap : taps_) {
+    if (tap == nullptr || !tap->wants_port(port)) continue;
+    for (const TransmitFrame& frame : frames) {
+      tap->sent(port, {frame.data, frame.length}, {frame.external, frame.external_length}, now);
+    }
+    tap->publish();
+  }
+}
+
+}  // namespace unet::engine

@@ -1,0 +1,65 @@
+// frame_tap.h - a capture that runs: which frames it wants, and the memory it copies them to; and all captures of an engine. Used by
+// the engine and its ports; without a capture a port has none of this.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "unet/capture_memory.h"
+#include "unet/driver.h"
+#include "unet/engine/endpoint_state.h"
+#include "unet/engine/mailbox.h"
+#include "unet/engine/tag_table.h"
+
+namespace unet::engine {
+
+class FrameTap {
+ public:
+  FrameTap(const StartCapture& what, const EndpointState* endpoint);
+
+  // The endpoint's channels over wires: what is sent is known by them, as what arrives is by its tag.
+  void open(uint32_t channel, const ChannelState& state);
+  void close(uint32_t channel, const ChannelState& state) noexcept;
+  const EndpointState* endpoint() const noexcept { return endpoint_; }  // nullptr: every frame of the port
+  bool wants_port(uint32_t port) const noexcept { return what_.port < 0 || what_.port == static_cast<int32_t>(port); }
+
+  void received(const TagTable& tags, uint32_t port, Bytes frame, Nanoseconds now) noexcept;
+  void sent(uint32_t port, Bytes frame, Bytes more, Nanoseconds now) noexcept;
+  // Shows the reader what was copied.
+  void publish() noexcept;
+  void end() noexcept;
+
+ private:
+  void keep(uint32_t port, bool outbound, Bytes frame, Bytes more, Nanoseconds now) noexcept;
+
+  const StartCapture what_;
+  const EndpointState* const endpoint_;
+  CaptureHeader& header_;
+  std::byte* const ring_;
+  // Our own copies: the reader can write all of the memory.
+  uint64_t written_ = 0, read_ = 0, frames_ = 0, dropped_ = 0;
+  std::set<std::pair<uint64_t, uint32_t>> outbound_;  // source_key() of the peer, its tag
+};
+
+// All captures of an engine. Starting and ending one allocates; nothing else does.
+class FrameTaps {
+ public:
+  explicit FrameTaps(const TagTable& tags) : tags_(tags) {}
+
+  void start(const StartCapture& what, const EndpointState* endpoint);
+  void stop(uint32_t capture) noexcept;
+  bool wants_port(uint32_t port) const noexcept;
+  void opened(const EndpointState& endpoint, uint32_t channel, const ChannelState& state);
+  void closed(const EndpointState& endpoint, uint32_t channel, const ChannelState& state) noexcept;
+
+  void received(uint32_t port, std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept;
+  void sent(uint32_t port, std::span<const TransmitFrame> frames, Nanoseconds now) noexcept;
+
+ private:
+  const TagTable& tags_;
+  std::array<std::unique_ptr<FrameTap>, kCapturesMax> taps_;
+};
+
+}  // namespace unet::engine

@@ -1,0 +1,149 @@
+// service_captures.cc - captures of a running NI: who may have which, their memory, and their ends.
+//
+// The NI touches no file: frames go to memory that the reader has mapped, too, and what the reader does with them is its affair. So a
+// full disk, a slow reader or a hostile one costs frames of that capture and nothing else.
+#include <bit>
+#include <ctime>
+
+#include <spdlog/spdlog.h>
+
+#include "unet/capture_memory.h"
+#include "unet/service/service.h"
+
+namespace unet::service {
+namespace {
+
+constexpr uint32_t kNone = ~uint32_t{0};
+constexpr uint32_t kOfOthersMax = 4;  // captures of all users but root and the NI's own: each costs the engine a look per frame
+constexpr uint32_t kSnapMin = 14;
+
+uint64_t time_of_day() {
+  timespec t{};
+  clock_gettime(CLOCK_REALTIME, &t);
+  return static_cast<uint64_t>(t.tv_sec) * kSecond + static_cast<uint64_t>(t.tv_nsec);
+}
+
+}  // namespace
+
+Status Service::may_capture(ClientRecord& client, const control::CaptureStart& packet) {
+  const auto wrong = [](const std::string& why) { return fail(Errc::invalid_argument, "capture: " + why); };
+  if (!std::has_single_bit(packet.bytes) || packet.bytes < kCaptureBytesMin || packet.bytes > kCaptureBytesMax) {
+    return wrong("the buffer is a power of two of " + std::to_string(kCaptureBytesMin) + " to " + std::to_string(kCaptureBytesMax) +
+                 " bytes");
+  }
+  if (packet.snap_length < kSnapMin) return wrong("at least " + std::to_string(kSnapMin) + " bytes are kept of a frame");
+  if (packet.port < -1 || packet.port >= static_cast<int32_t>(ports_.size())) {
+    return wrong("there is no port " + std::to_string(packet.port) + ": this network interface has " + std::to_string(ports_.size()));
+  }
+  const bool operates = client.who.uid == 0 || client.who.uid == options_.own_user;
+  if (packet.header.endpoint == kNone) {
+    if (packet.channel != kNone) return wrong("a channel is one of an endpoint: say which endpoint");
+    if (operates) return {};
+    return fail(Errc::not_permitted, "only root and user " + std::to_string(options_.own_user) +
+                                         ", whose network interface this is, may capture what is others'; name an endpoint of your own");
+  }
+  const EndpointRecord* endpoint = endpoint_at(packet.header.endpoint);
+  const bool known = endpoint != nullptr && !endpoint->detaching &&
+                     (operates || client_at(endpoint->client)->who.uid == client.who.uid);
+  // The same words for "nobody's" and "somebody else's": ids of others are not to be probed.
+  if (known) return {};
+  return fail(Errc::not_found,
+              "endpoint " + std::to_string(packet.header.endpoint) + (operates ? " does not exist" : " is not one of yours"));
+}
+
+Result<CaptureRecord*> Service::start_capture(ClientRecord& client, const control::CaptureStart& packet) {
+  if (Status status = may_capture(client, packet); !status) return tl::unexpected(status.error());
+  uint32_t of_others = 0, of_user = 0;
+  const auto operates = [&](uid_t user) { return user == 0 || user == options_.own_user; };
+  for (const auto& [number, capture] : captures_) {
+    of_others += operates(capture.user) ? 0 : 1;
+    of_user += capture.user == client.who.uid ? 1 : 0;
+  }
+  if (captures_.size() == kCapturesMax || (!operates(client.who.uid) && (of_others >= kOfOthersMax || of_user != 0))) {
+    return fail(Errc::quota_exceeded, "too many captures run: " + std::to_string(kCapturesMax) + " at a time, " +
+                                          std::to_string(kOfOthersMax) + " of ordinary users, one of each (unetctl capture list)");
+  }
+  const uint64_t memory = kCapturePage + uint64_t{packet.bytes};
+  if (Status status = accounts_.take(client.who.uid, client.rights, {.memory = memory}); !status) return tl::unexpected(status.error());
+  Result<SharedMemory> shared = create_shared("unet-capture", memory);
+  if (!shared) {
+    accounts_.give_back(client.who.uid, {.memory = memory});
+    return tl::unexpected(shared.error());
+  }
+  uint32_t number = 0;
+  while (captures_.count(number) != 0) ++number;
+  CaptureRecord& capture = captures_[number];
+  capture.capture = number;
+  capture.client = client.index;
+  capture.user = client.who.uid;
+  capture.pid = client.who.pid;
+  capture.port = packet.port;
+  if (packet.header.endpoint != kNone) capture.endpoint = packet.header.endpoint;
+  if (packet.channel != kNone) capture.channel = packet.channel;
+  capture.snap_length = packet.snap_length;
+  capture.bytes = packet.bytes;
+  capture.memory = memory;
+  capture.shared = std::move(*shared);
+  return &capture;
+}
+
+void Service::handle(ClientRecord& client, const control::CaptureStart& packet) {
+  const Result<CaptureRecord*> started = start_capture(client, packet);
+  if (!started) return fail_request(client, packet.header, started.error());
+  CaptureRecord& capture = **started;
+  push(engine::StartCapture{.capture = capture.capture,
+                            .memory = capture.shared.mapping.data(),
+                            .bytes = capture.bytes,
+                            .snap_length = capture.snap_length,
+                            .port = capture.port,
+                            .endpoint = packet.header.endpoint,
+                            .channel = packet.channel});
+  spdlog::info("capture {} of user {} (pid {}) begins: port {}, endpoint {}", capture.capture, capture.user, capture.pid,
+               capture.port < 0 ? "any" : std::to_string(capture.port), capture.endpoint ? std::to_string(*capture.endpoint) : "any");
+  control::Reply reply{};
+  std::memset(static_cast<void*>(&reply), 0, sizeof reply);
+  reply.header = packet.header;
+  reply.capture = {.capture = capture.capture, .bytes = capture.bytes, .epoch = time_of_day() - now_};
+  if (!send_packet(client, reply, {capture.shared.descriptor.get()})) stop_capture(capture);
+  capture.shared.descriptor.reset();
+}
+
+void Service::handle(ClientRecord& client, const control::CaptureStop& packet) {
+  const auto at = captures_.find(packet.capture);
+  const bool operates = client.who.uid == 0 || client.who.uid == options_.own_user;
+  if (at == captures_.end() || at->second.stopping || (!operates && at->second.user != client.who.uid)) {
+    return fail_request(client, packet.header, {Errc::not_found, "no capture " + std::to_string(packet.capture) +
+                                                                     (operates ? " runs" : " of yours runs")});
+  }
+  stop_capture(at->second);
+  ok(client, packet.header);
+}
+
+void Service::stop_capture(CaptureRecord& capture) {
+  if (capture.stopping) return;
+  capture.stopping = true;
+  push(engine::StopCapture{.capture = capture.capture});
+}
+
+void Service::stop_captures_of(const ClientRecord& client) {
+  for (auto& [number, capture] : captures_) {
+    if (capture.client == client.index) stop_capture(capture);
+  }
+}
+
+// Before the engine forgets the endpoint: the next one of its number is somebody else's.
+void Service::stop_captures_of(const EndpointRecord& endpoint) {
+  for (auto& [number, capture] : captures_) {
+    if (capture.endpoint == endpoint.id) stop_capture(capture);
+  }
+}
+
+void Service::on_capture_stopped(uint32_t number) {
+  const auto at = captures_.find(number);
+  if (at == captures_.end()) return;
+  spdlog::info("capture {} has ended", number);
+  accounts_.give_back(at->second.user, {.memory = at->second.memory});
+  captures_.erase(at);
+}
+
+}  // namespace unet::service
