@@ -75,6 +75,8 @@ void Engine::State::run(const AttachEndpoint& command) noexcept {
   e->quantum = int64_t{options.quantum_bytes} * command.weight;
   e->share = &share_of(command.user);
   e->buckets = {};
+  e->terms = e->share->terms;
+  e->held = false;
   e->granted = false;
   e->zero_copy = {};
   e->outgoing.active = false;
@@ -101,10 +103,6 @@ void Engine::State::run(const SetUser& command) noexcept {
   Share& share = share_of(command.user);
   share.pace = Share::kTimeParts / command.weight;
   share.set_limits(command.limits);
-  for (uint32_t i = 0; i < kEndpointsMax; ++i) {
-    EndpointState* const e = endpoints[i].load(std::memory_order_relaxed);
-    if (e != nullptr && e->share == &share) e->buckets.forgive(now);
-  }
   mux.release_all(share, now);
 }
 

@@ -130,6 +130,8 @@ struct alignas(kCacheLine) EndpointState {
   uint32_t registered_ports = 0;     // bit p: port p may read the segment in place
   uint64_t leave_by = 0;             // leaving: when ports are no longer waited for
   Buckets buckets;                   // of its own limits
+  uint32_t terms = 0;                // its share's, when it was last served
+  uint32_t hold = 0;                 // counts how often it was held
   Outgoing outgoing;
   ZeroCopy zero_copy;
   std::vector<ChannelState> channel_memory;

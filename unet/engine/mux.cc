@@ -30,7 +30,8 @@ uint32_t Mux::busy_turn(Nanoseconds now) noexcept {
     ++visits;
     const uint64_t time_before = std::exchange(time_, share.time);
     if (!endpoint.granted) {
-      endpoint.deficit = alone(share) ? endpoint.quantum : endpoint.deficit + endpoint.quantum;
+      // Debts are owed to other endpoints of the user; other users are paid by the share's time.
+      endpoint.deficit = share.first == nullptr && waiting_ == 0 ? endpoint.quantum : endpoint.deficit + endpoint.quantum;
       endpoint.granted = true;
     }
     int64_t spent = 0;
@@ -57,7 +58,7 @@ uint32_t Mux::busy_turn(Nanoseconds now) noexcept {
 Mux::Visit Mux::serve(EndpointState& endpoint, int64_t most, int64_t& spent, Nanoseconds now) noexcept {
   const Share& share = *endpoint.share;
   for (;;) {
-    const int64_t slice = std::min(endpoint.deficit, kSliceBytes);
+    const int64_t slice = std::min(endpoint.deficit, look_every());
     const int64_t rest = endpoint.deficit - slice;
     endpoint.deficit = slice;
     const Visit outcome = share.limited ? visit_limited(endpoint, now) : visit(endpoint, now);
@@ -65,8 +66,11 @@ Mux::Visit Mux::serve(EndpointState& endpoint, int64_t most, int64_t& spent, Nan
     endpoint.deficit += rest;
     if (outcome != Visit::used_up) return outcome;
     watch_.look([this](EndpointState& other) { activate(other); });
-    if (spent >= most || !alone(share)) return endpoint.deficit > 0 ? Visit::slice_over : Visit::used_up;
-    if (endpoint.deficit <= 0) endpoint.deficit = endpoint.quantum;  // alone, it has no debts to pay
+    const bool only_user = share.next == nullptr && waiting_ == 0;
+    if (spent >= most || !only_user) return endpoint.deficit > 0 ? Visit::slice_over : Visit::used_up;
+    if (endpoint.deficit > 0) continue;
+    if (share.first != nullptr) return Visit::used_up;
+    endpoint.deficit = endpoint.quantum;  // alone, it has no debts to pay
   }
 }
 
@@ -126,7 +130,7 @@ void Mux::admit(Port& port) noexcept {
     before = e->next;
     --waiting_;
     e->waiting_port = kNotWaiting;
-    prepend(*e, kPatience);
+    prepend(*e, kPatience * e->share->pace);
   }
 }
 

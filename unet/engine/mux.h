@@ -64,8 +64,9 @@ class Mux {
   static constexpr int64_t kAloneBytes = 16 * 1024;  // of an endpoint with which nobody competes
   static constexpr int64_t kSliceBytes = 512;        // somebody who begins to send waits for no more, and a message
   static constexpr int64_t kMessageCost = 64;      // what a message or frame costs beside its bytes
-  // Who waited for a port may be so far behind the others; who comes from rest is not.
-  static constexpr uint64_t kPatience = 2 * kMessageMax * Share::kTimeParts;
+  static constexpr uint64_t kPatience = 2 * kMessageMax;  // bytes that one who waited for a port may be behind; who comes from rest is not
+  static constexpr int64_t kLeadMax = int64_t{1} << 48;   // of time; nobody overdraws so much, so more is from before time wrapped
+  static constexpr uint32_t kReleases = 64;               // in a turn
   static constexpr uint32_t kExternalMin = 1024;   // bytes from which it pays to let the port read the segment
   static constexpr uint32_t kNoPort = ~uint32_t{0};
 
@@ -75,6 +76,8 @@ class Mux {
     Nanoseconds until = 0;
     EndpointState* endpoint = nullptr;
     Share* share = nullptr;
+    uint32_t hold = 0;  // the endpoint's, of this time
+    bool stale() const noexcept { return endpoint != nullptr && (!endpoint->held || endpoint->hold != hold); }
   };
 
   uint32_t busy_turn(Nanoseconds now) noexcept;
@@ -97,8 +100,8 @@ class Mux {
 
   // Bytes between two looks at who else has begun to send: more when that means many queues.
   int64_t look_every() const noexcept { return kSliceBytes + 16 * int64_t{watch_.count()}; }
-  // Of the share that is being served, one endpoint alone wants to send, and nobody else.
-  bool alone(const Share& share) const noexcept { return share.first == nullptr && share.next == nullptr && waiting_ == 0; }
+  // Times wrap: which of two is earlier is a matter of their distance.
+  static bool earlier(uint64_t a, uint64_t b) noexcept { return static_cast<int64_t>(a - b) < 0; }
 
   // below and mux_shares.cc: lists, and who waits for a limit
   void append(EndpointState& endpoint) noexcept;
@@ -112,7 +115,7 @@ class Mux {
   bool hold_if_over(Share& share, Nanoseconds now) noexcept;
   void hold(Held held) noexcept;
   void release_held(Nanoseconds now) noexcept;
-  void forget_held(const EndpointState& endpoint) noexcept;
+  void drop_stale() noexcept;
 
   std::span<const std::unique_ptr<Port>> ports_;
   Delivery& delivery_;
@@ -120,10 +123,11 @@ class Mux {
   NiCounters& counters_;
   const CommandMailbox& commands_;
   Share* first_ = nullptr;                   // shares with active endpoints, by time
-  uint64_t time_ = 0;                        // of the share served last: where newcomers begin
+  uint64_t time_ = Share::kTimeBegins;       // of the share served last: where newcomers begin
   uint32_t waiting_ = 0;                     // endpoints that wait for a port
   Nanoseconds next_release_ = ~Nanoseconds{0};
   std::vector<Held> held_;                   // a heap, the first to be released in front
+  size_t stale_ = 0;                         // entries there of endpoints that have gone
   bool unfinished_ = false;
   uint32_t blocked_port_ = kNoPort;          // of the last Step::blocked
   std::vector<EndpointState*> lingering_;    // with frames that ports still read
@@ -161,14 +165,16 @@ inline EndpointState& Mux::take_first(Share& share) noexcept {
 // The share has an active endpoint. Rest gives no right to more later.
 inline void Mux::enter(Share& share, uint64_t behind) noexcept {
   if (share.active || share.held) return;
-  share.time = std::max(share.time, time_ < behind ? 0 : time_ - behind);
+  const uint64_t least = time_ - behind;
+  const int64_t lead = static_cast<int64_t>(share.time - least);
+  if (lead < 0 || lead > kLeadMax) share.time = least;
   insert(share);
 }
 
 inline void Mux::insert(Share& share) noexcept {
   Share* before = nullptr;
   Share* after = first_;
-  while (after != nullptr && after->time <= share.time) {
+  while (after != nullptr && !earlier(share.time, after->time)) {
     before = after;
     after = after->next;
   }
@@ -192,7 +198,7 @@ inline void Mux::charge(Share& share, int64_t spent) noexcept {
   share.time += static_cast<uint64_t>(spent) * share.pace;
   if (share.first == nullptr) {
     leave(share);
-  } else if (share.next != nullptr && share.next->time <= share.time) {
+  } else if (share.next != nullptr && !earlier(share.time, share.next->time)) {
     leave(share);
     insert(share);
   }

@@ -15,7 +15,9 @@ void Mux::remove(EndpointState& endpoint) noexcept {
   endpoint.zero_copy.lingering = false;
   if (!endpoint.active) return;
   if (endpoint.held) {
-    forget_held(endpoint);
+    endpoint.held = false;  // its entry is stale from now on
+    ++stale_;
+    if (stale_ > kReleases && stale_ > held_.size() / 2) drop_stale();
   } else {
     Share& share = *endpoint.share;
     const bool waits = endpoint.waiting_port != kNotWaiting;
@@ -39,6 +41,10 @@ void Mux::remove(EndpointState& endpoint) noexcept {
 Mux::Visit Mux::visit_limited(EndpointState& endpoint, Nanoseconds now) noexcept {
   Share& share = *endpoint.share;
   const Nanoseconds burst = share.limits.burst;
+  if (endpoint.terms != share.terms) {  // old debts are forgotten
+    endpoint.terms = share.terms;
+    endpoint.buckets.forgive(now);
+  }
   for (int64_t left = endpoint.deficit; left > 0;) {
     if (endpoint.buckets.room_at(burst) > now) {
       endpoint.deficit = left;
@@ -48,7 +54,7 @@ Mux::Visit Mux::visit_limited(EndpointState& endpoint, Nanoseconds now) noexcept
       endpoint.deficit = left;
       return Visit::slice_over;  // the share is held before its next turn
     }
-    const bool begun = endpoint.outgoing.active;
+    const bool begun = endpoint.outgoing.active && endpoint.outgoing.offset != 0;  // its first frame may have found a full port
     endpoint.deficit = 1;
     const Visit outcome = visit(endpoint, now);
     const int64_t spent = 1 - endpoint.deficit;
@@ -81,20 +87,24 @@ void Mux::hold(Held held) noexcept {
   if (held.endpoint != nullptr) {
     held.endpoint->active = true;
     held.endpoint->held = true;
+    held.hold = ++held.endpoint->hold;
   }
   held_.push_back(held);
   std::push_heap(held_.begin(), held_.end(), kLater);
   next_release_ = held_.front().until;
 }
 
+// A few in each turn: thousands may wait for the same instant.
 void Mux::release_held(Nanoseconds now) noexcept {
-  while (!held_.empty() && held_.front().until <= now) {
+  for (uint32_t i = 0; i < kReleases && !held_.empty() && held_.front().until <= now; ++i) {
     const Held held = held_.front();
     std::pop_heap(held_.begin(), held_.end(), kLater);
     held_.pop_back();
     if (held.share != nullptr) {
       held.share->held = false;
       if (held.share->first != nullptr) enter(*held.share, 0);
+    } else if (held.stale()) {
+      --stale_;
     } else {
       held.endpoint->held = false;
       append(*held.endpoint);
@@ -112,10 +122,12 @@ void Mux::release_all(Share& share, Nanoseconds now) noexcept {
   release_held(now);
 }
 
-void Mux::forget_held(const EndpointState& endpoint) noexcept {
-  std::erase_if(held_, [&](const Held& held) { return held.endpoint == &endpoint; });
+// Endpoints that went away while they were held leave their entries behind: to look for each of thousands would take a turn.
+void Mux::drop_stale() noexcept {
+  std::erase_if(held_, [](const Held& held) { return held.stale(); });
   std::make_heap(held_.begin(), held_.end(), kLater);
   next_release_ = held_.empty() ? ~Nanoseconds{0} : held_.front().until;
+  stale_ = 0;
 }
 
 }  // namespace unet::engine

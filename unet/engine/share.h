@@ -14,6 +14,8 @@ struct EndpointState;
 
 struct Share {
   static constexpr uint64_t kTimeParts = 1 << 16;
+  // Time wraps, after 2^48 bytes. It begins shortly before, so that every long run goes through that.
+  static constexpr uint64_t kTimeBegins = uint64_t{0} - (uint64_t{1} << 36);
 
   // Active endpoints in turn. Those that wait for a port or for their limit are not among them.
   EndpointState* first = nullptr;
@@ -25,15 +27,17 @@ struct Share {
   bool held = false;          // is kept out of it until its limit has room
   bool limited = false;       // any limit, its own or of its endpoints
   uint32_t watched = 0;       // of its endpoints, places in the watched set
-  uint64_t time = 0;          // what it has sent, divided by its weight (mux.h)
+  uint64_t time = kTimeBegins;  // what it has sent, divided by its weight (mux.h)
   uint64_t pace = kTimeParts; // of a byte: kTimeParts / weight
 
   SendLimits limits;
+  uint32_t terms = 0;         // counts changes of the limits, which each endpoint takes over when it is served
   Prices prices, endpoint_prices;
   Buckets buckets;
 
   void set_limits(const SendLimits& to) noexcept {
     limits = to;
+    ++terms;
     limited = to.any();
     prices = {Price(to.messages), Price(to.bytes)};
     endpoint_prices = {Price(to.endpoint_messages), Price(to.endpoint_bytes)};
