@@ -147,11 +147,9 @@ DatagramError parse_datagram(Bytes frame, const DatagramAddress& own, DatagramVi
   return ipv4 ? parse_ipv4(packet, own, view) : parse_ipv6(packet, own, view);
 }
 
-DatagramTemplate::DatagramTemplate(const DatagramAddress& from, const MacAddress& next_hop, const IpAddress& to,
-                                   uint8_t hop_limit) noexcept
+DatagramTemplate::DatagramTemplate(const DatagramAddress& from, const IpAddress& to, uint8_t hop_limit) noexcept
     : ipv4_(from.ip.is_ipv4()) {
   std::byte* const at = bytes_.data();
-  set_next_hop(next_hop);
   std::memcpy(at + 6, from.mac.data(), from.mac.size());
   write16(at + 12, ipv4_ ? kEtherTypeIpv4 : kEtherTypeIpv6);
   std::byte* const ip = at + kEthernetBytes;
@@ -177,11 +175,13 @@ DatagramTemplate::DatagramTemplate(const DatagramAddress& from, const MacAddress
   size_ = kEthernetBytes + (ipv4_ ? kIpv4Bytes : kIpv6Bytes) + kUdpBytes;
 }
 
-void DatagramTemplate::write(std::byte* to, uint32_t length, const std::byte* more, uint32_t external) const noexcept {
+void DatagramTemplate::write(std::byte* to, const MacAddress& next_hop, uint32_t length, const std::byte* more,
+                             uint32_t external) const noexcept {
   const auto udp_length = static_cast<uint16_t>(length + kUdpBytes);
   std::byte* const ip = to + kEthernetBytes;
   if (ipv4_) {
     std::memcpy(to, bytes_.data(), kEthernetBytes + kIpv4Bytes + kUdpBytes);
+    std::memcpy(to, next_hop.data(), next_hop.size());
     const auto total = static_cast<uint16_t>(udp_length + kIpv4Bytes);
     write16(ip + 2, total);
     write16(ip + kIpv4Bytes + 4, udp_length);
@@ -191,6 +191,7 @@ void DatagramTemplate::write(std::byte* to, uint32_t length, const std::byte* mo
     return;
   }
   std::memcpy(to, bytes_.data(), kEthernetBytes + kIpv6Bytes + kUdpBytes);
+  std::memcpy(to, next_hop.data(), next_hop.size());
   write16(ip + 4, udp_length);
   write16(ip + kIpv6Bytes + 4, udp_length);
   uint64_t sum = checksum_add16(checksum_add16(sum_, udp_length), udp_length);  // of the pseudo header, and of the header

@@ -86,12 +86,11 @@ DatagramError parse_datagram(Bytes frame, const DatagramAddress& own, DatagramVi
 class DatagramTemplate {
  public:
   DatagramTemplate() = default;
-  DatagramTemplate(const DatagramAddress& from, const MacAddress& next_hop, const IpAddress& to, uint8_t hop_limit) noexcept;
+  DatagramTemplate(const DatagramAddress& from, const IpAddress& to, uint8_t hop_limit) noexcept;
 
-  void set_next_hop(const MacAddress& mac) noexcept { std::memcpy(bytes_.data(), mac.data(), mac.size()); }
   uint32_t size() const noexcept { return size_; }  // of all headers
   // Writes the headers at `to`; the payload of `length` bytes follows them, the last `external` of which are at `more`.
-  void write(std::byte* to, uint32_t length, const std::byte* more, uint32_t external) const noexcept;
+  void write(std::byte* to, const MacAddress& next_hop, uint32_t length, const std::byte* more, uint32_t external) const noexcept;
 
  private:
   std::array<std::byte, 64> bytes_{};

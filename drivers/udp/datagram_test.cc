@@ -23,12 +23,12 @@ Path path(bool ipv4) {
 
 // A datagram as the template writes it, with `external` of its bytes elsewhere while the checksum was made.
 std::vector<std::byte> datagram(const Path& path, uint32_t length, uint32_t external = 0) {
-  const DatagramTemplate headers(path.from, kB, path.to.ip, 64);
+  const DatagramTemplate headers(path.from, path.to.ip, 64);
   std::vector<std::byte> frame(headers.size() + length);
   for (uint32_t i = 0; i < length; ++i) frame[headers.size() + i] = static_cast<std::byte>(i * 7 + 3);
   std::vector<std::byte> more(frame.end() - external, frame.end());
   std::fill(frame.end() - external, frame.end(), std::byte{0xEE});
-  headers.write(frame.data(), length, more.data(), external);
+  headers.write(frame.data(), kB, length, more.data(), external);
   std::copy(more.begin(), more.end(), frame.end() - external);
   return frame;
 }

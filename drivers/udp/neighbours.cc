@@ -2,7 +2,10 @@
 #include "drivers/udp/neighbours.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+
+#include "drivers/udp/peers.h"
 
 namespace unet::drivers {
 namespace {
@@ -16,6 +19,7 @@ constexpr uint32_t kDiscoveryBytes = 24;  // ICMPv6 header and target
 constexpr uint32_t kOptionBytes = 8;      // a link-layer address
 constexpr uint8_t kOptionSource = 1, kOptionTarget = 2;
 constexpr MacAddress kNobody{};
+constexpr uint32_t kFree = ~uint32_t{0};
 
 uint8_t octet(const std::byte* at) noexcept { return std::to_integer<uint8_t>(*at); }
 uint16_t read16(const std::byte* at) noexcept { return static_cast<uint16_t>(octet(at) << 8 | octet(at + 1)); }
@@ -61,8 +65,38 @@ std::optional<MacAddress> find_option(Bytes options, uint8_t type) noexcept {
 
 }  // namespace
 
+Neighbours::Neighbours(const DatagramAddress& own, uint32_t places)
+    : own_(own),
+      places_(places),
+      table_(std::bit_ceil(size_t{places} * 2), kFree),
+      multiplier_(index_multiplier(reinterpret_cast<uintptr_t>(table_.data()))) {}
+
+size_t Neighbours::hash(const IpAddress& ip) const noexcept {
+  uint64_t high, low;
+  std::memcpy(&high, ip.bytes.data(), sizeof high);
+  std::memcpy(&low, ip.bytes.data() + sizeof high, sizeof low);
+  return static_cast<size_t>(((high * multiplier_ ^ high >> 32) + low) * multiplier_ >> 40);
+}
+
+void Neighbours::insert(uint32_t place) noexcept {
+  size_t i = hash(places_[place].ip);
+  while (table_[i & (table_.size() - 1)] != kFree) ++i;
+  table_[i & (table_.size() - 1)] = place;
+}
+
+void Neighbours::clear(uint32_t place) noexcept {
+  if (!places_[place].used) return;
+  places_[place] = {};
+  std::fill(table_.begin(), table_.end(), kFree);
+  for (uint32_t i = 0; i < places_.size(); ++i) {
+    if (places_[i].used) insert(i);
+  }
+}
+
 void Neighbours::set(uint32_t place, const IpAddress& ip, const std::optional<MacAddress>& mac) noexcept {
+  clear(place);
   places_[place] = {.ip = ip, .used = true};
+  insert(place);
   if (!mac) return;
   places_[place].mac = *mac;
   places_[place].known = places_[place].fixed = true;
@@ -74,6 +108,7 @@ void Neighbours::want(uint32_t index, Nanoseconds now) noexcept {
   if (place.fixed || place.next != ~Nanoseconds{0}) return;
   place.next = now;  // it was never asked, or was given up
   next_ = std::min(next_, place.next);
+  if (cursor_ != 0) next_pass_ = std::min(next_pass_, place.next);  // the pass under way may be beyond it
 }
 
 bool Neighbours::handle(Bytes frame, Nanoseconds now, Message& reply, std::optional<uint32_t>& changed) noexcept {
@@ -86,21 +121,23 @@ bool Neighbours::handle(Bytes frame, Nanoseconds now, Message& reply, std::optio
 
 // A neighbour that is not asked for is not learned: everybody could fill the table.
 std::optional<uint32_t> Neighbours::learn(const IpAddress& ip, const MacAddress& mac, Nanoseconds now, bool answer) noexcept {
-  for (uint32_t i = 0; i < places_.size(); ++i) {
-    Place& place = places_[i];
-    if (!place.used || place.fixed || !(place.ip == ip)) continue;
+  std::optional<uint32_t> changed;
+  for (size_t i = hash(ip);; ++i) {
+    const uint32_t found = table_[i & (table_.size() - 1)];
+    if (found == kFree) return changed;
+    Place& place = places_[found];
+    if (!(place.ip == ip) || place.fixed) continue;  // the gateway may be a peer, too: two places
     if (answer) {
       place.asked = 0;
       place.next = now + kRenew;
       next_ = std::min(next_, place.next);
+      if (cursor_ != 0) next_pass_ = std::min(next_pass_, place.next);
     }
-    if (place.known && place.mac == mac) return std::nullopt;
-    if (!answer && !place.known) return std::nullopt;
+    if ((place.known && place.mac == mac) || (!answer && !place.known)) continue;
     place.mac = mac;
     place.known = true;
-    return i;
+    changed = found;
   }
-  return std::nullopt;
 }
 
 bool Neighbours::handle_arp(Bytes frame, Nanoseconds now, Message& reply, std::optional<uint32_t>& changed) noexcept {
@@ -156,36 +193,38 @@ bool Neighbours::handle_discovery(Bytes frame, Nanoseconds now, Message& reply, 
 }
 
 bool Neighbours::ask(Message& question, Nanoseconds now) noexcept {
-  if (now < next_) return false;
-  next_ = ~Nanoseconds{0};
-  bool written = false;
-  for (Place& place : places_) {
-    if (place.next > now || written) {
-      next_ = std::min(next_, place.next);
+  if (now < next_ && cursor_ == 0) return false;
+  while (cursor_ < places_.size()) {
+    Place& place = places_[cursor_++];
+    if (place.next > now) {
+      next_pass_ = std::min(next_pass_, place.next);
       continue;
     }
     if (place.known && place.asked >= kUnanswered) place.known = false;
-    const bool wanted = now - place.wanted < kRenew;
-    if (!wanted) {
+    if (now - place.wanted >= kRenew) {
       // Known stays known until somebody sends there again, which asks at once.
       place.next = ~Nanoseconds{0};
       place.asked = 0;
       continue;
     }
-    const bool direct = place.known && place.asked < kUnanswered / 2;
-    if (own_.ip.is_ipv4()) {
-      emit_arp(question, kArpRequest, direct ? place.mac : kBroadcast, kNobody, place.ip);
-    } else {
-      const IpAddress group = solicited_node(place.ip);
-      emit_discovery(question, false, direct ? place.mac : group_mac(group), direct ? place.ip : group, place.ip, false);
-    }
+    emit_question(question, place);
     place.next = now + std::min(kAskEvery, kAskFirst << std::min(place.asked, 8u));
+    next_pass_ = std::min(next_pass_, place.next);
     ++place.asked;
     ++asked_;
-    written = true;
-    next_ = std::min(next_, place.next);
+    return true;
   }
-  return written;
+  cursor_ = 0;
+  next_ = next_pass_ == ~Nanoseconds{0} ? next_pass_ : std::max(next_pass_, now + kPassEvery);
+  next_pass_ = ~Nanoseconds{0};
+  return false;
+}
+
+void Neighbours::emit_question(Message& question, const Place& place) const noexcept {
+  const bool direct = place.known && place.asked < kUnanswered / 2;
+  if (own_.ip.is_ipv4()) return emit_arp(question, kArpRequest, direct ? place.mac : kBroadcast, kNobody, place.ip);
+  const IpAddress group = solicited_node(place.ip);
+  emit_discovery(question, false, direct ? place.mac : group_mac(group), direct ? place.ip : group, place.ip, false);
 }
 
 void Neighbours::emit_arp(Message& message, uint16_t operation, const MacAddress& to, const MacAddress& target,

@@ -20,6 +20,7 @@ class Neighbours {
   static constexpr Nanoseconds kAskFirst = 50 * kMillisecond;  // until the second question, then twice as long each time
   static constexpr Nanoseconds kAskEvery = kSecond;
   static constexpr Nanoseconds kRenew = 30 * kSecond;
+  static constexpr Nanoseconds kPassEvery = 10 * kMillisecond;  // all places are looked at no more often, but for a first question
   static constexpr uint32_t kUnanswered = 4;      // renewals without an answer until a neighbour is taken for gone
   static constexpr size_t kMessageMax = 14 + kIpv6Bytes + 32;
   struct Message {
@@ -27,11 +28,11 @@ class Neighbours {
     uint32_t length = 0;
   };
 
-  Neighbours(const DatagramAddress& own, uint32_t places) : own_(own), places_(places) {}
+  Neighbours(const DatagramAddress& own, uint32_t places);
 
   // The place is for this address from now on; `mac`: nobody is asked.
   void set(uint32_t place, const IpAddress& ip, const std::optional<MacAddress>& mac) noexcept;
-  void clear(uint32_t place) noexcept { places_[place] = {}; }
+  void clear(uint32_t place) noexcept;
   bool known(uint32_t place) const noexcept { return places_[place].known; }
   const MacAddress& mac(uint32_t place) const noexcept { return places_[place].mac; }
   // Somebody wants to send there: it is asked for, and kept.
@@ -61,13 +62,21 @@ class Neighbours {
   bool handle_arp(Bytes frame, Nanoseconds now, Message& reply, std::optional<uint32_t>& changed) noexcept;
   bool handle_discovery(Bytes frame, Nanoseconds now, Message& reply, std::optional<uint32_t>& changed) noexcept;
   std::optional<uint32_t> learn(const IpAddress& ip, const MacAddress& mac, Nanoseconds now, bool answer) noexcept;
+  void emit_question(Message& question, const Place& place) const noexcept;
   void emit_arp(Message& message, uint16_t operation, const MacAddress& to, const MacAddress& target, const IpAddress& ip) const noexcept;
   void emit_discovery(Message& message, bool answer, const MacAddress& to, const IpAddress& to_ip, const IpAddress& target,
                       bool solicited) const noexcept;
 
+  size_t hash(const IpAddress& ip) const noexcept;
+  void insert(uint32_t place) noexcept;
+
   const DatagramAddress own_;
   std::vector<Place> places_;
+  std::vector<uint32_t> table_;  // used places by address, with linear probing; at most half full
+  const uint64_t multiplier_;
   Nanoseconds next_ = ~Nanoseconds{0};
+  uint32_t cursor_ = 0;                         // of the pass under way
+  Nanoseconds next_pass_ = ~Nanoseconds{0};     // what it has found so far
   uint64_t asked_ = 0, answered_ = 0;
 };
 

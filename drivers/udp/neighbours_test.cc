@@ -97,6 +97,34 @@ TEST_CASE("a neighbour that falls silent stays known for some questions, and its
   CHECK(two.a.mac(0) == kC);
 }
 
+TEST_CASE("many neighbours are asked in turn, and an address in two places is known in both") {
+  const bool ipv4 = GENERATE(true, false);
+  constexpr uint32_t kMany = 200;
+  Neighbours many(station(ipv4, 1, kA), kMany);
+  for (uint32_t i = 0; i < kMany; ++i) {
+    many.set(i, *parse_ip((ipv4 ? "10.0.2." : "fd00:1::2:") + std::to_string(1 + i / 2)), std::nullopt);
+    many.want(i, kSecond);
+  }
+  Message message, answer;
+  std::optional<uint32_t> changed;
+  uint32_t asked = 0;
+  while (many.ask(message, kSecond)) {
+    ++asked;
+    const size_t target = ipv4 ? 38 : 62;
+    const auto* at = reinterpret_cast<const uint8_t*>(message.bytes.data() + target);
+    Neighbours other({kB, ipv4 ? ipv4_address(at) : ipv6_address(at), 849}, 1);
+    REQUIRE(handle(other, message, kSecond, answer, changed));
+    Message none;
+    REQUIRE(handle(many, answer, kSecond, none, changed));
+  }
+  CHECK(asked >= kMany / 2);  // an answer serves both places of its address
+  for (uint32_t i = 0; i < kMany; ++i) CHECK(many.known(i));
+  // A place that gets another address forgets the first.
+  many.set(0, *parse_ip(ipv4 ? "10.0.3.1" : "fd00:1::3:1"), std::nullopt);
+  CHECK_FALSE(many.known(0));
+  CHECK(many.known(1));
+}
+
 TEST_CASE("a fixed neighbour is not asked and does not change") {
   const bool ipv4 = GENERATE(true, false);
   Two two(ipv4);

@@ -40,6 +40,8 @@ Peer* Peers::add(const IpAddress& ip, Nanoseconds now) noexcept {
   if (used_ < peers_.size()) {
     place = &peers_[used_++];
   } else {
+    if (now < next_scan_) return nullptr;  // who sends from ever new addresses does not keep us searching
+    next_scan_ = now + kScanEvery;
     for (Peer& peer : peers_) {
       if (!peer.configured && (place == nullptr || peer.used < place->used)) place = &peer;
     }

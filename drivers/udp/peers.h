@@ -18,6 +18,13 @@ MacAddress address_for(const IpAddress& ip) noexcept;
 // The other way round, where it is possible.
 std::optional<IpAddress> ip_of(const MacAddress& address) noexcept;
 
+// An odd number made of an address, which the kernel chooses at random for each process.
+inline uint64_t index_multiplier(uint64_t address) noexcept {
+  uint64_t z = address * 0x9e3779b97f4a7c15;
+  z = (z ^ (z >> 31)) * 0xbf58476d1ce4e5b9;
+  return (z ^ (z >> 29)) | 1;
+}
+
 struct Peer {
   uint64_t key = 0;            // address_for(ip) as a number; 0: the place is free
   IpAddress ip{};
@@ -31,9 +38,11 @@ struct Peer {
 class Peers {
  public:
   static constexpr Nanoseconds kIdle = 30 * kSecond;  // after which a learned peer makes room for another
+  static constexpr Nanoseconds kScanEvery = 100 * kMillisecond;  // a full table is searched for such a one no more often
 
   // Peers that are learned fill what configured ones leave of `places`.
-  explicit Peers(uint32_t places) : peers_(places), table_(table_size(places), kFree) {}
+  explicit Peers(uint32_t places)
+      : peers_(places), table_(table_size(places), kFree), multiplier_(index_multiplier(reinterpret_cast<uintptr_t>(table_.data()))) {}
 
   static uint64_t key_of(const MacAddress& address) noexcept {
     uint64_t key = 0;
@@ -58,13 +67,16 @@ class Peers {
  private:
   static constexpr uint32_t kFree = ~uint32_t{0};
   static size_t table_size(uint32_t places) noexcept;
-  size_t hash(uint64_t key) const noexcept { return static_cast<size_t>((key * 0x9e3779b97f4a7c15) >> 40); }
+  // Multiplied by a number that nobody outside knows: addresses cannot be chosen so that they meet in one place of the table.
+  size_t hash(uint64_t key) const noexcept { return static_cast<size_t>((key * multiplier_) >> 40); }
   void insert(uint32_t place) noexcept;
 
   std::vector<Peer> peers_;
   std::vector<uint32_t> table_;  // places by key, with linear probing; at most half full
+  const uint64_t multiplier_;
   Peer* last_ = nullptr;
   uint32_t used_ = 0;
+  Nanoseconds next_scan_ = 0;
 };
 
 }  // namespace unet::drivers

@@ -165,10 +165,6 @@ bool Udp::meet_neighbour(Bytes frame, Nanoseconds now) noexcept {
   std::optional<uint32_t> changed;
   if (!neighbours_.handle(frame, now, reply, changed)) return false;
   if (reply.length != 0 && !send_message(reply, now)) ++counters_.no_frame;
-  for (uint32_t i = 0; changed && i < peers_.used(); ++i) {
-    Peer& peer = peers_.all()[i];
-    if (peer.neighbour == *changed) peer.headers.set_next_hop(neighbours_.mac(*changed));
-  }
   return true;
 }
 
@@ -189,7 +185,7 @@ Peer* Udp::add_peer(const IpAddress& ip, Nanoseconds now) noexcept {
   } else {
     neighbours_.clear(place);
   }
-  peer->headers = DatagramTemplate(own_, neighbours_.mac(peer->neighbour), ip, options_.hop_limit);
+  peer->headers = DatagramTemplate(own_, ip, options_.hop_limit);
   return peer;
 }
 
@@ -236,7 +232,8 @@ uint32_t Udp::transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcep
       TransmitFrame& out = burst[count] = frame;
       out.data -= shift_;
       out.length += shift_;
-      peer->headers.write(out.data, frame.length - kEthernetBytes + frame.external_length, frame.external, frame.external_length);
+      peer->headers.write(out.data, neighbours_.mac(peer->neighbour), frame.length - kEthernetBytes + frame.external_length,
+                          frame.external, frame.external_length);
     }
     const uint32_t taken = count == 0 ? 0 : wire_->transmit({burst, count}, now);
     done += taken;
@@ -273,7 +270,7 @@ void Udp::send_to_all(const TransmitFrame& frame, Nanoseconds now) noexcept {
     const uint32_t payload = frame.length - kEthernetBytes;
     copy.length = frame.length + shift_;
     std::memcpy(copy.data + peer.headers.size(), frame.data + kEthernetBytes, payload);
-    peer.headers.write(copy.data, payload, nullptr, 0);
+    peer.headers.write(copy.data, neighbours_.mac(peer.neighbour), payload, nullptr, 0);
     if (wire_->transmit({&copy, 1}, now) == 0) {
       wire_->discard({&copy, 1});
       ++counters_.no_frame;

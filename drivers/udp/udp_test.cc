@@ -246,21 +246,23 @@ TEST_CASE("a stranger's data is refused, his signalling makes him a peer, and th
 
   // Another stranger: no room as long as the first is alive.
   const UdpOptions other = options(ipv4, 1, 77);
-  const DatagramTemplate headers({SimNetwork::address_of(2), other.address, 849}, SimNetwork::address_of(1), b.address, 64);
+  const DatagramTemplate headers({SimNetwork::address_of(2), other.address, 849}, b.address, 64);
   Frame frame(headers.size() + 24 + 8);
   for (size_t i = 0; i < 8; ++i) frame[headers.size() + 24 + i] = static_cast<std::byte>(i);
   const auto put = [&] {
     emit_frame(frame.data() + headers.size() - 14, {.tag = kSignallingTag, .total = 8}, 8);
-    headers.write(frame.data(), 32, nullptr, 0);
+    headers.write(frame.data(), SimNetwork::address_of(1), 32, nullptr, 0);
     w.router.put(frame, w.now);
     w.run(kMillisecond);
   };
   put();
   CHECK(counter(*w.b, "udp_peers_full") == 1);
   CHECK(counter(*w.b, "udp_peers") == 1);
+  put();  // a full table is not searched each time
+  CHECK(counter(*w.b, "udp_peers_full") == 2);
   w.now += Peers::kIdle;
   put();
-  CHECK(counter(*w.b, "udp_peers_full") == 1);
+  CHECK(counter(*w.b, "udp_peers_full") == 2);
   w.at_b.clear();
   REQUIRE(send(*w.a, w.b->capabilities().address, Tag{5}, 10, w.now));
   w.run(kMillisecond);
