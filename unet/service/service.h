@@ -289,6 +289,7 @@ class Service {
   std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>> tag_owner_;  // local tag -> endpoint, channel
   std::deque<engine::Command> command_backlog_;
   std::map<uint32_t, CaptureRecord> captures_;
+  Nanoseconds next_capture_ = 0;  // of an ordinary user
 };
 
 }  // namespace unet::service

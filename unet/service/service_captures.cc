@@ -16,6 +16,7 @@ namespace {
 constexpr uint32_t kNone = ~uint32_t{0};
 constexpr uint32_t kOfOthersMax = 4;  // captures of all users but root and the NI's own: each costs the engine a look per frame
 constexpr uint32_t kSnapMin = 14;
+constexpr Nanoseconds kEvery = 100 * kMillisecond;  // of ordinary users: the engine looks at all channels of the endpoint
 
 uint64_t time_of_day() {
   timespec t{};
@@ -62,6 +63,10 @@ Result<CaptureRecord*> Service::start_capture(ClientRecord& client, const contro
   if (captures_.size() == kCapturesMax || (!operates(client.who.uid) && (of_others >= kOfOthersMax || of_user != 0))) {
     return fail(Errc::quota_exceeded, "too many captures run: " + std::to_string(kCapturesMax) + " at a time, " +
                                           std::to_string(kOfOthersMax) + " of ordinary users, one of each (unetctl capture list)");
+  }
+  if (!operates(client.who.uid)) {
+    if (now_ < next_capture_) return fail(Errc::unavailable, "captures are being started too fast; try again in a moment");
+    next_capture_ = now_ + kEvery;
   }
   const uint64_t memory = kCapturePage + uint64_t{packet.bytes};
   if (Status status = accounts_.take(client.who.uid, client.rights, {.memory = memory}); !status) return tl::unexpected(status.error());
