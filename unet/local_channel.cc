@@ -103,10 +103,10 @@ SendOutcome LocalChannel::put(uint64_t region_offset, Bytes data, bool notify) n
 bool LocalChannel::receive_long(const Slot& slot, Mark mark, Message& message) noexcept {
   const uint32_t position = reader_.position();
   reader_.advance();
-  if (mark.kind == SlotKind::local_data && mark.length <= kMessageMax) {
+  if (mark.kind == SlotKind::local_data && checked(mark.length <= kMessageMax)) {
     LocalDataDescriptor descriptor;
     std::memcpy(&descriptor, slot.payload, sizeof descriptor);
-    if (descriptor.offset <= data_bytes_ && mark.length <= data_bytes_ - descriptor.offset) {
+    if (checked(descriptor.offset <= data_bytes_ && mark.length <= data_bytes_ - descriptor.offset)) {
       message.data = in_data_ + descriptor.offset;
       message.kind = MessageKind::message;
       ++received_.received_messages;
@@ -116,7 +116,7 @@ bool LocalChannel::receive_long(const Slot& slot, Mark mark, Message& message) n
   } else if (mark.kind == SlotKind::put_done) {
     PutDoneDescriptor descriptor;
     std::memcpy(&descriptor, slot.payload, sizeof descriptor);
-    if (descriptor.region_offset <= own_region_bytes_ && mark.length <= own_region_bytes_ - descriptor.region_offset) {
+    if (checked(descriptor.region_offset <= own_region_bytes_ && mark.length <= own_region_bytes_ - descriptor.region_offset)) {
       message.data = nullptr;
       message.kind = MessageKind::put_done;
       message.region_offset = descriptor.region_offset;

@@ -13,6 +13,7 @@
 
 #include "unet/base/fence.h"
 #include "unet/base/result.h"
+#include "unet/base/trust.h"
 #include "unet/control.h"
 #include "unet/data_ring.h"
 #include "unet/mapping.h"
@@ -82,7 +83,7 @@ class LocalChannel {
     message.from_local = true;
     message.position = reader_.position();
     message.length = mark.length;
-    if (__builtin_expect(mark.kind == SlotKind::inline_data && mark.length <= kInlineMax, 1)) {
+    if (__builtin_expect(mark.kind == SlotKind::inline_data && checked(mark.length <= kInlineMax), 1)) {
       message.data = slot->payload;
       message.kind = MessageKind::message;
       reader_.advance();

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "unet/base/trust.h"
 #include "unet/layout.h"
 
 namespace unet {
@@ -46,7 +47,7 @@ class SlotWriter {
   // sent is a lie and changes nothing. Acquire: the reader has read the slots before it gave them back.
   bool refresh() noexcept {
     const uint32_t news = consumed_word_->load(std::memory_order_acquire) - consumed();
-    if (news <= position_ - consumed_) consumed_ += news;
+    if (checked(news <= position_ - consumed_)) consumed_ += news;
     return position_ - consumed_ <= mask_;
   }
 

@@ -13,6 +13,7 @@
 #include "apps/unetd/options.h"
 #include "apps/unetd/privileges.h"
 #include "apps/unetd/syscall_filter.h"
+#include "unet/base/trust.h"
 #include "unet/service/ni.h"
 #include "unet/socket_path.h"
 #include "unet/version.h"
@@ -98,6 +99,7 @@ int run(const Options& options) {
   if (Status status = give_up_rights(options); !status) return refuse(status.error());
   running = ni->get();
   catch_signals();
+  if (!kChecked) spdlog::warn("built with -Dtrust=unchecked: it believes whatever clients write, and is there to be measured only");
   spdlog::info("host {} at {}", ni_options.service.host, ni_options.socket);
   say_ready(options);
   const Status status = (*ni)->run();

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "unet/base/trust.h"
+
 namespace unet::engine {
 namespace {
 
@@ -19,7 +21,7 @@ BufferPool::BufferPool(const FreeSlot* slots, uint32_t depth, uint32_t buffers)
 bool BufferPool::keep(uint32_t buffer) noexcept {
   uint64_t& word = kept_bits_[buffer / 64];
   const uint64_t bit = uint64_t{1} << (buffer % 64);
-  if ((word & bit) != 0) return false;
+  if (!checked((word & bit) == 0)) return false;
   word |= bit;
   ++kept_;
   first_ = std::min(first_, buffer / 64);
@@ -41,7 +43,7 @@ void BufferPool::give_back(const RunList& runs) noexcept {
 void BufferPool::fetch(uint32_t count, uint32_t& lies) noexcept {
   uint32_t buffer;
   for (uint32_t pops = 0; (pops < kPopsMin || kept_ < count) && queue_.pop(buffer); ++pops) {
-    if (buffer < buffers_ && keep(buffer)) [[likely]] continue;
+    if (checked(buffer < buffers_) && keep(buffer)) [[likely]] continue;
     if (++lies >= kLiesMax) return;
   }
 }

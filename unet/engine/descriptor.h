@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "unet/base/trust.h"
 #include "unet/engine/endpoint_state.h"
 #include "unet/layout.h"
 
@@ -15,18 +16,18 @@ namespace unet::engine {
 // lengths sum to `length`, at most kMessageMax.
 inline bool check_fragments(const EndpointState& endpoint, const Fragment* fragments, uint32_t count, uint32_t length,
                             Pieces& pieces) noexcept {
-  if (length > kMessageMax) return false;
+  if (!checked(length <= kMessageMax)) return false;
   uint64_t sum = 0;
   pieces.count = 0;
   pieces.length = length;
   for (uint32_t i = 0; i < count; ++i) {
     const uint64_t offset = fragments[i].offset, size = fragments[i].length;
     if (size == 0) continue;
-    if (offset + size > endpoint.segment_bytes) return false;  // 64-bit sum of two 32-bit numbers
+    if (!checked(offset + size <= endpoint.segment_bytes)) return false;  // 64-bit sum of two 32-bit numbers
     pieces.pieces[pieces.count++] = {endpoint.segment + offset, size};
     sum += size;
   }
-  return sum == length;
+  return checked(sum == length);
 }
 
 inline bool check_gather(const EndpointState& endpoint, const Slot& slot, uint32_t length, Pieces& pieces) noexcept {
@@ -41,7 +42,7 @@ inline bool check_put(const EndpointState& endpoint, const Slot& slot, uint32_t 
   std::memcpy(&copy, slot.payload, sizeof copy);
   region_offset = copy.region_offset;
   notify = copy.notify == 1;
-  return copy.notify <= 1 && check_fragments(endpoint, copy.fragments, std::size(copy.fragments), length, pieces);
+  return checked(copy.notify <= 1) && check_fragments(endpoint, copy.fragments, std::size(copy.fragments), length, pieces);
 }
 
 }  // namespace unet::engine

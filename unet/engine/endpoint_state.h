@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "unet/base/probe.h"
+#include "unet/base/trust.h"
 #include "unet/counters.h"
 #include "unet/driver.h"
 #include "unet/engine/buffer_pool.h"
@@ -139,7 +140,7 @@ struct alignas(kCacheLine) EndpointState {
   bool attached() const noexcept { return life == Life::attached; }
 
   ChannelState* channel(uint32_t number) noexcept {
-    return number < channel_count && channels[number].kind != ChannelKind::closed ? &channels[number] : nullptr;
+    return checked(number < channel_count && channels[number].kind != ChannelKind::closed) ? &channels[number] : nullptr;
   }
 
   // One writer, so a plain load and store; the copy in the segment is for the owner to read.
