@@ -58,7 +58,8 @@ uint32_t Mux::busy_turn(Nanoseconds now) noexcept {
 Mux::Visit Mux::serve(EndpointState& endpoint, int64_t most, int64_t& spent, Nanoseconds now) noexcept {
   const Share& share = *endpoint.share;
   for (;;) {
-    const int64_t slice = std::min(endpoint.deficit, look_every());
+    const bool alone = share.first == nullptr && share.next == nullptr && waiting_ == 0;
+    const int64_t slice = std::min(endpoint.deficit, alone ? kAloneSliceBytes : look_every());
     const int64_t rest = endpoint.deficit - slice;
     endpoint.deficit = slice;
     const Visit outcome = share.limited ? visit_limited(endpoint, now) : visit(endpoint, now);

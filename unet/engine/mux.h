@@ -62,7 +62,8 @@ class Mux {
  private:
   static constexpr int64_t kTurnBytes = 64 * 1024;
   static constexpr int64_t kAloneBytes = 16 * 1024;  // of an endpoint with which nobody competes
-  static constexpr int64_t kSliceBytes = 512;        // somebody who begins to send waits for no more, and a message
+  static constexpr int64_t kSliceBytes = 512;        // somebody who begins to send waits for no more, and a message,
+  static constexpr int64_t kAloneSliceBytes = 1024;  // or for so much if only one endpoint was sending
   static constexpr int64_t kMessageCost = 64;      // what a message or frame costs beside its bytes
   static constexpr uint64_t kPatience = 2 * kMessageMax;  // bytes that one who waited for a port may be behind; who comes from rest is not
   static constexpr int64_t kLeadMax = int64_t{1} << 48;   // of time; nobody overdraws so much, so more is from before time wrapped
