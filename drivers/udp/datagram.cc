@@ -49,6 +49,7 @@ DatagramError parse_ipv4(Bytes packet, const DatagramAddress& own, DatagramView&
   if (std::memcmp(ip + 16, own.ip.wire(), 4) != 0) return DatagramError::wrong_address;
   if (ip[9] != std::byte{kProtocolUdp}) return DatagramError::not_udp;
   view.from = ipv4_address(octets(ip + 12));
+  if (!view.from.is_one_host(true)) return DatagramError::wrong_address;
   return parse_udp(ip + kIpv4Bytes, total - kIpv4Bytes, checksum_add(0, ip + 12, 8), true, own.port, view.payload);
 }
 
@@ -62,12 +63,18 @@ DatagramError parse_ipv6(Bytes packet, const DatagramAddress& own, DatagramView&
   if (std::memcmp(ip + 24, own.ip.wire(), 16) != 0) return DatagramError::wrong_address;
   if (ip[6] != std::byte{kProtocolUdp}) return DatagramError::not_udp;
   view.from = ipv6_address(octets(ip + 8));
+  if (!view.from.is_one_host(false)) return DatagramError::wrong_address;
   return parse_udp(ip + kIpv6Bytes, length, checksum_add(0, ip + 8, 32), false, own.port, view.payload);
 }
 
 }  // namespace
 
 bool IpAddress::is_ipv4() const noexcept { return std::memcmp(bytes.data(), kMapped.data(), kMapped.size()) == 0; }
+
+bool IpAddress::is_one_host(bool ipv4) const noexcept {
+  if (ipv4) return is_ipv4() && bytes[12] != 0 && bytes[12] < 224;
+  return bytes[0] != 0 && bytes[0] != 0xff;  // a mapped address begins with 0
+}
 
 IpAddress ipv4_address(const uint8_t* four) noexcept {
   IpAddress address;
@@ -89,10 +96,10 @@ Result<IpAddress> parse_ip(std::string_view text) {
   bool usable = false;
   if (inet_pton(AF_INET, whole.c_str(), bytes.data()) == 1) {
     address = ipv4_address(bytes.data());
-    usable = bytes[0] != 0 && bytes[0] < 224;
+    usable = address.is_one_host(true);
   } else if (inet_pton(AF_INET6, whole.c_str(), bytes.data()) == 1) {
     address = ipv6_address(bytes.data());
-    usable = bytes[0] != 0 && bytes[0] != 0xff && !address.is_ipv4();
+    usable = address.is_one_host(false);
   } else {
     return fail(Errc::invalid_argument, "'" + whole + "' is no IP address; write it like 10.0.1.2 or fd00:1::2");
   }
@@ -162,14 +169,14 @@ DatagramTemplate::DatagramTemplate(const DatagramAddress& from, const IpAddress&
     ip[8] = std::byte{hop_limit};
     ip[9] = std::byte{kProtocolUdp};
     std::memcpy(ip + 12, from.ip.wire(), 4);
-    std::memcpy(ip + 16, to.wire(), 4);
+    std::memcpy(ip + 16, to.bytes.data() + kMapped.size(), 4);
     sum_ = checksum_add(0, ip, kIpv4Bytes);
   } else {
     ip[0] = std::byte{0x60};
     ip[6] = std::byte{kProtocolUdp};
     ip[7] = std::byte{hop_limit};
     std::memcpy(ip + 8, from.ip.wire(), 16);
-    std::memcpy(ip + 24, to.wire(), 16);
+    std::memcpy(ip + 24, to.bytes.data(), 16);  // whatever it maps
     sum_ = checksum_add16(checksum_add(checksum_add(0, ip + 8, 32), udp, 4), kProtocolUdp);
   }
   size_ = kEthernetBytes + (ipv4_ ? kIpv4Bytes : kIpv6Bytes) + kUdpBytes;

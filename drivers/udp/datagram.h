@@ -35,6 +35,8 @@ struct IpAddress {
   // The 4 or 16 bytes that stand in a header.
   const uint8_t* wire() const noexcept { return is_ipv4() ? bytes.data() + 12 : bytes.data(); }
   size_t wire_size() const noexcept { return is_ipv4() ? 4 : 16; }
+  // Whether one host can have it: neither unspecified nor a group's, nor, as IPv6, one that maps an IPv4 address.
+  bool is_one_host(bool ipv4) const noexcept;
   bool operator==(const IpAddress&) const = default;
 };
 IpAddress ipv4_address(const uint8_t* four) noexcept;
@@ -60,7 +62,7 @@ enum class DatagramError : uint8_t {
   bad_header,      // version, header length (options), header checksum
   bad_length,      // shorter than its headers say, or the lengths disagree
   fragment,
-  wrong_address,   // for another station or another IP address
+  wrong_address,   // for another station or another IP address, or from none that one host has
   not_udp,         // ICMP among them
   wrong_port,
   bad_checksum,    // of UDP; IPv6 without one

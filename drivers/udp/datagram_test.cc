@@ -151,6 +151,48 @@ TEST_CASE("every way to be wrong has its name") {
   CHECK(parse(datagram(six, 40), p.to) == DatagramError::not_ip);
 }
 
+TEST_CASE("who sends a datagram can be one host of that version of IP") {
+  const auto from = [](bool ipv4, std::array<uint8_t, 16> source) {
+    const Path p = path(ipv4);
+    auto frame = datagram(p, 40);
+    if (ipv4) {
+      std::memcpy(&frame[14 + 12], source.data(), 4);
+      sum_ipv4(frame);
+    } else {
+      std::memcpy(&frame[14 + 8], source.data(), 16);
+      const uint64_t sum = checksum_add16(checksum_add16(checksum_add(0, &frame[14 + 8], 32), kProtocolUdp), 48);
+      frame[14 + 40 + 6] = frame[14 + 40 + 7] = std::byte{0};
+      const uint16_t checksum = checksum_fold(checksum_add(sum, &frame[14 + 40], 48));
+      std::memcpy(&frame[14 + 40 + 6], &checksum, 2);
+    }
+    return parse(frame, p.to);
+  };
+  CHECK(from(true, {10, 9, 8, 7}) == DatagramError::none);
+  CHECK(from(true, {223, 255, 255, 255}) == DatagramError::none);
+  CHECK(from(true, {0, 0, 0, 0}) == DatagramError::wrong_address);
+  CHECK(from(true, {0, 0, 0, 1}) == DatagramError::wrong_address);
+  CHECK(from(true, {224, 0, 0, 1}) == DatagramError::wrong_address);
+  CHECK(from(true, {255, 255, 255, 255}) == DatagramError::wrong_address);
+  CHECK(from(false, {0xfd, 7}) == DatagramError::none);
+  CHECK(from(false, {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}) == DatagramError::none);
+  CHECK(from(false, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 1, 2}) == DatagramError::wrong_address);  // ::ffff:10.0.1.2
+  CHECK(from(false, {}) == DatagramError::wrong_address);
+  CHECK(from(false, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}) == DatagramError::wrong_address);
+  CHECK(from(false, {0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}) == DatagramError::wrong_address);
+}
+
+TEST_CASE("nothing beside an address goes out with it") {
+  // An IPv6 datagram to an address that maps an IPv4 one: 16 bytes of it, and not 16 bytes from its 12th on.
+  struct {
+    IpAddress to{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 1, 2}};
+    std::array<uint8_t, 16> beside{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+  } memory;
+  const DatagramTemplate headers(path(false).from, memory.to, 64);
+  std::array<std::byte, 128> frame{};
+  headers.write(frame.data(), kB, 0, nullptr, 0);
+  CHECK(std::memcmp(&frame[14 + 24], memory.to.bytes.data(), 16) == 0);
+}
+
 TEST_CASE("addresses as text") {
   for (const char* good : {"10.0.1.2", "192.168.0.255", "fd00:1::2", "2001:db8::1"}) CHECK(text_of(*parse_ip(good)) == good);
   for (const char* bad : {"", "10.0.1", "10.0.1.2.3", "10.0.1.2/24", "224.0.0.1", "255.255.255.255", "0.0.0.0", "::", "::1", "ff02::1",
