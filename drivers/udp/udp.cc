@@ -170,7 +170,8 @@ bool Udp::meet_neighbour(Bytes frame, Nanoseconds now) noexcept {
 
 Peer* Udp::add_peer(const IpAddress& ip, Nanoseconds now) noexcept {
   const auto gateway = static_cast<uint32_t>(peers_.all().size());
-  const bool direct = same_network(ip, own_.ip, options_.prefix);
+  // A datagram from the gateway's own address has the gateway's place, or two places would wait for one station's answers.
+  const bool direct = same_network(ip, own_.ip, options_.prefix) && ip != options_.gateway;
   if (!direct && !options_.gateway) return nullptr;
   Peer* const peer = peers_.add(ip, now);
   if (peer == nullptr) return nullptr;

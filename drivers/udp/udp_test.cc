@@ -269,6 +269,37 @@ TEST_CASE("a stranger's data is refused, his signalling makes him a peer, and th
   CHECK(w.at_b.empty());  // a has made room, and is a stranger again
 }
 
+TEST_CASE("who sends from the gateway's address does not take the gateway's answers") {
+  const bool ipv4 = GENERATE(true, false);
+  World w(ipv4);
+  w.run(5 * kMillisecond);
+  // A datagram in the name of the gateway: a peer of b like any other stranger.
+  const UdpOptions b = options(ipv4, 2);
+  const DatagramTemplate headers({SimNetwork::address_of(2), *b.gateway, 849}, SimNetwork::address_of(1), b.address, 64);
+  Frame frame(headers.size() + 24 + 8);
+  for (size_t i = 0; i < 8; ++i) frame[headers.size() + 24 + i] = static_cast<std::byte>(i);
+  emit_frame(frame.data() + headers.size() - 14, {.tag = kSignallingTag, .total = 8}, 8);
+  headers.write(frame.data(), 32, nullptr, 0);
+  w.router.put(frame, w.now);
+  w.run(5 * kMillisecond);
+  REQUIRE(counter(*w.b, "udp_peers") == 1);
+  REQUIRE(send(*w.a, w.b->capabilities().address, kSignallingTag, 10, w.now));
+  w.run(5 * kMillisecond);
+  REQUIRE(counter(*w.b, "udp_peers") == 2);
+  // Both are sent to until the gateway is asked again, and for some time after.
+  for (int i = 0; i < 400; ++i) {
+    send(*w.b, address_for(*b.gateway), Tag{5}, 10, w.now);
+    send(*w.b, w.a->capabilities().address, Tag{5}, 10, w.now);
+    w.run(kMillisecond);
+    w.now += 99 * kMillisecond;
+  }
+  const uint64_t before = w.router.forwarded;
+  send(*w.b, w.a->capabilities().address, Tag{5}, 10, w.now);
+  w.run(5 * kMillisecond);
+  CHECK(w.router.forwarded == before + 1);
+  CHECK(counter(*w.b, "udp_no_neighbour") == 0);
+}
+
 TEST_CASE("nothing that is wrong reaches the engine, and everything has its name") {
   const bool ipv4 = GENERATE(true, false);
   World w(ipv4);
