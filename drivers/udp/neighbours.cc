@@ -201,7 +201,8 @@ bool Neighbours::ask(Message& question, Nanoseconds now) noexcept {
       continue;
     }
     if (place.known && place.asked >= kUnanswered) place.known = false;
-    if (now - place.wanted >= kRenew) {
+    const bool wanted = place.always || now - place.wanted < kRenew;
+    if (!wanted) {
       // Known stays known until somebody sends there again, which asks at once.
       place.next = ~Nanoseconds{0};
       place.asked = 0;

@@ -37,6 +37,11 @@ class Neighbours {
   const MacAddress& mac(uint32_t place) const noexcept { return places_[place].mac; }
   // Somebody wants to send there: it is asked for, and kept.
   void want(uint32_t place, Nanoseconds now) noexcept;
+  // Likewise without end, whoever sends.
+  void want_always(uint32_t place, Nanoseconds now) noexcept {
+    places_[place].always = true;
+    want(place, now);
+  }
 
   // A frame that is no datagram for us. True: it was a neighbour's; `reply` has what to send, if anything. `changed` is the place
   // whose address became known or another, or none.
@@ -53,7 +58,7 @@ class Neighbours {
   struct Place {
     IpAddress ip{};
     MacAddress mac{};
-    bool used = false, known = false, fixed = false;
+    bool used = false, known = false, fixed = false, always = false;
     uint32_t asked = 0;                   // without an answer
     Nanoseconds next = ~Nanoseconds{0};   // question
     Nanoseconds wanted = 0;               // last

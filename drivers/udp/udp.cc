@@ -297,7 +297,8 @@ bool Udp::send_message(const Neighbours::Message& message, Nanoseconds now) noex
 // Neighbours are found before they are needed, and find us.
 void Udp::begin(Nanoseconds now) noexcept {
   begun_ = true;
-  if (options_.gateway) neighbours_.want(static_cast<uint32_t>(peers_.all().size()), now);
+  // The router hears of us by our questions: who only waits for others is forgotten by it otherwise.
+  if (options_.gateway) neighbours_.want_always(static_cast<uint32_t>(peers_.all().size()), now);
   for (const uint64_t key : to_all_) neighbours_.want(peers_.find(key)->neighbour, now);
 }
 

@@ -195,6 +195,19 @@ TEST_CASE("a question to all reaches the configured peer by the router, and the 
   }
 }
 
+TEST_CASE("an NI that is silent goes on asking for its gateway") {
+  World w(GENERATE(true, false));
+  w.run(5 * kMillisecond);
+  const uint64_t asked = counter(*w.b, "udp_neighbours_asked");  // b has no peers
+  CHECK(asked == 1);
+  for (int i = 0; i < 100; ++i) {
+    w.now += kSecond - kMillisecond;
+    w.run(kMillisecond);
+  }
+  CHECK(counter(*w.b, "udp_neighbours_asked") >= asked + 3);  // 100 s, each 30 s
+  CHECK(w.b->next_event() <= w.now + Neighbours::kRenew);
+}
+
 TEST_CASE("a peer of the same network is reached without the router") {
   const bool ipv4 = GENERATE(true, false);
   UdpOptions a = options(ipv4, 1, 2), b = options(ipv4, 1, 3);
