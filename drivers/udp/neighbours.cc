@@ -209,7 +209,8 @@ bool Neighbours::ask(Message& question, Nanoseconds now) noexcept {
       continue;
     }
     emit_question(question, place);
-    place.next = now + std::min(kAskEvery, kAskFirst << std::min(place.asked, 8u));
+    // One that is known has time: a machine that is busy for less than a second stays known.
+    place.next = now + (place.known ? kAskEvery : std::min(kAskEvery, kAskFirst << std::min(place.asked, 8u)));
     next_pass_ = std::min(next_pass_, place.next);
     ++place.asked;
     ++asked_;

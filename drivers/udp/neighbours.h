@@ -17,8 +17,8 @@ namespace unet::drivers {
 
 class Neighbours {
  public:
-  static constexpr Nanoseconds kAskFirst = 50 * kMillisecond;  // until the second question, then twice as long each time
-  static constexpr Nanoseconds kAskEvery = kSecond;
+  static constexpr Nanoseconds kAskFirst = 50 * kMillisecond;  // until the second question about an unknown one, then twice as long
+  static constexpr Nanoseconds kAskEvery = kSecond;        // and until the next question about a known one
   static constexpr Nanoseconds kRenew = 30 * kSecond;
   static constexpr Nanoseconds kPassEvery = 10 * kMillisecond;  // all places are looked at no more often, but for a first question
   static constexpr uint32_t kUnanswered = 4;      // renewals without an answer until a neighbour is taken for gone

@@ -89,6 +89,8 @@ TEST_CASE("a neighbour that falls silent stays known for some questions, and its
   uint32_t questions = 0;
   for (; two.a.known(0) && questions < 100; now += 10 * kMillisecond) questions += two.a.ask(message, now);
   CHECK(questions == Neighbours::kUnanswered + 1);
+  // It may be busy for some seconds.
+  CHECK(now >= kSecond + Neighbours::kRenew + Neighbours::kUnanswered * Neighbours::kAskEvery);
   // The station came back with another card.
   Neighbours moved({kC, two.b_own.ip, 849}, 1);
   REQUIRE(handle(moved, message, now, answer, changed));

@@ -288,11 +288,11 @@ TEST_CASE("who sends from the gateway's address does not take the gateway's answ
   w.run(5 * kMillisecond);
   // A datagram in the name of the gateway: a peer of b like any other stranger.
   const UdpOptions b = options(ipv4, 2);
-  const DatagramTemplate headers({SimNetwork::address_of(2), *b.gateway, 849}, SimNetwork::address_of(1), b.address, 64);
+  const DatagramTemplate headers({SimNetwork::address_of(2), *b.gateway, 849}, b.address, 64);
   Frame frame(headers.size() + 24 + 8);
   for (size_t i = 0; i < 8; ++i) frame[headers.size() + 24 + i] = static_cast<std::byte>(i);
   emit_frame(frame.data() + headers.size() - 14, {.tag = kSignallingTag, .total = 8}, 8);
-  headers.write(frame.data(), 32, nullptr, 0);
+  headers.write(frame.data(), SimNetwork::address_of(1), 32, nullptr, 0);
   w.router.put(frame, w.now);
   w.run(5 * kMillisecond);
   REQUIRE(counter(*w.b, "udp_peers") == 1);
