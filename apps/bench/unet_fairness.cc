@@ -2,13 +2,11 @@
 //
 // The hostile client is a connection of its own, of another user if this is root. What it does it does in small steps, each
 // time the pair looks for its answer and finds none; so it takes from the pair what the engine gives to it and no core.
-#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "apps/bench/contenders.h"
-#include "apps/bench/environment.h"
-#include "apps/bench/unet_endpoints.h"
+#include "apps/bench/engine_pair.h"
 #include "apps/bench/unet_link.h"
 
 namespace unet::bench {
@@ -111,9 +109,6 @@ class HostileClient {
 class UnetBeside final : public Contender {
  public:
   UnetBeside(ContenderInfo info, Hostility kind) : Contender(std::move(info)), kind_(kind) {}
-  ~UnetBeside() override {
-    if (park_ >= 0) close(park_);
-  }
 
   Status supports(Workload workload, uint32_t) const override {
     if (workload == Workload::rtt || workload == Workload::share) return {};
@@ -122,51 +117,30 @@ class UnetBeside final : public Contender {
 
   Status prepare(Environment& environment) override {
     if (kind_.endpoints > 1 && geteuid() != 0) return fail(Errc::unavailable, "needs root: one user's endpoints share that user's share");
-    auto daemon = environment.daemon_for_all();
-    if (!daemon) return tl::unexpected(daemon.error());
-    ni_ = (*daemon)->ni();
-    daemon_process_ = (*daemon)->process();
-    park_ = eventfd(0, EFD_CLOEXEC);
-    if (park_ < 0) return fail_errno("eventfd", errno);
-    return {};
+    return pair_.prepare(environment.daemon_for_all());
   }
 
   Status set_up(const RunContext& run, Environment&) override {
     if (run.side == Side::b) return {};
-    auto context = Context::open(ni_, "unet-bench");
-    if (!context) return tl::unexpected(context.error());
-    context_ = std::make_unique<Context>(std::move(*context));
-    for (auto* endpoint : {&from_, &to_}) {
-      auto created = context_->create_endpoint();
-      if (!created) return tl::unexpected(created.error());
-      *endpoint = std::move(*created);
-    }
-    auto channel = connect_both(*from_, *to_, info_.path, run.stop);
-    if (!channel) return tl::unexpected(channel.error());
-    channel_ = *channel;
-    return hostile_.start(ni_, kind_, info_.path + "-hostile", run.stop);
+    if (auto ready = pair_.set_up(info_.path, run); !ready) return ready;
+    return hostile_.start(pair_.ni(), kind_, info_.path + "-hostile", run.stop);
   }
 
   Outcome run(const Slice& slice, RunContext& context) override {
     if (context.side == Side::b) {
-      uint64_t count = 0;
-      while (read(park_, &count, sizeof(count)) < 0 && !context.stop.raised()) {
-      }
+      pair_.park(context);
       return {};
     }
     const Outcome outcome = slice.workload == Workload::rtt ? round_trips(slice, context) : share(context);
-    const uint64_t one = 1;
-    if (write(park_, &one, sizeof(one)) != sizeof(one)) context.control.fail("write to an eventfd failed");
+    pair_.release_side_b(context);
     return outcome;
   }
 
-  std::vector<int> service_processes() const override { return {daemon_process_}; }
+  std::vector<int> service_processes() const override { return {pair_.daemon_process()}; }
 
   void tear_down(const RunContext&) override {
     hostile_.stop();
-    from_.reset();
-    to_.reset();
-    context_.reset();
+    pair_.tear_down();
   }
 
  private:
@@ -201,8 +175,9 @@ class UnetBeside final : public Contender {
       if (i == slice.warm_up) start = cycles();
       const bool timed = i >= slice.warm_up;
       const uint64_t begin = timed && (i - slice.warm_up) % batch == 0 ? (batch_start_ = cycles()) : batch_start_;
-      Channel channel = channel_;
-      if (!one_way(*from_, *to_, channel, slice, context) || !one_way(*to_, *from_, channel, slice, context)) return {};
+      Channel channel = pair_.channel();
+      Endpoint &from = pair_.from(), &to = pair_.to();
+      if (!one_way(from, to, channel, slice, context) || !one_way(to, from, channel, slice, context)) return {};
       if (!timed || (i - slice.warm_up + 1) % batch != 0) continue;
       context.samples.push_back(cycles() - begin);
       outcome.messages += batch;
@@ -221,14 +196,14 @@ class UnetBeside final : public Contender {
       if (end == 0 && now >= begin) {
         end = now + kShareTime;
         theirs = hostile_.sent();
-        ours = HostileClient::sent_by(*from_);
+        ours = HostileClient::sent_by(pair_.from());
       } else if (end != 0 && now >= end) {
         break;
       }
       for (uint32_t i = 0; i < 32; ++i, ++looks) backlogged += offer() ? 1 : 0;
     }
     theirs = hostile_.sent() - theirs;
-    outcome.messages = HostileClient::sent_by(*from_) - ours;
+    outcome.messages = HostileClient::sent_by(pair_.from()) - ours;
     const uint64_t all = outcome.messages + theirs;
     drain(context);
     if (all != 0 && backlogged * 2 > looks) context.samples.push_back(all);
@@ -238,29 +213,24 @@ class UnetBeside final : public Contender {
   bool offer() {
     const Bytes data{buffers_.out.data(), kind_.size};
     uint32_t taken = 0;
-    while (taken < kPerOffer && from_->send(channel_, data) == SendOutcome::sent) ++taken;
+    while (taken < kPerOffer && pair_.from().send(pair_.channel(), data) == SendOutcome::sent) ++taken;
     Message message;
-    for (uint32_t i = 0; i < 2 && to_->receive(message); ++i) to_->release(message);
+    for (uint32_t i = 0; i < 2 && pair_.to().receive(message); ++i) pair_.to().release(message);
     return hostile_.step(kPerOffer) && taken < kPerOffer;
   }
   // The next slice begins with nothing of ours under way.
   void drain(const RunContext& context) {
     Message message;
     for (uint32_t quiet = 0; quiet < 100'000 && !context.stop.raised(); ++quiet) {
-      while (to_->receive(message)) {
-        to_->release(message);
+      while (pair_.to().receive(message)) {
+        pair_.to().release(message);
         quiet = 0;
       }
     }
   }
 
   Hostility kind_;
-  std::string ni_;
-  int daemon_process_ = 0;
-  int park_ = -1;
-  std::unique_ptr<Context> context_;
-  std::unique_ptr<Endpoint> from_, to_;
-  Channel channel_{};
+  EnginePair pair_;
   HostileClient hostile_;
   uint64_t batch_start_ = 0;
   MessageBuffers buffers_{kMessageMax};

@@ -1,13 +1,6 @@
 // unet_shared.cc - the path `shared`: through the engine of unetd, which runs on the other core.
-//
-// One process (side A) holds both endpoints, so that a message makes exactly one traversal, endpoint -> engine -> endpoint,
-// and the engine has core B to itself. Side B is parked in the kernel meanwhile.
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include "apps/bench/contenders.h"
-#include "apps/bench/environment.h"
-#include "apps/bench/unet_endpoints.h"
+#include "apps/bench/engine_pair.h"
 #include "apps/bench/unet_link.h"
 
 namespace unet::bench {
@@ -17,74 +10,42 @@ namespace {
 class UnetShared final : public Contender {
  public:
   using Contender::Contender;
-  ~UnetShared() override {
-    if (park_ >= 0) close(park_);
-  }
 
   Status supports(Workload workload, uint32_t) const override {
     if (workload == Workload::rtt || workload == Workload::bandwidth || workload == Workload::rate) return {};
     return fail(Errc::unavailable, "is not measured on this path");
   }
 
-  Status prepare(Environment& environment) override {
-    auto daemon = environment.daemon();
-    if (!daemon) return tl::unexpected(daemon.error());
-    ni_ = (*daemon)->ni();
-    daemon_process_ = (*daemon)->process();
-    park_ = eventfd(0, EFD_CLOEXEC);
-    if (park_ < 0) return fail_errno("eventfd", errno);
-    return {};
-  }
+  Status prepare(Environment& environment) override { return pair_.prepare(environment.daemon()); }
 
   Status set_up(const RunContext& run, Environment&) override {
-    if (run.side == Side::b) return {};
-    auto context = Context::open(ni_, "unet-bench");
-    if (!context) return tl::unexpected(context.error());
-    context_ = std::make_unique<Context>(std::move(*context));
-    for (auto* endpoint : {&from_, &to_}) {
-      auto created = context_->create_endpoint();
-      if (!created) return tl::unexpected(created.error());
-      *endpoint = std::move(*created);
-    }
-    auto channel = connect_both(*from_, *to_, info_.path, run.stop);
-    if (!channel) return tl::unexpected(channel.error());
-    channel_ = *channel;
-    return {};
+    return run.side == Side::a ? pair_.set_up(info_.path, run) : Status{};
   }
 
   Outcome run(const Slice& slice, RunContext& context) override {
     if (context.side == Side::b) {
-      park(context);
+      pair_.park(context);
       return {};
     }
-    UnetLink link(*from_, *to_, channel_, context);
+    UnetLink link(pair_.from(), pair_.to(), pair_.channel(), context);
     const bool rtt = slice.workload == Workload::rtt;
     const Outcome outcome = rtt ? ping_pong(link, slice, buffers_, context) : pipeline(link, slice, context);
-    const uint64_t one = 1;
-    if (write(park_, &one, sizeof(one)) != sizeof(one)) context.control.fail("write to an eventfd failed");
+    pair_.release_side_b(context);
     return outcome;
   }
 
   Status set_idle_endpoints(const RunContext& run, uint32_t count) override {
-    return run.side == Side::a ? resize_idle(*context_, idle_, count) : Status{};
+    return run.side == Side::a ? resize_idle(pair_.context(), idle_, count) : Status{};
   }
 
-  std::vector<int> service_processes() const override { return {daemon_process_}; }
+  std::vector<int> service_processes() const override { return {pair_.daemon_process()}; }
 
   void tear_down(const RunContext&) override {
     idle_.clear();
-    from_.reset();
-    to_.reset();
-    context_.reset();
+    pair_.tear_down();
   }
 
  private:
-  void park(const RunContext& context) {
-    uint64_t count = 0;
-    while (read(park_, &count, sizeof(count)) < 0 && !context.stop.raised()) {
-    }
-  }
-
   // Both ends of a stream in one thread: as much sent as there is room for, then as much received as there is.
   bool pump(UnetLink& link, size_t size, uint64_t total, const RunContext& context) {
     const size_t burst = burst_messages(size);
@@ -115,12 +76,7 @@ class UnetShared final : public Contender {
     return {cycles() - start, slice.iterations};
   }
 
-  std::string ni_;
-  int daemon_process_ = 0;
-  int park_ = -1;
-  std::unique_ptr<Context> context_;
-  std::unique_ptr<Endpoint> from_, to_;
-  Channel channel_{};
+  EnginePair pair_;
   std::vector<std::unique_ptr<Endpoint>> idle_;
   MessageBuffers buffers_{kMessageMax};
 };
