@@ -111,7 +111,7 @@ bool Endpoint::receive_any(Message& message) noexcept {
     // What has arrived is taken before the engine fetches more: a burst per message received would overrun the receive
     // queue, where frames left on the wire push back on their sender.
     if (unsent_ == 0 && queues_->receive(message)) return true;
-    unsent_ = 0;
+    if (unsent_ != 0) push_embedded();
     embedded_->pull(embedded_handle_);
     if (connection_->event_count() == last_events_ && queues_->receive(message)) return true;
   }

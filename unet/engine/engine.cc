@@ -58,7 +58,7 @@ uint32_t Engine::pull(Nanoseconds now) noexcept {
   State& s = *state_;
   s.now = now;
   uint32_t work = s.receive(now);
-  if (work != 0 && !s.mux.unfinished() && ++s.short_pulls < kShortPulls) return work;
+  if (!s.mux.unfinished() && ++s.short_pulls < kShortPulls) return work;
   s.short_pulls = 0;
   work += s.take_commands();
   return work + s.send(now);
