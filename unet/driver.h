@@ -1,7 +1,7 @@
 // driver.h - what the engine needs of a wire: burst calls over frames; implemented in drivers/, owned by unet/.
 //
 // A driver carries Ethernet frames. It is used by one thread at a time (the engine's). No call blocks, and none
-// after construction allocates. A wrapper (faulty, capture, trace) is a Driver that owns another Driver.
+// after construction allocates. A wrapper (drivers/wrapper.h) is a Driver that owns another Driver.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ using MacAddress = std::array<uint8_t, 6>;
 // that takes headers off writes the engine's over them.
 struct ReceivedFrame {
   const std::byte* data = nullptr;  // starts at the Ethernet header
-  uint32_t length = 0;              // bytes, without FCS
+  uint32_t length = 0;              // bytes, without FCS; 0: the driver has dealt with it itself, the caller only gives it back
   void* handle = nullptr;           // the driver's own
 };
 

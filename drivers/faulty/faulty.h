@@ -14,7 +14,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "unet/driver.h"
+#include "drivers/wrapper.h"
+
 
 namespace unet::drivers {
 
@@ -34,7 +35,7 @@ struct FaultyOptions {
   uint32_t frames = 1024;            // that can be held per direction
 };
 
-class Faulty final : public Driver {
+class Faulty final : public Wrapper {
  public:
   Faulty(std::unique_ptr<Driver> wire, const FaultyOptions& options);
   ~Faulty() override;
@@ -47,7 +48,6 @@ class Faulty final : public Driver {
   void discard(std::span<const TransmitFrame> frames) noexcept override;
   void poll(Nanoseconds now) noexcept override;
   Nanoseconds next_event() const noexcept override;
-  int wait_descriptor() const noexcept override { return wire_->wait_descriptor(); }
   bool register_memory(std::span<std::byte> memory) noexcept override;
   void forget_memory(std::span<std::byte> memory) noexcept override;
   std::vector<DriverCounter> counters() const override;
@@ -59,7 +59,6 @@ class Faulty final : public Driver {
 
   void pass_on(Nanoseconds now) noexcept;
 
-  std::unique_ptr<Driver> wire_;
   FaultyOptions options_;
   DriverCapabilities capabilities_;
   std::unique_ptr<Line> receive_line_;   // null: the direction is left alone

@@ -44,7 +44,7 @@ Result<std::unique_ptr<Driver>> Trace::wrap(std::unique_ptr<Driver> wire, const 
 }
 
 Trace::Trace(std::unique_ptr<Driver> wire, std::string file, int descriptor)
-    : wire_(std::move(wire)), file_(std::move(file)), descriptor_(descriptor), whole_(new std::byte[kFrameMax]) {}
+    : Wrapper(std::move(wire)), file_(std::move(file)), descriptor_(descriptor), whole_(new std::byte[kFrameMax]) {}
 
 Trace::~Trace() {
   flush();

@@ -12,28 +12,21 @@
 #include <memory>
 #include <string>
 
+#include "drivers/wrapper.h"
 #include "unet/base/result.h"
-#include "unet/driver.h"
 
 namespace unet::drivers {
 
-class Trace final : public Driver {
+class Trace final : public Wrapper {
  public:
   // An empty `file` is stderr. Lines are appended to a file that is there; a new one is readable by its owner only.
   static Result<std::unique_ptr<Driver>> wrap(std::unique_ptr<Driver> wire, const std::string& file);
   ~Trace() override;
 
-  const DriverCapabilities& capabilities() const noexcept override { return wire_->capabilities(); }
   uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override;
-  void release(std::span<const ReceivedFrame> frames) noexcept override { wire_->release(frames); }
-  uint32_t allocate(std::span<TransmitFrame> frames) noexcept override { return wire_->allocate(frames); }
   uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept override;
-  void discard(std::span<const TransmitFrame> frames) noexcept override { wire_->discard(frames); }
   void poll(Nanoseconds now) noexcept override;
   Nanoseconds next_event() const noexcept override;
-  int wait_descriptor() const noexcept override { return wire_->wait_descriptor(); }
-  bool register_memory(std::span<std::byte> memory) noexcept override { return wire_->register_memory(memory); }
-  void forget_memory(std::span<std::byte> memory) noexcept override { wire_->forget_memory(memory); }
   // The wire's, and trace_lines, trace_lost.
   std::vector<DriverCounter> counters() const override;
   std::string description() const override;
@@ -46,7 +39,6 @@ class Trace final : public Driver {
   void flush() noexcept;
   bool writable() const noexcept;
 
-  std::unique_ptr<Driver> wire_;
   std::string file_;
   int descriptor_;
   bool begun_ = false;

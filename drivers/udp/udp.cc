@@ -77,7 +77,7 @@ Result<std::unique_ptr<Driver>> Udp::wrap(std::unique_ptr<Driver> wire, const Ud
 }
 
 Udp::Udp(std::unique_ptr<Driver> wire, const UdpOptions& options)
-    : wire_(std::move(wire)),
+    : Wrapper(std::move(wire)),
       options_(options),
       own_{.mac = wire_->capabilities().address, .ip = options.address, .port = options.port},
       capabilities_(wire_->capabilities()),

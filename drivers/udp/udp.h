@@ -17,6 +17,7 @@
 
 #include "drivers/udp/neighbours.h"
 #include "drivers/udp/peers.h"
+#include "drivers/wrapper.h"
 #include "unet/base/result.h"
 
 namespace unet::drivers {
@@ -42,22 +43,17 @@ struct UdpOptions {
   uint32_t learned = kUdpLearnedMax;    // peers beside the configured ones
 };
 
-class Udp final : public Driver {
+class Udp final : public Wrapper {
  public:
   // Errors: invalid_argument (addresses that do not fit together, an MTU that is too small).
   static Result<std::unique_ptr<Driver>> wrap(std::unique_ptr<Driver> wire, const UdpOptions& options);
 
   const DriverCapabilities& capabilities() const noexcept override { return capabilities_; }
   uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override;
-  void release(std::span<const ReceivedFrame> frames) noexcept override { wire_->release(frames); }
   uint32_t allocate(std::span<TransmitFrame> frames) noexcept override;
   uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept override;
-  void discard(std::span<const TransmitFrame> frames) noexcept override { wire_->discard(frames); }
   void poll(Nanoseconds now) noexcept override;
   Nanoseconds next_event() const noexcept override;
-  int wait_descriptor() const noexcept override { return wire_->wait_descriptor(); }
-  bool register_memory(std::span<std::byte> memory) noexcept override { return wire_->register_memory(memory); }
-  void forget_memory(std::span<std::byte> memory) noexcept override { wire_->forget_memory(memory); }
   // The wire's, and udp_*.
   std::vector<DriverCounter> counters() const override;
   std::string description() const override;
@@ -80,7 +76,6 @@ class Udp final : public Driver {
   void drop(const TransmitFrame& frame) noexcept;
   bool send_message(const Neighbours::Message& message, Nanoseconds now) noexcept;
 
-  std::unique_ptr<Driver> wire_;
   const UdpOptions options_;
   const DatagramAddress own_;
   DriverCapabilities capabilities_;

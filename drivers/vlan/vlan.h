@@ -8,8 +8,8 @@
 
 #include <memory>
 
+#include "drivers/wrapper.h"
 #include "unet/base/result.h"
-#include "unet/driver.h"
 
 namespace unet::drivers {
 
@@ -20,21 +20,14 @@ struct VlanOptions {
   uint8_t priority = 0;   // 0 to 7
 };
 
-class Vlan final : public Driver {
+class Vlan final : public Wrapper {
  public:
   Vlan(std::unique_ptr<Driver> wire, const VlanOptions& options);
 
   const DriverCapabilities& capabilities() const noexcept override { return capabilities_; }
   uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override;
-  void release(std::span<const ReceivedFrame> frames) noexcept override { wire_->release(frames); }
   uint32_t allocate(std::span<TransmitFrame> frames) noexcept override;
   uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept override;
-  void discard(std::span<const TransmitFrame> frames) noexcept override { wire_->discard(frames); }
-  void poll(Nanoseconds now) noexcept override { wire_->poll(now); }
-  Nanoseconds next_event() const noexcept override { return wire_->next_event(); }
-  int wait_descriptor() const noexcept override { return wire_->wait_descriptor(); }
-  bool register_memory(std::span<std::byte> memory) noexcept override { return wire_->register_memory(memory); }
-  void forget_memory(std::span<std::byte> memory) noexcept override { wire_->forget_memory(memory); }
   // The wire's, and vlan_received, vlan_untagged, vlan_other.
   std::vector<DriverCounter> counters() const override;
   std::string description() const override;
@@ -42,7 +35,6 @@ class Vlan final : public Driver {
  private:
   bool take_tag_off(ReceivedFrame& frame) noexcept;
 
-  std::unique_ptr<Driver> wire_;
   const VlanOptions options_;
   DriverCapabilities capabilities_;
   uint64_t received_ = 0, untagged_ = 0, other_ = 0;

@@ -33,7 +33,10 @@ void Demux::burst(const Port& port, uint32_t port_index, std::span<const Receive
 }
 
 void Demux::frame(const Port& port, uint32_t port_index, const ReceivedFrame& frame, Nanoseconds now) noexcept {
-  if (frame.length < sizeof(EthernetHeader)) [[unlikely]] return counters_.add(NiCounter::not_ours);
+  if (frame.length < sizeof(EthernetHeader)) [[unlikely]] {
+    if (frame.length != 0) counters_.add(NiCounter::not_ours);
+    return;
+  }
   const uint64_t to = address_key(frame.data);
   const bool to_all = to == kAddressMask;  // the broadcast address
   if (to != port.address_key() && !to_all) [[unlikely]] return counters_.add(NiCounter::not_ours);

@@ -89,9 +89,18 @@ TEST_CASE("not_ours: for another station, or a message to all") {
 TEST_CASE("not_ours: shorter than an Ethernet header") {
   Receiver r;
   FrameBytes frame = make_frame(whole(r.fields()), pattern(100, 1));
-  frame.resize(GENERATE(0u, 1u, 6u, 13u));
+  frame.resize(GENERATE(1u, 6u, 13u));
   r.arrive(frame);
   r.check_only(NiCounter::not_ours);
+}
+
+TEST_CASE("a frame that its driver has dealt with itself is given back and is no drop") {
+  Receiver r;
+  r.arrive({});
+  CHECK(ni_drops(r.ni) == 0);
+  CHECK(endpoint_drops(r.endpoint) == 0);
+  CHECK_FALSE(r.endpoint.receive().has_value());
+  CHECK(r.wire.owned_by_engine == 0);
 }
 
 TEST_CASE("truncated: the frame ends before its header or its payload") {

@@ -1,0 +1,33 @@
+// wrapper.h - a driver around another driver that passes every call on; wrappers say only what they do otherwise.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "unet/driver.h"
+
+namespace unet::drivers {
+
+class Wrapper : public Driver {
+ public:
+  const DriverCapabilities& capabilities() const noexcept override { return wire_->capabilities(); }
+  uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override { return wire_->receive(frames, now); }
+  void release(std::span<const ReceivedFrame> frames) noexcept override { wire_->release(frames); }
+  uint32_t allocate(std::span<TransmitFrame> frames) noexcept override { return wire_->allocate(frames); }
+  uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept override { return wire_->transmit(frames, now); }
+  void discard(std::span<const TransmitFrame> frames) noexcept override { wire_->discard(frames); }
+  void poll(Nanoseconds now) noexcept override { wire_->poll(now); }
+  Nanoseconds next_event() const noexcept override { return wire_->next_event(); }
+  int wait_descriptor() const noexcept override { return wire_->wait_descriptor(); }
+  bool register_memory(std::span<std::byte> memory) noexcept override { return wire_->register_memory(memory); }
+  void forget_memory(std::span<std::byte> memory) noexcept override { wire_->forget_memory(memory); }
+  std::vector<DriverCounter> counters() const override { return wire_->counters(); }
+  std::string description() const override { return wire_->description(); }
+
+ protected:
+  explicit Wrapper(std::unique_ptr<Driver> wire) : wire_(std::move(wire)) {}
+
+  std::unique_ptr<Driver> wire_;
+};
+
+}  // namespace unet::drivers
