@@ -1,5 +1,9 @@
 // plot_test.cc - which pictures records give, what a file may hold, and that a name from a file stays a name.
+#include <stdlib.h>
+
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
 
 #include "apps/bench/plot/figures.h"
 #include "apps/bench/plot/gnuplot.h"
@@ -36,6 +40,24 @@ TEST_CASE("what unet-bench writes is read again", "[plot]") {
   CHECK(points[0].p50 == 130);
   CHECK(points[0].p99 == 260);
   CHECK(points[0].distribution.size() == kDistribution.size());
+}
+
+TEST_CASE("files of one name are told apart by where they are", "[plot]") {
+  char directory[] = "/tmp/unet-plot-XXXXXX";
+  REQUIRE(mkdtemp(directory) != nullptr);
+  std::vector<std::string> files;
+  for (const char* run : {"a", "b", "c"}) {
+    const auto at = std::filesystem::path(directory) / run;
+    std::filesystem::create_directory(at);
+    files.push_back(at / "results.json");
+    std::ofstream(files.back()) << to_json({record_of("local", 8, 100)});
+  }
+  const auto points = read_points(files);
+  std::filesystem::remove_all(directory);
+  REQUIRE(points);
+  REQUIRE(points->size() == 3);
+  CHECK((*points)[1].label == "local (" + files[1] + ")");
+  CHECK((*points)[2].label == "local (" + files[2] + ")");
 }
 
 TEST_CASE("sizes become a curve, and single latencies a distribution of the smallest", "[plot]") {

@@ -47,6 +47,14 @@ bool is_record(const json& record) {
          record.contains("size") && record["size"].is_number_unsigned() && record["size"].get<uint64_t>() <= UINT32_MAX;
 }
 
+// What tells the records of `file` from those of the others: its name, or where two have the same one, its path.
+std::string name_among(const std::vector<std::string>& files, const std::string& file) {
+  const auto stem = [](const std::string& path) { return std::filesystem::path(path).stem(); };
+  const auto same = std::count_if(files.begin(), files.end(), [&](const std::string& other) { return stem(other) == stem(file); });
+  const std::string name = same > 1 ? file : stem(file).string();
+  return clean(name.substr(name.size() - std::min(name.size(), kTextMax)));
+}
+
 Result<std::string> read_file(const std::string& file) {
   if (file == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
   std::ifstream stream;
@@ -90,7 +98,7 @@ Result<std::vector<Point>> read_points(const std::vector<std::string>& files) {
     if (!text) return tl::unexpected(text.error());
     auto points = parse_points(*text, file == "-" ? "standard input" : file);
     if (!points) return points;
-    const std::string name = clean(std::filesystem::path(file).stem().string());
+    const std::string name = name_among(files, file);
     std::set<std::pair<std::string, std::string>> again;
     for (const Point& point : *points) {
       if (seen.count({point.bench, point.path, point.metric, point.size}) != 0) again.insert({point.bench, point.path});
