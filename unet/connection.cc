@@ -19,6 +19,7 @@ namespace unet {
 namespace {
 
 constexpr size_t kDescriptorsMax = 4;  // with one packet
+constexpr int kConnectAgain = 3;
 constexpr int kSocketSleep = 10;       // ms at a time on the socket: another thread may take what we wait for
 
 // Reads the descriptors out of a received message; all are owned from here on.
@@ -61,15 +62,27 @@ void read_foreign_reply(const std::byte* packet, size_t size, control::Reply& re
 }  // namespace
 
 Result<std::shared_ptr<Connection>> Connection::open(std::string_view ni, std::string_view program) {
-  std::shared_ptr<Connection> connection(new Connection);
   constexpr std::string_view kEmbedded = "embedded:", kUnix = "unix:";
-  Status status;
   if (ni.substr(0, kEmbedded.size()) == kEmbedded) {
-    status = connection->open_embedded(std::string(ni.substr(kEmbedded.size())));
-  } else {
-    if (ni.substr(0, kUnix.size()) == kUnix) ni.remove_prefix(kUnix.size());
-    status = connection->connect_socket(ni.empty() ? default_socket_path() : std::string(ni));
+    std::shared_ptr<Connection> connection(new Connection);
+    Status status = connection->open_embedded(std::string(ni.substr(kEmbedded.size())));
+    if (status) status = connection->hello(program);
+    if (!status) return tl::unexpected(status.error());
+    return connection;
   }
+  if (ni.substr(0, kUnix.size()) == kUnix) ni.remove_prefix(kUnix.size());
+  const std::string path = ni.empty() ? default_socket_path() : std::string(ni);
+  Result<std::shared_ptr<Connection>> connection = open_socket(path, program);
+  // An NI that dies in the instant in which it has accepted us takes the connection along, and nothing else: another may follow.
+  for (int again = 0; again < kConnectAgain && !connection && connection.error().code == Errc::disconnected; ++again) {
+    connection = open_socket(path, program);
+  }
+  return connection;
+}
+
+Result<std::shared_ptr<Connection>> Connection::open_socket(const std::string& path, std::string_view program) {
+  std::shared_ptr<Connection> connection(new Connection);
+  Status status = connection->connect_socket(path);
   if (status) status = connection->hello(program);
   if (!status) return tl::unexpected(status.error());
   return connection;
@@ -158,6 +171,7 @@ Result<uint64_t> Connection::send_packet(control::Header* header, size_t size) {
   const std::lock_guard lock(mutex_);
   if (!alive()) return fail(Errc::disconnected, "the network interface is gone");
   header->cookie = next_cookie_++;
+  asked_.insert(header->cookie);
   ssize_t sent;
   while ((sent = ::send(socket_.get(), header, size, MSG_NOSIGNAL | MSG_DONTWAIT)) < 0 && (errno == EAGAIN || errno == EINTR)) {
     if (errno == EINTR) continue;
@@ -223,7 +237,11 @@ void Connection::dispatch_locked(const std::byte* packet, size_t size, std::vect
   };
   const uint64_t order = ++packets_;
   const auto queue = [&](auto event) {
-    if (take(event)) events_[event.header.endpoint].push_back({event, order});
+    if (!take(event)) return;
+    // An NI that took over repeats what may not have left before.
+    if (event.header.cookie != 0 && event.header.cookie <= last_event_) return;
+    last_event_ = std::max(last_event_, event.header.cookie);
+    events_[event.header.endpoint].push_back({event, order});
   };
   control::Header header{};
   if (size < sizeof header) return;
@@ -239,6 +257,7 @@ void Connection::dispatch_locked(const std::byte* packet, size_t size, std::vect
     if (header.op != control::Op::hello) return;
     read_foreign_reply(packet, size, answer.reply);
   }
+  if (asked_.erase(header.cookie) == 0) return;  // repeated, as above, or of nothing
   answer.descriptors = std::move(descriptors);
   answer.truncated = truncated;
   if (header.op == control::Op::destroy_endpoint && answer.reply.code == 0) {
@@ -273,6 +292,7 @@ void Connection::throw_away_locked(const control::Reply& reply) {
     default: return;
   }
   abandoned_.push_back(request.header.cookie);
+  asked_.insert(request.header.cookie);
   refusals_.push_back(request);
   send_refusals_locked();
 }
@@ -331,6 +351,7 @@ void Connection::forget(const std::vector<uint64_t>& cookies) {
   const std::lock_guard lock(mutex_);
   const auto forgotten = [&](uint64_t each) { return std::find(cookies.begin(), cookies.end(), each) != cookies.end(); };
   abandoned_.erase(std::remove_if(abandoned_.begin(), abandoned_.end(), forgotten), abandoned_.end());
+  for (const uint64_t each : cookies) asked_.erase(each);
 }
 
 Result<Answer> Connection::wait_answer(uint64_t cookie, Nanoseconds timeout) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -97,6 +98,7 @@ class Connection {
 
  private:
   Connection() = default;
+  static Result<std::shared_ptr<Connection>> open_socket(const std::string& path, std::string_view program);
   Status connect_socket(const std::string& path);
   Status open_embedded(const std::string& spec);
   Status hello(std::string_view program);
@@ -120,6 +122,8 @@ class Connection {
   uint64_t packets_ = 0;
   std::map<uint64_t, Answer> answers_;
   std::vector<uint64_t> abandoned_;
+  std::set<uint64_t> asked_;      // cookies of requests without an answer yet
+  uint64_t last_event_ = 0;       // the largest number of an event so far
   std::deque<control::CloseChannel> refusals_;  // not sent yet; one for an endpoint is sent without the channel
   std::map<uint32_t, std::deque<ControlEvent>> events_;
 };

@@ -55,9 +55,10 @@ enum class Op : uint32_t {
   report = 13,
   policy_reload = 14,  // of root and the NI's own user only
   drain = 15,          // likewise
+  upgrade = 16,        // likewise
   capture_start = 30,
   capture_stop = 31,
-  // events (cookie 0)
+  // events (cookie: 0, or a number that grows: one that is not larger than the last is an event that came before)
   connect_request = 100,
   channel_opened = 101,
   channel_closed = 102,
@@ -126,6 +127,10 @@ struct Drain {
   Header header;
   uint32_t on;  // 1: no new endpoints, names and channels from now on; 0: again
 };
+struct Upgrade {
+  Header header;
+  Text<255> program;  // whose unetd takes over; empty: the one that was started
+};
 
 // What passes the wires is copied to memory of the reader and the NI (unet/capture_memory.h) until capture_stop, or until this
 // connection or the endpoint ends. Of root and the NI's own user: everything; others: their own endpoints.
@@ -181,6 +186,7 @@ struct Reply {
 };
 // A local channel comes with descriptors: channel memory, wake descriptor this side sleeps on, eventfd that wakes the peer.
 // get_descriptor: a wake descriptor that becomes readable when the endpoint asked to be woken (SegmentHeader).
+// upgrade: answered by the NI that took over, or with an error by the one that stays.
 // A wake descriptor is an epoll descriptor around an eventfd that only the waker holds: it is readable when it was woken
 // and is cleared by epoll_wait(fd, &event, 1, 0), not by read(). Were the eventfd itself shared, the sleeping side could
 // clear its O_NONBLOCK, fill its counter, and so block the waker for ever.

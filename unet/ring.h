@@ -21,6 +21,15 @@ class SlotWriter {
   SlotWriter(Slot* slots, uint32_t depth, const std::atomic<uint32_t>* consumed, uint32_t start = 0) noexcept
       : slots_(slots), mask_(depth - 1), position_(start), consumed_(start), consumed_word_(consumed) {}
 
+  // Goes on at `position` in a ring that another writer filled up to there. Nothing is known of what the reader has given back
+  // but that no more than the ring was full.
+  static SlotWriter resume(Slot* slots, uint32_t depth, const std::atomic<uint32_t>* consumed, uint32_t position) noexcept {
+    SlotWriter writer(slots, depth, consumed);
+    writer.position_ = (uint64_t{1} << 32) + position;
+    writer.consumed_ = writer.position_ - depth;
+    return writer;
+  }
+
   uint32_t position() const noexcept { return static_cast<uint32_t>(position_); }
   uint32_t consumed() const noexcept { return static_cast<uint32_t>(consumed_); }
   uint32_t depth() const noexcept { return mask_ + 1; }
@@ -135,7 +144,9 @@ class FreeWriter {
 class FreeReader {
  public:
   FreeReader() = default;
-  FreeReader(const FreeSlot* slots, uint32_t depth) noexcept : slots_(slots), mask_(depth - 1) {}
+  FreeReader(const FreeSlot* slots, uint32_t depth, uint32_t start = 0) noexcept
+      : slots_(slots), mask_(depth - 1), position_(start) {}
+  uint32_t position() const noexcept { return position_; }
   // True with the next buffer number, unchecked: the reader checks it against its own count.
   bool pop(uint32_t& buffer) noexcept {
     const uint64_t word = slots_[position_ & mask_].mark.load(std::memory_order_acquire);

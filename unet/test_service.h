@@ -202,7 +202,7 @@ class TestService {
         arrived_.notify_all();
       } else if (!answer(request)) {
         client_.reset();
-        return;
+        if (!options_.hang_up) return;
       }
     }
   }

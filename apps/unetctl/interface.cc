@@ -1,6 +1,8 @@
 // interface.cc - requests and what comes back.
 #include "apps/unetctl/interface.h"
 
+#include <filesystem>
+
 #include "unet/connection.h"
 
 namespace unet::unetctl {
@@ -42,6 +44,16 @@ Status drain(const std::string& socket, bool on) {
   control::Drain request{};
   request.header.op = control::Op::drain;
   request.on = on ? 1 : 0;
+  return ask(socket, request);
+}
+
+Status upgrade(const std::string& socket, const std::string& program) {
+  control::Upgrade request{};
+  request.header.op = control::Op::upgrade;
+  std::error_code error;
+  const std::string path = program.empty() ? "" : std::filesystem::absolute(program, error).string();
+  if (error || path.size() > sizeof request.program.bytes) return fail(Errc::invalid_argument, "the path of the program is too long");
+  request.program.set(path);
   return ask(socket, request);
 }
 

@@ -97,6 +97,9 @@ Status run(const Options& options) {
       return stop_capture(options.socket, options.capture_number);
     case Options::Command::drain:
       return drain_and_wait(options);
+    case Options::Command::upgrade:
+      if (Status status = upgrade(options.socket, options.program); !status) return status;
+      return print("upgraded: another network interface serves now\n");
   }
   return {};
 }

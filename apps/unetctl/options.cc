@@ -92,7 +92,7 @@ void add_drain(CLI::App& app, Options& options) {
   drain->add_option("--timeout", options.drain.timeout, "seconds to wait at most; then it fails, and goes on draining")
       ->check(CLI::Range(0.1, 1e6))
       ->needs(wait);
-  drain->footer("Before an upgrade: unetctl drain --wait && systemctl restart unetd\n"
+  drain->footer("Before a restart that ends everything: unetctl drain --wait && systemctl restart unetd\n"
                 "Programs that ask for more meanwhile are told that the network interface is being drained.");
   drain->callback([&options] { options.command = Options::Command::drain; });
 }
@@ -125,6 +125,17 @@ void add_capture(CLI::App& app, Options& options) {
   CLI::App* list = capture->add_subcommand("list", "the captures that run");
   list->add_flag("--json", options.as_json, "print JSON");
   list->callback([&options] { options.view = "captures"; });
+}
+
+void add_upgrade(CLI::App& app, Options& options) {
+  CLI::App* upgrade = app.add_subcommand("upgrade", "another unetd takes over endpoints and channels; applications see a pause")
+                          ->group("Commands that change (root and the owner)");
+  upgrade->add_option("--binary", options.program, "the unetd to start (default: what is now where the old one was started from)")
+      ->check(CLI::ExistingFile);
+  upgrade->footer("For network interfaces started with --takeover. Local channels do not pause; channels to other hosts are closed\n"
+                  "(wire_lost), but for static ones. Returns when the new network interface serves. If it cannot, the old one goes\n"
+                  "on, and this says why.");
+  upgrade->callback([&options] { options.command = Options::Command::upgrade; });
 }
 
 ParsedOptions refuse(const std::string& text) {
@@ -161,6 +172,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   add_capture(app, options);
   add_policy(app, options);
   add_drain(app, options);
+  add_upgrade(app, options);
   app.set_help_all_flag("--help-all", "print the help of every command");
   try {
     app.parse(argc, argv);

@@ -23,7 +23,7 @@ struct DrainOptions {
 };
 
 struct Options {
-  enum class Command { show, top, stats, policy_reload, drain, capture_start, capture_stop } command = Command::show;
+  enum class Command { show, top, stats, policy_reload, drain, capture_start, capture_stop, upgrade } command = Command::show;
   std::string socket;
   std::string view;      // show: one of view_names(), or "all"
   bool as_json = false;  // show
@@ -32,6 +32,7 @@ struct Options {
   DrainOptions drain;
   CaptureOptions capture;
   uint32_t capture_number = 0;  // capture_stop
+  std::string program;   // upgrade: another than the one that was started; empty: that one
   bool prometheus = false;  // stats: as text for Prometheus, else JSON
 };
 

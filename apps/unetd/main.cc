@@ -1,5 +1,6 @@
 // main.cc - unetd: the network interface as a daemon. Wires options, drivers and Ni together, and gives up the rights it does not
 // need any more; signals end it, or renew its policy.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -9,11 +10,14 @@
 #include <spdlog/spdlog.h>
 
 #include "apps/open_ports.h"
+#include "apps/unetd/keeper.h"
 #include "apps/unetd/notify.h"
 #include "apps/unetd/options.h"
 #include "apps/unetd/privileges.h"
 #include "apps/unetd/syscall_filter.h"
 #include "unet/base/trust.h"
+#include "unet/base/time.h"
+#include "unet/service/journal.h"
 #include "unet/service/ni.h"
 #include "unet/socket_path.h"
 #include "unet/version.h"
@@ -54,6 +58,7 @@ int refuse(const Error& error) {
 }
 
 void say_ready(const Options& options) {
+  if (options.keeper_fd >= 0) return;  // the keeper does
   std::printf("unetd ready at %s\n", options.config.ni.socket.c_str());
   std::fflush(stdout);
   notify_manager("READY=1");
@@ -83,6 +88,11 @@ Status give_up_rights(const Options& options) {
   return install_syscall_filter(config.ports);
 }
 
+Descriptor keeper_link(const Options& options) {
+  fcntl(options.keeper_fd, F_SETFD, FD_CLOEXEC);
+  return Descriptor(options.keeper_fd);
+}
+
 int run(const Options& options) {
   const service::NiOptions& ni_options = options.config.ni;
   if (Status status = forbid_new_privileges(); !status) return refuse(status.error());
@@ -91,10 +101,18 @@ int run(const Options& options) {
     const Status status = check_access(*options.account, ni_options.socket, options.config.policy_file);
     if (!status) return refuse(status.error());
   }
+  std::unique_ptr<service::Journal> journal;
+  if (options.keeper_fd >= 0) {
+    cycles_per_second();  // takes a while, and nobody waits for us yet
+    Result<std::unique_ptr<service::Journal>> opened = service::Journal::open(keeper_link(options));
+    if (!opened) return refuse(opened.error());
+    journal = std::move(*opened);
+    if (Status status = journal->inherit(); !status) return refuse(status.error());
+  }
   Result<std::vector<std::unique_ptr<Driver>>> drivers = apps::open_ports(options.config.ports);
   if (!drivers) return refuse(drivers.error());
   for (const auto& driver : *drivers) spdlog::info("port: {}", driver->description());
-  Result<std::unique_ptr<service::Ni>> ni = service::Ni::create(ni_options, std::move(*drivers));
+  Result<std::unique_ptr<service::Ni>> ni = service::Ni::create(ni_options, std::move(*drivers), std::move(journal));
   if (!ni) return refuse(ni.error());
   if (Status status = give_up_rights(options); !status) return refuse(status.error());
   running = ni->get();
@@ -103,7 +121,7 @@ int run(const Options& options) {
   spdlog::info("host {} at {}", ni_options.service.host, ni_options.socket);
   say_ready(options);
   const Status status = (*ni)->run();
-  notify_manager("STOPPING=1");
+  if (options.keeper_fd < 0) notify_manager("STOPPING=1");
   for (const int each : {SIGINT, SIGTERM, SIGHUP}) signal(each, SIG_IGN);  // the handler's Ni goes away
   if (!status) return refuse(status.error());
   spdlog::info("stopped");
@@ -127,5 +145,6 @@ int main(int argc, char** argv) {
   }
   set_up_log(parsed.options->log);
   raise_descriptor_limit();
-  return run(*parsed.options);
+  const bool keeps = parsed.options->config.takeover != 0 && parsed.options->keeper_fd < 0;
+  return keeps ? run_keeper(*parsed.options, {argv, argv + argc}) : run(*parsed.options);
 }

@@ -24,7 +24,7 @@ ParsedOptions refuse(const std::string& text) {
 struct Given {
   std::string config, socket, user, group, host, idle, policy;
   std::vector<std::string> ports, peers;
-  uint32_t core = 0;
+  uint32_t core = 0, takeover = 0;
   bool no_seccomp = false;
 };
 
@@ -50,6 +50,7 @@ Status apply(const CLI::App& app, const Given& given, Options& options) {
     if (!peer) return tl::unexpected(peer.error());
     ni.service.peers.push_back(std::move(*peer));
   }
+  if (app.count("--takeover") != 0) config.takeover = given.takeover * kSecond;
   if (given.no_seccomp) config.seccomp = false;
   if (!given.user.empty()) config.user = given.user;
   if (!config.user.empty()) {
@@ -78,6 +79,9 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--idle", given.idle, "spin, adaptive or block: what the engine does without work (default: adaptive)");
   app.add_option("--core", given.core, "the core the engine runs on")->check(CLI::Range(0, 1023));
   app.add_option("--policy", given.policy, "policy file (TOML): who may have what");
+  app.add_option("--takeover", given.takeover, "SECONDS that clients are kept for another unetd when this one dies or is upgraded (0: not)")
+      ->check(CLI::Range(0, 3600));
+  app.add_option("--keeper-fd", options.keeper_fd)->group("");  // for the keeper alone
   app.add_flag("--no-seccomp", given.no_seccomp, "do not have the kernel refuse system calls that unetd does not need");
   app.add_option("--ready-fd", options.ready_fd, "write a byte to this descriptor when clients may connect")->check(CLI::Range(0, 1 << 20));
   app.add_option("--log", options.log, "trace, debug, info, warning, error or off (default: info)")
@@ -96,7 +100,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   options.config.ni.socket = default_socket_path();
   if (options.print_config) return {options, 0};
   if (Status status = apply(app, given, options); !status) return refuse(status.error().text);
-  if (options.ready_fd >= 0 && fcntl(options.ready_fd, F_GETFD) < 0) {
+  if (options.keeper_fd < 0 && options.ready_fd >= 0 && fcntl(options.ready_fd, F_GETFD) < 0) {
     return refuse("--ready-fd " + std::to_string(options.ready_fd) + " is not an open descriptor");
   }
   return {options, 0};

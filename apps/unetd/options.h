@@ -14,6 +14,7 @@ namespace unet::unetd {
 struct Options {
   service::Config config;
   std::optional<Account> account;  // whom to become after start
+  int keeper_fd = -1;    // leads to our keeper, which started us
   int ready_fd = -1;     // a byte is written when clients may connect
   bool check = false;    // only say whether the configuration is right
   bool print_config = false;

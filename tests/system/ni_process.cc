@@ -61,7 +61,19 @@ NiProcess::NiProcess(std::vector<std::string> more) : more_(std::move(more)) {
 
 NiProcess::~NiProcess() {
   kill();
-  fs::remove_all(directory_);
+  // Killed as it is, it may just have removed its socket.
+  std::error_code error;
+  for (int i = 0; i < 100; ++i) {
+    if (fs::remove_all(directory_, error); !error) return;
+  }
+}
+
+std::vector<pid_t> NiProcess::served_by() const {
+  std::vector<pid_t> children;
+  const std::string self = std::to_string(pid_);
+  std::ifstream file("/proc/" + self + "/task/" + self + "/children");
+  for (pid_t each; file >> each;) children.push_back(each);
+  return children;
 }
 
 void NiProcess::start() {
@@ -106,7 +118,9 @@ int NiProcess::wait() {
 
 void NiProcess::kill() {
   if (pid_ <= 0) return;
+  const std::vector<pid_t> children = served_by();
   ::kill(pid_, SIGKILL);
+  for (const pid_t each : children) ::kill(each, SIGKILL);
   wait();
 }
 

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "unet/base/trust.h"
+#include "unet/engine/kept.h"
 
 namespace unet::engine {
 namespace {
@@ -15,8 +16,11 @@ constexpr uint32_t kSearchWords = 64;  // 4,096 buffers searched for long runs a
 
 }  // namespace
 
-BufferPool::BufferPool(const FreeSlot* slots, uint32_t depth, uint32_t buffers)
-    : queue_(slots, depth), buffers_(buffers), kept_bits_((buffers + 63) / 64) {}
+BufferPool::BufferPool(const FreeSlot* slots, uint32_t depth, uint32_t buffers, uint64_t* held, uint32_t* position)
+    : queue_(slots, depth, *position), buffers_(buffers), kept_bits_(held, held + (buffers + 63) / 64), held_(held), position_(position) {
+  if (buffers % 64 != 0) kept_bits_.back() &= (uint64_t{1} << (buffers % 64)) - 1;
+  for (const uint64_t word : kept_bits_) kept_ += static_cast<uint32_t>(std::popcount(word));
+}
 
 bool BufferPool::keep(uint32_t buffer) noexcept {
   uint64_t& word = kept_bits_[buffer / 64];
@@ -43,7 +47,11 @@ void BufferPool::give_back(const RunList& runs) noexcept {
 void BufferPool::fetch(uint32_t count, uint32_t& lies) noexcept {
   uint32_t buffer;
   for (uint32_t pops = 0; (pops < kPopsMin || kept_ < count) && queue_.pop(buffer); ++pops) {
-    if (checked(buffer < buffers_) && keep(buffer)) [[likely]] continue;
+    const bool good = checked(buffer < buffers_) && keep(buffer);
+    if (good) [[likely]] hold(held_, buffer);
+    KeptEndpoint::fence();
+    *position_ = queue_.position();
+    if (good) [[likely]] continue;
     if (++lies >= kLiesMax) return;
   }
 }

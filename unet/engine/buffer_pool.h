@@ -25,9 +25,12 @@ class BufferPool {
   enum class Outcome : uint8_t { taken, none, fragmented };
 
   BufferPool() = default;
-  BufferPool(const FreeSlot* slots, uint32_t depth, uint32_t buffers);
+  // `held` has a bit for each buffer that is here or was taken and not delivered, and `*position` is the place in the free queue:
+  // see kept.h, where both are. What they say at first is where the pool begins.
+  BufferPool(const FreeSlot* slots, uint32_t depth, uint32_t buffers, uint64_t* held, uint32_t* position);
 
   uint32_t buffers() const noexcept { return buffers_; }
+  uint64_t* held() const noexcept { return held_; }
 
   // Takes `count` > 0 buffers into `runs` (empty before), or none of them. `lies` rises by the entries of the free queue
   // that named no buffer, or one that is here already.
@@ -57,6 +60,8 @@ class BufferPool {
   uint32_t first_ = 0;   // no word of kept_bits_ before this one has any
   uint32_t window_ = 0;  // where take_runs() looks next if the lowest buffers do not do
   std::vector<uint64_t> kept_bits_;
+  uint64_t* held_ = nullptr;
+  uint32_t* position_ = nullptr;
 };
 
 }  // namespace unet::engine

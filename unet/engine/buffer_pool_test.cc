@@ -14,7 +14,11 @@ namespace {
 using Outcome = BufferPool::Outcome;
 
 struct Pool {
-  explicit Pool(uint32_t buffers) : slots(std::bit_ceil(buffers)), writer(slots.data(), depth()), pool(slots.data(), depth(), buffers) {}
+  explicit Pool(uint32_t buffers)
+      : slots(std::bit_ceil(buffers)),
+        held((buffers + 63) / 64),
+        writer(slots.data(), depth()),
+        pool(slots.data(), depth(), buffers, held.data(), &position) {}
   uint32_t depth() const { return static_cast<uint32_t>(slots.size()); }
   Outcome take(uint32_t count) {
     runs.count = 0;
@@ -30,6 +34,8 @@ struct Pool {
   }
 
   std::vector<FreeSlot> slots;
+  std::vector<uint64_t> held;
+  uint32_t position = 0;
   FreeWriter writer;
   BufferPool pool;
   RunList runs;

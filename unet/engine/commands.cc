@@ -68,7 +68,16 @@ void Engine::State::run(const AttachEndpoint& command) noexcept {
   e->send = SlotReader(reinterpret_cast<const Slot*>(command.segment + g.send_queue), g.send_depth, &e->header->send_consumed.value);
   e->receive = SlotWriter(reinterpret_cast<Slot*>(command.segment + g.receive_queue), g.receive_depth,
                           &e->header->receive_consumed.value);
-  e->buffers = BufferPool(reinterpret_cast<const FreeSlot*>(command.segment + g.free_queue), g.free_depth, g.buffers);
+  e->kept = e->receive_kept = &kept.endpoint(command.endpoint);
+  const auto* free_queue = reinterpret_cast<const FreeSlot*>(command.segment + g.free_queue);
+  uint64_t* const held = kept.held(command.endpoint);
+  if (command.resume) {
+    resume(*e);
+  } else {
+    std::fill_n(held, (g.buffers + 63) / 64, 0);
+    e->kept->begin();
+  }
+  e->buffers = BufferPool(free_queue, g.free_depth, g.buffers, held, &e->kept->free_position);
   e->region = {};
   e->wake_descriptor = -1;
   e->deficit = 0;
@@ -84,7 +93,6 @@ void Engine::State::run(const AttachEndpoint& command) noexcept {
   e->channel_memory.clear();
   e->channels = nullptr;
   e->channel_count = 0;
-  for (auto& counter : e->counters) counter.store(0, std::memory_order_relaxed);
   ++e->incarnation;
   e->life = EndpointState::Life::attached;
   gauges.change(NiGauge::endpoints, 1);
@@ -104,6 +112,50 @@ void Engine::State::run(const SetUser& command) noexcept {
   share.pace = Share::kTimeParts / command.weight;
   share.set_limits(command.limits);
   mux.release_all(share, now);
+}
+
+// Where the engine before us was when it ended, at whatever instruction. Its client may have written anything into the segment since:
+// that decides whether its own last message counts as published, and nothing else.
+void Engine::State::resume(EndpointState& e) noexcept {
+  const SegmentGeometry& g = e.geometry;
+  KeptEndpoint& k = *e.kept;
+  uint64_t* const held = kept.held(e.index);
+  const auto* send_queue = reinterpret_cast<const Slot*>(e.segment + g.send_queue);
+  e.send = SlotReader(send_queue, g.send_depth, &e.header->send_consumed.value, k.send_position);
+  e.send.give_back_now(k.send_position);  // what was on its way to a port is lost, and nobody reads it any more
+
+  Slot* const slots = reinterpret_cast<Slot*>(e.segment + g.receive_queue);
+  uint32_t position = k.receive_position;
+  const uint64_t mark = slots[(position - 1) & (g.receive_depth - 1)].mark.load(std::memory_order_acquire);
+  if (static_cast<uint32_t>(mark) != position) {
+    --position;  // announced and not published: the slot is still ours, and its buffers, too
+    for (uint32_t i = 0; i < std::min(k.delivered_runs, kRunsMax); ++i) {
+      for (uint32_t b = k.runs[i].first; b < std::min(uint32_t{k.runs[i].first} + k.runs[i].count, g.buffers); ++b) hold(held, b);
+    }
+  }
+  e.receive = SlotWriter::resume(slots, g.receive_depth, &e.header->receive_consumed.value, position);
+
+  // The buffer of the next entry may be held already, and the entry just not passed yet.
+  const auto* free_queue = reinterpret_cast<const FreeSlot*>(e.segment + g.free_queue);
+  FreeReader next(free_queue, g.free_depth, k.free_position);
+  uint32_t buffer = 0;
+  if (next.pop(buffer) && buffer < g.buffers && (held[buffer / 64] >> (buffer % 64) & 1) != 0) ++k.free_position;
+
+  e.header->engine_watching.value.store(0, std::memory_order_relaxed);
+}
+
+// Clients that stored a message before they saw that their queue is not watched any more, and those that went to sleep after the
+// engine before us had published something and before it woke them.
+void Engine::State::run(const Resumed&) noexcept {
+  resuming = false;
+  heavy_fence();
+  for (uint32_t i = 0; i < kEndpointsMax; ++i) {
+    EndpointState* const e = attached(i);
+    if (e == nullptr) continue;
+    mux.activate(*e);
+    wake_if_announced(*e, e->header->receiver_asleep.value, counters);
+    wake_if_announced(*e, e->header->sender_waiting.value, counters);
+  }
 }
 
 void Engine::State::run(const DetachEndpoint& command) noexcept {

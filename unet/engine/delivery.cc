@@ -49,6 +49,7 @@ bool Delivery::message(EndpointState& to, uint32_t channel, const Pieces& from) 
   PieceReader reader(from);
   if (from.length <= kInlineMax) {
     reader.copy(slot->payload, from.length);
+    to.receive_kept->announce(to.receive.position() + 1);
     publish(to, slot, channel, from.length, SlotKind::inline_data);
     return true;
   }
@@ -88,6 +89,7 @@ bool Delivery::runs_message(EndpointState& to, uint32_t channel, const RunList& 
   constexpr Run kEnd{};
   for (uint32_t i = 0; i < runs.count; ++i) std::memcpy(slot->payload + i * sizeof(Run), &runs.runs[i], sizeof(Run));
   if (runs.count != kRunsMax) std::memcpy(slot->payload + runs.count * sizeof(Run), &kEnd, sizeof kEnd);
+  to.receive_kept->announce(to.receive.position() + 1, runs.runs, runs.count, to.buffers.held());
   publish(to, slot, channel, length, SlotKind::runs);
   return true;
 }
@@ -114,6 +116,7 @@ bool Delivery::put_done(EndpointState& to, uint32_t channel, uint64_t region_off
   if (slot == nullptr) return drop(to, EndpointCounter::receive_queue_full);
   const PutDoneDescriptor descriptor{.region_offset = region_offset, .length = length};
   std::memcpy(slot->payload, &descriptor, sizeof descriptor);
+  to.receive_kept->announce(to.receive.position() + 1);
   publish(to, slot, channel, length, SlotKind::put_done);
   return true;
 }

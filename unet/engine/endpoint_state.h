@@ -1,7 +1,7 @@
 // endpoint_state.h - the engine's own copy of every fact about an endpoint and its channels; private to unet/engine.
 //
-// Nothing here lies in memory that a client can write. The engine's thread alone uses it, but for `counters`, which any
-// thread may read. A state is created when its number is first attached, stays at its address as long as the engine, and
+// Nothing here lies in memory that a client can write. The engine's thread alone uses it, but for the counters in `kept`, which
+// any thread may read. A state is created when its number is first attached, stays at its address as long as the engine, and
 // serves the next endpoint of that number: `incarnation` tells them apart.
 #pragma once
 
@@ -17,6 +17,7 @@
 #include "unet/counters.h"
 #include "unet/driver.h"
 #include "unet/engine/buffer_pool.h"
+#include "unet/engine/kept.h"
 #include "unet/engine/message_window.h"
 #include "unet/engine/share.h"
 #include "unet/layout.h"
@@ -87,6 +88,7 @@ struct alignas(kCacheLine) EndpointState {
   SlotReader send;
   std::byte* segment = nullptr;
   SegmentHeader* header = nullptr;
+  KeptEndpoint* kept = nullptr;
   ChannelState* channels = nullptr;  // channel_count of them
   uint32_t channel_count = 0;
   uint32_t index = kNone;
@@ -107,6 +109,7 @@ struct alignas(kCacheLine) EndpointState {
   // ---- receiving
   alignas(kCacheLine) SlotWriter receive;
   SegmentHeader* receive_header = nullptr;  // header again, on this line
+  KeptEndpoint* receive_kept = nullptr;     // kept again
   std::byte* receive_data = nullptr;
   uint32_t buffer_size = 0;
   uint32_t incarnation = 0;
@@ -121,8 +124,6 @@ struct alignas(kCacheLine) EndpointState {
   uint32_t reassemblies = 0;         // messages in reassembly, oldest first
   Reassembling* oldest = nullptr;
   Reassembling* newest = nullptr;
-
-  std::array<std::atomic<uint64_t>, kEndpointCounters> counters{};
 
   // ---- rarely used
   uint32_t client = kNone;
@@ -139,6 +140,12 @@ struct alignas(kCacheLine) EndpointState {
 
   bool attached() const noexcept { return life == Life::attached; }
 
+  // The slot at the send position is served now, whatever comes of it.
+  void take_slot() noexcept {
+    send.advance();
+    kept->take_slot(send.position());
+  }
+
   ChannelState* channel(uint32_t number) noexcept {
     return checked(number < channel_count && channels[number].kind != ChannelKind::closed) ? &channels[number] : nullptr;
   }
@@ -146,8 +153,8 @@ struct alignas(kCacheLine) EndpointState {
   // One writer, so a plain load and store; the copy in the segment is for the owner to read.
   void count(EndpointCounter which, uint64_t amount = 1) noexcept {
     const auto i = static_cast<size_t>(which);
-    const uint64_t value = counters[i].load(std::memory_order_relaxed) + amount;
-    counters[i].store(value, std::memory_order_relaxed);
+    const uint64_t value = kept->counters[i].load(std::memory_order_relaxed) + amount;
+    kept->counters[i].store(value, std::memory_order_relaxed);
     header->counters[i].store(value, std::memory_order_relaxed);
     if (which >= kFirstEndpointDrop) UNET_PROBE(message_drop, index, static_cast<int>(which), kEndpointCounterNames[i].data());
   }

@@ -23,8 +23,10 @@ std::vector<std::unique_ptr<Port>> make_ports(std::vector<std::unique_ptr<Driver
 }  // namespace
 
 Engine::State::State(const EngineOptions& o, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands_in,
-                     EventMailbox& events_out, int wake)
+                     EventMailbox& events_out, int wake, Kept kept_memory)
     : options(o),
+      kept(std::move(kept_memory)),
+      resuming(o.resume),
       commands(commands_in),
       events(events_out),
       service_wake(wake),
@@ -41,8 +43,8 @@ Engine::State::~State() {
 }
 
 Engine::Engine(EngineOptions options, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands, EventMailbox& events,
-               int service_wake)
-    : state_(std::make_unique<State>(options, std::move(drivers), commands, events, service_wake)) {}
+               int service_wake, Kept kept)
+    : state_(std::make_unique<State>(options, std::move(drivers), commands, events, service_wake, std::move(kept))) {}
 
 Engine::~Engine() = default;
 
@@ -50,6 +52,7 @@ uint32_t Engine::poll(Nanoseconds now) noexcept {
   State& s = *state_;
   s.now = now;
   uint32_t work = s.take_commands();   // what the service wants
+  if (s.resuming) [[unlikely]] return work;
   work += s.receive(now);              // frames from the wires, to endpoints
   return work + s.send(now);
 }
@@ -133,7 +136,7 @@ void Engine::State::run_timers(Nanoseconds when) noexcept {
 bool Engine::prepare_sleep(Nanoseconds now) noexcept {
   State& s = *state_;
   s.now = now;
-  if (s.mux.active()) return false;
+  if (s.mux.active() || s.resuming) return false;
   s.doorbells.announce_sleep(true);
   s.watch.leave_all([&](EndpointState& endpoint) { s.mux.activate(endpoint); });
   heavy_fence();  // from now on clients ring, and write the wake descriptor; what they did before is seen below
@@ -166,7 +169,7 @@ uint64_t Engine::ni_gauge(NiGauge gauge) const noexcept {
 uint64_t Engine::endpoint_counter(uint32_t endpoint, EndpointCounter counter) const noexcept {
   if (endpoint >= kEndpointsMax) return 0;
   const EndpointState* const e = state_->endpoints[endpoint].load(std::memory_order_acquire);
-  return e == nullptr ? 0 : e->counters[static_cast<size_t>(counter)].load(std::memory_order_relaxed);
+  return e == nullptr ? 0 : e->kept->counters[static_cast<size_t>(counter)].load(std::memory_order_relaxed);
 }
 
 uint64_t Engine::looks() const noexcept { return state_->looks.load(std::memory_order_relaxed); }

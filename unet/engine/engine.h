@@ -16,6 +16,7 @@
 
 #include "unet/counters.h"
 #include "unet/driver.h"
+#include "unet/engine/kept.h"
 #include "unet/engine/mailbox.h"
 
 namespace unet::engine {
@@ -25,14 +26,16 @@ struct EngineOptions {
   Nanoseconds watch_time = 500 * kMicrosecond;  // a send queue idle for this long is left to its doorbell
   uint32_t watched_max = 64;                    // send queues of one user polled directly at a time
   uint32_t quantum_bytes = 2 * 1024;            // deficit round robin: bytes per turn and weight
+  bool resume = false;                          // takes over endpoints of another engine: nothing moves before Resumed
 };
 
 class Engine {
  public:
   // `drivers` in port order, may be empty (an NI without a wire); `commands` and `events` outlive the engine;
-  // `service_wake` is an eventfd written after events were put while the service may sleep, or -1.
+  // `service_wake` is an eventfd written after events were put while the service may sleep, or -1. `kept` outlives it, if it is
+  // shared with the next engine.
   Engine(EngineOptions options, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands,
-         EventMailbox& events, int service_wake);
+         EventMailbox& events, int service_wake, Kept kept = Kept::make_private());
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

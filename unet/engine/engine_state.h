@@ -24,7 +24,7 @@ namespace unet::engine {
 
 struct Engine::State {
   State(const EngineOptions& options, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands, EventMailbox& events,
-        int service_wake);
+        int service_wake, Kept kept_memory);
   ~State();
 
   // ---- poll(), step by step
@@ -53,6 +53,8 @@ struct Engine::State {
   void run(const SetUser& command) noexcept;
   void run(const StartCapture& command) noexcept;
   void run(const StopCapture& command) noexcept;
+  void run(const Resumed& command) noexcept;
+  void resume(EndpointState& endpoint) noexcept;
 
   Share& share_of(uint32_t user);
   EndpointState* attached(uint32_t endpoint) noexcept;
@@ -64,6 +66,8 @@ struct Engine::State {
   void wake_service() noexcept;
 
   EngineOptions options;
+  Kept kept;
+  bool resuming;  // until Resumed: no message moves before all is attached again
   CommandMailbox& commands;
   EventMailbox& events;
   int service_wake;

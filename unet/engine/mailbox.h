@@ -37,6 +37,7 @@ struct AttachEndpoint {
   SegmentGeometry geometry;
   uint32_t user = 0;        // whose share it sends by
   uint32_t weight = 1;      // against the user's other endpoints
+  bool resume = false;      // another engine had it: go on where that one stopped (kept.h)
 };
 struct SetUser {            // what a user's endpoints may send, from now on; without: weight 1 and no limits
   uint32_t user;
@@ -80,8 +81,9 @@ struct StartCapture {       // memory: capture_memory.h, `bytes` of ring; stays 
   uint32_t channel;         // ~0: all of the endpoint's
 };
 struct StopCapture { uint32_t capture; };
+struct Resumed {};          // all that another engine had is attached and open again
 using Command = std::variant<std::monostate, AttachClient, DetachClient, AttachEndpoint, DetachEndpoint, SetRegion, SetWakeDescriptor,
-                             OpenHairpin, OpenWire, CloseChannel, SendSignal, SetUser, StartCapture, StopCapture>;
+                             OpenHairpin, OpenWire, CloseChannel, SendSignal, SetUser, StartCapture, StopCapture, Resumed>;
 
 // ---- engine -> service
 

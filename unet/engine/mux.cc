@@ -188,7 +188,7 @@ void Mux::sent(EndpointState& endpoint, uint32_t length) noexcept {
 Mux::Step Mux::refuse(EndpointState& endpoint, EndpointCounter reason) noexcept {
   // A command that opens the channel may have come since this turn began; it was put before the client could know of it.
   if (reason == EndpointCounter::unknown_channel && !commands_.empty()) return Step::later;
-  endpoint.send.advance();
+  endpoint.take_slot();
   endpoint.deficit -= kMessageCost;
   endpoint.count(reason);
   return Step::sent;
@@ -212,7 +212,7 @@ Mux::Step Mux::send(EndpointState& endpoint, const Slot& slot, uint64_t mark, Na
   if (channel->kind == ChannelKind::hairpin) {
     EndpointState* const peer = peer_of(*channel);
     if (peer == nullptr) return refuse(endpoint, EndpointCounter::unknown_channel);
-    endpoint.send.advance();
+    endpoint.take_slot();
     if (delivery_.short_message(*peer, channel->peer_channel, slot.payload, length)) counters_.add(NiCounter::hairpin_messages);
     sent(endpoint, length);
     return Step::sent;
@@ -223,7 +223,7 @@ Mux::Step Mux::send(EndpointState& endpoint, const Slot& slot, uint64_t mark, Na
     blocked_port_ = channel->port;
     return Step::blocked;
   }
-  endpoint.send.advance();
+  endpoint.take_slot();
   copy_small(frame->data + kFrameOverhead, slot.payload, length);
   compose(*frame, *channel, port, length);
   sent(endpoint, length);
@@ -271,7 +271,7 @@ Mux::Step Mux::send_long(EndpointState& endpoint, ChannelState* channel, uint32_
   if (channel->kind == ChannelKind::hairpin) {
     EndpointState* const peer = peer_of(*channel);
     if (peer == nullptr) return refuse(endpoint, EndpointCounter::unknown_channel);
-    endpoint.send.advance();
+    endpoint.take_slot();
     const bool delivered = mark.kind == SlotKind::gather
                                ? delivery_.message(*peer, channel->peer_channel, out.pieces)
                                : delivery_.put(*peer, channel->peer_channel, out.region_offset, out.pieces, notify);
@@ -279,7 +279,7 @@ Mux::Step Mux::send_long(EndpointState& endpoint, ChannelState* channel, uint32_
     sent(endpoint, mark.length);
     return Step::sent;
   }
-  endpoint.send.advance();
+  endpoint.take_slot();
   out.active = true;
   out.channel = number;
   out.message = channel->next_message++;

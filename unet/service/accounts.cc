@@ -29,6 +29,14 @@ Status Accounts::take(uid_t user, const Rights& rights, const Usage& wanted) {
   return {};
 }
 
+void Accounts::resume(uid_t user, const Usage& usage) {
+  Usage& used = usage_[user];
+  used.connections += usage.connections;
+  used.endpoints += usage.endpoints;
+  used.channels += usage.channels;
+  used.memory += usage.memory;
+}
+
 void Accounts::give_back(uid_t user, const Usage& usage) {
   Usage& used = usage_[user];
   UNET_CHECK(used.connections >= usage.connections && used.endpoints >= usage.endpoints && used.channels >= usage.channels &&

@@ -24,6 +24,9 @@ class Accounts {
   // Takes all of `wanted` or nothing. Errors: quota_exceeded, with what is used and what is allowed.
   Status take(uid_t user, const Rights& rights, const Usage& wanted);
 
+  // What was taken before a takeover, whatever is allowed now.
+  void resume(uid_t user, const Usage& usage);
+
   // Gives back what was taken.
   void give_back(uid_t user, const Usage& usage);
 

@@ -17,6 +17,7 @@ namespace unet::service {
 namespace {
 
 constexpr uint64_t kCoreMax = 1023;
+constexpr uint64_t kTakeoverMax = 3600;  // seconds
 
 void parse_ni(TomlReader& in, Config& config) {
   NiOptions& ni = config.ni;
@@ -40,6 +41,7 @@ void parse_ni(TomlReader& in, Config& config) {
   ni.engine.reassembly_timeout = in.number("reassembly_ms", ni.engine.reassembly_timeout / kMillisecond, 1, 60'000) * kMillisecond;
   config.policy_file = in.text("policy", config.policy_file);
   config.user = in.text("user", config.user);
+  config.takeover = in.number("takeover_s", config.takeover / kSecond, 0, kTakeoverMax) * kSecond;
   config.seccomp = in.boolean("seccomp", config.seccomp);
 }
 
@@ -99,8 +101,8 @@ Status parse_config(std::string_view text, const std::string& file, Config& conf
   const Result<toml::table> document = parse_toml(text, file);
   if (!document) return tl::unexpected(document.error());
   TomlReader in(file, *document, "the configuration");
-  in.allow({"host", "socket", "user", "seccomp", "group", "idle", "spin_us", "core", "lost_after_ms", "reassembly_ms", "policy", "ports",
-            "peer", "channel"});
+  in.allow({"host", "socket", "user", "seccomp", "group", "idle", "spin_us", "core", "lost_after_ms", "reassembly_ms", "policy",
+            "takeover_s", "ports", "peer", "channel"});
   parse_ni(in, config);
   config.ports = in.texts("ports", config.ports);
   if (config.ports.size() > kPortsMax) in.wrong("ports", "at most " + std::to_string(kPortsMax) + " ports are allowed");
@@ -206,6 +208,10 @@ std::string_view example_config() noexcept {
 # Whom unetd becomes once its wires and its socket are open, without any right that root has. It must be able to read the policy and
 # to write the socket's directory (/run/unet is given to it). Without: it stays who started it.
 # user = "unet"
+
+# A keeper process holds what clients have, for so many seconds, until another unetd goes on when this one has died; and
+# `unetctl upgrade` puts another in its place. 0: no keeper.
+takeover_s = 0
 
 # The kernel refuses unetd system calls that it does not need: one that is made all the same is named and ends it.
 seccomp = true

@@ -121,6 +121,28 @@ Result<Listener> Listener::open(const std::string& path, const std::string& grou
   return listener;
 }
 
+Result<Listener> Listener::inherit(const std::string& path, Descriptor socket) {
+  const Result<sockaddr_un> address = address_of(path);
+  if (!address) return tl::unexpected(address.error());
+  sockaddr_un bound{};
+  socklen_t length = sizeof bound;
+  if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &length) != 0) return fail_errno("getsockname", errno);
+  if (bound.sun_family != AF_UNIX || path != std::string(bound.sun_path, strnlen(bound.sun_path, sizeof bound.sun_path))) {
+    return fail(Errc::invalid_argument, "the network interface before this one did not listen at " + quoted(path) +
+                                            ": a takeover cannot change the control socket");
+  }
+  Listener listener;
+  struct stat st {};
+  if (lstat(path.c_str(), &st) == 0) {
+    listener.device_ = st.st_dev;
+    listener.inode_ = st.st_ino;
+  }
+  listener.path_ = path;
+  listener.socket_ = std::move(socket);
+  listener.reserve_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  return listener;
+}
+
 Listener::~Listener() {
   struct stat st {};
   if (!socket_.valid() || path_.empty() || lstat(path_.c_str(), &st) != 0) return;

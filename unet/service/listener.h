@@ -18,6 +18,8 @@ class Listener {
   // given to `owner`, who can remove it. A socket left by an NI that died is replaced. Errors: already_exists (a living NI has
   // it), invalid_argument, system.
   static Result<Listener> open(const std::string& path, const std::string& group, uid_t owner = kUnchanged);
+  // The socket that another NI listened on at `path` until it left it to us.
+  static Result<Listener> inherit(const std::string& path, Descriptor socket);
   Listener(Listener&&) noexcept = default;
   Listener& operator=(Listener&&) = delete;
   ~Listener();  // removes the socket, if it is still ours
@@ -25,6 +27,9 @@ class Listener {
   // The next connection; nothing if there is none. Never blocks. A connection that cannot be had for want of descriptors
   // is closed, so that the caller's epoll does not spin on it.
   std::optional<Descriptor> accept() noexcept;
+
+  // The socket stays where it is: another NI goes on with it.
+  void leave() noexcept { path_.clear(); }
 
   int descriptor() const noexcept { return socket_.get(); }
   const std::string& path() const noexcept { return path_; }

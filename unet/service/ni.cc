@@ -1,6 +1,7 @@
 // ni.cc - putting an NI together; the embedded way of running it.
 #include "unet/service/ni.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -14,14 +15,16 @@
 
 namespace unet::service {
 
-Result<std::unique_ptr<Ni>> Ni::create(NiOptions options, std::vector<std::unique_ptr<Driver>> drivers) {
+Result<std::unique_ptr<Ni>> Ni::create(NiOptions options, std::vector<std::unique_ptr<Driver>> drivers,
+                                       std::unique_ptr<Journal> journal) {
   std::unique_ptr<Ni> ni(new Ni(std::move(options)));
-  if (Status status = ni->set_up(std::move(drivers)); !status) return tl::unexpected(status.error());
+  if (Status status = ni->set_up(std::move(drivers), std::move(journal)); !status) return tl::unexpected(status.error());
   return ni;
 }
 
 Ni::~Ni() {
-  if (service_ && !threads_) {
+  // With a journal, what is here is not ours to end: another goes on with it.
+  if (service_ && engine_ && !threads_ && !service_->keeps_journal()) {
     // Whoever shares channels with us is told, and gets everything back, before the engine goes.
     disarm();
     service_->stop(clock_.now());
@@ -30,7 +33,7 @@ Ni::~Ni() {
   }
 }
 
-Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers) {
+Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<Journal> journal) {
   if (drivers.size() > kPortsMax) {
     return fail(Errc::invalid_argument, std::to_string(drivers.size()) + " ports; at most " + std::to_string(kPortsMax) + " are allowed");
   }
@@ -55,13 +58,34 @@ Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers) {
   Result<std::unique_ptr<Service>> service = Service::create(options_.service, std::move(ports), commands_, events_, *this);
   if (!service) return tl::unexpected(service.error());
   service_ = std::move(*service);
-  engine_ = std::make_unique<engine::Engine>(options_.engine, std::move(drivers), commands_, events_, service_wake_.get());
+  Descriptor memory;
+  if (journal != nullptr) {
+    Result<Descriptor> made = kept_memory(*journal);
+    if (!made) return tl::unexpected(made.error());
+    memory = std::move(*made);
+    options_.engine.resume = journal->resumes();
+  }
+  Result<engine::Kept> kept = memory.valid() ? engine::Kept::open(memory.get()) : engine::Kept::make_private();
+  if (!kept) return tl::unexpected(kept.error());
+  engine_ = std::make_unique<engine::Engine>(options_.engine, std::move(drivers), commands_, events_, service_wake_.get(),
+                                             std::move(*kept));
   if (Status status = watch_drivers(); !status) return status;
-  if (!options_.socket.empty()) {
+  if (journal != nullptr) {
+    const Status status = service_->keep_journal(std::move(journal), memory.get(), options_.socket, options_.group, clock_.now());
+    if (!status) return status;
+  } else if (!options_.socket.empty()) {
     if (Status status = service_->listen(options_.socket, options_.group); !status) return status;
   }
   if (Status status = sleeper_.watch(service_->descriptor(), false); !status) return status;
   return sleeper_.watch(timer_.get(), false);
+}
+
+// What the engine keeps, of the NI before this one or new.
+Result<Descriptor> Ni::kept_memory(const Journal& journal) {
+  if (!journal.resumes()) return create_sealed("unet-kept", engine::Kept::kBytes);
+  Descriptor memory(fcntl(journal.inherited_descriptor(JournalKind::ni, 0), F_DUPFD_CLOEXEC, 0));
+  if (!memory.valid()) return fail(Errc::protocol, "the journal has no memory of an engine");
+  return memory;
 }
 
 Status Ni::watch_drivers() {

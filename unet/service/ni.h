@@ -34,14 +34,17 @@ struct NiOptions {
 class Ni final : private EngineSide {
  public:
   // Takes the drivers, in port order; there may be none.
-  static Result<std::unique_ptr<Ni>> create(NiOptions options, std::vector<std::unique_ptr<Driver>> drivers);
+  // With a journal it goes on where the network interface before it stopped, if there was one, and writes down what the next needs.
+  static Result<std::unique_ptr<Ni>> create(NiOptions options, std::vector<std::unique_ptr<Driver>> drivers,
+                                            std::unique_ptr<Journal> journal = nullptr);
   ~Ni() override;
   Ni(const Ni&) = delete;
   Ni& operator=(const Ni&) = delete;
 
   // ---- in threads of its own (unetd): the caller's thread becomes the service, a new one the engine.
 
-  // Runs until request_stop(); then ends every client and returns. Once.
+  // Runs until request_stop(); then ends every client and returns. Once. With a journal, also until its keeper wants another in its
+  // place: then everything is left to that one.
   Status run();
   // From any thread or a signal handler.
   void request_stop() noexcept;
@@ -103,13 +106,15 @@ class Ni final : private EngineSide {
   void serve_if_due() noexcept {
     if (__builtin_expect(now_ >= next_service_ || !events_.empty(), 0)) service_turn(now_ = clock_.now());
   }
-  Status set_up(std::vector<std::unique_ptr<Driver>> drivers);
+  Status set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<Journal> journal);
+  static Result<Descriptor> kept_memory(const Journal& journal);
   Status watch_drivers();
 
   void engine_loop() noexcept;
   void engine_sleep(Nanoseconds now) noexcept;
   void publish_port_counters() noexcept;
   void service_loop();
+  void stop_service();
   void sleep_service(Nanoseconds until) noexcept;
 
   void service_turn(Nanoseconds now) noexcept;

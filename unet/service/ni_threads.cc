@@ -72,11 +72,20 @@ Status Ni::run() {
   std::thread engine([this] { engine_loop(); });
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
 
+  service_->tell_ready();
   service_loop();
+  const bool leaves = service_->released() && !stop_.load(std::memory_order_acquire);
+  if (!leaves) stop_service();
 
   stop_engine_.store(true, std::memory_order_release);
   wake_engine();
   engine.join();
+  if (leaves) {
+    service_->poll(clock_.now());  // what the engine has said last
+    service_->leave();
+    engine_.reset();  // and its wires
+    service_->tell_left();
+  }
   return {};
 }
 
@@ -86,8 +95,12 @@ void Ni::service_loop() {
       if (Status status = service_->reload_policy(); !status) spdlog::error("{}", status.error().text);
     }
     service_->poll(clock_.now());
+    if (service_->released() || service_->keeper_lost()) return;
     sleep_service(service_->next_timeout());
   }
+}
+
+void Ni::stop_service() {
   // Every client is dropped; the engine lets go of what they had, and sends the goodbyes.
   const Nanoseconds deadline = clock_.now() + kStopTime;
   service_->stop(clock_.now());

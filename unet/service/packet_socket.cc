@@ -16,20 +16,25 @@ namespace {
 constexpr size_t kDescriptorsMax = 4;
 }
 
-PacketSocket::Received PacketSocket::receive(MutableBytes room, size_t& size) noexcept {
+PacketSocket::Received PacketSocket::receive(MutableBytes room, size_t& size, bool peek) noexcept {
   iovec part{room.data(), room.size()};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;  // no room for control data: the kernel closes descriptors a client sends along
   ssize_t n = 0;
   do {
-    n = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    n = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | (peek ? MSG_PEEK : 0));
   } while (n < 0 && errno == EINTR);
   if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? Received::nothing : Received::closed;
   if (n == 0) return Received::closed;  // an empty packet looks the same, and is no packet of ours either
   if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return Received::malformed;
   size = static_cast<size_t>(n);
   return Received::packet;
+}
+
+void PacketSocket::take() noexcept {
+  while (recv(socket_.get(), nullptr, 0, MSG_DONTWAIT | MSG_TRUNC) < 0 && errno == EINTR) {
+  }
 }
 
 PacketSocket::Sent PacketSocket::send_now(Bytes packet, std::span<const int> descriptors) noexcept {
@@ -69,7 +74,11 @@ PacketSocket::Outcome PacketSocket::send(Bytes packet, std::initializer_list<int
       case Sent::full: break;
     }
   }
-  if (waiting_.size() >= waiting_max) return Outcome::broken;
+  return keep(packet, {descriptors.begin(), descriptors.size()}, waiting_max);
+}
+
+PacketSocket::Outcome PacketSocket::keep(Bytes packet, std::span<const int> descriptors, size_t waiting_max) {
+  if (!socket_.valid() || waiting_.size() >= waiting_max) return Outcome::broken;
   Packet kept{{packet.begin(), packet.end()}, {}};
   for (const int descriptor : descriptors) {
     Descriptor copy(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));

@@ -19,14 +19,19 @@ class PacketSocket {
   explicit PacketSocket(Descriptor socket) noexcept : socket_(std::move(socket)) {}
 
   enum class Received { packet, nothing, closed, malformed };
-  // One packet into `room`; `size` becomes its length. malformed: longer than the room, or with uninvited descriptors.
-  Received receive(MutableBytes room, size_t& size) noexcept;
+  // One packet into `room`; `size` becomes its length. malformed: longer than the room, or with uninvited descriptors. `peek`: it
+  // stays the next one until take().
+  Received receive(MutableBytes room, size_t& size, bool peek = false) noexcept;
+  void take() noexcept;
 
   // Sends a packet, or keeps it (with duplicates of the descriptors) until flush() can, if no more than `waiting_max` wait
   // already. The descriptors stay the caller's. no_descriptors: neither, as there are too many of them in this process or
   // under way. broken: the connection is, or the client does not read; drop it.
   enum class Outcome { sent, no_descriptors, broken };
   Outcome send(Bytes packet, std::initializer_list<int> descriptors, size_t waiting_max);
+
+  // Keeps a packet for flush(), as above, even if it could be sent.
+  Outcome keep(Bytes packet, std::span<const int> descriptors, size_t waiting_max);
 
   // Sends what was kept, as far as it goes. no_descriptors: the kernel takes none now; try again in a while, as nothing will tell when.
   Outcome flush();

@@ -120,6 +120,12 @@ struct ClientRecord {
   std::set<uint32_t> endpoints;
   size_t channels = 0;            // of all endpoints, in any state
   size_t channels_peak = 0;       // since no packet waited
+  uint64_t outputs = 0;           // packets to it that the journal has had, and
+  uint64_t outputs_sent = 0;      // those of them that have left
+  uint64_t events_numbered = 0;
+  uint64_t handled_cookie = 0;    // of the last request of which all is in the journal
+  uint32_t handled_op = 0;        // 0: none
+  bool look_twice = false;        // the next request may be that one, still in the socket
   std::vector<uint64_t> doorbells = std::vector<uint64_t>(ClientPage::kWords);  // taken bits
 };
 

@@ -16,11 +16,13 @@
 #include <spdlog/spdlog.h>
 
 #include "unet/base/check.h"
+#include "unet/service/journal_records.h"
 
 namespace unet::service {
 namespace {
 
 constexpr uint64_t kListenerKey = ~uint64_t{0};
+constexpr uint64_t kKeeperKey = kListenerKey - 1;
 constexpr int kEventsPerPoll = 64;         // epoll events
 constexpr int kPacketsPerTurn = 16;        // requests of one client before the next has its turn
 constexpr int kEngineEventsPerPoll = 256;
@@ -68,15 +70,27 @@ Service::Service(ServiceOptions options, std::vector<PortInfo> ports, engine::Co
   for (uint32_t i = 0; i < kEndpointsMax; ++i) free_endpoints_.push_back(i);
 }
 
-Service::~Service() = default;
+Service::~Service() {
+  if (journal_ != nullptr && listener_ != nullptr) listener_->leave();
+}
 
 Status Service::listen(const std::string& path, const std::string& group) {
   const uid_t owner = options_.own_user == geteuid() ? Listener::kUnchanged : options_.own_user;
   Result<Listener> listener = Listener::open(path, group, owner);
   if (!listener) return tl::unexpected(listener.error());
-  listener_ = std::make_unique<Listener>(std::move(*listener));
+  return listen_on(std::move(*listener));
+}
+
+Status Service::listen_on(Listener listener) {
+  listener_ = std::make_unique<Listener>(std::move(listener));
   epoll_event event{.events = EPOLLIN, .data = {.u64 = kListenerKey}};
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_->descriptor(), &event) != 0) return fail_errno("epoll_ctl", errno);
+  return {};
+}
+
+Status Service::watch_keeper() {
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = kKeeperKey}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, journal_->descriptor(), &event) != 0) return fail_errno("epoll_ctl", errno);
   return {};
 }
 
@@ -90,6 +104,8 @@ bool Service::poll(Nanoseconds now) {
     worked_ = true;
     if (event.data.u64 == kListenerKey) {
       on_listener();
+    } else if (event.data.u64 == kKeeperKey) {
+      on_keeper();
     } else if (ClientRecord* client = client_at(static_cast<uint32_t>(event.data.u64)); client != nullptr) {
       on_client(*client, event.events);
     }
@@ -107,6 +123,7 @@ bool Service::poll(Nanoseconds now) {
   close_read_ends();
   run_signalling();       // what the machine wants after all of that
   finish_drops();         // clients that ended during this turn
+  settle();               // all of that counts, and what it says leaves
   flush_commands();       // to the engine, and wake it
   return worked_;
 }
@@ -150,12 +167,15 @@ Status Service::adopt_connection(Descriptor socket) {
     return fail_errno("epoll_ctl", errno);
   }
   free_clients_.pop_front();
+  if (journal_ != nullptr) journal_->put(JournalKind::client, index, 0, ClientValue{}, {socket.get()});
+  changed(JournalKind::client_state, index);
   next_hello_ = 0;  // to be known in the next turn
   ++counters_.connections;
   clients_.emplace(index, std::make_unique<ClientRecord>(index, std::move(socket), std::move(*who), std::move(rights)));
   return {};
 }
 
+// With a journal, a request stays in the socket until what came of it has left: see service_journal.cc.
 void Service::on_client(ClientRecord& client, uint32_t epoll_events) {
   if (client.dropped) return;
   if ((epoll_events & EPOLLOUT) != 0) {
@@ -165,9 +185,13 @@ void Service::on_client(ClientRecord& client, uint32_t epoll_events) {
   for (int i = 0; i < kPacketsPerTurn && !client.dropped && !client.socket.waiting(); ++i) {
     alignas(8) std::array<std::byte, control::kPacketMax> room;
     size_t size = 0;
-    switch (client.socket.receive(room, size)) {
+    switch (client.socket.receive(room, size, journal_ != nullptr)) {
       case PacketSocket::Received::packet:
-        on_packet(client, Bytes(room.data(), size));
+        if (journal_ == nullptr) {
+          on_packet(client, Bytes(room.data(), size));
+        } else {
+          on_kept_packet(client, Bytes(room.data(), size));
+        }
         break;
       case PacketSocket::Received::nothing:
         return;
@@ -202,8 +226,12 @@ void Service::flush_starved() {
 bool Service::send(ClientRecord& client, Bytes packet, std::initializer_list<int> descriptors) {
   if (client.dropped) return true;
   const bool refused = descriptors.size() != 0 && !reads_descriptors(client);
-  switch (refused ? PacketSocket::Outcome::no_descriptors : client.socket.send(packet, descriptors, client.waiting_max())) {
+  PacketSocket::Outcome outcome = PacketSocket::Outcome::no_descriptors;
+  if (!refused && journal_ != nullptr) outcome = keep_output(client, packet, {descriptors.begin(), descriptors.size()});
+  else if (!refused) outcome = client.socket.send(packet, descriptors, client.waiting_max());
+  switch (outcome) {
     case PacketSocket::Outcome::sent:
+      if (journal_ != nullptr) return true;
       announce(client);
       watch_for_room(client);
       return true;
@@ -314,6 +342,13 @@ void Service::flush_commands() {
 
 void Service::stop(Nanoseconds now) {
   now_ = now;
+  if (journal_ != nullptr) {
+    settle();
+    journal_->order(JournalOp::stop);
+    journal_->commit();
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, journal_->descriptor(), nullptr);
+    journal_.reset();  // its end stays open until the keeper has read that
+  }
   listener_.reset();
   signalling_->goodbye();
   std::vector<uint32_t> all;

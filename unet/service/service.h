@@ -26,6 +26,7 @@
 #include "unet/counters.h"
 #include "unet/engine/mailbox.h"
 #include "unet/service/accounts.h"
+#include "unet/service/journal.h"
 #include "unet/service/listener.h"
 #include "unet/service/names.h"
 #include "unet/service/policy.h"
@@ -98,6 +99,21 @@ class Service {
 
   Status listen(const std::string& path, const std::string& group);
 
+  // From now on everything is written down, for an NI that takes over; `kept` is the memory of the engine. Before any client is taken.
+  // With what was inherited, goes on where the NI before this one stopped: its socket, clients, endpoints and channels. Errors:
+  // protocol (what was inherited makes no sense), invalid_argument (another socket), out_of_memory.
+  Status keep_journal(std::unique_ptr<Journal> journal, int kept, const std::string& path, const std::string& group, Nanoseconds now);
+  bool keeps_journal() const noexcept { return journal_ != nullptr; }
+  // Clients are served now.
+  void tell_ready();
+
+  // The keeper wants another NI in our place: leave() it everything once the engine has stopped, and tell_left() when wires are closed.
+  bool released() const noexcept { return released_; }
+  // The keeper is gone: stop().
+  bool keeper_lost() const noexcept { return journal_ != nullptr && journal_->lost(); }
+  void leave();
+  void tell_left();
+
   // Takes a connected SOCK_SEQPACKET socket as a client.
   Status adopt_connection(Descriptor socket);
 
@@ -141,6 +157,9 @@ class Service {
   void on_listener();
   void on_client(ClientRecord& client, uint32_t epoll_events);
   void on_packet(ClientRecord& client, Bytes packet);
+  void on_kept_packet(ClientRecord& client, Bytes packet);
+  Status listen_on(Listener listener);
+  Status watch_keeper();
   void on_engine_event(const engine::Event& event);
   void on_deadlines();
   void end_silent();
@@ -180,8 +199,45 @@ class Service {
   void fail_request(ClientRecord& client, const control::Header& header, const Error& error);
   void ok(ClientRecord& client, const control::Header& header, std::initializer_list<int> descriptors = {});
 
+  // service_journal.cc: what is written down
+  void changed(JournalKind kind, uint32_t a, uint64_t b = 0) {
+    if (journal_ != nullptr) changed_.insert({kind, a, b});
+  }
+  void write_changes();
+  bool write_client(uint32_t index);
+  bool write_endpoint(uint32_t id);
+  bool write_channel(uint32_t endpoint, uint32_t number);
+  bool write_request(uint64_t id);
+  PacketSocket::Outcome keep_output(ClientRecord& client, Bytes packet, std::span<const int> descriptors);
+  void erase_outputs(ClientRecord& client, uint64_t up_to);
+  void note_handled(ClientRecord& client, Bytes packet);
+  bool was_handled(ClientRecord& client, Bytes packet);
+  void settle();
+  void on_keeper();
+
+  // service_resume.cc: what was written down
+  Status resume(std::vector<JournalItem> items);
+  Status resume_item(JournalItem& item);
+  Status resume_socket(JournalItem& item);
+  Status resume_client(JournalItem& item);
+  Status resume_client_state(const JournalItem& item);
+  Status resume_page(JournalItem& item);
+  Status resume_segment(JournalItem& item);
+  Status resume_region(JournalItem& item);
+  Status resume_wake(JournalItem& item);
+  Status resume_endpoint(const JournalItem& item);
+  Status resume_channel(const JournalItem& item);
+  Status resume_request(const JournalItem& item);
+  Status resume_output(JournalItem& item);
+  Status resume_upgrade(const JournalItem& item);
+  void resume_hairpins(EndpointRecord& endpoint);
+  void resume_wires(EndpointRecord& endpoint);
+  void finish_resume();
+
   // service_operation.cc
   void tell_terms(const ClientRecord& client);
+  void handle(ClientRecord& client, const control::Upgrade& packet);
+  void end_upgrade(const Status& outcome);
   void handle(ClientRecord& client, const control::PolicyReload& packet);
   void handle(ClientRecord& client, const control::Drain& packet);
   Status takes_more() const;                                           // an error while the NI is being drained
@@ -290,6 +346,13 @@ class Service {
   std::deque<engine::Command> command_backlog_;
   std::map<uint32_t, CaptureRecord> captures_;
   Nanoseconds next_capture_ = 0;  // of an ordinary user
+
+  std::unique_ptr<Journal> journal_;     // none: nobody takes over
+  std::set<JournalKey> changed_;         // records to be written
+  std::set<uint32_t> outputs_waiting_;   // clients to which something is to be sent when it is written
+  std::string listening_at_;
+  std::optional<std::pair<uint32_t, uint64_t>> upgrade_;  // client and cookie of who asked for one
+  bool released_ = false;
 };
 
 }  // namespace unet::service

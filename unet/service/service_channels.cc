@@ -89,6 +89,8 @@ Result<ChannelRecord*> Service::new_channel(EndpointRecord& endpoint, uint64_t m
   ChannelRecord& channel = endpoint.channels[number];
   channel.number = number;
   channel.memory = memory;
+  changed(JournalKind::channel, endpoint.id, number);
+  changed(JournalKind::endpoint, endpoint.id);
   return &channel;
 }
 
@@ -170,6 +172,8 @@ Status Service::offer(RequestRecord request, int32_t uid, int32_t pid) {
   event.peer_pid = pid;
   event.peer.set(request.from);
   target.requests.insert(request.id);
+  changed(JournalKind::request, 0, request.id);
+  changed(JournalKind::ni_state, 0);
   requests_.emplace(request.id, std::move(request));
   send_packet(owner, event);
   return {};
@@ -187,6 +191,7 @@ void Service::remove_request(uint64_t id) {
   deadlines_.erase({at->second.deadline, id});
   if (at->second.wire) wire_requests_.erase(at->second.wire_request);
   requests_.erase(at);
+  changed(JournalKind::request, 0, id);
 }
 
 // The connecting side's answer when there will be no channel. The request is removed already.
@@ -236,6 +241,7 @@ bool Service::finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, O
   channel.state = State::open;
   UNET_PROBE(channel_open, endpoint.id, channel.number, static_cast<int>(channel.kind));
   channel.request = 0;
+  changed(JournalKind::channel, endpoint.id, channel.number);
   control::Reply reply{};
   std::memset(static_cast<void*>(&reply), 0, sizeof reply);
   reply.header = {.op = op, .endpoint = endpoint.id, .cookie = cookie};

@@ -32,6 +32,7 @@ void Service::drop(ClientRecord& client, std::string_view why) {
   if (client.dropped) return;
   spdlog::debug("client {} (pid {}, user {}) ends: {}", client.index, client.who.pid, client.who.uid, why);
   client.dropped = true;
+  if (journal_ != nullptr) static_cast<void>(client.socket.flush());  // what it did wrong
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client.socket.descriptor(), nullptr);
   end_socket(client);
   announce(client);
@@ -40,8 +41,9 @@ void Service::drop(ClientRecord& client, std::string_view why) {
 
 // Descriptors that it has not read stay charged to us for as long as it keeps its end open: they go on counting as its user's.
 void Service::end_socket(ClientRecord& client) {
-  if (client.socket.unread_descriptors() == 0) return client.socket.close();
-  client.socket.end();
+  const bool all_read = client.socket.unread_descriptors() == 0;
+  if (!all_read || journal_ != nullptr) client.socket.end();  // the keeper has it, too
+  if (all_read) return client.socket.close();
   unread_ends_.emplace_back(client.who.uid, std::exchange(client.socket, PacketSocket()));
   next_look_ = std::min(next_look_, now_ + kLookEvery);
 }
@@ -75,6 +77,7 @@ void Service::finish_drops() {
 void Service::destroy(EndpointRecord& endpoint, CloseReason reason) {
   endpoint.detaching = true;
   UNET_PROBE(endpoint_close, endpoint.id, static_cast<int>(reason));
+  changed(JournalKind::endpoint, endpoint.id);
   const std::string who = describe(endpoint);
   names_.unbind(endpoint.id);
   stop_captures_of(endpoint);
@@ -101,6 +104,7 @@ void Service::end_channel(EndpointRecord& endpoint, uint32_t number, CloseReason
   UNET_CHECK(at != endpoint.channels.end());
   ChannelRecord channel = std::move(at->second);
   endpoint.channels.erase(at);
+  changed(JournalKind::channel, endpoint.id, number);
   ClientRecord& client = *client_at(endpoint.client);
   --client.channels;
   accounts_.give_back(client.who.uid, {.channels = 1, .memory = channel.memory});
@@ -133,6 +137,7 @@ void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, Clos
   if (channel.state != State::open) return;
   channel.state = State::closed;
   UNET_PROBE(channel_close, endpoint.id, channel.number, static_cast<int>(reason));
+  changed(JournalKind::channel, endpoint.id, channel.number);
   if (channel.kind == control::ChannelKind::ni) push(engine::CloseChannel{.endpoint = endpoint.id, .channel = channel.number});
   if (channel.wire) release_wire(channel);
   const ClientRecord& owner = *client_at(endpoint.client);
@@ -162,6 +167,7 @@ void Service::on_endpoint_detached(uint32_t id) {
   accounts_.give_back(client.who.uid, {.endpoints = 1, .memory = endpoint->memory});
   client.doorbells[endpoint->doorbell / 64] &= ~(uint64_t{1} << (endpoint->doorbell % 64));
   client.endpoints.erase(id);
+  changed(JournalKind::endpoint, id);
   endpoints_.erase(id);  // unmaps segment and region, closes the wake descriptor
   free_endpoints_.push_back(id);
   if (answer) ok(client, header);
@@ -176,6 +182,10 @@ void Service::on_client_detached(uint32_t index) {
   UNET_CHECK(client.dropped && client.endpoints.empty());
   if (client.greeted) engine_.forget_client(client.wake.get());
   accounts_.give_back(client.who.uid, {.connections = 1});
+  if (journal_ != nullptr) {
+    erase_outputs(*client_at(index), client.outputs);
+    changed(JournalKind::client_state, index);
+  }
   clients_.erase(index);
   free_clients_.push_back(index);
 }

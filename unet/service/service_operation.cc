@@ -1,6 +1,7 @@
 // service_operation.cc - what the operator asks of a running NI: root, and the user whose NI it is.
 #include <spdlog/spdlog.h>
 
+#include "unet/service/journal_records.h"
 #include "unet/service/service.h"
 
 namespace unet::service {
@@ -58,6 +59,35 @@ void Service::handle(ClientRecord& client, const control::Drain& packet) {
 void Service::drain(bool on) {
   if (on != draining_) spdlog::info(on ? "draining: no new endpoints, names and channels" : "no longer draining");
   draining_ = on;
+  changed(JournalKind::ni_state, 0);
+}
+
+void Service::handle(ClientRecord& client, const control::Upgrade& packet) {
+  if (!operates(client, packet.header)) return;
+  Status status;
+  if (journal_ == nullptr) {
+    status = fail(Errc::unavailable,
+                  "this network interface has no keeper, which would hold what a new one goes on with: start unetd with --takeover");
+  } else if (upgrade_) {
+    status = fail(Errc::unavailable, "another upgrade is under way");
+  }
+  if (!status) return fail_request(client, packet.header, status.error());
+  upgrade_ = {client.index, packet.header.cookie};
+  journal_->put(JournalKind::upgrade, client.index, packet.header.cookie, UpgradeValue{});
+  journal_->order(JournalOp::upgrade, packet.program.view());
+}
+
+// Whoever asked for it is told.
+void Service::end_upgrade(const Status& outcome) {
+  if (!upgrade_) return;
+  const auto [index, cookie] = *upgrade_;
+  upgrade_.reset();
+  journal_->erase(JournalKind::upgrade, index, cookie);
+  ClientRecord* const client = client_at(index);
+  const control::Header header{.op = control::Op::upgrade, .endpoint = 0, .cookie = cookie};
+  if (client == nullptr || client->dropped) return;
+  if (outcome) ok(*client, header);
+  else fail_request(*client, header, outcome.error());
 }
 
 Status Service::takes_more() const {

@@ -9,6 +9,7 @@
 
 #include "unet/base/check.h"
 #include "unet/base/probe.h"
+#include "unet/service/journal_records.h"
 #include "unet/service/service.h"
 
 namespace unet::service {
@@ -56,6 +57,7 @@ bool lies(const Packet&) {
 bool lies(const control::Hello& p) { return lies(p.program); }
 bool lies(const control::Bind& p) { return lies(p.name); }
 bool lies(const control::Connect& p) { return lies(p.target); }
+bool lies(const control::Upgrade& p) { return lies(p.program); }
 
 // A libunet of another release may have another hello, but its version stands where ours does.
 bool of_another_version(Bytes packet) {
@@ -118,6 +120,7 @@ void Service::on_packet(ClientRecord& client, Bytes bytes) {
     case Op::drain: return dispatch<control::Drain>(client, bytes);
     case Op::capture_start: return dispatch<control::CaptureStart>(client, bytes);
     case Op::capture_stop: return dispatch<control::CaptureStop>(client, bytes);
+    case Op::upgrade: return dispatch<control::Upgrade>(client, bytes);
     case Op::connect_request:
     case Op::channel_opened:
     case Op::channel_closed:
@@ -140,7 +143,10 @@ void Service::fail_request(ClientRecord& client, const control::Header& header, 
 
 EndpointRecord* Service::own_endpoint(ClientRecord& client, const control::Header& header) {
   EndpointRecord* endpoint = endpoint_at(header.endpoint);
-  if (endpoint != nullptr && endpoint->client == client.index && !endpoint->detaching) return endpoint;
+  if (endpoint != nullptr && endpoint->client == client.index && !endpoint->detaching) {
+    changed(JournalKind::endpoint, endpoint->id);
+    return endpoint;
+  }
   // The same words for "nobody's" and "somebody else's": ids of others are not to be probed.
   fail_request(client, header, {Errc::not_found, "endpoint " + std::to_string(header.endpoint) + " is not one of yours"});
   return nullptr;
@@ -189,6 +195,10 @@ void Service::handle(ClientRecord& client, const control::Hello& packet) {
   }
   client.program = std::string(packet.program.view());
   client.greeted = true;
+  changed(JournalKind::client_state, client.index);
+  if (journal_ != nullptr) {
+    journal_->put(JournalKind::page, client.index, 0, PageValue{}, {client.page.descriptor.get(), client.wake.get()});
+  }
   auto* page = reinterpret_cast<ClientPage*>(client.page.mapping.data());
   push(engine::AttachClient{.client = client.index, .page = page});
   control::Reply reply = make_reply(packet.header);
@@ -224,6 +234,11 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
   endpoint->segment = std::move(*segment);
   endpoint->memory = geometry.total;
   tell_terms(client);
+  if (journal_ != nullptr) {
+    const SegmentValue value{.options = options, .client = client.index, .doorbell = *doorbell};
+    journal_->put(JournalKind::segment, id, 0, value, {endpoint->segment.descriptor.get()});
+    changed(JournalKind::endpoint, id);
+  }
   push(engine::AttachEndpoint{.endpoint = id,
                               .client = client.index,
                               .doorbell = *doorbell,
@@ -315,6 +330,9 @@ Status Service::make_region(ClientRecord& client, EndpointRecord& endpoint, uint
   }
   endpoint.memory += bytes;
   endpoint.region = std::move(*region);
+  if (journal_ != nullptr) {
+    journal_->put(JournalKind::region, endpoint.id, 0, RegionValue{bytes}, {endpoint.region.descriptor.get()});
+  }
   return {};
 }
 
@@ -344,6 +362,7 @@ void Service::handle(ClientRecord& client, const control::GetDescriptor& packet)
     Result<Descriptor> wake = create_eventfd();
     if (!wake) return fail_request(client, packet.header, wake.error());
     endpoint->wake = std::move(*wake);
+    if (journal_ != nullptr) journal_->put(JournalKind::wake, endpoint->id, 0, WakeValue{}, {endpoint->wake.get()});
     push(engine::SetWakeDescriptor{.endpoint = endpoint->id, .descriptor = endpoint->wake.get()});
   }
   const Result<Descriptor> sleep = create_wake_descriptor(endpoint->wake.get());

@@ -1,0 +1,293 @@
+// takeover_test.cc - network interfaces that die or are replaced under living clients: what the clients see is a pause.
+//
+// A unetd with a keeper is killed at any instant of whatever it does, or upgraded, while two clients exchange messages through it and
+// along a local channel, and while others set up and tear down. How long a pause is, is not judged here.
+#include <sys/wait.h>
+
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "tests/system/exchange.h"
+#include "tests/system/private_files.h"
+#include "unet/connection.h"
+
+namespace unet {
+namespace {
+
+using control::Path;
+
+// Waits for another network interface than `before`, and kills it.
+pid_t kill_another(const NiProcess& ni, pid_t before) {
+  for (const Nanoseconds begin = monotonic_now(); monotonic_now() - begin < kHang;) {
+    for (const pid_t each : ni.served_by()) {
+      if (each == before) continue;
+      ::kill(each, SIGKILL);
+      return each;
+    }
+  }
+  return -1;
+}
+
+Status upgrade(const NiProcess& ni, std::string_view program = {}) {
+  const auto connection = Connection::open(ni.ni(), "test");
+  if (!connection) return tl::unexpected(connection.error());
+  control::Upgrade request{};
+  request.header.op = control::Op::upgrade;
+  request.program.set(program);
+  const Result<Answer> answer = (*connection)->call(request, kHang);
+  if (!answer) return tl::unexpected(answer.error());
+  return {};
+}
+
+constexpr EndpointOptions kSmall{.send_depth = 16, .receive_depth = 32, .buffers = 24, .buffer_size = 512, .send_bytes = 256 * 1024};
+
+// A client with one endpoint.
+struct Side {
+  explicit Side(const NiProcess& ni) : context(std::move(*Context::open(ni.ni(), "side"))), endpoint(*context.create_endpoint(kSmall)) {}
+  Context context;
+  std::unique_ptr<Endpoint> endpoint;
+};
+
+// Two clients with a channel, used by one thread: `number` after `number` from a to b. Every byte of what arrives is right, and nothing
+// arrives twice or behind what was sent later.
+class Stream {
+ public:
+  Stream(Side& a, Side& b, const std::string& name, Path path) : a_(*a.endpoint), b_(*b.endpoint) {
+    UNET_CHECK(b_.bind(name));
+    const auto pending = a_.start_connect(name, {.path = path, .timeout = kHang});
+    UNET_CHECK(pending);
+    for (std::optional<Result<Channel>> channel; !channel;) {
+      if (const auto request = b_.next_request()) UNET_CHECK(b_.accept(request->id));
+      channel = a_.poll_connect(*pending);
+      if (channel) channel_ = **channel;
+    }
+  }
+
+  // Sends a message if the receiver has room for it for certain, and takes what is there.
+  bool turn(std::mt19937& random) {
+    if (sent_ - seen_ < kWindow) {
+      const uint32_t size = kSizes[random() % std::size(kSizes)];
+      std::vector<std::byte> bytes(content(sent_, size).begin(), content(sent_, size).end());
+      std::memcpy(bytes.data(), &sent_, sizeof sent_);
+      if (a_.send(channel_, bytes) == SendOutcome::sent) ++sent_;
+    }
+    return take();
+  }
+  // What has been sent is there or lost when a later message is there; that one cannot be lost if nobody kills any longer.
+  bool finish() {
+    bool last = false;
+    for (const Nanoseconds begin = monotonic_now(); monotonic_now() - begin < kHang;) {
+      if (!last) {
+        std::vector<std::byte> bytes(sizeof sent_);
+        std::memcpy(bytes.data(), &sent_, sizeof sent_);
+        last = a_.send(channel_, bytes) == SendOutcome::sent;
+        if (last) ++sent_;
+      }
+      if (!take()) return false;
+      if (last && seen_ == sent_) return true;
+    }
+    return false;
+  }
+  bool take() {
+    Message message;
+    while (b_.receive(message)) {
+      uint32_t number = 0;
+      const Bytes got = message.bytes();
+      std::memcpy(&number, got.data(), sizeof number);
+      const bool right = got.size() >= sizeof number && number >= seen_ && number < sent_ &&
+                         std::memcmp(got.data() + sizeof number, content(number, static_cast<uint32_t>(got.size())).data() + sizeof number,
+                                     got.size() - sizeof number) == 0;
+      b_.release(message);
+      if (!right) return false;
+      lost_ += number - seen_;
+      seen_ = number + 1;
+      ++received_;
+    }
+    return true;
+  }
+  // Every receive buffer is the network interface's, once: it fills all of them, and has no other.
+  bool has_all_buffers() {
+    const std::vector<std::byte> full(kSmall.buffer_size);
+    const auto drops = [&] {
+      for (const auto& [name, value] : b_.counters()) {
+        if (name == "no_free_buffer") return value;
+      }
+      return uint64_t{0};
+    };
+    const uint64_t before = drops();
+    std::vector<Message> held;
+    uint32_t sent = 0;
+    for (const Nanoseconds begin = monotonic_now(); drops() == before && monotonic_now() - begin < kHang;) {
+      if (sent < kSmall.buffers + 1 && a_.send(channel_, full) == SendOutcome::sent) ++sent;
+      Message message;
+      while (b_.receive(message)) held.push_back(message);
+    }
+    // What was delivered before the one that was dropped.
+    for (Message message; b_.receive(message);) held.push_back(message);
+    const bool all = held.size() == kSmall.buffers;
+    if (!all) std::printf("%zu of %u buffers\n", held.size(), kSmall.buffers);
+    for (const Message& each : held) b_.release(each);
+    return all;
+  }
+
+  uint32_t received() const { return received_; }
+  uint32_t lost() const { return lost_; }
+  uint32_t sent() const { return sent_; }
+
+ private:
+  static constexpr uint32_t kWindow = 12;  // messages under way: less than there are slots
+  static constexpr uint32_t kSizes[] = {4, 40, 48, 49, 500, 512, 700};  // at most two buffers each
+  Endpoint& a_;
+  Endpoint& b_;
+  Channel channel_{};
+  uint32_t sent_ = 0, seen_ = 0, lost_ = 0, received_ = 0;
+};
+
+// The network interface is replaced `rounds` times by `replace` while both streams run.
+void run_under(const NiProcess& ni, uint32_t rounds, const std::function<void(std::mt19937&)>& replace) {
+  Side a(ni), b(ni), c(ni), d(ni);
+  Stream shared(a, b, "shared", Path::ni), local(c, d, "local", Path::local);
+  const uint32_t seed = first_seed();
+  std::mt19937 random(seed);
+  for (uint32_t round = 0; round < rounds; ++round) {
+    CAPTURE(seed, round);
+    const uint32_t until = shared.received() + 200;
+    for (const Nanoseconds begin = monotonic_now(); shared.received() < until;) {
+      REQUIRE(shared.turn(random));
+      REQUIRE(monotonic_now() - begin < kHang);
+    }
+    std::thread other([&, own = std::mt19937(random())]() mutable { replace(own); });
+    bool there = false;
+    // Not one message of the local channel waits for anybody, nor is any lost.
+    for (const uint32_t before = shared.received(); !there;) {
+      for (int i = 0; i < 50; ++i) {
+        const uint32_t had = local.received();
+        if (!local.turn(random) || local.received() != had + 1) {
+          other.join();
+          FAIL("the local channel paused");
+        }
+        if (!shared.turn(random)) {
+          other.join();
+          FAIL("a message is wrong, or there twice");
+        }
+      }
+      there = shared.received() >= before + 100;
+    }
+    other.join();
+    REQUIRE(shared.finish());
+    CHECK(shared.has_all_buffers());
+  }
+  REQUIRE(shared.finish());
+  CHECK(local.lost() == 0);
+  // Of each pair the one message that was between two queues, when it was killed; and none when it was asked to leave.
+  std::printf("%u messages, %u lost\n", shared.sent(), shared.lost());
+  CHECK(shared.lost() <= rounds * 2);
+  CHECK(shared.has_all_buffers());
+}
+
+TEST_CASE("a network interface that is killed under traffic: nothing comes twice, little is lost, no buffer is, and local channels go on") {
+  PrivateFiles files;
+  const NiProcess ni({"--takeover", "60"});
+  pid_t victim = -1;
+  run_under(ni, 20, [&](std::mt19937& random) {
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 2'000));
+    victim = kill_another(ni, victim);
+  });
+}
+
+TEST_CASE("a network interface that is upgraded under traffic") {
+  PrivateFiles files;
+  const NiProcess ni({"--takeover", "60"});
+  run_under(ni, 8, [&](std::mt19937&) {
+    if (const Status status = upgrade(ni); !status) std::printf("%s\n", status.error().text.c_str());
+  });
+  CHECK(ni.log() == "");
+}
+
+// Sets up and tears down until told to end; the first thing that does not work ends it, too.
+Status set_up_and_tear_down(const NiProcess& ni, const std::string& name, std::atomic<bool>& end, std::atomic<uint32_t>& cycles) {
+  while (!end.load(std::memory_order_relaxed)) {
+    auto context = Context::open(ni.ni(), "cycler");
+    if (!context) return tl::unexpected(context.error());
+    for (int i = 0; i < 8; ++i, cycles.fetch_add(1, std::memory_order_relaxed)) {
+      auto a = context->create_endpoint(kSmall), b = context->create_endpoint(kSmall);
+      if (!a) return tl::unexpected(a.error());
+      if (!b) return tl::unexpected(b.error());
+      if (Status status = (*b)->bind(name); !status) return status;
+      const auto pending = (*a)->start_connect(name, {.path = i % 2 == 0 ? Path::ni : Path::local, .timeout = kHang});
+      if (!pending) return tl::unexpected(pending.error());
+      std::optional<Result<Channel>> channel;
+      uint32_t accepted = 0;
+      for (const Nanoseconds begin = monotonic_now(); !channel || accepted == 0;) {
+        if (const auto request = (*b)->next_request()) {
+          if (const auto accept = (*b)->accept(request->id); !accept) return tl::unexpected(accept.error());
+          ++accepted;
+        }
+        if (!channel) channel = (*a)->poll_connect(*pending);
+        if (monotonic_now() - begin > kHang) return fail(Errc::timed_out, "connecting hangs");
+      }
+      if (!*channel) return tl::unexpected(channel->error());
+      if (accepted != 1) return fail(Errc::protocol, "asked more than once");
+      if (!(*a)->expose(8192)) return fail(Errc::protocol, "no region");
+      if (auto sleep = (*b)->descriptor(); !sleep) return tl::unexpected(sleep.error());
+      const std::byte byte{42};
+      if ((*a)->send(**channel, {&byte, 1}) != SendOutcome::sent) return fail(Errc::protocol, "not sent");
+      Message message;
+      // A message may be lost with the network interface that had it.
+      if ((*b)->wait(20 * kMillisecond) == WaitOutcome::ready && (*b)->receive(message)) (*b)->release(message);
+      if (Status status = (*a)->close(**channel); !status) return status;
+    }
+  }
+  return {};
+}
+
+TEST_CASE("clients that set up and tear down while network interfaces die and are upgraded: every request is answered, once") {
+  PrivateFiles files;
+  const NiProcess ni({"--takeover", "60"});
+  Side watcher(ni);
+  const uint32_t seed = first_seed();
+  std::mt19937 random(seed);
+  CAPTURE(seed);
+  const auto before = watcher.context.report();
+  REQUIRE(before);
+  std::atomic<bool> end{false};
+  std::atomic<uint32_t> cycles{0};
+  std::vector<Status> outcomes(2);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    threads.emplace_back([&, i] {
+      outcomes[i] = set_up_and_tear_down(ni, "cycle" + std::to_string(i), end, cycles);
+      if (!outcomes[i]) end.store(true, std::memory_order_relaxed);
+    });
+  }
+  pid_t victim = -1;
+  for (uint32_t round = 0; round < 25 && !end.load(std::memory_order_relaxed); ++round) {
+    const auto reached = [&] { return cycles.load(std::memory_order_relaxed); };
+    const uint32_t until = reached() + 1 + static_cast<uint32_t>(random() % 4);
+    const Nanoseconds begin = monotonic_now();
+    while (reached() < until && !end.load(std::memory_order_relaxed) && monotonic_now() - begin < kHang) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 1000));
+    if (round % 5 == 4) CHECK(upgrade(ni));
+    else victim = kill_another(ni, victim);
+    // Now and then the next one at once, too: in the midst of taking over.
+    if (round % 3 == 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 60'000));
+      victim = kill_another(ni, victim);
+    }
+  }
+  end.store(true, std::memory_order_relaxed);
+  for (std::thread& each : threads) each.join();
+  for (const Status& each : outcomes) {
+    INFO((each ? std::string("fine") : each.error().text));
+    CHECK(each);
+  }
+  std::printf("%u cycles\n", cycles.load(std::memory_order_relaxed));
+}
+
+}  // namespace
+}  // namespace unet

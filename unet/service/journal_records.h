@@ -1,0 +1,86 @@
+// journal_records.h - the values of a journal's records (journal_link.h has the keys and what descriptors go with them); used by Service.
+//
+// Written and read by network interfaces alone. Credentials are not among them: the kernel tells them again of each socket.
+// Times are of CLOCK_MONOTONIC. A change of any of these raises kJournalFormat.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "unet/control.h"
+#include "unet/layout.h"
+
+namespace unet::service {
+
+// Every byte is set: they are compared and written as they are. So there is no padding inside, and texts are zero behind their end.
+struct NiValue {
+  control::Text<kSocketPathMax + 1> socket;
+};
+struct NiStateValue {
+  uint64_t next_request;
+  uint32_t draining;
+  uint32_t spare;
+};
+struct ClientValue {
+  uint32_t spare;
+};
+struct ClientStateValue {
+  uint64_t events;          // numbered so far
+  uint64_t handled_cookie;  // of the last request of which all counts
+  uint32_t handled_op;      // 0: none
+  uint32_t greeted;
+  control::NameText program;
+};
+struct PageValue {
+  uint32_t spare;
+};
+struct SegmentValue {
+  EndpointOptions options;
+  uint32_t client;
+  uint32_t doorbell;
+};
+struct RegionValue {
+  uint64_t memory;  // whole pages
+};
+struct WakeValue {
+  uint32_t spare;
+};
+struct EndpointValue {
+  uint64_t region_bytes;
+  uint64_t detach_cookie;
+  uint32_t region_sent;
+  uint32_t detaching;
+  uint32_t answer_detach;
+  uint32_t next_channel;
+  control::NameText name;  // empty: not bound
+};
+struct ChannelValue {
+  uint64_t memory;
+  uint64_t cookie;
+  uint64_t request;
+  LocalOptions local;
+  uint32_t state;  // ChannelRecord::State
+  control::ChannelKind kind;
+  uint32_t side;
+  uint32_t peer_endpoint;
+  uint32_t peer_channel;
+  uint32_t wire;
+  uint32_t fixed;
+  uint32_t local_tag;
+  uint32_t port;
+  control::TargetText peer;
+};
+struct RequestValue {
+  uint64_t deadline;  // ~0: none
+  uint32_t target;
+  uint32_t wire;
+  uint32_t connector;
+  uint32_t connector_channel;
+  control::Path path;
+  control::TargetText from;
+};
+struct UpgradeValue {
+  uint32_t spare;
+};
+
+}  // namespace unet::service

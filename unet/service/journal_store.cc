@@ -1,0 +1,45 @@
+// journal_store.cc - a map, changed in whole steps.
+#include "unet/service/journal_store.h"
+
+#include <iterator>
+#include <utility>
+
+namespace unet::service {
+
+bool JournalStore::take(std::vector<JournalItem> items, bool last, std::vector<JournalItem>& orders) {
+  if (pending_.size() + items.size() > kPendingMax) return false;
+  std::move(items.begin(), items.end(), std::back_inserter(pending_));
+  if (!last) return true;
+  for (JournalItem& item : std::exchange(pending_, {})) {
+    if (item.op == JournalOp::put) {
+      if (records_.size() >= kRecordsMax && records_.count(item.key) == 0) return false;
+      records_[item.key] = Record{std::move(item.value), std::move(item.descriptors)};
+    } else if (item.op == JournalOp::erase) {
+      records_.erase(item.key);
+    } else {
+      orders.push_back(std::move(item));
+    }
+  }
+  return true;
+}
+
+void JournalStore::clear() noexcept {
+  pending_.clear();
+  records_.clear();
+}
+
+Status JournalStore::send_all(JournalLink& to) const {
+  for (const auto& [key, record] : records_) {
+    std::vector<int> descriptors;
+    for (const Descriptor& each : record.descriptors) descriptors.push_back(each.get());
+    if (Status status = to.add(JournalOp::put, key, record.value, descriptors); !status) return status;
+  }
+  return to.send(true);
+}
+
+int JournalStore::descriptor_of(const JournalKey& key, size_t index) const noexcept {
+  const auto at = records_.find(key);
+  return at == records_.end() || index >= at->second.descriptors.size() ? -1 : at->second.descriptors[index].get();
+}
+
+}  // namespace unet::service

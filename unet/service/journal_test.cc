@@ -1,0 +1,247 @@
+// journal_test.cc - packets of a journal that are damaged, steps that were not finished, and journals that make no sense.
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <functional>
+
+#include "unet/service/journal_store.h"
+#include "unet/service/test_client.h"
+
+namespace unet::service {
+namespace {
+
+using namespace test;
+
+struct Ends {
+  Ends() : Ends(std::move(*JournalLink::make_pair())) {}
+  explicit Ends(std::pair<Descriptor, Descriptor> pair) : ni(std::move(pair.first)), keeper(std::move(pair.second)) {}
+  JournalLink ni, keeper;
+};
+
+// Everything that has come.
+JournalLink::Received take_all(JournalLink& from, JournalStore& store, std::vector<JournalItem>& orders) {
+  for (;;) {
+    std::vector<JournalItem> items;
+    bool last = false;
+    const JournalLink::Received received = from.receive(items, last);
+    if (received != JournalLink::Received::items) return received;
+    if (!store.take(std::move(items), last, orders)) return JournalLink::Received::broken;
+  }
+}
+
+std::vector<std::byte> packet_of(const std::function<void(JournalLink&)>& write) {
+  Ends ends;
+  write(ends.ni);
+  std::vector<std::byte> packet(JournalLink::kPacketMax);
+  const ssize_t n = recv(ends.keeper.descriptor(), packet.data(), packet.size(), MSG_DONTWAIT);
+  REQUIRE(n > 0);
+  packet.resize(static_cast<size_t>(n));
+  return packet;
+}
+
+const JournalKey kKey{JournalKind::endpoint, 7, 0};
+constexpr uint64_t kValue = 0x0123'4567'89ab'cdef;
+
+}  // namespace
+
+TEST_CASE("what was not finished never was, and the newest value of a record is the one that is kept") {
+  Ends ends;
+  JournalStore store;
+  std::vector<JournalItem> orders;
+  const uint64_t first = 1, second = 2;
+  int pipe_ends[2];
+  REQUIRE(pipe2(pipe_ends, O_CLOEXEC) == 0);
+  const Descriptor reads(pipe_ends[0]);
+  Descriptor writes(pipe_ends[1]);
+  REQUIRE(ends.ni.add(JournalOp::put, kKey, as_bytes(&first, sizeof first), std::array{writes.get()}));
+  REQUIRE(ends.ni.send(true));
+  REQUIRE(ends.ni.add(JournalOp::put, kKey, as_bytes(&second, sizeof second)));
+  REQUIRE(ends.ni.add(JournalOp::put, {JournalKind::channel, 7, 1}, as_bytes(&second, sizeof second)));
+  REQUIRE(ends.ni.add(JournalOp::ready, {}));
+  REQUIRE(ends.ni.send(false));
+  CHECK(take_all(ends.keeper, store, orders) == JournalLink::Received::nothing);
+  CHECK(store.size() == 1);
+  CHECK(orders.empty());
+  store.forget_pending();
+
+  // The keeper's descriptor is the last that keeps the pipe open.
+  writes.reset();
+  char byte = 0;
+  CHECK(store.descriptor_of(kKey, 0) >= 0);
+  REQUIRE(store.send_all(ends.keeper));
+  std::vector<JournalItem> items;
+  bool last = false;
+  REQUIRE(ends.ni.receive(items, last) == JournalLink::Received::items);
+  CHECK(last);
+  REQUIRE(items.size() == 1);
+  uint64_t value = 0;
+  CHECK((items[0].read(value) && value == first && items[0].key == kKey && items[0].descriptors.size() == 1));
+  REQUIRE(::write(items[0].descriptors[0].get(), "x", 1) == 1);
+  CHECK(::read(reads.get(), &byte, 1) == 1);
+  items.clear();
+
+  REQUIRE(ends.ni.add(JournalOp::erase, kKey));
+  REQUIRE(ends.ni.add(JournalOp::stop, {}));
+  REQUIRE(ends.ni.send(true));
+  CHECK(take_all(ends.keeper, store, orders) == JournalLink::Received::nothing);
+  CHECK(store.size() == 0);
+  REQUIRE(orders.size() == 1);
+  CHECK(orders[0].op == JournalOp::stop);
+  CHECK(::read(reads.get(), &byte, 1) == 0);  // nobody has it any more
+}
+
+TEST_CASE("a packet that is cut off anywhere, or whose sizes lie, is not one") {
+  const auto packet = packet_of([](JournalLink& link) {
+    REQUIRE(link.add(JournalOp::put, kKey, as_bytes(&kValue, sizeof kValue)));
+    REQUIRE(link.add(JournalOp::put, kKey, as_bytes(&kValue, 5)));
+    REQUIRE(link.send(true));
+  });
+  const auto received = [](const std::vector<std::byte>& bytes) {
+    Ends ends;
+    REQUIRE(send(ends.ni.descriptor(), bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
+    std::vector<JournalItem> items;
+    bool last = false;
+    const auto outcome = ends.keeper.receive(items, last);
+    return std::pair(outcome, items.size());
+  };
+  CHECK(received(packet) == std::pair(JournalLink::Received::items, size_t{2}));
+  const size_t header = 8, item = 32 + 8;
+  for (size_t size = 1; size < packet.size(); ++size) {
+    const bool whole = size == header || size == header + item;
+    CAPTURE(size);
+    CHECK((received({packet.begin(), packet.begin() + static_cast<ptrdiff_t>(size)}).first == JournalLink::Received::items) == whole);
+  }
+  uint32_t broken = 0;
+  for (size_t at = 0; at + 4 <= packet.size(); at += 4) {
+    for (const uint32_t lie : {0xFFFF'FFFFu, 0x7FFF'FFFFu, 5u, 100u}) {
+      auto copy = packet;
+      std::memcpy(copy.data() + at, &lie, sizeof lie);
+      broken += received(copy).first == JournalLink::Received::broken ? 1 : 0;
+    }
+  }
+  // The magic; whether it is the last; and of each item the operation, the size and the number of descriptors.
+  CHECK(broken >= 2 * 4 + 2 * 8);
+}
+
+namespace {
+
+// A journal with one of everything, from an NI with clients.
+class Original {
+ public:
+  Original() {
+    auto journal = Journal::open(std::move(pair_.first));
+    REQUIRE(journal);
+    // The answer to its hello: nothing is kept yet.
+    REQUIRE(keeper_.send(true));
+    REQUIRE((*journal)->inherit());
+    NiOptions options;
+    options.service.host = "testhost";
+    options.service.own_user = geteuid();
+    options.service.policy = Policy(geteuid());
+    auto ni = Ni::create(std::move(options), {}, std::move(*journal));
+    REQUIRE(ni);
+    ni_ = std::move(*ni);
+    a_ = std::make_unique<TestClient>(*ni_);
+    a_->hello();
+    const uint32_t first = a_->endpoint(), second = a_->endpoint();
+    a_->bind(second, "target");
+    for (const control::Path path : {control::Path::local, control::Path::ni, control::Path::ni}) {
+      control::Connect connect{};
+      connect.header = {control::Op::connect, first, 100 + static_cast<uint64_t>(path)};
+      connect.target.set("target");
+      connect.path = path;
+      connect.local = {.depth = 16, .data_bytes = 4 * kMessageMax};
+      a_->send(connect);
+      const auto event = a_->next();
+      REQUIRE(event);
+      if (++connects_ < 3) a_->accept(second, event->as<control::ConnectRequest>().request);
+    }
+    control::Expose expose{};
+    expose.header = {control::Op::expose, first, 9};
+    expose.bytes = 4096;
+    a_->call(expose);
+    a_->call(a_->simple<control::GetDescriptor>(control::Op::get_descriptor, first));
+    std::vector<JournalItem> orders;
+    REQUIRE(take_all(keeper_, store_, orders) == JournalLink::Received::nothing);
+  }
+
+  // An NI that goes on with the journal as `change` leaves it.
+  Status take_over(const std::function<void(std::vector<JournalItem>&)>& change) {
+    auto link = std::move(*JournalLink::make_pair());
+    JournalLink keeper(std::move(link.first));
+    auto journal = Journal::open(std::move(link.second));
+    REQUIRE(journal);
+    Ends copy;
+    REQUIRE(store_.send_all(copy.ni));
+    std::vector<JournalItem> items;
+    bool last = false;
+    while (!last) REQUIRE(copy.keeper.receive(items, last) == JournalLink::Received::items);
+    change(items);
+    for (const JournalItem& item : items) {
+      std::vector<int> descriptors;
+      for (const Descriptor& each : item.descriptors) descriptors.push_back(each.get());
+      REQUIRE(keeper.add(item.op, item.key, item.value, descriptors));
+    }
+    REQUIRE(keeper.send(true));
+    REQUIRE((*journal)->inherit());
+    NiOptions options;
+    options.service.host = "testhost";
+    options.service.own_user = geteuid();
+    options.service.policy = Policy(geteuid());
+    auto ni = Ni::create(std::move(options), {}, std::move(*journal));
+    if (!ni) return tl::unexpected(ni.error());
+    for (int i = 0; i < 4; ++i) (*ni)->poll();
+    return {};
+  }
+  const JournalStore& store() const { return store_; }
+
+ private:
+  std::pair<Descriptor, Descriptor> pair_ = std::move(*JournalLink::make_pair());
+  JournalLink keeper_{std::move(pair_.second)};
+  JournalStore store_;
+  std::unique_ptr<Ni> ni_;
+  std::unique_ptr<TestClient> a_;
+  int connects_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a journal that makes no sense is an error with the record's name, or costs nobody but those it is about") {
+  Original original;
+  REQUIRE(original.store().size() >= 14);
+  const size_t count = original.store().size();
+  REQUIRE(original.take_over([](auto&) {}));
+  uint32_t refused = 0, taken = 0;
+  const auto try_with = [&](const std::function<void(std::vector<JournalItem>&)>& change) {
+    const Status status = original.take_over(change);
+    ++(status ? taken : refused);
+    if (!status) CHECK(status.error().text != "");
+  };
+  for (size_t i = 0; i < count; ++i) {
+    CAPTURE(i);
+    try_with([&](auto& items) { items.erase(items.begin() + static_cast<ptrdiff_t>(i)); });
+    try_with([&](auto& items) { items[i].value.resize(items[i].value.size() / 2); });
+    try_with([&](auto& items) { items[i].value.push_back(std::byte{0}); });
+    try_with([&](auto& items) { items[i].descriptors.clear(); });
+    try_with([&](auto& items) { std::reverse(items[i].descriptors.begin(), items[i].descriptors.end()); });
+    for (const uint32_t number : {1u, 5000u, ~0u}) {
+      try_with([&](auto& items) { items[i].key.a = number; });
+      try_with([&](auto& items) { items[i].key.b = number; });
+      try_with([&](auto& items) { items[i].key.kind = static_cast<JournalKind>(number); });
+    }
+    const size_t words = 24;  // of a value; texts follow
+    for (size_t word = 0; word < words; ++word) {
+      for (const uint32_t lie : {0u, 1u, 77u, 0x7FFF'FFFFu, ~0u}) {
+        try_with([&](auto& items) {
+          auto& value = items[i].value;
+          if (word * 4 + 4 <= value.size()) std::memcpy(value.data() + word * 4, &lie, 4);
+        });
+      }
+    }
+  }
+  CHECK(refused > 100);
+  CHECK(taken > 100);
+}
+
+}  // namespace unet::service

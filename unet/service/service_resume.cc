@@ -1,0 +1,363 @@
+// service_resume.cc - a service goes on where the one before it stopped: its journal, read in order of the keys, becomes clients,
+// endpoints, channels and requests again, and the engine attaches what is in use.
+//
+// Only a network interface can have written it. Still, nothing is believed that would make this one fall: a record that refers to
+// what is not there, or is not of its kind's size, ends the takeover with an error.
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+
+#include "unet/base/check.h"
+#include "unet/service/journal_records.h"
+#include "unet/service/service.h"
+
+namespace unet::service {
+
+using State = ChannelRecord::State;
+
+namespace {
+
+tl::unexpected<Error> wrong(const JournalItem& item, const char* what) {
+  return fail(Errc::protocol, "the journal of the network interface before this one: record " +
+                                  std::to_string(static_cast<uint32_t>(item.key.kind)) + "/" + std::to_string(item.key.a) + "/" +
+                                  std::to_string(item.key.b) + ": " + what);
+}
+
+template <typename T>
+Result<T> value_of(const JournalItem& item, size_t descriptors) {
+  T value;
+  if (!item.read(value)) return wrong(item, "a value of another size");
+  if (item.descriptors.size() != descriptors) return wrong(item, "other descriptors than it should have");
+  return value;
+}
+
+// Takes a number that is in use out of those that are free.
+bool take_number(std::deque<uint32_t>& unused, uint32_t number) {
+  const auto at = std::find(unused.begin(), unused.end(), number);
+  if (at == unused.end()) return false;
+  unused.erase(at);
+  return true;
+}
+
+Result<SharedMemory> map_again(Descriptor memory, uint64_t bytes) {
+  Result<Mapping> mapping = Mapping::map(memory.get(), bytes);
+  if (!mapping) return tl::unexpected(mapping.error());
+  return SharedMemory{std::move(memory), std::move(*mapping)};
+}
+
+template <size_t N>
+std::string text_of(const control::Text<N>& text) {
+  return std::string(text.view());
+}
+
+}  // namespace
+
+Status Service::resume(std::vector<JournalItem> items) {
+  for (JournalItem& item : items) {
+    if (Status status = resume_item(item); !status) return status;
+  }
+  if (!listening_at_.empty() && listener_ == nullptr) return fail(Errc::protocol, "the journal has no control socket");
+  finish_resume();
+  spdlog::info("took over {} clients with {} endpoints", clients_.size(), endpoints_.size());
+  return {};
+}
+
+Status Service::resume_item(JournalItem& item) {
+  switch (item.key.kind) {
+    case JournalKind::ni: return resume_socket(item);
+    case JournalKind::ni_state: {
+      const auto value = value_of<NiStateValue>(item, 0);
+      if (!value) return tl::unexpected(value.error());
+      next_request_ = value->next_request;
+      draining_ = value->draining != 0;
+      return {};
+    }
+    case JournalKind::client: return resume_client(item);
+    case JournalKind::client_state: return resume_client_state(item);
+    case JournalKind::page: return resume_page(item);
+    case JournalKind::segment: return resume_segment(item);
+    case JournalKind::region: return resume_region(item);
+    case JournalKind::wake: return resume_wake(item);
+    case JournalKind::endpoint: return resume_endpoint(item);
+    case JournalKind::channel: return resume_channel(item);
+    case JournalKind::request: return resume_request(item);
+    case JournalKind::output: return resume_output(item);
+    case JournalKind::upgrade: return resume_upgrade(item);
+  }
+  return wrong(item, "an unknown kind");
+}
+
+Status Service::resume_socket(JournalItem& item) {
+  const auto value = value_of<NiValue>(item, listening_at_.empty() ? 1 : 2);
+  if (!value) return tl::unexpected(value.error());
+  if (listening_at_.empty()) return {};
+  Result<Listener> listener = Listener::inherit(listening_at_, std::move(item.descriptors[1]));
+  if (!listener) return tl::unexpected(listener.error());
+  return listen_on(std::move(*listener));
+}
+
+Status Service::resume_client(JournalItem& item) {
+  if (const auto value = value_of<ClientValue>(item, 1); !value) return tl::unexpected(value.error());
+  const uint32_t index = item.key.a;
+  if (!take_number(free_clients_, index)) return wrong(item, "no such client can be");
+  Descriptor socket = std::move(item.descriptors[0]);
+  Result<Credentials> who = peer_credentials(socket.get());
+  if (!who) return tl::unexpected(who.error());
+  Rights rights = options_.policy.rights(*who);
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = index}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0) return fail_errno("epoll_ctl", errno);
+  accounts_.resume(who->uid, {.connections = 1});
+  next_hello_ = 0;
+  clients_.emplace(index, std::make_unique<ClientRecord>(index, std::move(socket), std::move(*who), std::move(rights)));
+  return {};
+}
+
+Status Service::resume_client_state(const JournalItem& item) {
+  const auto value = value_of<ClientStateValue>(item, 0);
+  if (!value) return tl::unexpected(value.error());
+  ClientRecord* const client = client_at(item.key.a);
+  if (client == nullptr) return wrong(item, "of no client");
+  client->program = text_of(value->program);
+  client->events_numbered = value->events;
+  client->handled_cookie = value->handled_cookie;
+  client->handled_op = value->handled_op;
+  client->look_twice = value->handled_op != 0;
+  return {};
+}
+
+Status Service::resume_page(JournalItem& item) {
+  if (const auto value = value_of<PageValue>(item, 2); !value) return tl::unexpected(value.error());
+  ClientRecord* const client = client_at(item.key.a);
+  if (client == nullptr || client->greeted) return wrong(item, "of no client");
+  Result<SharedMemory> page = map_again(std::move(item.descriptors[0]), sizeof(ClientPage));
+  if (!page) return tl::unexpected(page.error());
+  client->wake = std::move(item.descriptors[1]);
+  if (Status status = engine_.watch_client(client->wake.get()); !status) return status;
+  client->page = std::move(*page);
+  client->page.descriptor.reset();
+  client->greeted = true;
+  auto* const memory = reinterpret_cast<ClientPage*>(client->page.mapping.data());
+  client->events = memory->control_events.value.load(std::memory_order_relaxed);  // if the client wrote it, it fools itself
+  push(engine::AttachClient{.client = client->index, .page = memory});
+  return {};
+}
+
+Status Service::resume_segment(JournalItem& item) {
+  const auto value = value_of<SegmentValue>(item, 1);
+  if (!value) return tl::unexpected(value.error());
+  ClientRecord* const client = client_at(value->client);
+  const uint32_t id = item.key.a;
+  const bool good = client != nullptr && client->greeted && valid_options(value->options) &&
+                    value->doorbell < kEndpointsPerClientMax && take_number(free_endpoints_, id);
+  if (!good) return wrong(item, "not an endpoint that could be");
+  uint64_t& bells = client->doorbells[value->doorbell / 64];
+  const uint64_t bell = uint64_t{1} << (value->doorbell % 64);
+  if ((bells & bell) != 0) return wrong(item, "another endpoint's doorbell");
+  auto endpoint = std::make_unique<EndpointRecord>();
+  endpoint->geometry = SegmentGeometry::of(value->options);
+  Result<SharedMemory> segment = map_again(std::move(item.descriptors[0]), endpoint->geometry.total);
+  if (!segment) return tl::unexpected(segment.error());
+  bells |= bell;
+  endpoint->id = id;
+  endpoint->client = client->index;
+  endpoint->doorbell = value->doorbell;
+  endpoint->segment = std::move(*segment);
+  endpoint->segment.descriptor.reset();
+  endpoint->memory = endpoint->geometry.total;
+  accounts_.resume(client->who.uid, {.endpoints = 1, .memory = endpoint->memory});
+  tell_terms(*client);
+  push(engine::AttachEndpoint{.endpoint = id,
+                              .client = client->index,
+                              .doorbell = endpoint->doorbell,
+                              .segment = endpoint->segment.mapping.data(),
+                              .geometry = endpoint->geometry,
+                              .user = client->who.uid,
+                              .resume = true});
+  client->endpoints.insert(id);
+  endpoints_[id] = std::move(endpoint);
+  return {};
+}
+
+Status Service::resume_region(JournalItem& item) {
+  const auto value = value_of<RegionValue>(item, 1);
+  if (!value) return tl::unexpected(value.error());
+  EndpointRecord* const endpoint = endpoint_at(item.key.a);
+  if (endpoint == nullptr || endpoint->region.mapping) return wrong(item, "of no endpoint");
+  Result<SharedMemory> region = map_again(std::move(item.descriptors[0]), value->memory);
+  if (!region) return tl::unexpected(region.error());
+  endpoint->region = std::move(*region);
+  endpoint->memory += value->memory;
+  accounts_.resume(client_at(endpoint->client)->who.uid, {.memory = value->memory});
+  return {};
+}
+
+Status Service::resume_wake(JournalItem& item) {
+  if (const auto value = value_of<WakeValue>(item, 1); !value) return tl::unexpected(value.error());
+  EndpointRecord* const endpoint = endpoint_at(item.key.a);
+  if (endpoint == nullptr || endpoint->wake.valid()) return wrong(item, "of no endpoint");
+  endpoint->wake = std::move(item.descriptors[0]);
+  push(engine::SetWakeDescriptor{.endpoint = endpoint->id, .descriptor = endpoint->wake.get()});
+  return {};
+}
+
+Status Service::resume_endpoint(const JournalItem& item) {
+  const auto value = value_of<EndpointValue>(item, 0);
+  if (!value) return tl::unexpected(value.error());
+  EndpointRecord* const endpoint = endpoint_at(item.key.a);
+  if (endpoint == nullptr || value->region_bytes > endpoint->region.mapping.size()) return wrong(item, "of no endpoint, or no region");
+  endpoint->region_bytes = value->region_bytes;
+  endpoint->region_sent = value->region_sent != 0;
+  endpoint->detaching = value->detaching != 0;
+  endpoint->answer_detach = value->answer_detach != 0;
+  endpoint->detach_cookie = value->detach_cookie;
+  endpoint->next_channel = value->next_channel;
+  if (const std::string_view name = value->name.view(); !name.empty()) {
+    if (Status status = names_.bind(name, endpoint->id); !status) return wrong(item, status.error().text.c_str());
+  }
+  if (endpoint->region_bytes != 0) {
+    push(engine::SetRegion{.endpoint = endpoint->id, .region = endpoint->region.mapping.bytes().first(endpoint->region_bytes)});
+  }
+  return {};
+}
+
+Status Service::resume_channel(const JournalItem& item) {
+  const auto value = value_of<ChannelValue>(item, 0);
+  if (!value) return tl::unexpected(value.error());
+  EndpointRecord* const endpoint = endpoint_at(item.key.a);
+  const auto number = static_cast<uint32_t>(item.key.b);
+  const bool good = endpoint != nullptr && item.key.b < kChannelsPerEndpointMax && value->state <= static_cast<uint32_t>(State::closed) &&
+                    value->kind <= control::ChannelKind::ni && value->side <= 1 && (value->wire == 0 || value->port < ports_.size()) &&
+                    (value->memory == 0 || (valid_options(value->local) && value->memory == LocalGeometry::of(value->local).total));
+  if (!good) return wrong(item, "not a channel that could be");
+  ClientRecord& client = *client_at(endpoint->client);
+  ChannelRecord& channel = endpoint->channels[number];
+  channel.number = number;
+  channel.state = static_cast<State>(value->state);
+  channel.kind = value->kind;
+  channel.side = value->side;
+  channel.peer = text_of(value->peer);
+  channel.memory = value->memory;
+  channel.local = value->local;
+  channel.cookie = value->cookie;
+  channel.request = value->request;
+  channel.peer_endpoint = value->peer_endpoint;
+  channel.peer_channel = value->peer_channel;
+  channel.wire = value->wire != 0;
+  channel.fixed = value->fixed != 0;
+  channel.local_tag = Tag{value->local_tag};
+  channel.port = value->port;
+  client.channels_peak = ++client.channels;
+  accounts_.resume(client.who.uid, {.channels = 1, .memory = channel.memory});
+  return {};
+}
+
+Status Service::resume_request(const JournalItem& item) {
+  const auto value = value_of<RequestValue>(item, 0);
+  if (!value) return tl::unexpected(value.error());
+  EndpointRecord* const target = endpoint_at(value->target);
+  const EndpointRecord* const connector = endpoint_at(value->connector);
+  const bool here = value->wire == 0;
+  if (target == nullptr || (here && (connector == nullptr || connector->channels.count(value->connector_channel) == 0))) {
+    return wrong(item, "a request from nobody, or to nobody");
+  }
+  if (!here) {
+    changed(JournalKind::request, 0, item.key.b);  // the other host repeats it
+    return {};
+  }
+  RequestRecord request;
+  request.id = item.key.b;
+  next_request_ = std::max(next_request_, request.id + 1);
+  request.target = value->target;
+  request.from = text_of(value->from);
+  request.connector = value->connector;
+  request.connector_channel = value->connector_channel;
+  request.path = value->path;
+  if (value->deadline != ~uint64_t{0}) {
+    const Nanoseconds at = monotonic_now();
+    request.deadline = now_ + (value->deadline > at ? value->deadline - at : 0);
+    deadlines_.insert({request.deadline, request.id});
+  }
+  target->requests.insert(request.id);
+  requests_.emplace(request.id, std::move(request));
+  return {};
+}
+
+Status Service::resume_output(JournalItem& item) {
+  ClientRecord* const client = client_at(item.key.a);
+  if (client == nullptr || item.value.size() < sizeof(control::Header) || item.value.size() > control::kPacketMax) {
+    return wrong(item, "a packet to nobody, or none");
+  }
+  std::vector<int> descriptors;
+  for (const Descriptor& each : item.descriptors) descriptors.push_back(each.get());
+  if (client->outputs == 0) client->outputs_sent = item.key.b;
+  client->outputs = item.key.b + 1;
+  static_cast<void>(client->socket.keep(item.value, descriptors, ClientRecord::kWaitingMax * 1024));
+  outputs_waiting_.insert(client->index);
+  return {};
+}
+
+Status Service::resume_upgrade(const JournalItem& item) {
+  if (const auto value = value_of<UpgradeValue>(item, 0); !value) return tl::unexpected(value.error());
+  upgrade_ = {item.key.a, item.key.b};
+  return {};
+}
+
+// Both ends of channels through the engine; those whose other end is not there any more were closed or are about to be.
+void Service::resume_hairpins(EndpointRecord& endpoint) {
+  for (const auto& [number, channel] : endpoint.channels) {
+    if (channel.kind != control::ChannelKind::ni || channel.wire || channel.state != State::open || endpoint.detaching) continue;
+    const EndpointRecord* const peer = endpoint_at(channel.peer_endpoint);
+    if (peer == nullptr || peer->detaching) continue;
+    push(engine::OpenHairpin{.endpoint = endpoint.id, .channel = number, .peer = peer->id, .peer_channel = channel.peer_channel});
+  }
+}
+
+// Static channels go on; of the others the hosts at their other ends have heard that this NI began anew.
+void Service::resume_wires(EndpointRecord& endpoint) {
+  std::vector<uint32_t> wires;
+  for (const auto& [number, channel] : endpoint.channels) {
+    if (channel.wire && channel.state != State::closed) wires.push_back(number);
+  }
+  for (const uint32_t number : wires) {
+    ChannelRecord& channel = endpoint.channels.at(number);
+    const auto fixed = std::find_if(options_.channels.begin(), options_.channels.end(),
+                                    [&](const StaticChannel& each) { return channel.fixed && each.local_tag == channel.local_tag; });
+    tag_owner_[static_cast<uint32_t>(channel.local_tag)] = {endpoint.id, number};
+    if (fixed != options_.channels.end()) {
+      channel.port = fixed->port;
+      open_wire(endpoint, channel, fixed->remote_tag, {fixed->port, fixed->peer});
+      continue;
+    }
+    channel.fixed = true;  // its tag is not this NI's to give back
+    if (channel.state == State::open) {
+      tell_closed(endpoint, channel, control::CloseReason::wire_lost);
+      continue;
+    }
+    const bool accepting = channel.state == State::confirming;
+    const control::Header asked{
+        .op = accepting ? control::Op::accept : control::Op::connect, .endpoint = endpoint.id, .cookie = channel.cookie};
+    end_channel(endpoint, number, control::CloseReason::wire_lost);
+    fail_request(*client_at(endpoint.client), asked,
+                 {Errc::disconnected, "the network interface was replaced while the channel was being opened: try again"});
+  }
+}
+
+void Service::finish_resume() {
+  std::vector<uint32_t> ids;
+  for (const auto& [id, endpoint] : endpoints_) ids.push_back(id);
+  for (const uint32_t id : ids) {
+    EndpointRecord& endpoint = *endpoint_at(id);
+    resume_hairpins(endpoint);
+    resume_wires(endpoint);
+    if (endpoint.detaching) push(engine::DetachEndpoint{.endpoint = id});  // and its end is told as ever
+  }
+  push(engine::Resumed{});
+  end_upgrade({});
+}
+
+}  // namespace unet::service
