@@ -48,13 +48,4 @@ Result<Mapping> Mapping::map(int fd, uint64_t size) {
   return mapping;
 }
 
-Result<Mapping> Mapping::anonymous(uint64_t size) {
-  void* const base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED) return fail_errno("mmap(" + std::to_string(size) + " bytes)", errno);
-  Mapping mapping;
-  mapping.base_ = static_cast<std::byte*>(base);
-  mapping.size_ = size;
-  return mapping;
-}
-
 }  // namespace unet

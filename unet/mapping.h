@@ -47,9 +47,6 @@ class Mapping {
   // mapping can never fault.
   static Result<Mapping> map(int fd, uint64_t size);
 
-  // Zeros of this process alone, of which only the pages that are touched take memory.
-  static Result<Mapping> anonymous(uint64_t size);
-
   std::byte* data() const noexcept { return base_; }
   uint64_t size() const noexcept { return size_; }
   MutableBytes bytes() const noexcept { return {base_, size_}; }

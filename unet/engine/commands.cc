@@ -50,6 +50,7 @@ void Engine::State::run(const AttachEndpoint& command) noexcept {
   EndpointState* e = place.load(std::memory_order_relaxed);
   if (e == nullptr) {
     e = new EndpointState;
+    e->kept = e->receive_kept = kept ? &kept.endpoint(command.endpoint) : &e->own_kept;
     place.store(e, std::memory_order_release);  // the service's thread may read its counters
   }
   UNET_CHECK(e->life == EndpointState::Life::unused);
@@ -68,15 +69,16 @@ void Engine::State::run(const AttachEndpoint& command) noexcept {
   e->send = SlotReader(reinterpret_cast<const Slot*>(command.segment + g.send_queue), g.send_depth, &e->header->send_consumed.value);
   e->receive = SlotWriter(reinterpret_cast<Slot*>(command.segment + g.receive_queue), g.receive_depth,
                           &e->header->receive_consumed.value);
-  e->kept = e->receive_kept = &kept.endpoint(command.endpoint);
   const auto* free_queue = reinterpret_cast<const FreeSlot*>(command.segment + g.free_queue);
-  uint64_t* const held = kept.held(command.endpoint);
-  if (command.resume) {
+  if (!kept) {
+    e->own_held.assign(held_words(g.buffers), 0);
+    e->own_kept.begin();
+  } else if (command.resume) {
     resume(*e);
   } else {
-    std::fill_n(held, (g.buffers + 63) / 64, 0);
-    e->kept->begin();
+    kept.begin(command.endpoint, g.buffers);
   }
+  uint64_t* const held = kept ? kept.held(command.endpoint) : e->own_held.data();
   e->buffers = BufferPool(free_queue, g.free_depth, g.buffers, held, &e->kept->free_position);
   e->region = {};
   e->wake_descriptor = -1;

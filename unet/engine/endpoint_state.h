@@ -96,7 +96,6 @@ struct alignas(kCacheLine) EndpointState {
   int64_t deficit = 0;               // bytes it may still send in its turn (mux.h)
   int64_t quantum = 0;
   Share* share = nullptr;            // its user's
-  uint64_t segment_bytes = 0;
   EndpointState* next = nullptr;     // in its share's list of active endpoints, or a port's list of waiting ones
   uint64_t sent_messages = 0;        // of the visit under way
   uint64_t sent_bytes = 0;
@@ -110,13 +109,14 @@ struct alignas(kCacheLine) EndpointState {
   alignas(kCacheLine) SlotWriter receive;
   SegmentHeader* receive_header = nullptr;  // header again, on this line
   KeptEndpoint* receive_kept = nullptr;     // kept again
-  std::byte* receive_data = nullptr;
-  uint32_t buffer_size = 0;
   uint32_t incarnation = 0;
   Life life = Life::unused;
   bool touched = false;              // got something in the batch under way (delivery.h)
+
   uint64_t received_messages = 0;    // of that batch
   uint64_t received_bytes = 0;
+  std::byte* receive_data = nullptr;
+  uint32_t buffer_size = 0;
 
   BufferPool buffers;
   std::span<std::byte> region;
@@ -129,6 +129,7 @@ struct alignas(kCacheLine) EndpointState {
   uint32_t client = kNone;
   uint32_t doorbell = kNone;
   SegmentGeometry geometry{};
+  uint64_t segment_bytes = 0;
   uint32_t registered_ports = 0;     // bit p: port p may read the segment in place
   uint64_t leave_by = 0;             // leaving: when ports are no longer waited for
   Buckets buckets;                   // of its own limits
@@ -137,6 +138,8 @@ struct alignas(kCacheLine) EndpointState {
   Outgoing outgoing;
   ZeroCopy zero_copy;
   std::vector<ChannelState> channel_memory;
+  KeptEndpoint own_kept{};           // where `kept` leads if nobody takes over, and
+  std::vector<uint64_t> own_held;    // what goes with it
 
   bool attached() const noexcept { return life == Life::attached; }
 
@@ -159,5 +162,14 @@ struct alignas(kCacheLine) EndpointState {
     if (which >= kFirstEndpointDrop) UNET_PROBE(message_drop, index, static_cast<int>(which), kEndpointCounterNames[i].data());
   }
 };
+
+// What each message touches on its way: two lines at the sender, two at the receiver.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"
+static_assert(offsetof(EndpointState, channels) + sizeof(void*) == kCacheLine);
+static_assert(offsetof(EndpointState, receive) == 2 * kCacheLine);
+static_assert(offsetof(EndpointState, received_messages) == 3 * kCacheLine);
+static_assert(offsetof(EndpointState, buffers) < 4 * kCacheLine);
+#pragma GCC diagnostic pop
 
 }  // namespace unet::engine

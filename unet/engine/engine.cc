@@ -172,6 +172,11 @@ uint64_t Engine::endpoint_counter(uint32_t endpoint, EndpointCounter counter) co
   return e == nullptr ? 0 : e->kept->counters[static_cast<size_t>(counter)].load(std::memory_order_relaxed);
 }
 
+void Engine::begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept {
+  UNET_CHECK(endpoint < kEndpointsMax && buffers <= kBuffersMax);
+  if (state_->kept) state_->kept.begin(endpoint, buffers);
+}
+
 uint64_t Engine::looks() const noexcept { return state_->looks.load(std::memory_order_relaxed); }
 
 }  // namespace unet::engine

@@ -35,7 +35,7 @@ class Engine {
   // `service_wake` is an eventfd written after events were put while the service may sleep, or -1. `kept` outlives it, if it is
   // shared with the next engine.
   Engine(EngineOptions options, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands,
-         EventMailbox& events, int service_wake, Kept kept = Kept::make_private());
+         EventMailbox& events, int service_wake, Kept kept = {});
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -64,6 +64,9 @@ class Engine {
 
   uint32_t ports() const noexcept;
   Driver& port(uint32_t index) noexcept;
+
+  // By the service's thread, before a new endpoint's number counts as given: what the next engine would go on with begins anew.
+  void begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept;
 
   // For reports; written by the engine's thread, readable by any (relaxed).
   uint64_t ni_counter(NiCounter counter) const noexcept;

@@ -1,5 +1,8 @@
 // engine_test.cc - messages between endpoints of one NI and over a wire; commands and events.
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
+#include <fstream>
 
 #include "unet/engine/test_ni.h"
 
@@ -319,4 +322,18 @@ TEST_CASE("a client that announced its sleep before the engine knew how to wake 
   uint64_t count = 0;
   CHECK((::read(wake, &count, sizeof count) == sizeof count && count == 1));
   CHECK(announcement == 0);
+}
+
+TEST_CASE("an engine from which nobody takes over takes no memory for endpoints that it has not") {
+  const auto address_space = [] {
+    uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  };
+  auto commands = std::make_unique<CommandMailbox>();
+  auto events = std::make_unique<EventMailbox>();
+  const uint64_t before = address_space();
+  const Engine engine({}, {}, *commands, *events, -1);
+  CHECK(address_space() < before + (uint64_t{16} << 20));
+  CHECK(engine.endpoint_counter(kEndpointsMax - 1, EndpointCounter::sent_messages) == 0);
 }

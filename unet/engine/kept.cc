@@ -1,14 +1,13 @@
-// kept.cc - where the memory comes from.
+// kept.cc - where the memory comes from, and how an endpoint begins in it.
 #include "unet/engine/kept.h"
 
-#include "unet/base/check.h"
+#include <algorithm>
 
 namespace unet::engine {
 
-Kept Kept::make_private() {
-  Result<Mapping> memory = Mapping::anonymous(kBytes);
-  UNET_CHECK(memory);  // address space only
-  return Kept(std::move(*memory));
+void Kept::begin(uint32_t index, uint32_t buffers) const noexcept {
+  endpoint(index).begin();
+  std::fill_n(held(index), held_words(buffers), 0);
 }
 
 Result<Kept> Kept::open(int descriptor) {

@@ -75,19 +75,25 @@ inline void KeptEndpoint::announce(uint32_t next, const Run* delivered, uint32_t
   fence();
 }
 
-// The memory for all endpoints of an engine. Pages of endpoints that never were are never touched.
+constexpr size_t held_words(uint32_t buffers) noexcept { return (size_t{buffers} + 63) / 64; }
+
+// The memory for all endpoints of an engine that another may take over from. Pages of endpoints that never were are never touched.
 class Kept {
  public:
   static constexpr uint64_t kHeldBytes = kBuffersMax / 8;  // of one endpoint
   static constexpr uint64_t kBytes = kEndpointsMax * (sizeof(KeptEndpoint) + kHeldBytes);
 
-  // Of this process alone.
-  static Kept make_private();
+  // None: nobody takes over.
+  Kept() noexcept = default;
   // In memory of kBytes that is sealed against shrinking.
   static Result<Kept> open(int descriptor);
 
   Kept(Kept&& other) noexcept = default;
   Kept& operator=(Kept&& other) noexcept = default;
+  explicit operator bool() const noexcept { return static_cast<bool>(memory_); }
+
+  // Zeroes what is kept of an endpoint: before its number counts as given to anybody, and while no engine has it attached.
+  void begin(uint32_t index, uint32_t buffers) const noexcept;
 
   KeptEndpoint& endpoint(uint32_t index) const noexcept {
     return reinterpret_cast<KeptEndpoint*>(memory_.data())[index];

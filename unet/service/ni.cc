@@ -65,7 +65,7 @@ Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<
     memory = std::move(*made);
     options_.engine.resume = journal->resumes();
   }
-  Result<engine::Kept> kept = memory.valid() ? engine::Kept::open(memory.get()) : engine::Kept::make_private();
+  Result<engine::Kept> kept = memory.valid() ? engine::Kept::open(memory.get()) : engine::Kept();
   if (!kept) return tl::unexpected(kept.error());
   engine_ = std::make_unique<engine::Engine>(options_.engine, std::move(drivers), commands_, events_, service_wake_.get(),
                                              std::move(*kept));
