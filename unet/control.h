@@ -31,7 +31,7 @@ struct Text {
   std::string_view view() const noexcept { return {bytes, length <= N ? length : N}; }
   void set(std::string_view text) noexcept {
     length = static_cast<uint16_t>(text.size() < N ? text.size() : N);
-    std::memcpy(bytes, text.data(), length);
+    if (length != 0) std::memcpy(bytes, text.data(), length);  // nothing may come from nowhere
   }
 };
 using NameText = Text<kNameMax + 1>;

@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -40,10 +42,33 @@ constexpr Nanoseconds kFaultsTime = 60 * kSecond;
 constexpr Nanoseconds kAgain = 50 * kMillisecond;     // after one that did not come up
 constexpr Nanoseconds kEndTime = 20 * kSecond;        // for a child that was told to stop
 
+// What network interfaces are started from: the file stays open, so that what has worked can be started again, whatever is put in its
+// place.
+struct Program {
+  std::string path;
+  Descriptor file;
+  dev_t device = 0;
+  ino_t inode = 0;
+
+  static Program at(const std::string& path) {
+    Program program{.path = path, .file = Descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC))};
+    struct stat st {};
+    if (program.file.valid() && fstat(program.file.get(), &st) == 0) {
+      program.device = st.st_dev;
+      program.inode = st.st_ino;
+    }
+    return program;
+  }
+  bool is(const Program& other) const { return file.valid() && device == other.device && inode == other.inode; }
+};
+
 // A network interface.
 struct Child {
   pid_t pid = -1;
   std::unique_ptr<JournalLink> link;
+  Program program;
+  bool candidate = false;   // of an upgrade
+  std::string failure;      // what we ended it for; empty: we did not
   bool greeted = false;   // its hello came and was right
   bool has_all = false;   // what was kept was sent to it
   bool ready = false;
@@ -73,9 +98,10 @@ class Keeper {
 
  private:
   Status set_up();
-  Result<Child> start(const std::string& program);
-  [[noreturn]] void become(const std::string& program, int link);
+  Result<Child> start(Program program, bool by_path);
+  [[noreturn]] void become(const Program& program, bool by_path, int link);
   void wait();
+  void on_time(Nanoseconds now);
   void on_signals();
   void on_end(pid_t pid, int status);
   void on_active_end(int status);
@@ -85,18 +111,23 @@ class Keeper {
   void on_hello(Child& child, const JournalItem& item);
   void on_ready(Child& child);
   void on_upgrade(const JournalItem& item);
-  void refuse_upgrade(const std::string& why);
+  void end_candidate(const std::string& why);
+  void tell_upgrade(const std::string& refusal);
+  void tell_outcome();
   void hand_over();
   void replace();
-  bool too_many_faults(int status);
+  bool can_fall_back(const Child& child) const;
+  void fall_back(const Child& failed, const std::string& why);
+  bool too_many_faults(const Child& child, int status);
+  static void kill_child(Child& child, std::string why);
   void remove_socket();
   void give_up(const std::string& why);
   void end(int status) { exit_status_ = exit_status_ ? exit_status_ : std::optional<int>(status); }
   Nanoseconds patience() const { return options_.config.takeover; }
 
   const Options& options_;
-  std::string program_;
-  std::string candidate_;          // of the upgrade under way
+  std::string program_;            // where to look for the next
+  Program good_;                   // the last that served
   std::vector<std::string> arguments_;
   sigset_t signals_before_{};
   Descriptor signals_;
@@ -105,10 +136,12 @@ class Keeper {
   std::optional<Child> next_;
   std::vector<pid_t> leaving_;
   uint32_t format_ = service::kJournalFormat;  // of what is kept
+  std::optional<std::string> outcome_;  // of the last upgrade: why it was refused; empty: it was not
   bool announced_ = false;
   bool stopping_ = false;          // a signal said so
   bool told_to_keep_nothing_ = false;
   Nanoseconds deadline_ = ~Nanoseconds{0};  // for the one that must become ready
+  Nanoseconds next_by_ = ~Nanoseconds{0};   // when the candidate must have said hello
   Nanoseconds again_ = ~Nanoseconds{0};     // start it then
   uint32_t faults_ = 0;
   Nanoseconds first_fault_ = 0;
@@ -124,7 +157,7 @@ Status Keeper::set_up() {
   if (!signals_.valid()) return fail_errno("signalfd", errno);
   signal(SIGPIPE, SIG_IGN);
   if (options_.ready_fd >= 0) fcntl(options_.ready_fd, F_SETFD, FD_CLOEXEC);
-  Result<Child> first = start(program_);
+  Result<Child> first = start(Program::at(program_), true);
   if (!first) return tl::unexpected(first.error());
   active_ = std::move(*first);
   return {};
@@ -148,7 +181,7 @@ int Keeper::run() {
   return *exit_status_;
 }
 
-Result<Child> Keeper::start(const std::string& program) {
+Result<Child> Keeper::start(Program program, bool by_path) {
   auto pair = JournalLink::make_pair();
   if (!pair) return tl::unexpected(pair.error());
   Child child;
@@ -156,11 +189,12 @@ Result<Child> Keeper::start(const std::string& program) {
   if (Status status = child.link->set_patience(patience()); !status) return tl::unexpected(status.error());
   child.pid = fork();
   if (child.pid < 0) return fail_errno("fork", errno);
-  if (child.pid == 0) become(program, pair->second.get());
+  if (child.pid == 0) become(program, by_path, pair->second.get());
+  child.program = std::move(program);
   return child;
 }
 
-void Keeper::become(const std::string& program, int link) {
+void Keeper::become(const Program& program, bool by_path, int link) {
   sigprocmask(SIG_SETMASK, &signals_before_, nullptr);
   signal(SIGPIPE, SIG_DFL);
   const int inherited = fcntl(link, F_DUPFD, 3);  // without close-on-exec
@@ -169,7 +203,8 @@ void Keeper::become(const std::string& program, int link) {
   std::vector<char*> pointers;
   for (std::string& each : arguments) pointers.push_back(each.data());
   pointers.push_back(nullptr);
-  execv(program.c_str(), pointers.data());
+  if (!by_path) execveat(program.file.get(), "", pointers.data(), environ, AT_EMPTY_PATH);
+  execv(program.path.c_str(), pointers.data());
   _exit(kCannotExecute);
 }
 
@@ -177,7 +212,7 @@ void Keeper::wait() {
   std::array<pollfd, 3> wanted{pollfd{signals_.get(), POLLIN, 0},
                                pollfd{active_.link ? active_.link->descriptor() : -1, POLLIN, 0},
                                pollfd{next_ && next_->link ? next_->link->descriptor() : -1, POLLIN, 0}};
-  const Nanoseconds now = monotonic_now(), until = std::min(deadline_, again_);
+  const Nanoseconds now = monotonic_now(), until = std::min({deadline_, again_, next_by_});
   const Nanoseconds left = until > now ? until - now : 0;
   const int timeout = until == ~Nanoseconds{0} ? -1 : static_cast<int>(std::min(left / kMillisecond + 1, Nanoseconds{60'000}));
   if (::poll(wanted.data(), wanted.size(), timeout) < 0 && errno != EINTR) return give_up("poll failed");
@@ -185,23 +220,40 @@ void Keeper::wait() {
   if (next_ && wanted[2].revents != 0) on_link(*next_);
   if (active_.link && wanted[1].revents != 0) on_link(active_);
   if (wanted[0].revents != 0) on_signals();
-  if (exit_status_) return;
-  if (monotonic_now() >= deadline_) return give_up("no network interface came up in time");
-  if (monotonic_now() >= again_) {
+  if (!exit_status_) on_time(monotonic_now());
+}
+
+void Keeper::on_time(Nanoseconds now) {
+  if (now >= next_by_) end_candidate("the new unetd did not come up in " + std::to_string(patience() / kSecond) + " s");
+  if (now >= deadline_ && !stopping_ && next_ && active_.pid > 0) {
+    deadline_ = now + patience();
+    kill_child(active_, "did not let go");
+  } else if (now >= deadline_ && !stopping_ && active_.candidate && active_.pid > 0 && can_fall_back(active_)) {
+    deadline_ = now + patience();
+    kill_child(active_, "was not ready in " + std::to_string(patience() / kSecond) + " s");
+  } else if (now >= deadline_) {
+    return give_up("no network interface came up in time");
+  }
+  if (now >= again_) {
     again_ = ~Nanoseconds{0};
     replace();
   }
+}
+
+void Keeper::kill_child(Child& child, std::string why) {
+  if (child.failure.empty()) child.failure = std::move(why);
+  if (child.pid > 0) ::kill(child.pid, SIGKILL);
 }
 
 void Keeper::on_signals() {
   signalfd_siginfo info{};
   while (read(signals_.get(), &info, sizeof info) == sizeof info) {
     if (info.ssi_signo == SIGHUP) {
-      if (active_.ready) ::kill(active_.pid, SIGHUP);
+      if (active_.ready && active_.pid > 0) ::kill(active_.pid, SIGHUP);
     } else if (info.ssi_signo != SIGCHLD) {
       stopping_ = true;
       // One that is not ready has not told anybody anything, and cannot.
-      if (!active_.ready || active_.released) return give_up("stopped while no network interface was there");
+      if (!active_.ready || active_.released || active_.pid <= 0) return give_up("stopped while no network interface was there");
       ::kill(active_.pid, SIGTERM);
       deadline_ = monotonic_now() + kEndTime;
     }
@@ -217,8 +269,7 @@ void Keeper::on_end(pid_t pid, int status) {
   }
   if (next_ && pid == next_->pid) {
     next_->pid = -1;
-    next_.reset();
-    return refuse_upgrade("the new unetd (" + candidate_ + ") " + how(status) + " before it could take over: its log says why");
+    return end_candidate("the new unetd (" + next_->program.path + ") " + how(status) + " before it could take over: its log says why");
   }
   std::erase(leaving_, pid);
 }
@@ -232,19 +283,42 @@ void Keeper::on_active_end(int status) {
     remove_socket();
     return end(WIFEXITED(status) ? WEXITSTATUS(status) : kFailure);  // it has said why
   }
-  if (active_.ready) deadline_ = monotonic_now() + patience();
-  const bool was_ready = active_.ready;
-  spdlog::warn("the network interface {}; {} records are kept for the next", how(status), store_.size());
-  active_ = Child{};
-  if (too_many_faults(status)) return give_up("the network interface failed " + std::to_string(kFaultsMax) + " times");
+  const Child ended = std::exchange(active_, Child{});
+  const std::string what = ended.failure.empty() ? how(status) : ended.failure;
+  if (ended.ready) deadline_ = monotonic_now() + patience();
+  spdlog::warn("the network interface {}; {} records are kept for the next", what, store_.size());
+  if (can_fall_back(ended)) return fall_back(ended, what);
+  if (too_many_faults(ended, status)) return give_up("the network interface failed " + std::to_string(kFaultsMax) + " times");
   if (next_) return hand_over();
-  if (was_ready) return replace();
+  if (ended.ready) return replace();
   again_ = monotonic_now() + kAgain;
 }
 
-// Whoever kills it has a reason. What it does to itself, or what a client makes it do, it may do again at once.
-bool Keeper::too_many_faults(int status) {
-  if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM)) return false;
+// Another program than the one that has served is there to be tried once.
+bool Keeper::can_fall_back(const Child& child) const { return !child.ready && good_.file.valid() && !child.program.is(good_); }
+
+void Keeper::fall_back(const Child& failed, const std::string& why) {
+  spdlog::error("{} {}: the unetd before it goes on", failed.program.path, why);
+  if (failed.candidate) {
+    outcome_ = "the new unetd (" + failed.program.path + ") " + why + " when it took over, and the one before goes on: its log says why";
+  }
+  if (failed.candidate || failed.program.path == program_) deadline_ = monotonic_now() + patience();
+  program_ = good_.path;
+  Program again{.path = good_.path, .file = Descriptor(fcntl(good_.file.get(), F_DUPFD_CLOEXEC, 3)), .device = good_.device,
+                .inode = good_.inode};
+  Result<Child> child = start(std::move(again), false);
+  if (!child) {
+    spdlog::error("{}", child.error().text);
+    again_ = monotonic_now() + kAgain;
+    return;
+  }
+  active_ = std::move(*child);
+}
+
+// Whoever kills it has a reason. What it does to itself, or what a client makes it do, it may do again at once; what we end it for, too.
+bool Keeper::too_many_faults(const Child& child, int status) {
+  if (child.released) return false;  // as it was told to
+  if (child.failure.empty() && WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM)) return false;
   const Nanoseconds now = monotonic_now();
   if (now - first_fault_ > kFaultsTime) {
     first_fault_ = now;
@@ -254,7 +328,10 @@ bool Keeper::too_many_faults(int status) {
 }
 
 void Keeper::replace() {
-  Result<Child> child = start(program_);
+  Program program = Program::at(program_);
+  const bool there = program.file.valid() || !good_.file.valid();
+  if (!there) return fall_back({.program = std::move(program)}, "is not there any more");
+  Result<Child> child = start(std::move(program), true);
   if (!child) {
     spdlog::error("{}", child.error().text);
     again_ = monotonic_now() + kAgain;
@@ -268,10 +345,10 @@ void Keeper::hand_over() {
   if (active_.pid > 0) leaving_.push_back(active_.pid);
   active_ = std::move(*next_);
   next_.reset();
-  program_ = candidate_;
+  next_by_ = ~Nanoseconds{0};
   if (!active_.greeted || active_.has_all) return;  // when it says hello
   active_.has_all = true;
-  if (Status status = store_.send_all(*active_.link); !status) ::kill(active_.pid, SIGKILL);
+  if (Status status = store_.send_all(*active_.link); !status) kill_child(active_, status.error().text);
 }
 
 void Keeper::drain(Child& child) {
@@ -283,7 +360,7 @@ void Keeper::drain(Child& child) {
     if (received == JournalLink::Received::broken || !store_.take(std::move(items), last, orders)) {
       spdlog::error("what the network interface writes is no journal: it is ended");
       store_.forget_pending();
-      if (child.pid > 0) ::kill(child.pid, SIGKILL);
+      kill_child(child, "was ended, as it wrote what is no journal");
       child.link.reset();
       return;
     }
@@ -299,7 +376,9 @@ void Keeper::on_link(Child& child) {
     const JournalLink::Received received = child.link->receive(items, last);
     if (received == JournalLink::Received::items && items.size() == 1 && items[0].op == JournalOp::hello) return on_hello(child, items[0]);
     if (received == JournalLink::Received::closed) child.link.reset();  // its end will tell
-    else if (received != JournalLink::Received::nothing) ::kill(child.pid, SIGKILL);
+    else if (received != JournalLink::Received::nothing) {
+      end_candidate("the new unetd (" + child.program.path + ") wrote what is no journal");
+    }
     return;
   }
   drain(child);
@@ -329,10 +408,7 @@ void Keeper::on_order(Child& child, const JournalItem& item) {
 
 void Keeper::on_hello(Child& child, const JournalItem& item) {
   service::JournalHello hello{};
-  if (child.greeted || !item.read(hello)) {
-    ::kill(child.pid, SIGKILL);
-    return;
-  }
+  if (child.greeted || !item.read(hello)) return kill_child(child, "was ended, as it said hello in a way that is not known");
   child.greeted = true;
   hello.version[sizeof hello.version - 1] = '\0';
   const bool upgrade = next_ && &child == &*next_;
@@ -340,27 +416,31 @@ void Keeper::on_hello(Child& child, const JournalItem& item) {
     const std::string why = "unetd " + service::quoted(hello.version) + " writes journals of format " + std::to_string(hello.format) +
                             ", and cannot go on with one of format " + std::to_string(format_) +
                             ": drain and stop the network interface, then start the new one (unetctl drain --wait)";
-    if (!upgrade) return give_up(why);
-    ::kill(child.pid, SIGKILL);
-    ::waitpid(child.pid, nullptr, 0);
-    next_.reset();
-    return refuse_upgrade(why);
+    if (upgrade) return end_candidate(why);
+    return can_fall_back(child) ? kill_child(child, "is of another release: " + why) : give_up(why);
   }
   if (store_.size() == 0) format_ = hello.format;
   if (upgrade) {
+    next_by_ = ~Nanoseconds{0};
     deadline_ = monotonic_now() + patience();
+    if (!active_.link) return;  // it has ended, which is about to be seen
     Status status = active_.link->add(JournalOp::release, {});
     if (status) status = active_.link->send(true);
-    if (!status && active_.pid > 0) ::kill(active_.pid, SIGKILL);
+    if (!status) kill_child(active_, status.error().text);
     return;
   }
   child.has_all = true;
-  if (Status status = store_.send_all(*child.link); !status) ::kill(child.pid, SIGKILL);
+  if (Status status = store_.send_all(*child.link); !status) kill_child(child, status.error().text);
 }
 
 void Keeper::on_ready(Child& child) {
   child.ready = true;
   if (!stopping_) deadline_ = ~Nanoseconds{0};
+  if (child.candidate) outcome_ = std::string();
+  good_ = Program{.path = child.program.path, .file = Descriptor(fcntl(child.program.file.get(), F_DUPFD_CLOEXEC, 3)),
+                  .device = child.program.device, .inode = child.program.inode};
+  program_ = good_.path;
+  tell_outcome();
   if (std::exchange(announced_, true)) return;
   std::printf("unetd ready at %s\n", options_.config.ni.socket.c_str());
   std::fflush(stdout);
@@ -373,26 +453,47 @@ void Keeper::on_ready(Child& child) {
 
 void Keeper::on_upgrade(const JournalItem& item) {
   const std::string wanted(reinterpret_cast<const char*>(item.value.data()), item.value.size());
-  candidate_ = wanted.empty() ? program_ : wanted;
+  const std::string path = wanted.empty() ? program_ : wanted;
+  outcome_.reset();
   const bool has_less_rights = options_.account && options_.account->user != geteuid();
   if (!wanted.empty() && has_less_rights) {
-    return refuse_upgrade("the keeper has rights that the network interface has not, and runs no program but " + program_ +
-                          ": put the new one there, and upgrade without naming it");
+    return tell_upgrade("the keeper has rights that the network interface has not, and runs no program but " + program_ +
+                        ": put the new one there, and upgrade without naming it");
   }
-  if (candidate_.front() != '/' || access(candidate_.c_str(), X_OK) != 0) {
-    return refuse_upgrade(service::quoted(candidate_) + " is not a program: " + std::strerror(errno));
-  }
-  if (next_ || stopping_) return refuse_upgrade("another upgrade or a stop is under way");
-  Result<Child> child = start(candidate_);
-  if (!child) return refuse_upgrade(child.error().text);
+  if (path.front() != '/') return tell_upgrade(service::quoted(path) + " is not a program: give its whole path");
+  if (access(path.c_str(), X_OK) != 0) return tell_upgrade(service::quoted(path) + " is not a program: " + std::strerror(errno));
+  if (next_ || stopping_) return tell_upgrade("another upgrade or a stop is under way");
+  Result<Child> child = start(Program::at(path), true);
+  if (!child) return tell_upgrade(child.error().text);
   next_ = std::move(*child);
+  next_->candidate = true;
+  next_by_ = monotonic_now() + patience();
 }
 
-void Keeper::refuse_upgrade(const std::string& why) {
-  if (!active_.link || active_.pid <= 0) return;
-  Status status = active_.link->add(JournalOp::refused, {}, as_bytes(why.data(), std::min(why.size(), JournalLink::kValueMax)));
+// One that has not taken over; the network interface that serves goes on.
+void Keeper::end_candidate(const std::string& why) {
+  if (next_->pid > 0) {
+    ::kill(next_->pid, SIGKILL);
+    ::waitpid(next_->pid, nullptr, 0);
+  }
+  next_.reset();
+  next_by_ = ~Nanoseconds{0};
+  if (active_.pid > 0 && active_.ready && !stopping_) deadline_ = ~Nanoseconds{0};
+  tell_upgrade(why);
+}
+
+void Keeper::tell_upgrade(const std::string& refusal) {
+  outcome_ = refusal;
+  tell_outcome();
+}
+
+// Whoever serves answers to whoever asked for the upgrade; the next one, if it did not come to that.
+void Keeper::tell_outcome() {
+  if (!outcome_ || !active_.ready || !active_.link || active_.pid <= 0) return;
+  const Bytes why = as_bytes(outcome_->data(), std::min(outcome_->size(), JournalLink::kValueMax));
+  Status status = active_.link->add(outcome_->empty() ? JournalOp::upgraded : JournalOp::refused, {}, why);
   if (status) status = active_.link->send(true);
-  if (!status) ::kill(active_.pid, SIGKILL);
+  if (!status) spdlog::debug("the outcome of an upgrade: {}", status.error().text);  // the next one is told
 }
 
 void Keeper::remove_socket() {
@@ -407,7 +508,7 @@ void Keeper::remove_socket() {
 void Keeper::give_up(const std::string& why) {
   spdlog::error("{}: every client is let go", why);
   remove_socket();
-  if (active_.pid > 0) ::kill(active_.pid, SIGKILL);
+  kill_child(active_, why);
   store_.clear();
   end(stopping_ ? 0 : kFailure);
 }

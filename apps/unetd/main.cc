@@ -1,6 +1,7 @@
 // main.cc - unetd: the network interface as a daemon. Wires options, drivers and Ni together, and gives up the rights it does not
 // need any more; signals end it, or renew its policy.
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -94,6 +95,7 @@ Descriptor keeper_link(const Options& options) {
 }
 
 int run(const Options& options) {
+  if (options.keeper_fd >= 0) prctl(PR_SET_NAME, "unetd");  // started from a file that is open, it would have a number for a name
   const service::NiOptions& ni_options = options.config.ni;
   if (Status status = forbid_new_privileges(); !status) return refuse(status.error());
   if (Status status = make_socket_directory(ni_options.socket, ni_options.service.own_user); !status) return refuse(status.error());

@@ -4,6 +4,8 @@
 # Usage: takeover.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT
 import json
 import os
+import re
+import resource
 import signal
 import subprocess
 import sys
@@ -18,15 +20,22 @@ while [ ! -e "{directory}/go" ]; do sleep 0.01; done
 exec "{unetd}" "$@"
 """
 
-# A unetd of another release, as far as the keeper hears of it.
+# Says hello as a unetd of some release does, and then does something else.
 OTHER = """#!{python}
 import socket, struct, sys, time
-fd = next(int(a.split("=")[1]) for a in sys.argv if a.startswith("--keeper-fd="))
-hello = struct.pack("=II32s", 77, 0, b"9.9.9")
-item = struct.pack("=IIIIQII", 3, len(hello), 0, 0, 0, 0, 0) + hello
-socket.socket(fileno=fd).send(struct.pack("=II", 0x754e4a31, 1) + item)
-time.sleep({wait})
+link = socket.socket(fileno=next(int(a.split("=")[1]) for a in sys.argv if a.startswith("--keeper-fd=")))
+def say(op, value=b""):
+    link.send(struct.pack("=II", 0x754e4a31, 1) + struct.pack("=IIIIQII", op, len(value), 0, 0, 0, 0, 0) + value)
+say(3, struct.pack("=II32s", {format}, 0, b"9.9.9"))
+{then}
 """
+TAKE = "link.recv(1 << 17)\n"
+HANG = "time.sleep(60)\n"
+FORMAT = int(re.search(r"kJournalFormat = (\d+);", open(os.path.join(os.path.dirname(__file__), "../../unet/service/journal_link.h")).read())[1])
+
+
+def other(path, then, format=FORMAT):
+    script(path, OTHER.format(python=sys.executable, format=format, then=then))
 
 
 def script(path, text):
@@ -78,8 +87,9 @@ class Ni:
         wait_until(lambda: victim not in self.children(), "the keeper does not see it die")
 
     def serving(self):
-        wait_until(lambda: len(self.children()) == 1, "not one network interface")
-        return self.children()[0]
+        found = []
+        wait_until(lambda: found.append(self.children()) or len(found[-1]) == 1, "not one network interface")
+        return found[-1][0]
 
     def late(self):
         script(self.program, LATE.format(directory=self.directory, unetd=UNETD))
@@ -143,23 +153,88 @@ def refused(ni, *args, says):
 
 def test_what_cannot_take_over():
     with directory() as d, Ni(d) as ni:
-        script(d + "/other", OTHER.format(python=sys.executable, wait=60))
-        refused(ni, "--binary", d + "/other", says="writes journals of format 77")
-        script(d + "/other", "#!/bin/sh\nexit 3\n")
-        refused(ni, "--binary", d + "/other", says="ended with status 3")
+        program = d + "/other"
+        for format in (FORMAT - 1, 77):
+            other(program, HANG, format)
+            refused(ni, "--binary", program, says=f"writes journals of format {format}")
+        for text in ("#!/bin/sh\nexit 3\n", "#!/bin/sh\nkill -9 $$\n"):
+            script(program, text)
+            refused(ni, "--binary", program, says="before it could take over: its log says why")
+        script(program, OTHER.format(python=sys.executable, format=FORMAT, then=HANG).replace("say(3", "say(99"))
+        refused(ni, "--binary", program, says="wrote what is no journal")
         open(d + "/none", "w").close()
         refused(ni, "--binary", d + "/none", says="is not a program")
 
 
-def test_other_format():
-    """The program was replaced by another release, and then the network interface crashed."""
+def falls_back(ni, *args, says):
+    status, _, err = ni.ctl("upgrade", *args)
+    require(status == 1 and says in err and "the one before goes on" in err, f"{says!r} is not in {status} {err!r}")
+    with open(f"/proc/{ni.serving()}/cmdline") as file:
+        require("python" not in file.read(), "not the program that was there before")
+    ni.echo()
+
+
+def test_taking_over_fails():
+    """The one before has let go already: its program is started again, even if it is not in its place any more."""
     with directory() as d, Ni(d) as ni:
-        script(ni.program, OTHER.format(python=sys.executable, wait=60))
+        program = d + "/other"
+        other(program, TAKE + "sys.exit(3)\n")
+        falls_back(ni, "--binary", program, says="ended with status 3")
+        other(ni.program, TAKE + "import os; os.abort()\n")
+        falls_back(ni, says="was killed by signal 6")
         ni.kill()
-        require(ni.daemon.process.wait(WAIT) == 1, "the keeper does not give up")
-        err = ni.daemon.process.stderr.read()
-        require("cannot go on with one of format" in err and "unetctl drain --wait" in err, f"not explained: {err!r}")
-        require(not os.path.exists(ni.path), "its socket is left")
+        ni.echo()
+        # The path is what counts again as soon as there is a unetd that works.
+        os.unlink(ni.program)
+        ni.kill()
+        ni.echo()
+        os.symlink(UNETD, ni.program)
+        status, _, err = ni.ctl("upgrade")
+        require(status == 0, f"upgrade: {err!r}")
+        ni.echo()
+
+
+def test_upgrade_hangs():
+    with directory() as d, Ni(d, seconds=2) as ni:
+        program = d + "/other"
+        script(program, "#!/bin/sh\nexec sleep 60\n")
+        refused(ni, "--binary", program, says="did not come up in 2 s")
+        other(program, TAKE + HANG)
+        falls_back(ni, "--binary", program, says="was not ready in 2 s")
+
+
+def test_other_format():
+    """The program was replaced by another release, and then the network interface crashed: the one that ran is started again."""
+    with directory() as d, Ni(d) as ni:
+        other(ni.program, HANG, 77)
+        ni.kill()
+        ni.echo()
+
+
+def test_journal_is_broken():
+    """What the keeper itself has to end counts as a fault."""
+    with directory() as d, Ni(d) as ni:
+        other(ni.program, TAKE + "say(4)\nlink.send(b'something else')\n" + HANG)
+        ni.kill()
+        ends_with(ni, 1)
+        require("no journal" in ni.daemon.process.stderr.read(), "not said")
+
+
+def test_limit_of_open_files():
+    """The keeper holds what all clients have: its limit is as high as it can be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with directory() as d:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, hard), hard))
+        try:
+            ni = Ni(d).__enter__()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        try:
+            for pid in (ni.daemon.process.pid, ni.serving()):
+                now = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+                require(now[0] == now[1] >= hard, f"{pid} may open {now} files")
+        finally:
+            ni.__exit__()
 
 
 def test_without_a_keeper():

@@ -44,9 +44,16 @@ Status upgrade(const NiProcess& ni, std::string_view program = {}) {
 
 constexpr EndpointOptions kSmall{.send_depth = 16, .receive_depth = 32, .buffers = 24, .buffer_size = 512, .send_bytes = 256 * 1024};
 
+template <typename T>
+T take(Result<T> result) {
+  if (!result) std::printf("%s\n", result.error().text.c_str());
+  UNET_CHECK(result);
+  return std::move(*result);
+}
+
 // A client with one endpoint.
 struct Side {
-  explicit Side(const NiProcess& ni) : context(std::move(*Context::open(ni.ni(), "side"))), endpoint(*context.create_endpoint(kSmall)) {}
+  explicit Side(const NiProcess& ni) : context(take(Context::open(ni.ni(), "side"))), endpoint(take(context.create_endpoint(kSmall))) {}
   Context context;
   std::unique_ptr<Endpoint> endpoint;
 };

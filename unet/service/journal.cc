@@ -2,7 +2,9 @@
 #include "unet/service/journal.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 
@@ -10,8 +12,11 @@
 
 namespace unet::service {
 
-Result<std::unique_ptr<Journal>> Journal::open(Descriptor socket) {
+Result<std::unique_ptr<Journal>> Journal::open(Descriptor socket, size_t descriptors_max) {
   std::unique_ptr<Journal> journal(new Journal(std::move(socket)));
+  rlimit limit{};
+  if (descriptors_max == 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0) descriptors_max = limit.rlim_cur;
+  journal->descriptors_max_ = std::max(descriptors_max, 2 * kForOthers) - kForOthers;
   JournalHello hello{.format = kJournalFormat, .spare = 0, .version = {}};
   std::snprintf(hello.version, sizeof hello.version, "%s", unet_version());
   Status status = journal->link_.add(JournalOp::hello, {}, as_bytes(&hello, sizeof hello));
@@ -38,6 +43,7 @@ Status Journal::inherit() {
   }
   for (const JournalItem& item : inherited_) {
     if (item.op != JournalOp::put) return fail(Errc::protocol, "the keeper sent an order with the journal");
+    note_held(item.key, item.descriptors.size());
   }
   resumes_ = !inherited_.empty();
   return {};
@@ -50,12 +56,25 @@ int Journal::inherited_descriptor(JournalKind kind, size_t index) const noexcept
   return -1;
 }
 
+void Journal::note_held(const JournalKey& key, size_t descriptors) {
+  if (const auto at = holds_.find(key); at != holds_.end()) {
+    held_ -= at->second;
+    holds_.erase(at);
+  }
+  held_ += descriptors;
+  if (descriptors != 0) holds_[key] = descriptors;
+}
+
 void Journal::put_bytes(const JournalKey& key, Bytes value, std::span<const int> descriptors) {
+  note_held(key, descriptors.size());
   check(link_.add(JournalOp::put, key, value, descriptors));
   if (!descriptors.empty()) check(link_.send(false));  // the caller may close them
 }
 
-void Journal::erase(JournalKind kind, uint32_t a, uint64_t b) { check(link_.add(JournalOp::erase, {kind, a, b})); }
+void Journal::erase(JournalKind kind, uint32_t a, uint64_t b) {
+  note_held({kind, a, b}, 0);
+  check(link_.add(JournalOp::erase, {kind, a, b}));
+}
 
 void Journal::order(JournalOp op, std::string_view text) { check(link_.add(op, {}, as_bytes(text.data(), text.size()))); }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,8 +19,9 @@ namespace unet::service {
 
 class Journal {
  public:
-  // `socket` leads to the keeper, which is told who we are.
-  static Result<std::unique_ptr<Journal>> open(Descriptor socket);
+  // `socket` leads to the keeper, which is told who we are. The keeper and we may have `descriptors_max` files open; 0: our own limit,
+  // which is the keeper's, too.
+  static Result<std::unique_ptr<Journal>> open(Descriptor socket, size_t descriptors_max = 0);
 
   // Waits until the network interface before this one has gone, and takes what it had; nothing if this is the first. Once.
   // Errors: disconnected (the keeper is gone), protocol.
@@ -42,6 +44,13 @@ class Journal {
 
   bool pending() const noexcept { return link_.pending(); }
 
+  // The keeper has room for so many more descriptors, and whoever takes over, too. Those of answers are soon given back: they may take
+  // some more than what stays.
+  bool has_room(size_t descriptors, bool soon_given_back = false) const noexcept {
+    return held_ + descriptors <= (soon_given_back ? descriptors_max_ : descriptors_max_ - kForAnswers);
+  }
+  size_t descriptors_max() const noexcept { return descriptors_max_ - kForAnswers; }
+
   // What the keeper wants: release or refused.
   std::optional<JournalItem> next_order();
   // The keeper is gone: nobody keeps anything any more.
@@ -50,12 +59,18 @@ class Journal {
   int descriptor() const noexcept { return link_.descriptor(); }
 
  private:
+  static constexpr size_t kForOthers = 96;   // open files of a keeper, and of a network interface, that are in no journal
+  static constexpr size_t kForAnswers = 32;
   explicit Journal(Descriptor socket) noexcept : link_(std::move(socket)) {}
+  void note_held(const JournalKey& key, size_t descriptors);
   void check(const Status& status) noexcept { lost_ = lost_ || !status; }
 
   JournalLink link_;
   std::vector<JournalItem> inherited_;
   std::vector<JournalItem> orders_;
+  std::map<JournalKey, size_t> holds_;  // descriptors of each record that has any
+  size_t held_ = 0;                     // all of those
+  size_t descriptors_max_ = 0;
   bool resumes_ = false;
   bool lost_ = false;
 };

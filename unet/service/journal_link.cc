@@ -35,7 +35,7 @@ void append(std::vector<std::byte>& to, const T& value) {
   to.insert(to.end(), bytes, bytes + sizeof value);
 }
 
-bool is_op(JournalOp op) noexcept { return op >= JournalOp::put && op <= JournalOp::refused; }
+bool is_op(JournalOp op) noexcept { return op >= JournalOp::put && op <= JournalOp::upgraded; }
 
 // Takes the items out of a packet; the first thing that is wrong ends it.
 bool parse(Bytes packet, std::vector<Descriptor>& descriptors, std::vector<JournalItem>& items, bool& last) {

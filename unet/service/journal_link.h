@@ -4,7 +4,7 @@
 // carry counts from the one on that is marked as the last, or not at all. Integers are in host order.
 //
 //   NI -> keeper   hello (first), put and erase, ready, upgrade, stop, released
-//   keeper -> NI   put (once, all that the NI before it had), release, refused
+//   keeper -> NI   put (once, all that the NI before it had), release, refused or upgraded
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 namespace unet::service {
 
 // Raised when the value of any record changes, or the meaning of what an engine keeps (unet/engine/kept.h).
-constexpr uint32_t kJournalFormat = 1;
+constexpr uint32_t kJournalFormat = 2;
 
 // In this order they are read again: what refers to something comes after it.
 enum class JournalKind : uint32_t {
@@ -38,6 +38,7 @@ enum class JournalKind : uint32_t {
   request,         // b: its id
   output,          // a: client, b: number in order; descriptors: its own
   upgrade,         // a: client, b: cookie: who asked for this takeover
+  capture,         // a: its number; descriptor: memory
 };
 
 struct JournalKey {
@@ -58,6 +59,7 @@ enum class JournalOp : uint32_t {
   release = 7,   // end, and leave everything as it is
   released = 8,  // wires are closed; nothing more follows
   refused = 9,   // of an upgrade; value: why, as text
+  upgraded = 10, // the network interface that was asked for serves
 };
 
 struct JournalHello {

@@ -82,5 +82,8 @@ struct RequestValue {
 struct UpgradeValue {
   uint32_t spare;
 };
+struct CaptureValue {
+  uint32_t spare;
+};
 
 }  // namespace unet::service

@@ -5,6 +5,8 @@
 #include <catch2/catch.hpp>
 #include <functional>
 
+#include "unet/capture_memory.h"
+#include "unet/engine/kept.h"
 #include "unet/service/journal_store.h"
 #include "unet/service/test_client.h"
 
@@ -129,8 +131,9 @@ namespace {
 // A journal with one of everything, from an NI with clients.
 class Original {
  public:
-  Original() {
-    auto journal = Journal::open(std::move(pair_.first));
+  // The keeper may hold so many descriptors and a few.
+  explicit Original(size_t descriptors_max = 0) {
+    auto journal = Journal::open(std::move(pair_.first), descriptors_max);
     REQUIRE(journal);
     // The answer to its hello: nothing is kept yet.
     REQUIRE(keeper_.send(true));
@@ -162,8 +165,24 @@ class Original {
     expose.bytes = 4096;
     a_->call(expose);
     a_->call(a_->simple<control::GetDescriptor>(control::Op::get_descriptor, first));
+    keep();
+  }
+
+  // What the NI has written down counts.
+  void keep() {
     std::vector<JournalItem> orders;
     REQUIRE(take_all(keeper_, store_, orders) == JournalLink::Received::nothing);
+  }
+  Ni& ni() { return *ni_; }
+  TestClient& client() { return *a_; }
+  size_t descriptors() const {
+    size_t count = 0;
+    for (const JournalKind kind : {JournalKind::client, JournalKind::page, JournalKind::segment, JournalKind::region, JournalKind::wake}) {
+      for (uint32_t a = 0; a < 512; ++a) {
+        for (size_t i = 0; store_.descriptor_of({kind, a, 0}, i) >= 0; ++i) ++count;
+      }
+    }
+    return count;
   }
 
   // An NI that goes on with the journal as `change` leaves it.
@@ -242,6 +261,109 @@ TEST_CASE("a journal that makes no sense is an error with the record's name, or 
   }
   CHECK(refused > 100);
   CHECK(taken > 100);
+}
+
+TEST_CASE("clients that end before they were greeted, under a journal") {
+  Original original;
+  for (int i = 0; i < 8; ++i) {
+    TestClient silent(original.ni()), rude(original.ni());
+    const uint32_t junk[] = {0xFFFF'FFFF, 1, 2, 3};
+    REQUIRE(rude.send_bytes(junk, sizeof junk));
+    REQUIRE(rude.send_bytes(junk, sizeof junk));
+    CHECK(rude.closed());
+    silent.close();
+    original.client().turn();
+  }
+  const auto clients = nlohmann::json::parse(report_text(original.ni()))["clients"];
+  CHECK(clients.size() == 1);
+  original.keep();
+  REQUIRE(original.take_over([](auto&) {}));
+}
+
+TEST_CASE("a new endpoint's number has nothing of the one before, from the moment on in which another engine could find it") {
+  Original original;
+  const engine::Kept kept = std::move(*engine::Kept::open(original.store().descriptor_of({JournalKind::ni, 0, 0}, 0)));
+  constexpr uint32_t kNew = 2;  // there are two
+  const uint32_t words = TestClient::small().buffers / 64 + 1;
+  kept.endpoint(kNew).send_position = kept.endpoint(kNew).receive_position = kept.endpoint(kNew).free_position = 77;
+  kept.endpoint(kNew).delivered_runs = 1;
+  kept.endpoint(kNew).counters[0] = 77;
+  std::fill_n(kept.held(kNew), words, ~uint64_t{0});
+  control::CreateEndpoint create{};
+  create.header = {control::Op::create_endpoint, 0, 1000};
+  create.options = TestClient::small();
+  original.client().send(create);
+  original.ni().service().poll(monotonic_now());  // and the engine has not seen it
+  original.keep();
+  REQUIRE(original.store().descriptor_of({JournalKind::segment, kNew, 0}, 0) >= 0);
+  const engine::KeptEndpoint& now = kept.endpoint(kNew);
+  CHECK(now.send_position + now.receive_position + now.free_position + now.delivered_runs == 0);
+  CHECK(now.counters[0] == 0);
+  for (uint32_t i = 0; i < words; ++i) CHECK(kept.held(kNew)[i] == 0);
+}
+
+TEST_CASE("a capture ends with the network interface that made it") {
+  Original original;
+  control::CaptureStart start{};
+  start.header = {control::Op::capture_start, ~uint32_t{0}, 0};
+  start.channel = ~uint32_t{0};
+  start.port = -1;
+  start.bytes = kCaptureBytesMin;
+  start.snap_length = 64;
+  const Incoming answer = original.client().call(start);
+  REQUIRE(code_of(answer) == Errc::ok);
+  REQUIRE(answer.descriptors.size() == 1);
+  const Mapping memory = std::move(*Mapping::map(answer.descriptors[0].get(), kCapturePage));
+  const auto& header = *reinterpret_cast<const CaptureHeader*>(memory.data());
+  original.keep();
+  CHECK(header.ended == 0);
+  REQUIRE(original.take_over([](auto&) {}));
+  CHECK(header.ended == 1);
+
+  // One that was stopped is nobody's any more.
+  control::CaptureStop stop{};
+  stop.header.op = control::Op::capture_stop;
+  stop.capture = answer.as<control::Reply>().capture.capture;
+  REQUIRE(code_of(original.client().call(stop)) == Errc::ok);
+  original.client().turn();
+  original.keep();
+  CHECK(original.store().descriptor_of({JournalKind::capture, 0, 0}, 0) < 0);
+}
+
+TEST_CASE("a keeper that can hold no more descriptors: what would need them is refused with words, and all else goes on") {
+  Original original(200);
+  size_t made = 0;
+  std::vector<uint32_t> endpoints;
+  for (Incoming answer;; ++made) {
+    answer = original.client().create();
+    original.keep();
+    if (code_of(answer) != Errc::ok) {
+      CHECK(code_of(answer) == Errc::quota_exceeded);
+      CHECK(contains(text_of(answer.as<control::Reply>()), "limit of open files"));
+      break;
+    }
+    REQUIRE(made < 200);
+    endpoints.push_back(answer.as<control::Reply>().create_endpoint.endpoint);
+  }
+  original.client().turn();
+  original.keep();
+  CHECK(made > 50);
+  CHECK(original.descriptors() <= 200 - 96 - 32);
+  CHECK(original.descriptors() > 200 - 96 - 32 - 3);
+  REQUIRE(original.take_over([](auto&) {}));
+
+  // The others' words are no different, and what is given back can be had again.
+  TestClient other(original.ni());
+  CHECK(contains(text_of(other.hello().as<control::Reply>()), "limit of open files"));
+  CHECK(other.closed());
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t last = endpoints.back();
+    endpoints.pop_back();
+    const auto destroy = original.client().simple<control::DestroyEndpoint>(control::Op::destroy_endpoint, last);
+    CHECK(code_of(original.client().call(destroy)) == Errc::ok);
+  }
+  original.client().turn();
+  CHECK(code_of(original.client().create()) == Errc::ok);
 }
 
 }  // namespace unet::service

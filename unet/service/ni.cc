@@ -201,6 +201,8 @@ uint64_t Ni::endpoint_counter(uint32_t endpoint, EndpointCounter counter) const 
   return engine_->endpoint_counter(endpoint, counter);
 }
 
+void Ni::begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept { engine_->begin_endpoint(endpoint, buffers); }
+
 std::vector<std::vector<DriverCounter>> Ni::read_port_counters() {
   std::vector<std::vector<DriverCounter>> all;
   for (uint32_t i = 0; i < engine_->ports(); ++i) all.push_back(engine_->port(i).counters());

@@ -129,6 +129,7 @@ class Ni final : private EngineSide {
   uint64_t ni_counter(NiCounter counter) const noexcept override;
   uint64_t ni_gauge(NiGauge gauge) const noexcept override;
   uint64_t endpoint_counter(uint32_t endpoint, EndpointCounter counter) const noexcept override;
+  void begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept override;
   std::vector<std::vector<DriverCounter>> port_counters() override;
   std::vector<std::vector<DriverCounter>> read_port_counters();
 

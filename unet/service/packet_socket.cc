@@ -89,8 +89,8 @@ PacketSocket::Outcome PacketSocket::keep(Bytes packet, std::span<const int> desc
   return Outcome::sent;
 }
 
-PacketSocket::Outcome PacketSocket::flush() {
-  while (!waiting_.empty()) {
+PacketSocket::Outcome PacketSocket::flush(size_t leave) {
+  while (waiting_.size() > leave) {
     const Packet& packet = waiting_.front();
     std::array<int, kDescriptorsMax> descriptors{};
     for (size_t i = 0; i < packet.descriptors.size(); ++i) descriptors[i] = packet.descriptors[i].get();

@@ -120,6 +120,9 @@ struct ClientRecord {
   std::set<uint32_t> endpoints;
   size_t channels = 0;            // of all endpoints, in any state
   size_t channels_peak = 0;       // since no packet waited
+  size_t unsettled = 0;           // of the packets that wait, the last so many do not count yet, and may not leave
+  // Its socket has no room for what could leave.
+  bool blocked() const noexcept { return socket.packets_waiting() > unsettled; }
   uint64_t outputs = 0;           // packets to it that the journal has had, and
   uint64_t outputs_sent = 0;      // those of them that have left
   uint64_t events_numbered = 0;

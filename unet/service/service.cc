@@ -156,6 +156,7 @@ Status Service::adopt_connection(Descriptor socket) {
   if (free_clients_.empty()) {
     return fail(Errc::quota_exceeded, std::to_string(kClientsMax) + " connections are open, which is the maximum");
   }
+  if (journal_ != nullptr && !journal_->has_room(1, true)) return keeper_takes(journal_->descriptors_max());
   Rights rights = options_.policy.rights(*who);
   if (Status status = accounts_.take(who->uid, rights, {.connections = 1}); !status) return status;
   // The kernel's own queue for a client that does not read stays small; ours is bounded, too.
@@ -178,11 +179,9 @@ Status Service::adopt_connection(Descriptor socket) {
 // With a journal, a request stays in the socket until what came of it has left: see service_journal.cc.
 void Service::on_client(ClientRecord& client, uint32_t epoll_events) {
   if (client.dropped) return;
-  if ((epoll_events & EPOLLOUT) != 0) {
-    flush(client);
-  }
+  if ((epoll_events & EPOLLOUT) != 0) flush(client);
   // A client that does not take its replies gets no further requests served.
-  for (int i = 0; i < kPacketsPerTurn && !client.dropped && !client.socket.waiting(); ++i) {
+  for (int i = 0; i < kPacketsPerTurn && !client.dropped && !client.blocked(); ++i) {
     alignas(8) std::array<std::byte, control::kPacketMax> room;
     size_t size = 0;
     switch (client.socket.receive(room, size, journal_ != nullptr)) {
@@ -202,11 +201,12 @@ void Service::on_client(ClientRecord& client, uint32_t epoll_events) {
     }
   }
   // Hang-up while its replies still wait: they have no reader any more.
-  if (!client.dropped && client.socket.waiting() && (epoll_events & (EPOLLHUP | EPOLLERR)) != 0) drop(client, "it is gone");
+  if (!client.dropped && client.blocked() && (epoll_events & (EPOLLHUP | EPOLLERR)) != 0) drop(client, "it is gone");
 }
 
 void Service::flush(ClientRecord& client) {
-  const PacketSocket::Outcome outcome = client.socket.flush();
+  const PacketSocket::Outcome outcome = client.socket.flush(client.unsettled);
+  if (journal_ != nullptr && client.outputs - client.socket.packets_waiting() > client.outputs_sent) journal_left_.insert(client.index);
   if (outcome == PacketSocket::Outcome::broken) return drop(client, "the connection broke");
   client.starved = outcome == PacketSocket::Outcome::no_descriptors;
   if (client.starved) next_flush_ = std::min(next_flush_, now_ + kFlushAgain);
@@ -275,7 +275,7 @@ void Service::announce(ClientRecord& client) {
 }
 
 void Service::watch_for_room(ClientRecord& client) {
-  const bool want = client.socket.waiting();
+  const bool want = client.blocked();
   if (!want) client.channels_peak = client.channels;
   const uint32_t events = client.starved ? 0u : want ? uint32_t{EPOLLOUT} : uint32_t{EPOLLIN};
   if (events == client.watched || client.dropped) return;

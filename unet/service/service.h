@@ -49,6 +49,7 @@ class EngineSide {
   virtual void wake_engine() noexcept = 0;                         // commands were put into the mailbox
   virtual Status watch_client(int wake_descriptor) = 0;            // the engine's sleep ends when it is written
   virtual void forget_client(int wake_descriptor) noexcept = 0;
+  virtual void begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept = 0;  // before its number counts as given
   virtual uint64_t ni_counter(NiCounter counter) const noexcept = 0;
   virtual uint64_t ni_gauge(NiGauge gauge) const noexcept = 0;
   virtual uint64_t endpoint_counter(uint32_t endpoint, EndpointCounter counter) const noexcept = 0;
@@ -212,6 +213,8 @@ class Service {
   void erase_outputs(ClientRecord& client, uint64_t up_to);
   void note_handled(ClientRecord& client, Bytes packet);
   bool was_handled(ClientRecord& client, Bytes packet);
+  Status keeper_takes(size_t descriptors) const;  // an error if whoever keeps them has no room
+  void commit_changes();
   void settle();
   void on_keeper();
 
@@ -230,6 +233,7 @@ class Service {
   Status resume_request(const JournalItem& item);
   Status resume_output(JournalItem& item);
   Status resume_upgrade(const JournalItem& item);
+  Status end_capture(JournalItem& item);
   void resume_hairpins(EndpointRecord& endpoint);
   void resume_wires(EndpointRecord& endpoint);
   void finish_resume();
@@ -350,6 +354,7 @@ class Service {
   std::unique_ptr<Journal> journal_;     // none: nobody takes over
   std::set<JournalKey> changed_;         // records to be written
   std::set<uint32_t> outputs_waiting_;   // clients to which something is to be sent when it is written
+  std::set<uint32_t> journal_left_;      // clients with packets in the journal that have left meanwhile
   std::string listening_at_;
   std::optional<std::pair<uint32_t, uint64_t>> upgrade_;  // client and cookie of who asked for one
   bool released_ = false;

@@ -8,6 +8,7 @@
 #include <spdlog/spdlog.h>
 
 #include "unet/capture_memory.h"
+#include "unet/service/journal_records.h"
 #include "unet/service/service.h"
 
 namespace unet::service {
@@ -68,6 +69,7 @@ Result<CaptureRecord*> Service::start_capture(ClientRecord& client, const contro
     if (now_ < next_capture_) return fail(Errc::unavailable, "captures are being started too fast; try again in a moment");
     next_capture_ = now_ + kEvery;
   }
+  if (Status status = keeper_takes(1); !status) return tl::unexpected(status.error());
   const uint64_t memory = kCapturePage + uint64_t{packet.bytes};
   if (Status status = accounts_.take(client.who.uid, client.rights, {.memory = memory}); !status) return tl::unexpected(status.error());
   Result<SharedMemory> shared = create_shared("unet-capture", memory);
@@ -109,6 +111,9 @@ void Service::handle(ClientRecord& client, const control::CaptureStart& packet) 
   std::memset(static_cast<void*>(&reply), 0, sizeof reply);
   reply.header = packet.header;
   reply.capture = {.capture = capture.capture, .bytes = capture.bytes, .epoch = time_of_day() - now_};
+  if (journal_ != nullptr) {
+    journal_->put(JournalKind::capture, capture.capture, 0, CaptureValue{}, {capture.shared.descriptor.get()});
+  }
   if (!send_packet(client, reply, {capture.shared.descriptor.get()})) stop_capture(capture);
   capture.shared.descriptor.reset();
 }
@@ -148,6 +153,7 @@ void Service::on_capture_stopped(uint32_t number) {
   if (at == captures_.end()) return;
   spdlog::info("capture {} has ended", number);
   accounts_.give_back(at->second.user, {.memory = at->second.memory});
+  if (journal_ != nullptr) journal_->erase(JournalKind::capture, number);
   captures_.erase(at);
 }
 

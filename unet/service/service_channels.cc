@@ -161,7 +161,7 @@ Status Service::offer(RequestRecord request, int32_t uid, int32_t pid) {
   }
   // Requests may be withdrawn at once, but not the events that told of them: their number must not be the asker's choice.
   ClientRecord& owner = *client_at(target.client);
-  if (owner.socket.waiting()) {
+  if (owner.blocked()) {
     return fail(Errc::refused, "the endpoint " + quoted(describe(target)) + " does not read its events; try again later");
   }
   control::ConnectRequest event;

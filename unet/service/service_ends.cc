@@ -184,6 +184,10 @@ void Service::on_client_detached(uint32_t index) {
   accounts_.give_back(client.who.uid, {.connections = 1});
   if (journal_ != nullptr) {
     erase_outputs(*client_at(index), client.outputs);
+    if (upgrade_ && upgrade_->first == index) {
+      journal_->erase(JournalKind::upgrade, index, upgrade_->second);
+      upgrade_.reset();
+    }
     changed(JournalKind::client_state, index);
   }
   clients_.erase(index);

@@ -9,6 +9,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <optional>
 #include <sstream>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct NoEngine final : EngineSide {
   void wake_engine() noexcept override {}
   Status watch_client(int) override { return watches ? Status{} : fail(Errc::system, "no more of them"); }
   void forget_client(int) noexcept override {}
+  void begin_endpoint(uint32_t, uint32_t) noexcept override {}
   uint64_t ni_counter(NiCounter) const noexcept override { return 0; }
   uint64_t ni_gauge(NiGauge) const noexcept override { return 0; }
   uint64_t endpoint_counter(uint32_t, EndpointCounter) const noexcept override { return 0; }
@@ -65,9 +67,20 @@ struct Alone {
     }
     return n == 0;
   }
-  void arrive(const SignalBody& body) {
+  // Under a journal, whose keeper's end this is.
+  JournalLink keep_journal() {
+    auto pair = std::move(*JournalLink::make_pair());
+    JournalLink keeper(std::move(pair.first));
+    auto journal = std::move(*Journal::open(std::move(pair.second)));
+    REQUIRE(keeper.send(true));  // nothing is kept
+    REQUIRE(journal->inherit());
+    const Descriptor memory = std::move(*create_eventfd());
+    REQUIRE(service->keep_journal(std::move(journal), memory.get(), "", "", kSecond));
+    return keeper;
+  }
+  void arrive(const SignalBody& body, uint64_t number = 1) {
     engine::SignalReceived event{.port = 0, .from = {2, 0, 0, 0, 0, 9}, .length = 0, .bytes = {}};
-    event.length = emit_signal(event.bytes, SignalHeader{0, 0, 0, 1000u, uint64_t{7}, uint64_t{0}, uint64_t{1}}, body);
+    event.length = emit_signal(event.bytes, SignalHeader{0, 0, 0, 1000u, uint64_t{7}, uint64_t{0}, number}, body);
     REQUIRE(events.push(event));
   }
   size_t take_commands() {
@@ -228,6 +241,39 @@ TEST_CASE("a client that binds a name again and again, without the quota for its
   CHECK(alone->service->counters().failed_requests == failed);
   CHECK(log.lines() == 1);
   CHECK(log.text().find("static channel 7 of fixed") != std::string::npos);
+}
+
+TEST_CASE("several hosts that connect in one turn are all offered, also under a journal") {
+  const bool kept = GENERATE(false, true);
+  auto alone = std::make_unique<Alone>("[[rule]]\nany = true\nnames = [\"*\"]\n");
+  std::optional<JournalLink> keeper;
+  if (kept) keeper.emplace(alone->keep_journal());
+  const Descriptor client = alone->connect();
+  Alone::say_hello(client);
+  control::CreateEndpoint create{};
+  create.header.op = control::Op::create_endpoint;
+  create.options = {.send_depth = 4, .receive_depth = 4, .buffers = 4, .buffer_size = 256, .send_bytes = kMessageMax};
+  REQUIRE(send(client.get(), &create, sizeof create, 0) == sizeof create);
+  control::Bind bind{};
+  bind.header.op = control::Op::bind;
+  bind.name.set("echo");
+  REQUIRE(send(client.get(), &bind, sizeof bind, 0) == sizeof bind);
+  alone->service->poll(kSecond);
+  static_cast<void>(Alone::closed(client));  // takes the answers
+  constexpr uint32_t kRequests = 5;
+  for (uint32_t i = 0; i < kRequests; ++i) {
+    ConnectBody body{};
+    body.tag = i + 1;
+    body.mtu = 1500;
+    body.target.set("echo");
+    body.host.set("there");
+    alone->arrive(body, i + 1);
+  }
+  alone->service->poll(kSecond);
+  uint32_t offered = 0;
+  control::ConnectRequest event{};
+  while (recv(client.get(), &event, sizeof event, MSG_DONTWAIT) > 0) offered += event.header.op == control::Op::connect_request ? 1 : 0;
+  CHECK(offered == kRequests);
 }
 
 }  // namespace unet::service

@@ -65,6 +65,7 @@ void Service::tell_left() {
 void Service::on_keeper() {
   while (std::optional<JournalItem> order = journal_->next_order()) {
     if (order->op == JournalOp::release) released_ = true;
+    if (order->op == JournalOp::upgraded) end_upgrade({});
     if (order->op != JournalOp::refused) continue;
     const std::string why(reinterpret_cast<const char*>(order->value.data()), order->value.size());
     spdlog::warn("no upgrade: {}", why);
@@ -73,22 +74,39 @@ void Service::on_keeper() {
   if (journal_->lost()) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, journal_->descriptor(), nullptr);
 }
 
+// Asked before anything is made that stays: a keeper without descriptors would be the end of everybody.
+Status Service::keeper_takes(size_t descriptors) const {
+  if (journal_ == nullptr || journal_->has_room(descriptors)) return {};
+  return fail(Errc::quota_exceeded, "the keeper of this network interface holds as many descriptors as its limit of open files allows (" +
+                                        std::to_string(journal_->descriptors_max()) +
+                                        "): raise the limit (ulimit -n, LimitNOFILE=), or end what is not needed");
+}
+
 // ---- when it counts
 
-// Everything that changed is written, and counts from here on; then what waits for that leaves.
+// Everything that changed is written, and counts from here on; then what waits for that leaves. Clients that end by it are only noted:
+// callers may go on with theirs.
+void Service::commit_changes() {
+  if (changed_.empty() && outputs_waiting_.empty() && journal_left_.empty() && !journal_->pending()) return;
+  for (const uint32_t index : std::exchange(journal_left_, {})) {
+    if (ClientRecord* const client = client_at(index)) erase_outputs(*client, client->outputs - client->socket.packets_waiting());
+  }
+  write_changes();
+  journal_->commit();
+  for (const uint32_t index : std::exchange(outputs_waiting_, {})) {
+    ClientRecord* const client = client_at(index);
+    if (client == nullptr || client->dropped) continue;
+    client->unsettled = 0;
+    flush(*client);
+  }
+}
+
+// The end of a turn: of clients that end, too, everything is written.
 void Service::settle() {
   if (journal_ == nullptr) return;
   do {
     finish_drops();
-    if (changed_.empty() && outputs_waiting_.empty() && !journal_->pending()) return;
-    write_changes();
-    journal_->commit();
-    for (const uint32_t index : std::exchange(outputs_waiting_, {})) {
-      ClientRecord* const client = client_at(index);
-      if (client == nullptr || client->dropped) continue;
-      flush(*client);
-      erase_outputs(*client, client->outputs - client->socket.packets_waiting());
-    }
+    commit_changes();
   } while (!dropped_.empty());
 }
 
@@ -96,9 +114,9 @@ void Service::on_kept_packet(ClientRecord& client, Bytes packet) {
   if (!std::exchange(client.look_twice, false) || !was_handled(client, packet)) {
     on_packet(client, packet);
     note_handled(client, packet);
-    settle();
+    commit_changes();
   }
-  if (ClientRecord* const still = client_at(client.index); still == &client && !client.dropped) client.socket.take();
+  if (!client.dropped) client.socket.take();
 }
 
 void Service::note_handled(ClientRecord& client, Bytes packet) {
@@ -118,6 +136,7 @@ bool Service::was_handled(ClientRecord& client, Bytes packet) {
 }
 
 PacketSocket::Outcome Service::keep_output(ClientRecord& client, Bytes packet, std::span<const int> descriptors) {
+  if (!descriptors.empty() && !journal_->has_room(descriptors.size(), true)) return PacketSocket::Outcome::no_descriptors;
   std::array<std::byte, control::kPacketMax> room;
   std::memcpy(room.data(), packet.data(), packet.size());
   control::Header header{};
@@ -131,6 +150,7 @@ PacketSocket::Outcome Service::keep_output(ClientRecord& client, Bytes packet, s
   const PacketSocket::Outcome outcome = client.socket.keep(numbered, descriptors, client.waiting_max());
   if (outcome != PacketSocket::Outcome::sent) return outcome;
   journal_->put_bytes({JournalKind::output, client.index, client.outputs++}, numbered, descriptors);
+  ++client.unsettled;
   outputs_waiting_.insert(client.index);
   return outcome;
 }

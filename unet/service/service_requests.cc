@@ -177,6 +177,7 @@ Status Service::greet(ClientRecord& client, const control::Hello& packet) {
     return fail(Errc::not_permitted, "the policy of this network interface gives user " + std::to_string(client.who.uid) +
                                          " no right to use it: its administrator can add a [[rule]]");
   }
+  if (Status status = keeper_takes(2); !status) return status;
   Result<SharedMemory> page = create_shared("unet-client", sizeof(ClientPage));
   if (!page) return tl::unexpected(page.error());
   Result<Descriptor> wake = create_eventfd();
@@ -215,6 +216,7 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
     return fail(Errc::quota_exceeded, "this network interface has " + std::to_string(kEndpointsMax) +
                                           " endpoints, which is the maximum");
   }
+  if (Status status = keeper_takes(1); !status) return tl::unexpected(status.error());
   const Usage wanted{.endpoints = 1, .memory = geometry.total};
   if (Status status = accounts_.take(client.who.uid, client.rights, wanted); !status) return tl::unexpected(status.error());
   Result<SharedMemory> segment = create_shared("unet-segment", geometry.total);
@@ -235,6 +237,7 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
   endpoint->memory = geometry.total;
   tell_terms(client);
   if (journal_ != nullptr) {
+    engine_.begin_endpoint(id, geometry.buffers);  // whoever takes over may find it before our engine has attached it
     const SegmentValue value{.options = options, .client = client.index, .doorbell = *doorbell};
     journal_->put(JournalKind::segment, id, 0, value, {endpoint->segment.descriptor.get()});
     changed(JournalKind::endpoint, id);
@@ -322,6 +325,7 @@ Status Service::make_region(ClientRecord& client, EndpointRecord& endpoint, uint
     return fail(Errc::already_exists, "the endpoint has a region of " + std::to_string(kept) +
                                           " bytes from a request that could not be answered: ask for that much or less");
   }
+  if (Status status = keeper_takes(1); !status) return status;
   if (Status status = accounts_.take(client.who.uid, client.rights, {.memory = bytes}); !status) return status;
   Result<SharedMemory> region = create_shared("unet-region", bytes);
   if (!region) {
@@ -359,6 +363,7 @@ void Service::handle(ClientRecord& client, const control::GetDescriptor& packet)
   EndpointRecord* endpoint = own_endpoint(client, packet.header);
   if (endpoint == nullptr) return;
   if (!endpoint->wake.valid()) {
+    if (Status status = keeper_takes(1); !status) return fail_request(client, packet.header, status.error());
     Result<Descriptor> wake = create_eventfd();
     if (!wake) return fail_request(client, packet.header, wake.error());
     endpoint->wake = std::move(*wake);

@@ -13,6 +13,7 @@
 #include <spdlog/spdlog.h>
 
 #include "unet/base/check.h"
+#include "unet/capture_memory.h"
 #include "unet/service/journal_records.h"
 #include "unet/service/service.h"
 
@@ -88,6 +89,7 @@ Status Service::resume_item(JournalItem& item) {
     case JournalKind::request: return resume_request(item);
     case JournalKind::output: return resume_output(item);
     case JournalKind::upgrade: return resume_upgrade(item);
+    case JournalKind::capture: return end_capture(item);
   }
   return wrong(item, "an unknown kind");
 }
@@ -307,6 +309,16 @@ Status Service::resume_upgrade(const JournalItem& item) {
   return {};
 }
 
+// What it was of and how far it had come went with the engine before us; whoever reads it is told that it has ended.
+Status Service::end_capture(JournalItem& item) {
+  if (const auto value = value_of<CaptureValue>(item, 1); !value) return tl::unexpected(value.error());
+  Result<Mapping> header = Mapping::map(item.descriptors[0].get(), kCapturePage);
+  if (!header) return tl::unexpected(header.error());
+  reinterpret_cast<CaptureHeader*>(header->data())->ended.store(1, std::memory_order_release);
+  journal_->erase(JournalKind::capture, item.key.a, item.key.b);
+  return {};
+}
+
 // Both ends of channels through the engine; those whose other end is not there any more were closed or are about to be.
 void Service::resume_hairpins(EndpointRecord& endpoint) {
   for (const auto& [number, channel] : endpoint.channels) {
@@ -357,7 +369,6 @@ void Service::finish_resume() {
     if (endpoint.detaching) push(engine::DetachEndpoint{.endpoint = id});  // and its end is told as ever
   }
   push(engine::Resumed{});
-  end_upgrade({});
 }
 
 }  // namespace unet::service
