@@ -124,6 +124,23 @@ const std::vector<Benchmark>& all_benchmarks() {
        .sizes = {48},
        .small_limit = "alone",
        .large_limit = "alone"},
+      {.name = "restart",
+       .method = Method::restart,
+       .workload = Workload::restart,
+       .what = "how long messages stop when unetd is killed, upgraded, or stopped and started again",
+       .detail =
+           "64 endpoints send to each other in pairs through one unetd, as fast as each has its answers, beside 4 pairs on local\n"
+           "channels; all in one thread. Then the network interface is killed (`unetd --takeover`), upgraded as by `unetctl upgrade`, or,\n"
+           "for comparison, a unetd without --takeover is stopped and started and everything opened anew. blackout: the longest time\n"
+           "between two messages that each endpoint received, from 20 ms before until at least 180 ms after; p50, p99 and p999 are of all\n"
+           "endpoints and all times, blackout_max is the longest. local: the same of the local channels. `undisturbed`: the same\n"
+           "without any of it. Four times in each repetition (--repeat), whatever --seconds says. The JSON has a timeline: messages in\n"
+           "each millisecond, which `unet-bench plot` draws.",
+       .metric = "blackout",
+       .unit = "ns",
+       .sizes = {8},
+       .small_limit = "undisturbed",
+       .large_limit = "undisturbed"},
   };
   return benchmarks;
 }
@@ -144,7 +161,7 @@ bool takes_part(const Benchmark& benchmark, const Contender& contender) {
   const ContenderInfo& info = contender.info();
   if (benchmark.sleeping_only && !info.sleeps) return false;
   if (benchmark.method == Method::endpoints && !info.endpoints) return false;
-  if ((benchmark.method == Method::fairness) != info.beside) return false;
+  if ((benchmark.method == Method::fairness) != info.beside || (benchmark.method == Method::restart) != info.restarts) return false;
   // In the other benchmarks the wake-up limit would only repeat what `wakeup` says.
   if (!benchmark.sleeping_only && info.path == "limit-eventfd") return false;
   for (uint32_t size : sizes_of(benchmark, {})) {

@@ -15,6 +15,7 @@ enum class Method : uint8_t {
   idle,       // processor time of sleeping processes (idle.h)
   connect,    // connections, step by step (connect.h)
   fairness,   // a pair beside a hostile client and alone (fairness.h)
+  restart,    // traffic while the network interface is replaced (restart.h)
 };
 
 struct Benchmark {

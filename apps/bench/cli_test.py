@@ -154,6 +154,19 @@ def fairness():
     require(status == 1 and out == "" and "takes part in rtt" in err, f"rtt of flood-small: {status}: {out}{err}")
 
 
+def restart():
+    """Whatever replaces the network interface, every endpoint goes on."""
+    status, out, err = run("run", "restart", "--repeat", "1", "--json", "-")
+    require(status == 0, f"restart: exit status {status}: {err}")
+    rows = json.loads(out)
+    wanted = [(path, metric) for path in ("undisturbed", "crash", "upgrade", "stop")
+              for metric in ("blackout", "blackout_max", "local", "local_max") if path != "stop" or metric.startswith("blackout")]
+    require([(row["path"], row["metric"]) for row in rows] == wanted, f"restart: {rows}{err}")
+    for row in rows:
+        require(row["slices"] == 4 and row["p50"] > 0, f"restart: not measured: {row}{err}")
+        require((row["timeline"] is None) == row["metric"].endswith("_max"), f"restart: timeline of {row}")
+
+
 def between_two_processes():
     """U-Net's paths that hold both processes: each row was measured, whether or not the machine was quiet enough for a figure."""
     for names, paths, rows_wanted in (
@@ -244,7 +257,7 @@ def side_a_dies():
     require(not namespaces_of(bench.pid), "namespaces of a dead run are left")
 
 
-for part in (wrong_input, texts, records, connections, fairness, pictures, between_two_processes, between_two_hosts, signals, side_b_dies,
+for part in (wrong_input, texts, records, connections, fairness, restart, pictures, between_two_processes, between_two_hosts, signals, side_b_dies,
              side_a_dies):
     part()
     print(part.__name__, "ok", flush=True)

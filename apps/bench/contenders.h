@@ -19,6 +19,7 @@ void add_unet_local(Contenders& contenders);
 void add_unet_shared(Contenders& contenders);
 void add_unet_shared_pair(Contenders& contenders);
 void add_unet_fairness(Contenders& contenders);
+void add_unet_restart(Contenders& contenders);
 void add_unet_wires(Contenders& contenders);
 void add_kernel_streams(Contenders& contenders);
 void add_kernel_datagrams(Contenders& contenders);

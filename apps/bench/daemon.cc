@@ -13,6 +13,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <vector>
 
 #include "unet/base/time.h"
 
@@ -81,15 +83,22 @@ Status write_policy(const std::string& file) {
   return std::fclose(out) == 0 ? Status{} : Status(fail_errno("fclose(" + file + ")", errno));
 }
 
-[[noreturn]] void become_unetd(const std::string& program, const std::string& socket, const std::string& policy, int core, int ready_fd) {
+[[noreturn]] void become_unetd(const std::string& program, const std::string& socket, const std::string& policy, int core, bool keeper,
+                               int ready_fd) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   setpgid(0, 0);  // a terminal sends SIGINT to the whole group: whoever started it decides
   // What it says on stdout is not among our results.
   if (const int null = open("/dev/null", O_WRONLY | O_CLOEXEC); null >= 0) dup2(null, STDOUT_FILENO);
   const std::string core_text = std::to_string(core), ready_text = std::to_string(ready_fd);
-  const char* const with_policy = policy.empty() ? nullptr : "--policy";
-  execlp(program.c_str(), "unetd", "--socket", socket.c_str(), "--core", core_text.c_str(), "--idle", "adaptive", "--ready-fd",
-         ready_text.c_str(), "--log", "error", with_policy, policy.c_str(), static_cast<char*>(nullptr));
+  std::vector<std::string> arguments = {keeper ? program : "unetd", "--socket", socket, "--core", core_text, "--idle", "adaptive",
+                                        "--ready-fd", ready_text, "--log", "error"};
+  const auto add = [&](const char* option, const std::string& value) { arguments.insert(arguments.end(), {option, value}); };
+  if (!policy.empty()) add("--policy", policy);
+  if (keeper) add("--takeover", "60");
+  std::vector<char*> pointers;
+  for (std::string& each : arguments) pointers.push_back(each.data());
+  pointers.push_back(nullptr);
+  execvp(program.c_str(), pointers.data());
   _exit(127);
 }
 
@@ -102,17 +111,17 @@ Daemon::Daemon(Daemon&& other) noexcept
   other.owner_ = 0;
 }
 
-Result<Daemon> Daemon::start(int core, Clients clients) {
+Result<Daemon> Daemon::start(int core, Clients clients, Keeper keeper, const std::string& mark) {
   remove_stale_directories();
   const std::string directory = kDirectoryStem + std::to_string(getpid()) + "-" + std::to_string(core) +
-                                (clients == Clients::own ? "" : "-all");
+                                (clients == Clients::own ? "" : "-all") + (keeper == Keeper::none ? "" : "-kept") + mark;
   if (mkdir(directory.c_str(), 0700) != 0) return fail_errno("mkdir(" + directory + ")", errno);
   Daemon daemon(directory);
-  if (auto launched = daemon.launch(core, clients); !launched) return tl::unexpected(launched.error());
+  if (auto launched = daemon.launch(core, clients, keeper); !launched) return tl::unexpected(launched.error());
   return daemon;
 }
 
-Status Daemon::launch(int core, Clients clients) {
+Status Daemon::launch(int core, Clients clients, Keeper keeper) {
   const std::string program = find_unetd();
   const std::string socket = directory_ + "/unet.sock";
   const std::string policy = clients == Clients::own ? "" : directory_ + "/policy.toml";
@@ -123,7 +132,7 @@ Status Daemon::launch(int core, Clients clients) {
   if (pipe(ready) != 0) return fail_errno("pipe", errno);
   fcntl(ready[0], F_SETFD, FD_CLOEXEC);
   process_ = fork();
-  if (process_ == 0) become_unetd(program, socket, policy, core, ready[1]);
+  if (process_ == 0) become_unetd(program, socket, policy, core, keeper == Keeper::yes, ready[1]);
   const int fork_error = errno;
   close(ready[1]);
   const bool started = process_ > 0 && wait_ready(ready[0]);
@@ -136,6 +145,14 @@ Status Daemon::launch(int core, Clients clients) {
   const bool open = policy.empty() || (chmod(socket.c_str(), 0666) == 0 && chmod(directory_.c_str(), 0711) == 0);
   if (started && open) return {};
   return fail(Errc::unavailable, "unetd (" + program + ") did not start; build it, or name it in the environment variable UNETD");
+}
+
+// Its oldest child: the one that stands by was started after it.
+pid_t Daemon::serving() const {
+  const std::string process = std::to_string(process_);
+  std::ifstream children("/proc/" + process + "/task/" + process + "/children");
+  pid_t first = -1;
+  return children >> first ? first : -1;
 }
 
 Daemon::~Daemon() {

@@ -13,9 +13,11 @@ class Daemon {
  public:
   enum class Clients : uint8_t { own, of_all_users };
 
+  enum class Keeper : uint8_t { none, yes };  // which starts another network interface when one dies (unetd --takeover)
+
   // Starts unetd with its engine on `core`, and waits until clients may connect. It is looked for in $UNETD, beside this
-  // program, in the build tree, and in PATH. If this process dies, the kernel ends it.
-  static Result<Daemon> start(int core, Clients clients = Clients::own);
+  // program, in the build tree, and in PATH. If this process dies, the kernel ends it. `mark` tells it from others of its kind.
+  static Result<Daemon> start(int core, Clients clients = Clients::own, Keeper keeper = Keeper::none, const std::string& mark = "");
   Daemon(Daemon&& other) noexcept;
   Daemon& operator=(Daemon&&) = delete;
   // Ends it and removes its socket; does nothing in a forked child.
@@ -24,10 +26,12 @@ class Daemon {
   // What Context::open() takes.
   std::string ni() const { return "unix:" + directory_ + "/unet.sock"; }
   pid_t process() const { return process_; }
+  // With a keeper: the network interface that serves now; -1 if there is none.
+  pid_t serving() const;
 
  private:
   explicit Daemon(std::string directory);
-  Status launch(int core, Clients clients);
+  Status launch(int core, Clients clients, Keeper keeper);
   std::string directory_;
   pid_t owner_;
   pid_t process_ = 0;

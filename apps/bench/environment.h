@@ -32,6 +32,8 @@ class Environment {
   Result<Daemon*> daemon() { return start_once(daemon_, cores_.b); }
   // One that serves all users, likewise.
   Result<Daemon*> daemon_for_all() { return start_once(daemon_for_all_, cores_.b, Daemon::Clients::of_all_users); }
+  // One whose network interface may be killed and upgraded, likewise.
+  Result<Daemon*> daemon_for_takeovers() { return start_once(daemon_for_takeovers_, cores_.b, Daemon::Clients::own, Daemon::Keeper::yes); }
   // For paths whose two sides both use their cores: its engine on a third core; the same as daemon() where there is none.
   Result<Daemon*> daemon_beside() {
     const auto third = third_core(cores_);
@@ -53,9 +55,10 @@ class Environment {
     std::optional<Daemon> daemon;
     std::optional<Error> refusal;
   };
-  static Result<Daemon*> start_once(DaemonOnce& once, int core, Daemon::Clients clients = Daemon::Clients::own) {
+  static Result<Daemon*> start_once(DaemonOnce& once, int core, Daemon::Clients clients = Daemon::Clients::own,
+                                    Daemon::Keeper keeper = Daemon::Keeper::none) {
     if (!once.daemon && !once.refusal) {
-      auto started = Daemon::start(core, clients);
+      auto started = Daemon::start(core, clients, keeper);
       if (started) once.daemon.emplace(std::move(*started));
       else once.refusal = started.error();
     }
@@ -67,7 +70,7 @@ class Environment {
   std::optional<NamespacePair> namespaces_;
   std::optional<Error> refusal_;
   std::optional<Veth> kernel_veth_;
-  DaemonOnce daemon_, daemon_beside_, daemon_for_all_;
+  DaemonOnce daemon_, daemon_beside_, daemon_for_all_, daemon_for_takeovers_;
 };
 
 }  // namespace unet::bench

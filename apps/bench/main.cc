@@ -13,6 +13,7 @@
 #include "apps/bench/idle.h"
 #include "apps/bench/measure.h"
 #include "apps/bench/options.h"
+#include "apps/bench/restart.h"
 #include "apps/bench/sizes.h"
 #include "apps/bench/two_hosts.h"
 
@@ -141,6 +142,7 @@ Result<std::vector<Record>> measure_by_method(Session& session, const Job& job, 
     case Method::endpoints: return measure_endpoints(session, *job.benchmark, size, paths, options);
     case Method::connect: return measure_connect(session, *job.benchmark, paths, options);
     case Method::fairness: return measure_fairness(session, *job.benchmark, size, paths, options);
+    case Method::restart: return measure_restart(session, *job.benchmark, size, paths, options);
     case Method::idle: return measure_idle(session, *job.benchmark, size, paths, options);
   }
   return fail(Errc::invalid_argument, "no such method");

@@ -41,7 +41,7 @@ std::string row_name(const Record& record) {
 
 // A column is a size; of connections, which have none, a step; of fairness what is compared.
 std::string column_name(const Record& record) {
-  const bool steps = record.bench == "connect" || record.bench == "fairness";
+  const bool steps = record.bench == "connect" || record.bench == "fairness" || record.bench == "restart";
   return steps ? record.metric : format_size(record.size);
 }
 
@@ -102,6 +102,7 @@ std::string dropped_line(const std::vector<Record>& records) {
       std::any_of(records.begin(), records.end(), [](const Record& record) { return record.summary.samples == 0; });
   std::string advice;
   if (empty) advice = "Where a path has no figure, no slice was left: measure while the machine is quiet, or longer (--seconds).\n";
+  if (records.front().bench == "restart") return advice;
   return advice + "Of " + std::to_string(slices) + " slices " + std::to_string(dropped) +
          " were dropped because the limit moved by more than " + print_number("%.0f", kLimitTolerance * 100) +
          " % around them, and " + std::to_string(disturbed) + " because another process had one of the cores.\n";
@@ -144,6 +145,8 @@ std::string to_json(const std::vector<Record>& records) {
     object["baseline"] = record.baseline;
     if (record.distribution.empty()) object["distribution"] = nullptr;
     else object["distribution"] = record.distribution;
+    if (record.timeline.empty()) object["timeline"] = nullptr;
+    else object["timeline"] = record.timeline;
     object["command"] = record.command;
     object["setting"] = record.setting;
     object["slices"] = record.slices;

@@ -10,6 +10,9 @@
 
 namespace unet::bench {
 
+constexpr uint32_t kTimelineBins = 200;  // ms
+constexpr uint32_t kTimelineBefore = 20;
+
 // One path at one size of one benchmark: one object of the JSON list.
 struct Record {
   std::string bench, path;
@@ -17,6 +20,7 @@ struct Record {
   std::string metric, unit;
   Summary summary;              // p50, p99, p999, mean, samples
   std::vector<double> distribution;  // of single latencies, at kDistribution; empty where only a median was measured
+  std::vector<double> timeline;      // of restart: messages in each millisecond, the first kTimelineBefore before the event
   double limit = 0;             // the limit's p50 around the kept slices
   std::optional<double> ratio;  // nothing when every slice was dropped, or nothing to compare with
   std::string baseline;         // what ratio compares with
@@ -31,8 +35,8 @@ struct Record {
 constexpr const char* kOwnMessages = "bandwidth_of_messages";
 
 // A list of flat objects, as DESIGN names the fields: bench, path, size, metric, unit, p50, p99, p999, mean, samples, limit,
-// ratio, baseline, command; and setting, slices, dropped, disturbed; and distribution, a list of the values at kDistribution.
-// Figures are null where no slice was left, ratio where there is nothing to compare with, and distribution of what has none.
+// ratio, baseline, command; and setting, slices, dropped, disturbed; distribution, a list of the values at kDistribution; timeline.
+// Figures are null where no slice was left, ratio where there is nothing to compare with, distribution and timeline of what has none.
 std::string to_json(const std::vector<Record>& records);
 
 enum class TableStyle : uint8_t { text, markdown };

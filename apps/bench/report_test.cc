@@ -32,7 +32,7 @@ TEST_CASE("report: JSON is a list of flat records with every field") {
   REQUIRE(list.is_array());
   REQUIRE(list.size() == 2);
   for (const char* field : {"bench", "path", "size", "metric", "unit", "p50", "p99", "p999", "mean", "samples", "limit", "ratio",
-                            "baseline", "command"}) {
+                            "baseline", "command", "timeline"}) {
     CAPTURE(field);
     CHECK(list[0].contains(field));
   }

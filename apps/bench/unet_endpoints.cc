@@ -24,9 +24,9 @@ Result<Channel> connect_when_bound(Endpoint& endpoint, const std::string& name, 
   }
 }
 
-Result<Channel> connect_both(Endpoint& from, Endpoint& to, const std::string& name, const StopFlag& stop) {
+Result<Channel> connect_both(Endpoint& from, Endpoint& to, const std::string& name, const StopFlag& stop, control::Path path) {
   if (auto bound = to.bind(name); !bound) return tl::unexpected(bound.error());
-  auto pending = from.start_connect(name, {.path = control::Path::ni, .timeout = kConnectTime});
+  auto pending = from.start_connect(name, {.path = path, .timeout = kConnectTime});
   if (!pending) return tl::unexpected(pending.error());
   const Nanoseconds deadline = monotonic_now() + kConnectTime;
   while (monotonic_now() < deadline && !stop.raised()) {

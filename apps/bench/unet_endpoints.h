@@ -15,8 +15,9 @@ constexpr Nanoseconds kConnectTime = 60 * kSecond;
 // Connects to a name that the other side may not have bound yet: tries again until it is there.
 Result<Channel> connect_when_bound(Endpoint& endpoint, const std::string& name, const ConnectOptions& options, const StopFlag& stop);
 
-// Opens a channel between two endpoints of the calling thread through the NI's engine; returns the channel of `from`.
-Result<Channel> connect_both(Endpoint& from, Endpoint& to, const std::string& name, const StopFlag& stop);
+// Opens a channel between two endpoints of the calling thread; returns the channel of `from`.
+Result<Channel> connect_both(Endpoint& from, Endpoint& to, const std::string& name, const StopFlag& stop,
+                             control::Path path = control::Path::ni);
 
 // Channels through an engine may lose what a receiver has no room for: never more messages under way than its receive queue
 // and its receive buffers hold.

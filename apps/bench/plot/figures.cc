@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "apps/bench/report.h"
 #include "apps/bench/sizes.h"
 #include "apps/bench/stats.h"
 
@@ -140,6 +141,24 @@ std::optional<Figure> distribution(const Group& group, std::optional<uint32_t> s
   return figure;
 }
 
+// x: milliseconds since the network interface was replaced.
+std::optional<Figure> timeline(const Group& group) {
+  Figure figure{.kind = Figure::Kind::timeline,
+                .name = file_name(group.bench + "-timeline"),
+                .title = title_of(group) + ", messages in each millisecond",
+                .y_label = "messages / ms",
+                .curves = {}};
+  for (const Point& point : group.points) {
+    if (point.timeline.empty()) continue;
+    Curve& curve = curve_of(figure.curves, point);
+    for (size_t i = 0; i < point.timeline.size(); ++i) {
+      curve.values.push_back({static_cast<double>(i) - kTimelineBefore, point.timeline[i]});
+    }
+  }
+  if (figure.curves.empty()) return std::nullopt;
+  return figure;
+}
+
 void finish(Figure& figure, const Group& group) {
   figure.log_y = figure.kind != Figure::Kind::bars && wide(figure.curves);
   scale(figure, group.unit);
@@ -154,12 +173,16 @@ std::vector<Figure> figures_of(const std::vector<Point>& points, std::optional<u
                                    [&](const Point& point) { return point.size != group.points.front().size; });
     Figure figure = sizes ? over_size(group) : bars(group);
     finish(figure, group);
-    const bool taken = std::any_of(figures.begin(), figures.end(), [&](const Figure& other) { return other.name == figure.name; });
-    if (taken) figure.name += file_name("-" + group.metric);  // a second metric of the same benchmark
-    figures.push_back(std::move(figure));
+    const auto add = [&](Figure one) {
+      const bool taken = std::any_of(figures.begin(), figures.end(), [&](const Figure& other) { return other.name == one.name; });
+      if (taken) one.name += file_name("-" + group.metric);  // a second metric of the same benchmark
+      figures.push_back(std::move(one));
+    };
+    add(std::move(figure));
+    if (auto line = timeline(group)) add(std::move(*line));
     if (auto shape = distribution(group, size)) {
       finish(*shape, group);
-      figures.push_back(std::move(*shape));
+      add(std::move(*shape));
     }
   }
   return figures;

@@ -20,7 +20,7 @@ struct Curve {
 };
 
 struct Figure {
-  enum class Kind : uint8_t { over_size, distribution, bars };
+  enum class Kind : uint8_t { over_size, distribution, bars, timeline };
   Kind kind = Kind::over_size;
   std::string name;        // of the file, without its ending
   std::string title;

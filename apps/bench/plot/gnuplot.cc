@@ -11,6 +11,7 @@
 #include <set>
 
 #include "apps/bench/command.h"
+#include "apps/bench/report.h"
 #include "apps/bench/sizes.h"
 #include "apps/bench/stats.h"
 
@@ -93,6 +94,12 @@ std::string percentile_axis() {
   return "set xrange [-0.1:4.15]\nset xlabel 'percentile'\nset xtics (" + tics + ")\n";
 }
 
+std::string time_axis() {
+  return "set xrange [" + number(-double{kTimelineBefore}) + ":" + number(double{kTimelineBins} - kTimelineBefore) +
+         "]\nset yrange [0:*]\nset xlabel 'ms since the network interface was replaced'\n" +
+         "set arrow from 0, graph 0 to 0, graph 1 nohead lc rgb '#555555'\n";
+}
+
 std::string plot_curves(const Figure& figure) {
   std::string text = "plot ";
   size_t coloured = 0;
@@ -106,7 +113,9 @@ std::string plot_curves(const Figure& figure) {
       const std::string colour = line.substr(0, line.find(" dt"));
       text += data + " using " + x + ":2:3 with filledcurves" + colour + " fs transparent solid 0.12 noborder notitle, \\\n  ";
     }
-    text += data + " using " + x + ":2 with linespoints" + line + " pt 7 ps 0.5 title " + quoted(curve.label);
+    const char* marks = figure.kind == Figure::Kind::timeline ? " with lines" : " with linespoints";
+    const char* points = figure.kind == Figure::Kind::timeline ? "" : " pt 7 ps 0.5";
+    text += data + " using " + x + ":2" + marks + line + points + " title " + quoted(curve.label);
   }
   return text + "\n";
 }
@@ -140,6 +149,7 @@ std::string gnuplot_script(const Figure& figure, const std::string& format, cons
     case Figure::Kind::over_size: return text + size_axis(figure) + plot_curves(figure);
     case Figure::Kind::distribution: return text + percentile_axis() + plot_curves(figure);
     case Figure::Kind::bars: return text + plot_bars(figure);
+    case Figure::Kind::timeline: return text + time_axis() + plot_curves(figure);
   }
   return text;
 }

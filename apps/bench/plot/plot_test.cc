@@ -1,9 +1,11 @@
 // plot_test.cc - which pictures records give, what a file may hold, and that a name from a file stays a name.
 #include <stdlib.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "apps/bench/plot/figures.h"
 #include "apps/bench/plot/gnuplot.h"
@@ -87,6 +89,27 @@ TEST_CASE("one size becomes bars, and each number in a metric a bar of its own",
   CHECK(figures[0].kind == Figure::Kind::bars);
   REQUIRE(figures[0].curves.size() == 2);
   CHECK(figures[0].curves[1].label == "local, rtt_4096_idle");
+}
+
+TEST_CASE("messages around a moment become a line over time", "[plot]") {
+  Record blackout = record_of("crash", 8, 100), local = record_of("crash", 8, 90), lies = record_of("upgrade", 8, 100);
+  blackout.bench = local.bench = lies.bench = "restart";
+  blackout.metric = lies.metric = "blackout";
+  local.metric = "local";
+  blackout.timeline = local.timeline = std::vector<double>(kTimelineBins, 7);
+  blackout.timeline[kTimelineBefore] = 0;
+  lies.timeline = {1, 2, 3};
+  const auto figures = figures_of(points_of({blackout, local, lies}), {});
+  std::set<std::string> names;
+  for (const Figure& figure : figures) CHECK(names.insert(figure.name).second);  // one file each
+  const auto line = std::find_if(figures.begin(), figures.end(), [](const Figure& each) { return each.name == "restart-timeline"; });
+  REQUIRE(line != figures.end());
+  REQUIRE(line->kind == Figure::Kind::timeline);
+  REQUIRE(line->curves.size() == 1);
+  REQUIRE(line->curves[0].values.size() == kTimelineBins);
+  CHECK(line->curves[0].values[kTimelineBefore] == std::pair<double, double>(0, 0));
+  CHECK(line->curves[0].values.front() == std::pair<double, double>(-double{kTimelineBefore}, 7));
+  CHECK(gnuplot_script(*line, "png", "x.png").find("ms since") != std::string::npos);
 }
 
 TEST_CASE("what is no list of records is refused by the name of its file", "[plot]") {

@@ -11,6 +11,7 @@
 #include <set>
 #include <tuple>
 
+#include "apps/bench/report.h"
 #include "apps/bench/stats.h"
 
 namespace unet::bench {
@@ -38,6 +39,15 @@ std::vector<double> distribution_of(const json& record) {
   const auto found = record.find("distribution");
   if (found == record.end() || !found->is_array() || found->size() != kDistribution.size()) return {};
   if (!std::all_of(found->begin(), found->end(), positive)) return {};
+  return found->get<std::vector<double>>();
+}
+
+// Messages per millisecond, of which there may be none.
+std::vector<double> timeline_of(const json& record) {
+  const auto found = record.find("timeline");
+  if (found == record.end() || !found->is_array() || found->size() != kTimelineBins) return {};
+  const auto count = [](const json& value) { return value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() >= 0; };
+  if (!std::all_of(found->begin(), found->end(), count)) return {};
   return found->get<std::vector<double>>();
 }
 
@@ -85,6 +95,7 @@ Result<std::vector<Point>> parse_points(const std::string& text, const std::stri
     const auto p99 = record.find("p99");
     point.p99 = p99 != record.end() && positive(*p99) ? p99->get<double>() : point.p50;
     point.distribution = distribution_of(record);
+    point.timeline = timeline_of(record);
     points.push_back(std::move(point));
   }
   return points;

@@ -18,6 +18,7 @@ struct Point {
   uint32_t size = 0;                 // bytes
   double p50 = 0, p99 = 0;           // in `unit`
   std::vector<double> distribution;  // values at kDistribution, or nothing
+  std::vector<double> timeline;      // kTimelineBins values, or nothing
 };
 
 // Those of one text of JSON, which `source` names in errors. Records without figures are left out.
