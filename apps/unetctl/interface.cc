@@ -23,11 +23,13 @@ Result<nlohmann::json> Interface::report() {
 
 namespace {
 
+constexpr Nanoseconds kUpgradeTime = 24 * 3600 * kSecond;  // the keeper's patience, which --takeover sets, ends it before
+
 template <typename Request>
-Status ask(const std::string& socket, Request request) {
+Status ask(const std::string& socket, Request request, Nanoseconds timeout = 10 * kSecond) {
   const auto connection = Connection::open("unix:" + socket, "unetctl");
   if (!connection) return tl::unexpected(connection.error());
-  const Result<Answer> answer = (*connection)->call(request);
+  const Result<Answer> answer = (*connection)->call(request, timeout);
   if (!answer) return tl::unexpected(answer.error());
   return {};
 }
@@ -54,7 +56,7 @@ Status upgrade(const std::string& socket, const std::string& program) {
   const std::string path = program.empty() ? "" : std::filesystem::absolute(program, error).string();
   if (error || path.size() > sizeof request.program.bytes) return fail(Errc::invalid_argument, "the path of the program is too long");
   request.program.set(path);
-  return ask(socket, request);
+  return ask(socket, request, kUpgradeTime);
 }
 
 }  // namespace unet::unetctl

@@ -85,6 +85,7 @@ Result<std::pair<Descriptor, Descriptor>> JournalLink::make_pair() {
 }
 
 Status JournalLink::set_patience(Nanoseconds time) {
+  patience_ = time;
   const timeval limit{.tv_sec = static_cast<time_t>(time / kSecond), .tv_usec = static_cast<suseconds_t>(time % kSecond / kMicrosecond)};
   if (setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0) return fail_errno("setsockopt", errno);
   return {};
@@ -126,11 +127,19 @@ Status JournalLink::send(bool last) {
     std::memcpy(CMSG_DATA(rights), descriptors_.data(), size);
   }
   ssize_t n = 0;
-  // Too many descriptors of this user under way, clients' among them: the other end takes ours as fast as it can.
-  for (int attempt = 0; attempt < 1000; ++attempt) {
+  // Too many descriptors of this user under way, clients' among them, or no memory: that passes, and is no reason to take the other
+  // end for dead.
+  const Nanoseconds start = monotonic_now();
+  for (;;) {
     n = sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
-    if (n >= 0 || (errno != ETOOMANYREFS && errno != EINTR && errno != ENOBUFS)) break;
-    if (errno != EINTR) ::poll(nullptr, 0, 1);
+    if (n >= 0) break;
+    const int error = errno;
+    if (error == EINTR) continue;
+    if (error != ETOOMANYREFS && error != ENOBUFS && error != ENOMEM) break;
+    pollfd ended{.fd = socket_.get(), .events = 0, .revents = 0};
+    const bool gone = ::poll(&ended, 1, 1) == 1 && (ended.revents & (POLLHUP | POLLERR)) != 0;
+    errno = error;
+    if (gone || monotonic_now() - start > patience_) break;
   }
   bytes_.clear();
   descriptors_.clear();

@@ -113,6 +113,7 @@ class JournalLink {
 
  private:
   Descriptor socket_;
+  Nanoseconds patience_ = ~Nanoseconds{0};  // with an other end that takes nothing
   std::vector<std::byte> bytes_;
   std::vector<int> descriptors_;
 };

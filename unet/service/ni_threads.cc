@@ -86,7 +86,8 @@ Status Ni::run() {
     engine_.reset();  // and its wires
     service_->tell_left();
   }
-  return {};
+  const bool lost = service_->keeper_lost() && !stop_.load(std::memory_order_acquire);
+  return lost ? fail(Errc::disconnected, "the keeper is gone: every client is let go") : Status{};
 }
 
 void Ni::service_loop() {

@@ -79,13 +79,18 @@ PacketSocket::Outcome PacketSocket::send(Bytes packet, std::initializer_list<int
 
 PacketSocket::Outcome PacketSocket::keep(Bytes packet, std::span<const int> descriptors, size_t waiting_max) {
   if (!socket_.valid() || waiting_.size() >= waiting_max) return Outcome::broken;
-  Packet kept{{packet.begin(), packet.end()}, {}};
+  std::vector<Descriptor> copies;
   for (const int descriptor : descriptors) {
     Descriptor copy(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
     if (!copy.valid()) return Outcome::no_descriptors;
-    kept.descriptors.push_back(std::move(copy));
+    copies.push_back(std::move(copy));
   }
-  waiting_.push_back(std::move(kept));
+  return keep(packet, std::move(copies), waiting_max);
+}
+
+PacketSocket::Outcome PacketSocket::keep(Bytes packet, std::vector<Descriptor> descriptors, size_t waiting_max) {
+  if (!socket_.valid() || waiting_.size() >= waiting_max) return Outcome::broken;
+  waiting_.push_back({{packet.begin(), packet.end()}, std::move(descriptors)});
   return Outcome::sent;
 }
 

@@ -33,6 +33,9 @@ class PacketSocket {
   // Keeps a packet for flush(), as above, even if it could be sent.
   Outcome keep(Bytes packet, std::span<const int> descriptors, size_t waiting_max);
 
+  // The same with descriptors that become ours.
+  Outcome keep(Bytes packet, std::vector<Descriptor> descriptors, size_t waiting_max);
+
   // Sends what was kept but for the last `leave`, as far as it goes. no_descriptors: the kernel takes none now; try again in a while,
   // as nothing will tell when.
   Outcome flush(size_t leave = 0);

@@ -71,7 +71,7 @@ Service::Service(ServiceOptions options, std::vector<PortInfo> ports, engine::Co
 }
 
 Service::~Service() {
-  if (journal_ != nullptr && listener_ != nullptr) listener_->leave();
+  if (resumable_ && listener_ != nullptr) listener_->leave();
 }
 
 Status Service::listen(const std::string& path, const std::string& group) {

@@ -358,6 +358,7 @@ class Service {
   std::string listening_at_;
   std::optional<std::pair<uint32_t, uint64_t>> upgrade_;  // client and cookie of who asked for one
   bool released_ = false;
+  bool resumable_ = false;  // another NI could go on with what the keeper has: the socket stays for it
 };
 
 }  // namespace unet::service

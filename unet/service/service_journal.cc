@@ -30,7 +30,7 @@ Status Service::keep_journal(std::unique_ptr<Journal> journal, int kept, const s
                              Nanoseconds now) {
   now_ = now;
   listening_at_ = path;
-  const bool resumes = journal->resumes();
+  const bool resumes = resumable_ = journal->resumes();
   journal_ = std::move(journal);
   if (Status status = watch_keeper(); !status) return status;
   if (resumes) return resume(journal_->take_inherited());
@@ -50,6 +50,7 @@ void Service::tell_ready() {
   settle();
   journal_->order(JournalOp::ready);
   journal_->commit();
+  resumable_ = true;
 }
 
 void Service::leave() {

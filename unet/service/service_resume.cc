@@ -294,11 +294,9 @@ Status Service::resume_output(JournalItem& item) {
   if (client == nullptr || item.value.size() < sizeof(control::Header) || item.value.size() > control::kPacketMax) {
     return wrong(item, "a packet to nobody, or none");
   }
-  std::vector<int> descriptors;
-  for (const Descriptor& each : item.descriptors) descriptors.push_back(each.get());
   if (client->outputs == 0) client->outputs_sent = item.key.b;
   client->outputs = item.key.b + 1;
-  static_cast<void>(client->socket.keep(item.value, descriptors, ClientRecord::kWaitingMax * 1024));
+  static_cast<void>(client->socket.keep(item.value, std::move(item.descriptors), ClientRecord::kWaitingMax * 1024));
   outputs_waiting_.insert(client->index);
   return {};
 }
