@@ -41,6 +41,8 @@ constexpr uint32_t kFaultsMax = 5;                    // ends that nobody from o
 constexpr Nanoseconds kFaultsTime = 60 * kSecond;
 constexpr Nanoseconds kAgain = 50 * kMillisecond;     // after one that did not come up
 constexpr Nanoseconds kEndTime = 20 * kSecond;        // for a child that was told to stop
+constexpr Nanoseconds kSpareAfter = 50 * kMillisecond;  // one is ready: applications have the cores first
+constexpr Nanoseconds kSpareAgain = 10 * kSecond;       // after one that ended
 
 // What network interfaces are started from: the file stays open, so that what has worked can be started again, whatever is put in its
 // place.
@@ -58,6 +60,9 @@ struct Program {
       program.inode = st.st_ino;
     }
     return program;
+  }
+  Program again() const {
+    return {.path = path, .file = Descriptor(fcntl(file.get(), F_DUPFD_CLOEXEC, 3)), .device = device, .inode = inode};
   }
   bool is(const Program& other) const { return file.valid() && device == other.device && inode == other.inode; }
 };
@@ -116,6 +121,10 @@ class Keeper {
   void tell_outcome();
   void hand_over();
   void replace();
+  void give_all(Child& child);
+  void start_spare();
+  void end_spare();
+  void on_spare_end(const std::string& why);
   bool can_fall_back(const Child& child) const;
   void fall_back(const Child& failed, const std::string& why);
   bool too_many_faults(const Child& child, int status);
@@ -134,6 +143,8 @@ class Keeper {
   service::JournalStore store_;
   Child active_;
   std::optional<Child> next_;
+  std::optional<Child> spare_;     // has loaded, and waits until the active one ends
+  bool spare_by_path_ = true;      // false: from the file of the one that serves, as what is at the path did not come up
   std::vector<pid_t> leaving_;
   uint32_t format_ = service::kJournalFormat;  // of what is kept
   std::optional<std::string> outcome_;  // of the last upgrade: why it was refused; empty: it was not
@@ -143,6 +154,7 @@ class Keeper {
   Nanoseconds deadline_ = ~Nanoseconds{0};  // for the one that must become ready
   Nanoseconds next_by_ = ~Nanoseconds{0};   // when the candidate must have said hello
   Nanoseconds again_ = ~Nanoseconds{0};     // start it then
+  Nanoseconds spare_at_ = ~Nanoseconds{0};  // likewise
   uint32_t faults_ = 0;
   Nanoseconds first_fault_ = 0;
   std::optional<int> exit_status_;
@@ -176,6 +188,7 @@ int Keeper::run() {
     ::waitpid(pid, nullptr, 0);
   };
   if (next_) end_child(next_->pid);
+  if (spare_) end_child(spare_->pid);
   end_child(active_.pid);
   for (const pid_t pid : leaving_) end_child(pid);
   return *exit_status_;
@@ -209,15 +222,17 @@ void Keeper::become(const Program& program, bool by_path, int link) {
 }
 
 void Keeper::wait() {
-  std::array<pollfd, 3> wanted{pollfd{signals_.get(), POLLIN, 0},
+  std::array<pollfd, 4> wanted{pollfd{signals_.get(), POLLIN, 0},
                                pollfd{active_.link ? active_.link->descriptor() : -1, POLLIN, 0},
-                               pollfd{next_ && next_->link ? next_->link->descriptor() : -1, POLLIN, 0}};
-  const Nanoseconds now = monotonic_now(), until = std::min({deadline_, again_, next_by_});
+                               pollfd{next_ && next_->link ? next_->link->descriptor() : -1, POLLIN, 0},
+                               pollfd{spare_ && spare_->link ? spare_->link->descriptor() : -1, POLLIN, 0}};
+  const Nanoseconds now = monotonic_now(), until = std::min({deadline_, again_, next_by_, spare_at_});
   const Nanoseconds left = until > now ? until - now : 0;
   const int timeout = until == ~Nanoseconds{0} ? -1 : static_cast<int>(std::min(left / kMillisecond + 1, Nanoseconds{60'000}));
   if (::poll(wanted.data(), wanted.size(), timeout) < 0 && errno != EINTR) return give_up("poll failed");
   // What a child has written comes before its end.
   if (next_ && wanted[2].revents != 0) on_link(*next_);
+  if (spare_ && wanted[3].revents != 0) on_link(*spare_);
   if (active_.link && wanted[1].revents != 0) on_link(active_);
   if (wanted[0].revents != 0) on_signals();
   if (!exit_status_) on_time(monotonic_now());
@@ -238,6 +253,7 @@ void Keeper::on_time(Nanoseconds now) {
     again_ = ~Nanoseconds{0};
     replace();
   }
+  if (now >= spare_at_) start_spare();
 }
 
 void Keeper::kill_child(Child& child, std::string why) {
@@ -252,6 +268,7 @@ void Keeper::on_signals() {
       if (active_.ready && active_.pid > 0) ::kill(active_.pid, SIGHUP);
     } else if (info.ssi_signo != SIGCHLD) {
       stopping_ = true;
+      end_spare();
       // One that is not ready has not told anybody anything, and cannot.
       if (!active_.ready || active_.released || active_.pid <= 0) return give_up("stopped while no network interface was there");
       ::kill(active_.pid, SIGTERM);
@@ -270,6 +287,10 @@ void Keeper::on_end(pid_t pid, int status) {
   if (next_ && pid == next_->pid) {
     next_->pid = -1;
     return end_candidate("the new unetd (" + next_->program.path + ") " + how(status) + " before it could take over: its log says why");
+  }
+  if (spare_ && pid == spare_->pid) {
+    spare_->pid = -1;
+    return on_spare_end(how(status));
   }
   std::erase(leaving_, pid);
 }
@@ -304,9 +325,7 @@ void Keeper::fall_back(const Child& failed, const std::string& why) {
   }
   if (failed.candidate || failed.program.path == program_) deadline_ = monotonic_now() + patience();
   program_ = good_.path;
-  Program again{.path = good_.path, .file = Descriptor(fcntl(good_.file.get(), F_DUPFD_CLOEXEC, 3)), .device = good_.device,
-                .inode = good_.inode};
-  Result<Child> child = start(std::move(again), false);
+  Result<Child> child = start(good_.again(), false);
   if (!child) {
     spdlog::error("{}", child.error().text);
     again_ = monotonic_now() + kAgain;
@@ -328,6 +347,12 @@ bool Keeper::too_many_faults(const Child& child, int status) {
 }
 
 void Keeper::replace() {
+  if (spare_) {
+    active_ = std::move(*spare_);
+    spare_.reset();
+    if (active_.greeted) give_all(active_);
+    return;
+  }
   Program program = Program::at(program_);
   const bool there = program.file.valid() || !good_.file.valid();
   if (!there) return fall_back({.program = std::move(program)}, "is not there any more");
@@ -346,9 +371,41 @@ void Keeper::hand_over() {
   active_ = std::move(*next_);
   next_.reset();
   next_by_ = ~Nanoseconds{0};
-  if (!active_.greeted || active_.has_all) return;  // when it says hello
-  active_.has_all = true;
-  if (Status status = store_.send_all(*active_.link); !status) kill_child(active_, status.error().text);
+  if (active_.greeted) give_all(active_);  // or when it says hello
+}
+
+void Keeper::give_all(Child& child) {
+  if (std::exchange(child.has_all, true)) return;
+  if (Status status = store_.send_all(*child.link); !status) kill_child(child, status.error().text);
+}
+
+// ---- one that stands by
+
+void Keeper::start_spare() {
+  spare_at_ = ~Nanoseconds{0};
+  if (!options_.config.standby || spare_ || next_ || stopping_ || !active_.ready) return;
+  Result<Child> child = spare_by_path_ ? start(Program::at(program_), true) : start(good_.again(), false);
+  if (!child) return on_spare_end(child.error().text);
+  spare_ = std::move(*child);
+}
+
+void Keeper::end_spare() {
+  spare_at_ = ~Nanoseconds{0};
+  if (!spare_) return;
+  if (spare_->pid > 0) {
+    ::kill(spare_->pid, SIGKILL);
+    ::waitpid(spare_->pid, nullptr, 0);
+  }
+  spare_.reset();
+}
+
+// Without one, taking over takes as long as loading.
+void Keeper::on_spare_end(const std::string& why) {
+  const bool came_up = spare_ && spare_->greeted;
+  end_spare();
+  spdlog::warn("the network interface that stands by {}", why);
+  const bool other = !came_up && std::exchange(spare_by_path_, false) && good_.file.valid();
+  spare_at_ = monotonic_now() + (other ? kSpareAfter : kSpareAgain);
 }
 
 void Keeper::drain(Child& child) {
@@ -370,13 +427,16 @@ void Keeper::drain(Child& child) {
 
 void Keeper::on_link(Child& child) {
   // One that is not in charge yet has nothing to say but hello.
-  if (next_ && &child == &*next_) {
+  const bool spare = spare_ && &child == &*spare_;
+  if (spare || (next_ && &child == &*next_)) {
     std::vector<JournalItem> items;
     bool last = false;
     const JournalLink::Received received = child.link->receive(items, last);
     if (received == JournalLink::Received::items && items.size() == 1 && items[0].op == JournalOp::hello) return on_hello(child, items[0]);
     if (received == JournalLink::Received::closed) child.link.reset();  // its end will tell
-    else if (received != JournalLink::Received::nothing) {
+    else if (received != JournalLink::Received::nothing && spare) {
+      on_spare_end("wrote what is no journal");
+    } else if (received != JournalLink::Received::nothing) {
       end_candidate("the new unetd (" + child.program.path + ") wrote what is no journal");
     }
     return;
@@ -411,14 +471,16 @@ void Keeper::on_hello(Child& child, const JournalItem& item) {
   if (child.greeted || !item.read(hello)) return kill_child(child, "was ended, as it said hello in a way that is not known");
   child.greeted = true;
   hello.version[sizeof hello.version - 1] = '\0';
-  const bool upgrade = next_ && &child == &*next_;
+  const bool upgrade = next_ && &child == &*next_, spare = spare_ && &child == &*spare_;
   if (store_.size() != 0 && hello.format != format_) {
     const std::string why = "unetd " + service::quoted(hello.version) + " writes journals of format " + std::to_string(hello.format) +
                             ", and cannot go on with one of format " + std::to_string(format_) +
                             ": drain and stop the network interface, then start the new one (unetctl drain --wait)";
     if (upgrade) return end_candidate(why);
+    if (spare) return on_spare_end("is of another release: " + why);
     return can_fall_back(child) ? kill_child(child, "is of another release: " + why) : give_up(why);
   }
+  if (spare) return;
   if (store_.size() == 0) format_ = hello.format;
   if (upgrade) {
     next_by_ = ~Nanoseconds{0};
@@ -429,17 +491,18 @@ void Keeper::on_hello(Child& child, const JournalItem& item) {
     if (!status) kill_child(active_, status.error().text);
     return;
   }
-  child.has_all = true;
-  if (Status status = store_.send_all(*child.link); !status) kill_child(child, status.error().text);
+  give_all(child);
 }
 
 void Keeper::on_ready(Child& child) {
   child.ready = true;
   if (!stopping_) deadline_ = ~Nanoseconds{0};
   if (child.candidate) outcome_ = std::string();
-  good_ = Program{.path = child.program.path, .file = Descriptor(fcntl(child.program.file.get(), F_DUPFD_CLOEXEC, 3)),
-                  .device = child.program.device, .inode = child.program.inode};
+  good_ = child.program.again();
   program_ = good_.path;
+  if (spare_ && !spare_->program.is(good_)) end_spare();
+  spare_by_path_ = true;
+  spare_at_ = monotonic_now() + kSpareAfter;
   tell_outcome();
   if (std::exchange(announced_, true)) return;
   std::printf("unetd ready at %s\n", options_.config.ni.socket.c_str());
@@ -463,6 +526,7 @@ void Keeper::on_upgrade(const JournalItem& item) {
   if (path.front() != '/') return tell_upgrade(service::quoted(path) + " is not a program: give its whole path");
   if (access(path.c_str(), X_OK) != 0) return tell_upgrade(service::quoted(path) + " is not a program: " + std::strerror(errno));
   if (next_ || stopping_) return tell_upgrade("another upgrade or a stop is under way");
+  end_spare();
   Result<Child> child = start(Program::at(path), true);
   if (!child) return tell_upgrade(child.error().text);
   next_ = std::move(*child);
@@ -479,6 +543,7 @@ void Keeper::end_candidate(const std::string& why) {
   next_.reset();
   next_by_ = ~Nanoseconds{0};
   if (active_.pid > 0 && active_.ready && !stopping_) deadline_ = ~Nanoseconds{0};
+  spare_at_ = monotonic_now() + kSpareAfter;
   tell_upgrade(why);
 }
 

@@ -94,9 +94,16 @@ Descriptor keeper_link(const Options& options) {
   return Descriptor(options.keeper_fd);
 }
 
+// It may have been changed while we stood by.
+void renew_policy(service::ServiceOptions& service) {
+  if (service.policy_file.empty()) return;
+  Result<service::Policy> policy = service::Policy::load(service.policy_file, service.own_user);
+  if (policy) service.policy = std::move(*policy);
+  else spdlog::error("the policy stays as it was: {}", policy.error().text);
+}
+
 int run(const Options& options) {
-  if (options.keeper_fd >= 0) prctl(PR_SET_NAME, "unetd");  // started from a file that is open, it would have a number for a name
-  const service::NiOptions& ni_options = options.config.ni;
+  service::NiOptions ni_options = options.config.ni;
   if (Status status = forbid_new_privileges(); !status) return refuse(status.error());
   if (Status status = make_socket_directory(ni_options.socket, ni_options.service.own_user); !status) return refuse(status.error());
   if (options.account) {
@@ -109,7 +116,10 @@ int run(const Options& options) {
     Result<std::unique_ptr<service::Journal>> opened = service::Journal::open(keeper_link(options));
     if (!opened) return refuse(opened.error());
     journal = std::move(*opened);
+    prctl(PR_SET_NAME, "unetd-standby");
     if (Status status = journal->inherit(); !status) return refuse(status.error());
+    prctl(PR_SET_NAME, "unetd");
+    if (journal->resumes()) renew_policy(ni_options.service);
   }
   Result<std::vector<std::unique_ptr<Driver>>> drivers = apps::open_ports(options.config.ports);
   if (!drivers) return refuse(drivers.error());

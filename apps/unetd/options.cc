@@ -25,7 +25,7 @@ struct Given {
   std::string config, socket, user, group, host, idle, policy;
   std::vector<std::string> ports, peers;
   uint32_t core = 0, takeover = 0;
-  bool no_seccomp = false;
+  bool no_seccomp = false, no_standby = false;
 };
 
 Status apply(const CLI::App& app, const Given& given, Options& options) {
@@ -51,6 +51,7 @@ Status apply(const CLI::App& app, const Given& given, Options& options) {
     ni.service.peers.push_back(std::move(*peer));
   }
   if (app.count("--takeover") != 0) config.takeover = given.takeover * kSecond;
+  if (given.no_standby) config.standby = false;
   if (given.no_seccomp) config.seccomp = false;
   if (!given.user.empty()) config.user = given.user;
   if (!config.user.empty()) {
@@ -81,6 +82,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--policy", given.policy, "policy file (TOML): who may have what");
   app.add_option("--takeover", given.takeover, "SECONDS that clients are kept for another unetd when this one dies or is upgraded (0: not)")
       ->check(CLI::Range(0, 3600));
+  app.add_flag("--no-standby", given.no_standby, "with --takeover: start another unetd only when it is needed, not before");
   app.add_option("--keeper-fd", options.keeper_fd)->group("");  // for the keeper alone
   app.add_flag("--no-seccomp", given.no_seccomp, "do not have the kernel refuse system calls that unetd does not need");
   app.add_option("--ready-fd", options.ready_fd, "write a byte to this descriptor when clients may connect")->check(CLI::Range(0, 1 << 20));

@@ -49,10 +49,10 @@ def script(path, text):
 class Ni:
     """A unetd with a keeper, started by a path that can lead elsewhere later, and an echo server on it."""
 
-    def __init__(self, d, *args, seconds=60):
+    def __init__(self, d, *args, seconds=60, standby=False):
         self.directory, self.path, self.program = d, d + "/s", d + "/unetd"
         os.symlink(UNETD, self.program)
-        self.args = ["--socket", self.path, "--host", "alpha", "--takeover", str(seconds), *args]
+        self.args = ["--socket", self.path, "--host", "alpha", "--takeover", str(seconds), *([] if standby else ["--no-standby"]), *args]
 
     def __enter__(self):
         self.daemon = Unetd(self.program, *self.args).__enter__()
@@ -127,6 +127,47 @@ def test_all_is_as_before():
             wait_until(lambda: what_is_held(ni.report()) == before[-1], f"not as before: {before[-1]} but {what_is_held(ni.report())}")
             ni.echo()
             ni.echo("--size", "60000")
+
+
+def stands_by(ni):
+    """The one that has loaded beside the one that serves."""
+    def name(pid):
+        try:
+            with open(f"/proc/{pid}/comm") as file:
+                return file.read().strip()
+        except (FileNotFoundError, ProcessLookupError):
+            return ""
+    found = []
+    wait_until(lambda: found.append(ni.children()) or (len(found[-1]) == 2 and name(found[-1][1]) == "unetd-standby"), "none stands by")
+    return found[-1]
+
+
+def test_standby():
+    with directory() as d, Ni(d, standby=True) as ni:
+        first, second = stands_by(ni)
+        # What stands by is what takes over: nothing is started for it.
+        ni.late()
+        os.kill(first, signal.SIGKILL)
+        ni.echo()
+        require(ni.children()[0] == second, "another than the one that stood by")
+        # The next one has not loaded yet, and is waited for.
+        wait_until(lambda: len(ni.children()) == 2, "no other is started")
+        os.kill(second, signal.SIGKILL)
+        ni.go()
+        ni.echo()
+        # One that is killed while it stands by is missed by nobody.
+        first, second = stands_by(ni)
+        os.kill(second, signal.SIGKILL)
+        wait_until(lambda: second not in ni.children(), "the keeper does not see it die")
+        os.kill(first, signal.SIGKILL)
+        ni.echo()
+        status, _, err = ni.ctl("upgrade")
+        require(status == 0, f"upgrade: {err!r}")
+        first, second = stands_by(ni)
+        ni.echo()
+        ni.daemon.process.send_signal(signal.SIGTERM)
+        ends_with(ni, 0)
+        require(not os.path.exists(f"/proc/{first}") and not os.path.exists(f"/proc/{second}"), "one is left")
 
 
 def test_upgrade():

@@ -41,6 +41,7 @@ void parse_ni(TomlReader& in, Config& config) {
   ni.engine.reassembly_timeout = in.number("reassembly_ms", ni.engine.reassembly_timeout / kMillisecond, 1, 60'000) * kMillisecond;
   config.policy_file = in.text("policy", config.policy_file);
   config.user = in.text("user", config.user);
+  config.standby = in.boolean("standby", config.standby);
   config.takeover = in.number("takeover_s", config.takeover / kSecond, 0, kTakeoverMax) * kSecond;
   config.seccomp = in.boolean("seccomp", config.seccomp);
 }
@@ -102,7 +103,7 @@ Status parse_config(std::string_view text, const std::string& file, Config& conf
   if (!document) return tl::unexpected(document.error());
   TomlReader in(file, *document, "the configuration");
   in.allow({"host", "socket", "user", "seccomp", "group", "idle", "spin_us", "core", "lost_after_ms", "reassembly_ms", "policy",
-            "takeover_s", "ports", "peer", "channel"});
+            "takeover_s", "standby", "ports", "peer", "channel"});
   parse_ni(in, config);
   config.ports = in.texts("ports", config.ports);
   if (config.ports.size() > kPortsMax) in.wrong("ports", "at most " + std::to_string(kPortsMax) + " ports are allowed");
@@ -212,6 +213,8 @@ std::string_view example_config() noexcept {
 # A keeper process holds what clients have, for so many seconds, until another unetd goes on when this one has died; and
 # `unetctl upgrade` puts another in its place. 0: no keeper.
 takeover_s = 0
+# With that, a second unetd that has loaded and waits to take over at once; false: it is started when it is needed.
+standby = true
 
 # The kernel refuses unetd system calls that it does not need: one that is made all the same is named and ends it.
 seccomp = true
