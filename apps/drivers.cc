@@ -45,7 +45,7 @@ Result<bool> set_dpdk(const std::string& name, const std::string& value, drivers
   return false;
 }
 
-Made make_dpdk(std::string_view text) {
+Result<drivers::DpdkOptions> parse_dpdk(std::string_view text) {
   drivers::DpdkOptions options;
   if (text.empty())
     return fail(Errc::invalid_argument,
@@ -60,7 +60,13 @@ Made make_dpdk(std::string_view text) {
     if (!value.empty()) options.device += '=' + value;
     first = false;
   }
-  return drivers::DpdkPort::open(options).map([](auto port) { return std::unique_ptr<Driver>(std::move(port)); });
+  return options;
+}
+
+Made make_dpdk(std::string_view text) {
+  const auto options = parse_dpdk(text);
+  if (!options) return tl::unexpected(options.error());
+  return drivers::DpdkPort::open(*options).map([](auto port) { return std::unique_ptr<Driver>(std::move(port)); });
 }
 
 Made make_wire(std::string_view name, std::string_view options, bool all_types) {
@@ -102,6 +108,19 @@ Made make_driver(std::string_view specification) {
   if (*driver == nullptr && !wrappers.empty()) return fail(Errc::invalid_argument, "none: there is no wire that a wrapper could change");
   for (size_t i = wrappers.size(); i-- > 0 && driver;) driver = wrappers[i](std::move(*driver));
   return driver;
+}
+
+void prepare_drivers(const std::vector<std::string>& specifications) {
+  constexpr std::string_view kDpdk = "dpdk:";
+  std::vector<drivers::DpdkOptions> ports;
+  for (const std::string& specification : specifications) {
+    std::string_view wire = specification;
+    if (const size_t slash = wire.rfind(" / "); slash != std::string_view::npos) wire.remove_prefix(slash + 3);
+    wire = trim(wire);
+    if (!wire.starts_with(kDpdk)) continue;
+    if (auto options = parse_dpdk(wire.substr(kDpdk.size()))) ports.push_back(std::move(*options));
+  }
+  drivers::DpdkPort::prepare(ports);
 }
 
 std::string driver_help() {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "unet/base/result.h"
 #include "unet/driver.h"
@@ -20,6 +21,9 @@ namespace unet::apps {
 // Opens the wire; null for "none" and for an empty specification: a network interface without a wire. An error is one
 // line that says what was wrong and what is allowed.
 Result<std::unique_ptr<Driver>> make_driver(std::string_view specification);
+
+// Begins what takes long in opening them and can be done while others have them open; whatever is wrong is told by make_driver().
+void prepare_drivers(const std::vector<std::string>& specifications);
 
 // What a specification may say, for --help and man pages.
 std::string driver_help();

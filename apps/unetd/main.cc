@@ -10,6 +10,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "apps/drivers.h"
 #include "apps/open_ports.h"
 #include "apps/unetd/keeper.h"
 #include "apps/unetd/notify.h"
@@ -112,7 +113,8 @@ int run(const Options& options) {
   }
   std::unique_ptr<service::Journal> journal;
   if (options.keeper_fd >= 0) {
-    cycles_per_second();  // takes a while, and nobody waits for us yet
+    cycles_per_second();  // both take a while, and nobody waits for us until we say hello
+    apps::prepare_drivers(options.config.ports);
     Result<std::unique_ptr<service::Journal>> opened = service::Journal::open(keeper_link(options));
     if (!opened) return refuse(opened.error());
     journal = std::move(*opened);

@@ -101,6 +101,16 @@ Result<std::unique_ptr<DpdkPort>> DpdkPort::open(const DpdkOptions& options) {
   return port;
 }
 
+void DpdkPort::prepare(const std::vector<DpdkOptions>& ports) {
+  if (ports.empty()) return;
+  EalOptions options = ports.front().eal;
+  for (const DpdkOptions& port : ports) {
+    const auto device = parse_device(port.device);
+    options.pci = options.pci || (device && device->pci());
+  }
+  eal::start_early(options);
+}
+
 // The device becomes an Ethernet port of EAL.
 Status DpdkPort::probe(Setup& setup) {
   const DeviceSpec& device = setup.device;

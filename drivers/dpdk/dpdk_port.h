@@ -21,6 +21,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "drivers/dpdk/eal.h"
 #include "drivers/dpdk/memif_gate.h"
@@ -53,6 +54,8 @@ class DpdkPort final : public Driver {
  public:
   // Opens and starts the port. The calling thread's network namespace is the one whose interfaces are meant.
   static Result<std::unique_ptr<DpdkPort>> open(const DpdkOptions& options);
+  // What opening these one after the other takes long for and can be had before: DPDK's environment. See eal::start_early().
+  static void prepare(const std::vector<DpdkOptions>& ports);
   ~DpdkPort() override;
 
   const DriverCapabilities& capabilities() const noexcept override { return capabilities_; }

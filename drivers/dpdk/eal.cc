@@ -120,16 +120,18 @@ void quiet_libraries() {
   }
 }
 
-// MiB of free hugepages of any size.
-uint64_t free_hugepage_mib() {
+// MiB of hugepages of any size that are free, or all of them.
+uint64_t hugepage_mib(const char* which) {
   uint64_t mib = 0;
   for (const uint64_t size_kib : {uint64_t{2048}, uint64_t{1048576}}) {
-    std::ifstream file("/sys/kernel/mm/hugepages/hugepages-" + std::to_string(size_kib) + "kB/free_hugepages");
+    std::ifstream file("/sys/kernel/mm/hugepages/hugepages-" + std::to_string(size_kib) + "kB/" + which);
     uint64_t pages = 0;
     if (file >> pages) mib += pages * size_kib / 1024;
   }
   return mib;
 }
+
+uint64_t free_hugepage_mib() { return hugepage_mib("free_hugepages"); }
 
 // EAL makes a run-time directory even when it will put nothing into it.
 void remove_runtime_directory() {
@@ -240,6 +242,12 @@ Status start(const EalOptions& options) {
         "DPDK: the first port of this process decided for memory without hugepages: ask for hugepages=always there");
   }
   return {};
+}
+
+void start_early(const EalOptions& options) {
+  const bool takes_none = options.hugepages == Hugepages::never ||
+                          (options.hugepages == Hugepages::automatic && hugepage_mib("nr_hugepages") == 0);
+  if (takes_none) static_cast<void>(start(options));  // whoever opens a port is told
 }
 
 void register_thread() noexcept {

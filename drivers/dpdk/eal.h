@@ -27,6 +27,10 @@ namespace eal {
 // PCI bus or hugepages and the first did not ask for them.
 Status start(const EalOptions& options);
 
+// The same, but only if that takes nothing which another process may need meanwhile: not on a machine with hugepages, unless they
+// are not wanted. For a process that will open a port later, and quickly then.
+void start_early(const EalOptions& options);
+
 // Makes the calling thread known to EAL, so that packet pools serve it from a cache. Cheap when it is known already;
 // undone when the thread ends. Without it (more than 127 threads) everything works, more slowly.
 void register_thread() noexcept;

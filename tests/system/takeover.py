@@ -170,6 +170,19 @@ def test_standby():
         require(not os.path.exists(f"/proc/{first}") and not os.path.exists(f"/proc/{second}"), "one is left")
 
 
+def test_standby_with_a_port():
+    """DPDK's environment runs in the one that stands by, and the port is opened when the other has ended."""
+    with directory() as d:
+        os.chmod(d, 0o777)
+        with Ni(d, "--port", "dpdk:net_ring0,hugepages=never", *(["--user", "nobody"] if IS_ROOT else []), standby=True) as ni:
+            for _ in range(2):
+                first, second = stands_by(ni)
+                os.kill(first, signal.SIGKILL)
+                ni.echo()
+                require(ni.children()[0] == second, "another than the one that stood by")
+                require(len(ni.report()["ports"]) == 1, "the port is missing")
+
+
 def test_upgrade():
     with directory() as d, Ni(d) as ni:
         old = ni.serving()
