@@ -287,6 +287,7 @@ void Connection::throw_away_locked(const control::Reply& reply) {
       request.channel = reply.channel.channel;
       break;
     case control::Op::create_endpoint:
+    case control::Op::create_emulated:
       request.header = {control::Op::destroy_endpoint, reply.create_endpoint.endpoint, next_cookie_++};
       break;
     default: return;
@@ -387,6 +388,15 @@ std::deque<ControlEvent> Connection::take_events(uint32_t endpoint) {
   std::deque<ControlEvent> events = std::move(found->second);
   events_.erase(found);
   return events;
+}
+
+std::vector<uint32_t> Connection::endpoints_with_events() {
+  std::vector<uint32_t> list;
+  if (!is_own()) return list;
+  const std::lock_guard lock(mutex_);
+  receive_locked();
+  for (const auto& [endpoint, events] : events_) list.push_back(endpoint);
+  return list;
 }
 
 }  // namespace unet

@@ -39,6 +39,8 @@ struct ControlEvent {
   uint64_t order = 0;
 };
 
+class Carrier;
+
 class Connection {
  public:
   // `ni`: "" (the default socket), "unix:PATH", a path, or "embedded:SPEC" (embedded_abi.h).
@@ -78,6 +80,8 @@ class Connection {
   void process();
   // Events of one endpoint that have arrived, oldest first.
   std::deque<ControlEvent> take_events(uint32_t endpoint);
+  // Those of which take_events() has some, after a look at the socket.
+  std::vector<uint32_t> endpoints_with_events();
   // Sleeps until the socket may have something, at most `timeout`; an embedded NI works meanwhile.
   void wait_activity(Nanoseconds timeout);
 
@@ -95,6 +99,10 @@ class Connection {
   // The NI inside this process, or nullptr. Its functions are called by one thread at a time: the endpoint's.
   const unet_embedded_table* embedded() const noexcept { return embedded_; }
   void* embedded_handle() const noexcept { return embedded_handle_; }
+
+  // The carrier of this connection's emulated endpoints, for Carrier::of() alone.
+  std::weak_ptr<Carrier>& carrier() noexcept { return carrier_; }
+  std::mutex& carrier_mutex() noexcept { return carrier_mutex_; }
 
  private:
   Connection() = default;
@@ -126,6 +134,9 @@ class Connection {
   uint64_t last_event_ = 0;       // the largest number of an event so far
   std::deque<control::CloseChannel> refusals_;  // not sent yet; one for an endpoint is sent without the channel
   std::map<uint32_t, std::deque<ControlEvent>> events_;
+
+  std::mutex carrier_mutex_;
+  std::weak_ptr<Carrier> carrier_;
 };
 
 }  // namespace unet

@@ -17,9 +17,9 @@
 
 namespace unet::control {
 
-// Raised when a packet changes. Three things do not, so that releases that do not understand each other can say so: Header, Hello up
-// to `version`, and Reply up to `error`.
-constexpr uint32_t kVersion = 2;
+// Raised when a packet changes or a request is new. Three things do not, so that releases that do not understand each other can say
+// so: Header, Hello up to `version`, and Reply up to `error`.
+constexpr uint32_t kVersion = 3;
 constexpr size_t kPacketMax = 1024;  // bytes of any packet, both ways
 
 // A short text in a packet. A length beyond the room is a lie; view() shortens it.
@@ -56,6 +56,7 @@ enum class Op : uint32_t {
   policy_reload = 14,  // of root and the NI's own user only
   drain = 15,          // likewise
   upgrade = 16,        // likewise
+  create_emulated = 17,
   capture_start = 30,
   capture_stop = 31,
   // events (cookie: 0, or a number that grows: one that is not larger than the last is an event that came before)
@@ -65,7 +66,7 @@ enum class Op : uint32_t {
 };
 
 enum class Path : uint32_t {
-  automatic = 0,  // a local channel if the peer is on this NI, else the wire
+  automatic = 0,  // a local channel if the peer is on this NI and neither is emulated, else through the engine
   local = 1,      // a local channel or an error
   ni = 2,         // through the engine, even if the peer is on this NI
 };
@@ -86,6 +87,11 @@ struct Hello {
 struct CreateEndpoint {
   Header header;
   EndpointOptions options;
+};
+// An endpoint without queues (docs/ARCHITECTURE.md, "Emulated endpoints"): its channels are channels of a real one, which its owner
+// has created before, and carry that one's numbers. All other requests that name it are as for a real one.
+struct CreateEmulated {
+  Header header;       // endpoint: the one that carries it
 };
 struct DestroyEndpoint { Header header; };
 struct Bind {
@@ -172,7 +178,7 @@ struct Reply {
     struct {
       uint32_t endpoint;  // id for later requests
       uint32_t doorbell;  // bit in the ClientPage
-    } create_endpoint;                           // descriptors: segment memory
+    } create_endpoint;                           // descriptors: segment memory; create_emulated: none, no doorbell
     ChannelInfo channel;                         // connect, accept: see below
     struct {
       uint32_t capture;     // number, for capture_stop

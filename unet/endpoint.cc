@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "unet/connection.h"
+#include "unet/emulated.h"
 
 namespace unet {
 namespace {
@@ -29,6 +30,7 @@ void Endpoint::push_embedded() noexcept {
 
 // The NI drops what stands in the send queue of a channel that is closed. It needs microseconds to take it.
 void Endpoint::linger() noexcept {
+  if (emulated_ != nullptr) return emulated_->linger();
   if (queues_ == nullptr) return;
   if (embedded_ != nullptr && unsent_ != 0) push_embedded();
   for (const Nanoseconds start = monotonic_now(); !queues_->all_taken() && connection_->alive();) {
@@ -69,7 +71,8 @@ SendOutcome Endpoint::after_ni_send(SendOutcome outcome, bool more) noexcept {
 
 MutableBytes Endpoint::reserve(Channel channel, uint32_t length) noexcept {
   const auto index = static_cast<uint32_t>(channel);
-  if (index >= channels_.size() || !channels_[index].open) return {};
+  if (index >= channels_.size()) return emulated_ != nullptr ? emulated_->reserve(channel, length) : MutableBytes();
+  if (!channels_[index].open) return {};
   if (channels_[index].sends_locally) return channels_[index].local->reserve(length);
   MutableBytes room = queues_->reserve(length);
   if (room.empty() && embedded_ != nullptr) {
@@ -81,13 +84,15 @@ MutableBytes Endpoint::reserve(Channel channel, uint32_t length) noexcept {
 
 SendOutcome Endpoint::post(Channel channel, uint32_t length, bool more) noexcept {
   const auto index = static_cast<uint32_t>(channel);
-  if (index >= channels_.size() || !channels_[index].open) return SendOutcome::no_channel;
+  if (index >= channels_.size()) return emulated_ != nullptr ? emulated_->post(channel, length, more) : SendOutcome::no_channel;
+  if (!channels_[index].open) return SendOutcome::no_channel;
   if (channels_[index].sends_locally) return channels_[index].local->post(length);
   return after_ni_send(queues_->post(channel, length), more);
 }
 
 SendOutcome Endpoint::put(Channel channel, uint64_t region_offset, Bytes data, bool notify, bool more) noexcept {
   const auto index = static_cast<uint32_t>(channel);
+  if (index >= channels_.size() && emulated_ != nullptr) return emulated_->put(channel, region_offset, data, notify, more);
   if (index >= channels_.size() || !channels_[index].open) return SendOutcome::no_channel;
   ChannelState& state = channels_[index];
   if (state.sends_locally) {
@@ -107,7 +112,8 @@ SendOutcome Endpoint::put(Channel channel, uint64_t region_offset, Bytes data, b
 
 bool Endpoint::receive_any(Message& message) noexcept {
   hot_budget_ = kHotBudget;
-  if (embedded_ != nullptr) {
+  if (special_) {
+    if (emulated_ != nullptr) return receive_emulated(message);
     // What has arrived is taken before the engine fetches more: a burst per message received would overrun the receive
     // queue, where frames left on the wire push back on their sender.
     if (unsent_ == 0 && queues_->receive(message)) return true;
@@ -166,34 +172,58 @@ bool Endpoint::receive_rotating(Message& message) noexcept {
 }
 
 bool Endpoint::has_message() const noexcept {
+  if (emulated_ != nullptr) return emulated_->has_message();
   if (queues_->has_message()) return true;
   return std::any_of(locals_.begin(), locals_.end(), [](const LocalChannel* local) { return local->has_message(); });
 }
 
 // A channel that was closed has room, so that its sender looks and learns it.
 bool Endpoint::has_room(Channel channel) noexcept {
+  if (emulated_ != nullptr) return emulated_->has_room(channel);
   const auto index = static_cast<uint32_t>(channel);
   if (!is_open(channel)) return true;
   return channels_[index].sends_locally ? channels_[index].local->has_room() : queues_->has_room();
 }
 
+// ---- without queues of its own
+
+SendOutcome Endpoint::send_emulated(Channel channel, Bytes data, bool more) noexcept {
+  return emulated_ != nullptr ? emulated_->send(channel, data, more) : SendOutcome::no_channel;
+}
+
+bool Endpoint::receive_emulated(Message& message) noexcept {
+  if (connection_->event_count() != last_events_) process_events();
+  if (emulated_->receive(message)) return true;
+  if (++empty_polls_ % kLookAtSocket == 0) process_events();
+  return false;
+}
+
+void Endpoint::release_emulated(const Message& message) noexcept {
+  if (emulated_ != nullptr) emulated_->release(message);
+}
+
 // ---- looking
 
 std::vector<std::pair<std::string_view, uint64_t>> Endpoint::counters() const {
+  if (emulated_ != nullptr) return emulated_->counters();
   std::vector<std::pair<std::string_view, uint64_t>> result;
   for (size_t i = 0; i < kEndpointCounters; ++i) {
     result.emplace_back(kEndpointCounterNames[i], queues_->counter(static_cast<EndpointCounter>(i)));
   }
   LocalCounters sum = closed_;
   for (const LocalChannel* local : locals_) sum += local->counters();
-  result.emplace_back("local_sent_messages", sum.sent_messages);
-  result.emplace_back("local_sent_bytes", sum.sent_bytes);
-  result.emplace_back("local_received_messages", sum.received_messages);
-  result.emplace_back("local_received_bytes", sum.received_bytes);
-  result.emplace_back("local_bad_descriptor", sum.bad_descriptor);
-  result.emplace_back("local_wakeups", sum.wakeups);
+  add_local_counters(result, sum);
   result.emplace_back("gathered_messages", queues_->gathered());
   return result;
+}
+
+void Endpoint::add_local_counters(std::vector<std::pair<std::string_view, uint64_t>>& to, const LocalCounters& sum) {
+  to.emplace_back("local_sent_messages", sum.sent_messages);
+  to.emplace_back("local_sent_bytes", sum.sent_bytes);
+  to.emplace_back("local_received_messages", sum.received_messages);
+  to.emplace_back("local_received_bytes", sum.received_bytes);
+  to.emplace_back("local_bad_descriptor", sum.bad_descriptor);
+  to.emplace_back("local_wakeups", sum.wakeups);
 }
 
 }  // namespace unet

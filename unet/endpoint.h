@@ -41,6 +41,8 @@ struct epoll_event;
 namespace unet {
 
 class Connection;
+class Carrier;
+class Emulated;
 struct Answer;
 
 struct ConnectOptions {
@@ -88,6 +90,8 @@ class Endpoint {
   Endpoint& operator=(const Endpoint&) = delete;
 
   uint32_t id() const noexcept { return id_; }
+  // Without queues of its own (EndpointOptions::emulated): see docs/ARCHITECTURE.md for what it cannot do.
+  bool emulated() const noexcept { return emulated_ != nullptr; }
 
   // ---- names and channels (set-up: each call is a round trip to the service)
 
@@ -128,7 +132,7 @@ class Endpoint {
   // need not put this one on the wire yet (the next send without it, or any receive, does).
   SendOutcome send(Channel channel, Bytes data, bool more = false) noexcept {
     const auto index = static_cast<uint32_t>(channel);
-    if (__builtin_expect(index >= channels_.size(), 0)) return SendOutcome::no_channel;
+    if (__builtin_expect(index >= channels_.size(), 0)) return send_emulated(channel, data, more);
     ChannelState& state = channels_[index];
     if (state.sends_locally) {
       return state.local->send(data.data(), data.size() <= kMessageMax ? static_cast<uint32_t>(data.size()) : kMessageMax + 1);
@@ -138,7 +142,8 @@ class Endpoint {
 
   // Sends without a copy: reserve() gives `length` bytes to compose a message in, post() sends its first bytes. One reservation
   // at a time; any other send replaces it. Empty: no room now; or there never will be, as the channel is not open or `length` more
-  // than kMessageMax: look at those before wait_room(), which returns at once then.
+  // than kMessageMax: look at those before wait_room(), which returns at once then. An emulated endpoint composes in a buffer of its
+  // own: there post() copies, may be refused as full, and can then be repeated.
   MutableBytes reserve(Channel channel, uint32_t length) noexcept;
   SendOutcome post(Channel channel, uint32_t length, bool more = false) noexcept;
 
@@ -173,7 +178,8 @@ class Endpoint {
     const auto index = static_cast<uint32_t>(message.channel);
     if (__builtin_expect(message.from_local, 1)) {
       // Gone with its channel if that was closed before.
-      if (index < channels_.size() && channels_[index].local != nullptr) channels_[index].local->release(message);
+      if (__builtin_expect(index >= channels_.size(), 0)) return release_emulated(message);
+      if (channels_[index].local != nullptr) channels_[index].local->release(message);
     } else {
       queues_->release(message);
     }
@@ -217,6 +223,10 @@ class Endpoint {
   std::shared_ptr<void>& attachment() noexcept { return attachment_; }
 
  private:
+  friend class Carrier;
+  friend class Emulated;
+  struct Opening;
+
   struct ChannelState {
     control::ChannelKind kind = control::ChannelKind::none;
     bool open = false;           // sends are possible
@@ -230,6 +240,12 @@ class Endpoint {
   SendOutcome send_ni(ChannelState& state, Channel channel, Bytes data, bool more) noexcept;
   SendOutcome after_ni_send(SendOutcome outcome, bool more) noexcept;
   bool receive_any(Message& message) noexcept;
+  SendOutcome send_emulated(Channel channel, Bytes data, bool more) noexcept;
+  bool receive_emulated(Message& message) noexcept;
+  void release_emulated(const Message& message) noexcept;
+  static Result<std::unique_ptr<Endpoint>> create_emulated(std::shared_ptr<Connection> connection, const EndpointOptions& options);
+  static void add_local_counters(std::vector<std::pair<std::string_view, uint64_t>>& to, const LocalCounters& sum);
+  Result<uint64_t> map_region_of(ChannelState& state, Channel channel);
   bool receive_local(Message& message) noexcept;
   bool receive_from(uint32_t index, Message& message) noexcept;
   bool receive_rotating(Message& message) noexcept;
@@ -283,9 +299,11 @@ class Endpoint {
   uint32_t rotation_ = 0;        // and over the others
   uint32_t local_looks_ = 0;
   bool ni_first_ = false;
+  bool special_ = false;         // embedded or emulated: not received from as most are
   std::vector<LocalChannel*> locals_;  // the first few are polled each time
 
   std::shared_ptr<Connection> connection_;
+  std::unique_ptr<Emulated> emulated_;  // then channels_, locals_ and queues_ are empty: the carrier has them
   uint32_t id_ = 0;
   LocalCounters closed_;  // what local channels counted that are no more
   Mapping region_;

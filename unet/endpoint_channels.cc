@@ -3,6 +3,7 @@
 #include <string>
 
 #include "unet/connection.h"
+#include "unet/emulated.h"
 #include "unet/endpoint.h"
 
 #include <sys/epoll.h>
@@ -41,6 +42,20 @@ Status without_value(const Result<Answer>& answer) {
 
 }  // namespace
 
+// While it lives, messages may come by a channel of which we have no answer yet.
+struct Endpoint::Opening {
+  explicit Opening(Emulated* emulated) noexcept : of(emulated) {
+    if (of != nullptr) of->opening();
+  }
+  ~Opening() {
+    if (of != nullptr) of->opened();
+  }
+  Opening(const Opening&) = delete;
+  Opening& operator=(const Opening&) = delete;
+
+  Emulated* of;
+};
+
 Result<std::unique_ptr<Endpoint>> Endpoint::create(std::shared_ptr<Connection> connection, const EndpointOptions& options) {
   if (!valid_options(options)) {
     return fail(Errc::invalid_argument,
@@ -50,6 +65,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(std::shared_ptr<Connection> c
                     std::to_string(kBufferSizeMax) + " in multiples of 64, send_bytes at least " +
                     std::to_string(kMessageMax) + ", the segment at most " + std::to_string(kSegmentMax) + " bytes");
   }
+  if (options.emulated != 0) return create_emulated(std::move(connection), options);
   auto request = request_for<control::CreateEndpoint>(control::Op::create_endpoint, 0);
   request.options = options;
   auto answer = connection->call(request);
@@ -68,11 +84,23 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(std::shared_ptr<Connection> c
   return endpoint;
 }
 
+Result<std::unique_ptr<Endpoint>> Endpoint::create_emulated(std::shared_ptr<Connection> connection, const EndpointOptions& options) {
+  auto carrier = Carrier::of(connection);
+  if (!carrier) return tl::unexpected(carrier.error());
+  auto answer = connection->call(request_for<control::CreateEmulated>(control::Op::create_emulated, (*carrier)->id()));
+  if (!answer) return tl::unexpected(answer.error());
+  std::unique_ptr<Endpoint> endpoint(new Endpoint(connection, answer->reply.create_endpoint.endpoint));
+  endpoint->emulated_ = std::make_unique<Emulated>(*endpoint, std::move(*carrier), options);
+  endpoint->special_ = true;
+  return endpoint;
+}
+
 Endpoint::Endpoint(std::shared_ptr<Connection> connection, uint32_t id)
     : embedded_(connection->embedded()),
       embedded_handle_(connection->embedded_handle()),
       connection_(std::move(connection)),
       id_(id) {
+  special_ = embedded_ != nullptr;
   last_events_ = connection_->event_count() - 1;  // look once
 }
 
@@ -84,7 +112,11 @@ Endpoint::~Endpoint() {
   }
   stop_upcall();
   linger();
-  for (const uint64_t pending : pending_) connection_->abandon(pending);
+  for (const uint64_t pending : pending_) {
+    connection_->abandon(pending);
+    if (emulated_ != nullptr) emulated_->opened();
+  }
+  if (emulated_ != nullptr) emulated_->forget_all();
   auto request = request_for<control::DestroyEndpoint>(control::Op::destroy_endpoint, id_);
   if (connection_->call(request, kSecond)) connection_->forget(pending_);
 }
@@ -121,13 +153,16 @@ Result<uint64_t> Endpoint::start_connect(std::string_view target, const ConnectO
   request.path = options.path;
   request.timeout_ms = static_cast<uint32_t>(answer_time(options) / kMillisecond);
   request.local = options.local;
+  if (emulated_ != nullptr) emulated_->opening();
   auto cookie = connection_->send(request);
   if (cookie) pending_.push_back(*cookie);
+  if (!cookie && emulated_ != nullptr) emulated_->opened();
   return cookie;
 }
 
 void Endpoint::end_pending(uint64_t pending) noexcept {
   pending_.erase(std::remove(pending_.begin(), pending_.end(), pending), pending_.end());
+  if (emulated_ != nullptr) emulated_->opened();
 }
 
 bool Endpoint::is_pending(uint64_t pending) const noexcept {
@@ -140,6 +175,7 @@ std::optional<Result<Channel>> Endpoint::poll_connect(uint64_t pending) {
   answer_due_ = false;
   auto answer = connection_->take_answer(pending);
   if (!answer) return std::nullopt;
+  const Opening opening(emulated_.get());
   end_pending(pending);
   if (!*answer) return Result<Channel>(tl::unexpected(answer->error()));
   return adopt(std::move(**answer));
@@ -156,6 +192,7 @@ Status Endpoint::cancel_connect(uint64_t pending) {
 Result<Channel> Endpoint::connect(std::string_view target, const ConnectOptions& options) {
   auto pending = start_connect(target, options);
   if (!pending) return tl::unexpected(pending.error());
+  const Opening opening(emulated_.get());
   end_pending(*pending);
   // The service answers within the timeout; the margin is for a service that is busy.
   auto answer = connection_->wait_answer(*pending, answer_time(options) + kSecond);
@@ -177,6 +214,7 @@ std::optional<ConnectionRequest> Endpoint::next_request() {
 Result<Channel> Endpoint::accept(uint64_t request_id) {
   auto request = request_for<control::Accept>(control::Op::accept, id_);
   request.request = request_id;
+  const Opening opening(emulated_.get());
   auto answer = connection_->call(request);
   if (!answer) return tl::unexpected(answer.error());
   return adopt(std::move(*answer));
@@ -223,6 +261,7 @@ Result<Channel> Endpoint::adopt(Answer answer) {
 
 Result<Channel> Endpoint::adopt(const control::ChannelInfo& info, std::vector<Descriptor> descriptors) {
   if (info.channel >= kChannelsPerEndpointMax) return fail(Errc::protocol, "the NI sent a channel number out of range");
+  if (emulated_ != nullptr) return emulated_->adopt(info, std::move(descriptors));
   const Channel channel{info.channel};
   ChannelState state;
   state.kind = info.kind;
@@ -255,12 +294,15 @@ Result<Channel> Endpoint::adopt(const control::ChannelInfo& info, std::vector<De
 
 Status Endpoint::close(Channel channel) {
   const auto index = static_cast<uint32_t>(channel);
-  if (index >= channels_.size() || channels_[index].kind == control::ChannelKind::none) {
+  const bool emulated = emulated_ != nullptr && emulated_->forget(index);
+  if (!emulated && (index >= channels_.size() || channels_[index].kind == control::ChannelKind::none)) {
     return fail(Errc::not_found, "no channel " + std::to_string(index));
   }
-  if (channels_[index].local != nullptr) forget_local(channels_[index].local.get());
-  else if (channels_[index].open) linger();
-  channels_[index] = ChannelState{};
+  if (!emulated) {
+    if (channels_[index].local != nullptr) forget_local(channels_[index].local.get());
+    else if (channels_[index].open) linger();
+    channels_[index] = ChannelState{};
+  }
   auto request = request_for<control::CloseChannel>(control::Op::close_channel, id_);
   request.channel = index;
   auto answer = connection_->call(request);
@@ -278,23 +320,30 @@ void Endpoint::forget_local(LocalChannel* local) noexcept {
 
 bool Endpoint::is_open(Channel channel) const noexcept {
   const auto index = static_cast<uint32_t>(channel);
+  if (emulated_ != nullptr) return emulated_->is_open(channel);
   return index < channels_.size() && channels_[index].open;
 }
 
 control::ChannelKind Endpoint::kind(Channel channel) const noexcept {
   const auto index = static_cast<uint32_t>(channel);
+  if (emulated_ != nullptr) return emulated_->kind(channel);
   return index < channels_.size() ? channels_[index].kind : control::ChannelKind::none;
 }
 
 void Endpoint::channel_closed(uint32_t channel, control::CloseReason reason, uint64_t order) {
-  if (channel >= channels_.size() || channels_[channel].kind == control::ChannelKind::none) {
+  const auto ended = emulated_ != nullptr ? emulated_->end(channel) : Emulated::Ended::not_ours;
+  const bool known = ended != Emulated::Ended::not_ours ||
+                     (channel < channels_.size() && channels_[channel].kind != control::ChannelKind::none);
+  if (!known) {
     // Perhaps its answer has not been taken yet.
     if (!pending_.empty() && channel < kChannelsPerEndpointMax) early_closes_.push_back({channel, reason, order});
     return;
   }
-  if (!channels_[channel].open) return;
-  channels_[channel].open = false;
-  channels_[channel].sends_locally = false;
+  if (emulated_ != nullptr ? ended == Emulated::Ended::before : !channels_[channel].open) return;
+  if (emulated_ == nullptr) {
+    channels_[channel].open = false;
+    channels_[channel].sends_locally = false;
+  }
   events_.push_back({.kind = ChannelEvent::Kind::closed, .channel = Channel{channel}, .reason = reason, .peer = {}});
 }
 
@@ -321,6 +370,9 @@ void Endpoint::process_events() {
 // Channels through the NI end with it; local channels do not need it.
 void Endpoint::ni_lost() {
   ni_lost_ = true;
+  if (emulated_ != nullptr) {
+    for (const uint32_t each : emulated_->channels_of(control::ChannelKind::ni)) channel_closed(each, control::CloseReason::ni_stopped, 0);
+  }
   for (uint32_t i = 0; i < channels_.size(); ++i) {
     if (channels_[i].kind == control::ChannelKind::ni) channel_closed(i, control::CloseReason::ni_stopped, 0);
   }
@@ -343,6 +395,7 @@ std::optional<ChannelEvent> Endpoint::next_event() {
 // ---- direct access
 
 Result<MutableBytes> Endpoint::expose(uint64_t bytes) {
+  if (emulated_ != nullptr) return emulated_->expose();
   if (region_) return fail(Errc::already_exists, "this endpoint exposes a region already");
   if (bytes == 0 || bytes > kRegionMax) {
     return fail(Errc::invalid_argument, "an exposed region has 1 to " + std::to_string(kRegionMax) + " bytes");
@@ -361,13 +414,17 @@ Result<MutableBytes> Endpoint::expose(uint64_t bytes) {
 
 Result<uint64_t> Endpoint::map_peer_region(Channel channel) {
   const auto index = static_cast<uint32_t>(channel);
+  if (emulated_ != nullptr) return emulated_->map_peer_region(channel);
   if (index >= channels_.size() || channels_[index].local == nullptr) {
     return fail(Errc::not_found, "channel " + std::to_string(index) + " is no local channel");
   }
-  ChannelState& state = channels_[index];
+  return map_region_of(channels_[index], channel);
+}
+
+Result<uint64_t> Endpoint::map_region_of(ChannelState& state, Channel channel) {
   if (state.mapped_region) return state.local->peer_region().size();
   auto request = request_for<control::PeerRegion>(control::Op::peer_region, id_);
-  request.channel = index;
+  request.channel = static_cast<uint32_t>(channel);
   auto answer = connection_->call(request);
   if (!answer) return tl::unexpected(answer.error());
   if (answer->descriptors.size() != 1) return fail(Errc::protocol, "the NI sent no region");

@@ -11,6 +11,7 @@
 
 #include "unet/base/epoll.h"
 #include "unet/connection.h"
+#include "unet/emulated.h"
 #include "unet/endpoint.h"
 
 namespace unet {
@@ -63,7 +64,8 @@ WaitOutcome Endpoint::wait_until(Nanoseconds timeout, Nanoseconds spin, Refused 
   } while (waited < std::min(spin, timeout));
 
   while (waited < timeout) {
-    if (!connection_->alive() && locals_.empty()) return WaitOutcome::disconnected;
+    const bool has_locals = emulated_ != nullptr ? emulated_->has_locals() : !locals_.empty();
+    if (!has_locals && !connection_->alive()) return WaitOutcome::disconnected;
     const Nanoseconds rest = std::min(timeout - waited, kLongestSleep);
     const WaitOutcome outcome = embedded_ != nullptr ? sleep_embedded(rest, refused) : sleep(rest, refused);
     if (outcome != WaitOutcome::timed_out) return outcome;
@@ -73,6 +75,7 @@ WaitOutcome Endpoint::wait_until(Nanoseconds timeout, Nanoseconds spin, Refused 
 }
 
 void Endpoint::flush_credits() noexcept {
+  if (emulated_ != nullptr) return emulated_->flush_credits();
   queues_->flush_credits();
   for (LocalChannel* local : locals_) local->flush_credits();
 }
@@ -106,6 +109,7 @@ void Endpoint::take_control_edges(std::span<const epoll_event> edges) noexcept {
 
 // One sleep; timed_out also when it was for nothing.
 WaitOutcome Endpoint::sleep(Nanoseconds timeout, Refused refused) noexcept {
+  if (emulated_ != nullptr) return emulated_->sleep(timeout, refused);
   if (!epoll_.valid() && !make_descriptor()) return sleep_without_descriptor(std::min(timeout, kMillisecond), refused);
   announce(refused);
   int ready = 0;
@@ -133,7 +137,7 @@ WaitOutcome Endpoint::sleep_without_descriptor(Nanoseconds timeout, Refused refu
 WaitOutcome Endpoint::sleep_embedded(Nanoseconds timeout, Refused refused) noexcept {
   // Nobody writes our descriptors while the NI of this very thread sleeps, but another thread may own the other end
   // of a local channel: then sleep in short pieces.
-  const Nanoseconds piece = locals_.empty() ? timeout : std::min(timeout, kMillisecond);
+  const Nanoseconds piece = locals_.empty() && emulated_ == nullptr ? timeout : std::min(timeout, kMillisecond);
   const bool interrupted = embedded_->wait(embedded_handle_, static_cast<int64_t>(piece)) < 0;
   if (something()) return WaitOutcome::ready;
   if (refused && has_room(*refused)) return WaitOutcome::room;
@@ -176,6 +180,7 @@ Status Endpoint::make_descriptor() {
 }
 
 Result<int> Endpoint::descriptor() {
+  if (emulated_ != nullptr) return emulated_->descriptor();
   if (!epoll_.valid()) {
     if (auto made = make_descriptor(); !made) return tl::unexpected(made.error());
   }
@@ -183,6 +188,7 @@ Result<int> Endpoint::descriptor() {
 }
 
 bool Endpoint::arm(Refused room) noexcept {
+  if (emulated_ != nullptr) return emulated_->arm(room);
   if (!epoll_.valid() && !make_descriptor()) return false;
   // Take the edges of the last time, or the descriptor would stay readable.
   epoll_event edges[8];
@@ -203,9 +209,7 @@ bool Endpoint::arm(Refused room) noexcept {
 
 Status Endpoint::start_upcall(void (*upcall)(Endpoint&, void*), void* argument) {
   if (upcall_thread_.joinable()) return fail(Errc::already_exists, "this endpoint has an upcall already");
-  if (!epoll_.valid()) {
-    if (auto made = make_descriptor(); !made) return made;
-  }
+  if (auto made = descriptor(); !made) return tl::unexpected(made.error());
   upcall_wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!upcall_wake_.valid()) return fail_errno("eventfd", errno);
   upcall_stop_ = false;
@@ -242,7 +246,7 @@ void Endpoint::upcall_loop(void (*upcall)(Endpoint&, void*), void* argument) noe
       }
     }
     if (!asleep) continue;
-    pollfd wanted[2] = {{.fd = epoll_.get(), .events = POLLIN, .revents = 0}, {.fd = upcall_wake_.get(), .events = POLLIN, .revents = 0}};
+    pollfd wanted[2] = {{.fd = *descriptor(), .events = POLLIN, .revents = 0}, {.fd = upcall_wake_.get(), .events = POLLIN, .revents = 0}};
     ::poll(wanted, 2, static_cast<int>(kLongestSleep / kMillisecond));
     uint64_t count = 0;
     static_cast<void>(!::read(upcall_wake_.get(), &count, sizeof count));

@@ -113,6 +113,9 @@ typedef struct unet_endpoint_options {
   uint32_t buffers;        // receive buffers (256)
   uint32_t buffer_size;    // bytes of a receive buffer, a multiple of 64 (2048)
   uint32_t send_bytes;     // bytes of the communication segment for outgoing messages (524288)
+  uint32_t reserved;       // not looked at
+  uint64_t emulated;       // 1: without queues of its own, for thousands of endpoints: they share one real endpoint of the context,
+                           // and the members above bound what waits for this one. See docs/ARCHITECTURE.md, "Emulated endpoints"
 } unet_endpoint_options;
 
 // Creates an endpoint and sets *endpoint; `options` may be NULL. The caller owns it: unet_destroy_endpoint(). It may outlive
@@ -137,7 +140,7 @@ int unet_unbind(unet_endpoint *endpoint);
 // ---- set-up: channels. A channel is a small number >= 0 that means something only together with its endpoint.
 
 enum {
-  UNET_PATH_AUTOMATIC = 0,  // a local channel if the peer is on this network interface, else the wire
+  UNET_PATH_AUTOMATIC = 0,  // a local channel if the peer is on this network interface and neither is emulated, else that or the wire
   UNET_PATH_LOCAL = 1,      // a local channel or an error
   UNET_PATH_NI = 2          // through the network interface, even if the peer is on the same one
 };

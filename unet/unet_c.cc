@@ -236,6 +236,8 @@ int unet_create_endpoint(unet_context* context, const unet_endpoint_options* opt
     if (taken.buffers != 0) wanted.buffers = taken.buffers;
     if (taken.buffer_size != 0) wanted.buffer_size = taken.buffer_size;
     if (taken.send_bytes != 0) wanted.send_bytes = taken.send_bytes;
+    if (taken.emulated > 1) return failed(Errc::invalid_argument, "the member emulated is neither 0 nor 1");
+    wanted.emulated = static_cast<uint32_t>(taken.emulated);
     auto created = of(context).create_endpoint(wanted);
     if (!created) return failed(created.error());
     *endpoint = reinterpret_cast<unet_endpoint*>(created->release());

@@ -97,6 +97,36 @@ TEST_CASE("endpoints") {
   options = {.size = sizeof options, .send_depth = 4, .receive_depth = 4, .buffers = 32, .buffer_size = 4096, .send_bytes = 65536};
   REQUIRE(unet_create_endpoint(pair.context, &options, &endpoint) == 0);
   unet_destroy_endpoint(endpoint);
+  options = {.size = sizeof options, .emulated = 2};
+  REQUIRE(unet_create_endpoint(pair.context, &options, &endpoint) == UNET_EINVALID);
+  // A program that was compiled before there were emulated endpoints.
+  options = {.size = offsetof(unet_endpoint_options, reserved), .emulated = 1};
+  REQUIRE(unet_create_endpoint(pair.context, &options, &endpoint) == 0);
+  REQUIRE(unet_endpoint_id(endpoint) < 16 * 1024);
+  unet_destroy_endpoint(endpoint);
+}
+
+TEST_CASE("emulated endpoints talk as others do, to each other and to those with queues") {
+  const TestDaemon daemon;
+  unet_endpoint_options options{};
+  options.size = sizeof options;
+  options.emulated = 1;
+  const int path = GENERATE(as<int>(), UNET_PATH_AUTOMATIC, UNET_PATH_NI, UNET_PATH_LOCAL);
+  TestPair pair(daemon, &options);
+  pair.connect(path);
+  for (uint32_t size : {0u, 8u, 48u, 49u, 5000u, 65536u}) {
+    const std::string text(size, 'x');
+    REQUIRE(unet_send(pair.a, pair.a_to_b, text.data(), text.size(), 0) == 0);
+    const unet_message message = TestPair::next(pair.b);
+    REQUIRE(message.length == size);
+    REQUIRE(message.channel == pair.b_to_a);
+    REQUIRE(std::memcmp(message.data, text.data(), size) == 0);
+    unet_release(pair.b, &message);
+    unet_release(pair.b, &message);
+  }
+  void* region = nullptr;
+  REQUIRE(unet_expose(pair.a, 4096, &region) == UNET_EINVALID);
+  REQUIRE(says("exposes no region"));
 }
 
 TEST_CASE("names") {

@@ -84,6 +84,7 @@ Rates rates_between(const json& before, const json& now) {
   static const json nothing = json::object();
   add_drops(rates.drops, "NI", part(before.at("counters"), "drops"), part(now.at("counters"), "drops"), rates.seconds);
   for (const json& endpoint : now.at("endpoints")) {
+    if (!endpoint.value("carrier", json()).is_null()) continue;  // emulated: its carrier has its traffic
     const json* same = find_before(before, endpoint);
     const Difference counted(same != nullptr ? part(*same, "counters") : nothing, part(endpoint, "counters"), rates.seconds);
     EndpointRate rate;

@@ -1,6 +1,7 @@
 // stats.cc - the same numbers as `unetctl counters` and `drops`, zeros included.
 #include "apps/unetctl/stats.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
@@ -101,7 +102,12 @@ void add_drops(Exposition& out, const std::string& family, const std::string& he
   }
 }
 
+bool is_emulated(const json& endpoint) { return !endpoint.value("carrier", json()).is_null(); }
+
+// Thousands of emulated endpoints are to be thousands of series no more than they are to be queues: the one that carries them has
+// their traffic, and their number.
 void add_endpoint(Exposition& out, const json& endpoint) {
+  if (is_emulated(endpoint)) return;
   const Labels labels{{"endpoint", endpoint.at("endpoint").dump()},
                       {"name", endpoint.value("name", "")},
                       {"pid", endpoint.at("pid").dump()},
@@ -110,6 +116,7 @@ void add_endpoint(Exposition& out, const json& endpoint) {
   add_drops(out, "unet_endpoint_drops", "Messages and descriptors of an endpoint that were dropped, by reason", labels,
             part(endpoint, "drops"));
   out.gauge("unet_endpoint_channels", "Channels of an endpoint, in any state", labels, endpoint.value("channels", json()));
+  out.gauge("unet_endpoint_emulated", "Emulated endpoints that an endpoint carries", labels, endpoint.value("emulated", json(0)));
 }
 
 void add_port(Exposition& out, const json& port) {
@@ -132,9 +139,12 @@ void add_ni(Exposition& out, const json& report) {
             1);
   out.gauge("unet_ni_draining", "1 while the network interface takes no new endpoints, names and channels", {},
             ni.value("draining", false) ? 1 : 0);
-  for (const char* list : {"clients", "endpoints", "channels"}) {
-    out.gauge("unet_" + std::string(list), "How many " + std::string(list) + " this user sees", {}, report.at(list).size());
-  }
+  const json& endpoints = report.at("endpoints");
+  const auto emulated = static_cast<size_t>(std::count_if(endpoints.begin(), endpoints.end(), is_emulated));
+  out.gauge("unet_clients", "How many clients this user sees", {}, report.at("clients").size());
+  out.gauge("unet_endpoints", "How many endpoints with queues this user sees", {}, endpoints.size() - emulated);
+  out.gauge("unet_emulated_endpoints", "How many emulated endpoints this user sees", {}, emulated);
+  out.gauge("unet_channels", "How many channels this user sees", {}, report.at("channels").size());
   const json& counters = part(report, "counters");
   for (const char* of : {"engine", "service", "signalling"}) {
     add_all(out, "unet_" + std::string(of) + "_", "Of the network interface's " + std::string(of), {}, part(counters, of));
@@ -160,6 +170,8 @@ json stats_json(const json& report) {
   for (const json& endpoint : report.at("endpoints")) {
     json entry;
     for (const char* key : {"endpoint", "name", "pid", "uid", "channels", "counters", "drops"}) entry[key] = endpoint.at(key);
+    entry["carrier"] = endpoint.value("carrier", json());
+    entry["emulated"] = endpoint.value("emulated", json(0));
     endpoints.push_back(std::move(entry));
   }
   return {{"time_ns", report.value("time_ns", json())}, {"ni", std::move(ni)},       {"counters", std::move(counters)},

@@ -103,9 +103,9 @@ json select(const json& report, const std::string& view) {
 std::string show(const json& report, const std::string& view) {
   const json part = select(report, view);
   if (view == "endpoints") {
-    return rows(part, {"ENDPOINT", "NAME", "PID", "UID", "CHANNELS", "SEGMENT", "REGION", "SEND", "RECEIVE", "BUFFERS", "SIZE"},
-                {"endpoint", "name", "pid", "uid", "channels", "segment_bytes", "region_bytes", "send_depth", "receive_depth", "buffers",
-                 "buffer_size"},
+    return rows(part, {"ENDPOINT", "NAME", "PID", "UID", "CARRIER", "CHANNELS", "SEGMENT", "REGION", "SEND", "RECEIVE", "BUFFERS", "SIZE"},
+                {"endpoint", "name", "pid", "uid", "carrier", "channels", "segment_bytes", "region_bytes", "send_depth", "receive_depth",
+                 "buffers", "buffer_size"},
                 "no endpoints");
   }
   if (view == "channels") {
@@ -114,13 +114,14 @@ std::string show(const json& report, const std::string& view) {
   }
   if (view == "names") return rows(part, {"NAME", "ENDPOINT", "PID"}, {"name", "endpoint", "pid"}, "no names");
   if (view == "clients") {
-    return rows(part, {"CLIENT", "PID", "UID", "PROGRAM", "ENDPOINTS"}, {"client", "pid", "uid", "program", "endpoints"}, "no clients");
+    return rows(part, {"CLIENT", "PID", "UID", "PROGRAM", "ENDPOINTS", "EMULATED"},
+                {"client", "pid", "uid", "program", "endpoints", "emulated"}, "no clients");
   }
   if (view == "users") {
     return rows(part,
-                {"UID", "CONNECTIONS", "ENDPOINTS", "CHANNELS", "MEMORY", "WEIGHT", "MESSAGES/S", "BYTES/S", "EACH MESSAGES/S",
+                {"UID", "CONNECTIONS", "ENDPOINTS", "EMULATED", "CHANNELS", "MEMORY", "WEIGHT", "MESSAGES/S", "BYTES/S", "EACH MESSAGES/S",
                  "EACH BYTES/S"},
-                {"uid", "connections", "endpoints", "channels", "memory", "weight", "messages_per_s", "bytes_per_s",
+                {"uid", "connections", "endpoints", "emulated", "channels", "memory", "weight", "messages_per_s", "bytes_per_s",
                  "endpoint_messages_per_s", "endpoint_bytes_per_s"},
                 "no users");
   }

@@ -26,6 +26,7 @@ size_t size_of(control::Op op) {
     case control::Op::expose: return sizeof(control::Expose);
     case control::Op::peer_region: return sizeof(control::PeerRegion);
     case control::Op::drain: return sizeof(control::Drain);
+    case control::Op::create_emulated: return sizeof(control::CreateEmulated);
     default: return sizeof(control::Header);
   }
 }
@@ -37,7 +38,8 @@ struct Known {
 
   void learn(const service::test::Incoming& in) {
     const auto reply = in.as<control::Reply>();
-    if (in.op() == control::Op::create_endpoint && reply.code == 0) endpoints.push_back(reply.create_endpoint.endpoint);
+    const bool created = in.op() == control::Op::create_endpoint || in.op() == control::Op::create_emulated;
+    if (created && reply.code == 0) endpoints.push_back(reply.create_endpoint.endpoint);
     if (in.op() == control::Op::connect_request) requests.push_back(in.as<control::ConnectRequest>().request);
   }
   template <typename T>
@@ -48,7 +50,8 @@ struct Known {
 
 // A packet that gets past the first checks: names and options from a small choice, numbers from the input.
 void send_shaped(TestClient& client, FuzzInput& input, const Known& known) {
-  const auto op = static_cast<control::Op>(1 + input.take<uint8_t>() % 15);
+  const auto choice = static_cast<uint32_t>(1 + input.take<uint8_t>() % 16);
+  const auto op = choice == 16 ? control::Op::create_emulated : static_cast<control::Op>(choice);
   alignas(8) std::byte packet[control::kPacketMax] = {};
   const uint32_t endpoint = Known::choose(known.endpoints, input.take<uint8_t>());
   const control::Header header{op, endpoint, input.take<uint8_t>()};
@@ -85,9 +88,9 @@ void send_shaped(TestClient& client, FuzzInput& input, const Known& known) {
     }
     case control::Op::expose: put(control::Expose{.header = header, .bytes = input.take<uint16_t>()}); break;
     default: {
-      const auto choice = input.take<uint8_t>();
+      const auto argument_choice = input.take<uint8_t>();
       const bool of_request = op == control::Op::accept || op == control::Op::reject;
-      const uint64_t argument = of_request ? Known::choose(known.requests, choice) : choice;  // or a channel's number
+      const uint64_t argument = of_request ? Known::choose(known.requests, argument_choice) : argument_choice;  // or a channel's number
       std::memcpy(packet + sizeof header, &argument, sizeof argument);
       break;
     }

@@ -50,14 +50,18 @@ std::ostream& operator<<(std::ostream& out, const Holdings& h) {
   return out;
 }
 
-NiProcess::NiProcess(std::vector<std::string> more) : more_(std::move(more)) {
+NiProcess::NiProcess(std::vector<std::string> more, const std::string& quotas) : more_(std::move(more)) {
   char name[] = "/tmp/unet-test-XXXXXX";
   UNET_CHECK(::mkdtemp(name) != nullptr);
   directory_ = name;
-  std::ofstream(directory_ + "/policy.toml") << "[[rule]]\nany = true\nnames = [\"*\"]\nmemory = \"1G\"\nendpoints = " << kEndpoints
-                                             << "\nchannels = " << kChannels << "\n";
+  std::ofstream policy(directory_ + "/policy.toml");
+  policy << "[[rule]]\nany = true\nnames = [\"*\"]\nmemory = \"1G\"\n" << quotas;
+  if (quotas.empty()) policy << "endpoints = " << kEndpoints << "\nchannels = " << kChannels << "\n";
+  policy.close();
   start();
 }
+
+EndpointOptions test_options() { return {.emulated = std::getenv("UNET_TEST_EMULATED") != nullptr ? 1u : 0u}; }
 
 NiProcess::~NiProcess() {
   kill();
@@ -184,7 +188,7 @@ Holdings NiProcess::holdings(Context& context) const {
     h.held[std::string("signalling's ") + name] = report["held"]["signalling"][name].get<uint64_t>();
   }
   for (const auto& user : report["users"]) {
-    for (const char* name : {"connections", "endpoints", "channels", "memory"}) {
+    for (const char* name : {"connections", "endpoints", "emulated", "channels", "memory"}) {
       h.held["user " + user["uid"].dump() + "'s " + name] = user[name].get<uint64_t>();
     }
   }

@@ -20,6 +20,9 @@ constexpr Nanoseconds kHang = kHangSeconds * kSecond;  // what must happen and h
 // The seed of a test's rounds: printed, and given in UNET_SEED to repeat what failed.
 uint32_t first_seed();
 
+// What the endpoints of a test are. With $UNET_TEST_EMULATED they have no queues of their own: such tests are run twice.
+EndpointOptions test_options();
+
 // What a network interface has given to its clients. Equal to what it was before: everything came back.
 struct Holdings {
   size_t clients = 0, endpoints = 0, channels = 0, requests = 0, names = 0;
@@ -37,8 +40,8 @@ class NiProcess {
   // What all of a user's processes together may have, so that what is not given back is missed.
   static constexpr size_t kEndpoints = 48, kChannels = 96;
 
-  // `more`: further options.
-  explicit NiProcess(std::vector<std::string> more = {});
+  // `more`: further options. `quotas`: lines of the policy, for others than these.
+  explicit NiProcess(std::vector<std::string> more = {}, const std::string& quotas = {});
   ~NiProcess();
   NiProcess(const NiProcess&) = delete;
   NiProcess& operator=(const NiProcess&) = delete;

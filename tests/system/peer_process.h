@@ -14,7 +14,8 @@ namespace unet {
 
 // An endpoint of this process, over a connection of its own.
 struct Client {
-  explicit Client(const NiProcess& ni) : context(*Context::open(ni.ni(), "test")), endpoint(*context.create_endpoint()) {}
+  explicit Client(const NiProcess& ni, const EndpointOptions& options = test_options())
+      : context(*Context::open(ni.ni(), "test")), endpoint(*context.create_endpoint(options)) {}
   Context context;
   std::unique_ptr<Endpoint> endpoint;
 };
@@ -80,8 +81,9 @@ inline void say_ready(int ready) { UNET_CHECK(::write(ready, "r", 1) == 1); }
 inline int answer_until_end(const std::string& ni, const std::string& name, Waiting waiting, int ready) {
   auto context = Context::open(ni, "answerer");
   if (!context) return 1;
-  auto endpoint = context->create_endpoint();
-  if (!endpoint || !(*endpoint)->expose(kMessageMax) || !(*endpoint)->descriptor() || !(*endpoint)->bind(name)) return 2;
+  auto endpoint = context->create_endpoint(test_options());
+  if (!endpoint || (!(*endpoint)->emulated() && !(*endpoint)->expose(kMessageMax))) return 2;
+  if (!(*endpoint)->descriptor() || !(*endpoint)->bind(name)) return 2;
   say_ready(ready);
   Answerer answerer(**endpoint);
   while (wait_as(**endpoint, waiting) != WaitOutcome::disconnected && (context->alive() || answerer.has_channels())) {
@@ -95,7 +97,7 @@ inline int ask_until_end(const std::string& ni, const std::string& name, const C
                          int ready) {
   auto context = Context::open(ni, "asker");
   if (!context) return 1;
-  auto endpoint = context->create_endpoint();
+  auto endpoint = context->create_endpoint(test_options());
   if (!endpoint) return 2;
   const auto channel = (*endpoint)->connect(name, options);
   if (!channel) return 3;

@@ -20,11 +20,13 @@ Status Accounts::take(uid_t user, const Rights& rights, const Usage& wanted) {
   Status status = check("connections", used.connections, wanted.connections, rights.connections);
   if (status) status = check("endpoints", used.endpoints, wanted.endpoints, rights.endpoints);
   if (status) status = check("channels", used.channels, wanted.channels, rights.channels);
+  if (status) status = check("emulated endpoints", used.emulated, wanted.emulated, rights.emulated);
   if (status) status = check("memory (bytes)", used.memory, wanted.memory, rights.memory);
   if (!status) return status;
   used.connections += wanted.connections;
   used.endpoints += wanted.endpoints;
   used.channels += wanted.channels;
+  used.emulated += wanted.emulated;
   used.memory += wanted.memory;
   return {};
 }
@@ -33,6 +35,7 @@ void Accounts::resume(uid_t user, const Usage& usage) {
   Usage& used = usage_[user];
   used.connections += usage.connections;
   used.endpoints += usage.endpoints;
+  used.emulated += usage.emulated;
   used.channels += usage.channels;
   used.memory += usage.memory;
 }
@@ -40,10 +43,11 @@ void Accounts::resume(uid_t user, const Usage& usage) {
 void Accounts::give_back(uid_t user, const Usage& usage) {
   Usage& used = usage_[user];
   UNET_CHECK(used.connections >= usage.connections && used.endpoints >= usage.endpoints && used.channels >= usage.channels &&
-             used.memory >= usage.memory);
+             used.emulated >= usage.emulated && used.memory >= usage.memory);
   used.connections -= usage.connections;
   used.endpoints -= usage.endpoints;
   used.channels -= usage.channels;
+  used.emulated -= usage.emulated;
   used.memory -= usage.memory;
 }
 

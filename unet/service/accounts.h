@@ -15,6 +15,7 @@ struct Usage {
   uint32_t connections = 0;
   uint32_t endpoints = 0;
   uint32_t channels = 0;
+  uint32_t emulated = 0;  // endpoints
   uint64_t memory = 0;  // bytes
 };
 

@@ -45,6 +45,7 @@ struct RegionValue {
 struct WakeValue {
   uint32_t spare;
 };
+constexpr uint32_t kNotEmulated = ~uint32_t{0};
 struct EndpointValue {
   uint64_t region_bytes;
   uint64_t detach_cookie;
@@ -52,6 +53,8 @@ struct EndpointValue {
   uint32_t detaching;
   uint32_t answer_detach;
   uint32_t next_channel;
+  uint32_t carrier;         // the endpoint that carries it; kNotEmulated: it has queues of its own
+  uint32_t spare;
   control::NameText name;  // empty: not bound
 };
 struct ChannelValue {

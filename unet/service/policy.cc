@@ -47,6 +47,7 @@ Rights Rights::everything() {
   return Rights{.connections = kConnectionsMost,
                 .endpoints = kEndpointsMax,
                 .channels = kChannelsMax,
+                .emulated = kEmulatedMax,
                 .memory = kMemoryMost,
                 .names = {"*"},
                 .weight = 1,
@@ -54,7 +55,14 @@ Rights Rights::everything() {
 }
 
 Rights Rights::nothing() {
-  return Rights{.connections = kConnectionsWithoutRights, .endpoints = 0, .channels = 0, .memory = 0, .names = {}, .weight = 1, .send = {}};
+  return Rights{.connections = kConnectionsWithoutRights,
+                .endpoints = 0,
+                .channels = 0,
+                .emulated = 0,
+                .memory = 0,
+                .names = {},
+                .weight = 1,
+                .send = {}};
 }
 
 bool Rights::may_bind(std::string_view name) const {
@@ -104,13 +112,14 @@ class PolicyParser {
  private:
   static Result<Policy::Rule> parse_rule(const toml::table& table, const std::string& file) {
     TomlReader in(file, table, "[[rule]]");
-    in.allow({"user", "uid", "group", "gid", "any", "connections", "endpoints", "channels", "memory", "names", "weight", "messages_per_s",
-              "bytes_per_s", "endpoint_messages_per_s", "endpoint_bytes_per_s", "burst_ms"});
+    in.allow({"user", "uid", "group", "gid", "any", "connections", "endpoints", "emulated", "channels", "memory", "names", "weight",
+              "messages_per_s", "bytes_per_s", "endpoint_messages_per_s", "endpoint_bytes_per_s", "burst_ms"});
     Policy::Rule rule;
     parse_whom(in, rule);
     Rights& rights = rule.rights;
     rights.connections = static_cast<uint32_t>(in.number("connections", rights.connections, 1, kConnectionsMost));
     rights.endpoints = static_cast<uint32_t>(in.number("endpoints", rights.endpoints, 0, kEndpointsMax));
+    rights.emulated = static_cast<uint32_t>(in.number("emulated", rights.emulated, 0, kEmulatedMax));
     rights.channels = static_cast<uint32_t>(in.number("channels", rights.channels, 0, kChannelsMax));
     rights.memory = in.bytes("memory", rights.memory, kMemoryMost);
     rights.names = in.texts("names", rights.names);

@@ -4,6 +4,7 @@
 //   user = "alice"            # or uid = 1000, group = "users", gid = 100, any = true: exactly one of them
 //   connections = 8           # at a time: processes, about
 //   endpoints = 16            # at a time, over all of the user's processes
+//   emulated = 4096           # endpoints without queues, likewise
 //   channels = 64
 //   memory = "256M"           # segments, exposed regions and local channels; K, M, G are powers of 1024
 //   names = ["alice/*", "echo"]   # which names the user may bind; * and ? are wildcards
@@ -49,6 +50,7 @@ struct Rights {
   uint32_t connections = kConnectionsDefault;
   uint32_t endpoints = 64;
   uint32_t channels = 1024;
+  uint32_t emulated = 4096;             // endpoints; none without a right to a real one, which carries them
   uint64_t memory = uint64_t{1} << 30;  // bytes
   std::vector<std::string> names;       // patterns; none: may bind no name
   uint32_t weight = 1;

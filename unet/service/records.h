@@ -58,10 +58,16 @@ struct EndpointRecord {
   uint64_t memory = 0;            // charged for segment and region
   std::map<uint32_t, ChannelRecord> channels;
   uint32_t next_channel = 0;      // number to try next
+  std::optional<uint32_t> carrier;  // emulated: the endpoint whose queues it uses; it has no doorbell, segment, region and wake
+  std::set<uint32_t> emulated;    // ids of those that it carries
+  std::set<uint32_t> lent;        // numbers of their channels: they and ours are different ones
   std::set<uint64_t> requests;    // waiting for accept or reject
   bool detaching = false;         // the engine was told to let go
   bool answer_detach = false;     // destroy_endpoint waits for it
   uint64_t detach_cookie = 0;
+
+  // What the engine knows it by.
+  uint32_t engine_id() const noexcept { return carrier.value_or(id); }
 };
 
 // Somebody's wish for a channel to an endpoint of this NI, until it is accepted, rejected or too late.

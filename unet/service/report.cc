@@ -106,15 +106,23 @@ class ReportBuilder {
                       {"uid", client->who.uid},
                       {"program", client->program},
                       {"endpoints", client->endpoints.size()},
+                      {"emulated", emulated_of(*client)},
                       {"ending", client->dropped}});
     }
     return list;
   }
 
+  size_t emulated_of(const ClientRecord& client) const {
+    size_t count = 0;
+    for (const uint32_t id : client.endpoints) count += s_.endpoints_.at(id)->emulated.size();
+    return count;
+  }
+
   void add(json& document, const EndpointRecord& endpoint) const {
     const ClientRecord& client = *s_.clients_.at(endpoint.client);
-    json counters, drops;
-    for (size_t i = 0; i < kEndpointCounters; ++i) {
+    // What emulated endpoints send and receive is counted for the one that carries them; libunet knows whose it was.
+    json counters = json::object(), drops = json::object();
+    for (size_t i = 0; !endpoint.carrier && i < kEndpointCounters; ++i) {
       const auto counter = static_cast<EndpointCounter>(i);
       json& into = counter < kFirstEndpointDrop ? counters : drops;
       into[std::string(kEndpointCounterNames[i])] = s_.engine_.endpoint_counter(endpoint.id, counter);
@@ -133,6 +141,8 @@ class ReportBuilder {
                                      {"channels", endpoint.channels.size()},
                                      {"requests", endpoint.requests.size()},
                                      {"ending", endpoint.detaching},
+                                     {"carrier", endpoint.carrier ? json(*endpoint.carrier) : json()},
+                                     {"emulated", endpoint.emulated.size()},
                                      {"counters", counters},
                                      {"drops", drops}});
     for (const auto& [number, channel] : endpoint.channels) document["channels"].push_back(channel_entry(endpoint, channel));
@@ -173,12 +183,13 @@ class ReportBuilder {
     json list = json::array();
     for (const auto& [user, usage] : s_.accounts_.all()) {
       if (!all_ && user != who_.uid) continue;
-      if (usage.connections == 0 && usage.endpoints == 0 && usage.channels == 0 && usage.memory == 0) continue;
+      if (usage.connections == 0 && usage.endpoints == 0 && usage.emulated == 0 && usage.channels == 0 && usage.memory == 0) continue;
       const auto known = s_.terms_.find(user);
       const Service::Terms terms = known == s_.terms_.end() ? Service::Terms{} : known->second;
       list.push_back({{"uid", user},
                       {"connections", usage.connections},
                       {"endpoints", usage.endpoints},
+                      {"emulated", usage.emulated},
                       {"channels", usage.channels},
                       {"memory", usage.memory},
                       {"weight", terms.weight},
@@ -202,7 +213,8 @@ class ReportBuilder {
     return {{"engine", std::move(engine)},
             {"service",
              {{"clients", s_.clients_.size()},
-              {"endpoints", s_.endpoints_.size()},
+              {"endpoints", s_.real_endpoints_},
+              {"emulated", s_.emulated_endpoints()},
               {"names", s_.names_.all().size()},
               {"requests", s_.requests_.size()},
               {"tags", s_.tags_.used()},

@@ -5,8 +5,8 @@
 // whatever a connection had is given back when it ends, memory after the engine has let go of it.
 //
 // Where to read: poll() in service.cc; each request's function in service_requests.cc (endpoints, names, memory),
-// service_channels.cc (channels on this NI), service_wire.cc (channels over a wire), service_captures.cc and service_operation.cc
-// (the operator's); ends of things in service_ends.cc.
+// service_emulated.cc (endpoints without queues), service_channels.cc (channels on this NI), service_wire.cc (channels over a wire),
+// service_captures.cc and service_operation.cc (the operator's); ends of things in service_ends.cc.
 #pragma once
 
 #include <cstdint>
@@ -183,6 +183,7 @@ class Service {
   // service_requests.cc
   void handle(ClientRecord& client, const control::Hello& packet);
   void handle(ClientRecord& client, const control::CreateEndpoint& packet);
+  void handle(ClientRecord& client, const control::CreateEmulated& packet);  // service_emulated.cc
   void handle(ClientRecord& client, const control::DestroyEndpoint& packet);
   void handle(ClientRecord& client, const control::Bind& packet);
   void handle(ClientRecord& client, const control::Unbind& packet);
@@ -257,6 +258,14 @@ class Service {
   void stop_captures_of(const EndpointRecord& endpoint);
   void on_capture_stopped(uint32_t number);
 
+  // service_emulated.cc
+  Result<uint32_t> create_emulated(ClientRecord& client, EndpointRecord& carrier);
+  void destroy_emulated(EndpointRecord& endpoint, control::CloseReason reason);
+  bool resume_emulated(uint32_t id, uint32_t carrier_id);
+  EndpointRecord& carrier_of(EndpointRecord& endpoint);  // itself, if it is a real one
+  EndpointRecord* own_real_endpoint(ClientRecord& client, const control::Header& header, const char* wanted);  // likewise
+  size_t emulated_endpoints() const noexcept { return endpoints_.size() - real_endpoints_; }
+
   // service_channels.cc
   void handle(ClientRecord& client, const control::Connect& packet);
   void handle(ClientRecord& client, const control::Accept& packet);
@@ -297,6 +306,7 @@ class Service {
   void close_read_ends();
   void finish_drops();
   void destroy(EndpointRecord& endpoint, control::CloseReason reason);
+  void end_parts(EndpointRecord& endpoint, control::CloseReason reason);
   void end_channel(EndpointRecord& endpoint, uint32_t number, control::CloseReason reason);
   void tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, control::CloseReason reason);
   void release_wire(ChannelRecord& channel);
@@ -341,6 +351,9 @@ class Service {
   Nanoseconds next_static_log_ = 0;
   std::unordered_map<uint32_t, std::unique_ptr<EndpointRecord>> endpoints_;
   std::deque<uint32_t> free_endpoints_;
+  size_t real_endpoints_ = 0;     // of endpoints_; the others are emulated
+  uint32_t next_emulated_ = 0;    // above kEndpointsMax: ids that nobody has had
+  std::deque<uint32_t> free_emulated_;
   std::map<uint64_t, RequestRecord> requests_;
   uint64_t next_request_ = 1;
   std::set<std::pair<Nanoseconds, uint64_t>> deadlines_;                   // of requests on this NI

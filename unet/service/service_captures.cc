@@ -47,6 +47,11 @@ Status Service::may_capture(ClientRecord& client, const control::CaptureStart& p
   const EndpointRecord* endpoint = endpoint_at(packet.header.endpoint);
   const bool known = endpoint != nullptr && !endpoint->detaching &&
                      (operates || client_at(endpoint->client)->who.uid == client.who.uid);
+  if (known && endpoint->carrier) {
+    return wrong("endpoint " + std::to_string(endpoint->id) + " is emulated and has no queues: name endpoint " +
+                 std::to_string(*endpoint->carrier) + ", which carries it" +
+                 (packet.channel == kNone ? "" : ", and channel " + std::to_string(packet.channel) + " of that"));
+  }
   // The same words for "nobody's" and "somebody else's": ids of others are not to be probed.
   if (known) return {};
   return fail(Errc::not_found,

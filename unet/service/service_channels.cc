@@ -71,9 +71,13 @@ control::ChannelInfo Service::info_of(const ChannelRecord& channel) const {
 }
 
 Result<ChannelRecord*> Service::new_channel(EndpointRecord& endpoint, uint64_t memory) {
-  if (endpoint.channels.size() >= kChannelsPerEndpointMax) {
-    return fail(Errc::quota_exceeded, "the endpoint has " + std::to_string(kChannelsPerEndpointMax) +
-                                          " channels, which is the maximum; close some");
+  EndpointRecord& numbered = carrier_of(endpoint);
+  const size_t count = numbered.channels.size() + numbered.lent.size();
+  if (count >= kChannelsPerEndpointMax) {
+    const char* const whose = endpoint.carrier ? "the emulated endpoints of a connection have together " : "the endpoint has ";
+    const char* const also = endpoint.carrier ? ", or open another connection" : "";
+    return fail(Errc::quota_exceeded,
+                whose + std::to_string(kChannelsPerEndpointMax) + " channels, which is the maximum; close some" + also);
   }
   ClientRecord& client = *client_at(endpoint.client);
   if (Status status = accounts_.take(client.who.uid, client.rights, {.channels = 1, .memory = memory}); !status) {
@@ -81,16 +85,17 @@ Result<ChannelRecord*> Service::new_channel(EndpointRecord& endpoint, uint64_t m
   }
   // The engine has a place for each number up to the largest: an endpoint with few channels does not get to the large ones.
   const uint32_t numbers =
-      std::clamp(4 * static_cast<uint32_t>(endpoint.channels.size() + 1), kChannelNumbersMin, kChannelsPerEndpointMax);
-  uint32_t number = endpoint.next_channel % numbers;
-  while (endpoint.channels.count(number) != 0) number = (number + 1) % numbers;
-  endpoint.next_channel = number + 1;
+      std::clamp(4 * static_cast<uint32_t>(count + 1), kChannelNumbersMin, kChannelsPerEndpointMax);
+  uint32_t number = numbered.next_channel % numbers;
+  while (numbered.channels.count(number) != 0 || numbered.lent.count(number) != 0) number = (number + 1) % numbers;
+  numbered.next_channel = number + 1;
+  if (endpoint.carrier) numbered.lent.insert(number);
   client.channels_peak = std::max(client.channels_peak, ++client.channels);
   ChannelRecord& channel = endpoint.channels[number];
   channel.number = number;
   channel.memory = memory;
   changed(JournalKind::channel, endpoint.id, number);
-  changed(JournalKind::endpoint, endpoint.id);
+  changed(JournalKind::endpoint, numbered.id);
   return &channel;
 }
 
@@ -124,7 +129,9 @@ Status Service::connect_here(ClientRecord& client, EndpointRecord& endpoint, con
                              std::string_view name) {
   const std::optional<uint32_t> target = names_.find(name);
   if (!target) return fail(Errc::not_found, "no endpoint is bound to the name " + quoted(name) + " on this network interface");
-  const bool local = packet.path != control::Path::ni;
+  // Thousands of them are not to have thousands of local channels, with memory and descriptors each, unless somebody asks for that.
+  const bool emulated = endpoint.carrier || endpoint_at(*target)->carrier;
+  const bool local = packet.path == control::Path::local || (packet.path == control::Path::automatic && !emulated);
   if (local && !valid_options(packet.local)) return tl::unexpected(wrong_local_options(packet.local));
   const Result<ChannelRecord*> made = new_channel(endpoint, local ? LocalGeometry::of(packet.local).total : 0);
   if (!made) return tl::unexpected(made.error());
@@ -141,7 +148,7 @@ Status Service::connect_here(ClientRecord& client, EndpointRecord& endpoint, con
   request.from = describe(endpoint);
   request.connector = endpoint.id;
   request.connector_channel = channel.number;
-  request.path = packet.path;
+  request.path = local ? packet.path : control::Path::ni;
   request.deadline = now_ + timeout_ms * kMillisecond;
   channel.request = request.id;
   if (Status status = offer(request, static_cast<int32_t>(client.who.uid), client.who.pid); !status) {
@@ -304,8 +311,9 @@ void Service::accept_hairpin(EndpointRecord& endpoint, const RequestRecord& requ
   ChannelRecord& accepting = **made;
   accepting.kind = ChannelKind::ni;
   join(connector, connecting, endpoint, accepting, request);
-  push(engine::OpenHairpin{.endpoint = connector.id, .channel = connecting.number, .peer = endpoint.id, .peer_channel = accepting.number});
-  push(engine::OpenHairpin{.endpoint = endpoint.id, .channel = accepting.number, .peer = connector.id, .peer_channel = connecting.number});
+  const uint32_t from = connector.engine_id(), to = endpoint.engine_id();
+  push(engine::OpenHairpin{.endpoint = from, .channel = connecting.number, .peer = to, .peer_channel = accepting.number});
+  push(engine::OpenHairpin{.endpoint = to, .channel = accepting.number, .peer = from, .peer_channel = connecting.number});
   finish_connect(endpoint, accepting, Op::accept, header.cookie, {});
   finish_connect(connector, connecting, Op::connect, connecting.cookie, {});
 }

@@ -76,6 +76,13 @@ void Service::finish_drops() {
 
 void Service::destroy(EndpointRecord& endpoint, CloseReason reason) {
   endpoint.detaching = true;
+  while (!endpoint.emulated.empty()) destroy_emulated(*endpoint_at(*endpoint.emulated.begin()), reason);
+  end_parts(endpoint, reason);
+  push(engine::DetachEndpoint{.endpoint = endpoint.id});
+}
+
+// What every endpoint has: a name, requests, channels.
+void Service::end_parts(EndpointRecord& endpoint, CloseReason reason) {
   UNET_PROBE(endpoint_close, endpoint.id, static_cast<int>(reason));
   changed(JournalKind::endpoint, endpoint.id);
   const std::string who = describe(endpoint);
@@ -95,7 +102,6 @@ void Service::destroy(EndpointRecord& endpoint, CloseReason reason) {
     if (!accepting && !connecting) continue;
     fail_request(*client_at(endpoint.client), asked, {Errc::disconnected, "the endpoint was destroyed while the channel was being opened"});
   }
-  push(engine::DetachEndpoint{.endpoint = endpoint.id});
 }
 
 // Ends our side of a channel, whatever state it is in, and tells the other side `reason`.
@@ -105,6 +111,7 @@ void Service::end_channel(EndpointRecord& endpoint, uint32_t number, CloseReason
   ChannelRecord channel = std::move(at->second);
   endpoint.channels.erase(at);
   changed(JournalKind::channel, endpoint.id, number);
+  if (endpoint.carrier) carrier_of(endpoint).lent.erase(number);
   ClientRecord& client = *client_at(endpoint.client);
   --client.channels;
   accounts_.give_back(client.who.uid, {.channels = 1, .memory = channel.memory});
@@ -120,7 +127,7 @@ void Service::end_channel(EndpointRecord& endpoint, uint32_t number, CloseReason
   }
   if (channel.state == State::closed) return;  // the other side ended it, and everything with it
   UNET_PROBE(channel_close, endpoint.id, number, static_cast<int>(reason));
-  if (channel.kind == control::ChannelKind::ni) push(engine::CloseChannel{.endpoint = endpoint.id, .channel = number});
+  if (channel.kind == control::ChannelKind::ni) push(engine::CloseChannel{.endpoint = endpoint.engine_id(), .channel = number});
   if (channel.wire) {
     if (!channel.fixed) signalling_->close(channel.local_tag, reason, now_);
     return release_wire(channel);
@@ -138,7 +145,7 @@ void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, Clos
   channel.state = State::closed;
   UNET_PROBE(channel_close, endpoint.id, channel.number, static_cast<int>(reason));
   changed(JournalKind::channel, endpoint.id, channel.number);
-  if (channel.kind == control::ChannelKind::ni) push(engine::CloseChannel{.endpoint = endpoint.id, .channel = channel.number});
+  if (channel.kind == control::ChannelKind::ni) push(engine::CloseChannel{.endpoint = endpoint.engine_id(), .channel = channel.number});
   if (channel.wire) release_wire(channel);
   const ClientRecord& owner = *client_at(endpoint.client);
   accounts_.give_back(owner.who.uid, {.memory = channel.memory});
@@ -168,6 +175,7 @@ void Service::on_endpoint_detached(uint32_t id) {
   client.doorbells[endpoint->doorbell / 64] &= ~(uint64_t{1} << (endpoint->doorbell % 64));
   client.endpoints.erase(id);
   changed(JournalKind::endpoint, id);
+  --real_endpoints_;
   endpoints_.erase(id);  // unmaps segment and region, closes the wake descriptor
   free_endpoints_.push_back(id);
   if (answer) ok(client, header);

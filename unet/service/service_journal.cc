@@ -208,6 +208,7 @@ bool Service::write_endpoint(uint32_t id) {
   value.detaching = endpoint->detaching ? 1 : 0;
   value.answer_detach = endpoint->answer_detach ? 1 : 0;
   value.next_channel = endpoint->next_channel;
+  value.carrier = endpoint->carrier.value_or(kNotEmulated);
   value.name.set(names_.name_of(id));
   journal_->put(JournalKind::endpoint, id, 0, value);
   return true;

@@ -105,6 +105,7 @@ void Service::on_packet(ClientRecord& client, Bytes bytes) {
   switch (static_cast<Op>(op)) {
     case Op::hello: return dispatch<control::Hello>(client, bytes);
     case Op::create_endpoint: return dispatch<control::CreateEndpoint>(client, bytes);
+    case Op::create_emulated: return dispatch<control::CreateEmulated>(client, bytes);
     case Op::destroy_endpoint: return dispatch<control::DestroyEndpoint>(client, bytes);
     case Op::bind: return dispatch<control::Bind>(client, bytes);
     case Op::unbind: return dispatch<control::Unbind>(client, bytes);
@@ -210,6 +211,9 @@ void Service::handle(ClientRecord& client, const control::Hello& packet) {
 
 Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOptions& options) {
   if (Status more = takes_more(); !more) return tl::unexpected(more.error());
+  if (options.emulated != 0) {
+    return fail(Errc::invalid_argument, "endpoint options: an emulated endpoint is not created with queues of its own");
+  }
   if (!valid_options(options)) return fail(Errc::invalid_argument, wrong_options(options));
   const SegmentGeometry geometry = SegmentGeometry::of(options);
   if (free_endpoints_.empty()) {
@@ -250,6 +254,7 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
                               .user = client.who.uid});
   client.endpoints.insert(id);
   endpoints_[id] = std::move(endpoint);
+  ++real_endpoints_;
   UNET_PROBE(endpoint_open, id, client.who.uid, client.who.pid);
   return id;
 }
@@ -268,6 +273,10 @@ void Service::handle(ClientRecord& client, const control::CreateEndpoint& packet
 void Service::handle(ClientRecord& client, const control::DestroyEndpoint& packet) {
   EndpointRecord* endpoint = own_endpoint(client, packet.header);
   if (endpoint == nullptr) return;
+  if (endpoint->carrier) {
+    destroy_emulated(*endpoint, control::CloseReason::closed_by_peer);
+    return ok(client, packet.header);
+  }
   endpoint->answer_detach = true;
   endpoint->detach_cookie = packet.header.cookie;
   destroy(*endpoint, control::CloseReason::closed_by_peer);
@@ -299,7 +308,7 @@ void Service::handle(ClientRecord& client, const control::Unbind& packet) {
 }
 
 void Service::handle(ClientRecord& client, const control::Expose& packet) {
-  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+  EndpointRecord* endpoint = own_real_endpoint(client, packet.header, "region that others could put into");
   if (endpoint == nullptr) return;
   if (packet.bytes == 0 || packet.bytes > kRegionMax) {
     return fail_request(client, packet.header, {Errc::invalid_argument, "a region of " + std::to_string(packet.bytes) +
@@ -360,7 +369,7 @@ void Service::handle(ClientRecord& client, const control::PeerRegion& packet) {
 }
 
 void Service::handle(ClientRecord& client, const control::GetDescriptor& packet) {
-  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+  EndpointRecord* endpoint = own_real_endpoint(client, packet.header, "wake descriptor");
   if (endpoint == nullptr) return;
   if (!endpoint->wake.valid()) {
     if (Status status = keeper_takes(1); !status) return fail_request(client, packet.header, status.error());

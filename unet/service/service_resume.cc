@@ -64,7 +64,7 @@ Status Service::resume(std::vector<JournalItem> items) {
   }
   if (!listening_at_.empty() && listener_ == nullptr) return fail(Errc::protocol, "the journal has no control socket");
   finish_resume();
-  spdlog::info("took over {} clients with {} endpoints", clients_.size(), endpoints_.size());
+  spdlog::info("took over {} clients with {} endpoints", clients_.size(), real_endpoints_);
   return {};
 }
 
@@ -182,6 +182,7 @@ Status Service::resume_segment(JournalItem& item) {
                               .resume = true});
   client->endpoints.insert(id);
   endpoints_[id] = std::move(endpoint);
+  ++real_endpoints_;
   return {};
 }
 
@@ -210,6 +211,9 @@ Status Service::resume_wake(JournalItem& item) {
 Status Service::resume_endpoint(const JournalItem& item) {
   const auto value = value_of<EndpointValue>(item, 0);
   if (!value) return tl::unexpected(value.error());
+  if (value->carrier != kNotEmulated && !resume_emulated(item.key.a, value->carrier)) {
+    return wrong(item, "not an emulated endpoint that could be");
+  }
   EndpointRecord* const endpoint = endpoint_at(item.key.a);
   if (endpoint == nullptr || value->region_bytes > endpoint->region.mapping.size()) return wrong(item, "of no endpoint, or no region");
   endpoint->region_bytes = value->region_bytes;
@@ -237,6 +241,7 @@ Status Service::resume_channel(const JournalItem& item) {
                     (value->memory == 0 || (valid_options(value->local) && value->memory == LocalGeometry::of(value->local).total));
   if (!good) return wrong(item, "not a channel that could be");
   ClientRecord& client = *client_at(endpoint->client);
+  if (endpoint->carrier && !carrier_of(*endpoint).lent.insert(number).second) return wrong(item, "two channels of one number");
   ChannelRecord& channel = endpoint->channels[number];
   channel.number = number;
   channel.state = static_cast<State>(value->state);
@@ -323,7 +328,8 @@ void Service::resume_hairpins(EndpointRecord& endpoint) {
     if (channel.kind != control::ChannelKind::ni || channel.wire || channel.state != State::open || endpoint.detaching) continue;
     const EndpointRecord* const peer = endpoint_at(channel.peer_endpoint);
     if (peer == nullptr || peer->detaching) continue;
-    push(engine::OpenHairpin{.endpoint = endpoint.id, .channel = number, .peer = peer->id, .peer_channel = channel.peer_channel});
+    const uint32_t from = endpoint.engine_id(), to = peer->engine_id();
+    push(engine::OpenHairpin{.endpoint = from, .channel = number, .peer = to, .peer_channel = channel.peer_channel});
   }
 }
 

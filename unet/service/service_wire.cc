@@ -92,7 +92,7 @@ Status Service::accept_wire(EndpointRecord& endpoint, const RequestRecord& reque
 }
 
 void Service::open_wire(EndpointRecord& endpoint, const ChannelRecord& channel, Tag remote_tag, const WireAddress& remote) {
-  push(engine::OpenWire{.endpoint = endpoint.id,
+  push(engine::OpenWire{.endpoint = endpoint.engine_id(),
                         .channel = channel.number,
                         .local_tag = channel.local_tag,
                         .remote_tag = remote_tag,

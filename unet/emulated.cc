@@ -1,0 +1,464 @@
+// emulated.cc - emulated endpoints: one carrier per connection, the way of a message from its queues to the endpoint it is for.
+#include "unet/emulated.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "unet/base/check.h"
+#include "unet/connection.h"
+
+namespace unet {
+namespace {
+
+// Room for bursts to many endpoints at once, and small enough to stay in a core's own cache while few messages are under way.
+constexpr EndpointOptions kCarrierOptions{
+    .send_depth = 1024, .receive_depth = 1024, .buffers = 1024, .buffer_size = 2048, .send_bytes = 1024 * 1024, .emulated = 0};
+
+}  // namespace
+
+// ---- the carrier
+
+Result<std::shared_ptr<Carrier>> Carrier::of(const std::shared_ptr<Connection>& connection) {
+  const std::lock_guard lock(connection->carrier_mutex());
+  if (auto carrier = connection->carrier().lock()) return carrier;
+  auto real = Endpoint::create(connection, kCarrierOptions);
+  if (!real) return fail(real.error().code, "the endpoint that carries the emulated ones: " + real.error().text);
+  (*real)->channels_.reserve(kChannelsPerEndpointMax);  // never moved: owners look at theirs without the lock
+  std::shared_ptr<Carrier> carrier(new Carrier(std::move(*real)));
+  connection->carrier() = carrier;
+  return carrier;
+}
+
+Carrier::~Carrier() {
+  if (!dispatcher_.joinable()) return;
+  if (!real_->connection().is_own()) {
+    dispatcher_.detach();  // of the parent process
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+    wake_leader();
+    dispatcher_due_.notify_all();
+  }
+  dispatcher_.join();
+}
+
+// Takes what has arrived, until `wanted` has something.
+void Carrier::pump(const Emulated* wanted) noexcept {
+  Message message;
+  for (uint32_t i = 0; i < kPumped && real_->receive(message); ++i) {
+    deliver(message);
+    if (wanted != nullptr && wanted->list_.first != kNone) break;
+  }
+  if (!real_->events_.empty()) real_->events_.clear();  // of the NI's end, which each owner sees for itself
+}
+
+void Carrier::deliver(const Message& message) noexcept {
+  const auto channel = static_cast<uint32_t>(message.channel);
+  Emulated* const owner = channel < routes_.size() ? routes_[channel] : nullptr;
+  if (owner == nullptr) {
+    // Without an owner, its channel was closed a moment ago, unless one is being opened.
+    if (!message.from_local && !opening_.empty() && unowned_count_ != kUnownedMax) {
+      ++unowned_count_;
+      append(unowned_, take_parcel(message));
+    }
+    return real_->release(message);
+  }
+  // Nothing here exposes a region, so that there is no other kind.
+  if (message.kind != MessageKind::message || (!message.from_local && !owner->fits(message.length))) return real_->release(message);
+  owner->take(take_parcel(message));
+  if (!message.from_local) real_->release(message);
+  if (owner == leader_) wake_leader();
+  if (owner->listening_) notify(*owner);
+}
+
+uint32_t Carrier::take_parcel(const Message& message) noexcept {
+  uint32_t index = pop(free_);
+  if (index == kNone) {
+    index = static_cast<uint32_t>(parcels_.size());
+    parcels_.emplace_back();
+  }
+  Parcel& parcel = parcels_[index];
+  parcel.length = message.length;
+  parcel.channel = message.channel;
+  parcel.local = message.from_local;
+  parcel.position = message.position;
+  parcel.data = message.data;
+  if (message.from_local) return index;
+  if (message.length > Parcel::kSmall) parcel.large.reset(new std::byte[message.length]);
+  std::byte* const to = parcel.large != nullptr ? parcel.large.get() : parcel.small.data();
+  if (message.length != 0) std::memcpy(to, message.data, message.length);
+  parcel.data = to;
+  return index;
+}
+
+void Carrier::free_parcel(uint32_t index) noexcept {
+  Parcel& parcel = parcels_[index];
+  parcel.owner = nullptr;
+  parcel.lent = false;
+  parcel.large.reset();
+  parcel.next = free_.first;  // the one used last is warm
+  free_.first = index;
+  if (free_.last == kNone) free_.last = index;
+}
+
+void Carrier::append(List& list, uint32_t index) noexcept {
+  parcels_[index].next = kNone;
+  (list.first == kNone ? list.first : parcels_[list.last].next) = index;
+  list.last = index;
+}
+
+uint32_t Carrier::pop(List& list) noexcept {
+  const uint32_t index = list.first;
+  if (index == kNone) return kNone;
+  list.first = parcels_[index].next;
+  if (list.first == kNone) list.last = kNone;
+  return index;
+}
+
+// What came by a channel before its owner had the answer that opened it.
+void Carrier::adopt_unowned(uint32_t channel, Emulated& owner) noexcept {
+  List rest;
+  for (uint32_t index; (index = pop(unowned_)) != kNone;) {
+    Parcel& parcel = parcels_[index];
+    if (parcel.channel != Channel{channel}) {
+      append(rest, index);
+      continue;
+    }
+    --unowned_count_;
+    if (!owner.fits(parcel.length)) {
+      free_parcel(index);
+      continue;
+    }
+    owner.take(index);
+  }
+  unowned_ = rest;
+}
+
+void Carrier::drop_unowned() noexcept {
+  for (uint32_t index; (index = pop(unowned_)) != kNone;) free_parcel(index);
+  unowned_count_ = 0;
+}
+
+// All that it has, or what came by one local channel.
+void Carrier::free_all_of(Emulated& owner, std::optional<Channel> only) noexcept {
+  const auto goes = [&](const Parcel& parcel) { return !only || (parcel.local && parcel.channel == *only); };
+  List rest;
+  for (uint32_t index; (index = pop(owner.list_)) != kNone;) {
+    if (!goes(parcels_[index])) {
+      append(rest, index);
+      continue;
+    }
+    owner.waiting_.fetch_sub(1, std::memory_order_relaxed);
+    free_parcel(index);
+  }
+  owner.list_ = rest;
+  for (uint32_t index = 0; owner.lent_ != 0 && index < parcels_.size(); ++index) {
+    if (parcels_[index].owner != &owner || !parcels_[index].lent || !goes(parcels_[index])) continue;
+    --owner.lent_;
+    free_parcel(index);
+  }
+}
+
+// ---- an endpoint of it
+
+Emulated::Emulated(Endpoint& endpoint, std::shared_ptr<Carrier> carrier, const EndpointOptions& options)
+    : endpoint_(endpoint),
+      carrier_(std::move(carrier)),
+      held_max_(options.receive_depth),
+      held_bytes_max_(uint64_t{options.buffers} * options.buffer_size) {
+  const std::lock_guard lock(carrier_->mutex_);
+  carrier_->all_[endpoint.id()] = this;
+}
+
+Emulated::~Emulated() {
+  if (!endpoint_.connection().is_own()) return;
+  const std::lock_guard lock(carrier_->mutex_);
+  disarm();
+  carrier_->all_.erase(endpoint_.id());
+  carrier_->free_all_of(*this, {});
+  UNET_CHECK(mine_.empty());
+}
+
+// Whether one more message may wait here; the drop is counted if not.
+bool Emulated::fits(uint32_t length) noexcept {
+  const bool queue = held_ < held_max_, memory = held_bytes_ + length <= held_bytes_max_;
+  if (queue && memory) return true;
+  ++counters_[queue ? EndpointCounter::no_free_buffer : EndpointCounter::receive_queue_full];
+  return false;
+}
+
+void Emulated::take(uint32_t index) noexcept {
+  Parcel& parcel = carrier_->parcels_[index];
+  parcel.owner = this;
+  carrier_->append(list_, index);
+  waiting_.store(waiting_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  if (parcel.local) return;
+  ++held_;
+  held_bytes_ += parcel.length;
+}
+
+void Emulated::lend(uint32_t index, Message& message) noexcept {
+  Parcel& parcel = carrier_->parcels_[index];
+  parcel.lent = true;
+  ++lent_;
+  parcel.serial = ++carrier_->serial_;
+  message = {.data = parcel.data,
+             .length = parcel.length,
+             .channel = parcel.channel,
+             .kind = MessageKind::message,
+             .from_local = true,  // so that Endpoint::release() finds no channel and asks us
+             .position = index,
+             .region_offset = parcel.serial};
+  if (parcel.local) {
+    ++counters_.local.received_messages;
+    counters_.local.received_bytes += parcel.length;
+  } else {
+    ++counters_[EndpointCounter::received_messages];
+    counters_[EndpointCounter::received_bytes] += parcel.length;
+  }
+}
+
+bool Emulated::receive(Message& message) noexcept {
+  std::unique_lock lock(carrier_->mutex_, std::defer_lock);
+  if (waiting_.load(std::memory_order_relaxed) != 0) {
+    lock.lock();
+  } else {
+    if (!lock.try_lock()) return false;  // whoever has it takes our messages, too
+    carrier_->pump(this);
+  }
+  const uint32_t index = carrier_->pop(list_);
+  if (index == Carrier::kNone) return false;
+  waiting_.store(waiting_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+  lend(index, message);
+  return true;
+}
+
+void Emulated::release(const Message& message) noexcept {
+  const std::lock_guard lock(carrier_->mutex_);
+  if (message.position >= carrier_->parcels_.size()) return;
+  const Parcel& parcel = carrier_->parcels_[message.position];
+  if (parcel.owner != this || !parcel.lent || parcel.serial != message.region_offset) return;  // released before
+  --lent_;
+  if (parcel.local) {
+    carrier_->real_->release({.channel = parcel.channel, .from_local = true, .position = parcel.position});
+  } else {
+    --held_;
+    held_bytes_ -= parcel.length;
+  }
+  carrier_->free_parcel(message.position);
+}
+
+bool Emulated::has_message() noexcept {
+  if (waiting_.load(std::memory_order_relaxed) != 0) return true;
+  const std::unique_lock lock(carrier_->mutex_, std::try_to_lock);
+  if (lock.owns_lock()) carrier_->pump(this);
+  return waiting_.load(std::memory_order_relaxed) != 0;
+}
+
+// ---- sending
+
+Emulated::State* Emulated::state(Channel channel) const noexcept {
+  const auto index = static_cast<uint32_t>(channel);
+  if (index >= carrier_->routes_.size() || carrier_->routes_[index] != this) return nullptr;
+  return &carrier_->real_->channels_[index];
+}
+
+SendOutcome Emulated::sent(const State& state, SendOutcome outcome, size_t bytes) noexcept {
+  if (outcome != SendOutcome::sent) return outcome;
+  if (state.kind == control::ChannelKind::local) {
+    ++counters_.local.sent_messages;
+    counters_.local.sent_bytes += bytes;
+  } else {
+    ++counters_[EndpointCounter::sent_messages];
+    counters_[EndpointCounter::sent_bytes] += bytes;
+  }
+  return outcome;
+}
+
+SendOutcome Emulated::send(Channel channel, Bytes data, bool more) noexcept {
+  const std::lock_guard lock(carrier_->mutex_);
+  const State* const to = state(channel);
+  if (to == nullptr) return SendOutcome::no_channel;
+  return sent(*to, carrier_->real_->send(channel, data, more), data.size());
+}
+
+// The carrier has one reservation, and others may send before this one is posted: a buffer of our own, and a copy.
+MutableBytes Emulated::reserve(Channel channel, uint32_t length) noexcept {
+  reserved_ = 0;
+  if (!is_open(channel) || length > kMessageMax) return {};
+  const uint32_t size = std::max<uint32_t>(length, 1);
+  if (reservation_size_ < size) {
+    reservation_.reset(new std::byte[size]);
+    reservation_size_ = size;
+  }
+  reserved_ = size;
+  return {reservation_.get(), size};
+}
+
+SendOutcome Emulated::post(Channel channel, uint32_t length, bool more) noexcept {
+  if (!is_open(channel)) return SendOutcome::no_channel;
+  if (length > reserved_ || reserved_ == 0) return SendOutcome::too_long;
+  const SendOutcome outcome = send(channel, {reservation_.get(), length}, more);
+  if (outcome == SendOutcome::sent) reserved_ = 0;
+  return outcome;
+}
+
+SendOutcome Emulated::put(Channel channel, uint64_t region_offset, Bytes data, bool notify, bool more) noexcept {
+  std::unique_lock lock(carrier_->mutex_);
+  const State* const to = state(channel);
+  if (to == nullptr || !to->open) return SendOutcome::no_channel;
+  if (to->sends_locally && !to->mapped_region) {
+    lock.unlock();
+    if (!map_peer_region(channel)) return SendOutcome::out_of_bounds;
+    lock.lock();
+  }
+  return sent(*to, carrier_->real_->put(channel, region_offset, data, notify, more), data.size());
+}
+
+bool Emulated::has_room(Channel channel) noexcept {
+  const std::lock_guard lock(carrier_->mutex_);
+  return state(channel) == nullptr || carrier_->real_->has_room(channel);
+}
+
+Result<MutableBytes> Emulated::expose() const {
+  return fail(Errc::invalid_argument, "an emulated endpoint exposes no region: create one with queues of its own for that");
+}
+
+Result<uint64_t> Emulated::map_peer_region(Channel channel) {
+  std::unique_lock lock(carrier_->mutex_);
+  State* const to = state(channel);
+  if (to == nullptr || to->local == nullptr) {
+    return fail(Errc::not_found, "channel " + std::to_string(static_cast<uint32_t>(channel)) + " is no local channel");
+  }
+  lock.unlock();  // only its owner changes it
+  return endpoint_.map_region_of(*to, channel);
+}
+
+void Emulated::linger() noexcept {
+  const std::lock_guard lock(carrier_->mutex_);
+  carrier_->real_->linger();
+}
+
+void Emulated::flush_credits() noexcept {
+  const std::lock_guard lock(carrier_->mutex_);
+  carrier_->real_->flush_credits();
+}
+
+// ---- channels
+
+bool Emulated::is_open(Channel channel) const noexcept {
+  const std::lock_guard lock(carrier_->mutex_);
+  const State* const of = state(channel);
+  return of != nullptr && of->open;
+}
+
+control::ChannelKind Emulated::kind(Channel channel) const noexcept {
+  const std::lock_guard lock(carrier_->mutex_);
+  const State* const of = state(channel);
+  return of == nullptr ? control::ChannelKind::none : of->kind;
+}
+
+bool Emulated::has_locals() noexcept {
+  const std::lock_guard lock(carrier_->mutex_);
+  return std::any_of(mine_.begin(), mine_.end(), [this](const Mine& each) {
+    return carrier_->real_->channels_[each.channel].kind == control::ChannelKind::local;
+  });
+}
+
+std::vector<uint32_t> Emulated::channels_of(control::ChannelKind kind) const {
+  const std::lock_guard lock(carrier_->mutex_);
+  std::vector<uint32_t> list;
+  for (const Mine& each : mine_) {
+    if (carrier_->real_->channels_[each.channel].kind == kind) list.push_back(each.channel);
+  }
+  return list;
+}
+
+void Emulated::opening() noexcept {
+  const std::lock_guard lock(carrier_->mutex_);
+  carrier_->opening_.push_back(this);
+}
+
+void Emulated::opened() noexcept {
+  const std::lock_guard lock(carrier_->mutex_);
+  auto& opening = carrier_->opening_;
+  const auto at = std::find(opening.begin(), opening.end(), this);
+  UNET_CHECK(at != opening.end());
+  opening.erase(at);
+  if (opening.empty()) carrier_->drop_unowned();
+}
+
+Result<Channel> Emulated::adopt(const control::ChannelInfo& info, std::vector<Descriptor> descriptors) {
+  const std::lock_guard lock(carrier_->mutex_);
+  auto channel = carrier_->real_->adopt(info, std::move(descriptors));
+  if (!channel) return channel;
+  // One that closed it keeps the number no longer, and one that did not is not told it anew.
+  if (Emulated* const before = carrier_->routes_[info.channel]; before != nullptr) {
+    std::erase_if(before->mine_, [&](const Mine& each) { return each.channel == info.channel; });
+  }
+  carrier_->routes_[info.channel] = this;
+  mine_.push_back({info.channel, false});
+  carrier_->adopt_unowned(info.channel, *this);
+  if (info.kind == control::ChannelKind::local) carrier_->wake_leader();  // its announcement does not cover this channel
+  return channel;
+}
+
+Emulated::Ended Emulated::end(uint32_t channel) noexcept {
+  const std::lock_guard lock(carrier_->mutex_);
+  const auto at = std::find_if(mine_.begin(), mine_.end(), [&](const Mine& each) { return each.channel == channel; });
+  if (at == mine_.end()) return Ended::not_ours;
+  if (at->ended) return Ended::before;
+  at->ended = true;
+  carrier_->real_->channels_[channel].open = false;
+  carrier_->real_->channels_[channel].sends_locally = false;
+  return Ended::now;
+}
+
+bool Emulated::forget(uint32_t channel) noexcept {
+  const std::lock_guard lock(carrier_->mutex_);
+  Endpoint& real = *carrier_->real_;
+  State* const found = state(Channel{channel});
+  if (found == nullptr) return false;
+  State& of = *found;
+  for (uint32_t pumped = 0; pumped < kCarrierOptions.receive_depth; pumped += Carrier::kPumped) carrier_->pump(nullptr);
+  if (of.local != nullptr) {
+    const LocalCounters counted = of.local->counters();
+    counters_.local.bad_descriptor += counted.bad_descriptor;
+    counters_.local.wakeups += counted.wakeups;
+    carrier_->free_all_of(*this, Channel{channel});
+    real.forget_local(of.local.get());
+  } else if (of.open) {
+    real.linger();
+  }
+  of = State{};
+  carrier_->routes_[channel] = nullptr;
+  std::erase_if(mine_, [&](const Mine& each) { return each.channel == channel; });
+  return true;
+}
+
+// The endpoint ends.
+void Emulated::forget_all() noexcept {
+  while (!mine_.empty()) forget(mine_.back().channel);
+}
+
+// ---- looking
+
+std::vector<std::pair<std::string_view, uint64_t>> Emulated::counters() const {
+  const std::lock_guard lock(carrier_->mutex_);
+  std::vector<std::pair<std::string_view, uint64_t>> result;
+  for (size_t i = 0; i < kEndpointCounters; ++i) result.emplace_back(kEndpointCounterNames[i], counters_.values[i]);
+  LocalCounters sum = counters_.local;
+  for (const Mine& each : mine_) {
+    const State& of = carrier_->real_->channels_[each.channel];
+    if (of.local == nullptr) continue;
+    sum.bad_descriptor += of.local->counters().bad_descriptor;
+    sum.wakeups += of.local->counters().wakeups;
+  }
+  Endpoint::add_local_counters(result, sum);
+  result.emplace_back("gathered_messages", 0);
+  return result;
+}
+
+}  // namespace unet

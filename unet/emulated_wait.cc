@@ -1,0 +1,241 @@
+// emulated_wait.cc - how emulated endpoints sleep: one leads, asleep on the carrier's descriptors, and wakes the others.
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <system_error>
+
+#include "unet/base/epoll.h"
+#include "unet/connection.h"
+#include "unet/emulated.h"
+
+namespace unet {
+namespace {
+
+constexpr Nanoseconds kLongestSleep = kSecond;  // of the dispatcher; then a look whether the NI is still alive
+// Between two looks for room of those who do not lead; and at everything, where a descriptor cannot be had.
+constexpr Nanoseconds kLookEvery = kMillisecond;
+
+timespec time_of(Nanoseconds duration) noexcept {
+  return {.tv_sec = static_cast<time_t>(duration / kSecond), .tv_nsec = static_cast<long>(duration % kSecond)};
+}
+
+void write_event(const Descriptor& event) noexcept {
+  const uint64_t one = 1;
+  static_cast<void>(!::write(event.get(), &one, sizeof one));
+}
+
+}  // namespace
+
+// ---- the carrier: all with the lock
+
+Status Carrier::make_descriptor() {
+  if (leader_wake_.valid()) return {};
+  Descriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return fail_errno("eventfd", errno);
+  if (auto set = real_->descriptor(); !set) return tl::unexpected(set.error());
+  epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = wake.get()}};  // never read
+  if (::epoll_ctl(real_->epoll_.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0) return fail_errno("epoll_ctl", errno);
+  leader_wake_ = std::move(wake);
+  return {};
+}
+
+void Carrier::wake_leader() noexcept {
+  if (led_) write_event(leader_wake_);
+}
+
+// One sleep, without the lock. `leader` is nullptr for the dispatcher.
+WaitOutcome Carrier::lead(std::unique_lock<std::mutex>& lock, Emulated* leader, Nanoseconds timeout,
+                          std::optional<Channel> room) noexcept {
+  if (!make_descriptor()) {
+    // This process may open no more descriptors now: nobody can wake us, so look often.
+    lock.unlock();
+    const timespec limit = time_of(std::min(timeout, kLookEvery));
+    const bool interrupted = ::nanosleep(&limit, nullptr) != 0;
+    lock.lock();
+    pump(leader);
+    tell_control();
+    return interrupted ? WaitOutcome::interrupted : WaitOutcome::timed_out;
+  }
+  led_ = true;
+  leader_ = leader;
+  real_->announce(room);
+  bool idle = !stop_ && !real_->has_message() && !(room && real_->has_room(*room));
+  if (leader != nullptr) idle = idle && leader->list_.first == kNone && !leader->news_;
+  lock.unlock();
+  int ready = 0;
+  epoll_event events[8];
+  if (idle && (leader == nullptr || !leader->endpoint_.something())) ready = wait_epoll(real_->epoll_.get(), events, timeout);
+  const bool interrupted = ready < 0 && errno == EINTR;
+  lock.lock();
+  real_->end_announcement();
+  led_ = false;
+  leader_ = nullptr;
+  pump(nullptr);
+  const Connection& connection = real_->connection();
+  const bool control = std::any_of(events, events + std::max(ready, 0), [&](const epoll_event& edge) {
+    return edge.data.fd == connection.descriptor() || edge.data.fd == connection.news_descriptor();
+  });
+  if (control) {
+    if (leader != nullptr) leader->news_ = true;
+    tell_control();
+  }
+  if (leader != nullptr) hand_over();
+  return interrupted ? WaitOutcome::interrupted : WaitOutcome::timed_out;
+}
+
+// Somebody who sleeps on his own descriptor alone needs a leader.
+void Carrier::hand_over() noexcept {
+  if (led_) return;
+  if (armed_ != 0) return dispatcher_due_.notify_one();
+  if (!followers_.empty()) notify(*followers_.back());
+}
+
+// The service sent something: whose it is learns it. An answer is whose cookie it has, so all who wait for one look.
+void Carrier::tell_control() noexcept {
+  const auto tell = [this](Emulated& which) {
+    which.news_ = true;
+    if (which.listening_) notify(which);
+  };
+  Connection& connection = real_->connection();
+  for (const uint32_t id : connection.endpoints_with_events()) {
+    if (const auto at = all_.find(id); at != all_.end()) tell(*at->second);
+  }
+  for (Emulated* const each : opening_) tell(*each);
+  if (connection.alive()) return;
+  for (const auto& [id, each] : all_) tell(*each);
+}
+
+void Carrier::notify(Emulated& which) noexcept {
+  which.disarm();
+  write_event(which.wake_);
+}
+
+Status Carrier::start_dispatcher() {
+  if (dispatcher_.joinable()) return {};
+  // The program's signals are for the program's threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  Status status;
+  try {
+    dispatcher_ = std::thread([this] { dispatch(); });
+  } catch (const std::system_error& error) {
+    status = fail_errno("starting the thread that wakes emulated endpoints", error.code().value());
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return status;
+}
+
+void Carrier::dispatch() noexcept {
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    if (armed_ == 0 || led_) {
+      hand_over();
+      dispatcher_due_.wait(lock);
+      continue;
+    }
+    const auto room = wanting_.empty() ? std::nullopt : wanting_.front()->room_;
+    lead(lock, nullptr, room ? kLookEvery : kLongestSleep, room);
+    const std::vector<Emulated*> wanting = wanting_;
+    for (Emulated* const each : wanting) {
+      if (real_->has_room(*each->room_)) notify(*each);
+    }
+  }
+}
+
+// ---- an endpoint of it
+
+Status Emulated::make_wake() {
+  if (wake_.valid()) return {};
+  wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_.valid()) return fail_errno("eventfd", errno);
+  return {};
+}
+
+// Nobody writes wake_ any longer. With the lock.
+void Emulated::disarm() noexcept {
+  listening_ = false;
+  if (room_) std::erase(carrier_->wanting_, this);
+  room_.reset();
+  if (armed_) --carrier_->armed_;
+  armed_ = false;
+}
+
+WaitOutcome Emulated::follow(std::unique_lock<std::mutex>& lock, Nanoseconds timeout, std::optional<Channel> room) noexcept {
+  const bool wakeable = make_wake().has_value();
+  if (!wakeable || room) timeout = std::min(timeout, kLookEvery);
+  listening_ = wakeable;
+  const bool idle = list_.first == Carrier::kNone && !news_;
+  carrier_->followers_.push_back(this);
+  lock.unlock();
+  bool interrupted = false;
+  if (idle && !endpoint_.something()) {
+    const timespec limit = time_of(timeout);
+    pollfd wanted{.fd = wake_.get(), .events = POLLIN, .revents = 0};
+    interrupted = ::ppoll(&wanted, 1, &limit, nullptr) < 0 && errno == EINTR;
+  }
+  lock.lock();
+  std::erase(carrier_->followers_, this);
+  carrier_->hand_over();
+  return interrupted ? WaitOutcome::interrupted : WaitOutcome::timed_out;
+}
+
+WaitOutcome Emulated::sleep(Nanoseconds timeout, std::optional<Channel> wanted) noexcept {
+  std::optional<Channel> room = wanted;
+  std::unique_lock lock(carrier_->mutex_);
+  if (room && state(*room) == nullptr) room.reset();
+  const WaitOutcome outcome = carrier_->led_ ? follow(lock, timeout, room) : carrier_->lead(lock, this, timeout, room);
+  disarm();
+  uint64_t count = 0;
+  if (wake_.valid()) static_cast<void>(!::read(wake_.get(), &count, sizeof count));
+  const bool news = std::exchange(news_, false);
+  lock.unlock();
+  if (news) endpoint_.process_events();
+  if (endpoint_.upcall_asleep_) endpoint_.wake_upcall();  // it is no longer armed
+  if (endpoint_.something()) return WaitOutcome::ready;
+  if (wanted && has_room(*wanted)) return WaitOutcome::room;
+  return outcome;
+}
+
+Result<int> Emulated::descriptor() {
+  if (endpoint_.embedded_ != nullptr) {
+    return fail(Errc::invalid_argument, "with a network interface inside the process an emulated endpoint has no descriptor and no "
+                                        "upcall: use wait(), or an endpoint with queues of its own");
+  }
+  const std::lock_guard lock(carrier_->mutex_);
+  if (auto made = make_wake(); !made) return tl::unexpected(made.error());
+  if (auto made = carrier_->make_descriptor(); !made) return tl::unexpected(made.error());
+  if (auto started = carrier_->start_dispatcher(); !started) return tl::unexpected(started.error());
+  return wake_.get();
+}
+
+bool Emulated::arm(std::optional<Channel> room) noexcept {
+  if (!descriptor()) return false;
+  std::unique_lock lock(carrier_->mutex_);
+  uint64_t count = 0;
+  static_cast<void>(!::read(wake_.get(), &count, sizeof count));
+  const bool news = std::exchange(news_, false);
+  if (!armed_) ++carrier_->armed_;
+  armed_ = listening_ = true;
+  if (room && state(*room) != nullptr && !room_) carrier_->wanting_.push_back(this);
+  if (room && state(*room) != nullptr) room_ = room;
+  lock.unlock();
+  if (news) endpoint_.process_events();
+  const bool ready = endpoint_.something() || (room && has_room(*room));
+  lock.lock();
+  if (ready) {
+    disarm();
+    return false;
+  }
+  if (!carrier_->led_) carrier_->dispatcher_due_.notify_one();
+  if (room_) carrier_->wake_leader();  // it may not look for room yet
+  return true;
+}
+
+}  // namespace unet
