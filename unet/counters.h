@@ -48,6 +48,8 @@ enum class NiCounter : uint8_t {
   transmitted_bytes,
   hairpin_messages,     // delivered between two endpoints of this NI without a wire
   wakeups,              // sleeping clients woken
+  linked_frames,        // to and from ports of other engines of this NI, and to their endpoints: as this engine sent or passed them
+  linked_bytes,
   // Drops.
   not_ours,             // another Ethernet type, or not addressed to this port
   truncated,
@@ -60,15 +62,17 @@ enum class NiCounter : uint8_t {
   bad_signal,           // a signalling frame that is malformed
   signal_overflow,      // signalling frames faster than the service takes them
   transmit_overflow,    // the port did not take a signalling frame
+  link_overflow,        // a frame for an endpoint of another engine, which does not take so many
   count
 };
 constexpr size_t kNiCounters = static_cast<size_t>(NiCounter::count);
 constexpr NiCounter kFirstNiDrop = NiCounter::not_ours;
 
 constexpr std::array<std::string_view, kNiCounters> kNiCounterNames{
-    "received_frames", "received_bytes", "transmitted_frames", "transmitted_bytes", "hairpin_messages", "wakeups", "not_ours",
+    "received_frames", "received_bytes", "transmitted_frames", "transmitted_bytes", "hairpin_messages", "wakeups",
+    "linked_frames", "linked_bytes", "not_ours",
     "truncated", "bad_version", "bad_flags", "bad_length", "bad_crc", "unknown_tag", "wrong_source", "bad_signal",
-    "signal_overflow", "transmit_overflow"};
+    "signal_overflow", "transmit_overflow", "link_overflow"};
 
 // What the engine holds for clients at the moment. All of it is given back when they end, however they end.
 enum class NiGauge : uint8_t {

@@ -117,6 +117,15 @@ struct alignas(kCacheLine) LineWord {
 };
 static_assert(sizeof(LineWord) == kCacheLine);
 
+// The doorbell of an endpoint, as its segment says it: a bit in the client's page, and the engine that looks at it.
+struct Doorbell {
+  static constexpr uint32_t kNone = ~uint32_t{0};
+  uint32_t bit = 0, engine = 0;
+
+  constexpr uint32_t pack() const noexcept { return bit | engine << 24; }
+  static constexpr Doorbell unpack(uint32_t word) noexcept { return {word & 0xFFFFFF, word >> 24}; }
+};
+
 // The first page of a communication segment.
 struct SegmentHeader {
   LineWord send_consumed;     // NI: slots of the send queue whose data the NI no longer needs
@@ -124,7 +133,8 @@ struct SegmentHeader {
   LineWord receive_consumed;  // client: slots of the receive queue that the NI may reuse (published lazily)
   LineWord receiver_asleep;   // client sets before it sleeps; NI clears and wakes it
   LineWord sender_waiting;    // client sets before it sleeps for room; NI clears and wakes it
-  LineWord spare[3];
+  LineWord doorbell;          // NI: what to ring, see Doorbell; all ones while no engine serves the endpoint
+  LineWord spare[2];
   std::atomic<uint64_t> counters[kEndpointCounters];  // NI: EndpointCounter
 };
 static_assert(sizeof(SegmentHeader) <= kPage && offsetof(SegmentHeader, counters) == 512);
@@ -176,7 +186,7 @@ constexpr bool valid_options(const EndpointOptions& o) noexcept {
 struct ClientPage {
   static constexpr uint32_t kWords = kEndpointsPerClientMax / 64;
 
-  LineWord engine_asleep;                        // NI: 1 the engine sleeps; write the wake descriptor after a doorbell
+  LineWord engine_asleep;                        // NI: bit e: engine e sleeps; write the wake descriptor after its doorbell
   LineWord control_events;                       // NI: counts events put on the control socket, so polling costs no call
   struct alignas(kCacheLine) {
     std::atomic<uint64_t> words[kWords / 64];    // client sets, NI clears: bit w says that doorbells[w] has bits

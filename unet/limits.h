@@ -30,6 +30,7 @@ constexpr uint64_t kLocalDataMax = uint64_t{1} << 30;    // bytes of one directi
 constexpr uint32_t kClientsMax = 4096;           // control connections
 constexpr uint32_t kChannelsMax = 64 * 1024;     // wire and shared channels of one NI: the tag's index has 16 bits
 constexpr uint32_t kPortsMax = 16;
+constexpr uint32_t kEnginesMax = 8;              // threads that move messages, per NI
 constexpr uint32_t kBurst = 32;                  // frames or descriptors handled at a time
 constexpr uint32_t kReassembliesMax = 1024;      // messages being reassembled, per NI
 constexpr uint32_t kReassembliesPerEndpointMax = 64;

@@ -10,21 +10,21 @@
 
 namespace unet {
 
-void Doorbells::ring(uint32_t bit) noexcept {
+void Doorbells::ring(Doorbell bell) noexcept {
   ClientPage* const client = page();
-  const uint32_t word = bit / 64;
+  const uint32_t bit = bell.bit, word = bit / 64;
   // Release: the slot is published before the bit that makes the engine look.
   client->doorbells[word].fetch_or(uint64_t{1} << (bit % 64), std::memory_order_release);
   client->summary.words[word / 64].fetch_or(uint64_t{1} << (word % 64), std::memory_order_release);
   light_fence();
-  if (client->engine_asleep.value.load(std::memory_order_relaxed) != 0) {
+  if ((client->engine_asleep.value.load(std::memory_order_relaxed) >> bell.engine & 1) != 0) {
     const uint64_t one = 1;
     static_cast<void>(!::write(engine_wake_.get(), &one, sizeof one));
   }
 }
 
-NiQueues::NiQueues(Mapping segment, const SegmentGeometry& g, Doorbells& doorbells, uint32_t doorbell_bit)
-    : doorbells_(&doorbells), doorbell_bit_(doorbell_bit), geometry_(g), segment_(std::move(segment)) {
+NiQueues::NiQueues(Mapping segment, const SegmentGeometry& g, Doorbells& doorbells, uint32_t doorbell)
+    : doorbells_(&doorbells), doorbell_(doorbell), geometry_(g), segment_(std::move(segment)) {
   std::byte* base = segment_.data();
   header_ = reinterpret_cast<SegmentHeader*>(base);
   writer_ = SlotWriter(reinterpret_cast<Slot*>(base + g.send_queue), g.send_depth, &header_->send_consumed.value);
@@ -38,6 +38,12 @@ NiQueues::NiQueues(Mapping segment, const SegmentGeometry& g, Doorbells& doorbel
 }
 
 // ---- sending
+
+void NiQueues::ring_doorbell() noexcept {
+  if (doorbell_ != Doorbell::kNone) return doorbells_->ring({.bit = doorbell_});
+  const uint32_t word = header_->doorbell.value.load(std::memory_order_acquire);
+  if (word != Doorbell::kNone) doorbells_->ring(Doorbell::unpack(word));  // else the engine looks when it gets the endpoint
+}
 
 SendOutcome NiQueues::send_long(Channel channel, const std::byte* data, uint32_t length) noexcept {
   if (length > kMessageMax) return SendOutcome::too_long;

@@ -23,7 +23,7 @@ class Doorbells {
   Doorbells() = default;
   Doorbells(Mapping page, Descriptor engine_wake) noexcept : page_(std::move(page)), engine_wake_(std::move(engine_wake)) {}
   ClientPage* page() const noexcept { return reinterpret_cast<ClientPage*>(page_.data()); }
-  void ring(uint32_t bit) noexcept;
+  void ring(Doorbell bell) noexcept;
 
  private:
   Mapping page_;
@@ -32,7 +32,8 @@ class Doorbells {
 
 class NiQueues {
  public:
-  NiQueues(Mapping segment, const SegmentGeometry& geometry, Doorbells& doorbells, uint32_t doorbell_bit);
+  // `doorbell`: the bit, of engine 0; or Doorbell::kNone: the segment says it, from when an engine serves the endpoint.
+  NiQueues(Mapping segment, const SegmentGeometry& geometry, Doorbells& doorbells, uint32_t doorbell);
 
   // ---- sending half; `channel` is checked by the engine
 
@@ -103,11 +104,12 @@ class NiQueues {
   uint64_t gathered() const noexcept { return gathered_; }
 
  private:
+  void ring_doorbell() noexcept;
   void publish(Slot* slot, Channel channel, uint32_t length, SlotKind kind) noexcept {
     slot->channel = static_cast<uint32_t>(channel);
     writer_.publish(slot, length, kind);
     light_fence();
-    if (header_->engine_watching.value.load(std::memory_order_relaxed) == 0) doorbells_->ring(doorbell_bit_);
+    if (header_->engine_watching.value.load(std::memory_order_relaxed) == 0) ring_doorbell();
   }
   SendOutcome no_slot() noexcept {
     refused_length_ = 0;
@@ -127,7 +129,7 @@ class NiQueues {
 
   Doorbells* doorbells_;
   SegmentHeader* header_;
-  uint32_t doorbell_bit_;
+  uint32_t doorbell_;
   SlotWriter writer_;
   DataRing ring_;
   uint64_t reserved_offset_ = DataRing::kNone;

@@ -83,6 +83,16 @@ Rates rates_between(const json& before, const json& now) {
   rates.seconds = to > from ? static_cast<double>(to - from) / 1e9 : 1e-9;
   static const json nothing = json::object();
   add_drops(rates.drops, "NI", part(before.at("counters"), "drops"), part(now.at("counters"), "drops"), rates.seconds);
+  const json engines = now.value("engines", json::array()), engines_before = before.value("engines", json::array());
+  for (size_t i = 0; i < engines.size(); ++i) {
+    const Difference counted(i < engines_before.size() ? part(engines_before[i], "counters") : nothing, part(engines[i], "counters"),
+                             rates.seconds);
+    rates.engines.push_back({.engine = number(engines[i], "engine"),
+                             .received_frames = counted.rate("received_frames"),
+                             .transmitted_frames = counted.rate("transmitted_frames"),
+                             .hairpin_messages = counted.rate("hairpin_messages"),
+                             .linked_frames = counted.rate("linked_frames")});
+  }
   for (const json& endpoint : now.at("endpoints")) {
     if (!endpoint.value("carrier", json()).is_null()) continue;  // emulated: its carrier has its traffic
     const json* same = find_before(before, endpoint);
@@ -119,10 +129,16 @@ std::string picture(const json& now, Rates rates, Sort by) {
     endpoints.add({std::to_string(e.endpoint), e.name.empty() ? "-" : e.name, std::to_string(e.pid), std::to_string(e.uid),
                    whole(e.sent_messages), whole(e.sent_bytes), whole(e.received_messages), whole(e.received_bytes), whole(e.drops)});
   }
+  Table engines({"ENGINE", "RECEIVED/S", "TRANSMITTED/S", "HAIRPIN/S", "LINKED/S"});
+  for (const EngineRate& e : rates.engines) {
+    engines.add({std::to_string(e.engine), whole(e.received_frames), whole(e.transmitted_frames), whole(e.hairpin_messages),
+                 whole(e.linked_frames)});
+  }
   Table drops({"OF", "DROP", "PER SECOND", "TOTAL"});
   for (const DropRate& drop : rates.drops) drops.add({drop.of, drop.name, whole(drop.rate), std::to_string(drop.total)});
   return "host " + now.value("host", "") + ": " + std::to_string(rates.endpoints.size()) + " endpoints, " +
          std::to_string(now.at("channels").size()) + " channels" + (is_draining(now) ? ", being drained" : "") + "\n\n" +
+         (rates.engines.size() > 1 ? engines.text("") + "\n" : "") +
          endpoints.text("no endpoints") + "\n" + drops.text("nothing was dropped");
 }
 

@@ -19,6 +19,12 @@ struct EndpointRate {
   double sent_messages = 0, sent_bytes = 0, received_messages = 0, received_bytes = 0, drops = 0;
 };
 
+struct EngineRate {
+  uint64_t engine = 0;
+  // Per second.
+  double received_frames = 0, transmitted_frames = 0, hairpin_messages = 0, linked_frames = 0;
+};
+
 struct DropRate {
   std::string of, name;
   double rate = 0;     // per second
@@ -28,6 +34,7 @@ struct DropRate {
 struct Rates {
   double seconds = 0;  // between the two reports
   std::vector<EndpointRate> endpoints;
+  std::vector<EngineRate> engines;
   std::vector<DropRate> drops;  // without those that never happened
 };
 

@@ -75,6 +75,18 @@ TEST_CASE("two reports of the same moment, or with parts missing, are no trouble
   CHECK(rates_between(bare, bare).drops.empty());
 }
 
+TEST_CASE("several engines have a table, one has none") {
+  json before = report(1'000'000'000, {}), now = report(3'000'000'000, {});
+  CHECK(picture(now, rates_between(before, now), Sort::name).find("LINKED/S") == std::string::npos);
+  before["engines"] = json::parse(R"([{"engine": 0, "counters": {"received_frames": 10}}, {"engine": 1, "counters": {}}])");
+  now["engines"] = json::parse(R"([{"engine": 0, "counters": {"received_frames": 30}}, {"engine": 1, "counters": {"linked_frames": 8}}])");
+  const Rates rates = rates_between(before, now);
+  REQUIRE(rates.engines.size() == 2);
+  CHECK(rates.engines[0].received_frames * rates.seconds == Approx(20));
+  CHECK(rates.engines[1].linked_frames * rates.seconds == Approx(8));
+  CHECK(picture(now, rates, Sort::name).find("LINKED/S") != std::string::npos);
+}
+
 TEST_CASE("each order") {
   const json before = report(0, {endpoint(0, "b", 1, 0, 0, 0), endpoint(1, "", 1, 0, 0, 0), endpoint(2, "a", 1, 0, 0, 0)});
   const json now = report(1'000'000'000, {endpoint(0, "b", 1, 10, 0, 2), endpoint(1, "", 1, 0, 30, 1), endpoint(2, "a", 1, 0, 20, 0)});

@@ -149,6 +149,12 @@ void add_ni(Exposition& out, const json& report) {
   for (const char* of : {"engine", "service", "signalling"}) {
     add_all(out, "unet_" + std::string(of) + "_", "Of the network interface's " + std::string(of), {}, part(counters, of));
   }
+  for (const json& engine : report.value("engines", json::array())) {
+    const Labels labels{{"engine", engine.at("engine").dump()}};
+    add_all(out, "unet_of_engine_", "Of one of the network interface's engines", labels, part(engine, "counters"));
+    add_drops(out, "unet_of_engine_drops", "Frames that an engine dropped and no endpoint is charged with, by reason", labels,
+              part(engine, "drops"));
+  }
   add_drops(out, "unet_ni_drops", "Frames that no endpoint is charged with and that were dropped, by reason", {}, part(counters, "drops"));
 }
 
@@ -175,7 +181,8 @@ json stats_json(const json& report) {
     endpoints.push_back(std::move(entry));
   }
   return {{"time_ns", report.value("time_ns", json())}, {"ni", std::move(ni)},       {"counters", std::move(counters)},
-          {"drops", part(all, "drops")},                {"ports", std::move(ports)}, {"endpoints", std::move(endpoints)}};
+          {"drops", part(all, "drops")},                {"ports", std::move(ports)}, {"endpoints", std::move(endpoints)},
+          {"engines", report.value("engines", json::array())}};
 }
 
 std::string stats_prometheus(const json& report) {

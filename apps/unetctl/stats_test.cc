@@ -43,6 +43,17 @@ TEST_CASE("samples with escaped labels") {
   CHECK(has_line(text, R"(unet_ni_info{host="alpha",pid="5",uid="0",release="0.1.0",incarnation="77"} 1)"));
 }
 
+TEST_CASE("each engine's counters beside their sums") {
+  json with = report();
+  with["engines"] = json::parse(R"([{"engine": 0, "counters": {"wakeups": 4}, "drops": {"bad_crc": 2}},
+                                    {"engine": 1, "counters": {"wakeups": 5}, "drops": {"bad_crc": 0}}])");
+  const std::string text = stats_prometheus(with);
+  CHECK(has_line(text, "unet_of_engine_wakeups_total{engine=\"0\"} 4"));
+  CHECK(has_line(text, "unet_of_engine_wakeups_total{engine=\"1\"} 5"));
+  CHECK(has_line(text, "unet_of_engine_drops_total{engine=\"0\",reason=\"bad_crc\"} 2"));
+  CHECK(stats_json(with)["engines"] == with["engines"]);
+}
+
 TEST_CASE("a driver's names become snake case, and none stands twice") {
   const std::string text = stats_prometheus(report());
   const std::string labels = R"({port="0",address="02:00:00:00:00:01"})";

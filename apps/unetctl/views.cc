@@ -50,16 +50,26 @@ void add_counters(json& list, const std::string& of, const json& counters) {
   }
 }
 
+// What the NI has of its engines together, of each, where there are several.
+void add_engines(json& list, const json& report, const char* part) {
+  const json engines = report.value("engines", json::array());
+  for (const json& engine : engines) {
+    if (engines.size() > 1) add_counters(list, "engine " + engine.at("engine").dump(), engine.at(part));
+  }
+}
+
 // Counters that are not zero, as a flat list.
 json flat_counters(const json& report, bool drops) {
   json list = json::array();
   const json& ni = report.at("counters");
   if (drops) {
     if (ni.contains("drops")) add_counters(list, "NI", ni.at("drops"));
+    add_engines(list, report, "drops");
   } else {
     for (const char* part : {"engine", "service", "signalling"}) {
       if (ni.contains(part)) add_counters(list, std::string(part), ni.at(part));
     }
+    add_engines(list, report, "counters");
     for (const json& port : report.at("ports")) {
       if (port.contains("counters")) add_counters(list, "port " + port.at("port").dump(), port.at("counters"));
     }
@@ -71,6 +81,7 @@ json flat_counters(const json& report, bool drops) {
 json flat_held(const json& report) {
   json list = json::array();
   for (const auto& [part, values] : report.at("held").items()) add_counters(list, part, values);
+  add_engines(list, report, "held");
   return list;
 }
 
@@ -125,7 +136,9 @@ std::string show(const json& report, const std::string& view) {
                  "endpoint_messages_per_s", "endpoint_bytes_per_s"},
                 "no users");
   }
-  if (view == "ports") return rows(part, {"PORT", "ADDRESS", "MTU", "WIRE"}, {"port", "address", "mtu", "description"}, "no ports");
+  if (view == "ports") {
+    return rows(part, {"PORT", "ENGINE", "ADDRESS", "MTU", "WIRE"}, {"port", "engine", "address", "mtu", "description"}, "no ports");
+  }
   if (view == "hosts") return rows(part, {"HOST", "ADDRESS", "PORT"}, {"host", "address", "port"}, "no other hosts are known");
   if (view == "captures") {
     return rows(part, {"CAPTURE", "PID", "UID", "PORT", "ENDPOINT", "CHANNEL", "SNAP", "FRAMES", "DROPPED"},

@@ -24,7 +24,8 @@ ParsedOptions refuse(const std::string& text) {
 struct Given {
   std::string config, socket, user, group, host, idle, policy;
   std::vector<std::string> ports, peers;
-  uint32_t core = 0, takeover = 0;
+  uint32_t engines = 1, takeover = 0;
+  std::vector<uint32_t> cores, port_engines;
   bool no_seccomp = false, no_standby = false;
 };
 
@@ -39,7 +40,9 @@ Status apply(const CLI::App& app, const Given& given, Options& options) {
   if (!given.host.empty()) ni.service.host = given.host;
   if (!given.policy.empty()) config.policy_file = given.policy;
   if (!given.ports.empty()) config.ports = given.ports;
-  if (app.count("--core") != 0) ni.core = given.core;
+  if (app.count("--engines") != 0) ni.engines = given.engines;
+  if (app.count("--core") != 0) ni.cores = given.cores;
+  if (app.count("--port-engines") != 0) ni.port_engines = given.port_engines;
   if (!given.idle.empty()) {
     const Result<service::Idle> idle = service::parse_idle(given.idle);
     if (!idle) return fail(idle.error().code, "--idle: " + idle.error().text);
@@ -78,7 +81,12 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--port", given.ports, "a wire, as a driver specification; may be given several times")->allow_extra_args(false);
   app.add_option("--peers,--peer", given.peers, "HOST=MAC[@PORT]: a host that need not be searched on the wire")->allow_extra_args(false);
   app.add_option("--idle", given.idle, "spin, adaptive or block: what the engine does without work (default: adaptive)");
-  app.add_option("--core", given.core, "the core the engine runs on")->check(CLI::Range(0, 1023));
+  app.add_option("--engines", given.engines, "threads that move messages, each with its own ports: for several busy ports (default: 1)")
+      ->check(CLI::Range(uint32_t{1}, kEnginesMax));
+  app.add_option("--core", given.cores, "the core the engine runs on; of several engines: 1,2")
+      ->delimiter(',')->allow_extra_args(false)->check(CLI::Range(0, 1023));
+  app.add_option("--port-engines", given.port_engines, "which engine has each port: 0,0,1 (default: port p engine p modulo engines)")
+      ->delimiter(',')->allow_extra_args(false)->check(CLI::Range(uint32_t{0}, kEnginesMax - 1));
   app.add_option("--policy", given.policy, "policy file (TOML): who may have what");
   app.add_option("--takeover", given.takeover, "SECONDS that clients are kept for another unetd when this one dies or is upgraded (0: not)")
       ->check(CLI::Range(0, 3600));

@@ -240,6 +240,13 @@ void Engine::State::run(const CloseChannel& command) noexcept {
   if (e != nullptr && command.channel < e->channel_count) close_channel(*e, command.channel);
 }
 
+void Engine::State::run(const OpenRelay& command) noexcept {
+  UNET_CHECK(links != nullptr && command.engine < kEnginesMax);
+  tags.open(command.local_tag, {.endpoint = nullptr, .source = 0, .tag = command.local_tag, .channel = command.engine});
+}
+
+void Engine::State::run(const CloseRelay& command) noexcept { tags.close(command.local_tag); }
+
 void Engine::State::close_channel(EndpointState& endpoint, uint32_t channel) noexcept {
   ChannelState& state = endpoint.channels[channel];
   if (state.kind == ChannelKind::closed) return;

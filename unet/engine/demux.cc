@@ -28,6 +28,7 @@ void Demux::burst(const Port& port, uint32_t port_index, std::span<const Receive
     bytes += frames[i].length;
     frame(port, port_index, frames[i], now);
   }
+  if (port.link()) return;  // counted where they came from
   counters_.add(NiCounter::received_frames, frames.size());
   counters_.add(NiCounter::received_bytes, bytes);
 }
@@ -47,7 +48,7 @@ void Demux::frame(const Port& port, uint32_t port_index, const ReceivedFrame& fr
   if (to_all) [[unlikely]] return counters_.add(NiCounter::not_ours);
 
   const TagEntry& entry = tags_.entry(view.tag);
-  if (entry.tag != view.tag || entry.endpoint == nullptr) [[unlikely]] return counters_.add(NiCounter::unknown_tag);
+  if (entry.tag != view.tag || entry.endpoint == nullptr) [[unlikely]] return stray(port, port_index, frame, entry, view.tag);
   if (entry.source != (address_key(frame.data + offsetof(EthernetHeader, from)) | port_key(port_index))) [[unlikely]]
     return counters_.add(NiCounter::wrong_source);
   if (view.flags == FrameFlags::kMessage && view.payload.size() <= kInlineMax && view.payload.size() == view.total) {
@@ -59,6 +60,14 @@ void Demux::frame(const Port& port, uint32_t port_index, const ReceivedFrame& fr
   } else {
     fragment(entry, view, now);
   }
+}
+
+// For an endpoint of another engine, which checks the rest; or for nobody.
+void Demux::stray(const Port& port, uint32_t port_index, const ReceivedFrame& frame, const TagEntry& entry, Tag tag) noexcept {
+  if (links_ == nullptr || entry.tag != tag || port.link()) return counters_.add(NiCounter::unknown_tag);
+  if (!links_->arrived(port_index, entry.channel, {frame.data, frame.length})) return counters_.add(NiCounter::link_overflow);
+  counters_.add(NiCounter::linked_frames);
+  counters_.add(NiCounter::linked_bytes, frame.length);
 }
 
 void Demux::signal(uint32_t port_index, const FrameView& view) noexcept {

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "unet/engine/delivery.h"
+#include "unet/engine/link.h"
 #include "unet/engine/mailbox.h"
 #include "unet/engine/ni_counters.h"
 #include "unet/engine/port.h"
@@ -15,8 +16,10 @@ namespace unet::engine {
 
 class Demux {
  public:
-  Demux(const TagTable& tags, Delivery& delivery, Reassembly& reassembly, NiCounters& counters, EventMailbox& events) noexcept
-      : tags_(tags), delivery_(delivery), reassembly_(reassembly), counters_(counters), events_(events) {}
+  // `links`: nullptr if there is but one engine.
+  Demux(const TagTable& tags, Delivery& delivery, Reassembly& reassembly, NiCounters& counters, EventMailbox& events,
+        Links* links = nullptr) noexcept
+      : tags_(tags), delivery_(delivery), reassembly_(reassembly), counters_(counters), events_(events), links_(links) {}
 
   // A burst from a port. The frames stay the caller's.
   void burst(const Port& port, uint32_t port_index, std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept;
@@ -30,6 +33,7 @@ class Demux {
 
  private:
   void frame(const Port& port, uint32_t port_index, const ReceivedFrame& frame, Nanoseconds now) noexcept;
+  void stray(const Port& port, uint32_t port_index, const ReceivedFrame& frame, const TagEntry& entry, Tag tag) noexcept;
   void signal(uint32_t port_index, const FrameView& view) noexcept;
   void whole_message(const TagEntry& entry, const FrameView& view) noexcept;
   void fragment(const TagEntry& entry, const FrameView& view, Nanoseconds now) noexcept;
@@ -42,6 +46,7 @@ class Demux {
   Reassembly& reassembly_;
   NiCounters& counters_;
   EventMailbox& events_;
+  Links* const links_;
   bool signalled_ = false;
 };
 

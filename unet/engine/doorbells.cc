@@ -7,7 +7,12 @@
 
 namespace unet::engine {
 
-Doorbells::Doorbells() : clients_(kClientsMax) { order_.reserve(kClientsMax); }
+Doorbells::Doorbells(uint32_t engine, uint32_t engines) : engine_(engine), engines_(engines), clients_(kClientsMax) {
+  order_.reserve(kClientsMax);
+  for (uint32_t word = 0; word < ClientPage::kWords; ++word) {
+    if (own_word(word, engine, engines)) own_[word / 64] |= uint64_t{1} << (word % 64);
+  }
+}
 
 void Doorbells::attach(uint32_t client, ClientPage* page) {
   UNET_CHECK(client < kClientsMax && clients_[client] == nullptr);
@@ -16,7 +21,7 @@ void Doorbells::attach(uint32_t client, ClientPage* page) {
   clients_[client]->place = count_;
   order_.push_back(clients_[client].get());
   ++count_;
-  page->engine_asleep.value.store(0, std::memory_order_relaxed);
+  tell(*page, false);
 }
 
 void Doorbells::detach(uint32_t client) noexcept {
@@ -49,16 +54,27 @@ void Doorbells::close(uint32_t client, uint32_t bit) noexcept {
 }
 
 bool Doorbells::any() const noexcept {
-  return std::any_of(order_.begin(), order_.end(), [](const Client* client) {
+  return std::any_of(order_.begin(), order_.end(), [this](const Client* client) {
     for (uint32_t word = 0; word < client->summary_words; ++word) {
-      if (client->page->summary.words[word].load(std::memory_order_relaxed) != 0) return true;
+      if ((client->page->summary.words[word].load(std::memory_order_relaxed) & own_[word]) != 0) return true;
     }
     return false;
   });
 }
 
 void Doorbells::announce_sleep(bool asleep) noexcept {
-  for (Client* client : order_) client->page->engine_asleep.value.store(asleep ? 1 : 0, std::memory_order_relaxed);
+  for (Client* client : order_) tell(*client->page, asleep);
+}
+
+void Doorbells::tell(ClientPage& page, bool asleep) const noexcept {
+  std::atomic<uint32_t>& word = page.engine_asleep.value;
+  if (engines_ == 1) {
+    word.store(asleep ? 1 : 0, std::memory_order_relaxed);
+  } else if (asleep) {
+    word.fetch_or(1u << engine_, std::memory_order_relaxed);
+  } else {
+    word.fetch_and(~(1u << engine_), std::memory_order_relaxed);
+  }
 }
 
 void Doorbells::swap_places(uint32_t a, uint32_t b) noexcept {

@@ -18,7 +18,9 @@ namespace unet::engine {
 
 class Doorbells {
  public:
-  Doorbells();
+  // Of engine `engine`, one of `engines`: those words of each page are its own that own_word() says. It touches no other.
+  explicit Doorbells(uint32_t engine = 0, uint32_t engines = 1);
+  static constexpr bool own_word(uint32_t word, uint32_t engine, uint32_t engines) noexcept { return word % engines == engine; }
 
   void attach(uint32_t client, ClientPage* page);
   void detach(uint32_t client) noexcept;
@@ -60,7 +62,7 @@ class Doorbells {
   void look_at(uint32_t place, Activate& activate) noexcept {
     Client& client = *order_[place];
     for (uint32_t word = 0; word < client.summary_words; ++word) {
-      const uint64_t bits = client.page->summary.words[word].load(std::memory_order_relaxed);
+      const uint64_t bits = client.page->summary.words[word].load(std::memory_order_relaxed) & own_[word];
       if (bits == 0) [[likely]] continue;
       take(client, word, bits, activate);
       if (place >= kRecent) swap_places(place, recent_next_++ % kRecent);
@@ -83,8 +85,11 @@ class Doorbells {
     }
   }
 
+  void tell(ClientPage& page, bool asleep) const noexcept;
   void swap_places(uint32_t a, uint32_t b) noexcept;
 
+  const uint32_t engine_, engines_;
+  std::array<uint64_t, ClientPage::kWords / 64> own_{};  // bits of the summary
   uint32_t count_ = 0;
   uint32_t next_ = kRecent;      // of the others, in order_
   uint32_t recent_next_ = 0;

@@ -13,27 +13,32 @@ namespace {
 constexpr uint32_t kShortPulls = 8;                 // pulls in a row that may end with the arrivals
 constexpr Nanoseconds kRetry = 100 * kMicrosecond;  // for ports that take no frames and a service that takes no events
 
-std::vector<std::unique_ptr<Port>> make_ports(std::vector<std::unique_ptr<Driver>> drivers, NiCounters& counters) {
-  UNET_CHECK(drivers.size() <= kPortsMax);
+std::vector<std::unique_ptr<Port>> make_ports(std::vector<std::unique_ptr<Driver>> drivers, NiCounters& counters, const Links* links) {
+  UNET_CHECK(drivers.size() <= kPortsMax + (links == nullptr ? 0 : kEnginesMax));
   std::vector<std::unique_ptr<Port>> ports;
-  for (auto& driver : drivers) ports.push_back(std::make_unique<Port>(std::move(driver), counters));
+  for (uint32_t p = 0; p < drivers.size(); ++p) {
+    ports.push_back(std::make_unique<Port>(std::move(drivers[p]), counters, links != nullptr && links->is_link(p)));
+  }
   return ports;
 }
 
 }  // namespace
 
 Engine::State::State(const EngineOptions& o, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands_in,
-                     EventMailbox& events_out, int wake, Kept kept_memory)
+                     EventMailbox& events_out, int wake, Links* links_in, Kept kept_memory)
     : options(o),
       kept(std::move(kept_memory)),
       resuming(o.resume),
       commands(commands_in),
       events(events_out),
       service_wake(wake),
-      ports(make_ports(std::move(drivers), counters)),
+      links(links_in),
+      taps(tags, links_in),
+      ports(make_ports(std::move(drivers), counters, links_in)),
       reassembly(o.reassembly_timeout),
       delivery(counters, reassembly),
-      demux(tags, delivery, reassembly, counters, events),
+      demux(tags, delivery, reassembly, counters, events, links),
+      doorbells(links_in == nullptr ? 0 : links_in->engine(), links_in == nullptr ? 1 : links_in->engines()),
       watch(o.watched_max, o.watch_time),
       mux(ports, delivery, watch, counters, commands),
       endpoints(new std::atomic<EndpointState*>[kEndpointsMax]()) {}
@@ -43,8 +48,8 @@ Engine::State::~State() {
 }
 
 Engine::Engine(EngineOptions options, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands, EventMailbox& events,
-               int service_wake, Kept kept)
-    : state_(std::make_unique<State>(options, std::move(drivers), commands, events, service_wake, std::move(kept))) {}
+               int service_wake, Links* links, Kept kept)
+    : state_(std::make_unique<State>(options, std::move(drivers), commands, events, service_wake, links, std::move(kept))) {}
 
 Engine::~Engine() = default;
 
@@ -83,6 +88,7 @@ bool Engine::send(uint32_t endpoint, uint32_t channel, Bytes data, bool more) no
 uint32_t Engine::State::send(Nanoseconds when) noexcept {
   uint32_t work = look_at_doorbells(when);  // endpoints that have begun to send
   work += look_at_watched();                // endpoints that go on sending
+  if (links != nullptr) [[unlikely]] work += links->forward(ports, when);  // what other engines send over our ports
   work += mux.turn(when);                   // messages from endpoints, to wires and endpoints
   run_timers(when);                         // reassemblies given up, queues no longer watched
   return work;
@@ -101,6 +107,7 @@ uint32_t Engine::State::receive(Nanoseconds when) noexcept {
       driver.release({frames.data(), count});
       delivery.flush();
       if (demux.take_signalled()) wake_service();
+      if (links != nullptr) [[unlikely]] links->flush();
     }
     driver.poll(when);
   }
@@ -138,21 +145,27 @@ bool Engine::prepare_sleep(Nanoseconds now) noexcept {
   s.now = now;
   if (s.mux.active() || s.resuming) return false;
   s.doorbells.announce_sleep(true);
+  if (s.links != nullptr) s.links->announce_sleep(true);
   s.watch.leave_all([&](EndpointState& endpoint) { s.mux.activate(endpoint); });
   heavy_fence();  // from now on clients ring, and write the wake descriptor; what they did before is seen below
-  if (!s.mux.active() && !s.doorbells.any() && s.commands.empty() && s.receive(now) == 0) return true;
-  s.doorbells.announce_sleep(false);
+  const bool linked = s.links != nullptr && s.links->news();
+  if (!linked && !s.mux.active() && !s.doorbells.any() && s.commands.empty() && s.receive(now) == 0) return true;
+  wake_up();
   return false;
 }
 
-void Engine::wake_up() noexcept { state_->doorbells.announce_sleep(false); }
+void Engine::wake_up() noexcept {
+  state_->doorbells.announce_sleep(false);
+  if (state_->links != nullptr) state_->links->announce_sleep(false);
+}
 
 Nanoseconds Engine::next_event() const noexcept {
   const State& s = *state_;
   Nanoseconds next = s.reassembly.next_deadline();
   for (const auto& port : s.ports) next = std::min(next, port->driver().next_event());
   next = std::min(next, s.mux.next_release());
-  if (s.mux.unfinished() || s.unreported()) next = std::min(next, s.now + kRetry);
+  const bool blocked = s.links != nullptr && s.links->unfinished();
+  if (s.mux.unfinished() || s.unreported() || blocked) next = std::min(next, s.now + kRetry);
   return next;
 }
 

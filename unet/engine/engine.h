@@ -21,6 +21,8 @@
 
 namespace unet::engine {
 
+class Links;
+
 struct EngineOptions {
   Nanoseconds reassembly_timeout = 50 * kMillisecond;
   Nanoseconds watch_time = 500 * kMicrosecond;  // a send queue idle for this long is left to its doorbell
@@ -32,10 +34,11 @@ struct EngineOptions {
 class Engine {
  public:
   // `drivers` in port order, may be empty (an NI without a wire); `commands` and `events` outlive the engine;
-  // `service_wake` is an eventfd written after events were put while the service may sleep, or -1. `kept` outlives it, if it is
-  // shared with the next engine.
+  // `service_wake` is an eventfd written after events were put while the service may sleep, or -1. With `links`, which outlives it, it
+  // is one of several: then `drivers` has all ports of the NI, and the links to the other engines. `kept` outlives it, if it is shared
+  // with the next engine.
   Engine(EngineOptions options, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands,
-         EventMailbox& events, int service_wake, Kept kept = {});
+         EventMailbox& events, int service_wake, Links* links = nullptr, Kept kept = {});
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

@@ -13,6 +13,7 @@
 #include "unet/engine/endpoint_state.h"
 #include "unet/engine/engine.h"
 #include "unet/engine/frame_tap.h"
+#include "unet/engine/link.h"
 #include "unet/engine/mux.h"
 #include "unet/engine/ni_counters.h"
 #include "unet/engine/port.h"
@@ -24,7 +25,7 @@ namespace unet::engine {
 
 struct Engine::State {
   State(const EngineOptions& options, std::vector<std::unique_ptr<Driver>> drivers, CommandMailbox& commands, EventMailbox& events,
-        int service_wake, Kept kept_memory);
+        int service_wake, Links* links, Kept kept_memory);
   ~State();
 
   // ---- poll(), step by step
@@ -49,6 +50,8 @@ struct Engine::State {
   void run(const OpenHairpin& command) noexcept;
   void run(const OpenWire& command) noexcept;
   void run(const CloseChannel& command) noexcept;
+  void run(const OpenRelay& command) noexcept;
+  void run(const CloseRelay& command) noexcept;
   void run(const SendSignal& command) noexcept;
   void run(const SetUser& command) noexcept;
   void run(const StartCapture& command) noexcept;
@@ -71,13 +74,14 @@ struct Engine::State {
   CommandMailbox& commands;
   EventMailbox& events;
   int service_wake;
+  Links* const links;  // to other engines; nullptr: there are none
   Nanoseconds now = 0;  // of the poll under way
   uint32_t short_pulls = 0;  // in a row, see Engine::pull()
 
   NiCounters counters;
   NiGauges gauges;
   TagTable tags;
-  FrameTaps taps{tags};
+  FrameTaps taps;
   std::vector<std::unique_ptr<Port>> ports;
   std::array<ReceivedFrame, kBurst> frames;  // of the burst under way
   Reassembly reassembly;

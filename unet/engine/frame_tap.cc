@@ -20,7 +20,8 @@ bool read_tag(Bytes frame, Tag& tag) noexcept {
 }  // namespace
 
 FrameTap::FrameTap(const StartCapture& what, const EndpointState* endpoint)
-    : what_(what), endpoint_(endpoint), header_(*reinterpret_cast<CaptureHeader*>(what.memory)), ring_(what.memory + kCapturePage) {
+    : what_(what), endpoint_(endpoint), header_(*reinterpret_cast<CaptureHeader*>(what.memory)), ring_(what.memory + kCapturePage),
+      writer_(what.writer != nullptr ? *what.writer : own_writer_) {
   if (endpoint == nullptr) return;
   for (uint32_t channel = 0; channel < endpoint->channel_count; ++channel) open(channel, endpoint->channels[channel]);
 }
@@ -56,16 +57,16 @@ void FrameTap::sent(uint32_t port, Bytes frame, Bytes more, Nanoseconds now) noe
 }
 
 void FrameTap::keep(uint32_t port, bool outbound, Bytes frame, Bytes more, Nanoseconds now) noexcept {
-  ++frames_;
+  ++writer_.frames;
   const auto length = static_cast<uint32_t>(frame.size() + more.size());
   const uint32_t captured = std::min(length, what_.snap_length);
   const uint64_t size = capture_record_size(captured);
-  if (written_ + size - read_ > what_.bytes) {
+  if (writer_.written + size - writer_.read > what_.bytes) {
     // What cannot be, is not: more than was written, or less than before.
     const uint64_t read = header_.read.load(std::memory_order_acquire);  // pairs with the reader: what it read may be overwritten
-    if (read >= read_ && read <= written_ && read % kCaptureUnit == 0) read_ = read;
-    if (written_ + size - read_ > what_.bytes) {
-      ++dropped_;
+    if (read >= writer_.read && read <= writer_.written && read % kCaptureUnit == 0) writer_.read = read;
+    if (writer_.written + size - writer_.read > what_.bytes) {
+      ++writer_.dropped;
       return;
     }
   }
@@ -75,21 +76,43 @@ void FrameTap::keep(uint32_t port, bool outbound, Bytes frame, Bytes more, Nanos
                              .port = static_cast<uint8_t>(port),
                              .outbound = static_cast<uint8_t>(outbound ? 1 : 0),
                              .unused = {}};
-  capture_copy_in(ring_, what_.bytes, written_, &record, sizeof record);
+  capture_copy_in(ring_, what_.bytes, writer_.written, &record, sizeof record);
   const uint64_t first = std::min<uint64_t>(captured, frame.size());
-  capture_copy_in(ring_, what_.bytes, written_ + sizeof record, frame.data(), first);
-  capture_copy_in(ring_, what_.bytes, written_ + sizeof record + first, more.data(), captured - first);
-  written_ += size;
+  capture_copy_in(ring_, what_.bytes, writer_.written + sizeof record, frame.data(), first);
+  capture_copy_in(ring_, what_.bytes, writer_.written + sizeof record + first, more.data(), captured - first);
+  writer_.written += size;
+}
+
+// Another engine has the memory for a burst's time: some microseconds, unless it lost its core.
+bool FrameTap::take_turn() noexcept {
+  constexpr int kPatience = 1000;
+  for (int i = 0; i < kPatience; ++i) {
+    if (!writer_.busy.test_and_set(std::memory_order_acquire)) return true;
+  }
+  return false;
+}
+
+bool FrameTap::begin(size_t frames) noexcept {
+  if (what_.writer == nullptr || take_turn()) return true;
+  writer_.missed.fetch_add(frames, std::memory_order_relaxed);
+  return false;
+}
+
+void FrameTap::show() noexcept {
+  const uint64_t missed = writer_.missed.load(std::memory_order_relaxed);
+  header_.frames.store(writer_.frames + missed, std::memory_order_relaxed);
+  header_.dropped.store(writer_.dropped + missed, std::memory_order_relaxed);
+  header_.written.store(writer_.written, std::memory_order_release);  // after the records
 }
 
 void FrameTap::publish() noexcept {
-  header_.frames.store(frames_, std::memory_order_relaxed);
-  header_.dropped.store(dropped_, std::memory_order_relaxed);
-  header_.written.store(written_, std::memory_order_release);  // after the records
+  show();
+  if (what_.writer != nullptr) writer_.busy.clear(std::memory_order_release);
 }
 
 void FrameTap::end() noexcept {
-  publish();
+  if (writer_.engines.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  show();  // the last one: nobody else writes
   header_.ended.store(1, std::memory_order_release);  // after the last record
 }
 
@@ -104,7 +127,13 @@ void FrameTaps::stop(uint32_t capture) noexcept {
 }
 
 bool FrameTaps::wants_port(uint32_t port) const noexcept {
-  return std::any_of(taps_.begin(), taps_.end(), [&](const auto& tap) { return tap != nullptr && tap->wants_port(port); });
+  return std::any_of(taps_.begin(), taps_.end(), [&](const auto& tap) { return tap != nullptr && wants(*tap, port); });
+}
+
+// A port's owner sees all of its frames. Of an endpoint, only its engine sees which are its, wherever they come from.
+bool FrameTaps::wants(const FrameTap& tap, uint32_t port) const noexcept {
+  if (links_ != nullptr && (port >= links_->wires() || (tap.endpoint() == nullptr && links_->is_link(port)))) return false;
+  return tap.wants_port(port);
 }
 
 void FrameTaps::opened(const EndpointState& endpoint, uint32_t channel, const ChannelState& state) {
@@ -121,7 +150,7 @@ void FrameTaps::closed(const EndpointState& endpoint, uint32_t channel, const Ch
 
 void FrameTaps::received(uint32_t port, std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept {
   for (const auto& tap : taps_) {
-    if (tap == nullptr || !tap->wants_port(port)) continue;
+    if (tap == nullptr || !wants(*tap, port) || !tap->begin(frames.size())) continue;
     for (const ReceivedFrame& frame : frames) tap->received(tags_, port, {frame.data, frame.length}, now);
     tap->publish();
   }
@@ -129,7 +158,7 @@ void FrameTaps::received(uint32_t port, std::span<const ReceivedFrame> frames, N
 
 void FrameTaps::sent(uint32_t port, std::span<const TransmitFrame> frames, Nanoseconds now) noexcept {
   for (const auto& tap : taps_) {
-    if (tap == nullptr || !tap->wants_port(port)) continue;
+    if (tap == nullptr || !wants(*tap, port) || !tap->begin(frames.size())) continue;
     for (const TransmitFrame& frame : frames) {
       tap->sent(port, {frame.data, frame.length}, {frame.external, frame.external_length}, now);
     }

@@ -10,6 +10,7 @@
 #include "unet/capture_memory.h"
 #include "unet/driver.h"
 #include "unet/engine/endpoint_state.h"
+#include "unet/engine/link.h"
 #include "unet/engine/mailbox.h"
 #include "unet/engine/tag_table.h"
 
@@ -27,11 +28,14 @@ class FrameTap {
 
   void received(const TagTable& tags, uint32_t port, Bytes frame, Nanoseconds now) noexcept;
   void sent(uint32_t port, Bytes frame, Bytes more, Nanoseconds now) noexcept;
-  // Shows the reader what was copied.
-  void publish() noexcept;
+  // Around a burst. False: another engine copies at the moment; the burst is counted as missed.
+  bool begin(size_t frames) noexcept;
+  void publish() noexcept;  // shows the reader what was copied
   void end() noexcept;
 
  private:
+  bool take_turn() noexcept;
+  void show() noexcept;
   void keep(uint32_t port, bool outbound, Bytes frame, Bytes more, Nanoseconds now) noexcept;
 
   const StartCapture what_;
@@ -39,14 +43,16 @@ class FrameTap {
   CaptureHeader& header_;
   std::byte* const ring_;
   // Our own copies: the reader can write all of the memory.
-  uint64_t written_ = 0, read_ = 0, frames_ = 0, dropped_ = 0;
+  CaptureWriter own_writer_;
+  CaptureWriter& writer_;
   std::set<std::pair<uint64_t, uint32_t>> outbound_;  // source_key() of the peer, its tag
 };
 
 // All captures of an engine. Starting and ending one allocates; nothing else does.
 class FrameTaps {
  public:
-  explicit FrameTaps(const TagTable& tags) : tags_(tags) {}
+  // `links`: nullptr if there is but one engine.
+  explicit FrameTaps(const TagTable& tags, const Links* links = nullptr) : tags_(tags), links_(links) {}
 
   void start(const StartCapture& what, const EndpointState* endpoint);
   void stop(uint32_t capture) noexcept;
@@ -58,7 +64,10 @@ class FrameTaps {
   void sent(uint32_t port, std::span<const TransmitFrame> frames, Nanoseconds now) noexcept;
 
  private:
+  bool wants(const FrameTap& tap, uint32_t port) const noexcept;
+
   const TagTable& tags_;
+  const Links* const links_;
   std::array<std::unique_ptr<FrameTap>, kCapturesMax> taps_;
 };
 

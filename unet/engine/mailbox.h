@@ -65,11 +65,23 @@ struct OpenWire {           // both directions
   uint32_t port;
 };
 struct CloseChannel { uint32_t endpoint, channel; };
+struct OpenRelay {          // frames with this tag, at our ports, are for an endpoint of another engine
+  Tag local_tag;
+  uint32_t engine;
+};
+struct CloseRelay { Tag local_tag; };
 struct SendSignal {
   uint32_t port;
   MacAddress to;
   uint32_t length;
   std::array<std::byte, kSignalMax> bytes;
+};
+// Where a capture's writing stands. Several engines may write one: each takes turns by `busy`, and none waits for long.
+struct CaptureWriter {
+  std::atomic_flag busy{};
+  std::atomic<uint32_t> engines{1};   // that have not ended it
+  std::atomic<uint64_t> missed{0};    // frames that another engine was in the way of; they are not in the memory
+  uint64_t written = 0, read = 0, frames = 0, dropped = 0;
 };
 struct StartCapture {       // memory: capture_memory.h, `bytes` of ring; stays mapped until CaptureStopped
   uint32_t capture;         // < kCapturesMax, unused at the moment
@@ -79,11 +91,13 @@ struct StartCapture {       // memory: capture_memory.h, `bytes` of ring; stays 
   int32_t port;             // -1: all
   uint32_t endpoint;        // ~0: whatever passes the port
   uint32_t channel;         // ~0: all of the endpoint's
+  CaptureWriter* writer = nullptr;  // shared with other engines, and stays until all of them have stopped; nullptr: this one's own
 };
 struct StopCapture { uint32_t capture; };
 struct Resumed {};          // all that another engine had is attached and open again
 using Command = std::variant<std::monostate, AttachClient, DetachClient, AttachEndpoint, DetachEndpoint, SetRegion, SetWakeDescriptor,
-                             OpenHairpin, OpenWire, CloseChannel, SendSignal, SetUser, StartCapture, StopCapture, Resumed>;
+                             OpenHairpin, OpenWire, CloseChannel, OpenRelay, CloseRelay, SendSignal, SetUser, StartCapture, StopCapture,
+                             Resumed>;
 
 // ---- engine -> service
 

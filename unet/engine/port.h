@@ -20,7 +20,8 @@ class FrameTaps;
 
 class Port {
  public:
-  Port(std::unique_ptr<Driver> driver, NiCounters& counters);
+  // `link`: it leads to another engine of this NI, which counts what it puts on a wire.
+  Port(std::unique_ptr<Driver> driver, NiCounters& counters, bool link = false);
   ~Port();
   Port(const Port&) = delete;
   Port& operator=(const Port&) = delete;
@@ -35,6 +36,7 @@ class Port {
     return (flags & FrameFlags::kPut) != 0 ? put_fragment_ : message_fragment_;
   }
   bool external_payload() const noexcept { return external_payload_; }
+  bool link() const noexcept { return link_; }
 
   // An empty frame to compose, or nullptr: the port takes no more now. The frame is sent by stage() or forgotten.
   TransmitFrame* frame(Nanoseconds now) noexcept {
@@ -84,6 +86,7 @@ class Port {
   uint32_t message_fragment_ = 0;
   uint32_t put_fragment_ = 0;
   bool external_payload_ = false;
+  const bool link_;
   // frames_[begin_, end_) are composed, frames_[end_, have_) allocated: none is copied on its way.
   uint32_t begin_ = 0, end_ = 0, have_ = 0;
   uint32_t shown_ = 0;  // frames_[begin_, shown_) were seen by the captures: what the driver refuses is seen once

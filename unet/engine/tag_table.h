@@ -35,10 +35,10 @@ inline uint64_t address_key(const std::byte* address) noexcept {
 }
 
 struct TagEntry {
-  EndpointState* endpoint = nullptr;  // nullptr: no channel
+  EndpointState* endpoint = nullptr;  // nullptr: no channel, or one of another engine
   uint64_t source = 0;                // source_key
   Tag tag{};
-  uint32_t channel = 0;               // the endpoint's number for it
+  uint32_t channel = 0;               // the endpoint's number for it; without endpoint: which engine has it
 };
 
 class TagTable {
@@ -49,7 +49,7 @@ class TagTable {
   const TagEntry& entry(Tag tag) const noexcept { return entries_[index(tag)]; }
 
   void open(Tag tag, const TagEntry& entry) noexcept {
-    UNET_CHECK(tag != kSignallingTag && entries_[index(tag)].endpoint == nullptr);
+    UNET_CHECK(tag != kSignallingTag && entries_[index(tag)].tag == kSignallingTag);
     entries_[index(tag)] = entry;
   }
   void close(Tag tag) noexcept { entries_[index(tag)] = TagEntry{}; }

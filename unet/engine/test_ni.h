@@ -13,6 +13,7 @@
 
 #include "unet/base/check.h"
 #include "unet/engine/engine.h"
+#include "unet/engine/link.h"
 #include "unet/engine/test_wire.h"
 #include "unet/ring.h"
 
@@ -159,6 +160,11 @@ class TestNi {
     start(std::move(drivers), options);
   }
   TestNi(std::vector<std::unique_ptr<Driver>>&& drivers, EngineOptions options) { start(std::move(drivers), options); }
+  // One of several engines. Its endpoints have numbers, and so doorbells, that are its own.
+  TestNi(std::vector<std::unique_ptr<Driver>>&& drivers, Links& links)
+      : first_number(links.engine() * 64) {
+    start(std::move(drivers), {}, &links);
+  }
   explicit TestNi(std::unique_ptr<Driver> driver, EngineOptions options = {}) {
     std::vector<std::unique_ptr<Driver>> drivers;
     drivers.push_back(std::move(driver));
@@ -170,7 +176,7 @@ class TestNi {
   }
 
   TestEndpoint& add_endpoint(const EndpointOptions& options = kSmallEndpoint, uint32_t weight = 1, uint32_t user = 0) {
-    const auto number = static_cast<uint32_t>(endpoints.size());
+    const auto number = first_number + static_cast<uint32_t>(endpoints.size());
     endpoints.push_back(std::make_unique<TestEndpoint>(number, options));
     TestEndpoint& e = *endpoints.back();
     command(AttachEndpoint{.endpoint = number, .client = kClient, .doorbell = number, .segment = e.segment, .geometry = e.geometry,
@@ -224,10 +230,11 @@ class TestNi {
   std::vector<std::unique_ptr<TestEndpoint>> endpoints;
   std::unique_ptr<Engine> engine;
   int wake = -1;
+  uint32_t first_number = 0;
 
  private:
-  void start(std::vector<std::unique_ptr<Driver>> drivers, const EngineOptions& options) {
-    engine = std::make_unique<Engine>(options, std::move(drivers), commands, events, -1);
+  void start(std::vector<std::unique_ptr<Driver>> drivers, const EngineOptions& options, Links* links = nullptr) {
+    engine = std::make_unique<Engine>(options, std::move(drivers), commands, events, -1, links);
     command(AttachClient{kClient, &page});
   }
 };

@@ -16,7 +16,7 @@
 namespace unet::service {
 namespace {
 
-constexpr uint64_t kCoreMax = 1023;
+constexpr uint32_t kCoreMax = 1023;
 constexpr uint64_t kTakeoverMax = 3600;  // seconds
 
 void parse_ni(TomlReader& in, Config& config) {
@@ -34,7 +34,9 @@ void parse_ni(TomlReader& in, Config& config) {
     else in.wrong("idle", idle.error().text);
   }
   ni.spin_time = in.number("spin_us", ni.spin_time / kMicrosecond, 0, 1'000'000) * kMicrosecond;
-  if (in.has("core")) ni.core = static_cast<uint32_t>(in.number("core", 0, 0, kCoreMax));
+  ni.engines = static_cast<uint32_t>(in.number("engines", ni.engines, 1, kEnginesMax));
+  ni.cores = in.numbers("core", ni.cores, kCoreMax);
+  ni.port_engines = in.numbers("port_engines", ni.port_engines, kEnginesMax - 1);
   const uint64_t lost_after_ms = in.number("lost_after_ms", ni.service.lost_after / kMillisecond,
                                            kLostAfterMin / kMillisecond, kLostAfterMax / kMillisecond);
   ni.service.lost_after = lost_after_ms * kMillisecond;
@@ -102,8 +104,8 @@ Status parse_config(std::string_view text, const std::string& file, Config& conf
   const Result<toml::table> document = parse_toml(text, file);
   if (!document) return tl::unexpected(document.error());
   TomlReader in(file, *document, "the configuration");
-  in.allow({"host", "socket", "user", "seccomp", "group", "idle", "spin_us", "core", "lost_after_ms", "reassembly_ms", "policy",
-            "takeover_s", "standby", "ports", "peer", "channel"});
+  in.allow({"host", "socket", "user", "seccomp", "group", "idle", "spin_us", "engines", "core", "port_engines", "lost_after_ms",
+            "reassembly_ms", "policy", "takeover_s", "standby", "ports", "peer", "channel"});
   parse_ni(in, config);
   config.ports = in.texts("ports", config.ports);
   if (config.ports.size() > kPortsMax) in.wrong("ports", "at most " + std::to_string(kPortsMax) + " ports are allowed");
@@ -187,6 +189,22 @@ Status finish_config(Config& config) {
   for (const StaticChannel& channel : service.channels) {
     if (Status status = check_port("channel of endpoint " + quoted(channel.endpoint), channel.port); !status) return status;
   }
+  const NiOptions& ni = config.ni;
+  if (ni.cores.size() > ni.engines) {
+    return fail(Errc::invalid_argument, "core: " + std::to_string(ni.cores.size()) + " cores are named, and there " +
+                                            (ni.engines == 1 ? "is 1 engine" : "are " + std::to_string(ni.engines) + " engines") +
+                                            " (engines)");
+  }
+  if (config.takeover != 0 && ni.engines > 1) {
+    return fail(Errc::invalid_argument, "takeover: only a network interface with one engine can be taken over, and " +
+                                            std::to_string(ni.engines) + " are configured: give up one of the two");
+  }
+  for (uint32_t port = 0; port < ni.port_engines.size(); ++port) {
+    if (Status status = check_port("port_engines", port); !status) return status;
+    if (ni.port_engines[port] < ni.engines) continue;
+    return fail(Errc::invalid_argument, "port_engines: there is no engine " + std::to_string(ni.port_engines[port]) + "; " +
+                                            std::to_string(ni.engines) + " are configured (the first is 0)");
+  }
   if (config.policy_file.empty()) return {};
   Result<Policy> policy = Policy::load(config.policy_file, service.own_user);
   if (!policy) return tl::unexpected(policy.error());
@@ -226,7 +244,12 @@ seccomp = true
 idle = "adaptive"
 spin_us = 50
 
-# The core the engine's thread runs on. Without: wherever the kernel puts it.
+# Threads that move messages, each with its own ports (port p has engine p % engines, or the one that port_engines says). More than
+# one pays where there are several busy ports and as many cores to spare.
+engines = 1
+# port_engines = [0, 1]
+
+# The core the engine's thread runs on; a list: that of each engine. Without: wherever the kernel puts it.
 # core = 1
 
 # Others give this host up when it was silent for so long; a message that lacks fragments is dropped after reassembly_ms.

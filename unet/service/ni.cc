@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include <spdlog/spdlog.h>
 
@@ -24,38 +25,67 @@ Result<std::unique_ptr<Ni>> Ni::create(NiOptions options, std::vector<std::uniqu
 
 Ni::~Ni() {
   // With a journal, what is here is not ours to end: another goes on with it.
-  if (service_ && engine_ && !threads_ && !service_->keeps_journal()) {
+  if (engine_ != nullptr && !threads_ && !service_->keeps_journal()) {
     // Whoever shares channels with us is told, and gets everything back, before the engine goes.
     disarm();
     service_->stop(clock_.now());
     for (int i = 0; i < 1000 && !service_->idle(); ++i) turn(clock_.now());
-    for (int i = 0; i < kLastTurns; ++i) engine_->poll(clock_.now());
+    for (int i = 0; i < EngineRunner::kLastTurns; ++i) {
+      for (const auto& runner : runners_) runner->engine().poll(clock_.now());
+    }
   }
+  // Before the service's memory, which they use.
+  for (const auto& runner : runners_) runner->destroy_engine();
+}
+
+Status Ni::check_options(size_t ports, bool journal) const {
+  const auto wrong = [](const std::string& why) { return fail(Errc::invalid_argument, why); };
+  if (ports > kPortsMax) return wrong(std::to_string(ports) + " ports; at most " + std::to_string(kPortsMax) + " are allowed");
+  const std::string engines = std::to_string(options_.engines) + (options_.engines == 1 ? " engine" : " engines");
+  if (options_.engines == 0 || options_.engines > kEnginesMax) {
+    return wrong(engines + "; 1 to " + std::to_string(kEnginesMax) + " are allowed");
+  }
+  if (options_.engines > 1 && options_.socket.empty()) {
+    return wrong(engines + ": an embedded network interface has one, which the application's own thread runs");
+  }
+  if (options_.engines > 1 && journal) {
+    return wrong(engines + ": only a network interface with one can be taken over (takeover_s, --takeover): give up one of the two");
+  }
+  if (options_.cores.size() > options_.engines) {
+    return wrong(std::to_string(options_.cores.size()) + " cores for " + engines + ": name at most one for each");
+  }
+  if (options_.port_engines.size() > ports) {
+    return wrong("port_engines names " + std::to_string(options_.port_engines.size()) + " ports, and there are " + std::to_string(ports));
+  }
+  for (const uint32_t engine : options_.port_engines) {
+    if (engine < options_.engines) continue;
+    return wrong("port_engines: there is no engine " + std::to_string(engine) + ": of " + engines + " the first is 0");
+  }
+  return {};
 }
 
 Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<Journal> journal) {
-  if (drivers.size() > kPortsMax) {
-    return fail(Errc::invalid_argument, std::to_string(drivers.size()) + " ports; at most " + std::to_string(kPortsMax) + " are allowed");
-  }
+  if (Status status = check_options(drivers.size(), journal != nullptr); !status) return status;
   std::vector<PortInfo> ports;
   for (const auto& driver : drivers) {
     const DriverCapabilities& port = driver->capabilities();
-    ports.push_back({port.address, port.mtu, driver->description()});
+    ports.push_back({port.address, port.mtu, driver->description(), engine_of(ports_++)});
   }
-  Result<Descriptor> engine_wake = create_eventfd();
-  if (!engine_wake) return tl::unexpected(engine_wake.error());
   Result<Descriptor> service_wake = create_eventfd();
   if (!service_wake) return tl::unexpected(service_wake.error());
-  engine_wake_ = std::move(*engine_wake);
   service_wake_ = std::move(*service_wake);
   timer_ = Descriptor(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
   if (!timer_.valid()) return fail_errno("timerfd_create", errno);
-  Result<Sleeper> sleeper = Sleeper::create();
-  if (!sleeper) return tl::unexpected(sleeper.error());
-  sleeper_ = std::move(*sleeper);
-  if (Status status = sleeper_.watch(engine_wake_.get(), true); !status) return status;
-
-  Result<std::unique_ptr<Service>> service = Service::create(options_.service, std::move(ports), commands_, events_, *this);
+  std::vector<EngineLine> lines;
+  for (uint32_t engine = 0; engine < options_.engines; ++engine) {
+    if (journal != nullptr) options_.engine.resume = journal->resumes();
+    RunnerOptions runner{.engine = options_.engine, .idle = options_.idle, .spin_time = options_.spin_time, .core = {}};
+    if (engine < options_.cores.size()) runner.core = options_.cores[engine];
+    runners_.push_back(std::make_unique<EngineRunner>(engine, runner, clock_));
+    if (Status status = runners_.back()->open(); !status) return status;
+    lines.push_back({runners_.back()->commands(), runners_.back()->events()});
+  }
+  Result<std::unique_ptr<Service>> service = Service::create(options_.service, std::move(ports), std::move(lines), *this);
   if (!service) return tl::unexpected(service.error());
   service_ = std::move(*service);
   Descriptor memory;
@@ -63,21 +93,19 @@ Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<
     Result<Descriptor> made = kept_memory(*journal);
     if (!made) return tl::unexpected(made.error());
     memory = std::move(*made);
-    options_.engine.resume = journal->resumes();
   }
   Result<engine::Kept> kept = memory.valid() ? engine::Kept::open(memory.get()) : engine::Kept();
   if (!kept) return tl::unexpected(kept.error());
-  engine_ = std::make_unique<engine::Engine>(options_.engine, std::move(drivers), commands_, events_, service_wake_.get(),
-                                             std::move(*kept));
-  if (Status status = watch_drivers(); !status) return status;
+  if (Status status = build_engines(std::move(drivers), std::move(*kept)); !status) return status;
   if (journal != nullptr) {
     const Status status = service_->keep_journal(std::move(journal), memory.get(), options_.socket, options_.group, clock_.now());
     if (!status) return status;
   } else if (!options_.socket.empty()) {
     if (Status status = service_->listen(options_.socket, options_.group); !status) return status;
   }
-  if (Status status = sleeper_.watch(service_->descriptor(), false); !status) return status;
-  return sleeper_.watch(timer_.get(), false);
+  Sleeper& sleeper = runners_[0]->sleeper();
+  if (Status status = sleeper.watch(service_->descriptor(), false); !status) return status;
+  return sleeper.watch(timer_.get(), false);
 }
 
 // What the engine keeps, of the NI before this one or new.
@@ -88,15 +116,25 @@ Result<Descriptor> Ni::kept_memory(const Journal& journal) {
   return memory;
 }
 
-Status Ni::watch_drivers() {
-  for (uint32_t i = 0; i < engine_->ports(); ++i) {
-    const int descriptor = engine_->port(i).wait_descriptor();
-    if (descriptor < 0) {
-      naps_ = true;
-    } else if (Status status = sleeper_.watch(descriptor, true); !status) {
+// Each engine gets its own ports, and links in the places of the others. `kept` is for a single one.
+Status Ni::build_engines(std::vector<std::unique_ptr<Driver>> drivers, engine::Kept kept) {
+  if (options_.engines > 1) {
+    std::vector<engine::LinkFabric::PortInfo> ports;
+    for (uint32_t port = 0; port < ports_; ++port) ports.push_back({engine_of(port), drivers[port]->capabilities()});
+    links_ = std::make_unique<engine::LinkFabric>(options_.engines, std::move(ports));
+  }
+  for (uint32_t engine = 0; engine < options_.engines; ++engine) {
+    std::vector<std::unique_ptr<Driver>> all;
+    for (uint32_t port = 0; port < ports_; ++port) {
+      all.push_back(engine_of(port) == engine ? std::move(drivers[port]) : links_->foreign_port(engine, port));
+    }
+    for (uint32_t other = 0; links_ != nullptr && other < options_.engines; ++other) all.push_back(links_->engine_port(engine, other));
+    if (Status status = runners_[engine]->build(std::move(all), service_wake_.get(), links_.get(), std::exchange(kept, {})); !status) {
       return status;
     }
   }
+  engine_ = &runners_[0]->engine();
+  events_ = &runners_[0]->events();
   return {};
 }
 
@@ -128,7 +166,7 @@ bool Ni::turn(Nanoseconds now) noexcept {
 // For how long nothing can happen that no descriptor would tell of.
 Nanoseconds Ni::sleep_limit(Nanoseconds now) noexcept {
   Nanoseconds until = std::min(engine_->next_event(), service_->next_timeout());
-  if (naps_) until = std::min(until, now + nap_.next());
+  if (runners_[0]->naps()) until = std::min(until, now + nap_.next());
   if (until == ~Nanoseconds{0}) return until;
   return until > now ? until - now : 0;
 }
@@ -139,7 +177,7 @@ int Ni::wait(Nanoseconds timeout) noexcept {
   if (turn(now)) return 1;
   if (timeout == 0) return 0;
   if (!engine_->prepare_sleep(now)) return 1;
-  const int ready = sleeper_.sleep(std::min(timeout, sleep_limit(now)));
+  const int ready = runners_[0]->sleeper().sleep(std::min(timeout, sleep_limit(now)));
   engine_->wake_up();
   next_service_ = 0;
   return ready;
@@ -148,7 +186,7 @@ int Ni::wait(Nanoseconds timeout) noexcept {
 bool Ni::arm() noexcept {
   if (armed_) disarm();
   // The caller sleeps on descriptor() and never takes its edges: those of before would keep it readable for ever.
-  static_cast<void>(sleeper_.sleep(0));
+  static_cast<void>(runners_[0]->sleeper().sleep(0));
   const Nanoseconds now = now_ = clock_.now();
   if (turn(now) || !engine_->prepare_sleep(now)) return false;
   armed_ = true;
@@ -171,56 +209,38 @@ void Ni::disarm() noexcept {
 }
 
 Status Ni::watch(int descriptor) {
-  if (watched_ >= 0) sleeper_.forget(watched_);
+  if (watched_ >= 0) runners_[0]->sleeper().forget(watched_);
   watched_ = -1;
   if (descriptor < 0) return {};
-  if (Status status = sleeper_.watch(descriptor, false); !status) return status;
+  if (Status status = runners_[0]->sleeper().watch(descriptor, false); !status) return status;
   watched_ = descriptor;
   return {};
 }
 
 // ---- EngineSide
 
-void Ni::wake_engine() noexcept {
-  // Our command was stored before we look; the engine says that it sleeps before it looks for commands once more.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (!engine_asleep_.load(std::memory_order_relaxed)) return;
-  const uint64_t one = 1;
-  static_cast<void>(!write(engine_wake_.get(), &one, sizeof one));
-}
+Status Ni::watch_client(uint32_t engine, int wake_descriptor) { return runners_[engine]->sleeper().watch(wake_descriptor, true); }
 
-Status Ni::watch_client(int wake_descriptor) { return sleeper_.watch(wake_descriptor, true); }
+void Ni::forget_client(uint32_t engine, int wake_descriptor) noexcept { runners_[engine]->sleeper().forget(wake_descriptor); }
 
-void Ni::forget_client(int wake_descriptor) noexcept { sleeper_.forget(wake_descriptor); }
+uint64_t Ni::ni_counter(uint32_t engine, NiCounter counter) const noexcept { return runners_[engine]->engine().ni_counter(counter); }
 
-uint64_t Ni::ni_counter(NiCounter counter) const noexcept { return engine_->ni_counter(counter); }
+uint64_t Ni::ni_gauge(uint32_t engine, NiGauge gauge) const noexcept { return runners_[engine]->engine().ni_gauge(gauge); }
 
-uint64_t Ni::ni_gauge(NiGauge gauge) const noexcept { return engine_->ni_gauge(gauge); }
-
-uint64_t Ni::endpoint_counter(uint32_t endpoint, EndpointCounter counter) const noexcept {
-  return engine_->endpoint_counter(endpoint, counter);
+uint64_t Ni::endpoint_counter(uint32_t engine, uint32_t endpoint, EndpointCounter counter) const noexcept {
+  return runners_[engine]->engine().endpoint_counter(endpoint, counter);
 }
 
 void Ni::begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept { engine_->begin_endpoint(endpoint, buffers); }
 
-std::vector<std::vector<DriverCounter>> Ni::read_port_counters() {
-  std::vector<std::vector<DriverCounter>> all;
-  for (uint32_t i = 0; i < engine_->ports(); ++i) all.push_back(engine_->port(i).counters());
-  return all;
-}
-
-// A driver belongs to the engine's thread, so that thread reads them; it is awake within microseconds.
+// None of an engine that has not answered yet.
 std::vector<std::vector<DriverCounter>> Ni::port_counters() {
-  if (!threads_) return read_port_counters();
-  constexpr auto kPatience = std::chrono::milliseconds(50);
-  std::unique_lock lock(counters_mutex_);
-  counters_wanted_.store(true, std::memory_order_relaxed);
-  wake_engine();
-  if (clock_.now() >= counters_patient_from_ &&
-      !counters_ready_.wait_for(lock, kPatience, [this] { return !counters_wanted_.load(std::memory_order_relaxed); })) {
-    counters_patient_from_ = clock_.now() + kSecond;  // the other clients do not wait for it with every report
+  std::vector<std::vector<DriverCounter>> all(ports_);
+  for (const auto& runner : runners_) {
+    std::vector<std::vector<DriverCounter>> own = threads_ ? runner->port_counters() : runner->read_port_counters();
+    for (size_t i = 0; i < own.size(); ++i) all[runner->ports()[i]] = std::move(own[i]);
   }
-  return port_counters_;  // of an earlier time, if the engine's core is that busy
+  return all;
 }
 
 }  // namespace unet::service

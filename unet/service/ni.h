@@ -1,13 +1,9 @@
-// ni.h - a network interface: wires, engine and service put together; unetd runs it in two threads, an embedded one in its
-// application's.
+// ni.h - a network interface: wires, engines and service put together; unetd runs each in a thread of its own, an embedded one, which
+// has one engine, in its application's.
 #pragma once
 
-#include <array>
 #include <atomic>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +11,8 @@
 #include "unet/base/time.h"
 #include "unet/driver.h"
 #include "unet/engine/engine.h"
-#include "unet/engine/mailbox.h"
+#include "unet/engine/link.h"
+#include "unet/service/engine_runner.h"
 #include "unet/service/idle.h"
 #include "unet/service/service.h"
 
@@ -28,7 +25,9 @@ struct NiOptions {
   std::string group;                               // may connect, too; empty: only the NI's own user and root
   Idle idle = Idle::adaptive;
   Nanoseconds spin_time = 50 * kMicrosecond;       // adaptive: polling after the last work
-  std::optional<uint32_t> core;                    // the engine's thread runs there only
+  uint32_t engines = 1;                            // threads that move messages; an embedded NI has one
+  std::vector<uint32_t> cores;                     // each engine's thread runs there only, in their order; those without: anywhere
+  std::vector<uint32_t> port_engines;              // which engine has each port; those not named: port p engine p % engines
 };
 
 class Ni final : private EngineSide {
@@ -41,7 +40,7 @@ class Ni final : private EngineSide {
   Ni(const Ni&) = delete;
   Ni& operator=(const Ni&) = delete;
 
-  // ---- in threads of its own (unetd): the caller's thread becomes the service, a new one the engine.
+  // ---- in threads of its own (unetd): the caller's thread becomes the service, new ones the engines.
 
   // Runs until request_stop(); then ends every client and returns. Once. With a journal, also until its keeper wants another in its
   // place: then everything is left to that one.
@@ -51,7 +50,7 @@ class Ni final : private EngineSide {
   // Likewise: the service reads the policy file again, and logs what came of it.
   void request_policy_reload() noexcept;
 
-  // ---- in the caller's thread (embedded): one thread at a time, and never together with run().
+  // ---- in the caller's thread (embedded): one thread at a time, never together with run(), and with one engine only.
 
   // A client's end of a new control connection.
   Result<Descriptor> connect();
@@ -89,30 +88,32 @@ class Ni final : private EngineSide {
 
   // One turn of both. True: descriptor() will become readable when there is work. False: there is work now.
   bool arm() noexcept;
-  int descriptor() const noexcept { return sleeper_.descriptor(); }
+  int descriptor() const noexcept { return runners_[0]->sleeper().descriptor(); }
   // Ends sleeps while `descriptor` is readable; -1: no longer.
   Status watch(int descriptor);
 
   Service& service() noexcept { return *service_; }
+  // The first.
   engine::Engine& engine() noexcept { return *engine_; }
 
  private:
   static constexpr Nanoseconds kServiceEvery = 100 * kMicrosecond;  // its system calls cost 0.3 us: 0.3 %
   static constexpr uint32_t kPullsPerTime = 4;
   static constexpr Nanoseconds kStopTime = 10 * kSecond;  // only a bound: it takes microseconds
-  static constexpr int kLastTurns = 32;  // of the engine, which takes all commands that the mailbox can hold
 
   explicit Ni(NiOptions options) : options_(std::move(options)) {}
   void serve_if_due() noexcept {
-    if (__builtin_expect(now_ >= next_service_ || !events_.empty(), 0)) service_turn(now_ = clock_.now());
+    if (__builtin_expect(now_ >= next_service_ || !events_->empty(), 0)) service_turn(now_ = clock_.now());
   }
   Status set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<Journal> journal);
   static Result<Descriptor> kept_memory(const Journal& journal);
-  Status watch_drivers();
+  Status check_options(size_t ports, bool journal) const;
+  uint32_t engine_of(uint32_t port) const noexcept {
+    return port < options_.port_engines.size() ? options_.port_engines[port] : port % options_.engines;
+  }
+  Status build_engines(std::vector<std::unique_ptr<Driver>> drivers, engine::Kept kept);
+  Status check_cores() const;
 
-  void engine_loop() noexcept;
-  void engine_sleep(Nanoseconds now) noexcept;
-  void publish_port_counters() noexcept;
   void service_loop();
   void stop_service();
   void sleep_service(Nanoseconds until) noexcept;
@@ -123,33 +124,30 @@ class Ni final : private EngineSide {
   Nanoseconds sleep_limit(Nanoseconds now) noexcept;
 
   // EngineSide
-  void wake_engine() noexcept override;
-  Status watch_client(int wake_descriptor) override;
-  void forget_client(int wake_descriptor) noexcept override;
-  uint64_t ni_counter(NiCounter counter) const noexcept override;
-  uint64_t ni_gauge(NiGauge gauge) const noexcept override;
-  uint64_t endpoint_counter(uint32_t endpoint, EndpointCounter counter) const noexcept override;
+  void wake_engine(uint32_t engine) noexcept override { runners_[engine]->wake(); }
+  Status watch_client(uint32_t engine, int wake_descriptor) override;
+  void forget_client(uint32_t engine, int wake_descriptor) noexcept override;
   void begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept override;
+  uint64_t ni_counter(uint32_t engine, NiCounter counter) const noexcept override;
+  uint64_t ni_gauge(uint32_t engine, NiGauge gauge) const noexcept override;
+  uint64_t endpoint_counter(uint32_t engine, uint32_t endpoint, EndpointCounter counter) const noexcept override;
   std::vector<std::vector<DriverCounter>> port_counters() override;
-  std::vector<std::vector<DriverCounter>> read_port_counters();
 
   NiOptions options_;
   Clock clock_;
-  engine::CommandMailbox commands_;
-  engine::EventMailbox events_;
-  Sleeper sleeper_;              // the engine's
-  Descriptor engine_wake_;       // service -> sleeping engine
-  Descriptor service_wake_;      // engine -> service
+  Descriptor service_wake_;      // engines -> service
   Descriptor timer_;             // embedded: makes descriptor() readable in time
+  std::vector<std::unique_ptr<EngineRunner>> runners_;
+  std::unique_ptr<engine::LinkFabric> links_;  // between several engines
   std::unique_ptr<Service> service_;
-  std::unique_ptr<engine::Engine> engine_;  // after service_: destroyed before the memory it uses
-  bool naps_ = false;            // some wire has no descriptor to sleep on
+  uint32_t ports_ = 0;
+  // Embedded: of the one engine.
+  engine::Engine* engine_ = nullptr;
+  engine::EventMailbox* events_ = nullptr;
   Nap nap_;
 
   std::atomic<bool> stop_{false};
   std::atomic<bool> reload_policy_{false};
-  std::atomic<bool> stop_engine_{false};
-  std::atomic<bool> engine_asleep_{false};
 
   bool threads_ = false;         // run() is under way
   bool armed_ = false;
@@ -157,12 +155,6 @@ class Ni final : private EngineSide {
   Nanoseconds now_ = 0;   // embedded: of the last turn
   uint32_t pulls_ = 0;
   Nanoseconds next_service_ = 0;
-
-  std::mutex counters_mutex_;    // port counters, read by the engine's thread on demand
-  std::condition_variable counters_ready_;
-  std::atomic<bool> counters_wanted_{false};
-  std::vector<std::vector<DriverCounter>> port_counters_;
-  Nanoseconds counters_patient_from_ = 0;  // the engine did not answer: reports do not wait for it before
 };
 
 }  // namespace unet::service

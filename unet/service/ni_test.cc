@@ -21,7 +21,8 @@ constexpr Nanoseconds kHang = 60 * kSecond;  // what must happen and has not by 
 // An NI that runs until the test is over, at a socket of its own.
 class RunningNi {
  public:
-  explicit RunningNi(Idle idle = Idle::adaptive, std::vector<std::unique_ptr<Driver>> drivers = {}) {
+  explicit RunningNi(Idle idle = Idle::adaptive, std::vector<std::unique_ptr<Driver>> drivers = {}, uint32_t engines = 1,
+                     std::vector<StaticChannel> channels = {}) {
     char directory[] = "/tmp/unet-ni-test-XXXXXX";
     REQUIRE(mkdtemp(directory) != nullptr);
     directory_ = directory;
@@ -31,6 +32,8 @@ class RunningNi {
     options.service.policy = Policy(geteuid());
     options.socket = directory_ + "/s";
     options.idle = idle;
+    options.engines = engines;
+    options.service.channels = std::move(channels);
     auto ni = Ni::create(std::move(options), std::move(drivers));
     REQUIRE(ni);
     ni_ = std::move(*ni);
@@ -47,6 +50,13 @@ class RunningNi {
     CHECK(stopped_well_);
     CHECK(ni_->service().idle());
     CHECK(access(name().c_str() + 5, F_OK) != 0);
+  }
+  std::string report() {
+    auto context = Context::open(name(), "ni_test");
+    REQUIRE(context);
+    auto text = context->report();
+    REQUIRE(text);
+    return *text;
   }
   std::string name() const { return "unix:" + directory_ + "/s"; }
 
@@ -144,6 +154,139 @@ TEST_CASE("clients of several threads at once") {
   }
   for (std::thread& thread : threads) thread.join();
   CHECK(worked == kClients * kRounds);
+}
+
+namespace {
+
+// Two ports whose other ends are each other; each is used by one thread.
+struct Cable {
+  engine::LinkFabric ends{2, {}};
+  std::vector<std::unique_ptr<Driver>> ports() {
+    std::vector<std::unique_ptr<Driver>> two;
+    for (uint32_t e = 0; e < 2; ++e) two.push_back(ends.engine_port(e, 1 - e));
+    return two;
+  }
+  static MacAddress address(uint32_t port) { return engine::LinkFabric::engine_address(port); }
+};
+
+// "left" has channels over both ports, and so has "right": each one over a port that the engine of its first one does not have.
+std::vector<StaticChannel> crossing_channels() {
+  return {{"left", Tag{1}, Tag{2}, Cable::address(1), 0},
+          {"left", Tag{3}, Tag{4}, Cable::address(0), 1},
+          {"right", Tag{2}, Tag{1}, Cable::address(0), 1},
+          {"right", Tag{4}, Tag{3}, Cable::address(1), 0}};
+}
+
+bool exchange(Endpoint& from, Channel out, Endpoint& to, size_t length, uint32_t seed) {
+  std::vector<std::byte> bytes(length);
+  for (size_t i = 0; i < length; ++i) bytes[i] = static_cast<std::byte>(i * 31 + seed);
+  while (from.send(out, bytes) != SendOutcome::sent) {
+  }
+  Message message;
+  while (!to.receive(message)) {
+    if (!wait(to)) return false;
+  }
+  const bool same = message.length == length && std::equal(bytes.begin(), bytes.end(), static_cast<const std::byte*>(message.data));
+  to.release(message);
+  return same;
+}
+
+// Channels of the configuration, which are there as soon as the name is bound.
+std::vector<Channel> opened(Endpoint& endpoint, size_t count) {
+  std::vector<Channel> channels;
+  while (channels.size() < count) {
+    const auto event = endpoint.next_event();
+    if (event && event->kind == ChannelEvent::Kind::opened) channels.push_back(event->channel);
+    else if (!event && !wait(endpoint)) break;
+  }
+  return channels;
+}
+
+size_t count_of(const std::string& text, const std::string& what) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size()) ++count;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("two engines: wires of either, each other's wires, and channels between their endpoints") {
+  const Idle idle = GENERATE(Idle::adaptive, Idle::block);
+  Cable cable;
+  RunningNi ni(idle, cable.ports(), 2, crossing_channels());
+  {
+    auto context = Context::open(ni.name(), "ni_test");
+    REQUIRE(context);
+    auto left = context->create_endpoint(), right = context->create_endpoint();
+    REQUIRE((left && right));
+    REQUIRE((*left)->bind("left"));
+    REQUIRE((*right)->bind("right"));
+    const std::vector<Channel> out = opened(**left, 2), back = opened(**right, 2);
+    REQUIRE(out.size() == 2);
+    REQUIRE(back.size() == 2);
+    ConnectOptions options;
+    options.path = control::Path::ni;
+    options.timeout = kHang;
+    const auto pending = (*left)->start_connect("right", options);
+    REQUIRE(pending);
+    const auto accepted = (*right)->accept(kHang, nullptr);
+    REQUIRE(accepted);
+    std::optional<Result<Channel>> across;
+    while (!(across = (*left)->poll_connect(*pending))) wait(**left);
+    REQUIRE(*across);
+
+    const std::string report = ni.report();
+    CHECK(report.find("\"engine\":0,") != std::string::npos);
+    CHECK(report.find("\"engine\":1,") != std::string::npos);
+    uint32_t seed = 0;
+    for (const size_t length : {size_t{1}, size_t{48}, size_t{1000}, size_t{9000}, size_t{kMessageMax}}) {
+      for (int i = 0; i < 20; ++i, ++seed) {
+        for (const Channel channel : {out[0], out[1], **across}) REQUIRE(exchange(**left, channel, **right, length, seed));
+        for (const Channel channel : {back[0], back[1], *accepted}) REQUIRE(exchange(**right, channel, **left, length, seed));
+      }
+    }
+  }
+  // Everything is given back by either engine.
+  bool clean = false;
+  for (const Nanoseconds until = monotonic_now() + kHang; !clean && monotonic_now() < until;) {
+    const std::string after = ni.report();
+    clean = count_of(after, "\"endpoints\":0") >= 3 && count_of(after, "\"tags\":0") >= 3 && count_of(after, "\"channels\":0") >= 3;
+  }
+  CHECK(clean);
+}
+
+TEST_CASE("clients of several threads at once, and two engines") {
+  Cable cable;
+  RunningNi ni(Idle::adaptive, cable.ports(), 2);
+  constexpr int kClients = 3, kRounds = 20;
+  std::vector<std::thread> threads;
+  std::atomic<int> worked{0};
+  for (int i = 0; i < kClients; ++i) {
+    threads.emplace_back([&, i] { worked += live(ni.name(), i, kRounds); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(worked == kClients * kRounds);
+}
+
+TEST_CASE("an NI says what is wrong with its engines") {
+  const auto error = [](uint32_t engines, std::vector<uint32_t> cores, std::vector<uint32_t> port_engines, bool socket = true) {
+    Cable cable;
+    NiOptions options;
+    options.service.host = "testhost";
+    options.engines = engines;
+    options.cores = std::move(cores);
+    options.port_engines = std::move(port_engines);
+    if (socket) options.socket = "/tmp/unet-ni-test-never";
+    auto ni = Ni::create(std::move(options), cable.ports());
+    return ni ? std::string() : ni.error().text;
+  };
+  CHECK(error(0, {}, {}).find("1 to 8 are allowed") != std::string::npos);
+  CHECK(error(9, {}, {}).find("1 to 8 are allowed") != std::string::npos);
+  CHECK(error(8, {}, {}, false).find("embedded") != std::string::npos);
+  CHECK(error(2, {}, {}, false).find("embedded") != std::string::npos);
+  CHECK(error(2, {0, 1, 0}, {}).find("3 cores for 2 engines") != std::string::npos);
+  CHECK(error(2, {}, {0, 1, 1}).find("there are 2") != std::string::npos);
+  CHECK(error(2, {}, {0, 2}).find("no engine 2") != std::string::npos);
 }
 
 TEST_CASE("stopped while clients work") {

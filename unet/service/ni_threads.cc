@@ -1,37 +1,21 @@
-// ni_threads.cc - the NI in two threads of its own, as unetd runs it.
+// ni_threads.cc - the NI in threads of its own, as unetd runs it.
 #include <poll.h>
 #include <pthread.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <system_error>
 #include <thread>
 
 #include <spdlog/spdlog.h>
 
 #include "unet/base/check.h"
-#include "unet/base/probe.h"
 #include "unet/service/ni.h"
 
 namespace unet::service {
 namespace {
-
-Status pin_this_thread(uint32_t core) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (core >= CPU_SETSIZE) return fail(Errc::invalid_argument, "core " + std::to_string(core) + " does not exist");
-  CPU_SET(core, &set);
-  if (const int error = pthread_setaffinity_np(pthread_self(), sizeof set, &set); error != 0) {
-    return fail(Errc::invalid_argument, "core " + std::to_string(core) + ": " +
-                                            std::error_code(error, std::system_category()).message() +
-                                            " (nproc and taskset -p show the cores this process may use)");
-  }
-  return {};
-}
 
 void read_away(int eventfd) noexcept {
   uint64_t count = 0;
@@ -52,24 +36,34 @@ void Ni::request_policy_reload() noexcept {
   static_cast<void>(!write(service_wake_.get(), &one, sizeof one));
 }
 
-Status Ni::run() {
-  UNET_CHECK(!threads_ && !armed_);
-  // The core is checked here, where an error can still be returned.
+// Cores are checked here, where an error can still be returned.
+Status Ni::check_cores() const {
   cpu_set_t before;
   pthread_getaffinity_np(pthread_self(), sizeof before, &before);
-  if (options_.core) {
-    if (Status status = pin_this_thread(*options_.core); !status) return status;
-    pthread_setaffinity_np(pthread_self(), sizeof before, &before);
+  Status status;
+  for (const uint32_t core : options_.cores) {
+    if (status) status = pin_this_thread(core);
   }
+  pthread_setaffinity_np(pthread_self(), sizeof before, &before);
+  if (status && options_.engines > static_cast<uint32_t>(CPU_COUNT(&before))) {
+    spdlog::warn("{} engines on {} cores: they take turns, and cost more than they help", options_.engines, CPU_COUNT(&before));
+  }
+  return status;
+}
+
+Status Ni::run() {
+  UNET_CHECK(!threads_ && !armed_);
+  if (Status status = check_cores(); !status) return status;
   threads_ = true;
-  sleeper_.forget(service_->descriptor());  // the engine's thread does not wake for what is the service's
-  sleeper_.forget(timer_.get());
+  runners_[0]->sleeper().forget(service_->descriptor());  // the engine's thread does not wake for what is the service's
+  runners_[0]->sleeper().forget(timer_.get());
   // Signals are for the caller's thread.
   sigset_t all, old;
   sigfillset(&all);
   sigdelset(&all, SIGSYS);  // what it did itself: blocked, it would end the process without a word
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  std::thread engine([this] { engine_loop(); });
+  std::vector<std::thread> engines;
+  for (const auto& runner : runners_) engines.emplace_back([&runner] { runner->loop(); });
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
 
   service_->tell_ready();
@@ -77,13 +71,12 @@ Status Ni::run() {
   const bool leaves = service_->released() && !stop_.load(std::memory_order_acquire);
   if (!leaves) stop_service();
 
-  stop_engine_.store(true, std::memory_order_release);
-  wake_engine();
-  engine.join();
+  for (const auto& runner : runners_) runner->stop();
+  for (std::thread& engine : engines) engine.join();
   if (leaves) {
     service_->poll(clock_.now());  // what the engine has said last
     service_->leave();
-    engine_.reset();  // and its wires
+    for (const auto& runner : runners_) runner->destroy_engine();  // and its wires
     service_->tell_left();
   }
   const bool lost = service_->keeper_lost() && !stop_.load(std::memory_order_acquire);
@@ -121,59 +114,6 @@ void Ni::sleep_service(Nanoseconds until) noexcept {
   limit.tv_nsec = static_cast<long>((until - now) % kSecond);
   const int ready = ppoll(wait.data(), wait.size(), until == ~Nanoseconds{0} ? nullptr : &limit, nullptr);
   if (ready > 0 && wait[1].revents != 0) read_away(service_wake_.get());
-}
-
-void Ni::engine_loop() noexcept {
-  prctl(PR_SET_NAME, "unet-engine");
-  if (options_.core) {
-    if (Status status = pin_this_thread(*options_.core); !status) spdlog::error("{}", status.error().text);
-  }
-  Yielder yielder;
-  Nanoseconds idle_since = 0;  // 0: had work
-  while (!stop_engine_.load(std::memory_order_acquire)) {
-    const Nanoseconds now = clock_.now();
-    const uint32_t handled = engine_->poll(now);
-    if (__builtin_expect(counters_wanted_.load(std::memory_order_relaxed), 0)) publish_port_counters();
-    if (handled != 0) {
-      idle_since = 0;
-      continue;
-    }
-    if (idle_since == 0) {
-      idle_since = now;
-      nap_.reset();
-    }
-    const bool keep_polling = options_.idle == Idle::spin || (options_.idle == Idle::adaptive &&
-                                                              now - idle_since < options_.spin_time && !yielder.hogged(now));
-    if (keep_polling) {
-      yielder.idle(clock_, now);
-    } else {
-      engine_sleep(now);
-    }
-  }
-  for (int i = 0; i < kLastTurns; ++i) engine_->poll(clock_.now());  // the last commands: goodbyes
-}
-
-void Ni::engine_sleep(Nanoseconds now) noexcept {
-  engine_asleep_.store(true, std::memory_order_relaxed);
-  // Pairs with wake_engine(): either it sees that we sleep, or we see its command or flag.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  const bool called = stop_engine_.load(std::memory_order_acquire) || counters_wanted_.load(std::memory_order_relaxed);
-  if (!called && engine_->prepare_sleep(now)) {
-    Nanoseconds until = engine_->next_event();
-    if (naps_) until = std::min(until, now + nap_.next());
-    UNET_PROBE(engine_sleep, until);
-    if (until > now) sleeper_.sleep(until == ~Nanoseconds{0} ? until : until - now);
-    UNET_PROBE(engine_wake);
-    engine_->wake_up();
-  }
-  engine_asleep_.store(false, std::memory_order_relaxed);
-}
-
-void Ni::publish_port_counters() noexcept {
-  const std::lock_guard lock(counters_mutex_);
-  port_counters_ = read_port_counters();
-  counters_wanted_.store(false, std::memory_order_relaxed);
-  counters_ready_.notify_one();
 }
 
 }  // namespace unet::service

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "unet/base/time.h"
 #include "unet/control.h"
+#include "unet/engine/mailbox.h"
 #include "unet/layout.h"
 #include "unet/service/memory.h"
 #include "unet/service/packet_socket.h"
@@ -43,12 +45,15 @@ struct ChannelRecord {
   bool fixed = false;             // from the configuration: no signalling, the tag stays reserved
   Tag local_tag{};
   uint32_t port = 0;
+  std::optional<uint32_t> relay;  // engine that passes frames of the tag on: its port, another's endpoint
+  bool linked = false;            // on this NI, between two engines: local_tag is taken
 };
 
 struct EndpointRecord {
   uint32_t id = 0;
   uint32_t client = 0;
-  uint32_t doorbell = 0;
+  std::optional<uint32_t> engine; // that serves it; with several, none before its first channel that is not local
+  uint32_t doorbell = 0;          // while an engine serves it
   SegmentGeometry geometry{};
   SharedMemory segment;
   SharedMemory region;            // exposed; empty if none
@@ -94,6 +99,8 @@ struct CaptureRecord {
   uint32_t bytes = 0;
   uint64_t memory = 0;            // charged
   bool stopping = false;
+  uint32_t engines = 0;           // bit e: engine e has it
+  std::unique_ptr<engine::CaptureWriter> writer;
   SharedMemory shared;
 };
 
@@ -118,11 +125,12 @@ struct ClientRecord {
   bool greeted = false;           // hello was answered: page and wake exist, the engine knows the client
   bool dropped = false;           // socket closed; stays until the engine has let go of everything
   bool told_engine = false;       // DetachClient was sent
+  uint32_t engines = 0;           // bit e: engine e knows it, and its sleep watches `wake`
   bool starved = false;           // its answers wait for descriptors, not for room
   uint32_t watched = 0x001;       // epoll events: EPOLLIN, EPOLLOUT for room, or none
   SharedMemory page;
   uint32_t events = 0;            // ClientPage::control_events, our own copy
-  Descriptor wake;                // the client writes, the engine's sleep watches
+  Descriptor wake;                // the client writes, the engines' sleeps watch
   std::set<uint32_t> endpoints;
   size_t channels = 0;            // of all endpoints, in any state
   size_t channels_peak = 0;       // since no packet waited

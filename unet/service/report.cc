@@ -81,6 +81,7 @@ class ReportBuilder {
     document["hosts"] = hosts();
     document["ports"] = ports();
     document["counters"] = counters();
+    document["engines"] = engines();
     return document.dump(-1, ' ', true, json::error_handler_t::replace);
   }
 
@@ -125,10 +126,12 @@ class ReportBuilder {
     for (size_t i = 0; !endpoint.carrier && i < kEndpointCounters; ++i) {
       const auto counter = static_cast<EndpointCounter>(i);
       json& into = counter < kFirstEndpointDrop ? counters : drops;
-      into[std::string(kEndpointCounterNames[i])] = s_.engine_.endpoint_counter(endpoint.id, counter);
+      const uint64_t value = endpoint.engine ? s_.engine_.endpoint_counter(*endpoint.engine, endpoint.id, counter) : 0;
+      into[std::string(kEndpointCounterNames[i])] = value;
     }
     document["endpoints"].push_back({{"endpoint", endpoint.id},
                                      {"client", endpoint.client},
+                                     {"engine", endpoint.engine ? json(*endpoint.engine) : json()},
                                      {"pid", client.who.pid},
                                      {"uid", client.who.uid},
                                      {"name", std::string(s_.names_.name_of(endpoint.id))},
@@ -206,7 +209,11 @@ class ReportBuilder {
   json held() const {
     if (!all_) return json::object();
     json engine = json::object();
-    for (size_t i = 0; i < kNiGauges; ++i) engine[std::string(kNiGaugeNames[i])] = s_.engine_.ni_gauge(static_cast<NiGauge>(i));
+    for (size_t i = 0; i < kNiGauges; ++i) {
+      uint64_t sum = 0;
+      for (uint32_t e = 0; e < s_.engines(); ++e) sum += s_.engine_.ni_gauge(e, static_cast<NiGauge>(i));
+      engine[std::string(kNiGaugeNames[i])] = sum;
+    }
     size_t packets = 0;
     for (const auto& [index, client] : s_.clients_) packets += client->socket.packets_waiting();
     const SignallingHoldings signals = s_.signalling_->holdings();
@@ -255,7 +262,8 @@ class ReportBuilder {
     const auto counters = all_ ? s_.engine_.port_counters() : std::vector<std::vector<DriverCounter>>();
     for (size_t i = 0; i < s_.ports_.size(); ++i) {
       const PortInfo& port = s_.ports_[i];
-      json entry = {{"port", i}, {"address", text_of(port.address)}, {"mtu", port.mtu}, {"description", port.description}};
+      json entry = {{"port", i}, {"address", text_of(port.address)}, {"mtu", port.mtu}, {"description", port.description},
+                    {"engine", port.engine}};
       if (i < counters.size()) {
         json values = json::object();
         for (const DriverCounter& counter : counters[i]) values[counter.name] = counter.value;
@@ -266,13 +274,35 @@ class ReportBuilder {
     return list;
   }
 
+  // What `counters` and `held` have of all engines, of each.
+  json engines() const {
+    json list = json::array();
+    if (!all_) return list;
+    for (uint32_t e = 0; e < s_.engines(); ++e) {
+      json counters = json::object(), drops = json::object(), held = json::object(), ports = json::array();
+      for (size_t i = 0; i < kNiCounters; ++i) {
+        const auto counter = static_cast<NiCounter>(i);
+        (counter < kFirstNiDrop ? counters : drops)[std::string(kNiCounterNames[i])] = s_.engine_.ni_counter(e, counter);
+      }
+      for (size_t i = 0; i < kNiGauges; ++i) held[std::string(kNiGaugeNames[i])] = s_.engine_.ni_gauge(e, static_cast<NiGauge>(i));
+      for (size_t i = 0; i < s_.ports_.size(); ++i) {
+        if (s_.ports_[i].engine == e) ports.push_back(i);
+      }
+      list.push_back({{"engine", e}, {"ports", std::move(ports)}, {"counters", std::move(counters)}, {"drops", std::move(drops)},
+                      {"held", std::move(held)}});
+    }
+    return list;
+  }
+
   // Of the whole NI: traffic of others is nobody's business but the operator's.
   json counters() const {
     if (!all_) return json::object();
     json engine = json::object(), drops = json::object();
     for (size_t i = 0; i < kNiCounters; ++i) {
       const auto counter = static_cast<NiCounter>(i);
-      (counter < kFirstNiDrop ? engine : drops)[std::string(kNiCounterNames[i])] = s_.engine_.ni_counter(counter);
+      uint64_t sum = 0;
+      for (uint32_t e = 0; e < s_.engines(); ++e) sum += s_.engine_.ni_counter(e, counter);
+      (counter < kFirstNiDrop ? engine : drops)[std::string(kNiCounterNames[i])] = sum;
     }
     const SignallingCounters& signals = s_.signalling_->counters();
     const ServiceCounters& service = s_.counters_;

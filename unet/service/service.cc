@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
 #include <spdlog/spdlog.h>
 
@@ -44,20 +45,19 @@ uint64_t incarnation_of_start() {
 }  // namespace
 
 Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, std::vector<PortInfo> ports,
-                                                 engine::CommandMailbox& commands, engine::EventMailbox& events,
-                                                 EngineSide& engine) {
+                                                 std::vector<EngineLine> lines, EngineSide& engine) {
+  UNET_CHECK(!lines.empty() && lines.size() <= kEnginesMax);
   if (!control::valid_name(options.host)) return fail(Errc::invalid_argument, "host name: " + name_rule(options.host));
   if (options.seed == 0) options.seed = random_seed();
   if (options.incarnation == 0) options.incarnation = incarnation_of_start();
-  std::unique_ptr<Service> service(new Service(std::move(options), std::move(ports), commands, events, engine));
+  std::unique_ptr<Service> service(new Service(std::move(options), std::move(ports), std::move(lines), engine));
   if (!service->epoll_.valid()) return fail_errno("epoll_create1", errno);
   if (Status status = service->reserve_static_channels(); !status) return tl::unexpected(status.error());
   return service;
 }
 
-Service::Service(ServiceOptions options, std::vector<PortInfo> ports, engine::CommandMailbox& commands,
-                 engine::EventMailbox& events, EngineSide& engine)
-    : options_(std::move(options)), ports_(std::move(ports)), commands_(commands), events_(events), engine_(engine),
+Service::Service(ServiceOptions options, std::vector<PortInfo> ports, std::vector<EngineLine> lines, EngineSide& engine)
+    : options_(std::move(options)), ports_(std::move(ports)), lines_(std::move(lines)), engine_(engine),
       epoll_(epoll_create1(EPOLL_CLOEXEC)), tags_(options_.seed) {
   SignallingOptions signalling{.host = options_.host,
                                .port_mtus = {},
@@ -110,13 +110,7 @@ bool Service::poll(Nanoseconds now) {
       on_client(*client, event.events);
     }
   }
-  for (int i = 0; i < kEngineEventsPerPoll; ++i) {
-    const engine::Event* event = events_.front();
-    if (event == nullptr) break;
-    worked_ = true;
-    on_engine_event(*event);
-    events_.pop();
-  }
+  on_engine_events();
   on_deadlines();         // connects to endpoints that did not answer
   end_silent();           // connections that did not say hello
   flush_starved();        // answers that found no descriptors
@@ -133,7 +127,10 @@ Nanoseconds Service::next_timeout() const noexcept {
   if (!deadlines_.empty() && deadlines_.begin()->first < next) next = deadlines_.begin()->first;
   next = std::min({next, next_hello_, next_flush_, next_look_});
   if (!command_backlog_.empty() && now_ + kMillisecond < next) next = now_ + kMillisecond;
-  if (!events_.empty()) next = 0;
+  for (const EngineLine& line : lines_) {
+    if (!line.events.empty()) next = 0;
+  }
+  if (!unserved_ends_.empty()) next = 0;
   return next;
 }
 
@@ -284,13 +281,27 @@ void Service::watch_for_room(ClientRecord& client) {
   epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, client.socket.descriptor(), &event);
 }
 
-void Service::on_engine_event(const engine::Event& event) {
+void Service::on_engine_events() {
+  for (uint32_t engine = 0; engine < engines(); ++engine) {
+    engine::EventMailbox& events = lines_[engine].events;
+    for (int i = 0; i < kEngineEventsPerPoll; ++i) {
+      const engine::Event* event = events.front();
+      if (event == nullptr) break;
+      worked_ = true;
+      on_engine_event(engine, *event);
+      events.pop();
+    }
+  }
+  for (const uint32_t endpoint : std::exchange(unserved_ends_, {})) on_endpoint_detached(endpoint);
+}
+
+void Service::on_engine_event(uint32_t engine, const engine::Event& event) {
   if (const auto* detached = std::get_if<engine::EndpointDetached>(&event)) {
     on_endpoint_detached(detached->endpoint);
   } else if (const auto* client = std::get_if<engine::ClientDetached>(&event)) {
-    on_client_detached(client->client);
+    on_client_detached(engine, client->client);
   } else if (const auto* stopped = std::get_if<engine::CaptureStopped>(&event)) {
-    on_capture_stopped(stopped->capture);
+    on_capture_stopped(engine, stopped->capture);
   } else if (const auto* signal = std::get_if<engine::SignalReceived>(&event)) {
     UNET_CHECK(signal->length <= engine::kSignalMax);
     signalling_->handle_signal({signal->port, signal->from}, Bytes(signal->bytes.data(), signal->length), now_);
@@ -323,21 +334,31 @@ void Service::end_silent() {
   }
 }
 
-void Service::push(const engine::Command& command) {
-  // Order matters to the engine: nothing overtakes what waits.
-  if (!command_backlog_.empty() || !commands_.push(command)) command_backlog_.push_back(command);
+void Service::push(uint32_t engine, const engine::Command& command) {
+  // Order matters to the engines: nothing overtakes what waits.
+  if (!command_backlog_.empty() || !lines_[engine].commands.push(command)) command_backlog_.emplace_back(engine, command);
   worked_ = true;
+}
+
+void Service::push_all(const engine::Command& command) {
+  for (uint32_t engine = 0; engine < engines(); ++engine) push(engine, command);
 }
 
 // A signal may be lost, and whoever is on the wire causes them: they do not wait where clients' commands wait.
 void Service::push_signal(const engine::SendSignal& signal) {
-  if (!command_backlog_.empty() || !commands_.push(signal)) ++counters_.dropped_signals;
+  if (!command_backlog_.empty() || !lines_[ports_[signal.port].engine].commands.push(signal)) ++counters_.dropped_signals;
   worked_ = true;
 }
 
 void Service::flush_commands() {
-  while (!command_backlog_.empty() && commands_.push(command_backlog_.front())) command_backlog_.pop_front();
-  if (!commands_.empty()) engine_.wake_engine();
+  while (!command_backlog_.empty()) {
+    const auto& [engine, command] = command_backlog_.front();
+    if (!lines_[engine].commands.push(command)) break;
+    command_backlog_.pop_front();
+  }
+  for (uint32_t engine = 0; engine < engines(); ++engine) {
+    if (!lines_[engine].commands.empty()) engine_.wake_engine(engine);
+  }
 }
 
 void Service::stop(Nanoseconds now) {

@@ -9,6 +9,7 @@
 // service_captures.cc and service_operation.cc (the operator's); ends of things in service_ends.cc.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <list>
@@ -40,19 +41,26 @@ struct PortInfo {
   MacAddress address{};
   uint32_t mtu = 0;
   std::string description;
+  uint32_t engine = 0;  // to which it belongs
+};
+
+// The way to an engine and back.
+struct EngineLine {
+  engine::CommandMailbox& commands;
+  engine::EventMailbox& events;
 };
 
 // The rest of the NI, as the service sees it. Called by the service's thread.
 class EngineSide {
  public:
   virtual ~EngineSide() = default;
-  virtual void wake_engine() noexcept = 0;                         // commands were put into the mailbox
-  virtual Status watch_client(int wake_descriptor) = 0;            // the engine's sleep ends when it is written
-  virtual void forget_client(int wake_descriptor) noexcept = 0;
-  virtual void begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept = 0;  // before its number counts as given
-  virtual uint64_t ni_counter(NiCounter counter) const noexcept = 0;
-  virtual uint64_t ni_gauge(NiGauge gauge) const noexcept = 0;
-  virtual uint64_t endpoint_counter(uint32_t endpoint, EndpointCounter counter) const noexcept = 0;
+  virtual void wake_engine(uint32_t engine) noexcept = 0;          // commands were put into its mailbox
+  virtual Status watch_client(uint32_t engine, int wake_descriptor) = 0;  // the engine's sleep ends when it is written
+  virtual void forget_client(uint32_t engine, int wake_descriptor) noexcept = 0;
+  virtual void begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept = 0;  // of the one engine, before its number counts as given
+  virtual uint64_t ni_counter(uint32_t engine, NiCounter counter) const noexcept = 0;
+  virtual uint64_t ni_gauge(uint32_t engine, NiGauge gauge) const noexcept = 0;
+  virtual uint64_t endpoint_counter(uint32_t engine, uint32_t endpoint, EndpointCounter counter) const noexcept = 0;
   virtual std::vector<std::vector<DriverCounter>> port_counters() = 0;  // one list per port
 };
 
@@ -91,8 +99,7 @@ class Service {
   static constexpr uint32_t kConnectMsMax = 3'600'000;
 
   // Errors: invalid_argument (host name, static channels), system.
-  static Result<std::unique_ptr<Service>> create(ServiceOptions options, std::vector<PortInfo> ports,
-                                                 engine::CommandMailbox& commands, engine::EventMailbox& events,
+  static Result<std::unique_ptr<Service>> create(ServiceOptions options, std::vector<PortInfo> ports, std::vector<EngineLine> lines,
                                                  EngineSide& engine);
   ~Service();
   Service(const Service&) = delete;
@@ -150,8 +157,7 @@ class Service {
  private:
   friend class ReportBuilder;
 
-  Service(ServiceOptions options, std::vector<PortInfo> ports, engine::CommandMailbox& commands,
-          engine::EventMailbox& events, EngineSide& engine);
+  Service(ServiceOptions options, std::vector<PortInfo> ports, std::vector<EngineLine> lines, EngineSide& engine);
   Status reserve_static_channels();
 
   // service.cc: connections and the loop
@@ -161,12 +167,14 @@ class Service {
   void on_kept_packet(ClientRecord& client, Bytes packet);
   Status listen_on(Listener listener);
   Status watch_keeper();
-  void on_engine_event(const engine::Event& event);
+  void on_engine_events();
+  void on_engine_event(uint32_t engine, const engine::Event& event);
   void on_deadlines();
   void end_silent();
   void flush(ClientRecord& client);
   void flush_starved();
-  void push(const engine::Command& command);
+  void push(uint32_t engine, const engine::Command& command);
+  void push_all(const engine::Command& command);
   void push_signal(const engine::SendSignal& signal);
   void flush_commands();
   // False: the descriptors could not be had. The client got an error instead; what it asked for is the caller's to undo.
@@ -179,6 +187,17 @@ class Service {
   bool reads_descriptors(const ClientRecord& client);
   void announce(ClientRecord& client);
   void watch_for_room(ClientRecord& client);
+
+  // service_engines.cc: which engine serves what
+  uint32_t engines() const noexcept { return static_cast<uint32_t>(lines_.size()); }
+  uint32_t least_busy_engine() const;
+  void serve(EndpointRecord& endpoint, uint32_t engine);
+  void serve_both(EndpointRecord& one, EndpointRecord& other);
+  void introduce(ClientRecord& client, uint32_t engine);
+  void dismiss(ClientRecord& client);
+  std::optional<uint32_t> take_doorbell(ClientRecord& client, uint32_t& engine);
+  void attach(EndpointRecord& endpoint);
+  Status open_hairpin(EndpointRecord& connector, ChannelRecord& connecting, EndpointRecord& acceptor, ChannelRecord& accepting);
 
   // service_requests.cc
   void handle(ClientRecord& client, const control::Hello& packet);
@@ -253,10 +272,11 @@ class Service {
   void handle(ClientRecord& client, const control::CaptureStop& packet);
   Status may_capture(ClientRecord& client, const control::CaptureStart& packet);
   Result<CaptureRecord*> start_capture(ClientRecord& client, const control::CaptureStart& packet);
+  void start_in_engines(CaptureRecord& capture, const control::CaptureStart& packet);
   void stop_capture(CaptureRecord& capture);
   void stop_captures_of(const ClientRecord& client);
   void stop_captures_of(const EndpointRecord& endpoint);
-  void on_capture_stopped(uint32_t number);
+  void on_capture_stopped(uint32_t engine, uint32_t number);
 
   // service_emulated.cc
   Result<uint32_t> create_emulated(ClientRecord& client, EndpointRecord& carrier);
@@ -287,7 +307,7 @@ class Service {
   // service_wire.cc
   Status connect_wire(EndpointRecord& endpoint, const control::Connect& packet, std::string_view name, std::string_view host);
   Status accept_wire(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
-  void open_wire(EndpointRecord& endpoint, const ChannelRecord& channel, Tag remote_tag, const WireAddress& remote);
+  void open_wire(EndpointRecord& endpoint, ChannelRecord& channel, Tag remote_tag, const WireAddress& remote);
   void open_static_channels(EndpointRecord& endpoint, std::string_view name);
   void close_static_channels(EndpointRecord& endpoint);
   void run_signalling();
@@ -309,17 +329,18 @@ class Service {
   void end_parts(EndpointRecord& endpoint, control::CloseReason reason);
   void end_channel(EndpointRecord& endpoint, uint32_t number, control::CloseReason reason);
   void tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, control::CloseReason reason);
+  void close_in_engine(EndpointRecord& endpoint, ChannelRecord& channel);
   void release_wire(ChannelRecord& channel);
   void on_endpoint_detached(uint32_t id);
-  void on_client_detached(uint32_t index);
+  void on_client_detached(uint32_t engine, uint32_t index);
+  void forget(ClientRecord& client);
 
   ClientRecord* client_at(uint32_t index);
   EndpointRecord* endpoint_at(uint32_t id);
 
   ServiceOptions options_;
   std::vector<PortInfo> ports_;
-  engine::CommandMailbox& commands_;
-  engine::EventMailbox& events_;
+  std::vector<EngineLine> lines_;
   EngineSide& engine_;
   Nanoseconds now_ = 0;  // of the poll() under way
   bool worked_ = false;
@@ -360,7 +381,10 @@ class Service {
   std::unordered_map<uint64_t, uint64_t> wire_requests_;                   // Signalling's request -> ours
   std::unordered_map<uint64_t, std::pair<uint32_t, uint32_t>> connects_;   // Signalling's connect -> endpoint, channel
   std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>> tag_owner_;  // local tag -> endpoint, channel
-  std::deque<engine::Command> command_backlog_;
+  // One for all engines: an order among them counts, too (a signal goes out after the channel is open).
+  std::deque<std::pair<uint32_t, engine::Command>> command_backlog_;
+  std::array<uint32_t, kEnginesMax> served_{};  // endpoints of each engine
+  std::vector<uint32_t> unserved_ends_;  // endpoints that ended before any engine knew them
   std::map<uint32_t, CaptureRecord> captures_;
   Nanoseconds next_capture_ = 0;  // of an ordinary user
 

@@ -103,13 +103,7 @@ void Service::handle(ClientRecord& client, const control::CaptureStart& packet) 
   const Result<CaptureRecord*> started = start_capture(client, packet);
   if (!started) return fail_request(client, packet.header, started.error());
   CaptureRecord& capture = **started;
-  push(engine::StartCapture{.capture = capture.capture,
-                            .memory = capture.shared.mapping.data(),
-                            .bytes = capture.bytes,
-                            .snap_length = capture.snap_length,
-                            .port = capture.port,
-                            .endpoint = packet.header.endpoint,
-                            .channel = packet.channel});
+  start_in_engines(capture, packet);
   spdlog::info("capture {} of user {} (pid {}) begins: port {}, endpoint {}", capture.capture, capture.user, capture.pid,
                capture.port < 0 ? "any" : std::to_string(capture.port), capture.endpoint ? std::to_string(*capture.endpoint) : "any");
   control::Reply reply{};
@@ -121,6 +115,34 @@ void Service::handle(ClientRecord& client, const control::CaptureStart& packet) 
   }
   if (!send_packet(client, reply, {capture.shared.descriptor.get()})) stop_capture(capture);
   capture.shared.descriptor.reset();
+}
+
+// An endpoint's frames are its engine's affair, a port's those of the engine that has the port.
+void Service::start_in_engines(CaptureRecord& capture, const control::CaptureStart& packet) {
+  if (capture.endpoint) {
+    EndpointRecord& endpoint = *endpoint_at(*capture.endpoint);
+    serve(endpoint, least_busy_engine());
+    capture.engines = 1u << *endpoint.engine;
+  } else if (capture.port >= 0) {
+    capture.engines = 1u << ports_[static_cast<uint32_t>(capture.port)].engine;
+  } else {
+    capture.engines = (1u << engines()) - 1;
+  }
+  if (const int writers = std::popcount(capture.engines); writers > 1) {
+    capture.writer = std::make_unique<engine::CaptureWriter>();
+    capture.writer->engines.store(static_cast<uint32_t>(writers), std::memory_order_relaxed);
+  }
+  for (uint32_t engine = 0; engine < engines(); ++engine) {
+    if ((capture.engines >> engine & 1) == 0) continue;
+    push(engine, engine::StartCapture{.capture = capture.capture,
+                                      .memory = capture.shared.mapping.data(),
+                                      .bytes = capture.bytes,
+                                      .snap_length = capture.snap_length,
+                                      .port = capture.port,
+                                      .endpoint = packet.header.endpoint,
+                                      .channel = packet.channel,
+                                      .writer = capture.writer.get()});
+  }
 }
 
 void Service::handle(ClientRecord& client, const control::CaptureStop& packet) {
@@ -137,7 +159,9 @@ void Service::handle(ClientRecord& client, const control::CaptureStop& packet) {
 void Service::stop_capture(CaptureRecord& capture) {
   if (capture.stopping) return;
   capture.stopping = true;
-  push(engine::StopCapture{.capture = capture.capture});
+  for (uint32_t engine = 0; engine < engines(); ++engine) {
+    if ((capture.engines >> engine & 1) != 0) push(engine, engine::StopCapture{.capture = capture.capture});
+  }
 }
 
 void Service::stop_captures_of(const ClientRecord& client) {
@@ -153,9 +177,11 @@ void Service::stop_captures_of(const EndpointRecord& endpoint) {
   }
 }
 
-void Service::on_capture_stopped(uint32_t number) {
+void Service::on_capture_stopped(uint32_t engine, uint32_t number) {
   const auto at = captures_.find(number);
   if (at == captures_.end()) return;
+  at->second.engines &= ~(1u << engine);
+  if (at->second.engines != 0) return;  // another still writes
   spdlog::info("capture {} has ended", number);
   accounts_.give_back(at->second.user, {.memory = at->second.memory});
   if (journal_ != nullptr) journal_->erase(JournalKind::capture, number);

@@ -311,9 +311,11 @@ void Service::accept_hairpin(EndpointRecord& endpoint, const RequestRecord& requ
   ChannelRecord& accepting = **made;
   accepting.kind = ChannelKind::ni;
   join(connector, connecting, endpoint, accepting, request);
-  const uint32_t from = connector.engine_id(), to = endpoint.engine_id();
-  push(engine::OpenHairpin{.endpoint = from, .channel = connecting.number, .peer = to, .peer_channel = accepting.number});
-  push(engine::OpenHairpin{.endpoint = to, .channel = accepting.number, .peer = from, .peer_channel = connecting.number});
+  if (Status status = open_hairpin(connector, connecting, endpoint, accepting); !status) {
+    end_channel(endpoint, accepting.number, control::CloseReason::closed_by_peer);
+    fail_connect(request, status.error());
+    return fail_request(client, header, status.error());
+  }
   finish_connect(endpoint, accepting, Op::accept, header.cookie, {});
   finish_connect(connector, connecting, Op::connect, connecting.cookie, {});
 }

@@ -66,10 +66,9 @@ void Service::finish_drops() {
       if (!endpoint.detaching) destroy(endpoint, CloseReason::peer_died);
     }
     if (!client.greeted) {
-      on_client_detached(index);  // the engine never knew it
+      forget(client);  // no engine ever knew it
     } else if (client.endpoints.empty()) {
-      client.told_engine = true;
-      push(engine::DetachClient{.client = index});
+      dismiss(client);
     }
   }
 }
@@ -78,7 +77,11 @@ void Service::destroy(EndpointRecord& endpoint, CloseReason reason) {
   endpoint.detaching = true;
   while (!endpoint.emulated.empty()) destroy_emulated(*endpoint_at(*endpoint.emulated.begin()), reason);
   end_parts(endpoint, reason);
-  push(engine::DetachEndpoint{.endpoint = endpoint.id});
+  if (endpoint.engine) {
+    push(*endpoint.engine, engine::DetachEndpoint{.endpoint = endpoint.id});
+  } else {
+    unserved_ends_.push_back(endpoint.id);  // later, as an engine would: callers go on with what they have
+  }
 }
 
 // What every endpoint has: a name, requests, channels.
@@ -127,7 +130,7 @@ void Service::end_channel(EndpointRecord& endpoint, uint32_t number, CloseReason
   }
   if (channel.state == State::closed) return;  // the other side ended it, and everything with it
   UNET_PROBE(channel_close, endpoint.id, number, static_cast<int>(reason));
-  if (channel.kind == control::ChannelKind::ni) push(engine::CloseChannel{.endpoint = endpoint.engine_id(), .channel = number});
+  close_in_engine(endpoint, channel);
   if (channel.wire) {
     if (!channel.fixed) signalling_->close(channel.local_tag, reason, now_);
     return release_wire(channel);
@@ -145,7 +148,7 @@ void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, Clos
   channel.state = State::closed;
   UNET_PROBE(channel_close, endpoint.id, channel.number, static_cast<int>(reason));
   changed(JournalKind::channel, endpoint.id, channel.number);
-  if (channel.kind == control::ChannelKind::ni) push(engine::CloseChannel{.endpoint = endpoint.engine_id(), .channel = channel.number});
+  close_in_engine(endpoint, channel);
   if (channel.wire) release_wire(channel);
   const ClientRecord& owner = *client_at(endpoint.client);
   accounts_.give_back(owner.who.uid, {.memory = channel.memory});
@@ -156,6 +159,16 @@ void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, Clos
   event.channel = channel.number;
   event.reason = reason;
   send_packet(*client_at(endpoint.client), event);
+}
+
+void Service::close_in_engine(EndpointRecord& endpoint, ChannelRecord& channel) {
+  const EndpointRecord& served = carrier_of(endpoint);
+  if (channel.kind != control::ChannelKind::ni || !served.engine) return;
+  push(*served.engine, engine::CloseChannel{.endpoint = served.id, .channel = channel.number});
+  if (channel.relay) push(*channel.relay, engine::CloseRelay{.local_tag = channel.local_tag});
+  if (channel.linked) tags_.release(channel.local_tag);
+  channel.relay.reset();
+  channel.linked = false;
 }
 
 // The tag goes back; a static channel's stays reserved for the next endpoint that binds its name.
@@ -172,7 +185,10 @@ void Service::on_endpoint_detached(uint32_t id) {
   const bool answer = endpoint->answer_detach;
   const control::Header header{.op = control::Op::destroy_endpoint, .endpoint = id, .cookie = endpoint->detach_cookie};
   accounts_.give_back(client.who.uid, {.endpoints = 1, .memory = endpoint->memory});
-  client.doorbells[endpoint->doorbell / 64] &= ~(uint64_t{1} << (endpoint->doorbell % 64));
+  if (endpoint->engine) {
+    --served_[*endpoint->engine];
+    client.doorbells[endpoint->doorbell / 64] &= ~(uint64_t{1} << (endpoint->doorbell % 64));
+  }
   client.endpoints.erase(id);
   changed(JournalKind::endpoint, id);
   --real_endpoints_;
@@ -180,15 +196,21 @@ void Service::on_endpoint_detached(uint32_t id) {
   free_endpoints_.push_back(id);
   if (answer) ok(client, header);
   if (client.dropped && client.endpoints.empty() && !client.told_engine && dropped_.count(client.index) == 0) {
-    client.told_engine = true;
-    push(engine::DetachClient{.client = client.index});
+    dismiss(client);
   }
 }
 
-void Service::on_client_detached(uint32_t index) {
-  const ClientRecord& client = *client_at(index);
+void Service::on_client_detached(uint32_t engine, uint32_t index) {
+  ClientRecord& client = *client_at(index);
+  engine_.forget_client(engine, client.wake.get());
+  client.engines &= ~(1u << engine);
+  if (client.engines == 0) forget(client);
+}
+
+// No engine knows it any longer.
+void Service::forget(ClientRecord& client) {
   UNET_CHECK(client.dropped && client.endpoints.empty());
-  if (client.greeted) engine_.forget_client(client.wake.get());
+  const uint32_t index = client.index;
   accounts_.give_back(client.who.uid, {.connections = 1});
   if (journal_ != nullptr) {
     erase_outputs(*client_at(index), client.outputs);

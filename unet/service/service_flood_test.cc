@@ -20,13 +20,13 @@ namespace unet::service {
 namespace {
 
 struct NoEngine final : EngineSide {
-  void wake_engine() noexcept override {}
-  Status watch_client(int) override { return watches ? Status{} : fail(Errc::system, "no more of them"); }
-  void forget_client(int) noexcept override {}
+  void wake_engine(uint32_t) noexcept override {}
+  Status watch_client(uint32_t, int) override { return watches ? Status{} : fail(Errc::system, "no more of them"); }
+  void forget_client(uint32_t, int) noexcept override {}
   void begin_endpoint(uint32_t, uint32_t) noexcept override {}
-  uint64_t ni_counter(NiCounter) const noexcept override { return 0; }
-  uint64_t ni_gauge(NiGauge) const noexcept override { return 0; }
-  uint64_t endpoint_counter(uint32_t, EndpointCounter) const noexcept override { return 0; }
+  uint64_t ni_counter(uint32_t, NiCounter) const noexcept override { return 0; }
+  uint64_t ni_gauge(uint32_t, NiGauge) const noexcept override { return 0; }
+  uint64_t endpoint_counter(uint32_t, uint32_t, EndpointCounter) const noexcept override { return 0; }
   std::vector<std::vector<DriverCounter>> port_counters() override { return {}; }
 
   bool watches = true;
@@ -44,8 +44,8 @@ struct Alone {
     options.policy = *Policy::parse(policy, "policy", geteuid());
     options.own_user = geteuid();
     options.host = "here";
-    service = std::move(*Service::create(std::move(options), {PortInfo{.address = {2}, .mtu = 1500, .description = "none"}}, commands,
-                                         events, engine));
+    service = std::move(*Service::create(std::move(options), {PortInfo{.address = {2}, .mtu = 1500, .description = "none"}},
+                                         {EngineLine{commands, events}}, engine));
   }
   // The client's end of a new connection.
   Descriptor connect() {

@@ -68,15 +68,6 @@ bool of_another_version(Bytes packet) {
 }
 
 // The lowest free doorbell bit.
-std::optional<uint32_t> take_doorbell(std::vector<uint64_t>& taken) {
-  for (size_t word = 0; word < taken.size(); ++word) {
-    if (taken[word] == ~uint64_t{0}) continue;
-    const auto bit = static_cast<uint32_t>(std::countr_one(taken[word]));
-    taken[word] |= uint64_t{1} << bit;
-    return static_cast<uint32_t>(word * 64 + bit);
-  }
-  return std::nullopt;
-}
 
 }  // namespace
 
@@ -183,7 +174,9 @@ Status Service::greet(ClientRecord& client, const control::Hello& packet) {
   if (!page) return tl::unexpected(page.error());
   Result<Descriptor> wake = create_eventfd();
   if (!wake) return tl::unexpected(wake.error());
-  if (Status status = engine_.watch_client(wake->get()); !status) return status;
+  if (engines() == 1) {
+    if (Status status = engine_.watch_client(0, wake->get()); !status) return status;
+  }
   client.page = std::move(*page);
   client.wake = std::move(*wake);
   return {};
@@ -202,7 +195,10 @@ void Service::handle(ClientRecord& client, const control::Hello& packet) {
     journal_->put(JournalKind::page, client.index, 0, PageValue{}, {client.page.descriptor.get(), client.wake.get()});
   }
   auto* page = reinterpret_cast<ClientPage*>(client.page.mapping.data());
-  push(engine::AttachClient{.client = client.index, .page = page});
+  if (engines() == 1) {
+    client.engines = 1;
+    push(0, engine::AttachClient{.client = client.index, .page = page});
+  }  // else each when it gets its first endpoint of the client
   control::Reply reply = make_reply(packet.header);
   reply.hello = {.version = control::kVersion, .client = client.index};
   if (!send_packet(client, reply, {client.page.descriptor.get(), client.wake.get()})) drop(client, "no descriptors for its page");
@@ -224,8 +220,7 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
   const Usage wanted{.endpoints = 1, .memory = geometry.total};
   if (Status status = accounts_.take(client.who.uid, client.rights, wanted); !status) return tl::unexpected(status.error());
   Result<SharedMemory> segment = create_shared("unet-segment", geometry.total);
-  const std::optional<uint32_t> doorbell = segment ? take_doorbell(client.doorbells) : std::nullopt;
-  if (!doorbell) {
+  if (!segment || client.endpoints.size() >= kEndpointsPerClientMax) {
     accounts_.give_back(client.who.uid, wanted);
     if (!segment) return tl::unexpected(segment.error());
     return fail(Errc::quota_exceeded, "this connection has the maximum of endpoints");
@@ -235,26 +230,24 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
   auto endpoint = std::make_unique<EndpointRecord>();
   endpoint->id = id;
   endpoint->client = client.index;
-  endpoint->doorbell = *doorbell;
   endpoint->geometry = geometry;
   endpoint->segment = std::move(*segment);
   endpoint->memory = geometry.total;
   tell_terms(client);
-  if (journal_ != nullptr) {
-    engine_.begin_endpoint(id, geometry.buffers);  // whoever takes over may find it before our engine has attached it
-    const SegmentValue value{.options = options, .client = client.index, .doorbell = *doorbell};
-    journal_->put(JournalKind::segment, id, 0, value, {endpoint->segment.descriptor.get()});
-    changed(JournalKind::endpoint, id);
-  }
-  push(engine::AttachEndpoint{.endpoint = id,
-                              .client = client.index,
-                              .doorbell = *doorbell,
-                              .segment = endpoint->segment.mapping.data(),
-                              .geometry = geometry,
-                              .user = client.who.uid});
+  EndpointRecord& made = *endpoint;
   client.endpoints.insert(id);
   endpoints_[id] = std::move(endpoint);
   ++real_endpoints_;
+  // Of several engines, the first channel chooses.
+  reinterpret_cast<SegmentHeader*>(made.segment.mapping.data())->doorbell.value.store(Doorbell::kNone, std::memory_order_relaxed);
+  // Whoever takes over may find it before our engine has attached it.
+  if (journal_ != nullptr) engine_.begin_endpoint(id, geometry.buffers);
+  if (engines() == 1) serve(made, 0);
+  if (journal_ != nullptr) {
+    const SegmentValue value{.options = options, .client = client.index, .doorbell = made.doorbell};
+    journal_->put(JournalKind::segment, id, 0, value, {made.segment.descriptor.get()});
+    changed(JournalKind::endpoint, id);
+  }
   UNET_PROBE(endpoint_open, id, client.who.uid, client.who.pid);
   return id;
 }
@@ -264,7 +257,7 @@ void Service::handle(ClientRecord& client, const control::CreateEndpoint& packet
   if (!id) return fail_request(client, packet.header, id.error());
   EndpointRecord& endpoint = *endpoint_at(*id);
   control::Reply reply = make_reply(packet.header);
-  reply.create_endpoint = {.endpoint = *id, .doorbell = endpoint.doorbell};
+  reply.create_endpoint = {.endpoint = *id, .doorbell = endpoint.engine ? endpoint.doorbell : Doorbell::kNone};
   const bool sent = send_packet(client, reply, {endpoint.segment.descriptor.get()});
   endpoint.segment.descriptor.reset();  // thousands of endpoints need no thousands of descriptors
   if (!sent) destroy(endpoint, control::CloseReason::closed_by_peer);
@@ -316,7 +309,9 @@ void Service::handle(ClientRecord& client, const control::Expose& packet) {
   }
   if (Status status = make_region(client, *endpoint, packet.bytes); !status) return fail_request(client, packet.header, status.error());
   endpoint->region_bytes = packet.bytes;
-  push(engine::SetRegion{.endpoint = endpoint->id, .region = endpoint->region.mapping.bytes().first(packet.bytes)});
+  if (endpoint->engine) {
+    push(*endpoint->engine, engine::SetRegion{.endpoint = endpoint->id, .region = endpoint->region.mapping.bytes().first(packet.bytes)});
+  }
   control::Reply reply = make_reply(packet.header);
   reply.region = {.bytes = packet.bytes};
   endpoint->region_sent = send_packet(client, reply, {endpoint->region.descriptor.get()});
@@ -377,7 +372,9 @@ void Service::handle(ClientRecord& client, const control::GetDescriptor& packet)
     if (!wake) return fail_request(client, packet.header, wake.error());
     endpoint->wake = std::move(*wake);
     if (journal_ != nullptr) journal_->put(JournalKind::wake, endpoint->id, 0, WakeValue{}, {endpoint->wake.get()});
-    push(engine::SetWakeDescriptor{.endpoint = endpoint->id, .descriptor = endpoint->wake.get()});
+    if (endpoint->engine) {
+      push(*endpoint->engine, engine::SetWakeDescriptor{.endpoint = endpoint->id, .descriptor = endpoint->wake.get()});
+    }
   }
   const Result<Descriptor> sleep = create_wake_descriptor(endpoint->wake.get());
   if (!sleep) return fail_request(client, packet.header, sleep.error());

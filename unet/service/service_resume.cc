@@ -139,13 +139,14 @@ Status Service::resume_page(JournalItem& item) {
   Result<SharedMemory> page = map_again(std::move(item.descriptors[0]), sizeof(ClientPage));
   if (!page) return tl::unexpected(page.error());
   client->wake = std::move(item.descriptors[1]);
-  if (Status status = engine_.watch_client(client->wake.get()); !status) return status;
+  if (Status status = engine_.watch_client(0, client->wake.get()); !status) return status;
   client->page = std::move(*page);
   client->page.descriptor.reset();
   client->greeted = true;
   auto* const memory = reinterpret_cast<ClientPage*>(client->page.mapping.data());
   client->events = memory->control_events.value.load(std::memory_order_relaxed);  // if the client wrote it, it fools itself
-  push(engine::AttachClient{.client = client->index, .page = memory});
+  client->engines = 1;  // there is one engine
+  push(0, engine::AttachClient{.client = client->index, .page = memory});
   return {};
 }
 
@@ -167,13 +168,15 @@ Status Service::resume_segment(JournalItem& item) {
   bells |= bell;
   endpoint->id = id;
   endpoint->client = client->index;
+  endpoint->engine = 0;
+  ++served_[0];
   endpoint->doorbell = value->doorbell;
   endpoint->segment = std::move(*segment);
   endpoint->segment.descriptor.reset();
   endpoint->memory = endpoint->geometry.total;
   accounts_.resume(client->who.uid, {.endpoints = 1, .memory = endpoint->memory});
   tell_terms(*client);
-  push(engine::AttachEndpoint{.endpoint = id,
+  push(0, engine::AttachEndpoint{.endpoint = id,
                               .client = client->index,
                               .doorbell = endpoint->doorbell,
                               .segment = endpoint->segment.mapping.data(),
@@ -204,7 +207,7 @@ Status Service::resume_wake(JournalItem& item) {
   EndpointRecord* const endpoint = endpoint_at(item.key.a);
   if (endpoint == nullptr || endpoint->wake.valid()) return wrong(item, "of no endpoint");
   endpoint->wake = std::move(item.descriptors[0]);
-  push(engine::SetWakeDescriptor{.endpoint = endpoint->id, .descriptor = endpoint->wake.get()});
+  push(0, engine::SetWakeDescriptor{.endpoint = endpoint->id, .descriptor = endpoint->wake.get()});
   return {};
 }
 
@@ -226,7 +229,7 @@ Status Service::resume_endpoint(const JournalItem& item) {
     if (Status status = names_.bind(name, endpoint->id); !status) return wrong(item, status.error().text.c_str());
   }
   if (endpoint->region_bytes != 0) {
-    push(engine::SetRegion{.endpoint = endpoint->id, .region = endpoint->region.mapping.bytes().first(endpoint->region_bytes)});
+    push(0, engine::SetRegion{.endpoint = endpoint->id, .region = endpoint->region.mapping.bytes().first(endpoint->region_bytes)});
   }
   return {};
 }
@@ -329,7 +332,7 @@ void Service::resume_hairpins(EndpointRecord& endpoint) {
     const EndpointRecord* const peer = endpoint_at(channel.peer_endpoint);
     if (peer == nullptr || peer->detaching) continue;
     const uint32_t from = endpoint.engine_id(), to = peer->engine_id();
-    push(engine::OpenHairpin{.endpoint = from, .channel = number, .peer = to, .peer_channel = channel.peer_channel});
+    push(0, engine::OpenHairpin{.endpoint = from, .channel = number, .peer = to, .peer_channel = channel.peer_channel});
   }
 }
 
@@ -370,9 +373,9 @@ void Service::finish_resume() {
     EndpointRecord& endpoint = *endpoint_at(id);
     resume_hairpins(endpoint);
     resume_wires(endpoint);
-    if (endpoint.detaching) push(engine::DetachEndpoint{.endpoint = id});  // and its end is told as ever
+    if (endpoint.detaching) push(0, engine::DetachEndpoint{.endpoint = id});  // and its end is told as ever
   }
-  push(engine::Resumed{});
+  push(0, engine::Resumed{});
 }
 
 }  // namespace unet::service

@@ -91,13 +91,20 @@ Status Service::accept_wire(EndpointRecord& endpoint, const RequestRecord& reque
   return {};
 }
 
-void Service::open_wire(EndpointRecord& endpoint, const ChannelRecord& channel, Tag remote_tag, const WireAddress& remote) {
-  push(engine::OpenWire{.endpoint = endpoint.engine_id(),
-                        .channel = channel.number,
-                        .local_tag = channel.local_tag,
-                        .remote_tag = remote_tag,
-                        .remote = remote.mac,
-                        .port = remote.port});
+void Service::open_wire(EndpointRecord& endpoint, ChannelRecord& channel, Tag remote_tag, const WireAddress& remote) {
+  const uint32_t owner = ports_[remote.port].engine;
+  EndpointRecord& served = carrier_of(endpoint);
+  serve(served, owner);
+  if (*served.engine != owner) {  // it is served elsewhere already
+    channel.relay = owner;
+    push(owner, engine::OpenRelay{.local_tag = channel.local_tag, .engine = *served.engine});
+  }
+  push(*served.engine, engine::OpenWire{.endpoint = served.id,
+                                    .channel = channel.number,
+                                    .local_tag = channel.local_tag,
+                                    .remote_tag = remote_tag,
+                                    .remote = remote.mac,
+                                    .port = remote.port});
 }
 
 void Service::open_static_channels(EndpointRecord& endpoint, std::string_view name) {

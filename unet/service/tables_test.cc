@@ -102,7 +102,7 @@ port = 1
   CHECK(config.ni.service.host == "alpha");
   CHECK(config.ni.idle == Idle::block);
   CHECK(config.ni.spin_time == 7 * kMicrosecond);
-  CHECK(config.ni.core == 1u);
+  CHECK(config.ni.cores == std::vector<uint32_t>{1});
   CHECK(config.ports == std::vector<std::string>{"none", "sim"});
   REQUIRE(config.ni.service.peers.size() == 1);
   REQUIRE(config.ni.service.channels.size() == 1);
@@ -111,6 +111,26 @@ port = 1
 
   Config example = default_config();
   CHECK(parse_config(example_config(), "example", example));
+}
+
+TEST_CASE("several engines in the configuration file") {
+  const auto outcome = [](const std::string& text) {
+    Config config = default_config();
+    const std::string ports = "ports = [\"none\", \"sim\", \"sim\"]\n";
+    if (Status status = parse_config(text + ports, "c.toml", config); !status) return status.error().text;
+    if (Status status = finish_config(config); !status) return status.error().text;
+    return std::to_string(config.ni.engines) + " " + std::to_string(config.ni.cores.size()) + " " +
+           std::to_string(config.ni.port_engines.size());
+  };
+  CHECK(outcome("") == "1 0 0");
+  CHECK(outcome("engines = 2\ncore = [3, 4]\nport_engines = [1, 0, 1]\n") == "2 2 3");
+  CHECK(outcome("engines = 2\ncore = 3\n") == "2 1 0");
+  CHECK(outcome("engines = 9\n").find("1 to 8") != std::string::npos);
+  CHECK(outcome("core = [3, 4]\n").find("2 cores are named") != std::string::npos);
+  CHECK(outcome("core = [3, \"x\"]\n").find("a list of such") != std::string::npos);
+  CHECK(outcome("engines = 2\nport_engines = [0, 2]\n").find("no engine 2") != std::string::npos);
+  CHECK(outcome("engines = 2\nport_engines = [0, 1, 1, 0]\n").find("port 3 does not exist") != std::string::npos);
+  CHECK(outcome("engines = 2\ntakeover_s = 5\n").find("give up one of the two") != std::string::npos);
 }
 
 }  // namespace unet::service

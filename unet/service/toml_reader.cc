@@ -161,6 +161,24 @@ std::vector<std::string> TomlReader::texts(std::string_view key, std::vector<std
   return otherwise;
 }
 
+std::vector<uint32_t> TomlReader::numbers(std::string_view key, std::vector<uint32_t> otherwise, uint32_t most) {
+  const toml::node* const node = table_.get(key);
+  if (node == nullptr) return otherwise;
+  const std::string allowed = std::string(key) + " must be a number from 0 to " + std::to_string(most) + " or a list of such: [0, 1]";
+  std::vector<uint32_t> values;
+  const auto take = [&](const toml::node& element) {
+    const auto value = element.value_exact<int64_t>();
+    if (!value || *value < 0 || *value > int64_t{most}) return set_error(element.source(), allowed);
+    values.push_back(static_cast<uint32_t>(*value));
+  };
+  if (const toml::array* const list = node->as_array()) {
+    for (const toml::node& element : *list) take(element);
+  } else {
+    take(*node);
+  }
+  return values;
+}
+
 std::vector<const toml::table*> TomlReader::tables(std::string_view key) {
   std::vector<const toml::table*> out;
   const toml::node* node = table_.get(key);

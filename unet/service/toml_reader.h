@@ -40,6 +40,8 @@ class TomlReader {
   bool boolean(std::string_view key, bool otherwise);
   uint64_t bytes(std::string_view key, uint64_t otherwise, uint64_t most);
   std::vector<std::string> texts(std::string_view key, std::vector<std::string> otherwise);
+  // A list, or a single number.
+  std::vector<uint32_t> numbers(std::string_view key, std::vector<uint32_t> otherwise, uint32_t most);
   // The tables of `[[key]]`.
   std::vector<const toml::table*> tables(std::string_view key);
 
