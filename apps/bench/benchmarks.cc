@@ -141,6 +141,22 @@ const std::vector<Benchmark>& all_benchmarks() {
        .sizes = {8},
        .small_limit = "undisturbed",
        .large_limit = "undisturbed"},
+      {.name = "engines",
+       .method = Method::engines,
+       .workload = Workload::rate,
+       .what = "messages per second of two engine threads with a port each, over one",
+       .detail =
+           "One NI's engine, or two engines on the two cores. No process makes the load, because it would need a core: each port's\n"
+           "driver gives the engine frames of small messages, takes those that it sends, and does in the engine's own thread what\n"
+           "the endpoint's client would do (credit for what arrived, the next message into the send queue: a few stores). Counted:\n"
+           "messages sent; as many arrive, through checksum, tag and receive queue, and none may be dropped. Endpoints stay with\n"
+           "their engine, as they do when their channels are over its ports; nothing goes over links. Ratio: over one-engine, which\n"
+           "sends half of its messages on either core.",
+       .metric = "rate",
+       .unit = "msg/s",
+       .sizes = {8, 48},
+       .small_limit = "one-engine",
+       .large_limit = "one-engine"},
   };
   return benchmarks;
 }
@@ -161,7 +177,9 @@ bool takes_part(const Benchmark& benchmark, const Contender& contender) {
   const ContenderInfo& info = contender.info();
   if (benchmark.sleeping_only && !info.sleeps) return false;
   if (benchmark.method == Method::endpoints && !info.endpoints) return false;
-  if ((benchmark.method == Method::fairness) != info.beside || (benchmark.method == Method::restart) != info.restarts) return false;
+  const bool own_kind = (benchmark.method == Method::fairness) == info.beside && (benchmark.method == Method::restart) == info.restarts &&
+                        (benchmark.method == Method::engines) == info.engines;
+  if (!own_kind) return false;
   // In the other benchmarks the wake-up limit would only repeat what `wakeup` says.
   if (!benchmark.sleeping_only && info.path == "limit-eventfd") return false;
   for (uint32_t size : sizes_of(benchmark, {})) {

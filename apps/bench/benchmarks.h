@@ -14,6 +14,7 @@ enum class Method : uint8_t {
   endpoints,  // the same with idle endpoints added (endpoints.h)
   idle,       // processor time of sleeping processes (idle.h)
   connect,    // connections, step by step (connect.h)
+  engines,    // slices of one engine and of several (as slices)
   fairness,   // a pair beside a hostile client and alone (fairness.h)
   restart,    // traffic while the network interface is replaced (restart.h)
 };

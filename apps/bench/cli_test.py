@@ -167,6 +167,17 @@ def restart():
         require((row["timeline"] is None) == row["metric"].endswith("_max"), f"restart: timeline of {row}")
 
 
+def engines():
+    """One engine and two: measured, and each message through; how much two bring is the machine's affair."""
+    status, out, err = run("run", "engines", "--size", "48", "--seconds", "0.05", "--repeat", "1", "--json", "-")
+    if "only one core" in err:
+        return
+    require(status == 0, f"engines: exit status {status}: {err}")
+    rows = json.loads(out)
+    require([(row["path"], row["metric"]) for row in rows] == [("one-engine", "rate"), ("two-engines", "rate")], f"engines: {rows}{err}")
+    require(all(row["slices"] > 0 for row in rows) and not err.count("dropped messages"), f"engines: not measured: {rows}{err}")
+
+
 def between_two_processes():
     """U-Net's paths that hold both processes: each row was measured, whether or not the machine was quiet enough for a figure."""
     for names, paths, rows_wanted in (
@@ -257,7 +268,7 @@ def side_a_dies():
     require(not namespaces_of(bench.pid), "namespaces of a dead run are left")
 
 
-for part in (wrong_input, texts, records, connections, fairness, restart, pictures, between_two_processes, between_two_hosts, signals, side_b_dies,
-             side_a_dies):
+for part in (wrong_input, texts, records, connections, fairness, restart, engines, pictures, between_two_processes, between_two_hosts, signals,
+             side_b_dies, side_a_dies):
     part()
     print(part.__name__, "ok", flush=True)

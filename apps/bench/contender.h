@@ -28,6 +28,7 @@ struct ContenderInfo {
   bool endpoints = false;  // set_idle_endpoints() works (takes part in `endpoints`)
   bool beside = false;     // a pair beside somebody else, or alone: takes part in `fairness`, and in nothing else
   bool restarts = false;   // has its network interface replaced: takes part in `restart`, and in nothing else
+  bool engines = false;    // takes part in `engines`, and in nothing else
   bool shares_cores = false;   // with an engine of its own: waits for a core belong to the path (set by prepare())
   bool side_b_parked = false;  // side B leaves its core to somebody else during a slice (the engine)
   bool sleeps = false;   // a receiver with nothing to do sleeps (takes part in `wakeup` and `idle`)

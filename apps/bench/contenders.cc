@@ -15,6 +15,7 @@ Contenders make_all_contenders() {
   add_unet_shared_pair(contenders);
   add_unet_fairness(contenders);
   add_unet_restart(contenders);
+  add_unet_engines(contenders);
   add_unet_wires(contenders);
   add_kernel_streams(contenders);
   add_kernel_datagrams(contenders);

@@ -20,6 +20,7 @@ void add_unet_shared(Contenders& contenders);
 void add_unet_shared_pair(Contenders& contenders);
 void add_unet_fairness(Contenders& contenders);
 void add_unet_restart(Contenders& contenders);
+void add_unet_engines(Contenders& contenders);
 void add_unet_wires(Contenders& contenders);
 void add_kernel_streams(Contenders& contenders);
 void add_kernel_datagrams(Contenders& contenders);

@@ -75,6 +75,7 @@ std::string compared_with(const Record& record) {
     return record.unit == "msg/s" ? "messages per round trip of " : "ratio to ";
   }
   if (record.bench == "fairness") return "ratio to the pair alone; the pair's share of what the engine sends";
+  if (record.bench == "engines") return "ratio to one engine with one port";
   if (record.baseline == kOwnMessages) return "ratio to messages of the same size over the same path";
   if (record.baseline.rfind("kernel-", 0) == 0) return "ratio to ";
   if (record.baseline.rfind("raw-", 0) == 0) return "ratio to the bare driver on the same wire: ";
