@@ -8,6 +8,7 @@
 
 #include <thread>
 
+#include "unet/capture_memory.h"
 #include "unet/engine/test_ni.h"
 
 namespace unet::engine {
@@ -260,6 +261,56 @@ TEST_CASE("frames of another engine that a port took in part are sent when it ta
   two.ni(1).run();
   CHECK(two.wires[1].sent.size() == 5);
   CHECK(two.ni(1).engine->next_event() == ~Nanoseconds{0});
+}
+
+TEST_CASE("two engines write one capture, and neither waits for the other") {
+  TwoEngines two;
+  TestEndpoint& a = two.ni(0).add_endpoint();
+  two.wire_over_other(a, 0, 50, 60);
+  two.run();
+  constexpr uint32_t kBytes = kCaptureBytesMin;
+  alignas(kPage) static std::byte memory[kCapturePage + kBytes];
+  const auto& header = *reinterpret_cast<const CaptureHeader*>(memory);
+  CaptureWriter writer;
+  writer.engines = 2;
+  for (uint32_t e = 0; e < 2; ++e) {
+    two.ni(e).command(StartCapture{.capture = 0, .memory = memory, .bytes = kBytes, .snap_length = 64, .port = -1, .endpoint = ~0u,
+                                   .channel = ~0u, .writer = &writer});
+  }
+  two.run();
+  // Each frame once, by the engine whose port it passes: the link is none.
+  REQUIRE(a.send(0, pattern(8, 1)));
+  two.wires[0].arriving.push_back(from_peer(two.wires[0], 99, pattern(8, 1)));
+  two.wires[1].arriving.push_back(from_peer(two.wires[1], 50, pattern(8, 1)));
+  two.run();
+  CHECK(header.frames == 3);
+  CHECK(header.dropped == 0);
+  uint64_t at = 0;
+  uint32_t ports[2] = {0, 0};
+  for (; at < header.written; ++ports[0]) {
+    CaptureRecord record{};
+    std::memcpy(&record, memory + kCapturePage + at, sizeof record);
+    ports[1] += record.port;
+    at += capture_record_size(record.captured);
+  }
+  CHECK((ports[0] == 3 && ports[1] == 2));  // records, and those of port 1
+  CHECK(a.receive());
+
+  REQUIRE_FALSE(writer.busy.test_and_set(std::memory_order_acquire));  // the other one lost its core in the midst of a burst
+  two.wires[0].arriving.push_back(from_peer(two.wires[0], 99, pattern(8, 1)));
+  two.run();
+  writer.busy.clear(std::memory_order_release);
+  two.wires[0].arriving.push_back(from_peer(two.wires[0], 99, pattern(8, 1)));
+  two.run();
+  CHECK(header.frames == 5);
+  CHECK(header.dropped == 1);
+
+  two.ni(0).command(StopCapture{0});
+  two.run();
+  CHECK(header.ended == 0);
+  two.ni(1).command(StopCapture{0});
+  two.run();
+  CHECK(header.ended == 1);
 }
 
 TEST_CASE("doorbells of another engine's endpoints are left alone") {
