@@ -26,7 +26,7 @@ enum class Replacement : uint8_t { none, crash, upgrade, stop };
 constexpr uint32_t kPairs = kRestartEndpoints / 2;
 constexpr uint64_t kWindow = 4;  // messages under way in one direction: less than any queue or pool of buffers holds
 constexpr Nanoseconds kSetUpTime = 20 * kMillisecond;  // of traffic before anything counts
-constexpr Nanoseconds kGiveUp = 5 * kSecond;
+constexpr Nanoseconds kGiveUp = 20 * kSecond;  // before the session does
 
 // One direction: numbered messages from `out` to `in`.
 struct Stream {
@@ -260,7 +260,7 @@ class UnetRestart final : public Contender {
       done.store(true, std::memory_order_release);
     });
     const Status traffic_done =
-        traffic(context, [&](Nanoseconds now) { return done.load(std::memory_order_acquire) || now >= begun + 2 * kGiveUp; });
+        traffic(context, [&](Nanoseconds now) { return done.load(std::memory_order_acquire) || now >= begun + kGiveUp + kSecond; });
     asks.join();
     return outcome ? traffic_done : outcome;
   }
