@@ -124,6 +124,21 @@ const std::vector<Benchmark>& all_benchmarks() {
        .sizes = {48},
        .small_limit = "alone",
        .large_limit = "alone"},
+      {.name = "emulated",
+       .method = Method::emulated,
+       .workload = Workload::rtt,
+       .what = "endpoints without queues of their own: round trips, memory, and the time to make one",
+       .detail =
+           "Round trips as in `rtt`, between two processes: of emulated endpoints through unetd's engine (`emulated`), on a local channel\n"
+           "that was asked for (`emulated-local`), and of endpoints with queues through the engine (`shared-2p`). Ratio: over a Unix\n"
+           "datagram socket that blocks, of the same run; one that polls stands beside it. Then side A makes 4096 emulated endpoints and\n"
+           "ends them, once per repetition: create is the time for each, client_memory and service_memory the bytes for each that side\n"
+           "A has allocated and that unetd has more (resident, not shared). rtt_N_idle: round trips with N of them beside the active pair.",
+       .metric = "rtt",
+       .unit = "ns",
+       .sizes = {8, 1024},
+       .small_limit = "kernel-unix-datagram",
+       .large_limit = "kernel-unix-datagram"},
       {.name = "restart",
        .method = Method::restart,
        .workload = Workload::restart,
@@ -177,6 +192,7 @@ bool takes_part(const Benchmark& benchmark, const Contender& contender) {
   const ContenderInfo& info = contender.info();
   if (benchmark.sleeping_only && !info.sleeps) return false;
   if (benchmark.method == Method::endpoints && !info.endpoints) return false;
+  if (benchmark.method == Method::emulated && !info.emulated) return false;
   const bool own_kind = (benchmark.method == Method::fairness) == info.beside && (benchmark.method == Method::restart) == info.restarts &&
                         (benchmark.method == Method::engines) == info.engines;
   if (!own_kind) return false;

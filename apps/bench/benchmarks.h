@@ -16,6 +16,7 @@ enum class Method : uint8_t {
   connect,    // connections, step by step (connect.h)
   engines,    // slices of one engine and of several (as slices)
   fairness,   // a pair beside a hostile client and alone (fairness.h)
+  emulated,   // slices, and what thousands of endpoints without queues cost (emulated.h)
   restart,    // traffic while the network interface is replaced (restart.h)
 };
 

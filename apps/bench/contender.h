@@ -27,6 +27,7 @@ struct ContenderInfo {
   bool wire = false;       // messages go as frames: its put is compared with its own messages, not with memcpy
   bool endpoints = false;  // set_idle_endpoints() works (takes part in `endpoints`)
   bool beside = false;     // a pair beside somebody else, or alone: takes part in `fairness`, and in nothing else
+  bool emulated = false;   // takes part in `emulated`: our endpoints without queues, and what they are compared with
   bool restarts = false;   // has its network interface replaced: takes part in `restart`, and in nothing else
   bool engines = false;    // takes part in `engines`, and in nothing else
   bool shares_cores = false;   // with an engine of its own: waits for a core belong to the path (set by prepare())

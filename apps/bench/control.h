@@ -24,6 +24,7 @@ enum class Workload : uint8_t {
   idle,       // B waits for one message for a long time, asleep as its path sleeps
   share,      // A streams, beside somebody who does, too: what part of what the engine sends is A's
   connect,    // A opens an end and connects it to B, again and again
+  emulate,    // A makes endpoints without queues, thousands of them, and ends them
   restart,    // A has traffic of its own while its network interface is replaced
 };
 

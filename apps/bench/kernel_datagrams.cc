@@ -109,7 +109,9 @@ class KernelDatagram final : public Contender {
     if (workload == Workload::put) return fail(Errc::unavailable, "has no put");
     if (workload == Workload::connect) return fail(Errc::unavailable, "is not measured on this path");
     if (workload == Workload::wakeup && busy_) return fail(Errc::unavailable, "never sleeps");
-    if (transport_ != Transport::unix_packet && size > kUdpPayloadMax) {
+    const bool is_unix = transport_ == Transport::unix_packet || transport_ == Transport::unix_datagram;
+    if (transport_ == Transport::unix_datagram && workload != Workload::rtt) return fail(Errc::unavailable, "is not measured on this path");
+    if (!is_unix && size > kUdpPayloadMax) {
       return fail(Errc::unavailable, "a UDP datagram holds at most 65507 B");
     }
     if (transport_ == Transport::unix_packet && size == 0) {
@@ -125,7 +127,7 @@ class KernelDatagram final : public Contender {
   Outcome run(const Slice& slice, RunContext& context) override {
     const int fd = pair_.end_of(context.side).in;
     if (!busy_) set_polling(fd, polls_in(slice, context.side));
-    if (transport_ == Transport::unix_packet) return run_with<true>(fd, slice, context);
+    if (transport_ == Transport::unix_packet || transport_ == Transport::unix_datagram) return run_with<true>(fd, slice, context);
     return run_with<false>(fd, slice, context);
   }
   // More sockets of the same kind, bound and never used: what `endpoints` compares ours with.
@@ -172,7 +174,8 @@ void add(Contenders& contenders, const std::string& path, const std::string& wha
         ContenderInfo{.path = path + (busy ? "-busy" : ""),
                       .kind = Kind::kernel,
                       .what = what + (busy ? ", busy polling" : ", blocking"),
-                      .endpoints = transport != Transport::unix_packet,
+                      .endpoints = transport != Transport::unix_packet && transport != Transport::unix_datagram,
+                      .emulated = transport == Transport::unix_datagram,
                       .sleeps = !busy},
         transport, busy));
   }
@@ -182,6 +185,7 @@ void add(Contenders& contenders, const std::string& path, const std::string& wha
 
 void add_kernel_datagrams(Contenders& contenders) {
   add(contenders, "kernel-unix-packet", "Unix packet socket", Transport::unix_packet);
+  add(contenders, "kernel-unix-datagram", "Unix datagram socket", Transport::unix_datagram);
   add(contenders, "kernel-udp", "UDP on loopback", Transport::udp);
   add(contenders, "kernel-udp-veth", "UDP over a veth pair between two namespaces", Transport::udp_veth);
 }

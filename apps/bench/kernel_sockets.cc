@@ -156,7 +156,8 @@ Status open_unix(int type, KernelPair& pair) {
     set_buffers(fds[i]);
   }
   pair.setting = type == SOCK_STREAM ? std::string("SOCK_STREAM, 4 MiB buffers, ") + kGathered
-                                     : "SOCK_SEQPACKET, 4 MiB buffers, streams with sendmmsg and recvmmsg of 32";
+                                     : std::string(type == SOCK_DGRAM ? "SOCK_DGRAM" : "SOCK_SEQPACKET") +
+                                           ", 4 MiB buffers, streams with sendmmsg and recvmmsg of 32";
   return {};
 }
 
@@ -180,6 +181,7 @@ Status open_descriptors(Transport transport, bool busy, Environment& environment
     case Transport::pipe: return open_pipes(pair);
     case Transport::unix_stream: return open_unix(SOCK_STREAM, pair);
     case Transport::unix_packet: return open_unix(SOCK_SEQPACKET, pair);
+    case Transport::unix_datagram: return open_unix(SOCK_DGRAM, pair);
     case Transport::udp:
     case Transport::tcp:
     case Transport::udp_veth:

@@ -8,6 +8,7 @@
 #include "apps/bench/benchmarks.h"
 #include "apps/bench/connect.h"
 #include "apps/bench/contenders.h"
+#include "apps/bench/emulated.h"
 #include "apps/bench/endpoints.h"
 #include "apps/bench/fairness.h"
 #include "apps/bench/idle.h"
@@ -143,6 +144,7 @@ Result<std::vector<Record>> measure_by_method(Session& session, const Job& job, 
     case Method::endpoints: return measure_endpoints(session, *job.benchmark, size, paths, options);
     case Method::connect: return measure_connect(session, *job.benchmark, paths, options);
     case Method::fairness: return measure_fairness(session, *job.benchmark, size, paths, options);
+    case Method::emulated: return measure_emulated(session, *job.benchmark, size, paths, options);
     case Method::restart: return measure_restart(session, *job.benchmark, size, paths, options);
     case Method::idle: return measure_idle(session, *job.benchmark, size, paths, options);
   }

@@ -41,7 +41,8 @@ std::string row_name(const Record& record) {
 
 // A column is a size; of connections, which have none, a step; of fairness what is compared.
 std::string column_name(const Record& record) {
-  const bool steps = record.bench == "connect" || record.bench == "fairness" || record.bench == "restart";
+  const bool emulated = record.bench == "emulated" && record.metric.rfind("rtt", 0) != 0;
+  const bool steps = emulated || record.bench == "connect" || record.bench == "fairness" || record.bench == "restart";
   return steps ? record.metric : format_size(record.size);
 }
 

@@ -44,13 +44,14 @@ uint64_t window_of(const EndpointOptions& options, size_t size) {
   return std::max<size_t>(1, std::min<size_t>(options.receive_depth, options.buffers / buffers) * 3 / 4);
 }
 
-Status resize_idle(Context& context, std::vector<std::unique_ptr<Endpoint>>& idle, uint32_t count) {
+Status resize_idle(Context& context, std::vector<std::unique_ptr<Endpoint>>& idle, uint32_t count, uint32_t emulated) {
   // Small ones: it is their number that may cost, not their memory.
   EndpointOptions small;
   small.send_depth = small.receive_depth = 16;
   small.buffers = 16;
   small.buffer_size = 256;
   small.send_bytes = kMessageMax;
+  small.emulated = emulated;
   while (idle.size() > count) idle.pop_back();
   while (idle.size() < count) {
     auto endpoint = context.create_endpoint(small);

@@ -24,6 +24,6 @@ Result<Channel> connect_both(Endpoint& from, Endpoint& to, const std::string& na
 uint64_t window_of(const EndpointOptions& options, size_t size);
 
 // Brings `idle` to `count` endpoints that nobody uses.
-Status resize_idle(Context& context, std::vector<std::unique_ptr<Endpoint>>& idle, uint32_t count);
+Status resize_idle(Context& context, std::vector<std::unique_ptr<Endpoint>>& idle, uint32_t count, uint32_t emulated = 0);
 
 }  // namespace unet::bench

@@ -1,7 +1,12 @@
-// unet_shared_pair.cc - the path `shared-2p`: two processes, and unetd's engine between them.
+// unet_shared_pair.cc - the path `shared-2p`: two processes, and unetd's engine between them; and the same with emulated endpoints.
 //
 // Three pollers. Where there is a third core the engine has it; where there is none it shares core B with side B, which then
 // gives its core away between polls, as the engine does: the figures are those of the scheduler.
+#include <malloc.h>
+#include <unistd.h>
+
+#include <fstream>
+
 #include "apps/bench/contenders.h"
 #include "apps/bench/environment.h"
 #include "apps/bench/unet_connect.h"
@@ -60,12 +65,26 @@ struct PairLink : UnetLink {
   uint64_t received = 0, reported = 0;  // side B
 };
 
+// Bytes that a process has for itself.
+uint64_t own_memory(int process) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  for (std::string word; status >> word;) {
+    uint64_t kibibytes = 0;
+    if (word == "RssAnon:" && status >> kibibytes) return kibibytes * 1024;
+  }
+  return 0;
+}
+
 class UnetSharedPair final : public Contender {
  public:
-  explicit UnetSharedPair(ContenderInfo info)
-      : Contender(std::move(info)), calls_(info_.path + "/connect", control::Path::ni, false) {}
+  explicit UnetSharedPair(ContenderInfo info, EndpointOptions options = kOptions, control::Path path = control::Path::ni)
+      : Contender(std::move(info)), options_(options), path_(path), calls_(info_.path + "/connect", control::Path::ni, false) {}
 
   Status supports(Workload workload, uint32_t) const override {
+    if (options_.emulated != 0) {
+      const bool can = workload == Workload::rtt || (workload == Workload::emulate && path_ == control::Path::ni);
+      return can ? Status{} : Status(fail(Errc::unavailable, "is not measured on this path"));
+    }
     const bool stream = workload == Workload::bandwidth || workload == Workload::rate;
     if (stream || workload == Workload::rtt || workload == Workload::connect) return {};
     return fail(Errc::unavailable, "is not measured on this path");
@@ -76,6 +95,7 @@ class UnetSharedPair final : public Contender {
     if (!daemon) return tl::unexpected(daemon.error());
     ni_ = (*daemon)->ni();
     daemon_process_ = (*daemon)->process();
+    if (path_ == control::Path::local) return {};
     const auto third = third_core(environment.cores());
     info_.shares_cores = !third;
     info_.setting += third ? ", engine on core " + std::to_string(*third) : ", three pollers on two cores: engine and side B share one";
@@ -86,10 +106,10 @@ class UnetSharedPair final : public Contender {
     auto context = Context::open(ni_, "unet-bench");
     if (!context) return tl::unexpected(context.error());
     context_ = std::make_unique<Context>(std::move(*context));
-    auto endpoint = context_->create_endpoint(kOptions);
+    auto endpoint = context_->create_endpoint(options_);
     if (!endpoint) return tl::unexpected(endpoint.error());
     endpoint_ = std::move(*endpoint);
-    auto channel = run.side == Side::a ? connect_when_bound(*endpoint_, info_.path, {.path = control::Path::ni}, run.stop) : accept();
+    auto channel = run.side == Side::a ? connect_when_bound(*endpoint_, info_.path, {.path = path_}, run.stop) : accept();
     if (!channel) return tl::unexpected(channel.error());
     channel_ = *channel;
     return {};
@@ -97,6 +117,7 @@ class UnetSharedPair final : public Contender {
 
   Outcome run(const Slice& slice, RunContext& context) override {
     if (slice.workload == Workload::connect) return calls_.run(*context_, slice, context);
+    if (slice.workload == Workload::emulate) return emulate(slice, context);
     const bool a = context.side == Side::a;
     const bool streams = slice.workload != Workload::rtt;
     PairLink link(*endpoint_, channel_, context, info_.shares_cores && !a, window_of(kOptions, slice.size));
@@ -111,10 +132,16 @@ class UnetSharedPair final : public Contender {
     return outcome;
   }
 
+  Status set_idle_endpoints(const RunContext& run, uint32_t count) override {
+    if (run.side == Side::b) return {};
+    return resize_idle(*context_, idle_, count, options_.emulated);
+  }
+
   std::vector<int> service_processes() const override { return {daemon_process_}; }
 
   void tear_down(const RunContext&) override {
     calls_.tear_down();
+    idle_.clear();
     endpoint_.reset();
     context_.reset();
   }
@@ -125,8 +152,33 @@ class UnetSharedPair final : public Contender {
     return endpoint_->accept(kConnectTime, nullptr);
   }
 
+  // `iterations` endpoints, made and ended. Samples: cycles to make all, bytes that this process has allocated and unetd has more.
+  Outcome emulate(const Slice& slice, RunContext& context) {
+    Outcome outcome;
+    if (context.side == Side::b) return outcome;
+    const auto allocated = [] {
+      const auto now = mallinfo2();
+      return static_cast<uint64_t>(now.uordblks + now.hblkhd);
+    };
+    const uint64_t client = allocated(), service = own_memory(daemon_process_), start = cycles();
+    if (Status made = resize_idle(*context_, idle_, static_cast<uint32_t>(slice.iterations), 1); !made) {
+      context.control.fail(made.error().text);
+      return outcome;
+    }
+    const auto grown = [](uint64_t before, uint64_t after) { return after > before ? after - before : 0; };
+    context.samples.push_back(cycles() - start);
+    context.samples.push_back(grown(client, allocated()));
+    context.samples.push_back(grown(service, own_memory(daemon_process_)));
+    idle_.clear();
+    outcome.messages = slice.iterations;
+    return outcome;
+  }
+
   std::string ni_;
   int daemon_process_ = 0;
+  EndpointOptions options_;
+  control::Path path_;
+  std::vector<std::unique_ptr<Endpoint>> idle_;
   std::unique_ptr<Context> context_;
   std::unique_ptr<Endpoint> endpoint_;
   Channel channel_{};
@@ -141,7 +193,25 @@ void add_unet_shared_pair(Contenders& contenders) {
       .path = "shared-2p",
       .kind = Kind::ours,
       .what = "U-Net, two processes with unetd's engine between them; on two cores the three pollers share them",
-      .setting = "public C++ API, 1024 receive slots and buffers, streams with a window, unetd --idle adaptive"}));
+      .setting = "public C++ API, 1024 receive slots and buffers, streams with a window, unetd --idle adaptive",
+      .emulated = true}));
+  EndpointOptions options = kOptions;
+  options.emulated = 1;
+  contenders.push_back(std::make_unique<UnetSharedPair>(
+      ContenderInfo{.path = "emulated",
+                    .kind = Kind::ours,
+                    .what = "U-Net, two processes with emulated endpoints, and unetd's engine between them",
+                    .setting = "public C++ API, emulated endpoints, unetd --idle adaptive",
+                    .endpoints = true,
+                    .emulated = true},
+      options));
+  contenders.push_back(std::make_unique<UnetSharedPair>(
+      ContenderInfo{.path = "emulated-local",
+                    .kind = Kind::ours,
+                    .what = "U-Net, two processes with emulated endpoints and a local channel that they asked for",
+                    .setting = "public C++ API, emulated endpoints, Path::local",
+                    .emulated = true},
+      options, control::Path::local));
 }
 
 }  // namespace unet::bench

@@ -259,6 +259,7 @@ Outcome run_on_link(Link& link, const Slice& slice, MessageBuffers& buffers, Run
     case Workload::idle: return idle_wait(link, slice, buffers, context);
     case Workload::put:
     case Workload::share:
+    case Workload::emulate:
     case Workload::restart:
     case Workload::connect: break;  // loops of their own
   }
