@@ -130,8 +130,8 @@ TEST_CASE("a process with thousands of emulated endpoints is killed: everything 
   const NiProcess ni({}, kQuotas);
   Client client(ni, kEmulated);
   REQUIRE(client.endpoint->bind("living"));
+  REQUIRE(client.endpoint->descriptor());  // what the first sleep makes the network interface hold
   const Holdings before = ni.rest(client.context);
-  const Starter accepted;
   PeerProcess victim([&](int ready) {
     auto context = Context::open(ni.ni(), "victim");
     if (!context) return 1;
