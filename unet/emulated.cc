@@ -58,8 +58,10 @@ void Carrier::deliver(const Message& message) noexcept {
   const auto channel = static_cast<uint32_t>(message.channel);
   Emulated* const owner = channel < routes_.size() ? routes_[channel] : nullptr;
   if (owner == nullptr) {
-    // Without an owner, its channel was closed a moment ago, unless one is being opened.
-    if (!message.from_local && !opening_.empty() && unowned_count_ != kUnownedMax) {
+    // Without an owner, its channel was closed a moment ago, unless one is being opened. What a closed one still brings may not be
+    // kept: its number may be the next channel's, of another peer.
+    const bool closed = channel < closing_.size() && closing_[channel];
+    if (!message.from_local && !closed && !opening_.empty() && unowned_count_ != kUnownedMax) {
       ++unowned_count_;
       append(unowned_, take_parcel(message));
     }
@@ -399,6 +401,7 @@ Result<Channel> Emulated::adopt(const control::ChannelInfo& info, std::vector<De
     std::erase_if(before->mine_, [&](const Mine& each) { return each.channel == info.channel; });
   }
   carrier_->routes_[info.channel] = this;
+  carrier_->closing_[info.channel] = false;
   mine_.push_back({info.channel, false});
   carrier_->adopt_unowned(info.channel, *this);
   if (info.kind == control::ChannelKind::local) carrier_->wake_leader();  // its announcement does not cover this channel
@@ -434,6 +437,8 @@ bool Emulated::forget(uint32_t channel) noexcept {
   }
   of = State{};
   carrier_->routes_[channel] = nullptr;
+  carrier_->closing_[channel] = true;
+  closing_.push_back(channel);
   std::erase_if(mine_, [&](const Mine& each) { return each.channel == channel; });
   return true;
 }
@@ -441,6 +446,13 @@ bool Emulated::forget(uint32_t channel) noexcept {
 // The endpoint ends.
 void Emulated::forget_all() noexcept {
   while (!mine_.empty()) forget(mine_.back().channel);
+}
+
+void Emulated::forgotten() noexcept {
+  const std::lock_guard lock(carrier_->mutex_);
+  for (uint32_t pumped = 0; pumped < kCarrierOptions.receive_depth; pumped += Carrier::kPumped) carrier_->pump(nullptr);
+  for (const uint32_t channel : closing_) carrier_->closing_[channel] = false;
+  closing_.clear();
 }
 
 // ---- looking

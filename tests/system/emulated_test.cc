@@ -1,6 +1,7 @@
 // emulated_test.cc - endpoints without queues by the thousand: names, traffic, quotas, deaths, and one that does not read its messages.
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -124,6 +125,65 @@ TEST_CASE("thousands of emulated endpoints of one process, each with a name, ans
     CHECK(counter(*all[i], "received_messages") == 1);
     CHECK(counter(*all[i], "sent_messages") == 1);
   }
+}
+
+TEST_CASE("what a closed channel still brings never comes by a later one of its number") {
+  const NiProcess ni({}, kQuotas);
+  auto victim = Context::open(ni.ni(), "victim"), honest = Context::open(ni.ni(), "honest"), hostile = Context::open(ni.ni(), "hostile");
+  REQUIRE((victim && honest && hostile));
+  const auto make = [](Context& context, const char* name, const EndpointOptions& options) {
+    auto endpoint = context.create_endpoint(options);
+    REQUIRE(endpoint);
+    REQUIRE((*endpoint)->bind(name));
+    return std::move(*endpoint);
+  };
+  const auto own = make(*victim, "own", kEmulated), waiting = make(*victim, "waiting", kEmulated), quiet = make(*honest, "quiet", {});
+  const auto silent = make(*hostile, "silent", {}), loud = make(*hostile, "loud", {});
+  // While somebody waits for an answer, what comes by a channel that nobody knows yet is kept.
+  REQUIRE(waiting->start_connect("silent", {.timeout = kHang}));
+
+  std::atomic<bool> stop{false};
+  std::thread flood([&] {
+    std::optional<Channel> channel;
+    const auto data = content(1, 8);
+    while (!stop) {
+      while (const auto request = loud->next_request()) {
+        if (const auto accepted = loud->accept(request->id)) channel = *accepted;
+      }
+      if (!channel || loud->send(*channel, data) != SendOutcome::sent) std::this_thread::yield();
+    }
+  });
+  const auto connect = [&](const char* name) -> Result<Channel> {
+    const auto pending = own->start_connect(name, {.path = Path::ni, .timeout = kHang});
+    if (!pending) return tl::unexpected(pending.error());
+    for (;;) {
+      while (const auto request = quiet->next_request()) static_cast<void>(quiet->accept(request->id));
+      if (auto channel = own->poll_connect(*pending)) return *channel;
+      std::this_thread::yield();
+    }
+  };
+  uint32_t failed = 0, strange = 0;
+  for (int round = 0; round < 150; ++round) {
+    const auto from_loud = connect("loud");
+    Message message;
+    if (!from_loud || !next(*own, message)) {
+      ++failed;
+      break;
+    }
+    own->release(message);
+    failed += own->close(*from_loud) ? 0 : 1;
+    const auto from_quiet = connect("quiet");
+    if (!from_quiet) {
+      ++failed;
+      break;
+    }
+    for (; own->receive(message); own->release(message)) strange += message.channel == *from_quiet ? 1 : 0;
+    failed += own->close(*from_quiet) ? 0 : 1;
+  }
+  stop = true;
+  flood.join();
+  CHECK(failed == 0);
+  CHECK(strange == 0);
 }
 
 TEST_CASE("a process with thousands of emulated endpoints is killed: everything comes back") {

@@ -67,8 +67,6 @@ bool of_another_version(Bytes packet) {
   return version != control::kVersion;
 }
 
-// The lowest free doorbell bit.
-
 }  // namespace
 
 template <typename Packet>

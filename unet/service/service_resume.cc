@@ -218,6 +218,7 @@ Status Service::resume_endpoint(const JournalItem& item) {
     return wrong(item, "not an emulated endpoint that could be");
   }
   EndpointRecord* const endpoint = endpoint_at(item.key.a);
+  if (endpoint != nullptr && endpoint->carrier && value->detaching != 0) return wrong(item, "an emulated endpoint that ends in an engine");
   if (endpoint == nullptr || value->region_bytes > endpoint->region.mapping.size()) return wrong(item, "of no endpoint, or no region");
   endpoint->region_bytes = value->region_bytes;
   endpoint->region_sent = value->region_sent != 0;
