@@ -14,6 +14,11 @@ namespace {
 constexpr EndpointOptions kCarrierOptions{
     .send_depth = 1024, .receive_depth = 1024, .buffers = 1024, .buffer_size = 2048, .send_bytes = 1024 * 1024, .emulated = 0};
 
+// The service gives a closed channel's number again after 63 others at the earliest, unless nearly all 4,096 are in use; and the engine
+// knows of the end by then, as it learns of the channels after it later. While fewer were asked for, what comes by the number is the
+// closed channel's. A new one with that number (then) loses what comes before its owner knows it: lost rather than mistaken.
+constexpr uint64_t kNotReused = 32;
+
 }  // namespace
 
 // ---- the carrier
@@ -60,7 +65,7 @@ void Carrier::deliver(const Message& message) noexcept {
   if (owner == nullptr) {
     // Without an owner, its channel was closed a moment ago, unless one is being opened. What a closed one still brings may not be
     // kept: its number may be the next channel's, of another peer.
-    const bool closed = channel < closing_.size() && closing_[channel];
+    const bool closed = channel < closed_until_.size() && openings_ < closed_until_[channel];
     if (!message.from_local && !closed && !opening_.empty() && unowned_count_ != kUnownedMax) {
       ++unowned_count_;
       append(unowned_, take_parcel(message));
@@ -381,6 +386,7 @@ std::vector<uint32_t> Emulated::channels_of(control::ChannelKind kind) const {
 void Emulated::opening() noexcept {
   const std::lock_guard lock(carrier_->mutex_);
   carrier_->opening_.push_back(this);
+  ++carrier_->openings_;
 }
 
 void Emulated::opened() noexcept {
@@ -401,7 +407,7 @@ Result<Channel> Emulated::adopt(const control::ChannelInfo& info, std::vector<De
     std::erase_if(before->mine_, [&](const Mine& each) { return each.channel == info.channel; });
   }
   carrier_->routes_[info.channel] = this;
-  carrier_->closing_[info.channel] = false;
+  carrier_->closed_until_[info.channel] = 0;
   mine_.push_back({info.channel, false});
   carrier_->adopt_unowned(info.channel, *this);
   if (info.kind == control::ChannelKind::local) carrier_->wake_leader();  // its announcement does not cover this channel
@@ -437,8 +443,7 @@ bool Emulated::forget(uint32_t channel) noexcept {
   }
   of = State{};
   carrier_->routes_[channel] = nullptr;
-  carrier_->closing_[channel] = true;
-  closing_.push_back(channel);
+  carrier_->closed_until_[channel] = carrier_->openings_ + kNotReused;
   std::erase_if(mine_, [&](const Mine& each) { return each.channel == channel; });
   return true;
 }
@@ -446,13 +451,6 @@ bool Emulated::forget(uint32_t channel) noexcept {
 // The endpoint ends.
 void Emulated::forget_all() noexcept {
   while (!mine_.empty()) forget(mine_.back().channel);
-}
-
-void Emulated::forgotten() noexcept {
-  const std::lock_guard lock(carrier_->mutex_);
-  for (uint32_t pumped = 0; pumped < kCarrierOptions.receive_depth; pumped += Carrier::kPumped) carrier_->pump(nullptr);
-  for (const uint32_t channel : closing_) carrier_->closing_[channel] = false;
-  closing_.clear();
 }
 
 // ---- looking

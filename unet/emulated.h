@@ -77,7 +77,7 @@ class Carrier {
   };
 
   explicit Carrier(std::unique_ptr<Endpoint> real)
-      : real_(std::move(real)), routes_(kChannelsPerEndpointMax, nullptr), closing_(kChannelsPerEndpointMax) {}
+      : real_(std::move(real)), routes_(kChannelsPerEndpointMax, nullptr), closed_until_(kChannelsPerEndpointMax) {}
 
   // All of these with the lock.
   void pump(const Emulated* wanted) noexcept;
@@ -103,7 +103,9 @@ class Carrier {
   std::mutex mutex_;
   std::unique_ptr<Endpoint> real_;
   std::vector<Emulated*> routes_;  // by channel number
-  std::vector<bool> closing_;      // numbers whose channel was closed here, while the service may not know it yet
+  uint64_t openings_ = 0;          // so many channels were asked for
+  // By number: what comes by it is of a channel that was closed here, until so many were asked for. See kNotReused.
+  std::vector<uint64_t> closed_until_;
   std::unordered_map<uint32_t, Emulated*> all_;  // by id
   std::deque<Parcel> parcels_;     // never moved: messages point into them
   List free_, unowned_;
@@ -159,8 +161,6 @@ class Emulated {
   // The program closes a channel that it owns: what has arrived by it is still received.
   bool forget(uint32_t channel) noexcept;  // false: it is none of ours
   void forget_all() noexcept;
-  // After either, when the service has closed them: what came meanwhile is nobody's, and the numbers may be given anew.
-  void forgotten() noexcept;
 
   // emulated_wait.cc
   WaitOutcome sleep(Nanoseconds timeout, std::optional<Channel> room) noexcept;
@@ -195,7 +195,6 @@ class Emulated {
   uint32_t lent_ = 0;                    // received and not released, of either kind
   uint64_t held_bytes_ = 0, held_bytes_max_;
   std::vector<Mine> mine_;
-  std::vector<uint32_t> closing_;        // numbers, between forget() and forgotten()
   std::unique_ptr<std::byte[]> reservation_;
   uint32_t reserved_ = 0, reservation_size_ = 0;  // bytes
   EmulatedCounters counters_;

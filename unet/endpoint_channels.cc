@@ -119,7 +119,6 @@ Endpoint::~Endpoint() {
   if (emulated_ != nullptr) emulated_->forget_all();
   auto request = request_for<control::DestroyEndpoint>(control::Op::destroy_endpoint, id_);
   if (connection_->call(request, kSecond)) connection_->forget(pending_);
-  if (emulated_ != nullptr) emulated_->forgotten();
 }
 
 // ---- names
@@ -307,7 +306,6 @@ Status Endpoint::close(Channel channel) {
   auto request = request_for<control::CloseChannel>(control::Op::close_channel, id_);
   request.channel = index;
   auto answer = connection_->call(request);
-  if (emulated) emulated_->forgotten();
   if (!answer && answer.error().code == Errc::disconnected) return {};  // the NI closed it before us
   return without_value(answer);
 }
