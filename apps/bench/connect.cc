@@ -174,19 +174,14 @@ double median_of(const std::vector<Repetition>& repetitions, double (Repetition:
 Record ConnectMeasurement::record_of(const ConnectPath& path, size_t step) const {
   const ContenderInfo& info = session_.contender(path.index).info();
   const Step& of = path.steps[step];
-  Record record;
-  record.bench = benchmark_.name;
-  record.path = info.path;
+  Record record = record_without_figures(benchmark_, info, 0, options_);
   record.metric = ConnectSteps::kNames[step];
-  record.unit = benchmark_.unit;
   record.summary = summarize(of.samples);
   record.summary.p50 = median_of(of.repetitions, &Repetition::p50);
   record.limit = median_of(of.repetitions, &Repetition::limit);
   record.ratio = ratio_to_limit(of.repetitions, Relation::over);
   record.baseline = benchmark_.limit_path(0);
   if (record.path == record.baseline && record.ratio) record.ratio = 1;  // by definition
-  record.command = options_.command;
-  record.setting = info.setting;
   for (const Repetition& repetition : of.repetitions) {
     record.dropped += repetition.dropped;
     record.disturbed += repetition.disturbed;

@@ -17,14 +17,10 @@ struct Made {
 
 Record record_of(const Benchmark& benchmark, const ContenderInfo& info, const MeasureOptions& options, const char* metric,
                  const char* unit, const std::vector<double>& values) {
-  Record record;
-  record.bench = benchmark.name;
-  record.path = info.path;
+  Record record = record_without_figures(benchmark, info, 0, options);
   record.metric = metric;
   record.unit = unit;
   record.summary = summarize(values);
-  record.command = options.command;
-  record.setting = info.setting;
   record.slices = values.size();
   return record;
 }

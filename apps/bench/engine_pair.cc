@@ -1,11 +1,6 @@
 // engine_pair.cc - set-up of the pair, and the way in which side B leaves its core to the engine.
 #include "apps/bench/engine_pair.h"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
-#include <cerrno>
-
 #include "unet/base/time.h"
 #include "unet/service/ni.h"
 
@@ -23,17 +18,11 @@ void let_engine_sleep() {
 
 }  // namespace
 
-EnginePair::~EnginePair() {
-  if (park_ >= 0) close(park_);
-}
-
 Status EnginePair::prepare(Result<Daemon*> daemon) {
   if (!daemon) return tl::unexpected(daemon.error());
   ni_ = (*daemon)->ni();
   daemon_process_ = (*daemon)->process();
-  park_ = eventfd(0, EFD_CLOEXEC);
-  if (park_ < 0) return fail_errno("eventfd", errno);
-  return {};
+  return parking_.prepare();
 }
 
 Status EnginePair::set_up(const std::string& name, const RunContext& run) {
@@ -57,16 +46,9 @@ void EnginePair::tear_down() {
   context_.reset();
 }
 
-void EnginePair::park(const RunContext& run) {
-  uint64_t count = 0;
-  while (read(park_, &count, sizeof(count)) < 0 && !run.stop.raised()) {
-  }
-}
-
 void EnginePair::release_side_b(const RunContext& run) {
   let_engine_sleep();
-  const uint64_t one = 1;
-  if (write(park_, &one, sizeof(one)) != sizeof(one)) run.control.fail("write to an eventfd failed");
+  parking_.release(run);
 }
 
 }  // namespace unet::bench

@@ -6,6 +6,7 @@
 
 #include "apps/bench/contender.h"
 #include "apps/bench/environment.h"
+#include "apps/bench/parking.h"
 #include "apps/bench/unet_endpoints.h"
 
 namespace unet::bench {
@@ -17,7 +18,6 @@ class EnginePair {
   EnginePair() = default;
   EnginePair(const EnginePair&) = delete;
   EnginePair& operator=(const EnginePair&) = delete;
-  ~EnginePair();
 
   // Before the fork. `daemon`: whose engine.
   Status prepare(Result<Daemon*> daemon);
@@ -26,7 +26,7 @@ class EnginePair {
   void tear_down();
 
   // Side B's part of a slice: sleeps until side A calls release_side_b(), which waits first until the engine sleeps.
-  void park(const RunContext& run);
+  void park(const RunContext& run) { parking_.park(run); }
   void release_side_b(const RunContext& run);
 
   const std::string& ni() const noexcept { return ni_; }
@@ -39,7 +39,7 @@ class EnginePair {
  private:
   std::string ni_;
   int daemon_process_ = 0;
-  int park_ = -1;
+  Parking parking_;
   std::unique_ptr<Context> context_;
   std::unique_ptr<Endpoint> from_, to_;
   Channel channel_{};

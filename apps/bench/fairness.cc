@@ -124,16 +124,10 @@ class FairnessMeasurement {
   }
 
   Record record_of(const Beside& path, const char* metric, const char* unit) const {
-    const ContenderInfo& info = session_.contender(path.index).info();
-    Record record;
-    record.bench = benchmark_.name;
-    record.path = info.path;
-    record.size = size_;
+    Record record = record_without_figures(benchmark_, session_.contender(path.index).info(), size_, options_);
     record.metric = metric;
     record.unit = unit;
     record.baseline = benchmark_.limit_path(size_);
-    record.command = options_.command;
-    record.setting = info.setting;
     record.slices = path.slices;
     record.disturbed = path.disturbed;
     return record;

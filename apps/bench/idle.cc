@@ -45,16 +45,8 @@ Result<std::vector<Record>> measure_idle(Session& session, const Benchmark& benc
   std::vector<Record> records;
   for (size_t index : paths) {
     if (shares[index].empty()) continue;
-    const ContenderInfo& info = session.contender(index).info();
-    Record record;
-    record.bench = benchmark.name;
-    record.path = info.path;
-    record.size = size;
-    record.metric = benchmark.metric;
-    record.unit = benchmark.unit;
+    Record record = record_without_figures(benchmark, session.contender(index).info(), size, options);
     record.summary = summarize(shares[index]);
-    record.command = options.command;
-    record.setting = info.setting;
     record.slices = shares[index].size();
     records.push_back(std::move(record));
   }

@@ -227,12 +227,7 @@ double median_p50(const std::vector<Repetition>& repetitions, bool of_limit) {
 
 Record Measurement::record_of(const Participant& participant) const {
   const ContenderInfo& info = session_.contender(participant.index).info();
-  Record record;
-  record.bench = benchmark_.name;
-  record.path = info.path;
-  record.size = size_;
-  record.metric = benchmark_.metric;
-  record.unit = benchmark_.unit;
+  Record record = record_without_figures(benchmark_, info, size_, options_);
   record.summary = benchmark_.is_rate() ? summarize_rates(participant.batched) : summarize(participant.batched);
   if (!participant.single.empty()) {
     const Summary tail = summarize(participant.single);
@@ -254,8 +249,6 @@ Record Measurement::record_of(const Participant& participant) const {
       record.ratio = ratio_to_baseline(participant.repetitions, baseline->repetitions);
     }
   }
-  record.command = options_.command;
-  record.setting = info.setting;
   for (const Repetition& repetition : participant.repetitions) {
     record.dropped += repetition.dropped;
     record.disturbed += repetition.disturbed;
@@ -283,6 +276,18 @@ std::vector<Record> Measurement::records() const {
 }
 
 }  // namespace
+
+Record record_without_figures(const Benchmark& benchmark, const ContenderInfo& info, uint32_t size, const MeasureOptions& options) {
+  Record record;
+  record.bench = benchmark.name;
+  record.path = info.path;
+  record.size = size;
+  record.metric = benchmark.metric;
+  record.unit = benchmark.unit;
+  record.command = options.command;
+  record.setting = info.setting;
+  return record;
+}
 
 Result<std::vector<Record>> measure(Session& session, const Benchmark& benchmark, uint32_t size,
                                     const std::vector<size_t>& paths, const MeasureOptions& options) {

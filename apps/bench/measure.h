@@ -27,6 +27,9 @@ struct MeasureOptions {
 Result<std::vector<Record>> measure(Session& session, const Benchmark& benchmark, uint32_t size,
                                     const std::vector<size_t>& paths, const MeasureOptions& options);
 
+// A record that says what was measured, how and with which settings, and no figure yet. Its metric is the benchmark's.
+Record record_without_figures(const Benchmark& benchmark, const ContenderInfo& info, uint32_t size, const MeasureOptions& options);
+
 // The session's contender of this path; contender_count() when there is none.
 size_t find_contender(const Session& session, const std::string& path);
 

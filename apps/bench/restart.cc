@@ -78,13 +78,7 @@ Result<std::vector<Record>> measure_restart(Session& session, const Benchmark& b
   for (const size_t index : paths) {
     if (all[index].slices == 0) continue;
     const ContenderInfo& info = session.contender(index).info();
-    Record record;
-    record.bench = benchmark.name;
-    record.path = info.path;
-    record.size = size;
-    record.unit = benchmark.unit;
-    record.command = options.command;
-    record.setting = info.setting;
+    Record record = record_without_figures(benchmark, info, size, options);
     record.slices = all[index].slices;
     add_records(records, record, all[index]);
     const double lost = *std::max_element(all[index].lost.begin(), all[index].lost.end());

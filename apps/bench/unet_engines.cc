@@ -4,8 +4,6 @@
 // for frames, gives valid ones of 48-byte messages, and takes whatever is sent; and that does the little that the endpoint's client
 // would do (credit for what was delivered, a message into the send queue), a few stores in the engine's own thread. All between is the
 // NI's: frame, checksum, tag, delivery into the receive queue; send queue, mux, frame. Nothing sleeps.
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstring>
@@ -14,6 +12,7 @@
 #include "apps/bench/contenders.h"
 #include "apps/bench/cores.h"
 #include "apps/bench/environment.h"
+#include "apps/bench/parking.h"
 #include "unet/engine/engine.h"
 #include "unet/engine/link.h"
 #include "unet/layout.h"
@@ -187,9 +186,6 @@ class Load {
 class UnetEngines final : public Contender {
  public:
   UnetEngines(ContenderInfo info, uint32_t engines) : Contender(std::move(info)), engines_(engines) {}
-  ~UnetEngines() override {
-    if (park_ >= 0) close(park_);
-  }
 
   Status supports(Workload workload, uint32_t size) const override {
     if (workload != Workload::rate) return fail(Errc::unavailable, "is not measured on this path");
@@ -198,8 +194,7 @@ class UnetEngines final : public Contender {
   }
   Status prepare(Environment& environment) override {
     if (environment.cores().alone()) return fail(Errc::unavailable, "needs two cores");
-    park_ = eventfd(0, EFD_CLOEXEC);
-    return park_ >= 0 ? Status{} : Status(fail_errno("eventfd", errno));
+    return parking_.prepare();
   }
   Status set_up(const RunContext& run, Environment& environment) override {
     cores_ = environment.cores();
@@ -209,16 +204,13 @@ class UnetEngines final : public Contender {
 
   Outcome run(const Slice& slice, RunContext& context) override {
     if (context.side == Side::b) {
-      uint64_t count = 0;
-      while (read(park_, &count, sizeof count) < 0 && !context.stop.raised()) {
-      }
+      parking_.park(context);
       return {};
     }
     if (load_ == nullptr || size_ != slice.size) load_ = std::make_unique<Load>(engines_, size_ = slice.size);
     const Outcome outcome = engines_ == 1 ? one_engine(slice, context) : two_engines(slice, context);
     if (load_->dropped()) context.control.fail("the engines dropped messages");
-    const uint64_t one = 1;
-    if (write(park_, &one, sizeof one) != sizeof one) context.control.fail("write to an eventfd failed");
+    parking_.release(context);
     return outcome;
   }
   void tear_down(const RunContext&) override { load_.reset(); }
@@ -274,7 +266,7 @@ class UnetEngines final : public Contender {
   }
 
   const uint32_t engines_;
-  int park_ = -1;
+  Parking parking_;
   CorePair cores_{};
   uint32_t size_ = 0;
   std::unique_ptr<Load> load_;

@@ -5,7 +5,6 @@
 // another thread, which is free of the measuring cores.
 #include <sched.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -13,6 +12,7 @@
 
 #include "apps/bench/contenders.h"
 #include "apps/bench/environment.h"
+#include "apps/bench/parking.h"
 #include "apps/bench/restart.h"
 #include "apps/bench/unet_endpoints.h"
 #include "unet/connection.h"
@@ -77,9 +77,6 @@ struct Pair {
 class UnetRestart final : public Contender {
  public:
   UnetRestart(ContenderInfo info, Replacement kind) : Contender(std::move(info)), kind_(kind) {}
-  ~UnetRestart() override {
-    if (park_ >= 0) close(park_);
-  }
 
   Status supports(Workload workload, uint32_t size) const override {
     if (workload == Workload::restart && size >= sizeof(uint64_t) && size <= kInlineMax) return {};
@@ -87,8 +84,7 @@ class UnetRestart final : public Contender {
   }
 
   Status prepare(Environment& environment) override {
-    park_ = eventfd(0, EFD_CLOEXEC);
-    if (park_ < 0) return fail_errno("eventfd", errno);
+    if (Status ready = parking_.prepare(); !ready) return ready;
     core_ = environment.cores().b;
     if (kind_ == Replacement::stop) return start_own();
     auto daemon = environment.daemon_for_takeovers();
@@ -102,16 +98,13 @@ class UnetRestart final : public Contender {
   Outcome run(const Slice& slice, RunContext& context) override {
     Outcome outcome;
     if (context.side == Side::b) {
-      uint64_t count = 0;
-      while (read(park_, &count, sizeof count) < 0 && !context.stop.raised()) {
-      }
+      parking_.park(context);
       return outcome;
     }
     size_ = slice.size;
     if (Status done = replace_under_traffic(context); !done) context.control.fail(done.error().text);
     else outcome.messages = 1;
-    const uint64_t one = 1;
-    if (write(park_, &one, sizeof one) != sizeof one) context.control.fail("write to an eventfd failed");
+    parking_.release(context);
     return outcome;
   }
 
@@ -289,7 +282,7 @@ class UnetRestart final : public Contender {
   Daemon* daemon_ = nullptr;
   std::optional<Daemon> own_;
   int core_ = 0;
-  int park_ = -1;
+  Parking parking_;
   size_t size_ = sizeof(uint64_t);
   bool wrong_ = false;
   std::unique_ptr<Context> context_;
