@@ -504,14 +504,7 @@ void Keeper::on_ready(Child& child) {
   spare_by_path_ = true;
   spare_at_ = monotonic_now() + kSpareAfter;
   tell_outcome();
-  if (std::exchange(announced_, true)) return;
-  std::printf("unetd ready at %s\n", options_.config.ni.socket.c_str());
-  std::fflush(stdout);
-  notify_manager("READY=1");
-  if (options_.ready_fd < 0) return;
-  const char byte = '\n';
-  static_cast<void>(!write(options_.ready_fd, &byte, 1));
-  close(options_.ready_fd);
+  if (!std::exchange(announced_, true)) announce_ready(options_.config.ni.socket, options_.ready_fd);
 }
 
 void Keeper::on_upgrade(const JournalItem& item) {

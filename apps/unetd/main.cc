@@ -59,17 +59,6 @@ int refuse(const Error& error) {
   return kFailure;
 }
 
-void say_ready(const Options& options) {
-  if (options.keeper_fd >= 0) return;  // the keeper does
-  std::printf("unetd ready at %s\n", options.config.ni.socket.c_str());
-  std::fflush(stdout);
-  notify_manager("READY=1");
-  if (options.ready_fd < 0) return;
-  const char byte = '\n';
-  static_cast<void>(!write(options.ready_fd, &byte, 1));
-  close(options.ready_fd);
-}
-
 // Everything that needs rights is open now, and no client has been served yet.
 Status give_up_rights(const Options& options) {
   const service::Config& config = options.config;
@@ -133,7 +122,7 @@ int run(const Options& options) {
   catch_signals();
   if (!kChecked) spdlog::warn("built with -Dtrust=unchecked: it believes whatever clients write, and is there to be measured only");
   spdlog::info("host {} at {}", ni_options.service.host, ni_options.socket);
-  say_ready(options);
+  if (options.keeper_fd < 0) announce_ready(ni_options.socket, options.ready_fd);  // else the keeper does
   const Status status = (*ni)->run();
   if (options.keeper_fd < 0) notify_manager("STOPPING=1");
   for (const int each : {SIGINT, SIGTERM, SIGHUP}) signal(each, SIG_IGN);  // the handler's Ni goes away

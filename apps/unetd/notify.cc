@@ -6,10 +6,21 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 namespace unet::unetd {
+
+void announce_ready(const std::string& socket, int ready_fd) {
+  std::printf("unetd ready at %s\n", socket.c_str());
+  std::fflush(stdout);
+  notify_manager("READY=1");
+  if (ready_fd < 0) return;
+  const char byte = '\n';
+  static_cast<void>(!write(ready_fd, &byte, 1));
+  close(ready_fd);
+}
 
 void notify_manager(std::string_view state) noexcept {
   const char* const name = std::getenv("NOTIFY_SOCKET");
