@@ -90,6 +90,37 @@ class Unetd:
         return self.process.wait(WAIT)
 
 
+class EchoNi:
+    """A unetd with an echo server that is bound to `echo`."""
+
+    def __init__(self, programs, path, *args):
+        """`programs`: unetd, unetctl and echo_server."""
+        (self.unetd, self.unetctl, self.echo_server), self.path, self.args = programs, path, args
+
+    def __enter__(self):
+        self.daemon = Unetd(self.unetd, "--socket", self.path, "--host", "alpha", *self.args).__enter__()
+        self.env = os.environ | {"UNET_NI": "unix:" + self.path}
+        self.server = subprocess.Popen([self.echo_server, "echo"], env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            wait_until(lambda: "echo" in self.ctl("names")[1], "the echo server does not come up")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.server.kill()
+        self.server.wait(WAIT)
+        self.end()
+        self.daemon.__exit__()
+
+    def end(self):
+        """Before the daemon is killed if it still runs."""
+
+    def ctl(self, *args, user=None):
+        return run(self.unetctl, *args, "--socket", self.path, user=user)
+
+
 def one_line(text, program, *parts):
     require(text.count("\n") == 1, f"not one line but: {text!r}")
     require(program in text, f"{program} does not say who it is: {text!r}")

@@ -13,35 +13,14 @@ import sys
 import termios
 import time
 
-from daemon import IS_ROOT, NOBODY, WAIT, Unetd, directory, main, one_line, others_may_run, require, run, wait_until
+from daemon import IS_ROOT, NOBODY, WAIT, EchoNi, Unetd, directory, main, one_line, others_may_run, require, run, wait_until
 
 UNETD, UNETCTL, ECHO_SERVER, ECHO_CLIENT = (os.path.abspath(p) for p in sys.argv[1:5])
 
 
-class Ni:
-    """A unetd with an echo server that is bound to `echo`."""
-
+class Ni(EchoNi):
     def __init__(self, path, *args):
-        self.path, self.args = path, args
-
-    def __enter__(self):
-        self.daemon = Unetd(UNETD, "--socket", self.path, "--host", "alpha", *self.args).__enter__()
-        self.env = os.environ | {"UNET_NI": "unix:" + self.path}
-        self.server = subprocess.Popen([ECHO_SERVER, "echo"], env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            wait_until(lambda: "echo" in self.ctl("names")[1], "the echo server does not come up")
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_):
-        self.server.kill()
-        self.server.wait(WAIT)
-        self.daemon.__exit__()
-
-    def ctl(self, *args, user=None):
-        return run(UNETCTL, *args, "--socket", self.path, user=user)
+        super().__init__((UNETD, UNETCTL, ECHO_SERVER), path, *args)
 
     def echo(self, *args):
         return run(ECHO_CLIENT, "--path", "ni", "--count", "100", *args, "echo", env=self.env)

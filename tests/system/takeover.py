@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 
-from daemon import IS_ROOT, WAIT, Unetd, directory, main, require, run, wait_until
+from daemon import IS_ROOT, WAIT, EchoNi, Unetd, directory, main, require, run, wait_until
 
 UNETD, UNETCTL, ECHO_SERVER, ECHO_CLIENT = (os.path.abspath(p) for p in sys.argv[1:5])
 
@@ -46,31 +46,18 @@ def script(path, text):
     os.rename(new, path)
 
 
-class Ni:
-    """A unetd with a keeper, started by a path that can lead elsewhere later, and an echo server on it."""
+class Ni(EchoNi):
+    """With a keeper, started by a path that can lead elsewhere later."""
 
     def __init__(self, d, *args, seconds=60, standby=False):
-        self.directory, self.path, self.program = d, d + "/s", d + "/unetd"
+        self.directory, self.program = d, d + "/unetd"
         os.symlink(UNETD, self.program)
-        self.args = ["--socket", self.path, "--host", "alpha", "--takeover", str(seconds), *([] if standby else ["--no-standby"]), *args]
+        super().__init__((self.program, UNETCTL, ECHO_SERVER), d + "/s", "--takeover", str(seconds),
+                         *([] if standby else ["--no-standby"]), *args)
 
-    def __enter__(self):
-        self.daemon = Unetd(self.program, *self.args).__enter__()
-        self.env = os.environ | {"UNET_NI": "unix:" + self.path}
-        self.server = subprocess.Popen([ECHO_SERVER, "echo"], env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            wait_until(lambda: "echo" in self.ctl("names")[1], "the echo server does not come up")
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_):
-        self.server.kill()
-        self.server.wait(WAIT)
+    def end(self):
         if self.daemon.process.poll() is None:
             self.daemon.stop()
-        self.daemon.__exit__()
 
     def children(self):
         pid = self.daemon.process.pid
@@ -96,9 +83,6 @@ class Ni:
 
     def go(self):
         open(self.directory + "/go", "w").close()
-
-    def ctl(self, *args):
-        return run(UNETCTL, *args, "--socket", self.path)
 
     def report(self):
         status, out, err = self.ctl("all", "--json")

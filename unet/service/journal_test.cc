@@ -128,6 +128,14 @@ TEST_CASE("a packet that is cut off anywhere, or whose sizes lie, is not one") {
 
 namespace {
 
+Result<std::unique_ptr<Ni>> make_ni(std::unique_ptr<Journal> journal) {
+  NiOptions options;
+  options.service.host = "testhost";
+  options.service.own_user = geteuid();
+  options.service.policy = Policy(geteuid());
+  return Ni::create(std::move(options), {}, std::move(journal));
+}
+
 // A journal with one of everything, from an NI with clients.
 class Original {
  public:
@@ -138,11 +146,7 @@ class Original {
     // The answer to its hello: nothing is kept yet.
     REQUIRE(keeper_.send(true));
     REQUIRE((*journal)->inherit());
-    NiOptions options;
-    options.service.host = "testhost";
-    options.service.own_user = geteuid();
-    options.service.policy = Policy(geteuid());
-    auto ni = Ni::create(std::move(options), {}, std::move(*journal));
+    auto ni = make_ni(std::move(*journal));
     REQUIRE(ni);
     ni_ = std::move(*ni);
     a_ = std::make_unique<TestClient>(*ni_);
@@ -204,11 +208,7 @@ class Original {
     }
     REQUIRE(keeper.send(true));
     REQUIRE((*journal)->inherit());
-    NiOptions options;
-    options.service.host = "testhost";
-    options.service.own_user = geteuid();
-    options.service.policy = Policy(geteuid());
-    auto ni = Ni::create(std::move(options), {}, std::move(*journal));
+    auto ni = make_ni(std::move(*journal));
     if (!ni) return tl::unexpected(ni.error());
     for (int i = 0; i < 4; ++i) (*ni)->poll();
     return {};

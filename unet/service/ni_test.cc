@@ -143,17 +143,21 @@ TEST_CASE("reports do not wait for an engine that does not answer, each anew") {
   CHECK((answered && soon));
 }
 
+void check_clients_at_once(const std::string& ni, int clients) {
+  constexpr int kRounds = 20;
+  std::vector<std::thread> threads;
+  std::atomic<int> worked{0};
+  for (int i = 0; i < clients; ++i) {
+    threads.emplace_back([&, i] { worked += live(ni, i, kRounds); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(worked == clients * kRounds);
+}
+
 TEST_CASE("clients of several threads at once") {
   const Idle idle = GENERATE(Idle::adaptive, Idle::block, Idle::spin);
   RunningNi ni(idle);
-  constexpr int kClients = 4, kRounds = 20;
-  std::vector<std::thread> threads;
-  std::atomic<int> worked{0};
-  for (int i = 0; i < kClients; ++i) {
-    threads.emplace_back([&, i] { worked += live(ni.name(), i, kRounds); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  CHECK(worked == kClients * kRounds);
+  check_clients_at_once(ni.name(), 4);
 }
 
 namespace {
@@ -258,14 +262,7 @@ TEST_CASE("two engines: wires of either, each other's wires, and channels betwee
 TEST_CASE("clients of several threads at once, and two engines") {
   Cable cable;
   RunningNi ni(Idle::adaptive, cable.ports(), 2);
-  constexpr int kClients = 3, kRounds = 20;
-  std::vector<std::thread> threads;
-  std::atomic<int> worked{0};
-  for (int i = 0; i < kClients; ++i) {
-    threads.emplace_back([&, i] { worked += live(ni.name(), i, kRounds); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  CHECK(worked == kClients * kRounds);
+  check_clients_at_once(ni.name(), 3);
 }
 
 TEST_CASE("an NI says what is wrong with its engines") {

@@ -60,6 +60,12 @@ struct Alone {
     hello.version = control::kVersion;
     REQUIRE(send(client.get(), &hello, sizeof hello, 0) == sizeof hello);
   }
+  static void ask_for_endpoint(const Descriptor& client) {
+    control::CreateEndpoint create{};
+    create.header.op = control::Op::create_endpoint;
+    create.options = {.send_depth = 4, .receive_depth = 4, .buffers = 4, .buffer_size = 256, .send_bytes = kMessageMax};
+    REQUIRE(send(client.get(), &create, sizeof create, 0) == sizeof create);
+  }
   static bool closed(const Descriptor& client) {
     std::array<char, control::kPacketMax> packet;
     ssize_t n = 0;
@@ -221,10 +227,7 @@ TEST_CASE("a client that binds a name again and again, without the quota for its
                                                                    .peer = {2, 0, 0, 0, 0, 9}, .port = 0}});
   const Descriptor client = alone->connect();
   Alone::say_hello(client);
-  control::CreateEndpoint create{};
-  create.header.op = control::Op::create_endpoint;
-  create.options = {.send_depth = 4, .receive_depth = 4, .buffers = 4, .buffer_size = 256, .send_bytes = kMessageMax};
-  REQUIRE(send(client.get(), &create, sizeof create, 0) == sizeof create);
+  Alone::ask_for_endpoint(client);
   alone->service->poll(kSecond);
   control::Bind bind{};
   bind.header.op = control::Op::bind;
@@ -250,10 +253,7 @@ TEST_CASE("several hosts that connect in one turn are all offered, also under a 
   if (kept) keeper.emplace(alone->keep_journal());
   const Descriptor client = alone->connect();
   Alone::say_hello(client);
-  control::CreateEndpoint create{};
-  create.header.op = control::Op::create_endpoint;
-  create.options = {.send_depth = 4, .receive_depth = 4, .buffers = 4, .buffer_size = 256, .send_bytes = kMessageMax};
-  REQUIRE(send(client.get(), &create, sizeof create, 0) == sizeof create);
+  Alone::ask_for_endpoint(client);
   control::Bind bind{};
   bind.header.op = control::Op::bind;
   bind.name.set("echo");
