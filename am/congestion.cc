@@ -1,0 +1,83 @@
+// congestion.cc - delays, losses and silence in, a window out; used by Flow.
+#include "am/congestion.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace unet::am {
+namespace {
+
+constexpr Nanoseconds kPeriod = 5 * kSecond;  // the least round trip is of the last one or two: a wire may change
+constexpr uint64_t kLossSample = 64;          // packets of which losses are counted together
+
+}  // namespace
+
+Congestion::Congestion(const CongestionOptions& options) noexcept
+    : options_(options), packet_(options.packet), window_(options.first_window) {}
+
+Nanoseconds Congestion::target() const noexcept {
+  const Nanoseconds base = options_.base_delay != 0 ? options_.base_delay : least_;
+  const double queue = std::max(static_cast<double>(options_.budget_min), options_.budget * static_cast<double>(base));
+  const double small = std::min(options_.flow_budget, 1.0 / std::sqrt(std::max(window_ / packet_, 1e-6)));
+  return base + static_cast<Nanoseconds>(queue + small * static_cast<double>(options_.budget_min));
+}
+
+void Congestion::note_delay(Nanoseconds delay, Nanoseconds now) noexcept {
+  last_ = delay;
+  if (smooth_ == 0) {
+    smooth_ = delay;
+    variation_ = delay / 2;
+  } else {
+    const Nanoseconds off = delay > smooth_ ? delay - smooth_ : smooth_ - delay;
+    variation_ = (3 * variation_ + off) / 4;
+    smooth_ = (7 * smooth_ + delay) / 8;
+  }
+  if (now >= period_end_) {
+    period_least_ = {period_least_[1], delay};
+    period_end_ = now + kPeriod;
+  }
+  period_least_[1] = std::min(period_least_[1], delay);
+  least_ = period_least_[0] == 0 ? period_least_[1] : std::min(period_least_[0], period_least_[1]);
+}
+
+void Congestion::decrease(double factor, Nanoseconds now) noexcept {
+  window_ = std::max(window_ * factor, options_.window_min * packet_);
+  decreased_at_ = now;
+  starting_ = false;
+}
+
+void Congestion::handle_ack(uint32_t bytes, uint64_t in_flight, Nanoseconds delay, Nanoseconds now) noexcept {
+  note_delay(delay, now);
+  const Nanoseconds most = target();
+  if (delay < most) {
+    if (static_cast<double>(2 * in_flight) < window_) return;  // it was not the window that limited: a larger one is not known to be good
+    const double acked = static_cast<double>(bytes) / packet_;
+    window_ += starting_ ? bytes : window_ >= packet_ ? packet_ * acked * packet_ / window_ : packet_ * acked;
+    window_ = std::min(window_, static_cast<double>(options_.window_max));
+  } else if (may_decrease(now)) {
+    const double excess = static_cast<double>(delay - most) / static_cast<double>(delay);
+    decrease(std::max(1.0 - options_.decrease * excess, 1.0 - options_.decrease_max), now);
+  }
+}
+
+void Congestion::handle_loss(uint64_t sent, Nanoseconds now) noexcept {
+  ++losses_;
+  const uint64_t of = sent - counted_from_;
+  if (of < kLossSample) return;
+  const bool many = static_cast<double>(losses_) > options_.loss_tolerated * static_cast<double>(of);
+  losses_ = 0;
+  counted_from_ = sent;
+  if ((many || last_ > target()) && may_decrease(now)) decrease(1.0 - options_.decrease_max, now);
+}
+
+void Congestion::handle_silence(uint32_t times, Nanoseconds now) noexcept {
+  // One time-out may be a lost packet with nothing behind it. Two in a row say that the way is full, or gone.
+  if (times >= 2 && may_decrease(now)) decrease(1.0 - options_.decrease_max, now);
+}
+
+void Congestion::handle_sent(Nanoseconds now) noexcept {
+  if (window_ >= packet_) return;
+  next_send_ = now + static_cast<Nanoseconds>(static_cast<double>(smooth_) * packet_ / window_);
+}
+
+}  // namespace unet::am

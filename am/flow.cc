@@ -1,0 +1,364 @@
+// flow.cc - sending, receiving and time of one flow, in the order of the header.
+#include "am/flow.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "unet/base/check.h"
+
+namespace unet::am {
+namespace {
+
+constexpr Nanoseconds kTick = 64;           // unit of sent_at and echo
+constexpr uint32_t kBackoffMax = 16;
+constexpr Nanoseconds kReorderMin = 2 * kMicrosecond;
+
+uint32_t ticks(Nanoseconds now) noexcept { return static_cast<uint32_t>(now / kTick); }
+bool newer(uint32_t a, uint32_t b) noexcept { return static_cast<int32_t>(a - b) > 0; }
+
+}  // namespace
+
+Flow::Flow(const FlowOptions& options) noexcept : options_(options), congestion_(options.congestion) {
+  UNET_CHECK(options.window >= 1 && options.window <= kFlowWindow && options.session != 0);
+}
+
+// ---- sending
+
+Sequence Flow::begin(bool request, uint32_t bytes) noexcept {
+  UNET_CHECK(request ? has_credit() : has_slot());
+  if (request) {
+    ++requests_;
+  } else {
+    ++handled_;
+  }
+  const Sequence sequence = next_;
+  slot(sequence) = {.bytes = bytes, .handled = handled_};
+  ++next_;
+  return sequence;
+}
+
+std::optional<Sequence> Flow::next_to_send() const noexcept {
+  if (lost_ != 0) {
+    for (Sequence each = una_; each != new_; ++each) {
+      if (slot(each).fate == Fate::lost) return each;
+    }
+  }
+  return new_ != next_ ? std::optional(new_) : std::nullopt;
+}
+
+void Flow::fill(PacketFields& fields, uint32_t handled, Nanoseconds now) noexcept {
+  fields.session = options_.session;
+  fields.addressee = peer_session_;
+  fields.acked = expected_;
+  fields.handled = handled;
+  fields.sent_at = ticks(now);
+  fields.echo = echo_at_ == 0 ? 0 : std::max(echo_ + ticks(now) - ticks(echo_at_), 1u);
+  told_before_ = told_;
+  told_ = {.handled = newer(handled, told_.handled) ? handled : told_.handled};
+}
+
+Flow::Transmit Flow::transmit_packet(Sequence sequence, Nanoseconds now) noexcept {
+  Sent& sent = slot(sequence);
+  const bool first = sequence == new_;
+  if (first) ++new_;
+  if (sent.fate == Fate::lost) --lost_;
+  // From here on a sign of life is waited for.
+  if (in_flight_ == 0 && una_ == sequence && first) heard_at_ = now;
+  sent.fate = Fate::in_flight;
+  sent.at = now;
+  sent.order = ++orders_;
+  ++sent.times;
+  in_flight_ += sent.bytes;
+  if (timeout_at_ == ~Nanoseconds{0}) timeout_at_ = now + timeout();
+  congestion_.handle_sent(now);
+  ++counters_.sent;
+  if (!first) ++counters_.resent;
+  Transmit transmit{.numbered = true};
+  transmit.fields.sequence = sequence;
+  unasked_ += sent.bytes;
+  if (static_cast<double>(unasked_) * 4 >= congestion_.window()) {
+    unasked_ = 0;
+    transmit.fields.flags = PacketFlags::kAckNow;
+  }
+  fill(transmit.fields, sent.handled, now);
+  return transmit;
+}
+
+Flow::Transmit Flow::transmit_control(Kind kind, Nanoseconds now) noexcept {
+  Transmit transmit;
+  transmit.fields.kind = kind;
+  transmit.fields.sequence = next_;
+  fill(transmit.fields, handled_, now);
+  for (uint32_t word = 0; word < transmit.arrived.arrived.size(); ++word) {
+    uint64_t bits = 0;
+    for (uint32_t bit = 0; bit < 64; ++bit) {
+      const uint32_t ahead = 1 + 64 * word + bit;
+      if (ahead < kSequenceWindow && arrived_[(expected_ + ahead).value % kSequenceWindow]) bits |= uint64_t{1} << bit;
+    }
+    transmit.arrived.arrived[word] = bits;
+  }
+  ++counters_.acks_sent;
+  return transmit;
+}
+
+bool Flow::ack_due(Nanoseconds now) noexcept {
+  const uint32_t credits = handled_ - told_.handled;
+  if (told_.owed == 0 && credits == 0 && !told_.now) return false;
+  const uint32_t quarter = std::max(options_.window / 4, 1u);
+  if (told_.now || told_.owed >= quarter || credits >= quarter || now >= told_.at) return true;
+  if (told_.at == ~Nanoseconds{0}) told_.at = now + options_.ack_delay;
+  return false;
+}
+
+std::optional<Flow::Transmit> Flow::poll_transmit(Nanoseconds now) noexcept {
+  if (state_ != State::open) return std::nullopt;
+  if (reset_to_ != 0) {
+    Transmit transmit{.fields = {.kind = Kind::reset, .session = options_.session, .addressee = reset_to_}};
+    reset_to_ = 0;
+    return transmit;
+  }
+  if (const std::optional<Sequence> sequence = next_to_send(); sequence && congestion_.may_send(in_flight_, now)) {
+    return transmit_packet(*sequence, now);
+  }
+  if (probe_now_) {
+    probe_now_ = false;
+    ++counters_.probes;
+    return transmit_control(Kind::probe, now);
+  }
+  if (ack_due(now)) return transmit_control(Kind::ack, now);
+  return std::nullopt;
+}
+
+void Flow::unsent(const Transmit& transmit) noexcept {
+  if (transmit.fields.kind == Kind::reset) {
+    reset_to_ = transmit.fields.addressee;
+    return;
+  }
+  told_ = told_before_;
+  if (!transmit.numbered) {
+    --counters_.acks_sent;
+    if (transmit.fields.kind == Kind::probe) {
+      probe_now_ = true;
+      --counters_.probes;
+    }
+    return;
+  }
+  Sent& sent = slot(transmit.fields.sequence);
+  in_flight_ -= sent.bytes;
+  --counters_.sent;
+  if (--sent.times == 0) {
+    sent.fate = Fate::waiting;
+    new_ = transmit.fields.sequence;
+  } else {
+    sent.fate = Fate::lost;
+    ++lost_;
+    --counters_.resent;
+  }
+}
+
+std::optional<Sequence> Flow::poll_released() noexcept {
+  if (releasable_ == una_) return std::nullopt;
+  const Sequence sequence = releasable_;
+  ++releasable_;
+  return sequence;
+}
+
+// ---- receiving
+
+Flow::Arrival Flow::handle_packet(const PacketFields& fields, Bytes payload, bool keep, Nanoseconds now) noexcept {
+  if (state_ != State::open) return Arrival::dropped;
+  if (const Arrival arrival = handle_session(fields); arrival != Arrival::fresh) return arrival;
+  heard_at_ = now;
+  const bool control = !is_numbered(fields.kind);
+  handle_acked(fields, control ? payload : Bytes{}, now);
+  if (!control) return handle_numbered(fields, keep, now);
+  ++counters_.acks_received;
+  // What it says counts once everything begun before it has arrived.
+  if (!before(expected_, fields.sequence)) take_credits(fields.handled);
+  if (fields.kind == Kind::probe) told_.now = true;
+  return Arrival::control;
+}
+
+Flow::Arrival Flow::handle_session(const PacketFields& fields) noexcept {
+  if (fields.addressee != 0 && fields.addressee != options_.session) {
+    ++counters_.stale;
+    if (fields.kind != Kind::reset) reset_to_ = fields.session;
+    return Arrival::dropped;
+  }
+  if (peer_session_ == 0 && fields.kind != Kind::reset) peer_session_ = fields.session;
+  if (fields.session == peer_session_ && fields.kind != Kind::reset) return Arrival::fresh;
+  if (peer_session_ != 0 && newer(fields.session, peer_session_)) {
+    state_ = State::restarted;
+    return Arrival::control;
+  }
+  ++counters_.stale;
+  return Arrival::dropped;
+}
+
+uint32_t Flow::acknowledge(Sequence sequence, Nanoseconds now) noexcept {
+  Sent& sent = slot(sequence);
+  if (sent.fate == Fate::acknowledged) return 0;
+  if (sent.fate == Fate::in_flight) in_flight_ -= sent.bytes;
+  if (sent.fate == Fate::lost) --lost_;
+  sent.fate = Fate::acknowledged;
+  // Of one that was sent twice it may have been the first that arrived: then the second has told nothing about those before it.
+  const bool surely_last = sent.times == 1 || now - sent.at >= congestion_.least_delay();
+  if (surely_last && newer(sent.order, newest_order_)) newest_order_ = sent.order;
+  return sent.bytes;
+}
+
+void Flow::handle_acked(const PacketFields& fields, Bytes payload, Nanoseconds now) noexcept {
+  const uint32_t out = distance(una_, new_);
+  if (distance(una_, fields.acked) > out) {
+    if (!before(fields.acked, una_)) ++counters_.bad_ack;
+    return;  // else it was overtaken by a newer one
+  }
+  const uint64_t in_flight = in_flight_;
+  uint32_t bytes = 0;
+  for (Sequence each = una_; each != fields.acked; ++each) bytes += acknowledge(each, now);
+  if (payload.size() == sizeof(AckBody)) {
+    AckBody body;
+    std::memcpy(&body, payload.data(), sizeof body);
+    for (uint32_t word = 0; word < body.arrived.size(); ++word) {
+      for (uint64_t bits = body.arrived[word]; bits != 0; bits &= bits - 1) {
+        const Sequence each = fields.acked + (1 + 64 * word + static_cast<uint32_t>(__builtin_ctzll(bits)));
+        if (distance(una_, each) >= out) {
+          ++counters_.bad_ack;
+        } else {
+          bytes += acknowledge(each, now);
+        }
+      }
+    }
+  }
+  while (una_ != new_ && slot(una_).fate == Fate::acknowledged) ++una_;
+  if (bytes == 0) return;
+  const uint32_t delay = ticks(now) - fields.echo;
+  if (fields.echo != 0 && delay < uint32_t{1} << 31) {
+    congestion_.handle_ack(bytes, in_flight, std::max(Nanoseconds{delay}, Nanoseconds{1}) * kTick, now);
+  }
+  backoff_ = 0;
+  find_lost(now);
+  timeout_at_ = una_ != new_ || waits_for_credit() ? now + timeout() : ~Nanoseconds{0};
+}
+
+void Flow::take_credits(uint32_t handled) noexcept {
+  if (!newer(handled, handled_by_peer_)) return;
+  if (handled - handled_by_peer_ > requests_ - handled_by_peer_) {
+    ++counters_.bad_ack;
+    return;
+  }
+  handled_by_peer_ = handled;
+  backoff_ = 0;
+}
+
+Flow::Arrival Flow::handle_numbered(const PacketFields& fields, bool keep, Nanoseconds now) noexcept {
+  const Sequence sequence = fields.sequence;
+  const uint32_t at = sequence.value % kSequenceWindow;
+  if (before(sequence, expected_) || (distance(expected_, sequence) < kSequenceWindow && arrived_[at])) {
+    ++counters_.duplicates;
+    told_.now = true;  // the ack of it was lost, or comes late
+    return Arrival::dropped;
+  }
+  if (distance(delivered_, sequence) >= kSequenceWindow) {
+    ++counters_.beyond_window;
+    return Arrival::dropped;
+  }
+  if (sequence != expected_) {
+    ++counters_.out_of_order;
+    told_.now = true;
+    if (!keep || options_.recovery == Recovery::go_back_n) return Arrival::dropped;
+  }
+  ++counters_.received;
+  ++told_.owed;
+  if ((fields.flags & PacketFlags::kAckNow) != 0) told_.now = true;
+  if (told_.at == ~Nanoseconds{0}) told_.at = now + options_.ack_delay;
+  if (echo_at_ == 0 || newer(fields.sent_at, echo_)) {
+    echo_ = fields.sent_at;
+    echo_at_ = now;
+  }
+  arrived_.set(at);
+  arrived_handled_[at] = fields.handled;
+  for (uint32_t first = expected_.value % kSequenceWindow; arrived_[first]; first = expected_.value % kSequenceWindow) {
+    arrived_.reset(first);
+    take_credits(arrived_handled_[first]);
+    ++expected_;
+  }
+  return Arrival::fresh;
+}
+
+std::optional<Sequence> Flow::poll_delivery() noexcept {
+  if (delivered_ == expected_ || !has_slot()) return std::nullopt;
+  const Sequence sequence = delivered_;
+  ++delivered_;
+  return sequence;
+}
+
+// ---- time
+
+Nanoseconds Flow::timeout() const noexcept {
+  Nanoseconds time = options_.first_timeout;
+  if (congestion_.smooth_delay() != 0) {
+    time = std::max(congestion_.smooth_delay() + 4 * congestion_.variation() + options_.ack_delay, options_.timeout_min);
+  }
+  return std::min(time << std::min(backoff_, kBackoffMax), options_.timeout_max);
+}
+
+void Flow::lose(Sequence sequence, Nanoseconds now) noexcept {
+  Sent& sent = slot(sequence);
+  sent.fate = Fate::lost;
+  in_flight_ -= sent.bytes;
+  ++lost_;
+  congestion_.handle_loss(counters_.sent, now);
+}
+
+void Flow::find_lost(Nanoseconds now) noexcept {
+  reorder_at_ = ~Nanoseconds{0};
+  // While nothing that was sent after the oldest has arrived, it is too early to tell of any.
+  const bool gap = una_ != new_ && newer(newest_order_, slot(una_).order);
+  if (options_.recovery == Recovery::go_back_n || !gap) return;
+  const Nanoseconds delay = congestion_.smooth_delay();
+  const Nanoseconds patience = delay + std::max(delay / 4, kReorderMin);
+  for (Sequence each = una_; each != new_; ++each) {
+    const Sent& sent = slot(each);
+    if (sent.fate != Fate::in_flight || !newer(newest_order_, sent.order)) continue;
+    if (now >= sent.at + patience) {
+      lose(each, now);
+    } else {
+      reorder_at_ = std::min(reorder_at_, sent.at + patience);
+    }
+  }
+}
+
+void Flow::handle_timeout(Nanoseconds now) noexcept {
+  if (state_ != State::open) return;
+  if (now >= reorder_at_) find_lost(now);
+  if (now < timeout_at_) return;
+  timeout_at_ = ~Nanoseconds{0};
+  const bool waits = una_ != new_ || waits_for_credit();
+  if (!waits) return;
+  if (now - heard_at_ >= options_.dead_after) {
+    state_ = State::dead;
+    return;
+  }
+  if (una_ == new_) {
+    probe_now_ = true;
+  } else {
+    ++counters_.timeouts;
+    for (Sequence each = una_; each != new_; ++each) {
+      if (slot(each).fate != Fate::in_flight) continue;
+      lose(each, now);
+      if (options_.recovery == Recovery::selective) break;  // its ack will tell of the others
+    }
+    congestion_.handle_silence(backoff_ + 1, now);
+  }
+  ++backoff_;
+  timeout_at_ = now + timeout();
+}
+
+Nanoseconds Flow::next_timeout() const noexcept {
+  Nanoseconds at = std::min({timeout_at_, reorder_at_, told_.at});
+  if ((new_ != next_ || lost_ != 0) && in_flight_ == 0) at = std::min(at, congestion_.next_send());
+  return at;
+}
+
+}  // namespace unet::am

@@ -1,0 +1,351 @@
+// flow_test.cc - one flow step by step: numbers, acknowledgements, credits, losses, time-outs, lies, and the lives of either side.
+#include "am/flow.h"
+
+#include <catch2/catch.hpp>
+
+#include "am/test_flows.h"
+
+using namespace unet;
+using namespace unet::am;
+
+namespace {
+
+constexpr Nanoseconds kDelay = 10 * kMicrosecond;
+
+// Two flows and what is under way between them, passed on by hand.
+struct Pair {
+  explicit Pair(FlowOptions options = {}) : a(options), b(options) {}
+
+  using Transmits = std::vector<Flow::Transmit>;
+  Transmits out(Flow& flow) {
+    Transmits all;
+    while (flow.poll_released()) {
+    }
+    while (const auto each = flow.poll_transmit(now)) {
+      all.push_back(*each);
+      if (each->numbered) all.back().fields.kind = kind_of[&flow == &b][each->fields.sequence.value];
+    }
+    return all;
+  }
+  Flow::Arrival in(Flow& flow, const Flow::Transmit& transmit, bool keep = true) {
+    return flow.handle_packet(transmit.fields, as_bytes(&transmit.arrived, sizeof transmit.arrived), keep, now);
+  }
+  Sequence request(Flow& flow) {
+    const Sequence sequence = flow.begin(true, 64);
+    kind_of[&flow == &b][sequence.value] = Kind::short_request;
+    return sequence;
+  }
+  Sequence reply(Flow& flow) {
+    const Sequence sequence = flow.begin(false, 64);
+    kind_of[&flow == &b][sequence.value] = Kind::short_reply;
+    return sequence;
+  }
+  // Everything that `from` has to send arrives; returns how many packets were new.
+  int pass(Flow& from, Flow& to) {
+    int fresh = 0;
+    for (const auto& each : out(from)) fresh += in(to, each) == Flow::Arrival::fresh;
+    return fresh;
+  }
+  int deliver(Flow& flow) {
+    int count = 0;
+    while (flow.poll_delivery()) ++count;
+    return count;
+  }
+
+  Nanoseconds now = kSecond;
+  Flow a, b;
+  std::map<uint32_t, Kind> kind_of[2];
+};
+
+}  // namespace
+
+TEST_CASE("a reply carries the acknowledgement and the credit of its request") {
+  Pair pair;
+  pair.request(pair.a);
+  CHECK(pair.pass(pair.a, pair.b) == 1);
+  REQUIRE(pair.b.poll_delivery() == Sequence{0});
+  pair.reply(pair.b);
+  const auto sent = pair.out(pair.b);
+  REQUIRE(sent.size() == 1);
+  CHECK(sent[0].numbered);
+  pair.now += kDelay;
+  CHECK(pair.in(pair.a, sent[0]) == Flow::Arrival::fresh);
+  CHECK(pair.a.unacknowledged() == 0);
+  CHECK(pair.a.poll_delivery() == Sequence{0});
+  CHECK(pair.b.unacknowledged() == 1);  // until the next request says so, or an ack
+  CHECK(pair.out(pair.a).empty());
+  pair.now += FlowOptions{}.ack_delay;
+  const auto ack = pair.out(pair.a);
+  REQUIRE(ack.size() == 1);
+  CHECK(ack[0].fields.kind == Kind::ack);
+  CHECK(pair.in(pair.b, ack[0]) == Flow::Arrival::control);
+  CHECK(pair.b.unacknowledged() == 0);
+  CHECK((pair.a.idle() && pair.b.idle()));
+  CHECK(pair.a.congestion().smooth_delay() == Approx(kDelay).margin(64));
+}
+
+TEST_CASE("requests stop at the window, and go on with credits") {
+  Pair pair({.window = 4});
+  for (int i = 0; i < 4; ++i) pair.request(pair.a);
+  CHECK_FALSE(pair.a.has_credit());
+  CHECK(pair.pass(pair.a, pair.b) == 4);
+  CHECK(pair.deliver(pair.b) == 4);
+  // Arrived is not handled.
+  pair.pass(pair.b, pair.a);
+  CHECK(pair.a.unacknowledged() == 0);
+  CHECK_FALSE(pair.a.has_credit());
+  pair.b.handled();
+  pair.pass(pair.b, pair.a);
+  CHECK(pair.a.has_credit());
+}
+
+TEST_CASE("a credit does not come back before what was sent ahead of it") {
+  Pair pair({.window = 1});
+  pair.request(pair.a);
+  pair.pass(pair.a, pair.b);
+  REQUIRE(pair.deliver(pair.b) == 1);
+  pair.reply(pair.b);
+  const auto lost = pair.out(pair.b);
+  REQUIRE(lost.size() == 1);
+  // An ack behind the lost reply says that the request was handled.
+  pair.request(pair.b);
+  auto later = pair.out(pair.b);
+  REQUIRE(later.size() == 1);
+  CHECK(pair.in(pair.a, later[0]) == Flow::Arrival::fresh);
+  CHECK(pair.a.unacknowledged() == 0);
+  CHECK_FALSE(pair.a.has_credit());
+  CHECK(pair.in(pair.a, lost[0]) == Flow::Arrival::fresh);
+  CHECK(pair.a.has_credit());
+  CHECK(pair.deliver(pair.a) == 2);
+}
+
+TEST_CASE("what is missing is sent again, and nothing else") {
+  Pair pair;
+  // A first round trip, so that times are known.
+  pair.request(pair.a);
+  auto first = pair.out(pair.a);
+  pair.now += kDelay;
+  pair.in(pair.b, first.at(0));
+  pair.deliver(pair.b);
+  pair.reply(pair.b);
+  pair.pass(pair.b, pair.a);
+  pair.deliver(pair.a);
+
+  for (int i = 0; i < 5; ++i) pair.request(pair.a);
+  auto sent = pair.out(pair.a);
+  REQUIRE(sent.size() == 5);
+  pair.now += kDelay;
+  for (const size_t i : {0u, 2u, 4u}) pair.in(pair.b, sent[i]);
+  CHECK(pair.deliver(pair.b) == 1);
+  const auto ack = pair.out(pair.b);
+  REQUIRE(ack.size() == 1);
+  pair.in(pair.a, ack[0]);
+  pair.now += 2 * kDelay;
+  pair.a.handle_timeout(pair.now);
+  const auto again = pair.out(pair.a);
+  REQUIRE(again.size() == 2);
+  CHECK(again[0].fields.sequence == sent[1].fields.sequence);
+  CHECK(again[1].fields.sequence == sent[3].fields.sequence);
+  CHECK(pair.a.counters().timeouts == 0);
+  for (const auto& each : again) pair.in(pair.b, each);
+  CHECK(pair.deliver(pair.b) == 4);
+  CHECK(pair.in(pair.b, again[0]) == Flow::Arrival::dropped);
+  CHECK(pair.b.counters().duplicates == 1);
+}
+
+TEST_CASE("go-back-N sends everything again after a time-out") {
+  Pair pair({.recovery = Recovery::go_back_n});
+  for (int i = 0; i < 5; ++i) pair.request(pair.a);
+  auto sent = pair.out(pair.a);
+  for (const size_t i : {0u, 2u, 3u, 4u}) pair.in(pair.b, sent[i]);
+  CHECK(pair.deliver(pair.b) == 1);
+  pair.pass(pair.b, pair.a);
+  CHECK(pair.a.unacknowledged() == 4);
+  pair.now = pair.a.next_timeout();
+  pair.a.handle_timeout(pair.now);
+  CHECK(pair.pass(pair.a, pair.b) == 4);
+  CHECK(pair.deliver(pair.b) == 4);
+}
+
+TEST_CASE("the last packet of all is sent again after a time-out, later each time") {
+  Pair pair;
+  pair.request(pair.a);
+  CHECK(pair.out(pair.a).size() == 1);
+  Nanoseconds before = 0;
+  for (int i = 0; i < 4; ++i) {
+    const Nanoseconds wait = pair.a.next_timeout() - pair.now;
+    CHECK(wait > before);
+    before = wait;
+    pair.now += wait;
+    pair.a.handle_timeout(pair.now);
+    CHECK(pair.out(pair.a).size() == 1);
+  }
+  CHECK(pair.a.counters().resent == 4);
+}
+
+TEST_CASE("who waits for a credit that was lost asks for it") {
+  Pair pair({.window = 1});
+  pair.request(pair.a);
+  pair.pass(pair.a, pair.b);
+  pair.deliver(pair.b);
+  pair.now += FlowOptions{}.ack_delay;
+  pair.pass(pair.b, pair.a);
+  CHECK(pair.a.unacknowledged() == 0);
+  pair.b.handled();
+  CHECK(pair.out(pair.b).size() == 1);  // lost
+  CHECK_FALSE(pair.a.has_credit());
+  pair.now = pair.a.next_timeout();
+  pair.a.handle_timeout(pair.now);
+  const auto probe = pair.out(pair.a);
+  REQUIRE(probe.size() == 1);
+  CHECK(probe[0].fields.kind == Kind::probe);
+  pair.in(pair.b, probe[0]);
+  pair.pass(pair.b, pair.a);
+  CHECK(pair.a.has_credit());
+  CHECK(pair.a.counters().probes == 1);
+}
+
+TEST_CASE("a peer that stays silent is dead after the time that was given") {
+  Pair pair({.dead_after = kSecond});
+  pair.request(pair.a);
+  const Nanoseconds start = pair.now;
+  while (pair.a.state() == Flow::State::open && pair.now < start + 10 * kSecond) {
+    pair.out(pair.a);
+    pair.now = std::max(pair.now + 1, pair.a.next_timeout());
+    pair.a.handle_timeout(pair.now);
+  }
+  CHECK(pair.a.state() == Flow::State::dead);
+  CHECK(pair.now - start >= kSecond);
+  CHECK(pair.now - start <= 2 * kSecond);
+  CHECK(pair.out(pair.a).empty());
+}
+
+TEST_CASE("a peer that lives anew is noticed, whoever speaks first") {
+  const bool we_speak = GENERATE(false, true);
+  Pair pair;
+  pair.request(pair.a);
+  pair.pass(pair.a, pair.b);
+  pair.deliver(pair.b);
+  pair.reply(pair.b);
+  pair.pass(pair.b, pair.a);
+  REQUIRE(pair.a.state() == Flow::State::open);
+  FlowOptions later;
+  later.session = 2;
+  Flow anew(later);
+  if (we_speak) {
+    pair.request(pair.a);
+    for (const auto& each : pair.out(pair.a)) CHECK(pair.in(anew, each) == Flow::Arrival::dropped);
+    CHECK(anew.counters().stale == 1);
+  } else {
+    anew.begin(true, 64);
+  }
+  auto sent = pair.out(anew);
+  REQUIRE(sent.size() == 1);
+  if (!we_speak) sent[0].fields.kind = Kind::short_request;
+  CHECK((sent[0].fields.kind == Kind::reset) == we_speak);
+  pair.in(pair.a, sent[0]);
+  CHECK(pair.a.state() == Flow::State::restarted);
+}
+
+TEST_CASE("what is left of an earlier life is dropped") {
+  Pair pair;
+  pair.request(pair.a);
+  const auto old = pair.out(pair.a);
+  FlowOptions later;
+  later.session = 2;
+  Flow anew(later);
+  anew.begin(true, 64);
+  auto sent = pair.out(anew);
+  sent.at(0).fields.kind = Kind::short_request;
+  CHECK(pair.in(pair.b, sent[0]) == Flow::Arrival::fresh);
+  CHECK(pair.in(pair.b, old.at(0)) == Flow::Arrival::dropped);
+  CHECK(pair.b.counters().stale == 1);
+  CHECK(pair.b.state() == Flow::State::open);
+}
+
+TEST_CASE("a peer that lies about numbers gains nothing") {
+  Pair pair({.window = 8});
+  for (int i = 0; i < 4; ++i) pair.request(pair.a);
+  const auto sent = pair.out(pair.a);
+  Flow::Transmit lie{.fields = {.kind = Kind::ack, .session = 1, .addressee = 1}};
+
+  SECTION("acknowledging what was not sent") {
+    lie.fields.acked = {5};
+    pair.in(pair.a, lie);
+    CHECK(pair.a.counters().bad_ack == 1);
+    CHECK(pair.a.unacknowledged() == 4);
+  }
+  SECTION("acknowledging it behind a gap") {
+    lie.arrived.arrived[0] = ~uint64_t{0};
+    lie.arrived.arrived[1] = ~uint64_t{0};
+    pair.in(pair.a, lie);
+    CHECK(pair.a.counters().bad_ack == 125);
+    CHECK(pair.a.unacknowledged() == 4);
+  }
+  SECTION("giving back credits for what was not asked") {
+    lie.fields.handled = 5;
+    pair.in(pair.a, lie);
+    CHECK(pair.a.counters().bad_ack == 1);
+  }
+  SECTION("numbers beyond the window") {
+    Flow::Transmit far = sent[0];
+    far.fields.sequence = {kSequenceWindow};
+    CHECK(pair.in(pair.b, far) == Flow::Arrival::dropped);
+    far.fields.sequence = {0x8000'0001u};
+    CHECK(pair.in(pair.b, far) == Flow::Arrival::dropped);
+    CHECK(pair.b.counters().beyond_window + pair.b.counters().duplicates == 2);
+  }
+  SECTION("more requests than it has credits, never acknowledging a reply") {
+    int handled = 0;
+    for (uint32_t i = 0; i < 4 * kSequenceWindow; ++i) {
+      Flow::Transmit more = sent[0];
+      more.fields.sequence = {i};
+      pair.in(pair.b, more);
+      while (pair.b.poll_delivery()) {
+        pair.reply(pair.b);
+        ++handled;
+      }
+      pair.out(pair.b);
+    }
+    CHECK(handled == static_cast<int>(kSequenceWindow));
+    CHECK(pair.b.counters().beyond_window > 0);
+  }
+}
+
+TEST_CASE("numbers wrap") {
+  // 2^32 packets would take too long: a window's worth from every number near the wrap is what can differ.
+  for (uint32_t start : {0xFFFFFF00u, 0xFFFFFFFFu, 0x7FFFFFFFu, 0x80000000u}) {
+    const Sequence at{start};
+    for (uint32_t ahead = 1; ahead < kSequenceWindow; ++ahead) {
+      CHECK(before(at, at + ahead));
+      CHECK_FALSE(before(at + ahead, at));
+      CHECK(distance(at, at + ahead) == ahead);
+    }
+  }
+}
+
+TEST_CASE("random packets never break a flow, nor what it says of itself") {
+  std::mt19937 random(3);
+  const auto any = [&](uint32_t mostly_below) { return static_cast<uint32_t>(random() % 8 == 0 ? random() : random() % mostly_below); };
+  Pair pair;
+  for (int i = 0; i < 200'000; ++i) {
+    pair.now += random() % (50 * kMicrosecond);
+    Flow::Transmit lie{.fields = {.kind = static_cast<Kind>(1 + random() % kKindMax),
+                                  .session = random() % 64 == 0 ? 2u : 1u,
+                                  .addressee = static_cast<uint32_t>(random() % 3),
+                                  .sequence = {any(256)},
+                                  .acked = {any(256)},
+                                  .handled = any(64),
+                                  .sent_at = static_cast<uint32_t>(random()),
+                                  .echo = static_cast<uint32_t>(random())}};
+    for (auto& each : lie.arrived.arrived) each = uint64_t{random()} << 32 | random();
+    pair.in(pair.a, lie, random() % 2 == 0);
+    if (pair.a.has_credit()) pair.request(pair.a);
+    while (pair.a.poll_delivery()) pair.a.handled();
+    pair.a.handle_timeout(pair.now);
+    pair.out(pair.a);
+    REQUIRE(pair.a.unacknowledged() <= kSequenceWindow);
+    REQUIRE(pair.a.in_flight() <= 64 * kSequenceWindow);
+    if (pair.a.state() != Flow::State::open) pair.a = Flow(FlowOptions{});
+  }
+}

@@ -1,0 +1,256 @@
+// test_flows.h - flows on a simulated network in virtual time: nodes that send requests to each other and reply, links that lose, repeat,
+// reorder and delay, and a checker of what must hold whatever they do; for tests.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
+#include <queue>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "am/flow.h"
+
+namespace unet::am::test {
+
+struct Wire {
+  Nanoseconds delay = 5 * kMicrosecond;
+  Nanoseconds jitter = 0;              // up to so much more, so that packets overtake each other
+  double loss = 0, repeat = 0;
+  double bits_per_second = 0;          // of each node's link in either direction; 0: no limit
+  uint32_t queue = 256;                // packets that wait for the link to the receiver
+};
+
+// What a message says: its number among the requests, or replies, of its sender to this receiver.
+struct Content {
+  Kind kind{};
+  uint64_t number = 0;
+  uint64_t answers = 0;                // replies: the number of the request
+  uint32_t bytes = 0;
+  Nanoseconds sent = 0;                // first
+};
+
+struct Packet {
+  PacketFields fields;
+  AckBody body{};
+  Content content{};
+  uint32_t bytes = 0;
+};
+
+class Network;
+
+// One side of a flow.
+class Side {
+ public:
+  Side(const FlowOptions& options, uint64_t seed) : flow_(std::make_unique<Flow>(options)), random_(seed) {}
+
+  // ---- what it is to do
+  uint64_t wanted = 0;                 // requests to send in all
+  uint32_t bytes = 64;                 // of each
+  double replies = 0.7;                // share of requests that are answered
+  bool asleep = false;                 // does not poll
+
+  // ---- what came of it
+  uint64_t requests_begun = 0, requests_handled = 0, replies_begun = 0, replies_handled = 0, unanswered = 0;
+  uint64_t bytes_handled = 0;
+  std::vector<Nanoseconds> latencies;  // of requests, from when they are first sent until they are handled at the other side
+  std::string fault;                   // the first thing that must not happen
+
+  Flow& flow() noexcept { return *flow_; }
+  bool done() const noexcept { return requests_begun == wanted && flow_->idle(); }
+
+  void arrive(const Packet& packet, Nanoseconds now) {
+    const bool keep = random_() % 16 != 0;  // a receiver may be short of buffers
+    const auto arrival = flow_->handle_packet(packet.fields, as_bytes(&packet.body, sizeof packet.body), keep, now);
+    if (arrival == Flow::Arrival::fresh) kept_[packet.fields.sequence.value % kSequenceWindow] = packet.content;
+  }
+  // Everything that can be done at `now`; transmits go to `out`.
+  template <typename Out>
+  void run(Nanoseconds now, Out&& out) {
+    flow_->handle_timeout(now);
+    while (flow_->poll_released()) {
+    }
+    while (const auto sequence = flow_->poll_delivery()) handle(kept_[sequence->value % kSequenceWindow], now);
+    while (requests_begun < wanted && flow_->has_credit()) {
+      const Sequence sequence = flow_->begin(true, bytes);
+      sent_[sequence.value % kSequenceWindow] = {Kind::short_request, requests_begun++, 0, bytes};
+    }
+    while (const auto transmit = flow_->poll_transmit(now)) {
+      if (random_() % 64 == 0 && !eager) {  // the NI's queue is full
+        flow_->unsent(*transmit);
+        break;
+      }
+      Packet packet{.fields = transmit->fields, .body = transmit->arrived, .bytes = 80};
+      if (transmit->numbered) {
+        Content& content = sent_[transmit->fields.sequence.value % kSequenceWindow];
+        if (content.sent == 0) content.sent = now;
+        packet.content = content;
+        packet.fields.kind = packet.content.kind;
+        packet.bytes = content.bytes;
+      }
+      out(packet);
+    }
+  }
+  bool eager = false;                  // its NI takes everything
+
+ private:
+  void require(bool condition, const char* what, uint64_t got, uint64_t wanted_number) {
+    if (condition || !fault.empty()) return;
+    fault = std::string(what) + ": " + std::to_string(got) + " instead of " + std::to_string(wanted_number);
+  }
+  void handle(const Content& content, Nanoseconds now) {
+    if (is_request(content.kind)) {
+      require(content.number == requests_handled, "a request out of turn", content.number, requests_handled);
+      ++requests_handled;
+      bytes_handled += content.bytes;
+      latencies.push_back(now - content.sent);
+      if (static_cast<double>(random_() % 1000) < replies * 1000) {
+        const Sequence sequence = flow_->begin(false, bytes);
+        sent_[sequence.value % kSequenceWindow] = {Kind::short_reply, replies_begun++, content.number, bytes};
+      } else {
+        flow_->handled();
+        ++unanswered;
+      }
+    } else {
+      require(content.number == replies_handled, "a reply out of turn", content.number, replies_handled);
+      require(content.answers < requests_begun, "a reply to what was not asked", content.answers, requests_begun);
+      ++replies_handled;
+    }
+  }
+
+  std::unique_ptr<Flow> flow_;
+  std::mt19937_64 random_;
+  std::array<Content, kSequenceWindow> sent_{}, kept_{};
+};
+
+// Flows between nodes; a node has one link to a switch in the middle.
+class Network {
+ public:
+  Network(uint32_t nodes, const Wire& wire, uint64_t seed) : wire_(wire), random_(seed), up_(nodes), down_(nodes), cut_(nodes, false) {}
+
+  // A flow between two nodes; returns its index. Sides 2i and 2i + 1.
+  size_t connect(uint32_t a, uint32_t b, const FlowOptions& options, const FlowOptions& other) {
+    sides_.push_back(std::make_unique<Side>(options, random_()));
+    sides_.push_back(std::make_unique<Side>(other, random_()));
+    nodes_.push_back(a);
+    nodes_.push_back(b);
+    return sides_.size() / 2 - 1;
+  }
+  Side& side(size_t flow, size_t which) { return *sides_[2 * flow + which]; }
+  void cut(uint32_t node, bool is_cut) { cut_[node] = is_cut; }
+  Nanoseconds now() const noexcept { return now_; }
+  uint64_t lost_in_queues() const noexcept { return queue_drops_; }
+
+  // Until `until`, or until nothing more would ever happen.
+  void run(Nanoseconds until) {
+    for (size_t i = 0; i < sides_.size(); ++i) poll(i);
+    while (true) {
+      const Nanoseconds next = next_event();
+      if (next > until || next == ~Nanoseconds{0}) break;
+      now_ = std::max(now_, next);
+      while (!events_.empty() && events_.top().at <= now_) {
+        const Event event = events_.top();
+        events_.pop();
+        if (sides_[event.to]->asleep) {
+          asleep_[event.to].push_back(event.packet);
+          continue;
+        }
+        sides_[event.to]->arrive(event.packet, now_);
+        poll(event.to);
+      }
+      for (size_t i = 0; i < sides_.size(); ++i) {
+        if (timers_[i] <= now_) poll(i);
+      }
+    }
+    if (until != ~Nanoseconds{0}) now_ = until;
+  }
+  void wake(size_t flow, size_t which) {
+    const size_t i = 2 * flow + which;
+    sides_[i]->asleep = false;
+    for (const Packet& packet : asleep_[i]) sides_[i]->arrive(packet, now_);
+    asleep_[i].clear();
+    poll(i);
+  }
+  std::string fault() const {
+    for (const auto& side : sides_) {
+      if (!side->fault.empty()) return side->fault;
+    }
+    return {};
+  }
+
+ private:
+  struct Event {
+    Nanoseconds at = 0;
+    uint64_t order = 0;
+    size_t to = 0;
+    Packet packet;
+    bool operator<(const Event& other) const noexcept { return std::pair(at, order) > std::pair(other.at, other.order); }
+  };
+  struct Link {
+    Nanoseconds free_at = 0;
+  };
+
+  Nanoseconds next_event() {
+    Nanoseconds next = events_.empty() ? ~Nanoseconds{0} : events_.top().at;
+    timers_.resize(sides_.size(), ~Nanoseconds{0});
+    for (size_t i = 0; i < sides_.size(); ++i) {
+      if (!sides_[i]->asleep) next = std::min(next, timers_[i]);
+    }
+    return next;
+  }
+  void poll(size_t i) {
+    timers_.resize(sides_.size(), ~Nanoseconds{0});
+    if (sides_[i]->asleep) return;
+    bool refused = true;
+    sides_[i]->run(now_, [&](const Packet& packet) {
+      refused = false;
+      send(i, packet);
+    });
+    // Never at once again: a side that has nothing to do now does nothing until then.
+    timers_[i] = std::max(sides_[i]->flow().next_timeout(), now_ + 100);
+    if (sides_[i]->flow().state() != Flow::State::open) timers_[i] = ~Nanoseconds{0};
+    if (timers_[i] != ~Nanoseconds{0} && refused) return;
+    if (!sides_[i]->done() && timers_[i] > now_ + 100 * kMicrosecond) timers_[i] = std::min(timers_[i], now_ + 100 * kMicrosecond);
+  }
+  Nanoseconds serialise(Link& link, Nanoseconds from, uint32_t bytes) const {
+    if (wire_.bits_per_second == 0) return from;
+    link.free_at = std::max(link.free_at, from) + static_cast<Nanoseconds>(bytes * 8e9 / wire_.bits_per_second);
+    return link.free_at;
+  }
+  bool chance(double of) { return of > 0 && static_cast<double>(random_() % 1'000'000) < of * 1e6; }
+  void send(size_t from, const Packet& packet) {
+    const size_t to = from ^ 1;
+    const uint32_t a = nodes_[from], b = nodes_[to];
+    if (cut_[a] || cut_[b]) return;
+    const Nanoseconds at_switch = serialise(up_[a], now_, packet.bytes) + wire_.delay / 2;
+    if (chance(wire_.loss)) return;
+    if (wire_.bits_per_second != 0) {
+      const double one = packet.bytes * 8e9 / wire_.bits_per_second;
+      if (down_[b].free_at > at_switch && static_cast<double>(down_[b].free_at - at_switch) > one * wire_.queue) {
+        ++queue_drops_;
+        return;
+      }
+    }
+    for (int copies = chance(wire_.repeat) ? 2 : 1; copies > 0; --copies) {
+      const Nanoseconds late = wire_.jitter == 0 ? 0 : random_() % wire_.jitter;
+      events_.push({serialise(down_[b], at_switch, packet.bytes) + wire_.delay / 2 + late, ++orders_, to, packet});
+    }
+  }
+
+  Wire wire_;
+  std::mt19937_64 random_;
+  std::vector<Link> up_, down_;
+  std::vector<bool> cut_;
+  std::vector<std::unique_ptr<Side>> sides_;
+  std::vector<uint32_t> nodes_;
+  std::vector<Nanoseconds> timers_;
+  std::map<size_t, std::vector<Packet>> asleep_;
+  std::priority_queue<Event> events_;
+  uint64_t orders_ = 0;
+  uint64_t queue_drops_ = 0;
+  Nanoseconds now_ = kSecond;
+};
+
+}  // namespace unet::am::test
