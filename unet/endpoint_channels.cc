@@ -57,13 +57,18 @@ struct Endpoint::Opening {
 };
 
 Result<std::unique_ptr<Endpoint>> Endpoint::create(std::shared_ptr<Connection> connection, const EndpointOptions& options) {
+  if (options.emulated != 0 && options.weight != 1) {
+    return fail(Errc::invalid_argument, "endpoint options: an emulated endpoint has no weight of its own, as all of a connection share "
+                                        "one real endpoint; create one with queues of its own for that");
+  }
   if (!valid_options(options)) {
     return fail(Errc::invalid_argument,
                 "endpoint options out of range: queue depths " + std::to_string(kQueueDepthMin) + " to " +
                     std::to_string(kQueueDepthMax) + ", buffers " + std::to_string(kQueueDepthMin) + " to " +
                     std::to_string(kBuffersMax) + ", buffer_size " + std::to_string(kBufferSizeMin) + " to " +
                     std::to_string(kBufferSizeMax) + " in multiples of 64, send_bytes at least " +
-                    std::to_string(kMessageMax) + ", the segment at most " + std::to_string(kSegmentMax) + " bytes");
+                    std::to_string(kMessageMax) + ", the segment at most " + std::to_string(kSegmentMax) + " bytes, weight 1 to " +
+                    std::to_string(kEndpointWeightMax));
   }
   if (options.emulated != 0) return create_emulated(std::move(connection), options);
   auto request = request_for<control::CreateEndpoint>(control::Op::create_endpoint, 0);

@@ -147,6 +147,7 @@ struct EndpointOptions {
   uint32_t buffer_size = 2048;             // bytes of one receive buffer
   uint32_t send_bytes = 512 * 1024;        // bytes of the segment for outgoing messages
   uint32_t emulated = 0;                   // 1: no queues of its own (emulated.h); the above bound what waits for it
+  uint32_t weight = 1;                     // part of its user's share, against the user's other endpoints; emulated: 1
 };
 
 // Where things are in a segment; computed alike by the NI and the client from the same options.
@@ -176,7 +177,9 @@ struct SegmentGeometry {
 
 constexpr bool valid_options(const EndpointOptions& o) noexcept {
   const auto depth_ok = [](uint32_t d) { return d >= kQueueDepthMin && d <= kQueueDepthMax; };
-  return o.emulated <= 1 && depth_ok(o.send_depth) && depth_ok(o.receive_depth) && o.buffers >= kQueueDepthMin &&
+  const uint32_t weight_max = o.emulated == 0 ? kEndpointWeightMax : 1;
+  return o.emulated <= 1 && o.weight >= 1 && o.weight <= weight_max && depth_ok(o.send_depth) && depth_ok(o.receive_depth) &&
+         o.buffers >= kQueueDepthMin &&
          o.buffers <= kBuffersMax && o.buffer_size >= kBufferSizeMin && o.buffer_size <= kBufferSizeMax &&
          o.buffer_size % kCacheLine == 0 && o.send_bytes >= kMessageMax && o.send_bytes <= kSegmentMax &&
          uint64_t{o.buffers} * o.buffer_size <= kSegmentMax && SegmentGeometry::of(o).total <= kSegmentMax;

@@ -47,6 +47,10 @@ TEST_CASE("options outside the limits are refused before anything is computed fr
   CHECK_FALSE(valid_options(EndpointOptions{.buffer_size = 2049}));
   CHECK_FALSE(valid_options(EndpointOptions{.buffers = kBuffersMax, .buffer_size = kBufferSizeMax}));
   CHECK_FALSE(valid_options(EndpointOptions{.send_bytes = kMessageMax - 1}));
+  CHECK(valid_options(EndpointOptions{.weight = kEndpointWeightMax}));
+  CHECK_FALSE(valid_options(EndpointOptions{.weight = 0}));
+  CHECK_FALSE(valid_options(EndpointOptions{.weight = kEndpointWeightMax + 1}));
+  CHECK_FALSE(valid_options(EndpointOptions{.emulated = 1, .weight = 2}));
   CHECK_FALSE(valid_options(EndpointOptions{.buffers = 16 * 1024, .buffer_size = 64 * 1024, .send_bytes = 1 << 30}));
   CHECK(valid_options(LocalOptions{}));
   CHECK_FALSE(valid_options(LocalOptions{.depth = 2}));

@@ -16,6 +16,7 @@ constexpr uint32_t kRunsMax = 12;                // runs of buffers one received
 constexpr uint32_t kEndpointsMax = 16 * 1024;            // per NI
 constexpr uint32_t kEndpointsPerClientMax = 16 * 1024;   // per control connection
 constexpr uint32_t kChannelsPerEndpointMax = 4096;
+constexpr uint32_t kEndpointWeightMax = 100;             // against other endpoints of the same user
 constexpr uint32_t kEmulatedMax = 64 * 1024;             // emulated endpoints per NI; their ids follow those of the real ones
 constexpr uint32_t kQueueDepthMin = 4;                   // slots; depths are powers of two
 constexpr uint32_t kQueueDepthMax = 32 * 1024;

@@ -116,6 +116,9 @@ typedef struct unet_endpoint_options {
   uint32_t reserved;       // not looked at
   uint64_t emulated;       // 1: without queues of its own, for thousands of endpoints: they share one real endpoint of the context,
                            // and the members above bound what waits for this one. See docs/ARCHITECTURE.md, "Emulated endpoints"
+  uint64_t weight;         // part of its user's share of the network interface against that user's other endpoints, 1 to 100 (1): one
+                           // of weight 3 sends three times as much as one of weight 1 if both always have something to send. Not
+                           // for an emulated one: all of a context have what one endpoint of weight 1 has
 } unet_endpoint_options;
 
 // Creates an endpoint and sets *endpoint; `options` may be NULL. The caller owns it: unet_destroy_endpoint(). It may outlive

@@ -238,6 +238,8 @@ int unet_create_endpoint(unet_context* context, const unet_endpoint_options* opt
     if (taken.send_bytes != 0) wanted.send_bytes = taken.send_bytes;
     if (taken.emulated > 1) return failed(Errc::invalid_argument, "the member emulated is neither 0 nor 1");
     wanted.emulated = static_cast<uint32_t>(taken.emulated);
+    // What does not fit in the narrower member must not become something that is allowed.
+    if (taken.weight != 0) wanted.weight = static_cast<uint32_t>(std::min<uint64_t>(taken.weight, ~uint32_t{0}));
     auto created = of(context).create_endpoint(wanted);
     if (!created) return failed(created.error());
     *endpoint = reinterpret_cast<unet_endpoint*>(created->release());

@@ -99,6 +99,24 @@ TEST_CASE("endpoints") {
   unet_destroy_endpoint(endpoint);
   options = {.size = sizeof options, .emulated = 2};
   REQUIRE(unet_create_endpoint(pair.context, &options, &endpoint) == UNET_EINVALID);
+  for (const uint64_t weight : {uint64_t{101}, uint64_t{1} << 32, (uint64_t{1} << 32) + 3, ~uint64_t{0}}) {
+    options = {.size = sizeof options, .weight = weight};
+    REQUIRE(unet_create_endpoint(pair.context, &options, &endpoint) == UNET_EINVALID);
+    REQUIRE(says("weight 1 to 100"));
+  }
+  options = {.size = sizeof options, .weight = 100};
+  REQUIRE(unet_create_endpoint(pair.context, &options, &endpoint) == 0);
+  unet_destroy_endpoint(endpoint);
+  options = {.size = sizeof options, .emulated = 1, .weight = 2};
+  REQUIRE(unet_create_endpoint(pair.context, &options, &endpoint) == UNET_EINVALID);
+  REQUIRE(says("no weight of its own"));
+  options = {.size = sizeof options, .emulated = 1, .weight = 1};
+  REQUIRE(unet_create_endpoint(pair.context, &options, &endpoint) == 0);
+  unet_destroy_endpoint(endpoint);
+  // A program that was compiled before there were weights; what stands behind its structure is none of ours.
+  options = {.size = offsetof(unet_endpoint_options, weight), .weight = ~uint64_t{0}};
+  REQUIRE(unet_create_endpoint(pair.context, &options, &endpoint) == 0);
+  unet_destroy_endpoint(endpoint);
   // A program that was compiled before there were emulated endpoints.
   options = {.size = offsetof(unet_endpoint_options, reserved), .emulated = 1};
   REQUIRE(unet_create_endpoint(pair.context, &options, &endpoint) == 0);

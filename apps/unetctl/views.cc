@@ -114,9 +114,10 @@ json select(const json& report, const std::string& view) {
 std::string show(const json& report, const std::string& view) {
   const json part = select(report, view);
   if (view == "endpoints") {
-    return rows(part, {"ENDPOINT", "NAME", "PID", "UID", "CARRIER", "CHANNELS", "SEGMENT", "REGION", "SEND", "RECEIVE", "BUFFERS", "SIZE"},
-                {"endpoint", "name", "pid", "uid", "carrier", "channels", "segment_bytes", "region_bytes", "send_depth", "receive_depth",
-                 "buffers", "buffer_size"},
+    return rows(part, {"ENDPOINT", "NAME", "PID", "UID", "CARRIER", "WEIGHT", "CHANNELS", "SEGMENT", "REGION", "SEND", "RECEIVE", "BUFFERS",
+                 "SIZE"},
+                {"endpoint", "name", "pid", "uid", "carrier", "weight", "channels", "segment_bytes", "region_bytes", "send_depth",
+                 "receive_depth", "buffers", "buffer_size"},
                 "no endpoints");
   }
   if (view == "channels") {

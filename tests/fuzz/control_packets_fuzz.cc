@@ -66,7 +66,9 @@ void send_shaped(TestClient& client, FuzzInput& input, const Known& known) {
     }
     case control::Op::create_endpoint: {
       control::CreateEndpoint p{.header = header, .options = TestClient::small()};
-      if ((input.take<uint8_t>() & 3) == 0) p.options.receive_depth = input.take<uint32_t>();
+      const auto lies = input.take<uint8_t>();
+      if ((lies & 3) == 0) p.options.receive_depth = input.take<uint32_t>();
+      if ((lies & 28) == 4) p.options.weight = input.take<uint32_t>();
       put(p);
       break;
     }

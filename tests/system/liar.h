@@ -74,7 +74,8 @@ class Liar {
   }
   void create() {
     const EndpointOptions options{.send_depth = 4 + dice(100), .receive_depth = 4 + dice(100), .buffers = 4 + dice(60),
-                                  .buffer_size = 256 * (1 + dice(8)), .send_bytes = kMessageMax};
+                                  .buffer_size = 256 * (1 + dice(8)), .send_bytes = kMessageMax,
+                                  .weight = dice(8) == 0 ? static_cast<uint32_t>(word()) : 1 + dice(kEndpointWeightMax)};
     auto segment = segment_of(options, client_->create(options));
     if (!segment) return;
     for (uint32_t i = 0; i < options.buffers; ++i) segment->give(dice(4) == 0 ? a_buffer(options.buffers) : i);

@@ -25,8 +25,8 @@ struct Users {
   TestNi ni{{&wire}};
   std::map<uint32_t, uint32_t> user_of;  // by tag
 
-  TestEndpoint& to_wire(uint32_t user) {
-    TestEndpoint& e = ni.add_endpoint(kSmallEndpoint, 1, user);
+  TestEndpoint& to_wire(uint32_t user, uint32_t weight = 1) {
+    TestEndpoint& e = ni.add_endpoint(kSmallEndpoint, weight, user);
     user_of[0x7000'0000 + e.number] = user;
     ni.wire(e, 0, 0x4000'0000 + e.number, 0x7000'0000 + e.number, kPeer);
     return e;
@@ -40,6 +40,12 @@ struct Users {
   // What each user got of `frames` frames, a few at a time, while all endpoints flood; a frame costs its payload and 64.
   std::map<uint32_t, double> share_of(uint32_t frames, const std::map<uint32_t, uint32_t>& size_of) {
     std::map<uint32_t, double> cost;
+    for (const auto& [tag, each] : shares_of_endpoints(frames, size_of)) cost[user_of.at(tag)] += each;
+    return cost;
+  }
+  // Likewise each endpoint, by its tag.
+  std::map<uint32_t, double> shares_of_endpoints(uint32_t frames, const std::map<uint32_t, uint32_t>& size_of) {
+    std::map<uint32_t, double> cost;
     for (uint32_t sent = 0; sent < frames; sent += 5) {
       for (const auto& e : ni.endpoints) fill(*e, size_of.at(user_of.at(0x7000'0000 + e->number)), ni.page);
       wire.transmit_room = 5;
@@ -47,7 +53,7 @@ struct Users {
       for (; !wire.sent.empty(); wire.sent.pop_front()) {
         FrameView view;
         REQUIRE(parse_frame(wire.sent.front(), view) == FrameError::none);
-        cost[user_of.at(static_cast<uint32_t>(view.tag))] += static_cast<double>(wire.sent.front().size() + 64 - 38);
+        cost[static_cast<uint32_t>(view.tag)] += static_cast<double>(wire.sent.front().size() + 64 - 38);
       }
     }
     return cost;
@@ -105,10 +111,31 @@ TEST_CASE("a user gets its share by its weight, however many endpoints the other
   CHECK(cost[3] == Approx(cost[2]).epsilon(0.05));
 }
 
+TEST_CASE("weights of endpoints divide their user's share and nobody else's") {
+  Users s;
+  s.wire.transmit_room = 0;
+  const auto tag = [](const TestEndpoint& e) { return 0x7000'0000 + e.number; };
+  const uint32_t light = tag(s.to_wire(1, 1)), heavy = tag(s.to_wire(1, 3)), modest = tag(s.to_wire(2));
+  const uint32_t size = GENERATE(40u, 900u, 5'000u, uint32_t{kMessageMax});
+  auto cost = s.shares_of_endpoints(12'000, {{1, size}, {2, 900}});
+  CHECK(cost[heavy] == Approx(3 * cost[light]).epsilon(0.05));
+  CHECK(cost[modest] == Approx(cost[light] + cost[heavy]).epsilon(0.05));
+  // However heavy, and however many.
+  std::vector<uint32_t> heaviest;
+  for (int i = 0; i < 3; ++i) heaviest.push_back(tag(s.to_wire(1, kEndpointWeightMax)));
+  cost = s.shares_of_endpoints(60'000, {{1, size}, {2, 900}});
+  double of_user = cost[light] + cost[heavy];
+  for (const uint32_t each : heaviest) of_user += cost[each];
+  CHECK(cost[modest] == Approx(of_user).epsilon(0.05));
+  for (const uint32_t each : heaviest) CHECK(cost[each] == Approx(of_user * kEndpointWeightMax / 304).epsilon(0.1));
+  CHECK(cost[light] > 0);
+}
+
 TEST_CASE("a user that begins to send waits for one slice of the others, not for their turns") {
   Users s;
+  const uint32_t weight = GENERATE(1u, uint32_t{kEndpointWeightMax});
   std::vector<TestEndpoint*> floods;
-  for (int i = 0; i < 10; ++i) floods.push_back(&s.to_wire(1));
+  for (int i = 0; i < 10; ++i) floods.push_back(&s.to_wire(1, weight));
   TestEndpoint& modest = s.to_wire(2);
   for (int round = 0; round < 50; ++round) {
     s.ni.run();

@@ -189,8 +189,8 @@ class Original {
     return count;
   }
 
-  // An NI that goes on with the journal as `change` leaves it.
-  Status take_over(const std::function<void(std::vector<JournalItem>&)>& change) {
+  // An NI that goes on with the journal as `change` leaves it; `look` at it.
+  Status take_over(const std::function<void(std::vector<JournalItem>&)>& change, const std::function<void(Ni&)>& look = {}) {
     auto link = std::move(*JournalLink::make_pair());
     JournalLink keeper(std::move(link.first));
     auto journal = Journal::open(std::move(link.second));
@@ -211,6 +211,7 @@ class Original {
     auto ni = make_ni(std::move(*journal));
     if (!ni) return tl::unexpected(ni.error());
     for (int i = 0; i < 4; ++i) (*ni)->poll();
+    if (look) look(**ni);
     return {};
   }
   const JournalStore& store() const { return store_; }
@@ -261,6 +262,27 @@ TEST_CASE("a journal that makes no sense is an error with the record's name, or 
   }
   CHECK(refused > 100);
   CHECK(taken > 100);
+}
+
+TEST_CASE("endpoints keep their weights when another network interface goes on") {
+  Original original;
+  TestClient client(original.ni());
+  const auto page = Mapping::map(client.hello().descriptors.at(0).get(), sizeof(ClientPage));
+  REQUIRE(page);
+  auto& bells = *reinterpret_cast<ClientPage*>(page->data());
+  Flood one(client, 1), three(client, 3);
+  original.keep();
+  one.fill(bells);
+  three.fill(bells);
+  CHECK(one.taken() + three.taken() == 0);
+  REQUIRE(original.take_over([](auto&) {}, [&](Ni& next) {
+    while (three.taken() < Flood::kDepth / 2) next.poll();
+    uint32_t shown = 0;
+    const auto report = nlohmann::json::parse(report_text(next));
+    for (const auto& endpoint : report["endpoints"]) shown += endpoint["endpoint"] == three.id && endpoint["weight"] == 3 ? 1 : 0;
+    CHECK(shown == 1);
+  }));
+  CHECK(static_cast<double>(three.taken()) / static_cast<double>(one.taken()) == Approx(3).epsilon(0.05));
 }
 
 TEST_CASE("clients that end before they were greeted, under a journal") {

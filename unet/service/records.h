@@ -54,6 +54,7 @@ struct EndpointRecord {
   uint32_t client = 0;
   std::optional<uint32_t> engine; // that serves it; with several, none before its first channel that is not local
   uint32_t doorbell = 0;          // while an engine serves it
+  uint32_t weight = 1;            // of its user's share, against the user's other endpoints
   SegmentGeometry geometry{};
   SharedMemory segment;
   SharedMemory region;            // exposed; empty if none

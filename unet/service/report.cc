@@ -135,6 +135,7 @@ class ReportBuilder {
                                      {"pid", client.who.pid},
                                      {"uid", client.who.uid},
                                      {"name", std::string(s_.names_.name_of(endpoint.id))},
+                                     {"weight", endpoint.carrier ? json() : json(endpoint.weight)},
                                      {"segment_bytes", endpoint.geometry.total},
                                      {"region_bytes", endpoint.region_bytes},
                                      {"send_depth", endpoint.geometry.send_depth},

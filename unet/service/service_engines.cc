@@ -77,7 +77,8 @@ void Service::attach(EndpointRecord& endpoint) {
                                       .doorbell = endpoint.doorbell,
                                       .segment = endpoint.segment.mapping.data(),
                                       .geometry = endpoint.geometry,
-                                      .user = client_at(endpoint.client)->who.uid});
+                                      .user = client_at(endpoint.client)->who.uid,
+                                      .weight = endpoint.weight});
   if (endpoint.region_bytes != 0) {
     push(engine, engine::SetRegion{.endpoint = endpoint.id, .region = endpoint.region.mapping.bytes().first(endpoint.region_bytes)});
   }

@@ -37,7 +37,8 @@ std::string wrong_options(const EndpointOptions& o) {
         range("receive_depth", o.receive_depth, kQueueDepthMin, kQueueDepthMax),
         range("buffers", o.buffers, kQueueDepthMin, kBuffersMax),
         range("buffer_size", o.buffer_size, kBufferSizeMin, kBufferSizeMax),
-        range("send_bytes", o.send_bytes, kMessageMax, kSegmentMax)}) {
+        range("send_bytes", o.send_bytes, kMessageMax, kSegmentMax),
+        range("weight", o.weight, 1, kEndpointWeightMax)}) {
     if (!text.empty()) return "endpoint options: " + text;
   }
   if (o.buffer_size % kCacheLine != 0) {
@@ -228,6 +229,7 @@ Result<uint32_t> Service::create_endpoint(ClientRecord& client, const EndpointOp
   auto endpoint = std::make_unique<EndpointRecord>();
   endpoint->id = id;
   endpoint->client = client.index;
+  endpoint->weight = options.weight;
   endpoint->geometry = geometry;
   endpoint->segment = std::move(*segment);
   endpoint->memory = geometry.total;

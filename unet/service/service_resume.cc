@@ -162,6 +162,7 @@ Status Service::resume_segment(JournalItem& item) {
   const uint64_t bell = uint64_t{1} << (value->doorbell % 64);
   if ((bells & bell) != 0) return wrong(item, "another endpoint's doorbell");
   auto endpoint = std::make_unique<EndpointRecord>();
+  endpoint->weight = value->options.weight;
   endpoint->geometry = SegmentGeometry::of(value->options);
   Result<SharedMemory> segment = map_again(std::move(item.descriptors[0]), endpoint->geometry.total);
   if (!segment) return tl::unexpected(segment.error());
@@ -182,6 +183,7 @@ Status Service::resume_segment(JournalItem& item) {
                               .segment = endpoint->segment.mapping.data(),
                               .geometry = endpoint->geometry,
                               .user = client->who.uid,
+                              .weight = endpoint->weight,
                               .resume = true});
   client->endpoints.insert(id);
   endpoints_[id] = std::move(endpoint);

@@ -32,6 +32,22 @@ void require_empty(Ni& ni) {
 
 }  // namespace
 
+TEST_CASE("an endpoint sends by its weight against others of its user, which the report shows") {
+  auto ni = make_ni();
+  TestClient client(*ni);
+  const auto page = Mapping::map(client.hello().descriptors.at(0).get(), sizeof(ClientPage));
+  REQUIRE(page);
+  auto& bells = *reinterpret_cast<ClientPage*>(page->data());
+  Flood one(client, 1), three(client, 3);
+  const auto report = nlohmann::json::parse(report_text(*ni));
+  for (const auto& endpoint : report["endpoints"]) CHECK(endpoint["weight"] == (endpoint["endpoint"] == three.id ? 3 : 1));
+  CHECK(report["endpoints"].size() == 2);
+  one.fill(bells);
+  three.fill(bells);
+  while (three.taken() < Flood::kDepth / 2) ni->poll();
+  CHECK(static_cast<double>(three.taken()) / static_cast<double>(one.taken()) == Approx(3).epsilon(0.05));
+}
+
 TEST_CASE("hello, endpoint, name, report") {
   auto ni = make_ni();
   TestClient client(*ni);
@@ -272,6 +288,9 @@ TEST_CASE("requests that make no sense get a sentence and change nothing") {
     with([](auto& x) { x.buffer_size = 300; }, "not a multiple of 64");
     with([](auto& x) { x.buffer_size = ~0u; }, "buffer_size");
     with([](auto& x) { x.send_bytes = 1; }, "send_bytes 1");
+    with([](auto& x) { x.weight = 0; }, "weight 0 is not between 1 and 100");
+    with([](auto& x) { x.weight = 101; }, "weight 101 is not between 1 and 100");
+    with([](auto& x) { x.weight = ~0u; }, "weight 4294967295");
     with([](auto& x) { x.buffers = kBuffersMax, x.buffer_size = kBufferSizeMax; }, "larger than");
     for (const Case& c : cases) {
       const Reply reply = client.create(c.options).as<Reply>();

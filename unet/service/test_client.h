@@ -16,6 +16,7 @@
 
 #include "unet/control.h"
 #include "unet/mapping.h"
+#include "unet/ring.h"
 #include "unet/service/ni.h"
 
 namespace unet::service::test {
@@ -174,6 +175,48 @@ class TestClient {
   uint64_t cookie_ = 0;
   bool closed_ = false;
   std::vector<Incoming> events_;
+};
+
+// An endpoint of a client that always has something to send: descriptors of no channel, which take the engine's time as messages do.
+class Flood {
+ public:
+  static constexpr uint32_t kDepth = 8192;
+
+  Flood(TestClient& client, uint32_t weight) {
+    const EndpointOptions options{.send_depth = kDepth, .receive_depth = 4, .buffers = 4, .buffer_size = 256, .send_bytes = kMessageMax,
+                                  .weight = weight};
+    const Incoming created = client.create(options);
+    const auto reply = created.as<control::Reply>();
+    if (reply.code != 0) return;
+    id = reply.create_endpoint.endpoint;
+    doorbell_ = reply.create_endpoint.doorbell;
+    geometry_ = SegmentGeometry::of(options);
+    memory_ = std::move(*Mapping::map(created.descriptors.at(0).get(), geometry_.total));
+  }
+  void fill(ClientPage& page) {
+    SlotWriter writer(reinterpret_cast<Slot*>(memory_.data() + geometry_.send_queue), geometry_.send_depth,
+                      &header().send_consumed.value);
+    for (uint32_t i = 0; i < kDepth; ++i) {
+      Slot* const slot = writer.reserve();
+      slot->channel = 0;
+      writer.publish(slot, 8, SlotKind::inline_data);
+    }
+    page.doorbells[doorbell_ / 64].fetch_or(uint64_t{1} << (doorbell_ % 64), std::memory_order_release);
+    page.summary.words[doorbell_ / 4096].fetch_or(uint64_t{1} << (doorbell_ / 64 % 64), std::memory_order_release);
+  }
+  // Of what fill() put there.
+  uint64_t taken() const {
+    return header().counters[static_cast<size_t>(EndpointCounter::unknown_channel)].load(std::memory_order_relaxed);
+  }
+
+  uint32_t id = ~uint32_t{0};
+
+ private:
+  SegmentHeader& header() const { return *reinterpret_cast<SegmentHeader*>(memory_.data()); }
+
+  uint32_t doorbell_ = 0;
+  SegmentGeometry geometry_{};
+  Mapping memory_;
 };
 
 // An NI without a wire, run by the test's own thread.
