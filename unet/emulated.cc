@@ -69,6 +69,8 @@ void Carrier::deliver(const Message& message) noexcept {
     if (!message.from_local && !closed && !opening_.empty() && unowned_count_ != kUnownedMax) {
       ++unowned_count_;
       append(unowned_, take_parcel(message));
+    } else {
+      ++unclaimed_;
     }
     return real_->release(message);
   }
@@ -145,6 +147,7 @@ void Carrier::adopt_unowned(uint32_t channel, Emulated& owner) noexcept {
 
 void Carrier::drop_unowned() noexcept {
   for (uint32_t index; (index = pop(unowned_)) != kNone;) free_parcel(index);
+  unclaimed_ += unowned_count_;
   unowned_count_ = 0;
 }
 
@@ -183,7 +186,6 @@ Emulated::~Emulated() {
   if (!endpoint_.connection().is_own()) return;
   const std::lock_guard lock(carrier_->mutex_);
   disarm();
-  carrier_->all_.erase(endpoint_.id());
   carrier_->free_all_of(*this, {});
   UNET_CHECK(mine_.empty());
 }
@@ -280,6 +282,7 @@ SendOutcome Emulated::sent(const State& state, SendOutcome outcome, size_t bytes
   } else {
     ++counters_[EndpointCounter::sent_messages];
     counters_[EndpointCounter::sent_bytes] += bytes;
+    sent_until_ = carrier_->real_->queues_->sent();
   }
   return outcome;
 }
@@ -344,8 +347,31 @@ Result<uint64_t> Emulated::map_peer_region(Channel channel) {
 }
 
 void Emulated::linger() noexcept {
-  const std::lock_guard lock(carrier_->mutex_);
-  carrier_->real_->linger();
+  std::unique_lock lock(carrier_->mutex_);
+  Endpoint& real = *carrier_->real_;
+  if (real.embedded_ != nullptr && real.unsent_ != 0) real.push_embedded();
+  Connection& connection = real.connection();
+  const Nanoseconds start = monotonic_now();
+  for (Nanoseconds now = start; sent_until_ && connection.alive();) {
+    if (real.queues_->taken(*sent_until_)) {
+      sent_until_.reset();
+      return;
+    }
+    if (now - start > Endpoint::kLinger || !carrier_->may_linger(now)) return;
+    if (real.embedded_ != nullptr) {
+      real.turn_embedded();
+    } else {
+      lock.unlock();
+      if (now - start > Endpoint::kDefaultSpin) {
+        connection.wait_activity(kMillisecond);
+        connection.process();
+      }
+      lock.lock();
+    }
+    const Nanoseconds after = monotonic_now();
+    carrier_->pay_linger(after - now, after);
+    now = after;
+  }
 }
 
 void Emulated::flush_credits() noexcept {
@@ -383,10 +409,10 @@ std::vector<uint32_t> Emulated::channels_of(control::ChannelKind kind) const {
   return list;
 }
 
-void Emulated::opening() noexcept {
+void Emulated::opening(uint64_t asked) noexcept {
   const std::lock_guard lock(carrier_->mutex_);
   carrier_->opening_.push_back(this);
-  ++carrier_->openings_;
+  carrier_->openings_ += asked;
 }
 
 void Emulated::opened() noexcept {
@@ -426,6 +452,7 @@ Emulated::Ended Emulated::end(uint32_t channel) noexcept {
 }
 
 bool Emulated::forget(uint32_t channel) noexcept {
+  if (is_open(Channel{channel}) && kind(Channel{channel}) == control::ChannelKind::ni) linger();
   const std::lock_guard lock(carrier_->mutex_);
   Endpoint& real = *carrier_->real_;
   State* const found = state(Channel{channel});
@@ -438,8 +465,6 @@ bool Emulated::forget(uint32_t channel) noexcept {
     counters_.local.wakeups += counted.wakeups;
     carrier_->free_all_of(*this, Channel{channel});
     real.forget_local(of.local.get());
-  } else if (of.open) {
-    real.linger();
   }
   of = State{};
   carrier_->routes_[channel] = nullptr;
@@ -451,6 +476,8 @@ bool Emulated::forget(uint32_t channel) noexcept {
 // The endpoint ends.
 void Emulated::forget_all() noexcept {
   while (!mine_.empty()) forget(mine_.back().channel);
+  const std::lock_guard lock(carrier_->mutex_);
+  carrier_->all_.erase(endpoint_.id());
 }
 
 // ---- looking
@@ -468,6 +495,7 @@ std::vector<std::pair<std::string_view, uint64_t>> Emulated::counters() const {
   }
   Endpoint::add_local_counters(result, sum);
   result.emplace_back("gathered_messages", 0);
+  result.emplace_back("unclaimed_messages", carrier_->unclaimed_);  // of all that share the carrier
   return result;
 }
 

@@ -15,6 +15,7 @@
 // the carrier's for a leader, which exists from the first arm() on.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <condition_variable>
@@ -72,6 +73,8 @@ class Carrier {
   static constexpr uint32_t kNone = ~uint32_t{0};
   static constexpr uint32_t kPumped = 64;        // messages taken at a time on behalf of one call
   static constexpr uint32_t kUnownedMax = 1024;  // messages that came by channels whose answer is still to be taken
+  // All that close something together wait for a stuck NI for a tenth of the time at most, and for Endpoint::kLinger at once.
+  static constexpr uint64_t kLingerPrice = 10;
   struct List {
     uint32_t first = kNone, last = kNone;
   };
@@ -89,6 +92,10 @@ class Carrier {
   void adopt_unowned(uint32_t channel, Emulated& owner) noexcept;
   void drop_unowned() noexcept;
   void free_all_of(Emulated& owner, std::optional<Channel> only) noexcept;
+  bool may_linger(Nanoseconds now) const noexcept { return linger_paid_ < now + kLingerPrice * Endpoint::kLinger; }
+  void pay_linger(Nanoseconds waited, Nanoseconds now) noexcept {
+    linger_paid_ = std::max(linger_paid_, now) + kLingerPrice * waited;
+  }
 
   // emulated_wait.cc, with the lock, too
   Status make_descriptor();
@@ -110,6 +117,8 @@ class Carrier {
   std::deque<Parcel> parcels_;     // never moved: messages point into them
   List free_, unowned_;
   uint32_t unowned_count_ = 0;
+  uint64_t unclaimed_ = 0;         // messages that came by channels of nobody and were dropped
+  Nanoseconds linger_paid_ = 0;    // when all the time that was waited will have been paid for
   // Whose connects and accepts are under way: their channels may carry messages before we know them.
   std::vector<Emulated*> opening_;
   uint64_t serial_ = 0;
@@ -145,13 +154,13 @@ class Emulated {
   control::ChannelKind kind(Channel channel) const noexcept;
   Result<MutableBytes> expose() const;
   Result<uint64_t> map_peer_region(Channel channel);
-  void linger() noexcept;
+  void linger() noexcept;  // without the lock while it waits, and for no message but its own
   void flush_credits() noexcept;
   bool has_locals() noexcept;
   std::vector<std::pair<std::string_view, uint64_t>> counters() const;
 
-  // A channel's answer may be under way from opening() on, until opened().
-  void opening() noexcept;
+  // A channel's answer may be under way from opening() on, until opened(); so many were asked for.
+  void opening(uint64_t asked = 1) noexcept;
   void opened() noexcept;
   Result<Channel> adopt(const control::ChannelInfo& info, std::vector<Descriptor> descriptors);
   // The service, or the NI's end, closed a channel.
@@ -160,7 +169,7 @@ class Emulated {
   std::vector<uint32_t> channels_of(control::ChannelKind kind) const;
   // The program closes a channel that it owns: what has arrived by it is still received.
   bool forget(uint32_t channel) noexcept;  // false: it is none of ours
-  void forget_all() noexcept;
+  void forget_all() noexcept;  // its id may be another's at once when the service has destroyed it, so nobody finds it by that any longer
 
   // emulated_wait.cc
   WaitOutcome sleep(Nanoseconds timeout, std::optional<Channel> room) noexcept;
@@ -195,6 +204,7 @@ class Emulated {
   uint32_t lent_ = 0;                    // received and not released, of either kind
   uint64_t held_bytes_ = 0, held_bytes_max_;
   std::vector<Mine> mine_;
+  std::optional<uint64_t> sent_until_;   // what the NI may not have taken yet: NiQueues::sent() after its last message
   std::unique_ptr<std::byte[]> reservation_;
   uint32_t reserved_ = 0, reservation_size_ = 0;  // bytes
   EmulatedCounters counters_;

@@ -84,7 +84,8 @@ class Endpoint {
 
   static Result<std::unique_ptr<Endpoint>> create(std::shared_ptr<Connection> connection, const EndpointOptions& options);
   // Gives everything back to the NI and closes all channels; peers are told. What was sent leaves before, unless the NI takes
-  // nothing for kLinger. In a child after fork(): only unmaps and closes.
+  // nothing for kLinger; emulated endpoints of a context have that time together, and later a tenth of all time. In a child after
+  // fork(): only unmaps and closes.
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;

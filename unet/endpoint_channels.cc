@@ -132,7 +132,13 @@ Status Endpoint::bind(std::string_view name) {
   if (!control::valid_name(name)) return bad_name(name);
   auto request = request_for<control::Bind>(control::Op::bind, id_);
   request.name.set(name);
-  return without_value(connection_->call(request));
+  if (emulated_ == nullptr) return without_value(connection_->call(request));
+  // The name may bring static channels with it, of which the service tells before it answers. Their messages may come sooner.
+  emulated_->opening(0);
+  const Status status = without_value(connection_->call(request));
+  process_events();
+  emulated_->opened();
+  return status;
 }
 
 Status Endpoint::unbind() {

@@ -93,10 +93,13 @@ class NiQueues {
   bool has_room() noexcept;
 
   // The NI has taken everything that was sent.
-  bool all_taken() noexcept {
+  bool all_taken() noexcept { return taken(writer_.written()); }
+  // What was sent until sent() was this.
+  bool taken(uint64_t sent) noexcept {
     static_cast<void>(writer_.refresh());
-    return writer_.credited() == writer_.written();
+    return writer_.credited() >= sent;
   }
+  uint64_t sent() const noexcept { return writer_.written(); }  // slots, from the beginning on
 
   uint64_t counter(EndpointCounter which) const noexcept {
     return header_->counters[static_cast<size_t>(which)].load(std::memory_order_relaxed);

@@ -94,6 +94,16 @@ class TestService {
     const std::lock_guard lock(mutex_);
     kept_ops_.insert(op);
   }
+  // They are answered again, from now on.
+  void keep_no_longer(control::Op op) {
+    const std::lock_guard lock(mutex_);
+    kept_ops_.erase(op);
+  }
+  // The next emulated endpoint gets this id, and those after it the following ones.
+  void next_emulated(uint32_t id) {
+    const std::lock_guard lock(mutex_);
+    next_emulated_ = id;
+  }
   // While it lives, the service takes nothing more than the packet it may be at.
   std::unique_lock<std::mutex> hold() { return std::unique_lock(mutex_); }
   // Waits for a request that was kept.
@@ -163,6 +173,13 @@ class TestService {
   }
   void send_closed(uint32_t endpoint, uint32_t channel, control::CloseReason reason = control::CloseReason::closed_by_peer) {
     send(control::ChannelClosed{.header = {control::Op::channel_closed, endpoint, 0}, .channel = channel, .reason = reason});
+  }
+  void send_opened(uint32_t endpoint, uint32_t channel) {
+    control::ChannelOpened event{};
+    event.header = {control::Op::channel_opened, endpoint, 0};
+    event.channel.kind = control::ChannelKind::ni;
+    event.channel.channel = channel;
+    send(event);
   }
   void send_request(uint32_t endpoint, uint64_t id) {
     control::ConnectRequest request{};
@@ -238,6 +255,10 @@ class TestService {
         send(reply, {ends_[id]->engine.memory().get()});
         break;
       }
+      case control::Op::create_emulated:
+        reply.create_endpoint = {.endpoint = next_emulated_++, .doorbell = 0};
+        send(reply);
+        break;
       case control::Op::get_descriptor: {
         const Descriptor wake = wake_descriptor(ends_.at(request.header().endpoint)->wake);
         send(reply, {wake.get()});
@@ -259,6 +280,7 @@ class TestService {
   std::map<control::Op, int> asked_;
   std::deque<Request> kept_;
   std::map<uint32_t, std::unique_ptr<End>> ends_;
+  uint32_t next_emulated_ = kEndpointsMax;
 };
 
 }  // namespace unet

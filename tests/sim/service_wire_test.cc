@@ -234,9 +234,14 @@ TEST_CASE("a static channel comes with the name, and goes with it") {
   first.hello();
   second.hello();
   const uint32_t endpoint = first.endpoint();
-  REQUIRE(first.bind(endpoint, "fixed").code == 0);
-  const auto opened = next({a.get(), b.get()}, first);
-  REQUIRE(opened);
+  Bind bind{};
+  bind.header = {Op::bind, endpoint, 77};
+  bind.name.set("fixed");
+  REQUIRE(first.send(bind));
+  // Who has the answer knows of the channel.
+  const auto opened = next({a.get(), b.get()}, first), answer = next({a.get(), b.get()}, first);
+  REQUIRE((opened && answer));
+  CHECK((answer->op() == Op::bind && answer->as<Reply>().code == 0));
   CHECK(opened->op() == Op::channel_opened);
   CHECK(opened->as<ChannelOpened>().channel.kind == ChannelKind::ni);
   CHECK(report(*a)["channels"][0]["static"] == true);

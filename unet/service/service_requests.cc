@@ -286,8 +286,8 @@ void Service::handle(ClientRecord& client, const control::Bind& packet) {
                                                   std::to_string(client.who.uid) + " no right to the name " + quoted(name)});
   }
   if (Status status = names_.bind(name, endpoint->id); !status) return fail_request(client, packet.header, status.error());
+  open_static_channels(*endpoint, name);  // before the answer, so that a client that has it knows of them
   ok(client, packet.header);
-  open_static_channels(*endpoint, name);
 }
 
 void Service::handle(ClientRecord& client, const control::Unbind& packet) {
