@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/system/peer_process.h"
+#include "tests/system/two_hosts.h"
 
 namespace unet {
 namespace {
@@ -45,8 +46,9 @@ bool next(Endpoint& endpoint, Message& message) {
   return true;
 }
 
-// Connects to all of them, some at a time, from as many endpoints; each channel carries a question and its answer.
-int ask_all(const std::string& ni, bool emulated) {
+// Connects to the first `count` of them, some at a time, from as many endpoints; each channel carries a question and its answer. With
+// `host`, each second one by the other wire to it.
+int ask_all(const std::string& ni, bool emulated, uint32_t count, const std::string& host = {}) {
   constexpr uint32_t kAtATime = 32, kSizes = 3;
   constexpr uint32_t sizes[kSizes] = {8, 48, 3000};
   auto context = Context::open(ni, "asker");
@@ -57,10 +59,11 @@ int ask_all(const std::string& ni, bool emulated) {
     if (!endpoint) return 2;
     own.push_back(std::move(*endpoint));
   }
-  for (uint32_t first = 0; first < kMany; first += kAtATime) {
+  for (uint32_t first = 0; first < count; first += kAtATime) {
     std::vector<uint64_t> pending;
     for (uint32_t i = 0; i < kAtATime; ++i) {
-      const auto started = own[i % own.size()]->start_connect(name_of(first + i), {.timeout = kHang});
+      const std::string where = host.empty() ? "" : "@" + host + std::to_string(i % 2);
+      const auto started = own[i % own.size()]->start_connect(name_of(first + i) + where, {.timeout = kHang});
       if (!started) return 3;
       pending.push_back(*started);
     }
@@ -89,6 +92,24 @@ int ask_all(const std::string& ni, bool emulated) {
   return 0;
 }
 
+// Accepts whoever asks and sends one message of each back; how many were not as they should be.
+uint32_t answer_all(const Endpoints& all) {
+  uint32_t answered = 0, wrong = 0;
+  const Nanoseconds start = monotonic_now();
+  while (answered < all.size() && monotonic_now() - start < kHang) {
+    for (uint32_t i = 0; i < all.size(); ++i) {
+      while (const auto request = all[i]->next_request()) wrong += all[i]->accept(request->id) ? 0 : 1;
+      for (Message message; all[i]->receive(message); ++answered) {
+        wrong += is_content(message.bytes(), i) ? 0 : 1;
+        while (all[i]->send(message.channel, message.bytes()) == SendOutcome::full) {}
+        all[i]->release(message);
+      }
+    }
+    std::this_thread::yield();
+  }
+  return wrong + static_cast<uint32_t>(all.size()) - answered;
+}
+
 TEST_CASE("thousands of emulated endpoints of one process, each with a name, answer another process") {
   const bool emulated_peer = GENERATE(false, true);
   const NiProcess ni({}, kQuotas);
@@ -101,30 +122,36 @@ TEST_CASE("thousands of emulated endpoints of one process, each with a name, ans
   const auto report = nlohmann::json::parse(*context->report());
   CHECK(report["held"]["service"]["emulated"] == kMany);
   CHECK(report["held"]["service"]["endpoints"] == 1);
-  CHECK(report["held"]["engine"]["endpoints"] == 1);
+  // Of several engines none serves the carrier before its first channel.
+  CHECK(report["held"]["engine"]["endpoints"] == (report["engines"].size() == 1 ? 1 : 0));
   CHECK(report["names"].size() == kMany);
 
-  ChildProcess asker([&] { return ask_all(ni.ni(), emulated_peer); });
-  uint32_t answered = 0, wrong = 0;
-  const Nanoseconds start = monotonic_now();
-  while (answered < kMany && monotonic_now() - start < kHang) {
-    for (uint32_t i = 0; i < kMany; ++i) {
-      while (const auto request = all[i]->next_request()) wrong += all[i]->accept(request->id) ? 0 : 1;
-      for (Message message; all[i]->receive(message); ++answered) {
-        wrong += is_content(message.bytes(), i) ? 0 : 1;
-        while (all[i]->send(message.channel, message.bytes()) == SendOutcome::full) {}
-        all[i]->release(message);
-      }
-    }
-    std::this_thread::yield();
-  }
-  CHECK(answered == kMany);
-  CHECK(wrong == 0);
+  ChildProcess asker([&] { return ask_all(ni.ni(), emulated_peer, kMany); });
+  CHECK(answer_all(all) == 0);
   CHECK(asker.wait() == 0);
   for (uint32_t i = 0; i < kMany; i += 97) {
     CHECK(counter(*all[i], "received_messages") == 1);
     CHECK(counter(*all[i], "sent_messages") == 1);
   }
+}
+
+TEST_CASE("emulated endpoints of two hosts talk by two wires, of one engine and of two") {
+  const uint32_t engines = GENERATE(1u, 2u);
+  const bool emulated_peer = GENERATE(false, true);
+  const TwoHosts hosts(engines, kQuotas);
+  auto context = Context::open(hosts.right.ni(), "test");
+  REQUIRE(context);
+  constexpr uint32_t kSome = 256;
+  const Endpoints all = many(*context, kSome);
+  REQUIRE(all.size() == kSome);
+  ChildProcess asker([&] { return ask_all(hosts.left.ni(), emulated_peer, kSome, "right"); });
+  CHECK(answer_all(all) == 0);
+  CHECK(asker.wait() == 0);
+  const auto report = nlohmann::json::parse(*context->report());
+  uint64_t linked = 0;
+  for (const auto& engine : report["engines"]) linked += engine["counters"]["linked_frames"].get<uint64_t>();
+  CHECK((linked != 0) == (engines == 2));  // the carrier is one engine's, and half of its channels are of the other's wire
+  for (const NiProcess* const host : {&hosts.left, &hosts.right}) CHECK(host->log() == "");
 }
 
 TEST_CASE("what a closed channel still brings never comes by a later one of its number") {
@@ -191,6 +218,15 @@ TEST_CASE("a process with thousands of emulated endpoints is killed: everything 
   Client client(ni, kEmulated);
   REQUIRE(client.endpoint->bind("living"));
   REQUIRE(client.endpoint->descriptor());  // what the first sleep makes the network interface hold
+  // Of several engines, one serves the carrier from its first channel on.
+  const auto anchor = client.context.create_endpoint(kEmulated);
+  REQUIRE(anchor);
+  const auto pending = (*anchor)->start_connect("living", {.timeout = kHang});
+  REQUIRE(pending);
+  REQUIRE(client.endpoint->accept(kHang, nullptr));
+  std::optional<Result<Channel>> anchored;
+  while (!(anchored = (*anchor)->poll_connect(*pending))) REQUIRE((*anchor)->wait(kHang) == WaitOutcome::ready);
+  REQUIRE(*anchored);
   const Holdings before = ni.rest(client.context);
   PeerProcess victim([&](int ready) {
     auto context = Context::open(ni.ni(), "victim");

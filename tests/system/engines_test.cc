@@ -9,33 +9,13 @@
 #include <thread>
 
 #include "tests/system/peer_process.h"
+#include "tests/system/two_hosts.h"
 
 namespace unet {
 namespace {
 
 using control::Path;
 using nlohmann::json;
-
-// Two hosts; the other one's port p is known as host "LEFTp" or "RIGHTp", so that a name says which wire is meant.
-struct TwoHosts {
-  TwoHosts() {
-    const auto options = [&](bool is_left) {
-      std::vector<std::string> list{"--engines", "2", "--host", is_left ? "left" : "right"};
-      for (int port = 0; port < 2; ++port) {
-        const std::string number = std::to_string(port), own = is_left ? "1" : "2", other = is_left ? "2" : "1";
-        const std::string socket = ",socket-abstract=no,socket=" + left.directory() + "/memif" + number;
-        list.insert(list.end(), {"--port", "dpdk:net_memif" + number + socket + ",mac=02:00:00:00:0" + own + ":0" + number +
-                                               (is_left ? ",role=server" : ",role=client,wait_link=30s"),
-                                 "--peer",
-                                 (is_left ? "right" : "left") + number + "=02:00:00:00:0" + other + ":0" + number + "@" + number});
-      }
-      return list;
-    };
-    left.restart(options(true));
-    right.restart(options(false));
-  }
-  NiProcess left, right;
-};
 
 json report_of(Context& context) { return json::parse(*context.report()); }
 

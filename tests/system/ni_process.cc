@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -100,6 +101,9 @@ void NiProcess::start() {
     const std::string number = std::to_string(ready_fd);
     std::vector<std::string> arguments{program, "--socket", socket, "--policy", policy, "--ready-fd", number, "--log", "warning"};
     arguments.insert(arguments.end(), more_.begin(), more_.end());
+    const char* const engines = std::getenv("UNET_TEST_ENGINES");
+    const bool chosen = std::find(more_.begin(), more_.end(), "--engines") != more_.end();
+    if (engines != nullptr && !chosen) arguments.insert(arguments.end(), {"--engines", engines});
     std::vector<char*> pointers;
     for (std::string& each : arguments) pointers.push_back(each.data());
     pointers.push_back(nullptr);

@@ -34,7 +34,8 @@ struct Holdings {
 };
 std::ostream& operator<<(std::ostream& out, const Holdings& holdings);
 
-// The unetd that $UNETD names, on a socket in a directory of its own. Gone with its owner.
+// The unetd that $UNETD names, on a socket in a directory of its own. Gone with its owner. With $UNET_TEST_ENGINES it has so many engines,
+// unless the test says how many: such tests are run twice.
 class NiProcess {
  public:
   // What all of a user's processes together may have, so that what is not given back is missed.
