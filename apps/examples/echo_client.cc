@@ -31,6 +31,7 @@ constexpr const char* kUsage =
     "                      local: memory of the two processes or an error\n"
     "                      ni: through the network interface, even on the same host\n"
     "  -w, --wait SECONDS  keep trying until somebody has bound NAME (default 0)\n"
+    "  -e, --emulated      with an endpoint that has no queues of its own; auto: the network interface, then, even on one host\n"
     "  -h, --help\n"
     "\n"
     "Try it:\n"
@@ -59,6 +60,7 @@ struct Options {
   uint32_t count = 10'000;
   uint32_t size = 48;
   uint32_t wait = 0;  // seconds
+  bool emulated = false;
   unet::ConnectOptions connect;
 };
 
@@ -87,14 +89,16 @@ unet::control::Path parse_path(std::string_view text) {
 Options parse_options(int argc, char** argv) {
   static const option known[] = {{"count", required_argument, nullptr, 'n'}, {"size", required_argument, nullptr, 's'},
                                  {"path", required_argument, nullptr, 'p'},  {"wait", required_argument, nullptr, 'w'},
-                                 {"help", no_argument, nullptr, 'h'},        {nullptr, 0, nullptr, 0}};
+                                 {"emulated", no_argument, nullptr, 'e'},    {"help", no_argument, nullptr, 'h'},
+                                 {nullptr, 0, nullptr, 0}};
   Options options;
-  for (int letter; (letter = getopt_long(argc, argv, "n:s:p:w:h", known, nullptr)) != -1;) {
+  for (int letter; (letter = getopt_long(argc, argv, "n:s:p:w:eh", known, nullptr)) != -1;) {
     switch (letter) {
       case 'n': options.count = parse_number("--count", optarg, 1, 10'000'000); break;
       case 's': options.size = parse_number("--size", optarg, 0, unet::kMessageMax); break;
       case 'p': options.connect.path = parse_path(optarg); break;
       case 'w': options.wait = parse_number("--wait", optarg, 0, 3600); break;
+      case 'e': options.emulated = true; break;
       case 'h': std::fputs(kUsage, stdout); std::exit(0);
       default: refuse("echo_client --help says what is understood");
     }
@@ -226,7 +230,7 @@ int main(int argc, char** argv) {
 
   unet::Result<unet::Context> context = unet::Context::open();
   if (!context) give_up("open", context.error().text);
-  const auto endpoint = context->create_endpoint();
+  const auto endpoint = context->create_endpoint({.emulated = options.emulated ? 1u : 0u});
   if (!endpoint) give_up("create_endpoint", endpoint.error().text);
 
   EchoClient client(**endpoint, connect(**endpoint, options), options);

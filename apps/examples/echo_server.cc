@@ -8,16 +8,20 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 #include <unet/context.h>
 
 namespace {
 
 constexpr const char* kUsage =
-    "usage: echo_server [NAME]\n"
+    "usage: echo_server [--emulated] [NAME]\n"
     "\n"
     "Binds NAME (default: echo) at the network interface that UNET_NI names, else at the unetd of this host, and sends every\n"
     "message that arrives back by the channel it came by. Ends with Ctrl-C.\n"
+    "\n"
+    "  -e, --emulated      with an endpoint that has no queues of its own, as programs with thousands of them use\n"
+    "  -h, --help\n"
     "\n"
     "Try it:\n"
     "  unetd &\n"
@@ -31,6 +35,32 @@ void on_signal(int) { stop.store(true, std::memory_order_relaxed); }
 [[noreturn]] void give_up(const char* call, const unet::Error& error) {
   std::fprintf(stderr, "echo_server: %s: %s\n", call, error.text.c_str());
   std::exit(1);
+}
+
+struct Options {
+  std::string name = "echo";
+  bool emulated = false;
+};
+
+Options parse_options(int argc, char** argv) {
+  Options options;
+  int names = 0;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--help" || word == "-h") {
+      std::fputs(kUsage, stdout);
+      std::exit(0);
+    }
+    if (word == "--emulated" || word == "-e") {
+      options.emulated = true;
+    } else if (word.substr(0, 1) != "-" && names++ == 0) {
+      options.name = word;
+    } else {
+      std::fprintf(stderr, "echo_server: '%s' is not understood; echo_server --help says what is\n", argv[i]);
+      std::exit(2);
+    }
+  }
+  return options;
 }
 
 class EchoServer {
@@ -99,15 +129,7 @@ class EchoServer {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string_view first = argc > 1 ? argv[1] : "echo";
-  if (first == "--help" || first == "-h") {
-    std::fputs(kUsage, stdout);
-    return 0;
-  }
-  if (argc > 2 || first.substr(0, 1) == "-") {
-    std::fprintf(stderr, "echo_server: '%s' is not understood; echo_server --help says what is\n", argv[argc > 2 ? 2 : 1]);
-    return 2;
-  }
+  const Options options = parse_options(argc, argv);
   // Without SA_RESTART, so that a signal ends wait().
   struct sigaction action {};
   action.sa_handler = on_signal;
@@ -116,10 +138,10 @@ int main(int argc, char** argv) {
 
   unet::Result<unet::Context> context = unet::Context::open();
   if (!context) give_up("open", context.error());
-  const auto endpoint = context->create_endpoint();
+  const auto endpoint = context->create_endpoint({.emulated = options.emulated ? 1u : 0u});
   if (!endpoint) give_up("create_endpoint", endpoint.error());
-  if (const unet::Status bound = (*endpoint)->bind(first); !bound) give_up("bind", bound.error());
-  std::printf("echo server '%s' is ready\n", std::string(first).c_str());
+  if (const unet::Status bound = (*endpoint)->bind(options.name); !bound) give_up("bind", bound.error());
+  std::printf("echo server '%s' is ready\n", options.name.c_str());
   std::fflush(stdout);
 
   EchoServer server(**endpoint);

@@ -98,8 +98,8 @@ def unetd(*options):
         shutil.rmtree(directory)
 
 
-def server(ni, language="", name="echo"):
-    return Process(example("echo_server" + language), name, ni=ni, ready=f"echo server '{name}' is ready")
+def server(ni, language="", name="echo", options=()):
+    return Process(example("echo_server" + language), *options, name, ni=ni, ready=f"echo server '{name}' is ready")
 
 
 def check_echoes(out, count, size, kind):
@@ -139,6 +139,19 @@ def test_echo_all_languages_paths_and_sizes():
                 require(code == 0, f"the server ended with {code}: {err}")
                 messages = (clients - 2) * 50 + 2 * 10000
                 require(re.search(rf"^{messages} messages, \d+ bytes, {clients} clients, 0 echoes dropped$", out, re.M), out)
+
+
+def test_echo_with_endpoints_without_queues():
+    with unetd() as (ni, _):
+        for of_server, of_client in (("--emulated", None), (None, "--emulated"), ("-e", "-e")):
+            with server(ni, options=[of_server] if of_server else []) as echo:
+                for path, kind in (("auto", NI), ("ni", NI), ("local", LOCAL)):
+                    for size in (0, 48, 1500, 65536):
+                        out = run_well(example("echo_client"), "-n", "50", "-s", str(size), "-p", path, *([of_client] if of_client else []),
+                                       "echo", ni=ni)
+                        check_echoes(out, 50, size, kind)
+                code, out, err = echo.end(signal.SIGINT)
+                require(code == 0 and "12 clients, 0 echoes dropped" in out, f"the server ended with {code}: {out}{err}")
 
 
 def test_echo_over_a_wire():
