@@ -159,7 +159,7 @@ struct alignas(kCacheLine) EndpointState {
     const uint64_t value = kept->counters[i].load(std::memory_order_relaxed) + amount;
     kept->counters[i].store(value, std::memory_order_relaxed);
     header->counters[i].store(value, std::memory_order_relaxed);
-    if (which >= kFirstEndpointDrop) UNET_PROBE(message_drop, index, static_cast<int>(which), kEndpointCounterNames[i].data());
+    if (which >= kFirstEndpointDrop) UNET_PROBE(message_drop, index, static_cast<int>(which), kEndpointCounterNames[i].data(), amount);
   }
 };
 

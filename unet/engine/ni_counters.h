@@ -16,7 +16,8 @@ class NiCounters {
   void add(NiCounter counter, uint64_t amount = 1) noexcept {
     std::atomic<uint64_t>& value = values_[static_cast<size_t>(counter)];
     value.store(value.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
-    if (counter >= kFirstNiDrop) UNET_PROBE(frame_drop, static_cast<int>(counter), kNiCounterNames[static_cast<size_t>(counter)].data());
+    const auto i = static_cast<size_t>(counter);
+    if (counter >= kFirstNiDrop) UNET_PROBE(frame_drop, static_cast<int>(counter), kNiCounterNames[i].data(), amount);
   }
   uint64_t read(NiCounter counter) const noexcept {
     return values_[static_cast<size_t>(counter)].load(std::memory_order_relaxed);
