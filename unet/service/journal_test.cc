@@ -285,6 +285,24 @@ TEST_CASE("endpoints keep their weights when another network interface goes on")
   CHECK(static_cast<double>(three.taken()) / static_cast<double>(one.taken()) == Approx(3).epsilon(0.05));
 }
 
+TEST_CASE("what a client wrote over the words of its memory costs nobody else when another network interface goes on") {
+  Original original;
+  TestClient liar(original.ni()), honest(original.ni());
+  const auto liars = Mapping::map(liar.hello().descriptors.at(0).get(), sizeof(ClientPage));
+  const auto honests = Mapping::map(honest.hello().descriptors.at(0).get(), sizeof(ClientPage));
+  REQUIRE((liars && honests));
+  Flood lies(liar, 1), good(honest, 1);
+  original.keep();
+  good.fill(*reinterpret_cast<ClientPage*>(honests->data()));
+  lies.fill(*reinterpret_cast<ClientPage*>(liars->data()));
+  lies.lie();
+  std::memset(liars->data(), 0xFF, sizeof(ClientPage));
+  REQUIRE(original.take_over([](auto&) {}, [&](Ni& next) {
+    for (uint32_t turn = 0; turn < Flood::kDepth && good.taken() < Flood::kDepth; ++turn) next.poll();
+    CHECK(good.taken() == Flood::kDepth);
+  }));
+}
+
 TEST_CASE("clients that end before they were greeted, under a journal") {
   Original original;
   for (int i = 0; i < 8; ++i) {

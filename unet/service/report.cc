@@ -1,7 +1,7 @@
 // report.cc - the JSON document that unetctl shows: what one user may see of the NI.
 //
-// Root and the NI's own user see everything; anybody else their own clients and endpoints, and the names and ports that
-// everybody may know of.
+// Root and the NI's own user see everything; anybody else their own clients and endpoints, and the names, hosts and ports that everybody
+// may know of: names are bound to be found, and who tries to bind one learns as much. To whom the policy gives no right nobody talks.
 #include <unistd.h>
 
 #include <array>

@@ -237,6 +237,22 @@ TEST_CASE("a client that does not read its replies is not served further, and ha
   CHECK(answers == sent);
 }
 
+TEST_CASE("a client with many requests under way has sixteen served before the next has its turn") {
+  auto ni = make_ni();
+  TestClient busy(*ni), other(*ni);
+  busy.hello();
+  other.hello();
+  GetDescriptor request{};
+  request.header = {Op::get_descriptor, 12345, 1};
+  for (int i = 0; i < 40; ++i) REQUIRE(busy.send(request));
+  REQUIRE(other.send(request));
+  const uint64_t before = ni->service().counters().requests;
+  ni->service().poll(monotonic_now());
+  CHECK(ni->service().counters().requests - before == 16 + 1);
+  CHECK(other.receive());
+  for (int i = 0; i < 40; ++i) CHECK(busy.next());
+}
+
 // Leaves so many answers unread that the next one must wait.
 void fill_socket(Ni& ni, TestClient& client) {
   GetDescriptor unknown{};

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 
+#include "unet/capture_memory.h"
 #include "unet/service/service.h"
 #include "unet/service/test_client.h"
 
@@ -193,6 +194,58 @@ TEST_CASE("only root and the owner operate") {
   auto drain = client.simple<Drain>(Op::drain, 0);
   drain.on = 1;
   CHECK(code_of(client.ask(drain)) == Errc::not_permitted);
+}
+
+TEST_CASE("a report shows a user the names of others, and not whose they are") {
+  auto ni = make_ni();
+  TestClient client(*ni);
+  client.hello();
+  REQUIRE(client.bind(client.endpoint(), "found").code == 0);
+  const auto seen_by = [&](uid_t user) { return nlohmann::json::parse(ni->service().report({.uid = user, .pid = 0, .groups = {}})); };
+  const auto own = seen_by(geteuid()), others = seen_by(geteuid() + 1);
+  REQUIRE(own["names"].size() == 1);
+  CHECK(own["names"][0]["pid"] == getpid());
+  CHECK(own["endpoints"].size() == 1);
+  CHECK(others["names"] == nlohmann::json::array({{{"name", "found"}}}));
+  for (const char* part : {"clients", "endpoints", "channels", "users", "held", "captures", "counters", "engines"}) {
+    CAPTURE(part);
+    CHECK(others[part].empty());
+  }
+}
+
+TEST_CASE("captures have a maximum, are charged to their user, and give everything back when they stop") {
+  auto ni = make_ni();
+  TestClient client(*ni);
+  client.hello();
+  const auto charged = [&] {
+    client.turn();
+    const auto users = nlohmann::json::parse(report_text(*ni))["users"];
+    return users[0]["memory"].get<uint64_t>();
+  };
+  const uint64_t before = charged();
+  CaptureStart start{};
+  start.header = {Op::capture_start, ~uint32_t{0}, 0};
+  start.channel = ~uint32_t{0};
+  start.port = -1;
+  start.snap_length = 64;
+  start.bytes = kCaptureBytesMin;
+  for (uint32_t i = 0; i < kCapturesMax; ++i) {
+    const Incoming answer = client.call(start);
+    REQUIRE(code_of(answer) == Errc::ok);
+    CHECK(answer.as<Reply>().capture.capture == i);
+  }
+  CHECK(charged() == before + kCapturesMax * (kCapturePage + uint64_t{kCaptureBytesMin}));
+  const Reply one_more = client.ask(start);
+  CHECK(code_of(one_more) == Errc::quota_exceeded);
+  CHECK(contains(text_of(one_more), "16 at a time"));
+  for (uint32_t i = 0; i < kCapturesMax; ++i) {
+    CaptureStop stop{};
+    stop.header.op = Op::capture_stop;
+    stop.capture = i;
+    CHECK(client.ask(stop).code == 0);
+  }
+  CHECK(charged() == before);
+  CHECK(code_of(client.call(start)) == Errc::ok);
 }
 
 }  // namespace unet::service

@@ -204,6 +204,8 @@ class Flood {
     page.doorbells[doorbell_ / 64].fetch_or(uint64_t{1} << (doorbell_ % 64), std::memory_order_release);
     page.summary.words[doorbell_ / 4096].fetch_or(uint64_t{1} << (doorbell_ / 64 % 64), std::memory_order_release);
   }
+  // Writes over all that the NI and this client tell each other in the first page of the segment.
+  void lie() { std::memset(static_cast<void*>(&header()), 0xFF, sizeof(SegmentHeader)); }
   // Of what fill() put there.
   uint64_t taken() const {
     return header().counters[static_cast<size_t>(EndpointCounter::unknown_channel)].load(std::memory_order_relaxed);
