@@ -5,6 +5,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -114,6 +115,9 @@ def connections():
 
 def pictures():
     """Records become a figure over sizes and one of the distribution, in both formats; plot_test.cc has what else they can be."""
+    if shutil.which("gnuplot") is None:
+        print("pictures: not tried: there is no gnuplot here: apt-get install gnuplot-nox")
+        return
     def record(path, size, p50):
         return {"bench": "rtt", "path": path, "size": size, "metric": "rtt", "unit": "ns", "p50": p50, "p99": 2 * p50,
                 "distribution": [p50 * factor for factor in (0.8, 0.9, 1, 1, 1.2, 2, 4, 9)]}

@@ -62,6 +62,18 @@ def others_may_run(*programs):
     return may
 
 
+def veth_pair(one, other):
+    """Two interfaces that are joined, up, in this process's network. False, with words, where there are none."""
+    status, _, err = run("ip", "link", "add", one, "type", "veth", "peer", "name", other)
+    if status != 0:
+        print(f"      not tried: what needs a veth pair, which cannot be made here: {err.strip()}", flush=True)
+        return False
+    for each in (one, other):
+        status, _, err = run("ip", "link", "set", each, "up")
+        require(status == 0, f"{each} does not come up: {err}")
+    return True
+
+
 class Unetd:
     """A running unetd; killed at the end of the with block if it still runs."""
 

@@ -11,7 +11,7 @@ import stat
 import subprocess
 import sys
 
-from daemon import IS_ROOT, NOBODY, WAIT, Unetd, directory, main, one_line, others_may_run, require, run, wait_until
+from daemon import IS_ROOT, NOBODY, WAIT, Unetd, directory, main, one_line, others_may_run, require, run, veth_pair, wait_until
 
 UNETD, UNETCTL, ECHO_SERVER, ECHO_CLIENT = (os.path.abspath(p) for p in sys.argv[1:5])
 CLONE_NEWNS, CLONE_NEWNET = 0x20000, 0x40000000
@@ -238,12 +238,10 @@ def test_wires():
     over_a_wire("memif", "dpdk:net_memif0,role=server,socket=DIR/m", "dpdk:net_memif0,role=client,socket=DIR/m")
     over_a_wire("memif file", "dpdk:net_memif0,role=server,socket=DIR/m,socket-abstract=no",
                 "dpdk:net_memif0,role=client,socket=DIR/m,socket-abstract=no")
-    ip("link", "add", "va", "type", "veth", "peer", "name", "vb")
-    ip("link", "set", "va", "up")
-    ip("link", "set", "vb", "up")
-    over_a_wire("af_packet", "dpdk:net_af_packet0,iface=va", "dpdk:net_af_packet0,iface=vb")
-    over_a_wire("pcap", "capture:file=DIR/frames / trace:file=DIR/lines / pcap:iface=va", "pcap:iface=vb")
-    over_a_wire("af_xdp", "dpdk:net_af_xdp0,iface=va", "dpdk:net_af_xdp0,iface=vb")
+    if veth_pair("va", "vb"):
+        over_a_wire("af_packet", "dpdk:net_af_packet0,iface=va", "dpdk:net_af_packet0,iface=vb")
+        over_a_wire("pcap", "capture:file=DIR/frames / trace:file=DIR/lines / pcap:iface=va", "pcap:iface=vb")
+        over_a_wire("af_xdp", "dpdk:net_af_xdp0,iface=va", "dpdk:net_af_xdp0,iface=vb")
     ip("link", "add", "br0", "type", "bridge")
     ip("link", "set", "br0", "up")
 

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 
-from daemon import IS_ROOT, WAIT, Failure, Unetd, directory, main, require, run
+from daemon import IS_ROOT, WAIT, Failure, Unetd, directory, main, require, run, veth_pair
 
 MODE, UNIT, UNETD = sys.argv[1], os.path.abspath(sys.argv[2]), os.path.abspath(sys.argv[3])
 SKIP = 77
@@ -97,8 +97,8 @@ def rights_of_the_unit_are_enough():
         return
     line, = (line for line in unit_lines() if line.startswith("CapabilityBoundingSet="))
     bounds = ",".join("+" + name.lower().removeprefix("cap_") for name in line.partition("=")[2].split())
-    for command in (["ip", "link", "add", "va", "type", "veth", "peer", "name", "vb"], ["ip", "link", "set", "va", "up"]):
-        require(run(*command)[0] == 0, f"{command}")
+    if not veth_pair("va", "vb"):
+        return
     with directory() as d:
         os.chmod(d, 0o755)
         os.mkdir(d + "/run")
