@@ -147,6 +147,7 @@ Wires
       hugepages=auto|always|never, memory=MIB   the process's packet memory; the first port decides (default auto, 256)
       log=yes                 DPDK's own log to stderr
   pcap:iface=IF           an interface of the kernel through libpcap; needs cap_net_raw. mtu=BYTES
+                          An interface serves one NI at a time; for two, give each a VLAN or macvlan of it
   pcap:read=FILE,write=FILE   capture files: what arrives, and what is sent (either may be left out)
       timed=yes               frames arrive at the distances in time at which they were captured; else at once
       address=MAC             of this port (default 02:00:00:00:00:01), mtu=BYTES (default 1500)

@@ -84,12 +84,21 @@ Result<std::unique_ptr<DpdkPort>> DpdkPort::open(const DpdkOptions& options) {
   setup.mtu = std::min(setup.mtu, kMtuMax);
   if (Status status = complete(setup.device, setup.interface, setup.mtu); !status) return tl::unexpected(status.error());
 
+  InterfaceClaim claim;
+  const bool on_packet_socket = setup.device.driver == "net_af_packet" || setup.device.driver == "net_pcap";
+  if (const std::string* interface = setup.device.find("iface"); on_packet_socket && interface != nullptr) {
+    auto taken = InterfaceClaim::take("dpdk:" + setup.device.name, *interface);
+    if (!taken) return tl::unexpected(taken.error());
+    claim = std::move(*taken);
+  }
+
   EalOptions eal_options = options.eal;
   eal_options.pci = setup.device.pci();
   if (Status status = eal::start(eal_options); !status) return tl::unexpected(status.error());
   eal::register_thread();
 
   std::unique_ptr<DpdkPort> port(new DpdkPort);
+  port->claim_ = std::move(claim);
   using Step = Status (DpdkPort::*)(Setup&);
   for (const Step step : {&DpdkPort::probe, &DpdkPort::make_pools, &DpdkPort::configure, &DpdkPort::start}) {
     eal::clear_complaints();

@@ -25,6 +25,7 @@
 
 #include "drivers/dpdk/eal.h"
 #include "drivers/dpdk/memif_gate.h"
+#include "drivers/interface_claim.h"
 #include "unet/driver.h"
 
 struct rte_mbuf;
@@ -151,6 +152,7 @@ class DpdkPort final : public Driver {
   Nanoseconds last_check_ = 0;
   int namespace_ = -1;                 // the opener's network namespace
   MemifListener listener_;
+  InterfaceClaim claim_;
 };
 
 }  // namespace unet::drivers

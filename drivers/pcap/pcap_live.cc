@@ -21,13 +21,17 @@ Result<std::unique_ptr<PcapLive>> PcapLive::open(const PcapOptions& options) {
                                             options.interface + " mtu " + std::to_string(options.mtu) + "`");
   }
   if (options.mtu != 0) capabilities->mtu = options.mtu;
+  Result<InterfaceClaim> claim = InterfaceClaim::take("pcap:iface=" + options.interface, options.interface);
+  if (!claim) return tl::unexpected(claim.error());
   const Result<pcap*> handle = open_interface(options.interface, *capabilities, options.all_types ? 0 : kEtherType);
   if (!handle) return tl::unexpected(handle.error());
-  return std::unique_ptr<PcapLive>(new PcapLive(*capabilities, options.interface, *handle, pcap_get_selectable_fd(*handle)));
+  return std::unique_ptr<PcapLive>(
+      new PcapLive(*capabilities, options.interface, std::move(*claim), *handle, pcap_get_selectable_fd(*handle)));
 }
 
-PcapLive::PcapLive(const DriverCapabilities& capabilities, std::string interface, pcap* handle, int wait_descriptor)
-    : FramePort(capabilities), interface_(std::move(interface)), handle_(handle), wait_descriptor_(wait_descriptor) {}
+PcapLive::PcapLive(const DriverCapabilities& capabilities, std::string interface, InterfaceClaim claim, pcap* handle, int wait_descriptor)
+    : FramePort(capabilities), interface_(std::move(interface)), claim_(std::move(claim)), handle_(handle),
+      wait_descriptor_(wait_descriptor) {}
 
 PcapLive::~PcapLive() { pcap_close(handle_); }
 

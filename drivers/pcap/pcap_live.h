@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 
+#include "drivers/interface_claim.h"
 #include "drivers/pcap/frame_port.h"
 #include "unet/base/result.h"
 
@@ -28,7 +29,7 @@ struct PcapOptions {
 
 class PcapLive final : public FramePort {
  public:
-  // Errors: not_found (no such interface), unavailable (it is down, or no right), invalid_argument.
+  // Errors: not_found (no such interface), already_exists (another port has it), unavailable (it is down, or no right), invalid_argument.
   static Result<std::unique_ptr<PcapLive>> open(const PcapOptions& options);
   ~PcapLive() override;
 
@@ -44,10 +45,11 @@ class PcapLive final : public FramePort {
     uint64_t rx_frames = 0, rx_bytes = 0, rx_oversize = 0, rx_errors = 0;
     uint64_t tx_frames = 0, tx_bytes = 0, tx_oversize = 0, tx_errors = 0, tx_full = 0;
   };
-  PcapLive(const DriverCapabilities& capabilities, std::string interface, pcap* handle, int wait_descriptor);
+  PcapLive(const DriverCapabilities& capabilities, std::string interface, InterfaceClaim claim, pcap* handle, int wait_descriptor);
 
   bool has_carrier() const noexcept;
   std::string interface_;
+  InterfaceClaim claim_;
   pcap* handle_;
   int wait_descriptor_;
   Counters counters_;

@@ -5,6 +5,7 @@
 # Usage: rights.py UNETD UNETCTL ECHO_SERVER ECHO_CLIENT
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import stat
@@ -231,6 +232,40 @@ def over_a_wire(name, port_a, port_b, connect=lambda: None):
             require(not os.path.exists(path) and not os.path.exists(other), f"{name}: a socket is left behind")
 
 
+def one_network_interface_each():
+    """An interface has one U-Net network interface, whatever opens it, until that ends, however it ends; also with a keeper."""
+    packet, pcap = "dpdk:net_af_packet0,iface=va", "pcap:iface=va"
+
+    def refused(d, port, text):
+        status, _, err = run(UNETD, "--socket", d + "/t", *port)
+        require(status == 1, f"{text}: {status}")
+        one_line(err, "unetd", "another network interface of U-Net", "va")
+
+    with directory() as d:
+        for first, second in ((packet, packet), (packet, pcap), (pcap, packet), (pcap, pcap)):
+            with Unetd(UNETD, "--socket", d + "/s", "--port", first):
+                refused(d, ["--port", second], f"{first} and {second}")
+                with Unetd(UNETD, "--socket", d + "/u", "--port", "pcap:iface=vb") as other:  # another interface is free
+                    require(other.stop() == 0, "the other one")
+            with Unetd(UNETD, "--socket", d + "/s", "--port", second) as again:  # the first was killed
+                require(again.stop() == 0, "the one after it")
+        refused(d, ["--port", "pcap:iface=va", "--port", "dpdk:net_af_packet0,iface=va"], "two ports of one")
+        for port in (packet, pcap):
+            with Unetd(UNETD, "--socket", d + "/s", "--port", port, "--takeover", "60") as keeper:
+                def serving():
+                    status, out, _ = run(UNETCTL, "all", "--json", "--socket", d + "/s")
+                    return json.loads(out)["ni"]["pid"] if status == 0 else None
+                before = serving()
+                status, _, err = run(UNETCTL, "upgrade", "--socket", d + "/s")
+                require(status == 0, f"upgrade with {port}: {err}")
+                after = serving()
+                require(after not in (None, before), f"{port}: {before} still serves")
+                os.kill(after, signal.SIGKILL)
+                wait_until(lambda: serving() not in (None, before, after), f"{port}: nobody takes over")
+                refused(d, ["--port", port], f"after a takeover, {port}")
+                require(keeper.stop() == 0, "the keeper")
+
+
 def test_wires():
     if not IS_ROOT or not namespace():
         print("      test_wires needs root and a network namespace")
@@ -242,6 +277,7 @@ def test_wires():
         over_a_wire("af_packet", "dpdk:net_af_packet0,iface=va", "dpdk:net_af_packet0,iface=vb")
         over_a_wire("pcap", "capture:file=DIR/frames / trace:file=DIR/lines / pcap:iface=va", "pcap:iface=vb")
         over_a_wire("af_xdp", "dpdk:net_af_xdp0,iface=va", "dpdk:net_af_xdp0,iface=vb")
+        one_network_interface_each()
     ip("link", "add", "br0", "type", "bridge")
     ip("link", "set", "br0", "up")
 

@@ -32,7 +32,7 @@ INCLUDE_TABLE = [
     ("unet/engine",    ["unet/*.h", "unet/base"]),
     ("unet/service",   ["unet/*.h", "unet/base", "unet/engine"]),
     ("unet",           ["unet/base", "!unet/engine", "!unet/service"]),
-    ("drivers/*",      ["drivers/wrapper.h", "unet/driver.h", "unet/wire.h", "unet/limits.h", "unet/base"]),
+    ("drivers/*",      ["drivers/wrapper.h", "drivers/interface_claim.h", "unet/driver.h", "unet/wire.h", "unet/limits.h", "unet/base"]),
     ("am/splitc",      ["am", "!am/rpc"] + UNET_PUBLIC + ["unet/base"]),
     ("am/rpc",         ["am", "!am/splitc"] + UNET_PUBLIC + ["unet/base"]),
     ("am",             ["!am/splitc", "!am/rpc"] + UNET_PUBLIC + ["unet/base"]),
