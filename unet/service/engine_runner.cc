@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include <spdlog/spdlog.h>
 
@@ -125,21 +126,26 @@ std::vector<std::vector<DriverCounter>> EngineRunner::read_port_counters() const
 }
 
 // A driver belongs to the engine's thread, so that thread reads them; it is awake within microseconds.
-std::vector<std::vector<DriverCounter>> EngineRunner::port_counters() {
-  constexpr auto kPatience = std::chrono::milliseconds(50);
-  std::unique_lock lock(counters_mutex_);
+void EngineRunner::ask_for_port_counters() noexcept {
   counters_wanted_.store(true, std::memory_order_relaxed);
   wake();
-  if (clock_.now() >= counters_patient_from_ &&
-      !counters_ready_.wait_for(lock, kPatience, [this] { return !counters_wanted_.load(std::memory_order_relaxed); })) {
+}
+
+std::vector<std::vector<DriverCounter>> EngineRunner::port_counters(Nanoseconds until) {
+  std::unique_lock lock(counters_mutex_);
+  const auto answered = [this] { return !counters_wanted_.load(std::memory_order_relaxed); };
+  const Nanoseconds now = clock_.now();
+  const std::chrono::nanoseconds patience(now < until ? until - now : 0);
+  if (now >= counters_patient_from_ && !counters_ready_.wait_for(lock, patience, answered)) {
     counters_patient_from_ = clock_.now() + kSecond;  // the other clients do not wait for it with every report
   }
   return port_counters_;
 }
 
 void EngineRunner::publish_port_counters() noexcept {
-  const std::lock_guard lock(counters_mutex_);
-  port_counters_ = read_port_counters();
+  std::vector<std::vector<DriverCounter>> read = read_port_counters();
+  const std::lock_guard lock(counters_mutex_);  // not while a driver reads: the service would wait for it, however patient it is
+  port_counters_ = std::move(read);
   counters_wanted_.store(false, std::memory_order_relaxed);
   counters_ready_.notify_one();
 }

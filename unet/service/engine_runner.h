@@ -55,8 +55,9 @@ class EngineRunner {
   // ---- any other thread
   void wake() noexcept;  // something was put for it
   void stop() noexcept;  // loop() returns, after the last commands
-  // As its thread reads them; of an earlier time if its core is that busy. In the order of ports().
-  std::vector<std::vector<DriverCounter>> port_counters();
+  // Its thread is to read them, soon. Then: as it has read them; of an earlier time if it has not by `until`. In the order of ports().
+  void ask_for_port_counters() noexcept;
+  std::vector<std::vector<DriverCounter>> port_counters(Nanoseconds until);
   // Likewise, by the thread that runs the engine, or while none does.
   std::vector<std::vector<DriverCounter>> read_port_counters() const;
 

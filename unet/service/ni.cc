@@ -233,11 +233,16 @@ uint64_t Ni::endpoint_counter(uint32_t engine, uint32_t endpoint, EndpointCounte
 
 void Ni::begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept { engine_->begin_endpoint(endpoint, buffers); }
 
-// None of an engine that has not answered yet.
+// None of an engine that has not answered yet. All are asked before the first is waited for: the service waits for the slowest only.
 std::vector<std::vector<DriverCounter>> Ni::port_counters() {
+  constexpr Nanoseconds kPatience = 50 * kMillisecond;
+  for (const auto& runner : runners_) {
+    if (threads_) runner->ask_for_port_counters();
+  }
+  const Nanoseconds until = clock_.now() + kPatience;
   std::vector<std::vector<DriverCounter>> all(ports_);
   for (const auto& runner : runners_) {
-    std::vector<std::vector<DriverCounter>> own = threads_ ? runner->port_counters() : runner->read_port_counters();
+    std::vector<std::vector<DriverCounter>> own = threads_ ? runner->port_counters(until) : runner->read_port_counters();
     for (size_t i = 0; i < own.size(); ++i) all[runner->ports()[i]] = std::move(own[i]);
   }
   return all;
