@@ -100,8 +100,11 @@ uint32_t Engine::State::receive(Nanoseconds when) noexcept {
     Driver& driver = ports[p]->driver();
     const uint32_t count = driver.receive(frames, when);
     if (count != 0) {
-      // A channel's first frame may arrive right after the command that opens it was put.
-      received += take_commands() + count;
+      // A channel's first frame may arrive right after the command that opens it was put. At a wire, whose signals take the way of the
+      // commands, not before that was taken; over a link, it may: then it stays there until none waits that was put before it.
+      received += take_commands();
+      if (ports[p]->link() && commands.pending()) [[unlikely]] continue;
+      received += count;
       ports[p]->show({frames.data(), count}, when);
       demux.burst(*ports[p], p, {frames.data(), count}, when);
       driver.release({frames.data(), count});
@@ -149,7 +152,7 @@ bool Engine::prepare_sleep(Nanoseconds now) noexcept {
   s.watch.leave_all([&](EndpointState& endpoint) { s.mux.activate(endpoint); });
   heavy_fence();  // from now on clients ring, and write the wake descriptor; what they did before is seen below
   const bool linked = s.links != nullptr && s.links->news();
-  if (!linked && !s.mux.active() && !s.doorbells.any() && s.commands.empty() && s.receive(now) == 0) return true;
+  if (!linked && !s.mux.active() && !s.doorbells.any() && !s.commands.pending() && s.receive(now) == 0) return true;
   wake_up();
   return false;
 }

@@ -8,6 +8,7 @@
 
 #include <thread>
 
+#include "unet/base/fence.h"
 #include "unet/capture_memory.h"
 #include "unet/engine/test_ni.h"
 
@@ -16,6 +17,20 @@ namespace {
 
 constexpr MacAddress kPeer{2, 0, 0, 0, 9, 9};
 constexpr uint32_t kPorts = 2;
+
+// A port whose sent frames another thread may count.
+class CountingPort final : public TestPort {
+ public:
+  CountingPort(TestWire& wire, std::atomic<uint32_t>& sent) : TestPort(wire), sent_(sent) {}
+  uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept override {
+    const uint32_t count = TestPort::transmit(frames, now);
+    sent_.fetch_add(count, std::memory_order_release);
+    return count;
+  }
+
+ private:
+  std::atomic<uint32_t>& sent_;
+};
 
 // Two engines, each with a port: port e is engine e's.
 struct TwoEngines {
@@ -28,7 +43,7 @@ struct TwoEngines {
       fabric->bell(e).descriptor = bells[e];
       std::vector<std::unique_ptr<Driver>> drivers;
       for (uint32_t p = 0; p < kPorts; ++p) {
-        if (p == e) drivers.push_back(std::make_unique<TestPort>(wires[p]));
+        if (p == e) drivers.push_back(std::make_unique<CountingPort>(wires[p], sent[p]));
         else drivers.push_back(fabric->foreign_port(e, p));
       }
       for (uint32_t other = 0; other < 2; ++other) drivers.push_back(fabric->engine_port(e, other));
@@ -60,6 +75,7 @@ struct TwoEngines {
   TestNi& ni(uint32_t e) { return *nis[e]; }
 
   TestWire wires[kPorts];
+  std::atomic<uint32_t> sent[kPorts]{};  // frames that left by the port
   std::unique_ptr<LinkFabric> fabric;
   std::unique_ptr<TestNi> nis[2];
   int bells[2] = {-1, -1};
@@ -363,54 +379,180 @@ TEST_CASE("a frame wakes the engine that it is for") {
   CHECK(a.receive());
 }
 
+TEST_CASE("the first messages of a channel wait for the command that opens it, however many stand before that") {
+  TwoEngines two;
+  TestEndpoint& a = two.ni(0).add_endpoint();
+  TestEndpoint& b = two.ni(1).add_endpoint();
+  two.run();
+  const auto takes_part = [&] {  // of what waits: a turn stays short
+    two.ni(1).poll();
+    CHECK_FALSE(b.receive());
+    CHECK_FALSE(two.nis[1]->commands.empty());
+  };
+  SECTION("between endpoints") {
+    for (uint32_t i = 0; i < kMailboxDepth - 1; ++i) two.ni(1).command(SetUser{.user = 7, .weight = 1, .limits = {}});
+    two.link(a, 0, b, 0);
+    REQUIRE(a.send(0, pattern(8, 1)));
+    two.ni(0).run();
+    takes_part();
+  }
+  SECTION("of which some have no room yet") {
+    two.nis[1]->commands.announce_more(true);
+    two.ni(0).wire(a, 0, 100, 101, LinkFabric::engine_address(1), two.fabric->link_port(1));
+    REQUIRE(a.send(0, pattern(8, 1)));
+    two.ni(0).run();
+    two.ni(1).run();
+    CHECK_FALSE(two.ni(1).engine->prepare_sleep(two.ni(1).now));
+    two.ni(1).wire(b, 0, 101, 100, LinkFabric::engine_address(0), two.fabric->link_port(0));
+    two.nis[1]->commands.announce_more(false);
+  }
+  SECTION("and those that arrived at another engine's port") {
+    two.ni(0).command(OpenRelay{.local_tag = Tag{50}, .engine = 1});
+    for (uint32_t i = 0; i < kMailboxDepth - 1; ++i) two.ni(1).command(SetUser{.user = 7, .weight = 1, .limits = {}});
+    two.ni(1).wire(b, 0, 50, 60, kPeer, 0);
+    two.wires[0].arriving.push_back(from_peer(two.wires[0], 50, pattern(8, 1)));
+    two.ni(0).run();
+    takes_part();
+  }
+  two.ni(1).run();
+  const auto arrived = b.receive();
+  REQUIRE(arrived);
+  CHECK(arrived->bytes == pattern(8, 1));
+  CHECK((ni_drops(two.ni(0)) == 0 && ni_drops(two.ni(1)) == 0));
+}
+
+TEST_CASE("a message for a channel whose opening has no room yet waits for it") {
+  TwoEngines two;
+  TestEndpoint& a = two.ni(0).add_endpoint();
+  two.run();
+  two.nis[0]->commands.announce_more(true);
+  REQUIRE(a.send(0, pattern(8, 1)));
+  a.ring(two.ni(0).page);
+  two.ni(0).poll(100);
+  CHECK(a.counter(EndpointCounter::unknown_channel) == 0);
+  two.ni(0).wire(a, 0, 100, 101, kPeer, 0);
+  two.nis[0]->commands.announce_more(false);
+  two.ni(0).run();
+  CHECK(two.wires[0].sent.size() == 1);
+  CHECK(endpoint_drops(a) == 0);
+}
+
+namespace {
+
+// Each engine from `first` in a thread of its own, which sleeps whenever it may. Nothing ends a sleep but the engine's bell and the test:
+// who is not woken sleeps until kLost, and is counted.
+class SleepingEngines {
+ public:
+  explicit SleepingEngines(TwoEngines& two, uint32_t first = 0) : two_(two) {
+    for (uint32_t e = first; e < 2; ++e) threads_[e] = std::thread([this, e] { loop(e); });
+  }
+  ~SleepingEngines() { stop(); }
+  // How many wake-ups were lost.
+  uint32_t stop() {
+    stop_ = true;
+    for (uint32_t e = 0; e < 2; ++e) {
+      wake(e);
+      if (threads_[e].joinable()) threads_[e].join();
+    }
+    return lost_;
+  }
+  void wake(uint32_t e) {
+    const uint64_t one = 1;
+    static_cast<void>(!write(two_.bells[e], &one, sizeof one));
+  }
+  // As a client does after it has put something into its send queue.
+  void ring(TestEndpoint& endpoint, uint32_t e) {
+    ClientPage& page = two_.ni(e).page;
+    light_fence();
+    if (endpoint.watched()) return;
+    endpoint.ring(page);
+    light_fence();
+    if ((page.engine_asleep.value.load(std::memory_order_relaxed) >> e & 1) != 0) wake(e);
+  }
+  bool lost() const { return lost_ != 0; }
+
+ private:
+  static constexpr int kLost = 60'000;  // ms; who has to wake a sleeper may be kept from its core for seconds
+
+  void loop(uint32_t e) {
+    TestNi& ni = two_.ni(e);
+    while (!stop_.load(std::memory_order_relaxed)) {
+      ni.now += kMicrosecond;
+      if (ni.poll() != 0 || !ni.engine->prepare_sleep(ni.now)) continue;
+      pollfd wait{two_.bells[e], POLLIN, 0};
+      if (!stop_.load(std::memory_order_relaxed) && poll(&wait, 1, kLost) == 0) ++lost_;
+      uint64_t count = 0;
+      static_cast<void>(!read(two_.bells[e], &count, sizeof count));
+      ni.engine->wake_up();
+    }
+  }
+
+  TwoEngines& two_;
+  std::atomic<bool> stop_{false};
+  std::atomic<uint32_t> lost_{0};
+  std::thread threads_[2];
+};
+
+std::optional<Arrived> next_of(TestEndpoint& e, const SleepingEngines& engines) {
+  std::optional<Arrived> arrived;
+  while (!(arrived = e.receive()) && !engines.lost()) spin_pause();
+  return arrived;
+}
+
+}  // namespace
+
 TEST_CASE("two engines in two threads, which sleep between messages") {
   TwoEngines two;
   TestEndpoint& a = two.ni(0).add_endpoint();
   TestEndpoint& b = two.ni(1).add_endpoint();
   two.link(a, 0, b, 0);
-  std::atomic<bool> stop{false};
-  const auto engine = [&](uint32_t e) {
-    TestNi& ni = two.ni(e);
-    while (!stop.load(std::memory_order_relaxed)) {
-      ni.now += kMicrosecond;
-      if (ni.poll() != 0 || !ni.engine->prepare_sleep(ni.now)) continue;
-      pollfd wait{two.bells[e], POLLIN, 0};
-      poll(&wait, 1, 100);
-      uint64_t count = 0;
-      static_cast<void>(!read(two.bells[e], &count, sizeof count));
-      ni.engine->wake_up();
-    }
-  };
-  std::thread threads[2] = {std::thread(engine, 0), std::thread(engine, 1)};
+  SleepingEngines engines(two);
   // The clients, here: a message there, its copy back, of many lengths.
-  const auto ring = [&](TestEndpoint& e, uint32_t which) {
-    e.ring(two.ni(which).page);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    const uint64_t one = 1;
-    static_cast<void>(!write(two.bells[which], &one, sizeof one));
-  };
-  const auto next = [](TestEndpoint& e) {
-    std::optional<Arrived> arrived;
-    for (const Nanoseconds until = monotonic_now() + 60 * kSecond; !(arrived = e.receive()) && monotonic_now() < until;) {
-      std::this_thread::yield();
-    }
-    return arrived;
-  };
   bool all = true;
   for (uint32_t i = 0; i < 2000 && all; ++i) {
     const auto message = pattern(i % 50 == 0 ? kMessageMax : i * 37 % 4000, i);
     all = a.send(0, message);
-    ring(a, 0);
-    const auto there = next(b);
+    engines.ring(a, 0);
+    const auto there = next_of(b, engines);
     all = all && there && there->bytes == message && b.send(0, there->bytes);
-    ring(b, 1);
-    const auto back = next(a);
+    engines.ring(b, 1);
+    const auto back = next_of(a, engines);
     all = all && back && back->bytes == message;
   }
-  stop = true;
-  for (std::thread& thread : threads) thread.join();
+  CHECK(engines.stop() == 0);
   CHECK(all);
   CHECK((ni_drops(two.ni(0)) == 0 && ni_drops(two.ni(1)) == 0));
+}
+
+// Engine 1 sleeps whenever it can. Engine 0, here, sends at distances that differ: the other is met at every point of its way to sleep.
+TEST_CASE("no wake-up is lost of an engine that goes to sleep while another sends") {
+  constexpr uint32_t kMessages = 30'000;
+  TwoEngines two;
+  TestEndpoint& a = two.ni(0).add_endpoint();
+  TestEndpoint& b = two.ni(1).add_endpoint();
+  const bool to_port = GENERATE(false, true);
+  if (to_port) two.wire_over_other(a, 0, 50, 60);
+  else two.link(a, 0, b, 0);
+  two.ni(0).run();
+  SleepingEngines engines(two, 1);
+  uint32_t state = 1, arrived = 0;
+  for (uint32_t i = 0; i < kMessages && !engines.lost(); ++i) {
+    state = state * 1664525u + 1013904223u;
+    const uint32_t pause_max = i % 4 == 0 ? 1'000 : 40;  // mostly as short as the way to sleep is
+    for (uint32_t pause = (state >> 8) % pause_max; pause > 0; --pause) spin_pause();
+    REQUIRE(a.post(0, SlotKind::inline_data, 4, &i, 4));
+    a.ring(two.ni(0).page);
+    two.ni(0).poll();
+    if (to_port) {
+      while (two.sent[1].load(std::memory_order_acquire) == i && !engines.lost()) spin_pause();
+      arrived = two.sent[1].load(std::memory_order_acquire);
+    } else {
+      const auto message = next_of(b, engines);
+      if (message && std::memcmp(message->bytes.data(), &i, 4) == 0) ++arrived;
+    }
+  }
+  CHECK(engines.stop() == 0);
+  CHECK(arrived == kMessages);
 }
 
 }  // namespace unet::engine

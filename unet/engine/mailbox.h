@@ -134,9 +134,16 @@ class Mailbox {
   void pop() noexcept { head_.store(head_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
   bool empty() const noexcept { return front() == nullptr; }
 
+  // The writer has messages for which there was no room. Said before anything can reach the reader that follows from one of them, and
+  // taken back after the last was pushed.
+  void announce_more(bool more) noexcept { more_.store(more, std::memory_order_release); }
+  // Messages wait for the reader, here or at the writer.
+  bool pending() const noexcept { return more_.load(std::memory_order_acquire) || !empty(); }
+
  private:
   alignas(kCacheLine) std::atomic<uint32_t> head_{0};
   alignas(kCacheLine) std::atomic<uint32_t> tail_{0};
+  std::atomic<bool> more_{false};
   std::array<T, kDepth> messages_{};
 };
 

@@ -186,8 +186,8 @@ void Mux::sent(EndpointState& endpoint, uint32_t length) noexcept {
 
 // A descriptor that cannot be sent: dropped, counted, and paid for.
 Mux::Step Mux::refuse(EndpointState& endpoint, EndpointCounter reason) noexcept {
-  // A command that opens the channel may have come since this turn began; it was put before the client could know of it.
-  if (reason == EndpointCounter::unknown_channel && !commands_.empty()) return Step::later;
+  // A command that opens the channel may have come since this turn began, or wait; it was put before the client could know of it.
+  if (reason == EndpointCounter::unknown_channel && commands_.pending()) return Step::later;
   endpoint.take_slot();
   endpoint.deficit -= kMessageCost;
   endpoint.count(reason);
