@@ -226,7 +226,7 @@ class ReportBuilder {
               {"names", s_.names_.all().size()},
               {"requests", s_.requests_.size()},
               {"tags", s_.tags_.used()},
-              {"commands_waiting", s_.command_backlog_.size()},
+              {"commands_waiting", s_.commands_waiting()},
               {"packets_waiting", packets}}},
             {"signalling",
              {{"channels", signals.channels},

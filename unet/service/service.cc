@@ -126,7 +126,7 @@ Nanoseconds Service::next_timeout() const noexcept {
   Nanoseconds next = signalling_->next_timeout();
   if (!deadlines_.empty() && deadlines_.begin()->first < next) next = deadlines_.begin()->first;
   next = std::min({next, next_hello_, next_flush_, next_look_});
-  if (!command_backlog_.empty() && now_ + kMillisecond < next) next = now_ + kMillisecond;
+  if (backlogged() && now_ + kMillisecond < next) next = now_ + kMillisecond;
   for (const EngineLine& line : lines_) {
     if (!line.events.empty()) next = 0;
   }
@@ -335,9 +335,12 @@ void Service::end_silent() {
 }
 
 void Service::push(uint32_t engine, const engine::Command& command) {
-  // Order matters to the engines: nothing overtakes what waits.
-  if (!command_backlog_.empty() || !lines_[engine].commands.push(command)) command_backlog_.emplace_back(engine, command);
   worked_ = true;
+  std::deque<engine::Command>& backlog = backlogs_[engine];
+  // Order matters to an engine: nothing overtakes what waits.
+  if (backlog.empty() && lines_[engine].commands.push(command)) return;
+  if (backlog.empty()) lines_[engine].commands.announce_more(true);
+  backlog.push_back(command);
 }
 
 void Service::push_all(const engine::Command& command) {
@@ -346,19 +349,27 @@ void Service::push_all(const engine::Command& command) {
 
 // A signal may be lost, and whoever is on the wire causes them: they do not wait where clients' commands wait.
 void Service::push_signal(const engine::SendSignal& signal) {
-  if (!command_backlog_.empty() || !lines_[ports_[signal.port].engine].commands.push(signal)) ++counters_.dropped_signals;
+  const uint32_t engine = ports_[signal.port].engine;
+  if (!backlogs_[engine].empty() || !lines_[engine].commands.push(signal)) ++counters_.dropped_signals;
   worked_ = true;
 }
 
 void Service::flush_commands() {
-  while (!command_backlog_.empty()) {
-    const auto& [engine, command] = command_backlog_.front();
-    if (!lines_[engine].commands.push(command)) break;
-    command_backlog_.pop_front();
-  }
   for (uint32_t engine = 0; engine < engines(); ++engine) {
-    if (!lines_[engine].commands.empty()) engine_.wake_engine(engine);
+    std::deque<engine::Command>& backlog = backlogs_[engine];
+    engine::CommandMailbox& commands = lines_[engine].commands;
+    while (!backlog.empty() && commands.push(backlog.front())) {
+      backlog.pop_front();
+      if (backlog.empty()) commands.announce_more(false);
+    }
+    if (!commands.empty()) engine_.wake_engine(engine);
   }
+}
+
+size_t Service::commands_waiting() const noexcept {
+  size_t waiting = 0;
+  for (const auto& backlog : backlogs_) waiting += backlog.size();
+  return waiting;
 }
 
 void Service::stop(Nanoseconds now) {

@@ -135,11 +135,11 @@ class Service {
   int descriptor() const noexcept { return epoll_.get(); }
 
   // True while commands wait for room in the mailbox: poll() again soon.
-  bool backlogged() const noexcept { return !command_backlog_.empty(); }
+  bool backlogged() const noexcept { return commands_waiting() != 0; }
 
   // Drops every client and tells other NIs. poll() on until idle(), or give up: the engine may be gone.
   void stop(Nanoseconds now);
-  bool idle() const noexcept { return clients_.empty() && command_backlog_.empty(); }
+  bool idle() const noexcept { return clients_.empty() && !backlogged(); }
 
   const ServiceCounters& counters() const noexcept { return counters_; }
   const Signalling& signalling() const noexcept { return *signalling_; }
@@ -177,6 +177,7 @@ class Service {
   void push_all(const engine::Command& command);
   void push_signal(const engine::SendSignal& signal);
   void flush_commands();
+  size_t commands_waiting() const noexcept;
   // False: the descriptors could not be had. The client got an error instead; what it asked for is the caller's to undo.
   bool send(ClientRecord& client, Bytes packet, std::initializer_list<int> descriptors = {});
   template <typename Packet>
@@ -381,8 +382,9 @@ class Service {
   std::unordered_map<uint64_t, uint64_t> wire_requests_;                   // Signalling's request -> ours
   std::unordered_map<uint64_t, std::pair<uint32_t, uint32_t>> connects_;   // Signalling's connect -> endpoint, channel
   std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>> tag_owner_;  // local tag -> endpoint, channel
-  // One for all engines: an order among them counts, too (a signal goes out after the channel is open).
-  std::deque<std::pair<uint32_t, engine::Command>> command_backlog_;
+  // Of each engine, what its mailbox had no room for: one that takes no commands holds up nobody else. Nothing has an order across
+  // engines but what an engine keeps itself: it takes no frame that another passes on, and refuses no channel, while commands wait for it.
+  std::array<std::deque<engine::Command>, kEnginesMax> backlogs_;
   std::array<uint32_t, kEnginesMax> served_{};  // endpoints of each engine
   std::vector<uint32_t> unserved_ends_;  // endpoints that ended before any engine knew them
   std::map<uint32_t, CaptureRecord> captures_;

@@ -1,5 +1,5 @@
 // service_flood_test.cc - a service alone with its two mailboxes: floods from the wire and from
-// strangers, connections that say nothing, and an engine that takes no commands.
+// strangers, connections that say nothing, engines that take no commands.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -274,6 +274,108 @@ TEST_CASE("several hosts that connect in one turn are all offered, also under a 
   control::ConnectRequest event{};
   while (recv(client.get(), &event, sizeof event, MSG_DONTWAIT) > 0) offered += event.header.op == control::Op::connect_request ? 1 : 0;
   CHECK(offered == kRequests);
+}
+
+namespace {
+
+// A service with two engines, each with a port. A name is bound to a channel of the configuration over each port: an endpoint that binds it
+// is the port's engine's.
+struct TwoEngines {
+  engine::CommandMailbox commands[2];
+  engine::EventMailbox events[2];
+  NoEngine engine;
+  std::unique_ptr<Service> service;
+
+  TwoEngines() {
+    ServiceOptions options;
+    for (uint32_t e = 0; e < 2; ++e) {
+      options.channels.push_back(
+          {.endpoint = "at" + std::to_string(e), .local_tag = Tag{7 + e}, .remote_tag = Tag{9}, .peer = {2}, .port = e});
+    }
+    options.policy = Policy(geteuid());
+    options.own_user = geteuid();
+    options.host = "here";
+    service = std::move(*Service::create(std::move(options),
+                                         {PortInfo{.address = {2}, .mtu = 1500, .description = "none", .engine = 0},
+                                          PortInfo{.address = {2}, .mtu = 1500, .description = "none", .engine = 1}},
+                                         {EngineLine{commands[0], events[0]}, EngineLine{commands[1], events[1]}}, engine));
+  }
+  // A client with an endpoint.
+  Descriptor client() {
+    int pair[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+    REQUIRE(service->adopt_connection(Descriptor(pair[0])));
+    Descriptor client(pair[1]);
+    Alone::say_hello(client);
+    Alone::ask_for_endpoint(client);
+    service->poll(kSecond);
+    static_cast<void>(Alone::closed(client));  // takes the answers
+    return client;
+  }
+  template <typename Packet>
+  control::Reply ask(const Descriptor& client, const Packet& packet) {
+    REQUIRE(send(client.get(), &packet, sizeof packet, 0) == sizeof packet);
+    service->poll(kSecond);
+    control::Reply reply{};
+    REQUIRE(recv(client.get(), &reply, sizeof reply, MSG_DONTWAIT) > 0);
+    return reply;
+  }
+  void bind(const Descriptor& client, uint32_t endpoint, const char* name) {
+    control::Bind bind{};
+    bind.header = {.op = control::Op::bind, .endpoint = endpoint, .cookie = 0};
+    bind.name.set(name);
+    CHECK(ask(client, bind).code == 0);
+  }
+  void fill(uint32_t engine) {
+    while (commands[engine].push(engine::CloseChannel{})) {
+    }
+  }
+  // Takes what waits; which commands were there: "attach", "open", "capture", "stop", "signal".
+  std::vector<std::string> take(uint32_t engine) {
+    std::vector<std::string> kinds;
+    for (const engine::Command* command; (command = commands[engine].front()) != nullptr; commands[engine].pop()) {
+      if (std::holds_alternative<engine::AttachEndpoint>(*command)) kinds.push_back("attach");
+      if (std::holds_alternative<engine::OpenWire>(*command)) kinds.push_back("open");
+      if (std::holds_alternative<engine::StartCapture>(*command)) kinds.push_back("capture");
+      if (std::holds_alternative<engine::StopCapture>(*command)) kinds.push_back("stop");
+      if (std::holds_alternative<engine::SendSignal>(*command)) kinds.push_back("signal");
+    }
+    return kinds;
+  }
+  void ask_over(uint32_t port, const SignalBody& body) {
+    engine::SignalReceived event{.port = port, .from = {2, 0, 0, 0, 0, 9}, .length = 0, .bytes = {}};
+    event.length = emit_signal(event.bytes, SignalHeader{0, 0, 0, 1000u, uint64_t{7}, uint64_t{0}, 1}, body);
+    REQUIRE(events[port].push(event));
+  }
+  std::string report() { return service->report({.uid = 0, .pid = 0, .groups = {}}); }
+};
+
+using Kinds = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("an engine that takes no commands holds up neither another's endpoints nor its signals") {
+  auto two = std::make_unique<TwoEngines>();
+  const Descriptor stuck = two->client(), other = two->client();
+  two->fill(0);
+  two->bind(stuck, 0, "at0");
+  CHECK(two->service->backlogged());
+  CHECK(two->commands[0].pending());
+  two->bind(other, 1, "at1");
+  CHECK(two->take(1) == Kinds{"attach", "open"});
+  CHECK_FALSE(two->commands[1].pending());
+  two->ask_over(1, about_nothing());
+  two->service->poll(kSecond);
+  CHECK(two->take(1) == Kinds(1 + Keepalive::kChannels, "signal"));
+  CHECK(two->service->counters().dropped_signals == 0);
+
+  // When it takes some again, the rest comes, in order; and until all has come, it knows that there is more.
+  while (two->commands[0].front() != nullptr) two->commands[0].pop();
+  CHECK(two->commands[0].pending());
+  two->service->poll(kSecond);
+  CHECK_FALSE(two->service->backlogged());
+  CHECK(two->take(0) == Kinds{"attach", "open"});
+  CHECK_FALSE(two->commands[0].pending());
 }
 
 }  // namespace unet::service
