@@ -130,7 +130,7 @@ Nanoseconds Service::next_timeout() const noexcept {
   for (const EngineLine& line : lines_) {
     if (!line.events.empty()) next = 0;
   }
-  if (!unserved_ends_.empty()) next = 0;
+  if (!unserved_ends_.empty() || !unserved_captures_.empty()) next = 0;
   return next;
 }
 
@@ -293,6 +293,7 @@ void Service::on_engine_events() {
     }
   }
   for (const uint32_t endpoint : std::exchange(unserved_ends_, {})) on_endpoint_detached(endpoint);
+  for (const uint32_t capture : std::exchange(unserved_captures_, {})) forget_capture(capture);
 }
 
 void Service::on_engine_event(uint32_t engine, const engine::Event& event) {

@@ -273,11 +273,13 @@ class Service {
   void handle(ClientRecord& client, const control::CaptureStop& packet);
   Status may_capture(ClientRecord& client, const control::CaptureStart& packet);
   Result<CaptureRecord*> start_capture(ClientRecord& client, const control::CaptureStart& packet);
-  void start_in_engines(CaptureRecord& capture, const control::CaptureStart& packet);
+  void start_in_engines(CaptureRecord& capture);
+  void start_captures_of(const EndpointRecord& endpoint);
   void stop_capture(CaptureRecord& capture);
   void stop_captures_of(const ClientRecord& client);
   void stop_captures_of(const EndpointRecord& endpoint);
   void on_capture_stopped(uint32_t engine, uint32_t number);
+  void forget_capture(uint32_t number);
 
   // service_emulated.cc
   Result<uint32_t> create_emulated(ClientRecord& client, EndpointRecord& carrier);
@@ -388,6 +390,7 @@ class Service {
   std::array<uint32_t, kEnginesMax> served_{};  // endpoints of each engine
   std::vector<uint32_t> unserved_ends_;  // endpoints that ended before any engine knew them
   std::map<uint32_t, CaptureRecord> captures_;
+  std::vector<uint32_t> unserved_captures_;  // that were stopped before any engine knew them
   Nanoseconds next_capture_ = 0;  // of an ordinary user
 
   std::unique_ptr<Journal> journal_;     // none: nobody takes over

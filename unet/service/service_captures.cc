@@ -103,7 +103,7 @@ void Service::handle(ClientRecord& client, const control::CaptureStart& packet) 
   const Result<CaptureRecord*> started = start_capture(client, packet);
   if (!started) return fail_request(client, packet.header, started.error());
   CaptureRecord& capture = **started;
-  start_in_engines(capture, packet);
+  start_in_engines(capture);
   spdlog::info("capture {} of user {} (pid {}) begins: port {}, endpoint {}", capture.capture, capture.user, capture.pid,
                capture.port < 0 ? "any" : std::to_string(capture.port), capture.endpoint ? std::to_string(*capture.endpoint) : "any");
   control::Reply reply{};
@@ -117,11 +117,12 @@ void Service::handle(ClientRecord& client, const control::CaptureStart& packet) 
   capture.shared.descriptor.reset();
 }
 
-// An endpoint's frames are its engine's affair, a port's those of the engine that has the port.
-void Service::start_in_engines(CaptureRecord& capture, const control::CaptureStart& packet) {
+// An endpoint's frames are its engine's affair, a port's those of the engine that has the port. An endpoint that no engine serves has no
+// frames: to look at it is not to decide who will (start_captures_of).
+void Service::start_in_engines(CaptureRecord& capture) {
   if (capture.endpoint) {
-    EndpointRecord& endpoint = *endpoint_at(*capture.endpoint);
-    serve(endpoint, least_busy_engine());
+    const EndpointRecord& endpoint = *endpoint_at(*capture.endpoint);
+    if (!endpoint.engine) return;
     capture.engines = 1u << *endpoint.engine;
   } else if (capture.port >= 0) {
     capture.engines = 1u << ports_[static_cast<uint32_t>(capture.port)].engine;
@@ -139,9 +140,16 @@ void Service::start_in_engines(CaptureRecord& capture, const control::CaptureSta
                                       .bytes = capture.bytes,
                                       .snap_length = capture.snap_length,
                                       .port = capture.port,
-                                      .endpoint = packet.header.endpoint,
-                                      .channel = packet.channel,
+                                      .endpoint = capture.endpoint.value_or(kNone),
+                                      .channel = capture.channel.value_or(kNone),
                                       .writer = capture.writer.get()});
+  }
+}
+
+// Now an engine serves it.
+void Service::start_captures_of(const EndpointRecord& endpoint) {
+  for (auto& [number, capture] : captures_) {
+    if (capture.endpoint == endpoint.id && !capture.stopping) start_in_engines(capture);
   }
 }
 
@@ -159,6 +167,10 @@ void Service::handle(ClientRecord& client, const control::CaptureStop& packet) {
 void Service::stop_capture(CaptureRecord& capture) {
   if (capture.stopping) return;
   capture.stopping = true;
+  if (capture.engines == 0) {
+    reinterpret_cast<CaptureHeader*>(capture.shared.mapping.data())->ended.store(1, std::memory_order_release);
+    unserved_captures_.push_back(capture.capture);  // later, as an engine would: callers go on with what they have
+  }
   for (uint32_t engine = 0; engine < engines(); ++engine) {
     if ((capture.engines >> engine & 1) != 0) push(engine, engine::StopCapture{.capture = capture.capture});
   }
@@ -181,11 +193,16 @@ void Service::on_capture_stopped(uint32_t engine, uint32_t number) {
   const auto at = captures_.find(number);
   if (at == captures_.end()) return;
   at->second.engines &= ~(1u << engine);
-  if (at->second.engines != 0) return;  // another still writes
+  if (at->second.engines == 0) forget_capture(number);  // else another still writes
+}
+
+// No engine has it.
+void Service::forget_capture(uint32_t number) {
+  const CaptureRecord& capture = captures_.at(number);
   spdlog::info("capture {} has ended", number);
-  accounts_.give_back(at->second.user, {.memory = at->second.memory});
+  accounts_.give_back(capture.user, {.memory = capture.memory});
   if (journal_ != nullptr) journal_->erase(JournalKind::capture, number);
-  captures_.erase(at);
+  captures_.erase(number);
 }
 
 }  // namespace unet::service

@@ -28,6 +28,7 @@ void Service::serve(EndpointRecord& endpoint, uint32_t engine) {
   endpoint.doorbell = *doorbell;
   introduce(client, engine);
   attach(endpoint);
+  start_captures_of(endpoint);
 }
 
 void Service::serve_both(EndpointRecord& one, EndpointRecord& other) {

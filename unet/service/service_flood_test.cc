@@ -1,5 +1,6 @@
 // service_flood_test.cc - a service alone with its two mailboxes: floods from the wire and from
-// strangers, connections that say nothing, engines that take no commands.
+// strangers, connections that say nothing, engines that take no commands, captures of what no engine serves.
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -9,10 +10,13 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <optional>
 #include <sstream>
 #include <vector>
 
+#include "unet/capture_memory.h"
 #include "unet/service/service.h"
 #include "unet/service/signal_wire.h"
 
@@ -376,6 +380,80 @@ TEST_CASE("an engine that takes no commands holds up neither another's endpoints
   CHECK_FALSE(two->service->backlogged());
   CHECK(two->take(0) == Kinds{"attach", "open"});
   CHECK_FALSE(two->commands[0].pending());
+}
+
+TEST_CASE("to capture an endpoint that no engine serves yet decides nothing: it begins when one does") {
+  auto two = std::make_unique<TwoEngines>();
+  const Descriptor client = two->client();
+  control::CaptureStart start{};
+  start.header = {.op = control::Op::capture_start, .endpoint = 0, .cookie = 0};
+  start.channel = ~0u;
+  start.port = -1;
+  start.snap_length = 64;
+  start.bytes = kCaptureBytesMin;
+  control::CaptureStop stop{};
+  stop.header.op = control::Op::capture_stop;
+  const auto answered = [](const control::Reply& reply) { return static_cast<Errc>(reply.code); };
+
+  REQUIRE(answered(two->ask(client, start)) == Errc::ok);
+  CHECK(two->report().find("\"engine\":null") != std::string::npos);
+  CHECK((two->commands[0].empty() && two->commands[1].empty()));
+  // Never begun, it ends as any other: its reader is told, and its memory is given back.
+  CHECK(answered(two->ask(client, stop)) == Errc::ok);
+  two->service->poll(kSecond);
+  CHECK(two->report().find("\"captures\":[]") != std::string::npos);
+  const control::Reply again = two->ask(client, start);
+  REQUIRE(answered(again) == Errc::ok);
+  CHECK(again.capture.capture == 0);
+
+  two->bind(client, 0, "at1");
+  CHECK(two->take(0).empty());
+  CHECK(two->take(1) == Kinds{"attach", "capture", "open"});
+  CHECK(answered(two->ask(client, stop)) == Errc::ok);
+  CHECK(two->take(1) == Kinds{"stop"});
+  CHECK(two->report().find("\"commands_waiting\":0") != std::string::npos);
+  REQUIRE(two->events[1].push(engine::CaptureStopped{0}));
+  two->service->poll(kSecond);
+  CHECK(two->service->next_timeout() == ~Nanoseconds{0});
+}
+
+TEST_CASE("a capture that no engine has begun tells its reader that it has ended") {
+  auto two = std::make_unique<TwoEngines>();
+  const Descriptor client = two->client();
+  control::CaptureStart start{};
+  start.header = {.op = control::Op::capture_start, .endpoint = 0, .cookie = 0};
+  start.channel = ~0u;
+  start.port = -1;
+  start.snap_length = 64;
+  start.bytes = kCaptureBytesMin;
+  REQUIRE(send(client.get(), &start, sizeof start, 0) == sizeof start);
+  two->service->poll(kSecond);
+  control::Reply reply{};
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> room{};
+  iovec part{&reply, sizeof reply};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = room.data();
+  message.msg_controllen = room.size();
+  REQUIRE(recvmsg(client.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) > 0);
+  REQUIRE(CMSG_FIRSTHDR(&message) != nullptr);
+  int memory = -1;
+  std::memcpy(&memory, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof memory);
+  const Descriptor descriptor(memory);
+  void* const mapped = mmap(nullptr, kCapturePage, PROT_READ, MAP_SHARED, memory, 0);
+  REQUIRE(mapped != MAP_FAILED);
+  const auto& header = *static_cast<const CaptureHeader*>(mapped);
+  CHECK(header.ended == 0);
+  // The endpoint goes, and with it the capture.
+  control::DestroyEndpoint destroy{};
+  destroy.header = {.op = control::Op::destroy_endpoint, .endpoint = 0, .cookie = 0};
+  REQUIRE(send(client.get(), &destroy, sizeof destroy, 0) == sizeof destroy);
+  for (int i = 0; i < 3; ++i) two->service->poll(kSecond);
+  CHECK(header.ended == 1);
+  CHECK(two->report().find("\"captures\":[]") != std::string::npos);
+  CHECK(two->report().find("\"endpoints\":[]") != std::string::npos);
+  munmap(mapped, kCapturePage);
 }
 
 }  // namespace unet::service
