@@ -19,7 +19,6 @@ namespace unet {
 namespace {
 
 constexpr size_t kDescriptorsMax = 4;  // with one packet
-constexpr int kConnectAgain = 3;
 constexpr int kSocketSleep = 10;       // ms at a time on the socket: another thread may take what we wait for
 
 // Reads the descriptors out of a received message; all are owned from here on.
@@ -73,11 +72,10 @@ Result<std::shared_ptr<Connection>> Connection::open(std::string_view ni, std::s
   if (ni.substr(0, kUnix.size()) == kUnix) ni.remove_prefix(kUnix.size());
   const std::string path = ni.empty() ? default_socket_path() : std::string(ni);
   Result<std::shared_ptr<Connection>> connection = open_socket(path, program);
-  // An NI that dies in the instant in which it has accepted us takes the connection along, and nothing else: another may follow.
-  for (int again = 0; again < kConnectAgain && !connection && connection.error().code == Errc::disconnected; ++again) {
-    connection = open_socket(path, program);
-  }
-  return connection;
+  if (connection || connection.error().code != Errc::disconnected) return connection;
+  // An NI that dies in the instant in which it has accepted us takes the connection along, and nothing else: the next one has those that
+  // come then. Once more is enough for that, and costs a service that hangs up on purpose no more than another connection.
+  return open_socket(path, program);
 }
 
 Result<std::shared_ptr<Connection>> Connection::open_socket(const std::string& path, std::string_view program) {

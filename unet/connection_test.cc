@@ -49,8 +49,9 @@ TEST_CASE("a service that is not there, or speaks something else, is told apart"
   CHECK(open_error("unix:" + gone) == Errc::unavailable);
   const TestService bare({.page = false});
   CHECK(open_error("unix:" + bare.path()) == Errc::protocol);
-  const TestService rude({.hang_up = true});
+  TestService rude({.hang_up = true});
   CHECK(open_error("unix:" + rude.path()) == Errc::disconnected);
+  CHECK(rude.asked(control::Op::hello) == 2);  // once more, for one that was just replaced
 }
 
 TEST_CASE("a service of another release is told apart, and both versions are named") {
