@@ -1,14 +1,14 @@
-// keeper.cc - fork, exec, a journal for each, and what to do when one ends.
+// keeper.cc - fork, exec, signals and time: a journal for each child, and what to do when one ends.
 //
-// It trusts its children to write a journal and to ask for an upgrade, and nothing more: it never looks into what it holds. It keeps
-// the rights it was started with, because the next network interface needs them to open wires; so it runs no program but the one it
-// was started as, unless network interfaces have all of its rights anyway.
+// It trusts its children to write a journal and to ask for an upgrade, and nothing more: it never looks into what it holds, and never
+// waits for them. It keeps the rights it was started with, because the next network interface needs them to open wires; so it runs no
+// program but the one it was started as, unless network interfaces have all of its rights anyway, and then only one that nobody else
+// could have changed.
 #include "apps/unetd/keeper.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,24 +16,18 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
-#include <cstring>
-#include <memory>
-#include <optional>
+#include <utility>
 
 #include <spdlog/spdlog.h>
 
+#include "apps/unetd/keeper_machine.h"
 #include "apps/unetd/notify.h"
 #include "unet/base/time.h"
-#include "unet/service/journal_store.h"
-#include "unet/service/names.h"
 
 namespace unet::unetd {
 namespace {
 
-using service::JournalItem;
 using service::JournalLink;
-using service::JournalOp;
 
 constexpr int kFailure = 1;
 constexpr int kCannotExecute = 127;
@@ -41,124 +35,15 @@ constexpr uint32_t kFaultsMax = 5;                    // ends that nobody from o
 constexpr Nanoseconds kFaultsTime = 60 * kSecond;
 constexpr Nanoseconds kAgain = 50 * kMillisecond;     // after one that did not come up
 constexpr Nanoseconds kEndTime = 20 * kSecond;        // for a child that was told to stop
-constexpr Nanoseconds kSpareAfter = 50 * kMillisecond;  // one is ready: applications have the cores first
-constexpr Nanoseconds kSpareAgain = 10 * kSecond;       // after one that ended
-
-// What network interfaces are started from: the file stays open, so that what has worked can be started again, whatever is put in its
-// place.
-struct Program {
-  std::string path;
-  Descriptor file;
-  dev_t device = 0;
-  ino_t inode = 0;
-
-  static Program at(const std::string& path) {
-    Program program{.path = path, .file = Descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC))};
-    struct stat st {};
-    if (program.file.valid() && fstat(program.file.get(), &st) == 0) {
-      program.device = st.st_dev;
-      program.inode = st.st_ino;
-    }
-    return program;
-  }
-  Program again() const {
-    return {.path = path, .file = Descriptor(fcntl(file.get(), F_DUPFD_CLOEXEC, 3)), .device = device, .inode = inode};
-  }
-  bool is(const Program& other) const { return file.valid() && device == other.device && inode == other.inode; }
-};
-
-// A network interface.
-struct Child {
-  pid_t pid = -1;
-  std::unique_ptr<JournalLink> link;
-  Program program;
-  bool candidate = false;   // of an upgrade
-  std::string failure;      // what we ended it for; empty: we did not
-  bool greeted = false;   // its hello came and was right
-  bool has_all = false;   // what was kept was sent to it
-  bool ready = false;
-  bool released = false;  // it has closed its wires, and leaves
-};
-
-std::string path_of(const std::string& name) {
-  std::array<char, 4096> path{};
-  if (name.find('/') == std::string::npos) {
-    const ssize_t n = readlink("/proc/self/exe", path.data(), path.size() - 1);
-    return n > 0 ? std::string(path.data(), static_cast<size_t>(n)) : name;
-  }
-  if (name[0] == '/' || getcwd(path.data(), path.size()) == nullptr) return name;
-  return std::string(path.data()) + "/" + name;
-}
+constexpr Nanoseconds kLastTime = 5 * kSecond;        // for those that were killed at the end, and can be in the kernel
+constexpr Nanoseconds kSpareAgain = 10 * kSecond;     // after one that stood by and ended
 
 std::string how(int status) {
   if (WIFSIGNALED(status)) return "was killed by signal " + std::to_string(WTERMSIG(status));
   return "ended with status " + std::to_string(WEXITSTATUS(status));
 }
 
-class Keeper {
- public:
-  Keeper(const Options& options, std::vector<std::string> arguments)
-      : options_(options), program_(path_of(arguments.at(0))), arguments_(std::move(arguments)) {}
-  int run();
-
- private:
-  Status set_up();
-  Result<Child> start(Program program, bool by_path);
-  [[noreturn]] void become(const Program& program, bool by_path, int link);
-  void wait();
-  void on_time(Nanoseconds now);
-  void on_signals();
-  void on_end(pid_t pid, int status);
-  void on_active_end(int status);
-  void on_link(Child& child);
-  void drain(Child& child);
-  void on_order(Child& child, const JournalItem& item);
-  void on_hello(Child& child, const JournalItem& item);
-  void on_ready(Child& child);
-  void on_upgrade(const JournalItem& item);
-  void end_candidate(const std::string& why);
-  void tell_upgrade(const std::string& refusal);
-  void tell_outcome();
-  void hand_over();
-  void replace();
-  void give_all(Child& child);
-  void start_spare();
-  void end_spare();
-  void on_spare_end(const std::string& why);
-  bool can_fall_back(const Child& child) const;
-  void fall_back(const Child& failed, const std::string& why);
-  bool too_many_faults(const Child& child, int status);
-  static void kill_child(Child& child, std::string why);
-  void remove_socket();
-  void give_up(const std::string& why);
-  void end(int status) { exit_status_ = exit_status_ ? exit_status_ : std::optional<int>(status); }
-  Nanoseconds patience() const { return options_.config.takeover; }
-
-  const Options& options_;
-  std::string program_;            // where to look for the next
-  Program good_;                   // the last that served
-  std::vector<std::string> arguments_;
-  sigset_t signals_before_{};
-  Descriptor signals_;
-  service::JournalStore store_;
-  Child active_;
-  std::optional<Child> next_;
-  std::optional<Child> spare_;     // has loaded, and waits until the active one ends
-  bool spare_by_path_ = true;      // false: from the file of the one that serves, as what is at the path did not come up
-  std::vector<pid_t> leaving_;
-  uint32_t format_ = service::kJournalFormat;  // of what is kept
-  std::optional<std::string> outcome_;  // of the last upgrade: why it was refused; empty: it was not
-  bool announced_ = false;
-  bool stopping_ = false;          // a signal said so
-  bool told_to_keep_nothing_ = false;
-  Nanoseconds deadline_ = ~Nanoseconds{0};  // for the one that must become ready
-  Nanoseconds next_by_ = ~Nanoseconds{0};   // when the candidate must have said hello
-  Nanoseconds again_ = ~Nanoseconds{0};     // start it then
-  Nanoseconds spare_at_ = ~Nanoseconds{0};  // likewise
-  uint32_t faults_ = 0;
-  Nanoseconds first_fault_ = 0;
-  std::optional<int> exit_status_;
-};
+}  // namespace
 
 Status Keeper::set_up() {
   sigset_t mask;
@@ -169,7 +54,7 @@ Status Keeper::set_up() {
   if (!signals_.valid()) return fail_errno("signalfd", errno);
   signal(SIGPIPE, SIG_IGN);
   if (options_.ready_fd >= 0) fcntl(options_.ready_fd, F_SETFD, FD_CLOEXEC);
-  Result<Child> first = start(Program::at(program_), true);
+  Result<Child> first = start(Origin::at(program_, false), Reads::anew);
   if (!first) return tl::unexpected(first.error());
   active_ = std::move(*first);
   return {};
@@ -182,51 +67,75 @@ int Keeper::run() {
   }
   while (!exit_status_) wait();
   if (announced_) notify_manager("STOPPING=1");
-  const auto end_child = [](pid_t pid) {
-    if (pid <= 0) return;
-    ::kill(pid, SIGKILL);
-    ::waitpid(pid, nullptr, 0);
-  };
-  if (next_) end_child(next_->pid);
-  if (spare_) end_child(spare_->pid);
-  end_child(active_.pid);
-  for (const pid_t pid : leaving_) end_child(pid);
+  end_children();
   return *exit_status_;
 }
 
-Result<Child> Keeper::start(Program program, bool by_path) {
+void Keeper::end_children() {
+  if (next_) let_go_of(*next_);
+  if (spare_) let_go_of(*spare_);
+  let_go_of(active_);
+  for (const pid_t pid : leaving_) ::kill(pid, SIGKILL);
+  const Nanoseconds until = monotonic_now() + kLastTime;
+  for (;;) {
+    signalfd_siginfo info{};
+    while (read(signals_.get(), &info, sizeof info) == sizeof info) {}
+    std::erase_if(leaving_, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; });
+    const Nanoseconds now = monotonic_now();
+    if (leaving_.empty() || now >= until) return;
+    pollfd ended{.fd = signals_.get(), .events = POLLIN, .revents = 0};
+    ::poll(&ended, 1, static_cast<int>((until - now) / kMillisecond) + 1);
+  }
+}
+
+Result<Child> Keeper::start(Origin origin, Reads reads) {
+  if (reads == Reads::anew) {
+    Result<Descriptor> configuration = copy_of_configuration(options_.config_file);
+    if (!configuration) return tl::unexpected(configuration.error());
+    origin.configuration = std::move(*configuration);
+  }
   auto pair = JournalLink::make_pair();
   if (!pair) return tl::unexpected(pair.error());
   Child child;
   child.link = std::make_unique<JournalLink>(std::move(pair->first));
-  if (Status status = child.link->set_patience(patience()); !status) return tl::unexpected(status.error());
   child.pid = fork();
   if (child.pid < 0) return fail_errno("fork", errno);
-  if (child.pid == 0) become(program, by_path, pair->second.get());
-  child.program = std::move(program);
+  if (child.pid == 0) become(origin, reads, pair->second.get());
+  child.origin = std::move(origin);
   return child;
 }
 
-void Keeper::become(const Program& program, bool by_path, int link) {
+void Keeper::become(const Origin& origin, Reads reads, int link) {
   sigprocmask(SIG_SETMASK, &signals_before_, nullptr);
   signal(SIGPIPE, SIG_DFL);
-  const int inherited = fcntl(link, F_DUPFD, 3);  // without close-on-exec
+  const auto inherited = [](int descriptor) { return std::to_string(fcntl(descriptor, F_DUPFD, 3)); };  // without close-on-exec
   std::vector<std::string> arguments = arguments_;
-  arguments.push_back("--keeper-fd=" + std::to_string(inherited));
-  std::vector<char*> pointers;
-  for (std::string& each : arguments) pointers.push_back(each.data());
-  pointers.push_back(nullptr);
-  if (!by_path) execveat(program.file.get(), "", pointers.data(), environ, AT_EMPTY_PATH);
-  execv(program.path.c_str(), pointers.data());
+  arguments.push_back("--keeper-fd=" + inherited(link));
+  if (origin.configuration.valid()) arguments.push_back("--config-fd=" + inherited(origin.configuration.get()));
+  if (reads == Reads::as_before) arguments.push_back("--inherit-policy");
+  origin.execute(std::move(arguments));
   _exit(kCannotExecute);
 }
 
+// What is at the path now, to go on by the configuration of the one that served. No program, if it may not be executed.
+Origin Keeper::newest() {
+  Origin origin = Origin::at(program_, named_);
+  if (Status status = origin.check(); !status) {
+    spdlog::warn("{}", status.error().text);
+    origin.file.reset();
+  }
+  origin.configuration = good_.again().configuration;
+  return origin;
+}
+
 void Keeper::wait() {
-  std::array<pollfd, 4> wanted{pollfd{signals_.get(), POLLIN, 0},
-                               pollfd{active_.link ? active_.link->descriptor() : -1, POLLIN, 0},
-                               pollfd{next_ && next_->link ? next_->link->descriptor() : -1, POLLIN, 0},
-                               pollfd{spare_ && spare_->link ? spare_->link->descriptor() : -1, POLLIN, 0}};
-  const Nanoseconds now = monotonic_now(), until = std::min({deadline_, again_, next_by_, spare_at_});
+  const auto look_at = [](const Child* child) {
+    const auto events = static_cast<short>(POLLIN | (child != nullptr && child->full ? POLLOUT : 0));
+    return pollfd{.fd = child != nullptr && child->link ? child->link->descriptor() : -1, .events = events, .revents = 0};
+  };
+  std::array<pollfd, 4> wanted{pollfd{signals_.get(), POLLIN, 0}, look_at(&active_), look_at(next_ ? &*next_ : nullptr),
+                               look_at(spare_ ? &*spare_ : nullptr)};
+  const Nanoseconds now = monotonic_now(), until = std::min({deadline_, again_, next_by_, spare_at_, tell_at_});
   const Nanoseconds left = until > now ? until - now : 0;
   const int timeout = until == ~Nanoseconds{0} ? -1 : static_cast<int>(std::min(left / kMillisecond + 1, Nanoseconds{60'000}));
   if (::poll(wanted.data(), wanted.size(), timeout) < 0 && errno != EINTR) return give_up("poll failed");
@@ -240,20 +149,33 @@ void Keeper::wait() {
 
 void Keeper::on_time(Nanoseconds now) {
   if (now >= next_by_) end_candidate("the new unetd did not come up in " + std::to_string(patience() / kSecond) + " s");
-  if (now >= deadline_ && !stopping_ && next_ && active_.pid > 0) {
-    deadline_ = now + patience();
-    kill_child(active_, "did not let go");
-  } else if (now >= deadline_ && !stopping_ && active_.candidate && active_.pid > 0 && can_fall_back(active_)) {
-    deadline_ = now + patience();
-    kill_child(active_, "was not ready in " + std::to_string(patience() / kSecond) + " s");
-  } else if (now >= deadline_) {
-    return give_up("no network interface came up in time");
+  if (now >= deadline_) on_deadline(now);
+  if (exit_status_) return;
+  if (now >= tell_at_) {
+    tell_at_ = ~Nanoseconds{0};
+    push_on(active_);
   }
   if (now >= again_) {
     again_ = ~Nanoseconds{0};
     replace();
   }
   if (now >= spare_at_) start_spare();
+}
+
+// Whoever is in the way is killed, once; where nothing is left to be tried, that is the end.
+void Keeper::on_deadline(Nanoseconds now) {
+  if (stopping_) return give_up("the network interface did not stop in " + std::to_string(kEndTime / kSecond) + " s");
+  const bool in_the_way = active_.pid > 0 && active_.failure.empty() && (next_ || can_fall_back(active_));
+  if (!in_the_way) return give_up("no network interface came up in time");
+  deadline_ = now + patience();
+  kill_child(active_, next_ ? "did not let go" : "was not ready in " + std::to_string(patience() / kSecond) + " s");
+}
+
+// It is not waited for: it may be in the kernel for long.
+void Keeper::let_go_of(Child& child) {
+  if (child.pid <= 0) return;
+  ::kill(child.pid, SIGKILL);
+  leaving_.push_back(std::exchange(child.pid, -1));
 }
 
 void Keeper::kill_child(Child& child, std::string why) {
@@ -264,19 +186,30 @@ void Keeper::kill_child(Child& child, std::string why) {
 void Keeper::on_signals() {
   signalfd_siginfo info{};
   while (read(signals_.get(), &info, sizeof info) == sizeof info) {
-    if (info.ssi_signo == SIGHUP) {
-      if (active_.ready && active_.pid > 0) ::kill(active_.pid, SIGHUP);
-    } else if (info.ssi_signo != SIGCHLD) {
-      stopping_ = true;
-      end_spare();
-      // One that is not ready has not told anybody anything, and cannot.
-      if (!active_.ready || active_.released || active_.pid <= 0) return give_up("stopped while no network interface was there");
-      ::kill(active_.pid, SIGTERM);
-      deadline_ = monotonic_now() + kEndTime;
-    }
+    if (info.ssi_signo == SIGHUP) on_reload();
+    else if (info.ssi_signo != SIGCHLD) on_stop();
+    if (exit_status_) return;
   }
   int status = 0;
   for (pid_t pid; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) on_end(pid, status);
+}
+
+// A candidate that has not said hello is not needed any more. If another has, the one that serves may have let go by now: whoever of them
+// serves is told.
+void Keeper::on_stop() {
+  stopping_ = true;
+  end_spare();
+  if (next_ && !next_->greeted) end_candidate("the network interface is being stopped");
+  // One that is not ready has not told anybody anything, and cannot.
+  if (!active_.ready || active_.pid <= 0) return give_up("stopped while no network interface was there");
+  ::kill(active_.pid, SIGTERM);
+  deadline_ = monotonic_now() + kEndTime;
+}
+
+void Keeper::on_reload() {
+  const bool serves = active_.ready && active_.pid > 0;
+  if (serves) ::kill(active_.pid, SIGHUP);
+  reload_asked_ = !serves || next_;  // it may have let go by now
 }
 
 void Keeper::on_end(pid_t pid, int status) {
@@ -286,7 +219,7 @@ void Keeper::on_end(pid_t pid, int status) {
   }
   if (next_ && pid == next_->pid) {
     next_->pid = -1;
-    return end_candidate("the new unetd (" + next_->program.path + ") " + how(status) + " before it could take over: its log says why");
+    return end_candidate("the new unetd (" + next_->origin.path + ") " + how(status) + " before it could take over: its log says why");
   }
   if (spare_ && pid == spare_->pid) {
     spare_->pid = -1;
@@ -299,9 +232,10 @@ void Keeper::on_active_end(int status) {
   drain(active_);
   store_.forget_pending();
   if (told_to_keep_nothing_ || exit_status_) return end(WIFEXITED(status) ? WEXITSTATUS(status) : kFailure);
+  if (active_.released && next_) return hand_over();
   if (stopping_) return give_up("the network interface " + how(status) + " before it had stopped");
   if (!announced_) {
-    remove_socket();
+    remove_control_socket();
     return end(WIFEXITED(status) ? WEXITSTATUS(status) : kFailure);  // it has said why
   }
   const Child ended = std::exchange(active_, Child{});
@@ -315,17 +249,20 @@ void Keeper::on_active_end(int status) {
   again_ = monotonic_now() + kAgain;
 }
 
-// Another program than the one that has served is there to be tried once.
-bool Keeper::can_fall_back(const Child& child) const { return !child.ready && good_.file.valid() && !child.program.is(good_); }
+// It is another program than the one that has served, or the same with another configuration: there to be tried once.
+bool Keeper::can_fall_back(const Child& child) const {
+  return !child.ready && good_.valid() && (child.candidate || !child.origin.same_program(good_));
+}
 
 void Keeper::fall_back(const Child& failed, const std::string& why) {
-  spdlog::error("{} {}: the unetd before it goes on", failed.program.path, why);
+  spdlog::error("{} {}: the unetd before it goes on", failed.origin.path, why);
   if (failed.candidate) {
-    outcome_ = "the new unetd (" + failed.program.path + ") " + why + " when it took over, and the one before goes on: its log says why";
+    outcome_ = "the new unetd (" + failed.origin.path + ") " + why + " when it took over, and the one before goes on: its log says why";
   }
-  if (failed.candidate || failed.program.path == program_) deadline_ = monotonic_now() + patience();
+  if (!std::exchange(fell_back_, true)) deadline_ = monotonic_now() + patience();
   program_ = good_.path;
-  Result<Child> child = start(good_.again(), false);
+  named_ = good_.named;
+  Result<Child> child = start(good_.again(), Reads::as_before);
   if (!child) {
     spdlog::error("{}", child.error().text);
     again_ = monotonic_now() + kAgain;
@@ -353,10 +290,9 @@ void Keeper::replace() {
     if (active_.greeted) give_all(active_);
     return;
   }
-  Program program = Program::at(program_);
-  const bool there = program.file.valid() || !good_.file.valid();
-  if (!there) return fall_back({.program = std::move(program)}, "is not there any more");
-  Result<Child> child = start(std::move(program), true);
+  Origin origin = newest();
+  if (!origin.valid() && good_.valid()) return fall_back({.origin = std::move(origin)}, "cannot be started any more");
+  Result<Child> child = start(std::move(origin), Reads::as_before);
   if (!child) {
     spdlog::error("{}", child.error().text);
     again_ = monotonic_now() + kAgain;
@@ -374,17 +310,12 @@ void Keeper::hand_over() {
   if (active_.greeted) give_all(active_);  // or when it says hello
 }
 
-void Keeper::give_all(Child& child) {
-  if (std::exchange(child.has_all, true)) return;
-  if (Status status = store_.send_all(*child.link); !status) kill_child(child, status.error().text);
-}
-
 // ---- one that stands by
 
 void Keeper::start_spare() {
   spare_at_ = ~Nanoseconds{0};
   if (!options_.config.standby || spare_ || next_ || stopping_ || !active_.ready) return;
-  Result<Child> child = spare_by_path_ ? start(Program::at(program_), true) : start(good_.again(), false);
+  Result<Child> child = start(spare_by_path_ ? newest() : good_.again(), Reads::as_before);
   if (!child) return on_spare_end(child.error().text);
   spare_ = std::move(*child);
 }
@@ -392,10 +323,7 @@ void Keeper::start_spare() {
 void Keeper::end_spare() {
   spare_at_ = ~Nanoseconds{0};
   if (!spare_) return;
-  if (spare_->pid > 0) {
-    ::kill(spare_->pid, SIGKILL);
-    ::waitpid(spare_->pid, nullptr, 0);
-  }
+  let_go_of(*spare_);
   spare_.reset();
 }
 
@@ -404,174 +332,24 @@ void Keeper::on_spare_end(const std::string& why) {
   const bool came_up = spare_ && spare_->greeted;
   end_spare();
   spdlog::warn("the network interface that stands by {}", why);
-  const bool other = !came_up && std::exchange(spare_by_path_, false) && good_.file.valid();
+  const bool other = !came_up && std::exchange(spare_by_path_, false) && good_.valid();
   spare_at_ = monotonic_now() + (other ? kSpareAfter : kSpareAgain);
 }
 
-void Keeper::drain(Child& child) {
-  while (child.link) {
-    std::vector<JournalItem> items, orders;
-    bool last = false;
-    const JournalLink::Received received = child.link->receive(items, last);
-    if (received == JournalLink::Received::nothing || received == JournalLink::Received::closed) return;
-    if (received == JournalLink::Received::broken || !store_.take(std::move(items), last, orders)) {
-      spdlog::error("what the network interface writes is no journal: it is ended");
-      store_.forget_pending();
-      kill_child(child, "was ended, as it wrote what is no journal");
-      child.link.reset();
-      return;
-    }
-    for (const JournalItem& order : orders) on_order(child, order);
-  }
-}
-
-void Keeper::on_link(Child& child) {
-  // One that is not in charge yet has nothing to say but hello.
-  const bool spare = spare_ && &child == &*spare_;
-  if (spare || (next_ && &child == &*next_)) {
-    std::vector<JournalItem> items;
-    bool last = false;
-    const JournalLink::Received received = child.link->receive(items, last);
-    if (received == JournalLink::Received::items && items.size() == 1 && items[0].op == JournalOp::hello) return on_hello(child, items[0]);
-    if (received == JournalLink::Received::closed) child.link.reset();  // its end will tell
-    else if (received != JournalLink::Received::nothing && spare) {
-      on_spare_end("wrote what is no journal");
-    } else if (received != JournalLink::Received::nothing) {
-      end_candidate("the new unetd (" + child.program.path + ") wrote what is no journal");
-    }
-    return;
-  }
-  drain(child);
-  if (child.released && next_) return hand_over();
-  if (!child.link) return;
-  pollfd ended{.fd = child.link->descriptor(), .events = POLLIN, .revents = 0};
-  if (::poll(&ended, 1, 0) == 1 && (ended.revents & POLLHUP) != 0) {
-    drain(child);
-    child.link.reset();  // its end will tell
-  }
-}
-
-void Keeper::on_order(Child& child, const JournalItem& item) {
-  switch (item.op) {
-    case JournalOp::hello: return on_hello(child, item);
-    case JournalOp::ready: return on_ready(child);
-    case JournalOp::upgrade: return on_upgrade(item);
-    case JournalOp::stop:
-      told_to_keep_nothing_ = true;
-      return store_.clear();
-    case JournalOp::released:
-      child.released = true;
-      return;
-    default: return;
-  }
-}
-
-void Keeper::on_hello(Child& child, const JournalItem& item) {
-  service::JournalHello hello{};
-  if (child.greeted || !item.read(hello)) return kill_child(child, "was ended, as it said hello in a way that is not known");
-  child.greeted = true;
-  hello.version[sizeof hello.version - 1] = '\0';
-  const bool upgrade = next_ && &child == &*next_, spare = spare_ && &child == &*spare_;
-  if (store_.size() != 0 && hello.format != format_) {
-    const std::string why = "unetd " + service::quoted(hello.version) + " writes journals of format " + std::to_string(hello.format) +
-                            ", and cannot go on with one of format " + std::to_string(format_) +
-                            ": drain and stop the network interface, then start the new one (unetctl drain --wait)";
-    if (upgrade) return end_candidate(why);
-    if (spare) return on_spare_end("is of another release: " + why);
-    return can_fall_back(child) ? kill_child(child, "is of another release: " + why) : give_up(why);
-  }
-  if (spare) return;
-  if (store_.size() == 0) format_ = hello.format;
-  if (upgrade) {
-    next_by_ = ~Nanoseconds{0};
-    deadline_ = monotonic_now() + patience();
-    if (!active_.link) return;  // it has ended, which is about to be seen
-    Status status = active_.link->add(JournalOp::release, {});
-    if (status) status = active_.link->send(true);
-    if (!status) kill_child(active_, status.error().text);
-    return;
-  }
-  give_all(child);
-}
-
-void Keeper::on_ready(Child& child) {
-  child.ready = true;
-  if (!stopping_) deadline_ = ~Nanoseconds{0};
-  if (child.candidate) outcome_ = std::string();
-  good_ = child.program.again();
-  program_ = good_.path;
-  if (spare_ && !spare_->program.is(good_)) end_spare();
-  spare_by_path_ = true;
-  spare_at_ = monotonic_now() + kSpareAfter;
-  tell_outcome();
-  if (!std::exchange(announced_, true)) announce_ready(options_.config.ni.socket, options_.ready_fd);
-}
-
-void Keeper::on_upgrade(const JournalItem& item) {
-  const std::string wanted(reinterpret_cast<const char*>(item.value.data()), item.value.size());
-  const std::string path = wanted.empty() ? program_ : wanted;
-  outcome_.reset();
-  const bool has_less_rights = options_.account && options_.account->user != geteuid();
-  if (!wanted.empty() && has_less_rights) {
-    return tell_upgrade("the keeper has rights that the network interface has not, and runs no program but " + program_ +
-                        ": put the new one there, and upgrade without naming it");
-  }
-  if (path.front() != '/') return tell_upgrade(service::quoted(path) + " is not a program: give its whole path");
-  if (access(path.c_str(), X_OK) != 0) return tell_upgrade(service::quoted(path) + " is not a program: " + std::strerror(errno));
-  if (next_ || stopping_) return tell_upgrade("another upgrade or a stop is under way");
-  end_spare();
-  Result<Child> child = start(Program::at(path), true);
-  if (!child) return tell_upgrade(child.error().text);
-  next_ = std::move(*child);
-  next_->candidate = true;
-  next_by_ = monotonic_now() + patience();
-}
-
-// One that has not taken over; the network interface that serves goes on.
-void Keeper::end_candidate(const std::string& why) {
-  if (next_->pid > 0) {
-    ::kill(next_->pid, SIGKILL);
-    ::waitpid(next_->pid, nullptr, 0);
-  }
-  next_.reset();
-  next_by_ = ~Nanoseconds{0};
-  if (active_.pid > 0 && active_.ready && !stopping_) deadline_ = ~Nanoseconds{0};
-  spare_at_ = monotonic_now() + kSpareAfter;
-  tell_upgrade(why);
-}
-
-void Keeper::tell_upgrade(const std::string& refusal) {
-  outcome_ = refusal;
-  tell_outcome();
-}
-
-// Whoever serves answers to whoever asked for the upgrade; the next one, if it did not come to that.
-void Keeper::tell_outcome() {
-  if (!outcome_ || !active_.ready || !active_.link || active_.pid <= 0) return;
-  const Bytes why = as_bytes(outcome_->data(), std::min(outcome_->size(), JournalLink::kValueMax));
-  Status status = active_.link->add(outcome_->empty() ? JournalOp::upgraded : JournalOp::refused, {}, why);
-  if (status) status = active_.link->send(true);
-  if (!status) spdlog::debug("the outcome of an upgrade: {}", status.error().text);  // the next one is told
-}
-
-void Keeper::remove_socket() {
+void Keeper::remove_control_socket() {
   const std::string& path = options_.config.ni.socket;
-  struct stat at {};
-  if (store_.descriptor_of({service::JournalKind::ni, 0, 0}, 1) >= 0 && lstat(path.c_str(), &at) == 0 && S_ISSOCK(at.st_mode)) {
-    unlink(path.c_str());
-  }
+  if (!socket_file_ && store_.descriptor_of({service::JournalKind::ni, 0, 0}, 1) >= 0) socket_file_ = socket_file_at(path);
+  if (socket_file_) remove_socket(options_.account, path, *socket_file_);
 }
 
 // Clients learn from their connections that nobody is there.
 void Keeper::give_up(const std::string& why) {
   spdlog::error("{}: every client is let go", why);
-  remove_socket();
+  remove_control_socket();
   kill_child(active_, why);
   store_.clear();
   end(stopping_ ? 0 : kFailure);
 }
-
-}  // namespace
 
 int run_keeper(const Options& options, std::vector<std::string> arguments) {
   return Keeper(options, std::move(arguments)).run();

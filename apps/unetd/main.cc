@@ -84,9 +84,9 @@ Descriptor keeper_link(const Options& options) {
   return Descriptor(options.keeper_fd);
 }
 
-// It may have been changed while we stood by.
+// It may have been changed while we loaded.
 void renew_policy(service::ServiceOptions& service) {
-  if (service.policy_file.empty()) return;
+  if (service.policy_file.empty() || service.inherit_policy) return;
   Result<service::Policy> policy = service::Policy::load(service.policy_file, service.own_user);
   if (policy) service.policy = std::move(*policy);
   else spdlog::error("the policy stays as it was: {}", policy.error().text);
@@ -97,14 +97,16 @@ int run(const Options& options) {
   if (Status status = forbid_new_privileges(); !status) return refuse(status.error());
   if (Status status = make_socket_directory(ni_options.socket, ni_options.service.own_user); !status) return refuse(status.error());
   if (options.account) {
-    const Status status = check_access(*options.account, ni_options.socket, options.config.policy_file);
+    const bool reads_policy = !ni_options.service.inherit_policy;
+    const Status status = check_access(*options.account, ni_options.socket, reads_policy ? options.config.policy_file : "");
     if (!status) return refuse(status.error());
   }
   std::unique_ptr<service::Journal> journal;
   if (options.keeper_fd >= 0) {
     cycles_per_second();  // both take a while, and nobody waits for us until we say hello
     apps::prepare_drivers(options.config.ports);
-    Result<std::unique_ptr<service::Journal>> opened = service::Journal::open(keeper_link(options));
+    const service::JournalOptions told{.user = ni_options.service.own_user, .listening_at = ni_options.socket};
+    Result<std::unique_ptr<service::Journal>> opened = service::Journal::open(keeper_link(options), told);
     if (!opened) return refuse(opened.error());
     journal = std::move(*opened);
     prctl(PR_SET_NAME, "unetd-standby");

@@ -2,12 +2,14 @@
 #include "apps/unetd/options.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <cstdio>
 
 #include <CLI/CLI.hpp>
 
 #include "apps/drivers.h"
+#include "unet/service/toml_reader.h"
 #include "unet/socket_path.h"
 
 namespace unet::unetd {
@@ -26,14 +28,23 @@ struct Given {
   std::vector<std::string> ports, peers;
   uint32_t engines = 1, takeover = 0;
   std::vector<uint32_t> cores, port_engines;
-  bool no_seccomp = false, no_standby = false;
+  bool no_seccomp = false, no_standby = false, inherit_policy = false;
 };
+
+// A keeper has read the file for us: what has served is started again with what it was started with.
+Status read_configuration(Options& options) {
+  if (options.config_file.empty()) return {};
+  if (options.config_fd < 0) return service::load_config(options.config_file, options.config);
+  const Result<std::string> text = service::read_text(options.config_fd, options.config_file);
+  close(options.config_fd);
+  if (!text) return tl::unexpected(text.error());
+  return service::parse_config(*text, options.config_file, options.config);
+}
 
 Status apply(const CLI::App& app, const Given& given, Options& options) {
   service::Config& config = options.config;
-  if (!given.config.empty()) {
-    if (Status status = service::load_config(given.config, config); !status) return status;
-  }
+  options.config_file = given.config;
+  if (Status status = read_configuration(options); !status) return status;
   service::NiOptions& ni = config.ni;
   if (!given.socket.empty()) ni.socket = given.socket;
   if (!given.group.empty()) ni.group = given.group;
@@ -54,6 +65,10 @@ Status apply(const CLI::App& app, const Given& given, Options& options) {
     ni.service.peers.push_back(std::move(*peer));
   }
   if (app.count("--takeover") != 0) config.takeover = given.takeover * kSecond;
+  if (options.keeper_fd >= 0 && config.takeover == 0) {
+    return fail(Errc::invalid_argument, "takeover: this network interface has a keeper, which no upgrade ends: stop and start unetd to do "
+                                        "without");
+  }
   if (given.no_standby) config.standby = false;
   if (given.no_seccomp) config.seccomp = false;
   if (!given.user.empty()) config.user = given.user;
@@ -64,6 +79,7 @@ Status apply(const CLI::App& app, const Given& given, Options& options) {
     ni.service.own_user = options.account->user;
     ni.service.policy = service::Policy(options.account->user);
   }
+  ni.service.inherit_policy = given.inherit_policy;
   return service::finish_config(config);
 }
 
@@ -91,7 +107,10 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--takeover", given.takeover, "SECONDS that clients are kept for another unetd when this one dies or is upgraded (0: not)")
       ->check(CLI::Range(0, 3600));
   app.add_flag("--no-standby", given.no_standby, "with --takeover: start another unetd only when it is needed, not before");
-  app.add_option("--keeper-fd", options.keeper_fd)->group("");  // for the keeper alone
+  // For the keeper alone.
+  app.add_option("--keeper-fd", options.keeper_fd)->group("");
+  app.add_option("--config-fd", options.config_fd)->group("");
+  app.add_flag("--inherit-policy", given.inherit_policy)->group("");
   app.add_flag("--no-seccomp", given.no_seccomp, "do not have the kernel refuse system calls that unetd does not need");
   app.add_option("--ready-fd", options.ready_fd, "write a byte to this descriptor when clients may connect")->check(CLI::Range(0, 1 << 20));
   app.add_option("--log", options.log, "trace, debug, info, warning, error or off (default: info)")

@@ -5,6 +5,7 @@
 #include <pwd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -58,6 +59,25 @@ Result<Account> find_account(const std::string& name) {
                                      " on this machine: make one (useradd --system --no-create-home NAME), or name another");
   }
   return Account{.name = entry->pw_name, .user = entry->pw_uid, .group = entry->pw_gid};
+}
+
+std::optional<SocketFile> socket_file_at(const std::string& path) {
+  struct stat at {};
+  if (lstat(path.c_str(), &at) != 0 || !S_ISSOCK(at.st_mode)) return std::nullopt;
+  return SocketFile{.device = at.st_dev, .inode = at.st_ino};
+}
+
+void remove_socket(const std::optional<Account>& account, const std::string& path, const SocketFile& file) {
+  const auto remove = [&] {
+    if (socket_file_at(path) == file) unlink(path.c_str());
+  };
+  if (!account || account->user == geteuid()) return remove();
+  const pid_t child = fork();
+  if (child == 0) {
+    if (switch_to(*account)) remove();
+    _exit(0);
+  }
+  if (child > 0) waitpid(child, nullptr, 0);
 }
 
 Status forbid_new_privileges() {

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 
 #include "unet/base/result.h"
@@ -14,6 +15,15 @@ struct Account {
   uid_t user = 0;
   gid_t group = 0;
 };
+
+// Which file a control socket is.
+struct SocketFile {
+  dev_t device = 0;
+  ino_t inode = 0;
+  bool operator==(const SocketFile&) const = default;
+};
+// Nothing: there is no socket at that path.
+std::optional<SocketFile> socket_file_at(const std::string& path);
 
 // By name or number. Errors: not_found.
 Result<Account> find_account(const std::string& name);
@@ -28,6 +38,10 @@ void raise_descriptor_limit();
 // Can that user, once we are it, remove the control socket at the end, and read the policy again? Asked before anything is made. The
 // error says what to do.
 Status check_access(const Account& account, const std::string& socket, const std::string& policy_file);
+
+// Removes the control socket if it is still that file, with the rights of the account, if there is one, and not with root's: the
+// directory may be the account's, with links of its choice in it.
+void remove_socket(const std::optional<Account>& account, const std::string& path, const SocketFile& file);
 
 // All threads become that user, with its groups and without any capability, for good. Errors: not_permitted if we are not root.
 Status become(const Account& account);

@@ -205,11 +205,11 @@ Status finish_config(Config& config) {
     return fail(Errc::invalid_argument, "port_engines: there is no engine " + std::to_string(ni.port_engines[port]) + "; " +
                                             std::to_string(ni.engines) + " are configured (the first is 0)");
   }
-  if (config.policy_file.empty()) return {};
+  service.policy_file = config.policy_file;
+  if (config.policy_file.empty() || service.inherit_policy) return {};
   Result<Policy> policy = Policy::load(config.policy_file, service.own_user);
   if (!policy) return tl::unexpected(policy.error());
   service.policy = std::move(*policy);
-  service.policy_file = config.policy_file;
   return {};
 }
 

@@ -12,13 +12,16 @@
 
 namespace unet::service {
 
-Result<std::unique_ptr<Journal>> Journal::open(Descriptor socket, size_t descriptors_max) {
+Result<std::unique_ptr<Journal>> Journal::open(Descriptor socket, const JournalOptions& options) {
   std::unique_ptr<Journal> journal(new Journal(std::move(socket)));
   rlimit limit{};
+  size_t descriptors_max = options.descriptors_max;
   if (descriptors_max == 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0) descriptors_max = limit.rlim_cur;
   journal->descriptors_max_ = std::max(descriptors_max, 2 * kForOthers) - kForOthers;
-  JournalHello hello{.format = kJournalFormat, .spare = 0, .version = {}};
+  journal->records_max_ = options.records_max;
+  JournalHello hello{.format = kJournalFormat, .user = options.user, .version = {}, .socket = {}};
   std::snprintf(hello.version, sizeof hello.version, "%s", unet_version());
+  std::snprintf(hello.socket, sizeof hello.socket, "%s", options.listening_at.c_str());
   Status status = journal->link_.add(JournalOp::hello, {}, as_bytes(&hello, sizeof hello));
   if (status) status = journal->link_.send(true);
   if (!status) return tl::unexpected(status.error());
@@ -43,7 +46,7 @@ Status Journal::inherit() {
   }
   for (const JournalItem& item : inherited_) {
     if (item.op != JournalOp::put) return fail(Errc::protocol, "the keeper sent an order with the journal");
-    note_held(item.key, item.descriptors.size());
+    note_put(item.key, item.descriptors.size());
   }
   resumes_ = !inherited_.empty();
   return {};
@@ -56,23 +59,23 @@ int Journal::inherited_descriptor(JournalKind kind, size_t index) const noexcept
   return -1;
 }
 
-void Journal::note_held(const JournalKey& key, size_t descriptors) {
-  if (const auto at = holds_.find(key); at != holds_.end()) {
-    held_ -= at->second;
-    holds_.erase(at);
-  }
-  held_ += descriptors;
-  if (descriptors != 0) holds_[key] = descriptors;
+void Journal::note_put(const JournalKey& key, size_t descriptors) {
+  size_t& known = holds_[key];
+  held_ += descriptors - known;
+  known = descriptors;
 }
 
 void Journal::put_bytes(const JournalKey& key, Bytes value, std::span<const int> descriptors) {
-  note_held(key, descriptors.size());
+  note_put(key, descriptors.size());
   check(link_.add(JournalOp::put, key, value, descriptors));
   if (!descriptors.empty()) check(link_.send(false));  // the caller may close them
 }
 
 void Journal::erase(JournalKind kind, uint32_t a, uint64_t b) {
-  note_held({kind, a, b}, 0);
+  if (const auto at = holds_.find({kind, a, b}); at != holds_.end()) {
+    held_ -= at->second;
+    holds_.erase(at);
+  }
   check(link_.add(JournalOp::erase, {kind, a, b}));
 }
 

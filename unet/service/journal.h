@@ -4,24 +4,43 @@
 // has left (Service::settle). So whenever the network interface is stopped, the one after it finds all of a request or nothing of it.
 #pragma once
 
+#include <sys/types.h>
+
 #include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
+#include "unet/limits.h"
 #include "unet/service/journal_link.h"
 
 namespace unet::service {
 
+// Of one journal.
+constexpr size_t kJournalRecordsMax = 1u << 20;
+// What clients ask for gets no further than a quarter: each of its records may bring one for a connect that is under way, and two for
+// packets that somebody has not read.
+constexpr size_t kJournalRecordsAsked = kJournalRecordsMax / 4;
+// So a user with the largest quotas that there are can have them.
+static_assert(kJournalRecordsAsked >= 3 * kClientsMax + 4 * kEndpointsMax + kEmulatedMax + kChannelsMax);
+
+// What the keeper is told of us, and bounds of what clients ask for.
+struct JournalOptions {
+  uid_t user = 0;               // whose the network interface is
+  std::string listening_at;
+  size_t descriptors_max = 0;   // files that the keeper and we may have open; 0: our own limit, which is the keeper's, too
+  size_t records_max = kJournalRecordsAsked;
+};
+
 class Journal {
  public:
-  // `socket` leads to the keeper, which is told who we are. The keeper and we may have `descriptors_max` files open; 0: our own limit,
-  // which is the keeper's, too.
-  static Result<std::unique_ptr<Journal>> open(Descriptor socket, size_t descriptors_max = 0);
+  // `socket` leads to the keeper.
+  static Result<std::unique_ptr<Journal>> open(Descriptor socket, const JournalOptions& options = {});
 
   // Waits until the network interface before this one has gone, and takes what it had; nothing if this is the first. Once.
   // Errors: disconnected (the keeper is gone), protocol.
@@ -50,6 +69,9 @@ class Journal {
     return held_ + descriptors <= (soon_given_back ? descriptors_max_ : descriptors_max_ - kForAnswers);
   }
   size_t descriptors_max() const noexcept { return descriptors_max_ - kForAnswers; }
+  // Likewise, for another few records.
+  bool has_room_for_records() const noexcept { return holds_.size() + kRecordsAtOnce <= records_max_; }
+  size_t records_max() const noexcept { return records_max_; }
 
   // What the keeper wants: release or refused.
   std::optional<JournalItem> next_order();
@@ -61,16 +83,18 @@ class Journal {
  private:
   static constexpr size_t kForOthers = 96;   // open files of a keeper, and of a network interface, that are in no journal
   static constexpr size_t kForAnswers = 32;
+  static constexpr size_t kRecordsAtOnce = 4;  // of an endpoint
   explicit Journal(Descriptor socket) noexcept : link_(std::move(socket)) {}
-  void note_held(const JournalKey& key, size_t descriptors);
+  void note_put(const JournalKey& key, size_t descriptors);
   void check(const Status& status) noexcept { lost_ = lost_ || !status; }
 
   JournalLink link_;
   std::vector<JournalItem> inherited_;
   std::vector<JournalItem> orders_;
-  std::map<JournalKey, size_t> holds_;  // descriptors of each record that has any
+  std::map<JournalKey, size_t> holds_;  // how many descriptors each record has
   size_t held_ = 0;                     // all of those
   size_t descriptors_max_ = 0;
+  size_t records_max_ = 0;
   bool resumes_ = false;
   bool lost_ = false;
 };

@@ -3,9 +3,9 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -34,6 +34,9 @@ void append(std::vector<std::byte>& to, const T& value) {
   const auto* bytes = reinterpret_cast<const std::byte*>(&value);
   to.insert(to.end(), bytes, bytes + sizeof value);
 }
+
+// Too many descriptors of this user under way, clients' among them, or no memory: no reason to take the other end for dead.
+bool passes(int error) noexcept { return error == ETOOMANYREFS || error == ENOBUFS || error == ENOMEM; }
 
 bool is_op(JournalOp op) noexcept { return op >= JournalOp::put && op <= JournalOp::upgraded; }
 
@@ -84,21 +87,21 @@ Result<std::pair<Descriptor, Descriptor>> JournalLink::make_pair() {
   return std::pair(Descriptor(pair[0]), Descriptor(pair[1]));
 }
 
-Status JournalLink::set_patience(Nanoseconds time) {
-  patience_ = time;
-  const timeval limit{.tv_sec = static_cast<time_t>(time / kSecond), .tv_usec = static_cast<suseconds_t>(time % kSecond / kMicrosecond)};
-  if (setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0) return fail_errno("setsockopt", errno);
-  return {};
+bool JournalLink::fits(size_t value, size_t descriptors) const noexcept {
+  return std::max(bytes_.size(), sizeof(PacketHeader)) + sizeof(ItemHeader) + padded(value) <= kPacketMax &&
+         descriptors_.size() + descriptors <= kPacketDescriptorsMax;
+}
+
+void JournalLink::begin_packet() {
+  if (bytes_.empty()) append(bytes_, PacketHeader{.magic = kMagic, .last = 0});
 }
 
 Status JournalLink::add(JournalOp op, const JournalKey& key, Bytes value, std::span<const int> descriptors) {
   if (value.size() > kValueMax || descriptors.size() > kDescriptorsMax) return fail(Errc::invalid_argument, "a record that is too large");
-  const bool full = bytes_.size() + sizeof(ItemHeader) + padded(value.size()) > kPacketMax ||
-                    descriptors_.size() + descriptors.size() > kPacketDescriptorsMax;
-  if (full) {
+  if (!fits(value.size(), descriptors.size())) {
     if (Status status = send(false); !status) return status;
   }
-  if (bytes_.empty()) append(bytes_, PacketHeader{.magic = kMagic, .last = 0});
+  begin_packet();
   append(bytes_, ItemHeader{.op = op, .size = static_cast<uint32_t>(value.size()), .key = key,
                             .descriptors = static_cast<uint32_t>(descriptors.size()), .spare = 0});
   bytes_.insert(bytes_.end(), value.begin(), value.end());
@@ -107,8 +110,9 @@ Status JournalLink::add(JournalOp op, const JournalKey& key, Bytes value, std::s
   return {};
 }
 
-Status JournalLink::send(bool last) {
-  if (bytes_.empty()) append(bytes_, PacketHeader{.magic = kMagic, .last = 0});
+// One sendmsg() of the packet that was made.
+ssize_t JournalLink::transmit(bool last, int flags) {
+  begin_packet();
   const PacketHeader header{.magic = kMagic, .last = last ? 1u : 0u};
   std::memcpy(bytes_.data(), &header, sizeof header);
   iovec part{bytes_.data(), bytes_.size()};
@@ -127,24 +131,35 @@ Status JournalLink::send(bool last) {
     std::memcpy(CMSG_DATA(rights), descriptors_.data(), size);
   }
   ssize_t n = 0;
-  // Too many descriptors of this user under way, clients' among them, or no memory: that passes, and is no reason to take the other
-  // end for dead.
-  const Nanoseconds start = monotonic_now();
-  for (;;) {
-    n = sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
-    if (n >= 0) break;
-    const int error = errno;
-    if (error == EINTR) continue;
-    if (error != ETOOMANYREFS && error != ENOBUFS && error != ENOMEM) break;
+  do {
+    n = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | flags);
+  } while (n < 0 && errno == EINTR);
+  return n;
+}
+
+Status JournalLink::send(bool last) {
+  int error = 0;
+  while (transmit(last, 0) < 0) {
+    error = errno;
+    if (!passes(error)) break;
     pollfd ended{.fd = socket_.get(), .events = 0, .revents = 0};
-    const bool gone = ::poll(&ended, 1, 1) == 1 && (ended.revents & (POLLHUP | POLLERR)) != 0;
-    errno = error;
-    if (gone || monotonic_now() - start > patience_) break;
+    if (::poll(&ended, 1, 1) == 1 && (ended.revents & (POLLHUP | POLLERR)) != 0) break;
+    error = 0;
   }
   bytes_.clear();
   descriptors_.clear();
-  if (n < 0) return fail_errno("sendmsg", errno);
+  if (error != 0) return fail_errno("sendmsg", error);
   return {};
+}
+
+Result<JournalLink::Sent> JournalLink::send_now(bool last) {
+  const int error = transmit(last, MSG_DONTWAIT) < 0 ? errno : 0;
+  if (error == EAGAIN) return Sent::no_room;
+  if (passes(error)) return Sent::no_memory;
+  bytes_.clear();
+  descriptors_.clear();
+  if (error != 0) return fail_errno("sendmsg", error);
+  return Sent::all;
 }
 
 JournalLink::Received JournalLink::receive(std::vector<JournalItem>& items, bool& last) {

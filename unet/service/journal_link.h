@@ -7,6 +7,8 @@
 //   keeper -> NI   put (once, all that the NI before it had), release, refused or upgraded
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -15,18 +17,19 @@
 
 #include "unet/base/bytes.h"
 #include "unet/base/result.h"
-#include "unet/base/time.h"
+#include "unet/limits.h"
 #include "unet/mapping.h"
 
 namespace unet::service {
 
 // Raised when the value of any record changes, or the meaning of what an engine keeps (unet/engine/kept.h).
-constexpr uint32_t kJournalFormat = 5;
+constexpr uint32_t kJournalFormat = 6;
 
 // In this order they are read again: what refers to something comes after it.
 enum class JournalKind : uint32_t {
   ni = 1,          // a 0; descriptors: Kept memory, listening socket if there is one
   ni_state,        // a 0
+  policy,          // a 0; descriptor: text of the policy in force
   client,          // a: client; descriptor: its socket
   client_state,
   page,            // descriptors: page, eventfd that wakes the engine
@@ -64,9 +67,11 @@ enum class JournalOp : uint32_t {
 
 struct JournalHello {
   uint32_t format;
-  uint32_t spare;
+  uint32_t user;     // whose the network interface is
   char version[32];  // of the program, terminated
+  char socket[104];  // where it listens, terminated
 };
+static_assert(sizeof(JournalHello) == 144 && sizeof(JournalHello::socket) > kSocketPathMax);
 
 struct JournalItem {
   JournalOp op{};
@@ -95,13 +100,17 @@ class JournalLink {
 
   // Both ends of a new link.
   static Result<std::pair<Descriptor, Descriptor>> make_pair();
-  // The longest time that a send waits for the other end.
-  Status set_patience(Nanoseconds time);
-
   // Adds to the packet that is being made. The descriptors must stay open until it is sent.
   Status add(JournalOp op, const JournalKey& key, Bytes value = {}, std::span<const int> descriptors = {});
-  // Sends what was added; `last`: what was added and sent since the last time counts now.
+  // Sends what was added; `last`: what was added and sent since the last time counts now. Waits until the other end has room for it.
   Status send(bool last);
+
+  // For who must not wait. What was added is sent, or stays to be sent by another call: once the other end has read (`no_room`; poll()
+  // tells), or once the kernel has memory again (`no_memory`; nothing tells). After an error nothing stays.
+  enum class Sent { all, no_room, no_memory };
+  Result<Sent> send_now(bool last);
+  // add() will not have to send first.
+  bool fits(size_t value, size_t descriptors) const noexcept;
 
   enum class Received { items, nothing, closed, broken };
   // The next packet's items are appended; `last` says how it is marked. broken: it is not one, and the other end not to be believed.
@@ -112,8 +121,10 @@ class JournalLink {
   int descriptor() const noexcept { return socket_.get(); }
 
  private:
+  ssize_t transmit(bool last, int flags);
+  void begin_packet();
+
   Descriptor socket_;
-  Nanoseconds patience_ = ~Nanoseconds{0};  // with an other end that takes nothing
   std::vector<std::byte> bytes_;
   std::vector<int> descriptors_;
 };

@@ -21,6 +21,9 @@ struct NiStateValue {
   uint32_t draining;
   uint32_t spare;
 };
+struct PolicyValue {
+  uint32_t spare;
+};
 struct ClientValue {
   uint32_t spare;
 };

@@ -28,13 +28,26 @@ void JournalStore::clear() noexcept {
   records_.clear();
 }
 
-Status JournalStore::send_all(JournalLink& to) const {
-  for (const auto& [key, record] : records_) {
+Result<JournalLink::Sent> JournalStore::send_some(JournalLink& to, Progress& progress) const {
+  auto at = progress.next ? records_.lower_bound(*progress.next) : records_.begin();
+  for (; !progress.all_added && at != records_.end(); ++at) {
+    const auto& [key, record] = *at;
+    if (!to.fits(record.value.size(), record.descriptors.size())) {
+      progress.next = key;
+      const Result<JournalLink::Sent> sent = to.send_now(false);
+      if (!sent || *sent != JournalLink::Sent::all) return sent;
+    }
     std::vector<int> descriptors;
     for (const Descriptor& each : record.descriptors) descriptors.push_back(each.get());
-    if (Status status = to.add(JournalOp::put, key, record.value, descriptors); !status) return status;
+    if (Status status = to.add(JournalOp::put, key, record.value, descriptors); !status) return tl::unexpected(status.error());
   }
-  return to.send(true);
+  progress.all_added = true;
+  return to.send_now(true);
+}
+
+bool JournalStore::holds(JournalKind kind) const noexcept {
+  const auto at = records_.lower_bound({kind, 0, 0});
+  return at != records_.end() && at->first.kind == kind;
 }
 
 int JournalStore::descriptor_of(const JournalKey& key, size_t index) const noexcept {

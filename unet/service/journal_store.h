@@ -5,16 +5,17 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
-#include "unet/service/journal_link.h"
+#include "unet/service/journal.h"
 
 namespace unet::service {
 
 class JournalStore {
  public:
-  static constexpr size_t kRecordsMax = 1u << 20;
-  static constexpr size_t kPendingMax = 1u << 18;
+  static constexpr size_t kRecordsMax = kJournalRecordsMax;
+  static constexpr size_t kPendingMax = kRecordsMax;  // a step that ends or changes each of them
 
   // Takes items from the network interface. With `last`, all since the last time count; the orders among them are appended to
   // `orders`. False: more than there is room for.
@@ -24,12 +25,20 @@ class JournalStore {
   // Closes everything.
   void clear() noexcept;
 
-  // Everything, in order of the keys, as one.
-  Status send_all(JournalLink& to) const;
+  // How far a send of everything has come.
+  struct Progress {
+    std::optional<JournalKey> next;  // none: the first
+    bool all_added = false;
+  };
+  // Sends everything, in order of the keys, as one: as much of it as the other end takes without waiting (JournalLink::send_now). Until
+  // that is all, nothing may change.
+  Result<JournalLink::Sent> send_some(JournalLink& to, Progress& progress) const;
 
   // The descriptor that goes with a record; -1 if there is none.
   int descriptor_of(const JournalKey& key, size_t index) const noexcept;
   size_t size() const noexcept { return records_.size(); }
+  // There is a record of that kind.
+  bool holds(JournalKind kind) const noexcept;
 
  private:
   struct Record {

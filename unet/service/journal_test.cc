@@ -1,12 +1,17 @@
 // journal_test.cc - packets of a journal that are damaged, steps that were not finished, and journals that make no sense.
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <functional>
+#include <thread>
 
 #include "unet/capture_memory.h"
 #include "unet/engine/kept.h"
+#include "unet/service/journal_records.h"
 #include "unet/service/journal_store.h"
 #include "unet/service/test_client.h"
 
@@ -30,6 +35,12 @@ JournalLink::Received take_all(JournalLink& from, JournalStore& store, std::vect
     if (received != JournalLink::Received::items) return received;
     if (!store.take(std::move(items), last, orders)) return JournalLink::Received::broken;
   }
+}
+
+void give_all(const JournalStore& store, JournalLink& to) {
+  JournalStore::Progress progress;
+  const auto sent = store.send_some(to, progress);
+  REQUIRE((sent && *sent == JournalLink::Sent::all));
 }
 
 std::vector<std::byte> packet_of(const std::function<void(JournalLink&)>& write) {
@@ -71,7 +82,7 @@ TEST_CASE("what was not finished never was, and the newest value of a record is 
   writes.reset();
   char byte = 0;
   CHECK(store.descriptor_of(kKey, 0) >= 0);
-  REQUIRE(store.send_all(ends.keeper));
+  give_all(store, ends.keeper);
   std::vector<JournalItem> items;
   bool last = false;
   REQUIRE(ends.ni.receive(items, last) == JournalLink::Received::items);
@@ -128,20 +139,20 @@ TEST_CASE("a packet that is cut off anywhere, or whose sizes lie, is not one") {
 
 namespace {
 
-Result<std::unique_ptr<Ni>> make_ni(std::unique_ptr<Journal> journal) {
+Result<std::unique_ptr<Ni>> make_ni(std::unique_ptr<Journal> journal, bool inherits_policy = false) {
   NiOptions options;
   options.service.host = "testhost";
   options.service.own_user = geteuid();
   options.service.policy = Policy(geteuid());
+  options.service.inherit_policy = inherits_policy;
   return Ni::create(std::move(options), {}, std::move(journal));
 }
 
 // A journal with one of everything, from an NI with clients.
 class Original {
  public:
-  // The keeper may hold so many descriptors and a few.
-  explicit Original(size_t descriptors_max = 0) {
-    auto journal = Journal::open(std::move(pair_.first), descriptors_max);
+  explicit Original(const JournalOptions& bounds = {}) {
+    auto journal = Journal::open(std::move(pair_.first), bounds);
     REQUIRE(journal);
     // The answer to its hello: nothing is kept yet.
     REQUIRE(keeper_.send(true));
@@ -177,6 +188,18 @@ class Original {
     std::vector<JournalItem> orders;
     REQUIRE(take_all(keeper_, store_, orders) == JournalLink::Received::nothing);
   }
+  // Goes on until then, in a thread of its own. False: something that was written is refused.
+  bool keep_until(const std::atomic<bool>& done) {
+    bool takes_all = true;
+    for (bool last = false; !last;) {
+      last = done.load(std::memory_order_acquire);
+      std::vector<JournalItem> orders;
+      takes_all = take_all(keeper_, store_, orders) != JournalLink::Received::broken && takes_all;
+      pollfd readable{.fd = keeper_.descriptor(), .events = POLLIN, .revents = 0};
+      if (!last) ::poll(&readable, 1, 1);
+    }
+    return takes_all;
+  }
   Ni& ni() { return *ni_; }
   TestClient& client() { return *a_; }
   size_t descriptors() const {
@@ -190,13 +213,14 @@ class Original {
   }
 
   // An NI that goes on with the journal as `change` leaves it; `look` at it.
-  Status take_over(const std::function<void(std::vector<JournalItem>&)>& change, const std::function<void(Ni&)>& look = {}) {
+  Status take_over(const std::function<void(std::vector<JournalItem>&)>& change, const std::function<void(Ni&)>& look = {},
+                   bool inherits_policy = false) {
     auto link = std::move(*JournalLink::make_pair());
     JournalLink keeper(std::move(link.first));
     auto journal = Journal::open(std::move(link.second));
     REQUIRE(journal);
     Ends copy;
-    REQUIRE(store_.send_all(copy.ni));
+    give_all(store_, copy.ni);
     std::vector<JournalItem> items;
     bool last = false;
     while (!last) REQUIRE(copy.keeper.receive(items, last) == JournalLink::Received::items);
@@ -208,12 +232,15 @@ class Original {
     }
     REQUIRE(keeper.send(true));
     REQUIRE((*journal)->inherit());
-    auto ni = make_ni(std::move(*journal));
+    auto ni = make_ni(std::move(*journal), inherits_policy);
     if (!ni) return tl::unexpected(ni.error());
     for (int i = 0; i < 4; ++i) (*ni)->poll();
     if (look) look(**ni);
+    weight_ = nlohmann::json::parse(report_text(**ni))["users"][0]["weight"];
     return {};
   }
+  // Of our user, with who took over last.
+  int weight() const { return weight_; }
   const JournalStore& store() const { return store_; }
 
  private:
@@ -223,6 +250,7 @@ class Original {
   std::unique_ptr<Ni> ni_;
   std::unique_ptr<TestClient> a_;
   int connects_ = 0;
+  int weight_ = 0;
 };
 
 }  // namespace
@@ -303,6 +331,61 @@ TEST_CASE("what a client wrote over the words of its memory costs nobody else wh
   }));
 }
 
+TEST_CASE("a channel over a port that is not there any more is lost, or was before, and everything else goes on") {
+  for (const bool open : {true, false}) {
+    CAPTURE(open);
+    Original original;
+    const auto over_a_wire = [&](auto& items) {
+      const auto is_one = [](const JournalItem& item) { return item.key.kind == JournalKind::channel; };
+      const auto at = std::find_if(items.begin(), items.end(), is_one);
+      REQUIRE(at != items.end());
+      ChannelValue value{};
+      REQUIRE(at->read(value));
+      value.wire = 1;
+      value.port = 3;
+      value.kind = control::ChannelKind::ni;
+      value.state = static_cast<uint32_t>(open ? ChannelRecord::State::open : ChannelRecord::State::closed);
+      std::memcpy(at->value.data(), static_cast<const void*>(&value), sizeof value);
+    };
+    while (original.client().receive()) {}
+    const Status status = original.take_over(over_a_wire);
+    CAPTURE((status ? "" : status.error().text));
+    REQUIRE(status);
+    const auto event = original.client().receive();
+    REQUIRE(event.has_value() == open);
+    if (!open) continue;
+    CHECK(event->op() == control::Op::channel_closed);
+    CHECK(event->as<control::ChannelClosed>().reason == control::CloseReason::wire_lost);
+  }
+}
+
+TEST_CASE("the policy in force goes on, unless the next one reads it itself") {
+  Original original;
+  const auto with_text = [](std::string_view text) {
+    return [text](std::vector<JournalItem>& items) {
+      JournalItem& item = items.emplace_back();
+      item.op = JournalOp::put;
+      item.key = {JournalKind::policy, 0, 0};
+      item.value.resize(sizeof(PolicyValue));
+      item.descriptors.push_back(std::move(*create_text("policy", text)));
+      std::sort(items.begin(), items.end(), [](const auto& a, const auto& b) { return a.key < b.key; });
+    };
+  };
+  const auto weight_with = [&](std::string_view text, bool inherits) {
+    REQUIRE(original.take_over(with_text(text), {}, inherits));
+    return original.weight();
+  };
+  constexpr std::string_view kRule = "[[rule]]\nany = true\nweight = 7\n";
+  CHECK(weight_with(kRule, true) == 7);
+  CHECK(weight_with(kRule, false) == 1);
+  // Its users may be gone since.
+  CHECK(weight_with("[[rule]]\nuser = \"nobody has this name\"\nweight = 7\n", true) == 1);
+  REQUIRE_FALSE(original.take_over([&](auto& items) {
+    with_text(kRule)(items);
+    std::find_if(items.begin(), items.end(), [](const auto& each) { return each.key.kind == JournalKind::policy; })->descriptors.clear();
+  }));
+}
+
 TEST_CASE("clients that end before they were greeted, under a journal") {
   Original original;
   for (int i = 0; i < 8; ++i) {
@@ -371,7 +454,7 @@ TEST_CASE("a capture ends with the network interface that made it") {
 }
 
 TEST_CASE("a keeper that can hold no more descriptors: what would need them is refused with words, and all else goes on") {
-  Original original(200);
+  Original original({.user = 0, .listening_at = {}, .descriptors_max = 200});
   size_t made = 0;
   std::vector<uint32_t> endpoints;
   for (Incoming answer;; ++made) {
@@ -404,6 +487,66 @@ TEST_CASE("a keeper that can hold no more descriptors: what would need them is r
   }
   original.client().turn();
   CHECK(code_of(original.client().create()) == Errc::ok);
+}
+
+TEST_CASE("a keeper that may hold no more records: what would need them is refused with words, and all else goes on") {
+  Original original({.user = 0, .listening_at = {}, .records_max = 100});
+  const uint32_t carrier = original.client().endpoint();
+  control::CreateEmulated create{};
+  create.header = {control::Op::create_emulated, carrier, 0};
+  uint32_t made = 0;
+  const auto make = [&] {
+    create.header.cookie = 10'000 + made;
+    Incoming answer = original.client().call(create);
+    original.keep();
+    return answer;
+  };
+  while (code_of(make()) == Errc::ok) REQUIRE(++made < 100);
+  CHECK(original.store().size() > 90);
+  CHECK(original.store().size() <= 100);
+  const auto refused = [](const Incoming& answer) {
+    return code_of(answer) == Errc::quota_exceeded && contains(text_of(answer.as<control::Reply>()), "as many records as it may");
+  };
+  CHECK(refused(make()));
+  CHECK(refused(original.client().create()));
+  control::Connect connect{};
+  connect.header = {control::Op::connect, carrier, 20'000};
+  connect.target.set("target");
+  connect.path = control::Path::ni;
+  CHECK(refused(original.client().call(connect)));
+  REQUIRE(original.take_over([](auto&) {}));
+
+  // What is given back can be had again.
+  const auto destroy = original.client().simple<control::DestroyEndpoint>(control::Op::destroy_endpoint, carrier);
+  CHECK(code_of(original.client().call(destroy)) == Errc::ok);
+  original.client().turn();
+  original.keep();
+  CHECK(code_of(original.client().create()) == Errc::ok);
+}
+
+TEST_CASE("the largest number of emulated endpoints ends in one step, and the keeper takes it") {
+  Original original;
+  const uint32_t carrier = original.client().endpoint();
+  control::CreateEmulated create{};
+  for (uint32_t i = 0; i < kEmulatedMax; ++i) {
+    create.header = {control::Op::create_emulated, carrier, 10'000 + i};
+    original.client().send(create);
+    if (i % 16 != 15) continue;
+    original.client().turn(2);
+    while (original.client().receive()) {}
+    original.keep();
+  }
+  CHECK(original.store().size() > kEmulatedMax);
+  original.client().close();
+  // A keeper reads while it is being written to.
+  std::atomic<bool> done{false};
+  bool takes_all = false;
+  std::thread keeper([&] { takes_all = original.keep_until(done); });
+  for (int i = 0; i < 8; ++i) original.ni().wait(0);
+  done.store(true, std::memory_order_release);
+  keeper.join();
+  CHECK(takes_all);
+  CHECK(original.store().size() < 10);
 }
 
 }  // namespace unet::service

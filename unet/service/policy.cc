@@ -98,6 +98,7 @@ class PolicyParser {
     TomlReader top(file, *document, "the policy");
     top.allow({"rule"});
     Policy policy(own_user);
+    policy.text_ = text;
     const std::vector<const toml::table*> tables = top.tables("rule");
     if (tables.size() > kRulesMax) top.wrong("rule", "more than " + std::to_string(kRulesMax) + " rules");
     if (Status status = top.status(); !status) return tl::unexpected(status.error());

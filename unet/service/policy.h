@@ -73,6 +73,9 @@ class Policy {
 
   Rights rights(const Credentials& who) const;
 
+  // What it was parsed from; empty: the default.
+  const std::string& text() const noexcept { return text_; }
+
  private:
   struct Rule {
     enum class Whom { user, group, any } whom = Whom::any;
@@ -83,6 +86,7 @@ class Policy {
 
   uid_t own_user_;
   std::vector<Rule> rules_;
+  std::string text_;
 };
 
 // True if `text` matches `pattern`, in which * stands for any characters and ? for one.

@@ -153,7 +153,9 @@ Status Service::adopt_connection(Descriptor socket) {
   if (free_clients_.empty()) {
     return fail(Errc::quota_exceeded, std::to_string(kClientsMax) + " connections are open, which is the maximum");
   }
-  if (journal_ != nullptr && !journal_->has_room(1, true)) return keeper_takes(journal_->descriptors_max());
+  if (journal_ != nullptr && !(journal_->has_room(1, true) && journal_->has_room_for_records())) {
+    return keeper_takes(journal_->descriptors_max());
+  }
   Rights rights = options_.policy.rights(*who);
   if (Status status = accounts_.take(who->uid, rights, {.connections = 1}); !status) return status;
   // The kernel's own queue for a client that does not read stays small; ours is bounded, too.

@@ -75,6 +75,7 @@ struct StaticChannel {
 struct ServiceOptions {
   Policy policy{0};
   std::string policy_file;   // where it came from; empty: it is the default, or its maker's
+  bool inherit_policy = false;  // taking over, the policy in force stays, and not `policy` comes
   uid_t own_user = 0;
   std::string host;
   uint64_t seed = 0;         // of tags; 0: from the kernel
@@ -243,6 +244,7 @@ class Service {
   Status resume(std::vector<JournalItem> items);
   Status resume_item(JournalItem& item);
   Status resume_socket(JournalItem& item);
+  Status resume_policy(const JournalItem& item);  // service_operation.cc
   Status resume_client(JournalItem& item);
   Status resume_client_state(const JournalItem& item);
   Status resume_page(JournalItem& item);
@@ -394,6 +396,7 @@ class Service {
   Nanoseconds next_capture_ = 0;  // of an ordinary user
 
   std::unique_ptr<Journal> journal_;     // none: nobody takes over
+  Descriptor policy_text_;               // until we are ready: what is in force from then on
   std::set<JournalKey> changed_;         // records to be written
   std::set<uint32_t> outputs_waiting_;   // clients to which something is to be sent when it is written
   std::set<uint32_t> journal_left_;      // clients with packets in the journal that have left meanwhile

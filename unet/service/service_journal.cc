@@ -33,7 +33,13 @@ Status Service::keep_journal(std::unique_ptr<Journal> journal, int kept, const s
   const bool resumes = resumable_ = journal->resumes();
   journal_ = std::move(journal);
   if (Status status = watch_keeper(); !status) return status;
-  if (resumes) return resume(journal_->take_inherited());
+  if (resumes) {
+    if (Status status = resume(journal_->take_inherited()); !status) return status;
+  }
+  Result<Descriptor> text = create_text("unet-policy", options_.policy.text());
+  if (!text) return tl::unexpected(text.error());
+  policy_text_ = std::move(*text);
+  if (resumes) return {};
   if (!path.empty()) {
     if (Status status = listen(path, group); !status) return status;
   }
@@ -45,11 +51,14 @@ Status Service::keep_journal(std::unique_ptr<Journal> journal, int kept, const s
   return {};
 }
 
+// That we serve counts together with the policy by which we do.
 void Service::tell_ready() {
   if (journal_ == nullptr) return;
   settle();
+  journal_->put(JournalKind::policy, 0, 0, PolicyValue{}, {policy_text_.get()});
   journal_->order(JournalOp::ready);
   journal_->commit();
+  policy_text_.reset();
   resumable_ = true;
 }
 
@@ -77,7 +86,12 @@ void Service::on_keeper() {
 
 // Asked before anything is made that stays: a keeper without descriptors would be the end of everybody.
 Status Service::keeper_takes(size_t descriptors) const {
-  if (journal_ == nullptr || journal_->has_room(descriptors)) return {};
+  if (journal_ == nullptr) return {};
+  if (!journal_->has_room_for_records()) {
+    return fail(Errc::quota_exceeded, "the keeper of this network interface holds as many records as it may, which are " +
+                                          std::to_string(journal_->records_max()) + ": end what is not needed");
+  }
+  if (descriptors == 0 || journal_->has_room(descriptors)) return {};
   return fail(Errc::quota_exceeded, "the keeper of this network interface holds as many descriptors as its limit of open files allows (" +
                                         std::to_string(journal_->descriptors_max()) +
                                         "): raise the limit (ulimit -n, LimitNOFILE=), or end what is not needed");
@@ -179,7 +193,7 @@ void Service::write_changes() {
     journal_->erase(key.kind, key.a, key.b);
     if (key.kind == JournalKind::client_state) {
       for (const JournalKind kind : {JournalKind::client, JournalKind::page}) journal_->erase(kind, key.a);
-    } else if (key.kind == JournalKind::endpoint) {
+    } else if (key.kind == JournalKind::endpoint && key.a < kEndpointsMax) {  // an emulated one has none of these
       for (const JournalKind kind : {JournalKind::segment, JournalKind::region, JournalKind::wake}) journal_->erase(kind, key.a);
     }
   }

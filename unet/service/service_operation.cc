@@ -3,6 +3,7 @@
 
 #include "unet/service/journal_records.h"
 #include "unet/service/service.h"
+#include "unet/service/toml_reader.h"
 
 namespace unet::service {
 
@@ -27,6 +28,11 @@ Status Service::reload_policy() {
   }
   Result<Policy> policy = Policy::load(options_.policy_file, options_.own_user);
   if (!policy) return fail(policy.error().code, "the policy stays as it was: " + policy.error().text);
+  if (journal_ != nullptr) {
+    const Result<Descriptor> text = create_text("unet-policy", policy->text());
+    if (!text) return fail(text.error().code, "the policy stays as it was: " + text.error().text);
+    journal_->put(JournalKind::policy, 0, 0, PolicyValue{}, {text->get()});
+  }
   options_.policy = std::move(*policy);
   // Whoever has more than is allowed now keeps it, and gets no more. How fast it may send is a right for the time to come.
   for (auto& [index, client] : clients_) {
@@ -34,6 +40,20 @@ Status Service::reload_policy() {
     if (!client->endpoints.empty()) tell_terms(*client);
   }
   spdlog::info("policy read again from {}", options_.policy_file);
+  return {};
+}
+
+// That of the network interface before this one, whatever the file says now. A user that it names may be gone: then nobody gets more
+// than by default, and everybody keeps what there is.
+Status Service::resume_policy(const JournalItem& item) {
+  PolicyValue value{};
+  if (!item.read(value) || item.descriptors.size() != 1) return fail(Errc::protocol, "the journal's policy is none");
+  if (!options_.inherit_policy) return {};
+  const Result<std::string> text = read_text(item.descriptors[0].get(), "the policy in force");
+  if (!text) return tl::unexpected(text.error());
+  Result<Policy> policy = Policy::parse(*text, options_.policy_file, options_.own_user);
+  if (!policy) spdlog::error("the policy in force cannot be kept, and the default one counts: {}", policy.error().text);
+  options_.policy = policy ? std::move(*policy) : Policy(options_.own_user);
   return {};
 }
 

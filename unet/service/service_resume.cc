@@ -78,6 +78,7 @@ Status Service::resume_item(JournalItem& item) {
       draining_ = value->draining != 0;
       return {};
     }
+    case JournalKind::policy: return resume_policy(item);
     case JournalKind::client: return resume_client(item);
     case JournalKind::client_state: return resume_client_state(item);
     case JournalKind::page: return resume_page(item);
@@ -229,6 +230,7 @@ Status Service::resume_endpoint(const JournalItem& item) {
   endpoint->detach_cookie = value->detach_cookie;
   endpoint->next_channel = value->next_channel;
   if (const std::string_view name = value->name.view(); !name.empty()) {
+    if (endpoint->detaching) return wrong(item, "the name of an endpoint that has ended");
     if (Status status = names_.bind(name, endpoint->id); !status) return wrong(item, status.error().text.c_str());
   }
   if (endpoint->region_bytes != 0) {
@@ -243,7 +245,7 @@ Status Service::resume_channel(const JournalItem& item) {
   EndpointRecord* const endpoint = endpoint_at(item.key.a);
   const auto number = static_cast<uint32_t>(item.key.b);
   const bool good = endpoint != nullptr && item.key.b < kChannelsPerEndpointMax && value->state <= static_cast<uint32_t>(State::closed) &&
-                    value->kind <= control::ChannelKind::ni && value->side <= 1 && (value->wire == 0 || value->port < ports_.size()) &&
+                    value->kind <= control::ChannelKind::ni && value->side <= 1 && value->port < kPortsMax &&
                     (value->memory == 0 || (valid_options(value->local) && value->memory == LocalGeometry::of(value->local).total));
   if (!good) return wrong(item, "not a channel that could be");
   ClientRecord& client = *client_at(endpoint->client);

@@ -24,19 +24,23 @@ std::string place(const std::string& file, const toml::source_region& at) {
 }  // namespace
 
 Result<std::string> read_text_file(const std::string& file) {
-  const auto failed = [&](const std::string& why) { return fail(Errc::invalid_argument, "cannot read " + quoted(file) + ": " + why); };
-  const auto failed_errno = [&] { return failed(std::error_code(errno, std::system_category()).message()); };
   // A FIFO or a terminal would keep its reader waiting, and clients with it.
   const Descriptor in(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+  return read_text(in.get(), file);
+}
+
+Result<std::string> read_text(int descriptor, const std::string& name) {
+  const auto failed = [&](const std::string& why) { return fail(Errc::invalid_argument, "cannot read " + quoted(name) + ": " + why); };
+  const auto failed_errno = [&] { return failed(std::error_code(errno, std::system_category()).message()); };
   struct stat about {};
-  if (!in.valid() || ::fstat(in.get(), &about) != 0) return failed_errno();
+  if (descriptor < 0 || ::fstat(descriptor, &about) != 0) return failed_errno();
   if (!S_ISREG(about.st_mode)) return failed("it is not a regular file");
   std::string text;
   std::array<char, 64 * 1024> part;
   ssize_t n = 0;
-  while ((n = ::read(in.get(), part.data(), part.size())) > 0) {
+  while ((n = ::pread(descriptor, part.data(), part.size(), static_cast<off_t>(text.size()))) > 0) {
     text.append(part.data(), static_cast<size_t>(n));
-    if (text.size() > kFileMax) return fail(Errc::invalid_argument, quoted(file) + " is longer than 1 MiB");
+    if (text.size() > kFileMax) return fail(Errc::invalid_argument, quoted(name) + " is longer than 1 MiB");
   }
   if (n < 0) return failed_errno();
   return text;

@@ -1,0 +1,125 @@
+// keeper_machine.h - the keeper behind keeper.h: its children, what it holds for them, and what it does when something happens; used by
+// keeper.cc (processes, signals, time) and keeper_orders.cc (what children say, and what they are told).
+#pragma once
+
+#include <sys/types.h>
+
+#include <csignal>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/unetd/keeper_origin.h"
+#include "apps/unetd/options.h"
+#include "apps/unetd/privileges.h"
+#include "unet/base/time.h"
+#include "unet/service/journal_store.h"
+
+namespace unet::unetd {
+
+// A network interface.
+struct Child {
+  pid_t pid = -1;
+  std::unique_ptr<service::JournalLink> link;
+  Origin origin;
+  bool candidate = false;   // of an upgrade
+  std::string failure;      // what we ended it for; empty: we did not
+  bool greeted = false;   // its hello came and was right
+  bool has_all = false;   // what was kept is sent to it, or
+  std::optional<service::JournalStore::Progress> giving;  // is being sent, so far
+  bool full = false;      // has not read what was sent
+  bool ready = false;
+  bool released = false;  // it has closed its wires, and leaves
+};
+
+class Keeper {
+ public:
+  Keeper(const Options& options, std::vector<std::string> arguments)
+      : options_(options), program_(path_of(arguments.at(0))), arguments_(std::move(arguments)) {}
+  int run();
+
+ private:
+  static constexpr Nanoseconds kSpareAfter = 50 * kMillisecond;  // one is ready: applications have the cores first
+
+  // Of a child: whether configuration and policy are those of now, or those that are in force.
+  enum class Reads { anew, as_before };
+
+  // keeper.cc
+  Status set_up();
+  Result<Child> start(Origin origin, Reads reads);
+  [[noreturn]] void become(const Origin& origin, Reads reads, int link);
+  Origin newest();
+  void wait();
+  void on_time(Nanoseconds now);
+  void on_deadline(Nanoseconds now);
+  void on_signals();
+  void on_stop();
+  void on_reload();
+  void on_end(pid_t pid, int status);
+  void on_active_end(int status);
+  void hand_over();
+  void replace();
+  void start_spare();
+  void end_spare();
+  void on_spare_end(const std::string& why);
+  bool can_fall_back(const Child& child) const;
+  void fall_back(const Child& failed, const std::string& why);
+  bool too_many_faults(const Child& child, int status);
+  static void kill_child(Child& child, std::string why);
+  void let_go_of(Child& child);
+  void end_children();
+  void remove_control_socket();
+  void give_up(const std::string& why);
+  void end(int status) { exit_status_ = exit_status_ ? exit_status_ : std::optional<int>(status); }
+
+  // keeper_orders.cc
+  void give_all(Child& child);
+  void tell(Child& child, service::JournalOp op, Bytes text = {});
+  void push_on(Child& child);
+  void drain(Child& child, uint32_t packets_max = ~uint32_t{0});  // of one that has ended, all
+  void on_link(Child& child);
+  void on_order(Child& child, const service::JournalItem& item);
+  void on_hello(Child& child, const service::JournalItem& item);
+  std::string what_cannot_change(const service::JournalHello& hello) const;
+  void on_ready(Child& child);
+  void on_upgrade(const service::JournalItem& item);
+  void end_candidate(const std::string& why);
+  void tell_upgrade(const std::string& refusal);
+  void tell_outcome();
+
+  Nanoseconds patience() const { return options_.config.takeover; }
+
+  const Options& options_;
+  std::string program_;            // where to look for the next,
+  bool named_ = false;             // because a network interface said so
+  Origin good_;                    // of the last that served
+  std::vector<std::string> arguments_;
+  sigset_t signals_before_{};
+  Descriptor signals_;
+  service::JournalStore store_;
+  Child active_;
+  std::optional<Child> next_;
+  std::optional<Child> spare_;     // has loaded, and waits until the active one ends
+  bool spare_by_path_ = true;      // false: from the file of the one that serves, as what is at the path did not come up
+  std::vector<pid_t> leaving_;     // whatever becomes of them
+  uint32_t format_ = service::kJournalFormat;  // of what is kept
+  std::optional<std::string> outcome_;  // of the last upgrade, until it was told: why it was refused; empty: it was not
+  std::optional<SocketFile> socket_file_;
+  bool announced_ = false;
+  bool stopping_ = false;          // a signal said so
+  bool reload_asked_ = false;      // another one did when nobody could do it
+  bool fell_back_ = false;         // since one was ready
+  bool told_to_keep_nothing_ = false;
+  Nanoseconds deadline_ = ~Nanoseconds{0};  // for the one that must become ready
+  Nanoseconds next_by_ = ~Nanoseconds{0};   // when the candidate must have said hello
+  Nanoseconds again_ = ~Nanoseconds{0};     // start it then
+  Nanoseconds spare_at_ = ~Nanoseconds{0};  // likewise
+  Nanoseconds tell_at_ = ~Nanoseconds{0};   // go on with what is to be sent
+  uint32_t faults_ = 0;
+  Nanoseconds first_fault_ = 0;
+  std::optional<int> exit_status_;
+};
+
+}  // namespace unet::unetd

@@ -1,0 +1,217 @@
+// keeper_orders.cc - what children say, and what they are told: hello, the journal, that one serves, an upgrade and what came of it.
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+
+#include "apps/unetd/keeper_machine.h"
+#include "apps/unetd/notify.h"
+#include "unet/service/names.h"
+
+namespace unet::unetd {
+
+using service::JournalItem;
+using service::JournalLink;
+using service::JournalOp;
+
+namespace {
+
+constexpr Nanoseconds kTellAgain = kMillisecond;  // what the kernel had no memory for
+constexpr uint32_t kPacketsPerTurn = 64;          // of one child, which may write without end
+
+}  // namespace
+
+void Keeper::give_all(Child& child) {
+  if (std::exchange(child.has_all, true) || !child.link) return;
+  child.giving.emplace();
+  push_on(child);
+}
+
+void Keeper::tell(Child& child, JournalOp op, Bytes text) {
+  if (!child.link || child.giving) return;
+  if (!child.link->fits(text.size(), 0)) return kill_child(child, "was ended, as it does not read what it is told");
+  if (Status status = child.link->add(op, {}, text); !status) return kill_child(child, status.error().text);
+  push_on(child);
+}
+
+// As much as it takes now of what is to be sent to it.
+void Keeper::push_on(Child& child) {
+  if (!child.link || !(child.giving || child.link->pending())) return;
+  const Result<JournalLink::Sent> sent =
+      child.giving ? store_.send_some(*child.link, *child.giving) : child.link->send_now(true);
+  child.full = sent && *sent == JournalLink::Sent::no_room;
+  if (sent && *sent == JournalLink::Sent::no_memory) tell_at_ = monotonic_now() + kTellAgain;
+  if (!sent || *sent == JournalLink::Sent::all) child.giving.reset();
+  if (!sent) kill_child(child, sent.error().text);
+}
+
+void Keeper::drain(Child& child, uint32_t packets_max) {
+  for (uint32_t packets = 0; child.link && packets < packets_max; ++packets) {
+    std::vector<JournalItem> items, orders;
+    bool last = false;
+    const JournalLink::Received received = child.link->receive(items, last);
+    if (received == JournalLink::Received::nothing || received == JournalLink::Received::closed) return;
+    if (received == JournalLink::Received::broken || !store_.take(std::move(items), last, orders)) {
+      spdlog::error("what the network interface writes is no journal: it is ended");
+      store_.forget_pending();
+      kill_child(child, "was ended, as it wrote what is no journal");
+      child.link.reset();
+      return;
+    }
+    for (const JournalItem& order : orders) on_order(child, order);
+  }
+}
+
+void Keeper::on_link(Child& child) {
+  // One that is not in charge yet has nothing to say but hello.
+  const bool spare = spare_ && &child == &*spare_;
+  if (spare || (next_ && &child == &*next_)) {
+    std::vector<JournalItem> items;
+    bool last = false;
+    const JournalLink::Received received = child.link->receive(items, last);
+    if (received == JournalLink::Received::items && items.size() == 1 && items[0].op == JournalOp::hello) return on_hello(child, items[0]);
+    if (received == JournalLink::Received::closed) child.link.reset();  // its end will tell
+    else if (received != JournalLink::Received::nothing && spare) {
+      on_spare_end("wrote what is no journal");
+    } else if (received != JournalLink::Received::nothing) {
+      end_candidate("the new unetd (" + child.origin.path + ") wrote what is no journal");
+    }
+    return;
+  }
+  push_on(child);
+  if (child.giving) return;  // it has nothing to say yet
+  drain(child, kPacketsPerTurn);
+  if (child.released && next_) return hand_over();
+  if (!child.link) return;
+  pollfd ended{.fd = child.link->descriptor(), .events = POLLIN, .revents = 0};
+  if (::poll(&ended, 1, 0) == 1 && (ended.revents & POLLHUP) != 0) {
+    drain(child);
+    child.link.reset();  // its end will tell
+  }
+}
+
+void Keeper::on_order(Child& child, const JournalItem& item) {
+  switch (item.op) {
+    case JournalOp::hello: return on_hello(child, item);
+    case JournalOp::ready: return on_ready(child);
+    case JournalOp::upgrade: return on_upgrade(item);
+    case JournalOp::stop:
+      told_to_keep_nothing_ = true;
+      return store_.clear();
+    case JournalOp::released:
+      child.released = true;
+      return;
+    default: return;
+  }
+}
+
+void Keeper::on_hello(Child& child, const JournalItem& item) {
+  const bool upgrade = next_ && &child == &*next_, spare = spare_ && &child == &*spare_;
+  service::JournalHello hello{};
+  if (child.greeted || !item.read(hello)) {
+    const std::string why = "said hello in a way that is not known";
+    if (upgrade) return end_candidate("the new unetd (" + child.origin.path + ") " + why + ": it is of another release");
+    if (spare) return on_spare_end(why);
+    return kill_child(child, "was ended, as it " + why);
+  }
+  child.greeted = true;
+  hello.version[sizeof hello.version - 1] = hello.socket[sizeof hello.socket - 1] = '\0';
+  if (store_.size() != 0 && hello.format != format_) {
+    const std::string why = "unetd " + service::quoted(hello.version) + " writes journals of format " + std::to_string(hello.format) +
+                            ", and cannot go on with one of format " + std::to_string(format_) +
+                            ": drain and stop the network interface, then start the new one (unetctl drain --wait)";
+    if (upgrade) return end_candidate(why);
+    if (spare) return on_spare_end("is of another release: " + why);
+    return can_fall_back(child) ? kill_child(child, "is of another release: " + why) : give_up(why);
+  }
+  if (const std::string why = what_cannot_change(hello); upgrade && !why.empty()) return end_candidate(why);
+  if (spare) return;
+  if (store_.size() == 0) format_ = hello.format;
+  if (upgrade) {
+    next_by_ = ~Nanoseconds{0};
+    deadline_ = monotonic_now() + patience();
+    return tell(active_, JournalOp::release);  // or it has ended, which is about to be seen
+  }
+  give_all(child);
+}
+
+// What clients rely on for as long as the keeper runs, and the keeper by itself. Empty: it is as it was.
+std::string Keeper::what_cannot_change(const service::JournalHello& hello) const {
+  const std::string socket = hello.socket;
+  if (socket != options_.config.ni.socket) {
+    return "its configuration names the control socket " + service::quoted(socket) + ", and clients are connected at " +
+           service::quoted(options_.config.ni.socket) + ": a takeover cannot change that";
+  }
+  if (hello.user == options_.config.ni.service.own_user) return {};
+  return "its configuration makes it user " + std::to_string(hello.user) + "'s, and it is user " +
+         std::to_string(options_.config.ni.service.own_user) + "'s: a takeover cannot change that";
+}
+
+void Keeper::on_ready(Child& child) {
+  child.ready = true;
+  fell_back_ = false;
+  if (!stopping_) deadline_ = ~Nanoseconds{0};
+  if (child.candidate) outcome_ = std::string();
+  good_ = child.origin.again();
+  program_ = good_.path;
+  named_ = good_.named;
+  if (spare_ && !spare_->origin.same_program(good_)) end_spare();
+  spare_by_path_ = true;
+  spare_at_ = monotonic_now() + kSpareAfter;
+  tell_outcome();
+  if (std::exchange(reload_asked_, false)) ::kill(child.pid, SIGHUP);
+  if (stopping_) ::kill(child.pid, SIGTERM);
+  if (std::exchange(announced_, true)) return;
+  socket_file_ = socket_file_at(options_.config.ni.socket);
+  announce_ready(options_.config.ni.socket, options_.ready_fd);
+}
+
+void Keeper::on_upgrade(const JournalItem& item) {
+  const std::string wanted(reinterpret_cast<const char*>(item.value.data()), item.value.size());
+  const std::string path = wanted.empty() ? program_ : wanted;
+  outcome_.reset();
+  const bool has_less_rights = options_.account && options_.account->user != geteuid();
+  if (!wanted.empty() && has_less_rights) {
+    return tell_upgrade("the keeper has rights that the network interface has not, and runs no program but " + program_ +
+                        ": put the new one there, and upgrade without naming it");
+  }
+  Origin origin = Origin::at(path, named_ || !wanted.empty());
+  if (Status status = origin.check(); !status) return tell_upgrade(status.error().text);
+  if (next_ || stopping_) return tell_upgrade("another upgrade or a stop is under way");
+  end_spare();
+  Result<Child> child = start(std::move(origin), Reads::anew);
+  if (!child) return tell_upgrade(child.error().text);
+  next_ = std::move(*child);
+  next_->candidate = true;
+  next_by_ = monotonic_now() + patience();
+}
+
+// One that has not taken over; the network interface that serves goes on.
+void Keeper::end_candidate(const std::string& why) {
+  let_go_of(*next_);
+  next_.reset();
+  next_by_ = ~Nanoseconds{0};
+  if (active_.pid > 0 && active_.ready && !stopping_) deadline_ = ~Nanoseconds{0};
+  spare_at_ = monotonic_now() + kSpareAfter;
+  tell_upgrade(why);
+}
+
+void Keeper::tell_upgrade(const std::string& refusal) {
+  outcome_ = refusal;
+  tell_outcome();
+}
+
+// Whoever serves answers to whoever asked for the upgrade; the next one, if it did not come to that. It is in the journal as long as
+// nobody has answered.
+void Keeper::tell_outcome() {
+  if (!store_.holds(service::JournalKind::upgrade)) outcome_.reset();
+  if (!outcome_ || !active_.ready || active_.pid <= 0) return;
+  const Bytes why = as_bytes(outcome_->data(), std::min(outcome_->size(), JournalLink::kValueMax));
+  tell(active_, outcome_->empty() ? JournalOp::upgraded : JournalOp::refused, why);
+}
+
+}  // namespace unet::unetd
