@@ -77,11 +77,12 @@ def veth_pair(one, other):
 class Unetd:
     """A running unetd; killed at the end of the with block if it still runs."""
 
-    def __init__(self, unetd, *args, user=None, env=None):
+    def __init__(self, unetd, *args, user=None, env=None, executable=None):
+        """`executable`: what runs instead, in the belief to be `unetd`."""
         ready, write = os.pipe()
         command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user is not None else []
         self.process = subprocess.Popen([*command, unetd, "--ready-fd", str(write), *args], pass_fds=[write], text=True,
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, executable=executable)
         os.close(write)
         self.ready = os.read(ready, 1) == b"\n"
         os.close(ready)
