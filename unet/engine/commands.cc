@@ -225,6 +225,9 @@ void Engine::State::run(const OpenWire& command) noexcept {
   channel.remote = command.remote;
   channel.local_tag = command.local_tag;
   channel.remote_tag = command.remote_tag;
+  // Each message takes a slot before it takes a number. So no number comes twice, not even from the engine that takes over: the other
+  // NI would take a message for a duplicate of another, or put together one of both.
+  channel.next_message = e->send.position();
   tags.open(command.local_tag, {.endpoint = e, .source = source_key(command.remote, command.port), .tag = command.local_tag,
                                 .channel = command.channel});
   taps.opened(*e, command.channel, channel);

@@ -154,10 +154,10 @@ class TestNi {
  public:
   static constexpr uint32_t kClient = 0;
 
-  explicit TestNi(std::vector<TestWire*> wires = {}, EngineOptions options = {}) {
+  explicit TestNi(std::vector<TestWire*> wires = {}, EngineOptions options = {}, Kept kept = {}) {
     std::vector<std::unique_ptr<Driver>> drivers;
     for (TestWire* wire : wires) drivers.push_back(std::make_unique<TestPort>(*wire));
-    start(std::move(drivers), options);
+    start(std::move(drivers), options, nullptr, std::move(kept));
   }
   TestNi(std::vector<std::unique_ptr<Driver>>&& drivers, EngineOptions options) { start(std::move(drivers), options); }
   // One of several engines. Its endpoints have numbers, and so doorbells, that are its own.
@@ -183,6 +183,15 @@ class TestNi {
                            .user = user, .weight = weight});
     e.post_all_buffers();
     return e;
+  }
+  // Goes on with the endpoints of another, whose engine ends.
+  void take_over(TestNi& other) {
+    other.engine.reset();
+    endpoints = std::move(other.endpoints);
+    for (const auto& e : endpoints) {
+      command(AttachEndpoint{.endpoint = e->number, .client = kClient, .doorbell = e->number, .segment = e->segment,
+                             .geometry = e->geometry, .user = 0, .resume = true});
+    }
   }
   // Both directions of a channel between endpoints of this NI.
   void hairpin(TestEndpoint& a, uint32_t channel_a, TestEndpoint& b, uint32_t channel_b) {
@@ -233,8 +242,8 @@ class TestNi {
   uint32_t first_number = 0;
 
  private:
-  void start(std::vector<std::unique_ptr<Driver>> drivers, const EngineOptions& options, Links* links = nullptr) {
-    engine = std::make_unique<Engine>(options, std::move(drivers), commands, events, -1, links);
+  void start(std::vector<std::unique_ptr<Driver>> drivers, const EngineOptions& options, Links* links = nullptr, Kept kept = {}) {
+    engine = std::make_unique<Engine>(options, std::move(drivers), commands, events, -1, links, std::move(kept));
     command(AttachClient{kClient, &page});
   }
 };
