@@ -10,61 +10,17 @@ import shutil
 import subprocess
 import sys
 
-from daemon import IS_ROOT, WAIT, Unetd, directory, main, require, run
+from daemon import WAIT, directory, main, require, run
+from spaces import HAS_IPV6, Host, Spaces, can_be_made, ip, quiet_up
 
 UNETD, UNETCTL, EXAMPLES, DISSECTOR = (os.path.abspath(p) for p in sys.argv[1:5])
 SIZES = (0, 1, 47, 48, 49, 64, 255, 1000, 1407, 1408, 1409, 1471, 1472, 2816, 4097, 20000, 65535, 65536)
-HAS_IPV6 = os.path.exists("/proc/sys/net/ipv6")  # not with ipv6.disable=1
 NETWORKS = {"udp4": ("10.85.{}.{}", 24), "udp6": ("fd00:85:{}::{}", 64)}
-
-
-def ip(*args, may_fail=False):
-    status, _, err = run("ip", *args)
-    require(may_fail or status == 0, f"ip {' '.join(args)}: {err}")
-    return status == 0
 
 
 def sysctl(space, name, value):
     status, _, err = run("ip", "netns", "exec", space, "sysctl", "-q", "-w", f"{name}={value}")
     require(status == 0, f"sysctl {name}: {err}")
-
-
-def quiet_up(space, end):
-    """Up, without the messages of a kernel that gives itself an IPv6 address (one without IPv6 does not know the option)."""
-    ip("-n", space, "link", "set", end, "addrgenmode", "none", may_fail=not HAS_IPV6)
-    ip("-n", space, "link", "set", end, "up")
-
-
-class Spaces:
-    """Namespaces of this process's, removed at the end with the interfaces in them."""
-
-    def __init__(self, *names):
-        self.names = {name: f"unet-test-{os.getpid()}-{name}" for name in names}
-
-    def __enter__(self):
-        try:
-            for name in self.names.values():
-                ip("netns", "add", name)
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_):
-        for name in self.names.values():
-            ip("netns", "delete", name, may_fail=True)
-
-    def __getitem__(self, name):
-        return self.names[name]
-
-    def join(self, one, one_end, other, other_end):
-        """A veth pair, without the kernel's own messages and offloads on it."""
-        ip("-n", self[one], "link", "add", one_end, "type", "veth", "peer", "name", other_end, "netns", self[other])
-        for host, end in ((one, one_end), (other, other_end)):
-            quiet_up(self[host], end)
-            if shutil.which("ethtool"):
-                run("ip", "netns", "exec", self[host], "ethtool", "-K", end, "tso", "off", "gso", "off", "gro", "off", "tx", "off",
-                    "txvlan", "off", "rxvlan", "off")
 
 
 @contextlib.contextmanager
@@ -83,20 +39,6 @@ def routed(kind, mtu=1500):
         if HAS_IPV6:
             sysctl(spaces["r"], "net.ipv6.conf.all.forwarding", 1)
         yield spaces
-
-
-def in_space(space, program):
-    """A script that runs the program in the namespace, for what takes the name of one program."""
-    return ["ip", "netns", "exec", space, program]
-
-
-class Host(Unetd):
-    def __init__(self, spaces, host, path, port, **more):
-        self.script = f"{path}.sh"
-        with open(self.script, "w", encoding="utf-8") as file:
-            file.write("#!/bin/sh\nexec " + " ".join(in_space(spaces[host], UNETD)) + ' "$@"\n')
-        os.chmod(self.script, 0o700)
-        super().__init__(self.script, "--socket", path, "--host", {"a": "alpha", "b": "beta"}[host], "--port", port, **more)
 
 
 def port_counters(path):
@@ -165,8 +107,8 @@ def routed_messages(kind, wire, options_a="", options_b="", mtu=1500):
             return (f"udp:address={address.format(network, 2)}/{prefix},gateway={address.format(network, 1)}{peers}{more} / "
                     f"{capture}{wire}")
 
-        with Host(spaces, "a", d + "/a", port(1, "a", f"capture:file={d}/a.pcapng / ", options_a)) as a, \
-                Host(spaces, "b", d + "/b", port(2, "b", "", options_b)) as b, echo_server(d + "/b"):
+        with Host(UNETD, spaces, "a", d + "/a", port(1, "a", f"capture:file={d}/a.pcapng / ", options_a)) as a, \
+                Host(UNETD, spaces, "b", d + "/b", port(2, "b", "", options_b)) as b, echo_server(d + "/b"):
             echoes(d + "/a")
             counters = json.dumps(port_counters(d + "/b"))
             require('"udp_received"' in counters, f"no counters: {counters}")
@@ -200,8 +142,8 @@ def test_vlan():
             ip("-n", spaces["b"], "link", "set", "eth0.7", "mtu", "1496")
             quiet_up(spaces["b"], "eth0.7")
         tagged = "vlan:id=7,priority=3 / {}dpdk:net_af_packet0,iface=eth0"
-        with Host(spaces, "a", d + "/a", tagged.format(f"capture:file={d}/a.pcapng / ")) as a, \
-                Host(spaces, "b", d + "/b", "dpdk:net_af_packet0,iface=eth0.7" if kernels else tagged.format("")) as b, \
+        with Host(UNETD, spaces, "a", d + "/a", tagged.format(f"capture:file={d}/a.pcapng / ")) as a, \
+                Host(UNETD, spaces, "b", d + "/b", "dpdk:net_af_packet0,iface=eth0.7" if kernels else tagged.format("")) as b, \
                 echo_server(d + "/b"):
             echoes(d + "/a")
             require(a.stop() == 0 and b.stop() == 0, "a unetd did not end well")
@@ -216,14 +158,13 @@ def test_udp_in_a_vlan():
     with directory() as d, Spaces("a", "b") as spaces:
         spaces.join("a", "eth0", "b", "eth0")
         port = "udp:address=10.85.1.{}/24,peers=10.85.1.{} / vlan:id=9 / dpdk:net_af_packet0,iface=eth0"
-        with Host(spaces, "a", d + "/a", port.format(2, 3)) as a, Host(spaces, "b", d + "/b", port.format(3, 2)) as b, \
+        with Host(UNETD, spaces, "a", d + "/a", port.format(2, 3)) as a, Host(UNETD, spaces, "b", d + "/b", port.format(3, 2)) as b, \
                 echo_server(d + "/b"):
             echoes(d + "/a", sizes=(0, 48, 1404, 65536))
             require(a.stop() == 0 and b.stop() == 0, "a unetd did not end well")
 
 
-if not IS_ROOT or not shutil.which("ip") or not ip("netns", "add", f"unet-test-{os.getpid()}", may_fail=True):
+if not can_be_made():
     print("skipped: network namespaces need root and iproute2")
     sys.exit(77)
-ip("netns", "delete", f"unet-test-{os.getpid()}")
 sys.exit(main(globals()))

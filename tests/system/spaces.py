@@ -1,0 +1,75 @@
+# spaces.py - network namespaces of a test, and veth pairs between them; for the other files here.
+import os
+import shutil
+
+from daemon import IS_ROOT, Unetd, require, run
+
+HAS_IPV6 = os.path.exists("/proc/sys/net/ipv6")  # not with ipv6.disable=1
+
+
+def can_be_made():
+    name = f"unet-test-{os.getpid()}"
+    if not IS_ROOT or not shutil.which("ip") or not ip("netns", "add", name, may_fail=True):
+        return False
+    ip("netns", "delete", name)
+    return True
+
+
+def ip(*args, may_fail=False):
+    status, _, err = run("ip", *args)
+    require(may_fail or status == 0, f"ip {' '.join(args)}: {err}")
+    return status == 0
+
+
+def quiet_up(space, end):
+    """Up, without the messages of a kernel that gives itself an IPv6 address (one without IPv6 does not know the option)."""
+    ip("-n", space, "link", "set", end, "addrgenmode", "none", may_fail=not HAS_IPV6)
+    ip("-n", space, "link", "set", end, "up")
+
+
+class Spaces:
+    """Namespaces of this process's, removed at the end with the interfaces in them."""
+
+    def __init__(self, *names):
+        self.names = {name: f"unet-test-{os.getpid()}-{name}" for name in names}
+
+    def __enter__(self):
+        try:
+            for name in self.names.values():
+                ip("netns", "add", name)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for name in self.names.values():
+            ip("netns", "delete", name, may_fail=True)
+
+    def __getitem__(self, name):
+        return self.names[name]
+
+    def join(self, one, one_end, other, other_end):
+        """A veth pair, without the kernel's own messages and offloads on it."""
+        ip("-n", self[one], "link", "add", one_end, "type", "veth", "peer", "name", other_end, "netns", self[other])
+        for host, end in ((one, one_end), (other, other_end)):
+            quiet_up(self[host], end)
+            if shutil.which("ethtool"):
+                run("ip", "netns", "exec", self[host], "ethtool", "-K", end, "tso", "off", "gso", "off", "gro", "off", "tx", "off",
+                    "txvlan", "off", "rxvlan", "off")
+
+
+def in_space(space, program):
+    """A script that runs the program in the namespace, for what takes the name of one program."""
+    return ["ip", "netns", "exec", space, program]
+
+
+class Host(Unetd):
+    """A unetd in the namespace a or b, which calls itself alpha or beta."""
+
+    def __init__(self, unetd, spaces, host, path, port, *args, **more):
+        self.script = f"{path}.sh"
+        with open(self.script, "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\nexec " + " ".join(in_space(spaces[host], unetd)) + ' "$@"\n')
+        os.chmod(self.script, 0o700)
+        super().__init__(self.script, "--socket", path, "--host", {"a": "alpha", "b": "beta"}[host], "--port", port, *args, **more)
