@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
@@ -92,6 +93,17 @@ void renew_policy(service::ServiceOptions& service) {
   else spdlog::error("the policy stays as it was: {}", policy.error().text);
 }
 
+// The kernel takes an AF_XDP socket from its interface a moment after the process that had it has ended.
+Result<std::vector<std::unique_ptr<Driver>>> open_ports_again(const std::vector<std::string>& ports) {
+  constexpr Nanoseconds kFor = kSecond, kEvery = 20 * kMillisecond;
+  for (const Nanoseconds begin = monotonic_now();;) {
+    Result<std::vector<std::unique_ptr<Driver>>> drivers = apps::open_ports(ports);
+    if (drivers || monotonic_now() - begin > kFor) return drivers;
+    const timespec pause{.tv_sec = 0, .tv_nsec = static_cast<long>(kEvery)};
+    nanosleep(&pause, nullptr);
+  }
+}
+
 int run(const Options& options) {
   service::NiOptions ni_options = options.config.ni;
   if (Status status = forbid_new_privileges(); !status) return refuse(status.error());
@@ -114,7 +126,8 @@ int run(const Options& options) {
     prctl(PR_SET_NAME, "unetd");
     if (journal->resumes()) renew_policy(ni_options.service);
   }
-  Result<std::vector<std::unique_ptr<Driver>>> drivers = apps::open_ports(options.config.ports);
+  const bool again = journal != nullptr && journal->resumes();
+  auto drivers = again ? open_ports_again(options.config.ports) : apps::open_ports(options.config.ports);
   if (!drivers) return refuse(drivers.error());
   for (const auto& driver : *drivers) spdlog::info("port: {}", driver->description());
   Result<std::unique_ptr<service::Ni>> ni = service::Ni::create(ni_options, std::move(*drivers), std::move(journal));
