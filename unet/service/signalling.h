@@ -51,6 +51,15 @@ struct WireAddress {
   friend auto operator<=>(const WireAddress&, const WireAddress&) = default;
 };
 
+// What two NIs know of a channel or of a request for one: whoever takes over from one of them goes on with it.
+struct Shared {
+  WireAddress remote;             // the other NI's,
+  uint64_t incarnation = 0;       // and its life
+  Nanoseconds lost_after = 0;     // that it allows itself
+  uint64_t number = 0;            // of the connect, as the connecting NI counts
+  Tag remote_tag{};
+};
+
 struct StaticPeer {
   std::string host;
   WireAddress address;
@@ -134,6 +143,27 @@ class Signalling {
 
   // Closes an accepted or open channel; no event follows.
   void close(Tag local_tag, control::CloseReason reason, Nanoseconds now);
+
+  // ---- an NI that takes over from another. It goes on in the life of that one: other NIs notice no more than that a signal is lost.
+  // First resume(), then what that one had, at last resumed().
+
+  // The life, and an id above all that it has used.
+  void resume(uint64_t incarnation, uint64_t next_id);
+  // False, or 0: it makes no sense, or a table is full; nothing was taken over.
+  enum class Stage { connected, accepted, confirmed };  // we asked for it; we were asked, and it is confirmed or not yet
+  bool resume_channel(Tag local_tag, Stage stage, const Shared& shared, Nanoseconds now);
+  bool resume_connect(uint64_t id, std::string_view host, std::string_view target, Tag local_tag, uint32_t pid, Nanoseconds timeout,
+                      Nanoseconds now);
+  uint64_t resume_request(const Shared& shared, Nanoseconds now);  // the id by which it is accepted or rejected
+  void resume_host(std::string_view host, const WireAddress& address);
+  // Asks every NI that channels are shared with for a sign of life: a channel that it has closed meanwhile is closed here, too.
+  void resumed(Nanoseconds now);
+
+  // What the next one needs for that: of an accepted or open channel, of a request that is not answered, of a connect under way.
+  uint64_t next_id() const noexcept { return next_id_; }
+  std::optional<Shared> shared_channel(Tag local_tag) const;
+  std::optional<Shared> shared_request(uint64_t request) const;
+  Nanoseconds deadline_of(uint64_t connect) const;  // 0: there is no such
 
   // This NI stops: tells every NI it shares channels with, once.
   void goodbye();
@@ -228,6 +258,8 @@ class Signalling {
 
   // signalling_connect.cc: the connecting side
   using Connects = std::map<uint64_t, Connect>;
+  void begin_connect(uint64_t id, std::string_view host, std::string_view target, Tag local_tag, uint32_t pid, Nanoseconds timeout,
+                     Nanoseconds now);
   void repeat_connect(uint64_t id, Connect& connect, Nanoseconds now);
   void forget_connect(Connects::iterator at, Nanoseconds now);
   void fail_connect(Connects::iterator at, Errc code, std::string text, Nanoseconds now);
@@ -240,6 +272,7 @@ class Signalling {
   // signalling_accept.cc: the accepting side
   using Requests = std::map<uint64_t, Request>;
   static Nanoseconds confirm_for(const Peer& peer) noexcept;
+  uint64_t new_request(const RequestKey& key, Tag remote_tag);
   void answer(uint64_t id, Request& request, const SignalBody& body, Nanoseconds now);
   void forget_request(Requests::iterator at);
   void on_request_timer(Requests::iterator at, Nanoseconds now);
@@ -255,6 +288,9 @@ class Signalling {
   void withdraw(Requests::iterator at, Tag from_tag, control::CloseReason reason, Nanoseconds now);
   void handle(Peer& peer, const SignalHeader& header, const Close& body, Nanoseconds now);
   void handle(Peer& peer, const SignalHeader& header, const Closed& body, Nanoseconds now);
+
+  // signalling_resume.cc: what another NI had
+  Peer* resume_peer(const Shared& shared, Nanoseconds now);
 
   SignallingOptions options_;
   SignallingCounters counters_;

@@ -38,11 +38,8 @@ void Signalling::handle(Peer& peer, const SignalHeader& header, const ConnectBod
     ++counters_.overflow;
     return send(peer.address, header.number, rejection(Errc::quota_exceeded, "host '" + options_.host + "' has too many requests waiting"));
   }
-  const uint64_t id = next_id_++;
-  request_ids_[key] = id;
-  Request& request = requests_[id];
-  request.key = key;
-  request.remote_tag = Tag{uint32_t{body.tag}};
+  const uint64_t id = new_request(key, Tag{uint32_t{body.tag}});
+  Request& request = requests_.at(id);
   const uint32_t mtu = options_.port_mtus[peer.address.port];
   if (body.mtu != mtu) {
     // Frames longer than the receiving port takes would be lost without a word.
@@ -53,6 +50,15 @@ void Signalling::handle(Peer& peer, const SignalHeader& header, const ConnectBod
   events_.push_back(Requested{id, std::string(body.target.view()), std::string(body.host.view()), body.pid});
   set_timer(request.timer, now + confirm_for(peer), TimerKind::request, id);
   send(peer.address, header.number, request.answer);
+}
+
+uint64_t Signalling::new_request(const RequestKey& key, Tag remote_tag) {
+  const uint64_t id = next_id_++;
+  request_ids_[key] = id;
+  Request& request = requests_[id];
+  request.key = key;
+  request.remote_tag = remote_tag;
+  return id;
 }
 
 // The request is decided; the answer is kept for a while for its duplicates.

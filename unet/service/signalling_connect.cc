@@ -12,6 +12,12 @@ using control::CloseReason;
 uint64_t Signalling::connect(std::string_view host, std::string_view target, Tag local_tag, uint32_t pid, Nanoseconds timeout,
                              Nanoseconds now) {
   const uint64_t id = next_id_++;
+  begin_connect(id, host, target, local_tag, pid, timeout, now);
+  return id;
+}
+
+void Signalling::begin_connect(uint64_t id, std::string_view host, std::string_view target, Tag local_tag, uint32_t pid,
+                               Nanoseconds timeout, Nanoseconds now) {
   Connect& connect = connects_[id];
   connect.host = std::string(host);
   connect.target = std::string(target);
@@ -28,7 +34,6 @@ uint64_t Signalling::connect(std::string_view host, std::string_view target, Tag
     connect.remote = fixed != fixed_hosts_.end() ? fixed->second : learned->second;
   }
   repeat_connect(id, connect, now);
-  return id;
 }
 
 // Sends what the state asks for, and sets the timer for the next time.

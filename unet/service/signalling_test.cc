@@ -1,225 +1,12 @@
 // signalling_test.cc - the signalling machine alone, then three NIs on a wire that loses, repeats and reorders, by seed.
-#include "unet/service/signalling.h"
-
 #include <catch2/catch.hpp>
 
-#include <map>
-#include <memory>
-#include <queue>
-#include <random>
-#include <set>
+#include "unet/service/signalling.h"
+#include "unet/service/test_signal_network.h"
 
 namespace unet::service {
-namespace {
 
-using control::CloseReason;
-
-struct Faults {
-  double loss = 0, duplicate = 0;
-  Nanoseconds delay_min = 50 * kMicrosecond, delay_max = 50 * kMicrosecond;
-};
-
-MacAddress mac_of(uint32_t host) { return {2, 0, 0, 0, 0, static_cast<uint8_t>(host + 1)}; }
-
-// What the service of one NI would know.
-struct Host {
-  uint32_t index = 0;
-  std::string name;
-  std::unique_ptr<Signalling> machine;
-  uint32_t next_tag = 1;
-  std::map<uint32_t, uint32_t> open;            // local tag -> remote tag: the engine would carry messages
-  std::map<uint64_t, uint32_t> connecting;      // connect -> local tag
-  std::set<uint32_t> confirming;                // accepted, not confirmed
-  std::vector<Requested> asked;                 // not answered yet
-  std::vector<Error> failures;
-  uint64_t connected = 0, confirmed = 0, lost = 0, withdrawn = 0;
-  std::map<uint32_t, CloseReason> reasons;      // of lost channels
-};
-
-class Network {
- public:
-  Network(uint32_t hosts, uint64_t seed, Faults faults) : faults_(faults), random_(seed) {
-    for (uint32_t i = 0; i < hosts; ++i) {
-      Host& host = *hosts_.emplace_back(std::make_unique<Host>());
-      host.index = i;
-      host.name = "host" + std::to_string(i);
-      start(host);
-    }
-  }
-
-  Host& host(uint32_t i) { return *hosts_[i]; }
-  Nanoseconds now() const { return now_; }
-  Faults& faults() { return faults_; }
-  uint64_t frames() const { return frames_; }
-
-  // A new life of the NI: it has forgotten everything.
-  void start(Host& host) {
-    SignallingOptions options;
-    options.host = host.name;
-    options.port_mtus = {mtu_of_[host.index % mtu_of_.size()]};
-    options.incarnation = 1'000 + now_ + host.index;
-    options.lost_after = 2 * kSecond;
-    host.machine = std::make_unique<Signalling>(options);
-    host.open.clear();
-    host.connecting.clear();
-    host.confirming.clear();
-    host.asked.clear();
-    silent_.erase(host.index);
-  }
-  void silence(Host& host) { silent_.insert(host.index); }
-  void set_mtus(std::vector<uint32_t> mtus) { mtu_of_ = std::move(mtus); }
-
-  uint32_t new_tag(Host& host) { return ((static_cast<uint32_t>(random_()) & 0xFFFF) << 16) | host.next_tag++; }
-
-  uint64_t connect(Host& from, const std::string& to, const std::string& target, Nanoseconds timeout) {
-    const uint32_t tag = new_tag(from);
-    const uint64_t id = from.machine->connect(to, target, Tag{tag}, 42, timeout, now_);
-    from.connecting[id] = tag;
-    collect(from);
-    return id;
-  }
-  bool accept(Host& host, size_t which = 0) {
-    const Requested request = host.asked[which];
-    host.asked.erase(host.asked.begin() + static_cast<long>(which));
-    const uint32_t tag = new_tag(host);
-    const auto accepted = host.machine->accept(request.request, Tag{tag}, now_);
-    if (accepted) {
-      host.open[tag] = static_cast<uint32_t>(accepted->remote_tag);
-      host.confirming.insert(tag);
-    }
-    collect(host);
-    return accepted.has_value();
-  }
-  void reject(Host& host) {
-    host.machine->reject(host.asked.front().request, Errc::refused, "not today", now_);
-    host.asked.erase(host.asked.begin());
-    collect(host);
-  }
-  void close(Host& host, uint32_t tag) {
-    host.open.erase(tag);
-    host.confirming.erase(tag);
-    host.machine->close(Tag{tag}, CloseReason::closed_by_peer, now_);
-    collect(host);
-  }
-
-  void run_for(Nanoseconds time) { run_until(now_ + time); }
-  void run_until(Nanoseconds end) {
-    for (;;) {
-      Nanoseconds next = wire_.empty() ? ~Nanoseconds{0} : wire_.top().at;
-      for (const auto& host : hosts_) next = std::min(next, std::max(host->machine->next_timeout(), now_));
-      if (next > end) break;
-      now_ = next;
-      step();
-    }
-    now_ = end;
-  }
-
- private:
-  struct Flying {
-    Nanoseconds at;
-    uint64_t order;
-    uint32_t from, to;
-    std::vector<std::byte> bytes;
-    bool operator>(const Flying& other) const { return std::tie(at, order) > std::tie(other.at, other.order); }
-  };
-
-  void step() {
-    while (!wire_.empty() && wire_.top().at <= now_) {
-      const Flying frame = wire_.top();
-      wire_.pop();
-      if (silent_.count(frame.to) != 0) continue;
-      host(frame.to).machine->handle_signal({0, mac_of(frame.from)}, frame.bytes, now_);
-      collect(host(frame.to));
-    }
-    for (const auto& host : hosts_) {
-      if (host->machine->next_timeout() > now_) continue;
-      host->machine->handle_timeout(now_);
-      REQUIRE(host->machine->next_timeout() > now_);
-      collect(*host);
-    }
-  }
-
-  // Events before transmits, as the service does.
-  void collect(Host& host) {
-    while (auto event = host.machine->poll_event()) std::visit([&](const auto& e) { on(host, e); }, *event);
-    while (auto out = host.machine->poll_transmit()) {
-      ++frames_;
-      if (silent_.count(host.index) != 0) continue;
-      for (const auto& other : hosts_) {
-        if (other->index == host.index || (out->to.mac != kBroadcast && out->to.mac != mac_of(other->index))) continue;
-        fly(host.index, other->index, *out);
-      }
-    }
-  }
-  void fly(uint32_t from, uint32_t to, const SignalTransmit& out) {
-    std::uniform_real_distribution<double> chance(0, 1);
-    const int copies = 1 + (chance(random_) < faults_.duplicate ? 1 : 0);
-    for (int i = 0; i < copies; ++i) {
-      if (chance(random_) < faults_.loss) continue;
-      std::uniform_int_distribution<Nanoseconds> delay(faults_.delay_min, faults_.delay_max);
-      wire_.push({now_ + delay(random_), order_++, from, to, {out.bytes.begin(), out.bytes.begin() + out.length}});
-    }
-  }
-
-  void on(Host& host, const Connected& e) {
-    const auto at = host.connecting.find(e.connect);
-    REQUIRE(at != host.connecting.end());  // one end per connect
-    // The accepting NI opened its end before we were told.
-    for (const auto& other : hosts_) {
-      if (mac_of(other->index) == e.remote.mac && silent_.count(other->index) == 0 && faults_.delay_max < kSecond) peer_checked_ = true;
-    }
-    host.open[at->second] = static_cast<uint32_t>(e.remote_tag);
-    host.connecting.erase(at);
-    ++host.connected;
-  }
-  void on(Host& host, const ConnectFailed& e) {
-    REQUIRE(host.connecting.erase(e.connect) == 1);
-    REQUIRE(e.error.code != Errc::ok);
-    REQUIRE(!e.error.text.empty());
-    host.failures.push_back(e.error);
-  }
-  void on(Host& host, const Requested& e) { host.asked.push_back(e); }
-  void on(Host& host, const Withdrawn& e) {
-    ++host.withdrawn;
-    const auto gone = std::remove_if(host.asked.begin(), host.asked.end(), [&](const Requested& r) { return r.request == e.request; });
-    host.asked.erase(gone, host.asked.end());
-  }
-  void on(Host& host, const Confirmed& e) {
-    REQUIRE(host.confirming.erase(static_cast<uint32_t>(e.local_tag)) == 1);  // once
-    REQUIRE(host.open.count(static_cast<uint32_t>(e.local_tag)) == 1);
-    ++host.confirmed;
-  }
-  void on(Host& host, const ChannelLost& e) {
-    REQUIRE(host.open.erase(static_cast<uint32_t>(e.local_tag)) == 1);  // once
-    host.confirming.erase(static_cast<uint32_t>(e.local_tag));
-    host.reasons[static_cast<uint32_t>(e.local_tag)] = e.reason;
-    ++host.lost;
-  }
-
-  Faults faults_;
-  std::mt19937_64 random_;
-  Nanoseconds now_ = kSecond;
-  uint64_t order_ = 0, frames_ = 0;
-  bool peer_checked_ = false;
-  std::vector<uint32_t> mtu_of_{1500};
-  std::set<uint32_t> silent_;
-  std::vector<std::unique_ptr<Host>> hosts_;
-  std::priority_queue<Flying, std::vector<Flying>, std::greater<>> wire_;
-};
-
-// Every open channel has its other end, and only one.
-void require_pairs(Network& net, uint32_t hosts) {
-  std::set<std::pair<uint32_t, uint32_t>> ends;
-  for (uint32_t i = 0; i < hosts; ++i) {
-    for (const auto& [local, remote] : net.host(i).open) ends.insert({local, remote});
-  }
-  for (const auto& [local, remote] : ends) {
-    INFO("channel " << local << " -> " << remote);
-    REQUIRE(ends.count({remote, local}) == 1);
-  }
-}
-
-}  // namespace
+using namespace test;
 
 TEST_CASE("a channel is found, asked for, accepted and confirmed") {
   Network net(2, 1, {});
@@ -463,7 +250,7 @@ TEST_CASE("every signal survives emit and parse; every damaged length and text i
   CHECK(refused(many));
 }
 
-// Any mixture of connects, accepts, rejections, closes and restarts, on a bad wire; then the wire becomes good, and
+// Any mixture of connects, accepts, rejections, closes, restarts and takeovers, on a bad wire; then the wire becomes good, and
 // everything must come to an agreement.
 TEST_CASE("thousands of seeds on a bad wire end in agreement") {
   constexpr uint32_t kHosts = 3;
@@ -477,7 +264,7 @@ TEST_CASE("thousands of seeds on a bad wire end in agreement") {
     faults.delay_max = faults.delay_min + below(300) * kMillisecond;
     Network net(kHosts, seed, faults);
     uint64_t connects = 0;
-    const bool restarts = below(4) == 0;
+    const bool restarts = below(4) == 0, takeovers = below(2) == 0;
     for (int step = 0; step < 30; ++step) {
       Host& host = net.host(static_cast<uint32_t>(below(kHosts)));
       switch (below(6)) {
@@ -502,6 +289,7 @@ TEST_CASE("thousands of seeds on a bad wire end in agreement") {
           break;
         case 5:
           if (restarts && below(8) == 0) net.start(host);
+          else if (takeovers) net.take_over(host);
           break;
       }
       net.run_for(below(400) * kMillisecond);
