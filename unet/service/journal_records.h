@@ -9,6 +9,7 @@
 
 #include "unet/control.h"
 #include "unet/layout.h"
+#include "unet/wire.h"
 
 namespace unet::service {
 
@@ -18,6 +19,8 @@ struct NiValue {
 };
 struct NiStateValue {
   uint64_t next_request;
+  uint64_t incarnation;
+  uint64_t ids;             // signalling has used none from here on
   uint32_t draining;
   uint32_t spare;
 };
@@ -60,10 +63,23 @@ struct EndpointValue {
   uint32_t spare;
   control::NameText name;  // empty: not bound
 };
+// What signalling shares with another NI (Shared), and what that one relies on of ours.
+struct SharedValue {
+  uint64_t number;
+  uint64_t incarnation;
+  uint64_t lost_after;
+  uint32_t remote_tag;
+  uint32_t port;
+  uint32_t mtu;             // our port's,
+  MacAddress mac;
+  MacAddress own;           // and its address
+};
 struct ChannelValue {
   uint64_t memory;
   uint64_t cookie;
   uint64_t request;
+  uint64_t deadline;        // over the wire, connecting
+  SharedValue shared;       // over the wire, accepted or open; zero if it is static
   LocalOptions local;
   uint32_t state;  // ChannelRecord::State
   control::ChannelKind kind;
@@ -74,10 +90,12 @@ struct ChannelValue {
   uint32_t fixed;
   uint32_t local_tag;
   uint32_t port;
+  uint32_t spare;
   control::TargetText peer;
 };
 struct RequestValue {
   uint64_t deadline;  // ~0: none
+  SharedValue shared; // over the wire
   uint32_t target;
   uint32_t wire;
   uint32_t connector;

@@ -117,7 +117,8 @@ bool Service::poll(Nanoseconds now) {
   close_read_ends();
   run_signalling();       // what the machine wants after all of that
   finish_drops();         // clients that ended during this turn
-  settle();               // all of that counts, and what it says leaves
+  settle();               // all of that counts, and what it says leaves:
+  send_signals();         // to other hosts, too
   flush_commands();       // to the engine, and wake it
   return worked_;
 }
@@ -393,6 +394,7 @@ void Service::stop(Nanoseconds now) {
     if (client != nullptr && !client->dropped) drop(*client, "the network interface stops");
   }
   run_signalling();
+  send_signals();
   finish_drops();
   flush_commands();
 }

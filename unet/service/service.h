@@ -37,6 +37,9 @@
 
 namespace unet::service {
 
+struct ChannelValue;  // journal_records.h
+struct SharedValue;
+
 struct PortInfo {
   MacAddress address{};
   uint32_t mtu = 0;
@@ -231,6 +234,8 @@ class Service {
   bool write_endpoint(uint32_t id);
   bool write_channel(uint32_t endpoint, uint32_t number);
   bool write_request(uint64_t id);
+  SharedValue shared_value(const Shared& shared) const;
+  uint64_t monotonic_of(Nanoseconds at) const;
   PacketSocket::Outcome keep_output(ClientRecord& client, Bytes packet, std::span<const int> descriptors);
   void erase_outputs(ClientRecord& client, uint64_t up_to);
   void note_handled(ClientRecord& client, Bytes packet);
@@ -257,8 +262,14 @@ class Service {
   Status resume_output(JournalItem& item);
   Status resume_upgrade(const JournalItem& item);
   Status end_capture(JournalItem& item);
+  Status resume_state(const JournalItem& item);
+  std::optional<Shared> shared_of(const SharedValue& value) const;
+  Nanoseconds time_left(uint64_t monotonic) const;
+  void resume_signalling(EndpointRecord& endpoint, ChannelRecord& channel, const ChannelValue& value);
+  bool resume_with_others(EndpointRecord& endpoint, const ChannelRecord& channel, const ChannelValue& value);
   void resume_hairpins(EndpointRecord& endpoint);
   void resume_wires(EndpointRecord& endpoint);
+  void lose_wire(EndpointRecord& endpoint, ChannelRecord& channel);
   void finish_resume();
 
   // service_operation.cc
@@ -316,6 +327,7 @@ class Service {
   void open_static_channels(EndpointRecord& endpoint, std::string_view name);
   void close_static_channels(EndpointRecord& endpoint);
   void run_signalling();
+  void send_signals();
   void on_signal_event(const Connected& event);
   void on_signal_event(const ConnectFailed& event);
   void on_signal_event(const Requested& event);
@@ -398,6 +410,7 @@ class Service {
   std::unique_ptr<Journal> journal_;     // none: nobody takes over
   Descriptor policy_text_;               // until we are ready: what is in force from then on
   std::set<JournalKey> changed_;         // records to be written
+  uint64_t ids_kept_ = 0;                // signalling's ids below may have been seen by others
   std::set<uint32_t> outputs_waiting_;   // clients to which something is to be sent when it is written
   std::set<uint32_t> journal_left_;      // clients with packets in the journal that have left meanwhile
   std::string listening_at_;

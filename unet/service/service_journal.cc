@@ -24,6 +24,8 @@ T zeroed() {
   return value;
 }
 
+constexpr uint64_t kIdsAhead = 4096;  // a record for so many ids
+
 }  // namespace
 
 Status Service::keep_journal(std::unique_ptr<Journal> journal, int kept, const std::string& path, const std::string& group,
@@ -102,6 +104,10 @@ Status Service::keeper_takes(size_t descriptors) const {
 // Everything that changed is written, and counts from here on; then what waits for that leaves. Clients that end by it are only noted:
 // callers may go on with theirs.
 void Service::commit_changes() {
+  if (signalling_->next_id() > ids_kept_) {
+    ids_kept_ = signalling_->next_id() + kIdsAhead;
+    changed(JournalKind::ni_state, 0);
+  }
   if (changed_.empty() && outputs_waiting_.empty() && journal_left_.empty() && !journal_->pending()) return;
   for (const uint32_t index : std::exchange(journal_left_, {})) {
     if (ClientRecord* const client = client_at(index)) erase_outputs(*client, client->outputs - client->socket.packets_waiting());
@@ -185,7 +191,11 @@ void Service::write_changes() {
       case JournalKind::channel: exists = write_channel(key.a, static_cast<uint32_t>(key.b)); break;
       case JournalKind::request: exists = write_request(key.b); break;
       default: {
-        const NiStateValue value{.next_request = next_request_, .draining = draining_ ? 1u : 0u, .spare = 0};
+        const NiStateValue value{.next_request = next_request_,
+                                 .incarnation = options_.incarnation,
+                                 .ids = ids_kept_,
+                                 .draining = draining_ ? 1u : 0u,
+                                 .spare = 0};
         journal_->put(JournalKind::ni_state, 0, 0, value);
       }
     }
@@ -228,6 +238,21 @@ bool Service::write_endpoint(uint32_t id) {
   return true;
 }
 
+SharedValue Service::shared_value(const Shared& shared) const {
+  const PortInfo& port = ports_[shared.remote.port];
+  return {.number = shared.number,
+          .incarnation = shared.incarnation,
+          .lost_after = shared.lost_after,
+          .remote_tag = static_cast<uint32_t>(shared.remote_tag),
+          .port = shared.remote.port,
+          .mtu = port.mtu,
+          .mac = shared.remote.mac,
+          .own = port.address};
+}
+
+// Each service's time begins with itself.
+uint64_t Service::monotonic_of(Nanoseconds at) const { return at - now_ + monotonic_now(); }
+
 bool Service::write_channel(uint32_t endpoint, uint32_t number) {
   const EndpointRecord* const owner = endpoint_at(endpoint);
   if (owner == nullptr) return false;
@@ -248,6 +273,11 @@ bool Service::write_channel(uint32_t endpoint, uint32_t number) {
   value.fixed = channel.fixed ? 1 : 0;
   value.local_tag = static_cast<uint32_t>(channel.local_tag);
   value.port = channel.port;
+  if (channel.wire && channel.state == ChannelRecord::State::connecting) {
+    value.deadline = monotonic_of(signalling_->deadline_of(channel.request));
+  } else if (channel.wire && !channel.fixed) {
+    if (const auto shared = signalling_->shared_channel(channel.local_tag)) value.shared = shared_value(*shared);
+  }
   value.peer.set(channel.peer);
   journal_->put(JournalKind::channel, endpoint, number, value);
   return true;
@@ -258,13 +288,15 @@ bool Service::write_request(uint64_t id) {
   if (at == requests_.end()) return false;
   const RequestRecord& request = at->second;
   auto value = zeroed<RequestValue>();
-  // Each service's time begins with itself.
-  value.deadline = request.deadline == ~Nanoseconds{0} ? request.deadline : request.deadline - now_ + monotonic_now();
+  value.deadline = request.deadline == ~Nanoseconds{0} ? request.deadline : monotonic_of(request.deadline);
   value.target = request.target;
   value.wire = request.wire ? 1 : 0;
   value.connector = request.connector;
   value.connector_channel = request.connector_channel;
   value.path = request.path;
+  if (request.wire) {
+    if (const auto shared = signalling_->shared_request(request.wire_request)) value.shared = shared_value(*shared);
+  }
   value.from.set(request.from);
   journal_->put(JournalKind::request, 0, id, value);
   return true;

@@ -59,6 +59,7 @@ std::string text_of(const control::Text<N>& text) {
 }  // namespace
 
 Status Service::resume(std::vector<JournalItem> items) {
+  tags_.shuffle();
   for (JournalItem& item : items) {
     if (Status status = resume_item(item); !status) return status;
   }
@@ -71,13 +72,7 @@ Status Service::resume(std::vector<JournalItem> items) {
 Status Service::resume_item(JournalItem& item) {
   switch (item.key.kind) {
     case JournalKind::ni: return resume_socket(item);
-    case JournalKind::ni_state: {
-      const auto value = value_of<NiStateValue>(item, 0);
-      if (!value) return tl::unexpected(value.error());
-      next_request_ = value->next_request;
-      draining_ = value->draining != 0;
-      return {};
-    }
+    case JournalKind::ni_state: return resume_state(item);
     case JournalKind::policy: return resume_policy(item);
     case JournalKind::client: return resume_client(item);
     case JournalKind::client_state: return resume_client_state(item);
@@ -102,6 +97,18 @@ Status Service::resume_socket(JournalItem& item) {
   Result<Listener> listener = Listener::inherit(listening_at_, std::move(item.descriptors[1]));
   if (!listener) return tl::unexpected(listener.error());
   return listen_on(std::move(*listener));
+}
+
+// Other hosts are to see the NI that they know, so its life goes on.
+Status Service::resume_state(const JournalItem& item) {
+  const auto value = value_of<NiStateValue>(item, 0);
+  if (!value) return tl::unexpected(value.error());
+  if (value->incarnation == 0) return wrong(item, "no life of a network interface");
+  next_request_ = value->next_request;
+  draining_ = value->draining != 0;
+  options_.incarnation = value->incarnation;
+  signalling_->resume(value->incarnation, value->ids);
+  return {};
 }
 
 Status Service::resume_client(JournalItem& item) {
@@ -266,6 +273,7 @@ Status Service::resume_channel(const JournalItem& item) {
   channel.fixed = value->fixed != 0;
   channel.local_tag = Tag{value->local_tag};
   channel.port = value->port;
+  resume_signalling(*endpoint, channel, *value);
   client.channels_peak = ++client.channels;
   accounts_.resume(client.who.uid, {.channels = 1, .memory = channel.memory});
   return {};
@@ -280,11 +288,16 @@ Status Service::resume_request(const JournalItem& item) {
   if (target == nullptr || (here && (connector == nullptr || connector->channels.count(value->connector_channel) == 0))) {
     return wrong(item, "a request from nobody, or to nobody");
   }
-  if (!here) {
-    changed(JournalKind::request, 0, item.key.b);  // the other host repeats it
+  const std::optional<Shared> shared = here ? std::nullopt : shared_of(value->shared);
+  const uint64_t wire_request = shared ? signalling_->resume_request(*shared, now_) : 0;
+  if (!here && wire_request == 0) {
+    changed(JournalKind::request, 0, item.key.b);  // the other host repeats it, if it still can
     return {};
   }
   RequestRecord request;
+  request.wire = !here;
+  request.wire_request = wire_request;
+  if (request.wire) wire_requests_[wire_request] = item.key.b;
   request.id = item.key.b;
   next_request_ = std::max(next_request_, request.id + 1);
   request.target = value->target;
@@ -293,8 +306,7 @@ Status Service::resume_request(const JournalItem& item) {
   request.connector_channel = value->connector_channel;
   request.path = value->path;
   if (value->deadline != ~uint64_t{0}) {
-    const Nanoseconds at = monotonic_now();
-    request.deadline = now_ + (value->deadline > at ? value->deadline - at : 0);
+    request.deadline = now_ + time_left(value->deadline);
     deadlines_.insert({request.deadline, request.id});
   }
   target->requests.insert(request.id);
@@ -341,7 +353,62 @@ void Service::resume_hairpins(EndpointRecord& endpoint) {
   }
 }
 
-// Static channels go on; of the others the hosts at their other ends have heard that this NI began anew.
+// What is shared over one of our ports, if that is still the port that the other NI knows.
+std::optional<Shared> Service::shared_of(const SharedValue& value) const {
+  if (value.port >= ports_.size() || ports_[value.port].address != value.own || ports_[value.port].mtu != value.mtu) return std::nullopt;
+  return Shared{.remote = {value.port, value.mac},
+                .incarnation = value.incarnation,
+                .lost_after = value.lost_after,
+                .number = value.number,
+                .remote_tag = Tag{value.remote_tag}};
+}
+
+Nanoseconds Service::time_left(uint64_t monotonic) const {
+  const Nanoseconds at = monotonic_now();
+  return monotonic > at ? monotonic - at : 0;
+}
+
+// The signalling machine's part of a channel over the wire, and its tag. Without them it has none: resume_wires() closes it.
+void Service::resume_signalling(EndpointRecord& endpoint, ChannelRecord& channel, const ChannelValue& value) {
+  if (!channel.wire || channel.state == State::closed) return;
+  const auto key = static_cast<uint32_t>(channel.local_tag);
+  const auto fixed = [&](const StaticChannel& each) { return channel.fixed && each.local_tag == channel.local_tag; };
+  bool goes_on = channel.kind == control::ChannelKind::ni && tag_owner_.count(key) == 0;
+  if (std::any_of(options_.channels.begin(), options_.channels.end(), fixed)) {
+    goes_on = goes_on && channel.state == State::open;
+  } else if (goes_on && (goes_on = !channel.fixed && tags_.reserve(channel.local_tag))) {
+    goes_on = resume_with_others(endpoint, channel, value);
+    if (!goes_on) tags_.release(channel.local_tag);
+  }
+  if (goes_on) {
+    tag_owner_[key] = {endpoint.id, channel.number};
+  } else {
+    channel.local_tag = kSignallingTag;
+    channel.fixed = true;  // there is no tag to give back
+    channel.request = 0;
+  }
+}
+
+bool Service::resume_with_others(EndpointRecord& endpoint, const ChannelRecord& channel, const ChannelValue& value) {
+  const std::string_view target = channel.peer;  // name@host, if we asked
+  const size_t at = target.find('@');
+  const std::string_view name = target.substr(0, at), host = at == std::string_view::npos ? std::string_view() : target.substr(at + 1);
+  const bool named = channel.side == 0 && control::valid_name(name) && control::valid_name(host);
+  if (channel.state == State::connecting) {
+    if (!named || connects_.count(channel.request) != 0) return false;
+    const auto pid = static_cast<uint32_t>(client_at(endpoint.client)->who.pid);
+    if (!signalling_->resume_connect(channel.request, host, name, channel.local_tag, pid, time_left(value.deadline), now_)) return false;
+    connects_[channel.request] = {endpoint.id, channel.number};
+    return true;
+  }
+  const std::optional<Shared> shared = shared_of(value.shared);
+  const auto asked = channel.side == 0 ? Signalling::Stage::connected : Signalling::Stage::confirmed;
+  const auto stage = channel.state == State::confirming ? Signalling::Stage::accepted : asked;
+  if (!shared || !signalling_->resume_channel(channel.local_tag, stage, *shared, now_)) return false;
+  if (named) signalling_->resume_host(host, shared->remote);
+  return true;
+}
+
 void Service::resume_wires(EndpointRecord& endpoint) {
   std::vector<uint32_t> wires;
   for (const auto& [number, channel] : endpoint.channels) {
@@ -349,26 +416,29 @@ void Service::resume_wires(EndpointRecord& endpoint) {
   }
   for (const uint32_t number : wires) {
     ChannelRecord& channel = endpoint.channels.at(number);
-    const auto fixed = std::find_if(options_.channels.begin(), options_.channels.end(),
-                                    [&](const StaticChannel& each) { return channel.fixed && each.local_tag == channel.local_tag; });
-    tag_owner_[static_cast<uint32_t>(channel.local_tag)] = {endpoint.id, number};
-    if (fixed != options_.channels.end()) {
+    if (channel.local_tag == kSignallingTag) {
+      lose_wire(endpoint, channel);
+    } else if (const auto shared = signalling_->shared_channel(channel.local_tag)) {
+      channel.port = shared->remote.port;
+      open_wire(endpoint, channel, shared->remote_tag, shared->remote);
+    } else if (channel.fixed) {
+      const auto fixed = std::find_if(options_.channels.begin(), options_.channels.end(),
+                                      [&](const StaticChannel& each) { return each.local_tag == channel.local_tag; });
       channel.port = fixed->port;
       open_wire(endpoint, channel, fixed->remote_tag, {fixed->port, fixed->peer});
-      continue;
     }
-    channel.fixed = true;  // its tag is not this NI's to give back
-    if (channel.state == State::open) {
-      tell_closed(endpoint, channel, control::CloseReason::wire_lost);
-      continue;
-    }
-    const bool accepting = channel.state == State::confirming;
-    const control::Header asked{
-        .op = accepting ? control::Op::accept : control::Op::connect, .endpoint = endpoint.id, .cookie = channel.cookie};
-    end_channel(endpoint, number, control::CloseReason::wire_lost);
-    fail_request(*client_at(endpoint.client), asked,
-                 {Errc::disconnected, "the network interface was replaced while the channel was being opened: try again"});
   }
+}
+
+// Its port is not what it was, or it makes no sense: the other NI, if there is one, learns it by our silence about the channel.
+void Service::lose_wire(EndpointRecord& endpoint, ChannelRecord& channel) {
+  if (channel.state == State::open) return tell_closed(endpoint, channel, control::CloseReason::wire_lost);
+  const bool accepting = channel.state == State::confirming;
+  const control::Header asked{
+      .op = accepting ? control::Op::accept : control::Op::connect, .endpoint = endpoint.id, .cookie = channel.cookie};
+  end_channel(endpoint, channel.number, control::CloseReason::wire_lost);
+  fail_request(*client_at(endpoint.client), asked,
+               {Errc::disconnected, "the network interface was replaced while the channel was being opened: try again"});
 }
 
 void Service::finish_resume() {
@@ -380,6 +450,7 @@ void Service::finish_resume() {
     resume_wires(endpoint);
     if (endpoint.detaching) push(0, engine::DetachEndpoint{.endpoint = id});  // and its end is told as ever
   }
+  signalling_->resumed(now_);
   push(0, engine::Resumed{});
 }
 

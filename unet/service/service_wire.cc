@@ -152,6 +152,10 @@ void Service::run_signalling() {
   while (const std::optional<SignallingEvent> event = signalling_->poll_event()) {
     std::visit([this](const auto& e) { on_signal_event(e); }, *event);
   }
+}
+
+// Not before what they say is in the journal: an NI that takes over must know of it.
+void Service::send_signals() {
   while (const std::optional<SignalTransmit> out = signalling_->poll_transmit()) {
     push_signal({.port = out->to.port, .to = out->to.mac, .length = out->length, .bytes = out->bytes});
   }

@@ -31,6 +31,10 @@ bool TagTable::reserve(Tag tag) {
   return true;
 }
 
+void TagTable::shuffle() {
+  if (!free_.empty()) std::rotate(free_.begin(), free_.begin() + static_cast<ptrdiff_t>(random_() % free_.size()), free_.end());
+}
+
 void TagTable::release(Tag tag) {
   const auto at = taken_.find(index_of(tag));
   UNET_CHECK(at != taken_.end() && at->second == tag);

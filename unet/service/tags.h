@@ -24,6 +24,9 @@ class TagTable {
   // Takes one certain tag for good (a static channel). False if its index is 0 or taken.
   bool reserve(Tag tag);
 
+  // Goes on with any index: which of them was given back last, the table before this one knew.
+  void shuffle();
+
   void release(Tag tag);
   uint32_t used() const noexcept { return used_; }
 

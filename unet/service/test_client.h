@@ -36,8 +36,8 @@ struct Incoming {
 
 class TestClient {
  public:
-  explicit TestClient(Ni& ni) : ni_(ni), socket_(std::move(*ni.connect())) {}
-  TestClient(Ni& ni, Descriptor socket) : ni_(ni), socket_(std::move(socket)) {}
+  explicit TestClient(Ni& ni) : ni_(&ni), socket_(std::move(*ni.connect())) {}
+  TestClient(Ni& ni, Descriptor socket) : ni_(&ni), socket_(std::move(socket)) {}
 
   bool send_bytes(const void* data, size_t size) {
     return ::send(socket_.get(), data, size, MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(size);
@@ -48,8 +48,10 @@ class TestClient {
   }
 
   void turn(int times = 4) {
-    for (int i = 0; i < times; ++i) ni_.wait(0);
+    for (int i = 0; i < times; ++i) ni_->wait(0);
   }
+  // Another has taken over.
+  void turn_with(Ni& ni) { ni_ = &ni; }
 
   // What has arrived; nothing if there is none. closed() tells of an end.
   std::optional<Incoming> receive() {
@@ -170,7 +172,7 @@ class TestClient {
   }
 
  private:
-  Ni& ni_;
+  Ni* ni_;
   Descriptor socket_;
   uint64_t cookie_ = 0;
   bool closed_ = false;
