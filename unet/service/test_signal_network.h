@@ -209,11 +209,11 @@ class Network {
   // A number means one connect for the whole life of an NI, however many machines it has.
   void require_own_number(const SignalTransmit& out) {
     const auto signal = parse_signal(Bytes(out.bytes.data(), out.length));
-    REQUIRE(signal);
+    if (!signal) FAIL("what was sent is no signal");
     const auto* const connect = std::get_if<ConnectBody>(&signal->body);
     if (connect == nullptr) return;
     const auto [at, fresh] = numbers_.try_emplace({signal->header.from_incarnation, signal->header.number}, uint32_t{connect->tag});
-    REQUIRE((fresh || at->second == connect->tag));
+    if (!fresh && at->second != connect->tag) FAIL("number " << signal->header.number << " means two connects");
   }
   void fly(uint32_t from, uint32_t to, const SignalTransmit& out) {
     std::uniform_real_distribution<double> chance(0, 1);
