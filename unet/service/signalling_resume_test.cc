@@ -145,7 +145,7 @@ TEST_CASE("what an NI cannot have had is not taken over") {
 // Killed at any moment, between any two steps: whatever is asked for is opened, and nothing ends that nobody has closed.
 TEST_CASE("on a good wire a takeover costs nobody a channel") {
   uint64_t takeovers = 0;
-  for (uint64_t seed = 1; seed <= 500; ++seed) {
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     Network net(3, seed, {.loss = 0, .duplicate = 0.1, .delay_min = kMicrosecond, .delay_max = 100 * kMillisecond});
@@ -183,7 +183,7 @@ TEST_CASE("on a good wire a takeover costs nobody a channel") {
     require_pairs(net, 3);
     takeovers += net.takeovers();
   }
-  CHECK(takeovers > 1000);
+  CHECK(takeovers > 300);
 }
 
 }  // namespace unet::service
