@@ -62,7 +62,7 @@ void Congestion::handle_ack(uint32_t bytes, uint64_t in_flight, Nanoseconds dela
 
 void Congestion::handle_loss(uint64_t sent, Nanoseconds now) noexcept {
   ++losses_;
-  const uint64_t of = sent - counted_from_;
+  const uint64_t of = sent < counted_from_ ? 0 : sent - counted_from_;
   if (of < kLossSample) return;
   const bool many = static_cast<double>(losses_) > options_.loss_tolerated * static_cast<double>(of);
   losses_ = 0;
@@ -72,7 +72,9 @@ void Congestion::handle_loss(uint64_t sent, Nanoseconds now) noexcept {
 
 void Congestion::handle_silence(uint32_t times, Nanoseconds now) noexcept {
   // One time-out may be a lost packet with nothing behind it. Two in a row say that the way is full, or gone.
-  if (times >= 2 && may_decrease(now)) decrease(1.0 - options_.decrease_max, now);
+  if (times < 2 || window_ <= packet_ || !may_decrease(now)) return;
+  decrease(1.0 - options_.decrease_max, now);
+  window_ = std::max(window_, packet_);
 }
 
 void Congestion::handle_sent(Nanoseconds now) noexcept {

@@ -11,6 +11,7 @@ namespace {
 
 constexpr Nanoseconds kTick = 64;           // unit of sent_at and echo
 constexpr uint32_t kBackoffMax = 16;
+constexpr uint32_t kTriesBeforeDeath = 3;
 constexpr Nanoseconds kReorderMin = 2 * kMicrosecond;
 
 uint32_t ticks(Nanoseconds now) noexcept { return static_cast<uint32_t>(now / kTick); }
@@ -59,6 +60,8 @@ void Flow::fill(PacketFields& fields, uint32_t handled, Nanoseconds now) noexcep
 
 Flow::Transmit Flow::transmit_packet(Sequence sequence, Nanoseconds now) noexcept {
   Sent& sent = slot(sequence);
+  sent_before_ = sent;
+  unasked_before_ = unasked_;
   const bool first = sequence == new_;
   if (first) ++new_;
   if (sent.fate == Fate::lost) --lost_;
@@ -117,7 +120,8 @@ std::optional<Flow::Transmit> Flow::poll_transmit(Nanoseconds now) noexcept {
     reset_to_ = 0;
     return transmit;
   }
-  if (const std::optional<Sequence> sequence = next_to_send(); sequence && congestion_.may_send(in_flight_, now)) {
+  if (const std::optional<Sequence> sequence = next_to_send(); sequence && (insist_ || congestion_.may_send(in_flight_, now))) {
+    insist_ = false;
     return transmit_packet(*sequence, now);
   }
   if (probe_now_) {
@@ -146,13 +150,14 @@ void Flow::unsent(const Transmit& transmit) noexcept {
   Sent& sent = slot(transmit.fields.sequence);
   in_flight_ -= sent.bytes;
   --counters_.sent;
-  if (--sent.times == 0) {
-    sent.fate = Fate::waiting;
-    new_ = transmit.fields.sequence;
-  } else {
-    sent.fate = Fate::lost;
+  sent = sent_before_;
+  unasked_ = unasked_before_;
+  if (sent.fate == Fate::lost) {
     ++lost_;
     --counters_.resent;
+    insist_ = transmit.fields.sequence == una_;
+  } else {
+    new_ = transmit.fields.sequence;
   }
 }
 
@@ -272,7 +277,8 @@ Flow::Arrival Flow::handle_numbered(const PacketFields& fields, bool keep, Nanos
   ++told_.owed;
   if ((fields.flags & PacketFlags::kAckNow) != 0) told_.now = true;
   if (told_.at == ~Nanoseconds{0}) told_.at = now + options_.ack_delay;
-  if (echo_at_ == 0 || newer(fields.sent_at, echo_)) {
+  // After a pause anything is newer: in 137 s the clock of `sent_at` goes half round.
+  if (echo_at_ == 0 || now - echo_at_ >= kSecond || newer(fields.sent_at, echo_)) {
     echo_ = fields.sent_at;
     echo_at_ = now;
   }
@@ -336,7 +342,8 @@ void Flow::handle_timeout(Nanoseconds now) noexcept {
   timeout_at_ = ~Nanoseconds{0};
   const bool waits = una_ != new_ || waits_for_credit();
   if (!waits) return;
-  if (now - heard_at_ >= options_.dead_after) {
+  // Who has not been polled for that long has not asked for that long either.
+  if (now - heard_at_ >= options_.dead_after && backoff_ >= kTriesBeforeDeath) {
     state_ = State::dead;
     return;
   }
@@ -345,11 +352,11 @@ void Flow::handle_timeout(Nanoseconds now) noexcept {
   } else {
     ++counters_.timeouts;
     for (Sequence each = una_; each != new_; ++each) {
-      if (slot(each).fate != Fate::in_flight) continue;
-      lose(each, now);
+      if (slot(each).fate == Fate::in_flight) lose(each, now);
       if (options_.recovery == Recovery::selective) break;  // its ack will tell of the others
     }
     congestion_.handle_silence(backoff_ + 1, now);
+    insist_ = slot(una_).fate == Fate::lost;  // whatever else is on its way: that is not heard of
   }
   ++backoff_;
   timeout_at_ = now + timeout();

@@ -20,7 +20,8 @@
 // Sessions number the lives of either side, so that nothing of an earlier life is taken for the present one's. Where a channel lives
 // no longer than both sides (all but static ones) they never differ.
 //
-// Use: after any handle_*() and any command poll_delivery(), poll_released() and poll_transmit() until each is empty.
+// Use: what has arrived is handled before handle_timeout(). After any handle_*() and any command poll_released(), poll_delivery() and
+// poll_transmit() until each is empty.
 #pragma once
 
 #include <array>
@@ -100,7 +101,7 @@ class Flow {
 
   // `payload` is an ack's body. `keep`: whether the owner has room for a packet that is not the next in order.
   Arrival handle_packet(const PacketFields& fields, Bytes payload, bool keep, Nanoseconds now) noexcept;
-  // The next packet in order, if it has arrived; it counts as taken.
+  // The next packet in order, if it has arrived; it counts as taken. A request is answered by begin() or handled() before the next call.
   std::optional<Sequence> poll_delivery() noexcept;
   // A request was handled that gets no reply: its credit goes back with what is begun from here on.
   void handled() noexcept { ++handled_; }
@@ -179,6 +180,7 @@ class Flow {
   Nanoseconds reorder_at_ = ~Nanoseconds{0};
   Nanoseconds heard_at_ = 0;     // the last sign of life, or since when one is waited for
   bool probe_now_ = false;
+  bool insist_ = false;          // the oldest is sent again, though the window is full
   uint64_t unasked_ = 0;         // bytes sent since an ack was asked for
 
   // The peer's: delivered_ <= expected_.
@@ -188,7 +190,10 @@ class Flow {
   std::array<uint32_t, kSequenceWindow> arrived_handled_{};  // by slot
   uint32_t handled_ = 0;         // requests of the peer's
   Told told_;
-  Told told_before_;             // for unsent()
+  // For unsent().
+  Told told_before_;
+  Sent sent_before_;
+  uint64_t unasked_before_ = 0;
   uint32_t echo_ = 0;            // the newest sent_at that arrived
   Nanoseconds echo_at_ = 0;      // and when; 0: none
 };

@@ -220,6 +220,45 @@ TEST_CASE("a peer that stays silent is dead after the time that was given") {
   CHECK(pair.out(pair.a).empty());
 }
 
+TEST_CASE("who was not polled for long has not given up: it asks first") {
+  Pair pair;
+  pair.request(pair.a);
+  pair.out(pair.a);
+  pair.now += 40 * kSecond;
+  pair.a.handle_timeout(pair.now);
+  REQUIRE(pair.a.state() == Flow::State::open);
+  CHECK(pair.pass(pair.a, pair.b) == 1);
+  pair.b.poll_delivery();
+  pair.reply(pair.b);
+  CHECK(pair.pass(pair.b, pair.a) == 1);
+  CHECK(pair.a.state() == Flow::State::open);
+}
+
+TEST_CASE("round trips are right after a pause in which the clock of sent_at goes half round") {
+  // The other side's clock runs differently by 20 millionths.
+  Pair pair;
+  const auto round_trip = [&] {
+    const Nanoseconds here = pair.now, ahead = here / 50'000;
+    pair.request(pair.a);
+    auto out = pair.out(pair.a);
+    REQUIRE(!out.empty());
+    pair.now = here + kDelay / 2 + ahead;
+    for (const auto& each : out) pair.in(pair.b, each);
+    while (pair.b.poll_delivery()) pair.reply(pair.b);
+    auto back = pair.out(pair.b);
+    pair.now = here + kDelay;
+    for (const auto& each : back) pair.in(pair.a, each);
+    pair.deliver(pair.a);
+  };
+  for (int i = 0; i < 20; ++i) {
+    round_trip();
+    pair.now += kMillisecond;
+  }
+  pair.now += 200 * kSecond;
+  for (int i = 0; i < 20; ++i) round_trip();
+  CHECK(pair.a.congestion().smooth_delay() < 2 * kDelay);
+}
+
 TEST_CASE("a peer that lives anew is noticed, whoever speaks first") {
   const bool we_speak = GENERATE(false, true);
   Pair pair;

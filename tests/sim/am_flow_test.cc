@@ -93,6 +93,27 @@ TEST_CASE("thousands of networks: exactly once, in order, and nothing is left") 
   for (uint64_t seed = 1; seed <= 3000; ++seed) live(seed);
 }
 
+TEST_CASE("an outage of milliseconds costs little more than itself, however much was on its way") {
+  const auto waiting = GENERATE(range(1u, 65u));
+  const auto bytes = GENERATE(64u, 1500u, 4096u);
+  Network network(2, {.delay = 10 * kMicrosecond, .bits_per_second = 10e9}, waiting);
+  network.connect(0, 1, {}, {});
+  Side& sender = network.side(0, 0);
+  sender.bytes = bytes;
+  sender.wanted = 5000;
+  network.run(network.now() + 2 * kMillisecond);
+  network.cut(0, true);
+  sender.wanted = sender.requests_begun + waiting;
+  network.run(network.now() + 3 * kMillisecond);
+  network.cut(0, false);
+  const Nanoseconds healed = network.now();
+  while (!sender.done() && network.now() < healed + kSecond) network.run(network.now() + 100 * kMicrosecond);
+  CAPTURE(waiting, bytes, sender.flow().unacknowledged());
+  REQUIRE(sender.done());
+  CHECK(network.now() - healed < 30 * kMillisecond);
+  CHECK(network.side(0, 1).requests_handled == sender.wanted);
+}
+
 TEST_CASE("128 nodes that all send to the next") {
   Wire wire{.delay = 10 * kMicrosecond, .jitter = 5 * kMicrosecond, .loss = 0.05, .repeat = 0.05};
   Network network(128, wire, 7);
