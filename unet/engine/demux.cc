@@ -1,6 +1,7 @@
 // demux.cc - frames: checks that need no table, then the tag; signals to the service.
 #include "unet/engine/demux.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace unet::engine {
@@ -60,6 +61,15 @@ void Demux::frame(const Port& port, uint32_t port_index, const ReceivedFrame& fr
   } else {
     fragment(entry, view, now);
   }
+}
+
+bool Demux::has_strange(std::span<const ReceivedFrame> frames) const noexcept {
+  return std::any_of(frames.begin(), frames.end(), [this](const ReceivedFrame& frame) {
+    if (frame.length < kFrameOverhead) return false;
+    be32 tag;
+    std::memcpy(&tag, frame.data + sizeof(EthernetHeader) + offsetof(FrameHeader, tag), sizeof tag);
+    return tags_.entry(Tag{uint32_t{tag}}).tag != Tag{uint32_t{tag}};
+  });
 }
 
 // For an endpoint of another engine, which checks the rest; or for nobody.

@@ -103,7 +103,7 @@ uint32_t Engine::State::receive(Nanoseconds when) noexcept {
       // A channel's first frame may arrive right after the command that opens it was put. At a wire, whose signals take the way of the
       // commands, not before that was taken; over a link, it may: then it stays there until none waits that was put before it.
       received += take_commands();
-      if (ports[p]->link() && commands.pending()) [[unlikely]] continue;
+      if (ports[p]->link() && commands.pending() && demux.has_strange({frames.data(), count})) [[unlikely]] continue;
       received += count;
       ports[p]->show({frames.data(), count}, when);
       demux.burst(*ports[p], p, {frames.data(), count}, when);
@@ -146,7 +146,7 @@ void Engine::State::run_timers(Nanoseconds when) noexcept {
 bool Engine::prepare_sleep(Nanoseconds now) noexcept {
   State& s = *state_;
   s.now = now;
-  if (s.mux.active() || s.resuming) return false;
+  if (s.mux.active() || s.resuming || s.commands.pending()) return false;
   s.doorbells.announce_sleep(true);
   if (s.links != nullptr) s.links->announce_sleep(true);
   s.watch.leave_all([&](EndpointState& endpoint) { s.mux.activate(endpoint); });

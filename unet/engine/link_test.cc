@@ -421,6 +421,34 @@ TEST_CASE("the first messages of a channel wait for the command that opens it, h
   CHECK((ni_drops(two.ni(0)) == 0 && ni_drops(two.ni(1)) == 0));
 }
 
+TEST_CASE("while commands have no room, what is for open channels arrives over a link, and other users send") {
+  TwoEngines two;
+  TestEndpoint& a = two.ni(0).add_endpoint();
+  TestEndpoint& b = two.ni(1).add_endpoint();
+  TestEndpoint& eager = two.ni(0).add_endpoint(kSmallEndpoint, 1, 7);  // of another user; it has no channel
+  two.run();
+  two.link(a, 0, b, 0);
+  two.run();
+  for (const uint32_t i : {0u, 1u}) two.nis[i]->commands.announce_more(true);
+  REQUIRE(eager.send(5, pattern(8, 1)));
+  eager.ring(two.ni(0).page);
+  for (uint32_t i = 0; i < 20; ++i) {
+    REQUIRE(a.send(0, pattern(8, i)));
+    a.ring(two.ni(0).page);
+    for (uint32_t turn = 0; turn < 4; ++turn) {
+      two.ni(0).poll();
+      two.ni(1).poll();
+    }
+    const auto arrived = b.receive();
+    REQUIRE(arrived);
+    CHECK(arrived->bytes == pattern(8, i));
+  }
+  CHECK(eager.counter(EndpointCounter::unknown_channel) == 0);
+  for (const uint32_t i : {0u, 1u}) two.nis[i]->commands.announce_more(false);
+  two.run();
+  CHECK(eager.counter(EndpointCounter::unknown_channel) == 1);
+}
+
 TEST_CASE("a message for a channel whose opening has no room yet waits for it") {
   TwoEngines two;
   TestEndpoint& a = two.ni(0).add_endpoint();

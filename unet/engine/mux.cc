@@ -36,11 +36,13 @@ uint32_t Mux::busy_turn(Nanoseconds now) noexcept {
     }
     int64_t spent = 0;
     const Visit outcome = serve(endpoint, std::min(left, kAloneBytes), spent, now);
+    const bool later = outcome == Visit::later;
+    if (later) [[unlikely]] spent += kMessageCost;  // or it would be whose turn it is until what it waits for has come
     finish_visit(endpoint);
     settle_outcome(endpoint, outcome, now);
     if (spent == 0) time_ = time_before;  // it was not served
     charge(share, spent);
-    left = outcome == Visit::later ? 0 : left - spent - kMessageCost;
+    left = later && share.next == nullptr ? 0 : left - spent - kMessageCost;
     if (left > next_look) continue;
     next_look = left - look_every();
     watch_.look([this](EndpointState& other) { activate(other); });
