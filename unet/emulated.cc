@@ -352,9 +352,11 @@ void Emulated::linger() noexcept {
   if (real.embedded_ != nullptr && real.unsent_ != 0) real.push_embedded();
   Connection& connection = real.connection();
   const Nanoseconds start = monotonic_now();
+  Nanoseconds paid = 0;
   for (Nanoseconds now = start; sent_until_ && connection.alive();) {
     if (real.queues_->taken(*sent_until_)) {
       sent_until_.reset();
+      carrier_->forgive_linger(paid);
       return;
     }
     if (now - start > Endpoint::kLinger || !carrier_->may_linger(now)) return;
@@ -370,6 +372,7 @@ void Emulated::linger() noexcept {
     }
     const Nanoseconds after = monotonic_now();
     carrier_->pay_linger(after - now, after);
+    paid += after - now;
     now = after;
   }
 }

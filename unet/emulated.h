@@ -93,6 +93,8 @@ class Carrier {
   void drop_unowned() noexcept;
   void free_all_of(Emulated& owner, std::optional<Channel> only) noexcept;
   bool may_linger(Nanoseconds now) const noexcept { return linger_paid_ < now + kLingerPrice * Endpoint::kLinger; }
+  // It was worth it: what was waited for has left.
+  void forgive_linger(Nanoseconds waited) noexcept { linger_paid_ -= std::min(linger_paid_, kLingerPrice * waited); }
   void pay_linger(Nanoseconds waited, Nanoseconds now) noexcept {
     linger_paid_ = std::max(linger_paid_, now) + kLingerPrice * waited;
   }
