@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -165,10 +166,11 @@ void Keeper::on_time(Nanoseconds now) {
 // Whoever is in the way is killed, once; where nothing is left to be tried, that is the end.
 void Keeper::on_deadline(Nanoseconds now) {
   if (stopping_) return give_up("the network interface did not stop in " + std::to_string(kEndTime / kSecond) + " s");
-  const bool in_the_way = active_.pid > 0 && active_.failure.empty() && (next_ || can_fall_back(active_));
+  const bool lets_go = next_ || active_.told_release;
+  const bool in_the_way = active_.pid > 0 && active_.failure.empty() && (lets_go || can_fall_back(active_));
   if (!in_the_way) return give_up("no network interface came up in time");
   deadline_ = now + patience();
-  kill_child(active_, next_ ? "did not let go" : "was not ready in " + std::to_string(patience() / kSecond) + " s");
+  kill_child(active_, lets_go ? "did not let go" : "was not ready in " + std::to_string(patience() / kSecond) + " s");
 }
 
 // It is not waited for: it may be in the kernel for long.
@@ -229,6 +231,8 @@ void Keeper::on_end(pid_t pid, int status) {
 }
 
 void Keeper::on_active_end(int status) {
+  // What it wrote is there to be read; nobody to whom it gave its end writes more.
+  if (active_.link) shutdown(active_.link->descriptor(), SHUT_RD);
   drain(active_);
   store_.forget_pending();
   if (told_to_keep_nothing_ || exit_status_) return end(WIFEXITED(status) ? WEXITSTATUS(status) : kFailure);

@@ -31,6 +31,7 @@ struct Child {
   std::optional<service::JournalStore::Progress> giving;  // is being sent, so far
   bool full = false;      // has not read what was sent
   bool ready = false;
+  bool told_release = false;
   bool released = false;  // it has closed its wires, and leaves
 };
 

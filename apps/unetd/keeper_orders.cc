@@ -128,12 +128,15 @@ void Keeper::on_hello(Child& child, const JournalItem& item) {
     if (spare) return on_spare_end("is of another release: " + why);
     return can_fall_back(child) ? kill_child(child, "is of another release: " + why) : give_up(why);
   }
-  if (const std::string why = what_cannot_change(hello); upgrade && !why.empty()) return end_candidate(why);
+  if (const std::string why = what_cannot_change(hello); child.candidate && !why.empty()) {
+    return upgrade ? end_candidate(why) : kill_child(child, "cannot go on: " + why);  // the one before has ended meanwhile
+  }
   if (spare) return;
   if (store_.size() == 0) format_ = hello.format;
   if (upgrade) {
     next_by_ = ~Nanoseconds{0};
     deadline_ = monotonic_now() + patience();
+    active_.told_release = true;
     return tell(active_, JournalOp::release);  // or it has ended, which is about to be seen
   }
   give_all(child);
@@ -152,7 +155,7 @@ std::string Keeper::what_cannot_change(const service::JournalHello& hello) const
 }
 
 void Keeper::on_ready(Child& child) {
-  child.ready = true;
+  if (std::exchange(child.ready, true)) return;
   fell_back_ = false;
   if (!stopping_) deadline_ = ~Nanoseconds{0};
   if (child.candidate) outcome_ = std::string();
@@ -163,8 +166,9 @@ void Keeper::on_ready(Child& child) {
   spare_by_path_ = true;
   spare_at_ = monotonic_now() + kSpareAfter;
   tell_outcome();
-  if (std::exchange(reload_asked_, false)) ::kill(child.pid, SIGHUP);
-  if (stopping_) ::kill(child.pid, SIGTERM);
+  // It may have said so and ended: to -1 a signal would go to everybody.
+  if (child.pid > 0 && std::exchange(reload_asked_, false)) ::kill(child.pid, SIGHUP);
+  if (child.pid > 0 && stopping_) ::kill(child.pid, SIGTERM);
   if (std::exchange(announced_, true)) return;
   socket_file_ = socket_file_at(options_.config.ni.socket);
   announce_ready(options_.config.ni.socket, options_.ready_fd);
@@ -192,10 +196,12 @@ void Keeper::on_upgrade(const JournalItem& item) {
 
 // One that has not taken over; the network interface that serves goes on.
 void Keeper::end_candidate(const std::string& why) {
+  const bool serves = active_.pid > 0 && active_.ready && !active_.told_release;
+  if (serves) reload_asked_ = false;  // it was told
   let_go_of(*next_);
   next_.reset();
   next_by_ = ~Nanoseconds{0};
-  if (active_.pid > 0 && active_.ready && !stopping_) deadline_ = ~Nanoseconds{0};
+  if (serves && !stopping_) deadline_ = ~Nanoseconds{0};
   spare_at_ = monotonic_now() + kSpareAfter;
   tell_upgrade(why);
 }
