@@ -66,6 +66,7 @@ void Journal::note_put(const JournalKey& key, size_t descriptors) {
 }
 
 void Journal::put_bytes(const JournalKey& key, Bytes value, std::span<const int> descriptors) {
+  uncommitted_ = true;
   note_put(key, descriptors.size());
   check(link_.add(JournalOp::put, key, value, descriptors));
   if (!descriptors.empty()) check(link_.send(false));  // the caller may close them
@@ -76,12 +77,19 @@ void Journal::erase(JournalKind kind, uint32_t a, uint64_t b) {
     held_ -= at->second;
     holds_.erase(at);
   }
+  uncommitted_ = true;
   check(link_.add(JournalOp::erase, {kind, a, b}));
 }
 
-void Journal::order(JournalOp op, std::string_view text) { check(link_.add(op, {}, as_bytes(text.data(), text.size()))); }
+void Journal::order(JournalOp op, std::string_view text) {
+  uncommitted_ = true;
+  check(link_.add(op, {}, as_bytes(text.data(), text.size())));
+}
 
-void Journal::commit() { check(link_.send(true)); }
+void Journal::commit() {
+  uncommitted_ = false;
+  check(link_.send(true));
+}
 
 std::optional<JournalItem> Journal::next_order() {
   bool last = false;

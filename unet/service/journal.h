@@ -61,7 +61,8 @@ class Journal {
   // From here on all of that counts.
   void commit();
 
-  bool pending() const noexcept { return link_.pending(); }
+  // Something was written since the last commit().
+  bool pending() const noexcept { return uncommitted_; }
 
   // The keeper has room for so many more descriptors, and whoever takes over, too. Those of answers are soon given back: they may take
   // some more than what stays.
@@ -96,6 +97,7 @@ class Journal {
   size_t descriptors_max_ = 0;
   size_t records_max_ = 0;
   bool resumes_ = false;
+  bool uncommitted_ = false;
   bool lost_ = false;
 };
 

@@ -137,6 +137,17 @@ TEST_CASE("a packet that is cut off anywhere, or whose sizes lie, is not one") {
   CHECK(broken >= 2 * 4 + 2 * 8);
 }
 
+TEST_CASE("what went to the keeper with a descriptor counts only after a commit, too") {
+  auto pair = std::move(*JournalLink::make_pair());
+  auto journal = std::move(*Journal::open(std::move(pair.first)));
+  journal->commit();
+  CHECK_FALSE(journal->pending());
+  journal->put(JournalKind::policy, 0, 0, PolicyValue{}, {STDIN_FILENO});
+  CHECK(journal->pending());
+  journal->commit();
+  CHECK_FALSE(journal->pending());
+}
+
 namespace {
 
 Result<std::unique_ptr<Ni>> make_ni(std::unique_ptr<Journal> journal, bool inherits_policy = false) {

@@ -1,6 +1,7 @@
 // tags.h - the message tags of this NI's wire channels, and whose they are; used by the service.
 #pragma once
 
+#include <bitset>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -28,15 +29,17 @@ class TagTable {
   void shuffle();
 
   void release(Tag tag);
-  uint32_t used() const noexcept { return used_; }
+  uint32_t used() const noexcept { return static_cast<uint32_t>(taken_.size()); }
 
   static constexpr uint16_t index_of(Tag tag) noexcept { return static_cast<uint16_t>(tag); }
 
  private:
+  void give_back(uint16_t index);
+
   std::mt19937_64 random_;
-  std::deque<uint16_t> free_;
+  std::deque<uint16_t> free_;           // also some that were reserved since: who takes them finds out
+  std::bitset<kChannelsMax> queued_;    // what is in it
   std::unordered_map<uint16_t, Tag> taken_;
-  uint32_t used_ = 0;
 };
 
 }  // namespace unet::service
