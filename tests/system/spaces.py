@@ -11,7 +11,7 @@ def can_be_made():
     name = f"unet-test-{os.getpid()}"
     if not IS_ROOT or not shutil.which("ip") or not ip("netns", "add", name, may_fail=True):
         return False
-    pair = ip("-n", name, "link", "add", "a", "type", "veth", "peer", "name", "b", may_fail=True)
+    pair = ip("-n", name, "link", "add", "name", "a", "type", "veth", "peer", "name", "b", may_fail=True)
     ip("netns", "delete", name)
     return pair
 
