@@ -253,6 +253,7 @@ Status Service::resume_channel(const JournalItem& item) {
   const auto number = static_cast<uint32_t>(item.key.b);
   const bool good = endpoint != nullptr && item.key.b < kChannelsPerEndpointMax && value->state <= static_cast<uint32_t>(State::closed) &&
                     value->kind <= control::ChannelKind::ni && value->side <= 1 && value->port < kPortsMax &&
+                    (value->kind != control::ChannelKind::local || valid_options(value->local)) &&
                     (value->memory == 0 || (valid_options(value->local) && value->memory == LocalGeometry::of(value->local).total));
   if (!good) return wrong(item, "not a channel that could be");
   ClientRecord& client = *client_at(endpoint->client);
