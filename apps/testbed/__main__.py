@@ -11,6 +11,7 @@ import sys
 from failure import Failure
 import command_line
 import execution
+import interruption
 import measuring
 import state as states
 import testbeds
@@ -92,14 +93,9 @@ def bench(options):
 COMMANDS = {"up": up, "exec": execute, "bench": bench, "status": status, "logs": logs, "list": show_list, "down": down}
 
 
-def end(number, _):
-    raise KeyboardInterrupt(number)
-
-
 def main():
     try:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, end)
+        interruption.install()
         options = command_line.parse(sys.argv[1:])
         return COMMANDS[options.command](options)
     except Failure as failure:

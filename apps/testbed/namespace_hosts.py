@@ -4,6 +4,7 @@ import select
 import subprocess
 
 from failure import Failure
+import interruption
 import namespaces
 import processes
 import programs
@@ -71,12 +72,12 @@ class NamespaceHost:
         ports = [word for port in self.record["ports"] for word in ("--port", port)]
         unetd = [self.find("unetd"), "--socket", self.record["socket"], "--host", self.name, "--idle", self.state["idle"],
                  "--ready-fd", str(write), *ports]
-        with open(self.record["log"], "xb") as log:
+        with open(self.record["log"], "xb") as log, interruption.whole():
             self.unetd = subprocess.Popen(self.command(unetd), pass_fds=[write], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                           start_new_session=True, env=os.environ | {"PATH": programs.search_path()})
+            self.record["pid"] = self.unetd.pid
+            self.record["start"] = processes.start_time(self.unetd.pid)
         os.close(write)
-        self.record["pid"] = self.unetd.pid
-        self.record["start"] = processes.start_time(self.unetd.pid)
 
     def settle(self):
         """Nothing is started by halves here."""

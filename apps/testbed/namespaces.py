@@ -4,6 +4,7 @@ import shutil
 import subprocess
 
 from failure import Failure
+import interruption
 import programs
 import state as states
 
@@ -26,8 +27,9 @@ def of_testbed(testbed):
 
 def ip(*arguments):
     # It holds our locks, too: if we are killed, nobody takes the testbed for removed while it still makes a part of it.
-    done = subprocess.run([programs.find("ip"), *arguments], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-                          pass_fds=states.held)
+    with interruption.whole():
+        done = subprocess.run([programs.find("ip"), *arguments], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+                              pass_fds=states.held)
     if done.returncode != 0:
         why = (done.stderr.strip() or f"it ended with {done.returncode}").splitlines()[0]
         raise Failure(f"ip {' '.join(arguments)}: {why}")
@@ -52,8 +54,9 @@ def offloads_off(namespace, interface):
     """Frames then pass as they are sent. Without ethtool they stay as they are: of U-Net's frames none is offloaded."""
     ethtool = shutil.which("ethtool", path=programs.search_path())
     if ethtool is not None:
-        subprocess.run([programs.find("ip"), "netns", "exec", namespace, ethtool, "-K", interface, "tso", "off", "gso", "off",
-                        "gro", "off", "tx", "off"], check=False, stdin=subprocess.DEVNULL, capture_output=True)
+        with interruption.whole():
+            subprocess.run([programs.find("ip"), "netns", "exec", namespace, ethtool, "-K", interface, "tso", "off", "gso", "off",
+                            "gro", "off", "tx", "off"], check=False, stdin=subprocess.DEVNULL, capture_output=True)
 
 
 def mac(index):

@@ -5,6 +5,7 @@ import shlex
 import subprocess
 
 from failure import Failure, Usage
+import interruption
 
 SSH_FAILED = 255  # its exit status when it reached nobody
 
@@ -134,9 +135,10 @@ class SshHost:
 
     def start_unetd(self):
         ports = [word for port in self.record["ports"] for word in ("--port", port)]
-        self.starting = subprocess.Popen(
-            self.ssh(START, self.record["directory"], self.path(), "--host", self.name, "--idle", self.state["idle"], *ports),
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        with interruption.whole():
+            self.starting = subprocess.Popen(
+                self.ssh(START, self.record["directory"], self.path(), "--host", self.name, "--idle", self.state["idle"], *ports),
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
     def wait_ready(self):
         out, err = self.starting.communicate()

@@ -6,6 +6,7 @@ import subprocess
 import time
 
 from failure import Failure, Usage
+import interruption
 import namespace_hosts
 import namespaces
 import processes
@@ -48,20 +49,6 @@ def remove(state, forget=False):
     states.remove(state)
 
 
-ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-
-
-@contextlib.contextmanager
-def undisturbed():
-    """Signals that would end this process wait until the work is done."""
-    before = [signal.signal(number, signal.SIG_IGN) for number in ENDING]
-    try:
-        yield
-    finally:
-        for number, handler in zip(ENDING, before):
-            signal.signal(number, handler)
-
-
 def up(options):
     name = options.name
     if options.hosts is None:
@@ -89,10 +76,9 @@ def up(options):
             states.create(state)
             make(state, options.check)
             # It is up: from here on a signal comes too late. Whoever is told that `up` was interrupted finds nothing of it.
-            for number in ENDING:
-                signal.signal(number, signal.SIG_IGN)
+            interruption.ignore()
         except BaseException:
-            with undisturbed():
+            with interruption.undisturbed():
                 remove(state)
             raise
     return state
@@ -107,7 +93,7 @@ def make(state, check):
     try:
         start_unetds(state, hosts)
     except BaseException:
-        with undisturbed():
+        with interruption.undisturbed():
             for host in hosts:
                 host.settle()
         raise
@@ -134,8 +120,9 @@ def serving(hosts, name):
     servers = []
     try:
         for host in hosts:
-            servers.append(host.start([host.find("unet-bench"), "serve", name], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                      stderr=subprocess.PIPE, text=True, start_new_session=True))
+            with interruption.whole():
+                servers.append(host.start([host.find("unet-bench"), "serve", name], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                          stderr=subprocess.PIPE, text=True, start_new_session=True))
         yield
     finally:
         for server in servers:
@@ -151,13 +138,16 @@ def check_wires(hosts):
     with serving(hosts, CHECK_NAME):
         for index, host in enumerate(hosts[:-1]):
             targets = [f"{CHECK_NAME}@{other.name}" for other in hosts[index + 1:]]
-            client = host.start([host.find("unet-bench"), "across", "--only", "rtt", "--size", "48", "--count", "1",
-                                 "--wait", str(CHECK_SECONDS), "--json", "-", *targets],
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            client = None
             try:
+                with interruption.whole():
+                    client = host.start([host.find("unet-bench"), "across", "--only", "rtt", "--size", "48", "--count", "1",
+                                         "--wait", str(CHECK_SECONDS), "--json", "-", *targets],
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                 _, err = client.process.communicate()
             except BaseException:
-                client.process.kill()
+                if client is not None:
+                    client.process.kill()
                 raise
             if client.process.returncode != 0:
                 lines = err.strip().splitlines()
@@ -167,7 +157,7 @@ def check_wires(hosts):
 
 def down(name, forget):
     """Whether there was anything."""
-    with states.locked(name, wait=True), undisturbed():
+    with states.locked(name, wait=True), interruption.undisturbed():
         state = states.load(name)
         left = namespaces.of_testbed(name) if os.geteuid() == 0 else []
         if state is None and not left:

@@ -164,6 +164,22 @@ def test_interrupted():
         require(not left(NAME), f"after {after} s: left behind: {left(NAME)}")
 
 
+def test_interrupted_in_a_step():
+    """The kernel may be slow to make a namespace: an `ip` that was killed before would make it after all had been removed."""
+    with directory() as d:
+        with open(d + "/ip", "w", encoding="ascii") as file:
+            file.write(f'#!/bin/sh\n{{ echo >>"{d}/begun"; sleep 0.7; PATH={os.environ["PATH"]} exec ip "$@"; }} &\nwait $!\n')
+        os.chmod(d + "/ip", 0o755)
+        up = subprocess.Popen([TESTBED, "up", "--name", NAME], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              env=os.environ | {"PATH": f"{d}:{os.environ['PATH']}"})
+        wait_until(lambda: os.path.exists(d + "/begun"), "up makes nothing")
+        up.send_signal(signal.SIGINT)
+        _, err = up.communicate(timeout=WAIT)
+        require(up.returncode == 128 + signal.SIGINT and err == "testbed: interrupted\n", f"interrupted: {up.returncode} {err}")
+        time.sleep(1)  # whoever still made anything has made it now
+        require(not left(NAME), f"left behind: {left(NAME)}")
+
+
 def test_real_hosts():
     """Through a stand-in for ssh that runs the text it is given here."""
     with directory() as d:
