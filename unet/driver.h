@@ -1,7 +1,8 @@
 // driver.h - what the engine needs of a wire: burst calls over frames; implemented in drivers/, owned by unet/.
 //
 // A driver carries Ethernet frames. It is used by one thread at a time (the engine's). No call blocks, and none
-// after construction allocates. A wrapper (drivers/wrapper.h) is a Driver that owns another Driver.
+// after construction allocates. A wrapper (drivers/wrapper.h) is a Driver that owns another Driver. A wire with several queues has a
+// Driver for each, for as many threads.
 #pragma once
 
 #include <array>
@@ -94,7 +95,13 @@ class Driver {
   virtual bool register_memory(std::span<std::byte>) noexcept { return false; }
   virtual void forget_memory(std::span<std::byte>) noexcept {}
 
-  // What the port counted, by its own names; for unetctl, not the data path.
+  // Queues of the wire, each of which gets a part of the arriving frames and takes any to send. This Driver is the first of them.
+  virtual uint32_t queues() const noexcept { return 1; }
+  // The others, queues() - 1 of them, with the same capabilities. Each may be used by another thread than this one, is used before any
+  // frame is expected, and may outlive it. Called once at most, before any other use. Without the call, nobody gets what arrives there.
+  virtual std::vector<std::unique_ptr<Driver>> take_queues() { return {}; }
+
+  // What the port counted, by its own names; for unetctl, not the data path. With several queues, the sum of all their drivers' counts.
   virtual std::vector<DriverCounter> counters() const = 0;
 
   // One line for logs: "dpdk:net_memif0 02:00:00:00:00:01 mtu 1500".

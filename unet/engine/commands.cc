@@ -234,7 +234,7 @@ void Engine::State::run(const OpenWire& command) noexcept {
   Port& port = *ports[command.port];
   if (port.external_payload() && (e->registered_ports >> command.port & 1) == 0 &&
       port.driver().register_memory({e->segment, e->segment_bytes})) {
-    e->registered_ports |= 1u << command.port;
+    e->registered_ports |= uint64_t{1} << command.port;
   }
 }
 

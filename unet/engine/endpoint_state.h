@@ -130,7 +130,7 @@ struct alignas(kCacheLine) EndpointState {
   uint32_t doorbell = kNone;
   SegmentGeometry geometry{};
   uint64_t segment_bytes = 0;
-  uint32_t registered_ports = 0;     // bit p: port p may read the segment in place
+  uint64_t registered_ports = 0;     // bit p: port p may read the segment in place
   uint64_t leave_by = 0;             // leaving: when ports are no longer waited for
   Buckets buckets;                   // of its own limits
   uint32_t terms = 0;                // its share's, when it was last served

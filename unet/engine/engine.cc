@@ -14,10 +14,12 @@ constexpr uint32_t kShortPulls = 8;                 // pulls in a row that may e
 constexpr Nanoseconds kRetry = 100 * kMicrosecond;  // for ports that take no frames and a service that takes no events
 
 std::vector<std::unique_ptr<Port>> make_ports(std::vector<std::unique_ptr<Driver>> drivers, NiCounters& counters, const Links* links) {
-  UNET_CHECK(drivers.size() <= kPortsMax + (links == nullptr ? 0 : kEnginesMax));
+  UNET_CHECK(drivers.size() <= kPortsMax + (links == nullptr ? 0 : kEnginesMax + kPortsMax));
   std::vector<std::unique_ptr<Port>> ports;
   for (uint32_t p = 0; p < drivers.size(); ++p) {
-    ports.push_back(std::make_unique<Port>(std::move(drivers[p]), counters, links != nullptr && links->is_link(p)));
+    PortPlace place{.number = p};
+    if (links != nullptr) place = {.number = links->number(p), .link = links->is_link(p), .shared = links->is_shared(p)};
+    ports.push_back(std::make_unique<Port>(std::move(drivers[p]), counters, place));
   }
   return ports;
 }
@@ -100,13 +102,14 @@ uint32_t Engine::State::receive(Nanoseconds when) noexcept {
     Driver& driver = ports[p]->driver();
     const uint32_t count = driver.receive(frames, when);
     if (count != 0) {
-      // A channel's first frame may arrive right after the command that opens it was put. At a wire, whose signals take the way of the
-      // commands, not before that was taken; over a link, it may: then it stays there until none waits that was put before it.
+      // A channel's first frame may arrive right after the command that opens it was put. At a wire of this engine alone, whose signals
+      // take the way of the commands, not before that was taken; over a link, it may: then it stays there until none waits that was put
+      // before it. From a wire of several engines it has come, and the command is in the mailbox.
       received += take_commands();
-      if (ports[p]->link() && commands.pending() && demux.has_strange({frames.data(), count})) [[unlikely]] continue;
+      if (ports[p]->overtakes() && commands.pending() && come_too_early(*ports[p], {frames.data(), count})) [[unlikely]] continue;
       received += count;
       ports[p]->show({frames.data(), count}, when);
-      demux.burst(*ports[p], p, {frames.data(), count}, when);
+      demux.burst(*ports[p], ports[p]->number(), {frames.data(), count}, when);
       driver.release({frames.data(), count});
       delivery.flush();
       if (demux.take_signalled()) wake_service();
@@ -115,6 +118,13 @@ uint32_t Engine::State::receive(Nanoseconds when) noexcept {
     driver.poll(when);
   }
   return received;
+}
+
+// True: the frames stay in the link. From a wire, takes commands until none of the frames is strange, or all are taken that were there.
+bool Engine::State::come_too_early(const Port& port, std::span<const ReceivedFrame> burst) noexcept {
+  if (port.link()) return demux.has_strange(burst);
+  for (uint32_t taken = 0; taken < kMailboxDepth && !commands.empty() && demux.has_strange(burst);) taken += take_commands();
+  return false;
 }
 
 uint32_t Engine::State::look_at_doorbells(Nanoseconds when) noexcept {

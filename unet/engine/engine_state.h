@@ -32,6 +32,7 @@ struct Engine::State {
   uint32_t take_commands() noexcept {
     return commands.empty() && !unreported() ? 0 : take_all_commands();
   }
+  [[gnu::noinline, gnu::cold]] bool come_too_early(const Port& port, std::span<const ReceivedFrame> burst) noexcept;
   uint32_t receive(Nanoseconds now) noexcept;
   uint32_t send(Nanoseconds now) noexcept;
   uint32_t look_at_doorbells(Nanoseconds now) noexcept;

@@ -130,10 +130,10 @@ bool FrameTaps::wants_port(uint32_t port) const noexcept {
   return std::any_of(taps_.begin(), taps_.end(), [&](const auto& tap) { return tap != nullptr && wants(*tap, port); });
 }
 
-// A port's owner sees all of its frames. Of an endpoint, only its engine sees which are its, wherever they come from.
+// A port's owners see all of its frames. Of an endpoint, only its engine sees which are its, wherever they come from.
 bool FrameTaps::wants(const FrameTap& tap, uint32_t port) const noexcept {
-  if (links_ != nullptr && (port >= links_->wires() || (tap.endpoint() == nullptr && links_->is_link(port)))) return false;
-  return tap.wants_port(port);
+  if (links_ != nullptr && (number(port) >= links_->wires() || (tap.endpoint() == nullptr && links_->is_link(port)))) return false;
+  return tap.wants_port(number(port));
 }
 
 void FrameTaps::opened(const EndpointState& endpoint, uint32_t channel, const ChannelState& state) {
@@ -151,7 +151,7 @@ void FrameTaps::closed(const EndpointState& endpoint, uint32_t channel, const Ch
 void FrameTaps::received(uint32_t port, std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept {
   for (const auto& tap : taps_) {
     if (tap == nullptr || !wants(*tap, port) || !tap->begin(frames.size())) continue;
-    for (const ReceivedFrame& frame : frames) tap->received(tags_, port, {frame.data, frame.length}, now);
+    for (const ReceivedFrame& frame : frames) tap->received(tags_, number(port), {frame.data, frame.length}, now);
     tap->publish();
   }
 }
@@ -160,7 +160,7 @@ void FrameTaps::sent(uint32_t port, std::span<const TransmitFrame> frames, Nanos
   for (const auto& tap : taps_) {
     if (tap == nullptr || !wants(*tap, port) || !tap->begin(frames.size())) continue;
     for (const TransmitFrame& frame : frames) {
-      tap->sent(port, {frame.data, frame.length}, {frame.external, frame.external_length}, now);
+      tap->sent(number(port), {frame.data, frame.length}, {frame.external, frame.external_length}, now);
     }
     tap->publish();
   }

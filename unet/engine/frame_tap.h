@@ -60,10 +60,12 @@ class FrameTaps {
   void opened(const EndpointState& endpoint, uint32_t channel, const ChannelState& state);
   void closed(const EndpointState& endpoint, uint32_t channel, const ChannelState& state) noexcept;
 
+  // `port`: in the engine's list.
   void received(uint32_t port, std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept;
   void sent(uint32_t port, std::span<const TransmitFrame> frames, Nanoseconds now) noexcept;
 
  private:
+  uint32_t number(uint32_t port) const noexcept { return links_ == nullptr ? port : links_->number(port); }
   bool wants(const FrameTap& tap, uint32_t port) const noexcept;
 
   const TagTable& tags_;

@@ -16,18 +16,27 @@ namespace {
 
 constexpr uint32_t frame_size(uint32_t mtu) noexcept { return mtu + static_cast<uint32_t>(sizeof(EthernetHeader)); }
 
-// One end of two rings, as a port. Allocating is taking a place in the ring: nothing is copied.
+// One end of a ring that leads away and of those that lead here, as a port. Allocating is taking a place in the ring: nothing is copied.
 class LinkPort final : public Driver {
  public:
-  LinkPort(DriverCapabilities capabilities, LinkRing* out, LinkRing* in, LinkBell* other, std::string description)
-      : capabilities_(capabilities), out_(out), in_(in), other_(other), description_(std::move(description)) {
+  LinkPort(DriverCapabilities capabilities, LinkRing* out, std::vector<LinkRing*> in, LinkBell* other, std::string description)
+      : capabilities_(capabilities), out_(out), in_(std::move(in)), other_(other), description_(std::move(description)) {
     capabilities_.external_payload = false;
   }
   ~LinkPort() override = default;
 
   const DriverCapabilities& capabilities() const noexcept override { return capabilities_; }
-  uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds) noexcept override { return in_ == nullptr ? 0 : in_->look(frames); }
-  void release(std::span<const ReceivedFrame> frames) noexcept override { in_->release(static_cast<uint32_t>(frames.size())); }
+  // From one ring at a time, in turns.
+  uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds) noexcept override {
+    for (size_t tried = 0; tried < in_.size(); ++tried) {
+      reading_ = reading_ + 1 < in_.size() ? reading_ + 1 : 0;
+      if (const uint32_t count = in_[reading_]->look(frames); count != 0) return count;
+    }
+    return 0;
+  }
+  void release(std::span<const ReceivedFrame> frames) noexcept override {
+    in_[reading_]->release(static_cast<uint32_t>(frames.size()));
+  }
   uint32_t allocate(std::span<TransmitFrame> frames) noexcept override {
     uint32_t count = 0;
     for (std::byte* data; out_ != nullptr && count < frames.size() && (data = out_->reserve()) != nullptr; ++count) {
@@ -50,8 +59,9 @@ class LinkPort final : public Driver {
 
  private:
   DriverCapabilities capabilities_;
-  LinkRing* out_;  // nullptr, as the others: leads nowhere
-  LinkRing* in_;
+  LinkRing* out_;  // nullptr, as the bell: leads nowhere
+  std::vector<LinkRing*> in_;
+  size_t reading_ = 0;  // whose frames were received last
   LinkBell* other_;
   std::string description_;
 };
@@ -175,53 +185,86 @@ LinkFabric::LinkFabric(uint32_t engines, std::vector<PortInfo> ports) : engines_
     for (uint32_t to = 0; to < engines; ++to) {
       for (uint32_t port = 0; port <= port_count && from != to; ++port) {
         const bool between = port == port_count;
-        if (!between && ports_[port].engine != from && ports_[port].engine != to) continue;
+        if (!between && !joined(from, to, ports_[port])) continue;
         const uint32_t mtu = between ? kLinkMtu : ports_[port].capabilities.mtu;
         rings_[(from * engines + to) * (port_count + 1) + port] = std::make_unique<LinkRing>(frame_size(mtu));
       }
     }
   }
-  for (uint32_t engine = 0; engine < engines; ++engine) {
-    Links& own = links_[engine];
-    own.engine_ = engine;
-    own.engines_ = engines;
-    own.wires_ = port_count;
-    own.bell_ = &bells_[engine];
-    for (uint32_t other = 0; other < engines; ++other) {
-      own.bells_[other] = &bells_[other];
-      own.link_mask_ |= uint64_t{1} << link_port(other);
-    }
-    own.own_.reserve(port_count);
-    for (uint32_t port = 0; port < port_count; ++port) {
-      if (ports_[port].engine != engine) {
-        own.link_mask_ |= uint64_t{1} << port;
-        continue;
-      }
-      Links::OwnPort& each = own.own_.emplace_back();
-      each.port = port;
-      for (uint32_t other = 0; other < engines; ++other) {
-        if (other == engine) continue;
-        each.to_wire[other] = &ring(other, engine, port);
-        each.from_wire[other] = &ring(engine, other, port);
-      }
-      own.own_by_port_[port] = &each;
-    }
+  for (uint32_t engine = 0; engine < engines; ++engine) open_ports(engine);
+}
+
+// Whether `from` can have frames of the port for `to`: it has a queue where they arrived, or none and sends by the first queue.
+bool LinkFabric::joined(uint32_t from, uint32_t to, const PortInfo& port) const noexcept {
+  return port.has(from) || port.engine == to;
+}
+
+void LinkFabric::open_ports(uint32_t engine) {
+  const auto port_count = static_cast<uint32_t>(ports_.size());
+  Links& own = links_[engine];
+  own.engine_ = engine;
+  own.engines_ = engines_;
+  own.wires_ = port_count;
+  own.bell_ = &bells_[engine];
+  for (uint32_t other = 0; other < engines_; ++other) {
+    own.bells_[other] = &bells_[other];
+    own.link_mask_ |= uint64_t{1} << link_port(other);
   }
+  own.own_.reserve(port_count);
+  for (uint32_t port = 0; port < port_count; ++port) {
+    const PortInfo& info = ports_[port];
+    if (!info.has(engine)) {
+      own.link_mask_ |= uint64_t{1} << port;
+      continue;
+    }
+    Links::OwnPort& each = own.own_.emplace_back();
+    each.port = port;
+    bool shared = false;
+    for (uint32_t other = 0; other < engines_; ++other) {
+      if (other == engine) continue;
+      shared = shared || info.has(other);
+      if (info.engine == engine && !info.has(other)) each.to_wire[other] = &ring(other, engine, port);
+      each.from_wire[other] = &ring(engine, other, port);
+    }
+    own.own_by_port_[port] = &each;
+    if (!shared) continue;
+    own.shared_mask_ |= uint64_t{1} << port;
+    own.link_mask_ |= uint64_t{1} << (port_count + engines_ + own.entrances_.size());
+    own.entrances_.push_back(port);
+  }
+}
+
+// The rings in which `engine` finds frames that have arrived at the port, at other engines.
+std::vector<LinkRing*> LinkFabric::arrivals(uint32_t engine, uint32_t port) const {
+  std::vector<LinkRing*> rings;
+  for (uint32_t other = 0; other < engines_; ++other) {
+    if (other != engine && ports_[port].has(other)) rings.push_back(&ring(other, engine, port));
+  }
+  return rings;
 }
 
 std::unique_ptr<Driver> LinkFabric::foreign_port(uint32_t engine, uint32_t port) {
   const uint32_t owner = ports_[port].engine;
-  UNET_CHECK(owner != engine);
-  return std::make_unique<LinkPort>(ports_[port].capabilities, &ring(engine, owner, port), &ring(owner, engine, port), &bells_[owner],
+  UNET_CHECK(!ports_[port].has(engine));
+  return std::make_unique<LinkPort>(ports_[port].capabilities, &ring(engine, owner, port), arrivals(engine, port), &bells_[owner],
                                     "link to port " + std::to_string(port) + " of engine " + std::to_string(owner));
+}
+
+std::vector<std::unique_ptr<Driver>> LinkFabric::entrances(uint32_t engine) {
+  std::vector<std::unique_ptr<Driver>> all;
+  for (const uint32_t port : links_[engine].entrances_) {
+    all.push_back(std::make_unique<LinkPort>(ports_[port].capabilities, nullptr, arrivals(engine, port), nullptr,
+                                             "entrance from other queues of port " + std::to_string(port)));
+  }
+  return all;
 }
 
 std::unique_ptr<Driver> LinkFabric::engine_port(uint32_t engine, uint32_t other) {
   const DriverCapabilities capabilities{.address = engine_address(engine), .mtu = kLinkMtu};
   const auto none = static_cast<uint32_t>(ports_.size());
-  if (engine == other) return std::make_unique<LinkPort>(capabilities, nullptr, nullptr, nullptr, "no link");
-  return std::make_unique<LinkPort>(capabilities, &ring(engine, other, none), &ring(other, engine, none), &bells_[other],
-                                    "link to engine " + std::to_string(other));
+  if (engine == other) return std::make_unique<LinkPort>(capabilities, nullptr, std::vector<LinkRing*>(), nullptr, "no link");
+  return std::make_unique<LinkPort>(capabilities, &ring(engine, other, none), std::vector<LinkRing*>{&ring(other, engine, none)},
+                                    &bells_[other], "link to engine " + std::to_string(other));
 }
 
 }  // namespace unet::engine

@@ -6,6 +6,10 @@
 // nothing of threads. Each ring has one writer and one reader, is bounded, and nobody waits at it: a sender's endpoint waits for the
 // LinkPort as it does for a port, and an arrived frame that finds no room is dropped and counted (link_overflow).
 //
+// A port with several queues belongs to as many engines, each of which sends by its own. What arrives there for endpoints of another
+// engine, one with a queue or one without, comes to that by rings as above: by the LinkPort that stands for the port, which looks into
+// the rings of all its engines; at an engine that has a queue, by one more LinkPort, its entrance, from which frames only come.
+//
 // Copies of a payload byte, besides those of the way without a link: one, out of the ring (sending) or into it (receiving).
 #pragma once
 
@@ -71,9 +75,13 @@ class LinkBell {
 // An engine's side of the links. Its thread alone uses it.
 class Links {
  public:
-  // Ports of the engine's list that are links.
+  // Ports of the engine's list that are links. Those of the NI come first, then links that lead to engines, then entrances.
   bool is_link(uint32_t port) const noexcept { return (link_mask_ >> port & 1) != 0; }
-  uint32_t wires() const noexcept { return wires_; }  // ports of the NI; those that follow in the list lead to engines
+  bool is_entrance(uint32_t port) const noexcept { return port >= wires_ + engines_; }
+  bool is_shared(uint32_t port) const noexcept { return (shared_mask_ >> port & 1) != 0; }  // other engines have queues of it, too
+  uint32_t wires() const noexcept { return wires_; }  // ports of the NI
+  // By which number endpoints know what comes by it: an entrance's is that of its port.
+  uint32_t number(uint32_t port) const noexcept { return is_entrance(port) ? entrances_[port - wires_ - engines_] : port; }
   uint32_t engine() const noexcept { return engine_; }
   uint32_t engines() const noexcept { return engines_; }
 
@@ -102,7 +110,8 @@ class Links {
   };
   uint32_t forward(OwnPort& own, Port& port, uint32_t engine, Nanoseconds now) noexcept;
 
-  uint64_t link_mask_ = 0;
+  uint64_t link_mask_ = 0, shared_mask_ = 0;
+  std::vector<uint32_t> entrances_;  // their ports
   uint32_t engine_ = 0, engines_ = 0, wires_ = 0;
   uint32_t turn_ = 0;
   uint32_t ring_for_ = 0;  // bit e: frames were put for engine e since flush()
@@ -117,8 +126,10 @@ class Links {
 class LinkFabric {
  public:
   struct PortInfo {
-    uint32_t engine;  // to which it belongs
+    uint32_t engine;  // to which it belongs, or its first queue
     DriverCapabilities capabilities;
+    uint32_t engines = 0;  // bit e: engine e has a queue of it; 0: only the one above
+    bool has(uint32_t each) const noexcept { return each == engine || (engines >> each & 1) != 0; }
   };
   LinkFabric(uint32_t engines, std::vector<PortInfo> ports);
 
@@ -129,6 +140,8 @@ class LinkFabric {
   std::unique_ptr<Driver> foreign_port(uint32_t engine, uint32_t port);
   // The link of `engine` to `other`; in its list of ports it has the number link_port(other). To itself: a port that does nothing.
   std::unique_ptr<Driver> engine_port(uint32_t engine, uint32_t other);
+  // What ends the list: for each port of which `engine` is not the only one to have a queue, whence frames come that arrived at others.
+  std::vector<std::unique_ptr<Driver>> entrances(uint32_t engine);
   uint32_t link_port(uint32_t other) const noexcept { return static_cast<uint32_t>(ports_.size()) + other; }
   static MacAddress engine_address(uint32_t engine) noexcept {
     return {2, 'u', 'n', 'e', 't', static_cast<uint8_t>(engine)};
@@ -140,10 +153,13 @@ class LinkFabric {
   LinkRing& ring(uint32_t from, uint32_t to, uint32_t port) const noexcept {
     return *rings_[(from * engines_ + to) * (ports_.size() + 1) + port];
   }
+  bool joined(uint32_t from, uint32_t to, const PortInfo& port) const noexcept;
+  void open_ports(uint32_t engine);
+  std::vector<LinkRing*> arrivals(uint32_t engine, uint32_t port) const;
 
   uint32_t engines_;
   std::vector<PortInfo> ports_;
-  // From engine to engine, for each port that belongs to either, and one for neither's.
+  // From engine to engine, for each port for which one may have frames for the other, and one for none.
   std::vector<std::unique_ptr<LinkRing>> rings_;
   std::array<LinkBell, kEnginesMax> bells_{};
   std::array<Links, kEnginesMax> links_{};

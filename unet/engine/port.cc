@@ -9,8 +9,8 @@
 
 namespace unet::engine {
 
-Port::Port(std::unique_ptr<Driver> driver, NiCounters& counters, bool link)
-    : driver_(std::move(driver)), counters_(counters), link_(link) {
+Port::Port(std::unique_ptr<Driver> driver, NiCounters& counters, PortPlace place)
+    : driver_(std::move(driver)), counters_(counters), place_(place) {
   const DriverCapabilities& capabilities = driver_->capabilities();
   address_ = capabilities.address;
   address_key_ = source_key(address_, 0);
@@ -77,8 +77,8 @@ void Port::transmit(Nanoseconds now) noexcept {
   uint64_t bytes = 0;
   for (uint32_t i = begin_; i < begin_ + taken; ++i) bytes += uint64_t{frames_[i].length} + frames_[i].external_length;
   begin_ += taken;
-  counters_.add(link_ ? NiCounter::linked_frames : NiCounter::transmitted_frames, taken);
-  counters_.add(link_ ? NiCounter::linked_bytes : NiCounter::transmitted_bytes, bytes);
+  counters_.add(link() ? NiCounter::linked_frames : NiCounter::transmitted_frames, taken);
+  counters_.add(link() ? NiCounter::linked_bytes : NiCounter::transmitted_bytes, bytes);
 }
 
 }  // namespace unet::engine

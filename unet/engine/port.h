@@ -18,10 +18,16 @@ namespace unet::engine {
 
 class FrameTaps;
 
+// Where a port stands among the engines of its NI; that of a single one has no such place.
+struct PortPlace {
+  uint32_t number = 0;  // by which endpoints know it: an entrance's is that of its port (link.h)
+  bool link = false;    // it leads to another engine of this NI, which counts what it puts on a wire
+  bool shared = false;  // other engines have queues of the same port
+};
+
 class Port {
  public:
-  // `link`: it leads to another engine of this NI, which counts what it puts on a wire.
-  Port(std::unique_ptr<Driver> driver, NiCounters& counters, bool link = false);
+  Port(std::unique_ptr<Driver> driver, NiCounters& counters, PortPlace place = {});
   ~Port();
   Port(const Port&) = delete;
   Port& operator=(const Port&) = delete;
@@ -36,7 +42,10 @@ class Port {
     return (flags & FrameFlags::kPut) != 0 ? put_fragment_ : message_fragment_;
   }
   bool external_payload() const noexcept { return external_payload_; }
-  bool link() const noexcept { return link_; }
+  uint32_t number() const noexcept { return place_.number; }
+  bool link() const noexcept { return place_.link; }
+  // Frames may arrive before the commands that they follow from: those went to several engines.
+  bool overtakes() const noexcept { return place_.link || place_.shared; }
 
   // An empty frame to compose, or nullptr: the port takes no more now. The frame is sent by stage() or forgotten.
   TransmitFrame* frame(Nanoseconds now) noexcept {
@@ -86,7 +95,7 @@ class Port {
   uint32_t message_fragment_ = 0;
   uint32_t put_fragment_ = 0;
   bool external_payload_ = false;
-  const bool link_;
+  const PortPlace place_;
   // frames_[begin_, end_) are composed, frames_[end_, have_) allocated: none is copied on its way.
   uint32_t begin_ = 0, end_ = 0, have_ = 0;
   uint32_t shown_ = 0;  // frames_[begin_, shown_) were seen by the captures: what the driver refuses is seen once
