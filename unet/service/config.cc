@@ -244,8 +244,8 @@ seccomp = true
 idle = "adaptive"
 spin_us = 50
 
-# Threads that move messages, each with its own ports (port p has engine p % engines, or the one that port_engines says). More than
-# one pays where there are several busy ports and as many cores to spare.
+# Threads that move messages, each with its own ports (port p has engine p % engines, or the one that port_engines says; of a port with
+# queues=N each queue the next one). More than one pays where there are several busy ports or queues and as many cores to spare.
 engines = 1
 # port_engines = [0, 1]
 

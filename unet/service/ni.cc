@@ -15,6 +15,22 @@
 #include "unet/base/check.h"
 
 namespace unet::service {
+namespace {
+
+// Of one queue to those of the port's others.
+void add_counters(std::vector<DriverCounter>& sum, std::vector<DriverCounter> more) {
+  if (sum.empty()) {
+    sum = std::move(more);
+    return;
+  }
+  for (DriverCounter& counter : more) {
+    const auto same = std::find_if(sum.begin(), sum.end(), [&](const DriverCounter& each) { return each.name == counter.name; });
+    if (same == sum.end()) sum.push_back(std::move(counter));
+    else same->value += counter.value;
+  }
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Ni>> Ni::create(NiOptions options, std::vector<std::unique_ptr<Driver>> drivers,
                                        std::unique_ptr<Journal> journal) {
@@ -64,12 +80,25 @@ Status Ni::check_options(size_t ports, bool journal) const {
   return {};
 }
 
+// At most one queue for each engine: no thread has two.
+Status Ni::check_queues(const std::vector<std::unique_ptr<Driver>>& drivers) const {
+  for (size_t port = 0; port < drivers.size(); ++port) {
+    const uint32_t queues = drivers[port]->queues();
+    if (queues <= options_.engines) continue;
+    return fail(Errc::invalid_argument, "port " + std::to_string(port) + " has " + std::to_string(queues) + " queues for " +
+                                            std::to_string(options_.engines) + (options_.engines == 1 ? " engine" : " engines") +
+                                            ": each queue takes an engine of its own (engines, --engines)");
+  }
+  return {};
+}
+
 Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<Journal> journal) {
   if (Status status = check_options(drivers.size(), journal != nullptr); !status) return status;
+  if (Status status = check_queues(drivers); !status) return status;
   std::vector<PortInfo> ports;
   for (const auto& driver : drivers) {
     const DriverCapabilities& port = driver->capabilities();
-    ports.push_back({port.address, port.mtu, driver->description(), engine_of(ports_++)});
+    ports.push_back({port.address, port.mtu, driver->description(), engine_of(ports_++), driver->queues()});
   }
   Result<Descriptor> service_wake = create_eventfd();
   if (!service_wake) return tl::unexpected(service_wake.error());
@@ -116,19 +145,35 @@ Result<Descriptor> Ni::kept_memory(const Journal& journal) {
   return memory;
 }
 
-// Each engine gets its own ports, and links in the places of the others. `kept` is for a single one.
+// What each engine has of a port: it, if it has but one queue, or one of its queues, or nothing.
+std::vector<std::unique_ptr<Driver>> Ni::by_engine(std::unique_ptr<Driver> port, uint32_t number) const {
+  std::vector<std::unique_ptr<Driver>> queues = port->take_queues();
+  UNET_CHECK(queues.size() == port->queues() - 1);
+  queues.insert(queues.begin(), std::move(port));
+  std::vector<std::unique_ptr<Driver>> all(options_.engines);
+  for (uint32_t queue = 0; queue < queues.size(); ++queue) all[(engine_of(number) + queue) % options_.engines] = std::move(queues[queue]);
+  return all;
+}
+
+// Each engine gets its own ports and queues, and links in the places of the others. `kept` is for a single one.
 Status Ni::build_engines(std::vector<std::unique_ptr<Driver>> drivers, engine::Kept kept) {
-  if (options_.engines > 1) {
-    std::vector<engine::LinkFabric::PortInfo> ports;
-    for (uint32_t port = 0; port < ports_; ++port) ports.push_back({engine_of(port), drivers[port]->capabilities()});
-    links_ = std::make_unique<engine::LinkFabric>(options_.engines, std::move(ports));
+  std::vector<engine::LinkFabric::PortInfo> infos;
+  std::vector<std::vector<std::unique_ptr<Driver>>> ports;
+  for (uint32_t port = 0; port < ports_; ++port) {
+    infos.push_back({engine_of(port), drivers[port]->capabilities()});
+    ports.push_back(by_engine(std::move(drivers[port]), port));
+    for (uint32_t engine = 0; engine < options_.engines; ++engine) infos.back().engines |= ports[port][engine] ? 1u << engine : 0;
   }
+  if (options_.engines > 1) links_ = std::make_unique<engine::LinkFabric>(options_.engines, std::move(infos));
   for (uint32_t engine = 0; engine < options_.engines; ++engine) {
     std::vector<std::unique_ptr<Driver>> all;
     for (uint32_t port = 0; port < ports_; ++port) {
-      all.push_back(engine_of(port) == engine ? std::move(drivers[port]) : links_->foreign_port(engine, port));
+      all.push_back(ports[port][engine] ? std::move(ports[port][engine]) : links_->foreign_port(engine, port));
     }
-    for (uint32_t other = 0; links_ != nullptr && other < options_.engines; ++other) all.push_back(links_->engine_port(engine, other));
+    if (links_ != nullptr) {
+      for (uint32_t other = 0; other < options_.engines; ++other) all.push_back(links_->engine_port(engine, other));
+      for (std::unique_ptr<Driver>& entrance : links_->entrances(engine)) all.push_back(std::move(entrance));
+    }
     if (Status status = runners_[engine]->build(std::move(all), service_wake_.get(), links_.get(), std::exchange(kept, {})); !status) {
       return status;
     }
@@ -233,7 +278,8 @@ uint64_t Ni::endpoint_counter(uint32_t engine, uint32_t endpoint, EndpointCounte
 
 void Ni::begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept { engine_->begin_endpoint(endpoint, buffers); }
 
-// None of an engine that has not answered yet. All are asked before the first is waited for: the service waits for the slowest only.
+// None of an engine that has not answered yet; of a port of several engines, the sum. All are asked before the first is waited for: the
+// service waits for the slowest only.
 std::vector<std::vector<DriverCounter>> Ni::port_counters() {
   constexpr Nanoseconds kPatience = 50 * kMillisecond;
   for (const auto& runner : runners_) {
@@ -243,7 +289,7 @@ std::vector<std::vector<DriverCounter>> Ni::port_counters() {
   std::vector<std::vector<DriverCounter>> all(ports_);
   for (const auto& runner : runners_) {
     std::vector<std::vector<DriverCounter>> own = threads_ ? runner->port_counters(until) : runner->read_port_counters();
-    for (size_t i = 0; i < own.size(); ++i) all[runner->ports()[i]] = std::move(own[i]);
+    for (size_t i = 0; i < own.size(); ++i) add_counters(all[runner->ports()[i]], std::move(own[i]));
   }
   return all;
 }

@@ -27,7 +27,9 @@ struct NiOptions {
   Nanoseconds spin_time = 50 * kMicrosecond;       // adaptive: polling after the last work
   uint32_t engines = 1;                            // threads that move messages; an embedded NI has one
   std::vector<uint32_t> cores;                     // each engine's thread runs there only, in their order; those without: anywhere
-  std::vector<uint32_t> port_engines;              // which engine has each port; those not named: port p engine p % engines
+  // Which engine has each port; those not named: port p engine p % engines. Of a port with several queues: the first, and each engine
+  // after it one more.
+  std::vector<uint32_t> port_engines;
 };
 
 class Ni final : private EngineSide {
@@ -108,9 +110,11 @@ class Ni final : private EngineSide {
   Status set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<Journal> journal);
   static Result<Descriptor> kept_memory(const Journal& journal);
   Status check_options(size_t ports, bool journal) const;
+  Status check_queues(const std::vector<std::unique_ptr<Driver>>& drivers) const;
   uint32_t engine_of(uint32_t port) const noexcept {
     return port < options_.port_engines.size() ? options_.port_engines[port] : port % options_.engines;
   }
+  std::vector<std::unique_ptr<Driver>> by_engine(std::unique_ptr<Driver> port, uint32_t number) const;
   Status build_engines(std::vector<std::unique_ptr<Driver>> drivers, engine::Kept kept);
   Status check_cores() const;
 

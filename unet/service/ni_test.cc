@@ -8,6 +8,8 @@
 #include <catch2/catch.hpp>
 
 #include <atomic>
+#include <deque>
+#include <mutex>
 #include <thread>
 
 #include "unet/context.h"
@@ -292,6 +294,173 @@ TEST_CASE("two engines: wires of either, each other's wires, and channels betwee
     clean = count_of(after, "\"endpoints\":0") >= 3 && count_of(after, "\"tags\":0") >= 3 && count_of(after, "\"channels\":0") >= 3;
   }
   CHECK(clean);
+}
+
+namespace {
+
+// Two ports whose other ends are each other, with so many queues each: what one sends arrives at the other's in turns, as if by a hash that
+// knows nothing of channels. A queue is used by one thread.
+class QueueCable {
+ public:
+  explicit QueueCable(uint32_t queues) {
+    for (End& end : ends_) end.arriving.resize(queues);
+  }
+  std::vector<std::unique_ptr<Driver>> ports() {
+    std::vector<std::unique_ptr<Driver>> two;
+    for (uint32_t e = 0; e < 2; ++e) two.push_back(std::make_unique<Queue>(*this, e, 0));
+    return two;
+  }
+  static MacAddress address(uint32_t port) { return {2, 0, 0, 0, 5, static_cast<uint8_t>(port)}; }
+  // Of frames that arrived at the queue and that were sent by it.
+  uint32_t count(uint32_t port, uint32_t queue) const { return ends_[port].counts[queue].load(std::memory_order_relaxed); }
+
+ private:
+  struct End {
+    std::mutex mutex;
+    std::vector<std::deque<engine::FrameBytes>> arriving;
+    uint32_t next = 0;
+    std::atomic<uint32_t> counts[kEnginesMax]{};
+  };
+
+  class Queue final : public Driver {
+   public:
+    Queue(QueueCable& cable, uint32_t port, uint32_t number) : cable_(cable), port_(port), number_(number) {
+      capabilities_.address = address(port);
+    }
+    const DriverCapabilities& capabilities() const noexcept override { return capabilities_; }
+    uint32_t queues() const noexcept override { return static_cast<uint32_t>(own().arriving.size()); }
+    std::vector<std::unique_ptr<Driver>> take_queues() override {
+      std::vector<std::unique_ptr<Driver>> others;
+      for (uint32_t number = 1; number < queues(); ++number) others.push_back(std::make_unique<Queue>(cable_, port_, number));
+      return others;
+    }
+    uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds) noexcept override {
+      const std::lock_guard lock(own().mutex);
+      std::deque<engine::FrameBytes>& arriving = own().arriving[number_];
+      uint32_t count = 0;
+      for (; count < frames.size() && !arriving.empty(); ++count, arriving.pop_front()) {
+        auto* const bytes = new engine::FrameBytes(std::move(arriving.front()));
+        frames[count] = {.data = bytes->data(), .length = static_cast<uint32_t>(bytes->size()), .handle = bytes};
+      }
+      own().counts[number_].fetch_add(count, std::memory_order_relaxed);
+      return count;
+    }
+    void release(std::span<const ReceivedFrame> frames) noexcept override {
+      for (const ReceivedFrame& frame : frames) delete static_cast<engine::FrameBytes*>(frame.handle);
+    }
+    uint32_t allocate(std::span<TransmitFrame> frames) noexcept override {
+      for (TransmitFrame& frame : frames) {
+        auto* const bytes = new engine::FrameBytes(capabilities_.mtu + sizeof(EthernetHeader));
+        frame.data = bytes->data();
+        frame.handle = bytes;
+      }
+      return static_cast<uint32_t>(frames.size());
+    }
+    uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds) noexcept override {
+      End& other = cable_.ends_[1 - port_];
+      const std::lock_guard lock(other.mutex);
+      for (const TransmitFrame& frame : frames) {
+        auto* const bytes = static_cast<engine::FrameBytes*>(frame.handle);
+        bytes->resize(frame.length);
+        other.arriving[other.next++ % other.arriving.size()].push_back(std::move(*bytes));
+        delete bytes;
+      }
+      own().counts[number_].fetch_add(static_cast<uint32_t>(frames.size()), std::memory_order_relaxed);
+      return static_cast<uint32_t>(frames.size());
+    }
+    void discard(std::span<const TransmitFrame> frames) noexcept override {
+      for (const TransmitFrame& frame : frames) delete static_cast<engine::FrameBytes*>(frame.handle);
+    }
+    std::vector<DriverCounter> counters() const override { return {{"of_queues", 1}, {"of_queue_" + std::to_string(number_), 7}}; }
+    std::string description() const override { return "queues"; }
+
+   private:
+    End& own() const noexcept { return cable_.ends_[port_]; }
+    QueueCable& cable_;
+    const uint32_t port_, number_;
+    DriverCapabilities capabilities_;
+  };
+
+  End ends_[2];
+};
+
+// As in crossing_channels(), for `count` names on either side of the cable.
+std::vector<StaticChannel> cable_channels(uint32_t count) {
+  std::vector<StaticChannel> all;
+  for (uint32_t i = 0; i < count; ++i) {
+    const Tag left{10 + 2 * i}, right{11 + 2 * i};
+    all.push_back({"left" + std::to_string(i), left, right, QueueCable::address(1), 0});
+    all.push_back({"right" + std::to_string(i), right, left, QueueCable::address(0), 1});
+  }
+  return all;
+}
+
+}  // namespace
+
+// Two ports of two queues at three engines: engine 0 has a queue of port 0, engine 1 one of each, engine 2 one of port 1.
+TEST_CASE("ports with several queues: endpoints of every engine talk, whichever queue their frames arrive at") {
+  constexpr uint32_t kPairs = 4;
+  const Idle idle = GENERATE(Idle::adaptive, Idle::block);
+  QueueCable cable(2);
+  RunningNi ni(idle, cable.ports(), 3, cable_channels(kPairs));
+  {
+    auto context = Context::open(ni.name(), "ni_test");
+    REQUIRE(context);
+    std::vector<std::unique_ptr<Endpoint>> ends;
+    std::vector<Channel> channels;
+    for (uint32_t i = 0; i < kPairs; ++i) {
+      for (const char* side : {"left", "right"}) {
+        auto end = context->create_endpoint();
+        REQUIRE(end);
+        REQUIRE((*end)->bind(side + std::to_string(i)));
+        const std::vector<Channel> opened_now = opened(**end, 1);
+        REQUIRE(opened_now.size() == 1);
+        channels.push_back(opened_now[0]);
+        ends.push_back(std::move(*end));
+      }
+    }
+    uint32_t seed = 0;
+    for (const size_t length : {size_t{0}, size_t{48}, size_t{1000}, size_t{9000}, size_t{kMessageMax}}) {
+      for (uint32_t round = 0; round < 5; ++round) {
+        for (uint32_t i = 0; i < 2 * kPairs; ++i) REQUIRE(exchange(*ends[i], channels[i], *ends[i ^ 1], length, ++seed));
+      }
+    }
+    for (uint32_t port = 0; port < 2; ++port) {
+      for (uint32_t queue = 0; queue < 2; ++queue) CHECK(cable.count(port, queue) != 0);
+    }
+    const std::string report = ni.report();
+    CHECK(count_of(report, "\"queues\":2") == 2);
+    CHECK(count_of(report, "\"ports\":[0]") == 1);
+    CHECK(count_of(report, "\"ports\":[0,1]") == 1);
+    CHECK(count_of(report, "\"ports\":[1]") == 1);
+    // Of each port, what its queues count together.
+    CHECK(count_of(report, "\"of_queues\":2") == 2);
+    CHECK(count_of(report, "\"of_queue_0\":7") == 2);
+    CHECK(count_of(report, "\"of_queue_1\":7") == 2);
+    CHECK(count_of(report, "\"unknown_tag\":0") == 4);  // of three engines, and their sum
+    CHECK(count_of(report, "\"link_overflow\":0") == 4);
+    // The endpoints of a port are shared out among its engines.
+    for (const char* engine : {"\"engine\":0,", "\"engine\":1,", "\"engine\":2,"}) CHECK(count_of(report, engine) >= 2);
+  }
+  bool clean = false;
+  for (const Nanoseconds until = monotonic_now() + kHang; !clean && monotonic_now() < until;) {
+    const std::string after = ni.report();
+    clean = count_of(after, "\"endpoints\":0") >= 4 && count_of(after, "\"tags\":0") >= 4 && count_of(after, "\"channels\":0") >= 4;
+  }
+  CHECK(clean);
+}
+
+TEST_CASE("a port has no more queues than there are engines") {
+  for (const uint32_t engines : {1u, 2u}) {
+    QueueCable cable(3);
+    NiOptions options;
+    options.service.host = "testhost";
+    options.engines = engines;
+    options.socket = "/tmp/unet-ni-test-never";
+    const auto ni = Ni::create(std::move(options), cable.ports());
+    REQUIRE_FALSE(ni);
+    CHECK(ni.error().text.find("port 0 has 3 queues for " + std::to_string(engines) + " engine") != std::string::npos);
+  }
 }
 
 TEST_CASE("clients of several threads at once, and two engines") {

@@ -45,7 +45,7 @@ struct ChannelRecord {
   bool fixed = false;             // from the configuration: no signalling, the tag stays reserved
   Tag local_tag{};
   uint32_t port = 0;
-  std::optional<uint32_t> relay;  // engine that passes frames of the tag on: its port, another's endpoint
+  uint32_t relays = 0;            // bit e: engine e passes frames of the tag on: its port or queue, another's endpoint
   bool linked = false;            // on this NI, between two engines: local_tag is taken
 };
 

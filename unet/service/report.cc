@@ -264,7 +264,7 @@ class ReportBuilder {
     for (size_t i = 0; i < s_.ports_.size(); ++i) {
       const PortInfo& port = s_.ports_[i];
       json entry = {{"port", i}, {"address", text_of(port.address)}, {"mtu", port.mtu}, {"description", port.description},
-                    {"engine", port.engine}};
+                    {"engine", port.engine}, {"queues", port.queues}};
       if (i < counters.size()) {
         json values = json::object();
         for (const DriverCounter& counter : counters[i]) values[counter.name] = counter.value;
@@ -287,7 +287,7 @@ class ReportBuilder {
       }
       for (size_t i = 0; i < kNiGauges; ++i) held[std::string(kNiGaugeNames[i])] = s_.engine_.ni_gauge(e, static_cast<NiGauge>(i));
       for (size_t i = 0; i < s_.ports_.size(); ++i) {
-        if (s_.ports_[i].engine == e) ports.push_back(i);
+        if ((s_.engines_of(s_.ports_[i]) >> e & 1) != 0) ports.push_back(i);
       }
       list.push_back({{"engine", e}, {"ports", std::move(ports)}, {"counters", std::move(counters)}, {"drops", std::move(drops)},
                       {"held", std::move(held)}});

@@ -351,10 +351,14 @@ void Service::push_all(const engine::Command& command) {
   for (uint32_t engine = 0; engine < engines(); ++engine) push(engine, command);
 }
 
-// A signal may be lost, and whoever is on the wire causes them: they do not wait where clients' commands wait.
+// A signal may be lost, and whoever is on the wire causes them: they do not wait where clients' commands wait. Frames that follow from
+// one may arrive at any queue of the port, so its engines have all commands before it leaves.
 void Service::push_signal(const engine::SendSignal& signal) {
-  const uint32_t engine = ports_[signal.port].engine;
-  if (!backlogs_[engine].empty() || !lines_[engine].commands.push(signal)) ++counters_.dropped_signals;
+  const PortInfo& port = ports_[signal.port];
+  const uint32_t owners = engines_of(port);
+  bool ready = true;
+  for (uint32_t engine = 0; engine < engines(); ++engine) ready = ready && ((owners >> engine & 1) == 0 || backlogs_[engine].empty());
+  if (!ready || !lines_[port.engine].commands.push(signal)) ++counters_.dropped_signals;
   worked_ = true;
 }
 

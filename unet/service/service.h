@@ -44,7 +44,8 @@ struct PortInfo {
   MacAddress address{};
   uint32_t mtu = 0;
   std::string description;
-  uint32_t engine = 0;  // to which it belongs
+  uint32_t engine = 0;  // to which it belongs, or its first queue; of further queues each to the next engine
+  uint32_t queues = 1;
 };
 
 // The way to an engine and back.
@@ -195,7 +196,8 @@ class Service {
 
   // service_engines.cc: which engine serves what
   uint32_t engines() const noexcept { return static_cast<uint32_t>(lines_.size()); }
-  uint32_t least_busy_engine() const;
+  uint32_t engines_of(const PortInfo& port) const noexcept;  // bit e: engine e has a queue of it
+  uint32_t least_busy_engine(uint32_t among = ~uint32_t{0}) const;
   void serve(EndpointRecord& endpoint, uint32_t engine);
   void serve_both(EndpointRecord& one, EndpointRecord& other);
   void introduce(ClientRecord& client, uint32_t engine);

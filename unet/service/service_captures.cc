@@ -117,7 +117,7 @@ void Service::handle(ClientRecord& client, const control::CaptureStart& packet) 
   capture.shared.descriptor.reset();
 }
 
-// An endpoint's frames are its engine's affair, a port's those of the engine that has the port. An endpoint that no engine serves has no
+// An endpoint's frames are its engine's affair, a port's those of the engines that have the port. An endpoint that no engine serves has no
 // frames: to look at it is not to decide who will (start_captures_of).
 void Service::start_in_engines(CaptureRecord& capture) {
   if (capture.endpoint) {
@@ -125,7 +125,7 @@ void Service::start_in_engines(CaptureRecord& capture) {
     if (!endpoint.engine) return;
     capture.engines = 1u << *endpoint.engine;
   } else if (capture.port >= 0) {
-    capture.engines = 1u << ports_[static_cast<uint32_t>(capture.port)].engine;
+    capture.engines = engines_of(ports_[static_cast<uint32_t>(capture.port)]);
   } else {
     capture.engines = (1u << engines()) - 1;
   }

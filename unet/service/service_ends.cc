@@ -165,9 +165,11 @@ void Service::close_in_engine(EndpointRecord& endpoint, ChannelRecord& channel) 
   const EndpointRecord& served = carrier_of(endpoint);
   if (channel.kind != control::ChannelKind::ni || !served.engine) return;
   push(*served.engine, engine::CloseChannel{.endpoint = served.id, .channel = channel.number});
-  if (channel.relay) push(*channel.relay, engine::CloseRelay{.local_tag = channel.local_tag});
+  for (uint32_t engine = 0; engine < engines(); ++engine) {
+    if ((channel.relays >> engine & 1) != 0) push(engine, engine::CloseRelay{.local_tag = channel.local_tag});
+  }
   if (channel.linked) tags_.release(channel.local_tag);
-  channel.relay.reset();
+  channel.relays = 0;
   channel.linked = false;
 }
 

@@ -1,11 +1,12 @@
 // service_engines.cc - which engine serves which endpoint, and what the engines are told of it.
 //
-// An endpoint stays with one engine from its first channel that is not local: that of the channel's port; for a channel on this NI, that of
-// its peer; and if that has none, the one with the fewest endpoints. So most messages never leave an engine. What has to (a second
-// channel over another engine's port, a channel between endpoints of two engines) goes over their link (unet/engine/link.h). With one
-// engine there is no choice, and it has every endpoint from its creation.
-#include <algorithm>
+// An endpoint stays with one engine from its first channel that is not local: that of the channel's port, and of a port's several the one
+// with the fewest endpoints; for a channel on this NI, that of its peer; and if that has none, the one with the fewest endpoints. So most
+// messages never leave an engine. What has to (a second channel over another engine's port, a channel between endpoints of two engines,
+// what arrives at another engine's queue) goes over their link (unet/engine/link.h). With one engine there is no choice, and it has every
+// endpoint from its creation.
 #include <bit>
+#include <optional>
 
 #include "unet/base/check.h"
 #include "unet/engine/doorbells.h"
@@ -14,8 +15,20 @@
 
 namespace unet::service {
 
-uint32_t Service::least_busy_engine() const {
-  return static_cast<uint32_t>(std::min_element(served_.begin(), served_.begin() + engines()) - served_.begin());
+uint32_t Service::engines_of(const PortInfo& port) const noexcept {
+  uint32_t mask = 0;
+  for (uint32_t queue = 0; queue < port.queues; ++queue) mask |= 1u << (port.engine + queue) % engines();
+  return mask;
+}
+
+// Of those whose bits are set, which are not none.
+uint32_t Service::least_busy_engine(uint32_t among) const {
+  std::optional<uint32_t> best;
+  for (uint32_t engine = 0; engine < engines(); ++engine) {
+    if ((among >> engine & 1) != 0 && (!best || served_[engine] < served_[*best])) best = engine;
+  }
+  UNET_CHECK(best);
+  return *best;
 }
 
 void Service::serve(EndpointRecord& endpoint, uint32_t engine) {

@@ -282,15 +282,16 @@ TEST_CASE("several hosts that connect in one turn are all offered, also under a 
 
 namespace {
 
-// A service with two engines, each with a port. A name is bound to a channel of the configuration over each port: an endpoint that binds it
-// is the port's engine's.
+// A service with two engines, each with a port; with `queues` 2 each has a queue of either port. A name is bound to a channel of the
+// configuration over each port: an endpoint that binds it is the port's engine's, or that of one of its two.
 struct TwoEngines {
+  static constexpr uint32_t kFiller = kEndpointsMax - 1;  // whose channel is closed by what fills a mailbox
   engine::CommandMailbox commands[2];
   engine::EventMailbox events[2];
   NoEngine engine;
   std::unique_ptr<Service> service;
 
-  TwoEngines() {
+  explicit TwoEngines(uint32_t queues = 1) {
     ServiceOptions options;
     for (uint32_t e = 0; e < 2; ++e) {
       options.channels.push_back(
@@ -300,8 +301,8 @@ struct TwoEngines {
     options.own_user = geteuid();
     options.host = "here";
     service = std::move(*Service::create(std::move(options),
-                                         {PortInfo{.address = {2}, .mtu = 1500, .description = "none", .engine = 0},
-                                          PortInfo{.address = {2}, .mtu = 1500, .description = "none", .engine = 1}},
+                                         {PortInfo{.address = {2}, .mtu = 1500, .description = "none", .engine = 0, .queues = queues},
+                                          PortInfo{.address = {2}, .mtu = 1500, .description = "none", .engine = 1, .queues = queues}},
                                          {EngineLine{commands[0], events[0]}, EngineLine{commands[1], events[1]}}, engine));
   }
   // A client with an endpoint.
@@ -331,15 +332,20 @@ struct TwoEngines {
     CHECK(ask(client, bind).code == 0);
   }
   void fill(uint32_t engine) {
-    while (commands[engine].push(engine::CloseChannel{})) {
+    while (commands[engine].push(engine::CloseChannel{.endpoint = kFiller, .channel = 0})) {
     }
   }
-  // Takes what waits; which commands were there: "attach", "open", "capture", "stop", "signal".
+  // Takes what waits; which commands were there: "attach", "open", "relay", "close", "unrelay", "capture", "stop", "signal".
   std::vector<std::string> take(uint32_t engine) {
     std::vector<std::string> kinds;
     for (const engine::Command* command; (command = commands[engine].front()) != nullptr; commands[engine].pop()) {
       if (std::holds_alternative<engine::AttachEndpoint>(*command)) kinds.push_back("attach");
       if (std::holds_alternative<engine::OpenWire>(*command)) kinds.push_back("open");
+      if (std::holds_alternative<engine::OpenRelay>(*command)) kinds.push_back("relay");
+      if (const auto* const close = std::get_if<engine::CloseChannel>(command); close != nullptr && close->endpoint != kFiller) {
+        kinds.push_back("close");
+      }
+      if (std::holds_alternative<engine::CloseRelay>(*command)) kinds.push_back("unrelay");
       if (std::holds_alternative<engine::StartCapture>(*command)) kinds.push_back("capture");
       if (std::holds_alternative<engine::StopCapture>(*command)) kinds.push_back("stop");
       if (std::holds_alternative<engine::SendSignal>(*command)) kinds.push_back("signal");
@@ -380,6 +386,52 @@ TEST_CASE("an engine that takes no commands holds up neither another's endpoints
   CHECK_FALSE(two->service->backlogged());
   CHECK(two->take(0) == Kinds{"attach", "open"});
   CHECK_FALSE(two->commands[0].pending());
+}
+
+TEST_CASE("a channel over a port with several queues is known at each, and its endpoints are shared out to their engines") {
+  auto two = std::make_unique<TwoEngines>(2);
+  const Descriptor one = two->client(), other = two->client();
+  two->bind(one, 0, "at0");
+  CHECK(two->take(0) == Kinds{"attach", "open"});
+  CHECK(two->take(1) == Kinds{"relay"});
+  two->bind(other, 1, "at1");  // its port's first queue is engine 1's, too
+  CHECK(two->take(0) == Kinds{"relay"});
+  CHECK(two->take(1) == Kinds{"attach", "open"});
+  // A capture of a port has frames of both of its engines.
+  control::CaptureStart start{};
+  start.header = {.op = control::Op::capture_start, .endpoint = ~0u, .cookie = 0};
+  start.channel = ~0u;
+  start.port = 0;
+  start.snap_length = 64;
+  start.bytes = kCaptureBytesMin;
+  REQUIRE(two->ask(one, start).code == 0);
+  CHECK(two->take(0) == Kinds{"capture"});
+  CHECK(two->take(1) == Kinds{"capture"});
+  control::Unbind unbind{};
+  unbind.header = {.op = control::Op::unbind, .endpoint = 0, .cookie = 0};
+  REQUIRE(send(one.get(), &unbind, sizeof unbind, 0) == sizeof unbind);
+  two->service->poll(kSecond);
+  CHECK(two->take(0) == Kinds{"close"});
+  CHECK(two->take(1) == Kinds{"unrelay"});
+}
+
+TEST_CASE("no signal leaves while an engine of the port's other queue has not been sent all commands") {
+  auto two = std::make_unique<TwoEngines>(2);
+  const Descriptor client = two->client();
+  two->fill(1);
+  two->bind(client, 0, "at0");  // whose relay finds no room
+  CHECK(two->take(0) == Kinds{"attach", "open"});
+  CHECK(two->commands[1].pending());
+  two->ask_over(0, about_nothing());
+  two->service->poll(kSecond);
+  CHECK(two->take(0).empty());
+  CHECK(two->service->counters().dropped_signals == 1 + Keepalive::kChannels);
+  while (two->commands[1].front() != nullptr) two->commands[1].pop();
+  two->service->poll(kSecond);
+  CHECK(two->take(1) == Kinds{"relay"});
+  two->ask_over(0, about_nothing());
+  two->service->poll(kSecond);
+  CHECK(two->take(0) == Kinds(1 + Keepalive::kChannels, "signal"));
 }
 
 TEST_CASE("to capture an endpoint that no engine serves yet decides nothing: it begins when one does") {

@@ -92,12 +92,14 @@ Status Service::accept_wire(EndpointRecord& endpoint, const RequestRecord& reque
 }
 
 void Service::open_wire(EndpointRecord& endpoint, ChannelRecord& channel, Tag remote_tag, const WireAddress& remote) {
-  const uint32_t owner = ports_[remote.port].engine;
+  const uint32_t owners = engines_of(ports_[remote.port]);
   EndpointRecord& served = carrier_of(endpoint);
-  serve(served, owner);
-  if (*served.engine != owner) {  // it is served elsewhere already
-    channel.relay = owner;
-    push(owner, engine::OpenRelay{.local_tag = channel.local_tag, .engine = *served.engine});
+  serve(served, least_busy_engine(owners));
+  // It may be served elsewhere already, and what arrives at another queue is its, too.
+  channel.relays = owners & ~(1u << *served.engine);
+  for (uint32_t engine = 0; engine < engines(); ++engine) {
+    if ((channel.relays >> engine & 1) == 0) continue;
+    push(engine, engine::OpenRelay{.local_tag = channel.local_tag, .engine = *served.engine});
   }
   push(*served.engine, engine::OpenWire{.endpoint = served.id,
                                     .channel = channel.number,
