@@ -159,6 +159,8 @@ Wrappers
       peers=IP+IP+...           who is asked for a host that is connected to; NIs that connect here need not be named
       mtu=BYTES                 of IP on the path (default: the wire's); routers' word about it is not heard
       port=N                    of UDP, the same on all hosts (default 849: below 1024, only root of a host sends from there)
+      ports=N                   to send from, from that one on, by channel, so that queues=N of a wire, or paths of a network, each get
+                                some; 1 to 64, the same on all hosts (default 1)
       neighbour=IP@MAC+...      stations of this network, or the gateway, that are not asked for
       hops=N                    routers a datagram may pass (default 64)
   vlan:id=N               frames carry the tag of VLAN N, 1 to 4094; others are dropped and counted. priority=0 to 7

@@ -64,9 +64,10 @@ Status set_udp(const std::string& name, const std::string& value, UdpOptions& o)
   }
   if (name == "neighbour") return for_each_part(value, [&](const std::string& part) { return add_neighbour(part, o); });
   if (name == "port") return assign(name, parse_count(value, 1, 65535), o.port);
+  if (name == "ports") return assign(name, parse_count(value, 1, drivers::kUdpPortsMax), o.ports);
   if (name == "mtu") return assign(name, parse_count(value, 576, 9600), o.mtu);
   if (name == "hops") return assign(name, parse_count(value, 1, 255), o.hop_limit);
-  return fail(Errc::invalid_argument, "'" + name + "' is no option; allowed: address gateway peers neighbour port mtu hops");
+  return fail(Errc::invalid_argument, "'" + name + "' is no option; allowed: address gateway peers neighbour port ports mtu hops");
 }
 
 }  // namespace

@@ -112,9 +112,19 @@ Result<Wrapper> parse_vlan(std::string_view text) {
 struct Known {
   std::string_view name;
   Result<Wrapper> (*parse)(std::string_view options);
+  bool takes_queues;  // it can be around each queue of a wire by itself
 };
-constexpr Known kWrappers[] = {{"faulty", parse_faulty}, {"capture", parse_capture}, {"trace", parse_trace},
-                               {"udp", parse_udp},       {"vlan", parse_vlan}};
+constexpr Known kWrappers[] = {{"faulty", parse_faulty, false}, {"capture", parse_capture, false}, {"trace", parse_trace, false},
+                               {"udp", parse_udp, true},        {"vlan", parse_vlan, true}};
+
+// What one of them has in one place would be used by several threads.
+Wrapper of_one_queue(std::string name, Wrapper wrapper) {
+  return [name = std::move(name), wrapper = std::move(wrapper)](std::unique_ptr<Driver> wire) -> Made {
+    if (wire->queues() == 1) return wrapper(std::move(wire));
+    return fail(Errc::invalid_argument, name + ": goes around a wire with one queue, and this one has " + std::to_string(wire->queues()) +
+                                            " (queues=)");
+  };
+}
 
 }  // namespace
 
@@ -125,7 +135,10 @@ bool is_wrapper(std::string_view name) {
 Result<Wrapper> parse_wrapper(std::string_view text) {
   const size_t colon = std::min(text.find(':'), text.size());
   for (const Known& known : kWrappers) {
-    if (known.name == text.substr(0, colon)) return known.parse(text.substr(std::min(colon + 1, text.size())));
+    if (known.name != text.substr(0, colon)) continue;
+    Result<Wrapper> wrapper = known.parse(text.substr(std::min(colon + 1, text.size())));
+    if (!wrapper || known.takes_queues) return wrapper;
+    return of_one_queue(std::string(known.name), std::move(*wrapper));
   }
   return fail(Errc::invalid_argument,
               "'" + std::string(text) + "' stands before ' / ', where only wrappers may: udp:OPTIONS, vlan:OPTIONS, faulty:OPTIONS, "

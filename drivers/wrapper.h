@@ -1,4 +1,5 @@
-// wrapper.h - a driver around another driver that passes every call on; wrappers say only what they do otherwise.
+// wrapper.h - a driver around another driver that passes every call on; wrappers say only what they do otherwise. One that can have
+// several queues under it says how, by take_queues(); apps/wrapper_spec.cc lists these, and lets no other have a wire with several.
 #pragma once
 
 #include <memory>
@@ -21,6 +22,7 @@ class Wrapper : public Driver {
   int wait_descriptor() const noexcept override { return wire_->wait_descriptor(); }
   bool register_memory(std::span<std::byte> memory) noexcept override { return wire_->register_memory(memory); }
   void forget_memory(std::span<std::byte> memory) noexcept override { wire_->forget_memory(memory); }
+  uint32_t queues() const noexcept override { return wire_->queues(); }
   std::vector<DriverCounter> counters() const override { return wire_->counters(); }
   std::string description() const override { return wire_->description(); }
 

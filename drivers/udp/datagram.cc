@@ -25,9 +25,10 @@ void write16(std::byte* at, uint32_t value) noexcept {
 const uint8_t* octets(const std::byte* at) noexcept { return reinterpret_cast<const uint8_t*>(at); }
 
 // The UDP header and what follows, of which IP says that it has `length` bytes.
-DatagramError parse_udp(const std::byte* udp, uint32_t length, uint64_t pseudo_header, bool ipv4, uint16_t port, Bytes& payload) noexcept {
+DatagramError parse_udp(const std::byte* udp, uint32_t length, uint64_t pseudo_header, bool ipv4, const DatagramAddress& own,
+                        Bytes& payload) noexcept {
   if (length < kUdpBytes) return DatagramError::bad_length;
-  if (read16(udp) != port || read16(udp + 2) != port) return DatagramError::wrong_port;
+  if (static_cast<uint16_t>(read16(udp) - own.port) >= own.ports || read16(udp + 2) != own.port) return DatagramError::wrong_port;
   if (read16(udp + 4) != length) return DatagramError::bad_length;
   const bool summed = udp[6] != std::byte{0} || udp[7] != std::byte{0};
   if (!summed && !ipv4) return DatagramError::bad_checksum;  // RFC 8200, 8.1
@@ -50,7 +51,7 @@ DatagramError parse_ipv4(Bytes packet, const DatagramAddress& own, DatagramView&
   if (ip[9] != std::byte{kProtocolUdp}) return DatagramError::not_udp;
   view.from = ipv4_address(octets(ip + 12));
   if (!view.from.is_one_host(true)) return DatagramError::wrong_address;
-  return parse_udp(ip + kIpv4Bytes, total - kIpv4Bytes, checksum_add(0, ip + 12, 8), true, own.port, view.payload);
+  return parse_udp(ip + kIpv4Bytes, total - kIpv4Bytes, checksum_add(0, ip + 12, 8), true, own, view.payload);
 }
 
 DatagramError parse_ipv6(Bytes packet, const DatagramAddress& own, DatagramView& view) noexcept {
@@ -64,7 +65,7 @@ DatagramError parse_ipv6(Bytes packet, const DatagramAddress& own, DatagramView&
   if (ip[6] != std::byte{kProtocolUdp}) return DatagramError::not_udp;
   view.from = ipv6_address(octets(ip + 8));
   if (!view.from.is_one_host(false)) return DatagramError::wrong_address;
-  return parse_udp(ip + kIpv6Bytes, length, checksum_add(0, ip + 8, 32), false, own.port, view.payload);
+  return parse_udp(ip + kIpv6Bytes, length, checksum_add(0, ip + 8, 32), false, own, view.payload);
 }
 
 }  // namespace
@@ -155,14 +156,13 @@ DatagramError parse_datagram(Bytes frame, const DatagramAddress& own, DatagramVi
 }
 
 DatagramTemplate::DatagramTemplate(const DatagramAddress& from, const IpAddress& to, uint8_t hop_limit) noexcept
-    : ipv4_(from.ip.is_ipv4()) {
+    : ipv4_(from.ip.is_ipv4()), port_(from.port) {
   std::byte* const at = bytes_.data();
   std::memcpy(at + 6, from.mac.data(), from.mac.size());
   write16(at + 12, ipv4_ ? kEtherTypeIpv4 : kEtherTypeIpv6);
   std::byte* const ip = at + kEthernetBytes;
   std::byte* const udp = ip + (ipv4_ ? kIpv4Bytes : kIpv6Bytes);
-  write16(udp, from.port);
-  write16(udp + 2, from.port);
+  write16(udp + 2, from.port);  // the other one is each datagram's own
   if (ipv4_) {
     ip[0] = std::byte{0x45};
     write16(ip + 6, kDontFragment);  // so its number may be 0 (RFC 6864)
@@ -183,7 +183,7 @@ DatagramTemplate::DatagramTemplate(const DatagramAddress& from, const IpAddress&
 }
 
 void DatagramTemplate::write(std::byte* to, const MacAddress& next_hop, uint32_t length, const std::byte* more,
-                             uint32_t external) const noexcept {
+                             uint32_t external, uint16_t from) const noexcept {
   const auto udp_length = static_cast<uint16_t>(length + kUdpBytes);
   std::byte* const ip = to + kEthernetBytes;
   if (ipv4_) {
@@ -191,6 +191,7 @@ void DatagramTemplate::write(std::byte* to, const MacAddress& next_hop, uint32_t
     std::memcpy(to, next_hop.data(), next_hop.size());
     const auto total = static_cast<uint16_t>(udp_length + kIpv4Bytes);
     write16(ip + 2, total);
+    write16(ip + kIpv4Bytes, port_ + from);
     write16(ip + kIpv4Bytes + 4, udp_length);
     // The frame's crc32c covers the payload: the checksum of UDP stays 0, none.
     const uint16_t checksum = checksum_fold(checksum_add16(sum_, total));
@@ -200,8 +201,10 @@ void DatagramTemplate::write(std::byte* to, const MacAddress& next_hop, uint32_t
   std::memcpy(to, bytes_.data(), kEthernetBytes + kIpv6Bytes + kUdpBytes);
   std::memcpy(to, next_hop.data(), next_hop.size());
   write16(ip + 4, udp_length);
+  write16(ip + kIpv6Bytes, port_ + from);
   write16(ip + kIpv6Bytes + 4, udp_length);
   uint64_t sum = checksum_add16(checksum_add16(sum_, udp_length), udp_length);  // of the pseudo header, and of the header
+  sum = checksum_add16(sum, static_cast<uint16_t>(port_ + from));
   const std::byte* const payload = to + size_;
   sum = checksum_add(sum, payload, length - external);
   if (external != 0) sum = checksum_add(sum, more, external);  // after headers of an even length

@@ -79,6 +79,7 @@ struct DatagramAddress {
   MacAddress mac{};
   IpAddress ip{};
   uint16_t port = 0;  // of both sides
+  uint16_t ports = 1; // from this one on, that either side sends from
 };
 
 // Checks a received frame and fills `view`: with DatagramError::none, the payload lies inside the frame.
@@ -91,13 +92,16 @@ class DatagramTemplate {
   DatagramTemplate(const DatagramAddress& from, const IpAddress& to, uint8_t hop_limit) noexcept;
 
   uint32_t size() const noexcept { return size_; }  // of all headers
-  // Writes the headers at `to`; the payload of `length` bytes follows them, the last `external` of which are at `more`.
-  void write(std::byte* to, const MacAddress& next_hop, uint32_t length, const std::byte* more, uint32_t external) const noexcept;
+  // Writes the headers at `to`; the payload of `length` bytes follows them, the last `external` of which are at `more`. `from` is the
+  // port that it is sent from, counted from the first.
+  void write(std::byte* to, const MacAddress& next_hop, uint32_t length, const std::byte* more, uint32_t external,
+             uint16_t from = 0) const noexcept;
 
  private:
   std::array<std::byte, 64> bytes_{};
   uint32_t size_ = 0;
   bool ipv4_ = true;
+  uint16_t port_ = 0;
   uint64_t sum_ = 0;  // IPv4: of the header; IPv6: of the pseudo header and the ports; both without lengths
 };
 

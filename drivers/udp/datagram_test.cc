@@ -22,13 +22,13 @@ Path path(bool ipv4) {
 }
 
 // A datagram as the template writes it, with `external` of its bytes elsewhere while the checksum was made.
-std::vector<std::byte> datagram(const Path& path, uint32_t length, uint32_t external = 0) {
+std::vector<std::byte> datagram(const Path& path, uint32_t length, uint32_t external = 0, uint16_t port = 0) {
   const DatagramTemplate headers(path.from, path.to.ip, 64);
   std::vector<std::byte> frame(headers.size() + length);
   for (uint32_t i = 0; i < length; ++i) frame[headers.size() + i] = static_cast<std::byte>(i * 7 + 3);
   std::vector<std::byte> more(frame.end() - external, frame.end());
   std::fill(frame.end() - external, frame.end(), std::byte{0xEE});
-  headers.write(frame.data(), kB, length, more.data(), external);
+  headers.write(frame.data(), kB, length, more.data(), external, port);
   std::copy(more.begin(), more.end(), frame.end() - external);
   return frame;
 }
@@ -46,6 +46,22 @@ void sum_ipv4(std::vector<std::byte>& frame) {
 }
 
 }  // namespace
+
+TEST_CASE("a datagram may come from each of so many ports, and from no other") {
+  const bool ipv4 = GENERATE(true, false);
+  Path p = path(ipv4);
+  p.to.ports = 16;
+  for (const uint16_t port : {uint16_t{0}, uint16_t{1}, uint16_t{15}, uint16_t{16}, uint16_t{174}, uint16_t{0xFFFF}}) {
+    CAPTURE(port);
+    const auto frame = datagram(p, 102, 40, port);
+    const size_t at = ipv4 ? 34 : 54;
+    CHECK(std::to_integer<unsigned>(frame[at]) * 256 + std::to_integer<unsigned>(frame[at + 1]) == static_cast<uint16_t>(kPort + port));
+    CHECK(std::to_integer<unsigned>(frame[at + 2]) * 256 + std::to_integer<unsigned>(frame[at + 3]) == kPort);
+    CHECK(parse(frame, p.to) == (port < 16 ? DatagramError::none : DatagramError::wrong_port));  // its checksum is right
+  }
+  p.to.ports = 1;
+  CHECK(parse(datagram(p, 10, 0, 1), p.to) == DatagramError::wrong_port);
+}
 
 TEST_CASE("the Internet checksum of RFC 1071's example") {
   const uint8_t bytes[] = {0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7};

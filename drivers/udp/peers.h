@@ -32,6 +32,7 @@ struct Peer {
   uint32_t neighbour = 0;      // place of the next hop
   bool configured = false;
   Nanoseconds used = 0;        // last, in either direction
+  Nanoseconds next_tell = 0;   // with several queues: when the others may be told again that it signals
   DatagramTemplate headers;
 };
 

@@ -2,6 +2,7 @@
 #include "drivers/udp/udp.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "unet/limits.h"
@@ -11,6 +12,7 @@ namespace {
 
 constexpr uint32_t kEthernetBytes = sizeof(EthernetHeader);
 constexpr uint32_t kBurstMax = 64;
+constexpr Nanoseconds kTellEvery = 100 * kMillisecond;  // other queues' wrappers of a peer that signals
 constexpr uint32_t kIpv4MtuMin = 576, kIpv6MtuMin = 1280;  // what every path takes
 
 uint32_t headers_of(const IpAddress& ip) noexcept { return (ip.is_ipv4() ? kIpv4Bytes : kIpv6Bytes) + kUdpBytes; }
@@ -42,6 +44,13 @@ Status check(const UdpOptions& o, const DriverCapabilities& wire) {
     if (Status status = same_version(neighbour.ip); !status) return status;
     if (same_network(neighbour.ip, o.address, o.prefix)) continue;
     return refuse("neighbour " + text_of(neighbour.ip) + " is not in the network");
+  }
+  if (o.ports == 0 || o.ports > kUdpPortsMax || o.port > 65536 - o.ports) {
+    return refuse("ports: from port " + std::to_string(o.port) + " on 1 to " + std::to_string(kUdpPortsMax) + ", up to 65535, are allowed");
+  }
+  if (o.port < 1024 && o.port + o.ports > 1024) {
+    return refuse("ports: " + std::to_string(o.ports) + " from " + std::to_string(o.port) +
+                  " on are not all below 1024, as the first is: everybody may send from the others");
   }
   const uint32_t least = ipv4 ? kIpv4MtuMin : kIpv6MtuMin;
   if (wire.mtu < least) {
@@ -79,7 +88,7 @@ Result<std::unique_ptr<Driver>> Udp::wrap(std::unique_ptr<Driver> wire, const Ud
 Udp::Udp(std::unique_ptr<Driver> wire, const UdpOptions& options)
     : Wrapper(std::move(wire)),
       options_(options),
-      own_{.mac = wire_->capabilities().address, .ip = options.address, .port = options.port},
+      own_{.mac = wire_->capabilities().address, .ip = options.address, .port = options.port, .ports = options.ports},
       capabilities_(wire_->capabilities()),
       shift_(headers_of(options.address)),
       peers_(static_cast<uint32_t>(options.peers.size()) + options.learned),
@@ -107,11 +116,13 @@ Udp::Udp(std::unique_ptr<Driver> wire, const UdpOptions& options)
 
 uint32_t Udp::receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept {
   const uint32_t count = wire_->receive(frames, now);
+  if (hearsay_ != nullptr) [[unlikely]] listen(now);  // after the frames came: they may be of whom it is about
   for (uint32_t i = 0; i < count; ++i) {
     if (i + 1 < count) __builtin_prefetch(frames[i + 1].data);
     // What is not for the engine stays in the burst, empty: the engine counts it and gives it back with the others.
     if (!accept(frames[i], now)) frames[i].length = 0;
   }
+  if (hearsay_ != nullptr) [[unlikely]] tell_of_peers(frames.first(count), now);
   return count;
 }
 
@@ -164,8 +175,43 @@ bool Udp::meet_neighbour(Bytes frame, Nanoseconds now) noexcept {
   Neighbours::Message reply;
   std::optional<uint32_t> changed;
   if (!neighbours_.handle(frame, now, reply, changed)) return false;
+  if (hearsay_ != nullptr && reply.length == 0) hearsay_->tell_frame(queue_, frame);  // a question to us is answered here
   if (reply.length != 0 && !send_message(reply, now)) ++counters_.no_frame;
   return true;
+}
+
+// What arrived at other queues of the wire, of those with whom we may have to do.
+void Udp::listen(Nanoseconds now) noexcept {
+  Hearsay::Item item;
+  while (hearsay_->hear(queue_, heard_, item)) {
+    if (!item.peer) {
+      Neighbours::Message answered_elsewhere;
+      std::optional<uint32_t> changed;
+      neighbours_.handle({item.frame.data(), item.length}, now, answered_elsewhere, changed);
+      continue;
+    }
+    Peer* peer = peers_.find(Peers::key_of(address_for(*item.peer)));
+    if (peer == nullptr) peer = add_peer(*item.peer, now);
+    if (peer == nullptr || !(peer->ip == *item.peer)) continue;
+    peer->used = now;
+    neighbours_.want(peer->neighbour, now);  // to be known when this queue is sent by
+  }
+}
+
+// Who signals is a peer at all queues. Of frames that were accepted.
+void Udp::tell_of_peers(std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept {
+  for (const ReceivedFrame& frame : frames) {
+    if (frame.length < kFrameOverhead) continue;
+    be32 tag;
+    std::memcpy(&tag, frame.data + kEthernetBytes + offsetof(FrameHeader, tag), sizeof tag);
+    if (Tag{uint32_t{tag}} != kSignallingTag) continue;
+    MacAddress from;
+    std::memcpy(from.data(), frame.data + offsetof(EthernetHeader, from), from.size());
+    Peer* const peer = peers_.find(Peers::key_of(from));
+    if (peer == nullptr || now < peer->next_tell) continue;
+    peer->next_tell = now + kTellEvery;
+    hearsay_->tell_peer(queue_, peer->ip);
+  }
 }
 
 Peer* Udp::add_peer(const IpAddress& ip, Nanoseconds now) noexcept {
@@ -202,6 +248,10 @@ Peer* Udp::peer_for(const std::byte* to, Nanoseconds now) noexcept {
   MacAddress address;
   std::memcpy(address.data(), to, address.size());
   if (Peer* const peer = peers_.find(Peers::key_of(address))) return peer;
+  if (hearsay_ != nullptr && hearsay_->news(heard_)) {
+    listen(now);
+    if (Peer* const peer = peers_.find(Peers::key_of(address))) return peer;
+  }
   // An NI that was restarted knows its channels' peers by these addresses only.
   const std::optional<IpAddress> ip = own_.ip.is_ipv4() ? ip_of(address) : std::nullopt;
   return ip ? add_peer(*ip, now) : nullptr;
@@ -211,6 +261,14 @@ bool Udp::ready(Peer& peer, Nanoseconds now) noexcept {
   peer.used = now;
   neighbours_.want(peer.neighbour, now);
   return neighbours_.known(peer.neighbour);
+}
+
+// Of a channel always the same.
+uint16_t Udp::port_for(const std::byte* frame) const noexcept {
+  if (own_.ports == 1) return 0;
+  be32 tag;
+  std::memcpy(&tag, frame + kEthernetBytes + offsetof(FrameHeader, tag), sizeof tag);
+  return static_cast<uint16_t>((uint32_t{tag} * 0x9e3779b1u >> 16) % own_.ports);
 }
 
 uint32_t Udp::transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept {
@@ -234,7 +292,7 @@ uint32_t Udp::transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcep
       out.data -= shift_;
       out.length += shift_;
       peer->headers.write(out.data, neighbours_.mac(peer->neighbour), frame.length - kEthernetBytes + frame.external_length,
-                          frame.external, frame.external_length);
+                          frame.external, frame.external_length, port_for(frame.data));
     }
     const uint32_t taken = count == 0 ? 0 : wire_->transmit({burst, count}, now);
     done += taken;
@@ -313,6 +371,18 @@ void Udp::poll(Nanoseconds now) noexcept {
 
 Nanoseconds Udp::next_event() const noexcept { return std::min(wire_->next_event(), neighbours_.next_event()); }
 
+std::vector<std::unique_ptr<Driver>> Udp::take_queues() {
+  std::vector<std::unique_ptr<Driver>> all = wire_->take_queues();
+  if (!all.empty()) hearsay_ = std::make_shared<Hearsay>();
+  for (uint32_t i = 0; i < all.size(); ++i) {
+    std::unique_ptr<Udp> queue(new Udp(std::move(all[i]), options_));
+    queue->hearsay_ = hearsay_;
+    queue->queue_ = i + 1;
+    all[i] = std::move(queue);
+  }
+  return all;
+}
+
 std::vector<DriverCounter> Udp::counters() const {
   std::vector<DriverCounter> all = wire_->counters();
   for (size_t i = 0; i < static_cast<size_t>(DatagramError::count); ++i) {
@@ -323,7 +393,7 @@ std::vector<DriverCounter> Udp::counters() const {
   all.push_back({"udp_reflected", counters_.reflected});
   all.push_back({"udp_no_neighbour", counters_.no_neighbour});
   all.push_back({"udp_no_frame", counters_.no_frame});
-  all.push_back({"udp_peers", peers_.used()});
+  all.push_back({"udp_peers", queue_ == 0 ? peers_.used() : 0});  // all queues know the same
   all.push_back({"udp_neighbours_asked", neighbours_.asked()});
   all.push_back({"udp_neighbours_answered", neighbours_.answered()});
   return all;
@@ -332,6 +402,7 @@ std::vector<DriverCounter> Udp::counters() const {
 std::string Udp::description() const {
   std::string text = "udp from " + text_of(options_.address) + "/" + std::to_string(options_.prefix) + " port " +
                      std::to_string(options_.port);
+  if (options_.ports > 1) text += " to " + std::to_string(options_.port + options_.ports - 1);
   if (options_.gateway) text += " by " + text_of(*options_.gateway);
   return text + ", mtu " + std::to_string(capabilities_.mtu) + ", over " + wire_->description();
 }

@@ -10,11 +10,16 @@
 // Copies of a payload byte: none. IPv6 reads it for the checksum that it demands; over IPv4 the frame's crc32c is enough.
 //
 // Source and destination port are one number. It is below 1024 by default, so that on a host whose kernel uses the network, too,
-// only root can send datagrams that look like an NI's. ICMP is ignored: mtu= says what the path takes.
+// only root can send datagrams that look like an NI's. With ports=N the source is one of N from that number on, by the frame's tag, and
+// so are the others': what hashes ports (queues of a NIC, paths of a network) spreads channels, and a channel's frames keep their order.
+// ICMP is ignored: mtu= says what the path takes.
+//
+// Around each queue of a wire with several there is one wrapper, which knows peers and neighbours by itself and from hearsay.
 #pragma once
 
 #include <memory>
 
+#include "drivers/udp/hearsay.h"
 #include "drivers/udp/neighbours.h"
 #include "drivers/udp/peers.h"
 #include "drivers/wrapper.h"
@@ -25,6 +30,7 @@ namespace unet::drivers {
 constexpr uint16_t kUdpPort = 849;  // assigned to nobody
 constexpr uint32_t kUdpPeersMax = 256;  // configured ones
 constexpr uint32_t kUdpLearnedMax = 4096;
+constexpr uint32_t kUdpPortsMax = 64;
 
 struct StaticNeighbour {
   IpAddress ip;
@@ -38,6 +44,7 @@ struct UdpOptions {
   std::vector<IpAddress> peers;         // who is asked for a host
   std::vector<StaticNeighbour> neighbours;  // of this network, never asked for
   uint16_t port = kUdpPort;
+  uint16_t ports = 1;                   // from this one on, to send from; 1 to kUdpPortsMax, the same on all hosts
   uint32_t mtu = 0;                     // of IP on the path; 0: of the wire
   uint8_t hop_limit = 64;
   uint32_t learned = kUdpLearnedMax;    // peers beside the configured ones
@@ -54,6 +61,7 @@ class Udp final : public Wrapper {
   uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept override;
   void poll(Nanoseconds now) noexcept override;
   Nanoseconds next_event() const noexcept override;
+  std::vector<std::unique_ptr<Driver>> take_queues() override;
   // The wire's, and udp_*.
   std::vector<DriverCounter> counters() const override;
   std::string description() const override;
@@ -72,6 +80,9 @@ class Udp final : public Wrapper {
   bool meet_neighbour(Bytes frame, Nanoseconds now) noexcept;
   Peer* peer_for(const std::byte* to, Nanoseconds now) noexcept;
   bool ready(Peer& peer, Nanoseconds now) noexcept;
+  void listen(Nanoseconds now) noexcept;
+  void tell_of_peers(std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept;
+  uint16_t port_for(const std::byte* frame) const noexcept;
   void send_to_all(const TransmitFrame& frame, Nanoseconds now) noexcept;
   void drop(const TransmitFrame& frame) noexcept;
   bool send_message(const Neighbours::Message& message, Nanoseconds now) noexcept;
@@ -83,6 +94,9 @@ class Udp final : public Wrapper {
   Peers peers_;
   Neighbours neighbours_;     // place i: of peer i; the last one: the gateway
   bool begun_ = false;
+  std::shared_ptr<Hearsay> hearsay_;  // with several queues
+  uint32_t queue_ = 0;
+  uint64_t heard_ = 0;
   std::vector<uint64_t> to_all_;  // keys of the configured peers
   Counters counters_;
 };

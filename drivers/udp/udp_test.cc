@@ -8,6 +8,7 @@
 
 #include "drivers/sim/short_wire.h"   // tidy: allow include because a test needs a wire that is full
 #include "drivers/sim/sim_network.h"  // tidy: allow include because a test needs a wire to look at
+#include "drivers/udp/test_frames.h"
 
 using namespace unet;
 using namespace unet::drivers;
@@ -15,63 +16,6 @@ using namespace unet::drivers;
 namespace {
 
 using Frame = std::vector<std::byte>;
-
-UdpOptions options(bool ipv4, int network, int host = 2) {
-  UdpOptions o;
-  const std::string n = std::to_string(network), h = std::to_string(host);
-  o.address = *parse_ip(ipv4 ? "10.0." + n + "." + h : "fd00:" + n + "::" + h);
-  o.gateway = *parse_ip(ipv4 ? "10.0." + n + ".1" : "fd00:" + n + "::1");
-  o.prefix = ipv4 ? 24 : 64;
-  return o;
-}
-
-std::unique_ptr<Driver> wrap(std::unique_ptr<Driver> wire, const UdpOptions& o) {
-  auto made = Udp::wrap(std::move(wire), o);
-  if (!made) FAIL(made.error().text);
-  return std::move(*made);
-}
-
-// A whole frame as the engine composes it.
-bool send(Driver& port, const MacAddress& to, Tag tag, uint32_t length, Nanoseconds now) {
-  TransmitFrame frame;
-  if (port.allocate({&frame, 1}) != 1) return false;
-  for (uint32_t i = 0; i < length; ++i) frame.data[kFrameOverhead + i] = static_cast<std::byte>(i);
-  frame.length = emit_frame(frame.data, {.to = to, .from = port.capabilities().address, .tag = tag, .total = length}, length);
-  if (port.transmit({&frame, 1}, now) == 1) return true;
-  port.discard({&frame, 1});
-  return false;
-}
-
-struct Arrived {
-  MacAddress to{};
-  FrameView view;
-  uint32_t length = 0;
-};
-
-// What the engine accepts of what has arrived.
-std::vector<Arrived> received(Driver& port, Nanoseconds now) {
-  std::vector<Arrived> all;
-  ReceivedFrame frames[8];
-  while (const uint32_t count = port.receive(frames, now)) {
-    for (uint32_t i = 0; i < count; ++i) {
-      Arrived each;
-      if (parse_frame({frames[i].data, frames[i].length}, each.view) != FrameError::none) continue;
-      std::memcpy(each.to.data(), frames[i].data, 6);
-      each.length = each.view.total;
-      for (uint32_t b = 0; b < each.length; ++b) REQUIRE(each.view.payload[b] == static_cast<std::byte>(b));
-      all.push_back(each);
-    }
-    port.release({frames, count});
-  }
-  return all;
-}
-
-uint64_t counter(const Driver& port, const std::string& name) {
-  for (const DriverCounter& each : port.counters()) {
-    if (each.name == name) return each.value;
-  }
-  return ~uint64_t{0};
-}
 
 // The router: a station of both networks.
 class Router {
@@ -193,6 +137,29 @@ TEST_CASE("a question to all reaches the configured peer by the router, and the 
     CHECK(counter(*w.a, name) == 0);
     CHECK(counter(*w.b, name) == 0);
   }
+}
+
+TEST_CASE("with several ports to send from, channels use different ones, and each always the same") {
+  const bool ipv4 = GENERATE(true, false);
+  UdpOptions a = World::with_peer(ipv4, 1, 2), b = options(ipv4, 2);
+  a.ports = b.ports = 16;
+  World w(ipv4, a, b);
+  w.run(5 * kMillisecond);
+  REQUIRE(send(*w.a, kBroadcast, kSignallingTag, 40, w.now));
+  w.run(5 * kMillisecond);
+  std::vector<unsigned> ports;
+  for (uint32_t i = 0; i < 64; ++i) {
+    REQUIRE(send(*w.a, w.b->capabilities().address, Tag{0x10000 + i % 32}, 100, w.now));
+    w.run(kMillisecond);
+    const size_t at = ipv4 ? 34 : 54;
+    ports.push_back(std::to_integer<unsigned>(w.router.last[at]) * 256 + std::to_integer<unsigned>(w.router.last[at + 1]));
+  }
+  CHECK(w.at_b.size() == 65);
+  for (uint32_t i = 0; i < 32; ++i) CHECK((ports[i] == ports[i + 32] && ports[i] >= kUdpPort && ports[i] < kUdpPort + 16));
+  const std::vector<unsigned> first_half(ports.begin(), ports.begin() + 32);
+  uint32_t used = 0;
+  for (unsigned port = kUdpPort; port < kUdpPort + 16u; ++port) used += std::count(first_half.begin(), first_half.end(), port) != 0 ? 1 : 0;
+  CHECK(used >= 8);
 }
 
 TEST_CASE("an NI that is silent goes on asking for its gateway") {
@@ -438,6 +405,10 @@ TEST_CASE("addresses and an MTU that do not fit together are refused, with the r
     REQUIRE_FALSE(made);
     return made.error().text;
   };
+  CHECK_THAT(refusal([](UdpOptions& o) { o.ports = 0; }), Contains("1 to 64"));
+  CHECK_THAT(refusal([](UdpOptions& o) { o.ports = 65; }), Contains("1 to 64"));
+  CHECK_THAT(refusal([](UdpOptions& o) { o.port = 65534, o.ports = 3; }), Contains("up to 65535"));
+  CHECK_THAT(refusal([](UdpOptions& o) { o.port = 1020, o.ports = 5; }), Contains("not all below 1024"));
   CHECK_THAT(refusal([](UdpOptions& o) { o.gateway = *parse_ip("10.0.9.1"); }), Contains("not in the network"));
   CHECK_THAT(refusal([](UdpOptions& o) { o.gateway = *parse_ip("fd00::1"); }), Contains("version"));
   CHECK_THAT(refusal([](UdpOptions& o) { o.peers.push_back(*parse_ip("fd00::1")); }), Contains("version"));

@@ -88,6 +88,12 @@ uint32_t Vlan::transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexce
   return done;
 }
 
+std::vector<std::unique_ptr<Driver>> Vlan::take_queues() {
+  std::vector<std::unique_ptr<Driver>> all = wire_->take_queues();
+  for (std::unique_ptr<Driver>& queue : all) queue = std::make_unique<Vlan>(std::move(queue), options_);
+  return all;
+}
+
 std::vector<DriverCounter> Vlan::counters() const {
   std::vector<DriverCounter> all = wire_->counters();
   all.push_back({"vlan_received", received_});

@@ -28,6 +28,7 @@ class Vlan final : public Wrapper {
   uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override;
   uint32_t allocate(std::span<TransmitFrame> frames) noexcept override;
   uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept override;
+  std::vector<std::unique_ptr<Driver>> take_queues() override;
   // The wire's, and vlan_received, vlan_untagged, vlan_other.
   std::vector<DriverCounter> counters() const override;
   std::string description() const override;
