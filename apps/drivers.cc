@@ -7,6 +7,7 @@
 #include "apps/spec_values.h"
 #include "apps/wrapper_spec.h"
 #include "drivers/dpdk/dpdk_port.h"
+#include "unet/limits.h"
 
 namespace unet::apps {
 
@@ -30,6 +31,7 @@ Result<bool> set_dpdk(const std::string& name, const std::string& value, drivers
     return true;
   };
   if (name == "mtu") return taken(assign(name, parse_count(value, 256, 9600), o.mtu));
+  if (name == "queues") return taken(assign(name, parse_count(value, 1, kEnginesMax), o.queues));
   if (name == "buffers") return taken(assign(name, parse_count(value, 64, 1 << 20), o.buffers));
   if (name == "wait_link") return taken(assign(name, parse_duration(value), o.wait_link));
   if (name == "memory") return taken(assign(name, parse_count(value, 32, 1 << 16), o.eal.memory_mib));
@@ -143,7 +145,11 @@ Wires
     Options of ours:
       mtu=BYTES               256 to 9600; default: the interface's, or 1500
       wait_link=TIME          wait for the peer before going on (default 0: it may come later)
-      buffers=N               packet buffers (default: enough)
+      queues=N                receive and transmit queues, each for an engine of its own (unetd --engines; default 1). Which one a
+                              frame comes to is for the device to say: by a hash over IP addresses and UDP ports where it can.
+                              net_af_packet, net_af_xdp, virtio_user and net_vhost are told how many to have; net_memif has one.
+                              Of the wrappers udp, with ports=, and vlan go with it
+      buffers=N               packet buffers of each queue (default: enough)
       hugepages=auto|always|never, memory=MIB   the process's packet memory; the first port decides (default auto, 256)
       log=yes                 DPDK's own log to stderr
   pcap:iface=IF           an interface of the kernel through libpcap; needs cap_net_raw. mtu=BYTES

@@ -102,6 +102,16 @@ TEST_CASE("a wire for a network that routes only IP, in a VLAN") {
   CHECK((*driver)->capabilities().mtu == 1500 - 4 - 48);
 }
 
+TEST_CASE("wrappers that keep nothing in one place go around each queue") {
+  auto driver = make_driver("udp:address=10.0.1.2/24,ports=8 / vlan:id=7 / dpdk:net_null0,queues=2,hugepages=never,memory=64");
+  REQUIRE(driver);
+  CHECK((*driver)->queues() == 2);
+  const auto others = (*driver)->take_queues();
+  REQUIRE(others.size() == 1);
+  CHECK(others[0]->description() == (*driver)->description());
+  CHECK(others[0]->description().starts_with("udp from 10.0.1.2/24 port 849 to 856, mtu 1468, over vlan 7 over dpdk:net_null0"));
+}
+
 TEST_CASE("each malformed specification is told what is allowed") {
   using Catch::Contains;
   CHECK_THAT(refusal("dpkd:net_ring0"), Contains("no wire 'dpkd'") && Contains("dpdk:DEVICE"));
@@ -117,6 +127,13 @@ TEST_CASE("each malformed specification is told what is allowed") {
   CHECK_THAT(refusal("faulty:direction=up / none"), Contains("rx, tx or both"));
   CHECK_THAT(refusal("faulty:rate=fast / none"), Contains("k, M or G"));
   CHECK_THAT(refusal("none / dpdk:net_ring0"), Contains("only wrappers"));
+  CHECK_THAT(refusal("dpdk:net_ring0,queues=0"), Contains("queues: '0' is not a whole number from 1 to 8"));
+  CHECK_THAT(refusal("dpdk:net_ring0,queues=9"), Contains("queues: '9'"));
+  for (const char* wrapper : {"faulty:loss=1%", "capture:file=/dev/null", "trace"}) {
+    CHECK_THAT(refusal(std::string(wrapper) + " / dpdk:net_null0,queues=2,hugepages=never,memory=64"),
+               Contains("goes around a wire with one queue, and this one has 2"));
+  }
+  CHECK_THAT(refusal("udp:address=10.0.1.2/24,ports=65 / none"), Contains("ports: '65' is not a whole number from 1 to 64"));
   CHECK_THAT(refusal("dpdk:net_ring0,mtu=100"), Contains("mtu: '100'") && Contains("256 to 9600"));
   CHECK_THAT(refusal("dpdk:net_ring0,hugepages=maybe"), Contains("auto, always or never"));
   CHECK_THAT(refusal("dpdk:net_ring0,wait_link=5"), Contains("wait_link"));

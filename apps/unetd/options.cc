@@ -97,11 +97,13 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--port", given.ports, "a wire, as a driver specification; may be given several times")->allow_extra_args(false);
   app.add_option("--peers,--peer", given.peers, "HOST=MAC[@PORT]: a host that need not be searched on the wire")->allow_extra_args(false);
   app.add_option("--idle", given.idle, "spin, adaptive or block: what the engine does without work (default: adaptive)");
-  app.add_option("--engines", given.engines, "threads that move messages, each with its own ports: for several busy ports (default: 1)")
+  app.add_option("--engines", given.engines,
+                 "threads that move messages, each with its own ports or queues: for several busy ones (default: 1)")
       ->check(CLI::Range(uint32_t{1}, kEnginesMax));
   app.add_option("--core", given.cores, "the core the engine runs on; of several engines: 1,2")
       ->delimiter(',')->allow_extra_args(false)->check(CLI::Range(0, 1023));
-  app.add_option("--port-engines", given.port_engines, "which engine has each port: 0,0,1 (default: port p engine p modulo engines)")
+  app.add_option("--port-engines", given.port_engines,
+                 "which engine has each port, or its first queue: 0,0,1 (default: port p engine p modulo engines)")
       ->delimiter(',')->allow_extra_args(false)->check(CLI::Range(uint32_t{0}, kEnginesMax - 1));
   app.add_option("--policy", given.policy, "policy file (TOML): who may have what");
   app.add_option("--takeover", given.takeover, "SECONDS that clients are kept for another unetd when this one dies or is upgraded (0: not)")

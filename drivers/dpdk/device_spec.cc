@@ -285,8 +285,19 @@ Status check_device(const DeviceSpec& device, InterfaceState& interface) {
   return {};
 }
 
-Status complete(DeviceSpec& device, const InterfaceState& interface, uint32_t mtu) {
+std::string_view queues_key(const DeviceSpec& device) {
+  if (device.driver == "net_af_packet") return "qpairs";
+  if (device.driver == "net_af_xdp") return "queue_count";
+  if (device.driver == "virtio_user" || device.driver == "net_vhost") return "queues";
+  return {};
+}
+
+Status complete(DeviceSpec& device, const InterfaceState& interface, uint32_t mtu, uint32_t queues) {
   const uint32_t frame = mtu + 14 + 4;
+  if (const std::string_view key = queues_key(device); queues > 1 && !key.empty()) {
+    device.set_default(key, std::to_string(queues));
+    if (device.driver == "virtio_user") device.set_default("cq", "1");  // DPDK wants it for more than one
+  }
   if (device.driver == "net_memif") {
     device.set_default("bsize", std::to_string((frame + 63) / 64 * 64));
     device.set_default("rsize", "10");

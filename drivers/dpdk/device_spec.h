@@ -37,7 +37,10 @@ Result<DeviceSpec> parse_device(std::string_view text);
 // down, rights that this process lacks. Fills `interface` if the device has one that exists already.
 Status check_device(const DeviceSpec& device, InterfaceState& interface);
 
-// Adds the defaults of dpdk_port.h, for frames of `mtu` payload bytes.
-Status complete(DeviceSpec& device, const InterfaceState& interface, uint32_t mtu);
+// Adds the defaults of dpdk_port.h, for frames of `mtu` payload bytes and so many queues.
+Status complete(DeviceSpec& device, const InterfaceState& interface, uint32_t mtu, uint32_t queues = 1);
+
+// The device's own option that says how many queues it has; empty: it has none.
+std::string_view queues_key(const DeviceSpec& device);
 
 }  // namespace unet::drivers

@@ -24,6 +24,7 @@
 #include "drivers/dpdk/dpdk_port.h"
 #include "drivers/dpdk/external_frame.h"
 #include "drivers/dpdk/memif_gate.h"
+#include "drivers/interface_claim.h"
 
 namespace unet::drivers {
 
@@ -67,8 +68,43 @@ struct DpdkPort::Setup {
   DeviceSpec device;
   InterfaceState interface;
   uint32_t mtu = 1500;
-  std::vector<bool> sockets_before;
   int socket_domain = 0;
+  std::vector<bool> sockets;  // of that domain, as new_sockets() has seen them
+  std::vector<int> wait;      // descriptors of the queues, in order
+
+  // Those that were opened since the last call.
+  std::vector<int> new_sockets() {
+    std::vector<int> fresh;
+    sockets.resize(kDescriptors);
+    for (int fd = 0; fd < kDescriptors && socket_domain != 0; ++fd) {
+      const bool is_one = is_socket_of(fd, socket_domain);
+      if (is_one && !sockets[static_cast<size_t>(fd)]) fresh.push_back(fd);
+      sockets[static_cast<size_t>(fd)] = is_one;
+    }
+    return fresh;
+  }
+};
+
+// What the queues of a port have together. It is closed with the last of them.
+struct DpdkPort::Opened {
+  uint16_t port_id = 0xffff;
+  bool pci = false;
+  bool stopped = false;
+  std::string device;
+  std::vector<rte_mempool*> pools;  // by queue
+  rte_mempool* external_pool = nullptr;
+  std::vector<int> wait;            // by queue: see find_wait_descriptor()
+  InterfaceClaim claim;
+
+  ~Opened() {
+    if (port_id != 0xffff) {
+      if (!stopped) rte_eth_dev_stop(port_id);
+      rte_eth_dev_close(port_id);
+      rte_eal_hotplug_remove(pci ? "pci" : "vdev", device.c_str());
+    }
+    for (rte_mempool* const pool : pools) rte_mempool_free(pool);
+    rte_mempool_free(external_pool);
+  }
 };
 
 Result<std::unique_ptr<DpdkPort>> DpdkPort::open(const DpdkOptions& options) {
@@ -80,9 +116,13 @@ Result<std::unique_ptr<DpdkPort>> DpdkPort::open(const DpdkOptions& options) {
                 "dpdk:" + device->name + ": mtu=" + std::to_string(options.mtu) + ": allowed are 256 to 9600 bytes");
   }
   if (Status status = check_device(setup.device, setup.interface); !status) return tl::unexpected(status.error());
+  if (options.queues != 1 && setup.device.driver == "net_memif") {
+    return fail(Errc::invalid_argument, "dpdk:" + device->name + ": queues=" + std::to_string(options.queues) +
+                                            ": a memif has one queue here: with a peer that has fewer, DPDK lets two queues use one ring");
+  }
   setup.mtu = options.mtu != 0 ? options.mtu : setup.interface.mtu != 0 ? setup.interface.mtu : 1500;
   setup.mtu = std::min(setup.mtu, kMtuMax);
-  if (Status status = complete(setup.device, setup.interface, setup.mtu); !status) return tl::unexpected(status.error());
+  if (Status status = complete(setup.device, setup.interface, setup.mtu, options.queues); !status) return tl::unexpected(status.error());
 
   InterfaceClaim claim;
   const bool on_packet_socket = setup.device.driver == "net_af_packet" || setup.device.driver == "net_pcap";
@@ -98,9 +138,11 @@ Result<std::unique_ptr<DpdkPort>> DpdkPort::open(const DpdkOptions& options) {
   eal::register_thread();
 
   std::unique_ptr<DpdkPort> port(new DpdkPort);
-  port->claim_ = std::move(claim);
+  port->opened_ = std::make_shared<Opened>();  // tidy: allow shared_ptr because set-up and end alone touch it
+  port->opened_->claim = std::move(claim);
+  port->queues_ = options.queues;
   using Step = Status (DpdkPort::*)(Setup&);
-  for (const Step step : {&DpdkPort::probe, &DpdkPort::make_pools, &DpdkPort::configure, &DpdkPort::start}) {
+  for (const Step step : {&DpdkPort::probe, &DpdkPort::check_queues, &DpdkPort::make_pools, &DpdkPort::configure, &DpdkPort::start}) {
     eal::clear_complaints();
     if (Status status = (port.get()->*step)(setup); !status) return tl::unexpected(status.error());
   }
@@ -128,10 +170,7 @@ Status DpdkPort::probe(Setup& setup) {
     return fail(Errc::already_exists, "dpdk:" + device.name + " is open in this process already: give this one another number");
   }
   setup.socket_domain = device.driver == "net_af_packet" ? AF_PACKET : device.driver == "net_af_xdp" ? AF_XDP : 0;
-  if (setup.socket_domain != 0) {
-    setup.sockets_before.resize(kDescriptors);
-    for (int fd = 0; fd < kDescriptors; ++fd) setup.sockets_before[static_cast<size_t>(fd)] = is_socket_of(fd, setup.socket_domain);
-  }
+  setup.new_sockets();
   memif_ = device.driver == "net_memif";
   const std::string* role = device.find("role");
   const std::string* zero_copy = device.find("zero-copy");
@@ -153,6 +192,12 @@ Status DpdkPort::probe(Setup& setup) {
       return fail(Errc::unavailable, "dpdk:" + device.name + ": this machine's DPDK has no driver '" + device.driver +
                                          "': check the name, or install the package that has it (`apt-cache search librte-net`)");
     }
+    if (queues_ > 1 && said.find("queue count") != std::string::npos) {
+      return fail(Errc::invalid_argument, because(("queues=" + std::to_string(queues_) + ": the interface has fewer for AF_XDP: `ethtool "
+                                                   "-l` says how many, `ethtool -L INTERFACE combined N` gives it more")
+                                                      .c_str(),
+                                                  device.name, 0));
+    }
     if (memif_ && said.find("in use") != std::string::npos) {
       return fail(Errc::already_exists, because("another memif server has this socket: choose another socket= name", device.name, 0));
     }
@@ -162,9 +207,12 @@ Status DpdkPort::probe(Setup& setup) {
     rte_eal_hotplug_remove(device.pci() ? "pci" : "vdev", device.name.c_str());
     return fail(Errc::invalid_argument, "dpdk:" + device.name + " is a DPDK device, but no Ethernet port");
   }
+  setup.wait = setup.new_sockets();  // of net_af_packet, which opens them one after the other
   device_ = device.name;
   options_ = device.arguments();
-  bus_is_pci_ = device.pci();
+  opened_->port_id = port_id_;
+  opened_->pci = device.pci();
+  opened_->device = device.name;
   closed_.store(MemifGate::kStopped, std::memory_order_relaxed);
   if (memif_) {
     if (memif_client_) namespace_ = ::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
@@ -174,7 +222,17 @@ Status DpdkPort::probe(Setup& setup) {
   return {};
 }
 
-// One pool for frames in both directions, and one for the descriptors of external payloads.
+Status DpdkPort::check_queues(Setup& setup) {
+  rte_eth_dev_info info{};
+  if (rte_eth_dev_info_get(port_id_, &info) != 0 || (info.max_rx_queues >= queues_ && info.max_tx_queues >= queues_)) return {};
+  const std::string_view key = queues_key(setup.device);
+  return fail(Errc::invalid_argument, "dpdk:" + device_ + ": queues=" + std::to_string(queues_) + ": this port has " +
+                                          std::to_string(info.max_rx_queues) + " to receive from and " +
+                                          std::to_string(info.max_tx_queues) + " to send by" +
+                                          (key.empty() ? "" : "; its option " + std::string(key) + "= says how many"));
+}
+
+// For each queue one pool for frames in both directions.
 Status DpdkPort::make_pools(Setup& setup) {
   const bool xdp = setup.device.driver == "net_af_xdp";
   uint32_t room = RTE_PKTMBUF_HEADROOM + (xdp ? kXdpHeadroom : 0) + setup.mtu + RTE_ETHER_HDR_LEN + kVlanAndFcs;
@@ -203,16 +261,22 @@ Status DpdkPort::make_pools(Setup& setup) {
     return fail(Errc::invalid_argument, "dpdk:" + device_ + ": buffers=" + std::to_string(buffers) +
                                             ": this port needs at least " + std::to_string(queues + 64));
   }
-  char name[RTE_MEMPOOL_NAMESIZE];
-  std::snprintf(name, sizeof(name), "unet_%u", port_id_);
-  pool_ = rte_pktmbuf_pool_create(name, buffers, kCache, 0, static_cast<uint16_t>(room), static_cast<int>(rte_socket_id()));
-  if (pool_ == nullptr) {
+  for (uint32_t queue = 0; queue < queues_; ++queue) {
+    char name[RTE_MEMPOOL_NAMESIZE];
+    std::snprintf(name, sizeof(name), "unet_%u_%u", port_id_, queue);
+    rte_mempool* const pool =
+        rte_pktmbuf_pool_create(name, buffers, kCache, 0, static_cast<uint16_t>(room), static_cast<int>(rte_socket_id()));
+    if (pool != nullptr) {
+      opened_->pools.push_back(pool);
+      continue;
+    }
     const uint64_t mib = uint64_t{buffers} * (room + 256) / (1024 * 1024) + 1;
     return fail(Errc::out_of_memory, because(("no " + std::to_string(mib) + " MiB left in EAL's memory for packet buffers; " +
                                               (eal::uses_hugepages() ? "reserve more hugepages, or use hugepages=never"
                                                                      : "give the first port of the process a larger memory=MIB")).c_str(),
                                              device_, rte_errno));
   }
+  pool_ = opened_->pools[0];
   room_ = room - RTE_PKTMBUF_HEADROOM;
   return {};
 }
@@ -232,26 +296,19 @@ Status DpdkPort::configure(Setup& setup) {
     setup.mtu = info.max_mtu;
   }
   rte_eth_conf conf{};
+  if (const uint64_t hashed = info.flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP); queues_ > 1 && hashed != 0) {
+    conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+    conf.rx_adv_conf.rss_conf.rss_hf = hashed;
+  }
   conf.rxmode.mtu = std::min(setup.mtu, own_limit ? 1500u : setup.mtu);
   conf.rxmode.offloads = info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_CHECKSUM;
   conf.txmode.offloads = info.tx_offload_capa & (RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_IPV4_CKSUM |
                                                  RTE_ETH_TX_OFFLOAD_UDP_CKSUM | RTE_ETH_TX_OFFLOAD_TCP_CKSUM);
-  if (const int result = rte_eth_dev_configure(port_id_, 1, 1, &conf); result != 0) {
+  const auto queues = static_cast<uint16_t>(queues_);
+  if (const int result = rte_eth_dev_configure(port_id_, queues, queues, &conf); result != 0) {
     return fail(Errc::unavailable, because("the port cannot be configured", device_, result));
   }
-  uint16_t receive_slots = kQueue, transmit_slots = kQueue;
-  rte_eth_dev_adjust_nb_rx_tx_desc(port_id_, &receive_slots, &transmit_slots);
-  const auto socket = static_cast<unsigned>(std::max(rte_eth_dev_socket_id(port_id_), 0));
-  int result = rte_eth_rx_queue_setup(port_id_, 0, receive_slots, socket, nullptr, pool_);
-  if (result != 0) {
-    const char* const hint = setup.device.driver == "net_af_xdp"
-                                 ? "the interface takes no AF_XDP socket: its driver may have no XDP (then net_af_packet works), another "
-                                   "program may hold its queue, or a limit is in the way (`ulimit -l unlimited`)"
-                                 : "the receive queue cannot be set up";
-    return fail(Errc::unavailable, because(hint, device_, result));
-  }
-  result = rte_eth_tx_queue_setup(port_id_, 0, transmit_slots, socket, nullptr);
-  if (result != 0) return fail(Errc::unavailable, because("the transmit queue cannot be set up", device_, result));
+  if (Status status = make_queues(setup); !status) return status;
 
   if (setup.interface.mtu != 0 && setup.options.mtu > setup.interface.mtu &&
       rte_eth_dev_set_mtu(port_id_, static_cast<uint16_t>(setup.mtu)) != 0) {
@@ -270,6 +327,27 @@ Status DpdkPort::configure(Setup& setup) {
   return make_external_pool(setup.device.driver);
 }
 
+Status DpdkPort::make_queues(Setup& setup) {
+  uint16_t receive_slots = kQueue, transmit_slots = kQueue;
+  rte_eth_dev_adjust_nb_rx_tx_desc(port_id_, &receive_slots, &transmit_slots);
+  const auto socket = static_cast<unsigned>(std::max(rte_eth_dev_socket_id(port_id_), 0));
+  for (uint16_t queue = 0; queue < queues_; ++queue) {
+    int result = rte_eth_rx_queue_setup(port_id_, queue, receive_slots, socket, nullptr, opened_->pools[queue]);
+    if (result != 0) {
+      const char* const hint = setup.device.driver == "net_af_xdp"
+                                   ? "the interface takes no AF_XDP socket: its driver may have no XDP (then net_af_packet works), another "
+                                     "program may hold its queue, or a limit is in the way (`ulimit -l unlimited`)"
+                                   : "the receive queue cannot be set up";
+      return fail(Errc::unavailable, because(hint, device_, result));
+    }
+    // net_af_xdp opens a queue's socket now.
+    if (const std::vector<int> fresh = setup.new_sockets(); !fresh.empty()) setup.wait.push_back(fresh.front());
+    result = rte_eth_tx_queue_setup(port_id_, queue, transmit_slots, socket, nullptr);
+    if (result != 0) return fail(Errc::unavailable, because("the transmit queue cannot be set up", device_, result));
+  }
+  return {};
+}
+
 void DpdkPort::read_offloads(uint64_t transmit, uint64_t receive) noexcept {
   offloads_.transmit_ipv4_checksum = (transmit & RTE_ETH_TX_OFFLOAD_IPV4_CKSUM) != 0;
   offloads_.transmit_udp_checksum = (transmit & RTE_ETH_TX_OFFLOAD_UDP_CKSUM) != 0;
@@ -278,12 +356,13 @@ void DpdkPort::read_offloads(uint64_t transmit, uint64_t receive) noexcept {
   offloads_.multi_segment = (transmit & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
 }
 
-// Only ports that read a frame piece by piece can take a payload from elsewhere, and only where any address will do:
-// those that copy, those in the same process, and hardware (through the IOMMU).
+// For the descriptors of external payloads. Only ports that read a frame piece by piece can take a payload from elsewhere, and only where
+// any address will do: those that copy, those in the same process, and hardware (through the IOMMU).
 Status DpdkPort::make_external_pool(const std::string& driver) {
   const bool any_address = (driver == "net_memif" && !memif_zero_copy_) || driver == "net_af_packet" || driver == "net_tap" ||
                            driver == "net_ring" || driver == "net_null" || driver == "net_pcap";
-  dma_ = bus_is_pci_;
+  dma_ = opened_->pci;
+  if (queues_ > 1) return {};
   if (!offloads_.multi_segment || (!any_address && !(dma_ && rte_eal_iova_mode() == RTE_IOVA_VA))) return {};
   char name[RTE_MEMPOOL_NAMESIZE];
   std::snprintf(name, sizeof(name), "unet_%u_external", port_id_);
@@ -291,6 +370,7 @@ Status DpdkPort::make_external_pool(const std::string& driver) {
                                                   RTE_MBUF_PRIV_ALIGN * RTE_MBUF_PRIV_ALIGN);
   external_pool_ = rte_pktmbuf_pool_create(name, kQueue + kEngineFrames + 2 * kCache, kCache, private_size, 0,
                                            static_cast<int>(rte_socket_id()));
+  opened_->external_pool = external_pool_;
   if (external_pool_ == nullptr) return fail(Errc::out_of_memory, because("no EAL memory left for external payloads", device_, rte_errno));
   capabilities_.external_payload = true;
   return {};
@@ -320,7 +400,10 @@ Status DpdkPort::start(Setup& setup) {
 }
 
 void DpdkPort::find_wait_descriptor(const Setup& setup) noexcept {
-  if (setup.device.driver == "net_tap") {
+  opened_->wait = setup.wait;
+  opened_->wait.resize(queues_, -1);
+  wait_descriptor_ = opened_->wait[0];
+  if (setup.device.driver == "net_tap" && queues_ == 1) {
     char name[IF_NAMESIZE] = {};
     rte_eth_dev_info info{};
     if (rte_eth_dev_info_get(port_id_, &info) != 0 || if_indextoname(info.if_index, name) == nullptr) return;
@@ -328,32 +411,42 @@ void DpdkPort::find_wait_descriptor(const Setup& setup) noexcept {
       if (is_tap_of(fd, name)) wait_descriptor_ = fd;  // the last opened is the queue's, the first only keeps the interface
     }
   }
-  for (size_t fd = 0; fd < setup.sockets_before.size(); ++fd) {
-    if (!setup.sockets_before[fd] && is_socket_of(static_cast<int>(fd), setup.socket_domain)) {
-      wait_descriptor_ = static_cast<int>(fd);
-      return;
-    }
+}
+
+std::vector<std::unique_ptr<Driver>> DpdkPort::take_queues() {
+  std::vector<std::unique_ptr<Driver>> all;
+  for (uint16_t number = 1; number < queues_; ++number) {
+    std::unique_ptr<DpdkPort> queue(new DpdkPort);
+    queue->port_id_ = port_id_;
+    queue->queue_ = number;
+    queue->queues_ = queues_;
+    queue->opened_ = opened_;
+    queue->pool_ = opened_->pools[number];
+    queue->lcore_ = RTE_MAX_LCORE;  // nobody's: without a cache until its thread polls
+    queue->room_ = room_;
+    queue->capabilities_ = capabilities_;
+    queue->offloads_ = offloads_;
+    queue->device_ = device_;
+    queue->options_ = options_;
+    queue->wait_descriptor_ = opened_->wait[number];
+    queue->link_was_up_ = true;
+    all.push_back(std::move(queue));
   }
+  return all;
 }
 
 DpdkPort::~DpdkPort() {
   closed_.fetch_or(MemifGate::kStopped, std::memory_order_relaxed);
-  if (port_id_ != 0xffff) {
-    if (memif_) {
-      MemifGate::wait(*this, 5 * kSecond);
-      MemifGate::post(*this, &DpdkPort::stop_task);
-      const bool stopped = MemifGate::wait(*this, 5 * kSecond);
-      MemifGate::remove(*this);
-      if (!stopped) stop_task(*this);
-    } else {
-      rte_eth_dev_stop(port_id_);
-    }
-    rte_eth_dev_close(port_id_);
-    rte_eal_hotplug_remove(bus_is_pci_ ? "pci" : "vdev", device_.c_str());
+  if (port_id_ != 0xffff && memif_) {
+    MemifGate::wait(*this, 5 * kSecond);
+    MemifGate::post(*this, &DpdkPort::stop_task);
+    const bool stopped = MemifGate::wait(*this, 5 * kSecond);
+    MemifGate::remove(*this);
+    if (!stopped) stop_task(*this);
+    opened_->stopped = true;
   }
+  opened_.reset();
   if (namespace_ >= 0) close(namespace_);
-  rte_mempool_free(pool_);
-  rte_mempool_free(external_pool_);
 }
 
 bool DpdkPort::link_up() const noexcept {
@@ -445,14 +538,15 @@ void DpdkPort::stop_task(DpdkPort& port) noexcept {
 
 std::vector<DriverCounter> DpdkPort::counters() const {
   rte_eth_stats stats{};
-  rte_eth_stats_get(port_id_, &stats);
+  if (queue_ == 0) rte_eth_stats_get(port_id_, &stats);  // of all queues
   // In the hands of the port, the wire or the engine; what lies in our own cache is free.
   const unsigned out = pool_ == nullptr ? 0 : rte_mempool_in_use_count(pool_), cached = cache_ == nullptr ? 0 : cache_->len;
   return {{"rx_frames", stats.ipackets},       {"rx_bytes", stats.ibytes},         {"tx_frames", stats.opackets},
           {"tx_bytes", stats.obytes},          {"rx_missed", stats.imissed},       {"rx_errors", stats.ierrors},
           {"tx_errors", stats.oerrors},        {"rx_no_buffer", stats.rx_nombuf + rx_no_buffer_},
           {"rx_linearised", linearised_},      {"rx_oversize", rx_oversize_},      {"tx_oversize", tx_oversize_},
-          {"link_up", link_up() ? 1u : 0u},    {"link_losses", link_losses_},      {"external_in_flight", external_in_flight_},
+          {"link_up", queue_ == 0 && link_up() ? 1u : 0u},
+          {"link_losses", link_losses_},       {"external_in_flight", external_in_flight_},
           {"buffers_in_use", out > cached ? out - cached : 0}};
 }
 

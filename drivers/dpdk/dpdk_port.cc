@@ -47,7 +47,7 @@ inline void DpdkPort::leave() noexcept { busy_.store(0, std::memory_order_releas
 uint32_t DpdkPort::receive(std::span<ReceivedFrame> frames, Nanoseconds) noexcept {
   rte_mbuf* buffers[kBurstMax];
   uint32_t count = 0;
-  if (enter()) count = rte_eth_rx_burst(port_id_, 0, buffers, static_cast<uint16_t>(std::min(frames.size(), kBurstMax)));
+  if (enter()) count = rte_eth_rx_burst(port_id_, queue_, buffers, static_cast<uint16_t>(std::min(frames.size(), kBurstMax)));
   leave();
   if (count == 0) return 0;
   uint32_t segments = 0;
@@ -148,7 +148,7 @@ uint32_t DpdkPort::transmit(std::span<TransmitFrame> frames, Nanoseconds) noexce
       if (frame.external != nullptr && !attach_external(frame)) break;
     }
     uint32_t sent = 0;
-    if (enter()) sent = rte_eth_tx_burst(port_id_, 0, buffers, static_cast<uint16_t>(ready));
+    if (enter()) sent = rte_eth_tx_burst(port_id_, queue_, buffers, static_cast<uint16_t>(ready));
     leave();
     if (__builtin_expect(sent > ready, 0)) sent = 0;  // net_memif's -1: it wanted to send an interrupt and could not
     done += sent;
@@ -221,7 +221,7 @@ void DpdkPort::external_done(void*, void* frame) noexcept {
 void DpdkPort::poll(Nanoseconds now) noexcept {
   if (__builtin_expect(rte_lcore_id() != lcore_, 0)) refresh_cache();
   if (__builtin_expect(now >= next_check_, 0)) keep_connected(now);
-  if (__builtin_expect(external_in_flight_ != 0, 0) && enter()) rte_eth_tx_done_cleanup(port_id_, 0, 0);
+  if (__builtin_expect(external_in_flight_ != 0, 0) && enter()) rte_eth_tx_done_cleanup(port_id_, queue_, 0);
   leave();
 }
 

@@ -14,6 +14,9 @@
 //   net_af_xdp on veth    busy_budget=0 (no system call to receive nothing: round trips 5.0 instead of 5.4 us, 0.74 instead
 //                         of 0.62 M frames/s; a NIC keeps DPDK's busy polling)
 //   net_af_packet         qdisc_bypass=1 (no queueing discipline on the way out); framesz and blocksz that hold the MTU
+// With queues=N a port has as many receive and transmit queues, each a Driver of its own with a pool of its own, so that threads share
+// nothing here. Which of them a frame arrives at is for the port to say, by a hash over IP addresses and UDP ports where it has RSS.
+// Payloads are copied then: the count of frames that a port still reads is one thread's.
 // A zero-copy memif client maps all packet memory of its process into the server's, and neither side of a memif checks
 // the other's descriptors: use memif between parties that trust each other.
 #pragma once
@@ -25,8 +28,8 @@
 
 #include "drivers/dpdk/eal.h"
 #include "drivers/dpdk/memif_gate.h"
-#include "drivers/interface_claim.h"
 #include "unet/driver.h"
+#include "unet/limits.h"
 
 struct rte_mbuf;
 struct rte_mempool;
@@ -38,6 +41,7 @@ struct DpdkOptions {
   std::string device;         // "net_memif0,role=server,socket=/run/x", "net_af_xdp0,iface=veth0", "0000:03:00.0", ...
   uint32_t mtu = 0;           // 0: the interface's own, or 1500
   uint32_t buffers = 0;       // packet buffers of the port; 0: enough for its queues and 2,048 frames in the engine
+  uint32_t queues = 1;        // to receive from and as many to send by; with several, each by another thread
   Nanoseconds wait_link = 0;  // how long open() waits for the link (a memif's peer); 0: not at all, it may come later
   EalOptions eal;
 };
@@ -51,7 +55,7 @@ struct DpdkOffloads {
   bool multi_segment = false;          // a frame may be sent from several pieces
 };
 
-class DpdkPort final : public Driver {
+class alignas(kCacheLine) DpdkPort final : public Driver {
  public:
   // Opens and starts the port. The calling thread's network namespace is the one whose interfaces are meant.
   static Result<std::unique_ptr<DpdkPort>> open(const DpdkOptions& options);
@@ -70,6 +74,8 @@ class DpdkPort final : public Driver {
   int wait_descriptor() const noexcept override { return wait_descriptor_; }
   bool register_memory(std::span<std::byte> memory) noexcept override;
   void forget_memory(std::span<std::byte> memory) noexcept override;
+  uint32_t queues() const noexcept override { return queues_; }
+  std::vector<std::unique_ptr<Driver>> take_queues() override;
   std::vector<DriverCounter> counters() const override;
   std::string description() const override;
 
@@ -88,11 +94,14 @@ class DpdkPort final : public Driver {
  private:
   friend class MemifGate;
   struct Setup;
+  struct Opened;
   struct ExternalFrame;
   DpdkPort() = default;
 
   Status probe(Setup& setup);
+  Status check_queues(Setup& setup);
   Status configure(Setup& setup);
+  Status make_queues(Setup& setup);
   Status make_pools(Setup& setup);
   Status make_external_pool(const std::string& driver);
   Status start(Setup& setup);
@@ -113,6 +122,7 @@ class DpdkPort final : public Driver {
 
   // Used for every burst
   uint16_t port_id_ = 0xffff;
+  uint16_t queue_ = 0;
   std::atomic<uint32_t> busy_{0};    // the engine's thread is inside the port; read by the gate
   std::atomic<uint32_t> closed_{0};  // reasons to stay out of the port: kStopped, kGate
   rte_mempool* pool_ = nullptr;
@@ -131,6 +141,9 @@ class DpdkPort final : public Driver {
   rte_mempool* external_pool_ = nullptr;
   DriverCapabilities capabilities_;
   DpdkOffloads offloads_;
+  // With the port's other queues.
+  std::shared_ptr<Opened> opened_;  // tidy: allow shared_ptr because set-up and end alone touch it
+  uint32_t queues_ = 1;             // of the port
   std::string device_;   // "net_memif0"
   std::string options_;  // what follows it
   int wait_descriptor_ = -1;
@@ -138,7 +151,6 @@ class DpdkPort final : public Driver {
   bool memif_client_ = false;
   bool memif_zero_copy_ = false;
   bool dma_ = false;  // external memory has to be mapped for the device
-  bool bus_is_pci_ = false;
   bool link_was_up_ = false;
 
   // A memif client's connection; see keep_connected().
@@ -152,7 +164,6 @@ class DpdkPort final : public Driver {
   Nanoseconds last_check_ = 0;
   int namespace_ = -1;                 // the opener's network namespace
   MemifListener listener_;
-  InterfaceClaim claim_;
 };
 
 }  // namespace unet::drivers

@@ -1,6 +1,8 @@
 // dpdk_port_test.cc - a DPDK port inside one process: frames of every size, external payloads, full queues, errors.
 #include "drivers/dpdk/dpdk_port.h"
 
+#include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -102,6 +104,55 @@ TEST_CASE("bursts larger than the driver's own keep their order") {
   REQUIRE(count == 200);
   for (uint32_t i = 0; i < 200; ++i) CHECK(in[i].data[63] == static_cast<std::byte>(i));
   port->release(in);
+}
+
+TEST_CASE("each queue of a port is a driver of its own, which outlives the first") {
+  auto opened = DpdkPort::open({.device = "net_null0", .queues = 3, .eal = {.hugepages = Hugepages::never, .memory_mib = 192}});
+  if (!opened) FAIL(opened.error().text);
+  std::unique_ptr<DpdkPort> port = std::move(*opened);
+  CHECK(port->queues() == 3);
+  std::vector<std::unique_ptr<Driver>> queues = port->take_queues();
+  REQUIRE(queues.size() == 2);
+  queues.insert(queues.begin(), std::move(port));
+  CHECK_FALSE(queues[0]->capabilities().external_payload);
+  constexpr uint32_t kRounds = 300, kFrames = 32;
+  std::vector<std::thread> threads;
+  std::atomic<uint32_t> wrong{0};
+  for (const std::unique_ptr<Driver>& queue : queues) {
+    CHECK(queue->capabilities().address == queues[0]->capabilities().address);
+    CHECK(queue->wait_descriptor() == -1);
+    threads.emplace_back([&driver = *queue, &wrong] {
+      for (uint32_t i = 0; i < kRounds; ++i) {
+        std::array<TransmitFrame, kFrames> out;
+        if (driver.allocate(out) != kFrames) ++wrong;
+        for (TransmitFrame& frame : out) {
+          std::memset(frame.data, 7, 100);
+          frame.length = 100;
+        }
+        if (driver.transmit(out, 0) != kFrames) ++wrong;
+        std::array<ReceivedFrame, kFrames> in;
+        const uint32_t count = driver.receive(in, 0);  // this device always has some
+        driver.release({in.data(), count});
+        driver.poll(0);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  CHECK(counter(*queues[0], "tx_frames") == 3 * kRounds * kFrames);  // of the port
+  CHECK(counter(*queues[1], "tx_frames") == 0);
+  CHECK(counter(*queues[1], "link_up") == 0);
+  queues.erase(queues.begin());
+  TransmitFrame frame = compose(*queues[0], 100, 1);
+  CHECK(queues[0]->transmit({&frame, 1}, 0) == 1);
+  queues.clear();
+  open_port("net_null0");  // it was closed
+}
+
+TEST_CASE("a port without enough queues, or whose queues are not safe, says so") {
+  using Catch::Contains;
+  CHECK_THAT(refusal("net_null0", {.queues = 5000}), Contains("queues=5000: this port has ") && Contains(" to receive from and "));
+  CHECK_THAT(refusal("net_memif0,role=server", {.queues = 2}), Contains("a memif has one queue here"));
 }
 
 TEST_CASE("an external payload follows the composed bytes and completes when it has been read") {

@@ -50,9 +50,10 @@ class Spaces:
     def __getitem__(self, name):
         return self.names[name]
 
-    def join(self, one, one_end, other, other_end):
+    def join(self, one, one_end, other, other_end, queues=1):
         """A veth pair, without the kernel's own messages and offloads on it."""
-        ip("-n", self[one], "link", "add", one_end, "type", "veth", "peer", "name", other_end, "netns", self[other])
+        many = ["numtxqueues", str(queues), "numrxqueues", str(queues)]
+        ip("-n", self[one], "link", "add", one_end, *many, "type", "veth", "peer", "name", other_end, "netns", self[other], *many)
         for host, end in ((one, one_end), (other, other_end)):
             quiet_up(self[host], end)
             if shutil.which("ethtool"):
