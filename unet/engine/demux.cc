@@ -65,10 +65,8 @@ void Demux::frame(const Port& port, uint32_t port_index, const ReceivedFrame& fr
 
 bool Demux::has_strange(std::span<const ReceivedFrame> frames) const noexcept {
   return std::any_of(frames.begin(), frames.end(), [this](const ReceivedFrame& frame) {
-    if (frame.length < kFrameOverhead) return false;
-    be32 tag;
-    std::memcpy(&tag, frame.data + sizeof(EthernetHeader) + offsetof(FrameHeader, tag), sizeof tag);
-    return tags_.entry(Tag{uint32_t{tag}}).tag != Tag{uint32_t{tag}};
+    Tag tag;
+    return read_tag({frame.data, frame.length}, tag) && tags_.entry(tag).tag != tag;
   });
 }
 

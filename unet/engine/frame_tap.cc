@@ -4,20 +4,6 @@
 #include "unet/base/check.h"
 
 namespace unet::engine {
-namespace {
-
-// The tag of a frame of ours, or false.
-bool read_tag(Bytes frame, Tag& tag) noexcept {
-  if (frame.size() < kFrameOverhead) return false;
-  be16 type;
-  be32 value;
-  std::memcpy(&type, frame.data() + offsetof(EthernetHeader, type), sizeof type);
-  std::memcpy(&value, frame.data() + sizeof(EthernetHeader) + offsetof(FrameHeader, tag), sizeof value);
-  tag = Tag{uint32_t{value}};
-  return type == kEtherType;
-}
-
-}  // namespace
 
 FrameTap::FrameTap(const StartCapture& what, const EndpointState* endpoint)
     : what_(what), endpoint_(endpoint), header_(*reinterpret_cast<CaptureHeader*>(what.memory)), ring_(what.memory + kCapturePage),

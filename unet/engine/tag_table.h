@@ -12,6 +12,7 @@
 
 #include "unet/base/check.h"
 #include "unet/engine/endpoint_state.h"
+#include "unet/wire.h"
 
 namespace unet::engine {
 
@@ -32,6 +33,17 @@ inline uint64_t address_key(const std::byte* address) noexcept {
   uint64_t key;
   std::memcpy(&key, address, sizeof key);
   return key & kAddressMask;
+}
+
+// The tag of a frame of ours, before anything else of it is checked; false: it is none.
+inline bool read_tag(Bytes frame, Tag& tag) noexcept {
+  if (frame.size() < kFrameOverhead) return false;
+  be16 type;
+  be32 value;
+  std::memcpy(&type, frame.data() + offsetof(EthernetHeader, type), sizeof type);
+  std::memcpy(&value, frame.data() + sizeof(EthernetHeader) + offsetof(FrameHeader, tag), sizeof value);
+  tag = Tag{uint32_t{value}};
+  return type == kEtherType;
 }
 
 struct TagEntry {
