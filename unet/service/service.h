@@ -270,6 +270,7 @@ class Service {
   void resume_signalling(EndpointRecord& endpoint, ChannelRecord& channel, const ChannelValue& value);
   bool resume_with_others(EndpointRecord& endpoint, const ChannelRecord& channel, const ChannelValue& value);
   void resume_hairpins(EndpointRecord& endpoint);
+  const StaticChannel* static_channel_of(Tag local_tag) const;  // nullptr: the configuration has none
   void resume_wires(EndpointRecord& endpoint);
   void lose_wire(EndpointRecord& endpoint, ChannelRecord& channel);
   void finish_resume();

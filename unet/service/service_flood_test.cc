@@ -19,6 +19,7 @@
 #include "unet/capture_memory.h"
 #include "unet/service/service.h"
 #include "unet/service/signal_wire.h"
+#include "unet/service/test_client.h"
 
 namespace unet::service {
 namespace {
@@ -318,12 +319,17 @@ struct TwoEngines {
     return client;
   }
   template <typename Packet>
-  control::Reply ask(const Descriptor& client, const Packet& packet) {
+  test::Incoming answer_to(const Descriptor& client, const Packet& packet) {
     REQUIRE(send(client.get(), &packet, sizeof packet, 0) == sizeof packet);
     service->poll(kSecond);
-    control::Reply reply{};
-    REQUIRE(recv(client.get(), &reply, sizeof reply, MSG_DONTWAIT) > 0);
-    return reply;
+    bool closed = false;
+    auto answer = test::receive_packet(client.get(), closed);
+    REQUIRE(answer);
+    return std::move(*answer);
+  }
+  template <typename Packet>
+  control::Reply ask(const Descriptor& client, const Packet& packet) {
+    return answer_to(client, packet).template as<control::Reply>();
   }
   void bind(const Descriptor& client, uint32_t endpoint, const char* name) {
     control::Bind bind{};
@@ -434,15 +440,24 @@ TEST_CASE("no signal leaves while an engine of the port's other queue has not be
   CHECK(two->take(0) == Kinds(1 + Keepalive::kChannels, "signal"));
 }
 
-TEST_CASE("to capture an endpoint that no engine serves yet decides nothing: it begins when one does") {
-  auto two = std::make_unique<TwoEngines>();
-  const Descriptor client = two->client();
+namespace {
+
+control::CaptureStart capture_of_first_endpoint() {
   control::CaptureStart start{};
   start.header = {.op = control::Op::capture_start, .endpoint = 0, .cookie = 0};
   start.channel = ~0u;
   start.port = -1;
   start.snap_length = 64;
   start.bytes = kCaptureBytesMin;
+  return start;
+}
+
+}  // namespace
+
+TEST_CASE("to capture an endpoint that no engine serves yet decides nothing: it begins when one does") {
+  auto two = std::make_unique<TwoEngines>();
+  const Descriptor client = two->client();
+  const control::CaptureStart start = capture_of_first_endpoint();
   control::CaptureStop stop{};
   stop.header.op = control::Op::capture_stop;
   const auto answered = [](const control::Reply& reply) { return static_cast<Errc>(reply.code); };
@@ -472,28 +487,9 @@ TEST_CASE("to capture an endpoint that no engine serves yet decides nothing: it 
 TEST_CASE("a capture that no engine has begun tells its reader that it has ended") {
   auto two = std::make_unique<TwoEngines>();
   const Descriptor client = two->client();
-  control::CaptureStart start{};
-  start.header = {.op = control::Op::capture_start, .endpoint = 0, .cookie = 0};
-  start.channel = ~0u;
-  start.port = -1;
-  start.snap_length = 64;
-  start.bytes = kCaptureBytesMin;
-  REQUIRE(send(client.get(), &start, sizeof start, 0) == sizeof start);
-  two->service->poll(kSecond);
-  control::Reply reply{};
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> room{};
-  iovec part{&reply, sizeof reply};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = room.data();
-  message.msg_controllen = room.size();
-  REQUIRE(recvmsg(client.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) > 0);
-  REQUIRE(CMSG_FIRSTHDR(&message) != nullptr);
-  int memory = -1;
-  std::memcpy(&memory, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof memory);
-  const Descriptor descriptor(memory);
-  void* const mapped = mmap(nullptr, kCapturePage, PROT_READ, MAP_SHARED, memory, 0);
+  const test::Incoming answer = two->answer_to(client, capture_of_first_endpoint());
+  REQUIRE(answer.descriptors.size() == 1);
+  void* const mapped = mmap(nullptr, kCapturePage, PROT_READ, MAP_SHARED, answer.descriptors[0].get(), 0);
   REQUIRE(mapped != MAP_FAILED);
   const auto& header = *static_cast<const CaptureHeader*>(mapped);
   CHECK(header.ended == 0);

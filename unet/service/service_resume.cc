@@ -369,13 +369,18 @@ Nanoseconds Service::time_left(uint64_t monotonic) const {
   return monotonic > at ? monotonic - at : 0;
 }
 
+const StaticChannel* Service::static_channel_of(Tag local_tag) const {
+  const auto at = std::find_if(options_.channels.begin(), options_.channels.end(),
+                               [&](const StaticChannel& each) { return each.local_tag == local_tag; });
+  return at == options_.channels.end() ? nullptr : &*at;
+}
+
 // The signalling machine's part of a channel over the wire, and its tag. Without them it has none: resume_wires() closes it.
 void Service::resume_signalling(EndpointRecord& endpoint, ChannelRecord& channel, const ChannelValue& value) {
   if (!channel.wire || channel.state == State::closed) return;
   const auto key = static_cast<uint32_t>(channel.local_tag);
-  const auto fixed = [&](const StaticChannel& each) { return channel.fixed && each.local_tag == channel.local_tag; };
   bool goes_on = channel.kind == control::ChannelKind::ni && tag_owner_.count(key) == 0;
-  if (std::any_of(options_.channels.begin(), options_.channels.end(), fixed)) {
+  if (channel.fixed && static_channel_of(channel.local_tag) != nullptr) {
     goes_on = goes_on && channel.state == State::open;
   } else if (goes_on && (goes_on = !channel.fixed && tags_.reserve(channel.local_tag))) {
     goes_on = resume_with_others(endpoint, channel, value);
@@ -423,8 +428,7 @@ void Service::resume_wires(EndpointRecord& endpoint) {
       channel.port = shared->remote.port;
       open_wire(endpoint, channel, shared->remote_tag, shared->remote);
     } else if (channel.fixed) {
-      const auto fixed = std::find_if(options_.channels.begin(), options_.channels.end(),
-                                      [&](const StaticChannel& each) { return each.local_tag == channel.local_tag; });
+      const StaticChannel* const fixed = static_channel_of(channel.local_tag);
       channel.port = fixed->port;
       open_wire(endpoint, channel, fixed->remote_tag, {fixed->port, fixed->peer});
     }

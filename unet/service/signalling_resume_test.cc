@@ -8,6 +8,18 @@ namespace unet::service {
 
 using namespace test;
 
+namespace {
+
+// A channel from `a` to `b`, which is host 1.
+void open_channel(Network& net, Host& a, Host& b) {
+  net.connect(a, "host1", "echo", 5 * kSecond);
+  net.run_for(kMillisecond);
+  REQUIRE(net.accept(b));
+  net.run_for(kMillisecond);
+}
+
+}  // namespace
+
 TEST_CASE("an NI that takes over goes on with its channels, and the other NI does not notice") {
   Network net(2, 8, {});
   Host &a = net.host(0), &b = net.host(1);
@@ -40,10 +52,7 @@ TEST_CASE("an NI that takes over goes on with its channels, and the other NI doe
     CHECK(a.machine->known_hosts().size() == (which == 2 ? 1 : 0));
     a.machine->resume_host("host1", {0, mac_of(1)});
     CHECK(a.machine->known_hosts().size() == 1);
-    net.connect(a, "host1", "echo", 5 * kSecond);
-    net.run_for(kMillisecond);
-    REQUIRE(net.accept(b));
-    net.run_for(kMillisecond);
+    open_channel(net, a, b);
     CHECK(a.connected == 2);
     CHECK(b.confirmed == 2);
     const uint32_t side = GENERATE(0u, 1u);
@@ -60,12 +69,7 @@ TEST_CASE("an NI that takes over goes on with its channels, and the other NI doe
 TEST_CASE("what was sent before a takeover does no harm after it") {
   Network net(2, 9, {});
   Host &a = net.host(0), &b = net.host(1);
-  for (int i = 0; i < 3; ++i) {
-    net.connect(a, "host1", "echo", 5 * kSecond);
-    net.run_for(kMillisecond);
-    REQUIRE(net.accept(b));
-    net.run_for(kMillisecond);
-  }
+  for (int i = 0; i < 3; ++i) open_channel(net, a, b);
   net.close(a, a.open.begin()->first);
   net.close(b, b.open.begin()->first);
   net.run_for(kMillisecond);
@@ -84,12 +88,7 @@ TEST_CASE("what was sent before a takeover does no harm after it") {
 TEST_CASE("an NI that takes over finds out what was closed in the pause") {
   Network net(2, 10, {});
   Host &a = net.host(0), &b = net.host(1);
-  for (int i = 0; i < 100; ++i) {
-    net.connect(a, "host1", "echo", 5 * kSecond);
-    net.run_for(kMillisecond);
-    REQUIRE(net.accept(b));
-    net.run_for(kMillisecond);
-  }
+  for (int i = 0; i < 100; ++i) open_channel(net, a, b);
   net.silence(a);
   SECTION("by the other side, whose close nobody hears") {
     for (int i = 0; i < 60; ++i) net.close(b, b.open.begin()->first);

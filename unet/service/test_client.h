@@ -34,6 +34,34 @@ struct Incoming {
   control::Op op() const { return as<control::Header>().op; }
 };
 
+// What has arrived at a client's end of a connection; nothing if there is none. `closed`: and nothing will.
+inline std::optional<Incoming> receive_packet(int socket, bool& closed) {
+  Incoming in;
+  in.bytes.resize(2 * control::kPacketMax);
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(8 * sizeof(int))> control{};
+  iovec part{in.bytes.data(), in.bytes.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t n = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (n <= 0) {
+    closed = closed || n == 0 || errno != EAGAIN;
+    return std::nullopt;
+  }
+  in.bytes.resize(static_cast<size_t>(n));
+  for (cmsghdr* h = CMSG_FIRSTHDR(&message); h != nullptr; h = CMSG_NXTHDR(&message, h)) {
+    const size_t count = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(h) + i * sizeof(int), sizeof fd);
+      in.descriptors.emplace_back(fd);
+    }
+  }
+  return in;
+}
+
 class TestClient {
  public:
   explicit TestClient(Ni& ni) : ni_(&ni), socket_(std::move(*ni.connect())) {}
@@ -54,32 +82,7 @@ class TestClient {
   void turn_with(Ni& ni) { ni_ = &ni; }
 
   // What has arrived; nothing if there is none. closed() tells of an end.
-  std::optional<Incoming> receive() {
-    Incoming in;
-    in.bytes.resize(2 * control::kPacketMax);
-    alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(8 * sizeof(int))> control{};
-    iovec part{in.bytes.data(), in.bytes.size()};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    const ssize_t n = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (n <= 0) {
-      closed_ = closed_ || n == 0 || errno != EAGAIN;
-      return std::nullopt;
-    }
-    in.bytes.resize(static_cast<size_t>(n));
-    for (cmsghdr* h = CMSG_FIRSTHDR(&message); h != nullptr; h = CMSG_NXTHDR(&message, h)) {
-      const size_t count = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-      for (size_t i = 0; i < count; ++i) {
-        int fd = -1;
-        std::memcpy(&fd, CMSG_DATA(h) + i * sizeof(int), sizeof fd);
-        in.descriptors.emplace_back(fd);
-      }
-    }
-    return in;
-  }
+  std::optional<Incoming> receive() { return receive_packet(socket_.get(), closed_); }
   // Pumps the NI until something arrives. Events that came before an answer to call() come first.
   std::optional<Incoming> next() {
     if (!events_.empty()) {
