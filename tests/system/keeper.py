@@ -205,6 +205,14 @@ def test_socket_is_removed_with_the_users_rights():
                 require(os.path.exists(ni.path) == keeps, "with other rights than the user's")
 
 
+def stops_at(d, when, then):
+    """A keeper that is told to stop once its network interface has marked `when` ends well, and the one that serves has marked `then`."""
+    with scripted(d, d + "/unetd") as keeper:
+        wait_for(f"{d}/{when}")
+        require(keeper.stop() == 0, "not status 0")
+        wait_for(f"{d}/{then}")
+
+
 def test_stop_while_another_takes_over():
     """Whoever serves then is told to stop."""
     with directory() as d:
@@ -220,17 +228,10 @@ if first("old"):
     wait_for("told old")
     say(RELEASED)
 else:
-    stopped = []
-    signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
-    say(READY)
-    while not stopped: time.sleep(0.01)
-    say(STOP)
+    serve()
     mark("told new")
 """)
-        with scripted(d, program) as keeper:
-            wait_for(d + "/lets go")
-            require(keeper.stop() == 0, "not status 0")
-            wait_for(d + "/told new")
+        stops_at(d, "lets go", "told new")
 
 
 def test_stop_before_another_has_loaded():
@@ -238,18 +239,10 @@ def test_stop_before_another_has_loaded():
         program = d + "/unetd"
         other(program, """
 link.recv(1 << 17)
-stopped = []
-signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
-say(READY)
-say(UPGRADE)
-while not stopped: time.sleep(0.01)
-say(STOP)
+serve(UPGRADE)
 mark("stopped")
 """, before="if not first('old'):\n    mark('loads')\n    time.sleep(60)")
-        with scripted(d, program) as keeper:
-            wait_for(d + "/loads")
-            require(keeper.stop() == 0, "not status 0")
-            wait_for(d + "/stopped")
+        stops_at(d, "loads", "stopped")
 
 
 def test_one_that_does_not_read():

@@ -42,6 +42,13 @@ def first(name):
     return not marked(name) and mark(name) is None
 def wait_for(name):
     while not marked(name): time.sleep(0.01)
+def serve(*orders):
+    """Gives `orders`, and ends in order when it is told to."""
+    stopped = []
+    signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
+    for each in (READY, *orders): say(each)
+    while not stopped: time.sleep(0.01)
+    say(STOP)
 PUT, HELLO, READY, UPGRADE, STOP, RELEASE, RELEASED = 1, 3, 4, 5, 6, 7, 8
 {before}
 say(HELLO, struct.pack("=II32s104s", {format}, {user}, b"9.9.9", path))
