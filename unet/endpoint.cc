@@ -90,6 +90,13 @@ SendOutcome Endpoint::post(Channel channel, uint32_t length, bool more) noexcept
   return after_ni_send(queues_->post(channel, length), more);
 }
 
+Bytes Endpoint::peer_region(Channel channel) const noexcept {
+  const auto index = static_cast<uint32_t>(channel);
+  if (index >= channels_.size() || channels_[index].local == nullptr) return {};
+  const Mapping& region = channels_[index].local->peer_region();
+  return {region.data(), region.size()};
+}
+
 SendOutcome Endpoint::put(Channel channel, uint64_t region_offset, Bytes data, bool notify, bool more) noexcept {
   const auto index = static_cast<uint32_t>(channel);
   if (index >= channels_.size() && emulated_ != nullptr) return emulated_->put(channel, region_offset, data, notify, more);

@@ -154,6 +154,8 @@ class Endpoint {
   Result<MutableBytes> expose(uint64_t bytes);
   // How many bytes the peer of a local channel exposes (maps them for put()). Errors: not_found if it exposes nothing.
   Result<uint64_t> map_peer_region(Channel channel);
+  // What map_peer_region() has mapped, to be read; the peer may change it at any time. Empty if it has not. Valid while the channel is.
+  Bytes peer_region(Channel channel) const noexcept;
   // Writes `data` at `region_offset` of the region that the peer exposes. `notify`: the peer receives a put_done message
   // when all of it is there. Local channels: straight into the peer's memory, up to 16 MiB - 1; otherwise up to kMessageMax.
   SendOutcome put(Channel channel, uint64_t region_offset, Bytes data, bool notify, bool more = false) noexcept;
@@ -167,6 +169,13 @@ class Endpoint {
       return true;
     }
     return receive_any(message);
+  }
+  // The next message of the channel that delivered last, if it is there; false says nothing of any other, and costs next to nothing.
+  // For whoever takes what there is and would rather go on than look everywhere.
+  bool receive_next(Message& message) noexcept {
+    if (hot_ == nullptr || hot_budget_ == 0 || !hot_->receive(message)) return false;
+    --hot_budget_;
+    return true;
   }
   // A batch; returns how many.
   uint32_t receive(std::span<Message> messages) noexcept {
