@@ -23,7 +23,6 @@ Nanoseconds Congestion::target() const noexcept {
 }
 
 void Congestion::note_delay(Nanoseconds delay, Nanoseconds now) noexcept {
-  last_ = delay;
   if (smooth_ == 0) {
     smooth_ = delay;
     variation_ = delay / 2;
@@ -46,9 +45,11 @@ void Congestion::decrease(double factor, Nanoseconds now) noexcept {
   starting_ = false;
 }
 
-void Congestion::handle_ack(uint32_t bytes, uint64_t in_flight, Nanoseconds delay, Nanoseconds now) noexcept {
+void Congestion::handle_ack(uint32_t bytes, uint64_t in_flight, Nanoseconds delay, Nanoseconds absence, Nanoseconds now) noexcept {
   note_delay(delay, now);
   const Nanoseconds most = target();
+  delay -= std::min(absence, delay);
+  last_ = delay;
   if (delay < most) {
     if (static_cast<double>(2 * in_flight) < window_) return;  // it was not the window that limited: a larger one is not known to be good
     const double acked = static_cast<double>(bytes) / packet_;
@@ -79,7 +80,9 @@ void Congestion::handle_silence(uint32_t times, Nanoseconds now) noexcept {
 
 void Congestion::handle_sent(Nanoseconds now) noexcept {
   if (window_ >= packet_) return;
-  next_send_ = now + static_cast<Nanoseconds>(static_cast<double>(smooth_) * packet_ / window_);
+  // Measured in the round trips of a wire that is as full as it should be: with those that there are, a peer that is busy for milliseconds
+  // with something else would be taken for a queue of that length, and asked again only after a hundred times as long.
+  next_send_ = now + static_cast<Nanoseconds>(static_cast<double>(target()) * packet_ / window_);
 }
 
 }  // namespace unet::am

@@ -34,8 +34,9 @@ class Congestion {
  public:
   explicit Congestion(const CongestionOptions& options = {}) noexcept;
 
-  // A round trip took `delay`, and `bytes` of `in_flight` are no longer on their way.
-  void handle_ack(uint32_t bytes, uint64_t in_flight, Nanoseconds delay, Nanoseconds now) noexcept;
+  // A round trip took `delay`, and `bytes` of `in_flight` are no longer on their way. For up to `absence` of it nobody looked for what had
+  // arrived: processes share cores, and sleep. That says nothing of the wire, so what may be due to it makes no window smaller.
+  void handle_ack(uint32_t bytes, uint64_t in_flight, Nanoseconds delay, Nanoseconds absence, Nanoseconds now) noexcept;
   // So many packets are missing; `sent` were sent in all.
   void handle_loss(uint64_t sent, Nanoseconds now) noexcept;
   // Nothing came back for a whole time-out.

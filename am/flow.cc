@@ -2,6 +2,7 @@
 #include "am/flow.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "unet/base/check.h"
@@ -15,7 +16,15 @@ constexpr uint32_t kTriesBeforeDeath = 3;
 constexpr Nanoseconds kReorderMin = 2 * kMicrosecond;
 
 uint32_t ticks(Nanoseconds now) noexcept { return static_cast<uint32_t>(now / kTick); }
-bool newer(uint32_t a, uint32_t b) noexcept { return static_cast<int32_t>(a - b) > 0; }
+
+uint8_t absence_flags(Nanoseconds absence) noexcept {
+  const uint32_t power = absence <= kTick ? 0 : static_cast<uint32_t>(std::bit_width((absence - 1) / kTick));
+  return static_cast<uint8_t>(std::min(power, PacketFlags::kAbsenceMax) << PacketFlags::kAbsenceShift);
+}
+Nanoseconds absence_of(uint8_t flags) noexcept {
+  const uint32_t power = flags >> PacketFlags::kAbsenceShift;
+  return power == 0 ? 0 : kTick << power;
+}
 
 }  // namespace
 
@@ -50,6 +59,7 @@ std::optional<Sequence> Flow::next_to_send() const noexcept {
 void Flow::fill(PacketFields& fields, uint32_t handled, Nanoseconds now) noexcept {
   fields.session = options_.session;
   fields.addressee = peer_session_;
+  fields.flags = static_cast<uint8_t>(fields.flags | absence_flags(echo_absence_));
   fields.acked = expected_;
   fields.handled = handled;
   fields.sent_at = ticks(now);
@@ -96,7 +106,7 @@ Flow::Transmit Flow::transmit_control(Kind kind, Nanoseconds now) noexcept {
     uint64_t bits = 0;
     for (uint32_t bit = 0; bit < 64; ++bit) {
       const uint32_t ahead = 1 + 64 * word + bit;
-      if (ahead < kSequenceWindow && arrived_[(expected_ + ahead).value % kSequenceWindow]) bits |= uint64_t{1} << bit;
+      if (ahead < kSequenceWindow && arrived_[slot_of(expected_ + ahead)]) bits |= uint64_t{1} << bit;
     }
     transmit.arrived.arrived[word] = bits;
   }
@@ -170,13 +180,13 @@ std::optional<Sequence> Flow::poll_released() noexcept {
 
 // ---- receiving
 
-Flow::Arrival Flow::handle_packet(const PacketFields& fields, Bytes payload, bool keep, Nanoseconds now) noexcept {
+Flow::Arrival Flow::handle_packet(const PacketFields& fields, Bytes payload, bool keep, Nanoseconds now, Nanoseconds absence) noexcept {
   if (state_ != State::open) return Arrival::dropped;
   if (const Arrival arrival = handle_session(fields); arrival != Arrival::fresh) return arrival;
   heard_at_ = now;
   const bool control = !is_numbered(fields.kind);
-  handle_acked(fields, control ? payload : Bytes{}, now);
-  if (!control) return handle_numbered(fields, keep, now);
+  handle_acked(fields, control ? payload : Bytes{}, now, absence);
+  if (!control) return handle_numbered(fields, keep, now, absence);
   ++counters_.acks_received;
   // What it says counts once everything begun before it has arrived.
   if (!before(expected_, fields.sequence)) take_credits(fields.handled);
@@ -212,7 +222,7 @@ uint32_t Flow::acknowledge(Sequence sequence, Nanoseconds now) noexcept {
   return sent.bytes;
 }
 
-void Flow::handle_acked(const PacketFields& fields, Bytes payload, Nanoseconds now) noexcept {
+void Flow::handle_acked(const PacketFields& fields, Bytes payload, Nanoseconds now, Nanoseconds absence) noexcept {
   const uint32_t out = distance(una_, new_);
   if (distance(una_, fields.acked) > out) {
     if (!before(fields.acked, una_)) ++counters_.bad_ack;
@@ -239,7 +249,7 @@ void Flow::handle_acked(const PacketFields& fields, Bytes payload, Nanoseconds n
   if (bytes == 0) return;
   const uint32_t delay = ticks(now) - fields.echo;
   if (fields.echo != 0 && delay < uint32_t{1} << 31) {
-    congestion_.handle_ack(bytes, in_flight, std::max(Nanoseconds{delay}, Nanoseconds{1}) * kTick, now);
+    congestion_.handle_ack(bytes, in_flight, std::max(Nanoseconds{delay}, Nanoseconds{1}) * kTick, absence + absence_of(fields.flags), now);
   }
   backoff_ = 0;
   find_lost(now);
@@ -256,9 +266,9 @@ void Flow::take_credits(uint32_t handled) noexcept {
   backoff_ = 0;
 }
 
-Flow::Arrival Flow::handle_numbered(const PacketFields& fields, bool keep, Nanoseconds now) noexcept {
+Flow::Arrival Flow::handle_numbered(const PacketFields& fields, bool keep, Nanoseconds now, Nanoseconds absence) noexcept {
   const Sequence sequence = fields.sequence;
-  const uint32_t at = sequence.value % kSequenceWindow;
+  const uint32_t at = slot_of(sequence);
   if (before(sequence, expected_) || (distance(expected_, sequence) < kSequenceWindow && arrived_[at])) {
     ++counters_.duplicates;
     told_.now = true;  // the ack of it was lost, or comes late
@@ -281,10 +291,11 @@ Flow::Arrival Flow::handle_numbered(const PacketFields& fields, bool keep, Nanos
   if (echo_at_ == 0 || now - echo_at_ >= kSecond || newer(fields.sent_at, echo_)) {
     echo_ = fields.sent_at;
     echo_at_ = now;
+    echo_absence_ = absence;
   }
   arrived_.set(at);
   arrived_handled_[at] = fields.handled;
-  for (uint32_t first = expected_.value % kSequenceWindow; arrived_[first]; first = expected_.value % kSequenceWindow) {
+  for (uint32_t first = slot_of(expected_); arrived_[first]; first = slot_of(expected_)) {
     arrived_.reset(first);
     take_credits(arrived_handled_[first]);
     ++expected_;

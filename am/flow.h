@@ -1,7 +1,7 @@
 // flow.h - exactly-once, in-order packets over one channel that can lose: numbers, acknowledgements, credits, time-outs; a machine
 // without I/O and without a clock, used by the endpoint for each peer that is not on a local channel.
 //
-// It knows packets by their numbers and never sees their bytes: its owner keeps those of a packet in slot `sequence % kSequenceWindow`
+// It knows packets by their numbers and never sees their bytes: its owner keeps those of a packet in slot_of() its number
 // until poll_released() names it, and those that have arrived until poll_delivery() does.
 //
 // Requests need a credit, of which there are `window`; one comes back when the other side says that it has handled the request, and
@@ -80,7 +80,7 @@ class Flow {
 
   // ---- sending
 
-  bool has_credit() const noexcept { return requests_ - handled_by_peer_ < options_.window && has_slot(); }
+  bool has_credit() const noexcept { return unhandled() < options_.window && has_slot(); }
   // Numbers a packet of `bytes`. The owner keeps it in its slot; poll_transmit() says when to send it. A request needs a credit; a reply
   // gives one back, and the request it answers came from poll_delivery().
   Sequence begin(bool request, uint32_t bytes) noexcept;
@@ -100,7 +100,8 @@ class Flow {
   // ---- receiving
 
   // `payload` is an ack's body. `keep`: whether the owner has room for a packet that is not the next in order.
-  Arrival handle_packet(const PacketFields& fields, Bytes payload, bool keep, Nanoseconds now) noexcept;
+  // `absence`: for how long nobody had looked when it was found; it may have lain there for that long, which says nothing of the wire.
+  Arrival handle_packet(const PacketFields& fields, Bytes payload, bool keep, Nanoseconds now, Nanoseconds absence = 0) noexcept;
   // The next packet in order, if it has arrived; it counts as taken. A request is answered by begin() or handled() before the next call.
   std::optional<Sequence> poll_delivery() noexcept;
   // A request was handled that gets no reply: its credit goes back with what is begun from here on.
@@ -113,6 +114,8 @@ class Flow {
 
   // Nothing is under way, nor to be told.
   bool idle() const noexcept { return una_ == next_ && told_.owed == 0 && handled_ == told_.handled && !waits_for_credit(); }
+  // Requests that the peer has not said it has handled.
+  uint32_t unhandled() const noexcept { return requests_ - handled_by_peer_; }
   uint32_t unacknowledged() const noexcept { return distance(una_, next_); }
   uint64_t in_flight() const noexcept { return in_flight_; }
   const FlowCounters& counters() const noexcept { return counters_; }
@@ -137,16 +140,16 @@ class Flow {
     Nanoseconds at = ~Nanoseconds{0};  // when to tell it, if nothing carries it before
   };
 
-  Sent& slot(Sequence sequence) noexcept { return sent_[sequence.value % kSequenceWindow]; }
-  const Sent& slot(Sequence sequence) const noexcept { return sent_[sequence.value % kSequenceWindow]; }
+  Sent& slot(Sequence sequence) noexcept { return sent_[slot_of(sequence)]; }
+  const Sent& slot(Sequence sequence) const noexcept { return sent_[slot_of(sequence)]; }
   bool has_slot() const noexcept { return distance(releasable_, next_) < kSequenceWindow; }
   bool waits_for_credit() const noexcept { return requests_ != handled_by_peer_ && una_ == next_; }
 
   Arrival handle_session(const PacketFields& fields) noexcept;
-  void handle_acked(const PacketFields& fields, Bytes payload, Nanoseconds now) noexcept;
+  void handle_acked(const PacketFields& fields, Bytes payload, Nanoseconds now, Nanoseconds absence) noexcept;
   uint32_t acknowledge(Sequence sequence, Nanoseconds now) noexcept;
   void take_credits(uint32_t handled) noexcept;
-  Arrival handle_numbered(const PacketFields& fields, bool keep, Nanoseconds now) noexcept;
+  Arrival handle_numbered(const PacketFields& fields, bool keep, Nanoseconds now, Nanoseconds absence) noexcept;
   void find_lost(Nanoseconds now) noexcept;
   void lose(Sequence sequence, Nanoseconds now) noexcept;
   Nanoseconds timeout() const noexcept;
@@ -196,6 +199,7 @@ class Flow {
   uint64_t unasked_before_ = 0;
   uint32_t echo_ = 0;            // the newest sent_at that arrived
   Nanoseconds echo_at_ = 0;      // and when; 0: none
+  Nanoseconds echo_absence_ = 0;
 };
 
 }  // namespace unet::am

@@ -259,6 +259,38 @@ TEST_CASE("round trips are right after a pause in which the clock of sent_at goe
   CHECK(pair.a.congestion().smooth_delay() < 2 * kDelay);
 }
 
+TEST_CASE("time for which nobody looked makes no window smaller, on either side") {
+  // A wire of 2 us between sides that look each 8 ms, the sender, the receiver, or both.
+  const auto absence_of_a = GENERATE(Nanoseconds{0}, 8 * kMillisecond);
+  const auto absence_of_b = GENERATE(Nanoseconds{0}, 8 * kMillisecond);
+  const bool told = GENERATE(true, false);
+  Pair pair;
+  const auto round_trip = [&](Nanoseconds slept_a, Nanoseconds slept_b) {
+    pair.request(pair.a);
+    pair.a.handle_timeout(pair.now);
+    const auto request = pair.out(pair.a);
+    REQUIRE(request.size() == 1);
+    pair.now += kMicrosecond + slept_b;
+    CHECK(pair.b.handle_packet(request[0].fields, {}, true, pair.now, told ? slept_b : 0) == Flow::Arrival::fresh);
+    CHECK(pair.deliver(pair.b) == 1);
+    pair.reply(pair.b);
+    const auto answer = pair.out(pair.b);
+    REQUIRE(answer.size() == 1);
+    pair.now += kMicrosecond + slept_a;
+    CHECK(pair.a.handle_packet(answer[0].fields, {}, true, pair.now, told ? slept_a : 0) == Flow::Arrival::fresh);
+    CHECK(pair.deliver(pair.a) == 1);
+  };
+  for (int i = 0; i < 10; ++i) round_trip(0, 0);
+  const double window = pair.a.congestion().window();
+  for (int i = 0; i < 50; ++i) round_trip(absence_of_a, absence_of_b);
+  CAPTURE(absence_of_a, absence_of_b, told, window, pair.a.congestion().window());
+  if (told || (absence_of_a == 0 && absence_of_b == 0)) {
+    CHECK(pair.a.congestion().window() >= window);
+  } else {
+    CHECK(pair.a.congestion().window() < window / 4);
+  }
+}
+
 TEST_CASE("a peer that lives anew is noticed, whoever speaks first") {
   const bool we_speak = GENERATE(false, true);
   Pair pair;

@@ -8,7 +8,6 @@ PacketError parse_packet(Bytes message, PacketFields& fields, Bytes& payload) no
   PacketHeader header;
   std::memcpy(&header, message.data(), sizeof header);
   if (header.kind == 0 || header.kind > kKindMax || header.session == 0) return PacketError::bad_kind;
-  if ((header.flags & ~PacketFlags::kKnown) != 0) return PacketError::bad_flags;
   if (header.count > kArgumentsMax) return PacketError::bad_count;
   fields.kind = static_cast<Kind>(header.kind);
   fields.handler = header.handler;
@@ -23,6 +22,14 @@ PacketError parse_packet(Bytes message, PacketFields& fields, Bytes& payload) no
   fields.echo = header.echo;
 
   size_t at = sizeof header;
+  fields.tag = 0;
+  if ((header.flags & PacketFlags::kTag) != 0) {
+    be64 tag;
+    if (message.size() < at + sizeof tag) return PacketError::truncated;
+    std::memcpy(&tag, message.data() + at, sizeof tag);
+    fields.tag = tag;
+    at += sizeof tag;
+  }
   const size_t arguments = size_t{4} * header.count;
   if (message.size() < at + arguments) return PacketError::truncated;
   for (uint32_t i = 0; i < header.count; ++i) {
@@ -31,14 +38,13 @@ PacketError parse_packet(Bytes message, PacketFields& fields, Bytes& payload) no
     fields.arguments[i] = word;
   }
   at += arguments;
-  fields.offset = fields.total = fields.origin = 0;
+  fields.offset = fields.total = 0;
   if (has_long_header(fields.kind)) {
     LongHeader part;
     if (message.size() < at + sizeof part) return PacketError::truncated;
     std::memcpy(&part, message.data() + at, sizeof part);
     fields.offset = part.offset;
     fields.total = part.total;
-    fields.origin = part.origin;
     at += sizeof part;
   }
   payload = message.subspan(at);
@@ -57,12 +63,17 @@ uint32_t emit_head(std::byte* head, const PacketFields& fields) noexcept {
   std::memcpy(head, &header, sizeof header);
   refresh_head(head, fields);
   uint32_t at = sizeof header;
+  if ((fields.flags & PacketFlags::kTag) != 0) {
+    const be64 tag = fields.tag;
+    std::memcpy(head + at, &tag, sizeof tag);
+    at += sizeof tag;
+  }
   for (uint32_t i = 0; i < fields.count; ++i, at += 4) {
     const be32 word = fields.arguments[i];
     std::memcpy(head + at, &word, sizeof word);
   }
   if (has_long_header(fields.kind)) {
-    const LongHeader part{.offset = fields.offset, .total = fields.total, .origin = fields.origin};
+    const LongHeader part{.offset = fields.offset, .total = fields.total};
     std::memcpy(head + at, &part, sizeof part);
     at += sizeof part;
   }

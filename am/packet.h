@@ -3,12 +3,13 @@
 // A packet is one U-Net message, big-endian:
 //
 //    0      1         2       3      4         8           12         16      20        24        28
-//   +------+---------+-------+------+---------+-----------+----------+-------+---------+---------+------+-----------+------+---------
-//   | kind | handler | count | flag | session | addressee | sequence | acked | handled | sent_at | echo | arguments | long | payload
-//   +------+---------+-------+------+---------+-----------+----------+-------+---------+---------+------+-----------+------+---------
+//   +------+---------+-------+------+---------+-----------+----------+-------+---------+---------+------+-----+-----------+------+---------
+//   | kind | handler | count | flag | session | addressee | sequence | acked | handled | sent_at | echo | tag | arguments | long | payload
+//   +------+---------+-------+------+---------+-----------+----------+-------+---------+---------+------+-----+-----------+------+---------
 //
-// `count` arguments of 32 bits follow the header, then for long ones a LongHeader, then the payload to the message's end. A NI drops
-// what a wire has damaged, so there is no checksum here. What a peer says is checked against what its flow can say (flow.h).
+// A tag of 64 bits follows the header if a flag says so, `count` arguments of 32 bits, for long ones a LongHeader, then the payload to
+// the message's end. A NI drops what a wire has damaged, so there is no checksum here. What a peer says is checked against what its
+// flow can say (flow.h).
 #pragma once
 
 #include <array>
@@ -27,8 +28,16 @@ constexpr uint32_t kSequenceWindow = 128;   // packets: those requests, and the 
 
 struct PacketFlags {
   static constexpr uint8_t kAckNow = 0x01;  // the sender's window waits for news
-  static constexpr uint8_t kKnown = 0x01;
+  static constexpr uint8_t kTag = 0x02;     // says the tag of this request and of all later ones until the next that says one
+  static constexpr uint8_t kGet = 0x04;     // long_reply: of a get_request, without a handler
+  // The rest: for how long nobody had looked for packets there when the one came that is echoed; the power of two, of 64 ns, that is not
+  // below it. 0: at most 64 ns.
+  static constexpr uint8_t kAbsenceShift = 3;
+  static constexpr uint32_t kAbsenceMax = 31;
 };
+
+// Where a table of all packets that can be under way in one direction has this one.
+constexpr uint32_t slot_of(Sequence sequence) noexcept { return sequence.value % kSequenceWindow; }
 
 // On the wire: append only.
 enum class Kind : uint8_t {
@@ -36,11 +45,11 @@ enum class Kind : uint8_t {
   medium_request = 2,   // a payload that is valid during the handler
   long_request = 3,     // a payload deposited in the exposed region, and a handler
   long_piece = 4,       // part of a long one: deposited, no handler
-  get_request = 5,      // answered with a long reply, without a handler of the program's
+  get_request = 5,      // answered with a long reply, without a handler of the program's there
   short_reply = 6,
   medium_reply = 7,
   long_reply = 8,
-  returned = 9,         // what a request gets that could not be delivered: its handler and arguments, and why (LongHeader::offset)
+  returned = 9,         // what a request gets that could not be delivered: its handler and arguments, and why (LongHeader)
   ack = 10,             // no sequence of its own: what the sender's next packet would have; the payload is an AckBody
   probe = 11,           // an ack whose sender wants one
   reset = 12,           // without sequence or payload: what was sent to a session that is no more gets it
@@ -48,6 +57,7 @@ enum class Kind : uint8_t {
 constexpr uint8_t kKindMax = 12;
 
 constexpr bool is_request(Kind kind) noexcept { return kind <= Kind::get_request; }
+constexpr bool is_long(Kind kind) noexcept { return kind == Kind::long_request || kind == Kind::long_piece || kind == Kind::long_reply; }
 constexpr bool is_numbered(Kind kind) noexcept { return kind <= Kind::returned; }
 constexpr bool has_long_header(Kind kind) noexcept {
   return kind == Kind::long_request || kind == Kind::long_piece || kind == Kind::get_request || kind == Kind::long_reply ||
@@ -75,11 +85,11 @@ static_assert(sizeof(PacketHeader) == 32);
 static_assert(offsetof(PacketHeader, sequence) == 12);
 
 struct LongHeader {
-  be64 offset;  // of the payload in the receiver's exposed region; get_request: in that of who is asked; returned: a Status
-  be64 total;   // bytes of the whole transfer, of which this is the last piece (long_request, long_reply), or that a get asks for
-  be64 origin;  // get_request: where the reply's payload goes
+  be64 offset;  // of the payload in the receiver's segment; get_request: in that of who is asked; returned: a ReturnStatus
+  be64 total;   // bytes of the whole transfer, of which this is the last piece (long_request, long_reply), or that a get asks for;
+                // returned: the request's Kind
 };
-static_assert(sizeof(LongHeader) == 24);
+static_assert(sizeof(LongHeader) == 16);
 
 // Which packets after the first one missing have arrived: bit i of word i / 64 is acked + 1 + i.
 struct AckBody {
@@ -87,7 +97,7 @@ struct AckBody {
 };
 static_assert(sizeof(AckBody) == 16);
 
-constexpr uint32_t kHeadMax = sizeof(PacketHeader) + 4 * kArgumentsMax + sizeof(LongHeader);  // bytes before a payload
+constexpr uint32_t kHeadMax = sizeof(PacketHeader) + 8 + 4 * kArgumentsMax + sizeof(LongHeader);  // bytes before a payload
 
 // The fields of a packet in the host's order.
 struct PacketFields {
@@ -102,11 +112,12 @@ struct PacketFields {
   uint32_t handled = 0;
   uint32_t sent_at = 0;
   uint32_t echo = 0;
+  uint64_t tag = 0;
   std::array<uint32_t, kArgumentsMax> arguments{};
-  uint64_t offset = 0, total = 0, origin = 0;
+  uint64_t offset = 0, total = 0;
 };
 
-enum class PacketError : uint8_t { none, truncated, bad_kind, bad_flags, bad_count, bad_length };
+enum class PacketError : uint8_t { none, truncated, bad_kind, bad_count, bad_length };
 
 // Copies the fields of a message and finds its payload, which still lies there; whoever can write the message may change it.
 PacketError parse_packet(Bytes message, PacketFields& fields, Bytes& payload) noexcept;
@@ -114,7 +125,8 @@ PacketError parse_packet(Bytes message, PacketFields& fields, Bytes& payload) no
 // Writes what stands before the payload; returns its length. `head` has kHeadMax bytes.
 uint32_t emit_head(std::byte* head, const PacketFields& fields) noexcept;
 
-// Writes again what changes each time that a packet is sent: flags, addressee, acked, handled, sent_at and echo.
+// Writes again what changes each time that a packet is sent: flags (the packet's own among them), addressee, acked, handled, sent_at
+// and echo.
 void refresh_head(std::byte* head, const PacketFields& fields) noexcept;
 
 }  // namespace unet::am

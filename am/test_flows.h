@@ -64,7 +64,7 @@ class Side {
   void arrive(const Packet& packet, Nanoseconds now) {
     const bool keep = random_() % 16 != 0;  // a receiver may be short of buffers
     const auto arrival = flow_->handle_packet(packet.fields, as_bytes(&packet.body, sizeof packet.body), keep, now);
-    if (arrival == Flow::Arrival::fresh) kept_[packet.fields.sequence.value % kSequenceWindow] = packet.content;
+    if (arrival == Flow::Arrival::fresh) kept_[slot_of(packet.fields.sequence)] = packet.content;
   }
   // Everything that can be done at `now`; transmits go to `out`.
   template <typename Out>
@@ -72,10 +72,10 @@ class Side {
     flow_->handle_timeout(now);
     while (flow_->poll_released()) {
     }
-    while (const auto sequence = flow_->poll_delivery()) handle(kept_[sequence->value % kSequenceWindow], now);
+    while (const auto sequence = flow_->poll_delivery()) handle(kept_[slot_of(*sequence)], now);
     while (requests_begun < wanted && flow_->has_credit()) {
       const Sequence sequence = flow_->begin(true, bytes);
-      sent_[sequence.value % kSequenceWindow] = {Kind::short_request, requests_begun++, 0, bytes};
+      sent_[slot_of(sequence)] = {Kind::short_request, requests_begun++, 0, bytes};
     }
     while (const auto transmit = flow_->poll_transmit(now)) {
       if (random_() % 64 == 0 && !eager) {  // the NI's queue is full
@@ -84,7 +84,7 @@ class Side {
       }
       Packet packet{.fields = transmit->fields, .body = transmit->arrived, .bytes = 80};
       if (transmit->numbered) {
-        Content& content = sent_[transmit->fields.sequence.value % kSequenceWindow];
+        Content& content = sent_[slot_of(transmit->fields.sequence)];
         if (content.sent == 0) content.sent = now;
         packet.content = content;
         packet.fields.kind = packet.content.kind;
@@ -108,7 +108,7 @@ class Side {
       latencies.push_back(now - content.sent);
       if (static_cast<double>(random_() % 1000) < replies * 1000) {
         const Sequence sequence = flow_->begin(false, bytes);
-        sent_[sequence.value % kSequenceWindow] = {Kind::short_reply, replies_begun++, content.number, bytes};
+        sent_[slot_of(sequence)] = {Kind::short_reply, replies_begun++, content.number, bytes};
       } else {
         flow_->handled();
         ++unanswered;
