@@ -1,0 +1,181 @@
+// endpoint.cc - set-up of an Active Message endpoint, and the coming and going of its peers.
+#include "am/endpoint.h"
+
+#include <algorithm>
+#include <string>
+
+#include "am/peer.h"
+
+namespace unet::am {
+namespace {
+
+constexpr Nanoseconds kConnectNap = kMillisecond;  // between two looks whether a connection is there
+
+// Between two endpoints of one NI there is no wire that could be full, and delays are those of processes that share cores: the credits
+// limit what is under way, and nothing else.
+constexpr CongestionOptions kNoWire{.first_window = CongestionOptions().window_max, .base_delay = 3600 * kSecond};
+
+}  // namespace
+
+Result<std::unique_ptr<Endpoint>> Endpoint::create(Context& context, const Options& options) {
+  if (options.endpoint.emulated != 0) return fail(Errc::invalid_argument, "an Active Message endpoint has queues of its own");
+  auto endpoint = context.create_endpoint(options.endpoint);
+  if (!endpoint) return tl::unexpected(endpoint.error());
+  return std::unique_ptr<Endpoint>(new Endpoint(std::move(*endpoint), options));
+}
+
+Endpoint::Endpoint(std::unique_ptr<unet::Endpoint> endpoint, const Options& options)
+    : endpoint_(std::move(endpoint)), flow_options_(options.flow) {
+  // Half of the receive memory: the rest is for what is in order.
+  budget_.left = int64_t{options.endpoint.buffers} * options.endpoint.buffer_size / 2;
+  flow_options_.session = wall_sixteenths() | 1;  // not 0
+}
+
+Endpoint::~Endpoint() { tell_credits(); }
+
+// ---- translations
+
+Status Endpoint::map(Index index, std::string_view target, Tag tag, const ConnectOptions& options) {
+  if (index >= kTranslationsMax) {
+    return fail(Errc::invalid_argument, "a translation has an index from 0 to " + std::to_string(kTranslationsMax - 1));
+  }
+  if (in_handler_) return fail(Errc::invalid_argument, "a handler maps nothing");
+  if (is_mapped(index)) return fail(Errc::already_exists, "translation " + std::to_string(index) + " is in use: unmap it first");
+  const auto pending = endpoint_->start_connect(target, options);
+  if (!pending) return tl::unexpected(pending.error());
+  // Whoever is asked may at the same time be asking us.
+  while (true) {
+    if (auto channel = endpoint_->poll_connect(*pending)) {
+      if (!*channel) return tl::unexpected(channel->error());
+      if (translations_.size() <= index) translations_.resize(index + 1);
+      Peer& peer = add_peer(**channel, target.find('@') == std::string_view::npos);
+      peer.translations = 1;
+      translations_[index] = {&peer, tag};
+      return {};
+    }
+    look_around();
+    if (poll() == 0) endpoint_->wait(kConnectNap);
+  }
+}
+
+Status Endpoint::unmap(Index index) {
+  if (!is_mapped(index)) return fail(Errc::not_found, "translation " + std::to_string(index) + " is not in use");
+  if (in_handler_) return fail(Errc::invalid_argument, "a handler unmaps nothing");
+  remove_peer(*translations_[index].peer);
+  translations_[index] = {};
+  return {};
+}
+
+bool Endpoint::is_local(Index index) const noexcept { return is_mapped(index) && translations_[index].peer->wire == nullptr; }
+
+const Flow* Endpoint::flow(Index to) const noexcept {
+  return is_mapped(to) && translations_[to].peer->wire != nullptr ? &translations_[to].peer->wire->flow() : nullptr;
+}
+
+Result<MutableBytes> Endpoint::expose(uint64_t bytes) {
+  if (!segment_.empty()) return fail(Errc::already_exists, "this endpoint has a segment already");
+  auto memory = endpoint_->expose(bytes);
+  if (memory) segment_ = *memory;
+  exposed_ = memory.has_value();
+  return memory;
+}
+
+Status Endpoint::set_segment(MutableBytes memory) noexcept {
+  if (exposed_) return fail(Errc::already_exists, "this endpoint exposes its segment, which stays");
+  segment_ = memory;
+  return {};
+}
+
+// ---- peers
+
+Peer& Endpoint::add_peer(Channel channel, bool on_this_ni) {
+  peers_.push_back(std::make_unique<Peer>(*endpoint_, channel, ++identities_));
+  Peer& peer = *peers_.back();
+  if (endpoint_->kind(channel) != control::ChannelKind::local) {
+    FlowOptions options = flow_options_;
+    if (on_this_ni) options.congestion = kNoWire;
+    peer.wire = std::make_unique<WireLink>(*endpoint_, channel, options, pool_, budget_);
+    wires_.push_back(&peer);
+  }
+  const auto index = static_cast<uint32_t>(channel);
+  if (by_channel_.size() <= index) by_channel_.resize(index + 1);
+  by_channel_[index] = &peer;
+  return peer;
+}
+
+// What it has not said it has handled comes back.
+void Endpoint::end_peer(Peer& peer) noexcept {
+  if (!peer.open) return;
+  peer.open = false;
+  for (uint32_t number = peer.begun - peer.unhandled(); number != peer.begun; ++number) {
+    const PendingRequest& request = peer.pending(number);
+    if (request.kind == Kind::long_piece || (request.kind == Kind::get_request && !request.last)) continue;
+    come_back(ReturnStatus::unreachable, request.kind, request.handler, request.index, {request.arguments.data(), request.count});
+  }
+}
+
+void Endpoint::remove_peer(Peer& peer) noexcept {
+  by_channel_[static_cast<uint32_t>(peer.channel)] = nullptr;
+  std::erase(wires_, &peer);
+  std::erase(untold_, &peer);
+  std::erase_if(completions_, [&](const Completion& each) { return each.peer == &peer; });
+  peer.wire.reset();  // releases what it holds before the channel goes
+  endpoint_->close(peer.channel);
+  std::erase_if(peers_, [&](const auto& each) { return each.get() == &peer; });
+}
+
+// Who wants a channel, and whose has ended.
+void Endpoint::look_around() {
+  looks_ = 0;
+  while (const auto request = endpoint_->next_request()) {
+    // Whoever asked may have given up meanwhile.
+    if (const auto channel = endpoint_->accept(request->id)) add_peer(*channel, request->peer_uid != -1);
+  }
+  while (const auto event = endpoint_->next_event()) {
+    if (event->kind == ChannelEvent::Kind::opened) {
+      add_peer(event->channel, false);
+      continue;
+    }
+    Peer* const peer = peer_of(event->channel);
+    if (peer == nullptr) {
+      endpoint_->close(event->channel);
+      continue;
+    }
+    // What it had sent is handled first.
+    for (Message message; endpoint_->receive(message);) handle(message);
+    end_peer(*peer);
+    if (peer->translations == 0) remove_peer(*peer);
+  }
+}
+
+// ---- waiting
+
+WaitOutcome Endpoint::wait(Nanoseconds timeout, Nanoseconds spin) {
+  tell_credits();
+  look_around();
+  if (poll() != 0 || in_handler_) return WaitOutcome::ready;
+  Nanoseconds limit = timeout;
+  if (next_timeout_ != ~Nanoseconds{0}) {
+    const Nanoseconds now = monotonic_now();
+    limit = std::min(limit, next_timeout_ > now ? next_timeout_ - now : 0);
+  }
+  const WaitOutcome outcome = endpoint_->wait(limit, spin);
+  look_around();
+  poll();
+  return outcome == WaitOutcome::timed_out && limit != timeout ? WaitOutcome::ready : outcome;
+}
+
+bool Endpoint::flush(Nanoseconds timeout) {
+  const auto all_arrived = [&] {
+    return std::all_of(wires_.begin(), wires_.end(), [](const Peer* peer) {
+      return !peer->open || (peer->wire->flow().unacknowledged() == 0 && peer->wire->flow().in_flight() == 0);
+    });
+  };
+  tell_credits();
+  for (const Nanoseconds start = monotonic_now(); !all_arrived(); poll()) {
+    if (monotonic_now() - start >= timeout) return false;
+  }
+  return true;
+}
+
+}  // namespace unet::am

@@ -1,0 +1,240 @@
+// endpoint.h - Active Messages: requests and replies that run handlers, exactly once and in order per peer; the C++ API.
+//
+//   auto endpoint = unet::am::Endpoint::create(context);
+//   endpoint->set_handler(1, unet::am::handler_of<on_answer>());     // void on_answer(unet::am::Token&, uint32_t)
+//   endpoint->map(0, "server@host");
+//   endpoint->request(0, 7, uint32_t{42});                           // runs handler 7 there, with 42
+//   while (!answered) endpoint->poll();                              // runs the handlers of what has arrived
+//
+// A message is short (up to 16 arguments of 32 bits), medium (and a payload that is valid during the handler) or long (and a payload
+// that is deposited in the receiver's segment before the handler runs). A request's handler may reply, once, to who sent it; a reply's
+// handler sends nothing: so there is no deadlock. Handlers do not poll. What cannot be delivered comes back to the error handler.
+//
+// Requests wait for a credit, of which there are kFlowWindow for each peer, and run handlers meanwhile; now and then they run some
+// anyway. Programs that compute for long poll now and then: their peers wait for it.
+//
+// An endpoint belongs to one thread at a time. After fork() it stays the parent's.
+//
+// After von Eicken et al. 1992 and AM-2 (Mainwaring and Culler 1996).
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "am/buffer_pool.h"
+#include "am/flow.h"
+#include "am/handler.h"
+#include "am/local_link.h"
+#include "am/peer.h"
+#include "unet/context.h"
+
+namespace unet::am {
+
+using Index = uint32_t;  // into the translation table
+using Tag = uint64_t;
+constexpr Tag kNoTag = 0;   // an endpoint with it takes no request
+constexpr Tag kAnyTag = 1;  // an endpoint with it takes all
+
+constexpr Index kNoIndex = ~Index{0};
+
+constexpr uint32_t kHandlersMax = 256;
+constexpr uint32_t kTranslationsMax = 64 * 1024;
+constexpr uint32_t kLongReplyMax = 16 * 1024;        // bytes
+constexpr uint64_t kLongMax = uint64_t{1} << 32;     // bytes of a long request or a get
+
+struct Options {
+  EndpointOptions endpoint{.send_depth = 1024, .receive_depth = 1024, .buffers = 1024, .send_bytes = 2 * 1024 * 1024};
+  FlowOptions flow{};      // for peers that are not on a local channel
+};
+
+struct Counters {
+  uint64_t requests = 0;          // sent
+  uint64_t replies = 0;
+  uint64_t handled = 0;           // messages whose handlers ran
+  uint64_t returned = 0;          // came back to our error handler
+  uint64_t refused = 0;           // of peers, that could not be delivered here: they were told
+  uint64_t malformed = 0;         // messages of peers that are none
+  uint64_t bad_credit = 0;        // said that more was handled than was sent
+  uint64_t bad_reply = 0;         // replies to no get, or to a handler that is not there or takes other arguments
+  uint64_t lost_replies = 0;      // for which a peer that takes nothing had no room
+  uint64_t unknown_channel = 0;   // messages by a channel that is not ours
+};
+
+class Endpoint {
+ public:
+  // Errors: as unet::Context::create_endpoint().
+  static Result<std::unique_ptr<Endpoint>> create(Context& context, const Options& options = {});
+  // Closes all channels. What was sent over wires and not acknowledged is lost with it: flush() before.
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  // ---- set-up
+
+  // The name under which others map this endpoint. Whoever connects is let in; the tag decides what is delivered.
+  Status bind(std::string_view name) { return endpoint_->bind(name); }
+  // Translation `index` leads to `target` ("name" or "name@host"), whose tag is `tag`; several may lead to the same. Runs handlers
+  // while it waits. Errors: invalid_argument (index), already_exists (it is in use), and those of unet::Endpoint::connect().
+  Status map(Index index, std::string_view target, Tag tag = kAnyTag, const ConnectOptions& options = kConnect);
+  Status unmap(Index index);
+  bool is_mapped(Index index) const noexcept { return index < translations_.size() && translations_[index].peer != nullptr; }
+  // The translation's channel is a local one.
+  bool is_local(Index index) const noexcept;
+
+  // Requests are delivered if their tag is this one; kAnyTag (the default): all; kNoTag: none.
+  void set_tag(Tag tag) noexcept { tag_ = tag; }
+  Tag tag() const noexcept { return tag_; }
+
+  void set_handler(uint8_t index, Handler handler) noexcept { handlers_[index] = handler; }
+  void set_handler(uint8_t index, HandlerFunction function, void* context) noexcept { handlers_[index] = {function, context}; }
+  // What runs for messages that come back; without one they are only counted.
+  void set_error_handler(ErrorFunction function, void* context) noexcept {
+    error_function_ = function;
+    error_context_ = context;
+  }
+
+  // The segment into which peers' long messages go and from which they get: `bytes` of new, zeroed memory, which local peers write and
+  // read without our doing; once. The memory is the endpoint's.
+  Result<MutableBytes> expose(uint64_t bytes);
+  // The same with memory of the caller's, which stays so: each byte is then copied once more. Replaces the one before; already_exists if
+  // one is exposed.
+  Status set_segment(MutableBytes memory) noexcept;
+  MutableBytes segment() const noexcept { return segment_; }
+
+  // ---- requests
+
+  // Wait for a credit. Outcome: sent, returned or bad_call.
+  template <typename... Arguments>
+  Outcome request(Index to, uint8_t handler, Arguments... arguments) {
+    return request_short(to, handler, Words<Arguments...>(arguments...));
+  }
+  Outcome request_short(Index to, uint8_t handler, std::span<const uint32_t> arguments);
+  // At most kMediumMax bytes.
+  Outcome request_medium(Index to, uint8_t handler, Bytes payload, std::span<const uint32_t> arguments);
+  // At most kLongMax bytes, to `offset` of the peer's segment; the handler runs when all are there. `payload` is the caller's again at
+  // return.
+  Outcome request_long(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments);
+  // Copies `to.size()` bytes from `offset` of the peer's segment; then runs `handler` here, from poll(). `memory` stays the caller's, and
+  // must stay, until then.
+  Outcome get(Index from, uint8_t handler, uint64_t offset, MutableBytes memory, std::span<const uint32_t> arguments);
+
+  // Whether a request to it would be sent without waiting.
+  bool has_credit(Index to) const noexcept { return is_mapped(to) && translations_[to].peer->has_credit(); }
+
+  // A medium request without a copy: compose up to `bytes` (at most kMediumMax) in what reserve() gives, which waits for a credit and
+  // room, then commit() the first `length` of them. Nothing else is sent or polled in between. Empty: `bad_call`, or returned.
+  MutableBytes reserve(Index to, uint32_t bytes, uint8_t count_of_arguments);
+  Outcome commit(uint8_t handler, uint32_t length, std::span<const uint32_t> arguments);
+
+  // ---- progress
+
+  // Runs the handlers of what has arrived, at most about a batch; sends what may be sent. Returns how many messages arrived. In a
+  // handler: does nothing.
+  uint32_t poll();
+  // Until something may have arrived or `timeout` is over; sleeps if nothing does for `spin`. Then poll(). WaitOutcome::ready says nothing
+  // about handlers: perhaps only an acknowledgement came.
+  WaitOutcome wait(Nanoseconds timeout = unet::Endpoint::kForever, Nanoseconds spin = unet::Endpoint::kDefaultSpin);
+  // Polls until all that was sent has arrived (wires: is acknowledged), at most `timeout`; false if then it has not.
+  bool flush(Nanoseconds timeout);
+
+  // ---- looking
+
+  const Counters& counters() const noexcept { return counters_; }
+  uint64_t peers() const noexcept { return peers_.size(); }
+  // Of the flow to a peer that is not on a local channel; nullptr for one that is.
+  const Flow* flow(Index to) const noexcept;
+  unet::Endpoint& raw() noexcept { return *endpoint_; }
+
+ private:
+  friend class Token;
+  struct Translation {
+    Peer* peer = nullptr;
+    Tag tag = kNoTag;
+  };
+  struct Completion {        // a get that needed no message
+    uint8_t handler;
+    uint8_t count;
+    Peer* peer;
+    MutableBytes memory;
+    std::array<uint32_t, kArgumentsMax> arguments;
+  };
+  static constexpr ConnectOptions kConnect{.local = kLocalOptions};
+
+  Endpoint(std::unique_ptr<unet::Endpoint> endpoint, const Options& options);
+
+  // Set-up and the end of channels.
+  Peer& add_peer(Channel channel, bool on_this_ni);
+  void remove_peer(Peer& peer) noexcept;
+  void end_peer(Peer& peer) noexcept;
+  void look_around();
+  Peer* peer_of(Channel channel) noexcept {
+    const auto index = static_cast<uint32_t>(channel);
+    return index < by_channel_.size() ? by_channel_[index] : nullptr;
+  }
+
+  // Sending.
+  Translation* find(Index to, Kind kind, uint8_t handler, std::span<const uint32_t> arguments, Outcome& outcome);
+  bool wait_credit(Peer& peer);
+  Outcome send_request(Translation& to, Index index, PacketFields& fields, Bytes payload);
+  void note_request(Peer& peer, Index index, const PacketFields& fields) noexcept;
+  void say_tag(Peer& peer, Tag tag, PacketFields& fields) noexcept;
+  Outcome send_reply(Token& token, PacketFields& fields, Bytes payload) noexcept;
+  bool region_of(Peer& peer);
+  Outcome come_back(ReturnStatus status, Kind kind, uint8_t handler, Index index, std::span<const uint32_t> arguments);
+
+  // Receiving.
+  void handle(const Message& message);
+  void handle_local(Peer& peer, const Message& message);
+  void handle_wire(Peer& peer);
+  void dispatch(Peer& peer, const PacketFields& fields, Bytes payload);
+  void dispatch_request(Peer& peer, const PacketFields& fields, Bytes payload);
+  void dispatch_reply(Peer& peer, const PacketFields& fields, Bytes payload);
+  bool admit(const Peer& peer, const PacketFields& fields, Bytes payload, ReturnStatus& why) const noexcept;
+  bool in_segment(uint64_t offset, uint64_t length, ReturnStatus& why) const noexcept;
+  MutableBytes deposit(const PacketFields& fields, Bytes payload) noexcept;
+  void refuse(Token& token, ReturnStatus why) noexcept;
+  void run(const Handler& handler, Token& token);
+  void run_reply(Peer& peer, const PacketFields& fields, MutableBytes payload);
+  void take_get(Peer& peer, const PacketFields& fields, Bytes payload);
+  void end_get(Peer& peer);
+  void take_returned(Peer& peer, const PacketFields& fields);
+  void handled(Peer& peer);
+  void complete_gets();
+  void turn_wires(bool empty);
+  void pump(Peer& peer);
+  void tell_credits() noexcept;
+
+  std::unique_ptr<unet::Endpoint> endpoint_;
+  FlowOptions flow_options_;
+  std::array<Handler, kHandlersMax> handlers_{};
+  std::vector<Translation> translations_;
+  std::vector<Peer*> by_channel_;
+  bool in_handler_ = false;
+  uint32_t unpolled_ = 0;        // requests since the last poll
+  uint32_t turns_ = 0;           // polls that found something, with peers on wires
+  uint32_t looks_ = 0;           // polls since the last look_around(), empty ones counted more
+  Tag tag_ = kAnyTag;
+  MutableBytes segment_;
+  bool exposed_ = false;         // segment_ is what unet exposes for us
+  std::vector<Peer*> untold_;    // whose requests were handled without a reply
+  std::vector<Peer*> wires_;
+  std::vector<Completion> completions_;
+  Nanoseconds next_timeout_ = ~Nanoseconds{0};
+  Nanoseconds polled_at_ = 0;    // the end of the last poll, with peers on wires
+  Nanoseconds absence_ = 0;      // before this one
+  bool absence_known_ = false;   // looked at in this poll
+  Translation* reserved_to_ = nullptr;
+  Index reserved_index_ = 0;
+  uint32_t reserved_bytes_ = 0;
+  PacketFields reserved_;
+  ErrorFunction error_function_ = nullptr;
+  void* error_context_ = nullptr;
+  Counters counters_;
+  BufferPool pool_;
+  HoldBudget budget_;
+  uint64_t identities_ = 0;
+  std::vector<std::unique_ptr<Peer>> peers_;  // the last, so that links go before what they use
+};
+
+}  // namespace unet::am

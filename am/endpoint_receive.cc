@@ -1,0 +1,290 @@
+// endpoint_receive.cc - what has arrived: which handler runs, what is refused, and what comes back.
+#include <algorithm>
+#include <cstring>
+
+#include "am/endpoint.h"
+
+namespace unet::am {
+namespace {
+
+constexpr uint32_t kBatch = 32;          // messages of one poll
+constexpr uint32_t kLookEvery = 1024;    // polls between two looks for new peers; an empty one counts kEmptyWeight times
+constexpr uint32_t kEmptyWeight = 16;
+constexpr uint32_t kTurnsPerTimeout = 16;  // polls that found something before time-outs are looked at all the same
+
+}  // namespace
+
+// ---- progress
+
+uint32_t Endpoint::poll() {
+  if (in_handler_) return 0;
+  unpolled_ = 0;
+  uint32_t count = 0;
+  Message message;
+  if (endpoint_->receive(message)) {
+    do {
+      handle(message);
+      ++count;
+    } while (count < kBatch && endpoint_->receive_next(message));
+  } else {
+    if (!untold_.empty()) tell_credits();
+  }
+  if (!completions_.empty()) complete_gets();
+  if (!wires_.empty()) turn_wires(count == 0);
+  absence_known_ = false;
+  looks_ += count == 0 ? kEmptyWeight : 1;
+  if (looks_ >= kLookEvery) look_around();
+  return count;
+}
+
+// What has arrived is handled before the time-outs.
+void Endpoint::turn_wires(bool empty) {
+  const Nanoseconds now = monotonic_now();
+  polled_at_ = now;
+  if (!empty && ++turns_ % kTurnsPerTimeout != 0) return;
+  if (now < next_timeout_) return;
+  next_timeout_ = ~Nanoseconds{0};
+  for (Peer* const peer : wires_) {
+    if (!peer->open) continue;
+    peer->wire->handle_timeout(now);
+    handle_wire(*peer);
+  }
+}
+
+void Endpoint::pump(Peer& peer) {
+  const bool done = peer.wire->pump(monotonic_now());
+  // Where the NI has no room, the next poll tries again.
+  next_timeout_ = done ? std::min(next_timeout_, peer.wire->next_timeout()) : 0;
+  if (peer.wire->flow().state() != Flow::State::open) end_peer(peer);
+}
+
+void Endpoint::tell_credits() noexcept {
+  for (Peer* const peer : untold_) {
+    if (peer->local.untold() != 0) peer->local.tell();
+    peer->in_untold = false;
+  }
+  untold_.clear();
+}
+
+void Endpoint::complete_gets() {
+  // A handler gets nothing more here, so there are no new ones meanwhile.
+  for (const Completion& each : completions_) {
+    PacketFields fields{.kind = Kind::long_reply, .handler = each.handler, .count = each.count, .flags = PacketFlags::kGet};
+    fields.arguments = each.arguments;
+    run_reply(*each.peer, fields, each.memory);
+  }
+  completions_.clear();
+}
+
+// ---- messages
+
+void Endpoint::handle(const Message& message) {
+  Peer* peer = peer_of(message.channel);
+  if (__builtin_expect(peer == nullptr, 0)) {
+    // By a static channel, of which we have not heard yet.
+    look_around();
+    peer = peer_of(message.channel);
+    if (peer == nullptr) {
+      ++counters_.unknown_channel;
+      endpoint_->release(message);
+      return;
+    }
+  }
+  if (__builtin_expect(peer->wire == nullptr, 1)) return handle_local(*peer, message);
+  const Nanoseconds now = monotonic_now();
+  if (!absence_known_) {
+    absence_known_ = true;
+    absence_ = now - polled_at_;
+  }
+  peer->wire->receive(message, now, absence_);
+  handle_wire(*peer);
+}
+
+void Endpoint::handle_local(Peer& peer, const Message& message) {
+  PacketFields fields;
+  Bytes payload;
+  if (__builtin_expect(message.kind != MessageKind::message || parse_local(message.bytes(), fields, payload) != PacketError::none, 0)) {
+    ++counters_.malformed;
+  } else if (__builtin_expect(!peer.local.take_credits(fields.handled), 0)) {
+    ++counters_.bad_credit;
+  } else if (fields.kind != Kind::ack) {
+    dispatch(peer, fields, payload);
+  }
+  endpoint_->release(message);
+}
+
+void Endpoint::handle_wire(Peer& peer) {
+  PacketFields fields;
+  Bytes payload;
+  while (peer.wire->next(fields, payload)) dispatch(peer, fields, payload);
+  pump(peer);
+}
+
+void Endpoint::dispatch(Peer& peer, const PacketFields& fields, Bytes payload) {
+  if (is_request(fields.kind)) {
+    dispatch_request(peer, fields, payload);
+  } else if (fields.kind == Kind::returned) {
+    take_returned(peer, fields);
+  } else if ((fields.flags & PacketFlags::kGet) != 0) {
+    take_get(peer, fields, payload);
+  } else {
+    dispatch_reply(peer, fields, payload);
+  }
+}
+
+void Endpoint::run(const Handler& handler, Token& token) {
+  in_handler_ = true;
+  handler.function(token, handler.context);
+  in_handler_ = false;
+  ++counters_.handled;
+}
+
+// ---- requests of peers
+
+// Whether [offset, offset + length) lies in the segment.
+bool Endpoint::in_segment(uint64_t offset, uint64_t length, ReturnStatus& why) const noexcept {
+  why = offset > segment_.size() ? ReturnStatus::bad_segment_offset : ReturnStatus::bad_length;
+  return offset <= segment_.size() && length <= segment_.size() - offset;
+}
+
+// In the order in which AM-2 looks: tag, handler, offset, length.
+bool Endpoint::admit(const Peer& peer, const PacketFields& fields, Bytes payload, ReturnStatus& why) const noexcept {
+  why = ReturnStatus::bad_tag;
+  if (__builtin_expect(tag_ != kAnyTag, 0) && (tag_ == kNoTag || peer.tag_heard != tag_)) return false;
+  if (fields.kind != Kind::get_request && fields.kind != Kind::long_piece) {
+    const Handler& handler = handlers_[fields.handler];
+    why = ReturnStatus::bad_handler;
+    if (__builtin_expect(handler.function == nullptr, 0)) return false;
+    why = ReturnStatus::bad_arguments;
+    if (__builtin_expect(handler.arguments >= 0 && handler.arguments != fields.count, 0)) return false;
+  }
+  if (__builtin_expect(!has_long_header(fields.kind), 1)) return true;
+  if (!in_segment(fields.offset, fields.total, why)) return false;
+  why = ReturnStatus::bad_length;
+  return payload.size() <= fields.total && (fields.kind != Kind::get_request || fields.total <= kLongReplyMax);
+}
+
+void Endpoint::dispatch_request(Peer& peer, const PacketFields& fields, Bytes payload) {
+  if (__builtin_expect((fields.flags & PacketFlags::kTag) != 0, 0)) peer.tag_heard = fields.tag;
+  Token token(*this, peer, fields, payload);
+  ReturnStatus why;
+  if (__builtin_expect(!admit(peer, fields, payload, why), 0)) {
+    ++counters_.refused;
+    // The last part of a long message is refused for the same reason as this one: once is enough.
+    if (fields.kind != Kind::long_piece) refuse(token, why);
+  } else if (fields.kind == Kind::get_request) {
+    PacketFields reply{.kind = Kind::long_reply, .flags = PacketFlags::kGet, .offset = fields.offset, .total = fields.total};
+    send_reply(token, reply, segment_.subspan(fields.offset, fields.total));
+  } else {
+    if (is_long(fields.kind)) token.payload_ = deposit(fields, payload);
+    if (fields.kind != Kind::long_piece) run(handlers_[fields.handler], token);
+  }
+  if (!token.replied_) handled(peer);
+}
+
+// The last bytes of a transfer go to its end. Those of a local peer that wrote them itself are there.
+MutableBytes Endpoint::deposit(const PacketFields& fields, Bytes payload) noexcept {
+  const MutableBytes whole = segment_.subspan(fields.offset, fields.total);
+  if (!payload.empty()) std::memcpy(whole.last(payload.size()).data(), payload.data(), payload.size());
+  return whole;
+}
+
+void Endpoint::refuse(Token& token, ReturnStatus why) noexcept {
+  PacketFields reply = token.fields_;
+  reply.kind = Kind::returned;
+  reply.flags = 0;
+  reply.offset = static_cast<uint64_t>(why);
+  reply.total = static_cast<uint64_t>(token.fields_.kind);
+  send_reply(token, reply, {});
+}
+
+// Without a reply that would say so.
+void Endpoint::handled(Peer& peer) {
+  if (peer.wire != nullptr) return peer.wire->handled();
+  peer.local.handled();
+  if (peer.local.untold() >= kFlowWindow / 4) {
+    peer.local.tell();
+  } else if (!peer.in_untold) {
+    peer.in_untold = true;
+    untold_.push_back(&peer);
+  }
+}
+
+// ---- replies of peers
+
+void Endpoint::dispatch_reply(Peer& peer, const PacketFields& fields, Bytes payload) {
+  ReturnStatus why;
+  if (fields.kind == Kind::long_reply && (!in_segment(fields.offset, fields.total, why) || payload.size() != fields.total)) {
+    ++counters_.bad_reply;
+    return;
+  }
+  const MutableBytes where = fields.kind == Kind::long_reply
+                                 ? deposit(fields, payload)
+                                 : MutableBytes(const_cast<std::byte*>(payload.data()), payload.size());
+  run_reply(peer, fields, where);
+}
+
+void Endpoint::run_reply(Peer& peer, const PacketFields& fields, MutableBytes payload) {
+  const Handler& handler = handlers_[fields.handler];
+  if (handler.function == nullptr || (handler.arguments >= 0 && handler.arguments != fields.count)) {
+    ++counters_.bad_reply;
+    return;
+  }
+  Token token(*this, peer, fields, payload);
+  run(handler, token);
+}
+
+// A piece of a get. What belongs where, we know ourselves.
+void Endpoint::take_get(Peer& peer, const PacketFields& fields, Bytes payload) {
+  if (fields.kind != Kind::long_reply || peer.gets_answered == peer.gets_begun) {
+    ++counters_.bad_reply;
+    return;
+  }
+  const PendingRequest& request = peer.oldest_get();
+  if (payload.size() != request.length) {
+    ++counters_.bad_reply;
+    peer.get_failed = ReturnStatus::reply_rejected;
+  } else if (!payload.empty()) {
+    std::memcpy(request.memory.data() + request.at, payload.data(), payload.size());
+  }
+  end_get(peer);
+}
+
+void Endpoint::end_get(Peer& peer) {
+  const PendingRequest request = peer.oldest_get();
+  ++peer.gets_answered;
+  if (!request.last) return;
+  const std::span<const uint32_t> arguments(request.arguments.data(), request.count);
+  if (const auto failed = std::exchange(peer.get_failed, std::nullopt)) {
+    come_back(*failed, Kind::get_request, request.handler, request.index, arguments);
+    return;
+  }
+  PacketFields fields{.kind = Kind::long_reply, .handler = request.handler, .count = request.count, .flags = PacketFlags::kGet};
+  fields.arguments = request.arguments;
+  run_reply(peer, fields, request.memory);
+}
+
+void Endpoint::take_returned(Peer& peer, const PacketFields& fields) {
+  if (fields.offset == 0 || fields.offset > kReturnStatusMax || fields.total == 0 || fields.total > uint64_t{kKindMax} ||
+      !is_request(static_cast<Kind>(fields.total))) {
+    ++counters_.bad_reply;
+    return;
+  }
+  const auto status = static_cast<ReturnStatus>(fields.offset);
+  const auto kind = static_cast<Kind>(fields.total);
+  if (kind == Kind::get_request) {
+    if (peer.gets_answered == peer.gets_begun) {
+      ++counters_.bad_reply;
+      return;
+    }
+    peer.get_failed = status;
+    end_get(peer);
+    return;
+  }
+  // Which of our requests it was, the count of those that were handled says.
+  const PendingRequest& request = peer.pending(fields.handled - 1);
+  const Index index = request.kind == kind && request.handler == fields.handler ? request.index : kNoIndex;
+  come_back(status, kind, fields.handler, index, {fields.arguments.data(), fields.count});
+}
+
+}  // namespace unet::am

@@ -1,0 +1,280 @@
+// endpoint_send.cc - requests, gets and replies on their way out.
+#include <algorithm>
+#include <cstring>
+
+#include "am/endpoint.h"
+#include "unet/base/check.h"
+
+namespace unet::am {
+namespace {
+
+constexpr uint32_t kPollEvery = 16;             // requests: whoever only sends serves its peers, too
+constexpr uint32_t kPieceMax = 4 * 1024;        // bytes of a long message over a wire that travel together: three frames of 1,500 bytes,
+                                                // so that one lost frame costs little
+constexpr uint32_t kLocalPieceMax = 16 * 1024;  // where a local peer's segment is not exposed
+constexpr uint32_t kPutMax = 8 * 1024 * 1024;   // bytes that one put may have
+constexpr uint32_t kLookAgain = 256;            // long messages between two questions whether a peer exposes something by now
+
+void copy_arguments(PacketFields& fields, std::span<const uint32_t> arguments) noexcept {
+  fields.count = static_cast<uint8_t>(arguments.size());
+  copy_words(fields.arguments.data(), arguments.data(), fields.count);
+}
+
+}  // namespace
+
+// ---- what every request does first
+
+Endpoint::Translation* Endpoint::find(Index to, Kind kind, uint8_t handler, std::span<const uint32_t> arguments, Outcome& outcome) {
+  outcome = Outcome::bad_call;
+  if (__builtin_expect(in_handler_ || arguments.size() > kArgumentsMax, 0)) return nullptr;
+  if (__builtin_expect(++unpolled_ >= kPollEvery, 0)) poll();
+  if (__builtin_expect(!is_mapped(to), 0)) {
+    outcome = come_back(ReturnStatus::bad_entry, kind, handler, to, arguments);
+    return nullptr;
+  }
+  Translation& found = translations_[to];
+  if (__builtin_expect(!wait_credit(*found.peer), 0)) {
+    outcome = come_back(ReturnStatus::unreachable, kind, handler, to, arguments);
+    return nullptr;
+  }
+  return &found;
+}
+
+// False if the peer is gone.
+bool Endpoint::wait_credit(Peer& peer) {
+  while (!peer.has_credit() && peer.open) poll();
+  return peer.open;
+}
+
+void Endpoint::note_request(Peer& peer, Index index, const PacketFields& fields) noexcept {
+  PendingRequest& request = peer.pending(peer.begun++);
+  request.kind = fields.kind;
+  request.handler = fields.handler;
+  request.count = fields.count;
+  request.index = index;
+  copy_words(request.arguments.data(), fields.arguments.data(), fields.count);
+  ++counters_.requests;
+}
+
+void Endpoint::say_tag(Peer& peer, Tag tag, PacketFields& fields) noexcept {
+  if (__builtin_expect(peer.tag_told == tag, 1)) return;
+  fields.flags |= PacketFlags::kTag;
+  fields.tag = tag;
+  peer.tag_told = tag;
+}
+
+// There is a credit.
+Outcome Endpoint::send_request(Translation& to, Index index, PacketFields& fields, Bytes payload) {
+  Peer& peer = *to.peer;
+  say_tag(peer, to.tag, fields);
+  if (peer.wire != nullptr) {
+    note_request(peer, index, fields);
+    peer.wire->begin(fields, payload);
+    pump(peer);
+    return Outcome::sent;
+  }
+  while (true) {
+    const SendOutcome outcome = peer.local.send(fields, payload);
+    if (__builtin_expect(outcome == SendOutcome::sent, 1)) {
+      note_request(peer, index, fields);
+      return Outcome::sent;
+    }
+    if (outcome != SendOutcome::full || !peer.open) break;
+    poll();
+  }
+  return come_back(ReturnStatus::unreachable, fields.kind, fields.handler, index, {fields.arguments.data(), fields.count});
+}
+
+Outcome Endpoint::come_back(ReturnStatus status, Kind kind, uint8_t handler, Index index, std::span<const uint32_t> arguments) {
+  ++counters_.returned;
+  if (error_function_ != nullptr) {
+    const bool before = std::exchange(in_handler_, true);
+    error_function_(*this, {.status = status, .kind = kind, .handler = handler, .index = index, .arguments = arguments}, error_context_);
+    in_handler_ = before;
+  }
+  return Outcome::returned;
+}
+
+// ---- short and medium
+
+Outcome Endpoint::request_short(Index to, uint8_t handler, std::span<const uint32_t> arguments) {
+  Outcome outcome;
+  Translation* const found = find(to, Kind::short_request, handler, arguments, outcome);
+  if (found == nullptr) return outcome;
+  PacketFields fields{.kind = Kind::short_request, .handler = handler};
+  copy_arguments(fields, arguments);
+  return send_request(*found, to, fields, {});
+}
+
+Outcome Endpoint::request_medium(Index to, uint8_t handler, Bytes payload, std::span<const uint32_t> arguments) {
+  if (payload.size() > kMediumMax) return Outcome::bad_call;
+  Outcome outcome;
+  Translation* const found = find(to, Kind::medium_request, handler, arguments, outcome);
+  if (found == nullptr) return outcome;
+  PacketFields fields{.kind = Kind::medium_request, .handler = handler};
+  copy_arguments(fields, arguments);
+  return send_request(*found, to, fields, payload);
+}
+
+MutableBytes Endpoint::reserve(Index to, uint32_t bytes, uint8_t count_of_arguments) {
+  reserved_to_ = nullptr;
+  if (bytes == 0 || bytes > kMediumMax || count_of_arguments > kArgumentsMax) return {};
+  Outcome outcome;
+  Translation* const found = find(to, Kind::medium_request, 0, {}, outcome);
+  if (found == nullptr) return {};
+  Peer& peer = *found->peer;
+  reserved_ = {.kind = Kind::medium_request, .count = count_of_arguments};
+  say_tag(peer, found->tag, reserved_);
+  MutableBytes room;
+  if (peer.wire != nullptr) room = peer.wire->reserve(reserved_, bytes);
+  while (room.empty() && peer.open && endpoint_->is_open(peer.channel)) {
+    room = peer.local.reserve(reserved_, bytes);
+    if (room.empty()) poll();
+  }
+  if (room.empty()) {
+    come_back(ReturnStatus::unreachable, Kind::medium_request, 0, to, {});
+    return {};
+  }
+  reserved_to_ = found;
+  reserved_index_ = to;
+  reserved_bytes_ = bytes;
+  return room;
+}
+
+Outcome Endpoint::commit(uint8_t handler, uint32_t length, std::span<const uint32_t> arguments) {
+  Translation* const to = std::exchange(reserved_to_, nullptr);
+  if (to == nullptr || in_handler_ || length == 0 || length > reserved_bytes_ || arguments.size() != reserved_.count) return Outcome::bad_call;
+  Peer& peer = *to->peer;
+  reserved_.handler = handler;
+  copy_arguments(reserved_, arguments);
+  if (peer.wire != nullptr) {
+    note_request(peer, reserved_index_, reserved_);
+    peer.wire->commit(reserved_, length);
+    pump(peer);
+    return Outcome::sent;
+  }
+  if (peer.local.post(reserved_, length) == SendOutcome::sent) {
+    note_request(peer, reserved_index_, reserved_);
+    return Outcome::sent;
+  }
+  return come_back(ReturnStatus::unreachable, Kind::medium_request, handler, reserved_index_, arguments);
+}
+
+// ---- long, and get
+
+// Whether the peer exposes its segment, so that we write and read it ourselves. Asks the service the first time.
+bool Endpoint::region_of(Peer& peer) {
+  if (peer.region == 0 && peer.wire == nullptr && peer.looks_at_region++ % kLookAgain == 0) {
+    if (const auto bytes = endpoint_->map_peer_region(peer.channel)) peer.region = *bytes;
+  }
+  return peer.region != 0;
+}
+
+Outcome Endpoint::request_long(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments) {
+  if (payload.size() > kLongMax) return Outcome::bad_call;
+  Outcome outcome;
+  Translation* const found = find(to, Kind::long_request, handler, arguments, outcome);
+  if (found == nullptr) return outcome;
+  Peer& peer = *found->peer;
+  PacketFields fields{.kind = Kind::long_request, .handler = handler, .offset = offset, .total = payload.size()};
+  copy_arguments(fields, arguments);
+  if (region_of(peer)) {
+    if (offset > peer.region) return come_back(ReturnStatus::bad_segment_offset, fields.kind, handler, to, arguments);
+    if (payload.size() > peer.region - offset) return come_back(ReturnStatus::bad_length, fields.kind, handler, to, arguments);
+    for (uint64_t at = 0; at < payload.size(); at += kPutMax) {
+      const Bytes part = payload.subspan(at, std::min<uint64_t>(kPutMax, payload.size() - at));
+      if (endpoint_->put(peer.channel, offset + at, part, false) != SendOutcome::sent) {
+        return come_back(ReturnStatus::unreachable, fields.kind, handler, to, arguments);
+      }
+    }
+    return send_request(*found, to, fields, {});
+  }
+  const uint32_t piece = peer.wire != nullptr ? kPieceMax : kLocalPieceMax;
+  uint64_t at = 0;
+  for (; payload.size() - at > piece; at += piece) {
+    PacketFields part{.kind = Kind::long_piece, .offset = offset + at, .total = piece};
+    if (send_request(*found, to, part, payload.subspan(at, piece)) != Outcome::sent || !wait_credit(peer)) {
+      return come_back(ReturnStatus::unreachable, fields.kind, handler, to, arguments);
+    }
+  }
+  return send_request(*found, to, fields, payload.subspan(at));
+}
+
+Outcome Endpoint::get(Index from, uint8_t handler, uint64_t offset, MutableBytes memory, std::span<const uint32_t> arguments) {
+  if (memory.size() > kLongMax) return Outcome::bad_call;
+  Outcome outcome;
+  Translation* const found = find(from, Kind::get_request, handler, arguments, outcome);
+  if (found == nullptr) return outcome;
+  Peer& peer = *found->peer;
+  if (region_of(peer)) {
+    if (offset > peer.region) return come_back(ReturnStatus::bad_segment_offset, Kind::get_request, handler, from, arguments);
+    if (memory.size() > peer.region - offset) return come_back(ReturnStatus::bad_length, Kind::get_request, handler, from, arguments);
+    if (!memory.empty()) std::memcpy(memory.data(), endpoint_->peer_region(peer.channel).data() + offset, memory.size());
+    Completion done{.handler = handler, .count = static_cast<uint8_t>(arguments.size()), .peer = &peer, .memory = memory, .arguments = {}};
+    copy_words(done.arguments.data(), arguments.data(), done.count);
+    completions_.push_back(done);
+    return Outcome::sent;
+  }
+  const uint32_t piece = peer.wire != nullptr ? kPieceMax : kLongReplyMax;
+  PacketFields fields{.kind = Kind::get_request, .handler = handler};
+  copy_arguments(fields, arguments);
+  for (uint64_t at = 0; at == 0 || at < memory.size(); at += piece) {
+    if (at != 0 && !wait_credit(peer)) return come_back(ReturnStatus::unreachable, Kind::get_request, handler, from, arguments);
+    const uint64_t length = std::min<uint64_t>(piece, memory.size() - at);
+    fields.offset = offset + at;
+    fields.total = length;
+    fields.flags = 0;
+    const uint32_t number = peer.begun;
+    if (send_request(*found, from, fields, {}) != Outcome::sent) return Outcome::returned;
+    PendingRequest& request = peer.pending(number);
+    request.last = at + length == memory.size();
+    request.memory = memory;
+    request.at = at;
+    request.length = static_cast<uint32_t>(length);
+    peer.gets[peer.gets_begun++ % kFlowWindow] = number;
+  }
+  return Outcome::sent;
+}
+
+// ---- replies
+
+Outcome Endpoint::send_reply(Token& token, PacketFields& fields, Bytes payload) noexcept {
+  if (!token.can_reply()) return Outcome::bad_call;
+  token.replied_ = true;
+  Peer& peer = *token.peer_;
+  if (peer.wire != nullptr) {
+    peer.wire->begin(fields, payload);
+  } else if (peer.local.send(fields, payload) != SendOutcome::sent) {
+    // Gone, or it cheats: an honest one has room.
+    ++counters_.lost_replies;
+    return Outcome::returned;
+  }
+  ++counters_.replies;
+  return Outcome::sent;
+}
+
+uint64_t Token::source() const noexcept { return peer_->id; }
+uint64_t Token::tag() const noexcept { return peer_->tag_heard; }
+
+Outcome Token::reply_short(uint8_t handler, std::span<const uint32_t> arguments) noexcept {
+  if (arguments.size() > kArgumentsMax) return Outcome::bad_call;
+  PacketFields fields{.kind = Kind::short_reply, .handler = handler};
+  copy_arguments(fields, arguments);
+  return endpoint_->send_reply(*this, fields, {});
+}
+
+Outcome Token::reply_medium(uint8_t handler, Bytes payload, std::span<const uint32_t> arguments) noexcept {
+  if (arguments.size() > kArgumentsMax || payload.size() > kMediumMax) return Outcome::bad_call;
+  PacketFields fields{.kind = Kind::medium_reply, .handler = handler};
+  copy_arguments(fields, arguments);
+  return endpoint_->send_reply(*this, fields, payload);
+}
+
+Outcome Token::reply_long(uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments) noexcept {
+  if (arguments.size() > kArgumentsMax || payload.size() > kLongReplyMax) return Outcome::bad_call;
+  PacketFields fields{.kind = Kind::long_reply, .handler = handler, .offset = offset, .total = payload.size()};
+  copy_arguments(fields, arguments);
+  return endpoint_->send_reply(*this, fields, payload);
+}
+
+}  // namespace unet::am

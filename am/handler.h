@@ -1,0 +1,152 @@
+// handler.h - what runs when a message arrives: tokens, handlers and their table; part of the public API of Active Messages.
+#pragma once
+
+#include <array>
+#include <cstring>
+#include <span>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "am/packet.h"
+#include "am/status.h"
+
+namespace unet::am {
+
+class Endpoint;
+struct Peer;
+
+// The message whose handler runs; valid until that returns.
+class Token {
+ public:
+  std::span<const uint32_t> arguments() const noexcept { return {fields_.arguments.data(), fields_.count}; }
+  uint32_t argument(uint32_t index) const noexcept { return fields_.arguments[index]; }  // index < arguments().size()
+  // Two arguments as one of 64 bits, the low half first.
+  uint64_t wide(uint32_t index) const noexcept { return argument(index) | uint64_t{argument(index + 1)} << 32; }
+
+  // Medium: where the message lies, until the handler returns; on a local channel the peer can still write it, so a program that does
+  // not trust its peer copies what it checks. Long: in the segment. Get: where it was to go. Short: empty.
+  MutableBytes payload() const noexcept { return payload_; }
+  // Long: where in the segment the payload lies.
+  uint64_t offset() const noexcept { return fields_.offset; }
+
+  bool is_request() const noexcept { return am::is_request(fields_.kind); }
+  // Replies are possible: a request's handler has sent none yet.
+  bool can_reply() const noexcept { return is_request() && !replied_; }
+  // A number for whom it came from, unique among the peers of this endpoint in its life.
+  uint64_t source() const noexcept;
+  // That of the message, by which this endpoint let it in.
+  uint64_t tag() const noexcept;
+  Endpoint& endpoint() const noexcept { return *endpoint_; }
+
+  // A request's handler replies at most once, and never waits: Outcome::sent, returned (the requester is gone) or bad_call.
+  template <typename... Arguments>
+  Outcome reply(uint8_t handler, Arguments... arguments);
+  Outcome reply_short(uint8_t handler, std::span<const uint32_t> arguments) noexcept;
+  // At most kMediumMax bytes.
+  Outcome reply_medium(uint8_t handler, Bytes payload, std::span<const uint32_t> arguments) noexcept;
+  // At most kLongReplyMax bytes, to `offset` of the requester's segment.
+  Outcome reply_long(uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments) noexcept;
+
+ private:
+  friend class Endpoint;
+  Token(Endpoint& endpoint, Peer& peer, const PacketFields& fields, Bytes payload) noexcept
+      : endpoint_(&endpoint), peer_(&peer), fields_(fields), payload_(const_cast<std::byte*>(payload.data()), payload.size()) {}
+  Endpoint* endpoint_;
+  Peer* peer_;
+  const PacketFields& fields_;
+  MutableBytes payload_;
+  bool replied_ = false;
+};
+
+using HandlerFunction = void (*)(Token& token, void* context);
+
+struct Handler {
+  HandlerFunction function = nullptr;
+  void* context = nullptr;
+  int16_t arguments = -1;  // how many it takes; -1: any number
+};
+
+// A message of ours that came back, or could not be sent. Called from poll(), or from the call that could not send.
+struct Returned {
+  ReturnStatus status{};
+  Kind kind{};             // of the message; long_piece: a piece of a long one
+  uint8_t handler = 0;     // that it was for
+  uint32_t index = 0;      // of the translation; kNoIndex if the peer does not say which message it was
+  std::span<const uint32_t> arguments;
+};
+using ErrorFunction = void (*)(Endpoint& endpoint, const Returned& returned, void* context);
+
+// ---- typed handlers: void name(Token&, uint32_t, int64_t, ...); each argument of up to 32 bits takes one word, of 64 bits two.
+
+template <typename T>
+constexpr uint32_t words_of() noexcept {
+  static_assert(std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_pointer_v<T>, "arguments are numbers, enumerators or pointers");
+  return sizeof(T) <= 4 ? 1 : 2;
+}
+
+template <typename T>
+void put_argument(uint32_t*& to, T value) noexcept {
+  uint32_t words[words_of<T>()] = {};
+  std::memcpy(words, &value, sizeof value);
+  for (const uint32_t word : words) *to++ = word;
+}
+
+// An argument list as the functions without types take it.
+template <typename... Arguments>
+class Words {
+ public:
+  static constexpr uint32_t kCount = (words_of<Arguments>() + ... + 0u);
+  static_assert(kCount <= kArgumentsMax, "more than 16 words of arguments");
+  explicit Words(Arguments... arguments) noexcept {
+    [[maybe_unused]] uint32_t* to = words_.data();
+    (put_argument(to, arguments), ...);
+  }
+  operator std::span<const uint32_t>() const noexcept { return {words_.data(), kCount}; }
+
+ private:
+  std::array<uint32_t, kCount + 1> words_;
+};
+
+template <typename... Arguments>
+Outcome Token::reply(uint8_t handler, Arguments... arguments) {
+  return reply_short(handler, Words<Arguments...>(arguments...));
+}
+
+namespace detail {
+
+template <typename T>
+T get_argument(const Token& token, uint32_t& at) noexcept {
+  T value;
+  if constexpr (words_of<T>() == 2) {
+    const uint64_t word = token.wide(at);
+    std::memcpy(&value, &word, sizeof value);
+  } else {
+    const uint32_t word = token.argument(at);
+    std::memcpy(&value, &word, sizeof value);
+  }
+  at += words_of<T>();
+  return value;
+}
+
+template <auto kFunction, typename... Arguments>
+Handler typed(void (*)(Token&, Arguments...)) noexcept {
+  return {.function =
+              [](Token& token, void*) {
+                [[maybe_unused]] uint32_t at = 0;
+                // In the order of the braces.
+                const std::tuple<Arguments...> arguments{get_argument<Arguments>(token, at)...};
+                std::apply([&](Arguments... each) { kFunction(token, each...); }, arguments);
+              },
+          .arguments = static_cast<int16_t>((words_of<Arguments>() + ... + 0u))};
+}
+
+}  // namespace detail
+
+// A handler with typed arguments; a message with another number of words comes back to its sender (bad_arguments).
+template <auto kFunction>
+Handler handler_of() noexcept {
+  return detail::typed<kFunction>(kFunction);
+}
+
+}  // namespace unet::am

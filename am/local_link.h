@@ -1,0 +1,108 @@
+// local_link.h - a peer on a local channel, which loses nothing: only credits; used by Peer.
+//
+// A request needs one of kFlowWindow credits; each message says how many of the other side's were handled so far. So on either side at
+// most a window of requests and a window of replies lie in the channel, which has room for them (kLocalOptions), and a reply never
+// waits. To a peer that cheats, replies that find no room are lost.
+// Copies of a payload byte: one on its way into the channel, none when it was composed there.
+#pragma once
+
+#include <algorithm>
+
+#include "am/local_message.h"
+#include "unet/endpoint.h"
+
+namespace unet::am {
+
+constexpr uint32_t kMediumMax = 16 * 1024;  // bytes of a medium payload
+
+// What a connecting endpoint asks for: room for a window of requests and one of replies of kMediumMax, and for as many slots and bytes
+// again that the receiver has not given back yet (it does so by the quarter).
+constexpr LocalOptions kLocalOptions{.depth = 256, .data_bytes = 4 * 1024 * 1024};
+static_assert(kLocalOptions.depth >= 2 * kFlowWindow + 16 + kLocalOptions.depth / 4);
+static_assert(kLocalOptions.data_bytes >= (2 * kFlowWindow + kLocalOptions.depth / 4 + 2) * uint64_t{kMediumMax + 128});
+
+class LocalLink {
+ public:
+  LocalLink(unet::Endpoint& endpoint, Channel channel) noexcept : endpoint_(&endpoint), channel_(channel) {}
+
+  bool has_credit() const noexcept { return unhandled() < kFlowWindow; }
+  // Requests that the peer has not said it has handled.
+  uint32_t unhandled() const noexcept { return requests_ - handled_by_peer_; }
+
+  // A request needs a credit; a reply gives one back. Not sent: `full`, which receiving may mend, or `no_channel`.
+  SendOutcome send(PacketFields& fields, Bytes payload) noexcept {
+    const uint32_t head = local_head_size(fields.kind, fields.count, fields.flags, !payload.empty());
+    const size_t size = head + payload.size();
+    fields.handled = handled_ + (is_request(fields.kind) ? 0 : 1);
+    SendOutcome outcome;
+    if (size <= kInlineMax) {
+      std::array<std::byte, kInlineMax> message;
+      emit_local_head(message.data(), fields);
+      copy_small(message.data() + head, payload.data(), payload.size());
+      outcome = endpoint_->send(channel_, {message.data(), size});
+    } else {
+      const MutableBytes room = endpoint_->reserve(channel_, static_cast<uint32_t>(size));
+      if (room.empty()) return refusal();
+      emit_local_head(room.data(), fields);
+      if (!payload.empty()) std::memcpy(room.data() + head, payload.data(), payload.size());
+      outcome = endpoint_->post(channel_, static_cast<uint32_t>(size));
+    }
+    if (outcome == SendOutcome::sent) count(fields);
+    return outcome;
+  }
+
+  // Where to compose a payload of up to `length` bytes for post(); empty: not now, or never again. Until anything else is sent.
+  MutableBytes reserve(const PacketFields& fields, uint32_t length) noexcept {
+    const uint32_t head = local_head_size(fields.kind, fields.count, fields.flags, true);
+    const MutableBytes room = endpoint_->reserve(channel_, head + length);
+    if (room.empty()) return {};
+    reserved_ = room.data();
+    return room.subspan(head, length);
+  }
+  SendOutcome post(PacketFields& fields, uint32_t length) noexcept {
+    const uint32_t head = local_head_size(fields.kind, fields.count, fields.flags, length != 0);
+    fields.handled = handled_ + (is_request(fields.kind) ? 0 : 1);
+    emit_local_head(reserved_, fields);
+    const SendOutcome outcome = endpoint_->post(channel_, head + length);
+    if (outcome == SendOutcome::sent) count(fields);
+    return outcome;
+  }
+
+  // Takes the credits that a message brings; false if there cannot be so many.
+  bool take_credits(uint32_t handled) noexcept {
+    if (handled - handled_by_peer_ > unhandled()) return false;
+    handled_by_peer_ = handled;
+    return true;
+  }
+  // A request was handled that gets no reply.
+  void handled() noexcept { ++handled_; }
+  // How many were handled of which the peer has not been told.
+  uint32_t untold() const noexcept { return handled_ - told_; }
+  void tell() noexcept {
+    PacketFields fields{.kind = Kind::ack, .handled = handled_};
+    std::array<std::byte, sizeof(LocalHeader)> message;
+    emit_local_head(message.data(), fields);
+    if (endpoint_->send(channel_, message) == SendOutcome::sent) told_ = handled_;
+  }
+
+ private:
+  SendOutcome refusal() const noexcept { return endpoint_->is_open(channel_) ? SendOutcome::full : SendOutcome::no_channel; }
+  void count(const PacketFields& fields) noexcept {
+    if (is_request(fields.kind)) {
+      ++requests_;
+    } else {
+      ++handled_;
+    }
+    told_ = handled_;
+  }
+
+  unet::Endpoint* endpoint_;
+  Channel channel_;
+  uint32_t requests_ = 0;  // sent
+  uint32_t handled_by_peer_ = 0;
+  uint32_t handled_ = 0;   // of the peer's
+  uint32_t told_ = 0;
+  std::byte* reserved_ = nullptr;
+};
+
+}  // namespace unet::am

@@ -1,0 +1,109 @@
+// local_message.h - what two Active Message endpoints exchange over a local channel, which neither loses nor reorders; used by LocalLink.
+//
+// One U-Net message in the machine's byte order:
+//
+//    0      1         2       3       4
+//   +------+---------+-------+-------+---------+-----+-----------+------+-----+---------
+//   | kind | handler | count | flags | handled | tag | arguments | long | pad | payload
+//   +------+---------+-------+-------+---------+-----+-----------+------+-----+---------
+//
+// With up to 10 arguments a short one is one cache line. Kinds and flags are those of packet.h. The peer can write all of it at any time:
+// every byte before the payload is read once.
+#pragma once
+
+#include <cstring>
+
+#include "am/packet.h"
+#include "unet/limits.h"
+
+namespace unet::am {
+
+struct LocalHeader {
+  uint8_t kind;
+  uint8_t handler;
+  uint8_t count;
+  uint8_t flags;
+  uint32_t handled;  // requests of the receiver that the sender has handled, of all on this channel: credits
+};
+static_assert(sizeof(LocalHeader) == 8);
+static_assert(sizeof(LocalHeader) + 4 * 10 <= kInlineMax);
+
+struct LocalLong {
+  uint64_t offset;
+  uint64_t total;
+};
+
+constexpr uint32_t kPayloadAlignment = 8;  // bytes
+constexpr uint32_t kLocalHeadMax = sizeof(LocalHeader) + 8 + 4 * kArgumentsMax + sizeof(LocalLong);
+static_assert(kLocalHeadMax % kPayloadAlignment == 0);
+
+constexpr uint32_t local_head_size(Kind kind, uint8_t count, uint8_t flags, bool payload) noexcept {
+  uint32_t size = sizeof(LocalHeader) + uint32_t{4} * count;
+  if ((flags & PacketFlags::kTag) != 0) size += 8;
+  if (has_long_header(kind)) size += sizeof(LocalLong);
+  return payload ? (size + kPayloadAlignment - 1) & ~(kPayloadAlignment - 1) : size;
+}
+
+inline void copy_words(void* to, const void* from, uint32_t count) noexcept {
+  if (4 * count <= kInlineMax) {
+    copy_small(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), size_t{4} * count);
+  } else {
+    std::memcpy(to, from, size_t{4} * count);
+  }
+}
+
+// Writes everything before the payload: kind, handler, count, flags, handled, tag, arguments, offset and total of `fields`.
+inline void emit_local_head(std::byte* to, const PacketFields& fields) noexcept {
+  const LocalHeader header{static_cast<uint8_t>(fields.kind), fields.handler, fields.count, fields.flags, fields.handled};
+  std::memcpy(to, &header, sizeof header);
+  to += sizeof header;
+  if ((fields.flags & PacketFlags::kTag) != 0) {
+    std::memcpy(to, &fields.tag, sizeof fields.tag);
+    to += sizeof fields.tag;
+  }
+  copy_words(to, fields.arguments.data(), fields.count);
+  to += size_t{4} * fields.count;
+  if (has_long_header(fields.kind)) {
+    const LocalLong part{fields.offset, fields.total};
+    std::memcpy(to, &part, sizeof part);
+  }
+}
+
+// Copies what stands before the payload, and finds that. Sets kind, handler, count, flags, handled, tag, arguments, offset and total.
+inline PacketError parse_local(Bytes message, PacketFields& fields, Bytes& payload) noexcept {
+  if (message.size() < sizeof(LocalHeader)) return PacketError::truncated;
+  LocalHeader header;
+  std::memcpy(&header, message.data(), sizeof header);
+  // Session and numbers are for channels that lose.
+  const auto kind = static_cast<Kind>(header.kind);
+  if (header.kind == 0 || header.kind > static_cast<uint8_t>(Kind::ack)) return PacketError::bad_kind;
+  if (header.count > kArgumentsMax) return PacketError::bad_count;
+  const uint32_t bare = local_head_size(kind, header.count, header.flags, false);
+  if (message.size() < bare) return PacketError::truncated;
+  const std::byte* at = message.data() + sizeof header;
+  fields.kind = kind;
+  fields.handler = header.handler;
+  fields.count = header.count;
+  fields.flags = header.flags;
+  fields.handled = header.handled;
+  if ((header.flags & PacketFlags::kTag) != 0) {
+    std::memcpy(&fields.tag, at, sizeof fields.tag);
+    at += sizeof fields.tag;
+  }
+  copy_words(fields.arguments.data(), at, header.count);
+  at += size_t{4} * header.count;
+  if (has_long_header(kind)) {
+    LocalLong part;
+    std::memcpy(&part, at, sizeof part);
+    fields.offset = part.offset;
+    fields.total = part.total;
+  }
+  payload = {};
+  if (message.size() == bare) return PacketError::none;
+  const uint32_t head = local_head_size(kind, header.count, header.flags, true);
+  if (!has_payload(kind) || kind == Kind::ack || message.size() < head) return PacketError::bad_length;
+  payload = message.subspan(head);
+  return PacketError::none;
+}
+
+}  // namespace unet::am
