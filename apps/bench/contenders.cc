@@ -11,6 +11,7 @@ Contenders make_all_contenders() {
   add_memory_limits(contenders);
   add_wakeup_limits(contenders);
   add_unet_local(contenders);
+  add_am_local(contenders);
   add_unet_shared(contenders);
   add_unet_shared_pair(contenders);
   add_unet_fairness(contenders);

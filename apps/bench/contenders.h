@@ -16,6 +16,7 @@ void add_pingpong_limits(Contenders& contenders);
 void add_memory_limits(Contenders& contenders);
 void add_wakeup_limits(Contenders& contenders);
 void add_unet_local(Contenders& contenders);
+void add_am_local(Contenders& contenders);
 void add_unet_shared(Contenders& contenders);
 void add_unet_shared_pair(Contenders& contenders);
 void add_unet_fairness(Contenders& contenders);
