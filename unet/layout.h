@@ -52,11 +52,13 @@ struct Mark {
   uint32_t length;  // bytes of the message, 24 bits
   SlotKind kind;
 
+  static constexpr uint32_t kLengthMax = 0xFF'FFFF;
+
   static constexpr uint64_t pack(uint32_t sequence, uint32_t length, SlotKind kind) noexcept {
-    return uint64_t{sequence} | (uint64_t{length & 0xFF'FFFF} << 32) | (uint64_t{static_cast<uint8_t>(kind)} << 56);
+    return uint64_t{sequence} | (uint64_t{length & kLengthMax} << 32) | (uint64_t{static_cast<uint8_t>(kind)} << 56);
   }
   static constexpr Mark unpack(uint64_t word) noexcept {
-    return Mark{static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32) & 0xFF'FFFF,
+    return Mark{static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32) & kLengthMax,
                 static_cast<SlotKind>(word >> 56)};
   }
 };

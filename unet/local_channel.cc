@@ -100,8 +100,11 @@ SendOutcome LocalChannel::put(uint64_t region_offset, Bytes data, bool notify) n
   return SendOutcome::sent;
 }
 
-bool LocalChannel::receive_long(const Slot& slot, Mark mark, Message& message) noexcept {
-  const uint32_t position = reader_.position();
+bool LocalChannel::receive_other(const Slot& slot, Mark mark, Message& message) noexcept {
+  message.channel = id_;
+  message.from_local = true;
+  message.position = reader_.position();
+  message.length = mark.length;
   reader_.advance();
   if (mark.kind == SlotKind::local_data && checked(mark.length <= kMessageMax)) {
     LocalDataDescriptor descriptor;
@@ -125,7 +128,6 @@ bool LocalChannel::receive_long(const Slot& slot, Mark mark, Message& message) n
     }
   }
   ++received_.bad_descriptor;
-  message.position = position;
   release(message);
   return false;
 }

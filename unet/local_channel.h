@@ -76,22 +76,22 @@ class LocalChannel {
 
   // The next message, in place, if one is there.
   bool receive(Message& message) noexcept {
-    Mark mark{};
-    const Slot* slot = reader_.peek(mark);
-    if (slot == nullptr) return false;
-    message.channel = id_;
-    message.from_local = true;
-    message.position = reader_.position();
-    message.length = mark.length;
-    if (__builtin_expect(mark.kind == SlotKind::inline_data && checked(mark.length <= kInlineMax), 1)) {
-      message.data = slot->payload;
+    uint64_t word = 0;
+    const Slot& slot = reader_.look(word);
+    const uint64_t length = reader_.inline_length(word);
+    if (__builtin_expect(length <= (kChecked ? kInlineMax : Mark::kLengthMax), 1)) {
+      message.data = slot.payload;
+      message.length = static_cast<uint32_t>(length);
+      message.channel = id_;
       message.kind = MessageKind::message;
+      message.from_local = true;
+      message.position = reader_.position();
       reader_.advance();
       ++received_.received_messages;
-      received_.received_bytes += mark.length;
+      received_.received_bytes += length;
       return true;
     }
-    return receive_long(*slot, mark, message);
+    return reader_.is_full(word) && receive_other(slot, Mark::unpack(word), message);
   }
 
   // Gives a message's memory back; in any order, but memory returns to the sender in order of arrival.
@@ -147,7 +147,7 @@ class LocalChannel {
     return SendOutcome::full;
   }
   SendOutcome send_long(const std::byte* data, uint32_t length) noexcept;
-  bool receive_long(const Slot& slot, Mark mark, Message& message) noexcept;
+  bool receive_other(const Slot& slot, Mark mark, Message& message) noexcept;
   void release_out_of_order(uint32_t position) noexcept;
   void wake_receiver() noexcept;
   void wake_waiting_sender() noexcept {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 
 #include "unet/base/trust.h"
@@ -92,6 +93,19 @@ class SlotReader {
     if (static_cast<uint32_t>(word) != at + 1) return nullptr;
     mark = Mark::unpack(word);
     return slot;
+  }
+
+  // The same in two steps, for the path of a small message: the slot with its mark as it was read, and then what that says.
+  const Slot& look(uint64_t& word) const noexcept {
+    const Slot& slot = slots_[position_ & mask_];
+    word = slot.mark.load(std::memory_order_acquire);
+    return slot;
+  }
+  bool is_full(uint64_t word) const noexcept { return static_cast<uint32_t>(word) == position_ + 1; }
+  // The length of the message if it is inside the slot; what is none, not even by its length, is more than kInlineMax. Sequence, kind and
+  // length take one comparison: with the first two taken off the mark and the halves exchanged, anything but a right length is too large.
+  uint64_t inline_length(uint64_t word) const noexcept {
+    return std::rotr(word - Mark::pack(position_ + 1, 0, SlotKind::inline_data), 32);
   }
 
   // Moves past the slot; it stays readable until give_back() covers it.
