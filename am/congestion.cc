@@ -13,7 +13,7 @@ constexpr uint64_t kLossSample = 64;          // packets of which losses are cou
 }  // namespace
 
 Congestion::Congestion(const CongestionOptions& options) noexcept
-    : options_(options), packet_(options.packet), window_(options.first_window) {}
+    : options_(options), packet_(options.packet), window_(options.no_wire ? options.window_max : options.first_window) {}
 
 Nanoseconds Congestion::target() const noexcept {
   const Nanoseconds base = options_.base_delay != 0 ? options_.base_delay : least_;
@@ -40,6 +40,7 @@ void Congestion::note_delay(Nanoseconds delay, Nanoseconds now) noexcept {
 }
 
 void Congestion::decrease(double factor, Nanoseconds now) noexcept {
+  if (options_.no_wire) return;
   window_ = std::max(window_ * factor, options_.window_min * packet_);
   decreased_at_ = now;
   starting_ = false;

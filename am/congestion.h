@@ -18,6 +18,7 @@ struct CongestionOptions {
   uint32_t packet = 1500;                    // bytes by which the window grows per round trip
   uint32_t first_window = 1500;              // bytes: little, so that the first round trip says what the wire itself needs
   uint32_t window_max = 4 * 1024 * 1024;     // bytes
+  bool no_wire = false;                      // there is none that could be full: the window is window_max, whatever happens
   double window_min = 0.01;                  // packets: one in a hundred round trips
   Nanoseconds base_delay = 0;                // round trip of the empty wire, if it is known; 0: the least of late. Flows that begin
                                              // while a queue stands take it for the wire, and more than their share: say it if you can

@@ -9,11 +9,9 @@
 namespace unet::am {
 namespace {
 
+constexpr uint64_t kHeldMax = 8 * 1024 * 1024;     // bytes of packets that came early, of all peers
 constexpr Nanoseconds kConnectNap = kMillisecond;  // between two looks whether a connection is there
 
-// Between two endpoints of one NI there is no wire that could be full, and delays are those of processes that share cores: the credits
-// limit what is under way, and nothing else.
-constexpr CongestionOptions kNoWire{.first_window = CongestionOptions().window_max, .base_delay = 3600 * kSecond};
 
 }  // namespace
 
@@ -26,8 +24,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(Context& context, const Optio
 
 Endpoint::Endpoint(std::unique_ptr<unet::Endpoint> endpoint, const Options& options)
     : endpoint_(std::move(endpoint)), flow_options_(options.flow) {
-  // Half of the receive memory: the rest is for what is in order.
-  budget_.left = int64_t{options.endpoint.buffers} * options.endpoint.buffer_size / 2;
+  budget_.left = kHeldMax;
   flow_options_.session = wall_sixteenths() | 1;  // not 0
 }
 
@@ -93,7 +90,8 @@ Peer& Endpoint::add_peer(Channel channel, bool on_this_ni) {
   Peer& peer = *peers_.back();
   if (endpoint_->kind(channel) != control::ChannelKind::local) {
     FlowOptions options = flow_options_;
-    if (on_this_ni) options.congestion = kNoWire;
+    // Delays are those of processes that share cores: the credits limit what is under way, and nothing else.
+    if (on_this_ni) options.congestion.no_wire = true;
     peer.wire = std::make_unique<WireLink>(*endpoint_, channel, options, pool_, budget_);
     wires_.push_back(&peer);
   }

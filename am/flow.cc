@@ -281,8 +281,10 @@ Flow::Arrival Flow::handle_numbered(const PacketFields& fields, bool keep, Nanos
   if (sequence != expected_) {
     ++counters_.out_of_order;
     told_.now = true;
-    if (!keep || options_.recovery == Recovery::go_back_n) return Arrival::dropped;
+    if (options_.recovery == Recovery::go_back_n) return Arrival::dropped;
   }
+  const bool at_once = sequence == expected_ && delivered_ == expected_ && has_slot();
+  if (!at_once && !keep) return Arrival::dropped;
   ++counters_.received;
   ++told_.owed;
   if ((fields.flags & PacketFlags::kAckNow) != 0) told_.now = true;

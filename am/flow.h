@@ -99,13 +99,15 @@ class Flow {
 
   // ---- receiving
 
-  // `payload` is an ack's body. `keep`: whether the owner has room for a packet that is not the next in order.
+  // `payload` is an ack's body. `keep`: whether the owner has room for a packet that poll_delivery() will not name at once.
   // `absence`: for how long nobody had looked when it was found; it may have lain there for that long, which says nothing of the wire.
   Arrival handle_packet(const PacketFields& fields, Bytes payload, bool keep, Nanoseconds now, Nanoseconds absence = 0) noexcept;
   // The next packet in order, if it has arrived; it counts as taken. A request is answered by begin() or handled() before the next call.
   std::optional<Sequence> poll_delivery() noexcept;
   // A request was handled that gets no reply: its credit goes back with what is begun from here on.
   void handled() noexcept { ++handled_; }
+  // poll_delivery() will name this one next.
+  bool is_next(Sequence sequence) const noexcept { return delivered_ == sequence && delivered_ != expected_ && has_slot(); }
 
   // ---- time
 

@@ -2,6 +2,7 @@
 #include "am/wire_link.h"
 
 #include <cstring>
+#include <utility>
 
 #include "unet/base/check.h"
 
@@ -15,9 +16,10 @@ WireLink::~WireLink() {
     if (each.buffer != nullptr) pool_.give(each.buffer, each.taken);
   }
   if (composing_ != nullptr) pool_.give(composing_, composing_taken_);
-  for (Message& each : held_) {
-    if (each.data != nullptr) release(each);
+  for (Held& each : held_) {
+    if (each.buffer != nullptr) let_go(each);
   }
+  if (in_place_) endpoint_.release(*in_place_);
 }
 
 // ---- sending
@@ -95,43 +97,53 @@ bool WireLink::pump(Nanoseconds now) noexcept {
 
 // ---- receiving
 
-void WireLink::release(const Message& message) noexcept {
-  budget_.left += message.length;
-  endpoint_.release(message);
+void WireLink::let_go(Held& held) noexcept {
+  budget_.left += held.length;
+  pool_.give(held.buffer, held.length);
+  held.buffer = nullptr;
 }
 
-void WireLink::receive(const Message& message, Nanoseconds now, Nanoseconds absence) noexcept {
+void WireLink::receive(const Message& message, Nanoseconds now, Nanoseconds absence) {
   PacketFields fields;
   Bytes payload;
-  if (message.kind != MessageKind::message || parse_packet(message.bytes(), fields, payload) != PacketError::none) {
+  if (message.kind != MessageKind::message || message.length > BufferPool::kSizes.back() ||
+      parse_packet(message.bytes(), fields, payload) != PacketError::none) {
     ++counters_.malformed;
     endpoint_.release(message);
     return;
   }
-  const bool keep = int64_t{message.length} <= budget_.left;
-  const uint64_t early = flow_.counters().out_of_order;
-  const Flow::Arrival arrival = flow_.handle_packet(fields, payload, keep, now, absence);
-  if (arrival != Flow::Arrival::fresh) {
-    if (!keep && flow_.counters().out_of_order != early) ++counters_.not_kept;
+  const bool keep = message.length <= budget_.left;
+  if (flow_.handle_packet(fields, payload, keep, now, absence) != Flow::Arrival::fresh) {
     endpoint_.release(message);
     return;
   }
+  if (flow_.is_next(fields.sequence)) {
+    in_place_ = message;
+    given_ = false;
+    return;
+  }
+  Held& held = held_[slot_of(fields.sequence)];
+  held = {.buffer = pool_.take(message.length), .length = message.length};
+  std::memcpy(held.buffer, message.data, message.length);
   budget_.left -= message.length;
-  held_[slot_of(fields.sequence)] = message;
+  endpoint_.release(message);
 }
 
 bool WireLink::next(PacketFields& fields, Bytes& payload) noexcept {
-  if (current_ != nullptr) {
-    release(*current_);
-    held_[static_cast<size_t>(current_ - held_.data())].data = nullptr;
-    current_ = nullptr;
+  if (current_ != nullptr) let_go(*std::exchange(current_, nullptr));
+  if (in_place_ && given_) {
+    endpoint_.release(*in_place_);
+    in_place_.reset();
   }
   free_released();  // the place of an answer may wait for it
   const std::optional<Sequence> sequence = flow_.poll_delivery();
   if (!sequence) return false;
-  current_ = &held_[slot_of(*sequence)];
-  // Only the NI writes where it lies: what was a packet when it came is one now.
-  UNET_CHECK(parse_packet(current_->bytes(), fields, payload) == PacketError::none);
+  Held& held = held_[slot_of(*sequence)];
+  if (held.buffer != nullptr) current_ = &held;
+  else given_ = true;
+  const Bytes packet = held.buffer != nullptr ? Bytes(held.buffer, held.length) : in_place_->bytes();
+  // It is ours, or the NI's, and was a packet when it came.
+  UNET_CHECK(parse_packet(packet, fields, payload) == PacketError::none);
   return true;
 }
 

@@ -1,7 +1,8 @@
 // wire_link.h - a peer on a channel that can lose: a Flow, and the bytes of its packets on both sides; used by Peer.
 //
-// Copies of a payload byte: into a buffer that keeps it until it is acknowledged, from there into the segment; none on reception, where
-// packets that came early lie where the NI put them until it is their turn.
+// Copies of a payload byte: into a buffer that keeps it until it is acknowledged, from there into the segment; on reception none, or one
+// into another buffer if it came early. It does not wait where the NI has put it: receive memory goes back in order, and a peer that
+// leaves a gap for ever would have all of it.
 #pragma once
 
 #include <array>
@@ -16,12 +17,11 @@ namespace unet::am {
 
 struct WireCounters {
   uint64_t malformed = 0;    // packets that are none
-  uint64_t not_kept = 0;     // came early, and there was no room to keep them: they come again
 };
 
-// How much more of an endpoint's receive memory may be held by packets that came early.
+// How much more may be held for all peers of an endpoint together of what came early.
 struct HoldBudget {
-  int64_t left = 0;  // bytes; less than 0 when packets in order, which are always taken, fill the rest
+  uint64_t left = 0;  // bytes
 };
 
 class WireLink {
@@ -41,9 +41,9 @@ class WireLink {
   void commit(PacketFields& fields, uint32_t length);
   void handled() noexcept { flow_.handled(); }
 
-  // Takes a message that came by the channel; releases it when it is not needed any longer.
-  // `absence` as in Flow::handle_packet().
-  void receive(const Message& message, Nanoseconds now, Nanoseconds absence) noexcept;
+  // Takes a message that came by the channel, and releases it when it is not needed any longer.
+  // `absence` as in Flow::handle_packet(). Then next(), until there is none.
+  void receive(const Message& message, Nanoseconds now, Nanoseconds absence);
   // The next message in order, if there is one; the one before it is released. Each request is answered, by begin() or handled(), before
   // the next.
   bool next(PacketFields& fields, Bytes& payload) noexcept;
@@ -57,6 +57,10 @@ class WireLink {
   const WireCounters& counters() const noexcept { return counters_; }
 
  private:
+  struct Held {             // a packet of the peer's that came early
+    std::byte* buffer = nullptr;
+    uint32_t length = 0;    // bytes
+  };
   struct Kept {             // a packet of ours, until it has arrived
     std::byte* buffer = nullptr;
     uint32_t length = 0;    // bytes
@@ -66,7 +70,7 @@ class WireLink {
   static uint32_t head_size(const PacketFields& fields) noexcept;
   Kept& kept(Sequence sequence) noexcept { return kept_[slot_of(sequence)]; }
   void keep(PacketFields& fields, std::byte* buffer, uint32_t taken, uint32_t length) noexcept;
-  void release(const Message& message) noexcept;
+  void let_go(Held& held) noexcept;
   void free_released() noexcept;
   SendOutcome transmit(const Flow::Transmit& transmit) noexcept;
 
@@ -77,8 +81,10 @@ class WireLink {
   Flow flow_;
   WireCounters counters_;
   std::array<Kept, kSequenceWindow> kept_{};
-  std::array<Message, kSequenceWindow> held_{};  // by slot; data is nullptr where there is none
-  const Message* current_ = nullptr;             // what next() gave last
+  std::array<Held, kSequenceWindow> held_{};  // by slot
+  std::optional<Message> in_place_;           // came in order: next() gives it, or has given it
+  bool given_ = false;
+  Held* current_ = nullptr;                   // what next() gave last, if that was held
   std::byte* composing_ = nullptr;
   uint32_t composing_taken_ = 0;
 };
