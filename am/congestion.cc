@@ -80,6 +80,7 @@ void Congestion::handle_silence(uint32_t times, Nanoseconds now) noexcept {
 }
 
 void Congestion::handle_sent(Nanoseconds now) noexcept {
+  next_send_before_ = next_send_;
   if (window_ >= packet_) return;
   // Measured in the round trips of a wire that is as full as it should be: with those that there are, a peer that is busy for milliseconds
   // with something else would be taken for a queue of that length, and asked again only after a hundred times as long.

@@ -48,6 +48,7 @@ class Congestion {
     return window_ >= packet_ ? static_cast<double>(in_flight) < window_ : in_flight == 0 && now >= next_send_;
   }
   void handle_sent(Nanoseconds now) noexcept;
+  void handle_unsent() noexcept { next_send_ = next_send_before_; }  // the last was not
   // When the next packet may leave, if nothing is on its way; 0: now.
   Nanoseconds next_send() const noexcept { return window_ >= packet_ ? 0 : next_send_; }
 
@@ -75,6 +76,7 @@ class Congestion {
   Nanoseconds decreased_at_ = 0;
   bool starting_ = true;       // the target was never reached
   Nanoseconds next_send_ = 0;
+  Nanoseconds next_send_before_ = 0;
   uint64_t losses_ = 0;        // since counted_from_
   uint64_t counted_from_ = 0;  // packets sent then
 };

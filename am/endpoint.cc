@@ -10,6 +10,7 @@ namespace unet::am {
 namespace {
 
 constexpr uint64_t kHeldMax = 8 * 1024 * 1024;     // bytes of packets that came early, of all peers
+constexpr uint32_t kDrainMax = 4096;               // messages handled before a peer is given up
 constexpr Nanoseconds kConnectNap = kMillisecond;  // between two looks whether a connection is there
 
 
@@ -38,7 +39,12 @@ Status Endpoint::map(Index index, std::string_view target, Tag tag, const Connec
   }
   if (in_handler_) return fail(Errc::invalid_argument, "a handler maps nothing");
   if (is_mapped(index)) return fail(Errc::already_exists, "translation " + std::to_string(index) + " is in use: unmap it first");
-  const auto pending = endpoint_->start_connect(target, options);
+  reserved_to_ = nullptr;
+  // A reply must find room, whatever else is asked for.
+  ConnectOptions enough = options;
+  enough.local.depth = std::max(enough.local.depth, kLocalOptions.depth);
+  enough.local.data_bytes = std::max(enough.local.data_bytes, kLocalOptions.data_bytes);
+  const auto pending = endpoint_->start_connect(target, enough);
   if (!pending) return tl::unexpected(pending.error());
   // Whoever is asked may at the same time be asking us.
   while (true) {
@@ -58,6 +64,7 @@ Status Endpoint::map(Index index, std::string_view target, Tag tag, const Connec
 Status Endpoint::unmap(Index index) {
   if (!is_mapped(index)) return fail(Errc::not_found, "translation " + std::to_string(index) + " is not in use");
   if (in_handler_) return fail(Errc::invalid_argument, "a handler unmaps nothing");
+  reserved_to_ = nullptr;
   remove_peer(*translations_[index].peer);
   translations_[index] = {};
   return {};
@@ -105,6 +112,9 @@ Peer& Endpoint::add_peer(Channel channel, bool on_this_ni) {
 void Endpoint::end_peer(Peer& peer) noexcept {
   if (!peer.open) return;
   peer.open = false;
+  // Whoever gets them back may free the memory that they were for.
+  peer.gets_answered = peer.gets_begun;
+  peer.get_failed.reset();
   for (uint32_t number = peer.begun - peer.unhandled(); number != peer.begun; ++number) {
     const PendingRequest& request = peer.pending(number);
     if (request.kind == Kind::long_piece || (request.kind == Kind::get_request && !request.last)) continue;
@@ -139,8 +149,9 @@ void Endpoint::look_around() {
       endpoint_->close(event->channel);
       continue;
     }
-    // What it had sent is handled first.
-    for (Message message; endpoint_->receive(message);) handle(message);
+    // What it had sent is handled first. Others may never stop.
+    Message message;
+    for (uint32_t count = 0; count < kDrainMax && endpoint_->receive(message); ++count) handle(message);
     end_peer(*peer);
     if (peer->translations == 0) remove_peer(*peer);
   }
@@ -149,9 +160,10 @@ void Endpoint::look_around() {
 // ---- waiting
 
 WaitOutcome Endpoint::wait(Nanoseconds timeout, Nanoseconds spin) {
+  if (in_handler_) return WaitOutcome::ready;
   tell_credits();
   look_around();
-  if (poll() != 0 || in_handler_) return WaitOutcome::ready;
+  if (poll() != 0) return WaitOutcome::ready;
   Nanoseconds limit = timeout;
   if (next_timeout_ != ~Nanoseconds{0}) {
     const Nanoseconds now = monotonic_now();
@@ -169,6 +181,7 @@ bool Endpoint::flush(Nanoseconds timeout) {
       return !peer->open || (peer->wire->flow().unacknowledged() == 0 && peer->wire->flow().in_flight() == 0);
     });
   };
+  if (in_handler_) return false;
   tell_credits();
   for (const Nanoseconds start = monotonic_now(); !all_arrived(); poll()) {
     if (monotonic_now() - start >= timeout) return false;

@@ -178,7 +178,7 @@ class Endpoint {
   bool wait_credit(Peer& peer);
   Outcome send_request(Translation& to, Index index, PacketFields& fields, Bytes payload);
   void note_request(Peer& peer, Index index, const PacketFields& fields) noexcept;
-  void say_tag(Peer& peer, Tag tag, PacketFields& fields) noexcept;
+  static void say_tag(const Peer& peer, Tag tag, PacketFields& fields) noexcept;
   Outcome send_reply(Token& token, PacketFields& fields, Bytes payload) noexcept;
   bool region_of(Peer& peer);
   Outcome come_back(ReturnStatus status, Kind kind, uint8_t handler, Index index, std::span<const uint32_t> arguments);

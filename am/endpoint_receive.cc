@@ -61,9 +61,9 @@ void Endpoint::pump(Peer& peer) {
 void Endpoint::tell_credits() noexcept {
   for (Peer* const peer : untold_) {
     if (peer->local.untold() != 0) peer->local.tell();
-    peer->in_untold = false;
+    peer->in_untold = peer->local.untold() != 0;  // it had no room: later
   }
-  untold_.clear();
+  std::erase_if(untold_, [](const Peer* peer) { return !peer->in_untold; });
 }
 
 void Endpoint::complete_gets() {
@@ -90,6 +90,7 @@ void Endpoint::handle(const Message& message) {
       return;
     }
   }
+  if (__builtin_expect(!peer->open, 0)) return endpoint_->release(message);
   if (__builtin_expect(peer->wire == nullptr, 1)) return handle_local(*peer, message);
   const Nanoseconds now = monotonic_now();
   if (!absence_known_) {
@@ -123,6 +124,8 @@ void Endpoint::handle_wire(Peer& peer) {
 void Endpoint::dispatch(Peer& peer, const PacketFields& fields, Bytes payload) {
   if (is_request(fields.kind)) {
     dispatch_request(peer, fields, payload);
+  } else if (__builtin_expect(peer.translations == 0, 0)) {
+    ++counters_.bad_reply;  // nothing was asked of it
   } else if (fields.kind == Kind::returned) {
     take_returned(peer, fields);
   } else if ((fields.flags & PacketFlags::kGet) != 0) {
@@ -202,9 +205,8 @@ void Endpoint::refuse(Token& token, ReturnStatus why) noexcept {
 void Endpoint::handled(Peer& peer) {
   if (peer.wire != nullptr) return peer.wire->handled();
   peer.local.handled();
-  if (peer.local.untold() >= kFlowWindow / 4) {
-    peer.local.tell();
-  } else if (!peer.in_untold) {
+  if (peer.local.untold() >= kFlowWindow / 4) peer.local.tell();
+  if (peer.local.untold() != 0 && !peer.in_untold) {
     peer.in_untold = true;
     untold_.push_back(&peer);
   }

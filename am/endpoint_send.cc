@@ -56,17 +56,18 @@ void Endpoint::note_request(Peer& peer, Index index, const PacketFields& fields)
   ++counters_.requests;
 }
 
-void Endpoint::say_tag(Peer& peer, Tag tag, PacketFields& fields) noexcept {
+// Whoever sends them then notes in Peer::tag_told that it was said.
+void Endpoint::say_tag(const Peer& peer, Tag tag, PacketFields& fields) noexcept {
   if (__builtin_expect(peer.tag_told == tag, 1)) return;
   fields.flags |= PacketFlags::kTag;
   fields.tag = tag;
-  peer.tag_told = tag;
 }
 
 // There is a credit.
 Outcome Endpoint::send_request(Translation& to, Index index, PacketFields& fields, Bytes payload) {
   Peer& peer = *to.peer;
   say_tag(peer, to.tag, fields);
+  peer.tag_told = to.tag;
   if (peer.wire != nullptr) {
     note_request(peer, index, fields);
     peer.wire->begin(fields, payload);
@@ -82,6 +83,8 @@ Outcome Endpoint::send_request(Translation& to, Index index, PacketFields& field
     if (outcome != SendOutcome::full || !peer.open) break;
     poll();
   }
+  // What it had sent before it went is handled before anything of it comes back.
+  if (peer.open) look_around();
   return come_back(ReturnStatus::unreachable, fields.kind, fields.handler, index, {fields.arguments.data(), fields.count});
 }
 
@@ -143,9 +146,11 @@ MutableBytes Endpoint::reserve(Index to, uint32_t bytes, uint8_t count_of_argume
 
 Outcome Endpoint::commit(uint8_t handler, uint32_t length, std::span<const uint32_t> arguments) {
   Translation* const to = std::exchange(reserved_to_, nullptr);
-  if (to == nullptr || in_handler_ || length == 0 || length > reserved_bytes_ || arguments.size() != reserved_.count) return Outcome::bad_call;
+  const bool as_reserved = length != 0 && length <= reserved_bytes_ && arguments.size() == reserved_.count;
+  if (to == nullptr || in_handler_ || !as_reserved) return Outcome::bad_call;
   Peer& peer = *to->peer;
   reserved_.handler = handler;
+  peer.tag_told = to->tag;
   copy_arguments(reserved_, arguments);
   if (peer.wire != nullptr) {
     note_request(peer, reserved_index_, reserved_);

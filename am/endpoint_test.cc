@@ -214,7 +214,7 @@ TEST_CASE("long messages go to where they are sent, before the handler runs") {
   pair.a->set_handler(kAnswer, hear, &heard);
   pair.start();
   uint32_t sent = 0;
-  for (const size_t size : {size_t{0}, size_t{1}, size_t{4095}, size_t{4096}, size_t{4097}, size_t{16384}, size_t{16385}, size_t{700'001}}) {
+  for (const size_t size : {0, 1, 4095, 4096, 4097, 16384, 16385, 700'001}) {
     for (const uint64_t offset : {uint64_t{0}, uint64_t{13}, kSegment - size}) {
       seen.wanted = pattern(size, sent);
       seen.offset = offset;
@@ -387,8 +387,10 @@ TEST_CASE("many requests, more than there are credits: once and in order") {
   pair.start();
   constexpr uint32_t kMany = 20'000;
   for (uint32_t i = 0; i < kMany; ++i) {
-    REQUIRE((i % 7 == 0 ? pair.a->request_medium(0, kEcho, pattern(i % 3000, i), std::vector<uint32_t>{i}) : pair.a->request(0, kEcho, i)) ==
-            Outcome::sent);
+    const bool medium = i % 7 == 0;
+    const Outcome outcome =
+        medium ? pair.a->request_medium(0, kEcho, pattern(i % 3000, i), std::vector<uint32_t>{i}) : pair.a->request(0, kEcho, i);
+    REQUIRE(outcome == Outcome::sent);
   }
   pair.a->request(0, kSilent);
   pair.until([&] { return over; });
@@ -472,6 +474,73 @@ TEST_CASE("a peer that sends what it likes harms nobody, and writes nowhere but 
   const std::byte guard{0x5A};
   CHECK(std::all_of(memory.begin(), memory.begin() + kGuard, [&](std::byte b) { return b == guard; }));
   CHECK(std::all_of(memory.end() - kGuard, memory.end(), [&](std::byte b) { return b == guard; }));
+}
+
+TEST_CASE("a peer that gives credits back without the reply to a get: the get keeps its place, and one reply is all that counts") {
+  const TestDaemon daemon;
+  Context context = *Context::open(daemon.ni(), "test");
+  auto a = std::move(*am::Endpoint::create(context));
+  auto liar = std::move(*context.create_endpoint());
+  REQUIRE(liar->bind("liar"));
+  Channel to_a{};
+  std::thread accepts([&] { to_a = *liar->accept(60 * kSecond, nullptr); });
+  const Status mapped = a->map(0, "liar", kAnyTag, {.path = control::Path::local});
+  accepts.join();
+  REQUIRE(mapped);
+  Heard heard;
+  CameBack back;
+  a->set_handler(kAnswer, hear, &heard);
+  a->set_error_handler(note, &back);
+  const auto say = [&](PacketFields fields, Bytes payload) {
+    std::vector<std::byte> message(local_head_size(fields.kind, fields.count, fields.flags, !payload.empty()));
+    emit_local_head(message.data(), fields);
+    message.insert(message.end(), payload.begin(), payload.end());
+    REQUIRE(liar->send(to_a, message) == SendOutcome::sent);
+    for (int i = 0; i < 100; ++i) a->poll();
+    for (Message each; liar->receive(each);) liar->release(each);
+  };
+  std::vector<std::byte> memory(16);
+  REQUIRE(a->get(0, kAnswer, 0, memory, {}) == Outcome::sent);
+  for (uint32_t i = 1; i < kFlowWindow; ++i) REQUIRE(a->request(0, kSilent, i) == Outcome::sent);
+  say({.kind = Kind::ack, .handled = kFlowWindow}, {});
+  CHECK_FALSE(a->has_credit(0));
+  const auto content = pattern(16, 3);
+  const PacketFields reply{.kind = Kind::long_reply, .flags = PacketFlags::kGet, .handled = kFlowWindow, .total = 16};
+  say(reply, content);
+  CHECK(heard.count == 1);
+  CHECK(memory == content);
+  CHECK(a->has_credit(0));
+  say(reply, pattern(16, 4));
+  CHECK(a->counters().bad_reply == 1);
+  CHECK(memory == content);
+  // A get that its end has given back is not answered any more.
+  REQUIRE(a->get(0, kAnswer, 0, memory, {}) == Outcome::sent);
+  liar.reset();
+  const Nanoseconds end = monotonic_now() + 60 * kSecond;
+  while (back.status.empty() && monotonic_now() < end) a->poll();
+  CHECK(back.status == std::vector<ReturnStatus>{ReturnStatus::unreachable});
+  CHECK(heard.count == 1);
+}
+
+TEST_CASE("a reply from somebody who was asked nothing runs no handler") {
+  const TestDaemon daemon;
+  Context context = *Context::open(daemon.ni(), "test");
+  auto a = std::move(*am::Endpoint::create(context));
+  auto liar = std::move(*context.create_endpoint());
+  Heard heard;
+  a->set_handler(kAnswer, hear, &heard);
+  REQUIRE(a->bind("a"));
+  const auto pending = liar->start_connect("a", {.path = control::Path::local});
+  REQUIRE(pending);
+  std::optional<Result<Channel>> channel;
+  while (!(channel = liar->poll_connect(*pending))) a->poll();
+  REQUIRE(*channel);
+  std::array<std::byte, sizeof(LocalHeader)> message;
+  emit_local_head(message.data(), {.kind = Kind::short_reply, .handler = kAnswer});
+  REQUIRE(liar->send(**channel, message) == SendOutcome::sent);
+  for (int i = 0; i < 100; ++i) a->poll();
+  CHECK(heard.count == 0);
+  CHECK(a->counters().bad_reply == 1);
 }
 
 TEST_CASE("typed handlers take what they say") {

@@ -159,6 +159,7 @@ void Flow::unsent(const Transmit& transmit) noexcept {
   }
   Sent& sent = slot(transmit.fields.sequence);
   in_flight_ -= sent.bytes;
+  congestion_.handle_unsent();
   --counters_.sent;
   sent = sent_before_;
   unasked_ = unasked_before_;

@@ -37,6 +37,7 @@ class LocalLink {
     SendOutcome outcome;
     if (size <= kInlineMax) {
       std::array<std::byte, kInlineMax> message;
+      if (!payload.empty()) std::memset(message.data() + head - kPayloadAlignment, 0, kPayloadAlignment);  // what is padding
       emit_local_head(message.data(), fields);
       copy_small(message.data() + head, payload.data(), payload.size());
       outcome = endpoint_->send(channel_, {message.data(), size});

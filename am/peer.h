@@ -28,7 +28,11 @@ struct Peer {
   Peer(unet::Endpoint& endpoint, Channel channel_number, uint64_t identity) noexcept
       : channel(channel_number), id(identity), local(endpoint, channel_number) {}
 
-  bool has_credit() const noexcept { return wire == nullptr ? local.has_credit() : wire->has_credit(); }
+  // A peer may give credits back without the reply to a get: then the get keeps its place among the requests, and there are no more.
+  bool has_credit() const noexcept {
+    const bool gets_room = gets_begun == gets_answered || begun - gets[gets_answered % kFlowWindow] < kFlowWindow;
+    return gets_room && (wire == nullptr ? local.has_credit() : wire->has_credit());
+  }
   uint32_t unhandled() const noexcept { return wire == nullptr ? local.unhandled() : wire->unhandled(); }
   PendingRequest& pending(uint32_t number) noexcept { return requests[number % kFlowWindow]; }
   // The oldest get without its reply; there is one.
