@@ -248,6 +248,9 @@ Status check_tap(const DeviceSpec& device) {
   return fail(Errc::already_exists, "dpdk:" + device.name + ": another program has the interface " + *name + ": choose another iface=");
 }
 
+// DPDK takes both names.
+bool is_virtio_user(const DeviceSpec& device) { return device.driver == "virtio_user" || device.driver == "net_virtio_user"; }
+
 }  // namespace
 
 Status check_device(const DeviceSpec& device, InterfaceState& interface) {
@@ -288,7 +291,7 @@ Status check_device(const DeviceSpec& device, InterfaceState& interface) {
 std::string_view queues_key(const DeviceSpec& device) {
   if (device.driver == "net_af_packet") return "qpairs";
   if (device.driver == "net_af_xdp") return "queue_count";
-  if (device.driver == "virtio_user" || device.driver == "net_vhost") return "queues";
+  if (is_virtio_user(device) || device.driver == "net_vhost") return "queues";
   return {};
 }
 
@@ -296,7 +299,7 @@ Status complete(DeviceSpec& device, const InterfaceState& interface, uint32_t mt
   const uint32_t frame = mtu + 14 + 4;
   if (const std::string_view key = queues_key(device); queues > 1 && !key.empty()) {
     device.set_default(key, std::to_string(queues));
-    if (device.driver == "virtio_user") device.set_default("cq", "1");  // DPDK wants it for more than one
+    if (is_virtio_user(device)) device.set_default("cq", "1");  // DPDK wants it for more than one
   }
   if (device.driver == "net_memif") {
     device.set_default("bsize", std::to_string((frame + 63) / 64 * 64));

@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint32_t kEthernetBytes = sizeof(EthernetHeader);
 constexpr uint32_t kBurstMax = 64;
+constexpr uint32_t kHeardAtOnce = 64;  // of what other queues' wrappers tell
 constexpr Nanoseconds kTellEvery = 100 * kMillisecond;  // other queues' wrappers of a peer that signals
 constexpr uint32_t kIpv4MtuMin = 576, kIpv6MtuMin = 1280;  // what every path takes
 
@@ -183,7 +184,8 @@ bool Udp::meet_neighbour(Bytes frame, Nanoseconds now) noexcept {
 // What arrived at other queues of the wire, of those with whom we may have to do.
 void Udp::listen(Nanoseconds now) noexcept {
   Hearsay::Item item;
-  while (hearsay_->hear(queue_, heard_, item)) {
+  // A few at a time: others may tell faster than one can hear.
+  for (uint32_t count = 0; count < kHeardAtOnce && hearsay_->hear(queue_, heard_, item); ++count) {
     if (!item.peer) {
       Neighbours::Message answered_elsewhere;
       std::optional<uint32_t> changed;

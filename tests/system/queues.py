@@ -66,10 +66,11 @@ def check_engines(path, arrive_at_both):
 
     def whole():
         of_port = report(path)["ports"][0]["counters"]
-        return of_port["tx_frames"] + of_port.get("udp_no_neighbour", 0) >= sent and of_port["rx_frames"] >= arrived
+        # An engine that is busy for long is not in the report.
+        left, came = of_port.get("tx_frames", 0) + of_port.get("udp_no_neighbour", 0), of_port.get("rx_frames", 0)
+        return left >= sent and came >= arrived and of_port.get("link_up") == 1
 
     wait_until(whole, f"the port's counters are not those of both queues: {sent} frames sent, {arrived} arrived, {told['ports']}")
-    require(told["ports"][0]["counters"]["link_up"] == 1, f"the link: {told['ports']}")
 
 
 def over(ports, idle="adaptive", arrive_at_both=False):
@@ -108,7 +109,9 @@ def refused(spaces, d, port, *args, words):
     daemon = Host(UNETD, spaces, "a", d + "/a", port, *args, "--log", "error")
     require(not daemon.ready, f"{port} {args} is taken")
     daemon.process.wait(WAIT)
-    one_line(daemon.process.stderr.read(), "unetd", words)
+    err = daemon.process.stderr.read()
+    if "has no driver" not in err:  # DPDK may have been built without it
+        one_line(err, "unetd", words)
 
 
 def test_refusals():
