@@ -42,11 +42,11 @@ def first(name):
     return not marked(name) and mark(name) is None
 def wait_for(name):
     while not marked(name): time.sleep(0.01)
-def serve(*orders):
-    """Gives `orders`, and ends in order when it is told to."""
+# Gives these orders, and ends in order when it is told to.
+def serve(*given):
     stopped = []
     signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
-    for each in (READY, *orders): say(each)
+    for each in (READY, *given): say(each)
     while not stopped: time.sleep(0.01)
     say(STOP)
 PUT, HELLO, READY, UPGRADE, STOP, RELEASE, RELEASED = 1, 3, 4, 5, 6, 7, 8
