@@ -177,6 +177,7 @@ class Endpoint {
   Translation* find(Index to, Kind kind, uint8_t handler, std::span<const uint32_t> arguments, Outcome& outcome);
   bool wait_credit(Peer& peer);
   Outcome send_request(Translation& to, Index index, PacketFields& fields, Bytes payload);
+  void note_request(Peer& peer, Index index, Kind kind, uint8_t handler, std::span<const uint32_t> arguments) noexcept;
   void note_request(Peer& peer, Index index, const PacketFields& fields) noexcept;
   static void say_tag(const Peer& peer, Tag tag, PacketFields& fields) noexcept;
   Outcome send_reply(Token& token, PacketFields& fields, Bytes payload) noexcept;

@@ -104,6 +104,17 @@ void Endpoint::handle(const Message& message) {
 void Endpoint::handle_local(Peer& peer, const Message& message) {
   PacketFields fields;
   Bytes payload;
+  const bool is_line = message.kind == MessageKind::message && parse_line(message.bytes(), fields);
+  if (__builtin_expect(is_line && peer.local.take_credits(fields.handled), 1)) {
+    if (fields.kind == Kind::short_request) {
+      dispatch_request(peer, fields, payload);
+    } else if (peer.translations != 0) {
+      run_reply(peer, fields, {});
+    } else {
+      ++counters_.bad_reply;
+    }
+    return endpoint_->release(message);
+  }
   if (__builtin_expect(message.kind != MessageKind::message || parse_local(message.bytes(), fields, payload) != PacketError::none, 0)) {
     ++counters_.malformed;
   } else if (__builtin_expect(!peer.local.take_credits(fields.handled), 0)) {
@@ -193,11 +204,10 @@ MutableBytes Endpoint::deposit(const PacketFields& fields, Bytes payload) noexce
 }
 
 void Endpoint::refuse(Token& token, ReturnStatus why) noexcept {
-  PacketFields reply = token.fields_;
-  reply.kind = Kind::returned;
-  reply.flags = 0;
-  reply.offset = static_cast<uint64_t>(why);
-  reply.total = static_cast<uint64_t>(token.fields_.kind);
+  const PacketFields& refused = token.fields_;
+  PacketFields reply{.kind = Kind::returned, .handler = refused.handler, .count = refused.count, .offset = static_cast<uint64_t>(why),
+                     .total = static_cast<uint64_t>(refused.kind)};
+  copy_words(reply.arguments.data(), refused.arguments.data(), refused.count);
   send_reply(token, reply, {});
 }
 

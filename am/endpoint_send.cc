@@ -46,14 +46,17 @@ bool Endpoint::wait_credit(Peer& peer) {
   return peer.open;
 }
 
-void Endpoint::note_request(Peer& peer, Index index, const PacketFields& fields) noexcept {
+void Endpoint::note_request(Peer& peer, Index index, Kind kind, uint8_t handler, std::span<const uint32_t> arguments) noexcept {
   PendingRequest& request = peer.pending(peer.begun++);
-  request.kind = fields.kind;
-  request.handler = fields.handler;
-  request.count = fields.count;
+  request.kind = kind;
+  request.handler = handler;
+  request.count = static_cast<uint8_t>(arguments.size());
   request.index = index;
-  copy_words(request.arguments.data(), fields.arguments.data(), fields.count);
+  copy_words(request.arguments.data(), arguments.data(), request.count);
   ++counters_.requests;
+}
+void Endpoint::note_request(Peer& peer, Index index, const PacketFields& fields) noexcept {
+  note_request(peer, index, fields.kind, fields.handler, {fields.arguments.data(), fields.count});
 }
 
 // Whoever sends them then notes in Peer::tag_told that it was said.
@@ -104,6 +107,12 @@ Outcome Endpoint::request_short(Index to, uint8_t handler, std::span<const uint3
   Outcome outcome;
   Translation* const found = find(to, Kind::short_request, handler, arguments, outcome);
   if (found == nullptr) return outcome;
+  Peer& peer = *found->peer;
+  if (__builtin_expect(peer.wire == nullptr && peer.tag_told == found->tag, 1) &&
+      peer.local.send_line(Kind::short_request, handler, arguments.data(), arguments.size())) {
+    note_request(peer, to, Kind::short_request, handler, arguments);
+    return Outcome::sent;
+  }
   PacketFields fields{.kind = Kind::short_request, .handler = handler};
   copy_arguments(fields, arguments);
   return send_request(*found, to, fields, {});
@@ -262,7 +271,12 @@ uint64_t Token::source() const noexcept { return peer_->id; }
 uint64_t Token::tag() const noexcept { return peer_->tag_heard; }
 
 Outcome Token::reply_short(uint8_t handler, std::span<const uint32_t> arguments) noexcept {
-  if (arguments.size() > kArgumentsMax) return Outcome::bad_call;
+  if (arguments.size() > kArgumentsMax || !can_reply()) return Outcome::bad_call;
+  if (peer_->wire == nullptr && peer_->local.send_line(Kind::short_reply, handler, arguments.data(), arguments.size())) {
+    replied_ = true;
+    ++endpoint_->counters_.replies;
+    return Outcome::sent;
+  }
   PacketFields fields{.kind = Kind::short_reply, .handler = handler};
   copy_arguments(fields, arguments);
   return endpoint_->send_reply(*this, fields, {});

@@ -447,6 +447,7 @@ TEST_CASE("a peer that sends what it likes harms nobody, and writes nowhere but 
     fields.acked = {static_cast<uint32_t>(random() % 4 == 0 ? random() % 200 : 0)};
     fields.handled = static_cast<uint32_t>(random() % 4 == 0 ? random() : 0);
     fields.tag = random();
+    for (uint32_t& each : fields.arguments) each = static_cast<uint32_t>(random());
     fields.offset = near();
     fields.total = near();
     std::vector<std::byte> message(kHeadMax + random() % 3000, std::byte{0xEE});

@@ -29,6 +29,22 @@ class LocalLink {
   // Requests that the peer has not said it has handled.
   uint32_t unhandled() const noexcept { return requests_ - handled_by_peer_; }
 
+  // A short message without a tag that is one cache line; false: it is none, or send() says why it cannot be sent. Credits as there.
+  bool send_line(Kind kind, uint8_t handler, const uint32_t* arguments, size_t count) noexcept {
+    if (__builtin_expect(count > kLineArguments, 0)) return false;
+    std::byte* const slot = endpoint_->reserve_inline(channel_);
+    if (__builtin_expect(slot == nullptr, 0)) return false;
+    const bool request = is_request(kind);
+    const uint32_t handled = handled_ + (request ? 0 : 1);
+    const uint64_t header = static_cast<uint64_t>(kind) | uint64_t{handler} << 8 | uint64_t{count} << 16 | uint64_t{handled} << 32;
+    std::memcpy(slot, &header, sizeof header);
+    copy_words(slot + sizeof header, arguments, static_cast<uint32_t>(count));
+    endpoint_->post_inline(channel_, static_cast<uint32_t>(sizeof header + 4 * count));
+    (request ? requests_ : handled_) += 1;
+    told_ = handled;
+    return true;
+  }
+
   // A request needs a credit; a reply gives one back. Not sent: `full`, which receiving may mend, or `no_channel`.
   SendOutcome send(PacketFields& fields, Bytes payload) noexcept {
     const uint32_t head = local_head_size(fields.kind, fields.count, fields.flags, !payload.empty());

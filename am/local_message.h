@@ -11,6 +11,7 @@
 // every byte before the payload is read once.
 #pragma once
 
+#include <bit>
 #include <cstring>
 
 #include "am/packet.h"
@@ -27,6 +28,11 @@ struct LocalHeader {
 };
 static_assert(sizeof(LocalHeader) == 8);
 static_assert(sizeof(LocalHeader) + 4 * 10 <= kInlineMax);
+
+constexpr uint32_t kLineArguments = (kInlineMax - sizeof(LocalHeader)) / 4;  // of a short message that is one cache line
+
+// The same header as one word, of a short message without flags: its kind, handler, count and handled.
+static_assert(std::endian::native == std::endian::little);
 
 struct LocalLong {
   uint64_t offset;
@@ -67,6 +73,26 @@ inline void emit_local_head(std::byte* to, const PacketFields& fields) noexcept 
     const LocalLong part{fields.offset, fields.total};
     std::memcpy(to, &part, sizeof part);
   }
+}
+
+// A short request or reply of one line without flags; else false, and parse_local() says what it is. Sets kind, handler, count, flags,
+// handled and arguments.
+inline bool parse_line(Bytes message, PacketFields& fields) noexcept {
+  uint64_t header = 0;
+  if (message.size() < sizeof header) return false;
+  std::memcpy(&header, message.data(), sizeof header);
+  const auto kind = static_cast<uint8_t>(header);
+  const auto count = static_cast<uint8_t>(header >> 16);
+  const auto flags = static_cast<uint8_t>(header >> 24);
+  const bool is_short = kind == static_cast<uint8_t>(Kind::short_request) || kind == static_cast<uint8_t>(Kind::short_reply);
+  if (!is_short || flags != 0 || count > kLineArguments || message.size() != sizeof header + size_t{4} * count) return false;
+  fields.kind = static_cast<Kind>(kind);
+  fields.handler = static_cast<uint8_t>(header >> 8);
+  fields.count = count;
+  fields.flags = 0;
+  fields.handled = static_cast<uint32_t>(header >> 32);
+  copy_words(fields.arguments.data(), message.data() + sizeof header, count);
+  return true;
 }
 
 // Copies what stands before the payload, and finds that. Sets kind, handler, count, flags, handled, tag, arguments, offset and total.

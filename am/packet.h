@@ -113,7 +113,7 @@ struct PacketFields {
   uint32_t sent_at = 0;
   uint32_t echo = 0;
   uint64_t tag = 0;
-  std::array<uint32_t, kArgumentsMax> arguments{};
+  std::array<uint32_t, kArgumentsMax> arguments;  // the first `count`; the rest is not set: to clear all costs as much as sending a few
   uint64_t offset = 0, total = 0;
 };
 

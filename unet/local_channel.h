@@ -59,6 +59,18 @@ class LocalChannel {
     return SendOutcome::sent;
   }
 
+  // Where to compose a message of up to kInlineMax bytes that goes inside its slot; nullptr if there is no room now. post_inline() sends
+  // the first `length` bytes, before anything else is sent.
+  std::byte* reserve_inline() noexcept {
+    Slot* const slot = writer_.reserve();
+    if (__builtin_expect(slot == nullptr, 0)) {
+      refused_length_ = 0;
+      return nullptr;
+    }
+    return slot->payload;
+  }
+  void post_inline(uint32_t length) noexcept { publish(writer_.reserve(), length, SlotKind::inline_data); }
+
   // Room for a message of `length` bytes that the caller composes in place; empty if there is none now. One at a time: a
   // second reserve() or a send() replaces it.
   MutableBytes reserve(uint32_t length) noexcept;
