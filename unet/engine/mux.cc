@@ -22,7 +22,7 @@ uint32_t Mux::busy_turn(Nanoseconds now) noexcept {
   if (unfinished_) admit_waiting(now);
   if (now >= next_release_) [[unlikely]] release_held(now);
   uint32_t visits = 0;
-  int64_t left = kTurnBytes, next_look = left - look_every();
+  int64_t left = kTurnBytes, next_look = left - kSliceBytes;
   while (first_ != nullptr && left > 0) {
     Share& share = *first_;
     if (share.limited && hold_if_over(share, now)) [[unlikely]] continue;
@@ -44,7 +44,7 @@ uint32_t Mux::busy_turn(Nanoseconds now) noexcept {
     charge(share, spent);
     left = later && share.next == nullptr ? 0 : left - spent - kMessageCost;
     if (left > next_look) continue;
-    next_look = left - look_every();
+    next_look = left - kSliceBytes;
     watch_.look([this](EndpointState& other) { activate(other); });
   }
   delivery_.flush();
@@ -61,7 +61,7 @@ Mux::Visit Mux::serve(EndpointState& endpoint, int64_t most, int64_t& spent, Nan
   const Share& share = *endpoint.share;
   for (;;) {
     const bool alone = share.first == nullptr && share.next == nullptr && waiting_ == 0;
-    const int64_t slice = std::min(endpoint.deficit, alone ? kAloneSliceBytes : look_every());
+    const int64_t slice = std::min(endpoint.deficit, alone ? kAloneSliceBytes : kSliceBytes);
     const int64_t rest = endpoint.deficit - slice;
     endpoint.deficit = slice;
     const Visit outcome = share.limited ? visit_limited(endpoint, now) : visit(endpoint, now);

@@ -62,7 +62,8 @@ class Mux {
  private:
   static constexpr int64_t kTurnBytes = 64 * 1024;
   static constexpr int64_t kAloneBytes = 16 * 1024;  // of an endpoint with which nobody competes
-  static constexpr int64_t kSliceBytes = 512;        // somebody who begins to send waits for no more, and a message,
+  static constexpr int64_t kSliceBytes = 512;        // somebody who begins to send waits for no more, and a message, however many others
+                                                     // are looked at for it: that costs less than one visit to a queue not in the cache,
   static constexpr int64_t kAloneSliceBytes = 1024;  // or for so much if only one endpoint was sending
   static constexpr int64_t kMessageCost = 64;      // what a message or frame costs beside its bytes
   static constexpr uint64_t kPatience = 2 * kMessageMax;  // bytes that one who waited for a port may be behind; who comes from rest is not
@@ -99,8 +100,6 @@ class Mux {
   void settle_lingering() noexcept;
   bool can_lend(const EndpointState& endpoint, uint32_t port) const noexcept;
 
-  // Bytes between two looks at who else has begun to send: more when that means many queues.
-  int64_t look_every() const noexcept { return kSliceBytes + 16 * int64_t{watch_.count()}; }
   // Times wrap: which of two is earlier is a matter of their distance.
   static bool earlier(uint64_t a, uint64_t b) noexcept { return static_cast<int64_t>(a - b) < 0; }
 
