@@ -175,6 +175,7 @@ class Endpoint {
 
   // Sending.
   Translation* find(Index to, Kind kind, uint8_t handler, std::span<const uint32_t> arguments, Outcome& outcome);
+  bool send_line(Index to, uint8_t handler, std::span<const uint32_t> arguments);
   bool wait_credit(Peer& peer);
   Outcome send_request(Translation& to, Index index, PacketFields& fields, Bytes payload);
   void note_request(Peer& peer, Index index, Kind kind, uint8_t handler, std::span<const uint32_t> arguments) noexcept;
@@ -186,6 +187,7 @@ class Endpoint {
 
   // Receiving.
   void handle(const Message& message);
+  bool handle_line(Peer& peer, const Message& message);
   void handle_local(Peer& peer, const Message& message);
   void handle_wire(Peer& peer);
   void dispatch(Peer& peer, const PacketFields& fields, Bytes payload);
@@ -211,6 +213,7 @@ class Endpoint {
   std::array<Handler, kHandlersMax> handlers_{};
   std::vector<Translation> translations_;
   std::vector<Peer*> by_channel_;
+  PacketFields line_;            // of the short message whose handler runs, if it came on a local channel
   bool in_handler_ = false;
   uint32_t unpolled_ = 0;        // requests since the last poll
   uint32_t turns_ = 0;           // polls that found something, with peers on wires

@@ -101,20 +101,24 @@ void Endpoint::handle(const Message& message) {
   handle_wire(*peer);
 }
 
+// The short way of a short message that needs nothing special. False: nothing was done, and it has to go the long way.
+inline bool Endpoint::handle_line(Peer& peer, const Message& message) {
+  if (__builtin_expect(message.kind != MessageKind::message || !parse_line(message.bytes(), line_), 0)) return false;
+  const Handler& handler = handlers_[line_.handler];
+  const bool request = line_.kind == Kind::short_request;
+  const bool is_taken = handler.function != nullptr && (handler.arguments < 0 || handler.arguments == line_.count);
+  if (__builtin_expect(!is_taken || (request ? tag_ != kAnyTag : peer.translations == 0), 0)) return false;
+  if (__builtin_expect(!peer.local.take_credits(line_.handled), 0)) return false;
+  Token token(*this, peer, line_, {});
+  run(handler, token);
+  if (request && !token.replied_) handled(peer);
+  return true;
+}
+
 void Endpoint::handle_local(Peer& peer, const Message& message) {
+  if (__builtin_expect(handle_line(peer, message), 1)) return endpoint_->release(message);
   PacketFields fields;
   Bytes payload;
-  const bool is_line = message.kind == MessageKind::message && parse_line(message.bytes(), fields);
-  if (__builtin_expect(is_line && peer.local.take_credits(fields.handled), 1)) {
-    if (fields.kind == Kind::short_request) {
-      dispatch_request(peer, fields, payload);
-    } else if (peer.translations != 0) {
-      run_reply(peer, fields, {});
-    } else {
-      ++counters_.bad_reply;
-    }
-    return endpoint_->release(message);
-  }
   if (__builtin_expect(message.kind != MessageKind::message || parse_local(message.bytes(), fields, payload) != PacketError::none, 0)) {
     ++counters_.malformed;
   } else if (__builtin_expect(!peer.local.take_credits(fields.handled), 0)) {

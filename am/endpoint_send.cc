@@ -103,16 +103,24 @@ Outcome Endpoint::come_back(ReturnStatus status, Kind kind, uint8_t handler, Ind
 
 // ---- short and medium
 
+// The short way of a short request on a local channel. False: nothing was done, and it has to go the long way.
+inline bool Endpoint::send_line(Index to, uint8_t handler, std::span<const uint32_t> arguments) {
+  if (__builtin_expect(to >= translations_.size() || in_handler_ || unpolled_ + 1 >= kPollEvery, 0)) return false;
+  const Translation& found = translations_[to];
+  if (__builtin_expect(found.peer == nullptr, 0)) return false;
+  Peer& peer = *found.peer;
+  if (__builtin_expect(peer.wire != nullptr || !peer.open || peer.tag_told != found.tag || !peer.has_credit(), 0)) return false;
+  if (__builtin_expect(!peer.local.send_line(Kind::short_request, handler, arguments), 0)) return false;
+  ++unpolled_;
+  note_request(peer, to, Kind::short_request, handler, arguments);
+  return true;
+}
+
 Outcome Endpoint::request_short(Index to, uint8_t handler, std::span<const uint32_t> arguments) {
+  if (send_line(to, handler, arguments)) return Outcome::sent;
   Outcome outcome;
   Translation* const found = find(to, Kind::short_request, handler, arguments, outcome);
   if (found == nullptr) return outcome;
-  Peer& peer = *found->peer;
-  if (__builtin_expect(peer.wire == nullptr && peer.tag_told == found->tag, 1) &&
-      peer.local.send_line(Kind::short_request, handler, arguments.data(), arguments.size())) {
-    note_request(peer, to, Kind::short_request, handler, arguments);
-    return Outcome::sent;
-  }
   PacketFields fields{.kind = Kind::short_request, .handler = handler};
   copy_arguments(fields, arguments);
   return send_request(*found, to, fields, {});
@@ -272,7 +280,7 @@ uint64_t Token::tag() const noexcept { return peer_->tag_heard; }
 
 Outcome Token::reply_short(uint8_t handler, std::span<const uint32_t> arguments) noexcept {
   if (arguments.size() > kArgumentsMax || !can_reply()) return Outcome::bad_call;
-  if (peer_->wire == nullptr && peer_->local.send_line(Kind::short_reply, handler, arguments.data(), arguments.size())) {
+  if (peer_->wire == nullptr && peer_->local.send_line(Kind::short_reply, handler, arguments)) {
     replied_ = true;
     ++endpoint_->counters_.replies;
     return Outcome::sent;

@@ -30,17 +30,14 @@ class LocalLink {
   uint32_t unhandled() const noexcept { return requests_ - handled_by_peer_; }
 
   // A short message without a tag that is one cache line; false: it is none, or send() says why it cannot be sent. Credits as there.
-  bool send_line(Kind kind, uint8_t handler, const uint32_t* arguments, size_t count) noexcept {
-    if (__builtin_expect(count > kLineArguments, 0)) return false;
-    std::byte* const slot = endpoint_->reserve_inline(channel_);
-    if (__builtin_expect(slot == nullptr, 0)) return false;
-    const bool request = is_request(kind);
-    const uint32_t handled = handled_ + (request ? 0 : 1);
-    const uint64_t header = static_cast<uint64_t>(kind) | uint64_t{handler} << 8 | uint64_t{count} << 16 | uint64_t{handled} << 32;
-    std::memcpy(slot, &header, sizeof header);
-    copy_words(slot + sizeof header, arguments, static_cast<uint32_t>(count));
-    endpoint_->post_inline(channel_, static_cast<uint32_t>(sizeof header + 4 * count));
-    (request ? requests_ : handled_) += 1;
+  bool send_line(Kind kind, uint8_t handler, std::span<const uint32_t> arguments) noexcept {
+    if (__builtin_expect(arguments.size() > kLineArguments, 0)) return false;
+    uint32_t& counted = is_request(kind) ? requests_ : handled_;
+    const uint32_t handled = handled_ + (is_request(kind) ? 0 : 1);
+    const SendOutcome outcome = endpoint_->send_composed(channel_, static_cast<uint32_t>(sizeof(LocalHeader) + arguments.size_bytes()),
+                                                         [&](std::byte* slot) { emit_line(slot, kind, handler, handled, arguments); });
+    if (__builtin_expect(outcome != SendOutcome::sent, 0)) return false;
+    ++counted;
     told_ = handled;
     return true;
   }

@@ -75,23 +75,30 @@ inline void emit_local_head(std::byte* to, const PacketFields& fields) noexcept 
   }
 }
 
+inline void emit_line(std::byte* to, Kind kind, uint8_t handler, uint32_t handled, std::span<const uint32_t> arguments) noexcept {
+  const uint64_t header = static_cast<uint64_t>(kind) | uint64_t{handler} << 8 | uint64_t{arguments.size()} << 16 | uint64_t{handled} << 32;
+  std::memcpy(to, &header, sizeof header);
+  copy_small(to + sizeof header, reinterpret_cast<const std::byte*>(arguments.data()), arguments.size_bytes());
+}
+
 // A short request or reply of one line without flags; else false, and parse_local() says what it is. Sets kind, handler, count, flags,
 // handled and arguments.
 inline bool parse_line(Bytes message, PacketFields& fields) noexcept {
+  constexpr uint64_t kKindAndFlags = 0xFF0000FF;
   uint64_t header = 0;
-  if (message.size() < sizeof header) return false;
+  const size_t bytes = message.size() - sizeof header;  // of arguments; of a shorter message, too many
+  if (__builtin_expect(bytes > 4 * kLineArguments, 0)) return false;
   std::memcpy(&header, message.data(), sizeof header);
-  const auto kind = static_cast<uint8_t>(header);
+  const uint64_t kind = header & kKindAndFlags;
   const auto count = static_cast<uint8_t>(header >> 16);
-  const auto flags = static_cast<uint8_t>(header >> 24);
-  const bool is_short = kind == static_cast<uint8_t>(Kind::short_request) || kind == static_cast<uint8_t>(Kind::short_reply);
-  if (!is_short || flags != 0 || count > kLineArguments || message.size() != sizeof header + size_t{4} * count) return false;
+  const bool is_short = kind == static_cast<uint64_t>(Kind::short_request) || kind == static_cast<uint64_t>(Kind::short_reply);
+  if (__builtin_expect(!is_short || bytes != size_t{4} * count, 0)) return false;
   fields.kind = static_cast<Kind>(kind);
   fields.handler = static_cast<uint8_t>(header >> 8);
   fields.count = count;
   fields.flags = 0;
   fields.handled = static_cast<uint32_t>(header >> 32);
-  copy_words(fields.arguments.data(), message.data() + sizeof header, count);
+  copy_small(reinterpret_cast<std::byte*>(fields.arguments.data()), message.data() + sizeof header, bytes);
   return true;
 }
 

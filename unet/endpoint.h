@@ -141,14 +141,14 @@ class Endpoint {
     return send_ni(state, channel, data, more);
   }
 
-  // The same for up to kInlineMax bytes on a local channel, straight into the slot: nullptr if there is no room now, or it is no such
-  // channel, or closed. post_inline() sends the first `length` bytes; nothing else is sent in between.
-  std::byte* reserve_inline(Channel channel) noexcept {
+  // The same for `length` bytes, at most kInlineMax, on a local channel (any other is no_channel), which compose(std::byte*) writes
+  // straight into the slot.
+  template <typename Compose>
+  SendOutcome send_composed(Channel channel, uint32_t length, Compose compose) noexcept {
     const auto index = static_cast<uint32_t>(channel);
-    if (__builtin_expect(index >= channels_.size() || !channels_[index].sends_locally, 0)) return nullptr;
-    return channels_[index].local->reserve_inline();
+    if (__builtin_expect(index >= channels_.size() || !channels_[index].sends_locally, 0)) return SendOutcome::no_channel;
+    return channels_[index].local->send_composed(length, compose);
   }
-  void post_inline(Channel channel, uint32_t length) noexcept { channels_[static_cast<uint32_t>(channel)].local->post_inline(length); }
 
   // Sends without a copy: reserve() gives `length` bytes to compose a message in, post() sends its first bytes. One reservation
   // at a time; any other send replaces it. Empty: no room now; or there never will be, as the channel is not open or `length` more

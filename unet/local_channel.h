@@ -59,17 +59,15 @@ class LocalChannel {
     return SendOutcome::sent;
   }
 
-  // Where to compose a message of up to kInlineMax bytes that goes inside its slot; nullptr if there is no room now. post_inline() sends
-  // the first `length` bytes, before anything else is sent.
-  std::byte* reserve_inline() noexcept {
+  // A message of `length` bytes, at most kInlineMax, that compose(std::byte*) writes straight into its slot.
+  template <typename Compose>
+  SendOutcome send_composed(uint32_t length, Compose compose) noexcept {
     Slot* const slot = writer_.reserve();
-    if (__builtin_expect(slot == nullptr, 0)) {
-      refused_length_ = 0;
-      return nullptr;
-    }
-    return slot->payload;
+    if (__builtin_expect(slot == nullptr, 0)) return no_slot();
+    compose(slot->payload);
+    publish(slot, length, SlotKind::inline_data);
+    return SendOutcome::sent;
   }
-  void post_inline(uint32_t length) noexcept { publish(writer_.reserve(), length, SlotKind::inline_data); }
 
   // Room for a message of `length` bytes that the caller composes in place; empty if there is none now. One at a time: a
   // second reserve() or a send() replaces it.
