@@ -19,7 +19,11 @@ namespace {
 using namespace control;
 using namespace test;
 
+// Time is the tests' own: each turn of a network interface takes so much of it. What it begins with is more than making one takes, which
+// is of the machine's clock.
+constexpr Nanoseconds kTurn = 500 * kMicrosecond, kBegin = 100 * kMillisecond;
 constexpr Nanoseconds kHang = 60 * kSecond;
+constexpr int kTurnsMax = kHang / kTurn;
 
 // Another address than the port's own, or another MTU, as some have after they were opened again.
 class OtherPort final : public drivers::Wrapper {
@@ -43,13 +47,15 @@ class Host {
   Host(drivers::SimNetwork& network, std::string name, uint32_t port, std::vector<StaticChannel> channels = {})
       : network_(network), name_(std::move(name)), port_(port), channels_(std::move(channels)) {
     start(keeper_.journal());
-    client = std::make_unique<TestClient>(*ni_);
+    client = std::make_unique<TestClient>(*ni_, [this] { turn(); });
     client->hello();
   }
 
   Ni& ni() { return *ni_; }
   void turn() {
-    ni_->wait(0);
+    now_ += kTurn;
+    ni_->engine().poll(now_);
+    ni_->service().poll(now_);
     keeper_.keep();
   }
   // A request under a cookie of its own, by which its answer is known.
@@ -81,7 +87,7 @@ class Host {
   bool replaceable(const std::function<void(std::vector<JournalItem>&)>& change) {
     ni_.reset();
     auto ni = make(keeper_.journal(change));
-    if (ni) ni_ = std::move(*ni);
+    if (ni) begin(std::move(*ni));
     return static_cast<bool>(ni);
   }
   const JournalStore& store() const { return keeper_.store(); }
@@ -104,7 +110,11 @@ class Host {
   void start(std::unique_ptr<Journal> journal) {
     auto ni = make(std::move(journal));
     if (!ni) FAIL(ni.error().text);
-    ni_ = std::move(*ni);
+    begin(std::move(*ni));
+  }
+  void begin(std::unique_ptr<Ni> ni) {
+    ni_ = std::move(ni);
+    now_ = kBegin;
   }
 
   drivers::SimNetwork& network_;
@@ -112,6 +122,7 @@ class Host {
   uint32_t port_;
   std::vector<StaticChannel> channels_;
   std::pair<MacAddress, uint32_t> other_{};
+  Nanoseconds now_ = 0;  // of this network interface
   uint64_t cookie_ = 1'000'000, events_ = 0;
   std::set<uint64_t> waiting_;
   TestKeeper keeper_;
@@ -132,14 +143,14 @@ struct Two {
     }
   }
   std::optional<Incoming> next(Host& host) {
-    for (const Nanoseconds end = monotonic_now() + kHang; monotonic_now() < end; turn()) {
+    for (int i = 0; i < kTurnsMax; ++i, turn()) {
       if (auto in = host.receive()) return in;
     }
     return std::nullopt;
   }
   template <typename Condition>
   bool until(Condition condition) {
-    for (const Nanoseconds end = monotonic_now() + kHang; monotonic_now() < end; turn()) {
+    for (int i = 0; i < kTurnsMax; ++i, turn()) {
       if (condition()) return true;
     }
     return false;
@@ -227,6 +238,27 @@ TEST_CASE("a channel to another host goes on when network interfaces are replace
   two.a.client->close();
   two.b.client->close();
   CHECK(two.until([&] { return still_held(report(two.a.ni())) == 0 && still_held(report(two.b.ni())) == 0; }));
+}
+
+TEST_CASE("others are asked at once after a takeover, also when there is more to attach than the engine's mailbox holds") {
+  Two two;
+  two.open();
+  Host& a = two.a;
+  const uint32_t near = a.client->endpoint();
+  REQUIRE(a.client->bind(near, "near").code == 0);
+  for (uint32_t i = 0; i < engine::kMailboxDepth / 2; ++i) {  // each has two ends to attach
+    a.client->start_connect(two.from, "near", Path::ni);
+    const auto event = a.client->next();
+    REQUIRE((event && event->op() == Op::connect_request));
+    REQUIRE(code_of(a.client->accept(near, event->as<ConnectRequest>().request)) == Errc::ok);
+    REQUIRE(a.client->next());
+  }
+  const uint64_t heard = two.b.ni().service().signalling().counters().received;
+  a.take_over();
+  two.turn(60);  // much less than a quarter of what may pass without a word
+  CHECK(two.b.ni().service().signalling().counters().received == heard + 1);
+  CHECK(a.ni().service().counters().dropped_signals == 0);
+  CHECK(report(a.ni())["held"]["engine"]["channels"] == engine::kMailboxDepth + 1);
 }
 
 TEST_CASE("network interfaces are replaced after any turn of a channel's set-up: its two requests are answered all the same") {
@@ -408,7 +440,7 @@ TEST_CASE("a journal that lies about other hosts costs nobody but the channels i
         });
         if (!changed) continue;
         ++(goes_on ? taken : refused);
-        if (goes_on) host.ni().wait(0);
+        if (goes_on) host.turn();
         while (host.client->receive()) {
         }
       }

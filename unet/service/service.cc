@@ -97,6 +97,7 @@ Status Service::watch_keeper() {
 bool Service::poll(Nanoseconds now) {
   now_ = now;
   worked_ = false;
+  ask_others();           // after a takeover, before anybody has more for the engine
   std::array<epoll_event, kEventsPerPoll> ready;
   const int count = epoll_wait(epoll_.get(), ready.data(), kEventsPerPoll, 0);
   for (int i = 0; i < count; ++i) {
@@ -127,7 +128,7 @@ Nanoseconds Service::next_timeout() const noexcept {
   Nanoseconds next = signalling_->next_timeout();
   if (!deadlines_.empty() && deadlines_.begin()->first < next) next = deadlines_.begin()->first;
   next = std::min({next, next_hello_, next_flush_, next_look_});
-  if (backlogged() && now_ + kMillisecond < next) next = now_ + kMillisecond;
+  if ((backlogged() || others_unasked_) && now_ + kMillisecond < next) next = now_ + kMillisecond;
   for (const EngineLine& line : lines_) {
     if (!line.events.empty()) next = 0;
   }
@@ -390,6 +391,7 @@ void Service::stop(Nanoseconds now) {
     journal_.reset();  // its end stays open until the keeper has read that
   }
   listener_.reset();
+  others_unasked_ = false;
   signalling_->goodbye();
   std::vector<uint32_t> all;
   for (const auto& [index, client] : clients_) all.push_back(index);

@@ -331,6 +331,7 @@ class Service {
   void close_static_channels(EndpointRecord& endpoint);
   void run_signalling();
   void send_signals();
+  void ask_others();
   void on_signal_event(const Connected& event);
   void on_signal_event(const ConnectFailed& event);
   void on_signal_event(const Requested& event);
@@ -418,6 +419,7 @@ class Service {
   std::set<uint32_t> journal_left_;      // clients with packets in the journal that have left meanwhile
   std::string listening_at_;
   std::optional<std::pair<uint32_t, uint64_t>> upgrade_;  // client and cookie of who asked for one
+  bool others_unasked_ = false;  // we took over, and the engine has not taken all of that yet: our signals wait for it
   bool released_ = false;
   bool resumable_ = false;  // another NI could go on with what the keeper has: the socket stays for it
 };

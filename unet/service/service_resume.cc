@@ -455,8 +455,8 @@ void Service::finish_resume() {
     resume_wires(endpoint);
     if (endpoint.detaching) push(0, engine::DetachEndpoint{.endpoint = id});  // and its end is told as ever
   }
-  signalling_->resumed(now_);
   push(0, engine::Resumed{});
+  others_unasked_ = true;
 }
 
 }  // namespace unet::service

@@ -158,9 +158,17 @@ void Service::run_signalling() {
 
 // Not before what they say is in the journal: an NI that takes over must know of it.
 void Service::send_signals() {
+  if (others_unasked_) return;
   while (const std::optional<SignalTransmit> out = signalling_->poll_transmit()) {
     push_signal({.port = out->to.port, .to = out->to.mac, .length = out->length, .bytes = out->bytes});
   }
+}
+
+// When the engine has taken all that was there before: that may be more than its mailbox holds, and signals that find no room are lost.
+void Service::ask_others() {
+  if (!others_unasked_ || backlogged() || !lines_[0].commands.empty()) return;
+  others_unasked_ = false;
+  signalling_->resumed(now_);
 }
 
 ChannelRecord* Service::channel_of_tag(Tag tag, EndpointRecord*& endpoint) {

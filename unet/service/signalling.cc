@@ -2,6 +2,7 @@
 #include "unet/service/signalling.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "unet/base/check.h"
 #include "unet/service/signalling_times.h"
@@ -176,7 +177,7 @@ void Signalling::on_peer_timer(Peer& peer, Nanoseconds now) {
     return lose_channels(peer, CloseReason::wire_lost, now);
   }
   // Questions are counted, not time alone: an NI that was itself not polled for long must not take the others for dead.
-  if (now - peer.last_heard < interval) {
+  if (!std::exchange(peer.unasked, false) && now - peer.last_heard < interval) {
     return set_timer(peer.timer, peer.last_heard + interval, TimerKind::peer, peer.id);
   }
   ++peer.unanswered;

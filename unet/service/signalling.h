@@ -156,7 +156,8 @@ class Signalling {
                       Nanoseconds now);
   uint64_t resume_request(const Shared& shared, Nanoseconds now);  // the id by which it is accepted or rejected
   void resume_host(std::string_view host, const WireAddress& address);
-  // Asks every NI that channels are shared with for a sign of life: a channel that it has closed meanwhile is closed here, too.
+  // Every NI that channels are shared with is asked for a sign of life, some of them each millisecond: a channel that it has closed
+  // meanwhile is closed here, too.
   void resumed(Nanoseconds now);
 
   // What the next one needs for that: of an accepted or open channel, of a request that is not answered, of a connect under way.
@@ -203,6 +204,7 @@ class Signalling {
     uint32_t unanswered = 0;       // questions since its last sign of life
     Nanoseconds last_heard = 0;
     Nanoseconds timer = 0;         // next question; 0: none, no channels
+    bool unasked = false;          // since we took over: the next question waits for no silence
     Tag listed{};                  // last channel listed in a question
   };
   // A connect() under way; its id is the number other NIs see.

@@ -113,11 +113,11 @@ void Signalling::resume_host(std::string_view host, const WireAddress& address) 
 }
 
 void Signalling::resumed(Nanoseconds now) {
+  uint32_t asked = 0;
   for (auto& [id, peer] : peers_) {
     if (peer.channels.empty()) continue;
-    ++peer.unanswered;
-    ask(peer);
-    set_timer(peer.timer, now + peer.lost_after / kQuestions, TimerKind::peer, id);
+    peer.unasked = true;
+    set_timer(peer.timer, now + 1 + asked++ / kAskedAtOnce * kMillisecond, TimerKind::peer, id);
   }
 }
 

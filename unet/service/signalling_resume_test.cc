@@ -1,5 +1,6 @@
 // signalling_resume_test.cc - signalling machines that go on where others stopped, at any moment: other NIs do not notice.
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "unet/service/signalling.h"
 #include "unet/service/test_signal_network.h"
@@ -139,6 +140,33 @@ TEST_CASE("what an NI cannot have had is not taken over") {
   CHECK_FALSE(machine.resume_connect(0, "b", "echo", Tag{6}, 1, kSecond, 0));
   CHECK(machine.holdings().channels == 2);
   CHECK(machine.connect("b", "echo", Tag{6}, 1, kSecond, 0) >= 100);
+}
+
+TEST_CASE("an NI that takes over asks thousands of others within some milliseconds, and no more at once than its engine takes") {
+  SignallingOptions options;
+  options.host = "a";
+  options.port_mtus = {1500};
+  options.incarnation = 5;
+  Signalling machine(options);
+  machine.resume(7, 100);
+  constexpr uint32_t kOthers = 1000, kRoom = 256;
+  for (uint32_t i = 1; i <= kOthers; ++i) {
+    const MacAddress mac{2, 0, 0, 0, static_cast<uint8_t>(i >> 8), static_cast<uint8_t>(i)};
+    const Shared shared{.remote = {0, mac}, .incarnation = 9, .lost_after = kSecond, .number = i, .remote_tag = Tag{0x20000 + i}};
+    REQUIRE(machine.resume_channel(Tag{i}, Signalling::Stage::connected, shared, kSecond));
+  }
+  machine.resumed(kSecond);
+  std::set<MacAddress> asked;
+  for (Nanoseconds now = kSecond; asked.size() < kOthers && now < kSecond + 10 * kMillisecond; now += kMillisecond) {
+    uint32_t at_once = 0;
+    machine.handle_timeout(now + kMicrosecond);
+    while (const auto out = machine.poll_transmit()) {
+      ++at_once;
+      asked.insert(out->to.mac);
+    }
+    CHECK(at_once <= kRoom);
+  }
+  CHECK(asked.size() == kOthers);
 }
 
 // Killed at any moment, between any two steps: whatever is asked for is opened, and nothing ends that nobody has closed.

@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
@@ -65,6 +66,8 @@ inline std::optional<Incoming> receive_packet(int socket, bool& closed) {
 class TestClient {
  public:
   explicit TestClient(Ni& ni) : ni_(&ni), socket_(std::move(*ni.connect())) {}
+  // `turn` is what makes the NI go on, in a time of the test's own.
+  TestClient(Ni& ni, std::function<void()> turn) : ni_(&ni), turn_(std::move(turn)), socket_(std::move(*ni.connect())) {}
   TestClient(Ni& ni, Descriptor socket) : ni_(&ni), socket_(std::move(socket)) {}
 
   bool send_bytes(const void* data, size_t size) {
@@ -76,7 +79,10 @@ class TestClient {
   }
 
   void turn(int times = 4) {
-    for (int i = 0; i < times; ++i) ni_->wait(0);
+    for (int i = 0; i < times; ++i) {
+      if (turn_) turn_();
+      else ni_->wait(0);
+    }
   }
   // Another has taken over.
   void turn_with(Ni& ni) { ni_ = &ni; }
@@ -176,6 +182,7 @@ class TestClient {
 
  private:
   Ni* ni_;
+  std::function<void()> turn_;
   Descriptor socket_;
   uint64_t cookie_ = 0;
   bool closed_ = false;

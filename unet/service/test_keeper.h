@@ -1,8 +1,11 @@
 // test_keeper.h - a keeper in the hands of a test: it has what network interfaces write down, and starts the next one from it.
 #pragma once
 
+#include <poll.h>
+
 #include <functional>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "unet/base/check.h"
@@ -20,10 +23,13 @@ class TestKeeper {
     auto pair = std::move(*JournalLink::make_pair());
     auto journal = std::move(*Journal::open(std::move(pair.first)));
     link_ = std::make_unique<JournalLink>(std::move(pair.second));
+    bool inherited = false;
+    std::thread heir([&] { inherited = static_cast<bool>(journal->inherit()); });  // some of it is more than a socket holds
     if (change) send_changed(change);
     else if (store_.size() != 0) send_all(*link_);
     else UNET_CHECK(link_->send(true));
-    UNET_CHECK(journal->inherit());
+    heir.join();
+    UNET_CHECK(inherited);
     return journal;
   }
 
@@ -39,15 +45,21 @@ class TestKeeper {
  private:
   void send_all(JournalLink& to) const {
     JournalStore::Progress progress;
-    const auto sent = store_.send_some(to, progress);
-    UNET_CHECK(sent && *sent == JournalLink::Sent::all);  // what a test keeps fits into the socket
+    while (*store_.send_some(to, progress) != JournalLink::Sent::all) {
+      pollfd writable{.fd = to.descriptor(), .events = POLLOUT, .revents = 0};
+      ::poll(&writable, 1, -1);
+    }
   }
   void send_changed(const std::function<void(std::vector<JournalItem>&)>& change) {
     auto pair = std::move(*JournalLink::make_pair());
     JournalLink from(std::move(pair.first)), to(std::move(pair.second));
-    send_all(from);
     std::vector<JournalItem> items;
-    for (bool last = false; !last;) UNET_CHECK(to.receive(items, last) == JournalLink::Received::items);
+    JournalStore::Progress progress;
+    for (bool last = false; !last;) {
+      UNET_CHECK(store_.send_some(from, progress));
+      while (to.receive(items, last) == JournalLink::Received::items) {
+      }
+    }
     change(items);
     for (const JournalItem& item : items) {
       std::vector<int> descriptors;
