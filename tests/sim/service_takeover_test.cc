@@ -83,6 +83,7 @@ class Host {
     start(keeper_.journal(change));
     client->turn_with(*ni_);
   }
+  void configure(std::vector<StaticChannel> channels) { channels_ = std::move(channels); }
   void change_port(MacAddress address, uint32_t mtu) { other_ = {address, mtu}; }
   bool replaceable(const std::function<void(std::vector<JournalItem>&)>& change) {
     ni_.reset();
@@ -319,6 +320,33 @@ TEST_CASE("a static channel goes on, and its tag stays its own") {
   REQUIRE(host.client->ask(host.client->simple<Unbind>(Op::unbind, endpoint)).code == 0);
   host.turn();
   CHECK(report(host.ni())["held"]["engine"]["tags"] == 0);
+}
+
+TEST_CASE("a static channel that the configuration has no more, or with another end, is lost") {
+  drivers::SimNetwork network(3);
+  const StaticChannel before{"fixed", Tag{7}, Tag{9}, drivers::SimNetwork::address_of(1), 0};
+  Host host(network, "alpha", 0, {before});
+  const uint32_t endpoint = host.client->endpoint();
+  REQUIRE(host.client->bind(endpoint, "fixed").code == 0);
+  while (host.client->next()) {
+  }
+  StaticChannel now = before;
+  SECTION("another host") { now.peer = drivers::SimNetwork::address_of(2); }
+  SECTION("another tag there") { now.remote_tag = Tag{10}; }
+  SECTION("another tag here") { now.local_tag = Tag{8}; }
+  SECTION("somebody else's") { now.endpoint = "other"; }
+  host.configure({now});
+  host.take_over();
+  const auto event = host.client->next();
+  REQUIRE((event && event->op() == Op::channel_closed));
+  CHECK(event->as<ChannelClosed>().reason == CloseReason::wire_lost);
+  CHECK(report(host.ni())["held"]["engine"]["tags"] == 0);
+  // Whoever binds its name gets what it is now.
+  const uint32_t next = host.client->endpoint();
+  REQUIRE(host.client->ask(host.client->simple<Unbind>(Op::unbind, endpoint)).code == 0);
+  REQUIRE(host.client->bind(next, now.endpoint).code == 0);
+  host.turn();
+  CHECK(report(host.ni())["held"]["engine"]["tags"] == 1);
 }
 
 // Connects, accepts, rejections, closes and endpoints that go, while both network interfaces are replaced between any two turns.

@@ -79,7 +79,7 @@ struct ChannelValue {
   uint64_t cookie;
   uint64_t request;
   uint64_t deadline;        // over the wire, connecting
-  SharedValue shared;       // over the wire, accepted or open; zero if it is static
+  SharedValue shared;       // over the wire, accepted or open; of a static one, tag, port and address of the other end alone
   LocalOptions local;
   uint32_t state;  // ChannelRecord::State
   control::ChannelKind kind;

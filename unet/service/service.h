@@ -38,6 +38,7 @@
 namespace unet::service {
 
 struct ChannelValue;  // journal_records.h
+struct RequestValue;
 struct SharedValue;
 
 struct PortInfo {
@@ -269,8 +270,12 @@ class Service {
   Nanoseconds time_left(uint64_t monotonic) const;
   void resume_signalling(EndpointRecord& endpoint, ChannelRecord& channel, const ChannelValue& value);
   bool resume_with_others(EndpointRecord& endpoint, const ChannelRecord& channel, const ChannelValue& value);
+  bool asks(const RequestValue& value, uint64_t request);
+  void end_halves(EndpointRecord& endpoint);
+  bool has_other_half(const EndpointRecord& endpoint, const ChannelRecord& channel);
   void resume_hairpins(EndpointRecord& endpoint);
   const StaticChannel* static_channel_of(Tag local_tag) const;  // nullptr: the configuration has none
+  bool is_static(const EndpointRecord& endpoint, const ChannelValue& value) const;
   void resume_wires(EndpointRecord& endpoint);
   void lose_wire(EndpointRecord& endpoint, ChannelRecord& channel);
   void finish_resume();

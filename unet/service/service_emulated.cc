@@ -64,7 +64,8 @@ void Service::destroy_emulated(EndpointRecord& endpoint, control::CloseReason re
 // One that the network interface before this one had. Ids of real endpoints come first, so their carriers are there already.
 bool Service::resume_emulated(uint32_t id, uint32_t carrier_id) {
   EndpointRecord* const carrier = endpoint_at(carrier_id);
-  const bool good = carrier != nullptr && !carrier->carrier && id >= kEndpointsMax && id - kEndpointsMax < kEmulatedMax;
+  const bool carries = carrier != nullptr && !carrier->carrier && !carrier->detaching;
+  const bool good = carries && id >= kEndpointsMax && id - kEndpointsMax < kEmulatedMax;
   if (!good || endpoint_at(id) != nullptr) return false;
   accounts_.resume(client_at(carrier->client)->who.uid, {.emulated = 1});
   auto endpoint = std::make_unique<EndpointRecord>();

@@ -275,7 +275,13 @@ bool Service::write_channel(uint32_t endpoint, uint32_t number) {
   value.port = channel.port;
   if (channel.wire && channel.state == ChannelRecord::State::connecting) {
     value.deadline = monotonic_of(signalling_->deadline_of(channel.request));
-  } else if (channel.wire && !channel.fixed) {
+  } else if (channel.wire && channel.fixed) {
+    if (const StaticChannel* const fixed = static_channel_of(channel.local_tag)) {
+      value.shared.remote_tag = static_cast<uint32_t>(fixed->remote_tag);
+      value.shared.port = fixed->port;
+      value.shared.mac = fixed->peer;
+    }
+  } else if (channel.wire) {
     if (const auto shared = signalling_->shared_channel(channel.local_tag)) value.shared = shared_value(*shared);
   }
   value.peer.set(channel.peer);

@@ -37,6 +37,31 @@ Result<T> value_of(const JournalItem& item, size_t descriptors) {
   return value;
 }
 
+// Numbers that only grow: none has got so far, and from there on the next ones could be those that have been.
+constexpr uint64_t kNumbersMax = uint64_t{1} << 63;
+
+// What the kind does not use of a key is 0: two records would be about one thing.
+bool is_plain(const JournalKey& key) {
+  switch (key.kind) {
+    case JournalKind::ni:
+    case JournalKind::ni_state:
+    case JournalKind::policy: return key.a == 0 && key.b == 0;
+    case JournalKind::client:
+    case JournalKind::client_state:
+    case JournalKind::page:
+    case JournalKind::segment:
+    case JournalKind::region:
+    case JournalKind::wake:
+    case JournalKind::endpoint:
+    case JournalKind::capture: return key.b == 0;
+    case JournalKind::request: return key.a == 0;
+    case JournalKind::channel:
+    case JournalKind::output:
+    case JournalKind::upgrade: return true;
+  }
+  return false;
+}
+
 // Takes a number that is in use out of those that are free.
 bool take_number(std::deque<uint32_t>& unused, uint32_t number) {
   const auto at = std::find(unused.begin(), unused.end(), number);
@@ -70,6 +95,7 @@ Status Service::resume(std::vector<JournalItem> items) {
 }
 
 Status Service::resume_item(JournalItem& item) {
+  if (!is_plain(item.key)) return wrong(item, "an unknown kind, or a key that none of it has");
   switch (item.key.kind) {
     case JournalKind::ni: return resume_socket(item);
     case JournalKind::ni_state: return resume_state(item);
@@ -104,6 +130,7 @@ Status Service::resume_state(const JournalItem& item) {
   const auto value = value_of<NiStateValue>(item, 0);
   if (!value) return tl::unexpected(value.error());
   if (value->incarnation == 0) return wrong(item, "no life of a network interface");
+  if (value->next_request >= kNumbersMax || value->ids >= kNumbersMax) return wrong(item, "numbers that no network interface has got to");
   next_request_ = value->next_request;
   draining_ = value->draining != 0;
   options_.incarnation = value->incarnation;
@@ -132,6 +159,7 @@ Status Service::resume_client_state(const JournalItem& item) {
   if (!value) return tl::unexpected(value.error());
   ClientRecord* const client = client_at(item.key.a);
   if (client == nullptr) return wrong(item, "of no client");
+  if (value->events >= kNumbersMax) return wrong(item, "more events than there can have been");
   client->program = text_of(value->program);
   client->events_numbered = value->events;
   client->handled_cookie = value->handled_cookie;
@@ -251,13 +279,17 @@ Status Service::resume_channel(const JournalItem& item) {
   if (!value) return tl::unexpected(value.error());
   EndpointRecord* const endpoint = endpoint_at(item.key.a);
   const auto number = static_cast<uint32_t>(item.key.b);
-  const bool good = endpoint != nullptr && item.key.b < kChannelsPerEndpointMax && value->state <= static_cast<uint32_t>(State::closed) &&
-                    value->kind <= control::ChannelKind::ni && value->side <= 1 && value->port < kPortsMax &&
+  // An endpoint that ends has lost its channels before.
+  const bool good = endpoint != nullptr && !endpoint->detaching && item.key.b < kChannelsPerEndpointMax &&
+                    value->state <= static_cast<uint32_t>(State::closed) && value->kind <= control::ChannelKind::ni && value->side <= 1 &&
+                    value->port < kPortsMax && (value->wire != 0 || value->state != static_cast<uint32_t>(State::confirming)) &&
                     (value->kind != control::ChannelKind::local || valid_options(value->local)) &&
                     (value->memory == 0 || (valid_options(value->local) && value->memory == LocalGeometry::of(value->local).total));
   if (!good) return wrong(item, "not a channel that could be");
   ClientRecord& client = *client_at(endpoint->client);
-  if (endpoint->carrier && !carrier_of(*endpoint).lent.insert(number).second) return wrong(item, "two channels of one number");
+  if (endpoint->carrier && (carrier_of(*endpoint).channels.count(number) != 0 || !carrier_of(*endpoint).lent.insert(number).second)) {
+    return wrong(item, "two channels of one number");
+  }
   ChannelRecord& channel = endpoint->channels[number];
   channel.number = number;
   channel.state = static_cast<State>(value->state);
@@ -284,9 +316,9 @@ Status Service::resume_request(const JournalItem& item) {
   const auto value = value_of<RequestValue>(item, 0);
   if (!value) return tl::unexpected(value.error());
   EndpointRecord* const target = endpoint_at(value->target);
-  const EndpointRecord* const connector = endpoint_at(value->connector);
   const bool here = value->wire == 0;
-  if (target == nullptr || (here && (connector == nullptr || connector->channels.count(value->connector_channel) == 0))) {
+  if (item.key.b == 0 || item.key.b >= kNumbersMax) return wrong(item, "a number that no request has got");
+  if (target == nullptr || target->detaching || (here && !asks(*value, item.key.b))) {
     return wrong(item, "a request from nobody, or to nobody");
   }
   const std::optional<Shared> shared = here ? std::nullopt : shared_of(value->shared);
@@ -306,7 +338,7 @@ Status Service::resume_request(const JournalItem& item) {
   request.connector = value->connector;
   request.connector_channel = value->connector_channel;
   request.path = value->path;
-  if (value->deadline != ~uint64_t{0}) {
+  if (here || value->deadline != ~uint64_t{0}) {
     request.deadline = now_ + time_left(value->deadline);
     deadlines_.insert({request.deadline, request.id});
   }
@@ -320,15 +352,19 @@ Status Service::resume_output(JournalItem& item) {
   if (client == nullptr || item.value.size() < sizeof(control::Header) || item.value.size() > control::kPacketMax) {
     return wrong(item, "a packet to nobody, or none");
   }
-  if (client->outputs == 0) client->outputs_sent = item.key.b;
-  client->outputs = item.key.b + 1;
-  static_cast<void>(client->socket.keep(item.value, std::move(item.descriptors), ClientRecord::kWaitingMax * 1024));
+  if (client->outputs == 0) client->outputs = client->outputs_sent = item.key.b;
+  if (item.key.b != client->outputs || item.key.b >= kNumbersMax) return wrong(item, "a packet out of order");
+  ++client->outputs;
+  if (client->socket.keep(item.value, std::move(item.descriptors), ClientRecord::kWaitingMax * 1024) != PacketSocket::Outcome::sent) {
+    return wrong(item, "more packets than may wait");
+  }
   outputs_waiting_.insert(client->index);
   return {};
 }
 
 Status Service::resume_upgrade(const JournalItem& item) {
   if (const auto value = value_of<UpgradeValue>(item, 0); !value) return tl::unexpected(value.error());
+  if (upgrade_) return wrong(item, "two upgrades at once");
   upgrade_ = {item.key.a, item.key.b};
   return {};
 }
@@ -343,13 +379,47 @@ Status Service::end_capture(JournalItem& item) {
   return {};
 }
 
-// Both ends of channels through the engine; those whose other end is not there any more were closed or are about to be.
+// The channel of a request on this NI waits for it, and is of the kind that was asked for.
+bool Service::asks(const RequestValue& value, uint64_t request) {
+  const EndpointRecord* const connector = endpoint_at(value.connector);
+  if (connector == nullptr) return false;
+  const auto at = connector->channels.find(value.connector_channel);
+  if (at == connector->channels.end()) return false;
+  const ChannelRecord& channel = at->second;
+  const auto kind = value.path == control::Path::ni ? control::ChannelKind::ni : control::ChannelKind::local;
+  return channel.state == State::connecting && !channel.wire && channel.request == request && channel.kind == kind;
+}
+
+// Both ends of a channel on this NI are written down in one step, whatever becomes of it: one that is there alone never was.
+void Service::end_halves(EndpointRecord& endpoint) {
+  std::vector<uint32_t> unasked;
+  for (auto& [number, channel] : endpoint.channels) {
+    if (channel.wire) continue;
+    if (channel.state == State::connecting && requests_.count(channel.request) == 0) unasked.push_back(number);
+    if (channel.state == State::open && !has_other_half(endpoint, channel)) tell_closed(endpoint, channel, control::CloseReason::peer_died);
+  }
+  for (const uint32_t number : unasked) {
+    const control::Header asked{.op = control::Op::connect, .endpoint = endpoint.id, .cookie = endpoint.channels.at(number).cookie};
+    end_channel(endpoint, number, control::CloseReason::closed_by_peer);
+    fail_request(*client_at(endpoint.client), asked, {Errc::disconnected, "the network interface was replaced: try again"});
+  }
+}
+
+bool Service::has_other_half(const EndpointRecord& endpoint, const ChannelRecord& channel) {
+  const EndpointRecord* const peer = endpoint_at(channel.peer_endpoint);
+  if (peer == nullptr) return false;
+  const auto at = peer->channels.find(channel.peer_channel);
+  if (at == peer->channels.end()) return false;
+  const ChannelRecord& other = at->second;
+  return other.state == State::open && !other.wire && other.kind == channel.kind && other.peer_endpoint == endpoint.id &&
+         other.peer_channel == channel.number;
+}
+
+// Both ends of channels through the engine.
 void Service::resume_hairpins(EndpointRecord& endpoint) {
   for (const auto& [number, channel] : endpoint.channels) {
-    if (channel.kind != control::ChannelKind::ni || channel.wire || channel.state != State::open || endpoint.detaching) continue;
-    const EndpointRecord* const peer = endpoint_at(channel.peer_endpoint);
-    if (peer == nullptr || peer->detaching) continue;
-    const uint32_t from = endpoint.engine_id(), to = peer->engine_id();
+    if (channel.kind != control::ChannelKind::ni || channel.wire || channel.state != State::open) continue;
+    const uint32_t from = endpoint.engine_id(), to = endpoint_at(channel.peer_endpoint)->engine_id();
     push(0, engine::OpenHairpin{.endpoint = from, .channel = number, .peer = to, .peer_channel = channel.peer_channel});
   }
 }
@@ -366,7 +436,7 @@ std::optional<Shared> Service::shared_of(const SharedValue& value) const {
 
 Nanoseconds Service::time_left(uint64_t monotonic) const {
   const Nanoseconds at = monotonic_now();
-  return monotonic > at ? monotonic - at : 0;
+  return monotonic > at ? std::min(monotonic - at, kConnectMsMax * kMillisecond) : 0;  // nobody could ask for more
 }
 
 const StaticChannel* Service::static_channel_of(Tag local_tag) const {
@@ -375,14 +445,21 @@ const StaticChannel* Service::static_channel_of(Tag local_tag) const {
   return at == options_.channels.end() ? nullptr : &*at;
 }
 
+// The configuration has the channel still, with the same other end: whoever has it is not to find himself talking to somebody else.
+bool Service::is_static(const EndpointRecord& endpoint, const ChannelValue& value) const {
+  const StaticChannel* const fixed = static_channel_of(Tag{value.local_tag});
+  return fixed != nullptr && fixed->endpoint == names_.name_of(endpoint.id) && fixed->remote_tag == Tag{value.shared.remote_tag} &&
+         fixed->port == value.port && fixed->peer == value.shared.mac;
+}
+
 // The signalling machine's part of a channel over the wire, and its tag. Without them it has none: resume_wires() closes it.
 void Service::resume_signalling(EndpointRecord& endpoint, ChannelRecord& channel, const ChannelValue& value) {
   if (!channel.wire || channel.state == State::closed) return;
   const auto key = static_cast<uint32_t>(channel.local_tag);
   bool goes_on = channel.kind == control::ChannelKind::ni && tag_owner_.count(key) == 0;
-  if (channel.fixed && static_channel_of(channel.local_tag) != nullptr) {
-    goes_on = goes_on && channel.state == State::open;
-  } else if (goes_on && (goes_on = !channel.fixed && tags_.reserve(channel.local_tag))) {
+  if (channel.fixed) {
+    goes_on = goes_on && channel.state == State::open && is_static(endpoint, value);
+  } else if (goes_on && (goes_on = tags_.reserve(channel.local_tag))) {
     goes_on = resume_with_others(endpoint, channel, value);
     if (!goes_on) tags_.release(channel.local_tag);
   }
@@ -449,6 +526,7 @@ void Service::lose_wire(EndpointRecord& endpoint, ChannelRecord& channel) {
 void Service::finish_resume() {
   std::vector<uint32_t> ids;
   for (const auto& [id, endpoint] : endpoints_) ids.push_back(id);
+  for (const uint32_t id : ids) end_halves(*endpoint_at(id));
   for (const uint32_t id : ids) {
     EndpointRecord& endpoint = *endpoint_at(id);
     resume_hairpins(endpoint);

@@ -1,0 +1,168 @@
+// journal_lies_test.cc - journals that no network interface writes, though each of their records could be one: whoever takes over
+// refuses them, or ends what is not whole.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <functional>
+
+#include "unet/service/journal_records.h"
+#include "unet/service/test_journal.h"
+
+namespace unet::service {
+
+using namespace test;
+
+namespace {
+
+using Items = std::vector<JournalItem>;
+
+// The first record of a kind that `wanted` takes.
+template <typename Value>
+JournalItem& find(Items& items, JournalKind kind, const std::function<bool(const Value&)>& wanted = {}) {
+  const auto at = std::find_if(items.begin(), items.end(), [&](const JournalItem& item) {
+    Value value{};
+    return item.key.kind == kind && item.read(value) && (!wanted || wanted(value));
+  });
+  REQUIRE(at != items.end());
+  return *at;
+}
+
+template <typename Value>
+void change(JournalItem& item, const std::function<void(Value&)>& by) {
+  Value value{};
+  REQUIRE(item.read(value));
+  by(value);
+  std::memcpy(item.value.data(), static_cast<const void*>(&value), sizeof value);
+}
+
+void sort(Items& items) {
+  std::stable_sort(items.begin(), items.end(), [](const auto& a, const auto& b) { return a.key < b.key; });
+}
+
+void add_output(Items& items, uint64_t number) {
+  control::Reply reply{};
+  reply.header = {control::Op::bind, 0, 1};
+  JournalItem& item = items.emplace_back();
+  item.op = JournalOp::put;
+  item.key = {JournalKind::output, find<ClientValue>(items, JournalKind::client).key.a, number};
+  item.value.assign(as_bytes(&reply, sizeof reply).begin(), as_bytes(&reply, sizeof reply).end());
+  sort(items);
+}
+
+bool is_asked_for(const ChannelValue& value) { return value.state == static_cast<uint32_t>(ChannelRecord::State::connecting); }
+bool is_open(const ChannelValue& value) { return value.state == static_cast<uint32_t>(ChannelRecord::State::open); }
+
+constexpr Nanoseconds kHang = 60 * kSecond;
+constexpr uint64_t kTooMany = uint64_t{1} << 63;
+
+}  // namespace
+
+TEST_CASE("a journal that no network interface writes is refused, though each of its records could be one") {
+  Original original;
+  REQUIRE(original.take_over([](Items&) {}));
+  const auto refused = [&](const char* what, const std::function<void(Items&)>& lie) {
+    INFO(what);
+    const Status status = original.take_over(lie);
+    CHECK_FALSE(status);
+    if (!status) CHECK(contains(status.error().text, "record "));
+  };
+  refused("channels of an endpoint that has ended", [](Items& items) {
+    const uint32_t ended = find<ChannelValue>(items, JournalKind::channel, is_asked_for).key.a;
+    for (JournalItem& item : items) {
+      if (item.key.kind == JournalKind::endpoint && item.key.a == ended) change<EndpointValue>(item, [](auto& v) { v.detaching = 1; });
+    }
+  });
+  refused("a request to an endpoint that has ended", [](Items& items) {
+    RequestValue request{};
+    REQUIRE(find<RequestValue>(items, JournalKind::request).read(request));
+    std::erase_if(items, [&](const JournalItem& item) { return item.key.kind == JournalKind::channel && item.key.a == request.target; });
+    for (JournalItem& item : items) {
+      if (item.key.kind != JournalKind::endpoint || item.key.a != request.target) continue;
+      change<EndpointValue>(item, [](auto& v) { v.detaching = 1, v.name = {}; });
+    }
+  });
+  refused("an id of signalling", [](Items& items) {
+    change<NiStateValue>(find<NiStateValue>(items, JournalKind::ni_state), [](auto& v) { v.ids = kTooMany; });
+  });
+  refused("an id of a request to come", [](Items& items) {
+    change<NiStateValue>(find<NiStateValue>(items, JournalKind::ni_state), [](auto& v) { v.next_request = ~uint64_t{0}; });
+  });
+  refused("an id of a request", [](Items& items) {
+    change<ChannelValue>(find<ChannelValue>(items, JournalKind::channel, is_asked_for), [](auto& v) { v.request = kTooMany; });
+    find<RequestValue>(items, JournalKind::request).key.b = kTooMany;
+  });
+  refused("a number of events", [](Items& items) {
+    change<ClientStateValue>(find<ClientStateValue>(items, JournalKind::client_state), [](auto& v) { v.events = kTooMany; });
+  });
+  refused("a number of a packet", [](Items& items) { add_output(items, kTooMany); });
+  refused("packets with others missing between them", [](Items& items) {
+    add_output(items, 0);
+    add_output(items, kTooMany - 1);
+  });
+  refused("two requests of one id", [](Items& items) {
+    const JournalItem& one = find<RequestValue>(items, JournalKind::request);
+    JournalItem other{one.op, one.key, one.value, {}};
+    other.key.a = 1;
+    items.push_back(std::move(other));
+    sort(items);
+  });
+  refused("two records of one endpoint", [](Items& items) {
+    const JournalItem& one = find<EndpointValue>(items, JournalKind::endpoint);
+    JournalItem other{one.op, one.key, one.value, {}};
+    other.key.b = 1;
+    items.push_back(std::move(other));
+    sort(items);
+  });
+  refused("a request for a channel that is open", [](Items& items) {
+    const JournalItem& open = find<ChannelValue>(items, JournalKind::channel, is_open);
+    change<RequestValue>(find<RequestValue>(items, JournalKind::request), [&](auto& v) {
+      v.connector = open.key.a;
+      v.connector_channel = static_cast<uint32_t>(open.key.b);
+    });
+  });
+  refused("a request for another kind of channel", [](Items& items) {
+    change<RequestValue>(find<RequestValue>(items, JournalKind::request), [](auto& v) { v.path = control::Path::local; });
+  });
+  refused("an accept on this network interface that others have to confirm", [](Items& items) {
+    change<ChannelValue>(find<ChannelValue>(items, JournalKind::channel, is_open),
+                         [](auto& v) { v.state = static_cast<uint32_t>(ChannelRecord::State::confirming); });
+  });
+}
+
+TEST_CASE("of what a journal has one half only, the other ends") {
+  Original original;
+  while (original.client().receive()) {}
+  SECTION("a channel's") {
+    REQUIRE(original.take_over([](Items& items) {
+      const JournalKey key = find<ChannelValue>(items, JournalKind::channel, is_open).key;
+      std::erase_if(items, [&](const JournalItem& item) { return item.key == key; });
+    }));
+    const auto event = original.client().receive();
+    REQUIRE((event && event->op() == control::Op::channel_closed));
+    CHECK(event->as<control::ChannelClosed>().reason == control::CloseReason::peer_died);
+  }
+  SECTION("a request's") {
+    REQUIRE(original.take_over([](Items& items) {
+      std::erase_if(items, [](const JournalItem& item) { return item.key.kind == JournalKind::request; });
+    }));
+    size_t answered = 0;
+    for (; const auto answer = original.client().receive(); ++answered) {
+      CHECK(answer->op() == control::Op::connect);
+      CHECK(code_of(*answer) == Errc::disconnected);
+    }
+    CHECK(answered > 0);
+  }
+  CHECK_FALSE(original.client().receive());
+}
+
+TEST_CASE("nobody waits longer for an answer than he could have asked for, whatever a journal says") {
+  Original original;
+  const Nanoseconds longest = Service::kConnectMsMax * kMillisecond;
+  for (const uint64_t never : {~uint64_t{0}, ~uint64_t{0} - 1, kTooMany}) {
+    REQUIRE(original.take_over(
+        [&](Items& items) { change<RequestValue>(find<RequestValue>(items, JournalKind::request), [&](auto& v) { v.deadline = never; }); },
+        [&](Ni& next) { CHECK(next.service().next_timeout() <= longest + kHang); }));
+  }
+}
+
+}  // namespace unet::service
