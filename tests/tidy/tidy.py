@@ -314,6 +314,51 @@ def links(source):
                 yield number, "link", target
 
 
+def named_tests(source):
+    """The rows of docs/THREATS.md whose last column is `test`: (line, what the column before says, [(file, case or None)])."""
+    if not source.path.endswith("THREATS.md"):
+        return
+    counts = False
+    for number, line in enumerate(source.lines, 1):
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("|") else []
+        if not cells or cells[-1] == "test":
+            counts = bool(cells)
+        elif counts and not set(line) <= set("|-"):
+            named, file = [], None
+            for name, case in re.findall(r'`([^`]+)`|"([^"]+)"', cells[-1]):
+                file = name or file
+                named.append((file, case or None))
+            yield number, cells, named
+
+
+def missing_test(name, case, sources):
+    """What there is not of a test that a document names; None: all of it is there."""
+    if name.startswith("fuzz_"):
+        endings = (f"_{name.removeprefix('fuzz_')}_fuzz.cc",)
+    else:  # as the file or as meson calls it, which may begin with the directory's name
+        endings = (f"_{name}",) if name.endswith(".py") else (f"_{name}.cc", f"_{name}_test.cc")
+    files = [source for source in sources if ("_" + source.path.replace("/", "_")).endswith(endings)]
+    if not files:
+        return f"there is no test `{name}`"
+    wanted = f"def {case}(" if name.endswith(".py") else f'TEST_CASE("{case}"'
+    if case is None or any(wanted in line for file in files for line in file.lines):
+        return None
+    return f'`{name}` has no "{case}"'
+
+
+def threats(source, sources):
+    """Each lie has a test that shows what stops it, unless nothing does."""
+    before = False
+    for number, cells, named in named_tests(source):
+        before = before or bool(named)
+        same = before and cells[-1].startswith("the same")
+        if not named and not same and not any(cell.startswith("nothing") for cell in cells[:-1]):
+            yield number, "threats", "no test is named: `file`: \"case\""
+        for name, case in named:
+            if missing := missing_test(name, case, sources):
+                yield number, "threats", missing
+
+
 FILE_RULES = [first_line, pragma_once, file_name, shape, namespace, banned_words, banned_text, atomic_order, includes]
 
 ALLOW = re.compile(r"(?://|#) tidy: allow (\S+) because \S")
@@ -330,6 +375,7 @@ def check_files(root, sources):
         for number, rule, target in links(source):
             if not (root / source.path).parent.joinpath(target).exists():
                 found.append((number, rule, f"the link leads nowhere: {target}"))
+        found += threats(source, sources)
         allow = ALLOW_IN_DOCUMENT if source.path.endswith(".md") else ALLOW
         allowed = {number: match.group(1) for number, line in enumerate(source.lines, 1)
                    if (match := allow.search(line)) and not source.path.startswith("tests/tidy/")}

@@ -114,6 +114,20 @@ class FileRules(Tree):
         self.write("README.md", "See [that](docs/NONE.md).\n")
         self.assertEqual(self.rules("README.md"), ["link"])
 
+    def test_threats_name_tests_that_exist(self):
+        self.write("tests/system/one.py", "def test_it():\n    pass\n")
+        self.write("unet/ring_test.cc", '// ring_test.cc - tests.\nTEST_CASE("it holds") {}\n')
+        self.write("tests/fuzz/frame_fuzz.cc", "// frame_fuzz.cc - tests.\n")
+        head = "| lie | what stops it | test |\n|---|---|---|\n"
+        for good in ('`ring_test`: "it holds"; `one.py`: "test_it"', "`unet_ring_test`", "the fuzz target `fuzz_frame`"):
+            self.write("docs/THREATS.md", f"{head}| a | b | {good} |\n| c | d | the same |\n| e | nothing: it may | |\n")
+            self.assertEqual(self.rules("docs/THREATS.md"), [], good)
+        for bad in ('`ring_test`: "it is gone"', "`other_test`", '`one.py`: "test_that"', "`fuzz_ring`", "the same", "", "-"):
+            self.write("docs/THREATS.md", f"{head}| a | b | {bad} |\n")
+            self.assertEqual(self.rules("docs/THREATS.md"), ["threats"], bad)
+        self.write("docs/THREATS.md", "| a | b |\n|---|---|\n| no such table | `x_test` |\n")
+        self.assertEqual(self.rules("docs/THREATS.md"), [])
+
     def test_build_directories_are_not_looked_at(self):
         self.write("build-x/ring.cc", "int\tx;")
         self.write(".git/ring.cc", "int\tx;")

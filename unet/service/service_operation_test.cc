@@ -1,8 +1,11 @@
 // service_operation_test.cc - the operator's requests: another policy, and draining, while clients have things.
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "unet/capture_memory.h"
 #include "unet/service/service.h"
@@ -246,6 +249,90 @@ TEST_CASE("captures have a maximum, are charged to their user, and give everythi
   }
   CHECK(charged() == before);
   CHECK(code_of(client.call(start)) == Errc::ok);
+}
+
+namespace {
+
+constexpr uid_t kOrdinary = 54'321;  // and those after it
+
+// A connection of another user, as the kernel says.
+TestClient client_of(Ni& ni, uid_t user) {
+  REQUIRE(seteuid(user) == 0);
+  Descriptor connection = std::move(*ni.connect());
+  REQUIRE(seteuid(0) == 0);
+  return {ni, std::move(connection)};
+}
+
+// The answer to a capture of the client's endpoint, which begins at `now`.
+Reply start_capture(TestClient& client, Ni& ni, uint32_t endpoint, Nanoseconds now) {
+  CaptureStart start{};
+  start.header = {Op::capture_start, endpoint, now};
+  start.channel = ~uint32_t{0};
+  start.port = -1;
+  start.snap_length = 64;
+  start.bytes = kCaptureBytesMin;
+  REQUIRE(client.send(start));
+  ni.service().poll(now);
+  const auto answer = client.receive();
+  REQUIRE(answer);
+  return answer->as<Reply>();
+}
+
+void stop_capture(TestClient& client, Ni& ni, uint32_t capture, Nanoseconds now) {
+  CaptureStop stop{};
+  stop.header = {Op::capture_stop, 0, now};
+  stop.capture = capture;
+  REQUIRE(client.send(stop));
+  ni.service().poll(now);
+  const auto answer = client.receive();
+  REQUIRE((answer && code_of(*answer) == Errc::ok));
+  ni.engine().poll(now);
+  ni.service().poll(now);
+}
+
+}  // namespace
+
+TEST_CASE("ordinary users have one capture each and four together, and begin ten in a second") {
+  if (geteuid() != 0) {
+    WARN("skipped: only root can be several users");
+    return;
+  }
+  auto ni = make_ni("[[rule]]\nany = true\nnames = [\"*\"]\n");
+  std::vector<TestClient> clients;
+  std::vector<uint32_t> endpoints;
+  for (uid_t user = 0; user < 5; ++user) {
+    clients.push_back(client_of(*ni, kOrdinary + user));
+    REQUIRE(code_of(clients.back().hello()) == Errc::ok);
+    endpoints.push_back(clients.back().endpoint());
+  }
+  constexpr Nanoseconds kEvery = kSecond / 10;
+  Nanoseconds now = 1000 * kSecond;
+  std::vector<uint32_t> captures;
+  for (uint32_t user = 0; user < 4; ++user, now += kEvery) {
+    const Reply begun = start_capture(clients[user], *ni, endpoints[user], now);
+    REQUIRE(code_of(begun) == Errc::ok);
+    captures.push_back(begun.capture.capture);
+    const Reply second = start_capture(clients[user], *ni, endpoints[user], now + kEvery);
+    CHECK(code_of(second) == Errc::quota_exceeded);
+    CHECK(contains(text_of(second), "one of each"));
+  }
+  const Reply fifth = start_capture(clients[4], *ni, endpoints[4], now);
+  CHECK(code_of(fifth) == Errc::quota_exceeded);
+  CHECK(contains(text_of(fifth), "4 of ordinary users"));
+
+  // In whoever's name they begin: a tenth of a second lies between two of them.
+  uint32_t begun = 0;
+  stop_capture(clients[0], *ni, captures[0], now);
+  for (const Nanoseconds end = now + kSecond; now < end; now += kSecond / 100) {
+    const Reply answer = start_capture(clients[4], *ni, endpoints[4], now);
+    if (code_of(answer) != Errc::ok) {
+      CHECK(code_of(answer) == Errc::unavailable);
+      continue;
+    }
+    ++begun;
+    stop_capture(clients[4], *ni, answer.capture.capture, now);
+  }
+  CHECK(begun == 10);
 }
 
 }  // namespace unet::service
