@@ -478,7 +478,12 @@ bool Emulated::forget(uint32_t channel) noexcept {
 
 // The endpoint ends.
 void Emulated::forget_all() noexcept {
-  while (!mine_.empty()) forget(mine_.back().channel);
+  // Another thread that adopts a number which was one of ours takes it off the list.
+  const auto last = [this]() -> std::optional<uint32_t> {
+    const std::lock_guard lock(carrier_->mutex_);
+    return mine_.empty() ? std::nullopt : std::optional(mine_.back().channel);
+  };
+  while (const auto channel = last()) forget(*channel);
   const std::lock_guard lock(carrier_->mutex_);
   carrier_->all_.erase(endpoint_.id());
 }
