@@ -34,6 +34,7 @@ Result<std::string> read_text(int descriptor, const std::string& name) {
   const auto failed_errno = [&] { return failed(std::error_code(errno, std::system_category()).message()); };
   struct stat about {};
   if (descriptor < 0 || ::fstat(descriptor, &about) != 0) return failed_errno();
+  if (S_ISFIFO(about.st_mode)) return failed("it is a pipe, which cannot be read again, by a reload or another unetd: write it to a file");
   if (!S_ISREG(about.st_mode)) return failed("it is not a regular file");
   std::string text;
   std::array<char, 64 * 1024> part;
