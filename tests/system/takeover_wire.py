@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 from daemon import WAIT, Failure, directory, main, require, run, wait_until
 from spaces import Host, Spaces, can_be_made, ip
@@ -72,9 +73,12 @@ class Echoes:
         self.client.communicate()
 
     def line(self):
+        patience = threading.Timer(WAIT, self.client.kill)
+        patience.start()
         line = self.client.stdout.readline().strip()
+        patience.cancel()
         if not line:
-            raise Failure(f"the client ends: {self.client.stderr.read()}")
+            raise Failure(f"the client ends, or says nothing for {WAIT} s: {self.client.stderr.read()}")
         return line
 
     def go_on(self, count):
