@@ -297,7 +297,15 @@ std::string_view queues_key(const DeviceSpec& device) {
 
 Status complete(DeviceSpec& device, const InterfaceState& interface, uint32_t mtu, uint32_t queues) {
   const uint32_t frame = mtu + 14 + 4;
-  if (const std::string_view key = queues_key(device); queues > 1 && !key.empty()) {
+  const std::string_view key = queues_key(device);
+  // The kernel shares out what arrives among all sockets of net_af_packet; DPDK opens them all, and nobody would read the others.
+  const std::string* const sockets = device.driver == "net_af_packet" ? device.find(key) : nullptr;
+  if (sockets != nullptr && *sockets != std::to_string(queues)) {
+    return fail(Errc::invalid_argument, "dpdk:" + device.name + ": qpairs=" + *sockets + " for " + std::to_string(queues) +
+                                            (queues == 1 ? " queue" : " queues") +
+                                            ": what arrives at one without the other would be lost; say queues=N alone");
+  }
+  if (queues > 1 && !key.empty()) {
     device.set_default(key, std::to_string(queues));
     if (is_virtio_user(device)) device.set_default("cq", "1");  // DPDK wants it for more than one
   }

@@ -122,7 +122,9 @@ def test_refusals():
         refused(spaces, d, packet + "queues=9", *two, words="queues: '9' is not a whole number from 1 to 8")
         refused(spaces, d, packet + "queues=3", *two, words="port 0 has 3 queues for 2 engines")
         refused(spaces, d, packet + "queues=2", words="port 0 has 2 queues for 1 engine")
-        refused(spaces, d, packet + "queues=2,qpairs=1", *two, words="1 to receive from and 1 to send by; its option qpairs=")
+        for pairs, queues, counted in ((1, 2, "2 queues"), (4, 2, "2 queues"), (4, 1, "1 queue:")):
+            refused(spaces, d, packet + f"queues={queues},qpairs={pairs}", *two, words=f"qpairs={pairs} for {counted}")
+        refused(spaces, d, packet + "qpairs=2", *two, words="qpairs=2 for 1 queue:")
         refused(spaces, d, "dpdk:net_af_xdp0,iface=eth0,queues=2", *two, words="the interface has fewer for AF_XDP")
         refused(spaces, d, "dpdk:net_memif0,role=server,queues=2", *two, words="a memif has one queue")
         refused(spaces, d, "faulty:loss=1% / " + packet + "queues=2", *two, words="faulty: goes around a wire with one queue")
