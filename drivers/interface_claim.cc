@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 
 namespace unet::drivers {
 namespace {
@@ -27,8 +28,9 @@ struct FanoutArguments {
 
 Result<InterfaceClaim> InterfaceClaim::take(const std::string& port, const std::string& interface) {
   const unsigned index = if_nametoindex(interface.c_str());
+  if (index == 0) return none(errno);
   InterfaceClaim claim(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
-  if (index == 0 || claim.socket_ < 0) return InterfaceClaim();
+  if (claim.socket_ < 0) return none(errno);
   sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);
   const sock_fprog filter{.len = 1, .filter = &nothing};
   sockaddr_ll address{};
@@ -37,14 +39,22 @@ Result<InterfaceClaim> InterfaceClaim::take(const std::string& port, const std::
   address.sll_ifindex = static_cast<int>(index);
   if (::setsockopt(claim.socket_, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) != 0 ||
       ::bind(claim.socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return InterfaceClaim();
+    return none(errno);
   }
   const FanoutArguments group{.id = static_cast<uint16_t>(index ^ kGroups), .type_flags = PACKET_FANOUT_HASH, .max_num_members = 1};
   if (::setsockopt(claim.socket_, SOL_PACKET, PACKET_FANOUT, &group, sizeof group) == 0) return claim;
-  if (errno != ENOSPC) return InterfaceClaim();
+  if (errno != ENOSPC) return none(errno);
   return fail(Errc::already_exists, port + ": another network interface of U-Net, or another port of this one, has " + interface +
                                         ": stop it, or give each an interface of its own, for example a VLAN (`ip link add link " +
-                                        interface + " name " + interface + ".5 type vlan id 5`)");
+                                        interface + " name " + interface + ".5 type vlan id 5`). The wrappers vlan: and udp: do not "
+                                        "tell them apart: each would get a copy of all that arrives for the other");
+}
+
+// An invalid argument is what older kernels call the bound of a group, and all of them a group of that number of somebody else's.
+InterfaceClaim InterfaceClaim::none(int error) {
+  InterfaceClaim claim;
+  claim.remark_ = std::string(" unclaimed (") + std::strerror(error) + (error == EINVAL ? "; Linux 5.12 or later can)" : ")");
+  return claim;
 }
 
 InterfaceClaim::~InterfaceClaim() {

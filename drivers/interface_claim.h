@@ -19,19 +19,25 @@ class InterfaceClaim {
  public:
   InterfaceClaim() = default;
   // The interface, in the caller's network namespace, has to be up. `port` begins the sentence of an error: already_exists. What the
-  // caller may not do, or the kernel cannot (before 5.12), is no error and claims nothing.
+  // caller may not do, or the kernel cannot (before 5.12), is no error and claims nothing; remark() says so.
   static Result<InterfaceClaim> take(const std::string& port, const std::string& interface);
 
-  InterfaceClaim(InterfaceClaim&& other) noexcept : socket_(std::exchange(other.socket_, -1)) {}
+  InterfaceClaim(InterfaceClaim&& other) noexcept : socket_(std::exchange(other.socket_, -1)), remark_(std::move(other.remark_)) {}
   InterfaceClaim& operator=(InterfaceClaim&& other) noexcept {
     std::swap(socket_, other.socket_);
+    std::swap(remark_, other.remark_);
     return *this;
   }
   ~InterfaceClaim();  // gives it back
 
+  // For the port's description: empty, or that nothing keeps another network interface away, and why.
+  const std::string& remark() const noexcept { return remark_; }
+
  private:
   explicit InterfaceClaim(int socket) noexcept : socket_(socket) {}
+  static InterfaceClaim none(int error);
   int socket_ = -1;
+  std::string remark_;
 };
 
 }  // namespace unet::drivers

@@ -100,7 +100,8 @@ std::vector<DriverCounter> PcapLive::counters() const {
 }
 
 std::string PcapLive::description() const {
-  return "pcap:iface=" + interface_ + " " + to_text(capabilities().address) + " mtu " + std::to_string(capabilities().mtu);
+  const std::string mtu = std::to_string(capabilities().mtu);
+  return "pcap:iface=" + interface_ + " " + to_text(capabilities().address) + " mtu " + mtu + claim_.remark();
 }
 
 }  // namespace unet::drivers

@@ -7,8 +7,11 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import signal
+import socket
 import stat
+import struct
 import subprocess
 import sys
 
@@ -232,14 +235,48 @@ def over_a_wire(name, port_a, port_b, connect=lambda: None):
             require(not os.path.exists(path) and not os.path.exists(other), f"{name}: a socket is left behind")
 
 
+def take_group(interface, protocol):
+    """The only place in the group of packet sockets that stands for the interface; an OSError says why not."""
+    with open(os.path.join(os.path.dirname(__file__), "../../drivers/interface_claim.cc"), encoding="ascii") as f:
+        groups = int(re.search(r"kGroups = (0x[0-9A-F]+);", f.read())[1], 16)
+    taken = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    try:
+        taken.bind((interface, protocol))
+        sol_packet, packet_fanout, by_hash = 263, 18, 0
+        taken.setsockopt(sol_packet, packet_fanout, struct.pack("HHI", socket.if_nametoindex(interface) ^ groups, by_hash, 1))
+    except OSError:
+        taken.close()
+        raise
+    return taken
+
+
+def unclaimed():
+    """Where the kernel cannot, or somebody has the group for something else, the port works and says that it is not the only one."""
+    local_experiments = 0x88B6
+    for protocol, says in ((local_experiments + 1, " unclaimed (Invalid argument"), (None, "")):
+        with contextlib.ExitStack() as stack:
+            if protocol is not None:
+                stack.enter_context(take_group("va", protocol))
+            for port in ("dpdk:net_af_packet0,iface=va", "pcap:iface=va"):
+                with directory() as d, Unetd(UNETD, "--socket", d + "/s", "--port", port) as daemon:
+                    log = Log(daemon).text
+                    require(("unclaimed" in log) == bool(says) and says in log, f"{port}, of {protocol}: {log!r}")
+                    require(daemon.stop() == 0, port)
+
+
 def one_network_interface_each():
     """An interface has one U-Net network interface, whatever opens it, until that ends, however it ends; also with a keeper."""
+    try:
+        take_group("va", 0x88B6).close()
+    except OSError as error:
+        print(f"      not tried: two network interfaces on one interface: this kernel has no groups of one packet socket ({error})")
+        return
     packet, pcap = "dpdk:net_af_packet0,iface=va", "pcap:iface=va"
 
     def refused(d, port, text):
         status, _, err = run(UNETD, "--socket", d + "/t", *port)
         require(status == 1, f"{text}: {status}")
-        one_line(err, "unetd", "another network interface of U-Net", "va")
+        one_line(err, "unetd", "another network interface of U-Net", "va", "vlan: and udp: do not tell them apart")
 
     with directory() as d:
         for first, second in ((packet, packet), (packet, pcap), (pcap, packet), (pcap, pcap)):
@@ -250,6 +287,8 @@ def one_network_interface_each():
             with Unetd(UNETD, "--socket", d + "/s", "--port", second) as again:  # the first was killed
                 require(again.stop() == 0, "the one after it")
         refused(d, ["--port", "pcap:iface=va", "--port", "dpdk:net_af_packet0,iface=va"], "two ports of one")
+        refused(d, ["--port", "vlan:id=1 / pcap:iface=va", "--port", "vlan:id=2 / dpdk:net_af_packet0,iface=va"], "two VLANs")
+        unclaimed()
         for port in (packet, pcap):
             with Unetd(UNETD, "--socket", d + "/s", "--port", port, "--takeover", "60") as keeper:
                 def serving():
