@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "apps/open_ports.h"
 #include "apps/spec_values.h"
 
 using namespace unet;
@@ -188,4 +189,31 @@ TEST_CASE("the help names every wire and wrapper option") {
                            "capture:file=", "filter=", "snap=", "limit=", "buffer=", "trace[:file="}) {
     CHECK_THAT(help, Catch::Contains(word));
   }
+}
+
+TEST_CASE("a wire that somebody has is asked for again, until it is free or patience ends; any other error is final at once") {
+  int asked = 0;
+  std::vector<std::string> told;
+  const auto tell = [&](const Error& error) { told.push_back(error.text); };
+  const auto answers = [&](Errc code, int times) {
+    asked = 0;
+    told.clear();
+    return [&asked, code, times]() -> OpenedPorts {
+      if (++asked > times) return OpenedPorts(std::vector<std::unique_ptr<Driver>>());
+      return fail(code, "attempt " + std::to_string(asked));
+    };
+  };
+  for (const Errc busy : {Errc::already_exists, Errc::system}) {
+    CHECK(open_when_free(answers(busy, 3), 600 * kSecond, tell));
+    CHECK(asked == 4);
+    CHECK(told == std::vector<std::string>{"attempt 1"});
+  }
+  for (const Errc lasting : {Errc::invalid_argument, Errc::not_found, Errc::unavailable, Errc::not_permitted, Errc::out_of_memory}) {
+    CHECK_FALSE(open_when_free(answers(lasting, 3), 600 * kSecond, tell));
+    CHECK(asked == 1);
+    CHECK(told.empty());
+  }
+  const auto ports = open_when_free(answers(Errc::already_exists, 1 << 30), 50 * kMillisecond, tell);
+  REQUIRE_FALSE(ports);
+  CHECK(ports.error().text == "attempt " + std::to_string(asked));  // the last reason
 }

@@ -1,11 +1,13 @@
-// open_ports.cc - make_driver() for a list.
+// open_ports.cc - make_driver() for a list, once or until its wires are free.
 #include "apps/open_ports.h"
+
+#include <ctime>
 
 #include "apps/drivers.h"
 
 namespace unet::apps {
 
-Result<std::vector<std::unique_ptr<Driver>>> open_ports(const std::vector<std::string>& specifications) {
+OpenedPorts open_ports(const std::vector<std::string>& specifications) {
   std::vector<std::unique_ptr<Driver>> drivers;
   for (const std::string& specification : specifications) {
     Result<std::unique_ptr<Driver>> driver = make_driver(specification);
@@ -13,6 +15,20 @@ Result<std::vector<std::unique_ptr<Driver>>> open_ports(const std::vector<std::s
     if (*driver != nullptr) drivers.push_back(std::move(*driver));  // "none" is no wire
   }
   return drivers;
+}
+
+OpenedPorts open_when_free(const std::function<OpenedPorts()>& open, Nanoseconds patience,
+                           const std::function<void(const Error&)>& on_first) {
+  constexpr Nanoseconds kEvery = 20 * kMillisecond;
+  const Nanoseconds begin = monotonic_now();
+  for (bool first = true;; first = false) {
+    OpenedPorts drivers = open();
+    const bool may_be_free_soon = !drivers && (drivers.error().code == Errc::already_exists || drivers.error().code == Errc::system);
+    if (!may_be_free_soon || monotonic_now() - begin >= patience) return drivers;
+    if (first) on_first(drivers.error());
+    const timespec pause{.tv_sec = 0, .tv_nsec = static_cast<long>(kEvery)};
+    nanosleep(&pause, nullptr);
+  }
 }
 
 }  // namespace unet::apps

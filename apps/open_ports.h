@@ -1,16 +1,25 @@
 // open_ports.h - the wires of a network interface from their specifications; used by unetd, unet-run and the embedded NI.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "unet/base/result.h"
+#include "unet/base/time.h"
 #include "unet/driver.h"
 
 namespace unet::apps {
 
+using OpenedPorts = Result<std::vector<std::unique_ptr<Driver>>>;
+
 // One driver per specification, in order. Errors name the specification.
-Result<std::vector<std::unique_ptr<Driver>>> open_ports(const std::vector<std::string>& specifications);
+OpenedPorts open_ports(const std::vector<std::string>& specifications);
+
+// What `open` gives, asked again and again, `patience` long, while somebody else has a wire (already_exists) or the kernel refuses it
+// (system): the one who had it has just ended. Any other error is final. `on_first` is told the error for which it waits.
+OpenedPorts open_when_free(const std::function<OpenedPorts()>& open, Nanoseconds patience,
+                           const std::function<void(const Error&)>& on_first);
 
 }  // namespace unet::apps

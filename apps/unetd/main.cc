@@ -4,9 +4,9 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <ctime>
 
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
@@ -93,15 +93,12 @@ void renew_policy(service::ServiceOptions& service) {
   else spdlog::error("the policy stays as it was: {}", policy.error().text);
 }
 
-// The kernel takes an AF_XDP socket from its interface a moment after the process that had it has ended.
-Result<std::vector<std::unique_ptr<Driver>>> open_ports_again(const std::vector<std::string>& ports) {
-  constexpr Nanoseconds kFor = kSecond, kEvery = 20 * kMillisecond;
-  for (const Nanoseconds begin = monotonic_now();;) {
-    Result<std::vector<std::unique_ptr<Driver>>> drivers = apps::open_ports(ports);
-    if (drivers || monotonic_now() - begin > kFor) return drivers;
-    const timespec pause{.tv_sec = 0, .tv_nsec = static_cast<long>(kEvery)};
-    nanosleep(&pause, nullptr);
-  }
+// The kernel takes an AF_XDP socket from its interface a moment after the process that had it has ended. The keeper's patience is to last
+// until we have said why there is no wire.
+apps::OpenedPorts open_ports_again(const service::Config& config) {
+  const Nanoseconds patience = std::min<Nanoseconds>(kSecond, config.takeover / 2);
+  return apps::open_when_free([&] { return apps::open_ports(config.ports); }, patience,
+                              [](const Error& error) { spdlog::info("not free yet, trying again: {}", error.text); });
 }
 
 int run(const Options& options) {
@@ -127,7 +124,7 @@ int run(const Options& options) {
     if (journal->resumes()) renew_policy(ni_options.service);
   }
   const bool again = journal != nullptr && journal->resumes();
-  auto drivers = again ? open_ports_again(options.config.ports) : apps::open_ports(options.config.ports);
+  auto drivers = again ? open_ports_again(options.config) : apps::open_ports(options.config.ports);
   if (!drivers) return refuse(drivers.error());
   for (const auto& driver : *drivers) spdlog::info("port: {}", driver->description());
   Result<std::unique_ptr<service::Ni>> ni = service::Ni::create(ni_options, std::move(*drivers), std::move(journal));

@@ -338,7 +338,8 @@ Status DpdkPort::make_queues(Setup& setup) {
                                    ? "the interface takes no AF_XDP socket: its driver may have no XDP (then net_af_packet works), another "
                                      "program may hold its queue, or a limit is in the way (`ulimit -l unlimited`)"
                                    : "the receive queue cannot be set up";
-      return fail(Errc::unavailable, because(hint, device_, result));
+      // Of AF_XDP nothing tells which of these it is: the kernel's word, which may be another in a moment.
+      return fail(setup.device.driver == "net_af_xdp" ? Errc::system : Errc::unavailable, because(hint, device_, result));
     }
     // net_af_xdp opens a queue's socket now.
     if (const std::vector<int> fresh = setup.new_sockets(); !fresh.empty()) setup.wait.push_back(fresh.front());

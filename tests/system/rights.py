@@ -305,6 +305,17 @@ def one_network_interface_each():
                 require(keeper.stop() == 0, "the keeper")
 
 
+def a_wire_that_is_gone():
+    """Why a network interface has no wire when it takes over is told, however short the time for that is."""
+    with directory() as d, Unetd(UNETD, "--socket", d + "/s", "--port", "pcap:iface=va", "--takeover", "1", "--no-standby") as keeper:
+        _, out, _ = run(UNETCTL, "all", "--json", "--socket", d + "/s")
+        ip("link", "del", "va")
+        os.kill(json.loads(out)["ni"]["pid"], signal.SIGKILL)
+        require(keeper.process.wait(WAIT) != 0, "a keeper without a network interface ends well")
+        err = keeper.process.stderr.read()
+        require("there is no such network interface" in err, f"the reason is missing: {err!r}")
+
+
 def test_wires():
     if not IS_ROOT or not namespace():
         print("      test_wires needs root and a network namespace")
@@ -317,6 +328,7 @@ def test_wires():
         over_a_wire("pcap", "capture:file=DIR/frames / trace:file=DIR/lines / pcap:iface=va", "pcap:iface=vb")
         over_a_wire("af_xdp", "dpdk:net_af_xdp0,iface=va", "dpdk:net_af_xdp0,iface=vb")
         one_network_interface_each()
+        a_wire_that_is_gone()
     ip("link", "add", "br0", "type", "bridge")
     ip("link", "set", "br0", "up")
 
