@@ -142,8 +142,15 @@ TEST_CASE("of what a journal has one half only, the other ends") {
     CHECK(event->as<control::ChannelClosed>().reason == control::CloseReason::peer_died);
   }
   SECTION("a request's") {
-    REQUIRE(original.take_over([](Items& items) {
-      std::erase_if(items, [](const JournalItem& item) { return item.key.kind == JournalKind::request; });
+    const bool another_is_named = GENERATE(false, true);
+    REQUIRE(original.take_over([&](Items& items) {
+      const uint64_t kept = another_is_named ? find<RequestValue>(items, JournalKind::request).key.b : 0;
+      std::erase_if(items, [&](const JournalItem& item) { return item.key.kind == JournalKind::request && item.key.b != kept; });
+      for (JournalItem& item : items) {
+        ChannelValue value{};
+        if (!another_is_named || item.key.kind != JournalKind::channel || !item.read(value) || !is_asked_for(value)) continue;
+        change<ChannelValue>(item, [&](auto& v) { v.request = kept; });
+      }
     }));
     size_t answered = 0;
     for (; const auto answer = original.client().receive(); ++answered) {

@@ -392,14 +392,20 @@ bool Service::asks(const RequestValue& value, uint64_t request) {
 
 // Both ends of a channel on this NI are written down in one step, whatever becomes of it: one that is there alone never was.
 void Service::end_halves(EndpointRecord& endpoint) {
+  const auto is_asked_for = [&](const ChannelRecord& channel) {
+    const auto at = requests_.find(channel.request);
+    return at != requests_.end() && !at->second.wire && at->second.connector == endpoint.id &&
+           at->second.connector_channel == channel.number;
+  };
   std::vector<uint32_t> unasked;
   for (auto& [number, channel] : endpoint.channels) {
     if (channel.wire) continue;
-    if (channel.state == State::connecting && requests_.count(channel.request) == 0) unasked.push_back(number);
+    if (channel.state == State::connecting && !is_asked_for(channel)) unasked.push_back(number);
     if (channel.state == State::open && !has_other_half(endpoint, channel)) tell_closed(endpoint, channel, control::CloseReason::peer_died);
   }
   for (const uint32_t number : unasked) {
     const control::Header asked{.op = control::Op::connect, .endpoint = endpoint.id, .cookie = endpoint.channels.at(number).cookie};
+    endpoint.channels.at(number).request = 0;  // it may be another's
     end_channel(endpoint, number, control::CloseReason::closed_by_peer);
     fail_request(*client_at(endpoint.client), asked, {Errc::disconnected, "the network interface was replaced: try again"});
   }
