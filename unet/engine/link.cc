@@ -8,6 +8,7 @@
 #include <string>
 
 #include "unet/base/check.h"
+#include "unet/base/fence.h"
 #include "unet/engine/port.h"
 #include "unet/wire.h"
 
@@ -96,7 +97,7 @@ uint32_t LinkRing::look(std::span<ReceivedFrame> frames) const noexcept {
 // ---- LinkBell
 
 void LinkBell::ring() noexcept {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  light_fence();
   if (!asleep_.load(std::memory_order_relaxed) || !asleep_.exchange(false, std::memory_order_relaxed)) return;
   const uint64_t one = 1;
   static_cast<void>(!::write(descriptor, &one, sizeof one));

@@ -65,7 +65,7 @@ class LinkBell {
   int descriptor = -1;  // eventfd, written for a sleeper
 
   void announce(bool asleep) noexcept { asleep_.store(asleep, std::memory_order_relaxed); }
-  // After something was published in a ring that the engine reads. The sleeper announces, fences, and looks at its rings.
+  // After something was published in a ring that the engine reads. The sleeper announces, executes heavy_fence(), and looks at its rings.
   void ring() noexcept;
 
  private:
