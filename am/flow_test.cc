@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "am/test_flows.h"
+#include "am/sim_fabric.h"
 
 using namespace unet;
 using namespace unet::am;

@@ -1,5 +1,5 @@
-// test_flows.h - flows on a simulated network in virtual time: nodes that send requests to each other and reply, links that lose, repeat,
-// reorder and delay, and a checker of what must hold whatever they do; for tests.
+// sim_fabric.h - flows on a simulated network in virtual time: nodes that send requests to each other and reply, links that lose, repeat,
+// reorder and delay, and a checker of what must hold whatever they do; for tests and the benchmark am-incast.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 #include "am/flow.h"
 
-namespace unet::am::test {
+namespace unet::am::sim {
 
 struct Wire {
   Nanoseconds delay = 5 * kMicrosecond;
@@ -253,4 +253,57 @@ class Network {
   Nanoseconds now_ = kSecond;
 };
 
-}  // namespace unet::am::test
+// Many senders to one, without end, over a fabric of 100 Gbit/s and 8 us for a round trip.
+struct Incast {
+  double goodput = 0;           // share of the receiver's link
+  Nanoseconds p99 = 0;          // from when a request is first sent until it is handled
+  Nanoseconds unloaded = 0;     // the same of one alone
+  double least_share = 0;       // what the slowest sender got of what it should
+  uint64_t dropped = 0;         // because a queue was full
+};
+
+constexpr Wire kIncastWire{.delay = 4 * kMicrosecond, .bits_per_second = 100e9, .queue = 1024};
+
+inline Nanoseconds percentile(std::vector<Nanoseconds> of, double share) {
+  if (of.empty()) return 0;
+  std::sort(of.begin(), of.end());
+  return of[static_cast<size_t>(share * static_cast<double>(of.size() - 1))];
+}
+
+// `bytes` of each request. The same seed gives the same figures.
+inline Incast incast(uint32_t senders, uint32_t bytes, uint64_t seed) {
+  FlowOptions options;
+  options.congestion.base_delay = 2 * kIncastWire.delay;
+  Network alone(2, kIncastWire, seed);
+  alone.connect(1, 0, options, options);
+  alone.side(0, 0).wanted = 1;
+  alone.side(0, 0).bytes = bytes;
+  alone.run(~Nanoseconds{0});
+
+  Network network(senders + 1, kIncastWire, seed);
+  for (uint32_t i = 0; i < senders; ++i) {
+    network.connect(i + 1, 0, options, options);
+    network.side(i, 0).wanted = ~uint64_t{0};
+    network.side(i, 0).bytes = bytes;
+    network.side(i, 1).replies = 0;
+    network.side(i, 0).eager = network.side(i, 1).eager = true;
+  }
+  constexpr Nanoseconds kTime = 5 * kMillisecond;
+  network.run(network.now() + kTime);
+  Incast result{.dropped = network.lost_in_queues()};
+  std::vector<Nanoseconds> latencies;
+  uint64_t all = 0, least = ~uint64_t{0};
+  for (uint32_t i = 0; i < senders; ++i) {
+    const Side& receiver = network.side(i, 1);
+    all += receiver.bytes_handled;
+    least = std::min(least, receiver.bytes_handled);
+    latencies.insert(latencies.end(), receiver.latencies.begin(), receiver.latencies.end());
+  }
+  result.goodput = static_cast<double>(all) * 8e9 / static_cast<double>(kTime) / kIncastWire.bits_per_second;
+  result.p99 = percentile(std::move(latencies), 0.99);
+  result.unloaded = percentile(alone.side(0, 1).latencies, 0.5);
+  result.least_share = static_cast<double>(least * senders) / static_cast<double>(all);
+  return result;
+}
+
+}  // namespace unet::am::sim
