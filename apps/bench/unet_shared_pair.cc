@@ -2,13 +2,9 @@
 //
 // Three pollers. Where there is a third core the engine has it; where there is none it shares core B with side B, which then
 // gives its core away between polls, as the engine does: the figures are those of the scheduler.
-#include <malloc.h>
-#include <unistd.h>
-
-#include <fstream>
-
 #include "apps/bench/contenders.h"
 #include "apps/bench/environment.h"
+#include "apps/bench/memory_use.h"
 #include "apps/bench/unet_connect.h"
 #include "apps/bench/unet_endpoints.h"
 #include "apps/bench/unet_link.h"
@@ -64,16 +60,6 @@ struct PairLink : UnetLink {
   uint64_t sent = 0, credited = 0;      // side A
   uint64_t received = 0, reported = 0;  // side B
 };
-
-// Bytes that a process has for itself.
-uint64_t own_memory(int process) {
-  std::ifstream status("/proc/" + std::to_string(process) + "/status");
-  for (std::string word; status >> word;) {
-    uint64_t kibibytes = 0;
-    if (word == "RssAnon:" && status >> kibibytes) return kibibytes * 1024;
-  }
-  return 0;
-}
 
 class UnetSharedPair final : public Contender {
  public:
@@ -156,18 +142,14 @@ class UnetSharedPair final : public Contender {
   Outcome emulate(const Slice& slice, RunContext& context) {
     Outcome outcome;
     if (context.side == Side::b) return outcome;
-    const auto allocated = [] {
-      const auto now = mallinfo2();
-      return static_cast<uint64_t>(now.uordblks + now.hblkhd);
-    };
-    const uint64_t client = allocated(), service = own_memory(daemon_process_), start = cycles();
+    const uint64_t client = allocated_memory(), service = own_memory(daemon_process_), start = cycles();
     if (Status made = resize_idle(*context_, idle_, static_cast<uint32_t>(slice.iterations), 1); !made) {
       context.control.fail(made.error().text);
       return outcome;
     }
     const auto grown = [](uint64_t before, uint64_t after) { return after > before ? after - before : 0; };
     context.samples.push_back(cycles() - start);
-    context.samples.push_back(grown(client, allocated()));
+    context.samples.push_back(grown(client, allocated_memory()));
     context.samples.push_back(grown(service, own_memory(daemon_process_)));
     idle_.clear();
     outcome.messages = slice.iterations;
