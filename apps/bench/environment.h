@@ -5,6 +5,7 @@
 
 #include "apps/bench/cores.h"
 #include "apps/bench/daemon.h"
+#include "apps/bench/impaired_wire.h"
 #include "apps/bench/netns.h"
 
 namespace unet::bench {
@@ -40,6 +41,17 @@ class Environment {
     return third ? start_once(daemon_beside_, *third) : daemon();
   }
 
+  // A cable that can be made worse; one for all.
+  Result<ImpairedWire*> impaired_wire() {
+    if (impaired_wire_) return &*impaired_wire_;
+    auto pair = namespaces();
+    if (!pair) return tl::unexpected(pair.error());
+    auto wire = ImpairedWire::create(**pair);
+    if (!wire) return tl::unexpected(wire.error());
+    impaired_wire_.emplace(std::move(*wire));
+    return &*impaired_wire_;
+  }
+
   // The kernel's sockets share one cable.
   Result<Veth> kernel_veth() {
     if (kernel_veth_) return *kernel_veth_;
@@ -70,6 +82,7 @@ class Environment {
   std::optional<NamespacePair> namespaces_;
   std::optional<Error> refusal_;
   std::optional<Veth> kernel_veth_;
+  std::optional<ImpairedWire> impaired_wire_;
   DaemonOnce daemon_, daemon_beside_, daemon_for_all_, daemon_for_takeovers_;
 };
 

@@ -155,6 +155,30 @@ Result<Veth> NamespacePair::add_veth(const VethOptions& options) {
   return veth;
 }
 
+Result<VethWithMiddle> NamespacePair::add_veth_with_middle() {
+  auto veth = add_veth({});
+  if (!veth) return tl::unexpected(veth.error());
+  // What was side B's end becomes the middle; side B gets the end of another pair, with all that was known of the first.
+  VethWithMiddle whole{*veth, veth->interface_b, veth->interface_b + "m"};
+  whole.cable.interface_b += "h";
+  const std::string mtu = std::to_string(veth->mtu);
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"-n", name_b_, "address", "flush", "dev", whole.middle_a},
+           {"-n", name_b_, "neighbour", "flush", "dev", whole.middle_a, "nud", "permanent"},
+           {"-n", name_b_, "link", "set", whole.middle_a, "address", mac_of(veths_ - 1, 3)},
+           {"-n", name_b_, "link", "add", whole.middle_b, "mtu", mtu, "type", "veth", "peer", "name", whole.cable.interface_b, "address",
+            veth->mac_b},
+           {"-n", name_b_, "link", "set", whole.middle_b, "up"}}) {
+    if (auto done = ip(arguments); !done) return tl::unexpected(done.error());
+  }
+  auto configured = configure_end(name_b_, whole.cable.interface_b, veth->address_b, veth->address_a, veth->mac_a, {});
+  if (!configured) return tl::unexpected(configured.error());
+  for (const auto& [name, interface] : {std::pair(name_a_, whole.cable.interface_a), std::pair(name_b_, whole.cable.interface_b)}) {
+    if (auto done = ip({"-n", name, "link", "set", interface, "gso_max_segs", "1"}); !done) return tl::unexpected(done.error());
+  }
+  return whole;
+}
+
 Result<NamespaceScope> NamespaceScope::enter(const std::string& name) {
   const int previous = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
   if (previous < 0) return fail_errno("open(/proc/thread-self/ns/net)", errno);

@@ -28,6 +28,12 @@ struct Veth {
   uint32_t mtu = 0;
 };
 
+// A cable in two pieces: whatever comes by a middle end, both of which are in namespace b, is for its owner to hand on.
+struct VethWithMiddle {
+  Veth cable;                      // its outer ends
+  std::string middle_a, middle_b;  // peers of cable.interface_a and cable.interface_b
+};
+
 // Owns both namespaces; the process that created it removes them with everything inside. Forked children must not outlive
 // its use of them, and leave removal to the creator (the destructor does nothing in another process).
 class NamespacePair {
@@ -42,6 +48,8 @@ class NamespacePair {
   const std::string& name_b() const { return name_b_; }
 
   Result<Veth> add_veth(const VethOptions& options);
+  // Both outer ends send single frames, not segments that are cut later.
+  Result<VethWithMiddle> add_veth_with_middle();
 
  private:
   NamespacePair(std::string name_a, std::string name_b);
