@@ -1,6 +1,8 @@
 // benchmarks.cc - the list of benchmarks.
 #include "apps/bench/benchmarks.h"
 
+#include "apps/bench/sizes.h"
+
 namespace unet::bench {
 
 const std::vector<Benchmark>& all_benchmarks() {
@@ -172,6 +174,123 @@ const std::vector<Benchmark>& all_benchmarks() {
        .sizes = {8, 48},
        .small_limit = "one-engine",
        .large_limit = "one-engine"},
+      {.name = "am-rtt",
+       .workload = Workload::rtt,
+       .what = "round trip of an Active Message: a request whose handler replies",
+       .detail =
+           "A requests, B's handler replies in kind, A's handler takes the reply; one is under way at a time. Metrics: rtt_short\n"
+           "(payload in up to 16 arguments), rtt_medium (payload copied out by either handler), rtt_long (deposited in the\n"
+           "segment, where either handler looks at it), each at the sizes that the category has; rtt is the raw channel of the\n"
+           "same path, in the same slices. Timed as `rtt`. Two records of each: ratio over the limit, and over the raw channel.",
+       .metric = "rtt",
+       .unit = "ns",
+       .sizes = {8, 48, 64, 1024, 4096, 16384},
+       .layers = true,
+       .small_limit = "limit-pingpong",
+       .large_limit = "limit-echo"},
+      {.name = "am-rate",
+       .workload = Workload::rate,
+       .what = "short requests per second, pipelined, one way",
+       .detail =
+           "A sends short requests as long as it has credits, B's handler takes them. Beside it the raw channel's small messages.\n"
+           "Ratio: requests per cache-line round trip, as in `rate`; in a second record over the raw channel.",
+       .metric = "rate",
+       .unit = "msg/s",
+       .relation = Relation::product,
+       .sizes = {8, 48},
+       .layers = true,
+       .small_limit = "limit-pingpong",
+       .large_limit = "limit-pingpong"},
+      {.name = "am-store",
+       .workload = Workload::put,
+       .what = "bytes per second of long requests into the other's segment",
+       .detail =
+           "A sends long requests to consecutive offsets of B's segment of 4 MiB; B's handler counts them. The clock stops when\n"
+           "the last was handled. Ratio: over limit-put (memcpy into memory that B has mapped); in a second record over raw\n"
+           "U-Net's put on the same path, up to 64 KiB on wires.",
+       .metric = "bandwidth",
+       .unit = "GB/s",
+       .sizes = {8, 64, 512, 2048, 4096, 16384, 65536, 262144, 1048576},
+       .size_max = kSizeMax,
+       .layers = true,
+       .small_limit = "limit-put",
+       .large_limit = "limit-put"},
+      {.name = "am-get",
+       .workload = Workload::get,
+       .what = "bytes per second of gets out of the other's segment",
+       .detail =
+           "A gets blocks from consecutive offsets of B's segment of 4 MiB, which B has just written, into one buffer, as many at\n"
+           "a time as it has credits. The clock stops when A's handler has run for the last. Ratio: over limit-get (memcpy out of\n"
+           "the same).",
+       .metric = "bandwidth",
+       .unit = "GB/s",
+       .sizes = {8, 64, 512, 2048, 4096, 16384, 65536, 262144, 1048576},
+       .size_max = kSizeMax,
+       .layers = true,
+       .small_limit = "limit-get",
+       .large_limit = "limit-get"},
+      {.name = "logp",
+       .method = Method::logp,
+       .workload = Workload::am_short,
+       .what = "the parameters of the LogP model: latency, overheads and gaps of Active Messages",
+       .detail =
+           "After Culler, Liu, Martin and Yoshikawa 1996, by short messages. o_send: what a request keeps the sender, in bursts of\n"
+           "four. o_recv: what taking a reply does, when the four have arrived during a pause. L: half a round trip without both\n"
+           "overheads (where memory is shared, the line that carries a message moves while its receiver reads it: that is in\n"
+           "o_recv, and L may be 0 or less). g: time for each of a long stream of requests. G: time for 1 KiB of a stream of long\n"
+           "requests of 64 KiB. All in the same few milliseconds. Ratio of L, o and g: over limit-pingpong.",
+       .metric = "L",
+       .unit = "ns",
+       .sizes = {8},
+       .size_max = 64,
+       .layers = true,
+       .small_limit = "limit-pingpong",
+       .large_limit = "limit-pingpong"},
+      {.name = "am-loss",
+       .method = Method::loss,
+       .workload = Workload::lossy,
+       .what = "goodput over a wire that loses frames, beside the kernel's TCP on the same wire",
+       .detail =
+           "A cable between two namespaces, on which a program in the kernel drops a share of all frames in both directions, for\n"
+           "Active Messages (long requests over net_af_packet) and for TCP alike; late_1%: one frame in a hundred goes through\n"
+           "another process, and comes behind those that were sent after it. Frames of 1500 bytes; TCP sends single segments, as\n"
+           "else whole trains would be lost. Goodput: what B had in 400 ms, after 100 ms, each path in turn, TCP over a new\n"
+           "connection each time. Ratio: over the path's own goodput without loss; in further records of Active Messages, over TCP\n"
+           "with each congestion control. --seconds means nothing.",
+       .metric = "goodput",
+       .unit = "GB/s",
+       .sizes = {16384},
+       .small_limit = "kernel-tcp-cubic",
+       .large_limit = "kernel-tcp-cubic"},
+      {.name = "am-incast",
+       .method = Method::incast,
+       .workload = Workload::incast,
+       .what = "many senders to one receiver: goodput and delay, simulated",
+       .detail =
+           "The machine that does Active Messages' windows, acknowledgements and congestion control, between 2 to 128 senders and\n"
+           "a receiver, in virtual time: links of 100 Gbit/s to one switch, 8 us for a round trip. All send requests of this size\n"
+           "without end, for 5 ms. goodput_N_senders: what the receiver handled, ratio over its link. p99_N_senders: from when a\n"
+           "request is first sent until it is handled, ratio over one request alone. Each repetition has another seed; --seconds\n"
+           "means nothing, and nothing else is measured.",
+       .metric = "goodput",
+       .unit = "GB/s",
+       .sizes = {1500, 4096},
+       .small_limit = "am-sim",
+       .large_limit = "am-sim"},
+      {.name = "am-peers",
+       .method = Method::peers,
+       .workload = Workload::am_peers,
+       .what = "memory of an Active Message peer that says nothing",
+       .detail =
+           "A maps B 64 times, as if there were 64 of B, and unmaps them; once per repetition, whatever --seconds says. For each\n"
+           "peer: client_memory and peer_memory are what A and B have allocated, shared_memory what of the memory that both share\n"
+           "A has touched, mapped_memory what there is of it, of which the kernel gives only what is touched, and service_memory\n"
+           "what unetd has more (resident, not shared). Nothing is sent but what it takes to connect.",
+       .metric = "client_memory",
+       .unit = "B",
+       .layers = true,
+       .small_limit = "am-local",
+       .large_limit = "am-local"},
   };
   return benchmarks;
 }
@@ -191,11 +310,14 @@ std::vector<uint32_t> sizes_of(const Benchmark& benchmark, const std::vector<uin
 bool takes_part(const Benchmark& benchmark, const Contender& contender) {
   const ContenderInfo& info = contender.info();
   if (benchmark.sleeping_only && !info.sleeps) return false;
+  if (benchmark.layers && !info.layer && info.kind != Kind::limit) return false;
   if (benchmark.method == Method::endpoints && !info.endpoints) return false;
   if (benchmark.method == Method::emulated && !info.emulated) return false;
   const bool own_kind = (benchmark.method == Method::fairness) == info.beside && (benchmark.method == Method::restart) == info.restarts &&
                         (benchmark.method == Method::engines) == info.engines;
   if (!own_kind) return false;
+  const bool own_paths = benchmark.method == Method::loss || benchmark.method == Method::incast;
+  if (own_paths || !info.only.empty()) return info.only == benchmark.name;
   // In the other benchmarks the wake-up limit would only repeat what `wakeup` says.
   if (!benchmark.sleeping_only && info.path == "limit-eventfd") return false;
   for (uint32_t size : sizes_of(benchmark, {})) {

@@ -17,6 +17,10 @@ enum class Method : uint8_t {
   engines,    // slices of one engine and of several (as slices)
   fairness,   // a pair beside a hostile client and alone (fairness.h)
   emulated,   // slices, and what thousands of endpoints without queues cost (emulated.h)
+  logp,       // several kinds of slices, and what they say together (logp.h)
+  loss,       // streams over a wire that loses more and more (loss.h)
+  peers,      // memory of peers that are idle (peers.h)
+  incast,     // a simulated network (incast.h)
   restart,    // traffic while the network interface is replaced (restart.h)
 };
 
@@ -30,14 +34,16 @@ struct Benchmark {
   std::string unit = {};      // of every figure in JSON
   Relation relation = Relation::over;
   std::vector<uint32_t> sizes = {}; // unless --size says otherwise; empty: it carries no messages
+  uint32_t size_max = kMessageMax;
   bool sleeping_only = false;   // contenders that sleep while they wait
+  bool layers = false;          // contenders that stand above another, which is measured beside each
   std::string small_limit = {};      // path of the limit (or of what all are compared with) up to kSmallMax bytes
   std::string large_limit = {};      // and above
 
   static constexpr uint32_t kSmallMax = 64;
   const std::string& limit_path(uint32_t size) const { return size <= kSmallMax ? small_limit : large_limit; }
   // Whether a larger value is better.
-  bool is_rate() const { return workload == Workload::bandwidth || workload == Workload::rate || workload == Workload::put; }
+  bool is_rate() const { return is_stream(workload); }
 };
 
 const std::vector<Benchmark>& all_benchmarks();
@@ -48,7 +54,7 @@ const Benchmark* find_benchmark(const std::string& name);
 // The sizes to measure at when `chosen` are those of --size, if any; 0 stands for no message.
 std::vector<uint32_t> sizes_of(const Benchmark& benchmark, const std::vector<uint32_t>& chosen);
 
-// Whether the contender can take part in it at all (at some size).
+// Whether the contender can take part in it at all (at some size); of a layer's benchmark, what it stands on takes part with it.
 bool takes_part(const Benchmark& benchmark, const Contender& contender);
 
 }  // namespace unet::bench

@@ -87,7 +87,7 @@ def wrong_input():
 
 def texts():
     for args, word in ((["--help"], "Examples"), (["list"], "kernel-udp"), (["list"], "shared-2p"), (["info", "shared-2p"], "two cores"),
-                       (["info", "rtt", "kernel-tcp"], "p999"), (["info", "connect"], "create")):
+                       (["info", "rtt", "kernel-tcp"], "p999"), (["info", "connect"], "create"), (["info", "logp"], "o_send"), (["info", "am-store"], "limit-put")):
         status, out, _ = run(*args)
         require(status == 0 and word in out, f"{args}: exit status {status}, {out}")
 
@@ -199,6 +199,52 @@ def between_two_processes():
             require([r["baseline"] for r in rows if r["path"] == "memif"] == ["bandwidth_of_messages", ""], f"put: {rows}")
 
 
+def active_messages():
+    """Each benchmark of Active Messages: every row was measured, beside the raw channel of its path, whatever the machine left of it."""
+    short = ["--seconds", "0.05", "--repeat", "1", "--json", "-"]
+
+    def rows_of(*args):
+        status, out, err = run("run", *args, *short)
+        require(status == 0, f"{args}: exit status {status}: {err}")
+        return json.loads(out), err
+
+    raw = {"am-local": "local", "am-memif": "memif"}
+    for name, size, metrics in (("am-rtt", "48", ["rtt_short", "rtt_medium", "rtt_long"]), ("am-rtt", "4K", ["rtt_medium", "rtt_long"]),
+                                ("am-rate", "48", ["rate"]), ("am-store", "4K", ["bandwidth"]), ("am-get", "4K", ["bandwidth"])):
+        rows, err = rows_of(name, "--path", ",".join(raw), "--size", size)
+        for path, beside in raw.items():
+            for metric in metrics:
+                compared = [r["baseline"] for r in rows if (r["path"], r["metric"]) == (path, metric) and r["slices"] > 0]
+                require(len(compared) == (1 if name == "am-get" else 2) and compared[0].startswith("limit-"), f"{name} {path}: {rows}{err}")
+                require(compared[1:] in ([], [beside]), f"{name} {path} is compared with {compared}")
+            require(name == "am-get" or [r for r in rows if r["path"] == beside and r["slices"] > 0], f"{name}: no {beside}: {rows}{err}")
+    rows, err = rows_of("am-store", "--path", "am-local", "--size", "1M")
+    require([r for r in rows if r["path"] == "am-local" and r["slices"] > 0], f"a store of 1 MiB: {rows}{err}")
+
+    rows, err = rows_of("logp", "--path", "am-local")
+    require([(r["path"], r["metric"]) for r in rows] == [("am-local", p) for p in ("L", "o_send", "o_recv", "g", "G")], f"logp: {rows}{err}")
+    require(all(r["slices"] > 0 and (r["metric"] == "L" or r["p50"] is None or r["p50"] > 0) for r in rows), f"logp: {rows}{err}")
+
+    rows, err = rows_of("am-peers", "--path", "am-local,am-memif")
+    for path, memories in (("am-local", ["client", "peer", "shared", "mapped", "service"]), ("am-memif", ["client", "peer", "shared", "mapped"])):
+        require([r["metric"] for r in rows if r["path"] == path] == [m + "_memory" for m in memories], f"am-peers {path}: {rows}{err}")
+    require(all(r["p50"] > 1024 for r in rows if r["metric"] in ("client_memory", "peer_memory")), f"peers that cost nothing: {rows}")
+
+    rows, err = rows_of("am-incast", "--size", "1500")
+    require(len(rows) == 10 and all(0.5 < r["ratio"] < 1.001 for r in rows if r["metric"].startswith("goodput")), f"am-incast: {rows}{err}")
+    require(all(r["ratio"] >= 1 for r in rows if r["metric"].startswith("p99")), f"am-incast: {rows}")
+
+    status, out, err = run("run", "am-loss", "--path", "am-impaired,kernel-tcp-cubic", *short)
+    if "left out" in err:
+        print("am-loss: not tried: " + err.strip())
+        return
+    rows = json.loads(out)
+    for path in ("am-impaired", "kernel-tcp-cubic"):
+        found = [r for r in rows if r["path"] == path and r["baseline"] == "the whole wire"]
+        require(len(found) == 6 and all(r["samples"] == 1 for r in found) and found[0]["ratio"] == 1, f"am-loss {path}: {rows}{err}")
+    require(len([r for r in rows if r["baseline"] == "kernel-tcp-cubic"]) == 6, f"am-loss beside TCP: {rows}{err}")
+
+
 @contextlib.contextmanager
 def network_interface(directory, host, role):
     """A unetd with one end of a memif."""
@@ -272,7 +318,7 @@ def side_a_dies():
     require(not namespaces_of(bench.pid), "namespaces of a dead run are left")
 
 
-for part in (wrong_input, texts, records, connections, fairness, restart, engines, pictures, between_two_processes, between_two_hosts, signals,
+for part in (wrong_input, texts, records, connections, fairness, restart, engines, pictures, between_two_processes, active_messages, between_two_hosts, signals,
              side_b_dies, side_a_dies):
     part()
     print(part.__name__, "ok", flush=True)

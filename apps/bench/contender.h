@@ -23,6 +23,7 @@ struct ContenderInfo {
   Kind kind = Kind::kernel;
   std::string what = {};     // one line for `list`
   std::string setting = {};  // how it was set to its best: congestion control, offloads, polling, batching
+  std::string only = {};     // the one benchmark it takes part in; empty: whatever it supports
   std::string baseline = {}; // path to compare with instead of the limit; empty: the benchmark's limit
   bool wire = false;       // messages go as frames: its put is compared with its own messages, not with memcpy
   bool endpoints = false;  // set_idle_endpoints() works (takes part in `endpoints`)
@@ -32,6 +33,7 @@ struct ContenderInfo {
   bool engines = false;    // takes part in `engines`, and in nothing else
   bool shares_cores = false;   // with an engine of its own: waits for a core belong to the path (set by prepare())
   bool side_b_parked = false;  // side B leaves its core to somebody else during a slice (the engine)
+  bool layer = false;    // stands above the path `baseline`: compared with that, and with the limit
   bool sleeps = false;   // a receiver with nothing to do sleeps (takes part in `wakeup` and `idle`)
 };
 

@@ -11,15 +11,18 @@ Contenders make_all_contenders() {
   add_memory_limits(contenders);
   add_wakeup_limits(contenders);
   add_unet_local(contenders);
-  add_am_local(contenders);
   add_unet_shared(contenders);
   add_unet_shared_pair(contenders);
+  add_am_paths(contenders);
   add_unet_fairness(contenders);
   add_unet_restart(contenders);
   add_unet_engines(contenders);
   add_unet_wires(contenders);
+  add_am_impaired(contenders);
+  add_incast(contenders);
   add_kernel_streams(contenders);
   add_kernel_datagrams(contenders);
+  add_kernel_impaired(contenders);
   return contenders;
 }
 

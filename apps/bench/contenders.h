@@ -16,15 +16,18 @@ void add_pingpong_limits(Contenders& contenders);
 void add_memory_limits(Contenders& contenders);
 void add_wakeup_limits(Contenders& contenders);
 void add_unet_local(Contenders& contenders);
-void add_am_local(Contenders& contenders);
 void add_unet_shared(Contenders& contenders);
 void add_unet_shared_pair(Contenders& contenders);
+void add_am_paths(Contenders& contenders);
 void add_unet_fairness(Contenders& contenders);
 void add_unet_restart(Contenders& contenders);
 void add_unet_engines(Contenders& contenders);
 void add_unet_wires(Contenders& contenders);
+void add_am_impaired(Contenders& contenders);
+void add_incast(Contenders& contenders);
 void add_kernel_streams(Contenders& contenders);
 void add_kernel_datagrams(Contenders& contenders);
+void add_kernel_impaired(Contenders& contenders);
 
 // Whether `path` is named by `pattern`, which may hold * and ? ("kernel-*").
 bool path_matches(const std::string& pattern, const std::string& path);

@@ -20,21 +20,36 @@ enum class Workload : uint8_t {
   bandwidth,  // A streams messages to B, which copies each out
   rate,       // the same, counted in messages
   put,        // A writes into memory of B; B does nothing, or lets its NI turn
+  get,        // A reads from memory of B, likewise
   wakeup,     // A sends to B, which has been asleep for a while, and polls for the answer
   idle,       // B waits for one message for a long time, asleep as its path sleeps
   share,      // A streams, beside somebody who does, too: what part of what the engine sends is A's
   connect,    // A opens an end and connects it to B, again and again
   emulate,    // A makes endpoints without queues, thousands of them, and ends them
   restart,    // A has traffic of its own while its network interface is replaced
+  am_short,   // rtt of Active Messages: request and reply are short,
+  am_medium,  // medium,
+  am_long,    // or long
+  am_overheads, // bursts of short requests, and their replies after a pause
+  am_peers,   // A maps many peers, which say nothing, and unmaps them
+  incast,     // many senders to one, simulated
+  lossy,      // A streams for a time over a wire that loses; what arrived in that
 };
+
+// Those that are measured in what is moved per second.
+constexpr bool is_stream(Workload workload) {
+  return workload == Workload::bandwidth || workload == Workload::rate || workload == Workload::put || workload == Workload::get;
+}
 
 // One slice of one workload.
 struct Slice {
   Workload workload = Workload::rtt;
   uint32_t size = 0;         // bytes of a message; connect: 0
   uint32_t batch = 1;        // rtt: round trips per sample
-  uint64_t iterations = 0;   // timed messages, round trips or connections; rtt: a multiple of batch. idle: milliseconds
+  uint64_t iterations = 0;   // timed messages, round trips or connections; peers or senders; rtt: a multiple of batch. idle, lossy:
+                             // milliseconds
   uint64_t warm_up = 0;      // untimed ones before them
+  uint32_t condition = 0;    // lossy: of the wire, one of kConditions (loss.h). incast: the seed
 };
 
 // What one side says of a slice.
@@ -75,6 +90,8 @@ struct ControlBlock {
   Outcome outcome;
   std::atomic<StreamStage> stage{StreamStage::none};
   std::atomic<uint64_t> progress{0};  // connect: see connect_workload.h. put over a wire: bytes deposited
+  // By each side: it needs nothing more of the other in this slice (am_side.h).
+  alignas(kCacheLine) std::atomic<uint32_t> settled[2]{};
   // Written by either, and by signal handlers.
   alignas(kCacheLine) std::atomic<StopReason> stop{StopReason::none};
   // The sentence that goes with StopReason::failed, by whoever failed first.

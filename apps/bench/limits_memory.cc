@@ -100,27 +100,29 @@ class MemcpyRing final : public Contender {
   MessageBuffers buffers_{kMessageMax};
 };
 
-// One process writes into memory that the other has mapped; nobody reads until the end.
-class Put final : public Contender {
+// One process writes into memory that the other has mapped, and nobody reads until the end; or reads what the other has written there.
+class Exposed final : public Contender {
  public:
-  using Contender::Contender;
+  Exposed(ContenderInfo info, Workload workload) : Contender(std::move(info)), workload_(workload) {}
   Status supports(Workload workload, uint32_t) const override {
-    if (workload == Workload::put) return {};
-    return fail(Errc::unavailable, "measures put only");
+    if (workload == workload_) return {};
+    return fail(Errc::unavailable, "measures one workload only");
   }
-  Status prepare(Environment&) override { return memory_.create(kRingBytes + kMessageMax); }
+  Status prepare(Environment&) override { return memory_.create(kRingBytes); }
   Status set_up(const RunContext&, Environment&) override {
     memory_.touch();
     return {};
   }
   Outcome run(const Slice& slice, RunContext& context) override {
-    PutLink link{memory_.data()};
+    Link link{memory_.data(), context};
+    if (slice.workload == Workload::get) return get_loop(link, slice, {memory_.data(), kRingBytes}, buffers_, context);
     return put_loop(link, slice, kRingBytes, buffers_, context);
   }
 
  private:
-  struct PutLink {
+  struct Link {
     std::byte* region;
+    RunContext& context;
     bool put(size_t offset, const std::byte* data, size_t size) {
       copy_message(region + offset, data, size);
       return true;
@@ -129,9 +131,18 @@ class Put final : public Contender {
       std::atomic_thread_fence(std::memory_order_release);
       return true;
     }
+    bool get(std::byte* into, size_t offset, size_t size) {
+      copy_message(into, region + offset, size);
+      return true;
+    }
+    bool finish() { return true; }
+    bool wait_until_over() {
+      return spin_until(context.stop, [&] { return context.control.sent.load(std::memory_order_acquire) != 0; });
+    }
   };
+  const Workload workload_;
   SharedMemory memory_;
-  MessageBuffers buffers_{kMessageMax};
+  MessageBuffers buffers_{kBlockMax};
 };
 
 }  // namespace
@@ -142,11 +153,12 @@ void add_memory_limits(Contenders& contenders) {
       .kind = Kind::limit,
       .what = "one process copies messages into a ring, the other copies them out: the bandwidth of two cores",
       .setting = "4 MiB ring, indices published every 64 KiB"}));
-  contenders.push_back(std::make_unique<Put>(ContenderInfo{
-      .path = "limit-put",
-      .kind = Kind::limit,
-      .what = "memcpy into memory that the other process has mapped",
-      .setting = "consecutive offsets of a 4 MiB region"}));
+  const auto add = [&](const char* path, const char* what, Workload workload) {
+    contenders.push_back(std::make_unique<Exposed>(
+        ContenderInfo{.path = path, .kind = Kind::limit, .what = what, .setting = "consecutive offsets of a 4 MiB region"}, workload));
+  };
+  add("limit-put", "memcpy into memory that the other process has mapped", Workload::put);
+  add("limit-get", "memcpy out of memory that the other process has written", Workload::get);
 }
 
 }  // namespace unet::bench

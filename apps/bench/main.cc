@@ -12,8 +12,12 @@
 #include "apps/bench/endpoints.h"
 #include "apps/bench/fairness.h"
 #include "apps/bench/idle.h"
+#include "apps/bench/incast.h"
+#include "apps/bench/logp.h"
+#include "apps/bench/loss.h"
 #include "apps/bench/measure.h"
 #include "apps/bench/options.h"
+#include "apps/bench/peers.h"
 #include "apps/bench/restart.h"
 #include "apps/bench/sizes.h"
 #include "apps/bench/two_hosts.h"
@@ -67,6 +71,7 @@ int info(const Options& options) {
         if (takes_part(*benchmark, *contender)) paths += (paths.empty() ? "" : ", ") + contender->info().path;
       }
       if (!sizes.empty()) sizes = "; sizes: " + sizes;
+      if (benchmark->layers) paths += ", and each one's raw channel";
       std::printf("%s: %s\n%s\nunit: %s%s\npaths: %s\n", name.c_str(), benchmark->what.c_str(), benchmark->detail.c_str(),
                   benchmark->unit.c_str(), sizes.c_str(), paths.c_str());
       continue;
@@ -130,7 +135,10 @@ std::vector<size_t> paths_of(const Session& session, const Job& job, const Optio
     const ContenderInfo& info = session.contender(i).info();
     if (!selected(options, info.path) || !takes_part(*job.benchmark, session.contender(i))) continue;
     const size_t baseline = find_contender(session, info.baseline);
-    if (baseline < session.contender_count() && takes_part(*job.benchmark, session.contender(baseline))) add(baseline);
+    if (baseline < session.contender_count() &&
+        (job.benchmark->layers || takes_part(*job.benchmark, session.contender(baseline)))) {
+      add(baseline);
+    }
     add(i);
   }
   return paths;
@@ -145,6 +153,10 @@ Result<std::vector<Record>> measure_by_method(Session& session, const Job& job, 
     case Method::connect: return measure_connect(session, *job.benchmark, paths, options);
     case Method::fairness: return measure_fairness(session, *job.benchmark, size, paths, options);
     case Method::emulated: return measure_emulated(session, *job.benchmark, size, paths, options);
+    case Method::logp: return measure_logp(session, *job.benchmark, size, paths, options);
+    case Method::loss: return measure_loss(session, *job.benchmark, size, paths, options);
+    case Method::peers: return measure_peers(session, *job.benchmark, paths, options);
+    case Method::incast: return measure_incast(session, *job.benchmark, size, paths, options);
     case Method::restart: return measure_restart(session, *job.benchmark, size, paths, options);
     case Method::idle: return measure_idle(session, *job.benchmark, size, paths, options);
   }

@@ -32,8 +32,19 @@ struct Participant {
   std::vector<double> single;   // of kept slices: for p99 and p999
 };
 
+constexpr Workload kCategories[] = {Workload::am_short, Workload::am_medium, Workload::am_long};
+// What a category adds to the name of a metric.
+const char* suffix_of(Workload workload) {
+  switch (workload) {
+    case Workload::am_short: return kShort;
+    case Workload::am_medium: return kMedium;
+    case Workload::am_long: return kLong;
+    default: return "";
+  }
+}
+bool is_round_trip(Workload workload) { return workload == Workload::rtt || *suffix_of(workload) != 0; }
 bool is_latency(Workload workload) {
-  return workload == Workload::rtt || workload == Workload::wakeup || workload == Workload::connect;
+  return is_round_trip(workload) || workload == Workload::wakeup || workload == Workload::connect;
 }
 bool times_each(const Benchmark& benchmark) { return is_latency(benchmark.workload); }
 
@@ -62,14 +73,18 @@ class Measurement {
   Status round();
   Result<SliceValues> slice_of(Participant& participant);
   Result<SliceValues> limit_slice();
-  bool disturbed(const Participant& participant, const Session::SliceResult& result) const;
+  bool disturbed(const Participant& participant, const Session::SliceResult& result) const {
+    return was_disturbed(session_, participant.index, result);
+  }
   bool enough() const;
   static void keep(Participant& participant, const SliceValues& values, double before, double after);
   Status leave_out(const Participant& participant, const Error& error);
   std::vector<Record> records() const;
   Record record_of(const Participant& participant) const;
+  bool compare_with_baseline(const Participant& participant, Record& record) const;
   void compare_with_messages(const Participant& participant, Record& record) const;
   Status add_participant(size_t index, Workload workload);
+  Status add_categories(size_t index);
   Participant make_participant(size_t index, Workload workload, double target_ns) const {
     return {index, workload, Pace(workload, size_, target_ns), {}, {}, {}};
   }
@@ -108,16 +123,30 @@ Status Measurement::prepare(const std::vector<size_t>& paths) {
   for (size_t index : paths) {
     if (index == limit || !session_.refusal(index).empty()) continue;
     const Contender& contender = session_.contender(index);
+    if (benchmark_.layers && benchmark_.workload == Workload::rtt && contender.info().layer) {
+      if (auto added = add_categories(index); !added) return added;
+      continue;
+    }
     if (auto can = contender.supports(benchmark_.workload, size_); !can) {
       if (contender.info().kind == Kind::limit) continue;  // the limit of other sizes
+      if (benchmark_.layers && !contender.info().layer) continue;  // has none of what its layer offers
       std::fprintf(stderr, "unet-bench: %s %s: %s left out: %s\n", benchmark_.name.c_str(), format_size(size_).c_str(),
                    contender.info().path.c_str(), can.error().text.c_str());
       continue;
     }
     if (auto added = add_participant(index, benchmark_.workload); !added) return added;
-    const bool beside = benchmark_.workload == Workload::put && contender.info().wire && session_.refusal(index).empty();
-    if (!beside) continue;
+    const bool beside = benchmark_.workload == Workload::put && !benchmark_.layers && contender.info().wire;
+    if (!beside || !session_.refusal(index).empty()) continue;
     if (auto added = add_participant(index, Workload::bandwidth); !added) return added;
+  }
+  return {};
+}
+
+// Round trips of each category of messages that has this size.
+Status Measurement::add_categories(size_t index) {
+  for (const Workload category : kCategories) {
+    if (!session_.refusal(index).empty() || !session_.contender(index).supports(category, size_)) continue;
+    if (auto added = add_participant(index, category); !added) return added;
   }
   return {};
 }
@@ -127,14 +156,6 @@ Status Measurement::add_participant(size_t index, Workload workload) {
   const Participant participant = participants_.back();
   auto done = participants_.back().pace.calibrate(session_, index);
   return done ? done : leave_out(participant, done.error());
-}
-
-bool Measurement::disturbed(const Participant& participant, const Session::SliceResult& result) const {
-  if (session_.cores().alone()) return false;  // the two sides take turns on it
-  const ContenderInfo& info = session_.contender(participant.index).info();
-  if (info.shares_cores) return false;
-  const double share = info.sleeps ? kDisturbedShareSleeping : kDisturbedShare;
-  return static_cast<double>(result.waited) > share * static_cast<double>(result.elapsed);
 }
 
 Result<SliceValues> Measurement::slice_of(Participant& participant) {
@@ -228,6 +249,7 @@ double median_p50(const std::vector<Repetition>& repetitions, bool of_limit) {
 Record Measurement::record_of(const Participant& participant) const {
   const ContenderInfo& info = session_.contender(participant.index).info();
   Record record = record_without_figures(benchmark_, info, size_, options_);
+  record.metric += suffix_of(participant.workload);
   record.summary = benchmark_.is_rate() ? summarize_rates(participant.batched) : summarize(participant.batched);
   if (!participant.single.empty()) {
     const Summary tail = summarize(participant.single);
@@ -239,22 +261,26 @@ Record Measurement::record_of(const Participant& participant) const {
   record.limit = median_p50(participant.repetitions, true);
   record.ratio = ratio_to_limit(participant.repetitions, benchmark_.relation);
   record.baseline = benchmark_.limit_path(size_);
-  if (info.wire && benchmark_.workload == Workload::put) compare_with_messages(participant, record);
+  if (info.wire && benchmark_.workload == Workload::put && !benchmark_.layers) compare_with_messages(participant, record);
   if (record.path == record.baseline && record.ratio) record.ratio = 1;  // by definition; the slices around it are its own
-  if (!info.baseline.empty()) {
-    const auto baseline = std::find_if(participants_.begin(), participants_.end(),
-                                       [&](const Participant& other) { return path_of(other) == info.baseline; });
-    if (baseline != participants_.end()) {
-      record.baseline = info.baseline;
-      record.ratio = ratio_to_baseline(participant.repetitions, baseline->repetitions);
-    }
-  }
+  if (!info.layer) compare_with_baseline(participant, record);
   for (const Repetition& repetition : participant.repetitions) {
     record.dropped += repetition.dropped;
     record.disturbed += repetition.disturbed;
     record.slices += repetition.dropped + repetition.disturbed + repetition.values.size();
   }
   return record;
+}
+
+// False if there is none, or it does not take part.
+bool Measurement::compare_with_baseline(const Participant& participant, Record& record) const {
+  const std::string& path = session_.contender(participant.index).info().baseline;
+  const auto baseline =
+      std::find_if(participants_.begin(), participants_.end(), [&](const Participant& other) { return path_of(other) == path; });
+  if (baseline == participants_.end()) return false;
+  record.baseline = path;
+  record.ratio = ratio_to_baseline(participant.repetitions, baseline->repetitions);
+  return true;
 }
 
 // put over a wire: the row of its messages compares with nothing, its own with that row.
@@ -271,7 +297,12 @@ void Measurement::compare_with_messages(const Participant& participant, Record& 
 std::vector<Record> Measurement::records() const {
   std::vector<Record> list;
   if (benchmark_.relation == Relation::over) list.push_back(record_of(limit_[0]));
-  for (const Participant& participant : participants_) list.push_back(record_of(participant));
+  for (const Participant& participant : participants_) {
+    list.push_back(record_of(participant));
+    const ContenderInfo& info = session_.contender(participant.index).info();
+    // A layer says what it costs above what it stands on, and how far from the limit that is.
+    if (info.layer && compare_with_baseline(participant, list.back())) list.insert(list.end() - 1, record_of(participant));
+  }
   return list;
 }
 
@@ -292,6 +323,14 @@ Record record_without_figures(const Benchmark& benchmark, const ContenderInfo& i
 Result<std::vector<Record>> measure(Session& session, const Benchmark& benchmark, uint32_t size,
                                     const std::vector<size_t>& paths, const MeasureOptions& options) {
   return Measurement(session, benchmark, size, options).run(paths);
+}
+
+bool was_disturbed(const Session& session, size_t index, const Session::SliceResult& result) {
+  if (session.cores().alone()) return false;  // the two sides take turns on it
+  const ContenderInfo& info = session.contender(index).info();
+  if (info.shares_cores) return false;
+  const double share = info.sleeps ? kDisturbedShareSleeping : kDisturbedShare;
+  return static_cast<double>(result.waited) > share * static_cast<double>(result.elapsed);
 }
 
 double to_ns(uint64_t cycle_count) { return static_cast<double>(cycle_count) * 1e9 / cycles_per_second(); }
@@ -322,15 +361,14 @@ Slice Pace::slice_of(uint64_t iterations, uint32_t batch) const {
   slice.size = size_;
   slice.batch = batch;
   slice.iterations = std::max<uint64_t>(1, iterations / batch) * batch;
-  const bool streams = workload_ == Workload::bandwidth || workload_ == Workload::rate || workload_ == Workload::put;
-  if (streams) slice.iterations = std::max<uint64_t>(slice.iterations, kBurstsMin * burst_messages(size_));
+  if (is_stream(workload_)) slice.iterations = std::max<uint64_t>(slice.iterations, kBurstsMin * burst_messages(size_));
   slice.warm_up = std::max<uint64_t>(1, slice.iterations / 8);
   return slice;
 }
 
 Slice Pace::batched() const {
   uint32_t batch = 1;
-  if (workload_ == Workload::rtt) {
+  if (is_round_trip(workload_)) {
     batch = static_cast<uint32_t>(std::clamp(kBatchNs / ns_per_iteration_, 1.0, static_cast<double>(kBatchMax)));
   }
   return slice_of(static_cast<uint64_t>(target_ns_ / ns_per_iteration_), batch);

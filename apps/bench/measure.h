@@ -53,6 +53,9 @@ class Pace {
   double ns_per_iteration_ = 0;
 };
 
+// Whether another process had one of the cores for too long in a slice of this contender, by the rule of stats.h.
+bool was_disturbed(const Session& session, size_t index, const Session::SliceResult& result);
+
 // Nanoseconds of a number of cycles().
 double to_ns(uint64_t cycle_count);
 

@@ -66,6 +66,10 @@ Status check_names(const Options& options, const std::vector<std::string>& known
     if (benchmark != nullptr && benchmark->sizes.empty() && !options.sizes.empty()) {
       return fail(Errc::invalid_argument, "'" + name + "' sends no messages: leave --size out");
     }
+    const auto largest = std::max_element(options.sizes.begin(), options.sizes.end());
+    if (benchmark != nullptr && largest != options.sizes.end() && *largest > benchmark->size_max) {
+      return fail(Errc::invalid_argument, "'" + name + "' has sizes up to " + format_size(benchmark->size_max));
+    }
     if (benchmark != nullptr || path) continue;
     return fail(Errc::invalid_argument, "no benchmark '" + name + "'; there are " + joined(benchmark_names()) +
                                             (options.action == Action::info ? ", and the paths of `unet-bench list`" : ""));

@@ -35,6 +35,7 @@ TEST_CASE("options: the other actions") {
   CHECK(parse({"demo"})->seconds < parse({"run", "rtt"})->seconds);
   CHECK(parse({"demo", "--seconds", "2"})->seconds == 2);
   CHECK(parse({"info", "rtt", "local"})->action == Action::info);
+  CHECK(parse({"run", "am-store", "--size", "1M"})->sizes == std::vector<uint32_t>{1 << 20});
   const auto help = parse({"--help"});
   REQUIRE(help);
   CHECK(help->action == Action::help);
@@ -57,7 +58,9 @@ TEST_CASE("options: malformed ones get one line that names them") {
       {{"run", "rtt", "--path", ""}, "--path"},
       {{"run", "rtt", "--path"}, "--path"},
       {{"run", "rtt", "--size", "8,x"}, "'x'"},
-      {{"run", "rtt", "--size", "128K"}, "'128K'"},
+      {{"run", "rtt", "--size", "2M"}, "'2M'"},
+      {{"run", "rtt", "--size", "128K"}, "'rtt' has sizes up to 64 KiB"},
+      {{"run", "am-store", "rate", "--size", "128K"}, "'rate' has sizes up to 64 KiB"},
       {{"run", "connect", "--size", "8"}, "'connect'"},
       {{"run", "rtt", "connect", "--size", "8"}, "'connect'"},
       {{"run", "rtt", "--seconds", "0"}, "'0'"},

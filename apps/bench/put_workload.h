@@ -43,6 +43,36 @@ Outcome put_loop(Link& link, const Slice& slice, size_t region, MessageBuffers& 
   return {end - start, slice.iterations};
 }
 
+// get: side A reads slice.size bytes at a time, into one buffer, from a region that side B has just written. Needs
+// Link::get(into, offset, size), Link::finish(), after which all are there, and of B Link::wait_until_over().
+template <typename Link>
+Outcome get_loop(Link& link, const Slice& slice, MutableBytes region, MessageBuffers& buffers, RunContext& context) {
+  auto& control = context.control;
+  if (context.side == Side::b) {
+    for (uint64_t at = 0; at + sizeof(at) <= region.size(); at += sizeof(at)) stamp(region.data() + at, sizeof(at), at);
+    control.stage.store(StreamStage::ready, std::memory_order_release);
+    link.wait_until_over();
+    return {};
+  }
+  if (!wait_for_stage(link, context, StreamStage::ready)) return {};
+  PutCursor cursor(slice.size, region.size());
+  const auto get_many = [&](uint64_t count) {
+    for (uint64_t i = 0; i < count; ++i) {
+      if (!link.get(buffers.in.data(), cursor.next(), slice.size)) return false;
+    }
+    return link.finish();
+  };
+  if (!get_many(slice.warm_up)) return {};
+  const uint64_t start = cycles();
+  if (!get_many(slice.iterations)) return {};
+  const uint64_t end = cycles();
+  control.sent.store(1, std::memory_order_release);
+  // Each word of the region holds its offset.
+  const bool whole_words = slice.size >= sizeof(uint64_t) && slice.size % sizeof(uint64_t) == 0;
+  if (whole_words && read_stamp(buffers.in.data(), slice.size) != cursor.last()) control.fail("a get brought something else");
+  return {end - start, slice.iterations};
+}
+
 // Over a wire, which may lose: side B counts the bytes that its NI has deposited, and the clock stops when it has said how
 // many. A put with notification after the last one tells it that no more will come; if that is lost, silence does. As in a
 // lossy stream, the silence is in the time.

@@ -142,4 +142,66 @@ TEST_CASE("put: bytes that arrive changed are noticed") {
   CHECK(std::string(control.error_text) == "a put arrived changed");
 }
 
+namespace {
+
+// Memory that both sides have. `wrong`: the reader gets something else.
+struct Readable {
+  ControlBlock& control;
+  std::vector<std::byte>& region;
+  bool wrong = false;
+  uint64_t gets = 0;
+
+  void turn() { std::this_thread::yield(); }
+  bool get(std::byte* into, size_t offset, size_t size) {
+    ++gets;
+    std::memcpy(into, region.data() + offset, size);
+    if (wrong) into[0] ^= std::byte{1};
+    return true;
+  }
+  bool finish() { return true; }
+  bool wait_until_over() {
+    while (control.sent.load(std::memory_order_acquire) == 0) std::this_thread::yield();
+    return true;
+  }
+};
+
+struct Got {
+  Outcome outcome;
+  uint64_t gets = 0;
+  bool failed = false;
+};
+
+Got get_over(uint32_t size, bool wrong) {
+  ControlBlock control;
+  std::vector<std::byte> region(kRegion);
+  std::vector<uint64_t> samples;
+  const Slice slice{.workload = Workload::get, .size = size, .iterations = 100, .warm_up = 10};
+  Got got;
+  const auto side = [&](Side which) {
+    MessageBuffers buffers(kRegion);
+    RunContext context{which, control, StopFlag(control, true), samples};
+    Readable link{control, region, wrong};
+    const Outcome outcome = get_loop(link, slice, {region.data(), region.size()}, buffers, context);
+    if (which == Side::a) got.gets = link.gets, got.outcome = outcome;
+  };
+  std::thread b([&] { side(Side::b); });
+  side(Side::a);
+  b.join();
+  got.failed = control.stop.load() == StopReason::failed;
+  return got;
+}
+
+}  // namespace
+
+TEST_CASE("get: what was read is what the other side wrote there, or the slice fails") {
+  for (const uint32_t size : {8u, 1000u, 65536u}) {
+    const Got got = get_over(size, false);
+    CAPTURE(size);
+    CHECK_FALSE(got.failed);
+    CHECK(got.gets == 110);
+    CHECK(got.outcome.messages == 100);
+    CHECK(get_over(size, true).failed);
+  }
+}
+
 }  // namespace unet::bench

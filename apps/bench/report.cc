@@ -2,6 +2,7 @@
 #include "apps/bench/report.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <iterator>
@@ -34,6 +35,13 @@ void add_unique(std::vector<T>& list, const T& item) {
 // What a row of a table shows: a path; in `endpoints` also the number of idle ones.
 std::string row_name(const Record& record) {
   if (record.metric == kOwnMessages) return record.path + ", messages";
+  for (const char* const category : {kShort, kMedium, kLong}) {
+    if (record.metric == std::string("rtt") + category) return record.path + ", " + (category + 1);
+  }
+  if (record.bench == "am-incast") {
+    const size_t from = record.metric.find('_') + 1;
+    return record.metric.substr(from, record.metric.rfind('_') - from) + " senders";
+  }
   const size_t idle = record.metric.find("_idle");
   if (idle == std::string::npos) return record.path;
   return record.path + " + " + record.metric.substr(4, idle - 4) + " idle";
@@ -41,8 +49,10 @@ std::string row_name(const Record& record) {
 
 // A column is a size; of connections, which have none, a step; of fairness what is compared.
 std::string column_name(const Record& record) {
+  if (record.bench == "am-incast") return record.metric.substr(0, record.metric.find('_')) + ", " + format_size(record.size);
   const bool emulated = record.bench == "emulated" && record.metric.rfind("rtt", 0) != 0;
-  const bool steps = emulated || record.bench == "connect" || record.bench == "fairness" || record.bench == "restart";
+  const std::array by_step = {"connect", "fairness", "restart", "logp", "am-loss", "am-peers"};
+  const bool steps = emulated || std::find(by_step.begin(), by_step.end(), record.bench) != by_step.end();
   return steps ? record.metric : format_size(record.size);
 }
 
@@ -76,11 +86,17 @@ std::string compared_with(const Record& record) {
     return record.unit == "msg/s" ? "messages per round trip of " : "ratio to ";
   }
   if (record.bench == "fairness") return "ratio to the pair alone; the pair's share of what the engine sends";
+  if (record.bench == "am-incast") return "goodput over the receiver's link, and p99 over one request alone";
   if (record.bench == "engines") return "ratio to one engine with one port";
   if (record.baseline == kOwnMessages) return "ratio to messages of the same size over the same path";
+  if (record.baseline == kWholeWire) return "ratio to the same path's goodput without loss";
+  if (record.bench == "am-loss") return "ratio to " + record.baseline;
   if (record.baseline.rfind("kernel-", 0) == 0) return "ratio to ";
   if (record.baseline.rfind("raw-", 0) == 0) return "ratio to the bare driver on the same wire: ";
-  return record.baseline.empty() ? "" : "ratio to the same path with no idle endpoint";
+  if (record.baseline.empty()) return "";
+  // The other kind of baseline has a name of several words.
+  const bool path = record.baseline.find(' ') == std::string::npos;
+  return path ? "ratio to raw U-Net on the same path: " : "ratio to the same path with no idle endpoint";
 }
 
 // The title of a table of ratios, with the names of the baselines in it.

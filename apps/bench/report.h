@@ -34,6 +34,14 @@ struct Record {
 // put over a wire: the metric of the rows that have the bandwidth of messages beside it, and the baseline of the others.
 constexpr const char* kOwnMessages = "bandwidth_of_messages";
 
+// am-loss: the baseline of the rows that compare a path with itself.
+constexpr const char* kWholeWire = "the whole wire";
+
+// What the categories of Active Messages add to the metric of round trips.
+constexpr const char* kShort = "_short";
+constexpr const char* kMedium = "_medium";
+constexpr const char* kLong = "_long";
+
 // A list of flat objects, as DESIGN names the fields: bench, path, size, metric, unit, p50, p99, p999, mean, samples, limit,
 // ratio, baseline, command; and setting, slices, dropped, disturbed; distribution, a list of the values at kDistribution; timeline.
 // Figures are null where no slice was left, ratio where there is nothing to compare with, distribution and timeline of what has none.

@@ -110,6 +110,32 @@ TEST_CASE("report: the columns of connections are their steps") {
   CHECK(text.find("connect: p50\n  path    create   total\n  local  70.0 us  150 us\n") != std::string::npos);
 }
 
+TEST_CASE("report: a layer stands beside what it stands on, category by category") {
+  std::vector<Record> records{record_of("local", 8, 120, 1.2)};
+  for (const char* const baseline : {"limit-pingpong", "local"}) {
+    records.push_back(record_of("am-local", 8, 150, baseline == std::string("local") ? 1.25 : 1.5));
+    records.back().metric = std::string("rtt") + kShort;
+    records.back().baseline = baseline;
+  }
+  const std::string text = to_tables(records, TableStyle::text);
+  const auto has = [&](const char* table) { return text.find(table) != std::string::npos; };
+  CHECK(has("rtt: ratio to limit-pingpong\n  path              8 B\n  local            1.20\n  am-local, short  1.50\n"));
+  CHECK(has("rtt: ratio to raw U-Net on the same path: local\n  path              8 B\n  am-local, short  1.25\n"));
+}
+
+TEST_CASE("report: senders to one are rows, what became of them columns") {
+  std::vector<Record> records;
+  for (const uint32_t size : {1500u, 4096u}) {
+    records.push_back(record_of("am-sim", size, 12.5, 0.99));
+    records.back().bench = "am-incast";
+    records.back().metric = "goodput_32_senders";
+    records.back().unit = "GB/s";
+    records.back().baseline = "the link";
+  }
+  const std::string text = to_tables(records, TableStyle::text);
+  CHECK(text.find("  path        goodput, 1500 B  goodput, 4 KiB\n  32 senders             0.99            0.99\n") != std::string::npos);
+}
+
 TEST_CASE("report: markdown") {
   CHECK(render_table({{"path", "8 B"}, {"local", "1.20"}}, TableStyle::markdown) ==
         "| path  |  8 B |\n|---|---:|\n| local | 1.20 |\n");

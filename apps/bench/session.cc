@@ -221,6 +221,7 @@ Status Session::exchange(const Command& command, uint64_t allowed_ms) {
   control_->error_taken.store(0, std::memory_order_relaxed);
   control_->sent.store(0, std::memory_order_relaxed);
   control_->progress.store(0, std::memory_order_relaxed);
+  for (auto& settled : control_->settled) settled.store(0, std::memory_order_relaxed);
   control_->stage.store(StreamStage::none, std::memory_order_relaxed);
   control_->command = command;
   const uint64_t sequence = control_->command_sequence.load(std::memory_order_relaxed) + 1;
@@ -253,7 +254,7 @@ Result<Session::SliceResult> Session::run(size_t index, const Slice& slice) {
     return fail(done.error().code, describe(contenders_[index]->info().path, done.error().text));
   }
   Outcome outcome = own_outcome_;
-  const bool streamed = slice.workload == Workload::bandwidth || slice.workload == Workload::rate;
+  const bool streamed = slice.workload == Workload::bandwidth || slice.workload == Workload::rate || slice.workload == Workload::lossy;
   if (streamed && !parked) outcome.messages = control_->outcome.messages;
   const Nanoseconds other_waited = parked ? run_delay_of(services) - services_waited : control_->outcome.waited_ns;
   const Nanoseconds waited = std::max(own_outcome_.waited_ns, other_waited);

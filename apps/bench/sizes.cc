@@ -3,8 +3,6 @@
 
 #include <charconv>
 
-#include "unet/limits.h"
-
 namespace unet::bench {
 
 namespace {
@@ -12,7 +10,7 @@ namespace {
 tl::unexpected<Error> bad_size(std::string_view text, std::string_view why) {
   return fail(Errc::invalid_argument,
               "size '" + std::string(text) + "' " + std::string(why) + "; write a number of bytes from 0 to " +
-                  format_size(kMessageMax) + ", such as 48, 4K or 64KiB");
+                  format_size(kSizeMax) + ", such as 48, 4K or 64KiB");
 }
 
 // The factor of a unit, 0 when it is none.
@@ -33,7 +31,7 @@ Result<uint32_t> parse_size(std::string_view text) {
   if (error != std::errc{}) return bad_size(text, "is not a number");
   const uint32_t factor = unit_factor(std::string_view(rest, static_cast<size_t>(end - rest)));
   if (factor == 0) return bad_size(text, "has an unknown unit");
-  if (number > kMessageMax || number * factor > kMessageMax) return bad_size(text, "is too large");
+  if (number > kSizeMax || number * factor > kSizeMax) return bad_size(text, "is too large");
   return static_cast<uint32_t>(number * factor);
 }
 

@@ -10,7 +10,10 @@
 
 namespace unet::bench {
 
-// "0" ... "64KiB": a decimal number, optionally followed by K or KiB (1024), M or MiB (1024 * 1024), or B.
+// Of a message, or of a block that is copied.
+constexpr uint32_t kSizeMax = 1024 * 1024;
+
+// "0" ... "1MiB": a decimal number, optionally followed by K or KiB (1024), M or MiB (1024 * 1024), or B.
 Result<uint32_t> parse_size(std::string_view text);
 
 // "8,48,4K": at least one size, none empty. The error names the bad item.

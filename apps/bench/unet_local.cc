@@ -19,7 +19,8 @@ class UnetLocal final : public Contender {
 
   Status supports(Workload workload, uint32_t) const override {
     if (workload == Workload::wakeup && !info_.sleeps) return fail(Errc::unavailable, "never sleeps");
-    return {};
+    if (workload <= Workload::put || workload == Workload::wakeup || workload == Workload::idle || workload == Workload::connect) return {};
+    return fail(Errc::unavailable, "is not measured on this path");
   }
 
   Status prepare(Environment& environment) override {
@@ -99,7 +100,7 @@ class UnetLocal final : public Contender {
   Channel channel_{};
   std::vector<std::unique_ptr<Endpoint>> idle_;
   UnetCalls calls_;
-  MessageBuffers buffers_{kMessageMax};
+  MessageBuffers buffers_{kBlockMax};
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 // other one that are left in the port are skipped by both, each having an Ethernet type of its own.
 #include <algorithm>
 
+#include "apps/bench/am_path.h"
 #include "apps/bench/contenders.h"
 #include "apps/bench/environment.h"
 #include "apps/bench/put_workload.h"
@@ -96,6 +97,7 @@ class UnetWire final : public Contender {
   UnetWire(ContenderInfo info, std::shared_ptr<WirePort> wire) : Contender(std::move(info)), wire_(std::move(wire)) {}
 
   Status supports(Workload workload, uint32_t size) const override {
+    if (size > kMessageMax) return fail(Errc::unavailable, "a put over a wire has at most 64 KiB");
     if (workload == Workload::put && size == 0) return fail(Errc::unavailable, "a put of nothing deposits nothing");
     if (workload == Workload::rtt || workload == Workload::rate || workload == Workload::bandwidth) return {};
     if (workload == Workload::put) return {};
@@ -229,6 +231,7 @@ void add_wire(Contenders& contenders, WireKind kind, const std::string& name, co
                     .baseline = "raw-" + name,
                     .wire = true},
       wire));
+  if (kind != WireKind::pcap && kind != WireKind::memif_zero_copy) add_am_wire(contenders, name, setting, wire);
 }
 
 }  // namespace

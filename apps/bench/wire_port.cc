@@ -50,6 +50,13 @@ Status WirePort::prepare(Environment& environment) {
 Status WirePort::make_namespaces(Environment& environment) {
   auto pair = environment.namespaces();
   if (!pair) return tl::unexpected(pair.error());
+  if (kind_ == WireKind::impaired) {
+    auto wire = environment.impaired_wire();
+    if (!wire) return tl::unexpected(wire.error());
+    interface_a_ = (*wire)->cable().interface_a;
+    interface_b_ = (*wire)->cable().interface_b;
+    return {};
+  }
   auto veth = (*pair)->add_veth({.offloads = false});
   if (!veth) return tl::unexpected(veth.error());
   interface_a_ = veth->interface_a;
@@ -67,6 +74,7 @@ Result<std::string> WirePort::device(Side side) const {
       return "net_memif1,role=" + role + ",socket=" + directory_ + "/memif.sock" + (side == Side::a ? ",zero-copy=yes" : "");
     case WireKind::af_xdp: return "net_af_xdp0,iface=" + interface;
     case WireKind::af_packet: return "net_af_packet0,iface=" + interface;
+    case WireKind::impaired: return "net_af_packet1,iface=" + interface;
     case WireKind::pcap: return interface;
   }
   return fail(Errc::invalid_argument, "no such wire");

@@ -14,7 +14,7 @@
 
 namespace unet::bench {
 
-enum class WireKind : uint8_t { memif, memif_zero_copy, af_xdp, af_packet, pcap };
+enum class WireKind : uint8_t { memif, memif_zero_copy, af_xdp, af_packet, pcap, impaired };  // impaired: net_af_packet
 
 // Shared by the contenders of one kind of wire. prepare() and set_up() do their work once, whoever calls first.
 class WirePort {
@@ -31,10 +31,11 @@ class WirePort {
   drivers::RawPcap* raw_pcap() { return raw_pcap_.get(); }
   Context& context() { return *context_; }
   static constexpr const char* kTarget = "bench@side-b";
+  static constexpr const char* kHostB = "@side-b";
 
  private:
   struct Addresses;
-  bool between_namespaces() const { return kind_ == WireKind::af_xdp || kind_ == WireKind::af_packet || kind_ == WireKind::pcap; }
+  bool between_namespaces() const { return kind_ != WireKind::memif && kind_ != WireKind::memif_zero_copy; }
   Status make_namespaces(Environment& environment);
   Result<std::string> device(Side side) const;
   Status open_port(Side side, Environment& environment, std::unique_ptr<Driver>& driver);

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "apps/bench/contender.h"
+#include "apps/bench/sizes.h"
 #include "unet/base/bytes.h"
 #include "unet/base/time.h"
 
@@ -41,6 +42,9 @@ inline void copy_message(std::byte* to, const std::byte* from, size_t size) {
   if (size <= kInlineMax) copy_small(to, from, size);
   else std::memcpy(to, from, size);
 }
+
+// The largest block of put and get, which are no messages. Contenders that send messages stop at kMessageMax.
+constexpr uint32_t kBlockMax = kSizeMax;
 
 // Numbers a message, as far as it has room for the number.
 inline void stamp(std::byte* message, size_t size, uint64_t number) {
@@ -258,6 +262,14 @@ Outcome run_on_link(Link& link, const Slice& slice, MessageBuffers& buffers, Run
     case Workload::wakeup: return wake_trips(link, slice, buffers, context);
     case Workload::idle: return idle_wait(link, slice, buffers, context);
     case Workload::put:
+    case Workload::get:
+    case Workload::am_short:
+    case Workload::am_medium:
+    case Workload::am_long:
+    case Workload::am_overheads:
+    case Workload::am_peers:
+    case Workload::incast:
+    case Workload::lossy:
     case Workload::share:
     case Workload::emulate:
     case Workload::restart:

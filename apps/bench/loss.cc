@@ -1,0 +1,87 @@
+// loss.cc - every path under every condition in every repetition; over itself on the whole wire, and over the kernel's TCP.
+#include "apps/bench/loss.h"
+
+#include <cstdio>
+#include <map>
+
+#include "apps/bench/report.h"
+
+namespace unet::bench {
+
+namespace {
+
+// Long enough for time-outs of TCP (200 ms) to have their share.
+constexpr uint64_t kSliceMs = 400;
+constexpr uint64_t kWarmMs = 100;
+
+// By path: a value for each condition in each repetition; 0 where there is none.
+using Values = std::map<size_t, std::array<std::vector<double>, kConditions.size()>>;
+
+Result<double> goodput(Session& session, size_t index, uint32_t size, size_t condition) {
+  const Slice slice{.workload = Workload::lossy,
+                    .size = size,
+                    .iterations = kSliceMs,
+                    .warm_up = kWarmMs,
+                    .condition = static_cast<uint32_t>(condition)};
+  auto result = session.run(index, slice);
+  if (!result) return tl::unexpected(result.error());
+  const std::vector<double> values = values_of(slice, *result);
+  return values.empty() ? 0 : values.front();
+}
+
+std::optional<double> ratio(const std::vector<double>& of, const std::vector<double>& to) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < std::min(of.size(), to.size()); ++i) {
+    if (to[i] > 0) ratios.push_back(of[i] / to[i]);
+  }
+  return ratios.empty() ? std::nullopt : std::optional(median(std::move(ratios)));
+}
+
+Record record_of(const Benchmark& benchmark, const ContenderInfo& info, uint32_t size, const MeasureOptions& options, size_t condition,
+                 const std::vector<double>& values) {
+  Record record = record_without_figures(benchmark, info, size, options);
+  record.metric = std::string("goodput_") + kConditions[condition].name;
+  record.summary = summarize_rates(values);
+  record.slices = values.size();
+  return record;
+}
+
+}  // namespace
+
+Result<std::vector<Record>> measure_loss(Session& session, const Benchmark& benchmark, uint32_t size, const std::vector<size_t>& paths,
+                                         const MeasureOptions& options) {
+  Values values;
+  for (uint32_t i = 0; i < options.repeat; ++i) {
+    for (size_t condition = 0; condition < kConditions.size(); ++condition) {
+      for (const size_t index : paths) {
+        if (!session.refusal(index).empty()) continue;
+        auto value = goodput(session, index, size, condition);
+        if (session.over()) return tl::unexpected(value.error());
+        if (value) values[index][condition].push_back(*value);
+        else std::fprintf(stderr, "unet-bench: am-loss: %s\n", value.error().text.c_str());
+      }
+    }
+  }
+  std::vector<Record> records;
+  for (const auto& [index, of] : values) {
+    const ContenderInfo& info = session.contender(index).info();
+    for (size_t condition = 0; condition < kConditions.size(); ++condition) {
+      if (of[condition].empty()) continue;
+      Record record = record_of(benchmark, info, size, options, condition, of[condition]);
+      record.limit = median(of[0]);
+      record.ratio = ratio(of[condition], of[0]);
+      record.baseline = kWholeWire;
+      records.push_back(record);
+      for (const auto& [other, its] : values) {
+        if (info.kind != Kind::ours || session.contender(other).info().kind != Kind::kernel || its[condition].empty()) continue;
+        record.limit = median(its[condition]);
+        record.ratio = ratio(of[condition], its[condition]);
+        record.baseline = session.contender(other).info().path;
+        records.push_back(record);
+      }
+    }
+  }
+  return records;
+}
+
+}  // namespace unet::bench
