@@ -52,9 +52,14 @@ void Congestion::handle_ack(uint32_t bytes, uint64_t in_flight, Nanoseconds dela
   delay -= std::min(absence, delay);
   last_ = delay;
   if (delay < most) {
-    if (static_cast<double>(2 * in_flight) < window_) return;  // it was not the window that limited: a larger one is not known to be good
     const double acked = static_cast<double>(bytes) / packet_;
-    window_ += starting_ ? bytes : window_ >= packet_ ? packet_ * acked * packet_ / window_ : packet_ * acked;
+    if (window_ < packet_) {
+      window_ += packet_;  // it is the pause between packets that limits, however small they are
+    } else if (static_cast<double>(2 * in_flight) < window_) {
+      return;  // it was not the window that limited: a larger one is not known to be good
+    } else {
+      window_ += starting_ ? bytes : packet_ * acked * packet_ / window_;
+    }
     window_ = std::min(window_, static_cast<double>(options_.window_max));
   } else if (may_decrease(now)) {
     const double excess = static_cast<double>(delay - most) / static_cast<double>(delay);

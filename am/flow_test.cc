@@ -291,6 +291,20 @@ TEST_CASE("time for which nobody looked makes no window smaller, on either side"
   }
 }
 
+TEST_CASE("a window below one packet grows again, however small the packets are") {
+  Congestion congestion;
+  Nanoseconds now = kSecond;
+  const auto packets = [&](int count, Nanoseconds delay) {
+    for (int i = 0; i < count; ++i) congestion.handle_ack(60, 60, delay, 0, now += kMillisecond);
+  };
+  packets(1, kDelay);
+  packets(100, kMillisecond);
+  REQUIRE(congestion.window() < 120);
+  packets(10, kDelay);
+  CHECK(congestion.window() >= 1500);
+  CHECK(congestion.may_send(60, now));
+}
+
 TEST_CASE("a peer that lives anew is noticed, whoever speaks first") {
   const bool we_speak = GENERATE(false, true);
   Pair pair;
