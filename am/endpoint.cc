@@ -2,17 +2,15 @@
 #include "am/endpoint.h"
 
 #include <algorithm>
-#include <string>
 
-#include "am/peer.h"
+#include "am/bundle.h"
 
 namespace unet::am {
 namespace {
 
 constexpr uint64_t kHeldMax = 8 * 1024 * 1024;     // bytes of packets that came early, of all peers
 constexpr uint32_t kDrainMax = 4096;               // messages handled before a peer is given up
-constexpr Nanoseconds kConnectNap = kMillisecond;  // between two looks whether a connection is there
-
+constexpr Nanoseconds kTransferNap = kMillisecond;  // between two looks whether a channel has room for what waits
 
 }  // namespace
 
@@ -24,53 +22,19 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(Context& context, const Optio
 }
 
 Endpoint::Endpoint(std::unique_ptr<unet::Endpoint> endpoint, const Options& options)
-    : endpoint_(std::move(endpoint)), flow_options_(options.flow) {
+    : endpoint_(std::move(endpoint)), flow_options_(options.flow), admit_(options.admit), admit_context_(options.admit_context) {
   budget_.left = kHeldMax;
   flow_options_.session = wall_sixteenths() | 1;  // not 0
 }
 
-Endpoint::~Endpoint() { tell_credits(); }
-
-// ---- translations
-
-Status Endpoint::map(Index index, std::string_view target, Tag tag, const ConnectOptions& options) {
-  if (index >= kTranslationsMax) {
-    return fail(Errc::invalid_argument, "a translation has an index from 0 to " + std::to_string(kTranslationsMax - 1));
-  }
-  if (in_handler_) return fail(Errc::invalid_argument, "a handler maps nothing");
-  if (is_mapped(index)) return fail(Errc::already_exists, "translation " + std::to_string(index) + " is in use: unmap it first");
-  reserved_to_ = nullptr;
-  // A reply must find room, whatever else is asked for.
-  ConnectOptions enough = options;
-  enough.local.depth = std::max(enough.local.depth, kLocalOptions.depth);
-  enough.local.data_bytes = std::max(enough.local.data_bytes, kLocalOptions.data_bytes);
-  const auto pending = endpoint_->start_connect(target, enough);
-  if (!pending) return tl::unexpected(pending.error());
-  // Whoever is asked may at the same time be asking us.
-  while (true) {
-    if (auto channel = endpoint_->poll_connect(*pending)) {
-      if (!*channel) return tl::unexpected(channel->error());
-      if (translations_.size() <= index) translations_.resize(index + 1);
-      Peer& peer = add_peer(**channel, target.find('@') == std::string_view::npos);
-      peer.translations = 1;
-      translations_[index] = {&peer, tag};
-      return {};
-    }
-    look_around();
-    if (poll() == 0) endpoint_->wait(kConnectNap);
+Endpoint::~Endpoint() {
+  if (bundle_ != nullptr) bundle_->remove(*this);
+  tell_credits();
+  in_handler_ = true;
+  for (const Transfer& each : transfers_) {
+    if (each.done != nullptr) each.done(*this, each.context);
   }
 }
-
-Status Endpoint::unmap(Index index) {
-  if (!is_mapped(index)) return fail(Errc::not_found, "translation " + std::to_string(index) + " is not in use");
-  if (in_handler_) return fail(Errc::invalid_argument, "a handler unmaps nothing");
-  reserved_to_ = nullptr;
-  remove_peer(*translations_[index].peer);
-  translations_[index] = {};
-  return {};
-}
-
-bool Endpoint::is_local(Index index) const noexcept { return is_mapped(index) && translations_[index].peer->wire == nullptr; }
 
 const Flow* Endpoint::flow(Index to) const noexcept {
   return is_mapped(to) && translations_[to].peer->wire != nullptr ? &translations_[to].peer->wire->flow() : nullptr;
@@ -126,22 +90,44 @@ void Endpoint::remove_peer(Peer& peer) noexcept {
   by_channel_[static_cast<uint32_t>(peer.channel)] = nullptr;
   std::erase(wires_, &peer);
   std::erase(untold_, &peer);
+  end_transfers(peer);
   std::erase_if(completions_, [&](const Completion& each) { return each.peer == &peer; });
   peer.wire.reset();  // releases what it holds before the channel goes
   endpoint_->close(peer.channel);
   std::erase_if(peers_, [&](const auto& each) { return each.get() == &peer; });
 }
 
+void Endpoint::let_in(const ConnectionRequest& request) {
+  if (admit_ != nullptr && !admit_(request, admit_context_)) {
+    ++counters_.not_admitted;
+    endpoint_->reject(request.id);
+    return;
+  }
+  // Whoever asked may have given up meanwhile.
+  const auto channel = endpoint_->accept(request.id);
+  if (!channel) return;
+  const bool on_this_ni = request.peer_uid != -1;
+  Peer& peer = add_peer(*channel, on_this_ni);
+  // The NI says the name that a process of its own has bound, or who that is ("pid 123"); of another host it knows nothing more.
+  if (!on_this_ni) {
+    peer.host = request.peer;
+  } else if (control::valid_name(request.peer)) {
+    peer.name = request.peer;
+  }
+}
+
 // Who wants a channel, and whose has ended.
 void Endpoint::look_around() {
   looks_ = 0;
-  while (const auto request = endpoint_->next_request()) {
-    // Whoever asked may have given up meanwhile.
-    if (const auto channel = endpoint_->accept(request->id)) add_peer(*channel, request->peer_uid != -1);
-  }
+  while (const auto request = endpoint_->next_request()) let_in(*request);
   while (const auto event = endpoint_->next_event()) {
     if (event->kind == ChannelEvent::Kind::opened) {
-      add_peer(event->channel, false);
+      if (admit_ == nullptr || admit_({.peer = event->peer}, admit_context_)) {
+        add_peer(event->channel, false);
+      } else {
+        ++counters_.not_admitted;
+        endpoint_->close(event->channel);
+      }
       continue;
     }
     Peer* const peer = peer_of(event->channel);
@@ -155,23 +141,41 @@ void Endpoint::look_around() {
     end_peer(*peer);
     if (peer->translations == 0) remove_peer(*peer);
   }
+  if (__builtin_expect(!openings_.empty(), 0)) look_at_openings();
 }
 
 // ---- waiting
 
+// poll(), and a look for whatever else there is.
+uint32_t Endpoint::turn() {
+  if (in_handler_) return 0;
+  look_around();
+  return poll();
+}
+
+// For how long there is nothing to do unless something comes.
+Nanoseconds Endpoint::rest(Nanoseconds limit) const noexcept {
+  if (!transfers_.empty()) limit = std::min(limit, kTransferNap);
+  if (next_timeout_ == ~Nanoseconds{0}) return limit;
+  const Nanoseconds now = monotonic_now();
+  return std::min(limit, next_timeout_ > now ? next_timeout_ - now : 0);
+}
+
+bool Endpoint::arm(Nanoseconds& limit) {
+  if (in_handler_) return false;
+  tell_credits();
+  if (turn() != 0) return false;
+  limit = rest(limit);
+  return endpoint_->arm();
+}
+
 WaitOutcome Endpoint::wait(Nanoseconds timeout, Nanoseconds spin) {
   if (in_handler_) return WaitOutcome::ready;
   tell_credits();
-  look_around();
-  if (poll() != 0) return WaitOutcome::ready;
-  Nanoseconds limit = timeout;
-  if (next_timeout_ != ~Nanoseconds{0}) {
-    const Nanoseconds now = monotonic_now();
-    limit = std::min(limit, next_timeout_ > now ? next_timeout_ - now : 0);
-  }
+  if (turn() != 0) return WaitOutcome::ready;
+  const Nanoseconds limit = rest(timeout);
   const WaitOutcome outcome = endpoint_->wait(limit, spin);
-  look_around();
-  poll();
+  turn();
   return outcome == WaitOutcome::timed_out && limit != timeout ? WaitOutcome::ready : outcome;
 }
 
@@ -183,7 +187,7 @@ bool Endpoint::flush(Nanoseconds timeout) {
   };
   if (in_handler_) return false;
   tell_credits();
-  for (const Nanoseconds start = monotonic_now(); !all_arrived(); poll()) {
+  for (const Nanoseconds start = monotonic_now(); !transfers_.empty() || !all_arrived(); serve()) {
     if (monotonic_now() - start >= timeout) return false;
   }
   return true;

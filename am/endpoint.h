@@ -19,6 +19,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -30,6 +32,8 @@
 #include "unet/context.h"
 
 namespace unet::am {
+
+class Bundle;
 
 using Index = uint32_t;  // into the translation table
 using Tag = uint64_t;
@@ -46,12 +50,19 @@ constexpr uint64_t kLongMax = uint64_t{1} << 32;     // bytes of a long request 
 struct Options {
   EndpointOptions endpoint{.send_depth = 1024, .receive_depth = 1024, .buffers = 1024, .send_bytes = 2 * 1024 * 1024};
   FlowOptions flow{};      // for peers that are not on a local channel
+  // Whether who asks for a channel is let in; nullptr: everybody is. Also asked of static channels, which have no id and peer_uid -1.
+  bool (*admit)(const ConnectionRequest& request, void* context) = nullptr;
+  void* admit_context = nullptr;
 };
+
+// `payload` of a request_long_async() is the caller's again. Called as a handler is: it sends nothing.
+using DoneFunction = void (*)(Endpoint& endpoint, void* context);
 
 struct Counters {
   uint64_t requests = 0;          // sent
   uint64_t replies = 0;
   uint64_t handled = 0;           // messages whose handlers ran
+  uint64_t completed = 0;         // asynchronous requests whose payload is the caller's again
   uint64_t returned = 0;          // came back to our error handler
   uint64_t refused = 0;           // of peers, that could not be delivered here: they were told
   uint64_t malformed = 0;         // messages of peers that are none
@@ -59,6 +70,7 @@ struct Counters {
   uint64_t bad_reply = 0;         // replies to no get, or to a handler that is not there or takes other arguments
   uint64_t lost_replies = 0;      // for which a peer that takes nothing had no room
   uint64_t unknown_channel = 0;   // messages by a channel that is not ours
+  uint64_t not_admitted = 0;      // who was not let in (Options::admit)
 };
 
 class Endpoint {
@@ -72,13 +84,19 @@ class Endpoint {
 
   // ---- set-up
 
-  // The name under which others map this endpoint. Whoever connects is let in; the tag decides what is delivered.
-  Status bind(std::string_view name) { return endpoint_->bind(name); }
+  // The name under which others map this endpoint, and which it tells those that it maps from then on (Token::source_name()). Whoever
+  // connects is let in, unless Options::admit says otherwise; the tag decides what is delivered.
+  Status bind(std::string_view name);
   // Translation `index` leads to `target` ("name" or "name@host"), whose tag is `tag`; several may lead to the same. Runs handlers
   // while it waits. Errors: invalid_argument (index), already_exists (it is in use), and those of unet::Endpoint::connect().
   Status map(Index index, std::string_view target, Tag tag = kAnyTag, const ConnectOptions& options = kConnect);
+  // The same without waiting: the first request waits until the channel is there. If there will be none that comes back (bad_endpoint:
+  // nobody has that name, or it refuses; else unreachable), and the next request tries again. Errors: as map(), but for those of the peer.
+  Status start_map(Index index, std::string_view target, Tag tag = kAnyTag, const ConnectOptions& options = kConnect);
   Status unmap(Index index);
+  // There is a channel; in_use(): or there may be one.
   bool is_mapped(Index index) const noexcept { return index < translations_.size() && translations_[index].peer != nullptr; }
+  bool in_use(Index index) const noexcept;
   // The translation's channel is a local one.
   bool is_local(Index index) const noexcept;
 
@@ -115,6 +133,11 @@ class Endpoint {
   // At most kLongMax bytes, to `offset` of the peer's segment; the handler runs when all are there. `payload` is the caller's again at
   // return.
   Outcome request_long(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments);
+  // The same without waiting: not_sent if it would have to wait (no credit, a channel that is not there yet), or too many are under way.
+  // Otherwise `payload` stays the endpoint's until `done` runs, once, from poll() or from this call; what else is requested of that peer
+  // meanwhile may arrive before it. At the latest the endpoint's destructor calls `done`, which may be nullptr.
+  Outcome request_long_async(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments,
+                             DoneFunction done, void* context);
   // Copies `to.size()` bytes from `offset` of the peer's segment; then runs `handler` here, from poll(). `memory` stays the caller's, and
   // must stay, until then.
   Outcome get(Index from, uint8_t handler, uint64_t offset, MutableBytes memory, std::span<const uint32_t> arguments);
@@ -135,6 +158,11 @@ class Endpoint {
   // Until something may have arrived or `timeout` is over; sleeps if nothing does for `spin`. Then poll(). WaitOutcome::ready says nothing
   // about handlers: perhaps only an acknowledgement came.
   WaitOutcome wait(Nanoseconds timeout = unet::Endpoint::kForever, Nanoseconds spin = unet::Endpoint::kDefaultSpin);
+  // For an event loop of the program's own: a descriptor that becomes readable when there may be something, after arm() returned true;
+  // arm() returns false if there is something already. Then poll(). `limit` is lowered to the time after which to poll all the same. The
+  // descriptor is the endpoint's; never read it. Errors: as unet::Endpoint::descriptor().
+  Result<int> descriptor() { return endpoint_->descriptor(); }
+  bool arm(Nanoseconds& limit);
   // Polls until all that was sent has arrived (wires: is acknowledged), at most `timeout`; false if then it has not.
   bool flush(Nanoseconds timeout);
 
@@ -145,8 +173,11 @@ class Endpoint {
   // Of the flow to a peer that is not on a local channel; nullptr for one that is.
   const Flow* flow(Index to) const noexcept;
   unet::Endpoint& raw() noexcept { return *endpoint_; }
+  // What a binding for another language keeps beside its endpoint.
+  void*& attachment() noexcept { return attachment_; }
 
  private:
+  friend class Bundle;
   friend class Token;
   struct Translation {
     Peer* peer = nullptr;
@@ -159,12 +190,40 @@ class Endpoint {
     MutableBytes memory;
     std::array<uint32_t, kArgumentsMax> arguments;
   };
+  struct Opening {           // a translation whose channel is not there yet
+    Index index;
+    Tag tag;
+    std::string target;
+    ConnectOptions options;
+    std::optional<uint64_t> pending;  // the connect that is under way
+  };
+  struct Transfer {          // an asynchronous request that is not all on its way
+    Peer* peer;
+    Tag tag;
+    Index index;
+    uint8_t handler, count;
+    uint64_t offset;
+    Bytes payload;
+    uint64_t at;             // what has left
+    DoneFunction done;
+    void* context;
+    bool sent;
+    std::array<uint32_t, kArgumentsMax> arguments;
+  };
   static constexpr ConnectOptions kConnect{.local = kLocalOptions};
 
   Endpoint(std::unique_ptr<unet::Endpoint> endpoint, const Options& options);
 
   // Set-up and the end of channels.
   Peer& add_peer(Channel channel, bool on_this_ni);
+  void let_in(const ConnectionRequest& request);
+  Status begin_opening(Opening& opening);
+  std::optional<Status> look_at_opening(Opening& opening);
+  Status finish_opening(Index index);
+  void look_at_openings();
+  std::optional<ReturnStatus> open_late(Index index);
+  std::vector<Opening>::iterator opening_of(Index index) noexcept;
+  void introduce(Index index);
   void remove_peer(Peer& peer) noexcept;
   void end_peer(Peer& peer) noexcept;
   void look_around();
@@ -182,7 +241,15 @@ class Endpoint {
   void note_request(Peer& peer, Index index, const PacketFields& fields) noexcept;
   static void say_tag(const Peer& peer, Tag tag, PacketFields& fields) noexcept;
   Outcome send_reply(Token& token, PacketFields& fields, Bytes payload) noexcept;
+  bool post_request(Peer& peer, Tag tag, Index index, PacketFields& fields, Bytes payload);
   bool region_of(Peer& peer);
+  static uint32_t piece_of(const Peer& peer) noexcept;
+  Outcome put_long(Peer& peer, Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments);
+  Outcome begin_transfer(const Transfer& transfer);
+  bool push_transfer(Transfer& transfer);
+  void turn_transfers();
+  void end_transfer(size_t index);
+  void end_transfers(const Peer& peer);
   Outcome come_back(ReturnStatus status, Kind kind, uint8_t handler, Index index, std::span<const uint32_t> arguments);
 
   // Receiving.
@@ -202,14 +269,25 @@ class Endpoint {
   void take_get(Peer& peer, const PacketFields& fields, Bytes payload);
   void end_get(Peer& peer);
   void take_returned(Peer& peer, const PacketFields& fields);
+  void take_introduction(Peer& peer, const PacketFields& fields, Bytes payload);
   void handled(Peer& peer);
   void complete_gets();
+  uint32_t turn();
+  uint32_t serve();
+  void idle();
+  Nanoseconds rest(Nanoseconds limit) const noexcept;
   void turn_wires(bool empty);
   void pump(Peer& peer);
   void tell_credits() noexcept;
 
   std::unique_ptr<unet::Endpoint> endpoint_;
   FlowOptions flow_options_;
+  bool (*admit_)(const ConnectionRequest&, void*);
+  void* admit_context_;
+  Bundle* bundle_ = nullptr;
+  void* attachment_ = nullptr;
+  std::string name_;
+  std::vector<Opening> openings_;
   std::array<Handler, kHandlersMax> handlers_{};
   std::vector<Translation> translations_;
   std::vector<Peer*> by_channel_;
@@ -224,6 +302,7 @@ class Endpoint {
   std::vector<Peer*> untold_;    // whose requests were handled without a reply
   std::vector<Peer*> wires_;
   std::vector<Completion> completions_;
+  std::vector<Transfer> transfers_;
   Nanoseconds next_timeout_ = ~Nanoseconds{0};
   Nanoseconds polled_at_ = 0;    // the end of the last poll, with peers on wires
   Nanoseconds absence_ = 0;      // before this one

@@ -30,6 +30,7 @@ uint32_t Endpoint::poll() {
     if (!untold_.empty()) tell_credits();
   }
   if (!completions_.empty()) complete_gets();
+  if (__builtin_expect(!transfers_.empty(), 0)) turn_transfers();
   if (!wires_.empty()) turn_wires(count == 0);
   absence_known_ = false;
   looks_ += count == 0 ? kEmptyWeight : 1;
@@ -183,7 +184,13 @@ bool Endpoint::admit(const Peer& peer, const PacketFields& fields, Bytes payload
 }
 
 void Endpoint::dispatch_request(Peer& peer, const PacketFields& fields, Bytes payload) {
-  if (__builtin_expect((fields.flags & PacketFlags::kTag) != 0, 0)) peer.tag_heard = fields.tag;
+  if (__builtin_expect((fields.flags & (PacketFlags::kTag | PacketFlags::kName)) != 0, 0)) {
+    if ((fields.flags & PacketFlags::kTag) != 0) peer.tag_heard = fields.tag;
+    if ((fields.flags & PacketFlags::kName) != 0) {
+      take_introduction(peer, fields, payload);
+      return handled(peer);
+    }
+  }
   Token token(*this, peer, fields, payload);
   ReturnStatus why;
   if (__builtin_expect(!admit(peer, fields, payload, why), 0)) {

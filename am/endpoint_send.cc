@@ -29,8 +29,10 @@ Endpoint::Translation* Endpoint::find(Index to, Kind kind, uint8_t handler, std:
   if (__builtin_expect(in_handler_ || arguments.size() > kArgumentsMax, 0)) return nullptr;
   if (__builtin_expect(++unpolled_ >= kPollEvery, 0)) poll();
   if (__builtin_expect(!is_mapped(to), 0)) {
-    outcome = come_back(ReturnStatus::bad_entry, kind, handler, to, arguments);
-    return nullptr;
+    if (const auto why = open_late(to)) {
+      outcome = come_back(*why, kind, handler, to, arguments);
+      return nullptr;
+    }
   }
   Translation& found = translations_[to];
   if (__builtin_expect(!wait_credit(*found.peer), 0)) {
@@ -42,7 +44,7 @@ Endpoint::Translation* Endpoint::find(Index to, Kind kind, uint8_t handler, std:
 
 // False if the peer is gone.
 bool Endpoint::wait_credit(Peer& peer) {
-  while (!peer.has_credit() && peer.open) poll();
+  while (!peer.has_credit() && peer.open) serve();
   return peer.open;
 }
 
@@ -84,11 +86,23 @@ Outcome Endpoint::send_request(Translation& to, Index index, PacketFields& field
       return Outcome::sent;
     }
     if (outcome != SendOutcome::full || !peer.open) break;
-    poll();
+    serve();
   }
   // What it had sent before it went is handled before anything of it comes back.
   if (peer.open) look_around();
   return come_back(ReturnStatus::unreachable, fields.kind, fields.handler, index, {fields.arguments.data(), fields.count});
+}
+
+// The same without waiting; the tag is said already. False: no room, or the peer is gone.
+bool Endpoint::post_request(Peer& peer, Tag tag, Index index, PacketFields& fields, Bytes payload) {
+  if (peer.wire == nullptr && peer.local.send(fields, payload) != SendOutcome::sent) return false;
+  peer.tag_told = tag;
+  note_request(peer, index, fields);
+  if (peer.wire != nullptr) {
+    peer.wire->begin(fields, payload);
+    pump(peer);
+  }
+  return true;
 }
 
 Outcome Endpoint::come_back(ReturnStatus status, Kind kind, uint8_t handler, Index index, std::span<const uint32_t> arguments) {
@@ -149,7 +163,7 @@ MutableBytes Endpoint::reserve(Index to, uint32_t bytes, uint8_t count_of_argume
   if (peer.wire != nullptr) room = peer.wire->reserve(reserved_, bytes);
   while (room.empty() && peer.open && endpoint_->is_open(peer.channel)) {
     room = peer.local.reserve(reserved_, bytes);
-    if (room.empty()) poll();
+    if (room.empty()) serve();
   }
   if (room.empty()) {
     come_back(ReturnStatus::unreachable, Kind::medium_request, 0, to, {});
@@ -192,6 +206,22 @@ bool Endpoint::region_of(Peer& peer) {
   return peer.region != 0;
 }
 
+uint32_t Endpoint::piece_of(const Peer& peer) noexcept { return peer.wire != nullptr ? kPieceMax : kLocalPieceMax; }
+
+// Writes a payload into the region that a local peer exposes. Outcome::sent: it is there, and nobody has been told.
+Outcome Endpoint::put_long(Peer& peer, Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments) {
+  constexpr Kind kKind = Kind::long_request;
+  if (offset > peer.region) return come_back(ReturnStatus::bad_segment_offset, kKind, handler, to, arguments);
+  if (payload.size() > peer.region - offset) return come_back(ReturnStatus::bad_length, kKind, handler, to, arguments);
+  for (uint64_t at = 0; at < payload.size(); at += kPutMax) {
+    const Bytes part = payload.subspan(at, std::min<uint64_t>(kPutMax, payload.size() - at));
+    if (endpoint_->put(peer.channel, offset + at, part, false) != SendOutcome::sent) {
+      return come_back(ReturnStatus::unreachable, kKind, handler, to, arguments);
+    }
+  }
+  return Outcome::sent;
+}
+
 Outcome Endpoint::request_long(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments) {
   if (payload.size() > kLongMax) return Outcome::bad_call;
   Outcome outcome;
@@ -201,17 +231,10 @@ Outcome Endpoint::request_long(Index to, uint8_t handler, uint64_t offset, Bytes
   PacketFields fields{.kind = Kind::long_request, .handler = handler, .offset = offset, .total = payload.size()};
   copy_arguments(fields, arguments);
   if (region_of(peer)) {
-    if (offset > peer.region) return come_back(ReturnStatus::bad_segment_offset, fields.kind, handler, to, arguments);
-    if (payload.size() > peer.region - offset) return come_back(ReturnStatus::bad_length, fields.kind, handler, to, arguments);
-    for (uint64_t at = 0; at < payload.size(); at += kPutMax) {
-      const Bytes part = payload.subspan(at, std::min<uint64_t>(kPutMax, payload.size() - at));
-      if (endpoint_->put(peer.channel, offset + at, part, false) != SendOutcome::sent) {
-        return come_back(ReturnStatus::unreachable, fields.kind, handler, to, arguments);
-      }
-    }
-    return send_request(*found, to, fields, {});
+    outcome = put_long(peer, to, handler, offset, payload, arguments);
+    return outcome == Outcome::sent ? send_request(*found, to, fields, {}) : outcome;
   }
-  const uint32_t piece = peer.wire != nullptr ? kPieceMax : kLocalPieceMax;
+  const uint32_t piece = piece_of(peer);
   uint64_t at = 0;
   for (; payload.size() - at > piece; at += piece) {
     PacketFields part{.kind = Kind::long_piece, .offset = offset + at, .total = piece};
@@ -277,6 +300,8 @@ Outcome Endpoint::send_reply(Token& token, PacketFields& fields, Bytes payload) 
 
 uint64_t Token::source() const noexcept { return peer_->id; }
 uint64_t Token::tag() const noexcept { return peer_->tag_heard; }
+std::string_view Token::source_name() const noexcept { return peer_->name; }
+uint32_t Token::index() const noexcept { return peer_->index; }
 
 Outcome Token::reply_short(uint8_t handler, std::span<const uint32_t> arguments) noexcept {
   if (arguments.size() > kArgumentsMax || !can_reply()) return Outcome::bad_call;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <span>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -35,6 +36,11 @@ class Token {
   bool can_reply() const noexcept { return is_request() && !replied_; }
   // A number for whom it came from, unique among the peers of this endpoint in its life.
   uint64_t source() const noexcept;
+  // What it calls itself, as a target for map() here: the name it has bound, with "@host" if it is on another one; a reply's: what was
+  // mapped. Empty if it has none. On another host it may say any name: only the host is sure. Valid while the handler runs.
+  std::string_view source_name() const noexcept;
+  // A reply's: the translation by which it was asked for; a request's: kNoIndex.
+  uint32_t index() const noexcept;
   // That of the message, by which this endpoint let it in.
   uint64_t tag() const noexcept;
   Endpoint& endpoint() const noexcept { return *endpoint_; }

@@ -30,6 +30,7 @@ struct PacketFlags {
   static constexpr uint8_t kAckNow = 0x01;  // the sender's window waits for news
   static constexpr uint8_t kTag = 0x02;     // says the tag of this request and of all later ones until the next that says one
   static constexpr uint8_t kGet = 0x04;     // long_reply: of a get_request, without a handler
+  static constexpr uint8_t kName = 0x04;    // medium_request: the payload is the sender's name; without a handler
   // The rest: for how long nobody had looked for packets there when the one came that is echoed; the power of two, of 64 ns, that is not
   // below it. 0: at most 64 ns.
   static constexpr uint8_t kAbsenceShift = 3;

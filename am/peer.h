@@ -4,6 +4,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "am/local_link.h"
 #include "am/status.h"
@@ -40,6 +41,7 @@ struct Peer {
 
   Channel channel;
   uint64_t id;
+  uint32_t index = ~uint32_t{0};  // of the translation that leads here, if one does
   bool open = true;
   bool in_untold = false;        // listed as one to be told of credits
   uint32_t translations = 0;     // that lead here; 0: it connected to us
@@ -54,6 +56,8 @@ struct Peer {
   uint32_t gets_begun = 0, gets_answered = 0;
   std::array<uint32_t, kFlowWindow> gets{};  // their numbers as requests
   std::array<PendingRequest, kFlowWindow> requests{};
+  std::string host;              // that it is on; empty: this one
+  std::string name;              // that it has said, or that it was mapped by
 };
 
 }  // namespace unet::am

@@ -1,0 +1,79 @@
+// bundle.h - Active Message endpoints that are polled and waited for together, by one thread or by several; part of the public C++ API.
+//
+//   auto bundle = unet::am::Bundle::create(unet::am::Threads::several);
+//   (*bundle)->add(*endpoint);
+//   { std::lock_guard held(**bundle); endpoint->request(0, 7); }     // several threads: whoever calls an endpoint holds its bundle
+//   while (!answered) (*bundle)->wait();
+//
+// An endpoint that waits for a credit polls its whole bundle, so two endpoints of one thread may talk to each other.
+#pragma once
+
+#include <poll.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "am/endpoint.h"
+#include "unet/mapping.h"
+
+namespace unet::am {
+
+enum class Threads : uint8_t { one, several };
+
+class Bundle {
+ public:
+  // Errors: system (several: no descriptor left).
+  static Result<std::unique_ptr<Bundle>> create(Threads threads = Threads::one);
+  // Its endpoints are in none afterwards.
+  ~Bundle();
+  Bundle(const Bundle&) = delete;
+  Bundle& operator=(const Bundle&) = delete;
+
+  // Takes an endpoint in, out of the bundle that it was in; it leaves when it is destroyed. Nobody else uses it meanwhile.
+  void add(Endpoint& endpoint);
+  void remove(Endpoint& endpoint) noexcept;
+  size_t size() const noexcept { return endpoints_.size(); }
+  bool shared() const noexcept { return threads_ == Threads::several; }
+
+  // With several threads: an endpoint of the bundle is called by who holds it, as a std::mutex (a thread may do so again). Handlers run
+  // while it is held. With one thread these do nothing.
+  void lock() noexcept {
+    if (__builtin_expect(shared(), 0)) mutex_.lock();
+  }
+  void unlock() noexcept {
+    if (__builtin_expect(shared(), 0)) let_go();
+  }
+
+  // Both hold the bundle themselves. Polls each endpoint once; returns how many messages arrived. In a handler: does nothing.
+  uint32_t poll();
+  // Until something has arrived at one of them, whichever thread took it, or `timeout` is over; sleeps, without holding the bundle, if
+  // nothing does for `spin`. The handlers have run.
+  WaitOutcome wait(Nanoseconds timeout = unet::Endpoint::kForever, Nanoseconds spin = unet::Endpoint::kDefaultSpin);
+
+ private:
+  friend class Endpoint;
+  explicit Bundle(Threads threads) noexcept : threads_(threads) {}
+  uint32_t turn();
+  uint64_t progress() const noexcept;
+  bool in_handler() const noexcept;
+  void let_go() noexcept;
+  void wake() noexcept;
+  WaitOutcome sleep(Nanoseconds limit);
+  WaitOutcome sleep_beside(Nanoseconds limit);
+  bool arm_all(Nanoseconds& limit);
+  bool disconnected() noexcept;
+
+  const Threads threads_;
+  std::vector<Endpoint*> endpoints_;
+  std::recursive_mutex mutex_;
+  std::condition_variable_any changed_;
+  uint32_t waiting_ = 0;      // threads in wait()
+  bool sleeping_ = false;     // one of them, on the descriptors; the others on changed_
+  uint64_t seen_ = 0;         // progress() when waiting threads were told last
+  Descriptor kick_;           // wakes the one that sleeps
+  std::vector<pollfd> descriptors_;
+};
+
+}  // namespace unet::am

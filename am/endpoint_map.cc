@@ -1,0 +1,180 @@
+// endpoint_map.cc - the translation table of an Active Message endpoint: whom its indices lead to, at once or when first needed.
+#include <poll.h>
+
+#include <algorithm>
+
+#include "am/bundle.h"
+#include "am/endpoint.h"
+
+namespace unet::am {
+namespace {
+
+constexpr Nanoseconds kConnectNap = kMillisecond;  // between two looks whether a connection is there
+
+ReturnStatus to_return(Errc code) noexcept {
+  return code == Errc::not_found || code == Errc::refused ? ReturnStatus::bad_endpoint : ReturnStatus::unreachable;
+}
+
+}  // namespace
+
+Status Endpoint::bind(std::string_view name) {
+  const Status bound = endpoint_->bind(name);
+  if (bound) name_ = name;
+  return bound;
+}
+
+// ---- mapping
+
+Status Endpoint::map(Index index, std::string_view target, Tag tag, const ConnectOptions& options) {
+  if (const Status started = start_map(index, target, tag, options); !started) return started;
+  const Status there = finish_opening(index);
+  if (!there) openings_.erase(opening_of(index));
+  return there;
+}
+
+Status Endpoint::start_map(Index index, std::string_view target, Tag tag, const ConnectOptions& options) {
+  if (index >= kTranslationsMax) {
+    return fail(Errc::invalid_argument, "a translation has an index from 0 to " + std::to_string(kTranslationsMax - 1));
+  }
+  if (in_handler_) return fail(Errc::invalid_argument, "a handler maps nothing");
+  if (in_use(index)) return fail(Errc::already_exists, "translation " + std::to_string(index) + " is in use: unmap it first");
+  reserved_to_ = nullptr;
+  Opening opening{.index = index, .tag = tag, .target = std::string(target), .options = options, .pending = {}};
+  // A reply must find room, whatever else is asked for.
+  opening.options.local.depth = std::max(options.local.depth, kLocalOptions.depth);
+  opening.options.local.data_bytes = std::max(options.local.data_bytes, kLocalOptions.data_bytes);
+  if (const Status begun = begin_opening(opening); !begun) return begun;
+  if (translations_.size() <= index) translations_.resize(index + 1);
+  openings_.push_back(std::move(opening));
+  return {};
+}
+
+Status Endpoint::unmap(Index index) {
+  if (!in_use(index)) return fail(Errc::not_found, "translation " + std::to_string(index) + " is not in use");
+  if (in_handler_) return fail(Errc::invalid_argument, "a handler unmaps nothing");
+  reserved_to_ = nullptr;
+  if (const auto opening = opening_of(index); opening != openings_.end()) {
+    if (opening->pending) static_cast<void>(endpoint_->cancel_connect(*opening->pending));
+    openings_.erase(opening);
+    return {};
+  }
+  remove_peer(*translations_[index].peer);
+  translations_[index] = {};
+  return {};
+}
+
+bool Endpoint::is_local(Index index) const noexcept { return is_mapped(index) && translations_[index].peer->wire == nullptr; }
+
+bool Endpoint::in_use(Index index) const noexcept {
+  return is_mapped(index) || std::any_of(openings_.begin(), openings_.end(), [&](const Opening& each) { return each.index == index; });
+}
+
+// ---- channels that are not there yet
+
+std::vector<Endpoint::Opening>::iterator Endpoint::opening_of(Index index) noexcept {
+  return std::find_if(openings_.begin(), openings_.end(), [&](const Opening& each) { return each.index == index; });
+}
+
+Status Endpoint::begin_opening(Opening& opening) {
+  const auto pending = endpoint_->start_connect(opening.target, opening.options);
+  if (!pending) return tl::unexpected(pending.error());
+  opening.pending = *pending;
+  return {};
+}
+
+// What became of it, if that is known.
+std::optional<Status> Endpoint::look_at_opening(Opening& opening) {
+  if (!opening.pending) return std::nullopt;
+  const auto channel = endpoint_->poll_connect(*opening.pending);
+  if (!channel) return std::nullopt;
+  opening.pending.reset();
+  if (!*channel) return tl::unexpected(channel->error());
+  Peer& peer = add_peer(**channel, opening.target.find('@') == std::string::npos);
+  peer.translations = 1;
+  peer.index = opening.index;
+  peer.name = opening.target;
+  translations_[opening.index] = {&peer, opening.tag};
+  return Status{};
+}
+
+// Waits for it, and tells the peer our name. Whoever is asked may at the same time be asking us.
+Status Endpoint::finish_opening(Index index) {
+  while (true) {
+    const auto opening = opening_of(index);
+    if (opening == openings_.end()) return {};  // look_around() has found it
+    if (!opening->pending) {
+      if (const Status begun = begin_opening(*opening); !begun) return begun;
+    }
+    if (const auto outcome = look_at_opening(*opening)) {
+      if (*outcome) {
+        openings_.erase(opening);
+        introduce(index);
+      }
+      return *outcome;
+    }
+    idle();
+  }
+}
+
+// Those that failed wait for the next request.
+void Endpoint::look_at_openings() {
+  for (size_t at = 0; at < openings_.size();) {
+    const auto outcome = look_at_opening(openings_[at]);
+    if (!outcome || !*outcome) {
+      ++at;
+      continue;
+    }
+    const Index index = openings_[at].index;
+    openings_.erase(openings_.begin() + static_cast<std::ptrdiff_t>(at));
+    introduce(index);
+  }
+}
+
+// For a request by a translation without a channel: why there is none.
+std::optional<ReturnStatus> Endpoint::open_late(Index index) {
+  if (!in_use(index)) return ReturnStatus::bad_entry;
+  const Status there = finish_opening(index);
+  if (!there) return to_return(there.error().code);
+  return std::nullopt;
+}
+
+// ---- names
+
+// To a peer on another host; one of this NI has learned our name from that. The first message on a channel, so there is a credit. Nobody
+// need know of it when it comes back.
+void Endpoint::introduce(Index index) {
+  if (name_.empty() || !is_mapped(index) || translations_[index].peer->wire == nullptr) return;
+  Translation& to = translations_[index];
+  Peer& peer = *to.peer;
+  PacketFields fields{.kind = Kind::medium_request, .flags = PacketFlags::kName};
+  say_tag(peer, to.tag, fields);
+  if (!post_request(peer, to.tag, index, fields, as_bytes(name_.data(), name_.size()))) return;
+  peer.pending(peer.begun - 1).kind = Kind::long_piece;
+  --counters_.requests;
+}
+
+void Endpoint::take_introduction(Peer& peer, const PacketFields& fields, Bytes payload) {
+  std::string name(reinterpret_cast<const char*>(payload.data()), std::min<size_t>(payload.size(), kNameMax + 1));
+  if (fields.kind != Kind::medium_request || !control::valid_name(name)) {
+    ++counters_.malformed;
+    return;
+  }
+  if (peer.name.empty() && !peer.host.empty()) peer.name = name + '@' + peer.host;
+}
+
+// ---- waiting for others
+
+// Whom nobody else polls while we wait: the endpoints of our bundle, or ourselves.
+uint32_t Endpoint::serve() { return bundle_ != nullptr ? bundle_->poll() : poll(); }
+
+// One look for everything, and a short sleep if there is nothing.
+void Endpoint::idle() {
+  if ((bundle_ != nullptr ? bundle_->turn() : turn()) != 0) return;
+  if (bundle_ == nullptr || !bundle_->shared()) {
+    endpoint_->wait(kConnectNap);
+  } else {
+    ::poll(nullptr, 0, static_cast<int>(kConnectNap / kMillisecond));  // another thread may sleep on the endpoint
+  }
+}
+
+}  // namespace unet::am

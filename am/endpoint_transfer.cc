@@ -1,0 +1,106 @@
+// endpoint_transfer.cc - asynchronous long requests: what could not leave at once leaves from poll(), as credits come back.
+#include <algorithm>
+
+#include "am/endpoint.h"
+
+namespace unet::am {
+namespace {
+
+constexpr size_t kTransfersMax = 256;                      // of an endpoint
+constexpr uint32_t kTransferCredits = kFlowWindow * 3 / 4;  // that they take of a peer's: whoever waits for one gets it
+
+}  // namespace
+
+Outcome Endpoint::request_long_async(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments,
+                                     DoneFunction done, void* context) {
+  if (in_handler_ || arguments.size() > kArgumentsMax || payload.size() > kLongMax) return Outcome::bad_call;
+  poll();
+  if (!is_mapped(to)) {
+    look_at_openings();
+    if (!is_mapped(to)) {
+      return in_use(to) ? Outcome::not_sent : come_back(ReturnStatus::bad_entry, Kind::long_request, handler, to, arguments);
+    }
+  }
+  Peer& peer = *translations_[to].peer;
+  if (!peer.open) return come_back(ReturnStatus::unreachable, Kind::long_request, handler, to, arguments);
+  if (!peer.has_credit() || transfers_.size() >= kTransfersMax) return Outcome::not_sent;
+  Transfer transfer{.peer = &peer, .tag = translations_[to].tag, .index = to, .handler = handler,
+                    .count = static_cast<uint8_t>(arguments.size()), .offset = offset, .payload = payload, .at = 0, .done = done,
+                    .context = context, .sent = false, .arguments = {}};
+  copy_words(transfer.arguments.data(), arguments.data(), transfer.count);
+  return begin_transfer(transfer);
+}
+
+Outcome Endpoint::begin_transfer(const Transfer& given) {
+  Transfer transfer = given;
+  if (region_of(*transfer.peer)) {
+    const std::span<const uint32_t> arguments(transfer.arguments.data(), transfer.count);
+    if (const Outcome outcome = put_long(*transfer.peer, transfer.index, transfer.handler, transfer.offset, transfer.payload, arguments);
+        outcome != Outcome::sent) {
+      return outcome;
+    }
+    transfer.at = transfer.payload.size();
+  }
+  transfers_.push_back(transfer);
+  turn_transfers();
+  return Outcome::sent;
+}
+
+// Sends what may be sent; true when all of it is on its way.
+bool Endpoint::push_transfer(Transfer& transfer) {
+  Peer& peer = *transfer.peer;
+  const uint32_t piece = piece_of(peer);
+  while (peer.open && peer.has_credit() && peer.unhandled() < kTransferCredits) {
+    const uint64_t rest = transfer.payload.size() - transfer.at;
+    const bool last = rest <= piece;
+    PacketFields fields{.kind = Kind::long_piece, .offset = transfer.offset + transfer.at, .total = piece};
+    if (last) {
+      fields = {.kind = Kind::long_request, .handler = transfer.handler, .count = transfer.count, .offset = transfer.offset,
+                .total = transfer.payload.size()};
+      copy_words(fields.arguments.data(), transfer.arguments.data(), transfer.count);
+    }
+    say_tag(peer, transfer.tag, fields);
+    if (!post_request(peer, transfer.tag, transfer.index, fields, transfer.payload.subspan(transfer.at, last ? rest : piece))) return false;
+    transfer.at += last ? rest : piece;
+    if (last) return true;
+  }
+  return false;
+}
+
+void Endpoint::turn_transfers() {
+  for (Transfer& each : transfers_) each.sent = push_transfer(each);
+  for (size_t i = 0; i < transfers_.size();) {
+    if (transfers_[i].sent || !transfers_[i].peer->open) {
+      end_transfer(i);
+    } else {
+      ++i;
+    }
+  }
+}
+
+// Those that are called can begin no new ones.
+void Endpoint::end_transfer(size_t index) {
+  const Transfer over = transfers_[index];
+  transfers_.erase(transfers_.begin() + static_cast<std::ptrdiff_t>(index));
+  ++counters_.completed;
+  if (over.done != nullptr) {
+    const bool before = std::exchange(in_handler_, true);
+    over.done(*this, over.context);
+    in_handler_ = before;
+  }
+  if (!over.sent) {
+    come_back(ReturnStatus::unreachable, Kind::long_request, over.handler, over.index, {over.arguments.data(), over.count});
+  }
+}
+
+void Endpoint::end_transfers(const Peer& peer) {
+  for (size_t i = 0; i < transfers_.size();) {
+    if (transfers_[i].peer == &peer) {
+      end_transfer(i);
+    } else {
+      ++i;
+    }
+  }
+}
+
+}  // namespace unet::am
