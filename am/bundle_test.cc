@@ -17,10 +17,13 @@ constexpr uint8_t kEcho = 1, kAnswer = 2, kWho = 3;
 
 void echo(Token& token, void*) { token.reply_short(kAnswer, token.arguments()); }
 void count(Token&, void* context) { ++*static_cast<uint32_t*>(context); }
-void note(am::Endpoint&, const Returned& returned, void* context) { static_cast<std::vector<ReturnStatus>*>(context)->push_back(returned.status); }
+void note(am::Endpoint&, const Returned& returned, void* context) {
+  static_cast<std::vector<ReturnStatus>*>(context)->push_back(returned.status);
+}
 
 struct World {
-  explicit World(Threads threads = Threads::one) : context(*Context::open(daemon.ni(), "test")), bundle(std::move(*Bundle::create(threads))) {}
+  explicit World(Threads threads = Threads::one)
+      : context(*Context::open(daemon.ni(), "test")), bundle(std::move(*Bundle::create(threads))) {}
   std::unique_ptr<am::Endpoint> make(const am::Options& options = {}) {
     auto made = am::Endpoint::create(context, options);
     REQUIRE(made);

@@ -31,6 +31,7 @@ class Token {
   // Long: where in the segment the payload lies.
   uint64_t offset() const noexcept { return fields_.offset; }
 
+  Kind kind() const noexcept { return fields_.kind; }  // a get's is long_reply
   bool is_request() const noexcept { return am::is_request(fields_.kind); }
   // Replies are possible: a request's handler has sent none yet.
   bool can_reply() const noexcept { return is_request() && !replied_; }

@@ -7,16 +7,67 @@
 #include <new>
 #include <type_traits>
 
+#include "unet/c_abi.h"
 #include "unet/context.h"
 #include "unet/unet.h"
 
 namespace unet {
+namespace c_abi {
+
+thread_local char error_text[1024];
+
+int failed(Errc code, std::string_view text) noexcept {
+  const size_t length = std::min(text.size(), sizeof error_text - 1);
+  std::memcpy(error_text, text.data(), length);
+  error_text[length] = '\0';
+  return -static_cast<int>(code);
+}
+
+int null_argument(const char* name) noexcept {
+  char text[64] = "";
+  std::strncat(text, name, sizeof text - 32);
+  std::strcat(text, " must not be NULL");
+  return failed(Errc::invalid_argument, text);
+}
+
+int take_endpoint_options(const unet_endpoint_options* from, EndpointOptions& to) noexcept {
+  unet_endpoint_options taken;
+  if (const int error = take_options(from, taken); error != 0) return error;
+  if (taken.send_depth != 0) to.send_depth = taken.send_depth;
+  if (taken.receive_depth != 0) to.receive_depth = taken.receive_depth;
+  if (taken.buffers != 0) to.buffers = taken.buffers;
+  if (taken.buffer_size != 0) to.buffer_size = taken.buffer_size;
+  if (taken.send_bytes != 0) to.send_bytes = taken.send_bytes;
+  if (taken.emulated > 1) return failed(Errc::invalid_argument, "the member emulated is neither 0 nor 1");
+  to.emulated = static_cast<uint32_t>(taken.emulated);
+  // What does not fit in the narrower member must not become something that is allowed.
+  if (taken.weight != 0) to.weight = static_cast<uint32_t>(std::min<uint64_t>(taken.weight, ~uint32_t{0}));
+  return 0;
+}
+
+int take_connect_options(const unet_connect_options* from, ConnectOptions& to) noexcept {
+  unet_connect_options options;
+  if (const int error = take_options(from, options); error != 0) return error;
+  if (options.path < UNET_PATH_AUTOMATIC || options.path > UNET_PATH_NI) {
+    return failed(Errc::invalid_argument, "no such path: UNET_PATH_AUTOMATIC, UNET_PATH_LOCAL or UNET_PATH_NI");
+  }
+  if (options.reserved != 0) return failed(Errc::invalid_argument, "the member reserved must be 0");
+  constexpr Nanoseconds kHour = 3600 * kSecond;
+  to.path = static_cast<control::Path>(options.path);
+  if (options.timeout_ns != 0) to.timeout = std::min(to_timeout(options.timeout_ns), kHour);
+  if (options.local_depth != 0) to.local.depth = options.local_depth;
+  if (options.local_bytes != 0) to.local.data_bytes = options.local_bytes;
+  return 0;
+}
+
+}  // namespace c_abi
+
 namespace {
+
+using namespace c_abi;  // NOLINT
 
 // ---- the C ABI's types are the C++ API's: a pointer to one is a pointer to the other
 
-Context& of(unet_context* context) noexcept { return *reinterpret_cast<Context*>(context); }
-const Context& of(const unet_context* context) noexcept { return *reinterpret_cast<const Context*>(context); }
 Endpoint& of(unet_endpoint* endpoint) noexcept { return *reinterpret_cast<Endpoint*>(endpoint); }
 const Endpoint& of(const unet_endpoint* endpoint) noexcept { return *reinterpret_cast<const Endpoint*>(endpoint); }
 
@@ -56,59 +107,9 @@ static_assert(sizeof(unet_request::peer) == kNameMax + 1 && sizeof(unet_event::p
 
 Channel channel_of(int channel) noexcept { return static_cast<Channel>(static_cast<uint32_t>(channel)); }
 int to_c(Channel channel) noexcept { return static_cast<int>(channel); }
-Nanoseconds to_timeout(int64_t ns) noexcept { return ns < 0 ? Endpoint::kForever : static_cast<Nanoseconds>(ns); }
-Nanoseconds to_spin(int64_t ns) noexcept { return ns < 0 ? Endpoint::kDefaultSpin : static_cast<Nanoseconds>(ns); }
-
-// ---- errors
-
-thread_local char error_text[1024];
-
-int failed(Errc code, std::string_view text) noexcept {
-  const size_t length = std::min(text.size(), sizeof error_text - 1);
-  std::memcpy(error_text, text.data(), length);
-  error_text[length] = '\0';
-  return -static_cast<int>(code);
-}
-int failed(const Error& error) noexcept { return failed(error.code, error.text); }
-int null_argument(const char* name) noexcept {
-  char text[64] = "";
-  std::strncat(text, name, sizeof text - 32);
-  std::strcat(text, " must not be NULL");
-  return failed(Errc::invalid_argument, text);
-}
-
-int done(const Status& status) noexcept { return status ? 0 : failed(status.error()); }
 int done(const Result<Channel>& channel) noexcept { return channel ? to_c(*channel) : failed(channel.error()); }
 
-// Runs a set-up call; the standard library's exceptions (memory, threads) become error codes.
-template <typename Call>
-int guarded(Call&& call) noexcept {
-  try {
-    return call();
-  } catch (const std::bad_alloc&) {
-    return failed(Errc::out_of_memory, "no memory left in this process");
-  } catch (const std::exception& error) {
-    return failed(Errc::system, error.what());
-  }
-}
-
 // ---- structures that may grow
-
-// Takes in a structure of the caller's version: members it does not know stay 0, members this library does not know must be 0.
-template <typename Options>
-int take_options(const Options* from, Options& to) noexcept {
-  std::memset(&to, 0, sizeof to);
-  if (from == nullptr) return 0;
-  size_t size = 0;
-  std::memcpy(&size, from, sizeof size);
-  if (size < sizeof size) return failed(Errc::invalid_argument, "the options' member size is not set: it is sizeof(the structure)");
-  const auto* bytes = reinterpret_cast<const char*>(from);
-  if (size > sizeof to && std::any_of(bytes + sizeof to, bytes + size, [](char c) { return c != 0; })) {
-    return failed(Errc::invalid_argument, "the options use members that this libunet does not know: it is older than the program");
-  }
-  std::memcpy(&to, from, std::min(size, sizeof to));
-  return 0;
-}
 
 // Gives out a structure, as much of it as the caller's version has.
 template <typename Out>
@@ -141,21 +142,6 @@ void give_request(const ConnectionRequest& request, unet_request* to) noexcept {
   give(out, to);
 }
 
-int take_options(const unet_connect_options* from, ConnectOptions& to) noexcept {
-  unet_connect_options options;
-  if (const int error = take_options<unet_connect_options>(from, options); error != 0) return error;
-  if (options.path < UNET_PATH_AUTOMATIC || options.path > UNET_PATH_NI) {
-    return failed(Errc::invalid_argument, "no such path: UNET_PATH_AUTOMATIC, UNET_PATH_LOCAL or UNET_PATH_NI");
-  }
-  if (options.reserved != 0) return failed(Errc::invalid_argument, "the member reserved must be 0");
-  constexpr Nanoseconds kHour = 3600 * kSecond;
-  to.path = static_cast<control::Path>(options.path);
-  if (options.timeout_ns != 0) to.timeout = std::min(to_timeout(options.timeout_ns), kHour);
-  if (options.local_depth != 0) to.local.depth = options.local_depth;
-  if (options.local_bytes != 0) to.local.data_bytes = options.local_bytes;
-  return 0;
-}
-
 // The upcall of a C program, beside its endpoint.
 struct Upcall {
   unet_upcall function;
@@ -170,7 +156,8 @@ struct Upcall {
 }  // namespace unet
 
 // The C++ names are needed on every line from here on.
-using namespace unet;  // NOLINT
+using namespace unet;         // NOLINT
+using namespace unet::c_abi;  // NOLINT
 
 extern "C" {
 
@@ -228,18 +215,8 @@ int unet_create_endpoint(unet_context* context, const unet_endpoint_options* opt
   return guarded([&] {
     if (context == nullptr || endpoint == nullptr) return null_argument(context == nullptr ? "context" : "endpoint");
     *endpoint = nullptr;
-    unet_endpoint_options taken;
-    if (const int error = take_options(options, taken); error != 0) return error;
     EndpointOptions wanted;
-    if (taken.send_depth != 0) wanted.send_depth = taken.send_depth;
-    if (taken.receive_depth != 0) wanted.receive_depth = taken.receive_depth;
-    if (taken.buffers != 0) wanted.buffers = taken.buffers;
-    if (taken.buffer_size != 0) wanted.buffer_size = taken.buffer_size;
-    if (taken.send_bytes != 0) wanted.send_bytes = taken.send_bytes;
-    if (taken.emulated > 1) return failed(Errc::invalid_argument, "the member emulated is neither 0 nor 1");
-    wanted.emulated = static_cast<uint32_t>(taken.emulated);
-    // What does not fit in the narrower member must not become something that is allowed.
-    if (taken.weight != 0) wanted.weight = static_cast<uint32_t>(std::min<uint64_t>(taken.weight, ~uint32_t{0}));
+    if (const int error = take_endpoint_options(options, wanted); error != 0) return error;
     auto created = of(context).create_endpoint(wanted);
     if (!created) return failed(created.error());
     *endpoint = reinterpret_cast<unet_endpoint*>(created->release());
@@ -268,7 +245,7 @@ int unet_connect(unet_endpoint* endpoint, const char* target, const unet_connect
   return guarded([&] {
     if (endpoint == nullptr || target == nullptr) return null_argument(endpoint == nullptr ? "endpoint" : "target");
     ConnectOptions taken;
-    if (const int error = take_options(options, taken); error != 0) return error;
+    if (const int error = take_connect_options(options, taken); error != 0) return error;
     return done(of(endpoint).connect(target, taken));
   });
 }
@@ -278,7 +255,7 @@ int unet_connect_start(unet_endpoint* endpoint, const char* target, const unet_c
     if (endpoint == nullptr || target == nullptr) return null_argument(endpoint == nullptr ? "endpoint" : "target");
     if (pending == nullptr) return null_argument("pending");
     ConnectOptions taken;
-    if (const int error = take_options(options, taken); error != 0) return error;
+    if (const int error = take_connect_options(options, taken); error != 0) return error;
     const auto started = of(endpoint).start_connect(target, taken);
     if (!started) return failed(started.error());
     *pending = *started;
@@ -417,17 +394,6 @@ unsigned unet_receive_batch(unet_endpoint* endpoint, unet_message* messages, uns
 void unet_release(unet_endpoint* endpoint, const unet_message* message) { of(endpoint).release(of(message)); }
 
 // ---- waiting
-
-static int to_c(WaitOutcome outcome) noexcept {
-  switch (outcome) {
-    case WaitOutcome::ready: return UNET_READY;
-    case WaitOutcome::room: return UNET_ROOM;
-    case WaitOutcome::timed_out: return UNET_TIMED_OUT;
-    case WaitOutcome::interrupted: return UNET_EINTERRUPTED;
-    case WaitOutcome::disconnected: return UNET_EDISCONNECTED;
-  }
-  return UNET_ESYSTEM;
-}
 
 int unet_wait(unet_endpoint* endpoint, int64_t timeout_ns, int64_t spin_ns) {
   return to_c(of(endpoint).wait(to_timeout(timeout_ns), to_spin(spin_ns)));

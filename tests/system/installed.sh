@@ -37,32 +37,47 @@ report() {
 
 cd "$there"
 headers=0
-while read -r header; do
-  headers=$((headers + 1))
-  echo "#include <$header>" | c++ -std=c++20 -Wall -Wextra -Werror -fsyntax-only -x c++ $(pkg-config --cflags unet) - ||
-    report "<$header> does not compile as C++"
-  # A header that is for C alone or as well says so with extern "C" around __cplusplus.
-  if grep -q '^#ifdef __cplusplus' "$include/$header"; then
+# check_headers DIRECTORY PATTERN PACKAGE - the headers there compile with the flags of the package.
+check_headers() {
+  local header flags
+  flags=$(pkg-config --cflags "$3")
+  while read -r header; do
+    headers=$((headers + 1))
+    # A header that is for C alone or as well says so with extern "C" around __cplusplus.
+    echo "#include <$header>" | c++ -std=c++20 -Wall -Wextra -Werror -fsyntax-only -x c++ $flags - || report "<$header> does not compile as C++"
+    grep -q '^#ifdef __cplusplus' "$1/$header" || continue
     for standard in c99 c11; do
-      echo "#include <$header>" | cc -std=$standard -Wall -Wextra -pedantic -Werror -fsyntax-only -x c $(pkg-config --cflags unet) - ||
+      echo "#include <$header>" | cc -std=$standard -Wall -Wextra -pedantic -Werror -fsyntax-only -x c $flags - ||
         report "<$header> does not compile as $standard"
     done
-  fi
-done < <(cd "$include" && find unet -name '*.h' | sort)
+  done < <(cd "$1" && find . -path "$2" | sed 's,^./,,' | sort)
+}
+check_headers "$include" './unet/*.h' unet
+check_headers "$include/unet-am" './am/*.h' unet-am
 [[ -f $include/unet/unet.h && -f $include/unet/context.h ]] || report "unet.h or context.h was not installed in $include"
+[[ -f $include/unet-am/am/am.h && -f $include/unet-am/am/endpoint.h ]] || report "am.h or endpoint.h was not installed in $include/unet-am"
 
-# ---- the C ABI: declared = exported, all under the version that must stay
+# ---- the C ABIs: declared = exported, all under the version that must stay
 
-declared() { cpp -P $(pkg-config --cflags unet) "$include/unet/unet.h" | grep -o '\bunet_[a-z_]*(' | tr -d '(' | sort -u; }
-exported() { nm -D --defined-only --with-symbol-versions "$libraries/libunet.so" | sed -n 's/.* T \(unet_[a-z_]*\)@@UNET_0$/\1/p' | sort; }
-if ! diff <(declared) <(exported) >difference; then
-  cat difference
-  report "unet.h declares (<) and libunet.so exports under UNET_0 (>) different functions: see unet/libunet.map"
-fi
-functions=$(exported | wc -l)
-# Whatever else is exported belongs to the C++ API.
-others=$(nm -D --defined-only --with-symbol-versions "$libraries/libunet.so" | grep -v '@@UNET_0$\|@@UNET_CXX_0$\| A UNET_' || true)
-[[ -z $others ]] || report "libunet.so exports more than it should: $others"
+declared() { cpp -P $(pkg-config --cflags "$1") "$2" | grep -o "\\b$3[a-z0-9_]*(" | tr -d '(' | sort -u; }
+exported() { nm -D --defined-only --with-symbol-versions "$libraries/$1" | sed -n "s/.* T \\($2[a-z0-9_]*\\)@@$3\$/\\1/p" | sort; }
+# check_abi PACKAGE HEADER LIBRARY PREFIX NODE CXX_NODE - of this library
+check_abi() {
+  if ! diff <(declared "$1" "$2" "$4") <(exported "$3" "$4" "$5") >difference; then
+    cat difference
+    report "$2 declares (<) and $3 exports under $5 (>) different functions: see its .map"
+  fi
+  functions=$((functions + $(exported "$3" "$4" "$5" | wc -l)))
+  # Whatever else is exported belongs to the C++ API.
+  local others
+  others=$(nm -D --defined-only --with-symbol-versions "$libraries/$3" | grep -v "@@$5\$\|@@$6\$\| A UNET_" || true)
+  [[ -z $others ]] || report "$3 exports more than it should: $others"
+}
+functions=0
+check_abi unet "$include/unet/unet.h" libunet.so 'unet_' UNET_0 UNET_CXX_0
+# What am.h includes is libunet's.
+sed '/^#include "unet/d' "$include/unet-am/am/am.h" >am_alone.h
+check_abi unet-am am_alone.h libunet_am.so 'unet_am_' UNET_AM_0 UNET_AM_CXX_0
 
 # ---- manual pages
 

@@ -1,0 +1,36 @@
+// require.h - what test programs in C use instead of a test framework: a check that ends the program, and a clock that ends what hangs.
+#pragma once
+
+#ifdef __cplusplus
+#error for C
+#endif
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define REQUIRE(condition)                                                                \
+  do {                                                                                    \
+    if (!(condition)) {                                                                   \
+      fprintf(stderr, "%s:%d: required: %s\n", __FILE__, __LINE__, #condition);           \
+      exit(1);                                                                            \
+    }                                                                                     \
+  } while (0)
+
+#define HANG_SECONDS 60  // what must happen and has not by then is lost
+
+static inline time_t seconds_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec;
+}
+
+// Repeats `step` until `condition` holds.
+#define UNTIL(condition, step)                                          \
+  do {                                                                  \
+    const time_t end_ = seconds_now() + HANG_SECONDS;                   \
+    while (!(condition)) {                                              \
+      step;                                                             \
+      REQUIRE(seconds_now() < end_ && "in time: " #condition);          \
+    }                                                                   \
+  } while (0)
