@@ -78,6 +78,17 @@ check_abi unet "$include/unet/unet.h" libunet.so 'unet_' UNET_0 UNET_CXX_0
 # What am.h includes is libunet's.
 sed '/^#include "unet/d' "$include/unet-am/am/am.h" >am_alone.h
 check_abi unet-am am_alone.h libunet_am.so 'unet_am_' UNET_AM_0 UNET_AM_CXX_0
+# Interfaces of others: old programs include <am.h>, and find the one whose package they name.
+for interface in am2 gam; do
+  [[ -n $(pkg-config --libs unet-$interface) ]] || report "unet-$interface.pc was not installed"
+  for standard in c99 c11; do
+    echo '#include <am.h>' | cc -std=$standard -Wall -Wextra -pedantic -Werror -fsyntax-only -x c $(pkg-config --cflags unet-$interface) - ||
+      report "<am.h> of unet-$interface does not compile as $standard"
+  done
+  echo 'extern int AM_Init(void), am_enable(); int main(void) { return START(); }' |
+    cc -DSTART=$([[ $interface == am2 ]] && echo AM_Init || echo am_enable) -x c $(pkg-config --cflags unet-$interface) - -o start_$interface \
+      $(pkg-config --libs unet-$interface) || report "a program for unet-$interface does not link"
+done
 
 # ---- manual pages
 

@@ -1,0 +1,592 @@
+// am2.cc - AM-2 (am.h beside it) on the C ABI of Active Messages.
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "am/am.h"
+#include "am/compat/am2/am.h"
+#include "am/compat/host_name.h"
+#include "unet/base/check.h"
+
+struct unet_am2_endpoint {
+  struct Translation {
+    bool in_use = false;
+    en_t name{};
+    tag_t tag = AM_NONE;
+  };
+  std::array<std::atomic<unet_am2_function>, UNET_AM_HANDLERS_MAX> functions{};  // 0: of the error handler
+  eb_t bundle = nullptr;
+  unet_am_endpoint* endpoint = nullptr;
+  // Of what follows, as a shared bundle has several threads. Handlers look there, too: nobody takes a bundle while holding it.
+  std::mutex mutex;
+  std::vector<Translation> translations{256};
+  int handlers = UNET_AM_HANDLERS_MAX;
+  bool expects = false;  // AM_SetExpectedResources() was called
+};
+
+struct unet_am2_bundle {
+  unet_am_bundle* bundle = nullptr;
+  std::atomic<int> mask{AM_NOEVENTS};
+  std::vector<ep_t> endpoints;
+};
+
+namespace {
+
+constexpr int64_t kFlushTime = 5'000'000'000;  // that an endpoint which is freed waits for others
+constexpr int64_t kHour = 3'600'000'000'000;   // peers accept channels when they poll
+
+struct State {
+  unet_context* context = nullptr;
+  std::string host;
+  std::vector<eb_t> bundles;
+  std::mutex mutex;
+};
+State state;
+
+bool initialised() noexcept { return state.context != nullptr; }
+
+// What calls of libunet_am return, as AM-2's return codes. What has come back is with the error handler.
+int to_am(int result) noexcept {
+  switch (result) {
+    case 0:
+    case UNET_AM_ERETURNED: return AM_OK;
+    case UNET_AM_ENOTSENT: return AM_ERR_NOT_SENT;
+    case UNET_EINVALID: return AM_ERR_BAD_ARG;
+    default: return AM_ERR_RESOURCE;
+  }
+}
+
+op_t opcode_of(int kind) noexcept {
+  switch (kind) {
+    case UNET_AM_SHORT_REQUEST: return AM_REQUEST_M;
+    case UNET_AM_MEDIUM_REQUEST: return AM_REQUEST_IM;
+    case UNET_AM_GET: return AM_GET_XFER_M;
+    default: return AM_REQUEST_XFER_M;
+  }
+}
+
+// ---- calling the program's functions, which take as many arguments as the message has
+
+template <typename... Before, size_t... kIndex>
+void call_with(unet_am2_function function, const uint32_t* words, std::index_sequence<kIndex...>, Before... before) {
+  reinterpret_cast<void (*)(Before..., decltype(static_cast<int>(kIndex))...)>(function)(before..., static_cast<int>(words[kIndex])...);
+}
+
+template <typename... Before>
+void call(unet_am2_function function, const uint32_t* words, unsigned count, Before... before) {
+  using Caller = void (*)(unet_am2_function, const uint32_t*, Before...);
+  static constexpr auto kCallers = []<size_t... kCount>(std::index_sequence<kCount...>) {
+    return std::array<Caller, sizeof...(kCount)>{[](unet_am2_function to, const uint32_t* from, Before... first) {
+      call_with<Before...>(to, from, std::make_index_sequence<kCount>(), first...);
+    }...};
+  }(std::make_index_sequence<UNET_AM_ARGUMENTS_MAX + 1>());
+  kCallers[count](function, words, before...);
+}
+
+void run_handler(unet_am_token* token, void* context) {
+  const auto function = static_cast<const std::atomic<unet_am2_function>*>(context)->load(std::memory_order_relaxed);
+  unsigned count = 0;
+  const uint32_t* words = unet_am_arguments(token, &count);
+  const int kind = unet_am_kind(token);
+  if (kind == UNET_AM_SHORT_REQUEST || kind == UNET_AM_SHORT_REPLY) return call<void*>(function, words, count, token);
+  size_t length = 0;
+  void* const payload = unet_am_payload(token, &length);
+  call<void*, void*, int>(function, words, count, token, payload, static_cast<int>(length));
+}
+
+void run_error_handler(unet_am_endpoint* endpoint, const unet_am_returned* returned, void*) {
+  const auto self = static_cast<ep_t>(unet_am_attachment(endpoint));
+  const auto function = self->functions[0].load(std::memory_order_relaxed);
+  UNET_CHECK(function != nullptr && "an Active Message came back, and there is no error handler");
+  unet_am2_argblock block{};
+  block.endpoint = self;
+  block.index = returned->index == UNET_AM_NO_INDEX ? -1 : static_cast<int>(returned->index);
+  block.handler = static_cast<handler_t>(returned->handler);
+  block.count = static_cast<int>(returned->count);
+  if (returned->count != 0) std::memcpy(block.arguments, returned->arguments, returned->count * sizeof(uint32_t));
+  reinterpret_cast<void (*)(int, op_t, void*)>(function)(returned->status, opcode_of(returned->kind), &block);
+}
+
+// ---- names
+
+en_t to_name(std::string_view text) noexcept {
+  en_t name{};
+  text.copy(name.text, sizeof name.text - 1);
+  return name;
+}
+
+bool ends(const en_t& name) noexcept { return std::memchr(name.text, '\0', sizeof name.text) != nullptr; }
+
+bool has_index(ep_t endpoint, int index) noexcept {
+  return index >= 0 && static_cast<size_t>(index) < endpoint->translations.size();
+}
+
+// The translation, if it is in use.
+const unet_am2_endpoint::Translation* find(ep_t endpoint, int index) noexcept {
+  if (!has_index(endpoint, index)) return nullptr;
+  const auto& translation = endpoint->translations[static_cast<size_t>(index)];
+  return translation.in_use ? &translation : nullptr;
+}
+
+// The translation is marked as in use already.
+int map(ep_t endpoint, int index, const en_t& name, tag_t tag) {
+  unet_connect_options options{};
+  options.size = sizeof options;
+  options.timeout_ns = kHour;
+  const int started = unet_am_start_map(endpoint->endpoint, static_cast<uint32_t>(index), name.text, tag, &options);
+  if (started != 0) {
+    const std::lock_guard held(endpoint->mutex);
+    if (has_index(endpoint, index)) endpoint->translations[static_cast<size_t>(index)].in_use = false;
+  }
+  return to_am(started);
+}
+
+// What is wrong with a request, or AM_OK.
+int check_request(ep_t endpoint, int to, handler_t handler, const void* source, size_t bytes, int most) noexcept {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (endpoint == nullptr || handler < 0 || handler >= UNET_AM_HANDLERS_MAX) return AM_ERR_BAD_ARG;
+  if (bytes > static_cast<size_t>(most) || (source == nullptr && bytes != 0)) return AM_ERR_BAD_ARG;
+  const std::lock_guard held(endpoint->mutex);
+  return has_index(endpoint, to) ? AM_OK : AM_ERR_BAD_ARG;
+}
+
+int check_reply(const void* token, handler_t handler, const void* source, size_t bytes, int most) noexcept {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (token == nullptr || handler < 0 || handler >= UNET_AM_HANDLERS_MAX) return AM_ERR_BAD_ARG;
+  return bytes > static_cast<size_t>(most) || (source == nullptr && bytes != 0) ? AM_ERR_BAD_ARG : AM_OK;
+}
+
+// An int's words are those of its bits.
+const uint32_t* words_of(const int* words) noexcept { return reinterpret_cast<const uint32_t*>(words); }
+
+void free_endpoint(ep_t endpoint) {
+  unet_am_flush(endpoint->endpoint, kFlushTime);
+  unet_am_destroy_endpoint(endpoint->endpoint);
+  delete endpoint;
+}
+
+void free_bundle(eb_t bundle) {
+  for (const ep_t each : bundle->endpoints) free_endpoint(each);
+  unet_am_destroy_bundle(bundle->bundle);
+  delete bundle;
+}
+
+}  // namespace
+
+extern "C" {
+
+// ---- life
+
+int AM_Init(void) {
+  const std::lock_guard held(state.mutex);
+  if (initialised()) return AM_OK;
+  if (unet_open(nullptr, nullptr, &state.context) < 0) return AM_ERR_RESOURCE;
+  state.host = unet::am::host_name(state.context);
+  return AM_OK;
+}
+
+int AM_Terminate(void) {
+  const std::lock_guard held(state.mutex);
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  for (const eb_t each : state.bundles) free_bundle(each);
+  state.bundles.clear();
+  unet_close(state.context);
+  state.context = nullptr;
+  return AM_OK;
+}
+
+int AM_AllocateBundle(int type, eb_t* bundle) {
+  const std::lock_guard held(state.mutex);
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (bundle == nullptr || (type != AM_SEQ && type != AM_PAR)) return AM_ERR_BAD_ARG;
+  auto made = std::make_unique<unet_am2_bundle>();
+  if (unet_am_create_bundle(type == AM_PAR ? UNET_AM_SHARED : 0, &made->bundle) < 0) return AM_ERR_RESOURCE;
+  state.bundles.push_back(made.get());
+  *bundle = made.release();
+  return AM_OK;
+}
+
+int AM_AllocateEndpoint(eb_t bundle, ep_t* endpoint, en_t* name) {
+  const std::lock_guard held(state.mutex);
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (bundle == nullptr || endpoint == nullptr || name == nullptr) return AM_ERR_BAD_ARG;
+  auto made = std::make_unique<unet_am2_endpoint>();
+  if (unet_am_create_endpoint(state.context, bundle->bundle, nullptr, &made->endpoint) < 0) return AM_ERR_RESOURCE;
+  const std::string own = "am2/" + std::to_string(unet_am_endpoint_id(made->endpoint)) + "/" + std::to_string(::getpid());
+  if (unet_am_bind(made->endpoint, own.c_str()) < 0) {
+    unet_am_destroy_endpoint(made->endpoint);
+    return AM_ERR_RESOURCE;
+  }
+  unet_am_attach(made->endpoint, made.get());
+  unet_am_set_tag(made->endpoint, AM_NONE);
+  unet_am_set_error_handler(made->endpoint, run_error_handler, nullptr);
+  made->bundle = bundle;
+  *name = to_name(own + "@" + state.host);
+  bundle->endpoints.push_back(made.get());
+  *endpoint = made.release();
+  return AM_OK;
+}
+
+int AM_FreeEndpoint(ep_t endpoint) {
+  const std::lock_guard held(state.mutex);
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (endpoint == nullptr) return AM_ERR_BAD_ARG;
+  std::erase(endpoint->bundle->endpoints, endpoint);
+  free_endpoint(endpoint);
+  return AM_OK;
+}
+
+int AM_FreeBundle(eb_t bundle) {
+  const std::lock_guard held(state.mutex);
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (bundle == nullptr) return AM_ERR_BAD_ARG;
+  std::erase(state.bundles, bundle);
+  free_bundle(bundle);
+  return AM_OK;
+}
+
+int AM_MoveEndpoint(ep_t endpoint, eb_t from, eb_t to) {
+  const std::lock_guard held(state.mutex);
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (endpoint == nullptr || from == nullptr || to == nullptr || endpoint->bundle != from) return AM_ERR_BAD_ARG;
+  if (from == to) return AM_OK;
+  if (unet_am_move_endpoint(endpoint->endpoint, to->bundle) < 0) return AM_ERR_RESOURCE;
+  std::erase(from->endpoints, endpoint);
+  to->endpoints.push_back(endpoint);
+  endpoint->bundle = to;
+  return AM_OK;
+}
+
+// ---- translations
+
+int AM_Map(ep_t endpoint, int index, en_t name, tag_t tag) {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (endpoint == nullptr || !ends(name)) return AM_ERR_BAD_ARG;
+  {
+    const std::lock_guard held(endpoint->mutex);
+    if (!has_index(endpoint, index)) return AM_ERR_BAD_ARG;
+    if (find(endpoint, index) != nullptr) return AM_ERR_RESOURCE;
+    endpoint->translations[static_cast<size_t>(index)] = {true, name, tag};
+  }
+  return map(endpoint, index, name, tag);
+}
+
+int AM_MapAny(ep_t endpoint, int* index, en_t name, tag_t tag) {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (endpoint == nullptr || index == nullptr || !ends(name)) return AM_ERR_BAD_ARG;
+  int found = 0;
+  {
+    const std::lock_guard held(endpoint->mutex);
+    auto& all = endpoint->translations;
+    const auto unused = std::find_if(all.begin(), all.end(), [](const auto& each) { return !each.in_use; });
+    if (unused == all.end()) return AM_ERR_RESOURCE;
+    *unused = {true, name, tag};
+    found = static_cast<int>(unused - all.begin());
+  }
+  const int mapped = map(endpoint, found, name, tag);
+  if (mapped == AM_OK) *index = found;
+  return mapped;
+}
+
+int AM_UnMap(ep_t endpoint, int index) {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (endpoint == nullptr) return AM_ERR_BAD_ARG;
+  {
+    const std::lock_guard held(endpoint->mutex);
+    if (!has_index(endpoint, index)) return AM_ERR_BAD_ARG;
+    if (find(endpoint, index) == nullptr) return AM_ERR_RESOURCE;
+  }
+  if (unet_am_unmap(endpoint->endpoint, static_cast<uint32_t>(index)) < 0) return AM_ERR_RESOURCE;
+  const std::lock_guard held(endpoint->mutex);
+  endpoint->translations[static_cast<size_t>(index)].in_use = false;
+  return AM_OK;
+}
+
+int AM_Unmap(ep_t endpoint, int index) { return AM_UnMap(endpoint, index); }
+
+int AM_GetTranslationInuse(ep_t endpoint, int index) {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (endpoint == nullptr) return AM_ERR_BAD_ARG;
+  const std::lock_guard held(endpoint->mutex);
+  if (!has_index(endpoint, index)) return AM_ERR_BAD_ARG;
+  return find(endpoint, index) != nullptr ? AM_OK : AM_ERR_RESOURCE;
+}
+
+int AM_GetTranslationTag(ep_t endpoint, int index, tag_t* tag) {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (endpoint == nullptr || tag == nullptr) return AM_ERR_BAD_ARG;
+  const std::lock_guard held(endpoint->mutex);
+  if (!has_index(endpoint, index)) return AM_ERR_BAD_ARG;
+  const auto* translation = find(endpoint, index);
+  if (translation == nullptr) return AM_ERR_RESOURCE;
+  *tag = translation->tag;
+  return AM_OK;
+}
+
+int AM_GetTranslationName(ep_t endpoint, int index, en_t* name) {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (endpoint == nullptr || name == nullptr) return AM_ERR_BAD_ARG;
+  const std::lock_guard held(endpoint->mutex);
+  if (!has_index(endpoint, index)) return AM_ERR_BAD_ARG;
+  const auto* translation = find(endpoint, index);
+  if (translation == nullptr) return AM_ERR_RESOURCE;
+  *name = translation->name;
+  return AM_OK;
+}
+
+int AM_MaxNumTranslations(int* number) {
+  if (number == nullptr) return AM_ERR_BAD_ARG;
+  *number = UNET_AM_TRANSLATIONS_MAX;
+  return AM_OK;
+}
+
+int AM_GetNumTranslations(ep_t endpoint, int* number) {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (endpoint == nullptr || number == nullptr) return AM_ERR_BAD_ARG;
+  const std::lock_guard held(endpoint->mutex);
+  *number = static_cast<int>(endpoint->translations.size());
+  return AM_OK;
+}
+
+int AM_SetNumTranslations(ep_t endpoint, int number) {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (endpoint == nullptr || number < 1) return AM_ERR_BAD_ARG;
+  const std::lock_guard held(endpoint->mutex);
+  if (number > UNET_AM_TRANSLATIONS_MAX) return AM_ERR_RESOURCE;
+  const auto size = static_cast<size_t>(number);
+  auto& all = endpoint->translations;
+  const auto in_use = [](const auto& each) { return each.in_use; };
+  if (size < all.size() && std::any_of(all.begin() + number, all.end(), in_use)) return AM_ERR_RESOURCE;
+  all.resize(size);
+  return AM_OK;
+}
+
+int AM_SetExpectedResources(ep_t endpoint, int endpoints, int outstanding_requests) {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (endpoint == nullptr || endpoints < 1 || outstanding_requests < 1) return AM_ERR_BAD_ARG;
+  const std::lock_guard held(endpoint->mutex);
+  return std::exchange(endpoint->expects, true) ? AM_ERR_RESOURCE : AM_OK;
+}
+
+// ---- tags, handlers, segment
+
+int AM_SetTag(ep_t endpoint, tag_t tag) {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (endpoint == nullptr) return AM_ERR_BAD_ARG;
+  unet_am_set_tag(endpoint->endpoint, tag);
+  return AM_OK;
+}
+
+int AM_GetTag(ep_t endpoint, tag_t* tag) {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (endpoint == nullptr || tag == nullptr) return AM_ERR_BAD_ARG;
+  *tag = unet_am_tag(endpoint->endpoint);
+  return AM_OK;
+}
+
+int AM_MaxNumHandlers(void) { return UNET_AM_HANDLERS_MAX; }
+
+int AM_GetNumHandlers(ep_t endpoint, int* number) {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (endpoint == nullptr || number == nullptr) return AM_ERR_BAD_ARG;
+  const std::lock_guard held(endpoint->mutex);
+  *number = endpoint->handlers;
+  return AM_OK;
+}
+
+int AM_SetNumHandlers(ep_t endpoint, int number) {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (endpoint == nullptr || number < 1) return AM_ERR_BAD_ARG;
+  if (number > UNET_AM_HANDLERS_MAX) return AM_ERR_RESOURCE;
+  const std::lock_guard held(endpoint->mutex);
+  endpoint->handlers = number;
+  return AM_OK;
+}
+
+int unet_am2_set_handler(ep_t endpoint, handler_t handler, unet_am2_function function) {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (endpoint == nullptr || function == nullptr) return AM_ERR_BAD_ARG;
+  {
+    const std::lock_guard held(endpoint->mutex);
+    if (handler < 0 || handler >= endpoint->handlers) return AM_ERR_BAD_ARG;
+  }
+  auto& slot = endpoint->functions[static_cast<size_t>(handler)];
+  slot.store(function, std::memory_order_relaxed);
+  if (handler != 0) unet_am_set_handler(endpoint->endpoint, static_cast<unsigned>(handler), run_handler, &slot);
+  return AM_OK;
+}
+
+int unet_am2_set_handler_any(ep_t endpoint, handler_t* handler, unet_am2_function function) {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (endpoint == nullptr || handler == nullptr || function == nullptr) return AM_ERR_BAD_ARG;
+  int unused = 1;
+  {
+    const std::lock_guard held(endpoint->mutex);
+    const auto is_set = [&](int index) {
+      return endpoint->functions[static_cast<size_t>(index)].load(std::memory_order_relaxed) != nullptr;
+    };
+    while (unused < endpoint->handlers && is_set(unused)) ++unused;
+    if (unused == endpoint->handlers) return AM_ERR_RESOURCE;
+  }
+  *handler = unused;
+  return unet_am2_set_handler(endpoint, unused, function);
+}
+
+int AM_SetSeg(ep_t endpoint, void* address, uintptr_t bytes) {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (endpoint == nullptr || (address == nullptr && bytes != 0)) return AM_ERR_BAD_ARG;
+  return to_am(unet_am_set_segment(endpoint->endpoint, address, bytes));
+}
+
+int AM_GetSeg(ep_t endpoint, void** address, uintptr_t* bytes) {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (endpoint == nullptr || address == nullptr || bytes == nullptr) return AM_ERR_BAD_ARG;
+  uint64_t length = 0;
+  *address = unet_am_segment(endpoint->endpoint, &length);
+  *bytes = length;
+  return AM_OK;
+}
+
+int AM_MaxSegLength(uintptr_t* bytes) {
+  if (bytes == nullptr) return AM_ERR_BAD_ARG;
+  *bytes = ~uintptr_t{0};
+  return AM_OK;
+}
+
+// ---- events
+
+int AM_GetEventMask(eb_t bundle, int* mask) {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (bundle == nullptr || mask == nullptr) return AM_ERR_BAD_ARG;
+  *mask = bundle->mask.load(std::memory_order_relaxed);
+  return AM_OK;
+}
+
+int AM_SetEventMask(eb_t bundle, int mask) {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (bundle == nullptr || (mask != AM_NOEVENTS && mask != AM_NOTEMPTY)) return AM_ERR_BAD_ARG;
+  bundle->mask.store(mask, std::memory_order_relaxed);
+  return AM_OK;
+}
+
+int AM_Wait(eb_t bundle) {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (bundle == nullptr) return AM_ERR_BAD_ARG;
+  // Nothing would ever end it.
+  if (bundle->mask.load(std::memory_order_relaxed) == AM_NOEVENTS) return AM_ERR_RESOURCE;
+  int result = 0;
+  do {
+    result = unet_am_wait(bundle->bundle, UNET_FOREVER, UNET_SPIN_DEFAULT);
+  } while (result == UNET_EINTERRUPTED || result == UNET_TIMED_OUT);
+  return result < 0 ? AM_ERR_RESOURCE : AM_OK;
+}
+
+int AM_WaitSema(eb_t bundle) { return AM_Wait(bundle); }
+
+int AM_Poll(eb_t bundle) {
+  if (!initialised()) return AM_ERR_NOT_INIT;
+  if (bundle == nullptr) return AM_ERR_BAD_ARG;
+  unet_am_poll(bundle->bundle);
+  return AM_OK;
+}
+
+// ---- what a handler asks of its token
+
+int AM_GetSourceEndpoint(void* token, en_t* name) {
+  if (token == nullptr || name == nullptr) return AM_ERR_BAD_ARG;
+  char text[sizeof name->text];
+  if (unet_am_source_name(static_cast<unet_am_token*>(token), text, sizeof text) == 0) return AM_ERR_RESOURCE;
+  std::string whole = text;
+  if (whole.find('@') == std::string::npos) whole += "@" + state.host;
+  *name = to_name(whole);
+  return AM_OK;
+}
+
+int AM_GetDestEndpoint(void* token, ep_t* endpoint) {
+  if (token == nullptr || endpoint == nullptr) return AM_ERR_BAD_ARG;
+  *endpoint = static_cast<ep_t>(unet_am_attachment(unet_am_token_endpoint(static_cast<unet_am_token*>(token))));
+  return AM_OK;
+}
+
+int AM_GetMsgTag(void* token, tag_t* tag) {
+  if (token == nullptr || tag == nullptr) return AM_ERR_BAD_ARG;
+  auto* const self = static_cast<unet_am_token*>(token);
+  if (unet_am_is_request(self)) {
+    *tag = unet_am_message_tag(self);
+    return AM_OK;
+  }
+  // A reply has that of its request.
+  ep_t endpoint = nullptr;
+  AM_GetDestEndpoint(token, &endpoint);
+  return AM_GetTranslationTag(endpoint, static_cast<int>(unet_am_index(self)), tag);
+}
+
+int AM_MaxShort(void) { return UNET_AM_ARGUMENTS_MAX; }
+int AM_MaxMedium(void) { return UNET_AM_MEDIUM_MAX; }
+int AM_MaxLong(void) { return UNET_AM_LONG_REPLY_MAX; }
+
+// ---- requests and replies
+
+int unet_am2_request(ep_t endpoint, int to, handler_t handler, const int* words, int count) {
+  if (const int wrong = check_request(endpoint, to, handler, nullptr, 0, 0); wrong != AM_OK) return wrong;
+  return to_am(unet_am_request_short(endpoint->endpoint, static_cast<uint32_t>(to), static_cast<unsigned>(handler), words_of(words),
+                                     static_cast<unsigned>(count)));
+}
+
+int unet_am2_request_medium(ep_t endpoint, int to, handler_t handler, const void* source, size_t bytes, const int* words, int count) {
+  if (const int wrong = check_request(endpoint, to, handler, source, bytes, AM_MaxMedium()); wrong != AM_OK) return wrong;
+  return to_am(unet_am_request_medium(endpoint->endpoint, static_cast<uint32_t>(to), static_cast<unsigned>(handler), source, bytes,
+                                      words_of(words), static_cast<unsigned>(count)));
+}
+
+int unet_am2_request_long(ep_t endpoint, int to, uintptr_t offset, handler_t handler, const void* source, size_t bytes, int asynchronous,
+                          const int* words, int count) {
+  if (const int wrong = check_request(endpoint, to, handler, source, bytes, AM_MaxLong()); wrong != AM_OK) return wrong;
+  const auto index = static_cast<uint32_t>(to);
+  const auto there = static_cast<unsigned>(handler), number = static_cast<unsigned>(count);
+  const uint32_t* const arguments = words_of(words);
+  if (asynchronous == 0) {
+    return to_am(unet_am_request_long(endpoint->endpoint, index, there, offset, source, bytes, arguments, number));
+  }
+  return to_am(
+      unet_am_request_long_async(endpoint->endpoint, index, there, offset, source, bytes, arguments, number, nullptr, nullptr));
+}
+
+int unet_am2_get(ep_t endpoint, int from, uintptr_t source_offset, handler_t handler, uintptr_t offset, size_t bytes, const int* words,
+                 int count) {
+  if (const int wrong = check_request(endpoint, from, handler, "", bytes, AM_MaxLong()); wrong != AM_OK) return wrong;
+  uint64_t length = 0;
+  auto* const segment = static_cast<char*>(unet_am_segment(endpoint->endpoint, &length));
+  if (offset > length || bytes > length - offset) return AM_ERR_BAD_ARG;
+  return to_am(unet_am_get(endpoint->endpoint, static_cast<uint32_t>(from), static_cast<unsigned>(handler), source_offset, segment + offset,
+                           bytes, words_of(words), static_cast<unsigned>(count)));
+}
+
+int unet_am2_reply(void* token, handler_t handler, const int* words, int count) {
+  if (const int wrong = check_reply(token, handler, nullptr, 0, 0); wrong != AM_OK) return wrong;
+  return to_am(unet_am_reply_short(static_cast<unet_am_token*>(token), static_cast<unsigned>(handler), words_of(words),
+                                   static_cast<unsigned>(count)));
+}
+
+int unet_am2_reply_medium(void* token, handler_t handler, const void* source, size_t bytes, const int* words, int count) {
+  if (const int wrong = check_reply(token, handler, source, bytes, AM_MaxMedium()); wrong != AM_OK) return wrong;
+  return to_am(unet_am_reply_medium(static_cast<unet_am_token*>(token), static_cast<unsigned>(handler), source, bytes, words_of(words),
+                                    static_cast<unsigned>(count)));
+}
+
+int unet_am2_reply_long(void* token, uintptr_t offset, handler_t handler, const void* source, size_t bytes, const int* words, int count) {
+  if (const int wrong = check_reply(token, handler, source, bytes, AM_MaxLong()); wrong != AM_OK) return wrong;
+  return to_am(unet_am_reply_long(static_cast<unet_am_token*>(token), static_cast<unsigned>(handler), offset, source, bytes,
+                                  words_of(words), static_cast<unsigned>(count)));
+}
+
+}  // extern "C"

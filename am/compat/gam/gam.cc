@@ -1,0 +1,571 @@
+// gam.cc - GAM 1.1 (am.h beside it) on the C ABI of Active Messages.
+//
+// Translation r leads to rank r, and the tag of a process's requests is its rank and 2, so each message says who sent it. The segment of
+// a process is all of its memory, so a store is a long request and a get is a get.
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "am/am.h"
+#include "am/compat/gam/am.h"
+#include "am/compat/gam/program_image.h"
+#include "unet/base/time.h"
+
+int AM_errno = 0;
+
+namespace {
+
+using unet::kMillisecond;
+using unet::kSecond;
+using unet::monotonic_now;
+using unet::am::gam::ProgramImage;
+
+constexpr uintptr_t kLowest = 4096;                       // nothing lies below
+constexpr uint64_t kMemory = (uint64_t{1} << 47) - kLowest;  // what addresses of a process reach
+constexpr int kSizeMax = 4096;                            // ranks
+constexpr unet::Nanoseconds kStartTime = 60 * kSecond;    // that one process waits for another to start
+constexpr unet::Nanoseconds kLookEvery = 100 * kMillisecond;  // whether those that one waits for are there still
+constexpr int64_t kNap = 10'000'000;
+constexpr int64_t kHour = 3'600'000'000'000;
+constexpr int64_t kFlushTime = 5'000'000'000;
+constexpr uint64_t kUnknown = ~uint64_t{0};
+constexpr uint64_t kFirstTag = 2;                         // rank 0's: 0 and 1 mean something else
+
+enum : unsigned { kCall = 1, kCallDouble = 2, kStored = 3, kGot = 4, kHere = 5, kGo = 6, kPing = 7, kWhere = 8, kThere = 9 };  // handlers
+
+using Call0 = void (*)(vnn_t);
+using Call1 = void (*)(vnn_t, long);
+using Call2 = void (*)(vnn_t, long, long);
+using Call3 = void (*)(vnn_t, long, long, long);
+using Call4 = void (*)(vnn_t, long, long, long, long);
+using CallDouble = void (*)(vnn_t, long, long, double);
+using CallMemory = void (*)(vnn_t, void*, int, void*);
+
+// A request or reply as it travels: the function's place, then each argument in two words.
+struct Words {
+  std::array<uint32_t, 9> words{};
+  unsigned count = 1;
+  void put(uint64_t value) noexcept {
+    words[count++] = static_cast<uint32_t>(value);
+    words[count++] = static_cast<uint32_t>(value >> 32);
+  }
+};
+
+uint64_t wide(const uint32_t* words) noexcept { return words[0] | uint64_t{words[1]} << 32; }
+
+// The request whose handler runs.
+struct Current {
+  vnn_t source;
+  unet_am_token* token;   // nullptr: it is our own
+  bool is_request;
+  bool replied = false;
+  unsigned kind = 0;      // of the reply to ourselves
+  Words reply{};
+};
+
+struct Job {
+  ProgramImage image;
+  unet_context* context = nullptr;
+  unet_am_bundle* bundle = nullptr;
+  unet_am_endpoint* endpoint = nullptr;
+  const char* suffix = "";              // of the endpoints' names
+  int rank = 0, size = 1;
+  Current* current = nullptr;
+  bool in_endfunc = false;
+  std::vector<bool> gone;               // by rank
+  std::vector<uint64_t> bases;          // where each has loaded the program; kUnknown
+  std::array<int, 2> here{};            // how many have come to each meeting: the start and the end
+  int meetings = 0;                     // that are over
+};
+Job* job = nullptr;
+
+int fail(int error) noexcept {
+  AM_errno = error;
+  return -1;
+}
+
+// ---- running the program's functions
+
+void call_longs(uintptr_t function, vnn_t source, const uint32_t* words, unsigned count) {
+  std::array<long, 4> a{};
+  for (unsigned i = 0; i < count; ++i) a[i] = static_cast<long>(wide(words + 2 * i));
+  switch (count) {
+    case 0: return reinterpret_cast<Call0>(function)(source);
+    case 1: return reinterpret_cast<Call1>(function)(source, a[0]);
+    case 2: return reinterpret_cast<Call2>(function)(source, a[0], a[1]);
+    case 3: return reinterpret_cast<Call3>(function)(source, a[0], a[1], a[2]);
+    default: return reinterpret_cast<Call4>(function)(source, a[0], a[1], a[2], a[3]);
+  }
+}
+
+void call(unsigned kind, vnn_t source, const uint32_t* words, unsigned count) {
+  const uintptr_t function = count % 2 == 1 && count <= 9 ? job->image.function_at(words[0]) : 0;
+  if (function == 0) return;  // our own kind sends none such
+  if (kind == kCall) return call_longs(function, source, words + 1, count / 2);
+  if (count != 7) return;
+  double value = 0;
+  const uint64_t bits = wide(words + 5);
+  std::memcpy(&value, &bits, sizeof value);
+  reinterpret_cast<CallDouble>(function)(source, static_cast<long>(wide(words + 1)), static_cast<long>(wide(words + 3)), value);
+}
+
+// Who sent a message; -1: nobody of the job.
+vnn_t source_of(const unet_am_token* token) noexcept {
+  const uint64_t rank = unet_am_is_request(token) ? unet_am_message_tag(token) - kFirstTag : unet_am_index(token);
+  return rank < static_cast<uint64_t>(job->size) ? static_cast<vnn_t>(rank) : -1;
+}
+
+template <unsigned kKind>
+void on_call(unet_am_token* token, void*) {
+  const vnn_t source = source_of(token);
+  if (source < 0) return;
+  Current current{.source = source, .token = token, .is_request = unet_am_is_request(token) != 0};
+  job->current = &current;
+  unsigned count = 0;
+  const uint32_t* words = unet_am_arguments(token, &count);
+  call(kKind, source, words, count);
+  job->current = nullptr;
+}
+
+// A store has arrived, or what was to be got.
+void on_memory(unet_am_token* token, void*) {
+  const vnn_t source = source_of(token);
+  unsigned count = 0;
+  const uint32_t* words = unet_am_arguments(token, &count);
+  const uintptr_t function = count == 3 ? job->image.function_at(words[0]) : 0;
+  if (source < 0 || function == 0) return;  // without a handler
+  Current current{.source = source, .token = token, .is_request = unet_am_is_request(token) != 0};
+  job->current = &current;
+  size_t length = 0;
+  void* const payload = unet_am_payload(token, &length);
+  reinterpret_cast<CallMemory>(function)(source, payload, static_cast<int>(length), reinterpret_cast<void*>(wide(words + 1)));
+  job->current = nullptr;
+}
+
+void on_here(unet_am_token* token, void*) {
+  const uint32_t meeting = unet_am_arguments(token, nullptr)[0];
+  if (meeting < job->here.size()) ++job->here[meeting];
+}
+void on_go(unet_am_token*, void*) { ++job->meetings; }
+void on_ping(unet_am_token*, void*) {}
+
+void on_where(unet_am_token* token, void*) {
+  const uint64_t base = job->image.base();
+  const std::array<uint32_t, 2> words{static_cast<uint32_t>(base), static_cast<uint32_t>(base >> 32)};
+  unet_am_reply_short(token, kThere, words.data(), words.size());
+}
+void on_there(unet_am_token* token, void*) {
+  if (const vnn_t source = source_of(token); source >= 0) job->bases[static_cast<size_t>(source)] = wide(unet_am_arguments(token, nullptr));
+}
+
+void on_returned(unet_am_endpoint*, const unet_am_returned* returned, void*) {
+  if (returned->status != UNET_AM_UNREACHABLE && returned->status != UNET_AM_BAD_ENDPOINT) return;
+  if (returned->index < job->gone.size()) job->gone[returned->index] = true;
+}
+
+int let_in(const unet_request* from, void*) { return from->peer_uid >= 0 && static_cast<uid_t>(from->peer_uid) == ::geteuid(); }
+
+// ---- reaching others
+
+std::string name_of(int rank) {
+  char text[64];
+  std::snprintf(text, sizeof text, "gam/%016llx/%d%s", static_cast<unsigned long long>(job->image.fingerprint()), rank, job->suffix);
+  return text;
+}
+
+// Asks where it has loaded the program.
+int learn_base(vnn_t rank) {
+  if (unet_am_request_short(job->endpoint, static_cast<uint32_t>(rank), kWhere, nullptr, 0) != 0) return fail(EHOSTUNREACH);
+  while (job->bases[static_cast<size_t>(rank)] == kUnknown) {
+    if (job->gone[static_cast<size_t>(rank)]) return fail(EHOSTUNREACH);
+    unet_am_wait(job->bundle, kNap, UNET_SPIN_DEFAULT);
+  }
+  return 0;
+}
+
+// Whether there is a channel to it, of which there is one as soon as it polls. Waits for one that has not started yet.
+int reach(vnn_t rank) {
+  const auto index = static_cast<uint32_t>(rank);
+  if (__builtin_expect(job->bases[index] != kUnknown, 1)) return 0;
+  unet_connect_options options{};
+  options.size = sizeof options;
+  options.timeout_ns = kHour;
+  const std::string name = name_of(rank);
+  for (const unet::Nanoseconds start = monotonic_now(); monotonic_now() - start < kStartTime;) {
+    const int mapped = unet_am_map(job->endpoint, index, name.c_str(), kFirstTag + static_cast<uint64_t>(job->rank), &options);
+    if (mapped == 0) return learn_base(rank);
+    if (mapped != UNET_ENOTFOUND || job->meetings != 0) return fail(EHOSTUNREACH);
+    unet_am_wait(job->bundle, kNap, 0);
+  }
+  return fail(ETIMEDOUT);
+}
+
+int sent(int result) noexcept {
+  if (result == 0) return 0;
+  return fail(result == UNET_AM_ERETURNED ? EHOSTUNREACH : EPERM);
+}
+
+// What is wrong with a request to `dest`, or 0.
+int check(vnn_t dest) noexcept {
+  if (job == nullptr) return fail(ENOTCONN);
+  if (job->current != nullptr || job->in_endfunc) return fail(EPERM);
+  return dest < 0 || dest >= job->size ? fail(EINVAL) : 0;
+}
+
+int polled(int result) noexcept {
+  if (result == 0) unet_am_poll(job->bundle);
+  return result;
+}
+
+// To ourselves: the handler runs at once, then that of its reply.
+void run_own(unsigned kind, const Words& words) {
+  Current current{.source = job->rank, .token = nullptr, .is_request = true};
+  job->current = &current;
+  call(kind, job->rank, words.words.data(), words.count);
+  if (current.replied) {
+    Current reply{.source = job->rank, .token = nullptr, .is_request = false};
+    job->current = &reply;
+    call(current.kind, job->rank, current.reply.words.data(), current.reply.count);
+  }
+  job->current = nullptr;
+}
+
+int request(unsigned kind, vnn_t dest, uintptr_t function, Words words) {
+  if (check(dest) < 0) return -1;
+  words.words[0] = job->image.place_of(function);
+  if (words.words[0] == 0) return fail(EINVAL);
+  if (dest == job->rank) {
+    run_own(kind, words);
+    return polled(0);
+  }
+  if (reach(dest) < 0) return -1;
+  return polled(sent(unet_am_request_short(job->endpoint, static_cast<uint32_t>(dest), kind, words.words.data(), words.count)));
+}
+
+int reply(unsigned kind, vnn_t dest, uintptr_t function, Words words) {
+  if (job == nullptr) return fail(ENOTCONN);
+  Current* const current = job->current;
+  if (current == nullptr || !current->is_request || current->replied || dest != current->source) return fail(EPERM);
+  words.words[0] = job->image.place_of(function);
+  if (words.words[0] == 0) return fail(EINVAL);
+  current->replied = true;
+  if (current->token == nullptr) {
+    current->kind = kind;
+    current->reply = words;
+    return 0;
+  }
+  return sent(unet_am_reply_short(current->token, kind, words.words.data(), words.count));
+}
+
+template <typename... Longs>
+Words longs(Longs... values) noexcept {
+  Words words;
+  (words.put(static_cast<uint64_t>(values)), ...);
+  return words;
+}
+
+Words with_double(long a0, long a1, double a2) noexcept {
+  uint64_t bits = 0;
+  std::memcpy(&bits, &a2, sizeof bits);
+  Words words = longs(a0, a1);
+  words.put(bits);
+  return words;
+}
+
+template <typename Function>
+uintptr_t address(Function* function) noexcept {
+  return reinterpret_cast<uintptr_t>(function);
+}
+
+// ---- memory
+
+// The words of a store or get, if it is a sound one.
+int check_memory(vnn_t peer, const void* local, const void* remote, int bytes, handler_mem_t handler, void* arg, Words& words) {
+  if (check(peer) < 0) return -1;
+  const auto from = reinterpret_cast<uintptr_t>(remote);
+  if (bytes < 0 || local == nullptr || from < kLowest || from - kLowest > kMemory) return fail(EINVAL);
+  words = longs(reinterpret_cast<uintptr_t>(arg));
+  if (handler == nullptr) return 0;
+  words.words[0] = job->image.place_of(address(handler));
+  return words.words[0] == 0 ? fail(EINVAL) : 0;
+}
+
+// The same between two places of ours.
+int copy_own(void* to, const void* from, int bytes, handler_mem_t handler, void* arg, bool is_request) {
+  std::memmove(to, from, static_cast<size_t>(bytes));
+  if (handler != nullptr) {
+    Current current{.source = job->rank, .token = nullptr, .is_request = is_request};
+    job->current = &current;
+    reinterpret_cast<CallMemory>(address(handler))(job->rank, to, bytes, arg);
+    if (current.replied) {
+      Current answer{.source = job->rank, .token = nullptr, .is_request = false};
+      job->current = &answer;
+      call(current.kind, job->rank, current.reply.words.data(), current.reply.count);
+    }
+    job->current = nullptr;
+  }
+  return polled(0);
+}
+
+// A place in the segment of a peer that has been reached. A variable of the program's is meant as the peer's own, wherever that lies.
+uint64_t offset_of(vnn_t peer, const void* remote) noexcept {
+  auto place = reinterpret_cast<uintptr_t>(remote);
+  if (job->image.holds(place)) place += job->bases[static_cast<size_t>(peer)] - job->image.base();
+  return place - kLowest;
+}
+
+struct End {
+  handler_mem_t function;
+  vnn_t dest;
+  void* lva;
+  int bytes;
+  void* arg;
+};
+
+void run_end(const End& end) {
+  if (end.function == nullptr) return;
+  job->in_endfunc = true;
+  reinterpret_cast<CallMemory>(address(end.function))(end.dest, end.lva, end.bytes, end.arg);
+  job->in_endfunc = false;
+}
+
+void on_done(unet_am_endpoint*, void* end) {
+  const std::unique_ptr<End> owned(static_cast<End*>(end));
+  run_end(*owned);
+}
+
+// ---- meetings: nobody goes on before all have come, or are gone
+
+void wait_for_others() { unet_am_wait(job->bundle, kNap, UNET_SPIN_DEFAULT); }
+
+// Whoever is gone is noted when this comes back. A channel without a credit brings that news itself.
+void ping(int rank) {
+  const auto index = static_cast<uint32_t>(rank);
+  if (job->gone[index]) return;
+  if (reach(rank) < 0) job->gone[index] = true;
+  if (unet_am_has_credit(job->endpoint, index)) unet_am_request_short(job->endpoint, index, kPing, nullptr, 0);
+}
+
+int all_gone() {
+  int count = 0;
+  for (const bool each : job->gone) count += each ? 1 : 0;
+  return count;
+}
+
+int lead(int meeting) {
+  const auto now = static_cast<size_t>(meeting);
+  const unet::Nanoseconds start = monotonic_now();
+  unet::Nanoseconds looked = 0;
+  while (job->here[now] + all_gone() < job->size - 1) {
+    wait_for_others();
+    const unet::Nanoseconds time = monotonic_now();
+    if (meeting == 0 && time - start > kStartTime) return fail(ETIMEDOUT);
+    if (meeting == 0 || time - looked < kLookEvery) continue;
+    looked = time;
+    for (int rank = 1; rank < job->size; ++rank) ping(rank);
+  }
+  for (int rank = 1; rank < job->size; ++rank) {
+    if (job->gone[static_cast<size_t>(rank)] || reach(rank) < 0) continue;
+    unet_am_request_short(job->endpoint, static_cast<uint32_t>(rank), kGo, nullptr, 0);
+  }
+  ++job->meetings;
+  return 0;
+}
+
+int follow(int meeting) {
+  if (reach(0) < 0) return -1;
+  const auto argument = static_cast<uint32_t>(meeting);
+  if (unet_am_request_short(job->endpoint, 0, kHere, &argument, 1) != 0) return fail(EHOSTUNREACH);
+  unet::Nanoseconds looked = monotonic_now();
+  while (job->meetings <= meeting) {
+    if (job->gone[0]) return fail(EHOSTUNREACH);
+    wait_for_others();
+    if (monotonic_now() - looked < kLookEvery) continue;
+    looked = monotonic_now();
+    ping(0);
+  }
+  return 0;
+}
+
+int meet(int meeting) { return job->rank == 0 ? lead(meeting) : follow(meeting); }
+
+// ---- life
+
+bool number_from(const char* variable, int most, int& number) noexcept {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr) return true;
+  const std::string_view whole(text);
+  const auto [end, error] = std::from_chars(whole.data(), whole.data() + whole.size(), number);
+  return error == std::errc() && end == whole.data() + whole.size() && number >= 0 && number <= most;
+}
+
+int make_endpoint(unet_am_bundle*& bundle, unet_am_endpoint*& endpoint) {
+  unet_am_options options{};
+  options.size = sizeof options;
+  options.admit = let_in;
+  if (unet_am_create_bundle(0, &bundle) < 0 || unet_am_create_endpoint(job->context, bundle, &options, &endpoint) < 0) {
+    return fail(EHOSTUNREACH);
+  }
+  unet_am_set_handler_counted(endpoint, kHere, 1, on_here, nullptr);
+  unet_am_set_handler_counted(endpoint, kGo, 0, on_go, nullptr);
+  unet_am_set_handler_counted(endpoint, kPing, 0, on_ping, nullptr);
+  unet_am_set_handler_counted(endpoint, kWhere, 0, on_where, nullptr);
+  unet_am_set_handler_counted(endpoint, kThere, 2, on_there, nullptr);
+  unet_am_set_error_handler(endpoint, on_returned, nullptr);
+  return unet_am_bind(endpoint, name_of(job->rank).c_str()) < 0 ? fail(EADDRINUSE) : 0;
+}
+
+// Nobody knows of the others before.
+void forget_others() {
+  job->gone.assign(static_cast<size_t>(job->size), false);
+  job->bases.assign(static_cast<size_t>(job->size), kUnknown);
+  job->bases[static_cast<size_t>(job->rank)] = job->image.base();
+}
+
+// By an endpoint of its own: the program's handlers run only after am_enable(), and others may have left the meeting before us.
+int meet_to_start() {
+  unet_am_bundle* bundle = nullptr;
+  unet_am_endpoint* endpoint = nullptr;
+  job->suffix = "/start";
+  int met = make_endpoint(bundle, endpoint);
+  std::swap(bundle, job->bundle);
+  std::swap(endpoint, job->endpoint);
+  if (met == 0) met = meet(0);
+  std::swap(bundle, job->bundle);
+  unet_am_destroy_bundle(bundle);
+  job->endpoint = endpoint;
+  job->suffix = "";
+  forget_others();
+  return met;
+}
+
+void end_job() {
+  unet_am_destroy_bundle(job->bundle);
+  unet_close(job->context);
+  delete job;
+  job = nullptr;
+}
+
+int begin_job() {
+  if (!number_from("UNET_RANK", kSizeMax, job->rank) || !number_from("UNET_SIZE", kSizeMax, job->size)) return fail(EINVAL);
+  if (job->rank >= job->size) return fail(EINVAL);
+  forget_others();
+  if (unet_open(nullptr, nullptr, &job->context) < 0) return fail(EHOSTUNREACH);
+  if (make_endpoint(job->bundle, job->endpoint) < 0) return -1;
+  unet_am_set_handler(job->endpoint, kCall, on_call<kCall>, nullptr);
+  unet_am_set_handler(job->endpoint, kCallDouble, on_call<kCallDouble>, nullptr);
+  unet_am_set_handler(job->endpoint, kStored, on_memory, nullptr);
+  unet_am_set_handler(job->endpoint, kGot, on_memory, nullptr);
+  unet_am_set_segment(job->endpoint, reinterpret_cast<void*>(kLowest), kMemory);
+  return meet_to_start();
+}
+
+}  // namespace
+
+extern "C" {
+
+int am_enable(...) {
+  if (job != nullptr) return 0;
+  job = new Job;
+  if (begin_job() == 0) return 0;
+  end_job();
+  return -1;
+}
+
+int am_disable(void) {
+  if (job == nullptr) return fail(ENOTCONN);
+  if (job->current != nullptr || job->in_endfunc) return fail(EPERM);
+  unet_am_flush(job->endpoint, kFlushTime);
+  const int met = meet(1);
+  unet_am_flush(job->endpoint, kFlushTime);
+  end_job();
+  return met;
+}
+
+int am_my_proc(void) { return job == nullptr ? fail(ENOTCONN) : job->rank; }
+int am_procs(void) { return job == nullptr ? fail(ENOTCONN) : job->size; }
+int am_max_size(void) { return 0x7FFFFFFF; }
+
+int am_poll(void) {
+  if (job == nullptr) return fail(ENOTCONN);
+  unet_am_poll(job->bundle);
+  return 0;
+}
+
+int am_request_0(vnn_t dest, handler_0_t handler) { return request(kCall, dest, address(handler), {}); }
+int am_request_1(vnn_t dest, handler_1_t handler, long a0) { return request(kCall, dest, address(handler), longs(a0)); }
+int am_request_2(vnn_t dest, handler_2_t handler, long a0, long a1) { return request(kCall, dest, address(handler), longs(a0, a1)); }
+int am_request_3(vnn_t dest, handler_3_t handler, long a0, long a1, long a2) {
+  return request(kCall, dest, address(handler), longs(a0, a1, a2));
+}
+int am_request_4(vnn_t dest, handler_4_t handler, long a0, long a1, long a2, long a3) {
+  return request(kCall, dest, address(handler), longs(a0, a1, a2, a3));
+}
+int am_request_df(vnn_t dest, handler_df_t handler, long a0, long a1, double a2) {
+  return request(kCallDouble, dest, address(handler), with_double(a0, a1, a2));
+}
+
+int am_reply_0(vnn_t dest, handler_0_t handler) { return reply(kCall, dest, address(handler), {}); }
+int am_reply_1(vnn_t dest, handler_1_t handler, long a0) { return reply(kCall, dest, address(handler), longs(a0)); }
+int am_reply_2(vnn_t dest, handler_2_t handler, long a0, long a1) { return reply(kCall, dest, address(handler), longs(a0, a1)); }
+int am_reply_3(vnn_t dest, handler_3_t handler, long a0, long a1, long a2) {
+  return reply(kCall, dest, address(handler), longs(a0, a1, a2));
+}
+int am_reply_4(vnn_t dest, handler_4_t handler, long a0, long a1, long a2, long a3) {
+  return reply(kCall, dest, address(handler), longs(a0, a1, a2, a3));
+}
+int am_reply_df(vnn_t dest, handler_df_t handler, long a0, long a1, double a2) {
+  return reply(kCallDouble, dest, address(handler), with_double(a0, a1, a2));
+}
+
+int am_store(vnn_t dest, void* lva, void* rva, int nbytes, handler_mem_t handler, void* arg) {
+  Words words;
+  if (check_memory(dest, lva, rva, nbytes, handler, arg, words) < 0) return -1;
+  if (dest == job->rank) return copy_own(rva, lva, nbytes, handler, arg, true);
+  if (reach(dest) < 0) return -1;
+  return polled(sent(unet_am_request_long(job->endpoint, static_cast<uint32_t>(dest), kStored, offset_of(dest, rva), lva,
+                                          static_cast<size_t>(nbytes), words.words.data(), words.count)));
+}
+
+int am_store_async(vnn_t dest, void* lva, void* rva, int nbytes, handler_mem_t handler, void* arg, handler_mem_t endfunc, void* earg) {
+  Words words;
+  if (check_memory(dest, lva, rva, nbytes, handler, arg, words) < 0) return -1;
+  const End end{endfunc, dest, lva, nbytes, earg};
+  if (dest == job->rank) {
+    copy_own(rva, lva, nbytes, handler, arg, true);
+    run_end(end);
+    return 0;
+  }
+  if (reach(dest) < 0) return -1;
+  auto call = std::make_unique<End>(end);
+  int result = 0;
+  // There is no other answer than that it is on its way.
+  while ((result = unet_am_request_long_async(job->endpoint, static_cast<uint32_t>(dest), kStored, offset_of(dest, rva), lva,
+                                              static_cast<size_t>(nbytes), words.words.data(), words.count, on_done, call.get())) ==
+         UNET_AM_ENOTSENT) {
+    unet_am_poll(job->bundle);
+  }
+  if (result == 0) static_cast<void>(call.release());
+  return sent(result);
+}
+
+int am_get(vnn_t source, void* rva, void* lva, int nbytes, handler_mem_t handler, void* arg) {
+  Words words;
+  if (check_memory(source, lva, rva, nbytes, handler, arg, words) < 0) return -1;
+  if (source == job->rank) return copy_own(lva, rva, nbytes, handler, arg, false);
+  if (reach(source) < 0) return -1;
+  return polled(sent(unet_am_get(job->endpoint, static_cast<uint32_t>(source), kGot, offset_of(source, rva), lva,
+                                 static_cast<size_t>(nbytes), words.words.data(), words.count)));
+}
+
+}  // extern "C"
