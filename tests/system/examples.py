@@ -17,6 +17,7 @@ from daemon import Failure, require
 EXAMPLES, UNETD, UNET_RUN, EMBEDDED = (os.path.abspath(p) for p in sys.argv[1:5])
 WAIT = 120  # seconds; only an upper bound for what takes milliseconds, on a machine that may be busy
 HELLO = "Bob received: Hello, Bob.\nAlice received: Hello, Alice.\n"
+AM_HELLO = "Bob handles a request from hello/alice: 6 * 7\nAlice handles a reply: 42\ncame back: bad_handler\n"
 LANGUAGES = ("", "_c")
 
 
@@ -119,6 +120,15 @@ def test_hello():
     for language in LANGUAGES:
         require(run_well(UNET_RUN, "--", example("hello" + language)) == HELLO, "hello under unet-run says something else")
         require(run_well(example("hello" + language), ni="embedded:") == HELLO, "hello with an embedded NI says something else")
+
+
+def test_active_messages():
+    with unetd() as (ni, _):
+        for language in LANGUAGES:
+            require(run_well(example("am_hello" + language), ni=ni) == AM_HELLO, "am_hello over unetd says something else")
+    for language in LANGUAGES:
+        require(run_well(UNET_RUN, "--", example("am_hello" + language)) == AM_HELLO, "am_hello under unet-run says something else")
+        require(run_well(example("am_hello" + language), ni="embedded:") == AM_HELLO, "am_hello with an embedded NI says something else")
 
 
 def test_echo_all_languages_paths_and_sizes():
@@ -230,7 +240,7 @@ def test_network_interface_that_stops():
 
 
 def test_no_network_interface():
-    for name in ("hello", "echo_server", "echo_client"):
+    for name in ("hello", "am_hello", "echo_server", "echo_client"):
         for language in LANGUAGES:
             arguments = ["echo"] if name == "echo_client" else []
             refused(1, ["no network interface listens at /tmp/unet-no-such", "unetd", "unet-run"], example(name + language),
