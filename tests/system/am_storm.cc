@@ -32,6 +32,7 @@ constexpr uint32_t kLongs = 4;                // places for long messages in the
 constexpr uint32_t kLongMost = 200'000;       // bytes of one
 constexpr uint64_t kSegment = uint64_t{kLongs} * kLongMost;
 constexpr uint8_t kShort = 1, kMedium = 2, kLong = 3, kDone = 4, kEchoed = 5, kGot = 6;
+constexpr const char* kAskers = "asker/";      // their names begin with it
 
 [[noreturn]] void give_up(const std::string& why) {
   std::fprintf(stderr, "am_storm: %s\n", why.c_str());
@@ -91,6 +92,8 @@ class Server {
     uint32_t& expected = expected_[token.source()];
     require(number == expected, "message " + std::to_string(number) + " came where " + std::to_string(expected) + " was the next");
     expected = number + 1;
+    // Of another host it is what the first message on the channel said.
+    require(token.source_name().starts_with(kAskers), "a message comes from '" + std::string(token.source_name()) + "'");
     for (uint32_t i = 1; i < token.arguments().size(); ++i) require(token.argument(i) == word_of(number, i), "an argument is wrong");
     require(is_right(token.payload(), number), "a payload of " + std::to_string(token.payload().size()) + " bytes is wrong");
     switch (answer_of(number, handler)) {
@@ -261,6 +264,8 @@ class Asker {
 int ask(const char* target, uint32_t messages) {
   Context context = take(Context::open({}, "am_storm"));
   const auto endpoint = take(am::Endpoint::create(context));
+  const std::string name = kAskers + std::to_string(::getpid());
+  if (const Status bound = endpoint->bind(name); !bound) give_up(bound.error().text);
   if (const Status mapped = endpoint->map(0, target); !mapped) give_up(mapped.error().text);
   say("asking");
   return Asker(*endpoint, static_cast<uint32_t>(::getpid())).run(messages);
