@@ -5,7 +5,7 @@
 
 #include "tests/system/require.h"
 
-enum { ROUNDS = 1000, BYTES = 200000 };
+enum { ROUNDS = 1000, BYTES = 200000, LAST = 60 };
 
 static int rank, size, next, previous;
 
@@ -32,6 +32,11 @@ static void ping(vnn_t from, long round) {
 
 static int answers;
 static void note_0(vnn_t from) { (void)from, ++answers; }
+static void note_slowly(vnn_t from) {
+  const struct timespec moment = {0, 200000};
+  nanosleep(&moment, NULL);
+  note_0(from);
+}
 static void note_2(vnn_t from, long a, long b) { (void)from, last[0] = a, last[1] = b, ++answers; }
 static void note_3(vnn_t from, long a, long b, long c) { (void)from, last[0] = a, last[1] = b, last[2] = c, ++answers; }
 static void note_4(vnn_t from, long a, long b, long c, long d) {
@@ -166,7 +171,16 @@ int main(int argc, char **argv) {
   memory();
   heaps();
   what_is_refused();
-  REQUIRE(am_disable() == 0);
+  // What was sent is handled before anybody leaves.
+  answers = 0;
+  barrier();
+  const int end = size - 1, senders = size > 2 ? size - 2 : 0;
+  if (rank != 0 && rank != end) {
+    const struct timespec moment = {0, 50000000};  // the last one is in am_disable() already
+    nanosleep(&moment, NULL);
+    for (int i = 0; i < LAST; ++i) REQUIRE(am_request_0(end, (handler_0_t)note_slowly) == 0);
+  }
+  REQUIRE(am_disable() == 0 && answers == (rank == end ? LAST * senders : 0));
   printf("rank %d of %d: all well\n", rank, size);
   return 0;
 }

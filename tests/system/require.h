@@ -1,10 +1,6 @@
 // require.h - what test programs in C use instead of a test framework: a check that ends the program, and a clock that ends what hangs.
 #pragma once
 
-#ifdef __cplusplus
-#error for C
-#endif
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

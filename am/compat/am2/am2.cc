@@ -29,6 +29,7 @@ struct unet_am2_endpoint {
   // Of what follows, as a shared bundle has several threads. Handlers look there, too: nobody takes a bundle while holding it.
   std::mutex mutex;
   std::vector<Translation> translations{256};
+  std::atomic<int> limit{256};  // how many there are, for requests, which hold nothing
   int handlers = UNET_AM_HANDLERS_MAX;
   bool expects = false;  // AM_SetExpectedResources() was called
 };
@@ -155,8 +156,7 @@ int check_request(ep_t endpoint, int to, handler_t handler, const void* source, 
   if (!initialised()) return AM_ERR_NOT_INIT;
   if (endpoint == nullptr || handler < 0 || handler >= UNET_AM_HANDLERS_MAX) return AM_ERR_BAD_ARG;
   if (bytes > static_cast<size_t>(most) || (source == nullptr && bytes != 0)) return AM_ERR_BAD_ARG;
-  const std::lock_guard held(endpoint->mutex);
-  return has_index(endpoint, to) ? AM_OK : AM_ERR_BAD_ARG;
+  return to >= 0 && to < endpoint->limit.load(std::memory_order_relaxed) ? AM_OK : AM_ERR_BAD_ARG;
 }
 
 int check_reply(const void* token, handler_t handler, const void* source, size_t bytes, int most) noexcept {
@@ -367,6 +367,7 @@ int AM_SetNumTranslations(ep_t endpoint, int number) {
   const auto in_use = [](const auto& each) { return each.in_use; };
   if (size < all.size() && std::any_of(all.begin() + number, all.end(), in_use)) return AM_ERR_RESOURCE;
   all.resize(size);
+  endpoint->limit.store(number, std::memory_order_relaxed);
   return AM_OK;
 }
 

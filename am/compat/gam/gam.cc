@@ -399,6 +399,17 @@ int follow(int meeting) {
 
 int meet(int meeting) { return job->rank == 0 ? lead(meeting) : follow(meeting); }
 
+// Waits until all that we sent is handled: an answer to a later question says so. Then nobody leaves before that is done.
+void settle() {
+  unet_am_flush(job->endpoint, kHour);
+  for (int rank = 0; rank < job->size; ++rank) {
+    const auto index = static_cast<uint32_t>(rank);
+    if (rank == job->rank || job->gone[index] || job->bases[index] == kUnknown) continue;
+    job->bases[index] = kUnknown;
+    if (learn_base(rank) < 0) job->gone[index] = true;
+  }
+}
+
 // ---- life
 
 bool number_from(const char* variable, int most, int& number) noexcept {
@@ -485,7 +496,7 @@ int am_enable(...) {
 int am_disable(void) {
   if (job == nullptr) return fail(ENOTCONN);
   if (job->current != nullptr || job->in_endfunc) return fail(EPERM);
-  unet_am_flush(job->endpoint, kFlushTime);
+  settle();
   const int met = meet(1);
   unet_am_flush(job->endpoint, kFlushTime);
   end_job();
