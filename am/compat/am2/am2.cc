@@ -100,7 +100,10 @@ void run_handler(unet_am_token* token, void* context) {
   const int kind = unet_am_kind(token);
   if (kind == UNET_AM_SHORT_REQUEST || kind == UNET_AM_SHORT_REPLY) return call<void*>(function, words, count, token);
   size_t length = 0;
-  void* const payload = unet_am_payload(token, &length);
+  void* payload = unet_am_payload(token, &length);
+  // Programs copy from there without a look at the length.
+  static char nothing;
+  if (payload == nullptr) payload = &nothing;
   call<void*, void*, int>(function, words, count, token, payload, static_cast<int>(length));
 }
 
