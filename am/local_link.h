@@ -93,7 +93,9 @@ class LocalLink {
   // How many were handled of which the peer has not been told.
   uint32_t untold() const noexcept { return handled_ - told_; }
   void tell() noexcept {
-    PacketFields fields{.kind = Kind::ack, .handled = handled_};
+    PacketFields fields;
+    fields.kind = Kind::ack;
+    fields.handled = handled_;
     std::array<std::byte, sizeof(LocalHeader)> message;
     emit_local_head(message.data(), fields);
     if (endpoint_->send(channel_, message) == SendOutcome::sent) told_ = handled_;
