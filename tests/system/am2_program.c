@@ -275,6 +275,35 @@ static void threads(void) {
   for (int i = 0; i < THREADS; ++i) REQUIRE(heard[i] == EACH);
 }
 
+// ---- handlers run while something is freed
+
+static int looked;
+
+static void look(void *token, void *at, int bytes) {
+  (void)token, (void)at, (void)bytes;
+  REQUIRE(AM_Init() == AM_OK);  // as all that makes and frees does, it looks at what all bundles share
+  ++looked;
+}
+
+static void freeing(void) {
+  eb_t pair;
+  ep_t source, sink;
+  en_t source_name, sink_name;
+  REQUIRE(AM_AllocateBundle(AM_PAR, &pair) == AM_OK);
+  REQUIRE(AM_AllocateEndpoint(pair, &source, &source_name) == AM_OK && AM_AllocateEndpoint(pair, &sink, &sink_name) == AM_OK);
+  REQUIRE(AM_SetTag(sink, TAG) == AM_OK && AM_SetSeg(sink, segment, SEGMENT) == AM_OK && AM_SetHandler(sink, DEPOSIT, look) == AM_OK);
+  REQUIRE(AM_SetHandler(source, 0, on_return) == AM_OK && AM_Map(source, 0, sink_name, TAG) == AM_OK);
+  REQUIRE(AM_RequestXfer0(source, 0, 0, DEPOSIT, segment, 1) == AM_OK);
+  UNTIL(looked == 1, AM_Poll(pair));
+  int sent = 1;
+  while (AM_RequestXferAsync0(source, 0, 0, DEPOSIT, segment, AM_MaxLong()) == AM_OK) REQUIRE(++sent < 10000);
+  REQUIRE(looked < sent);
+  alarm(HANG_SECONDS);  // what waits for itself
+  REQUIRE(AM_FreeEndpoint(source) == AM_OK);
+  alarm(0);
+  REQUIRE(looked > 1 && AM_FreeEndpoint(NULL) == AM_ERR_BAD_ARG && AM_FreeBundle(pair) == AM_OK);
+}
+
 int main(void) {
   int to_server[2], to_client[2], ended = -1;
   REQUIRE(pipe(to_server) == 0 && pipe(to_client) == 0);
@@ -292,6 +321,7 @@ int main(void) {
   REQUIRE(waitpid(server, &ended, 0) == server && WIFEXITED(ended) && WEXITSTATUS(ended) == 0);
   RETURNED(AM_Request0(self, 3, STOP), EUNREACHABLE, AM_REQUEST_M);
   threads();
+  freeing();
   REQUIRE(AM_Terminate() == AM_OK && AM_Poll(bundle) == AM_ERR_NOT_INIT);
   puts("all well");
   return 0;

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -23,6 +24,7 @@ struct unet_am2_endpoint {
     en_t name{};
     tag_t tag = AM_NONE;
   };
+  ~unet_am2_endpoint() { unet_am_destroy_endpoint(endpoint); }
   std::array<std::atomic<unet_am2_function>, UNET_AM_HANDLERS_MAX> functions{};  // 0: of the error handler
   eb_t bundle = nullptr;
   unet_am_endpoint* endpoint = nullptr;
@@ -35,9 +37,10 @@ struct unet_am2_endpoint {
 };
 
 struct unet_am2_bundle {
+  ~unet_am2_bundle() { unet_am_destroy_bundle(bundle); }
   unet_am_bundle* bundle = nullptr;
   std::atomic<int> mask{AM_NOEVENTS};
-  std::vector<ep_t> endpoints;
+  std::vector<ep_t> endpoints;  // State::mutex
 };
 
 namespace {
@@ -49,11 +52,25 @@ struct State {
   unet_context* context = nullptr;
   std::string host;
   std::vector<eb_t> bundles;
-  std::mutex mutex;
+  bool ends = false;  // AM_Terminate() runs
+  std::mutex mutex;   // handlers look there, too: nobody takes a bundle, or waits, while holding it
 };
 State state;
 
 bool initialised() noexcept { return state.context != nullptr; }
+
+// Whether bundles and endpoints can be made. state.mutex is held.
+bool goes_on() noexcept { return initialised() && !state.ends; }
+
+// Runs a call that needs memory: programs in C take no exceptions.
+template <typename Call>
+int guarded(Call&& call) noexcept {
+  try {
+    return call();
+  } catch (const std::exception&) {
+    return AM_ERR_RESOURCE;
+  }
+}
 
 // What calls of libunet_am return, as AM-2's return codes. What has come back is with the error handler.
 int to_am(int result) noexcept {
@@ -171,16 +188,41 @@ int check_reply(const void* token, handler_t handler, const void* source, size_t
 // An int's words are those of its bits.
 const uint32_t* words_of(const int* words) noexcept { return reinterpret_cast<const uint32_t*>(words); }
 
+// ---- freeing what nobody can find any more. Handlers run meanwhile.
+
 void free_endpoint(ep_t endpoint) {
   unet_am_flush(endpoint->endpoint, kFlushTime);
-  unet_am_destroy_endpoint(endpoint->endpoint);
   delete endpoint;
 }
 
+// The bundle's last endpoint, which leaves it; nullptr.
+ep_t take_endpoint(eb_t bundle) {
+  const std::lock_guard held(state.mutex);
+  if (bundle->endpoints.empty()) return nullptr;
+  const ep_t last = bundle->endpoints.back();
+  bundle->endpoints.pop_back();
+  return last;
+}
+
 void free_bundle(eb_t bundle) {
-  for (const ep_t each : bundle->endpoints) free_endpoint(each);
-  unet_am_destroy_bundle(bundle->bundle);
+  while (const ep_t each = take_endpoint(bundle)) free_endpoint(each);
   delete bundle;
+}
+
+// ---- making
+
+// Not in its bundle's list yet.
+std::unique_ptr<unet_am2_endpoint> make_endpoint(eb_t bundle, en_t* name) {
+  auto made = std::make_unique<unet_am2_endpoint>();
+  if (unet_am_create_endpoint(state.context, bundle->bundle, nullptr, &made->endpoint) < 0) return nullptr;
+  made->bundle = bundle;
+  unet_am_attach(made->endpoint, made.get());
+  unet_am_set_tag(made->endpoint, AM_NONE);
+  unet_am_set_error_handler(made->endpoint, run_error_handler, nullptr);
+  const std::string own = "am2/" + std::to_string(unet_am_endpoint_id(made->endpoint)) + "/" + std::to_string(::getpid());
+  if (unet_am_bind(made->endpoint, own.c_str()) < 0) return nullptr;
+  *name = to_name(own + "@" + state.host);
+  return made;
 }
 
 }  // namespace
@@ -190,83 +232,100 @@ extern "C" {
 // ---- life
 
 int AM_Init(void) {
-  const std::lock_guard held(state.mutex);
-  if (initialised()) return AM_OK;
-  if (unet_open(nullptr, nullptr, &state.context) < 0) return AM_ERR_RESOURCE;
-  state.host = unet::am::host_name(state.context);
-  return AM_OK;
+  return guarded([&] {
+    const std::lock_guard held(state.mutex);
+    if (state.ends) return AM_ERR_RESOURCE;
+    if (initialised()) return AM_OK;
+    unet_context* context = nullptr;
+    if (unet_open(nullptr, nullptr, &context) < 0) return AM_ERR_RESOURCE;
+    std::unique_ptr<unet_context, decltype(&unet_close)> opened(context, unet_close);
+    state.host = unet::am::host_name(context);
+    state.context = opened.release();
+    return AM_OK;
+  });
 }
 
 int AM_Terminate(void) {
+  std::vector<eb_t> bundles;
+  {
+    const std::lock_guard held(state.mutex);
+    if (!goes_on()) return AM_ERR_NOT_INIT;
+    state.ends = true;
+    bundles.swap(state.bundles);
+  }
+  for (const eb_t each : bundles) free_bundle(each);
   const std::lock_guard held(state.mutex);
-  if (!initialised()) return AM_ERR_NOT_INIT;
-  for (const eb_t each : state.bundles) free_bundle(each);
-  state.bundles.clear();
   unet_close(state.context);
   state.context = nullptr;
+  state.ends = false;
   return AM_OK;
 }
 
 int AM_AllocateBundle(int type, eb_t* bundle) {
-  const std::lock_guard held(state.mutex);
-  if (!initialised()) return AM_ERR_NOT_INIT;
-  if (bundle == nullptr || (type != AM_SEQ && type != AM_PAR)) return AM_ERR_BAD_ARG;
-  auto made = std::make_unique<unet_am2_bundle>();
-  if (unet_am_create_bundle(type == AM_PAR ? UNET_AM_SHARED : 0, &made->bundle) < 0) return AM_ERR_RESOURCE;
-  state.bundles.push_back(made.get());
-  *bundle = made.release();
-  return AM_OK;
+  return guarded([&] {
+    const std::lock_guard held(state.mutex);
+    if (!goes_on()) return AM_ERR_NOT_INIT;
+    if (bundle == nullptr || (type != AM_SEQ && type != AM_PAR)) return AM_ERR_BAD_ARG;
+    auto made = std::make_unique<unet_am2_bundle>();
+    if (unet_am_create_bundle(type == AM_PAR ? UNET_AM_SHARED : 0, &made->bundle) < 0) return AM_ERR_RESOURCE;
+    state.bundles.push_back(made.get());
+    *bundle = made.release();
+    return AM_OK;
+  });
 }
 
 int AM_AllocateEndpoint(eb_t bundle, ep_t* endpoint, en_t* name) {
-  const std::lock_guard held(state.mutex);
-  if (!initialised()) return AM_ERR_NOT_INIT;
-  if (bundle == nullptr || endpoint == nullptr || name == nullptr) return AM_ERR_BAD_ARG;
-  auto made = std::make_unique<unet_am2_endpoint>();
-  if (unet_am_create_endpoint(state.context, bundle->bundle, nullptr, &made->endpoint) < 0) return AM_ERR_RESOURCE;
-  const std::string own = "am2/" + std::to_string(unet_am_endpoint_id(made->endpoint)) + "/" + std::to_string(::getpid());
-  if (unet_am_bind(made->endpoint, own.c_str()) < 0) {
-    unet_am_destroy_endpoint(made->endpoint);
-    return AM_ERR_RESOURCE;
-  }
-  unet_am_attach(made->endpoint, made.get());
-  unet_am_set_tag(made->endpoint, AM_NONE);
-  unet_am_set_error_handler(made->endpoint, run_error_handler, nullptr);
-  made->bundle = bundle;
-  *name = to_name(own + "@" + state.host);
-  bundle->endpoints.push_back(made.get());
-  *endpoint = made.release();
-  return AM_OK;
+  return guarded([&] {
+    {
+      const std::lock_guard held(state.mutex);
+      if (!goes_on()) return AM_ERR_NOT_INIT;
+    }
+    if (bundle == nullptr || endpoint == nullptr || name == nullptr) return AM_ERR_BAD_ARG;
+    auto made = make_endpoint(bundle, name);
+    if (made == nullptr) return AM_ERR_RESOURCE;
+    const std::lock_guard held(state.mutex);
+    bundle->endpoints.push_back(made.get());
+    *endpoint = made.release();
+    return AM_OK;
+  });
 }
 
 int AM_FreeEndpoint(ep_t endpoint) {
-  const std::lock_guard held(state.mutex);
-  if (!initialised()) return AM_ERR_NOT_INIT;
-  if (endpoint == nullptr) return AM_ERR_BAD_ARG;
-  std::erase(endpoint->bundle->endpoints, endpoint);
+  {
+    const std::lock_guard held(state.mutex);
+    if (!initialised()) return AM_ERR_NOT_INIT;
+    if (endpoint == nullptr || std::erase(endpoint->bundle->endpoints, endpoint) == 0) return AM_ERR_BAD_ARG;
+  }
   free_endpoint(endpoint);
   return AM_OK;
 }
 
 int AM_FreeBundle(eb_t bundle) {
-  const std::lock_guard held(state.mutex);
-  if (!initialised()) return AM_ERR_NOT_INIT;
-  if (bundle == nullptr) return AM_ERR_BAD_ARG;
-  std::erase(state.bundles, bundle);
+  {
+    const std::lock_guard held(state.mutex);
+    if (!initialised()) return AM_ERR_NOT_INIT;
+    if (bundle == nullptr || std::erase(state.bundles, bundle) == 0) return AM_ERR_BAD_ARG;
+  }
   free_bundle(bundle);
   return AM_OK;
 }
 
 int AM_MoveEndpoint(ep_t endpoint, eb_t from, eb_t to) {
-  const std::lock_guard held(state.mutex);
-  if (!initialised()) return AM_ERR_NOT_INIT;
-  if (endpoint == nullptr || from == nullptr || to == nullptr || endpoint->bundle != from) return AM_ERR_BAD_ARG;
-  if (from == to) return AM_OK;
-  if (unet_am_move_endpoint(endpoint->endpoint, to->bundle) < 0) return AM_ERR_RESOURCE;
-  std::erase(from->endpoints, endpoint);
-  to->endpoints.push_back(endpoint);
-  endpoint->bundle = to;
-  return AM_OK;
+  return guarded([&] {
+    {
+      const std::lock_guard held(state.mutex);
+      if (!initialised()) return AM_ERR_NOT_INIT;
+      if (endpoint == nullptr || from == nullptr || to == nullptr || endpoint->bundle != from) return AM_ERR_BAD_ARG;
+      if (from == to) return AM_OK;
+      to->endpoints.reserve(to->endpoints.size() + 1);
+    }
+    if (unet_am_move_endpoint(endpoint->endpoint, to->bundle) < 0) return AM_ERR_RESOURCE;
+    const std::lock_guard held(state.mutex);
+    std::erase(from->endpoints, endpoint);
+    to->endpoints.push_back(endpoint);
+    endpoint->bundle = to;
+    return AM_OK;
+  });
 }
 
 // ---- translations
@@ -363,15 +422,17 @@ int AM_GetNumTranslations(ep_t endpoint, int* number) {
 int AM_SetNumTranslations(ep_t endpoint, int number) {
   if (!initialised()) return AM_ERR_NOT_INIT;
   if (endpoint == nullptr || number < 1) return AM_ERR_BAD_ARG;
-  const std::lock_guard held(endpoint->mutex);
-  if (number > UNET_AM_TRANSLATIONS_MAX) return AM_ERR_RESOURCE;
-  const auto size = static_cast<size_t>(number);
-  auto& all = endpoint->translations;
-  const auto in_use = [](const auto& each) { return each.in_use; };
-  if (size < all.size() && std::any_of(all.begin() + number, all.end(), in_use)) return AM_ERR_RESOURCE;
-  all.resize(size);
-  endpoint->limit.store(number, std::memory_order_relaxed);
-  return AM_OK;
+  return guarded([&] {
+    const std::lock_guard held(endpoint->mutex);
+    if (number > UNET_AM_TRANSLATIONS_MAX) return AM_ERR_RESOURCE;
+    const auto size = static_cast<size_t>(number);
+    auto& all = endpoint->translations;
+    const auto in_use = [](const auto& each) { return each.in_use; };
+    if (size < all.size() && std::any_of(all.begin() + number, all.end(), in_use)) return AM_ERR_RESOURCE;
+    all.resize(size);
+    endpoint->limit.store(number, std::memory_order_relaxed);
+    return AM_OK;
+  });
 }
 
 int AM_SetExpectedResources(ep_t endpoint, int endpoints, int outstanding_requests) {
@@ -509,10 +570,12 @@ int AM_GetSourceEndpoint(void* token, en_t* name) {
   if (token == nullptr || name == nullptr) return AM_ERR_BAD_ARG;
   char text[sizeof name->text];
   if (unet_am_source_name(static_cast<unet_am_token*>(token), text, sizeof text) == 0) return AM_ERR_RESOURCE;
-  std::string whole = text;
-  if (whole.find('@') == std::string::npos) whole += "@" + state.host;
-  *name = to_name(whole);
-  return AM_OK;
+  return guarded([&] {
+    std::string whole = text;
+    if (whole.find('@') == std::string::npos) whole += "@" + state.host;
+    *name = to_name(whole);
+    return AM_OK;
+  });
 }
 
 int AM_GetDestEndpoint(void* token, ep_t* endpoint) {
