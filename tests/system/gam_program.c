@@ -83,7 +83,7 @@ static void stored(vnn_t node, void *rva, int bytes, void *arg) {
 
 static void ended(vnn_t node, void *lva, int bytes, void *arg) {
   REQUIRE(node == next && lva == from && bytes == BYTES && arg == &ends);
-  REQUIRE(am_request_0(next, (handler_0_t)note_0) == -1 && AM_errno == EPERM);
+  REQUIRE(am_request_0(next, (handler_0_t)note_0) == -1 && AM_errno == EPERM && am_poll() == 0);
   ++ends;
 }
 
@@ -147,6 +147,27 @@ static void heaps(void) {
   free(heap);
 }
 
+// ---- a handler that polls, while others send
+
+static void poll_and_reply(vnn_t from) {
+  const int before = answers;
+  const struct timespec moment = {0, 1000000};
+  for (int i = 0; i < 100; ++i) REQUIRE(am_poll() == 0 && nanosleep(&moment, NULL) == 0);
+  REQUIRE(answers == before && am_reply_0(from, (handler_0_t)note_0) == 0);
+}
+
+static void polling_in_handlers(void) {
+  answers = 0;
+  barrier();
+  if (rank == 0) {
+    REQUIRE(am_request_0(rank, (handler_0_t)poll_and_reply) == 0);
+    UNTIL(answers == size, am_poll());
+  } else {
+    const struct timespec moment = {0, 30000000};  // rank 0 is in the handler
+    REQUIRE(nanosleep(&moment, NULL) == 0 && am_request_0(0, (handler_0_t)note_0) == 0);
+  }
+}
+
 static void what_is_refused(void) {
   REQUIRE(am_request_0(size, (handler_0_t)note_0) == -1 && AM_errno == EINVAL);
   REQUIRE(am_request_0(-1, (handler_0_t)note_0) == -1 && AM_errno == EINVAL);
@@ -171,6 +192,7 @@ int main(int argc, char **argv) {
   memory();
   heaps();
   what_is_refused();
+  polling_in_handlers();
   // What was sent is handled before anybody leaves.
   answers = 0;
   barrier();

@@ -16,7 +16,7 @@
 //
 // A function returns 0, or -1 and sets AM_errno: EINVAL (a rank, a size, a handler), EPERM (a request from a handler, a reply from
 // elsewhere or a second one), ENOTCONN (not between am_enable() and am_disable()), EHOSTUNREACH (the process is gone), ETIMEDOUT (it did
-// not start). Processes that compute for long call am_poll() now and then. Not for several threads.
+// not start), ENOMEM. Processes that compute for long call am_poll() now and then. Handlers throw nothing. Not for several threads.
 #pragma once
 
 #ifdef __cplusplus
@@ -25,7 +25,8 @@ extern "C" {
 
 typedef int vnn_t;  // a process's rank, from 0
 
-#ifdef __cplusplus
+// C23 has no functions of any parameters: its programs declare them as those in C++ do.
+#if defined __cplusplus || __STDC_VERSION__ >= 202311L
 typedef void (*handler_0_t)(vnn_t);
 typedef void (*handler_1_t)(vnn_t, long);
 typedef void (*handler_2_t)(vnn_t, long, long);
@@ -47,7 +48,7 @@ int am_my_proc(void);
 int am_procs(void);
 int am_max_size(void);  // bytes of a store or get
 
-// Runs the handlers of what has arrived. So does every function below, but for replies.
+// Runs the handlers of what has arrived; in a handler or an endfunc: does nothing. So does every function below, but for replies.
 int am_poll(void);
 
 // handler(own rank, a0, ...) runs at `dest`.

@@ -10,7 +10,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -94,9 +96,25 @@ int fail(int error) noexcept {
   return -1;
 }
 
-// ---- running the program's functions
+// While it lives, `current` is the request whose handler runs.
+class Running {
+ public:
+  explicit Running(Current& current) noexcept : before_(std::exchange(job->current, &current)) {}
+  ~Running() { job->current = before_; }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
 
-void call_longs(uintptr_t function, vnn_t source, const uint32_t* words, unsigned count) {
+ private:
+  Current* const before_;
+};
+
+// ---- running the program's functions. What they throw ends the program: between here and the program there may be frames of C.
+
+void call_memory(uintptr_t function, vnn_t source, void* memory, int bytes, void* argument) noexcept {
+  reinterpret_cast<CallMemory>(function)(source, memory, bytes, argument);
+}
+
+void call_longs(uintptr_t function, vnn_t source, const uint32_t* words, unsigned count) noexcept {
   std::array<long, 4> a{};
   for (unsigned i = 0; i < count; ++i) a[i] = static_cast<long>(wide(words + 2 * i));
   switch (count) {
@@ -108,7 +126,7 @@ void call_longs(uintptr_t function, vnn_t source, const uint32_t* words, unsigne
   }
 }
 
-void call(unsigned kind, vnn_t source, const uint32_t* words, unsigned count) {
+void call(unsigned kind, vnn_t source, const uint32_t* words, unsigned count) noexcept {
   const uintptr_t function = count % 2 == 1 && count <= 9 ? job->image.function_at(words[0]) : 0;
   if (function == 0) return;  // our own kind sends none such
   if (kind == kCall) return call_longs(function, source, words + 1, count / 2);
@@ -130,11 +148,10 @@ void on_call(unet_am_token* token, void*) {
   const vnn_t source = source_of(token);
   if (source < 0) return;
   Current current{.source = source, .token = token, .is_request = unet_am_is_request(token) != 0};
-  job->current = &current;
+  const Running running(current);
   unsigned count = 0;
   const uint32_t* words = unet_am_arguments(token, &count);
   call(kKind, source, words, count);
-  job->current = nullptr;
 }
 
 // A store has arrived, or what was to be got.
@@ -145,11 +162,10 @@ void on_memory(unet_am_token* token, void*) {
   const uintptr_t function = count == 3 ? job->image.function_at(words[0]) : 0;
   if (source < 0 || function == 0) return;  // without a handler
   Current current{.source = source, .token = token, .is_request = unet_am_is_request(token) != 0};
-  job->current = &current;
+  const Running running(current);
   size_t length = 0;
   void* const payload = unet_am_payload(token, &length);
-  reinterpret_cast<CallMemory>(function)(source, payload, static_cast<int>(length), reinterpret_cast<void*>(wide(words + 1)));
-  job->current = nullptr;
+  call_memory(function, source, payload, static_cast<int>(length), reinterpret_cast<void*>(wide(words + 1)));
 }
 
 void on_here(unet_am_token* token, void*) {
@@ -177,7 +193,7 @@ int let_in(const unet_request* from, void*) { return from->peer_uid >= 0 && stat
 
 // ---- reaching others
 
-std::string name_of(int rank) {
+std::string name_of(int rank) noexcept {  // some thirty characters: without memory for them the program ends
   char text[64];
   std::snprintf(text, sizeof text, "gam/%016llx/%d%s", static_cast<unsigned long long>(job->image.fingerprint()), rank, job->suffix);
   return text;
@@ -227,17 +243,18 @@ int polled(int result) noexcept {
   return result;
 }
 
+void run_own_reply(const Current& request) {
+  Current reply{.source = job->rank, .token = nullptr, .is_request = false};
+  const Running running(reply);
+  call(request.kind, job->rank, request.reply.words.data(), request.reply.count);
+}
+
 // To ourselves: the handler runs at once, then that of its reply.
 void run_own(unsigned kind, const Words& words) {
   Current current{.source = job->rank, .token = nullptr, .is_request = true};
-  job->current = &current;
+  const Running running(current);
   call(kind, job->rank, words.words.data(), words.count);
-  if (current.replied) {
-    Current reply{.source = job->rank, .token = nullptr, .is_request = false};
-    job->current = &reply;
-    call(current.kind, job->rank, current.reply.words.data(), current.reply.count);
-  }
-  job->current = nullptr;
+  if (current.replied) run_own_reply(current);
 }
 
 int request(unsigned kind, vnn_t dest, uintptr_t function, Words words) {
@@ -305,14 +322,9 @@ int copy_own(void* to, const void* from, int bytes, handler_mem_t handler, void*
   std::memmove(to, from, static_cast<size_t>(bytes));
   if (handler != nullptr) {
     Current current{.source = job->rank, .token = nullptr, .is_request = is_request};
-    job->current = &current;
-    reinterpret_cast<CallMemory>(address(handler))(job->rank, to, bytes, arg);
-    if (current.replied) {
-      Current answer{.source = job->rank, .token = nullptr, .is_request = false};
-      job->current = &answer;
-      call(current.kind, job->rank, current.reply.words.data(), current.reply.count);
-    }
-    job->current = nullptr;
+    const Running running(current);
+    call_memory(address(handler), job->rank, to, bytes, arg);
+    if (current.replied) run_own_reply(current);
   }
   return polled(0);
 }
@@ -335,7 +347,7 @@ struct End {
 void run_end(const End& end) {
   if (end.function == nullptr) return;
   job->in_endfunc = true;
-  reinterpret_cast<CallMemory>(address(end.function))(end.dest, end.lva, end.bytes, end.arg);
+  call_memory(address(end.function), end.dest, end.lva, end.bytes, end.arg);
   job->in_endfunc = false;
 }
 
@@ -481,15 +493,24 @@ int begin_job() {
   return meet_to_start();
 }
 
+// Programs in C take no exceptions.
+int begin_new_job() noexcept {
+  try {
+    job = new Job;
+    return begin_job();
+  } catch (const std::exception&) {
+    return fail(ENOMEM);
+  }
+}
+
 }  // namespace
 
 extern "C" {
 
 int am_enable(...) {
   if (job != nullptr) return 0;
-  job = new Job;
-  if (begin_job() == 0) return 0;
-  end_job();
+  if (begin_new_job() == 0) return 0;
+  if (job != nullptr) end_job();
   return -1;
 }
 
@@ -509,7 +530,7 @@ int am_max_size(void) { return 0x7FFFFFFF; }
 
 int am_poll(void) {
   if (job == nullptr) return fail(ENOTCONN);
-  unet_am_poll(job->bundle);
+  if (job->current == nullptr && !job->in_endfunc) unet_am_poll(job->bundle);
   return 0;
 }
 
@@ -558,7 +579,8 @@ int am_store_async(vnn_t dest, void* lva, void* rva, int nbytes, handler_mem_t h
     return 0;
   }
   if (reach(dest) < 0) return -1;
-  auto call = std::make_unique<End>(end);
+  std::unique_ptr<End> call(new (std::nothrow) End(end));
+  if (call == nullptr) return fail(ENOMEM);
   int result = 0;
   // There is no other answer than that it is on its way.
   while ((result = unet_am_request_long_async(job->endpoint, static_cast<uint32_t>(dest), kStored, offset_of(dest, rva), lva,
