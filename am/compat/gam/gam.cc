@@ -86,7 +86,7 @@ struct Job {
   bool in_endfunc = false;
   std::vector<bool> gone;               // by rank
   std::vector<uint64_t> bases;          // where each has loaded the program; kUnknown
-  std::array<int, 2> here{};            // how many have come to each meeting: the start and the end
+  std::array<std::vector<bool>, 2> here;  // by rank: who has come to each meeting, the start and the end
   int meetings = 0;                     // that are over
 };
 Job* job = nullptr;
@@ -170,7 +170,8 @@ void on_memory(unet_am_token* token, void*) {
 
 void on_here(unet_am_token* token, void*) {
   const uint32_t meeting = unet_am_arguments(token, nullptr)[0];
-  if (meeting < job->here.size()) ++job->here[meeting];
+  const vnn_t source = source_of(token);
+  if (meeting < job->here.size() && source >= 0) job->here[meeting][static_cast<size_t>(source)] = true;
 }
 void on_go(unet_am_token*, void*) { ++job->meetings; }
 void on_ping(unet_am_token*, void*) {}
@@ -368,17 +369,19 @@ void ping(int rank) {
   if (unet_am_has_credit(job->endpoint, index)) unet_am_request_short(job->endpoint, index, kPing, nullptr, 0);
 }
 
-int all_gone() {
-  int count = 0;
-  for (const bool each : job->gone) count += each ? 1 : 0;
-  return count;
+// Whether each of the others has come, or is gone. Some do both.
+bool all_met(const std::vector<bool>& here) noexcept {
+  for (size_t rank = 1; rank < here.size(); ++rank) {
+    if (!here[rank] && !job->gone[rank]) return false;
+  }
+  return true;
 }
 
 int lead(int meeting) {
-  const auto now = static_cast<size_t>(meeting);
+  const std::vector<bool>& here = job->here[static_cast<size_t>(meeting)];
   const unet::Nanoseconds start = monotonic_now();
   unet::Nanoseconds looked = 0;
-  while (job->here[now] + all_gone() < job->size - 1) {
+  while (!all_met(here)) {
     wait_for_others();
     const unet::Nanoseconds time = monotonic_now();
     if (meeting == 0 && time - start > kStartTime) return fail(ETIMEDOUT);
@@ -483,6 +486,7 @@ int begin_job() {
   if (!number_from("UNET_RANK", kSizeMax, job->rank) || !number_from("UNET_SIZE", kSizeMax, job->size)) return fail(EINVAL);
   if (job->rank >= job->size) return fail(EINVAL);
   forget_others();
+  for (auto& each : job->here) each.assign(static_cast<size_t>(job->size), false);
   if (unet_open(nullptr, nullptr, &job->context) < 0) return fail(EHOSTUNREACH);
   if (make_endpoint(job->bundle, job->endpoint) < 0) return -1;
   unet_am_set_handler(job->endpoint, kCall, on_call<kCall>, nullptr);
