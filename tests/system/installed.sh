@@ -59,9 +59,9 @@ check_headers "$include/unet-am" './am/*.h' unet-am
 
 # ---- the C ABIs: declared = exported, all under the version that must stay
 
-declared() { cpp -P $(pkg-config --cflags "$1") "$2" | grep -o "\\b$3[a-z0-9_]*(" | tr -d '(' | sort -u; }
-exported() { nm -D --defined-only --with-symbol-versions "$libraries/$1" | sed -n "s/.* T \\($2[a-z0-9_]*\\)@@$3\$/\\1/p" | sort; }
-# check_abi PACKAGE HEADER LIBRARY PREFIX NODE CXX_NODE - of this library
+declared() { cpp -P $(pkg-config --cflags "$1") "$2" | grep -v '^ *static inline' | grep -o "\\b$3[A-Za-z0-9_]*(" | tr -d '(' | sort -u; }
+exported() { nm -D --defined-only --with-symbol-versions "$libraries/$1" | sed -n "s/.* T \\($2[A-Za-z0-9_]*\\)@@$3\$/\\1/p" | sort; }
+# check_abi PACKAGE HEADER LIBRARY PREFIX NODE CXX_NODE - of this library; PREFIX as grep has it
 check_abi() {
   if ! diff <(declared "$1" "$2" "$4") <(exported "$3" "$4" "$5") >difference; then
     cat difference
@@ -78,10 +78,14 @@ check_abi unet "$include/unet/unet.h" libunet.so 'unet_' UNET_0 UNET_CXX_0
 # What am.h includes is libunet's.
 sed '/^#include "unet/d' "$include/unet-am/am/am.h" >am_alone.h
 check_abi unet-am am_alone.h libunet_am.so 'unet_am_' UNET_AM_0 UNET_AM_CXX_0
+check_abi unet-am2 "$include/unet-am/am/compat/am2/am.h" libunet_am2.so '\(AM_\|unet_am2_\)' UNET_AM2_0 none
+check_abi unet-gam "$include/unet-am/am/compat/gam/am.h" libunet_gam.so 'am_' UNET_GAM_0 none
 # Interfaces of others: old programs include <am.h>, and find the one whose package they name.
+newest_c=  # C23, of the compilers that have it: an empty parameter list says there that there is none
+echo | cc -std=c23 -fsyntax-only -x c - 2>/dev/null && newest_c=c23
 for interface in am2 gam; do
   [[ -n $(pkg-config --libs unet-$interface) ]] || report "unet-$interface.pc was not installed"
-  for standard in c99 c11; do
+  for standard in c99 c11 $newest_c; do
     echo '#include <am.h>' | cc -std=$standard -Wall -Wextra -pedantic -Werror -fsyntax-only -x c $(pkg-config --cflags unet-$interface) - ||
       report "<am.h> of unet-$interface does not compile as $standard"
   done
