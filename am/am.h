@@ -14,7 +14,8 @@
 //
 // A message is short (up to UNET_AM_ARGUMENTS_MAX arguments of 32 bits), medium (and a payload that is valid during the handler) or
 // long (and a payload that is deposited in the receiver's segment before the handler runs). A request's handler may reply, once, to
-// who sent it; a reply's handler sends nothing. Handlers neither request nor poll. docs/ACTIVE_MESSAGES.md is the guide.
+// who sent it; a reply's handler sends nothing. Handlers neither request nor poll, and throw nothing: an exception that leaves one ends
+// the program. docs/ACTIVE_MESSAGES.md is the guide.
 //
 // Errors: functions under "set-up" return 0 or a negative UNET_E... and leave a sentence in unet_error_text() (unet.h). Functions under
 // "messages" return 0 if the message is on its way, or one of UNET_AM_E...; they leave no sentence.
@@ -196,7 +197,8 @@ int unet_am_get(unet_am_endpoint *endpoint, uint32_t from, unsigned handler, uin
 
 // A medium request without a copy: unet_am_reserve() sets *room to `length` bytes, 1 to UNET_AM_MEDIUM_MAX, in which to compose it, and
 // waits for them; unet_am_commit() sends the first `length` of them with `count` arguments, as many as were reserved. In between nothing
-// else is sent or polled: a shared bundle stays held. Committing 0 bytes gives it up (UNET_AM_EBADCALL).
+// else is sent or polled: a shared bundle stays held. Committing 0 bytes gives it up (UNET_AM_EBADCALL), and so does moving or destroying
+// the endpoint.
 int unet_am_reserve(unet_am_endpoint *endpoint, uint32_t to, size_t length, unsigned count, void **room);
 int unet_am_commit(unet_am_endpoint *endpoint, unsigned handler, size_t length, const uint32_t *arguments, unsigned count);
 

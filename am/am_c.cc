@@ -20,6 +20,13 @@ struct unet_am_bundle {
 };
 
 struct unet_am_endpoint {
+  ~unet_am_endpoint() { give_up(); }
+  // What is reserved, and the bundle with it.
+  bool give_up() noexcept {
+    const bool was = std::exchange(reserved, false);
+    if (was) bundle->bundle->unlock();
+    return was;
+  }
   struct Entry {
     unet_am_handler function = nullptr;
     void* context = nullptr;
@@ -58,6 +65,17 @@ static_assert(same(UNET_AM_SHORT_REPLY, Kind::short_reply) && same(UNET_AM_MEDIU
 static_assert(same(UNET_AM_LONG_REPLY, Kind::long_reply));
 
 constexpr int outcome_to_c(Outcome outcome) noexcept { return outcome == Outcome::sent ? 0 : -200 - static_cast<int>(outcome); }
+
+// What may run handlers or need memory: an exception ends the program here, as frames of C may be above.
+template <typename Call>
+auto no_throw(Call&& call) noexcept {
+  return call();
+}
+template <typename Call>
+int outcome_of(Call&& call) noexcept {
+  return outcome_to_c(call());
+}
+
 static_assert(outcome_to_c(Outcome::not_sent) == UNET_AM_ENOTSENT && outcome_to_c(Outcome::returned) == UNET_AM_ERETURNED);
 static_assert(outcome_to_c(Outcome::bad_call) == UNET_AM_EBADCALL);
 
@@ -95,7 +113,7 @@ unet_am_endpoint* endpoint_of(am::Endpoint& endpoint) noexcept {
 
 void run_handler(Token& token, void* entry) {
   const auto* self = static_cast<const unet_am_endpoint::Entry*>(entry);
-  self->function(reinterpret_cast<unet_am_token*>(&token), self->context);
+  no_throw([&] { self->function(reinterpret_cast<unet_am_token*>(&token), self->context); });
 }
 
 void run_error_handler(am::Endpoint&, const Returned& returned, void* endpoint) {
@@ -108,7 +126,7 @@ void run_error_handler(am::Endpoint&, const Returned& returned, void* endpoint) 
   out.index = returned.index;
   out.arguments = returned.arguments.data();
   out.count = static_cast<uint32_t>(returned.arguments.size());
-  self->error_handler(self, &out, self->error_context);
+  no_throw([&] { self->error_handler(self, &out, self->error_context); });
 }
 
 bool run_admit(const ConnectionRequest& request, void* endpoint) {
@@ -119,12 +137,12 @@ bool run_admit(const ConnectionRequest& request, void* endpoint) {
   out.peer_uid = request.peer_uid;
   out.peer_pid = request.peer_pid;
   request.peer.copy(out.peer, sizeof out.peer - 1);
-  return self->admit(&out, self->admit_context) != 0;
+  return no_throw([&] { return self->admit(&out, self->admit_context); }) != 0;
 }
 
 void run_done(am::Endpoint& endpoint, void* done) {
   const std::unique_ptr<unet_am_endpoint::Done> self(static_cast<unet_am_endpoint::Done*>(done));
-  self->function(endpoint_of(endpoint), self->context);
+  no_throw([&] { self->function(endpoint_of(endpoint), self->context); });
 }
 
 int map_with(unet_am_endpoint* endpoint, const char* target, const unet_connect_options* options,
@@ -229,6 +247,7 @@ int unet_am_move_endpoint(unet_am_endpoint* endpoint, unet_am_bundle* to) {
       for (auto& each : from.endpoints) {
         if (each.get() == endpoint) moved = std::move(each);
       }
+      endpoint->give_up();
       std::erase(from.endpoints, nullptr);
       from.bundle->remove(*endpoint->endpoint);
     }
@@ -342,23 +361,25 @@ void* unet_am_segment(unet_am_endpoint* endpoint, uint64_t* length) {
 int unet_am_request_short(unet_am_endpoint* endpoint, uint32_t to, unsigned handler, const uint32_t* arguments, unsigned count) {
   if (bad(handler, count)) return UNET_AM_EBADCALL;
   const auto held = hold(endpoint);
-  return outcome_to_c(endpoint->endpoint->request_short(to, static_cast<uint8_t>(handler), words(arguments, count)));
+  return outcome_of([&] { return endpoint->endpoint->request_short(to, static_cast<uint8_t>(handler), words(arguments, count)); });
 }
 
 int unet_am_request_medium(unet_am_endpoint* endpoint, uint32_t to, unsigned handler, const void* payload, size_t length,
                            const uint32_t* arguments, unsigned count) {
   if (bad(handler, count)) return UNET_AM_EBADCALL;
   const auto held = hold(endpoint);
-  return outcome_to_c(
-      endpoint->endpoint->request_medium(to, static_cast<uint8_t>(handler), as_bytes(payload, length), words(arguments, count)));
+  return outcome_of([&] {
+    return endpoint->endpoint->request_medium(to, static_cast<uint8_t>(handler), as_bytes(payload, length), words(arguments, count));
+  });
 }
 
 int unet_am_request_long(unet_am_endpoint* endpoint, uint32_t to, unsigned handler, uint64_t offset, const void* payload, size_t length,
                          const uint32_t* arguments, unsigned count) {
   if (bad(handler, count)) return UNET_AM_EBADCALL;
   const auto held = hold(endpoint);
-  return outcome_to_c(
-      endpoint->endpoint->request_long(to, static_cast<uint8_t>(handler), offset, as_bytes(payload, length), words(arguments, count)));
+  return outcome_of([&] {
+    return endpoint->endpoint->request_long(to, static_cast<uint8_t>(handler), offset, as_bytes(payload, length), words(arguments, count));
+  });
 }
 
 int unet_am_request_long_async(unet_am_endpoint* endpoint, uint32_t to, unsigned handler, uint64_t offset, const void* payload,
@@ -370,9 +391,10 @@ int unet_am_request_long_async(unet_am_endpoint* endpoint, uint32_t to, unsigned
     call.reset(new (std::nothrow) unet_am_endpoint::Done{done, context});
     if (call == nullptr) return UNET_AM_ENOTSENT;
   }
-  const Outcome outcome =
-      endpoint->endpoint->request_long_async(to, static_cast<uint8_t>(handler), offset, as_bytes(payload, length), words(arguments, count),
-                                             call == nullptr ? nullptr : run_done, call.get());
+  const Outcome outcome = no_throw([&] {
+    return endpoint->endpoint->request_long_async(to, static_cast<uint8_t>(handler), offset, as_bytes(payload, length),
+                                                  words(arguments, count), call == nullptr ? nullptr : run_done, call.get());
+  });
   // It is run_done()'s, which may have run already.
   if (outcome == Outcome::sent) static_cast<void>(call.release());
   return outcome_to_c(outcome);
@@ -382,17 +404,19 @@ int unet_am_get(unet_am_endpoint* endpoint, uint32_t from, unsigned handler, uin
                 const uint32_t* arguments, unsigned count) {
   if (bad(handler, count)) return UNET_AM_EBADCALL;
   const auto held = hold(endpoint);
-  return outcome_to_c(endpoint->endpoint->get(from, static_cast<uint8_t>(handler), offset, {static_cast<std::byte*>(memory), length},
-                                              words(arguments, count)));
+  return outcome_of([&] {
+    return endpoint->endpoint->get(from, static_cast<uint8_t>(handler), offset, {static_cast<std::byte*>(memory), length},
+                                   words(arguments, count));
+  });
 }
 
 int unet_am_reserve(unet_am_endpoint* endpoint, uint32_t to, size_t length, unsigned count, void** room) {
   if (length == 0 || length > kMediumMax || count > kArgumentsMax) return UNET_AM_EBADCALL;
   auto held = hold(endpoint);
-  if (std::exchange(endpoint->reserved, false)) endpoint->bundle->bundle->unlock();
+  endpoint->give_up();
   am::Endpoint& it = *endpoint->endpoint;
   const uint64_t returned = it.counters().returned;
-  const MutableBytes bytes = it.reserve(to, static_cast<uint32_t>(length), static_cast<uint8_t>(count));
+  const MutableBytes bytes = no_throw([&] { return it.reserve(to, static_cast<uint32_t>(length), static_cast<uint8_t>(count)); });
   if (bytes.empty()) return it.counters().returned != returned ? UNET_AM_ERETURNED : UNET_AM_EBADCALL;
   *room = bytes.data();
   endpoint->reserved = true;
@@ -405,7 +429,7 @@ int unet_am_commit(unet_am_endpoint* endpoint, unsigned handler, size_t length, 
   const std::unique_lock held(*endpoint->bundle->bundle, std::adopt_lock);
   am::Endpoint& it = *endpoint->endpoint;
   const uint32_t bytes = bad(handler, count) || length > kMediumMax ? 0 : static_cast<uint32_t>(length);
-  return outcome_to_c(it.commit(static_cast<uint8_t>(handler), bytes, words(arguments, count)));
+  return outcome_of([&] { return it.commit(static_cast<uint8_t>(handler), bytes, words(arguments, count)); });
 }
 
 int unet_am_has_credit(unet_am_endpoint* endpoint, uint32_t to) {
@@ -445,32 +469,38 @@ unet_am_endpoint* unet_am_token_endpoint(const unet_am_token* token) { return en
 
 int unet_am_reply_short(unet_am_token* token, unsigned handler, const uint32_t* arguments, unsigned count) {
   if (bad(handler, count)) return UNET_AM_EBADCALL;
-  return outcome_to_c(of(token).reply_short(static_cast<uint8_t>(handler), words(arguments, count)));
+  return outcome_of([&] { return of(token).reply_short(static_cast<uint8_t>(handler), words(arguments, count)); });
 }
 
 int unet_am_reply_medium(unet_am_token* token, unsigned handler, const void* payload, size_t length, const uint32_t* arguments,
                          unsigned count) {
   if (bad(handler, count)) return UNET_AM_EBADCALL;
-  return outcome_to_c(of(token).reply_medium(static_cast<uint8_t>(handler), as_bytes(payload, length), words(arguments, count)));
+  return outcome_of([&] {
+    return of(token).reply_medium(static_cast<uint8_t>(handler), as_bytes(payload, length), words(arguments, count));
+  });
 }
 
 int unet_am_reply_long(unet_am_token* token, unsigned handler, uint64_t offset, const void* payload, size_t length,
                        const uint32_t* arguments, unsigned count) {
   if (bad(handler, count)) return UNET_AM_EBADCALL;
-  return outcome_to_c(of(token).reply_long(static_cast<uint8_t>(handler), offset, as_bytes(payload, length), words(arguments, count)));
+  return outcome_of([&] {
+    return of(token).reply_long(static_cast<uint8_t>(handler), offset, as_bytes(payload, length), words(arguments, count));
+  });
 }
 
 // ---- progress
 
-unsigned unet_am_poll(unet_am_bundle* bundle) { return bundle->bundle->poll(); }
+unsigned unet_am_poll(unet_am_bundle* bundle) {
+  return no_throw([&] { return bundle->bundle->poll(); });
+}
 
 int unet_am_wait(unet_am_bundle* bundle, int64_t timeout_ns, int64_t spin_ns) {
-  return c_abi::to_c(bundle->bundle->wait(to_timeout(timeout_ns), to_spin(spin_ns)));
+  return c_abi::to_c(no_throw([&] { return bundle->bundle->wait(to_timeout(timeout_ns), to_spin(spin_ns)); }));
 }
 
 int unet_am_flush(unet_am_endpoint* endpoint, int64_t timeout_ns) {
   const auto held = hold(endpoint);
-  return endpoint->endpoint->flush(to_timeout(timeout_ns)) ? 0 : UNET_ETIMEDOUT;
+  return no_throw([&] { return endpoint->endpoint->flush(to_timeout(timeout_ns)); }) ? 0 : UNET_ETIMEDOUT;
 }
 
 int unet_am_counter(unet_am_endpoint* endpoint, const char* name, uint64_t* value) {

@@ -1,5 +1,6 @@
 // am_c.c - a program in C that uses every function of am.h, over the network interface that UNET_NI names; exits with 0 if all is well.
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -195,12 +196,12 @@ static void long_and_get(void) {
   REQUIRE(heard.where == mine + 7 && strcmp((const char *)mine + 7, "a long reply") == 0);
 
   memset(memory, 0, SEGMENT);
+  before = seen.calls;
   unsigned sent = 0;
   int outcome;
   while ((outcome = unet_am_request_long_async(a, 0, DEPOSIT, 0, pattern, SEGMENT, NULL, 0, on_done, &a)) == 0) REQUIRE(++sent < 1000);
   REQUIRE(outcome == UNET_AM_ENOTSENT && sent > 0 && dones < sent);
-  before = seen.calls;
-  UNTIL(dones == sent && seen.calls >= before, unet_am_poll(bundle));
+  UNTIL(dones == sent && seen.calls == before + sent, unet_am_poll(bundle));
   REQUIRE(unet_am_flush(a, HANG_SECONDS * INT64_C(1000000000)) == 0);
   REQUIRE(memcmp(memory, pattern, SEGMENT) == 0);
 
@@ -307,6 +308,42 @@ static void threads(void) {
   unet_am_destroy_bundle(shared_bundle);
 }
 
+// ---- an endpoint that goes while something is reserved lets its bundle go
+
+static int polled;
+
+static void *poll_once(void *all) {
+  unet_am_poll(all);
+  __atomic_store_n(&polled, 1, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+static void require_free(unet_am_bundle *all) {
+  pthread_t other;
+  __atomic_store_n(&polled, 0, __ATOMIC_RELAXED);
+  REQUIRE(pthread_create(&other, NULL, poll_once, all) == 0);
+  UNTIL(__atomic_load_n(&polled, __ATOMIC_ACQUIRE) == 1, sched_yield());
+  REQUIRE(pthread_join(other, NULL) == 0);
+}
+
+static void going_while_reserved(void) {
+  unet_am_bundle *all, *elsewhere;
+  unet_am_endpoint *server, *client;
+  void *room;
+  REQUIRE(unet_am_create_bundle(UNET_AM_SHARED, &all) == 0 && unet_am_create_bundle(UNET_AM_SHARED, &elsewhere) == 0);
+  REQUIRE(unet_am_create_endpoint(context, all, NULL, &server) == 0 && unet_am_create_endpoint(context, all, NULL, &client) == 0);
+  REQUIRE(unet_am_bind(server, "am_c/reserved") == 0 && unet_am_map(client, 0, "am_c/reserved", 1, NULL) == 0);
+  REQUIRE(unet_am_reserve(client, 0, 10, 0, &room) == 0 && unet_am_move_endpoint(client, elsewhere) == 0);
+  require_free(all);
+  require_free(elsewhere);
+  REQUIRE(unet_am_commit(client, ECHO, 10, NULL, 0) == UNET_AM_EBADCALL);
+  REQUIRE(unet_am_reserve(client, 0, 10, 0, &room) == 0);
+  unet_am_destroy_endpoint(client);
+  require_free(elsewhere);
+  unet_am_destroy_bundle(all);
+  unet_am_destroy_bundle(elsewhere);
+}
+
 int main(void) {
   REQUIRE(unet_open(NULL, NULL, &context) == 0);
   set_up();
@@ -317,6 +354,7 @@ int main(void) {
   unet_am_destroy_bundle(bundle);
   unet_am_destroy_bundle(NULL);
   threads();
+  going_while_reserved();
   unet_close(context);
   puts("all well");
   return 0;
