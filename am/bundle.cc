@@ -30,7 +30,7 @@ Result<std::unique_ptr<Bundle>> Bundle::create(Threads threads) {
 }
 
 Bundle::~Bundle() {
-  for (Endpoint* each : endpoints_) each->bundle_ = nullptr;
+  for (Endpoint* each : endpoints_) leave(*each);
 }
 
 void Bundle::add(Endpoint& endpoint) {
@@ -39,6 +39,7 @@ void Bundle::add(Endpoint& endpoint) {
   const std::lock_guard held(*this);
   endpoints_.push_back(&endpoint);
   endpoint.bundle_ = this;
+  endpoint.callbacks_ = &callbacks_;
   wake();
 }
 
@@ -46,15 +47,16 @@ void Bundle::remove(Endpoint& endpoint) noexcept {
   const std::lock_guard held(*this);
   if (endpoint.bundle_ != this) return;
   std::erase(endpoints_, &endpoint);
-  endpoint.bundle_ = nullptr;
+  leave(endpoint);
   wake();
 }
 
-// ---- progress
-
-bool Bundle::in_handler() const noexcept {
-  return std::any_of(endpoints_.begin(), endpoints_.end(), [](const Endpoint* each) { return each->in_handler_; });
+void Bundle::leave(Endpoint& endpoint) noexcept {
+  endpoint.bundle_ = nullptr;
+  endpoint.callbacks_ = &endpoint.own_callbacks_;
 }
+
+// ---- progress
 
 uint32_t Bundle::poll() {
   const std::lock_guard held(*this);
@@ -71,16 +73,9 @@ uint32_t Bundle::turn() {
   return count;
 }
 
-// Of what a waiting thread may wait for.
-uint64_t Bundle::progress() const noexcept {
-  uint64_t sum = 0;
-  for (const Endpoint* each : endpoints_) sum += each->counters_.handled + each->counters_.returned + each->counters_.completed;
-  return sum;
-}
-
 void Bundle::let_go() noexcept {
   if (waiting_ != 0) {
-    if (const uint64_t now = progress(); now != seen_) {
+    if (const uint64_t now = callbacks_.ended; now != seen_) {
       seen_ = now;
       wake();
     }
@@ -102,10 +97,10 @@ WaitOutcome Bundle::wait(Nanoseconds timeout, Nanoseconds spin) {
   if (in_handler()) return WaitOutcome::ready;
   if (!shared() && endpoints_.size() == 1) return endpoints_.front()->wait(timeout, spin);
   const Nanoseconds start = monotonic_now();
-  const uint64_t before = progress();
+  const uint64_t before = callbacks_.ended;
   if (waiting_++ == 0) seen_ = before;
   WaitOutcome outcome = WaitOutcome::ready;
-  while (turn() == 0 && progress() == before) {
+  while (turn() == 0 && callbacks_.ended == before) {
     const Nanoseconds waited = monotonic_now() - start;
     if (waited >= timeout) {
       outcome = WaitOutcome::timed_out;

@@ -36,6 +36,8 @@ class Bundle {
   void remove(Endpoint& endpoint) noexcept;
   size_t size() const noexcept { return endpoints_.size(); }
   bool shared() const noexcept { return threads_ == Threads::several; }
+  // A handler of one of its endpoints runs. Called by who holds it.
+  bool in_handler() const noexcept { return callbacks_.running; }
 
   // With several threads: an endpoint of the bundle is called by who holds it, as a std::mutex (a thread may do so again). Handlers run
   // while it is held. With one thread these do nothing.
@@ -56,8 +58,7 @@ class Bundle {
   friend class Endpoint;
   explicit Bundle(Threads threads) noexcept : threads_(threads) {}
   uint32_t turn();
-  uint64_t progress() const noexcept;
-  bool in_handler() const noexcept;
+  void leave(Endpoint& endpoint) noexcept;
   void let_go() noexcept;
   void wake() noexcept;
   WaitOutcome sleep(Nanoseconds limit);
@@ -66,12 +67,13 @@ class Bundle {
   bool disconnected() noexcept;
 
   const Threads threads_;
+  Callbacks callbacks_;       // of its endpoints
   std::vector<Endpoint*> endpoints_;
   std::recursive_mutex mutex_;
   std::condition_variable_any changed_;
   uint32_t waiting_ = 0;      // threads in wait()
   bool sleeping_ = false;     // one of them, on the descriptors; the others on changed_
-  uint64_t seen_ = 0;         // progress() when waiting threads were told last
+  uint64_t seen_ = 0;         // callbacks_.ended when waiting threads were told last
   Descriptor kick_;           // wakes the one that sleeps
   std::vector<pollfd> descriptors_;
 };

@@ -116,6 +116,35 @@ TEST_CASE("who waits for a bundle sleeps, and wakes for each of its endpoints") 
   CHECK(wrong == 0);
 }
 
+TEST_CASE("a handler does nothing with any endpoint of its bundle: one of them may be waiting for the others") {
+  World world;
+  auto a = world.make(), b = world.make();
+  world.bundle->add(*a);
+  world.bundle->add(*b);
+  REQUIRE(b->bind("b"));
+  REQUIRE(a->map(0, "b"));
+  struct Seen {
+    am::Endpoint* other;
+    uint32_t handled = 0, refused = 0;
+  } seen{.other = a.get()};
+  b->set_handler(kEcho, [](Token&, void* context) {
+    Seen& it = *static_cast<Seen*>(context);
+    ++it.handled;
+    const auto unmapped = it.other->unmap(0);
+    it.refused += !unmapped && unmapped.error().code == Errc::invalid_argument;
+    it.refused += it.other->request(0, kEcho) == Outcome::bad_call;
+    it.refused += it.other->request_long_async(0, kEcho, 0, {}, {}, nullptr, nullptr) == Outcome::bad_call;
+    it.refused += it.other->reserve(0, 1, 0).empty();
+    it.refused += !it.other->start_map(1, "b");
+    it.refused += !it.other->flush(0);
+  }, &seen);
+  REQUIRE(a->request(0, kEcho) == Outcome::sent);
+  until(*world.bundle, [&] { return seen.handled != 0; });
+  CHECK(seen.refused == 6);
+  CHECK(a->counters().requests == 1);
+  CHECK(a->unmap(0));
+}
+
 TEST_CASE("several threads send by one endpoint and wait for its bundle") {
   World world(Threads::several);
   auto a = world.make(), b = world.make();

@@ -30,9 +30,8 @@ Endpoint::Endpoint(std::unique_ptr<unet::Endpoint> endpoint, const Options& opti
 Endpoint::~Endpoint() {
   if (bundle_ != nullptr) bundle_->remove(*this);
   tell_credits();
-  in_handler_ = true;
   for (const Transfer& each : transfers_) {
-    if (each.done != nullptr) each.done(*this, each.context);
+    if (each.done != nullptr) call_back([&] { each.done(*this, each.context); });
   }
 }
 
@@ -148,7 +147,7 @@ void Endpoint::look_around() {
 
 // poll(), and a look for whatever else there is.
 uint32_t Endpoint::turn() {
-  if (in_handler_) return 0;
+  if (in_handler()) return 0;
   look_around();
   return poll();
 }
@@ -162,7 +161,7 @@ Nanoseconds Endpoint::rest(Nanoseconds limit) const noexcept {
 }
 
 bool Endpoint::arm(Nanoseconds& limit) {
-  if (in_handler_) return false;
+  if (in_handler()) return false;
   tell_credits();
   if (turn() != 0) return false;
   limit = rest(limit);
@@ -170,7 +169,7 @@ bool Endpoint::arm(Nanoseconds& limit) {
 }
 
 WaitOutcome Endpoint::wait(Nanoseconds timeout, Nanoseconds spin) {
-  if (in_handler_) return WaitOutcome::ready;
+  if (in_handler()) return WaitOutcome::ready;
   tell_credits();
   if (turn() != 0) return WaitOutcome::ready;
   const Nanoseconds limit = rest(timeout);
@@ -185,7 +184,7 @@ bool Endpoint::flush(Nanoseconds timeout) {
       return !peer->open || (peer->wire->flow().unacknowledged() == 0 && peer->wire->flow().in_flight() == 0);
     });
   };
-  if (in_handler_) return false;
+  if (in_handler()) return false;
   tell_credits();
   for (const Nanoseconds start = monotonic_now(); !transfers_.empty() || !all_arrived(); serve()) {
     if (monotonic_now() - start >= timeout) return false;

@@ -8,7 +8,8 @@
 //
 // A message is short (up to 16 arguments of 32 bits), medium (and a payload that is valid during the handler) or long (and a payload
 // that is deposited in the receiver's segment before the handler runs). A request's handler may reply, once, to who sent it; a reply's
-// handler sends nothing: so there is no deadlock. Handlers do not poll. What cannot be delivered comes back to the error handler.
+// handler sends nothing: so there is no deadlock. Handlers do not poll; all this
+// holds for every endpoint of the handler's bundle. What cannot be delivered comes back to the error handler.
 //
 // Requests wait for a credit, of which there are kFlowWindow for each peer, and run handlers meanwhile; now and then they run some
 // anyway. Programs that compute for long poll now and then: their peers wait for it.
@@ -71,6 +72,13 @@ struct Counters {
   uint64_t lost_replies = 0;      // for which a peer that takes nothing had no room
   uint64_t unknown_channel = 0;   // messages by a channel that is not ours
   uint64_t not_admitted = 0;      // who was not let in (Options::admit)
+};
+
+// Calls of the program's functions, at one endpoint or at all of a bundle: while one runs nothing is sent, polled or mapped by any of
+// them, as one of them may be waiting for the others.
+struct Callbacks {
+  bool running = false;
+  uint64_t ended = 0;  // so far, and what would have been called, had there been a function
 };
 
 class Endpoint {
@@ -264,6 +272,9 @@ class Endpoint {
   bool in_segment(uint64_t offset, uint64_t length, ReturnStatus& why) const noexcept;
   MutableBytes deposit(const PacketFields& fields, Bytes payload) noexcept;
   void refuse(Token& token, ReturnStatus why) noexcept;
+  bool in_handler() const noexcept { return callbacks_->running; }
+  template <typename Call>
+  void call_back(const Call& call);
   void run(const Handler& handler, Token& token);
   void run_reply(Peer& peer, const PacketFields& fields, MutableBytes payload);
   void take_get(Peer& peer, const PacketFields& fields, Bytes payload);
@@ -292,7 +303,8 @@ class Endpoint {
   std::vector<Translation> translations_;
   std::vector<Peer*> by_channel_;
   PacketFields line_;            // of the short message whose handler runs, if it came on a local channel
-  bool in_handler_ = false;
+  Callbacks own_callbacks_;
+  Callbacks* callbacks_ = &own_callbacks_;  // its bundle's, while it is in one
   uint32_t unpolled_ = 0;        // requests since the last poll
   uint32_t turns_ = 0;           // polls that found something, with peers on wires
   uint32_t looks_ = 0;           // polls since the last look_around(), empty ones counted more
@@ -319,5 +331,15 @@ class Endpoint {
   uint64_t identities_ = 0;
   std::vector<std::unique_ptr<Peer>> peers_;  // the last, so that links go before what they use
 };
+
+// Calls may be nested: a function of the program may destroy another endpoint, whose requests come back.
+template <typename Call>
+void Endpoint::call_back(const Call& call) {
+  Callbacks& callbacks = *callbacks_;
+  const bool before = std::exchange(callbacks.running, true);
+  call();
+  callbacks.running = before;
+  ++callbacks.ended;
+}
 
 }  // namespace unet::am

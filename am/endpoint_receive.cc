@@ -17,7 +17,7 @@ constexpr uint32_t kTurnsPerTimeout = 16;  // polls that found something before 
 // ---- progress
 
 uint32_t Endpoint::poll() {
-  if (in_handler_) return 0;
+  if (in_handler()) return 0;
   unpolled_ = 0;
   uint32_t count = 0;
   Message message;
@@ -152,9 +152,7 @@ void Endpoint::dispatch(Peer& peer, const PacketFields& fields, Bytes payload) {
 }
 
 void Endpoint::run(const Handler& handler, Token& token) {
-  in_handler_ = true;
-  handler.function(token, handler.context);
-  in_handler_ = false;
+  call_back([&] { handler.function(token, handler.context); });
   ++counters_.handled;
 }
 

@@ -26,7 +26,7 @@ void copy_arguments(PacketFields& fields, std::span<const uint32_t> arguments) n
 
 Endpoint::Translation* Endpoint::find(Index to, Kind kind, uint8_t handler, std::span<const uint32_t> arguments, Outcome& outcome) {
   outcome = Outcome::bad_call;
-  if (__builtin_expect(in_handler_ || arguments.size() > kArgumentsMax, 0)) return nullptr;
+  if (__builtin_expect(in_handler() || arguments.size() > kArgumentsMax, 0)) return nullptr;
   if (__builtin_expect(++unpolled_ >= kPollEvery, 0)) poll();
   if (__builtin_expect(!is_mapped(to), 0)) {
     if (const auto why = open_late(to)) {
@@ -107,11 +107,10 @@ bool Endpoint::post_request(Peer& peer, Tag tag, Index index, PacketFields& fiel
 
 Outcome Endpoint::come_back(ReturnStatus status, Kind kind, uint8_t handler, Index index, std::span<const uint32_t> arguments) {
   ++counters_.returned;
-  if (error_function_ != nullptr) {
-    const bool before = std::exchange(in_handler_, true);
+  call_back([&] {
+    if (error_function_ == nullptr) return;
     error_function_(*this, {.status = status, .kind = kind, .handler = handler, .index = index, .arguments = arguments}, error_context_);
-    in_handler_ = before;
-  }
+  });
   return Outcome::returned;
 }
 
@@ -119,7 +118,7 @@ Outcome Endpoint::come_back(ReturnStatus status, Kind kind, uint8_t handler, Ind
 
 // The short way of a short request on a local channel. False: nothing was done, and it has to go the long way.
 inline bool Endpoint::send_line(Index to, uint8_t handler, std::span<const uint32_t> arguments) {
-  if (__builtin_expect(to >= translations_.size() || in_handler_ || unpolled_ + 1 >= kPollEvery, 0)) return false;
+  if (__builtin_expect(to >= translations_.size() || in_handler() || unpolled_ + 1 >= kPollEvery, 0)) return false;
   const Translation& found = translations_[to];
   if (__builtin_expect(found.peer == nullptr, 0)) return false;
   Peer& peer = *found.peer;
@@ -178,7 +177,7 @@ MutableBytes Endpoint::reserve(Index to, uint32_t bytes, uint8_t count_of_argume
 Outcome Endpoint::commit(uint8_t handler, uint32_t length, std::span<const uint32_t> arguments) {
   Translation* const to = std::exchange(reserved_to_, nullptr);
   const bool as_reserved = length != 0 && length <= reserved_bytes_ && arguments.size() == reserved_.count;
-  if (to == nullptr || in_handler_ || !as_reserved) return Outcome::bad_call;
+  if (to == nullptr || in_handler() || !as_reserved) return Outcome::bad_call;
   Peer& peer = *to->peer;
   reserved_.handler = handler;
   peer.tag_told = to->tag;

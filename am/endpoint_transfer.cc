@@ -13,7 +13,7 @@ constexpr uint32_t kTransferCredits = kFlowWindow * 3 / 4;  // that they take of
 
 Outcome Endpoint::request_long_async(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments,
                                      DoneFunction done, void* context) {
-  if (in_handler_ || arguments.size() > kArgumentsMax || payload.size() > kLongMax) return Outcome::bad_call;
+  if (in_handler() || arguments.size() > kArgumentsMax || payload.size() > kLongMax) return Outcome::bad_call;
   poll();
   if (!is_mapped(to)) {
     look_at_openings();
@@ -83,11 +83,9 @@ void Endpoint::end_transfer(size_t index) {
   const Transfer over = transfers_[index];
   transfers_.erase(transfers_.begin() + static_cast<std::ptrdiff_t>(index));
   ++counters_.completed;
-  if (over.done != nullptr) {
-    const bool before = std::exchange(in_handler_, true);
-    over.done(*this, over.context);
-    in_handler_ = before;
-  }
+  call_back([&] {
+    if (over.done != nullptr) over.done(*this, over.context);
+  });
   if (!over.sent) {
     come_back(ReturnStatus::unreachable, Kind::long_request, over.handler, over.index, {over.arguments.data(), over.count});
   }
