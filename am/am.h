@@ -99,12 +99,12 @@ typedef struct unet_am_options {
 } unet_am_options;
 
 // Creates an endpoint in `bundle`; `options` may be NULL. The bundle owns it: unet_am_destroy_endpoint() (NULL is allowed) ends it before
-// that. Errors: as unet_create_endpoint().
+// that. Errors: as unet_create_endpoint(); UNET_EINVALID in a handler of the bundle.
 int unet_am_create_endpoint(unet_context *context, unet_am_bundle *bundle, const unet_am_options *options, unet_am_endpoint **endpoint);
 // Closes all channels. What was sent over wires and not acknowledged is lost with it: unet_am_flush() before. Not from a handler.
 void unet_am_destroy_endpoint(unet_am_endpoint *endpoint);
 
-// Moves it to another bundle, while no other thread uses it. Returns 0 or UNET_EINVALID (a NULL).
+// Moves it to another bundle, while no other thread uses it. Returns 0 or UNET_EINVALID (a NULL; in a handler of one of the bundles).
 int unet_am_move_endpoint(unet_am_endpoint *endpoint, unet_am_bundle *to);
 
 // The name under which others map this endpoint. Errors: as unet_bind().

@@ -223,7 +223,7 @@ int unet_am_create_endpoint(unet_context* context, unet_am_bundle* bundle, const
     made->endpoint->attachment() = made.get();
     made->bundle = bundle;
     const std::lock_guard held(*bundle->bundle);
-    bundle->bundle->add(*made->endpoint);
+    if (const Status added = bundle->bundle->add(*made->endpoint); !added) return failed(added.error());
     *endpoint = bundle->endpoints.emplace_back(std::move(made)).get();
     return 0;
   });
@@ -241,8 +241,11 @@ int unet_am_move_endpoint(unet_am_endpoint* endpoint, unet_am_bundle* to) {
     if (endpoint == nullptr || to == nullptr) return null_argument(endpoint == nullptr ? "endpoint" : "to");
     if (endpoint->bundle == to) return 0;
     std::unique_ptr<unet_am_endpoint> moved;
+    unet_am_bundle& from = *endpoint->bundle;
+    if (from.bundle->in_handler() || to->bundle->in_handler()) {
+      return failed(Errc::invalid_argument, "a handler moves no endpoint into its bundle or out of it");
+    }
     {
-      unet_am_bundle& from = *endpoint->bundle;
       const std::lock_guard held(*from.bundle);
       for (auto& each : from.endpoints) {
         if (each.get() == endpoint) moved = std::move(each);
@@ -252,7 +255,7 @@ int unet_am_move_endpoint(unet_am_endpoint* endpoint, unet_am_bundle* to) {
       from.bundle->remove(*endpoint->endpoint);
     }
     const std::lock_guard held(*to->bundle);
-    to->bundle->add(*endpoint->endpoint);
+    static_cast<void>(to->bundle->add(*endpoint->endpoint));
     endpoint->bundle = to;
     to->endpoints.push_back(std::move(moved));
     return 0;

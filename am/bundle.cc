@@ -33,14 +33,18 @@ Bundle::~Bundle() {
   for (Endpoint* each : endpoints_) leave(*each);
 }
 
-void Bundle::add(Endpoint& endpoint) {
-  if (endpoint.bundle_ == this) return;
+Status Bundle::add(Endpoint& endpoint) {
+  if (endpoint.bundle_ == this) return {};
+  if (in_handler() || (endpoint.bundle_ == nullptr ? endpoint.in_handler() : endpoint.bundle_->in_handler())) {
+    return fail(Errc::invalid_argument, "a handler moves no endpoint into its bundle or out of it");
+  }
   if (endpoint.bundle_ != nullptr) endpoint.bundle_->remove(endpoint);
   const std::lock_guard held(*this);
   endpoints_.push_back(&endpoint);
   endpoint.bundle_ = this;
   endpoint.callbacks_ = &callbacks_;
   wake();
+  return {};
 }
 
 void Bundle::remove(Endpoint& endpoint) noexcept {

@@ -31,13 +31,18 @@ class Bundle {
   Bundle(const Bundle&) = delete;
   Bundle& operator=(const Bundle&) = delete;
 
-  // Takes an endpoint in, out of the bundle that it was in; it leaves when it is destroyed. Nobody else uses it meanwhile.
-  void add(Endpoint& endpoint);
+  // Takes an endpoint in, out of the bundle that it was in; it leaves when it is destroyed. Nobody else uses it meanwhile. Errors:
+  // invalid_argument (in a handler of one of the two, which are polling their endpoints).
+  Status add(Endpoint& endpoint);
+  // Not in a handler.
   void remove(Endpoint& endpoint) noexcept;
   size_t size() const noexcept { return endpoints_.size(); }
   bool shared() const noexcept { return threads_ == Threads::several; }
-  // A handler of one of its endpoints runs. Called by who holds it.
-  bool in_handler() const noexcept { return callbacks_.running; }
+  // The caller is a handler of one of its endpoints.
+  bool in_handler() noexcept {
+    const std::lock_guard held(*this);
+    return callbacks_.running;
+  }
 
   // With several threads: an endpoint of the bundle is called by who holds it, as a std::mutex (a thread may do so again). Handlers run
   // while it is held. With one thread these do nothing.

@@ -58,8 +58,8 @@ std::vector<std::byte> pattern(size_t size) {
 TEST_CASE("two endpoints of one thread talk to each other, more than there are credits") {
   World world;
   auto a = world.make(), b = world.make();
-  world.bundle->add(*a);
-  world.bundle->add(*b);
+  REQUIRE(world.bundle->add(*a));
+  REQUIRE(world.bundle->add(*b));
   CHECK(world.bundle->size() == 2);
   uint32_t answers = 0;
   b->set_handler(kEcho, echo, nullptr);
@@ -77,7 +77,7 @@ TEST_CASE("an endpoint moves to another bundle") {
   World world;
   auto other = std::move(*Bundle::create());
   auto a = world.make();
-  world.bundle->add(*a);
+  REQUIRE(world.bundle->add(*a));
   other->add(*a);
   CHECK(world.bundle->size() == 0);
   CHECK(other->size() == 1);
@@ -119,8 +119,8 @@ TEST_CASE("who waits for a bundle sleeps, and wakes for each of its endpoints") 
 TEST_CASE("a handler does nothing with any endpoint of its bundle: one of them may be waiting for the others") {
   World world;
   auto a = world.make(), b = world.make();
-  world.bundle->add(*a);
-  world.bundle->add(*b);
+  REQUIRE(world.bundle->add(*a));
+  REQUIRE(world.bundle->add(*b));
   REQUIRE(b->bind("b"));
   REQUIRE(a->map(0, "b"));
   struct Seen {
@@ -145,6 +145,33 @@ TEST_CASE("a handler does nothing with any endpoint of its bundle: one of them m
   CHECK(a->unmap(0));
 }
 
+TEST_CASE("a handler neither adds endpoints to its bundle nor moves them, which is polling them") {
+  World world;
+  auto other = std::move(*Bundle::create());
+  auto a = world.make(), b = world.make(), fresh = world.make();
+  REQUIRE(world.bundle->add(*a));
+  REQUIRE(world.bundle->add(*b));
+  REQUIRE(b->bind("b"));
+  REQUIRE(a->map(0, "b"));
+  struct Seen {
+    Bundle &bundle, &other;
+    am::Endpoint &mine, &fresh;
+    std::vector<Errc> errors;
+  } seen{*world.bundle, *other, *a, *fresh, {}};
+  b->set_handler(kEcho, [](Token&, void* context) {
+    Seen& it = *static_cast<Seen*>(context);
+    if (const auto added = it.bundle.add(it.fresh); !added) it.errors.push_back(added.error().code);
+    if (const auto moved = it.other.add(it.mine); !moved) it.errors.push_back(moved.error().code);
+    CHECK(it.other.add(it.fresh));
+  }, &seen);
+  REQUIRE(a->request(0, kEcho) == Outcome::sent);
+  until(*world.bundle, [&] { return b->counters().handled != 0; });
+  CHECK(seen.errors == std::vector<Errc>{Errc::invalid_argument, Errc::invalid_argument});
+  CHECK(world.bundle->size() == 2);
+  CHECK(world.bundle->add(*fresh));
+  CHECK(world.bundle->size() == 3);
+}
+
 TEST_CASE("several threads send by one endpoint and wait for its bundle") {
   World world(Threads::several);
   auto a = world.make(), b = world.make();
@@ -154,7 +181,7 @@ TEST_CASE("several threads send by one endpoint and wait for its bundle") {
   std::thread server([&] {
     while (!stop.load(std::memory_order_acquire)) b->wait(kMillisecond);
   });
-  world.bundle->add(*a);
+  REQUIRE(world.bundle->add(*a));
   constexpr uint32_t kThreads = 3, kEach = 2000;
   // Handlers run while the bundle is held.
   std::array<uint32_t, kThreads> answers{};
@@ -238,8 +265,8 @@ TEST_CASE("asynchronous requests to a peer that goes give their payloads back, a
   REQUIRE(b->bind("b"));
   std::vector<ReturnStatus> back;
   a->set_error_handler(note, &back);
-  world.bundle->add(*a);
-  world.bundle->add(*b);
+  REQUIRE(world.bundle->add(*a));
+  REQUIRE(world.bundle->add(*b));
   REQUIRE(a->map(0, "b"));
   world.bundle->remove(*b);
   uint32_t done = 0;
@@ -260,8 +287,8 @@ TEST_CASE("a translation whose channel opens with the first request") {
   const auto path = EITHER_PATH;
   World world;
   auto a = world.make(), b = world.make();
-  world.bundle->add(*a);
-  world.bundle->add(*b);
+  REQUIRE(world.bundle->add(*a));
+  REQUIRE(world.bundle->add(*b));
   std::vector<ReturnStatus> back;
   uint32_t answers = 0;
   a->set_error_handler(note, &back);
@@ -297,8 +324,8 @@ TEST_CASE("handlers learn by what name to map who sent the message") {
   const bool named = GENERATE(true, false);
   World world;
   auto a = world.make(), b = world.make();
-  world.bundle->add(*a);
-  world.bundle->add(*b);
+  REQUIRE(world.bundle->add(*a));
+  REQUIRE(world.bundle->add(*b));
   if (named) REQUIRE(a->bind("some/a"));
   REQUIRE(b->bind("b"));
   struct Seen {
@@ -334,8 +361,8 @@ TEST_CASE("who is let in") {
     return it.yes;
   }, .admit_context = &rule};
   auto a = world.make(), b = world.make(options);
-  world.bundle->add(*a);
-  world.bundle->add(*b);
+  REQUIRE(world.bundle->add(*a));
+  REQUIRE(world.bundle->add(*b));
   REQUIRE(a->bind("a"));
   REQUIRE(b->bind("b"));
   CHECK(a->map(0, "b").error().code == Errc::refused);
@@ -352,8 +379,8 @@ TEST_CASE("an endpoint that is destroyed gives the payloads of its asynchronous 
   std::vector<std::byte> own(3'000'000);
   REQUIRE(b->set_segment(own));
   REQUIRE(b->bind("b"));
-  world.bundle->add(*a);
-  world.bundle->add(*b);
+  REQUIRE(world.bundle->add(*a));
+  REQUIRE(world.bundle->add(*b));
   REQUIRE(a->map(0, "b"));
   world.bundle->remove(*b);
   uint32_t done = 0;

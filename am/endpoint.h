@@ -8,8 +8,8 @@
 //
 // A message is short (up to 16 arguments of 32 bits), medium (and a payload that is valid during the handler) or long (and a payload
 // that is deposited in the receiver's segment before the handler runs). A request's handler may reply, once, to who sent it; a reply's
-// handler sends nothing: so there is no deadlock. Handlers do not poll; all this
-// holds for every endpoint of the handler's bundle. What cannot be delivered comes back to the error handler.
+// handler sends nothing: so there is no deadlock. Handlers do not poll, by no
+// endpoint of their bundle. What cannot be delivered comes back to the error handler.
 //
 // Requests wait for a credit, of which there are kFlowWindow for each peer, and run handlers meanwhile; now and then they run some
 // anyway. Programs that compute for long poll now and then: their peers wait for it.
