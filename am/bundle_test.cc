@@ -319,6 +319,44 @@ TEST_CASE("a translation whose channel opens with the first request") {
   CHECK_FALSE(a->in_use(3));
 }
 
+TEST_CASE("an asynchronous request by a translation that cannot be opened comes back, and the next one tries again") {
+  World world;
+  auto a = world.make(), b = world.make();
+  REQUIRE(world.bundle->add(*a));
+  REQUIRE(world.bundle->add(*b));
+  std::vector<ReturnStatus> back;
+  uint32_t arrived = 0;
+  a->set_error_handler(note, &back);
+  b->set_handler(kEcho, count, &arrived);
+  REQUIRE(a->start_map(3, "b", kAnyTag, by(EITHER_PATH)));
+  const auto outcome = [&] {
+    Outcome last = Outcome::not_sent;
+    const Nanoseconds end = monotonic_now() + 20 * kSecond;
+    while (last == Outcome::not_sent && monotonic_now() < end) {
+      last = a->request_long_async(3, kEcho, 0, {}, {}, nullptr, nullptr);
+      world.bundle->wait(kMillisecond, 0);
+    }
+    return last;
+  };
+  CHECK(outcome() == Outcome::returned);
+  CHECK(outcome() == Outcome::returned);
+  CHECK(back == std::vector<ReturnStatus>(2, ReturnStatus::bad_endpoint));
+  REQUIRE(b->bind("b"));
+  CHECK(outcome() == Outcome::sent);
+  until(*world.bundle, [&] { return arrived == 1; });
+}
+
+TEST_CASE("a refusal that somebody else sees first ends the mapping") {
+  World world;
+  const am::Options options{.admit = [](const ConnectionRequest&, void*) { return false; }};
+  auto a = world.make(), b = world.make(options), c = world.make();
+  for (am::Endpoint* each : {a.get(), b.get(), c.get()}) REQUIRE(world.bundle->add(*each));
+  REQUIRE(b->bind("b"));
+  // Each turn of the bundle looks at the endpoints' openings after b has refused.
+  for (uint32_t i = 0; i < 50; ++i) CHECK(a->map(0, "b").error().code == Errc::refused);
+  CHECK(b->counters().not_admitted == 50);
+}
+
 TEST_CASE("handlers learn by what name to map who sent the message") {
   const auto path = EITHER_PATH;
   const bool named = GENERATE(true, false);

@@ -204,6 +204,7 @@ class Endpoint {
     std::string target;
     ConnectOptions options;
     std::optional<uint64_t> pending;  // the connect that is under way
+    std::optional<Error> failed;      // why there is no channel, until somebody is told
   };
   struct Transfer {          // an asynchronous request that is not all on its way
     Peer* peer;
@@ -226,10 +227,11 @@ class Endpoint {
   Peer& add_peer(Channel channel, bool on_this_ni);
   void let_in(const ConnectionRequest& request);
   Status begin_opening(Opening& opening);
-  std::optional<Status> look_at_opening(Opening& opening);
+  bool look_at_opening(Opening& opening);
   Status finish_opening(Index index);
   void look_at_openings();
   std::optional<ReturnStatus> open_late(Index index);
+  std::optional<ReturnStatus> open_meanwhile(Index index);
   std::vector<Opening>::iterator opening_of(Index index) noexcept;
   void introduce(Index index);
   void remove_peer(Peer& peer) noexcept;

@@ -39,7 +39,7 @@ Status Endpoint::start_map(Index index, std::string_view target, Tag tag, const 
   if (in_handler()) return fail(Errc::invalid_argument, "a handler maps nothing");
   if (in_use(index)) return fail(Errc::already_exists, "translation " + std::to_string(index) + " is in use: unmap it first");
   reserved_to_ = nullptr;
-  Opening opening{.index = index, .tag = tag, .target = std::string(target), .options = options, .pending = {}};
+  Opening opening{.index = index, .tag = tag, .target = std::string(target), .options = options, .pending = {}, .failed = {}};
   // A reply must find room, whatever else is asked for.
   opening.options.local.depth = std::max(options.local.depth, kLocalOptions.depth);
   opening.options.local.data_bytes = std::max(options.local.data_bytes, kLocalOptions.data_bytes);
@@ -82,45 +82,43 @@ Status Endpoint::begin_opening(Opening& opening) {
   return {};
 }
 
-// What became of it, if that is known.
-std::optional<Status> Endpoint::look_at_opening(Opening& opening) {
-  if (!opening.pending) return std::nullopt;
-  const auto channel = endpoint_->poll_connect(*opening.pending);
-  if (!channel) return std::nullopt;
+// Whether the channel is there. Opening::failed says why there will be none.
+bool Endpoint::look_at_opening(Opening& opening) {
+  if (!opening.pending) return false;
+  auto channel = endpoint_->poll_connect(*opening.pending);
+  if (!channel) return false;
   opening.pending.reset();
-  if (!*channel) return tl::unexpected(channel->error());
+  if (!*channel) {
+    opening.failed = std::move(channel->error());
+    return false;
+  }
   Peer& peer = add_peer(**channel, opening.target.find('@') == std::string::npos);
   peer.translations = 1;
   peer.index = opening.index;
   peer.name = opening.target;
   translations_[opening.index] = {&peer, opening.tag};
-  return Status{};
+  return true;
 }
 
-// Waits for it, and tells the peer our name. Whoever is asked may at the same time be asking us.
+// Waits for it, and tells the peer our name. Whoever is asked may at the same time be asking us. look_around() may see before we do what
+// became of it.
 Status Endpoint::finish_opening(Index index) {
   while (true) {
     const auto opening = opening_of(index);
-    if (opening == openings_.end()) return {};  // look_around() has found it
+    if (opening == openings_.end()) return {};
+    if (opening->failed) return tl::unexpected(*std::exchange(opening->failed, std::nullopt));
     if (!opening->pending) {
       if (const Status begun = begin_opening(*opening); !begun) return begun;
     }
-    if (const auto outcome = look_at_opening(*opening)) {
-      if (*outcome) {
-        openings_.erase(opening);
-        introduce(index);
-      }
-      return *outcome;
-    }
-    idle();
+    look_at_openings();
+    if (const auto still = opening_of(index); still != openings_.end() && still->pending) idle();
   }
 }
 
 // Those that failed wait for the next request.
 void Endpoint::look_at_openings() {
   for (size_t at = 0; at < openings_.size();) {
-    const auto outcome = look_at_opening(openings_[at]);
-    if (!outcome || !*outcome) {
+    if (!look_at_opening(openings_[at])) {
       ++at;
       continue;
     }
@@ -130,11 +128,25 @@ void Endpoint::look_at_openings() {
   }
 }
 
-// For a request by a translation without a channel: why there is none.
+// For a request by a translation without a channel: why there is none. What failed before it is tried again.
 std::optional<ReturnStatus> Endpoint::open_late(Index index) {
   if (!in_use(index)) return ReturnStatus::bad_entry;
+  if (const auto opening = opening_of(index); opening != openings_.end()) opening->failed.reset();
   const Status there = finish_opening(index);
   if (!there) return to_return(there.error().code);
+  return std::nullopt;
+}
+
+// The same for a request that does not wait: it is told once why there is none, and the next one tries again.
+std::optional<ReturnStatus> Endpoint::open_meanwhile(Index index) {
+  if (!in_use(index)) return ReturnStatus::bad_entry;
+  look_at_openings();
+  const auto opening = opening_of(index);
+  if (opening == openings_.end()) return std::nullopt;
+  if (const auto failed = std::exchange(opening->failed, std::nullopt)) return to_return(failed->code);
+  if (opening->pending) return std::nullopt;
+  const Status begun = begin_opening(*opening);
+  if (!begun) return to_return(begun.error().code);
   return std::nullopt;
 }
 

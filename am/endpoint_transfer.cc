@@ -16,10 +16,8 @@ Outcome Endpoint::request_long_async(Index to, uint8_t handler, uint64_t offset,
   if (in_handler() || arguments.size() > kArgumentsMax || payload.size() > kLongMax) return Outcome::bad_call;
   poll();
   if (!is_mapped(to)) {
-    look_at_openings();
-    if (!is_mapped(to)) {
-      return in_use(to) ? Outcome::not_sent : come_back(ReturnStatus::bad_entry, Kind::long_request, handler, to, arguments);
-    }
+    if (const auto why = open_meanwhile(to)) return come_back(*why, Kind::long_request, handler, to, arguments);
+    if (!is_mapped(to)) return Outcome::not_sent;
   }
   Peer& peer = *translations_[to].peer;
   if (!peer.open) return come_back(ReturnStatus::unreachable, Kind::long_request, handler, to, arguments);
