@@ -14,8 +14,8 @@
 //
 // A message is short (up to UNET_AM_ARGUMENTS_MAX arguments of 32 bits), medium (and a payload that is valid during the handler) or
 // long (and a payload that is deposited in the receiver's segment before the handler runs). A request's handler may reply, once, to
-// who sent it; a reply's handler sends nothing. Handlers neither request nor poll, and throw nothing: an exception that leaves one ends
-// the program. docs/ACTIVE_MESSAGES.md is the guide.
+// who sent it; a reply's handler sends nothing. Handlers neither request nor poll, by no endpoint of their bundle, and throw nothing: an
+// exception that leaves one ends the program. docs/ACTIVE_MESSAGES.md is the guide.
 //
 // Errors: functions under "set-up" return 0 or a negative UNET_E... and leave a sentence in unet_error_text() (unet.h). Functions under
 // "messages" return 0 if the message is on its way, or one of UNET_AM_E...; they leave no sentence.
@@ -244,7 +244,8 @@ int unet_am_reply_long(unet_am_token *token, unsigned handler, uint64_t offset, 
 unsigned unet_am_poll(unet_am_bundle *bundle);
 
 // Waits until something has arrived at one of them, at most `timeout_ns`, and runs handlers; polls for `spin_ns` before it sleeps. Returns
-// UNET_READY (perhaps only an acknowledgement came), UNET_TIMED_OUT, UNET_EINTERRUPTED or UNET_EDISCONNECTED.
+// UNET_READY (perhaps only an acknowledgement came), UNET_TIMED_OUT, UNET_EINTERRUPTED or UNET_EDISCONNECTED. UNET_AM_SHARED: a thread
+// looks, waits and looks again; what other threads' handlers have done since its last wait ends this one at once, and so does its first.
 int unet_am_wait(unet_am_bundle *bundle, int64_t timeout_ns, int64_t spin_ns);
 
 // Polls until all that was sent has arrived (wires: is acknowledged), at most `timeout_ns`. Returns 0 or UNET_ETIMEDOUT.

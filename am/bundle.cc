@@ -5,9 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <ctime>
+#include <optional>
 
 #include "unet/base/time.h"
 
@@ -18,7 +21,43 @@ constexpr Nanoseconds kLongestSleep = kSecond;  // then a look whether anything 
 constexpr Nanoseconds kBlindNap = kMillisecond;  // without a descriptor
 constexpr Nanoseconds kLastLook = 50 * kMicrosecond;  // long enough for an endpoint to see that its NI is gone
 
+uint64_t next_identity() noexcept {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+// How far shared bundles were when this thread waited for them last: what has happened since, it may not know of. Of a bundle that is not
+// here it knows nothing, which costs it one wait() without sleep.
+class Known {
+ public:
+  std::optional<uint64_t> of(uint64_t bundle) const noexcept {
+    for (const Entry& each : entries_) {
+      if (each.bundle == bundle) return each.ended;
+    }
+    return std::nullopt;
+  }
+  void note(uint64_t bundle, uint64_t ended) noexcept {
+    for (Entry& each : entries_) {
+      if (each.bundle != bundle) continue;
+      each.ended = ended;
+      return;
+    }
+    entries_[oldest_++ % entries_.size()] = {bundle, ended};
+  }
+
+ private:
+  struct Entry {
+    uint64_t bundle = 0;  // none
+    uint64_t ended = 0;
+  };
+  std::array<Entry, 16> entries_{};
+  uint32_t oldest_ = 0;
+};
+thread_local Known known;
+
 }  // namespace
+
+Bundle::Bundle(Threads threads) noexcept : threads_(threads), identity_(next_identity()) {}
 
 Result<std::unique_ptr<Bundle>> Bundle::create(Threads threads) {
   std::unique_ptr<Bundle> bundle(new Bundle(threads));
@@ -77,14 +116,39 @@ uint32_t Bundle::turn() {
   return count;
 }
 
+void Bundle::take(uint32_t depth) noexcept {
+  for (uint32_t i = 0; i < depth; ++i) mutex_.lock();
+  depth_ += depth;
+}
+
 void Bundle::let_go() noexcept {
-  if (waiting_ != 0) {
-    if (const uint64_t now = callbacks_.ended; now != seen_) {
-      seen_ = now;
-      wake();
-    }
-  }
+  if (waiting_ != 0) tell();
+  --depth_;
   mutex_.unlock();
+}
+
+// Returns what take() needs.
+uint32_t Bundle::let_go_of_all() noexcept {
+  const uint32_t depth = depth_;
+  for (uint32_t i = 0; i < depth; ++i) let_go();
+  return depth;
+}
+
+// Those that wait, if something has happened, or the one that sleeps would sleep too long.
+void Bundle::tell() noexcept {
+  if (callbacks_.ended != seen_) {
+    seen_ = callbacks_.ended;
+    wake();
+  } else if (sleeping_ && wakes_at_ != 0 && due() < wakes_at_) {
+    wakes_at_ = 0;  // once
+    wake();
+  }
+}
+
+Nanoseconds Bundle::due() const noexcept {
+  Nanoseconds first = ~Nanoseconds{0};
+  for (const Endpoint* each : endpoints_) first = std::min(first, each->due());
+  return first;
 }
 
 void Bundle::wake() noexcept {
@@ -97,12 +161,14 @@ void Bundle::wake() noexcept {
 // ---- waiting
 
 WaitOutcome Bundle::wait(Nanoseconds timeout, Nanoseconds spin) {
-  const std::lock_guard held(*this);
-  if (in_handler()) return WaitOutcome::ready;
   if (!shared() && endpoints_.size() == 1) return endpoints_.front()->wait(timeout, spin);
+  const std::lock_guard held(*this);
+  if (callbacks_.running) return WaitOutcome::ready;
+  // Whoever holds it has looked at what there is.
+  const bool knows = !shared() || depth_ > 1;
+  const std::optional<uint64_t> before = knows ? callbacks_.ended : known.of(identity_);
   const Nanoseconds start = monotonic_now();
-  const uint64_t before = callbacks_.ended;
-  if (waiting_++ == 0) seen_ = before;
+  if (waiting_++ == 0) seen_ = callbacks_.ended;
   WaitOutcome outcome = WaitOutcome::ready;
   while (turn() == 0 && callbacks_.ended == before) {
     const Nanoseconds waited = monotonic_now() - start;
@@ -112,14 +178,14 @@ WaitOutcome Bundle::wait(Nanoseconds timeout, Nanoseconds spin) {
     }
     if (waited < spin) {
       spin_pause();
-      unlock();
-      lock();
+      take(let_go_of_all());
       continue;
     }
     outcome = sleeping_ ? sleep_beside(timeout - waited) : sleep(timeout - waited);
     if (outcome != WaitOutcome::ready) break;
   }
   --waiting_;
+  if (shared()) known.note(identity_, callbacks_.ended);
   return outcome;
 }
 
@@ -128,11 +194,12 @@ WaitOutcome Bundle::sleep(Nanoseconds limit) {
   limit = std::min(limit, kLongestSleep);
   if (!arm_all(limit)) return WaitOutcome::ready;
   sleeping_ = true;
-  if (shared()) mutex_.unlock();
+  wakes_at_ = std::min(due(), monotonic_now() + limit);
+  const uint32_t depth = let_go_of_all();
   const timespec time{.tv_sec = static_cast<time_t>(limit / kSecond), .tv_nsec = static_cast<long>(limit % kSecond)};
   const int ready = ::ppoll(descriptors_.data(), descriptors_.size(), &time, nullptr);
   const bool interrupted = ready < 0 && errno == EINTR;
-  if (shared()) mutex_.lock();
+  take(depth);
   sleeping_ = false;
   uint64_t count = 0;
   if (shared()) static_cast<void>(!::read(kick_.get(), &count, sizeof count));
@@ -143,7 +210,12 @@ WaitOutcome Bundle::sleep(Nanoseconds limit) {
 
 // While another thread sleeps on the descriptors.
 WaitOutcome Bundle::sleep_beside(Nanoseconds limit) {
+  tell();
+  const uint32_t depth = std::exchange(depth_, 0);
+  for (uint32_t i = 1; i < depth; ++i) mutex_.unlock();
   changed_.wait_for(mutex_, std::chrono::nanoseconds(std::min(limit, kLongestSleep)));
+  for (uint32_t i = 1; i < depth; ++i) mutex_.lock();
+  depth_ = depth;
   return WaitOutcome::ready;
 }
 

@@ -47,7 +47,7 @@ class Bundle {
   // With several threads: an endpoint of the bundle is called by who holds it, as a std::mutex (a thread may do so again). Handlers run
   // while it is held. With one thread these do nothing.
   void lock() noexcept {
-    if (__builtin_expect(shared(), 0)) mutex_.lock();
+    if (__builtin_expect(shared(), 0)) take(1);
   }
   void unlock() noexcept {
     if (__builtin_expect(shared(), 0)) let_go();
@@ -55,16 +55,22 @@ class Bundle {
 
   // Both hold the bundle themselves. Polls each endpoint once; returns how many messages arrived. In a handler: does nothing.
   uint32_t poll();
-  // Until something has arrived at one of them, whichever thread took it, or `timeout` is over; sleeps, without holding the bundle, if
-  // nothing does for `spin`. The handlers have run.
+  // Until something has arrived at one of them, whichever thread took it, or `timeout` is over; sleeps, without holding the bundle even
+  // if the caller did, if nothing does for `spin`. The handlers have run. Of several threads one that does not hold the bundle may have
+  // missed what happened since its last wait(): then this one returns at once, as a thread's first one does. So it looks, waits, and looks
+  // again, and misses nothing.
   WaitOutcome wait(Nanoseconds timeout = unet::Endpoint::kForever, Nanoseconds spin = unet::Endpoint::kDefaultSpin);
 
  private:
   friend class Endpoint;
-  explicit Bundle(Threads threads) noexcept : threads_(threads) {}
+  explicit Bundle(Threads threads) noexcept;
   uint32_t turn();
   void leave(Endpoint& endpoint) noexcept;
+  void take(uint32_t depth) noexcept;
   void let_go() noexcept;
+  uint32_t let_go_of_all() noexcept;
+  void tell() noexcept;
+  Nanoseconds due() const noexcept;
   void wake() noexcept;
   WaitOutcome sleep(Nanoseconds limit);
   WaitOutcome sleep_beside(Nanoseconds limit);
@@ -74,10 +80,13 @@ class Bundle {
   const Threads threads_;
   Callbacks callbacks_;       // of its endpoints
   std::vector<Endpoint*> endpoints_;
+  const uint64_t identity_;
   std::recursive_mutex mutex_;
+  uint32_t depth_ = 0;        // how often its holder holds it
   std::condition_variable_any changed_;
   uint32_t waiting_ = 0;      // threads in wait()
   bool sleeping_ = false;     // one of them, on the descriptors; the others on changed_
+  Nanoseconds wakes_at_ = 0;  // that one, at the latest; 0: it is being woken
   uint64_t seen_ = 0;         // callbacks_.ended when waiting threads were told last
   Descriptor kick_;           // wakes the one that sleeps
   std::vector<pollfd> descriptors_;

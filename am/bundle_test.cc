@@ -213,6 +213,45 @@ TEST_CASE("several threads send by one endpoint and wait for its bundle") {
   for (const uint32_t each : answers) CHECK(each == kEach);
 }
 
+TEST_CASE("who has looked and then waits misses nothing that another thread's handlers do in between") {
+  const bool held = GENERATE(false, true);
+  World world(Threads::several);
+  auto a = world.make(), b = world.make();
+  REQUIRE(world.bundle->add(*a));
+  REQUIRE(world.bundle->add(*b));
+  std::atomic<uint32_t> answers{0};
+  b->set_handler(kEcho, echo, nullptr);
+  a->set_handler(kAnswer, [](Token&, void* context) { ++*static_cast<std::atomic<uint32_t>*>(context); }, &answers);
+  REQUIRE(b->bind("b"));
+  REQUIRE(a->map(0, "b"));
+  world.bundle->wait(kMillisecond, 0);
+  for (uint32_t i = 1; i <= 20; ++i) {
+    if (held) {
+      // The other one can go on only if the waiting thread lets go of the bundle, however often it holds it.
+      std::unique_lock outer(*world.bundle), inner(*world.bundle);
+      std::thread other([&] {
+        const std::lock_guard mine(*world.bundle);
+        a->request(0, kEcho);
+      });
+      while (answers != i) REQUIRE(world.bundle->wait(60 * kSecond, 0) == WaitOutcome::ready);
+      inner.unlock();
+      outer.unlock();
+      other.join();
+      continue;
+    }
+    // Here the waiting thread has looked, and not seen it.
+    std::thread other([&] {
+      {
+        const std::lock_guard mine(*world.bundle);
+        a->request(0, kEcho);
+      }
+      while (answers != i) world.bundle->poll();
+    });
+    other.join();
+    REQUIRE(world.bundle->wait(10 * kSecond, 0) == WaitOutcome::ready);
+  }
+}
+
 TEST_CASE("an asynchronous request never waits, and gives its payload back once") {
   const auto path = EITHER_PATH;
   const bool exposed = GENERATE(true, false);

@@ -160,13 +160,21 @@ Nanoseconds Endpoint::rest(Nanoseconds limit) const noexcept {
   return std::min(limit, next_timeout_ > now ? next_timeout_ - now : 0);
 }
 
-bool Endpoint::arm(Nanoseconds& limit) {
+// The same as a time.
+Nanoseconds Endpoint::due() const noexcept {
+  return transfers_.empty() ? next_timeout_ : std::min(next_timeout_, monotonic_now() + kTransferNap);
+}
+
+// False if there is something already.
+bool Endpoint::settle(Nanoseconds& limit) {
   if (in_handler()) return false;
   tell_credits();
   if (turn() != 0) return false;
   limit = rest(limit);
-  return endpoint_->arm();
+  return true;
 }
+
+bool Endpoint::arm(Nanoseconds& limit) { return settle(limit) && endpoint_->arm(); }
 
 WaitOutcome Endpoint::wait(Nanoseconds timeout, Nanoseconds spin) {
   if (in_handler()) return WaitOutcome::ready;

@@ -289,6 +289,8 @@ class Endpoint {
   uint32_t serve();
   void idle();
   Nanoseconds rest(Nanoseconds limit) const noexcept;
+  Nanoseconds due() const noexcept;
+  bool settle(Nanoseconds& limit);
   void turn_wires(bool empty);
   void pump(Peer& peer);
   void tell_credits() noexcept;
