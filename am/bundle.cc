@@ -224,8 +224,10 @@ bool Bundle::arm_all(Nanoseconds& limit) {
   descriptors_.clear();
   if (shared()) descriptors_.push_back({.fd = kick_.get(), .events = POLLIN, .revents = 0});
   for (Endpoint* each : endpoints_) {
-    if (!each->arm(limit)) return false;
-    if (const auto descriptor = each->descriptor()) {
+    const bool can_sleep = each->descriptor().has_value();  // not when this process may open no more
+    if (can_sleep ? !each->arm(limit) : !each->settle(limit)) return false;
+    // It may be another one by now.
+    if (const auto descriptor = each->descriptor(); can_sleep && descriptor) {
       descriptors_.push_back({.fd = *descriptor, .events = POLLIN, .revents = 0});
     } else {
       limit = std::min(limit, kBlindNap);

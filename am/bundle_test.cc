@@ -3,6 +3,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <sys/resource.h>
+
 #include <atomic>
 #include <thread>
 
@@ -250,6 +252,24 @@ TEST_CASE("who has looked and then waits misses nothing that another thread's ha
     other.join();
     REQUIRE(world.bundle->wait(10 * kSecond, 0) == WaitOutcome::ready);
   }
+}
+
+TEST_CASE("a bundle whose endpoints get no descriptors naps") {
+  World world;
+  auto a = world.make(), b = world.make();
+  REQUIRE(world.bundle->add(*a));
+  REQUIRE(world.bundle->add(*b));
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  rusage start{}, end{};
+  ::getrusage(RUSAGE_THREAD, &start);
+  const WaitOutcome outcome = world.bundle->wait(100 * kMillisecond, 0);
+  ::getrusage(RUSAGE_THREAD, &end);
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(outcome == WaitOutcome::timed_out);
+  CHECK(end.ru_nvcsw > start.ru_nvcsw);
 }
 
 TEST_CASE("an asynchronous request never waits, and gives its payload back once") {
