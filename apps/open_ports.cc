@@ -6,6 +6,12 @@
 #include "apps/drivers.h"
 
 namespace unet::apps {
+namespace {
+
+// Nothing but another configuration, other rights or more memory helps.
+bool lasts(Errc code) { return code == Errc::invalid_argument || code == Errc::not_permitted || code == Errc::out_of_memory; }
+
+}  // namespace
 
 OpenedPorts open_ports(const std::vector<std::string>& specifications) {
   std::vector<std::unique_ptr<Driver>> drivers;
@@ -23,8 +29,7 @@ OpenedPorts open_when_free(const std::function<OpenedPorts()>& open, Nanoseconds
   const Nanoseconds begin = monotonic_now();
   for (bool first = true;; first = false) {
     OpenedPorts drivers = open();
-    const bool may_be_free_soon = !drivers && (drivers.error().code == Errc::already_exists || drivers.error().code == Errc::system);
-    if (!may_be_free_soon || monotonic_now() - begin >= patience) return drivers;
+    if (drivers || lasts(drivers.error().code) || monotonic_now() - begin >= patience) return drivers;
     if (first) on_first(drivers.error());
     const timespec pause{.tv_sec = 0, .tv_nsec = static_cast<long>(kEvery)};
     nanosleep(&pause, nullptr);

@@ -17,8 +17,8 @@ using OpenedPorts = Result<std::vector<std::unique_ptr<Driver>>>;
 // One driver per specification, in order. Errors name the specification.
 OpenedPorts open_ports(const std::vector<std::string>& specifications);
 
-// What `open` gives, asked again and again, `patience` long, while somebody else has a wire (already_exists) or the kernel refuses it
-// (system): the one who had it has just ended. Any other error is final. `on_first` is told the error for which it waits.
+// What `open` gives, asked again and again, `patience` long: the one who had a wire has just ended, or its interface is down or made
+// anew. Final at once are invalid_argument, not_permitted and out_of_memory. `on_first` is told the error for which it waits.
 OpenedPorts open_when_free(const std::function<OpenedPorts()>& open, Nanoseconds patience,
                            const std::function<void(const Error&)>& on_first);
 

@@ -308,9 +308,29 @@ def one_network_interface_each():
                 require(keeper.stop() == 0, "the keeper")
 
 
+def a_wire_that_comes_back():
+    """An interface that is down for a while when a network interface takes over costs nobody anything but that while."""
+    with directory() as d, Unetd(UNETD, "--socket", d + "/s", "--port", "pcap:iface=va", "--takeover", "60", "--no-standby") as keeper:
+        def serving():
+            status, out, _ = run(UNETCTL, "all", "--json", "--socket", d + "/s")
+            return json.loads(out)["ni"]["pid"] if status == 0 else None
+        before = serving()
+        ip("link", "set", "va", "down")
+        os.kill(before, signal.SIGKILL)
+        line = log = ""
+        while "trying again" not in line:
+            line = keeper.process.stderr.readline()
+            require(line, f"the keeper does not wait for the interface: {log!r}")
+            log += line
+        require("is down" in line, f"waits for something else: {line!r}")
+        ip("link", "set", "va", "up")
+        wait_until(lambda: serving() not in (None, before), "nobody takes over")
+        require(keeper.stop() == 0, "the keeper")
+
+
 def a_wire_that_is_gone():
-    """Why a network interface has no wire when it takes over is told, however short the time for that is."""
-    with directory() as d, Unetd(UNETD, "--socket", d + "/s", "--port", "pcap:iface=va", "--takeover", "1", "--no-standby") as keeper:
+    """A wire is waited for when a network interface takes over; why there is none is told, and after some attempts that is the end."""
+    with directory() as d, Unetd(UNETD, "--socket", d + "/s", "--port", "pcap:iface=va", "--takeover", "20", "--no-standby") as keeper:
         _, out, _ = run(UNETCTL, "all", "--json", "--socket", d + "/s")
         ip("link", "del", "va")
         os.kill(json.loads(out)["ni"]["pid"], signal.SIGKILL)
@@ -331,6 +351,7 @@ def test_wires():
         over_a_wire("pcap", "capture:file=DIR/frames / trace:file=DIR/lines / pcap:iface=va", "pcap:iface=vb")
         over_a_wire("af_xdp", "dpdk:net_af_xdp0,iface=va", "dpdk:net_af_xdp0,iface=vb")
         one_network_interface_each()
+        a_wire_that_comes_back()
         a_wire_that_is_gone()
     ip("link", "add", "br0", "type", "bridge")
     ip("link", "set", "br0", "up")
