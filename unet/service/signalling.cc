@@ -65,6 +65,7 @@ void Signalling::set_timer(Nanoseconds& slot, Nanoseconds at, TimerKind kind, ui
 }
 
 void Signalling::handle_timeout(Nanoseconds now) {
+  asked_ = 0;
   while (!timers_.empty() && std::get<0>(*timers_.begin()) <= now) {
     const auto [at, kind, id] = *timers_.begin();
     timers_.erase(timers_.begin());
@@ -177,9 +178,14 @@ void Signalling::on_peer_timer(Peer& peer, Nanoseconds now) {
     return lose_channels(peer, CloseReason::wire_lost, now);
   }
   // Questions are counted, not time alone: an NI that was itself not polled for long must not take the others for dead.
-  if (!std::exchange(peer.unasked, false) && now - peer.last_heard < interval) {
+  if (!peer.unasked && now - peer.last_heard < interval) {
     return set_timer(peer.timer, peer.last_heard + interval, TimerKind::peer, peer.id);
   }
+  // However late we are called, and however many are due by then: the rest take turns, some each millisecond.
+  if (const uint32_t turn = asked_++; turn >= kAskedAtOnce) {
+    return set_timer(peer.timer, now + turn / kAskedAtOnce * kMillisecond, TimerKind::peer, peer.id);
+  }
+  peer.unasked = false;
   ++peer.unanswered;
   ask(peer);
   set_timer(peer.timer, now + interval, TimerKind::peer, peer.id);

@@ -298,6 +298,7 @@ class Signalling {
   SignallingCounters counters_;
   uint64_t next_id_ = 1;
   std::set<Timer> timers_;
+  uint32_t asked_ = 0;  // questions for which this handle_timeout() was the time
 
   std::map<uint64_t, Peer> peers_;
   std::map<WireAddress, uint64_t> peer_ids_;

@@ -113,11 +113,10 @@ void Signalling::resume_host(std::string_view host, const WireAddress& address) 
 }
 
 void Signalling::resumed(Nanoseconds now) {
-  uint32_t asked = 0;
   for (auto& [id, peer] : peers_) {
     if (peer.channels.empty()) continue;
     peer.unasked = true;
-    set_timer(peer.timer, now + 1 + asked++ / kAskedAtOnce * kMillisecond, TimerKind::peer, id);
+    set_timer(peer.timer, now + 1, TimerKind::peer, id);  // and so many at once as an engine takes
   }
 }
 

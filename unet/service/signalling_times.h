@@ -22,7 +22,7 @@ constexpr Nanoseconds kCloseFor = 3 * kSecond;         // repeating a close, at 
 constexpr Nanoseconds kConfirmFor = 4 * kSecond;       // at most, for an answer: whatever silence the other NI allows itself
 
 constexpr uint32_t kQuestions = 4;                     // unanswered ones until an NI counts as lost
-constexpr uint32_t kAskedAtOnce = 256;                 // after a takeover, in a millisecond: an engine's mailbox has room for them
+constexpr uint32_t kAskedAtOnce = 256;                 // of other NIs, when more are due: an engine's mailbox has room for them
 constexpr Nanoseconds kLostAfterMin = 100 * kMillisecond;
 constexpr Nanoseconds kLostAfterMax = 3600 * kSecond;
 
