@@ -53,7 +53,8 @@ Result<InterfaceClaim> InterfaceClaim::take(const std::string& port, const std::
 // An invalid argument is what older kernels call the bound of a group, and all of them a group of that number of somebody else's.
 InterfaceClaim InterfaceClaim::none(int error) {
   InterfaceClaim claim;
-  claim.remark_ = std::string(" unclaimed (") + std::strerror(error) + (error == EINVAL ? "; before Linux 5.12, or another program has this packet group)" : ")");
+  const char* const why = error == EINVAL ? "; before Linux 5.12, or another program has this packet group)" : ")";
+  claim.remark_ = std::string(" unclaimed (") + std::strerror(error) + why;
   return claim;
 }
 
