@@ -58,6 +58,12 @@ class Host {
     ni_->service().poll(now_);
     keeper_.keep();
   }
+  // The engine has no turn meanwhile.
+  void turn_service_only() {
+    now_ += kTurn;
+    ni_->service().poll(now_);
+    keeper_.keep();
+  }
   // A request under a cookie of its own, by which its answer is known.
   template <typename Packet>
   bool send(Packet packet) {
@@ -260,6 +266,18 @@ TEST_CASE("others are asked at once after a takeover, also when there is more to
   CHECK(two.b.ni().service().signalling().counters().received == heard + 1);
   CHECK(a.ni().service().counters().dropped_signals == 0);
   CHECK(report(a.ni())["held"]["engine"]["channels"] == engine::kMailboxDepth + 1);
+}
+
+TEST_CASE("others are asked after a takeover though the engine is never found without commands") {
+  Two two;
+  two.open();
+  const uint64_t heard = two.b.ni().service().signalling().counters().received;
+  two.a.take_over();
+  for (Nanoseconds time = 0; time < 60 * kMillisecond; time += kTurn) two.a.turn_service_only();
+  two.a.ni().engine().poll(kBegin + 60 * kMillisecond);  // what the service has for it by now, and no more
+  two.b.turn();
+  two.b.turn();
+  CHECK(two.b.ni().service().signalling().counters().received == heard + 1);
 }
 
 TEST_CASE("network interfaces are replaced after any turn of a channel's set-up: its two requests are answered all the same") {

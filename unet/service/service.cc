@@ -369,6 +369,7 @@ void Service::flush_commands() {
     engine::CommandMailbox& commands = lines_[engine].commands;
     while (!backlog.empty() && commands.push(backlog.front())) {
       backlog.pop_front();
+      if (engine == 0 && resume_left_ != 0) --resume_left_;
       if (backlog.empty()) commands.announce_more(false);
     }
     if (!commands.empty()) engine_.wake_engine(engine);

@@ -425,6 +425,8 @@ class Service {
   std::string listening_at_;
   std::optional<std::pair<uint32_t, uint64_t>> upgrade_;  // client and cookie of who asked for one
   bool others_unasked_ = false;  // we took over, and the engine has not taken all of that yet: our signals wait for it
+  size_t resume_left_ = 0;       // of the takeover's commands, those that found no room in the mailbox yet
+  Nanoseconds ask_others_by_ = 0;  // 0: some of them are left
   bool released_ = false;
   bool resumable_ = false;  // another NI could go on with what the keeper has: the socket stays for it
 };

@@ -541,6 +541,7 @@ void Service::finish_resume() {
   }
   push(0, engine::Resumed{});
   others_unasked_ = true;
+  resume_left_ = backlogs_[0].size();
 }
 
 }  // namespace unet::service
