@@ -141,6 +141,23 @@ TEST_CASE("of what a journal has one half only, the other ends") {
     REQUIRE((event && event->op() == control::Op::channel_closed));
     CHECK(event->as<control::ChannelClosed>().reason == control::CloseReason::peer_died);
   }
+  SECTION("a channel's that names itself as the other one") {
+    JournalKey left{};
+    REQUIRE(original.take_over([&](Items& items) {
+      const JournalKey key = find<ChannelValue>(items, JournalKind::channel, is_open).key;
+      ChannelValue value{};
+      REQUIRE(find<ChannelValue>(items, JournalKind::channel, is_open).read(value));
+      left = {JournalKind::channel, value.peer_endpoint, value.peer_channel};
+      for (JournalItem& item : items) {
+        if (item.key != left) continue;
+        change<ChannelValue>(item, [&](auto& v) { v.peer_endpoint = left.a, v.peer_channel = static_cast<uint32_t>(left.b); });
+      }
+      std::erase_if(items, [&](const JournalItem& item) { return item.key == key; });
+    }));
+    const auto event = original.client().receive();
+    REQUIRE((event && event->op() == control::Op::channel_closed));
+    CHECK(event->as<control::ChannelClosed>().channel == left.b);
+  }
   SECTION("a request's") {
     const bool another_is_named = GENERATE(false, true);
     REQUIRE(original.take_over([&](Items& items) {

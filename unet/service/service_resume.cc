@@ -417,6 +417,7 @@ bool Service::has_other_half(const EndpointRecord& endpoint, const ChannelRecord
   const auto at = peer->channels.find(channel.peer_channel);
   if (at == peer->channels.end()) return false;
   const ChannelRecord& other = at->second;
+  if (&other == &channel) return false;
   return other.state == State::open && !other.wire && other.kind == channel.kind && other.peer_endpoint == endpoint.id &&
          other.peer_channel == channel.number;
 }
