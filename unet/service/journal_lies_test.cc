@@ -1,5 +1,10 @@
 // journal_lies_test.cc - journals that no network interface writes, though each of their records could be one: whoever takes over
 // refuses them, or ends what is not whole.
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -127,6 +132,28 @@ TEST_CASE("a journal that no network interface writes is refused, though each of
     change<ChannelValue>(find<ChannelValue>(items, JournalKind::channel, is_open),
                          [](auto& v) { v.state = static_cast<uint32_t>(ChannelRecord::State::confirming); });
   });
+  refused("a client's descriptor that wakes nobody", [](Items& items) {
+    find<PageValue>(items, JournalKind::page).descriptors[1] = Descriptor(memfd_create("unet-test", MFD_CLOEXEC));
+  });
+  refused("an endpoint's descriptor that wakes nobody", [](Items& items) {
+    int ends[2];
+    REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+    const Descriptor read_end(ends[0]);
+    find<WakeValue>(items, JournalKind::wake).descriptors[0] = Descriptor(ends[1]);
+  });
+}
+
+TEST_CASE("a descriptor that wakes somebody does not block from a takeover on, whatever it did") {
+  Original original;
+  const Descriptor of_client(eventfd(0, EFD_CLOEXEC)), of_endpoint(eventfd(0, EFD_CLOEXEC));
+  const auto blocks = [](const Descriptor& each) { return (fcntl(each.get(), F_GETFL) & O_NONBLOCK) == 0; };
+  REQUIRE((blocks(of_client) && blocks(of_endpoint)));
+  REQUIRE(original.take_over([&](Items& items) {
+    find<PageValue>(items, JournalKind::page).descriptors[1] = Descriptor(fcntl(of_client.get(), F_DUPFD_CLOEXEC, 3));
+    find<WakeValue>(items, JournalKind::wake).descriptors[0] = Descriptor(fcntl(of_endpoint.get(), F_DUPFD_CLOEXEC, 3));
+  }));
+  CHECK_FALSE(blocks(of_client));
+  CHECK_FALSE(blocks(of_endpoint));
 }
 
 TEST_CASE("of what a journal has one half only, the other ends") {

@@ -74,6 +74,15 @@ Status remove_stale(const std::string& path, const sockaddr_un& address) {
   return {};
 }
 
+// For connections of our kind.
+bool is_listening(int socket) {
+  int type = 0, listening = 0;
+  socklen_t length = sizeof type;
+  if (getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &length) != 0 || type != SOCK_SEQPACKET) return false;
+  length = sizeof listening;
+  return getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) == 0 && listening != 0;
+}
+
 Result<gid_t> find_group(const std::string& group) {
   const struct group* entry = getgrnam(group.c_str());
   if (entry == nullptr) return fail(Errc::invalid_argument, "there is no group " + quoted(group) + " on this machine");
@@ -131,6 +140,10 @@ Result<Listener> Listener::inherit(const std::string& path, Descriptor socket) {
     return fail(Errc::invalid_argument, "the network interface before this one did not listen at " + quoted(path) +
                                             ": a takeover cannot change the control socket");
   }
+  if (!is_listening(socket.get())) return fail(Errc::protocol, "what the network interface before this one had at " + quoted(path) +
+                                                                   " is no socket that listens");
+  const int flags = fcntl(socket.get(), F_GETFL);
+  if (flags < 0 || fcntl(socket.get(), F_SETFL, flags | O_NONBLOCK) != 0) return fail_errno("fcntl(O_NONBLOCK)", errno);
   Listener listener;
   struct stat st {};
   if (lstat(path.c_str(), &st) == 0) {

@@ -18,7 +18,8 @@ class Listener {
   // given to `owner`, who can remove it. A socket left by an NI that died is replaced. Errors: already_exists (a living NI has
   // it), invalid_argument, system.
   static Result<Listener> open(const std::string& path, const std::string& group, uid_t owner = kUnchanged);
-  // The socket that another NI listened on at `path` until it left it to us.
+  // The socket that another NI listened on at `path` until it left it to us. Does not block from here on, whatever it did. Errors:
+  // invalid_argument (another path), protocol (it does not listen, or is no SOCK_SEQPACKET), system.
   static Result<Listener> inherit(const std::string& path, Descriptor socket);
   Listener(Listener&&) noexcept = default;
   Listener& operator=(Listener&&) = delete;

@@ -3,11 +3,15 @@
 //
 // Only a network interface can have written it. Still, nothing is believed that would make this one fall: a record that refers to
 // what is not there, or is not of its kind's size, ends the takeover with an error.
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include <spdlog/spdlog.h>
@@ -74,6 +78,16 @@ Result<SharedMemory> map_again(Descriptor memory, uint64_t bytes) {
   Result<Mapping> mapping = Mapping::map(memory.get(), bytes);
   if (!mapping) return tl::unexpected(mapping.error());
   return SharedMemory{std::move(memory), std::move(*mapping)};
+}
+
+// An engine writes to it in its turn, and must not wait there: it is an eventfd, and one that does not block. Where there is no /proc, what
+// it is cannot be seen; whatever it is, it does not block.
+bool make_wake(int descriptor) {
+  std::array<char, 64> kind;
+  const ssize_t length = ::readlink(("/proc/self/fd/" + std::to_string(descriptor)).c_str(), kind.data(), kind.size());
+  if (length >= 0 && std::string_view(kind.data(), static_cast<size_t>(length)) != "anon_inode:[eventfd]") return false;
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  return flags >= 0 && ::fcntl(descriptor, F_SETFL, flags | O_NONBLOCK) == 0;
 }
 
 template <size_t N>
@@ -172,6 +186,7 @@ Status Service::resume_page(JournalItem& item) {
   if (const auto value = value_of<PageValue>(item, 2); !value) return tl::unexpected(value.error());
   ClientRecord* const client = client_at(item.key.a);
   if (client == nullptr || client->greeted) return wrong(item, "of no client");
+  if (!make_wake(item.descriptors[1].get())) return wrong(item, "something that wakes nobody");
   Result<SharedMemory> page = map_again(std::move(item.descriptors[0]), sizeof(ClientPage));
   if (!page) return tl::unexpected(page.error());
   client->wake = std::move(item.descriptors[1]);
@@ -244,6 +259,7 @@ Status Service::resume_wake(JournalItem& item) {
   if (const auto value = value_of<WakeValue>(item, 1); !value) return tl::unexpected(value.error());
   EndpointRecord* const endpoint = endpoint_at(item.key.a);
   if (endpoint == nullptr || endpoint->wake.valid()) return wrong(item, "of no endpoint");
+  if (!make_wake(item.descriptors[0].get())) return wrong(item, "something that wakes nobody");
   endpoint->wake = std::move(item.descriptors[0]);
   push(0, engine::SetWakeDescriptor{.endpoint = endpoint->id, .descriptor = endpoint->wake.get()});
   return {};
