@@ -1,12 +1,8 @@
-// am2.cc - AM-2 (am.h beside it) on the C ABI of Active Messages.
-#include <unistd.h>
-
+// am2.cc - AM-2 (am.h beside it) on the C ABI of Active Messages: all but how bundles and endpoints come and go (life.cc).
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <exception>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -15,62 +11,13 @@
 
 #include "am/am.h"
 #include "am/compat/am2/am.h"
-#include "am/compat/host_name.h"
-#include "unet/base/check.h"
+#include "am/compat/am2/objects.h"
 
-struct unet_am2_endpoint {
-  struct Translation {
-    bool in_use = false;
-    en_t name{};
-    tag_t tag = AM_NONE;
-  };
-  ~unet_am2_endpoint() { unet_am_destroy_endpoint(endpoint); }
-  std::array<std::atomic<unet_am2_function>, UNET_AM_HANDLERS_MAX> functions{};  // 0: of the error handler
-  eb_t bundle = nullptr;
-  unet_am_endpoint* endpoint = nullptr;
-  // Of what follows, as a shared bundle has several threads. Handlers look there, too: nobody takes a bundle while holding it.
-  std::mutex mutex;
-  std::vector<Translation> translations{256};
-  std::atomic<int> limit{256};  // how many there are, for requests, which hold nothing
-  int handlers = UNET_AM_HANDLERS_MAX;
-  bool expects = false;  // AM_SetExpectedResources() was called
-};
-
-struct unet_am2_bundle {
-  ~unet_am2_bundle() { unet_am_destroy_bundle(bundle); }
-  unet_am_bundle* bundle = nullptr;
-  std::atomic<int> mask{AM_NOEVENTS};
-  std::vector<ep_t> endpoints;  // State::mutex
-};
+using namespace unet::am::am2;  // NOLINT
 
 namespace {
 
-constexpr int64_t kFlushTime = 5'000'000'000;  // that an endpoint which is freed waits for others
-constexpr int64_t kHour = 3'600'000'000'000;   // peers accept channels when they poll
-
-struct State {
-  unet_context* context = nullptr;
-  std::string host;
-  std::vector<eb_t> bundles;
-  bool ends = false;  // AM_Terminate() runs
-  std::mutex mutex;   // handlers look there, too: nobody takes a bundle, or waits, while holding it
-};
-State state;
-
-bool initialised() noexcept { return state.context != nullptr; }
-
-// Whether bundles and endpoints can be made. state.mutex is held.
-bool goes_on() noexcept { return initialised() && !state.ends; }
-
-// Runs a call that needs memory: programs in C take no exceptions.
-template <typename Call>
-int guarded(Call&& call) noexcept {
-  try {
-    return call();
-  } catch (const std::exception&) {
-    return AM_ERR_RESOURCE;
-  }
-}
+constexpr int64_t kHour = 3'600'000'000'000;  // peers accept channels when they poll
 
 // What calls of libunet_am return, as AM-2's return codes. What has come back is with the error handler.
 int to_am(int result) noexcept {
@@ -80,15 +27,6 @@ int to_am(int result) noexcept {
     case UNET_AM_ENOTSENT: return AM_ERR_NOT_SENT;
     case UNET_EINVALID: return AM_ERR_BAD_ARG;
     default: return AM_ERR_RESOURCE;
-  }
-}
-
-op_t opcode_of(int kind) noexcept {
-  switch (kind) {
-    case UNET_AM_SHORT_REQUEST: return AM_REQUEST_M;
-    case UNET_AM_MEDIUM_REQUEST: return AM_REQUEST_IM;
-    case UNET_AM_GET: return AM_GET_XFER_M;
-    default: return AM_REQUEST_XFER_M;
   }
 }
 
@@ -124,26 +62,7 @@ void run_handler(unet_am_token* token, void* context) {
   call<void*, void*, int>(function, words, count, token, payload, static_cast<int>(length));
 }
 
-void run_error_handler(unet_am_endpoint* endpoint, const unet_am_returned* returned, void*) {
-  const auto self = static_cast<ep_t>(unet_am_attachment(endpoint));
-  const auto function = self->functions[0].load(std::memory_order_relaxed);
-  UNET_CHECK(function != nullptr && "an Active Message came back, and there is no error handler");
-  unet_am2_argblock block{};
-  block.endpoint = self;
-  block.index = returned->index == UNET_AM_NO_INDEX ? -1 : static_cast<int>(returned->index);
-  block.handler = static_cast<handler_t>(returned->handler);
-  block.count = static_cast<int>(returned->count);
-  if (returned->count != 0) std::memcpy(block.arguments, returned->arguments, returned->count * sizeof(uint32_t));
-  reinterpret_cast<void (*)(int, op_t, void*)>(function)(returned->status, opcode_of(returned->kind), &block);
-}
-
 // ---- names
-
-en_t to_name(std::string_view text) noexcept {
-  en_t name{};
-  text.copy(name.text, sizeof name.text - 1);
-  return name;
-}
 
 bool ends(const en_t& name) noexcept { return std::memchr(name.text, '\0', sizeof name.text) != nullptr; }
 
@@ -188,145 +107,9 @@ int check_reply(const void* token, handler_t handler, const void* source, size_t
 // An int's words are those of its bits.
 const uint32_t* words_of(const int* words) noexcept { return reinterpret_cast<const uint32_t*>(words); }
 
-// ---- freeing what nobody can find any more. Handlers run meanwhile.
-
-void free_endpoint(ep_t endpoint) {
-  unet_am_flush(endpoint->endpoint, kFlushTime);
-  delete endpoint;
-}
-
-// The bundle's last endpoint, which leaves it; nullptr.
-ep_t take_endpoint(eb_t bundle) {
-  const std::lock_guard held(state.mutex);
-  if (bundle->endpoints.empty()) return nullptr;
-  const ep_t last = bundle->endpoints.back();
-  bundle->endpoints.pop_back();
-  return last;
-}
-
-void free_bundle(eb_t bundle) {
-  while (const ep_t each = take_endpoint(bundle)) free_endpoint(each);
-  delete bundle;
-}
-
-// ---- making
-
-// Not in its bundle's list yet.
-std::unique_ptr<unet_am2_endpoint> make_endpoint(eb_t bundle, en_t* name) {
-  auto made = std::make_unique<unet_am2_endpoint>();
-  if (unet_am_create_endpoint(state.context, bundle->bundle, nullptr, &made->endpoint) < 0) return nullptr;
-  made->bundle = bundle;
-  unet_am_attach(made->endpoint, made.get());
-  unet_am_set_tag(made->endpoint, AM_NONE);
-  unet_am_set_error_handler(made->endpoint, run_error_handler, nullptr);
-  const std::string own = "am2/" + std::to_string(unet_am_endpoint_id(made->endpoint)) + "/" + std::to_string(::getpid());
-  if (unet_am_bind(made->endpoint, own.c_str()) < 0) return nullptr;
-  *name = to_name(own + "@" + state.host);
-  return made;
-}
-
 }  // namespace
 
 extern "C" {
-
-// ---- life
-
-int AM_Init(void) {
-  return guarded([&] {
-    const std::lock_guard held(state.mutex);
-    if (state.ends) return AM_ERR_RESOURCE;
-    if (initialised()) return AM_OK;
-    unet_context* context = nullptr;
-    if (unet_open(nullptr, nullptr, &context) < 0) return AM_ERR_RESOURCE;
-    std::unique_ptr<unet_context, decltype(&unet_close)> opened(context, unet_close);
-    state.host = unet::am::host_name(context);
-    state.context = opened.release();
-    return AM_OK;
-  });
-}
-
-int AM_Terminate(void) {
-  std::vector<eb_t> bundles;
-  {
-    const std::lock_guard held(state.mutex);
-    if (!goes_on()) return AM_ERR_NOT_INIT;
-    state.ends = true;
-    bundles.swap(state.bundles);
-  }
-  for (const eb_t each : bundles) free_bundle(each);
-  const std::lock_guard held(state.mutex);
-  unet_close(state.context);
-  state.context = nullptr;
-  state.ends = false;
-  return AM_OK;
-}
-
-int AM_AllocateBundle(int type, eb_t* bundle) {
-  return guarded([&] {
-    const std::lock_guard held(state.mutex);
-    if (!goes_on()) return AM_ERR_NOT_INIT;
-    if (bundle == nullptr || (type != AM_SEQ && type != AM_PAR)) return AM_ERR_BAD_ARG;
-    auto made = std::make_unique<unet_am2_bundle>();
-    if (unet_am_create_bundle(type == AM_PAR ? UNET_AM_SHARED : 0, &made->bundle) < 0) return AM_ERR_RESOURCE;
-    state.bundles.push_back(made.get());
-    *bundle = made.release();
-    return AM_OK;
-  });
-}
-
-int AM_AllocateEndpoint(eb_t bundle, ep_t* endpoint, en_t* name) {
-  return guarded([&] {
-    {
-      const std::lock_guard held(state.mutex);
-      if (!goes_on()) return AM_ERR_NOT_INIT;
-    }
-    if (bundle == nullptr || endpoint == nullptr || name == nullptr) return AM_ERR_BAD_ARG;
-    auto made = make_endpoint(bundle, name);
-    if (made == nullptr) return AM_ERR_RESOURCE;
-    const std::lock_guard held(state.mutex);
-    bundle->endpoints.push_back(made.get());
-    *endpoint = made.release();
-    return AM_OK;
-  });
-}
-
-int AM_FreeEndpoint(ep_t endpoint) {
-  {
-    const std::lock_guard held(state.mutex);
-    if (!initialised()) return AM_ERR_NOT_INIT;
-    if (endpoint == nullptr || std::erase(endpoint->bundle->endpoints, endpoint) == 0) return AM_ERR_BAD_ARG;
-  }
-  free_endpoint(endpoint);
-  return AM_OK;
-}
-
-int AM_FreeBundle(eb_t bundle) {
-  {
-    const std::lock_guard held(state.mutex);
-    if (!initialised()) return AM_ERR_NOT_INIT;
-    if (bundle == nullptr || std::erase(state.bundles, bundle) == 0) return AM_ERR_BAD_ARG;
-  }
-  free_bundle(bundle);
-  return AM_OK;
-}
-
-int AM_MoveEndpoint(ep_t endpoint, eb_t from, eb_t to) {
-  return guarded([&] {
-    {
-      const std::lock_guard held(state.mutex);
-      if (!initialised()) return AM_ERR_NOT_INIT;
-      if (endpoint == nullptr || from == nullptr || to == nullptr || endpoint->bundle != from) return AM_ERR_BAD_ARG;
-      if (from == to) return AM_OK;
-      to->endpoints.reserve(to->endpoints.size() + 1);
-    }
-    if (unet_am_move_endpoint(endpoint->endpoint, to->bundle) < 0) return AM_ERR_RESOURCE;
-    const std::lock_guard held(state.mutex);
-    std::erase(from->endpoints, endpoint);
-    to->endpoints.push_back(endpoint);
-    endpoint->bundle = to;
-    return AM_OK;
-  });
-}
 
 // ---- translations
 

@@ -21,6 +21,7 @@
 #include "am/am.h"
 #include "am/compat/gam/am.h"
 #include "am/compat/gam/program_image.h"
+#include "am/compat/gam/words.h"
 #include "unet/base/time.h"
 
 int AM_errno = 0;
@@ -30,7 +31,7 @@ namespace {
 using unet::kMillisecond;
 using unet::kSecond;
 using unet::monotonic_now;
-using unet::am::gam::ProgramImage;
+using namespace unet::am::gam;  // NOLINT
 
 constexpr uintptr_t kLowest = 4096;                       // nothing lies below
 constexpr uint64_t kMemory = (uint64_t{1} << 47) - kLowest;  // what addresses of a process reach
@@ -52,18 +53,6 @@ using Call3 = void (*)(vnn_t, long, long, long);
 using Call4 = void (*)(vnn_t, long, long, long, long);
 using CallDouble = void (*)(vnn_t, long, long, double);
 using CallMemory = void (*)(vnn_t, void*, int, void*);
-
-// A request or reply as it travels: the function's place, then each argument in two words.
-struct Words {
-  std::array<uint32_t, 9> words{};
-  unsigned count = 1;
-  void put(uint64_t value) noexcept {
-    words[count++] = static_cast<uint32_t>(value);
-    words[count++] = static_cast<uint32_t>(value >> 32);
-  }
-};
-
-uint64_t wide(const uint32_t* words) noexcept { return words[0] | uint64_t{words[1]} << 32; }
 
 // The request whose handler runs.
 struct Current {
@@ -283,21 +272,6 @@ int reply(unsigned kind, vnn_t dest, uintptr_t function, Words words) {
     return 0;
   }
   return sent(unet_am_reply_short(current->token, kind, words.words.data(), words.count));
-}
-
-template <typename... Longs>
-Words longs(Longs... values) noexcept {
-  Words words;
-  (words.put(static_cast<uint64_t>(values)), ...);
-  return words;
-}
-
-Words with_double(long a0, long a1, double a2) noexcept {
-  uint64_t bits = 0;
-  std::memcpy(&bits, &a2, sizeof bits);
-  Words words = longs(a0, a1);
-  words.put(bits);
-  return words;
 }
 
 template <typename Function>
