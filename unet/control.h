@@ -19,7 +19,7 @@ namespace unet::control {
 
 // Raised when a packet changes or a request is new. Three things do not, so that releases that do not understand each other can say
 // so: Header, Hello up to `version`, and Reply up to `error`.
-constexpr uint32_t kVersion = 4;
+constexpr uint32_t kVersion = 5;
 constexpr size_t kPacketMax = 1024;  // bytes of any packet, both ways
 
 // A short text in a packet. A length beyond the room is a lie; view() shortens it.
@@ -162,6 +162,7 @@ struct ChannelInfo {
   ChannelKind kind;
   uint32_t side;        // local: 0 connected, 1 accepted
   uint32_t wire_mtu;    // ni: bytes of message that fit into one frame (0: shared NI without a wire between)
+  uint32_t same_user;   // 1: the other process is of this NI and of the same user, as the NI sees them; else 0
   LocalOptions local;   // local: the geometry
   NameText peer;        // the peer's endpoint name or "pid 123", for people
 };
@@ -204,8 +205,9 @@ struct Reply {
 struct ConnectRequest {
   Header header;
   uint64_t request;  // names it in Accept or Reject
-  int32_t peer_uid;  // -1: on another host
+  int32_t peer_uid;  // -1: on another host; as the NI sees it, in its user namespace
   int32_t peer_pid;
+  uint32_t same_user;  // as in ChannelInfo
   NameText peer;     // "pid 123", or the host it comes from
 };
 struct ChannelOpened {  // a static channel of the configuration

@@ -154,6 +154,7 @@ class Emulated {
   SendOutcome put(Channel channel, uint64_t region_offset, Bytes data, bool notify, bool more) noexcept;
   bool is_open(Channel channel) const noexcept;
   control::ChannelKind kind(Channel channel) const noexcept;
+  bool same_user(Channel channel) const noexcept;
   Result<MutableBytes> expose() const;
   Result<uint64_t> map_peer_region(Channel channel);
   void linger() noexcept;  // without the lock while it waits, and for no message but its own

@@ -54,9 +54,10 @@ struct ConnectOptions {
 // Somebody wants a channel to this endpoint.
 struct ConnectionRequest {
   uint64_t id = 0;
-  int peer_uid = -1;  // -1: on another host
+  int peer_uid = -1;  // -1: on another host; in the NI's user namespace, which need not be ours: same_user compares
   int peer_pid = -1;
   std::string peer;
+  bool same_user = false;  // it is a process of this NI and of our user
 };
 
 // A channel came or went without a call of ours.
@@ -126,6 +127,8 @@ class Endpoint {
   // False once it is closed by either side. Messages that had arrived can still be received.
   bool is_open(Channel channel) const noexcept;
   control::ChannelKind kind(Channel channel) const noexcept;
+  // The other process is of this NI and of the same user, as the NI sees them. False if that is not known: on another host, or no channel.
+  bool same_user(Channel channel) const noexcept;
 
   // ---- sending
 
@@ -251,6 +254,7 @@ class Endpoint {
     bool open = false;           // sends are possible
     bool sends_locally = false;  // open && kind == local
     bool mapped_region = false;
+    bool same_user = false;
     std::unique_ptr<LocalChannel> local;
   };
 

@@ -277,6 +277,7 @@ Result<Channel> Endpoint::adopt(const control::ChannelInfo& info, std::vector<De
   ChannelState state;
   state.kind = info.kind;
   state.open = true;
+  state.same_user = info.same_user == 1;
   if (info.kind == control::ChannelKind::local) {
     if (descriptors.size() != 3) return fail(Errc::protocol, "the NI sent a local channel without its memory");
     auto local = LocalChannel::open(channel, info, std::move(descriptors[0]), std::move(descriptors[1]), std::move(descriptors[2]));
@@ -341,6 +342,12 @@ control::ChannelKind Endpoint::kind(Channel channel) const noexcept {
   return index < channels_.size() ? channels_[index].kind : control::ChannelKind::none;
 }
 
+bool Endpoint::same_user(Channel channel) const noexcept {
+  const auto index = static_cast<uint32_t>(channel);
+  if (emulated_ != nullptr) return emulated_->same_user(channel);
+  return index < channels_.size() && channels_[index].same_user;
+}
+
 void Endpoint::channel_closed(uint32_t channel, control::CloseReason reason, uint64_t order) {
   const auto ended = emulated_ != nullptr ? emulated_->end(channel) : Emulated::Ended::not_ours;
   const bool known = ended != Emulated::Ended::not_ours ||
@@ -364,7 +371,8 @@ void Endpoint::process_events() {
   answer_due_ = !pending_.empty();
   for (const auto& [event, order] : connection_->take_events(id_)) {
     if (const auto* request = std::get_if<control::ConnectRequest>(&event)) {
-      requests_.push_back({request->request, request->peer_uid, request->peer_pid, std::string(request->peer.view())});
+      requests_.push_back({request->request, request->peer_uid, request->peer_pid, std::string(request->peer.view()),
+                           request->same_user == 1});
     } else if (const auto* opened = std::get_if<control::ChannelOpened>(&event)) {
       if (auto channel = adopt(opened->channel, {})) {
         const std::string peer(opened->channel.peer.view());

@@ -175,9 +175,11 @@ int unet_connect_cancel(unet_endpoint *endpoint, uint64_t pending);
 typedef struct unet_request {
   size_t size;
   uint64_t id;
-  int32_t peer_uid;  // -1: on another host
+  int32_t peer_uid;  // -1: on another host; in the user namespace of the network interface: compare users by same_user
   int32_t peer_pid;
   char peer[64];     // for people: "pid 123", or the host it comes from
+  int32_t same_user; // 1: a process at the same network interface, of the same user; else 0
+  int32_t reserved;
 } unet_request;
 
 // Takes the oldest request, if there is one. Returns 1 (*request is set), 0 (none), or UNET_EINVALID (request->size).

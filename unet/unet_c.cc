@@ -138,6 +138,7 @@ void give_request(const ConnectionRequest& request, unet_request* to) noexcept {
   out.id = request.id;
   out.peer_uid = request.peer_uid;
   out.peer_pid = request.peer_pid;
+  out.same_user = request.same_user ? 1 : 0;
   give_text(out.peer, request.peer);
   give(out, to);
 }

@@ -197,6 +197,7 @@ TEST_CASE("connecting fails with a reason") {
     while (unet_next_request(pair.b, &request) == 0) REQUIRE(unet_wait(pair.b, kHang, -1) == UNET_READY);
     REQUIRE(request.peer_pid == ::getpid());
     REQUIRE(request.peer_uid == static_cast<int>(::getuid()));
+    REQUIRE(request.same_user == 1);
     REQUIRE(std::strlen(request.peer) > 0);
     REQUIRE(request.size == sizeof request);
     REQUIRE(unet_next_request(pair.b, &request) == 0);

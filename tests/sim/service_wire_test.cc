@@ -72,6 +72,7 @@ struct Two {
     REQUIRE(event);
     REQUIRE(event->op() == Op::connect_request);
     CHECK(event->as<ConnectRequest>().peer_uid == -1);
+    CHECK(event->as<ConnectRequest>().same_user == 0);
     CHECK(event->as<ConnectRequest>().peer.view() == "alpha");
     return event->as<ConnectRequest>().request;
   }

@@ -74,7 +74,7 @@ int ask_all(const std::string& ni, bool emulated, uint32_t count, const std::str
       while (!(channel = endpoint.poll_connect(pending[i]))) {
         if (endpoint.wait(kHang) == WaitOutcome::timed_out) return 4;
       }
-      if (!*channel || endpoint.kind(**channel) != control::ChannelKind::ni) return 5;
+      if (!*channel || endpoint.kind(**channel) != control::ChannelKind::ni || endpoint.same_user(**channel) != host.empty()) return 5;
       channels.push_back(**channel);
       const uint32_t number = first + i;
       while (endpoint.send(**channel, content(number, sizes[number % kSizes])) == SendOutcome::full) {}

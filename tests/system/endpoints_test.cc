@@ -46,6 +46,7 @@ TEST_CASE("messages of every size go from process to process and back, copied an
   // Emulated endpoints get a local channel only if somebody asks for one.
   const bool through_ni = path == Path::ni || endpoint.emulated();
   CHECK(endpoint.kind(*channel) == (through_ni ? ChannelKind::ni : ChannelKind::local));
+  CHECK(endpoint.same_user(*channel));
 
   std::vector<uint32_t> sizes;
   for (uint32_t size = 0; size <= kMessageMax; ++size) sizes.push_back(size);

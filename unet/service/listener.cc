@@ -11,6 +11,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -21,6 +23,8 @@ namespace unet::service {
 namespace {
 
 constexpr int kBacklog = 128;
+constexpr uint64_t kAllUsers = 0xFFFFFFFF;  // that a namespace which knows all has
+constexpr uid_t kOverflowUser = 65534;      // the kernel's default
 
 std::string directory_of(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -172,6 +176,19 @@ std::optional<Descriptor> Listener::accept() noexcept {
     reserve_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   }
   return std::nullopt;
+}
+
+bool may_be_several(uid_t user) {
+  static const std::optional<uid_t> unknown = [] {
+    std::ifstream map("/proc/self/uid_map"), number("/proc/sys/kernel/overflowuid");
+    uint64_t inside = 1, outside = 1, count = 0;
+    map >> inside >> outside >> count;
+    if (inside == 0 && outside == 0 && count == kAllUsers) return std::optional<uid_t>();
+    uid_t overflow = kOverflowUser;
+    if (!(number >> overflow)) overflow = kOverflowUser;
+    return std::optional<uid_t>(overflow);
+  }();
+  return user == unknown;
 }
 
 Result<Credentials> peer_credentials(int socket) {

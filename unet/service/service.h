@@ -317,7 +317,7 @@ class Service {
   void handle(ClientRecord& client, const control::CloseChannel& packet);
   Result<ChannelRecord*> new_channel(EndpointRecord& endpoint, uint64_t memory);
   Status connect_here(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet, std::string_view name);
-  Status offer(RequestRecord request, int32_t uid, int32_t pid);
+  Status offer(RequestRecord request, int32_t uid, int32_t pid, bool same_user);
   RequestRecord* find_request(const EndpointRecord& endpoint, uint64_t id);
   void accept_local(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
   void accept_hairpin(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
@@ -325,7 +325,8 @@ class Service {
                       std::initializer_list<int> descriptors);
   void fail_connect(const RequestRecord& request, const Error& error);
   void remove_request(uint64_t id);
-  control::ChannelInfo info_of(const ChannelRecord& channel) const;
+  control::ChannelInfo info_of(const EndpointRecord& endpoint, const ChannelRecord& channel);
+  bool same_user(const EndpointRecord& one, const EndpointRecord& other) const;
   std::string describe(const EndpointRecord& endpoint) const;
 
   // service_wire.cc

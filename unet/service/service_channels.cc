@@ -58,13 +58,22 @@ std::string Service::describe(const EndpointRecord& endpoint) const {
   return "pid " + std::to_string(client == clients_.end() ? 0 : client->second->who.pid);
 }
 
-control::ChannelInfo Service::info_of(const ChannelRecord& channel) const {
+// Whatever they call themselves in user namespaces of their own.
+bool Service::same_user(const EndpointRecord& one, const EndpointRecord& other) const {
+  const auto a = clients_.find(one.client), b = clients_.find(other.client);
+  if (a == clients_.end() || b == clients_.end()) return false;
+  return a == b || (a->second->who.uid == b->second->who.uid && !may_be_several(a->second->who.uid));
+}
+
+control::ChannelInfo Service::info_of(const EndpointRecord& endpoint, const ChannelRecord& channel) {
+  const EndpointRecord* const peer = channel.wire ? nullptr : endpoint_at(channel.peer_endpoint);
   control::ChannelInfo info;
   std::memset(static_cast<void*>(&info), 0, sizeof info);
   info.channel = channel.number;
   info.kind = channel.kind;
   info.side = channel.side;
   info.wire_mtu = channel.wire ? fragment_payload(ports_[channel.port].mtu, false) : 0;
+  info.same_user = peer != nullptr && same_user(endpoint, *peer) ? 1 : 0;
   info.local = channel.local;
   info.peer.set(channel.peer);
   return info;
@@ -152,7 +161,9 @@ Status Service::connect_here(ClientRecord& client, EndpointRecord& endpoint, con
   request.path = local ? packet.path : control::Path::ni;
   request.deadline = now_ + timeout_ms * kMillisecond;
   channel.request = request.id;
-  if (Status status = offer(request, static_cast<int32_t>(client.who.uid), client.who.pid); !status) {
+  if (Status status = offer(request, static_cast<int32_t>(client.who.uid), client.who.pid,
+                            same_user(endpoint, *endpoint_at(*target)));
+      !status) {
     channel.request = 0;
     end_channel(endpoint, channel.number, control::CloseReason::closed_by_peer);
     return status;
@@ -161,7 +172,7 @@ Status Service::connect_here(ClientRecord& client, EndpointRecord& endpoint, con
   return {};
 }
 
-Status Service::offer(RequestRecord request, int32_t uid, int32_t pid) {
+Status Service::offer(RequestRecord request, int32_t uid, int32_t pid, bool same_user) {
   EndpointRecord& target = *endpoint_at(request.target);
   if (target.requests.size() >= kBacklogMax) {
     return fail(Errc::refused, "the endpoint " + quoted(describe(target)) + " has " + std::to_string(kBacklogMax) +
@@ -178,6 +189,7 @@ Status Service::offer(RequestRecord request, int32_t uid, int32_t pid) {
   event.request = request.id;
   event.peer_uid = uid;
   event.peer_pid = pid;
+  event.same_user = same_user ? 1 : 0;
   event.peer.set(request.from);
   target.requests.insert(request.id);
   changed(JournalKind::request, 0, request.id);
@@ -253,7 +265,7 @@ bool Service::finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, O
   control::Reply reply{};
   std::memset(static_cast<void*>(&reply), 0, sizeof reply);
   reply.header = {.op = op, .endpoint = endpoint.id, .cookie = cookie};
-  reply.channel = info_of(channel);
+  reply.channel = info_of(endpoint, channel);
   return send_packet(*client_at(endpoint.client), reply, descriptors);
 }
 

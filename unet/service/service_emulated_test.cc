@@ -61,6 +61,7 @@ TEST_CASE("an emulated endpoint has a name, requests and channels, whose numbers
   const Opened to_carrier = open(server, carrier, client, other, "carrier", Path::ni);
   CHECK(to_a.accepted.kind == control::ChannelKind::ni);
   CHECK(to_b.accepted.kind == control::ChannelKind::local);
+  for (const control::ChannelInfo& each : {to_a.accepted, to_a.connected, to_b.accepted, to_b.connected}) CHECK(each.same_user == 1);
   CHECK(std::set<uint32_t>{to_a.accepted.channel, to_b.accepted.channel, to_carrier.accepted.channel}.size() == 3);
 
   const json report = json::parse(report_text(*ni));

@@ -134,7 +134,7 @@ void Service::open_static_channels(EndpointRecord& endpoint, std::string_view na
     control::ChannelOpened event;
     std::memset(static_cast<void*>(&event), 0, sizeof event);
     event.header = {.op = Op::channel_opened, .endpoint = endpoint.id, .cookie = 0};
-    event.channel = info_of(channel);
+    event.channel = info_of(endpoint, channel);
     send_packet(client, event);
   }
 }
@@ -213,7 +213,7 @@ void Service::on_signal_event(const Requested& event) {
     request.wire_request = event.request;
     request.from = event.host;
     wire_requests_[event.request] = request.id;
-    status = offer(request, -1, static_cast<int32_t>(event.pid));
+    status = offer(request, -1, static_cast<int32_t>(event.pid), false);
     if (!status) wire_requests_.erase(event.request);
   } else if (status) {
     status = fail(Errc::not_found, "no endpoint is bound to the name " + quoted(event.target) + " on host " + quoted(options_.host));

@@ -3,12 +3,14 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -241,6 +243,16 @@ inline std::unique_ptr<Ni> make_ni(std::string_view policy = {}, std::string soc
   options.service.policy = policy.empty() ? Policy(geteuid()) : *Policy::parse(policy, "policy", geteuid());
   options.socket = std::move(socket);
   return std::move(*Ni::create(std::move(options), {}));
+}
+
+// What `call` returns as user `uid`, as far as one may: only this thread, and only so long.
+template <typename Call>
+auto as_user(uid_t uid, const Call& call) {
+  const uid_t own = geteuid();
+  if (syscall(SYS_setresuid, -1, uid, -1) != 0) std::abort();
+  auto result = call();
+  if (syscall(SYS_setresuid, -1, own, -1) != 0) std::abort();
+  return result;
 }
 
 // ---- what tests of the service ask
