@@ -89,7 +89,8 @@ constexpr std::array kCounted{
     Counted{"returned", &am::Counters::returned},         Counted{"refused", &am::Counters::refused},
     Counted{"malformed", &am::Counters::malformed},       Counted{"bad_credit", &am::Counters::bad_credit},
     Counted{"bad_reply", &am::Counters::bad_reply},       Counted{"lost_replies", &am::Counters::lost_replies},
-    Counted{"unknown_channel", &am::Counters::unknown_channel}, Counted{"not_admitted", &am::Counters::not_admitted}};
+    Counted{"unknown_channel", &am::Counters::unknown_channel}, Counted{"not_admitted", &am::Counters::not_admitted},
+    Counted{"bad_request", &am::Counters::bad_request}};
 static_assert(kCounted.size() == sizeof(am::Counters) / sizeof(uint64_t));
 
 // ---- a pointer to a token is a pointer to the C++ API's

@@ -71,6 +71,7 @@ struct Counters {
   uint64_t bad_reply = 0;         // replies to no get, or to a handler that is not there or takes other arguments
   uint64_t lost_replies = 0;      // for which a peer that takes nothing had no room
   uint64_t unknown_channel = 0;   // messages by a channel that is not ours
+  uint64_t bad_request = 0;       // requests by a channel that we opened: it leads away from us
   uint64_t not_admitted = 0;      // who was not let in (Options::admit)
 };
 

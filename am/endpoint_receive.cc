@@ -108,7 +108,7 @@ inline bool Endpoint::handle_line(Peer& peer, const Message& message) {
   const Handler& handler = handlers_[line_.handler];
   const bool request = line_.kind == Kind::short_request;
   const bool is_taken = handler.function != nullptr && (handler.arguments < 0 || handler.arguments == line_.count);
-  if (__builtin_expect(!is_taken || (request ? tag_ != kAnyTag : peer.translations == 0), 0)) return false;
+  if (__builtin_expect(!is_taken || (request == (peer.translations != 0) || (request && tag_ != kAnyTag)), 0)) return false;
   if (__builtin_expect(!peer.local.take_credits(line_.handled), 0)) return false;
   Token token(*this, peer, line_, {});
   run(handler, token);
@@ -139,7 +139,8 @@ void Endpoint::handle_wire(Peer& peer) {
 
 void Endpoint::dispatch(Peer& peer, const PacketFields& fields, Bytes payload) {
   if (is_request(fields.kind)) {
-    dispatch_request(peer, fields, payload);
+    if (__builtin_expect(peer.translations == 0, 1)) return dispatch_request(peer, fields, payload);
+    ++counters_.bad_request;  // by our own channel: it was not let in, and gets no credit back
   } else if (__builtin_expect(peer.translations == 0, 0)) {
     ++counters_.bad_reply;  // nothing was asked of it
   } else if (fields.kind == Kind::returned) {
