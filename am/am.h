@@ -96,6 +96,9 @@ typedef struct unet_am_options {
   unet_endpoint_options endpoint;  // its member size may be 0: then all of it is the default
   unet_am_admit admit;             // NULL: everybody is let in
   void *admit_context;
+  int32_t same_user_only;          // 1: only processes of the same user at this network interface, as that sees them, are let in and can
+                                   // be mapped (else UNET_EPERMISSION), and `admit` is asked of no others
+  int32_t reserved;
 } unet_am_options;
 
 // Creates an endpoint in `bundle`; `options` may be NULL. The bundle owns it: unet_am_destroy_endpoint() (NULL is allowed) ends it before

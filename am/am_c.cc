@@ -137,6 +137,7 @@ bool run_admit(const ConnectionRequest& request, void* endpoint) {
   out.id = request.id;
   out.peer_uid = request.peer_uid;
   out.peer_pid = request.peer_pid;
+  out.same_user = request.same_user ? 1 : 0;
   request.peer.copy(out.peer, sizeof out.peer - 1);
   return no_throw([&] { return self->admit(&out, self->admit_context); }) != 0;
 }
@@ -218,6 +219,7 @@ int unet_am_create_endpoint(unet_context* context, unet_am_bundle* bundle, const
       wanted.admit = run_admit;
       wanted.admit_context = made.get();
     }
+    wanted.same_user_only = taken.same_user_only != 0;
     auto created = am::Endpoint::create(of(context), wanted);
     if (!created) return failed(created.error());
     made->endpoint = std::move(*created);

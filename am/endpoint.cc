@@ -22,7 +22,8 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(Context& context, const Optio
 }
 
 Endpoint::Endpoint(std::unique_ptr<unet::Endpoint> endpoint, const Options& options)
-    : endpoint_(std::move(endpoint)), flow_options_(options.flow), admit_(options.admit), admit_context_(options.admit_context) {
+    : endpoint_(std::move(endpoint)), flow_options_(options.flow), admit_(options.admit), admit_context_(options.admit_context),
+      same_user_only_(options.same_user_only) {
   budget_.left = kHeldMax;
   flow_options_.session = wall_sixteenths() | 1;  // not 0
 }
@@ -96,8 +97,12 @@ void Endpoint::remove_peer(Peer& peer) noexcept {
   std::erase_if(peers_, [&](const auto& each) { return each.get() == &peer; });
 }
 
+bool Endpoint::may_be_peer(const ConnectionRequest& request) const {
+  return (!same_user_only_ || request.same_user) && (admit_ == nullptr || admit_(request, admit_context_));
+}
+
 void Endpoint::let_in(const ConnectionRequest& request) {
-  if (admit_ != nullptr && !admit_(request, admit_context_)) {
+  if (!may_be_peer(request)) {
     ++counters_.not_admitted;
     endpoint_->reject(request.id);
     return;
@@ -121,7 +126,7 @@ void Endpoint::look_around() {
   while (const auto request = endpoint_->next_request()) let_in(*request);
   while (const auto event = endpoint_->next_event()) {
     if (event->kind == ChannelEvent::Kind::opened) {
-      if (admit_ == nullptr || admit_({.peer = event->peer}, admit_context_)) {
+      if (may_be_peer({.peer = event->peer})) {
         add_peer(event->channel, false);
       } else {
         ++counters_.not_admitted;

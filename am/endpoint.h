@@ -54,6 +54,8 @@ struct Options {
   // Whether who asks for a channel is let in; nullptr: everybody is. Also asked of static channels, which have no id and peer_uid -1.
   bool (*admit)(const ConnectionRequest& request, void* context) = nullptr;
   void* admit_context = nullptr;
+  // Only processes of the same user at this NI are peers, as the NI sees them: others are neither let in nor mapped (not_permitted).
+  bool same_user_only = false;
 };
 
 // `payload` of a request_long_async() is the caller's again. Called as a handler is: it sends nothing.
@@ -69,10 +71,10 @@ struct Counters {
   uint64_t malformed = 0;         // messages of peers that are none
   uint64_t bad_credit = 0;        // said that more was handled than was sent
   uint64_t bad_reply = 0;         // replies to no get, or to a handler that is not there or takes other arguments
+  uint64_t bad_request = 0;       // requests by a channel that we opened: it leads away from us
   uint64_t lost_replies = 0;      // for which a peer that takes nothing had no room
   uint64_t unknown_channel = 0;   // messages by a channel that is not ours
-  uint64_t bad_request = 0;       // requests by a channel that we opened: it leads away from us
-  uint64_t not_admitted = 0;      // who was not let in (Options::admit)
+  uint64_t not_admitted = 0;      // who was not let in (Options::admit, same_user_only)
 };
 
 // Calls of the program's functions, at one endpoint or at all of a bundle: while one runs nothing is sent, polled or mapped by any of
@@ -226,6 +228,7 @@ class Endpoint {
 
   // Set-up and the end of channels.
   Peer& add_peer(Channel channel, bool on_this_ni);
+  bool may_be_peer(const ConnectionRequest& request) const;
   void let_in(const ConnectionRequest& request);
   Status begin_opening(Opening& opening);
   bool look_at_opening(Opening& opening);
@@ -300,6 +303,7 @@ class Endpoint {
   FlowOptions flow_options_;
   bool (*admit_)(const ConnectionRequest&, void*);
   void* admit_context_;
+  bool same_user_only_;
   Bundle* bundle_ = nullptr;
   void* attachment_ = nullptr;
   std::string name_;

@@ -12,7 +12,8 @@ namespace {
 constexpr Nanoseconds kConnectNap = kMillisecond;  // between two looks whether a connection is there
 
 ReturnStatus to_return(Errc code) noexcept {
-  return code == Errc::not_found || code == Errc::refused ? ReturnStatus::bad_endpoint : ReturnStatus::unreachable;
+  const bool nobody = code == Errc::not_found || code == Errc::refused || code == Errc::not_permitted;
+  return nobody ? ReturnStatus::bad_endpoint : ReturnStatus::unreachable;
 }
 
 }  // namespace
@@ -90,6 +91,11 @@ bool Endpoint::look_at_opening(Opening& opening) {
   opening.pending.reset();
   if (!*channel) {
     opening.failed = std::move(channel->error());
+    return false;
+  }
+  if (same_user_only_ && !endpoint_->same_user(**channel)) {
+    endpoint_->close(**channel);
+    opening.failed = {Errc::not_permitted, "the endpoint " + opening.target + " is not of the same user at this network interface"};
     return false;
   }
   Peer& peer = add_peer(**channel, opening.target.find('@') == std::string::npos);

@@ -544,40 +544,6 @@ TEST_CASE("a reply from somebody who was asked nothing runs no handler") {
   CHECK(a->counters().bad_reply == 1);
 }
 
-TEST_CASE("a request by the channel that was opened to ask runs no handler, whatever it says") {
-  const TestDaemon daemon;
-  Context context = *Context::open(daemon.ni(), "test");
-  auto a = std::move(*am::Endpoint::create(context));
-  auto liar = std::move(*context.create_endpoint());
-  Heard heard;
-  std::vector<std::byte> memory(64, std::byte{1});
-  a->set_handler(kAdd, hear, &heard);
-  REQUIRE(a->set_segment(memory));
-  REQUIRE(liar->bind("liar"));
-  REQUIRE(a->start_map(0, "liar", kAnyTag, {.path = control::Path::local}));
-  auto channel = liar->accept(60 * kSecond, nullptr);
-  REQUIRE(channel);
-  while (!a->is_mapped(0)) a->wait(kMillisecond);
-  const auto say = [&](PacketFields fields, size_t payload) {
-    std::array<std::byte, 2 * sizeof(LocalHeader) + 128> message{};
-    const size_t head = local_head_size(fields.kind, fields.count, fields.flags, payload != 0);
-    emit_local_head(message.data(), fields);
-    REQUIRE(liar->send(*channel, {message.data(), head + payload}) == SendOutcome::sent);
-    for (int i = 0; i < 10; ++i) a->poll();
-  };
-  say({.kind = Kind::short_request, .handler = kAdd}, 0);
-  say({.kind = Kind::medium_request, .handler = kAdd, .flags = PacketFlags::kName}, 8);
-  say({.kind = Kind::long_request, .handler = kAdd, .offset = 8, .total = 16}, 16);
-  say({.kind = Kind::long_piece, .offset = 8, .total = 16}, 16);
-  say({.kind = Kind::get_request, .handler = kAdd, .offset = 0, .total = 8}, 0);
-  CHECK(a->counters().bad_request == 5);
-  CHECK(a->counters().malformed == 0);
-  CHECK(heard.count == 0);
-  CHECK(std::count(memory.begin(), memory.end(), std::byte{1}) == 64);
-  Message message;
-  CHECK_FALSE(liar->receive(message));
-}
-
 TEST_CASE("typed handlers take what they say") {
   Pair pair(EITHER_PATH);
   sum = 0;

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,7 +32,8 @@ inline void must(bool condition, const char* what) {
 // A unetd on a private socket, gone with its owner.
 class TestDaemon {
  public:
-  TestDaemon() {
+  // With a policy of its own, other users may connect to it.
+  explicit TestDaemon(const char* policy = nullptr) {
     if (const char* other = std::getenv("UNET_TEST_NI")) {
       ni_ = other;
       return;
@@ -43,6 +45,8 @@ class TestDaemon {
     directory_ = directory;
     const std::string socket = directory_ + "/socket";
     ni_ = "unix:" + socket;
+    if (policy != nullptr) write_policy(policy);
+    const std::string policy_file = policy_path();
     int ready[2];
     must(::pipe(ready) == 0, "pipe");
     const std::string ready_fd = std::to_string(ready[1]);
@@ -50,7 +54,8 @@ class TestDaemon {
     must(pid_ >= 0, "fork");
     if (pid_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      ::execl(program, program, "--socket", socket.c_str(), "--ready-fd", ready_fd.c_str(), "--log", "off", nullptr);
+      ::execl(program, program, "--socket", socket.c_str(), "--ready-fd", ready_fd.c_str(), "--log", "off",
+              policy == nullptr ? nullptr : "--policy", policy_file.c_str(), nullptr);
       ::_exit(127);
     }
     ::close(ready[1]);
@@ -59,11 +64,13 @@ class TestDaemon {
     const bool is_ready = ::poll(&wanted, 1, static_cast<int>(kHang / 1'000'000)) == 1 && ::read(ready[0], &byte, 1) == 1;
     ::close(ready[0]);
     must(is_ready, "starting unetd");
+    must(policy == nullptr || ::chmod(socket.c_str(), 0666) == 0, "chmod");  // the policy decides alone
   }
   ~TestDaemon() {
     end(SIGTERM);
     if (directory_.empty()) return;
     ::unlink((directory_ + "/socket").c_str());
+    ::unlink(policy_path().c_str());
     ::rmdir(directory_.c_str());
   }
   TestDaemon(const TestDaemon&) = delete;
@@ -80,6 +87,13 @@ class TestDaemon {
   }
 
  private:
+  std::string policy_path() const { return directory_ + "/policy"; }
+  void write_policy(const char* policy) {
+    must(::chmod(directory_.c_str(), 0755) == 0, "chmod");
+    std::FILE* const file = std::fopen(policy_path().c_str(), "w");
+    must(file != nullptr && std::fputs(policy, file) >= 0 && std::fclose(file) == 0, "writing the policy");
+  }
+
   std::string ni_, directory_;
   pid_t pid_ = -1;
 };

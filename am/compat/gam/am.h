@@ -12,11 +12,12 @@
 // never be taken for another's, the package's flags build programs that are loaded at one address (-no-pie).
 //
 // TRUST: a process of the job may store to and get from any address of the others, as GAM wants it. Only processes of the same user are let
-// in; run jobs on a network interface of their own, as unet-run does.
+// in and reached, as the network interface sees users; run jobs on a network interface of their own, as unet-run does.
 //
 // A function returns 0, or -1 and sets AM_errno: EINVAL (a rank, a size, a handler), EPERM (a request from a handler, a reply from
-// elsewhere or a second one), ENOTCONN (not between am_enable() and am_disable()), EHOSTUNREACH (the process is gone), ETIMEDOUT (it did
-// not start), ENOMEM. Processes that compute for long call am_poll() now and then. Handlers throw nothing. Not for several threads.
+// elsewhere or a second one), ENOTCONN (not between am_enable() and am_disable()), EHOSTUNREACH (the process is gone, or another user has
+// its name), ETIMEDOUT (it did not start), ENOMEM. Processes that compute for long call am_poll() now and then. Handlers throw nothing.
+// Not for several threads.
 #pragma once
 
 #ifdef __cplusplus

@@ -1,0 +1,108 @@
+// trust_test.cc - whom an Active Message endpoint takes messages from: those that it has let in, and of which user they are.
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <vector>
+
+#include "am/bundle.h"
+#include "unet/test_daemon.h"
+
+using namespace unet;
+using namespace unet::am;
+
+namespace {
+
+constexpr uint8_t kEcho = 1;
+
+void count(Token&, void* context) { ++*static_cast<uint32_t*>(context); }
+void note(am::Endpoint&, const Returned& returned, void* context) {
+  static_cast<std::vector<ReturnStatus>*>(context)->push_back(returned.status);
+}
+
+}  // namespace
+
+TEST_CASE("a request by the channel that was opened to ask runs no handler, whatever it says") {
+  const TestDaemon daemon;
+  Context context = *Context::open(daemon.ni(), "test");
+  auto a = std::move(*am::Endpoint::create(context));
+  auto liar = std::move(*context.create_endpoint());
+  uint32_t heard = 0;
+  std::vector<std::byte> memory(64, std::byte{1});
+  a->set_handler(kEcho, count, &heard);
+  REQUIRE(a->set_segment(memory));
+  REQUIRE(liar->bind("liar"));
+  REQUIRE(a->start_map(0, "liar", kAnyTag, {.path = control::Path::local}));
+  auto channel = liar->accept(60 * kSecond, nullptr);
+  REQUIRE(channel);
+  while (!a->is_mapped(0)) a->wait(kMillisecond);
+  const auto say = [&](PacketFields fields, size_t payload) {
+    std::array<std::byte, 2 * sizeof(LocalHeader) + 128> message{};
+    const size_t head = local_head_size(fields.kind, fields.count, fields.flags, payload != 0);
+    emit_local_head(message.data(), fields);
+    REQUIRE(liar->send(*channel, {message.data(), head + payload}) == SendOutcome::sent);
+    for (int i = 0; i < 10; ++i) a->poll();
+  };
+  say({.kind = Kind::short_request, .handler = kEcho}, 0);
+  say({.kind = Kind::medium_request, .handler = kEcho, .flags = PacketFlags::kName}, 8);
+  say({.kind = Kind::long_request, .handler = kEcho, .offset = 8, .total = 16}, 16);
+  say({.kind = Kind::long_piece, .offset = 8, .total = 16}, 16);
+  say({.kind = Kind::get_request, .handler = kEcho, .offset = 0, .total = 8}, 0);
+  CHECK(a->counters().bad_request == 5);
+  CHECK(a->counters().malformed == 0);
+  CHECK(heard == 0);
+  CHECK(std::count(memory.begin(), memory.end(), std::byte{1}) == 64);
+  Message message;
+  CHECK_FALSE(liar->receive(message));
+}
+
+TEST_CASE("of the same user only") {
+  const am::Options ours{.same_user_only = true};
+  const ConnectOptions by_path{.path = GENERATE(control::Path::local, control::Path::ni), .local = kLocalOptions};
+
+  SECTION("one is let in and mapped") {
+    const TestDaemon daemon;
+    Context context = *Context::open(daemon.ni(), "test");
+    auto bundle = std::move(*Bundle::create(Threads::one));
+    auto a = std::move(*am::Endpoint::create(context, ours)), b = std::move(*am::Endpoint::create(context, ours));
+    bundle->add(*a);
+    bundle->add(*b);
+    REQUIRE(a->bind("a"));
+    REQUIRE(b->bind("b"));
+    CHECK(a->map(0, "b", kAnyTag, by_path));
+    CHECK(b->map(0, "a", kAnyTag, by_path));
+  }
+  SECTION("another is neither") {
+    if (::geteuid() != 0 || std::getenv("UNET_TEST_NI") != nullptr) return;
+    const TestDaemon daemon("[[rule]]\nany = true\nnames = ['*']\n");
+    Context context = *Context::open(daemon.ni(), "test");
+    // Only this thread, and only while it connects.
+    REQUIRE(::syscall(SYS_setresuid, -1, 65533, -1) == 0);
+    auto opened = Context::open(daemon.ni(), "test");
+    REQUIRE(::syscall(SYS_setresuid, -1, 0, -1) == 0);
+    REQUIRE(opened);
+    Context others = std::move(*opened);
+    auto bundle = std::move(*Bundle::create(Threads::one));
+    std::vector<ReturnStatus> back;
+    auto a = std::move(*am::Endpoint::create(context, ours)), squatter = std::move(*am::Endpoint::create(others));
+    a->set_error_handler(note, &back);
+    bundle->add(*a);
+    bundle->add(*squatter);
+    REQUIRE(a->bind("a"));
+    REQUIRE(squatter->bind("b"));
+    CHECK(squatter->map(0, "a", kAnyTag, by_path).error().code == Errc::refused);
+    CHECK(a->counters().not_admitted != 0);
+    const Status mapped = a->map(0, "b", kAnyTag, by_path);
+    REQUIRE_FALSE(mapped);
+    CHECK(mapped.error().code == Errc::not_permitted);
+    CHECK_FALSE(a->in_use(0));
+    REQUIRE(a->start_map(0, "b", kAnyTag, by_path));
+    CHECK(a->request(0, kEcho) == Outcome::returned);
+    CHECK(back == std::vector<ReturnStatus>{ReturnStatus::bad_endpoint});
+    CHECK(squatter->counters().handled == 0);
+  }
+}
