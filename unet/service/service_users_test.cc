@@ -46,6 +46,15 @@ int meet_unknown_users() {
 
 }  // namespace
 
+// The first: what a process has learned of its namespace stays with its children.
+TEST_CASE("users that the NI's user namespace does not know are not taken for one", "[root]") {
+  if (geteuid() != 0) return;
+  ChildProcess process(meet_unknown_users);
+  const int status = process.wait();
+  if (status == 77) WARN("user namespaces are not allowed here");
+  CHECK((status == 0 || status == 77));
+}
+
 TEST_CASE("both sides of a channel learn whether the other has the same user") {
   const control::Path path = GENERATE(control::Path::local, control::Path::ni);
   const bool same = geteuid() != 0 || GENERATE(true, false);
@@ -71,14 +80,6 @@ TEST_CASE("both sides of a channel learn whether the other has the same user") {
   };
   channel(*client, server, "server");
   channel(server, *client, "client");
-}
-
-TEST_CASE("users that the NI's user namespace does not know are not taken for one", "[root]") {
-  if (geteuid() != 0) return;
-  ChildProcess process(meet_unknown_users);
-  const int status = process.wait();
-  if (status == 77) WARN("user namespaces are not allowed here");
-  CHECK((status == 0 || status == 77));
 }
 
 }  // namespace unet::service
