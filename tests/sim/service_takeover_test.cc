@@ -271,12 +271,15 @@ TEST_CASE("others are asked at once after a takeover, also when there is more to
 TEST_CASE("others are asked after a takeover though the engine is never found without commands") {
   Two two;
   two.open();
+  const uint64_t heard = two.b.ni().service().signalling().counters().received;
   two.a.take_over();
   const auto sent = [&] { return two.a.ni().service().signalling().counters().sent; };
   for (Nanoseconds time = 0; time < 40 * kMillisecond; time += kTurn) two.a.turn_service_only();
   CHECK(sent() == 0);
   for (Nanoseconds time = 0; time < 20 * kMillisecond; time += kTurn) two.a.turn_service_only();
   CHECK(sent() == 1);
+  two.turn(10);
+  CHECK(two.b.ni().service().signalling().counters().received == heard + 1);
 }
 
 TEST_CASE("network interfaces are replaced after any turn of a channel's set-up: its two requests are answered all the same") {
