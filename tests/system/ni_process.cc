@@ -113,7 +113,9 @@ void NiProcess::start() {
   ::close(ready[1]);
   pollfd wanted{.fd = ready[0], .events = POLLIN, .revents = 0};
   char byte = 0;
-  UNET_CHECK(::poll(&wanted, 1, kHangSeconds * 1000) == 1 && ::read(ready[0], &byte, 1) == 1);
+  const bool is_ready = ::poll(&wanted, 1, kHangSeconds * 1000) == 1 && ::read(ready[0], &byte, 1) == 1;
+  if (!is_ready) std::fprintf(stderr, "unetd did not start:\n%s", this->log().c_str());
+  UNET_CHECK(is_ready);
   ::close(ready[0]);
 }
 
