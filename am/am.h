@@ -88,6 +88,7 @@ int unet_am_create_bundle(unsigned flags, unet_am_bundle **bundle);
 void unet_am_destroy_bundle(unet_am_bundle *bundle);
 
 // Whether somebody who asks for a channel is let in: not 0 says yes. `from` is as unet_next_request() gives it; static channels have id 0.
+// It is called as a handler is.
 typedef int (*unet_am_admit)(const unet_request *from, void *context);
 
 // What an endpoint is made of. 0 stands for the default. Grows.

@@ -97,8 +97,11 @@ void Endpoint::remove_peer(Peer& peer) noexcept {
   std::erase_if(peers_, [&](const auto& each) { return each.get() == &peer; });
 }
 
-bool Endpoint::may_be_peer(const ConnectionRequest& request) const {
-  return (!same_user_only_ || request.same_user) && (admit_ == nullptr || admit_(request, admit_context_));
+bool Endpoint::may_be_peer(const ConnectionRequest& request) {
+  if (same_user_only_ && !request.same_user) return false;
+  bool may = true;
+  if (admit_ != nullptr) call_back([&] { may = admit_(request, admit_context_); });
+  return may;
 }
 
 void Endpoint::let_in(const ConnectionRequest& request) {

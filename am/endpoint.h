@@ -51,7 +51,8 @@ constexpr uint64_t kLongMax = uint64_t{1} << 32;     // bytes of a long request 
 struct Options {
   EndpointOptions endpoint{.send_depth = 1024, .receive_depth = 1024, .buffers = 1024, .send_bytes = 2 * 1024 * 1024};
   FlowOptions flow{};      // for peers that are not on a local channel
-  // Whether who asks for a channel is let in; nullptr: everybody is. Also asked of static channels, which have no id and peer_uid -1.
+  // Whether who asks for a channel is let in; nullptr: everybody is. Also asked of static channels, which have no id and peer_uid -1. It is
+  // called as a handler is.
   bool (*admit)(const ConnectionRequest& request, void* context) = nullptr;
   void* admit_context = nullptr;
   // Only processes of the same user at this NI are peers, as the NI sees them: others are neither let in nor mapped (not_permitted).
@@ -228,7 +229,7 @@ class Endpoint {
 
   // Set-up and the end of channels.
   Peer& add_peer(Channel channel, bool on_this_ni);
-  bool may_be_peer(const ConnectionRequest& request) const;
+  bool may_be_peer(const ConnectionRequest& request);
   void let_in(const ConnectionRequest& request);
   Status begin_opening(Opening& opening);
   bool look_at_opening(Opening& opening);
@@ -280,7 +281,7 @@ class Endpoint {
   void refuse(Token& token, ReturnStatus why) noexcept;
   bool in_handler() const noexcept { return callbacks_->running; }
   template <typename Call>
-  void call_back(const Call& call);
+  void call_back(const Call& call) noexcept;
   void run(const Handler& handler, Token& token);
   void run_reply(Peer& peer, const PacketFields& fields, MutableBytes payload);
   void take_get(Peer& peer, const PacketFields& fields, Bytes payload);
@@ -341,9 +342,10 @@ class Endpoint {
   std::vector<std::unique_ptr<Peer>> peers_;  // the last, so that links go before what they use
 };
 
-// Calls may be nested: a function of the program may destroy another endpoint, whose requests come back.
+// Calls may be nested: a function of the program may destroy an endpoint of another bundle, whose requests come back. What it throws ends
+// the program: the message that it was called for could be handled neither again nor never.
 template <typename Call>
-void Endpoint::call_back(const Call& call) {
+void Endpoint::call_back(const Call& call) noexcept {
   Callbacks& callbacks = *callbacks_;
   const bool before = std::exchange(callbacks.running, true);
   call();

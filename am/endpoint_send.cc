@@ -90,6 +90,7 @@ Outcome Endpoint::send_request(Translation& to, Index index, PacketFields& field
   }
   // What it had sent before it went is handled before anything of it comes back.
   if (peer.open) look_around();
+  if (fields.kind == Kind::long_piece) return Outcome::returned;  // the whole comes back once
   return come_back(ReturnStatus::unreachable, fields.kind, fields.handler, index, {fields.arguments.data(), fields.count});
 }
 

@@ -16,7 +16,8 @@
 //
 // A function returns 0, or -1 and sets AM_errno: EINVAL (a rank, a size, a handler), EPERM (a request from a handler, a reply from
 // elsewhere or a second one), ENOTCONN (not between am_enable() and am_disable()), EHOSTUNREACH (the process is gone, or another user has
-// its name), ETIMEDOUT (it did not start), ENOMEM. Processes that compute for long call am_poll() now and then. Handlers throw nothing.
+// its name), EADDRINUSE (another has ours), ETIMEDOUT (it did not start), ENOMEM. Processes that compute for long call am_poll() now and
+// then. Handlers throw nothing.
 // Not for several threads.
 #pragma once
 
