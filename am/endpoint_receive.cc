@@ -107,7 +107,7 @@ inline bool Endpoint::handle_line(Peer& peer, const Message& message) {
   if (__builtin_expect(message.kind != MessageKind::message || !parse_line(message.bytes(), line_), 0)) return false;
   const Handler& handler = handlers_[line_.handler];
   const bool request = line_.kind == Kind::short_request;
-  const bool is_taken = handler.function != nullptr && (handler.arguments < 0 || handler.arguments == line_.count);
+  const bool is_taken = handler.function != nullptr && handler.takes(line_.count);
   if (__builtin_expect(!is_taken || (request == (peer.translations != 0) || (request && tag_ != kAnyTag)), 0)) return false;
   if (__builtin_expect(!peer.local.take_credits(line_.handled), 0)) return false;
   Token token(*this, peer, line_, {});
@@ -174,7 +174,7 @@ bool Endpoint::admit(const Peer& peer, const PacketFields& fields, Bytes payload
     why = ReturnStatus::bad_handler;
     if (__builtin_expect(handler.function == nullptr, 0)) return false;
     why = ReturnStatus::bad_arguments;
-    if (__builtin_expect(handler.arguments >= 0 && handler.arguments != fields.count, 0)) return false;
+    if (__builtin_expect(!handler.takes(fields.count), 0)) return false;
   }
   if (__builtin_expect(!has_long_header(fields.kind), 1)) return true;
   if (!in_segment(fields.offset, fields.total, why)) return false;
@@ -248,7 +248,7 @@ void Endpoint::dispatch_reply(Peer& peer, const PacketFields& fields, Bytes payl
 
 void Endpoint::run_reply(Peer& peer, const PacketFields& fields, MutableBytes payload) {
   const Handler& handler = handlers_[fields.handler];
-  if (handler.function == nullptr || (handler.arguments >= 0 && handler.arguments != fields.count)) {
+  if (handler.function == nullptr || !handler.takes(fields.count)) {
     ++counters_.bad_reply;
     return;
   }

@@ -72,6 +72,8 @@ struct Handler {
   HandlerFunction function = nullptr;
   void* context = nullptr;
   int16_t arguments = -1;  // how many it takes; -1: any number
+
+  bool takes(uint32_t count) const noexcept { return arguments < 0 || static_cast<uint32_t>(arguments) == count; }
 };
 
 // A message of ours that came back, or could not be sent. Called from poll(), or from the call that could not send.

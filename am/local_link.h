@@ -32,13 +32,11 @@ class LocalLink {
   // A short message without a tag that is one cache line; false: it is none, or send() says why it cannot be sent. Credits as there.
   bool send_line(Kind kind, uint8_t handler, std::span<const uint32_t> arguments) noexcept {
     if (__builtin_expect(arguments.size() > kLineArguments, 0)) return false;
-    uint32_t& counted = is_request(kind) ? requests_ : handled_;
-    const uint32_t handled = handled_ + (is_request(kind) ? 0 : 1);
+    const uint32_t handled = handled_with(kind);
     const SendOutcome outcome = endpoint_->send_composed(channel_, static_cast<uint32_t>(sizeof(LocalHeader) + arguments.size_bytes()),
                                                          [&](std::byte* slot) { emit_line(slot, kind, handler, handled, arguments); });
     if (__builtin_expect(outcome != SendOutcome::sent, 0)) return false;
-    ++counted;
-    told_ = handled;
+    count(kind);
     return true;
   }
 
@@ -46,7 +44,7 @@ class LocalLink {
   SendOutcome send(PacketFields& fields, Bytes payload) noexcept {
     const uint32_t head = local_head_size(fields.kind, fields.count, fields.flags, !payload.empty());
     const size_t size = head + payload.size();
-    fields.handled = handled_ + (is_request(fields.kind) ? 0 : 1);
+    fields.handled = handled_with(fields.kind);
     SendOutcome outcome;
     if (size <= kInlineMax) {
       std::array<std::byte, kInlineMax> message;
@@ -61,7 +59,7 @@ class LocalLink {
       if (!payload.empty()) std::memcpy(room.data() + head, payload.data(), payload.size());
       outcome = endpoint_->post(channel_, static_cast<uint32_t>(size));
     }
-    if (outcome == SendOutcome::sent) count(fields);
+    if (outcome == SendOutcome::sent) count(fields.kind);
     return outcome;
   }
 
@@ -75,10 +73,10 @@ class LocalLink {
   }
   SendOutcome post(PacketFields& fields, uint32_t length) noexcept {
     const uint32_t head = local_head_size(fields.kind, fields.count, fields.flags, length != 0);
-    fields.handled = handled_ + (is_request(fields.kind) ? 0 : 1);
+    fields.handled = handled_with(fields.kind);
     emit_local_head(reserved_, fields);
     const SendOutcome outcome = endpoint_->post(channel_, head + length);
-    if (outcome == SendOutcome::sent) count(fields);
+    if (outcome == SendOutcome::sent) count(fields.kind);
     return outcome;
   }
 
@@ -103,8 +101,10 @@ class LocalLink {
 
  private:
   SendOutcome refusal() const noexcept { return endpoint_->is_open(channel_) ? SendOutcome::full : SendOutcome::no_channel; }
-  void count(const PacketFields& fields) noexcept {
-    if (is_request(fields.kind)) {
+  // What a message of this kind says is handled: a reply handles what it answers.
+  uint32_t handled_with(Kind kind) const noexcept { return handled_ + (is_request(kind) ? 0 : 1); }
+  void count(Kind kind) noexcept {
+    if (is_request(kind)) {
       ++requests_;
     } else {
       ++handled_;
