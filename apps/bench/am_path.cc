@@ -6,6 +6,7 @@
 #include "apps/bench/contenders.h"
 #include "apps/bench/environment.h"
 #include "apps/bench/loss.h"
+#include "apps/bench/unet_endpoints.h"
 
 namespace unet::bench {
 
@@ -33,9 +34,7 @@ class AmPath final : public Contender {
     ni_ = (*daemon)->ni();
     daemon_process_ = (*daemon)->process();
     if (path_ == control::Path::local) return {};
-    const auto third = third_core(environment.cores());
-    info_.shares_cores = !third;
-    info_.setting += third ? ", engine on core " + std::to_string(*third) : ", three pollers on two cores: engine and side B share one";
+    place_engine(info_, environment.cores());
     return {};
   }
 

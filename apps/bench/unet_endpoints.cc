@@ -44,6 +44,12 @@ uint64_t window_of(const EndpointOptions& options, size_t size) {
   return std::max<size_t>(1, std::min<size_t>(options.receive_depth, options.buffers / buffers) * 3 / 4);
 }
 
+void place_engine(ContenderInfo& info, const CorePair& cores) {
+  const auto third = third_core(cores);
+  info.shares_cores = !third;
+  info.setting += third ? ", engine on core " + std::to_string(*third) : ", three pollers on two cores: engine and side B share one";
+}
+
 Status resize_idle(Context& context, std::vector<std::unique_ptr<Endpoint>>& idle, uint32_t count, uint32_t emulated) {
   // Small ones: it is their number that may cost, not their memory.
   EndpointOptions small;

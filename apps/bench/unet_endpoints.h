@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/bench/contender.h"
+#include "apps/bench/cores.h"
 #include "unet/context.h"
 
 namespace unet::bench {
@@ -22,6 +23,9 @@ Result<Channel> connect_both(Endpoint& from, Endpoint& to, const std::string& na
 // Channels through an engine may lose what a receiver has no room for: never more messages under way than its receive queue
 // and its receive buffers hold.
 uint64_t window_of(const EndpointOptions& options, size_t size);
+
+// Says of a path whose engine is Environment::daemon_beside()'s on which core that runs, and whether it shares one with side B.
+void place_engine(ContenderInfo& info, const CorePair& cores);
 
 // Brings `idle` to `count` endpoints that nobody uses.
 Status resize_idle(Context& context, std::vector<std::unique_ptr<Endpoint>>& idle, uint32_t count, uint32_t emulated = 0);
