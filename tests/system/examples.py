@@ -113,22 +113,22 @@ LOCAL, NI = "a local channel", "the network interface"
 # ---- the tests
 
 
-def test_hello():
+def says(name, wanted):
+    """The example in all languages, over a unetd, under unet-run, and with an embedded NI."""
     with unetd() as (ni, _):
         for language in LANGUAGES:
-            require(run_well(example("hello" + language), ni=ni) == HELLO, "hello over unetd says something else")
+            require(run_well(example(name + language), ni=ni) == wanted, f"{name} over unetd says something else")
     for language in LANGUAGES:
-        require(run_well(UNET_RUN, "--", example("hello" + language)) == HELLO, "hello under unet-run says something else")
-        require(run_well(example("hello" + language), ni="embedded:") == HELLO, "hello with an embedded NI says something else")
+        require(run_well(UNET_RUN, "--", example(name + language)) == wanted, f"{name} under unet-run says something else")
+        require(run_well(example(name + language), ni="embedded:") == wanted, f"{name} with an embedded NI says something else")
+
+
+def test_hello():
+    says("hello", HELLO)
 
 
 def test_active_messages():
-    with unetd() as (ni, _):
-        for language in LANGUAGES:
-            require(run_well(example("am_hello" + language), ni=ni) == AM_HELLO, "am_hello over unetd says something else")
-    for language in LANGUAGES:
-        require(run_well(UNET_RUN, "--", example("am_hello" + language)) == AM_HELLO, "am_hello under unet-run says something else")
-        require(run_well(example("am_hello" + language), ni="embedded:") == AM_HELLO, "am_hello with an embedded NI says something else")
+    says("am_hello", AM_HELLO)
 
 
 def test_echo_all_languages_paths_and_sizes():
