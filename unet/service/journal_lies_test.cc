@@ -44,6 +44,14 @@ void sort(Items& items) {
   std::stable_sort(items.begin(), items.end(), [](const auto& a, const auto& b) { return a.key < b.key; });
 }
 
+// Another record that differs from `one` by `by`.
+void add_like(Items& items, const JournalItem& one, const std::function<void(JournalItem&)>& by) {
+  JournalItem other{one.op, one.key, one.value, {}};
+  by(other);
+  items.push_back(std::move(other));
+  sort(items);
+}
+
 void add_output(Items& items, uint64_t number) {
   control::Reply reply{};
   reply.header = {control::Op::bind, 0, 1};
@@ -105,18 +113,10 @@ TEST_CASE("a journal that no network interface writes is refused, though each of
     add_output(items, kTooMany - 1);
   });
   refused("two requests of one id", [](Items& items) {
-    const JournalItem& one = find<RequestValue>(items, JournalKind::request);
-    JournalItem other{one.op, one.key, one.value, {}};
-    other.key.a = 1;
-    items.push_back(std::move(other));
-    sort(items);
+    add_like(items, find<RequestValue>(items, JournalKind::request), [](JournalItem& other) { other.key.a = 1; });
   });
   refused("two records of one endpoint", [](Items& items) {
-    const JournalItem& one = find<EndpointValue>(items, JournalKind::endpoint);
-    JournalItem other{one.op, one.key, one.value, {}};
-    other.key.b = 1;
-    items.push_back(std::move(other));
-    sort(items);
+    add_like(items, find<EndpointValue>(items, JournalKind::endpoint), [](JournalItem& other) { other.key.b = 1; });
   });
   refused("a request for a channel that is open", [](Items& items) {
     const JournalItem& open = find<ChannelValue>(items, JournalKind::channel, is_open);

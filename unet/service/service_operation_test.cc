@@ -255,18 +255,9 @@ namespace {
 
 constexpr uid_t kOrdinary = 54'321;  // and those after it
 
-// Root is not enough: a user namespace may have no other users.
-bool can_be(uid_t user) {
-  if (geteuid() != 0 || seteuid(user) != 0) return false;
-  REQUIRE(seteuid(0) == 0);
-  return true;
-}
-
 // A connection of another user, as the kernel says.
 TestClient client_of(Ni& ni, uid_t user) {
-  REQUIRE(seteuid(user) == 0);
-  auto connection = ni.connect();
-  REQUIRE(seteuid(0) == 0);
+  auto connection = as_user(user, [&] { return ni.connect(); });
   REQUIRE(connection);
   return {ni, std::move(*connection)};
 }

@@ -19,6 +19,14 @@ void open_channel(Network& net, Host& a, Host& b) {
   net.run_for(kMillisecond);
 }
 
+SignallingOptions options_of_a() {
+  SignallingOptions options;
+  options.host = "a";
+  options.port_mtus = {1500};
+  options.incarnation = 5;
+  return options;
+}
+
 }  // namespace
 
 TEST_CASE("an NI that takes over goes on with its channels, and the other NI does not notice") {
@@ -110,11 +118,7 @@ TEST_CASE("an NI that takes over finds out what was closed in the pause") {
 }
 
 TEST_CASE("what an NI cannot have had is not taken over") {
-  SignallingOptions options;
-  options.host = "a";
-  options.port_mtus = {1500};
-  options.incarnation = 5;
-  Signalling machine(options);
+  Signalling machine(options_of_a());
   machine.resume(7, 100);
   using Stage = Signalling::Stage;
   const Shared good{.remote = {0, mac_of(1)}, .incarnation = 9, .lost_after = kSecond, .number = 3, .remote_tag = Tag{0x20002}};
@@ -143,11 +147,7 @@ TEST_CASE("what an NI cannot have had is not taken over") {
 }
 
 TEST_CASE("an NI that takes over asks thousands of others within some milliseconds, and no more at once than its engine takes") {
-  SignallingOptions options;
-  options.host = "a";
-  options.port_mtus = {1500};
-  options.incarnation = 5;
-  Signalling machine(options);
+  Signalling machine(options_of_a());
   machine.resume(7, 100);
   constexpr uint32_t kOthers = 1000, kRoom = 256;
   for (uint32_t i = 1; i <= kOthers; ++i) {

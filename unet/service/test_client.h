@@ -255,6 +255,14 @@ auto as_user(uid_t uid, const Call& call) {
   return result;
 }
 
+// Whether as_user() can: only root can, and only those that its user namespace knows.
+inline bool can_be(uid_t uid) {
+  const uid_t own = geteuid();
+  if (own != 0 || syscall(SYS_setresuid, -1, uid, -1) != 0) return false;
+  if (syscall(SYS_setresuid, -1, own, -1) != 0) std::abort();
+  return true;
+}
+
 // ---- what tests of the service ask
 
 inline Errc code_of(const control::Reply& reply) { return static_cast<Errc>(reply.code); }
