@@ -249,7 +249,9 @@ class Endpoint {
 
   // Sending.
   Translation* find(Index to, Kind kind, uint8_t handler, std::span<const uint32_t> arguments, Outcome& outcome);
+  Peer* plain_peer(Index to) noexcept;
   bool send_line(Index to, uint8_t handler, std::span<const uint32_t> arguments);
+  bool send_long_line(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments);
   bool wait_credit(Peer& peer);
   Outcome send_request(Translation& to, Index index, PacketFields& fields, Bytes payload);
   void note_request(Peer& peer, Index index, Kind kind, uint8_t handler, std::span<const uint32_t> arguments) noexcept;
@@ -269,7 +271,10 @@ class Endpoint {
 
   // Receiving.
   void handle(const Message& message);
+  bool is_plain(const Peer& peer, const Handler& handler) const noexcept;
   bool handle_line(Peer& peer, const Message& message);
+  bool handle_long_line(Peer& peer, const Message& message);
+  void run_line(Peer& peer, const Handler& handler, Bytes payload);
   void handle_local(Peer& peer, const Message& message);
   void handle_wire(Peer& peer);
   void dispatch(Peer& peer, const PacketFields& fields, Bytes payload);
@@ -312,7 +317,7 @@ class Endpoint {
   std::array<Handler, kHandlersMax> handlers_{};
   std::vector<Translation> translations_;
   std::vector<Peer*> by_channel_;
-  PacketFields line_;            // of the short message whose handler runs, if it came on a local channel
+  PacketFields line_;            // of the message of one line whose handler runs
   Callbacks own_callbacks_;
   Callbacks* callbacks_ = &own_callbacks_;  // its bundle's, while it is in one
   uint32_t unpolled_ = 0;        // requests since the last poll

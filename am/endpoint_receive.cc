@@ -102,22 +102,42 @@ void Endpoint::handle(const Message& message) {
   handle_wire(*peer);
 }
 
+// Who may send the request, and what it calls, if neither needs the long way; line_ is the message.
+inline bool Endpoint::is_plain(const Peer& peer, const Handler& handler) const noexcept {
+  const bool request = is_request(line_.kind);
+  const bool is_taken = handler.function != nullptr && handler.takes(line_.count);
+  return is_taken && request == (peer.translations == 0) && !(request && tag_ != kAnyTag);
+}
+
 // The short way of a short message that needs nothing special. False: nothing was done, and it has to go the long way.
 inline bool Endpoint::handle_line(Peer& peer, const Message& message) {
   if (__builtin_expect(message.kind != MessageKind::message || !parse_line(message.bytes(), line_), 0)) return false;
   const Handler& handler = handlers_[line_.handler];
-  const bool request = line_.kind == Kind::short_request;
-  const bool is_taken = handler.function != nullptr && handler.takes(line_.count);
-  if (__builtin_expect(!is_taken || (request == (peer.translations != 0) || (request && tag_ != kAnyTag)), 0)) return false;
-  if (__builtin_expect(!peer.local.take_credits(line_.handled), 0)) return false;
-  Token token(*this, peer, line_, {});
-  run(handler, token);
-  if (request && !token.replied_) handled(peer);
+  if (__builtin_expect(!is_plain(peer, handler) || !peer.local.take_credits(line_.handled), 0)) return false;
+  run_line(peer, handler, {});
   return true;
+}
+
+// Likewise of a long request, whose bytes are there.
+inline bool Endpoint::handle_long_line(Peer& peer, const Message& message) {
+  if (__builtin_expect(message.kind != MessageKind::message || !parse_long_line(message.bytes(), line_), 0)) return false;
+  const Handler& handler = handlers_[line_.handler];
+  ReturnStatus why;
+  if (__builtin_expect(!is_plain(peer, handler) || !in_segment(line_.offset, line_.total, why), 0)) return false;
+  if (__builtin_expect(!peer.local.take_credits(line_.handled), 0)) return false;
+  run_line(peer, handler, segment_.subspan(line_.offset, line_.total));
+  return true;
+}
+
+inline void Endpoint::run_line(Peer& peer, const Handler& handler, Bytes payload) {
+  Token token(*this, peer, line_, payload);
+  run(handler, token);
+  if (is_request(line_.kind) && !token.replied_) handled(peer);
 }
 
 void Endpoint::handle_local(Peer& peer, const Message& message) {
   if (__builtin_expect(handle_line(peer, message), 1)) return endpoint_->release(message);
+  if (handle_long_line(peer, message)) return endpoint_->release(message);
   PacketFields fields;
   Bytes payload;
   if (__builtin_expect(message.kind != MessageKind::message || parse_local(message.bytes(), fields, payload) != PacketError::none, 0)) {

@@ -19,6 +19,14 @@ void copy_arguments(PacketFields& fields, std::span<const uint32_t> arguments) n
   fields.count = static_cast<uint8_t>(arguments.size());
   copy_words(fields.arguments.data(), arguments.data(), fields.count);
 }
+// Not by an initializer list, which would clear all arguments.
+PacketFields fields_of(Kind kind, uint8_t handler, std::span<const uint32_t> arguments) noexcept {
+  PacketFields fields;
+  fields.kind = kind;
+  fields.handler = handler;
+  copy_arguments(fields, arguments);
+  return fields;
+}
 
 }  // namespace
 
@@ -117,16 +125,34 @@ Outcome Endpoint::come_back(ReturnStatus status, Kind kind, uint8_t handler, Ind
 
 // ---- short and medium
 
-// The short way of a short request on a local channel. False: nothing was done, and it has to go the long way.
-inline bool Endpoint::send_line(Index to, uint8_t handler, std::span<const uint32_t> arguments) {
-  if (__builtin_expect(to >= translations_.size() || in_handler() || unpolled_ + 1 >= kPollEvery, 0)) return false;
+// The peer of a request that may take the short way: on a local channel, where nothing has to be waited for or said. Otherwise nullptr.
+inline Peer* Endpoint::plain_peer(Index to) noexcept {
+  if (__builtin_expect(to >= translations_.size() || in_handler() || unpolled_ + 1 >= kPollEvery, 0)) return nullptr;
   const Translation& found = translations_[to];
-  if (__builtin_expect(found.peer == nullptr, 0)) return false;
+  if (__builtin_expect(found.peer == nullptr, 0)) return nullptr;
   Peer& peer = *found.peer;
-  if (__builtin_expect(peer.wire != nullptr || !peer.open || peer.tag_told != found.tag || !peer.has_credit(), 0)) return false;
-  if (__builtin_expect(!peer.local.send_line(Kind::short_request, handler, arguments), 0)) return false;
+  if (__builtin_expect(peer.wire != nullptr || !peer.open || peer.tag_told != found.tag || !peer.has_credit(), 0)) return nullptr;
+  return &peer;
+}
+
+// The short way of a short request. False: nothing was done, and it has to go the long way.
+inline bool Endpoint::send_line(Index to, uint8_t handler, std::span<const uint32_t> arguments) {
+  Peer* const peer = plain_peer(to);
+  if (__builtin_expect(peer == nullptr || !peer->local.send_line(Kind::short_request, handler, arguments), 0)) return false;
   ++unpolled_;
-  note_request(peer, to, Kind::short_request, handler, arguments);
+  note_request(*peer, to, Kind::short_request, handler, arguments);
+  return true;
+}
+
+// Likewise of a long one, to a peer that is known to expose its segment.
+inline bool Endpoint::send_long_line(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments) {
+  Peer* const peer = plain_peer(to);
+  if (__builtin_expect(peer == nullptr || offset > peer->region || payload.size() > peer->region - offset, 0)) return false;
+  if (__builtin_expect(payload.size() > kPutMax || arguments.size() > kLongLineArguments, 0)) return false;
+  if (__builtin_expect(endpoint_->put(peer->channel, offset, payload, false) != SendOutcome::sent, 0)) return false;
+  if (__builtin_expect(!peer->local.send_long_line(handler, arguments, {offset, payload.size()}), 0)) return false;
+  ++unpolled_;
+  note_request(*peer, to, Kind::long_request, handler, arguments);
   return true;
 }
 
@@ -135,8 +161,7 @@ Outcome Endpoint::request_short(Index to, uint8_t handler, std::span<const uint3
   Outcome outcome;
   Translation* const found = find(to, Kind::short_request, handler, arguments, outcome);
   if (found == nullptr) return outcome;
-  PacketFields fields{.kind = Kind::short_request, .handler = handler};
-  copy_arguments(fields, arguments);
+  PacketFields fields = fields_of(Kind::short_request, handler, arguments);
   return send_request(*found, to, fields, {});
 }
 
@@ -145,8 +170,7 @@ Outcome Endpoint::request_medium(Index to, uint8_t handler, Bytes payload, std::
   Outcome outcome;
   Translation* const found = find(to, Kind::medium_request, handler, arguments, outcome);
   if (found == nullptr) return outcome;
-  PacketFields fields{.kind = Kind::medium_request, .handler = handler};
-  copy_arguments(fields, arguments);
+  PacketFields fields = fields_of(Kind::medium_request, handler, arguments);
   return send_request(*found, to, fields, payload);
 }
 
@@ -223,13 +247,15 @@ Outcome Endpoint::put_long(Peer& peer, Index to, uint8_t handler, uint64_t offse
 }
 
 Outcome Endpoint::request_long(Index to, uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments) {
+  if (send_long_line(to, handler, offset, payload, arguments)) return Outcome::sent;
   if (payload.size() > kLongMax) return Outcome::bad_call;
   Outcome outcome;
   Translation* const found = find(to, Kind::long_request, handler, arguments, outcome);
   if (found == nullptr) return outcome;
   Peer& peer = *found->peer;
-  PacketFields fields{.kind = Kind::long_request, .handler = handler, .offset = offset, .total = payload.size()};
-  copy_arguments(fields, arguments);
+  PacketFields fields = fields_of(Kind::long_request, handler, arguments);
+  fields.offset = offset;
+  fields.total = payload.size();
   if (region_of(peer)) {
     outcome = put_long(peer, to, handler, offset, payload, arguments);
     return outcome == Outcome::sent ? send_request(*found, to, fields, {}) : outcome;
@@ -261,8 +287,7 @@ Outcome Endpoint::get(Index from, uint8_t handler, uint64_t offset, MutableBytes
     return Outcome::sent;
   }
   const uint32_t piece = peer.wire != nullptr ? kPieceMax : kLongReplyMax;
-  PacketFields fields{.kind = Kind::get_request, .handler = handler};
-  copy_arguments(fields, arguments);
+  PacketFields fields = fields_of(Kind::get_request, handler, arguments);
   for (uint64_t at = 0; at == 0 || at < memory.size(); at += piece) {
     if (at != 0 && !wait_credit(peer)) return come_back(ReturnStatus::unreachable, Kind::get_request, handler, from, arguments);
     const uint64_t length = std::min<uint64_t>(piece, memory.size() - at);
@@ -310,22 +335,21 @@ Outcome Token::reply_short(uint8_t handler, std::span<const uint32_t> arguments)
     ++endpoint_->counters_.replies;
     return Outcome::sent;
   }
-  PacketFields fields{.kind = Kind::short_reply, .handler = handler};
-  copy_arguments(fields, arguments);
+  PacketFields fields = fields_of(Kind::short_reply, handler, arguments);
   return endpoint_->send_reply(*this, fields, {});
 }
 
 Outcome Token::reply_medium(uint8_t handler, Bytes payload, std::span<const uint32_t> arguments) noexcept {
   if (arguments.size() > kArgumentsMax || payload.size() > kMediumMax) return Outcome::bad_call;
-  PacketFields fields{.kind = Kind::medium_reply, .handler = handler};
-  copy_arguments(fields, arguments);
+  PacketFields fields = fields_of(Kind::medium_reply, handler, arguments);
   return endpoint_->send_reply(*this, fields, payload);
 }
 
 Outcome Token::reply_long(uint8_t handler, uint64_t offset, Bytes payload, std::span<const uint32_t> arguments) noexcept {
   if (arguments.size() > kArgumentsMax || payload.size() > kLongReplyMax) return Outcome::bad_call;
-  PacketFields fields{.kind = Kind::long_reply, .handler = handler, .offset = offset, .total = payload.size()};
-  copy_arguments(fields, arguments);
+  PacketFields fields = fields_of(Kind::long_reply, handler, arguments);
+  fields.offset = offset;
+  fields.total = payload.size();
   return endpoint_->send_reply(*this, fields, payload);
 }
 

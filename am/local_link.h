@@ -33,11 +33,14 @@ class LocalLink {
   bool send_line(Kind kind, uint8_t handler, std::span<const uint32_t> arguments) noexcept {
     if (__builtin_expect(arguments.size() > kLineArguments, 0)) return false;
     const uint32_t handled = handled_with(kind);
-    const SendOutcome outcome = endpoint_->send_composed(channel_, static_cast<uint32_t>(sizeof(LocalHeader) + arguments.size_bytes()),
-                                                         [&](std::byte* slot) { emit_line(slot, kind, handler, handled, arguments); });
-    if (__builtin_expect(outcome != SendOutcome::sent, 0)) return false;
-    count(kind);
-    return true;
+    return compose(kind, sizeof(LocalHeader) + arguments.size_bytes(),
+                   [&](std::byte* slot) { emit_line(slot, kind, handler, handled, arguments); });
+  }
+  // The same of a long request whose bytes are in the peer's region already.
+  bool send_long_line(uint8_t handler, std::span<const uint32_t> arguments, LocalLong part) noexcept {
+    if (__builtin_expect(arguments.size() > kLongLineArguments, 0)) return false;
+    return compose(Kind::long_request, sizeof(LocalHeader) + arguments.size_bytes() + sizeof(LocalLong),
+                   [&](std::byte* slot) { emit_long_line(slot, handler, handled_, arguments, part); });
   }
 
   // A request needs a credit; a reply gives one back. Not sent: `full`, which receiving may mend, or `no_channel`.
@@ -101,6 +104,12 @@ class LocalLink {
 
  private:
   SendOutcome refusal() const noexcept { return endpoint_->is_open(channel_) ? SendOutcome::full : SendOutcome::no_channel; }
+  template <typename Emit>
+  bool compose(Kind kind, size_t bytes, Emit emit) noexcept {
+    if (__builtin_expect(endpoint_->send_composed(channel_, static_cast<uint32_t>(bytes), emit) != SendOutcome::sent, 0)) return false;
+    count(kind);
+    return true;
+  }
   // What a message of this kind says is handled: a reply handles what it answers.
   uint32_t handled_with(Kind kind) const noexcept { return handled_ + (is_request(kind) ? 0 : 1); }
   void count(Kind kind) noexcept {

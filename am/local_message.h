@@ -7,8 +7,8 @@
 //   | kind | handler | count | flags | handled | tag | arguments | long | pad | payload
 //   +------+---------+-------+-------+---------+-----+-----------+------+-----+---------
 //
-// With up to 10 arguments a short one is one cache line. Kinds and flags are those of packet.h. The peer can write all of it at any time:
-// every byte before the payload is read once.
+// With up to 10 arguments a short one is one cache line, with up to 6 a long one whose bytes are where they belong already. Kinds and
+// flags are those of packet.h. The peer can write all of it at any time: every byte before the payload is read once.
 #pragma once
 
 #include <bit>
@@ -29,15 +29,18 @@ struct LocalHeader {
 static_assert(sizeof(LocalHeader) == 8);
 static_assert(sizeof(LocalHeader) + 4 * 10 <= kInlineMax);
 
-constexpr uint32_t kLineArguments = (kInlineMax - sizeof(LocalHeader)) / 4;  // of a short message that is one cache line
-
-// The same header as one word, of a short message without flags: its kind, handler, count and handled.
-static_assert(std::endian::native == std::endian::little);
-
 struct LocalLong {
   uint64_t offset;
   uint64_t total;
 };
+
+// Of a message that is one cache line.
+constexpr uint32_t kLineArguments = (kInlineMax - sizeof(LocalHeader)) / 4;
+constexpr uint32_t kLongLineArguments = (kInlineMax - sizeof(LocalHeader) - sizeof(LocalLong)) / 4;
+
+// The same header as one word, of a message without flags: its kind, handler, count and handled.
+static_assert(std::endian::native == std::endian::little);
+constexpr uint64_t kLineKindAndFlags = 0xFF0000FF;
 
 constexpr uint32_t kPayloadAlignment = 8;  // bytes
 constexpr uint32_t kLocalHeadMax = sizeof(LocalHeader) + 8 + 4 * kArgumentsMax + sizeof(LocalLong);
@@ -80,25 +83,47 @@ inline void emit_line(std::byte* to, Kind kind, uint8_t handler, uint32_t handle
   std::memcpy(to, &header, sizeof header);
   copy_small(to + sizeof header, reinterpret_cast<const std::byte*>(arguments.data()), arguments.size_bytes());
 }
+inline void emit_long_line(std::byte* to, uint8_t handler, uint32_t handled, std::span<const uint32_t> arguments, LocalLong part) noexcept {
+  emit_line(to, Kind::long_request, handler, handled, arguments);
+  std::memcpy(to + sizeof(LocalHeader) + arguments.size_bytes(), &part, sizeof part);
+}
 
-// A short request or reply of one line without flags; else false, and parse_local() says what it is. Sets kind, handler, count, flags,
-// handled and arguments.
-inline bool parse_line(Bytes message, PacketFields& fields) noexcept {
-  constexpr uint64_t kKindAndFlags = 0xFF0000FF;
+// What both lines begin with, of which `is_kind` is one of its kinds; `bytes` that of arguments. Sets kind, handler, count, flags, handled
+// and arguments.
+template <typename IsKind>
+bool parse_line_head(const std::byte* line, size_t bytes, PacketFields& fields, IsKind is_kind) noexcept {
   uint64_t header = 0;
-  const size_t bytes = message.size() - sizeof header;  // of arguments; of a shorter message, too many
-  if (__builtin_expect(bytes > 4 * kLineArguments, 0)) return false;
-  std::memcpy(&header, message.data(), sizeof header);
-  const uint64_t kind = header & kKindAndFlags;
+  std::memcpy(&header, line, sizeof header);
   const auto count = static_cast<uint8_t>(header >> 16);
-  const bool is_short = kind == static_cast<uint64_t>(Kind::short_request) || kind == static_cast<uint64_t>(Kind::short_reply);
-  if (__builtin_expect(!is_short || bytes != size_t{4} * count, 0)) return false;
-  fields.kind = static_cast<Kind>(kind);
+  if (__builtin_expect(!is_kind(header & kLineKindAndFlags) || bytes != size_t{4} * count, 0)) return false;
+  fields.kind = static_cast<Kind>(header & kLineKindAndFlags);
   fields.handler = static_cast<uint8_t>(header >> 8);
   fields.count = count;
   fields.flags = 0;
   fields.handled = static_cast<uint32_t>(header >> 32);
-  copy_small(reinterpret_cast<std::byte*>(fields.arguments.data()), message.data() + sizeof header, bytes);
+  copy_small(reinterpret_cast<std::byte*>(fields.arguments.data()), line + sizeof header, bytes);
+  return true;
+}
+
+// A short request or reply of one line without flags; else false, and parse_local() says what it is.
+inline bool parse_line(Bytes message, PacketFields& fields) noexcept {
+  const size_t bytes = message.size() - sizeof(LocalHeader);  // of arguments; of a shorter message, too many
+  if (__builtin_expect(bytes > 4 * kLineArguments, 0)) return false;
+  return parse_line_head(message.data(), bytes, fields, [](uint64_t kind) {
+    return kind == static_cast<uint64_t>(Kind::short_request) || kind == static_cast<uint64_t>(Kind::short_reply);
+  });
+}
+
+// Likewise a long request whose payload is not in the message. Sets offset and total, too.
+inline bool parse_long_line(Bytes message, PacketFields& fields) noexcept {
+  const size_t bytes = message.size() - sizeof(LocalHeader) - sizeof(LocalLong);
+  if (__builtin_expect(bytes > 4 * kLongLineArguments, 0)) return false;
+  constexpr auto kIsLong = [](uint64_t kind) { return kind == static_cast<uint64_t>(Kind::long_request); };
+  if (__builtin_expect(!parse_line_head(message.data(), bytes, fields, kIsLong), 0)) return false;
+  LocalLong part;
+  std::memcpy(&part, message.data() + sizeof(LocalHeader) + bytes, sizeof part);
+  fields.offset = part.offset;
+  fields.total = part.total;
   return true;
 }
 

@@ -1,5 +1,5 @@
-// packet_test.cc - every kind there and back, and what is none.
-#include "am/packet.h"
+// packet_test.cc - every kind there and back, and what is none; the short ways of saying it on a local channel.
+#include "am/local_message.h"
 
 #include <catch2/catch.hpp>
 
@@ -107,5 +107,33 @@ TEST_CASE("random bytes are read without harm") {
     PacketFields back;
     Bytes payload;
     if (parse_packet(bytes, back, payload) == PacketError::none) CHECK(payload.size() <= bytes.size());
+  }
+}
+
+TEST_CASE("a line says what the long way says of it, and is read alike") {
+  for (const Kind kind : {Kind::short_request, Kind::short_reply, Kind::long_request}) {
+    const bool is_long = kind == Kind::long_request;
+    for (uint8_t count = 0; count <= (is_long ? kLongLineArguments : kLineArguments); ++count) {
+      PacketFields fields = sample(kind, count);
+      fields.flags = 0;
+      std::vector<std::byte> wanted(local_head_size(kind, count, 0, false)), line(wanted.size());
+      emit_local_head(wanted.data(), fields);
+      const std::span<const uint32_t> arguments(fields.arguments.data(), count);
+      if (is_long) {
+        emit_long_line(line.data(), fields.handler, fields.handled, arguments, {fields.offset, fields.total});
+      } else {
+        emit_line(line.data(), kind, fields.handler, fields.handled, arguments);
+      }
+      CHECK(line == wanted);
+      const auto parse = [&](Bytes bytes, PacketFields& back) { return is_long ? parse_long_line(bytes, back) : parse_line(bytes, back); };
+      PacketFields back;
+      REQUIRE(parse(line, back));
+      CHECK((back.kind == kind && back.handler == 7 && back.count == count && back.flags == 0 && back.handled == fields.handled));
+      CHECK(std::equal(arguments.begin(), arguments.end(), back.arguments.begin()));
+      if (is_long) CHECK((back.offset == fields.offset && back.total == fields.total));
+      for (size_t cut = 0; cut < line.size(); ++cut) CHECK_FALSE(parse(Bytes(line).first(cut), back));
+      line[3] = std::byte{PacketFlags::kTag};
+      CHECK_FALSE(parse(line, back));
+    }
   }
 }

@@ -1,4 +1,4 @@
-// trust_test.cc - whom an Active Message endpoint takes messages from: those that it has let in, and of which user they are.
+// trust_test.cc - what an Active Message endpoint takes, and from whom: those that it has let in, and of which user they are.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -58,6 +58,35 @@ TEST_CASE("a request by the channel that was opened to ask runs no handler, what
   CHECK(std::count(memory.begin(), memory.end(), std::byte{1}) == 64);
   Message message;
   CHECK_FALSE(liar->receive(message));
+}
+
+TEST_CASE("a long request of one line is taken if it lies in the segment, and returned if not") {
+  const TestDaemon daemon;
+  Context context = *Context::open(daemon.ni(), "test");
+  auto a = std::move(*am::Endpoint::create(context));
+  auto liar = std::move(*context.create_endpoint());
+  std::vector<std::byte> memory(100);
+  REQUIRE(a->set_segment(memory));
+  std::vector<std::pair<uint64_t, size_t>> taken;
+  a->set_handler(kEcho, [](am::Token& token, void* list) {
+    REQUIRE(token.arguments().size() == 2);
+    static_cast<decltype(taken)*>(list)->emplace_back(token.payload().data() - token.endpoint().segment().data(), token.payload().size());
+  }, &taken);
+  REQUIRE(a->bind("a"));
+  const auto pending = liar->start_connect("a", {.path = control::Path::local});
+  REQUIRE(pending);
+  std::optional<Result<Channel>> channel;
+  while (!(channel = liar->poll_connect(*pending))) a->poll();
+  REQUIRE(*channel);
+  constexpr uint64_t kFar = ~uint64_t{0};
+  for (const LocalLong part : {LocalLong{0, 100}, {1, 100}, {101, 0}, {kFar, 2}, {2, kFar}, {100, 0}, {40, 60}}) {
+    std::array<std::byte, sizeof(LocalHeader) + 8 + sizeof(LocalLong)> line;
+    emit_long_line(line.data(), kEcho, 0, std::array<uint32_t, 2>{1, 2}, part);
+    REQUIRE(liar->send(**channel, line) == SendOutcome::sent);
+    for (int i = 0; i < 100; ++i) a->poll();
+  }
+  CHECK(taken == std::vector<std::pair<uint64_t, size_t>>{{0, 100}, {100, 0}, {40, 60}});
+  CHECK(a->counters().refused == 4);
 }
 
 TEST_CASE("of the same user only") {

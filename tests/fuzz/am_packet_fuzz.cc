@@ -30,7 +30,9 @@ void on_local_channel(Bytes message) {
   PacketFields fields, line;
   Bytes payload;
   const bool taken = parse_local(message, fields, payload) == PacketError::none;
-  const bool is_line = parse_line(message, line);
+  const bool is_long_line = parse_long_line(message, line);
+  UNET_CHECK(!is_long_line || (line.offset == fields.offset && line.total == fields.total));
+  const bool is_line = is_long_line || parse_line(message, line);
   // Whoever knows the one way of saying it knows the other.
   UNET_CHECK(!is_line || (taken && payload.empty() && line.kind == fields.kind && line.handler == fields.handler &&
                           line.count == fields.count && line.flags == fields.flags && line.handled == fields.handled &&
