@@ -173,11 +173,12 @@ Nanoseconds Endpoint::due() const noexcept {
   return transfers_.empty() ? next_timeout_ : std::min(next_timeout_, monotonic_now() + kTransferNap);
 }
 
-// False if there is something already.
+// False if there is something already, or was: what handlers did may be what the caller waits for, and they run without a message, too.
 bool Endpoint::settle(Nanoseconds& limit) {
   if (in_handler()) return false;
   tell_credits();
-  if (turn() != 0) return false;
+  const uint64_t before = callbacks_->ended;
+  if (turn() != 0 || callbacks_->ended != before) return false;
   limit = rest(limit);
   return true;
 }
@@ -186,9 +187,8 @@ bool Endpoint::arm(Nanoseconds& limit) { return settle(limit) && endpoint_->arm(
 
 WaitOutcome Endpoint::wait(Nanoseconds timeout, Nanoseconds spin) {
   if (in_handler()) return WaitOutcome::ready;
-  tell_credits();
-  if (turn() != 0) return WaitOutcome::ready;
-  const Nanoseconds limit = rest(timeout);
+  Nanoseconds limit = timeout;
+  if (!settle(limit)) return WaitOutcome::ready;
   const WaitOutcome outcome = endpoint_->wait(limit, spin);
   turn();
   return outcome == WaitOutcome::timed_out && limit != timeout ? WaitOutcome::ready : outcome;

@@ -167,8 +167,8 @@ class Endpoint {
   // Runs the handlers of what has arrived, at most about a batch; sends what may be sent. Returns how many messages arrived. In a
   // handler: does nothing.
   uint32_t poll();
-  // Until something may have arrived or `timeout` is over; sleeps if nothing does for `spin`. Then poll(). WaitOutcome::ready says nothing
-  // about handlers: perhaps only an acknowledgement came.
+  // Until something may have arrived, a handler has run or `timeout` is over; sleeps if nothing does for `spin`. Then poll().
+  // WaitOutcome::ready says nothing about handlers: perhaps only an acknowledgement came.
   WaitOutcome wait(Nanoseconds timeout = unet::Endpoint::kForever, Nanoseconds spin = unet::Endpoint::kDefaultSpin);
   // For an event loop of the program's own: a descriptor that becomes readable when there may be something, after arm() returned true;
   // arm() returns false if there is something already. Then poll(). `limit` is lowered to the time after which to poll all the same. The

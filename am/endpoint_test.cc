@@ -555,6 +555,26 @@ TEST_CASE("typed handlers take what they say") {
   CHECK(sum == 200.0 - 1e12 + 0.75);
 }
 
+TEST_CASE("a handler that runs without a message ends the wait of who has looked before") {
+  Pair pair(control::Path::local, 4096);
+  pair.start();
+  uint32_t got = 0;
+  pair.a->set_handler(kAnswer, [](Token&, void* context) { ++*static_cast<uint32_t*>(context); }, &got);
+  std::vector<std::byte> memory(100);
+  // b exposes its segment, so the handler of a get has nothing to wait for, and nothing comes that would end a sleep.
+  for (uint32_t i = 1; i <= 3; ++i) {
+    REQUIRE(pair.a->get(0, kAnswer, 0, memory, {}) == Outcome::sent);
+    Nanoseconds limit = kSecond;
+    if (i == 2) {
+      REQUIRE(pair.a->descriptor());
+      CHECK_FALSE(pair.a->arm(limit));
+    } else {
+      CHECK(pair.a->wait(5 * kSecond, 0) == WaitOutcome::ready);
+    }
+    CHECK(got == i);
+  }
+}
+
 TEST_CASE("who waits sleeps, and wakes when something is to be handled") {
   Pair pair(EITHER_PATH);
   Heard heard;
