@@ -83,7 +83,7 @@ const char *unet_am_name_of(int code);
 enum { UNET_AM_SHARED = 1 };  // flag of unet_am_create_bundle(): several threads use it
 
 // Returns 0 or: UNET_EINVALID (an unknown flag), UNET_ESYSTEM, UNET_ENOMEMORY. The caller owns *bundle: unet_am_destroy_bundle(), which
-// destroys its endpoints, too; NULL is allowed. Not from a handler.
+// destroys its endpoints, too; NULL is allowed. From a handler of one of them it ends the program.
 int unet_am_create_bundle(unsigned flags, unet_am_bundle **bundle);
 void unet_am_destroy_bundle(unet_am_bundle *bundle);
 
@@ -105,7 +105,8 @@ typedef struct unet_am_options {
 // Creates an endpoint in `bundle`; `options` may be NULL. The bundle owns it: unet_am_destroy_endpoint() (NULL is allowed) ends it before
 // that. Errors: as unet_create_endpoint(); UNET_EINVALID in a handler of the bundle.
 int unet_am_create_endpoint(unet_context *context, unet_am_bundle *bundle, const unet_am_options *options, unet_am_endpoint **endpoint);
-// Closes all channels. What was sent over wires and not acknowledged is lost with it: unet_am_flush() before. Not from a handler.
+// Closes all channels. What was sent over wires and not acknowledged is lost with it: unet_am_flush() before. From a handler of
+// its bundle it ends the program.
 void unet_am_destroy_endpoint(unet_am_endpoint *endpoint);
 
 // Moves it to another bundle, while no other thread uses it. Returns 0 or UNET_EINVALID (a NULL; in a handler of one of the bundles).

@@ -12,6 +12,7 @@
 #include <ctime>
 #include <optional>
 
+#include "unet/base/misuse.h"
 #include "unet/base/time.h"
 
 namespace unet::am {
@@ -69,6 +70,7 @@ Result<std::unique_ptr<Bundle>> Bundle::create(Threads threads) {
 }
 
 Bundle::~Bundle() {
+  if (in_handler()) misused("a handler does not destroy its own bundle: note it, and destroy it when poll() or wait() has returned");
   for (Endpoint* each : endpoints_) leave(*each);
 }
 
@@ -89,6 +91,9 @@ Status Bundle::add(Endpoint& endpoint) {
 void Bundle::remove(Endpoint& endpoint) noexcept {
   const std::lock_guard held(*this);
   if (endpoint.bundle_ != this) return;
+  if (callbacks_.running) {
+    misused("a handler neither destroys an endpoint of its bundle nor takes it out: note it, and do so when poll() or wait() has returned");
+  }
   std::erase(endpoints_, &endpoint);
   leave(endpoint);
   wake();

@@ -26,7 +26,7 @@ class Bundle {
  public:
   // Errors: system (several: no descriptor left).
   static Result<std::unique_ptr<Bundle>> create(Threads threads = Threads::one);
-  // Its endpoints are in none afterwards.
+  // Its endpoints are in none afterwards. A handler of one of them that destroys it ends the program.
   ~Bundle();
   Bundle(const Bundle&) = delete;
   Bundle& operator=(const Bundle&) = delete;
@@ -34,7 +34,7 @@ class Bundle {
   // Takes an endpoint in, out of the bundle that it was in; it leaves when it is destroyed. Nobody else uses it meanwhile. Errors:
   // invalid_argument (in a handler of one of the two, which are polling their endpoints).
   Status add(Endpoint& endpoint);
-  // Not in a handler.
+  // A handler of one of its endpoints that does so ends the program.
   void remove(Endpoint& endpoint) noexcept;
   size_t size() const noexcept { return endpoints_.size(); }
   bool shared() const noexcept { return threads_ == Threads::several; }

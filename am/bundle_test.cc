@@ -3,12 +3,16 @@
 
 #include <catch2/catch.hpp>
 
+#include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <string>
 #include <thread>
 
 #include "unet/test_daemon.h"
+#include "unet/test_process.h"
 
 using namespace unet;
 using namespace unet::am;
@@ -172,6 +176,49 @@ TEST_CASE("a handler neither adds endpoints to its bundle nor moves them, which 
   CHECK(world.bundle->size() == 2);
   CHECK(world.bundle->add(*fresh));
   CHECK(world.bundle->size() == 3);
+}
+
+// What a child process that runs `wrong` in a handler says before it aborts; "" if it does not. Nothing of the test's is used there.
+std::string last_words(void (*wrong)(std::unique_ptr<am::Endpoint>&, std::unique_ptr<Bundle>&)) {
+  const TestDaemon daemon;
+  int said[2];
+  REQUIRE(::pipe(said) == 0);
+  ChildProcess child([&] {
+    ::dup2(said[1], STDERR_FILENO);
+    ::close(said[1]);
+    ::signal(SIGABRT, [](int) { ::_exit(7); });  // no core, and no report of a sanitizer
+    static struct {
+      std::unique_ptr<am::Endpoint> asker, asked;
+      std::unique_ptr<Bundle> bundle;
+      decltype(wrong) call;
+    } all;
+    Context context = *Context::open(daemon.ni(), "test");
+    all = {std::move(*am::Endpoint::create(context)), std::move(*am::Endpoint::create(context)), std::move(*Bundle::create()), wrong};
+    if (!all.bundle->add(*all.asker) || !all.bundle->add(*all.asked) || !all.asked->bind("b") || !all.asker->map(0, "b")) return 2;
+    all.asked->set_handler(kEcho, [](Token&, void*) {
+      all.call(all.asker, all.bundle);
+      ::_exit(0);  // nothing stopped it
+    }, nullptr);
+    all.asker->request(0, kEcho);
+    all.bundle->wait(60 * kSecond);
+    return 3;
+  });
+  ::close(said[1]);
+  std::string text;
+  for (char part[256];;) {
+    const ssize_t got = ::read(said[0], part, sizeof part);
+    if (got <= 0) break;
+    text.append(part, static_cast<size_t>(got));
+  }
+  ::close(said[0]);
+  return child.wait() == 7 ? text : "";
+}
+
+TEST_CASE("a handler that destroys its endpoint, one beside it or its bundle ends the program, which says what to do") {
+  CHECK_THAT(last_words([](auto& endpoint, auto&) { endpoint.reset(); }), Catch::Contains("neither destroys"));
+  CHECK_THAT(last_words([](auto& endpoint, auto& bundle) { bundle->remove(*endpoint); }),
+             Catch::Contains("do so when poll() or wait() has returned"));
+  CHECK_THAT(last_words([](auto&, auto& bundle) { bundle.reset(); }), Catch::Contains("does not destroy its own bundle"));
 }
 
 TEST_CASE("several threads send by one endpoint and wait for its bundle") {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "am/bundle.h"
+#include "unet/base/misuse.h"
 
 namespace unet::am {
 namespace {
@@ -30,6 +31,7 @@ Endpoint::Endpoint(std::unique_ptr<unet::Endpoint> endpoint, const Options& opti
 
 Endpoint::~Endpoint() {
   if (bundle_ != nullptr) bundle_->remove(*this);
+  if (in_handler()) misused("a handler destroys no endpoint of its own: note it, and destroy it when poll() or wait() has returned");
   tell_credits();
   for (const Transfer& each : transfers_) {
     if (each.done != nullptr) call_back([&] { each.done(*this, each.context); });

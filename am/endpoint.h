@@ -89,7 +89,8 @@ class Endpoint {
  public:
   // Errors: as unet::Context::create_endpoint().
   static Result<std::unique_ptr<Endpoint>> create(Context& context, const Options& options = {});
-  // Closes all channels. What was sent over wires and not acknowledged is lost with it: flush() before.
+  // Closes all channels. What was sent over wires and not acknowledged is lost with it: flush() before. A handler of its bundle that
+  // destroys it ends the program.
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;

@@ -1,5 +1,7 @@
-// check.cc - what a failed assertion prints before it aborts.
+// check.cc - what a failed assertion, and a program's mistake, print before they abort.
 #include "unet/base/check.h"
+
+#include "unet/base/misuse.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -8,6 +10,11 @@ namespace unet {
 
 void check_failed(const char* condition, const char* file, int line) noexcept {
   std::fprintf(stderr, "unet: check failed: %s (%s:%d): this is a bug in U-Net\n", condition, file, line);
+  std::abort();
+}
+
+void misused(const char* rule) noexcept {
+  std::fprintf(stderr, "unet: this program has broken a rule and ends: %s\n", rule);
   std::abort();
 }
 

@@ -8,7 +8,8 @@
 // - AM_Wait() and AM_WaitSema() run the handlers of what has come; the AM_Poll() that follows perhaps finds nothing more.
 // - A request waits for one of 64 credits of its peer and polls its bundle meanwhile; a handler that requests gets AM_ERR_RESOURCE.
 // - Without an error handler a message that comes back ends the program.
-// - Handlers run also while an endpoint or a bundle is freed, or AM_Terminate() frees all; they free and move none, and throw nothing.
+// - Handlers run also while an endpoint or a bundle is freed, or AM_Terminate() frees all; they free none (that ends the
+//   program) and move none, and throw nothing.
 //
 // docs/ACTIVE_MESSAGES.md says more. Which network interface: the environment's UNET_NI, else this host's unetd.
 #pragma once

@@ -12,7 +12,7 @@
 #include "am/compat/am2/am.h"
 #include "am/compat/am2/objects.h"
 #include "am/compat/host_name.h"
-#include "unet/base/check.h"
+#include "unet/base/misuse.h"
 
 using namespace unet::am::am2;  // NOLINT
 
@@ -37,7 +37,7 @@ op_t opcode_of(int kind) noexcept {
 void run_error_handler(unet_am_endpoint* endpoint, const unet_am_returned* returned, void*) {
   const auto self = static_cast<ep_t>(unet_am_attachment(endpoint));
   const auto function = self->functions[0].load(std::memory_order_relaxed);
-  UNET_CHECK(function != nullptr && "an Active Message came back, and there is no error handler");
+  if (function == nullptr) unet::misused("an Active Message came back, and there is no error handler: set one, AM_SetHandler(endpoint, 0, ...)");
   unet_am2_argblock block{};
   block.endpoint = self;
   block.index = returned->index == UNET_AM_NO_INDEX ? -1 : static_cast<int>(returned->index);
