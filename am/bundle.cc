@@ -18,9 +18,9 @@
 namespace unet::am {
 namespace {
 
-constexpr Nanoseconds kLongestSleep = kSecond;  // then a look whether anything can come still
+constexpr Nanoseconds kLongestSleep = kSecond;
 constexpr Nanoseconds kBlindNap = kMillisecond;  // without a descriptor
-constexpr Nanoseconds kLastLook = 50 * kMicrosecond;  // long enough for an endpoint to see that its NI is gone
+constexpr Nanoseconds kLastLook = 50 * kMicrosecond;  // long enough for an endpoint whose NI is gone to look what is left to it
 
 uint64_t next_identity() noexcept {
   static std::atomic<uint64_t> last{0};
@@ -198,6 +198,8 @@ WaitOutcome Bundle::wait(Nanoseconds timeout, Nanoseconds spin) {
 WaitOutcome Bundle::sleep(Nanoseconds limit) {
   limit = std::min(limit, kLongestSleep);
   if (!arm_all(limit)) return WaitOutcome::ready;
+  // Only now: the end of an NI wakes whoever sleeps already, once, and arming takes that.
+  if (disconnected()) return WaitOutcome::disconnected;
   sleeping_ = true;
   wakes_at_ = std::min(due(), monotonic_now() + limit);
   const uint32_t depth = let_go_of_all();
@@ -209,8 +211,7 @@ WaitOutcome Bundle::sleep(Nanoseconds limit) {
   uint64_t count = 0;
   if (shared()) static_cast<void>(!::read(kick_.get(), &count, sizeof count));
   changed_.notify_all();  // one of those sleeps on the descriptors now
-  if (interrupted) return WaitOutcome::interrupted;
-  return ready == 0 && limit == kLongestSleep && disconnected() ? WaitOutcome::disconnected : WaitOutcome::ready;
+  return interrupted ? WaitOutcome::interrupted : WaitOutcome::ready;
 }
 
 // While another thread sleeps on the descriptors.
@@ -244,7 +245,7 @@ bool Bundle::arm_all(Nanoseconds& limit) {
 // Nothing can come to any of them.
 bool Bundle::disconnected() noexcept {
   return !endpoints_.empty() && std::all_of(endpoints_.begin(), endpoints_.end(), [](Endpoint* each) {
-    return each->endpoint_->wait(kLastLook, 0) == WaitOutcome::disconnected;
+    return !each->context_.alive() && each->endpoint_->wait(kLastLook, 0) == WaitOutcome::disconnected;
   });
 }
 

@@ -122,6 +122,47 @@ TEST_CASE("who waits for a bundle sleeps, and wakes for each of its endpoints") 
   CHECK(wrong == 0);
 }
 
+TEST_CASE("who waits for a bundle whose network interface ends is told, however short it waits") {
+  const auto threads = GENERATE(Threads::one, Threads::several);
+  const bool asleep = GENERATE(true, false);
+  const bool mapped = GENERATE(false, true);  // by a channel that goes with it
+  World world(threads);
+  auto a = world.make(), b = world.make();
+  REQUIRE(world.bundle->add(*a));
+  REQUIRE(world.bundle->add(*b));
+  REQUIRE(b->bind("b"));
+  if (mapped) REQUIRE(a->map(0, "b", kAnyTag, by(control::Path::ni)));
+  world.bundle->wait(kMillisecond, 0);
+  std::thread end([&] {
+    if (asleep) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    world.daemon.end(SIGKILL);
+  });
+  if (!asleep) end.join();
+  // Each of these sleeps is too short to look at anything but what wakes it.
+  uint32_t waits = 0;
+  WaitOutcome outcome = WaitOutcome::timed_out;
+  for (; outcome != WaitOutcome::disconnected && waits < 100; ++waits) outcome = world.bundle->wait(200 * kMillisecond, 0);
+  if (end.joinable()) end.join();
+  CHECK(outcome == WaitOutcome::disconnected);
+}
+
+TEST_CASE("a bundle whose endpoints still have a local channel is not disconnected when its network interface ends") {
+  World world;
+  auto a = world.make(), b = world.make();
+  REQUIRE(world.bundle->add(*a));
+  REQUIRE(world.bundle->add(*b));
+  REQUIRE(b->bind("b"));
+  uint32_t heard = 0;
+  b->set_handler(kEcho, count, &heard);
+  REQUIRE(a->map(0, "b", kAnyTag, by(control::Path::local)));
+  world.daemon.end(SIGKILL);
+  for (uint32_t i = 1; i <= 3; ++i) {
+    CHECK(world.bundle->wait(kMillisecond, 0) != WaitOutcome::disconnected);
+    REQUIRE(a->request(0, kEcho) == Outcome::sent);
+    until(*world.bundle, [&] { return heard == i; });
+  }
+}
+
 TEST_CASE("a handler does nothing with any endpoint of its bundle: one of them may be waiting for the others") {
   World world;
   auto a = world.make(), b = world.make();

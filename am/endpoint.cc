@@ -19,11 +19,11 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(Context& context, const Optio
   if (options.endpoint.emulated != 0) return fail(Errc::invalid_argument, "an Active Message endpoint has queues of its own");
   auto endpoint = context.create_endpoint(options.endpoint);
   if (!endpoint) return tl::unexpected(endpoint.error());
-  return std::unique_ptr<Endpoint>(new Endpoint(std::move(*endpoint), options));
+  return std::unique_ptr<Endpoint>(new Endpoint(context, std::move(*endpoint), options));
 }
 
-Endpoint::Endpoint(std::unique_ptr<unet::Endpoint> endpoint, const Options& options)
-    : endpoint_(std::move(endpoint)), flow_options_(options.flow), admit_(options.admit), admit_context_(options.admit_context),
+Endpoint::Endpoint(const Context& context, std::unique_ptr<unet::Endpoint> endpoint, const Options& options)
+    : context_(context), endpoint_(std::move(endpoint)), flow_options_(options.flow), admit_(options.admit), admit_context_(options.admit_context),
       same_user_only_(options.same_user_only) {
   budget_.left = kHeldMax;
   flow_options_.session = wall_sixteenths() | 1;  // not 0

@@ -226,7 +226,7 @@ class Endpoint {
   };
   static constexpr ConnectOptions kConnect{.local = kLocalOptions};
 
-  Endpoint(std::unique_ptr<unet::Endpoint> endpoint, const Options& options);
+  Endpoint(const Context& context, std::unique_ptr<unet::Endpoint> endpoint, const Options& options);
 
   // Set-up and the end of channels.
   Peer& add_peer(Channel channel, bool on_this_ni);
@@ -306,6 +306,7 @@ class Endpoint {
   void pump(Peer& peer);
   void tell_credits() noexcept;
 
+  Context context_;
   std::unique_ptr<unet::Endpoint> endpoint_;
   FlowOptions flow_options_;
   bool (*admit_)(const ConnectionRequest&, void*);
