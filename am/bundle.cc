@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <ctime>
 #include <optional>
+#include <unordered_map>
+#include <utility>
 
 #include "unet/base/misuse.h"
 #include "unet/base/time.h"
@@ -22,49 +22,44 @@ constexpr Nanoseconds kLongestSleep = kSecond;
 constexpr Nanoseconds kBlindNap = kMillisecond;  // without a descriptor
 constexpr Nanoseconds kLastLook = 50 * kMicrosecond;  // long enough for an endpoint whose NI is gone to look what is left to it
 
-uint64_t next_identity() noexcept {
-  static std::atomic<uint64_t> last{0};
-  return last.fetch_add(1, std::memory_order_relaxed) + 1;
-}
-
 // How far shared bundles were when this thread waited for them last: what has happened since, it may not know of. Of a bundle that is not
 // here it knows nothing, which costs it one wait() without sleep.
 class Known {
  public:
-  std::optional<uint64_t> of(uint64_t bundle) const noexcept {
-    for (const Entry& each : entries_) {
-      if (each.bundle == bundle) return each.ended;
-    }
-    return std::nullopt;
+  std::optional<uint64_t> of(const std::shared_ptr<const void>& bundle) const noexcept {
+    const auto entry = entries_.find(bundle.get());
+    return entry == entries_.end() ? std::nullopt : std::optional(entry->second.ended);
   }
-  void note(uint64_t bundle, uint64_t ended) noexcept {
-    for (Entry& each : entries_) {
-      if (each.bundle != bundle) continue;
-      each.ended = ended;
-      return;
+  void note(const std::shared_ptr<const void>& bundle, uint64_t ended) {
+    // Those that are gone, when there are twice as many as were left the last time.
+    if (entries_.size() >= limit_) {
+      std::erase_if(entries_, [](const auto& each) { return each.second.bundle.expired(); });
+      limit_ = std::max<size_t>(kFewest, 2 * entries_.size());
     }
-    entries_[oldest_++ % entries_.size()] = {bundle, ended};
+    entries_[bundle.get()] = {bundle, ended};
   }
 
  private:
+  static constexpr size_t kFewest = 16;
   struct Entry {
-    uint64_t bundle = 0;  // none
+    std::weak_ptr<const void> bundle;  // keeps its key from being another one's
     uint64_t ended = 0;
   };
-  std::array<Entry, 16> entries_{};
-  uint32_t oldest_ = 0;
+  std::unordered_map<const void*, Entry> entries_;
+  size_t limit_ = kFewest;
 };
 thread_local Known known;
 
 }  // namespace
 
-Bundle::Bundle(Threads threads) noexcept : threads_(threads), identity_(next_identity()) {}
+Bundle::Bundle(Threads threads) : threads_(threads) {}
 
 Result<std::unique_ptr<Bundle>> Bundle::create(Threads threads) {
   std::unique_ptr<Bundle> bundle(new Bundle(threads));
   if (threads == Threads::several) {
     bundle->kick_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!bundle->kick_.valid()) return fail_errno("eventfd", errno);
+    bundle->identity_ = std::make_shared<char>();
   }
   return bundle;
 }

@@ -63,7 +63,7 @@ class Bundle {
 
  private:
   friend class Endpoint;
-  explicit Bundle(Threads threads) noexcept;
+  explicit Bundle(Threads threads);
   uint32_t turn();
   void leave(Endpoint& endpoint) noexcept;
   void take(uint32_t depth) noexcept;
@@ -80,7 +80,7 @@ class Bundle {
   const Threads threads_;
   Callbacks callbacks_;       // of its endpoints
   std::vector<Endpoint*> endpoints_;
-  const uint64_t identity_;
+  std::shared_ptr<const void> identity_;  // several threads
   std::recursive_mutex mutex_;
   uint32_t depth_ = 0;        // how often its holder holds it
   std::condition_variable_any changed_;

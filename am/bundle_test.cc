@@ -342,6 +342,29 @@ TEST_CASE("who has looked and then waits misses nothing that another thread's ha
   }
 }
 
+TEST_CASE("a thread that waits for many bundles of several threads sleeps for each") {
+  const TestDaemon daemon;
+  Context context = *Context::open(daemon.ni(), "test");
+  auto a = std::move(*am::Endpoint::create(context));
+  std::vector<std::unique_ptr<Bundle>> bundles;
+  // Time and again some go and others come: what this thread knows of those that are gone is of no use to it.
+  for (uint32_t turn = 0; turn < 3; ++turn) {
+    bundles.resize(bundles.size() / 2);
+    while (bundles.size() < 50) {
+      bundles.push_back(std::move(*Bundle::create(Threads::several)));
+      CHECK(bundles.back()->wait(kMillisecond, 0) == WaitOutcome::ready);  // it knows nothing of it yet
+    }
+    for (const auto& each : bundles) CHECK(each->wait(kMillisecond, 0) == WaitOutcome::timed_out);
+  }
+  // What happens while another one is waited for is not missed.
+  REQUIRE(bundles.front()->add(*a));
+  {
+    const std::lock_guard held(*bundles.front());
+    CHECK(a->request(0, kEcho) == Outcome::returned);
+  }
+  for (const auto& each : bundles) CHECK((each->wait(kMillisecond, 0) == WaitOutcome::ready) == (each == bundles.front()));
+}
+
 TEST_CASE("a bundle whose endpoints get no descriptors naps") {
   World world;
   auto a = world.make(), b = world.make();
