@@ -5,7 +5,7 @@
 
 #include "tests/system/require.h"
 
-enum { ROUNDS = 1000, BYTES = 200000, LAST = 60 };
+enum { ROUNDS = 1000, BYTES = 200000, LAST = 60, LAST_STORES = 60 };
 
 static int rank, size, next, previous;
 
@@ -72,13 +72,19 @@ static void requests_to(vnn_t dest) {
 // ---- memory. The address of a variable here is that of the same variable everywhere.
 
 static unsigned char from[BYTES], to[BYTES], got[BYTES];
-static int stores, ends, gets;
+static int stores, ends, gets, last_stores;
 static int barriers;
 
 static void stored(vnn_t node, void *rva, int bytes, void *arg) {
   REQUIRE(node == previous && rva == to && (long)arg == 77);
   for (int i = 0; i < bytes; ++i) REQUIRE(to[i] == (unsigned char)(i * 7 + previous));
   ++stores;
+}
+
+static void stored_slowly(vnn_t node, void *rva, int bytes, void *arg) {
+  REQUIRE(rva == to && bytes == BYTES && arg == NULL);
+  note_slowly(node);
+  ++last_stores;
 }
 
 static void ended(vnn_t node, void *lva, int bytes, void *arg) {
@@ -193,7 +199,7 @@ int main(int argc, char **argv) {
   heaps();
   what_is_refused();
   polling_in_handlers();
-  // What was sent is handled before anybody leaves.
+  // What was sent is handled before anybody leaves, and what is still to be sent: of the stores most are, when all have come to the end.
   answers = 0;
   barrier();
   const int end = size - 1, senders = size > 2 ? size - 2 : 0;
@@ -201,8 +207,12 @@ int main(int argc, char **argv) {
     const struct timespec moment = {0, 50000000};  // the last one is in am_disable() already
     nanosleep(&moment, NULL);
     for (int i = 0; i < LAST; ++i) REQUIRE(am_request_0(end, (handler_0_t)note_slowly) == 0);
+    for (int i = 0; i < LAST_STORES; ++i) {
+      REQUIRE(am_store_async(end, from, to, BYTES, (handler_mem_t)stored_slowly, NULL, NULL, NULL) == 0);
+    }
   }
-  REQUIRE(am_disable() == 0 && answers == (rank == end ? LAST * senders : 0));
+  REQUIRE(am_disable() == 0);
+  REQUIRE(last_stores == (rank == end ? LAST_STORES * senders : 0) && answers == (rank == end ? LAST * senders : 0) + last_stores);
   printf("rank %d of %d: all well\n", rank, size);
   return 0;
 }
