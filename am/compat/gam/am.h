@@ -12,7 +12,8 @@
 // never be taken for another's, the package's flags build programs that are loaded at one address (-no-pie).
 //
 // TRUST: a process of the job may store to and get from any address of the others, as GAM wants it. Only processes of the same user are let
-// in and reached, as the network interface sees users; run jobs on a network interface of their own, as unet-run does.
+// in and reached, as the network interface sees users; run jobs on a network interface of their own, as unet-run does. So a job is one
+// host's: of a process on another one nobody knows the user (docs/ACTIVE_MESSAGES.md).
 //
 // A function returns 0, or -1 and sets AM_errno: EINVAL (a rank, a size, a handler), EPERM (a request from a handler, a reply from
 // elsewhere or a second one), ENOTCONN (not between am_enable() and am_disable()), EHOSTUNREACH (the process is gone, or another user has
