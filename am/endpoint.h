@@ -14,10 +14,13 @@
 // Requests wait for a credit, of which there are kFlowWindow for each peer, and run handlers meanwhile; now and then they run some
 // anyway. Programs that compute for long poll now and then: their peers wait for it.
 //
-// An endpoint belongs to one thread at a time. After fork() it stays the parent's.
+// An endpoint belongs to one thread at a time. After fork() it stays the parent's: a child may destroy its
+// copy, and do no more with it.
 //
 // After von Eicken et al. 1992 and AM-2 (Mainwaring and Culler 1996).
 #pragma once
+
+#include <sys/types.h>
 
 #include <memory>
 #include <optional>
@@ -312,6 +315,7 @@ class Endpoint {
   bool (*admit_)(const ConnectionRequest&, void*);
   void* admit_context_;
   bool same_user_only_;
+  pid_t owner_;
   Bundle* bundle_ = nullptr;
   void* attachment_ = nullptr;
   std::string name_;

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "unet/test_daemon.h"
+#include "unet/test_process.h"
 
 using namespace unet;
 using namespace unet::am;
@@ -542,6 +543,33 @@ TEST_CASE("a reply from somebody who was asked nothing runs no handler") {
   for (int i = 0; i < 100; ++i) a->poll();
   CHECK(heard.count == 0);
   CHECK(a->counters().bad_reply == 1);
+}
+
+TEST_CASE("a child process that gives up what it inherited does not write into its parent's channels") {
+  Pair pair(control::Path::local);
+  pair.b->set_handler(kEcho, echo, nullptr);
+  pair.b->set_handler(kSilent, [](Token&, void*) {}, nullptr);
+  pair.start();
+  pair.stop();
+  Heard heard;
+  pair.a->set_handler(kAnswer, hear, &heard);
+  // b has handled these, and not told of it yet.
+  for (uint32_t i = 0; i < 3; ++i) REQUIRE(pair.a->request(0, kSilent, i) == Outcome::sent);
+  for (int i = 0; i < 100 && pair.b->counters().handled < 3; ++i) REQUIRE(pair.b->poll() <= 3);
+  REQUIRE(pair.b->counters().handled == 3);
+  ChildProcess child([&] {
+    pair.b.reset();
+    pair.a.reset();
+    return 0;
+  });
+  REQUIRE(child.wait() == 0);
+  for (int i = 0; i < 100; ++i) REQUIRE(pair.a->poll() == 0);  // nothing has come
+  for (uint32_t i = 1; i <= 200; ++i) {
+    REQUIRE(pair.a->request(0, kEcho, i) == Outcome::sent);
+    const Nanoseconds end = monotonic_now() + 10 * kSecond;
+    while (heard.count != i && monotonic_now() < end) pair.b->poll(), pair.a->poll();
+    REQUIRE(heard.count == i);
+  }
 }
 
 TEST_CASE("typed handlers take what they say") {
