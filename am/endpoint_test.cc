@@ -329,6 +329,8 @@ TEST_CASE("tags decide what is delivered") {
   for (const ReturnStatus each : back.status) CHECK(each == ReturnStatus::bad_tag);
 }
 
+static_assert(!std::is_copy_constructible_v<Token> && !std::is_move_constructible_v<Token> && !std::is_copy_assignable_v<Token>);
+
 TEST_CASE("the rules: one reply, none from a reply, no request and no poll in a handler") {
   Pair pair(EITHER_PATH);
   struct Seen {

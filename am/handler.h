@@ -17,9 +17,11 @@ namespace unet::am {
 class Endpoint;
 struct Peer;
 
-// The message whose handler runs; valid until that returns.
+// The message whose handler runs; valid until that returns. There are no others like it: a copy could reply once more, or later.
 class Token {
  public:
+  Token(const Token&) = delete;
+  Token& operator=(const Token&) = delete;
   std::span<const uint32_t> arguments() const noexcept { return {fields_.arguments.data(), fields_.count}; }
   uint32_t argument(uint32_t index) const noexcept { return fields_.arguments[index]; }  // index < arguments().size()
   // Two arguments as one of 64 bits, the low half first.
