@@ -1,4 +1,5 @@
 // am_c.cc - the C ABI of Active Messages (am.h) over the C++ API.
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -97,6 +98,16 @@ static_assert(kCounted.size() == sizeof(am::Counters) / sizeof(uint64_t));
 
 Token& of(unet_am_token* token) noexcept { return *reinterpret_cast<Token*>(token); }
 const Token& of(const unet_am_token* token) noexcept { return *reinterpret_cast<const Token*>(token); }
+
+// Out of the list of its bundle, which is held; nullptr: it is not there, as it is being destroyed.
+std::unique_ptr<unet_am_endpoint> take_out(unet_am_endpoint& endpoint) noexcept {
+  auto& all = endpoint.bundle->endpoints;
+  const auto place = std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.get() == &endpoint; });
+  if (place == all.end()) return nullptr;
+  std::unique_ptr<unet_am_endpoint> taken = std::move(*place);
+  all.erase(place);
+  return taken;
+}
 
 // Whoever calls holds the bundle, if several threads use it.
 std::unique_lock<Bundle> hold(const unet_am_endpoint* endpoint) noexcept { return std::unique_lock(*endpoint->bundle->bundle); }
@@ -200,7 +211,11 @@ int unet_am_create_bundle(unsigned flags, unet_am_bundle** bundle) {
   });
 }
 
-void unet_am_destroy_bundle(unet_am_bundle* bundle) { delete bundle; }
+void unet_am_destroy_bundle(unet_am_bundle* bundle) {
+  if (bundle == nullptr) return;
+  while (!bundle->endpoints.empty()) unet_am_destroy_endpoint(bundle->endpoints.back().get());
+  delete bundle;
+}
 
 int unet_am_create_endpoint(unet_context* context, unet_am_bundle* bundle, const unet_am_options* options, unet_am_endpoint** endpoint) {
   return guarded([&] {
@@ -236,7 +251,7 @@ void unet_am_destroy_endpoint(unet_am_endpoint* endpoint) {
   if (endpoint == nullptr) return;
   unet_am_bundle& bundle = *endpoint->bundle;
   const std::lock_guard held(*bundle.bundle);
-  std::erase_if(bundle.endpoints, [&](const auto& each) { return each.get() == endpoint; });
+  static_cast<void>(take_out(*endpoint));  // and destroys it: functions of the program's run, and may make or destroy others
 }
 
 int unet_am_move_endpoint(unet_am_endpoint* endpoint, unet_am_bundle* to) {
@@ -250,11 +265,8 @@ int unet_am_move_endpoint(unet_am_endpoint* endpoint, unet_am_bundle* to) {
     }
     {
       const std::lock_guard held(*from.bundle);
-      for (auto& each : from.endpoints) {
-        if (each.get() == endpoint) moved = std::move(each);
-      }
+      moved = take_out(*endpoint);
       endpoint->give_up();
-      std::erase(from.endpoints, nullptr);
       from.bundle->remove(*endpoint->endpoint);
     }
     const std::lock_guard held(*to->bundle);

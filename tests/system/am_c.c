@@ -344,6 +344,57 @@ static void going_while_reserved(void) {
   unet_am_destroy_bundle(elsewhere);
 }
 
+// ---- an endpoint that goes gives payloads back to who makes another one in its bundle
+
+struct heir {
+  unet_am_bundle *all;
+  unet_am_endpoint *made;
+  unsigned calls, first;
+  int ends;
+};
+
+static void make_heir(unet_am_endpoint *endpoint, void *context_of) {
+  struct heir *heir = context_of;
+  if (heir->calls++ != heir->first) return;
+  unet_am_destroy_endpoint(endpoint);  // it goes already
+  REQUIRE(unet_am_create_endpoint(context, heir->all, NULL, &heir->made) == 0);
+}
+
+static void destroy_heir(unet_am_endpoint *endpoint, void *context_of) {
+  struct heir *heir = context_of;
+  (void)endpoint;
+  if (!heir->ends) return;
+  unet_am_destroy_endpoint(heir->made);
+  heir->made = NULL;
+}
+
+static void going_with_payloads(void) {
+  unet_am_bundle *all, *elsewhere;
+  unet_am_endpoint *server, *client;
+  struct heir heir;
+  memset(&heir, 0, sizeof heir);
+  REQUIRE(unet_am_create_bundle(0, &all) == 0 && unet_am_create_bundle(0, &elsewhere) == 0);
+  REQUIRE(unet_am_create_endpoint(context, all, NULL, &server) == 0 && unet_am_create_endpoint(context, all, NULL, &client) == 0);
+  REQUIRE(unet_am_bind(server, "am_c/payloads") == 0 && unet_am_map(client, 0, "am_c/payloads", UNET_AM_ANY_TAG, NULL) == 0);
+  REQUIRE(unet_am_set_segment(server, memory, SEGMENT) == 0 && unet_am_move_endpoint(client, elsewhere) == 0);
+  heir.all = elsewhere;
+  heir.first = ~0u;
+  unsigned sent = 0;
+  while (unet_am_request_long_async(client, 0, DEPOSIT, 0, pattern, SEGMENT, NULL, 0, make_heir, &heir) == 0) ++sent;
+  heir.first = heir.calls;
+  REQUIRE(heir.first < sent);
+  unet_am_destroy_endpoint(client);
+  REQUIRE(heir.calls == sent && heir.made != NULL && unet_am_bind(heir.made, "am_c/heir") == 0);
+  // The same while the whole bundle goes: the function destroys what would be next.
+  REQUIRE(unet_am_create_endpoint(context, all, NULL, &client) == 0 && unet_am_map(client, 0, "am_c/payloads", UNET_AM_ANY_TAG, NULL) == 0);
+  REQUIRE(unet_am_move_endpoint(client, elsewhere) == 0);
+  while (unet_am_request_long_async(client, 0, DEPOSIT, 0, pattern, SEGMENT, NULL, 0, destroy_heir, &heir) == 0) ++sent;
+  heir.ends = 1;
+  unet_am_destroy_bundle(elsewhere);
+  REQUIRE(heir.made == NULL);
+  unet_am_destroy_bundle(all);
+}
+
 int main(void) {
   REQUIRE(unet_open(NULL, NULL, &context) == 0);
   set_up();
@@ -355,6 +406,7 @@ int main(void) {
   unet_am_destroy_bundle(NULL);
   threads();
   going_while_reserved();
+  going_with_payloads();
   unet_close(context);
   puts("all well");
   return 0;
