@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "am/bundle.h"
 #include "unet/base/misuse.h"
@@ -77,18 +78,23 @@ Peer& Endpoint::add_peer(Channel channel, bool on_this_ni) {
   return peer;
 }
 
-// What it has not said it has handled comes back.
+// What it has not said it has handled comes back, and each get that it has not answered, whatever it has said.
 void Endpoint::end_peer(Peer& peer) noexcept {
   if (!peer.open) return;
   peer.open = false;
-  // Whoever gets them back may free the memory that they were for.
-  peer.gets_answered = peer.gets_begun;
-  peer.get_failed.reset();
-  for (uint32_t number = peer.begun - peer.unhandled(); number != peer.begun; ++number) {
-    const PendingRequest& request = peer.pending(number);
-    if (request.kind == Kind::long_piece || (request.kind == Kind::get_request && !request.last)) continue;
+  const auto comes_back = [&](const PendingRequest& request) {
+    if (request.kind == Kind::long_piece || (request.kind == Kind::get_request && !request.last)) return;
     come_back(ReturnStatus::unreachable, request.kind, request.handler, request.index, {request.arguments.data(), request.count});
+  };
+  // Whoever gets them back may free the memory that they were for.
+  const uint32_t answered = std::exchange(peer.gets_answered, peer.gets_begun);
+  peer.get_failed.reset();
+  const uint32_t unhandled = peer.unhandled();
+  for (uint32_t each = answered; each != peer.gets_begun; ++each) {
+    const uint32_t number = peer.gets[each % kFlowWindow];
+    if (peer.begun - number > unhandled) comes_back(peer.pending(number));
   }
+  for (uint32_t number = peer.begun - unhandled; number != peer.begun; ++number) comes_back(peer.pending(number));
 }
 
 void Endpoint::remove_peer(Peer& peer) noexcept {
