@@ -65,7 +65,7 @@ Result<std::unique_ptr<Bundle>> Bundle::create(Threads threads) {
 }
 
 Bundle::~Bundle() {
-  if (in_handler()) misused("a handler does not destroy its own bundle: note it, and destroy it when poll() or wait() has returned");
+  if (in_handler()) misused("a handler does not destroy its own bundle: do so when poll() or wait() has returned");
   for (Endpoint* each : endpoints_) leave(*each);
 }
 
@@ -87,7 +87,7 @@ void Bundle::remove(Endpoint& endpoint) noexcept {
   const std::lock_guard held(*this);
   if (endpoint.bundle_ != this) return;
   if (callbacks_.running) {
-    misused("a handler neither destroys an endpoint of its bundle nor takes it out: note it, and do so when poll() or wait() has returned");
+    misused("a handler neither destroys an endpoint of its bundle nor takes it out: do so when poll() or wait() has returned");
   }
   std::erase(endpoints_, &endpoint);
   leave(endpoint);

@@ -26,15 +26,15 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(Context& context, const Optio
 }
 
 Endpoint::Endpoint(const Context& context, std::unique_ptr<unet::Endpoint> endpoint, const Options& options)
-    : context_(context), endpoint_(std::move(endpoint)), flow_options_(options.flow), admit_(options.admit), admit_context_(options.admit_context),
-      same_user_only_(options.same_user_only), owner_(::getpid()) {
+    : context_(context), endpoint_(std::move(endpoint)), flow_options_(options.flow), admit_(options.admit),
+      admit_context_(options.admit_context), same_user_only_(options.same_user_only), owner_(::getpid()) {
   budget_.left = kHeldMax;
   flow_options_.session = wall_sixteenths() | 1;  // not 0
 }
 
 Endpoint::~Endpoint() {
   if (bundle_ != nullptr) bundle_->remove(*this);
-  if (in_handler()) misused("a handler destroys no endpoint of its own: note it, and destroy it when poll() or wait() has returned");
+  if (in_handler()) misused("a handler does not destroy its own endpoint: do so when poll() or wait() has returned");
   // In a child after fork() our place in each channel is that of the parent, which goes on from there.
   if (::getpid() == owner_) tell_credits();
   for (const Transfer& each : transfers_) {

@@ -95,8 +95,8 @@ bool Endpoint::look_at_opening(Opening& opening) {
   }
   if (same_user_only_ && !endpoint_->same_user(**channel)) {
     endpoint_->close(**channel);
-    opening.failed = {Errc::not_permitted, "the endpoint " + opening.target +
-                                               " is not of the same user at this network interface; of one on another host that is not known"};
+    opening.failed = {Errc::not_permitted,
+                      "the endpoint " + opening.target + " is not of the same user at this network interface; on another host nobody is"};
     return false;
   }
   Peer& peer = add_peer(**channel, opening.target.find('@') == std::string::npos);
