@@ -1,4 +1,4 @@
-// trust_test.cc - what an Active Message endpoint takes, and from whom: those that it has let in, and of which user they are.
+// trust_test.cc - what an Active Message endpoint takes, and from whom: those that it let in, of which user; peers that cheat.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <optional>
+#include <thread>
 #include <vector>
 
 #include "am/bundle.h"
@@ -17,7 +19,7 @@ using namespace unet::am;
 
 namespace {
 
-constexpr uint8_t kEcho = 1;
+constexpr uint8_t kEcho = 1, kAnswer = 2, kSilent = 5;
 
 void count(Token&, void* context) { ++*static_cast<uint32_t*>(context); }
 void note(am::Endpoint&, const Returned& returned, void* context) {
@@ -87,6 +89,74 @@ TEST_CASE("a long request of one line is taken if it lies in the segment, and re
   }
   CHECK(taken == std::vector<std::pair<uint64_t, size_t>>{{0, 100}, {100, 0}, {40, 60}});
   CHECK(a->counters().refused == 4);
+}
+
+TEST_CASE("a peer that gives credits back without the reply to a get: the get keeps its place, and one reply is all that counts") {
+  const TestDaemon daemon;
+  Context context = *Context::open(daemon.ni(), "test");
+  auto a = std::move(*am::Endpoint::create(context));
+  auto liar = std::move(*context.create_endpoint());
+  REQUIRE(liar->bind("liar"));
+  Channel to_a{};
+  std::thread accepts([&] { to_a = *liar->accept(60 * kSecond, nullptr); });
+  const Status mapped = a->map(0, "liar", kAnyTag, {.path = control::Path::local});
+  accepts.join();
+  REQUIRE(mapped);
+  uint32_t heard = 0;
+  std::vector<ReturnStatus> back;
+  a->set_handler(kAnswer, count, &heard);
+  a->set_error_handler(note, &back);
+  const auto say = [&](PacketFields fields, Bytes payload) {
+    std::vector<std::byte> message(local_head_size(fields.kind, fields.count, fields.flags, !payload.empty()));
+    emit_local_head(message.data(), fields);
+    message.insert(message.end(), payload.begin(), payload.end());
+    REQUIRE(liar->send(to_a, message) == SendOutcome::sent);
+    for (int i = 0; i < 100; ++i) a->poll();
+    for (Message each; liar->receive(each);) liar->release(each);
+  };
+  std::vector<std::byte> memory(16);
+  REQUIRE(a->get(0, kAnswer, 0, memory, {}) == Outcome::sent);
+  for (uint32_t i = 1; i < kFlowWindow; ++i) REQUIRE(a->request(0, kSilent, i) == Outcome::sent);
+  say({.kind = Kind::ack, .handled = kFlowWindow}, {});
+  CHECK_FALSE(a->has_credit(0));
+  const auto content = std::vector<std::byte>(16, std::byte{3});
+  const PacketFields reply{.kind = Kind::long_reply, .flags = PacketFlags::kGet, .handled = kFlowWindow, .total = 16};
+  say(reply, content);
+  CHECK(heard == 1);
+  CHECK(memory == content);
+  CHECK(a->has_credit(0));
+  say(reply, std::vector<std::byte>(16, std::byte{4}));
+  CHECK(a->counters().bad_reply == 1);
+  CHECK(memory == content);
+  // When the peer ends, each get comes back, once, with its credit or without, and is not answered any more.
+  for (uint32_t i = 1; i <= 2; ++i) REQUIRE(a->get(0, kAnswer, 0, memory, std::array{i}) == Outcome::sent);
+  say({.kind = Kind::ack, .handled = kFlowWindow + 1}, {});
+  liar.reset();
+  const Nanoseconds end = monotonic_now() + 60 * kSecond;
+  while (back.empty() && monotonic_now() < end) a->poll();
+  CHECK(back == std::vector<ReturnStatus>(2, ReturnStatus::unreachable));
+  CHECK(heard == 1);
+}
+
+TEST_CASE("a reply from somebody who was asked nothing runs no handler") {
+  const TestDaemon daemon;
+  Context context = *Context::open(daemon.ni(), "test");
+  auto a = std::move(*am::Endpoint::create(context));
+  auto liar = std::move(*context.create_endpoint());
+  uint32_t heard = 0;
+  a->set_handler(kAnswer, count, &heard);
+  REQUIRE(a->bind("a"));
+  const auto pending = liar->start_connect("a", {.path = control::Path::local});
+  REQUIRE(pending);
+  std::optional<Result<Channel>> channel;
+  while (!(channel = liar->poll_connect(*pending))) a->poll();
+  REQUIRE(*channel);
+  std::array<std::byte, sizeof(LocalHeader)> message;
+  emit_local_head(message.data(), {.kind = Kind::short_reply, .handler = kAnswer});
+  REQUIRE(liar->send(**channel, message) == SendOutcome::sent);
+  for (int i = 0; i < 100; ++i) a->poll();
+  CHECK(heard == 0);
+  CHECK(a->counters().bad_reply == 1);
 }
 
 TEST_CASE("of the same user only") {
