@@ -28,6 +28,7 @@
 #include <string_view>
 #include <vector>
 
+#include "am/absence.h"
 #include "am/buffer_pool.h"
 #include "am/flow.h"
 #include "am/handler.h"
@@ -337,9 +338,7 @@ class Endpoint {
   std::vector<Completion> completions_;
   std::vector<Transfer> transfers_;
   Nanoseconds next_timeout_ = ~Nanoseconds{0};
-  Nanoseconds polled_at_ = 0;    // the end of the last poll, with peers on wires
-  Nanoseconds absence_ = 0;      // before this one
-  bool absence_known_ = false;   // looked at in this poll
+  Absence absence_;              // with peers on wires
   Translation* reserved_to_ = nullptr;
   Index reserved_index_ = 0;
   uint32_t reserved_bytes_ = 0;

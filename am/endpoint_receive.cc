@@ -32,7 +32,6 @@ uint32_t Endpoint::poll() {
   if (!completions_.empty()) complete_gets();
   if (__builtin_expect(!transfers_.empty(), 0)) turn_transfers();
   if (!wires_.empty()) turn_wires(count == 0);
-  absence_known_ = false;
   looks_ += count == 0 ? kEmptyWeight : 1;
   if (looks_ >= kLookEvery) look_around();
   return count;
@@ -41,7 +40,7 @@ uint32_t Endpoint::poll() {
 // What has arrived is handled before the time-outs.
 void Endpoint::turn_wires(bool empty) {
   const Nanoseconds now = monotonic_now();
-  polled_at_ = now;
+  if (empty) absence_.found_nothing(now);
   if (!empty && ++turns_ % kTurnsPerTimeout != 0) return;
   if (now < next_timeout_) return;
   next_timeout_ = ~Nanoseconds{0};
@@ -94,11 +93,8 @@ void Endpoint::handle(const Message& message) {
   if (__builtin_expect(!peer->open, 0)) return endpoint_->release(message);
   if (__builtin_expect(peer->wire == nullptr, 1)) return handle_local(*peer, message);
   const Nanoseconds now = monotonic_now();
-  if (!absence_known_) {
-    absence_known_ = true;
-    absence_ = now - polled_at_;
-  }
-  peer->wire->receive(message, now, absence_);
+  absence_.found(now);
+  peer->wire->receive(message, now, absence_.time());
   handle_wire(*peer);
 }
 

@@ -1,4 +1,5 @@
 // flow_test.cc - one flow step by step: numbers, acknowledgements, credits, losses, time-outs, lies, and the lives of either side.
+#include "am/absence.h"
 #include "am/flow.h"
 
 #include <catch2/catch.hpp>
@@ -288,6 +289,32 @@ TEST_CASE("time for which nobody looked makes no window smaller, on either side"
     CHECK(pair.a.congestion().window() >= window);
   } else {
     CHECK(pair.a.congestion().window() < window / 4);
+  }
+}
+
+TEST_CASE("what arrived during a pause may be found long after it") {
+  constexpr Nanoseconds kPause = 8 * kMillisecond;
+  Nanoseconds now = kSecond;
+  Absence absence;
+  absence.found_nothing(now);
+  absence.found_nothing(now += 100);
+  absence.found(now += 100);
+  CHECK(absence.time() == 0);
+  absence.found(now += kPause);  // the one before was being handled
+  CHECK(absence.time() == kPause);
+  for (int i = 0; i < 50; ++i) absence.found(now += kMicrosecond);
+  CHECK(absence.time() == kPause);
+  absence.found(now += kPause);
+  CHECK(absence.time() == 2 * kPause);
+  SECTION("until nothing more is there") {
+    absence.found_nothing(now += kMicrosecond);
+    absence.found(now += kMicrosecond);
+    CHECK(absence.time() == 0);
+  }
+  SECTION("and it may come just after that was seen") {
+    absence.found_nothing(now += kPause);
+    absence.found(now += kMicrosecond);
+    CHECK(absence.time() == kPause);
   }
 }
 
