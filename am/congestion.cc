@@ -22,14 +22,19 @@ Nanoseconds Congestion::target() const noexcept {
   return base + static_cast<Nanoseconds>(queue + small * static_cast<double>(options_.budget_min));
 }
 
-void Congestion::note_delay(Nanoseconds delay, Nanoseconds now) noexcept {
-  if (smooth_ == 0) {
+// What is known of a round trip in which nobody looked for a while is between what two bounds it lay: it is taken to be what was expected.
+void Congestion::note_delay(Nanoseconds delay, Nanoseconds absence, Nanoseconds now) noexcept {
+  const bool sure = absence <= delay / 2;
+  if (smooth_ == 0 || (unsure_ && sure)) {
     smooth_ = delay;
     variation_ = delay / 2;
+    unsure_ = !sure;
   } else {
-    const Nanoseconds off = delay > smooth_ ? delay - smooth_ : smooth_ - delay;
+    const Nanoseconds least = delay - std::min(absence, delay);
+    const Nanoseconds trip = std::clamp(smooth_, least, delay);
+    const Nanoseconds off = trip > smooth_ ? trip - smooth_ : smooth_ - trip;
     variation_ = (3 * variation_ + off) / 4;
-    smooth_ = (7 * smooth_ + delay) / 8;
+    smooth_ = (7 * smooth_ + trip) / 8;
   }
   if (now >= period_end_) {
     period_least_ = {period_least_[1], delay};
@@ -47,7 +52,7 @@ void Congestion::decrease(double factor, Nanoseconds now) noexcept {
 }
 
 void Congestion::handle_ack(uint32_t bytes, uint64_t in_flight, Nanoseconds delay, Nanoseconds absence, Nanoseconds now) noexcept {
-  note_delay(delay, now);
+  note_delay(delay, absence, now);
   const Nanoseconds most = target();
   delay -= std::min(absence, delay);
   last_ = delay;

@@ -59,7 +59,7 @@ class Congestion {
   Nanoseconds target() const noexcept;
 
  private:
-  void note_delay(Nanoseconds delay, Nanoseconds now) noexcept;
+  void note_delay(Nanoseconds delay, Nanoseconds absence, Nanoseconds now) noexcept;
   // What comes back within a round trip of a decrease was sent before it.
   bool may_decrease(Nanoseconds now) const noexcept { return now >= decreased_at_ + (last_ > smooth_ ? last_ : smooth_); }
   void decrease(double factor, Nanoseconds now) noexcept;
@@ -72,6 +72,7 @@ class Congestion {
   Nanoseconds period_end_ = 0;
   Nanoseconds smooth_ = 0;     // RFC 6298, section 2
   Nanoseconds variation_ = 0;
+  bool unsure_ = false;        // nobody had looked for most of all round trips so far
   Nanoseconds last_ = 0;
   Nanoseconds decreased_at_ = 0;
   bool starting_ = true;       // the target was never reached
