@@ -28,7 +28,7 @@ struct CongestionOptions {
                                              // So many flows at one place get equal shares sooner (Swift, section 3.5).
   double decrease = 0.8;                     // share of the excess by which the window shrinks
   double decrease_max = 0.5;                 // in one round trip
-  double loss_tolerated = 0.2;               // of the packets of a round trip, before losses alone count
+  double loss_tolerated = 0.5;               // of the packets of a round trip, before losses alone count
 };
 
 class Congestion {
@@ -63,6 +63,9 @@ class Congestion {
   // What comes back within a round trip of a decrease was sent before it.
   bool may_decrease(Nanoseconds now) const noexcept { return now >= decreased_at_ + (last_ > smooth_ ? last_ : smooth_); }
   void decrease(double factor, Nanoseconds now) noexcept;
+  void decrease_for_loss(Nanoseconds now) noexcept;
+  void grow(uint32_t bytes, uint64_t in_flight, bool empty) noexcept;
+  Nanoseconds base() const noexcept { return options_.base_delay != 0 ? options_.base_delay : least_; }
 
   CongestionOptions options_;
   double packet_;
@@ -75,6 +78,9 @@ class Congestion {
   bool unsure_ = false;        // nobody had looked for most of all round trips so far
   Nanoseconds last_ = 0;
   Nanoseconds decreased_at_ = 0;
+  double before_silence_ = 0;  // the window; 0: there is none
+  double step_;                // bytes by which the window grows in a round trip
+  double round_ = 0;           // bytes of a window that arrived while there was no queue
   bool starting_ = true;       // the target was never reached
   Nanoseconds next_send_ = 0;
   Nanoseconds next_send_before_ = 0;
