@@ -316,19 +316,18 @@ std::optional<Sequence> Flow::poll_delivery() noexcept {
 // ---- time
 
 Nanoseconds Flow::timeout() const noexcept {
-  Nanoseconds time = options_.first_timeout;
-  if (congestion_.smooth_delay() != 0) {
-    time = std::max(congestion_.smooth_delay() + 4 * congestion_.variation() + options_.ack_delay, options_.timeout_min);
-  }
-  return std::min(time << std::min(backoff_, kBackoffMax), options_.timeout_max);
+  const Nanoseconds delay = congestion_.smooth_delay();
+  if (delay == 0) return std::min(options_.first_timeout << std::min(backoff_, kBackoffMax), options_.timeout_max);
+  const Nanoseconds time = std::max(delay + 4 * congestion_.variation() + options_.ack_delay, options_.timeout_min);
+  if (backoff_ == 0) return std::min(2 * delay + options_.ack_delay, time);
+  return std::min(time << std::min(backoff_ - 1, kBackoffMax), options_.timeout_max);
 }
 
-void Flow::lose(Sequence sequence, Nanoseconds now) noexcept {
+void Flow::lose(Sequence sequence) noexcept {
   Sent& sent = slot(sequence);
   sent.fate = Fate::lost;
   in_flight_ -= sent.bytes;
   ++lost_;
-  congestion_.handle_loss(counters_.sent, now);
 }
 
 void Flow::find_lost(Nanoseconds now) noexcept {
@@ -342,7 +341,8 @@ void Flow::find_lost(Nanoseconds now) noexcept {
     const Sent& sent = slot(each);
     if (sent.fate != Fate::in_flight || !newer(newest_order_, sent.order)) continue;
     if (now >= sent.at + patience) {
-      lose(each, now);
+      lose(each);
+      congestion_.handle_loss(counters_.sent, now);
     } else {
       reorder_at_ = std::min(reorder_at_, sent.at + patience);
     }
@@ -366,10 +366,10 @@ void Flow::handle_timeout(Nanoseconds now) noexcept {
   } else {
     ++counters_.timeouts;
     for (Sequence each = una_; each != new_; ++each) {
-      if (slot(each).fate == Fate::in_flight) lose(each, now);
+      if (slot(each).fate == Fate::in_flight) lose(each);
       if (options_.recovery == Recovery::selective) break;  // its ack will tell of the others
     }
-    congestion_.handle_silence(backoff_ + 1, now);
+    congestion_.handle_silence(backoff_, now);
     insist_ = slot(una_).fate == Fate::lost;  // whatever else is on its way: that is not heard of
   }
   ++backoff_;

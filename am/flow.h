@@ -42,7 +42,7 @@ struct FlowOptions {
   uint32_t window = kFlowWindow;                 // requests under way, 1 to kFlowWindow
   Recovery recovery = Recovery::selective;
   Nanoseconds ack_delay = 20 * kMicrosecond;
-  Nanoseconds first_timeout = 10 * kMillisecond;  // before a round trip is known
+  Nanoseconds first_timeout = kMillisecond;  // before a round trip is known
   Nanoseconds timeout_min = 200 * kMicrosecond;
   Nanoseconds timeout_max = 500 * kMillisecond;
   Nanoseconds dead_after = 30 * kSecond;         // without a sign of life while something waits for one. A program that computes and
@@ -153,7 +153,7 @@ class Flow {
   void take_credits(uint32_t handled) noexcept;
   Arrival handle_numbered(const PacketFields& fields, bool keep, Nanoseconds now, Nanoseconds absence) noexcept;
   void find_lost(Nanoseconds now) noexcept;
-  void lose(Sequence sequence, Nanoseconds now) noexcept;
+  void lose(Sequence sequence) noexcept;
   Nanoseconds timeout() const noexcept;
   std::optional<Sequence> next_to_send() const noexcept;
   bool ack_due(Nanoseconds now) noexcept;
