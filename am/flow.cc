@@ -14,6 +14,7 @@ constexpr Nanoseconds kTick = 64;           // unit of sent_at and echo
 constexpr uint32_t kBackoffMax = 16;
 constexpr uint32_t kTriesBeforeDeath = 3;
 constexpr Nanoseconds kReorderMin = 2 * kMicrosecond;
+constexpr uint32_t kLateRecoveries = 16;    // RFC 8985, section 6.2: RACK.reo_wnd_persist
 
 uint32_t ticks(Nanoseconds now) noexcept { return static_cast<uint32_t>(now / kTick); }
 
@@ -79,6 +80,7 @@ Flow::Transmit Flow::transmit_packet(Sequence sequence, Nanoseconds now) noexcep
   if (in_flight_ == 0 && una_ == sequence && first) heard_at_ = now;
   sent.fate = Fate::in_flight;
   sent.at = now;
+  if (first) sent.first_at = now;
   sent.order = ++orders_;
   ++sent.times;
   in_flight_ += sent.bytes;
@@ -101,6 +103,7 @@ Flow::Transmit Flow::transmit_control(Kind kind, Nanoseconds now) noexcept {
   Transmit transmit;
   transmit.fields.kind = kind;
   transmit.fields.sequence = next_;
+  transmit.fields.handler = static_cast<uint8_t>(counters_.duplicates);
   fill(transmit.fields, handled_, now);
   for (uint32_t word = 0; word < transmit.arrived.arrived.size(); ++word) {
     uint64_t bits = 0;
@@ -211,7 +214,30 @@ Flow::Arrival Flow::handle_session(const PacketFields& fields) noexcept {
   return Arrival::dropped;
 }
 
-uint32_t Flow::acknowledge(Sequence sequence, Nanoseconds now) noexcept {
+// How much later than packets sent after it one may come, before it is lost: RACK.reo_wnd (RFC 8985, section 6.2, step 4).
+Nanoseconds Flow::reordering() const noexcept {
+  const Nanoseconds delay = congestion_.smooth_delay();
+  return std::max({delay / 4, kReorderMin, std::min(late_by_, std::max(delay, options_.timeout_min))});
+}
+
+void Flow::note_late(Nanoseconds by) noexcept {
+  late_by_ = std::max(late_by_, by + by / 4);
+  late_for_ = kLateRecoveries;
+}
+
+// The peer says how many packets it had twice. Not every one that we sent again was lost, then.
+void Flow::note_repeats(uint8_t repeats) noexcept {
+  const auto more = static_cast<uint8_t>(repeats - repeats_told_);
+  if (more >= 128) return;  // an older ack
+  repeats_told_ = repeats;
+  const uint32_t expected = std::min<uint32_t>(more, needless_);
+  needless_ -= expected;
+  if (more == expected || before(una_, late_until_)) return;
+  late_until_ = new_;
+  note_late(2 * reordering());
+}
+
+uint32_t Flow::acknowledge(Sequence sequence, uint32_t newest_before, Nanoseconds now, Nanoseconds absence) noexcept {
   Sent& sent = slot(sequence);
   if (sent.fate == Fate::acknowledged) return 0;
   if (sent.fate == Fate::in_flight) in_flight_ -= sent.bytes;
@@ -219,7 +245,12 @@ uint32_t Flow::acknowledge(Sequence sequence, Nanoseconds now) noexcept {
   sent.fate = Fate::acknowledged;
   // Of one that was sent twice it may have been the first that arrived: then the second has told nothing about those before it.
   const bool surely_last = sent.times == 1 || now - sent.at >= congestion_.least_delay();
-  if (surely_last && newer(sent.order, newest_order_)) newest_order_ = sent.order;
+  const bool surely_first = sent.times == 1 || (sent.times == 2 && !surely_last);
+  if (surely_first && newer(newest_before, sent.order - (sent.times - 1u))) {
+    const Nanoseconds excused = newest_.trip + absence;
+    if (now - sent.first_at > excused) note_late(now - sent.first_at - excused);
+  }
+  if (surely_last && newer(sent.order, newest_.order)) newest_ = {sent.order, now - sent.at};
   return sent.bytes;
 }
 
@@ -231,7 +262,8 @@ void Flow::handle_acked(const PacketFields& fields, Bytes payload, Nanoseconds n
   }
   const uint64_t in_flight = in_flight_;
   uint32_t bytes = 0;
-  for (Sequence each = una_; each != fields.acked; ++each) bytes += acknowledge(each, now);
+  const uint32_t newest = newest_.order;
+  for (Sequence each = una_; each != fields.acked; ++each) bytes += acknowledge(each, newest, now, absence);
   if (payload.size() == sizeof(AckBody)) {
     AckBody body;
     std::memcpy(&body, payload.data(), sizeof body);
@@ -241,12 +273,14 @@ void Flow::handle_acked(const PacketFields& fields, Bytes payload, Nanoseconds n
         if (distance(una_, each) >= out) {
           ++counters_.bad_ack;
         } else {
-          bytes += acknowledge(each, now);
+          bytes += acknowledge(each, newest, now, absence);
         }
       }
     }
   }
   while (una_ != new_ && slot(una_).fate == Fate::acknowledged) ++una_;
+  if (!is_numbered(fields.kind)) note_repeats(fields.handler);
+  end_recovery();
   if (bytes == 0) return;
   const uint32_t delay = ticks(now) - fields.echo;
   if (fields.echo != 0 && delay < uint32_t{1} << 31) {
@@ -255,6 +289,12 @@ void Flow::handle_acked(const PacketFields& fields, Bytes payload, Nanoseconds n
   backoff_ = 0;
   find_lost(now);
   timeout_at_ = una_ != new_ || waits_for_credit() ? now + timeout() : ~Nanoseconds{0};
+}
+
+void Flow::end_recovery() noexcept {
+  if (!recovering_ || before(una_, recovery_end_)) return;
+  recovering_ = false;
+  if (late_for_ != 0 && --late_for_ == 0) late_by_ = 0;
 }
 
 void Flow::take_credits(uint32_t handled) noexcept {
@@ -279,9 +319,11 @@ Flow::Arrival Flow::handle_numbered(const PacketFields& fields, bool keep, Nanos
     ++counters_.beyond_window;
     return Arrival::dropped;
   }
+  // What fills a gap is told at once, and what opens one; what comes behind it says nothing new of it.
+  if (before(sequence, beyond_)) told_.now = true;
   if (sequence != expected_) {
     ++counters_.out_of_order;
-    told_.now = true;
+    if (options_.recovery == Recovery::go_back_n || !arrived_[slot_of(sequence + ~uint32_t{0})]) told_.now = true;
     if (options_.recovery == Recovery::go_back_n) return Arrival::dropped;
   }
   const bool at_once = sequence == expected_ && delivered_ == expected_ && has_slot();
@@ -296,6 +338,7 @@ Flow::Arrival Flow::handle_numbered(const PacketFields& fields, bool keep, Nanos
     echo_at_ = now;
     echo_absence_ = absence;
   }
+  if (!before(sequence, beyond_)) beyond_ = sequence + 1;
   arrived_.set(at);
   arrived_handled_[at] = fields.handled;
   for (uint32_t first = slot_of(expected_); arrived_[first]; first = slot_of(expected_)) {
@@ -333,15 +376,16 @@ void Flow::lose(Sequence sequence) noexcept {
 void Flow::find_lost(Nanoseconds now) noexcept {
   reorder_at_ = ~Nanoseconds{0};
   // While nothing that was sent after the oldest has arrived, it is too early to tell of any.
-  const bool gap = una_ != new_ && newer(newest_order_, slot(una_).order);
+  const bool gap = una_ != new_ && newer(newest_.order, slot(una_).order);
   if (options_.recovery == Recovery::go_back_n || !gap) return;
-  const Nanoseconds delay = congestion_.smooth_delay();
-  const Nanoseconds patience = delay + std::max(delay / 4, kReorderMin);
+  const Nanoseconds patience = newest_.trip + reordering();
   for (Sequence each = una_; each != new_; ++each) {
     const Sent& sent = slot(each);
-    if (sent.fate != Fate::in_flight || !newer(newest_order_, sent.order)) continue;
+    if (sent.fate != Fate::in_flight || !newer(newest_.order, sent.order)) continue;
     if (now >= sent.at + patience) {
       lose(each);
+      if (!recovering_) recovery_end_ = new_;
+      recovering_ = true;
       congestion_.handle_loss(counters_.sent, now);
     } else {
       reorder_at_ = std::min(reorder_at_, sent.at + patience);
@@ -371,6 +415,7 @@ void Flow::handle_timeout(Nanoseconds now) noexcept {
     }
     congestion_.handle_silence(backoff_, now);
     insist_ = slot(una_).fate == Fate::lost;  // whatever else is on its way: that is not heard of
+    ++needless_;
   }
   ++backoff_;
   timeout_at_ = now + timeout();

@@ -129,6 +129,7 @@ class Flow {
   enum class Fate : uint8_t { waiting, in_flight, lost, acknowledged };
   struct Sent {
     Nanoseconds at = 0;      // last sent
+    Nanoseconds first_at = 0;
     uint32_t order = 0;      // the how-manieth transmission that was
     uint32_t bytes = 0;
     uint32_t handled = 0;    // what it says for ever
@@ -149,10 +150,18 @@ class Flow {
 
   Arrival handle_session(const PacketFields& fields) noexcept;
   void handle_acked(const PacketFields& fields, Bytes payload, Nanoseconds now, Nanoseconds absence) noexcept;
-  uint32_t acknowledge(Sequence sequence, Nanoseconds now) noexcept;
+  struct Newest {            // of our transmissions that have arrived
+    uint32_t order = 0;
+    Nanoseconds trip = 0;    // from when it was sent until that was known
+  };
+  uint32_t acknowledge(Sequence sequence, uint32_t newest_before, Nanoseconds now, Nanoseconds absence) noexcept;
+  void note_late(Nanoseconds by) noexcept;
+  void note_repeats(uint8_t repeats) noexcept;
+  Nanoseconds reordering() const noexcept;
   void take_credits(uint32_t handled) noexcept;
   Arrival handle_numbered(const PacketFields& fields, bool keep, Nanoseconds now, Nanoseconds absence) noexcept;
   void find_lost(Nanoseconds now) noexcept;
+  void end_recovery() noexcept;
   void lose(Sequence sequence) noexcept;
   Nanoseconds timeout() const noexcept;
   std::optional<Sequence> next_to_send() const noexcept;
@@ -179,7 +188,14 @@ class Flow {
   uint64_t in_flight_ = 0;       // bytes
   uint32_t lost_ = 0;            // packets to be sent again
   uint32_t orders_ = 0;          // transmissions
-  uint32_t newest_order_ = 0;    // of those that have arrived
+  Newest newest_;
+  Nanoseconds late_by_ = 0;      // packets that were overtaken arrived later than those that overtook them by so much, of late; 0: none
+  uint32_t late_for_ = 0;        // recoveries for which that counts
+  Sequence late_until_{};        // what is told of repeats before this one has arrived, was told already
+  Sequence recovery_end_{};      // when all before it have arrived, what was lost has been made good
+  bool recovering_ = false;
+  uint8_t repeats_told_ = 0;     // by the peer
+  uint32_t needless_ = 0;        // sent again after a time-out, so that an ack comes: of these one may arrive twice
   uint32_t backoff_ = 0;         // time-outs in a row
   Nanoseconds timeout_at_ = ~Nanoseconds{0};
   Nanoseconds reorder_at_ = ~Nanoseconds{0};
@@ -191,6 +207,7 @@ class Flow {
   // The peer's: delivered_ <= expected_.
   Sequence delivered_{};         // the next for poll_delivery()
   Sequence expected_{};          // the first that is missing
+  Sequence beyond_{};            // behind the last that has arrived
   std::bitset<kSequenceWindow> arrived_;                 // by slot: which of expected_ and later
   std::array<uint32_t, kSequenceWindow> arrived_handled_{};  // by slot
   uint32_t handled_ = 0;         // requests of the peer's
