@@ -80,8 +80,11 @@ Flow::Transmit Flow::transmit_packet(Sequence sequence, Nanoseconds now) noexcep
   if (in_flight_ == 0 && una_ == sequence && first) heard_at_ = now;
   sent.fate = Fate::in_flight;
   sent.at = now;
-  if (first) sent.first_at = now;
   sent.order = ++orders_;
+  if (first) {
+    sent.first_at = now;
+    sent.first_order = orders_;
+  }
   ++sent.times;
   in_flight_ += sent.bytes;
   if (timeout_at_ == ~Nanoseconds{0}) timeout_at_ = now + timeout();
@@ -237,20 +240,26 @@ void Flow::note_repeats(uint8_t repeats) noexcept {
   note_late(2 * reordering());
 }
 
-uint32_t Flow::acknowledge(Sequence sequence, uint32_t newest_before, Nanoseconds now, Nanoseconds absence) noexcept {
+// Of one that was sent twice it may have been the first that arrived: then the second has told nothing about those before it. The echo
+// says that something had arrived that was sent no sooner than this (Eifel, RFC 3522); it is off by a tick, as both sides round.
+bool Flow::surely_last(const Sent& sent, const News& news) const noexcept {
+  if (sent.times == 1) return true;
+  return news.now - sent.at >= congestion_.least_delay() && (!news.echoed || !newer(ticks(sent.at), *news.echoed + 1));
+}
+
+uint32_t Flow::acknowledge(Sequence sequence, const News& news) noexcept {
   Sent& sent = slot(sequence);
   if (sent.fate == Fate::acknowledged) return 0;
   if (sent.fate == Fate::in_flight) in_flight_ -= sent.bytes;
   if (sent.fate == Fate::lost) --lost_;
   sent.fate = Fate::acknowledged;
-  // Of one that was sent twice it may have been the first that arrived: then the second has told nothing about those before it.
-  const bool surely_last = sent.times == 1 || now - sent.at >= congestion_.least_delay();
-  const bool surely_first = sent.times == 1 || (sent.times == 2 && !surely_last);
-  if (surely_first && newer(newest_before, sent.order - (sent.times - 1u))) {
-    const Nanoseconds excused = newest_.trip + absence;
-    if (now - sent.first_at > excused) note_late(now - sent.first_at - excused);
+  const bool last = surely_last(sent, news);
+  const bool first = sent.times == 1 || (sent.times == 2 && !last);
+  if (first && newer(news.newest, sent.first_order)) {
+    const Nanoseconds excused = newest_.trip + news.absence;
+    if (news.now - sent.first_at > excused) note_late(news.now - sent.first_at - excused);
   }
-  if (surely_last && newer(sent.order, newest_.order)) newest_ = {sent.order, now - sent.at};
+  if (last && newer(sent.order, newest_.order)) newest_ = {sent.order, news.now - sent.at};
   return sent.bytes;
 }
 
@@ -262,8 +271,10 @@ void Flow::handle_acked(const PacketFields& fields, Bytes payload, Nanoseconds n
   }
   const uint64_t in_flight = in_flight_;
   uint32_t bytes = 0;
-  const uint32_t newest = newest_.order;
-  for (Sequence each = una_; each != fields.acked; ++each) bytes += acknowledge(each, newest, now, absence);
+  const uint32_t delay = ticks(now) - fields.echo;
+  const bool echoes = fields.echo != 0 && delay < uint32_t{1} << 31;
+  const News news{now, absence + absence_of(fields.flags), newest_.order, echoes ? std::optional(fields.echo) : std::nullopt};
+  for (Sequence each = una_; each != fields.acked; ++each) bytes += acknowledge(each, news);
   if (payload.size() == sizeof(AckBody)) {
     AckBody body;
     std::memcpy(&body, payload.data(), sizeof body);
@@ -273,7 +284,7 @@ void Flow::handle_acked(const PacketFields& fields, Bytes payload, Nanoseconds n
         if (distance(una_, each) >= out) {
           ++counters_.bad_ack;
         } else {
-          bytes += acknowledge(each, newest, now, absence);
+          bytes += acknowledge(each, news);
         }
       }
     }
@@ -282,10 +293,7 @@ void Flow::handle_acked(const PacketFields& fields, Bytes payload, Nanoseconds n
   if (!is_numbered(fields.kind)) note_repeats(fields.handler);
   end_recovery();
   if (bytes == 0) return;
-  const uint32_t delay = ticks(now) - fields.echo;
-  if (fields.echo != 0 && delay < uint32_t{1} << 31) {
-    congestion_.handle_ack(bytes, in_flight, std::max(Nanoseconds{delay}, Nanoseconds{1}) * kTick, absence + absence_of(fields.flags), now);
-  }
+  if (echoes) congestion_.handle_ack(bytes, in_flight, std::max(Nanoseconds{delay}, Nanoseconds{1}) * kTick, news.absence, now);
   backoff_ = 0;
   find_lost(now);
   timeout_at_ = una_ != new_ || waits_for_credit() ? now + timeout() : ~Nanoseconds{0};

@@ -131,6 +131,7 @@ class Flow {
     Nanoseconds at = 0;      // last sent
     Nanoseconds first_at = 0;
     uint32_t order = 0;      // the how-manieth transmission that was
+    uint32_t first_order = 0;
     uint32_t bytes = 0;
     uint32_t handled = 0;    // what it says for ever
     uint16_t times = 0;
@@ -154,7 +155,13 @@ class Flow {
     uint32_t order = 0;
     Nanoseconds trip = 0;    // from when it was sent until that was known
   };
-  uint32_t acknowledge(Sequence sequence, uint32_t newest_before, Nanoseconds now, Nanoseconds absence) noexcept;
+  struct News {              // what an ack says besides what has arrived
+    Nanoseconds now = 0, absence = 0;
+    uint32_t newest = 0;     // order of the newest transmission that was known to have arrived before
+    std::optional<uint32_t> echoed;  // when what it echoes was sent, in the unit of sent_at
+  };
+  bool surely_last(const Sent& sent, const News& news) const noexcept;
+  uint32_t acknowledge(Sequence sequence, const News& news) noexcept;
   void note_late(Nanoseconds by) noexcept;
   void note_repeats(uint8_t repeats) noexcept;
   Nanoseconds reordering() const noexcept;
