@@ -1,10 +1,13 @@
 // congestion.h - how much one flow may have on its way: a window that follows the delay; used by Flow. Without I/O and clock.
 //
 // After Swift (Kumar et al., SIGCOMM 2020): below the target delay the window grows by one packet per round trip, above it shrinks in
-// proportion to the excess, at most once per round trip; below one packet it becomes a pause between packets. Two things differ.
+// proportion to the excess, at most once per round trip; below one packet it becomes a pause between packets. Four things differ.
 // The target is what the wire itself needs (the least round trip of late) plus a budget for queues, so that one setting serves a wire
-// of 4 us and one of 40 ms; until it is first reached, the window doubles with each round trip. And a loss says little on a wire that
-// loses without being full: losses count only when the delay says so too, or when they are many.
+// of 4 us and one of 40 ms; until it is first reached, the window doubles with each round trip. After a round trip without a queue it grows
+// by twice as much in the next, as a window too small would otherwise stay so for hundreds of them (TIMELY, SIGCOMM 2015, section 4.3, has
+// a mode for that). A loss says little on a wire that loses without being full: losses count only when the delay says so too, or when most
+// packets are lost. And time for which nobody looked for what had arrived is no delay of the wire; while the peer is known to be absent at
+// times, packets leave also above the window, as fast as it said before that the wire takes them.
 #pragma once
 
 #include <array>
@@ -28,7 +31,8 @@ struct CongestionOptions {
                                              // So many flows at one place get equal shares sooner (Swift, section 3.5).
   double decrease = 0.8;                     // share of the excess by which the window shrinks
   double decrease_max = 0.5;                 // in one round trip
-  double loss_tolerated = 0.5;               // of the packets of a round trip, before losses alone count
+  double loss_tolerated = 0.5;               // of the packets of a round trip, before losses alone count. A packet of several frames is
+                                             // lost with any: of those with three a quarter, where each tenth frame is
 };
 
 class Congestion {

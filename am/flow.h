@@ -11,11 +11,13 @@
 // is taken when there is no room for a reply.) Who waits for a credit while nothing is on its way asks for it now and then (probe).
 //
 // Every packet carries an acknowledgement of all before a number; an ack of its own, with those behind a gap as well, goes out when
-// there was none to carry it for `ack_delay`, or at once when something is missing, comes twice, or the sender asks for it: it does so
-// each time that it has sent a quarter of what it may have on its way.
-// A packet is given up for lost and sent again when one that was sent later has arrived and a quarter of a round trip has passed since
-// (RACK, RFC 8985), or nothing at all for a time-out (RFC 6298). With Recovery::go_back_n, as U-Net Active Messages did, the receiver
-// keeps nothing behind a gap, and after a time-out everything is sent again.
+// there was none to carry it for `ack_delay`, or at once when a gap opens or is filled, something comes twice, or the sender asks for it:
+// it does so each time that it has sent a quarter of what it may have on its way.
+// A packet is given up for lost and sent again when one that was sent later has arrived and a while has passed since (RACK, RFC 8985): a
+// quarter of a round trip, or longer after packets were seen to come later than that (section 6.2), which acks tell by how many came twice.
+// Of the last packets, with none behind them, the oldest is sent again after two round trips, so that an ack comes (section 7), then when
+// nothing comes for a time-out (RFC 6298). With Recovery::go_back_n, as U-Net Active Messages did, the receiver keeps nothing behind a
+// gap, and after a time-out everything is sent again.
 //
 // Sessions number the lives of either side, so that nothing of an earlier life is taken for the present one's. Where a channel lives
 // no longer than both sides (all but static ones) they never differ.
@@ -129,9 +131,9 @@ class Flow {
   enum class Fate : uint8_t { waiting, in_flight, lost, acknowledged };
   struct Sent {
     Nanoseconds at = 0;      // last sent
-    Nanoseconds first_at = 0;
+    Nanoseconds first_at = 0;  // likewise
     uint32_t order = 0;      // the how-manieth transmission that was
-    uint32_t first_order = 0;
+    uint32_t first_order = 0;  // when it was sent first
     uint32_t bytes = 0;
     uint32_t handled = 0;    // what it says for ever
     uint16_t times = 0;

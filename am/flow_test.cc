@@ -1,5 +1,4 @@
 // flow_test.cc - one flow step by step: numbers, acknowledgements, credits, losses, time-outs, lies, and the lives of either side.
-#include "am/absence.h"
 #include "am/flow.h"
 
 #include <catch2/catch.hpp>
@@ -154,6 +153,167 @@ TEST_CASE("what is missing is sent again, and nothing else") {
   CHECK(pair.b.counters().duplicates == 1);
 }
 
+namespace {
+
+// A pair between which 20 requests went there and back, so that times are known.
+struct KnownPair : Pair {
+  explicit KnownPair(FlowOptions options = {}) : Pair(options) {
+    for (int i = 0; i < 20; ++i) {
+      request(a);
+      auto there = out(a);
+      now += kDelay / 2;
+      in(b, there.at(0));
+      deliver(b);
+      reply(b);
+      auto back = out(b);
+      now += kDelay / 2;
+      in(a, back.at(0));
+      deliver(a);
+    }
+    now += kMillisecond;
+    pass(a, b);  // the last reply is acknowledged
+  }
+  Transmits send(int count) {
+    for (int i = 0; i < count; ++i) request(a);
+    return out(a);
+  }
+  void handle_all() {
+    while (b.poll_delivery()) b.handled();
+  }
+  // Everything that b has to say arrives half a round trip later.
+  void answer() {
+    now += FlowOptions{}.ack_delay;
+    auto back = out(b);
+    now += kDelay / 2;
+    for (const auto& each : back) in(a, each);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the last of several, if it is lost, is sent again after two round trips") {
+  KnownPair pair;
+  const auto sent = pair.send(4);
+  REQUIRE(sent.size() == 4);
+  pair.now += kDelay / 2;
+  for (int i = 0; i < 3; ++i) pair.in(pair.b, sent[i]);
+  pair.handle_all();
+  pair.answer();
+  REQUIRE(pair.a.unacknowledged() == 1);
+  CHECK(pair.a.next_timeout() - pair.now < 3 * kDelay + FlowOptions{}.ack_delay);
+  pair.now = pair.a.next_timeout();
+  pair.a.handle_timeout(pair.now);
+  const auto again = pair.out(pair.a);
+  REQUIRE(again.size() == 1);
+  CHECK(again[0].fields.sequence == sent[3].fields.sequence);
+}
+
+TEST_CASE("what was sent again in vain does not make those behind it look lost") {
+  FlowOptions options;
+  options.congestion.first_window = 1 << 20;
+  KnownPair pair(options);
+  const auto sent = pair.send(10);
+  REQUIRE(sent.size() == 10);
+  // The peer does not look for long.
+  for (int i = 0; i < 3; ++i) {
+    pair.now = pair.a.next_timeout();
+    pair.a.handle_timeout(pair.now);
+    REQUIRE(pair.out(pair.a).size() == 1);
+  }
+  pair.now += 20 * kDelay;
+  // Then it finds some of them.
+  for (int i = 0; i < 5; ++i) pair.in(pair.b, sent[i]);
+  pair.handle_all();
+  pair.answer();
+  CHECK(pair.a.unacknowledged() == 5);
+  pair.now += kDelay;
+  if (pair.now >= pair.a.next_timeout()) pair.a.handle_timeout(pair.now);
+  CHECK(pair.out(pair.a).size() <= 1);
+  CHECK(pair.a.counters().resent <= 4);
+}
+
+TEST_CASE("packets that were overtaken are waited for, once it is known that they come late") {
+  KnownPair pair;
+  constexpr Nanoseconds kLate = 6 * kDelay;
+  // Of each ten the second comes late; what is sent again meanwhile arrives, too.
+  const auto ten_of_them = [&] {
+    const uint64_t before = pair.a.counters().resent;
+    const auto sent = pair.send(10);
+    REQUIRE(sent.size() == 10);
+    const Nanoseconds start = pair.now;
+    pair.now += kDelay / 2;
+    for (size_t i = 0; i < sent.size(); ++i) {
+      if (i != 1) pair.in(pair.b, sent[i]);
+    }
+    pair.handle_all();
+    pair.answer();
+    Pair::Transmits again;
+    while (pair.a.next_timeout() < start + kLate) {
+      pair.now = pair.a.next_timeout();
+      pair.a.handle_timeout(pair.now);
+      for (const auto& each : pair.out(pair.a)) again.push_back(each);
+    }
+    pair.now = start + kLate;
+    pair.in(pair.b, sent[1]);
+    for (const auto& each : again) pair.in(pair.b, each);
+    pair.handle_all();
+    pair.answer();
+    REQUIRE(pair.a.unacknowledged() == 0);
+    pair.now += kMillisecond;
+    return pair.a.counters().resent - before;
+  };
+  CHECK(ten_of_them() == 1);
+  for (int i = 0; i < 6; ++i) ten_of_them();
+  for (int i = 0; i < 5; ++i) CHECK(ten_of_them() == 0);
+}
+
+TEST_CASE("a peer that had packets twice is believed to have them late, however it lies") {
+  KnownPair pair;
+  const auto lose_one = [&](uint8_t repeats) {
+    const auto sent = pair.send(3);
+    REQUIRE(sent.size() == 3);
+    pair.now += kDelay;
+    Flow::Transmit ack{.fields = {.kind = Kind::ack, .session = 1, .addressee = 1}};
+    ack.fields.handler = repeats;
+    ack.fields.acked = sent[0].fields.sequence;
+    ack.arrived.arrived[0] = 3;
+    pair.in(pair.a, ack);
+    const Nanoseconds start = pair.now;
+    while (true) {
+      pair.now = pair.a.next_timeout();
+      pair.a.handle_timeout(pair.now);
+      if (!pair.out(pair.a).empty()) break;
+    }
+    ack.fields.acked = sent[2].fields.sequence + 1;
+    ack.fields.handled = ack.fields.acked.value;
+    pair.in(pair.a, ack);
+    return pair.now - start;
+  };
+  const Nanoseconds before = lose_one(0);
+  for (uint8_t repeats = 1; repeats < 100; ++repeats) lose_one(repeats);
+  const Nanoseconds after = lose_one(100);
+  CHECK(after >= before);
+  CHECK(after <= FlowOptions{}.timeout_min + 4 * kDelay);
+}
+
+TEST_CASE("what comes behind a gap is acknowledged when the gap opens, and when it is filled") {
+  KnownPair pair;
+  const auto sent = pair.send(10);
+  REQUIRE(sent.size() == 10);
+  const uint64_t before = pair.b.counters().acks_sent;
+  pair.in(pair.b, sent[0]);
+  for (int i = 2; i < 10; ++i) {
+    Flow::Transmit each = sent[static_cast<size_t>(i)];
+    each.fields.flags = 0;
+    pair.in(pair.b, each);
+    pair.handle_all();
+    pair.out(pair.b);
+  }
+  CHECK(pair.b.counters().acks_sent == before + 1);
+  pair.in(pair.b, sent[1]);
+  CHECK(pair.out(pair.b).size() == 1);
+}
+
 TEST_CASE("go-back-N sends everything again after a time-out") {
   Pair pair({.recovery = Recovery::go_back_n});
   for (int i = 0; i < 5; ++i) pair.request(pair.a);
@@ -289,32 +449,6 @@ TEST_CASE("time for which nobody looked makes no window smaller, on either side"
     CHECK(pair.a.congestion().window() >= window);
   } else {
     CHECK(pair.a.congestion().window() < window / 4);
-  }
-}
-
-TEST_CASE("what arrived during a pause may be found long after it") {
-  constexpr Nanoseconds kPause = 8 * kMillisecond;
-  Nanoseconds now = kSecond;
-  Absence absence;
-  absence.found_nothing(now);
-  absence.found_nothing(now += 100);
-  absence.found(now += 100);
-  CHECK(absence.time() == 0);
-  absence.found(now += kPause);  // the one before was being handled
-  CHECK(absence.time() == kPause);
-  for (int i = 0; i < 50; ++i) absence.found(now += kMicrosecond);
-  CHECK(absence.time() == kPause);
-  absence.found(now += kPause);
-  CHECK(absence.time() == 2 * kPause);
-  SECTION("until nothing more is there") {
-    absence.found_nothing(now += kMicrosecond);
-    absence.found(now += kMicrosecond);
-    CHECK(absence.time() == 0);
-  }
-  SECTION("and it may come just after that was seen") {
-    absence.found_nothing(now += kPause);
-    absence.found(now += kMicrosecond);
-    CHECK(absence.time() == kPause);
   }
 }
 

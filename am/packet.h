@@ -51,7 +51,8 @@ enum class Kind : uint8_t {
   medium_reply = 7,
   long_reply = 8,
   returned = 9,         // what a request gets that could not be delivered: its handler and arguments, and why (LongHeader)
-  ack = 10,             // no sequence of its own: what the sender's next packet would have; the payload is an AckBody
+  ack = 10,             // no sequence of its own: what the sender's next packet would have; the payload is an AckBody, and the handler
+                        // says how many packets have come twice, modulo 256
   probe = 11,           // an ack whose sender wants one
   reset = 12,           // without sequence or payload: what was sent to a session that is no more gets it
 };

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "am/absence.h"
 #include "am/flow.h"
 
 namespace unet::am::sim {
@@ -21,6 +22,9 @@ struct Wire {
   double loss = 0, repeat = 0;
   double bits_per_second = 0;          // of each node's link in either direction; 0: no limit
   uint32_t queue = 256;                // packets that wait for the link to the receiver
+  uint32_t frame = 0;                  // bytes: of a packet that is longer each part is lost by itself, and it with any; 0: no such parts
+  double late = 0;                     // share of packets that come later,
+  Nanoseconds late_by = 0;             // by up to twice this
 };
 
 // What a message says: its number among the requests, or replies, of its sender to this receiver.
@@ -51,6 +55,8 @@ class Side {
   uint32_t bytes = 64;                 // of each
   double replies = 0.7;                // share of requests that are answered
   bool asleep = false;                 // does not poll
+  bool notices = true;                 // knows for how long it did not
+  bool falls_asleep = false;           // while it sends the next: those leave when it wakes up
 
   // ---- what came of it
   uint64_t requests_begun = 0, requests_handled = 0, replies_begun = 0, replies_handled = 0, unanswered = 0;
@@ -61,9 +67,15 @@ class Side {
   Flow& flow() noexcept { return *flow_; }
   bool done() const noexcept { return requests_begun == wanted && flow_->idle(); }
 
+  // It has looked all the while until now.
+  void watch(Nanoseconds now) {
+    absence_.found_nothing(now);
+    absence_.found_nothing(now);
+  }
   void arrive(const Packet& packet, Nanoseconds now) {
-    const bool keep = random_() % 16 != 0;  // a receiver may be short of buffers
-    const auto arrival = flow_->handle_packet(packet.fields, as_bytes(&packet.body, sizeof packet.body), keep, now);
+    const bool keep = eager || random_() % 16 != 0;  // a receiver may be short of buffers
+    absence_.found(now);
+    const auto arrival = flow_->handle_packet(packet.fields, as_bytes(&packet.body, sizeof packet.body), keep, now, notices ? absence_.time() : 0);
     if (arrival == Flow::Arrival::fresh) kept_[slot_of(packet.fields.sequence)] = packet.content;
   }
   // Everything that can be done at `now`; transmits go to `out`.
@@ -93,7 +105,7 @@ class Side {
       out(packet);
     }
   }
-  bool eager = false;                  // its NI takes everything
+  bool eager = false;                  // its NI takes everything, and it has buffers
 
  private:
   void require(bool condition, const char* what, uint64_t got, uint64_t wanted_number) {
@@ -121,6 +133,7 @@ class Side {
   }
 
   std::unique_ptr<Flow> flow_;
+  Absence absence_;
   std::mt19937_64 random_;
   std::array<Content, kSequenceWindow> sent_{}, kept_{};
 };
@@ -157,6 +170,7 @@ class Network {
           asleep_[event.to].push_back(event.packet);
           continue;
         }
+        sides_[event.to]->watch(now_);
         sides_[event.to]->arrive(event.packet, now_);
         poll(event.to);
       }
@@ -166,9 +180,18 @@ class Network {
     }
     if (until != ~Nanoseconds{0}) now_ = until;
   }
+  // Until wake() it does not poll; `sends`: but for once, if it has something to send.
+  void pause(size_t flow, size_t which, bool sends) {
+    Side& side = *sides_[2 * flow + which];
+    side.watch(now_);
+    side.asleep = !sends;
+    side.falls_asleep = sends;
+  }
   void wake(size_t flow, size_t which) {
     const size_t i = 2 * flow + which;
-    sides_[i]->asleep = false;
+    sides_[i]->asleep = sides_[i]->falls_asleep = false;
+    for (const Packet& packet : unsent_[i]) send(i, packet);
+    unsent_[i].clear();
     for (const Packet& packet : asleep_[i]) sides_[i]->arrive(packet, now_);
     asleep_[i].clear();
     poll(i);
@@ -206,8 +229,16 @@ class Network {
     bool refused = true;
     sides_[i]->run(now_, [&](const Packet& packet) {
       refused = false;
-      send(i, packet);
+      if (sides_[i]->falls_asleep) {
+        unsent_[i].push_back(packet);
+      } else {
+        send(i, packet);
+      }
     });
+    if (!unsent_[i].empty()) {
+      sides_[i]->falls_asleep = false;
+      sides_[i]->asleep = true;
+    }
     // Never at once again: a side that has nothing to do now does nothing until then.
     timers_[i] = std::max(sides_[i]->flow().next_timeout(), now_ + 100);
     if (sides_[i]->flow().state() != Flow::State::open) timers_[i] = ~Nanoseconds{0};
@@ -225,7 +256,10 @@ class Network {
     const uint32_t a = nodes_[from], b = nodes_[to];
     if (cut_[a] || cut_[b]) return;
     const Nanoseconds at_switch = serialise(up_[a], now_, packet.bytes) + wire_.delay / 2;
-    if (chance(wire_.loss)) return;
+    const uint32_t frames = wire_.frame == 0 ? 1 : (packet.bytes + wire_.frame - 1) / wire_.frame;
+    for (uint32_t i = 0; i < frames; ++i) {
+      if (chance(wire_.loss)) return;
+    }
     if (wire_.bits_per_second != 0) {
       const double one = packet.bytes * 8e9 / wire_.bits_per_second;
       if (down_[b].free_at > at_switch && static_cast<double>(down_[b].free_at - at_switch) > one * wire_.queue) {
@@ -234,7 +268,8 @@ class Network {
       }
     }
     for (int copies = chance(wire_.repeat) ? 2 : 1; copies > 0; --copies) {
-      const Nanoseconds late = wire_.jitter == 0 ? 0 : random_() % wire_.jitter;
+      Nanoseconds late = wire_.jitter == 0 ? 0 : random_() % wire_.jitter;
+      if (chance(wire_.late)) late += random_() % (2 * wire_.late_by);
       events_.push({serialise(down_[b], at_switch, packet.bytes) + wire_.delay / 2 + late, ++orders_, to, packet});
     }
   }
@@ -246,7 +281,7 @@ class Network {
   std::vector<std::unique_ptr<Side>> sides_;
   std::vector<uint32_t> nodes_;
   std::vector<Nanoseconds> timers_;
-  std::map<size_t, std::vector<Packet>> asleep_;
+  std::map<size_t, std::vector<Packet>> asleep_, unsent_;
   std::priority_queue<Event> events_;
   uint64_t orders_ = 0;
   uint64_t queue_drops_ = 0;
@@ -271,7 +306,7 @@ inline Nanoseconds percentile(std::vector<Nanoseconds> of, double share) {
 }
 
 // `bytes` of each request. The same seed gives the same figures.
-inline Incast incast(uint32_t senders, uint32_t bytes, uint64_t seed) {
+inline Incast incast(uint32_t senders, uint32_t bytes, uint64_t seed, double loss = 0) {
   FlowOptions options;
   options.congestion.base_delay = 2 * kIncastWire.delay;
   Network alone(2, kIncastWire, seed);
@@ -280,7 +315,9 @@ inline Incast incast(uint32_t senders, uint32_t bytes, uint64_t seed) {
   alone.side(0, 0).bytes = bytes;
   alone.run(~Nanoseconds{0});
 
-  Network network(senders + 1, kIncastWire, seed);
+  Wire wire = kIncastWire;
+  wire.loss = loss;
+  Network network(senders + 1, wire, seed);
   for (uint32_t i = 0; i < senders; ++i) {
     network.connect(i + 1, 0, options, options);
     network.side(i, 0).wanted = ~uint64_t{0};

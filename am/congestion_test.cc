@@ -1,0 +1,174 @@
+// congestion_test.cc - pauses, and windows by hand: round trips in which nobody looked, losses on a wire that is not full, silence, and the way back.
+#include "am/congestion.h"
+
+#include <catch2/catch.hpp>
+
+#include "am/absence.h"
+
+using namespace unet;
+using namespace unet::am;
+
+namespace {
+
+constexpr Nanoseconds kDelay = 20 * kMicrosecond;
+constexpr uint32_t kPacket = 1500;
+
+// A flow whose window was ended by a queue once, and which always has something to send.
+struct Loaded {
+  Loaded() {
+    while (congestion.window() < 100 * kPacket) ack(kDelay);
+    ack(2 * kDelay);
+  }
+  void ack(Nanoseconds delay, Nanoseconds absence = 0) {
+    congestion.handle_ack(kPacket, static_cast<uint64_t>(congestion.window()), delay, absence, now += delay);
+  }
+  // A window's worth of packets arrives.
+  void round_trip(Nanoseconds delay) {
+    now += delay;
+    for (double bytes = congestion.window(); bytes > 0; bytes -= kPacket) {
+      congestion.handle_ack(kPacket, static_cast<uint64_t>(congestion.window()), delay, 0, now);
+    }
+  }
+
+  Congestion congestion{CongestionOptions{.packet = kPacket}};
+  Nanoseconds now = kSecond;
+};
+
+}  // namespace
+
+TEST_CASE("what arrived during a pause may be found long after it") {
+  constexpr Nanoseconds kPause = 8 * kMillisecond;
+  Nanoseconds now = kSecond;
+  Absence absence;
+  absence.found_nothing(now);
+  absence.found_nothing(now += 100);
+  absence.found(now += 100);
+  CHECK(absence.time() == 0);
+  absence.found(now += kPause);  // the one before was being handled
+  CHECK(absence.time() == kPause);
+  for (int i = 0; i < 50; ++i) absence.found(now += kMicrosecond);
+  CHECK(absence.time() == kPause);
+  absence.found(now += kPause);
+  CHECK(absence.time() == 2 * kPause);
+  SECTION("until nothing more is there") {
+    absence.found_nothing(now += kMicrosecond);
+    absence.found(now += kMicrosecond);
+    CHECK(absence.time() == 0);
+  }
+  SECTION("and it may come just after that was seen") {
+    absence.found_nothing(now += kPause);
+    absence.found(now += kMicrosecond);
+    CHECK(absence.time() == kPause);
+  }
+}
+
+TEST_CASE("a round trip in which nobody looked is no longer than expected") {
+  Congestion congestion;
+  Nanoseconds now = kSecond;
+  const bool first = GENERATE(true, false);
+  const auto acks = [&](int count, Nanoseconds delay, Nanoseconds absence) {
+    for (int i = 0; i < count; ++i) congestion.handle_ack(kPacket, kPacket, delay, absence, now += delay);
+  };
+  if (!first) acks(20, kDelay, 0);
+  acks(5, 100 * kMillisecond, 100 * kMillisecond);
+  acks(1, kDelay, 0);
+  CAPTURE(first, congestion.smooth_delay(), congestion.variation());
+  CHECK(congestion.smooth_delay() < 2 * kDelay);
+  CHECK(congestion.variation() <= kDelay);
+}
+
+TEST_CASE("losses make a window smaller where the wire is full, or most packets are lost") {
+  Loaded flow;
+  const double before = flow.congestion.window();
+  const auto lose_of_1000 = [&](uint64_t losses) {
+    static constexpr uint64_t kSent = 1000;
+    for (uint64_t i = 0; i < kSent; ++i) {
+      flow.now += kDelay;
+      if (i % 10 < losses / 100) flow.congestion.handle_loss(i, flow.now);
+    }
+  };
+  SECTION("a third of them, on a wire that is not full") {
+    flow.ack(kDelay);
+    lose_of_1000(300);
+    CHECK(flow.congestion.window() >= before);
+  }
+  SECTION("most") {
+    flow.ack(kDelay);
+    lose_of_1000(700);
+    CHECK(flow.congestion.window() < before / 4);
+    CHECK(flow.congestion.window() >= kPacket);  // below that, delays decide
+  }
+  SECTION("a few, while there is a long queue") {
+    flow.now += kDelay * 10;
+    flow.ack(kDelay * 10);
+    const double then = flow.congestion.window();
+    lose_of_1000(100);
+    CHECK(flow.congestion.window() < then / 2);
+  }
+}
+
+TEST_CASE("where there is no queue, a window grows ever faster") {
+  Loaded flow;
+  for (int i = 0; i < 20; ++i) {
+    flow.now += 10 * kMillisecond;
+    flow.ack(20 * kDelay);
+  }
+  REQUIRE(flow.congestion.window() < 2 * kPacket);
+  int trips = 0;
+  for (; flow.congestion.window() < 100 * kPacket; ++trips) flow.round_trip(kDelay);
+  CHECK(trips < 50);
+  SECTION("but by one packet, where there is one") {
+    const double before = flow.congestion.window();
+    const Nanoseconds queue = (flow.congestion.target() - kDelay) * 3 / 4;
+    flow.round_trip(kDelay + queue);
+    const double after_one = flow.congestion.window();
+    flow.round_trip(kDelay + queue);
+    CHECK(flow.congestion.window() - after_one <= 1.05 * kPacket);
+    CHECK(after_one > before);
+  }
+}
+
+TEST_CASE("of a silence in which nobody looked nothing remains") {
+  Loaded flow;
+  const double before = flow.congestion.window();
+  for (uint32_t times = 1; times <= 6; ++times) flow.congestion.handle_silence(times, flow.now += kMillisecond);
+  REQUIRE(flow.congestion.window() < before / 8);
+  SECTION("because the peer did not") {
+    flow.ack(8 * kMillisecond, 8 * kMillisecond);
+    CHECK(flow.congestion.window() >= before);
+  }
+  SECTION("else it does, and the window comes back as it grows") {
+    flow.ack(kDelay);
+    CHECK(flow.congestion.window() < before / 4);
+  }
+}
+
+TEST_CASE("to a peer that pauses, packets leave as fast as the wire takes them, also above the window") {
+  Loaded flow;
+  const auto window = static_cast<uint64_t>(flow.congestion.window());
+  REQUIRE_FALSE(flow.congestion.may_send(window + 1, flow.now + kSecond));
+  flow.ack(8 * kMillisecond, 8 * kMillisecond);
+  Nanoseconds now = flow.now;
+  uint64_t in_flight = static_cast<uint64_t>(flow.congestion.window()) + 1;
+  const uint64_t at_first = in_flight;
+  // For ten round trips.
+  const Nanoseconds end = now + 10 * flow.congestion.smooth_delay();
+  flow.congestion.handle_sent(kPacket, now);
+  while (now < end) {
+    if (flow.congestion.may_send(in_flight, now)) {
+      in_flight += kPacket;
+      flow.congestion.handle_sent(kPacket, now);
+    }
+    const Nanoseconds next = flow.congestion.next_send(in_flight);
+    REQUIRE(next > now);
+    now = next;
+  }
+  const double sent = static_cast<double>(in_flight - at_first);
+  CHECK(sent == Approx(10 * flow.congestion.window()).epsilon(0.05));
+  // A peer that is there again is not sent more than the window says.
+  for (int i = 0; i < 3; ++i) {
+    flow.now += 100 * kMillisecond;
+    flow.ack(kDelay);
+  }
+  CHECK_FALSE(flow.congestion.may_send(in_flight, flow.now + kSecond));
+}

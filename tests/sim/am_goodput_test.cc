@@ -1,0 +1,162 @@
+// am_goodput_test.cc - what an Active Message flow makes of wires that lose packets or bring them late, and of processes that do not get
+// to run: its goodput over a thousand seeds each, as shares of the link.
+//
+// Virtual time: a seed gives the same figures everywhere, so they may be bounded.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+#include "am/sim_fabric.h"
+
+using namespace unet;
+using namespace unet::am;
+using namespace unet::am::sim;
+
+namespace {
+
+struct Scene {
+  double loss = 0;              // of frames of 1500 bytes; a packet has three
+  double late = 0;              // of packets, by up to 100 us
+  Nanoseconds run = 0;          // on average, between two pauses of either process, of 1 to 20 ms; 0: it never pauses
+  bool notices = true;          // that it paused
+  bool controlled = true;       // has a window that follows the delay
+};
+
+constexpr double kRate = 2.5e9;  // bits per second: with a round trip of 20 us two packets fill the wire
+constexpr uint32_t kBytes = 4096;
+// Pauses take most of their time.
+Nanoseconds time_of(const Scene& scene) { return scene.run == 0 ? 10 * kMillisecond : 40 * kMillisecond; }
+
+// A process that runs and pauses in turn.
+struct Process {
+  Nanoseconds change = ~Nanoseconds{0};
+  bool runs = true;
+};
+
+void run_with_pauses(Network& network, const Scene& scene, uint64_t seed) {
+  const Nanoseconds end = network.now() + time_of(scene);
+  if (scene.run == 0) return network.run(end);
+  std::mt19937_64 random(seed);
+  std::exponential_distribution<double> run(1.0 / static_cast<double>(scene.run));
+  std::array<Process, 2> processes;
+  for (Process& each : processes) each.change = network.now() + static_cast<Nanoseconds>(run(random));
+  while (true) {
+    const size_t which = processes[0].change < processes[1].change ? 0 : 1;
+    Process& process = processes[which];
+    if (process.change >= end) return network.run(end);
+    network.run(process.change);
+    if (process.runs) {
+      network.pause(0, which, random() % 2 == 0);
+      process.change = network.now() + kMillisecond + random() % (19 * kMillisecond);
+    } else {
+      network.wake(0, which);
+      process.change = network.now() + 1 + static_cast<Nanoseconds>(run(random));
+    }
+    process.runs = !process.runs;
+  }
+}
+
+// As a share of the link.
+double goodput(const Scene& scene, uint64_t seed) {
+  const Wire wire{.delay = 10 * kMicrosecond, .loss = scene.loss, .bits_per_second = kRate, .frame = 1500, .late = scene.late,
+                  .late_by = 50 * kMicrosecond};
+  FlowOptions options;
+  options.congestion.no_wire = !scene.controlled;
+  Network network(2, wire, seed);
+  network.connect(0, 1, options, options);
+  Side &sender = network.side(0, 0), &receiver = network.side(0, 1);
+  sender.wanted = ~uint64_t{0};
+  sender.bytes = kBytes;
+  receiver.replies = 0;
+  sender.eager = receiver.eager = true;
+  sender.notices = receiver.notices = scene.notices;
+  run_with_pauses(network, scene, seed);
+  REQUIRE(network.fault() == "");
+  return static_cast<double>(receiver.bytes_handled) * 8e9 / static_cast<double>(time_of(scene)) / kRate;
+}
+
+struct Distribution {
+  double least, tenth, median;  // a tenth of the seeds are below the second
+};
+
+constexpr uint64_t kSeeds = 1000;
+
+Distribution distribution(std::vector<double> of) {
+  std::sort(of.begin(), of.end());
+  return {of.front(), of[of.size() / 10], of[of.size() / 2]};
+}
+
+Distribution shares_of_link(const Scene& scene) {
+  std::vector<double> shares;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) shares.push_back(goodput(scene, seed));
+  return distribution(std::move(shares));
+}
+
+// Over what the same pauses leave to a flow that loses nothing and sends as much as its credits allow: a peer that does not look handles
+// nothing, so much of the link is out of reach.
+Distribution shares_of_possible(const Scene& scene) {
+  const Scene ideal{.run = scene.run, .controlled = false};
+  std::vector<double> shares;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const double possible = goodput(ideal, seed);
+    shares.push_back(possible == 0 ? 1 : goodput(scene, seed) / possible);
+  }
+  return distribution(std::move(shares));
+}
+
+}  // namespace
+
+TEST_CASE("a wire that loses costs little more than what it loses") {
+  struct Expected {
+    double loss;
+    Distribution least;
+  };
+  // Of packets with three frames it loses three times as many. At 10 % that is a quarter of them; and where the first few packets of a flow
+  // are lost, time-outs that double are most of these 10 ms.
+  const auto [loss, least] = GENERATE(Expected{0, {0.98, 0.98, 0.98}}, Expected{0.001, {0.85, 0.975, 0.98}},
+                                      Expected{0.01, {0.8, 0.93, 0.945}}, Expected{0.03, {0.2, 0.79, 0.87}},
+                                      Expected{0.05, {0.15, 0.7, 0.785}}, Expected{0.1, {0, 0.38, 0.54}});
+  const Distribution shares = shares_of_link({.loss = loss});
+  CAPTURE(loss, shares.least, shares.tenth, shares.median);
+  CHECK(shares.least >= least.least);
+  CHECK(shares.tenth >= least.tenth);
+  CHECK(shares.median >= least.median);
+}
+
+TEST_CASE("packets that come late, behind up to a hundred microseconds of others, cost next to nothing") {
+  const Distribution few = shares_of_link({.late = 0.01}), many = shares_of_link({.late = 0.05});
+  CAPTURE(few.least, few.median, many.least, many.median);
+  CHECK(few.least > 0.955);
+  CHECK(few.median > 0.98);
+  CHECK(many.least > 0.91);
+  CHECK(many.median > 0.955);
+}
+
+TEST_CASE("a process that does not get to run costs its own time, and leaves no small window behind") {
+  const Distribution rare = shares_of_possible({.run = 5 * kMillisecond}), often = shares_of_possible({.run = kMillisecond});
+  CAPTURE(rare.tenth, rare.median, often.tenth, often.median);
+  CHECK(rare.tenth > 0.55);
+  CHECK(rare.median > 0.78);
+  CHECK(often.tenth > 0.15);
+  CHECK(often.median > 0.5);
+}
+
+TEST_CASE("pauses and losses together do not bring a flow to a standstill") {
+  const Distribution one = shares_of_possible({.loss = 0.01, .run = 5 * kMillisecond});
+  const Distribution ten = shares_of_possible({.loss = 0.1, .run = 5 * kMillisecond});
+  const Distribution unseen = shares_of_possible({.loss = 0.01, .run = 5 * kMillisecond, .notices = false});
+  CAPTURE(one.tenth, one.median, ten.tenth, ten.median, unseen.tenth, unseen.median);
+  CHECK(one.tenth > 0.44);
+  CHECK(one.median > 0.72);
+  CHECK(ten.tenth > 0.06);
+  CHECK(ten.median > 0.36);
+  CHECK(unseen.median > 0.58);
+}
+
+TEST_CASE("32 senders share a link that loses, too") {
+  const Incast result = incast(32, 1500, 3, 0.05);
+  CAPTURE(result.goodput, result.p99, result.unloaded, result.least_share);
+  CHECK(result.goodput > 0.97);
+  CHECK(result.least_share > 0.6);
+  CHECK(result.dropped == 0);
+}
