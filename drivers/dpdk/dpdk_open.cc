@@ -37,7 +37,7 @@ constexpr uint32_t kXdpHeadroom = 256;     // that the kernel leaves before a fr
 constexpr uint32_t kVlanAndFcs = 8;
 constexpr uint32_t kMtuMax = 9600;
 constexpr Nanoseconds kRetry = 20 * kMillisecond;   // between looks at a memif's connection
-constexpr Nanoseconds kPatience = 2 * kSecond;      // with a server that has not answered a memif client
+constexpr Nanoseconds kPatience = 2 * kSecond;      // with a server that does not answer a memif client
 
 std::string because(const char* what, const std::string& device, int error) {
   std::string text = "dpdk:" + device + ": " + what;
@@ -474,17 +474,17 @@ Status DpdkPort::wait_link(Nanoseconds timeout) noexcept {
                                    " with the same socket= and id=, in the same network namespace unless socket-abstract=no");
 }
 
-// A memif client has to connect by itself, at first and after its server has gone. It does not hang up on a server that
-// has not answered yet: DPDK's server loses its footing (a freed connection stays registered) when a client hangs up
-// before it was greeted.
+// A memif client has to connect by itself, at first and after its server has gone. It does not hang up on a server that takes its time:
+// DPDK's server loses its footing (a freed connection stays registered) when a client hangs up before it was greeted, and keeps the
+// descriptor of a client's memory when it hangs up half-way (memif_regions.h).
 void DpdkPort::keep_connected(Nanoseconds now) noexcept {
-  if (now < last_check_) started_at_ = now;  // another clock than the last time: the caller's begins anywhere
+  if (now < last_check_) heard_at_ = now;  // another clock than the last time: the caller's begins anywhere
   last_check_ = now;
   const bool task_done = task_done_.load(std::memory_order_acquire);
   next_check_ = now + (task_done ? kRetry : kMillisecond);
   if (connection_ == Connection::starting && task_done && start_result_ == 0) {
     connection_ = Connection::started;
-    started_at_ = now;
+    heard_at_ = now;
     messages_seen_ = messages_at_start_;
     closed_.fetch_and(~MemifGate::kStopped, std::memory_order_release);
   }
@@ -497,8 +497,9 @@ void DpdkPort::keep_connected(Nanoseconds now) noexcept {
       if (up) return;
       const uint64_t messages = MemifGate::messages();
       const bool talking = std::exchange(messages_seen_, messages) != messages;
-      const bool unanswered = messages == messages_at_start_;
-      if (!was_up && (talking || (unanswered && now - started_at_ < kPatience))) return;
+      if (talking) heard_at_ = now;
+      const bool ended = MemifGate::endings() != endings_at_start_;
+      if (!was_up && (talking || (!ended && now - heard_at_ < kPatience))) return;
       closed_.fetch_or(MemifGate::kStopped, std::memory_order_relaxed);
       connection_ = Connection::stopping;
       MemifGate::post(*this, &DpdkPort::stop_task);
@@ -529,6 +530,7 @@ void DpdkPort::start_task(DpdkPort& port) noexcept {
   }
   if (port.memif_zero_copy_) MemoryDescriptors::save();
   port.messages_at_start_ = MemifGate::messages();
+  port.endings_at_start_ = MemifGate::endings();
   port.start_result_ = rte_eth_dev_start(port.port_id_);
 }
 

@@ -26,6 +26,7 @@
 
 #include "drivers/dpdk/dpdk_port.h"
 #include "drivers/dpdk/eal.h"
+#include "drivers/dpdk/memif_regions.h"
 
 namespace unet::drivers {
 
@@ -36,8 +37,9 @@ struct Gate {
   std::vector<DpdkPort*> ports;
   std::vector<std::pair<DpdkPort*, MemifGate::Task>> tasks;  // at most one per port
   bool closed = false;  // interrupt thread only: between a log line and the next turn
+  bool orphans_due = false;  // interrupt thread only: a connection has ended since nothing of the dead was left
   int event = -1;       // wakes the interrupt thread for its next turn
-  std::atomic<uint64_t> messages{0};
+  std::atomic<uint64_t> messages{0}, endings{0};
   bool ready = false;
 };
 
@@ -128,6 +130,8 @@ bool MemifGate::wait(DpdkPort& port, Nanoseconds timeout) noexcept {
 
 uint64_t MemifGate::messages() noexcept { return gate().messages.load(std::memory_order_acquire); }
 
+uint64_t MemifGate::endings() noexcept { return gate().endings.load(std::memory_order_acquire); }
+
 // In the interrupt thread, before it acts on a message of a control socket.
 void MemifGate::on_log(const char* line, size_t length) {
   Gate& g = gate();
@@ -135,6 +139,10 @@ void MemifGate::on_log(const char* line, size_t length) {
   const std::string_view text(line, length);
   if (!text.starts_with("memif_")) return;
   if (text.starts_with("memif_msg_receive()")) g.messages.fetch_add(1, std::memory_order_release);
+  if (text.starts_with("memif_disconnect(): Disconnected")) {
+    g.endings.fetch_add(1, std::memory_order_release);
+    g.orphans_due = true;
+  }
   if (g.closed) return;
   g.closed = true;
   const std::lock_guard lock(g.mutex);
@@ -158,6 +166,7 @@ void MemifGate::on_turn(void*) {
     // Release: what this thread has done to the port is seen by an engine that sees the gate open.
     for (DpdkPort* port : g.ports) port->closed_.fetch_and(~kGate, std::memory_order_release);
   }
+  if (g.orphans_due) g.orphans_due = !close_orphans();
   for (;;) {
     std::pair<DpdkPort*, Task> next{nullptr, nullptr};
     {
@@ -169,6 +178,17 @@ void MemifGate::on_turn(void*) {
     next.second(*next.first);
     next.first->task_done_.store(true, std::memory_order_release);
   }
+}
+
+// In the interrupt thread, between messages. False: again after the next one.
+bool MemifGate::close_orphans() {
+  Gate& g = gate();
+  std::vector<MemifServer> servers;
+  const std::lock_guard lock(g.mutex);
+  for (const DpdkPort* port : g.ports) {
+    if (const int listener = port->listener_.descriptor(); listener >= 0) servers.push_back({listener, port->link_up()});
+  }
+  return close_orphaned_regions(servers);
 }
 
 void MemoryDescriptors::save() {

@@ -45,10 +45,13 @@ class MemifGate {
 
   // How many messages have come over control sockets.
   static uint64_t messages() noexcept;
+  // How many times a memif of this process has given up its connection, or the attempt at one.
+  static uint64_t endings() noexcept;
 
  private:
   static void on_log(const char* line, size_t length);
   static void on_turn(void*);
+  static bool close_orphans();
 };
 
 // The descriptors of EAL's packet memory, which a zero-copy memif client passes to its server. DPDK closes EAL's own
@@ -69,6 +72,8 @@ class MemifListener {
   MemifListener() = default;
   // After the port was probed: `socket` as in the device string, with its file or abstract name.
   void adopt(const std::string& socket, bool abstract);
+  // What it listens at; -1 before and after.
+  int descriptor() const noexcept { return descriptor_; }
   // When the port is stopped, in the interrupt thread: nobody can connect any more, the name is free again.
   void retire() noexcept;
 

@@ -1,0 +1,276 @@
+// memif_connection_test.cc - memif ports and the control socket alone: peers that die or fall silent half-way through connecting.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "drivers/dpdk/dpdk_port.h"
+
+namespace unet::drivers {
+namespace {
+
+constexpr Nanoseconds kHang = 60 * kSecond;  // what has not happened by then never will
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// memif's messages, as VPP's and DPDK's memif.h have them; version 2.0.
+enum class Kind : uint16_t { ack = 1, hello, init, add_region, add_ring, connect, connected, disconnect };
+constexpr size_t kMessage = 128, kRingBytes = 192 + (16 << 10), kRings = 2;
+constexpr uint32_t kRingCookie = 0x3E31F20;
+
+class Message {
+ public:
+  explicit Message(Kind kind) { put(static_cast<uint16_t>(kind)); }
+  template <typename T>
+  Message& put(T value) {
+    std::memcpy(bytes_.data() + length_, &value, sizeof(value));
+    length_ += sizeof(value);
+    return *this;
+  }
+  Message& skip(size_t bytes) {
+    length_ += bytes;
+    return *this;
+  }
+  std::array<std::byte, kMessage> bytes_{};
+
+ private:
+  size_t length_ = 0;
+};
+
+class ControlSocket {
+ public:
+  explicit ControlSocket(const std::string& name) : fd_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
+    address_.sun_family = AF_UNIX;
+    std::memcpy(address_.sun_path + 1, name.data(), name.size());
+    size_ = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  }
+  explicit ControlSocket(Descriptor fd) : fd_(std::move(fd)) {}
+
+  bool connect() { return ::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address_), size_) == 0; }
+  bool listen() { return ::bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address_), size_) == 0 && ::listen(fd_.get(), 4) == 0; }
+  ControlSocket accept() { return ControlSocket(Descriptor(accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC))); }
+  bool is_open() const { return fd_.get() >= 0; }
+
+  bool send(const Message& message, int descriptor = -1) {
+    iovec data{const_cast<std::byte*>(message.bytes_.data()), kMessage};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr header{};
+    header.msg_iov = &data;
+    header.msg_iovlen = 1;
+    if (descriptor >= 0) {
+      header.msg_control = control;
+      header.msg_controllen = sizeof(control);
+      cmsghdr* const c = CMSG_FIRSTHDR(&header);
+      c->cmsg_level = SOL_SOCKET;
+      c->cmsg_type = SCM_RIGHTS;
+      c->cmsg_len = CMSG_LEN(sizeof(int));
+      std::memcpy(CMSG_DATA(c), &descriptor, sizeof(int));
+    }
+    return sendmsg(fd_.get(), &header, MSG_NOSIGNAL) == static_cast<ssize_t>(kMessage);
+  }
+  // Nothing: the peer has hung up, or nothing came within `timeout`.
+  std::optional<Kind> receive(Nanoseconds timeout = kHang) {
+    if (!readable(timeout)) return {};
+    std::array<std::byte, kMessage> bytes;
+    if (recv(fd_.get(), bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(kMessage)) return {};
+    uint16_t kind;
+    std::memcpy(&kind, bytes.data(), sizeof(kind));
+    return static_cast<Kind>(kind);
+  }
+  bool readable(Nanoseconds timeout) const {
+    pollfd wanted{.fd = fd_.get(), .events = POLLIN, .revents = 0};
+    return poll(&wanted, 1, static_cast<int>(timeout / kMillisecond)) == 1;
+  }
+
+ private:
+  Descriptor fd_;
+  sockaddr_un address_{};
+  socklen_t size_ = 0;
+};
+
+std::string socket_name(const char* which) { return "unet-memif-" + std::to_string(getpid()) + which; }
+
+std::unique_ptr<DpdkPort> open_port(const std::string& device) {
+  auto port = DpdkPort::open({.device = device, .eal = {.hugepages = Hugepages::never, .memory_mib = 96}});
+  if (!port) FAIL(port.error().text);
+  return std::move(*port);
+}
+
+// Without those of who looks at them.
+std::vector<std::string> descriptors() {
+  std::vector<std::string> all;
+  for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string name = std::filesystem::read_symlink(each, gone).string();
+    if (!gone && !name.starts_with("/proc/")) all.push_back(name);
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+template <typename Condition>
+bool eventually(Condition condition) {
+  const Nanoseconds end = monotonic_now() + kHang;
+  while (!condition() && monotonic_now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return condition();
+}
+
+Message hello() {
+  return Message(Kind::hello).skip(32).put<uint16_t>(0x0200).put<uint16_t>(0x0200).put<uint16_t>(255).put<uint16_t>(0).put<uint16_t>(0)
+      .put<uint8_t>(14);
+}
+
+// The steps of a client that connects; each is answered by the server.
+constexpr uint32_t kSteps = 5;
+
+Descriptor region(const char* name) {
+  Descriptor memory(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  REQUIRE(ftruncate(memory.get(), kRings * kRingBytes) == 0);
+  for (size_t ring = 0; ring < kRings; ++ring) {
+    REQUIRE(pwrite(memory.get(), &kRingCookie, sizeof(kRingCookie), static_cast<off_t>(ring * kRingBytes)) == sizeof(kRingCookie));
+  }
+  return memory;
+}
+
+bool step(ControlSocket& socket, uint32_t number, const char* name) {
+  const Descriptor memory = region(name), interrupt(eventfd(0, EFD_CLOEXEC));
+  switch (number) {
+    case 0: return socket.send(Message(Kind::init).put<uint16_t>(0x0200).put<uint32_t>(0).put<uint8_t>(0));
+    case 1: return socket.send(Message(Kind::add_region).put<uint16_t>(0).put<uint64_t>(kRings * kRingBytes), memory.get());
+    case 2:
+    case 3: {
+      const bool from_client = number == 2;
+      Message ring(Kind::add_ring);
+      ring.put<uint16_t>(from_client ? 1 : 0).put<uint16_t>(0).put<uint16_t>(0);
+      ring.put<uint32_t>(from_client ? 0 : kRingBytes).put<uint8_t>(10).put<uint16_t>(0);
+      return socket.send(ring, interrupt.get());
+    }
+    default: return socket.send(Message(Kind::connect).skip(32));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a memif server keeps nothing of clients that die half-way through connecting") {
+  // DPDK's names of a client's memory, with and without copies, and VPP's.
+  const char* const name = GENERATE("memif_region_0", "nohuge", "seg_0", "memif0/0 region 0");
+  const auto port = open_port("net_memif0,role=server,socket=" + socket_name("a"));
+  const auto before = descriptors();
+  for (uint32_t steps = 0; steps <= kSteps; ++steps) {
+    CAPTURE(name, steps);
+    {
+      ControlSocket client(socket_name("a"));
+      REQUIRE(client.connect());
+      REQUIRE(client.receive() == Kind::hello);
+      for (uint32_t i = 0; i < steps; ++i) {
+        REQUIRE(step(client, i, name));
+        REQUIRE(client.receive() == (i + 1 == kSteps ? Kind::connected : Kind::ack));
+      }
+      if (steps == kSteps) REQUIRE(eventually([&] { return port->link_up(); }));
+    }
+    eventually([&] { return descriptors() == before; });
+    REQUIRE(descriptors() == before);
+    CHECK_FALSE(port->link_up());
+  }
+}
+
+TEST_CASE("what a dead client has left is closed without harm to one that is just connecting to another port") {
+  const auto one = open_port("net_memif0,role=server,socket=" + socket_name("a"));
+  const auto other = open_port("net_memif1,role=server,socket=" + socket_name("b"));
+  const auto before = descriptors();
+  {
+    ControlSocket living(socket_name("b"));
+    REQUIRE(living.connect());
+    REQUIRE(living.receive() == Kind::hello);
+    for (uint32_t i = 0; i < 3; ++i) {
+      REQUIRE(step(living, i, "memif_region_0"));
+      REQUIRE(living.receive() == Kind::ack);
+    }
+    {
+      ControlSocket dying(socket_name("a"));
+      REQUIRE(dying.connect());
+      REQUIRE(dying.receive() == Kind::hello);
+      for (uint32_t i = 0; i < 2; ++i) {
+        REQUIRE(step(dying, i, "memif_region_0"));
+        REQUIRE(dying.receive() == Kind::ack);
+      }
+    }
+    for (uint32_t i = 3; i < kSteps; ++i) {
+      REQUIRE(step(living, i, "memif_region_0"));
+      REQUIRE(living.receive() == (i + 1 == kSteps ? Kind::connected : Kind::ack));
+    }
+    REQUIRE(eventually([&] { return other->link_up(); }));
+    // Of the living: its socket at both ends, its memory and its two interrupts. Of the dead: nothing.
+    eventually([&] { return descriptors().size() == before.size() + 5; });
+    CHECK(descriptors().size() == before.size() + 5);
+    CHECK_FALSE(one->link_up());
+    CHECK(other->link_up());
+  }
+  eventually([&] { return descriptors() == before; });
+  CHECK(descriptors() == before);
+}
+
+TEST_CASE("a memif client has patience with a server that is slow half-way, and none with one that refuses") {
+  ControlSocket listener(socket_name("c"));
+  REQUIRE(listener.listen());
+  const auto port = open_port("net_memif0,role=client,socket=" + socket_name("c"));
+  const auto accept = [&](Nanoseconds& now) {
+    for (const Nanoseconds end = monotonic_now() + kHang; !listener.readable(5 * kMillisecond) && monotonic_now() < end;) {
+      port->poll(now += 5 * kMillisecond);
+    }
+    REQUIRE(listener.readable(0));
+    return listener.accept();
+  };
+  Nanoseconds now = kSecond;
+  {
+    ControlSocket refusing = accept(now);
+    REQUIRE(refusing.send(hello()));
+    REQUIRE(refusing.receive() == Kind::init);
+    REQUIRE(refusing.send(Message(Kind::disconnect)));
+  }
+  ControlSocket slow = accept(now);
+  REQUIRE(slow.send(hello()));
+  REQUIRE(slow.receive() == Kind::init);
+  for (const Kind expected : {Kind::add_region, Kind::add_ring, Kind::add_ring, Kind::connect}) {
+    // A second by the port's clock; what it would do about that, it would do at once.
+    for (int i = 0; i < 10; ++i) port->poll(now += 100 * kMillisecond);
+    CHECK_FALSE(slow.readable(20 * kMillisecond));
+    REQUIRE(slow.send(Message(Kind::ack)));
+    REQUIRE(slow.receive() == expected);
+  }
+  REQUIRE(slow.send(Message(Kind::connected).skip(32)));
+  CHECK(eventually([&] {
+    port->poll(now += kMillisecond);
+    return port->link_up();
+  }));
+}
+
+}  // namespace unet::drivers
