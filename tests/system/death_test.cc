@@ -75,12 +75,13 @@ std::unique_ptr<ChildProcess> start_mortal(const Mortal::Options& options, Fate&
 // Everything that must be as before: the network interface's and our own.
 struct Everything {
   Holdings holdings;
-  size_t descriptors = 0, mappings = 0;
+  Descriptors descriptors;
+  size_t mappings = 0;
   std::vector<std::string> files;
   bool operator==(const Everything&) const = default;
 };
 std::ostream& operator<<(std::ostream& out, const Everything& e) {
-  out << e.holdings << "; of the survivor " << e.descriptors << " descriptors, " << e.mappings << " mappings; files";
+  print(out << e.holdings << "; of the survivor " << e.mappings << " mappings, ", e.descriptors) << "; files";
   for (const std::string& each : e.files) out << ' ' << each;
   return out;
 }
@@ -229,7 +230,8 @@ TEST_CASE("a network interface that is killed in whatever its clients do: they l
   const uint32_t seed = first_seed();
   Told told("clients of a network interface");
   Deaths deaths;
-  const size_t descriptors = open_descriptors(getpid()), mappings = shared_mappings(getpid());
+  const Descriptors descriptors = open_descriptors(getpid());
+  const size_t mappings = shared_mappings(getpid());
   const auto left = all_files(ni.directory());
   for (uint32_t i = 0; i < rounds(10); ++i) {
     std::mt19937 random(seed + i);

@@ -96,7 +96,8 @@ TEST_CASE("a server that is killed in the middle of traffic: its client learns i
   REQUIRE(endpoint.descriptor());
   have_served(ni, client);
   const Holdings before = ni.rest(client.context);
-  const size_t our_descriptors = open_descriptors(getpid()), our_mappings = shared_mappings(getpid());
+  const Descriptors our_descriptors = open_descriptors(getpid());
+  const size_t our_mappings = shared_mappings(getpid());
   const uint32_t seed = first_seed();
   uint32_t answered = 0;
   for (uint32_t i = 0; i < rounds(24); ++i) {
@@ -137,7 +138,8 @@ TEST_CASE("clients that are killed in the middle of traffic: their server learns
   REQUIRE((endpoint.bind("server") && endpoint.descriptor()));
   have_served(ni, server);
   const Holdings before = ni.rest(server.context);
-  const size_t our_descriptors = open_descriptors(getpid()), our_mappings = shared_mappings(getpid());
+  const Descriptors our_descriptors = open_descriptors(getpid());
+  const size_t our_mappings = shared_mappings(getpid());
   const uint32_t seed = first_seed();
   Answerer answerer(endpoint);
   for (uint32_t i = 0; i < rounds(12); ++i) {

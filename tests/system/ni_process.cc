@@ -27,6 +27,22 @@ std::string text_of(const fs::path& file) {
   return text.str();
 }
 
+// The numbers of all Unix sockets of a network namespace, and their names: of each that has one, or that was accepted by one that has.
+std::map<std::string, std::string> unix_sockets(const std::string& list) {
+  std::map<std::string, std::string> all;
+  std::ifstream file(list);
+  std::string line;
+  std::getline(file, line);  // what the columns are
+  while (std::getline(file, line)) {
+    std::istringstream columns(line);
+    std::string number, name;
+    for (int i = 0; i < 7; ++i) columns >> number;
+    columns >> name;
+    all.emplace(number, name);
+  }
+  return all;
+}
+
 // The first thread of a process, which is its service's. Gone counts as asleep: it does nothing any more.
 bool sleeps(pid_t process) {
   const std::string stat = text_of("/proc/" + std::to_string(process) + "/stat");
@@ -44,9 +60,19 @@ uint32_t first_seed() {
   return seed;
 }
 
+std::ostream& print(std::ostream& out, const Descriptors& descriptors) {
+  size_t sum = 0;
+  for (const auto& [name, count] : descriptors) sum += count;
+  out << sum << " descriptors (";
+  const char* between = "";
+  for (const auto& [name, count] : descriptors) out << std::exchange(between, ", ") << count << ' ' << name;
+  return out << ')';
+}
+
 std::ostream& operator<<(std::ostream& out, const Holdings& h) {
   out << h.clients << " clients, " << h.endpoints << " endpoints, " << h.channels << " channels, " << h.requests << " requests, "
-             << h.names << " names, " << h.descriptors << " descriptors, " << h.mappings << " mappings";
+             << h.names << " names, " << h.mappings << " mappings, ";
+  print(out, h.descriptors);
   for (const auto& [name, value] : h.held) out << ", " << value << ' ' << name;
   return out;
 }
@@ -141,10 +167,21 @@ int NiProcess::stop() {
 
 std::string NiProcess::log() const { return text_of(directory_ + "/log"); }
 
-size_t open_descriptors(pid_t process) {
-  size_t count = 0;
-  for ([[maybe_unused]] const auto& each : fs::directory_iterator("/proc/" + std::to_string(process) + "/fd")) ++count;
-  return count;
+Descriptors open_descriptors(pid_t process) {
+  const std::string of_process = "/proc/" + std::to_string(process);
+  const std::map<std::string, std::string> names = unix_sockets(of_process + "/net/unix");
+  Descriptors all;
+  for (const auto& each : fs::directory_iterator(of_process + "/fd")) {
+    std::error_code gone;
+    std::string kind = fs::read_symlink(each, gone).string();
+    const size_t number = kind.find(":[");  // but "anon_inode:[eventfd]"
+    if (number != std::string::npos && kind.find_first_not_of("0123456789]", number + 2) == std::string::npos) {
+      const auto socket = names.find(kind.substr(number + 2, kind.size() - number - 3));
+      kind = kind.substr(0, number) + (socket != names.end() && !socket->second.empty() ? ' ' + socket->second : "");
+    }
+    ++all[gone ? "that is gone" : kind];
+  }
+  return all;
 }
 
 size_t shared_mappings(pid_t process) {
@@ -176,7 +213,7 @@ bool has_grown(uint64_t before, uint64_t after) {
 }
 
 Holdings NiProcess::holdings(Context& context) const {
-  const size_t descriptors = open_descriptors(pid_);  // before the report, which is one, too
+  Descriptors descriptors = open_descriptors(pid_);  // before the report, which is one, too
   const auto text = context.report();
   UNET_CHECK(text);
   const auto report = nlohmann::json::parse(*text);
@@ -184,7 +221,7 @@ Holdings NiProcess::holdings(Context& context) const {
              .endpoints = report["endpoints"].size(),
              .channels = report["channels"].size(),
              .names = report["names"].size(),
-             .descriptors = descriptors,
+             .descriptors = std::move(descriptors),
              .mappings = shared_mappings(pid_),
              .held = {}};
   for (const char* part : {"engine", "service"}) {

@@ -23,11 +23,15 @@ uint32_t first_seed();
 // What the endpoints of a test are. With $UNET_TEST_EMULATED they have no queues of their own: such tests are run twice.
 EndpointOptions test_options();
 
+// Descriptors that a process has open, by what they are: how many of each. Sockets by the name that they or their listener have.
+using Descriptors = std::map<std::string, size_t>;
+std::ostream& print(std::ostream& out, const Descriptors& descriptors);
+
 // What a network interface has given to its clients. Equal to what it was before: everything came back.
 struct Holdings {
   size_t clients = 0, endpoints = 0, channels = 0, requests = 0, names = 0;
-  size_t descriptors = 0;  // that its process has open
-  size_t mappings = 0;     // of shared memory in its process
+  Descriptors descriptors;  // of its process
+  size_t mappings = 0;      // of shared memory in its process
   // By what name its engine, its service and its users' accounts have it. Without what signalling keeps for a while after an end.
   std::map<std::string, uint64_t> held;
   bool operator==(const Holdings&) const = default;
@@ -85,7 +89,7 @@ class NiProcess {
 };
 
 // Descriptors and shared mappings of a process.
-size_t open_descriptors(pid_t process);
+Descriptors open_descriptors(pid_t process);
 size_t shared_mappings(pid_t process);
 // Bytes of memory that it does not share with anybody; and whether they have become more than settles by itself. Sanitizers keep what
 // is freed, so that nothing can be said of it there.
