@@ -214,7 +214,10 @@ bool MemoryDescriptors::restore() noexcept {
     if (fstat(descriptor.copy, &memory) != 0) {
       good = false;
     } else if (fstat(descriptor.number, &now) != 0) {
-      good = dup2(descriptor.copy, descriptor.number) >= 0 && good;
+      // At that number or above: what another thread has opened there since is not replaced.
+      const int put = fcntl(descriptor.copy, F_DUPFD_CLOEXEC, descriptor.number);
+      if (put >= 0 && put != descriptor.number) close(put);
+      good = put == descriptor.number && good;
     } else {
       good = same_file(now, memory) && good;
     }
