@@ -179,7 +179,14 @@ Status DpdkPort::probe(Setup& setup) {
   memif_client_ = memif_ && role != nullptr && *role == "client";
   memif_zero_copy_ = memif_client_ && zero_copy != nullptr && *zero_copy == "yes";
   const bool abstract_socket = abstract == nullptr || *abstract != "no";
-  if (memif_ && !memif_client_ && !abstract_socket && socket != nullptr) MemifListener::remove_stale_file(*socket);
+  const std::string memif_socket = socket != nullptr ? *socket : "/run/memif.sock";
+  if (memif_ && !memif_client_) {
+    if (!abstract_socket) MemifListener::remove_stale_file(memif_socket);
+    if (MemifListener::is_taken(memif_socket, abstract_socket)) {
+      return fail(Errc::already_exists, "dpdk:" + device.name + ": another process has the socket " + memif_socket +
+                                            ": choose another socket= name");
+    }
+  }
 
   const int result = rte_eal_hotplug_add(device.pci() ? "pci" : "vdev", device.name.c_str(), device.arguments().c_str());
   if (result != 0) {
@@ -198,9 +205,6 @@ Status DpdkPort::probe(Setup& setup) {
                                                       .c_str(),
                                                   device.name, 0));
     }
-    if (memif_ && said.find("in use") != std::string::npos) {
-      return fail(Errc::already_exists, because("another memif server has this socket: choose another socket= name", device.name, 0));
-    }
     return fail(Errc::unavailable, because("DPDK refuses the device or its options", device.name, result == -1 ? 0 : result));
   }
   if (rte_eth_dev_get_port_by_name(device.name.c_str(), &port_id_) != 0) {
@@ -216,7 +220,7 @@ Status DpdkPort::probe(Setup& setup) {
   closed_.store(MemifGate::kStopped, std::memory_order_relaxed);
   if (memif_) {
     if (memif_client_) namespace_ = ::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-    if (!memif_client_) listener_.adopt(socket != nullptr ? *socket : "/run/memif.sock", abstract_socket);
+    if (!memif_client_) listener_.adopt(memif_socket, abstract_socket);
     return MemifGate::add(*this);
   }
   return {};

@@ -3,12 +3,15 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
@@ -67,9 +70,9 @@ class Message {
 
 class ControlSocket {
  public:
-  explicit ControlSocket(const std::string& name) : fd_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
+  explicit ControlSocket(const std::string& name, bool abstract = true) : fd_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
     address_.sun_family = AF_UNIX;
-    std::memcpy(address_.sun_path + 1, name.data(), name.size());
+    std::memcpy(address_.sun_path + (abstract ? 1 : 0), name.data(), name.size());
     size_ = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   }
   explicit ControlSocket(Descriptor fd) : fd_(std::move(fd)) {}
@@ -123,6 +126,38 @@ std::unique_ptr<DpdkPort> open_port(const std::string& device) {
   if (!port) FAIL(port.error().text);
   return std::move(*port);
 }
+
+// Listens there until it is killed.
+class OtherProcess {
+ public:
+  OtherProcess(const std::string& name, bool abstract) {
+    int ready[2];
+    if (pipe2(ready, O_CLOEXEC) != 0) return;
+    pid_ = fork();
+    if (pid_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ControlSocket socket(name, abstract);
+      if (!socket.listen() || write(ready[1], "r", 1) != 1) _exit(1);
+      for (;;) pause();
+    }
+    close(ready[1]);
+    char byte = 0;
+    listens_ = read(ready[0], &byte, 1) == 1;
+    close(ready[0]);
+  }
+  ~OtherProcess() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  OtherProcess(const OtherProcess&) = delete;
+  OtherProcess& operator=(const OtherProcess&) = delete;
+  bool listens() const { return listens_; }
+
+ private:
+  pid_t pid_ = -1;
+  bool listens_ = false;
+};
 
 // Without those of who looks at them.
 std::vector<std::string> descriptors() {
@@ -236,6 +271,23 @@ TEST_CASE("what a dead client has left is closed without harm to one that is jus
   }
   eventually([&] { return descriptors() == before; });
   CHECK(descriptors() == before);
+}
+
+TEST_CASE("a memif server whose socket is taken can be opened when it is free") {
+  const bool abstract = GENERATE(true, false);
+  const std::string name = (abstract ? "" : "/tmp/") + socket_name("d");
+  const std::string device = "net_memif0,role=server,socket=" + name + (abstract ? "" : ",socket-abstract=no");
+  {
+    const OtherProcess other(name, abstract);
+    REQUIRE(other.listens());
+    for (int i = 0; i < 2; ++i) {
+      const auto port = DpdkPort::open({.device = device, .eal = {.hugepages = Hugepages::never, .memory_mib = 96}});
+      REQUIRE_FALSE(port);
+      CHECK(port.error().code == Errc::already_exists);
+      CHECK(port.error().text.find("choose another socket=") != std::string::npos);
+    }
+  }
+  open_port(device);  // the file that the other has left is removed
 }
 
 TEST_CASE("a memif client has patience with a server that is slow half-way, and none with one that refuses") {

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <ctime>
 #include <mutex>
@@ -225,7 +226,10 @@ bool MemoryDescriptors::restore() noexcept {
   return good;
 }
 
-void MemifListener::adopt(const std::string& socket, bool abstract) {
+namespace {
+
+// A listener of this process with that name, or -1.
+int find_listener(const std::string& socket, bool abstract) noexcept {
   // Descriptors are small numbers; a listener of ours is the one that carries the name.
   for (int fd = 0; fd < 4096; ++fd) {
     int listening = 0;
@@ -236,9 +240,29 @@ void MemifListener::adopt(const std::string& socket, bool abstract) {
     if (getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) != 0 || name.sun_family != AF_UNIX) continue;
     const char* text = name.sun_path + (abstract ? 1 : 0);
     if ((abstract && name.sun_path[0] != 0) || socket.compare(0, sizeof(name.sun_path) - 2, text) != 0) continue;
-    descriptor_ = fd;
-    return;
+    return fd;
   }
+  return -1;
+}
+
+}  // namespace
+
+void MemifListener::adopt(const std::string& socket, bool abstract) { descriptor_ = find_listener(socket, abstract); }
+
+bool MemifListener::is_taken(const std::string& socket, bool abstract) noexcept {
+  if (find_listener(socket, abstract) >= 0) return false;
+  struct stat status{};
+  if (!abstract) return stat(socket.c_str(), &status) == 0;
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  const size_t length = std::min(socket.size(), sizeof(name.sun_path) - 2);
+  std::memcpy(name.sun_path + 1, socket.data(), length);
+  const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  const bool taken = bind(fd, reinterpret_cast<const sockaddr*>(&name), size) != 0 && errno == EADDRINUSE;
+  close(fd);
+  return taken;
 }
 
 void MemifListener::retire() noexcept {

@@ -77,6 +77,8 @@ class MemifListener {
   // When the port is stopped, in the interrupt thread: nobody can connect any more, the name is free again.
   void retire() noexcept;
 
+  // Whether another process has the name. To be asked before DPDK is: it keeps half a port, with the port's name, when it cannot listen.
+  static bool is_taken(const std::string& socket, bool abstract) noexcept;
   // Removes a socket file that a killed server has left behind.
   static void remove_stale_file(const std::string& socket) noexcept;
 
