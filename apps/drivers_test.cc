@@ -208,7 +208,7 @@ TEST_CASE("a wire that somebody has is asked for again, until it is free or pati
     CHECK(asked == 4);
     CHECK(told == std::vector<std::string>{"attempt 1"});
   }
-  for (const Errc lasting : {Errc::invalid_argument, Errc::not_permitted, Errc::out_of_memory}) {
+  for (const Errc lasting : {Errc::invalid_argument, Errc::not_permitted, Errc::out_of_memory, Errc::disconnected}) {
     CHECK_FALSE(open_when_free(answers(lasting, 3), 600 * kSecond, tell));
     CHECK(asked == 1);
     CHECK(told.empty());

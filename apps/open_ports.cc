@@ -8,8 +8,10 @@
 namespace unet::apps {
 namespace {
 
-// Nothing but another configuration, other rights or more memory helps.
-bool lasts(Errc code) { return code == Errc::invalid_argument || code == Errc::not_permitted || code == Errc::out_of_memory; }
+// Nothing but another configuration, other rights or more memory helps; or nobody waits any longer.
+bool lasts(Errc code) {
+  return code == Errc::invalid_argument || code == Errc::not_permitted || code == Errc::out_of_memory || code == Errc::disconnected;
+}
 
 }  // namespace
 

@@ -93,12 +93,17 @@ void renew_policy(service::ServiceOptions& service) {
   else spdlog::error("the policy stays as it was: {}", policy.error().text);
 }
 
-// The kernel takes an AF_XDP socket from its interface a moment after the process that had it has ended. The keeper's patience is to last
-// until we have said why there is no wire.
+// With the configuration that has served, the wires were there, and whatever is in the way may go: for as long as clients are kept, less
+// what it takes to say why there is none. In an upgrade others wait for us to fail; but the kernel takes an AF_XDP socket from its
+// interface a moment after the process that had it has ended.
 apps::OpenedPorts open_ports_again(const service::Config& config) {
-  const Nanoseconds patience = std::min<Nanoseconds>(kSecond, config.takeover / 2);
-  return apps::open_when_free([&] { return apps::open_ports(config.ports); }, patience,
-                              [](const Error& error) { spdlog::info("not free yet, trying again: {}", error.text); });
+  const bool have_served = config.ni.service.inherit_policy;
+  const Nanoseconds patience = have_served ? config.takeover - config.takeover / 4 : std::min<Nanoseconds>(kSecond, config.takeover / 2);
+  const auto open = [&config, keeper = getppid()]() -> apps::OpenedPorts {
+    if (getppid() != keeper) return fail(Errc::disconnected, "the keeper has ended");
+    return apps::open_ports(config.ports);
+  };
+  return apps::open_when_free(open, patience, [](const Error& error) { spdlog::info("not free yet, trying again: {}", error.text); });
 }
 
 int run(const Options& options) {

@@ -5,6 +5,7 @@
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -239,6 +240,28 @@ def test_faults():
             else:
                 wait_until(lambda: ni.daemon.process.poll() is not None or time.monotonic() - faults[0] > 60, "neither this nor that")
         ends_with(ni, 1)
+
+
+def is_bound(other, name):
+    try:
+        other.bind(name)
+    except OSError:
+        return False
+    return True
+
+
+def test_a_wire_is_waited_for():
+    """Somebody has it for longer than network interfaces would need that try for a second each, until they have failed too often."""
+    with directory() as d, Ni(d, "--port", f"dpdk:net_memif0,role=server,socket={d}/wire") as ni:
+        keeper, victim = ni.daemon.process, ni.serving()
+        keeper.send_signal(signal.SIGSTOP)
+        os.kill(victim, signal.SIGKILL)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+            wait_until(lambda: is_bound(other, f"\0{d}/wire"), "the wire is not free")
+            keeper.send_signal(signal.SIGCONT)
+            time.sleep(7)
+            require(keeper.poll() is None, "the keeper has given up")
+        ni.echo()
 
 
 def is_waited_for(path):
