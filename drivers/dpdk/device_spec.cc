@@ -46,8 +46,8 @@ bool has_capability(int number) {
 
 Status need_capability(const DeviceSpec& device, int number, const char* name) {
   if (has_capability(number)) return {};
-  return fail(Errc::unavailable, "dpdk:" + device.name + " needs " + name + ": run as root, or give the program the capability (`setcap " +
-                                     name + "+ep PROGRAM`), or use a wire that needs no rights (net_memif)");
+  return fail(Errc::not_permitted, "dpdk:" + device.name + " needs " + name + ": run as root, or give the program the capability " +
+                                       "(`setcap " + name + "+ep PROGRAM`), or use a wire that needs no rights (net_memif)");
 }
 
 Status find_interface(const DeviceSpec& device, const std::string& name, InterfaceState& interface) {

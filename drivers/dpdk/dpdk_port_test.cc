@@ -6,9 +6,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
+#include <linux/capability.h>
 #include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -63,6 +68,43 @@ uint64_t counter(const Driver& driver, const std::string& name) {
 }
 
 }  // namespace
+
+// First, as it needs a process that has no EAL yet.
+TEST_CASE("an EAL that has no memory to start with is not worth another try") {
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t room = pages * static_cast<uint64_t>(getpagesize()) + (64 << 20);
+    const rlimit limit{room, room};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(100);
+    int result = 0;
+    for (int i = 0; i < 2; ++i) {
+      const auto port = DpdkPort::open({.device = "net_null0", .eal = {.hugepages = Hugepages::never, .memory_mib = 192}});
+      if (port || port.error().code != Errc::out_of_memory) result |= 1 << i;
+    }
+    _exit(result);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("a port that needs a right which this process has not is not permitted") {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct before[2]{}, without[2]{};
+  REQUIRE(syscall(SYS_capget, &header, before) == 0);
+  std::copy(std::begin(before), std::end(before), without);
+  without[0].effective = without[1].effective = 0;
+  REQUIRE(syscall(SYS_capset, &header, without) == 0);
+  const auto port = DpdkPort::open({.device = "net_af_packet0,iface=lo", .eal = {.hugepages = Hugepages::never, .memory_mib = 192}});
+  REQUIRE(syscall(SYS_capset, &header, before) == 0);
+  REQUIRE_FALSE(port);
+  CAPTURE(port.error().text);
+  CHECK(port.error().code == Errc::not_permitted);
+}
 
 TEST_CASE("starting EAL leaves the caller's affinity and no files") {
   cpu_set_t before, after;

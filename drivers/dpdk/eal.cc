@@ -195,7 +195,7 @@ Status run_eal(Process& p, const EalOptions& options) {
     std::string text = "DPDK's EAL does not start: " + std::string(rte_strerror(error));
     if (const std::string more = complaints(); !more.empty()) text += " (" + more + ")";
     text += p.hugepages ? "; try hugepages=never" : "; try a smaller memory=MIB, or check `ulimit -v`";
-    return fail(Errc::unavailable, std::move(text));
+    return fail(Errc::out_of_memory, std::move(text));  // what it needs more of than anything; and no second try will do in this process
   }
   // DPDK seeds its generator when it is loaded: without this, processes forked after that would give their ports the
   // same addresses.
@@ -225,7 +225,7 @@ Status start(const EalOptions& options) {
   const std::lock_guard lock(p.mutex);
   if (options.print_log) p.print.store(true, std::memory_order_relaxed);
   if (p.failed) {
-    return fail(Errc::unavailable, "DPDK's EAL failed to start before, and can be started once per process: restart the program");
+    return fail(Errc::out_of_memory, "DPDK's EAL failed to start before, and can be started once per process: restart the program");
   }
   if (!p.running) {
     p.options = options;

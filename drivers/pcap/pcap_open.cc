@@ -27,7 +27,7 @@ tl::unexpected<Error> refuse(Errc code, const std::string& name, const std::stri
 Status check_activated(int result, const std::string& name, pcap_t* handle) {
   if (result >= 0) return {};  // above zero: warnings
   if (result == PCAP_ERROR_PERM_DENIED || result == PCAP_ERROR_PROMISC_PERM_DENIED) {
-    return refuse(Errc::unavailable, name,
+    return refuse(Errc::not_permitted, name,
                   "needs CAP_NET_RAW: run as root, or give the program the capability (`setcap cap_net_raw+ep PROGRAM`), or use a wire "
                   "that needs no rights (dpdk:net_memif0)");
   }

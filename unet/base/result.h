@@ -13,14 +13,14 @@ namespace unet {
 enum class Errc : int {
   ok = 0,
   invalid_argument = 1,    // a malformed option, name or address; the text says what is allowed
-  not_permitted = 2,       // the policy gives this user no right to it
+  not_permitted = 2,       // the policy, or the kernel, gives this user no right to it
   quota_exceeded = 3,      // a policy limit or a limit of limits.h is reached
   not_found = 4,           // no such name, host, endpoint or channel
   already_exists = 5,      // the name is bound already
   refused = 6,             // the peer did not accept the channel
   timed_out = 7,           // no answer within the time allowed
   disconnected = 8,        // the NI or the peer is gone
-  unavailable = 9,         // something this machine lacks: an interface, a driver, a library, a right
+  unavailable = 9,         // something this machine lacks: an interface, a driver, a library
   out_of_memory = 10,      // memory or descriptors could not be had from the kernel
   protocol = 11,           // the other side broke the control protocol
   system = 12,             // a system call failed; the text names it and its errno
