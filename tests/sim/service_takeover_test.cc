@@ -54,16 +54,12 @@ class Host {
   Ni& ni() { return *ni_; }
   void turn() {
     now_ += kTurn;
-    ni_->engine().poll(now_);
+    if (engine_turns_) ni_->engine().poll(now_);
     ni_->service().poll(now_);
     keeper_.keep();
   }
-  // The engine has no turn meanwhile.
-  void turn_service_only() {
-    now_ += kTurn;
-    ni_->service().poll(now_);
-    keeper_.keep();
-  }
+  // Whether the engine has turns, too.
+  void let_engine_turn(bool turns) { engine_turns_ = turns; }
   // A request under a cookie of its own, by which its answer is known.
   template <typename Packet>
   bool send(Packet packet) {
@@ -130,6 +126,7 @@ class Host {
   std::vector<StaticChannel> channels_;
   std::pair<MacAddress, uint32_t> other_{};
   Nanoseconds now_ = 0;  // of this network interface
+  bool engine_turns_ = true;
   uint64_t cookie_ = 1'000'000, events_ = 0;
   std::set<uint64_t> waiting_;
   TestKeeper keeper_;
@@ -193,6 +190,16 @@ struct Two {
     answer_accept(request());
     return opened();
   }
+  // Channels within the first, which have two ends each to attach.
+  void open_near(uint32_t near, uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i) {
+      a.client->start_connect(from, "near", Path::ni);
+      const auto event = a.client->next();
+      REQUIRE((event && event->op() == Op::connect_request));
+      REQUIRE(code_of(a.client->accept(near, event->as<ConnectRequest>().request)) == Errc::ok);
+      REQUIRE(a.client->next());
+    }
+  }
   void require_held(uint64_t channels) {
     for (Host* host : {&a, &b}) {
       const auto held = report(host->ni())["held"];
@@ -253,13 +260,7 @@ TEST_CASE("others are asked at once after a takeover, also when there is more to
   Host& a = two.a;
   const uint32_t near = a.client->endpoint();
   REQUIRE(a.client->bind(near, "near").code == 0);
-  for (uint32_t i = 0; i < engine::kMailboxDepth / 2; ++i) {  // each has two ends to attach
-    a.client->start_connect(two.from, "near", Path::ni);
-    const auto event = a.client->next();
-    REQUIRE((event && event->op() == Op::connect_request));
-    REQUIRE(code_of(a.client->accept(near, event->as<ConnectRequest>().request)) == Errc::ok);
-    REQUIRE(a.client->next());
-  }
+  two.open_near(near, engine::kMailboxDepth / 2);
   const uint64_t heard = two.b.ni().service().signalling().counters().received;
   a.take_over();
   two.turn(60);  // much less than a quarter of what may pass without a word
@@ -274,11 +275,33 @@ TEST_CASE("others are asked after a takeover though the engine is never found wi
   const uint64_t heard = two.b.ni().service().signalling().counters().received;
   two.a.take_over();
   const auto sent = [&] { return two.a.ni().service().signalling().counters().sent; };
-  for (Nanoseconds time = 0; time < 40 * kMillisecond; time += kTurn) two.a.turn_service_only();
+  two.a.let_engine_turn(false);
+  for (Nanoseconds time = 0; time < 40 * kMillisecond; time += kTurn) two.a.turn();
   CHECK(sent() == 0);
-  for (Nanoseconds time = 0; time < 20 * kMillisecond; time += kTurn) two.a.turn_service_only();
+  for (Nanoseconds time = 0; time < 20 * kMillisecond; time += kTurn) two.a.turn();
   CHECK(sent() == 1);
+  two.a.let_engine_turn(true);
   two.turn(10);
+  CHECK(two.b.ni().service().signalling().counters().received == heard + 1);
+}
+
+TEST_CASE("a question to others that the engine's mailbox has no room for is not lost, however long that lasts") {
+  Two two;
+  two.open();
+  Host& a = two.a;
+  const uint32_t near = a.client->endpoint();
+  REQUIRE(a.client->bind(near, "near").code == 0);
+  constexpr uint32_t kRoom = 16;  // for commands, beside those of the takeover
+  two.open_near(near, (engine::kMailboxDepth - kRoom) / 2);
+  const uint64_t heard = two.b.ni().service().signalling().counters().received;
+  a.take_over();
+  a.let_engine_turn(false);
+  two.open_near(near, kRoom);
+  REQUIRE(a.ni().service().backlogged());
+  for (Nanoseconds time = 0; time < 60 * kMillisecond; time += kTurn) a.turn();
+  a.let_engine_turn(true);
+  two.turn(20);
+  CHECK(a.ni().service().counters().dropped_signals == 0);
   CHECK(two.b.ni().service().signalling().counters().received == heard + 1);
 }
 

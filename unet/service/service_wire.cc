@@ -166,12 +166,13 @@ void Service::send_signals() {
 
 // When the engine has taken all that was there before: that may be more than its mailbox holds, and signals that find no room are lost.
 // What clients want since then does not count, or whoever wants much could keep us silent: the last of the takeover's commands is in the
-// mailbox some time, and then an engine that is never found without commands has a while for what is there.
+// mailbox some time, and then an engine that is never found without commands has a while for what is there. But nothing can leave before
+// there is room for all that is wanted of it: what we said would be dropped.
 void Service::ask_others() {
   constexpr Nanoseconds kMailboxTime = 50 * kMillisecond;
   if (!others_unasked_ || resume_left_ != 0) return;
   if (ask_others_by_ == 0) ask_others_by_ = now_ + kMailboxTime;
-  if ((backlogged() || !lines_[0].commands.empty()) && now_ < ask_others_by_) return;
+  if (backlogged() || (!lines_[0].commands.empty() && now_ < ask_others_by_)) return;
   others_unasked_ = false;
   signalling_->resumed(now_);
 }
