@@ -438,11 +438,11 @@ class AllUnderWay {
   int pair_[2];
 };
 
-// The exit status of a process without privileges: 0 if all was right.
+// The exit status of a process without privileges: 0 if all was right; 77 if it cannot be without.
 int wait_for_descriptors() {
   // The kernel counts by user: this one is nobody else's, not even another run's.
   const auto somebody = static_cast<uid_t>(100'000 + getpid());
-  if (geteuid() == 0 && setresuid(somebody, somebody, somebody) != 0) return 1;
+  if (geteuid() == 0 && setresuid(somebody, somebody, somebody) != 0) return 77;
   rlimit few{.rlim_cur = 300, .rlim_max = 300};
   if (setrlimit(RLIMIT_NOFILE, &few) != 0) return 2;
   auto ni = make_ni();
@@ -474,7 +474,9 @@ int wait_for_descriptors() {
 
 TEST_CASE("an answer that finds no room, and then too many descriptors under way, waits on, and its client is not dropped") {
   ChildProcess process(wait_for_descriptors);
-  CHECK(process.wait() == 0);
+  const int status = process.wait();
+  if (status == 77) WARN("skipped: root cannot become a user that is nobody else's");
+  CHECK((status == 0 || status == 77));
 }
 
 TEST_CASE("everything comes back: descriptors and ids, thousands of times") {
@@ -522,7 +524,10 @@ TEST_CASE("4,096 endpoints of one client") {
 }
 
 TEST_CASE("another user, by the kernel's word", "[root]") {
-  if (geteuid() != 0) return;
+  if (!can_be(65534) || !can_be(65533) || !can_be(1000)) {
+    WARN("skipped: only root can be several users, where there are any");
+    return;
+  }
   const std::string directory = "/tmp/unet-service-test-" + std::to_string(getpid());
   REQUIRE(mkdir(directory.c_str(), 0755) == 0);
   const std::string path = directory + "/s";
