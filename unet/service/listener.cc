@@ -178,17 +178,14 @@ std::optional<Descriptor> Listener::accept() noexcept {
   return std::nullopt;
 }
 
-bool may_be_several(uid_t user) {
-  static const std::optional<uid_t> unknown = [] {
-    std::ifstream map("/proc/self/uid_map"), number("/proc/sys/kernel/overflowuid");
-    uint64_t inside = 1, outside = 1, count = 0;
-    map >> inside >> outside >> count;
-    if (inside == 0 && outside == 0 && count == kAllUsers) return std::optional<uid_t>();
-    uid_t overflow = kOverflowUser;
-    if (!(number >> overflow)) overflow = kOverflowUser;
-    return std::optional<uid_t>(overflow);
-  }();
-  return user == unknown;
+std::optional<uid_t> unknown_user() {
+  std::ifstream map("/proc/self/uid_map"), number("/proc/sys/kernel/overflowuid");
+  uint64_t inside = 1, outside = 1, count = 0;
+  map >> inside >> outside >> count;
+  if (inside == 0 && outside == 0 && count == kAllUsers) return std::nullopt;
+  uid_t overflow = kOverflowUser;
+  if (!(number >> overflow)) overflow = kOverflowUser;
+  return overflow;
 }
 
 Result<Credentials> peer_credentials(int socket) {

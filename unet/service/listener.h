@@ -47,7 +47,7 @@ class Listener {
 
 // Who is at the other end of a connected socket, by the kernel's word.
 Result<Credentials> peer_credentials(int socket);
-// Whether several users may look like `user` to us: all those look alike that our user namespace does not know.
-bool may_be_several(uid_t user);
+// As whom all users look to us that our user namespace does not know. None: it knows them all.
+std::optional<uid_t> unknown_user();
 
 }  // namespace unet::service

@@ -397,6 +397,7 @@ class Service {
   Nanoseconds next_look_ = ~Nanoseconds{0};  // at those
   Nanoseconds next_refusal_log_ = 0;
   Nanoseconds next_static_log_ = 0;
+  const std::optional<uid_t> unknown_user_ = unknown_user();  // several users may be this one
   std::unordered_map<uint32_t, std::unique_ptr<EndpointRecord>> endpoints_;
   std::deque<uint32_t> free_endpoints_;
   size_t real_endpoints_ = 0;     // of endpoints_; the others are emulated

@@ -62,7 +62,7 @@ std::string Service::describe(const EndpointRecord& endpoint) const {
 bool Service::same_user(const EndpointRecord& one, const EndpointRecord& other) const {
   const auto a = clients_.find(one.client), b = clients_.find(other.client);
   if (a == clients_.end() || b == clients_.end()) return false;
-  return a == b || (a->second->who.uid == b->second->who.uid && !may_be_several(a->second->who.uid));
+  return a == b || (a->second->who.uid == b->second->who.uid && a->second->who.uid != unknown_user_);
 }
 
 control::ChannelInfo Service::info_of(const EndpointRecord& endpoint, const ChannelRecord& channel) {

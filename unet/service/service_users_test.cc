@@ -46,18 +46,9 @@ int meet_unknown_users() {
 
 }  // namespace
 
-// The first: what a process has learned of its namespace stays with its children.
-TEST_CASE("users that the NI's user namespace does not know are not taken for one", "[root]") {
-  if (geteuid() != 0) return;
-  ChildProcess process(meet_unknown_users);
-  const int status = process.wait();
-  if (status == 77) WARN("user namespaces are not allowed here");
-  CHECK((status == 0 || status == 77));
-}
-
 TEST_CASE("both sides of a channel learn whether the other has the same user") {
   const control::Path path = GENERATE(control::Path::local, control::Path::ni);
-  const bool same = geteuid() != 0 || GENERATE(true, false);
+  const bool same = !can_be(65533) || GENERATE(true, false);
   auto ni = make_ni("[[rule]]\nany = true\nnames = ['*']\n");
   TestClient server(*ni);
   auto client = as_user(same ? geteuid() : 65533, [&] { return std::make_unique<TestClient>(*ni); });
@@ -80,6 +71,18 @@ TEST_CASE("both sides of a channel learn whether the other has the same user") {
   };
   channel(*client, server, "server");
   channel(server, *client, "client");
+}
+
+// After the other: what an NI in this process has learned of its namespace does not count in another.
+TEST_CASE("users that the NI's user namespace does not know are not taken for one", "[root]") {
+  if (!can_be(65532) || !can_be(65533)) {
+    WARN("skipped: only root can be several users, where there are any");
+    return;
+  }
+  ChildProcess process(meet_unknown_users);
+  const int status = process.wait();
+  if (status == 77) WARN("user namespaces are not allowed here");
+  CHECK((status == 0 || status == 77));
 }
 
 }  // namespace unet::service
