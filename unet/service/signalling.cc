@@ -65,7 +65,6 @@ void Signalling::set_timer(Nanoseconds& slot, Nanoseconds at, TimerKind kind, ui
 }
 
 void Signalling::handle_timeout(Nanoseconds now) {
-  asked_ = 0;
   while (!timers_.empty() && std::get<0>(*timers_.begin()) <= now) {
     const auto [at, kind, id] = *timers_.begin();
     timers_.erase(timers_.begin());
@@ -181,10 +180,16 @@ void Signalling::on_peer_timer(Peer& peer, Nanoseconds now) {
   if (!peer.unasked && now - peer.last_heard < interval) {
     return set_timer(peer.timer, peer.last_heard + interval, TimerKind::peer, peer.id);
   }
-  // However late we are called, and however many are due by then: the rest take turns, some each millisecond.
-  if (const uint32_t turn = asked_++; turn >= kAskedAtOnce) {
-    return set_timer(peer.timer, now + turn / kAskedAtOnce * kMillisecond, TimerKind::peer, peer.id);
+  // However late or often we are called, and however many are due by then: the rest take turns, so many each millisecond.
+  if (now < asked_since_ || now - asked_since_ >= kMillisecond) {
+    asked_since_ = now;
+    asked_ = deferred_ = 0;
   }
+  if (asked_ >= kAskedAtOnce) {
+    const Nanoseconds turn = 1 + deferred_++ / kAskedAtOnce;
+    return set_timer(peer.timer, asked_since_ + turn * kMillisecond, TimerKind::peer, peer.id);
+  }
+  ++asked_;
   peer.unasked = false;
   ++peer.unanswered;
   ask(peer);

@@ -298,7 +298,8 @@ class Signalling {
   SignallingCounters counters_;
   uint64_t next_id_ = 1;
   std::set<Timer> timers_;
-  uint32_t asked_ = 0;  // questions for which this handle_timeout() was the time
+  Nanoseconds asked_since_ = 0;        // when the millisecond began for which these two count
+  uint32_t asked_ = 0, deferred_ = 0;  // peers that were asked in it, and those that take turns after it
 
   std::map<uint64_t, Peer> peers_;
   std::map<WireAddress, uint64_t> peer_ids_;

@@ -1,6 +1,7 @@
 // signalling_resume_test.cc - signalling machines that go on where others stopped, at any moment: other NIs do not notice.
 #include <catch2/catch.hpp>
 #include <set>
+#include <vector>
 
 #include "unet/service/signalling.h"
 #include "unet/service/test_signal_network.h"
@@ -168,6 +169,25 @@ TEST_CASE("an NI that takes over asks thousands of others within some millisecon
     CHECK(at_once <= kRoom);
   }
   CHECK(asked.size() == kOthers);
+}
+
+TEST_CASE("no more others are asked in a millisecond than an engine takes, however often it is time for some") {
+  Signalling machine(options_of_a());
+  machine.resume(7, 100);
+  constexpr uint32_t kOthers = 900, kRoom = 2 * 256, kGroups = 9;  // room: one millisecond may end in it and another begin
+  constexpr Nanoseconds kStep = 50 * kMicrosecond;
+  for (uint32_t i = 1; i <= kOthers; ++i) {
+    const MacAddress mac{2, 0, 0, 0, static_cast<uint8_t>(i >> 8), static_cast<uint8_t>(i)};
+    const Shared shared{.remote = {0, mac}, .incarnation = 9, .lost_after = kSecond, .number = i, .remote_tag = Tag{0x20000 + i}};
+    REQUIRE(machine.resume_channel(Tag{i}, Signalling::Stage::connected, shared, kSecond + i % kGroups * kStep));
+  }
+  std::vector<Nanoseconds> asked;  // when
+  for (Nanoseconds now = kSecond; now < kSecond + 400 * kMillisecond; now += kStep) {
+    machine.handle_timeout(now);
+    while (machine.poll_transmit()) asked.push_back(now);
+  }
+  CHECK(asked.size() == kOthers);
+  for (size_t i = kRoom; i < asked.size(); ++i) CHECK(asked[i] - asked[i - kRoom] >= kMillisecond);
 }
 
 // Killed at any moment, between any two steps: whatever is asked for is opened, and nothing ends that nobody has closed.
