@@ -18,7 +18,7 @@ class Absence {
     looked_at_ = now;
     if (gap >= kLong) time_ += gap;
   }
-  // Nothing was found any more. The time since the last look still counts: something may have come after it was seen that nothing was there.
+  // Nothing was found any more. The time since the last look still counts: something may have come after it was seen to be empty.
   void found_nothing(Nanoseconds now) noexcept {
     const Nanoseconds gap = now - looked_at_;
     looked_at_ = now;

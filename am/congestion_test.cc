@@ -1,4 +1,4 @@
-// congestion_test.cc - pauses, and windows by hand: round trips in which nobody looked, losses on a wire that is not full, silence, and the way back.
+// congestion_test.cc - pauses, and windows by hand: round trips in which nobody looked, losses on a wire that is not full, silence.
 #include "am/congestion.h"
 
 #include <catch2/catch.hpp>

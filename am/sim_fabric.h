@@ -75,7 +75,8 @@ class Side {
   void arrive(const Packet& packet, Nanoseconds now) {
     const bool keep = eager || random_() % 16 != 0;  // a receiver may be short of buffers
     absence_.found(now);
-    const auto arrival = flow_->handle_packet(packet.fields, as_bytes(&packet.body, sizeof packet.body), keep, now, notices ? absence_.time() : 0);
+    const Nanoseconds absence = notices ? absence_.time() : 0;
+    const auto arrival = flow_->handle_packet(packet.fields, as_bytes(&packet.body, sizeof packet.body), keep, now, absence);
     if (arrival == Flow::Arrival::fresh) kept_[slot_of(packet.fields.sequence)] = packet.content;
   }
   // Everything that can be done at `now`; transmits go to `out`.
