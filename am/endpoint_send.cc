@@ -204,6 +204,9 @@ Outcome Endpoint::commit(uint8_t handler, uint32_t length, std::span<const uint3
   const bool as_reserved = length != 0 && length <= reserved_bytes_ && arguments.size() == reserved_.count;
   if (to == nullptr || in_handler() || !as_reserved) return Outcome::bad_call;
   Peer& peer = *to->peer;
+  // Either may be gone since, if something was sent or polled in between.
+  if (!peer.open) return come_back(ReturnStatus::unreachable, Kind::medium_request, handler, reserved_index_, arguments);
+  if (!peer.has_credit()) return Outcome::bad_call;
   reserved_.handler = handler;
   peer.tag_told = to->tag;
   copy_arguments(reserved_, arguments);

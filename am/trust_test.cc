@@ -91,6 +91,21 @@ TEST_CASE("a long request of one line is taken if it lies in the segment, and re
   CHECK(a->counters().refused == 4);
 }
 
+TEST_CASE("what was reserved is not sent without a credit") {
+  const TestDaemon daemon;
+  Context context = *Context::open(daemon.ni(), "test");
+  auto a = std::move(*am::Endpoint::create(context));
+  auto silent = std::move(*context.create_endpoint());
+  REQUIRE(silent->bind("silent"));
+  REQUIRE(a->start_map(0, "silent", kAnyTag, {.path = control::Path::local}));
+  REQUIRE(silent->accept(60 * kSecond, nullptr));
+  while (!a->is_mapped(0)) a->wait(kMillisecond);
+  REQUIRE(a->reserve(0, 100, 0).size() == 100);
+  for (uint32_t i = 0; i < kFlowWindow; ++i) REQUIRE(a->request(0, kEcho, i) == Outcome::sent);
+  CHECK(a->commit(kEcho, 100, {}) == Outcome::bad_call);
+  CHECK_FALSE(a->has_credit(0));
+}
+
 TEST_CASE("a peer that gives credits back without the reply to a get: the get keeps its place, and one reply is all that counts") {
   const TestDaemon daemon;
   Context context = *Context::open(daemon.ni(), "test");
