@@ -9,6 +9,7 @@
 
 #include "am/am.h"
 #include "am/bundle.h"
+#include "unet/base/misuse.h"
 #include "unet/c_abi.h"
 
 using namespace unet;         // NOLINT
@@ -18,6 +19,7 @@ using namespace unet::c_abi;  // NOLINT
 struct unet_am_bundle {
   std::unique_ptr<Bundle> bundle;
   std::vector<std::unique_ptr<unet_am_endpoint>> endpoints;
+  uint32_t going = 0;  // endpoints that are being destroyed: functions of the program's run meanwhile
 };
 
 struct unet_am_endpoint {
@@ -213,6 +215,7 @@ int unet_am_create_bundle(unsigned flags, unet_am_bundle** bundle) {
 
 void unet_am_destroy_bundle(unet_am_bundle* bundle) {
   if (bundle == nullptr) return;
+  if (bundle->going != 0) unet::misused("what is called while an endpoint goes does not destroy its bundle: do so when it is gone");
   while (!bundle->endpoints.empty()) unet_am_destroy_endpoint(bundle->endpoints.back().get());
   delete bundle;
 }
@@ -251,7 +254,9 @@ void unet_am_destroy_endpoint(unet_am_endpoint* endpoint) {
   if (endpoint == nullptr) return;
   unet_am_bundle& bundle = *endpoint->bundle;
   const std::lock_guard held(*bundle.bundle);
-  static_cast<void>(take_out(*endpoint));  // and destroys it: functions of the program's run, and may make or destroy others
+  ++bundle.going;
+  take_out(*endpoint).reset();  // functions of the program's run, and may make or destroy others
+  --bundle.going;
 }
 
 int unet_am_move_endpoint(unet_am_endpoint* endpoint, unet_am_bundle* to) {
@@ -266,6 +271,7 @@ int unet_am_move_endpoint(unet_am_endpoint* endpoint, unet_am_bundle* to) {
     {
       const std::lock_guard held(*from.bundle);
       moved = take_out(*endpoint);
+      if (moved == nullptr) return failed(Errc::invalid_argument, "the endpoint is being destroyed");
       endpoint->give_up();
       from.bundle->remove(*endpoint->endpoint);
     }

@@ -347,7 +347,7 @@ static void going_while_reserved(void) {
 // ---- an endpoint that goes gives payloads back to who makes another one in its bundle
 
 struct heir {
-  unet_am_bundle *all;
+  unet_am_bundle *all, *other;
   unet_am_endpoint *made;
   unsigned calls, first;
   int ends;
@@ -357,6 +357,7 @@ static void make_heir(unet_am_endpoint *endpoint, void *context_of) {
   struct heir *heir = context_of;
   if (heir->calls++ != heir->first) return;
   unet_am_destroy_endpoint(endpoint);  // it goes already
+  REQUIRE(unet_am_move_endpoint(endpoint, heir->other) == UNET_EINVALID);
   REQUIRE(unet_am_create_endpoint(context, heir->all, NULL, &heir->made) == 0);
 }
 
@@ -378,6 +379,7 @@ static void going_with_payloads(void) {
   REQUIRE(unet_am_bind(server, "am_c/payloads") == 0 && unet_am_map(client, 0, "am_c/payloads", UNET_AM_ANY_TAG, NULL) == 0);
   REQUIRE(unet_am_set_segment(server, memory, SEGMENT) == 0 && unet_am_move_endpoint(client, elsewhere) == 0);
   heir.all = elsewhere;
+  heir.other = all;
   heir.first = ~0u;
   unsigned sent = 0;
   while (unet_am_request_long_async(client, 0, DEPOSIT, 0, pattern, SEGMENT, NULL, 0, make_heir, &heir) == 0) ++sent;
