@@ -59,7 +59,7 @@ def test_second_network_interface_on_one_wire():
         with Unetd("--socket", d + "/s", *wire) as first:
             status, _, err = run(UNETD, "--socket", d + "/t", *wire)
             require(status == 1, f"status {status}")
-            one_line(err, "unetd", "another memif server", "choose another socket=")
+            one_line(err, "unetd", "another process has the socket", "choose another socket=")
             require(os.listdir(d) == ["s"], f"left behind: {os.listdir(d)}")
             require(run(UNETCTL, "ports", "--socket", d + "/s")[0] == 0 and first.stop() == 0, "the first one was harmed")
 
