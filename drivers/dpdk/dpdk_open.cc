@@ -502,8 +502,8 @@ void DpdkPort::keep_connected(Nanoseconds now) noexcept {
       const uint64_t messages = MemifGate::messages();
       const bool talking = std::exchange(messages_seen_, messages) != messages;
       if (talking) heard_at_ = now;
-      const bool ended = MemifGate::endings() != endings_at_start_;
-      if (!was_up && (talking || (!ended && now - heard_at_ < kPatience))) return;
+      // Any memif's messages count: at worst it stays with a silent server for longer. How a connection ends counts for its own port alone.
+      if (!was_up && !control_.is_gone() && (talking || now - heard_at_ < kPatience)) return;
       closed_.fetch_or(MemifGate::kStopped, std::memory_order_relaxed);
       connection_ = Connection::stopping;
       MemifGate::post(*this, &DpdkPort::stop_task);
@@ -534,8 +534,7 @@ void DpdkPort::start_task(DpdkPort& port) noexcept {
   }
   if (port.memif_zero_copy_) MemoryDescriptors::save();
   port.messages_at_start_ = MemifGate::messages();
-  port.endings_at_start_ = MemifGate::endings();
-  port.start_result_ = rte_eth_dev_start(port.port_id_);
+  port.start_result_ = port.control_.find([&] { return rte_eth_dev_start(port.port_id_); });
 }
 
 void DpdkPort::stop_task(DpdkPort& port) noexcept {

@@ -159,7 +159,7 @@ class alignas(kCacheLine) DpdkPort final : public Driver {
   std::atomic<bool> task_done_{true};  // set by the interrupt thread when it has run what was posted
   int start_result_ = 0;               // of the last start_task
   uint64_t messages_at_start_ = 0;     // MemifGate::messages() before it
-  uint64_t endings_at_start_ = 0;      // and MemifGate::endings()
+  MemifControlSocket control_;         // of the connection that start_task began
   uint64_t messages_seen_ = 0;         // at the last look
   Nanoseconds heard_at_ = 0;           // when they became more, or it started
   Nanoseconds last_check_ = 0;

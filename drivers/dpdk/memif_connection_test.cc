@@ -290,39 +290,75 @@ TEST_CASE("a memif server whose socket is taken can be opened when it is free") 
   open_port(device);  // the file that the other has left is removed
 }
 
-TEST_CASE("a memif client has patience with a server that is slow half-way, and none with one that refuses") {
-  ControlSocket listener(socket_name("c"));
-  REQUIRE(listener.listen());
-  const auto port = open_port("net_memif0,role=client,socket=" + socket_name("c"));
-  const auto accept = [&](Nanoseconds& now) {
-    for (const Nanoseconds end = monotonic_now() + kHang; !listener.readable(5 * kMillisecond) && monotonic_now() < end;) {
-      port->poll(now += 5 * kMillisecond);
-    }
+// A server of the test's own, and a memif client of it whose clock the test turns.
+struct ClientAndServer {
+  ClientAndServer() : listener(socket_name("c")) {
+    REQUIRE(listener.listen());
+    port = open_port("net_memif0,role=client,socket=" + socket_name("c"));
+  }
+  // Turns the clock by at most `time`, and gives DPDK's thread more than that at each turn.
+  ControlSocket accept(Nanoseconds time) {
+    for (const Nanoseconds end = now + time; !listener.readable(100 * kMillisecond) && now < end;) port->poll(now += 20 * kMillisecond);
     REQUIRE(listener.readable(0));
     return listener.accept();
-  };
+  }
+  // A second by the port's clock; what it would do about that, it would do at once.
+  void let_a_second_pass() {
+    for (int i = 0; i < 10; ++i) port->poll(now += 100 * kMillisecond);
+  }
+
+  ControlSocket listener;
+  std::unique_ptr<DpdkPort> port;
   Nanoseconds now = kSecond;
+};
+
+TEST_CASE("a memif client has patience with a server that is slow half-way, and none with one that refuses") {
+  ClientAndServer both;
   {
-    ControlSocket refusing = accept(now);
+    ControlSocket refusing = both.accept(kHang);
     REQUIRE(refusing.send(hello()));
     REQUIRE(refusing.receive() == Kind::init);
     REQUIRE(refusing.send(Message(Kind::disconnect)));
+    CHECK_FALSE(refusing.receive());
   }
-  ControlSocket slow = accept(now);
+  ControlSocket slow = both.accept(kSecond);
   REQUIRE(slow.send(hello()));
   REQUIRE(slow.receive() == Kind::init);
   for (const Kind expected : {Kind::add_region, Kind::add_ring, Kind::add_ring, Kind::connect}) {
-    // A second by the port's clock; what it would do about that, it would do at once.
-    for (int i = 0; i < 10; ++i) port->poll(now += 100 * kMillisecond);
+    both.let_a_second_pass();
     CHECK_FALSE(slow.readable(20 * kMillisecond));
     REQUIRE(slow.send(Message(Kind::ack)));
     REQUIRE(slow.receive() == expected);
   }
   REQUIRE(slow.send(Message(Kind::connected).skip(32)));
   CHECK(eventually([&] {
-    port->poll(now += kMillisecond);
-    return port->link_up();
+    both.port->poll(both.now += kMillisecond);
+    return both.port->link_up();
   }));
+}
+
+TEST_CASE("a memif client does not lose patience with its server when another memif of the process ends") {
+  ClientAndServer both;
+  ControlSocket slow = both.accept(kHang);
+  REQUIRE(slow.send(hello()));
+  REQUIRE(slow.receive() == Kind::init);
+  both.let_a_second_pass();
+  open_port("net_memif1,role=client,socket=" + socket_name("nobody"));  // with the same id
+  {
+    const auto server = open_port("net_memif1,role=server,socket=" + socket_name("b"));
+    ControlSocket client(socket_name("b"));
+    REQUIRE(client.connect());
+    REQUIRE(client.receive() == Kind::hello);
+    REQUIRE(step(client, 0, "memif_region_0"));
+    REQUIRE(client.receive() == Kind::ack);
+    REQUIRE(client.send(Message(Kind::disconnect)));
+    CHECK_FALSE(client.receive());
+  }
+  both.port->poll(both.now += 100 * kMillisecond);  // what the others said counts as a sign of life, at the first look
+  both.port->poll(both.now += 100 * kMillisecond);
+  CHECK_FALSE(slow.readable(20 * kMillisecond));
+  REQUIRE(slow.send(Message(Kind::ack)));
+  CHECK(slow.receive() == Kind::add_region);
 }
 
 }  // namespace unet::drivers

@@ -40,7 +40,7 @@ struct Gate {
   bool closed = false;  // interrupt thread only: between a log line and the next turn
   bool orphans_due = false;  // interrupt thread only: a connection has ended since nothing of the dead was left
   int event = -1;       // wakes the interrupt thread for its next turn
-  std::atomic<uint64_t> messages{0}, endings{0};
+  std::atomic<uint64_t> messages{0};
   bool ready = false;
 };
 
@@ -131,8 +131,6 @@ bool MemifGate::wait(DpdkPort& port, Nanoseconds timeout) noexcept {
 
 uint64_t MemifGate::messages() noexcept { return gate().messages.load(std::memory_order_acquire); }
 
-uint64_t MemifGate::endings() noexcept { return gate().endings.load(std::memory_order_acquire); }
-
 // In the interrupt thread, before it acts on a message of a control socket.
 void MemifGate::on_log(const char* line, size_t length) {
   Gate& g = gate();
@@ -140,10 +138,7 @@ void MemifGate::on_log(const char* line, size_t length) {
   const std::string_view text(line, length);
   if (!text.starts_with("memif_")) return;
   if (text.starts_with("memif_msg_receive()")) g.messages.fetch_add(1, std::memory_order_release);
-  if (text.starts_with("memif_disconnect(): Disconnected")) {
-    g.endings.fetch_add(1, std::memory_order_release);
-    g.orphans_due = true;
-  }
+  if (text.starts_with("memif_disconnect(): Disconnected")) g.orphans_due = true;
   if (g.closed) return;
   g.closed = true;
   const std::lock_guard lock(g.mutex);
@@ -190,6 +185,33 @@ bool MemifGate::close_orphans() {
     if (const int listener = port->listener_.descriptor(); listener >= 0) servers.push_back({listener, port->link_up()});
   }
   return close_orphaned_regions(servers);
+}
+
+// The kernel gives the next descriptor that number, unless another thread is faster.
+int MemifControlSocket::lowest_free() noexcept {
+  const int fd = eventfd(0, EFD_CLOEXEC);
+  if (fd >= 0) close(fd);
+  return fd;
+}
+
+void MemifControlSocket::adopt(int descriptor) noexcept {
+  descriptor_ = -1;
+  int type = 0;
+  socklen_t size = sizeof(type);
+  if (descriptor < 0 || getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_SEQPACKET) return;
+  sockaddr_un name{};
+  size = sizeof(name);
+  if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&name), &size) != 0 || name.sun_family != AF_UNIX) return;
+  struct stat file{};
+  if (fstat(descriptor, &file) != 0) return;
+  inode_ = file.st_ino;
+  descriptor_ = descriptor;
+}
+
+bool MemifControlSocket::is_gone() const noexcept {
+  if (descriptor_ < 0) return false;
+  struct stat file{};
+  return fstat(descriptor_, &file) != 0 || !S_ISSOCK(file.st_mode) || file.st_ino != inode_;
 }
 
 void MemoryDescriptors::save() {

@@ -45,13 +45,34 @@ class MemifGate {
 
   // How many messages have come over control sockets.
   static uint64_t messages() noexcept;
-  // How many times a memif of this process has given up its connection, or the attempt at one.
-  static uint64_t endings() noexcept;
 
  private:
   static void on_log(const char* line, size_t length);
   static void on_turn(void*);
   static bool close_orphans();
+};
+
+// The control socket of a memif client, which DPDK opens and closes in its interrupt thread and tells nobody. Its log says only that a
+// memif with some id and role has ended, and two clients of one process may have the same.
+class MemifControlSocket {
+ public:
+  // Runs `connect`, in the interrupt thread, and finds the socket if that opened one.
+  template <typename Connect>
+  int find(Connect connect) noexcept {
+    const int expected = lowest_free();
+    const int result = connect();
+    adopt(result == 0 ? expected : -1);
+    return result;
+  }
+  // From any thread, after find(). False also if it was not found: then nothing is known of it.
+  bool is_gone() const noexcept;
+
+ private:
+  static int lowest_free() noexcept;
+  void adopt(int descriptor) noexcept;
+
+  int descriptor_ = -1;
+  uint64_t inode_ = 0;
 };
 
 // The descriptors of EAL's packet memory, which a zero-copy memif client passes to its server. DPDK closes EAL's own
