@@ -195,10 +195,10 @@ Descriptor region(const char* name) {
   return memory;
 }
 
-bool step(ControlSocket& socket, uint32_t number, const char* name) {
+bool step(ControlSocket& socket, uint32_t number, const char* name, uint32_t id = 0) {
   const Descriptor memory = region(name), interrupt(eventfd(0, EFD_CLOEXEC));
   switch (number) {
-    case 0: return socket.send(Message(Kind::init).put<uint16_t>(0x0200).put<uint32_t>(0).put<uint8_t>(0));
+    case 0: return socket.send(Message(Kind::init).put<uint16_t>(0x0200).put<uint32_t>(id).put<uint8_t>(0));
     case 1: return socket.send(Message(Kind::add_region).put<uint16_t>(0).put<uint64_t>(kRings * kRingBytes), memory.get());
     case 2:
     case 3: {
@@ -210,6 +210,33 @@ bool step(ControlSocket& socket, uint32_t number, const char* name) {
     }
     default: return socket.send(Message(Kind::connect).skip(32));
   }
+}
+
+ControlSocket connected_client(const char* socket, uint32_t id) {
+  ControlSocket client(socket_name(socket));
+  REQUIRE(client.connect());
+  REQUIRE(client.receive() == Kind::hello);
+  for (uint32_t i = 0; i < kSteps; ++i) {
+    REQUIRE(step(client, i, "memif_region_0", id));
+    REQUIRE(client.receive() == (i + 1 == kSteps ? Kind::connected : Kind::ack));
+  }
+  return client;
+}
+
+void die_half_way(const char* socket) {
+  ControlSocket client(socket_name(socket));
+  REQUIRE(client.connect());
+  REQUIRE(client.receive() == Kind::hello);
+  for (uint32_t i = 0; i < 2; ++i) {
+    REQUIRE(step(client, i, "seg_0"));
+    REQUIRE(client.receive() == Kind::ack);
+  }
+}
+
+// Of those that die half-way.
+bool nothing_is_left() {
+  const auto all = descriptors();
+  return std::none_of(all.begin(), all.end(), [](const std::string& name) { return name.starts_with("/memfd:seg_0"); });
 }
 
 }  // namespace
@@ -271,6 +298,42 @@ TEST_CASE("what a dead client has left is closed without harm to one that is jus
   }
   eventually([&] { return descriptors() == before; });
   CHECK(descriptors() == before);
+}
+
+TEST_CASE("who connects to a memif server and says nothing does not keep it from closing what dead clients have left") {
+  const auto port = open_port("net_memif0,role=server,socket=" + socket_name("a"));
+  ControlSocket silent(socket_name("a"));
+  REQUIRE(silent.connect());
+  REQUIRE(silent.receive() == Kind::hello);
+  // What it looks at is looked at when something happens; and some die before it is silent for too long.
+  CHECK(eventually([&] {
+    die_half_way("a");
+    return silent.readable(100 * kMillisecond);
+  }));
+  CHECK_FALSE(silent.receive());
+  eventually(nothing_is_left);
+  CHECK(nothing_is_left());
+}
+
+TEST_CASE("connections that are of no use to a memif server that is connected do not matter to what dead clients have left") {
+  const auto one = open_port("net_memif0,role=server,id=0,socket=" + socket_name("a"));
+  const auto other = open_port("net_memif1,role=server,id=1,socket=" + socket_name("a"));
+  const auto third = open_port("net_memif2,role=server,socket=" + socket_name("b"));
+  const ControlSocket first_client = connected_client("a", 0), second_client = connected_client("a", 1);
+  REQUIRE(eventually([&] { return one->link_up() && other->link_up(); }));
+  const bool with_silent = GENERATE(false, true);
+  std::optional<ControlSocket> silent;
+  if (with_silent) {
+    silent.emplace(socket_name("a"));
+    REQUIRE(silent->connect());
+    REQUIRE(silent->receive() == Kind::hello);
+  }
+  die_half_way("b");
+  eventually(nothing_is_left);
+  CHECK(nothing_is_left());
+  if (with_silent) CHECK_FALSE(silent->readable(0));
+  CHECK(one->link_up());
+  CHECK(other->link_up());
 }
 
 TEST_CASE("a memif server whose socket is taken can be opened when it is free") {

@@ -39,6 +39,7 @@ struct Gate {
   std::vector<std::pair<DpdkPort*, MemifGate::Task>> tasks;  // at most one per port
   bool closed = false;  // interrupt thread only: between a log line and the next turn
   bool orphans_due = false;  // interrupt thread only: a connection has ended since nothing of the dead was left
+  OrphanedRegions orphans;   // interrupt thread only
   int event = -1;       // wakes the interrupt thread for its next turn
   std::atomic<uint64_t> messages{0};
   bool ready = false;
@@ -179,12 +180,17 @@ void MemifGate::on_turn(void*) {
 // In the interrupt thread, between messages. False: again after the next one.
 bool MemifGate::close_orphans() {
   Gate& g = gate();
-  std::vector<MemifServer> servers;
+  std::vector<MemifServers> servers;
   const std::lock_guard lock(g.mutex);
   for (const DpdkPort* port : g.ports) {
-    if (const int listener = port->listener_.descriptor(); listener >= 0) servers.push_back({listener, port->link_up()});
+    const int listener = port->listener_.descriptor();
+    if (listener < 0) continue;
+    auto entry = std::find_if(servers.begin(), servers.end(), [&](const MemifServers& s) { return s.listener == listener; });
+    if (entry == servers.end()) entry = servers.insert(entry, {.listener = listener});
+    ++entry->ports;
+    entry->connected += port->link_up() ? 1 : 0;
   }
-  return close_orphaned_regions(servers);
+  return g.orphans.close(servers, monotonic_now());
 }
 
 // The kernel gives the next descriptor that number, unless another thread is faster.

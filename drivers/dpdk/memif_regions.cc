@@ -15,6 +15,8 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "drivers/dpdk/eal.h"
 
@@ -44,7 +46,7 @@ bool is_of_a_client(std::string_view name) {
 
 // Calls `each` with every descriptor and what it is. False: there is no telling.
 template <typename Each>
-bool for_descriptors(Each each) noexcept {
+bool for_descriptors(Each each) {
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir("/proc/self/fd"), &closedir);
   if (directory == nullptr) return false;
   while (const dirent* entry = readdir(directory.get())) {
@@ -82,25 +84,41 @@ bool find_mapped(std::span<Orphan> all) noexcept {
 
 }  // namespace
 
-bool close_orphaned_regions(std::span<const MemifServer> servers) noexcept {
-  constexpr size_t kAtOnce = 256;  // one client leaves a few, and one that lives has as many
-  std::array<Orphan, kAtOnce> found;
-  size_t count = 0, connections = 0, connected = 0;
-  for (const MemifServer& server : servers) connected += server.connected ? 1 : 0;
+// Whoever is still there hears of it as of a peer's end, and DPDK closes the connection as then.
+void OrphanedRegions::hang_up_on_silent(std::vector<Connection> unconnected, Nanoseconds now) noexcept {
+  for (Connection& each : unconnected) {
+    const auto before = std::find_if(unconnected_.begin(), unconnected_.end(), [&](const Connection& c) { return c.inode == each.inode; });
+    if (before != unconnected_.end()) each.since = before->since;
+    if (now - each.since >= kSilence) shutdown(each.descriptor, SHUT_RDWR);
+  }
+  unconnected_ = std::move(unconnected);
+}
+
+bool OrphanedRegions::close(std::span<const MemifServers> servers, Nanoseconds now) {
+  std::vector<Orphan> found;
+  std::vector<size_t> accepted(servers.size());
+  std::vector<Connection> unconnected;
   const bool seen = for_descriptors([&](int descriptor, std::string_view name) {
+    struct stat file{};
     if (name.starts_with("socket:")) {
-      for (const MemifServer& server : servers) connections += server.listener >= 0 && is_accepted_by(descriptor, server.listener) ? 1 : 0;
-    } else if (is_of_a_client(name) && count < kAtOnce) {
-      found[count].descriptor = descriptor;
-      if (fstat(descriptor, &found[count].file) == 0) ++count;
+      for (size_t i = 0; i < servers.size(); ++i) {
+        if (servers[i].listener < 0 || !is_accepted_by(descriptor, servers[i].listener)) continue;
+        ++accepted[i];
+        if (servers[i].connected == 0 && fstat(descriptor, &file) == 0) unconnected.push_back({descriptor, file.st_ino, now});
+      }
+    } else if (is_of_a_client(name) && fstat(descriptor, &file) == 0) {
+      found.push_back({.descriptor = descriptor, .file = file});
     }
   });
   if (!seen) return true;  // and never will be
-  if (connections != connected) return false;
-  const std::span<Orphan> all = std::span(found).first(count);
-  if (count == 0 || !find_mapped(all)) return true;
-  for (const Orphan& each : all) {
-    if (!each.mapped) close(each.descriptor);
+  hang_up_on_silent(std::move(unconnected), now);
+  for (size_t i = 0; i < servers.size(); ++i) {
+    // A port that is connected takes nothing from another client.
+    if (accepted[i] > servers[i].connected && servers[i].connected < servers[i].ports) return false;
+  }
+  if (found.empty() || !find_mapped(found)) return true;
+  for (const Orphan& each : found) {
+    if (!each.mapped) ::close(each.descriptor);
   }
   return true;
 }

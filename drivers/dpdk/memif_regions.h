@@ -7,20 +7,43 @@
 // Such a descriptor is told by three things together: its name is one that a memif client gives its memory, nothing of it is mapped in
 // this process, and no client is just connecting to any memif of this process. What cannot be told from memory of our own stays open:
 // hugepages of a client without copies, in a process that has hugepages itself.
+//
+// Who connects and then says nothing would keep all that from being closed. So it is hung up on, where it cannot be a port's client: at a
+// socket none of whose ports is connected.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
-#include <string_view>
+#include <vector>
+
+#include "unet/base/time.h"
 
 namespace unet::drivers {
 
-// One of the process's memif servers, as its control sockets show it.
-struct MemifServer {
-  int listener = -1;       // -1: nobody can connect to it
-  bool connected = false;  // to its one client
+// A socket at which memif servers of the process listen.
+struct MemifServers {
+  int listener = -1;     // -1: nobody can connect to it
+  size_t ports = 0;      // that listen there, each for one client
+  size_t connected = 0;  // of them
 };
 
-// Closes every descriptor that a dead client has left. False: a client is just connecting to one of `servers`, so ask again later.
-bool close_orphaned_regions(std::span<const MemifServer> servers) noexcept;
+class OrphanedRegions {
+ public:
+  static constexpr Nanoseconds kSilence = 5 * kSecond;  // of who has connected to a socket and to none of its ports
+
+  // Closes every descriptor that a dead client has left. False: a client may be just connecting to one of `servers`, so ask again later.
+  bool close(std::span<const MemifServers> servers, Nanoseconds now);
+
+ private:
+  struct Connection {
+    int descriptor;
+    uint64_t inode;
+    Nanoseconds since;  // when it was seen first
+  };
+  void hang_up_on_silent(std::vector<Connection> unconnected, Nanoseconds now) noexcept;
+
+  std::vector<Connection> unconnected_;  // at the last look
+};
 
 }  // namespace unet::drivers
