@@ -25,6 +25,7 @@
 #include <catch2/catch.hpp>
 
 #include "drivers/dpdk/dpdk_port.h"
+#include "drivers/dpdk/memif_regions.h"
 
 namespace unet::drivers {
 namespace {
@@ -334,6 +335,24 @@ TEST_CASE("connections that are of no use to a memif server that is connected do
   if (with_silent) CHECK_FALSE(silent->readable(0));
   CHECK(one->link_up());
   CHECK(other->link_up());
+}
+
+TEST_CASE("memory that looks like a memif client's stays open when it was there before the first memif of the process, or is mapped") {
+  const auto is_open = [](const Descriptor& memory) { return fcntl(memory.get(), F_GETFD) >= 0; };
+  OrphanedRegions orphans;
+  const Descriptor before = region("memif_region_0");
+  orphans.spare_present();
+  const Descriptor mapped = region("memif_region_0"), other = region("something");
+  void* const address = mmap(nullptr, kRingBytes, PROT_READ, MAP_SHARED, mapped.get(), 0);
+  REQUIRE(address != MAP_FAILED);
+  const int orphan = dup(Descriptor(region("memif_region_0")).get());
+  REQUIRE(orphan >= 0);
+  CHECK(orphans.close({}, kSecond));
+  CHECK(is_open(before));
+  CHECK(is_open(mapped));
+  CHECK(is_open(other));
+  CHECK(fcntl(orphan, F_GETFD) < 0);
+  CHECK(munmap(address, kRingBytes) == 0);
 }
 
 TEST_CASE("a memif server whose socket is taken can be opened when it is free") {

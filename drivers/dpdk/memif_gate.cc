@@ -39,7 +39,7 @@ struct Gate {
   std::vector<std::pair<DpdkPort*, MemifGate::Task>> tasks;  // at most one per port
   bool closed = false;  // interrupt thread only: between a log line and the next turn
   bool orphans_due = false;  // interrupt thread only: a connection has ended since nothing of the dead was left
-  OrphanedRegions orphans;   // interrupt thread only
+  OrphanedRegions orphans;  // interrupt thread only, once ready
   int event = -1;       // wakes the interrupt thread for its next turn
   std::atomic<uint64_t> messages{0};
   bool ready = false;
@@ -98,6 +98,7 @@ Status MemifGate::add(DpdkPort& port) {
         rte_intr_callback_register(handle, &MemifGate::on_turn, nullptr) != 0) {
       return fail(Errc::system, "DPDK: its interrupt thread takes no events");
     }
+    g.orphans.spare_present();  // no server has a region yet: it takes none before it is started
     eal::set_interrupt_log_hook(&MemifGate::on_log);
     g.ready = true;
   }

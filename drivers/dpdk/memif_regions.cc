@@ -63,6 +63,12 @@ struct Orphan {
   bool mapped = false;
 };
 
+// Another thread may have closed it meanwhile, and the number be another file's.
+bool is_still(const Orphan& orphan) noexcept {
+  struct stat now{};
+  return fstat(orphan.descriptor, &now) == 0 && now.st_ino == orphan.file.st_ino && now.st_dev == orphan.file.st_dev;
+}
+
 // False: there is no telling.
 bool find_mapped(std::span<Orphan> all) noexcept {
   const std::unique_ptr<FILE, int (*)(FILE*)> maps(fopen("/proc/self/maps", "re"), &fclose);
@@ -83,6 +89,13 @@ bool find_mapped(std::span<Orphan> all) noexcept {
 }
 
 }  // namespace
+
+void OrphanedRegions::spare_present() {
+  for_descriptors([&](int descriptor, std::string_view name) {
+    struct stat file{};
+    if (is_of_a_client(name) && fstat(descriptor, &file) == 0) spared_.push_back({file.st_dev, file.st_ino});
+  });
+}
 
 // Whoever is still there hears of it as of a peer's end, and DPDK closes the connection as then.
 void OrphanedRegions::hang_up_on_silent(std::vector<Connection> unconnected, Nanoseconds now) noexcept {
@@ -107,7 +120,8 @@ bool OrphanedRegions::close(std::span<const MemifServers> servers, Nanoseconds n
         if (servers[i].connected == 0 && fstat(descriptor, &file) == 0) unconnected.push_back({descriptor, file.st_ino, now});
       }
     } else if (is_of_a_client(name) && fstat(descriptor, &file) == 0) {
-      found.push_back({.descriptor = descriptor, .file = file});
+      const bool spared = std::find(spared_.begin(), spared_.end(), File{file.st_dev, file.st_ino}) != spared_.end();
+      if (!spared) found.push_back({.descriptor = descriptor, .file = file});
     }
   });
   if (!seen) return true;  // and never will be
@@ -118,7 +132,7 @@ bool OrphanedRegions::close(std::span<const MemifServers> servers, Nanoseconds n
   }
   if (found.empty() || !find_mapped(found)) return true;
   for (const Orphan& each : found) {
-    if (!each.mapped) ::close(each.descriptor);
+    if (!each.mapped && is_still(each)) ::close(each.descriptor);
   }
   return true;
 }
