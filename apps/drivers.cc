@@ -125,6 +125,8 @@ void prepare_drivers(const std::vector<std::string>& specifications) {
   drivers::DpdkPort::prepare(ports);
 }
 
+bool can_open_later() { return !drivers::DpdkPort::environment_failed(); }
+
 std::string driver_help() {
   return R"(A wire, with any number of wrappers to its left, separated by " / ":
   faulty:loss=1%,seed=7 / dpdk:net_af_xdp0,iface=veth0

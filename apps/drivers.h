@@ -25,6 +25,9 @@ Result<std::unique_ptr<Driver>> make_driver(std::string_view specification);
 // Begins what takes long in opening them and can be done while others have them open; whatever is wrong is told by make_driver().
 void prepare_drivers(const std::vector<std::string>& specifications);
 
+// False: something that is started once per process has failed, so that what make_driver() refuses now it refuses for good.
+bool can_open_later();
+
 // What a specification may say, for --help and man pages.
 std::string driver_help();
 

@@ -1,7 +1,12 @@
 // drivers_test.cc - driver specifications: what they make, and what each malformed one is told.
 #include "apps/drivers.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include <cstdint>
+#include <fstream>
 
 #include <catch2/catch.hpp>
 
@@ -24,6 +29,31 @@ std::string refusal(const std::string& specification) {
 }
 
 }  // namespace
+
+// First, as it needs a process that has no EAL yet.
+TEST_CASE("nothing is asked for again when DPDK's environment has failed to start") {
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t room = pages * static_cast<uint64_t>(getpagesize()) + (64 << 20);
+    const rlimit limit{room, room};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(100);
+    int asked = 0;
+    const auto busy = [&]() -> OpenedPorts {
+      ++asked;
+      return fail(Errc::unavailable, "busy");
+    };
+    if (!can_open_later() || make_driver("dpdk:net_null0,hugepages=never,memory=192")) _exit(101);
+    const bool opened = open_when_free(busy, 600 * kSecond, [](const Error&) {}).has_value();
+    _exit(opened || can_open_later() ? 102 : asked);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 1);
+}
 
 TEST_CASE("numbers with units") {
   CHECK(*parse_probability("0.25") == 0.25);

@@ -31,7 +31,7 @@ OpenedPorts open_when_free(const std::function<OpenedPorts()>& open, Nanoseconds
   const Nanoseconds begin = monotonic_now();
   for (bool first = true;; first = false) {
     OpenedPorts drivers = open();
-    if (drivers || lasts(drivers.error().code) || monotonic_now() - begin >= patience) return drivers;
+    if (drivers || lasts(drivers.error().code) || !can_open_later() || monotonic_now() - begin >= patience) return drivers;
     if (first) on_first(drivers.error());
     const timespec pause{.tv_sec = 0, .tv_nsec = static_cast<long>(kEvery)};
     nanosleep(&pause, nullptr);

@@ -18,7 +18,8 @@ using OpenedPorts = Result<std::vector<std::unique_ptr<Driver>>>;
 OpenedPorts open_ports(const std::vector<std::string>& specifications);
 
 // What `open` gives, asked again and again, `patience` long: the one who had a wire has just ended, or its interface is down or made
-// anew. Final at once are invalid_argument, not_permitted, out_of_memory and disconnected. `on_first` is told the error for which it waits.
+// anew. Final at once are invalid_argument, not_permitted, out_of_memory and disconnected, and any error once can_open_later() is false.
+// `on_first` is told the error for which it waits.
 OpenedPorts open_when_free(const std::function<OpenedPorts()>& open, Nanoseconds patience,
                            const std::function<void(const Error&)>& on_first);
 

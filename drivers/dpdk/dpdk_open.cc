@@ -162,6 +162,8 @@ void DpdkPort::prepare(const std::vector<DpdkOptions>& ports) {
   eal::start_early(options);
 }
 
+bool DpdkPort::environment_failed() { return eal::has_failed(); }
+
 // The device becomes an Ethernet port of EAL.
 Status DpdkPort::probe(Setup& setup) {
   const DeviceSpec& device = setup.device;

@@ -61,6 +61,8 @@ class alignas(kCacheLine) DpdkPort final : public Driver {
   static Result<std::unique_ptr<DpdkPort>> open(const DpdkOptions& options);
   // What opening these one after the other takes long for and can be had before: DPDK's environment. See eal::start_early().
   static void prepare(const std::vector<DpdkOptions>& ports);
+  // Whether DPDK's environment has failed to start: then no port can be opened in this process any more.
+  static bool environment_failed();
   ~DpdkPort() override;
 
   const DriverCapabilities& capabilities() const noexcept override { return capabilities_; }

@@ -7,7 +7,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <linux/capability.h>
 #include <sched.h>
@@ -15,6 +18,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <rte_eal.h>
 
 #include <catch2/catch.hpp>
 
@@ -84,6 +89,32 @@ TEST_CASE("an EAL that has no memory to start with is not worth another try") {
       const auto port = DpdkPort::open({.device = "net_null0", .eal = {.hugepages = Hugepages::never, .memory_mib = 192}});
       if (port || port.error().code != Errc::out_of_memory) result |= 1 << i;
     }
+    _exit(result);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("an EAL that does not start for another reason than memory says so, each time") {
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    // It runs already: the program's own.
+    std::string words[] = {"test", "--no-huge", "--no-shconf", "--no-pci", "--no-telemetry", "--iova-mode=va", "-m", "64"};
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    if (rte_eal_init(static_cast<int>(std::size(words)), arguments.data()) < 0) _exit(100);
+    std::string first;
+    int result = 0;
+    for (int i = 0; i < 2; ++i) {
+      const auto port = DpdkPort::open({.device = "net_null0", .eal = {.hugepages = Hugepages::never, .memory_mib = 192}});
+      if (port || port.error().code != Errc::unavailable || !port.error().text.starts_with(first)) result |= 1 << i;
+      if (!port) first = port.error().text;
+    }
+    if (first.find("memory") != std::string::npos || !DpdkPort::environment_failed()) result |= 4;
     _exit(result);
   }
   int status = 0;

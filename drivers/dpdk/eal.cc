@@ -35,7 +35,7 @@ namespace {
 struct Process {
   std::mutex mutex;
   bool running = false;
-  bool failed = false;  // EAL cannot be started a second time
+  Error failure;        // no second try: with a text when EAL has failed to start
   EalOptions options;
   bool hugepages = false;
   std::atomic<bool> print{false};
@@ -155,6 +155,28 @@ int any_allowed_core() {
   return 0;
 }
 
+// What an errno of rte_eal_init() means for who asks.
+Errc code_of(int error) {
+  switch (error) {
+    case ENOMEM:
+    case EMFILE:
+    case EAGAIN: return Errc::out_of_memory;  // EAGAIN: none for the stack of its thread, or no more threads
+    case EACCES:
+    case EPERM: return Errc::not_permitted;
+    case EINVAL: return Errc::invalid_argument;
+    default: return Errc::unavailable;
+  }
+}
+
+Error eal_failure(int error, bool hugepages) {
+  const Errc code = code_of(error);
+  std::string text = "DPDK's EAL does not start: " + std::string(rte_strerror(error));
+  if (const std::string more = complaints(); !more.empty()) text += " (" + more + ")";
+  if (hugepages) text += "; try hugepages=never";
+  else if (code == Errc::out_of_memory) text += "; try a smaller memory=MIB, or check `ulimit -v`";
+  return {code, std::move(text)};
+}
+
 Status run_eal(Process& p, const EalOptions& options) {
   p.hugepages = options.hugepages == Hugepages::always ||
                 (options.hugepages == Hugepages::automatic && free_hugepage_mib() >= options.memory_mib);
@@ -191,11 +213,8 @@ Status run_eal(Process& p, const EalOptions& options) {
   const int error = rte_errno;
   if (restore) sched_setaffinity(0, sizeof(affinity), &affinity);
   if (result < 0) {
-    p.failed = true;
-    std::string text = "DPDK's EAL does not start: " + std::string(rte_strerror(error));
-    if (const std::string more = complaints(); !more.empty()) text += " (" + more + ")";
-    text += p.hugepages ? "; try hugepages=never" : "; try a smaller memory=MIB, or check `ulimit -v`";
-    return fail(Errc::out_of_memory, std::move(text));  // what it needs more of than anything; and no second try will do in this process
+    p.failure = eal_failure(error, p.hugepages);
+    return fail(p.failure.code, p.failure.text);
   }
   // DPDK seeds its generator when it is loaded: without this, processes forked after that would give their ports the
   // same addresses.
@@ -224,8 +243,8 @@ Status start(const EalOptions& options) {
   Process& p = process();
   const std::lock_guard lock(p.mutex);
   if (options.print_log) p.print.store(true, std::memory_order_relaxed);
-  if (p.failed) {
-    return fail(Errc::out_of_memory, "DPDK's EAL failed to start before, and can be started once per process: restart the program");
+  if (!p.failure.text.empty()) {
+    return fail(p.failure.code, p.failure.text + "; EAL can be started once per process: restart the program");
   }
   if (!p.running) {
     p.options = options;
@@ -242,6 +261,12 @@ Status start(const EalOptions& options) {
         "DPDK: the first port of this process decided for memory without hugepages: ask for hugepages=always there");
   }
   return {};
+}
+
+bool has_failed() {
+  Process& p = process();
+  const std::lock_guard lock(p.mutex);
+  return !p.failure.text.empty();
 }
 
 void start_early(const EalOptions& options) {

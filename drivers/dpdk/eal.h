@@ -24,10 +24,14 @@ struct EalOptions {
 namespace eal {
 
 // Starts EAL if it does not run yet. Options matter to the first caller; a later one is refused only if it needs the
-// PCI bus or hugepages and the first did not ask for them.
+// PCI bus or hugepages and the first did not ask for them. Errors: out_of_memory, not_permitted, invalid_argument or unavailable, by
+// what EAL says. It can be started once per process: after a failure every later call gives the same error.
 Status start(const EalOptions& options);
 
-// The same, but only if that takes nothing which another process may need meanwhile: not on a machine with hugepages, unless they
+// Whether it has failed to, and so always will.
+bool has_failed();
+
+// As start(), but only if that takes nothing which another process may need meanwhile: not on a machine with hugepages, unless they
 // are not wanted. For a process that will open a port later, and quickly then.
 void start_early(const EalOptions& options);
 
