@@ -8,7 +8,6 @@ namespace unet::am {
 namespace {
 
 constexpr Nanoseconds kPeriod = 5 * kSecond;  // the least round trip is of the last one or two: a wire may change
-constexpr Nanoseconds kAbsencePeriod = 100 * kMillisecond;  // a peer that was absent will be so again
 constexpr uint64_t kLossSample = 64;          // packets of which losses are counted together
 constexpr Nanoseconds kFullQueue = 3;         // budgets for a queue: losses at so much delay are a queue's that overflows
 constexpr double kGrowthMax = 0.125;          // of the window, in a round trip
@@ -79,11 +78,6 @@ void Congestion::grow(uint32_t bytes, uint64_t in_flight, bool empty) noexcept {
 
 void Congestion::handle_ack(uint32_t bytes, uint64_t in_flight, Nanoseconds delay, Nanoseconds absence, Nanoseconds now) noexcept {
   note_delay(delay, absence, now);
-  if (now >= absence_end_) {
-    period_absence_ = {period_absence_[1], 0};
-    absence_end_ = now + kAbsencePeriod;
-  }
-  period_absence_[1] = std::max(period_absence_[1], std::min(absence, delay));
   const Nanoseconds most = target();
   const bool looked = delay < most;
   delay -= std::min(absence, delay);
@@ -124,18 +118,9 @@ void Congestion::decrease_for_loss(Nanoseconds now) noexcept {
   decrease(std::max(1.0 - options_.decrease_max, packet_ / window_), now);
 }
 
-// Bytes that the wire can carry while the peer does not look.
-double Congestion::meanwhile() const noexcept {
-  const Nanoseconds absence = std::max(period_absence_[0], period_absence_[1]);
-  return smooth_ == 0 || absence < smooth_ ? 0 : window_ * static_cast<double>(absence) / static_cast<double>(smooth_);
-}
-
-void Congestion::handle_sent(uint32_t bytes, Nanoseconds now) noexcept {
+void Congestion::handle_sent(Nanoseconds now) noexcept {
   next_send_before_ = next_send_;
-  if (window_ >= packet_) {
-    next_send_ = now + static_cast<Nanoseconds>(static_cast<double>(smooth_) * bytes / window_);
-    return;
-  }
+  if (window_ >= packet_) return;
   // Measured in the round trips of a wire that is as full as it should be: with those that there are, a peer that is busy for milliseconds
   // with something else would be taken for a queue of that length, and asked again only after a hundred times as long.
   next_send_ = now + static_cast<Nanoseconds>(static_cast<double>(target()) * packet_ / window_);

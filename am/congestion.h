@@ -6,8 +6,7 @@
 // of 4 us and one of 40 ms; until it is first reached, the window doubles with each round trip. After a round trip without a queue it grows
 // by twice as much in the next, as a window too small would otherwise stay so for hundreds of them (TIMELY, SIGCOMM 2015, section 4.3, has
 // a mode for that). A loss says little on a wire that loses without being full: losses count only when the delay says so too, or when most
-// packets are lost. And time for which nobody looked for what had arrived is no delay of the wire; while the peer is known to be absent at
-// times, packets leave also above the window, as fast as it said before that the wire takes them.
+// packets are lost. And time for which nobody looked for what had arrived is no delay of the wire.
 #pragma once
 
 #include <array>
@@ -48,16 +47,13 @@ class Congestion {
   void handle_silence(uint32_t times, Nanoseconds now) noexcept;
 
   // Whether a packet may leave when `in_flight` bytes are on their way.
-  // Above the window, where the peer is known not to look for a while at times: as fast as the window said before that the wire can carry.
   bool may_send(uint64_t in_flight, Nanoseconds now) const noexcept {
-    return window_ >= packet_ && static_cast<double>(in_flight) < window_ ? true : now >= next_send(in_flight);
+    return window_ >= packet_ ? static_cast<double>(in_flight) < window_ : in_flight == 0 && now >= next_send_;
   }
-  void handle_sent(uint32_t bytes, Nanoseconds now) noexcept;
+  void handle_sent(Nanoseconds now) noexcept;
   void handle_unsent() noexcept { next_send_ = next_send_before_; }  // the last was not
-  // When the next packet may leave unless an ack comes before; ~0: not before.
-  Nanoseconds next_send(uint64_t in_flight) const noexcept {
-    return in_flight == 0 || (window_ >= packet_ && static_cast<double>(in_flight) < window_ + meanwhile()) ? next_send_ : ~Nanoseconds{0};
-  }
+  // When the next packet may leave, if nothing is on its way; 0: now.
+  Nanoseconds next_send() const noexcept { return window_ >= packet_ ? 0 : next_send_; }
 
   double window() const noexcept { return window_; }            // bytes
   Nanoseconds least_delay() const noexcept { return least_; }   // 0: not known yet
@@ -72,7 +68,6 @@ class Congestion {
   void decrease(double factor, Nanoseconds now) noexcept;
   void decrease_for_loss(Nanoseconds now) noexcept;
   void grow(uint32_t bytes, uint64_t in_flight, bool empty) noexcept;
-  double meanwhile() const noexcept;
   Nanoseconds base() const noexcept { return options_.base_delay != 0 ? options_.base_delay : least_; }
 
   CongestionOptions options_;
@@ -85,8 +80,6 @@ class Congestion {
   Nanoseconds variation_ = 0;
   bool unsure_ = false;        // nobody had looked for most of all round trips so far
   Nanoseconds last_ = 0;
-  std::array<Nanoseconds, 2> period_absence_{};  // the longest of the last two short periods
-  Nanoseconds absence_end_ = 0;
   Nanoseconds decreased_at_ = 0;
   double before_silence_ = 0;  // the window; 0: there is none
   double step_;                // bytes by which the window grows in a round trip

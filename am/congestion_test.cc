@@ -142,33 +142,3 @@ TEST_CASE("of a silence in which nobody looked nothing remains") {
     CHECK(flow.congestion.window() < before / 4);
   }
 }
-
-TEST_CASE("to a peer that pauses, packets leave as fast as the wire takes them, also above the window") {
-  Loaded flow;
-  const auto window = static_cast<uint64_t>(flow.congestion.window());
-  REQUIRE_FALSE(flow.congestion.may_send(window + 1, flow.now + kSecond));
-  flow.ack(8 * kMillisecond, 8 * kMillisecond);
-  Nanoseconds now = flow.now;
-  uint64_t in_flight = static_cast<uint64_t>(flow.congestion.window()) + 1;
-  const uint64_t at_first = in_flight;
-  // For ten round trips.
-  const Nanoseconds end = now + 10 * flow.congestion.smooth_delay();
-  flow.congestion.handle_sent(kPacket, now);
-  while (now < end) {
-    if (flow.congestion.may_send(in_flight, now)) {
-      in_flight += kPacket;
-      flow.congestion.handle_sent(kPacket, now);
-    }
-    const Nanoseconds next = flow.congestion.next_send(in_flight);
-    REQUIRE(next > now);
-    now = next;
-  }
-  const double sent = static_cast<double>(in_flight - at_first);
-  CHECK(sent == Approx(10 * flow.congestion.window()).epsilon(0.05));
-  // A peer that is there again is not sent more than the window says.
-  for (int i = 0; i < 3; ++i) {
-    flow.now += 100 * kMillisecond;
-    flow.ack(kDelay);
-  }
-  CHECK_FALSE(flow.congestion.may_send(in_flight, flow.now + kSecond));
-}

@@ -88,7 +88,7 @@ Flow::Transmit Flow::transmit_packet(Sequence sequence, Nanoseconds now) noexcep
   ++sent.times;
   in_flight_ += sent.bytes;
   if (timeout_at_ == ~Nanoseconds{0}) timeout_at_ = now + timeout();
-  congestion_.handle_sent(sent.bytes, now);
+  congestion_.handle_sent(now);
   ++counters_.sent;
   if (!first) ++counters_.resent;
   Transmit transmit{.numbered = true};
@@ -431,7 +431,7 @@ void Flow::handle_timeout(Nanoseconds now) noexcept {
 
 Nanoseconds Flow::next_timeout() const noexcept {
   Nanoseconds at = std::min({timeout_at_, reorder_at_, told_.at});
-  if (new_ != next_ || lost_ != 0) at = std::min(at, congestion_.next_send(in_flight_));
+  if ((new_ != next_ || lost_ != 0) && in_flight_ == 0) at = std::min(at, congestion_.next_send());
   return at;
 }
 

@@ -135,10 +135,10 @@ TEST_CASE("packets that come late, behind up to a hundred microseconds of others
 TEST_CASE("a process that does not get to run costs its own time, and leaves no small window behind") {
   const Distribution rare = shares_of_possible({.run = 5 * kMillisecond}), often = shares_of_possible({.run = kMillisecond});
   CAPTURE(rare.tenth, rare.median, often.tenth, often.median);
-  CHECK(rare.tenth > 0.55);
-  CHECK(rare.median > 0.78);
-  CHECK(often.tenth > 0.15);
-  CHECK(often.median > 0.5);
+  CHECK(rare.tenth > 0.35);
+  CHECK(rare.median > 0.66);
+  CHECK(often.tenth > 0.05);
+  CHECK(often.median > 0.22);
 }
 
 TEST_CASE("pauses and losses together do not bring a flow to a standstill") {
@@ -146,10 +146,10 @@ TEST_CASE("pauses and losses together do not bring a flow to a standstill") {
   const Distribution ten = shares_of_possible({.loss = 0.1, .run = 5 * kMillisecond});
   const Distribution unseen = shares_of_possible({.loss = 0.01, .run = 5 * kMillisecond, .notices = false});
   CAPTURE(one.tenth, one.median, ten.tenth, ten.median, unseen.tenth, unseen.median);
-  CHECK(one.tenth > 0.44);
-  CHECK(one.median > 0.72);
-  CHECK(ten.tenth > 0.06);
-  CHECK(ten.median > 0.36);
+  CHECK(one.tenth > 0.33);
+  CHECK(one.median > 0.63);
+  CHECK(ten.tenth > 0.05);
+  CHECK(ten.median > 0.29);
   CHECK(unseen.median > 0.58);
 }
 
