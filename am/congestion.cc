@@ -80,6 +80,7 @@ void Congestion::handle_ack(uint32_t bytes, uint64_t in_flight, Nanoseconds dela
   note_delay(delay, absence, now);
   const Nanoseconds most = target();
   const bool looked = delay < most;
+  const bool empty = delay < base() + (most - base()) / 2;  // without doubt: not only if absence explains the delay
   delay -= std::min(absence, delay);
   last_ = delay;
   if (before_silence_ != 0) {
@@ -88,7 +89,7 @@ void Congestion::handle_ack(uint32_t bytes, uint64_t in_flight, Nanoseconds dela
     before_silence_ = 0;
   }
   if (delay < most) {
-    grow(bytes, in_flight, delay < base() + (most - base()) / 2);
+    grow(bytes, in_flight, empty);
   } else if (may_decrease(now)) {
     const double excess = static_cast<double>(delay - most) / static_cast<double>(delay);
     decrease(std::max(1.0 - options_.decrease * excess, 1.0 - options_.decrease_max), now);

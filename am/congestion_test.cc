@@ -40,26 +40,70 @@ TEST_CASE("what arrived during a pause may be found long after it") {
   constexpr Nanoseconds kPause = 8 * kMillisecond;
   Nanoseconds now = kSecond;
   Absence absence;
-  absence.found_nothing(now);
-  absence.found_nothing(now += 100);
-  absence.found(now += 100);
+  absence.begin(now);
+  const auto find = [&](int count, Nanoseconds after = kMicrosecond) {
+    for (int i = 0; i < count; ++i) {
+      absence.found(now += after);
+      absence.polled(now += after, false);
+    }
+  };
+  absence.polled(now += 100, true);
+  find(1);
   CHECK(absence.time() == 0);
-  absence.found(now += kPause);  // the one before was being handled
+  find(1, kPause);  // the one before was being handled
   CHECK(absence.time() == kPause);
-  for (int i = 0; i < 50; ++i) absence.found(now += kMicrosecond);
+  find(50);
   CHECK(absence.time() == kPause);
-  absence.found(now += kPause);
-  CHECK(absence.time() == 2 * kPause);
+  SECTION("the longest counts, as a receiver that is always slow would be away for ever") {
+    find(50, kPause);
+    CHECK(absence.time() == kPause);
+  }
   SECTION("until nothing more is there") {
-    absence.found_nothing(now += kMicrosecond);
-    absence.found(now += kMicrosecond);
+    absence.polled(now += kMicrosecond, true);
+    find(1);
     CHECK(absence.time() == 0);
   }
   SECTION("and it may come just after that was seen") {
-    absence.found_nothing(now += kPause);
-    absence.found(now += kMicrosecond);
+    absence.polled(now += kPause, true);
+    find(1);
     CHECK(absence.time() == kPause);
   }
+  SECTION("until what a receive queue holds was found") {
+    find(200);
+    CHECK(absence.time() == kPause);
+    find(512);
+    CHECK(absence.time() == 0);
+  }
+  SECTION("also where each packet takes long") {
+    find(1024, 30 * kMicrosecond);
+    CHECK(absence.time() == 30 * kMicrosecond);
+  }
+}
+
+TEST_CASE("polls that find something else have looked, too") {
+  Nanoseconds now = kSecond;
+  Absence absence;
+  absence.begin(now);
+  for (int i = 0; i < 10; ++i) {
+    for (int polls = 0; polls < 50; ++polls) absence.polled(now += kMicrosecond, false);
+    absence.found(now += kMicrosecond);
+    CHECK(absence.time() == 0);
+  }
+}
+
+TEST_CASE("a sleep that a packet ended counts for no longer than one peer can have sent meanwhile") {
+  constexpr Nanoseconds kSleep = 8 * kMillisecond;
+  Nanoseconds now = kSecond;
+  Absence absence;
+  absence.begin(now);
+  absence.polled(now += kMicrosecond, true);
+  absence.sleeps();
+  absence.found(now += kSleep);
+  CHECK(absence.time() == kSleep);
+  for (uint32_t i = 1; i < kFlowWindow; ++i) absence.found(now += kMicrosecond);
+  CHECK(absence.time() == kSleep);
+  absence.found(now += kMicrosecond);
+  CHECK(absence.time() == 0);
 }
 
 TEST_CASE("a round trip in which nobody looked is no longer than expected") {
@@ -141,4 +185,20 @@ TEST_CASE("of a silence in which nobody looked nothing remains") {
     flow.ack(kDelay);
     CHECK(flow.congestion.window() < before / 4);
   }
+}
+
+TEST_CASE("a window does not grow ever faster only because nobody looked") {
+  Loaded flow;
+  for (int i = 0; i < 20; ++i) {
+    flow.now += 10 * kMillisecond;
+    flow.ack(20 * kDelay);
+  }
+  REQUIRE(flow.congestion.window() < 2 * kPacket);
+  for (int trips = 0; trips < 50; ++trips) {
+    flow.now += 2 * kDelay;
+    for (double bytes = flow.congestion.window(); bytes > 0; bytes -= kPacket) {
+      flow.congestion.handle_ack(kPacket, static_cast<uint64_t>(flow.congestion.window()), 2 * kDelay, 2 * kDelay, flow.now);
+    }
+  }
+  CHECK(flow.congestion.window() < 55 * kPacket);
 }

@@ -70,6 +70,7 @@ Peer& Endpoint::add_peer(Channel channel, bool on_this_ni) {
     // Delays are those of processes that share cores: the credits limit what is under way, and nothing else.
     if (on_this_ni) options.congestion.no_wire = true;
     peer.wire = std::make_unique<WireLink>(*endpoint_, channel, options, pool_, budget_);
+    if (wires_.empty()) absence_.begin(monotonic_now());
     wires_.push_back(&peer);
   }
   const auto index = static_cast<uint32_t>(channel);
@@ -191,6 +192,7 @@ bool Endpoint::settle(Nanoseconds& limit) {
   const uint64_t before = callbacks_->ended;
   if (turn() != 0 || callbacks_->ended != before) return false;
   limit = rest(limit);
+  absence_.sleeps();
   return true;
 }
 

@@ -40,7 +40,7 @@ uint32_t Endpoint::poll() {
 // What has arrived is handled before the time-outs.
 void Endpoint::turn_wires(bool empty) {
   const Nanoseconds now = monotonic_now();
-  if (empty) absence_.found_nothing(now);
+  absence_.polled(now, empty);
   if (!empty && ++turns_ % kTurnsPerTimeout != 0) return;
   if (now < next_timeout_) return;
   next_timeout_ = ~Nanoseconds{0};

@@ -45,6 +45,15 @@ struct Packet {
 
 class Network;
 
+// What takes a node time, if anything does.
+struct Worker {
+  Nanoseconds handling = 0;            // of each packet that arrives; 0: what arrives is handled as it comes
+  uint32_t queue = 256;                // packets that wait for that
+  double stops = 0;                    // share of packets at which it loses its core besides,
+  Nanoseconds stops_for = 0;           // for so long
+  Nanoseconds wakes_in = 0;            // it sleeps when nothing is there, and takes so long to wake up; 0: it polls all the while
+};
+
 // One side of a flow.
 class Side {
  public:
@@ -69,13 +78,16 @@ class Side {
 
   // It has looked all the while until now.
   void watch(Nanoseconds now) {
-    absence_.found_nothing(now);
-    absence_.found_nothing(now);
+    absence_.polled(now, true);
+    absence_.polled(now, true);
   }
   void arrive(const Packet& packet, Nanoseconds now) {
-    const bool keep = eager || random_() % 16 != 0;  // a receiver may be short of buffers
     absence_.found(now);
-    const Nanoseconds absence = notices ? absence_.time() : 0;
+    take(packet, now, absence_.time());
+  }
+  void take(const Packet& packet, Nanoseconds now, Nanoseconds nobody_looked) {
+    const bool keep = eager || random_() % 16 != 0;  // a receiver may be short of buffers
+    const Nanoseconds absence = notices ? nobody_looked : 0;
     const auto arrival = flow_->handle_packet(packet.fields, as_bytes(&packet.body, sizeof packet.body), keep, now, absence);
     if (arrival == Flow::Arrival::fresh) kept_[slot_of(packet.fields.sequence)] = packet.content;
   }
@@ -142,7 +154,7 @@ class Side {
 // Flows between nodes; a node has one link to a switch in the middle.
 class Network {
  public:
-  Network(uint32_t nodes, const Wire& wire, uint64_t seed) : wire_(wire), random_(seed), up_(nodes), down_(nodes), cut_(nodes, false) {}
+  Network(uint32_t nodes, const Wire& wire, uint64_t seed) : wire_(wire), random_(seed), up_(nodes), down_(nodes), desks_(nodes), cut_(nodes, false) {}
 
   // A flow between two nodes; returns its index. Sides 2i and 2i + 1.
   size_t connect(uint32_t a, uint32_t b, const FlowOptions& options, const FlowOptions& other) {
@@ -154,6 +166,8 @@ class Network {
   }
   Side& side(size_t flow, size_t which) { return *sides_[2 * flow + which]; }
   void cut(uint32_t node, bool is_cut) { cut_[node] = is_cut; }
+  // All sides at a node take turns. Before anything is sent.
+  void employ(uint32_t node, const Worker& worker) { desks_[node].worker = worker; }
   Nanoseconds now() const noexcept { return now_; }
   uint64_t lost_in_queues() const noexcept { return queue_drops_; }
 
@@ -167,6 +181,15 @@ class Network {
       while (!events_.empty() && events_.top().at <= now_) {
         const Event event = events_.top();
         events_.pop();
+        Desk& desk = desks_[nodes_[event.to]];
+        if (desk.worker.handling != 0) {
+          if (event.serves) {
+            serve(desk);
+          } else {
+            queue(desk, event);
+          }
+          continue;
+        }
         if (sides_[event.to]->asleep) {
           asleep_[event.to].push_back(event.packet);
           continue;
@@ -210,11 +233,52 @@ class Network {
     uint64_t order = 0;
     size_t to = 0;
     Packet packet;
+    bool serves = false;               // no arrival: its node's worker is free again
     bool operator<(const Event& other) const noexcept { return std::pair(at, order) > std::pair(other.at, other.order); }
   };
   struct Link {
     Nanoseconds free_at = 0;
   };
+
+  // Where a worker's packets wait.
+  struct Desk {
+    Worker worker;
+    Absence absence;
+    std::deque<std::pair<size_t, Packet>> waiting;
+    bool works = false;
+  };
+  // It looks all the while until there is something, or sleeps.
+  void queue(Desk& desk, const Event& event) {
+    if (desk.waiting.size() >= desk.worker.queue) {
+      ++queue_drops_;
+      return;
+    }
+    desk.waiting.emplace_back(event.to, event.packet);
+    if (desk.works) return;
+    desk.works = true;
+    if (desk.worker.wakes_in != 0) {
+      desk.absence.sleeps();
+    } else {
+      desk.absence.polled(now_, true);
+      desk.absence.polled(now_, true);
+    }
+    call(event.to, now_ + desk.worker.wakes_in);
+  }
+  void call(size_t to, Nanoseconds at) { events_.push({at, ++orders_, to, {}, true}); }
+  void serve(Desk& desk) {
+    if (desk.waiting.empty()) {
+      desk.absence.polled(now_, true);
+      desk.works = false;
+      return;
+    }
+    const auto [to, packet] = desk.waiting.front();
+    desk.waiting.pop_front();
+    desk.absence.found(now_);
+    sides_[to]->take(packet, now_, desk.absence.time());
+    poll(to);
+    const Nanoseconds stop = chance(desk.worker.stops) ? desk.worker.stops_for : 0;
+    call(to, now_ + desk.worker.handling + stop);
+  }
 
   Nanoseconds next_event() {
     Nanoseconds next = events_.empty() ? ~Nanoseconds{0} : events_.top().at;
@@ -278,6 +342,7 @@ class Network {
   Wire wire_;
   std::mt19937_64 random_;
   std::vector<Link> up_, down_;
+  std::vector<Desk> desks_;
   std::vector<bool> cut_;
   std::vector<std::unique_ptr<Side>> sides_;
   std::vector<uint32_t> nodes_;
@@ -307,7 +372,8 @@ inline Nanoseconds percentile(std::vector<Nanoseconds> of, double share) {
 }
 
 // `bytes` of each request. The same seed gives the same figures.
-inline Incast incast(uint32_t senders, uint32_t bytes, uint64_t seed, double loss = 0) {
+inline Incast incast(uint32_t senders, uint32_t bytes, uint64_t seed, double loss = 0, const Worker& receiver = {},
+                     Nanoseconds time = 5 * kMillisecond) {
   FlowOptions options;
   options.congestion.base_delay = 2 * kIncastWire.delay;
   Network alone(2, kIncastWire, seed);
@@ -326,8 +392,8 @@ inline Incast incast(uint32_t senders, uint32_t bytes, uint64_t seed, double los
     network.side(i, 1).replies = 0;
     network.side(i, 0).eager = network.side(i, 1).eager = true;
   }
-  constexpr Nanoseconds kTime = 5 * kMillisecond;
-  network.run(network.now() + kTime);
+  network.employ(0, receiver);
+  network.run(network.now() + time);
   Incast result{.dropped = network.lost_in_queues()};
   std::vector<Nanoseconds> latencies;
   uint64_t all = 0, least = ~uint64_t{0};
@@ -337,7 +403,7 @@ inline Incast incast(uint32_t senders, uint32_t bytes, uint64_t seed, double los
     least = std::min(least, receiver.bytes_handled);
     latencies.insert(latencies.end(), receiver.latencies.begin(), receiver.latencies.end());
   }
-  result.goodput = static_cast<double>(all) * 8e9 / static_cast<double>(kTime) / kIncastWire.bits_per_second;
+  result.goodput = static_cast<double>(all) * 8e9 / static_cast<double>(time) / kIncastWire.bits_per_second;
   result.p99 = percentile(std::move(latencies), 0.99);
   result.unloaded = percentile(alone.side(0, 1).latencies, 0.5);
   result.least_share = static_cast<double>(least * senders) / static_cast<double>(all);

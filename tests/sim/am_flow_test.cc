@@ -134,6 +134,32 @@ TEST_CASE("32 senders to one: the link is full, its queue is short, and each has
   CHECK(result.dropped == 0);
 }
 
+TEST_CASE("32 senders to one that is slower than the wire: what it has to handle waits at them") {
+  struct Scene {
+    Worker receiver;
+    Nanoseconds time, p99;
+    double least_share;
+  };
+  const Nanoseconds us = kMicrosecond;
+  const Scene scene = GENERATE_COPY(Scene{{.handling = us}, 100 * kMillisecond, 50 * us, 0.5},
+                                    // It loses its core at times,
+                                    Scene{{.handling = us, .stops = 2e-4, .stops_for = 30 * us}, 50 * kMillisecond, 100 * us, 0.45},
+                                    Scene{{.handling = us, .stops = 1e-4, .stops_for = kMillisecond}, 100 * kMillisecond, 300 * us, 0.6},
+                                    // takes longer for each packet than counts as absence,
+                                    Scene{{.handling = 20 * us}, 200 * kMillisecond, 1200 * us, 0.3},
+                                    Scene{{.handling = 50 * us}, 500 * kMillisecond, 4 * kMillisecond, 0.7},
+                                    // or sleeps whenever there is nothing.
+                                    Scene{{.handling = us, .wakes_in = 50 * us}, 100 * kMillisecond, 100 * us, 0.45});
+  const Incast result = incast(32, 1500, 1, 0, scene.receiver, scene.time);
+  const double possible = 1500 * 8e9 / static_cast<double>(scene.receiver.handling) / 100e9;
+  CAPTURE(scene.receiver.handling, scene.receiver.stops_for, scene.receiver.wakes_in, possible);
+  CAPTURE(result.goodput, result.p99, result.least_share, result.dropped);
+  CHECK(result.goodput > 0.85 * possible);
+  CHECK(result.p99 < scene.p99);
+  CHECK(result.least_share > scene.least_share);
+  CHECK(result.dropped == 0);
+}
+
 TEST_CASE("congestion control is what keeps that queue short") {
   // A window that never shrinks: what the case above would show without it.
   const Wire wire{.delay = 4 * kMicrosecond, .bits_per_second = 100e9, .queue = 1024};
