@@ -370,7 +370,7 @@ Nanoseconds Flow::timeout() const noexcept {
   const Nanoseconds delay = congestion_.smooth_delay();
   if (delay == 0) return std::min(options_.first_timeout << std::min(backoff_, kBackoffMax), options_.timeout_max);
   const Nanoseconds time = std::max(delay + 4 * congestion_.variation() + options_.ack_delay, options_.timeout_min);
-  if (backoff_ == 0) return std::min(2 * delay + options_.ack_delay, time);
+  if (backoff_ == 0) return std::min({2 * delay + options_.ack_delay, time, options_.timeout_max});
   return std::min(time << std::min(backoff_ - 1, kBackoffMax), options_.timeout_max);
 }
 

@@ -344,6 +344,23 @@ TEST_CASE("the last packet of all is sent again after a time-out, later each tim
   CHECK(pair.a.counters().resent == 4);
 }
 
+TEST_CASE("no echo makes a flow wait for longer than the longest time-out") {
+  Pair pair;
+  pair.request(pair.a);
+  REQUIRE(pair.pass(pair.a, pair.b) == 1);
+  pair.deliver(pair.b);
+  pair.b.handled();
+  pair.now += kMillisecond;
+  auto acks = pair.out(pair.b);
+  REQUIRE(acks.size() == 1);
+  acks[0].fields.echo -= 1u << 30;  // 69 s ago
+  pair.in(pair.a, acks[0]);
+  REQUIRE(pair.a.congestion().smooth_delay() > 60 * kSecond);
+  pair.request(pair.a);
+  pair.out(pair.a);
+  CHECK(pair.a.next_timeout() <= pair.now + FlowOptions{}.timeout_max);
+}
+
 TEST_CASE("who waits for a credit that was lost asks for it") {
   Pair pair({.window = 1});
   pair.request(pair.a);
