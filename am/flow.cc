@@ -418,8 +418,10 @@ void Flow::handle_timeout(Nanoseconds now) noexcept {
   } else {
     ++counters_.timeouts;
     for (Sequence each = una_; each != new_; ++each) {
-      if (slot(each).fate == Fate::in_flight) lose(each);
+      const bool missing = slot(each).fate == Fate::in_flight;
+      if (missing) lose(each);
       if (options_.recovery == Recovery::selective) break;  // its ack will tell of the others
+      if (missing) congestion_.handle_loss(counters_.sent, now);
     }
     congestion_.handle_silence(backoff_, now);
     insist_ = slot(una_).fate == Fate::lost;  // whatever else is on its way: that is not heard of

@@ -328,6 +328,39 @@ TEST_CASE("go-back-N sends everything again after a time-out") {
   CHECK(pair.deliver(pair.b) == 4);
 }
 
+TEST_CASE("with go-back-N, too, a window shrinks where most packets are lost") {
+  Pair pair({.recovery = Recovery::go_back_n});
+  const auto round_trip = [&] {
+    pair.now += kDelay / 2;
+    pair.deliver(pair.b);
+    pair.now += kDelay / 2;
+    pair.pass(pair.b, pair.a);
+  };
+  const auto offer = [&] {
+    while (pair.a.has_credit()) pair.request(pair.a);
+    return pair.out(pair.a);
+  };
+  for (int i = 0; i < 20; ++i) {
+    for (const auto& each : offer()) pair.in(pair.b, each);
+    while (pair.b.poll_delivery()) pair.b.handled();
+    round_trip();
+  }
+  const double before = pair.a.congestion().window();
+  // Of all that is sent only the first arrives, so there is never more than one time-out in a row.
+  for (int i = 0; i < 40; ++i) {
+    const auto sent = offer();
+    if (!sent.empty()) {
+      pair.in(pair.b, sent.front());
+      while (pair.b.poll_delivery()) pair.b.handled();
+      round_trip();
+    }
+    pair.now = std::max(pair.now, pair.a.next_timeout());
+    pair.a.handle_timeout(pair.now);
+  }
+  CAPTURE(before);
+  CHECK(pair.a.congestion().window() < before / 2);
+}
+
 TEST_CASE("the last packet of all is sent again after a time-out, later each time") {
   Pair pair;
   pair.request(pair.a);
