@@ -290,6 +290,7 @@ void Flow::handle_acked(const PacketFields& fields, Bytes payload, Nanoseconds n
     }
   }
   while (una_ != new_ && slot(una_).fate == Fate::acknowledged) ++una_;
+  if (!before(una_, late_until_)) late_until_ = una_;  // moves along: half a round of numbers later it would lie ahead
   if (!is_numbered(fields.kind)) note_repeats(fields.handler);
   end_recovery();
   if (bytes == 0) return;
