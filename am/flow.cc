@@ -426,7 +426,7 @@ void Flow::handle_timeout(Nanoseconds now) noexcept {
     }
     congestion_.handle_silence(backoff_, now);
     insist_ = slot(una_).fate == Fate::lost;  // whatever else is on its way: that is not heard of
-    ++needless_;
+    needless_ = std::min(needless_, backoff_) + 1;  // those of earlier silences replaced what was really lost
   }
   ++backoff_;
   timeout_at_ = now + timeout();
