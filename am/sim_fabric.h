@@ -154,7 +154,8 @@ class Side {
 // Flows between nodes; a node has one link to a switch in the middle.
 class Network {
  public:
-  Network(uint32_t nodes, const Wire& wire, uint64_t seed) : wire_(wire), random_(seed), up_(nodes), down_(nodes), desks_(nodes), cut_(nodes, false) {}
+  Network(uint32_t nodes, const Wire& wire, uint64_t seed)
+      : wire_(wire), random_(seed), up_(nodes), down_(nodes), desks_(nodes), cut_(nodes, false) {}
 
   // A flow between two nodes; returns its index. Sides 2i and 2i + 1.
   size_t connect(uint32_t a, uint32_t b, const FlowOptions& options, const FlowOptions& other) {
