@@ -30,7 +30,7 @@ struct CongestionOptions {
                                              // So many flows at one place get equal shares sooner (Swift, section 3.5).
   double decrease = 0.8;                     // share of the excess by which the window shrinks
   double decrease_max = 0.5;                 // in one round trip
-  double loss_tolerated = 0.5;               // of the packets of a round trip, before losses alone count. A packet of several frames is
+  double loss_tolerated = 0.5;               // of 64 packets or more, before losses alone count. A packet of several frames is
                                              // lost with any: of those with three a quarter, where each tenth frame is
 };
 
