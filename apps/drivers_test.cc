@@ -2,13 +2,13 @@
 #include "apps/drivers.h"
 
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
 
 #include "apps/open_ports.h"
 #include "apps/spec_values.h"
+#include "unet/test_process.h"
 
 using namespace unet;
 using namespace unet::apps;
@@ -29,26 +29,21 @@ std::string refusal(const std::string& specification) {
 
 // First, as it needs a process that has no EAL yet.
 TEST_CASE("nothing is asked for again when DPDK's environment has failed to start") {
-  const pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
+  ChildProcess child([]() -> int {
     // No descriptor is left for it. (Little memory would do as well, but not with AddressSanitizer.)
     const int next = dup(STDERR_FILENO);
     const rlimit limit{static_cast<rlim_t>(next + 1), static_cast<rlim_t>(next + 1)};
-    if (next < 0 || setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(100);
+    if (next < 0 || setrlimit(RLIMIT_NOFILE, &limit) != 0) return 100;
     int asked = 0;
     const auto busy = [&]() -> OpenedPorts {
       ++asked;
       return fail(Errc::unavailable, "busy");
     };
-    if (!can_open_later() || make_driver("dpdk:net_null0,hugepages=never,memory=192")) _exit(101);
+    if (!can_open_later() || make_driver("dpdk:net_null0,hugepages=never,memory=192")) return 101;
     const bool opened = open_when_free(busy, 600 * kSecond, [](const Error&) {}).has_value();
-    _exit(opened || can_open_later() ? 102 : asked);
-  }
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 1);
+    return opened || can_open_later() ? 102 : asked;
+  });
+  CHECK(child.wait() == 1);
 }
 
 TEST_CASE("numbers with units") {

@@ -72,41 +72,45 @@ uint64_t counter(const Driver& driver, const std::string& name) {
   return 0;
 }
 
+// What `body` returns in a copy of this process; -1 if a signal ends that. For a process that has no EAL yet.
+template <typename Body>
+int exit_status_of(Body body) {
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) _exit(body());
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 }  // namespace
 
 // First, as it needs a process that has no EAL yet.
 TEST_CASE("an EAL that has no memory to start with is not worth another try") {
-  const pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
+  const int result = exit_status_of([]() -> int {
     uint64_t pages = 0;
     std::ifstream("/proc/self/statm") >> pages;
     const rlim_t room = pages * static_cast<uint64_t>(getpagesize()) + (64 << 20);
     const rlimit limit{room, room};
-    if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(100);
+    if (setrlimit(RLIMIT_AS, &limit) != 0) return 100;
     int result = 0;
     for (int i = 0; i < 2; ++i) {
       const auto port = DpdkPort::open({.device = "net_null0", .eal = {.hugepages = Hugepages::never, .memory_mib = 192}});
       if (port || port.error().code != Errc::out_of_memory) result |= 1 << i;
     }
-    _exit(result);
-  }
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
+    return result;
+  });
+  CHECK(result == 0);
 }
 
 TEST_CASE("an EAL that does not start for another reason than memory says so, each time") {
-  const pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
+  const int result = exit_status_of([]() -> int {
     // It runs already: the program's own.
     std::string words[] = {"test", "--no-huge", "--no-shconf", "--no-pci", "--no-telemetry", "--iova-mode=va", "-m", "64"};
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
-    if (rte_eal_init(static_cast<int>(std::size(words)), arguments.data()) < 0) _exit(100);
+    if (rte_eal_init(static_cast<int>(std::size(words)), arguments.data()) < 0) return 100;
     std::string first;
     int result = 0;
     for (int i = 0; i < 2; ++i) {
@@ -115,12 +119,9 @@ TEST_CASE("an EAL that does not start for another reason than memory says so, ea
       if (!port) first = port.error().text;
     }
     if (first.find("memory") != std::string::npos || !DpdkPort::environment_failed()) result |= 4;
-    _exit(result);
-  }
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
+    return result;
+  });
+  CHECK(result == 0);
 }
 
 TEST_CASE("a port that needs a right which this process has not is not permitted") {
