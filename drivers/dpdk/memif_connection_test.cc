@@ -213,25 +213,32 @@ bool step(ControlSocket& socket, uint32_t number, const char* name, uint32_t id 
   }
 }
 
-ControlSocket connected_client(const char* socket, uint32_t id) {
+// Greeted by the server, with nothing said yet.
+ControlSocket greeted_client(const char* socket) {
   ControlSocket client(socket_name(socket));
   REQUIRE(client.connect());
   REQUIRE(client.receive() == Kind::hello);
-  for (uint32_t i = 0; i < kSteps; ++i) {
-    REQUIRE(step(client, i, "memif_region_0", id));
-    REQUIRE(client.receive() == (i + 1 == kSteps ? Kind::connected : Kind::ack));
-  }
   return client;
 }
 
-void die_half_way(const char* socket) {
-  ControlSocket client(socket_name(socket));
-  REQUIRE(client.connect());
-  REQUIRE(client.receive() == Kind::hello);
-  for (uint32_t i = 0; i < 2; ++i) {
-    REQUIRE(step(client, i, "seg_0"));
-    REQUIRE(client.receive() == Kind::ack);
+// Steps [from, to) of a client, each with the answer that belongs to it.
+void take_steps(ControlSocket& client, uint32_t from, uint32_t to, const char* name, uint32_t id = 0) {
+  for (uint32_t i = from; i < to; ++i) {
+    CAPTURE(i);
+    REQUIRE(step(client, i, name, id));
+    REQUIRE(client.receive() == (i + 1 == kSteps ? Kind::connected : Kind::ack));
   }
+}
+
+ControlSocket connected_client(const char* socket, uint32_t id) {
+  ControlSocket client = greeted_client(socket);
+  take_steps(client, 0, kSteps, "memif_region_0", id);
+  return client;
+}
+
+void die_half_way(const char* socket, const char* name = "seg_0") {
+  ControlSocket client = greeted_client(socket);
+  take_steps(client, 0, 2, name);
 }
 
 // Of those that die half-way.
@@ -250,13 +257,8 @@ TEST_CASE("a memif server keeps nothing of clients that die half-way through con
   for (uint32_t steps = 0; steps <= kSteps; ++steps) {
     CAPTURE(name, steps);
     {
-      ControlSocket client(socket_name("a"));
-      REQUIRE(client.connect());
-      REQUIRE(client.receive() == Kind::hello);
-      for (uint32_t i = 0; i < steps; ++i) {
-        REQUIRE(step(client, i, name));
-        REQUIRE(client.receive() == (i + 1 == kSteps ? Kind::connected : Kind::ack));
-      }
+      ControlSocket client = greeted_client("a");
+      take_steps(client, 0, steps, name);
       if (steps == kSteps) REQUIRE(eventually([&] { return port->link_up(); }));
     }
     eventually([&] { return descriptors() == before; });
@@ -270,26 +272,10 @@ TEST_CASE("what a dead client has left is closed without harm to one that is jus
   const auto other = open_port("net_memif1,role=server,socket=" + socket_name("b"));
   const auto before = descriptors();
   {
-    ControlSocket living(socket_name("b"));
-    REQUIRE(living.connect());
-    REQUIRE(living.receive() == Kind::hello);
-    for (uint32_t i = 0; i < 3; ++i) {
-      REQUIRE(step(living, i, "memif_region_0"));
-      REQUIRE(living.receive() == Kind::ack);
-    }
-    {
-      ControlSocket dying(socket_name("a"));
-      REQUIRE(dying.connect());
-      REQUIRE(dying.receive() == Kind::hello);
-      for (uint32_t i = 0; i < 2; ++i) {
-        REQUIRE(step(dying, i, "memif_region_0"));
-        REQUIRE(dying.receive() == Kind::ack);
-      }
-    }
-    for (uint32_t i = 3; i < kSteps; ++i) {
-      REQUIRE(step(living, i, "memif_region_0"));
-      REQUIRE(living.receive() == (i + 1 == kSteps ? Kind::connected : Kind::ack));
-    }
+    ControlSocket living = greeted_client("b");
+    take_steps(living, 0, 3, "memif_region_0");
+    die_half_way("a", "memif_region_0");
+    take_steps(living, 3, kSteps, "memif_region_0");
     REQUIRE(eventually([&] { return other->link_up(); }));
     // Of the living: its socket at both ends, its memory and its two interrupts. Of the dead: nothing.
     eventually([&] { return descriptors().size() == before.size() + 5; });
@@ -303,9 +289,7 @@ TEST_CASE("what a dead client has left is closed without harm to one that is jus
 
 TEST_CASE("who connects to a memif server and says nothing does not keep it from closing what dead clients have left") {
   const auto port = open_port("net_memif0,role=server,socket=" + socket_name("a"));
-  ControlSocket silent(socket_name("a"));
-  REQUIRE(silent.connect());
-  REQUIRE(silent.receive() == Kind::hello);
+  ControlSocket silent = greeted_client("a");
   // What it looks at is looked at when something happens; and some die before it is silent for too long.
   CHECK(eventually([&] {
     die_half_way("a");
@@ -428,11 +412,8 @@ TEST_CASE("a memif client does not lose patience with its server when another me
   open_port("net_memif1,role=client,socket=" + socket_name("nobody"));  // with the same id
   {
     const auto server = open_port("net_memif1,role=server,socket=" + socket_name("b"));
-    ControlSocket client(socket_name("b"));
-    REQUIRE(client.connect());
-    REQUIRE(client.receive() == Kind::hello);
-    REQUIRE(step(client, 0, "memif_region_0"));
-    REQUIRE(client.receive() == Kind::ack);
+    ControlSocket client = greeted_client("b");
+    take_steps(client, 0, 1, "memif_region_0");
     REQUIRE(client.send(Message(Kind::disconnect)));
     CHECK_FALSE(client.receive());
   }
