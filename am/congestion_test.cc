@@ -23,11 +23,19 @@ struct Loaded {
     congestion.handle_ack(kPacket, static_cast<uint64_t>(congestion.window()), delay, absence, now += delay);
   }
   // A window's worth of packets arrives.
-  void round_trip(Nanoseconds delay) {
+  void round_trip(Nanoseconds delay, Nanoseconds absence = 0) {
     now += delay;
     for (double bytes = congestion.window(); bytes > 0; bytes -= kPacket) {
-      congestion.handle_ack(kPacket, static_cast<uint64_t>(congestion.window()), delay, 0, now);
+      congestion.handle_ack(kPacket, static_cast<uint64_t>(congestion.window()), delay, absence, now);
     }
+  }
+  // A long queue, until next to no window is left.
+  void shrink() {
+    for (int i = 0; i < 20; ++i) {
+      now += 10 * kMillisecond;
+      ack(20 * kDelay);
+    }
+    REQUIRE(congestion.window() < 2 * kPacket);
   }
 
   Congestion congestion{CongestionOptions{.packet = kPacket}};
@@ -153,11 +161,7 @@ TEST_CASE("losses make a window smaller where the wire is full, or most packets 
 
 TEST_CASE("where there is no queue, a window grows ever faster") {
   Loaded flow;
-  for (int i = 0; i < 20; ++i) {
-    flow.now += 10 * kMillisecond;
-    flow.ack(20 * kDelay);
-  }
-  REQUIRE(flow.congestion.window() < 2 * kPacket);
+  flow.shrink();
   int trips = 0;
   for (; flow.congestion.window() < 100 * kPacket; ++trips) flow.round_trip(kDelay);
   CHECK(trips < 50);
@@ -189,16 +193,7 @@ TEST_CASE("of a silence in which nobody looked nothing remains") {
 
 TEST_CASE("a window does not grow ever faster only because nobody looked") {
   Loaded flow;
-  for (int i = 0; i < 20; ++i) {
-    flow.now += 10 * kMillisecond;
-    flow.ack(20 * kDelay);
-  }
-  REQUIRE(flow.congestion.window() < 2 * kPacket);
-  for (int trips = 0; trips < 50; ++trips) {
-    flow.now += 2 * kDelay;
-    for (double bytes = flow.congestion.window(); bytes > 0; bytes -= kPacket) {
-      flow.congestion.handle_ack(kPacket, static_cast<uint64_t>(flow.congestion.window()), 2 * kDelay, 2 * kDelay, flow.now);
-    }
-  }
+  flow.shrink();
+  for (int trips = 0; trips < 50; ++trips) flow.round_trip(2 * kDelay, 2 * kDelay);
   CHECK(flow.congestion.window() < 55 * kPacket);
 }

@@ -8,22 +8,35 @@
 #include <array>
 #include <cstdlib>
 #include <optional>
-#include <thread>
 #include <vector>
 
-#include "am/bundle.h"
-#include "unet/test_daemon.h"
+#include "am/test_world.h"
 
 using namespace unet;
 using namespace unet::am;
 
 namespace {
 
-constexpr uint8_t kEcho = 1, kAnswer = 2, kSilent = 5;
+constexpr uint8_t kSilent = 5;
 
-void count(Token&, void* context) { ++*static_cast<uint32_t*>(context); }
-void note(am::Endpoint&, const Returned& returned, void* context) {
-  static_cast<std::vector<ReturnStatus>*>(context)->push_back(returned.status);
+// A channel from who knows no Active Messages to `a`, by the name that it binds.
+Channel connect(unet::Endpoint& liar, am::Endpoint& a) {
+  REQUIRE(a.bind("a"));
+  const auto pending = liar.start_connect("a", {.path = control::Path::local});
+  REQUIRE(pending);
+  std::optional<Result<Channel>> channel;
+  while (!(channel = liar.poll_connect(*pending))) a.poll();
+  REQUIRE(*channel);
+  return **channel;
+}
+// The other way round: translation 0 of `a` leads to it.
+Channel be_mapped(unet::Endpoint& liar, am::Endpoint& a) {
+  REQUIRE(liar.bind("liar"));
+  REQUIRE(a.start_map(0, "liar", kAnyTag, {.path = control::Path::local}));
+  const auto channel = liar.accept(60 * kSecond, nullptr);
+  REQUIRE(channel);
+  while (!a.is_mapped(0)) a.wait(kMillisecond);
+  return *channel;
 }
 
 }  // namespace
@@ -37,16 +50,12 @@ TEST_CASE("a request by the channel that was opened to ask runs no handler, what
   std::vector<std::byte> memory(64, std::byte{1});
   a->set_handler(kEcho, count, &heard);
   REQUIRE(a->set_segment(memory));
-  REQUIRE(liar->bind("liar"));
-  REQUIRE(a->start_map(0, "liar", kAnyTag, {.path = control::Path::local}));
-  auto channel = liar->accept(60 * kSecond, nullptr);
-  REQUIRE(channel);
-  while (!a->is_mapped(0)) a->wait(kMillisecond);
+  const Channel channel = be_mapped(*liar, *a);
   const auto say = [&](PacketFields fields, size_t payload) {
     std::array<std::byte, 2 * sizeof(LocalHeader) + 128> message{};
     const size_t head = local_head_size(fields.kind, fields.count, fields.flags, payload != 0);
     emit_local_head(message.data(), fields);
-    REQUIRE(liar->send(*channel, {message.data(), head + payload}) == SendOutcome::sent);
+    REQUIRE(liar->send(channel, {message.data(), head + payload}) == SendOutcome::sent);
     for (int i = 0; i < 10; ++i) a->poll();
   };
   say({.kind = Kind::short_request, .handler = kEcho}, 0);
@@ -74,17 +83,12 @@ TEST_CASE("a long request of one line is taken if it lies in the segment, and re
     REQUIRE(token.arguments().size() == 2);
     static_cast<decltype(taken)*>(list)->emplace_back(token.payload().data() - token.endpoint().segment().data(), token.payload().size());
   }, &taken);
-  REQUIRE(a->bind("a"));
-  const auto pending = liar->start_connect("a", {.path = control::Path::local});
-  REQUIRE(pending);
-  std::optional<Result<Channel>> channel;
-  while (!(channel = liar->poll_connect(*pending))) a->poll();
-  REQUIRE(*channel);
+  const Channel channel = connect(*liar, *a);
   constexpr uint64_t kFar = ~uint64_t{0};
   for (const LocalLong part : {LocalLong{0, 100}, {1, 100}, {101, 0}, {kFar, 2}, {2, kFar}, {100, 0}, {40, 60}}) {
     std::array<std::byte, sizeof(LocalHeader) + 8 + sizeof(LocalLong)> line;
     emit_long_line(line.data(), kEcho, 0, std::array<uint32_t, 2>{1, 2}, part);
-    REQUIRE(liar->send(**channel, line) == SendOutcome::sent);
+    REQUIRE(liar->send(channel, line) == SendOutcome::sent);
     for (int i = 0; i < 100; ++i) a->poll();
   }
   CHECK(taken == std::vector<std::pair<uint64_t, size_t>>{{0, 100}, {100, 0}, {40, 60}});
@@ -96,10 +100,7 @@ TEST_CASE("what was reserved is not sent without a credit") {
   Context context = *Context::open(daemon.ni(), "test");
   auto a = std::move(*am::Endpoint::create(context));
   auto silent = std::move(*context.create_endpoint());
-  REQUIRE(silent->bind("silent"));
-  REQUIRE(a->start_map(0, "silent", kAnyTag, {.path = control::Path::local}));
-  REQUIRE(silent->accept(60 * kSecond, nullptr));
-  while (!a->is_mapped(0)) a->wait(kMillisecond);
+  be_mapped(*silent, *a);
   REQUIRE(a->reserve(0, 100, 0).size() == 100);
   for (uint32_t i = 0; i < kFlowWindow; ++i) REQUIRE(a->request(0, kEcho, i) == Outcome::sent);
   CHECK(a->commit(kEcho, 100, {}) == Outcome::bad_call);
@@ -111,12 +112,7 @@ TEST_CASE("a peer that gives credits back without the reply to a get: the get ke
   Context context = *Context::open(daemon.ni(), "test");
   auto a = std::move(*am::Endpoint::create(context));
   auto liar = std::move(*context.create_endpoint());
-  REQUIRE(liar->bind("liar"));
-  Channel to_a{};
-  std::thread accepts([&] { to_a = *liar->accept(60 * kSecond, nullptr); });
-  const Status mapped = a->map(0, "liar", kAnyTag, {.path = control::Path::local});
-  accepts.join();
-  REQUIRE(mapped);
+  const Channel to_a = be_mapped(*liar, *a);
   uint32_t heard = 0;
   std::vector<ReturnStatus> back;
   a->set_handler(kAnswer, count, &heard);
@@ -160,15 +156,10 @@ TEST_CASE("a reply from somebody who was asked nothing runs no handler") {
   auto liar = std::move(*context.create_endpoint());
   uint32_t heard = 0;
   a->set_handler(kAnswer, count, &heard);
-  REQUIRE(a->bind("a"));
-  const auto pending = liar->start_connect("a", {.path = control::Path::local});
-  REQUIRE(pending);
-  std::optional<Result<Channel>> channel;
-  while (!(channel = liar->poll_connect(*pending))) a->poll();
-  REQUIRE(*channel);
+  const Channel channel = connect(*liar, *a);
   std::array<std::byte, sizeof(LocalHeader)> message;
   emit_local_head(message.data(), {.kind = Kind::short_reply, .handler = kAnswer});
-  REQUIRE(liar->send(**channel, message) == SendOutcome::sent);
+  REQUIRE(liar->send(channel, message) == SendOutcome::sent);
   for (int i = 0; i < 100; ++i) a->poll();
   CHECK(heard == 0);
   CHECK(a->counters().bad_reply == 1);
