@@ -152,6 +152,8 @@ struct Two {
     }
     return std::nullopt;
   }
+  // Signals of the other NI.
+  uint64_t heard_by_b() { return b.ni().service().signalling().counters().received; }
   template <typename Condition>
   bool until(Condition condition) {
     for (int i = 0; i < kTurnsMax; ++i, turn()) {
@@ -261,10 +263,10 @@ TEST_CASE("others are asked at once after a takeover, also when there is more to
   const uint32_t near = a.client->endpoint();
   REQUIRE(a.client->bind(near, "near").code == 0);
   two.open_near(near, engine::kMailboxDepth / 2);
-  const uint64_t heard = two.b.ni().service().signalling().counters().received;
+  const uint64_t heard = two.heard_by_b();
   a.take_over();
   two.turn(60);  // much less than a quarter of what may pass without a word
-  CHECK(two.b.ni().service().signalling().counters().received == heard + 1);
+  CHECK(two.heard_by_b() == heard + 1);
   CHECK(a.ni().service().counters().dropped_signals == 0);
   CHECK(report(a.ni())["held"]["engine"]["channels"] == engine::kMailboxDepth + 1);
 }
@@ -272,7 +274,7 @@ TEST_CASE("others are asked at once after a takeover, also when there is more to
 TEST_CASE("others are asked after a takeover though the engine is never found without commands") {
   Two two;
   two.open();
-  const uint64_t heard = two.b.ni().service().signalling().counters().received;
+  const uint64_t heard = two.heard_by_b();
   two.a.take_over();
   const auto sent = [&] { return two.a.ni().service().signalling().counters().sent; };
   two.a.let_engine_turn(false);
@@ -282,7 +284,7 @@ TEST_CASE("others are asked after a takeover though the engine is never found wi
   CHECK(sent() == 1);
   two.a.let_engine_turn(true);
   two.turn(10);
-  CHECK(two.b.ni().service().signalling().counters().received == heard + 1);
+  CHECK(two.heard_by_b() == heard + 1);
 }
 
 TEST_CASE("a question to others that the engine's mailbox has no room for is not lost, however long that lasts") {
@@ -293,7 +295,7 @@ TEST_CASE("a question to others that the engine's mailbox has no room for is not
   REQUIRE(a.client->bind(near, "near").code == 0);
   constexpr uint32_t kRoom = 16;  // for commands, beside those of the takeover
   two.open_near(near, (engine::kMailboxDepth - kRoom) / 2);
-  const uint64_t heard = two.b.ni().service().signalling().counters().received;
+  const uint64_t heard = two.heard_by_b();
   a.take_over();
   a.let_engine_turn(false);
   two.open_near(near, kRoom);
@@ -302,7 +304,7 @@ TEST_CASE("a question to others that the engine's mailbox has no room for is not
   a.let_engine_turn(true);
   two.turn(20);
   CHECK(a.ni().service().counters().dropped_signals == 0);
-  CHECK(two.b.ni().service().signalling().counters().received == heard + 1);
+  CHECK(two.heard_by_b() == heard + 1);
 }
 
 TEST_CASE("network interfaces are replaced after any turn of a channel's set-up: its two requests are answered all the same") {
