@@ -294,6 +294,7 @@ class Endpoint {
   void call_back(const Call& call) noexcept;
   void run(const Handler& handler, Token& token);
   void run_reply(Peer& peer, const PacketFields& fields, MutableBytes payload);
+  void run_get_reply(Peer& peer, uint8_t handler, std::span<const uint32_t> arguments, MutableBytes memory);
   void take_get(Peer& peer, const PacketFields& fields, Bytes payload);
   void end_get(Peer& peer);
   void take_returned(Peer& peer, const PacketFields& fields);

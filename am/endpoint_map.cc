@@ -165,7 +165,7 @@ void Endpoint::introduce(Index index) {
   if (name_.empty() || !is_mapped(index) || translations_[index].peer->wire == nullptr) return;
   Translation& to = translations_[index];
   Peer& peer = *to.peer;
-  PacketFields fields{.kind = Kind::medium_request, .flags = PacketFlags::kName};
+  PacketFields fields({.kind = Kind::medium_request, .flags = PacketFlags::kName});
   say_tag(peer, to.tag, fields);
   if (!post_request(peer, to.tag, index, fields, as_bytes(name_.data(), name_.size()))) return;
   peer.pending(peer.begun - 1).kind = Kind::long_piece;

@@ -69,9 +69,7 @@ void Endpoint::tell_credits() noexcept {
 void Endpoint::complete_gets() {
   // A handler gets nothing more here, so there are no new ones meanwhile.
   for (const Completion& each : completions_) {
-    PacketFields fields{.kind = Kind::long_reply, .handler = each.handler, .count = each.count, .flags = PacketFlags::kGet};
-    fields.arguments = each.arguments;
-    run_reply(*each.peer, fields, each.memory);
+    run_get_reply(*each.peer, each.handler, {each.arguments.data(), each.count}, each.memory);
   }
   completions_.clear();
 }
@@ -147,9 +145,8 @@ void Endpoint::handle_local(Peer& peer, const Message& message) {
 }
 
 void Endpoint::handle_wire(Peer& peer) {
-  PacketFields fields;
   Bytes payload;
-  while (peer.wire->next(fields, payload)) dispatch(peer, fields, payload);
+  while (const PacketFields* const fields = peer.wire->next(payload)) dispatch(peer, *fields, payload);
   pump(peer);
 }
 
@@ -213,7 +210,7 @@ void Endpoint::dispatch_request(Peer& peer, const PacketFields& fields, Bytes pa
     // The last part of a long message is refused for the same reason as this one: once is enough.
     if (fields.kind != Kind::long_piece) refuse(token, why);
   } else if (fields.kind == Kind::get_request) {
-    PacketFields reply{.kind = Kind::long_reply, .flags = PacketFlags::kGet, .offset = fields.offset, .total = fields.total};
+    PacketFields reply({.kind = Kind::long_reply, .flags = PacketFlags::kGet}, fields.offset, fields.total);
     send_reply(token, reply, segment_.subspan(fields.offset, fields.total));
   } else {
     if (is_long(fields.kind)) token.payload_ = deposit(fields, payload);
@@ -231,8 +228,8 @@ MutableBytes Endpoint::deposit(const PacketFields& fields, Bytes payload) noexce
 
 void Endpoint::refuse(Token& token, ReturnStatus why) noexcept {
   const PacketFields& refused = token.fields_;
-  PacketFields reply{.kind = Kind::returned, .handler = refused.handler, .count = refused.count, .offset = static_cast<uint64_t>(why),
-                     .total = static_cast<uint64_t>(refused.kind)};
+  PacketFields reply({.kind = Kind::returned, .handler = refused.handler, .count = refused.count}, static_cast<uint64_t>(why),
+                     static_cast<uint64_t>(refused.kind));
   copy_words(reply.arguments.data(), refused.arguments.data(), refused.count);
   send_reply(token, reply, {});
 }
@@ -297,9 +294,14 @@ void Endpoint::end_get(Peer& peer) {
     come_back(*failed, Kind::get_request, request.handler, request.index, arguments);
     return;
   }
-  PacketFields fields{.kind = Kind::long_reply, .handler = request.handler, .count = request.count, .flags = PacketFlags::kGet};
-  fields.arguments = request.arguments;
-  run_reply(peer, fields, request.memory);
+  run_get_reply(peer, request.handler, arguments, request.memory);
+}
+
+void Endpoint::run_get_reply(Peer& peer, uint8_t handler, std::span<const uint32_t> arguments, MutableBytes memory) {
+  const auto count = static_cast<uint8_t>(arguments.size());
+  PacketFields fields({.kind = Kind::long_reply, .handler = handler, .count = count, .flags = PacketFlags::kGet});
+  copy_words(fields.arguments.data(), arguments.data(), count);
+  run_reply(peer, fields, memory);
 }
 
 void Endpoint::take_returned(Peer& peer, const PacketFields& fields) {

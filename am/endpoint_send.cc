@@ -19,11 +19,8 @@ void copy_arguments(PacketFields& fields, std::span<const uint32_t> arguments) n
   fields.count = static_cast<uint8_t>(arguments.size());
   copy_words(fields.arguments.data(), arguments.data(), fields.count);
 }
-// Not by an initializer list, which would clear all arguments.
 PacketFields fields_of(Kind kind, uint8_t handler, std::span<const uint32_t> arguments) noexcept {
-  PacketFields fields;
-  fields.kind = kind;
-  fields.handler = handler;
+  PacketFields fields({.kind = kind, .handler = handler});
   copy_arguments(fields, arguments);
   return fields;
 }
@@ -181,7 +178,7 @@ MutableBytes Endpoint::reserve(Index to, uint32_t bytes, uint8_t count_of_argume
   Translation* const found = find(to, Kind::medium_request, 0, {}, outcome);
   if (found == nullptr) return {};
   Peer& peer = *found->peer;
-  reserved_ = {.kind = Kind::medium_request, .count = count_of_arguments};
+  reserved_ = PacketFields({.kind = Kind::medium_request, .count = count_of_arguments});
   say_tag(peer, found->tag, reserved_);
   MutableBytes room;
   if (peer.wire != nullptr) room = peer.wire->reserve(reserved_, bytes);
@@ -266,7 +263,7 @@ Outcome Endpoint::request_long(Index to, uint8_t handler, uint64_t offset, Bytes
   const uint32_t piece = piece_of(peer);
   uint64_t at = 0;
   for (; payload.size() - at > piece; at += piece) {
-    PacketFields part{.kind = Kind::long_piece, .offset = offset + at, .total = piece};
+    PacketFields part({.kind = Kind::long_piece}, offset + at, piece);
     if (send_request(*found, to, part, payload.subspan(at, piece)) != Outcome::sent || !wait_credit(peer)) {
       return come_back(ReturnStatus::unreachable, fields.kind, handler, to, arguments);
     }

@@ -51,10 +51,10 @@ bool Endpoint::push_transfer(Transfer& transfer) {
   while (peer.open && peer.has_credit() && peer.unhandled() < kTransferCredits) {
     const uint64_t rest = transfer.payload.size() - transfer.at;
     const bool last = rest <= piece;
-    PacketFields fields{.kind = Kind::long_piece, .offset = transfer.offset + transfer.at, .total = piece};
+    PacketFields fields({.kind = Kind::long_piece}, transfer.offset + transfer.at, piece);
     if (last) {
-      fields = {.kind = Kind::long_request, .handler = transfer.handler, .count = transfer.count, .offset = transfer.offset,
-                .total = transfer.payload.size()};
+      fields = PacketFields({.kind = Kind::long_request, .handler = transfer.handler, .count = transfer.count}, transfer.offset,
+                            transfer.payload.size());
       copy_words(fields.arguments.data(), transfer.arguments.data(), transfer.count);
     }
     say_tag(peer, transfer.tag, fields);

@@ -57,7 +57,7 @@ std::optional<Sequence> Flow::next_to_send() const noexcept {
   return new_ != next_ ? std::optional(new_) : std::nullopt;
 }
 
-void Flow::fill(PacketFields& fields, uint32_t handled, Nanoseconds now) noexcept {
+void Flow::fill(HeaderFields& fields, uint32_t handled, Nanoseconds now) noexcept {
   fields.session = options_.session;
   fields.addressee = peer_session_;
   fields.flags = static_cast<uint8_t>(fields.flags | absence_flags(echo_absence_));
@@ -108,16 +108,22 @@ Flow::Transmit Flow::transmit_control(Kind kind, Nanoseconds now) noexcept {
   transmit.fields.sequence = next_;
   transmit.fields.handler = static_cast<uint8_t>(counters_.duplicates);
   fill(transmit.fields, handled_, now);
-  for (uint32_t word = 0; word < transmit.arrived.arrived.size(); ++word) {
+  if (before(expected_, beyond_)) transmit.arrived = arrived_behind();
+  ++counters_.acks_sent;
+  return transmit;
+}
+
+AckBody Flow::arrived_behind() const noexcept {
+  AckBody body;
+  for (uint32_t word = 0; word < body.arrived.size(); ++word) {
     uint64_t bits = 0;
     for (uint32_t bit = 0; bit < 64; ++bit) {
       const uint32_t ahead = 1 + 64 * word + bit;
       if (ahead < kSequenceWindow && arrived_[slot_of(expected_ + ahead)]) bits |= uint64_t{1} << bit;
     }
-    transmit.arrived.arrived[word] = bits;
+    body.arrived[word] = bits;
   }
-  ++counters_.acks_sent;
-  return transmit;
+  return body;
 }
 
 bool Flow::ack_due(Nanoseconds now) noexcept {
@@ -178,16 +184,9 @@ void Flow::unsent(const Transmit& transmit) noexcept {
   }
 }
 
-std::optional<Sequence> Flow::poll_released() noexcept {
-  if (releasable_ == una_) return std::nullopt;
-  const Sequence sequence = releasable_;
-  ++releasable_;
-  return sequence;
-}
-
 // ---- receiving
 
-Flow::Arrival Flow::handle_packet(const PacketFields& fields, Bytes payload, bool keep, Nanoseconds now, Nanoseconds absence) noexcept {
+Flow::Arrival Flow::handle_packet(const HeaderFields& fields, Bytes payload, bool keep, Nanoseconds now, Nanoseconds absence) noexcept {
   if (state_ != State::open) return Arrival::dropped;
   if (const Arrival arrival = handle_session(fields); arrival != Arrival::fresh) return arrival;
   heard_at_ = now;
@@ -201,7 +200,7 @@ Flow::Arrival Flow::handle_packet(const PacketFields& fields, Bytes payload, boo
   return Arrival::control;
 }
 
-Flow::Arrival Flow::handle_session(const PacketFields& fields) noexcept {
+Flow::Arrival Flow::handle_session(const HeaderFields& fields) noexcept {
   if (fields.addressee != 0 && fields.addressee != options_.session) {
     ++counters_.stale;
     if (fields.kind != Kind::reset) reset_to_ = fields.session;
@@ -263,7 +262,7 @@ uint32_t Flow::acknowledge(Sequence sequence, const News& news) noexcept {
   return sent.bytes;
 }
 
-void Flow::handle_acked(const PacketFields& fields, Bytes payload, Nanoseconds now, Nanoseconds absence) noexcept {
+void Flow::handle_acked(const HeaderFields& fields, Bytes payload, Nanoseconds now, Nanoseconds absence) noexcept {
   const uint32_t out = distance(una_, new_);
   if (distance(una_, fields.acked) > out) {
     if (!before(fields.acked, una_)) ++counters_.bad_ack;
@@ -316,7 +315,7 @@ void Flow::take_credits(uint32_t handled) noexcept {
   backoff_ = 0;
 }
 
-Flow::Arrival Flow::handle_numbered(const PacketFields& fields, bool keep, Nanoseconds now, Nanoseconds absence) noexcept {
+Flow::Arrival Flow::handle_numbered(const HeaderFields& fields, bool keep, Nanoseconds now, Nanoseconds absence) noexcept {
   const Sequence sequence = fields.sequence;
   const uint32_t at = slot_of(sequence);
   if (before(sequence, expected_) || (distance(expected_, sequence) < kSequenceWindow && arrived_[at])) {
@@ -356,13 +355,6 @@ Flow::Arrival Flow::handle_numbered(const PacketFields& fields, bool keep, Nanos
     ++expected_;
   }
   return Arrival::fresh;
-}
-
-std::optional<Sequence> Flow::poll_delivery() noexcept {
-  if (delivered_ == expected_ || !has_slot()) return std::nullopt;
-  const Sequence sequence = delivered_;
-  ++delivered_;
-  return sequence;
 }
 
 // ---- time

@@ -90,22 +90,32 @@ class Flow {
   // numbered packet says itself (kind, handler, arguments, long part), and counts it as sent.
   struct Transmit {
     bool numbered = false;
-    PacketFields fields;
+    HeaderFields fields;
     AckBody arrived{};  // behind the header of an ack or a probe
   };
   std::optional<Transmit> poll_transmit(Nanoseconds now) noexcept;
   // What poll_transmit() has just given could not be sent: it will be given again.
   void unsent(const Transmit& transmit) noexcept;
   // The number of the next packet that has arrived at the peer: its slot is free.
-  std::optional<Sequence> poll_released() noexcept;
+  std::optional<Sequence> poll_released() noexcept {
+    if (releasable_ == una_) return std::nullopt;
+    const Sequence sequence = releasable_;
+    ++releasable_;
+    return sequence;
+  }
 
   // ---- receiving
 
   // `payload` is an ack's body. `keep`: whether the owner has room for a packet that poll_delivery() will not name at once.
   // `absence`: for how long nobody had looked when it was found; it may have lain there for that long, which says nothing of the wire.
-  Arrival handle_packet(const PacketFields& fields, Bytes payload, bool keep, Nanoseconds now, Nanoseconds absence = 0) noexcept;
+  Arrival handle_packet(const HeaderFields& fields, Bytes payload, bool keep, Nanoseconds now, Nanoseconds absence = 0) noexcept;
   // The next packet in order, if it has arrived; it counts as taken. A request is answered by begin() or handled() before the next call.
-  std::optional<Sequence> poll_delivery() noexcept;
+  std::optional<Sequence> poll_delivery() noexcept {
+    if (delivered_ == expected_ || !has_slot()) return std::nullopt;
+    const Sequence sequence = delivered_;
+    ++delivered_;
+    return sequence;
+  }
   // A request was handled that gets no reply: its credit goes back with what is begun from here on.
   void handled() noexcept { ++handled_; }
   // poll_delivery() will name this one next.
@@ -151,8 +161,8 @@ class Flow {
   bool has_slot() const noexcept { return distance(releasable_, next_) < kSequenceWindow; }
   bool waits_for_credit() const noexcept { return requests_ != handled_by_peer_ && una_ == next_; }
 
-  Arrival handle_session(const PacketFields& fields) noexcept;
-  void handle_acked(const PacketFields& fields, Bytes payload, Nanoseconds now, Nanoseconds absence) noexcept;
+  Arrival handle_session(const HeaderFields& fields) noexcept;
+  void handle_acked(const HeaderFields& fields, Bytes payload, Nanoseconds now, Nanoseconds absence) noexcept;
   struct Newest {            // of our transmissions that have arrived
     uint32_t order = 0;
     Nanoseconds trip = 0;    // from when it was sent until that was known
@@ -168,16 +178,17 @@ class Flow {
   void note_repeats(uint8_t repeats) noexcept;
   Nanoseconds reordering() const noexcept;
   void take_credits(uint32_t handled) noexcept;
-  Arrival handle_numbered(const PacketFields& fields, bool keep, Nanoseconds now, Nanoseconds absence) noexcept;
+  Arrival handle_numbered(const HeaderFields& fields, bool keep, Nanoseconds now, Nanoseconds absence) noexcept;
   void find_lost(Nanoseconds now) noexcept;
   void end_recovery() noexcept;
   void lose(Sequence sequence) noexcept;
   Nanoseconds timeout() const noexcept;
   std::optional<Sequence> next_to_send() const noexcept;
+  AckBody arrived_behind() const noexcept;
   bool ack_due(Nanoseconds now) noexcept;
   Transmit transmit_packet(Sequence sequence, Nanoseconds now) noexcept;
   Transmit transmit_control(Kind kind, Nanoseconds now) noexcept;
-  void fill(PacketFields& fields, uint32_t handled, Nanoseconds now) noexcept;
+  void fill(HeaderFields& fields, uint32_t handled, Nanoseconds now) noexcept;
 
   FlowOptions options_;
   State state_ = State::open;

@@ -53,16 +53,15 @@ PacketError parse_packet(Bytes message, PacketFields& fields, Bytes& payload) no
   return PacketError::none;
 }
 
-uint32_t emit_head(std::byte* head, const PacketFields& fields) noexcept {
-  PacketHeader header{};
-  header.kind = static_cast<uint8_t>(fields.kind);
-  header.handler = fields.handler;
-  header.count = fields.count;
-  header.session = fields.session;
-  header.sequence = fields.sequence.value;
+uint32_t emit_header(std::byte* head, const HeaderFields& fields) noexcept {
+  const PacketHeader header{static_cast<uint8_t>(fields.kind), fields.handler, fields.count, fields.flags, fields.session,
+                            fields.addressee, fields.sequence.value, fields.acked.value, fields.handled, fields.sent_at, fields.echo};
   std::memcpy(head, &header, sizeof header);
-  refresh_head(head, fields);
-  uint32_t at = sizeof header;
+  return sizeof header;
+}
+
+uint32_t emit_head(std::byte* head, const PacketFields& fields) noexcept {
+  uint32_t at = emit_header(head, fields);
   if ((fields.flags & PacketFlags::kTag) != 0) {
     const be64 tag = fields.tag;
     std::memcpy(head + at, &tag, sizeof tag);
@@ -80,8 +79,8 @@ uint32_t emit_head(std::byte* head, const PacketFields& fields) noexcept {
   return at;
 }
 
-void refresh_head(std::byte* head, const PacketFields& fields) noexcept {
-  head[offsetof(PacketHeader, flags)] = std::byte{fields.flags};
+void refresh_head(std::byte* head, const HeaderFields& fields, uint8_t own) noexcept {
+  head[offsetof(PacketHeader, flags)] = static_cast<std::byte>(fields.flags | own);
   const std::array<be32, 1> addressee{fields.addressee};
   const std::array<be32, 4> rest{fields.acked.value, fields.handled, fields.sent_at, fields.echo};
   std::memcpy(head + offsetof(PacketHeader, addressee), addressee.data(), sizeof addressee);

@@ -101,8 +101,8 @@ static_assert(sizeof(AckBody) == 16);
 
 constexpr uint32_t kHeadMax = sizeof(PacketHeader) + 8 + 4 * kArgumentsMax + sizeof(LongHeader);  // bytes before a payload
 
-// The fields of a packet in the host's order.
-struct PacketFields {
+// The fields of a packet in the host's order: those of its header, which are all that a Flow knows,
+struct HeaderFields {
   Kind kind = Kind::ack;
   uint8_t handler = 0;
   uint8_t count = 0;
@@ -114,8 +114,15 @@ struct PacketFields {
   uint32_t handled = 0;
   uint32_t sent_at = 0;
   uint32_t echo = 0;
+};
+// and the rest.
+struct PacketFields : HeaderFields {
+  PacketFields() noexcept {}  // leaves the arguments as they are: to clear all costs as much as sending a few
+  explicit PacketFields(const HeaderFields& header, uint64_t of_offset = 0, uint64_t of_total = 0) noexcept
+      : HeaderFields(header), offset(of_offset), total(of_total) {}
+
   uint64_t tag = 0;
-  std::array<uint32_t, kArgumentsMax> arguments;  // the first `count`; the rest is not set: to clear all costs as much as sending a few
+  std::array<uint32_t, kArgumentsMax> arguments;  // the first `count`; the rest is not set
   uint64_t offset = 0, total = 0;
 };
 
@@ -127,8 +134,11 @@ PacketError parse_packet(Bytes message, PacketFields& fields, Bytes& payload) no
 // Writes what stands before the payload; returns its length. `head` has kHeadMax bytes.
 uint32_t emit_head(std::byte* head, const PacketFields& fields) noexcept;
 
-// Writes again what changes each time that a packet is sent: flags (the packet's own among them), addressee, acked, handled, sent_at
+// The header alone; returns its length.
+uint32_t emit_header(std::byte* head, const HeaderFields& fields) noexcept;
+
+// Writes again what changes each time that a packet is sent: flags, of which `own` are the packet's, addressee, acked, handled, sent_at
 // and echo.
-void refresh_head(std::byte* head, const PacketFields& fields) noexcept;
+void refresh_head(std::byte* head, const HeaderFields& fields, uint8_t own) noexcept;
 
 }  // namespace unet::am

@@ -12,17 +12,17 @@ using namespace unet::am;
 namespace {
 
 PacketFields sample(Kind kind, uint8_t count) {
-  PacketFields fields{.kind = kind,
-                      .handler = 7,
-                      .count = count,
-                      .flags = PacketFlags::kAckNow,
-                      .session = 0x01020304,
-                      .addressee = 0x11121314,
-                      .sequence = {0x21222324},
-                      .acked = {0x31323334},
-                      .handled = 0x41424344,
-                      .sent_at = 0x51525354,
-                      .echo = 0x61626364};
+  PacketFields fields({.kind = kind,
+                       .handler = 7,
+                       .count = count,
+                       .flags = PacketFlags::kAckNow,
+                       .session = 0x01020304,
+                       .addressee = 0x11121314,
+                       .sequence = {0x21222324},
+                       .acked = {0x31323334},
+                       .handled = 0x41424344,
+                       .sent_at = 0x51525354,
+                       .echo = 0x61626364});
   for (uint32_t i = 0; i < count; ++i) fields.arguments[i] = 0xA0000000u + i;
   if (has_long_header(kind)) {
     fields.offset = 0x0102030405060708;
@@ -74,7 +74,7 @@ TEST_CASE("what is sent again says anew what has changed") {
   fields.handled = 3;
   fields.sent_at = 4;
   fields.echo = 5;
-  refresh_head(bytes.data(), fields);
+  refresh_head(bytes.data(), fields, 0);
   CHECK(bytes == emitted(fields, 0));
 }
 

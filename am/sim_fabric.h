@@ -37,7 +37,7 @@ struct Content {
 };
 
 struct Packet {
-  PacketFields fields;
+  HeaderFields fields;
   AckBody body{};
   Content content{};
   uint32_t bytes = 0;

@@ -58,11 +58,11 @@ TEST_CASE("a request by the channel that was opened to ask runs no handler, what
     REQUIRE(liar->send(channel, {message.data(), head + payload}) == SendOutcome::sent);
     for (int i = 0; i < 10; ++i) a->poll();
   };
-  say({.kind = Kind::short_request, .handler = kEcho}, 0);
-  say({.kind = Kind::medium_request, .handler = kEcho, .flags = PacketFlags::kName}, 8);
-  say({.kind = Kind::long_request, .handler = kEcho, .offset = 8, .total = 16}, 16);
-  say({.kind = Kind::long_piece, .offset = 8, .total = 16}, 16);
-  say({.kind = Kind::get_request, .handler = kEcho, .offset = 0, .total = 8}, 0);
+  say(PacketFields({.kind = Kind::short_request, .handler = kEcho}), 0);
+  say(PacketFields({.kind = Kind::medium_request, .handler = kEcho, .flags = PacketFlags::kName}), 8);
+  say(PacketFields({.kind = Kind::long_request, .handler = kEcho}, 8, 16), 16);
+  say(PacketFields({.kind = Kind::long_piece}, 8, 16), 16);
+  say(PacketFields({.kind = Kind::get_request, .handler = kEcho}, 0, 8), 0);
   CHECK(a->counters().bad_request == 5);
   CHECK(a->counters().malformed == 0);
   CHECK(heard == 0);
@@ -128,10 +128,10 @@ TEST_CASE("a peer that gives credits back without the reply to a get: the get ke
   std::vector<std::byte> memory(16);
   REQUIRE(a->get(0, kAnswer, 0, memory, {}) == Outcome::sent);
   for (uint32_t i = 1; i < kFlowWindow; ++i) REQUIRE(a->request(0, kSilent, i) == Outcome::sent);
-  say({.kind = Kind::ack, .handled = kFlowWindow}, {});
+  say(PacketFields({.kind = Kind::ack, .handled = kFlowWindow}), {});
   CHECK_FALSE(a->has_credit(0));
   const auto content = std::vector<std::byte>(16, std::byte{3});
-  const PacketFields reply{.kind = Kind::long_reply, .flags = PacketFlags::kGet, .handled = kFlowWindow, .total = 16};
+  const PacketFields reply({.kind = Kind::long_reply, .flags = PacketFlags::kGet, .handled = kFlowWindow}, 0, 16);
   say(reply, content);
   CHECK(heard == 1);
   CHECK(memory == content);
@@ -141,7 +141,7 @@ TEST_CASE("a peer that gives credits back without the reply to a get: the get ke
   CHECK(memory == content);
   // When the peer ends, each get comes back, once, with its credit or without, and is not answered any more.
   for (uint32_t i = 1; i <= 2; ++i) REQUIRE(a->get(0, kAnswer, 0, memory, std::array{i}) == Outcome::sent);
-  say({.kind = Kind::ack, .handled = kFlowWindow + 1}, {});
+  say(PacketFields({.kind = Kind::ack, .handled = kFlowWindow + 1}), {});
   liar.reset();
   const Nanoseconds end = monotonic_now() + 60 * kSecond;
   while (back.empty() && monotonic_now() < end) a->poll();
@@ -158,7 +158,7 @@ TEST_CASE("a reply from somebody who was asked nothing runs no handler") {
   a->set_handler(kAnswer, count, &heard);
   const Channel channel = connect(*liar, *a);
   std::array<std::byte, sizeof(LocalHeader)> message;
-  emit_local_head(message.data(), {.kind = Kind::short_reply, .handler = kAnswer});
+  emit_local_head(message.data(), PacketFields({.kind = Kind::short_reply, .handler = kAnswer}));
   REQUIRE(liar->send(channel, message) == SendOutcome::sent);
   for (int i = 0; i < 100; ++i) a->poll();
   CHECK(heard == 0);

@@ -68,16 +68,14 @@ void WireLink::free_released() noexcept {
 }
 
 SendOutcome WireLink::transmit(const Flow::Transmit& transmit) noexcept {
-  PacketFields fields = transmit.fields;
   if (transmit.numbered) {
-    const Kept& each = kept(fields.sequence);
-    fields.flags = static_cast<uint8_t>(fields.flags | each.flags);
-    refresh_head(each.buffer, fields);
+    const Kept& each = kept(transmit.fields.sequence);
+    refresh_head(each.buffer, transmit.fields, each.flags);
     return endpoint_.send(channel_, {each.buffer, each.length});
   }
-  std::array<std::byte, kHeadMax + sizeof(AckBody)> message;
-  uint32_t length = emit_head(message.data(), fields);
-  if (has_payload(fields.kind)) {
+  std::array<std::byte, sizeof(PacketHeader) + sizeof(AckBody)> message;
+  uint32_t length = emit_header(message.data(), transmit.fields);
+  if (has_payload(transmit.fields.kind)) {
     std::memcpy(message.data() + length, &transmit.arrived, sizeof transmit.arrived);
     length += sizeof transmit.arrived;
   }
@@ -104,32 +102,32 @@ void WireLink::let_go(Held& held) noexcept {
 }
 
 void WireLink::receive(const Message& message, Nanoseconds now, Nanoseconds absence) {
-  PacketFields fields;
   Bytes payload;
   if (message.kind != MessageKind::message || message.length > BufferPool::kSizes.back() ||
-      parse_packet(message.bytes(), fields, payload) != PacketError::none) {
+      parse_packet(message.bytes(), fields_, payload) != PacketError::none) {
     ++counters_.malformed;
     endpoint_.release(message);
     return;
   }
   const bool keep = message.length <= budget_.left;
-  if (flow_.handle_packet(fields, payload, keep, now, absence) != Flow::Arrival::fresh) {
+  if (flow_.handle_packet(fields_, payload, keep, now, absence) != Flow::Arrival::fresh) {
     endpoint_.release(message);
     return;
   }
-  if (flow_.is_next(fields.sequence)) {
+  if (flow_.is_next(fields_.sequence)) {
     in_place_ = message;
+    in_place_payload_ = payload;
     given_ = false;
     return;
   }
-  Held& held = held_[slot_of(fields.sequence)];
+  Held& held = held_[slot_of(fields_.sequence)];
   held = {.buffer = pool_.take(message.length), .length = message.length};
   std::memcpy(held.buffer, message.data, message.length);
   budget_.left -= message.length;
   endpoint_.release(message);
 }
 
-bool WireLink::next(PacketFields& fields, Bytes& payload) noexcept {
+const PacketFields* WireLink::next(Bytes& payload) noexcept {
   if (current_ != nullptr) let_go(*std::exchange(current_, nullptr));
   if (in_place_ && given_) {
     endpoint_.release(*in_place_);
@@ -137,14 +135,17 @@ bool WireLink::next(PacketFields& fields, Bytes& payload) noexcept {
   }
   free_released();  // the place of an answer may wait for it
   const std::optional<Sequence> sequence = flow_.poll_delivery();
-  if (!sequence) return false;
+  if (!sequence) return nullptr;
   Held& held = held_[slot_of(*sequence)];
-  if (held.buffer != nullptr) current_ = &held;
-  else given_ = true;
-  const Bytes packet = held.buffer != nullptr ? Bytes(held.buffer, held.length) : in_place_->bytes();
-  // It is ours, or the NI's, and was a packet when it came.
-  UNET_CHECK(parse_packet(packet, fields, payload) == PacketError::none);
-  return true;
+  if (held.buffer != nullptr) {
+    current_ = &held;
+    // It is ours, and was a packet when it came.
+    UNET_CHECK(parse_packet({held.buffer, held.length}, fields_, payload) == PacketError::none);
+  } else {
+    given_ = true;
+    payload = in_place_payload_;
+  }
+  return &fields_;
 }
 
 }  // namespace unet::am

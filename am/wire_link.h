@@ -45,8 +45,8 @@ class WireLink {
   // `absence` as in Flow::handle_packet(). Then next(), until there is none.
   void receive(const Message& message, Nanoseconds now, Nanoseconds absence);
   // The next message in order, if there is one; the one before it is released. Each request is answered, by begin() or handled(), before
-  // the next.
-  bool next(PacketFields& fields, Bytes& payload) noexcept;
+  // the next. It stays until receive() or the next call; nullptr: there is none.
+  const PacketFields* next(Bytes& payload) noexcept;
 
   // Sends what may be sent now; false if the NI has no room for the rest.
   bool pump(Nanoseconds now) noexcept;
@@ -82,7 +82,9 @@ class WireLink {
   WireCounters counters_;
   std::array<Kept, kSequenceWindow> kept_{};
   std::array<Held, kSequenceWindow> held_{};  // by slot
+  PacketFields fields_;                       // of what came last, or of what next() gave
   std::optional<Message> in_place_;           // came in order: next() gives it, or has given it
+  Bytes in_place_payload_;
   bool given_ = false;
   Held* current_ = nullptr;                   // what next() gave last, if that was held
   std::byte* composing_ = nullptr;
