@@ -196,7 +196,7 @@ WaitOutcome Bundle::sleep(Nanoseconds limit) {
   // Only now: the end of an NI wakes whoever sleeps already, once, and arming takes that.
   if (disconnected()) return WaitOutcome::disconnected;
   sleeping_ = true;
-  wakes_at_ = std::min(due(), monotonic_now() + limit);
+  wakes_at_ = due();
   const uint32_t depth = let_go_of_all();
   const timespec time{.tv_sec = static_cast<time_t>(limit / kSecond), .tv_nsec = static_cast<long>(limit % kSecond)};
   const int ready = ::ppoll(descriptors_.data(), descriptors_.size(), &time, nullptr);

@@ -24,6 +24,16 @@ Nanoseconds Congestion::target() const noexcept {
   return base + static_cast<Nanoseconds>(queue + small * static_cast<double>(options_.budget_min));
 }
 
+// It seldom changes, and takes a root and two divisions.
+Nanoseconds Congestion::target_now() noexcept {
+  if (target_base_ != base() || target_window_ != window_) {
+    target_ = target();
+    target_base_ = base();
+    target_window_ = window_;
+  }
+  return target_;
+}
+
 // What is known of a round trip in which nobody looked for a while is between what two bounds it lay: it is taken to be what was expected.
 void Congestion::note_delay(Nanoseconds delay, Nanoseconds absence, Nanoseconds now) noexcept {
   const bool sure = absence <= delay / 2;
@@ -78,7 +88,7 @@ void Congestion::grow(uint32_t bytes, uint64_t in_flight, bool empty) noexcept {
 
 void Congestion::handle_ack(uint32_t bytes, uint64_t in_flight, Nanoseconds delay, Nanoseconds absence, Nanoseconds now) noexcept {
   note_delay(delay, absence, now);
-  const Nanoseconds most = target();
+  const Nanoseconds most = target_now();
   const bool looked = delay < most;
   const bool empty = delay < base() + (most - base()) / 2;  // without doubt: not only if absence explains the delay
   delay -= std::min(absence, delay);

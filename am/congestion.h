@@ -62,6 +62,7 @@ class Congestion {
   Nanoseconds target() const noexcept;
 
  private:
+  Nanoseconds target_now() noexcept;
   void note_delay(Nanoseconds delay, Nanoseconds absence, Nanoseconds now) noexcept;
   // What comes back within a round trip of a decrease was sent before it.
   bool may_decrease(Nanoseconds now) const noexcept { return now >= decreased_at_ + (last_ > smooth_ ? last_ : smooth_); }
@@ -80,6 +81,9 @@ class Congestion {
   Nanoseconds variation_ = 0;
   bool unsure_ = false;        // nobody had looked for most of all round trips so far
   Nanoseconds last_ = 0;
+  Nanoseconds target_ = 0;     // of
+  Nanoseconds target_base_ = 0;
+  double target_window_ = 0;
   Nanoseconds decreased_at_ = 0;
   double before_silence_ = 0;  // the window; 0: there is none
   double step_;                // bytes by which the window grows in a round trip

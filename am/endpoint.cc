@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "am/bundle.h"
+#include "am/clock.h"
 #include "unet/base/misuse.h"
 
 namespace unet::am {
@@ -70,7 +71,7 @@ Peer& Endpoint::add_peer(Channel channel, bool on_this_ni) {
     // Delays are those of processes that share cores: the credits limit what is under way, and nothing else.
     if (on_this_ni) options.congestion.no_wire = true;
     peer.wire = std::make_unique<WireLink>(*endpoint_, channel, options, pool_, budget_);
-    if (wires_.empty()) absence_.begin(monotonic_now());
+    if (wires_.empty()) absence_.begin(flow_now());
     wires_.push_back(&peer);
   }
   const auto index = static_cast<uint32_t>(channel);
@@ -176,14 +177,12 @@ uint32_t Endpoint::turn() {
 Nanoseconds Endpoint::rest(Nanoseconds limit) const noexcept {
   if (!transfers_.empty()) limit = std::min(limit, kTransferNap);
   if (next_timeout_ == ~Nanoseconds{0}) return limit;
-  const Nanoseconds now = monotonic_now();
+  const Nanoseconds now = flow_now();
   return std::min(limit, next_timeout_ > now ? next_timeout_ - now : 0);
 }
 
-// The same as a time.
-Nanoseconds Endpoint::due() const noexcept {
-  return transfers_.empty() ? next_timeout_ : std::min(next_timeout_, monotonic_now() + kTransferNap);
-}
+// The same as a time; 0: soon, or at once.
+Nanoseconds Endpoint::due() const noexcept { return transfers_.empty() ? next_timeout_ : 0; }
 
 // False if there is something already, or was: what handlers did may be what the caller waits for, and they run without a message, too.
 bool Endpoint::settle(Nanoseconds& limit) {

@@ -339,6 +339,7 @@ class Endpoint {
   std::vector<Completion> completions_;
   std::vector<Transfer> transfers_;
   Nanoseconds next_timeout_ = ~Nanoseconds{0};
+  Nanoseconds pumped_at_ = 0;    // a peer on a wire, for the last time in this poll; 0: none
   Absence absence_;              // with peers on wires
   Translation* reserved_to_ = nullptr;
   Index reserved_index_ = 0;
