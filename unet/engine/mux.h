@@ -62,7 +62,7 @@ class Mux {
  private:
   static constexpr int64_t kTurnBytes = 64 * 1024;
   static constexpr int64_t kAloneBytes = 16 * 1024;  // of an endpoint with which nobody competes
-  static constexpr int64_t kSliceBytes = 512;        // somebody who begins to send waits for no more, and a message, however many others
+  static constexpr int64_t kSliceBytes = 256;        // somebody who begins to send waits for no more, and a message, however many others
                                                      // are looked at for it: that costs less than one visit to a queue not in the cache,
   static constexpr int64_t kAloneSliceBytes = 1024;  // or for so much if only one endpoint was sending
   static constexpr int64_t kMessageCost = 64;      // what a message or frame costs beside its bytes
