@@ -89,7 +89,7 @@ struct DpdkPort::Setup {
 struct DpdkPort::Opened {
   uint16_t port_id = 0xffff;
   bool pci = false;
-  bool stopped = false;
+  bool closed = false;  // as DPDK's port
   std::string device;
   std::vector<rte_mempool*> pools;  // by queue
   rte_mempool* external_pool = nullptr;
@@ -98,8 +98,10 @@ struct DpdkPort::Opened {
 
   ~Opened() {
     if (port_id != 0xffff) {
-      if (!stopped) rte_eth_dev_stop(port_id);
-      rte_eth_dev_close(port_id);
+      if (!closed) {
+        rte_eth_dev_stop(port_id);
+        rte_eth_dev_close(port_id);
+      }
       rte_eal_hotplug_remove(pci ? "pci" : "vdev", device.c_str());
     }
     for (rte_mempool* const pool : pools) rte_mempool_free(pool);
@@ -446,11 +448,11 @@ DpdkPort::~DpdkPort() {
   closed_.fetch_or(MemifGate::kStopped, std::memory_order_relaxed);
   if (port_id_ != 0xffff && memif_) {
     MemifGate::wait(*this, 5 * kSecond);
-    MemifGate::post(*this, &DpdkPort::stop_task);
-    const bool stopped = MemifGate::wait(*this, 5 * kSecond);
+    MemifGate::post(*this, &DpdkPort::close_task);
+    const bool closed = MemifGate::wait(*this, 5 * kSecond);
     MemifGate::remove(*this);
-    if (!stopped) stop_task(*this);
-    opened_->stopped = true;
+    if (!closed) close_task(*this);
+    opened_->closed = true;
   }
   opened_.reset();
   if (namespace_ >= 0) close(namespace_);
@@ -539,9 +541,14 @@ void DpdkPort::start_task(DpdkPort& port) noexcept {
   port.start_result_ = port.control_.find([&] { return rte_eth_dev_start(port.port_id_); });
 }
 
-void DpdkPort::stop_task(DpdkPort& port) noexcept {
+void DpdkPort::stop_task(DpdkPort& port) noexcept { rte_eth_dev_stop(port.port_id_); }
+
+// All in one task: a client of the socket's other ports could still connect to this one while it is stopped and not closed, and DPDK
+// would go on with that connection after the port is gone.
+void DpdkPort::close_task(DpdkPort& port) noexcept {
   rte_eth_dev_stop(port.port_id_);
-  port.listener_.retire();  // a server is stopped only when it is closed
+  MemifGate::stop_listening(port);
+  rte_eth_dev_close(port.port_id_);
 }
 
 std::vector<DriverCounter> DpdkPort::counters() const {

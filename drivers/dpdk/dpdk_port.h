@@ -118,6 +118,7 @@ class alignas(kCacheLine) DpdkPort final : public Driver {
   void keep_connected(Nanoseconds now) noexcept;
   static void start_task(DpdkPort& port) noexcept;
   static void stop_task(DpdkPort& port) noexcept;
+  static void close_task(DpdkPort& port) noexcept;
   void reclaim_buffers() noexcept;
   void refresh_cache() noexcept;
   static void external_done(void* address, void* frame) noexcept;

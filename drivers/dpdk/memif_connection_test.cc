@@ -321,6 +321,29 @@ TEST_CASE("connections that are of no use to a memif server that is connected do
   CHECK(other->link_up());
 }
 
+TEST_CASE("memif servers at one socket are reached until the last of them is closed") {
+  const std::string name = socket_name("a");
+  auto one = open_port("net_memif0,role=server,id=0,socket=" + name);
+  auto other = open_port("net_memif1,role=server,id=1,socket=" + name);
+  ControlSocket first_client = connected_client("a", 0);
+  REQUIRE(eventually([&] { return one->link_up(); }));
+  one.reset();
+  CHECK_FALSE(first_client.receive());
+  ControlSocket again = greeted_client("a");
+  REQUIRE(step(again, 0, "memif_region_0", 0));
+  CHECK(again.receive() == Kind::disconnect);  // nobody there has that id now
+  const ControlSocket second_client = connected_client("a", 1);
+  CHECK(eventually([&] { return other->link_up(); }));
+  one = open_port("net_memif0,role=server,id=0,socket=" + name);
+  const ControlSocket third_client = connected_client("a", 0);
+  CHECK(eventually([&] { return one->link_up(); }));
+  CHECK(other->link_up());
+  other.reset();
+  one.reset();
+  CHECK_FALSE(ControlSocket(name).connect());
+  CHECK(ControlSocket(name).listen());
+}
+
 TEST_CASE("memory that looks like a memif client's stays open when it was there before the first memif of the process, or is mapped") {
   const auto is_open = [](const Descriptor& memory) { return fcntl(memory.get(), F_GETFD) >= 0; };
   OrphanedRegions orphans;

@@ -131,6 +131,19 @@ bool MemifGate::wait(DpdkPort& port, Nanoseconds timeout) noexcept {
   return true;
 }
 
+void MemifGate::stop_listening(DpdkPort& port) noexcept {
+  Gate& g = gate();
+  const std::lock_guard lock(g.mutex);
+  const bool shared = std::any_of(g.ports.begin(), g.ports.end(), [&](const DpdkPort* other) {
+    return other != &port && other->listener_.descriptor() == port.listener_.descriptor();
+  });
+  if (shared) {
+    port.listener_.leave();
+  } else {
+    port.listener_.retire();
+  }
+}
+
 uint64_t MemifGate::messages() noexcept { return gate().messages.load(std::memory_order_acquire); }
 
 // In the interrupt thread, before it acts on a message of a control socket.

@@ -15,7 +15,7 @@
 // The engine pays two plain stores and a load per burst; the fence is on the other side. While closed, a port
 // receives nothing and takes nothing.
 //
-// What the engine's side has to change about a connection (stop, start) is handed to the interrupt thread as a task:
+// What the engine's side has to change about a connection (stop, start, close) is handed to the interrupt thread as a task:
 // the two cannot meet then, and the engine never waits for a peer.
 #pragma once
 
@@ -42,6 +42,9 @@ class MemifGate {
   static void post(DpdkPort& port, Task task) noexcept;
   // Waits for it. False if the interrupt thread is stuck (in a system call that waits for a peer).
   static bool wait(DpdkPort& port, Nanoseconds timeout) noexcept;
+
+  // In the interrupt thread, when a server is closed: the last that listens at its socket takes that away.
+  static void stop_listening(DpdkPort& port) noexcept;
 
   // How many messages have come over control sockets.
   static uint64_t messages() noexcept;
@@ -93,9 +96,11 @@ class MemifListener {
   MemifListener() = default;
   // After the port was probed: `socket` as in the device string, with its file or abstract name.
   void adopt(const std::string& socket, bool abstract);
-  // What it listens at; -1 before and after.
+  // What it listens at, maybe with other ports; -1 before and after.
   int descriptor() const noexcept { return descriptor_; }
-  // When the port is stopped, in the interrupt thread: nobody can connect any more, the name is free again.
+  // In the interrupt thread, when the port does not listen any more.
+  void leave() noexcept { descriptor_ = -1; }
+  // As leave(), of the last port: nobody can connect any more, the name is free again.
   void retire() noexcept;
 
   // Whether another process has the name. To be asked before DPDK is: it keeps half a port, with the port's name, when it cannot listen.
