@@ -110,6 +110,8 @@ struct DpdkPort::Opened {
 };
 
 Result<std::unique_ptr<DpdkPort>> DpdkPort::open(const DpdkOptions& options) {
+  // The first reason again, before any that would seem worth another try.
+  if (eal::has_failed()) return tl::unexpected(eal::start(options.eal).error());
   auto device = parse_device(options.device);
   if (!device) return tl::unexpected(device.error());
   Setup setup{.options = options, .device = *device};

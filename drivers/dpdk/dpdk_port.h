@@ -57,7 +57,8 @@ struct DpdkOffloads {
 
 class alignas(kCacheLine) DpdkPort final : public Driver {
  public:
-  // Opens and starts the port. The calling thread's network namespace is the one whose interfaces are meant.
+  // Opens and starts the port. The calling thread's network namespace is the one whose interfaces are meant. Once DPDK's environment has
+  // failed to start, every error is that one.
   static Result<std::unique_ptr<DpdkPort>> open(const DpdkOptions& options);
   // What opening these one after the other takes long for and can be had before: DPDK's environment. See eal::start_early().
   static void prepare(const std::vector<DpdkOptions>& ports);

@@ -113,12 +113,13 @@ TEST_CASE("an EAL that does not start for another reason than memory says so, ea
     if (rte_eal_init(static_cast<int>(std::size(words)), arguments.data()) < 0) return 100;
     std::string first;
     int result = 0;
-    for (int i = 0; i < 2; ++i) {
-      const auto port = DpdkPort::open({.device = "net_null0", .eal = {.hugepages = Hugepages::never, .memory_mib = 192}});
-      if (port || port.error().code != Errc::unavailable || !port.error().text.starts_with(first)) result |= 1 << i;
-      if (!port) first = port.error().text;
+    // The last two would be refused for another reason.
+    for (const char* const device : {"net_null0", "net_null0", "net_af_packet0,iface=unet-none", "net_memif0"}) {
+      const auto port = DpdkPort::open({.device = device, .eal = {.hugepages = Hugepages::never, .memory_mib = 192}});
+      if (port || port.error().code != Errc::unavailable || !port.error().text.starts_with(first)) result |= 1;
+      if (!port && first.empty()) first = port.error().text;
     }
-    if (first.find("memory") != std::string::npos || !DpdkPort::environment_failed()) result |= 4;
+    if (first.find("memory") != std::string::npos || !DpdkPort::environment_failed()) result |= 2;
     return result;
   });
   CHECK(result == 0);
