@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <linux/capability.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -90,15 +91,28 @@ TEST_CASE("an EAL that has no memory to start with is not worth another try") {
   const int result = exit_status_of([]() -> int {
     uint64_t pages = 0;
     std::ifstream("/proc/self/statm") >> pages;
-    const rlim_t room = pages * static_cast<uint64_t>(getpagesize()) + (64 << 20);
+    const rlim_t room = pages * static_cast<uint64_t>(getpagesize()) + (1 << 30);  // enough for all that EAL does before
     const rlimit limit{room, room};
     if (setrlimit(RLIMIT_AS, &limit) != 0) return 100;
     int result = 0;
     for (int i = 0; i < 2; ++i) {
-      const auto port = DpdkPort::open({.device = "net_null0", .eal = {.hugepages = Hugepages::never, .memory_mib = 192}});
-      if (port || port.error().code != Errc::out_of_memory) result |= 1 << i;
+      const auto port = DpdkPort::open({.device = "net_null0", .eal = {.hugepages = Hugepages::never, .memory_mib = 4096}});
+      if (port || port.error().code != Errc::out_of_memory || port.error().text.find("memory=MIB") == std::string::npos) result |= 1 << i;
     }
     return result;
+  });
+  CHECK(result == 0);
+}
+
+TEST_CASE("an EAL that cannot start a thread does not say that it lacks memory") {
+  const int result = exit_status_of([]() -> int {
+    // Too large a stack: EAGAIN, as when EAL cannot look for VFIO.
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes) != 0 || pthread_attr_setstacksize(&attributes, size_t{1} << 47) != 0) return 100;
+    if (pthread_setattr_default_np(&attributes) != 0) return 101;
+    const auto port = DpdkPort::open({.device = "net_null0", .eal = {.hugepages = Hugepages::never, .memory_mib = 192}});
+    if (port) return 102;
+    return port.error().code == Errc::unavailable && port.error().text.find("memory=MIB") == std::string::npos ? 0 : 1;
   });
   CHECK(result == 0);
 }

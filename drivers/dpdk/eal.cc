@@ -155,12 +155,13 @@ int any_allowed_core() {
   return 0;
 }
 
-// What an errno of rte_eal_init() means for who asks.
+// What an errno of rte_eal_init() means for who asks; rte_eal.h lists them. EAGAIN is of a bus or of what else the system does not
+// give: it cannot look for VFIO, or starts no thread, for whatever reason.
 Errc code_of(int error) {
   switch (error) {
     case ENOMEM:
     case EMFILE:
-    case EAGAIN: return Errc::out_of_memory;  // EAGAIN: none for the stack of its thread, or no more threads
+    case ENFILE: return Errc::out_of_memory;
     case EACCES:
     case EPERM: return Errc::not_permitted;
     case EINVAL: return Errc::invalid_argument;
@@ -169,12 +170,11 @@ Errc code_of(int error) {
 }
 
 Error eal_failure(int error, bool hugepages) {
-  const Errc code = code_of(error);
   std::string text = "DPDK's EAL does not start: " + std::string(rte_strerror(error));
   if (const std::string more = complaints(); !more.empty()) text += " (" + more + ")";
   if (hugepages) text += "; try hugepages=never";
-  else if (code == Errc::out_of_memory) text += "; try a smaller memory=MIB, or check `ulimit -v`";
-  return {code, std::move(text)};
+  else if (error == ENOMEM) text += "; try a smaller memory=MIB, or check `ulimit -v`";
+  return {code_of(error), std::move(text)};
 }
 
 Status run_eal(Process& p, const EalOptions& options) {
