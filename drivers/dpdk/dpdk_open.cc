@@ -184,12 +184,12 @@ Status DpdkPort::probe(Setup& setup) {
   const std::string* socket = device.find("socket");
   memif_client_ = memif_ && role != nullptr && *role == "client";
   memif_zero_copy_ = memif_client_ && zero_copy != nullptr && *zero_copy == "yes";
-  const bool abstract_socket = abstract == nullptr || *abstract != "no";
-  const std::string memif_socket = socket != nullptr ? *socket : "/run/memif.sock";
+  memif_abstract_ = abstract == nullptr || *abstract != "no";
+  memif_socket_ = socket != nullptr ? *socket : "/run/memif.sock";
   if (memif_ && !memif_client_) {
-    if (!abstract_socket) MemifListener::remove_stale_file(memif_socket);
-    if (MemifListener::is_taken(memif_socket, abstract_socket)) {
-      return fail(Errc::already_exists, "dpdk:" + device.name + ": another process has the socket " + memif_socket +
+    if (!memif_abstract_) MemifListener::remove_stale_file(memif_socket_);
+    if (MemifListener::is_taken(memif_socket_, memif_abstract_)) {
+      return fail(Errc::already_exists, "dpdk:" + device.name + ": another process has the socket " + memif_socket_ +
                                             ": choose another socket= name");
     }
   }
@@ -226,7 +226,7 @@ Status DpdkPort::probe(Setup& setup) {
   closed_.store(MemifGate::kStopped, std::memory_order_relaxed);
   if (memif_) {
     if (memif_client_) namespace_ = ::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-    if (!memif_client_) listener_.adopt(memif_socket, abstract_socket);
+    if (!memif_client_) listener_.adopt(memif_socket_, memif_abstract_);
     return MemifGate::add(*this);
   }
   return {};
@@ -540,7 +540,7 @@ void DpdkPort::start_task(DpdkPort& port) noexcept {
   }
   if (port.memif_zero_copy_) MemoryDescriptors::save();
   port.messages_at_start_ = MemifGate::messages();
-  port.start_result_ = port.control_.find([&] { return rte_eth_dev_start(port.port_id_); });
+  port.start_result_ = port.control_.find(port.memif_socket_, port.memif_abstract_, [&] { return rte_eth_dev_start(port.port_id_); });
 }
 
 void DpdkPort::stop_task(DpdkPort& port) noexcept { rte_eth_dev_stop(port.port_id_); }

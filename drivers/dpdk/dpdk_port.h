@@ -154,6 +154,8 @@ class alignas(kCacheLine) DpdkPort final : public Driver {
   bool memif_ = false;
   bool memif_client_ = false;
   bool memif_zero_copy_ = false;
+  bool memif_abstract_ = true;  // its socket's name is
+  std::string memif_socket_;    // as in the device string
   bool dma_ = false;  // external memory has to be mapped for the device
   bool link_was_up_ = false;
 

@@ -447,4 +447,26 @@ TEST_CASE("a memif client does not lose patience with its server when another me
   CHECK(slow.receive() == Kind::add_region);
 }
 
+TEST_CASE("a memif client's control socket is told from another socket that has got its number") {
+  const bool abstract = GENERATE(true, false), own = GENERATE(true, false);
+  const auto name = [&](const char* which) { return (abstract ? "" : "/tmp/") + socket_name(which); };
+  ControlSocket server(name("own"), abstract), other(name("other"), abstract);
+  REQUIRE(server.listen());
+  REQUIRE(other.listen());
+  std::optional<ControlSocket> connected;
+  MemifControlSocket control;
+  // A file may have another path here than at the server.
+  const std::string here = abstract ? name("own") : "/elsewhere/" + socket_name("own");
+  const int result = control.find(here, abstract, [&] {
+    connected.emplace(name(own ? "own" : "other"), abstract);
+    return connected->connect() ? 0 : -1;
+  });
+  CHECK(result == 0);
+  CHECK_FALSE(control.is_gone());
+  connected.reset();
+  CHECK(control.is_gone() == own);
+  if (abstract) return;
+  for (const char* const which : {"own", "other"}) CHECK(std::filesystem::remove(name(which)));
+}
+
 }  // namespace unet::drivers

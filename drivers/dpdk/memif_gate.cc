@@ -84,6 +84,20 @@ void fence_all_threads() noexcept {
   nap(20'000'000);  // no such call in this kernel or sandbox: far longer than a store stays in a core
 }
 
+// The name of a port's socket, of which DPDK takes what fits.
+std::string_view bound_name(const std::string& socket, bool abstract) noexcept {
+  return std::string_view(socket).substr(0, sizeof(sockaddr_un::sun_path) - (abstract ? 2 : 1));
+}
+
+// What an address has for such a name; empty if it is of another kind.
+std::string_view name_in(const sockaddr_un& address, bool abstract) noexcept {
+  const size_t from = abstract ? 1 : 0;
+  if (address.sun_family != AF_UNIX || (abstract && address.sun_path[0] != 0)) return {};
+  return {address.sun_path + from, strnlen(address.sun_path + from, sizeof(address.sun_path) - from)};
+}
+
+std::string_view file_name(std::string_view path) noexcept { return path.substr(path.rfind('/') + 1); }
+
 }  // namespace
 
 Status MemifGate::add(DpdkPort& port) {
@@ -214,14 +228,18 @@ int MemifControlSocket::lowest_free() noexcept {
   return fd;
 }
 
-void MemifControlSocket::adopt(int descriptor) noexcept {
+// Another thread's socket may have got the number.
+void MemifControlSocket::adopt(int descriptor, const std::string& socket, bool abstract) noexcept {
   descriptor_ = -1;
   int type = 0;
   socklen_t size = sizeof(type);
   if (descriptor < 0 || getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_SEQPACKET) return;
-  sockaddr_un name{};
-  size = sizeof(name);
-  if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&name), &size) != 0 || name.sun_family != AF_UNIX) return;
+  sockaddr_un server{};
+  size = sizeof(server);
+  if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&server), &size) != 0) return;
+  const std::string_view there = name_in(server, abstract), here = bound_name(socket, abstract);
+  // A server in another container has bound the file by another path.
+  if (there.empty() || (abstract ? there != here : file_name(there) != file_name(here))) return;
   struct stat file{};
   if (fstat(descriptor, &file) != 0) return;
   inode_ = file.st_ino;
@@ -279,10 +297,8 @@ int find_listener(const std::string& socket, bool abstract) noexcept {
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 || listening == 0) continue;
     sockaddr_un name{};
     size = sizeof(name);
-    if (getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) != 0 || name.sun_family != AF_UNIX) continue;
-    const char* text = name.sun_path + (abstract ? 1 : 0);
-    if ((abstract && name.sun_path[0] != 0) || socket.compare(0, sizeof(name.sun_path) - 2, text) != 0) continue;
-    return fd;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) != 0) continue;
+    if (name_in(name, abstract) == bound_name(socket, abstract)) return fd;
   }
   return -1;
 }

@@ -59,12 +59,12 @@ class MemifGate {
 // memif with some id and role has ended, and two clients of one process may have the same.
 class MemifControlSocket {
  public:
-  // Runs `connect`, in the interrupt thread, and finds the socket if that opened one.
+  // Runs `connect`, in the interrupt thread, and finds the socket if that opened one to `socket`, which is as in the device string.
   template <typename Connect>
-  int find(Connect connect) noexcept {
+  int find(const std::string& socket, bool abstract, Connect connect) noexcept {
     const int expected = lowest_free();
     const int result = connect();
-    adopt(result == 0 ? expected : -1);
+    adopt(result == 0 ? expected : -1, socket, abstract);
     return result;
   }
   // From any thread, after find(). False also if it was not found: then nothing is known of it.
@@ -72,7 +72,7 @@ class MemifControlSocket {
 
  private:
   static int lowest_free() noexcept;
-  void adopt(int descriptor) noexcept;
+  void adopt(int descriptor, const std::string& socket, bool abstract) noexcept;
 
   int descriptor_ = -1;
   uint64_t inode_ = 0;
