@@ -130,7 +130,8 @@ void *unet_am_attachment(const unet_am_endpoint *endpoint);
 // and errors of unet_connect().
 int unet_am_map(unet_am_endpoint *endpoint, uint32_t index, const char *target, uint64_t tag, const unet_connect_options *options);
 int unet_am_start_map(unet_am_endpoint *endpoint, uint32_t index, const char *target, uint64_t tag, const unet_connect_options *options);
-// Returns 0 or UNET_ENOTFOUND, UNET_EINVALID (from a handler).
+// Runs the handlers of what has arrived, and of gets whose bytes are there. Then what the peer has not said it has handled comes back
+// (UNET_AM_UNREACHABLE): it may have been, or may still be. Returns 0 or UNET_ENOTFOUND, UNET_EINVALID (from a handler).
 int unet_am_unmap(unet_am_endpoint *endpoint, uint32_t index);
 // 1 if the translation is in use, else 0; unet_am_is_local(): its channel is a local one.
 int unet_am_in_use(unet_am_endpoint *endpoint, uint32_t index);

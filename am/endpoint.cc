@@ -104,7 +104,6 @@ void Endpoint::remove_peer(Peer& peer) noexcept {
   std::erase(wires_, &peer);
   std::erase(untold_, &peer);
   end_transfers(peer);
-  std::erase_if(completions_, [&](const Completion& each) { return each.peer == &peer; });
   peer.wire.reset();  // releases what it holds before the channel goes
   endpoint_->close(peer.channel);
   std::erase_if(peers_, [&](const auto& each) { return each.get() == &peer; });
@@ -136,6 +135,12 @@ void Endpoint::let_in(const ConnectionRequest& request) {
   }
 }
 
+// Before a peer is given up: what it had sent comes before what is told of its end. Others may never stop.
+void Endpoint::handle_arrived() {
+  Message message;
+  for (uint32_t count = 0; count < kDrainMax && endpoint_->receive(message); ++count) handle(message);
+}
+
 // Who wants a channel, and whose has ended.
 void Endpoint::look_around() {
   looks_ = 0;
@@ -155,9 +160,7 @@ void Endpoint::look_around() {
       endpoint_->close(event->channel);
       continue;
     }
-    // What it had sent is handled first. Others may never stop.
-    Message message;
-    for (uint32_t count = 0; count < kDrainMax && endpoint_->receive(message); ++count) handle(message);
+    handle_arrived();
     end_peer(*peer);
     if (peer->translations == 0) remove_peer(*peer);
   }

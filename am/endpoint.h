@@ -110,6 +110,8 @@ class Endpoint {
   // The same without waiting: the first request waits until the channel is there. If there will be none that comes back (bad_endpoint:
   // nobody has that name, or it refuses; else unreachable), and the next request tries again. Errors: as map(), but for those of the peer.
   Status start_map(Index index, std::string_view target, Tag tag = kAnyTag, const ConnectOptions& options = kConnect);
+  // Runs the handlers of what has arrived, and of gets whose bytes are there. Then what the peer has not said it has handled comes back
+  // (unreachable): it may have been, or may still be. Errors: not_found, invalid_argument (a handler unmaps nothing).
   Status unmap(Index index);
   // There is a channel; in_use(): or there may be one.
   bool is_mapped(Index index) const noexcept { return index < translations_.size() && translations_[index].peer != nullptr; }
@@ -247,6 +249,7 @@ class Endpoint {
   void remove_peer(Peer& peer) noexcept;
   void end_peer(Peer& peer) noexcept;
   void look_around();
+  void handle_arrived();
   Peer* peer_of(Channel channel) noexcept {
     const auto index = static_cast<uint32_t>(channel);
     return index < by_channel_.size() ? by_channel_[index] : nullptr;

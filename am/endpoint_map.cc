@@ -59,7 +59,11 @@ Status Endpoint::unmap(Index index) {
     openings_.erase(opening);
     return {};
   }
-  remove_peer(*translations_[index].peer);
+  Peer& peer = *translations_[index].peer;
+  handle_arrived();
+  complete_gets();
+  end_peer(peer);
+  remove_peer(peer);
   translations_[index] = {};
   return {};
 }

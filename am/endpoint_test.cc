@@ -422,6 +422,34 @@ TEST_CASE("a peer that goes: what it has not handled comes back, and so does all
   CHECK(back.status.back() == ReturnStatus::bad_entry);
 }
 
+TEST_CASE("a translation that is unmapped: what has arrived is handled, and the rest comes back") {
+  const auto path = EITHER_PATH;
+  Pair pair(path, 4096);
+  CameBack back;
+  Heard heard;
+  pair.a->set_error_handler(note, &back);
+  pair.a->set_handler(kAnswer, hear, &heard);
+  pair.b->set_handler(kEcho, echo, nullptr);
+  pair.b->set_handler(kSilent, [](Token&, void*) {}, nullptr);
+  pair.start();
+  pair.stop();
+  for (uint32_t i = 0; i < 3; ++i) REQUIRE(pair.a->request(0, kEcho, i) == Outcome::sent);
+  for (const Nanoseconds end = monotonic_now() + 60 * kSecond; pair.b->counters().replies < 3 && monotonic_now() < end;) pair.b->poll();
+  for (uint32_t i = 0; i < 5; ++i) REQUIRE(pair.a->request(0, kSilent, i) == Outcome::sent);
+  std::vector<std::byte> memory(100);
+  REQUIRE(pair.a->get(0, kAnswer, 0, memory, {}) == Outcome::sent);
+  REQUIRE(pair.a->unmap(0));
+  // Through the NI the answers may be on their way, and so is the request of what is got.
+  if (path == control::Path::local) {
+    CHECK(heard.count == 4);
+    CHECK(back.handler == std::vector<uint8_t>(5, kSilent));
+  }
+  CHECK(heard.count + back.status.size() == 9);
+  CHECK(back.status == std::vector<ReturnStatus>(back.status.size(), ReturnStatus::unreachable));
+  CHECK(back.index == std::vector<Index>(back.status.size(), 0));
+  CHECK(pair.a->counters().returned == back.status.size());
+}
+
 TEST_CASE("a peer that sends what it likes harms nobody, and writes nowhere but into the segment") {
   const auto path = EITHER_PATH;
   Pair pair(path);

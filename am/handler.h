@@ -78,7 +78,7 @@ struct Handler {
   bool takes(uint32_t count) const noexcept { return arguments < 0 || static_cast<uint32_t>(arguments) == count; }
 };
 
-// A message of ours that came back, or could not be sent. Called from poll(), or from the call that could not send.
+// A message of ours that came back, or could not be sent. Called from poll(), from unmap(), or from the call that could not send.
 struct Returned {
   ReturnStatus status{};
   Kind kind{};             // of the message; long_piece: a piece of a long one
