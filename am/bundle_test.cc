@@ -19,9 +19,7 @@ using namespace unet::am;
 
 TEST_CASE("two endpoints of one thread talk to each other, more than there are credits") {
   World world;
-  auto a = world.make(), b = world.make();
-  REQUIRE(world.bundle->add(*a));
-  REQUIRE(world.bundle->add(*b));
+  auto a = world.add(), b = world.add();
   CHECK(world.bundle->size() == 2);
   uint32_t answers = 0;
   b->set_handler(kEcho, echo, nullptr);
@@ -38,8 +36,7 @@ TEST_CASE("two endpoints of one thread talk to each other, more than there are c
 TEST_CASE("an endpoint moves to another bundle") {
   World world;
   auto other = std::move(*Bundle::create());
-  auto a = world.make();
-  REQUIRE(world.bundle->add(*a));
+  auto a = world.add();
   other->add(*a);
   CHECK(world.bundle->size() == 0);
   CHECK(other->size() == 1);
@@ -50,11 +47,8 @@ TEST_CASE("an endpoint moves to another bundle") {
 TEST_CASE("who waits for a bundle sleeps, and wakes for each of its endpoints") {
   const auto threads = GENERATE(Threads::one, Threads::several);
   World world(threads);
-  auto a = world.make(), b = world.make(), far = world.make();
-  for (am::Endpoint* each : {a.get(), b.get()}) {
-    each->set_handler(kEcho, echo, nullptr);
-    world.bundle->add(*each);
-  }
+  auto a = world.add(), b = world.add(), far = world.make();
+  for (am::Endpoint* each : {a.get(), b.get()}) each->set_handler(kEcho, echo, nullptr);
   REQUIRE(a->bind("a"));
   REQUIRE(b->bind("b"));
   std::atomic<bool> stop{false};
@@ -83,9 +77,7 @@ TEST_CASE("who waits for a bundle whose network interface ends is told, however 
   const bool asleep = GENERATE(true, false);
   const bool mapped = GENERATE(false, true);  // by a channel that goes with it
   World world(threads);
-  auto a = world.make(), b = world.make();
-  REQUIRE(world.bundle->add(*a));
-  REQUIRE(world.bundle->add(*b));
+  auto a = world.add(), b = world.add();
   REQUIRE(b->bind("b"));
   if (mapped) REQUIRE(a->map(0, "b", kAnyTag, by(control::Path::ni)));
   world.bundle->wait(kMillisecond, 0);
@@ -104,9 +96,7 @@ TEST_CASE("who waits for a bundle whose network interface ends is told, however 
 
 TEST_CASE("a bundle whose endpoints still have a local channel is not disconnected when its network interface ends") {
   World world;
-  auto a = world.make(), b = world.make();
-  REQUIRE(world.bundle->add(*a));
-  REQUIRE(world.bundle->add(*b));
+  auto a = world.add(), b = world.add();
   REQUIRE(b->bind("b"));
   uint32_t heard = 0;
   b->set_handler(kEcho, count, &heard);
@@ -121,9 +111,7 @@ TEST_CASE("a bundle whose endpoints still have a local channel is not disconnect
 
 TEST_CASE("a handler does nothing with any endpoint of its bundle: one of them may be waiting for the others") {
   World world;
-  auto a = world.make(), b = world.make();
-  REQUIRE(world.bundle->add(*a));
-  REQUIRE(world.bundle->add(*b));
+  auto a = world.add(), b = world.add();
   REQUIRE(b->bind("b"));
   REQUIRE(a->map(0, "b"));
   struct Seen {
@@ -151,9 +139,7 @@ TEST_CASE("a handler does nothing with any endpoint of its bundle: one of them m
 TEST_CASE("a handler neither adds endpoints to its bundle nor moves them, which is polling them") {
   World world;
   auto other = std::move(*Bundle::create());
-  auto a = world.make(), b = world.make(), fresh = world.make();
-  REQUIRE(world.bundle->add(*a));
-  REQUIRE(world.bundle->add(*b));
+  auto a = world.add(), b = world.add(), fresh = world.make();
   REQUIRE(b->bind("b"));
   REQUIRE(a->map(0, "b"));
   struct Seen {
@@ -262,9 +248,7 @@ TEST_CASE("several threads send by one endpoint and wait for its bundle") {
 TEST_CASE("who has looked and then waits misses nothing that another thread's handlers do in between") {
   const bool held = GENERATE(false, true);
   World world(Threads::several);
-  auto a = world.make(), b = world.make();
-  REQUIRE(world.bundle->add(*a));
-  REQUIRE(world.bundle->add(*b));
+  auto a = world.add(), b = world.add();
   std::atomic<uint32_t> answers{0};
   b->set_handler(kEcho, echo, nullptr);
   a->set_handler(kAnswer, [](Token&, void* context) { ++*static_cast<std::atomic<uint32_t>*>(context); }, &answers);
@@ -323,9 +307,7 @@ TEST_CASE("a thread that waits for many bundles of several threads sleeps for ea
 
 TEST_CASE("a bundle whose endpoints get no descriptors naps") {
   World world;
-  auto a = world.make(), b = world.make();
-  REQUIRE(world.bundle->add(*a));
-  REQUIRE(world.bundle->add(*b));
+  auto a = world.add(), b = world.add();
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
   const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};

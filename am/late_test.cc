@@ -66,14 +66,12 @@ TEST_CASE("an asynchronous request never waits, and gives its payload back once"
 TEST_CASE("asynchronous requests to a peer that goes give their payloads back, and come back") {
   const bool by_unmap = GENERATE(true, false);
   World world;
-  auto a = world.make(), b = world.make();
+  auto a = world.add(), b = world.add();
   std::vector<std::byte> own(3'000'000);
   REQUIRE(b->set_segment(own));
   REQUIRE(b->bind("b"));
   std::vector<ReturnStatus> back;
   a->set_error_handler(note, &back);
-  REQUIRE(world.bundle->add(*a));
-  REQUIRE(world.bundle->add(*b));
   REQUIRE(a->map(0, "b"));
   world.bundle->remove(*b);
   uint32_t done = 0;
@@ -93,9 +91,7 @@ TEST_CASE("asynchronous requests to a peer that goes give their payloads back, a
 TEST_CASE("a translation whose channel opens with the first request") {
   const auto path = EITHER_PATH;
   World world;
-  auto a = world.make(), b = world.make();
-  REQUIRE(world.bundle->add(*a));
-  REQUIRE(world.bundle->add(*b));
+  auto a = world.add(), b = world.add();
   std::vector<ReturnStatus> back;
   uint32_t answers = 0;
   a->set_error_handler(note, &back);
@@ -128,9 +124,7 @@ TEST_CASE("a translation whose channel opens with the first request") {
 
 TEST_CASE("an asynchronous request by a translation that cannot be opened comes back, and the next one tries again") {
   World world;
-  auto a = world.make(), b = world.make();
-  REQUIRE(world.bundle->add(*a));
-  REQUIRE(world.bundle->add(*b));
+  auto a = world.add(), b = world.add();
   std::vector<ReturnStatus> back;
   uint32_t arrived = 0;
   a->set_error_handler(note, &back);
@@ -156,8 +150,7 @@ TEST_CASE("an asynchronous request by a translation that cannot be opened comes 
 TEST_CASE("a refusal that somebody else sees first ends the mapping") {
   World world;
   const am::Options options{.admit = [](const ConnectionRequest&, void*) { return false; }};
-  auto a = world.make(), b = world.make(options), c = world.make();
-  for (am::Endpoint* each : {a.get(), b.get(), c.get()}) REQUIRE(world.bundle->add(*each));
+  auto a = world.add(), b = world.add(options), c = world.add();
   REQUIRE(b->bind("b"));
   // Each turn of the bundle looks at the endpoints' openings after b has refused.
   for (uint32_t i = 0; i < 50; ++i) CHECK(a->map(0, "b").error().code == Errc::refused);
@@ -168,9 +161,7 @@ TEST_CASE("handlers learn by what name to map who sent the message") {
   const auto path = EITHER_PATH;
   const bool named = GENERATE(true, false);
   World world;
-  auto a = world.make(), b = world.make();
-  REQUIRE(world.bundle->add(*a));
-  REQUIRE(world.bundle->add(*b));
+  auto a = world.add(), b = world.add();
   if (named) REQUIRE(a->bind("some/a"));
   REQUIRE(b->bind("b"));
   struct Seen {
@@ -205,9 +196,7 @@ TEST_CASE("who is let in") {
     it.uid = request.peer_uid;
     return it.yes;
   }, .admit_context = &rule};
-  auto a = world.make(), b = world.make(options);
-  REQUIRE(world.bundle->add(*a));
-  REQUIRE(world.bundle->add(*b));
+  auto a = world.add(), b = world.add(options);
   REQUIRE(a->bind("a"));
   REQUIRE(b->bind("b"));
   CHECK(a->map(0, "b").error().code == Errc::refused);
@@ -220,12 +209,10 @@ TEST_CASE("who is let in") {
 
 TEST_CASE("an endpoint that is destroyed gives the payloads of its asynchronous requests back") {
   World world;
-  auto a = world.make(), b = world.make();
+  auto a = world.add(), b = world.add();
   std::vector<std::byte> own(3'000'000);
   REQUIRE(b->set_segment(own));
   REQUIRE(b->bind("b"));
-  REQUIRE(world.bundle->add(*a));
-  REQUIRE(world.bundle->add(*b));
   REQUIRE(a->map(0, "b"));
   world.bundle->remove(*b);
   uint32_t done = 0;

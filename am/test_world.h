@@ -25,6 +25,12 @@ struct World {
     must(made.has_value(), "am::Endpoint::create");
     return std::move(*made);
   }
+  // As make(), in the bundle.
+  std::unique_ptr<am::Endpoint> add(const am::Options& options = {}) {
+    auto made = make(options);
+    must(bundle->add(*made).has_value(), "Bundle::add");
+    return made;
+  }
   TestDaemon daemon;
   Context context;
   std::unique_ptr<Bundle> bundle;
