@@ -9,6 +9,7 @@
 
 #include "drivers/faulty/faulty.h"
 #include "drivers/sim/sim_network.h"
+#include "unet/base/test_seeds.h"
 #include "unet/engine/test_ni.h"
 
 using namespace unet;
@@ -154,14 +155,7 @@ drivers::SimPortOptions wire_of(uint32_t seed) {
           .external_payload = seed % 8 >= 4};
 }
 
-// Of each of the cases below. The sanitizers take four times as long for a seed, and need fewer to see a wrong access.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr uint32_t kSeeds = 120;
-#elif defined(__has_feature)
-constexpr uint32_t kSeeds = __has_feature(address_sanitizer) ? 120 : 400;
-#else
-constexpr uint32_t kSeeds = 400;
-#endif
+const uint32_t kSeeds = test::seeds(400);  // of each of the cases below
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 
 #include "drivers/sim/sim_network.h"
 #include "drivers/wrapper.h"
+#include "unet/base/test_seeds.h"
 #include "unet/service/journal_records.h"
 #include "unet/service/test_client.h"
 #include "unet/service/test_keeper.h"
@@ -397,7 +398,8 @@ TEST_CASE("a static channel that the configuration has no more, or with another 
 // Connects, accepts, rejections, closes and endpoints that go, while both network interfaces are replaced between any two turns.
 TEST_CASE("channels and requests at random, under network interfaces that are replaced at random, end in agreement") {
   uint64_t opened = 0;
-  for (uint64_t seed = 1; seed <= 80; ++seed) {
+  const uint32_t seeds = unet::test::seeds(80);
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
     const auto below = [&](uint64_t n) { return random() % n; };
@@ -470,7 +472,7 @@ TEST_CASE("channels and requests at random, under network interfaces that are re
     two.b.client->close();
     REQUIRE(two.until([&] { return still_held(report(two.a.ni())) == 0 && still_held(report(two.b.ni())) == 0; }));
   }
-  CHECK(opened > 80);
+  CHECK(opened > seeds);
 }
 
 TEST_CASE("a journal that lies about other hosts costs nobody but the channels it is about") {

@@ -1,6 +1,7 @@
 // signalling_test.cc - the signalling machine alone, then three NIs on a wire that loses, repeats and reorders, by seed.
 #include <catch2/catch.hpp>
 
+#include "unet/base/test_seeds.h"
 #include "unet/service/signalling.h"
 #include "unet/service/test_signal_network.h"
 
@@ -254,7 +255,7 @@ TEST_CASE("every signal survives emit and parse; every damaged length and text i
 // everything must come to an agreement.
 TEST_CASE("thousands of seeds on a bad wire end in agreement") {
   constexpr uint32_t kHosts = 3;
-  for (uint64_t seed = 1; seed <= 3000; ++seed) {
+  for (uint64_t seed = 1; seed <= unet::test::seeds(3000); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     const auto below = [&](uint64_t n) { return random() % n; };
@@ -310,7 +311,7 @@ TEST_CASE("thousands of seeds on a bad wire end in agreement") {
 
 TEST_CASE("on a wire that loses a third, channels still open") {
   uint32_t opened = 0;
-  constexpr uint32_t kRuns = 500;
+  const uint32_t kRuns = unet::test::seeds(500);
   for (uint64_t seed = 1; seed <= kRuns; ++seed) {
     Network net(2, seed, {.loss = 0.33, .duplicate = 0.1, .delay_min = kMicrosecond, .delay_max = 5 * kMillisecond});
     net.connect(net.host(0), "host1", "echo", 5 * kSecond);
