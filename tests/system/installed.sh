@@ -25,11 +25,19 @@ libraries=$there$(PKG_CONFIG_SYSROOT_DIR='' pkg-config --variable=libdir unet)
 programs=$there$(PKG_CONFIG_SYSROOT_DIR='' pkg-config --variable=prefix unet)/bin
 export LD_LIBRARY_PATH=$libraries
 
-failed=0
 report() {
   echo "FAILED: $1"
-  failed=1
+  touch "$there/failed"
 }
+
+# try COMPLAINT COMMAND... - in the background, as many at a time as there are cores; reports the complaint if the command fails.
+try() {
+  local complaint=$1
+  shift
+  while [[ $(jobs -rp | wc -l) -ge $cores ]]; do wait -n || true; done
+  { "$@" || report "$complaint"; } &
+}
+cores=$(nproc)
 
 [[ $(pkg-config --modversion unet) == "$version" ]] || report "unet.pc has version $(pkg-config --modversion unet), not $version"
 
@@ -44,11 +52,11 @@ check_headers() {
   while read -r header; do
     headers=$((headers + 1))
     # A header that is for C alone or as well says so with extern "C" around __cplusplus.
-    echo "#include <$header>" | c++ -std=c++20 -Wall -Wextra -Werror -fsyntax-only -x c++ $flags - || report "<$header> does not compile as C++"
+    try "<$header> does not compile as C++" c++ -std=c++20 -Wall -Wextra -Werror -fsyntax-only -x c++ $flags - <<<"#include <$header>"
     grep -q '^#ifdef __cplusplus' "$1/$header" || continue
     for standard in c99 c11; do
-      echo "#include <$header>" | cc -std=$standard -Wall -Wextra -pedantic -Werror -fsyntax-only -x c $flags - ||
-        report "<$header> does not compile as $standard"
+      try "<$header> does not compile as $standard" \
+        cc -std=$standard -Wall -Wextra -pedantic -Werror -fsyntax-only -x c $flags - <<<"#include <$header>"
     done
   done < <(cd "$1" && find . -path "$2" | sed 's,^./,,' | sort)
 }
@@ -117,8 +125,9 @@ for source in "$examples"/*.c "$examples"/*.cc; do
   command=$(command_of "$source")
   count=$((count + 1))
   [[ -n $command ]] || { report "${source##*/} does not say how to build it"; continue; }
-  sh -c "$command" || report "${source##*/} does not build by its own command: $command"
+  try "${source##*/} does not build by its own command: $command" sh -c "$command"
 done
+wait
 
 "$programs/unetd" --socket "$there/socket" --ready-fd 5 --log off 5> >(cat >ready) &
 unetd_pid=$!
@@ -131,5 +140,5 @@ for program in hello hello_c; do
   [[ $said == *"Bob received: Hello, Bob."*"Alice received: Hello, Alice."* ]] || report "$program, built with pkg-config, says '$said'"
 done
 
-[[ $failed -eq 0 ]] && echo "$headers headers compile; $functions C functions; $count examples build; hello runs in C and C++"
-exit $failed
+[[ ! -e failed ]] || exit 1
+echo "$headers headers compile; $functions C functions; $count examples build; hello runs in C and C++"
