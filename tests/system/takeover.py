@@ -10,9 +10,10 @@ import subprocess
 import sys
 import time
 
-from daemon import IS_ROOT, NOBODY, WAIT, Unetd, directory, main, require, run, wait_until
+from daemon import IS_ROOT, NOBODY, WAIT, Unetd, beside, directory, main, require, run, wait_until
 from takeover_ni import (ANOTHER, ECHO_CLIENT, FORMAT, HANG, TAKE, UNETCTL, UNETD, Ni, ends_with, falls_back, other, refused, script,
                          stands_by, upgrade)
+
 
 def what_is_held(report):
     """Object by object, without what a process that asks has itself."""
@@ -125,15 +126,21 @@ def test_taking_over_fails():
 PATIENCE = 10  # seconds: time enough for a unetd to come up, also on a busy machine
 
 
-def test_upgrade_hangs():
+@beside
+def test_upgrade_hangs_before_it_comes_up():
     with directory() as d, Ni(d, seconds=PATIENCE) as ni:
-        program = d + "/other"
-        script(program, "#!/bin/sh\nexec sleep 60\n")
-        refused(ni, "--binary", program, says=f"did not come up in {PATIENCE} s")
-        other(program, TAKE + HANG)
-        falls_back(ni, "--binary", program, says=f"was not ready in {PATIENCE} s")
+        script(d + "/other", "#!/bin/sh\nexec sleep 60\n")
+        refused(ni, "--binary", d + "/other", says=f"did not come up in {PATIENCE} s")
 
 
+@beside
+def test_upgrade_hangs_before_it_is_ready():
+    with directory() as d, Ni(d, seconds=PATIENCE) as ni:
+        other(d + "/other", TAKE + HANG)
+        falls_back(ni, "--binary", d + "/other", says=f"was not ready in {PATIENCE} s")
+
+
+@beside
 def test_next_one_hangs():
     """The program was replaced, and then the network interface crashed: what has served before is tried again."""
     with directory() as d, Ni(d, seconds=PATIENCE) as ni:
@@ -211,6 +218,7 @@ def test_stop_in_the_pause():
         ends_with(ni, 0)
 
 
+@beside
 def test_nobody_comes_in_time():
     with directory() as d, Ni(d, seconds=PATIENCE) as ni:
         ni.go()
@@ -250,6 +258,7 @@ def is_bound(other, name):
     return True
 
 
+@beside
 def test_a_wire_is_waited_for():
     """Somebody has it for longer than network interfaces would need that try for a second each, until they have failed too often."""
     with directory() as d, Ni(d, "--port", f"dpdk:net_memif0,role=server,socket={d}/wire") as ni:
