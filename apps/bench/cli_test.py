@@ -2,6 +2,7 @@
 # cli_test.py - unet-bench as a user meets it: wrong input, JSON, signals, and either process dying.
 #
 # Usage: cli_test.py UNET_BENCH UNETD
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -25,6 +26,12 @@ def require(condition, text):
 def run(*args, env=None):
     done = subprocess.run([BENCH, *args], capture_output=True, text=True, timeout=WAIT, env=env)
     return done.returncode, done.stdout, done.stderr
+
+
+def outcomes(commands):
+    """Of some that only say something, as many at a time as there are cores: each with its outcome."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(zip(commands, pool.map(lambda args: run(*args), commands)))
 
 
 def parent_of(pid):
@@ -75,20 +82,21 @@ def finish(bench):
 
 
 def wrong_input():
-    for args in (["walk"], ["run"], ["run", "speed"], ["run", "rtt", "--path", "nowhere"], ["run", "rtt", "--size", "8x"],
-                 ["run", "connect", "--size", "8"], ["run", "rtt", "--seconds", "0"], ["run", "rtt", "--cores", "0,0"], ["run", "rtt", "--what"], ["list", "more"], [],
-                 ["across"], ["across", "x", "--size", "8"], ["across", "x", "--size", "65537"], ["across", "x", "--only", "walk"],
-                 ["across", "x", "--count", "-1"], ["across", "x", "--wait", "1h"], ["serve", "a", "b"], ["plot"],
-                 ["plot", "x", "--format", "gif"], ["plot", "x", "--size", "y"]):
-        status, out, err = run(*args)
+    wrong = (["walk"], ["run"], ["run", "speed"], ["run", "rtt", "--path", "nowhere"], ["run", "rtt", "--size", "8x"],
+             ["run", "connect", "--size", "8"], ["run", "rtt", "--seconds", "0"], ["run", "rtt", "--cores", "0,0"], ["run", "rtt", "--what"],
+             ["list", "more"], [], ["across"], ["across", "x", "--size", "8"], ["across", "x", "--size", "65537"],
+             ["across", "x", "--only", "walk"], ["across", "x", "--count", "-1"], ["across", "x", "--wait", "1h"], ["serve", "a", "b"],
+             ["plot"], ["plot", "x", "--format", "gif"], ["plot", "x", "--size", "y"])
+    for args, (status, out, err) in outcomes(wrong):
         require(status == 2, f"{args}: exit status {status}, not 2")
         require(out == "" and err.count("\n") == 1 and err.startswith("unet-bench: "), f"{args}: not one clear line: {out}{err}")
 
 
 def texts():
-    for args, word in ((["--help"], "Examples"), (["list"], "kernel-udp"), (["list"], "shared-2p"), (["info", "shared-2p"], "two cores"),
-                       (["info", "rtt", "kernel-tcp"], "p999"), (["info", "connect"], "create"), (["info", "logp"], "o_send"), (["info", "am-store"], "limit-put")):
-        status, out, _ = run(*args)
+    words = ((["--help"], "Examples"), (["list"], "kernel-udp"), (["list"], "shared-2p"), (["info", "shared-2p"], "two cores"),
+             (["info", "rtt", "kernel-tcp"], "p999"), (["info", "connect"], "create"), (["info", "logp"], "o_send"),
+             (["info", "am-store"], "limit-put"))
+    for (_, word), (args, (status, out, _)) in zip(words, outcomes([args for args, _ in words])):
         require(status == 0 and word in out, f"{args}: exit status {status}, {out}")
 
 
