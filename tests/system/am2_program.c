@@ -233,6 +233,11 @@ static void what_comes_back(void) {
   REQUIRE(AM_Map(self, 7, nobody, TAG) == AM_ERR_BAD_ARG && AM_GetTranslationInuse(self, 7) == AM_ERR_RESOURCE);
   REQUIRE(AM_Request0(self, -1, SUM) == AM_ERR_BAD_ARG && AM_Request0(self, 256, SUM) == AM_ERR_BAD_ARG);
   REQUIRE(AM_Request0(self, 3, 256) == AM_ERR_BAD_ARG && AM_Request0(self, 3, -1) == AM_ERR_BAD_ARG);
+  // Who has no error handler does not ask what becomes of what is under way when a translation goes.
+  ep_t other;
+  REQUIRE(AM_AllocateEndpoint(bundle, &other, &nobody) == AM_OK && AM_Map(other, 0, server_name, TAG) == AM_OK);
+  for (int i = 0; i < 10; ++i) REQUIRE(AM_Request0(other, 0, 20) == AM_OK);
+  REQUIRE(AM_UnMap(other, 0) == AM_OK && AM_FreeEndpoint(other) == AM_OK);
   REQUIRE(AM_RequestI0(self, 3, ECHO, segment, AM_MaxMedium() + 1) == AM_ERR_BAD_ARG);
   REQUIRE(AM_RequestI0(self, 3, ECHO, segment, -1) == AM_ERR_BAD_ARG && AM_RequestI0(self, 3, ECHO, NULL, 1) == AM_ERR_BAD_ARG);
   REQUIRE(AM_RequestXfer0(self, 3, 0, DEPOSIT, segment, AM_MaxLong() + 1) == AM_ERR_BAD_ARG);

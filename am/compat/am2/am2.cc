@@ -150,7 +150,10 @@ int AM_UnMap(ep_t endpoint, int index) {
     if (!has_index(endpoint, index)) return AM_ERR_BAD_ARG;
     if (find(endpoint, index) == nullptr) return AM_ERR_RESOURCE;
   }
-  if (unet_am_unmap(endpoint->endpoint, static_cast<uint32_t>(index)) < 0) return AM_ERR_RESOURCE;
+  ++endpoint->unmapping;
+  const int result = unet_am_unmap(endpoint->endpoint, static_cast<uint32_t>(index));
+  --endpoint->unmapping;
+  if (result < 0) return AM_ERR_RESOURCE;
   const std::lock_guard held(endpoint->mutex);
   endpoint->translations[static_cast<size_t>(index)].in_use = false;
   return AM_OK;

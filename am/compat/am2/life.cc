@@ -37,6 +37,7 @@ op_t opcode_of(int kind) noexcept {
 void run_error_handler(unet_am_endpoint* endpoint, const unet_am_returned* returned, void*) {
   const auto self = static_cast<ep_t>(unet_am_attachment(endpoint));
   const auto function = self->functions[0].load(std::memory_order_relaxed);
+  if (function == nullptr && self->unmapping.load(std::memory_order_relaxed) != 0) return;  // whoever unmaps gives up what is under way
   if (function == nullptr) unet::misused("an Active Message came back, and there is no error handler (AM_SetHandler(endpoint, 0, ...))");
   unet_am2_argblock block{};
   block.endpoint = self;

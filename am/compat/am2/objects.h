@@ -26,6 +26,7 @@ struct unet_am2_endpoint {
   std::mutex mutex;
   std::vector<Translation> translations{256};
   std::atomic<int> limit{256};  // how many there are, for requests, which hold nothing
+  std::atomic<int> unmapping{0};  // calls of AM_UnMap() under way
   int handlers = UNET_AM_HANDLERS_MAX;
   bool expects = false;  // AM_SetExpectedResources() was called
 };
