@@ -138,7 +138,13 @@ void Endpoint::let_in(const ConnectionRequest& request) {
 // Before a peer is given up: what it had sent comes before what is told of its end. Others may never stop.
 void Endpoint::handle_arrived() {
   Message message;
-  for (uint32_t count = 0; count < kDrainMax && endpoint_->receive(message); ++count) handle(message);
+  for (uint32_t count = 0; count < kDrainMax; ++count) {
+    if (endpoint_->receive(message)) {
+      handle(message);
+    } else if (!endpoint_->has_message()) {
+      break;
+    }
+  }
 }
 
 // Who wants a channel, and whose has ended.

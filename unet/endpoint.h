@@ -182,6 +182,9 @@ class Endpoint {
     }
     return receive_any(message);
   }
+  // Whether there is a message. Of many local channels receive() looks at a few each time, so that it may find none all the same. This
+  // looks at all.
+  bool has_message() const noexcept;
   // The next message of the channel that delivered last, if it is there; false says nothing of any other, and costs next to nothing.
   // For whoever takes what there is and would rather go on than look everywhere.
   bool receive_next(Message& message) noexcept {
@@ -272,7 +275,6 @@ class Endpoint {
   bool receive_local(Message& message) noexcept;
   bool receive_from(uint32_t index, Message& message) noexcept;
   bool receive_rotating(Message& message) noexcept;
-  bool has_message() const noexcept;
   bool has_room(Channel channel) noexcept;
   void turn_embedded() noexcept;
   void push_embedded() noexcept;
