@@ -119,6 +119,12 @@ class Endpoint {
   // The translation's channel is a local one.
   bool is_local(Index index) const noexcept;
 
+  // False once its peer has closed, died or was lost; and if there is none.
+  bool is_open(Index index) const noexcept { return is_mapped(index) && translations_[index].peer->open; }
+  // The segment that a local peer exposes, mapped here: its bytes are the peer's own, to be read and written as memory. Empty if it exposes
+  // none or is not on a local channel. Valid until the translation is unmapped. The first call for a peer asks the service.
+  MutableBytes peer_segment(Index index);
+
   // Requests are delivered if their tag is this one; kAnyTag (the default): all; kNoTag: none.
   void set_tag(Tag tag) noexcept { tag_ = tag; }
   Tag tag() const noexcept { return tag_; }

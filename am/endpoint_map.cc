@@ -70,6 +70,11 @@ Status Endpoint::unmap(Index index) {
 
 bool Endpoint::is_local(Index index) const noexcept { return is_mapped(index) && translations_[index].peer->wire == nullptr; }
 
+MutableBytes Endpoint::peer_segment(Index index) {
+  if (!is_mapped(index) || !region_of(*translations_[index].peer)) return {};
+  return endpoint_->peer_region(translations_[index].peer->channel);
+}
+
 bool Endpoint::in_use(Index index) const noexcept {
   return is_mapped(index) || std::any_of(openings_.begin(), openings_.end(), [&](const Opening& each) { return each.index == index; });
 }

@@ -471,6 +471,28 @@ TEST_CASE("what a peer among many has sent is handled before its end") {
   }
 }
 
+TEST_CASE("what a local peer exposes is memory here, too") {
+  constexpr uint64_t kBytes = 10'000;
+  Pair pair(EITHER_PATH, kBytes);
+  CHECK(pair.a->peer_segment(0).empty());
+  CHECK(!pair.a->is_open(0));
+  pair.start();
+  const MutableBytes there = pair.a->peer_segment(0);
+  pair.stop();
+  CHECK(pair.a->is_open(0));
+  if (pair.a->is_local(0)) {
+    REQUIRE(there.size() >= kBytes);
+    there[kBytes - 1] = std::byte{42};
+    CHECK(pair.b->segment()[kBytes - 1] == std::byte{42});
+    pair.b->segment()[0] = std::byte{7};
+    CHECK(there[0] == std::byte{7});
+  } else {
+    CHECK(there.empty());
+  }
+  pair.b.reset();
+  pair.until([&] { return !pair.a->is_open(0); });
+}
+
 TEST_CASE("a peer that sends what it likes harms nobody, and writes nowhere but into the segment") {
   const auto path = EITHER_PATH;
   Pair pair(path);

@@ -90,7 +90,7 @@ SendOutcome Endpoint::post(Channel channel, uint32_t length, bool more) noexcept
   return after_ni_send(queues_->post(channel, length), more);
 }
 
-Bytes Endpoint::peer_region(Channel channel) const noexcept {
+MutableBytes Endpoint::peer_region(Channel channel) const noexcept {
   const auto index = static_cast<uint32_t>(channel);
   if (index >= channels_.size() || channels_[index].local == nullptr) return {};
   const Mapping& region = channels_[index].local->peer_region();

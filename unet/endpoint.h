@@ -166,8 +166,9 @@ class Endpoint {
   Result<MutableBytes> expose(uint64_t bytes);
   // How many bytes the peer of a local channel exposes (maps them for put()). Errors: not_found if it exposes nothing.
   Result<uint64_t> map_peer_region(Channel channel);
-  // What map_peer_region() has mapped, to be read; the peer may change it at any time. Empty if it has not. Valid while the channel is.
-  Bytes peer_region(Channel channel) const noexcept;
+  // What map_peer_region() has mapped, to be read and written as memory; the peer may change it at any time. Empty if it has not. Valid
+  // while the channel is.
+  MutableBytes peer_region(Channel channel) const noexcept;
   // Writes `data` at `region_offset` of the region that the peer exposes. `notify`: the peer receives a put_done message
   // when all of it is there. Local channels: straight into the peer's memory, up to 16 MiB - 1; otherwise up to kMessageMax.
   SendOutcome put(Channel channel, uint64_t region_offset, Bytes data, bool notify, bool more = false) noexcept;
