@@ -18,8 +18,8 @@
 
 #include "am/am.h"
 #include "am/compat/gam/am.h"
-#include "am/compat/gam/program_image.h"
 #include "am/compat/gam/words.h"
+#include "am/program_image.h"
 #include "unet/base/time.h"
 
 int AM_errno = 0;
@@ -29,6 +29,7 @@ namespace {
 using unet::kMillisecond;
 using unet::kSecond;
 using unet::monotonic_now;
+using unet::am::ProgramImage;
 using namespace unet::am::gam;  // NOLINT
 
 constexpr uintptr_t kLowest = 4096;                       // nothing lies below

@@ -1,4 +1,4 @@
-// program_image.h - where the functions of this program lie, in terms that all processes that run it share; used by GAM.
+// program_image.h - where the functions of this program lie, in terms that all processes that run it share; used by GAM and Split-C.
 #pragma once
 
 #include <elf.h>
@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace unet::am::gam {
+namespace unet::am {
 
 // The program's file as it is loaded: not its shared libraries, which may lie elsewhere in each process.
 class ProgramImage {
@@ -68,4 +68,4 @@ class ProgramImage {
   std::vector<Text> text_;
 };
 
-}  // namespace unet::am::gam
+}  // namespace unet::am
