@@ -59,7 +59,7 @@ GENERATED_HEADERS = {"unet/version_number.h"}
 
 # The namespace of a directory's headers (C headers have none). The first row counts.
 NAMESPACES = [
-    ("unet/engine", "unet::engine"), ("unet/service", "unet::service"), ("unet", "unet"), ("am", "unet::am"),
+    ("unet/engine", "unet::engine"), ("unet/service", "unet::service"), ("unet", "unet"), ("am/splitc", "unet::splitc"), ("am", "unet::am"),
     ("drivers", "unet::drivers"), ("apps/bench", "unet::bench"),
 ]
 

@@ -1,0 +1,103 @@
+// exchange.h - every rank gives up to 32 bytes and gets those of all: barriers, reductions and scans are this; used by Node.
+//
+// A machine without I/O and without a clock: poll_message() says what to send, handle() takes what has come, poll_done() looks at the cells
+// of direct peers and says whether all are there. Up to kFlatMax ranks it is flat: each writes its own cell, which direct peers read, and
+// sends it to the others. Beyond that it is Bruck's all-gather (Bruck et al. 1997): in round k a rank sends what it has to the rank 2^k
+// before it, so there are log2 P rounds, and direct peers are told by messages, too.
+//
+// Nobody begins exchange n + 2 before all have begun n + 1, and so are through with n: two cells per rank, for even and odd, are enough.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "am/splitc/control_area.h"
+#include "am/splitc/global.h"
+
+namespace unet::splitc {
+
+// The call that an exchange is for; ranks that are in different ones are out of step.
+enum class Call : uint8_t {
+  none, start, finish, barrier, all_store_sync, all_spread_malloc, all_spread_free, all_reduce, all_scan, all_gather, all_broadcast,
+  all_bulk_broadcast, all_bulk_gather, all_bulk_scatter, all_to_all,
+};
+const char* to_string(Call call) noexcept;
+
+class Exchange {
+ public:
+  static constexpr uint32_t kFlatMax = 16;   // ranks
+  static constexpr uint32_t kRoundsMax = 10;
+  static_assert(1u << kRoundsMax >= kRanksMax);
+
+  struct Message {
+    Rank to = 0;
+    uint32_t round = 0;
+    uint64_t mark = 0;
+    Bytes cells;         // valid until the next call; of at most kCellBytes when flat
+  };
+
+  // `own`: where this rank's cells lie, which direct peers read.
+  Exchange(Rank rank, uint32_t size, ControlArea own);
+
+  bool flat() const noexcept { return size_ <= kFlatMax; }
+  // The cells of a direct peer are read from its control area. Before the first exchange.
+  void set_direct(Rank rank, ControlArea area) noexcept;
+
+  // The one before is done, and what cell() gave is invalid now. At most kCellBytes, as many at all ranks.
+  void begin(Call call, Bytes cell);
+  // What is to be sent now; again after each handle() and poll_done(), until nothing is.
+  std::optional<Message> poll_message();
+  // Returns false if `from` cannot have sent this; then nothing has changed.
+  bool handle(Rank from, uint32_t round, uint64_t mark, Bytes cells);
+  // All cells are there. Then cell() is what each rank gave.
+  bool poll_done();
+  Bytes cell(Rank rank) const noexcept;
+
+  // Whom this rank waits for now, while it is not done.
+  Rank awaited() const noexcept;
+  // That somebody is in another call, or gives another number of bytes: a sentence. Looked at while it is not done.
+  const std::optional<std::string>& fault() const noexcept { return fault_; }
+
+ private:
+  struct Inbox {         // of one round
+    uint64_t mark = 0;
+    std::vector<std::byte> cells;
+  };
+  // What a mark says: the number of the exchange, how many bytes a cell has, the call.
+  static constexpr uint32_t kNumberShift = 16;
+  uint64_t mark() const noexcept { return number_ << kNumberShift | uint64_t{bytes_} << 8 | static_cast<uint64_t>(call_); }
+  static uint64_t number_of(uint64_t mark) noexcept { return mark >> kNumberShift; }
+  uint64_t parity() const noexcept { return number_ & 1; }
+  const Cell& cell_of(Rank rank) const noexcept;
+  bool is_due(uint64_t mark) const noexcept { return number_of(mark) - number_ <= 1; }
+  void compare(Rank from, uint64_t mark);
+  bool look_flat();
+  bool look_round();
+  uint32_t cells_in_round(uint32_t round) const noexcept;
+  Rank ahead(uint32_t distance) const noexcept { return (rank_ + distance) % size_; }
+
+  const Rank rank_;
+  const uint32_t size_;
+  ControlArea own_;
+  uint64_t number_ = 0;  // of exchanges so far
+  Call call_ = Call::none;
+  size_t bytes_ = 0;     // of a cell
+  std::optional<std::string> fault_;
+
+  // Flat.
+  std::vector<ControlArea> direct_;                // by rank
+  std::array<std::vector<Cell>, 2> received_;      // by rank, of those that are not direct
+  uint32_t next_to_send_ = 0, next_to_see_ = 0;    // distances from this rank
+
+  // Bruck. Cells lie in order of their distance from this rank.
+  uint32_t rounds_ = 0;
+  uint32_t round_ = 0;   // whose cells are awaited
+  bool sent_ = false;    // ours of that round
+  std::vector<std::byte> cells_;
+  std::array<std::array<Inbox, kRoundsMax>, 2> inbox_;
+};
+
+}  // namespace unet::splitc

@@ -1,0 +1,47 @@
+// pending.h - questions to one peer that it has not answered; used by Node.
+//
+// Answers come in the order of the questions, so they need no numbers.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "unet/base/check.h"
+
+namespace unet::splitc {
+
+class PendingAnswers {
+ public:
+  // More than a peer has credits for, so that these are what limits.
+  static constexpr uint32_t kMax = 128;
+
+  bool is_full() const noexcept { return open() == kMax; }
+
+  // The answer's low `bytes` go to `memory`; nullptr: it only says that it is done. Returns the question's number.
+  uint64_t ask(void* memory, uint32_t bytes) {
+    if (places_.empty()) places_.resize(kMax);
+    UNET_CHECK(!is_full());
+    places_[asked_ % kMax] = {memory, bytes};
+    return asked_++;
+  }
+  // Of the oldest. False: nothing was asked.
+  bool answer(uint64_t value) noexcept {
+    if (answered_ == asked_) return false;
+    const Place& place = places_[answered_++ % kMax];
+    if (place.memory != nullptr) std::memcpy(place.memory, &value, place.bytes);
+    return true;
+  }
+  bool is_answered(uint64_t number) const noexcept { return number < answered_; }
+  uint64_t open() const noexcept { return asked_ - answered_; }
+
+ private:
+  struct Place {
+    void* memory;
+    uint32_t bytes;
+  };
+  std::vector<Place> places_;  // none before the first question: there may be many peers
+  uint64_t asked_ = 0, answered_ = 0;
+};
+
+}  // namespace unet::splitc
