@@ -1,0 +1,123 @@
+// collective.h - broadcast, reduction, scan, gather, scatter, all-to-all; part of Split-C's public API.
+//
+// Of single values of up to 32 bytes: one exchange, whatever the operation. Every rank combines the same values in the order of ranks, so
+// all get the same bits, and get them again in the next run. Of more: stores into spread memory, and all_store_sync().
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <span>
+#include <type_traits>
+
+#include "am/splitc/node.h"
+#include "am/splitc/spread.h"
+
+namespace unet::splitc {
+
+template <typename T>
+concept CellValue = std::is_trivially_copyable_v<T> && sizeof(T) <= kCellBytes;
+
+struct Least {
+  template <typename T>
+  constexpr T operator()(const T& a, const T& b) const { return std::min(a, b); }
+};
+struct Greatest {
+  template <typename T>
+  constexpr T operator()(const T& a, const T& b) const { return std::max(a, b); }
+};
+
+namespace detail {
+
+template <CellValue T>
+T cell_as(Rank rank) {
+  T value;
+  std::memcpy(&value, current_node->cell_of(rank).data(), sizeof value);
+  return value;
+}
+template <CellValue T>
+void give(Call call, const T& own) { current_node->exchange(call, as_bytes(&own, sizeof own)); }
+
+}  // namespace detail
+
+// ---- values
+
+template <CellValue T, typename Combine>
+T all_reduce(const T& own, const Combine& combine) {
+  detail::give(Call::all_reduce, own);
+  T total = detail::cell_as<T>(0);
+  for (Rank rank = 1; rank < current_node->size(); ++rank) total = combine(total, detail::cell_as<T>(rank));
+  return total;
+}
+template <CellValue T>
+T all_reduce_add(const T& own) { return all_reduce(own, std::plus<T>()); }
+template <CellValue T>
+T all_reduce_mult(const T& own) { return all_reduce(own, std::multiplies<T>()); }
+template <CellValue T>
+T all_reduce_min(const T& own) { return all_reduce(own, Least()); }
+template <CellValue T>
+T all_reduce_max(const T& own) { return all_reduce(own, Greatest()); }
+template <CellValue T>
+T all_reduce_and(const T& own) { return all_reduce(own, std::bit_and<T>()); }
+template <CellValue T>
+T all_reduce_or(const T& own) { return all_reduce(own, std::bit_or<T>()); }
+template <CellValue T>
+T all_reduce_xor(const T& own) { return all_reduce(own, std::bit_xor<T>()); }
+
+// Of the values of ranks 0 to this one.
+template <CellValue T, typename Combine>
+T all_scan(const T& own, const Combine& combine) {
+  detail::give(Call::all_scan, own);
+  T total = detail::cell_as<T>(0);
+  for (Rank rank = 1; rank <= current_node->rank(); ++rank) total = combine(total, detail::cell_as<T>(rank));
+  return total;
+}
+template <CellValue T>
+T all_scan_add(const T& own) { return all_scan(own, std::plus<T>()); }
+
+// That of `root`.
+template <CellValue T>
+T all_broadcast(const T& own, Rank root = 0) {
+  current_node->check_rank(root, to_string(Call::all_broadcast));
+  detail::give(Call::all_broadcast, own);
+  return detail::cell_as<T>(root);
+}
+// all[r] becomes the value of rank r; `all` has P elements.
+template <CellValue T>
+void all_gather(const T& own, std::span<T> all) {
+  detail::give(Call::all_gather, own);
+  for (Rank rank = 0; rank < current_node->size() && rank < all.size(); ++rank) all[rank] = detail::cell_as<T>(rank);
+}
+
+// ---- many values, in spread memory. They end with all_store_sync(), so nobody is inside when they return.
+
+namespace detail {
+
+// Bytes at the same offset of each rank.
+void broadcast(uint64_t offset, uint64_t bytes, Rank root);
+void store_to_all(uint64_t offset, const void* from, uint64_t bytes);
+void store_to_each(uint64_t offset, const void* from, uint64_t bytes);
+void store_from(Rank root, uint64_t offset, const void* from, uint64_t bytes);
+
+}  // namespace detail
+
+// The first `count` elements of `root`'s part become those of all.
+template <typename T>
+void all_bulk_broadcast(Spread<T> data, uint64_t count, Rank root = 0) { detail::broadcast(data.offset(), count * sizeof(T), root); }
+// `own` becomes elements r * own.size() and on of everybody's part of `to`, r being this rank.
+template <typename T>
+void all_bulk_gather(Spread<T> to, std::span<const std::type_identity_t<T>> own) {
+  detail::store_to_all(to.offset() + current_node->rank() * own.size_bytes(), own.data(), own.size_bytes());
+}
+// Elements r * count and on of `from`, which only root's is looked at, become rank r's part of `to`.
+template <typename T>
+void all_bulk_scatter(Spread<T> to, const T* from, uint64_t count, Rank root = 0) {
+  detail::store_from(root, to.offset(), from, count * sizeof(T));
+}
+// Elements j * count and on of `from` become elements r * count and on of rank j's part of `to`.
+template <typename T>
+void all_to_all(Spread<T> to, const T* from, uint64_t count) {
+  detail::store_to_each(to.offset() + current_node->rank() * count * sizeof(T), from, count * sizeof(T));
+}
+
+}  // namespace unet::splitc

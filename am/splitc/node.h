@@ -1,0 +1,266 @@
+// node.h - what a rank of a Split-C job knows and does: memory, accesses, counters, exchanges, waiting; used through splitc.h.
+//
+// A node belongs to one thread, which finds it by current_node. Where a peer is direct (its memory is mapped here) words are loaded and
+// stored and bulk is memcpy; else each access is a message to it, whose handler is Node::handle().
+// Copies of a payload byte: direct one; by messages those of Active Messages' long requests and gets.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "am/program_image.h"
+#include "am/splitc/control_area.h"
+#include "am/splitc/exchange.h"
+#include "am/splitc/heap.h"
+#include "am/splitc/operations.h"
+#include "am/splitc/pending.h"
+#include "am/splitc/strict.h"
+#include "am/splitc/transport.h"
+#include "unet/base/fence.h"
+#include "unet/base/result.h"
+
+namespace unet::splitc {
+
+// A function that runs at the owner of `at`, alone among such functions; what it returns is the caller's.
+using OwnerFunction = uint64_t (*)(void* at, uint64_t a, uint64_t b);
+
+struct Counters {
+  uint64_t messages = 0;        // requests sent
+  uint64_t message_bytes = 0;   // of spread memory that they wrote or read
+  uint64_t direct = 0;          // accesses to the memory of direct peers
+  uint64_t direct_bytes = 0;
+  uint64_t sleeps = 0;
+  uint64_t wakeups = 0;         // of sleeping peers
+  uint64_t refused = 0;         // messages of peers that made no sense
+};
+
+class Node final : public Receiver {
+ public:
+  // Meets the other ranks: all run the same program and have as much memory, or the job ends. Errors: those of Transport::connect().
+  static Result<std::unique_ptr<Node>> start(std::unique_ptr<Transport> transport);
+  ~Node();
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+  // Collective: the last call.
+  void finish();
+
+  Rank rank() const noexcept { return rank_; }
+  uint32_t size() const noexcept { return size_; }
+  bool is_direct(Rank rank) const noexcept { return rank < size_ && bases_[rank] != nullptr; }
+  // Ranks on this machine outnumber their cores.
+  bool is_oversubscribed() const noexcept { return oversubscribed_; }
+  Nanoseconds now() const noexcept { return transport_->now(); }
+  const Counters& counters() const noexcept { return counters_; }
+
+  // ---- memory. `call` is what the program has called, for complaints.
+
+  // Where `bytes` at `address` lie here, checked; nullptr: only messages lead there.
+  std::byte* reach(Address address, uint64_t bytes, const char* call) {
+    const Rank rank = address.rank();
+    const uint64_t at = address.offset() - heap_begin_;  // wraps below the heap, and is too large then
+    if (__builtin_expect(rank >= size_ || at > heap_bytes_ || bytes > heap_bytes_ - at, 0)) out_of_bounds(address, bytes, call);
+    std::byte* const base = bases_[rank];
+    if (__builtin_expect(base == nullptr, 0)) return nullptr;
+    counters_.direct += rank != rank_ ? 1 : 0;
+    counters_.direct_bytes += rank != rank_ ? bytes : 0;
+    return base + address.offset();
+  }
+  // The same of a word, which is aligned.
+  std::byte* reach_word(Address address, uint32_t bytes, const char* call) {
+    if (__builtin_expect(address.offset() % bytes != 0, 0)) not_aligned(address, bytes, call);
+    return reach(address, bytes, call);
+  }
+  // Ends the job if there is no such rank.
+  void check_rank(Rank rank, const char* call) {
+    if (rank >= size_) end_job(std::string(call) + ": there is no rank " + std::to_string(rank));
+  }
+  // Of this rank's own memory, and the other way. Both end the job if it is not this rank's.
+  void* local(Address address, const char* call);
+  Address address_of(Rank rank, const void* local, const char* call);
+
+  // Collective. The offset, the same at all ranks.
+  uint64_t all_spread_malloc(uint64_t bytes_per_rank);
+  void all_spread_free(uint64_t offset);
+
+  // ---- words by messages; `bytes` is 1, 2, 4 or 8, a value is in the low ones
+
+  uint64_t read_word(Address from, uint32_t bytes);
+  void write_word(Address to, uint64_t value, uint32_t bytes);
+  void get_word(Address from, void* to, uint32_t bytes);
+  void put_word(Address to, uint64_t value, uint32_t bytes);
+  void store_word(Address to, uint64_t value, uint32_t bytes);
+
+  // Strict checks: `memory` is what a get goes to.
+  void note_get(const void* memory, uint64_t bytes) { strict_.note(memory, bytes); }
+
+  // After a direct store of so many bytes.
+  void note_stored(Rank to, uint64_t bytes) {
+    Peer& peer = peers_[to];
+    const uint64_t total = peer.stored[store_parity_] += bytes;
+    peer.area.stores_of(rank_).bytes[store_parity_].store(total, std::memory_order_release);  // after the bytes
+    wake_sleeper(to);
+  }
+
+  // ---- bulk, by either way
+
+  void bulk_get(void* to, Address from, uint64_t bytes, const char* call);
+  void bulk_put(Address to, const void* from, uint64_t bytes, const char* call);
+  void bulk_store(Address to, const void* from, uint64_t bytes, const char* call);
+  void bulk_read(void* to, Address from, uint64_t bytes);
+  void bulk_write(Address to, const void* from, uint64_t bytes);
+
+  // ---- completion
+
+  // All gets and puts of this rank are done. A fence.
+  void sync();
+  bool is_sync();
+  // `bytes` more have been stored here since the last all_store_sync().
+  void store_sync(uint64_t bytes);
+  // As a part of another call: `arguments`, at most kCellBytes, must be the same at all ranks, or the job ends.
+  void all_store_sync(Call call = Call::all_store_sync, Bytes arguments = {});
+  void barrier() { exchange(Call::barrier, {}); }
+  uint32_t poll() { return transport_->poll(); }
+
+  // ---- atomic
+
+  // On 4 or 8 aligned bytes; returns what was there before.
+  uint64_t update(Address at, uint32_t bytes, Update what, uint64_t a, uint64_t b = 0);
+  uint64_t call_owner(OwnerFunction function, Address at, uint64_t a, uint64_t b);
+  // Writes a word of 8 bytes that its owner waits for, and wakes it. What was put before is not said to be there.
+  void signal(Address to, uint64_t value);
+  // Done at sync().
+  void call_owner_later(OwnerFunction function, Address at, uint64_t a, uint64_t b);
+
+  // ---- exchanges: collective; what cell_of() gives is valid until the next
+
+  void exchange(Call call, Bytes cell);
+  Bytes cell_of(Rank rank) const noexcept { return exchange_.cell(rank); }
+
+  // Waits until done() holds, which messages or direct peers bring about, and sleeps if that takes long. `awaited()` is the rank whose
+  // end would mean that it never does; kAnybody.
+  static constexpr Rank kAnybody = ~Rank{0};
+  enum class By : uint8_t { messages, memory };
+  template <typename Done, typename Awaited>
+  void wait_until(const char* call, By by, const Done& done, const Awaited& awaited);
+
+  // Says where it was, and ends all ranks.
+  [[noreturn]] void end_job(const std::string& text);
+
+  // Receiver.
+  void handle(const Arrival& arrival, Answer& answer) override;
+  void come_back(Rank rank, std::string_view what) override;
+
+ private:
+  struct Peer {
+    ControlArea area;                   // direct
+    std::array<uint64_t, 2> stored{};   // bytes, by us, directly
+    PendingAnswers answers;
+    bool unsettled = false;             // has had requests without an answer since it was asked last
+  };
+
+  explicit Node(std::unique_ptr<Transport> transport);
+  void find_direct_peers();
+  void meet();
+  void use_direct_peers();
+  void count_cores();
+
+  // Requests and their answers.
+  void request(Rank to, Operation operation, Words words);
+  uint64_t ask(Rank to, Operation operation, Words words, const char* call);
+  uint64_t ask_for(Rank to, void* memory, uint32_t bytes, Operation operation, Words words);
+  void await_answer(Rank from, uint64_t number, const char* call);
+  void note_unsettled(Rank to);
+  void note_store(Rank to);
+  void ask_unsettled();
+  std::array<uint32_t, 7> call_words(OwnerFunction function, Address at, uint64_t a, uint64_t b);
+  bool is_settled() const noexcept { return open_answers_ == 0 && open_gets_ == 0; }
+
+  // Handlers.
+  std::byte* own_place(Words words, uint32_t bytes, bool aligned) noexcept;
+  void take_answer(const Arrival& arrival);
+  void take_word(const Arrival& arrival, Answer& answer);
+  void take_store(const Arrival& arrival);
+  void take_update(const Arrival& arrival, Answer& answer);
+  void take_call(const Arrival& arrival, Answer& answer);
+  void take_cells(const Arrival& arrival);
+  void refuse() noexcept { ++counters_.refused; }
+
+  // Exchanges and stores.
+  void send_cells();
+  void wake_sleeping_peers();
+  uint64_t stored_here(uint32_t parity) const noexcept;
+  void wake_sleeper(Rank rank) {
+    light_fence();  // what the sleeper looks for is written before we look whether it sleeps
+    std::atomic<uint32_t>& asleep = peers_[rank].area.head().asleep;
+    if (__builtin_expect(asleep.load(std::memory_order_relaxed) != 0, 0)) wake(rank, asleep);
+  }
+  void wake(Rank rank, std::atomic<uint32_t>& asleep);
+
+  // Waiting.
+  bool is_tired(Nanoseconds& since) const noexcept;
+  void announce_sleep() noexcept;
+  void sleep();
+  bool is_lost(Rank awaited) noexcept;
+  [[noreturn]] void end_for_loss(Rank awaited);
+
+  [[noreturn]] void out_of_bounds(Address address, uint64_t bytes, const char* call);
+  [[noreturn]] void not_aligned(Address address, uint64_t bytes, const char* call);
+
+  std::unique_ptr<Transport> transport_;
+  const Rank rank_;
+  const uint32_t size_;
+  const MutableBytes memory_;
+  const uint64_t heap_begin_;
+  const uint64_t heap_bytes_;
+  std::vector<std::byte*> bases_;       // by rank: where its memory begins here; nullptr: messages
+  std::vector<Peer> peers_;             // by rank
+  ControlArea own_;
+  SpreadHeap heap_;
+  Exchange exchange_;
+  am::ProgramImage image_;
+  bool all_direct_ = false;
+  bool oversubscribed_ = false;
+  bool finished_ = false;
+  Nanoseconds spin_ = 0;                // before it sleeps
+  const char* call_ = "poll";           // the last that waited, for complaints
+
+  uint64_t open_answers_ = 0;           // of all peers
+  uint64_t open_gets_ = 0;              // bulk, by messages
+  std::vector<Rank> unsettled_;
+  uint32_t store_parity_ = 0;
+  std::array<uint64_t, 2> stored_by_messages_{}, stores_awaited_{};  // bytes, by parity
+  StrictGets strict_;
+  Counters counters_;
+};
+
+// The node of this thread.
+extern constinit thread_local Node* current_node;
+
+template <typename Done, typename Awaited>
+void Node::wait_until(const char* call, By by, const Done& done, const Awaited& awaited) {
+  constexpr uint32_t kTurnsPerPoll = 16;   // while memory is looked at
+  constexpr uint32_t kTurnsPerClock = 32;
+  call_ = call;
+  Nanoseconds since = 0;
+  for (uint32_t turn = 1; !done(); ++turn) {
+    if (by == By::messages || turn % kTurnsPerPoll == 0) {
+      transport_->poll();
+    } else {
+      spin_pause();
+    }
+    if (turn % kTurnsPerClock != 0 || !is_tired(since)) continue;
+    announce_sleep();
+    if (!done()) sleep();
+    own_.head().asleep.store(0, std::memory_order_relaxed);
+    since = 0;
+    // What it had sent before it went was handled before we heard of it; by that we may be waiting for another one now.
+    const Rank whom = awaited();
+    if (is_lost(whom) && !done() && awaited() == whom) end_for_loss(whom);
+  }
+}
+
+}  // namespace unet::splitc

@@ -1,0 +1,244 @@
+// node_access.cc - what a rank does to the memory of others: words and bulk, questions and answers, and when they are done.
+#include <algorithm>
+#include <cstring>
+
+#include "am/splitc/node.h"
+
+namespace unet::splitc {
+namespace {
+
+constexpr uint32_t low(uint64_t value) noexcept { return static_cast<uint32_t>(value); }
+constexpr uint32_t high(uint64_t value) noexcept { return static_cast<uint32_t>(value >> 32); }
+
+}  // namespace
+
+// ---- questions and answers
+
+void Node::request(Rank to, Operation operation, Words words) {
+  ++counters_.messages;
+  transport_->request(to, static_cast<uint8_t>(operation), words);
+}
+
+// Asks for a value that goes to `memory`. Returns the question's number.
+uint64_t Node::ask_for(Rank to, void* memory, uint32_t bytes, Operation operation, Words words) {
+  PendingAnswers& answers = peers_[to].answers;
+  if (answers.is_full()) wait_until("get", By::messages, [&] { return !answers.is_full(); }, [&] { return to; });
+  const uint64_t number = answers.ask(memory, bytes);  // before it is sent: the answer may come while that waits for room
+  ++open_answers_;
+  request(to, operation, words);
+  return number;
+}
+
+// The same at once.
+uint64_t Node::ask(Rank to, Operation operation, Words words, const char* call) {
+  uint64_t value = 0;
+  const uint64_t number = ask_for(to, &value, sizeof value, operation, words);
+  await_answer(to, number, call);
+  return value;
+}
+
+void Node::await_answer(Rank from, uint64_t number, const char* call) {
+  wait_until(call, By::messages, [&] { return peers_[from].answers.is_answered(number); }, [&] { return from; });
+}
+
+void Node::note_unsettled(Rank to) {
+  if (std::exchange(peers_[to].unsettled, true)) return;
+  unsettled_.push_back(to);
+}
+
+// Where every rank sends its mark to all, that follows the store by itself.
+void Node::note_store(Rank to) {
+  if (!exchange_.flat()) note_unsettled(to);
+}
+
+// Whoever answers this has handled all before it.
+void Node::ask_unsettled() {
+  while (!unsettled_.empty()) {
+    const Rank rank = unsettled_.back();
+    unsettled_.pop_back();
+    peers_[rank].unsettled = false;
+    ask_for(rank, nullptr, 0, Operation::echo, {});
+  }
+}
+
+// ---- words by messages
+
+uint64_t Node::read_word(Address from, uint32_t bytes) {
+  counters_.message_bytes += bytes;
+  const std::array words{low(from.offset()), high(from.offset()), bytes};
+  return ask(from.rank(), Operation::read, words, "read");
+}
+
+void Node::write_word(Address to, uint64_t value, uint32_t bytes) {
+  counters_.message_bytes += bytes;
+  const std::array words{low(to.offset()), high(to.offset()), low(value), high(value), bytes};
+  ask(to.rank(), Operation::write, words, "write");
+}
+
+void Node::get_word(Address from, void* to, uint32_t bytes) {
+  counters_.message_bytes += bytes;
+  const std::array words{low(from.offset()), high(from.offset()), bytes};
+  ask_for(from.rank(), to, bytes, Operation::read, words);
+}
+
+void Node::put_word(Address to, uint64_t value, uint32_t bytes) {
+  counters_.message_bytes += bytes;
+  const std::array words{low(to.offset()), high(to.offset()), low(value), high(value), bytes};
+  note_unsettled(to.rank());
+  request(to.rank(), Operation::put, words);
+}
+
+void Node::store_word(Address to, uint64_t value, uint32_t bytes) {
+  counters_.message_bytes += bytes;
+  const std::array words{low(to.offset()), high(to.offset()), low(value), high(value), bytes, store_parity_};
+  note_store(to.rank());
+  request(to.rank(), Operation::store, words);
+}
+
+// ---- bulk
+
+void Node::bulk_get(void* to, Address from, uint64_t bytes, const char* call) {
+  const std::byte* const at = reach(from, bytes, call);
+  if constexpr (kStrict) strict_.note(to, bytes);
+  if (bytes == 0) return;
+  if (at != nullptr) {
+    std::memcpy(to, at, bytes);
+    return;
+  }
+  ++counters_.messages;
+  counters_.message_bytes += bytes;
+  ++open_gets_;
+  transport_->request_get(from.rank(), static_cast<uint8_t>(Operation::got), from.offset(), {static_cast<std::byte*>(to), bytes}, {});
+}
+
+void Node::bulk_put(Address to, const void* from, uint64_t bytes, const char* call) {
+  std::byte* const at = reach(to, bytes, call);
+  if (kStrict && strict_.overlaps(from, bytes)) end_job(std::string(call) + " of memory that a get has not filled: sync() first");
+  if (bytes == 0) return;
+  if (at != nullptr) {
+    std::memcpy(at, from, bytes);
+    return;
+  }
+  ++counters_.messages;
+  counters_.message_bytes += bytes;
+  note_unsettled(to.rank());
+  transport_->request_long(to.rank(), static_cast<uint8_t>(Operation::landed), to.offset(), as_bytes(from, bytes), {});
+}
+
+void Node::bulk_store(Address to, const void* from, uint64_t bytes, const char* call) {
+  std::byte* const at = reach(to, bytes, call);
+  if (kStrict && strict_.overlaps(from, bytes)) end_job(std::string(call) + " of memory that a get has not filled: sync() first");
+  if (bytes == 0) return;
+  if (at != nullptr) {
+    std::memcpy(at, from, bytes);
+    note_stored(to.rank(), bytes);
+    return;
+  }
+  ++counters_.messages;
+  counters_.message_bytes += bytes;
+  note_store(to.rank());
+  const std::array words{store_parity_};
+  transport_->request_long(to.rank(), static_cast<uint8_t>(Operation::stored), to.offset(), as_bytes(from, bytes), words);
+}
+
+void Node::bulk_read(void* to, Address from, uint64_t bytes) {
+  bulk_get(to, from, bytes, "bulk_read");
+  wait_until("bulk_read", By::messages, [this] { return open_gets_ == 0; }, [&] { return from.rank(); });
+  if constexpr (kStrict) strict_.forget(to, bytes);
+}
+
+void Node::bulk_write(Address to, const void* from, uint64_t bytes) {
+  bulk_put(to, from, bytes, "bulk_write");
+  if (bases_[to.rank()] == nullptr) ask(to.rank(), Operation::echo, {}, "bulk_write");
+}
+
+// ---- completion
+
+void Node::sync() {
+  ask_unsettled();
+  wait_until("sync", By::messages, [this] { return is_settled(); }, [] { return kAnybody; });
+  if constexpr (kStrict) strict_.clear();
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // direct writes before what is read after
+}
+
+bool Node::is_sync() {
+  if (!unsettled_.empty()) ask_unsettled();
+  if (!is_settled()) transport_->poll();
+  if (!is_settled()) return false;
+  if constexpr (kStrict) strict_.clear();
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // as sync()
+  return true;
+}
+
+uint64_t Node::stored_here(uint32_t parity) const noexcept {
+  uint64_t bytes = stored_by_messages_[parity];
+  for (Rank rank = 0; rank < size_; ++rank) {
+    // Before the bytes that it counts are read.
+    if (bases_[rank] != nullptr) bytes += own_.stores_of(rank).bytes[parity].load(std::memory_order_acquire);
+  }
+  return bytes;
+}
+
+void Node::store_sync(uint64_t bytes) {
+  uint64_t& awaited = stores_awaited_[store_parity_];
+  awaited += bytes;
+  const By by = all_direct_ ? By::memory : By::messages;
+  wait_until("store_sync", by, [&] { return stored_here(store_parity_) >= awaited; }, [] { return kAnybody; });
+}
+
+// A mark follows all stores to the same peer, if each rank sends its own to all; else those that have stores are asked first.
+void Node::all_store_sync(Call call, Bytes arguments) {
+  if (!exchange_.flat()) {
+    ask_unsettled();
+    wait_until(to_string(call), By::messages, [this] { return is_settled(); }, [] { return kAnybody; });
+  }
+  exchange(call, arguments);
+  for (Rank rank = 0; rank < size_ && !arguments.empty(); ++rank) {
+    if (std::memcmp(cell_of(rank).data(), arguments.data(), arguments.size()) == 0) continue;
+    end_job(std::string(to_string(call)) + " with another number of bytes or root at rank " + std::to_string(rank));
+  }
+  // Others may be storing for the next phase already, by the other parity.
+  stores_awaited_[store_parity_] = stored_here(store_parity_);
+  store_parity_ ^= 1;
+}
+
+// ---- atomic
+
+void Node::signal(Address to, uint64_t value) {
+  std::byte* const at = reach_word(to, sizeof value, "a signal");
+  if (at == nullptr) return put_word(to, value, sizeof value);
+  splitc::store_word(at, value, sizeof value);
+  wake_sleeper(to.rank());
+}
+
+uint64_t Node::update(Address at, uint32_t bytes, Update what, uint64_t a, uint64_t b) {
+  std::byte* const place = reach_word(at, bytes, "an atomic operation");
+  if (place != nullptr) return apply(place, bytes, what, a, b);
+  counters_.message_bytes += bytes;
+  const std::array words{low(at.offset()), high(at.offset()), bytes, static_cast<uint32_t>(what), low(a), high(a), low(b), high(b)};
+  return ask(at.rank(), Operation::update, words, "an atomic operation");
+}
+
+std::array<uint32_t, 7> Node::call_words(OwnerFunction function, Address at, uint64_t a, uint64_t b) {
+  const uint32_t place = image_.place_of(reinterpret_cast<uintptr_t>(function));
+  if (place == 0) end_job("atomic: that is no function of the program");
+  return {place, low(at.offset()), high(at.offset()), low(a), high(a), low(b), high(b)};
+}
+
+uint64_t Node::call_owner(OwnerFunction function, Address at, uint64_t a, uint64_t b) {
+  std::byte* const place = reach(at, 0, "atomic");
+  if (at.rank() == rank_) return function(place, a, b);
+  return ask(at.rank(), Operation::call, call_words(function, at, a, b), "atomic");
+}
+
+void Node::call_owner_later(OwnerFunction function, Address at, uint64_t a, uint64_t b) {
+  std::byte* const place = reach(at, 0, "atomic");
+  if (at.rank() == rank_) {
+    function(place, a, b);
+    return;
+  }
+  note_unsettled(at.rank());
+  request(at.rank(), Operation::call_later, call_words(function, at, a, b));
+}
+
+}  // namespace unet::splitc

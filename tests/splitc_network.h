@@ -1,0 +1,243 @@
+// splitc_network.h - ranks of one process on a simulated network in virtual time; for tests of Split-C.
+//
+// Each rank is a thread, but only one runs at a time: it hands over where it polls or waits, to the rank whose time comes first. So a seed
+// gives the same run again. Messages take a delay and something at random; those from one rank to another stay in order. Ranks of one
+// machine are direct: their memory is each other's.
+#pragma once
+
+#include <condition_variable>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "am/splitc/node.h"
+#include "unet/base/check.h"
+
+namespace unet::splitc::sim {
+
+struct Wire {
+  Nanoseconds delay = 5 * kMicrosecond;
+  Nanoseconds jitter = 5 * kMicrosecond;
+  uint32_t machine = 1;                       // ranks of each machine
+  uint64_t memory = uint64_t{2} << 20;        // bytes of each rank
+  bool blind = false;                         // rank 0 cannot map rank 1's
+};
+
+// Thrown to end a rank; nobody else has to know.
+struct Ended {};
+
+class Network {
+ public:
+  Network(uint32_t size, const Wire& wire, uint64_t seed) : wire_(wire), random_(seed), ranks_(size) {
+    for (auto& rank : ranks_) rank.memory.resize(wire.memory + kHeapAlignment);
+  }
+
+  // Runs `program` as all ranks, from Node::start() to Node::finish(). Why the job has ended early; empty: it has not.
+  std::string run(const std::function<void()>& program) {
+    std::vector<std::thread> threads;
+    for (Rank rank = 0; rank < ranks_.size(); ++rank) threads.emplace_back([this, rank, &program] { be(rank, program); });
+    pass_on();
+    for (auto& thread : threads) thread.join();
+    return fault_;
+  }
+  Nanoseconds now() const noexcept { return now_; }
+  uint64_t messages() const noexcept { return messages_; }
+  // The rank leaves without a word as soon as it polls.
+  void kill(Rank rank) { ranks_[rank].killed = true; }
+
+ private:
+  enum class Kind : uint8_t { request, long_request, get, answer_to_get, answer };
+  struct Packet {
+    Nanoseconds at = 0;
+    Rank from = 0;
+    Kind kind{};
+    uint8_t operation = 0;
+    uint64_t offset = 0;
+    MutableBytes memory;                      // of who gets
+    std::vector<uint32_t> words;
+    std::vector<std::byte> payload;
+  };
+  struct One {
+    std::vector<std::byte> memory;
+    std::multimap<Nanoseconds, Packet> inbox;
+    std::map<Rank, Nanoseconds> last;         // by receiver: when the last of ours arrives
+    Nanoseconds resumes = 0;
+    bool alive = true, killed = false;
+    Receiver* receiver = nullptr;
+    std::condition_variable turn;
+  };
+  class Link;
+  static constexpr Nanoseconds kLook = 10 * kMicrosecond;  // that a look at nothing takes
+  static constexpr Nanoseconds kEnd = 1000 * kSecond;      // by which every run must be over
+  static constexpr Rank kNobody = ~Rank{0};
+
+  void be(Rank rank, const std::function<void()>& program);
+  MutableBytes memory_of(Rank rank) {
+    void* start = ranks_[rank].memory.data();
+    size_t room = ranks_[rank].memory.size();
+    return {static_cast<std::byte*>(std::align(kHeapAlignment, wire_.memory, start, room)), wire_.memory};
+  }
+  bool on_one_machine(Rank a, Rank b) const noexcept { return a / wire_.machine == b / wire_.machine; }
+
+  // Whose time is first runs next. Nobody runs on whose turn it is not.
+  void pass_on() {
+    const std::lock_guard held(mutex_);
+    running_ = kNobody;
+    for (Rank rank = 0; rank < ranks_.size(); ++rank) {
+      if (ranks_[rank].alive && (running_ == kNobody || ranks_[rank].resumes < ranks_[running_].resumes)) running_ = rank;
+    }
+    if (running_ == kNobody) return;
+    now_ = std::max(now_, ranks_[running_].resumes);
+    ranks_[running_].turn.notify_one();
+  }
+  void await_turn(Rank rank) {
+    std::unique_lock held(mutex_);
+    ranks_[rank].turn.wait(held, [&] { return running_ == rank; });
+  }
+  // Until something has come to it, or `time` is over.
+  void hand_over(Rank rank, Nanoseconds time) {
+    One& own = ranks_[rank];
+    own.resumes = now_ + time;
+    if (!own.inbox.empty()) own.resumes = std::min(own.resumes, std::max(now_, own.inbox.begin()->first));
+    pass_on();
+    await_turn(rank);
+    if (now_ > kEnd && fault_.empty()) fault_ = "still running after so long a time";
+    if (!fault_.empty() || own.killed) throw Ended();
+  }
+  void send(Rank from, Rank to, Packet packet) {
+    packet.from = from;
+    Nanoseconds& last = ranks_[from].last[to];
+    packet.at = last = std::max(last + 1, now_ + wire_.delay + (wire_.jitter == 0 ? 0 : random_() % wire_.jitter));
+    ++messages_;
+    One& there = ranks_[to];
+    there.resumes = std::min(there.resumes, packet.at);
+    there.inbox.emplace(packet.at, std::move(packet));
+  }
+  void deliver(Rank rank, Packet& packet);
+  uint32_t poll(Rank rank) {
+    One& own = ranks_[rank];
+    if (own.inbox.empty() || own.inbox.begin()->first > now_) hand_over(rank, kLook);
+    uint32_t count = 0;
+    for (; !own.inbox.empty() && own.inbox.begin()->first <= now_; ++count) {
+      Packet packet = std::move(own.inbox.begin()->second);
+      own.inbox.erase(own.inbox.begin());
+      deliver(rank, packet);
+    }
+    return count;
+  }
+
+  const Wire wire_;
+  std::mt19937_64 random_;
+  std::vector<One> ranks_;
+  std::mutex mutex_;
+  Rank running_ = kNobody;
+  Nanoseconds now_ = kSecond;
+  uint64_t messages_ = 0;
+  std::string fault_;
+};
+
+// What a node has of the network.
+class Network::Link final : public Transport {
+ public:
+  Link(Network& network, Rank rank) : network_(network), rank_(rank) {}
+  Rank rank() const noexcept override { return rank_; }
+  uint32_t size() const noexcept override { return static_cast<uint32_t>(network_.ranks_.size()); }
+  Status connect() override { return {}; }
+  MutableBytes memory() const noexcept override { return network_.memory_of(rank_); }
+  MutableBytes memory_of(Rank rank) noexcept override {
+    const bool mapped = network_.on_one_machine(rank, rank_) && !(network_.wire_.blind && rank_ == 0 && rank == 1);
+    return mapped ? network_.memory_of(rank) : MutableBytes();
+  }
+  bool is_near(Rank rank) const noexcept override { return rank == rank_; }  // has a core of its own
+  void set_receiver(Receiver& receiver) noexcept override { network_.ranks_[rank_].receiver = &receiver; }
+
+  void request(Rank to, uint8_t operation, Words words) override { post(to, {.kind = Kind::request, .operation = operation}, words, {}); }
+  void request_medium(Rank to, uint8_t operation, Bytes payload, Words words) override {
+    UNET_CHECK(payload.size() <= kMediumBytesMax);
+    post(to, {.kind = Kind::request, .operation = operation}, words, payload);
+  }
+  void request_long(Rank to, uint8_t operation, uint64_t offset, Bytes payload, Words words) override {
+    post(to, {.kind = Kind::long_request, .operation = operation, .offset = offset}, words, payload);
+  }
+  void request_get(Rank from, uint8_t operation, uint64_t offset, MutableBytes memory, Words words) override {
+    post(from, {.kind = Kind::get, .operation = operation, .offset = offset, .memory = memory}, words, {});
+  }
+
+  uint32_t poll() override { return network_.poll(rank_); }
+  void wait(Nanoseconds limit) override {
+    network_.hand_over(rank_, limit);
+    network_.poll(rank_);
+  }
+  Nanoseconds now() const noexcept override { return network_.now_; }
+  bool is_gone(Rank rank) noexcept override { return !network_.ranks_[rank].alive; }
+  void finish() override {}
+  [[noreturn]] void end_job(const std::string& text) override {
+    if (network_.fault_.empty()) network_.fault_ = "rank " + std::to_string(rank_) + ": " + text;
+    throw Ended();
+  }
+
+ private:
+  void post(Rank to, Packet packet, Words words, Bytes payload) {
+    UNET_CHECK(to != rank_ && to < size() && words.size() <= kWordsMax);
+    packet.words.assign(words.begin(), words.end());
+    packet.payload.assign(payload.begin(), payload.end());
+    network_.send(rank_, to, std::move(packet));
+  }
+  Network& network_;
+  const Rank rank_;
+};
+
+inline void Network::deliver(Rank rank, Packet& packet) {
+  const MutableBytes memory = memory_of(rank);
+  Bytes payload = packet.payload;
+  switch (packet.kind) {
+    case Kind::get: {
+      UNET_CHECK(packet.offset <= memory.size() && packet.memory.size() <= memory.size() - packet.offset);
+      const MutableBytes from = memory.subspan(packet.offset, packet.memory.size());
+      packet.kind = Kind::answer_to_get;
+      packet.payload.assign(from.begin(), from.end());
+      const Rank asked = packet.from;
+      return send(rank, asked, std::move(packet));
+    }
+    case Kind::answer_to_get:
+      if (!payload.empty()) std::memcpy(packet.memory.data(), payload.data(), payload.size());
+      break;
+    case Kind::long_request:
+      UNET_CHECK(packet.offset <= memory.size() && payload.size() <= memory.size() - packet.offset);
+      if (!payload.empty()) std::memcpy(memory.data() + packet.offset, payload.data(), payload.size());
+      break;
+    case Kind::request:
+    case Kind::answer: break;
+  }
+  const bool is_request = packet.kind == Kind::request || packet.kind == Kind::long_request;
+  Answer answer;
+  ranks_[rank].receiver->handle(
+      {.from = packet.from, .operation = packet.operation, .is_request = is_request, .words = packet.words, .payload = payload}, answer);
+  if (answer.operation == 0) return;
+  Packet reply{.kind = Kind::answer, .operation = answer.operation};
+  reply.words.assign(answer.words.begin(), answer.words.begin() + answer.count);
+  send(rank, packet.from, std::move(reply));
+}
+
+inline void Network::be(Rank rank, const std::function<void()>& program) {
+  await_turn(rank);
+  std::unique_ptr<Node> node;
+  try {
+    node = std::move(*Node::start(std::make_unique<Link>(*this, rank)));
+    current_node = node.get();
+    program();
+    node->finish();
+  } catch (const Ended&) {
+  }
+  node.reset();
+  ranks_[rank].alive = false;
+  pass_on();
+}
+
+}  // namespace unet::splitc::sim
