@@ -31,6 +31,9 @@
 
 namespace unet::splitc {
 
+// Runs `program` as one rank of the job that the environment says (job.h); 1 if there is none to be had, with a sentence on stderr.
+int run(int argc, char** argv, int (*program)(int argc, char** argv));
+
 inline Rank my_proc() noexcept { return current_node->rank(); }
 inline uint32_t procs() noexcept { return current_node->size(); }
 
