@@ -201,6 +201,9 @@ void MemifGate::on_turn(void*) {
       g.tasks.erase(g.tasks.begin());
     }
     next.second(*next.first);
+    // A task for which nobody waited any longer is not the one that was posted after it.
+    const std::lock_guard lock(g.mutex);
+    if (std::any_of(g.tasks.begin(), g.tasks.end(), [&](const auto& task) { return task.first == next.first; })) continue;
     next.first->task_done_.store(true, std::memory_order_release);
   }
 }
