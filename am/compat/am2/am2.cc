@@ -150,9 +150,9 @@ int AM_UnMap(ep_t endpoint, int index) {
     if (!has_index(endpoint, index)) return AM_ERR_BAD_ARG;
     if (find(endpoint, index) == nullptr) return AM_ERR_RESOURCE;
   }
-  ++endpoint->unmapping;
+  unmapping = {endpoint, index};
   const int result = unet_am_unmap(endpoint->endpoint, static_cast<uint32_t>(index));
-  --endpoint->unmapping;
+  unmapping = {};
   if (result < 0) return AM_ERR_RESOURCE;
   const std::lock_guard held(endpoint->mutex);
   endpoint->translations[static_cast<size_t>(index)].in_use = false;

@@ -17,6 +17,7 @@
 using namespace unet::am::am2;  // NOLINT
 
 unet::am::am2::State unet::am::am2::state;
+thread_local unet::am::am2::Unmapping unet::am::am2::unmapping;
 
 namespace {
 
@@ -37,7 +38,9 @@ op_t opcode_of(int kind) noexcept {
 void run_error_handler(unet_am_endpoint* endpoint, const unet_am_returned* returned, void*) {
   const auto self = static_cast<ep_t>(unet_am_attachment(endpoint));
   const auto function = self->functions[0].load(std::memory_order_relaxed);
-  if (function == nullptr && self->unmapping.load(std::memory_order_relaxed) != 0) return;  // whoever unmaps gives up what is under way
+  const bool given_up = returned->status == UNET_AM_UNREACHABLE && unmapping.endpoint == self &&
+                        returned->index == static_cast<uint32_t>(unmapping.index);
+  if (function == nullptr && given_up) return;
   if (function == nullptr) unet::misused("an Active Message came back, and there is no error handler (AM_SetHandler(endpoint, 0, ...))");
   unet_am2_argblock block{};
   block.endpoint = self;

@@ -26,7 +26,6 @@ struct unet_am2_endpoint {
   std::mutex mutex;
   std::vector<Translation> translations{256};
   std::atomic<int> limit{256};  // how many there are, for requests, which hold nothing
-  std::atomic<int> unmapping{0};  // calls of AM_UnMap() under way
   int handlers = UNET_AM_HANDLERS_MAX;
   bool expects = false;  // AM_SetExpectedResources() was called
 };
@@ -48,6 +47,13 @@ struct State {
   std::mutex mutex;   // handlers look there, too: nobody takes a bundle while holding it
 };
 extern State state;
+
+// The translation that AM_UnMap() of this thread takes away.
+struct Unmapping {
+  ep_t endpoint = nullptr;
+  int index = 0;
+};
+extern thread_local Unmapping unmapping;
 
 inline bool initialised() noexcept { return state.context != nullptr; }
 
