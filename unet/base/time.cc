@@ -19,22 +19,32 @@ uint32_t wall_sixteenths() noexcept {
 
 namespace {
 
-double measure_cycles_per_second() noexcept {
-  // The shortest of three windows: an interrupt inside a window can only lengthen the distance between the two reads.
-  double best = 0;
-  Nanoseconds best_length = ~Nanoseconds{0};
-  for (int i = 0; i < 3; ++i) {
-    const Nanoseconds t0 = monotonic_now();
-    const uint64_t c0 = cycles();
-    Nanoseconds t1 = t0;
-    while (t1 - t0 < 3 * kMillisecond) t1 = monotonic_now();
-    const uint64_t c1 = cycles();
-    if (t1 - t0 < best_length) {
-      best_length = t1 - t0;
-      best = static_cast<double>(c1 - c0) * 1e9 / static_cast<double>(t1 - t0);
-    }
+// Both clocks at one instant.
+struct Instant {
+  Nanoseconds time = 0;
+  uint64_t cycle = 0;  // half-way between that before and that after the time was read
+};
+
+// The closest of some readings: an interrupt in the midst of one is seen by how long it took.
+Instant instant() noexcept {
+  Instant best;
+  uint64_t closest = ~uint64_t{0};
+  for (int i = 0; i < 16; ++i) {
+    const uint64_t before = cycles();
+    const Nanoseconds time = monotonic_now();
+    const uint64_t took = cycles() - before;
+    if (took >= closest) continue;
+    closest = took;
+    best = {time, before + took / 2};
   }
   return best;
+}
+
+double measure_cycles_per_second() noexcept {
+  const Instant start = instant();
+  while (monotonic_now() - start.time < 2 * kMillisecond) spin_pause();
+  const Instant end = instant();
+  return static_cast<double>(end.cycle - start.cycle) * 1e9 / static_cast<double>(end.time - start.time);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ inline uint64_t cycles() noexcept {
 #endif
 }
 
-// Cycles per second of cycles(), measured against CLOCK_MONOTONIC once per process (takes 10 ms the first time).
+// Cycles per second of cycles(), measured against CLOCK_MONOTONIC once per process (takes 2 ms the first time).
 double cycles_per_second() noexcept;
 
 // Sixteenths of a second since 1970, of which 32 bits: later lives of a program on a host have larger ones, also after a restart of the
