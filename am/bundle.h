@@ -86,7 +86,7 @@ class Bundle {
   std::condition_variable_any changed_;
   uint32_t waiting_ = 0;      // threads in wait()
   bool sleeping_ = false;     // one of them, on the descriptors; the others on changed_
-  Nanoseconds wakes_at_ = 0;  // that one, if nothing else wakes it; 0: soon
+  Nanoseconds wakes_at_ = 0;  // that one, if nothing else wakes it; 0: within a millisecond
   uint64_t seen_ = 0;         // callbacks_.ended when waiting threads were told last
   Descriptor kick_;           // wakes the one that sleeps
   std::vector<pollfd> descriptors_;

@@ -5,7 +5,7 @@
 
 namespace unet::am {
 
-// Nanoseconds by the cycle counter, since the first call in this process, which takes 10 ms. Half as long to read as CLOCK_MONOTONIC, which
+// Nanoseconds by the cycle counter, since the first call in this process, which takes 2 ms. Half as long to read as CLOCK_MONOTONIC, which
 // matters where each packet asks three times; it goes up to 1 in 10,000 fast or slow, so it is compared with nothing but itself.
 inline Nanoseconds flow_now() noexcept {
   static const Clock clock;

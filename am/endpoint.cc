@@ -28,7 +28,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(Context& context, const Optio
 
 Endpoint::Endpoint(const Context& context, std::unique_ptr<unet::Endpoint> endpoint, const Options& options)
     : context_(context), endpoint_(std::move(endpoint)), flow_options_(options.flow), admit_(options.admit),
-      admit_context_(options.admit_context), same_user_only_(options.same_user_only), owner_(::getpid()) {
+      admit_context_(options.admit_context), same_user_only_(options.same_user_only), owner_(::getpid()), now_(flow_now()) {
   budget_.left = kHeldMax;
   flow_options_.session = wall_sixteenths() | 1;  // not 0
 }
@@ -42,6 +42,9 @@ Endpoint::~Endpoint() {
     if (each.done != nullptr) call_back([&] { each.done(*this, each.context); });
   }
 }
+
+// Never earlier than before: a counter may be behind that of another core, or of the machine that a virtual one comes from.
+Nanoseconds Endpoint::now() noexcept { return now_ = std::max(now_, flow_now()); }
 
 const Flow* Endpoint::flow(Index to) const noexcept {
   return is_mapped(to) && translations_[to].peer->wire != nullptr ? &translations_[to].peer->wire->flow() : nullptr;
@@ -71,7 +74,7 @@ Peer& Endpoint::add_peer(Channel channel, bool on_this_ni) {
     // Delays are those of processes that share cores: the credits limit what is under way, and nothing else.
     if (on_this_ni) options.congestion.no_wire = true;
     peer.wire = std::make_unique<WireLink>(*endpoint_, channel, options, pool_, budget_);
-    if (wires_.empty()) absence_.begin(flow_now());
+    if (wires_.empty()) absence_.begin(now());
     wires_.push_back(&peer);
   }
   const auto index = static_cast<uint32_t>(channel);

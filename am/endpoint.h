@@ -256,6 +256,7 @@ class Endpoint {
   void end_peer(Peer& peer) noexcept;
   void look_around();
   void handle_arrived();
+  Nanoseconds now() noexcept;
   Peer* peer_of(Channel channel) noexcept {
     const auto index = static_cast<uint32_t>(channel);
     return index < by_channel_.size() ? by_channel_[index] : nullptr;
@@ -348,7 +349,8 @@ class Endpoint {
   std::vector<Completion> completions_;
   std::vector<Transfer> transfers_;
   Nanoseconds next_timeout_ = ~Nanoseconds{0};
-  Nanoseconds pumped_at_ = 0;    // a peer on a wire, for the last time in this poll; 0: none
+  Nanoseconds now_;              // when it was looked at last
+  bool pumped_ = false;          // a peer on a wire, in this poll: that was then
   Absence absence_;              // with peers on wires
   Translation* reserved_to_ = nullptr;
   Index reserved_index_ = 0;

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "am/clock.h"
 #include "am/endpoint.h"
 
 namespace unet::am {
@@ -20,7 +19,7 @@ constexpr uint32_t kTurnsPerTimeout = 16;  // polls that found something before 
 uint32_t Endpoint::poll() {
   if (in_handler()) return 0;
   unpolled_ = 0;
-  pumped_at_ = 0;
+  pumped_ = false;
   uint32_t count = 0;
   Message message;
   if (endpoint_->receive(message)) {
@@ -41,7 +40,7 @@ uint32_t Endpoint::poll() {
 
 // What has arrived is handled before the time-outs.
 void Endpoint::turn_wires(bool empty) {
-  const Nanoseconds now = pumped_at_ != 0 ? pumped_at_ : flow_now();
+  const Nanoseconds now = pumped_ ? now_ : this->now();
   absence_.polled(now, empty);
   if (!empty && ++turns_ % kTurnsPerTimeout != 0) return;
   if (now < next_timeout_) return;
@@ -54,8 +53,8 @@ void Endpoint::turn_wires(bool empty) {
 }
 
 void Endpoint::pump(Peer& peer) {
-  pumped_at_ = flow_now();
-  const bool done = peer.wire->pump(pumped_at_);
+  pumped_ = true;
+  const bool done = peer.wire->pump(now());
   // Where the NI has no room, the next poll tries again.
   next_timeout_ = done ? std::min(next_timeout_, peer.wire->next_timeout()) : 0;
   if (peer.wire->flow().state() != Flow::State::open) end_peer(peer);
@@ -93,7 +92,7 @@ void Endpoint::handle(const Message& message) {
   }
   if (__builtin_expect(!peer->open, 0)) return endpoint_->release(message);
   if (__builtin_expect(peer->wire == nullptr, 1)) return handle_local(*peer, message);
-  const Nanoseconds now = flow_now();
+  const Nanoseconds now = this->now();
   absence_.found(now);
   peer->wire->receive(message, now, absence_.time());
   handle_wire(*peer);
