@@ -60,16 +60,15 @@ class Pair {
     return std::move(*made);
   }
 
+  Tag tag = kAnyTag;
+  std::unique_ptr<am::Endpoint> a, b;
+
+ private:
   std::unique_ptr<am::Endpoint> make() {
     auto made = am::Endpoint::create(context_);
     REQUIRE(made);
     return std::move(*made);
   }
-
-  Tag tag = kAnyTag;
-  std::unique_ptr<am::Endpoint> a, b;
-
- private:
   control::Path path_;
   TestDaemon daemon_;
   Context context_;
@@ -449,48 +448,6 @@ TEST_CASE("a translation that is unmapped: what has arrived is handled, and the 
   CHECK(back.status == std::vector<ReturnStatus>(back.status.size(), ReturnStatus::unreachable));
   CHECK(back.index == std::vector<Index>(back.status.size(), 0));
   CHECK(pair.a->counters().returned == back.status.size());
-}
-
-TEST_CASE("what a peer among many has sent is handled before its end") {
-  constexpr uint32_t kPeers = 40;
-  Pair pair(control::Path::local);
-  uint32_t heard = 0;
-  pair.b->set_handler(kSilent, [](Token&, void* count) { ++*static_cast<uint32_t*>(count); }, &heard);
-  pair.start();
-  std::vector<std::unique_ptr<am::Endpoint>> peers;
-  for (uint32_t i = 0; i < kPeers; ++i) {
-    peers.push_back(pair.make());
-    REQUIRE(peers.back()->map(0, "b", kAnyTag, {.path = control::Path::local, .local = kLocalOptions}));
-  }
-  pair.stop();
-  for (uint32_t gone = 1; gone <= kPeers; ++gone) {
-    REQUIRE(peers.back()->request(0, kSilent) == Outcome::sent);
-    peers.pop_back();
-    while (pair.b->peers() > kPeers + 1 - gone) pair.b->wait(kSecond);
-    REQUIRE(heard == gone);
-  }
-}
-
-TEST_CASE("what a local peer exposes is memory here, too") {
-  constexpr uint64_t kBytes = 10'000;
-  Pair pair(EITHER_PATH, kBytes);
-  CHECK(pair.a->peer_segment(0).empty());
-  CHECK(!pair.a->is_open(0));
-  pair.start();
-  const MutableBytes there = pair.a->peer_segment(0);
-  pair.stop();
-  CHECK(pair.a->is_open(0));
-  if (pair.a->is_local(0)) {
-    REQUIRE(there.size() >= kBytes);
-    there[kBytes - 1] = std::byte{42};
-    CHECK(pair.b->segment()[kBytes - 1] == std::byte{42});
-    pair.b->segment()[0] = std::byte{7};
-    CHECK(there[0] == std::byte{7});
-  } else {
-    CHECK(there.empty());
-  }
-  pair.b.reset();
-  pair.until([&] { return !pair.a->is_open(0); });
 }
 
 TEST_CASE("a peer that sends what it likes harms nobody, and writes nowhere but into the segment") {

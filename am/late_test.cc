@@ -1,4 +1,4 @@
-// late_test.cc - what does not wait: asynchronous requests, channels opened late; who is let in, and by what name.
+// late_test.cc - asynchronous requests, channels opened late, what local peers expose, peers that go; who is let in, and by what name.
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -61,6 +61,51 @@ TEST_CASE("an asynchronous request never waits, and gives its payload back once"
   CHECK(done == sent);
   CHECK(a->counters().completed == sent);
   CHECK(std::equal(payload.begin(), payload.end(), b->segment().begin()));
+}
+
+TEST_CASE("what a local peer exposes is memory here, too") {
+  constexpr uint64_t kBytes = 10'000;
+  World world;
+  auto a = world.add(), b = world.add();
+  REQUIRE(b->expose(kBytes));
+  REQUIRE(b->bind("b"));
+  CHECK(a->peer_segment(0).empty());
+  CHECK(!a->is_open(0));
+  REQUIRE(a->map(0, "b", kAnyTag, by(EITHER_PATH)));
+  const MutableBytes there = a->peer_segment(0);
+  CHECK(a->is_open(0));
+  if (a->is_local(0)) {
+    REQUIRE(there.size() >= kBytes);
+    there[kBytes - 1] = std::byte{42};
+    CHECK(b->segment()[kBytes - 1] == std::byte{42});
+    b->segment()[0] = std::byte{7};
+    CHECK(there[0] == std::byte{7});
+  } else {
+    CHECK(there.empty());
+  }
+  b.reset();
+  until(*world.bundle, [&] { return !a->is_open(0); });
+}
+
+TEST_CASE("what a peer among many has sent is handled before its end") {
+  constexpr uint32_t kPeers = 40;
+  World world;
+  uint32_t heard = 0;
+  auto b = world.add();
+  b->set_handler(kEcho, count, &heard);
+  REQUIRE(b->bind("b"));
+  std::vector<std::unique_ptr<am::Endpoint>> peers;
+  for (uint32_t i = 0; i < kPeers; ++i) {
+    peers.push_back(world.add());
+    REQUIRE(peers.back()->map(0, "b", kAnyTag, by(control::Path::local)));
+  }
+  world.bundle.reset();
+  for (uint32_t gone = 1; gone <= kPeers; ++gone) {
+    REQUIRE(peers.back()->request(0, kEcho) == Outcome::sent);
+    peers.pop_back();
+    while (b->peers() > kPeers - gone) b->wait(kSecond);
+    REQUIRE(heard == gone);
+  }
 }
 
 TEST_CASE("asynchronous requests to a peer that goes give their payloads back, and come back") {

@@ -76,6 +76,10 @@ TEST_CASE("what is sent again says anew what has changed") {
   fields.echo = 5;
   refresh_head(bytes.data(), fields, 0);
   CHECK(bytes == emitted(fields, 0));
+  fields.flags = PacketFlags::kAckNow;
+  refresh_head(bytes.data(), fields, PacketFlags::kGet);
+  fields.flags |= PacketFlags::kGet;
+  CHECK(bytes == emitted(fields, 0));
 }
 
 TEST_CASE("what is no packet") {

@@ -16,8 +16,8 @@ constexpr bool kSanitized = false;
 #endif
 
 // `all`, or a tenth of them under a sanitizer: there a seed takes ten times as long, and fewer are enough to meet a wrong access or a
-// race. What the others are for, an order of events that breaks a rule, the ordinary build finds with all of them. In the soaks
-// (UNET_LONG) it is all everywhere.
+// race. What the others are for, an order of events that breaks a rule, the ordinary build finds with all of them. With UNET_LONG in the
+// environment, as in `./check --long asan`, it is all everywhere.
 inline uint32_t seeds(uint32_t all) {
   return kSanitized && std::getenv("UNET_LONG") == nullptr ? std::max(all / 10, 1u) : all;
 }

@@ -152,7 +152,7 @@ TEST_CASE("a user that begins to send waits for one slice of the others, not for
       ++before;
     }
     CHECK(before < s.wire.sent.size());
-    CHECK(before <= (512 + 16 * 11) / (40 + 64) + 1);  // a slice is longer by what it costs to look at eleven queues
+    CHECK(before <= 256 / (40 + 64) + 2);  // a slice, and the message that it ends with
     s.wire.sent.clear();
   }
 }
