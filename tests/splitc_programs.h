@@ -105,6 +105,35 @@ inline void stores() {
   all_spread_free(array);
 }
 
+// Two ranks store to the same word of the last one, a phase each, and each sees what the other has stored.
+inline void stores_of_two() {
+  const auto array = all_spread_malloc<uint64_t>(procs());
+  const Rank owner = procs() - 1;
+  for (uint64_t phase = 1; phase <= 20; ++phase) {
+    if (my_proc() == phase % 2) store(array.on(owner), phase);
+    all_store_sync();
+    SPLITC_REQUIRE(read(array.on(owner)) == phase);
+    barrier();  // all have looked
+  }
+  all_spread_free(array);
+}
+
+// Of two ranks each waits for a word that the other has put.
+inline void plain_signals() {
+  const auto array = all_spread_malloc<uint64_t>(procs());
+  array.mine(0)[0] = 0;
+  barrier();
+  const Rank other = 1 - my_proc();
+  for (uint64_t turn = 1; turn <= 100; ++turn) {
+    if (my_proc() == 0) put(array.on(other), turn);
+    while (read(array.on(my_proc())) != turn) unet::splitc::sync();
+    if (my_proc() == 1) put(array.on(other), turn);
+  }
+  unet::splitc::sync();
+  barrier();
+  all_spread_free(array);
+}
+
 inline uint64_t add_to(void* at, uint64_t a, uint64_t b) {
   uint64_t& total = *static_cast<uint64_t*>(at);
   total += a * b;

@@ -25,6 +25,7 @@ uint64_t await_own(Node& node, Address at) {
 
 Lock Lock::all_make(Rank owner) {
   Node& node = *current_node;
+  node.check_rank(owner, "all_make");
   const Lock made(node.all_spread_malloc(kBytes), owner);
   for (uint64_t at = 0; at < kBytes; at += 8) store_own(node, Address(node.rank(), made.offset_ + at), 0);
   node.barrier();

@@ -185,6 +185,10 @@ uint64_t Node::all_spread_malloc(uint64_t bytes_per_rank) {
 
 void Node::all_spread_free(uint64_t offset) {
   exchange(Call::all_spread_free, as_bytes(&offset, sizeof offset));  // nobody uses it any longer
+  for (Rank rank = 0; rank < size_; ++rank) {
+    if (std::memcmp(cell_of(rank).data(), &offset, sizeof offset) == 0) continue;
+    end_job("all_spread_free of another array at rank " + std::to_string(rank));
+  }
   if (!heap_.free(offset)) end_job("all_spread_free of what all_spread_malloc has not given");
 }
 

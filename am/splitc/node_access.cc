@@ -46,9 +46,10 @@ void Node::note_unsettled(Rank to) {
   unsettled_.push_back(to);
 }
 
-// Where every rank sends its mark to all, that follows the store by itself.
+// Of two ranks each hears the other's mark behind its stores. A third may hear both marks while a store from one to the other still lies
+// there: it has to be answered first.
 void Node::note_store(Rank to) {
-  if (!exchange_.flat()) note_unsettled(to);
+  if (size_ > 2) note_unsettled(to);
 }
 
 // Whoever answers this has handled all before it.
@@ -155,6 +156,7 @@ void Node::bulk_write(Address to, const void* from, uint64_t bytes) {
 // ---- completion
 
 void Node::sync() {
+  if (!all_direct_) transport_->poll();  // others may wait for us, and we in a loop of sync() for them
   ask_unsettled();
   wait_until("sync", By::messages, [this] { return is_settled(); }, [] { return kAnybody; });
   if constexpr (kStrict) strict_.clear();
@@ -162,8 +164,8 @@ void Node::sync() {
 }
 
 bool Node::is_sync() {
-  if (!unsettled_.empty()) ask_unsettled();
-  if (!is_settled()) transport_->poll();
+  ask_unsettled();
+  if (!all_direct_) transport_->poll();
   if (!is_settled()) return false;
   if constexpr (kStrict) strict_.clear();
   std::atomic_thread_fence(std::memory_order_seq_cst);  // as sync()
@@ -186,9 +188,9 @@ void Node::store_sync(uint64_t bytes) {
   wait_until("store_sync", by, [&] { return stored_here(store_parity_) >= awaited; }, [] { return kAnybody; });
 }
 
-// A mark follows all stores to the same peer, if each rank sends its own to all; else those that have stores are asked first.
+// When it returns, all stores have arrived wherever they went.
 void Node::all_store_sync(Call call, Bytes arguments) {
-  if (!exchange_.flat()) {
+  if (size_ > 2) {
     ask_unsettled();
     wait_until(to_string(call), By::messages, [this] { return is_settled(); }, [] { return kAnybody; });
   }

@@ -67,6 +67,21 @@ TEST_CASE("many seeds: stores, locks and atomics between machines of two") {
   }
 }
 
+TEST_CASE("many seeds: after all_store_sync() what others have stored is there for third ranks, too") {
+  for (const uint32_t machine : {1u, 2u, 3u}) {
+    for (uint64_t seed = 0; seed < 30; ++seed) {
+      INFO("seed " << seed << ", " << machine << " to a machine");
+      Network network(3, {.jitter = 50 * kMicrosecond, .machine = machine}, seed);
+      REQUIRE(network.run(programs::stores_of_two) == "");
+    }
+  }
+}
+
+TEST_CASE("ranks that signal each other by plain words, by messages, come on by sync()") {
+  Network network(2, {.machine = 1}, 1);
+  REQUIRE(network.run(programs::plain_signals) == "");
+}
+
 TEST_CASE("the same seed gives the same run") {
   const auto run = [] {
     Network network(6, {.machine = 2}, 5);
@@ -155,7 +170,11 @@ TEST_CASE("memory that is not there, and what was not allocated") {
   REQUIRE(contains(fault_of(3, 1, [] { all_spread_malloc<char>(3, uint64_t{64} << 20); }), "malloc: no piece of 67108864 bytes"));
   REQUIRE(contains(fault_of(3, 1, [] { all_spread_malloc<char>(3, 100 + my_proc()); }), "all_spread_malloc of"));
   REQUIRE(contains(fault_of(3, 1, [] { all_spread_malloc<double>(~uint64_t{0}, ~uint64_t{0}); }), "all_spread_malloc: no piece"));
-  REQUIRE(contains(fault_of(3, 1, [] { all_spread_free(Spread<char>(64, 1)); }), "all_spread_free"));
+  REQUIRE(contains(fault_of(3, 1, [] { all_spread_free(Spread<char>(64, 1)); }), "all_spread_free of what"));
+  REQUIRE(contains(fault_of(3, 1, [] {
+    const auto one = all_spread_malloc<int>(3), other = all_spread_malloc<int>(3);
+    all_spread_free(my_proc() == 1 ? one : other);
+  }), "all_spread_free of another array at rank"));
 }
 
 // What somebody may send who is no honest rank: each is refused and counted once, without an answer.
