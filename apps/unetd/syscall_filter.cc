@@ -80,6 +80,7 @@ constexpr Masked kMasked[] = {
     {SCMP_SYS(prctl), 0, kLow, PR_GET_NAME},
     {SCMP_SYS(prlimit64), 2, ~uint64_t{0}, 0},
     {SCMP_SYS(socket), 0, kLow, AF_UNIX},
+    {SCMP_SYS(socketpair), 0, kLow, AF_UNIX},  // for a memif client that is to be greeted
     {SCMP_SYS(ioctl), 1, 0xFFFF'FF00, 0x8900},   // of sockets and interfaces
     {SCMP_SYS(ioctl), 1, 0xFF80, 0x5480},        // of taps
     {SCMP_SYS(ioctl), 1, 0xFF00, 0x3B00},        // VFIO

@@ -37,7 +37,7 @@ constexpr uint32_t kXdpHeadroom = 256;     // that the kernel leaves before a fr
 constexpr uint32_t kVlanAndFcs = 8;
 constexpr uint32_t kMtuMax = 9600;
 constexpr Nanoseconds kRetry = 20 * kMillisecond;   // between looks at a memif's connection
-constexpr Nanoseconds kPatience = 2 * kSecond;      // with a server that does not answer a memif client
+constexpr Nanoseconds kPatience = 2 * kSecond;      // with a server that does not answer a memif client whose socket was not found
 
 std::string because(const char* what, const std::string& device, int error) {
   std::string text = "dpdk:" + device + ": " + what;
@@ -186,6 +186,9 @@ Status DpdkPort::probe(Setup& setup) {
   memif_zero_copy_ = memif_client_ && zero_copy != nullptr && *zero_copy == "yes";
   memif_abstract_ = abstract == nullptr || *abstract != "no";
   memif_socket_ = socket != nullptr ? *socket : "/run/memif.sock";
+  if (memif_) {
+    if (const Status prepared = MemifGate::prepare(); !prepared) return prepared;
+  }
   if (memif_ && !memif_client_) {
     if (!memif_abstract_) MemifListener::remove_stale_file(memif_socket_);
     if (MemifListener::is_taken(memif_socket_, memif_abstract_)) {
@@ -227,7 +230,7 @@ Status DpdkPort::probe(Setup& setup) {
   if (memif_) {
     if (memif_client_) namespace_ = ::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
     if (!memif_client_) listener_.adopt(memif_socket_, memif_abstract_);
-    return MemifGate::add(*this);
+    MemifGate::add(*this);
   }
   return {};
 }
@@ -484,9 +487,9 @@ Status DpdkPort::wait_link(Nanoseconds timeout) noexcept {
                                    " with the same socket= and id=, in the same network namespace unless socket-abstract=no");
 }
 
-// A memif client has to connect by itself, at first and after its server has gone. It does not hang up on a server that takes its time:
-// DPDK's server loses its footing (a freed connection stays registered) when a client hangs up before it was greeted, and keeps the
-// descriptor of a client's memory when it hangs up half-way (memif_regions.h).
+// A memif client has to connect by itself, at first and after its server has gone. It does not hang up on a server that takes its time,
+// or was stopped for a while: to come again would be no sooner, a DPDK server that is not ours aborts when a client hangs up before it was
+// greeted (memif_greeting.h), and one keeps the descriptor of a client's memory when it hangs up half-way (memif_regions.h).
 void DpdkPort::keep_connected(Nanoseconds now) noexcept {
   if (now < last_check_) heard_at_ = now;  // another clock than the last time: the caller's begins anywhere
   last_check_ = now;
@@ -509,7 +512,7 @@ void DpdkPort::keep_connected(Nanoseconds now) noexcept {
       const bool talking = std::exchange(messages_seen_, messages) != messages;
       if (talking) heard_at_ = now;
       // Any memif's messages count: at worst it stays with a silent server for longer. How a connection ends counts for its own port alone.
-      if (!was_up && !control_.is_gone() && (talking || now - heard_at_ < kPatience)) return;
+      if (!was_up && !control_.is_gone() && (control_.is_found() || talking || now - heard_at_ < kPatience)) return;
       closed_.fetch_or(MemifGate::kStopped, std::memory_order_relaxed);
       connection_ = Connection::stopping;
       MemifGate::post(*this, &DpdkPort::stop_task);

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <cstddef>
 #include <cstring>
@@ -267,6 +268,38 @@ TEST_CASE("a memif server keeps nothing of clients that die half-way through con
   }
 }
 
+// DPDK would free such a connection, leave it registered, and abort the process or be stuck in it for ever.
+TEST_CASE("a memif server lives on when clients hang up before it has greeted them") {
+  const auto one = open_port("net_memif0,role=server,id=0,socket=" + socket_name("a"));
+  const auto other = open_port("net_memif1,role=server,id=0,socket=" + socket_name("b"));
+  const auto before = descriptors();
+  const ControlSocket living = connected_client("b", 0);
+  REQUIRE(eventually([&] { return other->link_up(); }));
+  for (int i = 0; i < 500; ++i) {
+    ControlSocket hasty(socket_name(i % 4 == 0 ? "b" : "a"));
+    REQUIRE(hasty.connect());
+  }
+  const ControlSocket client = connected_client("a", 0);
+  REQUIRE(eventually([&] { return one->link_up(); }));
+  CHECK(other->link_up());
+  // Of each of the two living: its socket at both ends, its memory and its two interrupts.
+  eventually([&] { return descriptors().size() == before.size() + 10; });
+  CHECK(descriptors().size() == before.size() + 10);
+}
+
+TEST_CASE("a memif server lives on when clients hang up before it has greeted them while it opens") {
+  std::atomic<bool> enough = false;
+  std::thread hasty([&] {
+    while (!enough) ControlSocket(socket_name("a")).connect();
+  });
+  for (int i = 0; i < 20; ++i) open_port("net_memif0,role=server,socket=" + socket_name("a"));
+  const auto port = open_port("net_memif0,role=server,socket=" + socket_name("a"));
+  enough = true;
+  hasty.join();
+  const ControlSocket client = connected_client("a", 0);
+  CHECK(eventually([&] { return port->link_up(); }));
+}
+
 TEST_CASE("what a dead client has left is closed without harm to one that is just connecting to another port") {
   const auto one = open_port("net_memif0,role=server,socket=" + socket_name("a"));
   const auto other = open_port("net_memif1,role=server,socket=" + socket_name("b"));
@@ -401,7 +434,7 @@ struct ClientAndServer {
   Nanoseconds now = kSecond;
 };
 
-TEST_CASE("a memif client has patience with a server that is slow half-way, and none with one that refuses") {
+TEST_CASE("a memif client has patience with a server that is slow or half-way, and none with one that refuses") {
   ClientAndServer both;
   {
     ControlSocket refusing = both.accept(kHang);
@@ -411,6 +444,8 @@ TEST_CASE("a memif client has patience with a server that is slow half-way, and 
     CHECK_FALSE(refusing.receive());
   }
   ControlSocket slow = both.accept(kSecond);
+  for (int i = 0; i < 10; ++i) both.let_a_second_pass();
+  CHECK_FALSE(slow.readable(20 * kMillisecond));
   REQUIRE(slow.send(hello()));
   REQUIRE(slow.receive() == Kind::init);
   for (const Kind expected : {Kind::add_region, Kind::add_ring, Kind::add_ring, Kind::connect}) {

@@ -27,6 +27,7 @@
 
 #include "drivers/dpdk/dpdk_port.h"
 #include "drivers/dpdk/eal.h"
+#include "drivers/dpdk/memif_greeting.h"
 #include "drivers/dpdk/memif_regions.h"
 
 namespace unet::drivers {
@@ -40,6 +41,7 @@ struct Gate {
   bool closed = false;  // interrupt thread only: between a log line and the next turn
   bool orphans_due = false;  // interrupt thread only: a connection has ended since nothing of the dead was left
   OrphanedRegions orphans;  // interrupt thread only, once ready
+  MemifGreeting greeting;  // interrupt thread only
   int event = -1;       // wakes the interrupt thread for its next turn
   std::atomic<uint64_t> messages{0};
   bool ready = false;
@@ -100,25 +102,29 @@ std::string_view file_name(std::string_view path) noexcept { return path.substr(
 
 }  // namespace
 
-Status MemifGate::add(DpdkPort& port) {
+Status MemifGate::prepare() {
   Gate& g = gate();
   const std::lock_guard lock(g.mutex);
-  if (!g.ready) {
-    syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
-    g.event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (g.event < 0) return fail_errno("eventfd", errno);
-    rte_intr_handle* handle = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
-    if (handle == nullptr || rte_intr_fd_set(handle, g.event) != 0 || rte_intr_type_set(handle, RTE_INTR_HANDLE_EXT) != 0 ||
-        rte_intr_callback_register(handle, &MemifGate::on_turn, nullptr) != 0) {
-      return fail(Errc::system, "DPDK: its interrupt thread takes no events");
-    }
-    g.orphans.spare_present();  // no server has a region yet: it takes none before it is started
-    eal::set_interrupt_log_hook(&MemifGate::on_log);
-    g.ready = true;
+  if (g.ready) return {};
+  syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+  if (g.event < 0) g.event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (g.event < 0) return fail_errno("eventfd", errno);
+  rte_intr_handle* handle = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
+  if (handle == nullptr || rte_intr_fd_set(handle, g.event) != 0 || rte_intr_type_set(handle, RTE_INTR_HANDLE_EXT) != 0 ||
+      rte_intr_callback_register(handle, &MemifGate::on_turn, nullptr) != 0) {
+    return fail(Errc::system, "DPDK: its interrupt thread takes no events");
   }
+  g.orphans.spare_present();
+  eal::set_interrupt_log_hook(&MemifGate::on_log);
+  g.ready = true;
+  return {};
+}
+
+void MemifGate::add(DpdkPort& port) {
+  Gate& g = gate();
+  const std::lock_guard lock(g.mutex);
   g.ports.push_back(&port);
   g.tasks.reserve(g.ports.size());
-  return {};
 }
 
 void MemifGate::remove(DpdkPort& port) noexcept {
@@ -168,6 +174,7 @@ void MemifGate::on_log(const char* line, size_t length) {
   if (!text.starts_with("memif_")) return;
   if (text.starts_with("memif_msg_receive()")) g.messages.fetch_add(1, std::memory_order_release);
   if (text.starts_with("memif_disconnect(): Disconnected")) g.orphans_due = true;
+  g.greeting.on_log(text);
   if (g.closed) return;
   g.closed = true;
   const std::lock_guard lock(g.mutex);

@@ -34,7 +34,9 @@ class MemifGate {
   static constexpr uint32_t kStopped = 1;  // bits of DpdkPort::closed_
   static constexpr uint32_t kGate = 2;
 
-  static Status add(DpdkPort& port);
+  // Before DPDK opens a memif: a server may be connected to as soon as it listens.
+  static Status prepare();
+  static void add(DpdkPort& port);
   static void remove(DpdkPort& port) noexcept;
 
   // Runs a task in the interrupt thread, soon; then the port's task_done_ is set (release). One task per port at a time.
@@ -67,7 +69,8 @@ class MemifControlSocket {
     adopt(result == 0 ? expected : -1, socket, abstract);
     return result;
   }
-  // From any thread, after find(). False also if it was not found: then nothing is known of it.
+  // From any thread, after find(). Not found: nothing is known of it, not even that it is gone.
+  bool is_found() const noexcept { return descriptor_ >= 0; }
   bool is_gone() const noexcept;
 
  private:

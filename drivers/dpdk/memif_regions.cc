@@ -1,40 +1,24 @@
 // memif_regions.cc - which descriptors of this process are a dead memif client's memory.
 #include "drivers/dpdk/memif_regions.h"
 
-#include <dirent.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
-#include <string>
 #include <string_view>
 #include <utility>
 
 #include "drivers/dpdk/eal.h"
+#include "drivers/dpdk/memif_descriptors.h"
 
 namespace unet::drivers {
 
 namespace {
-
-struct Name {
-  sockaddr_un address{};
-  socklen_t size = sizeof(address);
-  explicit Name(int fd) {
-    if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) size = 0;
-  }
-  bool operator==(const Name& other) const { return size != 0 && size == other.size && std::memcmp(&address, &other.address, size) == 0; }
-};
-
-// What a server has accepted has the server's name.
-bool is_accepted_by(int fd, int listener) { return fd != listener && Name(fd) == Name(listener); }
 
 // DPDK's names for a client's memory: with copies, and without them from ordinary pages and from hugepages. VPP's begin as the first.
 bool is_of_a_client(std::string_view name) {
@@ -42,19 +26,6 @@ bool is_of_a_client(std::string_view name) {
   if (!name.starts_with(kMemory)) return false;
   name.remove_prefix(kMemory.size());
   return name.starts_with("memif") || name.starts_with("nohuge") || (name.starts_with("seg_") && !eal::uses_hugepages());
-}
-
-// Calls `each` with every descriptor and what it is. False: there is no telling.
-template <typename Each>
-bool for_descriptors(Each each) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir("/proc/self/fd"), &closedir);
-  if (directory == nullptr) return false;
-  while (const dirent* entry = readdir(directory.get())) {
-    std::array<char, 64> name;
-    const ssize_t length = readlinkat(dirfd(directory.get()), entry->d_name, name.data(), name.size());
-    if (length > 0) each(std::atoi(entry->d_name), std::string_view(name.data(), static_cast<size_t>(length)));
-  }
-  return true;
 }
 
 struct Orphan {

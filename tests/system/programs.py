@@ -64,6 +64,23 @@ def test_second_network_interface_on_one_wire():
             require(run(UNETCTL, "ports", "--socket", d + "/s")[0] == 0 and first.stop() == 0, "the first one was harmed")
 
 
+def test_memif_client_hangs_up_before_it_is_greeted():
+    with directory() as d, Unetd("--socket", d + "/s", "--port", f"dpdk:net_memif0,role=server,socket={d}/m") as ni:
+        address = f"\0{d}/m"
+        for hasty in range(1, 4):
+            ni.process.send_signal(signal.SIGSTOP)
+            for _ in range(hasty):
+                with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+                    client.setblocking(False)
+                    client.connect_ex(address)  # the queue of those that wait is short
+            ni.process.send_signal(signal.SIGCONT)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+                client.connect(address)
+                client.settimeout(WAIT)
+                require(len(client.recv(256)) == 128, "not greeted")
+        require(ni.stop() == 0, "stop")
+
+
 def test_stale_socket():
     with directory() as d:
         path = d + "/s"
