@@ -402,6 +402,12 @@ bool Emulated::same_user(Channel channel) const noexcept {
   return of != nullptr && of->same_user;
 }
 
+bool Emulated::over_wire(Channel channel) const noexcept {
+  const std::lock_guard lock(carrier_->mutex_);
+  const State* const of = state(channel);
+  return of != nullptr && of->over_wire;
+}
+
 bool Emulated::has_locals() noexcept {
   const std::lock_guard lock(carrier_->mutex_);
   return std::any_of(mine_.begin(), mine_.end(), [this](const Mine& each) {

@@ -155,6 +155,7 @@ class Emulated {
   bool is_open(Channel channel) const noexcept;
   control::ChannelKind kind(Channel channel) const noexcept;
   bool same_user(Channel channel) const noexcept;
+  bool over_wire(Channel channel) const noexcept;
   Result<MutableBytes> expose() const;
   Result<uint64_t> map_peer_region(Channel channel);
   void linger() noexcept;  // without the lock while it waits, and for no message but its own

@@ -129,6 +129,8 @@ class Endpoint {
   control::ChannelKind kind(Channel channel) const noexcept;
   // The other process is of this NI and of the same user, as the NI sees them. False if that is not known: on another host, or no channel.
   bool same_user(Channel channel) const noexcept;
+  // There is a wire between: the other process is on another host, as the NI knows hosts.
+  bool over_wire(Channel channel) const noexcept;
 
   // ---- sending
 
@@ -259,6 +261,7 @@ class Endpoint {
     bool sends_locally = false;  // open && kind == local
     bool mapped_region = false;
     bool same_user = false;
+    bool over_wire = false;
     std::unique_ptr<LocalChannel> local;
   };
 

@@ -278,6 +278,7 @@ Result<Channel> Endpoint::adopt(const control::ChannelInfo& info, std::vector<De
   state.kind = info.kind;
   state.open = true;
   state.same_user = info.same_user == 1;
+  state.over_wire = info.wire_mtu != 0;
   if (info.kind == control::ChannelKind::local) {
     if (descriptors.size() != 3) return fail(Errc::protocol, "the NI sent a local channel without its memory");
     auto local = LocalChannel::open(channel, info, std::move(descriptors[0]), std::move(descriptors[1]), std::move(descriptors[2]));
@@ -346,6 +347,12 @@ bool Endpoint::same_user(Channel channel) const noexcept {
   const auto index = static_cast<uint32_t>(channel);
   if (emulated_ != nullptr) return emulated_->same_user(channel);
   return index < channels_.size() && channels_[index].same_user;
+}
+
+bool Endpoint::over_wire(Channel channel) const noexcept {
+  const auto index = static_cast<uint32_t>(channel);
+  if (emulated_ != nullptr) return emulated_->over_wire(channel);
+  return index < channels_.size() && channels_[index].over_wire;
 }
 
 void Endpoint::channel_closed(uint32_t channel, control::CloseReason reason, uint64_t order) {
