@@ -61,6 +61,9 @@ struct Options {
   void* admit_context = nullptr;
   // Only processes of the same user at this NI are peers, as the NI sees them: others are neither let in nor mapped (not_permitted).
   bool same_user_only = false;
+  // With same_user_only: whoever is on another host may be a peer all the same. Of which user they are no NI can know: `admit` judges those
+  // that ask by their hosts, and those that are mapped are known by their names.
+  bool other_hosts = false;
 };
 
 // `payload` of a request_long_async() is the caller's again. Called as a handler is: it sends nothing.
@@ -121,13 +124,20 @@ class Endpoint {
 
   // False once its peer has closed, died or was lost; and if there is none.
   bool is_open(Index index) const noexcept { return is_mapped(index) && translations_[index].peer->open; }
-  // The segment that a local peer exposes, mapped here: its bytes are the peer's own, to be read and written as memory. Empty if it exposes
-  // none or is not on a local channel. Valid until the translation is unmapped. The first call for a peer asks the service.
+  // The segment that a local peer exposes, mapped here: its bytes are the peer's own, to be read and written as memory. Empty if it is
+  // not on a local channel, or exposed none when the service was asked. Valid until the translation is unmapped. While a peer is not known
+  // to expose one, each call asks.
   MutableBytes peer_segment(Index index);
 
   // Requests are delivered if their tag is this one; kAnyTag (the default): all; kNoTag: none.
   void set_tag(Tag tag) noexcept { tag_ = tag; }
   Tag tag() const noexcept { return tag_; }
+  // Besides, requests of peers that are not on a local channel are delivered only if their tags have `bits` where `mask` has ones: a secret
+  // for processes of other hosts, of which no NI knows the user. Costs those one comparison.
+  void require_tag_bits(Tag bits, Tag mask) noexcept {
+    wire_bits_ = bits & mask;
+    wire_mask_ = mask;
+  }
 
   void set_handler(uint8_t index, Handler handler) noexcept { handlers_[index] = handler; }
   void set_handler(uint8_t index, HandlerFunction function, void* context) noexcept { handlers_[index] = {function, context}; }
@@ -326,7 +336,7 @@ class Endpoint {
   FlowOptions flow_options_;
   bool (*admit_)(const ConnectionRequest&, void*);
   void* admit_context_;
-  bool same_user_only_;
+  bool same_user_only_, other_hosts_;
   pid_t owner_;
   Bundle* bundle_ = nullptr;
   void* attachment_ = nullptr;
@@ -342,6 +352,7 @@ class Endpoint {
   uint32_t turns_ = 0;           // polls that found something, with peers on wires
   uint32_t looks_ = 0;           // polls since the last look_around(), empty ones counted more
   Tag tag_ = kAnyTag;
+  Tag wire_bits_ = 0, wire_mask_ = 0;
   MutableBytes segment_;
   bool exposed_ = false;         // segment_ is what unet exposes for us
   std::vector<Peer*> untold_;    // whose requests were handled without a reply

@@ -71,7 +71,9 @@ Status Endpoint::unmap(Index index) {
 bool Endpoint::is_local(Index index) const noexcept { return is_mapped(index) && translations_[index].peer->wire == nullptr; }
 
 MutableBytes Endpoint::peer_segment(Index index) {
-  if (!is_mapped(index) || !region_of(*translations_[index].peer)) return {};
+  if (!is_mapped(index)) return {};
+  translations_[index].peer->looks_at_region = 0;
+  if (!region_of(*translations_[index].peer)) return {};
   return endpoint_->peer_region(translations_[index].peer->channel);
 }
 
@@ -102,7 +104,8 @@ bool Endpoint::look_at_opening(Opening& opening) {
     opening.failed = std::move(channel->error());
     return false;
   }
-  if (same_user_only_ && !endpoint_->same_user(**channel)) {
+  const bool elsewhere = other_hosts_ && endpoint_->over_wire(**channel);
+  if (same_user_only_ && !endpoint_->same_user(**channel) && !elsewhere) {
     endpoint_->close(**channel);
     opening.failed = {Errc::not_permitted,
                       "the endpoint " + opening.target + " is not of the same user at this network interface; on another host nobody is"};

@@ -184,6 +184,7 @@ bool Endpoint::in_segment(uint64_t offset, uint64_t length, ReturnStatus& why) c
 bool Endpoint::admit(const Peer& peer, const PacketFields& fields, Bytes payload, ReturnStatus& why) const noexcept {
   why = ReturnStatus::bad_tag;
   if (__builtin_expect(tag_ != kAnyTag, 0) && (tag_ == kNoTag || peer.tag_heard != tag_)) return false;
+  if (__builtin_expect((peer.tag_heard & wire_mask_) != wire_bits_, 0) && peer.wire != nullptr) return false;
   if (fields.kind != Kind::get_request && fields.kind != Kind::long_piece) {
     const Handler& handler = handlers_[fields.handler];
     why = ReturnStatus::bad_handler;

@@ -87,6 +87,16 @@ TEST_CASE("what a local peer exposes is memory here, too") {
   until(*world.bundle, [&] { return !a->is_open(0); });
 }
 
+TEST_CASE("a segment that a peer exposes after somebody has asked is there for the next who asks") {
+  World world;
+  auto a = world.add(), b = world.add();
+  REQUIRE(b->bind("b"));
+  REQUIRE(a->map(0, "b", kAnyTag, by(control::Path::local)));
+  CHECK(a->peer_segment(0).empty());
+  REQUIRE(b->expose(64));
+  CHECK(a->peer_segment(0).size() >= 64);
+}
+
 TEST_CASE("what a peer among many has sent is handled before its end") {
   constexpr uint32_t kPeers = 40;
   World world;

@@ -216,3 +216,34 @@ TEST_CASE("of the same user only") {
     CHECK(squatter->counters().handled == 0);
   }
 }
+
+TEST_CASE("a secret in the tag, for those that are not on a local channel") {
+  World world;
+  auto a = world.add(), b = world.add();
+  uint32_t heard = 0;
+  std::vector<ReturnStatus> back;
+  std::vector<std::byte> memory(64, std::byte{1}), zeros(16);
+  a->set_handler(kSilent, count, &heard);
+  REQUIRE(a->set_segment(memory));
+  a->require_tag_bits(0xAB02, 0xFF00);  // of the lowest byte nothing is asked
+  b->set_error_handler(note, &back);
+  REQUIRE(a->bind("a"));
+  REQUIRE(b->map(0, "a", 0xAB07, by(control::Path::ni)));
+  REQUIRE(b->map(1, "a", 0xAC07, by(control::Path::ni)));
+  REQUIRE(b->map(2, "a", kAnyTag, by(control::Path::ni)));
+  REQUIRE(b->map(3, "a", 0x07, by(control::Path::local)));
+  for (Index i = 0; i < 4; ++i) REQUIRE(b->request(i, kSilent) == Outcome::sent);
+  until(*world.bundle, [&] { return heard == 2 && back.size() == 2; });
+  CHECK(heard == 2);
+  CHECK(back == std::vector<ReturnStatus>{ReturnStatus::bad_tag, ReturnStatus::bad_tag});
+  // Nothing is written either, nor told.
+  REQUIRE(b->request_long(1, kSilent, 0, zeros, {}) == Outcome::sent);
+  REQUIRE(b->get(1, kSilent, 0, zeros, {}) == Outcome::sent);
+  until(*world.bundle, [&] { return back.size() == 4; });
+  CHECK(std::count(memory.begin(), memory.end(), std::byte{1}) == 64);
+  CHECK(std::count(zeros.begin(), zeros.end(), std::byte{0}) == 16);
+  CHECK(back[2] == ReturnStatus::bad_tag);
+  CHECK(back[3] == ReturnStatus::bad_tag);
+  CHECK(heard == 2);
+  CHECK(a->counters().refused >= 4);
+}
