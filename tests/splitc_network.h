@@ -2,7 +2,7 @@
 //
 // Each rank is a thread, but only one runs at a time: it hands over where it polls or waits, to the rank whose time comes first. So a seed
 // gives the same run again. Messages take a delay and something at random; those from one rank to another stay in order. Ranks of one
-// machine are direct: their memory is each other's.
+// machine are direct: their memory is each other's. A rank has so many requests under way to another one, until those are handled.
 #pragma once
 
 #include <condition_variable>
@@ -27,6 +27,8 @@ struct Wire {
   uint32_t machine = 1;                       // ranks of each machine
   uint64_t memory = uint64_t{2} << 20;        // bytes of each rank
   bool blind = false;                         // rank 0 cannot map rank 1's
+  uint32_t credits = 64;                      // requests under way from one rank to another
+  Nanoseconds lag = 0;                        // between a sleeper's last look and its sleep
 };
 
 // Thrown to end a rank; nobody else has to know.
@@ -50,9 +52,17 @@ class Network {
   uint64_t messages() const noexcept { return messages_; }
   // The rank leaves without a word as soon as it polls.
   void kill(Rank rank) { ranks_[rank].killed = true; }
+  // The rank computes for so long, and neither polls nor waits.
+  void compute(Rank rank, Nanoseconds time) {
+    for (const Nanoseconds end = now_ + time; now_ < end;) {
+      ranks_[rank].resumes = end;
+      pass_on();
+      await_turn(rank);
+    }
+  }
 
  private:
-  enum class Kind : uint8_t { request, long_request, get, answer_to_get, answer };
+  enum class Kind : uint8_t { request, long_request, get, answer_to_get, answer, credit };
   struct Packet {
     Nanoseconds at = 0;
     Rank from = 0;
@@ -67,6 +77,7 @@ class Network {
     std::vector<std::byte> memory;
     std::multimap<Nanoseconds, Packet> inbox;
     std::map<Rank, Nanoseconds> last;         // by receiver: when the last of ours arrives
+    std::map<Rank, uint32_t> under_way;       // by receiver: requests
     Nanoseconds resumes = 0;
     bool alive = true, killed = false;
     Receiver* receiver = nullptr;
@@ -157,20 +168,23 @@ class Network::Link final : public Transport {
   bool is_near(Rank rank) const noexcept override { return rank == rank_; }  // has a core of its own
   void set_receiver(Receiver& receiver) noexcept override { network_.ranks_[rank_].receiver = &receiver; }
 
-  void request(Rank to, uint8_t operation, Words words) override { post(to, {.kind = Kind::request, .operation = operation}, words, {}); }
-  void request_medium(Rank to, uint8_t operation, Bytes payload, Words words) override {
+  bool request(Rank to, uint8_t operation, Words words) override {
+    return post(to, {.kind = Kind::request, .operation = operation}, words, {});
+  }
+  bool request_medium(Rank to, uint8_t operation, Bytes payload, Words words) override {
     UNET_CHECK(payload.size() <= kMediumBytesMax);
-    post(to, {.kind = Kind::request, .operation = operation}, words, payload);
+    return post(to, {.kind = Kind::request, .operation = operation}, words, payload);
   }
-  void request_long(Rank to, uint8_t operation, uint64_t offset, Bytes payload, Words words) override {
-    post(to, {.kind = Kind::long_request, .operation = operation, .offset = offset}, words, payload);
+  bool request_long(Rank to, uint8_t operation, uint64_t offset, Bytes payload, Words words) override {
+    return post(to, {.kind = Kind::long_request, .operation = operation, .offset = offset}, words, payload);
   }
-  void request_get(Rank from, uint8_t operation, uint64_t offset, MutableBytes memory, Words words) override {
-    post(from, {.kind = Kind::get, .operation = operation, .offset = offset, .memory = memory}, words, {});
+  bool request_get(Rank from, uint8_t operation, uint64_t offset, MutableBytes memory, Words words) override {
+    return post(from, {.kind = Kind::get, .operation = operation, .offset = offset, .memory = memory}, words, {});
   }
 
   uint32_t poll() override { return network_.poll(rank_); }
   void wait(Nanoseconds limit) override {
+    if (network_.wire_.lag != 0) network_.hand_over(rank_, network_.wire_.lag);
     network_.hand_over(rank_, limit);
     network_.poll(rank_);
   }
@@ -183,11 +197,15 @@ class Network::Link final : public Transport {
   }
 
  private:
-  void post(Rank to, Packet packet, Words words, Bytes payload) {
+  bool post(Rank to, Packet packet, Words words, Bytes payload) {
     UNET_CHECK(to != rank_ && to < size() && words.size() <= kWordsMax);
+    uint32_t& under_way = network_.ranks_[rank_].under_way[to];
+    if (under_way == network_.wire_.credits) return false;
+    ++under_way;
     packet.words.assign(words.begin(), words.end());
     packet.payload.assign(payload.begin(), payload.end());
     network_.send(rank_, to, std::move(packet));
+    return true;
   }
   Network& network_;
   const Rank rank_;
@@ -206,21 +224,24 @@ inline void Network::deliver(Rank rank, Packet& packet) {
       return send(rank, asked, std::move(packet));
     }
     case Kind::answer_to_get:
+      --ranks_[rank].under_way[packet.from];
       if (!payload.empty()) std::memcpy(packet.memory.data(), payload.data(), payload.size());
+      payload = packet.memory;
       break;
     case Kind::long_request:
       UNET_CHECK(packet.offset <= memory.size() && payload.size() <= memory.size() - packet.offset);
       if (!payload.empty()) std::memcpy(memory.data() + packet.offset, payload.data(), payload.size());
       break;
-    case Kind::request:
-    case Kind::answer: break;
+    case Kind::credit: --ranks_[rank].under_way[packet.from]; return;
+    case Kind::answer: --ranks_[rank].under_way[packet.from]; break;
+    case Kind::request: break;
   }
   const bool is_request = packet.kind == Kind::request || packet.kind == Kind::long_request;
   Answer answer;
   ranks_[rank].receiver->handle(
       {.from = packet.from, .operation = packet.operation, .is_request = is_request, .words = packet.words, .payload = payload}, answer);
-  if (answer.operation == 0) return;
-  Packet reply{.kind = Kind::answer, .operation = answer.operation};
+  if (!is_request) return;
+  Packet reply{.kind = answer.operation == 0 ? Kind::credit : Kind::answer, .operation = answer.operation};
   reply.words.assign(answer.words.begin(), answer.words.begin() + answer.count);
   send(rank, packet.from, std::move(reply));
 }

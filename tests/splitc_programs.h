@@ -134,10 +134,46 @@ inline void plain_signals() {
   all_spread_free(array);
 }
 
+// Nobody polls but by the calls that are looked at.
+inline void loops_of_tries() {
+  Lock lock = Lock::all_make(0);
+  const auto count = all_spread_malloc<uint64_t>(procs());
+  if (my_proc() == 0) count.mine(0)[0] = 0;
+  barrier();
+  for (uint64_t turn = 0; turn < 20; ++turn) {
+    while (!lock.try_lock()) {
+    }
+    write(count.on(0), read(count.on(0)) + 1);
+    lock.unlock();
+  }
+  barrier();
+  SPLITC_REQUIRE(read(count.on(0)) == 20 * procs());
+  all_spread_free(count);
+}
+
 inline uint64_t add_to(void* at, uint64_t a, uint64_t b) {
   uint64_t& total = *static_cast<uint64_t*>(at);
   total += a * b;
   return total;
+}
+
+// Functions go by messages, also where all else is direct: who waits for one, or for what follows one, must look for them.
+inline void loops_beside_functions() {
+  const auto words = all_spread_malloc<uint64_t>(procs(), 2);
+  words.mine(0)[0] = words.mine(0)[1] = 0;
+  barrier();
+  if (my_proc() == 0) {
+    atomic_later(add_to, words.on(1), 1, 1);
+    while (!is_sync()) {
+    }
+    atomic(add_to, words.on(1), 1, 1);
+    write(words.on(1) + 1, 1);
+  } else if (my_proc() == 1) {
+    while (read(words.on(1) + 1) == 0) unet::splitc::sync();
+    SPLITC_REQUIRE(words.mine(0)[0] == 2);
+  }
+  barrier();
+  all_spread_free(words);
 }
 
 // All ranks count in the same words, by each way there is.
@@ -245,17 +281,30 @@ inline void bulk_collectives() {
     for (uint64_t i = 0; i < kCount; ++i) data.mine(0)[i] = me == root ? value(root, i) : 0;
     all_bulk_broadcast(data, kCount, root);
     for (uint64_t i = 0; i < kCount; ++i) SPLITC_REQUIRE(data.mine(0)[i] == value(root, i));
+    for (Rank other = 0; other < procs(); ++other) SPLITC_REQUIRE(read(data.on(other) + kCount - 1) == value(root, kCount - 1));
     barrier();
   }
   for (uint64_t i = 0; i < kCount * p; ++i) own[i] = value(me, i);
   all_bulk_gather(data, std::span<const uint32_t>(own.data(), kCount));
   for (uint64_t i = 0; i < kCount * p; ++i) SPLITC_REQUIRE(data.mine(0)[i] == value(i / kCount, i % kCount));
+  // What others have got is there, too.
+  for (Rank other = 0; other < procs(); ++other) {
+    for (Rank from = 0; from < procs(); ++from) {
+      SPLITC_REQUIRE(read(data.on(other) + static_cast<int64_t>((from + 1) * kCount - 1)) == value(from, kCount - 1));
+    }
+  }
   barrier();
   all_bulk_scatter(data, own.data(), kCount, static_cast<Rank>(p - 1));
   for (uint64_t i = 0; i < kCount; ++i) SPLITC_REQUIRE(data.mine(0)[i] == value(p - 1, me * kCount + i));
+  for (Rank other = 0; other < procs(); ++other) SPLITC_REQUIRE(read(data.on(other) + 1) == value(p - 1, other * kCount + 1));
   barrier();
   all_to_all(data, own.data(), kCount);
   for (uint64_t i = 0; i < kCount * p; ++i) SPLITC_REQUIRE(data.mine(0)[i] == value(i / kCount, me * kCount + i % kCount));
+  for (Rank other = 0; other < procs(); ++other) {
+    for (Rank from = 0; from < procs(); ++from) {
+      SPLITC_REQUIRE(read(data.on(other) + static_cast<int64_t>(from * kCount)) == value(from, other * kCount));
+    }
+  }
   barrier();
   all_spread_free(data);
 }

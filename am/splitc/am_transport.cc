@@ -10,8 +10,7 @@ namespace {
 
 static_assert(kMediumBytesMax <= am::kMediumMax && kWordsMax <= am::kArgumentsMax && kAnswerWordsMax <= am::kArgumentsMax);
 
-constexpr am::Tag kFirstTag = 2;                      // rank 0's requests: 0 and 1 mean something else
-constexpr Nanoseconds kStartTime = 60 * kSecond;      // that one rank waits for another to come
+constexpr Nanoseconds kStartTime = 60 * kSecond;      // that one rank waits for the others to come
 constexpr Nanoseconds kNap = 2 * kMillisecond;        // between two looks whether it has
 constexpr Nanoseconds kFlushTime = 5 * kSecond;
 constexpr int kFailure = 1;
@@ -23,29 +22,59 @@ tl::unexpected<Error> in_words(const Error& error, const std::string& what) { re
 
 // ---- the start
 
-Result<std::unique_ptr<AmTransport>> AmTransport::open(const Job& job) {
+Result<std::unique_ptr<AmTransport>> AmTransport::open(const Job& job, JobEnder* ender) {
   auto context = Context::open(job.ni);
   if (!context) return in_words(context.error(), "the network interface");
-  std::unique_ptr<AmTransport> transport(new AmTransport(job, std::move(*context)));
-  if (const Status made = transport->make_endpoint(); !made) return tl::unexpected(made.error());
+  return open(job, std::move(*context), ender);
+}
+
+Result<std::unique_ptr<AmTransport>> AmTransport::open(const Job& job, Context context, JobEnder* ender) {
+  std::unique_ptr<AmTransport> transport(new AmTransport(job, std::move(context), ender));
+  if (const Status made = transport->make_endpoints(); !made) return tl::unexpected(made.error());
   return transport;
 }
 
-// The memory is there before the name is: whoever maps us finds it.
-Status AmTransport::make_endpoint() {
-  am::Options options;
-  options.same_user_only = true;
-  auto endpoint = am::Endpoint::create(context_, options);
+// The memory is there before the names are: whoever maps us finds it.
+Status AmTransport::make_endpoints() {
+  auto endpoint = am::Endpoint::create(context_, {.admit = is_rank_here, .admit_context = this, .same_user_only = true});
   if (!endpoint) return in_words(endpoint.error(), "an endpoint");
   endpoint_ = std::move(*endpoint);
-  for (uint8_t operation = 1; operation < kOperationsMax; ++operation) {
-    handled_[operation] = {this, operation};
-    endpoint_->set_handler(operation, arrive, &handled_[operation]);
-  }
-  endpoint_->set_error_handler(come_back, this);
+  by_rank_.assign(job_.size, endpoint_.get());
+  install_handlers(*endpoint_, handled_, sources_);
   if (const Status made = make_memory(); !made) return in_words(made.error(), std::to_string(job_.memory) + " bytes of spread memory");
+  if (job_.spans_hosts()) {
+    if (const Status made = make_distant(); !made) return in_words(made.error(), "an endpoint for ranks of other hosts");
+  }
   const Status bound = endpoint_->bind(job_.endpoint_name(job_.rank));
   return bound ? Status{} : in_words(bound.error(), "the name of rank " + std::to_string(job_.rank));
+}
+
+Status AmTransport::make_distant() {
+  auto bundle = am::Bundle::create(am::Threads::one);
+  if (!bundle) return tl::unexpected(bundle.error());
+  bundle_ = std::move(*bundle);
+  const am::Options options{.admit = has_ranks_there, .admit_context = this, .same_user_only = true, .other_hosts = true};
+  auto endpoint = am::Endpoint::create(context_, options);
+  if (!endpoint) return tl::unexpected(endpoint.error());
+  distant_ = std::move(*endpoint);
+  for (am::Endpoint* const each : {endpoint_.get(), distant_.get()}) {
+    if (const Status added = bundle_->add(*each); !added) return added;
+  }
+  install_handlers(*distant_, distant_handled_, distant_sources_);
+  distant_->require_tag_bits(job_.tag_of(job_.rank), ~am::Tag{0});
+  for (Rank rank = 0; rank < job_.size; ++rank) {
+    if (job_.is_elsewhere(rank)) by_rank_[rank] = distant_.get();
+  }
+  if (const Status set = distant_->set_segment(memory_); !set) return set;
+  return distant_->bind(job_.distant_name(job_.rank));
+}
+
+void AmTransport::install_handlers(am::Endpoint& endpoint, HandledOfEndpoint& handled, Sources& sources) {
+  for (uint8_t operation = 1; operation < kOperationsMax; ++operation) {
+    handled[operation] = {this, &sources, operation};
+    endpoint.set_handler(operation, arrive, &handled[operation]);
+  }
+  endpoint.set_error_handler(come_back, this);
 }
 
 Status AmTransport::make_memory() {
@@ -64,44 +93,65 @@ Status AmTransport::make_memory() {
 }
 
 Status AmTransport::connect() {
+  const Nanoseconds start = clock_.now();
   for (uint32_t distance = 1; distance < job_.size; ++distance) {
     const Rank rank = (job_.rank + distance) % job_.size;
-    if (const Status mapped = map_one(rank); !mapped) return in_words(mapped.error(), "rank " + std::to_string(rank));
+    if (const Status mapped = map_one(rank, start); !mapped) return in_words(mapped.error(), "rank " + std::to_string(rank));
   }
   return {};
 }
 
-// It may not have come yet, or not be looking.
-Status AmTransport::map_one(Rank rank) {
-  const std::string name = job_.endpoint_name(rank);
-  for (const Nanoseconds start = clock_.now();;) {
-    Status mapped = endpoint_->map(rank, name, kFirstTag + job_.rank);
+// The NI says who asks: a process of this user that has bound the name of another rank, which nobody else has then. Each binds before it
+// asks. A process that is no rank may not even send: what it sent could be to run a function.
+bool AmTransport::is_rank_here(const ConnectionRequest& request, void* context) {
+  return static_cast<const AmTransport*>(context)->job_.rank_named(request.peer).has_value();
+}
+
+// Of another host the NI knows nothing but its name: what its processes send is taken if they know the job's key, too. Of this one's none
+// has anything to ask here.
+bool AmTransport::has_ranks_there(const ConnectionRequest& request, void* context) {
+  return request.peer_uid == -1 && static_cast<const AmTransport*>(context)->job_.has_ranks_at(request.peer);
+}
+
+// It may not have come yet, or not be looking, or so many ask it that it has no place for one more.
+Status AmTransport::map_one(Rank rank, Nanoseconds start) {
+  const std::string name = job_.target(rank);
+  const am::Tag tag = job_.is_elsewhere(rank) ? job_.tag_of(rank) : am::kAnyTag;
+  while (true) {
+    Status mapped = by_rank_[rank]->map(rank, name, tag);
     if (mapped || clock_.now() - start > kStartTime) return mapped;
-    if (mapped.error().code != Errc::not_found && mapped.error().code != Errc::timed_out) return mapped;
-    endpoint_->wait(kNap, 0);
+    const Errc why = mapped.error().code;
+    if (why != Errc::not_found && why != Errc::timed_out && why != Errc::refused) return mapped;
+    wait(kNap);
   }
 }
 
 MutableBytes AmTransport::memory_of(Rank rank) noexcept {
   if (rank == job_.rank) return memory_;
-  if (job_.path == Path::messages) return {};
+  if (job_.path == Path::messages || by_rank_[rank] != endpoint_.get()) return {};
   const MutableBytes memory = endpoint_->peer_segment(rank);
   return memory.size() == memory_.size() ? memory : MutableBytes();
 }
 
 // ---- messages
 
+// At this NI the name is what was let in; of another host what the process says, of which host the NI does.
+void AmTransport::Sources::look_up(const am::Token& token, const Job& job) {
+  if (token.source() >= ranks_.size()) ranks_.resize(token.source() + 1, kUnknown);
+  ranks_[token.source()] = job.rank_named(token.source_name()).value_or(kStranger);
+}
+
 void AmTransport::arrive(am::Token& token, void* context) {
   const Handled& handled = *static_cast<Handled*>(context);
   AmTransport& self = *handled.transport;
   const bool is_request = token.is_request();
-  const uint64_t from = is_request ? token.tag() - kFirstTag : token.index();
+  const Rank from = is_request ? handled.sources->rank_of(token, self.job_) : token.index();
   if (from >= self.job_.size || self.receiver_ == nullptr) {
     ++self.strangers_;
     return;
   }
   Answer answer;
-  self.receiver_->handle({.from = static_cast<Rank>(from), .operation = handled.operation, .is_request = is_request,
+  self.receiver_->handle({.from = from, .operation = handled.operation, .is_request = is_request,
                           .words = token.arguments(), .payload = token.payload()},
                          answer);
   if (answer.operation != 0 && is_request) token.reply_short(answer.operation, {answer.words.data(), answer.count});
@@ -111,35 +161,64 @@ void AmTransport::come_back(am::Endpoint&, const am::Returned& returned, void* c
   AmTransport& self = *static_cast<AmTransport*>(context);
   if (self.receiver_ == nullptr) return;
   const bool gone = returned.status == am::ReturnStatus::unreachable || returned.status == am::ReturnStatus::bad_entry;
-  self.receiver_->come_back(returned.index, gone ? "is gone" : "takes no message: " + std::string(to_string(returned.status)));
+  const std::string what = gone ? "is gone" : "takes no message: " + std::string(to_string(returned.status));
+  self.receiver_->come_back(returned.index, returned.handler, what);
 }
 
 // What came back has been told of already.
-void AmTransport::sent(am::Outcome outcome, Rank to) {
+bool AmTransport::sent(am::Outcome outcome, Rank to) {
   if (__builtin_expect(outcome == am::Outcome::bad_call, 0)) {
     end_job("a request to rank " + std::to_string(to) + " from a function that runs while a message is handled");
   }
+  return true;
 }
 
-void AmTransport::request(Rank to, uint8_t operation, Words words) { sent(endpoint_->request_short(to, operation, words), to); }
-void AmTransport::request_medium(Rank to, uint8_t operation, Bytes payload, Words words) {
-  sent(endpoint_->request_medium(to, operation, payload, words), to);
+bool AmTransport::request(Rank to, uint8_t operation, Words words) {
+  am::Endpoint& endpoint = *by_rank_[to];
+  return endpoint.has_credit(to) && sent(endpoint.request_short(to, operation, words), to);
 }
-void AmTransport::request_long(Rank to, uint8_t operation, uint64_t offset, Bytes payload, Words words) {
-  sent(endpoint_->request_long(to, operation, offset, payload, words), to);
+bool AmTransport::request_medium(Rank to, uint8_t operation, Bytes payload, Words words) {
+  am::Endpoint& endpoint = *by_rank_[to];
+  return endpoint.has_credit(to) && sent(endpoint.request_medium(to, operation, payload, words), to);
 }
-void AmTransport::request_get(Rank from, uint8_t operation, uint64_t offset, MutableBytes memory, Words words) {
-  sent(endpoint_->get(from, operation, offset, memory, words), from);
+bool AmTransport::request_long(Rank to, uint8_t operation, uint64_t offset, Bytes payload, Words words) {
+  am::Endpoint& endpoint = *by_rank_[to];
+  return endpoint.has_credit(to) && sent(endpoint.request_long(to, operation, offset, payload, words), to);
+}
+bool AmTransport::request_get(Rank from, uint8_t operation, uint64_t offset, MutableBytes memory, Words words) {
+  am::Endpoint& endpoint = *by_rank_[from];
+  return endpoint.has_credit(from) && sent(endpoint.get(from, operation, offset, memory, words), from);
+}
+
+void AmTransport::wait(Nanoseconds limit) {
+  if (distant_ == nullptr) {
+    endpoint_->wait(limit, 0);
+  } else {
+    bundle_->wait(limit, 0);
+  }
+}
+
+bool AmTransport::is_settled() noexcept {
+  if (!endpoint_->flush(0) || (distant_ != nullptr && !distant_->flush(0))) return false;
+  for (Rank rank = 0; rank < job_.size; ++rank) {
+    const am::Flow* const flow = by_rank_[rank]->flow(rank);
+    if (flow != nullptr && flow->unhandled() != 0) return false;
+  }
+  return true;
 }
 
 // ---- the end
 
-void AmTransport::finish() { endpoint_->flush(kFlushTime); }
+void AmTransport::finish() {
+  endpoint_->flush(kFlushTime);
+  if (distant_ != nullptr) distant_->flush(kFlushTime);
+}
 
-// The others are ended by who started them. Nothing is cleaned up here: the NI does that for whoever dies.
+// The others are ended by who started them, or see that this one is gone. Nothing is cleaned up here: the NI does that for whoever dies.
 void AmTransport::end_job(const std::string& text) {
   std::fprintf(stderr, "splitc: rank %u of %u: %s\n", job_.rank, job_.size, text.c_str());
   std::fflush(nullptr);
+  if (ender_ != nullptr) ender_->end_all(kFailure, text);
   std::_Exit(kFailure);
 }
 

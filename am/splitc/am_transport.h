@@ -1,10 +1,16 @@
 // am_transport.h - the ranks of a job by Active Messages: translation r leads to rank r; used by Node.
+//
+// A job between hosts has a second endpoint at each rank, for those on other hosts. It exposes nothing, so their network interfaces write
+// nothing here by themselves: what they send is seen by Active Messages, which hear only who knows the key. To the first endpoint, whose
+// memory peers may write, nobody has a channel but the job's ranks at this NI: processes of the same user whose names are theirs.
 #pragma once
 
 #include <array>
 #include <cstdlib>
 #include <memory>
+#include <vector>
 
+#include "am/bundle.h"
 #include "am/endpoint.h"
 #include "am/splitc/job.h"
 #include "am/splitc/transport.h"
@@ -16,31 +22,36 @@ class AmTransport final : public Transport {
  public:
   // Opens the NI, makes the memory and binds the rank's name. Errors: those of Context::open(), Endpoint::expose() and Endpoint::bind(),
   // with what this rank was about.
-  static Result<std::unique_ptr<AmTransport>> open(const Job& job);
+  // `ender`, if there is one, ends the other ranks when this one ends the job; it stays the caller's.
+  static Result<std::unique_ptr<AmTransport>> open(const Job& job, JobEnder* ender = nullptr);
+  // The same on an NI that is open.
+  static Result<std::unique_ptr<AmTransport>> open(const Job& job, Context context, JobEnder* ender = nullptr);
   ~AmTransport() override = default;
 
-  // Makes a channel to each other rank, which must come within a minute. Errors: those of Endpoint::map().
+  // Makes a channel to each other rank; all must have come within a minute. Errors: those of Endpoint::map().
   Status connect() override;
 
   Rank rank() const noexcept override { return job_.rank; }
   uint32_t size() const noexcept override { return job_.size; }
   MutableBytes memory() const noexcept override { return memory_; }
   MutableBytes memory_of(Rank rank) noexcept override;
-  bool is_near(Rank rank) const noexcept override { return rank == job_.rank || endpoint_->is_local(rank); }
+  bool is_near(Rank rank) const noexcept override { return rank == job_.rank || by_rank_[rank]->is_local(rank); }
   void set_receiver(Receiver& receiver) noexcept override { receiver_ = &receiver; }
 
-  void request(Rank to, uint8_t operation, Words words) override;
-  void request_medium(Rank to, uint8_t operation, Bytes payload, Words words) override;
-  void request_long(Rank to, uint8_t operation, uint64_t offset, Bytes payload, Words words) override;
-  void request_get(Rank from, uint8_t operation, uint64_t offset, MutableBytes memory, Words words) override;
+  bool request(Rank to, uint8_t operation, Words words) override;
+  bool request_medium(Rank to, uint8_t operation, Bytes payload, Words words) override;
+  bool request_long(Rank to, uint8_t operation, uint64_t offset, Bytes payload, Words words) override;
+  bool request_get(Rank from, uint8_t operation, uint64_t offset, MutableBytes memory, Words words) override;
 
-  uint32_t poll() override { return endpoint_->poll(); }
-  void wait(Nanoseconds limit) override { endpoint_->wait(limit, 0); }
+  uint32_t poll() override { return distant_ == nullptr ? endpoint_->poll() : bundle_->poll(); }
+  void wait(Nanoseconds limit) override;
   Nanoseconds now() const noexcept override { return clock_.now(); }
-  bool is_gone(Rank rank) noexcept override { return rank != job_.rank && !endpoint_->is_open(rank); }
+  bool is_gone(Rank rank) noexcept override { return rank != job_.rank && !by_rank_[rank]->is_open(rank); }
   void finish() override;
   [[noreturn]] void end_job(const std::string& text) override;
 
+  // All that was sent has been handled, as its receivers have said: a rank may look at nothing for a while without being missed.
+  bool is_settled() noexcept;
   // Messages of processes that are no ranks of this job.
   uint64_t strangers() const noexcept { return strangers_; }
 
@@ -48,27 +59,53 @@ class AmTransport final : public Transport {
   struct Free {
     void operator()(std::byte* memory) const noexcept { std::free(memory); }
   };
+  // Which rank is at the other end of a channel of an endpoint: by its name, when it is heard first.
+  class Sources {
+   public:
+    Rank rank_of(const am::Token& token, const Job& job) {
+      const uint64_t source = token.source();
+      if (__builtin_expect(source >= ranks_.size() || ranks_[source] == kUnknown, 0)) look_up(token, job);
+      return ranks_[source];
+    }
+    static constexpr Rank kStranger = ~Rank{0};
+
+   private:
+    void look_up(const am::Token& token, const Job& job);
+    static constexpr Rank kUnknown = kStranger - 1;
+    std::vector<Rank> ranks_;  // by Token::source()
+  };
   struct Handled {       // what a handler is for
     AmTransport* transport;
+    Sources* sources;
     uint8_t operation;
   };
-  AmTransport(const Job& job, Context context) : job_(job), context_(std::move(context)) {}
-  Status make_endpoint();
+  using HandledOfEndpoint = std::array<Handled, kOperationsMax>;
+  AmTransport(const Job& job, Context context, JobEnder* ender) : job_(job), context_(std::move(context)), ender_(ender) {}
+  Status make_endpoints();
+  Status make_distant();
+  void install_handlers(am::Endpoint& endpoint, HandledOfEndpoint& handled, Sources& sources);
   Status make_memory();
-  Status map_one(Rank rank);
+  Status map_one(Rank rank, Nanoseconds start);
+  static bool is_rank_here(const ConnectionRequest& request, void* context);
+  static bool has_ranks_there(const ConnectionRequest& request, void* context);
   static void arrive(am::Token& token, void* context);
   static void come_back(am::Endpoint& endpoint, const am::Returned& returned, void* context);
-  void sent(am::Outcome outcome, Rank to);
+  bool sent(am::Outcome outcome, Rank to);
 
   const Job job_;
   Clock clock_;
   Context context_;
-  std::array<Handled, kOperationsMax> handled_{};
+  JobEnder* const ender_;
+  Sources sources_, distant_sources_;
+  HandledOfEndpoint handled_{}, distant_handled_{};
   Receiver* receiver_ = nullptr;
   uint64_t strangers_ = 0;
   std::unique_ptr<std::byte, Free> own_memory_;  // Path::messages; else the endpoint's
   MutableBytes memory_;
-  std::unique_ptr<am::Endpoint> endpoint_;
+  std::unique_ptr<am::Bundle> bundle_;           // if there are two endpoints
+  std::unique_ptr<am::Endpoint> endpoint_;       // for the ranks of this NI
+  std::unique_ptr<am::Endpoint> distant_;        // for those on other hosts, if the job has any
+  std::vector<am::Endpoint*> by_rank_;           // which of the two leads to it
 };
 
 }  // namespace unet::splitc

@@ -25,7 +25,7 @@ void broadcast(uint64_t offset, uint64_t bytes, Rank root) {
   node.check_rank(root, to_string(Call::all_bulk_broadcast));
   sync_stores(node, Call::all_bulk_broadcast, bytes, root);  // what was stored before counts no longer, and nobody uses the data
   const uint32_t place = (node.rank() + node.size() - root) % node.size();  // root's is 0
-  const void* const own = node.local(Address(node.rank(), offset), to_string(Call::all_bulk_broadcast));
+  const void* const own = node.local(Address(node.rank(), offset), bytes, to_string(Call::all_bulk_broadcast));
   for (uint32_t have = 1; have < node.size(); have *= 2) {
     if (place >= have && place < 2 * have) node.store_sync(bytes);
     if (place < have && place + have < node.size()) {

@@ -36,7 +36,25 @@ T cell_as(Rank rank) {
   return value;
 }
 template <CellValue T>
-void give(Call call, const T& own) { current_node->exchange(call, as_bytes(&own, sizeof own)); }
+void give(Call call, const T& own, uint32_t argument = 0) { current_node->exchange(call, as_bytes(&own, sizeof own), argument); }
+
+// A number for what is known by its type, which is compared; 0: a function of the program's.
+template <typename Combine>
+constexpr uint32_t kOperation = 0;
+template <typename T>
+constexpr uint32_t kOperation<std::plus<T>> = 1;
+template <typename T>
+constexpr uint32_t kOperation<std::multiplies<T>> = 2;
+template <>
+inline constexpr uint32_t kOperation<Least> = 3;
+template <>
+inline constexpr uint32_t kOperation<Greatest> = 4;
+template <typename T>
+constexpr uint32_t kOperation<std::bit_and<T>> = 5;
+template <typename T>
+constexpr uint32_t kOperation<std::bit_or<T>> = 6;
+template <typename T>
+constexpr uint32_t kOperation<std::bit_xor<T>> = 7;
 
 }  // namespace detail
 
@@ -44,7 +62,7 @@ void give(Call call, const T& own) { current_node->exchange(call, as_bytes(&own,
 
 template <CellValue T, typename Combine>
 T all_reduce(const T& own, const Combine& combine) {
-  detail::give(Call::all_reduce, own);
+  detail::give(Call::all_reduce, own, detail::kOperation<Combine>);
   T total = detail::cell_as<T>(0);
   for (Rank rank = 1; rank < current_node->size(); ++rank) total = combine(total, detail::cell_as<T>(rank));
   return total;
@@ -67,7 +85,7 @@ T all_reduce_xor(const T& own) { return all_reduce(own, std::bit_xor<T>()); }
 // Of the values of ranks 0 to this one.
 template <CellValue T, typename Combine>
 T all_scan(const T& own, const Combine& combine) {
-  detail::give(Call::all_scan, own);
+  detail::give(Call::all_scan, own, detail::kOperation<Combine>);
   T total = detail::cell_as<T>(0);
   for (Rank rank = 1; rank <= current_node->rank(); ++rank) total = combine(total, detail::cell_as<T>(rank));
   return total;
@@ -79,7 +97,7 @@ T all_scan_add(const T& own) { return all_scan(own, std::plus<T>()); }
 template <CellValue T>
 T all_broadcast(const T& own, Rank root = 0) {
   current_node->check_rank(root, to_string(Call::all_broadcast));
-  detail::give(Call::all_broadcast, own);
+  detail::give(Call::all_broadcast, own, root);
   return detail::cell_as<T>(root);
 }
 // all[r] becomes the value of rank r; `all` has P elements.
@@ -103,21 +121,23 @@ void store_from(Rank root, uint64_t offset, const void* from, uint64_t bytes);
 
 // The first `count` elements of `root`'s part become those of all.
 template <typename T>
-void all_bulk_broadcast(Spread<T> data, uint64_t count, Rank root = 0) { detail::broadcast(data.offset(), count * sizeof(T), root); }
+void all_bulk_broadcast(Spread<T> data, uint64_t count, Rank root = 0) {
+  detail::broadcast(data.offset_of_all("all_bulk_broadcast"), count * sizeof(T), root);
+}
 // `own` becomes elements r * own.size() and on of everybody's part of `to`, r being this rank.
 template <typename T>
 void all_bulk_gather(Spread<T> to, std::span<const std::type_identity_t<T>> own) {
-  detail::store_to_all(to.offset() + current_node->rank() * own.size_bytes(), own.data(), own.size_bytes());
+  detail::store_to_all(to.offset_of_all("all_bulk_gather") + current_node->rank() * own.size_bytes(), own.data(), own.size_bytes());
 }
 // Elements r * count and on of `from`, which only root's is looked at, become rank r's part of `to`.
 template <typename T>
 void all_bulk_scatter(Spread<T> to, const T* from, uint64_t count, Rank root = 0) {
-  detail::store_from(root, to.offset(), from, count * sizeof(T));
+  detail::store_from(root, to.offset_of_all("all_bulk_scatter"), from, count * sizeof(T));
 }
 // Elements j * count and on of `from` become elements r * count and on of rank j's part of `to`.
 template <typename T>
 void all_to_all(Spread<T> to, const T* from, uint64_t count) {
-  detail::store_to_each(to.offset() + current_node->rank() * count * sizeof(T), from, count * sizeof(T));
+  detail::store_to_each(to.offset_of_all("all_to_all") + current_node->rank() * count * sizeof(T), from, count * sizeof(T));
 }
 
 }  // namespace unet::splitc

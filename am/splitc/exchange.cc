@@ -25,6 +25,7 @@ const char* to_string(Call call) noexcept {
     case Call::all_bulk_gather: return "all_bulk_gather";
     case Call::all_bulk_scatter: return "all_bulk_scatter";
     case Call::all_to_all: return "all_to_all";
+    case Call::all_lock_make: return "a lock's all_make";
   }
   return "a call of another version";
 }
@@ -42,11 +43,12 @@ Exchange::Exchange(Rank rank, uint32_t size, ControlArea own) : rank_(rank), siz
 
 void Exchange::set_direct(Rank rank, ControlArea area) noexcept { direct_[rank] = area; }
 
-void Exchange::begin(Call call, Bytes cell) {
-  UNET_CHECK(cell.size() <= kCellBytes);
+void Exchange::begin(Call call, Bytes cell, uint32_t argument) {
+  UNET_CHECK(cell.size() <= kCellBytes && argument < 1u << kArgumentBits);
   ++number_;
   call_ = call;
   bytes_ = cell.size();
+  argument_ = argument;
   next_to_send_ = next_to_see_ = 1;
   round_ = 0;
   sent_ = false;
@@ -78,13 +80,13 @@ bool Exchange::handle(Rank from, uint32_t round, uint64_t mark, Bytes cells) {
   if (from >= size_ || from == rank_ || !is_due(mark)) return false;
   if (flat()) {
     if (round != 0 || cells.size() > kCellBytes) return false;
-    Cell& cell = received_[number_of(mark) & 1][from];
+    Cell& cell = received_[parity_of(mark)][from];
     if (!cells.empty()) std::memcpy(cell.data, cells.data(), cells.size());
     cell.mark.store(mark, std::memory_order_relaxed);  // by the thread that reads it
     return true;
   }
   if (round >= rounds_ || from != ahead(1u << round) || cells.size() > cells_in_round(round) * kCellBytes) return false;
-  Inbox& inbox = inbox_[number_of(mark) & 1][round];
+  Inbox& inbox = inbox_[parity_of(mark)][round];
   inbox.mark = mark;
   inbox.cells.assign(cells.begin(), cells.end());
   return true;
@@ -101,7 +103,7 @@ bool Exchange::look_flat() {
   for (; next_to_see_ < size_; ++next_to_see_) {
     const Rank rank = ahead(next_to_see_);
     const uint64_t seen = cell_of(rank).mark.load(std::memory_order_acquire);  // before what the peer had written until then is read
-    if (number_of(seen) < number_) return false;
+    if (!is_due(seen)) return false;
     compare(rank, seen);
     if (fault_) return false;
   }
@@ -111,7 +113,7 @@ bool Exchange::look_flat() {
 bool Exchange::look_round() {
   while (round_ < rounds_ && sent_) {
     Inbox& inbox = inbox_[parity()][round_];
-    if (number_of(inbox.mark) != number_) return false;
+    if (ahead_by(inbox.mark) != 0) return false;
     compare(ahead(1u << round_), inbox.mark);
     const size_t bytes = cells_in_round(round_) * bytes_;
     if (fault_ || inbox.cells.size() != bytes) return false;
@@ -123,12 +125,14 @@ bool Exchange::look_round() {
 }
 
 void Exchange::compare(Rank from, uint64_t seen) {
-  if (fault_ || seen == mark() || number_of(seen) != number_) return;
-  const auto call = static_cast<Call>(seen & 0xFF);
+  if (fault_ || seen == mark() || ahead_by(seen) != 0) return;
+  const auto call = static_cast<Call>(seen & ((1u << kCallBits) - 1));
+  const uint64_t bytes = seen >> kCallBits & ((1u << kBytesBits) - 1);
   if (call != call_) {
     fault_ = std::string("out of step: this rank is in ") + to_string(call_) + ", rank " + std::to_string(from) + " in " + to_string(call);
   } else {
-    fault_ = std::string(to_string(call_)) + " with another type at rank " + std::to_string(from);
+    const char* const what = bytes != bytes_ ? " with another type at rank " : " with another root or operation at rank ";
+    fault_ = to_string(call_) + (what + std::to_string(from));
   }
 }
 

@@ -22,7 +22,7 @@ namespace unet::splitc {
 // The call that an exchange is for; ranks that are in different ones are out of step.
 enum class Call : uint8_t {
   none, start, finish, barrier, all_store_sync, all_spread_malloc, all_spread_free, all_reduce, all_scan, all_gather, all_broadcast,
-  all_bulk_broadcast, all_bulk_gather, all_bulk_scatter, all_to_all,
+  all_bulk_broadcast, all_bulk_gather, all_bulk_scatter, all_to_all, all_lock_make,
 };
 const char* to_string(Call call) noexcept;
 
@@ -31,6 +31,11 @@ class Exchange {
   static constexpr uint32_t kFlatMax = 16;   // ranks
   static constexpr uint32_t kRoundsMax = 10;
   static_assert(1u << kRoundsMax >= kRanksMax);
+  // What a mark says, from its highest bits on: the number of the exchange, which may wrap; the call's argument; how many bytes a cell has;
+  // the call.
+  static constexpr uint32_t kCallBits = 6, kBytesBits = 6, kArgumentBits = 11;
+  static constexpr uint32_t kArgumentShift = kCallBits + kBytesBits, kNumberShift = kArgumentShift + kArgumentBits;
+  static_assert(kCellBytes < 1u << kBytesBits && kRanksMax <= 1u << kArgumentBits);
 
   struct Message {
     Rank to = 0;
@@ -46,8 +51,9 @@ class Exchange {
   // The cells of a direct peer are read from its control area. Before the first exchange.
   void set_direct(Rank rank, ControlArea area) noexcept;
 
-  // The one before is done, and what cell() gave is invalid now. At most kCellBytes, as many at all ranks.
-  void begin(Call call, Bytes cell);
+  // The one before is done, and what cell() gave is invalid now. At most kCellBytes, as many at all ranks. `argument`, below
+  // 2^kArgumentBits, is a root or an operation, the same at all ranks.
+  void begin(Call call, Bytes cell, uint32_t argument = 0);
   // What is to be sent now; again after each handle() and poll_done(), until nothing is.
   std::optional<Message> poll_message();
   // Returns false if `from` cannot have sent this; then nothing has changed.
@@ -58,7 +64,7 @@ class Exchange {
 
   // Whom this rank waits for now, while it is not done.
   Rank awaited() const noexcept;
-  // That somebody is in another call, or gives another number of bytes: a sentence. Looked at while it is not done.
+  // That somebody is in another call, or gives another number of bytes or argument: a sentence. Looked at while it is not done.
   const std::optional<std::string>& fault() const noexcept { return fault_; }
 
  private:
@@ -66,13 +72,15 @@ class Exchange {
     uint64_t mark = 0;
     std::vector<std::byte> cells;
   };
-  // What a mark says: the number of the exchange, how many bytes a cell has, the call.
-  static constexpr uint32_t kNumberShift = 16;
-  uint64_t mark() const noexcept { return number_ << kNumberShift | uint64_t{bytes_} << 8 | static_cast<uint64_t>(call_); }
-  static uint64_t number_of(uint64_t mark) noexcept { return mark >> kNumberShift; }
+  uint64_t mark() const noexcept {
+    return number_ << kNumberShift | uint64_t{argument_} << kArgumentShift | uint64_t{bytes_} << kCallBits | static_cast<uint64_t>(call_);
+  }
+  // How many exchanges a mark is ahead of this one; a large number: behind.
+  uint64_t ahead_by(uint64_t mark) const noexcept { return ((mark >> kNumberShift) - number_) & (~uint64_t{0} >> kNumberShift); }
+  static uint64_t parity_of(uint64_t mark) noexcept { return mark >> kNumberShift & 1; }
   uint64_t parity() const noexcept { return number_ & 1; }
   const Cell& cell_of(Rank rank) const noexcept;
-  bool is_due(uint64_t mark) const noexcept { return number_of(mark) - number_ <= 1; }
+  bool is_due(uint64_t mark) const noexcept { return ahead_by(mark) <= 1; }
   void compare(Rank from, uint64_t mark);
   bool look_flat();
   bool look_round();
@@ -85,6 +93,7 @@ class Exchange {
   uint64_t number_ = 0;  // of exchanges so far
   Call call_ = Call::none;
   size_t bytes_ = 0;     // of a cell
+  uint32_t argument_ = 0;
   std::optional<std::string> fault_;
 
   // Flat.

@@ -177,6 +177,24 @@ TEST_CASE("values of another size are told, too") {
   REQUIRE(ranks[0].fault() == "all_reduce with another type at rank 1");
 }
 
+TEST_CASE("another root or operation is told, flat and by rounds") {
+  for (const uint32_t size : {2u, 5u, 17u}) {
+    for (const uint32_t group : {1u, 32u}) {
+      Ranks ranks(size, group, size);
+      const uint64_t value = 1;
+      for (Rank rank = 0; rank < size; ++rank) ranks[rank].begin(Call::all_broadcast, as_bytes(&value, 8), rank == 1 ? kRanksMax - 1 : 0);
+      bool told = false;
+      for (int i = 0; i < 100'000 && !told; ++i) {
+        const Rank rank = ranks.any();
+        ranks.step(rank);
+        told = ranks[rank].fault().has_value();
+        if (told) REQUIRE(ranks[rank].fault()->find("all_broadcast with another root or operation at rank") == 0);
+      }
+      REQUIRE(told);
+    }
+  }
+}
+
 TEST_CASE("messages that nobody can have sent change nothing") {
   const std::array<std::byte, kCellBytes + 1> long_cell{};
   for (const uint32_t size : {4u, 20u}) {
@@ -188,7 +206,7 @@ TEST_CASE("messages that nobody can have sent change nothing") {
     REQUIRE(!ranks[0].handle(0, 0, mark, {}));          // itself
     REQUIRE(!ranks[0].handle(size, 0, mark, {}));
     REQUIRE(!ranks[0].handle(1, 31, mark, {}));
-    REQUIRE(!ranks[0].handle(1, 0, mark + (uint64_t{2} << 16), {}));  // two exchanges ahead
+    REQUIRE(!ranks[0].handle(1, 0, mark + (uint64_t{2} << Exchange::kNumberShift), {}));  // two exchanges ahead
     REQUIRE(!ranks[0].handle(1, 0, 0, {}));             // of one that is over
     REQUIRE(!ranks[0].handle(1, 0, mark, long_cell));
     REQUIRE(ranks[0].handle(1, 0, mark, {}));

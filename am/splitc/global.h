@@ -22,7 +22,9 @@ concept Word = std::is_trivially_copyable_v<T> && (sizeof(T) == 1 || sizeof(T) =
 class Address {
  public:
   constexpr Address() noexcept = default;
-  constexpr Address(Rank rank, uint64_t offset) noexcept : bits_(uint64_t{rank} << kOffsetBits | (offset & kOffsetMask)) {}
+  // A rank that no job has stays one.
+  constexpr Address(Rank rank, uint64_t offset) noexcept
+      : bits_(uint64_t{rank < kNoRank ? rank : kNoRank} << kOffsetBits | (offset & kOffsetMask)) {}
   static constexpr Address from_bits(uint64_t bits) noexcept {
     Address address;
     address.bits_ = bits;
@@ -32,15 +34,18 @@ class Address {
   constexpr uint64_t offset() const noexcept { return bits_ & kOffsetMask; }
   constexpr uint64_t bits() const noexcept { return bits_; }
   // Moves within the rank.
-  constexpr Address moved(int64_t bytes) const noexcept { return {rank(), offset() + static_cast<uint64_t>(bytes)}; }
+  constexpr Address moved(int64_t bytes) const noexcept {
+    return from_bits((bits_ & ~kOffsetMask) | ((bits_ + static_cast<uint64_t>(bytes)) & kOffsetMask));
+  }
   friend constexpr auto operator<=>(const Address&, const Address&) noexcept = default;
 
  private:
+  static constexpr Rank kNoRank = 0xffff;
   static constexpr uint32_t kOffsetBits = 48;
   static constexpr uint64_t kOffsetMask = (uint64_t{1} << kOffsetBits) - 1;
   uint64_t bits_ = 0;
 };
-static_assert(sizeof(Address) == 8 && kRanksMax <= 1u << 16);
+static_assert(sizeof(Address) == 8 && kRanksMax < 0xffff);
 
 template <typename T>
 class Reference;

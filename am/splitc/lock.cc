@@ -10,8 +10,8 @@ namespace {
 
 constexpr uint64_t kBytes = 24;
 
-uint64_t load_own(Node& node, Address at) { return load_word(static_cast<std::byte*>(node.local(at, "a lock")), 8); }
-void store_own(Node& node, Address at, uint64_t value) { store_word(static_cast<std::byte*>(node.local(at, "a lock")), value, 8); }
+uint64_t load_own(Node& node, Address at) { return load_word(static_cast<std::byte*>(node.local(at, 8, "a lock")), 8); }
+void store_own(Node& node, Address at, uint64_t value) { store_word(static_cast<std::byte*>(node.local(at, 8, "a lock")), value, 8); }
 
 // Until another rank has written a word of this one's.
 uint64_t await_own(Node& node, Address at) {
@@ -26,9 +26,9 @@ uint64_t await_own(Node& node, Address at) {
 Lock Lock::all_make(Rank owner) {
   Node& node = *current_node;
   node.check_rank(owner, "all_make");
-  const Lock made(node.all_spread_malloc(kBytes), owner);
+  Lock made(node.all_spread_malloc(kBytes), owner);
   for (uint64_t at = 0; at < kBytes; at += 8) store_own(node, Address(node.rank(), made.offset_ + at), 0);
-  node.barrier();
+  node.exchange(Call::all_lock_make, {}, owner);  // two owners would be two locks
   return made;
 }
 
@@ -51,6 +51,7 @@ void Lock::lock() {
 
 bool Lock::try_lock() {
   Node& node = *current_node;
+  node.poll();  // whoever has it may need this rank to give it back, and this rank may be in a loop of try_lock()
   if (held_) return false;
   store_own(node, next_of(node.rank()), 0);
   held_ = node.update(tail(), 8, Update::compare_exchange, 0, node.rank() + 1) == 0;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "am/splitc/global.h"
 
@@ -15,6 +16,16 @@ namespace unet::splitc {
 
 class Lock {
  public:
+  // There is one of it at each rank: a copy would not know whether this rank has it. What it was moved from is none.
+  Lock(Lock&& other) noexcept
+      : offset_(std::exchange(other.offset_, 0)), owner_(other.owner_), held_(std::exchange(other.held_, false)) {}
+  Lock& operator=(Lock&& other) noexcept {
+    offset_ = std::exchange(other.offset_, 0);
+    owner_ = other.owner_;
+    held_ = std::exchange(other.held_, false);
+    return *this;
+  }
+
   // Collective: a lock that is free, of which rank `owner` keeps the end of the queue.
   static Lock all_make(Rank owner = 0);
   // Collective: nobody has it or waits for it.

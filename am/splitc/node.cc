@@ -18,6 +18,7 @@ namespace {
 
 constexpr Nanoseconds kSpin = 2 * kMillisecond;
 constexpr Nanoseconds kSpinOversubscribed = 5 * kMicrosecond;
+constexpr Nanoseconds kSpinOnWire = 100 * kMicrosecond;  // several round trips
 constexpr Nanoseconds kNap = 100 * kMillisecond;  // after which a sleeper looks whether those it waits for live
 constexpr uint32_t kCoresMax = kCellBytes * 8;
 
@@ -120,14 +121,18 @@ void Node::use_direct_peers() {
   }
 }
 
-// Where ranks outnumber the cores that any of them may use, who waits keeps another from working.
+// Where ranks outnumber the cores that any of them may use, who waits keeps another from working; where ranks are reached over a wire,
+// perhaps the network interface that carries their messages.
 void Node::count_cores() {
   const Cores own = own_cores();
   exchange(Call::start, as_bytes(own.data(), sizeof own));
   Cores all{};
   uint32_t ranks = 0;
   for (Rank rank = 0; rank < size_; ++rank) {
-    if (!transport_->is_near(rank)) continue;
+    if (!transport_->is_near(rank)) {
+      spin_ = kSpinOnWire;
+      continue;
+    }
     ++ranks;
     Cores cores;
     std::memcpy(cores.data(), cell_of(rank).data(), sizeof cores);
@@ -153,8 +158,8 @@ void Node::end_job(const std::string& text) {
 
 // ---- memory
 
-void* Node::local(Address address, const char* call) {
-  std::byte* const at = reach(address, 0, call);
+void* Node::local(Address address, uint64_t bytes, const char* call) {
+  std::byte* const at = reach(address, bytes, call);
   if (address.rank() != rank_) end_job(std::string(call) + ": that memory is rank " + std::to_string(address.rank()) + "'s");
   return at;
 }
@@ -203,35 +208,46 @@ void Node::not_aligned(Address address, uint64_t bytes, const char* call) {
   end_job(std::string(call) + " of " + bytes_text(bytes) + " at offset " + std::to_string(address.offset()) + ": not aligned");
 }
 
+void Node::end_moved(const char* call, uint64_t index) {
+  end_job(std::string(call) + " is of a whole array: this spread pointer leads to its index " + std::to_string(index));
+}
+
 // ---- exchanges
 
-void Node::exchange(Call call, Bytes cell) {
-  exchange_.begin(call, cell);
+void Node::exchange(Call call, Bytes cell, uint32_t argument) {
+  exchange_.begin(call, cell, argument);
+  call_ = to_string(call);
   if (exchange_.flat()) wake_sleeping_peers();
   send_cells();
   const auto done = [this] {
-    const bool all = exchange_.poll_done();
+    bool all = exchange_.poll_done();
+    // To send may be to handle what is awaited. Whoever sleeps next has looked after that.
+    while (!all && !exchange_.flat() && !exchange_.fault() && send_cells()) all = exchange_.poll_done();
     if (exchange_.fault()) end_job(*exchange_.fault());
-    if (!all && !exchange_.flat()) send_cells();
     return all;
   };
   const By by = all_direct_ && exchange_.flat() ? By::memory : By::messages;
   wait_until(to_string(call), by, done, [this] { return exchange_.awaited(); });
 }
 
-void Node::send_cells() {
+// Whether there were any to send.
+bool Node::send_cells() {
+  bool any = false;
   while (const auto message = exchange_.poll_message()) {
+    any = true;
     std::array<uint32_t, kWordsMax> words{static_cast<uint32_t>(message->mark), static_cast<uint32_t>(message->mark >> 32)};
     if (exchange_.flat()) {
       const size_t bytes = message->cells.size();
       if (bytes != 0) std::memcpy(words.data() + 2, message->cells.data(), bytes);
-      request(message->to, Operation::cell, {words.data(), 2 + (bytes + 3) / 4});
+      request(message->to, Operation::cell, {words.data(), 2 + (bytes + 3) / 4}, call_);
       continue;
     }
     words[2] = message->round;
-    ++counters_.messages;
-    transport_->request_medium(message->to, static_cast<uint8_t>(Operation::cells), message->cells, {words.data(), 3});
+    send(message->to, call_, [&] {
+      return transport_->request_medium(message->to, static_cast<uint8_t>(Operation::cells), message->cells, {words.data(), 3});
+    });
   }
+  return any;
 }
 
 void Node::wake_sleeping_peers() {
@@ -244,7 +260,7 @@ void Node::wake_sleeping_peers() {
 void Node::wake(Rank rank, std::atomic<uint32_t>& asleep) {
   if (rank == rank_ || asleep.exchange(0, std::memory_order_relaxed) == 0) return;
   ++counters_.wakeups;
-  request(rank, Operation::wake, {});
+  request(rank, Operation::wake, {}, call_);
 }
 
 // ---- waiting
@@ -255,6 +271,9 @@ bool Node::is_tired(Nanoseconds& since) const noexcept {
   if (since == 0) since = now;
   return now - since >= spin_;
 }
+
+// Lets another rank have the core, which is cheaper than to sleep and be woken.
+void Node::yield() noexcept { sched_yield(); }
 
 // What is changed after this is told by a message; what was changed before is seen by who looks now.
 void Node::announce_sleep() noexcept {

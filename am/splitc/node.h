@@ -78,8 +78,8 @@ class Node final : public Receiver {
   void check_rank(Rank rank, const char* call) {
     if (rank >= size_) end_job(std::string(call) + ": there is no rank " + std::to_string(rank));
   }
-  // Of this rank's own memory, and the other way. Both end the job if it is not this rank's.
-  void* local(Address address, const char* call);
+  // Of this rank's own memory, and the other way. Both end the job if it is not this rank's, or `bytes` do not lie in it.
+  void* local(Address address, uint64_t bytes, const char* call);
   Address address_of(Rank rank, const void* local, const char* call);
 
   // Collective. The offset, the same at all ranks.
@@ -130,14 +130,15 @@ class Node final : public Receiver {
   // On 4 or 8 aligned bytes; returns what was there before.
   uint64_t update(Address at, uint32_t bytes, Update what, uint64_t a, uint64_t b = 0);
   uint64_t call_owner(OwnerFunction function, Address at, uint64_t a, uint64_t b);
-  // Writes a word of 8 bytes that its owner waits for, and wakes it. What was put before is not said to be there.
+  // Writes a word of 8 bytes that its owner waits for, and wakes it. What was put before is not said to be there, nor the word at sync().
   void signal(Address to, uint64_t value);
   // Done at sync().
   void call_owner_later(OwnerFunction function, Address at, uint64_t a, uint64_t b);
 
   // ---- exchanges: collective; what cell_of() gives is valid until the next
 
-  void exchange(Call call, Bytes cell);
+  // `argument`: a root or an operation, compared.
+  void exchange(Call call, Bytes cell, uint32_t argument = 0);
   Bytes cell_of(Rank rank) const noexcept { return exchange_.cell(rank); }
 
   // Waits until done() holds, which messages or direct peers bring about, and sleeps if that takes long. `awaited()` is the rank whose
@@ -149,16 +150,19 @@ class Node final : public Receiver {
 
   // Says where it was, and ends all ranks.
   [[noreturn]] void end_job(const std::string& text);
+  [[noreturn]] void end_moved(const char* call, uint64_t index);
+  [[noreturn]] void not_aligned(Address address, uint64_t bytes, const char* call);
 
   // Receiver.
   void handle(const Arrival& arrival, Answer& answer) override;
-  void come_back(Rank rank, std::string_view what) override;
+  void come_back(Rank rank, uint8_t operation, std::string_view what) override;
 
  private:
   struct Peer {
     ControlArea area;                   // direct
     std::array<uint64_t, 2> stored{};   // bytes, by us, directly
     PendingAnswers answers;
+    PendingGets gets;
     bool unsettled = false;             // has had requests without an answer since it was asked last
   };
 
@@ -169,13 +173,26 @@ class Node final : public Receiver {
   void count_cores();
 
   // Requests and their answers.
-  void request(Rank to, Operation operation, Words words);
+  void request(Rank to, Operation operation, Words words, const char* call) {
+    send(to, call, [&] { return transport_->request(to, static_cast<uint8_t>(operation), words); });
+  }
+  // try_to() sends a message to `to`, or returns false if there is no room for it.
+  template <typename Try>
+  void send(Rank to, const char* call, const Try& try_to) {
+    ++counters_.messages;
+    call_ = call;
+    if (__builtin_expect(try_to(), 1)) return;
+    bool sent = false;  // who waits looks more than once
+    wait_until(call, By::messages, [&] { return sent || (sent = try_to()); }, [&] { return to; });
+  }
   uint64_t ask(Rank to, Operation operation, Words words, const char* call);
-  uint64_t ask_for(Rank to, void* memory, uint32_t bytes, Operation operation, Words words);
+  uint64_t ask_for(Rank to, void* memory, uint32_t bytes, Operation operation, Words words, const char* call);
   void await_answer(Rank from, uint64_t number, const char* call);
+  // A put that sync() does not wait for.
+  void put_unasked(Address to, uint64_t value, uint32_t bytes, const char* call);
   void note_unsettled(Rank to);
   void note_store(Rank to);
-  void ask_unsettled();
+  void ask_unsettled(const char* call);
   std::array<uint32_t, 7> call_words(OwnerFunction function, Address at, uint64_t a, uint64_t b);
   bool is_settled() const noexcept { return open_answers_ == 0 && open_gets_ == 0; }
 
@@ -186,11 +203,12 @@ class Node final : public Receiver {
   void take_store(const Arrival& arrival);
   void take_update(const Arrival& arrival, Answer& answer);
   void take_call(const Arrival& arrival, Answer& answer);
+  uint64_t run_function(OwnerFunction function, std::byte* at, uint64_t a, uint64_t b);
   void take_cells(const Arrival& arrival);
   void refuse() noexcept { ++counters_.refused; }
 
   // Exchanges and stores.
-  void send_cells();
+  bool send_cells();
   void wake_sleeping_peers();
   uint64_t stored_here(uint32_t parity) const noexcept;
   void wake_sleeper(Rank rank) {
@@ -202,13 +220,13 @@ class Node final : public Receiver {
 
   // Waiting.
   bool is_tired(Nanoseconds& since) const noexcept;
+  static void yield() noexcept;
   void announce_sleep() noexcept;
   void sleep();
   bool is_lost(Rank awaited) noexcept;
   [[noreturn]] void end_for_loss(Rank awaited);
 
   [[noreturn]] void out_of_bounds(Address address, uint64_t bytes, const char* call);
-  [[noreturn]] void not_aligned(Address address, uint64_t bytes, const char* call);
 
   std::unique_ptr<Transport> transport_;
   const Rank rank_;
@@ -226,10 +244,11 @@ class Node final : public Receiver {
   bool oversubscribed_ = false;
   bool finished_ = false;
   Nanoseconds spin_ = 0;                // before it sleeps
-  const char* call_ = "poll";           // the last that waited, for complaints
+  bool runs_function_ = false;          // of the program, for atomic(): it sends nothing, and cannot wait
+  const char* call_ = "poll";           // the last that sent or waited, for complaints
 
   uint64_t open_answers_ = 0;           // of all peers
-  uint64_t open_gets_ = 0;              // bulk, by messages
+  uint64_t open_gets_ = 0;              // bulk, by messages, of all peers
   std::vector<Rank> unsettled_;
   uint32_t store_parity_ = 0;
   std::array<uint64_t, 2> stored_by_messages_{}, stores_awaited_{};  // bytes, by parity
@@ -244,8 +263,11 @@ template <typename Done, typename Awaited>
 void Node::wait_until(const char* call, By by, const Done& done, const Awaited& awaited) {
   constexpr uint32_t kTurnsPerPoll = 16;   // while memory is looked at
   constexpr uint32_t kTurnsPerClock = 32;
+  constexpr uint32_t kYieldsMax = 64;      // then nobody else is awake, or has long to compute
   call_ = call;
+  if (__builtin_expect(runs_function_, 0)) end_job(std::string(call) + " in a function that atomic() runs");
   Nanoseconds since = 0;
+  uint32_t yields = 0;
   for (uint32_t turn = 1; !done(); ++turn) {
     if (by == By::messages || turn % kTurnsPerPoll == 0) {
       transport_->poll();
@@ -253,6 +275,11 @@ void Node::wait_until(const char* call, By by, const Done& done, const Awaited& 
       spin_pause();
     }
     if (turn % kTurnsPerClock != 0 || !is_tired(since)) continue;
+    if (oversubscribed_ && yields < kYieldsMax) {
+      ++yields;
+      yield();
+      continue;
+    }
     announce_sleep();
     if (!done()) sleep();
     own_.head().asleep.store(0, std::memory_order_relaxed);

@@ -14,25 +14,20 @@ constexpr uint32_t high(uint64_t value) noexcept { return static_cast<uint32_t>(
 
 // ---- questions and answers
 
-void Node::request(Rank to, Operation operation, Words words) {
-  ++counters_.messages;
-  transport_->request(to, static_cast<uint8_t>(operation), words);
-}
-
 // Asks for a value that goes to `memory`. Returns the question's number.
-uint64_t Node::ask_for(Rank to, void* memory, uint32_t bytes, Operation operation, Words words) {
+uint64_t Node::ask_for(Rank to, void* memory, uint32_t bytes, Operation operation, Words words, const char* call) {
   PendingAnswers& answers = peers_[to].answers;
-  if (answers.is_full()) wait_until("get", By::messages, [&] { return !answers.is_full(); }, [&] { return to; });
+  if (answers.is_full()) wait_until(call, By::messages, [&] { return !answers.is_full(); }, [&] { return to; });
   const uint64_t number = answers.ask(memory, bytes);  // before it is sent: the answer may come while that waits for room
   ++open_answers_;
-  request(to, operation, words);
+  request(to, operation, words, call);
   return number;
 }
 
 // The same at once.
 uint64_t Node::ask(Rank to, Operation operation, Words words, const char* call) {
   uint64_t value = 0;
-  const uint64_t number = ask_for(to, &value, sizeof value, operation, words);
+  const uint64_t number = ask_for(to, &value, sizeof value, operation, words, call);
   await_answer(to, number, call);
   return value;
 }
@@ -53,12 +48,12 @@ void Node::note_store(Rank to) {
 }
 
 // Whoever answers this has handled all before it.
-void Node::ask_unsettled() {
+void Node::ask_unsettled(const char* call) {
   while (!unsettled_.empty()) {
     const Rank rank = unsettled_.back();
     unsettled_.pop_back();
     peers_[rank].unsettled = false;
-    ask_for(rank, nullptr, 0, Operation::echo, {});
+    ask_for(rank, nullptr, 0, Operation::echo, {}, call);
   }
 }
 
@@ -79,21 +74,25 @@ void Node::write_word(Address to, uint64_t value, uint32_t bytes) {
 void Node::get_word(Address from, void* to, uint32_t bytes) {
   counters_.message_bytes += bytes;
   const std::array words{low(from.offset()), high(from.offset()), bytes};
-  ask_for(from.rank(), to, bytes, Operation::read, words);
+  ask_for(from.rank(), to, bytes, Operation::read, words, "get");
 }
 
 void Node::put_word(Address to, uint64_t value, uint32_t bytes) {
+  note_unsettled(to.rank());
+  put_unasked(to, value, bytes, "put");
+}
+
+void Node::put_unasked(Address to, uint64_t value, uint32_t bytes, const char* call) {
   counters_.message_bytes += bytes;
   const std::array words{low(to.offset()), high(to.offset()), low(value), high(value), bytes};
-  note_unsettled(to.rank());
-  request(to.rank(), Operation::put, words);
+  request(to.rank(), Operation::put, words, call);
 }
 
 void Node::store_word(Address to, uint64_t value, uint32_t bytes) {
   counters_.message_bytes += bytes;
   const std::array words{low(to.offset()), high(to.offset()), low(value), high(value), bytes, store_parity_};
   note_store(to.rank());
-  request(to.rank(), Operation::store, words);
+  request(to.rank(), Operation::store, words, "store");
 }
 
 // ---- bulk
@@ -106,10 +105,15 @@ void Node::bulk_get(void* to, Address from, uint64_t bytes, const char* call) {
     std::memcpy(to, at, bytes);
     return;
   }
-  ++counters_.messages;
   counters_.message_bytes += bytes;
+  const MutableBytes memory(static_cast<std::byte*>(to), bytes);
+  PendingGets& gets = peers_[from.rank()].gets;
+  if (gets.is_full()) wait_until(call, By::messages, [&] { return !gets.is_full(); }, [&] { return from.rank(); });
+  gets.ask(memory);
   ++open_gets_;
-  transport_->request_get(from.rank(), static_cast<uint8_t>(Operation::got), from.offset(), {static_cast<std::byte*>(to), bytes}, {});
+  send(from.rank(), call, [&] {
+    return transport_->request_get(from.rank(), static_cast<uint8_t>(Operation::got), from.offset(), memory, {});
+  });
 }
 
 void Node::bulk_put(Address to, const void* from, uint64_t bytes, const char* call) {
@@ -120,10 +124,11 @@ void Node::bulk_put(Address to, const void* from, uint64_t bytes, const char* ca
     std::memcpy(at, from, bytes);
     return;
   }
-  ++counters_.messages;
   counters_.message_bytes += bytes;
   note_unsettled(to.rank());
-  transport_->request_long(to.rank(), static_cast<uint8_t>(Operation::landed), to.offset(), as_bytes(from, bytes), {});
+  send(to.rank(), call, [&] {
+    return transport_->request_long(to.rank(), static_cast<uint8_t>(Operation::landed), to.offset(), as_bytes(from, bytes), {});
+  });
 }
 
 void Node::bulk_store(Address to, const void* from, uint64_t bytes, const char* call) {
@@ -135,11 +140,12 @@ void Node::bulk_store(Address to, const void* from, uint64_t bytes, const char* 
     note_stored(to.rank(), bytes);
     return;
   }
-  ++counters_.messages;
   counters_.message_bytes += bytes;
   note_store(to.rank());
   const std::array words{store_parity_};
-  transport_->request_long(to.rank(), static_cast<uint8_t>(Operation::stored), to.offset(), as_bytes(from, bytes), words);
+  send(to.rank(), call, [&] {
+    return transport_->request_long(to.rank(), static_cast<uint8_t>(Operation::stored), to.offset(), as_bytes(from, bytes), words);
+  });
 }
 
 void Node::bulk_read(void* to, Address from, uint64_t bytes) {
@@ -156,16 +162,16 @@ void Node::bulk_write(Address to, const void* from, uint64_t bytes) {
 // ---- completion
 
 void Node::sync() {
-  if (!all_direct_) transport_->poll();  // others may wait for us, and we in a loop of sync() for them
-  ask_unsettled();
+  transport_->poll();  // others may wait for us (for a function at least), and we in a loop of sync() for them
+  ask_unsettled("sync");
   wait_until("sync", By::messages, [this] { return is_settled(); }, [] { return kAnybody; });
   if constexpr (kStrict) strict_.clear();
   std::atomic_thread_fence(std::memory_order_seq_cst);  // direct writes before what is read after
 }
 
 bool Node::is_sync() {
-  ask_unsettled();
-  if (!all_direct_) transport_->poll();
+  ask_unsettled("is_sync");
+  transport_->poll();  // answers of functions come by messages, whatever else is direct
   if (!is_settled()) return false;
   if constexpr (kStrict) strict_.clear();
   std::atomic_thread_fence(std::memory_order_seq_cst);  // as sync()
@@ -191,7 +197,7 @@ void Node::store_sync(uint64_t bytes) {
 // When it returns, all stores have arrived wherever they went.
 void Node::all_store_sync(Call call, Bytes arguments) {
   if (size_ > 2) {
-    ask_unsettled();
+    ask_unsettled(to_string(call));
     wait_until(to_string(call), By::messages, [this] { return is_settled(); }, [] { return kAnybody; });
   }
   exchange(call, arguments);
@@ -208,7 +214,7 @@ void Node::all_store_sync(Call call, Bytes arguments) {
 
 void Node::signal(Address to, uint64_t value) {
   std::byte* const at = reach_word(to, sizeof value, "a signal");
-  if (at == nullptr) return put_word(to, value, sizeof value);
+  if (at == nullptr) return put_unasked(to, value, sizeof value, "signal");  // whoever gets it waits for it: none is left behind
   splitc::store_word(at, value, sizeof value);
   wake_sleeper(to.rank());
 }
@@ -229,18 +235,18 @@ std::array<uint32_t, 7> Node::call_words(OwnerFunction function, Address at, uin
 
 uint64_t Node::call_owner(OwnerFunction function, Address at, uint64_t a, uint64_t b) {
   std::byte* const place = reach(at, 0, "atomic");
-  if (at.rank() == rank_) return function(place, a, b);
+  if (at.rank() == rank_) return run_function(function, place, a, b);
   return ask(at.rank(), Operation::call, call_words(function, at, a, b), "atomic");
 }
 
 void Node::call_owner_later(OwnerFunction function, Address at, uint64_t a, uint64_t b) {
   std::byte* const place = reach(at, 0, "atomic");
   if (at.rank() == rank_) {
-    function(place, a, b);
+    run_function(function, place, a, b);
     return;
   }
   note_unsettled(at.rank());
-  request(at.rank(), Operation::call_later, call_words(function, at, a, b));
+  request(at.rank(), Operation::call_later, call_words(function, at, a, b), "atomic");
 }
 
 }  // namespace unet::splitc

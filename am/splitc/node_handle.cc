@@ -50,7 +50,7 @@ void Node::handle(const Arrival& arrival, Answer& answer) {
 void Node::take_answer(const Arrival& arrival) {
   const auto operation = static_cast<Operation>(arrival.operation);
   if (operation == Operation::got) {
-    if (open_gets_ == 0) return refuse();
+    if (!peers_[arrival.from].gets.arrive(arrival.payload)) return refuse();  // nobody but Active Messages can say so
     --open_gets_;
     return;
   }
@@ -96,13 +96,23 @@ void Node::take_update(const Arrival& arrival, Answer& answer) {
   answer_value(answer, apply(at, words[2], static_cast<Update>(words[3]), wide(words, 4), wide(words, 6)));
 }
 
+// At its owner's own call as at another's: what would hang there ends the job here, too.
+uint64_t Node::run_function(OwnerFunction function, std::byte* at, uint64_t a, uint64_t b) {
+  struct Inside {  // also where it throws
+    bool& flag;
+    const bool before = std::exchange(flag, true);
+    ~Inside() { flag = before; }
+  } const inside{.flag = runs_function_};
+  return function(at, a, b);
+}
+
 void Node::take_call(const Arrival& arrival, Answer& answer) {
   const Words words = arrival.words;
   if (words.size() != 7) return refuse();
   std::byte* const at = own_place(words.subspan(1), 0, false);
   const uintptr_t function = image_.function_at(words[0]);
   if (at == nullptr || function == 0) return refuse();
-  const uint64_t value = reinterpret_cast<OwnerFunction>(function)(at, wide(words, 3), wide(words, 5));
+  const uint64_t value = run_function(reinterpret_cast<OwnerFunction>(function), at, wide(words, 3), wide(words, 5));
   if (arrival.operation == static_cast<uint8_t>(Operation::call)) answer_value(answer, value);
 }
 
@@ -114,8 +124,9 @@ void Node::take_cells(const Arrival& arrival) {
   if (!exchange_.handle(arrival.from, is_flat ? 0 : words[2], wide(words, 0), cells)) refuse();
 }
 
-void Node::come_back(Rank rank, std::string_view what) {
-  if (finished_) return;
+// Whoever has gone while it was to be woken had seen by itself what it waited for. If it is needed, the wait for it ends the job.
+void Node::come_back(Rank rank, uint8_t operation, std::string_view what) {
+  if (finished_ || operation == static_cast<uint8_t>(Operation::wake)) return;
   end_job(std::string(call_) + ": rank " + std::to_string(rank) + " " + std::string(what));
 }
 

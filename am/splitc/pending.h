@@ -1,13 +1,14 @@
-// pending.h - questions to one peer that it has not answered; used by Node.
+// pending.h - questions to one peer that it has not answered, and gets that are not here; used by Node.
 //
-// Answers come in the order of the questions, so they need no numbers.
+// Answers come in the order of the questions, so they need no numbers. The memory of gets does, too.
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
-#include "unet/base/check.h"
+#include "unet/base/bytes.h"
 
 namespace unet::splitc {
 
@@ -21,7 +22,7 @@ class PendingAnswers {
   // The answer's low `bytes` go to `memory`; nullptr: it only says that it is done. Returns the question's number.
   uint64_t ask(void* memory, uint32_t bytes) {
     if (places_.empty()) places_.resize(kMax);
-    UNET_CHECK(!is_full());
+    if (is_full()) std::abort();  // Node waits for room first; this header is installed, unet/base/check.h is not
     places_[asked_ % kMax] = {memory, bytes};
     return asked_++;
   }
@@ -42,6 +43,30 @@ class PendingAnswers {
   };
   std::vector<Place> places_;  // none before the first question: there may be many peers
   uint64_t asked_ = 0, answered_ = 0;
+};
+
+class PendingGets {
+ public:
+  static constexpr uint32_t kMax = PendingAnswers::kMax;
+
+  bool is_full() const noexcept { return asked_ - arrived_ == kMax; }
+  void ask(MutableBytes memory) {
+    if (places_.empty()) places_.resize(kMax);
+    if (is_full()) std::abort();
+    places_[asked_++ % kMax] = memory;
+  }
+  // The oldest is here if that is its memory. False: it is not, whatever the peer says.
+  bool arrive(Bytes memory) noexcept {
+    if (arrived_ == asked_) return false;
+    const MutableBytes oldest = places_[arrived_ % kMax];
+    if (memory.data() != oldest.data() || memory.size() != oldest.size()) return false;
+    ++arrived_;
+    return true;
+  }
+
+ private:
+  std::vector<MutableBytes> places_;  // none before the first
+  uint64_t asked_ = 0, arrived_ = 0;
 };
 
 }  // namespace unet::splitc

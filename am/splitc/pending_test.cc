@@ -1,11 +1,13 @@
-// pending_test.cc - answers go to the oldest question, wherever in the ring that is.
+// pending_test.cc - answers go to the oldest question, wherever in the ring that is; what gets have brought.
 #include "am/splitc/pending.h"
 
 #include <catch2/catch.hpp>
 
 #include <array>
 
+using namespace unet;
 using unet::splitc::PendingAnswers;
+using unet::splitc::PendingGets;
 
 TEST_CASE("answers come in the order of the questions") {
   PendingAnswers pending;
@@ -42,4 +44,26 @@ TEST_CASE("as many as a ring has places may be open, round and round") {
     pending.ask(nullptr, 0);  // the next round begins one further
     REQUIRE(pending.answer(0));
   }
+}
+
+TEST_CASE("a get is here when its own memory is, in the order of asking") {
+  PendingGets pending;
+  std::array<std::byte, 16> memory{};
+  const MutableBytes all(memory), first = all.first(8), second = all.last(8);
+  REQUIRE_FALSE(pending.arrive(first));
+  pending.ask(first);
+  pending.ask(second);
+  for (const Bytes lie : {Bytes(), Bytes(second), Bytes(all), Bytes(all.first(7)), Bytes(all.subspan(1, 8))}) {
+    REQUIRE_FALSE(pending.arrive(lie));
+  }
+  REQUIRE(pending.arrive(first));
+  REQUIRE_FALSE(pending.arrive(first));
+  REQUIRE(pending.arrive(second));
+  REQUIRE_FALSE(pending.arrive(second));
+  for (uint32_t i = 0; i < PendingGets::kMax; ++i) {
+    REQUIRE_FALSE(pending.is_full());
+    pending.ask(all.subspan(i % 16, 1));
+  }
+  REQUIRE(pending.is_full());
+  for (uint32_t i = 0; i < PendingGets::kMax; ++i) REQUIRE(pending.arrive(all.subspan(i % 16, 1)));
 }

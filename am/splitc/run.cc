@@ -1,8 +1,10 @@
 // run.cc - a program as one rank of its job.
 #include <cstdio>
+#include <cstdlib>
 
 #include "am/splitc/am_transport.h"
 #include "am/splitc/job.h"
+#include "am/splitc/launcher.h"
 #include "am/splitc/splitc.h"
 
 namespace unet::splitc {
@@ -10,27 +12,73 @@ namespace {
 
 constexpr int kFailure = 1;
 
-Result<std::unique_ptr<Node>> start() {
-  const Result<Job> job = Job::from_environment();
-  if (!job) return tl::unexpected(job.error());
-  auto transport = AmTransport::open(*job);
+// What a launcher says itself: perhaps left from a job that was started by hand.
+void forget_environment() {
+  for (const char* const name : {"UNET_SIZE", "UNET_RANK", "UNET_JOB_HOSTS", "UNET_JOB_KEY"}) unsetenv(name);
+}
+
+Result<std::unique_ptr<Node>> start_rank(const Job& job, Launcher* launcher) {
+  if (const Status fit = job.fits_here(); !fit) return tl::unexpected(fit.error());
+  auto transport = AmTransport::open(job, launcher);
   if (!transport) return tl::unexpected(transport.error());
   return Node::start(std::move(*transport));
 }
 
-}  // namespace
-
-int run(int argc, char** argv, int (*program)(int argc, char** argv)) {
-  const Result<std::unique_ptr<Node>> node = start();
-  if (!node) {
-    std::fprintf(stderr, "splitc: %s\n", node.error().text.c_str());
-    return kFailure;
+Result<std::unique_ptr<Node>> start(Launcher* launcher) {
+  if (launcher != nullptr) forget_environment();
+  Result<Job> job = Job::from_environment();
+  if (!job) return tl::unexpected(job.error());
+  if (launcher != nullptr) {
+    if (const Status joined = launcher->join(*job); !joined) return tl::unexpected(joined.error());
   }
+  auto node = start_rank(*job, launcher);
+  if (node) return node;
+  const std::string who = "rank " + std::to_string(job->rank) + " of " + std::to_string(job->size);
+  return fail(node.error().code, who + ": start: " + node.error().text);
+}
+
+int complain(const Error& error) {
+  std::fprintf(stderr, "splitc: %s\n", error.text.c_str());
+  return kFailure;
+}
+
+// Whoever fails does not wait for the others: they are ended. unet-run does that by itself, other launchers perhaps not, so they are told.
+int fail_all(Launcher* launcher, int status) {
+  if (launcher == nullptr) return status;
+  std::fflush(nullptr);  // the launcher may kill this process before it comes to that
+  launcher->end_all(status, "a rank has failed with status " + std::to_string(status));
+  return status;
+}
+
+int run_program(Launcher* launcher, int argc, char** argv, int (*program)(int argc, char** argv)) {
+  const Result<std::unique_ptr<Node>> node = start(launcher);
+  if (!node) return fail_all(launcher, complain(node.error()));
   current_node = node->get();
   const int status = program(argc, argv);
-  // Who fails does not wait for the others: they are ended.
-  if (status == 0) (*node)->finish();
+  if (status != 0) {
+    fail_all(launcher, status);  // before the others see that this rank is gone: theirs would be the job's status
+  } else {
+    (*node)->finish();
+  }
   current_node = nullptr;
+  return status;
+}
+
+// The program notes what its gets go to, and nobody would forget it.
+int refuse_strict() {
+  std::fputs("splitc: this program is compiled with UNET_SPLITC_STRICT, and the library without: take one that is built for debugging\n",
+             stderr);
+  return kFailure;
+}
+
+}  // namespace
+
+int detail::run(int argc, char** argv, int (*program)(int argc, char** argv), bool strict) {
+  if (strict && !kStrict) return refuse_strict();
+  const Result<std::unique_ptr<Launcher>> launcher = Launcher::find();
+  if (!launcher) return complain(launcher.error());
+  const int status = run_program(launcher->get(), argc, argv, program);
+  if (status == 0 && *launcher != nullptr) (*launcher)->leave();
   return status;
 }
 

@@ -36,7 +36,7 @@ global_ptr splitc_toglobal(int proc, void* local) {
   return node().address_of(static_cast<sc::Rank>(proc), local, "toglobal").bits();
 }
 int splitc_toproc(global_ptr at) { return static_cast<int>(address(at).rank()); }
-void* splitc_tolocal(global_ptr at) { return node().local(address(at), "tolocal"); }
+void* splitc_tolocal(global_ptr at) { return node().local(address(at), 0, "tolocal"); }
 
 spread_ptr splitc_all_spread_malloc(uint64_t count, uint64_t bytes_per_element) {
   const auto made = sc::all_spread_malloc<std::byte>(count, bytes_per_element);
@@ -44,7 +44,7 @@ spread_ptr splitc_all_spread_malloc(uint64_t count, uint64_t bytes_per_element) 
 }
 void splitc_all_spread_free(spread_ptr array) { sc::all_spread_free(spread(array)); }
 global_ptr splitc_spread_at(spread_ptr array, uint64_t index) { return spread(array)[index].address().bits(); }
-void* splitc_spread_local(spread_ptr array) { return node().local(sc::Address(node().rank(), array.offset), "spread_local"); }
+void* splitc_spread_local(spread_ptr array) { return node().local(sc::Address(node().rank(), array.offset), array.block, "spread_local"); }
 
 // ---- words
 
@@ -54,7 +54,10 @@ void* splitc_spread_local(spread_ptr array) { return node().local(sc::Address(no
   void splitc_get_##name(type* to, global_ptr from) { sc::get(*to, global<type>(from)); }               \
   void splitc_put_##name(global_ptr to, type value) { sc::put(global<type>(to), value); }               \
   void splitc_store_##name(global_ptr to, type value) { sc::store(global<type>(to), value); }
+SPLITC_WORDS_BODY(char, char)
+SPLITC_WORDS_BODY(short, short)
 SPLITC_WORDS_BODY(int, int)
+SPLITC_WORDS_BODY(unsigned, unsigned)
 SPLITC_WORDS_BODY(long, long)
 SPLITC_WORDS_BODY(float, float)
 SPLITC_WORDS_BODY(double, double)
@@ -86,6 +89,9 @@ int splitc_test_and_set(global_ptr at) { return sc::test_and_set(global<uint32_t
 uint64_t splitc_atomic(splitc_owner_function function, global_ptr at, uint64_t a, uint64_t b) {
   return node().call_owner(function, address(at), a, b);
 }
+void splitc_atomic_later(splitc_owner_function function, global_ptr at, uint64_t a, uint64_t b) {
+  node().call_owner_later(function, address(at), a, b);
+}
 
 splitc_lock* splitc_all_lock_make(int owner) { return new splitc_lock{sc::Lock::all_make(static_cast<sc::Rank>(owner))}; }
 void splitc_all_lock_free(splitc_lock* lock) {
@@ -104,11 +110,23 @@ void splitc_lock_release(splitc_lock* lock) { lock->lock.unlock(); }
   type splitc_all_reduce_to_all_##letter##mult(type value) { return sc::all_reduce_mult(value); }        \
   type splitc_all_reduce_to_all_##letter##min(type value) { return sc::all_reduce_min(value); }          \
   type splitc_all_reduce_to_all_##letter##max(type value) { return sc::all_reduce_max(value); }          \
-  type splitc_all_scan_##letter##add(type value) { return sc::all_scan_add(value); }
+  type splitc_all_scan_##letter##add(type value) { return sc::all_scan_add(value); }                     \
+  type splitc_all_scan_##letter##mult(type value) { return sc::all_scan(value, std::multiplies<type>()); } \
+  type splitc_all_scan_##letter##min(type value) { return sc::all_scan(value, sc::Least()); }            \
+  type splitc_all_scan_##letter##max(type value) { return sc::all_scan(value, sc::Greatest()); }
 SPLITC_COLLECTIVES_BODY(, int)
 SPLITC_COLLECTIVES_BODY(l, long)
 SPLITC_COLLECTIVES_BODY(f, float)
 SPLITC_COLLECTIVES_BODY(d, double)
+#define SPLITC_BIT_COLLECTIVES_BODY(letter, type)                                                         \
+  type splitc_all_reduce_to_all_##letter##and(type value) { return sc::all_reduce_and(value); }           \
+  type splitc_all_reduce_to_all_##letter##or(type value) { return sc::all_reduce_or(value); }             \
+  type splitc_all_reduce_to_all_##letter##xor(type value) { return sc::all_reduce_xor(value); }           \
+  type splitc_all_scan_##letter##and(type value) { return sc::all_scan(value, std::bit_and<type>()); }    \
+  type splitc_all_scan_##letter##or(type value) { return sc::all_scan(value, std::bit_or<type>()); }      \
+  type splitc_all_scan_##letter##xor(type value) { return sc::all_scan(value, std::bit_xor<type>()); }
+SPLITC_BIT_COLLECTIVES_BODY(, int)
+SPLITC_BIT_COLLECTIVES_BODY(l, long)
 
 void splitc_all_bulk_bcast(spread_ptr data, size_t bytes) { sc::all_bulk_broadcast(spread(data), bytes, 0); }
 void splitc_all_gather(spread_ptr to, const void* own, size_t bytes) {

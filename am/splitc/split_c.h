@@ -50,7 +50,8 @@ void splitc_all_spread_free(spread_ptr array);
 global_ptr splitc_spread_at(spread_ptr array, uint64_t index);
 void* splitc_spread_local(spread_ptr array);        // this processor's elements, one after the other
 
-// ---- words of the types int, long, float and double: read_int(g), write_int(g, x), get_int(&x, g), put_int(g, x), store_int(g, x) ...
+// ---- words of the types char, short, int, unsigned, long, float and double: read_int(g), write_int(g, x), get_int(&x, g), put_int(g, x),
+// store_int(g, x) ...
 
 #define SPLITC_WORDS(name, type)                      \
   type splitc_read_##name(global_ptr from);           \
@@ -58,7 +59,10 @@ void* splitc_spread_local(spread_ptr array);        // this processor's elements
   void splitc_get_##name(type* to, global_ptr from);  \
   void splitc_put_##name(global_ptr to, type value);  \
   void splitc_store_##name(global_ptr to, type value);
+SPLITC_WORDS(char, char)
+SPLITC_WORDS(short, short)
 SPLITC_WORDS(int, int)
+SPLITC_WORDS(unsigned, unsigned)
 SPLITC_WORDS(long, long)
 SPLITC_WORDS(float, float)
 SPLITC_WORDS(double, double)
@@ -86,6 +90,7 @@ SPLITC_ATOMICS(int, int)
 SPLITC_ATOMICS(long, long)
 int splitc_test_and_set(global_ptr at);  // an int
 uint64_t splitc_atomic(splitc_owner_function function, global_ptr at, uint64_t a, uint64_t b);
+void splitc_atomic_later(splitc_owner_function function, global_ptr at, uint64_t a, uint64_t b);  // done at sync()
 
 splitc_lock* splitc_all_lock_make(int owner);  // collective, as is its end
 void splitc_all_lock_free(splitc_lock* lock);
@@ -101,15 +106,27 @@ void splitc_lock_release(splitc_lock* lock);
   type splitc_all_reduce_to_all_##letter##mult(type value); \
   type splitc_all_reduce_to_all_##letter##min(type value);  \
   type splitc_all_reduce_to_all_##letter##max(type value);  \
-  type splitc_all_scan_##letter##add(type value);
+  type splitc_all_scan_##letter##add(type value);           \
+  type splitc_all_scan_##letter##mult(type value);          \
+  type splitc_all_scan_##letter##min(type value);           \
+  type splitc_all_scan_##letter##max(type value);
 SPLITC_COLLECTIVES(, int)
 SPLITC_COLLECTIVES(l, long)
 SPLITC_COLLECTIVES(f, float)
 SPLITC_COLLECTIVES(d, double)
+#define SPLITC_BIT_COLLECTIVES(letter, type)               \
+  type splitc_all_reduce_to_all_##letter##and(type value);  \
+  type splitc_all_reduce_to_all_##letter##or(type value);   \
+  type splitc_all_reduce_to_all_##letter##xor(type value);  \
+  type splitc_all_scan_##letter##and(type value);           \
+  type splitc_all_scan_##letter##or(type value);            \
+  type splitc_all_scan_##letter##xor(type value);
+SPLITC_BIT_COLLECTIVES(, int)
+SPLITC_BIT_COLLECTIVES(l, long)
 
 // `bytes` of processor 0's part at the same place of all.
 void splitc_all_bulk_bcast(spread_ptr data, size_t bytes);
-// `bytes` of each become part r of everybody's `to`, r being its number.
+// `bytes` of each become part r of everybody's `to`, r being its number; all_concat() is the same.
 void splitc_all_gather(spread_ptr to, const void* own, size_t bytes);
 // Part r of processor 0's `from` becomes the beginning of `to` at r.
 void splitc_all_scatter(spread_ptr to, const void* from, size_t bytes);
@@ -123,8 +140,11 @@ void splitc_all_to_all(spread_ptr to, const void* from, size_t bytes);
 #ifndef SPLITC_PREFIXED_NAMES
 #define MYPROC splitc_my_proc()
 #define PROCS splitc_procs()
-#define on_one if (MYPROC == 0)
-#define on_proc(proc) if (MYPROC == (proc))
+// Blocks; an else after them belongs to an if around them.
+#define on_proc(proc) \
+  if (MYPROC != (proc)) { \
+  } else
+#define on_one on_proc(0)
 #define for_my_1d(i, n) for ((i) = MYPROC; (i) < (n); (i) += PROCS)
 #define for_my_2d(i, j, n, m) \
   for ((i) = 0; (i) < (n); ++(i)) \
@@ -135,6 +155,41 @@ void splitc_all_to_all(spread_ptr to, const void* from, size_t bytes);
 #define spread_at splitc_spread_at
 #define all_spread_malloc splitc_all_spread_malloc
 #define all_spread_free splitc_all_spread_free
+#define read_char splitc_read_char
+#define write_char splitc_write_char
+#define get_char splitc_get_char
+#define put_char splitc_put_char
+#define store_char splitc_store_char
+#define read_short splitc_read_short
+#define write_short splitc_write_short
+#define get_short splitc_get_short
+#define put_short splitc_put_short
+#define store_short splitc_store_short
+#define read_int splitc_read_int
+#define write_int splitc_write_int
+#define get_int splitc_get_int
+#define put_int splitc_put_int
+#define store_int splitc_store_int
+#define read_unsigned splitc_read_unsigned
+#define write_unsigned splitc_write_unsigned
+#define get_unsigned splitc_get_unsigned
+#define put_unsigned splitc_put_unsigned
+#define store_unsigned splitc_store_unsigned
+#define read_long splitc_read_long
+#define write_long splitc_write_long
+#define get_long splitc_get_long
+#define put_long splitc_put_long
+#define store_long splitc_store_long
+#define read_float splitc_read_float
+#define write_float splitc_write_float
+#define get_float splitc_get_float
+#define put_float splitc_put_float
+#define store_float splitc_store_float
+#define read_double splitc_read_double
+#define write_double splitc_write_double
+#define get_double splitc_get_double
+#define put_double splitc_put_double
+#define store_double splitc_store_double
 #define bulk_read splitc_bulk_read
 #define bulk_write splitc_bulk_write
 #define bulk_get splitc_bulk_get
@@ -146,27 +201,78 @@ void splitc_all_to_all(spread_ptr to, const void* from, size_t bytes);
 #define all_store_sync splitc_all_store_sync
 #define barrier splitc_barrier
 #define get_seconds splitc_get_seconds
-#define all_bcast splitc_all_bcast
 #define all_gather splitc_all_gather
+#define all_concat splitc_all_gather
 #define all_scatter splitc_all_scatter
+#define all_bcast splitc_all_bcast
+#define all_lbcast splitc_all_lbcast
+#define all_fbcast splitc_all_fbcast
+#define all_dbcast splitc_all_dbcast
 #define all_reduce_to_all_add splitc_all_reduce_to_all_add
 #define all_reduce_to_all_mult splitc_all_reduce_to_all_mult
 #define all_reduce_to_all_min splitc_all_reduce_to_all_min
 #define all_reduce_to_all_max splitc_all_reduce_to_all_max
+#define all_reduce_to_all_and splitc_all_reduce_to_all_and
+#define all_reduce_to_all_or splitc_all_reduce_to_all_or
+#define all_reduce_to_all_xor splitc_all_reduce_to_all_xor
 #define all_reduce_to_all_ladd splitc_all_reduce_to_all_ladd
 #define all_reduce_to_all_lmult splitc_all_reduce_to_all_lmult
 #define all_reduce_to_all_lmin splitc_all_reduce_to_all_lmin
 #define all_reduce_to_all_lmax splitc_all_reduce_to_all_lmax
+#define all_reduce_to_all_land splitc_all_reduce_to_all_land
+#define all_reduce_to_all_lor splitc_all_reduce_to_all_lor
+#define all_reduce_to_all_lxor splitc_all_reduce_to_all_lxor
 #define all_reduce_to_all_fadd splitc_all_reduce_to_all_fadd
+#define all_reduce_to_all_fmult splitc_all_reduce_to_all_fmult
+#define all_reduce_to_all_fmin splitc_all_reduce_to_all_fmin
+#define all_reduce_to_all_fmax splitc_all_reduce_to_all_fmax
 #define all_reduce_to_all_dadd splitc_all_reduce_to_all_dadd
 #define all_reduce_to_all_dmult splitc_all_reduce_to_all_dmult
 #define all_reduce_to_all_dmin splitc_all_reduce_to_all_dmin
 #define all_reduce_to_all_dmax splitc_all_reduce_to_all_dmax
 // To one: the value is everybody's, of which processor 0's is asked for.
 #define all_reduce_to_one_add splitc_all_reduce_to_all_add
+#define all_reduce_to_one_mult splitc_all_reduce_to_all_mult
+#define all_reduce_to_one_min splitc_all_reduce_to_all_min
+#define all_reduce_to_one_max splitc_all_reduce_to_all_max
+#define all_reduce_to_one_and splitc_all_reduce_to_all_and
+#define all_reduce_to_one_or splitc_all_reduce_to_all_or
+#define all_reduce_to_one_xor splitc_all_reduce_to_all_xor
 #define all_reduce_to_one_ladd splitc_all_reduce_to_all_ladd
+#define all_reduce_to_one_lmult splitc_all_reduce_to_all_lmult
+#define all_reduce_to_one_lmin splitc_all_reduce_to_all_lmin
+#define all_reduce_to_one_lmax splitc_all_reduce_to_all_lmax
+#define all_reduce_to_one_land splitc_all_reduce_to_all_land
+#define all_reduce_to_one_lor splitc_all_reduce_to_all_lor
+#define all_reduce_to_one_lxor splitc_all_reduce_to_all_lxor
+#define all_reduce_to_one_fadd splitc_all_reduce_to_all_fadd
+#define all_reduce_to_one_fmult splitc_all_reduce_to_all_fmult
+#define all_reduce_to_one_fmin splitc_all_reduce_to_all_fmin
+#define all_reduce_to_one_fmax splitc_all_reduce_to_all_fmax
 #define all_reduce_to_one_dadd splitc_all_reduce_to_all_dadd
+#define all_reduce_to_one_dmult splitc_all_reduce_to_all_dmult
+#define all_reduce_to_one_dmin splitc_all_reduce_to_all_dmin
+#define all_reduce_to_one_dmax splitc_all_reduce_to_all_dmax
 #define all_scan_add splitc_all_scan_add
+#define all_scan_mult splitc_all_scan_mult
+#define all_scan_min splitc_all_scan_min
+#define all_scan_max splitc_all_scan_max
+#define all_scan_and splitc_all_scan_and
+#define all_scan_or splitc_all_scan_or
+#define all_scan_xor splitc_all_scan_xor
 #define all_scan_ladd splitc_all_scan_ladd
+#define all_scan_lmult splitc_all_scan_lmult
+#define all_scan_lmin splitc_all_scan_lmin
+#define all_scan_lmax splitc_all_scan_lmax
+#define all_scan_land splitc_all_scan_land
+#define all_scan_lor splitc_all_scan_lor
+#define all_scan_lxor splitc_all_scan_lxor
+#define all_scan_fadd splitc_all_scan_fadd
+#define all_scan_fmult splitc_all_scan_fmult
+#define all_scan_fmin splitc_all_scan_fmin
+#define all_scan_fmax splitc_all_scan_fmax
 #define all_scan_dadd splitc_all_scan_dadd
+#define all_scan_dmult splitc_all_scan_dmult
+#define all_scan_dmin splitc_all_scan_dmin
+#define all_scan_dmax splitc_all_scan_dmax
 #endif

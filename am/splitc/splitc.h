@@ -31,8 +31,12 @@
 
 namespace unet::splitc {
 
+namespace detail {
+int run(int argc, char** argv, int (*program)(int argc, char** argv), bool strict);
+}  // namespace detail
+
 // Runs `program` as one rank of the job that the environment says (job.h); 1 if there is none to be had, with a sentence on stderr.
-int run(int argc, char** argv, int (*program)(int argc, char** argv));
+inline int run(int argc, char** argv, int (*program)(int argc, char** argv)) { return detail::run(argc, argv, program, kStrict); }
 
 inline Rank my_proc() noexcept { return current_node->rank(); }
 inline uint32_t procs() noexcept { return current_node->size(); }
@@ -41,7 +45,10 @@ inline uint32_t procs() noexcept { return current_node->size(); }
 
 // This rank's own memory as an ordinary pointer; the job ends if it is another's.
 template <typename T>
-T* to_local(Global<T> at) { return static_cast<T*>(current_node->local(at.address(), "to_local")); }
+T* to_local(Global<T> at) {
+  if (at.address().offset() % alignof(T) != 0) current_node->not_aligned(at.address(), sizeof(T), "to_local");
+  return static_cast<T*>(current_node->local(at.address(), sizeof(T), "to_local"));
+}
 // `local` is spread memory of this rank: the same place at `rank`.
 template <typename T>
 Global<T> to_global(Rank rank, T* local) { return Global<T>(current_node->address_of(rank, local, "to_global")); }

@@ -44,12 +44,17 @@ class Spread {
   constexpr Spread& operator++() noexcept { return *this += 1; }
   friend constexpr bool operator==(const Spread&, const Spread&) noexcept = default;
 
+  // The same of the array as a whole: the job ends if this points to another element than its first.
+  uint64_t offset_of_all(const char* call) const {
+    if (__builtin_expect(index_ != 0, 0)) current_node->end_moved(call, index_);
+    return offset_;
+  }
   // Where `rank`'s part begins: all its blocks, one after the other.
-  Global<T> on(Rank rank) const noexcept { return Global<T>(rank, offset_); }
+  Global<T> on(Rank rank) const { return Global<T>(rank, offset_of_all("on")); }
   // This rank's block number `slot`: that of index slot * P + rank.
   std::span<T> mine(uint64_t slot) const {
-    const Address at = on(current_node->rank()).address().moved(static_cast<int64_t>(slot * block_ * sizeof(T)));
-    return {static_cast<T*>(current_node->local(at, "mine")), block_};
+    const Address at = Address(current_node->rank(), offset_of_all("mine")).moved(static_cast<int64_t>(slot * block_ * sizeof(T)));
+    return {static_cast<T*>(current_node->local(at, block_ * sizeof(T), "mine")), block_};
   }
 
  private:
@@ -70,7 +75,7 @@ Spread<T> all_spread_malloc(uint64_t count, uint64_t block = 1) {
 }
 template <typename T>
 void all_spread_free(Spread<T> array) {
-  current_node->all_spread_free(array.offset());
+  current_node->all_spread_free(array.offset_of_all("all_spread_free"));
 }
 
 // The indices below `count` that are this rank's: for (uint64_t i : my_1d(n)).

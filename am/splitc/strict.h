@@ -1,6 +1,6 @@
 // strict.h - what builds for debugging check besides: memory that a get has not filled yet; used by Node.
 //
-// All files of a program are compiled with UNET_SPLITC_STRICT, or none.
+// All files of a program are compiled with UNET_SPLITC_STRICT, or none; and with it only where the library is (run() refuses).
 #pragma once
 
 #include <algorithm>

@@ -39,12 +39,12 @@ struct Answer {
   std::array<uint32_t, kAnswerWordsMax> words{};
 };
 
-// Who handles what arrives: called from poll() and wait(), and from calls that wait for room. It sends nothing but its answer.
+// Who handles what arrives: called from poll() and wait(), and from requests. It sends nothing but its answer.
 class Receiver {
  public:
   virtual void handle(const Arrival& arrival, Answer& answer) = 0;
   // A message to `rank` could not be delivered: it "is gone", or what else is the matter with it.
-  virtual void come_back(Rank rank, std::string_view what) = 0;
+  virtual void come_back(Rank rank, uint8_t operation, std::string_view what) = 0;
 
  protected:
   ~Receiver() = default;
@@ -65,13 +65,14 @@ class Transport {
   virtual bool is_near(Rank rank) const noexcept = 0;
   virtual void set_receiver(Receiver& receiver) noexcept = 0;
 
-  // Requests wait for room, and handle what arrives meanwhile. Not from a handler. `to` is another rank.
-  virtual void request(Rank to, uint8_t operation, Words words) = 0;
-  virtual void request_medium(Rank to, uint8_t operation, Bytes payload, Words words) = 0;
+  // Requests. False: there is no room for one more to that rank, and nothing was done; by and by poll() and wait() make some. Not from a
+  // handler. `to` is another rank. Those of many parts may wait for room themselves once they have begun.
+  [[nodiscard]] virtual bool request(Rank to, uint8_t operation, Words words) = 0;
+  [[nodiscard]] virtual bool request_medium(Rank to, uint8_t operation, Bytes payload, Words words) = 0;
   // Copies to `offset` of the peer's memory, then has `operation` handled there. `payload` is the caller's again at return.
-  virtual void request_long(Rank to, uint8_t operation, uint64_t offset, Bytes payload, Words words) = 0;
+  [[nodiscard]] virtual bool request_long(Rank to, uint8_t operation, uint64_t offset, Bytes payload, Words words) = 0;
   // Copies from `offset` of the peer's memory to `memory`, which stays until `operation` is handled here.
-  virtual void request_get(Rank from, uint8_t operation, uint64_t offset, MutableBytes memory, Words words) = 0;
+  [[nodiscard]] virtual bool request_get(Rank from, uint8_t operation, uint64_t offset, MutableBytes memory, Words words) = 0;
 
   // Handles what has arrived; returns how many messages that were.
   virtual uint32_t poll() = 0;

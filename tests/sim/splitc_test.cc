@@ -50,6 +50,18 @@ TEST_CASE("every primitive where exchanges take rounds") {
   check_all(24, 5, 24, uint64_t{8} << 20);
 }
 
+TEST_CASE("every primitive where one request may be under way to each rank") {
+  for (const auto& [name, program] : programs::kAll) {
+    for (const uint32_t machine : {1u, 2u}) {
+      INFO(name << ", " << machine << " to a machine");
+      Network network(4, {.machine = machine, .memory = uint64_t{4} << 20, .credits = 1}, 4);
+      REQUIRE(network.run(program) == "");
+    }
+  }
+  Network rounds(17, {.machine = 1, .credits = 1}, 17);
+  REQUIRE(rounds.run(programs::collectives) == "");
+}
+
 TEST_CASE("64 ranks") {
   for (const auto program : {programs::words, programs::stores, programs::collectives}) {
     Network network(64, {.machine = 4}, 64);
@@ -80,6 +92,135 @@ TEST_CASE("many seeds: after all_store_sync() what others have stored is there f
 TEST_CASE("ranks that signal each other by plain words, by messages, come on by sync()") {
   Network network(2, {.machine = 1}, 1);
   REQUIRE(network.run(programs::plain_signals) == "");
+}
+
+TEST_CASE("loops of try_lock(), of is_sync() and of sync() let others come on") {
+  for (const uint32_t machine : {1u, 2u, 3u}) {
+    INFO(machine << " to a machine");
+    Network network(3, {.machine = machine}, 1);
+    REQUIRE(network.run(programs::loops_of_tries) == "");
+    REQUIRE(Network(3, {.machine = machine}, 1).run(programs::loops_beside_functions) == "");
+  }
+}
+
+// Rank 0 acts long after rank 1 has begun to sleep, or between its last look and its sleep. Virtual time: what is not told costs a whole
+// nap.
+TEST_CASE("who sleeps is woken by what it waits for, once") {
+  struct Turn {
+    const char* name;
+    void (*wait)(Lock&, Spread<uint64_t>);
+    void (*act)(Lock&, Spread<uint64_t>);
+  };
+  const auto turns = std::array{
+      Turn{"barrier", [](Lock&, Spread<uint64_t>) { barrier(); }, [](Lock&, Spread<uint64_t>) { barrier(); }},
+      Turn{"store_sync", [](Lock&, Spread<uint64_t>) { store_sync(8); }, [](Lock&, Spread<uint64_t> at) { store(at.on(1), 7); }},
+      Turn{"bulk store_sync", [](Lock&, Spread<uint64_t>) { store_sync(16); },
+           [](Lock&, Spread<uint64_t> at) { bulk_store(at.on(1), to_local(at.on(0)), 2); }},
+      Turn{"lock", [](Lock& lock, Spread<uint64_t>) { lock.lock(); }, [](Lock& lock, Spread<uint64_t>) { lock.unlock(); }}};
+  constexpr Nanoseconds kSpin = 2 * kMillisecond;  // Node's
+  for (const Turn& turn : turns) {
+    for (const auto& [lag, pause] : {std::pair{Nanoseconds{0}, 5 * kMillisecond}, {kMillisecond, kSpin + 9 * kMillisecond / 10}}) {
+      INFO(turn.name << ", lag " << lag);
+      Network network(2, {.machine = 2, .lag = lag}, 1);
+      Nanoseconds acted = 0, through = 0;
+      uint64_t sleeps = 0, wakeups = 0;
+      const std::string fault = network.run([&, pause = pause] {
+        Lock lock = Lock::all_make();
+        const auto array = all_spread_malloc<uint64_t>(procs(), 2);
+        if (my_proc() == 0) lock.lock();
+        barrier();
+        const Counters before = current_node->counters();
+        if (my_proc() == 0) {
+          for (const Nanoseconds start = current_node->now(); current_node->now() - start < pause;) poll();
+          turn.act(lock, array);
+          acted = current_node->now();
+          wakeups = current_node->counters().wakeups - before.wakeups;
+        } else {
+          turn.wait(lock, array);
+          through = current_node->now();
+          sleeps = current_node->counters().sleeps - before.sleeps;
+        }
+      });
+      REQUIRE(fault == "");
+      CHECK(sleeps >= 1);
+      CHECK(wakeups == 1);
+      CHECK(through - acted < kMillisecond);
+    }
+  }
+}
+
+namespace {
+
+using Send = void (*)(Global<uint64_t> to, uint64_t value);
+constexpr std::array kSends{
+    std::pair<const char*, Send>{"put", [](Global<uint64_t> to, uint64_t value) { put(to, value); }},
+    std::pair<const char*, Send>{"store", [](Global<uint64_t> to, uint64_t value) { store(to, value); }},
+    std::pair<const char*, Send>{"bulk_put", [](Global<uint64_t> to, uint64_t value) { bulk_put(to, &value, 1); }},
+    std::pair<const char*, Send>{"bulk_store", [](Global<uint64_t> to, uint64_t value) { bulk_store(to, &value, 1); }}};
+
+}  // namespace
+
+TEST_CASE("who waits for room sleeps, and goes on when there is some") {
+  constexpr uint64_t kWords = 200;
+  for (const auto& [name, send] : kSends) {
+    INFO(name);
+    Network network(2, {.machine = 1}, 1);
+    Nanoseconds computed = 0, sent = 0;
+    uint64_t sleeps = 0;
+    const std::string fault = network.run([&, send = send] {
+      const auto array = all_spread_malloc<uint64_t>(procs(), kWords);
+      barrier();
+      if (my_proc() == 1) {
+        network.compute(1, 20 * kMillisecond);
+        computed = current_node->now();
+      } else {
+        const uint64_t before = current_node->counters().sleeps;
+        for (uint64_t i = 0; i < kWords; ++i) send(array.on(1) + static_cast<int64_t>(i), i);
+        sleeps = current_node->counters().sleeps - before;
+        sent = current_node->now();
+        unet::splitc::sync();
+      }
+      all_store_sync();
+      for (uint64_t i = 0; i < kWords && my_proc() == 1; ++i) SPLITC_REQUIRE(array.mine(0)[i] == i);
+    });
+    REQUIRE(fault == "");
+    CHECK(sleeps >= 1);
+    CHECK(sent > computed);
+    CHECK(sent - computed < kMillisecond);
+  }
+}
+
+// Whatever the waiting does when there is room again: each look at it may be the one that sends.
+TEST_CASE("who waited for room sends once") {
+  for (Nanoseconds pause = 2 * kMillisecond; pause < 3 * kMillisecond; pause += 5 * kMicrosecond) {
+    INFO("computing for " << pause << " ns");
+    Network network(2, {.machine = 1, .credits = 1}, 1);
+    REQUIRE(network.run([&] {
+      const auto array = all_spread_malloc<uint64_t>(procs());
+      array.mine(0)[0] = 0;
+      barrier();
+      if (my_proc() == 1) network.compute(1, pause);
+      for (int i = 0; i < 3 && my_proc() == 0; ++i) atomic_later(programs::add_to, array.on(1), 1, 1);
+      unet::splitc::sync();
+      barrier();
+      SPLITC_REQUIRE(read(array.on(1)) == 3);
+    }) == "");
+  }
+}
+
+TEST_CASE("who waits for room at a rank that is gone says for what") {
+  for (const auto& [name, send] : kSends) {
+    Network network(2, {.machine = 1}, 1);
+    const std::string fault = network.run([&network, send = send] {
+      const auto array = all_spread_malloc<uint64_t>(procs());
+      barrier();
+      if (my_proc() == 1) network.kill(1);
+      while (my_proc() == 1) poll();
+      while (true) send(array.on(1), 1);
+    });
+    INFO(name << ": " << fault);
+    REQUIRE(fault == "rank 0: " + std::string(name) + ": rank 1 is gone");
+  }
 }
 
 TEST_CASE("the same seed gives the same run") {
@@ -131,6 +272,13 @@ TEST_CASE("pointers that lead nowhere end the job, with rank and call") {
       bulk_put(Global<char>(1, (uint64_t{2} << 20) - 15), bytes.data(), bytes.size());
     }), "bulk_put of 16 bytes"));
     REQUIRE(contains(fault_of(2, machine, [] { to_local(Global<int>((my_proc() + 1) % 2, 8192)); }), "to_local: that memory is rank"));
+    REQUIRE(contains(fault_of(2, machine, [] { to_local(Global<int>(my_proc(), (uint64_t{2} << 20) - 2)); }), "not aligned"));
+    REQUIRE(contains(fault_of(2, machine, [] { to_local(Global<double>(my_proc(), (uint64_t{2} << 20))); }), "to_local of 8 bytes"));
+    REQUIRE(contains(fault_of(2, machine, [] {
+      const auto array = all_spread_malloc<char>(procs(), (uint64_t{1} << 20) + 64);
+      array.mine(0).back() = 1;
+      array.mine(1).back() = 1;
+    }), "mine of 1048640 bytes"));
   }
 }
 
@@ -148,8 +296,87 @@ TEST_CASE("collectives of which ranks think differently end the job") {
         all_bulk_gather(data, std::span<const int>(own.data(), my_proc() == 1 ? 1 : 2));
       }), "all_bulk_gather with another number of bytes or root at rank"));
       REQUIRE(contains(fault_of(size, machine, [] { all_broadcast(1, procs()); }), "all_broadcast: there is no rank"));
+      REQUIRE(contains(fault_of(size, machine, [] { all_broadcast(1, my_proc() == 1 ? 1 : 0); }),
+                       "all_broadcast with another root or operation at rank"));
+      REQUIRE(contains(fault_of(size, machine, [] { my_proc() == 1 ? all_reduce_min(1) : all_reduce_max(1); }),
+                       "all_reduce with another root or operation at rank"));
+      REQUIRE(contains(fault_of(size, machine, [] { Lock::all_make(my_proc() == 1 ? 1 : 0); }),
+                       "a lock's all_make with another root or operation at rank"));
     }
   }
+}
+
+TEST_CASE("a spread pointer that was moved is no whole array") {
+  static constexpr std::array<int, 2> kOwn{};
+  const auto fault = [](auto call) {
+    Network network(2, {}, 1);
+    return network.run([&] { call(all_spread_malloc<int>(procs(), 4) + 2); });
+  };
+  const char* const what = " is of a whole array: this spread pointer leads to its index 2";
+  CHECK(contains(fault([](Spread<int> moved) { moved.on(0); }), (std::string("on") + what).c_str()));
+  CHECK(contains(fault([](Spread<int> moved) { moved.mine(0); }), (std::string("mine") + what).c_str()));
+  CHECK(contains(fault([](Spread<int> moved) { all_spread_free(moved); }), (std::string("all_spread_free") + what).c_str()));
+  CHECK(contains(fault([](Spread<int> moved) { all_bulk_broadcast(moved, 2); }), (std::string("all_bulk_broadcast") + what).c_str()));
+  CHECK(contains(fault([](Spread<int> moved) { all_bulk_gather(moved, std::span(kOwn).first(1)); }),
+                 (std::string("all_bulk_gather") + what).c_str()));
+  CHECK(contains(fault([](Spread<int> moved) { all_bulk_scatter(moved, kOwn.data(), 1); }),
+                 (std::string("all_bulk_scatter") + what).c_str()));
+  CHECK(contains(fault([](Spread<int> moved) { all_to_all(moved, kOwn.data(), 1); }), (std::string("all_to_all") + what).c_str()));
+  CHECK(fault([](Spread<int> moved) {
+          moved = moved - 2;
+          moved.on(0);
+          barrier();
+          all_spread_free(moved);
+        }) == "");
+}
+
+static_assert(!std::is_copy_constructible_v<Lock> && !std::is_copy_assignable_v<Lock> && std::is_nothrow_move_constructible_v<Lock>);
+
+TEST_CASE("a lock that was moved is held by whoever held it") {
+  Network network(2, {}, 1);
+  REQUIRE(network.run([] {
+    std::vector<Lock> locks;
+    for (uint32_t i = 0; i < 5; ++i) {
+      Lock lock = Lock::all_make();
+      if (my_proc() == 0) lock.lock();
+      locks.push_back(std::move(lock));
+    }
+    barrier();
+    for (Lock& lock : locks) SPLITC_REQUIRE(!lock.try_lock());
+    barrier();
+    for (Lock& lock : locks) {
+      if (my_proc() == 0) lock.unlock();
+      barrier();
+      if (my_proc() == 1) SPLITC_REQUIRE(lock.try_lock());
+      barrier();
+    }
+  }) == "");
+  REQUIRE(contains(fault_of(2, 1, [] {
+    Lock lock = Lock::all_make();
+    [[maybe_unused]] const Lock moved = std::move(lock);
+    lock.lock();
+  }), "a lock"));
+}
+
+TEST_CASE("to hand a lock over costs one message") {
+  Network network(2, {.machine = 1}, 1);
+  uint64_t messages = 0;
+  const std::string fault = network.run([&] {
+    Lock lock = Lock::all_make(0);
+    if (my_proc() == 0) lock.lock();
+    barrier();
+    const uint64_t before = current_node->counters().messages;
+    if (my_proc() == 0) {
+      for (int i = 0; i < 1000; ++i) poll();
+      lock.unlock();
+    } else {
+      lock.lock();    // takes its place in the queue, and tells who is before it
+      lock.unlock();  // nobody is behind it
+      messages = current_node->counters().messages - before;
+    }
+  });
+  REQUIRE(fault == "");
+  REQUIRE(messages == 3);
 }
 
 TEST_CASE("memory that a get has not filled is not sent on, where strict checks are built in") {
@@ -184,10 +411,12 @@ TEST_CASE("messages that make no sense change nothing") {
     bool is_request;
     std::vector<uint32_t> words;
   };
-  constexpr uint32_t kHeap = 4096, kEnd = 2 << 20;  // of a job of one rank
-  Network network(1, {}, 1);
+  constexpr uint32_t kHeap = 4096, kEnd = 2 << 20;
+  constexpr uint32_t kFirst = 1u << Exchange::kNumberShift;
+  Network network(2, {.machine = 1}, 1);
   const std::string fault = network.run([&] {
-    const auto array = all_spread_malloc<uint64_t>(1);
+    const auto array = all_spread_malloc<uint64_t>(procs());
+    if (my_proc() == 1) return;
     array.mine(0)[0] = 42;
     SPLITC_REQUIRE(array.offset() == kHeap);
     const std::vector<Lie> lies{
@@ -202,17 +431,47 @@ TEST_CASE("messages that make no sense change nothing") {
         {Operation::update, true, {kHeap, 0, 2, 0, 1, 0, 0, 0}}, {Operation::update, true, {kHeap, 0, 8, kUpdateMax + 1, 1, 0, 0, 0}},
         {Operation::update, true, {kHeap + 4, 0, 8, 0, 1, 0, 0, 0}}, {Operation::call, true, {0, kHeap, 0, 0, 0, 0, 0}},
         {Operation::call_later, true, {1, kHeap, 0}}, {Operation::cell, true, {1}}, {Operation::cell, true, {0, 0}},
-        {Operation::cell, true, {0x10000, 0, 1}}, {Operation::cells, true, {0x10000, 0, 0}}, {Operation::got, false, {}},
+        {Operation::cell, true, {kFirst, 0, 1}},
+        {Operation::cell, true, {5 * kFirst, 0}}, {Operation::cell, true, {~0u, ~0u}}, {Operation::cells, true, {kFirst, 0, 0}},
+        {Operation::got, false, {}},
         {Operation::value, false, {1, 2}}, {Operation::value, false, {1}}, {Operation::done, false, {}},
         {Operation::read, false, {kHeap, 0, 8}}};
     for (size_t i = 0; i < lies.size(); ++i) {
       Answer answer;
-      current_node->handle({.from = 0, .operation = static_cast<uint8_t>(lies[i].operation), .is_request = lies[i].is_request,
+      current_node->handle({.from = 1, .operation = static_cast<uint8_t>(lies[i].operation), .is_request = lies[i].is_request,
                             .words = lies[i].words, .payload = {}},
                            answer);
       if (current_node->counters().refused != i + 1 || answer.operation != 0) current_node->end_job("lie " + std::to_string(i));
     }
     SPLITC_REQUIRE(array.mine(0)[0] == 42);
+  });
+  REQUIRE(fault == "");
+}
+
+// A get's memory is the program's again after sync(): nobody else may say that it is there.
+TEST_CASE("a get is not done because a rank says so") {
+  Network network(3, {.machine = 1}, 1);
+  const std::string fault = network.run([] {
+    const auto array = all_spread_malloc<uint64_t>(procs(), 2);
+    for (auto& each : array.mine(0)) each = my_proc() + 1;
+    barrier();
+    if (my_proc() == 0) {
+      std::array<uint64_t, 2> here{};
+      bulk_get(here.data(), array.on(2), 2);
+      const Bytes memory = as_bytes(here.data(), sizeof here);
+      uint64_t lies = 0;
+      for (const auto& [from, payload] : {std::pair{Rank{2}, Bytes()}, {Rank{2}, memory.first(8)}, {Rank{1}, Bytes()}, {Rank{1}, memory}}) {
+        Answer answer;
+        current_node->handle({.from = from, .operation = static_cast<uint8_t>(Operation::got), .is_request = false, .words = {},
+                              .payload = payload},
+                             answer);
+        SPLITC_REQUIRE(current_node->counters().refused == ++lies);
+      }
+      SPLITC_REQUIRE(!is_sync());
+      unet::splitc::sync();
+      SPLITC_REQUIRE(here[0] == 3 && here[1] == 3);
+    }
+    barrier();
   });
   REQUIRE(fault == "");
 }
@@ -232,5 +491,32 @@ TEST_CASE("a rank that leaves is named by those that wait for it") {
       INFO(fault);
       REQUIRE(contains(fault, "barrier: rank 1 is gone"));
     }
+  }
+}
+
+TEST_CASE("a rank that leaves is named by those that wait for what it has not done") {
+  struct Way {
+    const char* call;
+    uint32_t machine;
+    void (*wait)(Lock&, Global<uint64_t>);
+  };
+  for (const Way& way : {Way{"sync", 1, [](Lock&, Global<uint64_t> there) { put(there, 1); unet::splitc::sync(); }},
+                         Way{"store_sync", 1, [](Lock&, Global<uint64_t>) { store_sync(8); }},
+                         Way{"store_sync", 32, [](Lock&, Global<uint64_t>) { store_sync(8); }},
+                         Way{"lock", 1, [](Lock& lock, Global<uint64_t>) { lock.lock(); }},
+                         Way{"lock", 32, [](Lock& lock, Global<uint64_t>) { lock.lock(); }},
+                         Way{"read", 1, [](Lock&, Global<uint64_t> there) { read(there); }}}) {
+    Network network(3, {.machine = way.machine}, 1);
+    const std::string fault = network.run([&] {
+      Lock lock = Lock::all_make();
+      const auto array = all_spread_malloc<uint64_t>(procs());
+      if (my_proc() == 1) lock.lock();
+      barrier();
+      if (my_proc() == 1) network.kill(1);
+      while (my_proc() == 1) poll();
+      way.wait(lock, array.on(1));
+    });
+    INFO(way.call << ": " << fault);
+    REQUIRE(contains(fault, (std::string(way.call) + ": rank 1 is gone").c_str()));
   }
 }
