@@ -7,6 +7,7 @@
 
 #include "apps/open_ports.h"
 #include "apps/unet-run/options.h"
+#include "apps/unet-run/output.h"
 #include "apps/unet-run/processes.h"
 #include "apps/unet-run/temp_directory.h"
 #include "unet/service/ni.h"
@@ -26,7 +27,8 @@ int run(Options& options) {
   Result<TempDirectory> directory = TempDirectory::create();
   if (!directory) return refuse(directory.error());
   options.config.ni.socket = directory->socket();
-  Result<Processes> processes = Processes::start(options, directory->socket());
+  LabelledOutput output;  // the last to end: what it reads from is closed by the end of the processes
+  Result<Processes> processes = Processes::start(options, directory->socket(), options.label ? &output : nullptr);
   if (!processes) return refuse(processes.error());
 
   Result<std::vector<std::unique_ptr<Driver>>> drivers = apps::open_ports(options.config.ports);
@@ -38,7 +40,9 @@ int run(Options& options) {
   });
 
   int code = 0;
-  if (Status status = processes->release(); status) {
+  if (Status status = options.label ? output.start() : Status{}; !status) {
+    code = refuse(status.error());
+  } else if (status = processes->release(); status) {
     code = processes->wait();
   } else {
     code = refuse(status.error());

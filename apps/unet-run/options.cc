@@ -60,6 +60,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--host", host, "name by which other hosts find the network interface");
   app.add_option("--idle", idle, "spin, adaptive or block: what the engine does without work (default: adaptive)");
   app.add_option("--cores", cores, "cores of the processes, in order of rank and again from the front: 0,2-4");
+  app.add_flag("--label", options.label, "put the rank in front of each line that a process prints");
   app.add_option("program", options.program, "the program and its arguments, after --")->required();
   app.positionals_at_end();
   app.prefix_command();

@@ -13,6 +13,7 @@ namespace unet::run {
 struct Options {
   uint32_t size = 1;                  // processes
   service::Config config;
+  bool label = false;                 // what they print has the rank in front
   std::vector<uint32_t> cores;        // rank r runs on cores[r % cores.size()]; empty: anywhere
   std::vector<std::string> program;   // and its arguments
 };

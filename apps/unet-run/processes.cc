@@ -37,6 +37,7 @@ struct Child {
   uint32_t rank;
   pid_t parent;
   int gate, errors;
+  const LabelledOutput::Ends& output;  // invalid descriptors: as this process's
 };
 
 [[noreturn]] void give_up(int errors) {
@@ -56,15 +57,20 @@ struct Child {
     CPU_SET(cores[child.rank % cores.size()], &set);
     if (sched_setaffinity(0, sizeof set, &set) != 0) give_up(child.errors);
   }
+  const LabelledOutput::Ends& output = child.output;
+  if (output.out.valid() && dup2(output.out.get(), STDOUT_FILENO) < 0) give_up(child.errors);
+  if (output.errors.valid() && dup2(output.errors.get(), STDERR_FILENO) < 0) give_up(child.errors);
   setenv("UNET_NI", ("unix:" + socket).c_str(), 1);
   setenv("UNET_RANK", std::to_string(child.rank).c_str(), 1);
   setenv("UNET_SIZE", std::to_string(child.options.size).c_str(), 1);
+  unsetenv("UNET_JOB_HOSTS");  // of a job that was started by hand: all of this one are here
   std::vector<char*> arguments;
   for (const std::string& argument : child.options.program) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
   char byte = 0;
   while (read(child.gate, &byte, 1) < 0 && errno == EINTR) {
   }
+  signal(SIGXFSZ, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -74,7 +80,8 @@ struct Child {
 
 }  // namespace
 
-Result<Processes> Processes::start(const Options& options, const std::string& socket) {
+Result<Processes> Processes::start(const Options& options, const std::string& socket, LabelledOutput* output) {
+  signal(SIGXFSZ, SIG_IGN);  // a rank asks for more memory than ulimit -f allows: it is told so
   // Processes that a program leaves behind become our children, so that they can be ended, too.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const sigset_t set = waited_signals();
@@ -88,11 +95,17 @@ Result<Processes> Processes::start(const Options& options, const std::string& so
   all.program_ = options.program[0];
   const pid_t parent = getpid();
   for (uint32_t rank = 0; rank < options.size; ++rank) {
+    LabelledOutput::Ends ends;
+    if (output != nullptr) {
+      Result<LabelledOutput::Ends> added = output->add();
+      if (!added) return tl::unexpected(added.error());
+      ends = std::move(*added);
+    }
     const pid_t pid = fork();
     if (pid < 0) return fail_errno("fork", errno);
     if (pid == 0) {
       all.gate_.reset();
-      become_program({options, rank, parent, gate_out.get(), errors_in.get()}, socket);
+      become_program({options, rank, parent, gate_out.get(), errors_in.get(), ends}, socket);
     }
     all.processes_.push_back({pid, rank, true});
     ++all.running_;

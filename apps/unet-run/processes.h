@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/unet-run/options.h"
+#include "apps/unet-run/output.h"
 #include "unet/base/result.h"
 
 namespace unet::run {
@@ -15,8 +16,8 @@ class Processes {
  public:
   // Forks and executes all of them; each gets UNET_NI, UNET_RANK, UNET_SIZE, its core, and dies with this process. If one
   // cannot be executed, the others are ended and the error says why. Call it before the first thread starts; the processes
-  // begin only when release() is called.
-  static Result<Processes> start(const Options& options, const std::string& socket);
+  // begin only when release() is called. What they print goes to `output`, if there is one.
+  static Result<Processes> start(const Options& options, const std::string& socket, LabelledOutput* output);
   Processes(Processes&&) = default;
   Processes& operator=(Processes&&) = delete;
   ~Processes();

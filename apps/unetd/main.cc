@@ -53,6 +53,7 @@ void catch_signals() {
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGHUP, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a client asks for more memory than ulimit -f allows: it is told so
 }
 
 int refuse(const Error& error) {

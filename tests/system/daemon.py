@@ -50,9 +50,10 @@ def directory():
         shutil.rmtree(path)
 
 
-def run(*args, env=None, user=None):
+def run(*args, env=None, user=None, before=None):
+    """`before`: called in the new process."""
     command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user is not None else []
-    done = subprocess.run([*command, *args], capture_output=True, text=True, timeout=WAIT, env=env)
+    done = subprocess.run([*command, *args], capture_output=True, text=True, timeout=WAIT, env=env, preexec_fn=before)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -292,6 +292,28 @@ def test_run():
         require(left() == [], f"left behind: {left()}")
 
 
+def test_run_labels():
+    """Each line has its rank, also the last one without an end, those of errors, and long ones; what a process leaves behind is not waited for."""
+    script = 'echo "one $UNET_RANK"; echo "bad $UNET_RANK" >&2; head -c 200000 /dev/zero | tr "\\0" x; echo; printf "last %s" $UNET_RANK'
+    with place_of_run() as (env, left):
+        status, out, err = run(UNET_RUN, "-n", "3", "--label", "--", "sh", "-c", script, env=env)
+        require(status == 0, f"unet-run --label: {err}")
+        require(sorted(err.splitlines()) == [f"[{rank}] bad {rank}" for rank in range(3)], f"errors: {err!r}")
+        for rank in range(3):
+            lines = [line.removeprefix(f"[{rank}] ") for line in out.splitlines() if line.startswith(f"[{rank}] ")]
+            require(lines[0] == f"one {rank}" and lines[-1] == f"last {rank}", f"lines of rank {rank}: {[line[:20] for line in lines]}")
+            require("".join(lines[1:-1]) == 200000 * "x", f"{sum(map(len, lines[1:-1]))} bytes of a long line of rank {rank}")
+        status, out, err = run(UNET_RUN, "-n", "2", "--label", "--", "sh", "-c", "sleep 1000 & echo $UNET_RANK", env=env)
+        require(status == 0 and sorted(out.splitlines()) == ["[0] 0", "[1] 1"], f"with a process left behind: {status}: {out!r} {err!r}")
+        status, _, err = run(UNET_RUN, "-n", "2", "--label", "--", "sh", "-c", "echo why >&2; exit 7", env=env)
+        require(status == 7 and re.search(r"^\[[01]\] why$", err, re.M), f"a failure: {status}: {err!r}")
+        # Whoever reads has gone: so the processes are told, and end.
+        command = f"{UNET_RUN} -n 2 --label -- sh -c 'while echo line; do :; done' | head -n 1"
+        done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], env=env, capture_output=True, text=True, timeout=WAIT)
+        require(re.fullmatch(r"\[[01]\] line\n", done.stdout), f"a reader that goes: {done}")
+        require(left() == [], f"left behind: {left()}")
+
+
 def test_run_failures():
     with place_of_run() as (env, left):
         status, _, err = run(UNET_RUN, "-n", "3", "--", "sh", "-c", 'if [ $UNET_RANK = 1 ]; then exit 7; fi; sleep 1000', env=env)
