@@ -291,6 +291,23 @@ const std::vector<Benchmark>& all_benchmarks() {
        .layers = true,
        .small_limit = "am-local",
        .large_limit = "am-local"},
+      {.name = "splitc",
+       .method = Method::splitc,
+       .workload = Workload::word_read,
+       .what = "each access of Split-C, direct and by messages, over the limit of its kind",
+       .detail =
+           "Two ranks. read: side B writes 64 words, each in a line of its own that says where the next one is, then side A reads\n"
+           "them one after the other. Direct: over limit-miss, which does so without Split-C; by messages: over the round trip of\n"
+           "a short Active Message on the same path (am-local, am-memif). get, put, store: words of 8 bytes, as many at a time as\n"
+           "the path takes, until sync() returns, or side B has the last that was stored; words per cache-line round trip.\n"
+           "bulk_get, bulk_put: 64 KiB at consecutive offsets of 4 MiB, over memcpy (limit-get, limit-put). barrier: over the\n"
+           "cache-line round trip. Each slice stands between two slices of what it is compared with; the field `limit` is that,\n"
+           "`baseline` its name.",
+       .metric = "read",
+       .unit = "ns",
+       .small_limit = "limit-pingpong",
+       .large_limit = "limit-pingpong",
+       .more_limits = {"limit-miss", "limit-get", "limit-put"}},
   };
   return benchmarks;
 }
@@ -316,7 +333,8 @@ bool takes_part(const Benchmark& benchmark, const Contender& contender) {
   const bool own_kind = (benchmark.method == Method::fairness) == info.beside && (benchmark.method == Method::restart) == info.restarts &&
                         (benchmark.method == Method::engines) == info.engines;
   if (!own_kind) return false;
-  const bool own_paths = benchmark.method == Method::loss || benchmark.method == Method::incast;
+  const bool own_paths =
+      benchmark.method == Method::loss || benchmark.method == Method::incast || benchmark.method == Method::splitc;
   if (own_paths || !info.only.empty()) return info.only == benchmark.name;
   // In the other benchmarks the wake-up limit would only repeat what `wakeup` says.
   if (!benchmark.sleeping_only && info.path == "limit-eventfd") return false;

@@ -21,6 +21,7 @@ enum class Method : uint8_t {
   loss,       // streams over a wire that loses more and more (loss.h)
   peers,      // memory of peers that are idle (peers.h)
   incast,     // a simulated network (incast.h)
+  splitc,     // slices of each kind of access, beside its own limit (splitc.h)
   restart,    // traffic while the network interface is replaced (restart.h)
 };
 
@@ -39,6 +40,8 @@ struct Benchmark {
   bool layers = false;          // contenders that stand above another, which is measured beside each
   std::string small_limit = {};      // path of the limit (or of what all are compared with) up to kSmallMax bytes
   std::string large_limit = {};      // and above
+
+  std::vector<std::string> more_limits = {};  // other paths that it needs, whatever is chosen
 
   static constexpr uint32_t kSmallMax = 64;
   const std::string& limit_path(uint32_t size) const { return size <= kSmallMax ? small_limit : large_limit; }

@@ -83,8 +83,9 @@ def finish(bench):
 
 def wrong_input():
     wrong = (["walk"], ["run"], ["run", "speed"], ["run", "rtt", "--path", "nowhere"], ["run", "rtt", "--size", "8x"],
-             ["run", "connect", "--size", "8"], ["run", "rtt", "--seconds", "0"], ["run", "rtt", "--cores", "0,0"], ["run", "rtt", "--what"],
+             ["run", "connect", "--size", "8"], ["run", "splitc", "--size", "8"], ["run", "rtt", "--seconds", "0"], ["run", "rtt", "--cores", "0,0"], ["run", "rtt", "--what"],
              ["list", "more"], [], ["across"], ["across", "x", "--size", "8"], ["across", "x", "--size", "65537"],
+             ["kernels", "--kernel", "mm"], ["kernels", "--path", "tcp"], ["kernels", "--ranks", "0"],
              ["across", "x", "--only", "walk"], ["across", "x", "--count", "-1"], ["across", "x", "--wait", "1h"], ["serve", "a", "b"],
              ["plot"], ["plot", "x", "--format", "gif"], ["plot", "x", "--size", "y"])
     for args, (status, out, err) in outcomes(wrong):
@@ -95,7 +96,7 @@ def wrong_input():
 def texts():
     words = ((["--help"], "Examples"), (["list"], "kernel-udp"), (["list"], "shared-2p"), (["info", "shared-2p"], "two cores"),
              (["info", "rtt", "kernel-tcp"], "p999"), (["info", "connect"], "create"), (["info", "logp"], "o_send"),
-             (["info", "am-store"], "limit-put"))
+             (["info", "am-store"], "limit-put"), (["info", "splitc"], "splitc-messages"), (["info", "limit-miss"], "64 words"))
     for (_, word), (args, (status, out, _)) in zip(words, outcomes([args for args, _ in words])):
         require(status == 0 and word in out, f"{args}: exit status {status}, {out}")
 
@@ -253,6 +254,67 @@ def active_messages():
     require(len([r for r in rows if r["baseline"] == "kernel-tcp-cubic"]) == 6, f"am-loss beside TCP: {rows}{err}")
 
 
+def split_c():
+    """Each access by each path was measured, beside the limit of its kind, whatever the machine left of it."""
+    limits = {"read": "limit-miss", "get": "limit-pingpong", "put": "limit-pingpong", "store": "limit-pingpong", "bulk_get": "limit-get",
+              "bulk_put": "limit-put", "barrier": "limit-pingpong"}
+    short = ["--seconds", "0.05", "--repeat", "1", "--json", "-"]
+    for paths in (["splitc-direct", "splitc-messages"], ["splitc-messages"], ["splitc-memif"]):
+        status, out, err = run("run", "splitc", "--path", ",".join(paths), *short)
+        require(status == 0, f"{paths}: exit status {status}: {err}")
+        rows = json.loads(out)
+        require([(r["path"], r["metric"]) for r in rows] == [(path, metric) for path in paths for metric in limits], f"splitc: {rows}{err}")
+        for row in rows:
+            asks = {"splitc-messages": "am-local", "splitc-memif": "am-memif"}.get(row["path"]) if row["metric"] == "read" else None
+            require(row["baseline"] == (asks or limits[row["metric"]]), f"splitc is compared with: {row}")
+            require(row["slices"] > 0 and (row["p50"] is None or row["p50"] > 0), f"splitc: not measured: {row}{err}")
+    status, out, err = run("run", "splitc", "--path", "am-local", *short)
+    require(status == 1 and out == "" and "takes part in splitc" in err, f"splitc over am-local: {status}: {out}{err}")
+    status, out, err = run("run", "rtt", "--path", "splitc-direct", *short)
+    require(status == 1 and out == "" and "takes part in rtt" in err, f"rtt over splitc-direct: {status}: {out}{err}")
+
+
+def kernels():
+    """Jobs of one and two ranks by each path: every time is positive, and what the serial program did is the measure of all, or what one
+    rank did where there is none."""
+    short = ["--kernel", "mm-16", "--ranks", "1,2", "--repeat", "1", "--json", "-"]
+    status, out, err = run("kernels", *short)
+    require(status == 0, f"kernels: exit status {status}: {err}")
+    rows = json.loads(out)
+    paths = {(r["path"], r["size"]) for r in rows}
+    by_us = {(path, ranks) for path in ("direct", "messages", "memif") for ranks in (1, 2)} - {("memif", 1)}
+    by_us |= {("serial", 1), ("limit-copies", 1), ("limit-copies", 2)}
+    require(paths - {("mpi", 1), ("mpi", 2)} == by_us, f"kernels: {sorted(paths)}: {err}")
+    require(paths >= {("mpi", 1), ("mpi", 2)} or "mpi, 2 ranks left out" in err, f"kernels: nothing is said of MPI: {err}")
+    for row in rows:
+        require(row["metric"] == "mm-16" and row["p50"] > 0 and row["limit"] > 0 and row["baseline"] == "serial", f"kernels: {row}")
+        require(abs(row["ratio"] * row["p50"] / row["limit"] - 1) < 1e-6, f"kernels: {row}")
+    require([r["ratio"] for r in rows if r["path"] == "serial"] == [1], f"kernels: the serial program: {rows}")
+    # Each has one of its own; `serial` need not be asked for.
+    status, out, err = run("kernels", "--kernel", "ssort-bulk,rsort-small,cg,fft", "--path", "direct", "--ranks", "1", "--repeat", "1", "--json", "-")
+    require(status == 0, f"kernels: exit status {status}: {err}")
+    over = {r["metric"]: (r["path"], r["baseline"], r["ratio"]) for r in json.loads(out)}
+    require({name: each[:2] for name, each in over.items()} == {name: ("direct", "one rank" if name == "fft" else "serial") for name in
+                                                                ("ssort-bulk", "rsort-small", "cg", "fft")}, f"kernels: {over}")
+    require(over["fft"][2] == 1, f"kernels: one rank: {over}")
+    status, out, err = run("kernels", "--kernel", "fft", "--path", "serial", "--repeat", "1")
+    require(status == 1 and out == "" and "nothing could be measured" in err, f"kernels: fft by a serial program: {status}: {out}{err}")
+    status, out, err = run("kernels", "--kernel", "cannon", "--ranks", "2", "--repeat", "1")
+    require(status == 1 and out == "" and "nothing could be measured" in err, f"kernels: cannon of two: {status}: {out}{err}")
+
+
+def kernels_of_an_installed_one():
+    """Away from the build tree the kernels, which are not installed, are found in PATH; what is missing is named."""
+    apps = os.path.dirname(os.path.dirname(BENCH))
+    with tempfile.TemporaryDirectory() as d:
+        for program in (BENCH, apps + "/unet-run/unet-run"):
+            shutil.copy(program, d)
+        for path, found in ((os.environ["PATH"], False), (f"{apps}/kernels:{apps}/kernels/serial:{os.environ['PATH']}", True)):
+            done = subprocess.run([d + "/unet-bench", "kernels", "--kernel", "mm-16", "--path", "direct", "--ranks", "1", "--repeat", "1"],
+                                  capture_output=True, text=True, timeout=WAIT, env=os.environ | {"PATH": path})
+            require((done.returncode == 0) == found and ("serial_mm" in done.stderr) != found, f"in PATH: {found}: {done}")
+
+
 @contextlib.contextmanager
 def network_interface(directory, host, role):
     """A unetd with one end of a memif."""
@@ -326,7 +388,7 @@ def side_a_dies():
     require(not namespaces_of(bench.pid), "namespaces of a dead run are left")
 
 
-for part in (wrong_input, texts, records, connections, fairness, restart, engines, pictures, between_two_processes, active_messages, between_two_hosts, signals,
-             side_b_dies, side_a_dies):
+for part in (wrong_input, texts, records, connections, fairness, restart, engines, pictures, between_two_processes, active_messages, split_c, kernels,
+             kernels_of_an_installed_one, between_two_hosts, signals, side_b_dies, side_a_dies):
     part()
     print(part.__name__, "ok", flush=True)

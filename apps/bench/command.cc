@@ -1,8 +1,9 @@
-// command.cc - posix_spawn with the output caught.
+// command.cc - where programs are, and posix_spawn with the output caught.
 #include "apps/bench/command.h"
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,7 +32,28 @@ std::string read_all(int fd) {
   }
 }
 
+std::string directory_of_this_program() {
+  char path[4096];
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof(path));
+  if (n <= 0) return ".";
+  const std::string program(path, static_cast<size_t>(n));
+  return program.substr(0, program.rfind('/'));
+}
+
+bool is_program(const std::string& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && access(path.c_str(), X_OK) == 0;
+}
+
 }  // namespace
+
+std::string find_program(const std::string& directory, const std::string& name) {
+  const std::string here = directory_of_this_program();
+  for (const std::string& path : {here + "/" + name, here + "/../" + directory + "/" + name}) {
+    if (is_program(path)) return path;
+  }
+  return name;
+}
 
 Result<std::string> run_command(const std::vector<std::string>& arguments) {
   int output[2];

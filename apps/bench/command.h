@@ -1,4 +1,4 @@
-// command.h - runs another program and waits for it; netns.cc calls `ip` and `ethtool` with it.
+// command.h - finds another program, or runs it and waits for it: daemon.cc, kernels.cc; netns.cc calls `ip` and `ethtool` with it.
 #pragma once
 
 #include <string>
@@ -7,6 +7,10 @@
 #include "unet/base/result.h"
 
 namespace unet::bench {
+
+// The path of a program of ours: beside this one, as installed, or in this directory of the build tree, seen from apps/ ("kernels/mpi").
+// The bare name, which is looked for in PATH, if it is in neither.
+std::string find_program(const std::string& directory, const std::string& name);
 
 // Runs arguments[0] from PATH. What it printed on stdout; when it fails, an error with the command and what it said.
 Result<std::string> run_command(const std::vector<std::string>& arguments);

@@ -163,14 +163,6 @@ Status ConnectMeasurement::repetition() {
   return {};
 }
 
-double median_of(const std::vector<Repetition>& repetitions, double (Repetition::*figure)() const) {
-  std::vector<double> values;
-  for (const Repetition& repetition : repetitions) {
-    if (!repetition.empty()) values.push_back((repetition.*figure)());
-  }
-  return values.empty() ? 0 : median(std::move(values));
-}
-
 Record ConnectMeasurement::record_of(const ConnectPath& path, size_t step) const {
   const ContenderInfo& info = session_.contender(path.index).info();
   const Step& of = path.steps[step];
@@ -182,11 +174,7 @@ Record ConnectMeasurement::record_of(const ConnectPath& path, size_t step) const
   record.ratio = ratio_to_limit(of.repetitions, Relation::over);
   record.baseline = benchmark_.limit_path(0);
   if (record.path == record.baseline && record.ratio) record.ratio = 1;  // by definition
-  for (const Repetition& repetition : of.repetitions) {
-    record.dropped += repetition.dropped;
-    record.disturbed += repetition.disturbed;
-    record.slices += repetition.dropped + repetition.disturbed + repetition.values.size();
-  }
+  count_slices(record, of.repetitions);
   return record;
 }
 

@@ -9,11 +9,13 @@ Contenders make_all_contenders() {
   Contenders contenders;
   add_pingpong_limits(contenders);
   add_memory_limits(contenders);
+  add_miss_limit(contenders);
   add_wakeup_limits(contenders);
   add_unet_local(contenders);
   add_unet_shared(contenders);
   add_unet_shared_pair(contenders);
   add_am_paths(contenders);
+  add_splitc_paths(contenders);
   add_unet_fairness(contenders);
   add_unet_restart(contenders);
   add_unet_engines(contenders);

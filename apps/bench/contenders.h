@@ -14,11 +14,13 @@ Contenders make_all_contenders();
 // One function per file of contenders; each appends its own.
 void add_pingpong_limits(Contenders& contenders);
 void add_memory_limits(Contenders& contenders);
+void add_miss_limit(Contenders& contenders);
 void add_wakeup_limits(Contenders& contenders);
 void add_unet_local(Contenders& contenders);
 void add_unet_shared(Contenders& contenders);
 void add_unet_shared_pair(Contenders& contenders);
 void add_am_paths(Contenders& contenders);
+void add_splitc_paths(Contenders& contenders);
 void add_unet_fairness(Contenders& contenders);
 void add_unet_restart(Contenders& contenders);
 void add_unet_engines(Contenders& contenders);

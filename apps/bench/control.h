@@ -34,12 +34,25 @@ enum class Workload : uint8_t {
   am_peers,   // A maps many peers, which say nothing, and unmaps them
   incast,     // many senders to one, simulated
   lossy,      // A streams for a time over a wire that loses; what arrived in that
+  word_read,  // A reads words that B has just written, one after the other
+  word_get,   // A gets many words of B, and waits for all; Split-C
+  word_put,   // A puts many,
+  word_store, // or stores many, until B has them
+  barrier,    // A and B wait for each other
 };
 
 // Those that are measured in what is moved per second.
 constexpr bool is_stream(Workload workload) {
   return workload == Workload::bandwidth || workload == Workload::rate || workload == Workload::put || workload == Workload::get;
 }
+
+// Those that are measured in words or messages per second.
+constexpr bool is_counted(Workload workload) {
+  return workload == Workload::rate || workload == Workload::word_get || workload == Workload::word_put ||
+         workload == Workload::word_store;
+}
+
+constexpr uint32_t kChainMax = 64;  // words of a batch of word_read
 
 // One slice of one workload.
 struct Slice {

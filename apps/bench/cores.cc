@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <charconv>
 #include <fstream>
+#include <initializer_list>
 
 #include "apps/bench/sizes.h"
 
@@ -55,6 +56,14 @@ std::optional<int> nearest_to(int core, const std::vector<int>& cores, int a, in
     nearest = other;
   }
   return nearest;
+}
+
+Status may_run_on(std::initializer_list<int> cores, const std::string& name) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores) CPU_SET(static_cast<unsigned>(core), &set);
+  if (sched_setaffinity(0, sizeof(set), &set) != 0) return fail_errno("sched_setaffinity(" + name + ")", errno);
+  return {};
 }
 
 }  // namespace
@@ -118,14 +127,10 @@ Result<CorePair> parse_cores(const std::string& text) {
   return pair;
 }
 
-Status pin_to_core(int core) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(static_cast<unsigned>(core), &set);
-  if (sched_setaffinity(0, sizeof(set), &set) != 0) {
-    return fail_errno("sched_setaffinity(core " + std::to_string(core) + ")", errno);
-  }
-  return {};
+Status pin_to_core(int core) { return may_run_on({core}, "core " + std::to_string(core)); }
+
+Status stay_on(const CorePair& cores) {
+  return may_run_on({cores.a, cores.b}, "cores " + std::to_string(cores.a) + "," + std::to_string(cores.b));
 }
 
 }  // namespace unet::bench

@@ -1,4 +1,4 @@
-// cores.h - chooses the two cores of a measurement and pins the calling process; the session uses it.
+// cores.h - chooses the two cores of a measurement and pins the calling process; the session and kernels.cc use it.
 #pragma once
 
 #include <optional>
@@ -27,7 +27,9 @@ std::optional<int> third_core(const CorePair& pair);
 // "A,B": two different allowed cores.
 Result<CorePair> parse_cores(const std::string& text);
 
+// The calling thread runs on this core alone, or on these two; so does what it starts.
 Status pin_to_core(int core);
+Status stay_on(const CorePair& cores);
 
 // "0-3,8" as in /sys/devices/system/cpu; empty when malformed.
 std::vector<int> parse_cpu_list(const std::string& text);

@@ -16,6 +16,7 @@
 #include <fstream>
 #include <vector>
 
+#include "apps/bench/command.h"
 #include "unet/base/time.h"
 
 namespace unet::bench {
@@ -26,27 +27,16 @@ constexpr const char* kDirectoryStem = "/tmp/unet-bench-";
 constexpr int kReadyMs = 60'000;
 constexpr Nanoseconds kStopTime = 3 * kSecond;
 
-std::string directory_of_program() {
-  char path[4096];
-  const ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
-  if (n <= 0) return ".";
-  const std::string program(path, static_cast<size_t>(n));
-  return program.substr(0, program.rfind('/'));
+std::string find_unetd() {
+  const char* const named = std::getenv("UNETD");
+  return named != nullptr ? named : find_program("unetd", "unetd");
 }
 
-// A name without a slash is left to PATH.
-std::string find_unetd() {
-  if (const char* named = std::getenv("UNETD")) return named;
-  const std::string here = directory_of_program();
-  for (const std::string& path : {here + "/unetd", here + "/../unetd/unetd"}) {
-    struct stat status {};
-    if (stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && access(path.c_str(), X_OK) == 0) return path;
-  }
-  return "unetd";
-}
+// `name` tells it from others of this process.
+std::string directory_of(const std::string& name) { return kDirectoryStem + std::to_string(getpid()) + "-" + name; }
 
 void remove_directory(const std::string& directory) {
-  unlink((directory + "/unet.sock").c_str());
+  for (const char* const file : {"/unet.sock", "/memif.sock"}) unlink((directory + file).c_str());
   unlink((directory + "/policy.toml").c_str());
   rmdir(directory.c_str());
 }
@@ -84,7 +74,7 @@ Status write_policy(const std::string& file) {
 }
 
 [[noreturn]] void become_unetd(const std::string& program, const std::string& socket, const std::string& policy, int core, bool keeper,
-                               int ready_fd) {
+                               const std::vector<std::string>& more, int ready_fd) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   setpgid(0, 0);  // a terminal sends SIGINT to the whole group: whoever started it decides
   // What it says on stdout is not among our results.
@@ -95,6 +85,7 @@ Status write_policy(const std::string& file) {
   const auto add = [&](const char* option, const std::string& value) { arguments.insert(arguments.end(), {option, value}); };
   if (!policy.empty()) add("--policy", policy);
   if (keeper) add("--takeover", "60");
+  arguments.insert(arguments.end(), more.begin(), more.end());
   std::vector<char*> pointers;
   for (std::string& each : arguments) pointers.push_back(each.data());
   pointers.push_back(nullptr);
@@ -112,16 +103,27 @@ Daemon::Daemon(Daemon&& other) noexcept
 }
 
 Result<Daemon> Daemon::start(int core, Clients clients, Keeper keeper, const std::string& mark) {
+  const std::string kind = std::string(clients == Clients::own ? "" : "-all") + (keeper == Keeper::none ? "" : "-kept");
+  return start_in(directory_of(std::to_string(core) + kind + mark), core, clients, keeper, {});
+}
+
+Result<Daemon> Daemon::start_host(int core, const std::string& host, const std::string& role, const std::string& server_directory) {
+  const std::string directory = directory_of(host);
+  const std::string socket = (server_directory.empty() ? directory : server_directory) + "/memif.sock";
+  const std::string wire = "dpdk:net_memif0,role=" + role + ",socket=" + socket + ",socket-abstract=no";
+  return start_in(directory, core, Clients::own, Keeper::none, {"--host", host, "--port", wire});
+}
+
+Result<Daemon> Daemon::start_in(const std::string& directory, int core, Clients clients, Keeper keeper,
+                                const std::vector<std::string>& more) {
   remove_stale_directories();
-  const std::string directory = kDirectoryStem + std::to_string(getpid()) + "-" + std::to_string(core) +
-                                (clients == Clients::own ? "" : "-all") + (keeper == Keeper::none ? "" : "-kept") + mark;
   if (mkdir(directory.c_str(), 0700) != 0) return fail_errno("mkdir(" + directory + ")", errno);
   Daemon daemon(directory);
-  if (auto launched = daemon.launch(core, clients, keeper); !launched) return tl::unexpected(launched.error());
+  if (auto launched = daemon.launch(core, clients, keeper, more); !launched) return tl::unexpected(launched.error());
   return daemon;
 }
 
-Status Daemon::launch(int core, Clients clients, Keeper keeper) {
+Status Daemon::launch(int core, Clients clients, Keeper keeper, const std::vector<std::string>& more) {
   const std::string program = find_unetd();
   const std::string socket = directory_ + "/unet.sock";
   const std::string policy = clients == Clients::own ? "" : directory_ + "/policy.toml";
@@ -132,7 +134,7 @@ Status Daemon::launch(int core, Clients clients, Keeper keeper) {
   if (pipe(ready) != 0) return fail_errno("pipe", errno);
   fcntl(ready[0], F_SETFD, FD_CLOEXEC);
   process_ = fork();
-  if (process_ == 0) become_unetd(program, socket, policy, core, keeper == Keeper::yes, ready[1]);
+  if (process_ == 0) become_unetd(program, socket, policy, core, keeper == Keeper::yes, more, ready[1]);
   const int fork_error = errno;
   close(ready[1]);
   const bool started = process_ > 0 && wait_ready(ready[0]);

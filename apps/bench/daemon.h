@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 #include "unet/base/result.h"
 
@@ -18,6 +19,9 @@ class Daemon {
   // Starts unetd with its engine on `core`, and waits until clients may connect. It is looked for in $UNETD, beside this
   // program, in the build tree, and in PATH. If this process dies, the kernel ends it. `mark` tells it from others of its kind.
   static Result<Daemon> start(int core, Clients clients = Clients::own, Keeper keeper = Keeper::none, const std::string& mark = "");
+  // A host of its own, whose network interface has one end of a memif: "server" of one in its own directory, or "client" of that in the
+  // directory of a server.
+  static Result<Daemon> start_host(int core, const std::string& host, const std::string& role, const std::string& server_directory);
   Daemon(Daemon&& other) noexcept;
   Daemon& operator=(Daemon&&) = delete;
   // Ends it and removes its socket; does nothing in a forked child.
@@ -25,13 +29,17 @@ class Daemon {
 
   // What Context::open() takes.
   std::string ni() const { return "unix:" + directory_ + "/unet.sock"; }
+  const std::string& directory() const { return directory_; }
   pid_t process() const { return process_; }
   // With a keeper: the network interface that serves now; -1 if there is none.
   pid_t serving() const;
 
  private:
   explicit Daemon(std::string directory);
-  Status launch(int core, Clients clients, Keeper keeper);
+  // `more`: options of unetd.
+  static Result<Daemon> start_in(const std::string& directory, int core, Clients clients, Keeper keeper,
+                                 const std::vector<std::string>& more);
+  Status launch(int core, Clients clients, Keeper keeper, const std::vector<std::string>& more);
   std::string directory_;
   pid_t owner_;
   pid_t process_ = 0;

@@ -152,21 +152,13 @@ class LogP {
     record.metric = kNames[parameter];
     if (bulk) record.unit = "ns/KiB";
     record.summary = summarize(path.values[parameter]);
-    std::vector<double> of_repetitions, limits;
-    for (const Repetition& repetition : path.repetitions[parameter]) {
-      record.dropped += repetition.dropped;
-      record.disturbed += repetition.disturbed;
-      record.slices += repetition.dropped + repetition.disturbed + repetition.values.size();
-      if (repetition.empty()) continue;
-      of_repetitions.push_back(repetition.p50());
-      limits.push_back(repetition.limit());
-    }
-    if (of_repetitions.empty()) return record;
-    record.summary.p50 = median(of_repetitions);
+    const std::vector<Repetition>& repetitions = path.repetitions[parameter];
+    record.summary.p50 = median_of(repetitions, &Repetition::p50);
+    count_slices(record, repetitions);
     if (bulk) return record;  // no time to compare with that of a cache line
-    record.limit = median(limits);
-    record.ratio = ratio_to_limit(path.repetitions[parameter], Relation::over);
-    record.baseline = benchmark_.limit_path(size_);
+    record.limit = median_of(repetitions, &Repetition::limit);
+    record.ratio = ratio_to_limit(repetitions, Relation::over);
+    if (record.ratio) record.baseline = benchmark_.limit_path(size_);
     return record;
   }
 

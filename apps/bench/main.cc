@@ -13,6 +13,7 @@
 #include "apps/bench/fairness.h"
 #include "apps/bench/idle.h"
 #include "apps/bench/incast.h"
+#include "apps/bench/kernels.h"
 #include "apps/bench/logp.h"
 #include "apps/bench/loss.h"
 #include "apps/bench/measure.h"
@@ -20,6 +21,7 @@
 #include "apps/bench/peers.h"
 #include "apps/bench/restart.h"
 #include "apps/bench/sizes.h"
+#include "apps/bench/splitc.h"
 #include "apps/bench/two_hosts.h"
 
 namespace {
@@ -113,6 +115,7 @@ Contenders contenders_for(const std::vector<Job>& jobs, const Options& options) 
   std::vector<std::string> needed;
   for (const Job& job : jobs) {
     for (uint32_t size : job.sizes) needed.push_back(job.benchmark->limit_path(size));
+    needed.insert(needed.end(), job.benchmark->more_limits.begin(), job.benchmark->more_limits.end());
     for (const auto& contender : all) {
       if (!selected(options, contender->info().path) || !takes_part(*job.benchmark, *contender)) continue;
       needed.push_back(contender->info().path);
@@ -156,6 +159,7 @@ Result<std::vector<Record>> measure_by_method(Session& session, const Job& job, 
     case Method::logp: return measure_logp(session, *job.benchmark, size, paths, options);
     case Method::loss: return measure_loss(session, *job.benchmark, size, paths, options);
     case Method::peers: return measure_peers(session, *job.benchmark, paths, options);
+    case Method::splitc: return measure_splitc(session, *job.benchmark, paths, options);
     case Method::incast: return measure_incast(session, *job.benchmark, size, paths, options);
     case Method::restart: return measure_restart(session, *job.benchmark, size, paths, options);
     case Method::idle: return measure_idle(session, *job.benchmark, size, paths, options);
@@ -244,6 +248,17 @@ int draw(const PlotOptions& options) {
   return 0;
 }
 
+int run_kernels(const KernelsOptions& options) {
+  auto records = measure_kernels(options);
+  if (!records) {
+    return complain(records.error().text, records.error().code == Errc::disconnected ? kExitInterrupted : kExitFailure);
+  }
+  if (options.json != "-") std::printf("%s\n", to_tables(*records, options.table).c_str());
+  if (options.json.empty()) return 0;
+  const Status written = write_json(options.json, *records);
+  return written ? 0 : complain(written.error().text, kExitFailure);
+}
+
 // What `./run` shows: the local channel and the shared NI beside the limit and the kernel, in well under a minute.
 int demo(Options options) {
   options.paths = {"local", "shared", "limit-pingpong", "limit-memcpy", "kernel-pipe", "kernel-unix", "kernel-udp*", "kernel-tcp*"};
@@ -273,6 +288,7 @@ int main(int argc, char** argv) {
     case Action::demo: return demo(*options);
     case Action::serve: return serve(options->serve_name);
     case Action::plot: return draw(options->plot);
+    case Action::kernels: return run_kernels(options->kernels);
     case Action::across: return across(options->across);
   }
   return kExitFailure;

@@ -42,9 +42,11 @@ const char* suffix_of(Workload workload) {
     default: return "";
   }
 }
-bool is_round_trip(Workload workload) { return workload == Workload::rtt || *suffix_of(workload) != 0; }
+bool is_round_trip(Workload workload) {
+  return workload == Workload::rtt || workload == Workload::barrier || *suffix_of(workload) != 0;
+}
 bool is_latency(Workload workload) {
-  return is_round_trip(workload) || workload == Workload::wakeup || workload == Workload::connect;
+  return is_round_trip(workload) || workload == Workload::wakeup || workload == Workload::connect || workload == Workload::word_read;
 }
 bool times_each(const Benchmark& benchmark) { return is_latency(benchmark.workload); }
 
@@ -238,14 +240,6 @@ Status Measurement::repetition() {
   return {};
 }
 
-double median_p50(const std::vector<Repetition>& repetitions, bool of_limit) {
-  std::vector<double> values;
-  for (const Repetition& repetition : repetitions) {
-    if (!repetition.empty()) values.push_back(of_limit ? repetition.limit() : repetition.p50());
-  }
-  return values.empty() ? 0 : median(std::move(values));
-}
-
 Record Measurement::record_of(const Participant& participant) const {
   const ContenderInfo& info = session_.contender(participant.index).info();
   Record record = record_without_figures(benchmark_, info, size_, options_);
@@ -257,18 +251,14 @@ Record Measurement::record_of(const Participant& participant) const {
     record.summary.p999 = tail.p999;
     record.distribution = distribution(participant.single);
   }
-  record.summary.p50 = median_p50(participant.repetitions, false);
-  record.limit = median_p50(participant.repetitions, true);
+  record.summary.p50 = median_of(participant.repetitions, &Repetition::p50);
+  record.limit = median_of(participant.repetitions, &Repetition::limit);
   record.ratio = ratio_to_limit(participant.repetitions, benchmark_.relation);
   record.baseline = benchmark_.limit_path(size_);
   if (info.wire && benchmark_.workload == Workload::put && !benchmark_.layers) compare_with_messages(participant, record);
   if (record.path == record.baseline && record.ratio) record.ratio = 1;  // by definition; the slices around it are its own
   if (!info.layer) compare_with_baseline(participant, record);
-  for (const Repetition& repetition : participant.repetitions) {
-    record.dropped += repetition.dropped;
-    record.disturbed += repetition.disturbed;
-    record.slices += repetition.dropped + repetition.disturbed + repetition.values.size();
-  }
+  count_slices(record, participant.repetitions);
   return record;
 }
 
@@ -320,6 +310,14 @@ Record record_without_figures(const Benchmark& benchmark, const ContenderInfo& i
   return record;
 }
 
+void count_slices(Record& record, const std::vector<Repetition>& repetitions) {
+  for (const Repetition& repetition : repetitions) {
+    record.dropped += repetition.dropped;
+    record.disturbed += repetition.disturbed;
+    record.slices += repetition.dropped + repetition.disturbed + repetition.values.size();
+  }
+}
+
 Result<std::vector<Record>> measure(Session& session, const Benchmark& benchmark, uint32_t size,
                                     const std::vector<size_t>& paths, const MeasureOptions& options) {
   return Measurement(session, benchmark, size, options).run(paths);
@@ -345,7 +343,7 @@ std::vector<double> values_of(const Slice& slice, const Session::SliceResult& re
   const double ns = to_ns(result.outcome.cycles);
   const double messages = static_cast<double>(result.outcome.messages);
   if (ns <= 0 || messages <= 0) return values;
-  values.push_back(slice.workload == Workload::rate ? messages * 1e9 / ns : messages * slice.size / ns);
+  values.push_back(is_counted(slice.workload) ? messages * 1e9 / ns : messages * slice.size / ns);
   return values;
 }
 
@@ -367,7 +365,7 @@ Slice Pace::slice_of(uint64_t iterations, uint32_t batch) const {
 }
 
 Slice Pace::batched() const {
-  uint32_t batch = 1;
+  uint32_t batch = workload_ == Workload::word_read ? kChainMax : 1;
   if (is_round_trip(workload_)) {
     batch = static_cast<uint32_t>(std::clamp(kBatchNs / ns_per_iteration_, 1.0, static_cast<double>(kBatchMax)));
   }

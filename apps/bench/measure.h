@@ -30,6 +30,9 @@ Result<std::vector<Record>> measure(Session& session, const Benchmark& benchmark
 // A record that says what was measured, how and with which settings, and no figure yet. Its metric is the benchmark's.
 Record record_without_figures(const Benchmark& benchmark, const ContenderInfo& info, uint32_t size, const MeasureOptions& options);
 
+// Adds what became of the slices of these repetitions to a record's counts.
+void count_slices(Record& record, const std::vector<Repetition>& repetitions);
+
 // The session's contender of this path; contender_count() when there is none.
 size_t find_contender(const Session& session, const std::string& path);
 

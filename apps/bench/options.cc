@@ -34,6 +34,7 @@ constexpr const char* kFooter =
     "  unet-bench run bandwidth rate --json results.json --table markdown\n"
     "  unet-bench serve                                        on one host, and on another:\n"
     "  unet-bench across bench@HOST                            round trips and a stream between two unetds\n"
+    "  unet-bench kernels --kernel cg,fft --ranks 1,2          parallel programs in Split-C, beside MPI\n"
     "  unet-bench plot results.json --directory pictures       SVG and PNG of what was measured\n"
     "Paths over veth pairs need root; without it they are left out with a line that says so.";
 
@@ -41,6 +42,7 @@ struct Raw {
   std::string paths, sizes, cores, table = "text", seconds, repeat = "5";
   std::string count = "0", wait = "0", only = "both";  // across
   std::string formats = "svg,png", plot_size;          // plot
+  std::string kernels, ranks = "1,2,4,8";              // kernels
 };
 
 std::string joined(const std::vector<std::string>& items) {
@@ -64,7 +66,7 @@ Status check_names(const Options& options, const std::vector<std::string>& known
     const bool path = options.action == Action::info && contains(known_paths, name);
     const Benchmark* benchmark = find_benchmark(name);
     if (benchmark != nullptr && benchmark->sizes.empty() && !options.sizes.empty()) {
-      return fail(Errc::invalid_argument, "'" + name + "' sends no messages: leave --size out");
+      return fail(Errc::invalid_argument, "'" + name + "' has no sizes to choose: leave --size out");
     }
     const auto largest = std::max_element(options.sizes.begin(), options.sizes.end());
     if (benchmark != nullptr && largest != options.sizes.end() && *largest > benchmark->size_max) {
@@ -95,17 +97,8 @@ Result<T> parse_number(const std::string& text, const std::string& what, T least
   return value;
 }
 
-Status take_raw(const Raw& raw, Options& options) {
-  if (!raw.paths.empty()) {
-    auto paths = parse_list(raw.paths, "paths");
-    if (!paths) return tl::unexpected(paths.error());
-    options.paths = *paths;
-  }
-  if (!raw.sizes.empty()) {
-    auto sizes = parse_size_list(raw.sizes);
-    if (!sizes) return tl::unexpected(sizes.error());
-    options.sizes = *sizes;
-  }
+// What all commands that measure have.
+Status take_measuring(const Raw& raw, Options& options) {
   if (!raw.cores.empty()) {
     auto cores = parse_cores(raw.cores);
     if (!cores) return tl::unexpected(cores.error());
@@ -125,6 +118,20 @@ Status take_raw(const Raw& raw, Options& options) {
   }
   options.table = raw.table == "text" ? TableStyle::text : TableStyle::markdown;
   return {};
+}
+
+Status take_raw(const Raw& raw, Options& options) {
+  if (!raw.paths.empty()) {
+    auto paths = parse_list(raw.paths, "paths");
+    if (!paths) return tl::unexpected(paths.error());
+    options.paths = *paths;
+  }
+  if (!raw.sizes.empty()) {
+    auto sizes = parse_size_list(raw.sizes);
+    if (!sizes) return tl::unexpected(sizes.error());
+    options.sizes = *sizes;
+  }
+  return take_measuring(raw, options);
 }
 
 Status take_across(const Raw& raw, Options& options) {
@@ -166,6 +173,42 @@ Status take_plot(const Raw& raw, PlotOptions& plot) {
   return {};
 }
 
+// Names that must be among `known`.
+Result<std::vector<std::string>> parse_names(const std::string& text, const std::string& what, const std::vector<std::string>& known) {
+  if (text.empty()) return std::vector<std::string>{};
+  auto names = parse_list(text, what);
+  if (!names) return names;
+  for (const std::string& name : *names) {
+    if (!contains(known, name)) return fail(Errc::invalid_argument, what + ": no '" + name + "'; there are " + joined(known));
+  }
+  return names;
+}
+
+Status take_kernels(const Raw& raw, Options& options) {
+  KernelsOptions& kernels = options.kernels;
+  auto names = parse_names(raw.kernels, "--kernel", kernel_names());
+  if (!names) return tl::unexpected(names.error());
+  auto paths = parse_names(raw.paths, "--path", kernel_paths());
+  if (!paths) return tl::unexpected(paths.error());
+  auto ranks = parse_list(raw.ranks, "--ranks");
+  if (!ranks) return tl::unexpected(ranks.error());
+  kernels.ranks.clear();
+  for (const std::string& text : *ranks) {
+    auto number = parse_number<uint32_t>(text, "--ranks", 1, kKernelRanksMax);
+    if (!number) return tl::unexpected(number.error());
+    kernels.ranks.push_back(*number);
+  }
+  if (auto taken = take_measuring(raw, options); !taken) return taken;
+  kernels.kernels = *names;
+  kernels.paths = *paths;
+  kernels.repeat = options.repeat;
+  kernels.cores = options.cores;
+  kernels.json = options.json;
+  kernels.table = options.table;
+  kernels.command = options.command;
+  return {};
+}
+
 // An option given as an empty text is malformed too; CLI11 lets it through.
 std::string not_empty(const std::string& text) { return text.empty() ? "must not be empty" : ""; }
 
@@ -203,6 +246,19 @@ void add_plot(CLI::App& app, Raw& raw, Options& options) {
   plot->add_option("--size", raw.plot_size, "message size of distributions (default: the smallest)")->check(not_empty);
 }
 
+void add_kernels(CLI::App& app, Raw& raw, Options& options) {
+  CLI::App* kernels = app.add_subcommand("kernels", "parallel programs in Split-C as whole jobs: time and speed-up over ranks, beside MPI");
+  kernels->add_option("--kernel", raw.kernels, "of " + joined(kernel_names()) + " (default: all)")->check(not_empty);
+  kernels->add_option("--path", raw.paths, "of " + joined(kernel_paths()) + " (default: all)")->check(not_empty);
+  kernels->add_option("--ranks", raw.ranks, "numbers of ranks (default: 1,2,4,8)")->check(not_empty);
+  kernels->add_option("--repeat", raw.repeat, "jobs of each, of which results are medians (default: 5)")->check(not_empty);
+  kernels->add_option("--cores", raw.cores, "the two cores of all ranks, such as 0,1 (default: the first, and its nearest neighbour)")
+      ->check(not_empty);
+  kernels->add_option("--json", options.json, "write the records as JSON to this file, or to stdout instead of tables (-)")
+      ->check(not_empty);
+  kernels->add_option("--table", raw.table, "text or markdown");
+}
+
 }  // namespace
 
 Result<Options> parse_options(int argc, const char* const* argv, const std::vector<std::string>& known_paths) {
@@ -225,6 +281,7 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::vect
   add_measuring_options(*demo, raw, options);
   add_two_hosts(app, raw, options);
   add_plot(app, raw, options);
+  add_kernels(app, raw, options);
 
   try {
     app.parse(argc, argv);
@@ -234,7 +291,7 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::vect
   } catch (const CLI::ParseError& error) {
     if (argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty()) {
       return fail(Errc::invalid_argument,
-                  "no command '" + std::string(argv[1]) + "'; there are list, info, run, demo, serve, across and plot");
+                  "no command '" + std::string(argv[1]) + "'; there are list, info, run, demo, serve, across, kernels and plot");
     }
     return fail(Errc::invalid_argument, std::string(error.what()) + "; see unet-bench --help");
   }
@@ -245,6 +302,11 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::vect
   if (app.got_subcommand("plot")) {
     options.action = Action::plot;
     if (auto taken = take_plot(raw, options.plot); !taken) return tl::unexpected(taken.error());
+    return options;
+  }
+  if (app.got_subcommand("kernels")) {
+    options.action = Action::kernels;
+    if (auto taken = take_kernels(raw, options); !taken) return tl::unexpected(taken.error());
     return options;
   }
   if (auto taken = take_raw(raw, options); !taken) return tl::unexpected(taken.error());

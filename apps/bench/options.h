@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/bench/cores.h"
+#include "apps/bench/kernels.h"
 #include "apps/bench/plot/plot.h"
 #include "apps/bench/report.h"
 #include "apps/bench/two_hosts.h"
@@ -13,7 +14,7 @@
 
 namespace unet::bench {
 
-enum class Action : uint8_t { list, info, run, demo, serve, across, plot, help };
+enum class Action : uint8_t { list, info, run, demo, serve, across, plot, kernels, help };
 
 struct Options {
   Action action = Action::help;
@@ -30,6 +31,7 @@ struct Options {
   std::string serve_name = "bench"; // serve: what to bind
   AcrossOptions across;
   PlotOptions plot;
+  KernelsOptions kernels;
 };
 
 // Every error is one line that says what was wrong and what is allowed. Checks names of benchmarks and paths too:

@@ -42,6 +42,23 @@ TEST_CASE("options: the other actions") {
   CHECK(help->help.find("unet-bench run rtt") != std::string::npos);
 }
 
+TEST_CASE("options: jobs of kernels take what all measurements take") {
+  const auto options =
+      parse({"kernels", "--kernel", "cg,fft", "--path", "direct", "--ranks", "1,4", "--repeat", "7", "--json", "-", "--table", "markdown"});
+  REQUIRE(options);
+  CHECK(options->action == Action::kernels);
+  const KernelsOptions& kernels = options->kernels;
+  CHECK(kernels.kernels == std::vector<std::string>{"cg", "fft"});
+  CHECK(kernels.paths == std::vector<std::string>{"direct"});
+  CHECK(kernels.ranks == std::vector<uint32_t>{1, 4});
+  CHECK(kernels.repeat == 7);
+  CHECK_FALSE(kernels.cores);
+  CHECK(kernels.json == "-");
+  CHECK(kernels.table == TableStyle::markdown);
+  CHECK(kernels.command == "unet-bench kernels --kernel cg,fft --path direct --ranks 1,4 --repeat 7 --json - --table markdown");
+  CHECK(parse({"kernels"})->kernels.repeat == 5);
+}
+
 TEST_CASE("options: malformed ones get one line that names them") {
   struct Bad {
     std::vector<const char*> arguments;
@@ -78,6 +95,11 @@ TEST_CASE("options: malformed ones get one line that names them") {
       {{"run", "rtt", "--table", "html"}, "'html'"},
       {{"run", "rtt", "--speed", "9"}, "--speed"},
       {{"list", "--json", "x"}, "--json"},
+      {{"kernels", "--kernel", "mm"}, "'mm'"},
+      {{"kernels", "--ranks", "0"}, "'0'"},
+      {{"kernels", "--repeat", "0"}, "'0'"},
+      {{"kernels", "--cores", "0,0"}, "'0,0'"},
+      {{"kernels", "--table", "html"}, "'html'"},
   };
   for (const Bad& bad : cases) {
     const auto options = parse(bad.arguments);

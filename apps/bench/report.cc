@@ -42,6 +42,7 @@ std::string row_name(const Record& record) {
     const size_t from = record.metric.find('_') + 1;
     return record.metric.substr(from, record.metric.rfind('_') - from) + " senders";
   }
+  if (record.bench == "kernels") return record.metric + ", " + record.path;
   const size_t idle = record.metric.find("_idle");
   if (idle == std::string::npos) return record.path;
   return record.path + " + " + record.metric.substr(4, idle - 4) + " idle";
@@ -50,8 +51,9 @@ std::string row_name(const Record& record) {
 // A column is a size; of connections, which have none, a step; of fairness what is compared.
 std::string column_name(const Record& record) {
   if (record.bench == "am-incast") return record.metric.substr(0, record.metric.find('_')) + ", " + format_size(record.size);
+  if (record.bench == "kernels") return "P = " + std::to_string(record.size);
   const bool emulated = record.bench == "emulated" && record.metric.rfind("rtt", 0) != 0;
-  const std::array by_step = {"connect", "fairness", "restart", "logp", "am-loss", "am-peers"};
+  const std::array by_step = {"connect", "fairness", "restart", "logp", "am-loss", "am-peers", "splitc"};
   const bool steps = emulated || std::find(by_step.begin(), by_step.end(), record.bench) != by_step.end();
   return steps ? record.metric : format_size(record.size);
 }
@@ -82,6 +84,8 @@ Rows matrix(const std::vector<Record>& records, const std::string& corner, Cell 
 
 // What a row's ratio compares with, as the title of its table says it. Rows of one kind share a table.
 std::string compared_with(const Record& record) {
+  if (record.bench == "splitc") return record.unit == "words/s" ? "words per round trip of " : "ratio to ";
+  if (record.bench == "kernels") return "speed-up over " + (record.baseline == "serial" ? "the serial program" : record.baseline);
   if (record.baseline.rfind("limit-", 0) == 0) {
     return record.unit == "msg/s" ? "messages per round trip of " : "ratio to ";
   }
@@ -120,7 +124,7 @@ std::string dropped_line(const std::vector<Record>& records) {
       std::any_of(records.begin(), records.end(), [](const Record& record) { return record.summary.samples == 0; });
   std::string advice;
   if (empty) advice = "Where a path has no figure, no slice was left: measure while the machine is quiet, or longer (--seconds).\n";
-  if (records.front().bench == "restart") return advice;
+  if (records.front().bench == "restart" || records.front().bench == "kernels") return advice;
   return advice + "Of " + std::to_string(slices) + " slices " + std::to_string(dropped) +
          " were dropped because the limit moved by more than " + print_number("%.0f", kLimitTolerance * 100) +
          " % around them, and " + std::to_string(disturbed) + " because another process had one of the cores.\n";
@@ -136,7 +140,7 @@ std::string format_value(double value, const std::string& unit) {
     if (value < 999.5e3) return three_digits(value / 1e3) + " us";
     return three_digits(value / 1e6) + " ms";
   }
-  if (unit == "msg/s") return three_digits(value / 1e6) + " M/s";
+  if (unit == "msg/s" || unit == "words/s") return three_digits(value / 1e6) + " M/s";
   if (unit == "%") return print_number("%.3f %%", value);
   return three_digits(value) + " " + unit;
 }
@@ -225,7 +229,7 @@ std::string to_tables(const std::vector<Record>& records, TableStyle style) {
           matrix(of_kind, "path", [](const Record& record) { return format_ratio(record.ratio); }));
   }
   table(bench + ": p50", figure(&Summary::p50));
-  if (unit == "ns") {
+  if (unit == "ns" && bench != "kernels") {  // a handful of whole jobs has no tail
     table(bench + ": p99", figure(&Summary::p99));
     table(bench + ": p999", figure(&Summary::p999));
   }

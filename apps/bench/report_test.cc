@@ -123,6 +123,22 @@ TEST_CASE("report: a layer stands beside what it stands on, category by category
   CHECK(has("rtt: ratio to raw U-Net on the same path: local\n  path              8 B\n  am-local, short  1.25\n"));
 }
 
+TEST_CASE("report: kernels stand in tables by what their speed-up is over") {
+  std::vector<Record> records;
+  for (const char* const baseline : {"serial", "one rank"}) {
+    for (const uint32_t ranks : {1u, 2u}) {
+      records.push_back(record_of("direct", ranks, 2e6 / ranks, 0.9 * ranks));
+      records.back().bench = "kernels";
+      records.back().metric = baseline == std::string("serial") ? "cg" : "fft";
+      records.back().baseline = baseline;
+    }
+  }
+  const std::string text = to_tables(records, TableStyle::text);
+  const auto has = [&](const char* table) { return text.find(table) != std::string::npos; };
+  CHECK(has("kernels: speed-up over the serial program\n  path        P = 1  P = 2\n  cg, direct   0.90   1.80\n"));
+  CHECK(has("kernels: speed-up over one rank\n  path         P = 1  P = 2\n  fft, direct   0.90   1.80\n"));
+}
+
 TEST_CASE("report: senders to one are rows, what became of them columns") {
   std::vector<Record> records;
   for (const uint32_t size : {1500u, 4096u}) {

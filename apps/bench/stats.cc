@@ -66,6 +66,14 @@ bool Repetition::add(const SliceValue& slice, double tolerance) {
   return true;
 }
 
+double median_of(const std::vector<Repetition>& repetitions, double (Repetition::*figure)() const) {
+  std::vector<double> values;
+  for (const Repetition& repetition : repetitions) {
+    if (!repetition.empty()) values.push_back((repetition.*figure)());
+  }
+  return values.empty() ? 0 : median(std::move(values));
+}
+
 std::optional<double> ratio_to_limit(const std::vector<Repetition>& repetitions, Relation relation) {
   std::vector<double> ratios;
   for (const Repetition& repetition : repetitions) {

@@ -66,6 +66,9 @@ struct Repetition {
   double limit() const { return median(limits); }
 };
 
+// Median of a figure, such as &Repetition::p50, over the repetitions that kept at least one slice; 0 when none did.
+double median_of(const std::vector<Repetition>& repetitions, double (Repetition::*figure)() const);
+
 // How a value relates to its limit: `over` for times (2.0 means twice the limit's time) and bandwidths (0.9 means
 // nine tenths of the limit's bandwidth); `product` for rates per second against a round-trip time in ns (messages per round trip).
 enum class Relation { over, product };

@@ -86,6 +86,12 @@ TEST_CASE("stats: repetitions that kept nothing do not count") {
   const Repetition empty = repetition_of({{130, 100, 200}});
   CHECK(empty.empty());
   CHECK_FALSE(ratio_to_limit({empty, empty}, Relation::over));
+  CHECK(median_of({empty, empty}, &Repetition::p50) == 0);
+  CHECK(median_of({}, &Repetition::limit) == 0);
+  const std::vector<Repetition> some = {empty, repetition_of({{150, 100, 100}}), repetition_of({{190, 120, 120}}),
+                                        repetition_of({{170, 140, 140}})};
+  CHECK(median_of(some, &Repetition::p50) == 170);
+  CHECK(median_of(some, &Repetition::limit) == 120);
   CHECK(ratio_to_limit({empty, repetition_of({{150, 100, 100}})}, Relation::over).value() == Approx(1.5));
 }
 

@@ -2,13 +2,11 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <atomic>
-#include <csignal>
 #include <cstdio>
 #include <fstream>
 
+#include "apps/bench/end_signals.h"
 #include "apps/bench/two_hosts_message.h"
-#include "apps/bench/two_hosts_signals.h"
 #include "unet/context.h"
 
 namespace unet::bench {
@@ -23,8 +21,6 @@ constexpr Nanoseconds kEchoWaitMax = 5 * kSecond;
 // Until the first echo, and for the report of a stream.
 constexpr Nanoseconds kPatience = 60 * kSecond;
 constexpr double kNanosecondsPerSecond = 1e9;
-
-std::atomic<bool> end{false};
 
 // One row: what was measured to one target at one size.
 struct Found {
@@ -230,15 +226,6 @@ int write(const AcrossOptions& options, const std::vector<Found>& found) {
 }
 
 }  // namespace
-
-void catch_end_signals() {
-  struct sigaction action {};
-  action.sa_handler = [](int) { end.store(true, std::memory_order_relaxed); };
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-}
-
-bool end_wanted() { return end.load(std::memory_order_relaxed); }
 
 int across(const AcrossOptions& options) {
   catch_end_signals();

@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <vector>
 
+#include "apps/bench/end_signals.h"
 #include "apps/bench/two_hosts_message.h"
-#include "apps/bench/two_hosts_signals.h"
 #include "unet/context.h"
 
 namespace unet::bench {

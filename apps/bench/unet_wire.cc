@@ -9,6 +9,7 @@
 #include "apps/bench/contenders.h"
 #include "apps/bench/environment.h"
 #include "apps/bench/put_workload.h"
+#include "apps/bench/splitc_path.h"
 #include "apps/bench/unet_endpoints.h"
 #include "apps/bench/unet_link.h"
 #include "apps/bench/wire_port.h"
@@ -231,7 +232,9 @@ void add_wire(Contenders& contenders, WireKind kind, const std::string& name, co
                     .baseline = "raw-" + name,
                     .wire = true},
       wire));
-  if (kind != WireKind::pcap && kind != WireKind::memif_zero_copy) add_am_wire(contenders, name, setting, wire);
+  if (kind == WireKind::pcap || kind == WireKind::memif_zero_copy) return;
+  add_am_wire(contenders, name, setting, wire);
+  add_splitc_wire(contenders, name, setting, wire);
 }
 
 }  // namespace

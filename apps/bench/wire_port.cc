@@ -126,7 +126,7 @@ Status WirePort::exchange_addresses(const RunContext& context) {
 
 Status WirePort::open_ni(Side side, std::unique_ptr<Driver> driver) {
   service::Config config = service::default_config();
-  config.ni.service.host = side == Side::a ? "side-a" : "side-b";
+  config.ni.service.host = kHosts[static_cast<size_t>(side)];
   config.ni.service.lost_after = kSilence;
   std::vector<std::unique_ptr<Driver>> drivers;
   drivers.push_back(std::move(driver));

@@ -32,6 +32,7 @@ class WirePort {
   Context& context() { return *context_; }
   static constexpr const char* kTarget = "bench@side-b";
   static constexpr const char* kHostB = "@side-b";
+  static constexpr const char* kHosts[] = {"side-a", "side-b"};
 
  private:
   struct Addresses;

@@ -270,6 +270,11 @@ Outcome run_on_link(Link& link, const Slice& slice, MessageBuffers& buffers, Run
     case Workload::am_peers:
     case Workload::incast:
     case Workload::lossy:
+    case Workload::word_read:
+    case Workload::word_get:
+    case Workload::word_put:
+    case Workload::word_store:
+    case Workload::barrier:
     case Workload::share:
     case Workload::emulate:
     case Workload::restart:

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "apps/bench/report.h"
 #include "apps/bench/sizes.h"
@@ -42,9 +43,11 @@ std::vector<Group> groups_of(const std::vector<Point>& points) {
   return groups;
 }
 
+bool is_serial(const Point& point) { return point.bench == "kernels" && point.path == "serial"; }
+
 Family family_of(const Point& point) {
   const auto begins = [&](const char* with) { return point.path.rfind(with, 0) == 0; };
-  if (begins("limit-")) return Family::limit;
+  if (begins("limit-") || is_serial(point)) return Family::limit;
   if (begins("raw-")) return Family::raw;
   return begins("kernel-") ? Family::kernel : Family::ours;
 }
@@ -100,9 +103,25 @@ Curve& curve_of(std::vector<Curve>& curves, const Point& point) {
       [&] { return Curve{point.label, family_of(point), {}, {}}; });
 }
 
+// A serial program has no ranks: its time is a line across all numbers of them.
+std::vector<Point> with_serial_across(const std::vector<Point>& points) {
+  std::set<uint32_t> sizes;
+  for (const Point& point : points) sizes.insert(point.size);
+  std::vector<Point> all;
+  for (Point point : points) {
+    const std::set<uint32_t> at = is_serial(point) ? sizes : std::set<uint32_t>{point.size};
+    for (const uint32_t size : at) {
+      point.size = size;
+      all.push_back(point);
+    }
+  }
+  return all;
+}
+
 Figure over_size(const Group& group) {
-  Figure figure{.kind = Figure::Kind::over_size, .name = file_name(group.bench), .title = title_of(group), .y_label = "", .curves = {}};
-  std::vector<Point> sorted = group.points;
+  Figure figure{.kind = Figure::Kind::over_size, .name = file_name(group.bench), .title = title_of(group), .y_label = "",
+                .over_ranks = group.bench == "kernels", .curves = {}};
+  std::vector<Point> sorted = with_serial_across(group.points);
   std::stable_sort(sorted.begin(), sorted.end(), [](const Point& left, const Point& right) { return left.size < right.size; });
   for (const Point& point : group.points) curve_of(figure.curves, point);  // in the order of the file
   for (const Point& point : sorted) {

@@ -27,6 +27,7 @@ struct Figure {
   std::string y_label;
   bool log_y = false;
   double y_scale = 1;      // y is shown as value * y_scale
+  bool over_ranks = false;    // over_size: x is a number of ranks
   std::vector<Curve> curves;  // bars: one per bar, its value at x = 0
 };
 

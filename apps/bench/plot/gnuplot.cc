@@ -78,11 +78,12 @@ std::string size_axis(const Figure& figure) {
     const double at = std::log2(std::max(size, 1u));
     if (at - last < 0.9) continue;  // labels would overlap
     last = at;
-    tics += (tics.empty() ? "" : ", ") + tic(format_size(size), std::max(size, 1u));
+    tics += (tics.empty() ? "" : ", ") + tic(figure.over_ranks ? std::to_string(size) : format_size(size), std::max(size, 1u));
   }
   // A little room at both ends: a mark at the very edge is not drawn.
   return "set logscale x 2\nset xrange [" + number(std::max(*sizes.begin(), 1u) * 0.9) + ":" + number(*sizes.rbegin() * 1.15 + 1) +
-         "]\nset xlabel 'message size'\nset xtics (" + tics + ") rotate by -40\n";
+         "]\nset xlabel '" + (figure.over_ranks ? "ranks" : "message size") + "'\nset xtics (" + tics + ")" +
+         (figure.over_ranks ? "\n" : " rotate by -40\n");
 }
 
 std::string percentile_axis() {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <tuple>
 
 #include "apps/bench/plot/figures.h"
 #include "apps/bench/plot/gnuplot.h"
@@ -89,6 +90,25 @@ TEST_CASE("one size becomes bars, and each number in a metric a bar of its own",
   CHECK(figures[0].kind == Figure::Kind::bars);
   REQUIRE(figures[0].curves.size() == 2);
   CHECK(figures[0].curves[1].label == "local, rtt_4096_idle");
+}
+
+TEST_CASE("a serial program is a line across all numbers of ranks", "[plot]") {
+  std::vector<Record> records;
+  for (const auto& [path, ranks, time] :
+       {std::tuple{"direct", 1u, 110.0}, {"direct", 2u, 60.0}, {"direct", 4u, 65.0}, {"serial", 1u, 100.0}}) {
+    records.push_back(record_of(path, ranks, time));
+    records.back().bench = "kernels";
+    records.back().metric = "cg";
+    records.back().distribution.clear();
+  }
+  const auto figures = figures_of(points_of(records), std::nullopt);
+  REQUIRE(figures.size() == 1);
+  REQUIRE(figures[0].curves.size() == 2);
+  const Curve& serial = figures[0].curves[1];
+  CHECK(serial.family == Family::limit);
+  CHECK(serial.values == std::vector<std::pair<double, double>>{{1, 100}, {2, 100}, {4, 100}});
+  CHECK(serial.high.size() == 3);
+  CHECK(figures[0].curves[0].values == std::vector<std::pair<double, double>>{{1, 110}, {2, 60}, {4, 65}});
 }
 
 TEST_CASE("messages around a moment become a line over time", "[plot]") {
