@@ -131,6 +131,15 @@ def test_active_messages():
     says("am_hello", AM_HELLO)
 
 
+def test_split_c():
+    with unetd() as (ni, _):
+        for language in LANGUAGES:
+            require(run_well(example("splitc_hello" + language), ni=ni) == "1 ranks: the squares of 0 to 0 add up to 0\n", "splitc_hello alone")
+    for language in LANGUAGES:
+        out = run_well(UNET_RUN, "-n", "4", "--", example("splitc_hello" + language))
+        require(out == "4 ranks: the squares of 0 to 3 add up to 14\n", f"splitc_hello{language} of four ranks says: {out}")
+
+
 def test_echo_all_languages_paths_and_sizes():
     with unetd() as (ni, _):
         for of_server in LANGUAGES:

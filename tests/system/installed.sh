@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # installed.sh - what `meson install` leaves is enough for an application: every header compiles outside of the tree, in the
 # languages it is for; the library exports exactly the C functions that unet.h declares; every example builds by the command
-# in its own first lines, with pkg-config, and hello runs over an installed unetd; the manual pages and the
+# in its own first lines, with pkg-config, and those that say hello run over an installed unetd; the manual pages and the
 # systemd unit are there.
 #
 #   installed.sh MESON BUILD_DIR VERSION EXAMPLES_SOURCE_DIR
@@ -64,6 +64,7 @@ check_headers "$include" './unet/*.h' unet
 check_headers "$include/unet-am" './am/*.h' unet-am
 [[ -f $include/unet/unet.h && -f $include/unet/context.h ]] || report "unet.h or context.h was not installed in $include"
 [[ -f $include/unet-am/am/am.h && -f $include/unet-am/am/endpoint.h ]] || report "am.h or endpoint.h was not installed in $include/unet-am"
+[[ -f $include/unet-am/am/splitc/splitc.h ]] || report "splitc.h was not installed in $include/unet-am/am/splitc"
 
 # ---- the C ABIs: declared = exported, all under the version that must stay
 
@@ -86,6 +87,7 @@ check_abi unet "$include/unet/unet.h" libunet.so 'unet_' UNET_0 UNET_CXX_0
 # What am.h includes is libunet's.
 sed '/^#include "unet/d' "$include/unet-am/am/am.h" >am_alone.h
 check_abi unet-am am_alone.h libunet_am.so 'unet_am_' UNET_AM_0 UNET_AM_CXX_0
+check_abi unet-splitc "$include/unet-am/am/splitc/split_c.h" libunet_splitc.so 'splitc_' UNET_SPLITC_0 UNET_SPLITC_CXX_0
 check_abi unet-am2 "$include/unet-am/am/compat/am2/am.h" libunet_am2.so '\(AM_\|unet_am2_\)' UNET_AM2_0 none
 check_abi unet-gam "$include/unet-am/am/compat/gam/am.h" libunet_gam.so 'am_' UNET_GAM_0 none
 # Interfaces of others: old programs include <am.h>, and find the one whose package they name.
@@ -105,7 +107,7 @@ done
 # ---- manual pages
 
 share=$there$(PKG_CONFIG_SYSROOT_DIR='' pkg-config --variable=prefix unet)/share/man
-for page in man1/unet-bench.1 man1/unet-run.1 man8/unetctl.8 man8/unetd.8; do
+for page in man1/unet-bench.1 man1/unet-run.1 man7/unet-splitc.7 man8/unetctl.8 man8/unetd.8; do
   [[ -f $share/$page ]] || report "the manual page $page was not installed"
 done
 
@@ -138,6 +140,10 @@ done
 for program in hello hello_c; do
   said=$(UNET_NI=unix:$there/socket ./$program || true)
   [[ $said == *"Bob received: Hello, Bob."*"Alice received: Hello, Alice."* ]] || report "$program, built with pkg-config, says '$said'"
+done
+for program in splitc_hello splitc_hello_c; do
+  said=$(UNET_NI=unix:$there/socket ./$program || true)
+  [[ $said == "1 ranks: the squares of 0 to 0 add up to 0" ]] || report "$program, built with pkg-config, says '$said'"
 done
 
 [[ ! -e failed ]] || exit 1

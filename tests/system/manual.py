@@ -2,6 +2,7 @@
 # manual.py - the manual pages say what --help says: each command and long option of a program, and none that is gone.
 #
 # Usage: manual.py options PAGE PROGRAM [COMMAND...]
+#        manual.py kernels PAGE UNET_RUN KERNEL...
 #        manual.py roff PAGE...
 import os
 import re
@@ -49,6 +50,48 @@ def check_options(page, program, *commands):
     return wrong
 
 
+def sections(page):
+    """The tags below each .SH and .SS, and the text."""
+    parts = re.split(r"^\.S[HS] (.*)$", open(page, encoding="ascii").read(), flags=re.M)
+    return {name: text for name, text in zip(parts[1::2], parts[2::2])}
+
+
+def options_of(text):
+    """Those that a section describes, each with its words."""
+    parts = re.split(r"^\.TP\n\.B\S* (.*)$", text.replace("\\-", "-"), flags=re.M)
+    return {option: words for tag, words in zip(parts[1::2], parts[2::2]) for option in re.findall(r"--[a-z][a-z-]*", tag)}
+
+
+def defaults_of(text):
+    """What the help of a program says behind each option: "--side UINT:... elements on a side (default: 512)"."""
+    parts = re.split(r"^  (?:-\w,)?(--[a-z-]+)", text, flags=re.M)
+    found = {option: re.search(r"\(default: ([^)]*)\)", " ".join(words.split())) for option, words in zip(parts[1::2], parts[2::2])}
+    return {option: match[1] if match else None for option, match in found.items()}
+
+
+def check_kernels(page, unet_run, *kernels):
+    described = sections(page)
+    common = options_of(described["OPTIONS"])
+    wrong = [f"{name} is no kernel" for name in described if name.startswith("kernel_") and name not in map(os.path.basename, kernels)]
+    for kernel in kernels:
+        name = os.path.basename(kernel)
+        if name not in described:
+            wrong.append(f"{name} is not described")
+            continue
+        there = defaults_of(subprocess.run([unet_run, "--", kernel, "--help"], capture_output=True, text=True, timeout=WAIT, check=True).stdout)
+        lacks = re.findall(r"there is no\n\.BR (--[a-z-]+) \.", described[name].replace("\\-", "-"))
+        on_page = {option: words for option, words in (options_of(described[name]) | common).items() if option not in lacks}
+        if set(there) != set(on_page):
+            wrong.append(f"{name}: --help has {sorted(there)}, the page {sorted(on_page)}")
+        for option, words in on_page.items():
+            said = re.search(r"\(default: ([^)]*)\)", words)
+            if there.get(option) != (said[1] if said else None):
+                wrong.append(f"{name}: {option} is {there.get(option)} by default, and not {said and said[1]}")
+    if len(kernels) < 5:
+        wrong.append("where are the kernels?")
+    return wrong
+
+
 def check_roff(*pages):
     if shutil.which("groff") is None:
         print("groff is not installed")
@@ -66,7 +109,7 @@ def check_roff(*pages):
 
 
 def main():
-    wrong = {"options": check_options, "roff": check_roff}[sys.argv[1]](*sys.argv[2:])
+    wrong = {"options": check_options, "kernels": check_kernels, "roff": check_roff}[sys.argv[1]](*sys.argv[2:])
     for line in wrong:
         print(f"{sys.argv[2]}: {line}")
     return 1 if wrong else 0

@@ -47,8 +47,10 @@ EXTERNAL_TABLE = [
     ("rte_*",          ["drivers"]),
     ("pcap*",          ["drivers"]),
     ("xdp/*",          ["drivers"]),
+    ("pmix*",          ["am/splitc/launcher_pmix.cc"]),
     ("catch2/*",       ["*_test.cc", "tests"]),
     ("CLI/*",          ["apps"]),
+    ("mpi.h",          ["apps/kernels/mpi"]),
     ("nlohmann/*",     ["apps", "unet/service", "tests", "*_test.cc"]),
     ("toml++/*",       ["apps", "unet/service"]),
     ("spdlog/*",       ["apps", "unet/service", "drivers"]),
@@ -99,7 +101,7 @@ MAX_LINES = 600
 MAX_COLUMNS = 140
 
 CODE = {".h", ".cc", ".c"}
-TEXT = CODE | {".py", ".md", ".txt", ".build", ".sh", ".toml", ".supp", ".json", ".1", ".8", ""}
+TEXT = CODE | {".py", ".md", ".txt", ".build", ".sh", ".toml", ".supp", ".json", ".1", ".7", ".8", ""}
 
 # ---- Reading the tree ---------------------------------------------------------------------------------------------
 
