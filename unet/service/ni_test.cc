@@ -35,6 +35,8 @@ class RunningNi {
     options.socket = directory_ + "/s";
     options.idle = idle;
     options.engines = engines;
+    // Engines that outnumber the cores may wait for longer than the ordinary 50 ms, each with some fragments of a message.
+    options.engine.reassembly_timeout = kHang;
     options.service.channels = std::move(channels);
     auto ni = Ni::create(std::move(options), std::move(drivers));
     REQUIRE(ni);
