@@ -121,8 +121,8 @@ class Endpoint {
   std::optional<ChannelEvent> next_event();
 
   // Closes a channel; its messages that are not released become invalid. What was sent by it leaves before, unless the NI takes
-  // nothing for kLinger (a wire that is down). What the NI had delivered by it before is still
-  // received, under its number, which comes into use again only after all others.
+  // nothing for kLinger (a wire that is down). What the NI had delivered by it, or was delivering, is still received,
+  // under its number, which comes into use again only after all others.
   Status close(Channel channel);
   // False once it is closed by either side. Messages that had arrived can still be received.
   bool is_open(Channel channel) const noexcept;

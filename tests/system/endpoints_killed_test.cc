@@ -131,6 +131,42 @@ TEST_CASE("a server that is killed in the middle of traffic: its client learns i
   CHECK(ni.log() == "");
 }
 
+TEST_CASE("what a server sent before it was killed comes by the channel that ended, not by the next one") {
+  const NiProcess ni;
+  Client client(ni);
+  Endpoint& endpoint = *client.endpoint;
+  for (const bool looked_at : {true, false}) {
+    std::optional<Channel> ended;
+    {
+      AnswererProcess peer(ni, "peer");
+      const auto channel = endpoint.connect("peer", through(Path::ni));
+      REQUIRE(channel);
+      REQUIRE(send_content(endpoint, *channel, 0, 100) == SendOutcome::sent);
+      REQUIRE(endpoint.wait(kHang) == WaitOutcome::ready);  // the answer is there
+      ::kill(peer.pid(), SIGKILL);
+      std::optional<ChannelEvent> event;
+      for (const Nanoseconds start = monotonic_now(); !event && monotonic_now() - start < kHang;) event = endpoint.next_event();
+      REQUIRE(event);
+      CHECK(event->reason == CloseReason::peer_died);
+      REQUIRE(endpoint.close(*channel));
+      ended = *channel;
+    }
+    AnswererProcess next(ni, "peer");
+    const auto channel = endpoint.connect("peer", through(Path::ni));
+    REQUIRE(channel);
+    if (looked_at) {
+      Message late;
+      REQUIRE(endpoint.receive(late));
+      CHECK(late.channel == *ended);
+      CHECK(late.channel != *channel);
+      CHECK((late.length == 100 && is_content(late.bytes(), 0)));
+      endpoint.release(late);
+    }
+    CHECK(Asker(endpoint, *channel, 2, Waiting::spin).run({0, 48, 5000}) == Asker::Outcome::sent);
+    REQUIRE(endpoint.close(*channel));
+  }
+}
+
 TEST_CASE("clients that are killed in the middle of traffic: their server learns it and goes on with the others") {
   const NiProcess ni;
   Client server(ni);

@@ -110,6 +110,11 @@ class Asker {
     while (true) {
       bool took = false;
       for (Message message; endpoint_.receive(message); took = true) {
+        // What the NI had delivered of a channel that has ended still comes: it is nobody's.
+        if (message.channel != channel_ && !endpoint_.is_open(message.channel)) {
+          endpoint_.release(message);
+          continue;
+        }
         const bool right = !sizes_.empty() && message.channel == channel_ && message.kind == MessageKind::message &&
                            message.length == sizes_.front() && is_content(message.bytes(), answered_);
         endpoint_.release(message);
