@@ -32,10 +32,12 @@ INCLUDE_TABLE = [
     ("unet/engine",    ["unet/*.h", "unet/base"]),
     ("unet/service",   ["unet/*.h", "unet/base", "unet/engine"]),
     ("unet",           ["unet/base", "!unet/engine", "!unet/service"]),
-    ("drivers/*",      ["drivers/wrapper.h", "drivers/interface_claim.h", "unet/driver.h", "unet/wire.h", "unet/limits.h", "unet/base"]),
+    ("drivers/*",      ["drivers/wrapper.h", "drivers/interface_claim.h", "unet/driver.h", "unet/wire.h", "unet/limits.h", "unet/base",
+                        "ipstack/wire"]),
     ("am/splitc",      ["am", "!am/rpc"] + UNET_PUBLIC + ["unet/base"]),
     ("am/rpc",         ["am", "!am/splitc"] + UNET_PUBLIC + ["unet/base"]),
     ("am",             ["!am/splitc", "!am/rpc"] + UNET_PUBLIC + ["unet/base"]),
+    ("ipstack/wire",   ["unet/base"]),
     ("ipstack",        UNET_PUBLIC + ["unet/base"]),
     ("apps/examples",  ["am", "ipstack"] + UNET_PUBLIC),
     ("apps",           ["unet", "drivers", "am", "ipstack"]),
@@ -62,7 +64,7 @@ GENERATED_HEADERS = {"unet/version_number.h"}
 # The namespace of a directory's headers (C headers have none). The first row counts.
 NAMESPACES = [
     ("unet/engine", "unet::engine"), ("unet/service", "unet::service"), ("unet", "unet"), ("am/splitc", "unet::splitc"), ("am", "unet::am"),
-    ("drivers", "unet::drivers"), ("apps/bench", "unet::bench"),
+    ("ipstack/tcp", "unet::tcp"), ("ipstack", "unet::ip"), ("drivers", "unet::drivers"), ("apps/bench", "unet::bench"),
 ]
 
 DATA_PATH = ["unet/engine", "drivers"]

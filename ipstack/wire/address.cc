@@ -1,0 +1,113 @@
+// address.cc - kinds of addresses, and addresses as text.
+#include "ipstack/wire/address.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace unet::ip {
+namespace {
+
+constexpr std::array<uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+bool starts_with_zeros(const IpAddress& address, size_t count) noexcept {
+  return std::all_of(address.bytes.begin(), address.bytes.begin() + static_cast<std::ptrdiff_t>(count), [](uint8_t b) { return b == 0; });
+}
+
+}  // namespace
+
+bool IpAddress::is_ipv4() const noexcept { return std::memcmp(bytes.data(), kMapped.data(), kMapped.size()) == 0; }
+
+bool IpAddress::is_unspecified() const noexcept {
+  if (is_ipv4()) return bytes[12] == 0 && bytes[13] == 0 && bytes[14] == 0 && bytes[15] == 0;
+  return starts_with_zeros(*this, 16);
+}
+
+bool IpAddress::is_loopback() const noexcept {
+  if (is_ipv4()) return bytes[12] == 127;
+  return starts_with_zeros(*this, 15) && bytes[15] == 1;
+}
+
+bool IpAddress::is_multicast() const noexcept { return is_ipv4() ? (bytes[12] & 0xF0) == 0xE0 : bytes[0] == 0xff; }
+
+bool IpAddress::is_link_local() const noexcept {
+  if (is_ipv4()) return bytes[12] == 169 && bytes[13] == 254;
+  return bytes[0] == 0xfe && (bytes[1] & 0xC0) == 0x80;
+}
+
+bool IpAddress::is_limited_broadcast() const noexcept {
+  return is_ipv4() && bytes[12] == 255 && bytes[13] == 255 && bytes[14] == 255 && bytes[15] == 255;
+}
+
+bool IpAddress::is_one_host(bool ipv4) const noexcept {
+  if (ipv4) return is_ipv4() && bytes[12] != 0 && bytes[12] < 224;
+  return bytes[0] != 0 && bytes[0] != 0xff;  // a mapped address begins with 0
+}
+
+IpAddress ipv4_address(const void* four) noexcept {
+  IpAddress address;
+  std::memcpy(address.bytes.data(), kMapped.data(), kMapped.size());
+  std::memcpy(address.bytes.data() + kMapped.size(), four, 4);
+  return address;
+}
+
+IpAddress ipv4_address(uint32_t host_order) noexcept {
+  const uint32_t wire = htonl(host_order);
+  return ipv4_address(&wire);
+}
+
+IpAddress ipv6_address(const void* sixteen) noexcept {
+  IpAddress address;
+  std::memcpy(address.bytes.data(), sixteen, 16);
+  return address;
+}
+
+Result<IpAddress> parse_address(std::string_view text) {
+  const std::string whole(text);
+  std::array<uint8_t, 16> bytes{};
+  if (inet_pton(AF_INET, whole.c_str(), bytes.data()) == 1) return ipv4_address(bytes.data());
+  if (inet_pton(AF_INET6, whole.c_str(), bytes.data()) == 1) return ipv6_address(bytes.data());
+  return fail(Errc::invalid_argument, "'" + whole + "' is no IP address; write it like 10.0.1.2 or fd00:1::2");
+}
+
+Result<IpAddress> parse_ip(std::string_view text) {
+  Result<IpAddress> address = parse_address(text);
+  // What is written as IPv6 and maps an IPv4 address is no host's.
+  if (address && !address->is_one_host(text.find(':') == std::string_view::npos)) {
+    return fail(Errc::invalid_argument, "'" + std::string(text) + "' is not the address of one host");
+  }
+  return address;
+}
+
+std::string text_of(const IpAddress& address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  inet_ntop(address.is_ipv4() ? AF_INET : AF_INET6, address.wire(), text.data(), text.size());
+  return text.data();
+}
+
+bool same_network(const IpAddress& a, const IpAddress& b, uint32_t prefix) noexcept {
+  if (a.is_ipv4() != b.is_ipv4()) return false;
+  const uint32_t bits = prefix + (a.is_ipv4() ? 96 : 0);
+  for (uint32_t i = 0; i < 16 && i * 8 < bits; ++i) {
+    const uint32_t compared = bits - i * 8 >= 8 ? 8 : bits - i * 8;
+    if (((a.bytes[i] ^ b.bytes[i]) >> (8 - compared)) != 0) return false;
+  }
+  return true;
+}
+
+bool is_directed_broadcast(const IpAddress& address, const IpAddress& own, uint32_t prefix) noexcept {
+  if (!address.is_ipv4() || !own.is_ipv4() || prefix > 30 || !same_network(address, own, prefix)) return false;
+  uint32_t value;
+  std::memcpy(&value, address.wire(), 4);
+  const uint32_t host = static_cast<uint32_t>((uint64_t{1} << (32 - prefix)) - 1);
+  return (ntohl(value) & host) == host;
+}
+
+IpAddress solicited_node(const IpAddress& address) noexcept {
+  IpAddress group;
+  group.bytes = {0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x01, 0xff, address.bytes[13], address.bytes[14], address.bytes[15]};
+  return group;
+}
+
+}  // namespace unet::ip
