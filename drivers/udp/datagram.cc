@@ -1,15 +1,11 @@
-// datagram.cc - parse, emit and checksum of datagrams, and addresses as text.
+// datagram.cc - parse and emit of datagrams.
 #include "drivers/udp/datagram.h"
 
-#include <arpa/inet.h>
-
-#include <bit>
 #include <cstring>
 
 namespace unet::drivers {
 namespace {
 
-constexpr std::array<uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 constexpr uint32_t kEthernetBytes = sizeof(EthernetHeader);
 constexpr uint16_t kDontFragment = 0x4000;
 
@@ -21,8 +17,6 @@ void write16(std::byte* at, uint32_t value) noexcept {
   at[0] = static_cast<std::byte>(value >> 8);
   at[1] = static_cast<std::byte>(value);
 }
-
-const uint8_t* octets(const std::byte* at) noexcept { return reinterpret_cast<const uint8_t*>(at); }
 
 // The UDP header and what follows, of which IP says that it has `length` bytes.
 DatagramError parse_udp(const std::byte* udp, uint32_t length, uint64_t pseudo_header, bool ipv4, const DatagramAddress& own,
@@ -49,7 +43,7 @@ DatagramError parse_ipv4(Bytes packet, const DatagramAddress& own, DatagramView&
   if ((read16(ip + 6) & 0xBFFF) != 0) return DatagramError::fragment;
   if (std::memcmp(ip + 16, own.ip.wire(), 4) != 0) return DatagramError::wrong_address;
   if (ip[9] != std::byte{kProtocolUdp}) return DatagramError::not_udp;
-  view.from = ipv4_address(octets(ip + 12));
+  view.from = ipv4_address(ip + 12);
   if (!view.from.is_one_host(true)) return DatagramError::wrong_address;
   return parse_udp(ip + kIpv4Bytes, total - kIpv4Bytes, checksum_add(0, ip + 12, 8), true, own, view.payload);
 }
@@ -63,88 +57,12 @@ DatagramError parse_ipv6(Bytes packet, const DatagramAddress& own, DatagramView&
   if (ip[6] == std::byte{44}) return DatagramError::fragment;
   if (std::memcmp(ip + 24, own.ip.wire(), 16) != 0) return DatagramError::wrong_address;
   if (ip[6] != std::byte{kProtocolUdp}) return DatagramError::not_udp;
-  view.from = ipv6_address(octets(ip + 8));
+  view.from = ipv6_address(ip + 8);
   if (!view.from.is_one_host(false)) return DatagramError::wrong_address;
   return parse_udp(ip + kIpv6Bytes, length, checksum_add(0, ip + 8, 32), false, own, view.payload);
 }
 
 }  // namespace
-
-bool IpAddress::is_ipv4() const noexcept { return std::memcmp(bytes.data(), kMapped.data(), kMapped.size()) == 0; }
-
-bool IpAddress::is_one_host(bool ipv4) const noexcept {
-  if (ipv4) return is_ipv4() && bytes[12] != 0 && bytes[12] < 224;
-  return bytes[0] != 0 && bytes[0] != 0xff;  // a mapped address begins with 0
-}
-
-IpAddress ipv4_address(const uint8_t* four) noexcept {
-  IpAddress address;
-  std::memcpy(address.bytes.data(), kMapped.data(), kMapped.size());
-  std::memcpy(address.bytes.data() + kMapped.size(), four, 4);
-  return address;
-}
-
-IpAddress ipv6_address(const uint8_t* sixteen) noexcept {
-  IpAddress address;
-  std::memcpy(address.bytes.data(), sixteen, 16);
-  return address;
-}
-
-Result<IpAddress> parse_ip(std::string_view text) {
-  const std::string whole(text);
-  std::array<uint8_t, 16> bytes{};
-  IpAddress address;
-  bool usable = false;
-  if (inet_pton(AF_INET, whole.c_str(), bytes.data()) == 1) {
-    address = ipv4_address(bytes.data());
-    usable = address.is_one_host(true);
-  } else if (inet_pton(AF_INET6, whole.c_str(), bytes.data()) == 1) {
-    address = ipv6_address(bytes.data());
-    usable = address.is_one_host(false);
-  } else {
-    return fail(Errc::invalid_argument, "'" + whole + "' is no IP address; write it like 10.0.1.2 or fd00:1::2");
-  }
-  if (!usable) return fail(Errc::invalid_argument, "'" + whole + "' is not the address of one host");
-  return address;
-}
-
-std::string text_of(const IpAddress& address) {
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  inet_ntop(address.is_ipv4() ? AF_INET : AF_INET6, address.wire(), text.data(), text.size());
-  return text.data();
-}
-
-bool same_network(const IpAddress& a, const IpAddress& b, uint32_t prefix) noexcept {
-  if (a.is_ipv4() != b.is_ipv4()) return false;
-  const uint32_t bits = prefix + (a.is_ipv4() ? 96 : 0);
-  for (uint32_t i = 0; i < 16 && i * 8 < bits; ++i) {
-    const uint32_t compared = bits - i * 8 >= 8 ? 8 : bits - i * 8;
-    if (((a.bytes[i] ^ b.bytes[i]) >> (8 - compared)) != 0) return false;
-  }
-  return true;
-}
-
-// In the order of the machine: the one's complement sum does not mind (RFC 1071, 2B). Words of 32 bits, whose carries gather above.
-uint64_t checksum_add(uint64_t sum, const void* bytes, size_t length) noexcept {
-  const auto* at = static_cast<const std::byte*>(bytes);
-  for (; length >= 4; length -= 4, at += 4) {
-    uint32_t word;
-    std::memcpy(&word, at, sizeof word);
-    sum += word;
-  }
-  uint32_t last = 0;
-  std::memcpy(&last, at, length);
-  return sum + last;
-}
-
-uint64_t checksum_add16(uint64_t sum, uint16_t value) noexcept {
-  return sum + std::bit_cast<uint16_t>(be16(value));
-}
-
-uint16_t checksum_fold(uint64_t sum) noexcept {
-  while (sum >> 16 != 0) sum = (sum & 0xFFFF) + (sum >> 16);
-  return static_cast<uint16_t>(~sum);
-}
 
 DatagramError parse_datagram(Bytes frame, const DatagramAddress& own, DatagramView& view) noexcept {
   if (frame.size() < kEthernetBytes) return DatagramError::not_ip;
@@ -169,7 +87,7 @@ DatagramTemplate::DatagramTemplate(const DatagramAddress& from, const IpAddress&
     ip[8] = std::byte{hop_limit};
     ip[9] = std::byte{kProtocolUdp};
     std::memcpy(ip + 12, from.ip.wire(), 4);
-    std::memcpy(ip + 16, to.bytes.data() + kMapped.size(), 4);
+    std::memcpy(ip + 16, to.bytes.data() + 12, 4);
     sum_ = checksum_add(0, ip, kIpv4Bytes);
   } else {
     ip[0] = std::byte{0x60};

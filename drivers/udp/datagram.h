@@ -1,5 +1,4 @@
-// datagram.h - UDP over IPv4 and IPv6 as it stands in an Ethernet frame: addresses, headers, checksum, one checked view; used by the
-// udp wrapper.
+// datagram.h - UDP over IPv4 and IPv6 as it stands in an Ethernet frame: headers, one checked view; used by the udp wrapper.
 //
 //   IPv4:  Ethernet 14 | IPv4 20 | UDP 8 | payload        IPv6:  Ethernet 14 | IPv6 40 | UDP 8 | payload
 //
@@ -9,51 +8,34 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <string_view>
 
+#include "ipstack/wire/address.h"
+#include "ipstack/wire/checksum.h"
+#include "ipstack/wire/ethernet.h"
+#include "ipstack/wire/udp.h"
 #include "unet/base/bytes.h"
-#include "unet/base/result.h"
 #include "unet/driver.h"
 #include "unet/wire.h"
 
 namespace unet::drivers {
 
-constexpr uint16_t kEtherTypeIpv4 = 0x0800;
-constexpr uint16_t kEtherTypeIpv6 = 0x86DD;
-constexpr uint8_t kProtocolUdp = 17;
-constexpr uint8_t kProtocolIcmp6 = 58;
-constexpr uint32_t kIpv4Bytes = 20;
-constexpr uint32_t kIpv6Bytes = 40;
-constexpr uint32_t kUdpBytes = 8;
+using ip::kEtherTypeIpv4;
+using ip::kEtherTypeIpv6;
+using ip::kIpv4Bytes;
+using ip::kIpv6Bytes;
+using ip::kUdpBytes;
+constexpr uint8_t kProtocolUdp = ip::Protocol::kUdp;
+constexpr uint8_t kProtocolIcmp6 = ip::Protocol::kIcmp6;
 
-// An IPv4 address is kept as IPv6 maps it, ::ffff:a.b.c.d.
-struct IpAddress {
-  std::array<uint8_t, 16> bytes{};
-
-  bool is_ipv4() const noexcept;
-  // The 4 or 16 bytes that stand in a header.
-  const uint8_t* wire() const noexcept { return is_ipv4() ? bytes.data() + 12 : bytes.data(); }
-  size_t wire_size() const noexcept { return is_ipv4() ? 4 : 16; }
-  // Whether one host can have it: neither unspecified nor a group's, nor, as IPv6, one that maps an IPv4 address.
-  bool is_one_host(bool ipv4) const noexcept;
-  bool operator==(const IpAddress&) const = default;
-};
-IpAddress ipv4_address(const uint8_t* four) noexcept;
-IpAddress ipv6_address(const uint8_t* sixteen) noexcept;
-
-// "10.0.0.1" or "fd00::1": an address that one host has. Errors: invalid_argument.
-Result<IpAddress> parse_ip(std::string_view text);
-std::string text_of(const IpAddress& address);
-// Whether the first `prefix` bits (of 32 or 128) are the same.
-bool same_network(const IpAddress& a, const IpAddress& b, uint32_t prefix) noexcept;
-
-// The sum that the Internet checksum (RFC 1071) is made of, of bytes in the order of the wire. A piece starts at an even byte.
-uint64_t checksum_add(uint64_t sum, const void* bytes, size_t length) noexcept;
-// A 16-bit number as it stands on the wire.
-uint64_t checksum_add16(uint64_t sum, uint16_t value) noexcept;
-// What goes into the header's field, in the order of the wire.
-uint16_t checksum_fold(uint64_t sum) noexcept;
+using ip::IpAddress;
+using ip::checksum_add;
+using ip::checksum_add16;
+using ip::checksum_fold;
+using ip::ipv4_address;
+using ip::ipv6_address;
+using ip::parse_ip;
+using ip::same_network;
+using ip::text_of;
 
 // Why a frame is no datagram for us.
 enum class DatagramError : uint8_t {

@@ -63,18 +63,6 @@ TEST_CASE("a datagram may come from each of so many ports, and from no other") {
   CHECK(parse(datagram(p, 10, 0, 1), p.to) == DatagramError::wrong_port);
 }
 
-TEST_CASE("the Internet checksum of RFC 1071's example") {
-  const uint8_t bytes[] = {0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7};
-  const uint16_t sum = checksum_fold(checksum_add(0, bytes, sizeof bytes));
-  uint8_t wire[2];
-  std::memcpy(wire, &sum, 2);
-  CHECK(wire[0] == 0x22);  // the complement of ddf2
-  CHECK(wire[1] == 0x0d);
-  // An odd byte at the end counts as the first of a pair.
-  const uint8_t odd[] = {0x12, 0x34, 0x56}, even[] = {0x12, 0x34, 0x56, 0x00};
-  CHECK(checksum_fold(checksum_add(0, odd, 3)) == checksum_fold(checksum_add(0, even, 4)));
-}
-
 TEST_CASE("an IPv4 header, byte by byte") {
   const auto frame = datagram(path(true), 4);
   const uint8_t expected[] = {2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00, 0x45, 0, 0, 32, 0, 0, 0x40, 0, 64, 17, 0x23, 0xca,
@@ -207,22 +195,4 @@ TEST_CASE("nothing beside an address goes out with it") {
   std::array<std::byte, 128> frame{};
   headers.write(frame.data(), kB, 0, nullptr, 0);
   CHECK(std::memcmp(&frame[14 + 24], memory.to.bytes.data(), 16) == 0);
-}
-
-TEST_CASE("addresses as text") {
-  for (const char* good : {"10.0.1.2", "192.168.0.255", "fd00:1::2", "2001:db8::1"}) CHECK(text_of(*parse_ip(good)) == good);
-  for (const char* bad : {"", "10.0.1", "10.0.1.2.3", "10.0.1.2/24", "224.0.0.1", "255.255.255.255", "0.0.0.0", "::", "::1", "ff02::1",
-                          "::ffff:10.0.0.1", "fd00::1::2", "beta"}) {
-    INFO(bad);
-    CHECK_FALSE(parse_ip(bad));
-  }
-  CHECK(parse_ip("10.0.1.2")->is_ipv4());
-  CHECK_FALSE(parse_ip("fd00::a00:102")->is_ipv4());
-  CHECK(same_network(*parse_ip("10.0.1.2"), *parse_ip("10.0.1.200"), 24));
-  CHECK_FALSE(same_network(*parse_ip("10.0.1.2"), *parse_ip("10.0.1.200"), 25));
-  CHECK_FALSE(same_network(*parse_ip("10.0.1.2"), *parse_ip("10.0.2.2"), 24));
-  CHECK(same_network(*parse_ip("10.0.1.2"), *parse_ip("10.0.2.2"), 22));
-  CHECK(same_network(*parse_ip("fd00:1::2"), *parse_ip("fd00:1::ffff:2"), 64));
-  CHECK_FALSE(same_network(*parse_ip("fd00:1::2"), *parse_ip("fd00:2::2"), 64));
-  CHECK_FALSE(same_network(*parse_ip("10.0.1.2"), *parse_ip("fd00:1::2"), 1));
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "drivers/udp/datagram.h"
+#include "ipstack/wire/arp.h"
 #include "unet/base/time.h"
 
 namespace unet::drivers {
@@ -64,11 +65,13 @@ class Neighbours {
     Nanoseconds wanted = 0;               // last
   };
 
-  bool handle_arp(Bytes frame, Nanoseconds now, Message& reply, std::optional<uint32_t>& changed) noexcept;
-  bool handle_discovery(Bytes frame, Nanoseconds now, Message& reply, std::optional<uint32_t>& changed) noexcept;
+  bool handle_arp(Bytes packet, Nanoseconds now, Message& reply, std::optional<uint32_t>& changed) noexcept;
+  bool handle_discovery(Bytes bytes, const MacAddress& station, Nanoseconds now, Message& reply,
+                        std::optional<uint32_t>& changed) noexcept;
   std::optional<uint32_t> learn(const IpAddress& ip, const MacAddress& mac, Nanoseconds now, bool answer) noexcept;
   void emit_question(Message& question, const Place& place) const noexcept;
-  void emit_arp(Message& message, uint16_t operation, const MacAddress& to, const MacAddress& target, const IpAddress& ip) const noexcept;
+  void emit_arp(Message& message, ip::ArpOperation operation, const MacAddress& to, const MacAddress& target,
+                const IpAddress& ip) const noexcept;
   void emit_discovery(Message& message, bool answer, const MacAddress& to, const IpAddress& to_ip, const IpAddress& target,
                       bool solicited) const noexcept;
 
