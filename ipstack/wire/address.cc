@@ -104,6 +104,19 @@ bool is_directed_broadcast(const IpAddress& address, const IpAddress& own, uint3
   return (ntohl(value) & host) == host;
 }
 
+uint64_t hash_of(const IpAddress& address, uint64_t seed) noexcept {
+  // As MurmurHash3 ends (Appleby, 2011), after each half.
+  const auto mix = [](uint64_t value) {
+    value = (value ^ value >> 33) * 0xFF51AFD7ED558CCDu;
+    value = (value ^ value >> 33) * 0xC4CEB9FE1A85EC53u;
+    return value ^ value >> 33;
+  };
+  uint64_t low, high;
+  std::memcpy(&low, address.bytes.data(), 8);
+  std::memcpy(&high, address.bytes.data() + 8, 8);
+  return mix(mix(low ^ seed) + high);
+}
+
 IpAddress solicited_node(const IpAddress& address) noexcept {
   IpAddress group;
   group.bytes = {0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x01, 0xff, address.bytes[13], address.bytes[14], address.bytes[15]};

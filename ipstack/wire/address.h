@@ -44,6 +44,9 @@ bool same_network(const IpAddress& a, const IpAddress& b, uint32_t prefix) noexc
 // Where everybody in the address's IPv4 network is reached (RFC 919); none of a network of one or two hosts (RFC 3021) has one.
 bool is_directed_broadcast(const IpAddress& address, const IpAddress& own, uint32_t prefix) noexcept;
 
+// For tables: all bits depend on all of the address. Who does not know the seed cannot choose addresses that collide on purpose.
+uint64_t hash_of(const IpAddress& address, uint64_t seed) noexcept;
+
 // The group that an IPv6 host with this address joins to be asked for it: ff02::1:ffXX:XXXX (RFC 4291, 2.7.1).
 IpAddress solicited_node(const IpAddress& address) noexcept;
 

@@ -96,6 +96,25 @@ TEST_CASE("networks and their broadcasts") {
   CHECK_FALSE(is_directed_broadcast(at("fd00::ffff"), at("fd00::1"), 112));
 }
 
+TEST_CASE("hashes spread neighbouring addresses over a table") {
+  for (const bool ipv4 : {true, false}) {
+    for (const uint64_t seed : {1, 2}) {
+      std::array<uint32_t, 64> places{};
+      IpAddress address = at(ipv4 ? "10.0.0.0" : "fd00:1::");
+      for (uint32_t i = 0; i < 64 * 64; ++i) {
+        address.bytes[15] = static_cast<uint8_t>(i);
+        address.bytes[14] = static_cast<uint8_t>(i >> 8);
+        ++places[hash_of(address, seed) % places.size()];
+      }
+      for (const uint32_t count : places) {
+        CHECK(count > 16);
+        CHECK(count < 160);
+      }
+      CHECK(hash_of(address, seed) != hash_of(address, seed + 1));
+    }
+  }
+}
+
 TEST_CASE("groups: who is asked for an address, and where frames to a group go") {
   CHECK(solicited_node(at("fd00::12:3456:789a")) == at("ff02::1:ff56:789a"));
   CHECK(group_station(at("224.0.0.1")) == (MacAddress{0x01, 0x00, 0x5e, 0, 0, 1}));

@@ -1,0 +1,76 @@
+// address_claim.cc - the times and counts of RFC 5227, 1.1 and RFC 4862, 5.1.
+#include "ipstack/ip/address_claim.h"
+
+#include "ipstack/ip/random.h"
+
+namespace unet::ip {
+namespace {
+
+constexpr Nanoseconds kNever = ~Nanoseconds{0};
+
+// RFC 5227, 1.1.
+constexpr Nanoseconds kProbeWait = kSecond, kProbeMin = kSecond, kProbeMax = 2 * kSecond, kAnnounceWait = 2 * kSecond,
+                      kAnnounceEvery = 2 * kSecond, kDefendEvery = 10 * kSecond;
+constexpr uint32_t kProbes4 = 3, kAnnouncements = 2;
+// RFC 4862, 5.1: DupAddrDetectTransmits, and RetransTimer after the last.
+constexpr uint32_t kProbes6 = 1;
+constexpr Nanoseconds kListen6 = kSecond;
+
+}  // namespace
+
+AddressClaim::AddressClaim(const IpAddress& address, const MacAddress& own, uint64_t seed, Nanoseconds now) noexcept
+    : address_(address), own_(own), random_(seed) {
+  next_ = now + random(0, kProbeWait);
+}
+
+Nanoseconds AddressClaim::random(Nanoseconds from, Nanoseconds to) noexcept {
+  return from + (to - from) / 1024 * (next_random(random_) % 1025);
+}
+
+void AddressClaim::handle_claim(const IpAddress& sender, const MacAddress& station, Nanoseconds now) noexcept {
+  if (sender != address_ || station == own_ || state_ == State::conflict) return;
+  if (state_ == State::tentative) {
+    state_ = State::conflict;
+    next_ = kNever;
+    return;
+  }
+  if (!address_.is_ipv4()) return;
+  // RFC 5227, 2.4 (b): the address is defended, unless that was of no use a moment ago.
+  if (defended_ != 0 && now - defended_ < kDefendEvery) {
+    state_ = State::conflict;
+    next_ = kNever;
+    return;
+  }
+  defended_ = now;
+  announcements_ = kAnnouncements - 1;
+  next_ = now;
+}
+
+void AddressClaim::handle_probe(const IpAddress& target, const MacAddress& station, Nanoseconds) noexcept {
+  if (target != address_ || station == own_ || state_ != State::tentative) return;
+  state_ = State::conflict;
+  next_ = kNever;
+}
+
+bool AddressClaim::poll_message(Nanoseconds now, Message& message) noexcept {
+  if (now < next_ || state_ == State::conflict) return false;
+  const bool ipv4 = address_.is_ipv4();
+  if (state_ == State::tentative && probes_ < (ipv4 ? kProbes4 : kProbes6)) {
+    message = Message::probe;
+    ++probes_;
+    if (!ipv4) next_ = now + kListen6;
+    else next_ = now + (probes_ < kProbes4 ? random(kProbeMin, kProbeMax) : kAnnounceWait);
+    return true;
+  }
+  state_ = State::assigned;
+  if (!ipv4 || announcements_ == kAnnouncements) {
+    next_ = kNever;
+    return false;
+  }
+  message = Message::announce;
+  ++announcements_;
+  next_ = announcements_ < kAnnouncements ? now + kAnnounceEvery : kNever;
+  return true;
+}
+
+}  // namespace unet::ip

@@ -1,0 +1,312 @@
+// neighbours_test.cc - the states of RFC 4861's appendix C, packets that wait, a table that is full, and time.
+#include "ipstack/ip/neighbours.h"
+
+#include <catch2/catch.hpp>
+
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+
+using namespace unet;
+using namespace unet::ip;
+
+namespace {
+
+using State = Neighbours::State;
+
+const IpAddress kA = *parse_ip("10.0.1.9"), kB = *parse_ip("fd00:1::9");
+constexpr MacAddress kMac{2, 0, 0, 0, 0, 9}, kOther{2, 0, 0, 0, 0, 10};
+
+struct World {
+  Neighbours cache;
+  Nanoseconds now = kSecond;
+
+  // Questions that are due.
+  std::vector<Neighbours::Question> ask() {
+    std::vector<Neighbours::Question> questions;
+    for (Neighbours::Question each; cache.poll_question(now, each);) questions.push_back(each);
+    return questions;
+  }
+  // Waits until something is asked, or nothing is due any more.
+  std::vector<Neighbours::Question> next() {
+    REQUIRE(cache.next_event() != ~Nanoseconds{0});
+    std::vector<Neighbours::Question> questions;
+    while (questions.empty() && cache.next_event() != ~Nanoseconds{0}) {
+      now = std::max(now, cache.next_event());
+      questions = ask();
+    }
+    return questions;
+  }
+  std::vector<Neighbours::Released> released() {
+    std::vector<Neighbours::Released> all;
+    for (Neighbours::Released each; cache.poll_released(each);) all.push_back(each);
+    return all;
+  }
+  void become(const IpAddress& address, State state) {
+    static_cast<void>(cache.resolve(address, now));
+    if (state == State::incomplete) return;
+    cache.handle_answer(address, kMac, state != State::stale, true, false, now);
+    if (state == State::delay || state == State::probe) {
+      now += 60 * kSecond;
+      ask();
+      REQUIRE(cache.state(address) == State::stale);
+      REQUIRE(cache.resolve(address, now) == kMac);
+    }
+    if (state == State::probe) {
+      now += 5 * kSecond;
+      REQUIRE(ask().size() == 1);
+    }
+    REQUIRE(cache.state(address) == state);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a neighbour is asked for, known, stale, asked itself, and given up") {
+  World world;
+  for (const IpAddress& address : {kA, kB}) {
+    CHECK_FALSE(world.cache.resolve(address, world.now));
+    auto questions = world.ask();
+    REQUIRE(questions.size() == 1);
+    CHECK(questions[0].target == address);
+    CHECK_FALSE(questions[0].station);  // everybody
+    CHECK(world.ask().empty());
+    CHECK_FALSE(world.cache.resolve(address, world.now));  // asked for already
+    CHECK(world.ask().empty());
+    world.cache.handle_answer(address, kMac, true, true, false, world.now);
+    CHECK(world.cache.state(address) == State::reachable);
+    CHECK(world.cache.resolve(address, world.now) == kMac);
+    const Nanoseconds answered = world.now;
+    CHECK(world.next().empty());
+    CHECK(world.cache.state(address) == State::stale);
+    CHECK(world.now - answered >= 15 * kSecond);
+    CHECK(world.now - answered <= 45 * kSecond);
+    CHECK(world.ask().empty());  // nobody uses it
+    CHECK(world.cache.resolve(address, world.now) == kMac);
+    CHECK(world.cache.state(address) == State::delay);
+    const Nanoseconds used = world.now;
+    for (uint32_t i = 0; i < 3; ++i) {
+      questions = world.next();
+      REQUIRE(questions.size() == 1);
+      CHECK(questions[0].station == kMac);
+      CHECK(world.now == used + 5 * kSecond + i * kSecond);
+      CHECK(world.cache.state(address) == State::probe);
+      CHECK(world.cache.resolve(address, world.now) == kMac);
+    }
+    CHECK(world.next().empty());
+    CHECK_FALSE(world.cache.state(address));
+    CHECK(world.now == used + 8 * kSecond);
+  }
+  CHECK(world.cache.counters().failed == 2);
+  CHECK(world.cache.counters().questions == 8);
+  CHECK(world.cache.used() == 0);
+}
+
+TEST_CASE("who does not answer is asked three times, and what waits comes back") {
+  World world;
+  const Nanoseconds start = world.now;
+  CHECK_FALSE(world.cache.resolve(kA, world.now));
+  CHECK_FALSE(world.cache.wait(kA, 1));
+  CHECK_FALSE(world.cache.wait(kA, 2));
+  CHECK_FALSE(world.cache.wait(kA, 3));
+  CHECK(world.cache.wait(kA, 4) == 1u);  // the oldest gives way
+  CHECK(world.cache.wait(kB, 5) == 5u);  // nobody asks for that
+  for (uint32_t i = 0; i < 3; ++i) {
+    CHECK(world.next().size() == 1);
+    CHECK(world.now == start + i * kSecond);
+    CHECK(world.released().empty());
+  }
+  CHECK(world.next().empty());
+  CHECK(world.now == start + 3 * kSecond);
+  const auto released = world.released();
+  REQUIRE(released.size() == 3);
+  for (uint32_t i = 0; i < 3; ++i) {
+    CHECK(released[i].packet == i + 2);
+    CHECK(released[i].failed);
+    CHECK(released[i].address == kA);
+  }
+  CHECK(world.cache.counters().packets_dropped == 5);
+  CHECK(world.cache.next_event() == ~Nanoseconds{0});
+}
+
+TEST_CASE("what waits goes when the neighbour is known, by whatever it is known") {
+  for (const int how : {0, 1, 2, 3}) {
+    World world;
+    CHECK_FALSE(world.cache.resolve(kA, world.now));
+    CHECK_FALSE(world.cache.wait(kA, 7));
+    CHECK_FALSE(world.cache.wait(kA, 8));
+    if (how == 0) world.cache.handle_answer(kA, kMac, true, true, false, world.now);
+    if (how == 1) world.cache.handle_answer(kA, kMac, false, false, true, world.now);
+    if (how == 2) world.cache.handle_question(kA, kMac, world.now);
+    if (how == 3) CHECK(world.cache.set_static(kA, kMac));
+    const auto released = world.released();
+    REQUIRE(released.size() == 2);
+    CHECK(released[0].packet == 7);
+    CHECK(released[1].packet == 8);
+    for (const auto& each : released) {
+      CHECK_FALSE(each.failed);
+      CHECK(each.station == kMac);
+    }
+    CHECK(world.cache.state(kA) == (how == 0 || how == 3 ? State::reachable : State::stale));
+    CHECK(world.cache.resolve(kA, world.now) == kMac);
+    CHECK(world.cache.wait(kA, 9) == 9u);  // it need not
+  }
+}
+
+TEST_CASE("every answer in every state, as appendix C of RFC 4861 has it") {
+  struct Row {
+    State before;
+    bool other, none, solicited, override_entry;
+    State after;
+    bool other_after;
+  };
+  constexpr State I = State::incomplete, R = State::reachable, S = State::stale, D = State::delay, P = State::probe;
+  const Row rows[] = {
+      {I, false, true, true, true, I, false},   {I, false, false, true, false, R, false}, {I, false, false, false, false, S, false},
+      {I, true, false, true, true, R, true},
+      {R, false, false, true, false, R, false}, {R, false, false, false, true, R, false}, {R, true, false, true, false, S, false},
+      {R, true, false, false, false, S, false}, {R, true, false, true, true, R, true},    {R, true, false, false, true, S, true},
+      {R, false, true, true, false, R, false},
+      {S, false, false, true, false, R, false}, {S, false, false, false, true, S, false}, {S, true, false, true, false, S, false},
+      {S, true, false, true, true, R, true},    {S, true, false, false, true, S, true},
+      {D, false, false, true, false, R, false}, {D, true, false, true, false, D, false},  {D, true, false, true, true, R, true},
+      {D, true, false, false, true, S, true},   {D, false, false, false, false, D, false},
+      {P, false, false, true, true, R, false},  {P, true, false, true, false, P, false},  {P, true, false, true, true, R, true},
+      {P, true, false, false, true, S, true},   {P, false, true, true, false, R, false},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(&row - rows);
+    World world;
+    world.become(kB, row.before);
+    const std::optional<MacAddress> station = row.none ? std::nullopt : std::optional(row.other ? kOther : kMac);
+    world.cache.handle_answer(kB, station, row.solicited, row.override_entry, false, world.now);
+    CHECK(world.cache.state(kB) == row.after);
+    if (row.after != I) CHECK(world.cache.resolve(kB, world.now) == (row.other_after ? kOther : kMac));
+  }
+  World world;
+  world.cache.handle_answer(kB, kMac, true, true, true, world.now);
+  CHECK_FALSE(world.cache.state(kB));  // nobody asked
+}
+
+TEST_CASE("questions of others, confirmations, routers") {
+  for (const State before : {State::reachable, State::stale, State::delay, State::probe}) {
+    World world;
+    world.become(kB, before);
+    world.cache.handle_question(kB, kMac, world.now);
+    CHECK(world.cache.state(kB) == before);
+    world.cache.confirm(kB, world.now);
+    CHECK(world.cache.state(kB) == State::reachable);
+    CHECK(world.ask().empty());
+  }
+  for (const State before : {State::reachable, State::stale, State::delay, State::probe}) {
+    World world;
+    world.become(kB, before);
+    world.cache.handle_question(kB, kOther, world.now);
+    CHECK(world.cache.state(kB) == State::stale);
+    CHECK(world.cache.resolve(kB, world.now) == kOther);
+  }
+  World world;
+  world.cache.confirm(kB, world.now);
+  CHECK_FALSE(world.cache.state(kB));
+  world.become(kB, State::incomplete);
+  world.cache.confirm(kB, world.now);
+  CHECK(world.cache.state(kB) == State::incomplete);
+  world.cache.handle_answer(kB, kMac, true, true, true, world.now);
+  CHECK(world.cache.is_router(kB));
+  world.cache.handle_answer(kB, kMac, true, true, false, world.now);
+  CHECK_FALSE(world.cache.is_router(kB));
+  // What a router says of times (RFC 4861, 6.3.4).
+  world.cache.set_times(2 * kSecond, 100 * kMillisecond);
+  world.cache.confirm(kB, world.now);
+  CHECK(world.next().empty());
+  CHECK(world.cache.state(kB) == State::stale);
+  static_cast<void>(world.cache.resolve(kA, world.now));
+  const Nanoseconds start = world.now;
+  for (uint32_t i = 0; i < 3; ++i) world.next();
+  CHECK(world.now == start + 200 * kMillisecond);
+}
+
+TEST_CASE("a static neighbour stays as it is") {
+  World world;
+  REQUIRE(world.cache.set_static(kA, kMac));
+  world.cache.handle_answer(kA, kOther, true, true, false, world.now);
+  world.cache.handle_question(kA, kOther, world.now);
+  world.cache.confirm(kA, world.now);
+  world.now += 1000 * kSecond;
+  CHECK(world.ask().empty());
+  CHECK(world.cache.resolve(kA, world.now) == kMac);
+  CHECK(world.cache.state(kA) == State::reachable);
+  world.cache.remove(kA);
+  CHECK_FALSE(world.cache.state(kA));
+  world.cache.remove(kA);
+}
+
+TEST_CASE("a full table: strangers take nothing away, what is not used gives way") {
+  World world{.cache = Neighbours({.places = 8})};
+  const auto address = [](uint32_t i) { return ipv4_address(0x0A000200u + i); };
+  for (uint32_t i = 0; i < 4; ++i) world.become(address(i), State::reachable);
+  for (uint32_t i = 100; i < 200; ++i) world.cache.handle_question(address(i), kOther, world.now);
+  CHECK(world.cache.used() == 8);
+  for (uint32_t i = 0; i < 4; ++i) CHECK(world.cache.state(address(i)) == State::reachable);
+  // We want others: the strangers go, then the oldest of ours.
+  for (uint32_t i = 4; i < 8; ++i) {
+    ++world.now;
+    CHECK_FALSE(world.cache.resolve(address(i), world.now));
+    CHECK_FALSE(world.cache.wait(address(i), i));
+  }
+  for (uint32_t i = 0; i < 8; ++i) CHECK(world.cache.state(address(i)));
+  CHECK(world.cache.counters().evicted == 4);
+  ++world.now;
+  CHECK_FALSE(world.cache.resolve(address(8), world.now));
+  CHECK_FALSE(world.cache.state(address(4)));  // of those that do not answer the oldest
+  const auto released = world.released();
+  REQUIRE(released.size() == 1);
+  CHECK(released[0].packet == 4);
+  CHECK(released[0].failed);
+  World fixed{.cache = Neighbours({.places = 2})};
+  REQUIRE(fixed.cache.set_static(address(1), kMac));
+  REQUIRE(fixed.cache.set_static(address(2), kMac));
+  CHECK_FALSE(fixed.cache.set_static(address(3), kMac));
+  CHECK_FALSE(fixed.cache.resolve(address(3), fixed.now));
+  CHECK(fixed.cache.counters().no_place == 1);
+  CHECK(fixed.cache.wait(address(3), 1) == 1u);
+}
+
+TEST_CASE("whatever happens, the table finds what it has, packets come back once, and nothing is asked too often") {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    std::mt19937 random(static_cast<uint32_t>(seed));
+    World world{.cache = Neighbours({.places = 12, .seed = seed})};
+    std::set<uint32_t> waiting;
+    uint32_t packet = 0;
+    for (int step = 0; step < 600; ++step) {
+      const IpAddress address = ipv4_address(0x0A000200u + static_cast<uint32_t>(random() % 30));
+      const MacAddress mac = random() % 4 == 0 ? kOther : kMac;
+      switch (random() % 8) {
+        case 0: case 1: case 2:
+          if (!world.cache.resolve(address, world.now) && random() % 2 == 0) {
+            waiting.insert(++packet);
+            if (const auto dropped = world.cache.wait(address, packet)) REQUIRE(waiting.erase(*dropped) == 1);
+          }
+          break;
+        case 3: world.cache.handle_answer(address, mac, random() % 2 == 0, random() % 2 == 0, random() % 2 == 0, world.now); break;
+        case 4: world.cache.handle_question(address, mac, world.now); break;
+        case 5: world.cache.confirm(address, world.now); break;
+        case 6: if (random() % 5 == 0) world.cache.remove(address); break;
+        case 7: world.now += static_cast<Nanoseconds>(random() % 3000) * kMillisecond; break;
+      }
+      std::map<std::string, int> asked;
+      for (const auto& question : world.ask()) REQUIRE(++asked[text_of(question.target)] == 1);
+      REQUIRE(world.cache.next_event() > world.now);
+      for (const auto& each : world.released()) REQUIRE(waiting.erase(each.packet) == 1);
+      REQUIRE(world.cache.used() <= 12);
+      uint32_t found = 0;
+      for (uint32_t i = 0; i < 30; ++i) found += world.cache.state(ipv4_address(0x0A000200u + i)) ? 1 : 0;
+      REQUIRE(found == world.cache.used());
+    }
+    world.now += 1000 * kSecond;
+    while (world.cache.next_event() != ~Nanoseconds{0}) world.next();
+    for (const auto& each : world.released()) REQUIRE(waiting.erase(each.packet) == 1);
+    REQUIRE(waiting.empty());
+  }
+}

@@ -1,0 +1,71 @@
+// path_mtu.cc - which errors are believed, and the table.
+#include "ipstack/ip/path_mtu.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "ipstack/wire/ip.h"
+
+namespace unet::ip {
+namespace {
+
+// RFC 1191, table 7-1, without what is below every host's least.
+constexpr uint32_t kPlateaus[] = {65535, 32000, 17914, 8166, 4352, 2002, 1492, 1006, 508, 296, 68};
+
+uint32_t plateau_below(uint32_t size) noexcept {
+  const auto* const at = std::find_if(std::begin(kPlateaus), std::end(kPlateaus), [&](uint32_t each) { return each < size; });
+  return at == std::end(kPlateaus) ? kIpv4MtuMin : *at;
+}
+
+}  // namespace
+
+PathMtu::PathMtu(const PathMtuOptions& options)
+    : options_(options), table_(std::bit_ceil(std::max(size_t{options.places}, size_t{kWays}))) {}
+
+PathMtu::Entry* PathMtu::set_of(const IpAddress& to) noexcept {
+  return &table_[(hash_of(to, options_.seed) & (table_.size() / kWays - 1)) * kWays];
+}
+
+PathMtu::Entry* PathMtu::find(const IpAddress& to, Nanoseconds now) noexcept {
+  Entry* const set = set_of(to);
+  Entry* const at = std::find_if(set, set + kWays, [&](const Entry& each) { return each.mtu != 0 && each.to == to; });
+  if (at == set + kWays) return nullptr;
+  if (at->until > now) return at;
+  // RFC 1191, 6.3: what the link takes is tried again.
+  at->mtu = 0;
+  ++counters_.expired;
+  return nullptr;
+}
+
+uint32_t PathMtu::mtu(const IpAddress& to, Nanoseconds now) noexcept {
+  const Entry* const entry = find(to, now);
+  return entry == nullptr ? options_.link_mtu : std::min(entry->mtu, options_.link_mtu);
+}
+
+bool PathMtu::handle_too_big(const IpAddress& to, uint32_t said, uint32_t size, Nanoseconds now) noexcept {
+  const uint32_t least = std::min(options_.link_mtu, to.is_ipv4() ? options_.ipv4_min : kIpv6MtuMin);
+  const uint32_t known = mtu(to, now);
+  if (said == 0 && to.is_ipv4()) said = plateau_below(std::min(size, known));
+  // RFC 8201, 4: below what every link of IPv6 takes nothing is believed. A router that says more than came is mistaken, or no router.
+  const bool absurd = !to.is_ipv4() && said < kIpv6MtuMin;
+  const uint32_t believed = std::max(said, least);
+  if (absurd || said >= size || believed >= known) {
+    ++counters_.ignored;
+    return false;
+  }
+  Entry* entry = find(to, now);
+  if (entry == nullptr) {
+    Entry* const set = set_of(to);
+    entry = std::min_element(set, set + kWays, [](const Entry& a, const Entry& b) {
+      return (a.mtu == 0 ? 0 : a.until) < (b.mtu == 0 ? 0 : b.until);
+    });
+    if (entry->mtu != 0) ++counters_.evicted;
+    entry->to = to;
+  }
+  entry->mtu = believed;
+  entry->until = now + options_.believed_for;
+  ++counters_.lowered;
+  return true;
+}
+
+}  // namespace unet::ip
