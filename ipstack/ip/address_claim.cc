@@ -18,9 +18,14 @@ constexpr Nanoseconds kListen6 = kSecond;
 
 }  // namespace
 
-AddressClaim::AddressClaim(const IpAddress& address, const MacAddress& own, uint64_t seed, Nanoseconds now) noexcept
+AddressClaim::AddressClaim(const IpAddress& address, const MacAddress& own, bool probe, uint64_t seed, Nanoseconds now) noexcept
     : address_(address), own_(own), random_(seed) {
-  next_ = now + random(0, kProbeWait);
+  if (probe) {
+    next_ = now + random(0, kProbeWait);
+    return;
+  }
+  state_ = State::assigned;
+  next_ = now;
 }
 
 Nanoseconds AddressClaim::random(Nanoseconds from, Nanoseconds to) noexcept {

@@ -25,8 +25,9 @@ class AddressClaim {
     announce,  // IPv4: an ARP request for the address from itself
   };
 
-  // Begins at once; `seed` spreads hosts that start together (RFC 5227, 2.1.1; RFC 4862, 5.4.2).
-  AddressClaim(const IpAddress& address, const MacAddress& own, uint64_t seed, Nanoseconds now) noexcept;
+  // Begins at once; `seed` spreads hosts that start together (RFC 5227, 2.1.1; RFC 4862, 5.4.2). `probe`: false where it is known that
+  // the address is ours: then it is assigned at once.
+  AddressClaim(const IpAddress& address, const MacAddress& own, bool probe, uint64_t seed, Nanoseconds now) noexcept;
 
   const IpAddress& address() const noexcept { return address_; }
   State state() const noexcept { return state_; }
@@ -43,8 +44,8 @@ class AddressClaim {
  private:
   Nanoseconds random(Nanoseconds from, Nanoseconds to) noexcept;
 
-  const IpAddress address_;
-  const MacAddress own_;
+  IpAddress address_;
+  MacAddress own_;
   State state_ = State::tentative;
   uint32_t probes_ = 0, announcements_ = 0;  // that were sent
   uint64_t random_;

@@ -37,7 +37,7 @@ TEST_CASE("an IPv4 address that nobody has: three probes, then it is ours, and a
   Nanoseconds first = 0;
   for (const uint64_t seed : {1, 2, 3, 4, 5}) {
     Nanoseconds now = 10 * kSecond;
-    AddressClaim claim(kFour, kOwn, seed, now);
+    AddressClaim claim(kFour, kOwn, true, seed, now);
     CHECK(claim.state() == State::tentative);
     const std::vector<Sent> sent = run(claim, now);
     REQUIRE(sent.size() == 5);
@@ -58,7 +58,7 @@ TEST_CASE("an IPv4 address that nobody has: three probes, then it is ours, and a
 
 TEST_CASE("an IPv6 address that nobody has: one probe, and a second of silence") {
   Nanoseconds now = 10 * kSecond;
-  AddressClaim claim(kSix, kOwn, 1, now);
+  AddressClaim claim(kSix, kOwn, true, 1, now);
   const std::vector<Sent> sent = run(claim, now);
   REQUIRE(sent.size() == 1);
   CHECK(sent[0].message == Message::probe);
@@ -73,7 +73,7 @@ TEST_CASE("an address that somebody has, or wants at the same time, is not ours"
     for (const bool wants : {true, false}) {
       for (const Nanoseconds after : {Nanoseconds{0}, kSecond + kSecond / 2}) {
         Nanoseconds now = 10 * kSecond;
-        AddressClaim claim(address, kOwn, 1, now);
+        AddressClaim claim(address, kOwn, true, 1, now);
         run(claim, now, now + after);
         REQUIRE(claim.state() == State::tentative);
         // Other addresses, and what comes back of our own frames, are nothing.
@@ -95,7 +95,7 @@ TEST_CASE("an address that somebody has, or wants at the same time, is not ours"
 
 TEST_CASE("an IPv4 address of ours is defended, but for two conflicts within ten seconds") {
   Nanoseconds now = 10 * kSecond;
-  AddressClaim claim(kFour, kOwn, 1, now);
+  AddressClaim claim(kFour, kOwn, true, 1, now);
   run(claim, now);
   claim.handle_probe(kFour, kOther, now);  // who probes is answered as by ARP, and gives way
   CHECK(claim.state() == State::assigned);
@@ -111,4 +111,13 @@ TEST_CASE("an IPv4 address of ours is defended, but for two conflicts within ten
   claim.handle_claim(kFour, kOther, now);
   CHECK(claim.state() == State::conflict);
   CHECK(run(claim, now).empty());
+}
+
+TEST_CASE("an address that needs no probes is ours at once, and announced") {
+  for (const IpAddress& address : {kFour, kSix}) {
+    Nanoseconds now = 10 * kSecond;
+    AddressClaim claim(address, kOwn, false, 1, now);
+    CHECK(claim.state() == State::assigned);
+    CHECK(run(claim, now).size() == (address.is_ipv4() ? 2 : 0));
+  }
 }

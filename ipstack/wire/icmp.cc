@@ -76,6 +76,12 @@ const char* name_of(IcmpError error) noexcept {
   return kNames[static_cast<size_t>(error)];
 }
 
+bool is_icmp_error(uint8_t type, bool ipv4) noexcept {
+  const Type* const known = find_type(type, ipv4);
+  if (known != nullptr) return known->kind >= IcmpKind::unreachable;
+  return ipv4 ? type == kSourceQuench : type < kFirstQuery6;
+}
+
 IcmpError parse_icmp(const IpView& packet, IcmpView& view) noexcept {
   const Bytes bytes = packet.payload;
   if (bytes.size() < kIcmpBytes) return IcmpError::truncated;
@@ -87,7 +93,7 @@ IcmpError parse_icmp(const IpView& packet, IcmpView& view) noexcept {
   const Type* const type = find_type(header.type, packet.ipv4);
   view.kind = type == nullptr ? IcmpKind::other : type->kind;
   if (packet.ipv4 && view.kind == IcmpKind::unreachable && header.code == kFragmentationNeeded) view.kind = IcmpKind::packet_too_big;
-  view.error = view.kind >= IcmpKind::unreachable || (packet.ipv4 ? header.type == kSourceQuench : header.type < kFirstQuery6);
+  view.error = is_icmp_error(header.type, packet.ipv4);
   switch (view.kind) {
     case IcmpKind::echo_request: case IcmpKind::echo_reply:
       view.id = header.first;

@@ -38,6 +38,9 @@ struct IcmpView {
   bool error = false;              // or a redirect: no error is sent about it (RFC 1122, 3.2.2; RFC 4443, 2.4)
 };
 
+// Of a message of that type no error is sent (RFC 1122, 3.2.2; RFC 4443, 2.4).
+bool is_icmp_error(uint8_t type, bool ipv4) noexcept;
+
 // Checks the payload of a whole packet of ICMP, of the packet's version.
 IcmpError parse_icmp(const IpView& packet, IcmpView& view) noexcept;
 

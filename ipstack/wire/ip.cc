@@ -141,21 +141,22 @@ IpError parse_ipv6_options(Bytes options, size_t at, IpView& view, Problem& prob
   return IpError::none;
 }
 
+bool is_extension(uint8_t protocol) noexcept {
+  return protocol == Protocol::kHopByHop || protocol == Protocol::kIpv6Route || protocol == Protocol::kIpv6Options ||
+         protocol == Protocol::kIpv6Fragment;
+}
+
 // Walks from `view.protocol`, whose header begins `view.payload`, to what is no extension header, or to a fragment's.
 IpError walk_extensions(IpView& view, bool first_is_here, size_t next_at, Problem& problem) noexcept {
   for (uint32_t count = 0;; ++count) {
     const uint8_t type = view.protocol;
     const size_t at = static_cast<size_t>(view.payload.data() - view.packet.data());
-    switch (type) {
-      case Protocol::kHopByHop:
-        // RFC 8200, 4.1: right after the IPv6 header, or nowhere.
-        if (count != 0 || !first_is_here) return report(problem, IpError::unknown_header, 1, next_at);
-        break;
-      case Protocol::kIpv6Route: case Protocol::kIpv6Options: case Protocol::kIpv6Fragment: break;
-      default:
-        view.protocol_at = static_cast<uint32_t>(next_at);
-        return IpError::none;
+    if (!is_extension(type)) {
+      view.protocol_at = static_cast<uint32_t>(next_at);
+      return IpError::none;
     }
+    // RFC 8200, 4.1: right after the IPv6 header, or nowhere.
+    if (type == Protocol::kHopByHop && (count != 0 || !first_is_here)) return report(problem, IpError::unknown_header, 1, next_at);
     if (count == kExtensionsMax) return IpError::too_many_headers;
     if (view.payload.size() < 8) return IpError::truncated;
     if (type == Protocol::kIpv6Fragment) {
@@ -333,18 +334,21 @@ bool parse_quoted(Bytes bytes, bool ipv4, QuotedPacket& quoted) noexcept {
   }
   if (bytes.size() < kIpv6Bytes || octet(bytes, 0) >> 4 != 6) return false;
   const auto header = read<Ipv6Header>(bytes);
-  IpView view;
-  Problem problem;
-  view.ipv4 = false;
-  view.protocol = header.next;
-  view.packet = bytes;
-  view.payload = bytes.subspan(kIpv6Bytes);
-  // What was cut or was wrong is for whoever sent it: an error about it is no use, but for what carried it.
   quoted.from = ipv6_address(header.from);
   quoted.to = ipv6_address(header.to);
-  if (quoted.from.is_ipv4() || quoted.to.is_ipv4() || walk_extensions(view, true, 6, problem) != IpError::none) return false;
-  quoted.protocol = view.protocol;
-  if (view.offset == 0) quoted.payload = view.payload;
+  if (quoted.from.is_ipv4() || quoted.to.is_ipv4()) return false;
+  quoted.protocol = header.next;
+  Bytes rest = bytes.subspan(kIpv6Bytes);
+  // What stands in extension headers may be what the error is about: they are passed over, whatever they say.
+  for (uint32_t count = 0; is_extension(quoted.protocol) && count < kExtensionsMax; ++count) {
+    const bool fragment = quoted.protocol == Protocol::kIpv6Fragment;
+    const size_t size = fragment || rest.size() < 2 ? kIpv6FragmentBytes : 8 * (size_t{octet(rest, 1)} + 1);
+    if (size > rest.size()) return true;
+    quoted.protocol = octet(rest, 0);
+    if (fragment && (read<FragmentHeader>(rest).offset & 0xFFF8u) != 0) return true;
+    rest = rest.subspan(size);
+  }
+  quoted.payload = rest;
   return true;
 }
 

@@ -106,7 +106,8 @@ uint32_t emit_ip_header(std::byte* to, const IpFields& fields, uint32_t length) 
 // The sum of the pseudo header (RFC 9293, 3.1; RFC 8200, 8.1) of `length` bytes of a protocol, for checksum_add() to go on with.
 uint64_t pseudo_header_sum(const IpAddress& from, const IpAddress& to, uint8_t protocol, uint32_t length) noexcept;
 
-// The beginning of a packet that an ICMP error quotes, cut anywhere behind its header: what can be said of it. False: too little.
+// The beginning of a packet that an ICMP error quotes, cut anywhere behind its header: what can be said of it. Extension headers of IPv6
+// are passed over, as they may be what the error is about. False: too little.
 struct QuotedPacket {
   IpAddress from{}, to{};
   uint8_t protocol = 0;

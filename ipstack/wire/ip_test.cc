@@ -342,6 +342,16 @@ TEST_CASE("what ICMP quotes may be cut behind the header") {
       CHECK(quoted.protocol == Protocol::kUdp);
       CHECK(quoted.payload.size() == length - header);
     }
+    if (!ipv4) {
+      // Headers in front of the protocol's, one of which is what the error is about.
+      const Packet with = extended(60, bytes({43, 0, 0xde, 4, 0, 0, 0, 0, 17, 0, 0, 1, 0, 0, 0, 0}));
+      for (size_t length = kIpv6Bytes; length <= with.size(); ++length) {
+        QuotedPacket quoted;
+        REQUIRE(parse_quoted(Bytes(with).first(length), false, quoted));
+        CHECK(quoted.payload.size() == (length < 56 ? 0 : length - 56));
+        if (length >= 56) CHECK(quoted.protocol == Protocol::kUdp);
+      }
+    }
     // Of a later fragment nothing is the protocol's.
     IpFields later = fields(ipv4);
     later.offset = 8;

@@ -1,0 +1,224 @@
+// host.cc - what comes in: stations, packets, fragments, ICMP; and the errors that a host sends.
+#include "ipstack/ip/host.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "ipstack/ip/random.h"
+
+namespace unet::ip {
+namespace {
+
+struct EthernetHeader {
+  MacAddress to, from;
+  be16 type;
+};
+static_assert(sizeof(EthernetHeader) == 14);
+
+const IpAddress kAllHosts4 = ipv4_address(0xE0000001u);  // RFC 1112, 4
+constexpr IpAddress kAllNodes6{{0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+
+}  // namespace
+
+const char* name_of(HostCounter counter) noexcept {
+  constexpr std::array<const char*, static_cast<size_t>(HostCounter::count)> kNames{
+      "frames", "other_station", "unknown_type", "bad_packet", "other_host", "bad_source", "bad_icmp", "bad_discovery", "bad_arp",
+      "arrived", "echoes", "errors_sent", "errors_limited", "no_route", "no_source", "no_buffer", "too_big", "sent", "fragments_sent",
+      "unreachable", "conflicts"};
+  return kNames[static_cast<size_t>(counter)];
+}
+
+Host::Host(const HostOptions& options, Nanoseconds now)
+    : options_(options), frame_max_(static_cast<uint32_t>(sizeof(EthernetHeader)) + options.mtu), gateway4_(options.gateway4),
+      gateway6_(options.gateway6), hop_limit_(options.hop_limit), reassembly_(options.reassembly), neighbours_(options.neighbours),
+      path_mtu_({.link_mtu = options.mtu, .seed = options.seed}), memory_(new std::byte[size_t{options.buffers} * frame_max_]),
+      buffers_(options.buffers), going_(options.buffers), random_(options.seed), error_tokens_(options.errors_per_second),
+      error_tokens_at_(now) {
+  own_.reserve(kAddressesMax);
+  on_link_.reserve(kPrefixesOnLinkMax);
+  unreachable_.reserve(kUnreachableMax);
+  free_.reserve(options.buffers);
+  for (uint32_t i = options.buffers; i-- > 0;) free_.push_back(i);
+  next_id_ = static_cast<uint32_t>(next_random(random_));
+  for (const HostAddress& each : options.addresses) {
+    add_address(each.address, each.prefix, now);
+    if (on_link_.size() < kPrefixesOnLinkMax) on_link_.push_back({.prefix = each.address, .bits = each.prefix});
+  }
+  if (!options.ipv6) return;
+  add_address(link_local(options.mac), 64, now);
+  if (options.autoconfigure) next_router_question_ = now + next_random(random_) % kSecond;  // RFC 4861, 6.3.7
+}
+
+bool Host::is_for_us(const MacAddress& station) const noexcept {
+  if (station == options_.mac || station == kEveryStation || station == group_station(kAllHosts4)) return true;
+  if (is_station(station) || !options_.ipv6) return false;
+  if (station == group_station(kAllNodes6)) return true;
+  return std::any_of(own_.begin(), own_.end(), [&](const Own& each) {
+    return !each.claim.address().is_ipv4() && group_station(solicited_node(each.claim.address())) == station;
+  });
+}
+
+bool Host::handle_frame(Bytes frame, Nanoseconds now, Arrival& arrival) noexcept {
+  count(HostCounter::frames);
+  EthernetHeader header;
+  if (frame.size() < sizeof header) return count(HostCounter::bad_packet), false;
+  std::memcpy(&header, frame.data(), sizeof header);
+  if (!is_for_us(header.to) || !is_station(header.from)) return count(HostCounter::other_station), false;
+  const Bytes packet = frame.subspan(sizeof header);
+  switch (uint16_t{header.type}) {
+    case kEtherTypeArp: return handle_arp(packet, now), false;
+    case kEtherTypeIpv4: case kEtherTypeIpv6: return handle_packet(packet, header.from, header.type == kEtherTypeIpv4, now, arrival);
+    default: return count(HostCounter::unknown_type), false;
+  }
+}
+
+// `group`: a group's, or everybody's.
+bool Host::is_own_destination(const IpAddress& to, bool& group) const noexcept {
+  group = to.is_multicast() || to.is_limited_broadcast();
+  if (to == kAllHosts4 || to == kAllNodes6 || to.is_limited_broadcast()) return true;
+  for (const Own& each : own_) {
+    const IpAddress& address = each.claim.address();
+    // What goes to a tentative address is not for us (RFC 4862, 5.4); but its group is asked by whoever wants it, too.
+    if (to == address) return each.claim.state() == AddressClaim::State::assigned;
+    if (!address.is_ipv4() && to == solicited_node(address)) return true;
+    if (is_directed_broadcast(to, address, each.prefix)) return group = true;
+  }
+  return false;
+}
+
+// RFC 1122, 3.2.1.3: from one host, which is not us; what parse_ip_packet() refuses has been refused. The unspecified address is that of
+// hosts that have none yet.
+bool Host::is_good_source(const IpView& packet) const noexcept {
+  if (packet.from.is_loopback()) return false;
+  if (packet.from.is_ipv4() && !packet.from.is_unspecified() && !packet.from.is_one_host(true)) return false;
+  return std::none_of(own_.begin(), own_.end(), [&](const Own& each) {
+    const bool assigned = each.claim.state() == AddressClaim::State::assigned;
+    return (assigned && packet.from == each.claim.address()) || is_directed_broadcast(packet.from, each.claim.address(), each.prefix);
+  });
+}
+
+bool Host::handle_packet(Bytes bytes, const MacAddress& station, bool ipv4, Nanoseconds now, Arrival& arrival) noexcept {
+  arrival = {};
+  Problem problem;
+  IpView& packet = arrival.packet;
+  IpError error = parse_ip_packet(bytes, packet, problem);
+  if (error != IpError::none && !problem.report) return count(HostCounter::bad_packet), false;
+  if (packet.ipv4 != ipv4 || (!ipv4 && !options_.ipv6)) return count(HostCounter::bad_packet), false;
+  if (!is_own_destination(packet.to, arrival.to_group)) return count(HostCounter::other_host), false;
+  if (!is_good_source(packet)) return count(HostCounter::bad_source), false;
+  const auto report = [&] {
+    count(HostCounter::bad_packet);
+    send_error(arrival, {.kind = IcmpKind::parameter_problem, .code = problem.code, .value = problem.pointer}, now, problem.even_of_groups);
+  };
+  if (error != IpError::none) return report(), false;
+  if (packet.is_fragment()) {
+    IpView whole;
+    if (reassembly_.add(packet, now, whole, problem) != Reassembly::Outcome::complete) {
+      if (problem.report) report();
+      return false;
+    }
+    packet = whole;
+    error = parse_reassembled(whole.protocol, whole.packet, whole.payload, packet, problem);
+    if (error != IpError::none) {
+      if (problem.report) report();
+      else count(HostCounter::bad_packet);
+      return false;
+    }
+  }
+  if (packet.protocol == (ipv4 ? Protocol::kIcmp : Protocol::kIcmp6)) return handle_icmp(station, now, arrival);
+  if (packet.from.is_unspecified()) return count(HostCounter::bad_source), false;
+  if (packet.protocol == Protocol::kNoNext) return false;
+  count(HostCounter::arrived);
+  return true;
+}
+
+// ---- ICMP
+
+bool Host::handle_icmp(const MacAddress& station, Nanoseconds now, Arrival& arrival) noexcept {
+  IcmpView& icmp = arrival.icmp;
+  if (parse_icmp(arrival.packet, icmp) != IcmpError::none) return count(HostCounter::bad_icmp), false;
+  const bool discovery = !arrival.packet.ipv4 && icmp.type >= static_cast<uint8_t>(DiscoveryKind::router_solicitation) &&
+                         icmp.type <= static_cast<uint8_t>(DiscoveryKind::redirect);
+  if (discovery) return handle_discovery(station, arrival.packet, now), false;
+  if (arrival.packet.from.is_unspecified()) return count(HostCounter::bad_source), false;
+  if (icmp.kind == IcmpKind::echo_request) return answer_echo(arrival, now), false;
+  if (icmp.kind == IcmpKind::echo_reply) {
+    arrival.kind = Arrival::Kind::echo_reply;
+    return count(HostCounter::arrived), true;
+  }
+  // An error is about a packet of ours, or a forgery.
+  if (!icmp.error || arrival.to_group || !parse_quoted(icmp.rest, arrival.packet.ipv4, arrival.quoted)) {
+    return count(HostCounter::bad_icmp), false;
+  }
+  if (own(arrival.quoted.from) == nullptr) return count(HostCounter::bad_icmp), false;
+  arrival.kind = Arrival::Kind::icmp_error;
+  return count(HostCounter::arrived), true;
+}
+
+// RFC 1122, 3.2.2.6: an echo to everybody may be ignored, and is, as it makes hosts send to whom the sender's address is forged.
+void Host::answer_echo(const Arrival& arrival, Nanoseconds now) noexcept {
+  if (arrival.to_group) return;
+  const IpView& packet = arrival.packet;
+  std::array<std::byte, kIcmpBytes> header;
+  emit_echo(header.data(), packet.to, packet.from, true, arrival.icmp.id, arrival.icmp.sequence, arrival.icmp.rest);
+  const IpFields fields{.from = packet.to, .to = packet.from, .protocol = packet.protocol, .traffic_class = packet.traffic_class,
+                        .dont_fragment = false};
+  if (send(fields, header, arrival.icmp.rest, now) == SendResult::sent) count(HostCounter::echoes);
+}
+
+bool Host::may_send_error(Nanoseconds now) noexcept {
+  const uint32_t per_second = options_.errors_per_second;
+  if (per_second == 0) return false;
+  const Nanoseconds each = kSecond / per_second;
+  const uint64_t earned = (now - error_tokens_at_) / each;
+  if (earned != 0) {
+    error_tokens_ = static_cast<uint32_t>(std::min<uint64_t>(per_second, error_tokens_ + earned));
+    error_tokens_at_ += earned * each;
+  }
+  if (error_tokens_ == 0) return false;
+  --error_tokens_;
+  return true;
+}
+
+// RFC 1122, 3.2.2; RFC 4443, 2.4: about which packets no error is sent.
+void Host::send_error(const Arrival& arrival, const IcmpErrorFields& fields, Nanoseconds now, bool even_of_groups) noexcept {
+  const IpView& packet = arrival.packet;
+  if (arrival.to_group && !even_of_groups) return;
+  if (packet.from.is_unspecified() || packet.from.is_multicast() || packet.offset != 0) return;
+  // Whatever its checksum: what is not whole has none.
+  const bool of_icmp = packet.protocol == (packet.ipv4 ? Protocol::kIcmp : Protocol::kIcmp6);
+  if (of_icmp && (packet.payload.empty() || is_icmp_error(std::to_integer<uint8_t>(packet.payload[0]), packet.ipv4))) return;
+  if (!may_send_error(now)) return count(HostCounter::errors_limited);
+  const std::optional<IpAddress> from = arrival.to_group ? source_for(packet.from) : std::optional(packet.to);
+  if (!from) return count(HostCounter::no_source);
+  std::array<std::byte, kIcmpBytes + kIcmpQuote6Max> message;
+  const uint32_t length = emit_icmp_error(message.data(), *from, packet.from, fields, packet.packet);
+  const IpFields answer{.from = *from, .to = packet.from, .protocol = packet.ipv4 ? Protocol::kIcmp : Protocol::kIcmp6,
+                        .dont_fragment = false};
+  if (send(answer, {}, Bytes(message).first(length), now) == SendResult::sent) count(HostCounter::errors_sent);
+}
+
+void Host::refuse_protocol(const Arrival& arrival, Nanoseconds now) noexcept {
+  if (arrival.packet.ipv4) return send_error(arrival, {.why = Unreachable::protocol}, now);
+  // RFC 4443, 3.4: at which byte of the packet it stands.
+  send_error(arrival, {.kind = IcmpKind::parameter_problem, .code = 1, .value = arrival.packet.protocol_at}, now);
+}
+
+bool Host::believe_too_big(const Arrival& arrival, Nanoseconds now) noexcept {
+  if (arrival.kind != Arrival::Kind::icmp_error || arrival.icmp.kind != IcmpKind::packet_too_big) return false;
+  // How long the packet was: what it says itself, as much of it may be cut.
+  be16 said;
+  std::memcpy(&said, arrival.icmp.rest.data() + (arrival.packet.ipv4 ? 2 : 4), sizeof said);
+  const uint32_t size = uint32_t{said} + (arrival.packet.ipv4 ? 0 : kIpv6Bytes);
+  return path_mtu_.handle_too_big(arrival.quoted.to, arrival.icmp.mtu, size, now);
+}
+
+void Host::expire_fragments(Nanoseconds now) noexcept {
+  for (Arrival begun; reassembly_.expire(now, begun.packet);) {
+    if (begun.packet.payload.empty()) continue;
+    if (!is_own_destination(begun.packet.to, begun.to_group)) continue;
+    send_error(begun, {.kind = IcmpKind::time_exceeded, .code = 1}, now);
+  }
+}
+
+}  // namespace unet::ip

@@ -1,0 +1,215 @@
+// host.h - a host on one link: what RFC 1122 and RFC 8504 ask of IP, below the protocols that applications use; a machine without I/O and
+// clock. Frames go in by handle_frame() and come out by poll_frame(); packets for TCP, UDP and whatever else has been registered come up by
+// handle_frame() as well, and go down by send().
+//
+//                      handle_frame()                                          poll_frame()
+//   frame --> station? --> ARP, discovery --> neighbours, claims, addresses --> probes, questions --+
+//                 |                                                                                 |
+//                 +--> IP --> ours? --> reassembly --> ICMP: echo, errors -------> answers --> packets that go --> frame
+//                                           |                                                       |
+//                                           +--> Arrival: for the caller           send() --> route, cut, wait for the neighbour
+//
+// A payload byte is copied once, by send(), into a buffer of the host's. Buffers are made at the start.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "ipstack/ip/address_claim.h"
+#include "ipstack/ip/neighbours.h"
+#include "ipstack/ip/path_mtu.h"
+#include "ipstack/ip/reassembly.h"
+#include "ipstack/wire/arp.h"
+#include "ipstack/wire/icmp.h"
+#include "ipstack/wire/neighbour_discovery.h"
+
+namespace unet::ip {
+
+struct HostAddress {
+  IpAddress address{};
+  uint8_t prefix = 0;  // bits of 32 or 128; the addresses that have them in common are on the link
+};
+
+struct HostOptions {
+  MacAddress mac{};
+  uint32_t mtu = 1500;                     // of the link; at least 576, with IPv6 1,280
+  std::vector<HostAddress> addresses{};    // static ones
+  std::optional<IpAddress> gateway4{}, gateway6{};
+  bool ipv6 = true;                        // has a link-local address
+  bool autoconfigure = false;              // takes addresses, a gateway and times from routers (RFC 4862)
+  bool claim = true;                       // probes for an address before it uses it
+  uint32_t buffers = 256;                  // packets that go or wait
+  uint32_t errors_per_second = 100;        // ICMP errors that it sends (RFC 4443, 2.4 (f))
+  uint8_t hop_limit = 64;
+  ReassemblyOptions reassembly{};
+  NeighbourOptions neighbours{};
+  uint64_t seed = 1;
+};
+
+// Why frames and packets end here, and what the host did itself.
+enum class HostCounter : uint8_t {
+  frames, other_station, unknown_type, bad_packet, other_host, bad_source, bad_icmp, bad_discovery, bad_arp,
+  arrived, echoes, errors_sent, errors_limited, no_route, no_source, no_buffer, too_big, sent, fragments_sent, unreachable, conflicts, count
+};
+const char* name_of(HostCounter counter) noexcept;
+
+// A packet for a protocol above IP. It lies in the frame, or in memory of the host's until its next call.
+struct Arrival {
+  enum class Kind : uint8_t {
+    packet,       // of `packet.protocol`
+    icmp_error,   // about a packet that we are said to have sent: `quoted`, which the caller believes if it knows it
+    echo_reply
+  } kind = Kind::packet;
+  IpView packet{};
+  IcmpView icmp{};
+  QuotedPacket quoted{};
+  bool to_group = false;  // or to everybody: no error is sent about it
+};
+
+enum class SendResult : uint8_t {
+  sent,        // it goes, or waits for its neighbour
+  no_route,
+  no_source,   // no address of ours goes with that destination, or it is not ours
+  too_big,     // for the path, and not to be cut: path_mtu() says what fits
+  no_buffer
+};
+
+class Host {
+ public:
+  Host(const HostOptions& options, Nanoseconds now);
+
+  // True: `arrival` is for the caller.
+  bool handle_frame(Bytes frame, Nanoseconds now, Arrival& arrival) noexcept;
+
+  // Sends `header` and `data`, one after the other, as a packet's payload. `fields.from` may be unspecified: then the host chooses
+  // (RFC 6724, in part). A packet that is too long is cut, if fields.dont_fragment allows it.
+  SendResult send(IpFields fields, Bytes header, Bytes data, Nanoseconds now) noexcept;
+  // The address from which packets to `to` go; nothing: none.
+  std::optional<IpAddress> source_for(const IpAddress& to) const noexcept;
+
+  // Nobody here wants that packet: says so to its sender, as a host does. TCP is not for this: it is reset.
+  void refuse_port(const Arrival& arrival, Nanoseconds now) noexcept { send_error(arrival, {.why = Unreachable::port}, now); }
+  void refuse_protocol(const Arrival& arrival, Nanoseconds now) noexcept;
+  // What an arrival of kind icmp_error and packet_too_big says is believed. True: the path's MTU is smaller now.
+  bool believe_too_big(const Arrival& arrival, Nanoseconds now) noexcept;
+  uint32_t path_mtu(const IpAddress& to, Nanoseconds now) noexcept { return path_mtu_.mtu(to, now); }
+  // TCP has heard what can only be an answer.
+  void confirm(const IpAddress& to, Nanoseconds now) noexcept;
+
+  // Writes the next frame that goes into `room`, of at least frame_max() bytes; its length, 0 if there is none.
+  uint32_t poll_frame(Nanoseconds now, MutableBytes room) noexcept;
+  uint32_t frame_max() const noexcept { return frame_max_; }
+  // A neighbour that did not answer: what was to go there is lost.
+  bool poll_unreachable(IpAddress& neighbour) noexcept;
+  // When poll_frame() may have something without anything having come in; ~0: never.
+  Nanoseconds next_event() const noexcept;
+
+  enum class AddressState : uint8_t { none, tentative, assigned };
+  AddressState state_of(const IpAddress& address) const noexcept;
+  std::vector<IpAddress> addresses() const;  // those that are assigned
+  bool has_conflict(const IpAddress& address) const noexcept;
+
+  uint64_t counter(HostCounter counter) const noexcept { return counters_[static_cast<size_t>(counter)]; }
+  const Reassembly& reassembly() const noexcept { return reassembly_; }
+  const Neighbours& neighbours() const noexcept { return neighbours_; }
+  Neighbours& neighbours() noexcept { return neighbours_; }
+
+ private:
+  static constexpr uint32_t kAddressesMax = 16, kPrefixesOnLinkMax = 16, kUnreachableMax = 64;
+  static constexpr Nanoseconds kForever = ~Nanoseconds{0};
+
+  struct Own {
+    AddressClaim claim;
+    uint8_t prefix;
+    Nanoseconds valid_until = kForever, preferred_until = kForever;
+    bool of_router = false, deprecated = false;
+  };
+  struct OnLink {
+    IpAddress prefix{};
+    uint8_t bits = 0;
+    Nanoseconds until = kForever;
+  };
+  struct Buffer {
+    uint32_t length = 0;  // of the frame
+    IpAddress next_hop{};
+  };
+
+  void count(HostCounter counter) noexcept { ++counters_[static_cast<size_t>(counter)]; }
+
+  // host.cc: what comes in
+  bool is_for_us(const MacAddress& station) const noexcept;
+  bool handle_packet(Bytes bytes, const MacAddress& station, bool ipv4, Nanoseconds now, Arrival& arrival) noexcept;
+  bool is_own_destination(const IpAddress& to, bool& group) const noexcept;
+  bool is_good_source(const IpView& packet) const noexcept;
+  bool handle_icmp(const MacAddress& station, Nanoseconds now, Arrival& arrival) noexcept;
+  void answer_echo(const Arrival& arrival, Nanoseconds now) noexcept;
+  void send_error(const Arrival& arrival, const IcmpErrorFields& fields, Nanoseconds now, bool even_of_groups = false) noexcept;
+  bool may_send_error(Nanoseconds now) noexcept;
+  void expire_fragments(Nanoseconds now) noexcept;
+
+  // host_addresses.cc: neighbours, addresses, routers
+  void add_address(const IpAddress& address, uint8_t prefix, Nanoseconds now);
+  Own* own(const IpAddress& address) noexcept;
+  const Own* own(const IpAddress& address) const noexcept;
+  void handle_arp(Bytes packet, Nanoseconds now) noexcept;
+  void handle_discovery(const MacAddress& station, const IpView& packet, Nanoseconds now) noexcept;
+  void handle_solicitation(const MacAddress& station, const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept;
+  void handle_advertisement(const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept;
+  void handle_router(const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept;
+  void take_prefix(const Prefix& prefix, Nanoseconds now) noexcept;
+  void expire_addresses(Nanoseconds now) noexcept;
+  uint32_t poll_claims(Nanoseconds now, std::byte* frame) noexcept;
+  uint32_t poll_question(Nanoseconds now, std::byte* frame) noexcept;
+  uint32_t poll_router_question(Nanoseconds now, std::byte* frame) noexcept;
+  uint32_t emit_arp_frame(std::byte* frame, const MacAddress& to, const Arp& arp) const noexcept;
+  uint32_t emit_discovery_frame(std::byte* frame, const IpAddress& from, const IpAddress& to, const MacAddress& station,
+                                uint32_t length) const noexcept;
+  void queue_message(const std::byte* frame, uint32_t length) noexcept;
+
+  // host_send.cc: what goes out
+  struct Route {
+    IpAddress next_hop{};
+    bool direct_group = false;  // no neighbour is asked: the station follows from the address
+  };
+  std::optional<Route> route_to(const IpAddress& to) const noexcept;
+  bool is_on_link(const IpAddress& to) const noexcept;
+  SendResult send_piece(const IpFields& fields, const Route& route, Bytes header, Bytes data, Nanoseconds now) noexcept;
+  SendResult send_cut(IpFields fields, const Route& route, Bytes header, Bytes data, uint32_t mtu, Nanoseconds now) noexcept;
+  std::optional<uint32_t> take_buffer() noexcept;
+  std::byte* frame_of(uint32_t buffer) noexcept { return memory_.get() + size_t{buffer} * frame_max_; }
+  void go(uint32_t buffer, const Route& route, Nanoseconds now) noexcept;
+  void take_released() noexcept;
+
+  const HostOptions options_;
+  const uint32_t frame_max_;
+  std::vector<Own> own_;
+  std::vector<OnLink> on_link_;
+  std::optional<IpAddress> gateway4_, gateway6_;
+  Nanoseconds gateway6_until_ = kForever;
+  uint8_t hop_limit_;
+  uint32_t router_questions_ = 0;
+  Nanoseconds next_router_question_ = kForever;
+
+  Reassembly reassembly_;
+  Neighbours neighbours_;
+  PathMtu path_mtu_;
+
+  std::unique_ptr<std::byte[]> memory_;
+  std::vector<Buffer> buffers_;
+  std::vector<uint32_t> free_;
+  std::vector<uint32_t> going_;       // a ring of buffers
+  uint32_t going_first_ = 0, going_count_ = 0;
+  std::vector<IpAddress> unreachable_;
+
+  uint64_t random_;
+  uint32_t next_id_;
+  uint32_t error_tokens_;
+  Nanoseconds error_tokens_at_;
+  std::array<uint64_t, static_cast<size_t>(HostCounter::count)> counters_{};
+};
+
+}  // namespace unet::ip

@@ -1,0 +1,264 @@
+// host_addresses.cc - a host's addresses, its neighbours' questions and answers, and what routers advertise.
+#include <algorithm>
+#include <cstring>
+
+#include "ipstack/ip/host.h"
+#include "ipstack/ip/random.h"
+
+namespace unet::ip {
+namespace {
+
+constexpr uint32_t kEthernetBytes = 14;
+constexpr uint32_t kRouterQuestions = 3;                       // RFC 4861, 10
+constexpr Nanoseconds kRouterQuestionEvery = 4 * kSecond;
+constexpr uint32_t kTwoHours = 7200;                           // seconds; RFC 4862, 5.5.3 (e)
+constexpr uint32_t kInfinite = ~uint32_t{0};                   // seconds: for ever
+constexpr uint8_t kPrefixBits = 64;                            // of an address that a host makes of its station's
+constexpr IpAddress kAllNodes{{0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+constexpr IpAddress kAllRouters{{0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}};
+constexpr IpAddress kNone6{};
+
+}  // namespace
+
+// ---- addresses
+
+void Host::add_address(const IpAddress& address, uint8_t prefix, Nanoseconds now) {
+  if (own_.size() == kAddressesMax || own(address) != nullptr) return;
+  own_.push_back({.claim = AddressClaim(address, options_.mac, options_.claim, next_random(random_), now), .prefix = prefix});
+}
+
+const Host::Own* Host::own(const IpAddress& address) const noexcept {
+  const auto at = std::find_if(own_.begin(), own_.end(), [&](const Own& each) { return each.claim.address() == address; });
+  return at == own_.end() ? nullptr : &*at;
+}
+Host::Own* Host::own(const IpAddress& address) noexcept { return const_cast<Own*>(static_cast<const Host*>(this)->own(address)); }
+
+Host::AddressState Host::state_of(const IpAddress& address) const noexcept {
+  const Own* const found = own(address);
+  if (found == nullptr) return AddressState::none;
+  switch (found->claim.state()) {
+    case AddressClaim::State::tentative: return AddressState::tentative;
+    case AddressClaim::State::assigned: return AddressState::assigned;
+    case AddressClaim::State::conflict: return AddressState::none;
+  }
+  return AddressState::none;
+}
+
+std::vector<IpAddress> Host::addresses() const {
+  std::vector<IpAddress> all;
+  for (const Own& each : own_) {
+    if (each.claim.state() == AddressClaim::State::assigned) all.push_back(each.claim.address());
+  }
+  return all;
+}
+
+bool Host::has_conflict(const IpAddress& address) const noexcept {
+  const Own* const found = own(address);
+  return found != nullptr && found->claim.state() == AddressClaim::State::conflict;
+}
+
+void Host::expire_addresses(Nanoseconds now) noexcept {
+  for (Own& each : own_) each.deprecated = each.deprecated || each.preferred_until <= now;
+  own_.erase(std::remove_if(own_.begin(), own_.end(), [&](const Own& each) { return each.valid_until <= now; }), own_.end());
+  on_link_.erase(std::remove_if(on_link_.begin(), on_link_.end(), [&](const OnLink& each) { return each.until <= now; }), on_link_.end());
+  if (gateway6_until_ <= now) {
+    gateway6_ = options_.gateway6;
+    gateway6_until_ = kForever;
+  }
+}
+
+void Host::confirm(const IpAddress& to, Nanoseconds now) noexcept {
+  const std::optional<Route> route = route_to(to);
+  if (route && !route->direct_group) neighbours_.confirm(route->next_hop, now);
+}
+
+// ---- ARP (RFC 826)
+
+void Host::handle_arp(Bytes packet, Nanoseconds now) noexcept {
+  Arp arp;
+  if (!parse_arp(packet, arp)) return count(HostCounter::bad_arp);
+  for (Own& each : own_) {
+    const bool ended = each.claim.state() == AddressClaim::State::conflict;
+    if (arp.sender.is_unspecified()) each.claim.handle_probe(arp.target, arp.sender_mac, now);
+    else each.claim.handle_claim(arp.sender, arp.sender_mac, now);
+    if (!ended && each.claim.state() == AddressClaim::State::conflict) count(HostCounter::conflicts);
+  }
+  const Own* const asked = own(arp.target);
+  const bool for_us = asked != nullptr && asked->claim.state() == AddressClaim::State::assigned;
+  if (own(arp.sender) != nullptr) return;  // nobody is a neighbour by an address of ours
+  if (arp.operation == ArpOperation::reply) {
+    if (for_us) neighbours_.handle_answer(arp.sender, arp.sender_mac, true, true, false, now);
+    return take_released();
+  }
+  // RFC 826: who is known is known better now; who asks for us will hear from us soon. Announcements count for those that are known.
+  const bool known = neighbours_.state(arp.sender).has_value();
+  if (!arp.sender.is_unspecified() && (known || (for_us && is_on_link(arp.sender)))) {
+    neighbours_.handle_question(arp.sender, arp.sender_mac, now);
+  }
+  take_released();
+  if (!for_us) return;
+  std::array<std::byte, kEthernetBytes + kArpBytes> frame;
+  const Arp reply{.operation = ArpOperation::reply, .sender_mac = options_.mac, .sender = arp.target, .target_mac = arp.sender_mac,
+                  .target = arp.sender};
+  queue_message(frame.data(), emit_arp_frame(frame.data(), arp.sender_mac, reply));
+}
+
+uint32_t Host::emit_arp_frame(std::byte* frame, const MacAddress& to, const Arp& arp) const noexcept {
+  const be16 type(kEtherTypeArp);
+  std::memcpy(frame, to.data(), 6);
+  std::memcpy(frame + 6, options_.mac.data(), 6);
+  std::memcpy(frame + 12, &type, sizeof type);
+  emit_arp(frame + kEthernetBytes, arp);
+  return kEthernetBytes + kArpBytes;
+}
+
+// ---- neighbour discovery (RFC 4861)
+
+void Host::handle_discovery(const MacAddress& station, const IpView& packet, Nanoseconds now) noexcept {
+  Discovery discovery;
+  if (!parse_discovery(packet, discovery)) return count(HostCounter::bad_discovery);
+  switch (discovery.kind) {
+    case DiscoveryKind::neighbour_solicitation: handle_solicitation(station, packet, discovery, now); break;
+    case DiscoveryKind::neighbour_advertisement: handle_advertisement(packet, discovery, now); break;
+    case DiscoveryKind::router_advertisement: handle_router(packet, discovery, now); break;
+    case DiscoveryKind::router_solicitation: break;  // for routers
+    case DiscoveryKind::redirect: break;             // not taken: anybody on the link can send one, and one gateway is all we have
+  }
+  take_released();
+}
+
+// 7.2.3, 7.2.4.
+void Host::handle_solicitation(const MacAddress& station, const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept {
+  Own* const asked = own(discovery.target);
+  if (asked == nullptr) return;
+  const bool probe = packet.from.is_unspecified();
+  const AddressClaim::State before = asked->claim.state();
+  if (probe) asked->claim.handle_probe(discovery.target, station, now);
+  if (before != asked->claim.state()) count(HostCounter::conflicts);
+  if (asked->claim.state() != AddressClaim::State::assigned) return;
+  if (!probe && discovery.source_mac && is_on_link(packet.from)) neighbours_.handle_question(packet.from, *discovery.source_mac, now);
+  std::array<std::byte, kEthernetBytes + kIpv6Bytes + kDiscoveryBytesMax> frame;
+  std::byte* const message = frame.data() + kEthernetBytes + kIpv6Bytes;
+  const IpAddress to = probe ? kAllNodes : packet.from;
+  const MacAddress to_station = probe ? group_station(kAllNodes) : discovery.source_mac.value_or(station);
+  const uint32_t length = emit_neighbour_advertisement(message, discovery.target, to, discovery.target, options_.mac, !probe, true);
+  queue_message(frame.data(), emit_discovery_frame(frame.data(), discovery.target, to, to_station, length));
+}
+
+// 7.2.5.
+void Host::handle_advertisement(const IpView&, const Discovery& discovery, Nanoseconds now) noexcept {
+  if (Own* const claimed = own(discovery.target); claimed != nullptr) {
+    const AddressClaim::State before = claimed->claim.state();
+    claimed->claim.handle_claim(discovery.target, discovery.target_mac.value_or(MacAddress{}), now);
+    if (before != claimed->claim.state()) count(HostCounter::conflicts);
+    return;
+  }
+  neighbours_.handle_answer(discovery.target, discovery.target_mac, discovery.solicited, discovery.override_entry, discovery.router, now);
+}
+
+// 6.3.4.
+void Host::handle_router(const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept {
+  if (!options_.autoconfigure) return;
+  next_router_question_ = kForever;
+  if (discovery.source_mac) neighbours_.handle_question(packet.from, *discovery.source_mac, now);
+  if (discovery.hop_limit != 0) hop_limit_ = discovery.hop_limit;
+  if (discovery.mtu != 0 && discovery.mtu <= options_.mtu) path_mtu_.set_link_mtu(discovery.mtu);
+  neighbours_.set_times(Nanoseconds{discovery.reachable_ms} * kMillisecond, Nanoseconds{discovery.retransmit_ms} * kMillisecond);
+  // One default router: the first that is one, until it is none.
+  if (discovery.lifetime_s != 0 && (!gateway6_ || *gateway6_ == packet.from)) {
+    gateway6_ = packet.from;
+    gateway6_until_ = now + discovery.lifetime_s * kSecond;
+  } else if (discovery.lifetime_s == 0 && gateway6_ == packet.from) {
+    gateway6_ = options_.gateway6;
+    gateway6_until_ = kForever;
+  }
+  for (uint32_t i = 0; i < discovery.prefix_count; ++i) take_prefix(discovery.prefixes[i], now);
+}
+
+// RFC 4861, 6.3.4 and RFC 4862, 5.5.3.
+void Host::take_prefix(const Prefix& prefix, Nanoseconds now) noexcept {
+  const auto until = [&](uint32_t seconds) { return seconds == kInfinite ? kForever : now + seconds * kSecond; };
+  if (prefix.on_link) {
+    const auto is_it = [&](const OnLink& each) { return each.bits == prefix.bits && each.prefix == prefix.address; };
+    const auto at = std::find_if(on_link_.begin(), on_link_.end(), is_it);
+    if (at != on_link_.end()) at->until = at->until == kForever && prefix.valid_s != 0 ? kForever : until(prefix.valid_s);
+    else if (prefix.valid_s != 0 && on_link_.size() < kPrefixesOnLinkMax) {
+      on_link_.push_back({.prefix = prefix.address, .bits = prefix.bits, .until = until(prefix.valid_s)});
+    }
+  }
+  if (!prefix.autonomous || prefix.bits != kPrefixBits) return;
+  IpAddress address = link_local(options_.mac);
+  std::copy(prefix.address.bytes.begin(), prefix.address.bytes.begin() + 8, address.bytes.begin());
+  Own* known = own(address);
+  if (known == nullptr) {
+    if (prefix.valid_s == 0 || own_.size() == kAddressesMax) return;
+    own_.push_back({.claim = AddressClaim(address, options_.mac, options_.claim, next_random(random_), now), .prefix = prefix.bits,
+                    .valid_until = until(prefix.valid_s), .preferred_until = until(prefix.preferred_s), .of_router = true});
+    return;
+  }
+  if (!known->of_router) return;
+  known->preferred_until = until(prefix.preferred_s);
+  known->deprecated = known->preferred_until <= now;
+  // A lifetime that is shortened to less than two hours is not believed: anybody could end an address by it.
+  const Nanoseconds left = known->valid_until == kForever ? kForever : known->valid_until - now;
+  if (prefix.valid_s > kTwoHours || until(prefix.valid_s) > known->valid_until) known->valid_until = until(prefix.valid_s);
+  else if (left > kTwoHours * kSecond) known->valid_until = now + kTwoHours * kSecond;
+}
+
+uint32_t Host::emit_discovery_frame(std::byte* frame, const IpAddress& from, const IpAddress& to, const MacAddress& station,
+                                    uint32_t length) const noexcept {
+  const be16 type(kEtherTypeIpv6);
+  std::memcpy(frame, station.data(), 6);
+  std::memcpy(frame + 6, options_.mac.data(), 6);
+  std::memcpy(frame + 12, &type, sizeof type);
+  const IpFields fields{.from = from, .to = to, .protocol = Protocol::kIcmp6, .hop_limit = kDiscoveryHops};
+  return kEthernetBytes + emit_ip_header(frame + kEthernetBytes, fields, length) + length;
+}
+
+// ---- what a host asks
+
+uint32_t Host::poll_claims(Nanoseconds now, std::byte* frame) noexcept {
+  for (Own& each : own_) {
+    AddressClaim::Message message;
+    if (!each.claim.poll_message(now, message)) continue;
+    const IpAddress& address = each.claim.address();
+    if (address.is_ipv4()) {
+      const bool probe = message == AddressClaim::Message::probe;
+      return emit_arp_frame(frame, kEveryStation, {.operation = ArpOperation::request, .sender_mac = options_.mac,
+                                                   .sender = probe ? ipv4_address(0u) : address, .target = address});
+    }
+    const IpAddress group = solicited_node(address);
+    std::byte* const at = frame + kEthernetBytes + kIpv6Bytes;
+    const uint32_t length = emit_neighbour_solicitation(at, kNone6, group, address, options_.mac);
+    return emit_discovery_frame(frame, kNone6, group, group_station(group), length);
+  }
+  return 0;
+}
+
+uint32_t Host::poll_question(Nanoseconds now, std::byte* frame) noexcept {
+  for (Neighbours::Question question; neighbours_.poll_question(now, question);) {
+    const std::optional<IpAddress> from = source_for(question.target);
+    if (!from) continue;  // it has gone meanwhile; the question counts as asked
+    if (from->is_ipv4()) {
+      return emit_arp_frame(frame, question.station.value_or(kEveryStation),
+                            {.operation = ArpOperation::request, .sender_mac = options_.mac, .sender = *from, .target = question.target});
+    }
+    const IpAddress to = question.station ? question.target : solicited_node(question.target);
+    std::byte* const at = frame + kEthernetBytes + kIpv6Bytes;
+    const uint32_t length = emit_neighbour_solicitation(at, *from, to, question.target, options_.mac);
+    return emit_discovery_frame(frame, *from, to, question.station.value_or(group_station(to)), length);
+  }
+  return 0;
+}
+
+// RFC 4861, 6.3.7: three times, from the link-local address once there is one.
+uint32_t Host::poll_router_question(Nanoseconds now, std::byte* frame) noexcept {
+  if (next_router_question_ > now) return 0;
+  const IpAddress from = source_for(kAllRouters).value_or(kNone6);
+  if (++router_questions_ >= kRouterQuestions) next_router_question_ = kForever;
+  else next_router_question_ = now + kRouterQuestionEvery;
+  const uint32_t length = emit_router_solicitation(frame + kEthernetBytes + kIpv6Bytes, from, kAllRouters, options_.mac);
+  return emit_discovery_frame(frame, from, kAllRouters, group_station(kAllRouters), length);
+}
+
+}  // namespace unet::ip

@@ -1,0 +1,216 @@
+// host_addresses_test.cc - addresses, gateway and times that a router advertises, and what no router may do.
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "ipstack/ip/test_link.h"
+
+using namespace unet;
+using namespace unet::ip;
+
+namespace {
+
+const IpAddress kRouter = *parse_ip("fe80::1"), kFar = *parse_ip("2001:db8::1");
+constexpr MacAddress kRouterMac{2, 0, 0, 0, 0, 99};
+
+struct Advertised {
+  uint16_t lifetime_s = 1800;
+  uint32_t mtu = 0;
+  const char* prefix = nullptr;
+  uint32_t valid_s = 3600, preferred_s = 1800;
+  int bits = 64;
+  bool on_link = true, autonomous = true;
+  uint8_t hop_limit = 0;
+  uint32_t reachable_ms = 0;
+  IpAddress from = kRouter;
+};
+
+void put(std::vector<std::byte>& bytes, uint64_t value, int size) {
+  while (size-- > 0) bytes.push_back(static_cast<std::byte>(value >> 8 * size));
+}
+
+Frame advertisement(const Advertised& what) {
+  std::vector<std::byte> message;
+  put(message, 134, 1);
+  put(message, 0, 3);
+  put(message, what.hop_limit, 1);
+  put(message, 0, 1);
+  put(message, what.lifetime_s, 2);
+  put(message, what.reachable_ms, 4);
+  put(message, 0, 4);
+  put(message, 0x0101, 2);
+  for (const uint8_t each : kRouterMac) put(message, each, 1);
+  if (what.mtu != 0) {
+    put(message, 0x0501, 2);
+    put(message, 0, 2);
+    put(message, what.mtu, 4);
+  }
+  if (what.prefix != nullptr) {
+    put(message, 0x0304, 2);
+    put(message, static_cast<uint64_t>(what.bits), 1);
+    put(message, (what.on_link ? 0x80u : 0u) | (what.autonomous ? 0x40u : 0u), 1);
+    put(message, what.valid_s, 4);
+    put(message, what.preferred_s, 4);
+    put(message, 0, 4);
+    const IpAddress prefix = *parse_address(what.prefix);
+    for (const uint8_t each : prefix.bytes) put(message, each, 1);
+  }
+  const IpAddress to = *parse_address("ff02::1");
+  sum_icmp(message.data(), message.size(), what.from, to);
+  const IpFields fields{.from = what.from, .to = to, .protocol = Protocol::kIcmp6, .hop_limit = kDiscoveryHops};
+  Frame frame(14 + ip_header_size(fields));
+  const MacAddress station = group_station(to);
+  std::memcpy(frame.data(), station.data(), 6);
+  std::memcpy(frame.data() + 6, kRouterMac.data(), 6);
+  frame[12] = std::byte{0x86};
+  frame[13] = std::byte{0xDD};
+  emit_ip_header(frame.data() + 14, fields, static_cast<uint32_t>(message.size()));
+  frame.insert(frame.end(), message.begin(), message.end());
+  return frame;
+}
+
+struct World : TestLink {
+  explicit World(bool autoconfigure = true) : host(add({.autoconfigure = autoconfigure})) { run_for(3 * kSecond); }
+
+  void advertise(const Advertised& what) {
+    inject(advertisement(what));
+    run_for(3 * kSecond);
+  }
+  // The address that the host makes of a prefix.
+  static IpAddress made_of(const char* prefix) {
+    IpAddress address = link_local(mac(0));
+    const IpAddress of = *parse_address(prefix);
+    std::copy(of.bytes.begin(), of.bytes.begin() + 8, address.bytes.begin());
+    return address;
+  }
+  SendResult send(const IpAddress& to) { return nodes[host].host->send({.to = to, .protocol = 17}, {}, Frame(8), now); }
+  Host& it() { return *nodes[host].host; }
+  uint32_t questions_to_routers() const {
+    uint32_t count = 0;
+    for (const Frame& each : frames) {
+      IpView view;
+      Problem problem;
+      const bool packet = parse_ip_packet(Bytes(each).subspan(14), view, problem) == IpError::none;
+      count += packet && view.protocol == Protocol::kIcmp6 && view.payload[0] == std::byte{133} ? 1 : 0;
+    }
+    return count;
+  }
+
+  const uint32_t host;
+};
+
+}  // namespace
+
+TEST_CASE("a host asks for routers three times, or until one answers") {
+  World silent;
+  silent.run_for(100 * kSecond);
+  CHECK(silent.questions_to_routers() == 3);
+  World answered;
+  answered.advertise({});
+  answered.run_for(100 * kSecond);
+  CHECK(answered.questions_to_routers() == 1);
+  World still(false);
+  still.run_for(100 * kSecond);
+  CHECK(still.questions_to_routers() == 0);
+}
+
+TEST_CASE("an address of a prefix is claimed, used, deprecated, and gone") {
+  World world;
+  CHECK(world.it().addresses() == std::vector<IpAddress>{link_local(TestLink::mac(0))});
+  const Nanoseconds start = world.now;
+  world.advertise({.prefix = "fd00:7::", .valid_s = 300, .preferred_s = 100});
+  const IpAddress address = World::made_of("fd00:7::");
+  CHECK(world.it().state_of(address) == Host::AddressState::assigned);
+  CHECK(world.it().source_for(kFar) == address);
+  CHECK(world.it().source_for(*parse_ip("fe80::9")) == link_local(TestLink::mac(0)));
+  CHECK(world.send(kFar) == SendResult::sent);
+  // Another prefix, of which the preferred time is longer: it is taken when the first is deprecated.
+  world.advertise({.prefix = "fd00:8::", .valid_s = 1000, .preferred_s = 1000});
+  CHECK(world.it().source_for(*parse_ip("fd00:7::9")) == address);
+  world.run(start + 110 * kSecond);
+  CHECK(world.it().source_for(*parse_ip("fd00:7::9")) == World::made_of("fd00:8::"));
+  CHECK(world.it().state_of(address) == Host::AddressState::assigned);
+  world.run(start + 310 * kSecond);
+  CHECK(world.it().state_of(address) == Host::AddressState::none);
+  CHECK(world.it().state_of(World::made_of("fd00:8::")) == Host::AddressState::assigned);
+}
+
+TEST_CASE("no address is made of what is not for that") {
+  World world;
+  world.advertise({.prefix = "fd00:7::", .autonomous = false});
+  world.advertise({.prefix = "fd00:7::", .bits = 63});
+  world.advertise({.prefix = "fd00:7::", .valid_s = 0, .preferred_s = 0});
+  CHECK(world.it().addresses().size() == 1);
+  // More than there are places for.
+  for (int i = 0; i < 40; ++i) {
+    const std::string prefix = "fd00:" + std::to_string(i) + "::";
+    world.advertise({.prefix = prefix.c_str()});
+  }
+  CHECK(world.it().addresses().size() == 16);
+  World still(false);
+  still.advertise({.mtu = 1400, .prefix = "fd00:7::"});
+  CHECK(still.it().addresses().size() == 1);
+  CHECK(still.it().path_mtu(kFar, still.now) == 1500);
+}
+
+TEST_CASE("nobody ends an address by a short lifetime") {
+  World world;
+  const IpAddress address = World::made_of("fd00:7::");
+  world.advertise({.prefix = "fd00:7::", .valid_s = 100'000, .preferred_s = 100'000});
+  world.advertise({.prefix = "fd00:7::", .valid_s = 1, .preferred_s = 0});
+  const Nanoseconds shortened = world.now;
+  world.run(shortened + 7000 * kSecond);  // two hours are left
+  CHECK(world.it().state_of(address) == Host::AddressState::assigned);
+  world.advertise({.prefix = "fd00:7::", .valid_s = 1, .preferred_s = 0});
+  CHECK(world.it().state_of(address) == Host::AddressState::assigned);
+  world.run(shortened + 7300 * kSecond);
+  CHECK(world.it().state_of(address) == Host::AddressState::none);
+  // A longer one is believed.
+  world.advertise({.prefix = "fd00:7::", .valid_s = 100, .preferred_s = 100});
+  world.advertise({.prefix = "fd00:7::", .valid_s = 1000, .preferred_s = 1000});
+  world.run_for(500 * kSecond);
+  CHECK(world.it().state_of(address) == Host::AddressState::assigned);
+}
+
+TEST_CASE("a default router, until it is none") {
+  World world;
+  world.advertise({.prefix = "fd00:7::", .valid_s = 100'000, .preferred_s = 100'000});
+  world.frames.clear();
+  REQUIRE(world.send(kFar) == SendResult::sent);
+  world.run_for(kMillisecond);
+  REQUIRE(world.frames.size() == 1);
+  CHECK(std::memcmp(world.frames[0].data(), kRouterMac.data(), 6) == 0);  // it has said its station
+  // Another one waits until the first is gone.
+  const IpAddress second = *parse_ip("fe80::2");
+  world.advertise({.from = second});
+  world.advertise({.lifetime_s = 0});
+  CHECK(world.send(kFar) == SendResult::no_route);
+  world.advertise({.lifetime_s = 60, .from = second});
+  CHECK(world.send(kFar) == SendResult::sent);
+  world.run_for(61 * kSecond);
+  CHECK(world.send(kFar) == SendResult::no_route);
+}
+
+TEST_CASE("what is on the link, its MTU, and the hops of packets") {
+  World world;
+  world.advertise({.lifetime_s = 0, .mtu = 1400, .prefix = "fd00:7::", .hop_limit = 33});
+  CHECK(world.it().path_mtu(kFar, world.now) == 1400);
+  CHECK(world.send(*parse_ip("fd00:7::99")) == SendResult::sent);
+  CHECK(world.send(kFar) == SendResult::no_route);
+  world.advertise({.lifetime_s = 0, .mtu = 9000});  // more than the port takes
+  CHECK(world.it().path_mtu(kFar, world.now) == 1400);
+  const uint32_t other = world.add({.autoconfigure = false});
+  world.run_for(3 * kSecond);
+  REQUIRE(world.send(link_local(TestLink::mac(other))) == SendResult::sent);
+  world.frames.clear();
+  world.run_for(kSecond);
+  uint8_t hops = 0;
+  for (const Frame& each : world.frames) {
+    IpView view;
+    Problem problem;
+    if (parse_ip_packet(Bytes(each).subspan(14), view, problem) == IpError::none && view.protocol == 17) hops = view.hop_limit;
+  }
+  CHECK(hops == 33);
+  // The prefix is no longer on the link when its time is over.
+  world.run_for(3700 * kSecond);
+  CHECK(world.send(*parse_ip("fd00:7::99")) == SendResult::no_route);
+}

@@ -1,0 +1,194 @@
+// host_send.cc - what goes out: routes, sources, packets that are cut, and those that wait for their neighbour.
+#include <algorithm>
+#include <cstring>
+
+#include "ipstack/ip/host.h"
+#include "ipstack/ip/random.h"
+
+namespace unet::ip {
+namespace {
+
+constexpr uint32_t kEthernetBytes = 14;
+
+uint32_t common_bits(const IpAddress& a, const IpAddress& b) noexcept {
+  uint32_t bits = 0;
+  while (bits < 128 && ((a.bytes[bits / 8] ^ b.bytes[bits / 8]) >> (7 - bits % 8) & 1) == 0) ++bits;
+  return bits;
+}
+
+}  // namespace
+
+bool Host::is_on_link(const IpAddress& to) const noexcept {
+  if (!to.is_ipv4() && to.is_link_local()) return true;
+  return std::any_of(on_link_.begin(), on_link_.end(), [&](const OnLink& each) { return same_network(to, each.prefix, each.bits); });
+}
+
+std::optional<Host::Route> Host::route_to(const IpAddress& to) const noexcept {
+  if (to.is_unspecified() || to.is_loopback()) return std::nullopt;
+  if (to.is_multicast() || to.is_limited_broadcast()) return Route{.next_hop = to, .direct_group = true};
+  for (const Own& each : own_) {
+    if (is_directed_broadcast(to, each.claim.address(), each.prefix)) return Route{.next_hop = to, .direct_group = true};
+  }
+  if (is_on_link(to)) return Route{.next_hop = to};
+  const std::optional<IpAddress>& gateway = to.is_ipv4() ? gateway4_ : gateway6_;
+  return gateway ? std::optional(Route{.next_hop = *gateway}) : std::nullopt;
+}
+
+// RFC 6724, 5: rule 2, the scope of the destination; rule 3, no deprecated one; rule 8, the longest prefix in common.
+std::optional<IpAddress> Host::source_for(const IpAddress& to) const noexcept {
+  const Own* best = nullptr;
+  const bool local = to.is_link_local() || (to.is_multicast() && !to.is_ipv4() && (to.bytes[1] & 0x0F) <= 2);
+  const auto rank = [&](const Own& each) {
+    const bool scope = each.claim.address().is_link_local() == local;
+    return (scope ? 512u : 0u) + (each.deprecated ? 0u : 256u) + common_bits(each.claim.address(), to);
+  };
+  for (const Own& each : own_) {
+    if (each.claim.state() != AddressClaim::State::assigned || each.claim.address().is_ipv4() != to.is_ipv4()) continue;
+    if (best == nullptr || rank(each) > rank(*best)) best = &each;
+  }
+  return best == nullptr ? std::nullopt : std::optional(best->claim.address());
+}
+
+SendResult Host::send(IpFields fields, Bytes header, Bytes data, Nanoseconds now) noexcept {
+  const std::optional<Route> route = route_to(fields.to);
+  if (!route) return count(HostCounter::no_route), SendResult::no_route;
+  if (fields.from.is_unspecified()) {
+    const std::optional<IpAddress> from = source_for(fields.to);
+    if (!from) return count(HostCounter::no_source), SendResult::no_source;
+    fields.from = *from;
+  } else if (const Own* const from = own(fields.from);
+             from == nullptr || from->claim.state() != AddressClaim::State::assigned || fields.from.is_ipv4() != fields.to.is_ipv4()) {
+    return count(HostCounter::no_source), SendResult::no_source;
+  }
+  const uint32_t mtu = route->direct_group ? options_.mtu : path_mtu_.mtu(fields.to, now);
+  const size_t length = header.size() + data.size();
+  const bool fits = ip_header_size(fields) + length <= mtu;
+  if (!fits && (fields.dont_fragment || ip_header_size(fields) + length > 65535)) return count(HostCounter::too_big), SendResult::too_big;
+  fields.hop_limit = fields.hop_limit == IpFields{}.hop_limit ? hop_limit_ : fields.hop_limit;
+  if (!fits) return send_cut(fields, *route, header, data, mtu, now);
+  // RFC 6864: a packet that cannot be cut needs no number.
+  fields.id = fields.dont_fragment || !fields.from.is_ipv4() ? 0 : next_id_++;
+  return send_piece(fields, *route, header, data, now);
+}
+
+// All pieces or none.
+SendResult Host::send_cut(IpFields fields, const Route& route, Bytes header, Bytes data, uint32_t mtu, Nanoseconds now) noexcept {
+  fields.more_fragments = true;
+  const uint32_t room = (mtu - ip_header_size(fields)) / kFragmentUnit * kFragmentUnit;
+  const auto length = static_cast<uint32_t>(header.size() + data.size());
+  const uint32_t pieces = (length + room - 1) / room;
+  if (pieces > free_.size()) return count(HostCounter::no_buffer), SendResult::no_buffer;
+  fields.id = next_id_++;
+  for (uint32_t at = 0; at < length; at += room) {
+    const uint32_t size = std::min(room, length - at);
+    fields.offset = at;
+    fields.more_fragments = at + size < length;
+    const uint32_t of_header = at < header.size() ? std::min<uint32_t>(size, static_cast<uint32_t>(header.size()) - at) : 0;
+    const Bytes first = of_header != 0 ? header.subspan(at, of_header) : Bytes{};
+    const size_t data_at = at + of_header - header.size();
+    send_piece(fields, route, first, data.subspan(data_at, size - of_header), now);
+    count(HostCounter::fragments_sent);
+  }
+  return SendResult::sent;
+}
+
+SendResult Host::send_piece(const IpFields& fields, const Route& route, Bytes header, Bytes data, Nanoseconds now) noexcept {
+  const std::optional<uint32_t> buffer = take_buffer();
+  if (!buffer) return count(HostCounter::no_buffer), SendResult::no_buffer;
+  std::byte* const frame = frame_of(*buffer);
+  const be16 type(fields.from.is_ipv4() ? kEtherTypeIpv4 : kEtherTypeIpv6);
+  std::memcpy(frame + 6, options_.mac.data(), 6);
+  std::memcpy(frame + 12, &type, sizeof type);
+  uint32_t size = kEthernetBytes;
+  size += emit_ip_header(frame + size, fields, static_cast<uint32_t>(header.size() + data.size()));
+  for (const Bytes part : {header, data}) {
+    if (!part.empty()) std::memcpy(frame + size, part.data(), part.size());
+    size += static_cast<uint32_t>(part.size());
+  }
+  buffers_[*buffer].length = size;
+  buffers_[*buffer].next_hop = route.next_hop;
+  count(HostCounter::sent);
+  go(*buffer, route, now);
+  return SendResult::sent;
+}
+
+// To the station of its next hop, or to the end of those that wait for it.
+void Host::go(uint32_t buffer, const Route& route, Nanoseconds now) noexcept {
+  std::optional<MacAddress> station;
+  if (route.direct_group) station = route.next_hop.is_multicast() ? group_station(route.next_hop) : kEveryStation;
+  else station = neighbours_.resolve(route.next_hop, now);
+  if (!station) {
+    const std::optional<uint32_t> dropped = neighbours_.wait(route.next_hop, buffer);
+    if (dropped) free_.push_back(*dropped);
+    take_released();  // an entry that gave way for this one
+    return;
+  }
+  std::memcpy(frame_of(buffer), station->data(), station->size());
+  going_[(going_first_ + going_count_++) % going_.size()] = buffer;
+}
+
+std::optional<uint32_t> Host::take_buffer() noexcept {
+  if (free_.empty()) return std::nullopt;
+  const uint32_t buffer = free_.back();
+  free_.pop_back();
+  return buffer;
+}
+
+void Host::take_released() noexcept {
+  for (Neighbours::Released each; neighbours_.poll_released(each);) {
+    if (each.failed) {
+      free_.push_back(each.packet);
+      count(HostCounter::unreachable);
+      if (unreachable_.size() < kUnreachableMax) unreachable_.push_back(each.address);
+      continue;
+    }
+    std::memcpy(frame_of(each.packet), each.station.data(), each.station.size());
+    going_[(going_first_ + going_count_++) % going_.size()] = each.packet;
+  }
+}
+
+bool Host::poll_unreachable(IpAddress& neighbour) noexcept {
+  if (unreachable_.empty()) return false;
+  neighbour = unreachable_.back();
+  unreachable_.pop_back();
+  return true;
+}
+
+// A frame of the host's own, whose station is in it.
+void Host::queue_message(const std::byte* frame, uint32_t length) noexcept {
+  const std::optional<uint32_t> buffer = take_buffer();
+  if (!buffer) return count(HostCounter::no_buffer);
+  std::memcpy(frame_of(*buffer), frame, length);
+  buffers_[*buffer].length = length;
+  going_[(going_first_ + going_count_++) % going_.size()] = *buffer;
+}
+
+uint32_t Host::poll_frame(Nanoseconds now, MutableBytes room) noexcept {
+  if (room.size() < frame_max_) return 0;
+  expire_addresses(now);
+  expire_fragments(now);
+  if (const uint32_t length = poll_claims(now, room.data())) return length;
+  if (const uint32_t length = poll_question(now, room.data())) return length;
+  if (const uint32_t length = poll_router_question(now, room.data())) return length;
+  take_released();
+  if (going_count_ == 0) return 0;
+  const uint32_t buffer = going_[going_first_];
+  going_first_ = static_cast<uint32_t>((going_first_ + 1) % going_.size());
+  --going_count_;
+  const uint32_t length = buffers_[buffer].length;
+  std::memcpy(room.data(), frame_of(buffer), length);
+  free_.push_back(buffer);
+  return length;
+}
+
+Nanoseconds Host::next_event() const noexcept {
+  if (going_count_ != 0) return 0;
+  Nanoseconds next = std::min({neighbours_.next_event(), reassembly_.next_event(), next_router_question_, gateway6_until_});
+  for (const Own& each : own_) {
+    next = std::min({next, each.claim.next_event(), each.valid_until, each.deprecated ? kForever : each.preferred_until});
+  }
+  for (const OnLink& each : on_link_) next = std::min(next, each.until);
+  return next;
+}
+
+}  // namespace unet::ip

@@ -1,0 +1,109 @@
+// test_link.h - hosts on one link in virtual time; for tests of ipstack/ip.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "ipstack/ip/host.h"
+#include "ipstack/wire/udp.h"
+#include "unet/base/check.h"
+
+namespace unet::ip {
+
+using Frame = std::vector<std::byte>;
+
+// What came up, with its own bytes.
+struct Came {
+  Arrival::Kind kind;
+  IpAddress from, to;
+  uint8_t protocol;
+  IcmpView icmp;
+  IpAddress quoted_to;
+  std::vector<std::byte> payload;  // of an echo its data
+};
+
+class TestLink {
+ public:
+  struct Node {
+    std::unique_ptr<Host> host;
+    std::vector<Came> came;
+    bool refuses = true;      // what comes for TCP, UDP and others
+    uint32_t too_big = 0;     // errors that were believed
+  };
+
+  uint32_t add(HostOptions options) {
+    options.mac = mac(nodes.size());
+    options.seed = nodes.size() + 1;
+    Node node;
+    node.host = std::make_unique<Host>(options, now);
+    nodes.push_back(std::move(node));
+    return static_cast<uint32_t>(nodes.size() - 1);
+  }
+  static MacAddress mac(size_t index) { return {2, 0, 0, 0, 0, static_cast<uint8_t>(index + 1)}; }
+  Host& operator[](uint32_t index) { return *nodes[index].host; }
+
+  // Everything that happens until `until`.
+  void run(Nanoseconds until) {
+    while (true) {
+      exchange();
+      Nanoseconds next = ~Nanoseconds{0};
+      for (const Node& each : nodes) next = std::min(next, each.host->next_event());
+      if (next > until) break;
+      UNET_CHECK(++steps_ < 1'000'000);
+      now = std::max(now, next);
+    }
+    now = until;
+  }
+  void run_for(Nanoseconds time) { run(now + time); }
+
+  // A frame of nobody's, to all.
+  void inject(const Frame& frame, size_t from = ~size_t{0}) {
+    frames.push_back(frame);
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      if (i != from && !lost(frame, i)) take(nodes[i], frame);
+    }
+  }
+
+  std::vector<Node> nodes;
+  std::vector<Frame> frames;  // all that were on the link
+  Nanoseconds now = 10 * kSecond;
+  bool (*loses)(const Frame& frame, size_t to) = nullptr;
+
+ private:
+  bool lost(const Frame& frame, size_t to) const { return loses != nullptr && loses(frame, to); }
+
+  void exchange() {
+    for (bool some = true; some;) {
+      some = false;
+      for (size_t i = 0; i < nodes.size(); ++i) {
+        Frame frame(nodes[i].host->frame_max());
+        const uint32_t length = nodes[i].host->poll_frame(now, frame);
+        if (length == 0) continue;
+        some = true;
+        frame.resize(std::max(length, 60u));  // Ethernet's padding
+        inject(frame, i);
+      }
+    }
+  }
+
+  void take(Node& node, const Frame& frame) {
+    // In memory of its own, so that a sanitizer sees what is read beyond it.
+    const Frame bytes = frame;
+    Arrival arrival;
+    if (!node.host->handle_frame(bytes, now, arrival)) return;
+    const Bytes payload = arrival.kind == Arrival::Kind::echo_reply ? arrival.icmp.rest : arrival.packet.payload;
+    node.came.push_back({arrival.kind, arrival.packet.from, arrival.packet.to, arrival.packet.protocol, arrival.icmp, arrival.quoted.to,
+                         {payload.begin(), payload.end()}});
+    if (arrival.kind == Arrival::Kind::icmp_error) node.too_big += node.host->believe_too_big(arrival, now) ? 1 : 0;
+    if (arrival.kind != Arrival::Kind::packet || !node.refuses) return;
+    if (arrival.packet.protocol == Protocol::kUdp) node.host->refuse_port(arrival, now);
+    else node.host->refuse_protocol(arrival, now);
+  }
+
+  uint64_t steps_ = 0;
+};
+
+}  // namespace unet::ip

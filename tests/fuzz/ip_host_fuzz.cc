@@ -1,0 +1,70 @@
+// ip_host_fuzz.cc - any frames at any time to a host: it keeps its bounds, and what it sends is frames of its own that parse.
+#include "ipstack/ip/host.h"
+#include "tests/fuzz/fuzz_input.h"
+#include "unet/base/check.h"
+
+using namespace unet;
+using namespace unet::ip;
+
+namespace {
+
+constexpr MacAddress kOwn{2, 0, 0, 0, 0, 1}, kOther{2, 0, 0, 0, 0, 2};
+const IpAddress kOwn4 = *parse_ip("10.0.1.2"), kOwn6 = *parse_ip("fd00:1::2");
+
+// Headers that the fuzzer need not find: from another station to ours, and an IPv4 header that sums up.
+void put_right(std::vector<std::byte>& frame, bool ipv4) {
+  if (frame.size() < 14 + kIpv6Bytes) return;
+  std::memcpy(frame.data(), kOwn.data(), 6);
+  std::memcpy(frame.data() + 6, kOther.data(), 6);
+  frame[12] = std::byte{static_cast<uint8_t>(ipv4 ? 0x08 : 0x86)};
+  frame[13] = std::byte{static_cast<uint8_t>(ipv4 ? 0x00 : 0xDD)};
+  IpFields fields{.from = *parse_ip(ipv4 ? "10.0.1.9" : "fd00:1::9"), .to = ipv4 ? kOwn4 : kOwn6,
+                  .protocol = std::to_integer<uint8_t>(frame[20]), .hop_limit = std::to_integer<uint8_t>(frame[21]),
+                  .dont_fragment = false, .more_fragments = (frame[22] & std::byte{1}) != std::byte{0},
+                  .offset = std::to_integer<uint32_t>(frame[23]) % 64 * 8, .id = std::to_integer<uint32_t>(frame[24]) % 4};
+  const uint32_t header = ip_header_size(fields);
+  if (frame.size() < 14 + header) return;
+  emit_ip_header(frame.data() + 14, fields, static_cast<uint32_t>(frame.size() - 14 - header));
+}
+
+void look_at(Bytes frame) {
+  UNET_CHECK(frame.size() >= 14 && std::memcmp(frame.data() + 6, kOwn.data(), 6) == 0);
+  IpView view;
+  Problem problem;
+  if (frame[12] == std::byte{8} && frame[13] == std::byte{6}) return;
+  UNET_CHECK(parse_ip_packet(frame.subspan(14), view, problem) == IpError::none);
+  UNET_CHECK(view.packet.size() == frame.size() - 14);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  FuzzInput input(data, size);
+  const auto choice = input.take<uint8_t>();
+  HostOptions options{.mac = kOwn, .addresses = {{kOwn4, 24}, {kOwn6, 64}}, .autoconfigure = (choice & 1) != 0,
+                      .claim = (choice & 2) != 0, .buffers = 8, .reassembly = {.places = 2}, .neighbours = {.places = 4}};
+  Nanoseconds now = kSecond;
+  Host host(options, now);
+  std::vector<std::byte> room(host.frame_max());
+  while (!input.empty()) {
+    const auto what = input.take<uint8_t>();
+    now += Nanoseconds{input.take<uint8_t>()} << (what & 31);
+    std::vector<std::byte> frame = input.take_bytes(input.take<uint8_t>() * size_t{4});
+    if ((what & 64) != 0) put_right(frame, (what & 128) != 0);
+    Arrival arrival;
+    if (host.handle_frame(frame, now, arrival)) {
+      UNET_CHECK(!arrival.packet.is_fragment() && arrival.packet.payload.size() <= 65535);
+      if (arrival.kind == Arrival::Kind::packet) host.refuse_port(arrival, now);
+      host.believe_too_big(arrival, now);
+      static_cast<void>(host.send({.to = arrival.packet.from, .protocol = 17, .dont_fragment = false}, arrival.packet.payload, {}, now));
+    }
+    if ((what & 32) != 0) {
+      for (uint32_t length; (length = host.poll_frame(now, room)) != 0;) look_at(Bytes(room).first(length));
+      IpAddress lost;
+      while (host.poll_unreachable(lost)) {}
+      UNET_CHECK(host.next_event() > now);
+    }
+    UNET_CHECK(host.reassembly().used() <= 2 && host.neighbours().used() <= 4);
+  }
+  return 0;
+}

@@ -1,0 +1,234 @@
+// ip_host.cc - ipstack's host on an interface of this network namespace, beside a kernel that has no address there; for ip_linux.py.
+//
+// Usage: ip_host INTERFACE CAPTURE ADDRESS/PREFIX... [--gateway ADDRESS]...
+//
+// Prints a line for each thing that happens: `assigned ADDRESS`, `conflict ADDRESS`, `unreachable ADDRESS`, and of what is asked on
+// standard input, `ping ADDRESS BYTES`, either `reply ADDRESS BYTES`, `error KIND of ADDRESS`, or `not sent: WHY`. What is on the interface
+// goes to CAPTURE, in pcap's format. Ends with standard input.
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <set>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ipstack/ip/host.h"
+#include "unet/base/check.h"
+
+using namespace unet;
+using namespace unet::ip;
+
+namespace {
+
+constexpr uint16_t kEchoId = 0x5555;
+
+class Capture {
+ public:
+  explicit Capture(const char* path) : file_(std::fopen(path, "wb")) {
+    UNET_CHECK(file_ != nullptr);
+    const uint32_t header[] = {0xA1B23C4D, 2 | 4 << 16, 0, 0, 0x40000, 1};  // in nanoseconds, of Ethernet
+    std::fwrite(header, sizeof header, 1, file_);
+  }
+  ~Capture() { std::fclose(file_); }
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  void add(Bytes frame, Nanoseconds now) {
+    const auto size = static_cast<uint32_t>(frame.size());
+    const uint32_t header[] = {static_cast<uint32_t>(now / kSecond), static_cast<uint32_t>(now % kSecond), size, size};
+    std::fwrite(header, sizeof header, 1, file_);
+    std::fwrite(frame.data(), frame.size(), 1, file_);
+  }
+
+ private:
+  std::FILE* file_;
+};
+
+// The interface as a packet socket sees it.
+struct Wire {
+  explicit Wire(const char* name) : descriptor(::socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
+    UNET_CHECK(descriptor >= 0);
+    ifreq request{};
+    std::strncpy(request.ifr_name, name, IFNAMSIZ - 1);
+    UNET_CHECK(::ioctl(descriptor, SIOCGIFHWADDR, &request) == 0);
+    std::memcpy(mac.data(), request.ifr_hwaddr.sa_data, mac.size());
+    UNET_CHECK(::ioctl(descriptor, SIOCGIFMTU, &request) == 0);
+    mtu = static_cast<uint32_t>(request.ifr_mtu);
+    const int all = 1;
+    UNET_CHECK(::setsockopt(descriptor, SOL_PACKET, PACKET_IGNORE_OUTGOING, &all, sizeof all) == 0);
+    const packet_mreq groups{.mr_ifindex = static_cast<int>(::if_nametoindex(name)), .mr_type = PACKET_MR_ALLMULTI, .mr_alen = 0,
+                             .mr_address = {}};
+    UNET_CHECK(::setsockopt(descriptor, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &groups, sizeof groups) == 0);
+    sockaddr_ll address{};
+    address.sll_family = AF_PACKET;
+    address.sll_protocol = std::bit_cast<uint16_t>(be16(ETH_P_ALL));
+    address.sll_ifindex = groups.mr_ifindex;
+    UNET_CHECK(::bind(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  }
+  ~Wire() { ::close(descriptor); }
+  Wire(const Wire&) = delete;
+  Wire& operator=(const Wire&) = delete;
+
+  int descriptor;
+  MacAddress mac{};
+  uint32_t mtu = 0;
+};
+
+const char* name_of(SendResult result) {
+  switch (result) {
+    case SendResult::sent: return "sent";
+    case SendResult::no_route: return "no route";
+    case SendResult::no_source: return "no source";
+    case SendResult::too_big: return "too big";
+    case SendResult::no_buffer: return "no buffer";
+  }
+  return "";
+}
+
+const char* name_of(const IcmpView& icmp) {
+  switch (icmp.kind) {
+    case IcmpKind::packet_too_big: return "too big";
+    case IcmpKind::time_exceeded: return "time exceeded";
+    case IcmpKind::unreachable: return icmp.why == Unreachable::port ? "port unreachable" : "unreachable";
+    default: return "other";
+  }
+}
+
+class Program {
+ public:
+  Program(const char* interface, const char* capture, const HostOptions& options)
+      : wire_(interface), capture_(capture), host_(with_wire(options), monotonic_now()) {
+    for (const HostAddress& each : options.addresses) waited_.insert(text_of(each.address));
+  }
+
+  void run() {
+    while (true) {
+      const Nanoseconds now = monotonic_now(), next = host_.next_event();
+      const Nanoseconds left = next <= now ? 0 : std::min((next - now) / kMillisecond + 1, Nanoseconds{100});
+      pollfd wanted[] = {{wire_.descriptor, POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}};
+      ::poll(wanted, 2, static_cast<int>(left));
+      receive();
+      if (wanted[1].revents != 0 && !take_command()) return;
+      send();
+      tell();
+    }
+  }
+
+ private:
+  HostOptions with_wire(HostOptions options) const {
+    options.mac = wire_.mac;
+    options.mtu = wire_.mtu;
+    return options;
+  }
+
+  void receive() {
+    std::vector<std::byte> frame(65536);
+    for (ssize_t size; (size = ::recv(wire_.descriptor, frame.data(), frame.size(), 0)) > 0;) {
+      const Bytes bytes = Bytes(frame).first(static_cast<size_t>(size));
+      const Nanoseconds now = monotonic_now();
+      capture_.add(bytes, now);
+      Arrival arrival;
+      if (!host_.handle_frame(bytes, now, arrival)) continue;
+      switch (arrival.kind) {
+        case Arrival::Kind::packet:
+          if (arrival.packet.protocol == Protocol::kUdp) host_.refuse_port(arrival, now);
+          else host_.refuse_protocol(arrival, now);
+          break;
+        case Arrival::Kind::echo_reply: {
+          const bool right = arrival.icmp.id == kEchoId && std::all_of(arrival.icmp.rest.begin(), arrival.icmp.rest.end(),
+                                                                        [](std::byte each) { return each == std::byte{0x5A}; });
+          std::printf("%s %s %zu\n", right ? "reply" : "wrong", text_of(arrival.packet.from).c_str(), arrival.icmp.rest.size());
+          break;
+        }
+        case Arrival::Kind::icmp_error:
+          host_.believe_too_big(arrival, now);
+          std::printf("error %s of %s\n", name_of(arrival.icmp), text_of(arrival.quoted.to).c_str());
+          break;
+      }
+      send();  // a burst is not larger than the host's buffers
+    }
+  }
+
+  void send() {
+    std::vector<std::byte> frame(host_.frame_max());
+    while (true) {
+      const Nanoseconds now = monotonic_now();
+      const uint32_t length = host_.poll_frame(now, frame);
+      if (length == 0) return;
+      capture_.add(Bytes(frame).first(length), now);
+      while (::send(wire_.descriptor, frame.data(), length, 0) < 0 && (errno == EAGAIN || errno == ENOBUFS)) ::usleep(100);
+    }
+  }
+
+  // `ping ADDRESS BYTES`, and with `whole` behind it not to be cut.
+  bool take_command() {
+    char text[256];
+    const ssize_t size = ::read(STDIN_FILENO, text, sizeof text);
+    if (size <= 0) return false;
+    std::istringstream line(std::string(text, static_cast<size_t>(size)));
+    std::string command, to, whole;
+    size_t length = 0;
+    line >> command >> to >> length >> whole;
+    const auto address = parse_address(to);
+    UNET_CHECK(command == "ping" && address);
+    const std::vector<std::byte> data(length, std::byte{0x5A});
+    std::array<std::byte, kIcmpBytes> header;
+    emit_echo(header.data(), host_.source_for(*address).value_or(IpAddress{}), *address, false, kEchoId, 1, data);
+    const uint8_t protocol = address->is_ipv4() ? Protocol::kIcmp : Protocol::kIcmp6;
+    const SendResult result =
+        host_.send({.to = *address, .protocol = protocol, .dont_fragment = !whole.empty()}, header, data, monotonic_now());
+    if (result != SendResult::sent) std::printf("not sent: %s\n", name_of(result));
+    return true;
+  }
+
+  void tell() {
+    for (auto at = waited_.begin(); at != waited_.end();) {
+      const IpAddress address = *parse_address(*at);
+      const bool conflict = host_.has_conflict(address);
+      if (!conflict && host_.state_of(address) != Host::AddressState::assigned) {
+        ++at;
+        continue;
+      }
+      std::printf("%s %s\n", conflict ? "conflict" : "assigned", at->c_str());
+      at = waited_.erase(at);
+    }
+    for (IpAddress neighbour; host_.poll_unreachable(neighbour);) std::printf("unreachable %s\n", text_of(neighbour).c_str());
+    std::fflush(stdout);
+  }
+
+  Wire wire_;
+  Capture capture_;
+  Host host_;
+  std::set<std::string> waited_;  // addresses of which is to be told what they became
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  UNET_CHECK(argc > 3);
+  HostOptions options;
+  for (int i = 3; i < argc; ++i) {
+    const std::string text = argv[i];
+    if (text == "--gateway") {
+      const IpAddress gateway = *parse_ip(argv[++i]);
+      (gateway.is_ipv4() ? options.gateway4 : options.gateway6) = gateway;
+      continue;
+    }
+    const size_t slash = text.find('/');
+    options.addresses.push_back({*parse_ip(text.substr(0, slash)), static_cast<uint8_t>(std::stoi(text.substr(slash + 1)))});
+  }
+  Program(argv[1], argv[2], options).run();
+  return 0;
+}

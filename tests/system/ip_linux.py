@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+# ip_linux.py - ipstack's host and the kernel of Linux on one wire, and with a router between: echo in both roles, cut packets, errors, claims
+# to addresses, path MTUs. What was on the wire is shown to tshark.
+#
+# Usage: ip_linux.py IP_HOST      (77: no root, no network namespaces)
+#        ip_linux.py --peer ...   what the kernel's side does, in its namespace
+import contextlib
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+
+from daemon import WAIT, directory, main, require, run
+from spaces import HAS_IPV6, Spaces, can_be_made, ip
+
+IP_HOST = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
+OURS = {4: "10.86.0.1", 6: "fd00:86::1"}
+KERNELS = {4: "10.86.0.2", 6: "fd00:86::2"}
+BEYOND = {4: "10.86.9.2", 6: "fd00:86:9::2"}
+PREFIX = {4: 24, 6: 64}
+VERSIONS = (4, 6) if HAS_IPV6 else (4,)
+SIZES = (0, 1, 56, 1400, 1452, 1453, 1472, 1473, 4000, 20000, 60000)
+
+
+# ---- the kernel's side
+
+
+def checksum(data):
+    data += b"\0" * (len(data) % 2)
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total = (total & 0xFFFF) + (total >> 16)
+    return ~(total + (total >> 16)) & 0xFFFF
+
+
+def kernel_ping(to, size):
+    """An echo by a raw socket; the data that come back."""
+    six = ":" in to
+    request, reply = (128, 129) if six else (8, 0)
+    data = os.urandom(size)
+    with socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_RAW,
+                       socket.IPPROTO_ICMPV6 if six else socket.IPPROTO_ICMP) as raw:
+        raw.settimeout(WAIT)
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        message = struct.pack("!BBHHH", request, 0, 0, 0x1234, size & 0xFFFF) + data
+        if not six:
+            message = message[:2] + struct.pack("!H", checksum(message)) + message[4:]
+        raw.sendto(message, (to, 0))
+        while True:
+            came, _ = raw.recvfrom(65536)
+            if not six:
+                came = came[(came[0] & 15) * 4:]
+            kind, _, _, number, sequence = struct.unpack("!BBHHH", came[:8])
+            if kind == reply and number == 0x1234 and sequence == size & 0xFFFF:
+                return came[8:] == data
+
+
+def kernel_refused(to):
+    """What the kernel makes of our answer to a datagram for a port of nobody's."""
+    with socket.socket(socket.AF_INET6 if ":" in to else socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        udp.settimeout(WAIT)
+        udp.connect((to, 9))
+        udp.send(b"anybody?")
+        try:
+            udp.recv(100)
+        except ConnectionRefusedError:
+            return True
+    return False
+
+
+def kernel_no_protocol(to):
+    """The same for a protocol of nobody's."""
+    six = ":" in to
+    with socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_RAW, 200) as raw:
+        raw.settimeout(WAIT)
+        if six:
+            raw.setsockopt(socket.IPPROTO_IPV6, 25, 1)  # IPV6_RECVERR
+        else:
+            raw.setsockopt(socket.IPPROTO_IP, 11, 1)    # IP_RECVERR
+        raw.connect((to, 0))
+        raw.send(b"anybody?")
+        try:
+            raw.recv(100)
+        except OSError as error:
+            return error.errno in (92, 71)  # ENOPROTOOPT, EPROTO
+    return False
+
+
+PEER = {"ping": lambda to, size: kernel_ping(to, int(size)), "refused": kernel_refused, "no_protocol": kernel_no_protocol}
+
+
+# ---- the test
+
+
+def in_kernel(space, what, *args):
+    status, out, err = run("ip", "netns", "exec", space, sys.executable, os.path.abspath(__file__), "--peer", what, *map(str, args))
+    return status == 0 and out.strip() == "True", err
+
+
+class OurHost:
+    """The program, and what it says."""
+
+    def __init__(self, space, interface, capture, *args):
+        self.process = subprocess.Popen(["ip", "netns", "exec", space, IP_HOST, interface, capture, *args], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+        self.capture = capture
+
+    def line(self):
+        line = self.process.stdout.readline().strip()
+        require(line, "the host has ended")
+        return line
+
+    def ask(self, command):
+        self.process.stdin.write(command + "\n")
+        self.process.stdin.flush()
+        return self.line()
+
+    def stop(self):
+        self.process.stdin.close()
+        require(self.process.wait(WAIT) == 0, "the host did not end well")
+
+
+@contextlib.contextmanager
+def wire(kernel_first=True):
+    """Our host in namespace a, the kernel in b."""
+    with directory() as d, Spaces("a", "b") as spaces:
+        spaces.join("a", "eth0", "b", "eth0")
+        ours = [f"{OURS[v]}/{PREFIX[v]}" for v in VERSIONS]
+        if kernel_first:
+            give_kernel(spaces, KERNELS)
+        host = OurHost(spaces["a"], "eth0", f"{d}/wire.pcap", *ours)
+        try:
+            yield spaces, host
+        finally:
+            host.process.kill()
+            host.process.wait(WAIT)
+
+
+def give_kernel(spaces, addresses, space="b", interface="eth0"):
+    for v in VERSIONS:
+        ip("-n", spaces[space], "address", "add", f"{addresses[v]}/{PREFIX[v]}", "dev", interface, *["nodad"] * (v == 6))
+    if HAS_IPV6:  # from it the kernel asks for neighbours
+        ip("-n", spaces[space], "address", "add", "fe80::2/64", "dev", interface, "nodad")
+
+
+def all_assigned(host):
+    lines = {host.line() for _ in VERSIONS}
+    require(lines == {f"assigned {OURS[v]}" for v in VERSIONS}, f"the host says {lines}")
+
+
+def looks_right(capture):
+    """tshark finds nothing malformed, and no wrong checksum, in what was on the wire."""
+    if not shutil.which("tshark"):
+        return
+    checks = ["-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE"]
+    status, out, err = run("tshark", "-r", capture, *checks, "-Y", "_ws.malformed or _ws.expert.severity >= 8388608")
+    require(status == 0, f"tshark: {err}")
+    require(out.strip() == "", f"tshark complains:\n{out}")
+
+
+def test_echo_in_both_roles():
+    with wire() as (spaces, host):
+        all_assigned(host)
+        for v in VERSIONS:
+            for size in SIZES:
+                right, err = in_kernel(spaces["b"], "ping", OURS[v], size)
+                require(right, f"the kernel's echo of {size} bytes to {OURS[v]}: {err}")
+                answer = host.ask(f"ping {KERNELS[v]} {size}")
+                require(answer == f"reply {KERNELS[v]} {size}", f"our echo of {size} bytes: {answer}")
+        # The kernel knows our station as one that answers.
+        status, out, _ = run("ip", "-n", spaces["b"], "neighbour", "show", "dev", "eth0")
+        for v in VERSIONS:
+            require(status == 0 and any(OURS[v] in line and "lladdr" in line and "FAILED" not in line for line in out.splitlines()), out)
+        host.stop()
+        looks_right(host.capture)
+
+
+def test_what_nobody_wants():
+    with wire() as (spaces, host):
+        all_assigned(host)
+        for v in VERSIONS:
+            for what in ("refused", "no_protocol"):
+                right, err = in_kernel(spaces["b"], what, OURS[v])
+                require(right, f"{what} by {OURS[v]}: {err}")
+        host.stop()
+        looks_right(host.capture)
+
+
+def test_nobody_there():
+    with wire() as (_, host):
+        all_assigned(host)
+        for v in VERSIONS:
+            nobody = OURS[v][:-1] + "77"
+            require(host.ask(f"ping {nobody} 56") == f"unreachable {nobody}", "somebody is there")
+        require(host.ask("ping 192.0.2.1 56") == "not sent: no route", "a route from nowhere")
+        host.stop()
+
+
+def test_addresses_that_the_kernel_has():
+    with wire(kernel_first=False) as (spaces, host):
+        give_kernel(spaces, OURS)
+        lines = {host.line() for _ in VERSIONS}
+        require(lines == {f"conflict {OURS[v]}" for v in VERSIONS}, f"the host says {lines}")
+        host.stop()
+        looks_right(host.capture)
+
+
+def test_addresses_that_the_kernel_wants():
+    if not HAS_IPV6:
+        return
+    with wire() as (spaces, host):
+        all_assigned(host)
+        ip("-n", spaces["b"], "address", "add", f"{OURS[6]}/64", "dev", "eth0")
+        # The kernel's own detection of duplicates hears of us.
+        for _ in range(20):
+            _, out, _ = run("ip", "-n", spaces["b"], "address", "show", "dev", "eth0")
+            if "dadfailed" in out:
+                break
+            run("sleep", "0.5")
+        require("dadfailed" in out, f"the kernel has taken our address: {out}")
+        host.stop()
+
+
+def test_a_path_with_a_smaller_mtu():
+    with directory() as d, Spaces("a", "r", "b") as spaces:
+        spaces.join("a", "eth0", "r", "to_a")
+        spaces.join("r", "to_b", "b", "eth0")
+        give_kernel(spaces, KERNELS, "r", "to_a")
+        give_kernel(spaces, {4: "10.86.9.1", 6: "fd00:86:9::1"}, "r", "to_b")
+        give_kernel(spaces, BEYOND)
+        for name, end in (("r", "to_b"), ("b", "eth0")):
+            ip("-n", spaces[name], "link", "set", end, "mtu", "1300")
+        for name in ["net.ipv4.ip_forward"] + ["net.ipv6.conf.all.forwarding"] * HAS_IPV6:
+            status, _, err = run("ip", "netns", "exec", spaces["r"], "sysctl", "-q", "-w", f"{name}=1")
+            require(status == 0, f"sysctl {name}: {err}")
+        for v in VERSIONS:
+            ip("-n", spaces["b"], f"-{v}", "route", "add", "default", "via", {4: "10.86.9.1", 6: "fd00:86:9::1"}[v])
+        ours = [f"{OURS[v]}/{PREFIX[v]}" for v in VERSIONS]
+        gateways = [part for v in VERSIONS for part in ("--gateway", KERNELS[v])]
+        host = OurHost(spaces["a"], "eth0", f"{d}/wire.pcap", *ours, *gateways)
+        try:
+            all_assigned(host)
+            for v in VERSIONS:
+                require(host.ask(f"ping {BEYOND[v]} 56") == f"reply {BEYOND[v]} 56", "not through the router")
+                require(host.ask(f"ping {BEYOND[v]} 1400 whole") == f"error too big of {BEYOND[v]}", "the router says nothing")
+                require(host.ask(f"ping {BEYOND[v]} 1400 whole") == "not sent: too big", "it was not believed")
+                require(host.ask(f"ping {BEYOND[v]} 1400") == f"reply {BEYOND[v]} 1400", "not in pieces")
+            host.stop()
+            looks_right(host.capture)
+        finally:
+            host.process.kill()
+            host.process.wait(WAIT)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--peer":
+        print(PEER[sys.argv[2]](*sys.argv[3:]))
+        sys.exit(0)
+    if not can_be_made():
+        print("skipped: needs root and network namespaces")
+        sys.exit(77)
+    sys.exit(main(globals()))
