@@ -1,0 +1,218 @@
+// connection.cc - a connection's beginning and end, and the commands of the application (RFC 9293, 3.10.1 to 3.10.6).
+#include "ipstack/tcp/connection.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace unet::tcp {
+
+Connection::Connection(const Options& options, const Resources& resources, uint16_t local_port) noexcept
+    : options_(options), shared_(resources), local_port_(local_port) {
+  UNET_CHECK(options.receive_buffer < 1u << 30 && options.send_buffer < 1u << 30 && options.mss >= 88);
+  while (our_scale_ < 14 && options.receive_buffer >> our_scale_ > 0xFFFF) ++our_scale_;
+}
+
+Connection::~Connection() {
+  scoreboard_.clear(shared_.records);
+  queued_.clear(shared_.chunks);
+  received_.clear(shared_.chunks);
+}
+
+void Connection::step(State to) noexcept {
+  UNET_CHECK(may_step(state_, to));
+  state_ = to;
+}
+
+void Connection::forget_timers() noexcept {
+  rto_at_ = tail_probe_at_ = reorder_at_ = ack_at_ = expires_at_ = kNever;
+  persisting_ = probe_due_ = tail_probe_due_ = keep_alive_due_ = syn_due_ = ack_now_ = false;
+}
+
+// Nothing moves from here on. What had come in order can still be read.
+void Connection::end(Error error) noexcept {
+  step(State::closed);
+  if (error_ == Error::none) error_ = error;
+  forget_timers();
+  scoreboard_.clear(shared_.records);
+  queued_.clear(shared_.chunks);
+}
+
+// RFC 9293, 3.10.5: <SEQ=SND.NXT><CTL=RST>.
+void Connection::reset_peer() noexcept {
+  reset_due_ = true;
+  reset_sequence_ = snd_nxt_;
+  reset_acknowledgement_ = {};
+  reset_flags_ = ip::TcpFlags::kRst;
+}
+
+Error Connection::connect(uint16_t remote_port, Sequence iss, Nanoseconds now) noexcept {
+  if (state_ != State::closed || error_ != Error::none || iss_ != Sequence{}) return Error::exists;
+  remote_port_ = remote_port;
+  begin_handshake(iss, now);
+  step(State::syn_sent);
+  return Error::none;
+}
+
+Error Connection::listen(Sequence iss) noexcept {
+  if (state_ != State::closed || error_ != Error::none || iss_ != Sequence{}) return Error::exists;
+  passive_ = true;
+  iss_ = iss;
+  step(State::listen);
+  return Error::none;
+}
+
+uint32_t Connection::writable() const noexcept {
+  const bool open = state_ == State::syn_sent || state_ == State::syn_received || may_send(state_);
+  if (!open || fin_queued_ || queued_.size() >= options_.send_buffer) return 0;
+  return options_.send_buffer - queued_.size();
+}
+
+// RFC 9293, 3.10.2.
+Transferred Connection::send(Bytes data, Nanoseconds) noexcept {
+  switch (state_) {
+    case State::closed:
+      return {0, error_ == Error::none ? Error::not_connected : error_};
+    case State::listen:
+      return {0, Error::not_connected};
+    case State::syn_sent:
+    case State::syn_received:
+    case State::established:
+    case State::close_wait: {
+      if (fin_queued_) return {0, Error::closing};
+      const size_t wanted = std::min<size_t>(data.size(), writable());
+      const uint32_t taken = queued_.append(shared_.chunks, data.first(wanted));
+      if (taken < wanted) ++shared_.counters.send_no_memory;
+      return {taken, Error::none};
+    }
+    case State::fin_wait_1:
+    case State::fin_wait_2:
+    case State::closing:
+    case State::last_ack:
+    case State::time_wait:
+      return {0, Error::closing};
+  }
+  return {};
+}
+
+// RFC 9293, 3.10.3.
+Transferred Connection::receive(MutableBytes data) noexcept {
+  if (received_.readable() == 0) {
+    if (fin_received_) return {0, Error::none, true};
+    if (state_ == State::closed) return {0, error_ == Error::none ? Error::not_connected : error_};
+    return {0, reader_gone_ ? Error::closing : Error::none};
+  }
+  uint32_t taken = 0;
+  while (taken < data.size() && received_.readable() != 0) {
+    std::array<Bytes, 8> pieces;
+    const uint32_t count = gather(pieces);
+    uint32_t bytes = 0;
+    for (uint32_t i = 0; i < count && taken + bytes < data.size(); ++i) {
+      const size_t part = std::min(pieces[i].size(), data.size() - taken - bytes);
+      std::memcpy(data.data() + taken + bytes, pieces[i].data(), part);
+      bytes += static_cast<uint32_t>(part);
+    }
+    received_.consume(shared_.chunks, bytes);
+    taken += bytes;
+  }
+  tell_window();
+  return {taken, Error::none};
+}
+
+void Connection::consume(uint32_t bytes) noexcept {
+  received_.consume(shared_.chunks, bytes);
+  tell_window();
+}
+
+void Connection::begin_shutdown(Nanoseconds) noexcept {
+  fin_queued_ = true;
+  if (state_ == State::established) step(State::fin_wait_1);
+  if (state_ == State::close_wait) step(State::last_ack);
+}
+
+// RFC 9293, 3.10.4: CLOSE there closes one direction only.
+Error Connection::shutdown(Nanoseconds now) noexcept {
+  switch (state_) {
+    case State::closed:
+      return error_ == Error::none ? Error::not_connected : error_;
+    case State::listen:
+    case State::syn_sent:
+      end(Error::none);
+      return Error::none;
+    case State::syn_received:
+    case State::established:
+    case State::close_wait:
+      if (fin_queued_) return Error::closing;
+      begin_shutdown(now);
+      return Error::none;
+    case State::fin_wait_1:
+    case State::fin_wait_2:
+    case State::closing:
+    case State::last_ack:
+    case State::time_wait:
+      return Error::closing;
+  }
+  return Error::none;
+}
+
+Error Connection::close(Nanoseconds now) noexcept {
+  if (reader_gone_) return Error::closing;
+  if (state_ != State::closed && (received_.readable() != 0 || received_.has_gaps())) {
+    // RFC 9293, 3.6.1: the peer is to know that what it sent was for nothing.
+    ++shared_.counters.undelivered;
+    return abort();
+  }
+  reader_gone_ = true;
+  if (state_ == State::fin_wait_2) expires_at_ = now + options_.fin_wait_2;
+  const bool shut = fin_queued_;
+  const Error error = shut ? Error::none : shutdown(now);
+  return error;
+}
+
+// RFC 9293, 3.10.5.
+Error Connection::abort() noexcept {
+  switch (state_) {
+    case State::closed:
+      return error_ == Error::none ? Error::not_connected : error_;
+    case State::syn_received:
+    case State::established:
+    case State::fin_wait_1:
+    case State::fin_wait_2:
+    case State::close_wait:
+      reset_peer();
+      break;
+    case State::listen:
+    case State::syn_sent:
+    case State::closing:
+    case State::last_ack:
+    case State::time_wait:
+      break;
+  }
+  end(Error::aborted);
+  received_.clear(shared_.chunks);
+  return Error::none;
+}
+
+Readiness Connection::readiness() const noexcept {
+  const bool open = is_synchronized(state_);
+  const bool closed = state_ == State::closed;
+  return {
+      .readable = readable() != 0 || fin_received_ || closed,
+      .writable = (may_send(state_) && !fin_queued_ ? writable() != 0 : closed || (open && fin_queued_)),
+      .connected = open,
+      .ended = fin_received_,
+      .closed = closed || state_ == State::time_wait,
+  };
+}
+
+bool Connection::yields_to(const ip::TcpView& syn) const noexcept {
+  const bool fresh = syn.has(ip::TcpFlags::kSyn) && !syn.has(ip::TcpFlags::kRst) && !syn.has(ip::TcpFlags::kAck);
+  if (state_ != State::time_wait || !fresh) return false;
+  if (stamps_ && syn.options.has_timestamps) {
+    const auto later = static_cast<int32_t>(syn.options.timestamp - ts_recent_);
+    if (later != 0) return later > 0;
+  }
+  return syn.sequence > rcv_nxt();
+}
+
+}  // namespace unet::tcp

@@ -1,0 +1,275 @@
+// connection.h - one TCP connection (RFC 9293) as a machine: no I/O, no clock, no addresses. Used by the stack, which finds the connection
+// of a segment, checks its checksum and IP's, and sends what this says.
+//
+// Methods are getters; commands of the application; handle_*() for what happens; and poll_segment(). After any handle_*() and any command:
+// poll_segment() until it says no more, next_timer(), and readiness().
+//
+// Memory: this object, and for data and what is on its way chunks and records of the owner's pools, which go back when they are empty. An
+// empty pool stops nobody for ever: send() takes less, of what comes data in order goes before data out of order, and the rest is dropped
+// and comes again. All connections of a pool belong to one thread.
+//
+// A payload byte is copied once when it is sent, into a chunk, and once when it is received; receive() copies once more, gather() does not.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "ipstack/tcp/congestion.h"
+#include "ipstack/tcp/counters.h"
+#include "ipstack/tcp/options.h"
+#include "ipstack/tcp/receive_buffer.h"
+#include "ipstack/tcp/rtt.h"
+#include "ipstack/tcp/scoreboard.h"
+#include "ipstack/tcp/send_buffer.h"
+#include "ipstack/tcp/state.h"
+#include "ipstack/wire/tcp.h"
+
+namespace unet::tcp {
+
+constexpr Nanoseconds kNever = ~Nanoseconds{0};
+
+// What connections share, made by their owner before them.
+struct Resources {
+  ChunkPool& chunks;
+  RecordPool& records;
+  Counters& counters;
+};
+
+enum class Error : uint8_t {
+  none,
+  not_connected,  // no connection yet, or it is gone
+  exists,         // connect() or listen() of one that is open
+  closing,        // shutdown() or close() was called before
+  refused,        // the peer answered the SYN with a reset
+  reset,          // by the peer
+  timed_out,      // SYN, data or keep-alive without an answer
+  aborted,        // by abort(), or by close() with data that nobody had read
+};
+
+struct Transferred {
+  uint32_t bytes = 0;   // 0 without an error: nothing now; receive() then says whether `at_end`
+  Error error = Error::none;
+  bool at_end = false;
+};
+
+struct Readiness {
+  bool readable = false;   // receive() gives data, the end, or an error
+  bool writable = false;   // send() takes data, or gives an error
+  bool connected = false;
+  bool ended = false;      // the peer sends no more
+  bool closed = false;     // nothing moves any more; TIME-WAIT does not count
+};
+
+// What to send next. The payload stays in place until it is acknowledged: gather it before the next handle_*() or command.
+struct Segment {
+  ip::TcpFields fields;
+  uint32_t length = 0;     // payload bytes, from fields.sequence on
+  uint16_t mss = 0;        // payload bytes of one segment on the wire: more are to be cut, FIN and PSH with the last
+};
+
+class Connection {
+ public:
+  // All of these outlive it.
+  Connection(const Options& options, const Resources& resources, uint16_t local_port) noexcept;
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // ---- commands
+
+  // `iss` as RFC 6528 has it, from a keyed hash of both ends' addresses.
+  Error connect(uint16_t remote_port, Sequence iss, Nanoseconds now) noexcept;
+  // Waits for a SYN. As `iss` depends on who sends it, owners call this when one has come, just before handle_segment().
+  Error listen(Sequence iss) noexcept;
+  Transferred send(Bytes data, Nanoseconds now) noexcept;
+  Transferred receive(MutableBytes data) noexcept;
+  // The same without a copy: pieces of what is there, and then how much of it was used.
+  uint32_t gather(std::span<Bytes> pieces) const noexcept { return received_.gather(shared_.chunks, pieces); }
+  void consume(uint32_t bytes) noexcept;
+  // No more will be sent; what is queued still is, and a FIN behind it. The peer may go on.
+  Error shutdown(Nanoseconds now) noexcept;
+  // The application is gone: no more will be sent nor read. Data that nobody reads resets the connection (RFC 9293, 3.6.1).
+  Error close(Nanoseconds now) noexcept;
+  Error abort() noexcept;
+
+  // ---- what happens
+
+  void handle_segment(const ip::TcpView& segment, Nanoseconds now) noexcept;
+  void handle_timer(Nanoseconds now) noexcept;
+  Nanoseconds next_timer() const noexcept;  // kNever: none
+
+  // ---- what to send
+
+  // False: nothing. `length_max`: the most payload that the wire can take at once, which may be many segments of Segment::mss.
+  bool poll_segment(Nanoseconds now, uint32_t length_max, Segment& segment) noexcept;
+  // Where a segment's payload lies; returns the number of pieces.
+  uint32_t gather(const Segment& segment, std::span<Bytes> pieces) const noexcept;
+
+  // ---- getters
+
+  State state() const noexcept { return state_; }
+  Error error() const noexcept { return error_; }
+  Readiness readiness() const noexcept;
+  // A new connection between the same ends may take the place of this one, which only waits for what is left of it in the network
+  // (RFC 9293, 3.10.7.4 TIME-WAIT, MAY-2; RFC 6191).
+  bool yields_to(const ip::TcpView& syn) const noexcept;
+  uint32_t readable() const noexcept { return received_.readable(); }
+  uint32_t writable() const noexcept;
+  uint16_t local_port() const noexcept { return local_port_; }
+  uint16_t remote_port() const noexcept { return remote_port_; }
+  const RttEstimator& rtt() const noexcept { return rtt_; }
+  const Congestion& congestion() const noexcept { return congestion_; }
+  uint32_t in_flight() const noexcept { return scoreboard_.in_flight(); }
+  uint32_t unacknowledged() const noexcept { return snd_nxt_ - snd_una_; }
+  uint32_t send_window() const noexcept { return snd_wnd_; }
+  uint32_t mss() const noexcept { return mss_; }
+
+ private:
+  enum class Recovery : uint8_t { none, fast, timeout };
+
+  // connection.cc
+  void step(State to) noexcept;
+  void end(Error error) noexcept;
+  void reset_peer() noexcept;
+  void forget_timers() noexcept;
+  void begin_shutdown(Nanoseconds now) noexcept;
+  Sequence rcv_nxt() const noexcept { return received_.next() + (fin_received_ ? 1 : 0); }
+  uint32_t rcv_wnd() const noexcept { return rcv_edge_ > rcv_nxt() ? rcv_edge_ - rcv_nxt() : 0; }
+  bool fin_acknowledged() const noexcept { return fin_sent_ && snd_una_ == snd_nxt_; }
+  uint32_t clock(Nanoseconds now) const noexcept { return timestamp_offset_ + static_cast<uint32_t>(now / kMillisecond); }
+
+  // connection_handshake.cc
+  void handle_listen(const ip::TcpView& segment, Nanoseconds now) noexcept;
+  void handle_syn_sent(const ip::TcpView& segment, Nanoseconds now) noexcept;
+  bool handle_syn_received_ack(const ip::TcpView& segment, Nanoseconds now) noexcept;
+  void take_syn(const ip::TcpView& segment, Nanoseconds now) noexcept;
+  void establish(const ip::TcpView& segment, Nanoseconds now) noexcept;
+  void begin_handshake(Sequence iss, Nanoseconds now) noexcept;
+  void answer_reset(const ip::TcpView& segment) noexcept;
+
+  // connection_receive.cc
+  void handle_synchronized(ip::TcpView segment, Nanoseconds now) noexcept;
+  bool check_timestamp(const ip::TcpView& segment, Nanoseconds now) noexcept;
+  bool acceptable(const ip::TcpView& segment) const noexcept;
+  void handle_unacceptable(const ip::TcpView& segment, Nanoseconds now) noexcept;
+  void handle_reset(const ip::TcpView& segment, Nanoseconds now) noexcept;
+  void handle_data(const ip::TcpView& segment, Nanoseconds now) noexcept;
+  void take_data(Sequence sequence, Bytes data, Nanoseconds now) noexcept;
+  void handle_fin(Nanoseconds now) noexcept;
+  void challenge(Nanoseconds now) noexcept;
+  void note_duplicate(Sequence left, Sequence right) noexcept;
+
+  // connection_ack.cc
+  bool handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcept;
+  void handle_fin_acknowledged(Nanoseconds now) noexcept;
+  void take_window(const ip::TcpView& segment, Nanoseconds now) noexcept;
+  bool take_sack(const ip::TcpView& segment, Delivery& delivery) noexcept;
+  void handle_delivery(const ip::TcpView& segment, Delivery& delivery, uint32_t acked, bool repeats, bool duplicate_told,
+                       Nanoseconds now) noexcept;
+  void find_losses(bool repeats, Nanoseconds now) noexcept;
+  void enter_recovery(Nanoseconds now) noexcept;
+  void leave_recovery() noexcept;
+  void reduce_in_proportion(uint32_t delivered) noexcept;
+  void handle_tail_probe_ack(const ip::TcpView& segment, bool repeats, bool duplicate_told) noexcept;
+  Nanoseconds reorder_window() const noexcept;
+  uint32_t pipe() const noexcept;
+
+  // connection_send.cc
+  void begin_segment(Segment& segment, Sequence sequence, uint8_t flags, Nanoseconds now) noexcept;
+  void emit_reset(Segment& segment) noexcept;
+  void emit_syn(Segment& segment, Nanoseconds now) noexcept;
+  bool emit_lost(Segment& segment, uint32_t length_max, Nanoseconds now) noexcept;
+  bool emit_new(Segment& segment, uint32_t length_max, Nanoseconds now) noexcept;
+  bool emit_tail_probe(Segment& segment, Nanoseconds now) noexcept;
+  bool emit_window_probe(Segment& segment, Nanoseconds now) noexcept;
+  void emit_record(Segment& segment, RecordIndex record, uint32_t most, Nanoseconds now) noexcept;
+  void emit_fresh(Segment& segment, uint32_t bytes, bool fin, Nanoseconds now) noexcept;
+  uint32_t may_send_now(uint32_t wanted) const noexcept;
+  uint32_t worth_sending(uint32_t length_max, bool& fin) const noexcept;
+  void tell_window() noexcept;
+  uint32_t room() const noexcept;
+  uint32_t option_bytes() const noexcept;
+
+  // connection_timers.cc
+  void handle_retransmission_timer(Nanoseconds now) noexcept;
+  void handle_silence(Nanoseconds now) noexcept;
+  void arm_rto(Nanoseconds now) noexcept;
+  void arm_tail_probe(Nanoseconds now) noexcept;
+  void arm_persist(Nanoseconds now) noexcept;
+  Nanoseconds silence_deadline() const noexcept;
+  Nanoseconds keep_alive_deadline() const noexcept;
+
+  const Options& options_;
+  Resources shared_;
+  uint16_t local_port_;
+  uint16_t remote_port_ = 0;
+  State state_ = State::closed;
+  Error error_ = Error::none;
+  Recovery recovery_ = Recovery::none;
+  uint8_t peer_scale_ = 0, our_scale_ = 0;  // shifts of the windows that come and go
+
+  bool passive_ : 1 = false;          // opened by listen()
+  bool scales_ : 1 = false, stamps_ : 1 = false, sacks_ : 1 = false;  // agreed upon
+  bool fin_queued_ : 1 = false;       // shutdown() was called
+  bool fin_sent_ : 1 = false;         // it has a sequence number: the one before snd_nxt_
+  bool fin_received_ : 1 = false;     // and all before it
+  bool fin_known_ : 1 = false;        // the peer's FIN is at fin_at_
+  bool reader_gone_ : 1 = false;      // close() was called
+  bool ack_now_ : 1 = false;
+  bool syn_due_ : 1 = false;
+  bool persisting_ : 1 = false;       // rto_at_ is that of a probe of a closed window
+  bool probe_due_ : 1 = false, tail_probe_due_ : 1 = false, keep_alive_due_ : 1 = false;
+  bool reset_due_ : 1 = false;
+  bool first_due_ : 1 = false;        // the first lost piece leaves whatever the window says
+  bool tail_probed_ : 1 = false, tail_probe_resent_ : 1 = false;
+  bool rack_round_ : 1 = false;       // RACK.dsack_round counts
+  bool duplicate_due_ : 1 = false;    // duplicate_ is to be told (RFC 2883)
+  bool held_back_ : 1 = false;        // the congestion window was all that kept more from being sent
+  bool starved_ : 1 = false;          // for want of a record nothing could be sent
+  uint8_t challenges_ = 0;            // in the present second
+  uint8_t keep_alives_ = 0;           // without an answer
+  uint16_t repeats_ = 0;              // duplicate ACKs in a row (without SACK)
+  uint8_t rack_multiple_ = 1, rack_persist_ = 0;
+
+  // As RFC 9293, 3.3.1 names them.
+  Sequence iss_{}, snd_una_{}, snd_nxt_{}, snd_wl1_{}, snd_wl2_{};
+  uint32_t snd_wnd_ = 0, snd_wnd_max_ = 0;
+  Sequence irs_{};
+  Sequence rcv_edge_{};               // RCV.NXT + RCV.WND, as the peer knows it: never moves back
+  Sequence last_ack_sent_{};
+  Sequence fin_at_{};
+  Sequence reset_sequence_{}, reset_acknowledgement_{};
+  uint8_t reset_flags_ = 0;
+  uint16_t peer_mss_ = 0;
+  uint16_t mss_ = 0;                  // payload of a full segment
+  uint16_t challenge_second_ = 0;
+  uint32_t timestamp_offset_ = 0;
+  uint32_t ts_recent_ = 0;
+  uint32_t ts_recent_second_ = 0;     // when that came
+  uint32_t unacknowledged_ = 0;       // bytes in order that came since the last ACK
+  ip::SackBlock duplicate_{};
+
+  SendBuffer queued_;
+  ReceiveBuffer received_;
+  Scoreboard scoreboard_;
+  RttEstimator rtt_;
+  Congestion congestion_;
+
+  Sequence recovery_end_{};           // RecoveryPoint
+  uint32_t recovery_flight_ = 0, prr_delivered_ = 0, prr_out_ = 0;  // RFC 6937
+  Sequence tail_probe_end_{};         // TLP.end_seq
+  Sequence rack_round_end_{};
+
+  Nanoseconds rto_at_ = kNever;       // also for SYNs and window probes
+  Nanoseconds tail_probe_at_ = kNever;
+  Nanoseconds reorder_at_ = kNever;
+  Nanoseconds ack_at_ = kNever;
+  Nanoseconds expires_at_ = kNever;   // TIME-WAIT, FIN-WAIT-2 after close()
+  Nanoseconds since_ = 0;             // for what is waited for: the last progress, or when the waiting began
+  Nanoseconds heard_at_ = 0;          // last segment of the peer
+  Nanoseconds sent_at_ = 0;           // last data; during the handshake the first SYN
+};
+
+static_assert(sizeof(Connection) <= 768);  // of the KiB that an idle connection may cost
+
+}  // namespace unet::tcp

@@ -1,0 +1,240 @@
+// connection_ack.cc - what an ACK says: what has arrived, how much more may be sent, what is lost and how to make it good.
+#include <algorithm>
+
+#include "ipstack/tcp/connection.h"
+
+namespace unet::tcp {
+namespace {
+constexpr uint32_t kDuplicateThreshold = 3;  // RFC 5681, 3.2
+constexpr uint8_t kReorderPersist = 16;      // recoveries (RFC 8985, 6.2, step 4)
+constexpr uint8_t kReorderMultipleMax = 64;
+}  // namespace
+
+// RFC 9293, 3.10.7.4, fifth. False: the segment is dropped.
+bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcept {
+  const Sequence ack = segment.acknowledgement;
+  // RFC 5961, 5.2: neither what was not sent, nor what was acknowledged more than a window ago.
+  if (ack > snd_nxt_ || (ack < snd_una_ && snd_una_ - ack > snd_wnd_max_)) {
+    ++shared_.counters.bad_ack;
+    challenge(now);
+    return false;
+  }
+  if (ack < snd_una_) return true;  // overtaken by a newer one
+  // RFC 5681, 2: a duplicate acknowledgement.
+  const bool repeats = ack == snd_una_ && segment.length() == 0 && unacknowledged() != 0 &&
+                       uint32_t{segment.window} << peer_scale_ == snd_wnd_;
+  const uint32_t acked = ack - snd_una_;
+  Delivery delivery{.now = now, .least = rtt_.least()};
+  if (stamps_ && segment.options.has_timestamps) {
+    delivery.has_echo = true;
+    delivery.echo = segment.options.timestamp_echo;
+    delivery.clock = clock(now);
+  }
+  scoreboard_.acknowledge(shared_.records, ack, delivery);
+  queued_.release(shared_.chunks, ack);
+  const uint32_t before = snd_una_.value;
+  snd_una_ = ack;
+  if (acked != 0) {
+    since_ = now;
+    const uint32_t milliseconds = delivery.clock - delivery.echo;
+    if (delivery.rtt != 0) {
+      rtt_.handle_sample(delivery.rtt, options_);
+    } else if (delivery.has_echo && before != iss_.value && milliseconds <= options_.rto_max / kMillisecond) {
+      // RFC 7323, 4: of something that was sent twice as well.
+      rtt_.handle_sample(std::max<Nanoseconds>(milliseconds * kMillisecond, rtt_.least()), options_);
+    }
+  }
+  const bool duplicate_told = take_sack(segment, delivery);
+  take_window(segment, now);
+  if (recovery_ == Recovery::none && snd_una_ > recovery_end_) recovery_end_ = snd_una_ - 1;  // moves along
+  handle_delivery(segment, delivery, acked, repeats, duplicate_told, now);
+  if (acked != 0) {
+    // RFC 6298, 5.2 and 5.3.
+    if (!persisting_) rto_at_ = kNever;
+    if (snd_una_ != snd_nxt_) arm_rto(now);
+    tail_probe_at_ = kNever;
+    arm_tail_probe(now);
+    if (fin_acknowledged()) handle_fin_acknowledged(now);
+  }
+  return true;
+}
+
+void Connection::handle_fin_acknowledged(Nanoseconds now) noexcept {
+  if (state_ == State::fin_wait_1) {
+    step(State::fin_wait_2);
+    if (reader_gone_) expires_at_ = now + options_.fin_wait_2;
+  } else if (state_ == State::closing) {
+    step(State::time_wait);
+    const bool ack = ack_now_;
+    forget_timers();
+    ack_now_ = ack;
+    expires_at_ = now + options_.time_wait;
+  } else if (state_ == State::last_ack) {
+    end(Error::none);
+  }
+}
+
+// SND.WND is of the newest segment that says it (RFC 9293, 3.10.7.4, fifth).
+void Connection::take_window(const ip::TcpView& segment, Nanoseconds) noexcept {
+  const bool newer = snd_wl1_ < segment.sequence || (snd_wl1_ == segment.sequence && snd_wl2_ <= segment.acknowledgement);
+  if (!newer) return;
+  const uint32_t before = snd_wnd_;
+  snd_wnd_ = uint32_t{segment.window} << peer_scale_;
+  snd_wnd_max_ = std::max(snd_wnd_max_, snd_wnd_);
+  snd_wl1_ = segment.sequence;
+  snd_wl2_ = segment.acknowledgement;
+  if (snd_wnd_ <= before) return;
+  if (persisting_) {
+    persisting_ = probe_due_ = false;
+    rto_at_ = kNever;
+    rtt_.forget_backoff();
+  } else if (before == 0 && unacknowledged() != 0) {
+    // What probed the closed window was not taken: it is sent again at once, and says nothing of the network.
+    scoreboard_.lose_first(shared_.records);
+    first_due_ = scoreboard_.lost() != 0;
+    rtt_.forget_backoff();
+  }
+}
+
+// RFC 2018, 5 and RFC 2883, 5. Whether the first block tells of something that came twice.
+bool Connection::take_sack(const ip::TcpView& segment, Delivery& delivery) noexcept {
+  bool duplicate_told = false;
+  if (!sacks_) return false;
+  const ip::TcpOptions& options = segment.options;
+  for (uint32_t i = 0; i < options.sack_count; ++i) {
+    const ip::SackBlock block = options.sack[i];
+    const bool sane = block.left < block.right && block.right <= snd_nxt_ && snd_nxt_ - block.left <= snd_wnd_max_ + (snd_nxt_ - snd_una_);
+    if (!sane) {
+      ++shared_.counters.bad_sack;
+      continue;
+    }
+    const bool inside_next = options.sack_count > 1 && block.left >= options.sack[1].left && block.right <= options.sack[1].right;
+    if (i == 0 && (block.right <= segment.acknowledgement || inside_next)) {
+      duplicate_told = true;
+      continue;
+    }
+    if (block.right <= snd_una_) continue;
+    scoreboard_.sack(shared_.records, std::max(block.left, snd_una_), block.right, mss_, delivery);
+  }
+  return duplicate_told;
+}
+
+// What may still be on its way: RFC 6675's pipe; without SACK each duplicate ACK says that a segment has left the network.
+uint32_t Connection::pipe() const noexcept {
+  const uint32_t bytes = scoreboard_.in_flight();
+  if (sacks_) return bytes;
+  return bytes - std::min(bytes, uint32_t{repeats_} * mss_);
+}
+
+void Connection::handle_delivery(const ip::TcpView& segment, Delivery& delivery, uint32_t acked, bool repeats, bool duplicate_told,
+                                 Nanoseconds now) noexcept {
+  uint32_t delivered = delivery.bytes;
+  if (!sacks_) {
+    if (repeats) {
+      ++repeats_;
+      delivered = mss_;
+    } else if (acked != 0) {
+      const uint32_t counted = std::min<uint32_t>(repeats_, acked / mss_);
+      delivered = std::max(acked - counted * mss_, uint32_t{mss_});
+      // RFC 6582, 3.2, step 5: the segment that was sent again was none of those that repeated.
+      repeats_ = recovery_ == Recovery::fast ? static_cast<uint16_t>(repeats_ - (counted == 0 ? 0 : counted - 1)) : uint16_t{0};
+    }
+  }
+  if (recovery_ != Recovery::none && acked != 0 && snd_una_ >= recovery_end_) leave_recovery();
+  handle_tail_probe_ack(segment, repeats, duplicate_told);
+  // RFC 8985, 6.2, step 4: needless retransmissions say that more patience is called for.
+  if (rack_round_ && snd_una_ >= rack_round_end_) rack_round_ = false;
+  if (duplicate_told && !rack_round_) {
+    rack_round_ = true;
+    rack_round_end_ = snd_nxt_;
+    rack_multiple_ = std::min<uint8_t>(static_cast<uint8_t>(rack_multiple_ + 1), kReorderMultipleMax);
+    rack_persist_ = kReorderPersist;
+  }
+  if (!sacks_ && recovery_ == Recovery::fast && acked != 0) scoreboard_.lose_first(shared_.records);
+  const bool was_open = recovery_ == Recovery::none;
+  find_losses(repeats, now);
+  if (recovery_ == Recovery::fast) {
+    if (delivered != 0 || was_open) reduce_in_proportion(delivered);
+  } else if (acked != 0 && held_back_) {
+    const uint32_t most = recovery_ == Recovery::timeout ? mss_ : uint32_t{options_.slow_start_limit} * mss_;
+    congestion_.handle_ack(acked, most, rtt_.smooth(), now);
+  }
+}
+
+// RFC 8985, 6.2, step 4: RACK.reo_wnd.
+Nanoseconds Connection::reorder_window() const noexcept {
+  if (!scoreboard_.reordering_seen()) {
+    if (recovery_ != Recovery::none || scoreboard_.sacked() >= kDuplicateThreshold * mss_) return 0;
+  }
+  return std::min(rack_multiple_ * rtt_.least() / 4, rtt_.smooth());
+}
+
+void Connection::find_losses(bool repeats, Nanoseconds now) noexcept {
+  if (unacknowledged() == 0) {
+    reorder_at_ = kNever;
+    return;
+  }
+  if (sacks_) {
+    const uint32_t lost = scoreboard_.detect_lost(shared_.records, now, reorder_window(), &reorder_at_);
+    if (lost != 0 && recovery_ == Recovery::none) enter_recovery(now);
+    return;
+  }
+  // RFC 6582, 3.2, step 2: not for what an earlier recovery has sent twice.
+  if (repeats && repeats_ == kDuplicateThreshold && recovery_ == Recovery::none && snd_una_ > recovery_end_) {
+    scoreboard_.lose_first(shared_.records);
+    enter_recovery(now);
+  }
+}
+
+void Connection::enter_recovery(Nanoseconds) noexcept {
+  ++shared_.counters.recoveries;
+  recovery_ = Recovery::fast;
+  recovery_end_ = snd_nxt_;
+  recovery_flight_ = std::max(unacknowledged(), 1u);
+  prr_delivered_ = prr_out_ = 0;
+  congestion_.handle_loss(unacknowledged());
+  first_due_ = true;
+  tail_probe_at_ = kNever;
+  tail_probed_ = tail_probe_due_ = false;
+}
+
+void Connection::leave_recovery() noexcept {
+  if (recovery_ == Recovery::fast) congestion_.set_window(congestion_.threshold());
+  recovery_ = Recovery::none;
+  repeats_ = 0;
+  if (rack_persist_ != 0 && --rack_persist_ == 0) rack_multiple_ = 1;
+}
+
+// RFC 6937, 3.1: what leaves is in proportion to what arrives, so that at the end the window is the threshold.
+void Connection::reduce_in_proportion(uint32_t delivered) noexcept {
+  prr_delivered_ += delivered;
+  const uint32_t flying = pipe();
+  const uint32_t threshold = congestion_.threshold();
+  uint32_t send = 0;
+  if (flying > threshold) {
+    const auto share = static_cast<uint32_t>((uint64_t{prr_delivered_} * threshold + recovery_flight_ - 1) / recovery_flight_);
+    send = share > prr_out_ ? share - prr_out_ : 0;
+  } else {
+    const uint32_t owed = prr_delivered_ > prr_out_ ? prr_delivered_ - prr_out_ : 0;
+    send = std::min(threshold - flying, std::max(owed, delivered) + mss_);
+  }
+  congestion_.set_window(flying + send);
+}
+
+// RFC 8985, 7.4: whether the probe made good for a loss that nothing else has told of.
+void Connection::handle_tail_probe_ack(const ip::TcpView& segment, bool repeats, bool duplicate_told) noexcept {
+  if (!tail_probed_ || segment.acknowledgement < tail_probe_end_) return;
+  if (!tail_probe_resent_ || duplicate_told) {
+    tail_probed_ = false;
+  } else if (segment.acknowledgement > tail_probe_end_) {
+    tail_probed_ = false;
+    if (recovery_ == Recovery::none) {
+      congestion_.handle_loss(congestion_.window());
+      congestion_.set_window(congestion_.threshold());
+    }
+  } else if (repeats && segment.options.sack_count == 0) {
+    tail_probed_ = false;
+  }
+}
+
+}  // namespace unet::tcp

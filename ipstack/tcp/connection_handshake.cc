@@ -1,0 +1,180 @@
+// connection_handshake.cc - SYNs: LISTEN, SYN-SENT and SYN-RECEIVED (RFC 9293, 3.10.7.1 to 3.10.7.4).
+#include <algorithm>
+
+#include "ipstack/tcp/connection.h"
+#include "ipstack/tcp/reset.h"
+
+namespace unet::tcp {
+namespace {
+using Flags = ip::TcpFlags;
+constexpr uint16_t kMssMin = 88;        // a peer that asks for less wants us to send headers
+constexpr uint8_t kScaleMax = 14;       // RFC 7323, 2.3
+constexpr Nanoseconds kRtoAfterLostSyn = 3 * kSecond;  // RFC 6298, 5.7
+}  // namespace
+
+void Connection::begin_handshake(Sequence iss, Nanoseconds now) noexcept {
+  iss_ = snd_una_ = recovery_end_ = iss;
+  snd_nxt_ = iss + 1;
+  queued_.start(snd_nxt_);
+  // RFC 7323, 7.1: not the same for all connections. The ISS is a keyed hash already.
+  timestamp_offset_ = iss.value * 0x9E3779B1u;
+  rtt_ = {};
+  rtt_.start(options_.rto_first);
+  sent_at_ = since_ = heard_at_ = now;
+  syn_due_ = true;
+}
+
+// The answer to a segment that does not belong here: at most one waits, as one for any of them says the same.
+void Connection::answer_reset(const ip::TcpView& segment) noexcept {
+  const auto fields = reset_for(segment);
+  if (!fields) return;
+  reset_due_ = true;
+  reset_sequence_ = fields->sequence;
+  reset_acknowledgement_ = fields->acknowledgement;
+  reset_flags_ = fields->flags;
+  if (state_ == State::closed || state_ == State::listen) remote_port_ = segment.source_port;
+}
+
+void Connection::handle_segment(const ip::TcpView& segment, Nanoseconds now) noexcept {
+  ++shared_.counters.segments_in;
+  switch (state_) {
+    case State::closed:
+      ++shared_.counters.closed;
+      answer_reset(segment);
+      return;
+    case State::listen:
+      handle_listen(segment, now);
+      return;
+    case State::syn_sent:
+      handle_syn_sent(segment, now);
+      return;
+    case State::syn_received:
+    case State::established:
+    case State::fin_wait_1:
+    case State::fin_wait_2:
+    case State::close_wait:
+    case State::closing:
+    case State::last_ack:
+    case State::time_wait:
+      handle_synchronized(segment, now);
+      return;
+  }
+}
+
+// Whatever a SYN says.
+void Connection::take_syn(const ip::TcpView& segment, Nanoseconds now) noexcept {
+  const ip::TcpOptions& options = segment.options;
+  remote_port_ = segment.source_port;
+  irs_ = segment.sequence;
+  received_.start(irs_ + 1);
+  // RFC 7323, 2.2: the window of a SYN is never scaled.
+  rcv_edge_ = rcv_nxt() + std::min<uint32_t>(room(), 0xFFFF);
+  last_ack_sent_ = rcv_nxt();
+  snd_wnd_ = snd_wnd_max_ = segment.window;
+  snd_wl1_ = segment.sequence;
+  snd_wl2_ = segment.acknowledgement;
+  peer_mss_ = std::max(options.mss == 0 ? options_.default_mss : options.mss, kMssMin);
+  scales_ = options_.window_scaling && options.window_scale != ip::TcpOptions::kNoScale;
+  peer_scale_ = scales_ ? std::min(options.window_scale, kScaleMax) : uint8_t{0};
+  sacks_ = options_.sack && options.sack_permitted;
+  stamps_ = options_.timestamps && options.has_timestamps;
+  if (stamps_) {
+    ts_recent_ = options.timestamp;
+    ts_recent_second_ = static_cast<uint32_t>(now / kSecond);
+  }
+  heard_at_ = now;
+}
+
+// RFC 9293, 3.10.7.2.
+void Connection::handle_listen(const ip::TcpView& segment, Nanoseconds now) noexcept {
+  if (segment.has(Flags::kRst)) {  // first
+    ++shared_.counters.not_syn;
+    return;
+  }
+  if (segment.has(Flags::kAck)) {  // second
+    ++shared_.counters.not_syn;
+    answer_reset(segment);
+    return;
+  }
+  if (!segment.has(Flags::kSyn)) {
+    ++shared_.counters.not_syn;
+    return;
+  }
+  // Third. Data with it is not kept: nothing acknowledges it, so it comes again.
+  take_syn(segment, now);
+  begin_handshake(iss_, now);
+  step(State::syn_received);
+}
+
+// RFC 9293, 3.10.7.3.
+void Connection::handle_syn_sent(const ip::TcpView& segment, Nanoseconds now) noexcept {
+  const bool acknowledges = segment.has(Flags::kAck);
+  if (acknowledges && (segment.acknowledgement <= iss_ || segment.acknowledgement > snd_nxt_)) {  // first
+    ++shared_.counters.bad_handshake;
+    answer_reset(segment);
+    return;
+  }
+  if (segment.has(Flags::kRst)) {  // second
+    if (!acknowledges) {
+      ++shared_.counters.blind_reset;
+      return;
+    }
+    ++shared_.counters.resets_received;
+    end(Error::refused);
+    return;
+  }
+  if (!segment.has(Flags::kSyn)) {  // fifth
+    ++shared_.counters.bad_handshake;
+    return;
+  }
+  take_syn(segment, now);  // fourth
+  if (!acknowledges) {
+    // Both sides open at once (figure 8).
+    step(State::syn_received);
+    syn_due_ = true;
+    return;
+  }
+  snd_una_ = segment.acknowledgement;
+  establish(segment, now);
+  ack_now_ = true;
+  handle_data(segment, now);
+}
+
+// RFC 9293, 3.10.7.4, fifth, SYN-RECEIVED.
+bool Connection::handle_syn_received_ack(const ip::TcpView& segment, Nanoseconds now) noexcept {
+  if (segment.acknowledgement <= snd_una_ || segment.acknowledgement > snd_nxt_) {
+    ++shared_.counters.bad_handshake;
+    answer_reset(segment);
+    return false;
+  }
+  snd_una_ = segment.acknowledgement;
+  snd_wnd_ = uint32_t{segment.window} << peer_scale_;
+  snd_wnd_max_ = std::max(snd_wnd_max_, snd_wnd_);
+  snd_wl1_ = segment.sequence;
+  snd_wl2_ = segment.acknowledgement;
+  establish(segment, now);
+  return true;
+}
+
+void Connection::establish(const ip::TcpView&, Nanoseconds now) noexcept {
+  step(State::established);
+  syn_due_ = false;
+  rto_at_ = kNever;
+  since_ = now;
+  // RFC 9293, 3.7.1 and RFC 6691: options come out of the segment, not on top of it.
+  mss_ = static_cast<uint16_t>(std::min(peer_mss_, options_.mss) - option_bytes());
+  uint32_t window = std::min(options_.initial_window * uint32_t{mss_}, std::max(2 * uint32_t{mss_}, 14600u));  // RFC 6928, 2
+  if (options_.initial_window != 10) window = options_.initial_window * uint32_t{mss_};
+  if (rtt_.backoff() == 0) {
+    rtt_.handle_sample(now - sent_at_, options_);
+  } else {
+    window = mss_;  // RFC 5681, 3.1: a SYN was lost
+    rtt_.forget_backoff();
+    rtt_.raise(kRtoAfterLostSyn);
+  }
+  congestion_.start(options_, mss_, window);
+  sent_at_ = now;
+  if (fin_queued_) step(State::fin_wait_1);
+}
+
+}  // namespace unet::tcp

@@ -1,0 +1,231 @@
+// connection_receive.cc - a segment for a connection that is past its first SYN: RFC 9293, 3.10.7.4, in the order given there.
+#include <algorithm>
+
+#include "ipstack/tcp/connection.h"
+
+namespace unet::tcp {
+namespace {
+using Flags = ip::TcpFlags;
+constexpr uint32_t kTimestampAge = 24 * 24 * 3600;  // seconds for which one can be compared (RFC 7323, 5.5)
+}  // namespace
+
+void Connection::handle_synchronized(ip::TcpView segment, Nanoseconds now) noexcept {
+  if (state_ == State::syn_received && segment.has(Flags::kSyn) && segment.sequence == irs_ && !segment.has(Flags::kRst)) {
+    // The peer's SYN once more. Without an ACK it has not got our answer; with one, both have opened at once, and the SYN is old.
+    if (!segment.has(Flags::kAck)) {
+      syn_due_ = true;
+      return;
+    }
+    segment.flags = static_cast<uint8_t>(segment.flags & ~Flags::kSyn);
+    segment.sequence += 1;
+    ack_now_ = true;
+  }
+  if (!check_timestamp(segment, now)) return;
+  // First: the sequence number. Of what comes when the window is closed, ACK, URG and RST still count (3.8.6.1, MUST-66).
+  const bool closed_window = rcv_wnd() == 0 && segment.sequence == rcv_nxt();
+  if (segment.has(Flags::kRst)) return handle_reset(segment, now);  // second
+  if (!acceptable(segment) && !closed_window) return handle_unacceptable(segment, now);
+  heard_at_ = now;
+  keep_alives_ = 0;
+  // RFC 7323, 4.3 (3).
+  if (stamps_ && segment.options.has_timestamps && segment.sequence <= last_ack_sent_) {
+    ts_recent_ = segment.options.timestamp;
+    ts_recent_second_ = static_cast<uint32_t>(now / kSecond);
+  }
+  if (segment.has(Flags::kSyn)) {  // fourth
+    if (state_ == State::syn_received && passive_) {
+      scoreboard_.clear(shared_.records);
+      queued_.clear(shared_.chunks);
+      received_.clear(shared_.chunks);
+      forget_timers();
+      step(State::listen);
+      return;
+    }
+    ++shared_.counters.blind_syn;
+    return challenge(now);
+  }
+  if (!segment.has(Flags::kAck)) {  // fifth
+    ++shared_.counters.no_ack;
+    return;
+  }
+  if (state_ == State::syn_received && !handle_syn_received_ack(segment, now)) return;
+  if (!handle_ack(segment, now)) return;
+  if (state_ == State::closed) return;
+  // Sixth: RFC 6093, 6, has new applications ignore where urgent data ends; all of it stays in the stream.
+  if (segment.has(Flags::kUrg)) ++shared_.counters.urgent;
+  if (closed_window && segment.length() != 0) {
+    ++shared_.counters.out_of_window;
+    ack_now_ = true;
+    return;
+  }
+  handle_data(segment, now);  // seventh and eighth
+}
+
+// RFC 7323, 3.2 and 5.3. False: the segment is dropped.
+bool Connection::check_timestamp(const ip::TcpView& segment, Nanoseconds now) noexcept {
+  if (!stamps_ || segment.has(Flags::kRst)) return true;
+  if (!segment.options.has_timestamps) {
+    ++shared_.counters.no_timestamp;
+    return false;
+  }
+  const bool older = static_cast<int32_t>(segment.options.timestamp - ts_recent_) < 0;
+  if (!older || static_cast<uint32_t>(now / kSecond) - ts_recent_second_ > kTimestampAge) return true;
+  ++shared_.counters.old_timestamp;
+  if (segment.length() == 0) {
+    challenge(now);
+  } else {
+    ack_now_ = true;
+  }
+  return false;
+}
+
+// The table of RFC 9293, 3.10.7.4.
+bool Connection::acceptable(const ip::TcpView& segment) const noexcept {
+  const Sequence left = rcv_nxt();
+  const uint32_t window = rcv_wnd();
+  const uint32_t length = segment.length();
+  if (window == 0) return length == 0 && segment.sequence == left;
+  if (segment.sequence - left < window) return true;
+  return length != 0 && (segment.sequence + length - 1u) - left < window;
+}
+
+void Connection::handle_unacceptable(const ip::TcpView& segment, Nanoseconds now) noexcept {
+  ++shared_.counters.out_of_window;
+  heard_at_ = now;
+  keep_alives_ = 0;
+  if (segment.length() == 0 || segment.has(Flags::kSyn)) return challenge(now);  // or two that disagree would answer each other for ever
+  if (state_ == State::time_wait && segment.has(Flags::kFin)) expires_at_ = now + options_.time_wait;
+  const auto size = static_cast<uint32_t>(segment.payload.size());
+  if (size != 0 && segment.sequence < rcv_nxt()) note_duplicate(segment.sequence, segment.sequence + size);
+  ack_now_ = true;
+}
+
+// An ACK that asks whether that was meant (RFC 5961): only so many in a second, and counted for each connection alone, so that nobody
+// can learn from one about another.
+void Connection::challenge(Nanoseconds now) noexcept {
+  const auto second = static_cast<uint16_t>(now / kSecond);
+  if (second != challenge_second_) challenges_ = 0;
+  challenge_second_ = second;
+  if (challenges_ >= options_.challenges) {
+    ++shared_.counters.unanswered;
+    return;
+  }
+  ++challenges_;
+  ++shared_.counters.challenges;
+  ack_now_ = true;
+}
+
+void Connection::handle_reset(const ip::TcpView& segment, Nanoseconds now) noexcept {
+  const uint32_t ahead = segment.sequence - rcv_nxt();
+  if (ahead != 0 && ahead >= rcv_wnd()) {
+    ++shared_.counters.out_of_window;
+    return;
+  }
+  if (ahead != 0) {  // RFC 5961, 3.2
+    ++shared_.counters.blind_reset;
+    return challenge(now);
+  }
+  ++shared_.counters.resets_received;
+  if (state_ == State::syn_received && passive_) {
+    queued_.clear(shared_.chunks);
+    forget_timers();
+    step(State::listen);
+    return;
+  }
+  if (state_ == State::syn_received) return end(Error::refused);
+  const bool over = state_ == State::closing || state_ == State::last_ack || state_ == State::time_wait;
+  end(over ? Error::none : Error::reset);
+}
+
+// Seventh, the text, and eighth, the FIN.
+void Connection::handle_data(const ip::TcpView& segment, Nanoseconds now) noexcept {
+  Sequence sequence = segment.sequence + (segment.has(Flags::kSyn) ? 1 : 0);
+  Bytes data = segment.payload;
+  bool fin = segment.has(Flags::kFin);
+  if (data.empty() && !fin) return;
+  if (!may_receive(state_)) {
+    // After the peer's FIN: what comes again has been acknowledged, and there is nothing new.
+    if (sequence + static_cast<uint32_t>(data.size()) >= rcv_nxt()) ++shared_.counters.beyond_end;
+    ack_now_ = true;
+    return;
+  }
+  if (reader_gone_ && sequence + static_cast<uint32_t>(data.size()) > rcv_nxt()) {
+    // RFC 9293, 3.6.1: new data after CLOSE.
+    if (!data.empty()) {
+      ++shared_.counters.undelivered;
+      reset_peer();
+      return end(Error::aborted);
+    }
+  }
+  if (sequence < rcv_nxt()) {
+    const uint32_t old = std::min(rcv_nxt() - sequence, static_cast<uint32_t>(data.size()));
+    if (old != 0) note_duplicate(sequence, sequence + old);
+    ack_now_ = true;
+    data = data.subspan(old);
+    sequence += old;
+  }
+  const Sequence end = sequence + static_cast<uint32_t>(data.size());
+  Sequence limit = rcv_edge_;
+  if (fin_known_ && fin_at_ < limit) {
+    limit = fin_at_;
+    if (end > limit) ++shared_.counters.beyond_end;
+  }
+  if (end > limit) {
+    data = data.first(limit > sequence ? limit - sequence : 0);
+    fin = false;
+  }
+  if (fin && end == rcv_edge_) fin = false;  // outside the window by one
+  if (fin && !fin_known_) {
+    fin_known_ = true;
+    fin_at_ = end;
+  }
+  take_data(sequence, data, now);
+  if (fin && received_.next() != fin_at_) ack_now_ = true;
+  if (fin_known_ && received_.next() == fin_at_) handle_fin(now);
+}
+
+void Connection::take_data(Sequence sequence, Bytes data, Nanoseconds now) noexcept {
+  if (data.empty()) return;
+  const bool gaps = received_.has_gaps();
+  const Sequence before = received_.next();
+  const Sequence right = sequence + static_cast<uint32_t>(data.size());
+  if (sequence != before) {
+    const ip::SackBlock whole = received_.covered(shared_.chunks, sequence, right);
+    if (whole.left != whole.right) note_duplicate(sequence, right);
+  }
+  const ReceiveBuffer::Inserted inserted = received_.insert(shared_.chunks, sequence, data);
+  shared_.counters.reneged += inserted.reneged;
+  // RFC 5681, 4.2: what opens a gap, and what fills one, is told at once.
+  if (gaps || inserted.outcome != ReceiveBuffer::Outcome::in_order || inserted.missing != 0) ack_now_ = true;
+  if (inserted.missing != 0 || inserted.outcome == ReceiveBuffer::Outcome::no_memory) ++shared_.counters.no_memory;
+  if (inserted.outcome == ReceiveBuffer::Outcome::too_many_gaps) ++shared_.counters.too_many_gaps;
+  if (received_.next() > fin_at_ && fin_known_) fin_known_ = false;  // what was behind the FIN had come before it: no honest peer's
+  unacknowledged_ += received_.next() - before;
+  if (unacknowledged_ == 0) return;
+  if (options_.ack_delay == 0 || unacknowledged_ >= 2 * uint32_t{mss_}) {
+    ack_now_ = true;
+  } else if (ack_at_ == kNever) {
+    ack_at_ = now + options_.ack_delay;
+  }
+}
+
+void Connection::handle_fin(Nanoseconds now) noexcept {
+  if (fin_received_) return;
+  fin_received_ = true;
+  ack_now_ = true;
+  if (state_ == State::established) return step(State::close_wait);
+  if (state_ == State::fin_wait_1 && !fin_acknowledged()) return step(State::closing);
+  step(State::time_wait);
+  forget_timers();
+  ack_now_ = true;
+  expires_at_ = now + options_.time_wait;
+}
+
+// RFC 2883, 4: the sender is told of what came twice.
+void Connection::note_duplicate(Sequence left, Sequence right) noexcept {
+  ++shared_.counters.duplicate;
+  duplicate_ = {left, right};
+  duplicate_due_ = sacks_;
+}
+
+}  // namespace unet::tcp

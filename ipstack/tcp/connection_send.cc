@@ -1,0 +1,311 @@
+// connection_send.cc - what leaves next, and what stands in its header.
+#include <algorithm>
+
+#include "ipstack/tcp/connection.h"
+
+namespace unet::tcp {
+namespace {
+using Flags = ip::TcpFlags;
+}  // namespace
+
+// The order: answers to what was wrong, the handshake, what is lost, what is new, probes, and an ACK if nothing has carried it.
+bool Connection::poll_segment(Nanoseconds now, uint32_t length_max, Segment& segment) noexcept {
+  if (reset_due_) {
+    emit_reset(segment);
+    return true;
+  }
+  if (state_ == State::closed || state_ == State::listen) return false;
+  if (syn_due_) {
+    emit_syn(segment, now);
+    return true;
+  }
+  if (is_synchronized(state_)) {
+    held_back_ = false;
+    if (tail_probe_due_ && emit_tail_probe(segment, now)) return true;
+    if (emit_lost(segment, length_max, now) || emit_new(segment, length_max, now)) return true;
+    if (probe_due_ && emit_window_probe(segment, now)) return true;
+    if (keep_alive_due_) {
+      // RFC 9293, 3.8.4: what has been acknowledged makes the peer say so again.
+      keep_alive_due_ = false;
+      ++shared_.counters.keep_alives;
+      begin_segment(segment, snd_nxt_ - 1u, Flags::kAck, now);
+      return true;
+    }
+  }
+  if (!ack_now_) return false;
+  begin_segment(segment, snd_nxt_, Flags::kAck, now);
+  return true;
+}
+
+uint32_t Connection::gather(const Segment& segment, std::span<Bytes> pieces) const noexcept {
+  if (segment.length == 0) return 0;
+  return queued_.gather(shared_.chunks, segment.fields.sequence, segment.length, pieces);
+}
+
+// ---- headers
+
+// Of every segment of an established connection.
+uint32_t Connection::option_bytes() const noexcept { return stamps_ ? 12 : 0; }
+
+// How many bytes more may come, behind those that have come.
+uint32_t Connection::room() const noexcept {
+  const uint32_t unread = received_.readable();
+  const uint32_t buffer = options_.receive_buffer > unread ? options_.receive_buffer - unread : 0;
+  const uint64_t chunks = uint64_t{shared_.chunks.available()} * shared_.chunks.chunk_size();
+  const uint32_t sayable = 0xFFFFu << (scales_ ? our_scale_ : 0);
+  return static_cast<uint32_t>(std::min({uint64_t{buffer}, chunks, uint64_t{sayable}}));
+}
+
+void Connection::begin_segment(Segment& segment, Sequence sequence, uint8_t flags, Nanoseconds now) noexcept {
+  segment = {};
+  segment.mss = mss_;
+  ip::TcpFields& fields = segment.fields;
+  fields.source_port = local_port_;
+  fields.destination_port = remote_port_;
+  fields.sequence = sequence;
+  fields.acknowledgement = rcv_nxt();
+  fields.flags = flags;
+  // RFC 9293, 3.8.6.2.2: the right edge stands still until it can move by a segment, or half the buffer. And it never moves back.
+  const Sequence edge = received_.next() + room();
+  if (edge > rcv_edge_ && edge - rcv_edge_ >= std::min<uint32_t>(options_.mss, options_.receive_buffer / 2)) rcv_edge_ = edge;
+  fields.window = static_cast<uint16_t>(std::min<uint32_t>(rcv_wnd() >> (scales_ ? our_scale_ : 0), 0xFFFF));
+  ip::TcpOptions& options = fields.options;
+  if (stamps_) {
+    options.has_timestamps = true;
+    options.timestamp = clock(now);
+    options.timestamp_echo = ts_recent_;
+  }
+  if (sacks_ && (duplicate_due_ || received_.has_gaps())) {
+    const uint32_t most = stamps_ ? 3 : 4;
+    uint32_t count = 0;
+    if (duplicate_due_) options.sack[count++] = duplicate_;
+    count += received_.sack(shared_.chunks, std::span(options.sack).subspan(count, most - count));
+    options.sack_count = static_cast<uint8_t>(count);
+    segment.mss = static_cast<uint16_t>(mss_ - (4 + 8 * count));
+    duplicate_due_ = false;
+  }
+  ack_now_ = false;
+  ack_at_ = kNever;
+  unacknowledged_ = 0;
+  last_ack_sent_ = fields.acknowledgement;
+  ++shared_.counters.segments_out;
+}
+
+void Connection::emit_reset(Segment& segment) noexcept {
+  segment = {};
+  segment.fields = {.source_port = local_port_, .destination_port = remote_port_, .sequence = reset_sequence_,
+                    .acknowledgement = reset_acknowledgement_, .flags = reset_flags_};
+  reset_due_ = false;
+  ++shared_.counters.resets_sent;
+  ++shared_.counters.segments_out;
+}
+
+void Connection::emit_syn(Segment& segment, Nanoseconds now) noexcept {
+  const bool answers = state_ == State::syn_received;
+  segment = {};
+  ip::TcpFields& fields = segment.fields;
+  fields.source_port = local_port_;
+  fields.destination_port = remote_port_;
+  fields.sequence = iss_;
+  fields.flags = Flags::kSyn;
+  fields.window = static_cast<uint16_t>(std::min<uint32_t>(room(), 0xFFFF));
+  ip::TcpOptions& options = fields.options;
+  options.mss = options_.mss;
+  options.sack_permitted = answers ? sacks_ : options_.sack;
+  if (answers ? scales_ : options_.window_scaling) options.window_scale = our_scale_;
+  if (answers ? stamps_ : options_.timestamps) {
+    options.has_timestamps = true;
+    options.timestamp = clock(now);
+  }
+  if (answers) {
+    fields.flags |= Flags::kAck;
+    fields.acknowledgement = rcv_nxt();
+    fields.window = static_cast<uint16_t>(std::min<uint32_t>(rcv_wnd(), 0xFFFF));
+    options.timestamp_echo = stamps_ ? ts_recent_ : 0;
+    last_ack_sent_ = fields.acknowledgement;
+  }
+  syn_due_ = ack_now_ = false;
+  rto_at_ = now + rtt_.rto(options_);
+  ++shared_.counters.segments_out;
+}
+
+void Connection::tell_window() noexcept {
+  if (!may_receive(state_)) return;
+  const Sequence edge = received_.next() + room();
+  if (edge <= rcv_edge_) return;
+  const uint32_t gain = edge - rcv_edge_;
+  const uint32_t half = options_.receive_buffer / 2;
+  // By half a buffer it is worth a segment of its own; by one segment only where the peer may be stopped.
+  if (gain >= half || (rcv_wnd() < 2 * uint32_t{options_.mss} && gain >= std::min<uint32_t>(options_.mss, half))) ack_now_ = true;
+}
+
+// ---- payload
+
+// How much of `wanted` the congestion window lets go: all, or whole segments.
+uint32_t Connection::may_send_now(uint32_t wanted) const noexcept {
+  const uint32_t flying = pipe();
+  const uint32_t window = congestion_.window();
+  uint32_t left = window > flying ? window - flying : 0;
+  if (flying == 0) left = std::max<uint32_t>(left, mss_);
+  return wanted <= left ? wanted : left / mss_ * mss_;
+}
+
+// Bytes of one piece, with its FIN when all of it goes.
+void Connection::emit_record(Segment& segment, RecordIndex record, uint32_t most, Nanoseconds now) noexcept {
+  RecordPool& records = shared_.records;
+  if (records[record].length - (records[record].fin ? 1 : 0) > most) scoreboard_.cut(records, record, most);
+  const SentRecord& piece = records[record];
+  const uint32_t payload = piece.length - (piece.fin ? 1 : 0);
+  const uint32_t length = std::min(payload, most);
+  begin_segment(segment, piece.start, Flags::kAck, now);
+  segment.length = length;
+  const bool whole = length == payload;
+  if (!whole) ++shared_.counters.no_record;
+  if (length != 0 && piece.start + length == queued_.end()) segment.fields.flags |= Flags::kPsh;
+  if (whole && piece.fin) segment.fields.flags |= Flags::kFin;
+  scoreboard_.resent(records, record, now);
+  ++shared_.counters.retransmitted;
+  if (recovery_ == Recovery::fast) prr_out_ += length;
+  if (rto_at_ == kNever) arm_rto(now);
+}
+
+bool Connection::emit_lost(Segment& segment, uint32_t length_max, Nanoseconds now) noexcept {
+  const RecordIndex record = scoreboard_.first_lost(shared_.records);
+  if (record == kNoRecord) {
+    first_due_ = false;
+    return false;
+  }
+  const uint32_t unit = mss_;
+  const uint32_t length = shared_.records[record].length;
+  uint32_t most = std::min(length, std::max(length_max, 1u));
+  if (most > unit) most = most / unit * unit;
+  if (first_due_) {
+    most = std::min(most, unit);
+  } else {
+    most = may_send_now(most);
+    if (most == 0) {
+      held_back_ = true;
+      return false;
+    }
+  }
+  if (snd_wnd_ == 0) most = 1;  // a probe of the closed window
+  first_due_ = false;
+  emit_record(segment, record, most, now);
+  return true;
+}
+
+// What is new, and new at the end: `bytes` of it, and the FIN if `fin`.
+void Connection::emit_fresh(Segment& segment, uint32_t bytes, bool fin, Nanoseconds now) noexcept {
+  const bool idle = unacknowledged() == 0;
+  begin_segment(segment, snd_nxt_, Flags::kAck, now);
+  segment.length = bytes;
+  // RFC 9293, 3.9.1.2, MUST-60: with the last of what is queued.
+  if (bytes != 0 && snd_nxt_ + bytes == queued_.end()) segment.fields.flags |= Flags::kPsh;
+  if (fin) segment.fields.flags |= Flags::kFin;
+  const uint32_t length = bytes + (fin ? 1 : 0);
+  if (!scoreboard_.append(shared_.records, snd_nxt_, length, fin, now)) ++shared_.counters.no_record;
+  snd_nxt_ += length;
+  if (fin) fin_sent_ = true;
+  if (idle) since_ = now;
+  sent_at_ = now;
+  if (recovery_ == Recovery::fast) prr_out_ += length;
+  if (persisting_) {
+    persisting_ = probe_due_ = false;
+    rto_at_ = kNever;
+  }
+  if (rto_at_ == kNever) arm_rto(now);
+  arm_tail_probe(now);
+}
+
+// How much of what is queued is worth a segment now, by the peer's window, Nagle's rule and the sender's side of avoiding silly windows
+// (RFC 9293, 3.7.4 and 3.8.6.2.1). `fin`: the FIN goes with it.
+uint32_t Connection::worth_sending(uint32_t length_max, bool& fin) const noexcept {
+  fin = false;
+  if (fin_sent_) return 0;
+  const uint32_t unsent = queued_.end() - snd_nxt_;
+  const Sequence edge = snd_una_ + snd_wnd_;
+  const uint32_t usable = edge > snd_nxt_ ? edge - snd_nxt_ : 0;
+  const bool idle = snd_una_ == snd_nxt_;
+  const uint32_t bytes = std::min({unsent, usable, length_max});
+  if (bytes == unsent) {
+    fin = fin_queued_ && usable > bytes;
+    if (fin || !options_.nagle || bytes == 0 || (idle && bytes < mss_)) return bytes;
+    return bytes / mss_ * mss_;  // the rest of a segment waits for more, or for all before it to be acknowledged
+  }
+  if (bytes >= mss_) return bytes / mss_ * mss_;
+  if (bytes == length_max) return bytes;
+  const bool large = 2 * uint64_t{bytes} >= snd_wnd_max_;
+  return large && (idle || !options_.nagle) ? bytes : 0;
+}
+
+bool Connection::emit_new(Segment& segment, uint32_t length_max, Nanoseconds now) noexcept {
+  if (unacknowledged() == 0 && now - sent_at_ > rtt_.rto(options_)) {
+    // RFC 5681, 4.1: what the window was made for has been forgotten.
+    congestion_.handle_idle(std::min(options_.initial_window * uint32_t{mss_}, congestion_.window()));
+  }
+  bool fin = false;
+  const uint32_t bytes = worth_sending(length_max, fin);
+  if (bytes == 0 && !fin) {
+    const bool waits = !fin_sent_ && (queued_.end() != snd_nxt_ || fin_queued_);
+    if (waits && unacknowledged() == 0) arm_persist(now);
+    return false;
+  }
+  const uint32_t now_bytes = bytes == 0 ? 0 : may_send_now(bytes);
+  if (now_bytes < bytes) {
+    fin = false;
+    held_back_ = true;
+  }
+  if (now_bytes == 0 && !fin) return false;
+  if (!scoreboard_.may_append(shared_.records)) {
+    ++shared_.counters.no_record;
+    if (unacknowledged() == 0) arm_persist(now);  // until others give some back
+    return false;
+  }
+  emit_fresh(segment, now_bytes, fin, now);
+  return true;
+}
+
+// RFC 8985, 7.3: something new if there is any, else the last segment again.
+bool Connection::emit_tail_probe(Segment& segment, Nanoseconds now) noexcept {
+  tail_probe_due_ = false;
+  if (unacknowledged() == 0 || recovery_ != Recovery::none || scoreboard_.lost() != 0) return false;
+  bool fin = false;
+  const uint32_t bytes = worth_sending(mss_, fin);
+  tail_probe_resent_ = bytes == 0 && !fin;
+  if (tail_probe_resent_) {
+    RecordIndex record = scoreboard_.last();
+    if (record == kNoRecord || shared_.records[record].sacked) return false;
+    const uint32_t length = shared_.records[record].length;
+    if (length > mss_) {
+      scoreboard_.cut(shared_.records, record, (length - 1) / mss_ * mss_);
+      record = scoreboard_.last();
+    }
+    emit_record(segment, record, mss_, now);
+  } else {
+    if (shared_.records.available() == 0) return false;
+    emit_fresh(segment, bytes, fin, now);
+  }
+  ++shared_.counters.tail_probes;
+  tail_probed_ = true;
+  tail_probe_end_ = snd_nxt_;
+  tail_probe_at_ = kNever;
+  arm_rto(now);
+  return true;
+}
+
+// RFC 9293, 3.8.6.1: an octet of new data beyond the window, or what the window has room for when that has waited for long enough.
+bool Connection::emit_window_probe(Segment& segment, Nanoseconds now) noexcept {
+  probe_due_ = false;
+  if (unacknowledged() != 0 || fin_sent_ || shared_.records.available() == 0) return false;
+  const uint32_t unsent = queued_.end() - snd_nxt_;
+  const Sequence edge = snd_una_ + snd_wnd_;
+  const uint32_t usable = edge > snd_nxt_ ? edge - snd_nxt_ : 0;
+  const uint32_t bytes = std::min({unsent, std::max(usable, 1u), uint32_t{mss_}});
+  const bool fin = bytes == unsent && fin_queued_ && (bytes == 0 || usable > bytes);
+  if (bytes == 0 && !fin) return false;
+  ++shared_.counters.window_probes;
+  emit_fresh(segment, bytes, fin, now);
+  return true;
+}
+
+}  // namespace unet::tcp

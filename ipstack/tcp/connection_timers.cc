@@ -1,0 +1,122 @@
+// connection_timers.cc - what happens when nothing does: retransmission (RFC 6298), probes, delayed ACKs, keep-alive, and giving up.
+#include <algorithm>
+
+#include "ipstack/tcp/connection.h"
+
+namespace unet::tcp {
+namespace {
+constexpr Nanoseconds kTailProbeMin = kMillisecond;            // owners keep to next_timer() no better
+constexpr Nanoseconds kPeerAckDelayMax = 200 * kMillisecond;   // TLP.max_ack_delay
+}  // namespace
+
+void Connection::arm_rto(Nanoseconds now) noexcept {
+  rto_at_ = now + rtt_.rto(options_);
+  persisting_ = false;
+}
+
+// RFC 8985, 7.2.
+void Connection::arm_tail_probe(Nanoseconds now) noexcept {
+  const bool apt = sacks_ && unacknowledged() != 0 && recovery_ == Recovery::none && scoreboard_.lost() == 0 && !tail_probed_ &&
+                   scoreboard_.sacked() == 0 && snd_wnd_ != 0;
+  if (!apt) {
+    tail_probe_at_ = kNever;
+    return;
+  }
+  Nanoseconds timeout = rtt_.smooth() == 0 ? kSecond : std::max(2 * rtt_.smooth(), kTailProbeMin);
+  if (scoreboard_.in_flight() <= mss_) timeout += kPeerAckDelayMax;
+  tail_probe_at_ = now + timeout;
+  if (rto_at_ != kNever) tail_probe_at_ = std::min(tail_probe_at_, rto_at_);
+}
+
+void Connection::arm_persist(Nanoseconds now) noexcept {
+  if (rto_at_ != kNever) return;
+  persisting_ = true;
+  since_ = now;
+  rto_at_ = now + rtt_.rto(options_);
+}
+
+// When what is waited for has taken too long.
+Nanoseconds Connection::silence_deadline() const noexcept {
+  if (state_ == State::syn_sent || state_ == State::syn_received) return sent_at_ + options_.syn_timeout;
+  if (!is_synchronized(state_) || state_ == State::time_wait) return kNever;
+  if (unacknowledged() == 0 && !persisting_) return kNever;
+  // RFC 9293, 3.8.6.1, MUST-37: who answers the probes of a closed window may keep it closed.
+  return (snd_wnd_ == 0 ? std::max(since_, heard_at_) : since_) + options_.user_timeout;
+}
+
+Nanoseconds Connection::keep_alive_deadline() const noexcept {
+  const bool open = is_synchronized(state_) && state_ != State::time_wait;
+  if (options_.keep_alive_idle == 0 || !open || unacknowledged() != 0 || persisting_) return kNever;
+  return heard_at_ + options_.keep_alive_idle + keep_alives_ * options_.keep_alive_interval;
+}
+
+Nanoseconds Connection::next_timer() const noexcept {
+  if (state_ == State::closed || state_ == State::listen) return kNever;
+  return std::min({rto_at_, tail_probe_at_, reorder_at_, ack_at_, expires_at_, silence_deadline(), keep_alive_deadline()});
+}
+
+void Connection::handle_timer(Nanoseconds now) noexcept {
+  if (state_ == State::closed || state_ == State::listen) return;
+  if (now >= expires_at_) return end(Error::none);
+  if (now >= silence_deadline()) return end(Error::timed_out);
+  if (now >= ack_at_) {
+    ack_at_ = kNever;
+    ack_now_ = true;
+  }
+  if (now >= keep_alive_deadline()) {
+    if (keep_alives_ >= options_.keep_alive_probes) return end(Error::timed_out);
+    ++keep_alives_;
+    keep_alive_due_ = true;
+  }
+  if (now >= reorder_at_) {
+    reorder_at_ = kNever;
+    const bool was_open = recovery_ == Recovery::none;
+    find_losses(false, now);
+    if (was_open && recovery_ == Recovery::fast) reduce_in_proportion(0);
+  }
+  if (now >= tail_probe_at_) {
+    // It takes the place of the time-out, which begins anew (RFC 8985, 7.3).
+    tail_probe_at_ = kNever;
+    tail_probe_due_ = true;
+    if (rto_at_ <= now) arm_rto(now);
+  }
+  if (now >= rto_at_) handle_retransmission_timer(now);
+}
+
+void Connection::handle_retransmission_timer(Nanoseconds now) noexcept {
+  rto_at_ = kNever;
+  if (state_ == State::syn_sent || state_ == State::syn_received) {
+    rtt_.back_off();
+    syn_due_ = true;  // emit_syn() starts the timer anew
+    return;
+  }
+  if (persisting_) {
+    rtt_.back_off();
+    probe_due_ = true;
+    rto_at_ = now + rtt_.rto(options_);
+    return;
+  }
+  if (unacknowledged() != 0) handle_silence(now);
+}
+
+// RFC 6298, 5.4 to 5.6.
+void Connection::handle_silence(Nanoseconds now) noexcept {
+  ++shared_.counters.timeouts;
+  if (snd_wnd_ == 0) {
+    scoreboard_.lose_first(shared_.records);  // the probe of a closed window: nothing was lost
+  } else {
+    const bool again = recovery_ == Recovery::timeout && rtt_.backoff() != 0;
+    congestion_.handle_timeout(unacknowledged(), again);
+    scoreboard_.time_out(shared_.records, now, reorder_window(), !sacks_);
+    recovery_ = Recovery::timeout;
+    recovery_end_ = snd_nxt_;
+    repeats_ = 0;
+  }
+  tail_probed_ = tail_probe_due_ = false;
+  tail_probe_at_ = reorder_at_ = kNever;
+  first_due_ = true;
+  rtt_.back_off();
+  arm_rto(now);
+}
+
+}  // namespace unet::tcp

@@ -1,0 +1,38 @@
+// options.h - what the owner of connections chooses for them; one set serves any number. Used by Connection.
+#pragma once
+
+#include <cstdint>
+
+#include "unet/base/time.h"
+
+namespace unet::tcp {
+
+enum class Algorithm : uint8_t { newreno, cubic };
+
+struct Options {
+  uint16_t mss = 1460;              // announced, and the most that is sent: payload and TCP options of one segment on this path
+  uint16_t default_mss = 536;       // of a peer that announces none (RFC 9293, 3.7.1, MUST-15): 1220 over IPv6
+  uint32_t send_buffer = 256 * 1024;     // bytes that wait for an acknowledgement or to be sent
+  uint32_t receive_buffer = 256 * 1024;  // bytes that wait for the application, or for others before them; less than 1 GiB
+  bool window_scaling = true;
+  bool timestamps = true;
+  bool sack = true;
+  bool nagle = true;
+  Algorithm congestion = Algorithm::cubic;
+  uint16_t initial_window = 10;     // segments (RFC 6928)
+  uint16_t slow_start_limit = 2;    // segments by which one ACK may open the window: L of RFC 3465
+  Nanoseconds ack_delay = 0;        // 0: each ACK leaves at the next poll. At most 500 ms (RFC 9293, 3.8.6.3)
+  Nanoseconds rto_first = kSecond;  // before a round trip is known
+  Nanoseconds rto_min = 200 * kMillisecond;  // RFC 6298 says 1 s and why; every kernel of today says this
+  Nanoseconds rto_max = 60 * kSecond;
+  Nanoseconds syn_timeout = 180 * kSecond;   // R2 for a SYN (RFC 9293, 3.8.3, MUST-23)
+  Nanoseconds user_timeout = 300 * kSecond;  // without an acknowledgement of anything new (R2 for data)
+  Nanoseconds time_wait = 60 * kSecond;      // twice the maximum segment lifetime
+  Nanoseconds fin_wait_2 = 60 * kSecond;     // for a FIN of the peer, after close()
+  Nanoseconds keep_alive_idle = 0;           // 0: none are sent (RFC 9293, 3.8.4, MUST-24 and 25)
+  Nanoseconds keep_alive_interval = 75 * kSecond;
+  uint8_t keep_alive_probes = 9;
+  uint8_t challenges = 10;          // answers per second to what only an attacker sends (RFC 5961, 7)
+};
+
+}  // namespace unet::tcp

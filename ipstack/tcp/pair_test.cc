@@ -1,0 +1,95 @@
+// pair_test.cc - two connections in a simulated network: hundreds of seeds of loss, repetition, reordering, delay, small windows and pools.
+//
+// Whatever the network does: both streams arrive byte by byte, both ends close, and nothing is left.
+#include <catch2/catch.hpp>
+
+#include "ipstack/tcp/sim_pair.h"
+#include "unet/base/test_seeds.h"
+
+using namespace unet;
+using namespace unet::tcp;
+using namespace unet::tcp::sim;
+
+namespace {
+
+Options options_of(std::mt19937_64& random) {
+  Options options;
+  options.mss = static_cast<uint16_t>(88 + random() % 1400);
+  options.send_buffer = static_cast<uint32_t>(1 + random() % 200'000);
+  options.receive_buffer = static_cast<uint32_t>(1 + random() % 200'000);
+  options.window_scaling = random() % 2 == 0;
+  options.timestamps = random() % 2 == 0;
+  options.sack = random() % 3 != 0;
+  options.nagle = random() % 2 == 0;
+  options.congestion = random() % 2 == 0 ? Algorithm::newreno : Algorithm::cubic;
+  if (random() % 3 == 0) options.ack_delay = random() % (200 * kMillisecond);
+  options.rto_max = 5 * kSecond;
+  options.user_timeout = 100'000 * kSecond;
+  options.syn_timeout = 100'000 * kSecond;
+  return options;
+}
+
+std::string describe(Pair& pair) {
+  std::ostringstream text;
+  for (const size_t which : {0u, 1u}) {
+    Side& side = pair.side(which);
+    const Connection& it = *side.connection;
+    text << "\n  " << to_string(it.state()) << ", wrote " << side.written << " of " << side.plan.bytes << ", read " << side.read
+         << ", readable " << it.readable() << ", unacknowledged " << it.unacknowledged() << ", in flight " << it.in_flight() << ", window "
+         << it.send_window() << ", free " << side.chunks->available() << " chunks, " << side.records->available() << " records, segments "
+         << side.counters.segments_in << " in, " << side.counters.segments_out << " out, timeouts " << side.counters.timeouts
+         << ", out of window " << side.counters.out_of_window << ", bad ack " << side.counters.bad_ack << ", closed "
+         << side.counters.closed << ", PAWS " << side.counters.old_timestamp << ", resets " << side.counters.resets_received;
+  }
+  return text.str();
+}
+
+// One life of two ends, of which the seed decides everything.
+void live(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto percent = [&](uint64_t most) { return static_cast<double>(random() % (most + 1)) / 100; };
+  Wire wire;
+  wire.delay = 1 + random() % (20 * kMillisecond);
+  if (random() % 2 == 0) wire.jitter = 1 + random() % (2 * wire.delay);
+  if (random() % 2 == 0) wire.loss = percent(20);
+  if (random() % 2 == 0) wire.repeat = percent(20);
+  if (random() % 3 == 0) wire.bits_per_second = 1e6 * static_cast<double>(1 + random() % 1000);
+  if (random() % 2 == 0) wire.queue = static_cast<uint32_t>(5000 + random() % 100'000);
+  Pair pair(wire, seed);
+  for (const size_t which : {0u, 1u}) {
+    Side& side = pair.side(which);
+    side.options = options_of(random);
+    side.plan.bytes = random() % 5 == 0 ? 0 : random() % 200'000;
+    side.plan.write = static_cast<uint32_t>(1 + random() % 20'000);
+    side.plan.read = static_cast<uint32_t>(1 + random() % 20'000);
+    if (side.options.receive_buffer < 2000 || side.options.send_buffer < 2000) side.plan.bytes /= 50;
+    if (random() % 4 == 0) side.plan.pause = random() % (20 * kMillisecond);
+    side.plan.close_early = random() % 2 == 0;
+    if (random() % 3 == 0) {
+      const auto chunks = static_cast<uint32_t>(4 + random() % 20);
+      pair.set_pool(which, chunks, static_cast<uint32_t>(1 + random() % 20));
+    }
+  }
+  if (!pair.side(0).plan.close_early) pair.side(1).plan.close_early = true;
+  pair.open(random() % 4 == 0);
+  pair.run(100'000 * kSecond);
+  INFO("seed " << seed << ", at " << pair.now() / kMillisecond << " ms: " << describe(pair));
+  REQUIRE(pair.fault() == "");
+  for (const size_t which : {0u, 1u}) {
+    Side& side = pair.side(which);
+    REQUIRE(side.read == pair.side(1 - which).plan.bytes);
+    REQUIRE(side.ended);
+    REQUIRE(side.connection->state() == State::closed);
+    REQUIRE(side.connection->error() == Error::none);
+    REQUIRE(side.chunks->available() == pair.pool(which).first);
+    REQUIRE(side.records->available() == pair.pool(which).second);
+    REQUIRE(side.counters.bad_sack == 0);
+    REQUIRE(side.counters.blind_reset == 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("whatever the network does, both streams arrive and both ends close") {
+  for (uint64_t seed = 1; seed <= test::seeds(400); ++seed) live(seed);
+}

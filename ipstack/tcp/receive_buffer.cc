@@ -1,0 +1,209 @@
+// receive_buffer.cc - the chunks of data that has come, and what of it waits behind gaps.
+#include "ipstack/tcp/receive_buffer.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace unet::tcp {
+
+// The chunk for the places from `position` on, which it gets if there is none yet.
+ChunkIndex ReceiveBuffer::chunk_at(ChunkPool& pool, uint32_t position) noexcept {
+  const uint32_t first = (read_ - base_) & ~(pool.chunk_size() - 1);
+  const auto ahead = [&](ChunkIndex chunk) { return pool.link(chunk).position - first; };
+  ChunkIndex before = kNoChunk;
+  ChunkIndex at = head_;
+  if (cursor_ != kNoChunk && ahead(cursor_) <= position - first) {
+    if (pool.link(cursor_).position == position) return cursor_;
+    before = cursor_;
+    at = pool.link(cursor_).next;
+  }
+  while (at != kNoChunk && ahead(at) < position - first) {
+    before = at;
+    at = pool.link(at).next;
+  }
+  if (at == kNoChunk || pool.link(at).position != position) {
+    const ChunkIndex fresh = pool.take();
+    if (fresh == kNoChunk) return kNoChunk;
+    pool.link(fresh) = {.next = at, .position = position};
+    (before == kNoChunk ? head_ : pool.link(before).next) = fresh;
+    at = fresh;
+  }
+  cursor_ = at;
+  return at;
+}
+
+// Returns how many bytes of the beginning were written.
+uint32_t ReceiveBuffer::write(ChunkPool& pool, Sequence sequence, Bytes data) noexcept {
+  uint32_t written = 0;
+  while (written < data.size()) {
+    const uint32_t place = sequence + written - base_;
+    const uint32_t inside = place & (pool.chunk_size() - 1);
+    const ChunkIndex chunk = chunk_at(pool, place - inside);
+    if (chunk == kNoChunk) break;
+    const uint32_t bytes = std::min(pool.chunk_size() - inside, static_cast<uint32_t>(data.size()) - written);
+    std::memcpy(pool.data(chunk) + inside, data.data() + written, bytes);
+    written += bytes;
+  }
+  return written;
+}
+
+// Adds [left, right) to the ranges.
+ReceiveBuffer::Outcome ReceiveBuffer::note(ChunkPool& pool, Sequence left, Sequence right) noexcept {
+  if (notes_ == kNoChunk) {
+    notes_ = pool.take();
+    if (notes_ == kNoChunk) return Outcome::no_memory;
+  }
+  Range* const all = ranges(pool);
+  uint32_t first = 0;
+  while (first < ranges_ && all[first].right < left) ++first;
+  uint32_t last = first;  // behind those that it joins
+  while (last < ranges_ && all[last].left <= right) ++last;
+  if (first == last) {
+    if (ranges_ == kRangesMax) return Outcome::too_many_gaps;
+    std::copy_backward(all + first, all + ranges_, all + ranges_ + 1);
+    all[first] = {left, right, ++orders_};
+    ++ranges_;
+    return Outcome::out_of_order;
+  }
+  if (all[first].left < left) left = all[first].left;
+  if (all[last - 1].right > right) right = all[last - 1].right;
+  all[first] = {left, right, ++orders_};
+  std::copy(all + last, all + ranges_, all + first + 1);
+  ranges_ -= last - first - 1;
+  return Outcome::out_of_order;
+}
+
+// Moves next_ over what had come before.
+void ReceiveBuffer::absorb(ChunkPool& pool) noexcept {
+  if (ranges_ == 0) return;
+  Range* const all = ranges(pool);
+  uint32_t gone = 0;
+  while (gone < ranges_ && all[gone].left <= next_) {
+    if (all[gone].right > next_) next_ = all[gone].right;
+    ++gone;
+  }
+  std::copy(all + gone, all + ranges_, all);
+  ranges_ -= gone;
+  if (ranges_ == 0) {
+    pool.give_back(notes_);
+    notes_ = kNoChunk;
+  }
+}
+
+// Gives up all that waits behind gaps (RFC 2018, 8: the sender still has it). Returns how many bytes that was.
+uint32_t ReceiveBuffer::renege(ChunkPool& pool) noexcept {
+  uint32_t bytes = 0;
+  for (uint32_t i = 0; i < ranges_; ++i) bytes += ranges(pool)[i].right - ranges(pool)[i].left;
+  ranges_ = 0;
+  if (notes_ != kNoChunk) pool.give_back(notes_);
+  notes_ = kNoChunk;
+  drop_unused(pool);
+  return bytes;
+}
+
+// Gives back the chunks behind next_, when nothing waits behind a gap.
+void ReceiveBuffer::drop_unused(ChunkPool& pool) noexcept {
+  if (ranges_ != 0) return;
+  const uint32_t first = (read_ - base_) & ~(pool.chunk_size() - 1);
+  const uint32_t used = next_ - base_ - first;
+  const bool empty = read_ == next_;
+  ChunkIndex before = kNoChunk;
+  for (ChunkIndex each = head_; each != kNoChunk;) {
+    const ChunkIndex next = pool.link(each).next;
+    if (empty || pool.link(each).position - first >= used) {
+      (before == kNoChunk ? head_ : pool.link(before).next) = next;
+      pool.give_back(each);
+    } else {
+      before = each;
+    }
+    each = next;
+  }
+  cursor_ = kNoChunk;
+}
+
+ReceiveBuffer::Inserted ReceiveBuffer::insert(ChunkPool& pool, Sequence sequence, Bytes data) noexcept {
+  Inserted result;
+  const auto size = static_cast<uint32_t>(data.size());
+  if (sequence == next_) {
+    uint32_t written = write(pool, sequence, data);
+    next_ += written;
+    if (written < size && ranges_ != 0) {
+      // What is in order comes first: it can be read, and makes room.
+      result.reneged = renege(pool);
+      const uint32_t more = write(pool, next_, data.subspan(written));
+      next_ += more;
+      written += more;
+    }
+    result.missing = size - written;
+    absorb(pool);
+    return result;
+  }
+  const Sequence right = sequence + size;
+  result.outcome = note(pool, sequence, right);
+  if (result.outcome != Outcome::out_of_order) return result;
+  if (write(pool, sequence, data) == size) return result;
+  // Not even those that were there before are whole now, perhaps: there is no memory, and all of it can come again.
+  result.outcome = Outcome::no_memory;
+  const uint32_t reneged = renege(pool);
+  result.reneged = reneged > size ? reneged - size : 0;
+  return result;
+}
+
+uint32_t ReceiveBuffer::gather(const ChunkPool& pool, std::span<Bytes> pieces) const noexcept {
+  uint32_t count = 0;
+  ChunkIndex chunk = head_;
+  for (Sequence at = read_; at != next_ && count < pieces.size(); chunk = pool.link(chunk).next) {
+    const uint32_t inside = (at - base_) & (pool.chunk_size() - 1);
+    const uint32_t bytes = std::min(next_ - at, pool.chunk_size() - inside);
+    pieces[count++] = {pool.data(chunk) + inside, bytes};
+    at += bytes;
+  }
+  return count;
+}
+
+void ReceiveBuffer::consume(ChunkPool& pool, uint32_t bytes) noexcept {
+  UNET_CHECK(bytes <= readable());
+  const uint32_t before = read_ - base_;
+  read_ += bytes;
+  if (read_ == next_ && ranges_ == 0) return drop_unused(pool);
+  const uint32_t chunk = pool.chunk_size();
+  // Chunks that end at read_ or before it.
+  while (head_ != kNoChunk) {
+    const uint32_t first = before & ~(chunk - 1);
+    if (pool.link(head_).position - first + chunk > read_ - base_ - first) break;
+    const ChunkIndex next = pool.link(head_).next;
+    if (cursor_ == head_) cursor_ = kNoChunk;
+    pool.give_back(head_);
+    head_ = next;
+  }
+}
+
+void ReceiveBuffer::clear(ChunkPool& pool) noexcept {
+  read_ = next_;
+  renege(pool);
+}
+
+ip::SackBlock ReceiveBuffer::covered(const ChunkPool& pool, Sequence left, Sequence right) const noexcept {
+  for (uint32_t i = 0; i < ranges_; ++i) {
+    const Range& range = ranges(pool)[i];
+    if (range.left <= left && range.right >= right) return {range.left, range.right};
+  }
+  return {};
+}
+
+uint32_t ReceiveBuffer::sack(const ChunkPool& pool, std::span<ip::SackBlock> blocks) const noexcept {
+  uint32_t count = 0;
+  for (uint32_t age = 0; count < blocks.size() && count < ranges_; ++count) {
+    // The newest of those that are at least as old as `age`.
+    const Range* best = nullptr;
+    for (uint32_t i = 0; i < ranges_; ++i) {
+      const Range& range = ranges(pool)[i];
+      if (orders_ - range.order >= age && (best == nullptr || orders_ - range.order < orders_ - best->order)) best = &range;
+    }
+    blocks[count] = {best->left, best->right};
+    age = orders_ - best->order + 1;
+  }
+  return count;
+}
+
+}  // namespace unet::tcp

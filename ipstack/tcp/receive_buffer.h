@@ -1,0 +1,76 @@
+// receive_buffer.h - bytes that have come: those in order for the application, those behind gaps, and which these are; used by Connection.
+//
+// A payload byte is copied once, from the segment into a chunk; the application reads it there or has it copied. Chunks stand at fixed
+// places of the stream, and only those that have a byte are there: memory is bounded by the window that the owner of this checks.
+#pragma once
+
+#include <span>
+
+#include "ipstack/tcp/chunk_pool.h"
+#include "ipstack/wire/tcp.h"
+
+namespace unet::tcp {
+
+using Sequence = ip::TcpSequence;
+
+constexpr uint32_t kRangesMax = 32;  // pieces that are kept behind gaps
+
+class ReceiveBuffer {
+ public:
+  void start(Sequence first) noexcept { base_ = read_ = next_ = first; }
+
+  enum class Outcome : uint8_t {
+    in_order,       // next() has moved, perhaps not by all of it, and over what had waited behind it
+    out_of_order,   // kept
+    no_memory,      // nothing was kept, for want of a chunk
+    too_many_gaps,  // likewise, for want of a place to note it
+  };
+  struct Inserted {
+    Outcome outcome = Outcome::in_order;
+    uint32_t missing = 0;  // bytes in order that there was no chunk for
+    uint32_t reneged = 0;  // bytes out of order that were given up to make room
+  };
+  // `data` begins at next() or later, and ends in the window.
+  Inserted insert(ChunkPool& pool, Sequence sequence, Bytes data) noexcept;
+
+  // The pieces that the application may read, as many as `pieces` has room for; returns their number.
+  uint32_t gather(const ChunkPool& pool, std::span<Bytes> pieces) const noexcept;
+  // The application has read so many: at most readable().
+  void consume(ChunkPool& pool, uint32_t bytes) noexcept;
+  void clear(ChunkPool& pool) noexcept;
+
+  Sequence next() const noexcept { return next_; }  // the first byte that is missing
+  uint32_t readable() const noexcept { return next_ - read_; }
+  bool has_gaps() const noexcept { return ranges_ != 0; }
+  // All of it lies behind a gap and has come before: the range that holds it; else an empty one.
+  ip::SackBlock covered(const ChunkPool& pool, Sequence left, Sequence right) const noexcept;
+  // The blocks of a SACK option (RFC 2018, 4): that which came last first. Returns their number.
+  uint32_t sack(const ChunkPool& pool, std::span<ip::SackBlock> blocks) const noexcept;
+
+ private:
+  struct Range {
+    Sequence left, right;
+    uint32_t order;  // when it last grew
+  };
+  static_assert(kRangesMax * sizeof(Range) <= ChunkPool::kChunkMin);
+
+  Range* ranges(ChunkPool& pool) const noexcept { return reinterpret_cast<Range*>(pool.data(notes_)); }
+  const Range* ranges(const ChunkPool& pool) const noexcept { return reinterpret_cast<const Range*>(pool.data(notes_)); }
+  ChunkIndex chunk_at(ChunkPool& pool, uint32_t position) noexcept;
+  uint32_t write(ChunkPool& pool, Sequence sequence, Bytes data) noexcept;
+  Outcome note(ChunkPool& pool, Sequence left, Sequence right) noexcept;
+  void absorb(ChunkPool& pool) noexcept;
+  uint32_t renege(ChunkPool& pool) noexcept;
+  void drop_unused(ChunkPool& pool) noexcept;
+
+  Sequence base_{};  // of the first byte ever: chunks stand at multiples of their size from it, on the same circle
+  Sequence read_{};
+  Sequence next_{};
+  ChunkIndex head_ = kNoChunk;     // in the order of the stream
+  ChunkIndex cursor_ = kNoChunk;   // the last one written to
+  ChunkIndex notes_ = kNoChunk;    // holds the ranges, sorted, which neither touch nor overlap
+  uint32_t ranges_ = 0;
+  uint32_t orders_ = 0;
+};
+
+}  // namespace unet::tcp

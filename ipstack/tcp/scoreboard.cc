@@ -1,0 +1,198 @@
+// scoreboard.cc - pieces on their way: delivered, split, lost and sent again.
+#include "ipstack/tcp/scoreboard.h"
+
+#include <algorithm>
+
+namespace unet::tcp {
+
+bool Scoreboard::append(RecordPool& pool, Sequence start, uint32_t length, bool fin, Nanoseconds now) noexcept {
+  const RecordIndex fresh = pool.take();
+  if (fresh != kNoRecord) {
+    pool[fresh] = {.sent_at = now, .start = start, .length = length, .fin = fin};
+    (tail_ == kNoRecord ? head_ : pool[tail_].next) = fresh;
+    tail_ = fresh;
+    in_flight_ += length;
+    return true;
+  }
+  UNET_CHECK(tail_ != kNoRecord && pool[tail_].in_flight());
+  pool[tail_].length += length;
+  pool[tail_].fin = fin;
+  pool[tail_].sent_at = now;
+  in_flight_ += length;
+  return false;
+}
+
+void Scoreboard::clear(RecordPool& pool) noexcept {
+  while (head_ != kNoRecord) {
+    const RecordIndex next = pool[head_].next;
+    pool.give_back(head_);
+    head_ = next;
+  }
+  tail_ = lost_hint_ = kNoRecord;
+  in_flight_ = lost_ = sacked_ = 0;
+}
+
+// The record keeps its first `length` bytes, and a new one behind it has the others.
+bool Scoreboard::split(RecordPool& pool, RecordIndex record, uint32_t length) noexcept {
+  const RecordIndex fresh = pool.take();
+  if (fresh == kNoRecord) return false;
+  SentRecord& first = pool[record];
+  SentRecord& second = pool[fresh];
+  second = first;
+  second.start += length;
+  second.length -= length;
+  first.length = length;
+  first.fin = false;
+  first.next = fresh;
+  if (tail_ == record) tail_ = fresh;
+  return true;
+}
+
+// One piece is now known to have arrived: RFC 8985, 6.2, steps 1 to 3.
+void Scoreboard::deliver(SentRecord& record, Delivery& delivery) noexcept {
+  delivery.bytes += record.length;
+  (record.lost ? lost_ : in_flight_) -= record.length;
+  record.lost = false;
+  // Step 3: something later than it has arrived before it.
+  if (!any_arrived_ || record.end() > furthest_) {
+    furthest_ = record.end();
+  } else if (record.end() < furthest_ && !record.retransmitted) {
+    reordering_seen_ = true;
+  }
+  const Nanoseconds trip = delivery.now - record.sent_at;
+  if (!record.retransmitted) {
+    delivery.rtt = std::max<Nanoseconds>(trip, 1);
+  } else {
+    // Step 2: which of the times that it was sent has been answered? Not the last one, if that was after what the ACK echoes.
+    const auto elapsed = static_cast<uint32_t>(trip / kMillisecond);
+    if (delivery.has_echo && delivery.clock - delivery.echo > elapsed + 1) return;
+    if (trip < delivery.least) return;
+  }
+  if (!any_arrived_ || !sent_before_newest(record)) {
+    newest_sent_at_ = record.sent_at;
+    newest_end_ = record.end();
+    rtt_ = std::max<Nanoseconds>(trip, 1);
+  }
+  any_arrived_ = true;
+}
+
+void Scoreboard::acknowledge(RecordPool& pool, Sequence una, Delivery& delivery) noexcept {
+  while (head_ != kNoRecord && pool[head_].start < una) {
+    SentRecord& record = pool[head_];
+    if (record.end() > una) {
+      // Part of a piece. What is left stays as it was.
+      const uint32_t part = una - record.start;
+      (record.sacked ? sacked_ : record.lost ? lost_ : in_flight_) -= part;
+      if (!record.sacked) delivery.bytes += part;
+      record.start = una;
+      record.length -= part;
+      return;
+    }
+    if (record.sacked) {
+      sacked_ -= record.length;
+    } else {
+      deliver(record, delivery);
+    }
+    const RecordIndex next = record.next;
+    if (lost_hint_ == head_) lost_hint_ = next;
+    pool.give_back(head_);
+    head_ = next;
+    if (head_ == kNoRecord) tail_ = kNoRecord;
+  }
+}
+
+void Scoreboard::sack(RecordPool& pool, Sequence left, Sequence right, uint32_t mss, Delivery& delivery) noexcept {
+  for (RecordIndex each = head_; each != kNoRecord && pool[each].start < right; each = pool[each].next) {
+    if (pool[each].sacked || pool[each].end() <= left) continue;
+    if (pool[each].start < left) {
+      // Whole segments stay together: nothing cuts these on the way.
+      const uint32_t before = (left - pool[each].start + mss - 1) / mss * mss;
+      if (before >= pool[each].length || !split(pool, each, before)) continue;
+      continue;  // the next one begins in the block
+    }
+    if (pool[each].end() > right) {
+      const uint32_t inside = (right - pool[each].start) / mss * mss;
+      if (inside == 0 || !split(pool, each, inside)) continue;
+    }
+    SentRecord& record = pool[each];
+    delivery.newly_sacked += record.length;
+    deliver(record, delivery);
+    record.sacked = true;
+    sacked_ += record.length;
+  }
+}
+
+void Scoreboard::lose(SentRecord& record) noexcept {
+  record.lost = true;
+  in_flight_ -= record.length;
+  lost_ += record.length;
+  lost_hint_ = kNoRecord;
+}
+
+uint32_t Scoreboard::detect_lost(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, Nanoseconds* again_at) noexcept {
+  *again_at = ~Nanoseconds{0};
+  uint32_t bytes = 0;
+  if (!any_arrived_) return 0;
+  for (RecordIndex each = head_; each != kNoRecord; each = pool[each].next) {
+    SentRecord& record = pool[each];
+    if (!record.in_flight() || !sent_before_newest(record)) continue;
+    const Nanoseconds until = record.sent_at + rtt_ + reorder_window;
+    if (now >= until) {
+      lose(record);
+      bytes += record.length;
+    } else {
+      // The latest: at that time all of these are known (RFC 8985, 6.2, step 5).
+      *again_at = *again_at == ~Nanoseconds{0} ? until : std::max(*again_at, until);
+    }
+  }
+  return bytes;
+}
+
+void Scoreboard::time_out(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, bool all) noexcept {
+  if (head_ == kNoRecord) return;
+  if (pool[head_].sacked) {
+    // RFC 2018, 8: the receiver has given up what it had.
+    for (RecordIndex each = head_; each != kNoRecord; each = pool[each].next) {
+      SentRecord& record = pool[each];
+      if (!record.sacked) continue;
+      record.sacked = false;
+      sacked_ -= record.length;
+      in_flight_ += record.length;
+    }
+    all = true;
+  }
+  for (RecordIndex each = head_; each != kNoRecord; each = pool[each].next) {
+    SentRecord& record = pool[each];
+    if (!record.in_flight()) continue;
+    if (all || each == head_ || now >= record.sent_at + rtt_ + reorder_window) lose(record);
+  }
+}
+
+void Scoreboard::lose_first(RecordPool& pool) noexcept {
+  if (head_ != kNoRecord && pool[head_].in_flight()) lose(pool[head_]);
+}
+
+RecordIndex Scoreboard::first_lost(RecordPool& pool) noexcept {
+  if (lost_ == 0) return kNoRecord;
+  RecordIndex each = lost_hint_ == kNoRecord ? head_ : lost_hint_;
+  while (each != kNoRecord && !pool[each].lost) each = pool[each].next;
+  lost_hint_ = each;
+  return each;
+}
+
+void Scoreboard::cut(RecordPool& pool, RecordIndex record, uint32_t most) noexcept {
+  if (pool[record].length > most) split(pool, record, most);
+}
+
+void Scoreboard::resent(RecordPool& pool, RecordIndex record, Nanoseconds now) noexcept {
+  SentRecord& piece = pool[record];
+  if (piece.lost) {
+    piece.lost = false;
+    lost_ -= piece.length;
+    in_flight_ += piece.length;
+  }
+  piece.retransmitted = true;
+  piece.sent_at = now;
+}
+
+}  // namespace unet::tcp

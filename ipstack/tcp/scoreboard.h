@@ -1,0 +1,136 @@
+// scoreboard.h - what of the sequence space is on its way: when each piece was sent, and whether it is known to have arrived or be lost;
+// with what RACK (RFC 8985) learns from arrivals. Used by Connection.
+//
+// A piece is what was sent at once: a segment, or many that hardware cuts. Pieces are split where SACK blocks or retransmissions end, but
+// never below a segment, so that there are never more of them than the window has segments, plus those that were sent small.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "ipstack/tcp/chunk_pool.h"
+#include "ipstack/wire/tcp.h"
+#include "unet/base/time.h"
+
+namespace unet::tcp {
+
+using Sequence = ip::TcpSequence;
+using RecordIndex = uint32_t;
+constexpr RecordIndex kNoRecord = ~RecordIndex{0};
+
+struct SentRecord {
+  Nanoseconds sent_at = 0;      // last
+  Sequence start{};
+  uint32_t length = 0;          // of the sequence space: a FIN counts
+  RecordIndex next = kNoRecord;
+  bool fin = false;             // the last of it is a FIN
+  bool sacked = false;
+  bool lost = false;            // to be sent again
+  bool retransmitted = false;
+
+  Sequence end() const noexcept { return start + length; }
+  bool in_flight() const noexcept { return !sacked && !lost; }
+};
+static_assert(sizeof(SentRecord) == 24);
+
+// Made by the owner of connections for all of them.
+class RecordPool {
+ public:
+  explicit RecordPool(uint32_t count) : records_(count) {
+    for (uint32_t i = 0; i < count; ++i) records_[i].next = i + 1 < count ? i + 1 : kNoRecord;
+    first_ = count == 0 ? kNoRecord : 0;
+    free_ = count;
+  }
+  uint32_t available() const noexcept { return free_; }
+  RecordIndex take() noexcept {
+    const RecordIndex record = first_;
+    if (record == kNoRecord) return record;
+    first_ = records_[record].next;
+    records_[record] = {};
+    --free_;
+    return record;
+  }
+  void give_back(RecordIndex record) noexcept {
+    records_[record].next = first_;
+    first_ = record;
+    ++free_;
+  }
+  SentRecord& operator[](RecordIndex record) noexcept { return records_[record]; }
+  const SentRecord& operator[](RecordIndex record) const noexcept { return records_[record]; }
+
+ private:
+  std::vector<SentRecord> records_;
+  RecordIndex first_ = kNoRecord;
+  uint32_t free_ = 0;
+};
+
+// What one ACK says has arrived.
+struct Delivery {
+  uint32_t bytes = 0;            // that were not known to have
+  uint32_t newly_sacked = 0;     // of these, by SACK blocks
+  Nanoseconds rtt = 0;           // of the newest that was sent once only; 0: of none
+  Nanoseconds now = 0;
+  Nanoseconds least = 0;         // round trip of this connection so far
+  // Timestamps tell when what the ACK answers was sent, in milliseconds: of something sent twice, which of them (RFC 8985, 6.2, step 2).
+  bool has_echo = false;
+  uint32_t echo = 0, clock = 0;  // the echo, and the clock it was taken from as it stands now
+};
+
+class Scoreboard {
+ public:
+  // Whether there is a place to note something new: a record, or the last piece, if that is on its way.
+  bool may_append(const RecordPool& pool) const noexcept {
+    return pool.available() != 0 || (tail_ != kNoRecord && pool[tail_].in_flight());
+  }
+  // Something new was sent. False: there was no record for it, and it counts as sent with the piece before it.
+  bool append(RecordPool& pool, Sequence start, uint32_t length, bool fin, Nanoseconds now) noexcept;
+  void clear(RecordPool& pool) noexcept;
+
+  // All before `una` has arrived.
+  void acknowledge(RecordPool& pool, Sequence una, Delivery& delivery) noexcept;
+  // So has this block, which lies in what was sent.
+  void sack(RecordPool& pool, Sequence left, Sequence right, uint32_t mss, Delivery& delivery) noexcept;
+  // RFC 8985, 6.2, step 5: marks what is lost by now, and returns how many bytes that is; `*again_at`: when to ask again, ~0 for never.
+  uint32_t detect_lost(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, Nanoseconds* again_at) noexcept;
+  // RFC 8985, 6.3: the first piece is, and those sent long enough ago; or all of them, where nothing tells of later ones.
+  void time_out(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, bool all) noexcept;
+  // The first piece is, whatever else is known.
+  void lose_first(RecordPool& pool) noexcept;
+
+  // The first piece to be sent again, cut to `most` bytes if there is a record for the rest; kNoRecord: none.
+  RecordIndex first_lost(RecordPool& pool) noexcept;
+  void cut(RecordPool& pool, RecordIndex record, uint32_t most) noexcept;
+  void resent(RecordPool& pool, RecordIndex record, Nanoseconds now) noexcept;
+
+  RecordIndex first() const noexcept { return head_; }
+  RecordIndex last() const noexcept { return tail_; }
+  uint32_t in_flight() const noexcept { return in_flight_; }   // bytes: "pipe"
+  uint32_t lost() const noexcept { return lost_; }             // bytes to be sent again
+  uint32_t sacked() const noexcept { return sacked_; }         // bytes
+  Nanoseconds rtt() const noexcept { return rtt_; }            // RACK.rtt
+  bool reordering_seen() const noexcept { return reordering_seen_; }
+
+ private:
+  void deliver(SentRecord& record, Delivery& delivery) noexcept;
+  bool split(RecordPool& pool, RecordIndex record, uint32_t length) noexcept;
+  void lose(SentRecord& record) noexcept;
+  bool sent_before_newest(const SentRecord& record) const noexcept {
+    return record.sent_at < newest_sent_at_ || (record.sent_at == newest_sent_at_ && record.end() < newest_end_);
+  }
+
+  RecordIndex head_ = kNoRecord;
+  RecordIndex tail_ = kNoRecord;
+  RecordIndex lost_hint_ = kNoRecord;  // nothing before it is lost; kNoRecord: not known
+  uint32_t in_flight_ = 0;
+  uint32_t lost_ = 0;
+  uint32_t sacked_ = 0;
+  // RACK.xmit_ts, end_seq, rtt, fack, reordering_seen: of what was sent last of all that has arrived.
+  Sequence newest_end_{};
+  Nanoseconds newest_sent_at_ = 0;
+  Nanoseconds rtt_ = 0;
+  Sequence furthest_{};
+  bool any_arrived_ = false;
+  bool reordering_seen_ = false;
+};
+
+}  // namespace unet::tcp

@@ -1,0 +1,218 @@
+// sim_pair.h - two connections on a wire that loses, repeats, delays and reorders, in virtual time from a seed; for tests.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ipstack/tcp/connection.h"
+#include "ipstack/tcp/reset.h"
+
+namespace unet::tcp::sim {
+
+struct Wire {
+  Nanoseconds delay = kMillisecond;      // one way
+  Nanoseconds jitter = 0;                // up to so much more
+  double loss = 0, repeat = 0;
+  double bits_per_second = 0;            // 0: as many as there are
+  uint32_t queue = 0;                    // bytes before the bottleneck; 0: any
+};
+
+// What one side wants to do.
+struct Plan {
+  uint64_t bytes = 0;
+  uint32_t write = 4096, read = 65536;   // bytes of a call
+  Nanoseconds pause = 0;                 // between two reads
+  bool close_early = false;              // shutdown() as soon as all is written, not when the peer has ended
+};
+
+struct Side {
+  Options options;
+  Plan plan;
+  Counters counters;
+  std::unique_ptr<ChunkPool> chunks;
+  std::unique_ptr<RecordPool> records;
+  std::unique_ptr<Resources> resources;
+  std::unique_ptr<Connection> connection;
+  uint64_t written = 0, read = 0;
+  bool ended = false, shut = false;
+  Nanoseconds reads_at = 0;
+  Nanoseconds finished_at = 0;           // when it had read the end
+};
+
+class Pair {
+ public:
+  Pair(const Wire& wire, uint64_t seed) : wire_(wire), random_(seed) {}
+
+  Side& side(size_t which) { return sides_[which]; }
+  void set_pool(size_t which, uint32_t chunks, uint32_t records) { pools_[which] = {chunks, records}; }
+  std::pair<uint32_t, uint32_t> pool(size_t which) const { return pools_[which]; }
+  // Both sides exist; `simultaneous`: both call.
+  void open(bool simultaneous);
+  // Until nothing more happens, or that time has come.
+  void run(Nanoseconds until);
+
+  Nanoseconds now() const { return now_; }
+  // What is wrong with what was received; "": nothing.
+  const std::string& fault() const { return fault_; }
+  uint64_t delivered_segments() const { return delivered_; }
+
+ private:
+  struct Flying {
+    size_t to;
+    std::vector<std::byte> bytes;
+  };
+
+  std::byte pattern(size_t from, uint64_t place) const {
+    return static_cast<std::byte>(place * 31 + place / 251 + place / 65521 + from * 77);
+  }
+  bool chance(double probability) { return std::uniform_real_distribution<>(0, 1)(random_) < probability; }
+  void act(size_t which);
+  void transmit(size_t which);
+  void put_on_wire(size_t from, const Segment& segment, const Connection* source);
+  void send_one(size_t from, const ip::TcpFields& fields, Bytes payload);
+  void deliver(const Flying& flying);
+
+  Wire wire_;
+  std::mt19937_64 random_;
+  std::array<Side, 2> sides_;
+  std::array<std::pair<uint32_t, uint32_t>, 2> pools_{{{512, 1024}, {512, 1024}}};
+  std::multimap<Nanoseconds, Flying> flying_;
+  std::array<Nanoseconds, 2> link_free_{};
+  Nanoseconds now_ = kSecond;
+  uint64_t delivered_ = 0;
+  std::string fault_;
+};
+
+inline void Pair::open(bool simultaneous) {
+  for (size_t which = 0; which < 2; ++which) {
+    Side& side = sides_[which];
+    side.chunks = std::make_unique<ChunkPool>(2048, pools_[which].first);
+    side.records = std::make_unique<RecordPool>(pools_[which].second);
+    side.resources = std::make_unique<Resources>(Resources{*side.chunks, *side.records, side.counters});
+    side.connection = std::make_unique<Connection>(side.options, *side.resources, static_cast<uint16_t>(1000 + which));
+    const Sequence iss{static_cast<uint32_t>(random_())};
+    if (which == 0 || simultaneous) {
+      side.connection->connect(static_cast<uint16_t>(1001 - which), iss, now_);
+    } else {
+      side.connection->listen(iss);
+    }
+  }
+  transmit(0);
+  transmit(1);
+}
+
+// What the application does when it can.
+inline void Pair::act(size_t which) {
+  Side& side = sides_[which];
+  Connection& it = *side.connection;
+  while (side.written < side.plan.bytes && it.writable() != 0) {
+    std::vector<std::byte> data(std::min<uint64_t>(side.plan.write, side.plan.bytes - side.written));
+    for (size_t i = 0; i < data.size(); ++i) data[i] = pattern(which, side.written + i);
+    const Transferred done = it.send(data, now_);
+    side.written += done.bytes;
+    if (done.bytes == 0) break;
+  }
+  while (now_ >= side.reads_at && !side.ended) {
+    std::vector<std::byte> data(side.plan.read);
+    const Transferred done = it.receive(data);
+    if (done.at_end) {
+      side.ended = true;
+      side.finished_at = now_;
+    }
+    if (done.bytes == 0) break;
+    for (uint32_t i = 0; i < done.bytes; ++i) {
+      if (data[i] != pattern(1 - which, side.read + i) && fault_.empty()) fault_ = "byte " + std::to_string(side.read + i) + " differs";
+    }
+    side.read += done.bytes;
+    if (side.plan.pause != 0) side.reads_at = now_ + side.plan.pause;
+  }
+  const bool open = it.state() == State::established || it.state() == State::close_wait;
+  if (!side.shut && open && side.written == side.plan.bytes && (side.plan.close_early || side.ended)) {
+    side.shut = true;
+    it.shutdown(now_);
+  }
+}
+
+inline void Pair::send_one(size_t from, const ip::TcpFields& fields, Bytes payload) {
+  std::vector<std::byte> bytes(ip::kTcpHeaderMax);
+  bytes.resize(ip::emit_tcp(bytes.data(), fields));
+  bytes.insert(bytes.end(), payload.begin(), payload.end());
+  const size_t times = chance(wire_.loss) ? 0 : chance(wire_.repeat) ? 2 : 1;
+  for (size_t i = 0; i < times; ++i) {
+    Nanoseconds at = now_;
+    if (wire_.bits_per_second != 0) {
+      const double spent = static_cast<double>(bytes.size() + 40) * 8e9 / wire_.bits_per_second;
+      const Nanoseconds start = std::max(now_, link_free_[from]);
+      if (wire_.queue != 0 && static_cast<double>(start - now_) * wire_.bits_per_second / 8e9 > wire_.queue) return;
+      at = link_free_[from] = start + static_cast<Nanoseconds>(spent);
+    }
+    at += wire_.delay + (wire_.jitter == 0 ? 0 : random_() % wire_.jitter);
+    flying_.emplace(at, Flying{1 - from, bytes});
+  }
+}
+
+// Cuts what is longer than a segment, as hardware does.
+inline void Pair::put_on_wire(size_t from, const Segment& segment, const Connection* source) {
+  std::vector<std::byte> payload;
+  std::array<Bytes, 64> pieces;
+  const uint32_t count = source->gather(segment, pieces);
+  for (uint32_t i = 0; i < count; ++i) payload.insert(payload.end(), pieces[i].begin(), pieces[i].end());
+  if (payload.size() != segment.length && fault_.empty()) fault_ = "a segment without its payload";
+  size_t at = 0;
+  do {
+    const size_t bytes = std::min<size_t>(payload.size() - at, segment.mss == 0 ? payload.size() : segment.mss);
+    ip::TcpFields fields = segment.fields;
+    fields.sequence += static_cast<uint32_t>(at);
+    if (at + bytes < payload.size()) fields.flags &= static_cast<uint8_t>(~(ip::TcpFlags::kFin | ip::TcpFlags::kPsh));
+    send_one(from, fields, Bytes(payload).subspan(at, bytes));
+    at += bytes;
+  } while (at < payload.size());
+}
+
+inline void Pair::transmit(size_t which) {
+  act(which);
+  Segment segment;
+  const uint32_t most = which == 0 ? 65536 : sides_[which].connection->mss();
+  for (int i = 0; sides_[which].connection->poll_segment(now_, std::max(most, 1u), segment); ++i) {
+    put_on_wire(which, segment, sides_[which].connection.get());
+    if (i > 100000) fault_ = "segments without end";
+    if (!fault_.empty()) return;
+  }
+}
+
+inline void Pair::deliver(const Flying& flying) {
+  ip::TcpView view;
+  if (ip::parse_tcp(flying.bytes, view) != ip::TcpError::none) fault_ = "a segment that cannot be parsed";
+  ++delivered_;
+  sides_[flying.to].connection->handle_segment(view, now_);
+}
+
+inline void Pair::run(Nanoseconds until) {
+  while (fault_.empty()) {
+    Nanoseconds next = flying_.empty() ? kNever : flying_.begin()->first;
+    for (Side& side : sides_) {
+      next = std::min(next, side.connection->next_timer());
+      const bool reads_later = side.plan.pause != 0 && !side.ended && side.connection->readiness().readable;
+      if (reads_later) next = std::min(next, std::max(side.reads_at, now_));
+    }
+    if (next == kNever || next > until) break;
+    now_ = std::max(now_, next);
+    while (!flying_.empty() && flying_.begin()->first <= now_) {
+      const Flying flying = std::move(flying_.begin()->second);
+      flying_.erase(flying_.begin());
+      deliver(flying);
+      if (random_() % 4 != 0) transmit(flying.to);  // several may come at once
+    }
+    for (size_t which = 0; which < 2; ++which) {
+      sides_[which].connection->handle_timer(now_);
+      transmit(which);
+    }
+  }
+}
+
+}  // namespace unet::tcp::sim
