@@ -189,6 +189,8 @@ class Connection {
   void tell_window() noexcept;
   uint32_t room() const noexcept;
   uint32_t option_bytes() const noexcept;
+  uint32_t sack_blocks() const noexcept;
+  uint32_t unit() const noexcept;
 
   // connection_timers.cc
   void handle_retransmission_timer(Nanoseconds now) noexcept;

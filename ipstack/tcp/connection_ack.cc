@@ -32,19 +32,16 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
   }
   scoreboard_.acknowledge(shared_.records, ack, delivery);
   queued_.release(shared_.chunks, ack);
-  const uint32_t before = snd_una_.value;
   snd_una_ = ack;
-  if (acked != 0) {
-    since_ = now;
-    const uint32_t milliseconds = delivery.clock - delivery.echo;
-    if (delivery.rtt != 0) {
-      rtt_.handle_sample(delivery.rtt, options_);
-    } else if (delivery.has_echo && before != iss_.value && milliseconds <= options_.rto_max / kMillisecond) {
-      // RFC 7323, 4: of something that was sent twice as well.
-      rtt_.handle_sample(std::max<Nanoseconds>(milliseconds * kMillisecond, rtt_.least()), options_);
-    }
-  }
+  if (acked != 0) since_ = now;
   const bool duplicate_told = take_sack(segment, delivery);
+  if (delivery.rtt != 0) {
+    rtt_.handle_sample(delivery.rtt, options_);
+  } else if (acked != 0 && delivery.has_echo) {
+    // RFC 7323, 4: of something that was sent twice as well, to the millisecond.
+    const Nanoseconds trip = Nanoseconds{delivery.clock - delivery.echo} * kMillisecond;
+    if (trip <= options_.rto_max) rtt_.handle_sample(std::max(trip, std::min(rtt_.least(), kMillisecond)), options_);
+  }
   take_window(segment, now);
   if (recovery_ == Recovery::none && snd_una_ > recovery_end_) recovery_end_ = snd_una_ - 1;  // moves along
   handle_delivery(segment, delivery, acked, repeats, duplicate_told, now);

@@ -47,6 +47,16 @@ uint32_t Connection::gather(const Segment& segment, std::span<Bytes> pieces) con
 // Of every segment of an established connection.
 uint32_t Connection::option_bytes() const noexcept { return stamps_ ? 12 : 0; }
 
+// SACK blocks of the next segment, and how much payload it has room for beside them.
+uint32_t Connection::sack_blocks() const noexcept {
+  if (!sacks_) return 0;
+  return std::min(received_.pieces_behind_gaps() + (duplicate_due_ ? 1 : 0), stamps_ ? 3u : 4u);
+}
+uint32_t Connection::unit() const noexcept {
+  const uint32_t blocks = sack_blocks();
+  return blocks == 0 ? mss_ : mss_ - (4 + 8 * blocks);
+}
+
 // How many bytes more may come, behind those that have come.
 uint32_t Connection::room() const noexcept {
   const uint32_t unread = received_.readable();
@@ -58,7 +68,6 @@ uint32_t Connection::room() const noexcept {
 
 void Connection::begin_segment(Segment& segment, Sequence sequence, uint8_t flags, Nanoseconds now) noexcept {
   segment = {};
-  segment.mss = mss_;
   ip::TcpFields& fields = segment.fields;
   fields.source_port = local_port_;
   fields.destination_port = remote_port_;
@@ -75,15 +84,12 @@ void Connection::begin_segment(Segment& segment, Sequence sequence, uint8_t flag
     options.timestamp = clock(now);
     options.timestamp_echo = ts_recent_;
   }
-  if (sacks_ && (duplicate_due_ || received_.has_gaps())) {
-    const uint32_t most = stamps_ ? 3 : 4;
-    uint32_t count = 0;
-    if (duplicate_due_) options.sack[count++] = duplicate_;
-    count += received_.sack(shared_.chunks, std::span(options.sack).subspan(count, most - count));
-    options.sack_count = static_cast<uint8_t>(count);
-    segment.mss = static_cast<uint16_t>(mss_ - (4 + 8 * count));
-    duplicate_due_ = false;
-  }
+  options.sack_count = static_cast<uint8_t>(sack_blocks());
+  segment.mss = static_cast<uint16_t>(unit());
+  uint32_t count = 0;
+  if (duplicate_due_) options.sack[count++] = duplicate_;
+  received_.sack(shared_.chunks, std::span(options.sack).subspan(count, options.sack_count - count));
+  duplicate_due_ = false;
   ack_now_ = false;
   ack_at_ = kNever;
   unacknowledged_ = 0;
@@ -147,7 +153,7 @@ uint32_t Connection::may_send_now(uint32_t wanted) const noexcept {
   const uint32_t window = congestion_.window();
   uint32_t left = window > flying ? window - flying : 0;
   if (flying == 0) left = std::max<uint32_t>(left, mss_);
-  return wanted <= left ? wanted : left / mss_ * mss_;
+  return wanted <= left ? wanted : left / unit() * unit();
 }
 
 // Bytes of one piece, with its FIN when all of it goes.
@@ -175,12 +181,11 @@ bool Connection::emit_lost(Segment& segment, uint32_t length_max, Nanoseconds no
     first_due_ = false;
     return false;
   }
-  const uint32_t unit = mss_;
   const uint32_t length = shared_.records[record].length;
   uint32_t most = std::min(length, std::max(length_max, 1u));
-  if (most > unit) most = most / unit * unit;
+  if (most > unit()) most = most / unit() * unit();
   if (first_due_) {
-    most = std::min(most, unit);
+    most = std::min(most, unit());
   } else {
     most = may_send_now(most);
     if (most == 0) {
@@ -229,10 +234,10 @@ uint32_t Connection::worth_sending(uint32_t length_max, bool& fin) const noexcep
   const uint32_t bytes = std::min({unsent, usable, length_max});
   if (bytes == unsent) {
     fin = fin_queued_ && usable > bytes;
-    if (fin || !options_.nagle || bytes == 0 || (idle && bytes < mss_)) return bytes;
-    return bytes / mss_ * mss_;  // the rest of a segment waits for more, or for all before it to be acknowledged
+    if (fin || !options_.nagle || bytes == 0 || (idle && bytes < unit())) return bytes;
+    return bytes / unit() * unit();  // the rest of a segment waits for more, or for all before it to be acknowledged
   }
-  if (bytes >= mss_) return bytes / mss_ * mss_;
+  if (bytes >= unit()) return bytes / unit() * unit();
   if (bytes == length_max) return bytes;
   const bool large = 2 * uint64_t{bytes} >= snd_wnd_max_;
   return large && (idle || !options_.nagle) ? bytes : 0;
@@ -270,17 +275,17 @@ bool Connection::emit_tail_probe(Segment& segment, Nanoseconds now) noexcept {
   tail_probe_due_ = false;
   if (unacknowledged() == 0 || recovery_ != Recovery::none || scoreboard_.lost() != 0) return false;
   bool fin = false;
-  const uint32_t bytes = worth_sending(mss_, fin);
+  const uint32_t bytes = worth_sending(unit(), fin);
   tail_probe_resent_ = bytes == 0 && !fin;
   if (tail_probe_resent_) {
     RecordIndex record = scoreboard_.last();
     if (record == kNoRecord || shared_.records[record].sacked) return false;
     const uint32_t length = shared_.records[record].length;
-    if (length > mss_) {
-      scoreboard_.cut(shared_.records, record, (length - 1) / mss_ * mss_);
+    if (length > unit()) {
+      scoreboard_.cut(shared_.records, record, (length - 1) / unit() * unit());
       record = scoreboard_.last();
     }
-    emit_record(segment, record, mss_, now);
+    emit_record(segment, record, unit(), now);
   } else {
     if (shared_.records.available() == 0) return false;
     emit_fresh(segment, bytes, fin, now);
@@ -300,7 +305,7 @@ bool Connection::emit_window_probe(Segment& segment, Nanoseconds now) noexcept {
   const uint32_t unsent = queued_.end() - snd_nxt_;
   const Sequence edge = snd_una_ + snd_wnd_;
   const uint32_t usable = edge > snd_nxt_ ? edge - snd_nxt_ : 0;
-  const uint32_t bytes = std::min({unsent, std::max(usable, 1u), uint32_t{mss_}});
+  const uint32_t bytes = std::min({unsent, std::max(usable, 1u), unit()});
   const bool fin = bytes == unsent && fin_queued_ && (bytes == 0 || usable > bytes);
   if (bytes == 0 && !fin) return false;
   ++shared_.counters.window_probes;

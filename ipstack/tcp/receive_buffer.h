@@ -42,6 +42,7 @@ class ReceiveBuffer {
   Sequence next() const noexcept { return next_; }  // the first byte that is missing
   uint32_t readable() const noexcept { return next_ - read_; }
   bool has_gaps() const noexcept { return ranges_ != 0; }
+  uint32_t pieces_behind_gaps() const noexcept { return ranges_; }
   // All of it lies behind a gap and has come before: the range that holds it; else an empty one.
   ip::SackBlock covered(const ChunkPool& pool, Sequence left, Sequence right) const noexcept;
   // The blocks of a SACK option (RFC 2018, 4): that which came last first. Returns their number.
