@@ -1,5 +1,6 @@
 // connection_ack.cc - what an ACK says: what has arrived, how much more may be sent, what is lost and how to make it good.
 #include <algorithm>
+#include <array>
 
 #include "ipstack/tcp/connection.h"
 
@@ -20,8 +21,8 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
     return false;
   }
   if (ack < snd_una_) return true;  // overtaken by a newer one
-  // RFC 5681, 2: a duplicate acknowledgement.
-  const bool repeats = ack == snd_una_ && segment.length() == 0 && unacknowledged() != 0 &&
+  // RFC 5681, 2: a duplicate acknowledgement. Those of a closed window answer its probes.
+  const bool repeats = ack == snd_una_ && segment.length() == 0 && unacknowledged() != 0 && snd_wnd_ != 0 &&
                        uint32_t{segment.window} << peer_scale_ == snd_wnd_;
   const uint32_t acked = ack - snd_una_;
   Delivery delivery{.now = now, .least = rtt_.least()};
@@ -98,6 +99,8 @@ bool Connection::take_sack(const ip::TcpView& segment, Delivery& delivery) noexc
   bool duplicate_told = false;
   if (!sacks_) return false;
   const ip::TcpOptions& options = segment.options;
+  std::array<ip::SackBlock, ip::kSackBlocksMax> fresh;
+  uint32_t count = 0;
   for (uint32_t i = 0; i < options.sack_count; ++i) {
     const ip::SackBlock block = options.sack[i];
     const bool sane = block.left < block.right && block.right <= snd_nxt_ && snd_nxt_ - block.left <= snd_wnd_max_ + (snd_nxt_ - snd_una_);
@@ -111,8 +114,12 @@ bool Connection::take_sack(const ip::TcpView& segment, Delivery& delivery) noexc
       continue;
     }
     if (block.right <= snd_una_) continue;
-    scoreboard_.sack(shared_.records, std::max(block.left, snd_una_), block.right, mss_, delivery);
+    // In the order of the stream: what one ACK tells of has not come in another.
+    uint32_t place = count++;
+    for (; place != 0 && block.left < fresh[place - 1].left; --place) fresh[place] = fresh[place - 1];
+    fresh[place] = {std::max(block.left, snd_una_), block.right};
   }
+  for (uint32_t i = 0; i < count; ++i) scoreboard_.sack(shared_.records, fresh[i].left, fresh[i].right, mss_, delivery);
   return duplicate_told;
 }
 
@@ -137,6 +144,7 @@ void Connection::handle_delivery(const ip::TcpView& segment, Delivery& delivery,
       repeats_ = recovery_ == Recovery::fast ? static_cast<uint16_t>(repeats_ - (counted == 0 ? 0 : counted - 1)) : uint16_t{0};
     }
   }
+  const bool was_fast = recovery_ == Recovery::fast;
   if (recovery_ != Recovery::none && acked != 0 && snd_una_ >= recovery_end_) leave_recovery();
   handle_tail_probe_ack(segment, repeats, duplicate_told);
   // RFC 8985, 6.2, step 4: needless retransmissions say that more patience is called for.
@@ -147,12 +155,15 @@ void Connection::handle_delivery(const ip::TcpView& segment, Delivery& delivery,
     rack_multiple_ = std::min<uint8_t>(static_cast<uint8_t>(rack_multiple_ + 1), kReorderMultipleMax);
     rack_persist_ = kReorderPersist;
   }
-  if (!sacks_ && recovery_ == Recovery::fast && acked != 0) scoreboard_.lose_first(shared_.records);
+  if (!sacks_ && recovery_ == Recovery::fast && acked != 0) {
+    scoreboard_.lose_first(shared_.records);  // RFC 6582, 3.2, step 3: a partial acknowledgement
+    first_due_ = true;
+  }
   const bool was_open = recovery_ == Recovery::none;
   find_losses(repeats, now);
   if (recovery_ == Recovery::fast) {
     if (delivered != 0 || was_open) reduce_in_proportion(delivered);
-  } else if (acked != 0 && held_back_) {
+  } else if (acked != 0 && held_back_ && !was_fast) {
     const uint32_t most = recovery_ == Recovery::timeout ? mss_ : uint32_t{options_.slow_start_limit} * mss_;
     congestion_.handle_ack(acked, most, rtt_.smooth(), now);
   }

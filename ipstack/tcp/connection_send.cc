@@ -211,7 +211,7 @@ void Connection::emit_fresh(Segment& segment, uint32_t bytes, bool fin, Nanoseco
   if (!scoreboard_.append(shared_.records, snd_nxt_, length, fin, now)) ++shared_.counters.no_record;
   snd_nxt_ += length;
   if (fin) fin_sent_ = true;
-  if (idle) since_ = now;
+  if (idle && !persisting_) since_ = now;
   sent_at_ = now;
   if (recovery_ == Recovery::fast) prr_out_ += length;
   if (persisting_) {
