@@ -272,6 +272,6 @@ class Connection {
   Nanoseconds sent_at_ = 0;           // last data; during the handshake the first SYN
 };
 
-static_assert(sizeof(Connection) <= 768);  // of the KiB that an idle connection may cost
+static_assert(sizeof(Connection) <= 512);  // all that an idle connection costs, but for what finds it
 
 }  // namespace unet::tcp

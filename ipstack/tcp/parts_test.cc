@@ -1,0 +1,380 @@
+// parts_test.cc - what a connection is made of, each against a plain model of it: buffers, scoreboard, windows, states, resets.
+#include <catch2/catch.hpp>
+
+#include <array>
+#include <cmath>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "ipstack/tcp/congestion.h"
+#include "ipstack/tcp/connection.h"
+#include "ipstack/tcp/reset.h"
+
+using namespace unet;
+using namespace unet::tcp;
+
+namespace {
+
+std::byte at(uint64_t place) { return static_cast<std::byte>(place * 13 + place / 256); }
+
+std::vector<std::byte> stretch(uint64_t from, uint64_t length) {
+  std::vector<std::byte> bytes(length);
+  for (uint64_t i = 0; i < length; ++i) bytes[i] = at(from + i);
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("a send buffer gives back what went in, from wherever") {
+  std::mt19937_64 random(1);
+  ChunkPool pool(512, 40);
+  SendBuffer buffer;
+  const Sequence first{0xFFFFF000};
+  buffer.start(first);
+  uint64_t released = 0, appended = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const auto data = stretch(appended, random() % 3000);
+    const uint32_t before = pool.available();
+    const uint32_t taken = buffer.append(pool, data);
+    if (taken < data.size()) REQUIRE(pool.available() == 10);  // a quarter is for what comes
+    if (taken == 0 && !data.empty()) REQUIRE(before == 10);
+    appended += taken;
+    REQUIRE(buffer.size() == appended - released);
+    if (buffer.size() != 0) {
+      const auto from = static_cast<uint32_t>(random() % buffer.size());
+      const auto length = static_cast<uint32_t>(random() % (buffer.size() - from) + 1);
+      std::array<Bytes, 64> pieces;
+      const uint32_t count = buffer.gather(pool, buffer.start() + from, length, pieces);
+      REQUIRE(count <= length / 512 + 2);
+      uint64_t place = released + from;
+      for (uint32_t piece = 0; piece < count; ++piece) {
+        for (const std::byte each : pieces[piece]) REQUIRE(each == at(place++));
+      }
+      REQUIRE(place == released + from + length);
+    }
+    const auto gone = static_cast<uint32_t>(random() % (buffer.size() + 1));
+    buffer.release(pool, buffer.start() + gone);
+    released += gone;
+    REQUIRE(buffer.start() == first + static_cast<uint32_t>(released));
+    if (buffer.size() == 0) REQUIRE(pool.available() == 40);
+  }
+  buffer.clear(pool);
+  CHECK(pool.available() == 40);
+}
+
+TEST_CASE("a receive buffer keeps each byte in its place, and tells which it has") {
+  const uint32_t chunks = GENERATE(4u, 12u, 400u);
+  std::mt19937_64 random(chunks);
+  ChunkPool pool(512, chunks);
+  ReceiveBuffer buffer;
+  const Sequence first{0xFFFFE000};
+  buffer.start(first);
+  std::vector<bool> have(400'000);
+  uint64_t read = 0, next = 0;
+  for (int i = 0; i < 6000 && next + 40'000 < have.size(); ++i) {
+    const uint64_t from = next + (random() % 2 == 0 ? 0 : random() % 20'000);
+    const uint64_t length = 1 + random() % 3000;
+    const auto result = buffer.insert(pool, first + static_cast<uint32_t>(from), stretch(from, length));
+    const uint64_t now_next = read + buffer.readable();
+    if (from == next) {
+      REQUIRE(now_next >= next + length - result.missing);
+      if (result.missing == 0 && result.reneged == 0) {
+        for (uint64_t place = from; place < from + length; ++place) have[place] = true;
+        while (have[next]) ++next;
+        REQUIRE(now_next == next);
+      }
+    } else {
+      REQUIRE(now_next == next);
+      if (result.outcome == ReceiveBuffer::Outcome::out_of_order) std::fill_n(have.begin() + static_cast<ptrdiff_t>(from), length, true);
+    }
+    if (result.reneged != 0 || result.outcome == ReceiveBuffer::Outcome::no_memory) {
+      std::fill(have.begin() + static_cast<ptrdiff_t>(now_next), have.end(), false);
+      REQUIRE_FALSE(buffer.has_gaps());
+    }
+    if (now_next > next) std::fill(have.begin() + static_cast<ptrdiff_t>(next), have.begin() + static_cast<ptrdiff_t>(now_next), true);
+    next = now_next;
+    // Each block that is told is there, whole.
+    std::array<ip::SackBlock, 4> blocks;
+    const uint32_t count = buffer.sack(pool, blocks);
+    REQUIRE((count != 0) == buffer.has_gaps());
+    for (uint32_t block = 0; block < count; ++block) {
+      const uint64_t left = next + (blocks[block].left - buffer.next()), right = next + (blocks[block].right - buffer.next());
+      REQUIRE((left > next && left < right && right < have.size()));
+      for (uint64_t place = left; place < right; ++place) REQUIRE(have[place]);
+      REQUIRE_FALSE((have[left - 1] || have[right]));
+    }
+    if (random() % 3 == 0) {
+      std::array<Bytes, 256> pieces;
+      const uint32_t pieces_count = buffer.gather(pool, pieces);
+      uint64_t place = read;
+      for (uint32_t piece = 0; piece < pieces_count; ++piece) {
+        for (const std::byte each : pieces[piece]) REQUIRE(each == at(place++));
+      }
+      REQUIRE((place == next || pieces_count == pieces.size()));
+      const auto used = static_cast<uint32_t>(random() % (place - read + 1));
+      buffer.consume(pool, used);
+      read += used;
+    }
+  }
+  CHECK(next > 10'000);
+  buffer.clear(pool);
+  CHECK(pool.available() == chunks);
+}
+
+TEST_CASE("a scoreboard counts what is on its way, arrived or lost") {
+  std::mt19937_64 random(3);
+  RecordPool pool(300);
+  for (int life = 0; life < 300; ++life) {
+    Scoreboard board;
+    const Sequence first{static_cast<uint32_t>(random())};
+    const uint32_t mss = 100;
+    uint32_t una = 0, nxt = 0;
+    Nanoseconds now = kSecond;
+    for (int i = 0; i < 60; ++i) {
+      now += random() % (10 * kMillisecond);
+      const auto length = static_cast<uint32_t>(1 + random() % 500);
+      board.append(pool, first + nxt, length, false, now);
+      nxt += length;
+      if (random() % 2 == 0) {
+        Delivery delivery{.now = now + kMillisecond};
+        const uint32_t before = board.in_flight() + board.lost();
+        if (random() % 2 == 0) {
+          una += static_cast<uint32_t>(random() % (nxt - una + 1));
+          board.acknowledge(pool, first + una, delivery);
+        } else {
+          const auto left = una + static_cast<uint32_t>(random() % (nxt - una + 1));
+          const auto right = left + static_cast<uint32_t>(random() % (nxt - left + 1));
+          board.sack(pool, first + left, first + right, mss, delivery);
+          REQUIRE(delivery.bytes <= right - left);
+          REQUIRE(delivery.bytes == delivery.newly_sacked);
+        }
+        REQUIRE(board.in_flight() + board.lost() == before - delivery.bytes);
+      }
+      Nanoseconds again = 0;
+      if (random() % 3 == 0) board.detect_lost(pool, now, random() % kMillisecond, &again);
+      if (const RecordIndex lost = board.first_lost(pool); lost != kNoRecord && random() % 2 == 0) {
+        REQUIRE(pool[lost].lost);
+        board.cut(pool, lost, mss);
+        board.resent(pool, lost, now);
+      }
+      if (random() % 30 == 0) board.time_out(pool, now, 0, random() % 2 == 0);
+      REQUIRE(board.in_flight() + board.lost() + board.sacked() == nxt - una);
+      // The pieces follow each other.
+      Sequence place = first + una;
+      for (RecordIndex each = board.first(); each != kNoRecord; each = pool[each].next) {
+        REQUIRE(pool[each].start == place);
+        REQUIRE(pool[each].length != 0);
+        place = pool[each].end();
+      }
+      REQUIRE(place == first + nxt);
+    }
+    board.clear(pool);
+    REQUIRE(pool.available() == 300);
+  }
+}
+
+TEST_CASE("the round trip and its time-out, by the numbers of RFC 6298") {
+  Options options;
+  options.rto_min = 1;
+  RttEstimator rtt;
+  rtt.start(options.rto_first);
+  CHECK(rtt.rto(options) == kSecond);
+  rtt.handle_sample(100 * kMillisecond, options);
+  CHECK(rtt.rto(options) == 300 * kMillisecond);
+  rtt.handle_sample(200 * kMillisecond, options);
+  CHECK(rtt.smooth() == 112'500'000);
+  CHECK(rtt.variation() == 62'500'000);
+  CHECK(rtt.rto(options) == 362'500'000);
+  rtt.back_off();
+  CHECK(rtt.rto(options) == 725'000'000);
+  for (int i = 0; i < 40; ++i) rtt.back_off();
+  CHECK(rtt.rto(options) == options.rto_max);
+  rtt.handle_sample(1, options);
+  CHECK(rtt.backoff() == 0);
+  CHECK(rtt.least() == 1);
+  options.rto_min = 200 * kMillisecond;
+  for (int i = 0; i < 100; ++i) rtt.handle_sample(kMicrosecond, options);
+  CHECK(rtt.rto(options) == 200 * kMillisecond);
+}
+
+TEST_CASE("CUBIC's window is back where it was after K seconds, and grows on") {
+  Options options;
+  Congestion congestion;
+  const uint32_t mss = 1000;
+  congestion.start(options, mss, 1'000'000);
+  congestion.handle_loss(1'000'000);
+  congestion.set_window(congestion.threshold());
+  CHECK(congestion.window() == Approx(700'000).margin(1));
+  // RFC 9438, 4.2: K is the cube root of (W_max - cwnd) / C: of 300 segments / 0.4.
+  const double k = std::cbrt(300 / 0.4);
+  const Nanoseconds rtt = 100 * kMillisecond;
+  Nanoseconds now = kSecond;
+  const Nanoseconds start = now;
+  uint32_t at_k = 0, at_half = 0;
+  while (now < start + static_cast<Nanoseconds>(2 * k * 1e9)) {
+    const double passed = static_cast<double>(now - start) / 1e9;
+    if (at_half == 0 && passed >= k / 2) at_half = congestion.window();
+    if (at_k == 0 && passed >= k) at_k = congestion.window();
+    // A window in each round trip, an ACK for each second segment.
+    const uint32_t window = congestion.window();
+    for (uint32_t acked = 0; acked < window; acked += 2 * mss) {
+      congestion.handle_ack(2 * mss, 2 * mss, rtt, now + rtt * acked / window);
+    }
+    now += rtt;
+  }
+  CHECK(at_half == Approx(1'000'000 - 0.4 * std::pow(k / 2, 3) * 1000).epsilon(0.02));
+  CHECK(at_k == Approx(1'000'000).epsilon(0.01));
+  CHECK(congestion.window() == Approx(1'000'000 + 0.4 * std::pow(k, 3) * 1000).epsilon(0.05));
+}
+
+TEST_CASE("CUBIC gives way to newer ones, and is no slower than NewReno in small networks") {
+  Options options;
+  Congestion congestion;
+  congestion.start(options, 1000, 100'000);
+  congestion.handle_loss(100'000);
+  congestion.set_window(congestion.threshold());
+  congestion.handle_loss(70'000);  // before it was back: RFC 9438, 4.7
+  congestion.set_window(congestion.threshold());
+  CHECK(congestion.window() == Approx(49'000).margin(2));
+  // With a round trip of 1 ms the cubic hardly moves in a second; RFC 9438, 4.3: 0.53 segments for each window.
+  Nanoseconds now = kSecond;
+  for (int round = 0; round < 20; ++round, now += kMillisecond) {
+    for (uint32_t acked = 0; acked < 49'000; acked += 1000) congestion.handle_ack(1000, 2000, kMillisecond, now);
+  }
+  CHECK(congestion.window() > 56'000);
+  CHECK(congestion.window() < 62'000);
+}
+
+TEST_CASE("states step as in figure 5") {
+  uint32_t steps = 0;
+  for (uint32_t from = 0; from < kStates; ++from) {
+    for (uint32_t to = 0; to < kStates; ++to) steps += may_step(static_cast<State>(from), static_cast<State>(to)) ? 1 : 0;
+  }
+  CHECK(steps == kStates + 2 + 1 + 2 + 2 + 2 + 3 + 1 + 1 + 1);
+  CHECK(may_step(State::fin_wait_1, State::closing));
+  CHECK_FALSE(may_step(State::time_wait, State::established));
+  CHECK_FALSE(may_step(State::listen, State::established));
+}
+
+TEST_CASE("what belongs to no connection is reset, but for resets") {
+  using Flags = ip::TcpFlags;
+  const std::vector<std::byte> payload(10);
+  ip::TcpView view;
+  view.source_port = 7;
+  view.destination_port = 8;
+  view.sequence = {1000};
+  view.acknowledgement = {2000};
+  view.payload = payload;
+  view.flags = Flags::kSyn;
+  auto fields = reset_for(view);
+  REQUIRE(fields);
+  CHECK((fields->source_port == 8 && fields->destination_port == 7));
+  CHECK(fields->flags == (Flags::kRst | Flags::kAck));
+  CHECK(fields->sequence.value == 0);
+  CHECK(fields->acknowledgement.value == 1011);
+  view.flags = Flags::kFin | Flags::kAck;
+  fields = reset_for(view);
+  REQUIRE(fields);
+  CHECK(fields->flags == Flags::kRst);
+  CHECK(fields->sequence.value == 2000);
+  view.flags = Flags::kRst;
+  CHECK_FALSE(reset_for(view));
+  view.flags = Flags::kRst | Flags::kAck;
+  CHECK_FALSE(reset_for(view));
+}
+
+TEST_CASE("any segments at all: nothing breaks, and all that was taken is given back") {
+  Counters all;
+  uint32_t established = 0;
+  for (uint64_t seed = 1; seed <= 1000; ++seed) {
+    std::mt19937_64 random(seed);
+    Options options;
+    options.receive_buffer = static_cast<uint32_t>(1000 + random() % 100'000);
+    options.sack = random() % 2 == 0;
+    options.timestamps = random() % 2 == 0;
+    options.nagle = random() % 2 == 0;
+    ChunkPool chunks(1024, static_cast<uint32_t>(4 + random() % 100));
+    RecordPool records(static_cast<uint32_t>(1 + random() % 100));
+    const uint32_t chunk_count = chunks.available(), record_count = records.available();
+    {
+      Connection connection(options, {chunks, records, all}, 80);
+      const Sequence iss{static_cast<uint32_t>(random())};
+      Sequence theirs{static_cast<uint32_t>(random())}, ours = iss + 1;
+      Nanoseconds now = kSecond;
+      if (random() % 2 == 0) {
+        connection.listen(iss);
+      } else {
+        connection.connect(9, iss, now);
+      }
+      const std::vector<std::byte> payload(3000);
+      for (int i = 0; i < 400; ++i) {
+        // Near what is right, so that it is taken at times.
+        ip::TcpView view;
+        view.source_port = 9;
+        view.destination_port = 80;
+        view.sequence = theirs + static_cast<uint32_t>(random() % 3 == 0 ? random() % 5000 - 500 : 0);
+        view.acknowledgement = ours - static_cast<uint32_t>(random() % 3 == 0 ? random() % 9000 : 0);
+        view.flags = connection.state() < State::established ? ip::TcpFlags::kSyn : ip::TcpFlags::kAck;
+        if (random() % 2 == 0) view.flags |= ip::TcpFlags::kAck;
+        if (connection.state() == State::syn_received) view.flags = ip::TcpFlags::kAck;
+        if (random() % 50 == 0) view.flags = static_cast<uint8_t>(random());
+        if (random() % 2 == 0) view.payload = Bytes(payload).first(random() % payload.size());
+        view.window = static_cast<uint16_t>(random() % 3 == 0 ? random() % 1000 : random());
+        view.options.mss = static_cast<uint16_t>(random() % 2000);
+        view.options.sack_permitted = true;
+        view.options.has_timestamps = random() % 10 != 0;
+        view.options.timestamp = static_cast<uint32_t>(i + (random() % 10 == 0 ? random() : 0));
+        view.options.window_scale = static_cast<uint8_t>(random());
+        view.options.sack_count = static_cast<uint8_t>(random() % 5);
+        for (auto& block : view.options.sack) {
+          block.left = ours - static_cast<uint32_t>(random() % 9000);
+          block.right = block.left + static_cast<uint32_t>(random() % 9000);
+        }
+        connection.handle_segment(view, now);
+        if (random() % 3 == 0) connection.send(Bytes(payload).first(random() % payload.size()), now);
+        Segment segment;
+        uint32_t segments = 0;
+        while (connection.poll_segment(now, static_cast<uint32_t>(1 + random() % 9000), segment)) {
+          REQUIRE(++segments < 5000);
+          std::array<Bytes, 64> pieces;
+          connection.gather(segment, pieces);
+          if ((segment.fields.flags & ip::TcpFlags::kRst) != 0) continue;
+          ours = segment.fields.sequence + segment.length;
+          if ((segment.fields.flags & ip::TcpFlags::kSyn) != 0) ours += 1;
+          if ((segment.fields.flags & ip::TcpFlags::kAck) != 0) theirs = segment.fields.acknowledgement;
+        }
+        established += is_synchronized(connection.state()) ? 1 : 0;
+        if (random() % 5 == 0) {
+          now = std::max(now, std::min(connection.next_timer(), now + kSecond));
+          connection.handle_timer(now);
+        }
+        std::array<std::byte, 700> out;
+        if (random() % 5 == 0) connection.receive(out);
+        if (random() % 200 == 0) connection.shutdown(now);
+        if (random() % 600 == 0) connection.close(now);
+      }
+    }
+    REQUIRE(chunks.available() == chunk_count);
+    REQUIRE(records.available() == record_count);
+  }
+  // It went far enough to meet all of these.
+  CHECK(established > 50'000);
+  CHECK(all.retransmitted != 0);
+  CHECK(all.timeouts != 0);
+  CHECK(all.recoveries != 0);
+  CHECK(all.tail_probes != 0);
+  CHECK(all.window_probes != 0);
+  CHECK(all.challenges != 0);
+  CHECK(all.out_of_window != 0);
+  CHECK(all.old_timestamp != 0);
+  CHECK(all.blind_syn != 0);
+  CHECK(all.bad_ack != 0);
+  CHECK(all.bad_sack != 0);
+  CHECK(all.duplicate != 0);
+  CHECK(all.no_memory != 0);
+  CHECK(all.reneged != 0);
+  CHECK(all.send_no_memory != 0);
+  CHECK(all.no_record != 0);
+  CHECK(all.beyond_end != 0);
+}
