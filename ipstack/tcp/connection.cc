@@ -10,6 +10,7 @@ namespace unet::tcp {
 Connection::Connection(const Options& options, const Resources& resources, uint16_t local_port) noexcept
     : options_(options), shared_(resources), local_port_(local_port) {
   UNET_CHECK(options.receive_buffer < 1u << 30 && options.send_buffer < 1u << 30 && options.mss >= 88);
+  UNET_CHECK(options.ack_delay <= 500 * kMillisecond && options.keep_alive_interval != 0);  // RFC 9293, 3.8.6.3, MUST-40
   while (our_scale_ < 14 && options.receive_buffer >> our_scale_ > 0xFFFF) ++our_scale_;
 }
 
@@ -47,7 +48,8 @@ void Connection::reset_peer() noexcept {
 }
 
 Error Connection::connect(uint16_t remote_port, Sequence iss, Nanoseconds now) noexcept {
-  if (state_ != State::closed || error_ != Error::none || iss_ != Sequence{}) return Error::exists;
+  if (opened_) return Error::exists;
+  opened_ = true;
   remote_port_ = remote_port;
   begin_handshake(iss, now);
   step(State::syn_sent);
@@ -55,7 +57,8 @@ Error Connection::connect(uint16_t remote_port, Sequence iss, Nanoseconds now) n
 }
 
 Error Connection::listen(Sequence iss) noexcept {
-  if (state_ != State::closed || error_ != Error::none || iss_ != Sequence{}) return Error::exists;
+  if (opened_) return Error::exists;
+  opened_ = true;
   passive_ = true;
   iss_ = iss;
   step(State::listen);

@@ -210,7 +210,8 @@ class Connection {
   Recovery recovery_ = Recovery::none;
   uint8_t peer_scale_ = 0, our_scale_ = 0;  // shifts of the windows that come and go
 
-  bool passive_ : 1 = false;          // opened by listen()
+  bool opened_ : 1 = false;           // by connect() or listen(): once only
+  bool passive_ : 1 = false;          // by listen()
   bool scales_ : 1 = false, stamps_ : 1 = false, sacks_ : 1 = false;  // agreed upon
   bool fin_queued_ : 1 = false;       // shutdown() was called
   bool fin_sent_ : 1 = false;         // it has a sequence number: the one before snd_nxt_

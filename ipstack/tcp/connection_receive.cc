@@ -91,8 +91,6 @@ bool Connection::acceptable(const ip::TcpView& segment) const noexcept {
 
 void Connection::handle_unacceptable(const ip::TcpView& segment, Nanoseconds now) noexcept {
   ++shared_.counters.out_of_window;
-  heard_at_ = now;
-  keep_alives_ = 0;
   if (segment.length() == 0 || segment.has(Flags::kSyn)) return challenge(now);  // or two that disagree would answer each other for ever
   if (state_ == State::time_wait && segment.has(Flags::kFin)) expires_at_ = now + options_.time_wait;
   const auto size = static_cast<uint32_t>(segment.payload.size());

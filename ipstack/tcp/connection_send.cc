@@ -185,7 +185,9 @@ bool Connection::emit_lost(Segment& segment, uint32_t length_max, Nanoseconds no
   uint32_t most = std::min(length, std::max(length_max, 1u));
   if (most > unit()) most = most / unit() * unit();
   if (first_due_) {
-    most = std::min(most, unit());
+    most = snd_wnd_ == 0 ? 1 : std::min(most, unit());  // of a closed window it is a probe
+  } else if (snd_wnd_ == 0) {
+    return false;
   } else {
     most = may_send_now(most);
     if (most == 0) {
@@ -193,7 +195,6 @@ bool Connection::emit_lost(Segment& segment, uint32_t length_max, Nanoseconds no
       return false;
     }
   }
-  if (snd_wnd_ == 0) most = 1;  // a probe of the closed window
   first_due_ = false;
   emit_record(segment, record, most, now);
   return true;

@@ -93,3 +93,52 @@ void live(uint64_t seed) {
 TEST_CASE("whatever the network does, both streams arrive and both ends close") {
   for (uint64_t seed = 1; seed <= test::seeds(400); ++seed) live(seed);
 }
+
+namespace {
+
+struct Goodput {
+  double of_link = 0;  // of what the link could carry, until all had arrived
+  uint64_t timeouts = 0, retransmitted = 0;
+};
+
+// One side sends to the other.
+Goodput stream(const Wire& wire, const Options& options, uint64_t bytes, uint64_t seed) {
+  Pair pair(wire, seed);
+  for (const size_t which : {0u, 1u}) {
+    pair.side(which).options = options;
+    pair.set_pool(which, 4096, 8192);
+  }
+  pair.side(0).plan.bytes = bytes;
+  pair.side(0).plan.write = 65536;
+  pair.side(0).plan.close_early = true;
+  pair.open(false);
+  const Nanoseconds start = pair.now();
+  pair.run(1000 * kSecond);
+  REQUIRE(pair.fault() == "");
+  REQUIRE(pair.side(1).read == bytes);
+  REQUIRE(pair.side(1).ended);
+  const double seconds = static_cast<double>(pair.side(1).finished_at - start) / 1e9;
+  return {static_cast<double>(bytes) * 8 / wire.bits_per_second / seconds, pair.side(0).counters.timeouts,
+          pair.side(0).counters.retransmitted};
+}
+
+}  // namespace
+
+TEST_CASE("a link is used") {
+  Options options;
+  options.send_buffer = options.receive_buffer = 2'000'000;
+  options.congestion = GENERATE(Algorithm::newreno, Algorithm::cubic);
+  const Wire clean{.delay = 5 * kMillisecond, .bits_per_second = 100e6, .queue = 150'000};
+  const Goodput full = stream(clean, options, 12'000'000, 1);
+  Wire lossy = clean;
+  lossy.loss = 0.01;
+  const Goodput loss = stream(lossy, options, 1'500'000, 2);
+  Wire late = clean;
+  late.jitter = 2 * kMillisecond;
+  const Goodput reordered = stream(late, options, 3'000'000, 3);
+  CAPTURE(full.of_link, full.timeouts, loss.of_link, loss.timeouts, reordered.of_link, reordered.timeouts, reordered.retransmitted);
+  CHECK(full.of_link > 0.8);
+  CHECK(loss.of_link > 0.1);  // MSS / RTT * 1.22 / sqrt(p) is 0.13 (Mathis et al., 1997)
+  CHECK(reordered.of_link > 0.4);
+  CHECK(full.timeouts + loss.timeouts + reordered.timeouts == 0);
+}

@@ -135,6 +135,8 @@ uint32_t Scoreboard::detect_lost(RecordPool& pool, Nanoseconds now, Nanoseconds 
   if (!any_arrived_) return 0;
   for (RecordIndex each = head_; each != kNoRecord; each = pool[each].next) {
     SentRecord& record = pool[each];
+    // What was sent once only was sent in the order of the stream, and what was sent twice even later: none behind this one is older.
+    if (!record.retransmitted && !sent_before_newest(record)) break;
     if (!record.in_flight() || !sent_before_newest(record)) continue;
     const Nanoseconds until = record.sent_at + rtt_ + reorder_window;
     if (now >= until) {

@@ -382,6 +382,8 @@ class Runner {
     if (name == "rto") return check(name, w.at(1), (it.rtt().rto(options_) + kMillisecond / 2) / kMillisecond);
     if (name == "counter") return counter(w);
     if (name == "timer") return timer(w);
+    if (name == "ready") return ready(w);
+    if (name == "yields") return yields(w);
     if (name == "idle") {
       check("free chunks", chunk_count_, chunks_->available());
       return check("free records", record_count_, records_->available());
@@ -397,6 +399,29 @@ class Runner {
   void counter(const std::vector<std::string>& w) {
     if (kCounters.count(w.at(1)) == 0) wrong("no counter " + w[1]);
     check("counter " + w[1], w.at(2), counters_.*kCounters.at(w[1]));
+  }
+
+  void ready(const std::vector<std::string>& w) {
+    const Readiness is = connection_->readiness();
+    std::string wanted, got;
+    for (size_t i = 1; i < w.size(); ++i) wanted += " " + w[i];
+    if (is.readable) got += " readable";
+    if (is.writable) got += " writable";
+    if (is.connected) got += " connected";
+    if (is.ended) got += " ended";
+    if (is.closed) got += " closed";
+    check("ready", wanted, got);
+  }
+
+  void yields(const std::vector<std::string>& w) {
+    ip::TcpView syn;
+    syn.flags = ip::TcpFlags::kSyn;
+    syn.sequence = irs_ + static_cast<uint32_t>(number(w.at(1)));
+    if (w.size() > 3) {
+      syn.options.has_timestamps = true;
+      syn.options.timestamp = static_cast<uint32_t>(number(w[2])) + kPeerClock;
+    }
+    check("yields", w.back(), connection_->yields_to(syn) ? "yes" : "no");
   }
 
   void timer(const std::vector<std::string>& w) {

@@ -11,6 +11,8 @@
 //   < FLAGS FROM:TO [ack N] [win N] [urg N] [<OPTIONS>] [nots]     a segment comes
 //   > FLAGS FROM:TO [ack N] [win N] [mss N] [<OPTIONS>]            a segment leaves, now or just then when the time has passed
 //   state S | error E | readable N | writable N | cwnd N | ssthresh N | flight N | rto MS | counter NAME N | timer none | timer +TIME
+//   ready WORDS               of readable writable connected ended closed, in this order
+//   yields SEQUENCE [TS] yes | no    to a SYN
 //   idle                      holds no chunk and no record
 //   drain                     takes whatever leaves now
 //
