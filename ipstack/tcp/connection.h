@@ -190,6 +190,7 @@ class Connection {
   uint32_t room() const noexcept;
   uint32_t option_bytes() const noexcept;
   uint32_t sack_blocks() const noexcept;
+  Sequence ack_sequence() const noexcept;
   uint32_t unit() const noexcept;
 
   // connection_timers.cc

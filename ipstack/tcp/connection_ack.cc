@@ -103,17 +103,18 @@ bool Connection::take_sack(const ip::TcpView& segment, Delivery& delivery) noexc
   uint32_t count = 0;
   for (uint32_t i = 0; i < options.sack_count; ++i) {
     const ip::SackBlock block = options.sack[i];
-    const bool sane = block.left < block.right && block.right <= snd_nxt_ && snd_nxt_ - block.left <= snd_wnd_max_ + (snd_nxt_ - snd_una_);
-    if (!sane) {
+    const bool recent = snd_nxt_ - block.left <= snd_wnd_max_ + unacknowledged();
+    const bool below = block.right <= snd_una_;
+    if (block.left >= block.right || block.right > snd_nxt_ || (!recent && !below)) {
       ++shared_.counters.bad_sack;
       continue;
     }
     const bool inside_next = options.sack_count > 1 && block.left >= options.sack[1].left && block.right <= options.sack[1].right;
     if (i == 0 && (block.right <= segment.acknowledgement || inside_next)) {
-      duplicate_told = true;
+      duplicate_told = recent;  // else it is of something that has been on its way for very long
       continue;
     }
-    if (block.right <= snd_una_) continue;
+    if (below) continue;
     // In the order of the stream: what one ACK tells of has not come in another.
     uint32_t place = count++;
     for (; place != 0 && block.left < fresh[place - 1].left; --place) fresh[place] = fresh[place - 1];

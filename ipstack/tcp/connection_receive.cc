@@ -79,14 +79,16 @@ bool Connection::check_timestamp(const ip::TcpView& segment, Nanoseconds now) no
   return false;
 }
 
-// The table of RFC 9293, 3.10.7.4.
+// The table of RFC 9293, 3.10.7.4, but for one place: an ACK right behind the window. Two sides that have both filled the other's window
+// send nothing else, and if both have lost ACKs they would, by the table, not believe each other any more.
 bool Connection::acceptable(const ip::TcpView& segment) const noexcept {
   const Sequence left = rcv_nxt();
   const uint32_t window = rcv_wnd();
   const uint32_t length = segment.length();
-  if (window == 0) return length == 0 && segment.sequence == left;
+  if (length == 0) return segment.sequence - left <= window;
+  if (window == 0) return false;
   if (segment.sequence - left < window) return true;
-  return length != 0 && (segment.sequence + length - 1u) - left < window;
+  return (segment.sequence + length - 1u) - left < window;
 }
 
 void Connection::handle_unacceptable(const ip::TcpView& segment, Nanoseconds now) noexcept {

@@ -33,8 +33,15 @@ bool Connection::poll_segment(Nanoseconds now, uint32_t length_max, Segment& seg
     }
   }
   if (!ack_now_) return false;
-  begin_segment(segment, snd_nxt_, Flags::kAck, now);
+  begin_segment(segment, ack_sequence(), Flags::kAck, now);
   return true;
+}
+
+// SND.NXT, but not beyond the peer's window, where a probe or a window that was taken back may have left it: the peer would not look at
+// such an ACK. By less than a unit of the window it may seem so only.
+Sequence Connection::ack_sequence() const noexcept {
+  const Sequence edge = snd_una_ + snd_wnd_;
+  return snd_nxt_ > edge && snd_nxt_ - edge >= 1u << peer_scale_ ? edge : snd_nxt_;
 }
 
 uint32_t Connection::gather(const Segment& segment, std::span<Bytes> pieces) const noexcept {
