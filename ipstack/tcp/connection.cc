@@ -72,7 +72,7 @@ uint32_t Connection::writable() const noexcept {
 }
 
 // RFC 9293, 3.10.2.
-Transferred Connection::send(Bytes data, Nanoseconds) noexcept {
+Transferred Connection::send(Bytes data) noexcept {
   switch (state_) {
     case State::closed:
       return {0, error_ == Error::none ? Error::not_connected : error_};
@@ -127,14 +127,14 @@ void Connection::consume(uint32_t bytes) noexcept {
   tell_window();
 }
 
-void Connection::begin_shutdown(Nanoseconds) noexcept {
+void Connection::begin_shutdown() noexcept {
   fin_queued_ = true;
   if (state_ == State::established) step(State::fin_wait_1);
   if (state_ == State::close_wait) step(State::last_ack);
 }
 
 // RFC 9293, 3.10.4: CLOSE there closes one direction only.
-Error Connection::shutdown(Nanoseconds now) noexcept {
+Error Connection::shutdown() noexcept {
   switch (state_) {
     case State::closed:
       return error_ == Error::none ? Error::not_connected : error_;
@@ -146,7 +146,7 @@ Error Connection::shutdown(Nanoseconds now) noexcept {
     case State::established:
     case State::close_wait:
       if (fin_queued_) return Error::closing;
-      begin_shutdown(now);
+      begin_shutdown();
       return Error::none;
     case State::fin_wait_1:
     case State::fin_wait_2:
@@ -168,7 +168,7 @@ Error Connection::close(Nanoseconds now) noexcept {
   reader_gone_ = true;
   if (state_ == State::fin_wait_2) expires_at_ = now + options_.fin_wait_2;
   const bool shut = fin_queued_;
-  const Error error = shut ? Error::none : shutdown(now);
+  const Error error = shut ? Error::none : shutdown();
   return error;
 }
 

@@ -81,13 +81,13 @@ class Connection {
   Error connect(uint16_t remote_port, Sequence iss, Nanoseconds now) noexcept;
   // Waits for a SYN. As `iss` depends on who sends it, owners call this when one has come, just before handle_segment().
   Error listen(Sequence iss) noexcept;
-  Transferred send(Bytes data, Nanoseconds now) noexcept;
+  Transferred send(Bytes data) noexcept;
   Transferred receive(MutableBytes data) noexcept;
   // The same without a copy: pieces of what is there, and then how much of it was used.
   uint32_t gather(std::span<Bytes> pieces) const noexcept { return received_.gather(shared_.chunks, pieces); }
   void consume(uint32_t bytes) noexcept;
   // No more will be sent; what is queued still is, and a FIN behind it. The peer may go on.
-  Error shutdown(Nanoseconds now) noexcept;
+  Error shutdown() noexcept;
   // The application is gone: no more will be sent nor read. Data that nobody reads resets the connection (RFC 9293, 3.6.1).
   Error close(Nanoseconds now) noexcept;
   Error abort() noexcept;
@@ -132,7 +132,7 @@ class Connection {
   void end(Error error) noexcept;
   void reset_peer() noexcept;
   void forget_timers() noexcept;
-  void begin_shutdown(Nanoseconds now) noexcept;
+  void begin_shutdown() noexcept;
   Sequence rcv_nxt() const noexcept { return received_.next() + (fin_received_ ? 1 : 0); }
   uint32_t rcv_wnd() const noexcept { return rcv_edge_ > rcv_nxt() ? rcv_edge_ - rcv_nxt() : 0; }
   bool fin_acknowledged() const noexcept { return fin_sent_ && snd_una_ == snd_nxt_; }
@@ -143,7 +143,7 @@ class Connection {
   void handle_syn_sent(const ip::TcpView& segment, Nanoseconds now) noexcept;
   bool handle_syn_received_ack(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void take_syn(const ip::TcpView& segment, Nanoseconds now) noexcept;
-  void establish(const ip::TcpView& segment, Nanoseconds now) noexcept;
+  void establish(Nanoseconds now) noexcept;
   void begin_handshake(Sequence iss, Nanoseconds now) noexcept;
   void answer_reset(const ip::TcpView& segment) noexcept;
 
@@ -162,12 +162,12 @@ class Connection {
   // connection_ack.cc
   bool handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void handle_fin_acknowledged(Nanoseconds now) noexcept;
-  void take_window(const ip::TcpView& segment, Nanoseconds now) noexcept;
+  void take_window(const ip::TcpView& segment) noexcept;
   bool take_sack(const ip::TcpView& segment, Delivery& delivery) noexcept;
   void handle_delivery(const ip::TcpView& segment, Delivery& delivery, uint32_t acked, bool repeats, bool duplicate_told,
                        Nanoseconds now) noexcept;
   void find_losses(bool repeats, Nanoseconds now) noexcept;
-  void enter_recovery(Nanoseconds now) noexcept;
+  void enter_recovery() noexcept;
   void leave_recovery() noexcept;
   void reduce_in_proportion(uint32_t delivered) noexcept;
   void handle_tail_probe_ack(const ip::TcpView& segment, bool repeats, bool duplicate_told) noexcept;

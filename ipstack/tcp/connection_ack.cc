@@ -43,7 +43,7 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
     const Nanoseconds trip = Nanoseconds{delivery.clock - delivery.echo} * kMillisecond;
     if (trip <= options_.rto_max) rtt_.handle_sample(std::max(trip, std::min(rtt_.least(), kMillisecond)), options_);
   }
-  take_window(segment, now);
+  take_window(segment);
   if (recovery_ == Recovery::none && snd_una_ > recovery_end_) recovery_end_ = snd_una_ - 1;  // moves along
   handle_delivery(segment, delivery, acked, repeats, duplicate_told, now);
   if (acked != 0) {
@@ -73,7 +73,7 @@ void Connection::handle_fin_acknowledged(Nanoseconds now) noexcept {
 }
 
 // SND.WND is of the newest segment that says it (RFC 9293, 3.10.7.4, fifth).
-void Connection::take_window(const ip::TcpView& segment, Nanoseconds) noexcept {
+void Connection::take_window(const ip::TcpView& segment) noexcept {
   const bool newer = snd_wl1_ < segment.sequence || (snd_wl1_ == segment.sequence && snd_wl2_ <= segment.acknowledgement);
   if (!newer) return;
   const uint32_t before = snd_wnd_;
@@ -185,17 +185,17 @@ void Connection::find_losses(bool repeats, Nanoseconds now) noexcept {
   }
   if (sacks_) {
     const uint32_t lost = scoreboard_.detect_lost(shared_.records, now, reorder_window(), &reorder_at_);
-    if (lost != 0 && recovery_ == Recovery::none) enter_recovery(now);
+    if (lost != 0 && recovery_ == Recovery::none) enter_recovery();
     return;
   }
   // RFC 6582, 3.2, step 2: not for what an earlier recovery has sent twice.
   if (repeats && repeats_ == kDuplicateThreshold && recovery_ == Recovery::none && snd_una_ > recovery_end_) {
     scoreboard_.lose_first(shared_.records);
-    enter_recovery(now);
+    enter_recovery();
   }
 }
 
-void Connection::enter_recovery(Nanoseconds) noexcept {
+void Connection::enter_recovery() noexcept {
   ++shared_.counters.recoveries;
   recovery_ = Recovery::fast;
   recovery_end_ = snd_nxt_;

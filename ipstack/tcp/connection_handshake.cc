@@ -135,7 +135,7 @@ void Connection::handle_syn_sent(const ip::TcpView& segment, Nanoseconds now) no
     return;
   }
   snd_una_ = segment.acknowledgement;
-  establish(segment, now);
+  establish(now);
   ack_now_ = true;
   handle_data(segment, now);
 }
@@ -152,11 +152,11 @@ bool Connection::handle_syn_received_ack(const ip::TcpView& segment, Nanoseconds
   snd_wnd_max_ = std::max(snd_wnd_max_, snd_wnd_);
   snd_wl1_ = segment.sequence;
   snd_wl2_ = segment.acknowledgement;
-  establish(segment, now);
+  establish(now);
   return true;
 }
 
-void Connection::establish(const ip::TcpView&, Nanoseconds now) noexcept {
+void Connection::establish(Nanoseconds now) noexcept {
   step(State::established);
   syn_due_ = false;
   rto_at_ = kNever;

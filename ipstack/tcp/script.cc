@@ -345,7 +345,7 @@ class Runner {
   void send(const std::vector<std::string>& w) {
     std::vector<std::byte> data(number(w.at(1)));
     for (size_t i = 0; i < data.size(); ++i) data[i] = pattern(static_cast<uint32_t>(sent_ + i + 1), true);
-    const Transferred done = connection_->send(data, now_);
+    const Transferred done = connection_->send(data);
     sent_ += done.bytes;
     transferred(w, done);
   }
@@ -366,7 +366,7 @@ class Runner {
     if (name == "established" || name == "connected") return handshake(w, name == "connected");
     if (name == "listen") return result(w, it.listen(iss_));
     if (name == "connect") return result(w, it.connect(kPeerPort, iss_, now_));
-    if (name == "shutdown") return result(w, it.shutdown(now_));
+    if (name == "shutdown") return result(w, it.shutdown());
     if (name == "close") return result(w, it.close(now_));
     if (name == "abort") return result(w, it.abort());
     if (name == "send") return send(w);

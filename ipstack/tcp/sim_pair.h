@@ -113,7 +113,7 @@ inline void Pair::act(size_t which) {
   while (side.written < side.plan.bytes && it.writable() != 0) {
     std::vector<std::byte> data(std::min<uint64_t>(side.plan.write, side.plan.bytes - side.written));
     for (size_t i = 0; i < data.size(); ++i) data[i] = pattern(which, side.written + i);
-    const Transferred done = it.send(data, now_);
+    const Transferred done = it.send(data);
     side.written += done.bytes;
     if (done.bytes == 0) break;
   }
@@ -134,7 +134,7 @@ inline void Pair::act(size_t which) {
   const bool open = it.state() == State::established || it.state() == State::close_wait;
   if (!side.shut && open && side.written == side.plan.bytes && (side.plan.close_early || side.ended)) {
     side.shut = true;
-    it.shutdown(now_);
+    it.shutdown();
   }
 }
 
