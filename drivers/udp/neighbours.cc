@@ -122,7 +122,6 @@ bool Neighbours::handle_discovery(Bytes bytes, const MacAddress& station, Nanose
   ip::IcmpView icmp;
   ip::Discovery discovery;
   if (ip::parse_ip_packet(bytes, packet, problem) != ip::IpError::none || packet.protocol != kProtocolIcmp6) return false;
-  if (packet.is_fragment()) return false;  // RFC 6980
   if (ip::parse_icmp(packet, icmp) != ip::IcmpError::none || !ip::parse_discovery(packet, discovery)) return false;
   if (discovery.kind == ip::DiscoveryKind::neighbour_advertisement) {
     if (!discovery.target_mac || discovery.target == own_.ip) return false;

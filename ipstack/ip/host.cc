@@ -18,6 +18,11 @@ static_assert(sizeof(EthernetHeader) == 14);
 const IpAddress kAllHosts4 = ipv4_address(0xE0000001u);  // RFC 1112, 4
 constexpr IpAddress kAllNodes6{{0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
 
+NeighbourOptions with_seed(NeighbourOptions options, uint64_t seed) noexcept {
+  options.seed = next_random(seed);
+  return options;
+}
+
 }  // namespace
 
 const char* name_of(HostCounter counter) noexcept {
@@ -30,7 +35,8 @@ const char* name_of(HostCounter counter) noexcept {
 
 Host::Host(const HostOptions& options, Nanoseconds now)
     : options_(options), frame_max_(static_cast<uint32_t>(sizeof(EthernetHeader)) + options.mtu), gateway4_(options.gateway4),
-      gateway6_(options.gateway6), hop_limit_(options.hop_limit), reassembly_(options.reassembly), neighbours_(options.neighbours),
+      gateway6_(options.gateway6), hop_limit6_(options.hop_limit), mtu6_(options.mtu), reassembly_(options.reassembly),
+      neighbours_(with_seed(options.neighbours, options.seed)),
       path_mtu_({.link_mtu = options.mtu, .seed = options.seed}), memory_(new std::byte[size_t{options.buffers} * frame_max_]),
       buffers_(options.buffers), going_(options.buffers), random_(options.seed), error_tokens_(options.errors_per_second),
       error_tokens_at_(now) {
@@ -39,7 +45,7 @@ Host::Host(const HostOptions& options, Nanoseconds now)
   unreachable_.reserve(kUnreachableMax);
   free_.reserve(options.buffers);
   for (uint32_t i = options.buffers; i-- > 0;) free_.push_back(i);
-  next_id_ = static_cast<uint32_t>(next_random(random_));
+  for (uint32_t& each : next_id_) each = static_cast<uint32_t>(next_random(random_));
   for (const HostAddress& each : options.addresses) {
     add_address(each.address, each.prefix, now);
     if (on_link_.size() < kPrefixesOnLinkMax) on_link_.push_back({.prefix = each.address, .bits = each.prefix});
@@ -67,7 +73,8 @@ bool Host::handle_frame(Bytes frame, Nanoseconds now, Arrival& arrival) noexcept
   const Bytes packet = frame.subspan(sizeof header);
   switch (uint16_t{header.type}) {
     case kEtherTypeArp: return handle_arp(packet, now), false;
-    case kEtherTypeIpv4: case kEtherTypeIpv6: return handle_packet(packet, header.from, header.type == kEtherTypeIpv4, now, arrival);
+    case kEtherTypeIpv4: case kEtherTypeIpv6:
+      return handle_packet(packet, header.from, is_station(header.to), header.type == kEtherTypeIpv4, now, arrival);
     default: return count(HostCounter::unknown_type), false;
   }
 }
@@ -97,7 +104,7 @@ bool Host::is_good_source(const IpView& packet) const noexcept {
   });
 }
 
-bool Host::handle_packet(Bytes bytes, const MacAddress& station, bool ipv4, Nanoseconds now, Arrival& arrival) noexcept {
+bool Host::handle_packet(Bytes bytes, const MacAddress& station, bool alone, bool ipv4, Nanoseconds now, Arrival& arrival) noexcept {
   arrival = {};
   Problem problem;
   IpView& packet = arrival.packet;
@@ -105,6 +112,10 @@ bool Host::handle_packet(Bytes bytes, const MacAddress& station, bool ipv4, Nano
   if (error != IpError::none && !problem.report) return count(HostCounter::bad_packet), false;
   if (packet.ipv4 != ipv4 || (!ipv4 && !options_.ipv6)) return count(HostCounter::bad_packet), false;
   if (!is_own_destination(packet.to, arrival.to_group)) return count(HostCounter::other_host), false;
+  if (!alone && !arrival.to_group) {
+    if (ipv4) return count(HostCounter::other_host), false;  // RFC 1122, 3.3.6
+    arrival.to_group = true;                                 // RFC 4443, 2.4 (e.4)
+  }
   if (!is_good_source(packet)) return count(HostCounter::bad_source), false;
   const auto report = [&] {
     count(HostCounter::bad_packet);
@@ -167,7 +178,7 @@ void Host::answer_echo(const Arrival& arrival, Nanoseconds now) noexcept {
 }
 
 bool Host::may_send_error(Nanoseconds now) noexcept {
-  const uint32_t per_second = options_.errors_per_second;
+  const uint32_t per_second = std::min(options_.errors_per_second, 1'000'000u);
   if (per_second == 0) return false;
   const Nanoseconds each = kSecond / per_second;
   const uint64_t earned = (now - error_tokens_at_) / each;
@@ -184,10 +195,12 @@ bool Host::may_send_error(Nanoseconds now) noexcept {
 void Host::send_error(const Arrival& arrival, const IcmpErrorFields& fields, Nanoseconds now, bool even_of_groups) noexcept {
   const IpView& packet = arrival.packet;
   if (arrival.to_group && !even_of_groups) return;
-  if (packet.from.is_unspecified() || packet.from.is_multicast() || packet.offset != 0) return;
-  // Whatever its checksum: what is not whole has none.
-  const bool of_icmp = packet.protocol == (packet.ipv4 ? Protocol::kIcmp : Protocol::kIcmp6);
-  if (of_icmp && (packet.payload.empty() || is_icmp_error(std::to_integer<uint8_t>(packet.payload[0]), packet.ipv4))) return;
+  if (packet.from.is_unspecified() || packet.from.is_multicast() || (packet.ipv4 && packet.offset != 0)) return;
+  // As the receiver of the error will see it: behind headers that were not walked, whole or not.
+  QuotedPacket about;
+  if (!parse_quoted(packet.packet, packet.ipv4, about)) return;
+  const bool of_icmp = about.protocol == (packet.ipv4 ? Protocol::kIcmp : Protocol::kIcmp6);
+  if (of_icmp && (about.payload.empty() || is_icmp_error(std::to_integer<uint8_t>(about.payload[0]), packet.ipv4))) return;
   if (!may_send_error(now)) return count(HostCounter::errors_limited);
   const std::optional<IpAddress> from = arrival.to_group ? source_for(packet.from) : std::optional(packet.to);
   if (!from) return count(HostCounter::no_source);

@@ -9,12 +9,13 @@
 //                                           |                                                       |
 //                                           +--> Arrival: for the caller           send() --> route, cut, wait for the neighbour
 //
-// A payload byte is copied once, by send(), into a buffer of the host's. Buffers are made at the start.
+// A payload byte is copied twice: by send() into a buffer of the host's, and by poll_frame(). Buffers are made at the start; at most half
+// of them wait for neighbours.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -75,7 +76,7 @@ enum class SendResult : uint8_t {
   no_route,
   no_source,   // no address of ours goes with that destination, or it is not ours
   too_big,     // for the path, and not to be cut: path_mtu() says what fits
-  no_buffer
+  no_buffer    // or more pieces than wait for a neighbour that is not known yet: it is asked for
 };
 
 class Host {
@@ -96,14 +97,14 @@ class Host {
   void refuse_protocol(const Arrival& arrival, Nanoseconds now) noexcept;
   // What an arrival of kind icmp_error and packet_too_big says is believed. True: the path's MTU is smaller now.
   bool believe_too_big(const Arrival& arrival, Nanoseconds now) noexcept;
-  uint32_t path_mtu(const IpAddress& to, Nanoseconds now) noexcept { return path_mtu_.mtu(to, now); }
+  uint32_t path_mtu(const IpAddress& to, Nanoseconds now) noexcept { return std::min(path_mtu_.mtu(to, now), link_mtu(to)); }
   // TCP has heard what can only be an answer.
   void confirm(const IpAddress& to, Nanoseconds now) noexcept;
 
   // Writes the next frame that goes into `room`, of at least frame_max() bytes; its length, 0 if there is none.
   uint32_t poll_frame(Nanoseconds now, MutableBytes room) noexcept;
   uint32_t frame_max() const noexcept { return frame_max_; }
-  // A neighbour that did not answer: what was to go there is lost.
+  // A neighbour that did not answer, or gave way to others while it was asked for: what was to go there is lost.
   bool poll_unreachable(IpAddress& neighbour) noexcept;
   // When poll_frame() may have something without anything having come in; ~0: never.
   Nanoseconds next_event() const noexcept;
@@ -132,17 +133,18 @@ class Host {
     IpAddress prefix{};
     uint8_t bits = 0;
     Nanoseconds until = kForever;
+    bool of_router = false;
   };
   struct Buffer {
     uint32_t length = 0;  // of the frame
-    IpAddress next_hop{};
   };
 
   void count(HostCounter counter) noexcept { ++counters_[static_cast<size_t>(counter)]; }
 
   // host.cc: what comes in
   bool is_for_us(const MacAddress& station) const noexcept;
-  bool handle_packet(Bytes bytes, const MacAddress& station, bool ipv4, Nanoseconds now, Arrival& arrival) noexcept;
+  // `alone`: the frame was for this station, not for a group.
+  bool handle_packet(Bytes bytes, const MacAddress& station, bool alone, bool ipv4, Nanoseconds now, Arrival& arrival) noexcept;
   bool is_own_destination(const IpAddress& to, bool& group) const noexcept;
   bool is_good_source(const IpView& packet) const noexcept;
   bool handle_icmp(const MacAddress& station, Nanoseconds now, Arrival& arrival) noexcept;
@@ -179,6 +181,8 @@ class Host {
   bool is_on_link(const IpAddress& to) const noexcept;
   SendResult send_piece(const IpFields& fields, const Route& route, Bytes header, Bytes data, Nanoseconds now) noexcept;
   SendResult send_cut(IpFields fields, const Route& route, Bytes header, Bytes data, uint32_t mtu, Nanoseconds now) noexcept;
+  uint32_t link_mtu(const IpAddress& to) const noexcept { return to.is_ipv4() ? options_.mtu : mtu6_; }
+  uint32_t take_id(const IpAddress& to) noexcept;
   std::optional<uint32_t> take_buffer() noexcept;
   std::byte* frame_of(uint32_t buffer) noexcept { return memory_.get() + size_t{buffer} * frame_max_; }
   void go(uint32_t buffer, const Route& route, Nanoseconds now) noexcept;
@@ -190,7 +194,8 @@ class Host {
   std::vector<OnLink> on_link_;
   std::optional<IpAddress> gateway4_, gateway6_;
   Nanoseconds gateway6_until_ = kForever;
-  uint8_t hop_limit_;
+  uint8_t hop_limit6_;
+  uint32_t mtu6_;                     // of the link, as a router may say
   uint32_t router_questions_ = 0;
   Nanoseconds next_router_question_ = kForever;
 
@@ -202,11 +207,11 @@ class Host {
   std::vector<Buffer> buffers_;
   std::vector<uint32_t> free_;
   std::vector<uint32_t> going_;       // a ring of buffers
-  uint32_t going_first_ = 0, going_count_ = 0;
+  uint32_t going_first_ = 0, going_count_ = 0, waiting_ = 0;
   std::vector<IpAddress> unreachable_;
 
   uint64_t random_;
-  uint32_t next_id_;
+  std::array<uint32_t, 64> next_id_;  // by a hash of the destination: no peer learns from his packets of another's (RFC 7739)
   uint32_t error_tokens_;
   Nanoseconds error_tokens_at_;
   std::array<uint64_t, static_cast<size_t>(HostCounter::count)> counters_{};

@@ -13,6 +13,8 @@ constexpr uint32_t kRouterQuestions = 3;                       // RFC 4861, 10
 constexpr Nanoseconds kRouterQuestionEvery = 4 * kSecond;
 constexpr uint32_t kTwoHours = 7200;                           // seconds; RFC 4862, 5.5.3 (e)
 constexpr uint32_t kInfinite = ~uint32_t{0};                   // seconds: for ever
+constexpr Nanoseconds kReachableMax = 3600 * kSecond;          // RFC 4861, 6.2.1: AdvReachableTime is no more
+constexpr Nanoseconds kRetransmitMax = 10 * kSecond;
 constexpr uint8_t kPrefixBits = 64;                            // of an address that a host makes of its station's
 constexpr IpAddress kAllNodes{{0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
 constexpr IpAddress kAllRouters{{0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}};
@@ -153,17 +155,24 @@ void Host::handle_advertisement(const IpView&, const Discovery& discovery, Nanos
     if (before != claimed->claim.state()) count(HostCounter::conflicts);
     return;
   }
+  // 7.2.5: who is no router any more is no default router.
+  if (!discovery.router && gateway6_ == discovery.target && gateway6_until_ != kForever && neighbours_.state(discovery.target)) {
+    gateway6_ = options_.gateway6;
+    gateway6_until_ = kForever;
+  }
   neighbours_.handle_answer(discovery.target, discovery.target_mac, discovery.solicited, discovery.override_entry, discovery.router, now);
 }
 
 // 6.3.4.
 void Host::handle_router(const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept {
   if (!options_.autoconfigure) return;
-  next_router_question_ = kForever;
+  if (discovery.lifetime_s != 0) next_router_question_ = kForever;  // 6.3.7
   if (discovery.source_mac) neighbours_.handle_question(packet.from, *discovery.source_mac, now);
-  if (discovery.hop_limit != 0) hop_limit_ = discovery.hop_limit;
-  if (discovery.mtu != 0 && discovery.mtu <= options_.mtu) path_mtu_.set_link_mtu(discovery.mtu);
-  neighbours_.set_times(Nanoseconds{discovery.reachable_ms} * kMillisecond, Nanoseconds{discovery.retransmit_ms} * kMillisecond);
+  if (discovery.hop_limit != 0) hop_limit6_ = discovery.hop_limit;
+  if (discovery.mtu != 0 && discovery.mtu <= options_.mtu) mtu6_ = discovery.mtu;
+  // Not so long that what waits for a neighbour waits for ever.
+  neighbours_.set_times(std::min(discovery.reachable_ms * kMillisecond, kReachableMax),
+                        std::min(discovery.retransmit_ms * kMillisecond, kRetransmitMax));
   // One default router: the first that is one, until it is none.
   if (discovery.lifetime_s != 0 && (!gateway6_ || *gateway6_ == packet.from)) {
     gateway6_ = packet.from;
@@ -179,16 +188,22 @@ void Host::handle_router(const IpView& packet, const Discovery& discovery, Nanos
 void Host::take_prefix(const Prefix& prefix, Nanoseconds now) noexcept {
   const auto until = [&](uint32_t seconds) { return seconds == kInfinite ? kForever : now + seconds * kSecond; };
   if (prefix.on_link) {
-    const auto is_it = [&](const OnLink& each) { return each.bits == prefix.bits && each.prefix == prefix.address; };
+    // 4.6.2: the bits behind the prefix do not count.
+    const auto is_it = [&](const OnLink& each) {
+      return each.bits == prefix.bits && same_network(each.prefix, prefix.address, prefix.bits);
+    };
     const auto at = std::find_if(on_link_.begin(), on_link_.end(), is_it);
-    if (at != on_link_.end()) at->until = at->until == kForever && prefix.valid_s != 0 ? kForever : until(prefix.valid_s);
-    else if (prefix.valid_s != 0 && on_link_.size() < kPrefixesOnLinkMax) {
-      on_link_.push_back({.prefix = prefix.address, .bits = prefix.bits, .until = until(prefix.valid_s)});
+    if (at == on_link_.end()) {
+      const OnLink fresh{.prefix = prefix.address, .bits = prefix.bits, .until = until(prefix.valid_s), .of_router = true};
+      if (prefix.valid_s != 0 && on_link_.size() < kPrefixesOnLinkMax) on_link_.push_back(fresh);
+    } else if (at->of_router) {  // what was configured stays
+      at->until = until(prefix.valid_s);
     }
   }
   if (!prefix.autonomous || prefix.bits != kPrefixBits) return;
   IpAddress address = link_local(options_.mac);
   std::copy(prefix.address.bytes.begin(), prefix.address.bytes.begin() + 8, address.bytes.begin());
+  if (address.is_ipv4()) return;  // of ::/64, by chance of the station's
   Own* known = own(address);
   if (known == nullptr) {
     if (prefix.valid_s == 0 || own_.size() == kAddressesMax) return;

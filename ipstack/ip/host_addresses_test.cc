@@ -190,6 +190,60 @@ TEST_CASE("a default router, until it is none") {
   CHECK(world.send(kFar) == SendResult::no_route);
 }
 
+TEST_CASE("what was configured stays, whatever routers say") {
+  TestLink link;
+  HostOptions options{.addresses = {{*parse_ip("fd00:1::2"), 64}, {*parse_ip("10.0.1.2"), 24}}, .autoconfigure = true};
+  const uint32_t host = link.add(options), other = link.add({.addresses = {{*parse_ip("10.0.1.9"), 24}}});
+  link.run_for(20 * kSecond);
+  for (const char* prefix : {"fd00:1::", "fd00:1::2", "fd00:1::99"}) {
+    link.inject(advertisement({.prefix = prefix, .valid_s = 0, .preferred_s = 0, .hop_limit = 1}));
+  }
+  link.inject(advertisement({.mtu = 1280, .prefix = "fd00:1::7", .valid_s = 1, .preferred_s = 0}));
+  link.run_for(10 * kSecond);
+  CHECK(link[host].send({.to = *parse_ip("fd00:1::77"), .protocol = 17}, {}, Frame(8), link.now) == SendResult::sent);
+  CHECK(link[host].path_mtu(*parse_ip("fd00:1::77"), link.now) == 1280);
+  // Hops and MTU are IPv6's.
+  CHECK(link[host].path_mtu(*parse_ip("10.0.1.9"), link.now) == 1500);
+  link.frames.clear();
+  REQUIRE(link[host].send({.to = *parse_ip("10.0.1.9"), .protocol = 17}, {}, Frame(8), link.now) == SendResult::sent);
+  link.run_for(kSecond);
+  CHECK(link.nodes[other].came.size() == 1);
+  bool seen = false;
+  for (const Frame& each : link.frames) {
+    IpView view;
+    Problem problem;
+    if (parse_ip_packet(Bytes(each).subspan(14), view, problem) != IpError::none || !view.ipv4 || view.protocol != 17) continue;
+    seen = true;
+    CHECK(view.hop_limit == 64);
+  }
+  CHECK(seen);
+}
+
+TEST_CASE("who says that it is no router is no default router") {
+  World world;
+  world.advertise({.prefix = "fd00:7::", .valid_s = 100'000, .preferred_s = 100'000});
+  REQUIRE(world.send(kFar) == SendResult::sent);
+  const IpAddress own = link_local(TestLink::mac(0));
+  std::vector<std::byte> message(kDiscoveryBytesMax);
+  message.resize(emit_neighbour_advertisement(message.data(), kRouter, own, kRouter, kRouterMac, true, true));
+  const IpFields fields{.from = kRouter, .to = own, .protocol = Protocol::kIcmp6, .hop_limit = kDiscoveryHops};
+  Frame frame = advertisement({});
+  frame.resize(14 + ip_header_size(fields));
+  const MacAddress station = TestLink::mac(0);
+  std::memcpy(frame.data(), station.data(), 6);
+  emit_ip_header(frame.data() + 14, fields, static_cast<uint32_t>(message.size()));
+  frame.insert(frame.end(), message.begin(), message.end());
+  world.inject(frame);
+  CHECK(world.send(kFar) == SendResult::no_route);
+}
+
+TEST_CASE("a router that is no default router does not end the questions for one") {
+  World world;
+  world.advertise({.lifetime_s = 0});
+  world.run_for(100 * kSecond);
+  CHECK(world.questions_to_routers() == 3);
+}
+
 TEST_CASE("what is on the link, its MTU, and the hops of packets") {
   World world;
   world.advertise({.lifetime_s = 0, .mtu = 1400, .prefix = "fd00:7::", .hop_limit = 33});

@@ -24,7 +24,8 @@ bool Host::is_on_link(const IpAddress& to) const noexcept {
 }
 
 std::optional<Host::Route> Host::route_to(const IpAddress& to) const noexcept {
-  if (to.is_unspecified() || to.is_loopback()) return std::nullopt;
+  // Nothing goes to this host by its link.
+  if (to.is_unspecified() || to.is_loopback() || own(to) != nullptr) return std::nullopt;
   if (to.is_multicast() || to.is_limited_broadcast()) return Route{.next_hop = to, .direct_group = true};
   for (const Own& each : own_) {
     if (is_directed_broadcast(to, each.claim.address(), each.prefix)) return Route{.next_hop = to, .direct_group = true};
@@ -60,14 +61,16 @@ SendResult Host::send(IpFields fields, Bytes header, Bytes data, Nanoseconds now
              from == nullptr || from->claim.state() != AddressClaim::State::assigned || fields.from.is_ipv4() != fields.to.is_ipv4()) {
     return count(HostCounter::no_source), SendResult::no_source;
   }
-  const uint32_t mtu = route->direct_group ? options_.mtu : path_mtu_.mtu(fields.to, now);
+  const uint32_t mtu = route->direct_group ? link_mtu(fields.to) : path_mtu(fields.to, now);
   const size_t length = header.size() + data.size();
   const bool fits = ip_header_size(fields) + length <= mtu;
-  if (!fits && (fields.dont_fragment || ip_header_size(fields) + length > 65535)) return count(HostCounter::too_big), SendResult::too_big;
-  fields.hop_limit = fields.hop_limit == IpFields{}.hop_limit ? hop_limit_ : fields.hop_limit;
+  // The length that a header says counts the header of IPv4, and of IPv6 only what follows it.
+  const size_t said = ip_header_size(fields) + length - (fields.from.is_ipv4() ? 0 : kIpv6Bytes);
+  if (!fits && (fields.dont_fragment || said > 65535)) return count(HostCounter::too_big), SendResult::too_big;
+  if (fields.hop_limit == 0) fields.hop_limit = fields.from.is_ipv4() ? options_.hop_limit : hop_limit6_;
   if (!fits) return send_cut(fields, *route, header, data, mtu, now);
   // RFC 6864: a packet that cannot be cut needs no number.
-  fields.id = fields.dont_fragment || !fields.from.is_ipv4() ? 0 : next_id_++;
+  fields.id = fields.dont_fragment || !fields.from.is_ipv4() ? 0 : take_id(fields.to);
   return send_piece(fields, *route, header, data, now);
 }
 
@@ -77,15 +80,16 @@ SendResult Host::send_cut(IpFields fields, const Route& route, Bytes header, Byt
   const uint32_t room = (mtu - ip_header_size(fields)) / kFragmentUnit * kFragmentUnit;
   const auto length = static_cast<uint32_t>(header.size() + data.size());
   const uint32_t pieces = (length + room - 1) / room;
-  if (pieces > free_.size()) return count(HostCounter::no_buffer), SendResult::no_buffer;
-  fields.id = next_id_++;
+  const bool known = route.direct_group || neighbours_.resolve(route.next_hop, now).has_value();
+  if (pieces > free_.size() || (!known && pieces > Neighbours::kWaitingMax)) return count(HostCounter::no_buffer), SendResult::no_buffer;
+  fields.id = take_id(fields.to);
   for (uint32_t at = 0; at < length; at += room) {
     const uint32_t size = std::min(room, length - at);
     fields.offset = at;
     fields.more_fragments = at + size < length;
     const uint32_t of_header = at < header.size() ? std::min<uint32_t>(size, static_cast<uint32_t>(header.size()) - at) : 0;
     const Bytes first = of_header != 0 ? header.subspan(at, of_header) : Bytes{};
-    const size_t data_at = at + of_header - header.size();
+    const size_t data_at = at < header.size() ? 0 : at - header.size();
     send_piece(fields, route, first, data.subspan(data_at, size - of_header), now);
     count(HostCounter::fragments_sent);
   }
@@ -106,7 +110,6 @@ SendResult Host::send_piece(const IpFields& fields, const Route& route, Bytes he
     size += static_cast<uint32_t>(part.size());
   }
   buffers_[*buffer].length = size;
-  buffers_[*buffer].next_hop = route.next_hop;
   count(HostCounter::sent);
   go(*buffer, route, now);
   return SendResult::sent;
@@ -118,14 +121,24 @@ void Host::go(uint32_t buffer, const Route& route, Nanoseconds now) noexcept {
   if (route.direct_group) station = route.next_hop.is_multicast() ? group_station(route.next_hop) : kEveryStation;
   else station = neighbours_.resolve(route.next_hop, now);
   if (!station) {
-    const std::optional<uint32_t> dropped = neighbours_.wait(route.next_hop, buffer);
-    if (dropped) free_.push_back(*dropped);
-    take_released();  // an entry that gave way for this one
+    take_released();  // of an entry that gave way for this one
+    if (waiting_ >= buffers_.size() / 2) {
+      // Those that nobody answers do not keep what others wait for.
+      free_.push_back(buffer);
+      return count(HostCounter::no_buffer);
+    }
+    ++waiting_;
+    if (const std::optional<uint32_t> dropped = neighbours_.wait(route.next_hop, buffer)) {
+      --waiting_;
+      free_.push_back(*dropped);
+    }
     return;
   }
   std::memcpy(frame_of(buffer), station->data(), station->size());
   going_[(going_first_ + going_count_++) % going_.size()] = buffer;
 }
+
+uint32_t Host::take_id(const IpAddress& to) noexcept { return next_id_[hash_of(to, options_.seed) % next_id_.size()]++; }
 
 std::optional<uint32_t> Host::take_buffer() noexcept {
   if (free_.empty()) return std::nullopt;
@@ -136,10 +149,12 @@ std::optional<uint32_t> Host::take_buffer() noexcept {
 
 void Host::take_released() noexcept {
   for (Neighbours::Released each; neighbours_.poll_released(each);) {
+    --waiting_;
     if (each.failed) {
       free_.push_back(each.packet);
       count(HostCounter::unreachable);
-      if (unreachable_.size() < kUnreachableMax) unreachable_.push_back(each.address);
+      const bool told = std::find(unreachable_.begin(), unreachable_.end(), each.address) != unreachable_.end();
+      if (!told && unreachable_.size() < kUnreachableMax) unreachable_.push_back(each.address);
       continue;
     }
     std::memcpy(frame_of(each.packet), each.station.data(), each.station.size());

@@ -62,11 +62,12 @@ void Neighbours::erase(Entry& entry) noexcept {
   --used_;
 }
 
-// Room for one more that somebody here wants: what nobody has used first, then what is stale, then what does not answer.
+// Room for one more that somebody here wants: what nobody here has used first, then what does not answer, then what is stale.
 bool Neighbours::evict() noexcept {
   const auto rank = [](const Entry& e) {
-    if (e.state == State::stale) return e.wanted ? 1 : 0;
-    return e.state == State::incomplete ? 2 : 3;
+    if (!e.wanted) return 0;
+    if (e.state == State::incomplete) return 1;
+    return e.state == State::stale ? 2 : 3;
   };
   Entry* victim = nullptr;
   for (Entry& each : table_) {

@@ -264,6 +264,17 @@ TEST_CASE("a full table: strangers take nothing away, what is not used gives way
   REQUIRE(released.size() == 1);
   CHECK(released[0].packet == 4);
   CHECK(released[0].failed);
+  // Strangers that have also answered are strangers still.
+  World gateway{.cache = Neighbours({.places = 4})};
+  gateway.become(address(0), State::stale);
+  for (uint32_t i = 1; i < 4; ++i) {
+    gateway.cache.handle_question(address(i), kOther, gateway.now);
+    gateway.cache.handle_answer(address(i), kOther, true, true, false, gateway.now);
+  }
+  for (uint32_t i = 10; i < 13; ++i) CHECK_FALSE(gateway.cache.resolve(address(i), gateway.now));
+  CHECK(gateway.cache.state(address(0)) == State::stale);
+  CHECK_FALSE(gateway.cache.resolve(address(13), gateway.now));  // nor does what is only asked for take its place
+  CHECK(gateway.cache.state(address(0)) == State::stale);
   World fixed{.cache = Neighbours({.places = 2})};
   REQUIRE(fixed.cache.set_static(address(1), kMac));
   REQUIRE(fixed.cache.set_static(address(2), kMac));

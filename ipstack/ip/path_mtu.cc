@@ -9,7 +9,7 @@
 namespace unet::ip {
 namespace {
 
-// RFC 1191, table 7-1, without what is below every host's least.
+// RFC 1191, table 7-1.
 constexpr uint32_t kPlateaus[] = {65535, 32000, 17914, 8166, 4352, 2002, 1492, 1006, 508, 296, 68};
 
 uint32_t plateau_below(uint32_t size) noexcept {

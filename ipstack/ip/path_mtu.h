@@ -34,8 +34,6 @@ class PathMtu {
   // A router could not pass on a packet of ours of `size` bytes, and says `mtu` (0: it does not say; then the next smaller one of those
   // that links have, RFC 1191, 7). True: it is smaller now.
   bool handle_too_big(const IpAddress& to, uint32_t mtu, uint32_t size, Nanoseconds now) noexcept;
-  // A router advertises another MTU of the link (RFC 4861, 6.3.4), or the port has one.
-  void set_link_mtu(uint32_t mtu) noexcept { options_.link_mtu = mtu; }
 
   const PathMtuCounters& counters() const noexcept { return counters_; }
 
@@ -51,7 +49,7 @@ class PathMtu {
   Entry* set_of(const IpAddress& to) noexcept;
   Entry* find(const IpAddress& to, Nanoseconds now) noexcept;
 
-  PathMtuOptions options_;
+  const PathMtuOptions options_;
   std::vector<Entry> table_;
   PathMtuCounters counters_;
 };

@@ -60,17 +60,6 @@ TEST_CASE("a router that does not say: the next smaller of what links have") {
   CHECK_FALSE(path.handle_too_big(kA, 0, size, 0));
 }
 
-TEST_CASE("another MTU of the link") {
-  PathMtu path;
-  REQUIRE(path.handle_too_big(kA, 1400, 1500, 0));
-  path.set_link_mtu(1300);
-  CHECK(path.mtu(kA, 0) == 1300);
-  CHECK(path.mtu(kB, 0) == 1300);
-  path.set_link_mtu(9000);
-  CHECK(path.mtu(kA, 0) == 1400);
-  CHECK(path.mtu(kB, 0) == 9000);
-}
-
 TEST_CASE("many addresses: the table does not grow, and the newest is there") {
   PathMtu path({.places = 64});
   for (uint32_t i = 0; i < 10'000; ++i) {

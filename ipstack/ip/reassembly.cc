@@ -61,7 +61,7 @@ Reassembly::Place* Reassembly::open(const IpView& fragment, Nanoseconds now) noe
     if (oldest_of_sender == nullptr || place.deadline < oldest_of_sender->deadline) oldest_of_sender = &place;
   }
   Place* place = free;
-  if (of_sender >= options_.per_sender) place = oldest_of_sender;
+  if (of_sender != 0 && of_sender >= options_.per_sender) place = oldest_of_sender;
   else if (place == nullptr) place = oldest;
   if (place->used) {
     ++counters_.overflow;

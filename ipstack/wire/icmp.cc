@@ -102,7 +102,9 @@ IcmpError parse_icmp(const IpView& packet, IcmpView& view) noexcept {
     case IcmpKind::unreachable: view.why = meaning(header.code, packet.ipv4); break;
     case IcmpKind::packet_too_big: view.mtu = packet.ipv4 ? uint16_t{header.second} : word; break;
     case IcmpKind::parameter_problem: view.pointer = packet.ipv4 ? word >> 24 : word; break;
-    case IcmpKind::other: view.rest = bytes.subspan(4); break;
+    case IcmpKind::other:
+      if (!view.error) view.rest = bytes.subspan(4);
+      break;
     case IcmpKind::time_exceeded: case IcmpKind::redirect: break;
   }
   return IcmpError::none;

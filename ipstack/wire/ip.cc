@@ -162,6 +162,7 @@ IpError walk_extensions(IpView& view, bool first_is_here, size_t next_at, Proble
     if (type == Protocol::kIpv6Fragment) {
       const auto fragment = read<FragmentHeader>(view.payload);
       view.protocol = fragment.next;
+      view.fragment_header = true;
       view.more_fragments = (fragment.offset & 1) != 0;
       view.offset = fragment.offset & 0xFFF8u;
       view.id = fragment.id;

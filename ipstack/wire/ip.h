@@ -6,7 +6,7 @@
 //   checksum 2 | from 4 | to 4 | options 0 - 40        to 16 | extension headers ...
 //
 // Extension headers are walked to the protocol that the packet carries, or to the fragment header. Options of IPv4 are skipped: a host
-// has to know none of them (RFC 7126 on each), and source routes are counted and refused.
+// has to know none of them (RFC 7126 on each), and source routes are refused.
 #pragma once
 
 #include <cstddef>
@@ -66,6 +66,7 @@ struct IpView {
   bool dont_fragment = false;  // IPv6: always
   bool more_fragments = false;
   bool router_alert = false;   // RFC 2113, RFC 2711
+  bool fragment_header = false;  // IPv6: it has, or had, one, be it of a packet that is whole
   uint32_t offset = 0;         // of the payload in the packet that was fragmented, bytes
   uint32_t id = 0;             // of the packet that was fragmented
   uint32_t flow_label = 0;     // IPv6
@@ -87,7 +88,7 @@ IpError parse_reassembled(uint8_t protocol, Bytes packet, Bytes payload, IpView&
 struct IpFields {
   IpAddress from{}, to{};
   uint8_t protocol = 0;
-  uint8_t hop_limit = 64;
+  uint8_t hop_limit = 0;       // Host::send() fills in what the host uses
   uint8_t traffic_class = 0;
   bool dont_fragment = true;
   bool more_fragments = false;

@@ -25,7 +25,8 @@ Packet bytes(std::initializer_list<int> values) {
 void append(Packet& packet, const Packet& more) { packet.insert(packet.end(), more.begin(), more.end()); }
 
 IpFields fields(bool ipv4) {
-  return {.from = *parse_ip(ipv4 ? "10.0.1.2" : "fd00:1::2"), .to = *parse_ip(ipv4 ? "10.0.2.2" : "fd00:2::2"), .protocol = Protocol::kUdp};
+  return {.from = *parse_ip(ipv4 ? "10.0.1.2" : "fd00:1::2"), .to = *parse_ip(ipv4 ? "10.0.2.2" : "fd00:2::2"), .protocol = Protocol::kUdp,
+          .hop_limit = 64};
 }
 
 Packet emit(const IpFields& of, uint32_t length) {
@@ -230,6 +231,7 @@ TEST_CASE("extension headers are walked to what is carried") {
   const Parsed a = parse(whole);
   REQUIRE(a.error == IpError::none);
   CHECK_FALSE(a.view.is_fragment());
+  CHECK(a.view.fragment_header);
   CHECK(a.view.protocol == Protocol::kUdp);
   CHECK(a.view.payload.size() == 16);
   // What stands behind the header of another fragment is not looked at.

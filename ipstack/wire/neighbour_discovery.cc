@@ -154,6 +154,7 @@ bool take_redirect(const IpView& packet, Discovery& discovery) noexcept {
 bool parse_discovery(const IpView& packet, Discovery& discovery) noexcept {
   const Bytes bytes = packet.payload;
   if (packet.ipv4 || packet.protocol != Protocol::kIcmp6 || packet.hop_limit != kDiscoveryHops) return false;
+  if (packet.fragment_header) return false;  // RFC 6980, 5
   if (bytes.size() < kIcmpBytes || bytes[1] != std::byte{0}) return false;
   discovery = {};
   discovery.kind = DiscoveryKind{std::to_integer<uint8_t>(bytes[0])};

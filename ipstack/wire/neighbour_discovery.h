@@ -3,8 +3,8 @@
 //
 //   ICMPv6 type 1 | code 1 | checksum 2 | by type: flags 4, target 16 ... | options: type 1, length / 8 1, ...
 //
-// What a message must be like to be believed (RFC 4861, 6.1, 7.1, 8.1) is checked here: hop limit 255, so that it comes from this link,
-// code 0, lengths, addresses. Options that are not known are skipped.
+// What a message must be like to be believed (RFC 4861, 6.1, 7.1, 8.1; RFC 6980) is checked here: hop limit 255, so that it comes from this
+// link, never cut, code 0, lengths, addresses. Options that are not known are skipped.
 #pragma once
 
 #include <array>

@@ -226,6 +226,18 @@ TEST_CASE("what is not to be believed is refused") {
   Discovery d;
   REQUIRE(group.sum().parse(d));
   CHECK_FALSE(d.source_mac);
+  // Of a packet that was cut.
+  const Message whole = solicitation(kHost, kOther);
+  IpView packet;
+  packet.ipv4 = false;
+  packet.from = whole.from;
+  packet.to = whole.to;
+  packet.protocol = Protocol::kIcmp6;
+  packet.hop_limit = kDiscoveryHops;
+  packet.payload = whole.bytes;
+  REQUIRE(parse_discovery(packet, d));
+  packet.fragment_header = true;
+  CHECK_FALSE(parse_discovery(packet, d));
   Message other{kHost, kOther, {}};
   put(other.bytes, {128, 0, 0, 0, 0, 0, 0, 0});
   CHECK_FALSE(other.sum().parse());

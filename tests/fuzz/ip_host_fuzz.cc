@@ -11,20 +11,28 @@ namespace {
 constexpr MacAddress kOwn{2, 0, 0, 0, 0, 1}, kOther{2, 0, 0, 0, 0, 2};
 const IpAddress kOwn4 = *parse_ip("10.0.1.2"), kOwn6 = *parse_ip("fd00:1::2");
 
-// Headers that the fuzzer need not find: from another station to ours, and an IPv4 header that sums up.
+// Headers and sums that the fuzzer need not find: from another station to ours, from a host or a router of the link.
 void put_right(std::vector<std::byte>& frame, bool ipv4) {
-  if (frame.size() < 14 + kIpv6Bytes) return;
+  const size_t size = 14 + (ipv4 ? kIpv4Bytes : kIpv6Bytes);
+  if (frame.size() < size + 8) return;
+  const auto octet = [&](size_t at) { return std::to_integer<uint8_t>(frame[at]); };
   std::memcpy(frame.data(), kOwn.data(), 6);
   std::memcpy(frame.data() + 6, kOther.data(), 6);
   frame[12] = std::byte{static_cast<uint8_t>(ipv4 ? 0x08 : 0x86)};
   frame[13] = std::byte{static_cast<uint8_t>(ipv4 ? 0x00 : 0xDD)};
-  IpFields fields{.from = *parse_ip(ipv4 ? "10.0.1.9" : "fd00:1::9"), .to = ipv4 ? kOwn4 : kOwn6,
-                  .protocol = std::to_integer<uint8_t>(frame[20]), .hop_limit = std::to_integer<uint8_t>(frame[21]),
-                  .dont_fragment = false, .more_fragments = (frame[22] & std::byte{1}) != std::byte{0},
-                  .offset = std::to_integer<uint32_t>(frame[23]) % 64 * 8, .id = std::to_integer<uint32_t>(frame[24]) % 4};
+  const bool router = !ipv4 && (octet(15) & 1) != 0, cut = (octet(16) & 0x81) == 0x81;
+  IpFields fields{.from = *parse_ip(ipv4 ? "10.0.1.9" : router ? "fe80::9" : "fd00:1::9"), .to = ipv4 ? kOwn4 : kOwn6,
+                  .protocol = octet(ipv4 ? 23 : 20), .hop_limit = octet(ipv4 ? 22 : 21), .dont_fragment = false};
+  if (cut) {
+    fields.more_fragments = (octet(17) & 1) != 0;
+    fields.offset = octet(18) % 64u * 8;
+    fields.id = octet(19) % 4u;
+  }
   const uint32_t header = ip_header_size(fields);
-  if (frame.size() < 14 + header) return;
-  emit_ip_header(frame.data() + 14, fields, static_cast<uint32_t>(frame.size() - 14 - header));
+  if (frame.size() < 14 + header + 8) return;
+  const auto length = static_cast<uint32_t>(frame.size() - 14 - header);
+  emit_ip_header(frame.data() + 14, fields, length);
+  if (fields.protocol == (ipv4 ? Protocol::kIcmp : Protocol::kIcmp6)) sum_icmp(&frame[14 + header], length, fields.from, fields.to);
 }
 
 void look_at(Bytes frame) {
@@ -65,6 +73,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       UNET_CHECK(host.next_event() > now);
     }
     UNET_CHECK(host.reassembly().used() <= 2 && host.neighbours().used() <= 4);
+  }
+  // All buffers come back, whatever waited: one full round of them goes to everybody.
+  for (int i = 0; i < 100; ++i) {
+    now += 20 * kSecond;
+    while (host.poll_frame(now, room) != 0) {}
+  }
+  const IpAddress all = *parse_address("255.255.255.255");
+  if (!host.source_for(all)) return 0;
+  for (uint32_t i = 0; i < options.buffers; ++i) UNET_CHECK(host.send({.to = all, .protocol = 17}, {}, room, now) == SendResult::too_big);
+  for (uint32_t i = 0; i < options.buffers; ++i) {
+    UNET_CHECK(host.send({.to = all, .protocol = 17}, {}, Bytes(room).first(100), now) == SendResult::sent);
   }
   return 0;
 }
