@@ -5,17 +5,10 @@
 // Prints a line for each thing that happens: `assigned ADDRESS`, `conflict ADDRESS`, `unreachable ADDRESS`, and of what is asked on
 // standard input, `ping ADDRESS BYTES`, either `reply ADDRESS BYTES`, `error KIND of ADDRESS`, or `not sent: WHY`. What is on the interface
 // goes to CAPTURE, in pcap's format. Ends with standard input.
-#include <linux/if_packet.h>
-#include <net/ethernet.h>
-#include <net/if.h>
 #include <poll.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <set>
@@ -25,6 +18,7 @@
 #include <vector>
 
 #include "ipstack/ip/host.h"
+#include "tests/system/packet_wire.h"
 #include "unet/base/check.h"
 
 using namespace unet;
@@ -33,58 +27,6 @@ using namespace unet::ip;
 namespace {
 
 constexpr uint16_t kEchoId = 0x5555;
-
-class Capture {
- public:
-  explicit Capture(const char* path) : file_(std::fopen(path, "wb")) {
-    UNET_CHECK(file_ != nullptr);
-    const uint32_t header[] = {0xA1B23C4D, 2 | 4 << 16, 0, 0, 0x40000, 1};  // in nanoseconds, of Ethernet
-    std::fwrite(header, sizeof header, 1, file_);
-  }
-  ~Capture() { std::fclose(file_); }
-  Capture(const Capture&) = delete;
-  Capture& operator=(const Capture&) = delete;
-
-  void add(Bytes frame, Nanoseconds now) {
-    const auto size = static_cast<uint32_t>(frame.size());
-    const uint32_t header[] = {static_cast<uint32_t>(now / kSecond), static_cast<uint32_t>(now % kSecond), size, size};
-    std::fwrite(header, sizeof header, 1, file_);
-    std::fwrite(frame.data(), frame.size(), 1, file_);
-  }
-
- private:
-  std::FILE* file_;
-};
-
-// The interface as a packet socket sees it.
-struct Wire {
-  explicit Wire(const char* name) : descriptor(::socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
-    UNET_CHECK(descriptor >= 0);
-    ifreq request{};
-    std::strncpy(request.ifr_name, name, IFNAMSIZ - 1);
-    UNET_CHECK(::ioctl(descriptor, SIOCGIFHWADDR, &request) == 0);
-    std::memcpy(mac.data(), request.ifr_hwaddr.sa_data, mac.size());
-    UNET_CHECK(::ioctl(descriptor, SIOCGIFMTU, &request) == 0);
-    mtu = static_cast<uint32_t>(request.ifr_mtu);
-    const int all = 1;
-    UNET_CHECK(::setsockopt(descriptor, SOL_PACKET, PACKET_IGNORE_OUTGOING, &all, sizeof all) == 0);
-    const packet_mreq groups{.mr_ifindex = static_cast<int>(::if_nametoindex(name)), .mr_type = PACKET_MR_ALLMULTI, .mr_alen = 0,
-                             .mr_address = {}};
-    UNET_CHECK(::setsockopt(descriptor, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &groups, sizeof groups) == 0);
-    sockaddr_ll address{};
-    address.sll_family = AF_PACKET;
-    address.sll_protocol = std::bit_cast<uint16_t>(be16(ETH_P_ALL));
-    address.sll_ifindex = groups.mr_ifindex;
-    UNET_CHECK(::bind(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
-  }
-  ~Wire() { ::close(descriptor); }
-  Wire(const Wire&) = delete;
-  Wire& operator=(const Wire&) = delete;
-
-  int descriptor;
-  MacAddress mac{};
-  uint32_t mtu = 0;
-};
 
 const char* name_of(SendResult result) {
   switch (result) {
@@ -117,7 +59,7 @@ class Program {
     while (true) {
       const Nanoseconds now = monotonic_now(), next = host_.next_event();
       const Nanoseconds left = next <= now ? 0 : std::min((next - now) / kMillisecond + 1, Nanoseconds{100});
-      pollfd wanted[] = {{wire_.descriptor, POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}};
+      pollfd wanted[] = {{wire_.descriptor(), POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}};
       ::poll(wanted, 2, static_cast<int>(left));
       receive();
       if (wanted[1].revents != 0 && !take_command()) return;
@@ -128,15 +70,15 @@ class Program {
 
  private:
   HostOptions with_wire(HostOptions options) const {
-    options.mac = wire_.mac;
-    options.mtu = wire_.mtu;
+    options.mac = wire_.mac();
+    options.mtu = wire_.mtu();
     return options;
   }
 
   void receive() {
     std::vector<std::byte> frame(65536);
-    for (ssize_t size; (size = ::recv(wire_.descriptor, frame.data(), frame.size(), 0)) > 0;) {
-      const Bytes bytes = Bytes(frame).first(static_cast<size_t>(size));
+    for (size_t size; (size = wire_.receive(frame)) != 0;) {
+      const Bytes bytes = Bytes(frame).first(size);
       const Nanoseconds now = monotonic_now();
       capture_.add(bytes, now);
       Arrival arrival;
@@ -168,7 +110,7 @@ class Program {
       const uint32_t length = host_.poll_frame(now, frame);
       if (length == 0) return;
       capture_.add(Bytes(frame).first(length), now);
-      while (::send(wire_.descriptor, frame.data(), length, 0) < 0 && (errno == EAGAIN || errno == ENOBUFS)) ::usleep(100);
+      wire_.send(Bytes(frame).first(length));
     }
   }
 
@@ -208,7 +150,7 @@ class Program {
     std::fflush(stdout);
   }
 
-  Wire wire_;
+  PacketWire wire_;
   Capture capture_;
   Host host_;
   std::set<std::string> waited_;  // addresses of which is to be told what they became

@@ -6,21 +6,17 @@
 #        ip_linux.py --peer ...   what the kernel's side does, in its namespace
 import contextlib
 import os
-import shutil
 import socket
 import struct
 import subprocess
 import sys
 
 from daemon import WAIT, directory, main, require, run
+from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel, in_kernel, looks_right
 from spaces import HAS_IPV6, Spaces, can_be_made, ip
 
 IP_HOST = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
-OURS = {4: "10.86.0.1", 6: "fd00:86::1"}
-KERNELS = {4: "10.86.0.2", 6: "fd00:86::2"}
 BEYOND = {4: "10.86.9.2", 6: "fd00:86:9::2"}
-PREFIX = {4: 24, 6: 64}
-VERSIONS = (4, 6) if HAS_IPV6 else (4,)
 SIZES = (0, 1, 56, 1400, 1452, 1453, 1472, 1473, 4000, 20000, 60000)
 
 
@@ -93,26 +89,16 @@ PEER = {"ping": lambda to, size: kernel_ping(to, int(size)), "refused": kernel_r
 # ---- the test
 
 
-def in_kernel(space, what, *args):
-    status, out, err = run("ip", "netns", "exec", space, sys.executable, os.path.abspath(__file__), "--peer", what, *map(str, args))
-    return status == 0 and out.strip() == "True", err
-
-
 class OurHost:
     """The program, and what it says."""
 
     def __init__(self, space, interface, capture, *args):
         self.process = subprocess.Popen(["ip", "netns", "exec", space, IP_HOST, interface, capture, *args], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
-        self.capture = capture
-
-    def line(self):
-        line = self.process.stdout.readline().strip()
-        require(line, "the host has ended")
-        return line
+                                        stdout=subprocess.PIPE)
+        self.capture, self.line = capture, Lines(self.process.stdout).next
 
     def ask(self, command):
-        self.process.stdin.write(command + "\n")
+        self.process.stdin.write(f"{command}\n".encode())
         self.process.stdin.flush()
         return self.line()
 
@@ -122,14 +108,12 @@ class OurHost:
 
 
 @contextlib.contextmanager
-def wire(kernel_first=True):
+def wire(kernels=None):
     """Our host in namespace a, the kernel in b."""
     with directory() as d, Spaces("a", "b") as spaces:
         spaces.join("a", "eth0", "b", "eth0")
-        ours = [f"{OURS[v]}/{PREFIX[v]}" for v in VERSIONS]
-        if kernel_first:
-            give_kernel(spaces, KERNELS)
-        host = OurHost(spaces["a"], "eth0", f"{d}/wire.pcap", *ours)
+        give_kernel(spaces, kernels or KERNELS)
+        host = OurHost(spaces["a"], "eth0", f"{d}/wire.pcap", *OUR_ADDRESSES)
         try:
             yield spaces, host
         finally:
@@ -137,26 +121,9 @@ def wire(kernel_first=True):
             host.process.wait(WAIT)
 
 
-def give_kernel(spaces, addresses, space="b", interface="eth0"):
-    for v in VERSIONS:
-        ip("-n", spaces[space], "address", "add", f"{addresses[v]}/{PREFIX[v]}", "dev", interface, *["nodad"] * (v == 6))
-    if HAS_IPV6:  # from it the kernel asks for neighbours
-        ip("-n", spaces[space], "address", "add", "fe80::2/64", "dev", interface, "nodad")
-
-
 def all_assigned(host):
     lines = {host.line() for _ in VERSIONS}
     require(lines == {f"assigned {OURS[v]}" for v in VERSIONS}, f"the host says {lines}")
-
-
-def looks_right(capture):
-    """tshark finds nothing malformed, and no wrong checksum, in what was on the wire."""
-    if not shutil.which("tshark"):
-        return
-    checks = ["-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE"]
-    status, out, err = run("tshark", "-r", capture, *checks, "-Y", "_ws.malformed or _ws.expert.severity >= 8388608")
-    require(status == 0, f"tshark: {err}")
-    require(out.strip() == "", f"tshark complains:\n{out}")
 
 
 def test_echo_in_both_roles():
@@ -198,8 +165,7 @@ def test_nobody_there():
 
 
 def test_addresses_that_the_kernel_has():
-    with wire(kernel_first=False) as (spaces, host):
-        give_kernel(spaces, OURS)
+    with wire(OURS) as (_, host):
         lines = {host.line() for _ in VERSIONS}
         require(lines == {f"conflict {OURS[v]}" for v in VERSIONS}, f"the host says {lines}")
         host.stop()
@@ -228,7 +194,7 @@ def test_a_path_with_a_smaller_mtu():
         spaces.join("r", "to_b", "b", "eth0")
         give_kernel(spaces, KERNELS, "r", "to_a")
         give_kernel(spaces, {4: "10.86.9.1", 6: "fd00:86:9::1"}, "r", "to_b")
-        give_kernel(spaces, BEYOND)
+        give_kernel(spaces, BEYOND, link_local="fe80::3")
         for name, end in (("r", "to_b"), ("b", "eth0")):
             ip("-n", spaces[name], "link", "set", end, "mtu", "1300")
         for name in ["net.ipv4.ip_forward"] + ["net.ipv6.conf.all.forwarding"] * HAS_IPV6:
@@ -236,9 +202,8 @@ def test_a_path_with_a_smaller_mtu():
             require(status == 0, f"sysctl {name}: {err}")
         for v in VERSIONS:
             ip("-n", spaces["b"], f"-{v}", "route", "add", "default", "via", {4: "10.86.9.1", 6: "fd00:86:9::1"}[v])
-        ours = [f"{OURS[v]}/{PREFIX[v]}" for v in VERSIONS]
         gateways = [part for v in VERSIONS for part in ("--gateway", KERNELS[v])]
-        host = OurHost(spaces["a"], "eth0", f"{d}/wire.pcap", *ours, *gateways)
+        host = OurHost(spaces["a"], "eth0", f"{d}/wire.pcap", *OUR_ADDRESSES, *gateways)
         try:
             all_assigned(host)
             for v in VERSIONS:

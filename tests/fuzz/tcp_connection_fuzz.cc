@@ -1,0 +1,110 @@
+// tcp_connection_fuzz.cc - any segments and commands at any time to a TCP connection: it keeps its bounds, what it sends parses, and all
+// that it took of the pools comes back.
+#include <array>
+
+#include "ipstack/tcp/connection.h"
+#include "tests/fuzz/fuzz_input.h"
+#include "unet/base/check.h"
+
+using namespace unet;
+using namespace unet::tcp;
+
+namespace {
+
+constexpr uint32_t kChunks = 40, kRecords = 30;
+
+// Segments as bytes, near what is right unless the fuzzer wants another number.
+std::vector<std::byte> segment_of(FuzzInput& input, Sequence theirs, Sequence ours) {
+  ip::TcpFields fields{.source_port = 9, .destination_port = 80};
+  fields.flags = input.take<uint8_t>();
+  fields.sequence = theirs + static_cast<uint32_t>(input.take<int16_t>());
+  fields.acknowledgement = ours + static_cast<uint32_t>(input.take<int16_t>());
+  fields.window = input.take<uint16_t>();
+  const auto options = input.take<uint8_t>();
+  fields.options.sack_permitted = (options & 1) != 0;
+  fields.options.has_timestamps = (options & 2) != 0;
+  if ((options & 4) != 0) fields.options.window_scale = input.take<uint8_t>();
+  if ((options & 8) != 0) fields.options.mss = input.take<uint16_t>();
+  if (fields.options.has_timestamps) {
+    fields.options.timestamp = input.take<uint16_t>();
+    fields.options.timestamp_echo = input.take<uint16_t>();
+  }
+  const uint32_t most = fields.options.has_timestamps ? 3 : 4;
+  if ((fields.flags & ip::TcpFlags::kSyn) == 0) fields.options.sack_count = static_cast<uint8_t>(std::min<uint32_t>(options >> 5, most));
+  for (uint32_t i = 0; i < fields.options.sack_count; ++i) {
+    fields.options.sack[i].left = ours + static_cast<uint32_t>(input.take<int16_t>());
+    fields.options.sack[i].right = fields.options.sack[i].left + input.take<uint16_t>();
+  }
+  if (ip::tcp_options_size(fields.options) > ip::kTcpOptionsMax) fields.options.sack_count = 0;
+  std::vector<std::byte> bytes(ip::kTcpHeaderMax);
+  bytes.resize(ip::emit_tcp(bytes.data(), fields));
+  bytes.resize(bytes.size() + input.take<uint16_t>() % 3000);
+  return bytes;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  FuzzInput input(data, size);
+  const auto choice = input.take<uint8_t>();
+  Options options;
+  options.sack = (choice & 1) != 0;
+  options.timestamps = (choice & 2) != 0;
+  options.nagle = (choice & 4) != 0;
+  options.ack_delay = (choice & 8) != 0 ? 40 * kMillisecond : 0;
+  options.congestion = (choice & 16) != 0 ? Algorithm::cubic : Algorithm::newreno;
+  options.keep_alive_idle = (choice & 32) != 0 ? kSecond : 0;
+  options.receive_buffer = options.send_buffer = 20'000;
+  ChunkPool chunks(1024, kChunks);
+  RecordPool records(kRecords);
+  Counters counters;
+  {
+    Connection connection(options, {chunks, records, counters}, 80);
+    const Sequence iss{input.take<uint32_t>()};
+    Sequence theirs{input.take<uint32_t>()}, ours = iss + 1;
+    Nanoseconds now = kSecond;
+    if ((choice & 64) != 0) connection.connect(9, iss, now);
+    else connection.listen(iss);
+    const std::vector<std::byte> zeros(5000);
+    while (!input.empty()) {
+      const auto what = input.take<uint8_t>();
+      now += Nanoseconds{input.take<uint8_t>()} << (what >> 3);
+      switch (what & 7) {
+        case 0: case 1: case 2: {
+          const bool raw = (what & 128) != 0;
+          const std::vector<std::byte> bytes = raw ? input.take_bytes(input.take<uint8_t>()) : segment_of(input, theirs, ours);
+          ip::TcpView view;
+          if (ip::parse_tcp(bytes, view) == ip::TcpError::none) connection.handle_segment(view, now);
+          break;
+        }
+        case 3: connection.send(Bytes(zeros).first(input.take<uint16_t>() % zeros.size())); break;
+        case 4: {
+          std::vector<std::byte> into(input.take<uint16_t>() % 5000);
+          connection.receive(into);
+          break;
+        }
+        case 5: connection.handle_timer(now); break;
+        case 6: if ((what & 128) != 0) connection.shutdown(); break;
+        case 7: if ((what & 240) == 240) connection.close(now); break;
+      }
+      Segment segment;
+      for (uint32_t count = 0; connection.poll_segment(now, 4000, segment); ++count) {
+        UNET_CHECK(count < 10'000);
+        std::array<Bytes, 16> pieces;
+        uint32_t length = 0;
+        for (uint32_t i = 0, some = connection.gather(segment, pieces); i < some; ++i) length += static_cast<uint32_t>(pieces[i].size());
+        UNET_CHECK(length == segment.length);
+        std::array<std::byte, ip::kTcpHeaderMax> head;
+        ip::TcpView again;
+        const uint32_t emitted = ip::emit_tcp(head.data(), segment.fields);
+        UNET_CHECK(emitted <= head.size() && ip::parse_tcp(Bytes(head).first(emitted), again) == ip::TcpError::none);
+        if ((segment.fields.flags & ip::TcpFlags::kRst) != 0) continue;
+        ours = segment.fields.sequence + segment.length + ((segment.fields.flags & ip::TcpFlags::kSyn) != 0 ? 1u : 0u);
+        if ((segment.fields.flags & ip::TcpFlags::kAck) != 0) theirs = segment.fields.acknowledgement;
+      }
+      UNET_CHECK(connection.readable() <= options.receive_buffer);
+    }
+  }
+  UNET_CHECK(chunks.available() == kChunks && records.available() == kRecords);
+  return 0;
+}

@@ -1,0 +1,53 @@
+# ip_spaces.py - a namespace whose kernel has no address, for the IP stack, and one whose kernel talks to it; for ip_linux.py and tcp_linux.py.
+import os
+import select
+import shutil
+import sys
+
+from daemon import WAIT, require, run
+from spaces import HAS_IPV6, ip
+
+OURS = {4: "10.86.0.1", 6: "fd00:86::1"}
+KERNELS = {4: "10.86.0.2", 6: "fd00:86::2"}
+PREFIX = {4: 24, 6: 64}
+VERSIONS = (4, 6) if HAS_IPV6 else (4,)
+OUR_ADDRESSES = [f"{OURS[v]}/{PREFIX[v]}" for v in VERSIONS]
+
+
+def in_kernel(space, what, *args):
+    """Whether the test's `--peer WHAT` in that namespace says True; and its errors."""
+    status, out, err = run("ip", "netns", "exec", space, sys.executable, os.path.abspath(sys.argv[0]), "--peer", what, *map(str, args))
+    return status == 0 and out.strip() == "True", err
+
+
+class Lines:
+    """What a process prints, line by line, with an end to waiting."""
+
+    def __init__(self, pipe):
+        self.pipe, self.rest = pipe, b""
+
+    def next(self):
+        while b"\n" not in self.rest:
+            require(select.select([self.pipe], [], [], WAIT)[0], "the program says nothing")
+            part = os.read(self.pipe.fileno(), 65536)
+            require(part, "the program has ended")
+            self.rest += part
+        line, self.rest = self.rest.split(b"\n", 1)
+        return line.decode()
+
+
+def give_kernel(spaces, addresses, space="b", interface="eth0", link_local="fe80::2"):
+    for v in VERSIONS:
+        ip("-n", spaces[space], "address", "add", f"{addresses[v]}/{PREFIX[v]}", "dev", interface, *["nodad"] * (v == 6))
+    if HAS_IPV6:  # from it the kernel asks for neighbours
+        ip("-n", spaces[space], "address", "add", f"{link_local}/64", "dev", interface, "nodad")
+
+
+def looks_right(capture):
+    """tshark finds nothing malformed, and no wrong checksum, in what was on the wire."""
+    if not shutil.which("tshark"):
+        return
+    checks = ["-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE", "-o", "tcp.check_checksum:TRUE"]
+    status, out, err = run("tshark", "-r", capture, *checks, "-Y", "_ws.malformed or _ws.expert.severity >= 8388608")
+    require(status == 0, f"tshark: {err}")
+    require(out.strip() == "", f"tshark complains:\n{out}")
