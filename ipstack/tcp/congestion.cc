@@ -53,11 +53,15 @@ void Congestion::grow_cubic(uint32_t bytes, Nanoseconds rtt, Nanoseconds now) no
     if (w_max_ < window) w_max_ = window;
     k_ = std::cbrt((w_max_ - window) / kC);
     fraction_ = 0;
+    grown_at_ = now;
   }
   const auto cubic = [&](Nanoseconds at) {
     const float past = static_cast<float>(at) / 1e9f - k_;
     return kC * past * past * past + w_max_;
   };
+  // RFC 9438, 5.8: the time in which the window was not what held the sender back does not count.
+  if (now - grown_at_ > std::max(rtt, kMillisecond)) epoch_start_ += now - grown_at_;
+  grown_at_ = now;
   const Nanoseconds t = now - epoch_start_;
   const float acked = segments(bytes);
   // RFC 9438, 4.3: what NewReno would have with this reduction; like NewReno once it has what there was before.

@@ -42,6 +42,7 @@ class Congestion {
   uint32_t counted_ = 0;       // NewReno: bytes acknowledged towards the next segment of window
   // CUBIC, in segments and seconds, named as in RFC 9438, 4.1.2.
   Nanoseconds epoch_start_ = 0;  // of this stage of congestion avoidance; 0: it has not begun
+  Nanoseconds grown_at_ = 0;     // when the window was last asked to grow
   float k_ = 0;
   float w_max_ = 0;
   float w_est_ = 0;

@@ -42,7 +42,7 @@ void Connection::end(Error error) noexcept {
 // RFC 9293, 3.10.5: <SEQ=SND.NXT><CTL=RST>.
 void Connection::reset_peer() noexcept {
   reset_due_ = true;
-  reset_sequence_ = snd_nxt_;
+  reset_sequence_ = is_synchronized(state_) ? ack_sequence() : snd_nxt_;
   reset_acknowledgement_ = {};
   reset_flags_ = ip::TcpFlags::kRst;
 }

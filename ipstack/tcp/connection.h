@@ -5,8 +5,8 @@
 // poll_segment() until it says no more, next_timer(), and readiness().
 //
 // Memory: this object, and for data and what is on its way chunks and records of the owner's pools, which go back when they are empty. An
-// empty pool stops nobody for ever: send() takes less, of what comes data in order goes before data out of order, and the rest is dropped
-// and comes again. All connections of a pool belong to one thread.
+// empty pool stops nobody for ever: send() takes less, of what comes data in order goes before data out of order, an eighth of a pool is
+// kept for connections that have nothing of it, and the rest is dropped and comes again. All connections of a pool belong to one thread.
 //
 // A payload byte is copied once when it is sent, into a chunk, and once when it is received; receive() copies once more, gather() does not.
 #pragma once
@@ -229,7 +229,6 @@ class Connection {
   bool rack_round_ : 1 = false;       // RACK.dsack_round counts
   bool duplicate_due_ : 1 = false;    // duplicate_ is to be told (RFC 2883)
   bool held_back_ : 1 = false;        // the congestion window was all that kept more from being sent
-  bool starved_ : 1 = false;          // for want of a record nothing could be sent
   uint8_t challenges_ = 0;            // in the present second
   uint8_t keep_alives_ = 0;           // without an answer
   uint16_t repeats_ = 0;              // duplicate ACKs in a row (without SACK)

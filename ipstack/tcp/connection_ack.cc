@@ -43,7 +43,9 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
     const Nanoseconds trip = Nanoseconds{delivery.clock - delivery.echo} * kMillisecond;
     if (trip <= options_.rto_max) rtt_.handle_sample(std::max(trip, std::min(rtt_.least(), kMillisecond)), options_);
   }
+  const bool shut = snd_wnd_ == 0;
   take_window(segment);
+  if (shut && snd_wnd_ != 0 && !reader_gone_) since_ = now;  // what is waited for from here on is an acknowledgement
   if (recovery_ == Recovery::none && snd_una_ > recovery_end_) recovery_end_ = snd_una_ - 1;  // moves along
   handle_delivery(segment, delivery, acked, repeats, duplicate_told, now);
   if (acked != 0) {

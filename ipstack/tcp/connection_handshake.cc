@@ -68,7 +68,7 @@ void Connection::take_syn(const ip::TcpView& segment, Nanoseconds now) noexcept 
   irs_ = segment.sequence;
   received_.start(irs_ + 1);
   // RFC 7323, 2.2: the window of a SYN is never scaled.
-  rcv_edge_ = rcv_nxt() + std::min<uint32_t>(room(), 0xFFFF);
+  rcv_edge_ = rcv_nxt() + std::max(std::min<uint32_t>(room(), 0xFFFF), state_ == State::syn_sent ? rcv_edge_.value : 0);
   last_ack_sent_ = rcv_nxt();
   snd_wnd_ = snd_wnd_max_ = segment.window;
   snd_wl1_ = segment.sequence;

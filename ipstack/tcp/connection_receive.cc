@@ -25,15 +25,8 @@ void Connection::handle_synchronized(ip::TcpView segment, Nanoseconds now) noexc
   const bool closed_window = rcv_wnd() == 0 && segment.sequence == rcv_nxt();
   if (segment.has(Flags::kRst)) return handle_reset(segment, now);  // second
   if (!acceptable(segment) && !closed_window) return handle_unacceptable(segment, now);
-  heard_at_ = now;
-  keep_alives_ = 0;
-  // RFC 7323, 4.3 (3).
-  if (stamps_ && segment.options.has_timestamps && segment.sequence <= last_ack_sent_) {
-    ts_recent_ = segment.options.timestamp;
-    ts_recent_second_ = static_cast<uint32_t>(now / kSecond);
-  }
   if (segment.has(Flags::kSyn)) {  // fourth
-    if (state_ == State::syn_received && passive_) {
+    if (state_ == State::syn_received && passive_ && !fin_queued_) {
       scoreboard_.clear(shared_.records);
       queued_.clear(shared_.chunks);
       received_.clear(shared_.chunks);
@@ -50,6 +43,13 @@ void Connection::handle_synchronized(ip::TcpView segment, Nanoseconds now) noexc
   }
   if (state_ == State::syn_received && !handle_syn_received_ack(segment, now)) return;
   if (!handle_ack(segment, now)) return;
+  heard_at_ = now;
+  keep_alives_ = 0;
+  // RFC 7323, 4.3 (3).
+  if (stamps_ && segment.options.has_timestamps && segment.sequence <= last_ack_sent_) {
+    ts_recent_ = segment.options.timestamp;
+    ts_recent_second_ = static_cast<uint32_t>(now / kSecond);
+  }
   if (state_ == State::closed) return;
   // Sixth: RFC 6093, 6, has new applications ignore where urgent data ends; all of it stays in the stream.
   if (segment.has(Flags::kUrg)) ++shared_.counters.urgent;
@@ -94,7 +94,8 @@ bool Connection::acceptable(const ip::TcpView& segment) const noexcept {
 void Connection::handle_unacceptable(const ip::TcpView& segment, Nanoseconds now) noexcept {
   ++shared_.counters.out_of_window;
   if (segment.length() == 0 || segment.has(Flags::kSyn)) return challenge(now);  // or two that disagree would answer each other for ever
-  if (state_ == State::time_wait && segment.has(Flags::kFin)) expires_at_ = now + options_.time_wait;
+  const bool same_fin = segment.has(Flags::kFin) && segment.sequence + segment.length() == rcv_nxt();
+  if (state_ == State::time_wait && same_fin) expires_at_ = now + options_.time_wait;
   const auto size = static_cast<uint32_t>(segment.payload.size());
   if (size != 0 && segment.sequence < rcv_nxt()) note_duplicate(segment.sequence, segment.sequence + size);
   ack_now_ = true;
@@ -126,7 +127,7 @@ void Connection::handle_reset(const ip::TcpView& segment, Nanoseconds now) noexc
     return challenge(now);
   }
   ++shared_.counters.resets_received;
-  if (state_ == State::syn_received && passive_) {
+  if (state_ == State::syn_received && passive_ && !fin_queued_) {
     queued_.clear(shared_.chunks);
     forget_timers();
     step(State::listen);

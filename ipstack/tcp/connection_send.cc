@@ -41,7 +41,7 @@ bool Connection::poll_segment(Nanoseconds now, uint32_t length_max, Segment& seg
 // such an ACK. By less than a unit of the window it may seem so only.
 Sequence Connection::ack_sequence() const noexcept {
   const Sequence edge = snd_una_ + snd_wnd_;
-  return snd_nxt_ > edge && snd_nxt_ - edge >= 1u << peer_scale_ ? edge : snd_nxt_;
+  return snd_nxt_ > edge && (snd_wnd_ == 0 || snd_nxt_ - edge >= 1u << peer_scale_) ? edge : snd_nxt_;
 }
 
 uint32_t Connection::gather(const Segment& segment, std::span<Bytes> pieces) const noexcept {
@@ -83,7 +83,8 @@ void Connection::begin_segment(Segment& segment, Sequence sequence, uint8_t flag
   fields.flags = flags;
   // RFC 9293, 3.8.6.2.2: the right edge stands still until it can move by a segment, or half the buffer. And it never moves back.
   const Sequence edge = received_.next() + room();
-  if (edge > rcv_edge_ && edge - rcv_edge_ >= std::min<uint32_t>(options_.mss, options_.receive_buffer / 2)) rcv_edge_ = edge;
+  const uint32_t least = std::max(std::min<uint32_t>(options_.mss, options_.receive_buffer / 2), 1u << (scales_ ? our_scale_ : 0));
+  if (edge > rcv_edge_ && edge - rcv_edge_ >= least) rcv_edge_ = edge;
   fields.window = static_cast<uint16_t>(std::min<uint32_t>(rcv_wnd() >> (scales_ ? our_scale_ : 0), 0xFFFF));
   ip::TcpOptions& options = fields.options;
   if (stamps_) {
@@ -137,6 +138,7 @@ void Connection::emit_syn(Segment& segment, Nanoseconds now) noexcept {
     options.timestamp_echo = stamps_ ? ts_recent_ : 0;
     last_ack_sent_ = fields.acknowledgement;
   }
+  if (!answers) rcv_edge_ = {fields.window};  // until the peer's number is known: what it has been promised
   syn_due_ = ack_now_ = false;
   rto_at_ = now + rtt_.rto(options_);
   ++shared_.counters.segments_out;
@@ -149,7 +151,10 @@ void Connection::tell_window() noexcept {
   const uint32_t gain = edge - rcv_edge_;
   const uint32_t half = options_.receive_buffer / 2;
   // By half a buffer it is worth a segment of its own; by one segment only where the peer may be stopped.
-  if (gain >= half || (rcv_wnd() < 2 * uint32_t{options_.mss} && gain >= std::min<uint32_t>(options_.mss, half))) ack_now_ = true;
+  const uint32_t unit = 1u << (scales_ ? our_scale_ : 0);  // what the peer hears of is a multiple of this
+  const uint32_t told = rcv_wnd() / unit * unit;
+  const uint32_t least = std::max(std::min<uint32_t>(options_.mss, half), unit);
+  if (gain >= half || (told < 2 * uint32_t{options_.mss} && gain >= least)) ack_now_ = true;
 }
 
 // ---- payload
@@ -176,7 +181,7 @@ void Connection::emit_record(Segment& segment, RecordIndex record, uint32_t most
   if (!whole) ++shared_.counters.no_record;
   if (length != 0 && piece.start + length == queued_.end()) segment.fields.flags |= Flags::kPsh;
   if (whole && piece.fin) segment.fields.flags |= Flags::kFin;
-  scoreboard_.resent(records, record, now);
+  scoreboard_.resent(records, record, whole, now);
   ++shared_.counters.retransmitted;
   if (recovery_ == Recovery::fast) prr_out_ += length;
   if (rto_at_ == kNever) arm_rto(now);
@@ -295,7 +300,7 @@ bool Connection::emit_tail_probe(Segment& segment, Nanoseconds now) noexcept {
     }
     emit_record(segment, record, unit(), now);
   } else {
-    if (shared_.records.available() == 0) return false;
+    if (!scoreboard_.may_append(shared_.records)) return false;
     emit_fresh(segment, bytes, fin, now);
   }
   ++shared_.counters.tail_probes;

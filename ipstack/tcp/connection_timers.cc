@@ -41,7 +41,9 @@ Nanoseconds Connection::silence_deadline() const noexcept {
   if (!is_synchronized(state_) || state_ == State::time_wait) return kNever;
   if (unacknowledged() == 0 && !persisting_) return kNever;
   // RFC 9293, 3.8.6.1, MUST-37: who answers the probes of a closed window may keep it closed.
-  return (snd_wnd_ == 0 ? std::max(since_, heard_at_) : since_) + options_.user_timeout;
+  // After CLOSE nobody is left who would wait for it.
+  const Nanoseconds from = snd_wnd_ == 0 && !reader_gone_ ? std::max(since_, heard_at_) : since_;
+  return options_.user_timeout < kNever - from ? from + options_.user_timeout : kNever;
 }
 
 Nanoseconds Connection::keep_alive_deadline() const noexcept {
@@ -65,6 +67,7 @@ void Connection::handle_timer(Nanoseconds now) noexcept {
   }
   if (now >= keep_alive_deadline()) {
     if (keep_alives_ >= options_.keep_alive_probes) return end(Error::timed_out);
+    heard_at_ += now - keep_alive_deadline();  // who comes late to this one is not late for the next
     ++keep_alives_;
     keep_alive_due_ = true;
   }

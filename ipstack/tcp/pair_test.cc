@@ -94,6 +94,31 @@ TEST_CASE("whatever the network does, both streams arrive and both ends close") 
   for (uint64_t seed = 1; seed <= test::seeds(400); ++seed) live(seed);
 }
 
+TEST_CASE("readers that pause for longer than the user time-out lose nothing, and nobody waits for long when they go on") {
+  for (uint64_t seed = 1; seed <= test::seeds(100); ++seed) {
+    std::mt19937_64 random(seed);
+    Pair pair({.delay = kMillisecond + random() % (20 * kMillisecond)}, seed);
+    for (const size_t which : {0u, 1u}) {
+      Side& side = pair.side(which);
+      side.options.user_timeout = 2 * kSecond;
+      side.options.receive_buffer = 20'000u << random() % 5;  // with window scaling and without
+      side.options.send_buffer = 100'000;
+      side.plan.bytes = 200'000;
+      if (random() % 3 != 0) side.plan.pause = 2500 * kMillisecond + random() % (2 * kSecond);
+      side.plan.close_early = which == 1 || random() % 2 == 0;
+    }
+    pair.open(false);
+    pair.run(10'000 * kSecond);
+    INFO("seed " << seed << ", at " << pair.now() / kMillisecond << " ms: " << describe(pair));
+    REQUIRE(pair.fault() == "");
+    for (const size_t which : {0u, 1u}) {
+      REQUIRE(pair.side(which).read == 200'000);
+      REQUIRE(pair.side(which).connection->error() == Error::none);
+      REQUIRE(pair.side(which).finished_at < 100 * kSecond);
+    }
+  }
+}
+
 namespace {
 
 struct Goodput {

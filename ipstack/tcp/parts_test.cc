@@ -122,6 +122,38 @@ TEST_CASE("a receive buffer keeps each byte in its place, and tells which it has
   CHECK(pool.available() == chunks);
 }
 
+TEST_CASE("what waits behind gaps of one stream leaves chunks to what comes in order on another") {
+  ChunkPool pool(1024, 64);
+  std::vector<ReceiveBuffer> hostile(8);
+  const std::vector<std::byte> data(1000);
+  for (ReceiveBuffer& each : hostile) {
+    each.start({0});
+    for (uint32_t at = 1; at < 60; ++at) each.insert(pool, {at * 2048}, data);  // a gap before each, which nobody fills
+  }
+  ReceiveBuffer good;
+  good.start({0});
+  for (uint32_t i = 0; i < 1000; ++i) {
+    REQUIRE(good.insert(pool, {i * 1000}, data).missing == 0);
+    good.consume(pool, 1000);
+  }
+  for (ReceiveBuffer& each : hostile) each.clear(pool);
+  good.clear(pool);
+  CHECK(pool.available() == 64);
+}
+
+TEST_CASE("a connection that has records leaves some to those that have none") {
+  RecordPool pool(64);
+  Scoreboard many, first;
+  Sequence next{0};
+  for (int i = 0; i < 200; ++i, next += 100) many.append(pool, next, 100, false, kSecond);
+  CHECK(pool.available() == 8);
+  REQUIRE(first.may_append(pool));
+  CHECK(first.append(pool, {0}, 100, false, kSecond));
+  many.clear(pool);
+  first.clear(pool);
+  CHECK(pool.available() == 64);
+}
+
 TEST_CASE("a scoreboard counts what is on its way, arrived or lost") {
   std::mt19937_64 random(3);
   RecordPool pool(300);
@@ -156,7 +188,7 @@ TEST_CASE("a scoreboard counts what is on its way, arrived or lost") {
       if (const RecordIndex lost = board.first_lost(pool); lost != kNoRecord && random() % 2 == 0) {
         REQUIRE(pool[lost].lost);
         board.cut(pool, lost, mss);
-        board.resent(pool, lost, now);
+        board.resent(pool, lost, true, now);
       }
       if (random() % 30 == 0) board.time_out(pool, now, 0, random() % 2 == 0);
       REQUIRE(board.in_flight() + board.lost() + board.sacked() == nxt - una);

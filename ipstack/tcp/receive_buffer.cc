@@ -7,7 +7,7 @@
 namespace unet::tcp {
 
 // The chunk for the places from `position` on, which it gets if there is none yet.
-ChunkIndex ReceiveBuffer::chunk_at(ChunkPool& pool, uint32_t position) noexcept {
+ChunkIndex ReceiveBuffer::chunk_at(ChunkPool& pool, uint32_t position, bool in_order) noexcept {
   const uint32_t first = (read_ - base_) & ~(pool.chunk_size() - 1);
   const auto ahead = [&](ChunkIndex chunk) { return pool.link(chunk).position - first; };
   ChunkIndex before = kNoChunk;
@@ -22,7 +22,7 @@ ChunkIndex ReceiveBuffer::chunk_at(ChunkPool& pool, uint32_t position) noexcept 
     at = pool.link(at).next;
   }
   if (at == kNoChunk || pool.link(at).position != position) {
-    const ChunkIndex fresh = pool.take();
+    const ChunkIndex fresh = in_order ? pool.take() : pool.take_behind_gap();
     if (fresh == kNoChunk) return kNoChunk;
     pool.link(fresh) = {.next = at, .position = position};
     (before == kNoChunk ? head_ : pool.link(before).next) = fresh;
@@ -38,7 +38,7 @@ uint32_t ReceiveBuffer::write(ChunkPool& pool, Sequence sequence, Bytes data) no
   while (written < data.size()) {
     const uint32_t place = sequence + written - base_;
     const uint32_t inside = place & (pool.chunk_size() - 1);
-    const ChunkIndex chunk = chunk_at(pool, place - inside);
+    const ChunkIndex chunk = chunk_at(pool, place - inside, sequence == next_);
     if (chunk == kNoChunk) break;
     const uint32_t bytes = std::min(pool.chunk_size() - inside, static_cast<uint32_t>(data.size()) - written);
     std::memcpy(pool.data(chunk) + inside, data.data() + written, bytes);
@@ -50,7 +50,7 @@ uint32_t ReceiveBuffer::write(ChunkPool& pool, Sequence sequence, Bytes data) no
 // Adds [left, right) to the ranges.
 ReceiveBuffer::Outcome ReceiveBuffer::note(ChunkPool& pool, Sequence left, Sequence right) noexcept {
   if (notes_ == kNoChunk) {
-    notes_ = pool.take();
+    notes_ = pool.take_behind_gap();
     if (notes_ == kNoChunk) return Outcome::no_memory;
   }
   Range* const all = ranges(pool);

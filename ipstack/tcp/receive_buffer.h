@@ -57,7 +57,7 @@ class ReceiveBuffer {
 
   Range* ranges(ChunkPool& pool) const noexcept { return reinterpret_cast<Range*>(pool.data(notes_)); }
   const Range* ranges(const ChunkPool& pool) const noexcept { return reinterpret_cast<const Range*>(pool.data(notes_)); }
-  ChunkIndex chunk_at(ChunkPool& pool, uint32_t position) noexcept;
+  ChunkIndex chunk_at(ChunkPool& pool, uint32_t position, bool in_order) noexcept;
   uint32_t write(ChunkPool& pool, Sequence sequence, Bytes data) noexcept;
   Outcome note(ChunkPool& pool, Sequence left, Sequence right) noexcept;
   void absorb(ChunkPool& pool) noexcept;

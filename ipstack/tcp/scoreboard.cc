@@ -6,7 +6,7 @@
 namespace unet::tcp {
 
 bool Scoreboard::append(RecordPool& pool, Sequence start, uint32_t length, bool fin, Nanoseconds now) noexcept {
-  const RecordIndex fresh = pool.take();
+  const RecordIndex fresh = head_ == kNoRecord ? pool.take() : pool.take_more();
   if (fresh != kNoRecord) {
     pool[fresh] = {.sent_at = now, .start = start, .length = length, .fin = fin};
     (tail_ == kNoRecord ? head_ : pool[tail_].next) = fresh;
@@ -34,7 +34,7 @@ void Scoreboard::clear(RecordPool& pool) noexcept {
 
 // The record keeps its first `length` bytes, and a new one behind it has the others.
 bool Scoreboard::split(RecordPool& pool, RecordIndex record, uint32_t length) noexcept {
-  const RecordIndex fresh = pool.take();
+  const RecordIndex fresh = pool.take_more();
   if (fresh == kNoRecord) return false;
   SentRecord& first = pool[record];
   SentRecord& second = pool[fresh];
@@ -86,6 +86,7 @@ void Scoreboard::acknowledge(RecordPool& pool, Sequence una, Delivery& delivery)
       if (!record.sacked) delivery.bytes += part;
       record.start = una;
       record.length -= part;
+      if (record.part && record.in_flight()) lose(record);  // what was sent of it has arrived: now the others
       return;
     }
     if (record.sacked) {
@@ -111,7 +112,8 @@ void Scoreboard::sack(RecordPool& pool, Sequence left, Sequence right, uint32_t 
       continue;  // the next one begins in the block
     }
     if (pool[each].end() > right) {
-      const uint32_t inside = (right - pool[each].start) / mss * mss;
+      uint32_t inside = (right - pool[each].start) / mss * mss;
+      if (pool[each].fin && right + 1u == pool[each].end()) inside = right - pool[each].start;  // of all but the FIN, which few tell of
       if (inside == 0 || !split(pool, each, inside)) continue;
     }
     SentRecord& record = pool[each];
@@ -186,7 +188,7 @@ void Scoreboard::cut(RecordPool& pool, RecordIndex record, uint32_t most) noexce
   if (pool[record].length > most) split(pool, record, most);
 }
 
-void Scoreboard::resent(RecordPool& pool, RecordIndex record, Nanoseconds now) noexcept {
+void Scoreboard::resent(RecordPool& pool, RecordIndex record, bool whole, Nanoseconds now) noexcept {
   SentRecord& piece = pool[record];
   if (piece.lost) {
     piece.lost = false;
@@ -194,6 +196,7 @@ void Scoreboard::resent(RecordPool& pool, RecordIndex record, Nanoseconds now) n
     in_flight_ += piece.length;
   }
   piece.retransmitted = true;
+  piece.part = !whole;
   piece.sent_at = now;
 }
 

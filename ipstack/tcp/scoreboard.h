@@ -26,7 +26,8 @@ struct SentRecord {
   bool fin = false;             // the last of it is a FIN
   bool sacked = false;
   bool lost = false;            // to be sent again
-  bool retransmitted = false;
+  bool retransmitted : 1 = false;
+  bool part : 1 = false;        // only its first bytes were sent again, for want of a record for the others
 
   Sequence end() const noexcept { return start + length; }
   bool in_flight() const noexcept { return !sacked && !lost; }
@@ -36,12 +37,15 @@ static_assert(sizeof(SentRecord) == 24);
 // Made by the owner of connections for all of them.
 class RecordPool {
  public:
-  explicit RecordPool(uint32_t count) : records_(count) {
+  explicit RecordPool(uint32_t count) : records_(count), reserve_(count / 8) {
     for (uint32_t i = 0; i < count; ++i) records_[i].next = i + 1 < count ? i + 1 : kNoRecord;
     first_ = count == 0 ? kNoRecord : 0;
     free_ = count;
   }
   uint32_t available() const noexcept { return free_; }
+  // One that has some already leaves an eighth to those that have none: they could not send at all.
+  RecordIndex take_more() noexcept { return may_take_more() ? take() : kNoRecord; }
+  bool may_take_more() const noexcept { return free_ > reserve_; }
   RecordIndex take() noexcept {
     const RecordIndex record = first_;
     if (record == kNoRecord) return record;
@@ -62,6 +66,7 @@ class RecordPool {
   std::vector<SentRecord> records_;
   RecordIndex first_ = kNoRecord;
   uint32_t free_ = 0;
+  uint32_t reserve_;
 };
 
 // What one ACK says has arrived.
@@ -80,7 +85,7 @@ class Scoreboard {
  public:
   // Whether there is a place to note something new: a record, or the last piece, if that is on its way.
   bool may_append(const RecordPool& pool) const noexcept {
-    return pool.available() != 0 || (tail_ != kNoRecord && pool[tail_].in_flight());
+    return (head_ == kNoRecord ? pool.available() != 0 : pool.may_take_more()) || (tail_ != kNoRecord && pool[tail_].in_flight());
   }
   // Something new was sent. False: there was no record for it, and it counts as sent with the piece before it.
   bool append(RecordPool& pool, Sequence start, uint32_t length, bool fin, Nanoseconds now) noexcept;
@@ -100,7 +105,8 @@ class Scoreboard {
   // The first piece to be sent again, cut to `most` bytes if there is a record for the rest; kNoRecord: none.
   RecordIndex first_lost(RecordPool& pool) noexcept;
   void cut(RecordPool& pool, RecordIndex record, uint32_t most) noexcept;
-  void resent(RecordPool& pool, RecordIndex record, Nanoseconds now) noexcept;
+  // `whole`: all of it, not only its first bytes.
+  void resent(RecordPool& pool, RecordIndex record, bool whole, Nanoseconds now) noexcept;
 
   RecordIndex first() const noexcept { return head_; }
   RecordIndex last() const noexcept { return tail_; }

@@ -193,7 +193,8 @@ inline void Pair::deliver(const Flying& flying) {
 }
 
 inline void Pair::run(Nanoseconds until) {
-  while (fault_.empty()) {
+  for (uint64_t steps = 0; fault_.empty(); ++steps) {
+    if (steps == 20'000'000) fault_ = "events without end";
     Nanoseconds next = flying_.empty() ? kNever : flying_.begin()->first;
     for (Side& side : sides_) {
       next = std::min(next, side.connection->next_timer());
