@@ -281,6 +281,7 @@ void Connection::throw_away_locked(const control::Reply& reply) {
   switch (reply.header.op) {
     case control::Op::connect:
     case control::Op::accept:
+    case control::Op::open_ip:
       request.header = {control::Op::close_channel, reply.header.endpoint, next_cookie_++};
       request.channel = reply.channel.channel;
       break;

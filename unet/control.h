@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "unet/base/result.h"
+#include "unet/ip.h"
 #include "unet/layout.h"
 #include "unet/limits.h"
 
@@ -19,7 +20,7 @@ namespace unet::control {
 
 // Raised when a packet changes or a request is new. Three things do not, so that releases that do not understand each other can say
 // so: Header, Hello up to `version`, and Reply up to `error`.
-constexpr uint32_t kVersion = 5;
+constexpr uint32_t kVersion = 6;
 constexpr size_t kPacketMax = 1024;  // bytes of any packet, both ways
 
 // A short text in a packet. A length beyond the room is a lie; view() shortens it.
@@ -57,6 +58,10 @@ enum class Op : uint32_t {
   drain = 15,          // likewise
   upgrade = 16,        // likewise
   create_emulated = 17,
+  open_ip = 18,
+  claim_ip = 19,
+  release_ip = 20,
+  ip_configuration = 21,
   capture_start = 30,
   capture_stop = 31,
   // events (cookie: 0, or a number that grows: one that is not larger than the last is an event that came before)
@@ -101,7 +106,7 @@ struct Bind {
 struct Unbind { Header header; };
 struct Connect {
   Header header;
-  TargetText target;  // "name" or "name@host"
+  TargetText target;  // "name", "name@host", or "tcp:PORT:ADDRESS" or "udp:PORT:ADDRESS": who has that claim
   Path path;
   uint32_t timeout_ms;
   LocalOptions local;  // if it becomes a local channel
@@ -138,6 +143,18 @@ struct Upgrade {
   Text<255> program;  // whose unetd takes over; empty: the one that was started
 };
 
+// IP (unet/ip.h). The IP channel is closed with close_channel or with the endpoint, and its claims with it.
+struct OpenIp { Header header; };
+struct ClaimIp {
+  Header header;
+  IpClaim claim;
+};
+struct ReleaseIp {
+  Header header;
+  uint32_t claim;
+};
+struct GetIpConfiguration { Header header; };
+
 // What passes the wires is copied to memory of the reader and the NI (unet/capture_memory.h) until capture_stop, or until this
 // connection or the endpoint ends. Of root and the NI's own user: everything; others: their own endpoints.
 struct CaptureStart {
@@ -167,6 +184,20 @@ struct ChannelInfo {
   NameText peer;        // the peer's endpoint name or "pid 123", for people
 };
 
+struct IpAddressInfo {
+  ip::IpAddress address;
+  uint32_t port;
+  uint8_t prefix;
+  uint8_t tentative;  // 1: nobody has it yet
+  uint16_t spare;
+};
+struct IpInterfaceInfo {
+  uint32_t port;
+  uint32_t mtu;
+  ip::IpAddress gateway4, gateway6;
+};
+static_assert(sizeof(IpAddressInfo) == 24 && sizeof(IpInterfaceInfo) == 40);
+
 struct Reply {
   Header header;
   int32_t code;     // Errc
@@ -180,12 +211,20 @@ struct Reply {
       uint32_t endpoint;  // id for later requests
       uint32_t doorbell;  // bit in the ClientPage
     } create_endpoint;                           // descriptors: segment memory; create_emulated: none, no doorbell
-    ChannelInfo channel;                         // connect, accept: see below
+    ChannelInfo channel;                         // connect, accept, open_ip: see below
     struct {
       uint32_t capture;     // number, for capture_stop
       uint32_t bytes;       // of the ring
       uint64_t epoch;       // what to add to a record's time for nanoseconds since 1970
     } capture;                                   // descriptor: capture memory
+    struct {
+      uint32_t claim;
+      uint32_t port;        // the first
+    } claim_ip;
+    struct {
+      uint32_t addresses;   // so many IpAddressInfo, and then
+      uint32_t interfaces;  // so many IpInterfaceInfo
+    } ip_configuration;                          // descriptor: sealed memory that holds them
     struct {
       uint64_t bytes;
     } region;                                    // expose, peer_region (local channels): descriptor: region memory
@@ -234,5 +273,8 @@ constexpr bool valid_name(std::string_view name) noexcept {
   }
   return true;
 }
+
+// "tcp:PORT:ADDRESS" or "udp:PORT:ADDRESS": no valid name, so it cannot be one's.
+constexpr bool names_claim(std::string_view target) noexcept { return target.starts_with("tcp:") || target.starts_with("udp:"); }
 
 }  // namespace unet::control

@@ -32,6 +32,7 @@
 #include "unet/base/time.h"
 #include "unet/control.h"
 #include "unet/embedded_abi.h"
+#include "unet/ip.h"
 #include "unet/local_channel.h"
 #include "unet/message.h"
 #include "unet/ni_queues.h"
@@ -101,7 +102,8 @@ class Endpoint {
   Status bind(std::string_view name);
   Status unbind();
 
-  // Opens a channel to `name` or `name@host`; the peer must accept. Errors: not_found, refused, timed_out, quota_exceeded...
+  // Opens a channel to `name` or `name@host`, or to the endpoint of this NI that claims a port of IP: `tcp:80:10.0.0.1`, `udp:53:fd00::1`.
+  // The peer must accept. Errors: not_found, refused, timed_out, quota_exceeded...
   Result<Channel> connect(std::string_view target, const ConnectOptions& options = {});
   // The same in two steps, for a thread that also serves the other side: poll_connect() until it has a value, or cancel it.
   // Both fail with invalid_argument if `pending` is not under way (any longer).
@@ -131,6 +133,18 @@ class Endpoint {
   bool same_user(Channel channel) const noexcept;
   // There is a wire between: the other process is on another host, as the NI knows hosts.
   bool over_wire(Channel channel) const noexcept;
+
+  // ---- IP (unet/ip.h)
+
+  // Opens the endpoint's IP channel, by which packets go and come. Once; until it is closed. Errors: already_exists, not_found (the NI
+  // has no IP), not_permitted (policy), invalid_argument (an emulated endpoint).
+  Result<Channel> open_ip();
+  // Claims ports; the IP channel must be open. Errors: already_exists (somebody has one of them), not_permitted (policy), not_found (the NI
+  // does not have that address), quota_exceeded, invalid_argument.
+  Result<IpClaimed> claim_ip(const IpClaim& claim);
+  Status release_ip(uint32_t claim);
+  // Addresses and ports of the NI, as they are now. Errors: not_found (the NI has no IP).
+  Result<IpConfiguration> ip_configuration();
 
   // ---- sending
 

@@ -150,7 +150,7 @@ Status Endpoint::unbind() {
 Result<uint64_t> Endpoint::start_connect(std::string_view target, const ConnectOptions& options) {
   const size_t at = target.find('@');
   const std::string_view name = target.substr(0, at);
-  if (!control::valid_name(name)) return tl::unexpected(bad_name(name).error());
+  if (!control::valid_name(name) && !control::names_claim(target)) return tl::unexpected(bad_name(name).error());
   if (at != std::string_view::npos && !control::valid_name(target.substr(at + 1))) {
     return tl::unexpected(bad_name(target.substr(at + 1)).error());
   }

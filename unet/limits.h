@@ -36,6 +36,13 @@ constexpr uint32_t kBurst = 32;                  // frames or descriptors handle
 constexpr uint32_t kReassembliesMax = 1024;      // messages being reassembled, per NI
 constexpr uint32_t kReassembliesPerEndpointMax = 64;
 
+// IP
+constexpr uint32_t kIpClaimsMax = 16 * 1024;             // per NI
+constexpr uint32_t kIpPortsPerClaimMax = 1024;
+constexpr uint32_t kIpClaimsPerPortMax = 64;             // claims of one protocol that have a port in common
+constexpr uint32_t kIpPortsClaimedMax = 256 * 1024;      // of all claims together
+constexpr uint32_t kIpAddressesMax = 16;                 // of one port
+
 // Names
 constexpr size_t kNameMax = 63;                  // characters of an endpoint's name or a host's name
 constexpr size_t kSocketPathMax = 100;

@@ -29,9 +29,9 @@ UNET_PUBLIC = ["unet/*.h", "!unet/driver.h", "!unet/wire.h", "!unet/control.h"]
 INCLUDE_TABLE = [
     # directory        may include
     ("unet/base",      []),
-    ("unet/engine",    ["unet/*.h", "unet/base"]),
-    ("unet/service",   ["unet/*.h", "unet/base", "unet/engine"]),
-    ("unet",           ["unet/base", "!unet/engine", "!unet/service"]),
+    ("unet/engine",    ["unet/*.h", "unet/base", "ipstack/wire", "ipstack/ip", "ipstack/tcp/reset.h"]),
+    ("unet/service",   ["unet/*.h", "unet/base", "unet/engine", "ipstack/wire", "ipstack/ip", "ipstack/tcp/reset.h"]),
+    ("unet",           ["unet/base", "!unet/engine", "!unet/service", "ipstack/wire"]),
     ("drivers/*",      ["drivers/wrapper.h", "drivers/interface_claim.h", "unet/driver.h", "unet/wire.h", "unet/limits.h", "unet/base",
                         "ipstack/wire"]),
     ("am/splitc",      ["am", "!am/rpc"] + UNET_PUBLIC + ["unet/base"]),

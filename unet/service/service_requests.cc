@@ -112,6 +112,10 @@ void Service::on_packet(ClientRecord& client, Bytes bytes) {
     case Op::capture_start: return dispatch<control::CaptureStart>(client, bytes);
     case Op::capture_stop: return dispatch<control::CaptureStop>(client, bytes);
     case Op::upgrade: return dispatch<control::Upgrade>(client, bytes);
+    case Op::open_ip:
+    case Op::claim_ip:
+    case Op::release_ip:
+    case Op::ip_configuration:
     case Op::connect_request:
     case Op::channel_opened:
     case Op::channel_closed:

@@ -1,0 +1,81 @@
+// endpoint_ip.cc - an endpoint's IP: its channel, its claims, and what the NI has.
+#include <unistd.h>
+
+#include <utility>
+
+#include "unet/connection.h"
+#include "unet/endpoint.h"
+
+namespace unet {
+namespace {
+
+constexpr uint32_t kInfosMax = kPortsMax * kIpAddressesMax;
+
+template <typename Request>
+Request request_for(control::Op op, uint32_t endpoint) {
+  Request request{};
+  request.header.op = op;
+  request.header.endpoint = endpoint;
+  return request;
+}
+
+// The next of the records in the memory that the service sent.
+template <typename T>
+bool read_next(int descriptor, off_t& at, T& into) {
+  if (::pread(descriptor, static_cast<void*>(&into), sizeof into, at) != static_cast<ssize_t>(sizeof into)) return false;
+  at += static_cast<off_t>(sizeof into);
+  return true;
+}
+
+}  // namespace
+
+Result<Channel> Endpoint::open_ip() {
+  if (emulated_ != nullptr) {
+    return fail(Errc::invalid_argument, "an emulated endpoint has no IP channel: create one with queues of its own for that");
+  }
+  auto answer = connection_->call(request_for<control::OpenIp>(control::Op::open_ip, id_));
+  if (!answer) return tl::unexpected(answer.error());
+  return adopt(std::move(*answer));
+}
+
+Result<IpClaimed> Endpoint::claim_ip(const IpClaim& claim) {
+  auto request = request_for<control::ClaimIp>(control::Op::claim_ip, id_);
+  request.claim = claim;
+  auto answer = connection_->call(request);
+  if (!answer) return tl::unexpected(answer.error());
+  const auto& made = answer->reply.claim_ip;
+  return IpClaimed{.claim = made.claim, .port = static_cast<uint16_t>(made.port)};
+}
+
+Status Endpoint::release_ip(uint32_t claim) {
+  auto request = request_for<control::ReleaseIp>(control::Op::release_ip, id_);
+  request.claim = claim;
+  auto answer = connection_->call(request);
+  if (!answer) return tl::unexpected(answer.error());
+  return {};
+}
+
+Result<IpConfiguration> Endpoint::ip_configuration() {
+  auto answer = connection_->call(request_for<control::GetIpConfiguration>(control::Op::ip_configuration, id_));
+  if (!answer) return tl::unexpected(answer.error());
+  const auto sizes = answer->reply.ip_configuration;
+  const auto bad = [] { return fail(Errc::protocol, "the NI sent a configuration of IP that is none"); };
+  if (answer->descriptors.size() != 1 || sizes.addresses > kInfosMax || sizes.interfaces > kPortsMax) return bad();
+  const int memory = answer->descriptors[0].get();
+  IpConfiguration configuration;
+  off_t at = 0;
+  for (uint32_t i = 0; i < sizes.addresses; ++i) {
+    control::IpAddressInfo info;
+    if (!read_next(memory, at, info)) return bad();
+    configuration.addresses.push_back(
+        {.address = info.address, .prefix = info.prefix, .tentative = info.tentative != 0, .port = info.port});
+  }
+  for (uint32_t i = 0; i < sizes.interfaces; ++i) {
+    control::IpInterfaceInfo info;
+    if (!read_next(memory, at, info)) return bad();
+    configuration.interfaces.push_back({.port = info.port, .mtu = info.mtu, .gateway4 = info.gateway4, .gateway6 = info.gateway6});
+  }
+  return configuration;
+}
+
+}  // namespace unet

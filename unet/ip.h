@@ -1,0 +1,74 @@
+// ip.h - IP through the NI: what stands in front of each packet on an endpoint's IP channel, and claims of ports; used by IP stacks.
+//
+//   auto channel = endpoint.open_ip();                                    // the addresses are the NI's, shared by all
+//   auto claimed = endpoint.claim_ip({.protocol = 17, .port = 5353});     // ports are each endpoint's own
+//   send:     IpMessageHeader | IP header | UDP or TCP header | payload   on *channel
+//   receive:  the same
+//
+// A message carries one IP packet, of either version, whole and never a fragment; without options of IPv4 or extension headers of IPv6 when
+// it is sent. The NI answers for the host: ARP, neighbour discovery, echo, fragments, path MTUs, and for what nobody claims.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "ipstack/wire/address.h"
+#include "unet/limits.h"
+
+namespace unet {
+
+struct IpMessageFlags {
+  static constexpr uint16_t kFillChecksum = 1;  // sending: the NI fills in the TCP or UDP checksum (segment_size implies it)
+  static constexpr uint16_t kChecked = 1;       // received: the checksum is right, or there was no wire between
+  static constexpr uint16_t kSameNi = 2;        // received: from another endpoint of this NI
+};
+
+// In host order, both ways.
+struct IpMessageHeader {
+  uint16_t flags = 0;         // IpMessageFlags
+  uint16_t segment_size = 0;  // sending: payload bytes of each packet it is cut into (0: as it is); an endpoint of the same NI gets it
+                              // uncut; received: the same of the packets of which it was made (0: it was one)
+  uint32_t reserved = 0;      // 0
+};
+static_assert(sizeof(IpMessageHeader) == 8 && std::is_trivially_copyable_v<IpMessageHeader>);
+
+// Bytes of the largest packet on an IP channel. A few less than IP allows: larger ones that arrive are dropped (too_long).
+constexpr uint32_t kIpPacketMax = kMessageMax - sizeof(IpMessageHeader);
+
+// What an endpoint wants to receive, and may then send from. A packet goes to the most specific claim that it fits: one with that remote
+// address and port before one with any, then one with that local address before one with all.
+struct IpClaim {
+  uint8_t protocol = 0;        // 6: TCP, 17: UDP; with the ICMP errors about what was sent from here
+  ip::IpAddress local{};       // unspecified: all of the NI's, of both families
+  uint16_t port = 0;           // 0: the NI chooses `ports` free ones in a row, from 49152 on or else from 32768 on
+  uint16_t ports = 1;          // at most kIpPortsPerClaimMax
+  ip::IpAddress remote{};      // unspecified: anybody
+  uint16_t remote_port = 0;    // 0: any
+};
+static_assert(std::is_trivially_copyable_v<IpClaim> && sizeof(IpClaim) == 40);
+
+struct IpClaimed {
+  uint32_t claim = 0;          // for release_ip()
+  uint16_t port = 0;           // the first
+};
+
+// What the NI has for IP at the moment.
+struct IpConfiguration {
+  struct Address {
+    ip::IpAddress address{};
+    uint8_t prefix = 0;
+    bool tentative = false;    // nobody has it yet: the NI asks whether another host has
+    uint32_t port = 0;
+  };
+  struct Interface {
+    uint32_t port = 0;
+    uint32_t mtu = 0;
+    ip::IpAddress gateway4{}, gateway6{};  // unspecified: none
+  };
+  std::vector<Address> addresses;
+  std::vector<Interface> interfaces;
+};
+
+}  // namespace unet
