@@ -79,6 +79,21 @@ enum class SendResult : uint8_t {
   no_buffer    // or more pieces than wait for a neighbour that is not known yet: it is asked for
 };
 
+// What a host has, for lists.
+struct HostStatus {
+  static constexpr uint32_t kAddressesMax = 16;
+  struct Address {
+    IpAddress address{};
+    uint8_t prefix = 0;
+    bool tentative = false;   // not to be used yet, or any longer
+    bool operator==(const Address&) const noexcept = default;
+  };
+  uint32_t count = 0;         // of `addresses`
+  std::array<Address, kAddressesMax> addresses{};
+  IpAddress gateway4{}, gateway6{};  // unspecified: none
+  bool operator==(const HostStatus&) const noexcept = default;
+};
+
 class Host {
  public:
   Host(const HostOptions& options, Nanoseconds now);
@@ -89,6 +104,10 @@ class Host {
   // Sends `header` and `data`, one after the other, as a packet's payload. `fields.from` may be unspecified: then the host chooses
   // (RFC 6724, in part). A packet that is too long is cut, if fields.dont_fragment allows it.
   SendResult send(IpFields fields, Bytes header, Bytes data, Nanoseconds now) noexcept;
+  // The station to which packets to `to` go now. Nothing: there is no route, or the neighbour has to be asked for, as send() does.
+  std::optional<MacAddress> station_for(const IpAddress& to, Nanoseconds now) noexcept;
+  // The number of the next packet to `to` that may be cut.
+  uint32_t take_id(const IpAddress& to) noexcept;
   // The address from which packets to `to` go; nothing: none.
   std::optional<IpAddress> source_for(const IpAddress& to) const noexcept;
 
@@ -113,6 +132,7 @@ class Host {
   AddressState state_of(const IpAddress& address) const noexcept;
   std::vector<IpAddress> addresses() const;  // those that are assigned
   bool has_conflict(const IpAddress& address) const noexcept;
+  HostStatus status() const noexcept;
 
   uint64_t counter(HostCounter counter) const noexcept { return counters_[static_cast<size_t>(counter)]; }
   const Reassembly& reassembly() const noexcept { return reassembly_; }
@@ -120,7 +140,7 @@ class Host {
   Neighbours& neighbours() noexcept { return neighbours_; }
 
  private:
-  static constexpr uint32_t kAddressesMax = 16, kPrefixesOnLinkMax = 16, kUnreachableMax = 64;
+  static constexpr uint32_t kAddressesMax = HostStatus::kAddressesMax, kPrefixesOnLinkMax = 16, kUnreachableMax = 64;
   static constexpr Nanoseconds kForever = ~Nanoseconds{0};
 
   struct Own {
@@ -182,7 +202,6 @@ class Host {
   SendResult send_piece(const IpFields& fields, const Route& route, Bytes header, Bytes data, Nanoseconds now) noexcept;
   SendResult send_cut(IpFields fields, const Route& route, Bytes header, Bytes data, uint32_t mtu, Nanoseconds now) noexcept;
   uint32_t link_mtu(const IpAddress& to) const noexcept { return to.is_ipv4() ? options_.mtu : mtu6_; }
-  uint32_t take_id(const IpAddress& to) noexcept;
   std::optional<uint32_t> take_buffer() noexcept;
   std::byte* frame_of(uint32_t buffer) noexcept { return memory_.get() + size_t{buffer} * frame_max_; }
   void go(uint32_t buffer, const Route& route, Nanoseconds now) noexcept;

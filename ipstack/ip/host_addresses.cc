@@ -54,6 +54,18 @@ std::vector<IpAddress> Host::addresses() const {
   return all;
 }
 
+HostStatus Host::status() const noexcept {
+  HostStatus status;
+  for (const Own& each : own_) {
+    const AddressState state = state_of(each.claim.address());
+    if (state == AddressState::none || status.count == HostStatus::kAddressesMax) continue;
+    status.addresses[status.count++] = {each.claim.address(), each.prefix, state == AddressState::tentative};
+  }
+  status.gateway4 = gateway4_.value_or(IpAddress{});
+  status.gateway6 = gateway6_.value_or(IpAddress{});
+  return status;
+}
+
 bool Host::has_conflict(const IpAddress& address) const noexcept {
   const Own* const found = own(address);
   return found != nullptr && found->claim.state() == AddressClaim::State::conflict;

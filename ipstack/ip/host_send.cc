@@ -50,6 +50,13 @@ std::optional<IpAddress> Host::source_for(const IpAddress& to) const noexcept {
   return best == nullptr ? std::nullopt : std::optional(best->claim.address());
 }
 
+std::optional<MacAddress> Host::station_for(const IpAddress& to, Nanoseconds now) noexcept {
+  const std::optional<Route> route = route_to(to);
+  if (!route) return std::nullopt;
+  if (route->direct_group) return route->next_hop.is_multicast() ? group_station(route->next_hop) : kEveryStation;
+  return neighbours_.resolve(route->next_hop, now);
+}
+
 SendResult Host::send(IpFields fields, Bytes header, Bytes data, Nanoseconds now) noexcept {
   const std::optional<Route> route = route_to(fields.to);
   if (!route) return count(HostCounter::no_route), SendResult::no_route;
