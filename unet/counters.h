@@ -18,6 +18,15 @@ enum class EndpointCounter : uint8_t {
   // Drops of what this endpoint wanted to send.
   bad_send_descriptor,   // unknown kind, overlong length, fragment outside the segment
   unknown_channel,       // the channel is not (or no longer) one of this endpoint's
+  bad_ip_message,        // an IP message shorter than its header, with unknown flags, or to be cut into too many
+  bad_ip_header,         // its IP header: version, length, a fragment, options of IPv4
+  bad_ip_protocol,       // neither TCP nor UDP
+  bad_ip_transport,      // its TCP or UDP header: lengths
+  bad_ip_source,         // from an address that is not one of the NI's, or not yet
+  bad_ip_port,           // from a port that the endpoint has not claimed, or not for that peer
+  ip_no_route,           // there is no way to that address
+  ip_too_big,            // for the path, and not to be cut: an ICMP error tells
+  ip_no_buffer,          // too much waits for a neighbour that has not answered
   // Drops of what was sent to this endpoint.
   no_free_buffer,        // the free queue was empty
   receive_queue_full,    // the receive queue was full
@@ -37,7 +46,8 @@ constexpr EndpointCounter kFirstEndpointDrop = EndpointCounter::bad_send_descrip
 
 constexpr std::array<std::string_view, kEndpointCounters> kEndpointCounterNames{
     "sent_messages", "sent_bytes", "received_messages", "received_bytes", "bad_send_descriptor", "unknown_channel",
-    "no_free_buffer", "receive_queue_full", "too_long", "too_fragmented", "bad_free_descriptor", "duplicate_fragment",
+    "bad_ip_message", "bad_ip_header", "bad_ip_protocol", "bad_ip_transport", "bad_ip_source", "bad_ip_port", "ip_no_route", "ip_too_big",
+    "ip_no_buffer", "no_free_buffer", "receive_queue_full", "too_long", "too_fragmented", "bad_free_descriptor", "duplicate_fragment",
     "fragment_mismatch", "reassembly_timeout", "reassembly_overflow", "put_no_region", "put_out_of_bounds"};
 
 // Counters of the NI itself: frames that no endpoint can be charged with.
@@ -50,6 +60,9 @@ enum class NiCounter : uint8_t {
   wakeups,              // sleeping clients woken
   linked_frames,        // to and from ports of other engines of this NI, and to their endpoints: as this engine sent or passed them
   linked_bytes,
+  ip_received,          // IP packets that came to claims over a wire; what the host of a port dealt with itself is in its own counters
+  ip_sent,              // IP packets that endpoints sent over a wire
+  ip_same_ni,           // delivered between two endpoints of this NI
   // Drops.
   not_ours,             // another Ethernet type, or not addressed to this port
   truncated,
@@ -63,6 +76,8 @@ enum class NiCounter : uint8_t {
   signal_overflow,      // signalling frames faster than the service takes them
   transmit_overflow,    // the port did not take a signalling frame
   link_overflow,        // a frame for an endpoint of another engine, which does not take so many
+  ip_bad_transport,     // TCP or UDP that is malformed or has a wrong checksum
+  ip_unclaimed,         // IP that no endpoint claims; its sender is told, as far as a host does
   count
 };
 constexpr size_t kNiCounters = static_cast<size_t>(NiCounter::count);
@@ -70,9 +85,9 @@ constexpr NiCounter kFirstNiDrop = NiCounter::not_ours;
 
 constexpr std::array<std::string_view, kNiCounters> kNiCounterNames{
     "received_frames", "received_bytes", "transmitted_frames", "transmitted_bytes", "hairpin_messages", "wakeups",
-    "linked_frames", "linked_bytes", "not_ours",
+    "linked_frames", "linked_bytes", "ip_received", "ip_sent", "ip_same_ni", "not_ours",
     "truncated", "bad_version", "bad_flags", "bad_length", "bad_crc", "unknown_tag", "wrong_source", "bad_signal",
-    "signal_overflow", "transmit_overflow", "link_overflow"};
+    "signal_overflow", "transmit_overflow", "link_overflow", "ip_bad_transport", "ip_unclaimed"};
 
 // What the engine holds for clients at the moment. All of it is given back when they end, however they end.
 enum class NiGauge : uint8_t {

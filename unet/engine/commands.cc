@@ -250,15 +250,38 @@ void Engine::State::run(const OpenRelay& command) noexcept {
 
 void Engine::State::run(const CloseRelay& command) noexcept { tags.close(command.local_tag); }
 
+void Engine::State::run(const OpenIp& command) noexcept {
+  UNET_CHECK(ip != nullptr);
+  EndpointState* const e = attached(command.endpoint);
+  if (e == nullptr) return;
+  new_channel(*e, command.channel).kind = ChannelKind::ip;
+  gauges.change(NiGauge::channels, 1);
+  e->ip_channel = command.channel;
+  if (e->ip_send == nullptr) e->ip_send = std::make_unique<IpSend>();
+}
+
+void Engine::State::run(const ClaimIp& command) noexcept {
+  EndpointState* const e = attached(command.endpoint);
+  if (e != nullptr && e->ip_channel != kNone) ip->claims().add(command.number, *e, command.claim);
+}
+
+void Engine::State::run(const ReleaseIp& command) noexcept { ip->claims().remove(command.number); }
+
 void Engine::State::close_channel(EndpointState& endpoint, uint32_t channel) noexcept {
   ChannelState& state = endpoint.channels[channel];
   if (state.kind == ChannelKind::closed) return;
   gauges.change(NiGauge::channels, -1);
-  if (state.kind == ChannelKind::wire) {
+  if (state.kind == ChannelKind::ip) {
+    ip->claims().remove_all(endpoint);
+    endpoint.ip_channel = kNone;
+  }
+  if (state.kind != ChannelKind::hairpin) {
     if (endpoint.outgoing.active && endpoint.outgoing.channel == channel) {
       endpoint.outgoing.active = false;  // the rest of a message is not for the number's next peer
       endpoint.count(EndpointCounter::unknown_channel);
     }
+  }
+  if (state.kind == ChannelKind::wire) {
     reassembly.forget(endpoint, channel);
     taps.closed(endpoint, channel, state);
     tags.close(state.local_tag);

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "unet/engine/delivery.h"
+#include "unet/engine/ip_part.h"
 #include "unet/engine/link.h"
 #include "unet/engine/mailbox.h"
 #include "unet/engine/ni_counters.h"
@@ -20,6 +21,9 @@ class Demux {
   Demux(const TagTable& tags, Delivery& delivery, Reassembly& reassembly, NiCounters& counters, EventMailbox& events,
         Links* links = nullptr) noexcept
       : tags_(tags), delivery_(delivery), reassembly_(reassembly), counters_(counters), events_(events), links_(links) {}
+
+  // Frames of IP's Ethernet types go there, from ports that have IP.
+  void set_ip(IpPart& ip) noexcept { ip_ = &ip; }
 
   // A burst from a port. The frames stay the caller's.
   void burst(const Port& port, uint32_t port_index, std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept;
@@ -50,6 +54,7 @@ class Demux {
   NiCounters& counters_;
   EventMailbox& events_;
   Links* const links_;
+  IpPart* ip_ = nullptr;
   bool signalled_ = false;
 };
 

@@ -5,10 +5,13 @@
 // serves the next endpoint of that number: `incarnation` tells them apart.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -31,7 +34,7 @@ constexpr uint32_t kNone = ~uint32_t{0};
 constexpr uint8_t kNotWaiting = 0xFF;
 static_assert(kPortsMax < kNotWaiting);
 
-enum class ChannelKind : uint8_t { closed, hairpin, wire };
+enum class ChannelKind : uint8_t { closed, hairpin, wire, ip };
 
 struct alignas(kCacheLine) ChannelState {
   ChannelKind kind = ChannelKind::closed;
@@ -49,7 +52,7 @@ static_assert(sizeof(ChannelState) == kCacheLine);
 
 // Where the bytes of a message to be sent lie: pieces of its sender's segment, already checked.
 struct Pieces {
-  std::array<Bytes, kFragmentsMax> pieces;
+  std::array<Bytes, kFragmentsMax + 1> pieces;  // one more: headers that the NI has written itself
   uint32_t count = 0;
   uint32_t length = 0;  // of all
 };
@@ -66,6 +69,33 @@ struct Outgoing {
   uint32_t piece_offset = 0;  // at this byte of it
   uint64_t region_offset = 0;
   Pieces pieces;
+
+  // Copies the next `length` bytes of the message; the caller knows that there are as many.
+  void copy_next(std::byte* to, uint32_t length) noexcept {
+    while (length != 0) {
+      const Bytes from = pieces.pieces[piece];
+      const auto part = static_cast<uint32_t>(std::min<uint64_t>(length, from.size() - piece_offset));
+      std::memcpy(to, from.data() + piece_offset, part);
+      to += part;
+      length -= part;
+      pass(part);
+    }
+  }
+  // Goes on behind the next `length` bytes, which there are.
+  void skip(uint32_t length) noexcept {
+    while (length != 0) {
+      const auto part = static_cast<uint32_t>(std::min<uint64_t>(length, pieces.pieces[piece].size() - piece_offset));
+      length -= part;
+      pass(part);
+    }
+  }
+  // Of the piece.
+  void pass(uint32_t part) noexcept {
+    piece_offset += part;
+    if (piece_offset != pieces.pieces[piece].size()) return;
+    ++piece;
+    piece_offset = 0;
+  }
 };
 
 // Send queue slots whose data ports still read from. Frames are charged to one of two generations in turn; all slots of
@@ -80,6 +110,7 @@ struct ZeroCopy {
 };
 
 struct Reassembling;  // reassembly.h
+struct IpSend;        // ip_part.h
 
 struct alignas(kCacheLine) EndpointState {
   enum class Life : uint8_t { unused, attached, leaving };  // leaving: waits for ports that still read its segment
@@ -140,6 +171,14 @@ struct alignas(kCacheLine) EndpointState {
   std::vector<ChannelState> channel_memory;
   KeptEndpoint own_kept{};           // where `kept` leads if nobody takes over, and
   std::vector<uint64_t> own_held;    // what goes with it
+  uint32_t ip_channel = kNone;       // its IP channel
+  std::unique_ptr<IpSend> ip_send;   // has been made if it ever had one
+  std::vector<uint32_t> ip_claims;   // their numbers
+
+  EndpointState();
+  ~EndpointState();
+  EndpointState(const EndpointState&) = delete;
+  EndpointState& operator=(const EndpointState&) = delete;
 
   bool attached() const noexcept { return life == Life::attached; }
 

@@ -43,7 +43,13 @@ Engine::State::State(const EngineOptions& o, std::vector<std::unique_ptr<Driver>
       doorbells(links_in == nullptr ? 0 : links_in->engine(), links_in == nullptr ? 1 : links_in->engines()),
       watch(o.watched_max, o.watch_time),
       mux(ports, delivery, watch, counters, commands),
-      endpoints(new std::atomic<EndpointState*>[kEndpointsMax]()) {}
+      endpoints(new std::atomic<EndpointState*>[kEndpointsMax]()) {
+  if (options.ip.ports.empty()) return;
+  UNET_CHECK(links == nullptr);
+  ip = std::make_unique<IpPart>(options.ip, ports, delivery, counters, options.resume, now);
+  demux.set_ip(*ip);
+  mux.set_ip(*ip);
+}
 
 Engine::State::~State() {
   for (uint32_t i = 0; i < kEndpointsMax; ++i) delete endpoints[i].load(std::memory_order_relaxed);
@@ -111,6 +117,7 @@ uint32_t Engine::State::receive(Nanoseconds when) noexcept {
       ports[p]->show({frames.data(), count}, when);
       demux.burst(*ports[p], ports[p]->number(), {frames.data(), count}, when);
       driver.release({frames.data(), count});
+      if (ip != nullptr && ip->has(p)) ip->flush(p, when);
       delivery.flush();
       if (demux.take_signalled()) wake_service();
       if (links != nullptr) [[unlikely]] links->flush();
@@ -151,6 +158,10 @@ uint32_t Engine::State::look_at_watched() noexcept {
 void Engine::State::run_timers(Nanoseconds when) noexcept {
   if (when >= reassembly.next_deadline()) reassembly.expire(when);
   watch.leave_idle(when, [&](EndpointState& endpoint) { mux.activate(endpoint); });
+  if (ip == nullptr) return;
+  bool told = false;
+  ip->run_timers(when, events, told);
+  if (told) wake_service();
 }
 
 bool Engine::prepare_sleep(Nanoseconds now) noexcept {
@@ -177,6 +188,7 @@ Nanoseconds Engine::next_event() const noexcept {
   Nanoseconds next = s.reassembly.next_deadline();
   for (const auto& port : s.ports) next = std::min(next, port->driver().next_event());
   next = std::min(next, s.mux.next_release());
+  if (s.ip != nullptr) next = std::min(next, s.ip->next_event());
   const bool blocked = s.links != nullptr && s.links->unfinished();
   if (s.mux.unfinished() || s.unreported() || blocked) next = std::min(next, s.now + kRetry);
   return next;
@@ -201,6 +213,10 @@ uint64_t Engine::endpoint_counter(uint32_t endpoint, EndpointCounter counter) co
 void Engine::begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept {
   UNET_CHECK(endpoint < kEndpointsMax && buffers <= kBuffersMax);
   if (state_->kept) state_->kept.begin(endpoint, buffers);
+}
+
+uint64_t Engine::ip_counter(uint32_t port, size_t counter) const noexcept {
+  return state_->ip == nullptr ? 0 : state_->ip->counter(port, counter);
 }
 
 uint64_t Engine::looks() const noexcept { return state_->looks.load(std::memory_order_relaxed); }

@@ -2,7 +2,7 @@
 //
 // An Engine belongs to one thread, which calls poll() in a loop (unetd) or from the application's own poll (embedded NI).
 // It trusts nothing that a client can write: every descriptor is read once into private memory, checked, then used, and
-// all positions, sizes, tags and owners are the engine's own copies.
+// all positions, sizes, tags and owners are the engine's own copies. IP, if the NI has it, is ip_part.h.
 //
 // Copies of a payload byte: shared and embedded NI, sending: one (segment -> frame; none where the port reads the segment
 // itself); receiving: one (frame -> receive buffer, or -> exposed region for a put); hairpin: one (segment -> segment).
@@ -16,6 +16,7 @@
 
 #include "unet/counters.h"
 #include "unet/driver.h"
+#include "unet/engine/ip_options.h"
 #include "unet/engine/kept.h"
 #include "unet/engine/mailbox.h"
 
@@ -28,6 +29,7 @@ struct EngineOptions {
   Nanoseconds watch_time = 500 * kMicrosecond;  // a send queue idle for this long is left to its doorbell
   uint32_t watched_max = 64;                    // send queues of one user polled directly at a time
   uint32_t quantum_bytes = 2 * 1024;            // deficit round robin: bytes per turn and weight
+  IpOptions ip{};                               // of a single engine
   bool resume = false;                          // takes over endpoints of another engine: nothing moves before Resumed
 };
 
@@ -75,6 +77,8 @@ class Engine {
   uint64_t ni_counter(NiCounter counter) const noexcept;
   uint64_t ni_gauge(NiGauge gauge) const noexcept;
   uint64_t endpoint_counter(uint32_t endpoint, EndpointCounter counter) const noexcept;
+  // What the host that a port is has counted (ip::HostCounter); 0 without IP.
+  uint64_t ip_counter(uint32_t port, size_t counter) const noexcept;
   // How many send queues and clients' doorbells poll() has looked at; for tests of what idle endpoints cost.
   uint64_t looks() const noexcept;
 

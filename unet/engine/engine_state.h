@@ -13,6 +13,7 @@
 #include "unet/engine/endpoint_state.h"
 #include "unet/engine/engine.h"
 #include "unet/engine/frame_tap.h"
+#include "unet/engine/ip_part.h"
 #include "unet/engine/link.h"
 #include "unet/engine/mux.h"
 #include "unet/engine/ni_counters.h"
@@ -53,6 +54,9 @@ struct Engine::State {
   void run(const CloseChannel& command) noexcept;
   void run(const OpenRelay& command) noexcept;
   void run(const CloseRelay& command) noexcept;
+  void run(const OpenIp& command) noexcept;
+  void run(const ClaimIp& command) noexcept;
+  void run(const ReleaseIp& command) noexcept;
   void run(const SendSignal& command) noexcept;
   void run(const SetUser& command) noexcept;
   void run(const StartCapture& command) noexcept;
@@ -91,6 +95,7 @@ struct Engine::State {
   Doorbells doorbells;
   Watch watch;
   Mux mux;
+  std::unique_ptr<IpPart> ip;  // nullptr: the NI has no IP
   std::atomic<uint64_t> looks{0};  // see Engine::looks()
 
   std::unordered_map<uint32_t, std::unique_ptr<Share>> shares;  // by user

@@ -11,8 +11,10 @@
 #include <span>
 #include <variant>
 
+#include "ipstack/ip/host.h"
 #include "unet/driver.h"
 #include "unet/engine/send_limits.h"
+#include "unet/ip.h"
 #include "unet/layout.h"
 #include "unet/limits.h"
 #include "unet/wire.h"
@@ -70,6 +72,15 @@ struct OpenRelay {          // frames with this tag, at our ports, are for an en
   uint32_t engine;
 };
 struct CloseRelay { Tag local_tag; };
+struct OpenIp {             // the endpoint's IP channel; closed as any channel, and its claims with it
+  uint32_t endpoint, channel;
+};
+struct ClaimIp {            // port and ports are chosen
+  uint32_t endpoint;
+  uint32_t number;          // < kIpClaimsMax, unused at the moment
+  IpClaim claim;
+};
+struct ReleaseIp { uint32_t number; };
 struct SendSignal {
   uint32_t port;
   MacAddress to;
@@ -96,8 +107,8 @@ struct StartCapture {       // memory: capture_memory.h, `bytes` of ring; stays 
 struct StopCapture { uint32_t capture; };
 struct Resumed {};          // all that another engine had is attached and open again
 using Command = std::variant<std::monostate, AttachClient, DetachClient, AttachEndpoint, DetachEndpoint, SetRegion, SetWakeDescriptor,
-                             OpenHairpin, OpenWire, CloseChannel, OpenRelay, CloseRelay, SendSignal, SetUser, StartCapture, StopCapture,
-                             Resumed>;
+                             OpenHairpin, OpenWire, CloseChannel, OpenRelay, CloseRelay, OpenIp, ClaimIp, ReleaseIp, SendSignal, SetUser,
+                             StartCapture, StopCapture, Resumed>;
 
 // ---- engine -> service
 
@@ -110,7 +121,11 @@ struct SignalReceived {
   std::array<std::byte, kSignalMax> bytes;
 };
 struct CaptureStopped { uint32_t capture; };  // likewise
-using Event = std::variant<std::monostate, ClientDetached, EndpointDetached, SignalReceived, CaptureStopped>;
+struct IpChanged {          // what a port has for IP
+  uint32_t port;
+  ip::HostStatus status;
+};
+using Event = std::variant<std::monostate, ClientDetached, EndpointDetached, SignalReceived, CaptureStopped, IpChanged>;
 
 // A bounded queue of one writer thread and one reader thread.
 template <typename T, uint32_t kDepth>

@@ -188,8 +188,10 @@ void Mux::sent(EndpointState& endpoint, uint32_t length) noexcept {
 
 // A descriptor that cannot be sent: dropped, counted, and paid for.
 Mux::Step Mux::refuse(EndpointState& endpoint, EndpointCounter reason) noexcept {
-  // A command that opens the channel may have come since this turn began, or wait; it was put before the client could know of it.
-  if (reason == EndpointCounter::unknown_channel && commands_.pending()) return Step::later;
+  // A command that opens the channel, or claims the port, may have come since this turn began, or wait; it was put before the client
+  // could know of it.
+  const bool may_be_known = reason == EndpointCounter::unknown_channel || reason == EndpointCounter::bad_ip_port;
+  if (may_be_known && commands_.pending()) return Step::later;
   endpoint.take_slot();
   endpoint.deficit -= kMessageCost;
   endpoint.count(reason);
@@ -218,6 +220,12 @@ Mux::Step Mux::send(EndpointState& endpoint, const Slot& slot, uint64_t mark, Na
     if (delivery_.short_message(*peer, channel->peer_channel, slot.payload, length)) counters_.add(NiCounter::hairpin_messages);
     sent(endpoint, length);
     return Step::sent;
+  }
+  if (channel->kind == ChannelKind::ip) [[unlikely]] {
+    endpoint.outgoing.pieces.pieces[0] = {slot.payload, length};
+    endpoint.outgoing.pieces.count = length == 0 ? 0 : 1;
+    endpoint.outgoing.pieces.length = length;
+    return send_ip(endpoint, number, now);
   }
   Port& port = *ports_[channel->port];
   TransmitFrame* const frame = port.frame(now);
@@ -269,6 +277,10 @@ Mux::Step Mux::send_long(EndpointState& endpoint, ChannelState* channel, uint32_
     return refuse(endpoint, short_message ? EndpointCounter::unknown_channel : EndpointCounter::bad_send_descriptor);
   }
   if (channel == nullptr) return refuse(endpoint, EndpointCounter::unknown_channel);
+  if (channel->kind == ChannelKind::ip) {
+    if (mark.kind != SlotKind::gather) return refuse(endpoint, EndpointCounter::bad_send_descriptor);
+    return send_ip(endpoint, number, now);
+  }
 
   if (channel->kind == ChannelKind::hairpin) {
     EndpointState* const peer = peer_of(*channel);

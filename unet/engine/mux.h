@@ -20,6 +20,7 @@
 
 #include "unet/engine/delivery.h"
 #include "unet/engine/endpoint_state.h"
+#include "unet/engine/ip_part.h"
 #include "unet/engine/mailbox.h"
 #include "unet/engine/ni_counters.h"
 #include "unet/engine/port.h"
@@ -32,6 +33,9 @@ class Mux {
  public:
   Mux(std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, Watch& watch, NiCounters& counters,
       const CommandMailbox& commands);
+
+  // Messages of IP channels go by it.
+  void set_ip(IpPart& ip) noexcept { ip_ = &ip; }
 
   // The endpoint may have something to send. Costs nothing if it is known already.
   void activate(EndpointState& endpoint) noexcept {
@@ -93,6 +97,8 @@ class Mux {
   Step send(EndpointState& endpoint, const Slot& slot, uint64_t mark, Nanoseconds now) noexcept;
   Step send_long(EndpointState& endpoint, ChannelState* channel, uint32_t number, const Slot& slot, Mark mark, Nanoseconds now) noexcept;
   Step send_frames(EndpointState& endpoint, Nanoseconds now) noexcept;
+  Step send_ip(EndpointState& endpoint, uint32_t number, Nanoseconds now) noexcept;
+  Step send_ip_packets(EndpointState& endpoint, Nanoseconds now) noexcept;
   Step refuse(EndpointState& endpoint, EndpointCounter reason) noexcept;
   EndpointState* peer_of(const ChannelState& channel) const noexcept;
   void sent(EndpointState& endpoint, uint32_t length) noexcept;
@@ -122,6 +128,7 @@ class Mux {
   Watch& watch_;
   NiCounters& counters_;
   const CommandMailbox& commands_;
+  IpPart* ip_ = nullptr;
   Share* first_ = nullptr;                   // shares with active endpoints, by time
   uint64_t time_ = Share::kTimeBegins;       // of the share served last: where newcomers begin
   uint32_t waiting_ = 0;                     // endpoints that wait for a port

@@ -7,32 +7,12 @@
 namespace unet::engine {
 namespace {
 
-// Copies the next `length` bytes of the message; the caller knows that there are as many.
-void copy_next(Outgoing& out, std::byte* to, uint32_t length) noexcept {
-  while (length != 0) {
-    const Bytes piece = out.pieces.pieces[out.piece];
-    const auto part = static_cast<uint32_t>(std::min<uint64_t>(length, piece.size() - out.piece_offset));
-    std::memcpy(to, piece.data() + out.piece_offset, part);
-    to += part;
-    length -= part;
-    out.piece_offset += part;
-    if (out.piece_offset == piece.size()) {
-      ++out.piece;
-      out.piece_offset = 0;
-    }
-  }
-}
-
 // The next `length` bytes as one piece of the segment, or nullptr if they are in several.
 const std::byte* lend_next(Outgoing& out, uint32_t length) noexcept {
   const Bytes piece = out.pieces.pieces[out.piece];
   if (piece.size() - out.piece_offset < length) return nullptr;
   const std::byte* const data = piece.data() + out.piece_offset;
-  out.piece_offset += length;
-  if (out.piece_offset == piece.size()) {
-    ++out.piece;
-    out.piece_offset = 0;
-  }
+  out.pass(length);
   return data;
 }
 
@@ -46,6 +26,7 @@ bool Mux::can_lend(const EndpointState& endpoint, uint32_t port) const noexcept 
 Mux::Step Mux::send_frames(EndpointState& endpoint, Nanoseconds now) noexcept {
   Outgoing& out = endpoint.outgoing;
   ChannelState* const channel = endpoint.channel(out.channel);
+  if (channel != nullptr && channel->kind == ChannelKind::ip) return send_ip_packets(endpoint, now);
   if (channel == nullptr || channel->kind != ChannelKind::wire) {  // closed meanwhile
     out.active = false;
     endpoint.count(EndpointCounter::unknown_channel);
@@ -63,7 +44,7 @@ Mux::Step Mux::send_frames(EndpointState& endpoint, Nanoseconds now) noexcept {
     }
     const uint32_t length = std::min(fragment, total - out.offset);
     const std::byte* const lent = lend && length >= kExternalMin ? lend_next(out, length) : nullptr;
-    if (lent == nullptr) copy_next(out, frame->data + header_size(out.flags), length);
+    if (lent == nullptr) out.copy_next(frame->data + header_size(out.flags), length);
     frame->length = emit_frame(frame->data,
                                {.to = channel->remote, .from = port.address(), .tag = channel->remote_tag, .flags = out.flags,
                                 .message = out.message, .offset = out.offset, .total = total,
@@ -88,6 +69,40 @@ Mux::Step Mux::send_frames(EndpointState& endpoint, Nanoseconds now) noexcept {
       out.active = false;
       ++endpoint.sent_messages;
       endpoint.sent_bytes += total;
+    }
+  }
+  return Step::sent;
+}
+
+// A message of an IP channel, whose pieces are in `outgoing`.
+Mux::Step Mux::send_ip(EndpointState& endpoint, uint32_t number, Nanoseconds now) noexcept {
+  Outgoing& out = endpoint.outgoing;
+  EndpointCounter reason{};
+  if (ip_->begin(endpoint, out, reason) == IpPart::Step::dropped) return refuse(endpoint, reason);
+  out.channel = number;
+  endpoint.take_slot();
+  if (out.active) return send_ip_packets(endpoint, now);
+  sent(endpoint, out.pieces.length);
+  return Step::sent;
+}
+
+Mux::Step Mux::send_ip_packets(EndpointState& endpoint, Nanoseconds now) noexcept {
+  Outgoing& out = endpoint.outgoing;
+  while (out.active && endpoint.deficit > 0) {
+    EndpointCounter reason{};
+    uint32_t port = 0, spent = 0;
+    const IpPart::Step step = ip_->go_on(endpoint, out, reason, port, spent, now);
+    if (step == IpPart::Step::blocked) {
+      blocked_port_ = port;
+      return Step::blocked;
+    }
+    endpoint.deficit -= spent + kMessageCost;
+    if (step == IpPart::Step::dropped) {
+      out.active = false;
+      endpoint.count(reason);
+    } else if (!out.active) {
+      ++endpoint.sent_messages;
+      endpoint.sent_bytes += out.pieces.length;
     }
   }
   return Step::sent;

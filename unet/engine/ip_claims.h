@@ -1,0 +1,64 @@
+// ip_claims.h - who has which port of IP: from protocol and port to a short list of claims, the most specific first; used by Ip.
+//
+// The service has checked what it tells us: numbers are unused, ranges lie in the ports, and all limits of limits.h hold.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "unet/ip.h"
+
+namespace unet::engine {
+
+struct EndpointState;
+
+class IpClaims {
+ public:
+  static constexpr uint8_t kTcp = 6, kUdp = 17;
+
+  IpClaims();
+
+  void add(uint32_t number, EndpointState& owner, const IpClaim& claim);
+  void remove(uint32_t number) noexcept;
+  // All of an endpoint that goes away.
+  void remove_all(EndpointState& owner) noexcept;
+
+  // Whose a packet to `local` is; nullptr: nobody's.
+  EndpointState* find(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
+                      uint16_t remote_port) const noexcept;
+  // The endpoint claims what an answer to this packet would come to.
+  bool may_send(const EndpointState& owner, uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
+                uint16_t remote_port) const noexcept;
+
+ private:
+  static constexpr uint32_t kEnd = ~uint32_t{0};
+
+  struct Claim {
+    EndpointState* owner = nullptr;  // nullptr: no claim has the number
+    ip::IpAddress local{}, remote{};
+    uint16_t port = 0, ports = 0, remote_port = 0;
+    uint8_t protocol = 0;
+    uint8_t rank = 0;                // how specific it is
+    bool any_local = true, any_remote = true;
+
+    bool fits(const ip::IpAddress& to, const ip::IpAddress& from, uint16_t from_port) const noexcept {
+      return (any_local || local == to) && (any_remote || remote == from) && (remote_port == 0 || remote_port == from_port);
+    }
+  };
+  struct Node {  // a claim in the list of one of its ports
+    uint32_t claim = 0, next = kEnd;
+  };
+
+  uint32_t& head(uint8_t protocol, uint32_t port) noexcept { return heads_[protocol == kTcp ? 0 : 1][port]; }
+  uint32_t head(uint8_t protocol, uint32_t port) const noexcept { return heads_[protocol == kTcp ? 0 : 1][port]; }
+  void insert(uint32_t port, uint32_t number);
+  void erase(uint32_t port, uint32_t number) noexcept;
+
+  std::array<std::vector<uint32_t>, 2> heads_;  // by port: the first node
+  std::vector<Claim> claims_;                   // by number
+  std::vector<Node> nodes_;
+  uint32_t free_node_ = kEnd;
+};
+
+}  // namespace unet::engine

@@ -1,0 +1,172 @@
+// ip_part.cc - IP that arrives: what a host answers is answered, the rest goes to who claims it; and the hosts' time.
+#include "unet/engine/ip_part.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "ipstack/tcp/reset.h"
+#include "ipstack/wire/checksum.h"
+#include "ipstack/wire/ethernet.h"
+#include "ipstack/wire/tcp.h"
+#include "ipstack/wire/udp.h"
+#include "unet/base/check.h"
+#include "unet/engine/endpoint_state.h"
+
+namespace unet::engine {
+
+EndpointState::EndpointState() = default;
+EndpointState::~EndpointState() = default;
+
+IpPart::IpPart(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters,
+               bool resumes, Nanoseconds now)
+    : delivery_(delivery), counters_(counters), scratch_(new std::byte[kMessageMax]), reset_tokens_at_(now) {
+  for (const IpPortOptions& each : options.ports) {
+    UNET_CHECK(each.port < ports.size() && each.port < kPortsMax && by_port_[each.port] == nullptr);
+    ports_.push_back(std::make_unique<IpPort>(each, *ports[each.port], resumes, options.seed + each.port, now));
+    by_port_[each.port] = ports_.back().get();
+  }
+}
+
+bool IpPart::frame(uint32_t port, Bytes frame, Nanoseconds now) noexcept {
+  be16 type;
+  if (frame.size() < sizeof(EthernetHeader)) return false;
+  std::memcpy(&type, frame.data() + offsetof(EthernetHeader, type), sizeof type);
+  if (type != ip::kEtherTypeIpv4 && type != ip::kEtherTypeIpv6 && type != ip::kEtherTypeArp) return false;
+  IpPort& at = *by_port_[port];
+  at.touch();
+  ip::Arrival arrival;
+  if (!at.host().handle_frame(frame, now, arrival)) return true;
+  switch (arrival.kind) {
+    case ip::Arrival::Kind::packet: packet(at, arrival, now); break;
+    case ip::Arrival::Kind::icmp_error: error(at, arrival, now); break;
+    case ip::Arrival::Kind::echo_reply: counters_.add(NiCounter::ip_unclaimed); break;  // nobody of us has asked
+  }
+  return true;
+}
+
+void IpPart::flush(uint32_t port, Nanoseconds now) noexcept {
+  by_port_[port]->pump(now);
+  by_port_[port]->port().flush(now);
+}
+
+void IpPart::packet(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+  if (arrival.packet.protocol == ip::Protocol::kTcp) return tcp(port, arrival, now);
+  if (arrival.packet.protocol == ip::Protocol::kUdp) return udp(port, arrival, now);
+  counters_.add(NiCounter::ip_unclaimed);
+  port.host().refuse_protocol(arrival, now);
+}
+
+void IpPart::tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+  const ip::IpView& packet = arrival.packet;
+  ip::TcpHeader header;
+  if (packet.payload.size() < sizeof header) return counters_.add(NiCounter::ip_bad_transport);
+  std::memcpy(&header, packet.payload.data(), sizeof header);
+  const uint64_t sum =
+      ip::pseudo_header_sum(packet.from, packet.to, ip::Protocol::kTcp, static_cast<uint32_t>(packet.payload.size()));
+  if (ip::checksum_fold(ip::checksum_add(sum, packet.payload)) != 0) return counters_.add(NiCounter::ip_bad_transport);
+  EndpointState* const to =
+      claims_.find(IpClaims::kTcp, packet.to, header.destination_port, packet.from, header.source_port);
+  if (to != nullptr) return deliver(*to, packet);
+  counters_.add(NiCounter::ip_unclaimed);
+  if (!arrival.to_group) reset(port, packet, now);  // RFC 9293, 3.10.7.1; RFC 1122, 4.2.3.10: none about what went to a group
+}
+
+void IpPart::udp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+  const ip::IpView& packet = arrival.packet;
+  ip::UdpView datagram;
+  if (ip::parse_udp(packet, false, datagram) != ip::UdpError::none) return counters_.add(NiCounter::ip_bad_transport);
+  EndpointState* const to = claims_.find(IpClaims::kUdp, packet.to, datagram.to, packet.from, datagram.from);
+  if (to != nullptr) return deliver(*to, packet);
+  counters_.add(NiCounter::ip_unclaimed);
+  port.host().refuse_port(arrival, now);
+}
+
+// About a packet that one of ours is said to have sent: whose, its source says. What he would not have sent is nobody's.
+void IpPart::error(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+  const ip::QuotedPacket& quoted = arrival.quoted;
+  be16 ports[2];
+  const bool known = quoted.protocol == ip::Protocol::kTcp || quoted.protocol == ip::Protocol::kUdp;
+  if (!known || quoted.payload.size() < sizeof ports) return counters_.add(NiCounter::ip_unclaimed);
+  std::memcpy(ports, quoted.payload.data(), sizeof ports);
+  EndpointState* const to = claims_.find(quoted.protocol, quoted.from, ports[0], quoted.to, ports[1]);
+  if (to == nullptr) return counters_.add(NiCounter::ip_unclaimed);
+  port.host().believe_too_big(arrival, now);
+  deliver(*to, arrival.packet);
+}
+
+// Headers of IPv6 between the first and the transport's are left out: they have been dealt with.
+void IpPart::deliver(EndpointState& to, const ip::IpView& packet) noexcept {
+  struct {
+    IpMessageHeader own;
+    std::array<std::byte, ip::kIpv6Bytes> ip;
+  } head{.own = {.flags = IpMessageFlags::kChecked}, .ip = {}};
+  static_assert(sizeof head == sizeof(IpMessageHeader) + ip::kIpv6Bytes);
+  Pieces pieces;
+  pieces.count = 2;
+  if (packet.ipv4 || packet.payload.data() == packet.packet.data() + ip::kIpv6Bytes) {
+    pieces.pieces[0] = as_bytes(&head, sizeof head.own);
+    pieces.pieces[1] = packet.packet;
+  } else {
+    const ip::IpFields fields{.from = packet.from, .to = packet.to, .protocol = packet.protocol, .hop_limit = packet.hop_limit,
+                              .traffic_class = packet.traffic_class, .flow_label = packet.flow_label};
+    ip::emit_ip_header(head.ip.data(), fields, static_cast<uint32_t>(packet.payload.size()));
+    pieces.pieces[0] = as_bytes(&head, sizeof head);
+    pieces.pieces[1] = packet.payload;
+    if (packet.payload.empty()) pieces.count = 1;
+  }
+  const size_t length = pieces.pieces[0].size() + (pieces.count == 2 ? pieces.pieces[1].size() : 0);
+  if (length > kMessageMax) return to.count(EndpointCounter::too_long);
+  pieces.length = static_cast<uint32_t>(length);
+  if (delivery_.message(to, to.ip_channel, pieces)) counters_.add(NiCounter::ip_received);
+}
+
+// ---- resets
+
+bool IpPart::may_reset(Nanoseconds now) noexcept {
+  constexpr Nanoseconds kEach = kSecond / kResetsPerSecond;
+  const uint64_t earned = (now - reset_tokens_at_) / kEach;
+  if (earned != 0) {
+    reset_tokens_ = static_cast<uint32_t>(std::min<uint64_t>(kResetsPerSecond, reset_tokens_ + earned));
+    reset_tokens_at_ += earned * kEach;
+  }
+  if (reset_tokens_ == 0) return false;
+  --reset_tokens_;
+  return true;
+}
+
+void IpPart::reset(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept {
+  ip::TcpView segment;
+  if (ip::parse_tcp(packet.payload, segment) != ip::TcpError::none) return;
+  const std::optional<ip::TcpFields> fields = tcp::reset_for(segment);
+  if (!fields || !may_reset(now)) return;
+  std::array<std::byte, ip::kTcpHeaderMax> header;
+  const uint32_t size = ip::emit_tcp(header.data(), *fields);
+  const uint64_t sum = ip::pseudo_header_sum(packet.to, packet.from, ip::Protocol::kTcp, size);
+  const uint16_t checksum = ip::checksum_fold(ip::checksum_add(sum, header.data(), size));
+  std::memcpy(header.data() + offsetof(ip::TcpHeader, checksum), &checksum, sizeof checksum);
+  port.host().send({.from = packet.to, .to = packet.from, .protocol = ip::Protocol::kTcp}, Bytes(header).first(size), {}, now);
+}
+
+// ---- time
+
+void IpPart::run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexcept {
+  for (const auto& port : ports_) {
+    if (now >= port->next_event()) {
+      port->pump(now);
+      port->port().flush(now);
+    }
+    if (!port->dirty()) continue;
+    IpChanged event{.port = port->port().number(), .status = {}};
+    if (!port->take_status(event.status)) continue;
+    if (events.push(event)) told = true;
+    else port->tell_again();
+  }
+}
+
+Nanoseconds IpPart::next_event() const noexcept {
+  Nanoseconds next = ~Nanoseconds{0};
+  for (const auto& port : ports_) next = std::min(next, port->next_event());
+  return next;
+}
+
+}  // namespace unet::engine

@@ -1,0 +1,105 @@
+// ip_part.h - the engine's part for IP: packets between the wires and the IP channels of endpoints (unet/ip.h); used by Engine, Demux, Mux.
+//
+//   frame of an Ethernet type of IP's --> the port's ip::Host --> what is the host's: answered there
+//                                                  |
+//                                                  +--> TCP, UDP, an error about them --> claim --> an endpoint's receive queue
+//   send queue --> read once, checked --> to an address of this NI --> claim --> an endpoint's receive queue
+//                          |
+//                          +--> neighbour known, fits --> frame of the port, cut by segment_size
+//                          +--> else ------------------> the host: it asks, waits, cuts into fragments
+//
+// Copies of a payload byte, as everywhere in the engine: one, but for packets that the host keeps, which are copied three times (here, in
+// the host, to the frame), and fragments that arrive, two times. Nothing of a client is believed but what ip_message.h has read, checked.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "unet/engine/delivery.h"
+#include "unet/engine/ip_claims.h"
+#include "unet/engine/ip_message.h"
+#include "unet/engine/ip_port.h"
+#include "unet/engine/mailbox.h"
+#include "unet/engine/ni_counters.h"
+#include "unet/engine/port.h"
+
+namespace unet::engine {
+
+// A message on its way to a wire, of which each endpoint with IP has one at a time (Outgoing says where its payload is).
+struct IpSend {
+  IpMessage message;
+  IpPort* port = nullptr;
+};
+
+class IpPart {
+ public:
+  IpPart(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters, bool resumes,
+         Nanoseconds now);
+
+  IpClaims& claims() noexcept { return claims_; }
+
+  // ---- arrivals
+
+  // The wire has IP.
+  bool has(uint32_t port) const noexcept { return by_port_[port] != nullptr; }
+  // Takes the frame if its Ethernet type is one of IP's.
+  bool frame(uint32_t port, Bytes frame, Nanoseconds now) noexcept;
+  // Answers go out.
+  void flush(uint32_t port, Nanoseconds now) noexcept;
+
+  // ---- sends
+
+  enum class Step : uint8_t { done, dropped, blocked };
+  // Begins a message that lies in `out.pieces`. done: it was delivered on this NI, or it goes on as `out` (active) by go_on(). dropped:
+  // for `reason`.
+  Step begin(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason) noexcept;
+  // The next packet of the message under way. blocked: `port` takes no frames. `spent`: the bytes of it.
+  Step go_on(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason, uint32_t& port, uint32_t& spent, Nanoseconds now) noexcept;
+
+  // ---- time
+
+  void run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexcept;
+  Nanoseconds next_event() const noexcept;
+
+  uint64_t counter(uint32_t port, size_t which) const noexcept {
+    return by_port_[port] == nullptr ? 0 : by_port_[port]->counter(which);
+  }
+
+ private:
+  static constexpr uint32_t kResetsPerSecond = 1000;
+  static constexpr uint32_t kAnswerMax = 1280;  // bytes of a packet that we make ourselves
+
+  // ip_part.cc: arrivals
+  void packet(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
+  void error(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
+  void tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
+  void udp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
+  void deliver(EndpointState& to, const ip::IpView& packet) noexcept;
+  void reset(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept;
+  bool may_reset(Nanoseconds now) noexcept;
+
+  // ip_send.cc
+  bool is_ours(const ip::IpAddress& address) const noexcept;
+  void deliver_here(EndpointState& from, const Outgoing& out, const IpMessage& message) noexcept;
+  void answer_here(EndpointState& to, const IpMessage& message) noexcept;
+  void tell_too_big(EndpointState& to, const IpMessage& message, uint32_t mtu) noexcept;
+  void tell(EndpointState& to, const ip::IpFields& fields, Bytes payload) noexcept;
+  Step compose(IpSend& send, Outgoing& out, const ip::IpFields& fields, uint32_t length, const MacAddress& station,
+               Nanoseconds now) noexcept;
+  Step by_host(IpSend& send, Outgoing& out, const ip::IpFields& fields, uint32_t length, EndpointCounter& reason, Nanoseconds now) noexcept;
+
+  Delivery& delivery_;
+  NiCounters& counters_;
+  std::vector<std::unique_ptr<IpPort>> ports_;
+  std::array<IpPort*, kPortsMax> by_port_{};
+  IpClaims claims_;
+  std::unique_ptr<std::byte[]> scratch_;  // a packet that is cut into fragments, or waits for its neighbour
+  uint32_t reset_tokens_ = kResetsPerSecond;
+  Nanoseconds reset_tokens_at_;
+};
+
+}  // namespace unet::engine

@@ -1,0 +1,462 @@
+// ip_part_test.cc - IP through the engine: claims, answers for what nobody claims, packets of endpoints, and those that lie.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+#include "unet/engine/test_ip.h"
+
+namespace unet::engine {
+namespace {
+
+constexpr uint8_t kTcp = ip::Protocol::kTcp, kUdp = ip::Protocol::kUdp;
+
+bool same(Bytes a, Bytes b) { return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin()); }
+Bytes udp_data(const Got& message) { return message.view.payload.subspan(ip::kUdpBytes); }
+
+uint16_t sum_of(const ip::IpView& view) {
+  const uint64_t sum = ip::pseudo_header_sum(view.from, view.to, view.protocol, static_cast<uint32_t>(view.payload.size()));
+  return ip::checksum_fold(ip::checksum_add(sum, view.payload));
+}
+
+ip::TcpView segment_of(const Packet& payload) {
+  ip::TcpView view;
+  REQUIRE(ip::parse_tcp(payload, view) == ip::TcpError::none);
+  return view;
+}
+
+struct Family {
+  ip::IpAddress own, peer;
+};
+std::vector<Family> families(const TestIp& t) { return {{t.own4, t.peer4}, {t.own6, t.peer6}}; }
+
+}  // namespace
+
+TEST_CASE("what is claimed comes to its endpoint whole, with its checksum checked") {
+  TestIp t;
+  TestEndpoint& e = t.add({{.protocol = kUdp, .port = 53}, {.protocol = kTcp, .port = 80}});
+  for (const Family& f : families(t)) {
+    for (const size_t size : {size_t{0}, size_t{1}, size_t{12}, size_t{900}}) {
+      const auto data = pattern(size, 5);
+      for (const uint8_t protocol : {kUdp, kTcp}) {
+        const Packet packet = make_packet({.from = f.peer, .to = f.own, .protocol = protocol, .from_port = 4000,
+                                           .to_port = static_cast<uint16_t>(protocol == kUdp ? 53 : 80)}, data);
+        t.arrive(packet);
+        const auto message = got(e);
+        REQUIRE(message != nullptr);
+        CHECK(same(message->packet, packet));
+        CHECK(message->own.flags == IpMessageFlags::kChecked);
+        CHECK(message->own.segment_size == 0);
+      }
+    }
+  }
+  CHECK(t.ni.counter(NiCounter::ip_received) == 16);
+  CHECK(endpoint_drops(e) == 0);
+  CHECK(ni_drops(t.ni) == 0);
+  CHECK(t.seen.empty());  // and nobody was answered
+}
+
+TEST_CASE("what nobody claims is answered as a host does") {
+  TestIp t;
+  t.add({{.protocol = kUdp, .port = 53}, {.protocol = kTcp, .port = 80}});
+  for (const Family& f : families(t)) {
+    t.seen.clear();
+    t.arrive(make_packet({.from = f.peer, .to = f.own, .protocol = kUdp, .from_port = 4000, .to_port = 80}, pattern(20, 1)));
+    REQUIRE(t.seen.size() == 1);
+    CHECK(t.seen[0].kind == ip::Arrival::Kind::icmp_error);
+    CHECK(t.seen[0].icmp.kind == ip::IcmpKind::unreachable);
+    CHECK(t.seen[0].icmp.why == ip::Unreachable::port);
+    t.seen.clear();
+    t.arrive(make_packet({.from = f.peer, .to = f.own, .protocol = kTcp, .from_port = 4000, .to_port = 53,
+                          .tcp_flags = ip::TcpFlags::kSyn, .sequence = 77}, {}));
+    REQUIRE(t.seen.size() == 1);
+    const ip::TcpView reset = segment_of(t.seen[0].payload);
+    CHECK(reset.flags == (ip::TcpFlags::kRst | ip::TcpFlags::kAck));
+    CHECK(reset.acknowledgement.value == 78);
+    CHECK(reset.source_port == 53);
+    CHECK(reset.destination_port == 4000);
+    // Nothing answers a reset, or what went to everybody.
+    t.arrive(make_packet({.from = f.peer, .to = f.own, .protocol = kTcp, .from_port = 4000, .to_port = 53,
+                          .tcp_flags = ip::TcpFlags::kRst}, {}));
+    CHECK(t.seen.size() == 1);
+  }
+  t.arrive(make_packet({.from = t.peer4, .to = address("10.1.0.255"), .protocol = kTcp, .from_port = 4000, .to_port = 53}, {}),
+           kBroadcast);
+  CHECK(t.seen.size() == 1);
+  CHECK(t.ni.counter(NiCounter::ip_unclaimed) == 7);
+}
+
+TEST_CASE("resets have a limit, which time gives back") {
+  TestIp t;
+  const Packet packet = make_packet({.from = t.peer4, .to = t.own4, .protocol = kTcp, .from_port = 4000, .to_port = 53}, {});
+  for (int i = 0; i < 1500; ++i) t.arrive(packet);
+  CHECK(t.seen.size() == 1000);
+  t.ni.now += 100 * kMillisecond;
+  for (int i = 0; i < 200; ++i) t.arrive(packet);
+  CHECK(t.seen.size() == 1100);
+}
+
+TEST_CASE("transports that are broken come to nobody") {
+  TestIp t;
+  TestEndpoint& e = t.add({{.protocol = kUdp, .port = 53}, {.protocol = kTcp, .port = 53}});
+  for (const Family& f : families(t)) {
+    for (const uint8_t protocol : {kUdp, kTcp}) {
+      Packet packet = make_packet({.from = f.peer, .to = f.own, .protocol = protocol, .from_port = 4000, .to_port = 53}, pattern(30, 1));
+      packet.back() ^= std::byte{1};
+      t.arrive(packet);
+    }
+  }
+  CHECK(t.ni.counter(NiCounter::ip_bad_transport) == 4);
+  CHECK(got(e) == nullptr);
+  CHECK(t.seen.empty());
+}
+
+TEST_CASE("the most specific claim gets the packet") {
+  TestIp t;
+  TestEndpoint& any = t.add({{.protocol = kUdp, .port = 53}});
+  TestEndpoint& local = t.add({{.protocol = kUdp, .local = t.own4, .port = 53}});
+  TestEndpoint& remote = t.add({{.protocol = kUdp, .port = 53, .remote = t.peer4, .remote_port = 4000}});
+  TestEndpoint& range = t.add({{.protocol = kUdp, .port = 60, .ports = 10}});
+  const auto who = [&](const ip::IpAddress& to, uint16_t from_port, uint16_t to_port) -> TestEndpoint* {
+    t.arrive(make_packet({.from = to.is_ipv4() ? t.peer4 : t.peer6, .to = to, .from_port = from_port, .to_port = to_port}, {}));
+    for (TestEndpoint* each : {&any, &local, &remote, &range}) {
+      if (got(*each) != nullptr) return each;
+    }
+    return nullptr;
+  };
+  CHECK(who(t.own4, 4000, 53) == &remote);
+  CHECK(who(t.own4, 4001, 53) == &local);
+  CHECK(who(t.own6, 4000, 53) == &any);
+  CHECK(who(t.own4, 1, 59) == nullptr);
+  CHECK(who(t.own4, 1, 60) == &range);
+  CHECK(who(t.own6, 1, 69) == &range);
+  CHECK(who(t.own4, 1, 70) == nullptr);
+  t.ni.command(ReleaseIp{2});
+  CHECK(who(t.own4, 4000, 53) == &local);
+  t.ni.command(CloseChannel{local.number, TestIp::kChannel});
+  CHECK(who(t.own4, 4000, 53) == &any);
+  t.ni.command(DetachEndpoint{any.number});
+  CHECK(who(t.own4, 4000, 53) == nullptr);
+  // Their places are used again.
+  for (int i = 0; i < 100; ++i) {
+    const uint32_t claim = t.claim(range, {.protocol = kUdp, .port = 50, .ports = 8});
+    CHECK(who(t.own4, 4000, 53) == &range);
+    t.ni.command(ReleaseIp{claim});
+  }
+  CHECK(who(t.own4, 4000, 53) == nullptr);
+}
+
+TEST_CASE("an endpoint's packets go out, the first when its neighbour has answered") {
+  TestIp t;
+  TestEndpoint& e = t.add({{.protocol = kUdp, .port = 53}, {.protocol = kTcp, .port = 80}});
+  for (const Family& f : families(t)) {
+    for (const uint16_t flags : {uint16_t{0}, IpMessageFlags::kFillChecksum}) {
+      for (const uint8_t protocol : {kUdp, kTcp}) {
+        for (const size_t size : {size_t{0}, size_t{3}, size_t{1200}}) {
+          t.seen.clear();
+          Packet packet = make_packet({.from = f.own, .to = f.peer, .protocol = protocol,
+                                       .from_port = static_cast<uint16_t>(protocol == kUdp ? 53 : 80), .to_port = 4000}, pattern(size, 3));
+          const Packet right = packet;
+          const size_t at = packet.size() - size - (protocol == kUdp ? 2 : 4);  // its checksum
+          if (flags != 0) packet[at] ^= std::byte{0x55};
+          REQUIRE(t.send(e, {.flags = flags}, packet));
+          REQUIRE(t.seen.size() == 1);
+          CHECK(same(t.seen[0].packet, right));
+        }
+      }
+    }
+  }
+  CHECK(t.ni.counter(NiCounter::ip_sent) == 24);
+  CHECK(e.counter(EndpointCounter::sent_messages) == 24);
+  CHECK(endpoint_drops(e) == 0);
+}
+
+TEST_CASE("a long segment is cut, and its last piece says what it said") {
+  TestIp t;
+  TestEndpoint& e = t.add({{.protocol = kTcp, .port = 80}, {.protocol = kUdp, .port = 80}});
+  for (const Family& f : families(t)) {
+    for (const size_t size : {size_t{1000}, size_t{2500}, size_t{60'000}}) {
+      t.seen.clear();
+      const auto data = pattern(size, 9);
+      using Flags = ip::TcpFlags;
+      REQUIRE(t.send(e, {.segment_size = 1000},
+                     make_packet({.from = f.own, .to = f.peer, .protocol = kTcp, .from_port = 80, .to_port = 4000,
+                                  .tcp_flags = Flags::kAck | Flags::kPsh | Flags::kFin | Flags::kCwr, .sequence = 0xFFFFFF00}, data)));
+      REQUIRE(t.seen.size() == (size + 999) / 1000);
+      Packet stream;
+      for (const Seen& each : t.seen) {
+        const ip::TcpView segment = segment_of(each.payload);
+        CHECK(segment.sequence.value == 0xFFFFFF00 + static_cast<uint32_t>(stream.size()));
+        uint8_t flags = Flags::kAck;
+        if (&each == &t.seen.front()) flags |= Flags::kCwr;
+        if (&each == &t.seen.back()) flags |= Flags::kPsh | Flags::kFin;
+        CHECK(segment.flags == flags);
+        ip::IpView view = each.view;
+        view.payload = each.payload;
+        CHECK(sum_of(view) == 0);
+        stream.insert(stream.end(), segment.payload.begin(), segment.payload.end());
+      }
+      CHECK(same(stream, data));
+
+      t.seen.clear();
+      REQUIRE(t.send(e, {.segment_size = 700}, make_packet({.from = f.own, .to = f.peer, .from_port = 80, .to_port = 4000}, data)));
+      REQUIRE(t.seen.size() == (size + 699) / 700);
+      Packet datagrams;
+      for (const Seen& each : t.seen) {
+        ip::IpView view = each.view;
+        view.payload = each.payload;
+        ip::UdpView datagram;
+        REQUIRE(ip::parse_udp(view, false, datagram) == ip::UdpError::none);
+        datagrams.insert(datagrams.end(), datagram.payload.begin(), datagram.payload.end());
+      }
+      CHECK(same(datagrams, data));
+    }
+  }
+  CHECK(endpoint_drops(e) == 0);
+}
+
+TEST_CASE("fragments both ways") {
+  TestIp t;
+  TestEndpoint& e = t.add({{.protocol = kUdp, .port = 53}});
+  for (const Family& f : families(t)) {
+    // The neighbour is known behind this.
+    REQUIRE(t.send(e, {}, make_packet({.from = f.own, .to = f.peer, .from_port = 53, .to_port = 4000}, {})));
+    for (const size_t size : {size_t{1473}, size_t{5000}, size_t{60'000}, size_t{kIpPacketMax - 48}}) {
+      t.seen.clear();
+      const auto data = pattern(size, 2);
+      REQUIRE(t.send(e, {.flags = IpMessageFlags::kFillChecksum},
+                     make_packet({.from = f.own, .to = f.peer, .from_port = 53, .to_port = 4000, .dont_fragment = false}, data)));
+      REQUIRE(t.seen.size() == 1);
+      CHECK(same(Bytes(t.seen[0].payload).subspan(8), data));
+      REQUIRE(t.peer_sends(f.own, 4000, 53, data) == ip::SendResult::sent);
+      const auto message = got(e);
+      REQUIRE(message != nullptr);
+      CHECK(same(udp_data(*message), data));
+      CHECK(sum_of(message->view) == 0);
+    }
+  }
+  CHECK(endpoint_drops(e) == 0);
+  // Longer than a message: nobody can have it.
+  const auto data = pattern(65'507, 2);
+  REQUIRE(t.peer_sends(t.own4, 4000, 53, data) == ip::SendResult::sent);
+  CHECK(got(e) == nullptr);
+  CHECK(e.counter(EndpointCounter::too_long) == 1);
+}
+
+TEST_CASE("what is too big and not to be cut comes back as an error") {
+  TestIp t;
+  TestEndpoint& e = t.add({{.protocol = kTcp, .port = 80}});
+  for (const Family& f : families(t)) {
+    const Packet packet = make_packet({.from = f.own, .to = f.peer, .protocol = kTcp, .from_port = 80, .to_port = 4000}, pattern(1600, 1));
+    REQUIRE(t.send(e, {}, packet));
+    CHECK(t.seen.empty());
+    const auto message = got(e);
+    REQUIRE(message != nullptr);
+    ip::IcmpView error;
+    REQUIRE(ip::parse_icmp(message->view, error) == ip::IcmpError::none);
+    CHECK(error.kind == ip::IcmpKind::packet_too_big);
+    CHECK(error.mtu == 1500);
+    ip::QuotedPacket quoted;
+    REQUIRE(ip::parse_quoted(error.rest, f.own.is_ipv4(), quoted));
+    CHECK(quoted.to == f.peer);
+    CHECK(same(quoted.payload.first(20), Bytes(packet).subspan(f.own.is_ipv4() ? 20 : 40, 20)));
+  }
+  CHECK(e.counter(EndpointCounter::ip_too_big) == 2);
+}
+
+TEST_CASE("an error comes to who sent what it is about, and is believed") {
+  TestIp t;
+  TestEndpoint& e = t.add({{.protocol = kTcp, .port = 80}});
+  TestEndpoint& other = t.add({{.protocol = kTcp, .port = 81}});
+  const Packet sent = make_packet({.from = t.own4, .to = t.peer4, .protocol = kTcp, .from_port = 80, .to_port = 4000}, pattern(1400, 1));
+  REQUIRE(t.send(e, {}, sent));
+  std::array<std::byte, 1280> message;
+  const auto error = [&](Bytes about) {
+    const ip::IcmpErrorFields fields{.kind = ip::IcmpKind::packet_too_big, .value = 1000};
+    const uint32_t length = ip::emit_icmp_error(message.data(), t.peer4, t.own4, fields, about);
+    Packet packet(20 + length);
+    ip::emit_ip_header(packet.data(), {.from = t.peer4, .to = t.own4, .protocol = ip::Protocol::kIcmp, .hop_limit = 9}, length);
+    std::memcpy(packet.data() + 20, message.data(), length);
+    return packet;
+  };
+  // About what nobody here can have sent.
+  t.arrive(error(make_packet({.from = t.own4, .to = t.peer4, .protocol = kTcp, .from_port = 82, .to_port = 4000}, pattern(1400, 1))));
+  CHECK(t.ni.counter(NiCounter::ip_unclaimed) == 1);
+  REQUIRE(t.send(e, {}, sent));
+  CHECK(e.counter(EndpointCounter::ip_too_big) == 0);
+  const Packet about = error(sent);
+  t.arrive(about);
+  const auto told = got(e);
+  REQUIRE(told != nullptr);
+  CHECK(same(told->packet, about));
+  CHECK(got(other) == nullptr);
+  REQUIRE(t.send(e, {}, sent));
+  CHECK(e.counter(EndpointCounter::ip_too_big) == 1);
+}
+
+TEST_CASE("on one NI a packet goes over in one copy, uncut") {
+  TestIp t;
+  TestEndpoint& server = t.add({{.protocol = kTcp, .port = 80}, {.protocol = kUdp, .port = 80}});
+  TestEndpoint& client = t.add({{.protocol = kTcp, .port = 5000}, {.protocol = kUdp, .port = 5000}});
+  const size_t on_wire = t.frames.size();
+  for (const ip::IpAddress& own : {t.own4, t.own6}) {
+    for (const size_t size : {size_t{0}, size_t{20}, size_t{2500}, size_t{60'000}}) {
+      for (const uint8_t protocol : {kTcp, kUdp}) {
+        const PacketFields fields{.from = own, .to = own, .protocol = protocol, .from_port = 5000, .to_port = 80};
+        const Packet packet = make_packet(fields, pattern(size, 4));
+        REQUIRE(t.send(client, {.segment_size = 1000}, packet));
+        const auto message = got(server);
+        REQUIRE(message != nullptr);
+        CHECK(same(message->packet, packet));
+        CHECK(message->own.flags == (IpMessageFlags::kChecked | IpMessageFlags::kSameNi));
+        CHECK(message->own.segment_size == 1000);
+      }
+    }
+    // Nobody's ports: answers as over a wire.
+    REQUIRE(t.send(client, {}, make_packet({.from = own, .to = own, .protocol = kTcp, .from_port = 5000, .to_port = 99,
+                                            .tcp_flags = ip::TcpFlags::kSyn, .sequence = 10}, {})));
+    const auto reset = got(client);
+    REQUIRE(reset != nullptr);
+    const ip::TcpView segment = segment_of({reset->view.payload.begin(), reset->view.payload.end()});
+    CHECK(segment.flags == (ip::TcpFlags::kRst | ip::TcpFlags::kAck));
+    CHECK(segment.acknowledgement.value == 11);
+    CHECK(segment.destination_port == 5000);
+    REQUIRE(t.send(client, {}, make_packet({.from = own, .to = own, .from_port = 5000, .to_port = 99}, pattern(10, 1))));
+    const auto error = got(client);
+    REQUIRE(error != nullptr);
+    ip::IcmpView icmp;
+    REQUIRE(ip::parse_icmp(error->view, icmp) == ip::IcmpError::none);
+    CHECK(icmp.why == ip::Unreachable::port);
+  }
+  CHECK(t.frames.size() == on_wire);
+  CHECK(t.seen.empty());
+  CHECK(t.ni.counter(NiCounter::ip_same_ni) == 16);
+}
+
+TEST_CASE("a port without room keeps senders waiting, and nothing is lost") {
+  TestIp t;
+  TestEndpoint& e = t.add({{.protocol = kUdp, .port = 53}});
+  REQUIRE(t.send(e, {}, make_packet({.from = t.own4, .to = t.peer4, .from_port = 53, .to_port = 4000}, {})));
+  t.seen.clear();
+  t.wire.transmit_room = 0;
+  const auto data = pattern(4000, 6);
+  for (const bool cut : {true, false}) {
+    for (int i = 0; i < 20; ++i) {
+      const Packet packet =
+          make_packet({.from = t.own4, .to = t.peer4, .from_port = 53, .to_port = 4000, .dont_fragment = false}, data);
+      REQUIRE(e.send(TestIp::kChannel, make_message({.segment_size = static_cast<uint16_t>(cut ? 1000 : 0)}, packet),
+                     static_cast<uint32_t>(i) * 5000));
+    }
+    t.ni.poll(100);
+    CHECK(t.seen.empty());
+    for (int turn = 0; turn < 500; ++turn) {
+      t.wire.transmit_room = 3;
+      t.ni.now += kMillisecond;
+      t.run();
+    }
+    CHECK(t.seen.size() == (cut ? 80 : 20));
+    t.seen.clear();
+    t.wire.transmit_room = 0;
+  }
+  CHECK(endpoint_drops(e) == 0);
+}
+
+TEST_CASE("a message that lies is dropped by name") {
+  TestIp t;
+  TestEndpoint& e = t.add({{.protocol = kUdp, .port = 53}, {.protocol = kTcp, .port = 53, .remote = t.peer4, .remote_port = 4000}});
+  TestEndpoint& victim = t.add({{.protocol = kUdp, .port = 54}});
+  const Packet udp4 = make_packet({.from = t.own4, .to = t.peer4, .from_port = 53, .to_port = 4000}, pattern(40, 1));
+  const Packet udp6 = make_packet({.from = t.own6, .to = t.peer6, .from_port = 53, .to_port = 4000}, pattern(40, 1));
+  const Packet tcp4 = make_packet({.from = t.own4, .to = t.peer4, .protocol = kTcp, .from_port = 53, .to_port = 4000}, pattern(40, 1));
+  const auto changed = [](Packet packet, size_t at, int value) {
+    packet[at] = static_cast<std::byte>(value);
+    return packet;
+  };
+  const auto expect = [&](EndpointCounter why, const IpMessageHeader& header, const Packet& packet) {
+    const uint64_t before = e.counter(why), drops = endpoint_drops(e);
+    REQUIRE(t.send(e, header, packet));
+    CAPTURE(kEndpointCounterNames[static_cast<size_t>(why)]);
+    CHECK(e.counter(why) == before + 1);
+    CHECK(endpoint_drops(e) == drops + 1);
+    CHECK(t.seen.empty());
+    CHECK(got(e) == nullptr);
+    CHECK(got(victim) == nullptr);
+  };
+  using C = EndpointCounter;
+  expect(C::bad_ip_message, {}, {});
+  expect(C::bad_ip_message, {}, Packet(19));
+  expect(C::bad_ip_message, {.flags = 2}, udp4);
+  expect(C::bad_ip_message, {.reserved = 1}, udp4);
+  expect(C::bad_ip_message, {.segment_size = 1},
+         make_packet({.from = t.own4, .to = t.peer4, .from_port = 53, .to_port = 4000}, pattern(513, 1)));
+  expect(C::bad_ip_header, {}, changed(udp4, 0, 0x55));
+  expect(C::bad_ip_header, {}, changed(udp4, 0, 0x46));            // options
+  expect(C::bad_ip_header, {}, changed(udp4, 0, 0x44));
+  expect(C::bad_ip_header, {}, changed(udp4, 3, 69));              // a length that is not the message's
+  expect(C::bad_ip_header, {}, changed(udp4, 2, 0xFF));
+  expect(C::bad_ip_header, {}, changed(udp4, 6, 0x20));            // more fragments
+  expect(C::bad_ip_header, {}, changed(udp4, 7, 1));               // an offset
+  expect(C::bad_ip_header, {}, changed(udp4, 8, 0));               // no hop
+  expect(C::bad_ip_header, {}, changed(udp6, 5, 49));
+  expect(C::bad_ip_header, {}, Packet(udp6.begin(), udp6.begin() + 39));
+  expect(C::bad_ip_protocol, {}, changed(udp4, 9, 1));             // ICMP
+  expect(C::bad_ip_protocol, {}, changed(udp6, 6, 58));
+  expect(C::bad_ip_protocol, {}, changed(udp6, 6, 44));            // a fragment header
+  expect(C::bad_ip_transport, {}, changed(udp4, 25, 49));          // UDP's length
+  expect(C::bad_ip_transport, {}, changed(changed(udp4, 22, 0), 23, 0));  // to port 0
+  expect(C::bad_ip_transport, {}, changed(tcp4, 32, 0x40));        // TCP's header
+  expect(C::bad_ip_transport, {.segment_size = 10}, changed(make_packet({.from = t.own4, .to = t.peer4, .protocol = kTcp,
+                                                                         .from_port = 53, .to_port = 4000}, {}), 32, 0xF0));
+  expect(C::bad_ip_source, {}, changed(udp4, 15, 7));              // an address of nobody's
+  expect(C::bad_ip_source, {}, make_packet({.from = t.peer4, .to = t.peer4, .from_port = 53, .to_port = 4000}, {}));
+  expect(C::bad_ip_port, {}, changed(udp4, 21, 54));               // another's port
+  expect(C::bad_ip_port, {}, changed(udp4, 21, 55));
+  expect(C::bad_ip_port, {}, changed(tcp4, 19, 3));                // claimed, but for another peer
+  expect(C::bad_ip_port, {}, changed(tcp4, 23, 0xA1));             // or another port of his
+  expect(C::bad_ip_port, {}, make_packet({.from = t.own4, .to = t.own4, .from_port = 55, .to_port = 54}, {}));  // on this NI, too
+  expect(C::ip_no_route, {}, make_packet({.from = t.own4, .to = address("192.0.2.1"), .from_port = 53, .to_port = 4000}, {}));
+  expect(C::ip_no_route, {}, make_packet({.from = t.own4, .to = address("0.0.0.0"), .from_port = 53, .to_port = 4000}, {}));
+  // Its descriptors are checked as everybody's.
+  REQUIRE(e.put(TestIp::kChannel, 0, udp4, false));
+  t.run();
+  CHECK(e.counter(C::bad_send_descriptor) == 1);
+  // And an honest one goes on.
+  REQUIRE(t.send(e, {}, tcp4));
+  CHECK(t.seen.size() == 1);
+}
+
+TEST_CASE("the service is told what a port has") {
+  TestWire wire;
+  EngineOptions options;
+  options.ip.ports.push_back({.port = 0, .addresses = {{address("10.1.0.1"), 24}}, .gateway4 = address("10.1.0.254")});
+  TestNi ni({&wire}, options);
+  ni.poll();
+  const auto first = ni.event<IpChanged>();
+  REQUIRE(first);
+  CHECK(first->port == 0);
+  REQUIRE(first->status.count == 2);  // and a link-local one
+  CHECK(first->status.addresses[0].address == address("10.1.0.1"));
+  CHECK(first->status.addresses[0].tentative);
+  CHECK(first->status.gateway4 == address("10.1.0.254"));
+  for (int i = 0; i < 200; ++i) {
+    ni.now += 100 * kMillisecond;
+    ni.poll();
+  }
+  std::optional<IpChanged> last;
+  while (const auto event = ni.event<IpChanged>()) last = event;
+  REQUIRE(last);
+  CHECK_FALSE(last->status.addresses[0].tentative);
+  CHECK_FALSE(last->status.addresses[1].tentative);
+}
+
+TEST_CASE("a port without IP takes frames of its types for nobody's") {
+  TestWire wire;
+  TestNi ni({&wire});
+  FrameBytes frame(64);
+  const EthernetHeader header{.to = wire.capabilities.address, .from = {2, 0, 0, 0, 0, 9}, .type = ip::kEtherTypeIpv4};
+  std::memcpy(frame.data(), &header, sizeof header);
+  wire.arriving.push_back(frame);
+  ni.run();
+  CHECK(ni.counter(NiCounter::not_ours) == 1);
+}
+
+}  // namespace unet::engine

@@ -1,0 +1,55 @@
+// ip_port.cc - the host's frames to the wire, and what it tells.
+#include "unet/engine/ip_port.h"
+
+#include <algorithm>
+
+namespace unet::engine {
+namespace {
+
+constexpr uint32_t kMtuMax = 9216;  // no link is thought to have more; the host has buffers of that size
+
+ip::HostOptions host_options(const IpPortOptions& options, const DriverCapabilities& wire, bool resumes, uint64_t seed) {
+  ip::HostOptions host{.mac = wire.address, .mtu = std::min(wire.mtu, kMtuMax), .addresses = options.addresses,
+                       .gateway4 = options.gateway4, .gateway6 = options.gateway6};
+  host.ipv6 = wire.mtu >= ip::kIpv6MtuMin;
+  host.autoconfigure = host.ipv6 && options.autoconfigure;
+  host.claim = !resumes;
+  host.seed = seed;
+  return host;
+}
+
+}  // namespace
+
+IpPort::IpPort(const IpPortOptions& options, Port& port, bool resumes, uint64_t seed, Nanoseconds now)
+    : port_(port), mtu_(std::min(port.driver().capabilities().mtu, kMtuMax)),
+      host_(host_options(options, port.driver().capabilities(), resumes, seed), now) {}
+
+bool IpPort::pump(Nanoseconds now) noexcept {
+  if (now < next_) return true;
+  dirty_ = true;
+  while (TransmitFrame* const frame = port_.frame(now)) {
+    const uint32_t length = host_.poll_frame(now, {frame->data, mtu_ + sizeof(EthernetHeader)});
+    if (length == 0) {
+      for (ip::IpAddress neighbour; host_.poll_unreachable(neighbour);) {}  // those who sent there learn it by silence
+      next_ = host_.next_event();
+      return true;
+    }
+    frame->length = length;
+    port_.stage();
+  }
+  next_ = now + kRetry;
+  return false;
+}
+
+bool IpPort::take_status(ip::HostStatus& status) noexcept {
+  dirty_ = false;
+  for (size_t i = 0; i < kHostCounters; ++i) {
+    counters_[i].store(host_.counter(static_cast<ip::HostCounter>(i)), std::memory_order_relaxed);
+  }
+  status = host_.status();
+  if (told_ && status == status_) return false;
+  status_ = status;
+  return told_ = true;
+}
+
+}  // namespace unet::engine

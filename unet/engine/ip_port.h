@@ -1,0 +1,57 @@
+// ip_port.h - the host that an NI is on one of its wires: ip::Host, driven by the engine's thread; used by IpPart.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "ipstack/ip/host.h"
+#include "unet/engine/ip_options.h"
+#include "unet/engine/port.h"
+
+namespace unet::engine {
+
+constexpr size_t kHostCounters = static_cast<size_t>(ip::HostCounter::count);
+
+class IpPort {
+ public:
+  // `resumes`: the addresses were ours a moment ago, so nobody is asked whether they are his.
+  IpPort(const IpPortOptions& options, Port& port, bool resumes, uint64_t seed, Nanoseconds now);
+
+  ip::Host& host() noexcept { return host_; }
+  Port& port() noexcept { return port_; }
+  uint32_t mtu() const noexcept { return mtu_; }
+  bool has(const ip::IpAddress& address) const noexcept { return host_.state_of(address) == ip::Host::AddressState::assigned; }
+
+  // Frames of the host's own, and packets that waited, as far as the port takes them. True: all of them, and nothing waits in the host
+  // that could go.
+  bool pump(Nanoseconds now) noexcept;
+  // The host was used: it may have something to send, or to tell.
+  void touch() noexcept { next_ = 0; dirty_ = true; }
+  // Only a neighbour was looked up.
+  void looked_up() noexcept { next_ = std::min(next_, host_.neighbours().next_event()); }
+  Nanoseconds next_event() const noexcept { return next_; }
+
+  // True if what the service should know has changed since `status` was taken last.
+  bool take_status(ip::HostStatus& status) noexcept;
+  void tell_again() noexcept { told_ = false; dirty_ = true; }
+  bool dirty() const noexcept { return dirty_; }
+
+  // By any thread; as the engine's published it last.
+  uint64_t counter(size_t which) const noexcept { return counters_[which].load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr Nanoseconds kRetry = 100 * kMicrosecond;  // for a port that takes no frames
+
+  Port& port_;
+  const uint32_t mtu_;
+  ip::Host host_;
+  Nanoseconds next_ = 0;
+  bool dirty_ = true;
+  bool told_ = false;
+  ip::HostStatus status_;  // as it was told
+  std::array<std::atomic<uint64_t>, kHostCounters> counters_{};
+};
+
+}  // namespace unet::engine

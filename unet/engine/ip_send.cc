@@ -1,0 +1,215 @@
+// ip_send.cc - IP that endpoints send: to claims on this NI, straight into frames, or by the host.
+#include <algorithm>
+#include <cstring>
+
+#include "ipstack/tcp/reset.h"
+#include "ipstack/wire/ethernet.h"
+#include "ipstack/wire/icmp.h"
+#include "ipstack/wire/tcp.h"
+#include "unet/engine/endpoint_state.h"
+#include "unet/engine/ip_part.h"
+
+namespace unet::engine {
+namespace {
+
+constexpr uint32_t kEthernetBytes = sizeof(EthernetHeader);
+
+EndpointCounter counter_of(ip::SendResult result) noexcept {
+  switch (result) {
+    case ip::SendResult::no_route: return EndpointCounter::ip_no_route;
+    case ip::SendResult::no_source: return EndpointCounter::bad_ip_source;
+    case ip::SendResult::too_big: return EndpointCounter::ip_too_big;
+    case ip::SendResult::sent:
+    case ip::SendResult::no_buffer: break;
+  }
+  return EndpointCounter::ip_no_buffer;
+}
+
+}  // namespace
+
+bool IpPart::is_ours(const ip::IpAddress& address) const noexcept {
+  return std::any_of(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(address); });
+}
+
+IpPart::Step IpPart::begin(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason) noexcept {
+  IpSend& send = *endpoint.ip_send;
+  IpMessage& message = send.message;
+  if (const std::optional<EndpointCounter> bad = read_ip_message(out.pieces, message)) return reason = *bad, Step::dropped;
+  const ip::IpFields& fields = message.fields;
+  const auto port = std::find_if(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(fields.from); });
+  if (port == ports_.end() || fields.from.is_ipv4() != fields.to.is_ipv4()) return reason = EndpointCounter::bad_ip_source, Step::dropped;
+  if (!claims_.may_send(endpoint, fields.protocol, fields.from, message.from_port, fields.to, message.to_port)) {
+    return reason = EndpointCounter::bad_ip_port, Step::dropped;
+  }
+  send.port = port->get();
+  out.piece = 0;
+  out.piece_offset = 0;
+  out.offset = 0;
+  out.skip(message.payload_at);
+  if (is_ours(fields.to)) {
+    deliver_here(endpoint, out, message);
+    return Step::done;
+  }
+  out.active = true;
+  return Step::done;
+}
+
+// ---- on this NI: one copy, whatever the length
+
+void IpPart::deliver_here(EndpointState& from, const Outgoing& out, const IpMessage& message) noexcept {
+  const ip::IpFields& fields = message.fields;
+  EndpointState* const to = claims_.find(fields.protocol, fields.to, message.to_port, fields.from, message.from_port);
+  if (to == nullptr) {
+    counters_.add(NiCounter::ip_unclaimed);
+    return answer_here(from, message);
+  }
+  std::array<std::byte, sizeof(IpMessageHeader) + ip::kIpv6Bytes + kIpTransportMax> head;
+  const IpMessageHeader own{.flags = IpMessageFlags::kChecked | IpMessageFlags::kSameNi, .segment_size = message.segment_size};
+  std::memcpy(head.data(), &own, sizeof own);
+  uint32_t size = sizeof own;
+  size += ip::emit_ip_header(head.data() + size, fields, message.transport_bytes + message.payload);
+  std::memcpy(head.data() + size, message.transport.data(), message.transport_bytes);
+  if (!message.tcp) {
+    const be16 length(static_cast<uint16_t>(message.transport_bytes + message.payload));
+    std::memcpy(head.data() + size + 4, &length, sizeof length);
+  }
+  size += message.transport_bytes;
+  Pieces pieces;
+  pieces.count = 1;
+  pieces.pieces[0] = Bytes(head).first(size);
+  pieces.length = size + message.payload;
+  uint32_t skipped = out.piece_offset;
+  for (uint32_t i = out.piece; i < out.pieces.count; ++i) {
+    pieces.pieces[pieces.count++] = out.pieces.pieces[i].subspan(skipped);
+    skipped = 0;
+  }
+  if (delivery_.message(*to, to->ip_channel, pieces)) counters_.add(NiCounter::ip_same_ni);
+}
+
+// Nobody has that port: as a host would answer over a wire.
+void IpPart::answer_here(EndpointState& to, const IpMessage& message) noexcept {
+  const ip::IpFields& fields = message.fields;
+  std::array<std::byte, kAnswerMax> answer;
+  ip::IpFields back{.from = fields.to, .to = fields.from, .protocol = fields.protocol, .hop_limit = 64};
+  if (message.tcp) {
+    ip::TcpView segment;
+    if (ip::parse_tcp(Bytes(message.transport).first(message.transport_bytes), segment) != ip::TcpError::none) return;
+    std::optional<ip::TcpFields> reset = tcp::reset_for(segment);
+    if (!reset) return;
+    if (!segment.has(ip::TcpFlags::kAck)) reset->acknowledgement += message.payload;  // which the view did not have
+    return tell(to, back, Bytes(answer).first(ip::emit_tcp(answer.data(), *reset)));
+  }
+  std::array<std::byte, ip::kIpv6Bytes + kIpTransportMax> about;
+  uint32_t size = ip::emit_ip_header(about.data(), fields, message.transport_bytes + message.payload);
+  std::memcpy(about.data() + size, message.transport.data(), message.transport_bytes);
+  size += message.transport_bytes;
+  back.protocol = fields.from.is_ipv4() ? ip::Protocol::kIcmp : ip::Protocol::kIcmp6;
+  const uint32_t length = ip::emit_icmp_error(answer.data(), back.from, back.to, {.why = ip::Unreachable::port}, Bytes(about).first(size));
+  tell(to, back, Bytes(answer).first(length));
+}
+
+// RFC 1191, RFC 8201: what a router would have said.
+void IpPart::tell_too_big(EndpointState& to, const IpMessage& message, uint32_t mtu) noexcept {
+  const ip::IpFields& fields = message.fields;
+  std::array<std::byte, kAnswerMax> answer;
+  std::array<std::byte, ip::kIpv6Bytes + kIpTransportMax> about;
+  uint32_t size = ip::emit_ip_header(about.data(), fields, message.transport_bytes + message.payload);
+  std::memcpy(about.data() + size, message.transport.data(), message.transport_bytes);
+  size += message.transport_bytes;
+  const ip::IpFields back{.from = fields.from, .to = fields.from,
+                          .protocol = fields.from.is_ipv4() ? ip::Protocol::kIcmp : ip::Protocol::kIcmp6, .hop_limit = 64};
+  const uint32_t length = ip::emit_icmp_error(answer.data(), back.from, back.to, {.kind = ip::IcmpKind::packet_too_big, .value = mtu},
+                                              Bytes(about).first(size));
+  tell(to, back, Bytes(answer).first(length));
+}
+
+void IpPart::tell(EndpointState& to, const ip::IpFields& fields, Bytes payload) noexcept {
+  std::array<std::byte, sizeof(IpMessageHeader) + ip::kIpv6Bytes> head;
+  const IpMessageHeader own{.flags = IpMessageFlags::kChecked | IpMessageFlags::kSameNi};
+  std::memcpy(head.data(), &own, sizeof own);
+  const uint32_t size = sizeof own + ip::emit_ip_header(head.data() + sizeof own, fields, static_cast<uint32_t>(payload.size()));
+  Pieces pieces;
+  pieces.count = 2;
+  pieces.pieces[0] = Bytes(head).first(size);
+  pieces.pieces[1] = payload;
+  pieces.length = size + static_cast<uint32_t>(payload.size());
+  delivery_.message(to, to.ip_channel, pieces);
+}
+
+// ---- to a wire
+
+IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason, uint32_t& port, uint32_t& spent,
+                           Nanoseconds now) noexcept {
+  IpSend& send = *endpoint.ip_send;
+  const IpMessage& message = send.message;
+  IpPort& at = *send.port;
+  port = at.port().number();
+  const uint32_t left = message.payload - out.offset;
+  const uint32_t length = message.segment_size == 0 ? left : std::min<uint32_t>(left, message.segment_size);
+  ip::IpFields fields = message.fields;
+  const uint32_t size = ip::ip_header_size(fields) + message.transport_bytes + length;
+  const bool group = fields.to.is_multicast() || fields.to.is_limited_broadcast();
+  const uint32_t mtu = group ? at.mtu() : at.host().path_mtu(fields.to, now);
+  if (size > mtu && fields.dont_fragment) {
+    out.active = false;
+    tell_too_big(endpoint, message, mtu);
+    return reason = EndpointCounter::ip_too_big, Step::dropped;
+  }
+  Step step;
+  const std::optional<MacAddress> station = size <= mtu ? at.host().station_for(fields.to, now) : std::nullopt;
+  at.looked_up();
+  if (station) {
+    fields.id = fields.dont_fragment || !fields.from.is_ipv4() ? 0 : at.host().take_id(fields.to);
+    step = compose(send, out, fields, length, *station, now);
+  } else {
+    step = by_host(send, out, fields, length, reason, now);
+  }
+  if (step == Step::blocked) return step;
+  spent = size;
+  out.offset += length;
+  out.active = step == Step::done && out.offset != message.payload;
+  return step;
+}
+
+IpPart::Step IpPart::compose(IpSend& send, Outgoing& out, const ip::IpFields& fields, uint32_t length, const MacAddress& station,
+                             Nanoseconds now) noexcept {
+  Port& port = send.port->port();
+  TransmitFrame* const frame = port.frame(now);
+  if (frame == nullptr) return Step::blocked;
+  const IpMessage& message = send.message;
+  const EthernetHeader ethernet{.to = station, .from = port.address(),
+                                .type = fields.from.is_ipv4() ? ip::kEtherTypeIpv4 : ip::kEtherTypeIpv6};
+  std::memcpy(frame->data, &ethernet, sizeof ethernet);
+  uint32_t size = kEthernetBytes;
+  size += ip::emit_ip_header(frame->data + size, fields, message.transport_bytes + length);
+  std::byte* const transport = frame->data + size;
+  size += segment_header(message, out.offset, length, transport);
+  out.copy_next(frame->data + size, length);
+  if (message.fill_checksum) fill_checksum(message, transport, {frame->data + size, length});
+  frame->length = size + length;
+  port.stage();
+  counters_.add(NiCounter::ip_sent);
+  return Step::done;
+}
+
+// The host asks for the neighbour, or cuts the packet into fragments. Its own frames go first, so that it has buffers.
+IpPart::Step IpPart::by_host(IpSend& send, Outgoing& out, const ip::IpFields& fields, uint32_t length, EndpointCounter& reason,
+                             Nanoseconds now) noexcept {
+  IpPort& at = *send.port;
+  at.touch();
+  if (!at.pump(now)) return Step::blocked;
+  const IpMessage& message = send.message;
+  std::array<std::byte, kIpTransportMax> transport;
+  segment_header(message, out.offset, length, transport.data());
+  out.copy_next(scratch_.get(), length);
+  const Bytes payload(scratch_.get(), length);
+  if (message.fill_checksum) fill_checksum(message, transport.data(), payload);
+  const ip::SendResult result = at.host().send(fields, Bytes(transport).first(message.transport_bytes), payload, now);
+  at.touch();
+  at.pump(now);
+  if (result != ip::SendResult::sent) return reason = counter_of(result), Step::dropped;
+  counters_.add(NiCounter::ip_sent);
+  return Step::done;
+}
+
+}  // namespace unet::engine
