@@ -4,6 +4,7 @@
 #include <charconv>
 #include <vector>
 
+#include "unet/service/ip_config.h"
 #include "unet/service/names.h"
 #include "unet/service/signalling_times.h"
 
@@ -46,6 +47,10 @@ Status apply(std::string_view key, std::string_view value, service::Config& conf
     config.ni.service.host = std::string(value);
   } else if (key == "port") {
     config.ports.emplace_back(value);
+  } else if (key == "ip") {
+    Result<engine::IpPortOptions> options = service::parse_ip_port(value);
+    if (!options) return tl::unexpected(options.error());
+    config.ni.engine.ip.ports.push_back(std::move(*options));
   } else if (key == "lost_after") {
     return set_lost_after(value, config);
   } else if (key == "peer") {
@@ -54,7 +59,7 @@ Status apply(std::string_view key, std::string_view value, service::Config& conf
     config.ni.service.peers.push_back(std::move(*peer));
   } else if (key != "config") {
     return fail(Errc::invalid_argument, "unknown option " + service::quoted(key) +
-                                            " of an embedded network interface; allowed: host, port, peer, lost_after, config");
+                                            " of an embedded network interface; allowed: host, port, ip, peer, lost_after, config");
   }
   return {};
 }

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/drivers.h"
+#include "unet/service/ip_config.h"
 #include "unet/service/toml_reader.h"
 #include "unet/socket_path.h"
 
@@ -25,7 +26,7 @@ ParsedOptions refuse(const std::string& text) {
 // What the command line says, before it is laid over the configuration file.
 struct Given {
   std::string config, socket, user, group, host, idle, policy;
-  std::vector<std::string> ports, peers;
+  std::vector<std::string> ports, peers, ips;
   uint32_t engines = 1, takeover = 0;
   std::vector<uint32_t> cores, port_engines;
   bool no_seccomp = false, no_standby = false, inherit_policy = false;
@@ -58,6 +59,11 @@ Status apply(const CLI::App& app, const Given& given, Options& options) {
     const Result<service::Idle> idle = service::parse_idle(given.idle);
     if (!idle) return fail(idle.error().code, "--idle: " + idle.error().text);
     ni.idle = *idle;
+  }
+  for (const std::string& text : given.ips) {
+    Result<engine::IpPortOptions> ip = service::parse_ip_port(text);
+    if (!ip) return tl::unexpected(ip.error());
+    ni.engine.ip.ports.push_back(std::move(*ip));
   }
   for (const std::string& text : given.peers) {
     Result<service::StaticPeer> peer = service::parse_peer(text);
@@ -95,6 +101,8 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--group", given.group, "group that may connect, besides this user and root");
   app.add_option("--host", given.host, "name by which other hosts find this one (default: the host name)");
   app.add_option("--port", given.ports, "a wire, as a driver specification; may be given several times")->allow_extra_args(false);
+  app.add_option("--ip", given.ips, "PORT=ADDRESS/PREFIX[,...][,gateway=ADDRESS][,slaac]: IP on that wire; may be given several times")
+      ->allow_extra_args(false);
   app.add_option("--peers,--peer", given.peers, "HOST=MAC[@PORT]: a host that need not be searched on the wire")->allow_extra_args(false);
   app.add_option("--idle", given.idle, "spin, adaptive or block: what the engine does without work (default: adaptive)");
   app.add_option("--engines", given.engines,

@@ -22,12 +22,16 @@ Status Accounts::take(uid_t user, const Rights& rights, const Usage& wanted) {
   if (status) status = check("channels", used.channels, wanted.channels, rights.channels);
   if (status) status = check("emulated endpoints", used.emulated, wanted.emulated, rights.emulated);
   if (status) status = check("memory (bytes)", used.memory, wanted.memory, rights.memory);
+  if (status) status = check("claims of IP ports", used.ip_claims, wanted.ip_claims, rights.ip_claims);
+  if (status) status = check("IP ports", used.ip_ports, wanted.ip_ports, rights.ip_ports_at_once);
   if (!status) return status;
   used.connections += wanted.connections;
   used.endpoints += wanted.endpoints;
   used.channels += wanted.channels;
   used.emulated += wanted.emulated;
   used.memory += wanted.memory;
+  used.ip_claims += wanted.ip_claims;
+  used.ip_ports += wanted.ip_ports;
   return {};
 }
 
@@ -38,17 +42,22 @@ void Accounts::resume(uid_t user, const Usage& usage) {
   used.emulated += usage.emulated;
   used.channels += usage.channels;
   used.memory += usage.memory;
+  used.ip_claims += usage.ip_claims;
+  used.ip_ports += usage.ip_ports;
 }
 
 void Accounts::give_back(uid_t user, const Usage& usage) {
   Usage& used = usage_[user];
   UNET_CHECK(used.connections >= usage.connections && used.endpoints >= usage.endpoints && used.channels >= usage.channels &&
-             used.emulated >= usage.emulated && used.memory >= usage.memory);
+             used.emulated >= usage.emulated && used.memory >= usage.memory && used.ip_claims >= usage.ip_claims &&
+             used.ip_ports >= usage.ip_ports);
   used.connections -= usage.connections;
   used.endpoints -= usage.endpoints;
   used.channels -= usage.channels;
   used.emulated -= usage.emulated;
   used.memory -= usage.memory;
+  used.ip_claims -= usage.ip_claims;
+  used.ip_ports -= usage.ip_ports;
 }
 
 Usage Accounts::of(uid_t user) const {

@@ -17,6 +17,8 @@ struct Usage {
   uint32_t channels = 0;
   uint32_t emulated = 0;  // endpoints
   uint64_t memory = 0;  // bytes
+  uint32_t ip_claims = 0;
+  uint32_t ip_ports = 0;  // of all claims
 };
 
 // Quotas are a user's, not a connection's: opening more connections gives nobody more.

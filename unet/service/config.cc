@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "unet/control.h"
+#include "unet/service/ip_config.h"
 #include "unet/service/names.h"
 #include "unet/service/signalling_times.h"
 #include "unet/service/toml_reader.h"
@@ -86,6 +87,23 @@ Status parse_channel_table(const std::string& file, const toml::table& table, Co
   return {};
 }
 
+Status parse_ip_table(const std::string& file, const toml::table& table, Config& config) {
+  TomlReader in(file, table, "[[ip]]");
+  in.allow({"port", "addresses", "gateways", "slaac"});
+  engine::IpPortOptions options;
+  options.port = static_cast<uint32_t>(in.number("port", 0, 0, kPortsMax - 1));
+  for (const std::string& text : in.texts("addresses", {})) {
+    if (Status status = add_ip_address(text, options); !status) in.wrong("addresses", "addresses: " + status.error().text);
+  }
+  for (const std::string& text : in.texts("gateways", {})) {
+    if (Status status = add_ip_gateway(text, options); !status) in.wrong("gateways", "gateways: " + status.error().text);
+  }
+  options.autoconfigure = in.boolean("slaac", false);
+  if (Status status = in.status(); !status) return status;
+  config.ni.engine.ip.ports.push_back(std::move(options));
+  return {};
+}
+
 }  // namespace
 
 Config default_config() {
@@ -105,13 +123,17 @@ Status parse_config(std::string_view text, const std::string& file, Config& conf
   if (!document) return tl::unexpected(document.error());
   TomlReader in(file, *document, "the configuration");
   in.allow({"host", "socket", "user", "seccomp", "group", "idle", "spin_us", "engines", "core", "port_engines", "lost_after_ms",
-            "reassembly_ms", "policy", "takeover_s", "standby", "ports", "peer", "channel"});
+            "reassembly_ms", "policy", "takeover_s", "standby", "ports", "ip", "peer", "channel"});
   parse_ni(in, config);
   config.ports = in.texts("ports", config.ports);
   if (config.ports.size() > kPortsMax) in.wrong("ports", "at most " + std::to_string(kPortsMax) + " ports are allowed");
+  const auto ips = in.tables("ip");
   const auto peers = in.tables("peer");
   const auto channels = in.tables("channel");
   if (Status status = in.status(); !status) return status;
+  for (const toml::table* table : ips) {
+    if (Status status = parse_ip_table(file, *table, config); !status) return status;
+  }
   for (const toml::table* table : peers) {
     if (Status status = parse_peer_table(file, *table, config); !status) return status;
   }
@@ -190,6 +212,7 @@ Status finish_config(Config& config) {
     if (Status status = check_port("channel of endpoint " + quoted(channel.endpoint), channel.port); !status) return status;
   }
   const NiOptions& ni = config.ni;
+  if (Status status = check_ip_ports(ni.engine.ip.ports, config.ports.size(), ni.engines); !status) return status;
   if (ni.cores.size() > ni.engines) {
     return fail(Errc::invalid_argument, "core: " + std::to_string(ni.cores.size()) + " cores are named, and there " +
                                             (ni.engines == 1 ? "is 1 engine" : "are " + std::to_string(ni.engines) + " engines") +
@@ -267,12 +290,23 @@ reassembly_ms = 50
 #   channels = 1024
 #   memory = "1G"
 #   names = ["alice/*", "echo"]     # which names the user may bind; * and ? are wildcards; default: none
+#   ip_ports = ["80", "8000-8099"]  # which ports of TCP and UDP; default: those from 1024 on; [] : no IP
+#   ip_claims = 256                 # of them, at a time
+#   ip_ports_at_once = 4096         # ports in all of these claims
 #   weight = 1                      # share of the engine and the wires against other users, 1 to 100
 #   messages_per_s = 1000000        # what all endpoints of the user may send through the NI; default: no limit
 #   bytes_per_s = "1G"
 #   endpoint_messages_per_s = 100000  # and what each of them may
 #   endpoint_bytes_per_s = "100M"
 #   burst_ms = 10                   # after a rest, so much time's worth may come at once, 1 to 10000
+
+# Ports that have IP: processes share the addresses, each with ports of TCP and UDP of its own. `slaac`: addresses and a gateway of IPv6 by
+# routers. Without a table, a port carries U-Net alone.
+# [[ip]]
+# port = 0
+# addresses = ["10.0.0.1/24", "fd00::1/64"]
+# gateways = ["10.0.0.254"]
+# slaac = false
 
 # Hosts that need not be searched on the wire.
 # [[peer]]

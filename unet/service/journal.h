@@ -27,7 +27,7 @@ constexpr size_t kJournalRecordsMax = 1u << 20;
 // packets that somebody has not read.
 constexpr size_t kJournalRecordsAsked = kJournalRecordsMax / 4;
 // So a user with the largest quotas that there are can have them.
-static_assert(kJournalRecordsAsked >= 3 * kClientsMax + 4 * kEndpointsMax + kEmulatedMax + kChannelsMax);
+static_assert(kJournalRecordsAsked >= 3 * kClientsMax + 4 * kEndpointsMax + kEmulatedMax + kChannelsMax + kIpClaimsMax);
 
 // What the keeper is told of us, and bounds of what clients ask for.
 struct JournalOptions {

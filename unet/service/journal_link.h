@@ -23,7 +23,7 @@
 namespace unet::service {
 
 // Raised when the value of any record changes, or the meaning of what an engine keeps (unet/engine/kept.h).
-constexpr uint32_t kJournalFormat = 7;
+constexpr uint32_t kJournalFormat = 8;
 
 // In this order they are read again: what refers to something comes after it.
 enum class JournalKind : uint32_t {
@@ -42,6 +42,7 @@ enum class JournalKind : uint32_t {
   output,          // a: client, b: number in order; descriptors: its own
   upgrade,         // a: client, b: cookie: who asked for this takeover
   capture,         // a: its number; descriptor: memory
+  ip_claim,        // a: endpoint, b: its number
 };
 
 struct JournalKey {

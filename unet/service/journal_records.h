@@ -90,7 +90,7 @@ struct ChannelValue {
   uint32_t fixed;
   uint32_t local_tag;
   uint32_t port;
-  uint32_t spare;
+  uint32_t ip;              // 1: its endpoint's IP channel
   control::TargetText peer;
 };
 struct RequestValue {
@@ -106,6 +106,13 @@ struct RequestValue {
 struct UpgradeValue {
   uint32_t spare;
 };
+struct IpClaimValue {
+  uint8_t local[16], remote[16];
+  uint16_t port, ports, remote_port;
+  uint8_t protocol;
+  uint8_t spare;
+};
+static_assert(sizeof(IpClaimValue) == 40);
 struct CaptureValue {
   uint32_t spare;
 };

@@ -2,6 +2,7 @@
 #include "unet/service/ni.h"
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include <spdlog/spdlog.h>
 
 #include "unet/base/check.h"
+#include "unet/service/ip_config.h"
 
 namespace unet::service {
 namespace {
@@ -73,6 +75,7 @@ Status Ni::check_options(size_t ports, bool journal) const {
   if (options_.port_engines.size() > ports) {
     return wrong("port_engines names " + std::to_string(options_.port_engines.size()) + " ports, and there are " + std::to_string(ports));
   }
+  if (Status status = check_ip_ports(options_.engine.ip.ports, ports, options_.engines); !status) return status;
   for (const uint32_t engine : options_.port_engines) {
     if (engine < options_.engines) continue;
     return wrong("port_engines: there is no engine " + std::to_string(engine) + ": of " + engines + " the first is 0");
@@ -100,6 +103,8 @@ Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<
     const DriverCapabilities& port = driver->capabilities();
     ports.push_back({port.address, port.mtu, driver->description(), engine_of(ports_++), driver->queues()});
   }
+  options_.service.ip = options_.engine.ip.ports;
+  if (getrandom(&options_.engine.ip.seed, sizeof options_.engine.ip.seed, 0) < 0) return fail_errno("getrandom", errno);
   Result<Descriptor> service_wake = create_eventfd();
   if (!service_wake) return tl::unexpected(service_wake.error());
   service_wake_ = std::move(*service_wake);
@@ -275,6 +280,8 @@ uint64_t Ni::ni_gauge(uint32_t engine, NiGauge gauge) const noexcept { return ru
 uint64_t Ni::endpoint_counter(uint32_t engine, uint32_t endpoint, EndpointCounter counter) const noexcept {
   return runners_[engine]->engine().endpoint_counter(endpoint, counter);
 }
+
+uint64_t Ni::ip_counter(uint32_t port, size_t counter) const noexcept { return runners_[0]->engine().ip_counter(port, counter); }
 
 void Ni::begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept { engine_->begin_endpoint(endpoint, buffers); }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <optional>
 
 #include "unet/control.h"
@@ -34,6 +35,16 @@ std::optional<uint32_t> group_id(const std::string& name) {
   return entry.gr_gid;
 }
 
+std::optional<PortRange> port_range(std::string_view text) {
+  PortRange range;
+  const char* const end = text.data() + text.size();
+  auto read = std::from_chars(text.data(), end, range.first);
+  range.last = range.first;
+  if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-') read = std::from_chars(read.ptr + 1, end, range.last);
+  if (read.ec != std::errc() || read.ptr != end || range.first == 0 || range.first > range.last || range.last > 65535) return std::nullopt;
+  return range;
+}
+
 bool valid_pattern(std::string_view pattern) {
   if (pattern.empty() || pattern.size() > kNameMax) return false;
   return std::all_of(pattern.begin(), pattern.end(), [](char c) {
@@ -50,6 +61,9 @@ Rights Rights::everything() {
                 .emulated = kEmulatedMax,
                 .memory = kMemoryMost,
                 .names = {"*"},
+                .ip_ports = {{1, 65535}},
+                .ip_claims = kIpClaimsMax,
+                .ip_ports_at_once = kIpPortsClaimedMax,
                 .weight = 1,
                 .send = {}};
 }
@@ -61,12 +75,26 @@ Rights Rights::nothing() {
                 .emulated = 0,
                 .memory = 0,
                 .names = {},
+                .ip_ports = {},
+                .ip_claims = 0,
+                .ip_ports_at_once = 0,
                 .weight = 1,
                 .send = {}};
 }
 
 bool Rights::may_bind(std::string_view name) const {
   return std::any_of(names.begin(), names.end(), [&](const std::string& pattern) { return matches(pattern, name); });
+}
+
+bool Rights::may_claim(uint32_t port, uint32_t ports) const noexcept {
+  // Ranges may adjoin: what lies behind one may lie in another.
+  for (uint32_t at = port; at < port + ports;) {
+    const auto has = [at](const PortRange& each) { return each.first <= at && at <= each.last; };
+    const auto found = std::find_if(ip_ports.begin(), ip_ports.end(), has);
+    if (found == ip_ports.end()) return false;
+    at = found->last + 1;
+  }
+  return true;
 }
 
 bool matches(std::string_view pattern, std::string_view text) noexcept {
@@ -113,8 +141,9 @@ class PolicyParser {
  private:
   static Result<Policy::Rule> parse_rule(const toml::table& table, const std::string& file) {
     TomlReader in(file, table, "[[rule]]");
-    in.allow({"user", "uid", "group", "gid", "any", "connections", "endpoints", "emulated", "channels", "memory", "names", "weight",
-              "messages_per_s", "bytes_per_s", "endpoint_messages_per_s", "endpoint_bytes_per_s", "burst_ms"});
+    in.allow({"user", "uid", "group", "gid", "any", "connections", "endpoints", "emulated", "channels", "memory", "names", "ip_ports",
+              "ip_claims", "ip_ports_at_once", "weight", "messages_per_s", "bytes_per_s", "endpoint_messages_per_s",
+              "endpoint_bytes_per_s", "burst_ms"});
     Policy::Rule rule;
     parse_whom(in, rule);
     Rights& rights = rule.rights;
@@ -130,11 +159,29 @@ class PolicyParser {
                               " characters of A-Z a-z 0-9 . _ - / and the wildcards * ? are allowed");
       }
     }
+    if (in.has("ip_ports")) parse_ports(in, rights);
+    rights.ip_claims = static_cast<uint32_t>(in.number("ip_claims", rights.ip_claims, 0, kIpClaimsMax));
+    rights.ip_ports_at_once = static_cast<uint32_t>(in.number("ip_ports_at_once", rights.ip_ports_at_once, 0, kIpPortsClaimedMax));
     rights.weight = static_cast<uint32_t>(in.number("weight", rights.weight, 1, kWeightMax));
     parse_limits(in, rights.send);
     if (rights.none()) rights.connections = std::min(rights.connections, kConnectionsWithoutRights);
     if (Status status = in.status(); !status) return tl::unexpected(status.error());
     return rule;
+  }
+
+  static void parse_ports(TomlReader& in, Rights& rights) {
+    rights.ip_ports.clear();
+    const std::vector<std::string> texts = in.texts("ip_ports", {});
+    if (texts.size() > kIpPortRangesMax) {
+      return in.wrong("ip_ports", "ip_ports: at most " + std::to_string(kIpPortRangesMax) + " are allowed");
+    }
+    for (const std::string& text : texts) {
+      const std::optional<PortRange> range = port_range(text);
+      if (!range) {
+        return in.wrong("ip_ports", "ip_ports: " + quoted(text) + " is neither a port (1 to 65535) nor a range: write \"8000-8099\"");
+      }
+      rights.ip_ports.push_back(*range);
+    }
   }
 
   static void parse_limits(TomlReader& in, engine::SendLimits& limits) {

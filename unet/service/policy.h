@@ -8,6 +8,9 @@
 //   channels = 64
 //   memory = "256M"           # segments, exposed regions and local channels; K, M, G are powers of 1024
 //   names = ["alice/*", "echo"]   # which names the user may bind; * and ? are wildcards
+//   ip_ports = ["80", "8000-8099"]  # which ports of IP; default: those from 1024 on
+//   ip_claims = 256           # of them, at a time, and
+//   ip_ports_at_once = 4096   # ports in all of these
 //   weight = 2                # share of the engine and the wires against other users (1 ... 100)
 //   messages_per_s = 1000000  # what all endpoints of the user may send through the NI; without: no limit
 //   bytes_per_s = "1G"
@@ -36,6 +39,8 @@ constexpr uint32_t kConnectionsMost = kClientsMax / 4;  // of one user
 constexpr uint32_t kConnectionsDefault = 128;
 constexpr uint32_t kConnectionsWithoutRights = 4;       // to be told so
 constexpr uint32_t kWeightMax = 100;
+constexpr uint32_t kIpPortsUnprivileged = 1024;          // from here on
+constexpr size_t kIpPortRangesMax = 64;
 constexpr uint64_t kBytesPerSecondLeast = 1024;  // less, and a single message waits for minutes
 constexpr uint64_t kBurstMsMax = 10'000;
 
@@ -46,6 +51,11 @@ struct Credentials {
   std::vector<gid_t> groups;  // the primary one first
 };
 
+// From the first to the last.
+struct PortRange {
+  uint32_t first = 0, last = 0;
+};
+
 struct Rights {
   uint32_t connections = kConnectionsDefault;
   uint32_t endpoints = 64;
@@ -53,6 +63,9 @@ struct Rights {
   uint32_t emulated = 4096;             // endpoints; none without a right to a real one, which carries them
   uint64_t memory = uint64_t{1} << 30;  // bytes
   std::vector<std::string> names;       // patterns; none: may bind no name
+  std::vector<PortRange> ip_ports{{kIpPortsUnprivileged, 65535}};  // none: no IP
+  uint32_t ip_claims = 256;
+  uint32_t ip_ports_at_once = 4096;
   uint32_t weight = 1;
   engine::SendLimits send{};
 
@@ -60,6 +73,7 @@ struct Rights {
   static Rights nothing();
   bool none() const noexcept { return endpoints == 0; }
   bool may_bind(std::string_view name) const;
+  bool may_claim(uint32_t port, uint32_t ports) const noexcept;  // all of them, from `port` on
 };
 
 class Policy {

@@ -47,6 +47,7 @@ struct ChannelRecord {
   uint32_t port = 0;
   uint32_t relays = 0;            // bit e: engine e passes frames of the tag on: its port or queue, another's endpoint
   bool linked = false;            // on this NI, between two engines: local_tag is taken
+  bool ip = false;                // its endpoint's IP channel: it has no other end
 };
 
 struct EndpointRecord {
@@ -67,6 +68,8 @@ struct EndpointRecord {
   std::optional<uint32_t> carrier;  // emulated: the endpoint whose queues it uses; it has no doorbell, segment, region and wake
   std::set<uint32_t> emulated;    // ids of those that it carries
   std::set<uint32_t> lent;        // numbers of their channels: they and ours are different ones
+  std::optional<uint32_t> ip_channel;  // number of it, while it is open
+  std::set<uint32_t> ip_claims;   // numbers; none without that
   std::set<uint64_t> requests;    // waiting for accept or reject
   bool detaching = false;         // the engine was told to let go
   bool answer_detach = false;     // destroy_endpoint waits for it

@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ipstack/wire/address.h"
 #include "unet/capture_memory.h"
 #include "unet/service/service.h"
 #include "unet/version.h"
@@ -53,6 +54,7 @@ json limit(uint64_t rate) { return rate == 0 ? json() : json(rate); }
 
 const char* path_of(const ChannelRecord& channel) {
   if (channel.wire) return "wire";
+  if (channel.ip) return "ip";
   return channel.kind == control::ChannelKind::local ? "local" : "ni";
 }
 
@@ -74,6 +76,7 @@ class ReportBuilder {
     for (const auto& [id, endpoint] : s_.endpoints_) {
       if (sees(*endpoint)) add(document, *endpoint);
     }
+    document["ip_claims"] = ip_claims();
     document["names"] = names();
     document["users"] = users();
     document["held"] = held();
@@ -168,6 +171,28 @@ class ReportBuilder {
     return entry;
   }
 
+  // Ports of TCP and UDP, as a list of sockets would have them.
+  json ip_claims() const {
+    json list = json::array();
+    const auto text = [](const ip::IpAddress& address) { return address.is_unspecified() ? json() : json(ip::text_of(address)); };
+    for (const auto& [number, record] : s_.ip_ports_.all()) {
+      const EndpointRecord& endpoint = *s_.endpoints_.at(record.endpoint);
+      if (!sees(endpoint)) continue;
+      const ClientRecord& client = *s_.clients_.at(endpoint.client);
+      list.push_back({{"claim", number},
+                      {"endpoint", record.endpoint},
+                      {"pid", client.who.pid},
+                      {"uid", client.who.uid},
+                      {"protocol", record.claim.protocol == 6 ? "tcp" : "udp"},
+                      {"local", text(record.claim.local)},
+                      {"port", record.claim.port},
+                      {"ports", record.claim.ports},
+                      {"remote", text(record.claim.remote)},
+                      {"remote_port", record.claim.remote_port}});
+    }
+    return list;
+  }
+
   json names() const {
     json list = json::array();
     for (const auto& [name, id] : s_.names_.all()) {
@@ -187,6 +212,7 @@ class ReportBuilder {
     json list = json::array();
     for (const auto& [user, usage] : s_.accounts_.all()) {
       if (!all_ && user != who_.uid) continue;
+      // Who has claims has a channel.
       if (usage.connections == 0 && usage.endpoints == 0 && usage.emulated == 0 && usage.channels == 0 && usage.memory == 0) continue;
       const auto known = s_.terms_.find(user);
       const Service::Terms terms = known == s_.terms_.end() ? Service::Terms{} : known->second;
@@ -196,6 +222,8 @@ class ReportBuilder {
                       {"emulated", usage.emulated},
                       {"channels", usage.channels},
                       {"memory", usage.memory},
+                      {"ip_claims", usage.ip_claims},
+                      {"ip_ports", usage.ip_ports},
                       {"weight", terms.weight},
                       {"messages_per_s", limit(terms.limits.messages)},
                       {"bytes_per_s", limit(terms.limits.bytes)},
@@ -224,6 +252,7 @@ class ReportBuilder {
               {"endpoints", s_.real_endpoints_},
               {"emulated", s_.emulated_endpoints()},
               {"names", s_.names_.all().size()},
+              {"ip_claims", s_.ip_ports_.all().size()},
               {"requests", s_.requests_.size()},
               {"tags", s_.tags_.used()},
               {"commands_waiting", s_.commands_waiting()},
@@ -270,9 +299,30 @@ class ReportBuilder {
         for (const DriverCounter& counter : counters[i]) values[counter.name] = counter.value;
         entry["counters"] = std::move(values);
       }
+      const auto ip = s_.ip_status_.find(static_cast<uint32_t>(i));
+      if (ip != s_.ip_status_.end()) entry["ip"] = ip_entry(ip->first, ip->second);
       list.push_back(std::move(entry));
     }
     return list;
+  }
+
+  json ip_entry(uint32_t port, const ip::HostStatus& status) const {
+    json addresses = json::array(), gateways = json::array();
+    for (uint32_t i = 0; i < status.count; ++i) {
+      const ip::HostStatus::Address& each = status.addresses[i];
+      addresses.push_back({{"address", ip::text_of(each.address)}, {"prefix", each.prefix}, {"tentative", each.tentative}});
+    }
+    for (const ip::IpAddress& each : {status.gateway4, status.gateway6}) {
+      if (!each.is_unspecified()) gateways.push_back(ip::text_of(each));
+    }
+    json entry = {{"addresses", std::move(addresses)}, {"gateways", std::move(gateways)}};
+    if (!all_) return entry;
+    json counters = json::object();
+    for (size_t i = 0; i < static_cast<size_t>(ip::HostCounter::count); ++i) {
+      counters[ip::name_of(static_cast<ip::HostCounter>(i))] = s_.engine_.ip_counter(port, i);
+    }
+    entry["counters"] = std::move(counters);
+    return entry;
   }
 
   // What `counters` and `held` have of all engines, of each.

@@ -58,7 +58,7 @@ Result<std::unique_ptr<Service>> Service::create(ServiceOptions options, std::ve
 
 Service::Service(ServiceOptions options, std::vector<PortInfo> ports, std::vector<EngineLine> lines, EngineSide& engine)
     : options_(std::move(options)), ports_(std::move(ports)), lines_(std::move(lines)), engine_(engine),
-      epoll_(epoll_create1(EPOLL_CLOEXEC)), tags_(options_.seed) {
+      epoll_(epoll_create1(EPOLL_CLOEXEC)), tags_(options_.seed), ip_ports_(~options_.seed) {
   SignallingOptions signalling{.host = options_.host,
                                .port_mtus = {},
                                .incarnation = options_.incarnation,
@@ -66,6 +66,7 @@ Service::Service(ServiceOptions options, std::vector<PortInfo> ports, std::vecto
                                .peers = options_.peers};
   for (const PortInfo& port : ports_) signalling.port_mtus.push_back(port.mtu);
   signalling_ = std::make_unique<Signalling>(std::move(signalling));
+  begin_ip();
   for (uint32_t i = 0; i < kClientsMax; ++i) free_clients_.push_back(i);
   for (uint32_t i = 0; i < kEndpointsMax; ++i) free_endpoints_.push_back(i);
 }
@@ -307,6 +308,8 @@ void Service::on_engine_event(uint32_t engine, const engine::Event& event) {
     on_client_detached(engine, client->client);
   } else if (const auto* stopped = std::get_if<engine::CaptureStopped>(&event)) {
     on_capture_stopped(engine, stopped->capture);
+  } else if (const auto* changed = std::get_if<engine::IpChanged>(&event)) {
+    on_ip_changed(*changed);
   } else if (const auto* signal = std::get_if<engine::SignalReceived>(&event)) {
     UNET_CHECK(signal->length <= engine::kSignalMax);
     signalling_->handle_signal({signal->port, signal->from}, Bytes(signal->bytes.data(), signal->length), now_);

@@ -6,6 +6,7 @@
 //
 // Where to read: poll() in service.cc; each request's function in service_requests.cc (endpoints, names, memory),
 // service_emulated.cc (endpoints without queues), service_channels.cc (channels on this NI), service_wire.cc (channels over a wire),
+// service_ip.cc (IP),
 // service_captures.cc and service_operation.cc (the operator's); ends of things in service_ends.cc.
 #pragma once
 
@@ -25,8 +26,10 @@
 #include "unet/base/time.h"
 #include "unet/control.h"
 #include "unet/counters.h"
+#include "unet/engine/ip_options.h"
 #include "unet/engine/mailbox.h"
 #include "unet/service/accounts.h"
+#include "unet/service/ip_ports.h"
 #include "unet/service/journal.h"
 #include "unet/service/listener.h"
 #include "unet/service/names.h"
@@ -38,6 +41,7 @@
 namespace unet::service {
 
 struct ChannelValue;  // journal_records.h
+struct IpClaimValue;
 struct RequestValue;
 struct SharedValue;
 
@@ -66,6 +70,8 @@ class EngineSide {
   virtual uint64_t ni_counter(uint32_t engine, NiCounter counter) const noexcept = 0;
   virtual uint64_t ni_gauge(uint32_t engine, NiGauge gauge) const noexcept = 0;
   virtual uint64_t endpoint_counter(uint32_t engine, uint32_t endpoint, EndpointCounter counter) const noexcept = 0;
+  // What the host that a port is has counted (ip::HostCounter).
+  virtual uint64_t ip_counter(uint32_t, size_t) const noexcept { return 0; }
   virtual std::vector<std::vector<DriverCounter>> port_counters() = 0;  // one list per port
 };
 
@@ -88,6 +94,7 @@ struct ServiceOptions {
   Nanoseconds lost_after = 3 * kSecond;
   std::vector<StaticPeer> peers;
   std::vector<StaticChannel> channels;
+  std::vector<engine::IpPortOptions> ip;  // of the one engine; Ni says what its engine has
 };
 
 struct ServiceCounters {
@@ -265,6 +272,7 @@ class Service {
   Status resume_output(JournalItem& item);
   Status resume_upgrade(const JournalItem& item);
   Status end_capture(JournalItem& item);
+  Status resume_ip_claim(const JournalItem& item);
   Status resume_state(const JournalItem& item);
   std::optional<Shared> shared_of(const SharedValue& value) const;
   Nanoseconds time_left(uint64_t monotonic) const;
@@ -316,6 +324,8 @@ class Service {
   void handle(ClientRecord& client, const control::Reject& packet);
   void handle(ClientRecord& client, const control::CloseChannel& packet);
   Result<ChannelRecord*> new_channel(EndpointRecord& endpoint, uint64_t memory);
+  Status connect_to(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet, std::string_view name,
+                    uint32_t target);
   Status connect_here(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet, std::string_view name);
   Status offer(RequestRecord request, int32_t uid, int32_t pid, bool same_user);
   RequestRecord* find_request(const EndpointRecord& endpoint, uint64_t id);
@@ -328,6 +338,24 @@ class Service {
   control::ChannelInfo info_of(const EndpointRecord& endpoint, const ChannelRecord& channel);
   bool same_user(const EndpointRecord& one, const EndpointRecord& other) const;
   std::string describe(const EndpointRecord& endpoint) const;
+
+  // service_ip.cc
+  void begin_ip();
+  void handle(ClientRecord& client, const control::OpenIp& packet);
+  void handle(ClientRecord& client, const control::ClaimIp& packet);
+  void handle(ClientRecord& client, const control::ReleaseIp& packet);
+  void handle(ClientRecord& client, const control::GetIpConfiguration& packet);
+  Status may_open_ip(const ClientRecord& client, const EndpointRecord& endpoint);
+  Result<IpClaimed> claim_ip(ClientRecord& client, EndpointRecord& endpoint, const IpClaim& claim);
+  void release_claim(EndpointRecord& endpoint, uint32_t number);
+  void end_ip(EndpointRecord& endpoint);
+  bool has_address(const ip::IpAddress& address) const;
+  uint64_t ip_user(const ClientRecord& client) const;
+  Result<uint32_t> find_claim(std::string_view target) const;
+  void on_ip_changed(const engine::IpChanged& event);
+  bool write_ip_claim(uint32_t endpoint, uint32_t number);
+  bool resume_ip_claim(uint32_t endpoint, uint64_t number, const IpClaimValue& value);
+  void resume_ip(EndpointRecord& endpoint);
 
   // service_wire.cc
   Status connect_wire(EndpointRecord& endpoint, const control::Connect& packet, std::string_view name, std::string_view host);
@@ -384,6 +412,8 @@ class Service {
   std::map<uid_t, Terms> terms_;  // of users, as the engine knows them; without: the default
   Names names_;
   TagTable tags_;
+  IpPorts ip_ports_;
+  std::map<uint32_t, ip::HostStatus> ip_status_;  // of the ports that have IP
   std::unique_ptr<Signalling> signalling_;
   ServiceCounters counters_;
 

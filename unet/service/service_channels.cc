@@ -66,7 +66,7 @@ bool Service::same_user(const EndpointRecord& one, const EndpointRecord& other) 
 }
 
 control::ChannelInfo Service::info_of(const EndpointRecord& endpoint, const ChannelRecord& channel) {
-  const EndpointRecord* const peer = channel.wire ? nullptr : endpoint_at(channel.peer_endpoint);
+  const EndpointRecord* const peer = channel.wire || channel.ip ? nullptr : endpoint_at(channel.peer_endpoint);
   control::ChannelInfo info;
   std::memset(static_cast<void*>(&info), 0, sizeof info);
   info.channel = channel.number;
@@ -118,7 +118,10 @@ void Service::handle(ClientRecord& client, const control::Connect& packet) {
   const std::string_view host = at == std::string_view::npos ? std::string_view() : target.substr(at + 1);
   if (Status more = takes_more(); !more) return fail_request(client, packet.header, more.error());
   Status status;
-  if (!control::valid_name(name)) {
+  if (control::names_claim(target)) {
+    const Result<uint32_t> claimer = find_claim(target);
+    status = claimer ? connect_to(client, *endpoint, packet, target, *claimer) : Status(tl::unexpected(claimer.error()));
+  } else if (!control::valid_name(name)) {
     status = fail(Errc::invalid_argument, "target: " + name_rule(name));
   } else if (at != std::string_view::npos && !control::valid_name(host)) {
     status = fail(Errc::invalid_argument, "target " + quoted(target) + ": host " + name_rule(host));
@@ -139,8 +142,13 @@ Status Service::connect_here(ClientRecord& client, EndpointRecord& endpoint, con
                              std::string_view name) {
   const std::optional<uint32_t> target = names_.find(name);
   if (!target) return fail(Errc::not_found, "no endpoint is bound to the name " + quoted(name) + " on this network interface");
+  return connect_to(client, endpoint, packet, name, *target);
+}
+
+Status Service::connect_to(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet, std::string_view name,
+                           uint32_t target) {
   // Thousands of them are not to have thousands of local channels, with memory and descriptors each, unless somebody asks for that.
-  const bool emulated = endpoint.carrier || endpoint_at(*target)->carrier;
+  const bool emulated = endpoint.carrier || endpoint_at(target)->carrier;
   const bool local = packet.path == control::Path::local || (packet.path == control::Path::automatic && !emulated);
   if (local && !valid_options(packet.local)) return tl::unexpected(wrong_local_options(packet.local));
   const Result<ChannelRecord*> made = new_channel(endpoint, local ? LocalGeometry::of(packet.local).total : 0);
@@ -154,7 +162,7 @@ Status Service::connect_here(ClientRecord& client, EndpointRecord& endpoint, con
   const uint32_t timeout_ms = packet.timeout_ms == 0 ? kConnectMsDefault : std::min(packet.timeout_ms, kConnectMsMax);
   RequestRecord request;
   request.id = next_request_++;
-  request.target = *target;
+  request.target = target;
   request.from = describe(endpoint);
   request.connector = endpoint.id;
   request.connector_channel = channel.number;
@@ -162,7 +170,7 @@ Status Service::connect_here(ClientRecord& client, EndpointRecord& endpoint, con
   request.deadline = now_ + timeout_ms * kMillisecond;
   channel.request = request.id;
   if (Status status = offer(request, static_cast<int32_t>(client.who.uid), client.who.pid,
-                            same_user(endpoint, *endpoint_at(*target)));
+                            same_user(endpoint, *endpoint_at(target)));
       !status) {
     channel.request = 0;
     end_channel(endpoint, channel.number, control::CloseReason::closed_by_peer);

@@ -131,6 +131,7 @@ void Service::end_channel(EndpointRecord& endpoint, uint32_t number, CloseReason
   if (channel.state == State::closed) return;  // the other side ended it, and everything with it
   UNET_PROBE(channel_close, endpoint.id, number, static_cast<int>(reason));
   close_in_engine(endpoint, channel);
+  if (channel.ip) return end_ip(endpoint);
   if (channel.wire) {
     if (!channel.fixed) signalling_->close(channel.local_tag, reason, now_);
     return release_wire(channel);
@@ -149,6 +150,7 @@ void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, Clos
   UNET_PROBE(channel_close, endpoint.id, channel.number, static_cast<int>(reason));
   changed(JournalKind::channel, endpoint.id, channel.number);
   close_in_engine(endpoint, channel);
+  if (channel.ip) end_ip(endpoint);
   if (channel.wire) release_wire(channel);
   const ClientRecord& owner = *client_at(endpoint.client);
   accounts_.give_back(owner.who.uid, {.memory = channel.memory});

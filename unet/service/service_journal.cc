@@ -189,6 +189,7 @@ void Service::write_changes() {
       case JournalKind::client_state: exists = write_client(key.a); break;
       case JournalKind::endpoint: exists = write_endpoint(key.a); break;
       case JournalKind::channel: exists = write_channel(key.a, static_cast<uint32_t>(key.b)); break;
+      case JournalKind::ip_claim: exists = write_ip_claim(key.a, static_cast<uint32_t>(key.b)); break;
       case JournalKind::request: exists = write_request(key.b); break;
       default: {
         const NiStateValue value{.next_request = next_request_,
@@ -273,6 +274,7 @@ bool Service::write_channel(uint32_t endpoint, uint32_t number) {
   value.fixed = channel.fixed ? 1 : 0;
   value.local_tag = static_cast<uint32_t>(channel.local_tag);
   value.port = channel.port;
+  value.ip = channel.ip ? 1 : 0;
   if (channel.wire && channel.state == ChannelRecord::State::connecting) {
     value.deadline = monotonic_of(signalling_->deadline_of(channel.request));
   } else if (channel.wire && channel.fixed) {

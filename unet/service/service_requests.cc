@@ -105,6 +105,10 @@ void Service::on_packet(ClientRecord& client, Bytes bytes) {
     case Op::close_channel: return dispatch<control::CloseChannel>(client, bytes);
     case Op::expose: return dispatch<control::Expose>(client, bytes);
     case Op::peer_region: return dispatch<control::PeerRegion>(client, bytes);
+    case Op::open_ip: return dispatch<control::OpenIp>(client, bytes);
+    case Op::claim_ip: return dispatch<control::ClaimIp>(client, bytes);
+    case Op::release_ip: return dispatch<control::ReleaseIp>(client, bytes);
+    case Op::ip_configuration: return dispatch<control::GetIpConfiguration>(client, bytes);
     case Op::get_descriptor: return dispatch<control::GetDescriptor>(client, bytes);
     case Op::report: return dispatch<control::Report>(client, bytes);
     case Op::policy_reload: return dispatch<control::PolicyReload>(client, bytes);
@@ -112,10 +116,6 @@ void Service::on_packet(ClientRecord& client, Bytes bytes) {
     case Op::capture_start: return dispatch<control::CaptureStart>(client, bytes);
     case Op::capture_stop: return dispatch<control::CaptureStop>(client, bytes);
     case Op::upgrade: return dispatch<control::Upgrade>(client, bytes);
-    case Op::open_ip:
-    case Op::claim_ip:
-    case Op::release_ip:
-    case Op::ip_configuration:
     case Op::connect_request:
     case Op::channel_opened:
     case Op::channel_closed:

@@ -61,6 +61,7 @@ bool is_plain(const JournalKey& key) {
     case JournalKind::request: return key.a == 0;
     case JournalKind::channel:
     case JournalKind::output:
+    case JournalKind::ip_claim:
     case JournalKind::upgrade: return true;
   }
   return false;
@@ -126,6 +127,7 @@ Status Service::resume_item(JournalItem& item) {
     case JournalKind::output: return resume_output(item);
     case JournalKind::upgrade: return resume_upgrade(item);
     case JournalKind::capture: return end_capture(item);
+    case JournalKind::ip_claim: return resume_ip_claim(item);
   }
   return wrong(item, "an unknown kind");
 }
@@ -301,7 +303,11 @@ Status Service::resume_channel(const JournalItem& item) {
                     value->port < kPortsMax && (value->wire != 0 || value->state != static_cast<uint32_t>(State::confirming)) &&
                     (value->kind != control::ChannelKind::local || valid_options(value->local)) &&
                     (value->memory == 0 || (valid_options(value->local) && value->memory == LocalGeometry::of(value->local).total));
-  if (!good) return wrong(item, "not a channel that could be");
+  // One of IP is open, or closed because IP has gone; an endpoint has one.
+  const bool ip_open = value->ip != 0 && value->state == static_cast<uint32_t>(State::open);
+  const bool good_ip = value->ip == 0 || (value->ip == 1 && value->wire == 0 && value->kind == control::ChannelKind::ni &&
+                                          value->state >= static_cast<uint32_t>(State::open));
+  if (!good || !good_ip || (ip_open && (endpoint->carrier || endpoint->ip_channel))) return wrong(item, "not a channel that could be");
   ClientRecord& client = *client_at(endpoint->client);
   if (endpoint->carrier && (carrier_of(*endpoint).channels.count(number) != 0 || !carrier_of(*endpoint).lent.insert(number).second)) {
     return wrong(item, "two channels of one number");
@@ -322,6 +328,8 @@ Status Service::resume_channel(const JournalItem& item) {
   channel.fixed = value->fixed != 0;
   channel.local_tag = Tag{value->local_tag};
   channel.port = value->port;
+  channel.ip = value->ip != 0;
+  if (channel.ip && channel.state == State::open) endpoint->ip_channel = number;
   resume_signalling(*endpoint, channel, *value);
   client.channels_peak = ++client.channels;
   accounts_.resume(client.who.uid, {.channels = 1, .memory = channel.memory});
@@ -395,6 +403,13 @@ Status Service::end_capture(JournalItem& item) {
   return {};
 }
 
+Status Service::resume_ip_claim(const JournalItem& item) {
+  const auto value = value_of<IpClaimValue>(item, 0);
+  if (!value) return tl::unexpected(value.error());
+  if (!resume_ip_claim(item.key.a, item.key.b, *value)) return wrong(item, "not a claim that could be");
+  return {};
+}
+
 // The channel of a request on this NI waits for it, and is of the kind that was asked for.
 bool Service::asks(const RequestValue& value, uint64_t request) {
   const EndpointRecord* const connector = endpoint_at(value.connector);
@@ -415,7 +430,7 @@ void Service::end_halves(EndpointRecord& endpoint) {
   };
   std::vector<uint32_t> unasked;
   for (auto& [number, channel] : endpoint.channels) {
-    if (channel.wire) continue;
+    if (channel.wire || channel.ip) continue;
     if (channel.state == State::connecting && !is_asked_for(channel)) unasked.push_back(number);
     if (channel.state == State::open && !has_other_half(endpoint, channel)) tell_closed(endpoint, channel, control::CloseReason::peer_died);
   }
@@ -434,14 +449,14 @@ bool Service::has_other_half(const EndpointRecord& endpoint, const ChannelRecord
   if (at == peer->channels.end()) return false;
   const ChannelRecord& other = at->second;
   if (&other == &channel) return false;
-  return other.state == State::open && !other.wire && other.kind == channel.kind && other.peer_endpoint == endpoint.id &&
+  return other.state == State::open && !other.wire && !other.ip && other.kind == channel.kind && other.peer_endpoint == endpoint.id &&
          other.peer_channel == channel.number;
 }
 
 // Both ends of channels through the engine.
 void Service::resume_hairpins(EndpointRecord& endpoint) {
   for (const auto& [number, channel] : endpoint.channels) {
-    if (channel.kind != control::ChannelKind::ni || channel.wire || channel.state != State::open) continue;
+    if (channel.kind != control::ChannelKind::ni || channel.wire || channel.ip || channel.state != State::open) continue;
     const uint32_t from = endpoint.engine_id(), to = endpoint_at(channel.peer_endpoint)->engine_id();
     push(0, engine::OpenHairpin{.endpoint = from, .channel = number, .peer = to, .peer_channel = channel.peer_channel});
   }
@@ -553,6 +568,7 @@ void Service::finish_resume() {
   for (const uint32_t id : ids) {
     EndpointRecord& endpoint = *endpoint_at(id);
     resume_hairpins(endpoint);
+    resume_ip(endpoint);
     resume_wires(endpoint);
     if (endpoint.detaching) push(0, engine::DetachEndpoint{.endpoint = id});  // and its end is told as ever
   }

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "ipstack/wire/address.h"
+#include "unet/engine/test_wire.h"
 #include "unet/service/journal_store.h"
 #include "unet/service/test_client.h"
 
@@ -39,25 +41,33 @@ inline void give_all(const JournalStore& store, JournalLink& to) {
   REQUIRE((sent && *sent == JournalLink::Sent::all));
 }
 
-inline Result<std::unique_ptr<Ni>> make_ni(std::unique_ptr<Journal> journal, bool inherits_policy = false) {
+// With a wire it has IP there.
+inline Result<std::unique_ptr<Ni>> make_ni(std::unique_ptr<Journal> journal, bool inherits_policy = false,
+                                           engine::TestWire* wire = nullptr) {
   NiOptions options;
   options.service.host = "testhost";
   options.service.own_user = geteuid();
   options.service.policy = Policy(geteuid());
   options.service.inherit_policy = inherits_policy;
-  return Ni::create(std::move(options), {}, std::move(journal));
+  std::vector<std::unique_ptr<Driver>> drivers;
+  if (wire != nullptr) {
+    drivers.push_back(std::make_unique<engine::TestPort>(*wire));
+    options.engine.ip.ports.push_back({.port = 0, .addresses = {{*ip::parse_ip("10.1.0.1"), 24}}});
+  }
+  return Ni::create(std::move(options), std::move(drivers), std::move(journal));
 }
 
 // A journal with one of everything, from an NI with clients.
 class Original {
  public:
-  explicit Original(const JournalOptions& bounds = {}) {
+  // With `wire`: and an IP channel with claims.
+  explicit Original(const JournalOptions& bounds = {}, engine::TestWire* wire = nullptr) : wire_(wire) {
     auto journal = Journal::open(std::move(pair_.first), bounds);
     REQUIRE(journal);
     // The answer to its hello: nothing is kept yet.
     REQUIRE(keeper_.send(true));
     REQUIRE((*journal)->inherit());
-    auto ni = make_ni(std::move(*journal));
+    auto ni = make_ni(std::move(*journal), false, wire_);
     REQUIRE(ni);
     ni_ = std::move(*ni);
     a_ = std::make_unique<TestClient>(*ni_);
@@ -80,7 +90,16 @@ class Original {
     expose.bytes = 4096;
     a_->call(expose);
     a_->call(a_->simple<control::GetDescriptor>(control::Op::get_descriptor, first));
+    if (wire != nullptr) open_ip(first);
     keep();
+  }
+  void open_ip(uint32_t endpoint) {
+    REQUIRE(code_of(a_->call(a_->simple<control::OpenIp>(control::Op::open_ip, endpoint))) == Errc::ok);
+    for (const uint8_t protocol : {uint8_t{6}, uint8_t{17}}) {
+      auto claim = a_->simple<control::ClaimIp>(control::Op::claim_ip, endpoint);
+      claim.claim = {.protocol = protocol, .local = *ip::parse_ip("10.1.0.1"), .port = 8000, .ports = 3};
+      REQUIRE(code_of(a_->call(claim)) == Errc::ok);
+    }
   }
 
   // What the NI has written down counts.
@@ -132,7 +151,7 @@ class Original {
     }
     REQUIRE(keeper.send(true));
     REQUIRE((*journal)->inherit());
-    auto ni = make_ni(std::move(*journal), inherits_policy);
+    auto ni = make_ni(std::move(*journal), inherits_policy, next_wire);
     if (!ni) return tl::unexpected(ni.error());
     for (int i = 0; i < 4; ++i) (*ni)->poll();
     if (look) look(**ni);
@@ -143,6 +162,7 @@ class Original {
     return {};
   }
   // Of our user, with who took over last.
+  engine::TestWire* next_wire = nullptr;  // of whoever takes over
   int weight() const { return weight_; }
   const JournalStore& store() const { return store_; }
 
@@ -152,6 +172,7 @@ class Original {
   JournalStore store_;
   std::unique_ptr<Ni> ni_;
   std::unique_ptr<TestClient> a_;
+  engine::TestWire* wire_;
   int connects_ = 0;
   int weight_ = 0;
 };

@@ -1,0 +1,94 @@
+// ip_config.cc - how the configuration says which ports have IP.
+#include <charconv>
+
+#include "ipstack/wire/address.h"
+#include "unet/service/ip_config.h"
+#include "unet/service/names.h"
+
+namespace unet::service {
+namespace {
+
+constexpr size_t kStaticMax = kIpAddressesMax - 2;  // there is room for a link-local one, and one of a router's prefix
+
+Status wrong(const std::string& text) { return fail(Errc::invalid_argument, text); }
+
+}  // namespace
+
+Status add_ip_address(std::string_view text, engine::IpPortOptions& options) {
+  const size_t slash = text.find('/');
+  const Result<ip::IpAddress> address = ip::parse_ip(text.substr(0, slash));
+  if (!address) return wrong(quoted(text) + ": " + address.error().text);
+  uint32_t prefix = 0;
+  const std::string_view bits = slash == std::string_view::npos ? std::string_view() : text.substr(slash + 1);
+  const auto [end, error] = std::from_chars(bits.data(), bits.data() + bits.size(), prefix);
+  const uint32_t most = address->is_ipv4() ? 32 : 128;
+  if (bits.empty() || error != std::errc() || end != bits.data() + bits.size() || prefix == 0 || prefix > most) {
+    return wrong(quoted(text) + ": write ADDRESS/PREFIX, a prefix of 1 to " + std::to_string(most) + " bits");
+  }
+  if (address->is_loopback()) return wrong(quoted(text) + ": no wire has that address");
+  for (const ip::HostAddress& each : options.addresses) {
+    if (each.address == *address) return wrong(quoted(text) + " is there twice");
+  }
+  if (options.addresses.size() == kStaticMax) return wrong("a port has at most " + std::to_string(kStaticMax) + " addresses");
+  options.addresses.push_back({*address, static_cast<uint8_t>(prefix)});
+  return {};
+}
+
+Status add_ip_gateway(std::string_view text, engine::IpPortOptions& options) {
+  const Result<ip::IpAddress> address = ip::parse_ip(text);
+  if (!address) return wrong("gateway " + quoted(text) + ": " + address.error().text);
+  std::optional<ip::IpAddress>& gateway = address->is_ipv4() ? options.gateway4 : options.gateway6;
+  if (gateway) return wrong("gateway " + quoted(text) + ": there is one of that family already");
+  gateway = *address;
+  return {};
+}
+
+Result<engine::IpPortOptions> parse_ip_port(std::string_view text) {
+  const std::string whole(text);
+  const auto form = [&](const std::string& why) {
+    return fail(Errc::invalid_argument, "ip " + quoted(whole) + ": " + why + "; write PORT=ADDRESS/PREFIX[,...][,gateway=ADDRESS][,slaac]");
+  };
+  engine::IpPortOptions options;
+  const size_t equals = text.find('=');
+  if (equals == std::string_view::npos) return form("it names no port");
+  const auto [end, error] = std::from_chars(text.data(), text.data() + equals, options.port);
+  if (error != std::errc() || end != text.data() + equals || options.port >= kPortsMax) return form("no port has that number");
+  text.remove_prefix(equals + 1);
+  while (true) {
+    const size_t comma = text.find(',');
+    const std::string_view item = text.substr(0, comma);
+    constexpr std::string_view kGateway = "gateway=";
+    Status status;
+    if (item == "slaac") options.autoconfigure = true;
+    else if (item.substr(0, kGateway.size()) == kGateway) status = add_ip_gateway(item.substr(kGateway.size()), options);
+    else status = add_ip_address(item, options);
+    if (!status) return form(status.error().text);
+    if (comma == std::string_view::npos) return options;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+Status check_ip_ports(const std::vector<engine::IpPortOptions>& all, size_t ports, uint32_t engines) {
+  for (size_t i = 0; i < all.size(); ++i) {
+    const engine::IpPortOptions& each = all[i];
+    if (each.port >= ports) {
+      return wrong("ip: port " + std::to_string(each.port) + " does not exist; " + std::to_string(ports) +
+                   " are configured (the first is 0)");
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (all[j].port == each.port) return wrong("ip: port " + std::to_string(each.port) + " is there twice");
+      for (const ip::HostAddress& one : each.addresses) {
+        for (const ip::HostAddress& other : all[j].addresses) {
+          if (one.address == other.address) return wrong("ip: two ports have the address " + ip::text_of(one.address));
+        }
+      }
+    }
+  }
+  if (!all.empty() && engines > 1) {
+    return wrong("ip: only a network interface with one engine has IP, and " + std::to_string(engines) +
+                 " are configured (engines, --engines): give up one of the two");
+  }
+  return {};
+}
+
+}  // namespace unet::service

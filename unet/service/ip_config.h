@@ -1,0 +1,21 @@
+// ip_config.h - how the configuration says which ports have IP; used by the configuration, the programs and Ni.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "unet/base/result.h"
+#include "unet/engine/ip_options.h"
+#include "unet/limits.h"
+
+namespace unet::service {
+
+// "PORT=ADDRESS/PREFIX[,ADDRESS/PREFIX...][,gateway=ADDRESS][,slaac]". Errors: invalid_argument.
+Result<engine::IpPortOptions> parse_ip_port(std::string_view text);
+Status add_ip_address(std::string_view text, engine::IpPortOptions& options);  // "10.0.0.1/24"
+Status add_ip_gateway(std::string_view text, engine::IpPortOptions& options);
+
+// What only fits together as a whole. Errors: invalid_argument.
+Status check_ip_ports(const std::vector<engine::IpPortOptions>& all, size_t ports, uint32_t engines);
+
+}  // namespace unet::service

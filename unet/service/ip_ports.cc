@@ -1,0 +1,166 @@
+// ip_ports.cc - claims of ports: which go together, and which are chosen.
+#include "unet/service/ip_ports.h"
+
+#include <algorithm>
+#include <string>
+
+#include "unet/base/check.h"
+
+namespace unet::service {
+namespace {
+
+constexpr uint8_t kTcp = 6, kUdp = 17;
+constexpr uint32_t kPorts = 64 * 1024;
+constexpr uint32_t kDynamic = 49152, kAlsoDynamic = 32768;  // RFC 6335, 6; and what other hosts use besides
+
+bool overlap(const ip::IpAddress& a, const ip::IpAddress& b) noexcept { return a.is_unspecified() || b.is_unspecified() || a == b; }
+
+// Some packet fits both; their ports have one in common.
+bool overlap(const IpClaim& a, const IpClaim& b) noexcept {
+  return overlap(a.local, b.local) && overlap(a.remote, b.remote) &&
+         (a.remote_port == 0 || b.remote_port == 0 || a.remote_port == b.remote_port);
+}
+
+bool wants_peer(const IpClaim& claim) noexcept { return !claim.remote.is_unspecified() && claim.remote_port != 0; }
+
+const char* name_of(uint8_t protocol) noexcept { return protocol == kTcp ? "TCP" : "UDP"; }
+
+std::string text_of(const IpClaim& claim) {
+  std::string text = std::string(name_of(claim.protocol)) + " port " + std::to_string(claim.port);
+  if (claim.ports > 1) text += " to " + std::to_string(claim.port + claim.ports - 1);
+  return text;
+}
+
+}  // namespace
+
+Status check_ip_claim(const IpClaim& claim) {
+  const auto wrong = [](const std::string& text) { return fail(Errc::invalid_argument, "IP claim: " + text); };
+  if (claim.protocol != kTcp && claim.protocol != kUdp) {
+    return wrong("protocol " + std::to_string(claim.protocol) + " is none of 6 (TCP), 17 (UDP)");
+  }
+  if (claim.ports == 0 || claim.ports > kIpPortsPerClaimMax) {
+    return wrong(std::to_string(claim.ports) + " ports: 1 to " + std::to_string(kIpPortsPerClaimMax) + " are allowed");
+  }
+  if (uint32_t{claim.port} + claim.ports > kPorts) return wrong("ports beyond 65535");
+  const bool both = !claim.local.is_unspecified() && !claim.remote.is_unspecified();
+  if (both && claim.local.is_ipv4() != claim.remote.is_ipv4()) return wrong("local and remote address are of different families");
+  return {};
+}
+
+Status IpPorts::check(const Record& record) const {
+  for (uint32_t i = 0; i < record.claim.ports; ++i) {
+    const auto at = by_port_.find(key(record.claim.protocol, record.claim.port + i));
+    if (at == by_port_.end()) continue;
+    if (at->second.size() >= kIpClaimsPerPortMax) {
+      return fail(Errc::quota_exceeded, std::to_string(kIpClaimsPerPortMax) + " claims have " + text_of(record.claim) +
+                                            ", which is the maximum");
+    }
+    for (const uint32_t number : at->second) {
+      const Record& other = claims_.at(number);
+      if (!overlap(record.claim, other.claim)) continue;
+      if (record.user == other.user && wants_peer(record.claim) != wants_peer(other.claim)) continue;
+      return fail(Errc::already_exists, text_of(record.claim) + " is in use");
+    }
+  }
+  return {};
+}
+
+bool IpPorts::is_free(const IpClaim& claim, uint32_t first) const {
+  for (uint32_t i = 0; i < claim.ports; ++i) {
+    if (by_port_.count(key(claim.protocol, first + i)) != 0) return false;
+  }
+  return true;
+}
+
+// From a place that nobody can guess, once around; first among the ports that are for this.
+Status IpPorts::choose(IpClaim& claim, const Rights& rights) {
+  bool allowed = false;
+  for (const auto& [begin, end] : {std::pair{kDynamic, kPorts}, std::pair{kAlsoDynamic, kDynamic}}) {
+    random_ ^= random_ << 13;
+    random_ ^= random_ >> 7;
+    random_ ^= random_ << 17;
+    const uint32_t places = end - begin;
+    const auto start = static_cast<uint32_t>(random_ % places);
+    for (uint32_t i = 0; i < places; ++i) {
+      const uint32_t first = begin + (start + i) % places;
+      if (first + claim.ports > end || !rights.may_claim(first, claim.ports)) continue;
+      allowed = true;
+      if (!is_free(claim, first)) continue;
+      claim.port = static_cast<uint16_t>(first);
+      return {};
+    }
+  }
+  if (!allowed) return fail(Errc::not_permitted, "the policy of this network interface gives you none of the ports that it chooses");
+  return fail(Errc::already_exists, "no " + std::to_string(claim.ports) + " ports of " + name_of(claim.protocol) + " in a row are free");
+}
+
+Result<IpClaimed> IpPorts::claim(uint32_t endpoint, uint64_t user, const IpClaim& wanted, const Rights& rights) {
+  if (Status status = check_ip_claim(wanted); !status) return tl::unexpected(status.error());
+  if (claims_.size() >= kIpClaimsMax || ports_ + wanted.ports > kIpPortsClaimedMax) {
+    return fail(Errc::quota_exceeded, "this network interface has as many claims of IP ports as it may");
+  }
+  Record record{.endpoint = endpoint, .user = user, .claim = wanted};
+  if (wanted.port == 0) {
+    if (Status status = choose(record.claim, rights); !status) return tl::unexpected(status.error());
+  } else if (!rights.may_claim(wanted.port, wanted.ports)) {
+    return fail(Errc::not_permitted, "the policy of this network interface gives you no right to " + text_of(wanted));
+  }
+  if (Status status = check(record); !status) return tl::unexpected(status.error());
+  uint32_t number = numbers_;
+  if (free_numbers_.empty()) {
+    ++numbers_;
+  } else {
+    number = free_numbers_.back();
+    free_numbers_.pop_back();
+  }
+  insert(number, record);
+  return IpClaimed{.claim = number, .port = record.claim.port};
+}
+
+void IpPorts::insert(uint32_t number, const Record& record) {
+  claims_[number] = record;
+  ports_ += record.claim.ports;
+  for (uint32_t i = 0; i < record.claim.ports; ++i) by_port_[key(record.claim.protocol, record.claim.port + i)].push_back(number);
+}
+
+bool IpPorts::resume(uint32_t number, const Record& record) {
+  if (number >= kIpClaimsMax || claims_.count(number) != 0 || record.claim.port == 0) return false;
+  if (!check_ip_claim(record.claim) || !check(record) || ports_ + record.claim.ports > kIpPortsClaimedMax) return false;
+  for (; numbers_ <= number; ++numbers_) free_numbers_.push_back(numbers_);
+  std::erase(free_numbers_, number);
+  insert(number, record);
+  return true;
+}
+
+void IpPorts::release(uint32_t number) {
+  const auto at = claims_.find(number);
+  UNET_CHECK(at != claims_.end());
+  const IpClaim claim = at->second.claim;
+  for (uint32_t i = 0; i < claim.ports; ++i) {
+    const auto list = by_port_.find(key(claim.protocol, claim.port + i));
+    std::erase(list->second, number);
+    if (list->second.empty()) by_port_.erase(list);
+  }
+  ports_ -= claim.ports;
+  claims_.erase(at);
+  free_numbers_.push_back(number);
+}
+
+const IpPorts::Record* IpPorts::at(uint32_t number) const {
+  const auto at = claims_.find(number);
+  return at == claims_.end() ? nullptr : &at->second;
+}
+
+std::optional<uint32_t> IpPorts::find(uint8_t protocol, const ip::IpAddress& local, uint16_t port) const {
+  const auto list = by_port_.find(key(protocol, port));
+  if (list == by_port_.end()) return std::nullopt;
+  const Record* best = nullptr;
+  for (const uint32_t number : list->second) {
+    const Record& each = claims_.at(number);
+    if (wants_peer(each.claim) || !overlap(each.claim.local, local)) continue;
+    if (best == nullptr || best->claim.local.is_unspecified()) best = &each;
+  }
+  return best == nullptr ? std::nullopt : std::optional(best->endpoint);
+}
+
+}  // namespace unet::service

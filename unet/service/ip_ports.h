@@ -1,0 +1,61 @@
+// ip_ports.h - who of an NI's endpoints claims which ports of IP (unet/ip.h), and who may; used by Service.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "unet/base/result.h"
+#include "unet/ip.h"
+#include "unet/service/policy.h"
+
+namespace unet::service {
+
+class IpPorts {
+ public:
+  // `user`: whoever has the same is one user.
+  struct Record {
+    uint32_t endpoint = 0;
+    uint64_t user = 0;
+    IpClaim claim;       // its port is chosen
+  };
+
+  // `seed`: of the ports that are chosen, which strangers shall not guess (RFC 6056).
+  explicit IpPorts(uint64_t seed) noexcept : random_(seed | 1) {}
+
+  // Takes the ports, or chooses them among those that `rights` allow. The address is known to be the NI's. Errors: already_exists
+  // (EADDRINUSE), not_permitted (EACCES), quota_exceeded, invalid_argument.
+  //
+  // Two claims of a port go together if no packet fits both; and if one wants a certain peer's packets and the other anybody's, and both
+  // are one user's: then the first gets those.
+  Result<IpClaimed> claim(uint32_t endpoint, uint64_t user, const IpClaim& wanted, const Rights& rights);
+  // One of before a takeover; false: it makes no sense beside the others.
+  bool resume(uint32_t number, const Record& record);
+  void release(uint32_t number);
+
+  const Record* at(uint32_t number) const;
+  // Who answers connections to that port: a claim of anybody's packets, of that address before one of all.
+  std::optional<uint32_t> find(uint8_t protocol, const ip::IpAddress& local, uint16_t port) const;
+  const std::map<uint32_t, Record>& all() const noexcept { return claims_; }
+
+ private:
+  static uint32_t key(uint8_t protocol, uint32_t port) noexcept { return uint32_t{protocol} << 16 | port; }
+  Status check(const Record& record) const;
+  Status choose(IpClaim& claim, const Rights& rights);
+  bool is_free(const IpClaim& claim, uint32_t first) const;
+  void insert(uint32_t number, const Record& record);
+
+  std::map<uint32_t, Record> claims_;                              // by number
+  std::unordered_map<uint32_t, std::vector<uint32_t>> by_port_;    // numbers
+  std::vector<uint32_t> free_numbers_;
+  uint32_t numbers_ = 0;                                           // used so far
+  uint32_t ports_ = 0;                                             // of all claims
+  uint64_t random_;
+};
+
+// A claim that could be: protocol, range, families. Errors: invalid_argument.
+Status check_ip_claim(const IpClaim& claim);
+
+}  // namespace unet::service

@@ -1,0 +1,246 @@
+// service_ip.cc - IP: channels for it, claims of ports, what the ports have, and endpoints that are found by what they claim.
+#include <charconv>
+#include <cstring>
+#include <string>
+
+#include "ipstack/wire/address.h"
+#include "unet/base/check.h"
+#include "unet/service/journal_records.h"
+#include "unet/service/service.h"
+
+namespace unet::service {
+
+using control::Op;
+using State = ChannelRecord::State;
+
+namespace {
+
+template <typename T>
+T zeroed() {
+  T value{};
+  std::memset(static_cast<void*>(&value), 0, sizeof value);
+  return value;
+}
+
+template <typename T>
+void append(std::string& to, const T& value) {
+  to.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+}  // namespace
+
+// Before a port has told what it has: its configuration, as nobody has said yet that it is free.
+void Service::begin_ip() {
+  for (const engine::IpPortOptions& each : options_.ip) {
+    ip::HostStatus& status = ip_status_[each.port];
+    for (const ip::HostAddress& address : each.addresses) {
+      if (status.count < ip::HostStatus::kAddressesMax) status.addresses[status.count++] = {address.address, address.prefix, true};
+    }
+    status.gateway4 = each.gateway4.value_or(ip::IpAddress{});
+    status.gateway6 = each.gateway6.value_or(ip::IpAddress{});
+  }
+}
+
+bool Service::has_address(const ip::IpAddress& address) const {
+  for (const auto& [port, status] : ip_status_) {
+    for (uint32_t i = 0; i < status.count; ++i) {
+      if (status.addresses[i].address == address) return true;
+    }
+  }
+  return false;
+}
+
+// Several users that the kernel shows us as one are none together.
+uint64_t Service::ip_user(const ClientRecord& client) const {
+  const bool known = client.who.uid != unknown_user_;
+  return known ? uint64_t{client.who.uid} : uint64_t{1} << 32 | client.index;
+}
+
+Status Service::may_open_ip(const ClientRecord& client, const EndpointRecord& endpoint) {
+  if (Status more = takes_more(); !more) return more;
+  if (ip_status_.empty()) {
+    return fail(Errc::not_found, "this network interface has no IP: its configuration has to give a port an address (ip, --ip)");
+  }
+  if (client.rights.ip_ports.empty()) {
+    return fail(Errc::not_permitted, "the policy of this network interface gives user " + std::to_string(client.who.uid) +
+                                         " no port of IP (ip_ports)");
+  }
+  if (endpoint.ip_channel) return fail(Errc::already_exists, "the endpoint has an IP channel already");
+  return {};
+}
+
+void Service::handle(ClientRecord& client, const control::OpenIp& packet) {
+  EndpointRecord* endpoint = own_real_endpoint(client, packet.header, "IP channel");
+  if (endpoint == nullptr) return;
+  if (Status status = may_open_ip(client, *endpoint); !status) return fail_request(client, packet.header, status.error());
+  const Result<ChannelRecord*> made = new_channel(*endpoint, 0);
+  if (!made) return fail_request(client, packet.header, made.error());
+  ChannelRecord& channel = **made;
+  channel.kind = control::ChannelKind::ni;
+  channel.ip = true;
+  channel.local = LocalOptions{0, 0};
+  channel.peer = "ip";
+  endpoint->ip_channel = channel.number;
+  serve(*endpoint, 0);
+  push(0, engine::OpenIp{.endpoint = endpoint->id, .channel = channel.number});
+  finish_connect(*endpoint, channel, Op::open_ip, packet.header.cookie, {});
+}
+
+Result<IpClaimed> Service::claim_ip(ClientRecord& client, EndpointRecord& endpoint, const IpClaim& claim) {
+  if (Status more = takes_more(); !more) return tl::unexpected(more.error());
+  if (!endpoint.ip_channel) return fail(Errc::invalid_argument, "the endpoint has no IP channel: open one first");
+  if (Status status = check_ip_claim(claim); !status) return tl::unexpected(status.error());
+  if (!claim.local.is_unspecified() && !has_address(claim.local)) {
+    return fail(Errc::not_found, ip::text_of(claim.local) + " is no address of this network interface");
+  }
+  if (Status status = keeper_takes(0); !status) return tl::unexpected(status.error());
+  const Usage wanted{.ip_claims = 1, .ip_ports = claim.ports};
+  if (Status status = accounts_.take(client.who.uid, client.rights, wanted); !status) return tl::unexpected(status.error());
+  Result<IpClaimed> claimed = ip_ports_.claim(endpoint.id, ip_user(client), claim, client.rights);
+  if (!claimed) {
+    accounts_.give_back(client.who.uid, wanted);
+    return claimed;
+  }
+  endpoint.ip_claims.insert(claimed->claim);
+  changed(JournalKind::ip_claim, endpoint.id, claimed->claim);
+  push(0, engine::ClaimIp{.endpoint = endpoint.id, .number = claimed->claim, .claim = ip_ports_.at(claimed->claim)->claim});
+  return claimed;
+}
+
+void Service::handle(ClientRecord& client, const control::ClaimIp& packet) {
+  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+  if (endpoint == nullptr) return;
+  const Result<IpClaimed> claimed = claim_ip(client, *endpoint, packet.claim);
+  if (!claimed) return fail_request(client, packet.header, claimed.error());
+  auto reply = zeroed<control::Reply>();
+  reply.header = packet.header;
+  reply.claim_ip = {.claim = claimed->claim, .port = claimed->port};
+  send_packet(client, reply);
+}
+
+void Service::handle(ClientRecord& client, const control::ReleaseIp& packet) {
+  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+  if (endpoint == nullptr) return;
+  if (endpoint->ip_claims.count(packet.claim) == 0) {
+    return fail_request(client, packet.header, {Errc::not_found, "the endpoint has no claim " + std::to_string(packet.claim)});
+  }
+  push(0, engine::ReleaseIp{.number = packet.claim});
+  release_claim(*endpoint, packet.claim);
+  ok(client, packet.header);
+}
+
+void Service::release_claim(EndpointRecord& endpoint, uint32_t number) {
+  const uint32_t ports = ip_ports_.at(number)->claim.ports;
+  accounts_.give_back(client_at(endpoint.client)->who.uid, {.ip_claims = 1, .ip_ports = ports});
+  ip_ports_.release(number);
+  endpoint.ip_claims.erase(number);
+  changed(JournalKind::ip_claim, endpoint.id, number);
+}
+
+// Its IP channel is closed: the engine lets go of the claims with it.
+void Service::end_ip(EndpointRecord& endpoint) {
+  while (!endpoint.ip_claims.empty()) release_claim(endpoint, *endpoint.ip_claims.begin());
+  endpoint.ip_channel.reset();
+}
+
+void Service::handle(ClientRecord& client, const control::GetIpConfiguration& packet) {
+  if (own_endpoint(client, packet.header) == nullptr) return;
+  if (ip_status_.empty()) return fail_request(client, packet.header, {Errc::not_found, "this network interface has no IP"});
+  std::string addresses, interfaces;
+  auto reply = zeroed<control::Reply>();
+  reply.header = packet.header;
+  reply.ip_configuration = {};
+  for (const auto& [port, status] : ip_status_) {
+    for (uint32_t i = 0; i < status.count; ++i) {
+      const ip::HostStatus::Address& each = status.addresses[i];
+      auto info = zeroed<control::IpAddressInfo>();
+      info.address = each.address;
+      info.port = port;
+      info.prefix = each.prefix;
+      info.tentative = each.tentative ? 1 : 0;
+      append(addresses, info);
+      ++reply.ip_configuration.addresses;
+    }
+    auto info = zeroed<control::IpInterfaceInfo>();
+    info.port = port;
+    info.mtu = ports_[port].mtu;
+    info.gateway4 = status.gateway4;
+    info.gateway6 = status.gateway6;
+    append(interfaces, info);
+    ++reply.ip_configuration.interfaces;
+  }
+  const Result<Descriptor> memory = create_text("unet-ip", addresses + interfaces);
+  if (!memory) return fail_request(client, packet.header, memory.error());
+  send_packet(client, reply, {memory->get()});
+}
+
+// "tcp:80:10.0.0.1"
+Result<uint32_t> Service::find_claim(std::string_view target) const {
+  const auto none = [&] { return fail(Errc::not_found, "no endpoint of this network interface claims " + quoted(target)); };
+  const uint8_t protocol = target.substr(0, 4) == "tcp:" ? 6 : 17;
+  uint16_t port = 0;
+  const char* const begin = target.data() + 4;
+  const char* const end = target.data() + target.size();
+  const auto [at, error] = std::from_chars(begin, end, port);
+  if (error != std::errc() || at == end || *at != ':' || port == 0) {
+    return fail(Errc::invalid_argument, quoted(target) + ": write tcp:PORT:ADDRESS or udp:PORT:ADDRESS");
+  }
+  const Result<ip::IpAddress> address = ip::parse_ip({at + 1, static_cast<size_t>(end - at - 1)});
+  if (!address) return fail(Errc::invalid_argument, quoted(target) + ": " + address.error().text);
+  if (!has_address(*address)) return none();
+  const std::optional<uint32_t> endpoint = ip_ports_.find(protocol, *address, port);
+  if (!endpoint) return none();
+  return *endpoint;
+}
+
+void Service::on_ip_changed(const engine::IpChanged& event) {
+  const auto at = ip_status_.find(event.port);
+  if (at != ip_status_.end()) at->second = event.status;
+}
+
+// ---- over a takeover
+
+bool Service::write_ip_claim(uint32_t endpoint, uint32_t number) {
+  const IpPorts::Record* const record = ip_ports_.at(number);
+  if (record == nullptr || record->endpoint != endpoint) return false;
+  const IpClaim& claim = record->claim;
+  auto value = zeroed<IpClaimValue>();
+  std::memcpy(value.local, claim.local.bytes.data(), sizeof value.local);
+  std::memcpy(value.remote, claim.remote.bytes.data(), sizeof value.remote);
+  value.port = claim.port;
+  value.ports = claim.ports;
+  value.remote_port = claim.remote_port;
+  value.protocol = claim.protocol;
+  journal_->put(JournalKind::ip_claim, endpoint, number, value);
+  return true;
+}
+
+bool Service::resume_ip_claim(uint32_t id, uint64_t number, const IpClaimValue& value) {
+  EndpointRecord* const endpoint = endpoint_at(id);
+  if (endpoint == nullptr || !endpoint->ip_channel || number >= kIpClaimsMax) return false;
+  const ClientRecord& client = *client_at(endpoint->client);
+  IpPorts::Record record{.endpoint = id, .user = ip_user(client), .claim = {}};
+  std::memcpy(record.claim.local.bytes.data(), value.local, sizeof value.local);
+  std::memcpy(record.claim.remote.bytes.data(), value.remote, sizeof value.remote);
+  record.claim.port = value.port;
+  record.claim.ports = value.ports;
+  record.claim.remote_port = value.remote_port;
+  record.claim.protocol = value.protocol;
+  if (!ip_ports_.resume(static_cast<uint32_t>(number), record)) return false;
+  endpoint->ip_claims.insert(static_cast<uint32_t>(number));
+  accounts_.resume(client.who.uid, {.ip_claims = 1, .ip_ports = record.claim.ports});
+  return true;
+}
+
+// The engine is told of the endpoint's channel and claims. An NI that has no IP any longer closes them.
+void Service::resume_ip(EndpointRecord& endpoint) {
+  if (!endpoint.ip_channel) return;
+  const uint32_t number = *endpoint.ip_channel;
+  if (ip_status_.empty()) return tell_closed(endpoint, endpoint.channels.at(number), control::CloseReason::wire_lost);
+  push(0, engine::OpenIp{.endpoint = endpoint.id, .channel = number});
+  for (const uint32_t claim : endpoint.ip_claims) {
+    push(0, engine::ClaimIp{.endpoint = endpoint.id, .number = claim, .claim = ip_ports_.at(claim)->claim});
+  }
+}
+
+}  // namespace unet::service

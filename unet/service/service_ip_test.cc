@@ -1,0 +1,390 @@
+// service_ip_test.cc - IP as clients ask for it: rights, conflicts, quotas, ports that are chosen, targets, ends, and a takeover.
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "unet/service/ip_config.h"
+#include "unet/service/journal_records.h"
+#include "unet/service/test_journal.h"
+
+namespace unet::service {
+
+using namespace control;
+using namespace test;
+using nlohmann::json;
+
+namespace {
+
+constexpr uint8_t kTcp = 6, kUdp = 17;
+
+ip::IpAddress address(const char* text) { return *ip::parse_ip(text); }
+
+std::unique_ptr<Ni> make_ip_ni(engine::TestWire& wire, std::string_view policy = {}) {
+  NiOptions options;
+  options.service.host = "testhost";
+  options.service.own_user = geteuid();
+  options.service.policy = policy.empty() ? Policy(geteuid()) : *Policy::parse(policy, "policy", geteuid());
+  options.engine.ip.ports.push_back(*parse_ip_port("0=10.1.0.1/24,fd00::1/64,gateway=10.1.0.254"));
+  std::vector<std::unique_ptr<Driver>> drivers;
+  drivers.push_back(std::make_unique<engine::TestPort>(wire));
+  return std::move(*Ni::create(std::move(options), std::move(drivers)));
+}
+
+Reply open_ip(TestClient& client, uint32_t endpoint) { return client.ask(client.simple<OpenIp>(Op::open_ip, endpoint)); }
+
+Reply claim(TestClient& client, uint32_t endpoint, const IpClaim& wanted) {
+  auto request = client.simple<ClaimIp>(Op::claim_ip, endpoint);
+  request.claim = wanted;
+  return client.ask(request);
+}
+
+Reply release(TestClient& client, uint32_t endpoint, uint32_t number) {
+  auto request = client.simple<ReleaseIp>(Op::release_ip, endpoint);
+  request.claim = number;
+  return client.ask(request);
+}
+
+// A client with an endpoint that has IP.
+struct IpClient : TestClient {
+  explicit IpClient(Ni& ni) : TestClient(ni) {
+    hello();
+    id = endpoint();
+    channel = open_ip(*this, id).channel.channel;
+  }
+  Errc claims(const IpClaim& wanted) { return code_of(claim(*this, id, wanted)); }
+  uint32_t id = 0, channel = 0;
+};
+
+json report(Ni& ni) { return json::parse(report_text(ni)); }
+
+}  // namespace
+
+TEST_CASE("an endpoint opens IP once, if the NI has it") {
+  auto bare = make_ni();
+  TestClient poor(*bare);
+  poor.hello();
+  CHECK(code_of(open_ip(poor, poor.endpoint())) == Errc::not_found);
+  CHECK(code_of(poor.ask(poor.simple<GetIpConfiguration>(Op::ip_configuration, 0))) == Errc::not_found);
+
+  engine::TestWire wire;
+  auto ni = make_ip_ni(wire);
+  TestClient client(*ni);
+  client.hello();
+  const uint32_t endpoint = client.endpoint();
+  CHECK(code_of(claim(client, endpoint, {.protocol = kUdp, .port = 2000})) == Errc::invalid_argument);  // not open
+  const Reply opened = open_ip(client, endpoint);
+  REQUIRE(code_of(opened) == Errc::ok);
+  CHECK(opened.channel.kind == ChannelKind::ni);
+  CHECK(code_of(open_ip(client, endpoint)) == Errc::already_exists);
+  CHECK(code_of(open_ip(client, endpoint + 1)) == Errc::not_found);
+  // What is emulated has no queues for it.
+  auto emulated = client.simple<CreateEmulated>(Op::create_emulated, endpoint);
+  const Reply made = client.ask(emulated);
+  REQUIRE(code_of(made) == Errc::ok);
+  const Reply refused = open_ip(client, made.create_endpoint.endpoint);
+  CHECK(code_of(refused) == Errc::invalid_argument);
+  CHECK(contains(text_of(refused), "emulated"));
+  // Closed, it is opened again; and the claims have gone.
+  REQUIRE(code_of(claim(client, endpoint, {.protocol = kUdp, .port = 2000})) == Errc::ok);
+  auto close = client.simple<CloseChannel>(Op::close_channel, endpoint);
+  close.channel = opened.channel.channel;
+  CHECK(code_of(client.ask(close)) == Errc::ok);
+  CHECK(report(*ni)["ip_claims"].empty());
+  CHECK(code_of(open_ip(client, endpoint)) == Errc::ok);
+  CHECK(code_of(claim(client, endpoint, {.protocol = kUdp, .port = 2000})) == Errc::ok);
+}
+
+TEST_CASE("claims that go together, and those that do not") {
+  engine::TestWire wire;
+  auto ni = make_ip_ni(wire);
+  IpClient a(*ni), b(*ni);
+  REQUIRE(a.claims({.protocol = kUdp, .port = 2000}) == Errc::ok);
+  CHECK(b.claims({.protocol = kUdp, .port = 2000}) == Errc::already_exists);
+  CHECK(a.claims({.protocol = kUdp, .port = 2000}) == Errc::already_exists);
+  CHECK(b.claims({.protocol = kTcp, .port = 2000}) == Errc::ok);
+  CHECK(b.claims({.protocol = kUdp, .local = address("10.1.0.1"), .port = 2000}) == Errc::already_exists);
+  CHECK(b.claims({.protocol = kUdp, .port = 1990, .ports = 11}) == Errc::already_exists);
+  CHECK(b.claims({.protocol = kUdp, .port = 1990, .ports = 10}) == Errc::ok);
+  // One peer's packets, of the same user's port.
+  CHECK(b.claims({.protocol = kUdp, .port = 2000, .remote = address("10.1.0.9"), .remote_port = 5}) == Errc::ok);
+  CHECK(b.claims({.protocol = kUdp, .port = 2000, .remote = address("10.1.0.9"), .remote_port = 5}) == Errc::already_exists);
+  CHECK(b.claims({.protocol = kUdp, .port = 2000, .remote = address("10.1.0.9"), .remote_port = 6}) == Errc::ok);
+  // Two addresses.
+  CHECK(a.claims({.protocol = kUdp, .local = address("10.1.0.1"), .port = 3000}) == Errc::ok);
+  CHECK(b.claims({.protocol = kUdp, .local = address("fd00::1"), .port = 3000}) == Errc::ok);
+  CHECK(b.claims({.protocol = kUdp, .port = 3000}) == Errc::already_exists);
+  // An address of another host.
+  CHECK(b.claims({.protocol = kUdp, .local = address("10.1.0.2"), .port = 4000}) == Errc::not_found);
+  // Nonsense.
+  CHECK(b.claims({.protocol = 1, .port = 4000}) == Errc::invalid_argument);
+  CHECK(b.claims({.protocol = kUdp, .port = 4000, .ports = 0}) == Errc::invalid_argument);
+  CHECK(b.claims({.protocol = kUdp, .port = 4000, .ports = kIpPortsPerClaimMax + 1}) == Errc::invalid_argument);
+  CHECK(b.claims({.protocol = kUdp, .port = 65535, .ports = 2}) == Errc::invalid_argument);
+  CHECK(b.claims({.protocol = kUdp, .local = address("10.1.0.1"), .port = 4000, .remote = address("fd00::9")}) == Errc::invalid_argument);
+  // Nobody releases what is another's.
+  const Reply mine = claim(a, a.id, {.protocol = kUdp, .port = 5000});
+  REQUIRE(code_of(mine) == Errc::ok);
+  CHECK(code_of(release(b, b.id, mine.claim_ip.claim)) == Errc::not_found);
+  CHECK(code_of(release(a, a.id, mine.claim_ip.claim)) == Errc::ok);
+  CHECK(code_of(release(a, a.id, mine.claim_ip.claim)) == Errc::not_found);
+  CHECK(b.claims({.protocol = kUdp, .port = 5000}) == Errc::ok);
+  // An endpoint's claims end with it, and with its connection.
+  a.close();
+  a.turn();
+  b.turn(20);
+  CHECK(b.claims({.protocol = kUdp, .local = address("10.1.0.1"), .port = 3000}) == Errc::ok);
+  CHECK(report(*ni)["held"]["service"]["ip_claims"] == report(*ni)["ip_claims"].size());
+}
+
+TEST_CASE("one port has a bounded number of claims") {
+  engine::TestWire wire;
+  auto ni = make_ip_ni(wire);
+  IpClient a(*ni);
+  for (uint32_t i = 0; i < kIpClaimsPerPortMax; ++i) {
+    REQUIRE(a.claims({.protocol = kTcp, .port = 2000, .remote = address("10.1.0.9"), .remote_port = static_cast<uint16_t>(i + 1)}) ==
+            Errc::ok);
+  }
+  CHECK(a.claims({.protocol = kTcp, .port = 2000, .remote = address("10.1.0.9"), .remote_port = 999}) == Errc::quota_exceeded);
+  CHECK(a.claims({.protocol = kTcp, .port = 2001, .remote = address("10.1.0.9"), .remote_port = 999}) == Errc::ok);
+}
+
+TEST_CASE("ports that are chosen are free, and of the dynamic range while it has some") {
+  engine::TestWire wire;
+  auto ni = make_ip_ni(wire);
+  IpClient a(*ni);
+  std::set<uint32_t> taken;
+  REQUIRE(a.claims({.protocol = kUdp, .port = 50'000, .ports = 1000}) == Errc::ok);
+  for (uint32_t i = 0; i < 15; ++i) {
+    const Reply made = claim(a, a.id, {.protocol = kUdp, .ports = 900});
+    if (code_of(made) != Errc::ok) break;
+    const uint32_t first = made.claim_ip.port;
+    CHECK(first >= 32'768);
+    CHECK((first >= 51'000 || first + 900 <= 50'000));
+    for (uint32_t port = first; port < first + 900; ++port) REQUIRE(taken.insert(port).second);
+  }
+  CHECK(taken.size() >= 900 * 10);
+  CHECK(code_of(claim(a, a.id, {.protocol = kUdp})) == Errc::ok);
+  // All of them, and none is left.
+  IpClient b(*ni);
+  for (uint32_t port = 32'768; port < 65'536; port += 1024) {
+    REQUIRE(b.claims({.protocol = kTcp, .port = static_cast<uint16_t>(port), .ports = 1024}) == Errc::ok);
+  }
+  CHECK(b.claims({.protocol = kTcp}) == Errc::already_exists);
+}
+
+TEST_CASE("rights to ports are the policy's, and so is how many") {
+  const std::string who = "[[rule]]\nuid = " + std::to_string(geteuid()) + "\n";
+  {
+    engine::TestWire wire;
+    auto ni = make_ip_ni(wire, who);
+    IpClient a(*ni);
+    CHECK(a.claims({.protocol = kUdp, .port = 1023}) == Errc::not_permitted);
+    CHECK(a.claims({.protocol = kUdp, .port = 1024}) == Errc::ok);
+    CHECK(a.claims({.protocol = kUdp}) == Errc::ok);
+  }
+  {
+    engine::TestWire wire;
+    auto ni = make_ip_ni(wire, who + "ip_ports = [\"80\", \"8000-8099\", \"8100-8199\"]\nip_claims = 3\nip_ports_at_once = 200\n");
+    IpClient a(*ni);
+    CHECK(a.claims({.protocol = kTcp, .port = 80}) == Errc::ok);
+    CHECK(a.claims({.protocol = kTcp, .port = 79, .ports = 2}) == Errc::not_permitted);
+    CHECK(a.claims({.protocol = kTcp, .port = 8050, .ports = 160}) == Errc::not_permitted);
+    CHECK(a.claims({.protocol = kTcp}) == Errc::not_permitted);  // none of those that are chosen
+    CHECK(a.claims({.protocol = kTcp, .port = 8050, .ports = 100}) == Errc::ok);
+    CHECK(a.claims({.protocol = kUdp, .port = 8000, .ports = 100}) == Errc::quota_exceeded);  // 101 of 200
+    CHECK(a.claims({.protocol = kUdp, .port = 8000, .ports = 99}) == Errc::ok);
+    CHECK(a.claims({.protocol = kTcp, .port = 8000}) == Errc::quota_exceeded);                // three claims
+    const json users = report(*ni)["users"];
+    REQUIRE(users.size() == 1);
+    CHECK(users[0]["ip_claims"] == 3);
+    CHECK(users[0]["ip_ports"] == 200);
+  }
+  engine::TestWire wire;
+  auto ni = make_ip_ni(wire, who + "ip_ports = []\n");
+  TestClient client(*ni);
+  client.hello();
+  CHECK(code_of(open_ip(client, client.endpoint())) == Errc::not_permitted);
+  for (const char* wrong : {"0", "5-4", "1-65536", "x", "1-", ""}) {
+    CHECK_FALSE(Policy::parse(who + "ip_ports = [\"" + wrong + "\"]\n", "policy", 0));
+  }
+  // Root, or the NI's own user, without a rule of his.
+  CHECK(Policy(7).rights({.uid = 7, .pid = 0, .groups = {}}).may_claim(1, 1));
+  CHECK_FALSE(Policy(7).rights({.uid = 8, .pid = 0, .groups = {}}).may_claim(2000, 1));
+}
+
+TEST_CASE("another user's port is his alone") {
+  IpPorts ports(1);
+  Rights all = Rights::everything();
+  REQUIRE(ports.claim(1, 100, {.protocol = kTcp, .port = 80}, all));
+  // Not even one peer's packets.
+  const auto stolen = ports.claim(2, 200, {.protocol = kTcp, .port = 80, .remote = address("10.1.0.9"), .remote_port = 5}, all);
+  REQUIRE_FALSE(stolen);
+  CHECK(stolen.error().code == Errc::already_exists);
+  CHECK(ports.claim(3, 100, {.protocol = kTcp, .port = 80, .remote = address("10.1.0.9"), .remote_port = 5}, all));
+  REQUIRE(ports.claim(4, 300, {.protocol = kTcp, .port = 81, .remote = address("10.1.0.9"), .remote_port = 5}, all));
+  CHECK_FALSE(ports.claim(5, 200, {.protocol = kTcp, .port = 81}, all));
+  CHECK(ports.find(kTcp, address("10.1.0.1"), 80) == std::optional<uint32_t>(1));
+  CHECK(ports.find(kTcp, address("10.1.0.1"), 81) == std::nullopt);
+}
+
+TEST_CASE("what the ports have is told") {
+  engine::TestWire wire;
+  auto ni = make_ip_ni(wire);
+  IpClient a(*ni);
+  const Incoming in = a.call(a.simple<GetIpConfiguration>(Op::ip_configuration, a.id));
+  const auto reply = in.as<Reply>();
+  REQUIRE(code_of(reply) == Errc::ok);
+  REQUIRE(in.descriptors.size() == 1);
+  REQUIRE(reply.ip_configuration.addresses >= 2);
+  REQUIRE(reply.ip_configuration.interfaces == 1);
+  IpAddressInfo first;
+  REQUIRE(pread(in.descriptors[0].get(), static_cast<void*>(&first), sizeof first, 0) == static_cast<ssize_t>(sizeof first));
+  CHECK(first.address == address("10.1.0.1"));
+  CHECK(first.prefix == 24);
+  CHECK(first.tentative == 1);
+  IpInterfaceInfo interface;
+  const auto at = static_cast<off_t>(reply.ip_configuration.addresses * sizeof first);
+  const ssize_t got = pread(in.descriptors[0].get(), static_cast<void*>(&interface), sizeof interface, at);
+  REQUIRE(got == static_cast<ssize_t>(sizeof interface));
+  CHECK(interface.mtu == 1500);
+  CHECK(interface.gateway4 == address("10.1.0.254"));
+  CHECK(interface.gateway6.is_unspecified());
+  const json told = report(*ni);
+  CHECK(told["ports"][0]["ip"]["addresses"][0]["address"] == "10.1.0.1");
+  CHECK(told["ports"][0]["ip"]["gateways"][0] == "10.1.0.254");
+  CHECK(told["ports"][0]["ip"]["counters"]["frames"] == 0);
+}
+
+TEST_CASE("an endpoint is found by what it claims") {
+  engine::TestWire wire;
+  auto ni = make_ip_ni(wire);
+  IpClient server(*ni), other(*ni), client(*ni);
+  REQUIRE(server.claims({.protocol = kTcp, .port = 80}) == Errc::ok);
+  REQUIRE(other.claims({.protocol = kUdp, .local = address("fd00::1"), .port = 80}) == Errc::ok);
+  const auto asked = [&](TestClient& who, const char* target) {
+    client.start_connect(client.id, target);
+    client.turn();
+    const auto event = who.next();
+    if (!event || event->op() != Op::connect_request) return false;
+    const auto request = event->as<ConnectRequest>();
+    Incoming accepted = who.accept(request.header.endpoint, request.request);
+    const auto connected = client.next();
+    return code_of(accepted) == Errc::ok && connected && code_of(*connected) == Errc::ok &&
+           connected->as<Reply>().channel.kind == ChannelKind::local && connected->as<Reply>().channel.peer.view() == target;
+  };
+  CHECK(asked(server, "tcp:80:10.1.0.1"));
+  CHECK(asked(server, "tcp:80:fd00::1"));
+  CHECK(asked(other, "udp:80:fd00::1"));
+  const auto fails = [&](const char* target) {
+    client.start_connect(client.id, target);
+    const auto answer = client.next();
+    return answer ? code_of(*answer) : Errc::ok;
+  };
+  CHECK(fails("udp:80:10.1.0.1") == Errc::not_found);   // only the other address
+  CHECK(fails("tcp:81:10.1.0.1") == Errc::not_found);
+  CHECK(fails("tcp:80:10.1.0.2") == Errc::not_found);   // another host's
+  CHECK(fails("tcp:80") == Errc::invalid_argument);
+  CHECK(fails("tcp:80:") == Errc::invalid_argument);
+  CHECK(fails("tcp:0:10.1.0.1") == Errc::invalid_argument);
+  CHECK(fails("tcp:99999:10.1.0.1") == Errc::invalid_argument);
+  CHECK(fails("tcp:80:10.1.0.1@host") == Errc::invalid_argument);
+}
+
+TEST_CASE("IP channels and claims go on with the next network interface") {
+  engine::TestWire wire, next;
+  Original original({}, &wire);
+  original.next_wire = &next;
+  const auto nothing = [](std::vector<JournalItem>&) {};
+  const auto taken = original.take_over(nothing, [&](Ni& ni) {
+    const json told = report(ni);
+    REQUIRE(told["ip_claims"].size() == 2);
+    CHECK(told["ip_claims"][0]["port"] == 8000);
+    CHECK(told["ip_claims"][0]["ports"] == 3);
+    CHECK(told["ip_claims"][0]["local"] == "10.1.0.1");
+    CHECK(told["users"][0]["ip_claims"] == 2);
+    CHECK(told["users"][0]["ip_ports"] == 6);
+    IpClient late(ni);
+    CHECK(late.claims({.protocol = kTcp, .port = 8002}) == Errc::already_exists);
+    CHECK(late.claims({.protocol = kTcp, .port = 8003}) == Errc::ok);
+    // The addresses were ours: nobody is asked again.
+    CHECK(told["ports"][0]["ip"]["addresses"][0]["tentative"] == false);
+  });
+  CHECK(taken);
+}
+
+TEST_CASE("a network interface without IP closes the channels that had it") {
+  engine::TestWire wire;
+  Original original({}, &wire);
+  const auto taken = original.take_over([](std::vector<JournalItem>&) {}, [&](Ni& ni) {
+    CHECK(report(ni)["ip_claims"].empty());
+    size_t closed = 0;
+    const json told = report(ni);
+    for (const json& channel : told["channels"]) {
+      if (channel["path"] != "ip") continue;
+      CHECK(channel["state"] == "closed");
+      ++closed;
+    }
+    CHECK(closed == 1);
+  });
+  CHECK(taken);
+}
+
+TEST_CASE("a journal that lies about claims is refused") {
+  const auto refused = [](const std::function<void(JournalItem&, IpClaimValue&)>& lie) {
+    engine::TestWire wire, next;
+    Original original({}, &wire);
+    original.next_wire = &next;
+    const auto taken = original.take_over([&](std::vector<JournalItem>& items) {
+      const auto item = std::find_if(items.begin(), items.end(), [](const auto& each) { return each.key.kind == JournalKind::ip_claim; });
+      REQUIRE(item != items.end());
+      IpClaimValue value{};
+      REQUIRE(item->read(value));
+      lie(*item, value);
+      std::memcpy(item->value.data(), static_cast<const void*>(&value), sizeof value);
+    });
+    return !taken && taken.error().code == Errc::protocol;
+  };
+  CHECK_FALSE(refused([](JournalItem&, IpClaimValue&) {}));
+  CHECK(refused([](JournalItem& item, IpClaimValue&) { item.key.a = 77; }));
+  CHECK(refused([](JournalItem& item, IpClaimValue&) { item.key.b = kIpClaimsMax; }));
+  CHECK(refused([](JournalItem& item, IpClaimValue&) { item.key.b = 1; }));  // the other's
+  CHECK(refused([](JournalItem&, IpClaimValue& value) { value.protocol = 1; }));
+  CHECK(refused([](JournalItem&, IpClaimValue& value) { value.protocol = kUdp; }));  // which the other claims
+  CHECK(refused([](JournalItem&, IpClaimValue& value) { value.port = 0; }));
+  CHECK(refused([](JournalItem&, IpClaimValue& value) { value.ports = 0; }));
+  CHECK(refused([](JournalItem&, IpClaimValue& value) { value.port = 65535; }));
+}
+
+TEST_CASE("which ports have IP, as the configuration says it") {
+  const auto good = parse_ip_port("3=10.0.0.1/24,fd00::1/64,gateway=10.0.0.254,gateway=fe80::1,slaac");
+  REQUIRE(good);
+  CHECK(good->port == 3);
+  REQUIRE(good->addresses.size() == 2);
+  CHECK(good->addresses[1].address == address("fd00::1"));
+  CHECK(good->addresses[1].prefix == 64);
+  CHECK(good->gateway4 == address("10.0.0.254"));
+  CHECK(good->gateway6 == address("fe80::1"));
+  CHECK(good->autoconfigure);
+  REQUIRE(parse_ip_port("0=slaac"));
+  for (const char* wrong : {"", "0", "=10.0.0.1/24", "x=10.0.0.1/24", "16=10.0.0.1/24", "0=", "0=10.0.0.1", "0=10.0.0.1/", "0=10.0.0.1/0",
+                            "0=10.0.0.1/33", "0=fd00::1/129", "0=10.0.0.1/24,", "0=10.0.0.1/24,10.0.0.1/24", "0=127.0.0.1/8",
+                            "0=224.0.0.1/4", "0=10.0.0.1/24,gateway=", "0=10.0.0.1/24,gateway=10.0.0.2,gateway=10.0.0.3", "0=10.0.0.1/24,dhcpx"}) {
+    CAPTURE(wrong);
+    const auto bad = parse_ip_port(wrong);
+    REQUIRE_FALSE(bad);
+    CHECK(bad.error().code == Errc::invalid_argument);
+  }
+  const auto one = *parse_ip_port("0=10.0.0.1/24"), other = *parse_ip_port("1=10.0.0.1/24"), third = *parse_ip_port("1=10.0.0.2/24");
+  CHECK(check_ip_ports({one, third}, 2, 1));
+  CHECK_FALSE(check_ip_ports({one, third}, 1, 1));  // there is no port 1
+  CHECK_FALSE(check_ip_ports({one, other}, 2, 1));  // one address at two ports
+  CHECK_FALSE(check_ip_ports({one, one}, 2, 1));
+  CHECK_FALSE(check_ip_ports({one}, 1, 2));         // two engines
+}
+
+}  // namespace unet::service
