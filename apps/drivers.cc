@@ -89,11 +89,10 @@ Made make_wire(std::string_view name, std::string_view options, bool all_types) 
 
 }  // namespace
 
-Made make_driver(std::string_view specification) {
+Made make_driver(std::string_view specification, bool all_types) {
   if (specification.size() > kLengthMax) return fail(Errc::invalid_argument, "a driver specification has at most 16000 characters");
   // From the left: wrappers. The last part is the wire.
   std::vector<Wrapper> wrappers;
-  bool all_types = false;  // the wire has to bring frames of other Ethernet types than ours
   std::string_view rest = trim(specification);
   for (size_t slash; (slash = rest.find(" / ")) != std::string_view::npos; rest = trim(rest.substr(slash + 3))) {
     if (wrappers.size() == kWrappersMax) return fail(Errc::invalid_argument, "a wire takes at most 8 wrappers");

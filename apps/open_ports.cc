@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "apps/drivers.h"
+#include "unet/limits.h"
 
 namespace unet::apps {
 namespace {
@@ -15,10 +16,10 @@ bool lasts(Errc code) {
 
 }  // namespace
 
-OpenedPorts open_ports(const std::vector<std::string>& specifications) {
+OpenedPorts open_ports(const std::vector<std::string>& specifications, uint32_t with_ip) {
   std::vector<std::unique_ptr<Driver>> drivers;
   for (const std::string& specification : specifications) {
-    Result<std::unique_ptr<Driver>> driver = make_driver(specification);
+    Result<std::unique_ptr<Driver>> driver = make_driver(specification, drivers.size() < kPortsMax && (with_ip >> drivers.size() & 1) != 0);
     if (!driver) return fail(driver.error().code, "port '" + specification + "': " + driver.error().text);
     if (*driver != nullptr) drivers.push_back(std::move(*driver));  // "none" is no wire
   }

@@ -6,6 +6,7 @@
 #include "apps/embedded/embedded_spec.h"
 #include "apps/open_ports.h"
 #include "unet/embedded_abi.h"
+#include "unet/service/ip_config.h"
 #include "unet/service/ni.h"
 
 namespace unet::embedded {
@@ -14,7 +15,8 @@ namespace {
 Result<std::unique_ptr<service::Ni>> open_ni(std::string_view spec, Descriptor& control) {
   Result<service::Config> config = parse_embedded(spec);
   if (!config) return tl::unexpected(config.error());
-  Result<std::vector<std::unique_ptr<Driver>>> drivers = apps::open_ports(config->ports);
+  Result<std::vector<std::unique_ptr<Driver>>> drivers =
+      apps::open_ports(config->ports, service::ports_with_ip(config->ni.engine.ip.ports));
   if (!drivers) return tl::unexpected(drivers.error());
   Result<std::unique_ptr<service::Ni>> ni = service::Ni::create(config->ni, std::move(*drivers));
   if (!ni) return ni;

@@ -10,6 +10,7 @@
 #include "apps/unet-run/output.h"
 #include "apps/unet-run/processes.h"
 #include "apps/unet-run/temp_directory.h"
+#include "unet/service/ip_config.h"
 #include "unet/service/ni.h"
 
 namespace unet::run {
@@ -31,7 +32,8 @@ int run(Options& options) {
   Result<Processes> processes = Processes::start(options, directory->socket(), options.label ? &output : nullptr);
   if (!processes) return refuse(processes.error());
 
-  Result<std::vector<std::unique_ptr<Driver>>> drivers = apps::open_ports(options.config.ports);
+  Result<std::vector<std::unique_ptr<Driver>>> drivers =
+      apps::open_ports(options.config.ports, service::ports_with_ip(options.config.ni.engine.ip.ports));
   if (!drivers) return refuse(drivers.error());
   Result<std::unique_ptr<service::Ni>> ni = service::Ni::create(options.config.ni, std::move(*drivers));
   if (!ni) return refuse(ni.error());

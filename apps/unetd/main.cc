@@ -20,6 +20,7 @@
 #include "apps/unetd/syscall_filter.h"
 #include "unet/base/trust.h"
 #include "unet/base/time.h"
+#include "unet/service/ip_config.h"
 #include "unet/service/journal.h"
 #include "unet/service/ni.h"
 #include "unet/socket_path.h"
@@ -94,6 +95,10 @@ void renew_policy(service::ServiceOptions& service) {
   else spdlog::error("the policy stays as it was: {}", policy.error().text);
 }
 
+apps::OpenedPorts open_ports_now(const service::Config& config) {
+  return apps::open_ports(config.ports, service::ports_with_ip(config.ni.engine.ip.ports));
+}
+
 // With the configuration that has served, the wires were there, and whatever is in the way may go: for as long as clients are kept, less
 // what it takes to say why there is none. In an upgrade others wait for us to fail; but the kernel takes an AF_XDP socket from its
 // interface a moment after the process that had it has ended.
@@ -102,7 +107,7 @@ apps::OpenedPorts open_ports_again(const service::Config& config) {
   const Nanoseconds patience = have_served ? config.takeover - config.takeover / 4 : std::min<Nanoseconds>(kSecond, config.takeover / 2);
   const auto open = [&config, keeper = getppid()]() -> apps::OpenedPorts {
     if (getppid() != keeper) return fail(Errc::disconnected, "the keeper has ended");
-    return apps::open_ports(config.ports);
+    return open_ports_now(config);
   };
   return apps::open_when_free(open, patience, [](const Error& error) { spdlog::info("not free yet, trying again: {}", error.text); });
 }
@@ -130,7 +135,7 @@ int run(const Options& options) {
     if (journal->resumes()) renew_policy(ni_options.service);
   }
   const bool again = journal != nullptr && journal->resumes();
-  auto drivers = again ? open_ports_again(options.config) : apps::open_ports(options.config.ports);
+  auto drivers = again ? open_ports_again(options.config) : open_ports_now(options.config);
   if (!drivers) return refuse(drivers.error());
   for (const auto& driver : *drivers) spdlog::info("port: {}", driver->description());
   Result<std::unique_ptr<service::Ni>> ni = service::Ni::create(ni_options, std::move(*drivers), std::move(journal));

@@ -6,6 +6,7 @@
 #include "ipstack/wire/ethernet.h"
 #include "ipstack/wire/icmp.h"
 #include "ipstack/wire/tcp.h"
+#include "ipstack/wire/udp.h"
 #include "unet/engine/endpoint_state.h"
 #include "unet/engine/ip_part.h"
 
@@ -70,8 +71,12 @@ void IpPart::deliver_here(EndpointState& from, const Outgoing& out, const IpMess
   size += ip::emit_ip_header(head.data() + size, fields, message.transport_bytes + message.payload);
   std::memcpy(head.data() + size, message.transport.data(), message.transport_bytes);
   if (!message.tcp) {
-    const be16 length(static_cast<uint16_t>(message.transport_bytes + message.payload));
-    std::memcpy(head.data() + size + 4, &length, sizeof length);
+    ip::UdpHeader header;
+    std::memcpy(&header, head.data() + size, sizeof header);
+    header.length = static_cast<uint16_t>(message.transport_bytes + message.payload);
+    // None would be wrong over IPv6 (RFC 8200, 8.1), and nobody looks at it.
+    if (header.checksum == 0 && !fields.from.is_ipv4()) header.checksum = 0xFFFF;
+    std::memcpy(head.data() + size, &header, sizeof header);
   }
   size += message.transport_bytes;
   Pieces pieces;

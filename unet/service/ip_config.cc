@@ -68,6 +68,12 @@ Result<engine::IpPortOptions> parse_ip_port(std::string_view text) {
   }
 }
 
+uint32_t ports_with_ip(const std::vector<engine::IpPortOptions>& all) noexcept {
+  uint32_t mask = 0;
+  for (const engine::IpPortOptions& each : all) mask |= 1u << each.port;
+  return mask;
+}
+
 Status check_ip_ports(const std::vector<engine::IpPortOptions>& all, size_t ports, uint32_t engines) {
   for (size_t i = 0; i < all.size(); ++i) {
     const engine::IpPortOptions& each = all[i];

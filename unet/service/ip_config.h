@@ -1,6 +1,7 @@
 // ip_config.h - how the configuration says which ports have IP; used by the configuration, the programs and Ni.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +15,9 @@ namespace unet::service {
 Result<engine::IpPortOptions> parse_ip_port(std::string_view text);
 Status add_ip_address(std::string_view text, engine::IpPortOptions& options);  // "10.0.0.1/24"
 Status add_ip_gateway(std::string_view text, engine::IpPortOptions& options);
+
+// Bit p: port p has IP.
+uint32_t ports_with_ip(const std::vector<engine::IpPortOptions>& all) noexcept;
 
 // What only fits together as a whole. Errors: invalid_argument.
 Status check_ip_ports(const std::vector<engine::IpPortOptions>& all, size_t ports, uint32_t engines);

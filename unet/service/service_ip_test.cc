@@ -373,7 +373,8 @@ TEST_CASE("which ports have IP, as the configuration says it") {
   REQUIRE(parse_ip_port("0=slaac"));
   for (const char* wrong : {"", "0", "=10.0.0.1/24", "x=10.0.0.1/24", "16=10.0.0.1/24", "0=", "0=10.0.0.1", "0=10.0.0.1/", "0=10.0.0.1/0",
                             "0=10.0.0.1/33", "0=fd00::1/129", "0=10.0.0.1/24,", "0=10.0.0.1/24,10.0.0.1/24", "0=127.0.0.1/8",
-                            "0=224.0.0.1/4", "0=10.0.0.1/24,gateway=", "0=10.0.0.1/24,gateway=10.0.0.2,gateway=10.0.0.3", "0=10.0.0.1/24,dhcpx"}) {
+                            "0=224.0.0.1/4",
+                            "0=10.0.0.1/24,gateway=", "0=10.0.0.1/24,gateway=10.0.0.2,gateway=10.0.0.3", "0=10.0.0.1/24,dhcpx"}) {
     CAPTURE(wrong);
     const auto bad = parse_ip_port(wrong);
     REQUIRE_FALSE(bad);

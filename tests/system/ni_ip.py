@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+# ni_ip.py - a unetd with IP on a wire, Linux's kernel on the other end: echo, what nobody claims, datagrams of two processes that share the
+# addresses, on the wire and past it, and another unetd that takes their ports over. What was on the wire is shown to tshark.
+#
+# Usage: ni_ip.py UNETD UNETCTL CLIENT      (77: no root, no network namespaces)
+#        ni_ip.py --peer ...                what the kernel's side does, in its namespace
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+
+from daemon import WAIT, directory, main, require, run, wait_until
+from ip_linux import kernel_no_protocol, kernel_ping, kernel_refused
+from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel, in_kernel, looks_right
+from spaces import Host, Spaces, can_be_made
+
+UNETD, UNETCTL, CLIENT = map(os.path.abspath, sys.argv[1:4]) if len(sys.argv) == 4 else ("", "", "")
+SIZES = (0, 1, 900, 1472, 1473, 5000, 60000)
+# What comes by DPDK's packet sockets the kernel has put together before, of IPv4, and cut off behind 2 KiB (PACKET_FANOUT_FLAG_DEFRAG).
+SIZES_OF_SOCKETS = (0, 1, 900, 1472, 1473)
+WIRES = ("pcap:iface=eth0", "dpdk:net_af_packet0,iface=eth0,hugepages=never")
+
+
+# ---- the kernel's side
+
+
+def kernel_reset(to):
+    """Nobody listens: a connection is refused at once."""
+    with socket.socket(socket.AF_INET6 if ":" in to else socket.AF_INET, socket.SOCK_STREAM) as tcp:
+        tcp.settimeout(WAIT)
+        return tcp.connect_ex((to, 8000)) == 111  # ECONNREFUSED
+
+
+def kernel_asks(to, port, sizes):
+    """Datagrams of all sizes come back as they went; what is lost goes again."""
+    with socket.socket(socket.AF_INET6 if ":" in to else socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        udp.settimeout(1)
+        udp.connect((to, int(port)))
+        for size in map(int, sizes.split(",")):
+            data = os.urandom(size)
+            for _ in range(60):
+                udp.send(data)
+                try:
+                    if udp.recv(65536) == data:
+                        break
+                except socket.timeout:
+                    pass
+            else:
+                return False
+    return True
+
+
+def kernel_serves(address, port):
+    """Sends every datagram back, until it is killed."""
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        udp.bind((address, int(port)))
+        print("ready", flush=True)
+        while True:
+            data, who = udp.recvfrom(65536)
+            udp.sendto(data, who)
+
+
+PEER = {"ping": lambda to, size: kernel_ping(to, int(size)), "refused": kernel_refused, "no_protocol": kernel_no_protocol,
+        "reset": kernel_reset, "asks": kernel_asks, "serves": kernel_serves}
+
+
+# ---- the test
+
+
+class Ni:
+    """Namespace a with a unetd that has IP, and b with the kernel's addresses."""
+
+    def __init__(self, spaces, daemon, d):
+        self.spaces, self.daemon, self.capture = spaces, daemon, f"{d}/wire.pcapng"
+        self.env = os.environ | {"UNET_NI": f"unix:{d}/s"}
+        self.socket = f"{d}/s"
+
+    def client(self, *words):
+        return run(CLIENT, *map(str, words), env=self.env)
+
+    @contextlib.contextmanager
+    def echo(self, port):
+        server = subprocess.Popen([CLIENT, "echo", str(port)], env=self.env, stdout=subprocess.PIPE)
+        try:
+            line = Lines(server.stdout).next()
+            require(line == "ready", f"the echo at {port}: {line}")
+            yield server
+        finally:
+            server.kill()
+            server.wait(WAIT)
+
+    def kernel(self, what, *args):
+        right, err = in_kernel(self.spaces["b"], what, *args)
+        require(right, f"{what} {args}: {err}")
+
+    def report(self):
+        status, out, err = run(UNETCTL, "all", "--json", "--socket", self.socket)
+        require(status == 0, f"unetctl: {err}")
+        return json.loads(out)
+
+
+@contextlib.contextmanager
+def interface(wire, *more):
+    with directory() as d, Spaces("a", "b") as spaces:
+        spaces.join("a", "eth0", "b", "eth0")
+        give_kernel(spaces, KERNELS)
+        port = f"capture:file={d}/wire.pcapng / {wire}"
+        with Host(UNETD, spaces, "a", f"{d}/s", port, "--ip", "0=" + ",".join(OUR_ADDRESSES), *more) as daemon:
+            yield Ni(spaces, daemon, d)
+
+
+def a_wire(wire, sizes4):
+    sizes_of = {4: sizes4, 6: SIZES}
+    with interface(wire) as ni:
+        with ni.echo(7000) as first, ni.echo(7001):
+            status, out, _ = ni.client("echo", 7000)
+            require(status == 1 and out.startswith("already_exists"), f"two with one port: {out}")
+            for v in VERSIONS:
+                for size in (0, 56, 1473, sizes_of[v][-1]):
+                    ni.kernel("ping", OURS[v], size)
+                for what in ("refused", "no_protocol", "reset"):
+                    ni.kernel(what, OURS[v])
+                for port in (7000, 7001):
+                    ni.kernel("asks", OURS[v], port, ",".join(map(str, sizes_of[v])))
+                # On one network interface, past the wire.
+                status, out, _ = ni.client("ask", 7002, OURS[v], 7001, *SIZES)
+                require(status == 0, f"from one process to the other by {OURS[v]}: {out}")
+            claims = {(claim["protocol"], claim["port"], claim["pid"]) for claim in ni.report()["ip_claims"]}
+            require(("udp", 7000, first.pid) in claims and len(claims) == 2, f"the claims are {claims}")
+        # Who has been killed has no port.
+        wait_until(lambda: not ni.report()["ip_claims"], "ports of the dead are kept")
+        for v in VERSIONS:
+            command = ["ip", "netns", "exec", ni.spaces["b"], sys.executable, os.path.abspath(sys.argv[0]), "--peer", "serves", KERNELS[v]]
+            server = subprocess.Popen([*command, "9000"], stdout=subprocess.PIPE)
+            try:
+                require(Lines(server.stdout).next() == "ready", "the kernel does not serve")
+                status, out, _ = ni.client("ask", 7003, KERNELS[v], 9000, *sizes_of[v])
+                require(status == 0, f"to the kernel at {KERNELS[v]}: {out}")
+            finally:
+                server.kill()
+                server.wait(WAIT)
+        host = ni.report()["ports"][0]["ip"]
+        require(all(not each["tentative"] for each in host["addresses"]), f"addresses: {host}")
+        require(host["counters"]["echoes"] >= 4 and host["counters"]["fragments_sent"] > 0, f"the host has counted {host['counters']}")
+        require(ni.daemon.stop() == 0, "unetd did not end well")
+        looks_right(ni.capture)
+
+
+def test_pcap():
+    a_wire(WIRES[0], SIZES)
+
+
+def test_dpdk():
+    a_wire(WIRES[1], SIZES_OF_SOCKETS)
+
+
+def test_a_takeover():
+    """Ports go on with the next unetd, under a process that does not notice."""
+    with interface(WIRES[0], "--takeover", "60") as ni, ni.echo(7000) as server:
+        for v in VERSIONS:
+            ni.kernel("asks", OURS[v], 7000, "100,3000")
+        for _ in range(2):
+            before = ni.report()["ni"]["pid"]
+            status, _, err = run(UNETCTL, "upgrade", "--socket", ni.socket)
+            require(status == 0 and ni.report()["ni"]["pid"] != before, f"no upgrade: {err}")
+            for v in VERSIONS:
+                ni.kernel("asks", OURS[v], 7000, "100,3000")
+            claims = ni.report()["ip_claims"]
+            require([claim["pid"] for claim in claims] == [server.pid], f"the claims are {claims}")
+        require(ni.daemon.stop() == 0, "the keeper did not end well")
+
+
+def test_addresses_that_the_kernel_has():
+    """An address that another host has is not used."""
+    with directory() as d, Spaces("a", "b") as spaces:
+        spaces.join("a", "eth0", "b", "eth0")
+        give_kernel(spaces, OURS)
+        with Host(UNETD, spaces, "a", f"{d}/s", WIRES[0], "--ip", "0=" + ",".join(OUR_ADDRESSES)) as daemon:
+            ni = Ni(spaces, daemon, d)
+            wait_until(lambda: ni.report()["ports"][0]["ip"]["counters"]["conflicts"] == len(VERSIONS), "no conflict is seen")
+            there = {each["address"] for each in ni.report()["ports"][0]["ip"]["addresses"]}
+            require(not there & {OURS[v] for v in VERSIONS}, f"the addresses are {there}")
+
+
+def test_what_the_command_line_may_say():
+    for ip, why in (("0=10.0.0.1", "PREFIX"), ("1=10.0.0.1/24", "port 1 does not exist"), ("x", "PORT=")):
+        status, _, err = run(UNETD, "--check", "--port", "pcap:iface=eth0", "--ip", ip)
+        require(status == 2 and why in err and err.count("\n") == 1, f"--ip {ip}: {status}, {err}")
+    status, _, err = run(UNETD, "--check", "--port", "pcap:iface=eth0", "--ip", "0=10.0.0.1/24", "--engines", "2")
+    require(status == 2 and "one engine" in err, f"two engines: {status}, {err}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--peer":
+        print(PEER[sys.argv[2]](*sys.argv[3:]))
+        sys.exit(0)
+    if not can_be_made():
+        print("skipped: needs root and network namespaces")
+        sys.exit(77)
+    sys.exit(main(globals()))
