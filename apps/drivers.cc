@@ -89,7 +89,8 @@ Made make_wire(std::string_view name, std::string_view options, bool all_types) 
 
 }  // namespace
 
-Made make_driver(std::string_view specification, bool all_types) {
+Made make_driver(std::string_view specification, bool with_ip) {
+  bool all_types = with_ip;  // the wire has to bring frames of other Ethernet types than ours
   if (specification.size() > kLengthMax) return fail(Errc::invalid_argument, "a driver specification has at most 16000 characters");
   // From the left: wrappers. The last part is the wire.
   std::vector<Wrapper> wrappers;
@@ -97,6 +98,9 @@ Made make_driver(std::string_view specification, bool all_types) {
   for (size_t slash; (slash = rest.find(" / ")) != std::string_view::npos; rest = trim(rest.substr(slash + 3))) {
     if (wrappers.size() == kWrappersMax) return fail(Errc::invalid_argument, "a wire takes at most 8 wrappers");
     const std::string_view text = trim(rest.substr(0, slash));
+    if (with_ip && text.starts_with("udp:")) {
+      return fail(Errc::invalid_argument, "a wire whose frames travel in UDP has no IP of its own: leave out udp:, or ip");
+    }
     all_types = all_types || text.starts_with("udp:") || text.starts_with("vlan:");
     auto wrapper = parse_wrapper(text);
     if (!wrapper) return tl::unexpected(wrapper.error());

@@ -19,8 +19,9 @@
 namespace unet::apps {
 
 // Opens the wire; null for "none" and for an empty specification: a network interface without a wire. An error is one
-// line that says what was wrong and what is allowed. `all_types`: frames of other Ethernet types than ours are wanted, too.
-Result<std::unique_ptr<Driver>> make_driver(std::string_view specification, bool all_types = false);
+// line that says what was wrong and what is allowed. `with_ip`: the NI has IP on it, and wants frames of
+// all Ethernet types.
+Result<std::unique_ptr<Driver>> make_driver(std::string_view specification, bool with_ip = false);
 
 // Begins what takes long in opening them and can be done while others have them open; whatever is wrong is told by make_driver().
 void prepare_drivers(const std::vector<std::string>& specifications);

@@ -2,8 +2,8 @@
 # ni_ip.py - a unetd with IP on a wire, Linux's kernel on the other end: echo, what nobody claims, datagrams of two processes that share the
 # addresses, on the wire and past it, and another unetd that takes their ports over. What was on the wire is shown to tshark.
 #
-# Usage: ni_ip.py UNETD UNETCTL CLIENT      (77: no root, no network namespaces)
-#        ni_ip.py --peer ...                what the kernel's side does, in its namespace
+# Usage: ni_ip.py UNETD UNETCTL CLIENT EMBEDDED   (77: no root, no network namespaces)
+#        ni_ip.py --peer ...                      what the kernel's side does, in its namespace
 import contextlib
 import json
 import os
@@ -16,7 +16,7 @@ from ip_linux import kernel_no_protocol, kernel_ping, kernel_refused
 from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel, in_kernel, looks_right
 from spaces import Host, Spaces, can_be_made
 
-UNETD, UNETCTL, CLIENT = map(os.path.abspath, sys.argv[1:4]) if len(sys.argv) == 4 else ("", "", "")
+UNETD, UNETCTL, CLIENT, EMBEDDED = map(os.path.abspath, sys.argv[1:5]) if len(sys.argv) == 5 and sys.argv[1] != "--peer" else [""] * 4
 SIZES = (0, 1, 900, 1472, 1473, 5000, 60000)
 # What comes by DPDK's packet sockets the kernel has put together before, of IPv4, and cut off behind 2 KiB (PACKET_FANOUT_FLAG_DEFRAG).
 SIZES_OF_SOCKETS = (0, 1, 900, 1472, 1473)
@@ -111,6 +111,19 @@ def interface(wire, *more):
             yield Ni(spaces, daemon, d)
 
 
+@contextlib.contextmanager
+def served(spaces, version):
+    """The kernel echoes what comes to its port 9000."""
+    command = ["ip", "netns", "exec", spaces["b"], sys.executable, os.path.abspath(sys.argv[0]), "--peer", "serves", KERNELS[version]]
+    server = subprocess.Popen([*command, "9000"], stdout=subprocess.PIPE)
+    try:
+        require(Lines(server.stdout).next() == "ready", "the kernel does not serve")
+        yield
+    finally:
+        server.kill()
+        server.wait(WAIT)
+
+
 def a_wire(wire, sizes4):
     sizes_of = {4: sizes4, 6: SIZES}
     with interface(wire) as ni:
@@ -132,15 +145,9 @@ def a_wire(wire, sizes4):
         # Who has been killed has no port.
         wait_until(lambda: not ni.report()["ip_claims"], "ports of the dead are kept")
         for v in VERSIONS:
-            command = ["ip", "netns", "exec", ni.spaces["b"], sys.executable, os.path.abspath(sys.argv[0]), "--peer", "serves", KERNELS[v]]
-            server = subprocess.Popen([*command, "9000"], stdout=subprocess.PIPE)
-            try:
-                require(Lines(server.stdout).next() == "ready", "the kernel does not serve")
+            with served(ni.spaces, v):
                 status, out, _ = ni.client("ask", 7003, KERNELS[v], 9000, *sizes_of[v])
                 require(status == 0, f"to the kernel at {KERNELS[v]}: {out}")
-            finally:
-                server.kill()
-                server.wait(WAIT)
         host = ni.report()["ports"][0]["ip"]
         require(all(not each["tentative"] for each in host["addresses"]), f"addresses: {host}")
         require(host["counters"]["echoes"] >= 4 and host["counters"]["fragments_sent"] > 0, f"the host has counted {host['counters']}")
@@ -172,6 +179,20 @@ def test_a_takeover():
         require(ni.daemon.stop() == 0, "the keeper did not end well")
 
 
+def test_embedded():
+    """A process with the wire for itself."""
+    with directory() as d, Spaces("a", "b") as spaces:
+        spaces.join("a", "eth0", "b", "eth0")
+        give_kernel(spaces, KERNELS)
+        spec = f"embedded:capture:file={d}/wire.pcapng / {WIRES[0]};ip=0=" + ",".join(OUR_ADDRESSES)
+        env = os.environ | {"UNET_NI": spec, "UNET_EMBEDDED_LIBRARY": EMBEDDED}
+        for v in VERSIONS:
+            with served(spaces, v):
+                status, out, err = run("ip", "netns", "exec", spaces["a"], CLIENT, "ask", "7003", KERNELS[v], "9000", *map(str, SIZES), env=env)
+                require(status == 0, f"to the kernel at {KERNELS[v]}: {out}{err}")
+        looks_right(f"{d}/wire.pcapng")
+
+
 def test_addresses_that_the_kernel_has():
     """An address that another host has is not used."""
     with directory() as d, Spaces("a", "b") as spaces:
@@ -190,6 +211,9 @@ def test_what_the_command_line_may_say():
         require(status == 2 and why in err and err.count("\n") == 1, f"--ip {ip}: {status}, {err}")
     status, _, err = run(UNETD, "--check", "--port", "pcap:iface=eth0", "--ip", "0=10.0.0.1/24", "--engines", "2")
     require(status == 2 and "one engine" in err, f"two engines: {status}, {err}")
+    with directory() as d:
+        status, _, err = run(UNETD, "--socket", f"{d}/s", "--port", "udp:address=10.0.0.2/24 / pcap:iface=eth0", "--ip", "0=10.0.0.1/24")
+        require(status == 1 and "in UDP" in err, f"IP in UDP: {status}, {err}")
 
 
 if __name__ == "__main__":

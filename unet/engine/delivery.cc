@@ -13,11 +13,11 @@ namespace {
 // Copies the next `length` bytes of a message that lies in pieces.
 class PieceReader {
  public:
-  explicit PieceReader(const Pieces& from) noexcept : from_(from) {}
+  explicit PieceReader(std::span<const Bytes> from) noexcept : from_(from) {}
 
   void copy(std::byte* to, uint64_t length) noexcept {
     while (length != 0) {
-      const Bytes piece = from_.pieces[piece_];
+      const Bytes piece = from_[piece_];
       const uint64_t part = std::min<uint64_t>(length, piece.size() - offset_);
       std::memcpy(to, piece.data() + offset_, part);
       to += part;
@@ -31,7 +31,7 @@ class PieceReader {
   }
 
  private:
-  const Pieces& from_;
+  const std::span<const Bytes> from_;
   uint32_t piece_ = 0;
   uint64_t offset_ = 0;
 };
@@ -43,29 +43,29 @@ bool Delivery::drop(EndpointState& to, EndpointCounter reason) noexcept {
   return false;
 }
 
-bool Delivery::message(EndpointState& to, uint32_t channel, const Pieces& from) noexcept {
+bool Delivery::message(EndpointState& to, uint32_t channel, std::span<const Bytes> pieces, uint32_t length) noexcept {
   Slot* const slot = to.receive.reserve();
   if (slot == nullptr) return drop(to, EndpointCounter::receive_queue_full);
-  PieceReader reader(from);
-  if (from.length <= kInlineMax) {
-    reader.copy(slot->payload, from.length);
+  PieceReader reader(pieces);
+  if (length <= kInlineMax) {
+    reader.copy(slot->payload, length);
     to.receive_kept->announce(to.receive.position() + 1);
-    publish(to, slot, channel, from.length, SlotKind::inline_data);
+    publish(to, slot, channel, length, SlotKind::inline_data);
     return true;
   }
   RunList runs;
-  if (!take_buffers(to, from.length, runs)) return false;
-  if (from.count == 1 && runs.count == 1) [[likely]] {
-    std::memcpy(to.receive_data + uint64_t{runs.runs[0].first} * to.buffer_size, from.pieces[0].data(), from.length);
-    return runs_message(to, channel, runs, from.length);
+  if (!take_buffers(to, length, runs)) return false;
+  if (pieces.size() == 1 && runs.count == 1) [[likely]] {
+    std::memcpy(to.receive_data + uint64_t{runs.runs[0].first} * to.buffer_size, pieces[0].data(), length);
+    return runs_message(to, channel, runs, length);
   }
-  uint64_t left = from.length;
+  uint64_t left = length;
   for (uint32_t i = 0; i < runs.count; ++i) {
     const uint64_t part = std::min<uint64_t>(left, uint64_t{runs.runs[i].count} * to.buffer_size);
     reader.copy(to.receive_data + uint64_t{runs.runs[i].first} * to.buffer_size, part);
     left -= part;
   }
-  return runs_message(to, channel, runs, from.length);
+  return runs_message(to, channel, runs, length);
 }
 
 bool Delivery::take_buffers(EndpointState& to, uint32_t length, RunList& runs) noexcept {
@@ -105,7 +105,7 @@ bool Delivery::check_region(EndpointState& to, uint64_t region_offset, uint32_t 
 bool Delivery::put(EndpointState& to, uint32_t channel, uint64_t region_offset, const Pieces& from, bool notify) noexcept {
   if (!check_region(to, region_offset, from.length)) return false;
   if (notify && to.receive.reserve() == nullptr) return drop(to, EndpointCounter::receive_queue_full);
-  PieceReader(from).copy(to.region.data() + region_offset, from.length);
+  PieceReader(std::span(from.pieces).first(from.count)).copy(to.region.data() + region_offset, from.length);
   if (notify) return put_done(to, channel, region_offset, from.length);
   put_counted(to, 1, from.length);
   return true;

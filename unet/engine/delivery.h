@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "unet/base/bytes.h"
 #include "unet/engine/endpoint_state.h"
@@ -30,7 +31,10 @@ class Delivery {
   }
 
   // A message of any length.
-  bool message(EndpointState& to, uint32_t channel, const Pieces& from) noexcept;
+  bool message(EndpointState& to, uint32_t channel, const Pieces& from) noexcept {
+    return message(to, channel, std::span(from.pieces).first(from.count), from.length);
+  }
+  bool message(EndpointState& to, uint32_t channel, std::span<const Bytes> pieces, uint32_t length) noexcept;
 
   // A put: into the exposed region, with a put_done descriptor if `notify`.
   bool put(EndpointState& to, uint32_t channel, uint64_t region_offset, const Pieces& from, bool notify) noexcept;

@@ -31,6 +31,7 @@ void Demux::burst(const Port& port, uint32_t port_index, std::span<const Receive
     if (ip != nullptr && ip->frame(port_index, {frames[i].data, frames[i].length}, now)) continue;
     frame(port, port_index, frames[i], now);
   }
+  if (ip != nullptr) ip->end_burst();
   if (port.link()) return;  // counted where they came from
   counters_.add(NiCounter::received_frames, frames.size());
   counters_.add(NiCounter::received_bytes, bytes);

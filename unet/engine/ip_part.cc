@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "ipstack/tcp/reset.h"
 #include "ipstack/wire/checksum.h"
@@ -34,6 +35,7 @@ bool IpPart::frame(uint32_t port, Bytes frame, Nanoseconds now) noexcept {
   if (type != ip::kEtherTypeIpv4 && type != ip::kEtherTypeIpv6 && type != ip::kEtherTypeArp) return false;
   IpPort& at = *by_port_[port];
   at.touch();
+  frame_ = frame;
   ip::Arrival arrival;
   if (!at.host().handle_frame(frame, now, arrival)) return true;
   switch (arrival.kind) {
@@ -66,7 +68,10 @@ void IpPart::tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
   if (ip::checksum_fold(ip::checksum_add(sum, packet.payload)) != 0) return counters_.add(NiCounter::ip_bad_transport);
   EndpointState* const to =
       claims_.find(IpClaims::kTcp, packet.to, header.destination_port, packet.from, header.source_port);
-  if (to != nullptr) return deliver(*to, packet);
+  if (to != nullptr) {
+    if (!gather(*to, packet, header)) deliver(*to, packet);
+    return;
+  }
   counters_.add(NiCounter::ip_unclaimed);
   if (!arrival.to_group) reset(port, packet, now);  // RFC 9293, 3.10.7.1; RFC 1122, 4.2.3.10: none about what went to a group
 }
@@ -96,6 +101,7 @@ void IpPart::error(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) no
 
 // Headers of IPv6 between the first and the transport's are left out: they have been dealt with.
 void IpPart::deliver(EndpointState& to, const ip::IpView& packet) noexcept {
+  end_burst();  // what came before it
   struct {
     IpMessageHeader own;
     std::array<std::byte, ip::kIpv6Bytes> ip;
@@ -118,6 +124,70 @@ void IpPart::deliver(EndpointState& to, const ip::IpView& packet) noexcept {
   if (length > kMessageMax) return to.count(EndpointCounter::too_long);
   pieces.length = static_cast<uint32_t>(length);
   if (delivery_.message(to, to.ip_channel, pieces)) counters_.add(NiCounter::ip_received);
+}
+
+// ---- segments that become one
+
+// False: it goes up alone. As Linux gathers (net/ipv4/tcp_offload.c): one connection, pure data in order, nothing else differs, only the
+// last is shorter, and one that pushes is the last.
+bool IpPart::gather(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept {
+  Gathered& g = gathered_;
+  const uint32_t ip_bytes = packet.ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes;
+  const uint32_t header_bytes = (header.words >> 4) * 4u;
+  const bool plain = packet.payload.data() == packet.packet.data() + ip_bytes && packet.packet.data() >= frame_.data() &&
+                     packet.packet.data() < frame_.data() + frame_.size();
+  const bool data = (header.flags & ~ip::TcpFlags::kPsh) == ip::TcpFlags::kAck && header_bytes >= sizeof header &&
+                    header_bytes <= kIpTransportMax && header_bytes < packet.payload.size();
+  if (!plain || !data) return false;
+  const Bytes payload = packet.payload.subspan(header_bytes);
+  const bool push = (header.flags & ip::TcpFlags::kPsh) != 0;
+  if (g.count != 0) {
+    const ip::IpView& first = g.packet;
+    const bool same = g.to == &to && first.from == packet.from && first.to == packet.to && first.traffic_class == packet.traffic_class &&
+                      first.hop_limit == packet.hop_limit && first.flow_label == packet.flow_label &&
+                      first.dont_fragment == packet.dont_fragment && g.header_bytes == header_bytes &&
+                      std::memcmp(&g.header, &header, offsetof(ip::TcpHeader, sequence)) == 0 &&
+                      g.header.acknowledgement == header.acknowledgement && g.header.window == header.window &&
+                      std::memcmp(first.payload.data() + sizeof header, packet.payload.data() + sizeof header,
+                                  header_bytes - sizeof header) == 0;
+    const bool next = g.header.sequence + g.bytes == header.sequence && payload.size() <= g.size && g.count < kBurst &&
+                      ip_bytes + header_bytes + g.bytes + payload.size() <= kIpPacketMax;
+    if (!same || !next) end_burst();
+  }
+  if (g.count == 0) {
+    if (push) return false;
+    g.to = &to;
+    g.packet = packet;
+    g.header = header;
+    g.header_bytes = header_bytes;
+    g.bytes = 0;
+    g.size = static_cast<uint32_t>(payload.size());
+  }
+  g.pieces[++g.count] = payload;
+  g.bytes += static_cast<uint32_t>(payload.size());
+  g.header.flags |= header.flags;
+  if (push || payload.size() < g.size) end_burst();
+  return true;
+}
+
+void IpPart::deliver_gathered() noexcept {
+  Gathered& g = gathered_;
+  const uint32_t count = std::exchange(g.count, 0);
+  if (count == 1) return deliver(*g.to, g.packet);
+  std::array<std::byte, sizeof(IpMessageHeader) + ip::kIpv6Bytes + kIpTransportMax> head;
+  const IpMessageHeader own{.flags = IpMessageFlags::kChecked, .segment_size = static_cast<uint16_t>(g.size)};
+  const ip::IpFields fields{.from = g.packet.from, .to = g.packet.to, .protocol = ip::Protocol::kTcp, .hop_limit = g.packet.hop_limit,
+                            .traffic_class = g.packet.traffic_class, .dont_fragment = g.packet.dont_fragment, .id = g.packet.id,
+                            .flow_label = g.packet.flow_label};
+  std::memcpy(head.data(), &own, sizeof own);
+  uint32_t size = sizeof own + ip::emit_ip_header(head.data() + sizeof own, fields, g.header_bytes + g.bytes);
+  std::memcpy(head.data() + size, g.packet.payload.data(), g.header_bytes);  // with options
+  std::memcpy(head.data() + size, &g.header, sizeof g.header);
+  size += g.header_bytes;
+  g.pieces[0] = Bytes(head).first(size);
+  if (delivery_.message(*g.to, g.to->ip_channel, std::span(g.pieces).first(count + 1), size + g.bytes)) {
+    counters_.add(NiCounter::ip_received, count);
+  }
 }
 
 // ---- resets

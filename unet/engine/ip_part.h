@@ -8,6 +8,8 @@
 //                          +--> neighbour known, fits --> frame of the port, cut by segment_size
 //                          +--> else ------------------> the host: it asks, waits, cuts into fragments
 //
+// Segments of TCP that arrive one behind the other in a burst go up as one message, with segment_size.
+//
 // Copies of a payload byte, as everywhere in the engine: one, but for packets that the host keeps, which are copied three times (here, in
 // the host, to the frame), and fragments that arrive, two times. Nothing of a client is believed but what ip_message.h has read, checked.
 #pragma once
@@ -19,6 +21,7 @@
 #include <span>
 #include <vector>
 
+#include "ipstack/wire/tcp.h"
 #include "unet/engine/delivery.h"
 #include "unet/engine/ip_claims.h"
 #include "unet/engine/ip_message.h"
@@ -48,6 +51,10 @@ class IpPart {
   bool has(uint32_t port) const noexcept { return by_port_[port] != nullptr; }
   // Takes the frame if its Ethernet type is one of IP's.
   bool frame(uint32_t port, Bytes frame, Nanoseconds now) noexcept;
+  // The last frame of a burst was one of those: its memory goes.
+  void end_burst() noexcept {
+    if (gathered_.count != 0) deliver_gathered();
+  }
   // Answers go out.
   void flush(uint32_t port, Nanoseconds now) noexcept;
 
@@ -79,6 +86,8 @@ class IpPart {
   void tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
   void udp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
   void deliver(EndpointState& to, const ip::IpView& packet) noexcept;
+  bool gather(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept;
+  void deliver_gathered() noexcept;
   void reset(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept;
   bool may_reset(Nanoseconds now) noexcept;
 
@@ -92,8 +101,22 @@ class IpPart {
                Nanoseconds now) noexcept;
   Step by_host(IpSend& send, Outgoing& out, const ip::IpFields& fields, uint32_t length, EndpointCounter& reason, Nanoseconds now) noexcept;
 
+  // Neighbouring segments of a connection in one burst, which become one message: data in order, and nothing that differs but that.
+  struct Gathered {
+    uint32_t count = 0;            // 0: none
+    EndpointState* to = nullptr;
+    ip::IpView packet{};           // the first; all lie in the burst's frames
+    ip::TcpHeader header{};        // of the first
+    uint32_t header_bytes = 0;
+    uint32_t bytes = 0;            // of data
+    uint32_t size = 0;             // of each but the last
+    std::array<Bytes, kBurst + 1> pieces{};  // the first is for the headers
+  };
+
   Delivery& delivery_;
   NiCounters& counters_;
+  Gathered gathered_;
+  Bytes frame_{};                // that is being handled
   std::vector<std::unique_ptr<IpPort>> ports_;
   std::array<IpPort*, kPortsMax> by_port_{};
   IpClaims claims_;
