@@ -47,20 +47,29 @@ void Connection::reset_peer() noexcept {
   reset_flags_ = ip::TcpFlags::kRst;
 }
 
-Error Connection::connect(uint16_t remote_port, Sequence iss, Nanoseconds now) noexcept {
+// Nobody answers. A peer that lives after all is to know that this end is gone.
+void Connection::give_up() noexcept {
+  if (is_synchronized(state_)) reset_peer();
+  end(Error::timed_out);
+}
+
+Error Connection::connect(uint16_t remote_port, Sequence iss, Nanoseconds now, uint32_t timestamp_offset) noexcept {
   if (opened_) return Error::exists;
   opened_ = true;
   remote_port_ = remote_port;
-  begin_handshake(iss, now);
+  iss_ = iss;
+  timestamp_offset_ = timestamp_offset;
+  begin_handshake(now);
   step(State::syn_sent);
   return Error::none;
 }
 
-Error Connection::listen(Sequence iss) noexcept {
+Error Connection::listen(Sequence iss, uint32_t timestamp_offset) noexcept {
   if (opened_) return Error::exists;
   opened_ = true;
   passive_ = true;
   iss_ = iss;
+  timestamp_offset_ = timestamp_offset;
   step(State::listen);
   return Error::none;
 }

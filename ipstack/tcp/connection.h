@@ -77,10 +77,12 @@ class Connection {
 
   // ---- commands
 
-  // `iss` as RFC 6528 has it, from a keyed hash of both ends' addresses.
-  Error connect(uint16_t remote_port, Sequence iss, Nanoseconds now) noexcept;
+  // `iss` as RFC 6528 has it: a clock, and a keyed hash of both ends' addresses and ports. `timestamp_offset` is such a hash alone (RFC
+  // 7323, 5.4), so that timestamps rise from one connection between the same ends to the next (RFC 6191).
+  Error connect(uint16_t remote_port, Sequence iss, Nanoseconds now, uint32_t timestamp_offset = 0) noexcept;
   // Waits for a SYN. As `iss` depends on who sends it, owners call this when one has come, just before handle_segment().
-  Error listen(Sequence iss) noexcept;
+  // What ends it before it is established, a reset or another SYN, ends it for good: RFC 9293's return to LISTEN is the owner's next one.
+  Error listen(Sequence iss, uint32_t timestamp_offset = 0) noexcept;
   Transferred send(Bytes data) noexcept;
   Transferred receive(MutableBytes data) noexcept;
   // The same without a copy: pieces of what is there, and then how much of it was used.
@@ -130,6 +132,7 @@ class Connection {
   // connection.cc
   void step(State to) noexcept;
   void end(Error error) noexcept;
+  void give_up() noexcept;
   void reset_peer() noexcept;
   void forget_timers() noexcept;
   void begin_shutdown() noexcept;
@@ -143,8 +146,8 @@ class Connection {
   void handle_syn_sent(const ip::TcpView& segment, Nanoseconds now) noexcept;
   bool handle_syn_received_ack(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void take_syn(const ip::TcpView& segment, Nanoseconds now) noexcept;
-  void establish(Nanoseconds now) noexcept;
-  void begin_handshake(Sequence iss, Nanoseconds now) noexcept;
+  void establish(const ip::TcpView& segment, Nanoseconds now) noexcept;
+  void begin_handshake(Nanoseconds now) noexcept;
   void answer_reset(const ip::TcpView& segment) noexcept;
 
   // connection_receive.cc
@@ -162,6 +165,7 @@ class Connection {
   // connection_ack.cc
   bool handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void handle_fin_acknowledged(Nanoseconds now) noexcept;
+  Nanoseconds echoed(const ip::TcpView& segment, Nanoseconds now) const noexcept;
   void take_window(const ip::TcpView& segment) noexcept;
   bool take_sack(const ip::TcpView& segment, Delivery& delivery) noexcept;
   void handle_delivery(const ip::TcpView& segment, Delivery& delivery, uint32_t acked, bool repeats, bool duplicate_told,
@@ -221,6 +225,7 @@ class Connection {
   bool reader_gone_ : 1 = false;      // close() was called
   bool ack_now_ : 1 = false;
   bool syn_due_ : 1 = false;
+  bool syn_sent_ : 1 = false, syn_resent_ : 1 = false;
   bool persisting_ : 1 = false;       // rto_at_ is that of a probe of a closed window
   bool probe_due_ : 1 = false, tail_probe_due_ : 1 = false, keep_alive_due_ : 1 = false;
   bool reset_due_ : 1 = false;

@@ -38,10 +38,9 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
   const bool duplicate_told = take_sack(segment, delivery);
   if (delivery.rtt != 0) {
     rtt_.handle_sample(delivery.rtt, options_);
-  } else if (acked != 0 && delivery.has_echo) {
-    // RFC 7323, 4: of something that was sent twice as well, to the millisecond.
-    const Nanoseconds trip = Nanoseconds{delivery.clock - delivery.echo} * kMillisecond;
-    if (trip <= options_.rto_max) rtt_.handle_sample(std::max(trip, std::min(rtt_.least(), kMillisecond)), options_);
+  } else if (acked != 0) {
+    const Nanoseconds trip = echoed(segment, now);
+    if (trip != kNever) rtt_.handle_sample(std::max(trip, std::min(rtt_.least(), kMillisecond)), options_);
   }
   const bool shut = snd_wnd_ == 0;
   take_window(segment);
@@ -57,6 +56,13 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
     if (fin_acknowledged()) handle_fin_acknowledged(now);
   }
   return true;
+}
+
+// RFC 7323, 4: the round trip by the timestamps, of something that was sent twice as well, to the millisecond; kNever: they do not say.
+Nanoseconds Connection::echoed(const ip::TcpView& segment, Nanoseconds now) const noexcept {
+  if (!stamps_ || !segment.options.has_timestamps) return kNever;
+  const Nanoseconds trip = Nanoseconds{clock(now) - segment.options.timestamp_echo} * kMillisecond;
+  return trip <= options_.rto_max ? trip : kNever;
 }
 
 void Connection::handle_fin_acknowledged(Nanoseconds now) noexcept {

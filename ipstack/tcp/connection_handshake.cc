@@ -12,12 +12,10 @@ constexpr uint8_t kScaleMax = 14;       // RFC 7323, 2.3
 constexpr Nanoseconds kRtoAfterLostSyn = 3 * kSecond;  // RFC 6298, 5.7
 }  // namespace
 
-void Connection::begin_handshake(Sequence iss, Nanoseconds now) noexcept {
-  iss_ = snd_una_ = recovery_end_ = iss;
-  snd_nxt_ = iss + 1;
+void Connection::begin_handshake(Nanoseconds now) noexcept {
+  snd_una_ = recovery_end_ = iss_;
+  snd_nxt_ = iss_ + 1;
   queued_.start(snd_nxt_);
-  // RFC 7323, 7.1: not the same for all connections. The ISS is a keyed hash already.
-  timestamp_offset_ = iss.value * 0x9E3779B1u;
   rtt_ = {};
   rtt_.start(options_.rto_first);
   sent_at_ = since_ = heard_at_ = now;
@@ -37,6 +35,7 @@ void Connection::answer_reset(const ip::TcpView& segment) noexcept {
 
 void Connection::handle_segment(const ip::TcpView& segment, Nanoseconds now) noexcept {
   ++shared_.counters.segments_in;
+  if (segment.options.malformed) ++shared_.counters.malformed;
   switch (state_) {
     case State::closed:
       ++shared_.counters.closed;
@@ -102,7 +101,7 @@ void Connection::handle_listen(const ip::TcpView& segment, Nanoseconds now) noex
   }
   // Third. Data with it is not kept: nothing acknowledges it, so it comes again.
   take_syn(segment, now);
-  begin_handshake(iss_, now);
+  begin_handshake(now);
   step(State::syn_received);
 }
 
@@ -135,7 +134,7 @@ void Connection::handle_syn_sent(const ip::TcpView& segment, Nanoseconds now) no
     return;
   }
   snd_una_ = segment.acknowledgement;
-  establish(now);
+  establish(segment, now);
   ack_now_ = true;
   handle_data(segment, now);
 }
@@ -152,11 +151,11 @@ bool Connection::handle_syn_received_ack(const ip::TcpView& segment, Nanoseconds
   snd_wnd_max_ = std::max(snd_wnd_max_, snd_wnd_);
   snd_wl1_ = segment.sequence;
   snd_wl2_ = segment.acknowledgement;
-  establish(now);
+  establish(segment, now);
   return true;
 }
 
-void Connection::establish(Nanoseconds now) noexcept {
+void Connection::establish(const ip::TcpView& segment, Nanoseconds now) noexcept {
   step(State::established);
   syn_due_ = false;
   rto_at_ = kNever;
@@ -165,12 +164,16 @@ void Connection::establish(Nanoseconds now) noexcept {
   mss_ = static_cast<uint16_t>(std::min(peer_mss_, options_.mss) - option_bytes());
   uint32_t window = std::min(options_.initial_window * uint32_t{mss_}, std::max(2 * uint32_t{mss_}, 14600u));  // RFC 6928, 2
   if (options_.initial_window != 10) window = options_.initial_window * uint32_t{mss_};
-  if (rtt_.backoff() == 0) {
+  const bool lost = rtt_.backoff() != 0 || (passive_ && syn_resent_);
+  if (lost) window = mss_;  // RFC 5681, 3.1: a SYN was lost, or what answers it
+  if (!syn_resent_) {
     rtt_.handle_sample(now - sent_at_, options_);
+  } else if (const Nanoseconds trip = echoed(segment, now); trip != kNever) {
+    rtt_.handle_sample(std::max(trip, kMillisecond), options_);
   } else {
-    window = mss_;  // RFC 5681, 3.1: a SYN was lost
+    // Which of the SYNs has been answered is not known (Karn); RFC 6298, 5.7.
+    if (rtt_.backoff() != 0) rtt_.raise(kRtoAfterLostSyn);
     rtt_.forget_backoff();
-    rtt_.raise(kRtoAfterLostSyn);
   }
   congestion_.start(options_, mss_, window);
   sent_at_ = now;

@@ -26,14 +26,7 @@ void Connection::handle_synchronized(ip::TcpView segment, Nanoseconds now) noexc
   if (segment.has(Flags::kRst)) return handle_reset(segment, now);  // second
   if (!acceptable(segment) && !closed_window) return handle_unacceptable(segment, now);
   if (segment.has(Flags::kSyn)) {  // fourth
-    if (state_ == State::syn_received && passive_ && !fin_queued_) {
-      scoreboard_.clear(shared_.records);
-      queued_.clear(shared_.chunks);
-      received_.clear(shared_.chunks);
-      forget_timers();
-      step(State::listen);
-      return;
-    }
+    if (state_ == State::syn_received && passive_) return end(Error::reset);  // the next SYN finds the listener
     ++shared_.counters.blind_syn;
     return challenge(now);
   }
@@ -127,13 +120,7 @@ void Connection::handle_reset(const ip::TcpView& segment, Nanoseconds now) noexc
     return challenge(now);
   }
   ++shared_.counters.resets_received;
-  if (state_ == State::syn_received && passive_ && !fin_queued_) {
-    queued_.clear(shared_.chunks);
-    forget_timers();
-    step(State::listen);
-    return;
-  }
-  if (state_ == State::syn_received) return end(Error::refused);
+  if (state_ == State::syn_received) return end(passive_ ? Error::reset : Error::refused);
   const bool over = state_ == State::closing || state_ == State::last_ack || state_ == State::time_wait;
   end(over ? Error::none : Error::reset);
 }

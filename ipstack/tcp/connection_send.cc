@@ -140,6 +140,8 @@ void Connection::emit_syn(Segment& segment, Nanoseconds now) noexcept {
   }
   if (!answers) rcv_edge_ = {fields.window};  // until the peer's number is known: what it has been promised
   syn_due_ = ack_now_ = false;
+  syn_resent_ = syn_sent_;
+  syn_sent_ = true;
   rto_at_ = now + rtt_.rto(options_);
   ++shared_.counters.segments_out;
 }

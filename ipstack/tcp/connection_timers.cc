@@ -60,13 +60,13 @@ Nanoseconds Connection::next_timer() const noexcept {
 void Connection::handle_timer(Nanoseconds now) noexcept {
   if (state_ == State::closed || state_ == State::listen) return;
   if (now >= expires_at_) return end(Error::none);
-  if (now >= silence_deadline()) return end(Error::timed_out);
+  if (now >= silence_deadline()) return give_up();
   if (now >= ack_at_) {
     ack_at_ = kNever;
     ack_now_ = true;
   }
   if (now >= keep_alive_deadline()) {
-    if (keep_alives_ >= options_.keep_alive_probes) return end(Error::timed_out);
+    if (keep_alives_ >= options_.keep_alive_probes) return give_up();
     heard_at_ += now - keep_alive_deadline();  // who comes late to this one is not late for the next
     ++keep_alives_;
     keep_alive_due_ = true;

@@ -15,6 +15,8 @@ struct Counters {
   uint64_t resets_sent = 0, resets_received = 0;
   uint64_t urgent = 0;               // segments with an urgent pointer, which is not looked at (RFC 6093)
 
+  uint64_t malformed = 0;            // segments with an option of a wrong length, which was skipped
+
   // Segments that were dropped, or a part of their payload, and why.
   uint64_t closed = 0;               // no connection: answered by a reset
   uint64_t not_syn = 0;              // something other than a SYN for a listener

@@ -32,7 +32,7 @@ const std::map<std::string, uint64_t Counters::*> kCounters{
     {"bad_ack", &Counters::bad_ack}, {"bad_sack", &Counters::bad_sack}, {"duplicate", &Counters::duplicate},
     {"beyond_end", &Counters::beyond_end}, {"no_memory", &Counters::no_memory}, {"too_many_gaps", &Counters::too_many_gaps},
     {"reneged", &Counters::reneged}, {"unanswered", &Counters::unanswered}, {"send_no_memory", &Counters::send_no_memory},
-    {"no_record", &Counters::no_record}, {"undelivered", &Counters::undelivered},
+    {"no_record", &Counters::no_record}, {"malformed", &Counters::malformed}, {"undelivered", &Counters::undelivered},
 };
 
 const char* to_string(Error error) {
@@ -136,6 +136,8 @@ class Runner {
       iss_ = {static_cast<uint32_t>(value)};
     } else if (name == "irs") {
       irs_ = {static_cast<uint32_t>(value)};
+    } else if (name == "timestamp_offset") {
+      offset_ = static_cast<uint32_t>(value);
     } else if (name == "chunks") {
       chunk_count_ = static_cast<uint32_t>(value);
     } else if (name == "records") {
@@ -288,7 +290,14 @@ class Runner {
     }
     if (syn) stamped_ = options.has_timestamps && options_.timestamps;
     std::vector<std::byte> wire(ip::kTcpHeaderMax + line.to - line.from);
-    const uint32_t head = ip::emit_tcp(wire.data(), fields);
+    uint32_t head = ip::emit_tcp(wire.data(), fields);
+    if (line.bad) {
+      // A window scale of two bytes, before all others.
+      static constexpr std::array kBad{std::byte{3}, std::byte{4}, std::byte{7}, std::byte{7}};
+      wire.insert(wire.begin() + sizeof(ip::TcpHeader), kBad.begin(), kBad.end());
+      head += 4;
+      wire[12] = static_cast<std::byte>(head / 4 << 4);
+    }
     wire.resize(head + line.to - line.from);
     for (uint32_t place = line.from; place != line.to; ++place) wire[head + place - line.from] = pattern(place, false);
     ip::TcpView view;
@@ -308,7 +317,7 @@ class Runner {
     syn.has_options = true;
     Line ack{.flags = ".", .from = 1, .to = 1, .has_ack = true, .ack = 1};
     if (active) {
-      check("connect", "none", to_string(connection_->connect(kPeerPort, iss_, now_)));
+      check("connect", "none", to_string(connection_->connect(kPeerPort, iss_, now_, offset_)));
       poll();
       now_ += 100 * kMillisecond;
       syn.flags = "S.";
@@ -317,7 +326,7 @@ class Runner {
       out_.clear();
       inject(syn);
     } else {
-      check("listen", "none", to_string(connection_->listen(iss_)));
+      check("listen", "none", to_string(connection_->listen(iss_, offset_)));
       syn.flags = "S";
       inject(syn);
       poll();
@@ -364,8 +373,8 @@ class Runner {
     const std::string& name = w[0];
     Connection& it = *connection_;
     if (name == "established" || name == "connected") return handshake(w, name == "connected");
-    if (name == "listen") return result(w, it.listen(iss_));
-    if (name == "connect") return result(w, it.connect(kPeerPort, iss_, now_));
+    if (name == "listen") return result(w, it.listen(iss_, offset_));
+    if (name == "connect") return result(w, it.connect(kPeerPort, iss_, now_, offset_));
     if (name == "shutdown") return result(w, it.shutdown());
     if (name == "close") return result(w, it.close(now_));
     if (name == "abort") return result(w, it.abort());
@@ -381,6 +390,7 @@ class Runner {
     if (name == "flight") return check(name, w.at(1), it.in_flight());
     if (name == "rto") return check(name, w.at(1), (it.rtt().rto(options_) + kMillisecond / 2) / kMillisecond);
     if (name == "counter") return counter(w);
+    if (name == "clock") return check(name, w.at(1), clock_);
     if (name == "timer") return timer(w);
     if (name == "ready") return ready(w);
     if (name == "yields") return yields(w);
@@ -443,7 +453,7 @@ class Runner {
   // Near the end of the circle, so that all scripts pass it.
   Sequence iss_{0xFFFFFC00}, irs_{0xFFFFF800};
   uint16_t window_ = 65535;
-  uint32_t clock_ = 0, last_stamp_ = 0;
+  uint32_t offset_ = 0, clock_ = 0, last_stamp_ = 0;
   bool stamped_ = false;
   uint32_t sent_ = 0, received_ = 0;
 };

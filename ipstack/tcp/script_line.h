@@ -48,7 +48,7 @@ inline Nanoseconds duration(const std::string& word) {
 struct Line {
   std::string flags;
   uint32_t from = 0, to = 0;
-  bool has_ack = false, has_win = false, has_options = false, has_ts = false, any_ts = false, no_ts = false, has_mss = false;
+  bool has_ack = false, has_win = false, has_options = false, has_ts = false, any_ts = false, no_ts = false, has_mss = false, bad = false;
   uint32_t ack = 0, win = 0, urg = 0, mss = 0;
   ip::TcpOptions options;
 };
@@ -88,6 +88,8 @@ inline void parse_line_options(const std::string& text, Line& line) {
     if (w.empty()) continue;
     if (w[0] == "mss" && w.size() == 2) {
       line.options.mss = static_cast<uint16_t>(number(w[1]));
+    } else if (w[0] == "bad") {
+      line.bad = true;
     } else if (w[0] == "sackOK") {
       line.options.sack_permitted = true;
     } else if (w[0] == "wscale" && w.size() == 2) {

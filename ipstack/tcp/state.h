@@ -39,7 +39,7 @@ constexpr std::array<uint16_t, kStates> kSteps{
     steps({State::listen, State::syn_sent}),                                 // CLOSED
     steps({State::syn_received}),                                            // LISTEN
     steps({State::established, State::syn_received}),                        // SYN-SENT
-    steps({State::established, State::listen}),                              // SYN-RECEIVED
+    steps({State::established}),                                             // SYN-RECEIVED: a listener is its owner's
     steps({State::fin_wait_1, State::close_wait}),                           // ESTABLISHED
     steps({State::fin_wait_2, State::closing, State::time_wait}),            // FIN-WAIT-1
     steps({State::time_wait}),                                               // FIN-WAIT-2

@@ -54,7 +54,7 @@ bool parse_option(uint8_t kind, Bytes body, TcpOptions& options) noexcept {
   }
 }
 
-TcpError parse_options(Bytes bytes, TcpOptions& options) noexcept {
+void parse_options(Bytes bytes, TcpOptions& options) noexcept {
   while (!bytes.empty()) {
     const uint8_t kind = byte_at(bytes, 0);
     if (kind == TcpOptionKind::kEnd) break;
@@ -62,14 +62,15 @@ TcpError parse_options(Bytes bytes, TcpOptions& options) noexcept {
       bytes = bytes.subspan(1);
       continue;
     }
-    // RFC 9293, 3.2, MUST-7: a length may be anything, zero too.
-    if (bytes.size() < 2) return TcpError::bad_option_length;
-    const uint8_t length = byte_at(bytes, 1);
-    if (length < 2 || length > bytes.size()) return TcpError::bad_option_length;
-    if (!parse_option(kind, bytes.subspan(2, length - 2u), options)) return TcpError::bad_option_length;
+    // RFC 9293, 3.1, MUST-7: a length may be anything, zero too.
+    const uint8_t length = bytes.size() < 2 ? uint8_t{0} : byte_at(bytes, 1);
+    if (length < 2 || length > bytes.size()) {
+      options.malformed = true;
+      return;
+    }
+    if (!parse_option(kind, bytes.subspan(2, length - 2u), options)) options.malformed = true;
     bytes = bytes.subspan(length);
   }
-  return TcpError::none;
 }
 
 // Writes options one behind the other.
@@ -154,7 +155,8 @@ TcpError parse_tcp(Bytes segment, TcpView& view) noexcept {
   view.window = header.window;
   view.urgent = header.urgent;
   view.payload = segment.subspan(length);
-  return parse_options(segment.subspan(sizeof header, length - sizeof header), view.options);
+  parse_options(segment.subspan(sizeof header, length - sizeof header), view.options);
+  return TcpError::none;
 }
 
 uint32_t tcp_options_size(const TcpOptions& options) noexcept {

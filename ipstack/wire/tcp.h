@@ -91,6 +91,7 @@ struct TcpOptions {
   bool sack_permitted = false;
   bool has_timestamps = false;
   bool has_fast_open = false;       // without a cookie it asks for one
+  bool malformed = false;           // one or more were of another length than their kind has, or left the header, and do not count
   uint32_t timestamp = 0, timestamp_echo = 0;
   std::array<SackBlock, kSackBlocksMax> sack{};
   Bytes fast_open_cookie{};         // 4 to 16 bytes
@@ -121,10 +122,11 @@ enum class TcpError : uint8_t {
   none,
   truncated,          // shorter than a header
   bad_offset,         // the header's length is less than a header, or more than the segment
-  bad_option_length,  // an option that is shorter than its two first bytes, leaves the header, or has not the length of its kind
 };
 
-// `segment` is all that IP delivered. Unknown options are skipped (RFC 9293, 3.2, MUST-6), reserved bits ignored.
+// `segment` is all that IP delivered. Unknown options are skipped (RFC 9293, 3.1, MUST-6), and so is one that has not the length of its
+// kind; behind a length that leaves the header, or is less than its own two bytes, nothing can be told apart (MUST-7: none of that may do
+// harm), and what came before it counts. Reserved bits are ignored.
 TcpError parse_tcp(Bytes segment, TcpView& view) noexcept;
 
 // How many bytes these options take, with their padding; at most kTcpOptionsMax for whatever emit_tcp() may be given.

@@ -127,17 +127,33 @@ TEST_CASE("headers that are cut or lie about their length") {
 }
 
 TEST_CASE("options that lie about their length") {
-  CHECK(parse(segment({1, 1, 1, 2})) == TcpError::bad_option_length);    // nothing behind the kind
-  CHECK(parse(segment({2, 0, 0, 0})) == TcpError::bad_option_length);
-  CHECK(parse(segment({77, 1, 0, 0})) == TcpError::bad_option_length);
-  CHECK(parse(segment({77, 5, 0, 0})) == TcpError::bad_option_length);   // leaves the header
-  CHECK(parse(segment({2, 3, 0, 0})) == TcpError::bad_option_length);    // an MSS of one byte
-  CHECK(parse(segment({3, 4, 0, 0})) == TcpError::bad_option_length);
-  CHECK(parse(segment({4, 3, 0, 0})) == TcpError::bad_option_length);
-  CHECK(parse(segment({5, 2, 0, 0})) == TcpError::bad_option_length);    // a SACK of nothing
-  CHECK(parse(segment({5, 6, 0, 0, 0, 0, 0, 0})) == TcpError::bad_option_length);
-  CHECK(parse(segment({8, 8, 0, 0, 0, 0, 0, 0})) == TcpError::bad_option_length);
-  CHECK(parse(segment({34, 4, 0, 0})) == TcpError::bad_option_length);   // a cookie of two bytes
+  const auto options_of = [](std::vector<uint8_t> bytes) {
+    TcpView view;
+    REQUIRE(parse_tcp(segment(std::move(bytes)), view) == TcpError::none);
+    return view.options;
+  };
+  // Behind these, nothing can be told apart.
+  for (const auto& rest : std::vector<std::vector<uint8_t>>{{1, 1, 1, 3}, {2, 0, 3, 3}, {77, 1, 3, 3}, {77, 7, 3, 3}, {3, 5, 7, 1}}) {
+    std::vector<uint8_t> bytes{2, 4, 1, 0};
+    bytes.insert(bytes.end(), rest.begin(), rest.end());
+    const TcpOptions options = options_of(bytes);
+    CHECK(options.malformed);
+    CHECK(options.mss == 256);
+    CHECK(options.window_scale == TcpOptions::kNoScale);
+  }
+  // These are skipped by the length that they say.
+  for (std::vector<uint8_t> bytes : std::vector<std::vector<uint8_t>>{{2, 3, 0}, {2, 5, 9, 9, 9}, {3, 4, 5, 5}, {3, 2}, {4, 3, 0}, {5, 2},
+           {5, 6, 0, 0, 0, 0}, {8, 8, 0, 0, 0, 0, 0, 0}, {34, 4, 0, 0}, {34, 7, 0, 0, 0, 0, 0}}) {
+    bytes.insert(bytes.end(), {8, 10, 0, 0, 0, 1, 0, 0, 0, 2});
+    while (bytes.size() % 4 != 0) bytes.push_back(1);
+    const TcpOptions options = options_of(bytes);
+    CHECK(options.malformed);
+    CHECK(options.timestamp_echo == 2);
+    CHECK(options.mss == 0);
+    CHECK(options.window_scale == TcpOptions::kNoScale);
+    CHECK((!options.sack_permitted && options.sack_count == 0 && !options.has_fast_open));
+  }
+  CHECK_FALSE(options_of({2, 4, 1, 0, 0, 1, 1, 1}).malformed);
 }
 
 TEST_CASE("options that are unknown are skipped, and what follows the end does not count") {
@@ -154,7 +170,7 @@ TEST_CASE("options that are unknown are skipped, and what follows the end does n
 
 TEST_CASE("any bytes at all: parsed or refused, and never read beyond their end") {
   std::mt19937_64 random(2);
-  uint32_t parsed = 0;
+  uint32_t parsed = 0, malformed = 0;
   for (int i = 0; i < 50000; ++i) {
     std::vector<std::byte> bytes(random() % 80);
     for (std::byte& each : bytes) each = static_cast<std::byte>(random() % 2 == 0 ? random() % 12 : random());
@@ -162,8 +178,10 @@ TEST_CASE("any bytes at all: parsed or refused, and never read beyond their end"
     TcpView view;
     if (parse_tcp(bytes, view) != TcpError::none) continue;
     ++parsed;
+    malformed += view.options.malformed ? 1u : 0u;
     CHECK(view.options.sack_count <= kSackBlocksMax);
     CHECK(view.payload.size() <= bytes.size() - sizeof(TcpHeader));
   }
-  CHECK(parsed > 100);
+  CHECK(parsed > 1000);
+  CHECK((malformed > 100 && malformed < parsed));
 }
