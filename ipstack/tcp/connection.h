@@ -16,6 +16,7 @@
 
 #include "ipstack/tcp/congestion.h"
 #include "ipstack/tcp/counters.h"
+#include "ipstack/tcp/info.h"
 #include "ipstack/tcp/options.h"
 #include "ipstack/tcp/receive_buffer.h"
 #include "ipstack/tcp/rtt.h"
@@ -125,6 +126,7 @@ class Connection {
   uint32_t unacknowledged() const noexcept { return snd_nxt_ - snd_una_; }
   uint32_t send_window() const noexcept { return snd_wnd_; }
   uint32_t mss() const noexcept { return mss_; }
+  Info info(Nanoseconds now) const noexcept;
 
  private:
   enum class Recovery : uint8_t { none, fast, timeout };
@@ -139,7 +141,8 @@ class Connection {
   Sequence rcv_nxt() const noexcept { return received_.next() + (fin_received_ ? 1 : 0); }
   uint32_t rcv_wnd() const noexcept { return rcv_edge_ > rcv_nxt() ? rcv_edge_ - rcv_nxt() : 0; }
   bool fin_acknowledged() const noexcept { return fin_sent_ && snd_una_ == snd_nxt_; }
-  uint32_t clock(Nanoseconds now) const noexcept { return timestamp_offset_ + static_cast<uint32_t>(now / kMillisecond); }
+  static uint32_t milliseconds(Nanoseconds now) noexcept { return static_cast<uint32_t>(now / kMillisecond); }
+  uint32_t clock(Nanoseconds now) const noexcept { return timestamp_offset_ + milliseconds(now); }
 
   // connection_handshake.cc
   void handle_listen(const ip::TcpView& segment, Nanoseconds now) noexcept;
@@ -178,7 +181,14 @@ class Connection {
   Nanoseconds reorder_window() const noexcept;
   uint32_t pipe() const noexcept;
 
+  // connection_info.cc
+  uint32_t segments_of(uint32_t bytes) const noexcept;
+  void count_out(const Segment& segment, Nanoseconds now) noexcept;
+  void note_limit(Nanoseconds now) noexcept;
+  void note_rate(const Delivery& delivery) noexcept;
+
   // connection_send.cc
+  bool next_segment(Nanoseconds now, uint32_t length_max, Segment& segment) noexcept;
   void begin_segment(Segment& segment, Sequence sequence, uint8_t flags, Nanoseconds now) noexcept;
   void emit_reset(Segment& segment) noexcept;
   void emit_syn(Segment& segment, Nanoseconds now) noexcept;
@@ -276,8 +286,11 @@ class Connection {
   Nanoseconds since_ = 0;             // for what is waited for: the last progress, or when the waiting began
   Nanoseconds heard_at_ = 0;          // last segment of the peer
   Nanoseconds sent_at_ = 0;           // last data; during the handshake the first SYN
+
+  InfoCounters told_;
 };
 
-static_assert(sizeof(Connection) <= 512);  // all that an idle connection costs, but for what finds it
+// All that an idle connection costs, but for what finds it.
+static_assert(sizeof(Connection) - sizeof(InfoCounters) <= 512 && sizeof(Connection) <= 640);
 
 }  // namespace unet::tcp

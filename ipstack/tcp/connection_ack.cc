@@ -32,8 +32,10 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
     delivery.clock = clock(now);
   }
   scoreboard_.acknowledge(shared_.records, ack, delivery);
+  told_.bytes_acked += std::min(acked, queued_.size());  // without a FIN
   queued_.release(shared_.chunks, ack);
   snd_una_ = ack;
+  told_.ack_received_at = milliseconds(now);
   if (acked != 0) since_ = now;
   const bool duplicate_told = take_sack(segment, delivery);
   if (delivery.rtt != 0) {
@@ -41,6 +43,10 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
   } else if (acked != 0) {
     const Nanoseconds trip = echoed(segment, now);
     if (trip != kNever) rtt_.handle_sample(std::max(trip, std::min(rtt_.least(), kMillisecond)), options_);
+  }
+  if (delivery.bytes != 0) {
+    told_.delivered += segments_of(delivery.bytes);
+    note_rate(delivery);
   }
   const bool shut = snd_wnd_ == 0;
   take_window(segment);
@@ -119,6 +125,7 @@ bool Connection::take_sack(const ip::TcpView& segment, Delivery& delivery) noexc
     }
     const bool inside_next = options.sack_count > 1 && block.left >= options.sack[1].left && block.right <= options.sack[1].right;
     if (i == 0 && (block.right <= segment.acknowledgement || inside_next)) {
+      ++told_.dsack_dups;
       duplicate_told = recent;  // else it is of something that has been on its way for very long
       continue;
     }

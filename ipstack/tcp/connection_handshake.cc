@@ -35,6 +35,8 @@ void Connection::answer_reset(const ip::TcpView& segment) noexcept {
 
 void Connection::handle_segment(const ip::TcpView& segment, Nanoseconds now) noexcept {
   ++shared_.counters.segments_in;
+  ++told_.segs_in;
+  if (!segment.payload.empty()) ++told_.data_segs_in;
   if (segment.options.malformed) ++shared_.counters.malformed;
   switch (state_) {
     case State::closed:

@@ -182,6 +182,9 @@ void Connection::take_data(Sequence sequence, Bytes data, Nanoseconds now) noexc
     if (whole.left != whole.right) note_duplicate(sequence, right);
   }
   const ReceiveBuffer::Inserted inserted = received_.insert(shared_.chunks, sequence, data);
+  told_.data_received_at = milliseconds(now);
+  told_.rcv_mss = static_cast<uint16_t>(std::clamp<size_t>(data.size(), told_.rcv_mss, options_.mss));
+  if (sequence != before) ++told_.rcv_ooopack;
   shared_.counters.reneged += inserted.reneged;
   // RFC 5681, 4.2: what opens a gap, and what fills one, is told at once.
   if (gaps || inserted.outcome != ReceiveBuffer::Outcome::in_order || inserted.missing != 0) ack_now_ = true;
@@ -189,6 +192,7 @@ void Connection::take_data(Sequence sequence, Bytes data, Nanoseconds now) noexc
   if (inserted.outcome == ReceiveBuffer::Outcome::too_many_gaps) ++shared_.counters.too_many_gaps;
   if (received_.next() > fin_at_ && fin_known_) fin_known_ = false;  // what was behind the FIN had come before it: no honest peer's
   unacknowledged_ += received_.next() - before;
+  told_.bytes_received += received_.next() - before;
   if (unacknowledged_ == 0) return;
   if (options_.ack_delay == 0 || unacknowledged_ >= 2 * uint32_t{mss_}) {
     ack_now_ = true;

@@ -10,6 +10,15 @@ using Flags = ip::TcpFlags;
 
 // The order: answers to what was wrong, the handshake, what is lost, what is new, probes, and an ACK if nothing has carried it.
 bool Connection::poll_segment(Nanoseconds now, uint32_t length_max, Segment& segment) noexcept {
+  if (next_segment(now, length_max, segment)) {
+    count_out(segment, now);
+    return true;
+  }
+  note_limit(now);
+  return false;
+}
+
+bool Connection::next_segment(Nanoseconds now, uint32_t length_max, Segment& segment) noexcept {
   if (reset_due_) {
     emit_reset(segment);
     return true;
@@ -185,6 +194,8 @@ void Connection::emit_record(Segment& segment, RecordIndex record, uint32_t most
   if (whole && piece.fin) segment.fields.flags |= Flags::kFin;
   scoreboard_.resent(records, record, whole, now);
   ++shared_.counters.retransmitted;
+  told_.total_retrans += length == 0 ? 1 : segments_of(length);
+  told_.bytes_retrans += length;
   if (recovery_ == Recovery::fast) prr_out_ += length;
   if (rto_at_ == kNever) arm_rto(now);
 }
@@ -265,6 +276,9 @@ bool Connection::emit_new(Segment& segment, uint32_t length_max, Nanoseconds now
   }
   bool fin = false;
   const uint32_t bytes = worth_sending(length_max, fin);
+  if (fin_sent_ || snd_nxt_ == queued_.end()) {
+    if (scoreboard_.lost() == 0 && pipe() < congestion_.window()) scoreboard_.limit_by_application();
+  }
   if (bytes == 0 && !fin) {
     const bool waits = !fin_sent_ && (queued_.end() != snd_nxt_ || fin_queued_);
     if (waits && unacknowledged() == 0) arm_persist(now);

@@ -83,6 +83,10 @@ void live(uint64_t seed) {
     REQUIRE(side.connection->error() == Error::none);
     REQUIRE(side.chunks->available() == pair.pool(which).first);
     REQUIRE(side.records->available() == pair.pool(which).second);
+    const Info info = side.connection->info(pair.now());
+    REQUIRE(info.bytes_acked == side.plan.bytes);
+    REQUIRE(info.bytes_received == side.read);
+    REQUIRE(info.bytes_sent == side.plan.bytes + info.bytes_retrans);
     REQUIRE(side.counters.bad_sack == 0);
     REQUIRE(side.counters.blind_reset == 0);
   }

@@ -224,7 +224,9 @@ TEST_CASE("the round trip and its time-out, by the numbers of RFC 6298") {
   CHECK(rtt.rto(options) == options.rto_max);
   rtt.handle_sample(1, options);
   CHECK(rtt.backoff() == 0);
-  CHECK(rtt.least() == 1);
+  CHECK(rtt.least() == 16);
+  rtt.handle_sample(1000 * kSecond, options);
+  CHECK(rtt.variation() < 18 * kSecond);
   options.rto_min = 200 * kMillisecond;
   for (int i = 0; i < 100; ++i) rtt.handle_sample(kMicrosecond, options);
   CHECK(rtt.rto(options) == 200 * kMillisecond);

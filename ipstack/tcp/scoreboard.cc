@@ -5,10 +5,20 @@
 
 namespace unet::tcp {
 
+// The state of deliveries goes with what leaves.
+void Scoreboard::stamp(SentRecord& record, Nanoseconds now) noexcept {
+  if (in_flight_ == 0) first_sent_ticks_ = delivered_ticks_ = ticks(now);
+  record.delivered = delivered_;
+  record.delivered_ticks = delivered_ticks_;
+  record.first_sent_ticks = first_sent_ticks_;
+  record.app_limited = app_limited_until_ != 0;
+}
+
 bool Scoreboard::append(RecordPool& pool, Sequence start, uint32_t length, bool fin, Nanoseconds now) noexcept {
   const RecordIndex fresh = head_ == kNoRecord ? pool.take() : pool.take_more();
   if (fresh != kNoRecord) {
     pool[fresh] = {.sent_at = now, .start = start, .length = length, .fin = fin};
+    stamp(pool[fresh], now);
     (tail_ == kNoRecord ? head_ : pool[tail_].next) = fresh;
     tail_ = fresh;
     in_flight_ += length;
@@ -18,6 +28,7 @@ bool Scoreboard::append(RecordPool& pool, Sequence start, uint32_t length, bool 
   pool[tail_].length += length;
   pool[tail_].fin = fin;
   pool[tail_].sent_at = now;
+  stamp(pool[tail_], now);
   in_flight_ += length;
   return false;
 }
@@ -51,13 +62,27 @@ bool Scoreboard::split(RecordPool& pool, RecordIndex record, uint32_t length) no
 // One piece is now known to have arrived: RFC 8985, 6.2, steps 1 to 3.
 void Scoreboard::deliver(SentRecord& record, Delivery& delivery) noexcept {
   delivery.bytes += record.length;
+  delivered_ += record.length;
+  delivered_ticks_ = ticks(delivery.now);
+  // The newest of all that this ACK tells of; what was sent too long ago cannot be told in ticks.
+  if (delivery.now - record.sent_at < (Nanoseconds{1} << (31 + kTickShift)) &&
+      (!delivery.has_rate || static_cast<int32_t>(record.delivered - delivery.prior_delivered) >= 0)) {
+    delivery.has_rate = true;
+    delivery.app_limited = record.app_limited;
+    delivery.prior_delivered = record.delivered;
+    delivery.prior_ticks = record.delivered_ticks;
+    delivery.send_ticks = ticks(record.sent_at) - record.first_sent_ticks;
+    first_sent_ticks_ = ticks(record.sent_at);
+  }
+  if (app_limited_until_ != 0 && static_cast<int32_t>(delivered_ - app_limited_until_) > 0) app_limited_until_ = 0;
   (record.lost ? lost_ : in_flight_) -= record.length;
   record.lost = false;
   // Step 3: something later than it has arrived before it.
   if (!any_arrived_ || record.end() > furthest_) {
     furthest_ = record.end();
   } else if (record.end() < furthest_ && !record.retransmitted) {
-    reordering_seen_ = true;
+    ++reorderings_;
+    reordering_ = std::max(reordering_, furthest_ - record.start);
   }
   const Nanoseconds trip = delivery.now - record.sent_at;
   if (!record.retransmitted) {
@@ -83,7 +108,10 @@ void Scoreboard::acknowledge(RecordPool& pool, Sequence una, Delivery& delivery)
       // Part of a piece. What is left stays as it was.
       const uint32_t part = una - record.start;
       (record.sacked ? sacked_ : record.lost ? lost_ : in_flight_) -= part;
-      if (!record.sacked) delivery.bytes += part;
+      if (!record.sacked) {
+        delivery.bytes += part;
+        delivered_ += part;
+      }
       record.start = una;
       record.length -= part;
       if (record.part && record.in_flight()) lose(record);  // what was sent of it has arrived: now the others
@@ -190,6 +218,7 @@ void Scoreboard::cut(RecordPool& pool, RecordIndex record, uint32_t most) noexce
 
 void Scoreboard::resent(RecordPool& pool, RecordIndex record, bool whole, Nanoseconds now) noexcept {
   SentRecord& piece = pool[record];
+  stamp(piece, now);
   if (piece.lost) {
     piece.lost = false;
     lost_ -= piece.length;
@@ -198,6 +227,21 @@ void Scoreboard::resent(RecordPool& pool, RecordIndex record, bool whole, Nanose
   piece.retransmitted = true;
   piece.part = !whole;
   piece.sent_at = now;
+}
+
+Scoreboard::Rate Scoreboard::rate(const Delivery& delivery, Nanoseconds least) const noexcept {
+  if (!delivery.has_rate) return {};
+  const uint32_t interval = std::max(delivery.send_ticks, delivered_ticks_ - delivery.prior_ticks);
+  if (interval == 0 || (Nanoseconds{interval} + 1) << kTickShift < least) return {};  // sent twice, and the ACK was of the first
+  return {delivered_ - delivery.prior_delivered, interval};
+}
+
+uint32_t Scoreboard::retransmitted_in_flight(const RecordPool& pool) const noexcept {
+  uint32_t bytes = 0;
+  for (RecordIndex each = head_; each != kNoRecord; each = pool[each].next) {
+    if (pool[each].retransmitted && pool[each].in_flight()) bytes += pool[each].length;
+  }
+  return bytes;
 }
 
 }  // namespace unet::tcp

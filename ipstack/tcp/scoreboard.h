@@ -5,6 +5,7 @@
 // never below a segment, so that there are never more of them than the window has segments, plus those that were sent small.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -18,6 +19,10 @@ using Sequence = ip::TcpSequence;
 using RecordIndex = uint32_t;
 constexpr RecordIndex kNoRecord = ~RecordIndex{0};
 
+// Ages of what is on its way count in ticks of 64 ns: they wrap after 274 s.
+constexpr uint32_t kTickShift = 6;
+constexpr uint32_t ticks(Nanoseconds time) noexcept { return static_cast<uint32_t>(time >> kTickShift); }
+
 struct SentRecord {
   Nanoseconds sent_at = 0;      // last
   Sequence start{};
@@ -28,11 +33,14 @@ struct SentRecord {
   bool lost = false;            // to be sent again
   bool retransmitted : 1 = false;
   bool part : 1 = false;        // only its first bytes were sent again, for want of a record for the others
+  bool app_limited : 1 = false;
+  // How it stood when this was sent (draft-cheng-iccrg-delivery-rate-estimation, 3.1): P.delivered, P.delivered_time, P.first_sent_time.
+  uint32_t delivered = 0, delivered_ticks = 0, first_sent_ticks = 0;
 
   Sequence end() const noexcept { return start + length; }
   bool in_flight() const noexcept { return !sacked && !lost; }
 };
-static_assert(sizeof(SentRecord) == 24);
+static_assert(sizeof(SentRecord) == 40);
 
 // Made by the owner of connections for all of them.
 class RecordPool {
@@ -79,6 +87,9 @@ struct Delivery {
   // Timestamps tell when what the ACK answers was sent, in milliseconds: of something sent twice, which of them (RFC 8985, 6.2, step 2).
   bool has_echo = false;
   uint32_t echo = 0, clock = 0;  // the echo, and the clock it was taken from as it stands now
+  // A sample of the rate: of what was sent last of all that has arrived by this ACK.
+  bool has_rate = false, app_limited = false;
+  uint32_t prior_delivered = 0, prior_ticks = 0, send_ticks = 0;
 };
 
 class Scoreboard {
@@ -114,9 +125,21 @@ class Scoreboard {
   uint32_t lost() const noexcept { return lost_; }             // bytes to be sent again
   uint32_t sacked() const noexcept { return sacked_; }         // bytes
   Nanoseconds rtt() const noexcept { return rtt_; }            // RACK.rtt
-  bool reordering_seen() const noexcept { return reordering_seen_; }
+  bool reordering_seen() const noexcept { return reorderings_ != 0; }
+  uint32_t reorderings() const noexcept { return reorderings_; }
+  uint32_t reordering() const noexcept { return reordering_; }  // bytes by which something was overtaken, at most
+  uint32_t delivered() const noexcept { return delivered_; }    // bytes, modulo 2^32
+  // So many bytes have arrived in so many ticks; none if there is no sample that means something.
+  struct Rate {
+    uint32_t bytes, ticks;
+  };
+  Rate rate(const Delivery& delivery, Nanoseconds least) const noexcept;
+  // The application has nothing more to send: what is on its way says nothing of how much the path could carry.
+  void limit_by_application() noexcept { app_limited_until_ = std::max(delivered_ + in_flight_, 1u); }
+  uint32_t retransmitted_in_flight(const RecordPool& pool) const noexcept;
 
  private:
+  void stamp(SentRecord& record, Nanoseconds now) noexcept;
   void deliver(SentRecord& record, Delivery& delivery) noexcept;
   bool split(RecordPool& pool, RecordIndex record, uint32_t length) noexcept;
   void lose(SentRecord& record) noexcept;
@@ -136,7 +159,13 @@ class Scoreboard {
   Nanoseconds rtt_ = 0;
   Sequence furthest_{};
   bool any_arrived_ = false;
-  bool reordering_seen_ = false;
+  uint32_t reorderings_ = 0;
+  uint32_t reordering_ = 0;
+  // C.delivered, C.delivered_time, C.first_sent_time, C.app_limited.
+  uint32_t delivered_ = 0;
+  uint32_t app_limited_until_ = 0;
+  uint32_t delivered_ticks_ = 0;
+  uint32_t first_sent_ticks_ = 0;
 };
 
 }  // namespace unet::tcp

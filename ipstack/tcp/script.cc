@@ -11,6 +11,7 @@
 
 #include "ipstack/tcp/connection.h"
 #include "ipstack/tcp/script_line.h"
+#include "ipstack/tcp/script_names.h"
 
 namespace unet::tcp::test {
 namespace {
@@ -20,25 +21,6 @@ constexpr uint32_t kPeerClock = 5000;  // what the peer's timestamps are ahead o
 constexpr Nanoseconds kTolerance = kMillisecond / 2;
 
 std::byte pattern(uint32_t place, bool ours) { return static_cast<std::byte>(place * 7 + place / 256 + (ours ? 1 : 101)); }
-
-const std::map<std::string, uint64_t Counters::*> kCounters{
-    {"segments_in", &Counters::segments_in}, {"segments_out", &Counters::segments_out}, {"retransmitted", &Counters::retransmitted},
-    {"timeouts", &Counters::timeouts}, {"recoveries", &Counters::recoveries}, {"tail_probes", &Counters::tail_probes},
-    {"window_probes", &Counters::window_probes}, {"keep_alives", &Counters::keep_alives}, {"challenges", &Counters::challenges},
-    {"resets_sent", &Counters::resets_sent}, {"resets_received", &Counters::resets_received}, {"urgent", &Counters::urgent},
-    {"closed", &Counters::closed}, {"not_syn", &Counters::not_syn}, {"bad_handshake", &Counters::bad_handshake},
-    {"out_of_window", &Counters::out_of_window}, {"old_timestamp", &Counters::old_timestamp}, {"no_timestamp", &Counters::no_timestamp},
-    {"blind_reset", &Counters::blind_reset}, {"blind_syn", &Counters::blind_syn}, {"no_ack", &Counters::no_ack},
-    {"bad_ack", &Counters::bad_ack}, {"bad_sack", &Counters::bad_sack}, {"duplicate", &Counters::duplicate},
-    {"beyond_end", &Counters::beyond_end}, {"no_memory", &Counters::no_memory}, {"too_many_gaps", &Counters::too_many_gaps},
-    {"reneged", &Counters::reneged}, {"unanswered", &Counters::unanswered}, {"send_no_memory", &Counters::send_no_memory},
-    {"no_record", &Counters::no_record}, {"malformed", &Counters::malformed}, {"undelivered", &Counters::undelivered},
-};
-
-const char* to_string(Error error) {
-  static constexpr std::array kNames{"none", "not_connected", "exists", "closing", "refused", "reset", "timed_out", "aborted"};
-  return kNames[static_cast<size_t>(error)];
-}
 
 std::string show(Nanoseconds time) { return std::to_string(static_cast<double>(time) / 1e6) + " ms"; }
 
@@ -391,6 +373,7 @@ class Runner {
     if (name == "rto") return check(name, w.at(1), (it.rtt().rto(options_) + kMillisecond / 2) / kMillisecond);
     if (name == "counter") return counter(w);
     if (name == "clock") return check(name, w.at(1), clock_);
+    if (name == "info") return info(w);
     if (name == "timer") return timer(w);
     if (name == "ready") return ready(w);
     if (name == "yields") return yields(w);
@@ -409,6 +392,11 @@ class Runner {
   void counter(const std::vector<std::string>& w) {
     if (kCounters.count(w.at(1)) == 0) wrong("no counter " + w[1]);
     check("counter " + w[1], w.at(2), counters_.*kCounters.at(w[1]));
+  }
+
+  void info(const std::vector<std::string>& w) {
+    if (kInfo.count(w.at(1)) == 0) wrong("nothing of that name in Info: " + w[1]);
+    check("info " + w[1], w.at(2), kInfo.at(w[1])(connection_->info(now_)));
   }
 
   void ready(const std::vector<std::string>& w) {

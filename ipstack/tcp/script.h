@@ -12,6 +12,7 @@
 //   < FLAGS FROM:TO [ack N] [win N] [urg N] [<OPTIONS>] [nots]     a segment comes
 //   > FLAGS FROM:TO [ack N] [win N] [mss N] [<OPTIONS>]            a segment leaves, now or just then when the time has passed
 //   state S | error E | readable N | writable N | cwnd N | ssthresh N | flight N | rto MS | clock MS | counter NAME N
+//   info NAME VALUE           of Info, times in milliseconds
 //   timer none | timer +TIME
 //   ready WORDS               of readable writable connected ended closed, in this order
 //   yields SEQUENCE [TS] yes | no    to a SYN

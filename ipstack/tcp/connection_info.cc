@@ -1,0 +1,131 @@
+// connection_info.cc - what a connection tells of itself, and what it counts for that.
+#include <algorithm>
+
+#include "ipstack/tcp/connection.h"
+
+namespace unet::tcp {
+namespace {
+
+constexpr uint32_t kReordering = 3;  // segments: where nothing has been seen, what Linux begins with
+
+}  // namespace
+
+// A piece counts as the segments that hardware makes of it.
+uint32_t Connection::segments_of(uint32_t bytes) const noexcept { return mss_ == 0 ? 0 : (bytes + mss_ - 1) / mss_; }
+
+void Connection::count_out(const Segment& segment, Nanoseconds now) noexcept {
+  const uint32_t count = segment.length <= segment.mss ? 1 : (segment.length + segment.mss - 1u) / segment.mss;
+  told_.segs_out += count;
+  if (segment.length == 0) return;
+  told_.data_segs_out += count;
+  told_.bytes_sent += segment.length;
+  told_.data_sent_at = milliseconds(now);
+}
+
+// Nothing more leaves now: why not?
+void Connection::note_limit(Nanoseconds now) noexcept {
+  Limit limit = Limit::network;
+  const uint32_t unsent = is_synchronized(state_) ? queued_.end() - snd_nxt_ - (fin_sent_ ? -1u : 0u) : 0;
+  if (unsent == 0 && (!is_synchronized(state_) || snd_una_ == snd_nxt_)) {
+    limit = Limit::idle;
+  } else if (unsent == 0) {
+    if (writable() == 0 && !fin_queued_) limit = Limit::send_buffer;
+  } else {
+    const Sequence edge = snd_una_ + snd_wnd_;
+    if (edge < snd_nxt_ + std::min(unsent, unit())) limit = Limit::receive_window;
+  }
+  if (limit == told_.limit) return;
+  const Nanoseconds passed = now - told_.limited_since;
+  if (told_.limit != Limit::idle) told_.busy += passed;
+  if (told_.limit == Limit::receive_window) told_.rwnd_limited += passed;
+  if (told_.limit == Limit::send_buffer) told_.sndbuf_limited += passed;
+  told_.limit = limit;
+  told_.limited_since = now;
+}
+
+// A rate that the application has limited says only that the path carries as much.
+void Connection::note_rate(const Delivery& delivery) noexcept {
+  const auto [bytes, ticks] = scoreboard_.rate(delivery, rtt_.least());
+  if (ticks == 0) return;
+  const bool higher = uint64_t{bytes} * told_.rate_ticks >= uint64_t{told_.rate_bytes} * ticks;
+  if (delivery.app_limited && !higher) return;
+  told_.rate_bytes = bytes;
+  told_.rate_ticks = ticks;
+  told_.rate_app_limited = delivery.app_limited;
+}
+
+Info Connection::info(Nanoseconds now) const noexcept {
+  Info info;
+  info.state = state_;
+  switch (recovery_) {
+    case Recovery::none:
+      info.ca_state = scoreboard_.sacked() != 0 || repeats_ != 0 ? CongestionState::disorder : CongestionState::open;
+      break;
+    case Recovery::fast:
+      info.ca_state = CongestionState::recovery;
+      break;
+    case Recovery::timeout:
+      info.ca_state = CongestionState::loss;
+      break;
+  }
+  const auto backoff = static_cast<uint8_t>(rtt_.backoff());
+  info.backoff = backoff;
+  info.retransmits = persisting_ ? uint8_t{0} : backoff;
+  info.probes = persisting_ ? backoff : keep_alives_;
+  info.timestamps = stamps_;
+  info.sack = sacks_;
+  info.window_scaling = scales_;
+  info.snd_wscale = peer_scale_;
+  info.rcv_wscale = scales_ ? our_scale_ : uint8_t{0};
+  info.rto = rtt_.rto(options_);
+  info.ato = options_.ack_delay;
+  info.snd_mss = mss_;
+  info.rcv_mss = told_.rcv_mss;
+  info.advmss = options_.mss;
+  info.unacked = segments_of(unacknowledged());
+  info.sacked = segments_of(scoreboard_.sacked());
+  info.lost = segments_of(scoreboard_.lost());
+  info.retrans = segments_of(scoreboard_.retransmitted_in_flight(shared_.records));
+  const auto ago = [&](uint32_t at) { return Nanoseconds{milliseconds(now) - at} * kMillisecond; };
+  if (told_.data_segs_out != 0) info.last_data_sent = ago(told_.data_sent_at);
+  if (told_.rcv_mss != 0) info.last_data_recv = ago(told_.data_received_at);
+  if (is_synchronized(state_)) info.last_ack_recv = ago(told_.ack_received_at);
+  info.rcv_ssthresh = options_.receive_buffer;
+  info.rtt = rtt_.smooth();
+  info.rttvar = rtt_.variation();
+  info.min_rtt = rtt_.least();
+  const uint32_t threshold = congestion_.threshold();
+  info.snd_ssthresh = threshold == ~uint32_t{0} ? threshold : segments_of(threshold);
+  info.snd_cwnd = mss_ == 0 ? 0 : congestion_.window() / mss_;
+  info.reordering = std::max(kReordering, segments_of(scoreboard_.reordering()));
+  info.total_retrans = told_.total_retrans;
+  info.bytes_acked = told_.bytes_acked;
+  info.bytes_received = told_.bytes_received;
+  info.segs_out = told_.segs_out;
+  info.segs_in = told_.segs_in;
+  info.data_segs_in = told_.data_segs_in;
+  info.data_segs_out = told_.data_segs_out;
+  info.notsent_bytes = queued_.end() > snd_nxt_ ? queued_.end() - snd_nxt_ : 0;
+  if (told_.rate_ticks != 0) {
+    info.delivery_rate = uint64_t{told_.rate_bytes} * kSecond / (Nanoseconds{told_.rate_ticks} << kTickShift);
+  }
+  info.delivery_rate_app_limited = told_.rate_app_limited;
+  info.busy_time = told_.busy;
+  info.rwnd_limited = told_.rwnd_limited;
+  info.sndbuf_limited = told_.sndbuf_limited;
+  const Nanoseconds passed = now - told_.limited_since;
+  if (told_.limit != Limit::idle) info.busy_time += passed;
+  if (told_.limit == Limit::receive_window) info.rwnd_limited += passed;
+  if (told_.limit == Limit::send_buffer) info.sndbuf_limited += passed;
+  info.delivered = told_.delivered;
+  info.bytes_sent = told_.bytes_sent;
+  info.bytes_retrans = told_.bytes_retrans;
+  info.dsack_dups = told_.dsack_dups;
+  info.reord_seen = scoreboard_.reorderings();
+  info.rcv_ooopack = told_.rcv_ooopack;
+  info.snd_wnd = snd_wnd_;
+  info.rcv_wnd = rcv_wnd();
+  return info;
+}
+
+}  // namespace unet::tcp

@@ -1,0 +1,57 @@
+// script_names.h - what scripts call counters, errors, and what Info tells; used by script.cc.
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+
+#include "ipstack/tcp/connection.h"
+
+namespace unet::tcp::test {
+
+inline const std::map<std::string, uint64_t Counters::*> kCounters{
+    {"segments_in", &Counters::segments_in}, {"segments_out", &Counters::segments_out}, {"retransmitted", &Counters::retransmitted},
+    {"timeouts", &Counters::timeouts}, {"recoveries", &Counters::recoveries}, {"tail_probes", &Counters::tail_probes},
+    {"window_probes", &Counters::window_probes}, {"keep_alives", &Counters::keep_alives}, {"challenges", &Counters::challenges},
+    {"resets_sent", &Counters::resets_sent}, {"resets_received", &Counters::resets_received}, {"urgent", &Counters::urgent},
+    {"closed", &Counters::closed}, {"not_syn", &Counters::not_syn}, {"bad_handshake", &Counters::bad_handshake},
+    {"out_of_window", &Counters::out_of_window}, {"old_timestamp", &Counters::old_timestamp}, {"no_timestamp", &Counters::no_timestamp},
+    {"blind_reset", &Counters::blind_reset}, {"blind_syn", &Counters::blind_syn}, {"no_ack", &Counters::no_ack},
+    {"bad_ack", &Counters::bad_ack}, {"bad_sack", &Counters::bad_sack}, {"duplicate", &Counters::duplicate},
+    {"beyond_end", &Counters::beyond_end}, {"no_memory", &Counters::no_memory}, {"too_many_gaps", &Counters::too_many_gaps},
+    {"reneged", &Counters::reneged}, {"unanswered", &Counters::unanswered}, {"send_no_memory", &Counters::send_no_memory},
+    {"no_record", &Counters::no_record}, {"malformed", &Counters::malformed}, {"undelivered", &Counters::undelivered},
+};
+
+inline const char* to_string(Error error) {
+  static constexpr std::array kNames{"none", "not_connected", "exists", "closing", "refused", "reset", "timed_out", "aborted"};
+  return kNames[static_cast<size_t>(error)];
+}
+
+inline std::string text_of(Nanoseconds time) { return time == ~Nanoseconds{0} ? "never" : std::to_string(time / kMillisecond); }
+inline const char* to_string(CongestionState state) {
+  static constexpr std::array kNames{"open", "disorder", "cwr", "recovery", "loss"};
+  return kNames[static_cast<size_t>(state)];
+}
+
+// Times in milliseconds.
+#define UNET_INFO(NAME) {#NAME, [](const Info& info) { return std::to_string(info.NAME); }}
+#define UNET_INFO_TIME(NAME) {#NAME, [](const Info& info) { return text_of(info.NAME); }}
+inline const std::map<std::string, std::string (*)(const Info&)> kInfo{
+    {"state", [](const Info& info) { return std::string(tcp::to_string(info.state)); }},
+    {"ca_state", [](const Info& info) { return std::string(to_string(info.ca_state)); }},
+    UNET_INFO(retransmits), UNET_INFO(probes), UNET_INFO(backoff), UNET_INFO(timestamps), UNET_INFO(sack), UNET_INFO(window_scaling),
+    UNET_INFO(snd_wscale), UNET_INFO(rcv_wscale), UNET_INFO(delivery_rate_app_limited), UNET_INFO(snd_mss), UNET_INFO(rcv_mss),
+    UNET_INFO(advmss), UNET_INFO(unacked), UNET_INFO(sacked), UNET_INFO(lost), UNET_INFO(retrans), UNET_INFO(rcv_ssthresh),
+    UNET_INFO(snd_ssthresh), UNET_INFO(snd_cwnd), UNET_INFO(reordering), UNET_INFO(total_retrans), UNET_INFO(bytes_acked),
+    UNET_INFO(bytes_received), UNET_INFO(segs_out), UNET_INFO(segs_in), UNET_INFO(data_segs_in), UNET_INFO(data_segs_out),
+    UNET_INFO(notsent_bytes), UNET_INFO(delivery_rate), UNET_INFO(delivered), UNET_INFO(bytes_sent), UNET_INFO(bytes_retrans),
+    UNET_INFO(dsack_dups), UNET_INFO(reord_seen), UNET_INFO(rcv_ooopack), UNET_INFO(snd_wnd), UNET_INFO(rcv_wnd),
+    UNET_INFO_TIME(rto), UNET_INFO_TIME(ato), UNET_INFO_TIME(last_data_sent), UNET_INFO_TIME(last_data_recv),
+    UNET_INFO_TIME(last_ack_recv), UNET_INFO_TIME(rtt), UNET_INFO_TIME(rttvar), UNET_INFO_TIME(min_rtt), UNET_INFO_TIME(busy_time),
+    UNET_INFO_TIME(rwnd_limited), UNET_INFO_TIME(sndbuf_limited),
+};
+#undef UNET_INFO
+#undef UNET_INFO_TIME
+
+}  // namespace unet::tcp::test
