@@ -25,6 +25,7 @@ class Congestion {
   void handle_idle(uint32_t window) noexcept;
   // Recovery decides itself how much may be on its way (RFC 6937).
   void set_window(uint32_t window) noexcept { window_ = window; }
+  void set_mss(uint16_t mss) noexcept { mss_ = mss; }
 
   uint32_t window() const noexcept { return window_; }
   uint32_t threshold() const noexcept { return threshold_; }

@@ -45,7 +45,16 @@ enum class Error : uint8_t {
   reset,          // by the peer
   timed_out,      // SYN, data or keep-alive without an answer
   aborted,        // by abort(), or by close() with data that nobody had read
+  unreachable,    // ICMP said so of the SYN: path_error() has what
 };
+
+// What ICMP says of what was sent.
+enum class PathError : uint8_t {
+  none,
+  network_unreachable, host_unreachable, time_exceeded, parameter_problem,  // soft: it may pass
+  protocol_unreachable, port_unreachable, prohibited,                       // hard
+};
+constexpr bool is_hard(PathError error) noexcept { return error >= PathError::protocol_unreachable; }
 
 struct Transferred {
   uint32_t bytes = 0;   // 0 without an error: nothing now; receive() then says whether `at_end`
@@ -100,6 +109,12 @@ class Connection {
   void handle_segment(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void handle_timer(Nanoseconds now) noexcept;
   Nanoseconds next_timer() const noexcept;  // kNever: none
+  // Of an ICMP error that quotes a segment of this connection, if that is under_way(): a hard one ends the handshake, any other is
+  // remembered until something is acknowledged.
+  void handle_error(PathError error, Nanoseconds now) noexcept;
+  // Likewise: a segment may have `mss` bytes of payload and options on this path (as Options::mss), if that is less than it had. What
+  // was longer leaves again at once, and the congestion window stays.
+  void handle_too_big(uint16_t mss, Nanoseconds now) noexcept;
 
   // ---- what to send
 
@@ -112,6 +127,9 @@ class Connection {
 
   State state() const noexcept { return state_; }
   Error error() const noexcept { return error_; }
+  PathError path_error() const noexcept { return path_error_; }
+  // Whether this sequence number, quoted by an ICMP error, is of something that has been sent and not been acknowledged (RFC 5927, 4.1).
+  bool under_way(Sequence sequence) const noexcept;
   Readiness readiness() const noexcept;
   // A new connection between the same ends may take the place of this one, which only waits for what is left of it in the network
   // (RFC 9293, 3.10.7.4 TIME-WAIT, MAY-2; RFC 6191).
@@ -129,6 +147,8 @@ class Connection {
   Info info(Nanoseconds now) const noexcept;
 
  private:
+  static constexpr uint16_t kMssMin = 88;  // a peer, or a path, that asks for less wants us to send headers
+
   enum class Recovery : uint8_t { none, fast, timeout };
 
   // connection.cc
@@ -222,6 +242,7 @@ class Connection {
   uint16_t remote_port_ = 0;
   State state_ = State::closed;
   Error error_ = Error::none;
+  PathError path_error_ = PathError::none;
   Recovery recovery_ = Recovery::none;
   uint8_t peer_scale_ = 0, our_scale_ = 0;  // shifts of the windows that come and go
 

@@ -36,7 +36,10 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
   queued_.release(shared_.chunks, ack);
   snd_una_ = ack;
   told_.ack_received_at = milliseconds(now);
-  if (acked != 0) since_ = now;
+  if (acked != 0) {
+    since_ = now;
+    path_error_ = PathError::none;
+  }
   const bool duplicate_told = take_sack(segment, delivery);
   if (delivery.rtt != 0) {
     rtt_.handle_sample(delivery.rtt, options_);

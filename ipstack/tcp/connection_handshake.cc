@@ -7,7 +7,6 @@
 namespace unet::tcp {
 namespace {
 using Flags = ip::TcpFlags;
-constexpr uint16_t kMssMin = 88;        // a peer that asks for less wants us to send headers
 constexpr uint8_t kScaleMax = 14;       // RFC 7323, 2.3
 constexpr Nanoseconds kRtoAfterLostSyn = 3 * kSecond;  // RFC 6298, 5.7
 }  // namespace

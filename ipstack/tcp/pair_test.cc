@@ -44,6 +44,11 @@ std::string describe(Pair& pair) {
   return text.str();
 }
 
+// What all lives have met.
+struct Seen {
+  uint64_t too_big = 0;
+} seen;
+
 // One life of two ends, of which the seed decides everything.
 void live(uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -55,6 +60,7 @@ void live(uint64_t seed) {
   if (random() % 2 == 0) wire.repeat = percent(20);
   if (random() % 3 == 0) wire.bits_per_second = 1e6 * static_cast<double>(1 + random() % 1000);
   if (random() % 2 == 0) wire.queue = static_cast<uint32_t>(5000 + random() % 100'000);
+  if (random() % 4 == 0) wire.mss_max = static_cast<uint16_t>(88 + random() % 1000);
   Pair pair(wire, seed);
   for (const size_t which : {0u, 1u}) {
     Side& side = pair.side(which);
@@ -87,6 +93,7 @@ void live(uint64_t seed) {
     REQUIRE(info.bytes_acked == side.plan.bytes);
     REQUIRE(info.bytes_received == side.read);
     REQUIRE(info.bytes_sent == side.plan.bytes + info.bytes_retrans);
+    seen.too_big += side.counters.too_big;
     REQUIRE(side.counters.bad_sack == 0);
     REQUIRE(side.counters.blind_reset == 0);
   }
@@ -95,7 +102,10 @@ void live(uint64_t seed) {
 }  // namespace
 
 TEST_CASE("whatever the network does, both streams arrive and both ends close") {
+  seen = {};
   for (uint64_t seed = 1; seed <= test::seeds(400); ++seed) live(seed);
+  // All of it was met.
+  CHECK(seen.too_big != 0);
 }
 
 TEST_CASE("readers that pause for longer than the user time-out lose nothing, and nobody waits for long when they go on") {

@@ -200,6 +200,15 @@ void Scoreboard::time_out(RecordPool& pool, Nanoseconds now, Nanoseconds reorder
   }
 }
 
+uint32_t Scoreboard::lose_longer(RecordPool& pool, uint32_t mss) noexcept {
+  const uint32_t before = lost_;
+  for (RecordIndex each = head_; each != kNoRecord; each = pool[each].next) {
+    SentRecord& record = pool[each];
+    if (record.in_flight() && record.length - (record.fin ? 1 : 0) > mss) lose(record);
+  }
+  return lost_ - before;
+}
+
 void Scoreboard::lose_first(RecordPool& pool) noexcept {
   if (head_ != kNoRecord && pool[head_].in_flight()) lose(pool[head_]);
 }

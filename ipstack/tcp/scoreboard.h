@@ -110,6 +110,8 @@ class Scoreboard {
   uint32_t detect_lost(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, Nanoseconds* again_at) noexcept;
   // RFC 8985, 6.3: the first piece is, and those sent long enough ago; or all of them, where nothing tells of later ones.
   void time_out(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, bool all) noexcept;
+  // Those are that were sent in segments of more than `mss` bytes. Returns how many bytes that is.
+  uint32_t lose_longer(RecordPool& pool, uint32_t mss) noexcept;
   // The first piece is, whatever else is known.
   void lose_first(RecordPool& pool) noexcept;
 

@@ -374,6 +374,10 @@ class Runner {
     if (name == "counter") return counter(w);
     if (name == "clock") return check(name, w.at(1), clock_);
     if (name == "info") return info(w);
+    if (name == "icmp") return it.handle_error(kPathErrors.at(w.at(1)), now_);
+    if (name == "too_big") return it.handle_too_big(static_cast<uint16_t>(number(w.at(1))), now_);
+    if (name == "path_error") return check(name, true, it.path_error() == kPathErrors.at(w.at(1)));
+    if (name == "under_way") return check(name, w.at(2), it.under_way(iss_ + static_cast<uint32_t>(number(w.at(1)))) ? "yes" : "no");
     if (name == "timer") return timer(w);
     if (name == "ready") return ready(w);
     if (name == "yields") return yields(w);

@@ -16,6 +16,7 @@
 //   timer none | timer +TIME
 //   ready WORDS               of readable writable connected ended closed, in this order
 //   yields SEQUENCE [TS] yes | no    to a SYN
+//   icmp ERROR | too_big MSS | path_error ERROR | under_way SEQUENCE yes | no
 //   idle                      holds no chunk and no record
 //   drain                     takes whatever leaves now
 //

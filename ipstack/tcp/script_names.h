@@ -20,11 +20,13 @@ inline const std::map<std::string, uint64_t Counters::*> kCounters{
     {"bad_ack", &Counters::bad_ack}, {"bad_sack", &Counters::bad_sack}, {"duplicate", &Counters::duplicate},
     {"beyond_end", &Counters::beyond_end}, {"no_memory", &Counters::no_memory}, {"too_many_gaps", &Counters::too_many_gaps},
     {"reneged", &Counters::reneged}, {"unanswered", &Counters::unanswered}, {"send_no_memory", &Counters::send_no_memory},
-    {"no_record", &Counters::no_record}, {"malformed", &Counters::malformed}, {"undelivered", &Counters::undelivered},
+    {"no_record", &Counters::no_record}, {"malformed", &Counters::malformed},
+    {"path_errors", &Counters::path_errors}, {"too_big", &Counters::too_big}, {"undelivered", &Counters::undelivered},
 };
 
 inline const char* to_string(Error error) {
-  static constexpr std::array kNames{"none", "not_connected", "exists", "closing", "refused", "reset", "timed_out", "aborted"};
+  static constexpr std::array kNames{"none", "not_connected", "exists", "closing", "refused", "reset", "timed_out", "aborted",
+                                     "unreachable"};
   return kNames[static_cast<size_t>(error)];
 }
 
@@ -33,6 +35,13 @@ inline const char* to_string(CongestionState state) {
   static constexpr std::array kNames{"open", "disorder", "cwr", "recovery", "loss"};
   return kNames[static_cast<size_t>(state)];
 }
+
+inline const std::map<std::string, PathError> kPathErrors{
+    {"none", PathError::none}, {"network_unreachable", PathError::network_unreachable}, {"host_unreachable", PathError::host_unreachable},
+    {"time_exceeded", PathError::time_exceeded}, {"parameter_problem", PathError::parameter_problem},
+    {"protocol_unreachable", PathError::protocol_unreachable}, {"port_unreachable", PathError::port_unreachable},
+    {"prohibited", PathError::prohibited},
+};
 
 // Times in milliseconds.
 #define UNET_INFO(NAME) {#NAME, [](const Info& info) { return std::to_string(info.NAME); }}

@@ -20,6 +20,7 @@ struct Wire {
   double loss = 0, repeat = 0;
   double bits_per_second = 0;            // 0: as many as there are
   uint32_t queue = 0;                    // bytes before the bottleneck; 0: any
+  uint16_t mss_max = 0;                  // payload and options of a segment; longer ones are lost, and ICMP says so; 0: any
 };
 
 // What one side wants to do.
@@ -65,6 +66,7 @@ class Pair {
   struct Flying {
     size_t to;
     std::vector<std::byte> bytes;
+    bool too_big = false;                // comes back to who sent it
   };
 
   std::byte pattern(size_t from, uint64_t place) const {
@@ -142,6 +144,10 @@ inline void Pair::send_one(size_t from, const ip::TcpFields& fields, Bytes paylo
   std::vector<std::byte> bytes(ip::kTcpHeaderMax);
   bytes.resize(ip::emit_tcp(bytes.data(), fields));
   bytes.insert(bytes.end(), payload.begin(), payload.end());
+  if (wire_.mss_max != 0 && bytes.size() - sizeof(ip::TcpHeader) > wire_.mss_max) {
+    if (!chance(wire_.loss)) flying_.emplace(now_ + wire_.delay, Flying{from, bytes, true});
+    return;
+  }
   const size_t times = chance(wire_.loss) ? 0 : chance(wire_.repeat) ? 2 : 1;
   for (size_t i = 0; i < times; ++i) {
     Nanoseconds at = now_;
@@ -152,7 +158,7 @@ inline void Pair::send_one(size_t from, const ip::TcpFields& fields, Bytes paylo
       at = link_free_[from] = start + static_cast<Nanoseconds>(spent);
     }
     at += wire_.delay + (wire_.jitter == 0 ? 0 : random_() % wire_.jitter);
-    flying_.emplace(at, Flying{1 - from, bytes});
+    flying_.emplace(at, Flying{1 - from, bytes, false});
   }
 }
 
@@ -188,6 +194,11 @@ inline void Pair::transmit(size_t which) {
 inline void Pair::deliver(const Flying& flying) {
   ip::TcpView view;
   if (ip::parse_tcp(flying.bytes, view) != ip::TcpError::none) fault_ = "a segment that cannot be parsed";
+  if (flying.too_big) {
+    Connection& it = *sides_[flying.to].connection;
+    if (it.under_way(view.sequence)) it.handle_too_big(wire_.mss_max, now_);
+    return;
+  }
   ++delivered_;
   sides_[flying.to].connection->handle_segment(view, now_);
 }

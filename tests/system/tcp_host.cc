@@ -47,6 +47,7 @@ const char* name_of(tcp::Error error) {
     case tcp::Error::reset: return "reset";
     case tcp::Error::timed_out: return "timed_out";
     case tcp::Error::aborted: return "aborted";
+    case tcp::Error::unreachable: return "unreachable";
   }
   return "";
 }
