@@ -74,7 +74,8 @@ struct Readiness {
 struct Segment {
   ip::TcpFields fields;
   uint32_t length = 0;     // payload bytes, from fields.sequence on
-  uint16_t mss = 0;        // payload bytes of one segment on the wire: more are to be cut, FIN and PSH with the last
+  uint16_t mss = 0;        // payload bytes of one segment on the wire: more are to be cut, FIN and PSH with the last, CWR with the first
+  bool ecn_capable = false;  // to leave with ECT(0) in IP's header (RFC 3168, 5)
 };
 
 class Connection {
@@ -106,7 +107,8 @@ class Connection {
 
   // ---- what happens
 
-  void handle_segment(const ip::TcpView& segment, Nanoseconds now) noexcept;
+  // `ecn`: the two bits of IP's header (RFC 3168, 5).
+  void handle_segment(const ip::TcpView& segment, Nanoseconds now, uint8_t ecn = 0) noexcept;
   void handle_timer(Nanoseconds now) noexcept;
   Nanoseconds next_timer() const noexcept;  // kNever: none
   // Of an ICMP error that quotes a segment of this connection, if that is under_way(): a hard one ends the handshake, any other is
@@ -174,11 +176,12 @@ class Connection {
   void answer_reset(const ip::TcpView& segment) noexcept;
 
   // connection_receive.cc
-  void handle_synchronized(ip::TcpView segment, Nanoseconds now) noexcept;
+  void handle_synchronized(ip::TcpView segment, Nanoseconds now, uint8_t ecn) noexcept;
   bool check_timestamp(const ip::TcpView& segment, Nanoseconds now) noexcept;
   bool acceptable(const ip::TcpView& segment) const noexcept;
   void handle_unacceptable(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void handle_reset(const ip::TcpView& segment, Nanoseconds now) noexcept;
+  void note_mark(const ip::TcpView& segment, uint8_t ecn) noexcept;
   void handle_data(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void take_data(Sequence sequence, Bytes data, Nanoseconds now) noexcept;
   void handle_fin(Nanoseconds now) noexcept;
@@ -189,6 +192,7 @@ class Connection {
   bool handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void handle_fin_acknowledged(Nanoseconds now) noexcept;
   Nanoseconds echoed(const ip::TcpView& segment, Nanoseconds now) const noexcept;
+  void handle_echo(uint32_t delivered) noexcept;
   void take_window(const ip::TcpView& segment) noexcept;
   bool take_sack(const ip::TcpView& segment, Delivery& delivery) noexcept;
   void handle_delivery(const ip::TcpView& segment, Delivery& delivery, uint32_t acked, bool repeats, bool duplicate_told,
@@ -263,6 +267,10 @@ class Connection {
   bool first_due_ : 1 = false;        // the first lost piece leaves whatever the window says
   bool tail_probed_ : 1 = false, tail_probe_resent_ : 1 = false;
   bool rack_round_ : 1 = false;       // RACK.dsack_round counts
+  bool ecn_ : 1 = false;              // agreed upon
+  bool ecn_seen_ : 1 = false;         // something has come with ECT
+  bool echo_ : 1 = false;             // each ACK says that a mark has come, until the peer says that it has slowed down
+  bool reduced_due_ : 1 = false;      // CWR goes with the next new data
   bool duplicate_due_ : 1 = false;    // duplicate_ is to be told (RFC 2883)
   bool held_back_ : 1 = false;        // the congestion window was all that kept more from being sent
   uint8_t challenges_ = 0;            // in the present second
@@ -298,6 +306,7 @@ class Connection {
   uint32_t recovery_flight_ = 0, prr_delivered_ = 0, prr_out_ = 0;  // RFC 6937
   Sequence tail_probe_end_{};         // TLP.end_seq
   Sequence rack_round_end_{};
+  Sequence reduced_end_{};            // what was sent before it says nothing new of congestion (RFC 3168, 6.1.2)
 
   Nanoseconds rto_at_ = kNever;       // also for SYNs and window probes
   Nanoseconds tail_probe_at_ = kNever;

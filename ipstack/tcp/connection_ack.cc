@@ -55,6 +55,8 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
   take_window(segment);
   if (shut && snd_wnd_ != 0 && !reader_gone_) since_ = now;  // what is waited for from here on is an acknowledgement
   if (recovery_ == Recovery::none && snd_una_ > recovery_end_) recovery_end_ = snd_una_ - 1;  // moves along
+  if (snd_una_ > reduced_end_ + 1u) reduced_end_ = snd_una_ - 1u;  // likewise
+  if (ecn_ && segment.has(ip::TcpFlags::kEce)) handle_echo(segments_of(delivery.bytes));
   handle_delivery(segment, delivery, acked, repeats, duplicate_told, now);
   if (acked != 0) {
     // RFC 6298, 5.2 and 5.3.
@@ -87,6 +89,17 @@ void Connection::handle_fin_acknowledged(Nanoseconds now) noexcept {
   } else if (state_ == State::last_ack) {
     end(Error::none);
   }
+}
+
+// RFC 3168, 6.1.2: as if something had been lost, once for a window of data; what is really lost has slowed us down already.
+void Connection::handle_echo(uint32_t delivered) noexcept {
+  told_.delivered_ce += delivered;
+  if (snd_una_ <= reduced_end_ || snd_una_ <= recovery_end_ || recovery_ != Recovery::none) return;
+  ++shared_.counters.reductions;
+  reduced_end_ = snd_nxt_;
+  reduced_due_ = true;
+  congestion_.handle_loss(std::max(unacknowledged(), mss()));
+  congestion_.set_window(std::min(congestion_.window(), congestion_.threshold()));
 }
 
 // SND.WND is of the newest segment that says it (RFC 9293, 3.10.7.4, fifth).
@@ -182,7 +195,7 @@ void Connection::handle_delivery(const ip::TcpView& segment, Delivery& delivery,
   find_losses(repeats, now);
   if (recovery_ == Recovery::fast) {
     if (delivered != 0 || was_open) reduce_in_proportion(delivered);
-  } else if (acked != 0 && held_back_ && !was_fast) {
+  } else if (acked != 0 && held_back_ && !was_fast && snd_una_ > reduced_end_) {
     const uint32_t most = recovery_ == Recovery::timeout ? mss_ : uint32_t{options_.slow_start_limit} * mss_;
     congestion_.handle_ack(acked, most, rtt_.smooth(), now);
   }
@@ -217,6 +230,7 @@ void Connection::enter_recovery() noexcept {
   ++shared_.counters.recoveries;
   recovery_ = Recovery::fast;
   recovery_end_ = snd_nxt_;
+  reduced_due_ = ecn_;
   recovery_flight_ = std::max(unacknowledged(), 1u);
   prr_delivered_ = prr_out_ = 0;
   congestion_.handle_loss(unacknowledged());

@@ -12,7 +12,7 @@ constexpr Nanoseconds kRtoAfterLostSyn = 3 * kSecond;  // RFC 6298, 5.7
 }  // namespace
 
 void Connection::begin_handshake(Nanoseconds now) noexcept {
-  snd_una_ = recovery_end_ = iss_;
+  snd_una_ = recovery_end_ = reduced_end_ = iss_;
   snd_nxt_ = iss_ + 1;
   queued_.start(snd_nxt_);
   rtt_ = {};
@@ -32,7 +32,7 @@ void Connection::answer_reset(const ip::TcpView& segment) noexcept {
   if (state_ == State::closed || state_ == State::listen) remote_port_ = segment.source_port;
 }
 
-void Connection::handle_segment(const ip::TcpView& segment, Nanoseconds now) noexcept {
+void Connection::handle_segment(const ip::TcpView& segment, Nanoseconds now, uint8_t ecn) noexcept {
   ++shared_.counters.segments_in;
   ++told_.segs_in;
   if (!segment.payload.empty()) ++told_.data_segs_in;
@@ -56,7 +56,7 @@ void Connection::handle_segment(const ip::TcpView& segment, Nanoseconds now) noe
     case State::closing:
     case State::last_ack:
     case State::time_wait:
-      handle_synchronized(segment, now);
+      handle_synchronized(segment, now, ecn);
       return;
   }
 }
@@ -81,6 +81,13 @@ void Connection::take_syn(const ip::TcpView& segment, Nanoseconds now) noexcept 
   if (stamps_) {
     ts_recent_ = options.timestamp;
     ts_recent_second_ = static_cast<uint32_t>(now / kSecond);
+  }
+  // RFC 3168, 6.1.1: a SYN that asks has both bits, one that agrees has ECE alone; and who has sent one that does not ask, does not use it.
+  const bool ece = segment.has(Flags::kEce), cwr = segment.has(Flags::kCwr);
+  if (segment.has(Flags::kAck)) {
+    ecn_ = options_.ecn == Ecn::on && !syn_resent_ && ece && !cwr;
+  } else {
+    ecn_ = options_.ecn != Ecn::off && ece && cwr && state_ == State::listen;
   }
   heard_at_ = now;
 }

@@ -59,7 +59,7 @@ Info Connection::info(Nanoseconds now) const noexcept {
   info.state = state_;
   switch (recovery_) {
     case Recovery::none:
-      info.ca_state = scoreboard_.sacked() != 0 || repeats_ != 0 ? CongestionState::disorder : CongestionState::open;
+      info.ca_state = reduced_end_ > snd_una_ ? CongestionState::cwr : scoreboard_.sacked() != 0 || repeats_ != 0 ? CongestionState::disorder : CongestionState::open;
       break;
     case Recovery::fast:
       info.ca_state = CongestionState::recovery;
@@ -75,6 +75,8 @@ Info Connection::info(Nanoseconds now) const noexcept {
   info.timestamps = stamps_;
   info.sack = sacks_;
   info.window_scaling = scales_;
+  info.ecn = ecn_;
+  info.ecn_seen = ecn_seen_;
   info.snd_wscale = peer_scale_;
   info.rcv_wscale = scales_ ? our_scale_ : uint8_t{0};
   info.rto = rtt_.rto(options_);
@@ -118,6 +120,7 @@ Info Connection::info(Nanoseconds now) const noexcept {
   if (told_.limit == Limit::receive_window) info.rwnd_limited += passed;
   if (told_.limit == Limit::send_buffer) info.sndbuf_limited += passed;
   info.delivered = told_.delivered;
+  info.delivered_ce = told_.delivered_ce;
   info.bytes_sent = told_.bytes_sent;
   info.bytes_retrans = told_.bytes_retrans;
   info.dsack_dups = told_.dsack_dups;

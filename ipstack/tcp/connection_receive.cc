@@ -9,7 +9,7 @@ using Flags = ip::TcpFlags;
 constexpr uint32_t kTimestampAge = 24 * 24 * 3600;  // seconds for which one can be compared (RFC 7323, 5.5)
 }  // namespace
 
-void Connection::handle_synchronized(ip::TcpView segment, Nanoseconds now) noexcept {
+void Connection::handle_synchronized(ip::TcpView segment, Nanoseconds now, uint8_t ecn) noexcept {
   if (state_ == State::syn_received && segment.has(Flags::kSyn) && segment.sequence == irs_ && !segment.has(Flags::kRst)) {
     // The peer's SYN once more. Without an ACK it has not got our answer; with one, both have opened at once, and the SYN is old.
     if (!segment.has(Flags::kAck)) {
@@ -44,6 +44,7 @@ void Connection::handle_synchronized(ip::TcpView segment, Nanoseconds now) noexc
     ts_recent_second_ = static_cast<uint32_t>(now / kSecond);
   }
   if (state_ == State::closed) return;
+  note_mark(segment, ecn);
   // Sixth: RFC 6093, 6, has new applications ignore where urgent data ends; all of it stays in the stream.
   if (segment.has(Flags::kUrg)) ++shared_.counters.urgent;
   if (closed_window && segment.length() != 0) {
@@ -123,6 +124,19 @@ void Connection::handle_reset(const ip::TcpView& segment, Nanoseconds now) noexc
   if (state_ == State::syn_received) return end(passive_ ? Error::reset : Error::refused);
   const bool over = state_ == State::closing || state_ == State::last_ack || state_ == State::time_wait;
   end(over ? Error::none : Error::reset);
+}
+
+// RFC 3168, 6.1.3: a mark is echoed until the peer has slowed down.
+void Connection::note_mark(const ip::TcpView& segment, uint8_t ecn) noexcept {
+  constexpr uint8_t kMarked = 3;
+  if (ecn == 0 && !segment.has(Flags::kCwr)) return;
+  if (!ecn_) return;
+  if (ecn != 0) ecn_seen_ = true;
+  if (segment.has(Flags::kCwr)) echo_ = false;
+  if (ecn != kMarked) return;
+  ++shared_.counters.marks;
+  echo_ = true;
+  ack_now_ = true;
 }
 
 // Seventh, the text, and eighth, the FIN.

@@ -89,7 +89,7 @@ void Connection::begin_segment(Segment& segment, Sequence sequence, uint8_t flag
   fields.destination_port = remote_port_;
   fields.sequence = sequence;
   fields.acknowledgement = rcv_nxt();
-  fields.flags = flags;
+  fields.flags = echo_ ? static_cast<uint8_t>(flags | Flags::kEce) : flags;
   // RFC 9293, 3.8.6.2.2: the right edge stands still until it can move by a segment, or half the buffer. And it never moves back.
   const Sequence edge = received_.next() + room();
   const uint32_t least = std::max(std::min<uint32_t>(options_.mss, options_.receive_buffer / 2), 1u << (scales_ ? our_scale_ : 0));
@@ -131,6 +131,9 @@ void Connection::emit_syn(Segment& segment, Nanoseconds now) noexcept {
   fields.destination_port = remote_port_;
   fields.sequence = iss_;
   fields.flags = Flags::kSyn;
+  // RFC 3168, 6.1.1.1: some networks lose what they do not know, so that the second one does not ask.
+  if (!answers && options_.ecn == Ecn::on && !syn_sent_) fields.flags |= Flags::kEce | Flags::kCwr;
+  if (answers && ecn_) fields.flags |= Flags::kEce;
   fields.window = static_cast<uint16_t>(std::min<uint32_t>(room(), 0xFFFF));
   ip::TcpOptions& options = fields.options;
   options.mss = options_.mss;
@@ -233,6 +236,12 @@ void Connection::emit_fresh(Segment& segment, uint32_t bytes, bool fin, Nanoseco
   // RFC 9293, 3.9.1.2, MUST-60: with the last of what is queued.
   if (bytes != 0 && snd_nxt_ + bytes == queued_.end()) segment.fields.flags |= Flags::kPsh;
   if (fin) segment.fields.flags |= Flags::kFin;
+  if (ecn_ && bytes != 0 && !persisting_) {
+    // RFC 3168, 6.1.4 to 6.1.6: not what was sent before, nor what carries no data, nor a probe of a closed window.
+    segment.ecn_capable = true;
+    if (reduced_due_) segment.fields.flags |= Flags::kCwr;
+    reduced_due_ = false;
+  }
   const uint32_t length = bytes + (fin ? 1 : 0);
   if (!scoreboard_.append(shared_.records, snd_nxt_, length, fin, now)) ++shared_.counters.no_record;
   snd_nxt_ += length;

@@ -113,6 +113,7 @@ void Connection::handle_silence(Nanoseconds now) noexcept {
     scoreboard_.time_out(shared_.records, now, reorder_window(), !sacks_);
     recovery_ = Recovery::timeout;
     recovery_end_ = snd_nxt_;
+    reduced_due_ = ecn_;
     repeats_ = 0;
   }
   tail_probed_ = tail_probe_due_ = false;

@@ -15,6 +15,8 @@ struct Counters {
   uint64_t resets_sent = 0, resets_received = 0;
   uint64_t urgent = 0;               // segments with an urgent pointer, which is not looked at (RFC 6093)
 
+  uint64_t marks = 0;                // segments that came with a mark of congestion (CE)
+  uint64_t reductions = 0;           // of windows, because the peer had seen one
   uint64_t path_errors = 0, too_big = 0;  // of ICMP; those that made segments smaller
   uint64_t malformed = 0;            // segments with an option of a wrong length, which was skipped
 

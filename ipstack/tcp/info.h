@@ -32,7 +32,7 @@ struct Info {
   uint8_t retransmits = 0;       // time-outs in a row
   uint8_t probes = 0;            // of a closed window, or of whether the peer lives, without an answer
   uint8_t backoff = 0;
-  bool timestamps = false, sack = false, window_scaling = false;
+  bool timestamps = false, sack = false, window_scaling = false, ecn = false, ecn_seen = false;
   uint8_t snd_wscale = 0, rcv_wscale = 0;
   bool delivery_rate_app_limited = false;
   Nanoseconds rto = 0, ato = 0;
@@ -51,7 +51,7 @@ struct Info {
   uint64_t delivery_rate = 0;    // bytes per second
   Nanoseconds busy_time = 0;     // with something to send or on its way; of these:
   Nanoseconds rwnd_limited = 0, sndbuf_limited = 0;
-  uint32_t delivered = 0;
+  uint32_t delivered = 0, delivered_ce = 0;  // of these, with word of a mark
   uint64_t bytes_sent = 0, bytes_retrans = 0;
   uint32_t dsack_dups = 0;       // that the peer has told of
   uint32_t reord_seen = 0;
@@ -66,7 +66,7 @@ struct InfoCounters {
   Nanoseconds limited_since = 0;
   uint32_t data_received_at = 0, data_sent_at = 0, ack_received_at = 0;  // milliseconds
   uint32_t total_retrans = 0, segs_out = 0, segs_in = 0, data_segs_in = 0, data_segs_out = 0;
-  uint32_t delivered = 0, dsack_dups = 0, rcv_ooopack = 0;
+  uint32_t delivered = 0, delivered_ce = 0, dsack_dups = 0, rcv_ooopack = 0;
   uint32_t rate_bytes = 0, rate_ticks = 0;  // the newest rate that was not the application's, or a higher one
   uint16_t rcv_mss = 0;
   Limit limit = Limit::idle;

@@ -7,6 +7,9 @@
 
 namespace unet::tcp {
 
+// Explicit congestion notification (RFC 3168): not at all, if the peer asks for it, or asked for.
+enum class Ecn : uint8_t { off, passive, on };
+
 enum class Algorithm : uint8_t { newreno, cubic };
 
 struct Options {
@@ -18,6 +21,7 @@ struct Options {
   bool timestamps = true;
   bool sack = true;
   bool nagle = true;
+  Ecn ecn = Ecn::passive;
   Algorithm congestion = Algorithm::cubic;
   uint16_t initial_window = 10;     // segments (RFC 6928)
   uint16_t slow_start_limit = 2;    // segments by which one ACK may open the window: L of RFC 3465

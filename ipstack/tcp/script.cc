@@ -30,6 +30,7 @@ class Runner {
     options_.mss = 1000;
     options_.nagle = options_.sack = options_.timestamps = options_.window_scaling = false;
     options_.congestion = Algorithm::newreno;
+    options_.ecn = Ecn::off;
     options_.rto_min = 200 * kMillisecond;
     options_.send_buffer = options_.receive_buffer = 60000;
   }
@@ -114,6 +115,8 @@ class Runner {
       options_.receive_buffer = static_cast<uint32_t>(value);
     } else if (name == "cubic") {
       options_.congestion = value != 0 ? Algorithm::cubic : Algorithm::newreno;
+    } else if (name == "ecn") {
+      options_.ecn = static_cast<Ecn>(value);
     } else if (name == "iss") {
       iss_ = {static_cast<uint32_t>(value)};
     } else if (name == "irs") {
@@ -205,7 +208,7 @@ class Runner {
     if (options.has_timestamps) text << "ts " << options.timestamp - clock_ << ' ' << stamp_of(options.timestamp_echo) << ", ";
     if (options.sack_count != 0) text << "sack";
     for (uint32_t i = 0; i < options.sack_count; ++i) text << ' ' << options.sack[i].left - irs_ << ':' << options.sack[i].right - irs_;
-    text << ">";
+    text << ">" << (out.segment.ecn_capable ? " ect" : "");
     return text.str();
   }
   static uint32_t stamp_of(uint32_t echo) { return echo == 0 ? 0 : echo - kPeerClock; }
@@ -229,7 +232,7 @@ class Runner {
     if (line.has_ack) same = same && fields.acknowledgement - irs_ == line.ack;
     if (line.has_win) same = same && fields.window == line.win;
     if (line.has_mss) same = same && out.segment.mss == line.mss;
-    same = same && same_options(fields.options, line);
+    same = same && out.segment.ecn_capable == line.ect && same_options(fields.options, line);
     if (!same) wrong("expected that, got " + got);
     if (!out.payload.empty()) wrong("got " + got + " with a " + out.payload);
   }
@@ -284,12 +287,12 @@ class Runner {
     for (uint32_t place = line.from; place != line.to; ++place) wire[head + place - line.from] = pattern(place, false);
     ip::TcpView view;
     if (ip::parse_tcp(wire, view) != ip::TcpError::none) wrong("the parser refuses this segment");
-    connection_->handle_segment(view, now_);
+    connection_->handle_segment(view, now_, line.ce ? uint8_t{3} : line.ect ? uint8_t{2} : uint8_t{0});
   }
 
   // ---- commands
 
-  void handshake(const std::vector<std::string>& w, bool active) {
+  void handshake(const std::vector<std::string>& w, bool active, bool ecn) {
     if (w.size() == 3) window_ = static_cast<uint16_t>(number(w[2]));
     Line syn;
     syn.options.mss = options_.mss;
@@ -309,7 +312,7 @@ class Runner {
       inject(syn);
     } else {
       check("listen", "none", to_string(connection_->listen(iss_, offset_)));
-      syn.flags = "S";
+      syn.flags = ecn ? "SEW" : "S";
       inject(syn);
       poll();
       now_ += 100 * kMillisecond;
@@ -354,7 +357,8 @@ class Runner {
   void command(const std::vector<std::string>& w) {
     const std::string& name = w[0];
     Connection& it = *connection_;
-    if (name == "established" || name == "connected") return handshake(w, name == "connected");
+    if (name == "established" || name == "connected") return handshake(w, name == "connected", false);
+    if (name == "established_ecn") return handshake(w, false, true);
     if (name == "listen") return result(w, it.listen(iss_, offset_));
     if (name == "connect") return result(w, it.connect(kPeerPort, iss_, now_, offset_));
     if (name == "shutdown") return result(w, it.shutdown());

@@ -3,14 +3,15 @@
 // One step per line; `#` begins a comment. A step may begin with the time that passes before it: `+200ms`, `+1.5s`, `+0`.
 //
 //   set NAME VALUE            of Options, before anything else; times in milliseconds. Unlike elsewhere nagle, sack, timestamps and
-//                             window_scaling are 0 and mss 1000, congestion is NewReno, rto_min 200 ms. Also iss, irs, chunks, records,
+//                             window_scaling are 0, ecn too (1: passive, 2: on), mss 1000, congestion is NewReno, rto_min 200 ms. Also iss, irs, chunks, records,
 //                             timestamp_offset
-//   established [win N]       a passive open that has taken 100 ms, so that the RTO is 300 ms;  `connected` an active one
+//   established [win N]       a passive open that has taken 100 ms, so that the RTO is 300 ms;  `connected` an active one;
+//                             `established_ecn` one that has asked for ECN
 //   listen | connect | shutdown | close | abort [= ERROR]
 //   send N [= M | = ERROR]    takes N bytes, or M of them
 //   receive N [= M | = end | = ERROR]
-//   < FLAGS FROM:TO [ack N] [win N] [urg N] [<OPTIONS>] [nots]     a segment comes
-//   > FLAGS FROM:TO [ack N] [win N] [mss N] [<OPTIONS>]            a segment leaves, now or just then when the time has passed
+//   < FLAGS FROM:TO [ack N] [win N] [urg N] [<OPTIONS>] [nots] [ect | ce]    a segment comes
+//   > FLAGS FROM:TO [ack N] [win N] [mss N] [<OPTIONS>] [ect]    a segment leaves, now or just then when the time has passed
 //   state S | error E | readable N | writable N | cwnd N | ssthresh N | flight N | rto MS | clock MS | counter NAME N
 //   info NAME VALUE           of Info, times in milliseconds
 //   timer none | timer +TIME
@@ -20,7 +21,7 @@
 //   idle                      holds no chunk and no record
 //   drain                     takes whatever leaves now
 //
-// FLAGS are of SFRPU. as tcpdump has them, or - for none. Sequence numbers count from either side's SYN, which is 0. OPTIONS are
+// FLAGS are of SFRPUEW. as tcpdump has them, or - for none. Sequence numbers count from either side's SYN, which is 0. OPTIONS are
 // `mss N`, `sackOK`, `wscale N`, `ts [VALUE ECHO]`, `sack FROM:TO ...`, `bad` (one of a wrong length), separated by commas;
 // timestamps are milliseconds of the script.
 // With timestamps agreed upon, segments that come have them by themselves unless it says nots, and those that leave must, with an echo

@@ -48,13 +48,13 @@ inline Nanoseconds duration(const std::string& word) {
 struct Line {
   std::string flags;
   uint32_t from = 0, to = 0;
-  bool has_ack = false, has_win = false, has_options = false, has_ts = false, any_ts = false, no_ts = false, has_mss = false, bad = false;
+  bool has_ack = false, has_win = false, has_options = false, has_ts = false, any_ts = false, no_ts = false, has_mss = false, bad = false, ect = false, ce = false;
   uint32_t ack = 0, win = 0, urg = 0, mss = 0;
   ip::TcpOptions options;
 };
 
 inline uint8_t flag_bits(const std::string& flags) {
-  static const std::string kNames = "FSRP.U";
+  static const std::string kNames = "FSRP.UEW";
   uint8_t bits = 0;
   for (const char each : flags) {
     if (each == '-') continue;
@@ -67,7 +67,7 @@ inline uint8_t flag_bits(const std::string& flags) {
 
 inline std::string flag_names(uint8_t bits) {
   std::string text;
-  for (const auto& [bit, name] : {std::pair{1, 'F'}, {2, 'S'}, {4, 'R'}, {8, 'P'}, {32, 'U'}, {16, '.'}}) {
+  for (const auto& [bit, name] : {std::pair{1, 'F'}, {2, 'S'}, {4, 'R'}, {8, 'P'}, {32, 'U'}, {64, 'E'}, {128, 'W'}, {16, '.'}}) {
     if ((bits & bit) != 0) text += name;
   }
   return text.empty() ? "-" : text;
@@ -131,6 +131,10 @@ inline Line parse_line(const std::string& text) {
   for (size_t i = 2; i < w.size(); ++i) {
     if (w[i] == "nots") {
       line.no_ts = true;
+      continue;
+    }
+    if (w[i] == "ect" || w[i] == "ce") {
+      (w[i] == "ect" ? line.ect : line.ce) = true;
       continue;
     }
     if (i + 1 >= w.size()) wrong("nothing behind " + w[i]);

@@ -21,7 +21,7 @@ inline const std::map<std::string, uint64_t Counters::*> kCounters{
     {"beyond_end", &Counters::beyond_end}, {"no_memory", &Counters::no_memory}, {"too_many_gaps", &Counters::too_many_gaps},
     {"reneged", &Counters::reneged}, {"unanswered", &Counters::unanswered}, {"send_no_memory", &Counters::send_no_memory},
     {"no_record", &Counters::no_record}, {"malformed", &Counters::malformed},
-    {"path_errors", &Counters::path_errors}, {"too_big", &Counters::too_big}, {"undelivered", &Counters::undelivered},
+    {"marks", &Counters::marks}, {"reductions", &Counters::reductions}, {"path_errors", &Counters::path_errors}, {"too_big", &Counters::too_big}, {"undelivered", &Counters::undelivered},
 };
 
 inline const char* to_string(Error error) {
@@ -49,7 +49,8 @@ inline const std::map<std::string, PathError> kPathErrors{
 inline const std::map<std::string, std::string (*)(const Info&)> kInfo{
     {"state", [](const Info& info) { return std::string(tcp::to_string(info.state)); }},
     {"ca_state", [](const Info& info) { return std::string(to_string(info.ca_state)); }},
-    UNET_INFO(retransmits), UNET_INFO(probes), UNET_INFO(backoff), UNET_INFO(timestamps), UNET_INFO(sack), UNET_INFO(window_scaling),
+    UNET_INFO(retransmits), UNET_INFO(probes), UNET_INFO(backoff), UNET_INFO(timestamps), UNET_INFO(sack), UNET_INFO(ecn),
+    UNET_INFO(ecn_seen), UNET_INFO(delivered_ce), UNET_INFO(window_scaling),
     UNET_INFO(snd_wscale), UNET_INFO(rcv_wscale), UNET_INFO(delivery_rate_app_limited), UNET_INFO(snd_mss), UNET_INFO(rcv_mss),
     UNET_INFO(advmss), UNET_INFO(unacked), UNET_INFO(sacked), UNET_INFO(lost), UNET_INFO(retrans), UNET_INFO(rcv_ssthresh),
     UNET_INFO(snd_ssthresh), UNET_INFO(snd_cwnd), UNET_INFO(reordering), UNET_INFO(total_retrans), UNET_INFO(bytes_acked),

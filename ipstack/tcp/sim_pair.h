@@ -18,6 +18,7 @@ struct Wire {
   Nanoseconds delay = kMillisecond;      // one way
   Nanoseconds jitter = 0;                // up to so much more
   double loss = 0, repeat = 0;
+  double mark = 0;                       // of what is ECN capable; the bottleneck marks what waits behind half its queue, too
   double bits_per_second = 0;            // 0: as many as there are
   uint32_t queue = 0;                    // bytes before the bottleneck; 0: any
   uint16_t mss_max = 0;                  // payload and options of a segment; longer ones are lost, and ICMP says so; 0: any
@@ -67,6 +68,7 @@ class Pair {
     size_t to;
     std::vector<std::byte> bytes;
     bool too_big = false;                // comes back to who sent it
+    uint8_t ecn = 0;
   };
 
   std::byte pattern(size_t from, uint64_t place) const {
@@ -76,7 +78,7 @@ class Pair {
   void act(size_t which);
   void transmit(size_t which);
   void put_on_wire(size_t from, const Segment& segment, const Connection* source);
-  void send_one(size_t from, const ip::TcpFields& fields, Bytes payload);
+  void send_one(size_t from, const ip::TcpFields& fields, Bytes payload, bool ecn_capable);
   void deliver(const Flying& flying);
 
   Wire wire_;
@@ -140,25 +142,28 @@ inline void Pair::act(size_t which) {
   }
 }
 
-inline void Pair::send_one(size_t from, const ip::TcpFields& fields, Bytes payload) {
+inline void Pair::send_one(size_t from, const ip::TcpFields& fields, Bytes payload, bool ecn_capable) {
   std::vector<std::byte> bytes(ip::kTcpHeaderMax);
   bytes.resize(ip::emit_tcp(bytes.data(), fields));
   bytes.insert(bytes.end(), payload.begin(), payload.end());
   if (wire_.mss_max != 0 && bytes.size() - sizeof(ip::TcpHeader) > wire_.mss_max) {
-    if (!chance(wire_.loss)) flying_.emplace(now_ + wire_.delay, Flying{from, bytes, true});
+    if (!chance(wire_.loss)) flying_.emplace(now_ + wire_.delay, Flying{from, bytes, true, 0});
     return;
   }
   const size_t times = chance(wire_.loss) ? 0 : chance(wire_.repeat) ? 2 : 1;
   for (size_t i = 0; i < times; ++i) {
     Nanoseconds at = now_;
+    bool marked = ecn_capable && wire_.mark != 0 && chance(wire_.mark);
     if (wire_.bits_per_second != 0) {
       const double spent = static_cast<double>(bytes.size() + 40) * 8e9 / wire_.bits_per_second;
       const Nanoseconds start = std::max(now_, link_free_[from]);
-      if (wire_.queue != 0 && static_cast<double>(start - now_) * wire_.bits_per_second / 8e9 > wire_.queue) return;
+      const double waiting = static_cast<double>(start - now_) * wire_.bits_per_second / 8e9;
+      if (wire_.queue != 0 && waiting > wire_.queue) return;
+      marked = marked || (ecn_capable && wire_.queue != 0 && waiting > wire_.queue / 2.0);
       at = link_free_[from] = start + static_cast<Nanoseconds>(spent);
     }
     at += wire_.delay + (wire_.jitter == 0 ? 0 : random_() % wire_.jitter);
-    flying_.emplace(at, Flying{1 - from, bytes, false});
+    flying_.emplace(at, Flying{1 - from, bytes, false, marked ? uint8_t{3} : ecn_capable ? uint8_t{2} : uint8_t{0}});
   }
 }
 
@@ -175,7 +180,8 @@ inline void Pair::put_on_wire(size_t from, const Segment& segment, const Connect
     ip::TcpFields fields = segment.fields;
     fields.sequence += static_cast<uint32_t>(at);
     if (at + bytes < payload.size()) fields.flags &= static_cast<uint8_t>(~(ip::TcpFlags::kFin | ip::TcpFlags::kPsh));
-    send_one(from, fields, Bytes(payload).subspan(at, bytes));
+    if (at != 0) fields.flags &= static_cast<uint8_t>(~ip::TcpFlags::kCwr);
+    send_one(from, fields, Bytes(payload).subspan(at, bytes), segment.ecn_capable);
     at += bytes;
   } while (at < payload.size());
 }
@@ -200,7 +206,7 @@ inline void Pair::deliver(const Flying& flying) {
     return;
   }
   ++delivered_;
-  sides_[flying.to].connection->handle_segment(view, now_);
+  sides_[flying.to].connection->handle_segment(view, now_, flying.ecn);
 }
 
 inline void Pair::run(Nanoseconds until) {
