@@ -10,6 +10,9 @@ namespace {
 constexpr float kC = 0.4f;         // RFC 9438, 5.1
 constexpr float kBeta = 0.7f;      // RFC 9438, 4.6
 constexpr float kAlpha = 3 * (1 - kBeta) / (1 + kBeta);  // RFC 9438, 4.3
+// RFC 9406, 4.3.
+constexpr uint64_t kMinRttThreshold = 4 * kMillisecond, kMaxRttThreshold = 16 * kMillisecond;
+constexpr uint32_t kMinRttDivisor = 8, kRttSamples = 8, kCssGrowthDivisor = 4, kCssRounds = 5;
 constexpr uint32_t kWindowMax = 1u << 30;
 
 }  // namespace
@@ -18,16 +21,53 @@ void Congestion::start(const Options& options, uint32_t mss, uint32_t window) no
   algorithm_ = options.congestion;
   mss_ = static_cast<uint16_t>(mss);
   window_ = window;
+  hystart_enabled_ = options.hystart;
+}
+
+void Congestion::end_first_start() noexcept {
+  if (!first_start_) return;
+  first_start_ = false;
+  cubic_ = {};
+}
+
+// RFC 9406, 4.2.
+void Congestion::handle_round_trip(Sequence ack, Sequence sent, Nanoseconds rtt) noexcept {
+  if (!first_start_ || !hystart_enabled_ || !in_slow_start()) return;
+  HyStart& it = hystart_;
+  if (!it.begun || ack > it.window_end) {
+    it.begun = true;
+    it.window_end = sent;
+    it.last_round_min_rtt = it.current_round_min_rtt;
+    it.current_round_min_rtt = ~uint32_t{0};
+    it.rtt_sample_count = 0;
+    if (it.rounds != 0 && ++it.rounds > kCssRounds) {
+      threshold_ = window_;
+      return end_first_start();
+    }
+  }
+  if (rtt == 0) return;
+  it.current_round_min_rtt = std::min(it.current_round_min_rtt, static_cast<uint32_t>(std::min<Nanoseconds>(rtt, ~uint32_t{0} - 1)));
+  if (it.rtt_sample_count < kRttSamples && ++it.rtt_sample_count < kRttSamples) return;
+  if (it.rounds != 0) {
+    if (it.current_round_min_rtt < it.css_baseline_min_rtt) it.rounds = 0;  // it was jitter
+    return;
+  }
+  if (it.last_round_min_rtt == ~uint32_t{0}) return;
+  const uint64_t threshold = std::clamp<uint64_t>(it.last_round_min_rtt / kMinRttDivisor, kMinRttThreshold, kMaxRttThreshold);
+  if (it.current_round_min_rtt < it.last_round_min_rtt + threshold) return;
+  it.css_baseline_min_rtt = it.current_round_min_rtt;
+  it.rounds = 1;
 }
 
 void Congestion::handle_ack(uint32_t bytes, uint32_t most, Nanoseconds rtt, Nanoseconds now) noexcept {
   if (in_slow_start()) {
     const uint32_t room = threshold_ - window_;
-    const uint32_t grown = std::min({bytes, most, room});
+    const uint32_t grown = std::min(std::min(bytes, most) / (in_conservative_start() ? kCssGrowthDivisor : 1), room);
     window_ = std::min(window_ + grown, kWindowMax);
     if (grown < room || bytes <= grown) return;
     bytes -= grown;
   }
+  end_first_start();
   if (algorithm_ == Algorithm::newreno) {
     grow_newreno(bytes);
   } else {
@@ -46,40 +86,41 @@ void Congestion::grow_newreno(uint32_t bytes) noexcept {
 
 void Congestion::grow_cubic(uint32_t bytes, Nanoseconds rtt, Nanoseconds now) noexcept {
   const float window = segments(window_);
-  if (epoch_start_ == 0) {
+  if (cubic_.epoch_start == 0) {
     // RFC 9438, 4.8: after a time-out, or slow start that ended without a loss, the plateau is where we are.
-    epoch_start_ = std::max<Nanoseconds>(now, 1);
-    w_est_ = window;
-    if (w_max_ < window) w_max_ = window;
-    k_ = std::cbrt((w_max_ - window) / kC);
-    fraction_ = 0;
-    grown_at_ = now;
+    cubic_.epoch_start = std::max<Nanoseconds>(now, 1);
+    cubic_.w_est = window;
+    if (cubic_.w_max < window) cubic_.w_max = window;
+    cubic_.k = std::cbrt((cubic_.w_max - window) / kC);
+    cubic_.fraction = 0;
+    cubic_.grown_at = now;
   }
   const auto cubic = [&](Nanoseconds at) {
-    const float past = static_cast<float>(at) / 1e9f - k_;
-    return kC * past * past * past + w_max_;
+    const float past = static_cast<float>(at) / 1e9f - cubic_.k;
+    return kC * past * past * past + cubic_.w_max;
   };
   // RFC 9438, 5.8: the time in which the window was not what held the sender back does not count.
-  if (now - grown_at_ > std::max(rtt, kMillisecond)) epoch_start_ += now - grown_at_;
-  grown_at_ = now;
-  const Nanoseconds t = now - epoch_start_;
+  if (now - cubic_.grown_at > std::max(rtt, kMillisecond)) cubic_.epoch_start += now - cubic_.grown_at;
+  cubic_.grown_at = now;
+  const Nanoseconds t = now - cubic_.epoch_start;
   const float acked = segments(bytes);
   // RFC 9438, 4.3: what NewReno would have with this reduction; like NewReno once it has what there was before.
-  w_est_ += (w_est_ >= cwnd_prior_ ? 1.0f : kAlpha) * acked / window;
+  cubic_.w_est += (cubic_.w_est >= cubic_.cwnd_prior ? 1.0f : kAlpha) * acked / window;
   float grown;
-  if (cubic(t) < w_est_) {
-    grown = std::max(w_est_ - window, 0.0f);
+  if (cubic(t) < cubic_.w_est) {
+    grown = std::max(cubic_.w_est - window, 0.0f);
   } else {
     const float target = std::clamp(cubic(t + rtt), window, 1.5f * window);  // RFC 9438, 4.2
     grown = (target - window) / window * std::min(acked, window);
   }
-  fraction_ += grown * static_cast<float>(mss_);
-  const auto whole = static_cast<uint32_t>(fraction_);
+  cubic_.fraction += grown * static_cast<float>(mss_);
+  const auto whole = static_cast<uint32_t>(cubic_.fraction);
   window_ += whole;
-  fraction_ -= static_cast<float>(whole);
+  cubic_.fraction -= static_cast<float>(whole);
 }
 
 void Congestion::handle_loss(uint32_t flight) noexcept {
+  end_first_start();
   counted_ = 0;
   if (algorithm_ == Algorithm::newreno) {
     threshold_ = std::max(flight / 2, 2u * mss_);  // RFC 5681, 3.1, equation 4
@@ -87,22 +128,34 @@ void Congestion::handle_loss(uint32_t flight) noexcept {
   }
   // RFC 9438, 4.6 and 4.7: who has less than last time makes room for others.
   const float window = segments(window_);
-  cwnd_prior_ = window;
-  w_max_ = window < w_max_ ? window * (1 + kBeta) / 2 : window;
-  epoch_start_ = 0;
+  cubic_.cwnd_prior = window;
+  cubic_.w_max = window < cubic_.w_max ? window * (1 + kBeta) / 2 : window;
+  cubic_.epoch_start = 0;
   threshold_ = std::max(static_cast<uint32_t>(static_cast<float>(flight) * kBeta), 2u * mss_);
 }
 
 void Congestion::handle_timeout(uint32_t flight, bool again) noexcept {
   // RFC 5681, 3.1: for the first time-out of a segment only.
-  if (!again) handle_loss(flight);
+  if (!again) {
+    end_first_start();
+    threshold_before_ = std::max(flight, threshold_);
+    w_max_before_ = cubic_.w_max;
+    handle_loss(flight);
+  }
   window_ = mss_;
-  if (algorithm_ == Algorithm::cubic) epoch_start_ = 0;
+  if (algorithm_ == Algorithm::cubic) cubic_.epoch_start = 0;
+}
+
+void Congestion::undo_timeout(uint32_t window) noexcept {
+  threshold_ = threshold_before_;
+  window_ = window;
+  cubic_.w_max = w_max_before_;
+  cubic_.epoch_start = 0;
 }
 
 void Congestion::handle_idle(uint32_t window) noexcept {
   window_ = std::min(window_, window);
-  epoch_start_ = 0;
+  if (!first_start_) cubic_.epoch_start = 0;
 }
 
 }  // namespace unet::tcp

@@ -1,26 +1,34 @@
-// congestion.h - how much one connection may have on its way: slow start, then NewReno (RFC 5681, with the byte counting of RFC 3465) or
-// CUBIC (RFC 9438); used by Connection, which says what arrives and what is lost.
+// congestion.h - how much one connection may have on its way: slow start, the first one with HyStart++ (RFC 9406), then NewReno (RFC 5681,
+// with the byte counting of RFC 3465) or CUBIC (RFC 9438); used by Connection, which says what arrives and what is lost.
 #pragma once
 
 #include <cstdint>
 
 #include "ipstack/tcp/options.h"
+#include "ipstack/wire/tcp.h"
 #include "unet/base/time.h"
 
 namespace unet::tcp {
 
+using Sequence = ip::TcpSequence;
+
 class Congestion {
  public:
+  Congestion() noexcept : hystart_() {}
   // Bytes of a segment, and the window to begin with.
   void start(const Options& options, uint32_t mss, uint32_t window) noexcept;
 
   // So many bytes were acknowledged while the window was all that held the sender back, and nothing is being made good for.
   // `most`: by how much slow start may open the window (RFC 3465, 2.2 and 2.3).
   void handle_ack(uint32_t bytes, uint32_t most, Nanoseconds rtt, Nanoseconds now) noexcept;
+  // Everything before `ack` was acknowledged, and all before `sent` has been sent; `rtt`: what that took, 0 if it cannot be told.
+  void handle_round_trip(Sequence ack, Sequence sent, Nanoseconds rtt) noexcept;
   // Something was lost of `flight` bytes: sets the threshold; the window follows when the loss has been made good.
   void handle_loss(uint32_t flight) noexcept;
   // Nothing has come back for a time-out; `again`: not for the first time since something did.
   void handle_timeout(uint32_t flight, bool again) noexcept;
+  // The last handle_timeout() was for nothing: it grows back to what it was (RFC 4015, 3.2). `window`: to begin with.
+  void undo_timeout(uint32_t window) noexcept;
   // Nothing was on its way for a time-out (RFC 5681, 4.1).
   void handle_idle(uint32_t window) noexcept;
   // Recovery decides itself how much may be on its way (RFC 6937).
@@ -30,8 +38,11 @@ class Congestion {
   uint32_t window() const noexcept { return window_; }
   uint32_t threshold() const noexcept { return threshold_; }
   bool in_slow_start() const noexcept { return window_ < threshold_; }
+  // HyStart++ has seen round trips grow, and looks whether that stays so: Conservative Slow Start.
+  bool in_conservative_start() const noexcept { return first_start_ && hystart_.rounds != 0; }
 
  private:
+  void end_first_start() noexcept;
   void grow_newreno(uint32_t bytes) noexcept;
   void grow_cubic(uint32_t bytes, Nanoseconds rtt, Nanoseconds now) noexcept;
   float segments(uint32_t bytes) const noexcept { return static_cast<float>(bytes) / static_cast<float>(mss_); }
@@ -41,14 +52,33 @@ class Congestion {
   uint32_t window_ = 0;
   uint32_t threshold_ = ~uint32_t{0};
   uint32_t counted_ = 0;       // NewReno: bytes acknowledged towards the next segment of window
-  // CUBIC, in segments and seconds, named as in RFC 9438, 4.1.2.
-  Nanoseconds epoch_start_ = 0;  // of this stage of congestion avoidance; 0: it has not begun
-  Nanoseconds grown_at_ = 0;     // when the window was last asked to grow
-  float k_ = 0;
-  float w_max_ = 0;
-  float w_est_ = 0;
-  float cwnd_prior_ = 0;
-  float fraction_ = 0;           // of a byte of window
+  uint32_t threshold_before_ = 0;  // the last time-out: the window or the threshold, whichever was more
+  float w_max_before_ = 0;
+  bool first_start_ = true;    // nothing has ended it yet
+  bool hystart_enabled_ = true;
+
+  // In segments and seconds, named as in RFC 9438, 4.1.2.
+  struct Cubic {
+    Nanoseconds epoch_start = 0;  // of this stage of congestion avoidance; 0: it has not begun
+    Nanoseconds grown_at = 0;     // when the window was last asked to grow
+    float k = 0;
+    float w_max = 0;
+    float w_est = 0;
+    float cwnd_prior = 0;
+    float fraction = 0;           // of a byte of window
+  };
+  // Named as in RFC 9406, 4.2, in nanoseconds of which 32 bits are 4 s: longer round trips count as that.
+  struct HyStart {
+    Sequence window_end{};
+    uint32_t last_round_min_rtt = ~uint32_t{0}, current_round_min_rtt = ~uint32_t{0}, css_baseline_min_rtt = ~uint32_t{0};
+    uint8_t rtt_sample_count = 0;
+    uint8_t rounds = 0;           // of Conservative Slow Start, with the present one
+    bool begun = false;
+  };
+  union {  // the first slow start is over before CUBIC begins
+    HyStart hystart_;
+    Cubic cubic_;
+  };
 };
 
 }  // namespace unet::tcp

@@ -197,6 +197,7 @@ class Connection {
   bool take_sack(const ip::TcpView& segment, Delivery& delivery) noexcept;
   void handle_delivery(const ip::TcpView& segment, Delivery& delivery, uint32_t acked, bool repeats, bool duplicate_told,
                        Nanoseconds now) noexcept;
+  bool recover_forward(const Delivery& delivery, uint32_t acked, bool duplicate) noexcept;
   void find_losses(bool repeats, Nanoseconds now) noexcept;
   void enter_recovery() noexcept;
   void leave_recovery() noexcept;
@@ -273,6 +274,7 @@ class Connection {
   bool reduced_due_ : 1 = false;      // CWR goes with the next new data
   bool duplicate_due_ : 1 = false;    // duplicate_ is to be told (RFC 2883)
   bool held_back_ : 1 = false;        // the congestion window was all that kept more from being sent
+  enum class Forward : uint8_t { none, first_ack, second_ack } forward_ = Forward::none;  // F-RTO waits for that
   uint8_t challenges_ = 0;            // in the present second
   uint8_t keep_alives_ = 0;           // without an answer
   uint16_t repeats_ = 0;              // duplicate ACKs in a row (without SACK)

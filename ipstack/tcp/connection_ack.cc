@@ -25,7 +25,7 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
   const bool repeats = ack == snd_una_ && segment.length() == 0 && unacknowledged() != 0 && snd_wnd_ != 0 &&
                        uint32_t{segment.window} << peer_scale_ == snd_wnd_;
   const uint32_t acked = ack - snd_una_;
-  Delivery delivery{.now = now, .least = rtt_.least()};
+  Delivery delivery{.now = now, .least = rtt_.least(), .before = recovery_end_};
   if (stamps_ && segment.options.has_timestamps) {
     delivery.has_echo = true;
     delivery.echo = segment.options.timestamp_echo;
@@ -191,6 +191,8 @@ void Connection::handle_delivery(const ip::TcpView& segment, Delivery& delivery,
     scoreboard_.lose_first(shared_.records);  // RFC 6582, 3.2, step 3: a partial acknowledgement
     first_due_ = true;
   }
+  if (forward_ != Forward::none && !recover_forward(delivery, acked, repeats || delivery.newly_sacked != 0 || duplicate_told)) return;
+  if (acked != 0) congestion_.handle_round_trip(snd_una_, snd_nxt_, delivery.rtt);
   const bool was_open = recovery_ == Recovery::none;
   find_losses(repeats, now);
   if (recovery_ == Recovery::fast) {
@@ -199,6 +201,41 @@ void Connection::handle_delivery(const ip::TcpView& segment, Delivery& delivery,
     const uint32_t most = recovery_ == Recovery::timeout ? mss_ : uint32_t{options_.slow_start_limit} * mss_;
     congestion_.handle_ack(acked, most, rtt_.smooth(), now);
   }
+}
+
+// RFC 5682, 2.1 and 3.1, steps 2 and 3. False: nothing else is to be concluded from this ACK.
+bool Connection::recover_forward(const Delivery& delivery, uint32_t acked, bool duplicate) noexcept {
+  if (recovery_ != Recovery::timeout) {  // all of it has arrived, which says nothing
+    forward_ = Forward::none;
+    return true;
+  }
+  if (forward_ == Forward::first_ack) {
+    if (acked == 0 && !duplicate) return false;
+    const Sequence edge = snd_una_ + snd_wnd_;
+    const bool fresh = !fin_sent_ && queued_.end() > snd_nxt_ && edge > snd_nxt_;
+    if (acked != 0 && fresh) {
+      forward_ = Forward::second_ack;
+      congestion_.set_window(pipe() + 2 * uint32_t{mss_});
+      return false;
+    }
+  } else {
+    if (delivery.original) {
+      ++shared_.counters.spurious;
+      forward_ = Forward::none;
+      recovery_ = Recovery::none;
+      recovery_end_ = snd_una_ - 1u;
+      reduced_due_ = held_back_ = false;
+      rtt_.forget_backoff();
+      congestion_.undo_timeout(pipe() + std::min(acked, options_.initial_window * uint32_t{mss_}));
+      return true;
+    }
+    if (acked == 0 && !duplicate) return false;
+    congestion_.set_window(std::min(congestion_.window(), 3 * uint32_t{mss_}));
+  }
+  forward_ = Forward::none;
+  held_back_ = true;  // by the window of one segment, if it was not seen
+  scoreboard_.time_out_rest(shared_.records, delivery.now, reorder_window(), !sacks_, recovery_end_);
+  return true;
 }
 
 // RFC 8985, 6.2, step 4: RACK.reo_wnd.

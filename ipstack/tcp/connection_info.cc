@@ -59,7 +59,8 @@ Info Connection::info(Nanoseconds now) const noexcept {
   info.state = state_;
   switch (recovery_) {
     case Recovery::none:
-      info.ca_state = reduced_end_ > snd_una_ ? CongestionState::cwr : scoreboard_.sacked() != 0 || repeats_ != 0 ? CongestionState::disorder : CongestionState::open;
+      if (scoreboard_.sacked() != 0 || repeats_ != 0) info.ca_state = CongestionState::disorder;
+      if (reduced_end_ > snd_una_) info.ca_state = CongestionState::cwr;
       break;
     case Recovery::fast:
       info.ca_state = CongestionState::recovery;

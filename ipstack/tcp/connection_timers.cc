@@ -110,7 +110,16 @@ void Connection::handle_silence(Nanoseconds now) noexcept {
   } else {
     const bool again = recovery_ == Recovery::timeout && rtt_.backoff() != 0;
     congestion_.handle_timeout(unacknowledged(), again);
-    scoreboard_.time_out(shared_.records, now, reorder_window(), !sacks_);
+    // RFC 5682, 2.1, step 1: not while what was lost earlier is being made good.
+    const RecordIndex first = scoreboard_.first();
+    if (options_.forward_recovery && recovery_ == Recovery::none && scoreboard_.lost() == 0 && !shared_.records[first].sacked) {
+      forward_ = Forward::first_ack;
+      scoreboard_.cut(shared_.records, first, unit());
+      scoreboard_.lose_first(shared_.records);
+    } else {
+      forward_ = Forward::none;
+      scoreboard_.time_out(shared_.records, now, reorder_window(), !sacks_);
+    }
     recovery_ = Recovery::timeout;
     recovery_end_ = snd_nxt_;
     reduced_due_ = ecn_;

@@ -9,6 +9,7 @@ struct Counters {
   uint64_t segments_in = 0, segments_out = 0;
   uint64_t retransmitted = 0;        // segments, of whatever size they were handed out
   uint64_t timeouts = 0;             // retransmission time-outs of data
+  uint64_t spurious = 0;             // of these time-outs, those that F-RTO found to be too early
   uint64_t recoveries = 0;           // fast ones
   uint64_t tail_probes = 0, window_probes = 0, keep_alives = 0;
   uint64_t challenges = 0;           // ACKs that ask whether a SYN, RST or ACK was meant (RFC 5961)

@@ -22,6 +22,8 @@ struct Options {
   bool sack = true;
   bool nagle = true;
   Ecn ecn = Ecn::passive;
+  bool forward_recovery = true;     // F-RTO (RFC 5682): new data behind a time-out shows whether anything was lost
+  bool hystart = true;              // HyStart++ (RFC 9406): the first slow start ends when round trips grow longer
   Algorithm congestion = Algorithm::cubic;
   uint16_t initial_window = 10;     // segments (RFC 6928)
   uint16_t slow_start_limit = 2;    // segments by which one ACK may open the window: L of RFC 3465

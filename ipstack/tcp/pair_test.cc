@@ -21,6 +21,8 @@ Options options_of(std::mt19937_64& random) {
   options.timestamps = random() % 2 == 0;
   options.sack = random() % 3 != 0;
   options.nagle = random() % 2 == 0;
+  options.forward_recovery = random() % 3 != 0;
+  options.hystart = random() % 2 == 0;
   options.ecn = static_cast<Ecn>(random() % 3);
   options.congestion = random() % 2 == 0 ? Algorithm::newreno : Algorithm::cubic;
   if (random() % 3 == 0) options.ack_delay = random() % (200 * kMillisecond);
@@ -47,7 +49,7 @@ std::string describe(Pair& pair) {
 
 // What all lives have met.
 struct Seen {
-  uint64_t too_big = 0, marks = 0, reductions = 0;
+  uint64_t too_big = 0, marks = 0, reductions = 0, spurious = 0;
 } seen;
 
 // One life of two ends, of which the seed decides everything.
@@ -59,6 +61,7 @@ void live(uint64_t seed) {
   if (random() % 2 == 0) wire.jitter = 1 + random() % (2 * wire.delay);
   if (random() % 2 == 0) wire.loss = percent(20);
   if (random() % 2 == 0) wire.repeat = percent(20);
+  if (random() % 3 == 0) wire.stall = percent(2);
   if (random() % 2 == 0) wire.mark = percent(20);
   if (random() % 3 == 0) wire.bits_per_second = 1e6 * static_cast<double>(1 + random() % 1000);
   if (random() % 2 == 0) wire.queue = static_cast<uint32_t>(5000 + random() % 100'000);
@@ -95,6 +98,7 @@ void live(uint64_t seed) {
     REQUIRE(info.bytes_acked == side.plan.bytes);
     REQUIRE(info.bytes_received == side.read);
     REQUIRE(info.bytes_sent == side.plan.bytes + info.bytes_retrans);
+    seen.spurious += side.counters.spurious;
     seen.marks += side.counters.marks;
     seen.reductions += side.counters.reductions;
     seen.too_big += side.counters.too_big;
@@ -111,6 +115,7 @@ TEST_CASE("whatever the network does, both streams arrive and both ends close") 
   // All of it was met.
   CHECK(seen.too_big != 0);
   CHECK(seen.marks != 0);
+  CHECK(seen.spurious != 0);
   CHECK(seen.reductions != 0);
 }
 

@@ -63,6 +63,7 @@ bool Scoreboard::split(RecordPool& pool, RecordIndex record, uint32_t length) no
 void Scoreboard::deliver(SentRecord& record, Delivery& delivery) noexcept {
   delivery.bytes += record.length;
   delivered_ += record.length;
+  if (!record.retransmitted && record.end() <= delivery.before) delivery.original = true;
   delivered_ticks_ = ticks(delivery.now);
   // The newest of all that this ACK tells of; what was sent too long ago cannot be told in ticks.
   if (delivery.now - record.sent_at < (Nanoseconds{1} << (31 + kTickShift)) &&
@@ -111,6 +112,7 @@ void Scoreboard::acknowledge(RecordPool& pool, Sequence una, Delivery& delivery)
       if (!record.sacked) {
         delivery.bytes += part;
         delivered_ += part;
+        if (!record.retransmitted && una <= delivery.before) delivery.original = true;
       }
       record.start = una;
       record.length -= part;
@@ -197,6 +199,14 @@ void Scoreboard::time_out(RecordPool& pool, Nanoseconds now, Nanoseconds reorder
     SentRecord& record = pool[each];
     if (!record.in_flight()) continue;
     if (all || each == head_ || now >= record.sent_at + rtt_ + reorder_window) lose(record);
+  }
+}
+
+void Scoreboard::time_out_rest(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, bool all, Sequence end) noexcept {
+  for (RecordIndex each = head_; each != kNoRecord && pool[each].start < end; each = pool[each].next) {
+    SentRecord& record = pool[each];
+    if (!record.in_flight() || (each == head_ && record.retransmitted)) continue;
+    if (all || now >= record.sent_at + rtt_ + reorder_window) lose(record);
   }
 }
 

@@ -84,6 +84,8 @@ struct Delivery {
   Nanoseconds rtt = 0;           // of the newest that was sent once only; 0: of none
   Nanoseconds now = 0;
   Nanoseconds least = 0;         // round trip of this connection so far
+  Sequence before{};             // of an interesting time
+  bool original = false;         // something that lies before it, and was sent once only, has arrived
   // Timestamps tell when what the ACK answers was sent, in milliseconds: of something sent twice, which of them (RFC 8985, 6.2, step 2).
   bool has_echo = false;
   uint32_t echo = 0, clock = 0;  // the echo, and the clock it was taken from as it stands now
@@ -110,6 +112,8 @@ class Scoreboard {
   uint32_t detect_lost(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, Nanoseconds* again_at) noexcept;
   // RFC 8985, 6.3: the first piece is, and those sent long enough ago; or all of them, where nothing tells of later ones.
   void time_out(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, bool all) noexcept;
+  // All that lies before `end` is, but for the first piece if it has been sent again; with SACK, what was sent long enough ago.
+  void time_out_rest(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, bool all, Sequence end) noexcept;
   // Those are that were sent in segments of more than `mss` bytes. Returns how many bytes that is.
   uint32_t lose_longer(RecordPool& pool, uint32_t mss) noexcept;
   // The first piece is, whatever else is known.

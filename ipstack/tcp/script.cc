@@ -31,6 +31,7 @@ class Runner {
     options_.nagle = options_.sack = options_.timestamps = options_.window_scaling = false;
     options_.congestion = Algorithm::newreno;
     options_.ecn = Ecn::off;
+    options_.forward_recovery = options_.hystart = false;
     options_.rto_min = 200 * kMillisecond;
     options_.send_buffer = options_.receive_buffer = 60000;
   }
@@ -92,7 +93,8 @@ class Runner {
         {"fin_wait_2", {&options_.fin_wait_2, time}}, {"keep_alive_idle", {&options_.keep_alive_idle, time}},
         {"keep_alive_interval", {&options_.keep_alive_interval, time}}};
     const std::map<std::string, bool*> switches{{"nagle", &options_.nagle}, {"sack", &options_.sack},
-        {"timestamps", &options_.timestamps}, {"window_scaling", &options_.window_scaling}};
+        {"timestamps", &options_.timestamps}, {"forward_recovery", &options_.forward_recovery},
+        {"hystart", &options_.hystart}, {"window_scaling", &options_.window_scaling}};
     if (times.count(name) != 0) {
       *times.at(name).first = times.at(name).second;
     } else if (switches.count(name) != 0) {

@@ -48,7 +48,8 @@ inline Nanoseconds duration(const std::string& word) {
 struct Line {
   std::string flags;
   uint32_t from = 0, to = 0;
-  bool has_ack = false, has_win = false, has_options = false, has_ts = false, any_ts = false, no_ts = false, has_mss = false, bad = false, ect = false, ce = false;
+  bool has_ack = false, has_win = false, has_options = false, has_ts = false, any_ts = false, no_ts = false, has_mss = false;
+  bool bad = false, ect = false, ce = false;
   uint32_t ack = 0, win = 0, urg = 0, mss = 0;
   ip::TcpOptions options;
 };

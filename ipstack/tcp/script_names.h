@@ -20,8 +20,9 @@ inline const std::map<std::string, uint64_t Counters::*> kCounters{
     {"bad_ack", &Counters::bad_ack}, {"bad_sack", &Counters::bad_sack}, {"duplicate", &Counters::duplicate},
     {"beyond_end", &Counters::beyond_end}, {"no_memory", &Counters::no_memory}, {"too_many_gaps", &Counters::too_many_gaps},
     {"reneged", &Counters::reneged}, {"unanswered", &Counters::unanswered}, {"send_no_memory", &Counters::send_no_memory},
-    {"no_record", &Counters::no_record}, {"malformed", &Counters::malformed},
-    {"marks", &Counters::marks}, {"reductions", &Counters::reductions}, {"path_errors", &Counters::path_errors}, {"too_big", &Counters::too_big}, {"undelivered", &Counters::undelivered},
+    {"no_record", &Counters::no_record}, {"malformed", &Counters::malformed}, {"marks", &Counters::marks},
+    {"reductions", &Counters::reductions}, {"path_errors", &Counters::path_errors},
+    {"too_big", &Counters::too_big}, {"spurious", &Counters::spurious}, {"undelivered", &Counters::undelivered},
 };
 
 inline const char* to_string(Error error) {

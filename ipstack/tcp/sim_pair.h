@@ -18,6 +18,7 @@ struct Wire {
   Nanoseconds delay = kMillisecond;      // one way
   Nanoseconds jitter = 0;                // up to so much more
   double loss = 0, repeat = 0;
+  double stall = 0;                      // of segments that find the link at a standstill, which takes 0.3 to 1.3 s; all behind them wait
   double mark = 0;                       // of what is ECN capable; the bottleneck marks what waits behind half its queue, too
   double bits_per_second = 0;            // 0: as many as there are
   uint32_t queue = 0;                    // bytes before the bottleneck; 0: any
@@ -86,7 +87,7 @@ class Pair {
   std::array<Side, 2> sides_;
   std::array<std::pair<uint32_t, uint32_t>, 2> pools_{{{512, 1024}, {512, 1024}}};
   std::multimap<Nanoseconds, Flying> flying_;
-  std::array<Nanoseconds, 2> link_free_{};
+  std::array<Nanoseconds, 2> link_free_{}, stalled_until_{};
   Nanoseconds now_ = kSecond;
   uint64_t delivered_ = 0;
   std::string fault_;
@@ -162,6 +163,8 @@ inline void Pair::send_one(size_t from, const ip::TcpFields& fields, Bytes paylo
       marked = marked || (ecn_capable && wire_.queue != 0 && waiting > wire_.queue / 2.0);
       at = link_free_[from] = start + static_cast<Nanoseconds>(spent);
     }
+    if (wire_.stall != 0 && chance(wire_.stall)) stalled_until_[from] = now_ + 300 * kMillisecond + random_() % kSecond;
+    at = std::max(at, stalled_until_[from]);
     at += wire_.delay + (wire_.jitter == 0 ? 0 : random_() % wire_.jitter);
     flying_.emplace(at, Flying{1 - from, bytes, false, marked ? uint8_t{3} : ecn_capable ? uint8_t{2} : uint8_t{0}});
   }
