@@ -9,9 +9,12 @@ namespace unet::tcp {
 
 Connection::Connection(const Options& options, const Resources& resources, uint16_t local_port) noexcept
     : options_(options), shared_(resources), local_port_(local_port) {
-  UNET_CHECK(options.receive_buffer < 1u << 30 && options.send_buffer < 1u << 30 && options.mss >= 88);
+  UNET_CHECK(options.receive_buffer < 1u << 30 && options.send_buffer < 1u << 30 && options.mss >= kMssMin);
+  UNET_CHECK(options.receive_buffer_max < 1u << 30 && options.send_buffer_max < 1u << 30);
   UNET_CHECK(options.ack_delay <= 500 * kMillisecond && options.keep_alive_interval != 0);  // RFC 9293, 3.8.6.3, MUST-40
-  while (our_scale_ < 14 && options.receive_buffer >> our_scale_ > 0xFFFF) ++our_scale_;
+  receive_limit_ = options.receive_buffer;
+  const uint32_t most = std::max(options.receive_buffer, options.receive_buffer_max);
+  while (our_scale_ < 14 && most >> our_scale_ > 0xFFFF && options.receive_buffer >> (our_scale_ + 1) != 0) ++our_scale_;
 }
 
 Connection::~Connection() {
@@ -76,8 +79,9 @@ Error Connection::listen(Sequence iss, uint32_t timestamp_offset) noexcept {
 
 uint32_t Connection::writable() const noexcept {
   const bool open = state_ == State::syn_sent || state_ == State::syn_received || may_send(state_);
-  if (!open || fin_queued_ || queued_.size() >= options_.send_buffer) return 0;
-  return options_.send_buffer - queued_.size();
+  const uint32_t limit = std::max(options_.send_buffer, std::min(2 * congestion_.window(), options_.send_buffer_max));
+  if (!open || fin_queued_ || queued_.size() >= limit) return 0;
+  return limit - queued_.size();
 }
 
 // RFC 9293, 3.10.2.

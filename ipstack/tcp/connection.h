@@ -162,6 +162,11 @@ class Connection {
   void begin_shutdown() noexcept;
   Sequence rcv_nxt() const noexcept { return received_.next() + (fin_received_ ? 1 : 0); }
   uint32_t rcv_wnd() const noexcept { return rcv_edge_ > rcv_nxt() ? rcv_edge_ - rcv_nxt() : 0; }
+  // One byte for a window of which the peer hears that it is closed, as it is smaller than what it counts in. It is not taken: two sides
+  // that probe each other could both take a byte that the other does not know of, and believe no ACK any more.
+  bool probes(const ip::TcpView& segment) const noexcept {
+    return segment.payload.size() == 1 && rcv_wnd() >> (scales_ ? our_scale_ : 0) == 0;
+  }
   bool fin_acknowledged() const noexcept { return fin_sent_ && snd_una_ == snd_nxt_; }
   static uint32_t milliseconds(Nanoseconds now) noexcept { return static_cast<uint32_t>(now / kMillisecond); }
   uint32_t clock(Nanoseconds now) const noexcept { return timestamp_offset_ + milliseconds(now); }
@@ -186,6 +191,7 @@ class Connection {
   void take_data(Sequence sequence, Bytes data, Nanoseconds now) noexcept;
   void handle_fin(Nanoseconds now) noexcept;
   void challenge(Nanoseconds now) noexcept;
+  void tune_receive_buffer(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void note_duplicate(Sequence left, Sequence right) noexcept;
 
   // connection_ack.cc
@@ -224,6 +230,9 @@ class Connection {
   void emit_record(Segment& segment, RecordIndex record, uint32_t most, Nanoseconds now) noexcept;
   void emit_fresh(Segment& segment, uint32_t bytes, bool fin, Nanoseconds now) noexcept;
   uint32_t may_send_now(uint32_t wanted) const noexcept;
+  uint32_t pace(uint32_t wanted, Nanoseconds now) noexcept;
+  void note_paced(uint32_t bytes, Nanoseconds now) noexcept;
+  uint64_t pacing_rate() const noexcept;
   uint32_t worth_sending(uint32_t length_max, bool& fin) const noexcept;
   void tell_window() noexcept;
   uint32_t room() const noexcept;
@@ -273,6 +282,7 @@ class Connection {
   bool echo_ : 1 = false;             // each ACK says that a mark has come, until the peer says that it has slowed down
   bool reduced_due_ : 1 = false;      // CWR goes with the next new data
   bool duplicate_due_ : 1 = false;    // duplicate_ is to be told (RFC 2883)
+  bool paced_ : 1 = false;            // pace_at_ is all that keeps more from being sent
   bool held_back_ : 1 = false;        // the congestion window was all that kept more from being sent
   enum class Forward : uint8_t { none, first_ack, second_ack } forward_ = Forward::none;  // F-RTO waits for that
   uint8_t challenges_ = 0;            // in the present second
@@ -310,6 +320,13 @@ class Connection {
   Sequence rack_round_end_{};
   Sequence reduced_end_{};            // what was sent before it says nothing new of congestion (RFC 3168, 6.1.2)
 
+  // How the receive buffer grows, in ticks (scoreboard.h): since when a round trip is measured, until which byte, and how long it was;
+  // and what the application had read at the beginning of the present one.
+  uint32_t receive_limit_ = 0;
+  uint32_t trip_from_ = 0, trip_ = 0, read_from_ = 0;
+  Sequence trip_end_{}, read_begin_{};
+
+  Nanoseconds pace_at_ = 0;           // before it no data leaves
   Nanoseconds rto_at_ = kNever;       // also for SYNs and window probes
   Nanoseconds tail_probe_at_ = kNever;
   Nanoseconds reorder_at_ = kNever;

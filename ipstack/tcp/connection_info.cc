@@ -93,7 +93,10 @@ Info Connection::info(Nanoseconds now) const noexcept {
   if (told_.data_segs_out != 0) info.last_data_sent = ago(told_.data_sent_at);
   if (told_.rcv_mss != 0) info.last_data_recv = ago(told_.data_received_at);
   if (is_synchronized(state_)) info.last_ack_recv = ago(told_.ack_received_at);
-  info.rcv_ssthresh = options_.receive_buffer;
+  info.rcv_ssthresh = receive_limit_;
+  info.rcv_space = received_.next() - received_.readable() - read_begin_;
+  info.rcv_rtt = Nanoseconds{trip_} << kTickShift;
+  info.pacing_rate = pacing_rate();
   info.rtt = rtt_.smooth();
   info.rttvar = rtt_.variation();
   info.min_rtt = rtt_.least();

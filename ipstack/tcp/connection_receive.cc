@@ -22,7 +22,7 @@ void Connection::handle_synchronized(ip::TcpView segment, Nanoseconds now, uint8
   }
   if (!check_timestamp(segment, now)) return;
   // First: the sequence number. Of what comes when the window is closed, ACK, URG and RST still count (3.8.6.1, MUST-66).
-  const bool closed_window = rcv_wnd() == 0 && segment.sequence == rcv_nxt();
+  const bool closed_window = (rcv_wnd() == 0 || probes(segment)) && segment.sequence == rcv_nxt();
   if (segment.has(Flags::kRst)) return handle_reset(segment, now);  // second
   if (!acceptable(segment) && !closed_window) return handle_unacceptable(segment, now);
   if (segment.has(Flags::kSyn)) {  // fourth
@@ -80,7 +80,7 @@ bool Connection::acceptable(const ip::TcpView& segment) const noexcept {
   const uint32_t window = rcv_wnd();
   const uint32_t length = segment.length();
   if (length == 0) return segment.sequence - left <= window;
-  if (window == 0) return false;
+  if (window == 0 || probes(segment)) return false;
   if (segment.sequence - left < window) return true;
   return (segment.sequence + length - 1u) - left < window;
 }
@@ -182,6 +182,7 @@ void Connection::handle_data(const ip::TcpView& segment, Nanoseconds now) noexce
     fin_at_ = end;
   }
   take_data(sequence, data, now);
+  if (receive_limit_ < options_.receive_buffer_max) tune_receive_buffer(segment, now);
   if (fin && received_.next() != fin_at_) ack_now_ = true;
   if (fin_known_ && received_.next() == fin_at_) handle_fin(now);
 }
@@ -213,6 +214,32 @@ void Connection::take_data(Sequence sequence, Bytes data, Nanoseconds now) noexc
   } else if (ack_at_ == kNever) {
     ack_at_ = now + options_.ack_delay;
   }
+}
+
+// Dynamic right-sizing (Fisk and Feng, 2001): room for twice what the application reads in a round trip. A sender that the window holds
+// back takes just that long for a window of data; any other takes longer, and timestamps say by how much.
+void Connection::tune_receive_buffer(const ip::TcpView& segment, Nanoseconds now) noexcept {
+  const uint32_t at = ticks(now);
+  if (received_.next() >= trip_end_) {
+    if (trip_from_ != 0) {
+      uint32_t sample = std::min(at - trip_from_, ticks(kSecond));
+      const Nanoseconds echo = echoed(segment, now);
+      if (echo != kNever) sample = std::min(sample, ticks(echo + kMillisecond));
+      trip_ = trip_ == 0 ? sample : static_cast<uint32_t>((7 * uint64_t{trip_} + sample) / 8);
+    }
+    trip_from_ = std::max(at, 1u);
+    trip_end_ = received_.next() + std::max<uint32_t>(rcv_wnd(), mss_);
+  }
+  const uint32_t trip = trip_ != 0 ? trip_ : ticks(rtt_.smooth());
+  if (trip == 0 || at - read_from_ < trip) return;
+  const Sequence read = received_.next() - received_.readable();
+  const uint32_t bytes = read - read_begin_;
+  if (2 * uint64_t{bytes} > receive_limit_) {
+    const uint64_t wanted = 2 * uint64_t{bytes} + 16u * options_.mss;  // what slow start adds meanwhile
+    receive_limit_ = static_cast<uint32_t>(std::min<uint64_t>(wanted, options_.receive_buffer_max));
+  }
+  read_begin_ = read;
+  read_from_ = at;
 }
 
 void Connection::handle_fin(Nanoseconds now) noexcept {

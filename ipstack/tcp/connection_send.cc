@@ -29,7 +29,7 @@ bool Connection::next_segment(Nanoseconds now, uint32_t length_max, Segment& seg
     return true;
   }
   if (is_synchronized(state_)) {
-    held_back_ = false;
+    held_back_ = paced_ = false;
     if (tail_probe_due_ && emit_tail_probe(segment, now)) return true;
     if (emit_lost(segment, length_max, now) || emit_new(segment, length_max, now)) return true;
     if (probe_due_ && emit_window_probe(segment, now)) return true;
@@ -76,7 +76,7 @@ uint32_t Connection::unit() const noexcept {
 // How many bytes more may come, behind those that have come.
 uint32_t Connection::room() const noexcept {
   const uint32_t unread = received_.readable();
-  const uint32_t buffer = options_.receive_buffer > unread ? options_.receive_buffer - unread : 0;
+  const uint32_t buffer = receive_limit_ > unread ? receive_limit_ - unread : 0;
   const uint64_t chunks = uint64_t{shared_.chunks.available()} * shared_.chunks.chunk_size();
   const uint32_t sayable = 0xFFFFu << (scales_ ? our_scale_ : 0);
   return static_cast<uint32_t>(std::min({uint64_t{buffer}, chunks, uint64_t{sayable}}));
@@ -92,7 +92,7 @@ void Connection::begin_segment(Segment& segment, Sequence sequence, uint8_t flag
   fields.flags = echo_ ? static_cast<uint8_t>(flags | Flags::kEce) : flags;
   // RFC 9293, 3.8.6.2.2: the right edge stands still until it can move by a segment, or half the buffer. And it never moves back.
   const Sequence edge = received_.next() + room();
-  const uint32_t least = std::max(std::min<uint32_t>(options_.mss, options_.receive_buffer / 2), 1u << (scales_ ? our_scale_ : 0));
+  const uint32_t least = std::max(std::min<uint32_t>(options_.mss, receive_limit_ / 2), 1u << (scales_ ? our_scale_ : 0));
   if (edge > rcv_edge_ && edge - rcv_edge_ >= least) rcv_edge_ = edge;
   fields.window = static_cast<uint16_t>(std::min<uint32_t>(rcv_wnd() >> (scales_ ? our_scale_ : 0), 0xFFFF));
   ip::TcpOptions& options = fields.options;
@@ -163,7 +163,7 @@ void Connection::tell_window() noexcept {
   const Sequence edge = received_.next() + room();
   if (edge <= rcv_edge_) return;
   const uint32_t gain = edge - rcv_edge_;
-  const uint32_t half = options_.receive_buffer / 2;
+  const uint32_t half = receive_limit_ / 2;
   // By half a buffer it is worth a segment of its own; by one segment only where the peer may be stopped.
   const uint32_t unit = 1u << (scales_ ? our_scale_ : 0);  // what the peer hears of is a multiple of this
   const uint32_t told = rcv_wnd() / unit * unit;
@@ -180,6 +180,35 @@ uint32_t Connection::may_send_now(uint32_t wanted) const noexcept {
   uint32_t left = window > flying ? window - flying : 0;
   if (flying == 0) left = std::max<uint32_t>(left, mss_);
   return wanted <= left ? wanted : left / unit() * unit();
+}
+
+// RFC 9002, 7.7: a window in less than a round trip, so that what is left of it does not wait for the pacer; in slow start twice.
+uint64_t Connection::pacing_rate() const noexcept {
+  const Nanoseconds trip = rtt_.smooth();
+  if (!options_.pacing || trip == 0) return 0;
+  const uint64_t gain = congestion_.in_slow_start() ? 8 : 5;
+  return std::max<uint64_t>(uint64_t{congestion_.window()} * gain * (kSecond / 4) / trip, mss_);
+}
+
+// How much of `wanted` may leave now; what must wait is held back by the window, in the end.
+uint32_t Connection::pace(uint32_t wanted, Nanoseconds now) noexcept {
+  const uint64_t rate = pacing_rate();
+  if (rate == 0 || wanted == 0) return wanted;
+  if (now < pace_at_) {
+    paced_ = held_back_ = true;
+    return 0;
+  }
+  const uint64_t burst = std::max<uint64_t>(2 * unit(), rate * kMillisecond / kSecond);
+  return wanted <= burst ? wanted : static_cast<uint32_t>(burst) / unit() * unit();
+}
+
+void Connection::note_paced(uint32_t bytes, Nanoseconds now) noexcept {
+  const uint64_t rate = pacing_rate();
+  if (rate == 0) return;
+  const Nanoseconds burst = std::max<uint64_t>(2 * unit(), rate * kMillisecond / kSecond) * kSecond / rate;
+  // Behind a pause a burst may leave at once.
+  if (pace_at_ + burst < now) pace_at_ = now - burst;
+  pace_at_ += bytes * kSecond / rate;
 }
 
 // Bytes of one piece, with its FIN when all of it goes.
@@ -200,6 +229,7 @@ void Connection::emit_record(Segment& segment, RecordIndex record, uint32_t most
   told_.total_retrans += length == 0 ? 1 : segments_of(length);
   told_.bytes_retrans += length;
   if (recovery_ == Recovery::fast) prr_out_ += length;
+  note_paced(length, now);
   if (rto_at_ == kNever) arm_rto(now);
 }
 
@@ -217,7 +247,7 @@ bool Connection::emit_lost(Segment& segment, uint32_t length_max, Nanoseconds no
   } else if (snd_wnd_ == 0) {
     return false;
   } else {
-    most = may_send_now(most);
+    most = pace(may_send_now(most), now);
     if (most == 0) {
       held_back_ = true;
       return false;
@@ -248,6 +278,7 @@ void Connection::emit_fresh(Segment& segment, uint32_t bytes, bool fin, Nanoseco
   if (fin) fin_sent_ = true;
   if (idle && !persisting_) since_ = now;
   sent_at_ = now;
+  note_paced(length, now);
   if (recovery_ == Recovery::fast) prr_out_ += length;
   if (persisting_) {
     persisting_ = probe_due_ = false;
@@ -293,7 +324,7 @@ bool Connection::emit_new(Segment& segment, uint32_t length_max, Nanoseconds now
     if (waits && unacknowledged() == 0) arm_persist(now);
     return false;
   }
-  const uint32_t now_bytes = bytes == 0 ? 0 : may_send_now(bytes);
+  const uint32_t now_bytes = bytes == 0 ? 0 : pace(may_send_now(bytes), now);
   if (now_bytes < bytes) {
     fin = false;
     held_back_ = true;

@@ -54,7 +54,8 @@ Nanoseconds Connection::keep_alive_deadline() const noexcept {
 
 Nanoseconds Connection::next_timer() const noexcept {
   if (state_ == State::closed || state_ == State::listen) return kNever;
-  return std::min({rto_at_, tail_probe_at_, reorder_at_, ack_at_, expires_at_, silence_deadline(), keep_alive_deadline()});
+  return std::min({paced_ ? pace_at_ : kNever,
+                   rto_at_, tail_probe_at_, reorder_at_, ack_at_, expires_at_, silence_deadline(), keep_alive_deadline()});
 }
 
 void Connection::handle_timer(Nanoseconds now) noexcept {

@@ -39,7 +39,9 @@ struct Info {
   uint32_t snd_mss = 0, rcv_mss = 0, advmss = 0;
   uint32_t unacked = 0, sacked = 0, lost = 0, retrans = 0;
   Nanoseconds last_data_sent = ~Nanoseconds{0}, last_data_recv = ~Nanoseconds{0}, last_ack_recv = ~Nanoseconds{0};
-  uint32_t rcv_ssthresh = 0;     // bytes: the most that the window can be
+  uint32_t rcv_ssthresh = 0;     // bytes: the most that the window can be now
+  uint32_t rcv_space = 0;        // bytes: what the application has read of the present round trip
+  Nanoseconds rcv_rtt = 0;       // as the receiver sees it; 0: not known, or not needed
   Nanoseconds rtt = 0, rttvar = 0, min_rtt = 0;
   uint32_t snd_ssthresh = 0;     // ~0: none yet
   uint32_t snd_cwnd = 0;
@@ -48,6 +50,7 @@ struct Info {
   uint64_t bytes_acked = 0, bytes_received = 0;
   uint32_t segs_out = 0, segs_in = 0, data_segs_in = 0, data_segs_out = 0;
   uint32_t notsent_bytes = 0;
+  uint64_t pacing_rate = 0;      // bytes per second; 0: not paced
   uint64_t delivery_rate = 0;    // bytes per second
   Nanoseconds busy_time = 0;     // with something to send or on its way; of these:
   Nanoseconds rwnd_limited = 0, sndbuf_limited = 0;

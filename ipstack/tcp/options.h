@@ -15,8 +15,11 @@ enum class Algorithm : uint8_t { newreno, cubic };
 struct Options {
   uint16_t mss = 1460;              // announced, and the most that is sent: payload and TCP options of one segment on this path
   uint16_t default_mss = 536;       // of a peer that announces none (RFC 9293, 3.7.1, MUST-15): 1220 over IPv6
-  uint32_t send_buffer = 256 * 1024;     // bytes that wait for an acknowledgement or to be sent
-  uint32_t receive_buffer = 256 * 1024;  // bytes that wait for the application, or for others before them; less than 1 GiB
+  // Bytes that wait for an acknowledgement or to be sent; it grows to twice the congestion window, to `send_buffer_max` at most.
+  uint32_t send_buffer = 256 * 1024, send_buffer_max = 4 << 20;
+  // Bytes that wait for the application, or for others before them; less than 1 GiB. It grows to twice what the application reads in a
+  // round trip, to `receive_buffer_max` at most. A maximum that is not more than the first is none.
+  uint32_t receive_buffer = 256 * 1024, receive_buffer_max = 4 << 20;
   bool window_scaling = true;
   bool timestamps = true;
   bool sack = true;
@@ -24,6 +27,7 @@ struct Options {
   Ecn ecn = Ecn::passive;
   bool forward_recovery = true;     // F-RTO (RFC 5682): new data behind a time-out shows whether anything was lost
   bool hystart = true;              // HyStart++ (RFC 9406): the first slow start ends when round trips grow longer
+  bool pacing = false;              // data leaves at a rate a little above window / round trip, in bursts of a few segments or 1 ms
   Algorithm congestion = Algorithm::cubic;
   uint16_t initial_window = 10;     // segments (RFC 6928)
   uint16_t slow_start_limit = 2;    // segments by which one ACK may open the window: L of RFC 3465

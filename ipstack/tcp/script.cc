@@ -34,6 +34,7 @@ class Runner {
     options_.forward_recovery = options_.hystart = false;
     options_.rto_min = 200 * kMillisecond;
     options_.send_buffer = options_.receive_buffer = 60000;
+    options_.send_buffer_max = options_.receive_buffer_max = 0;
   }
 
   void step(std::string text) {
@@ -94,7 +95,7 @@ class Runner {
         {"keep_alive_interval", {&options_.keep_alive_interval, time}}};
     const std::map<std::string, bool*> switches{{"nagle", &options_.nagle}, {"sack", &options_.sack},
         {"timestamps", &options_.timestamps}, {"forward_recovery", &options_.forward_recovery},
-        {"hystart", &options_.hystart}, {"window_scaling", &options_.window_scaling}};
+        {"hystart", &options_.hystart}, {"pacing", &options_.pacing}, {"window_scaling", &options_.window_scaling}};
     if (times.count(name) != 0) {
       *times.at(name).first = times.at(name).second;
     } else if (switches.count(name) != 0) {
@@ -115,6 +116,10 @@ class Runner {
       options_.send_buffer = static_cast<uint32_t>(value);
     } else if (name == "receive_buffer") {
       options_.receive_buffer = static_cast<uint32_t>(value);
+    } else if (name == "send_buffer_max") {
+      options_.send_buffer_max = static_cast<uint32_t>(value);
+    } else if (name == "receive_buffer_max") {
+      options_.receive_buffer_max = static_cast<uint32_t>(value);
     } else if (name == "cubic") {
       options_.congestion = value != 0 ? Algorithm::cubic : Algorithm::newreno;
     } else if (name == "ecn") {

@@ -50,7 +50,9 @@ inline const std::map<std::string, PathError> kPathErrors{
 inline const std::map<std::string, std::string (*)(const Info&)> kInfo{
     {"state", [](const Info& info) { return std::string(tcp::to_string(info.state)); }},
     {"ca_state", [](const Info& info) { return std::string(to_string(info.ca_state)); }},
-    UNET_INFO(retransmits), UNET_INFO(probes), UNET_INFO(backoff), UNET_INFO(timestamps), UNET_INFO(sack), UNET_INFO(ecn),
+    UNET_INFO(retransmits), UNET_INFO(probes), UNET_INFO(backoff), UNET_INFO(timestamps), UNET_INFO(sack),
+    UNET_INFO(pacing_rate), UNET_INFO(rcv_space),
+    UNET_INFO(ecn),
     UNET_INFO(ecn_seen), UNET_INFO(delivered_ce), UNET_INFO(window_scaling),
     UNET_INFO(snd_wscale), UNET_INFO(rcv_wscale), UNET_INFO(delivery_rate_app_limited), UNET_INFO(snd_mss), UNET_INFO(rcv_mss),
     UNET_INFO(advmss), UNET_INFO(unacked), UNET_INFO(sacked), UNET_INFO(lost), UNET_INFO(retrans), UNET_INFO(rcv_ssthresh),
@@ -58,7 +60,7 @@ inline const std::map<std::string, std::string (*)(const Info&)> kInfo{
     UNET_INFO(bytes_received), UNET_INFO(segs_out), UNET_INFO(segs_in), UNET_INFO(data_segs_in), UNET_INFO(data_segs_out),
     UNET_INFO(notsent_bytes), UNET_INFO(delivery_rate), UNET_INFO(delivered), UNET_INFO(bytes_sent), UNET_INFO(bytes_retrans),
     UNET_INFO(dsack_dups), UNET_INFO(reord_seen), UNET_INFO(rcv_ooopack), UNET_INFO(snd_wnd), UNET_INFO(rcv_wnd),
-    UNET_INFO_TIME(rto), UNET_INFO_TIME(ato), UNET_INFO_TIME(last_data_sent), UNET_INFO_TIME(last_data_recv),
+    UNET_INFO_TIME(rto), UNET_INFO_TIME(rcv_rtt), UNET_INFO_TIME(ato), UNET_INFO_TIME(last_data_sent), UNET_INFO_TIME(last_data_recv),
     UNET_INFO_TIME(last_ack_recv), UNET_INFO_TIME(rtt), UNET_INFO_TIME(rttvar), UNET_INFO_TIME(min_rtt), UNET_INFO_TIME(busy_time),
     UNET_INFO_TIME(rwnd_limited), UNET_INFO_TIME(sndbuf_limited),
 };
