@@ -197,6 +197,8 @@ class Connection {
   // connection_ack.cc
   bool handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void handle_fin_acknowledged(Nanoseconds now) noexcept;
+  void take_sample(const ip::TcpView& segment, const Delivery& delivery, bool fresh, Nanoseconds now) noexcept;
+  void restart_timers(Nanoseconds now) noexcept;
   Nanoseconds echoed(const ip::TcpView& segment, Nanoseconds now) const noexcept;
   void handle_echo(uint32_t delivered) noexcept;
   void take_window(const ip::TcpView& segment) noexcept;
@@ -211,6 +213,11 @@ class Connection {
   void handle_tail_probe_ack(const ip::TcpView& segment, bool repeats, bool duplicate_told) noexcept;
   Nanoseconds reorder_window() const noexcept;
   uint32_t pipe() const noexcept;
+
+  // connection_predict.cc
+  bool predicted(const ip::TcpView& segment, uint8_t ecn) const noexcept;
+  bool handle_predicted(const ip::TcpView& segment, Nanoseconds now, uint8_t ecn) noexcept;
+  void take_acknowledgement(const ip::TcpView& segment, uint32_t acked, Nanoseconds now) noexcept;
 
   // connection_info.cc
   uint32_t segments_of(uint32_t bytes) const noexcept;

@@ -41,16 +41,7 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
     path_error_ = PathError::none;
   }
   const bool duplicate_told = take_sack(segment, delivery);
-  if (delivery.rtt != 0) {
-    rtt_.handle_sample(delivery.rtt, options_);
-  } else if (acked != 0) {
-    const Nanoseconds trip = echoed(segment, now);
-    if (trip != kNever) rtt_.handle_sample(std::max(trip, std::min(rtt_.least(), kMillisecond)), options_);
-  }
-  if (delivery.bytes != 0) {
-    told_.delivered += segments_of(delivery.bytes);
-    note_rate(delivery);
-  }
+  take_sample(segment, delivery, acked != 0, now);
   const bool shut = snd_wnd_ == 0;
   take_window(segment);
   if (shut && snd_wnd_ != 0 && !reader_gone_) since_ = now;  // what is waited for from here on is an acknowledgement
@@ -59,14 +50,31 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
   if (ecn_ && segment.has(ip::TcpFlags::kEce)) handle_echo(segments_of(delivery.bytes));
   handle_delivery(segment, delivery, acked, repeats, duplicate_told, now);
   if (acked != 0) {
-    // RFC 6298, 5.2 and 5.3.
-    if (!persisting_) rto_at_ = kNever;
-    if (snd_una_ != snd_nxt_) arm_rto(now);
-    tail_probe_at_ = kNever;
-    arm_tail_probe(now);
+    restart_timers(now);
     if (fin_acknowledged()) handle_fin_acknowledged(now);
   }
   return true;
+}
+
+// A round trip and a rate, if what has arrived tells of them.
+void Connection::take_sample(const ip::TcpView& segment, const Delivery& delivery, bool fresh, Nanoseconds now) noexcept {
+  if (delivery.rtt != 0) {
+    rtt_.handle_sample(delivery.rtt, options_);
+  } else if (fresh) {
+    const Nanoseconds trip = echoed(segment, now);
+    if (trip != kNever) rtt_.handle_sample(std::max(trip, std::min(rtt_.least(), kMillisecond)), options_);
+  }
+  if (delivery.bytes == 0) return;
+  told_.delivered += segments_of(delivery.bytes);
+  note_rate(delivery);
+}
+
+// Something new was acknowledged: RFC 6298, 5.2 and 5.3.
+void Connection::restart_timers(Nanoseconds now) noexcept {
+  if (!persisting_) rto_at_ = kNever;
+  if (snd_una_ != snd_nxt_) arm_rto(now);
+  tail_probe_at_ = kNever;
+  arm_tail_probe(now);
 }
 
 // RFC 7323, 4: the round trip by the timestamps, of something that was sent twice as well, to the millisecond; kNever: they do not say.

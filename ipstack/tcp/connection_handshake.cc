@@ -37,6 +37,7 @@ void Connection::handle_segment(const ip::TcpView& segment, Nanoseconds now, uin
   ++told_.segs_in;
   if (!segment.payload.empty()) ++told_.data_segs_in;
   if (segment.options.malformed) ++shared_.counters.malformed;
+  if (state_ == State::established && handle_predicted(segment, now, ecn)) return;
   switch (state_) {
     case State::closed:
       ++shared_.counters.closed;

@@ -335,6 +335,85 @@ TEST_CASE("what belongs to no connection is reset, but for resets") {
   CHECK_FALSE(reset_for(view));
 }
 
+TEST_CASE("a segment that is predicted does what it does otherwise") {
+  // The urgent flag says nothing, and keeps a segment from being predicted.
+  uint64_t in = 0, acked = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    std::mt19937_64 random(seed);
+    Options options;
+    options.mss = 1000;
+    options.receive_buffer = static_cast<uint32_t>(2000 + random() % 60'000);
+    options.receive_buffer_max = static_cast<uint32_t>(random() % 200'000);
+    options.sack = random() % 2 == 0;
+    options.timestamps = random() % 2 == 0;
+    options.pacing = random() % 4 == 0;
+    options.ecn = Ecn::passive;
+    options.ack_delay = random() % 2 == 0 ? 40 * kMillisecond : 0;
+    options.congestion = random() % 2 == 0 ? Algorithm::newreno : Algorithm::cubic;
+    Counters counters[2];
+    ChunkPool chunks[2]{{1024, 200}, {1024, 200}};
+    RecordPool records[2]{RecordPool(200), RecordPool(200)};
+    Connection it[2]{{options, {chunks[0], records[0], counters[0]}, 80}, {options, {chunks[1], records[1], counters[1]}, 80}};
+    Nanoseconds now = kSecond;
+    Sequence theirs{static_cast<uint32_t>(random())}, ours[2]{{static_cast<uint32_t>(random())}, {}};
+    for (Connection& each : it) each.listen(ours[0]);
+    const std::vector<std::byte> payload(3000);
+    for (int i = 0; i < 500; ++i) {
+      ip::TcpView view;
+      view.source_port = 9;
+      view.flags = i == 0 ? ip::TcpFlags::kSyn | ip::TcpFlags::kEce | ip::TcpFlags::kCwr : ip::TcpFlags::kAck;
+      view.options.mss = 1000;
+      view.options.sack_permitted = i == 0;
+      view.options.has_timestamps = random() % 50 != 0;
+      view.options.timestamp = static_cast<uint32_t>(now / kMillisecond - (random() % 20 == 0 ? random() % 50 : 0));
+      view.options.timestamp_echo = static_cast<uint32_t>(now / kMillisecond - random() % 10);
+      view.window = static_cast<uint16_t>(random() % 20 == 0 ? random() % 3000 : 60'000);
+      view.sequence = theirs + static_cast<uint32_t>(random() % 20 == 0 ? random() % 2000 - 500 : 0);
+      const uint32_t flight = it[0].unacknowledged();
+      view.acknowledgement = ours[0] - static_cast<uint32_t>(random() % 3 == 0 || flight == 0 ? flight : random() % flight);
+      if (random() % 2 == 0) view.payload = Bytes(payload).first(random() % 1001);
+      const auto ecn = static_cast<uint8_t>(random() % 40 == 0 ? 3 : 2);
+      const bool writes = random() % 2 == 0, reads = random() % 3 == 0, waits = random() % 4 == 0;
+      const size_t bytes = random() % payload.size();
+      const uint32_t most = random() % 2 == 0 ? 1000 : 9000;
+      now += random() % (5 * kMillisecond);
+      if (waits) now = std::max(now, std::min(it[0].next_timer(), now + kSecond));
+      std::string sent[2];
+      for (const size_t which : {0u, 1u}) {
+        Connection& each = it[which];
+        if (which == 1) view.flags |= ip::TcpFlags::kUrg;
+        each.handle_segment(view, now, ecn);
+        if (writes) each.send(Bytes(payload).first(bytes));
+        std::array<std::byte, 2500> out;
+        if (reads) each.receive(out);
+        if (waits) each.handle_timer(now);
+        Segment segment;
+        while (each.poll_segment(now, most, segment)) {
+          std::array<std::byte, ip::kTcpHeaderMax> head;
+          const uint32_t length = ip::emit_tcp(head.data(), segment.fields);
+          sent[which].append(reinterpret_cast<const char*>(head.data()), length);
+          sent[which] += std::to_string(segment.length) + (segment.ecn_capable ? "e" : "");
+          ours[which] = segment.fields.sequence + segment.length + ((segment.fields.flags & ip::TcpFlags::kSyn) != 0 ? 1u : 0u);
+          theirs = segment.fields.acknowledgement;
+        }
+      }
+      INFO("seed " << seed << ", step " << i);
+      REQUIRE(sent[0] == sent[1]);
+      REQUIRE(it[0].next_timer() == it[1].next_timer());
+      REQUIRE(it[0].congestion().window() == it[1].congestion().window());
+      REQUIRE(it[0].in_flight() == it[1].in_flight());
+    }
+    const Info info[2]{it[0].info(now), it[1].info(now)};
+    CHECK((info[0].rto == info[1].rto && info[0].rcv_ssthresh == info[1].rcv_ssthresh && info[0].bytes_acked == info[1].bytes_acked));
+    CHECK((info[0].bytes_received == info[1].bytes_received && info[0].delivery_rate == info[1].delivery_rate));
+    CHECK((info[0].delivered == info[1].delivered && info[0].last_data_recv == info[1].last_data_recv));
+    in += info[0].bytes_received;
+    acked += info[0].bytes_acked;
+  }
+  CHECK(in > 10'000'000);
+  CHECK(acked > 10'000'000);
+}
+
 TEST_CASE("any segments at all: nothing breaks, and all that was taken is given back") {
   Counters all;
   uint32_t established = 0;
