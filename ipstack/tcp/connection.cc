@@ -21,6 +21,7 @@ Connection::~Connection() {
   scoreboard_.clear(shared_.records);
   queued_.clear(shared_.chunks);
   received_.clear(shared_.chunks);
+  drop_cookie();
 }
 
 void Connection::step(State to) noexcept {
@@ -40,6 +41,7 @@ void Connection::end(Error error) noexcept {
   forget_timers();
   scoreboard_.clear(shared_.records);
   queued_.clear(shared_.chunks);
+  drop_cookie();
 }
 
 // RFC 9293, 3.10.5: <SEQ=SND.NXT><CTL=RST>.
@@ -214,7 +216,7 @@ Readiness Connection::readiness() const noexcept {
   const bool closed = state_ == State::closed;
   return {
       .readable = readable() != 0 || fin_received_ || closed,
-      .writable = (may_send(state_) && !fin_queued_ ? writable() != 0 : closed || (open && fin_queued_)),
+      .writable = ((may_send(state_) || sends_early()) && !fin_queued_ ? writable() != 0 : closed || (open && fin_queued_)),
       .connected = open,
       .ended = fin_received_,
       .closed = closed || state_ == State::time_wait,

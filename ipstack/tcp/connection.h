@@ -94,6 +94,13 @@ class Connection {
   // Waits for a SYN. As `iss` depends on who sends it, owners call this when one has come, just before handle_segment().
   // What ends it before it is established, a reset or another SYN, ends it for good: RFC 9293's return to LISTEN is the owner's next one.
   Error listen(Sequence iss, uint32_t timestamp_offset = 0) noexcept;
+  // Fast open (RFC 7413), between connect() and the first poll_segment(): the SYN asks for a cookie, or has this one of 4 to 16 bytes, and
+  // as much data as has been given to send() by then, by the MSS that the peer announced last time (0: default_mss). A SYN that is sent
+  // again has neither. The peer's cookie is in the SYN,ACK that moves state() to ESTABLISHED; cookies are the owner's to keep.
+  void fast_open(Bytes cookie, uint16_t mss = 0) noexcept;
+  // The same between listen() and the SYN. `valid`: that has a cookie which the owner made for its sender: its data is taken, and may be
+  // answered before the handshake is over. `cookie`: what the sender should have next time; empty: nothing is said.
+  void answer_fast_open(bool valid, Bytes cookie) noexcept;
   Transferred send(Bytes data) noexcept;
   Transferred receive(MutableBytes data) noexcept;
   // The same without a copy: pieces of what is there, and then how much of it was used.
@@ -178,6 +185,13 @@ class Connection {
   void take_syn(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void establish(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void begin_handshake(Nanoseconds now) noexcept;
+  void keep_cookie(Bytes cookie) noexcept;
+  void drop_cookie() noexcept;
+  Bytes cookie() const noexcept;
+  bool sends_early() const noexcept { return state_ == State::syn_received && passive_ && fast_open_; }
+  uint32_t syn_data() const noexcept { return syn_sent_ && !passive_ ? syn_data_ : 0; }
+  void take_syn_acknowledgement(Sequence ack) noexcept;
+  void start_window(uint32_t segments) noexcept;
   void answer_reset(const ip::TcpView& segment) noexcept;
 
   // connection_receive.cc
@@ -277,6 +291,8 @@ class Connection {
   bool reader_gone_ : 1 = false;      // close() was called
   bool ack_now_ : 1 = false;
   bool syn_due_ : 1 = false;
+  bool fast_open_ : 1 = false;        // of a SYN that leaves: with its option; of one that came: with a cookie of ours
+  bool syn_data_acked_ : 1 = false;
   bool syn_sent_ : 1 = false, syn_resent_ : 1 = false;
   bool persisting_ : 1 = false;       // rto_at_ is that of a probe of a closed window
   bool probe_due_ : 1 = false, tail_probe_due_ : 1 = false, keep_alive_due_ : 1 = false;
@@ -308,6 +324,8 @@ class Connection {
   uint8_t reset_flags_ = 0;
   uint16_t peer_mss_ = 0;
   uint16_t mss_ = 0;                  // payload of a full segment
+  uint16_t syn_data_ = 0;             // bytes that went with the SYN; before that, the most that may
+  ChunkIndex cookie_ = kNoChunk;      // until the handshake is over: how many bytes, and these
   uint16_t challenge_second_ = 0;
   uint32_t timestamp_offset_ = 0;
   uint32_t ts_recent_ = 0;

@@ -7,6 +7,7 @@
 namespace unet::tcp {
 namespace {
 using Flags = ip::TcpFlags;
+constexpr size_t kCookieMax = 16;       // RFC 7413, 4.1.1
 constexpr uint8_t kScaleMax = 14;       // RFC 7323, 2.3
 constexpr Nanoseconds kRtoAfterLostSyn = 3 * kSecond;  // RFC 6298, 5.7
 }  // namespace
@@ -19,6 +20,49 @@ void Connection::begin_handshake(Nanoseconds now) noexcept {
   rtt_.start(options_.rto_first);
   sent_at_ = since_ = heard_at_ = now;
   syn_due_ = true;
+}
+
+void Connection::keep_cookie(Bytes cookie) noexcept {
+  UNET_CHECK(cookie.size() <= kCookieMax);
+  if (cookie_ == kNoChunk) cookie_ = shared_.chunks.take();
+  if (cookie_ == kNoChunk) return;
+  std::byte* const at = shared_.chunks.data(cookie_);
+  at[0] = static_cast<std::byte>(cookie.size());
+  std::copy(cookie.begin(), cookie.end(), at + 1);
+}
+
+void Connection::drop_cookie() noexcept {
+  if (cookie_ != kNoChunk) shared_.chunks.give_back(cookie_);
+  cookie_ = kNoChunk;
+}
+
+Bytes Connection::cookie() const noexcept {
+  if (cookie_ == kNoChunk) return {};
+  const std::byte* const at = shared_.chunks.data(cookie_);
+  return {at + 1, static_cast<size_t>(at[0])};
+}
+
+void Connection::fast_open(Bytes cookie, uint16_t mss) noexcept {
+  if (state_ != State::syn_sent || syn_sent_) return;
+  keep_cookie(cookie);
+  fast_open_ = cookie_ != kNoChunk;
+  syn_data_ = !fast_open_ || cookie.empty() ? uint16_t{0} : std::min(mss == 0 ? options_.default_mss : mss, options_.mss);
+}
+
+void Connection::answer_fast_open(bool valid, Bytes cookie) noexcept {
+  if (state_ != State::listen) return;
+  fast_open_ = valid;
+  if (!cookie.empty()) keep_cookie(cookie);
+}
+
+// The peer has our SYN, and what it took of the data with it: the rest is sent as if it had not been (RFC 7413, 4.2.1).
+void Connection::take_syn_acknowledgement(Sequence ack) noexcept {
+  const uint32_t taken = ack - (iss_ + 1u);
+  queued_.release(shared_.chunks, ack);
+  told_.bytes_acked += taken;
+  told_.bytes_retrans += syn_data() - taken;
+  syn_data_acked_ = taken != 0;
+  snd_una_ = snd_nxt_ = ack;
 }
 
 // The answer to a segment that does not belong here: at most one waits, as one for any of them says the same.
@@ -110,16 +154,20 @@ void Connection::handle_listen(const ip::TcpView& segment, Nanoseconds now) noex
     ++shared_.counters.not_syn;
     return;
   }
-  // Third. Data with it is not kept: nothing acknowledges it, so it comes again.
+  // Third. Data with it is not kept, without fast open: nothing acknowledges it, so it comes again.
   take_syn(segment, now);
   begin_handshake(now);
   step(State::syn_received);
+  if (!fast_open_) return;
+  start_window(options_.initial_window);
+  // RFC 7413, 4.2.2: the data of a SYN with a cookie of ours, but for a FIN, which comes again.
+  take_data(irs_ + 1, segment.payload.first(std::min<size_t>(segment.payload.size(), rcv_wnd())), now);
 }
 
 // RFC 9293, 3.10.7.3.
 void Connection::handle_syn_sent(const ip::TcpView& segment, Nanoseconds now) noexcept {
   const bool acknowledges = segment.has(Flags::kAck);
-  if (acknowledges && (segment.acknowledgement <= iss_ || segment.acknowledgement > snd_nxt_)) {  // first
+  if (acknowledges && (segment.acknowledgement <= iss_ || segment.acknowledgement > snd_nxt_ + syn_data())) {  // first
     ++shared_.counters.bad_handshake;
     answer_reset(segment);
     return;
@@ -144,7 +192,7 @@ void Connection::handle_syn_sent(const ip::TcpView& segment, Nanoseconds now) no
     syn_due_ = true;
     return;
   }
-  snd_una_ = segment.acknowledgement;
+  take_syn_acknowledgement(segment.acknowledgement);
   establish(segment, now);
   ack_now_ = true;
   handle_data(segment, now);
@@ -152,12 +200,16 @@ void Connection::handle_syn_sent(const ip::TcpView& segment, Nanoseconds now) no
 
 // RFC 9293, 3.10.7.4, fifth, SYN-RECEIVED.
 bool Connection::handle_syn_received_ack(const ip::TcpView& segment, Nanoseconds now) noexcept {
-  if (segment.acknowledgement <= snd_una_ || segment.acknowledgement > snd_nxt_) {
+  if (segment.acknowledgement <= snd_una_ || segment.acknowledgement > snd_nxt_ + syn_data()) {
     ++shared_.counters.bad_handshake;
     answer_reset(segment);
     return false;
   }
-  snd_una_ = segment.acknowledgement;
+  if (passive_) {
+    snd_una_ = iss_ + 1;  // of data that was sent early handle_ack() hears
+  } else {
+    take_syn_acknowledgement(segment.acknowledgement);
+  }
   snd_wnd_ = uint32_t{segment.window} << peer_scale_;
   snd_wnd_max_ = std::max(snd_wnd_max_, snd_wnd_);
   snd_wl1_ = segment.sequence;
@@ -166,17 +218,22 @@ bool Connection::handle_syn_received_ack(const ip::TcpView& segment, Nanoseconds
   return true;
 }
 
+void Connection::start_window(uint32_t segments) noexcept {
+  // RFC 9293, 3.7.1 and RFC 6691: options come out of the segment, not on top of it.
+  mss_ = static_cast<uint16_t>(std::min(peer_mss_, options_.mss) - option_bytes());
+  uint32_t window = segments * mss_;
+  if (segments == 10) window = std::min(window, std::max(2 * uint32_t{mss_}, 14600u));  // RFC 6928, 2
+  congestion_.start(options_, mss_, window);
+}
+
 void Connection::establish(const ip::TcpView& segment, Nanoseconds now) noexcept {
   step(State::established);
+  drop_cookie();
   syn_due_ = false;
   rto_at_ = kNever;
   since_ = now;
-  // RFC 9293, 3.7.1 and RFC 6691: options come out of the segment, not on top of it.
-  mss_ = static_cast<uint16_t>(std::min(peer_mss_, options_.mss) - option_bytes());
-  uint32_t window = std::min(options_.initial_window * uint32_t{mss_}, std::max(2 * uint32_t{mss_}, 14600u));  // RFC 6928, 2
-  if (options_.initial_window != 10) window = options_.initial_window * uint32_t{mss_};
   const bool lost = rtt_.backoff() != 0 || (passive_ && syn_resent_);
-  if (lost) window = mss_;  // RFC 5681, 3.1: a SYN was lost, or what answers it
+  start_window(lost ? 1 : options_.initial_window);  // RFC 5681, 3.1: a SYN was lost, or what answers it
   if (!syn_resent_) {
     rtt_.handle_sample(now - sent_at_, options_);
   } else if (const Nanoseconds trip = echoed(segment, now); trip != kNever) {
@@ -186,8 +243,8 @@ void Connection::establish(const ip::TcpView& segment, Nanoseconds now) noexcept
     if (rtt_.backoff() != 0) rtt_.raise(kRtoAfterLostSyn);
     rtt_.forget_backoff();
   }
-  congestion_.start(options_, mss_, window);
   sent_at_ = now;
+  if (snd_una_ != snd_nxt_) arm_rto(now);
   if (fin_queued_) step(State::fin_wait_1);
 }
 

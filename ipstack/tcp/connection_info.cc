@@ -78,6 +78,7 @@ Info Connection::info(Nanoseconds now) const noexcept {
   info.window_scaling = scales_;
   info.ecn = ecn_;
   info.ecn_seen = ecn_seen_;
+  info.syn_data = syn_data_acked_;
   info.snd_wscale = peer_scale_;
   info.rcv_wscale = scales_ ? our_scale_ : uint8_t{0};
   info.rto = rtt_.rto(options_);

@@ -41,6 +41,7 @@ bool Connection::next_segment(Nanoseconds now, uint32_t length_max, Segment& seg
       return true;
     }
   }
+  if (sends_early() && emit_new(segment, length_max, now)) return true;
   if (!ack_now_) return false;
   begin_segment(segment, ack_sequence(), Flags::kAck, now);
   return true;
@@ -55,7 +56,8 @@ Sequence Connection::ack_sequence() const noexcept {
 
 uint32_t Connection::gather(const Segment& segment, std::span<Bytes> pieces) const noexcept {
   if (segment.length == 0) return 0;
-  return queued_.gather(shared_.chunks, segment.fields.sequence, segment.length, pieces);
+  const uint32_t syn = (segment.fields.flags & Flags::kSyn) != 0 ? 1 : 0;
+  return queued_.gather(shared_.chunks, segment.fields.sequence + syn, segment.length, pieces);
 }
 
 // ---- headers
@@ -150,8 +152,23 @@ void Connection::emit_syn(Segment& segment, Nanoseconds now) noexcept {
     options.timestamp_echo = stamps_ ? ts_recent_ : 0;
     last_ack_sent_ = fields.acknowledgement;
   }
+  if (answers && !syn_sent_) syn_data_ = 0;
+  if (answers && cookie_ != kNoChunk) {
+    options.has_fast_open = true;
+    options.fast_open_cookie = cookie();
+  }
+  if (!answers && !syn_sent_) {
+    options.has_fast_open = fast_open_;
+    options.fast_open_cookie = cookie();
+    const uint32_t most = syn_data_ - std::min<uint32_t>(syn_data_, ip::tcp_options_size(options));
+    syn_data_ = static_cast<uint16_t>(std::min(queued_.size(), most));
+    segment.length = segment.mss = syn_data_;
+    if (syn_data_ != 0 && syn_data_ == queued_.size()) fields.flags |= Flags::kPsh;
+  }
   if (!answers) rcv_edge_ = {fields.window};  // until the peer's number is known: what it has been promised
   syn_due_ = ack_now_ = false;
+  ack_at_ = kNever;
+  unacknowledged_ = 0;
   syn_resent_ = syn_sent_;
   syn_sent_ = true;
   rto_at_ = now + rtt_.rto(options_);
@@ -277,7 +294,7 @@ void Connection::emit_fresh(Segment& segment, uint32_t bytes, bool fin, Nanoseco
   snd_nxt_ += length;
   if (fin) fin_sent_ = true;
   if (idle && !persisting_) since_ = now;
-  sent_at_ = now;
+  if (is_synchronized(state_)) sent_at_ = now;
   note_paced(length, now);
   if (recovery_ == Recovery::fast) prr_out_ += length;
   if (persisting_) {
@@ -299,7 +316,7 @@ uint32_t Connection::worth_sending(uint32_t length_max, bool& fin) const noexcep
   const bool idle = snd_una_ == snd_nxt_;
   const uint32_t bytes = std::min({unsent, usable, length_max});
   if (bytes == unsent) {
-    fin = fin_queued_ && usable > bytes;
+    fin = fin_queued_ && usable > bytes && is_synchronized(state_);
     if (fin || !options_.nagle || bytes == 0 || (idle && bytes < unit())) return bytes;
     return bytes / unit() * unit();  // the rest of a segment waits for more, or for all before it to be acknowledged
   }

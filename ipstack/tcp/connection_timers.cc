@@ -16,8 +16,8 @@ void Connection::arm_rto(Nanoseconds now) noexcept {
 
 // RFC 8985, 7.2.
 void Connection::arm_tail_probe(Nanoseconds now) noexcept {
-  const bool apt = sacks_ && unacknowledged() != 0 && recovery_ == Recovery::none && scoreboard_.lost() == 0 && !tail_probed_ &&
-                   scoreboard_.sacked() == 0 && snd_wnd_ != 0;
+  const bool calm = recovery_ == Recovery::none && scoreboard_.lost() == 0 && scoreboard_.sacked() == 0 && !tail_probed_;
+  const bool apt = is_synchronized(state_) && sacks_ && unacknowledged() != 0 && snd_wnd_ != 0 && calm;
   if (!apt) {
     tail_probe_at_ = kNever;
     return;

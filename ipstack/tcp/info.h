@@ -33,6 +33,7 @@ struct Info {
   uint8_t probes = 0;            // of a closed window, or of whether the peer lives, without an answer
   uint8_t backoff = 0;
   bool timestamps = false, sack = false, window_scaling = false, ecn = false, ecn_seen = false;
+  bool syn_data = false;         // the peer has taken data of our SYN
   uint8_t snd_wscale = 0, rcv_wscale = 0;
   bool delivery_rate_app_limited = false;
   Nanoseconds rto = 0, ato = 0;

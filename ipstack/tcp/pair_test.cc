@@ -52,7 +52,7 @@ std::string describe(Pair& pair) {
 
 // What all lives have met.
 struct Seen {
-  uint64_t too_big = 0, marks = 0, reductions = 0, spurious = 0;
+  uint64_t too_big = 0, marks = 0, reductions = 0, spurious = 0, syn_data = 0;
 } seen;
 
 // One life of two ends, of which the seed decides everything.
@@ -79,6 +79,7 @@ void live(uint64_t seed) {
     if (side.options.receive_buffer < 2000 || side.options.send_buffer < 2000) side.plan.bytes /= 50;
     if (random() % 4 == 0) side.plan.pause = random() % (20 * kMillisecond);
     side.plan.close_early = random() % 2 == 0;
+    side.plan.fast_open = random() % 2 == 0;
     if (random() % 3 == 0) {
       const auto chunks = static_cast<uint32_t>(4 + random() % 20);
       pair.set_pool(which, chunks, static_cast<uint32_t>(1 + random() % 20));
@@ -102,6 +103,7 @@ void live(uint64_t seed) {
     REQUIRE(info.bytes_received == side.read);
     REQUIRE(info.bytes_sent == side.plan.bytes + info.bytes_retrans);
     seen.spurious += side.counters.spurious;
+    seen.syn_data += info.syn_data ? 1 : 0;
     seen.marks += side.counters.marks;
     seen.reductions += side.counters.reductions;
     seen.too_big += side.counters.too_big;
@@ -118,6 +120,7 @@ TEST_CASE("whatever the network does, both streams arrive and both ends close") 
   // All of it was met.
   CHECK(seen.too_big != 0);
   CHECK(seen.marks != 0);
+  CHECK(seen.syn_data != 0);
   CHECK(seen.spurious != 0);
   CHECK(seen.reductions != 0);
 }

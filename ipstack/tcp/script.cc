@@ -69,6 +69,7 @@ class Runner {
   struct Out {
     Segment segment;
     std::string payload;  // "" or what is wrong with it
+    std::vector<std::byte> cookie;
     Nanoseconds at = 0;
   };
 
@@ -158,7 +159,8 @@ class Runner {
       if (!connection_->poll_segment(now_, most, out.segment)) return;
       std::array<Bytes, 128> pieces;
       const uint32_t count = connection_->gather(out.segment, pieces);
-      uint32_t place = out.segment.fields.sequence - iss_;
+      const uint32_t syn = (out.segment.fields.flags & ip::TcpFlags::kSyn) != 0 ? 1 : 0;
+      uint32_t place = out.segment.fields.sequence + syn - iss_;
       uint32_t bytes = 0;
       for (uint32_t each = 0; each < std::min<uint32_t>(count, pieces.size()); ++each) {
         for (const std::byte value : pieces[each]) {
@@ -173,6 +175,7 @@ class Runner {
         if ((out.segment.fields.flags & ip::TcpFlags::kSyn) != 0) clock_ = options.timestamp - static_cast<uint32_t>(now_ / kMillisecond);
         last_stamp_ = options.timestamp;
       }
+      out.cookie.assign(options.fast_open_cookie.begin(), options.fast_open_cookie.end());
       out_.push_back(out);
     }
     wrong("segments without end");
@@ -213,6 +216,7 @@ class Runner {
     if (options.sack_permitted) text << "sackOK, ";
     if (options.window_scale != ip::TcpOptions::kNoScale) text << "wscale " << int{options.window_scale} << ", ";
     if (options.has_timestamps) text << "ts " << options.timestamp - clock_ << ' ' << stamp_of(options.timestamp_echo) << ", ";
+    if (options.has_fast_open) text << "fo " << out.cookie.size() << ", ";
     if (options.sack_count != 0) text << "sack";
     for (uint32_t i = 0; i < options.sack_count; ++i) text << ' ' << options.sack[i].left - irs_ << ':' << options.sack[i].right - irs_;
     text << ">" << (out.segment.ecn_capable ? " ect" : "");
@@ -239,6 +243,9 @@ class Runner {
     if (line.has_ack) same = same && fields.acknowledgement - irs_ == line.ack;
     if (line.has_win) same = same && fields.window == line.win;
     if (line.has_mss) same = same && out.segment.mss == line.mss;
+    const Bytes cookie = line.options.fast_open_cookie;
+    same = same && fields.options.has_fast_open == line.options.has_fast_open;
+    same = same && std::equal(cookie.begin(), cookie.end(), out.cookie.begin(), out.cookie.end());
     same = same && out.segment.ecn_capable == line.ect && same_options(fields.options, line);
     if (!same) wrong("expected that, got " + got);
     if (!out.payload.empty()) wrong("got " + got + " with a " + out.payload);
@@ -291,7 +298,7 @@ class Runner {
       wire[12] = static_cast<std::byte>(head / 4 << 4);
     }
     wire.resize(head + line.to - line.from);
-    for (uint32_t place = line.from; place != line.to; ++place) wire[head + place - line.from] = pattern(place, false);
+    for (uint32_t place = line.from; place != line.to; ++place) wire[head + place - line.from] = pattern(place + (syn ? 1 : 0), false);
     ip::TcpView view;
     if (ip::parse_tcp(wire, view) != ip::TcpError::none) wrong("the parser refuses this segment");
     connection_->handle_segment(view, now_, line.ce ? uint8_t{3} : line.ect ? uint8_t{2} : uint8_t{0});
@@ -372,6 +379,10 @@ class Runner {
     if (name == "close") return result(w, it.close(now_));
     if (name == "abort") return result(w, it.abort());
     if (name == "send") return send(w);
+    if (name == "fast_open") {
+      return it.fast_open(Bytes(kCookie).first(w.size() < 2 ? 0 : number(w[1])), static_cast<uint16_t>(w.size() < 3 ? 0 : number(w[2])));
+    }
+    if (name == "answer_fast_open") return it.answer_fast_open(w.at(1) == "valid", Bytes(kCookie).first(w.size() < 3 ? 0 : number(w[2])));
     if (name == "receive") return receive(w);
     if (name == "drain") return drain();
     if (name == "state") return check("state", w.at(1), tcp::to_string(it.state()));

@@ -10,6 +10,7 @@
 //   established [win N]       a passive open that has taken 100 ms, so that the RTO is 300 ms;  `connected` an active one;
 //                             `established_ecn` one that has asked for ECN
 //   listen | connect | shutdown | close | abort [= ERROR]
+//   fast_open [BYTES [MSS]]   a cookie of so many bytes;  `answer_fast_open valid | invalid [BYTES]` of a listener
 //   send N [= M | = ERROR]    takes N bytes, or M of them
 //   receive N [= M | = end | = ERROR]
 //   < FLAGS FROM:TO [ack N] [win N] [urg N] [<OPTIONS>] [nots] [ect | ce]    a segment comes
@@ -24,7 +25,8 @@
 //   drain                     takes whatever leaves now
 //
 // FLAGS are of SFRPUEW. as tcpdump has them, or - for none. Sequence numbers count from either side's SYN, which is 0. OPTIONS are
-// `mss N`, `sackOK`, `wscale N`, `ts [VALUE ECHO]`, `sack FROM:TO ...`, `bad` (one of a wrong length), separated by commas;
+// `mss N`, `sackOK`, `wscale N`, `ts [VALUE ECHO]`, `sack FROM:TO ...`, `bad` (one of a wrong length), `fo [BYTES]` (fast
+// open), separated by commas;
 // timestamps are milliseconds of the script.
 // With timestamps agreed upon, segments that come have them by themselves unless it says nots, and those that leave must, with an echo
 // of the last. Payload is a pattern of its place in the stream and is checked.

@@ -1,6 +1,7 @@
 // script_line.h - segments as scripts write them, and lines cut into words; used by script.cc.
 #pragma once
 
+#include <array>
 #include <cstdlib>
 #include <sstream>
 #include <stdexcept>
@@ -43,6 +44,9 @@ inline Nanoseconds duration(const std::string& word) {
   if (scale == 0) wrong("not a time: " + word);
   return static_cast<Nanoseconds>(value * scale + 0.5);
 }
+
+// All cookies begin like this.
+inline constexpr std::array<std::byte, 16> kCookie{std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}, std::byte{5}, std::byte{6}};
 
 // One segment as a script has it, with relative sequence numbers.
 struct Line {
@@ -95,6 +99,9 @@ inline void parse_line_options(const std::string& text, Line& line) {
       line.options.sack_permitted = true;
     } else if (w[0] == "wscale" && w.size() == 2) {
       line.options.window_scale = static_cast<uint8_t>(number(w[1]));
+    } else if (w[0] == "fo") {
+      line.options.has_fast_open = true;
+      line.options.fast_open_cookie = Bytes(kCookie).first(w.size() < 2 ? 0 : number(w[1]));
     } else if (w[0] == "ts") {
       line.has_ts = true;
       line.any_ts = w.size() != 3;

@@ -50,7 +50,7 @@ inline const std::map<std::string, PathError> kPathErrors{
 inline const std::map<std::string, std::string (*)(const Info&)> kInfo{
     {"state", [](const Info& info) { return std::string(tcp::to_string(info.state)); }},
     {"ca_state", [](const Info& info) { return std::string(to_string(info.ca_state)); }},
-    UNET_INFO(retransmits), UNET_INFO(probes), UNET_INFO(backoff), UNET_INFO(timestamps), UNET_INFO(sack),
+    UNET_INFO(retransmits), UNET_INFO(probes), UNET_INFO(backoff), UNET_INFO(timestamps), UNET_INFO(sack), UNET_INFO(syn_data),
     UNET_INFO(pacing_rate), UNET_INFO(rcv_space),
     UNET_INFO(ecn),
     UNET_INFO(ecn_seen), UNET_INFO(delivered_ce), UNET_INFO(window_scaling),

@@ -30,6 +30,7 @@ struct Plan {
   uint64_t bytes = 0;
   uint32_t write = 4096, read = 65536;   // bytes of a call
   Nanoseconds pause = 0;                 // between two reads
+  bool fast_open = false;                // data goes with the SYN, if the other side is so, too
   bool close_early = false;              // shutdown() as soon as all is written, not when the peer has ended
 };
 
@@ -46,6 +47,8 @@ struct Side {
   Nanoseconds reads_at = 0;
   Nanoseconds finished_at = 0;           // when it had read the end
 };
+
+inline constexpr std::array<std::byte, 8> kCookie{};
 
 class Pair {
  public:
@@ -103,8 +106,10 @@ inline void Pair::open(bool simultaneous) {
     const Sequence iss{static_cast<uint32_t>(random_())};
     if (which == 0 || simultaneous) {
       side.connection->connect(static_cast<uint16_t>(1001 - which), iss, now_);
+      if (side.plan.fast_open) side.connection->fast_open(kCookie);
     } else {
       side.connection->listen(iss);
+      side.connection->answer_fast_open(side.plan.fast_open, kCookie);
     }
   }
   transmit(0);

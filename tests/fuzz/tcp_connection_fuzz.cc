@@ -1,5 +1,6 @@
 // tcp_connection_fuzz.cc - any segments and commands at any time to a TCP connection: it keeps its bounds, what it sends parses, and all
 // that it took of the pools comes back.
+#include <algorithm>
 #include <array>
 
 #include "ipstack/tcp/connection.h"
@@ -54,7 +55,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.ack_delay = (choice & 8) != 0 ? 40 * kMillisecond : 0;
   options.congestion = (choice & 16) != 0 ? Algorithm::cubic : Algorithm::newreno;
   options.keep_alive_idle = (choice & 32) != 0 ? kSecond : 0;
+  const auto more = input.take<uint8_t>();
+  options.ecn = static_cast<Ecn>(more % 3);
+  options.pacing = (more & 4) != 0;
+  options.hystart = (more & 8) != 0;
+  options.forward_recovery = (more & 16) != 0;
   options.receive_buffer = options.send_buffer = 20'000;
+  options.receive_buffer_max = options.send_buffer_max = (more & 32) != 0 ? 60'000 : 0;
   ChunkPool chunks(1024, kChunks);
   RecordPool records(kRecords);
   Counters counters;
@@ -63,9 +70,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const Sequence iss{input.take<uint32_t>()};
     Sequence theirs{input.take<uint32_t>()}, ours = iss + 1;
     Nanoseconds now = kSecond;
-    if ((choice & 64) != 0) connection.connect(9, iss, now);
-    else connection.listen(iss);
     const std::vector<std::byte> zeros(5000);
+    if ((choice & 64) != 0) {
+      connection.connect(9, iss, now);
+      if ((more & 64) != 0) connection.fast_open(Bytes(zeros).first((more & 128) != 0 ? 8 : 0));
+    } else {
+      connection.listen(iss);
+      if ((more & 64) != 0) connection.answer_fast_open((more & 128) != 0, Bytes(zeros).first(16));
+    }
     while (!input.empty()) {
       const auto what = input.take<uint8_t>();
       now += Nanoseconds{input.take<uint8_t>()} << (what >> 3);
@@ -74,7 +86,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
           const bool raw = (what & 128) != 0;
           const std::vector<std::byte> bytes = raw ? input.take_bytes(input.take<uint8_t>()) : segment_of(input, theirs, ours);
           ip::TcpView view;
-          if (ip::parse_tcp(bytes, view) == ip::TcpError::none) connection.handle_segment(view, now);
+          if (ip::parse_tcp(bytes, view) == ip::TcpError::none) connection.handle_segment(view, now, input.take<uint8_t>() & 3);
           break;
         }
         case 3: connection.send(Bytes(zeros).first(input.take<uint16_t>() % zeros.size())); break;
@@ -83,7 +95,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
           connection.receive(into);
           break;
         }
-        case 5: connection.handle_timer(now); break;
+        case 5:
+          connection.handle_timer(now);
+          if ((what & 192) == 64) connection.handle_error(static_cast<PathError>(input.take<uint8_t>() % 8), now);
+          if ((what & 192) == 128) connection.handle_too_big(input.take<uint16_t>(), now);
+          break;
         case 6: if ((what & 128) != 0) connection.shutdown(); break;
         case 7: if ((what & 240) == 240) connection.close(now); break;
       }
@@ -102,7 +118,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         ours = segment.fields.sequence + segment.length + ((segment.fields.flags & ip::TcpFlags::kSyn) != 0 ? 1u : 0u);
         if ((segment.fields.flags & ip::TcpFlags::kAck) != 0) theirs = segment.fields.acknowledgement;
       }
-      UNET_CHECK(connection.readable() <= options.receive_buffer);
+      UNET_CHECK(connection.readable() <= std::max(options.receive_buffer, options.receive_buffer_max));
+      connection.info(now);
     }
   }
   UNET_CHECK(chunks.available() == kChunks && records.available() == kRecords);
