@@ -18,6 +18,7 @@ void Connection::handle_synchronized(ip::TcpView segment, Nanoseconds now, uint8
     }
     segment.flags = static_cast<uint8_t>(segment.flags & ~Flags::kSyn);
     segment.sequence += 1;
+    segment.window = static_cast<uint16_t>(segment.window >> peer_scale_);  // RFC 7323, 2.2: that of a SYN is not scaled
     ack_now_ = true;
   }
   if (!check_timestamp(segment, now)) return;
