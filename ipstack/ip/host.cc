@@ -29,13 +29,13 @@ const char* name_of(HostCounter counter) noexcept {
   constexpr std::array<const char*, static_cast<size_t>(HostCounter::count)> kNames{
       "frames", "other_station", "unknown_type", "bad_packet", "other_host", "bad_source", "bad_icmp", "bad_discovery", "bad_arp",
       "arrived", "echoes", "errors_sent", "errors_limited", "no_route", "no_source", "no_buffer", "too_big", "sent", "fragments_sent",
-      "unreachable", "conflicts"};
+      "unreachable", "conflicts", "bad_dhcp"};
   return kNames[static_cast<size_t>(counter)];
 }
 
 Host::Host(const HostOptions& options, Nanoseconds now)
     : options_(options), frame_max_(static_cast<uint32_t>(sizeof(EthernetHeader)) + options.mtu), gateway4_(options.gateway4),
-      gateway6_(options.gateway6), hop_limit6_(options.hop_limit), mtu6_(options.mtu), reassembly_(options.reassembly),
+      gateway6_(options.gateway6), hop_limit6_(options.hop_limit), mtu4_(options.mtu), mtu6_(options.mtu), reassembly_(options.reassembly),
       neighbours_(with_seed(options.neighbours, options.seed)),
       path_mtu_({.link_mtu = options.mtu, .seed = options.seed}), memory_(new std::byte[size_t{options.buffers} * frame_max_]),
       buffers_(options.buffers), going_(options.buffers), random_(options.seed), error_tokens_(options.errors_per_second),
@@ -49,6 +49,10 @@ Host::Host(const HostOptions& options, Nanoseconds now)
   for (const HostAddress& each : options.addresses) {
     add_address(each.address, each.prefix, now);
     if (on_link_.size() < kPrefixesOnLinkMax) on_link_.push_back({.prefix = each.address, .bits = each.prefix});
+  }
+  if (options.dhcp) {
+    const auto size_max = static_cast<uint16_t>(std::min<uint32_t>(options.mtu, 65535));
+    dhcp_.emplace(options.mac, size_max, next_random(random_), now);
   }
   if (!options.ipv6) return;
   add_address(link_local(options.mac), 64, now);
@@ -139,6 +143,7 @@ bool Host::handle_packet(Bytes bytes, const MacAddress& station, bool alone, boo
   if (packet.protocol == (ipv4 ? Protocol::kIcmp : Protocol::kIcmp6)) return handle_icmp(station, now, arrival);
   if (packet.from.is_unspecified()) return count(HostCounter::bad_source), false;
   if (packet.protocol == Protocol::kNoNext) return false;
+  if (dhcp_ && handle_dhcp(packet, now)) return false;
   count(HostCounter::arrived);
   return true;
 }

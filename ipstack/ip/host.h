@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "ipstack/ip/address_claim.h"
+#include "ipstack/ip/dhcp_client.h"
 #include "ipstack/ip/neighbours.h"
 #include "ipstack/ip/path_mtu.h"
 #include "ipstack/ip/reassembly.h"
@@ -42,6 +43,7 @@ struct HostOptions {
   std::optional<IpAddress> gateway4{}, gateway6{};
   bool ipv6 = true;                        // has a link-local address
   bool autoconfigure = false;              // takes addresses, a gateway and times from routers (RFC 4862)
+  bool dhcp = false;                       // takes an IPv4 address, a gateway and an MTU from a server: UDP's port 68 is the host's own
   bool claim = true;                       // probes for an address before it uses it
   uint32_t buffers = 256;                  // packets that go or wait
   uint32_t errors_per_second = 100;        // ICMP errors that it sends (RFC 4443, 2.4 (f))
@@ -54,7 +56,8 @@ struct HostOptions {
 // Why frames and packets end here, and what the host did itself.
 enum class HostCounter : uint8_t {
   frames, other_station, unknown_type, bad_packet, other_host, bad_source, bad_icmp, bad_discovery, bad_arp,
-  arrived, echoes, errors_sent, errors_limited, no_route, no_source, no_buffer, too_big, sent, fragments_sent, unreachable, conflicts, count
+  arrived, echoes, errors_sent, errors_limited, no_route, no_source, no_buffer, too_big, sent, fragments_sent, unreachable, conflicts,
+  bad_dhcp, count
 };
 const char* name_of(HostCounter counter) noexcept;
 
@@ -133,6 +136,12 @@ class Host {
   std::vector<IpAddress> addresses() const;  // those that are assigned
   bool has_conflict(const IpAddress& address) const noexcept;
   HostStatus status() const noexcept;
+  // Gives an address up, whatever it came from (but what a server leases comes back with the next lease). False: it is none of ours.
+  bool remove_address(const IpAddress& address) noexcept;
+  // Becomes another number whenever addresses() does: some have come or gone.
+  uint64_t address_changes() const noexcept { return address_changes_; }
+  // What a server leases; the address may still be tentative.
+  const std::optional<DhcpLease>& dhcp_lease() const noexcept { return lease_; }
 
   uint64_t counter(HostCounter counter) const noexcept { return counters_[static_cast<size_t>(counter)]; }
   const Reassembly& reassembly() const noexcept { return reassembly_; }
@@ -147,7 +156,7 @@ class Host {
     AddressClaim claim;
     uint8_t prefix;
     Nanoseconds valid_until = kForever, preferred_until = kForever;
-    bool of_router = false, deprecated = false;
+    bool of_router = false, of_dhcp = false, deprecated = false;
   };
   struct OnLink {
     IpAddress prefix{};
@@ -177,6 +186,7 @@ class Host {
   void add_address(const IpAddress& address, uint8_t prefix, Nanoseconds now);
   Own* own(const IpAddress& address) noexcept;
   const Own* own(const IpAddress& address) const noexcept;
+  void note_claim(const Own& own, AddressClaim::State before) noexcept;
   void handle_arp(Bytes packet, Nanoseconds now) noexcept;
   void handle_discovery(const MacAddress& station, const IpView& packet, Nanoseconds now) noexcept;
   void handle_solicitation(const MacAddress& station, const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept;
@@ -191,6 +201,15 @@ class Host {
   uint32_t emit_discovery_frame(std::byte* frame, const IpAddress& from, const IpAddress& to, const MacAddress& station,
                                 uint32_t length) const noexcept;
   void queue_message(const std::byte* frame, uint32_t length) noexcept;
+  // Writes the headers in front of a packet's payload that is there; the frame's length.
+  uint32_t emit_ip_frame(std::byte* frame, const MacAddress& station, const IpFields& fields, uint32_t length) const noexcept;
+
+  // host_dhcp.cc: an address that a server leases
+  // True: the packet was for port 68.
+  bool handle_dhcp(const IpView& packet, Nanoseconds now) noexcept;
+  void apply_lease(Nanoseconds now) noexcept;
+  void decline_conflict(Nanoseconds now) noexcept;
+  uint32_t poll_dhcp(Nanoseconds now, std::byte* frame) noexcept;
 
   // host_send.cc: what goes out
   struct Route {
@@ -201,7 +220,7 @@ class Host {
   bool is_on_link(const IpAddress& to) const noexcept;
   SendResult send_piece(const IpFields& fields, const Route& route, Bytes header, Bytes data, Nanoseconds now) noexcept;
   SendResult send_cut(IpFields fields, const Route& route, Bytes header, Bytes data, uint32_t mtu, Nanoseconds now) noexcept;
-  uint32_t link_mtu(const IpAddress& to) const noexcept { return to.is_ipv4() ? options_.mtu : mtu6_; }
+  uint32_t link_mtu(const IpAddress& to) const noexcept { return to.is_ipv4() ? mtu4_ : mtu6_; }
   std::optional<uint32_t> take_buffer() noexcept;
   std::byte* frame_of(uint32_t buffer) noexcept { return memory_.get() + size_t{buffer} * frame_max_; }
   void go(uint32_t buffer, const Route& route, Nanoseconds now) noexcept;
@@ -214,9 +233,13 @@ class Host {
   std::optional<IpAddress> gateway4_, gateway6_;
   Nanoseconds gateway6_until_ = kForever;
   uint8_t hop_limit6_;
-  uint32_t mtu6_;                     // of the link, as a router may say
+  uint32_t mtu4_, mtu6_;              // of the link, as a DHCP server or a router may say
   uint32_t router_questions_ = 0;
   Nanoseconds next_router_question_ = kForever;
+
+  std::optional<DhcpClient> dhcp_;
+  std::optional<DhcpLease> lease_;    // as it has been applied
+  uint64_t address_changes_ = 0;
 
   Reassembly reassembly_;
   Neighbours neighbours_;

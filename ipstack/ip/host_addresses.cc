@@ -27,6 +27,27 @@ constexpr IpAddress kNone6{};
 void Host::add_address(const IpAddress& address, uint8_t prefix, Nanoseconds now) {
   if (own_.size() == kAddressesMax || own(address) != nullptr) return;
   own_.push_back({.claim = AddressClaim(address, options_.mac, options_.claim, next_random(random_), now), .prefix = prefix});
+  if (!options_.claim) ++address_changes_;
+}
+
+bool Host::remove_address(const IpAddress& address) noexcept {
+  const auto at = std::find_if(own_.begin(), own_.end(), [&](const Own& each) { return each.claim.address() == address; });
+  if (at == own_.end()) return false;
+  if (at->claim.state() == AddressClaim::State::assigned) ++address_changes_;
+  const auto network = std::find_if(on_link_.begin(), on_link_.end(), [&](const OnLink& each) {
+    return !each.of_router && each.prefix == address && each.bits == at->prefix;
+  });
+  if (network != on_link_.end()) on_link_.erase(network);
+  own_.erase(at);
+  return true;
+}
+
+// Of an address whose claim was in state `before`.
+void Host::note_claim(const Own& own, AddressClaim::State before) noexcept {
+  const AddressClaim::State state = own.claim.state();
+  if (state == before) return;
+  if (state == AddressClaim::State::conflict) count(HostCounter::conflicts);
+  if (state == AddressClaim::State::assigned || before == AddressClaim::State::assigned) ++address_changes_;
 }
 
 const Host::Own* Host::own(const IpAddress& address) const noexcept {
@@ -73,7 +94,12 @@ bool Host::has_conflict(const IpAddress& address) const noexcept {
 
 void Host::expire_addresses(Nanoseconds now) noexcept {
   for (Own& each : own_) each.deprecated = each.deprecated || each.preferred_until <= now;
-  own_.erase(std::remove_if(own_.begin(), own_.end(), [&](const Own& each) { return each.valid_until <= now; }), own_.end());
+  const auto ended = std::remove_if(own_.begin(), own_.end(), [&](const Own& each) {
+    const bool over = each.valid_until <= now;
+    if (over && each.claim.state() == AddressClaim::State::assigned) ++address_changes_;
+    return over;
+  });
+  own_.erase(ended, own_.end());
   on_link_.erase(std::remove_if(on_link_.begin(), on_link_.end(), [&](const OnLink& each) { return each.until <= now; }), on_link_.end());
   if (gateway6_until_ <= now) {
     gateway6_ = options_.gateway6;
@@ -92,11 +118,12 @@ void Host::handle_arp(Bytes packet, Nanoseconds now) noexcept {
   Arp arp;
   if (!parse_arp(packet, arp)) return count(HostCounter::bad_arp);
   for (Own& each : own_) {
-    const bool ended = each.claim.state() == AddressClaim::State::conflict;
+    const AddressClaim::State before = each.claim.state();
     if (arp.sender.is_unspecified()) each.claim.handle_probe(arp.target, arp.sender_mac, now);
     else each.claim.handle_claim(arp.sender, arp.sender_mac, now);
-    if (!ended && each.claim.state() == AddressClaim::State::conflict) count(HostCounter::conflicts);
+    note_claim(each, before);
   }
+  decline_conflict(now);
   const Own* const asked = own(arp.target);
   const bool for_us = asked != nullptr && asked->claim.state() == AddressClaim::State::assigned;
   if (own(arp.sender) != nullptr) return;  // nobody is a neighbour by an address of ours
@@ -148,7 +175,7 @@ void Host::handle_solicitation(const MacAddress& station, const IpView& packet, 
   const bool probe = packet.from.is_unspecified();
   const AddressClaim::State before = asked->claim.state();
   if (probe) asked->claim.handle_probe(discovery.target, station, now);
-  if (before != asked->claim.state()) count(HostCounter::conflicts);
+  note_claim(*asked, before);
   if (asked->claim.state() != AddressClaim::State::assigned) return;
   if (!probe && discovery.source_mac && is_on_link(packet.from)) neighbours_.handle_question(packet.from, *discovery.source_mac, now);
   std::array<std::byte, kEthernetBytes + kIpv6Bytes + kDiscoveryBytesMax> frame;
@@ -164,7 +191,7 @@ void Host::handle_advertisement(const IpView&, const Discovery& discovery, Nanos
   if (Own* const claimed = own(discovery.target); claimed != nullptr) {
     const AddressClaim::State before = claimed->claim.state();
     claimed->claim.handle_claim(discovery.target, discovery.target_mac.value_or(MacAddress{}), now);
-    if (before != claimed->claim.state()) count(HostCounter::conflicts);
+    note_claim(*claimed, before);
     return;
   }
   // 7.2.5: who is no router any more is no default router.
@@ -207,7 +234,8 @@ void Host::take_prefix(const Prefix& prefix, Nanoseconds now) noexcept {
     const auto at = std::find_if(on_link_.begin(), on_link_.end(), is_it);
     if (at == on_link_.end()) {
       const OnLink fresh{.prefix = prefix.address, .bits = prefix.bits, .until = until(prefix.valid_s), .of_router = true};
-      if (prefix.valid_s != 0 && on_link_.size() < kPrefixesOnLinkMax) on_link_.push_back(fresh);
+      const size_t most = dhcp_ && !lease_ ? kPrefixesOnLinkMax - 1 : kPrefixesOnLinkMax;
+      if (prefix.valid_s != 0 && on_link_.size() < most) on_link_.push_back(fresh);
     } else if (at->of_router) {  // what was configured stays
       at->until = until(prefix.valid_s);
     }
@@ -218,7 +246,9 @@ void Host::take_prefix(const Prefix& prefix, Nanoseconds now) noexcept {
   if (address.is_ipv4()) return;  // of ::/64, by chance of the station's
   Own* known = own(address);
   if (known == nullptr) {
-    if (prefix.valid_s == 0 || own_.size() == kAddressesMax) return;
+    const size_t of_others = dhcp_ && !lease_ ? kAddressesMax - 1 : kAddressesMax;  // a place stays for what a server leases
+    if (prefix.valid_s == 0 || own_.size() >= of_others) return;
+    if (!options_.claim) ++address_changes_;
     own_.push_back({.claim = AddressClaim(address, options_.mac, options_.claim, next_random(random_), now), .prefix = prefix.bits,
                     .valid_until = until(prefix.valid_s), .preferred_until = until(prefix.preferred_s), .of_router = true});
     return;
@@ -234,11 +264,14 @@ void Host::take_prefix(const Prefix& prefix, Nanoseconds now) noexcept {
 
 uint32_t Host::emit_discovery_frame(std::byte* frame, const IpAddress& from, const IpAddress& to, const MacAddress& station,
                                     uint32_t length) const noexcept {
-  const be16 type(kEtherTypeIpv6);
+  return emit_ip_frame(frame, station, {.from = from, .to = to, .protocol = Protocol::kIcmp6, .hop_limit = kDiscoveryHops}, length);
+}
+
+uint32_t Host::emit_ip_frame(std::byte* frame, const MacAddress& station, const IpFields& fields, uint32_t length) const noexcept {
+  const be16 type(fields.from.is_ipv4() ? kEtherTypeIpv4 : kEtherTypeIpv6);
   std::memcpy(frame, station.data(), 6);
   std::memcpy(frame + 6, options_.mac.data(), 6);
   std::memcpy(frame + 12, &type, sizeof type);
-  const IpFields fields{.from = from, .to = to, .protocol = Protocol::kIcmp6, .hop_limit = kDiscoveryHops};
   return kEthernetBytes + emit_ip_header(frame + kEthernetBytes, fields, length) + length;
 }
 
@@ -247,7 +280,10 @@ uint32_t Host::emit_discovery_frame(std::byte* frame, const IpAddress& from, con
 uint32_t Host::poll_claims(Nanoseconds now, std::byte* frame) noexcept {
   for (Own& each : own_) {
     AddressClaim::Message message;
-    if (!each.claim.poll_message(now, message)) continue;
+    const AddressClaim::State before = each.claim.state();
+    const bool some = each.claim.poll_message(now, message);
+    note_claim(each, before);
+    if (!some) continue;
     const IpAddress& address = each.claim.address();
     if (address.is_ipv4()) {
       const bool probe = message == AddressClaim::Message::probe;

@@ -50,7 +50,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzInput input(data, size);
   const auto choice = input.take<uint8_t>();
   HostOptions options{.mac = kOwn, .addresses = {{kOwn4, 24}, {kOwn6, 64}}, .autoconfigure = (choice & 1) != 0,
-                      .claim = (choice & 2) != 0, .buffers = 8, .reassembly = {.places = 2}, .neighbours = {.places = 4}};
+                      .dhcp = (choice & 4) != 0, .claim = (choice & 2) != 0, .buffers = 8, .reassembly = {.places = 2},
+                      .neighbours = {.places = 4}};
   Nanoseconds now = kSecond;
   Host host(options, now);
   std::vector<std::byte> room(host.frame_max());

@@ -1,10 +1,10 @@
 // ip_host.cc - ipstack's host on an interface of this network namespace, beside a kernel that has no address there; for ip_linux.py.
 //
-// Usage: ip_host INTERFACE CAPTURE ADDRESS/PREFIX... [--gateway ADDRESS]...
+// Usage: ip_host INTERFACE CAPTURE [ADDRESS/PREFIX]... [--gateway ADDRESS]... [--dhcp]
 //
-// Prints a line for each thing that happens: `assigned ADDRESS`, `conflict ADDRESS`, `unreachable ADDRESS`, and of what is asked on
-// standard input, `ping ADDRESS BYTES`, either `reply ADDRESS BYTES`, `error KIND of ADDRESS`, or `not sent: WHY`. What is on the interface
-// goes to CAPTURE, in pcap's format. Ends with standard input.
+// Prints a line for each thing that happens: `assigned ADDRESS`, `conflict ADDRESS`, `gone ADDRESS`, `unreachable ADDRESS`, and of what is
+// asked on standard input, `ping ADDRESS BYTES`, either `reply ADDRESS BYTES`, `error KIND of ADDRESS`, or `not sent: WHY`. What is on the
+// interface goes to CAPTURE, in pcap's format. Ends with standard input.
 #include <poll.h>
 #include <unistd.h>
 
@@ -136,6 +136,20 @@ class Program {
   }
 
   void tell() {
+    if (host_.address_changes() != changes_) {
+      changes_ = host_.address_changes();
+      std::set<std::string> now;
+      for (const IpAddress& each : host_.addresses()) now.insert(text_of(each));
+      for (const std::string& each : had_) {
+        if (now.count(each) == 0) std::printf("gone %s\n", each.c_str());
+      }
+      // Of a lease it is not known before which address it will be.
+      for (const std::string& each : now) {
+        const bool leased = host_.dhcp_lease() && text_of(host_.dhcp_lease()->address) == each;
+        if (leased && had_.count(each) == 0) std::printf("assigned %s\n", each.c_str());
+      }
+      had_ = now;
+    }
     for (auto at = waited_.begin(); at != waited_.end();) {
       const IpAddress address = *parse_address(*at);
       const bool conflict = host_.has_conflict(address);
@@ -153,6 +167,8 @@ class Program {
   PacketWire wire_;
   Capture capture_;
   Host host_;
+  uint64_t changes_ = 0;
+  std::set<std::string> had_;     // of the host, when it was last looked
   std::set<std::string> waited_;  // addresses of which is to be told what they became
 };
 
@@ -166,6 +182,10 @@ int main(int argc, char** argv) {
     if (text == "--gateway") {
       const IpAddress gateway = *parse_ip(argv[++i]);
       (gateway.is_ipv4() ? options.gateway4 : options.gateway6) = gateway;
+      continue;
+    }
+    if (text == "--dhcp") {
+      options.dhcp = true;
       continue;
     }
     const size_t slash = text.find('/');

@@ -108,12 +108,12 @@ class OurHost:
 
 
 @contextlib.contextmanager
-def wire(kernels=None):
+def wire(kernels=None, ours=None):
     """Our host in namespace a, the kernel in b."""
     with directory() as d, Spaces("a", "b") as spaces:
         spaces.join("a", "eth0", "b", "eth0")
         give_kernel(spaces, kernels or KERNELS)
-        host = OurHost(spaces["a"], "eth0", f"{d}/wire.pcap", *OUR_ADDRESSES)
+        host = OurHost(spaces["a"], "eth0", f"{d}/wire.pcap", *(ours or OUR_ADDRESSES))
         try:
             yield spaces, host
         finally:
@@ -186,6 +186,60 @@ def test_addresses_that_the_kernel_wants():
             run("sleep", "0.5")
         require("dadfailed" in out, f"the kernel has taken our address: {out}")
         host.stop()
+
+
+class Server:
+    """A server of DHCP beside the kernel, and what it is asked."""
+
+    def __init__(self, space, lease, *pool):
+        program = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "dhcp_server.py")
+        self.process = subprocess.Popen(["ip", "netns", "exec", space, sys.executable, program, "eth0", KERNELS[4], str(lease), *pool],
+                                        stdout=subprocess.PIPE)
+        self.line = Lines(self.process.stdout).next
+
+    def __enter__(self):
+        require(self.line() == "ready", "no server")
+        return self
+
+    def hears(self, *lines):
+        before = None
+        for each in lines:
+            heard = self.line()
+            while heard == before != each:  # said again, as the answer was slow
+                heard = self.line()
+            before = heard
+            require(heard == each, f"the server hears '{heard}', not '{each}'")
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait(WAIT)
+
+
+def test_an_address_of_a_server():
+    # A wire without anybody's address but the kernel's; the host is the first to speak, so the server may miss that.
+    with wire(ours=["--dhcp"]) as (spaces, host), Server(spaces["b"], 20, "10.86.0.50") as server:
+        server.hears("discover", "request 10.86.0.50")
+        require(host.line() == "assigned 10.86.0.50", "not what was leased")
+        require(in_kernel(spaces["b"], "ping", "10.86.0.50", 56)[0], "the kernel's echo to a leased address")
+        require(host.ask(f"ping {KERNELS[4]} 1372 whole") == f"reply {KERNELS[4]} 1372", "our echo from a leased address")
+        require(host.ask(f"ping {KERNELS[4]} 1373 whole") == "not sent: too big", "not the MTU of the lease")
+        run("ip", "netns", "exec", spaces["b"], "sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
+        require(host.ask("ping 192.0.2.1 56") == "error unreachable of 192.0.2.1", "not by the gateway of the lease")
+        server.hears("renew 10.86.0.50", "renew 10.86.0.50")
+        server.process.kill()
+        require(host.line() == "gone 10.86.0.50", "a lease without end")
+        host.stop()
+        looks_right(host.capture)
+
+
+def test_an_address_of_a_server_that_the_kernel_has():
+    with wire(ours=["--dhcp"]) as (spaces, host):
+        ip("-n", spaces["b"], "address", "add", "10.86.0.50/24", "dev", "eth0")
+        with Server(spaces["b"], 1000, "10.86.0.50", "10.86.0.51") as server:
+            server.hears("discover", "request 10.86.0.50", "decline 10.86.0.50", "discover", "request 10.86.0.51")
+            require(host.line() == "assigned 10.86.0.51", "not the other address")
+        host.stop()
+        looks_right(host.capture)
 
 
 def test_a_path_with_a_smaller_mtu():

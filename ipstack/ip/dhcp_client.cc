@@ -1,0 +1,184 @@
+// dhcp_client.cc - the states, times and messages of RFC 2131, 4.4.
+#include "ipstack/ip/dhcp_client.h"
+
+#include <algorithm>
+
+#include "ipstack/ip/random.h"
+
+namespace unet::ip {
+namespace {
+
+constexpr Nanoseconds kNever = ~Nanoseconds{0};
+constexpr Nanoseconds kFirstWait = 4 * kSecond, kLongestWait = 64 * kSecond;  // RFC 2131, 4.1
+constexpr uint32_t kRequestsMax = 4;                                          // 3.1.5: about a minute
+constexpr Nanoseconds kAgainAtLeast = 60 * kSecond;                           // 4.4.5: between the messages of renewing
+constexpr Nanoseconds kAfterDecline = 10 * kSecond;                           // 3.1.5
+
+}  // namespace
+
+DhcpClient::DhcpClient(const MacAddress& own, uint16_t size_max, uint64_t seed, Nanoseconds now) noexcept
+    : own_(own), size_max_(size_max), random_(seed) {
+  next_ = now + next_random(random_) % kSecond;
+}
+
+// 4.1: four seconds, and twice as long each time, a second more or less.
+Nanoseconds DhcpClient::back_off() noexcept {
+  const Nanoseconds wait = std::min(kFirstWait << std::min(tries_ - 1, 4u), kLongestWait);
+  return wait - kSecond + next_random(random_) % (2 * kSecond);
+}
+
+Nanoseconds DhcpClient::after(Nanoseconds time, uint32_t seconds) const noexcept {
+  return seconds == kDhcpForever ? kNever : time + seconds * kSecond;
+}
+
+uint16_t DhcpClient::seconds_since_start(Nanoseconds now) const noexcept {
+  return static_cast<uint16_t>(std::min<Nanoseconds>((now - started_) / kSecond, 0xFFFF));
+}
+
+// Without a lease.
+void DhcpClient::restart(Nanoseconds wait, Nanoseconds now) noexcept {
+  if (lease_) ++counters_.lost;
+  lease_.reset();
+  state_ = State::init;
+  next_ = now + wait;
+}
+
+void DhcpClient::begin(State state, Nanoseconds now) noexcept {
+  if (state_ != state && (state == State::selecting || lease_)) started_ = now;
+  state_ = state;
+  tries_ = 0;
+  // 4.4.1: a request has the number of its discover.
+  if (state != State::requesting) transaction_ = static_cast<uint32_t>(next_random(random_));
+  asked_ = now;
+  next_ = now;
+}
+
+bool DhcpClient::is_awaited(const DhcpReply& reply) const noexcept {
+  if (reply.transaction != transaction_ || reply.station != own_) return false;
+  const auto id = dhcp_client_id(own_);
+  // RFC 6842, 3.
+  const bool same = std::equal(reply.client_id.begin(), reply.client_id.end(), id.begin(), id.end(),
+                               [](std::byte a, uint8_t b) { return std::to_integer<uint8_t>(a) == b; });
+  if (!reply.client_id.empty() && !same) return false;
+  const bool offer = reply.kind == DhcpKind::offer;
+  switch (state_) {
+    case State::init: case State::bound: return false;
+    case State::selecting: return offer;
+    // Nobody but the server that was asked takes away, or gives.
+    case State::requesting: case State::renewing: return !offer && reply.server == server_ && tries_ != 0;
+    case State::rebinding: return !offer && tries_ != 0;
+  }
+  return false;
+}
+
+void DhcpClient::handle_reply(const DhcpReply& reply, Nanoseconds now) noexcept {
+  const bool right = is_awaited(reply) && (reply.kind != DhcpKind::ack || reply.address == wanted_);
+  if (!right) {
+    ++counters_.ignored;
+    return;
+  }
+  switch (reply.kind) {
+    case DhcpKind::offer:
+      wanted_ = reply.address;
+      server_ = reply.server;
+      return begin(State::requesting, now);
+    case DhcpKind::ack: return take_ack(reply, now);
+    case DhcpKind::nak: {
+      ++counters_.refused;
+      // Whoever offers and refuses is not asked without a pause.
+      const Nanoseconds wait = failures_ == 0 ? 0 : std::min(kSecond << std::min(failures_, 6u), kLongestWait);
+      ++failures_;
+      return restart(wait, now);
+    }
+    case DhcpKind::discover: case DhcpKind::request: case DhcpKind::decline: return;
+  }
+}
+
+// 4.4.1, 4.4.5.
+void DhcpClient::take_ack(const DhcpReply& reply, Nanoseconds) noexcept {
+  if (lease_) ++counters_.renewed;
+  else ++counters_.leases;
+  failures_ = 0;
+  server_ = reply.server;
+  lease_ = DhcpLease{.address = reply.address, .server = reply.server, .prefix = reply.prefix, .router = reply.router, .mtu = reply.mtu,
+                     .name_server_count = reply.name_server_count, .name_servers = reply.name_servers};
+  uint32_t rebind = reply.rebind_s, renew = reply.renew_s;
+  if (reply.lease_s == kDhcpForever) {
+    renew = rebind = kDhcpForever;
+  } else {
+    // Times that are in order, or the usual ones.
+    if (rebind == 0 || rebind >= reply.lease_s) rebind = reply.lease_s - reply.lease_s / 8;
+    if (renew == 0 || renew >= rebind) renew = std::min(reply.lease_s / 2, rebind);
+  }
+  end_ = after(asked_, reply.lease_s);
+  rebind_ = after(asked_, rebind);
+  renew_ = after(asked_, renew);
+  if (renew != kDhcpForever && renew != 0) renew_ -= next_random(random_) % (renew * (kSecond / 16));  // not all clients at once
+  state_ = State::bound;
+  next_ = renew_;
+}
+
+void DhcpClient::handle_conflict(Nanoseconds now) noexcept {
+  if (!lease_) return;
+  ++counters_.declined;
+  decline_ = true;
+  restart(kAfterDecline, now);
+  next_ = now;  // for the message that says so
+}
+
+// What the time makes of the state.
+void DhcpClient::advance(Nanoseconds now) noexcept {
+  if (lease_ && now >= end_) {
+    restart(0, now);
+  } else if (lease_ && state_ != State::rebinding && now >= rebind_) {
+    begin(State::rebinding, now);
+  } else if (state_ == State::bound) {
+    begin(State::renewing, now);
+  } else if (state_ == State::requesting && tries_ == kRequestsMax) {
+    ++failures_;
+    restart(0, now);
+  }
+  if (state_ == State::init) begin(State::selecting, now);
+}
+
+bool DhcpClient::poll_message(Nanoseconds now, Message& message) noexcept {
+  if (now < next_) return false;
+  message = {.fields = {.seconds = 0, .station = own_, .size_max = size_max_}};
+  if (decline_) {
+    decline_ = false;
+    message.fields.kind = DhcpKind::decline;
+    message.fields.transaction = static_cast<uint32_t>(next_random(random_));
+    message.fields.requested = wanted_;
+    message.fields.server = server_;
+    next_ = now + kAfterDecline;
+    ++counters_.sent;
+    return true;
+  }
+  advance(now);
+  // What is asked for again after a minute or more is another lease, and has another number.
+  if (lease_ && tries_ != 0) begin(state_, now);
+  ++tries_;
+  ++counters_.sent;
+  DhcpFields& fields = message.fields;
+  fields.kind = state_ == State::selecting ? DhcpKind::discover : DhcpKind::request;
+  fields.transaction = transaction_;
+  fields.seconds = seconds_since_start(now);
+  fields.broadcast = !lease_;
+  if (state_ == State::requesting) {
+    fields.requested = wanted_;
+    fields.server = server_;
+  }
+  if (lease_) {
+    // 4.4.5: half of what is left of the time of this state, but not more than once a minute.
+    const bool renewing = state_ == State::renewing;
+    const Nanoseconds until = renewing ? rebind_ : end_;
+    next_ = std::min(until, now + std::max((until - now) / 2, kAgainAtLeast));
+    fields.client = lease_->address;
+    if (renewing) message.to = server_;
+    return true;
+  }
+  next_ = now + back_off();
+  return true;
+}
+
+}  // namespace unet::ip

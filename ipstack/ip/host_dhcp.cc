@@ -1,0 +1,82 @@
+// host_dhcp.cc - a host's part of DHCP: datagrams to and from the client's port, and what a lease makes of the host.
+#include <algorithm>
+#include <cstring>
+
+#include "ipstack/ip/host.h"
+#include "ipstack/wire/udp.h"
+
+namespace unet::ip {
+namespace {
+
+constexpr uint32_t kEthernetBytes = 14;
+constexpr uint32_t kMtuMin = 576;  // what every host takes (RFC 1122, 3.3.3): a smaller one is not believed
+
+}  // namespace
+
+bool Host::handle_dhcp(const IpView& packet, Nanoseconds now) noexcept {
+  be16 port;
+  if (!packet.ipv4 || packet.protocol != Protocol::kUdp || packet.payload.size() < kUdpBytes) return false;
+  std::memcpy(&port, packet.payload.data() + offsetof(UdpHeader, to), sizeof port);
+  if (port != kDhcpClientPort) return false;
+  UdpView datagram;
+  DhcpReply reply;
+  if (parse_udp(packet, false, datagram) != UdpError::none || datagram.from != kDhcpServerPort || !parse_dhcp(datagram.payload, reply)) {
+    return count(HostCounter::bad_dhcp), true;
+  }
+  dhcp_->handle_reply(reply, now);
+  apply_lease(now);
+  return true;
+}
+
+void Host::apply_lease(Nanoseconds now) noexcept {
+  const std::optional<DhcpLease>& lease = dhcp_->lease();
+  if (lease == lease_) return;
+  const bool same = lease && lease_ && lease->address == lease_->address && lease->prefix == lease_->prefix;
+  if (lease_ && !same) {
+    if (const Own* const known = own(lease_->address); known != nullptr && known->of_dhcp) remove_address(lease_->address);
+  }
+  if (lease && !same && own(lease->address) == nullptr && own_.size() < kAddressesMax) {
+    add_address(lease->address, lease->prefix, now);
+    own_.back().of_dhcp = true;
+    if (on_link_.size() < kPrefixesOnLinkMax) on_link_.push_back({.prefix = lease->address, .bits = lease->prefix});
+  }
+  // What was configured goes first.
+  gateway4_ = lease && !options_.gateway4 ? lease->router : options_.gateway4;
+  mtu4_ = lease && lease->mtu >= kMtuMin ? std::min<uint32_t>(lease->mtu, options_.mtu) : options_.mtu;
+  lease_ = lease;
+}
+
+// RFC 2131, 4.4.1: of an address that somebody else has.
+void Host::decline_conflict(Nanoseconds now) noexcept {
+  if (!lease_) return;
+  const Own* const leased = own(lease_->address);
+  if (leased == nullptr || !leased->of_dhcp || leased->claim.state() != AddressClaim::State::conflict) return;
+  dhcp_->handle_conflict(now);
+  apply_lease(now);
+}
+
+uint32_t Host::poll_dhcp(Nanoseconds now, std::byte* frame) noexcept {
+  if (!dhcp_) return 0;
+  DhcpClient::Message message;
+  const bool some = dhcp_->poll_message(now, message);
+  apply_lease(now);  // its time may be over
+  if (!some) return 0;
+  const IpAddress none = ipv4_address(0u), all = ipv4_address(~0u), own = message.fields.client;
+  std::array<std::byte, kDhcpClientBytes> text;
+  emit_dhcp(text.data(), message.fields);
+  const IpFields fields{.from = state_of(own) == AddressState::assigned ? own : none, .to = message.to.value_or(all),
+                        .protocol = Protocol::kUdp, .hop_limit = options_.hop_limit};
+  std::array<std::byte, kUdpBytes> header;
+  emit_udp_header(header.data(), fields.from, fields.to, kDhcpClientPort, kDhcpServerPort, text);
+  if (message.to) {
+    // By whatever way packets go there. One that is lost is said again, in the end to everybody.
+    if (!fields.from.is_unspecified()) send(fields, header, text, now);
+    return 0;
+  }
+  std::byte* const at = frame + kEthernetBytes + kIpv4Bytes;
+  std::memcpy(at, header.data(), header.size());
+  std::memcpy(at + header.size(), text.data(), text.size());
+  return emit_ip_frame(frame, kEveryStation, fields, static_cast<uint32_t>(header.size() + text.size()));
+}
+
+}  // namespace unet::ip

@@ -1,0 +1,215 @@
+// host_dhcp_test.cc - hosts that take their addresses from a server on the link: leases, conflicts, ends, and what servers may not do.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <set>
+
+#include "ipstack/ip/dhcp_test_server.h"
+#include "ipstack/ip/test_link.h"
+
+using namespace unet;
+using namespace unet::ip;
+
+namespace {
+
+const IpAddress kFirst = *parse_ip("10.0.1.100"), kSecondOne = *parse_ip("10.0.1.101"), kFar = *parse_ip("192.0.2.1");
+
+HostOptions with_dhcp() {
+  HostOptions options;
+  options.dhcp = true;
+  options.ipv6 = false;
+  return options;
+}
+
+// A link with a server, behind whose address there is a host for ARP.
+struct Served : TestLink {
+  Served() {
+    HostOptions options;
+    options.ipv6 = false;
+    options.claim = false;
+    options.addresses.push_back({server.address, 24});
+    at_server = add(options);
+    nodes[at_server].refuses = false;
+  }
+  void serve_for(Nanoseconds time) {
+    for (const Nanoseconds until = now + time; now < until;) {
+      run(std::min(until, now + 100 * kMillisecond));
+      for (; seen < frames.size(); ++seen) {
+        if (const auto answer = server.answer_to(Frame(frames[seen]))) inject(*answer);
+      }
+    }
+  }
+  uint32_t add_client() { return add(with_dhcp()); }
+  bool is_assigned(uint32_t host, const IpAddress& address) {
+    return (*this)[host].state_of(address) == Host::AddressState::assigned;
+  }
+
+  DhcpTestServer server;
+  uint32_t at_server = 0;
+  size_t seen = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a host takes an address, a network, a gateway and an MTU from a server, and uses the address when nobody else has it") {
+  Served link;
+  link.server.mtu = 1400;
+  const uint32_t a = link.add_client();
+  const uint64_t changes = link[a].address_changes();
+  link.serve_for(2 * kSecond);
+  REQUIRE(link[a].dhcp_lease());
+  CHECK(link[a].dhcp_lease()->address == kFirst);
+  CHECK(link[a].state_of(kFirst) == Host::AddressState::tentative);
+  CHECK(link[a].address_changes() == changes);
+  link.serve_for(10 * kSecond);
+  CHECK(link.is_assigned(a, kFirst));
+  CHECK(link[a].address_changes() == changes + 1);
+  CHECK(link[a].addresses() == std::vector<IpAddress>{kFirst});
+  CHECK(link[a].source_for(kFar) == kFirst);
+  CHECK(link[a].path_mtu(kFar, link.now) == 1400);
+  // Through the gateway, which is the server's host here.
+  REQUIRE(link[a].send({.to = kFar, .protocol = Protocol::kUdp}, {}, Frame(100), link.now) == SendResult::sent);
+  link.serve_for(kSecond);
+  CHECK(link[link.at_server].counter(HostCounter::other_host) >= 1);
+  CHECK(link[a].counter(HostCounter::bad_dhcp) == 0);
+}
+
+TEST_CASE("a lease is renewed for as long as the server does so, without a gap") {
+  Served link;
+  link.server.lease_s = 120;
+  const uint32_t a = link.add_client();
+  link.serve_for(15 * kSecond);
+  REQUIRE(link.is_assigned(a, kFirst));
+  const uint64_t changes = link[a].address_changes();
+  link.serve_for(1000 * kSecond);
+  CHECK(link.is_assigned(a, kFirst));
+  CHECK(link[a].address_changes() == changes);
+  uint32_t renewals = 0;
+  for (const DhcpQuestion& each : link.server.questions) renewals += each.client == kFirst ? 1 : 0;
+  CHECK(renewals >= 15);
+  CHECK(renewals <= 22);
+  // A new MTU and no gateway any more: as the server says now.
+  link.server.mtu = 1000;
+  link.server.router.reset();
+  link.serve_for(120 * kSecond);
+  CHECK(link[a].path_mtu(link.server.address, link.now) == 1000);
+  CHECK(link[a].send({.to = kFar, .protocol = Protocol::kUdp}, {}, Frame(100), link.now) == SendResult::no_route);
+  // One that no link has is not believed.
+  link.server.mtu = 300;
+  link.serve_for(120 * kSecond);
+  CHECK(link[a].path_mtu(link.server.address, link.now) == 1500);
+}
+
+TEST_CASE("when a lease ends, the address goes, and all that came with it") {
+  Served link;
+  link.server.lease_s = 120;
+  link.server.mtu = 1400;
+  const uint32_t a = link.add_client();
+  link.serve_for(15 * kSecond);
+  REQUIRE(link.is_assigned(a, kFirst));
+  const uint64_t changes = link[a].address_changes();
+  link.server.silent = true;
+  link.serve_for(90 * kSecond);
+  CHECK(link.is_assigned(a, kFirst));
+  link.serve_for(30 * kSecond);
+  CHECK(link[a].addresses().empty());
+  CHECK(link[a].address_changes() == changes + 1);
+  CHECK_FALSE(link[a].dhcp_lease());
+  CHECK(link[a].send({.to = kFar, .protocol = Protocol::kUdp}, {}, Frame(100), link.now) == SendResult::no_route);
+  CHECK(link[a].send({.to = link.server.address, .protocol = Protocol::kUdp}, {}, Frame(100), link.now) == SendResult::no_route);
+  CHECK(link[a].path_mtu(kFar, link.now) == 1500);
+  // The server is back.
+  link.server.silent = false;
+  link.serve_for(90 * kSecond);
+  CHECK(link.is_assigned(a, kFirst));
+  // It refuses: gone at once.
+  link.server.refuses = true;
+  link.serve_for(62 * kSecond);
+  CHECK(link[a].addresses().empty());
+}
+
+TEST_CASE("an address that somebody has is declined, and the next one taken") {
+  Served link;
+  HostOptions squatter;
+  squatter.ipv6 = false;
+  squatter.addresses.push_back({kFirst, 24});
+  const uint32_t there = link.add(squatter);
+  link.serve_for(15 * kSecond);
+  const uint32_t a = link.add_client();
+  link.serve_for(60 * kSecond);
+  CHECK(link.is_assigned(there, kFirst));
+  CHECK(link.is_assigned(a, kSecondOne));
+  const auto declines = std::count_if(link.server.questions.begin(), link.server.questions.end(),
+                                      [](const DhcpQuestion& each) { return each.kind == DhcpKind::decline; });
+  CHECK(declines == 1);
+  CHECK(link[a].counter(HostCounter::conflicts) == 1);
+}
+
+TEST_CASE("many hosts that start together have many addresses") {
+  Served link;
+  std::vector<uint32_t> hosts;
+  for (int i = 0; i < 20; ++i) hosts.push_back(link.add_client());
+  link.serve_for(60 * kSecond);
+  std::set<std::array<uint8_t, 16>> addresses;
+  for (const uint32_t each : hosts) {
+    REQUIRE(link[each].addresses().size() == 1);
+    addresses.insert(link[each].addresses()[0].bytes);
+  }
+  CHECK(addresses.size() == hosts.size());
+}
+
+TEST_CASE("what was configured stays beside a lease: addresses, and the gateway") {
+  Served link;
+  HostOptions options = with_dhcp();
+  options.addresses.push_back({*parse_ip("10.0.1.50"), 24});
+  options.gateway4 = *parse_ip("10.0.1.77");
+  const uint32_t a = link.add(options);
+  link.serve_for(20 * kSecond);
+  CHECK(link[a].addresses().size() == 2);
+  REQUIRE(link[a].send({.to = kFar, .protocol = Protocol::kUdp}, {}, Frame(100), link.now) == SendResult::sent);
+  link.serve_for(10 * kSecond);
+  IpAddress neighbour;
+  REQUIRE(link[a].poll_unreachable(neighbour));
+  CHECK(neighbour == *options.gateway4);
+  // Static addresses can be given up, too.
+  const uint64_t changes = link[a].address_changes();
+  CHECK(link[a].remove_address(options.addresses[0].address));
+  CHECK_FALSE(link[a].remove_address(options.addresses[0].address));
+  CHECK(link[a].address_changes() == changes + 1);
+  CHECK(link[a].addresses() == std::vector<IpAddress>{kFirst});
+}
+
+TEST_CASE("datagrams for a client's port that are no server's message stay with the host and change nothing") {
+  Served link;
+  const uint32_t a = link.add_client();
+  link.serve_for(20 * kSecond);
+  REQUIRE(link.is_assigned(a, kFirst));
+  const Frame good = link.server.reply(DhcpKind::nak, link.server.questions.back(), kFirst);
+  const auto resum = [](Frame& frame) {
+    IpView view;
+    Problem problem;
+    REQUIRE(parse_ip_packet(Bytes(frame).subspan(14), view, problem) == IpError::none);
+    const uint16_t from = static_cast<uint16_t>(std::to_integer<uint32_t>(frame[34]) << 8 | std::to_integer<uint32_t>(frame[35]));
+    emit_udp_header(&frame[34], view.from, view.to, from, kDhcpClientPort, Bytes(frame).subspan(42));
+  };
+  Frame from_elsewhere = good, no_cookie = good, bad_sum = good;
+  from_elsewhere[35] = std::byte{99};
+  resum(from_elsewhere);
+  no_cookie[42 + 236] = std::byte{0};
+  resum(no_cookie);
+  bad_sum[40] ^= std::byte{1};
+  for (const Frame& each : {from_elsewhere, no_cookie, bad_sum, good}) link.inject(each, link.at_server);
+  link.serve_for(10 * kSecond);
+  CHECK(link[a].counter(HostCounter::bad_dhcp) == 3);
+  CHECK(link.nodes[a].came.empty());
+  CHECK(link.is_assigned(a, kFirst));
+  // A host without the client has the port for others.
+  HostOptions other;
+  other.ipv6 = false;
+  other.claim = false;
+  other.addresses.push_back({*parse_ip("10.0.1.60"), 24});
+  const uint32_t b = link.add(other);
+  link.inject(good, link.at_server);
+  CHECK(link.nodes[b].came.size() == 1);
+  CHECK(link.nodes[a].came.empty());
+}
