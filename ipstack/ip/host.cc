@@ -29,14 +29,14 @@ const char* name_of(HostCounter counter) noexcept {
   constexpr std::array<const char*, static_cast<size_t>(HostCounter::count)> kNames{
       "frames", "other_station", "unknown_type", "bad_packet", "other_host", "bad_source", "bad_icmp", "bad_discovery", "bad_arp",
       "arrived", "echoes", "errors_sent", "errors_limited", "no_route", "no_source", "no_buffer", "too_big", "sent", "fragments_sent",
-      "unreachable", "conflicts", "bad_dhcp"};
+      "unreachable", "conflicts", "bad_dhcp", "bad_group", "not_listened"};
   return kNames[static_cast<size_t>(counter)];
 }
 
 Host::Host(const HostOptions& options, Nanoseconds now)
     : options_(options), frame_max_(static_cast<uint32_t>(sizeof(EthernetHeader)) + options.mtu), gateway4_(options.gateway4),
       gateway6_(options.gateway6), hop_limit6_(options.hop_limit), mtu4_(options.mtu), mtu6_(options.mtu), reassembly_(options.reassembly),
-      neighbours_(with_seed(options.neighbours, options.seed)),
+      neighbours_(with_seed(options.neighbours, options.seed)), groups4_(true, options.seed ^ 4), groups6_(false, options.seed ^ 6),
       path_mtu_({.link_mtu = options.mtu, .seed = options.seed}), memory_(new std::byte[size_t{options.buffers} * frame_max_]),
       buffers_(options.buffers), going_(options.buffers), random_(options.seed), error_tokens_(options.errors_per_second),
       error_tokens_at_(now) {
@@ -61,8 +61,10 @@ Host::Host(const HostOptions& options, Nanoseconds now)
 
 bool Host::is_for_us(const MacAddress& station) const noexcept {
   if (station == options_.mac || station == kEveryStation || station == group_station(kAllHosts4)) return true;
-  if (is_station(station) || !options_.ipv6) return false;
-  if (station == group_station(kAllNodes6)) return true;
+  if (is_station(station)) return false;
+  if (groups4_.has_station(station)) return true;
+  if (!options_.ipv6) return false;
+  if (station == group_station(kAllNodes6) || groups6_.has_station(station)) return true;
   return std::any_of(own_.begin(), own_.end(), [&](const Own& each) {
     return !each.claim.address().is_ipv4() && group_station(solicited_node(each.claim.address())) == station;
   });
@@ -94,7 +96,7 @@ bool Host::is_own_destination(const IpAddress& to, bool& group) const noexcept {
     if (!address.is_ipv4() && to == solicited_node(address)) return true;
     if (is_directed_broadcast(to, address, each.prefix)) return group = true;
   }
-  return false;
+  return group && (to.is_ipv4() ? groups4_ : groups6_).is_member(to);
 }
 
 // RFC 1122, 3.2.1.3: from one host, which is not us; what parse_ip_packet() refuses has been refused. The unspecified address is that of
@@ -121,6 +123,10 @@ bool Host::handle_packet(Bytes bytes, const MacAddress& station, bool alone, boo
     arrival.to_group = true;                                 // RFC 4443, 2.4 (e.4)
   }
   if (!is_good_source(packet)) return count(HostCounter::bad_source), false;
+  if (const Memberships& groups = ipv4 ? groups4_ : groups6_;
+      groups.is_member(packet.to) && !groups.accepts(packet.to, packet.from) && !is_membership(packet)) {
+    return count(HostCounter::not_listened), false;
+  }
   const auto report = [&] {
     count(HostCounter::bad_packet);
     send_error(arrival, {.kind = IcmpKind::parameter_problem, .code = problem.code, .value = problem.pointer}, now, problem.even_of_groups);
@@ -141,6 +147,7 @@ bool Host::handle_packet(Bytes bytes, const MacAddress& station, bool alone, boo
     }
   }
   if (packet.protocol == (ipv4 ? Protocol::kIcmp : Protocol::kIcmp6)) return handle_icmp(station, now, arrival);
+  if (ipv4 && packet.protocol == Protocol::kIgmp) return handle_membership(packet, now), false;
   if (packet.from.is_unspecified()) return count(HostCounter::bad_source), false;
   if (packet.protocol == Protocol::kNoNext) return false;
   if (dhcp_ && handle_dhcp(packet, now)) return false;
@@ -156,6 +163,7 @@ bool Host::handle_icmp(const MacAddress& station, Nanoseconds now, Arrival& arri
   const bool discovery = !arrival.packet.ipv4 && icmp.type >= static_cast<uint8_t>(DiscoveryKind::router_solicitation) &&
                          icmp.type <= static_cast<uint8_t>(DiscoveryKind::redirect);
   if (discovery) return handle_discovery(station, arrival.packet, now), false;
+  if (!arrival.packet.ipv4 && is_membership(arrival.packet)) return handle_membership(arrival.packet, now), false;
   if (arrival.packet.from.is_unspecified()) return count(HostCounter::bad_source), false;
   if (icmp.kind == IcmpKind::echo_request) return answer_echo(arrival, now), false;
   if (icmp.kind == IcmpKind::echo_reply) {

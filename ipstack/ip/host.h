@@ -18,10 +18,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "ipstack/ip/address_claim.h"
 #include "ipstack/ip/dhcp_client.h"
+#include "ipstack/ip/memberships.h"
 #include "ipstack/ip/neighbours.h"
 #include "ipstack/ip/path_mtu.h"
 #include "ipstack/ip/reassembly.h"
@@ -57,7 +59,7 @@ struct HostOptions {
 enum class HostCounter : uint8_t {
   frames, other_station, unknown_type, bad_packet, other_host, bad_source, bad_icmp, bad_discovery, bad_arp,
   arrived, echoes, errors_sent, errors_limited, no_route, no_source, no_buffer, too_big, sent, fragments_sent, unreachable, conflicts,
-  bad_dhcp, count
+  bad_dhcp, bad_group, not_listened, count
 };
 const char* name_of(HostCounter counter) noexcept;
 
@@ -137,16 +139,24 @@ class Host {
   bool has_conflict(const IpAddress& address) const noexcept;
   HostStatus status() const noexcept;
   // Gives an address up, whatever it came from (but what a server leases comes back with the next lease). False: it is none of ours.
-  bool remove_address(const IpAddress& address) noexcept;
+  bool remove_address(const IpAddress& address, Nanoseconds now) noexcept;
   // Becomes another number whenever addresses() does: some have come or gone.
   uint64_t address_changes() const noexcept { return address_changes_; }
   // What a server leases; the address may still be tentative.
   const std::optional<DhcpLease>& dhcp_lease() const noexcept { return lease_; }
 
+  // What goes to a group comes up from now on, or no more; routers and switches are told (IGMP, MLD). False: no group, more of them than
+  // Memberships::kGroupsMax, or more sources than kSourcesMax. Each call says all of what is wanted of the group.
+  bool join(const IpAddress& group, Nanoseconds now) noexcept { return listen(group, FilterMode::exclude, {}, now); }
+  bool leave(const IpAddress& group, Nanoseconds now) noexcept { return listen(group, FilterMode::include, {}, now); }
+  // From these sources alone, or from all but these (RFC 9776, 2).
+  bool listen(const IpAddress& group, FilterMode mode, std::span<const IpAddress> sources, Nanoseconds now) noexcept;
+
   uint64_t counter(HostCounter counter) const noexcept { return counters_[static_cast<size_t>(counter)]; }
   const Reassembly& reassembly() const noexcept { return reassembly_; }
   const Neighbours& neighbours() const noexcept { return neighbours_; }
   Neighbours& neighbours() noexcept { return neighbours_; }
+  const Memberships& groups(bool ipv4) const noexcept { return ipv4 ? groups4_ : groups6_; }
 
  private:
   static constexpr uint32_t kAddressesMax = HostStatus::kAddressesMax, kPrefixesOnLinkMax = 16, kUnreachableMax = 64;
@@ -157,6 +167,7 @@ class Host {
     uint8_t prefix;
     Nanoseconds valid_until = kForever, preferred_until = kForever;
     bool of_router = false, of_dhcp = false, deprecated = false;
+    bool holds_group = false;  // the one of its solicitations
   };
   struct OnLink {
     IpAddress prefix{};
@@ -204,6 +215,12 @@ class Host {
   // Writes the headers in front of a packet's payload that is there; the frame's length.
   uint32_t emit_ip_frame(std::byte* frame, const MacAddress& station, const IpFields& fields, uint32_t length) const noexcept;
 
+  // host_groups.cc: groups
+  bool is_membership(const IpView& packet) const noexcept;
+  void handle_membership(const IpView& packet, Nanoseconds now) noexcept;
+  void hold_solicited_groups(Nanoseconds now) noexcept;
+  uint32_t poll_groups(Nanoseconds now, std::byte* frame) noexcept;
+
   // host_dhcp.cc: an address that a server leases
   // True: the packet was for port 68.
   bool handle_dhcp(const IpView& packet, Nanoseconds now) noexcept;
@@ -243,6 +260,7 @@ class Host {
 
   Reassembly reassembly_;
   Neighbours neighbours_;
+  Memberships groups4_, groups6_;
   PathMtu path_mtu_;
 
   std::unique_ptr<std::byte[]> memory_;

@@ -30,7 +30,7 @@ void Host::add_address(const IpAddress& address, uint8_t prefix, Nanoseconds now
   if (!options_.claim) ++address_changes_;
 }
 
-bool Host::remove_address(const IpAddress& address) noexcept {
+bool Host::remove_address(const IpAddress& address, Nanoseconds now) noexcept {
   const auto at = std::find_if(own_.begin(), own_.end(), [&](const Own& each) { return each.claim.address() == address; });
   if (at == own_.end()) return false;
   if (at->claim.state() == AddressClaim::State::assigned) ++address_changes_;
@@ -38,6 +38,7 @@ bool Host::remove_address(const IpAddress& address) noexcept {
     return !each.of_router && each.prefix == address && each.bits == at->prefix;
   });
   if (network != on_link_.end()) on_link_.erase(network);
+  if (at->holds_group) groups6_.release(solicited_node(address), now);
   own_.erase(at);
   return true;
 }
@@ -97,6 +98,7 @@ void Host::expire_addresses(Nanoseconds now) noexcept {
   const auto ended = std::remove_if(own_.begin(), own_.end(), [&](const Own& each) {
     const bool over = each.valid_until <= now;
     if (over && each.claim.state() == AddressClaim::State::assigned) ++address_changes_;
+    if (over && each.holds_group) groups6_.release(solicited_node(each.claim.address()), now);
     return over;
   });
   own_.erase(ended, own_.end());

@@ -33,7 +33,7 @@ void Host::apply_lease(Nanoseconds now) noexcept {
   if (lease == lease_) return;
   const bool same = lease && lease_ && lease->address == lease_->address && lease->prefix == lease_->prefix;
   if (lease_ && !same) {
-    if (const Own* const known = own(lease_->address); known != nullptr && known->of_dhcp) remove_address(lease_->address);
+    if (const Own* const known = own(lease_->address); known != nullptr && known->of_dhcp) remove_address(lease_->address, now);
   }
   if (lease && !same && own(lease->address) == nullptr && own_.size() < kAddressesMax) {
     add_address(lease->address, lease->prefix, now);

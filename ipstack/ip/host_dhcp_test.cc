@@ -173,8 +173,8 @@ TEST_CASE("what was configured stays beside a lease: addresses, and the gateway"
   CHECK(neighbour == *options.gateway4);
   // Static addresses can be given up, too.
   const uint64_t changes = link[a].address_changes();
-  CHECK(link[a].remove_address(options.addresses[0].address));
-  CHECK_FALSE(link[a].remove_address(options.addresses[0].address));
+  CHECK(link[a].remove_address(options.addresses[0].address, link.now));
+  CHECK_FALSE(link[a].remove_address(options.addresses[0].address, link.now));
   CHECK(link[a].address_changes() == changes + 1);
   CHECK(link[a].addresses() == std::vector<IpAddress>{kFirst});
 }

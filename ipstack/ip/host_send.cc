@@ -190,6 +190,7 @@ uint32_t Host::poll_frame(Nanoseconds now, MutableBytes room) noexcept {
   expire_addresses(now);
   expire_fragments(now);
   if (const uint32_t length = poll_dhcp(now, room.data())) return length;
+  if (const uint32_t length = poll_groups(now, room.data())) return length;
   if (const uint32_t length = poll_claims(now, room.data())) return length;
   if (const uint32_t length = poll_question(now, room.data())) return length;
   if (const uint32_t length = poll_router_question(now, room.data())) return length;
@@ -206,7 +207,8 @@ uint32_t Host::poll_frame(Nanoseconds now, MutableBytes room) noexcept {
 
 Nanoseconds Host::next_event() const noexcept {
   if (going_count_ != 0) return 0;
-  Nanoseconds next = std::min({neighbours_.next_event(), reassembly_.next_event(), next_router_question_, gateway6_until_});
+  Nanoseconds next = std::min({groups4_.next_event(), groups6_.next_event(), neighbours_.next_event(), reassembly_.next_event(),
+                               next_router_question_, gateway6_until_});
   if (dhcp_) next = std::min(next, dhcp_->next_event());
   for (const Own& each : own_) {
     next = std::min({next, each.claim.next_event(), each.valid_until, each.deprecated ? kForever : each.preferred_until});

@@ -55,6 +55,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Nanoseconds now = kSecond;
   Host host(options, now);
   std::vector<std::byte> room(host.frame_max());
+  const IpAddress sources[] = {*parse_ip("10.0.1.9")};
+  if ((choice & 8) != 0) UNET_CHECK(host.join(*parse_address("239.1.1.1"), now) && host.join(*parse_address("ff0e::1:1"), now));
+  if ((choice & 16) != 0) UNET_CHECK(host.listen(*parse_address("239.1.1.2"), FilterMode::include, sources, now));
   while (!input.empty()) {
     const auto what = input.take<uint8_t>();
     now += Nanoseconds{input.take<uint8_t>()} << (what & 31);

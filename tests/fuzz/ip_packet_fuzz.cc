@@ -2,6 +2,8 @@
 // packet, at each layer.
 #include "ipstack/wire/arp.h"
 #include "ipstack/wire/checksum.h"
+#include "ipstack/wire/igmp.h"
+#include "ipstack/wire/mld.h"
 #include "ipstack/wire/neighbour_discovery.h"
 #include "ipstack/wire/udp.h"
 #include "tests/fuzz/fuzz_input.h"
@@ -37,9 +39,18 @@ void sum_payload(std::vector<std::byte>& packet, const IpView& view) {
   std::memcpy(at + field, &sum, sizeof sum);
 }
 
+void look_at_group(const GroupMessage& message, const IpView& view) {
+  if (message.kind == GroupMessage::Kind::other) return;
+  UNET_CHECK(message.version >= 1 && message.version <= 3 && message.ipv4 == view.ipv4 && is_inside(message.sources, view.payload));
+  UNET_CHECK(message.group.is_unspecified() || message.group.is_multicast());
+  for (uint32_t i = 0; i < message.source_count(); ++i) UNET_CHECK(message.ipv4 == message.source(i).is_ipv4() || !message.ipv4);
+}
+
 void look_at_payload(const IpView& view) {
   UdpView udp;
   if (view.protocol == Protocol::kUdp && parse_udp(view, false, udp) == UdpError::none) UNET_CHECK(is_inside(udp.payload, view.payload));
+  GroupMessage group;
+  if (view.protocol == Protocol::kIgmp && parse_igmp(view, group)) look_at_group(group, view);
   IcmpView icmp;
   if (view.protocol != (view.ipv4 ? Protocol::kIcmp : Protocol::kIcmp6) || parse_icmp(view, icmp) != IcmpError::none) return;
   UNET_CHECK(is_inside(icmp.rest, view.payload));
@@ -47,6 +58,7 @@ void look_at_payload(const IpView& view) {
   if (icmp.error && parse_quoted(icmp.rest, view.ipv4, quoted)) {
     UNET_CHECK(is_inside(quoted.payload, icmp.rest) && quoted.from.is_ipv4() == view.ipv4 && quoted.to.is_ipv4() == view.ipv4);
   }
+  if (!view.ipv4 && parse_mld(view, group)) look_at_group(group, view);
   Discovery discovery;
   if (!parse_discovery(view, discovery)) return;
   UNET_CHECK(discovery.prefix_count <= kPrefixesMax && !discovery.target.is_ipv4());

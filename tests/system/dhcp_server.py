@@ -26,7 +26,8 @@ def options_of(message):
 
 def answer(message, kind, own, lease, address):
     yours = address if kind != NAK else bytes(4)
-    fixed = struct.pack("!BBBB4sHH4s4s4s4s", 2, 1, 6, 0, message[4:8], 0, 0x8000, bytes(4), yours, bytes(4), bytes(4)) + message[28:44] + bytes(192)
+    fixed = struct.pack("!BBBB4sHH4s4s4s4s", 2, 1, 6, 0, message[4:8], 0, 0x8000, bytes(4), yours, bytes(4), bytes(4))
+    fixed += message[28:44] + bytes(192)  # the station; no name, no file
     said = [(KIND, bytes([kind])), (SERVER, own)]
     if kind != NAK:
         said += [(LEASE, struct.pack("!I", lease)), (MASK, bytes([255, 255, 255, 0])), (ROUTER, own), (MTU, struct.pack("!H", 1400))]

@@ -4,7 +4,8 @@
 //
 // Prints a line for each thing that happens: `assigned ADDRESS`, `conflict ADDRESS`, `gone ADDRESS`, `unreachable ADDRESS`, and of what is
 // asked on standard input, `ping ADDRESS BYTES`, either `reply ADDRESS BYTES`, `error KIND of ADDRESS`, or `not sent: WHY`. What is on the
-// interface goes to CAPTURE, in pcap's format. Ends with standard input.
+// interface goes to CAPTURE, in pcap's format. After `join GROUP` or `leave GROUP`, answered by `joined` or `left`, a datagram to a group
+// is `datagram GROUP BYTES`. Ends with standard input.
 #include <poll.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "ipstack/ip/host.h"
+#include "ipstack/wire/udp.h"
 #include "tests/system/packet_wire.h"
 #include "unet/base/check.h"
 
@@ -85,7 +87,9 @@ class Program {
       if (!host_.handle_frame(bytes, now, arrival)) continue;
       switch (arrival.kind) {
         case Arrival::Kind::packet:
-          if (arrival.packet.protocol == Protocol::kUdp) host_.refuse_port(arrival, now);
+          if (arrival.packet.to.is_multicast()) {
+            std::printf("datagram %s %zu\n", text_of(arrival.packet.to).c_str(), arrival.packet.payload.size() - kUdpBytes);
+          } else if (arrival.packet.protocol == Protocol::kUdp) host_.refuse_port(arrival, now);
           else host_.refuse_protocol(arrival, now);
           break;
         case Arrival::Kind::echo_reply: {
@@ -124,7 +128,14 @@ class Program {
     size_t length = 0;
     line >> command >> to >> length >> whole;
     const auto address = parse_address(to);
-    UNET_CHECK(command == "ping" && address);
+    UNET_CHECK(address.has_value());
+    if (command == "join" || command == "leave") {
+      const bool join = command == "join";
+      UNET_CHECK(join ? host_.join(*address, monotonic_now()) : host_.leave(*address, monotonic_now()));
+      std::printf("%s\n", join ? "joined" : "left");
+      return true;
+    }
+    UNET_CHECK(command == "ping");
     const std::vector<std::byte> data(length, std::byte{0x5A});
     std::array<std::byte, kIcmpBytes> header;
     emit_echo(header.data(), host_.source_for(*address).value_or(IpAddress{}), *address, false, kEchoId, 1, data);

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-# ip_linux.py - ipstack's host and the kernel of Linux on one wire, and with a router between: echo in both roles, cut packets, errors, claims
-# to addresses, path MTUs. What was on the wire is shown to tshark.
+# ip_linux.py - ipstack's host and the kernel of Linux on one wire, and with a router or a switch between: echo in both roles, cut packets,
+# errors, claims to addresses, leases, groups, path MTUs. What was on the wire is shown to tshark.
 #
 # Usage: ip_linux.py IP_HOST      (77: no root, no network namespaces)
 #        ip_linux.py --peer ...   what the kernel's side does, in its namespace
 import contextlib
 import os
+import shutil
 import socket
 import struct
 import subprocess
 import sys
+import time
 
-from daemon import WAIT, directory, main, require, run
+from daemon import WAIT, directory, main, require, run, wait_until
 from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel, in_kernel, looks_right
 from spaces import HAS_IPV6, Spaces, can_be_made, ip
 
@@ -83,7 +85,19 @@ def kernel_no_protocol(to):
     return False
 
 
-PEER = {"ping": lambda to, size: kernel_ping(to, int(size)), "refused": kernel_refused, "no_protocol": kernel_no_protocol}
+def kernel_to_group(group, own):
+    """A datagram of 30 bytes to a group."""
+    six = ":" in group
+    with socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        if six:
+            udp.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, socket.if_nametoindex("eth0"))
+        else:
+            udp.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(own))
+        return udp.sendto(b"x" * 30, (group, 4000)) == 30
+
+
+PEER = {"to_group": kernel_to_group, "ping": lambda to, size: kernel_ping(to, int(size)), "refused": kernel_refused,
+        "no_protocol": kernel_no_protocol}
 
 
 # ---- the test
@@ -240,6 +254,58 @@ def test_an_address_of_a_server_that_the_kernel_has():
             require(host.line() == "assigned 10.86.0.51", "not the other address")
         host.stop()
         looks_right(host.capture)
+
+
+def groups_of(space):
+    """What the kernel's switch knows of who listens to which group: {(port, group)}."""
+    status, out, err = run("bridge", "-n", space, "mdb", "show", "dev", "switch")
+    require(status == 0, f"bridge: {err}")
+    words = [line.split() for line in out.splitlines()]
+    return {(each[each.index("port") + 1], each[each.index("grp") + 1]) for each in words if "grp" in each and "port" in each}
+
+
+def test_groups_behind_a_switch_of_the_kernel():
+    groups = {4: "239.86.0.1", 6: "ff0e::86:1"}
+    own_question = "ff02::1:ff00:1"  # where those ask who look for OURS[6]
+    with directory() as d, Spaces("a", "s", "b") as spaces:
+        # Seconds are hundredths here: it asks each second, and forgets what it does not hear of within fifteen.
+        kind = ["mcast_snooping", "1", "mcast_querier", "1", "mcast_igmp_version", "3", "mcast_mld_version", "2", "mcast_query_interval",
+                "100", "mcast_startup_query_interval", "100", "mcast_query_response_interval", "50", "mcast_membership_interval", "1500"]
+        if not shutil.which("bridge") or not ip("-n", spaces["s"], "link", "add", "switch", "type", "bridge", *kind, may_fail=True):
+            print("      not tried: the kernel makes no switch")
+            return
+        for name in ("a", "b"):
+            spaces.join(name, "eth0", "s", f"to_{name}")
+            ip("-n", spaces["s"], "link", "set", f"to_{name}", "master", "switch")
+        # Without an address of its own the switch would not ask for groups of IPv6.
+        ip("-n", spaces["s"], "link", "set", "switch", "up")
+        if HAS_IPV6:
+            ip("-n", spaces["s"], "address", "add", "fe80::86/64", "dev", "switch", "nodad", may_fail=True)
+        give_kernel(spaces, KERNELS)
+        host = OurHost(spaces["a"], "eth0", f"{d}/wire.pcap", *OUR_ADDRESSES)
+        try:
+            all_assigned(host)
+            for v in VERSIONS:
+                require(host.ask(f"join {groups[v]}") == "joined", "not joined")
+                wait_until(lambda v=v: ("to_a", groups[v]) in groups_of(spaces["s"]), f"the switch has not heard of {groups[v]}")
+            if HAS_IPV6:
+                wait_until(lambda: ("to_a", own_question) in groups_of(spaces["s"]), "the switch has not heard of our questions' group")
+            time.sleep(20)  # what is not told again is forgotten
+            for v in VERSIONS:
+                require(("to_a", groups[v]) in groups_of(spaces["s"]), f"its questions for {groups[v]} were not answered")
+                right, err = in_kernel(spaces["b"], "to_group", groups[v], KERNELS[v])
+                require(right, f"the kernel's datagram: {err}")
+                line = host.line()
+                require(line == f"datagram {groups[v]} 30", f"the host says {line}")
+                require(in_kernel(spaces["b"], "ping", OURS[v], 56)[0], f"the kernel's echo to {OURS[v]} through the switch")
+            for v in VERSIONS:
+                require(host.ask(f"leave {groups[v]}") == "left", "not left")
+                wait_until(lambda v=v: ("to_a", groups[v]) not in groups_of(spaces["s"]), f"the switch believes that {groups[v]} is joined")
+            host.stop()
+            looks_right(host.capture)
+        finally:
+            host.process.kill()
+            host.process.wait(WAIT)
 
 
 def test_a_path_with_a_smaller_mtu():
