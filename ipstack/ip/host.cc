@@ -29,7 +29,8 @@ const char* name_of(HostCounter counter) noexcept {
   constexpr std::array<const char*, static_cast<size_t>(HostCounter::count)> kNames{
       "frames", "other_station", "unknown_type", "bad_packet", "other_host", "bad_source", "bad_icmp", "bad_discovery", "bad_arp",
       "arrived", "echoes", "errors_sent", "errors_limited", "no_route", "no_source", "no_buffer", "too_big", "sent", "fragments_sent",
-      "unreachable", "conflicts", "bad_dhcp", "bad_group", "not_listened"};
+      "unreachable", "conflicts", "bad_dhcp", "bad_group", "not_listened",
+      "redirected", "bad_redirect"};
   return kNames[static_cast<size_t>(counter)];
 }
 
@@ -37,7 +38,8 @@ Host::Host(const HostOptions& options, Nanoseconds now)
     : options_(options), frame_max_(static_cast<uint32_t>(sizeof(EthernetHeader)) + options.mtu), gateway4_(options.gateway4),
       gateway6_(options.gateway6), hop_limit6_(options.hop_limit), mtu4_(options.mtu), mtu6_(options.mtu), reassembly_(options.reassembly),
       neighbours_(with_seed(options.neighbours, options.seed)), groups4_(true, options.seed ^ 4), groups6_(false, options.seed ^ 6),
-      path_mtu_({.link_mtu = options.mtu, .seed = options.seed}), memory_(new std::byte[size_t{options.buffers} * frame_max_]),
+      path_mtu_({.link_mtu = options.mtu, .seed = options.seed}), redirects_(options.seed ^ 5),
+      memory_(new std::byte[size_t{options.buffers} * frame_max_]),
       buffers_(options.buffers), going_(options.buffers), random_(options.seed), error_tokens_(options.errors_per_second),
       error_tokens_at_(now) {
   own_.reserve(kAddressesMax);
@@ -175,6 +177,11 @@ bool Host::handle_icmp(const MacAddress& station, Nanoseconds now, Arrival& arri
     return count(HostCounter::bad_icmp), false;
   }
   if (own(arrival.quoted.from) == nullptr) return count(HostCounter::bad_icmp), false;
+  if (icmp.kind == IcmpKind::redirect) {
+    // RFC 1122, 3.2.2.2: whatever its code, it is about that host. The gateway stands where others have what depends on the type.
+    const IpAddress next_hop = ipv4_address(arrival.packet.payload.data() + 4);
+    return handle_redirect(arrival.packet.from, arrival.quoted.to, next_hop, now), false;
+  }
   arrival.kind = Arrival::Kind::icmp_error;
   return count(HostCounter::arrived), true;
 }

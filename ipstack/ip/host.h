@@ -27,6 +27,7 @@
 #include "ipstack/ip/neighbours.h"
 #include "ipstack/ip/path_mtu.h"
 #include "ipstack/ip/reassembly.h"
+#include "ipstack/ip/redirects.h"
 #include "ipstack/wire/arp.h"
 #include "ipstack/wire/icmp.h"
 #include "ipstack/wire/neighbour_discovery.h"
@@ -46,6 +47,7 @@ struct HostOptions {
   bool ipv6 = true;                        // has a link-local address
   bool autoconfigure = false;              // takes addresses, a gateway and times from routers (RFC 4862)
   bool dhcp = false;                       // takes an IPv4 address, a gateway and an MTU from a server: UDP's port 68 is the host's own
+  bool redirects = true;                   // goes where the gateway sends it on
   bool claim = true;                       // probes for an address before it uses it
   uint32_t buffers = 256;                  // packets that go or wait
   uint32_t errors_per_second = 100;        // ICMP errors that it sends (RFC 4443, 2.4 (f))
@@ -59,7 +61,8 @@ struct HostOptions {
 enum class HostCounter : uint8_t {
   frames, other_station, unknown_type, bad_packet, other_host, bad_source, bad_icmp, bad_discovery, bad_arp,
   arrived, echoes, errors_sent, errors_limited, no_route, no_source, no_buffer, too_big, sent, fragments_sent, unreachable, conflicts,
-  bad_dhcp, bad_group, not_listened, count
+  bad_dhcp, bad_group, not_listened, redirected, bad_redirect,
+  count
 };
 const char* name_of(HostCounter counter) noexcept;
 
@@ -136,6 +139,7 @@ class Host {
   enum class AddressState : uint8_t { none, tentative, assigned };
   AddressState state_of(const IpAddress& address) const noexcept;
   std::vector<IpAddress> addresses() const;  // those that are assigned
+  // Somebody else has it. An IPv4 address that was configured is tried again a minute later (RFC 5227, 2.1.1), and tentative meanwhile.
   bool has_conflict(const IpAddress& address) const noexcept;
   HostStatus status() const noexcept;
   // Gives an address up, whatever it came from (but what a server leases comes back with the next lease). False: it is none of ours.
@@ -167,6 +171,7 @@ class Host {
     uint8_t prefix;
     Nanoseconds valid_until = kForever, preferred_until = kForever;
     bool of_router = false, of_dhcp = false, deprecated = false;
+    Nanoseconds retry_at = kForever;  // somebody has it, who may go
     bool holds_group = false;  // the one of its solicitations
   };
   struct OnLink {
@@ -197,7 +202,7 @@ class Host {
   void add_address(const IpAddress& address, uint8_t prefix, Nanoseconds now);
   Own* own(const IpAddress& address) noexcept;
   const Own* own(const IpAddress& address) const noexcept;
-  void note_claim(const Own& own, AddressClaim::State before) noexcept;
+  void note_claim(Own& own, AddressClaim::State before, Nanoseconds now) noexcept;
   void handle_arp(Bytes packet, Nanoseconds now) noexcept;
   void handle_discovery(const MacAddress& station, const IpView& packet, Nanoseconds now) noexcept;
   void handle_solicitation(const MacAddress& station, const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept;
@@ -233,7 +238,9 @@ class Host {
     IpAddress next_hop{};
     bool direct_group = false;  // no neighbour is asked: the station follows from the address
   };
-  std::optional<Route> route_to(const IpAddress& to) const noexcept;
+  std::optional<Route> route_to(const IpAddress& to, Nanoseconds now) const noexcept;
+  // `router` says that `next_hop` is nearer to `to`.
+  bool handle_redirect(const IpAddress& router, const IpAddress& to, const IpAddress& next_hop, Nanoseconds now) noexcept;
   bool is_on_link(const IpAddress& to) const noexcept;
   SendResult send_piece(const IpFields& fields, const Route& route, Bytes header, Bytes data, Nanoseconds now) noexcept;
   SendResult send_cut(IpFields fields, const Route& route, Bytes header, Bytes data, uint32_t mtu, Nanoseconds now) noexcept;
@@ -262,6 +269,7 @@ class Host {
   Neighbours neighbours_;
   Memberships groups4_, groups6_;
   PathMtu path_mtu_;
+  Redirects redirects_;
 
   std::unique_ptr<std::byte[]> memory_;
   std::vector<Buffer> buffers_;

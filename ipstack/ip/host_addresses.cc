@@ -11,6 +11,7 @@ namespace {
 constexpr uint32_t kEthernetBytes = 14;
 constexpr uint32_t kRouterQuestions = 3;                       // RFC 4861, 10
 constexpr Nanoseconds kRouterQuestionEvery = 4 * kSecond;
+constexpr Nanoseconds kRetryClaim = 60 * kSecond;              // RFC 5227, 1.1: RATE_LIMIT_INTERVAL
 constexpr uint32_t kTwoHours = 7200;                           // seconds; RFC 4862, 5.5.3 (e)
 constexpr uint32_t kInfinite = ~uint32_t{0};                   // seconds: for ever
 constexpr Nanoseconds kReachableMax = 3600 * kSecond;          // RFC 4861, 6.2.1: AdvReachableTime is no more
@@ -44,10 +45,13 @@ bool Host::remove_address(const IpAddress& address, Nanoseconds now) noexcept {
 }
 
 // Of an address whose claim was in state `before`.
-void Host::note_claim(const Own& own, AddressClaim::State before) noexcept {
+void Host::note_claim(Own& own, AddressClaim::State before, Nanoseconds now) noexcept {
   const AddressClaim::State state = own.claim.state();
   if (state == before) return;
-  if (state == AddressClaim::State::conflict) count(HostCounter::conflicts);
+  if (state == AddressClaim::State::conflict) {
+    count(HostCounter::conflicts);
+    if (own.claim.address().is_ipv4() && !own.of_dhcp) own.retry_at = now + kRetryClaim;
+  }
   if (state == AddressClaim::State::assigned || before == AddressClaim::State::assigned) ++address_changes_;
 }
 
@@ -94,6 +98,11 @@ bool Host::has_conflict(const IpAddress& address) const noexcept {
 }
 
 void Host::expire_addresses(Nanoseconds now) noexcept {
+  for (Own& each : own_) {
+    if (each.retry_at > now) continue;
+    each.claim = AddressClaim(each.claim.address(), options_.mac, true, next_random(random_), now);
+    each.retry_at = kForever;
+  }
   for (Own& each : own_) each.deprecated = each.deprecated || each.preferred_until <= now;
   const auto ended = std::remove_if(own_.begin(), own_.end(), [&](const Own& each) {
     const bool over = each.valid_until <= now;
@@ -110,7 +119,7 @@ void Host::expire_addresses(Nanoseconds now) noexcept {
 }
 
 void Host::confirm(const IpAddress& to, Nanoseconds now) noexcept {
-  const std::optional<Route> route = route_to(to);
+  const std::optional<Route> route = route_to(to, now);
   if (route && !route->direct_group) neighbours_.confirm(route->next_hop, now);
 }
 
@@ -123,7 +132,7 @@ void Host::handle_arp(Bytes packet, Nanoseconds now) noexcept {
     const AddressClaim::State before = each.claim.state();
     if (arp.sender.is_unspecified()) each.claim.handle_probe(arp.target, arp.sender_mac, now);
     else each.claim.handle_claim(arp.sender, arp.sender_mac, now);
-    note_claim(each, before);
+    note_claim(each, before, now);
   }
   decline_conflict(now);
   const Own* const asked = own(arp.target);
@@ -165,7 +174,10 @@ void Host::handle_discovery(const MacAddress& station, const IpView& packet, Nan
     case DiscoveryKind::neighbour_advertisement: handle_advertisement(packet, discovery, now); break;
     case DiscoveryKind::router_advertisement: handle_router(packet, discovery, now); break;
     case DiscoveryKind::router_solicitation: break;  // for routers
-    case DiscoveryKind::redirect: break;             // not taken: anybody on the link can send one, and one gateway is all we have
+    case DiscoveryKind::redirect:
+      if (!handle_redirect(packet.from, discovery.destination, discovery.target, now)) break;
+      if (discovery.target_mac) neighbours_.handle_question(discovery.target, *discovery.target_mac, now);
+      break;
   }
   take_released();
 }
@@ -177,7 +189,7 @@ void Host::handle_solicitation(const MacAddress& station, const IpView& packet, 
   const bool probe = packet.from.is_unspecified();
   const AddressClaim::State before = asked->claim.state();
   if (probe) asked->claim.handle_probe(discovery.target, station, now);
-  note_claim(*asked, before);
+  note_claim(*asked, before, now);
   if (asked->claim.state() != AddressClaim::State::assigned) return;
   if (!probe && discovery.source_mac && is_on_link(packet.from)) neighbours_.handle_question(packet.from, *discovery.source_mac, now);
   std::array<std::byte, kEthernetBytes + kIpv6Bytes + kDiscoveryBytesMax> frame;
@@ -193,7 +205,7 @@ void Host::handle_advertisement(const IpView&, const Discovery& discovery, Nanos
   if (Own* const claimed = own(discovery.target); claimed != nullptr) {
     const AddressClaim::State before = claimed->claim.state();
     claimed->claim.handle_claim(discovery.target, discovery.target_mac.value_or(MacAddress{}), now);
-    note_claim(*claimed, before);
+    note_claim(*claimed, before, now);
     return;
   }
   // 7.2.5: who is no router any more is no default router.
@@ -284,7 +296,7 @@ uint32_t Host::poll_claims(Nanoseconds now, std::byte* frame) noexcept {
     AddressClaim::Message message;
     const AddressClaim::State before = each.claim.state();
     const bool some = each.claim.poll_message(now, message);
-    note_claim(each, before);
+    note_claim(each, before, now);
     if (!some) continue;
     const IpAddress& address = each.claim.address();
     if (address.is_ipv4()) {

@@ -23,7 +23,7 @@ bool Host::is_on_link(const IpAddress& to) const noexcept {
   return std::any_of(on_link_.begin(), on_link_.end(), [&](const OnLink& each) { return same_network(to, each.prefix, each.bits); });
 }
 
-std::optional<Host::Route> Host::route_to(const IpAddress& to) const noexcept {
+std::optional<Host::Route> Host::route_to(const IpAddress& to, Nanoseconds now) const noexcept {
   // Nothing goes to this host by its link.
   if (to.is_unspecified() || to.is_loopback() || own(to) != nullptr) return std::nullopt;
   if (to.is_multicast() || to.is_limited_broadcast()) return Route{.next_hop = to, .direct_group = true};
@@ -31,6 +31,7 @@ std::optional<Host::Route> Host::route_to(const IpAddress& to) const noexcept {
     if (is_directed_broadcast(to, each.claim.address(), each.prefix)) return Route{.next_hop = to, .direct_group = true};
   }
   if (is_on_link(to)) return Route{.next_hop = to};
+  if (const std::optional<IpAddress> other = redirects_.next_hop(to, now)) return Route{.next_hop = *other};
   const std::optional<IpAddress>& gateway = to.is_ipv4() ? gateway4_ : gateway6_;
   return gateway ? std::optional(Route{.next_hop = *gateway}) : std::nullopt;
 }
@@ -51,14 +52,30 @@ std::optional<IpAddress> Host::source_for(const IpAddress& to) const noexcept {
 }
 
 std::optional<MacAddress> Host::station_for(const IpAddress& to, Nanoseconds now) noexcept {
-  const std::optional<Route> route = route_to(to);
+  const std::optional<Route> route = route_to(to, now);
   if (!route) return std::nullopt;
   if (route->direct_group) return route->next_hop.is_multicast() ? group_station(route->next_hop) : kEveryStation;
   return neighbours_.resolve(route->next_hop, now);
 }
 
+// RFC 1122, 3.2.2.2; RFC 4861, 8.1: from the router that is used for the destination, to a neighbour.
+bool Host::handle_redirect(const IpAddress& router, const IpAddress& to, const IpAddress& next_hop, Nanoseconds now) noexcept {
+  const std::optional<Route> route = options_.redirects ? route_to(to, now) : std::nullopt;
+  const bool right = route && !route->direct_group && route->next_hop == router && router != to && next_hop != router &&
+                     next_hop.is_one_host(to.is_ipv4()) && !next_hop.is_loopback() && own(next_hop) == nullptr;
+  // A next hop is a neighbour; of IPv6 one that was not known for one, the destination itself, is one now.
+  const bool near = is_on_link(next_hop) || (!to.is_ipv4() && next_hop == to);
+  const bool everybody = std::any_of(own_.begin(), own_.end(), [&](const Own& each) {
+    return is_directed_broadcast(next_hop, each.claim.address(), each.prefix);
+  });
+  if (!right || !near || everybody) return count(HostCounter::bad_redirect), false;
+  redirects_.handle_redirect(to, next_hop, now);
+  count(HostCounter::redirected);
+  return true;
+}
+
 SendResult Host::send(IpFields fields, Bytes header, Bytes data, Nanoseconds now) noexcept {
-  const std::optional<Route> route = route_to(fields.to);
+  const std::optional<Route> route = route_to(fields.to, now);
   if (!route) return count(HostCounter::no_route), SendResult::no_route;
   if (fields.from.is_unspecified()) {
     const std::optional<IpAddress> from = source_for(fields.to);
@@ -160,6 +177,7 @@ void Host::take_released() noexcept {
     if (each.failed) {
       free_.push_back(each.packet);
       count(HostCounter::unreachable);
+      redirects_.forget(each.address);
       const bool told = std::find(unreachable_.begin(), unreachable_.end(), each.address) != unreachable_.end();
       if (!told && unreachable_.size() < kUnreachableMax) unreachable_.push_back(each.address);
       continue;
@@ -211,7 +229,7 @@ Nanoseconds Host::next_event() const noexcept {
                                next_router_question_, gateway6_until_});
   if (dhcp_) next = std::min(next, dhcp_->next_event());
   for (const Own& each : own_) {
-    next = std::min({next, each.claim.next_event(), each.valid_until, each.deprecated ? kForever : each.preferred_until});
+    next = std::min({next, each.claim.next_event(), each.retry_at, each.valid_until, each.deprecated ? kForever : each.preferred_until});
   }
   for (const OnLink& each : on_link_) next = std::min(next, each.until);
   return next;

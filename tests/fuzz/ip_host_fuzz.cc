@@ -49,7 +49,8 @@ void look_at(Bytes frame) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FuzzInput input(data, size);
   const auto choice = input.take<uint8_t>();
-  HostOptions options{.mac = kOwn, .addresses = {{kOwn4, 24}, {kOwn6, 64}}, .autoconfigure = (choice & 1) != 0,
+  HostOptions options{.mac = kOwn, .addresses = {{kOwn4, 24}, {kOwn6, 64}}, .gateway4 = *parse_ip("10.0.1.9"),
+                      .gateway6 = *parse_ip("fe80::9"), .autoconfigure = (choice & 1) != 0,
                       .dhcp = (choice & 4) != 0, .claim = (choice & 2) != 0, .buffers = 8, .reassembly = {.places = 2},
                       .neighbours = {.places = 4}};
   Nanoseconds now = kSecond;

@@ -308,6 +308,23 @@ def test_groups_behind_a_switch_of_the_kernel():
             host.process.wait(WAIT)
 
 
+def test_a_gateway_that_sends_us_on():
+    hops = {4: "10.86.0.99", 6: "fe80::99"}  # where nobody is: so it is seen whom we ask for
+    gateways = [part for v in VERSIONS for part in ("--gateway", {4: KERNELS[4], 6: "fe80::2"}[v])]
+    with wire(ours=[*OUR_ADDRESSES, *gateways]) as (spaces, host):
+        for name in ["net.ipv4.ip_forward"] + ["net.ipv6.conf.all.forwarding"] * HAS_IPV6:
+            run("ip", "netns", "exec", spaces["b"], "sysctl", "-q", "-w", f"{name}=1")
+        all_assigned(host)
+        for v in VERSIONS:
+            network = {4: "10.86.9.0/24", 6: "fd00:86:9::/64"}[v]
+            ip("-n", spaces["b"], f"-{v}", "route", "add", network, "via", hops[v], "dev", "eth0")
+            require(host.ask(f"ping {BEYOND[v]} 56") == f"error unreachable of {BEYOND[v]}", "somebody is there")
+            require(host.ask(f"ping {BEYOND[v]} 56") == f"unreachable {hops[v]}", "not where the kernel has sent us")
+            require(host.ask(f"ping {BEYOND[v]} 56") == f"error unreachable of {BEYOND[v]}", "not by the gateway again")
+        host.stop()
+        looks_right(host.capture)
+
+
 def test_a_path_with_a_smaller_mtu():
     with directory() as d, Spaces("a", "r", "b") as spaces:
         spaces.join("a", "eth0", "r", "to_a")
