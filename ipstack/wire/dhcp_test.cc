@@ -143,12 +143,12 @@ TEST_CASE("what no server says to a client is refused") {
   }
   // No kind, another's, a client's.
   CHECK_FALSE(parses(kServer + kLease + kEnd));
-  for (const uint8_t which : {0, 1, 3, 4, 7, 8, 13, 255}) CHECK_FALSE(parses(kind(which) + kServer + kLease + kEnd));
+  for (const uint8_t which : Octets{0, 1, 3, 4, 7, 8, 13, 255}) CHECK_FALSE(parses(kind(which) + kServer + kLease + kEnd));
   CHECK_FALSE(parses(Octets{53, 2, 5, 5} + kServer + kLease + kEnd));
   // No server, or what is none.
   CHECK_FALSE(parses(kind(kAck) + kLease + kEnd));
   CHECK_FALSE(parses(kind(kNak) + kEnd));
-  for (const uint8_t first : {0, 127, 224, 255}) CHECK_FALSE(parses(kind(kAck) + Octets{54, 4, first, 0, 1, 1} + kLease + kEnd));
+  for (const uint8_t first : Octets{0, 127, 224, 255}) CHECK_FALSE(parses(kind(kAck) + Octets{54, 4, first, 0, 1, 1} + kLease + kEnd));
   CHECK_FALSE(parses(kind(kAck) + Octets{54, 3, 10, 0, 1} + kLease + kEnd));
   // No lease, or none worth the name.
   CHECK_FALSE(parses(kind(kAck) + kServer + kEnd));
@@ -166,7 +166,7 @@ TEST_CASE("what no server says to a client is refused") {
   REQUIRE(parse_dhcp(message(kind(kAck) + kServer + kLease + Octets{3, 8, 224, 0, 0, 1, 10, 0, 1, 9} + kEnd), reply));
   CHECK(reply.router == *parse_ip("10.0.1.9"));
   // Addresses that no host can have.
-  for (const uint8_t first : {0, 127, 224, 255}) {
+  for (const uint8_t first : Octets{0, 127, 224, 255}) {
     std::vector<std::byte> wrong = bytes;
     wrong[16] = std::byte{first};
     CHECK_FALSE(parse_dhcp(wrong, reply));

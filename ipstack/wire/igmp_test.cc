@@ -80,7 +80,7 @@ TEST_CASE("reports of others, of old versions alone, and what is nothing for a h
   CHECK(message.version == 2);
   CHECK_FALSE(parses({0x16, 0, 0, 0, 239, 1, 2, 3}, message, kAll));  // said to others than it is about
   CHECK_FALSE(parses({0x16, 0, 0, 0, 10, 1, 2, 3}, message, *parse_ip("10.1.2.3")));
-  for (const uint8_t type : {0x17, 0x22, 0x13, 0x00, 0xFF}) {
+  for (const uint8_t type : Octets{0x17, 0x22, 0x13, 0x00, 0xFF}) {
     REQUIRE(parses({type, 0, 0, 0, 0, 0, 0, 0}, message));
     CHECK(message.kind == Kind::other);
   }

@@ -67,12 +67,12 @@ TEST_CASE("reports of others, of the old version alone") {
   CHECK(message.kind == Kind::report);
   CHECK(message.version == 2);
   CHECK_FALSE(parses(Octets{131, 0, 0, 0, 0, 0, 0, 0} + octets(kGroup), message));
-  for (const uint8_t type : {132, 143}) {
+  for (const uint8_t type : Octets{132, 143}) {
     REQUIRE(parses(Octets{type, 0, 0, 0, 0, 0, 0, 0}, message));
     CHECK(message.kind == Kind::other);
     CHECK(is_mld(type));
   }
-  for (const uint8_t type : {128, 129, 133, 142, 144}) {
+  for (const uint8_t type : Octets{128, 129, 133, 142, 144}) {
     CHECK_FALSE(is_mld(type));
     CHECK_FALSE(parses(Octets{type, 0, 0, 0, 0, 0, 0, 0} + kAllGroups, message));
   }
