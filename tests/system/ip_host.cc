@@ -118,7 +118,7 @@ class Program {
     }
   }
 
-  // `ping ADDRESS BYTES`, and with `whole` behind it not to be cut.
+  // `ping ADDRESS BYTES`, and with `whole` behind it not to be cut, with `near` not beyond the first router.
   bool take_command() {
     char text[256];
     const ssize_t size = ::read(STDIN_FILENO, text, sizeof text);
@@ -141,7 +141,8 @@ class Program {
     emit_echo(header.data(), host_.source_for(*address).value_or(IpAddress{}), *address, false, kEchoId, 1, data);
     const uint8_t protocol = address->is_ipv4() ? Protocol::kIcmp : Protocol::kIcmp6;
     const SendResult result =
-        host_.send({.to = *address, .protocol = protocol, .dont_fragment = !whole.empty()}, header, data, monotonic_now());
+        host_.send({.to = *address, .protocol = protocol, .hop_limit = whole == "near" ? uint8_t{1} : uint8_t{0},
+                    .dont_fragment = whole == "whole"}, header, data, monotonic_now());
     if (result != SendResult::sent) std::printf("not sent: %s\n", name_of(result));
     return true;
   }

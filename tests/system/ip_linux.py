@@ -85,6 +85,28 @@ def kernel_no_protocol(to):
     return False
 
 
+def kernel_trace(to):
+    """What traceroute does: a datagram that ends at the router, and one that comes to us."""
+    six = ":" in to
+    errors = []
+    for hops in (1, 2):
+        with socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_DGRAM) as udp:
+            udp.settimeout(WAIT)
+            if six:
+                udp.setsockopt(socket.IPPROTO_IPV6, 25, 1)  # IPV6_RECVERR
+                udp.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_UNICAST_HOPS, hops)
+            else:
+                udp.setsockopt(socket.IPPROTO_IP, 11, 1)    # IP_RECVERR
+                udp.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, hops)
+            udp.connect((to, 33434))
+            udp.send(b"anybody?")
+            try:
+                udp.recv(100)
+            except OSError as error:
+                errors.append(error.errno)
+    return errors == [113, 111]  # EHOSTUNREACH, ECONNREFUSED
+
+
 def kernel_to_group(group, own):
     """A datagram of 30 bytes to a group."""
     six = ":" in group
@@ -97,7 +119,7 @@ def kernel_to_group(group, own):
 
 
 PEER = {"to_group": kernel_to_group, "ping": lambda to, size: kernel_ping(to, int(size)), "refused": kernel_refused,
-        "no_protocol": kernel_no_protocol}
+        "no_protocol": kernel_no_protocol, "trace": kernel_trace}
 
 
 # ---- the test
@@ -345,6 +367,9 @@ def test_a_path_with_a_smaller_mtu():
             all_assigned(host)
             for v in VERSIONS:
                 require(host.ask(f"ping {BEYOND[v]} 56") == f"reply {BEYOND[v]} 56", "not through the router")
+                require(host.ask(f"ping {BEYOND[v]} 56 near") == f"error time exceeded of {BEYOND[v]}", "not for one hop")
+                right, err = in_kernel(spaces["b"], "trace", OURS[v])
+                require(right, f"the kernel's way to {OURS[v]}: {err}")
                 require(host.ask(f"ping {BEYOND[v]} 1400 whole") == f"error too big of {BEYOND[v]}", "the router says nothing")
                 require(host.ask(f"ping {BEYOND[v]} 1400 whole") == "not sent: too big", "it was not believed")
                 require(host.ask(f"ping {BEYOND[v]} 1400") == f"reply {BEYOND[v]} 1400", "not in pieces")
