@@ -13,7 +13,8 @@ ip::HostOptions host_options(const IpPortOptions& options, const DriverCapabilit
                        .gateway4 = options.gateway4, .gateway6 = options.gateway6};
   host.ipv6 = wire.mtu >= ip::kIpv6MtuMin;
   host.autoconfigure = host.ipv6 && options.autoconfigure;
-  host.claim = !resumes;
+  host.dhcp = options.dhcp;
+  host.claim = options.probe && !resumes;
   host.seed = seed;
   return host;
 }

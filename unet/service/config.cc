@@ -89,7 +89,7 @@ Status parse_channel_table(const std::string& file, const toml::table& table, Co
 
 Status parse_ip_table(const std::string& file, const toml::table& table, Config& config) {
   TomlReader in(file, table, "[[ip]]");
-  in.allow({"port", "addresses", "gateways", "slaac"});
+  in.allow({"port", "addresses", "gateways", "dhcp", "slaac", "unprobed"});
   engine::IpPortOptions options;
   options.port = static_cast<uint32_t>(in.number("port", 0, 0, kPortsMax - 1));
   for (const std::string& text : in.texts("addresses", {})) {
@@ -99,6 +99,8 @@ Status parse_ip_table(const std::string& file, const toml::table& table, Config&
     if (Status status = add_ip_gateway(text, options); !status) in.wrong("gateways", "gateways: " + status.error().text);
   }
   options.autoconfigure = in.boolean("slaac", false);
+  options.dhcp = in.boolean("dhcp", false);
+  options.probe = !in.boolean("unprobed", false);
   if (Status status = in.status(); !status) return status;
   config.ni.engine.ip.ports.push_back(std::move(options));
   return {};
@@ -306,7 +308,9 @@ reassembly_ms = 50
 # port = 0
 # addresses = ["10.0.0.1/24", "fd00::1/64"]
 # gateways = ["10.0.0.254"]
+# dhcp = false      # true: an IPv4 address, its network and a gateway from a DHCP server
 # slaac = false
+# unprobed = false  # true: addresses are used at once, without asking whether another host has them (RFC 5227)
 
 # Hosts that need not be searched on the wire.
 # [[peer]]

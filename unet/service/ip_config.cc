@@ -46,7 +46,8 @@ Status add_ip_gateway(std::string_view text, engine::IpPortOptions& options) {
 Result<engine::IpPortOptions> parse_ip_port(std::string_view text) {
   const std::string whole(text);
   const auto form = [&](const std::string& why) {
-    return fail(Errc::invalid_argument, "ip " + quoted(whole) + ": " + why + "; write PORT=ADDRESS/PREFIX[,...][,gateway=ADDRESS][,slaac]");
+    return fail(Errc::invalid_argument, "ip " + quoted(whole) + ": " + why +
+                                            "; write PORT=ADDRESS/PREFIX[,...][,gateway=ADDRESS][,dhcp][,slaac][,unprobed]");
   };
   engine::IpPortOptions options;
   const size_t equals = text.find('=');
@@ -60,6 +61,8 @@ Result<engine::IpPortOptions> parse_ip_port(std::string_view text) {
     constexpr std::string_view kGateway = "gateway=";
     Status status;
     if (item == "slaac") options.autoconfigure = true;
+    else if (item == "dhcp") options.dhcp = true;
+    else if (item == "unprobed") options.probe = false;
     else if (item.substr(0, kGateway.size()) == kGateway) status = add_ip_gateway(item.substr(kGateway.size()), options);
     else status = add_ip_address(item, options);
     if (!status) return form(status.error().text);

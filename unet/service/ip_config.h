@@ -11,7 +11,7 @@
 
 namespace unet::service {
 
-// "PORT=ADDRESS/PREFIX[,ADDRESS/PREFIX...][,gateway=ADDRESS][,slaac]". Errors: invalid_argument.
+// "PORT=ADDRESS/PREFIX[,ADDRESS/PREFIX...][,gateway=ADDRESS][,dhcp][,slaac][,unprobed]". Errors: invalid_argument.
 Result<engine::IpPortOptions> parse_ip_port(std::string_view text);
 Status add_ip_address(std::string_view text, engine::IpPortOptions& options);  // "10.0.0.1/24"
 Status add_ip_gateway(std::string_view text, engine::IpPortOptions& options);

@@ -361,7 +361,7 @@ TEST_CASE("a journal that lies about claims is refused") {
 }
 
 TEST_CASE("which ports have IP, as the configuration says it") {
-  const auto good = parse_ip_port("3=10.0.0.1/24,fd00::1/64,gateway=10.0.0.254,gateway=fe80::1,slaac");
+  const auto good = parse_ip_port("3=10.0.0.1/24,fd00::1/64,gateway=10.0.0.254,gateway=fe80::1,dhcp,slaac,unprobed");
   REQUIRE(good);
   CHECK(good->port == 3);
   REQUIRE(good->addresses.size() == 2);
@@ -370,7 +370,10 @@ TEST_CASE("which ports have IP, as the configuration says it") {
   CHECK(good->gateway4 == address("10.0.0.254"));
   CHECK(good->gateway6 == address("fe80::1"));
   CHECK(good->autoconfigure);
+  CHECK(good->dhcp);
+  CHECK(!good->probe);
   REQUIRE(parse_ip_port("0=slaac"));
+  CHECK(parse_ip_port("0=slaac")->probe);
   for (const char* wrong : {"", "0", "=10.0.0.1/24", "x=10.0.0.1/24", "16=10.0.0.1/24", "0=", "0=10.0.0.1", "0=10.0.0.1/", "0=10.0.0.1/0",
                             "0=10.0.0.1/33", "0=fd00::1/129", "0=10.0.0.1/24,", "0=10.0.0.1/24,10.0.0.1/24", "0=127.0.0.1/8",
                             "0=224.0.0.1/4",
