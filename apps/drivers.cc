@@ -7,6 +7,7 @@
 #include "apps/spec_values.h"
 #include "apps/wrapper_spec.h"
 #include "drivers/dpdk/dpdk_port.h"
+#include "drivers/nowhere/nowhere.h"
 #include "unet/limits.h"
 
 namespace unet::apps {
@@ -74,6 +75,10 @@ Made make_dpdk(std::string_view text) {
 Made make_wire(std::string_view name, std::string_view options, bool all_types) {
   if (name == "dpdk") return make_dpdk(options);
   if (name == "pcap") return make_pcap(options, all_types);
+  if (name == "nowhere") {
+    if (!options.empty()) return fail(Errc::invalid_argument, "nowhere: takes no options");
+    return std::make_unique<drivers::Nowhere>();
+  }
   if (name == "none") {
     if (!options.empty()) return fail(Errc::invalid_argument, "none: takes no options");
     return nullptr;
@@ -82,7 +87,7 @@ Made make_wire(std::string_view name, std::string_view options, bool all_types) 
     return fail(Errc::invalid_argument, std::string(name) + ": is a wrapper: a wire has to follow, for example " + std::string(name) +
                                             (options.empty() ? ":OPTIONS" : ":" + std::string(options)) + " / dpdk:...");
   }
-  return fail(Errc::invalid_argument, "there is no wire '" + std::string(name) + "'; wires: dpdk:DEVICE, pcap:OPTIONS, none; " +
+  return fail(Errc::invalid_argument, "there is no wire '" + std::string(name) + "'; wires: dpdk:DEVICE, pcap:OPTIONS, nowhere, none; " +
                                           "wrappers before a wire: udp:OPTIONS /, vlan:OPTIONS /, faulty:OPTIONS /, capture:OPTIONS /, "
                                           "trace /");
 }
@@ -136,6 +141,7 @@ std::string driver_help() {
 
 Wires
   none                    no wire: local channels only
+  nowhere                 a wire with nobody at its other end, for IP between this host's applications (unetd --ip)
   dpdk:DEVICE[,OPTIONS]   any port that DPDK can open; DEVICE is one of
       net_memif0,role=server|client[,socket=NAME][,id=N][,zero-copy=yes]
                           shared memory with another process; no rights needed. NAME is an abstract socket of the network
