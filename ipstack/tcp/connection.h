@@ -151,6 +151,8 @@ class Connection {
   const Congestion& congestion() const noexcept { return congestion_; }
   uint32_t in_flight() const noexcept { return scoreboard_.in_flight(); }
   uint32_t unacknowledged() const noexcept { return snd_nxt_ - snd_una_; }
+  // Bytes that send() has taken and that have not left yet.
+  uint32_t unsent() const noexcept { return queued_.size() > unacknowledged() ? queued_.size() - unacknowledged() : 0; }
   uint32_t send_window() const noexcept { return snd_wnd_; }
   uint32_t mss() const noexcept { return mss_; }
   Info info(Nanoseconds now) const noexcept;

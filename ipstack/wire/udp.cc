@@ -22,7 +22,7 @@ UdpError parse_udp(const IpView& packet, bool summed, UdpView& view) noexcept {
   const uint16_t length = header.length;
   if (length < kUdpBytes || length > bytes.size()) return UdpError::bad_length;
   if (header.checksum == 0) {
-    if (!packet.ipv4) return UdpError::no_checksum;
+    if (!packet.ipv4 && !summed) return UdpError::no_checksum;
   } else if (!summed) {
     const uint64_t sum = pseudo_header_sum(packet.from, packet.to, Protocol::kUdp, length);
     if (checksum_fold(checksum_add(sum, bytes.data(), length)) != 0) return UdpError::bad_checksum;

@@ -36,7 +36,7 @@ struct UdpView {
   Bytes payload{};
 };
 
-// Checks the payload of a whole packet. `summed`: the wire has verified the checksum, or there was no wire.
+// Checks the payload of a whole packet. `summed`: the wire has verified that it has the right checksum, or there was no wire.
 UdpError parse_udp(const IpView& packet, bool summed, UdpView& view) noexcept;
 
 // Writes the header of a datagram whose payload follows it, with its checksum. The payload has at most 65,527 bytes, over IPv4 65,507.

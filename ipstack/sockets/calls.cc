@@ -1,0 +1,398 @@
+// calls.cc - BSD's calls, in terms of the stack's.
+#include "ipstack/sockets/calls.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <netinet/udp.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace unet::sockets {
+namespace {
+
+constexpr Nanoseconds kForever = ~Nanoseconds{0};
+constexpr Nanoseconds kRunEvery = 50 * kMicrosecond;  // even if calls never have to wait
+
+int64_t answer(int64_t result) noexcept {
+  if (result >= 0) return result;
+  errno = static_cast<int>(-result);
+  return -1;
+}
+int answer(int result) noexcept { return static_cast<int>(answer(int64_t{result})); }
+
+// False: `address` is none of a family that we know, with errno.
+bool read_address(const sockaddr* address, socklen_t length, Address& into) noexcept {
+  if (address == nullptr || length < sizeof(sa_family_t)) {
+    errno = address == nullptr ? EFAULT : EINVAL;
+    return false;
+  }
+  sa_family_t family;
+  std::memcpy(&family, address, sizeof family);
+  if (family == AF_INET && length >= sizeof(sockaddr_in)) {
+    sockaddr_in four;
+    std::memcpy(&four, address, sizeof four);
+    into = {ip::ipv4_address(&four.sin_addr), ntohs(four.sin_port)};
+    if (four.sin_addr.s_addr == 0) into.host = {};
+    return true;
+  }
+  if (family == AF_INET6 && length >= sizeof(sockaddr_in6)) {
+    sockaddr_in6 six;
+    std::memcpy(&six, address, sizeof six);
+    std::memcpy(into.host.bytes.data(), &six.sin6_addr, 16);
+    into.port = ntohs(six.sin6_port);
+    return true;
+  }
+  if (family == AF_UNSPEC) {
+    into = {};
+    return true;
+  }
+  errno = family == AF_INET || family == AF_INET6 ? EINVAL : EAFNOSUPPORT;
+  return false;
+}
+
+void write_address(const Address& address, bool six, sockaddr* into, socklen_t* length) noexcept {
+  if (into == nullptr || length == nullptr) return;
+  sockaddr_in four{};
+  sockaddr_in6 whole{};
+  const void* from = &four;
+  socklen_t size = sizeof four;
+  if (six) {
+    whole.sin6_family = AF_INET6;
+    whole.sin6_port = htons(address.port);
+    std::memcpy(&whole.sin6_addr, address.host.bytes.data(), 16);
+    from = &whole;
+    size = sizeof whole;
+  } else {
+    four.sin_family = AF_INET;
+    four.sin_port = htons(address.port);
+    if (address.host.is_ipv4()) std::memcpy(&four.sin_addr, address.host.wire(), 4);
+  }
+  std::memcpy(into, from, std::min(*length, size));
+  *length = size;
+}
+
+struct OptionName {
+  int level, name;
+  Stack::Option option;
+};
+// Those whose value is an int that means the same to the stack.
+constexpr OptionName kOptions[] = {
+    {SOL_SOCKET, SO_ERROR, Stack::Option::error},
+    {SOL_SOCKET, SO_ACCEPTCONN, Stack::Option::accepts},
+    {SOL_SOCKET, SO_REUSEADDR, Stack::Option::reuse_address},
+    {SOL_SOCKET, SO_SNDBUF, Stack::Option::send_buffer},
+    {SOL_SOCKET, SO_RCVBUF, Stack::Option::receive_buffer},
+    {SOL_SOCKET, SO_KEEPALIVE, Stack::Option::keep_alive},
+    {IPPROTO_TCP, TCP_NODELAY, Stack::Option::no_delay},
+    {IPPROTO_TCP, TCP_MAXSEG, Stack::Option::max_segment},
+    {IPPROTO_TCP, TCP_KEEPIDLE, Stack::Option::keep_idle},
+    {IPPROTO_TCP, TCP_KEEPINTVL, Stack::Option::keep_interval},
+    {IPPROTO_TCP, TCP_KEEPCNT, Stack::Option::keep_count},
+    {IPPROTO_TCP, TCP_USER_TIMEOUT, Stack::Option::user_timeout},
+    {IPPROTO_IP, IP_TTL, Stack::Option::hop_limit},
+    {IPPROTO_IP, IP_TOS, Stack::Option::traffic_class},
+    {IPPROTO_IPV6, IPV6_UNICAST_HOPS, Stack::Option::hop_limit},
+    {IPPROTO_IPV6, IPV6_TCLASS, Stack::Option::traffic_class},
+    {IPPROTO_IPV6, IPV6_V6ONLY, Stack::Option::only_ipv6},
+    {IPPROTO_UDP, UDP_SEGMENT, Stack::Option::udp_segment},
+    {IPPROTO_UDP, UDP_GRO, Stack::Option::udp_gro},
+};
+
+const OptionName* find_option(int level, int name) noexcept {
+  const auto at = std::find_if(std::begin(kOptions), std::end(kOptions),
+                               [&](const OptionName& each) { return each.level == level && each.name == name; });
+  return at == std::end(kOptions) ? nullptr : at;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Sockets>> Sockets::open(Context& context, const SocketsOptions& options) {
+  auto network = EndpointNetwork::open(context, options.network);
+  if (!network) return tl::unexpected(network.error());
+  return std::unique_ptr<Sockets>(new Sockets(std::move(*network), options));
+}
+
+Sockets::Sockets(std::unique_ptr<EndpointNetwork> network, const SocketsOptions& options)
+    : options_(options), network_(std::move(network)), stack_(std::make_unique<Stack>(*network_, options.stack, clock_.now())) {}
+
+Sockets::~Sockets() {
+  std::vector<int> open;
+  stack_->for_each([&](int s, const Socket& socket) {
+    if (socket.owned) open.push_back(s);
+  });
+  for (const int s : open) stack_->close(s);
+  const Nanoseconds until = clock_.now() + options_.linger;
+  while (!stack_->idle() && clock_.now() < until && wait(until)) continue;
+}
+
+Sockets::Mode& Sockets::mode(int s) {
+  if (!is_known(s)) return nobodys_ = {};
+  const auto index = static_cast<size_t>(s);
+  if (index >= modes_.size()) modes_.resize(index + 1);
+  return modes_[index];
+}
+
+uint32_t Sockets::turn() {
+  stack_->set_time(clock_.now());
+  const uint32_t count = network_->poll(*stack_);
+  stack_->run();
+  ran_at_ = clock_.now();
+  return count;
+}
+
+// Moves the stack on until something may have changed. False: nothing will any longer.
+bool Sockets::wait(Nanoseconds until) {
+  if (turn() != 0) return true;
+  const Nanoseconds now = clock_.now();
+  const Nanoseconds next = std::min(until, stack_->next_event());
+  return next <= now || network_->wait(*stack_, next == kForever ? kForever : next - now);
+}
+
+// Calls `attempt` until it can do what it is to do, or may not wait.
+template <typename Try>
+int64_t Sockets::block(int s, bool wait_for_it, Nanoseconds within, Try attempt) {
+  stack_->set_time(clock_.now());
+  if (clock_.now() - ran_at_ > kRunEvery) turn();
+  int64_t result = attempt();
+  if (result != -EAGAIN) return answer(result);
+  // What has come may be what is asked for, also for those who do not wait; and it is answered by what the application says next.
+  network_->poll(*stack_);
+  result = attempt();
+  const bool waits = wait_for_it && !mode(s).nonblocking;
+  const Nanoseconds until = within == 0 ? kForever : clock_.now() + within;
+  while (result == -EAGAIN && waits && clock_.now() < until) {
+    stack_->run();
+    const Nanoseconds next = std::min(until, stack_->next_event());
+    const Nanoseconds now = clock_.now();
+    if (next > now && !network_->wait(*stack_, next == kForever ? kForever : next - now)) {
+      result = -ENETDOWN;
+      break;
+    }
+    stack_->set_time(clock_.now());
+    network_->poll(*stack_);
+    result = attempt();
+  }
+  if (result == -EAGAIN) stack_->run();
+  return answer(result);
+}
+
+int Sockets::socket(int domain, int type, int protocol) {
+  if (domain != AF_INET && domain != AF_INET6) return answer(-EAFNOSUPPORT);
+  const int kind = type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (kind != SOCK_STREAM && kind != SOCK_DGRAM) return answer(-ESOCKTNOSUPPORT);
+  if (protocol != 0 && protocol != (kind == SOCK_STREAM ? IPPROTO_TCP : IPPROTO_UDP)) return answer(-EPROTONOSUPPORT);
+  const int s = stack_->socket(kind == SOCK_STREAM ? Type::stream : Type::datagram, domain == AF_INET6);
+  if (s >= 0) mode(s) = {.nonblocking = (type & SOCK_NONBLOCK) != 0};
+  return answer(s);
+}
+
+int Sockets::bind(int s, const sockaddr* address, socklen_t length) {
+  Address to;
+  return read_address(address, length, to) ? answer(stack_->bind(s, to)) : -1;
+}
+
+int Sockets::listen(int s, int backlog) { return answer(stack_->listen(s, backlog)); }
+
+int Sockets::accept(int s, sockaddr* address, socklen_t* length, int flags) {
+  Address peer;
+  const auto made = static_cast<int>(block(s, true, mode(s).receive_within, [&]() -> int64_t { return stack_->accept(s, &peer); }));
+  if (made < 0) return -1;
+  mode(made) = {.nonblocking = (flags & SOCK_NONBLOCK) != 0};
+  write_address(peer, stack_->is_ipv6(made), address, length);
+  return made;
+}
+
+int Sockets::connect(int s, const sockaddr* address, socklen_t length) {
+  Address to;
+  if (!read_address(address, length, to)) return -1;
+  stack_->set_time(clock_.now());
+  const int result = stack_->connect(s, to);
+  if (result != -EINPROGRESS && result != -EALREADY) return answer(result);
+  if (mode(s).nonblocking) return answer(result);
+  const int64_t done = block(s, true, mode(s).send_within, [&]() -> int64_t {
+    const uint32_t events = stack_->events(s);
+    if ((events & (Events::kOut | Events::kError)) == 0) return -EAGAIN;
+    return -stack_->option(s, Stack::Option::error);
+  });
+  if (done < 0 && errno == EAGAIN) errno = EINPROGRESS;  // SO_SNDTIMEO, as Linux has it
+  return static_cast<int>(done);
+}
+
+ssize_t Sockets::send(int s, const void* data, size_t length, int flags) {
+  const Bytes bytes{static_cast<const std::byte*>(data), length};
+  size_t sent = 0;
+  const bool wait_for_it = (flags & MSG_DONTWAIT) == 0;
+  // A blocking call takes all of it.
+  const ssize_t result = block(s, wait_for_it, mode(s).send_within, [&]() -> int64_t {
+    const int64_t more = stack_->send(s, bytes.subspan(sent));
+    if (more < 0) return more;
+    sent += static_cast<size_t>(more);
+    return sent < length && wait_for_it && !mode(s).nonblocking ? -EAGAIN : static_cast<int64_t>(sent);
+  });
+  return result < 0 && sent != 0 ? static_cast<ssize_t>(sent) : result;
+}
+
+ssize_t Sockets::recv(int s, void* data, size_t length, int flags) { return recvfrom(s, data, length, flags, nullptr, nullptr); }
+
+ssize_t Sockets::sendto(int s, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
+  if (to == nullptr || !stack_->is_datagram(s)) return send(s, data, length, flags);
+  Address address;
+  if (!read_address(to, to_length, address)) return -1;
+  return block(s, (flags & MSG_DONTWAIT) == 0, mode(s).send_within,
+               [&] { return stack_->send_to(s, {static_cast<const std::byte*>(data), length}, address); });
+}
+
+ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length) {
+  const MutableBytes room{static_cast<std::byte*>(data), length};
+  const bool peek = (flags & MSG_PEEK) != 0, wait_for_it = (flags & MSG_DONTWAIT) == 0;
+  const Nanoseconds within = mode(s).receive_within;
+  if (stack_->is_datagram(s)) {
+    Address address;
+    uint32_t whole = 0;
+    const ssize_t got = block(s, wait_for_it, within, [&] { return stack_->receive_from(s, room, &address, peek, &whole); });
+    if (got < 0) return got;
+    write_address(address, stack_->is_ipv6(s), from, from_length);
+    return (flags & MSG_TRUNC) != 0 ? static_cast<ssize_t>(whole) : got;
+  }
+  if (length == 0) return 0;
+  size_t received = 0;
+  const bool all = (flags & MSG_WAITALL) != 0 && !peek && wait_for_it;
+  const ssize_t result = block(s, wait_for_it, within, [&]() -> int64_t {
+    const int64_t more = stack_->receive(s, room.subspan(received), peek);
+    if (more <= 0) return more;
+    received += static_cast<size_t>(more);
+    return all && received < length && !mode(s).nonblocking ? -EAGAIN : static_cast<int64_t>(received);
+  });
+  return result <= 0 && received != 0 ? static_cast<ssize_t>(received) : result;
+}
+
+int Sockets::shutdown(int s, int how) {
+  if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR) return answer(-EINVAL);
+  stack_->set_time(clock_.now());
+  return answer(stack_->shutdown(s, how == SHUT_RD ? Stack::How::read : how == SHUT_WR ? Stack::How::write : Stack::How::both));
+}
+
+int Sockets::close(int s) {
+  stack_->set_time(clock_.now());
+  return answer(stack_->close(s));
+}
+
+int Sockets::getsockname(int s, sockaddr* address, socklen_t* length) {
+  Address own;
+  const int result = stack_->local_address(s, own);
+  if (result == 0) write_address(own, stack_->is_ipv6(s), address, length);
+  return answer(result);
+}
+
+int Sockets::getpeername(int s, sockaddr* address, socklen_t* length) {
+  Address peer;
+  const int result = stack_->remote_address(s, peer);
+  if (result == 0) write_address(peer, stack_->is_ipv6(s), address, length);
+  return answer(result);
+}
+
+// ---- options
+
+int Sockets::setsockopt(int s, int level, int name, const void* value, socklen_t length) {
+  if (!is_known(s)) return answer(-EBADF);
+  if (value == nullptr) return answer(-EFAULT);
+  if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO)) {
+    timeval time;
+    if (length < sizeof time) return answer(-EINVAL);
+    std::memcpy(&time, value, sizeof time);
+    if (time.tv_usec < 0 || time.tv_usec >= 1'000'000 || time.tv_sec < 0) return answer(-EDOM);
+    const Nanoseconds within = static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_usec) * kMicrosecond;
+    (name == SO_RCVTIMEO ? mode(s).receive_within : mode(s).send_within) = within;
+    return 0;
+  }
+  if (level == SOL_SOCKET && name == SO_LINGER) {
+    linger value_;
+    if (length < sizeof value_) return answer(-EINVAL);
+    std::memcpy(&value_, value, sizeof value_);
+    return answer(stack_->set_option(s, Stack::Option::linger, value_.l_onoff == 0 ? -1 : value_.l_linger));
+  }
+  if (level == IPPROTO_TCP && name == TCP_CONGESTION) {
+    const std::string_view text(static_cast<const char*>(value), ::strnlen(static_cast<const char*>(value), length));
+    if (text != "cubic" && text != "reno") return answer(-ENOENT);
+    return answer(stack_->set_option(s, Stack::Option::congestion,
+                                     static_cast<int64_t>(text == "cubic" ? tcp::Algorithm::cubic : tcp::Algorithm::newreno)));
+  }
+  const OptionName* const option = find_option(level, name);
+  if (option == nullptr) return answer(-ENOPROTOOPT);
+  int number;
+  if (length < sizeof number) return answer(-EINVAL);
+  std::memcpy(&number, value, sizeof number);
+  stack_->set_time(clock_.now());
+  return answer(stack_->set_option(s, option->option, number));
+}
+
+int Sockets::getsockopt(int s, int level, int name, void* value, socklen_t* length) {
+  if (!is_known(s)) return answer(-EBADF);
+  if (value == nullptr || length == nullptr) return answer(-EFAULT);
+  const auto put = [&](const void* from, socklen_t size) {
+    std::memcpy(value, from, std::min(*length, size));
+    *length = std::min(*length, size);
+    return 0;
+  };
+  if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO)) {
+    const Nanoseconds within = name == SO_RCVTIMEO ? mode(s).receive_within : mode(s).send_within;
+    const timeval time{.tv_sec = static_cast<time_t>(within / kSecond),
+                       .tv_usec = static_cast<suseconds_t>(within % kSecond / kMicrosecond)};
+    return put(&time, sizeof time);
+  }
+  if (level == SOL_SOCKET && name == SO_LINGER) {
+    const int64_t seconds = stack_->option(s, Stack::Option::linger);
+    const linger value_{.l_onoff = seconds >= 0, .l_linger = static_cast<int>(std::max<int64_t>(seconds, 0))};
+    return put(&value_, sizeof value_);
+  }
+  if (level == IPPROTO_TCP && name == TCP_CONGESTION) {
+    const int64_t which = stack_->option(s, Stack::Option::congestion);
+    if (which < 0) return answer(static_cast<int>(which));
+    const char* const text = which == static_cast<int64_t>(tcp::Algorithm::cubic) ? "cubic" : "reno";
+    return put(text, static_cast<socklen_t>(std::strlen(text) + 1));
+  }
+  if (level == SOL_SOCKET && name == SO_TYPE) {
+    const int type = stack_->is_datagram(s) ? SOCK_DGRAM : SOCK_STREAM;
+    return put(&type, sizeof type);
+  }
+  const OptionName* const option = find_option(level, name);
+  if (option == nullptr) return answer(-ENOPROTOOPT);
+  const int64_t number = stack_->option(s, option->option);
+  if (number < 0) return answer(static_cast<int>(number));
+  const auto result = static_cast<int>(number);
+  return put(&result, sizeof result);
+}
+
+int Sockets::set_nonblocking(int s, bool on) {
+  if (!is_known(s)) return answer(-EBADF);
+  mode(s).nonblocking = on;
+  return 0;
+}
+
+bool Sockets::is_known(int s) const noexcept { return stack_->is_open(s); }
+
+int Sockets::poll(pollfd* sockets, nfds_t count, int timeout_ms) {
+  const Nanoseconds until = timeout_ms < 0 ? kForever : clock_.now() + static_cast<Nanoseconds>(timeout_ms) * kMillisecond;
+  turn();
+  while (true) {
+    int ready = 0;
+    for (nfds_t i = 0; i < count; ++i) {
+      pollfd& each = sockets[i];
+      each.revents = 0;
+      if (each.fd < 0) continue;
+      if (is_known(each.fd)) {
+        const uint32_t wanted = static_cast<uint16_t>(each.events) | Events::kError | Events::kHangUp;
+        each.revents = static_cast<short>(stack_->events(each.fd) & wanted);
+      } else {
+        each.revents = POLLNVAL;
+      }
+      if (each.revents != 0) ++ready;
+    }
+    if (ready != 0 || clock_.now() >= until) return ready;
+    if (!wait(until)) return answer(-ENETDOWN);
+  }
+}
+
+}  // namespace unet::sockets

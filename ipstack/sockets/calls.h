@@ -1,0 +1,89 @@
+// calls.h - sockets with the calls, arguments and errors of BSD's, blocking or not, over a stack of this process; the API that existing
+// programs are moved to. C++: each call is a member function of its usual name; what is less usual is done through stack().
+//
+//   auto sockets = Sockets::open(context);
+//   const int s = (*sockets)->socket(AF_INET, SOCK_STREAM, 0);
+//   (*sockets)->connect(s, reinterpret_cast<sockaddr*>(&address), sizeof address);
+//   (*sockets)->send(s, data, length, 0);
+//
+// They return what Linux's return: -1 and errno. Numbers are of their own: no descriptors of the kernel. An object belongs to one thread at
+// a time. Segments are acknowledged and sent again while a thread is in a call: who computes for long calls poll() with a time-out of 0 in
+// between.
+#pragma once
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <memory>
+#include <vector>
+
+#include "ipstack/sockets/endpoint_network.h"
+#include "ipstack/sockets/stack.h"
+
+namespace unet::sockets {
+
+struct SocketsOptions {
+  EndpointNetworkOptions network{};
+  StackOptions stack{};
+  Nanoseconds linger = 5 * kSecond;  // how long the destructor waits for connections to end
+};
+
+class Sockets {
+ public:
+  // Errors: those of EndpointNetwork::open().
+  static Result<std::unique_ptr<Sockets>> open(Context& context, const SocketsOptions& options = {});
+  // Closes what is open, and waits for the ends of its streams.
+  ~Sockets();
+  Sockets(const Sockets&) = delete;
+  Sockets& operator=(const Sockets&) = delete;
+
+  // SOCK_STREAM and SOCK_DGRAM of AF_INET and AF_INET6, with SOCK_NONBLOCK.
+  int socket(int domain, int type, int protocol);
+  int bind(int s, const sockaddr* address, socklen_t length);
+  int listen(int s, int backlog);
+  int accept(int s, sockaddr* address, socklen_t* length, int flags = 0);
+  int connect(int s, const sockaddr* address, socklen_t length);
+  // Flags: MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL, MSG_TRUNC. Nothing raises SIGPIPE.
+  ssize_t send(int s, const void* data, size_t length, int flags);
+  ssize_t recv(int s, void* data, size_t length, int flags);
+  ssize_t sendto(int s, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length);
+  ssize_t recvfrom(int s, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length);
+  int shutdown(int s, int how);
+  int close(int s);
+  int getsockname(int s, sockaddr* address, socklen_t* length);
+  int getpeername(int s, sockaddr* address, socklen_t* length);
+  int setsockopt(int s, int level, int name, const void* value, socklen_t length);
+  int getsockopt(int s, int level, int name, void* value, socklen_t* length);
+  int set_nonblocking(int s, bool on);
+  // As poll(2), of sockets of this object alone.
+  int poll(pollfd* sockets, nfds_t count, int timeout_ms);
+
+  Stack& stack() noexcept { return *stack_; }
+  EndpointNetwork& network() noexcept { return *network_; }
+  // What has come, and timers, without a call: how many messages.
+  uint32_t turn();
+
+ private:
+  struct Mode {
+    bool nonblocking = false;
+    Nanoseconds receive_within = 0, send_within = 0;  // SO_RCVTIMEO, SO_SNDTIMEO; 0: for ever
+  };
+
+  Sockets(std::unique_ptr<EndpointNetwork> network, const SocketsOptions& options);
+
+  template <typename Try>
+  int64_t block(int s, bool wait, Nanoseconds within, Try attempt);
+  bool wait(Nanoseconds until);
+  Mode& mode(int s);
+  bool is_known(int s) const noexcept;
+
+  const SocketsOptions options_;
+  const Clock clock_;
+  std::unique_ptr<EndpointNetwork> network_;
+  std::unique_ptr<Stack> stack_;
+  std::vector<Mode> modes_;  // by socket
+  Mode nobodys_;             // of a number that is no socket
+  Nanoseconds ran_at_ = 0;
+};
+
+}  // namespace unet::sockets

@@ -1,0 +1,99 @@
+// datagram_queue.h - datagrams that have come and wait for the application, in one ring of bytes; used by the stack.
+//
+// A payload byte is copied once, into the ring, and once more when the application takes it. The ring is made with the first datagram.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "ipstack/sockets/address.h"
+#include "unet/base/bytes.h"
+
+namespace unet::sockets {
+
+class DatagramQueue {
+ public:
+  // What is known of a datagram. `segment` (not 0): it is several that came together, each of so many bytes but the last.
+  struct Datagram {
+    Address from{};
+    ip::IpAddress to{};
+    uint32_t segment = 0;
+    Bytes payload{};  // in the ring until pop()
+  };
+
+  // False: no room.
+  bool push(uint32_t bytes_max, const Datagram& datagram) {
+    if (memory_ == nullptr) {
+      size_ = std::max(bytes_max, 2 * kLargest);
+      memory_.reset(new std::byte[size_]);
+    }
+    const auto payload = static_cast<uint32_t>(datagram.payload.size());
+    const uint32_t bytes = room_for(payload);
+    const bool wraps = tail_ >= head_ && size_ - tail_ < bytes;
+    if (count_ != 0 && (tail_ == head_ || (tail_ < head_ ? head_ - tail_ < bytes : wraps && head_ < bytes))) return false;
+    if (wraps) {
+      if (count_ == 0) head_ = 0;
+      else if (size_ - tail_ >= sizeof(Head)) Head{}.write(memory_.get() + tail_);
+      tail_ = 0;
+    }
+    Head{bytes, payload, datagram.segment, datagram.from, datagram.to}.write(memory_.get() + tail_);
+    if (payload != 0) std::memcpy(memory_.get() + tail_ + sizeof(Head), datagram.payload.data(), payload);
+    tail_ += bytes;
+    if (tail_ == size_) tail_ = 0;
+    ++count_;
+    waiting_ += payload;
+    return true;
+  }
+
+  bool empty() const noexcept { return count_ == 0; }
+  uint32_t waiting_bytes() const noexcept { return waiting_; }
+  // The oldest; there is one.
+  Datagram front() noexcept {
+    skip();
+    const Head head = Head::read(memory_.get() + head_);
+    const Bytes payload{memory_.get() + head_ + sizeof(Head), head.payload};
+    return {head.from, head.to, head.segment, payload.subspan(taken_)};
+  }
+  // Of several that came together, the first is taken.
+  void pop_segment(uint32_t bytes) noexcept {
+    taken_ += bytes;
+    waiting_ -= bytes;
+  }
+  void pop() noexcept {
+    skip();
+    const Head head = Head::read(memory_.get() + head_);
+    waiting_ -= head.payload - taken_;
+    taken_ = 0;
+    head_ += head.bytes;
+    if (head_ == size_) head_ = 0;
+    --count_;
+  }
+
+ private:
+  struct Head {
+    uint32_t bytes = 0;  // of the whole record; 0: the ring goes on at its beginning
+    uint32_t payload = 0, segment = 0;
+    Address from{};
+    ip::IpAddress to{};
+
+    void write(std::byte* to_) const noexcept { std::memcpy(to_, this, sizeof *this); }
+    static Head read(const std::byte* from_) noexcept {
+      Head head;
+      std::memcpy(&head, from_, sizeof head);
+      return head;
+    }
+  };
+  static constexpr uint32_t kLargest = 64 * 1024 + sizeof(Head) + 8;
+
+  static uint32_t room_for(uint32_t payload) noexcept { return (payload + static_cast<uint32_t>(sizeof(Head)) + 7) & ~7u; }
+  void skip() noexcept {
+    if (size_ - head_ < sizeof(Head) || Head::read(memory_.get() + head_).bytes == 0) head_ = 0;
+  }
+
+  std::unique_ptr<std::byte[]> memory_;
+  uint32_t size_ = 0, head_ = 0, tail_ = 0, count_ = 0, waiting_ = 0;
+  uint32_t taken_ = 0;  // of the oldest
+};
+
+}  // namespace unet::sockets

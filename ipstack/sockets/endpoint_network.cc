@@ -1,0 +1,220 @@
+// endpoint_network.cc - what comes by an endpoint to a stack, and the channels to its neighbours.
+#include "ipstack/sockets/endpoint_network.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "ipstack/sockets/stack.h"
+
+namespace unet::sockets {
+namespace {
+
+constexpr uint32_t kPollsPerLook = 256;             // at the control socket
+constexpr Nanoseconds kRefresh = 10 * kSecond;      // of the configuration,
+constexpr Nanoseconds kRefreshSoon = kSecond / 10;  // while an address is not ours yet
+constexpr Nanoseconds kAnswerWithin = kSecond;      // of a neighbour
+
+int errno_of(const Error& error) noexcept {
+  switch (error.code) {
+    case Errc::already_exists: return EADDRINUSE;
+    case Errc::not_permitted: return EACCES;
+    case Errc::not_found: return EADDRNOTAVAIL;
+    case Errc::invalid_argument: return EINVAL;
+    case Errc::quota_exceeded:
+    case Errc::out_of_memory: return ENOBUFS;
+    default: return ENETDOWN;
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<EndpointNetwork>> EndpointNetwork::open(Context& context, const EndpointNetworkOptions& options) {
+  auto endpoint = context.create_endpoint(options.endpoint);
+  if (!endpoint) return tl::unexpected(endpoint.error());
+  const auto ip = (*endpoint)->open_ip();
+  if (!ip) return tl::unexpected(ip.error());
+  std::unique_ptr<EndpointNetwork> network(new EndpointNetwork(std::move(*endpoint), *ip, options));
+  if (!network->refresh()) return fail(Errc::disconnected, "the network interface has told nothing of its addresses");
+  return network;
+}
+
+EndpointNetwork::EndpointNetwork(std::unique_ptr<Endpoint> endpoint, Channel ip, const EndpointNetworkOptions& options)
+    : endpoint_(std::move(endpoint)), ip_(ip), options_(options) {}
+
+EndpointNetwork::~EndpointNetwork() = default;
+
+bool EndpointNetwork::refresh() {
+  auto configuration = endpoint_->ip_configuration();
+  if (!configuration) return false;
+  configuration_ = std::move(*configuration);
+  const auto& addresses = configuration_.addresses;
+  const bool waits = std::any_of(addresses.begin(), addresses.end(), [](const auto& each) { return each.tentative; });
+  refresh_at_ = monotonic_now() + (waits ? kRefreshSoon : kRefresh);
+  return true;
+}
+
+// ---- ports and packets
+
+Network::Claimed EndpointNetwork::claim(const IpClaim& claim) {
+  const auto claimed = endpoint_->claim_ip(claim);
+  if (!claimed) return {.error = errno_of(claimed.error())};
+  return {.claim = claimed->claim, .port = claimed->port};
+}
+
+void EndpointNetwork::release(uint32_t claim) { static_cast<void>(endpoint_->release_ip(claim)); }  // gone with the NI is released, too
+
+MutableBytes EndpointNetwork::reserve(uint32_t bytes) noexcept {
+  const MutableBytes room = endpoint_->reserve(ip_, bytes);
+  if (room.empty()) refused_ = ip_;
+  return room;
+}
+
+void EndpointNetwork::post(uint32_t bytes) noexcept { static_cast<void>(endpoint_->post(ip_, bytes)); }
+
+// ---- what comes
+
+uint32_t EndpointNetwork::poll(Stack& stack, uint32_t most) {
+  if (news_ || ++polls_ % kPollsPerLook == 0) look(stack);
+  uint32_t count = 0;
+  for (Message message; count < most && endpoint_->receive(message); ++count) {
+    bool kept = false;
+    if (message.channel == ip_) {
+      stack.handle_message(message.bytes());
+    } else if (const uint32_t neighbour = neighbour_of(message.channel); neighbour != kNone) {
+      kept = stack.handle_neighbour_message(neighbour, message);
+    }
+    if (!kept) endpoint_->release(message);
+  }
+  return count;
+}
+
+// Who wants a channel, who has closed one, and what became of those that we asked for.
+void EndpointNetwork::look(Stack& stack) {
+  news_ = false;
+  while (const auto request = endpoint_->next_request()) {
+    // Whoever may open IP may be spoken to: the network interface carries what it says anyway.
+    const auto unused = static_cast<size_t>(std::count(channels_.begin(), channels_.end(), kNone));
+    const bool one_more = channels_.size() - unused < Stack::kNeighboursMax;
+    if (!options_.use_neighbours || !one_more) {
+      static_cast<void>(endpoint_->reject(request->id));
+      continue;
+    }
+    if (const auto channel = endpoint_->accept(request->id)) add_neighbour(stack, *channel);
+  }
+  while (const auto event = endpoint_->next_event()) {
+    if (event->kind == ChannelEvent::Kind::closed) lose_channel(stack, event->channel);
+  }
+  for (size_t i = 0; i < asked_.size();) {
+    auto answer = endpoint_->poll_connect(asked_[i].pending);
+    if (!answer) {
+      ++i;
+      continue;
+    }
+    const Asked asked = asked_[i];
+    asked_.erase(asked_.begin() + static_cast<ptrdiff_t>(i));
+    const bool found = *answer && endpoint_->kind(**answer) == control::ChannelKind::local;
+    if (*answer && !found) static_cast<void>(endpoint_->close(**answer));
+    if (found) add_neighbour(stack, **answer);
+    stack.handle_neighbour_found(asked.protocol, asked.to, found ? neighbour_of(**answer) : kNone);
+  }
+  if (monotonic_now() >= refresh_at_ && !refresh()) refresh_at_ = monotonic_now() + kRefresh;
+}
+
+// ---- neighbours
+
+bool EndpointNetwork::ask_neighbour(uint8_t protocol, const Address& to) {
+  if (!options_.use_neighbours) return false;
+  const std::string target =
+      (protocol == ip::Protocol::kTcp ? "tcp:" : "udp:") + std::to_string(to.port) + ":" + ip::text_of(to.host);
+  ConnectOptions options;
+  options.path = control::Path::local;
+  options.timeout = kAnswerWithin;
+  options.local = options_.neighbours;
+  const auto pending = endpoint_->start_connect(target, options);
+  if (!pending) return false;
+  asked_.push_back({protocol, to, *pending});
+  news_ = true;
+  return true;
+}
+
+void EndpointNetwork::add_neighbour(Stack& stack, Channel channel) {
+  const auto index = static_cast<uint32_t>(channel);
+  if (index >= neighbours_.size()) neighbours_.resize(index + 1, kNone);
+  const auto free = std::find(channels_.begin(), channels_.end(), kNone);
+  const auto neighbour = static_cast<uint32_t>(free - channels_.begin());
+  if (free == channels_.end()) channels_.push_back(index);
+  else *free = index;
+  neighbours_[index] = neighbour;
+  stack.handle_neighbour(neighbour, endpoint_->same_user(channel));
+}
+
+void EndpointNetwork::lose_channel(Stack& stack, Channel channel) {
+  const uint32_t neighbour = neighbour_of(channel);
+  if (neighbour == kNone) return;
+  // What had come before still counts.
+  for (Message message; endpoint_->receive(message);) {
+    const uint32_t from = neighbour_of(message.channel);
+    const bool kept = from != kNone && stack.handle_neighbour_message(from, message);
+    if (message.channel == ip_) stack.handle_message(message.bytes());
+    if (!kept) endpoint_->release(message);
+  }
+  stack.handle_neighbour_gone(neighbour);
+  neighbours_[static_cast<uint32_t>(channel)] = kNone;
+  channels_[neighbour] = kNone;
+  static_cast<void>(endpoint_->close(channel));
+}
+
+uint32_t EndpointNetwork::neighbour_of(Channel channel) const noexcept {
+  const auto index = static_cast<uint32_t>(channel);
+  return index < neighbours_.size() ? neighbours_[index] : kNone;
+}
+
+bool EndpointNetwork::send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept {
+  const auto channel = static_cast<Channel>(channels_[neighbour]);
+  const auto bytes = static_cast<uint32_t>(head.size() + data.size());
+  if (data.empty()) {
+    const SendOutcome outcome = endpoint_->send(channel, head);
+    if (outcome == SendOutcome::full) refused_ = channel;
+    return outcome != SendOutcome::full;
+  }
+  const auto compose = [&](std::byte* to) {
+    std::memcpy(to, head.data(), head.size());
+    std::memcpy(to + head.size(), data.data(), data.size());
+  };
+  if (bytes <= kInlineMax) {
+    const SendOutcome outcome = endpoint_->send_composed(channel, bytes, compose);
+    if (outcome == SendOutcome::full) refused_ = channel;
+    return outcome != SendOutcome::full;
+  }
+  const MutableBytes room = endpoint_->reserve(channel, bytes);
+  if (room.empty()) {
+    refused_ = channel;
+    return !endpoint_->is_open(channel);  // of a channel that is closed the event comes
+  }
+  compose(room.data());
+  static_cast<void>(endpoint_->post(channel, bytes));
+  return true;
+}
+
+void EndpointNetwork::release(uint32_t, const Message& message) noexcept { endpoint_->release(message); }
+
+// ---- waiting
+
+bool EndpointNetwork::wait(const Stack& stack, Nanoseconds timeout) {
+  if (!asked_.empty()) timeout = std::min(timeout, kAnswerWithin);
+  WaitOutcome outcome;
+  // It may be another channel's room that is missing: so not for long.
+  if (stack.wants_room()) outcome = endpoint_->wait_room(refused_, std::min(timeout, kMillisecond));
+  else outcome = endpoint_->wait(timeout);
+  news_ = true;
+  return outcome != WaitOutcome::disconnected;
+}
+
+bool EndpointNetwork::arm(const Stack& stack) noexcept {
+  news_ = true;
+  return stack.wants_room() ? endpoint_->arm(refused_) : endpoint_->arm();
+}
+
+}  // namespace unet::sockets

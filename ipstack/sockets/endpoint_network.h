@@ -1,0 +1,83 @@
+// endpoint_network.h - a stack's network over an endpoint of its own: the IP channel, and local channels to neighbours.
+//
+//   auto network = EndpointNetwork::open(context);
+//   Stack stack(**network, {}, now);
+//   (*network)->poll(stack);              what has come, to the stack
+//   stack.run();
+//   (*network)->wait(stack, timeout);     until there is something to do
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "ipstack/sockets/network.h"
+#include "unet/context.h"
+#include "unet/endpoint.h"
+
+namespace unet::sockets {
+
+class Stack;
+
+struct EndpointNetworkOptions {
+  EndpointOptions endpoint{};                    // queues of the IP channel
+  LocalOptions neighbours{};                     // of a channel to each neighbour
+  bool use_neighbours = true;                    // false: everything goes through the network interface
+};
+
+class EndpointNetwork : public Network {
+ public:
+  // Errors: those of create_endpoint() and open_ip().
+  static Result<std::unique_ptr<EndpointNetwork>> open(Context& context, const EndpointNetworkOptions& options = {});
+  ~EndpointNetwork() override;
+
+  // Brings what has come to the stack, at most about `most` messages; how many. The stack has its time.
+  uint32_t poll(Stack& stack, uint32_t most = 64);
+  // Until there is something to poll, or room that the stack waits for, at most `timeout`. False: the network interface is gone and no
+  // neighbour is left.
+  bool wait(const Stack& stack, Nanoseconds timeout);
+  // Becomes readable when poll() may have something, after arm() said true. arm() says false if there is something already.
+  Result<int> descriptor() { return endpoint_->descriptor(); }
+  bool arm(const Stack& stack) noexcept;
+
+  Endpoint& endpoint() noexcept { return *endpoint_; }
+
+  Claimed claim(const IpClaim& claim) override;
+  void release(uint32_t claim) override;
+  const IpConfiguration& configuration() override { return configuration_; }
+  MutableBytes reserve(uint32_t bytes) noexcept override;
+  void post(uint32_t bytes) noexcept override;
+  bool ask_neighbour(uint8_t protocol, const Address& to) override;
+  bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept override;
+  void release(uint32_t neighbour, const Message& message) noexcept override;
+
+ private:
+  static constexpr uint32_t kNone = ~uint32_t{0};
+
+  struct Asked {
+    uint8_t protocol;
+    Address to;
+    uint64_t pending;  // Endpoint::start_connect()
+  };
+
+  EndpointNetwork(std::unique_ptr<Endpoint> endpoint, Channel ip, const EndpointNetworkOptions& options);
+
+  void look(Stack& stack);
+  void add_neighbour(Stack& stack, Channel channel);
+  void lose_channel(Stack& stack, Channel channel);
+  uint32_t neighbour_of(Channel channel) const noexcept;
+  bool refresh();
+
+  std::unique_ptr<Endpoint> endpoint_;
+  const Channel ip_;
+  const EndpointNetworkOptions options_;
+  Channel refused_ = ip_;             // that had no room last
+  IpConfiguration configuration_;
+  Nanoseconds refresh_at_ = 0;
+  uint32_t polls_ = 0;
+  std::vector<Asked> asked_;
+  std::vector<uint32_t> channels_;    // by neighbour; kNone: unused
+  std::vector<uint32_t> neighbours_;  // by channel; kNone: it is none's
+  bool news_ = true;                  // requests, events and answers may be there
+};
+
+}  // namespace unet::sockets

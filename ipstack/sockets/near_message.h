@@ -1,0 +1,51 @@
+// near_message.h - what stacks of applications of one network interface tell each other by a local channel; private to ipstack/sockets.
+//
+// A channel loses nothing and keeps the order, so a stream needs neither numbers nor acknowledgements: only how much the reader has room
+// for. All is in host order. A neighbour may write anything: lengths are those of the message, numbers are looked up and compared.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace unet::sockets {
+
+struct NearKind {
+  static constexpr uint8_t kOpen = 1, kOpened = 2, kRefused = 3, kData = 4, kCredit = 5, kEnd = 6, kReset = 7, kDatagram = 8,
+                           kNoPort = 9;  // the answer to a datagram that nobody wants: its head
+};
+
+struct NearHeader {
+  uint8_t kind = 0;
+  uint8_t reserved[3] = {};
+  uint32_t socket = 0;  // the receiver's; of open the sender's
+  uint32_t life = 0;    // which of those that had this number
+};
+static_assert(sizeof(NearHeader) == 12);
+
+struct NearOpen {
+  NearHeader header{};
+  uint32_t window = 0;  // bytes that may be sent back
+  uint16_t from_port = 0, to_port = 0;
+  std::array<uint8_t, 16> from{}, to{};
+};
+
+struct NearOpened {
+  NearHeader header{};
+  uint32_t socket = 0, life = 0;  // of who accepts
+  uint32_t window = 0;
+};
+
+struct NearCredit {
+  NearHeader header{};
+  uint32_t bytes = 0;  // that were read
+};
+
+struct NearDatagram {
+  uint8_t kind = 0;
+  uint8_t address_bytes = 0;  // 4 or 16: both addresses follow, the sender's first, and then the payload
+  uint16_t segment = 0;
+  uint16_t from_port = 0, to_port = 0;
+};
+static_assert(sizeof(NearDatagram) == 8);
+
+}  // namespace unet::sockets

@@ -1,0 +1,336 @@
+// near_test.cc - streams and datagrams between applications of one network interface, and a neighbour that lies.
+#include <cerrno>
+#include <catch2/catch.hpp>
+
+#include "ipstack/sockets/near_message.h"
+#include "ipstack/sockets/test_network.h"
+
+using namespace unet;
+using namespace unet::sockets;
+using namespace unet::sockets::sim;
+
+namespace {
+
+constexpr uint16_t kPort = 80;
+
+struct Near {
+  World world;
+  uint32_t interface = world.add_interface({"10.0.0.1", "fd00::1"});
+  Application a{world, interface}, b{world, interface};
+  int listener = -1, client = -1, server = -1;
+
+  void listen(int backlog = 8) {
+    listener = b.stack->socket(Type::stream, true);
+    REQUIRE(b.stack->bind(listener, {{}, kPort}) == 0);
+    REQUIRE(b.stack->listen(listener, backlog) == 0);
+  }
+  void connect() {
+    listen();
+    client = a.stack->socket(Type::stream, false);
+    REQUIRE(a.stack->connect(client, at("10.0.0.1", kPort)) == -EINPROGRESS);
+    settle();
+    server = b.stack->accept(listener);
+    REQUIRE(server >= 0);
+    REQUIRE(a.stack->counters().near_out == 1);
+    REQUIRE(b.stack->counters().near_in == 1);
+  }
+  void settle() { world.run(world.now + kMillisecond); }
+};
+
+int64_t receive(Stack& stack, int socket, size_t most = 1 << 20) {
+  std::vector<std::byte> room(most);
+  return stack.receive(socket, room);
+}
+
+TEST_CASE("a near stream needs no packets, and keeps to the window") {
+  Near near;
+  near.connect();
+  const uint64_t packets = near.a.port.sent + near.b.port.sent;
+  const auto data = pattern(1'000'000);
+  const int64_t sent = near.a.stack->send(near.client, data);
+  const int64_t window = near.b.stack->option(near.server, Stack::Option::receive_buffer);
+  CHECK(sent == window);
+  CHECK(near.a.stack->send(near.client, data) == -EAGAIN);
+  CHECK((near.a.stack->events(near.client) & Events::kOut) == 0);
+  near.settle();
+  size_t got = 0;
+  size_t put = static_cast<size_t>(sent);
+  while (got < data.size()) {
+    std::vector<std::byte> room(30'000);
+    const int64_t bytes = near.b.stack->receive(near.server, room);
+    REQUIRE(bytes > 0);
+    REQUIRE(std::equal(room.begin(), room.begin() + bytes, data.begin() + static_cast<ptrdiff_t>(got)));
+    got += static_cast<size_t>(bytes);
+    near.settle();
+    const int64_t more = near.a.stack->send(near.client, Bytes(data).subspan(put));
+    if (more > 0) put += static_cast<size_t>(more);
+    near.settle();
+  }
+  CHECK(near.a.port.sent + near.b.port.sent == packets);
+  CHECK(near.b.port.kept() == 0);
+}
+
+TEST_CASE("a near stream's pieces are read in place") {
+  Near near;
+  near.connect();
+  CHECK(near.a.stack->send(near.client, pattern(100)) == 100);
+  CHECK(near.a.stack->send(near.client, pattern(50, 100)) == 50);
+  near.settle();
+  std::array<Bytes, 4> pieces;
+  REQUIRE(near.b.stack->gather(near.server, pieces) == 2);
+  CHECK(std::equal(pieces[1].begin(), pieces[1].end(), pattern(50, 100).begin()));
+  near.b.stack->consume(near.server, 120);
+  REQUIRE(near.b.stack->gather(near.server, pieces) == 1);
+  CHECK(pieces[0].size() == 30);
+  CHECK(near.b.port.kept() == 1);
+  near.b.stack->consume(near.server, 1000);
+  CHECK(near.b.port.kept() == 0);
+  CHECK(near.b.stack->gather(near.server, pieces) == -EAGAIN);
+}
+
+TEST_CASE("a near stream ends in halves, by a reset, and with its application") {
+  Near near;
+  near.connect();
+  Stack &a = *near.a.stack, &b = *near.b.stack;
+  SECTION("in halves") {
+    CHECK(a.send(near.client, pattern(10)) == 10);
+    CHECK(a.shutdown(near.client, Stack::How::write) == 0);
+    CHECK(a.send(near.client, pattern(10)) == -EPIPE);
+    near.settle();
+    CHECK((b.events(near.server) & Events::kPeerShut) != 0);
+    CHECK(receive(b, near.server) == 10);
+    CHECK(receive(b, near.server) == 0);
+    CHECK(b.send(near.server, pattern(7)) == 7);
+    CHECK(b.close(near.server) == 0);
+    near.settle();
+    CHECK(receive(a, near.client) == 7);
+    CHECK(receive(a, near.client) == 0);
+    CHECK(a.close(near.client) == 0);
+  }
+  SECTION("by data that nobody reads") {
+    CHECK(a.send(near.client, pattern(10)) == 10);
+    near.settle();
+    CHECK(b.close(near.server) == 0);
+    near.settle();
+    CHECK(receive(a, near.client) == -ECONNRESET);
+    CHECK(a.send(near.client, pattern(10)) == -EPIPE);
+    CHECK(a.close(near.client) == 0);
+  }
+  SECTION("by data for who is gone") {
+    CHECK(b.close(near.server) == 0);
+    near.settle();
+    CHECK(a.send(near.client, pattern(10)) == 10);
+    near.settle();
+    CHECK(receive(a, near.client) == -ECONNRESET);
+    CHECK(a.close(near.client) == 0);
+  }
+  SECTION("with its application, and what came before is read") {
+    CHECK(b.send(near.server, pattern(9)) == 9);
+    near.settle();
+    near.b.end();
+    near.settle();
+    CHECK(receive(a, near.client) == 9);
+    CHECK(near.a.port.kept() == 0);
+    CHECK(receive(a, near.client) == -ECONNRESET);
+    CHECK(receive(a, near.client) == 0);
+    CHECK(a.close(near.client) == 0);
+    CHECK(a.sockets() == 0);
+    return;
+  }
+  b.close(near.listener);
+  near.settle();
+  CHECK(a.sockets() == 0);
+  CHECK(b.sockets() == 0);
+  CHECK(near.a.port.kept() + near.b.port.kept() == 0);
+}
+
+TEST_CASE("nobody there, a full backlog, and a listener that ends") {
+  Near near;
+  Stack &a = *near.a.stack, &b = *near.b.stack;
+  const int alone = a.socket(Type::stream, false);
+  CHECK(a.connect(alone, at("10.0.0.1", kPort)) == -EINPROGRESS);
+  near.settle();
+  CHECK(a.option(alone, Stack::Option::error) == ECONNREFUSED);
+  near.world.run(near.world.now + kSecond);
+  near.listen(1);
+  const int first = a.socket(Type::stream, false), second = a.socket(Type::stream, false);
+  CHECK(a.connect(first, at("10.0.0.1", kPort)) == -EINPROGRESS);
+  CHECK(a.connect(second, at("10.0.0.1", kPort)) == -EINPROGRESS);
+  near.settle();
+  CHECK((a.events(first) & Events::kOut) != 0);
+  CHECK((a.events(second) & Events::kOut) == 0);
+  CHECK(a.counters().near_refused == 2);
+  const int server = b.accept(near.listener);
+  REQUIRE(server >= 0);
+  near.world.run(near.world.now + 4 * kSecond);  // the second has turned to TCP, and asks again
+  CHECK((a.events(second) & Events::kOut) != 0);
+  CHECK(a.send(second, pattern(5)) == 5);
+  const int third = b.accept(near.listener);
+  REQUIRE(third >= 0);
+  near.settle();
+  CHECK(receive(b, third) == 5);
+  const int last = a.socket(Type::stream, false);
+  CHECK(a.connect(last, at("10.0.0.1", kPort)) == -EINPROGRESS);
+  near.settle();
+  CHECK((a.events(last) & Events::kOut) != 0);
+  b.close(near.listener);
+  near.settle();
+  CHECK(receive(a, last) == -ECONNRESET);
+}
+
+TEST_CASE("near streams of one channel do not stand in each other's way") {
+  Near near;
+  near.connect();
+  Stack &a = *near.a.stack, &b = *near.b.stack;
+  std::vector<std::pair<int, int>> others;
+  for (int i = 0; i < 10; ++i) {
+    const int client = a.socket(Type::stream, false);
+    REQUIRE(a.connect(client, at("10.0.0.1", kPort)) == -EINPROGRESS);
+    near.settle();
+    others.emplace_back(client, b.accept(near.listener));
+    // Nobody reads these: so many small pieces that the channel could not keep them.
+    for (int message = 0; message < 100; ++message) {
+      REQUIRE(a.send(client, pattern(3, static_cast<size_t>(3 * message))) == 3);
+      if (message % 50 == 0) near.settle();
+    }
+    near.settle();
+  }
+  CHECK(near.b.port.kept() < 200);
+  CHECK(a.send(near.client, pattern(1000)) == 1000);
+  near.settle();
+  CHECK(receive(b, near.server) == 1000);
+  for (const auto& [client, server] : others) {
+    std::vector<std::byte> room(1000);
+    REQUIRE(b.receive(server, room) == 300);
+    CHECK(std::equal(room.begin(), room.begin() + 300, pattern(300).begin()));
+  }
+  CHECK(near.b.port.kept() == 0);
+}
+
+TEST_CASE("near datagrams, and a port that nobody has any longer") {
+  Near near;
+  Stack &a = *near.a.stack, &b = *near.b.stack;
+  const char* const host = GENERATE("10.0.0.1", "fd00::1");
+  const int to = b.socket(Type::datagram, true), from = a.socket(Type::datagram, true);
+  REQUIRE(b.bind(to, {{}, 53}) == 0);
+  REQUIRE(a.connect(from, at(host, 53)) == 0);
+  CHECK(a.send(from, pattern(10)) == 10);  // by the network interface: the neighbour is asked for
+  near.settle();
+  const uint64_t packets = near.a.port.sent;
+  for (const size_t bytes : {0, 1, 60'000}) {
+    CHECK(a.send(from, pattern(bytes)) == static_cast<int64_t>(bytes));
+    near.settle();
+  }
+  CHECK(near.a.port.sent == packets);
+  Address peer;
+  std::vector<std::byte> room(70'000);
+  for (const int64_t bytes : {10, 0, 1, 60'000}) {
+    REQUIRE(b.receive_from(to, room, &peer) == bytes);
+    CHECK(std::equal(room.begin(), room.begin() + bytes, pattern(static_cast<size_t>(bytes)).begin()));
+    CHECK(peer.host == at(host, 0).host);
+  }
+  b.close(to);
+  CHECK(a.send(from, pattern(10)) == 10);
+  near.settle();
+  CHECK(a.send(from, pattern(10)) == -ECONNREFUSED);
+}
+
+// ---- a neighbour that lies
+
+struct Liar {
+  Near near;
+  uint32_t position = 1'000'000;
+
+  Stack& victim() { return *near.b.stack; }
+  // What the first neighbour of `b` may say.
+  template <typename T>
+  bool say(const T& head, size_t more = 0, size_t less = 0) {
+    said.emplace_back(sizeof head + more - less);
+    std::memcpy(said.back().data(), &head, std::min(sizeof head, said.back().size()));
+    return victim().handle_neighbour_message(0, {.data = said.back().data(), .length = static_cast<uint32_t>(said.back().size()),
+                                                 .from_local = true, .position = ++position});
+  }
+  std::deque<std::vector<std::byte>> said;
+};
+
+TEST_CASE("what a neighbour may not say is counted, and ends no more than its own stream") {
+  Liar liar;
+  liar.near.connect();
+  Stack& victim = liar.victim();
+  const auto bad = [&] { return victim.counters().near_bad; };
+  SECTION("what is none") {
+    for (int kind = 0; kind < 256; ++kind) {
+      for (const size_t less : {0, 1, 11, 12}) {
+        CHECK(!liar.say(NearHeader{.kind = static_cast<uint8_t>(kind), .socket = 77}, 0, less));
+      }
+    }
+    CHECK(bad() >= 256 * 2);
+    CHECK(receive(victim, liar.near.server) == -EAGAIN);
+  }
+  const auto of_stream = [&](uint8_t kind) {
+    return NearHeader{.kind = kind, .socket = static_cast<uint32_t>(liar.near.server), .life = 1};
+  };
+  SECTION("of an earlier life, or another's") {
+    NearHeader header = of_stream(NearKind::kReset);
+    header.life = 99;
+    CHECK(!liar.say(header));
+    CHECK(receive(victim, liar.near.server) == -EAGAIN);
+    CHECK(!victim.handle_neighbour_message(5, {.data = reinterpret_cast<const std::byte*>(&header), .length = sizeof header}));
+  }
+  SECTION("more than the window") {
+    const auto window = static_cast<size_t>(victim.option(liar.near.server, Stack::Option::receive_buffer));
+    for (size_t sent = 0; sent + 60'000 <= window; sent += 60'000) CHECK(liar.say(of_stream(NearKind::kData), 60'000));
+    CHECK(bad() == 0);
+    CHECK(!liar.say(of_stream(NearKind::kData), 60'000));
+    CHECK(bad() == 1);
+    liar.said.clear();
+    return;  // what was kept is not of the test's network
+  }
+  SECTION("data behind the end") {
+    CHECK(!liar.say(of_stream(NearKind::kEnd)));
+    CHECK(!liar.say(of_stream(NearKind::kData), 1));
+    CHECK(bad() == 1);
+    CHECK(receive(victim, liar.near.server) == -ECONNRESET);
+  }
+  SECTION("credit without end") {
+    for (int i = 0; i < 3; ++i) CHECK(!liar.say(NearCredit{of_stream(NearKind::kCredit), 0x7FFF'FFFF}));
+    CHECK(bad() >= 2);
+    CHECK(!liar.say(of_stream(NearKind::kCredit)));
+  }
+  SECTION("from an address or port that is not its own") {
+    const NearOpen open{.header = {.kind = NearKind::kOpen, .socket = 1, .life = 1}, .window = 1000, .from_port = 5000, .to_port = kPort,
+                        .from = at("10.0.0.1", 0).host.bytes, .to = at("10.0.0.1", 0).host.bytes};
+    const uint32_t before = victim.sockets();
+    NearOpen other = open;
+    other.from = at("10.0.0.9", 0).host.bytes;
+    CHECK(!liar.say(other));
+    other = open;
+    other.from_port = 0;
+    CHECK(!liar.say(other));
+    CHECK(bad() == 2);
+    victim.handle_neighbour(0, false);  // of another user
+    other.from_port = 1023;
+    CHECK(!liar.say(other));
+    CHECK(bad() == 3);
+    CHECK(victim.sockets() == before);
+    CHECK(!liar.say(open));
+    CHECK(victim.sockets() == before + 1);
+    CHECK(!liar.say(open));  // the same again
+    CHECK(victim.sockets() == before + 1);
+  }
+  SECTION("an answer that was not asked for") {
+    CHECK(!liar.say(NearOpened{.header = of_stream(NearKind::kOpened), .socket = 3, .life = 3, .window = 5}));
+    CHECK(!liar.say(of_stream(NearKind::kRefused)));
+    CHECK(bad() == 2);
+    CHECK(receive(victim, liar.near.server) == -EAGAIN);
+  }
+  SECTION("datagrams that are none") {
+    for (const int bytes : {0, 3, 5, 15, 17, 255}) {
+      CHECK(!liar.say(NearDatagram{.kind = NearKind::kDatagram, .address_bytes = static_cast<uint8_t>(bytes), .to_port = 9}, 40));
+    }
+    CHECK(!liar.say(NearDatagram{.kind = NearKind::kDatagram, .address_bytes = 16, .to_port = 9}, 31));
+    CHECK(bad() == 7);
+  }
+}
+
+}  // namespace

@@ -1,0 +1,42 @@
+// network.h - what a stack needs of the network interface: ports of its own, packets out, and channels to its neighbours, the stacks of
+// other applications of the same interface. Implemented over an endpoint (endpoint_network.h), and by the tests.
+#pragma once
+
+#include <cstdint>
+
+#include "ipstack/sockets/address.h"
+#include "unet/base/bytes.h"
+#include "unet/ip.h"
+#include "unet/message.h"
+
+namespace unet::sockets {
+
+class Network {
+ public:
+  virtual ~Network() = default;
+
+  struct Claimed {
+    int error = 0;       // 0, or an errno: EADDRINUSE, EACCES, EADDRNOTAVAIL, ENOBUFS, ENETDOWN
+    uint32_t claim = 0;  // for release()
+    uint16_t port = 0;   // the first one
+  };
+  // Set-up: a round trip to the network interface's service.
+  virtual Claimed claim(const IpClaim& claim) = 0;
+  virtual void release(uint32_t claim) = 0;
+  virtual const IpConfiguration& configuration() = 0;
+
+  // Room for a message of at most so many bytes (IpMessageHeader and a packet), which post() sends, or as much of it as it says. Empty:
+  // none now.
+  virtual MutableBytes reserve(uint32_t bytes) noexcept = 0;
+  virtual void post(uint32_t bytes) noexcept = 0;
+
+  // Neighbours are small numbers, which the stack is told by handle_neighbour(). Asks for a channel to the one that has claimed a port of
+  // this interface; the answer is Stack::handle_neighbour_found(). False: it is no use asking.
+  virtual bool ask_neighbour(uint8_t protocol, const Address& to) = 0;
+  // Sends a message of both pieces, one behind the other, at most kMessageMax bytes. False: no room now.
+  virtual bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept = 0;
+  // Gives back a message that the stack has kept.
+  virtual void release(uint32_t neighbour, const Message& message) noexcept = 0;
+};
+
+}  // namespace unet::sockets

@@ -1,0 +1,198 @@
+// parts_test.cc - the table of connections, timers, ports and places for objects, each against something simple.
+#include <cerrno>
+#include <catch2/catch.hpp>
+#include <map>
+#include <random>
+#include <set>
+
+#include "ipstack/sockets/flow_table.h"
+#include "ipstack/sockets/ports.h"
+#include "ipstack/sockets/slab.h"
+#include "ipstack/sockets/timer_heap.h"
+
+using namespace unet;
+using namespace unet::sockets;
+
+namespace {
+
+Address some_address(std::mt19937_64& random) {
+  Address made{ip::ipv4_address(static_cast<uint32_t>(0x0A000000 + random() % 8)), static_cast<uint16_t>(random() % 64)};
+  if (random() % 2 == 0) made.host.bytes[0] = 0xFD;  // of IPv6, that differs in one byte
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("a table of connections finds what is in it, and nothing else") {
+  std::mt19937_64 random(3);
+  FlowTable table({random(), random()});
+  std::map<uint32_t, std::pair<Address, Address>> items;
+  const auto find = [&](const Address& local, const Address& remote) {
+    return table.find(table.hash(local, remote), [&](uint32_t item) { return items[item] == std::pair(local, remote); });
+  };
+  uint32_t next = 0;
+  for (int step = 0; step < 200'000; ++step) {
+    const Address local = some_address(random), remote = some_address(random);
+    const auto at = std::find_if(items.begin(), items.end(), [&](const auto& each) { return each.second == std::pair(local, remote); });
+    REQUIRE(find(local, remote) == (at == items.end() ? FlowTable::kNone : at->first));
+    if (at != items.end()) {
+      table.remove(table.hash(local, remote), at->first);
+      items.erase(at);
+    } else if (items.size() < 200 && random() % 3 != 0) {
+      items[next] = {local, remote};
+      table.insert(table.hash(local, remote), next++);
+    }
+    REQUIRE(table.size() == items.size());
+  }
+}
+
+TEST_CASE("who does not know the key cannot choose ends that collide") {
+  const FlowTable one({0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9}), other({0x94D049BB133111EB, 0xD6E8FEB86659FD93});
+  std::mt19937_64 random(5);
+  uint32_t together = 0;
+  for (int i = 0; i < 100'000; ++i) {
+    const Address a = some_address(random), b = some_address(random), c = some_address(random), d = some_address(random);
+    const bool here = one.hash(a, b) % 1024 == one.hash(c, d) % 1024 && std::pair(a, b) != std::pair(c, d);
+    if (here && other.hash(a, b) % 1024 == other.hash(c, d) % 1024) ++together;
+  }
+  CHECK(together <= 3);  // by chance a tenth of one
+}
+
+TEST_CASE("timers come in order, whatever they are moved to") {
+  std::mt19937_64 random(11);
+  TimerHeap heap;
+  heap.reserve(300);
+  std::map<uint32_t, Nanoseconds> due;
+  Nanoseconds now = 0;
+  for (int step = 0; step < 100'000; ++step) {
+    const auto item = static_cast<uint32_t>(random() % 300);
+    switch (random() % 4) {
+      case 0:
+      case 1:
+        due[item] = now + random() % 1000;
+        heap.set(item, due[item]);
+        break;
+      case 2:
+        due.erase(item);
+        heap.remove(item);
+        break;
+      default:
+        now += random() % 20;
+        std::set<uint32_t> came;
+        for (uint32_t each; (each = heap.take(now)) != TimerHeap::kNone;) {
+          REQUIRE(due.count(each) == 1);
+          if (due[each] <= now) came.insert(each), due.erase(each);
+          else heap.set(each, due[each]);  // it had been moved to a later time
+        }
+        for (const auto& [each, at] : due) REQUIRE(at > now);
+    }
+    Nanoseconds least = TimerHeap::kNever;
+    for (const auto& [each, at] : due) least = std::min(least, at);
+    REQUIRE(heap.first() <= least);
+  }
+}
+
+TEST_CASE("objects keep their places, and places are used again") {
+  static int alive = 0;
+  struct Counted {
+    explicit Counted(uint64_t of) : value(of) { ++alive; }
+    ~Counted() { --alive; }
+    uint64_t value;
+  };
+  {
+    Slab<Counted> slab(100);
+    std::map<uint32_t, const Counted*> made;
+    std::mt19937_64 random(1);
+    for (uint64_t step = 0; step < 10'000; ++step) {
+      if (random() % 2 == 0) {
+        const uint32_t index = slab.make(step);
+        REQUIRE((index == Slab<Counted>::kNone) == (made.size() == 100));
+        if (index != Slab<Counted>::kNone) {
+          REQUIRE(made.count(index) == 0);
+          made[index] = &slab[index];
+        }
+      } else if (!made.empty()) {
+        const uint32_t index = made.begin()->first;
+        REQUIRE(&slab[index] == made.begin()->second);
+        slab.drop(index);
+        REQUIRE(!slab.has(index));
+        made.erase(index);
+      }
+      REQUIRE(slab.size() == made.size());
+      REQUIRE(static_cast<size_t>(alive) == made.size());
+    }
+  }
+  CHECK(alive == 0);
+}
+
+namespace {
+
+// A network interface with few ports.
+struct FewPorts : Network {
+  explicit FewPorts(uint32_t blocks) : left(blocks) {}
+  Claimed claim(const IpClaim& claim) override {
+    if (claim.port != 0) {
+      if (!taken.insert(claim.port).second) return {.error = EADDRINUSE};
+      claims[++last] = claim.port;
+      return {.claim = last, .port = claim.port};
+    }
+    if (left == 0) return {.error = EADDRINUSE};
+    --left;
+    next = static_cast<uint16_t>(next + claim.ports);
+    claims[++last] = 0;
+    return {.claim = last, .port = static_cast<uint16_t>(next - claim.ports)};
+  }
+  void release(uint32_t claim) override {
+    REQUIRE(claims.count(claim) == 1);
+    taken.erase(claims[claim]);
+    claims.erase(claim);
+  }
+  const IpConfiguration& configuration() override { return nothing; }
+  MutableBytes reserve(uint32_t) noexcept override { return {}; }
+  void post(uint32_t) noexcept override {}
+  bool ask_neighbour(uint8_t, const Address&) override { return false; }
+  bool send_to_neighbour(uint32_t, Bytes, Bytes) noexcept override { return false; }
+  void release(uint32_t, const Message&) noexcept override {}
+
+  uint32_t left, last = 0;
+  uint16_t next = 50'000;
+  std::set<uint16_t> taken;
+  std::map<uint32_t, uint16_t> claims;
+  IpConfiguration nothing;
+};
+
+}  // namespace
+
+TEST_CASE("ports are shared as sockets agree, come in blocks, and go back") {
+  FewPorts network(2);
+  {
+    Ports ports(network, 6, 1);
+    const ip::IpAddress any{}, one = ip::ipv4_address(0x0A000001);
+    CHECK(ports.take(any, 80, false) == 0);
+    CHECK(ports.take(any, 80, true) == EADDRINUSE);
+    ports.give_back(80);
+    CHECK(network.claims.empty());
+    CHECK(ports.take(any, 80, true) == 0);
+    CHECK(ports.take(one, 80, true) == EADDRINUSE);
+    CHECK(ports.take(any, 80, true) == 0);
+    ports.give_back(80);
+    CHECK(network.claims.size() == 1);
+    std::set<uint16_t> got;
+    uint16_t port = 0;
+    for (int i = 0; i < 128; ++i) {
+      REQUIRE(ports.take_free(port) == 0);
+      CHECK(got.insert(port).second);
+    }
+    CHECK(ports.take_free(port) == EADDRNOTAVAIL);
+    ports.give_back(*got.begin());
+    REQUIRE(ports.take_free(port) == 0);
+    CHECK(port == *got.begin());
+    // What is bound is not for connections, but a connection's port is for others.
+    CHECK(ports.take_any([](uint16_t) { return true; }, port) == EADDRNOTAVAIL);
+    ports.give_back(*got.begin());
+    CHECK(ports.take_any([](uint16_t) { return true; }, port) == 0);
+    CHECK(ports.take_any([](uint16_t) { return true; }, port) == 0);
+    CHECK(ports.take_any([](uint16_t) { return false; }, port) == EADDRNOTAVAIL);
+  }
+  CHECK(network.claims.empty());
+}

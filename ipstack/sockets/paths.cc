@@ -1,0 +1,67 @@
+// paths.cc - which addresses a stack has, which of them it speaks from, and how messages to the network begin.
+#include <algorithm>
+#include <cstring>
+
+#include "ipstack/sockets/stack.h"
+
+namespace unet::sockets {
+namespace {
+
+constexpr uint8_t kHopLimit = 64;
+
+}  // namespace
+
+bool Stack::is_own(const ip::IpAddress& address) const {
+  const auto& addresses = network_.configuration().addresses;
+  return std::any_of(addresses.begin(), addresses.end(),
+                     [&](const IpConfiguration::Address& each) { return !each.tentative && each.address == address; });
+}
+
+// RFC 6724 as far as a host with one or a few links needs it: the destination itself, an address of its network, of its scope on a link
+// with a gateway.
+bool Stack::source_for(const ip::IpAddress& to, ip::IpAddress& from) const {
+  const IpConfiguration& configuration = network_.configuration();
+  const auto has_gateway = [&](uint32_t port) {
+    return std::any_of(configuration.interfaces.begin(), configuration.interfaces.end(), [&](const IpConfiguration::Interface& each) {
+      return each.port == port && !(to.is_ipv4() ? each.gateway4 : each.gateway6).is_unspecified();
+    });
+  };
+  int best = 0;
+  for (const IpConfiguration::Address& each : configuration.addresses) {
+    if (each.tentative || each.address.is_ipv4() != to.is_ipv4()) continue;
+    int rank = 0;
+    if (each.address == to) rank = 4;
+    else if (same_network(each.address, to, each.prefix)) rank = 3;
+    else if (to.is_link_local() || to.is_multicast()) rank = each.address.is_link_local() == to.is_link_local() ? 2 : 1;
+    else if (!each.address.is_link_local() && has_gateway(each.port)) rank = 2;
+    if (rank <= best) continue;
+    best = rank;
+    from = each.address;
+  }
+  return best != 0;
+}
+
+uint32_t Stack::mtu_from(const ip::IpAddress& from) const {
+  const IpConfiguration& configuration = network_.configuration();
+  for (const IpConfiguration::Address& each : configuration.addresses) {
+    if (each.address != from) continue;
+    for (const IpConfiguration::Interface& link : configuration.interfaces) {
+      if (link.port == each.port) return link.mtu;
+    }
+  }
+  return ip::kIpv6MtuMin;
+}
+
+// Writes what stands before the transport's header, and says where that goes. `length`: of the packet's payload.
+std::byte* Stack::begin_message(MutableBytes room, const Socket& socket, const Address& from, const Address& to, uint8_t protocol,
+                                uint32_t length, uint16_t segment, uint8_t ecn) noexcept {
+  const IpMessageHeader header{.flags = IpMessageFlags::kFillChecksum, .segment_size = segment};
+  std::memcpy(room.data(), &header, sizeof header);
+  const bool stream = protocol == ip::Protocol::kTcp;
+  const ip::IpFields fields{.from = from.host, .to = to.host, .protocol = protocol,
+                            .hop_limit = socket.hop_limit != 0 ? socket.hop_limit : kHopLimit,
+                            .traffic_class = static_cast<uint8_t>(socket.traffic_class | ecn), .dont_fragment = stream};
+  return room.data() + sizeof header + emit_ip_header(room.data() + sizeof header, fields, length);
+}
+
+}  // namespace unet::sockets

@@ -1,0 +1,69 @@
+// ports.cc - claims of ports, and their ends.
+#include "ipstack/sockets/ports.h"
+
+#include <cerrno>
+
+#include "ipstack/ip/random.h"
+
+namespace unet::sockets {
+
+Ports::~Ports() {
+  for (const auto& [port, bound] : bound_) {
+    if (!bound.of_pool) network_.release(bound.claim);
+  }
+  for (const uint32_t claim : blocks_) network_.release(claim);
+}
+
+int Ports::take(const ip::IpAddress& local, uint16_t port, bool shared) {
+  const auto at = bound_.find(port);
+  if (at != bound_.end()) {
+    if (!shared || !at->second.shared || at->second.local != local) return EADDRINUSE;
+    ++uses_[port];
+    return 0;
+  }
+  if (uses_[port] != 0) return EADDRINUSE;
+  const Network::Claimed claimed = network_.claim({.protocol = protocol_, .local = local, .port = port});
+  if (claimed.error != 0) return claimed.error;
+  bound_[port] = {claimed.claim, local, shared, false};
+  uses_[port] = 1;
+  return 0;
+}
+
+int Ports::take_free(uint16_t& port) {
+  for (int round = 0; round < 2; ++round) {
+    for (size_t i = 0; i < pool_.size(); ++i) {
+      const uint16_t candidate = pool_[(next_ + i) % pool_.size()];
+      if (uses_[candidate] != 0) continue;
+      port = candidate;
+      bound_[port] = {.of_pool = true};
+      uses_[port] = 1;
+      return 0;
+    }
+    if (const int error = add_block(); error != 0) return error;
+  }
+  return EADDRINUSE;
+}
+
+void Ports::give_back(uint16_t port) {
+  if (--uses_[port] != 0) return;
+  const auto at = bound_.find(port);
+  if (at == bound_.end()) return;
+  if (!at->second.of_pool) network_.release(at->second.claim);
+  bound_.erase(at);
+}
+
+int Ports::add_block() {
+  const Network::Claimed claimed = network_.claim({.protocol = protocol_, .ports = kBlock});
+  if (claimed.error != 0) return claimed.error == EADDRINUSE ? EADDRNOTAVAIL : claimed.error;
+  blocks_.push_back(claimed.claim);
+  const size_t before = pool_.size();
+  for (uint16_t i = 0; i < kBlock; ++i) pool_.push_back(static_cast<uint16_t>(claimed.port + i));
+  // Who can guess a connection's port can attack it more easily (RFC 6056).
+  for (size_t i = pool_.size() - 1; i > before; --i) {
+    std::swap(pool_[i], pool_[before + ip::next_random(random_) % (i - before + 1)]);
+  }
+  next_ = before;
+  return 0;
+}
+
+}  // namespace unet::sockets

@@ -1,0 +1,94 @@
+// socket.h - what the stack keeps of a socket; private to ipstack/sockets.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "ipstack/sockets/datagram_queue.h"
+#include "ipstack/tcp/connection.h"
+#include "unet/message.h"
+
+namespace unet::sockets {
+
+enum class Type : uint8_t { stream, datagram };
+
+// A connection with its own options, which setsockopt() may change at any time.
+struct TcpPart {
+  tcp::Options options{};
+  std::optional<tcp::Connection> connection{};
+};
+
+struct ListenerPart {
+  uint32_t backlog = 0;
+  uint32_t embryos = 0;            // connections whose handshake is under way
+  std::deque<uint32_t> ready{};    // for accept()
+};
+
+struct DatagramPart {
+  DatagramQueue queue{};
+  uint32_t receive_max = 256 * 1024;  // bytes that may wait
+  uint16_t segment = 0;            // UDP_SEGMENT
+  bool coalesce = false;           // UDP_GRO
+  uint32_t next = ~uint32_t{0};    // a further one at the same port
+};
+
+// A stream to an application of the same network interface: a pair of message queues, no TCP (stack_neighbours.cc).
+struct NearPart {
+  enum class State : uint8_t { asking, open, closed };  // asking: for the neighbour, or for its answer
+  // What has come and was not read: in place in the neighbour's channel, or copied where others need the room.
+  struct Piece {
+    Message message{};
+    std::vector<std::byte> copy{};
+    uint32_t taken = 0;
+
+    Bytes bytes() const noexcept { return (copy.empty() ? message.bytes() : Bytes(copy)).subspan(taken); }
+  };
+  State state = State::asking;
+  uint32_t neighbour = ~uint32_t{0};
+  uint32_t peer = 0;             // its number for the other end, with
+  uint32_t peer_life = 0;        // which of those that had the number
+  uint32_t life = 0;             // the same of ours
+  uint32_t credit = 0;           // bytes that the peer has room for
+  uint32_t window = 0;           // bytes that we have promised room for
+  uint32_t unread = 0, untold = 0;  // of these: not read yet; read, but the peer does not know
+  bool open_due = false, answer_due = false, end_due = false;  // to be told when the channel has room
+  bool end_sent = false, end_came = false;
+  std::deque<Piece> pieces{};
+};
+
+struct Socket {
+  Type type = Type::stream;
+  bool ipv6 = false;               // of that family: also for IPv4 addresses, unless only_ipv6
+  bool only_ipv6 = false;
+  bool owned = true;               // by the application; else it only lives on to end well
+  bool bound = false;              // has a port, local.port, which it gives back
+  bool named = false;              // by bind(), whatever address that was
+  bool reuse = false;              // SO_REUSEADDR
+  bool found = false;              // it is in the table of flows, by `hash`
+  bool due = false;                // it is in the list of those that may have something to send
+  bool shut_read = false, shut_write = false;
+  bool connected = false;          // a datagram socket with a peer
+  bool failed = false;             // its connection's error has been put into `error`
+  bool waits = false;              // it is in its listener's `ready`
+  bool changed = false;            // it is in the list of those that the application has not asked about since
+  uint32_t told = 0;               // events that were told last
+  int error = 0;                   // SO_ERROR: what happened and was not told
+  uint32_t hash = 0;
+  uint32_t listener = ~uint32_t{0};  // whose embryo this is, or for whose accept() it waits
+  uint8_t hop_limit = 0;           // 0: the host's
+  uint8_t traffic_class = 0;
+  uint16_t max_segment = 0xFFFF;   // TCP_MAXSEG
+  Address local{}, remote{};
+  uint32_t keep_idle = 7200;       // seconds until the first keep-alive, if they are on
+  uint32_t linger = ~uint32_t{0};  // SO_LINGER, seconds; ~0: off
+  std::unique_ptr<TcpPart> tcp{};
+  std::unique_ptr<ListenerPart> listening{};
+  std::unique_ptr<DatagramPart> datagram{};
+  std::unique_ptr<NearPart> near{};
+
+  bool has_connection() const noexcept { return tcp != nullptr && tcp->connection.has_value(); }
+};
+
+}  // namespace unet::sockets

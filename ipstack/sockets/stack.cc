@@ -1,0 +1,347 @@
+// stack.cc - sockets as such: their making and ending, names, events; and what drives the stack.
+#include "ipstack/sockets/stack.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "ipstack/ip/random.h"
+
+namespace unet::sockets {
+namespace {
+
+uint64_t seed_of(uint64_t wanted) {
+  if (wanted != 0) return wanted;
+  uint64_t seed = 0;
+  UNET_CHECK(::getrandom(&seed, sizeof seed, 0) == sizeof seed);
+  return seed;
+}
+
+HashKey key_of(uint64_t& random) noexcept {
+  const uint64_t first = ip::next_random(random);
+  return {first, ip::next_random(random)};
+}
+
+}  // namespace
+
+Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
+    : network_(network), options_(options), now_(now), random_(seed_of(options.seed)), chunks_(options.chunk_bytes, options.chunks),
+      records_(options.records), slab_(options.sockets), flows_(key_of(random_)),
+      tcp_ports_(network, ip::Protocol::kTcp, ip::next_random(random_)), udp_ports_(network, ip::Protocol::kUdp, ip::next_random(random_)),
+      pieces_(kMessageMax / options.chunk_bytes + 2) {
+  // A quarter is for what comes (chunk_pool.h): a window worth telling of has to fit.
+  UNET_CHECK(uint64_t{options.chunk_bytes} * options.chunks >= 1024 * 1024);
+  // The kernel's random numbers at once, as 64 bits of seed are few for a key that strangers see the work of.
+  key_ = key_of(random_);
+  if (options.seed == 0) UNET_CHECK(::getrandom(&key_, sizeof key_, 0) == sizeof key_);
+}
+
+Stack::~Stack() {
+  for (uint32_t i = 0; i < slab_.end(); ++i) {
+    if (!slab_.has(i) || !slab_[i].has_connection()) continue;
+    slab_[i].tcp->connection->abort();
+    static_cast<void>(send_segments(i));  // without room the peer is reset when it says something: nobody has the port then
+  }
+}
+
+Socket* Stack::owned(int socket) noexcept {
+  const auto index = static_cast<uint32_t>(socket);
+  return slab_.has(index) && slab_[index].owned ? &slab_[index] : nullptr;
+}
+
+uint32_t Stack::new_socket(Type type, bool ipv6) {
+  const uint32_t index = slab_.make();
+  if (index == kNone) return kNone;
+  timers_.reserve(slab_.end());
+  Socket& made = slab_[index];
+  made.type = type;
+  made.ipv6 = ipv6;
+  if (type == Type::datagram) {
+    made.datagram = std::make_unique<DatagramPart>();
+  } else {
+    made.tcp = std::make_unique<TcpPart>();
+    made.tcp->options = options_.tcp;
+  }
+  return index;
+}
+
+int Stack::socket(Type type, bool ipv6) {
+  const uint32_t index = new_socket(type, ipv6);
+  return index == kNone ? -ENFILE : static_cast<int>(index);
+}
+
+// The socket is no more; nothing of it is sent.
+void Stack::drop(uint32_t index) {
+  Socket& socket = slab_[index];
+  timers_.remove(index);
+  if (socket.found) find_flow(index, false);
+  if (socket.listener != kNone && slab_.has(socket.listener) && slab_[socket.listener].listening != nullptr && !socket.waits) {
+    --slab_[socket.listener].listening->embryos;
+    --embryos_;
+  }
+  if (socket.datagram != nullptr && socket.bound) unlink_datagram(index);
+  if (socket.near != nullptr) drop_pieces(*socket.near);
+  give_back_port(socket);
+  slab_.drop(index);
+}
+
+void Stack::give_back_port(Socket& socket) {
+  if (socket.bound) ports_of(socket).give_back(socket.local.port);
+  socket.bound = false;
+}
+
+// Whether a socket of this family may have to do with that address.
+bool Stack::fits(const Socket& socket, const Address& to) const noexcept {
+  if (to.host.is_unspecified()) return true;
+  return to.host.is_ipv4() ? !socket.only_ipv6 : socket.ipv6;
+}
+
+int Stack::bind(int number, const Address& to) {
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (socket->named || socket->bound || socket->has_connection()) return -EINVAL;
+  if (!fits(*socket, to)) return socket->ipv6 ? -EINVAL : -EAFNOSUPPORT;
+  const bool any = to.host.is_unspecified();
+  if (!any && !is_own(to.host)) return -EADDRNOTAVAIL;
+  const ip::IpAddress host = any ? ip::IpAddress{} : to.host;
+  uint16_t port = to.port;
+  const int error = port == 0 ? ports_of(*socket).take_free(port) : ports_of(*socket).take(host, port, socket->reuse);
+  if (error != 0) return -error;
+  socket->local = {host, port};
+  socket->bound = socket->named = true;
+  if (socket->type == Type::datagram) link_datagram(static_cast<uint32_t>(number));
+  return 0;
+}
+
+int Stack::bind_free(uint32_t index) {
+  Socket& socket = slab_[index];
+  if (socket.bound) return 0;
+  uint16_t port = 0;
+  if (const int error = ports_of(socket).take_free(port); error != 0) return error;
+  socket.local.port = port;
+  socket.bound = true;
+  if (socket.type == Type::datagram) link_datagram(index);
+  return 0;
+}
+
+int Stack::shutdown(int number, How how) {
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  const auto index = static_cast<uint32_t>(number);
+  if (socket->type == Type::datagram) {
+    if (!socket->connected) return -ENOTCONN;
+  } else if (socket->listening != nullptr) {
+    if (how == How::write) return -ENOTCONN;
+    end_listener(*socket);
+    return 0;
+  } else if (socket->near != nullptr) {
+    if (socket->near->state != NearPart::State::open) return -ENOTCONN;
+    if (how != How::read) shut_near(index);
+  } else {
+    const bool open = socket->has_connection() && socket->tcp->connection->state() != tcp::State::closed;
+    if (!open) return -ENOTCONN;
+    if (how != How::read) {
+      socket->tcp->connection->shutdown();
+      after(index);
+    }
+  }
+  socket->shut_read = socket->shut_read || how != How::write;
+  socket->shut_write = socket->shut_write || how != How::read;
+  note(index);
+  return 0;
+}
+
+int Stack::close(int number) {
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  const auto index = static_cast<uint32_t>(number);
+  if (socket->listening != nullptr) end_listener(*socket);
+  if (socket->near != nullptr) {
+    close_near(index);
+    return 0;
+  }
+  if (!socket->has_connection()) {
+    drop(index);
+    return 0;
+  }
+  socket->owned = false;
+  tcp::Connection& connection = *socket->tcp->connection;
+  if (socket->linger == 0) connection.abort();
+  else connection.close(now_);
+  after(index);
+  return 0;
+}
+
+int Stack::local_address(int number, Address& address) const {
+  const Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  address = socket->local;
+  if (address.host.is_unspecified() && !socket->ipv6) address.host = ip::ipv4_address(0u);
+  return 0;
+}
+
+int Stack::remote_address(int number, Address& address) const {
+  const Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  const bool has = socket->type == Type::datagram ? socket->connected
+                   : socket->near != nullptr
+                       ? socket->near->state == NearPart::State::open
+                       : socket->has_connection() && socket->tcp->connection->state() != tcp::State::closed &&
+                             socket->tcp->connection->state() != tcp::State::syn_sent;
+  if (!has) return -ENOTCONN;
+  address = socket->remote;
+  return 0;
+}
+
+const tcp::Connection* Stack::connection(int number) const noexcept {
+  const Socket* const socket = owned(number);
+  return socket != nullptr && socket->has_connection() ? &*socket->tcp->connection : nullptr;
+}
+
+// ---- events
+
+// As Linux's tcp_poll() and datagram_poll() say them.
+uint32_t Stack::events_of(const Socket& socket) const noexcept {
+  uint32_t events = socket.error != 0 ? Events::kError : 0;
+  if (socket.type == Type::datagram) {
+    if (!socket.datagram->queue.empty() || socket.shut_read) events |= Events::kIn;
+    if (socket.shut_read) events |= Events::kPeerShut;
+    if (socket.shut_read && socket.shut_write) events |= Events::kHangUp;
+    return socket.due ? events : events | Events::kOut;
+  }
+  if (socket.listening != nullptr) return events | (socket.listening->ready.empty() ? 0 : Events::kIn);
+  if (socket.near != nullptr) return events | events_near(socket);
+  if (!socket.has_connection()) return events | Events::kOut | Events::kHangUp;
+  const tcp::Connection& connection = *socket.tcp->connection;
+  const tcp::Readiness ready = connection.readiness();
+  if (connection.state() == tcp::State::closed || connection.state() == tcp::State::time_wait) {
+    return events | Events::kIn | Events::kOut | Events::kPeerShut | Events::kHangUp;
+  }
+  if (!ready.connected) return events;
+  if (ready.readable || socket.shut_read) events |= Events::kIn;
+  if (ready.ended || socket.shut_read) events |= Events::kPeerShut;
+  if (ready.ended && socket.shut_write) events |= Events::kHangUp;
+  // A third of the buffer is free, as for Linux: writing a byte at a time is nobody's wish.
+  if (socket.shut_write || connection.writable() >= socket.tcp->options.send_buffer / 3) events |= Events::kOut;
+  return events;
+}
+
+uint32_t Stack::events(int number) const noexcept {
+  const Socket* const socket = owned(number);
+  return socket == nullptr ? Events::kError | Events::kHangUp : events_of(*socket);
+}
+
+// Something has happened to the socket that its owner may want to know.
+void Stack::note(uint32_t index) {
+  Socket& socket = slab_[index];
+  if (!socket.owned || socket.changed) return;
+  const uint32_t events = events_of(socket);
+  if ((events & ~socket.told) == 0 && (events & (Events::kIn | Events::kError)) == 0) {
+    socket.told = events;
+    return;
+  }
+  socket.changed = true;
+  changed_.push_back(index);
+}
+
+bool Stack::next_change(Change& change) {
+  while (changed_first_ < changed_.size()) {
+    const uint32_t index = changed_[changed_first_++];
+    if (!slab_.has(index) || !slab_[index].changed) continue;
+    Socket& socket = slab_[index];
+    socket.changed = false;
+    if (!socket.owned) continue;
+    socket.told = events_of(socket);
+    change = {static_cast<int>(index), socket.told};
+    return true;
+  }
+  changed_.clear();
+  changed_first_ = 0;
+  return false;
+}
+
+// ---- what drives it
+
+void Stack::make_due(uint32_t index) {
+  if (slab_[index].due) return;
+  slab_[index].due = true;
+  due_.push_back(index);
+}
+
+void Stack::handle_message(Bytes message) {
+  ++counters_.messages_in;
+  IpMessageHeader header;
+  if (message.size() < sizeof header) return void(++counters_.bad_message);
+  std::memcpy(&header, message.data(), sizeof header);
+  ip::IpView packet;
+  ip::Problem problem;
+  if (parse_ip_packet(message.subspan(sizeof header), packet, problem) != ip::IpError::none || packet.is_fragment()) {
+    return void(++counters_.bad_packet);
+  }
+  switch (packet.protocol) {
+    case ip::Protocol::kTcp: return handle_tcp(packet, header);
+    case ip::Protocol::kUdp: return handle_udp(packet, header);
+    case ip::Protocol::kIcmp:
+    case ip::Protocol::kIcmp6: return handle_icmp(packet);
+    default: ++counters_.bad_packet;
+  }
+}
+
+void Stack::run() {
+  for (uint32_t index; (index = timers_.take(now_)) != kNone;) {
+    Socket& socket = slab_[index];
+    if (socket.near != nullptr && socket.near->state == NearPart::State::asking) end_near(index, ETIMEDOUT);
+    if (!socket.has_connection()) continue;
+    tcp::Connection& connection = *socket.tcp->connection;
+    if (connection.next_timer() <= now_) connection.handle_timer(now_);
+    after(index);
+  }
+  while (due_first_ < due_.size()) {
+    const uint32_t index = due_[due_first_];
+    if (slab_.has(index) && slab_[index].due) {
+      slab_[index].due = false;
+      if (slab_[index].type == Type::datagram) {
+        if (network_.reserve(sizeof(IpMessageHeader) + 576).empty()) {
+          slab_[index].due = true;
+          return;
+        }
+        note(index);
+      } else if (slab_[index].near != nullptr) {
+        if (!after_near(index)) {
+          slab_[index].due = true;
+          return;
+        }
+        const Socket& socket = slab_[index];
+        const bool over = !socket.owned && socket.listener == kNone && socket.near->end_sent && socket.near->end_came;
+        if (over) drop(index);
+        else note(index);
+      } else if (!slab_[index].has_connection()) {
+        // it has none any longer
+      } else if (!send_segments(index)) {
+        slab_[index].due = true;
+        return;
+      } else {
+        after(index);
+      }
+    }
+    ++due_first_;
+  }
+  due_.clear();
+  due_first_ = 0;
+}
+
+bool Stack::idle() const noexcept {
+  if (due_first_ < due_.size()) return false;
+  for (uint32_t i = 0; i < slab_.end(); ++i) {
+    if (!slab_.has(i)) continue;
+    if (slab_[i].near != nullptr && slab_[i].near->state != NearPart::State::closed) return false;
+    if (!slab_[i].has_connection()) continue;
+    const tcp::State state = slab_[i].tcp->connection->state();
+    if (state != tcp::State::closed && state != tcp::State::time_wait) return false;
+  }
+  return true;
+}
+
+}  // namespace unet::sockets

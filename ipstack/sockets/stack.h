@@ -1,0 +1,282 @@
+// stack.h - the TCP/IP stack of an application: its sockets, over a network interface's IP channel. A machine without I/O and clock; the
+// asynchronous API of ipstack, on which blocking calls are made (calls.h).
+//
+//   stack.set_time(now)                      before everything else of a turn
+//   stack.handle_message(message)            each message that has come
+//   stack.run()                              timers, and what there is to send; again when there is room, or next_event() has come
+//   stack.connect(...), send(...), ...       at any time; what they have to send leaves at once
+//   while (stack.next_change(change)) ...    what became of sockets
+//
+// Calls return what Linux's return, but an error as -errno: nothing blocks, so what must wait is -EAGAIN or -EINPROGRESS.
+//
+// A payload byte is copied by TCP: on its way out into a chunk (Connection) and from there into the message, on its way in into a chunk and
+// from there to the application (gather() saves that one); by UDP: once into the message, and into the socket's queue and from there to the
+// application.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ipstack/sockets/flow_table.h"
+#include "ipstack/sockets/network.h"
+#include "ipstack/sockets/ports.h"
+#include "ipstack/sockets/slab.h"
+#include "ipstack/sockets/socket.h"
+#include "ipstack/sockets/timer_heap.h"
+#include "ipstack/wire/icmp.h"
+#include "ipstack/wire/ip.h"
+#include "ipstack/wire/tcp.h"
+#include "ipstack/wire/udp.h"
+#include "unet/limits.h"
+
+namespace unet::sockets {
+
+struct StackOptions {
+  uint32_t sockets = 256 * 1024;       // the most there may be; memory is taken as they come
+  uint32_t chunk_bytes = 16 * 1024;    // memory of streams: chunks of so many bytes (a power of two),
+  uint32_t chunks = 4096;              // so many; at least 1 MiB; pages that are never used are never touched
+  uint32_t records = 16 * 1024;        // segments on their way, of all connections
+  tcp::Options tcp{};                  // of a new socket; its MSS is the path's
+  uint32_t half_open_max = 4096;       // connections whose handshake a peer has begun, of all listeners: more get cookies (RFC 4987)
+  uint64_t seed = 0;                   // 0: from the kernel
+};
+
+// Events, with the values of epoll.
+struct Events {
+  static constexpr uint32_t kIn = 0x001, kOut = 0x004, kError = 0x008, kHangUp = 0x010, kPeerShut = 0x2000;
+};
+
+struct Change {
+  int socket = -1;
+  uint32_t events = 0;
+};
+
+// What a stack has counted beside TCP's own (tcp::Counters).
+struct StackCounters {
+  uint64_t messages_in = 0, messages_out = 0;
+  uint64_t bad_message = 0;        // not an IpMessageHeader and a packet
+  uint64_t bad_packet = 0;         // IP's header
+  uint64_t bad_segment = 0;        // TCP's
+  uint64_t bad_checksum = 0;
+  uint64_t bad_datagram = 0;
+  uint64_t bad_icmp = 0;
+  uint64_t no_socket = 0;          // for a port that nobody has any longer
+  uint64_t queue_full = 0;         // datagrams for which a socket had no room
+  uint64_t icmp_unknown = 0;       // an error about what no socket has sent
+  uint64_t connections_in = 0, connections_out = 0;
+  uint64_t listen_overflow = 0;    // SYNs that a full backlog dropped
+  uint64_t cookies_sent = 0, cookies_taken = 0, cookies_bad = 0;
+  uint64_t no_room = 0;            // times that a message had to wait
+  uint64_t near_in = 0, near_out = 0;  // streams by a neighbour's channel, both ways
+  uint64_t near_refused = 0;       // that went by TCP then
+  uint64_t near_bad = 0;           // messages of a neighbour that are none, or beyond what it may send
+};
+
+class Stack {
+ public:
+  Stack(Network& network, const StackOptions& options, Nanoseconds now);
+  // Resets all connections: who wants them to end well closes them, and goes on until idle().
+  ~Stack();
+  Stack(const Stack&) = delete;
+  Stack& operator=(const Stack&) = delete;
+
+  // ---- calls of an application. A socket is a small number >= 0.
+
+  int socket(Type type, bool ipv6);
+  int bind(int socket, const Address& to);
+  int listen(int socket, int backlog);
+  int accept(int socket, Address* peer = nullptr);
+  int connect(int socket, const Address& to);
+  int64_t send(int socket, Bytes data);
+  int64_t receive(int socket, MutableBytes data, bool peek = false);
+  // Datagrams. `segment`, not 0: `data` is several, each of so many bytes but the last. With UDP_GRO, `segment` says the same of what came.
+  int64_t send_to(int socket, Bytes data, const Address& to, uint16_t segment = 0);
+  int64_t receive_from(int socket, MutableBytes data, Address* from, bool peek = false, uint32_t* whole = nullptr,
+                       uint16_t* segment = nullptr);
+  enum class How : uint8_t { read, write, both };
+  int shutdown(int socket, How how);
+  int close(int socket);
+
+  // A stream's data without a copy: pieces of what is there, valid until consume() or handle_message(); the number of pieces, or an error.
+  int gather(int socket, std::span<Bytes> pieces);
+  void consume(int socket, uint32_t bytes);
+
+  enum class Option : uint8_t {
+    error, type, accepts, reuse_address, only_ipv6, send_buffer, receive_buffer, no_delay, keep_alive, keep_idle, keep_interval, keep_count,
+    user_timeout, linger, max_segment, hop_limit, traffic_class, congestion, udp_segment, udp_gro
+  };
+  int set_option(int socket, Option option, int64_t value);
+  int64_t option(int socket, Option option);
+
+  int local_address(int socket, Address& address) const;
+  int remote_address(int socket, Address& address) const;
+  uint32_t events(int socket) const noexcept;
+  bool is_open(int socket) const noexcept { return owned(socket) != nullptr; }
+  bool is_ipv6(int socket) const noexcept { return owned(socket) != nullptr && owned(socket)->ipv6; }
+  bool is_datagram(int socket) const noexcept { return owned(socket) != nullptr && owned(socket)->type == Type::datagram; }
+  // The connection of a stream, or nullptr.
+  const tcp::Connection* connection(int socket) const noexcept;
+
+  // The next socket whose events have changed, with all it has now. Edges are told once: take what there is.
+  bool next_change(Change& change);
+
+  // ---- the other side
+
+  void set_time(Nanoseconds now) noexcept { now_ = now; }
+  void handle_message(Bytes message);
+  // A channel to a neighbour is open; the same user's, or another's. `neighbour`: below kNeighboursMax, unused.
+  void handle_neighbour(uint32_t neighbour, bool same_user);
+  void handle_neighbour_gone(uint32_t neighbour);
+  // The answer to Network::ask_neighbour(); kNone: there is none.
+  void handle_neighbour_found(uint8_t protocol, const Address& to, uint32_t neighbour);
+  // True: the stack keeps it in place, until Network::release().
+  bool handle_neighbour_message(uint32_t neighbour, const Message& message);
+  void run();
+  // When run() may have something without a message; ~0: never. 0: it waits for room in the network.
+  Nanoseconds next_event() const noexcept { return timers_.first(); }
+  bool wants_room() const noexcept { return due_first_ < due_.size(); }
+  // No connection is left that has to end yet; TIME-WAIT does not count.
+  bool idle() const noexcept;
+
+  uint32_t sockets() const noexcept { return slab_.size(); }
+  template <typename Visit>  // visit(number, const Socket&)
+  void for_each(Visit visit) const {
+    for (uint32_t i = 0; i < slab_.end(); ++i) {
+      if (slab_.has(i)) visit(static_cast<int>(i), slab_[i]);
+    }
+  }
+  const StackCounters& counters() const noexcept { return counters_; }
+  const tcp::Counters& tcp_counters() const noexcept { return tcp_counters_; }
+
+  static constexpr uint32_t kNone = ~uint32_t{0};
+  static constexpr uint32_t kNeighboursMax = 1024;
+
+ private:
+  // The stack of another application, to which a channel leads.
+  struct Neighbour {
+    bool open = false, same_user = false;
+    uint32_t kept_messages = 0;
+    uint32_t kept_bytes = 0;
+  };
+  // Whose a port of this interface is.
+  struct Whereabouts {
+    Address address{};
+    uint8_t protocol = 0;
+    bool asked = false;              // the answer has not come
+    uint32_t neighbour = kNone;
+    Nanoseconds until = 0;           // kNone is believed until then
+  };
+
+  // stack.cc
+  Socket* owned(int socket) noexcept;
+  const Socket* owned(int socket) const noexcept { return const_cast<Stack*>(this)->owned(socket); }
+  uint32_t new_socket(Type type, bool ipv6);
+  void drop(uint32_t index);
+  void note(uint32_t index);
+  void make_due(uint32_t index);
+  uint32_t events_of(const Socket& socket) const noexcept;
+  int bind_free(uint32_t index);
+  void give_back_port(Socket& socket);
+  bool fits(const Socket& socket, const Address& to) const noexcept;
+  Ports& ports_of(const Socket& socket) noexcept { return socket.type == Type::stream ? tcp_ports_ : udp_ports_; }
+
+  // paths.cc: which addresses we have, and what way leads where
+  bool is_own(const ip::IpAddress& address) const;
+  bool source_for(const ip::IpAddress& to, ip::IpAddress& from) const;
+  uint32_t mtu_from(const ip::IpAddress& from) const;
+  std::byte* begin_message(MutableBytes room, const Socket& socket, const Address& from, const Address& to, uint8_t protocol,
+                           uint32_t length, uint16_t segment, uint8_t ecn = 0) noexcept;
+
+  // stack_tcp.cc
+  void find_flow(uint32_t index, bool in);
+  uint32_t flow(const Address& local, const Address& remote) const noexcept;
+  void make_connection(Socket& socket);
+  void after(uint32_t index);
+  bool send_segments(uint32_t index);
+  bool send_segment(const Socket* socket, const Address& from, const Address& to, const tcp::Segment& segment,
+                    const tcp::Connection* connection);
+  void handle_tcp(const ip::IpView& packet, const IpMessageHeader& header);
+  void handle_connection(uint32_t index, const ip::TcpView& segment, uint8_t ecn);
+  int take_error(Socket& socket);
+  tcp::Sequence initial_sequence(const Address& local, const Address& remote) const noexcept;
+  uint32_t timestamp_offset(const Address& local, const Address& remote) const noexcept;
+
+  // stack_listen.cc
+  void handle_syn(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment, uint8_t ecn);
+  void send_cookie(const Address& local, const Address& remote, const ip::TcpView& segment);
+  bool take_cookie(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment);
+  uint32_t make_embryo(uint32_t listener, const Address& local, const Address& remote);
+  void embryo_changed(uint32_t index);
+  uint32_t listener_at(const Address& local) const noexcept;
+  void end_listener(Socket& socket);
+
+  // stack_udp.cc
+  void handle_udp(const ip::IpView& packet, const IpMessageHeader& header);
+  uint32_t datagram_socket(const Address& local, const Address& remote) const noexcept;
+  void link_datagram(uint32_t index);
+  void unlink_datagram(uint32_t index);
+
+  // stack_icmp.cc
+  void handle_icmp(const ip::IpView& packet);
+  void handle_connection_error(uint32_t index, const ip::IcmpView& error, Bytes quoted);
+
+  // stack_near.cc: calls of streams between applications of one network interface, and what goes
+  void connect_near(uint32_t index);
+  int64_t send_near(uint32_t index, Bytes data);
+  int64_t receive_near(uint32_t index, MutableBytes data, bool peek);
+  int gather_near(Socket& socket, std::span<Bytes> pieces);
+  void consume_near(uint32_t index, uint32_t bytes);
+  void shut_near(uint32_t index);
+  void close_near(uint32_t index);
+  uint32_t events_near(const Socket& socket) const noexcept;
+  int send_datagram_near(const Address& from, const Address& to, Bytes data, uint16_t segment);
+  // stack_neighbours.cc: who they are, and what comes
+  Whereabouts& whereabouts(uint8_t protocol, const Address& address);
+  bool after_near(uint32_t index);
+  void fall_back(uint32_t index);
+  void end_near(uint32_t index, int error);
+  void drop_piece(const NearPart& part, const NearPart::Piece& piece) noexcept;
+  void drop_pieces(NearPart& part) noexcept;
+  bool tell_near(const NearPart& part, uint8_t kind, uint32_t value = 0) noexcept;
+  void open_connection(uint32_t index);
+  bool handle_near_data(uint32_t index, const Message& message, uint32_t bytes);
+  void handle_near_open(uint32_t neighbour, Bytes message);
+  void handle_near_answer(uint32_t index, Bytes message);
+  void handle_near_datagram(uint32_t neighbour, Bytes message);
+
+  // stack_options.cc
+  static void set_keep_alive(Socket& socket, bool on) noexcept;
+
+  Network& network_;
+  const StackOptions options_;
+  Nanoseconds now_;
+  HashKey key_;
+  uint64_t random_;
+
+  tcp::ChunkPool chunks_;
+  tcp::RecordPool records_;
+  tcp::Counters tcp_counters_;
+  StackCounters counters_;
+  Slab<Socket> slab_;
+  FlowTable flows_;
+  TimerHeap timers_;
+  Ports tcp_ports_, udp_ports_;
+  std::vector<uint32_t> listeners_ = std::vector<uint32_t>(65'536, kNone);  // by port
+  std::vector<uint32_t> datagrams_ = std::vector<uint32_t>(65'536, kNone);  // the first at that port
+  uint32_t embryos_ = 0;            // connections whose handshake peers have begun
+  Nanoseconds cookie_at_ = 0;       // when one was sent last
+
+  std::vector<Neighbour> neighbours_;
+  std::vector<Whereabouts> whereabouts_ = std::vector<Whereabouts>(256);  // by a hash: an older one gives way
+  uint32_t lives_ = 0;
+
+  std::vector<Bytes> pieces_;       // room for those of one message
+  std::vector<uint32_t> due_;       // sockets that may have something to send, from due_first_ on
+  size_t due_first_ = 0;
+  std::vector<uint32_t> changed_;   // for next_change(), from changed_first_ on
+  size_t changed_first_ = 0;
+};
+
+}  // namespace unet::sockets

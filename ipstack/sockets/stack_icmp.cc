@@ -1,0 +1,92 @@
+// stack_icmp.cc - what routers and hosts say of packets that we have sent (RFC 1122, 4.1.3.3 and 4.2.3.9; RFC 5461; RFC 5927).
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "ipstack/sockets/stack.h"
+
+namespace unet::sockets {
+namespace {
+
+int errno_of(const ip::IcmpView& error) noexcept {
+  switch (error.kind) {
+    case ip::IcmpKind::unreachable:
+      switch (error.why) {
+        case ip::Unreachable::network: return ENETUNREACH;
+        case ip::Unreachable::host: return EHOSTUNREACH;
+        case ip::Unreachable::protocol: return ENOPROTOOPT;
+        case ip::Unreachable::port: return ECONNREFUSED;
+        case ip::Unreachable::prohibited: return EACCES;
+        case ip::Unreachable::other: return EHOSTUNREACH;
+      }
+      return EHOSTUNREACH;
+    case ip::IcmpKind::packet_too_big: return EMSGSIZE;
+    case ip::IcmpKind::time_exceeded: return EHOSTUNREACH;
+    case ip::IcmpKind::parameter_problem: return EPROTO;
+    default: return 0;
+  }
+}
+
+constexpr uint32_t kIpv4Least = 576;
+
+tcp::PathError path_error(const ip::IcmpView& error) noexcept {
+  switch (error.kind) {
+    case ip::IcmpKind::unreachable:
+      switch (error.why) {
+        case ip::Unreachable::network: return tcp::PathError::network_unreachable;
+        case ip::Unreachable::host: return tcp::PathError::host_unreachable;
+        case ip::Unreachable::protocol: return tcp::PathError::protocol_unreachable;
+        case ip::Unreachable::port: return tcp::PathError::port_unreachable;
+        case ip::Unreachable::prohibited: return tcp::PathError::prohibited;
+        case ip::Unreachable::other: return tcp::PathError::host_unreachable;
+      }
+      return tcp::PathError::host_unreachable;
+    case ip::IcmpKind::time_exceeded: return tcp::PathError::time_exceeded;
+    case ip::IcmpKind::parameter_problem: return tcp::PathError::parameter_problem;
+    default: return tcp::PathError::none;
+  }
+}
+
+}  // namespace
+
+void Stack::handle_icmp(const ip::IpView& packet) {
+  ip::IcmpView error;
+  ip::QuotedPacket quoted;
+  if (parse_icmp(packet, error) != ip::IcmpError::none) return void(++counters_.bad_icmp);
+  const int code = errno_of(error);
+  if (code == 0 || !parse_quoted(error.rest, packet.ipv4, quoted) || quoted.payload.size() < 8) return void(++counters_.icmp_unknown);
+  be16 ports[2];
+  std::memcpy(ports, quoted.payload.data(), sizeof ports);
+  const Address local{quoted.from, ports[0]}, remote{quoted.to, ports[1]};
+  if (quoted.protocol == ip::Protocol::kUdp) {
+    const uint32_t index = datagram_socket(local, remote);
+    // Only who is connected can be meant: others would not know by whom they were refused.
+    if (index == kNone || !slab_[index].connected || error.kind == ip::IcmpKind::packet_too_big) return void(++counters_.icmp_unknown);
+    slab_[index].error = code;
+    return note(index);
+  }
+  const uint32_t index = quoted.protocol == ip::Protocol::kTcp ? flow(local, remote) : kNone;
+  if (index == kNone || !slab_[index].has_connection()) return void(++counters_.icmp_unknown);
+  handle_connection_error(index, error, quoted.payload);
+}
+
+// What is not of a segment that is under way is a guess of somebody who does not see the connection (RFC 5927, 4).
+void Stack::handle_connection_error(uint32_t index, const ip::IcmpView& error, Bytes quoted) {
+  Socket& socket = slab_[index];
+  tcp::Connection& connection = *socket.tcp->connection;
+  be32 sequence;
+  std::memcpy(&sequence, quoted.data() + offsetof(ip::TcpHeader, sequence), sizeof sequence);
+  if (!connection.under_way({sequence})) return void(++counters_.icmp_unknown);
+  if (error.kind == ip::IcmpKind::packet_too_big) {
+    const uint32_t ip_bytes = socket.remote.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
+    const auto headers = static_cast<uint32_t>(ip_bytes + sizeof(ip::TcpHeader));
+    // A router that does not say how much passes (RFC 1191, 5): what every host takes.
+    const uint32_t least = socket.remote.host.is_ipv4() ? kIpv4Least : ip::kIpv6MtuMin;
+    connection.handle_too_big(static_cast<uint16_t>(std::clamp<uint32_t>(error.mtu, least, 0xFFFF) - headers), now_);
+  } else {
+    connection.handle_error(path_error(error), now_);
+  }
+  after(index);
+}
+
+}  // namespace unet::sockets

@@ -1,0 +1,197 @@
+// stack_listen.cc - listeners: handshakes that peers begin, cookies when there are too many of them (RFC 4987), and accept().
+#include <algorithm>
+#include <cerrno>
+
+#include "ipstack/sockets/stack.h"
+
+namespace unet::sockets {
+namespace {
+
+// A cookie is the initial sequence number: 24 bits of hash, 5 of time, 3 of the peer's MSS. Nothing is kept of who gets one; what else its
+// SYN said, window scale, SACK, timestamps, is not agreed upon then.
+constexpr std::array<uint16_t, 8> kCookieMss{216, 536, 1220, 1380, 1440, 1460, 4312, 8940};
+constexpr Nanoseconds kCookieTick = 64 * kSecond;
+constexpr uint32_t kCookieTicks = 2;  // for how many a cookie is good
+
+uint32_t cookie_of(const HashKey& key, const Address& local, const Address& remote, uint32_t sequence, uint64_t tick,
+                   uint32_t mss) noexcept {
+  const uint64_t more = uint64_t{sequence} << 32 | (tick & 0xFFFFFF) << 3 | mss;
+  const auto hash = static_cast<uint32_t>(keyed_hash({key.first ^ 1, key.second}, local, remote, more));
+  return hash << 8 | static_cast<uint32_t>(tick & 31) << 3 | mss;
+}
+
+}  // namespace
+
+int Stack::listen(int number, int backlog) {
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (socket->type == Type::datagram) return -EOPNOTSUPP;
+  if (socket->has_connection() || socket->near != nullptr) return -EINVAL;
+  const auto index = static_cast<uint32_t>(number);
+  const uint32_t wanted = backlog < 0 ? 4096 : static_cast<uint32_t>(std::clamp(backlog, 1, 4096));
+  if (socket->listening != nullptr) {
+    socket->listening->backlog = wanted;
+    return 0;
+  }
+  if (const int error = bind_free(index); error != 0) return -error;
+  if (listeners_[socket->local.port] != kNone) return -EADDRINUSE;
+  listeners_[socket->local.port] = index;
+  socket->listening = std::make_unique<ListenerPart>();
+  socket->listening->backlog = wanted;
+  return 0;
+}
+
+int Stack::accept(int number, Address* peer) {
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (socket->type == Type::datagram) return -EOPNOTSUPP;
+  if (socket->listening == nullptr) return -EINVAL;
+  if (socket->listening->ready.empty()) return -EAGAIN;
+  const uint32_t index = socket->listening->ready.front();
+  socket->listening->ready.pop_front();
+  Socket& accepted = slab_[index];
+  accepted.listener = kNone;
+  accepted.waits = false;
+  accepted.owned = true;
+  if (peer != nullptr) *peer = accepted.remote;
+  note(index);
+  return static_cast<int>(index);
+}
+
+uint32_t Stack::listener_at(const Address& local) const noexcept {
+  const uint32_t index = listeners_[local.port];
+  if (index == kNone) return kNone;
+  const Socket& socket = slab_[index];
+  const bool family = local.host.is_ipv4() ? !socket.only_ipv6 : socket.ipv6;
+  return family && (socket.local.host.is_unspecified() || socket.local.host == local.host) ? index : kNone;
+}
+
+// What nobody has accepted is reset.
+void Stack::end_listener(Socket& socket) {
+  const uint32_t listener = listeners_[socket.local.port];
+  listeners_[socket.local.port] = kNone;
+  for (uint32_t i = 0; i < slab_.end(); ++i) {
+    if (!slab_.has(i) || slab_[i].listener != listener) continue;
+    Socket& child = slab_[i];
+    if (!child.waits) --embryos_;
+    child.listener = kNone;
+    child.waits = false;
+    if (child.near != nullptr) {
+      child.linger = 0;
+      close_near(i);
+    } else {
+      child.tcp->connection->abort();
+      after(i);
+    }
+  }
+  socket.listening.reset();
+}
+
+// A socket for a handshake that a peer has begun.
+uint32_t Stack::make_embryo(uint32_t listener, const Address& local, const Address& remote) {
+  const uint32_t index = new_socket(Type::stream, !local.host.is_ipv4());
+  if (index == kNone) return kNone;
+  const Socket& parent = slab_[listener];
+  Socket& child = slab_[index];
+  child.owned = false;
+  child.listener = listener;
+  child.tcp->options = parent.tcp->options;
+  child.hop_limit = parent.hop_limit;
+  child.traffic_class = parent.traffic_class;
+  child.linger = parent.linger;
+  child.reuse = parent.reuse;
+  child.ipv6 = parent.ipv6;
+  child.local = local;
+  child.remote = remote;
+  child.bound = child.named = true;
+  tcp_ports_.use(local.port);
+  make_connection(child);
+  find_flow(index, true);
+  ++parent.listening->embryos;
+  ++embryos_;
+  return index;
+}
+
+void Stack::handle_syn(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment, uint8_t ecn) {
+  const ListenerPart& part = *slab_[listener].listening;
+  // RFC 9293, 3.10.7.2 leaves it open: the peer tries again, when accept() may have been called.
+  if (part.ready.size() >= part.backlog) return void(++counters_.listen_overflow);
+  if (embryos_ >= options_.half_open_max || part.embryos >= std::max(part.backlog, 16u)) return send_cookie(local, remote, segment);
+  const uint32_t index = make_embryo(listener, local, remote);
+  if (index == kNone) return void(++counters_.listen_overflow);
+  slab_[index].tcp->connection->listen(initial_sequence(local, remote), timestamp_offset(local, remote));
+  handle_connection(index, segment, ecn);
+}
+
+// An embryo has come of age, or died.
+void Stack::embryo_changed(uint32_t index) {
+  Socket& socket = slab_[index];
+  const tcp::State state = socket.tcp->connection->state();
+  if (state == tcp::State::closed) return drop(index);
+  if (!is_synchronized(state)) return;
+  Socket& listener = slab_[socket.listener];
+  socket.waits = true;
+  --listener.listening->embryos;
+  --embryos_;
+  ++counters_.connections_in;
+  const uint32_t parent = socket.listener;
+  listener.listening->ready.push_back(index);
+  note(parent);
+}
+
+void Stack::send_cookie(const Address& local, const Address& remote, const ip::TcpView& segment) {
+  const uint16_t asked = segment.options.mss != 0 ? segment.options.mss : (local.host.is_ipv4() ? uint16_t{536} : uint16_t{1220});
+  uint32_t mss = 0;
+  while (mss + 1 < kCookieMss.size() && kCookieMss[mss + 1] <= asked) ++mss;
+  const uint64_t tick = now_ / kCookieTick;
+  const uint32_t header = local.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
+  tcp::Segment answer;
+  answer.fields = {.source_port = local.port, .destination_port = remote.port,
+                   .sequence = {cookie_of(key_, local, remote, segment.sequence.value, tick, mss)},
+                   .acknowledgement = segment.sequence + 1,
+                   .flags = ip::TcpFlags::kSyn | ip::TcpFlags::kAck,
+                   .window = static_cast<uint16_t>(std::min(options_.tcp.receive_buffer, 0xFFFFu))};
+  answer.fields.options.mss = static_cast<uint16_t>(mtu_from(local.host) - header - sizeof(ip::TcpHeader));
+  cookie_at_ = now_;
+  ++counters_.cookies_sent;
+  send_segment(nullptr, local, remote, answer, nullptr);
+}
+
+// An ACK for no connection may be the answer to a cookie; then there is one.
+bool Stack::take_cookie(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment) {
+  if (cookie_at_ == 0 || now_ - cookie_at_ > kCookieTicks * kCookieTick) return false;
+  const uint32_t cookie = segment.acknowledgement.value - 1;
+  const tcp::Sequence theirs = segment.sequence - 1;
+  const uint64_t now_tick = now_ / kCookieTick;
+  const uint64_t age = (now_tick - (cookie >> 3 & 31)) & 31;
+  const uint32_t mss = cookie & 7;
+  if (age >= kCookieTicks || cookie_of(key_, local, remote, theirs.value, now_tick - age, mss) != cookie) {
+    ++counters_.cookies_bad;
+    return false;
+  }
+  const ListenerPart& part = *slab_[listener].listening;
+  if (part.ready.size() >= part.backlog) {
+    ++counters_.listen_overflow;
+    return true;  // it is asked again with the peer's data
+  }
+  const uint32_t index = make_embryo(listener, local, remote);
+  if (index == kNone) return true;
+  ++counters_.cookies_taken;
+  // What was not kept is told again: the SYN, of which the SYN-ACK has left already.
+  tcp::Connection& connection = *slab_[index].tcp->connection;
+  connection.listen({cookie});
+  ip::TcpView syn;
+  syn.source_port = remote.port;
+  syn.destination_port = local.port;
+  syn.sequence = theirs;
+  syn.flags = ip::TcpFlags::kSyn;
+  syn.window = segment.window;
+  syn.options.mss = kCookieMss[mss];
+  connection.handle_segment(syn, now_);
+  tcp::Segment sent;
+  while (connection.poll_segment(now_, 1, sent)) continue;
+  handle_connection(index, segment, 0);
+  return true;
+}
+
+}  // namespace unet::sockets

@@ -1,0 +1,221 @@
+// stack_near.cc - streams between applications of one network interface, as their calls see them: no TCP, but a local channel
+// (near_message.h).
+//
+// A payload byte is copied once into the channel and once out of it.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "ipstack/sockets/near_message.h"
+#include "ipstack/sockets/stack.h"
+
+namespace unet::sockets {
+namespace {
+
+constexpr uint32_t kDataMax = kMessageMax - sizeof(NearHeader);
+constexpr uint32_t kWindowLeast = 64 * 1024;
+
+Bytes bytes_of(const auto& message) noexcept { return {reinterpret_cast<const std::byte*>(&message), sizeof message}; }
+
+}  // namespace
+
+// The socket knows both ends. It is connected, or turns to TCP.
+void Stack::connect_near(uint32_t index) {
+  Socket& socket = slab_[index];
+  socket.near = std::make_unique<NearPart>();
+  NearPart& part = *socket.near;
+  part.life = ++lives_;
+  part.window = std::max(socket.tcp->options.receive_buffer, kWindowLeast);
+  part.neighbour = whereabouts(ip::Protocol::kTcp, socket.remote).neighbour;
+  part.open_due = part.neighbour != kNone;
+  timers_.set(index, now_ + socket.tcp->options.syn_timeout);
+  if (!after_near(index)) make_due(index);
+}
+
+int64_t Stack::send_near(uint32_t index, Bytes data) {
+  Socket& socket = slab_[index];
+  NearPart& part = *socket.near;
+  if (part.state == NearPart::State::asking) return -EAGAIN;
+  if (part.state == NearPart::State::closed || part.end_due || part.end_sent) return -EPIPE;
+  if (part.answer_due && !after_near(index)) return -EAGAIN;
+  const NearHeader header{.kind = NearKind::kData, .socket = part.peer, .life = part.peer_life};
+  size_t sent = 0;
+  while (sent < data.size() && part.credit != 0) {
+    const size_t bytes = std::min({data.size() - sent, size_t{part.credit}, size_t{kDataMax}});
+    if (!network_.send_to_neighbour(part.neighbour, bytes_of(header), data.subspan(sent, bytes))) {
+      ++counters_.no_room;
+      make_due(index);
+      break;
+    }
+    part.credit -= static_cast<uint32_t>(bytes);
+    sent += bytes;
+  }
+  return sent == 0 && !data.empty() ? -EAGAIN : static_cast<int64_t>(sent);
+}
+
+int64_t Stack::receive_near(uint32_t index, MutableBytes data, bool peek) {
+  Socket& socket = slab_[index];
+  NearPart& part = *socket.near;
+  if (part.unread == 0) {
+    if (socket.error != 0) return -take_error(socket);
+    if (part.state == NearPart::State::asking) return -EAGAIN;
+    return part.end_came || socket.shut_read || part.state == NearPart::State::closed ? 0 : -EAGAIN;
+  }
+  size_t copied = 0;
+  for (const NearPart::Piece& piece : part.pieces) {
+    if (copied == data.size()) break;
+    const Bytes bytes = piece.bytes();
+    const size_t count = std::min(bytes.size(), data.size() - copied);
+    std::memcpy(data.data() + copied, bytes.data(), count);
+    copied += count;
+  }
+  if (!peek) consume_near(index, static_cast<uint32_t>(copied));
+  return static_cast<int64_t>(copied);
+}
+
+int Stack::gather_near(Socket& socket, std::span<Bytes> pieces) {
+  const auto count = static_cast<uint32_t>(std::min(pieces.size(), socket.near->pieces.size()));
+  for (uint32_t i = 0; i < count; ++i) pieces[i] = socket.near->pieces[i].bytes();
+  return static_cast<int>(count);
+}
+
+void Stack::consume_near(uint32_t index, uint32_t bytes) {
+  NearPart& part = *slab_[index].near;
+  bytes = std::min(bytes, part.unread);
+  part.unread -= bytes;
+  part.untold += bytes;
+  while (bytes != 0) {
+    NearPart::Piece& piece = part.pieces.front();
+    const auto left = static_cast<uint32_t>(piece.bytes().size());
+    if (left > bytes) {
+      piece.taken += bytes;
+      break;
+    }
+    bytes -= left;
+    drop_piece(part, piece);
+    part.pieces.pop_front();
+  }
+  if (part.untold >= part.window / 2 && !after_near(index)) make_due(index);
+}
+
+void Stack::drop_piece(const NearPart& part, const NearPart::Piece& piece) noexcept {
+  if (!piece.copy.empty()) return;
+  Neighbour& neighbour = neighbours_[part.neighbour];
+  --neighbour.kept_messages;
+  neighbour.kept_bytes -= piece.message.length;
+  network_.release(part.neighbour, piece.message);
+}
+
+void Stack::drop_pieces(NearPart& part) noexcept {
+  for (const NearPart::Piece& piece : part.pieces) drop_piece(part, piece);
+  part.pieces.clear();
+  part.unread = 0;
+}
+
+void Stack::shut_near(uint32_t index) {
+  NearPart& part = *slab_[index].near;
+  if (part.end_due || part.end_sent) return;
+  part.end_due = true;
+  if (!after_near(index)) make_due(index);
+}
+
+// The application is gone. What it has not read resets the stream, as of TCP (RFC 9293, 3.6.1).
+void Stack::close_near(uint32_t index) {
+  Socket& socket = slab_[index];
+  NearPart& part = *socket.near;
+  socket.owned = false;
+  if (part.state == NearPart::State::open && (part.unread != 0 || socket.linger == 0)) {
+    if (!part.answer_due) static_cast<void>(tell_near(part, NearKind::kReset));  // else, or without room, what the peer says is answered so
+    return drop(index);
+  }
+  if (part.state != NearPart::State::open) return drop(index);
+  part.end_due = !part.end_sent;
+  const bool blocked = !after_near(index);
+  if (blocked) return make_due(index);
+  if (part.end_sent && part.end_came) drop(index);
+}
+
+uint32_t Stack::events_near(const Socket& socket) const noexcept {
+  const NearPart& part = *socket.near;
+  uint32_t events = 0;
+  if (part.state == NearPart::State::closed) return Events::kIn | Events::kOut | Events::kPeerShut | Events::kHangUp;
+  if (part.state == NearPart::State::asking) return 0;
+  if (part.unread != 0 || part.end_came || socket.shut_read) events |= Events::kIn;
+  if (part.end_came || socket.shut_read) events |= Events::kPeerShut;
+  if (part.end_came && socket.shut_write) events |= Events::kHangUp;
+  if (socket.shut_write || (part.credit >= kWindowLeast / 3 && !socket.due)) events |= Events::kOut;
+  return events;
+}
+
+// ---- what goes
+
+bool Stack::tell_near(const NearPart& part, uint8_t kind, uint32_t value) noexcept {
+  const NearCredit message{{.kind = kind, .socket = part.peer, .life = part.peer_life}, value};
+  return network_.send_to_neighbour(part.neighbour, bytes_of(message).first(value == 0 ? sizeof(NearHeader) : sizeof message), {});
+}
+
+// Tells the peer what it is to know. False: no room for all of it.
+bool Stack::after_near(uint32_t index) {
+  Socket& socket = slab_[index];
+  NearPart& part = *socket.near;
+  if (part.open_due) {
+    const NearOpen open{.header = {.kind = NearKind::kOpen, .socket = index, .life = part.life}, .window = part.window,
+                        .from_port = socket.local.port, .to_port = socket.remote.port, .from = socket.local.host.bytes,
+                        .to = socket.remote.host.bytes};
+    if (!network_.send_to_neighbour(part.neighbour, bytes_of(open), {})) return false;
+    part.open_due = false;
+  }
+  if (part.answer_due) {
+    const NearOpened opened{.header = {.kind = NearKind::kOpened, .socket = part.peer, .life = part.peer_life}, .socket = index,
+                            .life = part.life, .window = part.window};
+    if (!network_.send_to_neighbour(part.neighbour, bytes_of(opened), {})) return false;
+    part.answer_due = false;
+  }
+  if (part.state != NearPart::State::open) return true;
+  if (part.untold >= part.window / 2) {
+    if (!tell_near(part, NearKind::kCredit, part.untold)) return false;
+    part.untold = 0;
+  }
+  if (part.end_due) {
+    if (!tell_near(part, NearKind::kEnd)) return false;
+    part.end_due = false;
+    part.end_sent = true;
+  }
+  return true;
+}
+
+// The neighbour will not have it: TCP says whether there is anybody.
+void Stack::fall_back(uint32_t index) {
+  ++counters_.near_refused;
+  timers_.remove(index);
+  slab_[index].near.reset();
+  open_connection(index);
+}
+
+void Stack::end_near(uint32_t index, int error) {
+  Socket& socket = slab_[index];
+  NearPart& part = *socket.near;
+  part.state = NearPart::State::closed;
+  part.open_due = part.answer_due = part.end_due = false;
+  if (error != 0) socket.error = error;
+  if (!socket.owned && socket.listener == kNone) return drop(index);
+  note(index);
+}
+
+// ---- datagrams
+
+// 1: it has gone; 0: it must go through the network interface; -1: there is no room.
+int Stack::send_datagram_near(const Address& from, const Address& to, Bytes data, uint16_t segment) {
+  Whereabouts& where = whereabouts(ip::Protocol::kUdp, to);
+  if (where.neighbour == kNone) return 0;
+  const auto bytes = static_cast<uint8_t>(to.host.wire_size());
+  const NearDatagram head{.kind = NearKind::kDatagram, .address_bytes = bytes, .segment = segment, .from_port = from.port,
+                          .to_port = to.port};
+  std::array<std::byte, sizeof head + 32> whole;
+  std::memcpy(whole.data(), &head, sizeof head);
+  std::memcpy(whole.data() + sizeof head, from.host.wire(), bytes);
+  std::memcpy(whole.data() + sizeof head + bytes, to.host.wire(), bytes);
+  return network_.send_to_neighbour(where.neighbour, Bytes(whole).first(sizeof head + 2 * size_t{bytes}), data) ? 1 : -1;
+}
+
+}  // namespace unet::sockets

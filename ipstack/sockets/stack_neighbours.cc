@@ -1,0 +1,273 @@
+// stack_neighbours.cc - the stacks of other applications of the network interface: who has which port, and what they say (near_message.h).
+//
+// A neighbour is as little to be trusted as a stranger on a wire: lengths are the message's, numbers are looked up, with the life of what
+// had them, and must be of that neighbour's; what it sends beyond the room it was told of ends the stream. A neighbour may claim to speak
+// from a port of another's: not from one below 1024, unless it is of our user.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "ipstack/sockets/near_message.h"
+#include "ipstack/sockets/stack.h"
+
+namespace unet::sockets {
+namespace {
+
+constexpr Nanoseconds kNobodyFor = 100 * kMillisecond;  // so long nobody's port is not asked about again
+constexpr uint32_t kPrivileged = 1024;
+// What may stay in place in a neighbour's channel (of 256 messages and 4 MiB), so that others' messages pass.
+constexpr uint32_t kKeptMessages = 96, kKeptBytes = 1536 * 1024;
+
+template <typename T>
+bool read(Bytes message, T& into) noexcept {
+  if (message.size() < sizeof into) return false;
+  std::memcpy(&into, message.data(), sizeof into);
+  return true;
+}
+
+}  // namespace
+
+Stack::Whereabouts& Stack::whereabouts(uint8_t protocol, const Address& address) {
+  Whereabouts& place = whereabouts_[flows_.hash(address, {{}, protocol}) % whereabouts_.size()];
+  const bool same = place.protocol == protocol && place.address == address;
+  if (same && (place.neighbour != kNone || place.asked || now_ < place.until)) return place;
+  place = {address, protocol, false, kNone, now_ + kNobodyFor};
+  place.asked = network_.ask_neighbour(protocol, address);
+  return place;
+}
+
+void Stack::handle_neighbour(uint32_t neighbour, bool same_user) {
+  UNET_CHECK(neighbour < kNeighboursMax);
+  if (neighbour >= neighbours_.size()) neighbours_.resize(neighbour + 1);
+  neighbours_[neighbour] = {.open = true, .same_user = same_user};
+}
+
+void Stack::handle_neighbour_found(uint8_t protocol, const Address& to, uint32_t neighbour) {
+  Whereabouts& place = whereabouts_[flows_.hash(to, {{}, protocol}) % whereabouts_.size()];
+  if (place.protocol == protocol && place.address == to) {
+    place.asked = false;
+    place.neighbour = neighbour;
+    place.until = now_ + kNobodyFor;
+  }
+  if (protocol != ip::Protocol::kTcp) return;
+  for (uint32_t i = 0; i < slab_.end(); ++i) {
+    if (!slab_.has(i) || slab_[i].near == nullptr || slab_[i].remote != to) continue;
+    NearPart& part = *slab_[i].near;
+    if (part.state != NearPart::State::asking || part.neighbour != kNone) continue;
+    if (neighbour == kNone) {
+      fall_back(i);
+      continue;
+    }
+    part.neighbour = neighbour;
+    part.open_due = true;
+    if (!after_near(i)) make_due(i);
+  }
+}
+
+void Stack::handle_neighbour_gone(uint32_t neighbour) {
+  if (neighbour >= neighbours_.size() || !neighbours_[neighbour].open) return;
+  for (Whereabouts& place : whereabouts_) {
+    if (place.neighbour == neighbour) place = {};
+  }
+  for (uint32_t i = 0; i < slab_.end(); ++i) {
+    if (!slab_.has(i) || slab_[i].near == nullptr || slab_[i].near->neighbour != neighbour) continue;
+    NearPart& part = *slab_[i].near;
+    for (NearPart::Piece& piece : part.pieces) {  // what has come is still read
+      if (!piece.copy.empty()) continue;
+      const Bytes bytes = piece.bytes();
+      std::vector<std::byte> copy(bytes.begin(), bytes.end());
+      drop_piece(part, piece);
+      piece.taken = 0;
+      piece.copy = std::move(copy);
+    }
+    if (part.state == NearPart::State::asking) fall_back(i);
+    else if (part.state == NearPart::State::open) end_near(i, part.end_came ? 0 : ECONNRESET);
+  }
+  neighbours_[neighbour] = {};
+}
+
+// ---- what comes
+
+bool Stack::handle_neighbour_message(uint32_t neighbour, const Message& message) {
+  const Bytes bytes = message.bytes();
+  NearHeader header;
+  if (bytes.size() >= sizeof(NearDatagram)) {
+    const auto kind = static_cast<uint8_t>(bytes[0]);
+    if (kind == NearKind::kDatagram || kind == NearKind::kNoPort) {
+      handle_near_datagram(neighbour, bytes);
+      return false;
+    }
+  }
+  if (!read(bytes, header)) {
+    ++counters_.near_bad;
+    return false;
+  }
+  if (header.kind == NearKind::kOpen) {
+    handle_near_open(neighbour, bytes);
+    return false;
+  }
+  const bool known = slab_.has(header.socket) && slab_[header.socket].near != nullptr &&
+                     slab_[header.socket].near->neighbour == neighbour && slab_[header.socket].near->life == header.life;
+  if (!known) return false;  // it has ended here: who did not know has been told
+  const uint32_t index = header.socket;
+  Socket& socket = slab_[index];
+  NearPart& part = *socket.near;
+  if (header.kind == NearKind::kOpened || header.kind == NearKind::kRefused) {
+    handle_near_answer(index, bytes);
+    return false;
+  }
+  if (part.state != NearPart::State::open) return false;
+  NearCredit credit;
+  switch (header.kind) {
+    case NearKind::kData: return handle_near_data(index, message, static_cast<uint32_t>(bytes.size() - sizeof header));
+    case NearKind::kCredit:
+      if (!read(bytes, credit) || credit.bytes > 0x7FFF'FFFF - part.credit) break;
+      part.credit += credit.bytes;
+      note(index);
+      return false;
+    case NearKind::kEnd:
+      part.end_came = true;
+      if (!socket.owned && socket.listener == kNone && part.end_sent) drop(index);
+      else note(index);
+      return false;
+    case NearKind::kReset:
+      end_near(index, ECONNRESET);
+      return false;
+    default: break;
+  }
+  ++counters_.near_bad;
+  return false;
+}
+
+bool Stack::handle_near_data(uint32_t index, const Message& message, uint32_t bytes) {
+  Socket& socket = slab_[index];
+  NearPart& part = *socket.near;
+  const bool gone = !socket.owned && socket.listener == kNone;
+  const bool lies = part.end_came || part.unread + part.untold + uint64_t{bytes} > part.window;
+  if (gone || lies) {
+    // Nobody reads it, or it is more than it may be.
+    if (lies) ++counters_.near_bad;
+    static_cast<void>(tell_near(part, NearKind::kReset));
+    end_near(index, ECONNRESET);
+    return false;
+  }
+  if (bytes == 0) return false;
+  if (socket.shut_read) {
+    part.untold += bytes;
+    if (!after_near(index)) make_due(index);
+    return false;
+  }
+  Neighbour& neighbour = neighbours_[part.neighbour];
+  part.unread += bytes;
+  NearPart::Piece& piece = part.pieces.emplace_back();
+  const bool keeps = neighbour.kept_messages < kKeptMessages && neighbour.kept_bytes + uint64_t{message.length} <= kKeptBytes;
+  if (keeps) {
+    piece.message = message;
+    piece.taken = sizeof(NearHeader);
+    ++neighbour.kept_messages;
+    neighbour.kept_bytes += message.length;
+  } else {
+    const Bytes data = message.bytes().subspan(sizeof(NearHeader));
+    piece.copy.assign(data.begin(), data.end());
+  }
+  note(index);
+  return keeps;
+}
+
+void Stack::handle_near_open(uint32_t neighbour, Bytes message) {
+  NearOpen open;
+  if (!read(message, open)) return void(++counters_.near_bad);
+  const Address from{{open.from}, open.from_port}, to{{open.to}, open.to_port};
+  const NearHeader refused{.kind = NearKind::kRefused, .socket = open.header.socket, .life = open.header.life};
+  const auto refuse = [&] {
+    static_cast<void>(network_.send_to_neighbour(neighbour, {reinterpret_cast<const std::byte*>(&refused), sizeof refused}, {}));
+  };
+  const uint32_t listener = listener_at(to);
+  const bool honest = is_own(from.host) && is_own(to.host) && from.port != 0 && open.window <= 0x7FFF'FFFF &&
+                      (from.port >= kPrivileged || neighbours_[neighbour].same_user);
+  if (!honest) ++counters_.near_bad;
+  if (!honest || listener == kNone || flow(to, from) != kNone) return refuse();
+  ListenerPart& part = *slab_[listener].listening;
+  const uint32_t index = part.ready.size() < part.backlog ? new_socket(Type::stream, slab_[listener].ipv6) : kNone;
+  if (index == kNone) return refuse();
+  Socket& child = slab_[index];
+  child.tcp->options = slab_[listener].tcp->options;
+  child.linger = slab_[listener].linger;
+  child.owned = false;
+  child.listener = listener;
+  child.waits = true;
+  child.local = to;
+  child.remote = from;
+  child.bound = child.named = true;
+  tcp_ports_.use(to.port);
+  find_flow(index, true);
+  child.near = std::make_unique<NearPart>();
+  *child.near = {.state = NearPart::State::open, .neighbour = neighbour, .peer = open.header.socket, .peer_life = open.header.life,
+                 .life = ++lives_, .credit = open.window, .window = std::max(child.tcp->options.receive_buffer, 64u * 1024),
+                 .answer_due = true};
+  ++counters_.near_in;
+  part.ready.push_back(index);
+  if (!after_near(index)) make_due(index);
+  note(listener);
+}
+
+void Stack::handle_near_answer(uint32_t index, Bytes message) {
+  NearPart& part = *slab_[index].near;
+  if (part.state != NearPart::State::asking || part.open_due) return void(++counters_.near_bad);
+  NearOpened opened;
+  if (static_cast<uint8_t>(message[0]) == NearKind::kRefused) {
+    // Perhaps the port is another's by now.
+    Whereabouts& place = whereabouts_[flows_.hash(slab_[index].remote, {{}, ip::Protocol::kTcp}) % whereabouts_.size()];
+    if (place.address == slab_[index].remote) place = {};
+    return fall_back(index);
+  }
+  if (!read(message, opened) || opened.window > 0x7FFF'FFFF) return void(++counters_.near_bad);
+  part.state = NearPart::State::open;
+  part.peer = opened.socket;
+  part.peer_life = opened.life;
+  part.credit = opened.window;
+  timers_.remove(index);
+  ++counters_.near_out;
+  note(index);
+}
+
+void Stack::handle_near_datagram(uint32_t neighbour, Bytes message) {
+  NearDatagram head;
+  if (!read(message, head)) return void(++counters_.near_bad);
+  const size_t bytes = head.address_bytes;
+  if ((bytes != 4 && bytes != 16) || message.size() < sizeof head + 2 * bytes) return void(++counters_.near_bad);
+  std::array<std::byte, 32> both;
+  std::memcpy(both.data(), message.data() + sizeof head, 2 * bytes);
+  const auto address = [&](size_t at) { return bytes == 4 ? ip::ipv4_address(both.data() + at) : ip::ipv6_address(both.data() + at); };
+  const Address from{address(0), head.from_port}, to{address(bytes), head.to_port};
+  if (head.kind == NearKind::kNoPort) {
+    // Of a datagram of ours; what its head says is compared with what we have.
+    Whereabouts& place = whereabouts_[flows_.hash(to, {{}, ip::Protocol::kUdp}) % whereabouts_.size()];
+    if (place.neighbour != neighbour || place.address != to) return void(++counters_.near_bad);
+    place = {};
+    const uint32_t index = datagram_socket(from, to);
+    if (index == kNone || !slab_[index].connected) return;
+    slab_[index].error = ECONNREFUSED;
+    return note(index);
+  }
+  const bool honest = is_own(from.host) && is_own(to.host) && (from.port >= kPrivileged || neighbours_[neighbour].same_user);
+  if (!honest) return void(++counters_.near_bad);
+  const uint32_t index = datagram_socket(to, from);
+  if (index == kNone) {
+    ++counters_.no_socket;
+    const Bytes data = message.first(sizeof head + 2 * bytes);
+    std::array<std::byte, sizeof head + 32> answer;
+    std::memcpy(answer.data(), data.data(), data.size());
+    answer[0] = std::byte{NearKind::kNoPort};
+    static_cast<void>(network_.send_to_neighbour(neighbour, Bytes(answer).first(data.size()), {}));
+    return;
+  }
+  DatagramPart& part = *slab_[index].datagram;
+  const Bytes payload = message.subspan(sizeof head + 2 * bytes);
+  const DatagramQueue::Datagram datagram{from, to.host, head.segment, payload};
+  const bool full = slab_[index].shut_read || part.queue.waiting_bytes() >= part.receive_max;
+  if (full || !part.queue.push(part.receive_max, datagram)) return void(++counters_.queue_full);
+  note(index);
+}
+
+}  // namespace unet::sockets

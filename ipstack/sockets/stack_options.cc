@@ -1,0 +1,144 @@
+// stack_options.cc - options of sockets, as setsockopt() and getsockopt() of Linux have them.
+#include <algorithm>
+#include <cerrno>
+
+#include "ipstack/sockets/stack.h"
+
+namespace unet::sockets {
+namespace {
+
+constexpr int64_t kBufferLeast = 4096, kBufferMost = 64 * 1024 * 1024;
+
+uint32_t buffer_of(int64_t value) noexcept { return static_cast<uint32_t>(std::clamp(value, kBufferLeast, kBufferMost)); }
+
+}  // namespace
+
+// Values out of range are -EINVAL, but buffers, which are taken as near as they can be had.
+int Stack::set_option(int number, Option option, int64_t value) {
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  const bool stream = socket->type == Type::stream;
+  tcp::Options* const tcp = stream ? &socket->tcp->options : nullptr;
+  const auto of_range = [&](int64_t least, int64_t most) { return value >= least && value <= most; };
+  switch (option) {
+    case Option::error:
+    case Option::type:
+    case Option::accepts: return -ENOPROTOOPT;
+    case Option::reuse_address: socket->reuse = value != 0; return 0;
+    case Option::only_ipv6:
+      if (!socket->ipv6) return -ENOPROTOOPT;
+      if (socket->bound) return -EINVAL;
+      socket->only_ipv6 = value != 0;
+      return 0;
+    case Option::send_buffer:
+      if (stream) tcp->send_buffer = tcp->send_buffer_max = buffer_of(value);  // it grows by itself only while nobody has said how much
+      return 0;
+    case Option::receive_buffer:
+      // A window that was announced is not taken back, and its scale is agreed upon.
+      if (stream && !socket->has_connection()) tcp->receive_buffer = tcp->receive_buffer_max = buffer_of(value);
+      if (!stream) socket->datagram->receive_max = buffer_of(value);
+      return 0;
+    case Option::linger:
+      if (!of_range(-1, 0x7FFF'FFFF)) return -EINVAL;
+      socket->linger = value < 0 ? kNone : static_cast<uint32_t>(value);
+      return 0;
+    case Option::hop_limit:
+      if (!of_range(1, 255)) return -EINVAL;
+      socket->hop_limit = static_cast<uint8_t>(value);
+      return 0;
+    case Option::traffic_class:
+      if (!of_range(0, 255)) return -EINVAL;
+      socket->traffic_class = static_cast<uint8_t>(value & 0xFC);  // ECN is not the application's
+      return 0;
+    case Option::udp_segment:
+      if (stream) return -ENOPROTOOPT;
+      if (!of_range(0, 0xFFFF)) return -EINVAL;
+      socket->datagram->segment = static_cast<uint16_t>(value);
+      return 0;
+    case Option::udp_gro:
+      if (stream) return -ENOPROTOOPT;
+      socket->datagram->coalesce = value != 0;
+      return 0;
+    case Option::keep_alive:
+      if (stream) set_keep_alive(*socket, value != 0);
+      return 0;
+    default: break;
+  }
+  if (!stream) return -ENOPROTOOPT;
+  switch (option) {
+    case Option::no_delay:
+      tcp->nagle = value == 0;
+      break;
+    case Option::keep_idle:
+      if (!of_range(1, 32'767)) return -EINVAL;
+      socket->keep_idle = static_cast<uint32_t>(value);
+      if (tcp->keep_alive_idle != 0) set_keep_alive(*socket, true);
+      break;
+    case Option::keep_interval:
+      if (!of_range(1, 32'767)) return -EINVAL;
+      tcp->keep_alive_interval = static_cast<Nanoseconds>(value) * kSecond;
+      break;
+    case Option::keep_count:
+      if (!of_range(1, 127)) return -EINVAL;
+      tcp->keep_alive_probes = static_cast<uint8_t>(value);
+      break;
+    case Option::user_timeout:  // milliseconds; 0: the system's
+      if (value < 0) return -EINVAL;
+      tcp->user_timeout = value == 0 ? options_.tcp.user_timeout : static_cast<Nanoseconds>(value) * kMillisecond;
+      break;
+    case Option::max_segment:
+      if (!of_range(88, 32'767)) return -EINVAL;
+      if (socket->has_connection()) return 0;
+      socket->max_segment = static_cast<uint16_t>(value);
+      break;
+    case Option::congestion:
+      if (!of_range(0, 1)) return -ENOENT;
+      if (socket->has_connection()) return -EISCONN;
+      tcp->congestion = static_cast<tcp::Algorithm>(value);
+      break;
+    default: return -ENOPROTOOPT;
+  }
+  // Data that had waited may go, and timers may be others.
+  if (socket->has_connection()) after(static_cast<uint32_t>(number));
+  return 0;
+}
+
+void Stack::set_keep_alive(Socket& socket, bool on) noexcept {
+  socket.tcp->options.keep_alive_idle = on ? Nanoseconds{socket.keep_idle} * kSecond : 0;
+}
+
+int64_t Stack::option(int number, Option option) {
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  const bool stream = socket->type == Type::stream;
+  const tcp::Options* const tcp = stream ? &socket->tcp->options : nullptr;
+  switch (option) {
+    case Option::error: return take_error(*socket);
+    case Option::type: return static_cast<int64_t>(socket->type);
+    case Option::accepts: return socket->listening != nullptr;
+    case Option::reuse_address: return socket->reuse;
+    case Option::only_ipv6: return socket->only_ipv6;
+    case Option::send_buffer: return stream ? tcp->send_buffer : kMessageMax;
+    case Option::receive_buffer: return stream ? tcp->receive_buffer : socket->datagram->receive_max;
+    case Option::linger: return socket->linger == kNone ? -1 : static_cast<int64_t>(socket->linger);
+    case Option::hop_limit: return socket->hop_limit == 0 ? 64 : socket->hop_limit;
+    case Option::traffic_class: return socket->traffic_class;
+    case Option::udp_segment: return stream ? -ENOPROTOOPT : socket->datagram->segment;
+    case Option::udp_gro: return stream ? -ENOPROTOOPT : int64_t{socket->datagram->coalesce};
+    case Option::keep_alive: return stream && tcp->keep_alive_idle != 0;
+    default: break;
+  }
+  if (!stream) return -ENOPROTOOPT;
+  switch (option) {
+    case Option::no_delay: return !tcp->nagle;
+    case Option::keep_idle: return socket->keep_idle;
+    case Option::keep_interval: return static_cast<int64_t>(tcp->keep_alive_interval / kSecond);
+    case Option::keep_count: return tcp->keep_alive_probes;
+    case Option::user_timeout: return static_cast<int64_t>(tcp->user_timeout / kMillisecond);
+    case Option::max_segment: return socket->has_connection() && socket->tcp->connection->mss() != 0 ? socket->tcp->connection->mss() : 536;
+    case Option::congestion: return static_cast<int64_t>(tcp->congestion);
+    default: return -ENOPROTOOPT;
+  }
+}
+
+}  // namespace unet::sockets

@@ -1,0 +1,351 @@
+// stack_tcp.cc - streams: calls of the application, segments that come, and segments that go.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "ipstack/sockets/stack.h"
+#include "ipstack/tcp/reset.h"
+#include "ipstack/wire/checksum.h"
+
+namespace unet::sockets {
+namespace {
+
+// Payload of the longest message, whatever its headers are.
+constexpr uint32_t kPayloadMax = kMessageMax - sizeof(IpMessageHeader) - ip::kIpv6Bytes - ip::kTcpHeaderMax;
+
+int errno_of(tcp::Error error) noexcept {
+  switch (error) {
+    case tcp::Error::none: return 0;
+    case tcp::Error::not_connected: return ENOTCONN;
+    case tcp::Error::exists: return EISCONN;
+    case tcp::Error::closing: return EPIPE;
+    case tcp::Error::refused: return ECONNREFUSED;
+    case tcp::Error::reset: return ECONNRESET;
+    case tcp::Error::timed_out: return ETIMEDOUT;
+    case tcp::Error::aborted: return ECONNABORTED;
+    case tcp::Error::unreachable: break;  // errno_of(PathError)
+  }
+  return EIO;
+}
+
+constexpr uint8_t kEct0 = 2;  // RFC 3168, 5
+
+// As Linux's tcp_v4_err() has them.
+int errno_of(tcp::PathError error) noexcept {
+  switch (error) {
+    case tcp::PathError::none: return 0;
+    case tcp::PathError::network_unreachable: return ENETUNREACH;
+    case tcp::PathError::host_unreachable:
+    case tcp::PathError::time_exceeded: return EHOSTUNREACH;
+    case tcp::PathError::parameter_problem: return EPROTO;
+    case tcp::PathError::protocol_unreachable: return ENOPROTOOPT;
+    case tcp::PathError::port_unreachable: return ECONNREFUSED;
+    case tcp::PathError::prohibited: return EACCES;
+  }
+  return EHOSTUNREACH;
+}
+
+bool is_opening(tcp::State state) noexcept { return state == tcp::State::syn_sent || state == tcp::State::syn_received; }
+
+}  // namespace
+
+// ---- finding a connection
+
+uint32_t Stack::flow(const Address& local, const Address& remote) const noexcept {
+  return flows_.find(flows_.hash(local, remote),
+                     [&](uint32_t item) { return slab_[item].local == local && slab_[item].remote == remote; });
+}
+
+void Stack::find_flow(uint32_t index, bool in) {
+  Socket& socket = slab_[index];
+  if (in) {
+    socket.hash = flows_.hash(socket.local, socket.remote);
+    flows_.insert(socket.hash, index);
+  } else {
+    flows_.remove(socket.hash, index);
+  }
+  socket.found = in;
+}
+
+// RFC 6528: a clock of 4 us and a hash of both ends, so that numbers of a further connection between them are later ones.
+tcp::Sequence Stack::initial_sequence(const Address& local, const Address& remote) const noexcept {
+  return {static_cast<uint32_t>(now_ / (4 * kMicrosecond)) + static_cast<uint32_t>(keyed_hash(key_, local, remote, 0))};
+}
+
+// RFC 7323, 5.4: timestamps rise from one connection between the same ends to the next.
+uint32_t Stack::timestamp_offset(const Address& local, const Address& remote) const noexcept {
+  return static_cast<uint32_t>(keyed_hash(key_, local, remote, 2));
+}
+
+// Of a socket that knows both its ends.
+void Stack::make_connection(Socket& socket) {
+  const uint32_t header = socket.remote.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
+  // What stays in this network interface is not cut.
+  const uint32_t mtu = is_own(socket.remote.host) ? kPayloadMax + header + sizeof(ip::TcpHeader) : mtu_from(socket.local.host);
+  tcp::Options& options = socket.tcp->options;
+  const uint32_t mss = mtu - header - static_cast<uint32_t>(sizeof(ip::TcpHeader));
+  options.mss = static_cast<uint16_t>(std::clamp<uint32_t>(std::min<uint32_t>(mss, socket.max_segment), 88, kPayloadMax));
+  options.default_mss = socket.remote.host.is_ipv4() ? 536 : 1220;
+  socket.tcp->connection.emplace(options, tcp::Resources{chunks_, records_, tcp_counters_}, socket.local.port);
+  socket.failed = false;
+}
+
+// ---- calls
+
+int Stack::connect(int number, const Address& asked) {
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  const auto index = static_cast<uint32_t>(number);
+  if (socket->listening != nullptr) return -EISCONN;
+  Address to = asked;
+  if (!fits(*socket, to)) return socket->ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
+  if (socket->type == Type::datagram) {
+    socket->connected = !to.host.is_unspecified();
+    socket->remote = socket->connected ? to : Address{};
+    if (!socket->connected) return 0;
+    if (!socket->named && !source_for(to.host, socket->local.host)) {
+      socket->connected = false;
+      return -ENETUNREACH;
+    }
+    return -bind_free(index);
+  }
+  if (socket->near != nullptr || socket->has_connection()) {
+    const bool near = socket->near != nullptr;
+    const tcp::State state = near ? tcp::State::closed : socket->tcp->connection->state();
+    if (near ? socket->near->state == NearPart::State::asking : is_opening(state)) return -EALREADY;
+    if (near ? socket->near->state == NearPart::State::open : state != tcp::State::closed) return -EISCONN;
+    if (socket->error != 0) return -take_error(*socket);
+    // The last one failed: a further one begins anew, from another port unless this one was asked for.
+    timers_.remove(index);
+    if (socket->found) find_flow(index, false);
+    socket->tcp->connection.reset();
+    if (near) drop_pieces(*socket->near);
+    socket->near.reset();
+    if (!socket->named) give_back_port(*socket);
+    if (!socket->named) socket->local = {};
+  }
+  if (to.host.is_unspecified()) {
+    const auto& own = network_.configuration().addresses;
+    const auto at = std::find_if(own.begin(), own.end(), [&](const auto& each) { return each.address.is_ipv4() == !socket->ipv6; });
+    if (at == own.end()) return -ENETUNREACH;
+    to.host = at->address;
+  }
+  if (to.host.is_multicast() || to.host.is_limited_broadcast()) return -ENETUNREACH;
+  if (to.port == 0) return -ECONNREFUSED;
+  ip::IpAddress from = socket->local.host;
+  if (from.is_unspecified() && !source_for(to.host, from)) return -ENETUNREACH;
+  const auto is_free = [&](uint16_t port) { return flow({from, port}, to) == kNone; };
+  if (!socket->bound) {
+    if (const int error = tcp_ports_.take_any(is_free, socket->local.port); error != 0) return -error;
+    socket->bound = true;
+  } else if (!is_free(socket->local.port)) {
+    return -EADDRNOTAVAIL;
+  }
+  socket->local.host = from;
+  socket->remote = to;
+  find_flow(index, true);
+  if (is_own(to.host)) {
+    const Whereabouts& where = whereabouts(ip::Protocol::kTcp, to);
+    if (where.neighbour != kNone || where.asked) {
+      connect_near(index);
+      return -EINPROGRESS;
+    }
+  }
+  open_connection(index);
+  return -EINPROGRESS;
+}
+
+// TCP's handshake, of a socket that knows both its ends.
+void Stack::open_connection(uint32_t index) {
+  Socket& socket = slab_[index];
+  make_connection(socket);
+  ++counters_.connections_out;
+  socket.tcp->connection->connect(socket.remote.port, initial_sequence(socket.local, socket.remote), now_,
+                                  timestamp_offset(socket.local, socket.remote));
+  after(index);
+}
+
+int Stack::take_error(Socket& socket) {
+  const int error = socket.error;
+  socket.error = 0;
+  return error;
+}
+
+int64_t Stack::send(int number, Bytes data) {
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (socket->type == Type::datagram) {
+    if (!socket->connected) return -EDESTADDRREQ;
+    return send_to(number, data, socket->remote);
+  }
+  if (socket->error != 0) return -take_error(*socket);
+  if (socket->near != nullptr) return send_near(static_cast<uint32_t>(number), data);
+  if (!socket->has_connection() || socket->shut_write) return -EPIPE;
+  tcp::Connection& connection = *socket->tcp->connection;
+  if (is_opening(connection.state())) return -EAGAIN;
+  const tcp::Transferred sent = connection.send(data);
+  if (sent.error != tcp::Error::none) return -EPIPE;
+  if (sent.bytes == 0) return data.empty() ? 0 : -EAGAIN;
+  after(static_cast<uint32_t>(number));
+  return sent.bytes;
+}
+
+int64_t Stack::receive(int number, MutableBytes data, bool peek) {
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (socket->type == Type::datagram) return receive_from(number, data, nullptr, peek);
+  if (socket->near != nullptr) return receive_near(static_cast<uint32_t>(number), data, peek);
+  if (!socket->has_connection()) return socket->error != 0 ? -take_error(*socket) : -ENOTCONN;
+  tcp::Connection& connection = *socket->tcp->connection;
+  if (connection.readable() == 0) {
+    if (socket->error != 0) return -take_error(*socket);
+    const tcp::State state = connection.state();
+    if (is_opening(state)) return -EAGAIN;
+    return socket->shut_read || state == tcp::State::closed || connection.readiness().ended ? 0 : -EAGAIN;
+  }
+  if (peek) {
+    const uint32_t count = connection.gather(pieces_);
+    size_t copied = 0;
+    for (uint32_t i = 0; i < count && copied < data.size(); ++i) {
+      const size_t part = std::min(pieces_[i].size(), data.size() - copied);
+      std::memcpy(data.data() + copied, pieces_[i].data(), part);
+      copied += part;
+    }
+    return static_cast<int64_t>(copied);
+  }
+  const uint32_t bytes = connection.receive(data).bytes;
+  make_due(static_cast<uint32_t>(number));  // the window may be told; with what the application sends next, if it does
+  return bytes;
+}
+
+int Stack::gather(int number, std::span<Bytes> pieces) {
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (socket->near != nullptr && socket->near->unread != 0) return gather_near(*socket, pieces);
+  if (!socket->has_connection() && socket->near == nullptr) return -ENOTCONN;
+  if (socket->near != nullptr || socket->tcp->connection->readable() == 0) return static_cast<int>(receive(number, {}, true));
+  return static_cast<int>(socket->tcp->connection->gather(pieces));
+}
+
+void Stack::consume(int number, uint32_t bytes) {
+  Socket* const socket = owned(number);
+  if (socket != nullptr && socket->near != nullptr) return consume_near(static_cast<uint32_t>(number), bytes);
+  if (socket == nullptr || !socket->has_connection()) return;
+  tcp::Connection& connection = *socket->tcp->connection;
+  connection.consume(std::min(bytes, connection.readable()));
+  make_due(static_cast<uint32_t>(number));
+}
+
+// ---- what goes
+
+// After whatever may have changed a connection: what it has to send, its timer, its owner. The socket may be gone then.
+void Stack::after(uint32_t index) {
+  const bool blocked = !send_segments(index);
+  if (blocked) make_due(index);
+  Socket& socket = slab_[index];
+  const tcp::Connection& connection = *socket.tcp->connection;
+  timers_.set(index, std::max(connection.next_timer(), now_ + 1));
+  const bool closed = connection.state() == tcp::State::closed;
+  if (closed && !socket.failed && connection.error() != tcp::Error::none) {
+    socket.failed = true;
+    // What ICMP said meanwhile is a better reason than silence.
+    const bool silent = connection.error() == tcp::Error::timed_out || connection.error() == tcp::Error::unreachable;
+    const int path = silent ? errno_of(connection.path_error()) : 0;
+    socket.error = path != 0 ? path : errno_of(connection.error());
+  }
+  if (socket.listener != kNone && !socket.waits) return blocked ? void() : embryo_changed(index);
+  if (closed && !socket.owned && socket.listener == kNone && !blocked) return drop(index);
+  note(index);
+}
+
+// False: the network takes no more now.
+bool Stack::send_segments(uint32_t index) {
+  Socket& socket = slab_[index];
+  tcp::Connection& connection = *socket.tcp->connection;
+  tcp::Segment segment;
+  constexpr uint32_t headers = sizeof(IpMessageHeader) + ip::kIpv6Bytes + ip::kTcpHeaderMax;
+  while (true) {
+    const uint32_t mss = std::max(connection.mss(), 1u);
+    uint32_t length = std::clamp(connection.unsent(), mss, std::max(kPayloadMax / mss * mss, mss));
+    if (network_.reserve(headers + length).empty()) {
+      length = mss;
+      if (network_.reserve(headers + length).empty()) {
+        ++counters_.no_room;
+        return false;
+      }
+    }
+    if (!connection.poll_segment(now_, length, segment)) return true;
+    if (!send_segment(&socket, socket.local, socket.remote, segment, &connection)) return true;  // lost: it is sent again
+  }
+}
+
+bool Stack::send_segment(const Socket* socket, const Address& from, const Address& to, const tcp::Segment& segment,
+                         const tcp::Connection* connection) {
+  std::array<std::byte, ip::kTcpHeaderMax> header;
+  const uint32_t size = emit_tcp(header.data(), segment.fields);
+  const uint32_t ip_bytes = to.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
+  const uint32_t total = static_cast<uint32_t>(sizeof(IpMessageHeader)) + ip_bytes + size + segment.length;
+  const MutableBytes room = network_.reserve(total);
+  if (room.empty()) return false;
+  static const Socket kNobody;
+  const uint16_t cut = segment.length > segment.mss ? segment.mss : uint16_t{0};
+  std::byte* at = begin_message(room, socket != nullptr ? *socket : kNobody, from, to, ip::Protocol::kTcp, size + segment.length, cut,
+                                segment.ecn_capable ? kEct0 : uint8_t{0});
+  std::memcpy(at, header.data(), size);
+  at += size;
+  if (segment.length != 0) {
+    const uint32_t count = connection->gather(segment, pieces_);
+    uint32_t copied = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      std::memcpy(at + copied, pieces_[i].data(), pieces_[i].size());
+      copied += static_cast<uint32_t>(pieces_[i].size());
+    }
+    UNET_CHECK(copied == segment.length);
+  }
+  network_.post(total);
+  ++counters_.messages_out;
+  return true;
+}
+
+// ---- what comes
+
+void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) {
+  if ((header.flags & IpMessageFlags::kChecked) == 0) {
+    const auto length = static_cast<uint32_t>(packet.payload.size());
+    const uint64_t sum = pseudo_header_sum(packet.from, packet.to, ip::Protocol::kTcp, length);
+    if (ip::checksum_fold(ip::checksum_add(sum, packet.payload)) != 0) return void(++counters_.bad_checksum);
+  }
+  ip::TcpView segment;
+  if (parse_tcp(packet.payload, segment) != ip::TcpError::none) return void(++counters_.bad_segment);
+  const Address local{packet.to, segment.destination_port}, remote{packet.from, segment.source_port};
+  uint32_t index = flow(local, remote);
+  const bool near = index != kNone && !slab_[index].has_connection();  // what comes is not of that stream: nobody's, not a listener's
+  if (index != kNone && !near && slab_[index].tcp->connection->yields_to(segment)) {
+    drop(index);
+    index = kNone;
+  }
+  if (index != kNone && !near) return handle_connection(index, segment, packet.traffic_class & 3);
+  using Flags = ip::TcpFlags;
+  if (const uint32_t listener = near ? kNone : listener_at(local); listener != kNone) {
+    const bool plain = !segment.has(Flags::kRst);
+    if (plain && segment.has(Flags::kSyn) && !segment.has(Flags::kAck)) {
+      return handle_syn(listener, local, remote, segment, packet.traffic_class & 3);
+    }
+    if (plain && segment.has(Flags::kAck) && !segment.has(Flags::kSyn) && take_cookie(listener, local, remote, segment)) return;
+  }
+  ++counters_.no_socket;
+  if (const auto reset = tcp::reset_for(segment)) send_segment(nullptr, local, remote, {.fields = *reset}, nullptr);
+}
+
+void Stack::handle_connection(uint32_t index, const ip::TcpView& segment, uint8_t ecn) {
+  Socket& socket = slab_[index];
+  tcp::Connection& connection = *socket.tcp->connection;
+  connection.handle_segment(segment, now_, ecn);
+  // What it says of this leaves when all that came at once has been seen; but that the owner can go on he is told now.
+  make_due(index);
+  timers_.set(index, connection.next_timer());
+  const bool settled = socket.owned && connection.state() != tcp::State::closed;
+  if (settled) note(index);
+}
+
+}  // namespace unet::sockets

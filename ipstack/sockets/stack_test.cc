@@ -1,0 +1,448 @@
+// stack_test.cc - what calls return, as Linux's do, and what becomes of sockets; two hosts and two applications of one of them.
+#include <cerrno>
+#include <catch2/catch.hpp>
+
+#include "ipstack/sockets/test_network.h"
+
+using namespace unet;
+using namespace unet::sockets;
+using namespace unet::sockets::sim;
+
+namespace {
+
+struct Two {
+  World world;
+  uint32_t here = world.add_interface({"10.0.0.1", "fd00::1"}), there = world.add_interface({"10.0.0.2", "fd00::2"});
+  Application a{world, here}, b{world, there};
+
+  int listen(Application& at_, const Address& to, int backlog = 8) {
+    const int socket = at_.stack->socket(Type::stream, !to.host.is_ipv4());
+    REQUIRE(at_.stack->bind(socket, to) == 0);
+    REQUIRE(at_.stack->listen(socket, backlog) == 0);
+    return socket;
+  }
+  // A connection, and its two sockets.
+  std::pair<int, int> connect(Application& from, Application& to, const Address& address) {
+    const int listener = listen(to, address);
+    const int client = from.stack->socket(Type::stream, !address.host.is_ipv4());
+    REQUIRE(from.stack->connect(client, address) == -EINPROGRESS);
+    world.run(world.now + kSecond);
+    const int server = to.stack->accept(listener);
+    REQUIRE(server >= 0);
+    to.stack->close(listener);
+    return {client, server};
+  }
+};
+
+// A segment from a stranger to 10.0.0.2.
+std::vector<std::byte> segment(const ip::TcpFields& fields) {
+  std::vector<std::byte> made(sizeof(IpMessageHeader) + 20 + 20);
+  ip::emit_ip_header(made.data() + sizeof(IpMessageHeader),
+                     {.from = *ip::parse_ip("10.0.0.99"), .to = *ip::parse_ip("10.0.0.2"), .protocol = 6, .hop_limit = 64}, 20);
+  ip::emit_tcp(made.data() + sizeof(IpMessageHeader) + 20, fields);
+  return made;
+}
+
+std::vector<std::byte> receive(Stack& stack, int socket) {
+  std::vector<std::byte> got(1 << 20);
+  const int64_t bytes = stack.receive(socket, got);
+  REQUIRE(bytes >= 0);
+  got.resize(static_cast<size_t>(bytes));
+  return got;
+}
+
+TEST_CASE("a connection carries bytes both ways and ends") {
+  const char* const host = GENERATE("10.0.0.2", "fd00::2");
+  Two two;
+  const auto [client, server] = two.connect(two.a, two.b, at(host, 80));
+  Stack &a = *two.a.stack, &b = *two.b.stack;
+  Address address;
+  REQUIRE(b.remote_address(server, address) == 0);
+  CHECK(address.host == ip::parse_address(host[0] == 'f' ? "fd00::1" : "10.0.0.1"));
+  Address own;
+  REQUIRE(a.local_address(client, own) == 0);
+  CHECK(own == address);
+  REQUIRE(a.remote_address(client, address) == 0);
+  CHECK(address == at(host, 80));
+
+  const auto data = pattern(100'000);
+  CHECK(a.send(client, data) == 100'000);
+  two.world.run(two.world.now + kSecond);
+  CHECK(receive(b, server) == data);
+  CHECK(b.receive(server, {}) == -EAGAIN);
+  CHECK(b.send(server, Bytes(data).first(10)) == 10);
+  two.world.run(two.world.now + kSecond);
+  std::vector<std::byte> few(4);
+  CHECK(a.receive(client, few, true) == 4);
+  CHECK(a.receive(client, few) == 4);
+  CHECK(receive(a, client) == std::vector<std::byte>(data.begin() + 4, data.begin() + 10));
+
+  CHECK(a.close(client) == 0);
+  CHECK(a.close(client) == -EBADF);
+  two.world.run(two.world.now + kSecond);
+  CHECK(b.receive(server, few) == 0);
+  CHECK((b.events(server) & Events::kPeerShut) != 0);
+  CHECK(b.close(server) == 0);
+  two.world.run();
+  CHECK(a.sockets() == 0);
+  CHECK(b.sockets() == 0);
+}
+
+TEST_CASE("two applications of one network interface talk") {
+  Two two;
+  Application c(two.world, two.here);
+  const auto [client, server] = two.connect(two.a, c, at("10.0.0.1", 80));
+  const auto data = pattern(300'000);
+  size_t sent = 0;
+  std::vector<std::byte> got;
+  while (got.size() < data.size()) {
+    const int64_t bytes = two.a.stack->send(client, Bytes(data).subspan(sent));
+    if (bytes > 0) sent += static_cast<size_t>(bytes);
+    two.world.run(two.world.now + kMillisecond);
+    std::vector<std::byte> some(70'000);
+    const int64_t taken = c.stack->receive(server, some);
+    if (taken > 0) got.insert(got.end(), some.begin(), some.begin() + taken);
+    REQUIRE(two.world.now < 100 * kSecond);
+  }
+  CHECK(got == data);
+}
+
+TEST_CASE("who is not there refuses") {
+  Two two;
+  Stack& a = *two.a.stack;
+  const int socket = a.socket(Type::stream, false);
+  CHECK(a.connect(socket, at("10.0.0.2", 81)) == -EINPROGRESS);
+  CHECK(a.connect(socket, at("10.0.0.2", 81)) == -EALREADY);
+  CHECK(a.send(socket, pattern(1)) == -EAGAIN);
+  two.world.run(two.world.now + kSecond);
+  CHECK((a.events(socket) & (Events::kError | Events::kHangUp)) == (Events::kError | Events::kHangUp));
+  CHECK(a.option(socket, Stack::Option::error) == ECONNREFUSED);
+  CHECK(a.option(socket, Stack::Option::error) == 0);
+  const int listener = two.listen(two.b, at("10.0.0.2", 81));
+  CHECK(a.connect(socket, at("10.0.0.2", 81)) == -EINPROGRESS);  // a further attempt
+  two.world.run(two.world.now + kSecond);
+  CHECK(a.connect(socket, at("10.0.0.2", 81)) == -EISCONN);
+  CHECK(two.b.stack->accept(listener) >= 0);
+}
+
+TEST_CASE("a network that does not answer, and none that leads there") {
+  Two two;
+  Stack& a = *two.a.stack;
+  const int socket = a.socket(Type::stream, false);
+  CHECK(a.connect(socket, at("10.0.0.77", 81)) == -EINPROGRESS);
+  two.world.run(two.world.now + 400 * kSecond);
+  CHECK(a.receive(socket, {}) == -ETIMEDOUT);
+  CHECK(a.connect(a.socket(Type::stream, false), at("192.0.2.1", 81)) == -ENETUNREACH);
+  CHECK(a.connect(a.socket(Type::stream, false), at("224.0.0.1", 81)) == -ENETUNREACH);
+  CHECK(a.connect(a.socket(Type::stream, false), at("fd00::2", 81)) == -EAFNOSUPPORT);
+}
+
+TEST_CASE("misuse of a stream has Linux's errors") {
+  Two two;
+  Stack& a = *two.a.stack;
+  std::vector<std::byte> room(10);
+  CHECK(a.bind(99, at("10.0.0.1", 1)) == -EBADF);
+  CHECK(a.bind(-1, at("10.0.0.1", 1)) == -EBADF);
+  const int socket = a.socket(Type::stream, false);
+  CHECK(a.send(socket, room) == -EPIPE);
+  CHECK(a.receive(socket, room) == -ENOTCONN);
+  CHECK(a.accept(socket) == -EINVAL);
+  CHECK(a.shutdown(socket, Stack::How::both) == -ENOTCONN);
+  Address address;
+  CHECK(a.remote_address(socket, address) == -ENOTCONN);
+  CHECK(a.bind(socket, at("10.0.0.3", 80)) == -EADDRNOTAVAIL);
+  CHECK(a.bind(socket, at("fd00::1", 80)) == -EAFNOSUPPORT);
+  CHECK(a.bind(socket, at("10.0.0.1", 80)) == 0);
+  CHECK(a.bind(socket, at("10.0.0.1", 81)) == -EINVAL);
+  const int second = a.socket(Type::stream, false);
+  CHECK(a.bind(second, at("0.0.0.0", 80)) == -EADDRINUSE);
+  CHECK(a.listen(socket, 5) == 0);
+  CHECK(a.connect(socket, at("10.0.0.2", 80)) == -EISCONN);
+  CHECK(a.accept(socket) == -EAGAIN);
+  CHECK(a.accept(a.socket(Type::datagram, false)) == -EOPNOTSUPP);
+  CHECK(a.listen(a.socket(Type::datagram, false), 1) == -EOPNOTSUPP);
+  CHECK(a.send_to(socket, room, at("10.0.0.2", 9)) == -ENOTCONN);
+  CHECK(a.set_option(socket, Stack::Option::udp_segment, 100) == -ENOPROTOOPT);
+  CHECK(a.set_option(socket, Stack::Option::keep_count, 0) == -EINVAL);
+  CHECK(a.option(socket, Stack::Option::accepts) == 1);
+}
+
+TEST_CASE("what a reset does to both calls, once") {
+  Two two;
+  const auto [client, server] = two.connect(two.a, two.b, at("10.0.0.2", 80));
+  REQUIRE(two.b.stack->set_option(server, Stack::Option::linger, 0) == 0);
+  CHECK(two.b.stack->close(server) == 0);
+  two.world.run(two.world.now + kSecond);
+  std::vector<std::byte> room(10);
+  CHECK(two.a.stack->receive(client, room) == -ECONNRESET);
+  CHECK(two.a.stack->receive(client, room) == 0);
+  CHECK(two.a.stack->send(client, room) == -EPIPE);
+  CHECK(two.b.stack->sockets() == 0);
+}
+
+TEST_CASE("half a connection goes on after the other half has ended") {
+  Two two;
+  const auto [client, server] = two.connect(two.a, two.b, at("10.0.0.2", 80));
+  Stack &a = *two.a.stack, &b = *two.b.stack;
+  CHECK(a.shutdown(client, Stack::How::write) == 0);
+  CHECK(a.send(client, pattern(1)) == -EPIPE);
+  two.world.run(two.world.now + kSecond);
+  CHECK(b.receive(server, {}) == 0);
+  const auto data = pattern(5000);
+  CHECK(b.send(server, data) == 5000);
+  two.world.run(two.world.now + kSecond);
+  CHECK(receive(a, client) == data);
+  b.close(server);
+  a.close(client);
+  two.world.run();
+  CHECK(a.sockets() + b.sockets() == 0);
+}
+
+TEST_CASE("a listener that ends resets those that wait, and its backlog is a limit") {
+  Two two;
+  Stack &a = *two.a.stack, &b = *two.b.stack;
+  const int listener = two.listen(two.b, at("10.0.0.2", 80), 2);
+  std::vector<int> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(a.socket(Type::stream, false));
+    REQUIRE(a.connect(clients.back(), at("10.0.0.2", 80)) == -EINPROGRESS);
+    two.world.run(two.world.now + 10 * kMillisecond);
+  }
+  CHECK(b.counters().listen_overflow == 1);
+  CHECK((a.events(clients[0]) & Events::kOut) != 0);
+  CHECK((a.events(clients[2]) & Events::kOut) == 0);
+  const int server = b.accept(listener);
+  REQUIRE(server >= 0);
+  two.world.run(two.world.now + 3 * kSecond);  // the third asks again
+  CHECK((a.events(clients[2]) & Events::kOut) != 0);
+  CHECK(b.close(listener) == 0);
+  two.world.run(two.world.now + kSecond);
+  CHECK(a.receive(clients[0], {}) == -EAGAIN);
+  CHECK(a.receive(clients[1], {}) == -ECONNRESET);
+  CHECK(a.receive(clients[2], {}) == -ECONNRESET);
+  CHECK(b.sockets() == 1);
+  const int again = a.socket(Type::stream, false);
+  CHECK(a.connect(again, at("10.0.0.2", 80)) == -EINPROGRESS);
+  two.world.run(two.world.now + kSecond);
+  CHECK(a.option(again, Stack::Option::error) == ECONNREFUSED);
+}
+
+TEST_CASE("a flood of SYNs gets cookies, and who answers one is connected") {
+  StackOptions options;
+  options.half_open_max = 4;
+  Two two;
+  Application c(two.world, two.there, options);
+  const int listener = two.listen(c, at("10.0.0.2", 90), 100);
+  // Four that never answer: their addresses are nobody's.
+  for (uint16_t i = 0; i < 4; ++i) {
+    two.world.inject(segment({.source_port = static_cast<uint16_t>(1000 + i), .destination_port = 90, .sequence = {i},
+                              .flags = ip::TcpFlags::kSyn, .window = 1000}));
+  }
+  two.world.run(two.world.now + kMillisecond);
+  CHECK(c.stack->sockets() == 5);
+  Stack& a = *two.a.stack;
+  const int client = a.socket(Type::stream, false);
+  REQUIRE(a.connect(client, at("10.0.0.2", 90)) == -EINPROGRESS);
+  two.world.run(two.world.now + kMillisecond);
+  CHECK(c.stack->counters().cookies_sent == 1);
+  CHECK(c.stack->counters().cookies_taken == 1);
+  const int server = c.stack->accept(listener);
+  REQUIRE(server >= 0);
+  const auto data = pattern(50'000);
+  CHECK(a.send(client, data) == 50'000);
+  two.world.run(two.world.now + kSecond);
+  CHECK(receive(*c.stack, server) == data);
+  two.world.run(two.world.now + 1000 * kSecond);
+  CHECK(c.stack->sockets() == 2);  // the four are given up
+
+  // A guess is answered by a reset.
+  two.world.inject(segment({.source_port = 5, .destination_port = 90, .sequence = {5}, .acknowledgement = {77},
+                            .flags = ip::TcpFlags::kAck, .window = 1000}));
+  two.world.run(two.world.now + kMillisecond);
+  CHECK(c.stack->sockets() == 2);
+}
+
+TEST_CASE("nothing is lost when the network has no room") {
+  Two two;
+  const auto [client, server] = two.connect(two.a, two.b, at("10.0.0.2", 80));
+  two.a.port.no_room = true;
+  const auto data = pattern(10'000);
+  CHECK(two.a.stack->send(client, data) == 10'000);
+  CHECK(two.a.stack->wants_room());
+  two.a.port.no_room = false;
+  two.a.stack->run();
+  CHECK(!two.a.stack->wants_room());
+  two.world.run(two.world.now + kSecond);
+  CHECK(receive(*two.b.stack, server) == data);
+  const int datagram = two.a.stack->socket(Type::datagram, false);
+  two.a.port.no_room = true;
+  CHECK(two.a.stack->send_to(datagram, data, at("10.0.0.2", 9)) == -EAGAIN);
+  CHECK((two.a.stack->events(datagram) & Events::kOut) == 0);
+  two.a.port.no_room = false;
+  two.a.stack->run();
+  CHECK((two.a.stack->events(datagram) & Events::kOut) != 0);
+}
+
+TEST_CASE("a killed application's peers are reset when they say something") {
+  Two two;
+  const auto [client, server] = two.connect(two.a, two.b, at("10.0.0.2", 80));
+  static_cast<void>(server);
+  two.b.port.no_room = true;  // so that it says nothing itself
+  two.b.end();
+  CHECK(two.a.stack->send(client, pattern(10)) == 10);
+  two.world.run(two.world.now + 5 * kSecond);
+  std::vector<std::byte> room(10);
+  CHECK(two.a.stack->receive(client, room) == -ECONNRESET);
+}
+
+TEST_CASE("changes are told once, and again when there is more") {
+  Two two;
+  const auto [client, server] = two.connect(two.a, two.b, at("10.0.0.2", 80));
+  Change change;
+  while (two.a.stack->next_change(change)) CHECK(change.socket == client);
+  while (two.b.stack->next_change(change)) {}
+  CHECK(!two.b.stack->next_change(change));
+  CHECK(two.a.stack->send(client, pattern(10)) == 10);
+  two.world.run(two.world.now + kSecond);
+  REQUIRE(two.b.stack->next_change(change));
+  CHECK(change.socket == server);
+  CHECK((change.events & Events::kIn) != 0);
+  CHECK(!two.b.stack->next_change(change));
+  CHECK(two.a.stack->send(client, pattern(10)) == 10);
+  two.world.run(two.world.now + kSecond);
+  CHECK(two.b.stack->next_change(change));
+}
+
+TEST_CASE("datagrams go to the socket that fits best") {
+  Two two;
+  Stack &a = *two.a.stack, &b = *two.b.stack;
+  const int all = b.socket(Type::datagram, false), mine = b.socket(Type::datagram, false);
+  REQUIRE(b.set_option(all, Stack::Option::reuse_address, 1) == 0);
+  REQUIRE(b.set_option(mine, Stack::Option::reuse_address, 1) == 0);
+  REQUIRE(b.bind(all, at("0.0.0.0", 53)) == 0);
+  REQUIRE(b.bind(mine, at("0.0.0.0", 53)) == 0);
+  const int socket = a.socket(Type::datagram, false), other = a.socket(Type::datagram, false);
+  REQUIRE(a.bind(socket, at("10.0.0.1", 700)) == 0);
+  REQUIRE(b.connect(mine, at("10.0.0.1", 700)) == 0);
+  CHECK(a.send_to(socket, pattern(5), at("10.0.0.2", 53)) == 5);
+  CHECK(a.send_to(other, pattern(6), at("10.0.0.2", 53)) == 6);
+  CHECK(a.send_to(other, {}, at("10.0.0.2", 53)) == 0);
+  two.world.run(two.world.now + kSecond);
+  std::vector<std::byte> room(100);
+  Address from;
+  uint32_t whole = 0;
+  CHECK(b.receive(mine, room) == 5);
+  CHECK(b.receive(mine, room) == -EAGAIN);
+  CHECK(b.receive_from(all, MutableBytes(room).first(4), &from, false, &whole) == 4);
+  CHECK(whole == 6);
+  CHECK(from.host == *ip::parse_ip("10.0.0.1"));
+  CHECK(b.receive_from(all, room, &from) == 0);
+  CHECK(b.receive_from(all, room, &from) == -EAGAIN);
+}
+
+TEST_CASE("misuse of datagrams, and ports that nobody has") {
+  Two two;
+  Stack& a = *two.a.stack;
+  const int socket = a.socket(Type::datagram, false);
+  CHECK(a.send(socket, pattern(1)) == -EDESTADDRREQ);
+  CHECK(a.send_to(socket, pattern(65'508), at("10.0.0.2", 9)) == -EMSGSIZE);
+  CHECK(a.send_to(socket, pattern(1), at("10.0.0.2", 0)) == -EINVAL);
+  CHECK(a.send_to(socket, pattern(1), at("192.0.2.1", 9)) == -ENETUNREACH);
+  CHECK(a.shutdown(socket, Stack::How::both) == -ENOTCONN);
+  CHECK(a.connect(socket, at("10.0.0.2", 9)) == 0);
+  CHECK(a.send(socket, pattern(1)) == 1);
+  two.world.run(two.world.now + kSecond);
+  CHECK((a.events(socket) & Events::kError) != 0);
+  CHECK(a.send(socket, pattern(1)) == -ECONNREFUSED);
+  CHECK(a.send(socket, pattern(1)) == 1);
+  CHECK(a.connect(socket, {}) == 0);
+  CHECK(a.send(socket, pattern(1)) == -EDESTADDRREQ);
+}
+
+TEST_CASE("datagrams that were sent at once come one by one, or together to who wants that") {
+  Two two;
+  Stack &a = *two.a.stack, &b = *two.b.stack;
+  const int to = b.socket(Type::datagram, true), from = a.socket(Type::datagram, false);
+  REQUIRE(b.bind(to, at("::", 53)) == 0);
+  const auto data = pattern(2500);
+  const auto sent = [&] {
+    CHECK(a.send_to(from, data, at("10.0.0.2", 53), 1000) == 2500);
+    two.world.run(two.world.now + kSecond);
+  };
+  std::vector<std::byte> room(5000);
+  sent();
+  CHECK(b.receive(to, room) == 1000);
+  CHECK(b.receive(to, room) == 1000);
+  CHECK(b.receive(to, room) == 500);
+  CHECK(std::equal(room.begin(), room.begin() + 500, data.begin() + 2000));
+  CHECK(b.receive(to, room) == -EAGAIN);
+  REQUIRE(b.set_option(to, Stack::Option::udp_gro, 1) == 0);
+  sent();
+  uint16_t segment = 0;
+  CHECK(b.receive_from(to, room, nullptr, false, nullptr, &segment) == 2500);
+  CHECK(segment == 1000);
+}
+
+TEST_CASE("a datagram socket's queue is bounded and counted") {
+  Two two;
+  Stack &a = *two.a.stack, &b = *two.b.stack;
+  const int to = b.socket(Type::datagram, false), from = a.socket(Type::datagram, false);
+  REQUIRE(b.bind(to, at("0.0.0.0", 53)) == 0);
+  std::deque<std::vector<std::byte>> expected;
+  std::mt19937_64 random(7);
+  uint64_t sent = 0, got = 0;
+  std::vector<std::byte> room(70'000);
+  for (int i = 0; i < 3000; ++i) {
+    const auto data = pattern(random() % (random() % 4 == 0 ? 60'000 : 200), random() % 1000);
+    const uint64_t full = b.counters().queue_full;
+    REQUIRE(a.send_to(from, data, at("10.0.0.2", 53)) == static_cast<int64_t>(data.size()));
+    ++sent;
+    two.world.run(two.world.now + kMillisecond);
+    if (b.counters().queue_full == full) expected.push_back(data);
+    while (random() % 3 != 0 && !expected.empty()) {
+      const int64_t bytes = b.receive(to, room);
+      REQUIRE(bytes == static_cast<int64_t>(expected.front().size()));
+      REQUIRE(std::equal(expected.front().begin(), expected.front().end(), room.begin()));
+      expected.pop_front();
+      ++got;
+    }
+  }
+  CHECK(b.counters().queue_full > 0);
+  CHECK(got + expected.size() + b.counters().queue_full == sent);
+}
+
+TEST_CASE("more connections than a block of ports has, to one place") {
+  StackOptions options;
+  options.tcp.time_wait = kSecond;
+  Two two;
+  Application many(two.world, two.here, options), server(two.world, two.there, options);
+  const int listener = two.listen(server, at("10.0.0.2", 80), 1000);
+  std::vector<int> clients, servers;
+  for (int i = 0; i < 500; ++i) {
+    clients.push_back(many.stack->socket(Type::stream, false));
+    REQUIRE(many.stack->connect(clients.back(), at("10.0.0.2", 80)) == -EINPROGRESS);
+  }
+  two.world.run(two.world.now + kSecond);
+  for (int socket; (socket = server.stack->accept(listener)) >= 0;) servers.push_back(socket);
+  REQUIRE(servers.size() == 500);
+  for (size_t i = 0; i < servers.size(); ++i) {
+    Address address;
+    REQUIRE(server.stack->remote_address(servers[i], address) == 0);
+    const auto data = pattern(8, address.port);
+    CHECK(server.stack->send(servers[i], data) == 8);
+  }
+  two.world.run(two.world.now + kSecond);
+  for (const int client : clients) {
+    Address own;
+    REQUIRE(many.stack->local_address(client, own) == 0);
+    CHECK(receive(*many.stack, client) == pattern(8, own.port));
+    CHECK(many.stack->close(client) == 0);
+  }
+  for (const int each : servers) CHECK(server.stack->close(each) == 0);
+  server.stack->close(listener);
+  two.world.run(two.world.now + 10 * kSecond);
+  CHECK(many.stack->sockets() == 0);
+  CHECK(server.stack->sockets() == 0);
+}
+
+}  // namespace

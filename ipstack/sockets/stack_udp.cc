@@ -1,0 +1,138 @@
+// stack_udp.cc - datagrams: calls of the application, and what comes.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "ipstack/sockets/stack.h"
+
+namespace unet::sockets {
+namespace {
+
+// What one message has room for; over IPv4 a datagram may have 7 bytes more.
+uint32_t datagram_max(bool ipv4) noexcept {
+  const uint32_t headers = (ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
+  return kMessageMax - static_cast<uint32_t>(sizeof(IpMessageHeader)) - headers;
+}
+
+}  // namespace
+
+void Stack::link_datagram(uint32_t index) {
+  uint32_t& first = datagrams_[slab_[index].local.port];
+  slab_[index].datagram->next = first;
+  first = index;
+}
+
+void Stack::unlink_datagram(uint32_t index) {
+  uint32_t* at = &datagrams_[slab_[index].local.port];
+  while (*at != kNone && *at != index) at = &slab_[*at].datagram->next;
+  if (*at == index) *at = slab_[index].datagram->next;
+}
+
+// Who knows the peer goes before who does not, and who has the very address before who has all.
+uint32_t Stack::datagram_socket(const Address& local, const Address& remote) const noexcept {
+  uint32_t found = kNone;
+  int best = -1;
+  for (uint32_t i = datagrams_[local.port]; i != kNone; i = slab_[i].datagram->next) {
+    const Socket& socket = slab_[i];
+    if (!(local.host.is_ipv4() ? !socket.only_ipv6 : socket.ipv6)) continue;
+    if (socket.connected && socket.remote != remote) continue;
+    const bool any = socket.local.host.is_unspecified();
+    if (!any && socket.local.host != local.host) continue;
+    const int rank = (socket.connected ? 2 : 0) + (any ? 0 : 1);
+    if (rank <= best) continue;
+    best = rank;
+    found = i;
+  }
+  return found;
+}
+
+int64_t Stack::send_to(int number, Bytes data, const Address& asked, uint16_t segment) {
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (socket->type != Type::datagram) return socket->has_connection() ? -EISCONN : -ENOTCONN;
+  if (socket->error != 0) return -take_error(*socket);
+  if (socket->shut_write) return -EPIPE;
+  Address to = asked;
+  if (to.port == 0) return -EINVAL;
+  if (!fits(*socket, to)) return socket->ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
+  ip::IpAddress from = socket->local.host;
+  if (to.host.is_unspecified() && !from.is_unspecified()) to.host = from;
+  if (from.is_unspecified() && !source_for(to.host, from)) return -ENETUNREACH;
+  if (from.is_ipv4() != to.host.is_ipv4()) return -ENETUNREACH;
+  if (segment == 0) segment = socket->datagram->segment;
+  const bool cut = segment != 0 && data.size() > segment;
+  if (data.size() > datagram_max(to.host.is_ipv4())) return -EMSGSIZE;
+  // As Linux has it: what is cut goes in single packets.
+  const uint32_t headers = (to.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
+  if (cut && segment + headers > mtu_from(from) && !is_own(to.host)) return -EINVAL;
+  if (const int error = bind_free(static_cast<uint32_t>(number)); error != 0) return -EAGAIN;
+
+  if (is_own(to.host)) {
+    const int near = send_datagram_near({from, socket->local.port}, to, data, cut ? segment : uint16_t{0});
+    if (near > 0) return static_cast<int64_t>(data.size());
+    if (near < 0) {
+      make_due(static_cast<uint32_t>(number));
+      return -EAGAIN;
+    }
+  }
+  const auto length = static_cast<uint32_t>(data.size());
+  const auto total = static_cast<uint32_t>(sizeof(IpMessageHeader) + headers) + length;
+  const MutableBytes room = network_.reserve(total);
+  if (room.empty()) {
+    ++counters_.no_room;
+    make_due(static_cast<uint32_t>(number));
+    return -EAGAIN;
+  }
+  std::byte* const at = begin_message(room, *socket, {from, socket->local.port}, to, ip::Protocol::kUdp, ip::kUdpBytes + length,
+                                      cut ? segment : uint16_t{0});
+  const ip::UdpHeader header{.from = socket->local.port, .to = to.port, .length = static_cast<uint16_t>(ip::kUdpBytes + length),
+                             .checksum = 0};
+  std::memcpy(at, &header, sizeof header);
+  if (length != 0) std::memcpy(at + sizeof header, data.data(), length);
+  network_.post(total);
+  ++counters_.messages_out;
+  return length;
+}
+
+int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool peek, uint32_t* whole, uint16_t* segment) {
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (socket->type != Type::datagram) return receive(number, data, peek);
+  if (socket->error != 0) return -take_error(*socket);
+  DatagramPart& part = *socket->datagram;
+  if (part.queue.empty()) return socket->shut_read ? 0 : -EAGAIN;
+  const DatagramQueue::Datagram datagram = part.queue.front();
+  const bool several = datagram.segment != 0 && datagram.payload.size() > datagram.segment;
+  const Bytes bytes = several && !part.coalesce ? datagram.payload.first(datagram.segment) : datagram.payload;
+  const size_t copied = std::min(bytes.size(), data.size());
+  if (copied != 0) std::memcpy(data.data(), bytes.data(), copied);
+  if (from != nullptr) *from = datagram.from;
+  if (whole != nullptr) *whole = static_cast<uint32_t>(bytes.size());
+  if (segment != nullptr) *segment = static_cast<uint16_t>(part.coalesce ? datagram.segment : 0);
+  if (peek) return static_cast<int64_t>(copied);
+  if (bytes.size() < datagram.payload.size()) part.queue.pop_segment(static_cast<uint32_t>(bytes.size()));
+  else part.queue.pop();
+  return static_cast<int64_t>(copied);
+}
+
+void Stack::handle_udp(const ip::IpView& packet, const IpMessageHeader& header) {
+  ip::UdpView view;
+  switch (parse_udp(packet, (header.flags & IpMessageFlags::kChecked) != 0, view)) {
+    case ip::UdpError::none: break;
+    case ip::UdpError::bad_checksum:
+    case ip::UdpError::no_checksum: return void(++counters_.bad_checksum);
+    default: return void(++counters_.bad_datagram);
+  }
+  const Address local{packet.to, view.to}, remote{packet.from, view.from};
+  const uint32_t index = datagram_socket(local, remote);
+  if (index == kNone) return void(++counters_.no_socket);
+  Socket& socket = slab_[index];
+  DatagramPart& part = *socket.datagram;
+  const DatagramQueue::Datagram datagram{remote, packet.to, header.segment_size, view.payload};
+  if (socket.shut_read || part.queue.waiting_bytes() >= part.receive_max || !part.queue.push(part.receive_max, datagram)) {
+    return void(++counters_.queue_full);
+  }
+  note(index);
+}
+
+}  // namespace unet::sockets

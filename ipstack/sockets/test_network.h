@@ -1,0 +1,353 @@
+// test_network.h - network interfaces of a simulated world with virtual time, each with stacks of several applications; for tests.
+//
+// A message travels as it was sent: nothing is cut. What goes to an address of the same interface loses nothing and is there at once.
+#pragma once
+
+#include <cerrno>
+#include <deque>
+#include <map>
+#include <memory>
+#include <queue>
+#include <random>
+#include <vector>
+
+#include "ipstack/sockets/stack.h"
+#include "ipstack/tcp/reset.h"
+
+namespace unet::sockets::sim {
+
+class World {
+ public:
+  // One application's side of a network interface.
+  class Port : public Network {
+   public:
+    Port(World& world, uint32_t interface) : world_(world), interface_(interface) {}
+
+    Claimed claim(const IpClaim& claim) override {
+      auto& claims = world_.interfaces_[interface_].claims;
+      uint16_t first = claim.port;
+      if (first == 0) {
+        for (first = 49'152;; first = static_cast<uint16_t>(first + claim.ports)) {
+          if (uint32_t{first} + claim.ports > 65'535) return {.error = EADDRINUSE};
+          const auto at = claims.lower_bound({claim.protocol, first});
+          if (at == claims.end() || at->first >= std::pair(claim.protocol, static_cast<uint16_t>(first + claim.ports))) break;
+        }
+      }
+      for (uint32_t i = 0; i < claim.ports; ++i) {
+        if (claims.count({claim.protocol, static_cast<uint16_t>(first + i)}) != 0) return {.error = EADDRINUSE};
+      }
+      const uint32_t number = ++world_.last_claim_;
+      for (uint32_t i = 0; i < claim.ports; ++i) claims[{claim.protocol, static_cast<uint16_t>(first + i)}] = {this, number};
+      return {.claim = number, .port = first};
+    }
+    void release(uint32_t claim) override {
+      std::erase_if(world_.interfaces_[interface_].claims, [&](const auto& each) { return each.second.claim == claim; });
+    }
+    const IpConfiguration& configuration() override { return world_.interfaces_[interface_].configuration; }
+    MutableBytes reserve(uint32_t bytes) noexcept override {
+      if (no_room) return {};
+      room_.resize(bytes);
+      return room_;
+    }
+    void post(uint32_t bytes) noexcept override { world_.take(*this, Bytes(room_).first(bytes)); }
+
+    bool ask_neighbour(uint8_t protocol, const Address& to) override {
+      if (!world_.neighbours) return false;
+      asked_.push_back({protocol, to});
+      return true;
+    }
+    bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept override {
+      Link& link = *links_.at(neighbour);
+      std::deque<std::vector<std::byte>>& queue = link.queues[link.ends[0] == this ? 0 : 1];
+      if (queue.size() >= kLinkDepth || no_room) return false;
+      std::vector<std::byte> message(head.begin(), head.end());
+      message.insert(message.end(), data.begin(), data.end());
+      queue.push_back(std::move(message));
+      return true;
+    }
+    void release(uint32_t neighbour, const Message& message) noexcept override {
+      UNET_CHECK(kept_.erase({neighbour, message.position}) == 1);
+    }
+    size_t kept() const noexcept { return kept_.size(); }
+
+    bool no_room = false;
+    Stack* stack = nullptr;
+    uint64_t sent = 0;
+
+   private:
+    friend class World;
+    static constexpr size_t kLinkDepth = 200;
+    // A local channel. A link that has ended at one side takes what is sent there and forgets it.
+    struct Link {
+      std::array<Port*, 2> ends{};
+      std::array<uint32_t, 2> numbers{};
+      std::array<std::deque<std::vector<std::byte>>, 2> queues{};  // that each end has sent
+    };
+    struct Asked {
+      uint8_t protocol;
+      Address to;
+    };
+
+    // The channel to that port, which both ends hear of.
+    uint32_t link_to(Port& other) {
+      for (uint32_t i = 0; i < links_.size(); ++i) {
+        if (links_[i] != nullptr && (links_[i]->ends[0] == &other || links_[i]->ends[1] == &other)) return i;
+      }
+      const auto link = std::make_shared<Link>();
+      link->ends = {this, &other};
+      link->numbers = {static_cast<uint32_t>(links_.size()), static_cast<uint32_t>(other.links_.size())};
+      links_.push_back(link);
+      other.links_.push_back(link);
+      stack->handle_neighbour(link->numbers[0], true);
+      other.stack->set_time(world_.now);
+      other.stack->handle_neighbour(link->numbers[1], true);
+      return link->numbers[0];
+    }
+    bool carry() {
+      bool moved = !asked_.empty();
+      std::vector<Asked> asked;
+      asked.swap(asked_);
+      for (const Asked& each : asked) {
+        const auto& claims = world_.interfaces_[interface_].claims;
+        const auto at = claims.find({each.protocol, each.to.port});
+        Port* const other = at == claims.end() ? nullptr : at->second.port;
+        const bool none = other == nullptr || other == this || other->stack == nullptr;
+        stack->handle_neighbour_found(each.protocol, each.to, none ? Stack::kNone : link_to(*other));
+      }
+      for (size_t i = 0; i < links_.size(); ++i) {
+        if (links_[i] == nullptr) continue;
+        Link& link = *links_[i];
+        const uint32_t mine = link.ends[0] == this ? 0 : 1;
+        std::deque<std::vector<std::byte>>& queue = link.queues[1 - mine];
+        while (!queue.empty()) {
+          moved = true;
+          const uint32_t position = ++position_;
+          std::vector<std::byte>& kept = kept_[{static_cast<uint32_t>(i), position}] = std::move(queue.front());
+          queue.pop_front();
+          const Message message{.data = kept.data(), .length = static_cast<uint32_t>(kept.size()), .from_local = true,
+                                .position = position};
+          if (!stack->handle_neighbour_message(static_cast<uint32_t>(i), message)) kept_.erase({static_cast<uint32_t>(i), position});
+        }
+        if (link.ends[1 - mine] == nullptr) {
+          stack->handle_neighbour_gone(static_cast<uint32_t>(i));
+          links_[i] = nullptr;
+          moved = true;
+        }
+      }
+      return moved;
+    }
+    void leave() {
+      for (const auto& link : links_) {
+        if (link != nullptr) link->ends[link->ends[0] == this ? 0 : 1] = nullptr;
+      }
+    }
+
+    World& world_;
+    const uint32_t interface_;
+    std::vector<std::byte> room_;
+    std::vector<Asked> asked_;
+    std::vector<std::shared_ptr<Link>> links_;
+    std::map<std::pair<uint32_t, uint32_t>, std::vector<std::byte>> kept_;
+    uint32_t position_ = 0;
+  };
+
+  explicit World(uint64_t seed = 1) : random(seed) {}
+
+  uint32_t add_interface(std::vector<const char*> addresses, uint32_t mtu = 1500) {
+    Interface made;
+    for (const char* each : addresses) {
+      const ip::IpAddress address = *ip::parse_ip(each);
+      made.configuration.addresses.push_back({address, static_cast<uint8_t>(address.is_ipv4() ? 24 : 64), false, 0});
+    }
+    made.configuration.interfaces.push_back({0, mtu, {}, {}});
+    interfaces_.push_back(std::move(made));
+    return static_cast<uint32_t>(interfaces_.size() - 1);
+  }
+
+  // Carries on until nothing is under way any longer, or `until` has come.
+  void run(Nanoseconds until = ~Nanoseconds{0}) {
+    while (true) {
+      bool moved = true;
+      while (moved) {
+        moved = false;
+        while (!here_.empty()) {
+          const Travelling each = std::move(here_.front());
+          here_.pop_front();
+          deliver(each);
+          moved = true;
+        }
+        for (Port* port : ports) {
+          if (port->stack == nullptr) continue;
+          port->stack->set_time(now);
+          moved = port->carry() || moved;
+          port->stack->run();
+        }
+        moved = moved || !here_.empty();
+      }
+      Nanoseconds next = wire_.empty() ? ~Nanoseconds{0} : wire_.begin()->first;
+      for (Port* port : ports) {
+        if (port->stack != nullptr) next = std::min(next, port->stack->next_event());
+      }
+      if (next > until || next == ~Nanoseconds{0}) break;
+      now = std::max(now, next);
+      while (!wire_.empty() && wire_.begin()->first <= now) {
+        here_.push_back(std::move(wire_.begin()->second));
+        wire_.erase(wire_.begin());
+      }
+    }
+    if (until != ~Nanoseconds{0}) now = until;
+    for (Port* port : ports) {
+      if (port->stack != nullptr) port->stack->set_time(now);
+    }
+  }
+
+  void leave(Port& port) { port.leave(); }
+
+  // Puts a message into the world as if it came by a wire.
+  void inject(std::vector<std::byte> message) { here_.push_back({~0u, std::move(message)}); }
+
+  std::mt19937_64 random;
+  Nanoseconds now = kSecond;
+  Nanoseconds delay = 100 * kMicrosecond, jitter = 0;
+  double loss = 0, repeat = 0;
+  bool neighbours = true;  // applications of one interface have channels to each other
+  std::vector<Port*> ports;
+  uint64_t resets = 0;  // that interfaces have sent for what nobody had
+
+ private:
+  friend class Port;
+  struct Owner {
+    Port* port;
+    uint32_t claim;
+  };
+  struct Interface {
+    IpConfiguration configuration;
+    std::map<std::pair<uint8_t, uint16_t>, Owner> claims;
+  };
+  struct Travelling {
+    uint32_t from;  // interface
+    std::vector<std::byte> message;
+  };
+
+  bool chance(double share) { return share > 0 && std::uniform_real_distribution<>(0, 1)(random) < share; }
+
+  void take(Port& port, Bytes bytes) {
+    ++port.sent;
+    std::vector<std::byte> message(bytes.begin(), bytes.end());
+    ip::IpView packet;
+    ip::Problem problem;
+    UNET_CHECK(parse_ip_packet(bytes.subspan(sizeof(IpMessageHeader)), packet, problem) == ip::IpError::none);
+    if (has(port.interface_, packet.to)) return here_.push_back({port.interface_, std::move(message)});
+    if (chance(loss)) return;
+    for (int copies = chance(repeat) ? 2 : 1; copies != 0; --copies) {
+      const Nanoseconds late = jitter == 0 ? 0 : random() % jitter;
+      wire_.emplace(now + delay + late, Travelling{port.interface_, message});
+    }
+  }
+  bool has(uint32_t interface, const ip::IpAddress& address) const {
+    for (const auto& each : interfaces_[interface].configuration.addresses) {
+      if (each.address == address) return true;
+    }
+    return false;
+  }
+  void deliver(const Travelling& travelling) {
+    const Bytes bytes(travelling.message);
+    ip::IpView packet;
+    ip::Problem problem;
+    if (parse_ip_packet(bytes.subspan(sizeof(IpMessageHeader)), packet, problem) != ip::IpError::none) return;
+    for (uint32_t i = 0; i < interfaces_.size(); ++i) {
+      if (has(i, packet.to)) deliver(i, packet, travelling.message);
+    }
+  }
+  void deliver(uint32_t interface, const ip::IpView& packet, std::vector<std::byte> message) {
+    if (packet.payload.size() < 4) return;
+    be16 ports_[2];
+    std::memcpy(ports_, packet.payload.data(), sizeof ports_);
+    uint8_t protocol = packet.protocol;
+    uint16_t port = ports_[1];
+    ip::IcmpView icmp;
+    ip::QuotedPacket quoted;
+    const bool error = protocol == ip::Protocol::kIcmp || protocol == ip::Protocol::kIcmp6;
+    if (error && parse_icmp(packet, icmp) == ip::IcmpError::none && parse_quoted(icmp.rest, packet.ipv4, quoted) &&
+        quoted.payload.size() >= 4) {
+      std::memcpy(ports_, quoted.payload.data(), sizeof ports_);
+      protocol = quoted.protocol;
+      port = ports_[0];
+    }
+    const auto at = interfaces_[interface].claims.find({protocol, port});
+    if (at == interfaces_[interface].claims.end() || at->second.port->stack == nullptr) return refuse(interface, packet);
+    IpMessageHeader header;
+    std::memcpy(&header, message.data(), sizeof header);
+    header.flags = IpMessageFlags::kChecked;
+    std::memcpy(message.data(), &header, sizeof header);
+    at->second.port->stack->set_time(now);
+    at->second.port->stack->handle_message(message);
+  }
+  // What an interface answers for nobody.
+  void refuse(uint32_t interface, const ip::IpView& packet) {
+    std::vector<std::byte> answer(sizeof(IpMessageHeader) + 2048);
+    const auto put = [&](uint8_t protocol, Bytes payload) {
+      const ip::IpFields fields{.from = packet.to, .to = packet.from, .protocol = protocol, .hop_limit = 64};
+      const uint32_t head = emit_ip_header(answer.data() + sizeof(IpMessageHeader), fields, static_cast<uint32_t>(payload.size()));
+      std::memcpy(answer.data() + sizeof(IpMessageHeader) + head, payload.data(), payload.size());
+      answer.resize(sizeof(IpMessageHeader) + head + payload.size());
+      if (has(interface, packet.from)) here_.push_back({interface, answer});
+      else wire_.emplace(now + delay, Travelling{interface, answer});
+    };
+    if (packet.protocol == ip::Protocol::kTcp) {
+      ip::TcpView segment;
+      if (parse_tcp(packet.payload, segment) != ip::TcpError::none) return;
+      const auto reset = tcp::reset_for(segment);
+      if (!reset) return;
+      ++resets;
+      std::array<std::byte, ip::kTcpHeaderMax> head;
+      put(ip::Protocol::kTcp, Bytes(head).first(emit_tcp(head.data(), *reset)));
+    } else if (packet.protocol == ip::Protocol::kUdp) {
+      std::array<std::byte, ip::kIcmpBytes + ip::kIcmpQuote6Max> error;
+      const uint32_t size = emit_icmp_error(error.data(), packet.to, packet.from, {}, packet.packet);
+      put(packet.ipv4 ? ip::Protocol::kIcmp : ip::Protocol::kIcmp6, Bytes(error).first(size));
+    }
+  }
+
+  std::vector<Interface> interfaces_;
+  std::multimap<Nanoseconds, Travelling> wire_;
+  std::deque<Travelling> here_;
+  uint32_t last_claim_ = 0;
+};
+
+// An application.
+struct Application {
+  Application(World& world, uint32_t interface, StackOptions options = {}) : port(world, interface), world_(world) {
+    options.seed = options.seed == 0 ? world.random() | 1 : options.seed;
+    options.chunks = std::min(options.chunks, 2560u);
+    stack = std::make_unique<Stack>(port, options, world.now);
+    port.stack = stack.get();
+    world.ports.push_back(&port);
+  }
+  ~Application() { end(); }
+  // As a process that exits.
+  void end() {
+    if (stack == nullptr) return;
+    stack->set_time(world_.now);
+    stack.reset();
+    port.stack = nullptr;
+    world_.leave(port);
+    std::erase(world_.ports, &port);
+  }
+
+  World::Port port;
+  std::unique_ptr<Stack> stack;
+
+ private:
+  World& world_;
+};
+
+inline Address at(const char* host, uint16_t port) { return {*ip::parse_address(host), port}; }
+
+inline std::vector<std::byte> pattern(size_t bytes, size_t from = 0) {
+  std::vector<std::byte> made(bytes);
+  for (size_t i = 0; i < bytes; ++i) made[i] = static_cast<std::byte>((i + from) * 31 + (i + from) / 251);
+  return made;
+}
+
+}  // namespace unet::sockets::sim
