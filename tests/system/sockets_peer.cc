@@ -1,0 +1,246 @@
+// sockets_peer.cc - an application with sockets of ipstack on the network interface $UNET_NI; for sockets_linux.py.
+//
+// Usage: sockets_peer echo PORT                              streams and datagrams, both versions, until standard input closes
+//        sockets_peer call ADDRESS PORT BYTES CONNECTIONS    at once; each sends BYTES and wants them back
+//        sockets_peer datagrams ADDRESS PORT BYTES COUNT     one after the other, each is wanted back
+//        sockets_peer hold ADDRESS PORT CONNECTIONS          opens them, prints `open`, and holds them until standard input closes
+//
+// `echo` prints `ready`, the others `done` or what went wrong. At the end each says how many streams went by neighbours' channels.
+#include <arpa/inet.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ipstack/sockets/calls.h"
+
+using namespace unet;
+using namespace unet::sockets;
+
+namespace {
+
+struct Name {
+  sockaddr_storage bytes{};
+  socklen_t length = 0;
+  int family = AF_INET;
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&bytes); }
+};
+
+Name name_of(const char* host, const char* port) {
+  Name name;
+  sockaddr_in four{.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(std::atoi(port))), .sin_addr = {}, .sin_zero = {}};
+  sockaddr_in6 six{};
+  six.sin6_family = AF_INET6;
+  name.family = AF_INET6;
+  six.sin6_port = four.sin_port;
+  if (::inet_pton(AF_INET, host, &four.sin_addr) == 1) {
+    name.family = AF_INET;
+    std::memcpy(&name.bytes, &four, name.length = sizeof four);
+  } else if (::inet_pton(AF_INET6, host, &six.sin6_addr) == 1) {
+    std::memcpy(&name.bytes, &six, name.length = sizeof six);
+  } else {
+    std::fprintf(stderr, "sockets_peer: %s is no address\n", host);
+    std::exit(2);
+  }
+  return name;
+}
+
+std::byte pattern(uint64_t place) { return static_cast<std::byte>(place * 31 + place / 251 + place / 65521); }
+
+int wrong(const char* what) {
+  std::printf("%s: %s\n", what, std::strerror(errno));
+  return 1;
+}
+
+bool input_ended() {
+  pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+  return ::poll(&input, 1, 0) != 0;
+}
+
+// One end of a stream that sends back what comes.
+struct Echo {
+  std::vector<std::byte> held{};
+  size_t sent = 0;
+  bool ended = false;
+};
+
+int echo(Sockets& sockets, const char* port) {
+  const int listener = sockets.socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  const int datagrams = sockets.socket(AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+  const Name any = name_of("::", port);
+  if (sockets.bind(listener, any.get(), any.length) != 0 || sockets.listen(listener, 1024) != 0) return wrong("listen");
+  if (sockets.bind(datagrams, any.get(), any.length) != 0) return wrong("bind");
+  std::printf("ready\n");
+  std::fflush(stdout);
+  std::map<int, Echo> streams;
+  std::vector<std::byte> room(65536);
+  while (!input_ended()) {
+    std::vector<pollfd> wanted{{.fd = listener, .events = POLLIN, .revents = 0}, {.fd = datagrams, .events = POLLIN, .revents = 0}};
+    for (const auto& [s, stream] : streams) {
+      wanted.push_back({.fd = s, .events = static_cast<short>(stream.held.empty() ? POLLIN : POLLOUT), .revents = 0});
+    }
+    if (sockets.poll(wanted.data(), wanted.size(), 50) < 0) return wrong("poll");
+    for (int s; (s = sockets.accept(listener, nullptr, nullptr, SOCK_NONBLOCK)) >= 0;) streams[s] = {};
+    sockaddr_storage from;
+    while (true) {
+      socklen_t length = sizeof from;
+      const ssize_t bytes = sockets.recvfrom(datagrams, room.data(), room.size(), 0, reinterpret_cast<sockaddr*>(&from), &length);
+      if (bytes < 0) break;
+      static_cast<void>(sockets.sendto(datagrams, room.data(), static_cast<size_t>(bytes), 0, reinterpret_cast<sockaddr*>(&from), length));
+    }
+    for (const pollfd& each : wanted) {
+      const auto at = streams.find(each.fd);
+      if (at == streams.end() || each.revents == 0) continue;
+      Echo& stream = at->second;
+      bool over = false;
+      while (!over) {
+        if (stream.sent == stream.held.size()) {
+          stream.held.resize(65536);
+          const ssize_t bytes = sockets.recv(each.fd, stream.held.data(), stream.held.size(), 0);
+          stream.held.resize(bytes > 0 ? static_cast<size_t>(bytes) : 0);
+          stream.sent = 0;
+          over = bytes == 0 || (bytes < 0 && errno != EAGAIN);
+          if (bytes <= 0) break;
+        }
+        const ssize_t bytes = sockets.send(each.fd, stream.held.data() + stream.sent, stream.held.size() - stream.sent, 0);
+        if (bytes < 0) {
+          over = errno != EAGAIN;
+          break;
+        }
+        stream.sent += static_cast<size_t>(bytes);
+        if (stream.sent == stream.held.size()) stream.held.clear(), stream.sent = 0;
+      }
+      if (!over) continue;
+      sockets.close(each.fd);
+      streams.erase(at);
+    }
+  }
+  return 0;
+}
+
+struct Call {
+  uint64_t written = 0, read = 0;
+  bool shut = false, over = false;
+};
+
+int call(Sockets& sockets, const Name& to, uint64_t bytes, size_t count) {
+  std::map<int, Call> calls;
+  for (size_t i = 0; i < count; ++i) {
+    const int s = sockets.socket(to.family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    if (sockets.connect(s, to.get(), to.length) != 0 && errno != EINPROGRESS) return wrong("connect");
+    calls[s] = {};
+  }
+  size_t over = 0;
+  std::vector<std::byte> data(65536);
+  while (over < count) {
+    std::vector<pollfd> wanted;
+    for (const auto& [s, each] : calls) {
+      if (!each.over) wanted.push_back({.fd = s, .events = static_cast<short>(POLLIN | (each.shut ? 0 : POLLOUT)), .revents = 0});
+    }
+    if (sockets.poll(wanted.data(), wanted.size(), 30'000) <= 0) return wrong("nothing moves");
+    for (const pollfd& each : wanted) {
+      Call& it = calls[each.fd];
+      if ((each.revents & POLLERR) != 0) {
+        int error = 0;
+        socklen_t length = sizeof error;
+        sockets.getsockopt(each.fd, SOL_SOCKET, SO_ERROR, &error, &length);
+        errno = error;
+        return wrong("stream");
+      }
+      while ((each.revents & POLLOUT) != 0 && it.written < bytes) {
+        const size_t part = std::min<uint64_t>(data.size(), bytes - it.written);
+        for (size_t i = 0; i < part; ++i) data[i] = pattern(it.written + i);
+        const ssize_t sent = sockets.send(each.fd, data.data(), part, 0);
+        if (sent < 0 && errno != EAGAIN) return wrong("send");
+        if (sent <= 0) break;
+        it.written += static_cast<uint64_t>(sent);
+      }
+      if ((each.revents & POLLOUT) != 0 && it.written == bytes && !it.shut) {
+        it.shut = true;
+        if (sockets.shutdown(each.fd, SHUT_WR) != 0) return wrong("shutdown");
+      }
+      while (true) {
+        const ssize_t got = sockets.recv(each.fd, data.data(), data.size(), 0);
+        if (got < 0 && errno != EAGAIN) return wrong("recv");
+        if (got < 0) break;
+        for (ssize_t i = 0; i < got; ++i) {
+          if (data[static_cast<size_t>(i)] != pattern(it.read + static_cast<uint64_t>(i))) return wrong("other bytes");
+        }
+        it.read += static_cast<uint64_t>(got);
+        if (got != 0) continue;
+        if (it.read != bytes) return wrong("it ended early");
+        it.over = true;
+        ++over;
+        sockets.close(each.fd);
+        break;
+      }
+    }
+  }
+  std::printf("done\n");
+  return 0;
+}
+
+int datagrams(Sockets& sockets, const Name& to, size_t bytes, size_t count) {
+  const int s = sockets.socket(to.family, SOCK_DGRAM, 0);
+  if (sockets.connect(s, to.get(), to.length) != 0) return wrong("connect");
+  const timeval second{.tv_sec = 1, .tv_usec = 0};
+  sockets.setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &second, sizeof second);
+  std::vector<std::byte> data(bytes), back(65536);
+  size_t lost = 0;
+  for (size_t i = 0; i < count;) {
+    for (size_t at = 0; at < bytes; ++at) data[at] = pattern(i + at);
+    if (sockets.send(s, data.data(), data.size(), 0) != static_cast<ssize_t>(bytes)) return wrong("send");
+    const ssize_t got = sockets.recv(s, back.data(), back.size(), 0);
+    if (got < 0 && errno == EAGAIN && ++lost < 5) continue;  // a neighbour had to be asked for, perhaps
+    if (got != static_cast<ssize_t>(bytes)) return wrong("recv");
+    if (std::memcmp(back.data(), data.data(), bytes) != 0) return wrong("other bytes");
+    ++i;
+  }
+  std::printf("done\n");
+  return 0;
+}
+
+int hold(Sockets& sockets, const Name& to, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const int s = sockets.socket(to.family, SOCK_STREAM, 0);
+    if (sockets.connect(s, to.get(), to.length) != 0) return wrong("connect");
+  }
+  std::printf("open\n");
+  std::fflush(stdout);
+  while (!input_ended()) sockets.poll(nullptr, 0, 50);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 2 ? argv[1] : "";
+  auto context = Context::open();
+  if (!context) {
+    std::printf("%s\n", context.error().text.c_str());
+    return 1;
+  }
+  SocketsOptions options;
+  options.stack.tcp.time_wait = kSecond;
+  auto sockets = Sockets::open(*context, options);
+  if (!sockets) {
+    std::printf("%s\n", sockets.error().text.c_str());
+    return 1;
+  }
+  const auto number = [&](int which) { return std::strtoul(argv[which], nullptr, 10); };
+  int status = 2;
+  if (what == "echo") status = echo(**sockets, argv[2]);
+  else if (what == "call" && argc == 6) status = call(**sockets, name_of(argv[2], argv[3]), number(4), number(5));
+  else if (what == "datagrams" && argc == 6) status = datagrams(**sockets, name_of(argv[2], argv[3]), number(4), number(5));
+  else if (what == "hold" && argc == 5) status = hold(**sockets, name_of(argv[2], argv[3]), number(4));
+  else std::fprintf(stderr, "sockets_peer: see the head of its source\n");
+  const StackCounters& counters = (*sockets)->stack().counters();
+  std::printf("near %llu\n", static_cast<unsigned long long>(counters.near_in + counters.near_out));
+  return status;
+}
