@@ -69,6 +69,54 @@ const std::vector<Benchmark>& all_benchmarks() {
        .sleeping_only = true,
        .small_limit = "limit-eventfd",
        .large_limit = "limit-eventfd"},
+      {.name = "tcp-rtt",
+       .workload = Workload::rtt,
+       .what = "round trip of one message by TCP sockets",
+       .detail =
+           "As rtt: A sends, B sends back, both read the whole message. Ours: calls of the BSD shape that do not block, in processes\n"
+           "that poll (ipstack/sockets/calls.h), to an application of the same network interface (tcp-local), and to the same by TCP\n"
+           "itself through the engine (tcp-shared). Kernel: its sockets on loopback and on a veth pair. Ratio: over limit-pingpong up\n"
+           "to 64 B, over limit-echo above.",
+       .metric = "rtt",
+       .unit = "ns",
+       .sockets = "tcp",
+       .sizes = {64, 1024, 16384},
+       .small_limit = "limit-pingpong",
+       .large_limit = "limit-echo"},
+      {.name = "tcp-stream",
+       .workload = Workload::bandwidth,
+       .what = "bytes per second of a one-way stream by TCP sockets",
+       .detail =
+           "As bandwidth, the size being that of the calls. Ratio: over the kernel's sockets on loopback that poll (kernel-tcp-busy),\n"
+           "with cubic, at the same size.",
+       .metric = "bandwidth",
+       .unit = "GB/s",
+       .sockets = "tcp",
+       .sizes = {1024, 16384, 65536},
+       .small_limit = "kernel-tcp-busy",
+       .large_limit = "kernel-tcp-busy"},
+      {.name = "udp-rtt",
+       .workload = Workload::rtt,
+       .what = "round trip of one datagram by UDP sockets",
+       .detail = "As tcp-rtt, with datagrams.",
+       .metric = "rtt",
+       .unit = "ns",
+       .sockets = "udp",
+       .sizes = {64, 1024, 16384},
+       .small_limit = "limit-pingpong",
+       .large_limit = "limit-echo"},
+      {.name = "udp-stream",
+       .workload = Workload::rate,
+       .what = "datagrams per second that arrive by UDP sockets, one way",
+       .detail =
+           "As rate; what arrives counts. Ratio: over the kernel's sockets on loopback that poll (kernel-udp-busy), with sendmmsg and\n"
+           "recvmmsg, at the same size.",
+       .metric = "rate",
+       .unit = "msg/s",
+       .sockets = "udp",
+       .sizes = {64, 1472},
+       .small_limit = "kernel-udp-busy",
+       .large_limit = "kernel-udp-busy"},
       {.name = "endpoints",
        .method = Method::endpoints,
        .workload = Workload::rtt,
@@ -330,6 +378,10 @@ bool takes_part(const Benchmark& benchmark, const Contender& contender) {
   if (benchmark.layers && !info.layer && info.kind != Kind::limit) return false;
   if (benchmark.method == Method::endpoints && !info.endpoints) return false;
   if (benchmark.method == Method::emulated && !info.emulated) return false;
+  if (info.kind != Kind::limit) {
+    if (!benchmark.sockets.empty() && info.sockets != benchmark.sockets) return false;
+    if (benchmark.sockets.empty() && info.kind == Kind::ours && !info.sockets.empty()) return false;
+  }
   const bool own_kind = (benchmark.method == Method::fairness) == info.beside && (benchmark.method == Method::restart) == info.restarts &&
                         (benchmark.method == Method::engines) == info.engines;
   if (!own_kind) return false;

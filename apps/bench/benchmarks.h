@@ -34,6 +34,7 @@ struct Benchmark {
   std::string metric = {};    // as in JSON
   std::string unit = {};      // of every figure in JSON
   Relation relation = Relation::over;
+  std::string sockets = {};    // contenders with these sockets alone: "tcp" or "udp"
   std::vector<uint32_t> sizes = {}; // unless --size says otherwise; empty: it carries no messages
   uint32_t size_max = kMessageMax;
   bool sleeping_only = false;   // contenders that sleep while they wait

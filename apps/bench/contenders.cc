@@ -12,6 +12,7 @@ Contenders make_all_contenders() {
   add_miss_limit(contenders);
   add_wakeup_limits(contenders);
   add_unet_local(contenders);
+  add_unet_sockets(contenders);
   add_unet_shared(contenders);
   add_unet_shared_pair(contenders);
   add_am_paths(contenders);

@@ -17,6 +17,7 @@ void add_memory_limits(Contenders& contenders);
 void add_miss_limit(Contenders& contenders);
 void add_wakeup_limits(Contenders& contenders);
 void add_unet_local(Contenders& contenders);
+void add_unet_sockets(Contenders& contenders);
 void add_unet_shared(Contenders& contenders);
 void add_unet_shared_pair(Contenders& contenders);
 void add_am_paths(Contenders& contenders);

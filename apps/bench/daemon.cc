@@ -107,6 +107,11 @@ Result<Daemon> Daemon::start(int core, Clients clients, Keeper keeper, const std
   return start_in(directory_of(std::to_string(core) + kind + mark), core, clients, keeper, {});
 }
 
+Result<Daemon> Daemon::start_with_ip(int core) {
+  const std::string ip = "0=" + std::string(kIpAddress) + "/24,unprobed";
+  return start_in(directory_of(std::to_string(core) + "-ip"), core, Clients::own, Keeper::none, {"--port", "nowhere", "--ip", ip});
+}
+
 Result<Daemon> Daemon::start_host(int core, const std::string& host, const std::string& role, const std::string& server_directory) {
   const std::string directory = directory_of(host);
   const std::string socket = (server_directory.empty() ? directory : server_directory) + "/memif.sock";

@@ -19,6 +19,9 @@ class Daemon {
   // Starts unetd with its engine on `core`, and waits until clients may connect. It is looked for in $UNETD, beside this
   // program, in the build tree, and in PATH. If this process dies, the kernel ends it. `mark` tells it from others of its kind.
   static Result<Daemon> start(int core, Clients clients = Clients::own, Keeper keeper = Keeper::none, const std::string& mark = "");
+  // One whose clients have sockets: with IP, at the address kIpAddress, and without a wire.
+  static Result<Daemon> start_with_ip(int core);
+  static constexpr const char* kIpAddress = "10.99.0.1";
   // A host of its own, whose network interface has one end of a memif: "server" of one in its own directory, or "client" of that in the
   // directory of a server.
   static Result<Daemon> start_host(int core, const std::string& host, const std::string& role, const std::string& server_directory);

@@ -41,6 +41,12 @@ class Environment {
     return third ? start_once(daemon_beside_, *third) : daemon();
   }
 
+  // As daemon_beside(), for sockets.
+  Result<Daemon*> daemon_with_ip() {
+    const auto third = third_core(cores_);
+    return start_once(daemon_with_ip_, [&] { return Daemon::start_with_ip(third ? *third : cores_.b); });
+  }
+
   // A cable that can be made worse; one for all.
   Result<ImpairedWire*> impaired_wire() {
     if (impaired_wire_) return &*impaired_wire_;
@@ -69,8 +75,12 @@ class Environment {
   };
   static Result<Daemon*> start_once(DaemonOnce& once, int core, Daemon::Clients clients = Daemon::Clients::own,
                                     Daemon::Keeper keeper = Daemon::Keeper::none) {
+    return start_once(once, [&] { return Daemon::start(core, clients, keeper); });
+  }
+  template <typename Start>
+  static Result<Daemon*> start_once(DaemonOnce& once, Start start) {
     if (!once.daemon && !once.refusal) {
-      auto started = Daemon::start(core, clients, keeper);
+      auto started = start();
       if (started) once.daemon.emplace(std::move(*started));
       else once.refusal = started.error();
     }
@@ -83,7 +93,7 @@ class Environment {
   std::optional<Error> refusal_;
   std::optional<Veth> kernel_veth_;
   std::optional<ImpairedWire> impaired_wire_;
-  DaemonOnce daemon_, daemon_beside_, daemon_for_all_, daemon_for_takeovers_;
+  DaemonOnce daemon_, daemon_beside_, daemon_with_ip_, daemon_for_all_, daemon_for_takeovers_;
 };
 
 }  // namespace unet::bench

@@ -174,6 +174,7 @@ void add(Contenders& contenders, const std::string& path, const std::string& wha
         ContenderInfo{.path = path + (busy ? "-busy" : ""),
                       .kind = Kind::kernel,
                       .what = what + (busy ? ", busy polling" : ", blocking"),
+                      .sockets = transport == Transport::udp || transport == Transport::udp_veth ? "udp" : "",
                       .endpoints = transport != Transport::unix_packet && transport != Transport::unix_datagram,
                       .emulated = transport == Transport::unix_datagram,
                       .sleeps = !busy},

@@ -113,6 +113,7 @@ void add(Contenders& contenders, const std::string& path, const std::string& wha
         ContenderInfo{.path = path + (busy ? "-busy" : ""),
                       .kind = Kind::kernel,
                       .what = what + (busy ? ", busy polling" : ", blocking"),
+                      .sockets = transport == Transport::tcp || transport == Transport::tcp_veth ? "tcp" : "",
                       .sleeps = !busy},
         transport, busy));
   }
