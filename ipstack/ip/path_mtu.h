@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ipstack/wire/address.h"
+#include "ipstack/wire/ip.h"
 #include "unet/base/time.h"
 
 namespace unet::ip {
@@ -17,7 +18,7 @@ namespace unet::ip {
 struct PathMtuOptions {
   uint32_t places = 256;
   uint32_t link_mtu = 1500;
-  uint32_t ipv4_min = 552;                   // smaller ones are taken for this: 576 is what every host takes whole, with room for options
+  uint32_t ipv4_min = kIpv4PathMtuMin;       // smaller ones are taken for this
   Nanoseconds believed_for = 600 * kSecond;  // RFC 1191, 6.3; RFC 8201, 4
   uint64_t seed = 1;
 };

@@ -27,8 +27,6 @@ int errno_of(const ip::IcmpView& error) noexcept {
   }
 }
 
-constexpr uint32_t kIpv4Least = 576;
-
 tcp::PathError path_error(const ip::IcmpView& error) noexcept {
   switch (error.kind) {
     case ip::IcmpKind::unreachable:
@@ -80,8 +78,8 @@ void Stack::handle_connection_error(uint32_t index, const ip::IcmpView& error, B
   if (error.kind == ip::IcmpKind::packet_too_big) {
     const uint32_t ip_bytes = socket.remote.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
     const auto headers = static_cast<uint32_t>(ip_bytes + sizeof(ip::TcpHeader));
-    // A router that does not say how much passes (RFC 1191, 5): what every host takes.
-    const uint32_t least = socket.remote.host.is_ipv4() ? kIpv4Least : ip::kIpv6MtuMin;
+    // A router that does not say how much passes (RFC 1191, 5) is taken to mean the least.
+    const uint32_t least = socket.remote.host.is_ipv4() ? ip::kIpv4PathMtuMin : ip::kIpv6MtuMin;
     connection.handle_too_big(static_cast<uint16_t>(std::clamp<uint32_t>(error.mtu, least, 0xFFFF) - headers), now_);
   } else {
     connection.handle_error(path_error(error), now_);

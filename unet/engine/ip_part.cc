@@ -48,10 +48,11 @@ bool IpPart::frame(uint32_t port, Bytes frame, Nanoseconds now) noexcept {
 
 void IpPart::flush(uint32_t port, Nanoseconds now) noexcept {
   by_port_[port]->pump(now);
-  by_port_[port]->port().flush(now);
+  by_port_[port]->flush(now);
 }
 
 void IpPart::packet(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+  if (is_ours(arrival.packet.from)) return counters_.add(NiCounter::wrong_source);  // of another port of ours: it did not come by a wire
   if (arrival.packet.protocol == ip::Protocol::kTcp) return tcp(port, arrival, now);
   if (arrival.packet.protocol == ip::Protocol::kUdp) return udp(port, arrival, now);
   counters_.add(NiCounter::ip_unclaimed);
@@ -66,6 +67,7 @@ void IpPart::tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
   const uint64_t sum =
       ip::pseudo_header_sum(packet.from, packet.to, ip::Protocol::kTcp, static_cast<uint32_t>(packet.payload.size()));
   if (ip::checksum_fold(ip::checksum_add(sum, packet.payload)) != 0) return counters_.add(NiCounter::ip_bad_transport);
+  if (arrival.to_group) return counters_.add(NiCounter::ip_unclaimed);  // RFC 9293, 3.9.2.3
   EndpointState* const to =
       claims_.find(IpClaims::kTcp, packet.to, header.destination_port, packet.from, header.source_port);
   if (to != nullptr) {
@@ -95,7 +97,7 @@ void IpPart::error(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) no
   std::memcpy(ports, quoted.payload.data(), sizeof ports);
   EndpointState* const to = claims_.find(quoted.protocol, quoted.from, ports[0], quoted.to, ports[1]);
   if (to == nullptr) return counters_.add(NiCounter::ip_unclaimed);
-  port.host().believe_too_big(arrival, now);
+  if (quoted.protocol == ip::Protocol::kUdp) port.host().believe_too_big(arrival, now);  // of TCP its stack believes it, or not
   deliver(*to, arrival.packet);
 }
 
@@ -223,7 +225,7 @@ void IpPart::run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexc
   for (const auto& port : ports_) {
     if (now >= port->next_event()) {
       port->pump(now);
-      port->port().flush(now);
+      port->flush(now);
     }
     if (!port->dirty()) continue;
     IpChanged event{.port = port->port().number(), .status = {}};

@@ -27,6 +27,11 @@ class IpPort {
   // Frames of the host's own, and packets that waited, as far as the port takes them. True: all of them, and nothing waits in the host
   // that could go.
   bool pump(Nanoseconds now) noexcept;
+  // Hands what is staged to the driver, and comes again for what it does not take.
+  void flush(Nanoseconds now) noexcept {
+    port_.flush(now);
+    if (port_.staged()) next_ = std::min(next_, now + kRetry);
+  }
   // The host was used: it may have something to send, or to tell.
   void touch() noexcept { next_ = 0; dirty_ = true; }
   // Only a neighbour was looked up.

@@ -149,12 +149,18 @@ IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCount
   const IpMessage& message = send.message;
   IpPort& at = *send.port;
   port = at.port().number();
+  // A long message outlives a claim or an address: then it is no longer theirs who sent it.
+  if (!at.has(message.fields.from)) return out.active = false, reason = EndpointCounter::bad_ip_source, Step::dropped;
+  if (!claims_.may_send(endpoint, message.fields.protocol, message.fields.from, message.from_port, message.fields.to, message.to_port)) {
+    return out.active = false, reason = EndpointCounter::bad_ip_port, Step::dropped;
+  }
   const uint32_t left = message.payload - out.offset;
   const uint32_t length = message.segment_size == 0 ? left : std::min<uint32_t>(left, message.segment_size);
   ip::IpFields fields = message.fields;
   const uint32_t size = ip::ip_header_size(fields) + message.transport_bytes + length;
   const bool group = fields.to.is_multicast() || fields.to.is_limited_broadcast();
-  const uint32_t mtu = group ? at.mtu() : at.host().path_mtu(fields.to, now);
+  // TCP's stack knows which segment an error was about, and heeds it by itself: an error that anybody can forge is not to slow all down.
+  const uint32_t mtu = group || message.tcp ? at.mtu() : at.host().path_mtu(fields.to, now);
   if (size > mtu && fields.dont_fragment) {
     out.active = false;
     tell_too_big(endpoint, message, mtu);
