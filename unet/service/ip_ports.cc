@@ -65,11 +65,12 @@ Status IpPorts::check(const Record& record) const {
   return {};
 }
 
-bool IpPorts::is_free(const IpClaim& claim, uint32_t first) const {
-  for (uint32_t i = 0; i < claim.ports; ++i) {
-    if (by_port_.count(key(claim.protocol, first + i)) != 0) return false;
+// How many of the ports from `first` on, of those that are wanted, come before one that is free with all behind it; 0: all are free.
+uint32_t IpPorts::taken(const IpClaim& claim, uint32_t first) const {
+  for (uint32_t i = claim.ports; i-- != 0;) {
+    if (by_port_.count(key(claim.protocol, first + i)) != 0) return i + 1;
   }
-  return true;
+  return 0;
 }
 
 // From a place that nobody can guess, once around; first among the ports that are for this.
@@ -81,11 +82,14 @@ Status IpPorts::choose(IpClaim& claim, const Rights& rights) {
     random_ ^= random_ << 17;
     const uint32_t places = end - begin;
     const auto start = static_cast<uint32_t>(random_ % places);
-    for (uint32_t i = 0; i < places; ++i) {
+    // Each step goes behind the last port that is taken, so that no port is looked at more than a few times, whatever others have.
+    for (uint32_t i = 0, step = 1; i < places; i += step) {
       const uint32_t first = begin + (start + i) % places;
+      step = 1;
       if (first + claim.ports > end || !rights.may_claim(first, claim.ports)) continue;
       allowed = true;
-      if (!is_free(claim, first)) continue;
+      step = taken(claim, first);
+      if (step != 0) continue;
       claim.port = static_cast<uint16_t>(first);
       return {};
     }
@@ -157,7 +161,7 @@ std::optional<uint32_t> IpPorts::find(uint8_t protocol, const ip::IpAddress& loc
   const Record* best = nullptr;
   for (const uint32_t number : list->second) {
     const Record& each = claims_.at(number);
-    if (wants_peer(each.claim) || !overlap(each.claim.local, local)) continue;
+    if (!each.claim.remote.is_unspecified() || each.claim.remote_port != 0 || !overlap(each.claim.local, local)) continue;
     if (best == nullptr || best->claim.local.is_unspecified()) best = &each;
   }
   return best == nullptr ? std::nullopt : std::optional(best->endpoint);

@@ -44,7 +44,7 @@ class IpPorts {
   static uint32_t key(uint8_t protocol, uint32_t port) noexcept { return uint32_t{protocol} << 16 | port; }
   Status check(const Record& record) const;
   Status choose(IpClaim& claim, const Rights& rights);
-  bool is_free(const IpClaim& claim, uint32_t first) const;
+  uint32_t taken(const IpClaim& claim, uint32_t first) const;
   void insert(uint32_t number, const Record& record);
 
   std::map<uint32_t, Record> claims_;                              // by number
