@@ -182,6 +182,7 @@ bool Host::handle_icmp(const MacAddress& station, Nanoseconds now, Arrival& arri
     const IpAddress next_hop = ipv4_address(arrival.packet.payload.data() + 4);
     return handle_redirect(arrival.packet.from, arrival.quoted.to, next_hop, now), false;
   }
+  if (dhcp_ && is_dhcp_question(arrival.quoted)) return false;  // a server that is not there: the client asks others in time
   arrival.kind = Arrival::Kind::icmp_error;
   return count(HostCounter::arrived), true;
 }

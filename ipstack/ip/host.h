@@ -229,6 +229,7 @@ class Host {
   // host_dhcp.cc: an address that a server leases
   // True: the packet was for port 68.
   bool handle_dhcp(const IpView& packet, Nanoseconds now) noexcept;
+  static bool is_dhcp_question(const QuotedPacket& quoted) noexcept;
   void apply_lease(Nanoseconds now) noexcept;
   void decline_conflict(Nanoseconds now) noexcept;
   uint32_t poll_dhcp(Nanoseconds now, std::byte* frame) noexcept;

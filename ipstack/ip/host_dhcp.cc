@@ -28,6 +28,13 @@ bool Host::handle_dhcp(const IpView& packet, Nanoseconds now) noexcept {
   return true;
 }
 
+bool Host::is_dhcp_question(const QuotedPacket& quoted) noexcept {
+  be16 port;
+  if (quoted.protocol != Protocol::kUdp || !quoted.from.is_ipv4() || quoted.payload.size() < sizeof port) return false;
+  std::memcpy(&port, quoted.payload.data() + offsetof(UdpHeader, from), sizeof port);
+  return port == kDhcpClientPort;
+}
+
 void Host::apply_lease(Nanoseconds now) noexcept {
   const std::optional<DhcpLease>& lease = dhcp_->lease();
   if (lease == lease_) return;

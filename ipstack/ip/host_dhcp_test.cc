@@ -179,6 +179,18 @@ TEST_CASE("what was configured stays beside a lease: addresses, and the gateway"
   CHECK(link[a].addresses() == std::vector<IpAddress>{kFirst});
 }
 
+TEST_CASE("that a server has gone is not told to who uses the host") {
+  Served link;
+  link.server.lease_s = 120;
+  const uint32_t a = link.add_client();
+  link.serve_for(15 * kSecond);
+  REQUIRE(link.is_assigned(a, kFirst));
+  link.nodes[link.at_server].refuses = true;  // its host says now that nobody has that port
+  link.run(link.now + 100 * kSecond);
+  CHECK(link[link.at_server].counter(HostCounter::errors_sent) >= 1);
+  CHECK(link.nodes[a].came.empty());
+}
+
 TEST_CASE("datagrams for a client's port that are no server's message stay with the host and change nothing") {
   Served link;
   const uint32_t a = link.add_client();

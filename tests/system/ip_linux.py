@@ -263,7 +263,8 @@ def test_an_address_of_a_server():
         require(host.ask("ping 192.0.2.1 56") == "error unreachable of 192.0.2.1", "not by the gateway of the lease")
         server.hears("renew 10.86.0.50", "renew 10.86.0.50")
         server.process.kill()
-        require(host.line() == "gone 10.86.0.50", "a lease without end")
+        line = host.line()
+        require(line == "gone 10.86.0.50", f"a lease without end: {line}")
         host.stop()
         looks_right(host.capture)
 
