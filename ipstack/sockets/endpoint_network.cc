@@ -12,6 +12,8 @@ namespace unet::sockets {
 namespace {
 
 constexpr uint32_t kPollsPerLook = 256;             // at the control socket
+constexpr uint32_t kHeadMax = 64;                   // of a message to a neighbour
+constexpr uint32_t kLastMax = 100'000;              // messages that are looked for in a channel that ends
 constexpr Nanoseconds kRefresh = 10 * kSecond;      // of the configuration,
 constexpr Nanoseconds kRefreshSoon = kSecond / 10;  // while an address is not ours yet
 constexpr Nanoseconds kAnswerWithin = kSecond;      // of a neighbour
@@ -154,11 +156,14 @@ void EndpointNetwork::lose_channel(Stack& stack, Channel channel) {
   const uint32_t neighbour = neighbour_of(channel);
   if (neighbour == kNone) return;
   // What had come before still counts.
-  for (Message message; endpoint_->receive(message);) {
+  Message message;
+  for (uint32_t i = 0; i < kLastMax && (endpoint_->receive(message) || endpoint_->has_message()); ++i) {
+    if (message.data == nullptr) continue;  // of many channels it looks at a few each time
     const uint32_t from = neighbour_of(message.channel);
     const bool kept = from != kNone && stack.handle_neighbour_message(from, message);
     if (message.channel == ip_) stack.handle_message(message.bytes());
     if (!kept) endpoint_->release(message);
+    message = {};
   }
   stack.handle_neighbour_gone(neighbour);
   neighbours_[static_cast<uint32_t>(channel)] = kNone;
@@ -198,6 +203,14 @@ bool EndpointNetwork::send_to_neighbour(uint32_t neighbour, Bytes head, Bytes da
   return true;
 }
 
+bool EndpointNetwork::has_room(uint32_t neighbour, uint32_t bytes) noexcept {
+  const auto channel = static_cast<Channel>(channels_[neighbour]);
+  // A reservation that is not posted costs nothing.
+  const bool room = !endpoint_->is_open(channel) || !endpoint_->reserve(channel, std::min(bytes + kHeadMax, kMessageMax)).empty();
+  if (!room) refused_ = channel;
+  return room;
+}
+
 void EndpointNetwork::release(uint32_t, const Message& message) noexcept { endpoint_->release(message); }
 
 // ---- waiting
@@ -206,7 +219,7 @@ bool EndpointNetwork::wait(const Stack& stack, Nanoseconds timeout) {
   if (!asked_.empty()) timeout = std::min(timeout, kAnswerWithin);
   WaitOutcome outcome;
   // It may be another channel's room that is missing: so not for long.
-  if (stack.wants_room()) outcome = endpoint_->wait_room(refused_, std::min(timeout, kMillisecond));
+  if (stack.wants_room() && endpoint_->is_open(refused_)) outcome = endpoint_->wait_room(refused_, std::min(timeout, kMillisecond));
   else outcome = endpoint_->wait(timeout);
   news_ = true;
   return outcome != WaitOutcome::disconnected;
@@ -214,7 +227,7 @@ bool EndpointNetwork::wait(const Stack& stack, Nanoseconds timeout) {
 
 bool EndpointNetwork::arm(const Stack& stack) noexcept {
   news_ = true;
-  return stack.wants_room() ? endpoint_->arm(refused_) : endpoint_->arm();
+  return stack.wants_room() && endpoint_->is_open(refused_) ? endpoint_->arm(refused_) : endpoint_->arm();
 }
 
 }  // namespace unet::sockets

@@ -48,6 +48,7 @@ class EndpointNetwork : public Network {
   void post(uint32_t bytes) noexcept override;
   bool ask_neighbour(uint8_t protocol, const Address& to) override;
   bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept override;
+  bool has_room(uint32_t neighbour, uint32_t bytes) noexcept override;
   void release(uint32_t neighbour, const Message& message) noexcept override;
 
  private:

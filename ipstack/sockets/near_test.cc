@@ -207,6 +207,93 @@ TEST_CASE("near streams of one channel do not stand in each other's way") {
   CHECK(near.b.port.kept() == 0);
 }
 
+TEST_CASE("one near stream that nobody reads does not stop the others, however much they say") {
+  Near near;
+  near.connect();
+  Stack &a = *near.a.stack, &b = *near.b.stack;
+  const int other = a.socket(Type::stream, false);
+  REQUIRE(a.connect(other, at("10.0.0.1", kPort)) == -EINPROGRESS);
+  near.settle();
+  const int reads = b.accept(near.listener);
+  CHECK(a.send(near.client, pattern(10)) == 10);
+  for (int i = 0; i < 2000; ++i) {
+    REQUIRE(a.send(other, pattern(9)) == 9);
+    near.settle();
+    REQUIRE(receive(b, reads) == 9);
+  }
+  CHECK(receive(b, near.server) == 10);
+  CHECK(near.b.port.kept() == 0);
+}
+
+TEST_CASE("room in a near stream is told, be it credit or the channel's") {
+  Near near;
+  near.connect();
+  Stack &a = *near.a.stack, &b = *near.b.stack;
+  const auto told = [&] {
+    uint32_t events = 0;
+    for (Change change; a.next_change(change);) events |= change.events;
+    return events & Events::kOut;
+  };
+  told();
+  const bool small = GENERATE(true, false);
+  near.b.port.deaf = small;
+  const auto data = pattern(small ? 1 : 60'000);
+  while (a.send(near.client, data) > 0) continue;
+  CHECK(!told());
+  near.b.port.deaf = false;
+  near.settle();
+  while (receive(b, near.server) > 0) near.settle();
+  CHECK(told());
+  CHECK(a.send(near.client, data) > 0);
+}
+
+TEST_CASE("a neighbour that does not listen stops nobody but itself") {
+  Near near;
+  const uint32_t elsewhere = near.world.add_interface({"10.0.0.2"});
+  Application far(near.world, elsewhere);
+  near.connect();
+  Stack &a = *near.a.stack, &b = *near.b.stack;
+  near.a.port.deaf = true;
+  while (b.send(near.server, pattern(1)) > 0) continue;
+  const int client = far.stack->socket(Type::stream, false);
+  REQUIRE(far.stack->connect(client, at("10.0.0.1", kPort)) == -EINPROGRESS);
+  near.settle();
+  CHECK((far.stack->events(client) & Events::kOut) != 0);
+  // A reset that finds no room is told later.
+  CHECK(a.send(near.client, pattern(5)) == 5);
+  near.settle();
+  CHECK(b.close(near.server) == 0);
+  near.a.port.deaf = false;
+  near.settle();
+  while (receive(a, near.client) > 0) near.settle();
+  CHECK(a.send(near.client, pattern(1)) == -EPIPE);
+}
+
+TEST_CASE("who asked and has gone is told of by a reset, and who is left alone ends in time") {
+  Near near;
+  near.listen();
+  Stack &a = *near.a.stack, &b = *near.b.stack;
+  const int gone = a.socket(Type::stream, false), first = a.socket(Type::stream, false);
+  REQUIRE(a.connect(first, at("10.0.0.1", kPort)) == -EINPROGRESS);
+  near.settle();
+  near.a.port.deaf = true;
+  REQUIRE(a.connect(gone, at("10.0.0.1", kPort)) == -EINPROGRESS);
+  near.settle();
+  CHECK(a.close(gone) == 0);
+  near.a.port.deaf = false;
+  near.settle();
+  const int one = b.accept(near.listener), other = b.accept(near.listener);
+  CHECK(receive(b, other) == -ECONNRESET);
+  CHECK(a.close(first) == 0);
+  near.world.run(near.world.now + 59 * kSecond);
+  CHECK(a.sockets() == 1);
+  near.world.run(near.world.now + 2 * kSecond);
+  CHECK(a.sockets() == 0);
+  CHECK(receive(b, one) == -ECONNRESET);
+  CHECK(receive(b, one) == 0);
+  CHECK(b.send(one, pattern(1)) == -EPIPE);
+}
+
 TEST_CASE("near datagrams, and a port that nobody has any longer") {
   Near near;
   Stack &a = *near.a.stack, &b = *near.b.stack;

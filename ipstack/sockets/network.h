@@ -35,6 +35,8 @@ class Network {
   virtual bool ask_neighbour(uint8_t protocol, const Address& to) = 0;
   // Sends a message of both pieces, one behind the other, at most kMessageMax bytes. False: no room now.
   virtual bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept = 0;
+  // Whether a message of so many bytes beside its head may be sent now.
+  virtual bool has_room(uint32_t neighbour, uint32_t bytes) noexcept = 0;
   // Gives back a message that the stack has kept.
   virtual void release(uint32_t neighbour, const Message& message) noexcept = 0;
 };

@@ -22,6 +22,11 @@ int Ports::take(const ip::IpAddress& local, uint16_t port, bool shared) {
     return 0;
   }
   if (uses_[port] != 0) return EADDRINUSE;
+  if (in_pool_[port]) {  // ours already, as one whose number is taken again that bind() to port 0 gave
+    bound_[port] = {.local = local, .shared = shared, .of_pool = true};
+    uses_[port] = 1;
+    return 0;
+  }
   const Network::Claimed claimed = network_.claim({.protocol = protocol_, .local = local, .port = port});
   if (claimed.error != 0) return claimed.error;
   bound_[port] = {claimed.claim, local, shared, false};
@@ -57,7 +62,10 @@ int Ports::add_block() {
   if (claimed.error != 0) return claimed.error == EADDRINUSE ? EADDRNOTAVAIL : claimed.error;
   blocks_.push_back(claimed.claim);
   const size_t before = pool_.size();
-  for (uint16_t i = 0; i < kBlock; ++i) pool_.push_back(static_cast<uint16_t>(claimed.port + i));
+  for (uint16_t i = 0; i < kBlock; ++i) {
+    pool_.push_back(static_cast<uint16_t>(claimed.port + i));
+    in_pool_[pool_.back()] = true;
+  }
   // Who can guess a connection's port can attack it more easily (RFC 6056).
   for (size_t i = pool_.size() - 1; i > before; --i) {
     std::swap(pool_[i], pool_[before + ip::next_random(random_) % (i - before + 1)]);

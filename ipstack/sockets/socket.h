@@ -73,6 +73,8 @@ struct Socket {
   bool failed = false;             // its connection's error has been put into `error`
   bool waits = false;              // it is in its listener's `ready`
   bool changed = false;            // it is in the list of those that the application has not asked about since
+  uint32_t refused_by = ~uint32_t{0};  // while it is due for want of room: which neighbour's; ~0: the network interface's
+  uint32_t refused_bytes = 0;
   uint32_t told = 0;               // events that were told last
   int error = 0;                   // SO_ERROR: what happened and was not told
   uint32_t hash = 0;

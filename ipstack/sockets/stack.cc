@@ -292,48 +292,62 @@ void Stack::handle_message(Bytes message) {
 void Stack::run() {
   for (uint32_t index; (index = timers_.take(now_)) != kNone;) {
     Socket& socket = slab_[index];
-    if (socket.near != nullptr && socket.near->state == NearPart::State::asking) end_near(index, ETIMEDOUT);
+    if (socket.near != nullptr) {
+      run_near_timer(index);
+      continue;
+    }
     if (!socket.has_connection()) continue;
     tcp::Connection& connection = *socket.tcp->connection;
     if (connection.next_timer() <= now_) connection.handle_timer(now_);
     after(index);
   }
-  while (due_first_ < due_.size()) {
-    const uint32_t index = due_[due_first_];
-    if (slab_.has(index) && slab_[index].due) {
-      slab_[index].due = false;
-      if (slab_[index].type == Type::datagram) {
-        if (network_.reserve(sizeof(IpMessageHeader) + 576).empty()) {
-          slab_[index].due = true;
-          return;
-        }
-        note(index);
-      } else if (slab_[index].near != nullptr) {
-        if (!after_near(index)) {
-          slab_[index].due = true;
-          return;
-        }
-        const Socket& socket = slab_[index];
-        const bool over = !socket.owned && socket.listener == kNone && socket.near->end_sent && socket.near->end_came;
-        if (over) drop(index);
-        else note(index);
-      } else if (!slab_[index].has_connection()) {
-        // it has none any longer
-      } else if (!send_segments(index)) {
-        slab_[index].due = true;
-        return;
-      } else {
-        after(index);
-      }
+  for (size_t i = 0; i < owed_.size();) {
+    if (!network_.send_to_neighbour(owed_[i].neighbour, owed_[i].bytes(), {})) {
+      ++i;
+      continue;
     }
-    ++due_first_;
+    owed_[i] = owed_.back();
+    owed_.pop_back();
   }
-  due_.clear();
-  due_first_ = 0;
+  // Those that find no room are due again, behind these; none stands in another's way.
+  const size_t count = due_.size();
+  bool full = false;
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t index = due_[i];
+    if (!slab_.has(index) || !slab_[index].due) continue;
+    slab_[index].due = false;
+    settle(index, full);
+  }
+  due_.erase(due_.begin(), due_.begin() + static_cast<ptrdiff_t>(count));
+}
+
+// A socket that may have something to send. `full`: the network interface has refused another's message already.
+void Stack::settle(uint32_t index, bool& full) {
+  Socket& socket = slab_[index];
+  if (socket.type == Type::datagram) {
+    const bool near = socket.refused_by != kNone;
+    const bool room = near ? network_.has_room(socket.refused_by, socket.refused_bytes)
+                           : !full && !network_.reserve(sizeof(IpMessageHeader) + 576).empty();
+    if (!near) full = !room;
+    return room ? note(index) : make_due(index);
+  }
+  if (socket.near != nullptr) {
+    NearPart& part = *socket.near;
+    const bool told = after_near(index);
+    const bool room = socket.refused_bytes == 0 || network_.has_room(part.neighbour, socket.refused_bytes);
+    if (!told || !room) return make_due(index);
+    socket.refused_bytes = 0;
+    const bool over = !socket.owned && socket.listener == kNone && part.end_sent && part.end_came;
+    return over ? drop(index) : note(index);
+  }
+  if (!socket.has_connection()) return;
+  if (full) return make_due(index);
+  after(index);
+  full = slab_.has(index) && slab_[index].due;
 }
 
 bool Stack::idle() const noexcept {
-  if (due_first_ < due_.size()) return false;
+  if (!due_.empty() || !owed_.empty()) return false;
   for (uint32_t i = 0; i < slab_.end(); ++i) {
     if (!slab_.has(i)) continue;
     if (slab_[i].near != nullptr && slab_[i].near->state != NearPart::State::closed) return false;

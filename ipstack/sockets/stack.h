@@ -16,10 +16,12 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <vector>
 
 #include "ipstack/sockets/flow_table.h"
+#include "ipstack/sockets/near_message.h"
 #include "ipstack/sockets/network.h"
 #include "ipstack/sockets/ports.h"
 #include "ipstack/sockets/slab.h"
@@ -136,7 +138,7 @@ class Stack {
   void run();
   // When run() may have something without a message; ~0: never. 0: it waits for room in the network.
   Nanoseconds next_event() const noexcept { return timers_.first(); }
-  bool wants_room() const noexcept { return due_first_ < due_.size(); }
+  bool wants_room() const noexcept { return !due_.empty() || !owed_.empty(); }
   // No connection is left that has to end yet; TIME-WAIT does not count.
   bool idle() const noexcept;
 
@@ -156,10 +158,24 @@ class Stack {
  private:
   // The stack of another application, to which a channel leads.
   struct Neighbour {
+    // A message that is read in place. Memory of a channel goes back in the order in which messages came: what lies too far behind is
+    // copied out, so that one that nobody reads does not stop all others.
+    struct Kept {
+      uint32_t socket = 0, life = 0;
+      uint32_t position = 0;           // Message::position
+      uint64_t arrived = 0, bytes = 0;  // of all, with it
+    };
     bool open = false, same_user = false;
-    uint32_t kept_messages = 0;
-    uint32_t kept_bytes = 0;
+    uint64_t arrived = 0, bytes = 0;   // that have come
+    std::deque<Kept> kept{};
   };
+  // That a stream has ended, or that there is none.
+  struct Owed {
+    uint32_t neighbour = kNone;
+    NearHeader header{};
+    Bytes bytes() const noexcept { return {reinterpret_cast<const std::byte*>(&header), sizeof header}; }
+  };
+  static constexpr size_t kOwedMax = 4096;
   // Whose a port of this interface is.
   struct Whereabouts {
     Address address{};
@@ -176,6 +192,7 @@ class Stack {
   void drop(uint32_t index);
   void note(uint32_t index);
   void make_due(uint32_t index);
+  void settle(uint32_t index, bool& full);
   uint32_t events_of(const Socket& socket) const noexcept;
   int bind_free(uint32_t index);
   void give_back_port(Socket& socket);
@@ -200,6 +217,7 @@ class Stack {
   void handle_tcp(const ip::IpView& packet, const IpMessageHeader& header);
   void handle_connection(uint32_t index, const ip::TcpView& segment, uint8_t ecn);
   int take_error(Socket& socket);
+  void take_failure(Socket& socket);
   tcp::Sequence initial_sequence(const Address& local, const Address& remote) const noexcept;
   uint32_t timestamp_offset(const Address& local, const Address& remote) const noexcept;
 
@@ -207,6 +225,7 @@ class Stack {
   void handle_syn(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment, uint8_t ecn);
   void send_cookie(const Address& local, const Address& remote, const ip::TcpView& segment);
   bool take_cookie(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment);
+  static void inherit(Socket& child, const Socket& parent);
   uint32_t make_embryo(uint32_t listener, const Address& local, const Address& remote);
   void embryo_changed(uint32_t index);
   uint32_t listener_at(const Address& local) const noexcept;
@@ -239,6 +258,11 @@ class Stack {
   void end_near(uint32_t index, int error);
   void drop_piece(const NearPart& part, const NearPart::Piece& piece) noexcept;
   void drop_pieces(NearPart& part) noexcept;
+  void copy_out(Neighbour& neighbour);
+  void copy_first(NearPart& part);
+  void say(uint32_t neighbour, const NearHeader& header);
+  void reset_near(const NearPart& part);
+  void run_near_timer(uint32_t index);
   bool tell_near(const NearPart& part, uint8_t kind, uint32_t value = 0) noexcept;
   void open_connection(uint32_t index);
   bool handle_near_data(uint32_t index, const Message& message, uint32_t bytes);
@@ -273,8 +297,8 @@ class Stack {
   uint32_t lives_ = 0;
 
   std::vector<Bytes> pieces_;       // room for those of one message
-  std::vector<uint32_t> due_;       // sockets that may have something to send, from due_first_ on
-  size_t due_first_ = 0;
+  std::vector<uint32_t> due_;       // sockets that may have something to send
+  std::vector<Owed> owed_;          // to neighbours whose channels had no room
   std::vector<uint32_t> changed_;   // for next_change(), from changed_first_ on
   size_t changed_first_ = 0;
 };

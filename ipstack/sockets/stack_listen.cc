@@ -87,20 +87,27 @@ void Stack::end_listener(Socket& socket) {
   socket.listening.reset();
 }
 
+// What a listener's options mean for its connections.
+void Stack::inherit(Socket& child, const Socket& parent) {
+  child.tcp->options = parent.tcp->options;
+  child.hop_limit = parent.hop_limit;
+  child.traffic_class = parent.traffic_class;
+  child.max_segment = parent.max_segment;
+  child.keep_idle = parent.keep_idle;
+  child.linger = parent.linger;
+  child.reuse = parent.reuse;
+  child.only_ipv6 = parent.only_ipv6;
+}
+
 // A socket for a handshake that a peer has begun.
 uint32_t Stack::make_embryo(uint32_t listener, const Address& local, const Address& remote) {
-  const uint32_t index = new_socket(Type::stream, !local.host.is_ipv4());
+  const uint32_t index = new_socket(Type::stream, slab_[listener].ipv6);
   if (index == kNone) return kNone;
   const Socket& parent = slab_[listener];
   Socket& child = slab_[index];
   child.owned = false;
   child.listener = listener;
-  child.tcp->options = parent.tcp->options;
-  child.hop_limit = parent.hop_limit;
-  child.traffic_class = parent.traffic_class;
-  child.linger = parent.linger;
-  child.reuse = parent.reuse;
-  child.ipv6 = parent.ipv6;
+  inherit(child, parent);
   child.local = local;
   child.remote = remote;
   child.bound = child.named = true;

@@ -44,6 +44,7 @@ int64_t Stack::send_near(uint32_t index, Bytes data) {
     const size_t bytes = std::min({data.size() - sent, size_t{part.credit}, size_t{kDataMax}});
     if (!network_.send_to_neighbour(part.neighbour, bytes_of(header), data.subspan(sent, bytes))) {
       ++counters_.no_room;
+      socket.refused_bytes = static_cast<uint32_t>(bytes);
       make_due(index);
       break;
     }
@@ -99,11 +100,7 @@ void Stack::consume_near(uint32_t index, uint32_t bytes) {
 }
 
 void Stack::drop_piece(const NearPart& part, const NearPart::Piece& piece) noexcept {
-  if (!piece.copy.empty()) return;
-  Neighbour& neighbour = neighbours_[part.neighbour];
-  --neighbour.kept_messages;
-  neighbour.kept_bytes -= piece.message.length;
-  network_.release(part.neighbour, piece.message);
+  if (piece.copy.empty()) network_.release(part.neighbour, piece.message);
 }
 
 void Stack::drop_pieces(NearPart& part) noexcept {
@@ -125,11 +122,12 @@ void Stack::close_near(uint32_t index) {
   NearPart& part = *socket.near;
   socket.owned = false;
   if (part.state == NearPart::State::open && (part.unread != 0 || socket.linger == 0)) {
-    if (!part.answer_due) static_cast<void>(tell_near(part, NearKind::kReset));  // else, or without room, what the peer says is answered so
+    reset_near(part);
     return drop(index);
   }
-  if (part.state != NearPart::State::open) return drop(index);
+  if (part.state != NearPart::State::open) return drop(index);  // what answers the question is answered by a reset
   part.end_due = !part.end_sent;
+  timers_.set(index, now_ + socket.tcp->options.fin_wait_2);
   const bool blocked = !after_near(index);
   if (blocked) return make_due(index);
   if (part.end_sent && part.end_came) drop(index);
@@ -197,9 +195,31 @@ void Stack::end_near(uint32_t index, int error) {
   NearPart& part = *socket.near;
   part.state = NearPart::State::closed;
   part.open_due = part.answer_due = part.end_due = false;
+  timers_.remove(index);
+  if (socket.found) find_flow(index, false);
   if (error != 0) socket.error = error;
   if (!socket.owned && socket.listener == kNone) return drop(index);
   note(index);
+}
+
+// A neighbour that does not answer, or does not end what its peer has ended and left.
+void Stack::run_near_timer(uint32_t index) {
+  Socket& socket = slab_[index];
+  if (socket.near->state == NearPart::State::asking) return end_near(index, ETIMEDOUT);
+  if (socket.near->state != NearPart::State::open || socket.owned || socket.listener != kNone) return;
+  reset_near(*socket.near);
+  drop(index);
+}
+
+// Tells a neighbour, now or when there is room.
+void Stack::say(uint32_t neighbour, const NearHeader& header) {
+  const Owed owed{neighbour, header};
+  if (network_.send_to_neighbour(neighbour, owed.bytes(), {}) || owed_.size() >= kOwedMax) return;
+  owed_.push_back(owed);
+}
+
+void Stack::reset_near(const NearPart& part) {
+  say(part.neighbour, {.kind = NearKind::kReset, .socket = part.peer, .life = part.peer_life});
 }
 
 // ---- datagrams

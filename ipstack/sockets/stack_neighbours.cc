@@ -15,8 +15,9 @@ namespace {
 
 constexpr Nanoseconds kNobodyFor = 100 * kMillisecond;  // so long nobody's port is not asked about again
 constexpr uint32_t kPrivileged = 1024;
-// What may stay in place in a neighbour's channel (of 256 messages and 4 MiB), so that others' messages pass.
-constexpr uint32_t kKeptMessages = 96, kKeptBytes = 1536 * 1024;
+// How far behind the newest a message may lie in place in a neighbour's channel (of 256 messages and 4 MiB).
+constexpr uint64_t kBehindMessages = 96, kBehindBytes = 1536 * 1024;
+constexpr size_t kCopyMax = 64 * 1024;  // small pieces are put together up to this
 
 template <typename T>
 bool read(Bytes message, T& into) noexcept {
@@ -72,18 +73,13 @@ void Stack::handle_neighbour_gone(uint32_t neighbour) {
   for (uint32_t i = 0; i < slab_.end(); ++i) {
     if (!slab_.has(i) || slab_[i].near == nullptr || slab_[i].near->neighbour != neighbour) continue;
     NearPart& part = *slab_[i].near;
-    for (NearPart::Piece& piece : part.pieces) {  // what has come is still read
-      if (!piece.copy.empty()) continue;
-      const Bytes bytes = piece.bytes();
-      std::vector<std::byte> copy(bytes.begin(), bytes.end());
-      drop_piece(part, piece);
-      piece.taken = 0;
-      piece.copy = std::move(copy);
-    }
+    const auto in_place = [](const NearPart::Piece& each) { return each.copy.empty(); };
+    while (std::any_of(part.pieces.begin(), part.pieces.end(), in_place)) copy_first(part);  // what has come is still read
     if (part.state == NearPart::State::asking) fall_back(i);
     else if (part.state == NearPart::State::open) end_near(i, part.end_came ? 0 : ECONNRESET);
   }
   neighbours_[neighbour] = {};
+  std::erase_if(owed_, [&](const Owed& each) { return each.neighbour == neighbour; });
 }
 
 // ---- what comes
@@ -106,14 +102,29 @@ bool Stack::handle_neighbour_message(uint32_t neighbour, const Message& message)
     handle_near_open(neighbour, bytes);
     return false;
   }
+  Neighbour& from = neighbours_[neighbour];
+  ++from.arrived;
+  from.bytes += bytes.size();
+  if (!from.kept.empty()) copy_out(from);
   const bool known = slab_.has(header.socket) && slab_[header.socket].near != nullptr &&
                      slab_[header.socket].near->neighbour == neighbour && slab_[header.socket].near->life == header.life;
-  if (!known) return false;  // it has ended here: who did not know has been told
+  if (!known) {
+    // It has ended here, which the other side has been told. But of an answer it cannot know that nobody waits for it any longer.
+    NearOpened opened;
+    if (header.kind == NearKind::kOpened && read(bytes, opened)) {
+      say(neighbour, {.kind = NearKind::kReset, .socket = opened.socket, .life = opened.life});
+    }
+    return false;
+  }
   const uint32_t index = header.socket;
   Socket& socket = slab_[index];
   NearPart& part = *socket.near;
   if (header.kind == NearKind::kOpened || header.kind == NearKind::kRefused) {
     handle_near_answer(index, bytes);
+    return false;
+  }
+  if (header.kind == NearKind::kReset && part.state == NearPart::State::asking) {
+    end_near(index, ECONNRESET);  // accepted, and gone
     return false;
   }
   if (part.state != NearPart::State::open) return false;
@@ -147,7 +158,7 @@ bool Stack::handle_near_data(uint32_t index, const Message& message, uint32_t by
   if (gone || lies) {
     // Nobody reads it, or it is more than it may be.
     if (lies) ++counters_.near_bad;
-    static_cast<void>(tell_near(part, NearKind::kReset));
+    reset_near(part);
     end_near(index, ECONNRESET);
     return false;
   }
@@ -159,19 +170,39 @@ bool Stack::handle_near_data(uint32_t index, const Message& message, uint32_t by
   }
   Neighbour& neighbour = neighbours_[part.neighbour];
   part.unread += bytes;
-  NearPart::Piece& piece = part.pieces.emplace_back();
-  const bool keeps = neighbour.kept_messages < kKeptMessages && neighbour.kept_bytes + uint64_t{message.length} <= kKeptBytes;
-  if (keeps) {
-    piece.message = message;
-    piece.taken = sizeof(NearHeader);
-    ++neighbour.kept_messages;
-    neighbour.kept_bytes += message.length;
-  } else {
-    const Bytes data = message.bytes().subspan(sizeof(NearHeader));
-    piece.copy.assign(data.begin(), data.end());
-  }
+  part.pieces.push_back({.message = message, .taken = sizeof(NearHeader)});
+  neighbour.kept.push_back({index, part.life, message.position, neighbour.arrived, neighbour.bytes});
   note(index);
-  return keeps;
+  return true;
+}
+
+// What lies too far behind what has come since.
+void Stack::copy_out(Neighbour& neighbour) {
+  while (!neighbour.kept.empty()) {
+    const Neighbour::Kept kept = neighbour.kept.front();
+    if (neighbour.arrived - kept.arrived <= kBehindMessages && neighbour.bytes - kept.bytes <= kBehindBytes) return;
+    neighbour.kept.pop_front();
+    if (!slab_.has(kept.socket) || slab_[kept.socket].near == nullptr || slab_[kept.socket].near->life != kept.life) continue;
+    NearPart& part = *slab_[kept.socket].near;
+    const auto first = std::find_if(part.pieces.begin(), part.pieces.end(), [](const NearPart::Piece& each) { return each.copy.empty(); });
+    if (first != part.pieces.end() && first->message.position == kept.position) copy_first(part);
+  }
+}
+
+// The oldest piece that lies in place; those before it are copies.
+void Stack::copy_first(NearPart& part) {
+  const auto at = std::find_if(part.pieces.begin(), part.pieces.end(), [](const NearPart::Piece& each) { return each.copy.empty(); });
+  const Bytes bytes = at->bytes();
+  if (at != part.pieces.begin() && std::prev(at)->copy.size() + bytes.size() <= kCopyMax) {
+    std::prev(at)->copy.insert(std::prev(at)->copy.end(), bytes.begin(), bytes.end());
+    drop_piece(part, *at);
+    part.pieces.erase(at);
+    return;
+  }
+  std::vector<std::byte> copy(bytes.begin(), bytes.end());
+  drop_piece(part, *at);
+  at->taken = 0;
+  at->copy = std::move(copy);
 }
 
 void Stack::handle_near_open(uint32_t neighbour, Bytes message) {
@@ -179,9 +210,7 @@ void Stack::handle_near_open(uint32_t neighbour, Bytes message) {
   if (!read(message, open)) return void(++counters_.near_bad);
   const Address from{{open.from}, open.from_port}, to{{open.to}, open.to_port};
   const NearHeader refused{.kind = NearKind::kRefused, .socket = open.header.socket, .life = open.header.life};
-  const auto refuse = [&] {
-    static_cast<void>(network_.send_to_neighbour(neighbour, {reinterpret_cast<const std::byte*>(&refused), sizeof refused}, {}));
-  };
+  const auto refuse = [&] { say(neighbour, refused); };
   const uint32_t listener = listener_at(to);
   const bool honest = is_own(from.host) && is_own(to.host) && from.port != 0 && open.window <= 0x7FFF'FFFF &&
                       (from.port >= kPrivileged || neighbours_[neighbour].same_user);
@@ -191,8 +220,7 @@ void Stack::handle_near_open(uint32_t neighbour, Bytes message) {
   const uint32_t index = part.ready.size() < part.backlog ? new_socket(Type::stream, slab_[listener].ipv6) : kNone;
   if (index == kNone) return refuse();
   Socket& child = slab_[index];
-  child.tcp->options = slab_[listener].tcp->options;
-  child.linger = slab_[listener].linger;
+  inherit(child, slab_[listener]);
   child.owned = false;
   child.listener = listener;
   child.waits = true;

@@ -103,7 +103,9 @@ int Stack::connect(int number, const Address& asked) {
     socket->connected = !to.host.is_unspecified();
     socket->remote = socket->connected ? to : Address{};
     if (!socket->connected) return 0;
-    if (!socket->named && !source_for(to.host, socket->local.host)) {
+    const bool reachable = socket->named && !socket->local.host.is_unspecified() ? socket->local.host.is_ipv4() == to.host.is_ipv4()
+                           : socket->named || source_for(to.host, socket->local.host);
+    if (!reachable) {
       socket->connected = false;
       return -ENETUNREACH;
     }
@@ -121,6 +123,7 @@ int Stack::connect(int number, const Address& asked) {
     socket->tcp->connection.reset();
     if (near) drop_pieces(*socket->near);
     socket->near.reset();
+    socket->shut_read = socket->shut_write = false;
     if (!socket->named) give_back_port(*socket);
     if (!socket->named) socket->local = {};
   }
@@ -134,6 +137,7 @@ int Stack::connect(int number, const Address& asked) {
   if (to.port == 0) return -ECONNREFUSED;
   ip::IpAddress from = socket->local.host;
   if (from.is_unspecified() && !source_for(to.host, from)) return -ENETUNREACH;
+  if (from.is_ipv4() != to.host.is_ipv4()) return -ENETUNREACH;
   const auto is_free = [&](uint16_t port) { return flow({from, port}, to) == kNone; };
   if (!socket->bound) {
     if (const int error = tcp_ports_.take_any(is_free, socket->local.port); error != 0) return -error;
@@ -179,9 +183,13 @@ int64_t Stack::send(int number, Bytes data) {
     return send_to(number, data, socket->remote);
   }
   if (socket->error != 0) return -take_error(*socket);
-  if (socket->near != nullptr) return send_near(static_cast<uint32_t>(number), data);
+  if (socket->near != nullptr) {
+    socket->told &= ~Events::kOut;
+    return send_near(static_cast<uint32_t>(number), data);
+  }
   if (!socket->has_connection() || socket->shut_write) return -EPIPE;
   tcp::Connection& connection = *socket->tcp->connection;
+  socket->told &= ~Events::kOut;  // told again when there is room
   if (is_opening(connection.state())) return -EAGAIN;
   const tcp::Transferred sent = connection.send(data);
   if (sent.error != tcp::Error::none) return -EPIPE;
@@ -245,17 +253,23 @@ void Stack::after(uint32_t index) {
   Socket& socket = slab_[index];
   const tcp::Connection& connection = *socket.tcp->connection;
   timers_.set(index, std::max(connection.next_timer(), now_ + 1));
+  take_failure(socket);
   const bool closed = connection.state() == tcp::State::closed;
-  if (closed && !socket.failed && connection.error() != tcp::Error::none) {
-    socket.failed = true;
-    // What ICMP said meanwhile is a better reason than silence.
-    const bool silent = connection.error() == tcp::Error::timed_out || connection.error() == tcp::Error::unreachable;
-    const int path = silent ? errno_of(connection.path_error()) : 0;
-    socket.error = path != 0 ? path : errno_of(connection.error());
-  }
+  if (closed && !blocked && socket.found) find_flow(index, false);  // the same ends may connect anew
   if (socket.listener != kNone && !socket.waits) return blocked ? void() : embryo_changed(index);
   if (closed && !socket.owned && socket.listener == kNone && !blocked) return drop(index);
   note(index);
+}
+
+// Of a connection that has ended: why, for its owner.
+void Stack::take_failure(Socket& socket) {
+  const tcp::Connection& connection = *socket.tcp->connection;
+  if (connection.state() != tcp::State::closed || socket.failed || connection.error() == tcp::Error::none) return;
+  socket.failed = true;
+  // What ICMP said meanwhile is a better reason than silence.
+  const bool silent = connection.error() == tcp::Error::timed_out || connection.error() == tcp::Error::unreachable;
+  const int path = silent ? errno_of(connection.path_error()) : 0;
+  socket.error = path != 0 ? path : errno_of(connection.error());
 }
 
 // False: the network takes no more now.
@@ -321,7 +335,8 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
   uint32_t index = flow(local, remote);
   const bool near = index != kNone && !slab_[index].has_connection();  // what comes is not of that stream: nobody's, not a listener's
   if (index != kNone && !near && slab_[index].tcp->connection->yields_to(segment)) {
-    drop(index);
+    if (slab_[index].owned) find_flow(index, false);  // its owner has not closed it yet
+    else drop(index);
     index = kNone;
   }
   if (index != kNone && !near) return handle_connection(index, segment, packet.traffic_class & 3);
@@ -341,11 +356,11 @@ void Stack::handle_connection(uint32_t index, const ip::TcpView& segment, uint8_
   Socket& socket = slab_[index];
   tcp::Connection& connection = *socket.tcp->connection;
   connection.handle_segment(segment, now_, ecn);
+  take_failure(socket);
   // What it says of this leaves when all that came at once has been seen; but that the owner can go on he is told now.
   make_due(index);
   timers_.set(index, connection.next_timer());
-  const bool settled = socket.owned && connection.state() != tcp::State::closed;
-  if (settled) note(index);
+  note(index);
 }
 
 }  // namespace unet::sockets

@@ -35,12 +35,24 @@ struct Two {
 };
 
 // A segment from a stranger to 10.0.0.2.
-std::vector<std::byte> segment(const ip::TcpFields& fields) {
+std::vector<std::byte> segment(const ip::TcpFields& fields, bool checked = false) {
   std::vector<std::byte> made(sizeof(IpMessageHeader) + 20 + 20);
   ip::emit_ip_header(made.data() + sizeof(IpMessageHeader),
                      {.from = *ip::parse_ip("10.0.0.99"), .to = *ip::parse_ip("10.0.0.2"), .protocol = 6, .hop_limit = 64}, 20);
   ip::emit_tcp(made.data() + sizeof(IpMessageHeader) + 20, fields);
+  const IpMessageHeader header{.flags = checked ? IpMessageFlags::kChecked : uint16_t{0}};
+  std::memcpy(made.data(), &header, sizeof header);
   return made;
+}
+
+// Of the last segment that an application has sent.
+uint32_t last_sequence(const World::Port& port) {
+  ip::IpView packet;
+  ip::Problem problem;
+  ip::TcpView view;
+  REQUIRE(parse_ip_packet(Bytes(port.last).subspan(sizeof(IpMessageHeader)), packet, problem) == ip::IpError::none);
+  REQUIRE(parse_tcp(packet.payload, view) == ip::TcpError::none);
+  return view.sequence.value;
 }
 
 std::vector<std::byte> receive(Stack& stack, int socket) {
@@ -135,6 +147,11 @@ TEST_CASE("a network that does not answer, and none that leads there") {
   CHECK(a.connect(a.socket(Type::stream, false), at("192.0.2.1", 81)) == -ENETUNREACH);
   CHECK(a.connect(a.socket(Type::stream, false), at("224.0.0.1", 81)) == -ENETUNREACH);
   CHECK(a.connect(a.socket(Type::stream, false), at("fd00::2", 81)) == -EAFNOSUPPORT);
+  for (const Type type : {Type::stream, Type::datagram}) {  // from one family to the other
+    const int six = a.socket(type, true);
+    REQUIRE(a.bind(six, at("fd00::1", 90)) == 0);
+    CHECK(a.connect(six, at("10.0.0.2", 81)) == -ENETUNREACH);
+  }
 }
 
 TEST_CASE("misuse of a stream has Linux's errors") {
@@ -178,6 +195,47 @@ TEST_CASE("what a reset does to both calls, once") {
   CHECK(two.a.stack->receive(client, room) == 0);
   CHECK(two.a.stack->send(client, room) == -EPIPE);
   CHECK(two.b.stack->sockets() == 0);
+}
+
+TEST_CASE("that a connection has failed is known as soon as its reset has come") {
+  Two two;
+  Stack& b = *two.b.stack;
+  const int socket = b.socket(Type::stream, false);
+  REQUIRE(b.connect(socket, at("10.0.0.99", 81)) == -EINPROGRESS);
+  Address own;
+  REQUIRE(b.local_address(socket, own) == 0);
+  const uint32_t sequence = last_sequence(two.b.port);
+  // Nobody calls run() in between.
+  b.handle_message(segment({.source_port = 81, .destination_port = own.port, .acknowledgement = {sequence + 1},
+                            .flags = ip::TcpFlags::kRst | ip::TcpFlags::kAck}, true));
+  CHECK((b.events(socket) & Events::kError) != 0);
+  CHECK(b.option(socket, Stack::Option::error) == ECONNREFUSED);
+}
+
+TEST_CASE("a socket stays its owner's while a further connection takes the place of its last one") {
+  Two two;
+  const int listener = two.listen(two.b, at("10.0.0.2", 80));
+  Stack &a = *two.a.stack, &b = *two.b.stack;
+  const auto connect = [&] {
+    const int client = a.socket(Type::stream, false);
+    REQUIRE(a.bind(client, at("10.0.0.1", 5000)) == 0);
+    REQUIRE(a.connect(client, at("10.0.0.2", 80)) == -EINPROGRESS);
+    two.world.run(two.world.now + kSecond);
+    return client;
+  };
+  const int client = connect(), server = b.accept(listener);
+  REQUIRE(server >= 0);
+  CHECK(b.shutdown(server, Stack::How::write) == 0);
+  two.world.run(two.world.now + kSecond);
+  CHECK(a.close(client) == 0);
+  two.world.run(two.world.now + kSecond);
+  CHECK(b.connection(server)->state() == tcp::State::time_wait);
+  connect();
+  const int second = b.accept(listener);
+  REQUIRE(second >= 0);
+  CHECK(second != server);
+  CHECK(b.close(server) == 0);
+  CHECK(b.connection(second) != nullptr);
 }
 
 TEST_CASE("half a connection goes on after the other half has ended") {

@@ -65,12 +65,15 @@ int64_t Stack::send_to(int number, Bytes data, const Address& asked, uint16_t se
   // As Linux has it: what is cut goes in single packets.
   const uint32_t headers = (to.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
   if (cut && segment + headers > mtu_from(from) && !is_own(to.host)) return -EINVAL;
-  if (const int error = bind_free(static_cast<uint32_t>(number)); error != 0) return -EAGAIN;
+  if (const int error = bind_free(static_cast<uint32_t>(number)); error != 0) return -error;
 
   if (is_own(to.host)) {
     const int near = send_datagram_near({from, socket->local.port}, to, data, cut ? segment : uint16_t{0});
     if (near > 0) return static_cast<int64_t>(data.size());
     if (near < 0) {
+      socket->told &= ~Events::kOut;
+      socket->refused_by = whereabouts(ip::Protocol::kUdp, to).neighbour;
+      socket->refused_bytes = static_cast<uint32_t>(data.size());
       make_due(static_cast<uint32_t>(number));
       return -EAGAIN;
     }
@@ -80,6 +83,8 @@ int64_t Stack::send_to(int number, Bytes data, const Address& asked, uint16_t se
   const MutableBytes room = network_.reserve(total);
   if (room.empty()) {
     ++counters_.no_room;
+    socket->told &= ~Events::kOut;
+    socket->refused_by = kNone;
     make_due(static_cast<uint32_t>(number));
     return -EAGAIN;
   }

@@ -59,29 +59,40 @@ class World {
     bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept override {
       Link& link = *links_.at(neighbour);
       std::deque<std::vector<std::byte>>& queue = link.queues[link.ends[0] == this ? 0 : 1];
-      if (queue.size() >= kLinkDepth || no_room) return false;
+      const uint32_t mine = link.ends[0] == this ? 0 : 1;
+      if (queue.size() + link.unreleased[mine] >= kLinkDepth || no_room) return false;
       std::vector<std::byte> message(head.begin(), head.end());
       message.insert(message.end(), data.begin(), data.end());
       queue.push_back(std::move(message));
       return true;
     }
+    bool has_room(uint32_t neighbour, uint32_t) noexcept override {
+      const Link& link = *links_.at(neighbour);
+      const uint32_t mine = link.ends[0] == this ? 0 : 1;
+      return link.queues[mine].size() + link.unreleased[mine] < kLinkDepth && !no_room;
+    }
     void release(uint32_t neighbour, const Message& message) noexcept override {
       UNET_CHECK(kept_.erase({neighbour, message.position}) == 1);
+      count_unreleased(neighbour);
     }
     size_t kept() const noexcept { return kept_.size(); }
 
     bool no_room = false;
+    bool deaf = false;  // does not look at what neighbours say
     Stack* stack = nullptr;
     uint64_t sent = 0;
+    std::vector<std::byte> last;  // of these
 
    private:
     friend class World;
-    static constexpr size_t kLinkDepth = 200;
+    static constexpr size_t kLinkDepth = 256;
     // A local channel. A link that has ended at one side takes what is sent there and forgets it.
     struct Link {
       std::array<Port*, 2> ends{};
       std::array<uint32_t, 2> numbers{};
       std::array<std::deque<std::vector<std::byte>>, 2> queues{};  // that each end has sent
+      std::array<size_t, 2> arrived{};
+      std::array<size_t, 2> unreleased{};  // of what each has sent: from the oldest that the other keeps to the newest that it has had
     };
     struct Asked {
       uint8_t protocol;
@@ -103,6 +114,15 @@ class World {
       other.stack->handle_neighbour(link->numbers[1], true);
       return link->numbers[0];
     }
+    // Room comes back in the order of arrival, as of a channel.
+    void count_unreleased(uint32_t neighbour) {
+      if (links_[neighbour] == nullptr) return;
+      Link& link = *links_[neighbour];
+      const uint32_t mine = link.ends[0] == this ? 0 : 1;
+      const auto oldest = kept_.lower_bound({neighbour, 0});
+      const bool some = oldest != kept_.end() && oldest->first.first == neighbour;
+      link.unreleased[1 - mine] = some ? link.arrived[1 - mine] - (oldest->second.number - 1) : 0;
+    }
     bool carry() {
       bool moved = !asked_.empty();
       std::vector<Asked> asked;
@@ -119,14 +139,15 @@ class World {
         Link& link = *links_[i];
         const uint32_t mine = link.ends[0] == this ? 0 : 1;
         std::deque<std::vector<std::byte>>& queue = link.queues[1 - mine];
-        while (!queue.empty()) {
+        while (!queue.empty() && !deaf) {
           moved = true;
           const uint32_t position = ++position_;
-          std::vector<std::byte>& kept = kept_[{static_cast<uint32_t>(i), position}] = std::move(queue.front());
+          Kept& kept = kept_[{static_cast<uint32_t>(i), position}] = {std::move(queue.front()), ++link.arrived[1 - mine]};
           queue.pop_front();
-          const Message message{.data = kept.data(), .length = static_cast<uint32_t>(kept.size()), .from_local = true,
+          const Message message{.data = kept.bytes.data(), .length = static_cast<uint32_t>(kept.bytes.size()), .from_local = true,
                                 .position = position};
           if (!stack->handle_neighbour_message(static_cast<uint32_t>(i), message)) kept_.erase({static_cast<uint32_t>(i), position});
+          count_unreleased(static_cast<uint32_t>(i));
         }
         if (link.ends[1 - mine] == nullptr) {
           stack->handle_neighbour_gone(static_cast<uint32_t>(i));
@@ -147,7 +168,11 @@ class World {
     std::vector<std::byte> room_;
     std::vector<Asked> asked_;
     std::vector<std::shared_ptr<Link>> links_;
-    std::map<std::pair<uint32_t, uint32_t>, std::vector<std::byte>> kept_;
+    struct Kept {
+      std::vector<std::byte> bytes;
+      size_t number;  // of those that came by its link
+    };
+    std::map<std::pair<uint32_t, uint32_t>, Kept> kept_;
     uint32_t position_ = 0;
   };
 
@@ -233,6 +258,7 @@ class World {
 
   void take(Port& port, Bytes bytes) {
     ++port.sent;
+    port.last.assign(bytes.begin(), bytes.end());
     std::vector<std::byte> message(bytes.begin(), bytes.end());
     ip::IpView packet;
     ip::Problem problem;
