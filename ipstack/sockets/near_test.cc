@@ -304,7 +304,7 @@ TEST_CASE("near datagrams, and a port that nobody has any longer") {
   CHECK(a.send(from, pattern(10)) == 10);  // by the network interface: the neighbour is asked for
   near.settle();
   const uint64_t packets = near.a.port.sent;
-  for (const size_t bytes : {0, 1, 60'000}) {
+  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{60'000}}) {
     CHECK(a.send(from, pattern(bytes)) == static_cast<int64_t>(bytes));
     near.settle();
   }
@@ -333,7 +333,7 @@ struct Liar {
   template <typename T>
   bool say(const T& head, size_t more = 0, size_t less = 0) {
     said.emplace_back(sizeof head + more - less);
-    std::memcpy(said.back().data(), &head, std::min(sizeof head, said.back().size()));
+    if (!said.back().empty()) std::memcpy(said.back().data(), &head, std::min(sizeof head, said.back().size()));
     return victim().handle_neighbour_message(0, {.data = said.back().data(), .length = static_cast<uint32_t>(said.back().size()),
                                                  .from_local = true, .position = ++position});
   }
@@ -347,7 +347,7 @@ TEST_CASE("what a neighbour may not say is counted, and ends no more than its ow
   const auto bad = [&] { return victim.counters().near_bad; };
   SECTION("what is none") {
     for (int kind = 0; kind < 256; ++kind) {
-      for (const size_t less : {0, 1, 11, 12}) {
+      for (const size_t less : {size_t{0}, size_t{1}, size_t{11}, size_t{12}}) {
         CHECK(!liar.say(NearHeader{.kind = static_cast<uint8_t>(kind), .socket = 77}, 0, less));
       }
     }

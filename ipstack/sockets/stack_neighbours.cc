@@ -85,6 +85,7 @@ void Stack::handle_neighbour_gone(uint32_t neighbour) {
 // ---- what comes
 
 bool Stack::handle_neighbour_message(uint32_t neighbour, const Message& message) {
+  if (neighbour >= neighbours_.size() || !neighbours_[neighbour].open) return false;
   const Bytes bytes = message.bytes();
   NearHeader header;
   if (bytes.size() >= sizeof(NearDatagram)) {
