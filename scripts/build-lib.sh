@@ -4,6 +4,9 @@
 # The caller sets `root` (the repository) and `me` (its name, for messages). All messages go to stderr,
 # so that the output of a program can be piped.
 
+# Where a tree lies does not change what is compiled from it, except for the place that a debugger looks in.
+export CCACHE_NOHASHDIR=1
+
 say() { echo "$me: $*" >&2; }
 
 die() {
@@ -27,10 +30,14 @@ lock() {
 unlock() { exec {lock_fd}>&-; }
 
 # configure DIR MESON_OPTION... - meson setup, when DIR is new, was configured otherwise, or was moved. The environment
-# variables CC and CXX choose the compiler, CC_LD and CXX_LD the linker. Needs the lock.
+# variables CC and CXX choose the compiler, CC_LD and CXX_LD the linker; ccache, where it is installed, remembers what they made,
+# for every clone. Needs the lock.
 configure() {
-  local dir="$root/$1"
-  local wanted="$root ${CC:-} ${CXX:-} ${CC_LD:-} ${CXX_LD:-} ${*:2}"
+  local dir="$root/$1" CC=${CC:-cc} CXX=${CXX:-c++}
+  if command -v ccache >/dev/null; then
+    CC="ccache $CC" CXX="ccache $CXX"
+  fi
+  local wanted="$root $CC $CXX ${CC_LD:-} ${CXX_LD:-} ${*:2}"
   local wipe=()
   if [[ -e $dir/build.ninja ]]; then
     [[ -e $dir/.configured && $(<"$dir/.configured") == "$wanted" ]] && return 0
@@ -40,7 +47,7 @@ configure() {
   say "configuring $1/"
   local log
   log=$(mktemp)
-  if ! meson setup "${wipe[@]}" "${@:2}" "$dir" "$root" >"$log" 2>&1 {lock_fd}>&-; then
+  if ! CC=$CC CXX=$CXX meson setup "${wipe[@]}" "${@:2}" "$dir" "$root" >"$log" 2>&1 {lock_fd}>&-; then
     tail -20 "$log" >&2
     rm -f "$log"
     return 1
