@@ -285,6 +285,12 @@ void Connection::throw_away_locked(const control::Reply& reply) {
       request.header = {control::Op::close_channel, reply.header.endpoint, next_cookie_++};
       request.channel = reply.channel.channel;
       break;
+    case control::Op::claim_ip:
+      static_assert(sizeof(control::ReleaseIp) == sizeof request);
+      static_assert(offsetof(control::ReleaseIp, claim) == offsetof(control::CloseChannel, channel));
+      request.header = {control::Op::release_ip, reply.header.endpoint, next_cookie_++};
+      request.channel = reply.claim_ip.claim;
+      break;
     case control::Op::create_endpoint:
     case control::Op::create_emulated:
       request.header = {control::Op::destroy_endpoint, reply.create_endpoint.endpoint, next_cookie_++};
@@ -301,7 +307,7 @@ void Connection::throw_away_locked(const control::Reply& reply) {
 void Connection::send_refusals_locked() {
   while (!refusals_.empty() && alive()) {
     const control::CloseChannel& oldest = refusals_.front();
-    const size_t size = oldest.header.op == control::Op::close_channel ? sizeof oldest : sizeof(control::DestroyEndpoint);
+    const size_t size = oldest.header.op == control::Op::destroy_endpoint ? sizeof(control::DestroyEndpoint) : sizeof oldest;
     if (::send(socket_.get(), &oldest, size, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
     refusals_.pop_front();
   }

@@ -27,6 +27,7 @@ enum class EndpointCounter : uint8_t {
   ip_no_route,           // there is no way to that address
   ip_too_big,            // for the path, and not to be cut: an ICMP error tells
   ip_no_buffer,          // too much waits for a neighbour that has not answered
+  ip_many_neighbours,    // the user sends to too many that have to be asked for
   // Drops of what was sent to this endpoint.
   no_free_buffer,        // the free queue was empty
   receive_queue_full,    // the receive queue was full
@@ -47,8 +48,8 @@ constexpr EndpointCounter kFirstEndpointDrop = EndpointCounter::bad_send_descrip
 constexpr std::array<std::string_view, kEndpointCounters> kEndpointCounterNames{
     "sent_messages", "sent_bytes", "received_messages", "received_bytes", "bad_send_descriptor", "unknown_channel",
     "bad_ip_message", "bad_ip_header", "bad_ip_protocol", "bad_ip_transport", "bad_ip_source", "bad_ip_port", "ip_no_route", "ip_too_big",
-    "ip_no_buffer", "no_free_buffer", "receive_queue_full", "too_long", "too_fragmented", "bad_free_descriptor", "duplicate_fragment",
-    "fragment_mismatch", "reassembly_timeout", "reassembly_overflow", "put_no_region", "put_out_of_bounds"};
+    "ip_no_buffer", "ip_many_neighbours", "no_free_buffer", "receive_queue_full", "too_long", "too_fragmented", "bad_free_descriptor",
+    "duplicate_fragment", "fragment_mismatch", "reassembly_timeout", "reassembly_overflow", "put_no_region", "put_out_of_bounds"};
 
 // Counters of the NI itself: frames that no endpoint can be charged with.
 enum class NiCounter : uint8_t {

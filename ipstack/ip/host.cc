@@ -40,8 +40,8 @@ Host::Host(const HostOptions& options, Nanoseconds now)
       neighbours_(with_seed(options.neighbours, options.seed)), groups4_(true, options.seed ^ 4), groups6_(false, options.seed ^ 6),
       path_mtu_({.link_mtu = options.mtu, .seed = options.seed}), redirects_(options.seed ^ 5),
       memory_(new std::byte[size_t{options.buffers} * frame_max_]),
-      buffers_(options.buffers), going_(options.buffers), random_(options.seed), error_tokens_(options.errors_per_second),
-      error_tokens_at_(now) {
+      buffers_(options.buffers), going_(options.buffers), random_(options.seed),
+      errors_(std::min(options.errors_per_second, 1'000'000u), now) {
   own_.reserve(kAddressesMax);
   on_link_.reserve(kPrefixesOnLinkMax);
   unreachable_.reserve(kUnreachableMax);
@@ -49,7 +49,7 @@ Host::Host(const HostOptions& options, Nanoseconds now)
   for (uint32_t i = options.buffers; i-- > 0;) free_.push_back(i);
   for (uint32_t& each : next_id_) each = static_cast<uint32_t>(next_random(random_));
   for (const HostAddress& each : options.addresses) {
-    add_address(each.address, each.prefix, now);
+    add_address(each.address, each.prefix, options.claim && !options.resumes, now);
     if (on_link_.size() < kPrefixesOnLinkMax) on_link_.push_back({.prefix = each.address, .bits = each.prefix});
   }
   if (options.dhcp) {
@@ -57,7 +57,7 @@ Host::Host(const HostOptions& options, Nanoseconds now)
     dhcp_.emplace(options.mac, size_max, next_random(random_), now);
   }
   if (!options.ipv6) return;
-  add_address(link_local(options.mac), 64, now);
+  add_address(link_local(options.mac), 64, options.claim && !options.resumes, now);
   if (options.autoconfigure) next_router_question_ = now + next_random(random_) % kSecond;  // RFC 4861, 6.3.7
 }
 
@@ -198,20 +198,6 @@ void Host::answer_echo(const Arrival& arrival, Nanoseconds now) noexcept {
   if (send(fields, header, arrival.icmp.rest, now) == SendResult::sent) count(HostCounter::echoes);
 }
 
-bool Host::may_send_error(Nanoseconds now) noexcept {
-  const uint32_t per_second = std::min(options_.errors_per_second, 1'000'000u);
-  if (per_second == 0) return false;
-  const Nanoseconds each = kSecond / per_second;
-  const uint64_t earned = (now - error_tokens_at_) / each;
-  if (earned != 0) {
-    error_tokens_ = static_cast<uint32_t>(std::min<uint64_t>(per_second, error_tokens_ + earned));
-    error_tokens_at_ += earned * each;
-  }
-  if (error_tokens_ == 0) return false;
-  --error_tokens_;
-  return true;
-}
-
 // RFC 1122, 3.2.2; RFC 4443, 2.4: about which packets no error is sent.
 void Host::send_error(const Arrival& arrival, const IcmpErrorFields& fields, Nanoseconds now, bool even_of_groups) noexcept {
   const IpView& packet = arrival.packet;
@@ -222,7 +208,7 @@ void Host::send_error(const Arrival& arrival, const IcmpErrorFields& fields, Nan
   if (!parse_quoted(packet.packet, packet.ipv4, about)) return;
   const bool of_icmp = about.protocol == (packet.ipv4 ? Protocol::kIcmp : Protocol::kIcmp6);
   if (of_icmp && (about.payload.empty() || is_icmp_error(std::to_integer<uint8_t>(about.payload[0]), packet.ipv4))) return;
-  if (!may_send_error(now)) return count(HostCounter::errors_limited);
+  if (!errors_.take(now)) return count(HostCounter::errors_limited);
   const std::optional<IpAddress> from = arrival.to_group ? source_for(packet.from) : std::optional(packet.to);
   if (!from) return count(HostCounter::no_source);
   std::array<std::byte, kIcmpBytes + kIcmpQuote6Max> message;

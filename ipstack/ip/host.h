@@ -31,6 +31,7 @@
 #include "ipstack/wire/arp.h"
 #include "ipstack/wire/icmp.h"
 #include "ipstack/wire/neighbour_discovery.h"
+#include "unet/base/rate_limit.h"
 
 namespace unet::ip {
 
@@ -49,6 +50,7 @@ struct HostOptions {
   bool dhcp = false;                       // takes an IPv4 address, a gateway and an MTU from a server: UDP's port 68 is the host's own
   bool redirects = true;                   // goes where the gateway sends it on
   bool claim = true;                       // probes for an address before it uses it
+  bool resumes = false;                    // `addresses` and the link-local one were ours a moment ago: nobody is asked for these
   uint32_t buffers = 256;                  // packets that go or wait
   uint32_t errors_per_second = 100;        // ICMP errors that it sends (RFC 4443, 2.4 (f))
   uint8_t hop_limit = 64;
@@ -99,6 +101,7 @@ struct HostStatus {
   uint32_t count = 0;         // of `addresses`
   std::array<Address, kAddressesMax> addresses{};
   IpAddress gateway4{}, gateway6{};  // unspecified: none
+  uint32_t mtu = 0;           // of the link; of IPv4's and IPv6's, as servers and routers say them, the smaller
   bool operator==(const HostStatus&) const noexcept = default;
 };
 
@@ -114,6 +117,8 @@ class Host {
   SendResult send(IpFields fields, Bytes header, Bytes data, Nanoseconds now) noexcept;
   // The station to which packets to `to` go now. Nothing: there is no route, or the neighbour has to be asked for, as send() does.
   std::optional<MacAddress> station_for(const IpAddress& to, Nanoseconds now) noexcept;
+  // send() to there asks for a neighbour that nobody has asked for: an entry more, for which another may give way.
+  bool is_news(const IpAddress& to, Nanoseconds now) const noexcept;
   // The number of the next packet to `to` that may be cut.
   uint32_t take_id(const IpAddress& to) noexcept;
   // The address from which packets to `to` go; nothing: none.
@@ -195,11 +200,10 @@ class Host {
   bool handle_icmp(const MacAddress& station, Nanoseconds now, Arrival& arrival) noexcept;
   void answer_echo(const Arrival& arrival, Nanoseconds now) noexcept;
   void send_error(const Arrival& arrival, const IcmpErrorFields& fields, Nanoseconds now, bool even_of_groups = false) noexcept;
-  bool may_send_error(Nanoseconds now) noexcept;
   void expire_fragments(Nanoseconds now) noexcept;
 
   // host_addresses.cc: neighbours, addresses, routers
-  void add_address(const IpAddress& address, uint8_t prefix, Nanoseconds now);
+  void add_address(const IpAddress& address, uint8_t prefix, bool probe, Nanoseconds now);
   Own* own(const IpAddress& address) noexcept;
   const Own* own(const IpAddress& address) const noexcept;
   void note_claim(Own& own, AddressClaim::State before, Nanoseconds now) noexcept;
@@ -248,7 +252,7 @@ class Host {
   uint32_t link_mtu(const IpAddress& to) const noexcept { return to.is_ipv4() ? mtu4_ : mtu6_; }
   std::optional<uint32_t> take_buffer() noexcept;
   std::byte* frame_of(uint32_t buffer) noexcept { return memory_.get() + size_t{buffer} * frame_max_; }
-  void go(uint32_t buffer, const Route& route, Nanoseconds now) noexcept;
+  bool go(uint32_t buffer, const Route& route, Nanoseconds now) noexcept;
   void take_released() noexcept;
 
   const HostOptions options_;
@@ -281,8 +285,7 @@ class Host {
 
   uint64_t random_;
   std::array<uint32_t, 64> next_id_;  // by a hash of the destination: no peer learns from his packets of another's (RFC 7739)
-  uint32_t error_tokens_;
-  Nanoseconds error_tokens_at_;
+  RateLimit errors_;
   std::array<uint64_t, static_cast<size_t>(HostCounter::count)> counters_{};
 };
 

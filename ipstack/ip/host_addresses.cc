@@ -25,10 +25,10 @@ constexpr IpAddress kNone6{};
 
 // ---- addresses
 
-void Host::add_address(const IpAddress& address, uint8_t prefix, Nanoseconds now) {
+void Host::add_address(const IpAddress& address, uint8_t prefix, bool probe, Nanoseconds now) {
   if (own_.size() == kAddressesMax || own(address) != nullptr) return;
-  own_.push_back({.claim = AddressClaim(address, options_.mac, options_.claim, next_random(random_), now), .prefix = prefix});
-  if (!options_.claim) ++address_changes_;
+  own_.push_back({.claim = AddressClaim(address, options_.mac, probe, next_random(random_), now), .prefix = prefix});
+  if (!probe) ++address_changes_;
 }
 
 bool Host::remove_address(const IpAddress& address, Nanoseconds now) noexcept {
@@ -89,6 +89,7 @@ HostStatus Host::status() const noexcept {
   }
   status.gateway4 = gateway4_.value_or(IpAddress{});
   status.gateway6 = gateway6_.value_or(IpAddress{});
+  status.mtu = options_.ipv6 ? std::min(mtu4_, mtu6_) : mtu4_;
   return status;
 }
 

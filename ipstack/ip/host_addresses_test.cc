@@ -190,6 +190,19 @@ TEST_CASE("a default router, until it is none") {
   CHECK(world.send(kFar) == SendResult::no_route);
 }
 
+TEST_CASE("a host that resumes asks for none of the addresses that it had, and for all others") {
+  TestLink link;
+  const IpAddress had = *parse_ip("10.0.0.1");
+  const uint32_t a = link.add({.addresses = {{had, 24}}, .autoconfigure = true, .resumes = true});
+  CHECK(link[a].state_of(had) == Host::AddressState::assigned);
+  CHECK(link[a].state_of(link_local(TestLink::mac(a))) == Host::AddressState::assigned);
+  link.inject(advertisement({.prefix = "fd00:7::"}));
+  const IpAddress made = World::made_of("fd00:7::");
+  CHECK(link[a].state_of(made) == Host::AddressState::tentative);
+  link.run_for(20 * kSecond);
+  CHECK(link[a].state_of(made) == Host::AddressState::assigned);
+}
+
 TEST_CASE("what was configured stays, whatever routers say") {
   TestLink link;
   HostOptions options{.addresses = {{*parse_ip("fd00:1::2"), 64}, {*parse_ip("10.0.1.2"), 24}}, .autoconfigure = true};

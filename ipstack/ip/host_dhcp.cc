@@ -9,7 +9,6 @@ namespace unet::ip {
 namespace {
 
 constexpr uint32_t kEthernetBytes = 14;
-constexpr uint32_t kMtuMin = 576;  // what every host takes (RFC 1122, 3.3.3): a smaller one is not believed
 
 }  // namespace
 
@@ -43,13 +42,13 @@ void Host::apply_lease(Nanoseconds now) noexcept {
     if (const Own* const known = own(lease_->address); known != nullptr && known->of_dhcp) remove_address(lease_->address, now);
   }
   if (lease && !same && own(lease->address) == nullptr && own_.size() < kAddressesMax) {
-    add_address(lease->address, lease->prefix, now);
+    add_address(lease->address, lease->prefix, options_.claim, now);
     own_.back().of_dhcp = true;
     if (on_link_.size() < kPrefixesOnLinkMax) on_link_.push_back({.prefix = lease->address, .bits = lease->prefix});
   }
   // What was configured goes first.
   gateway4_ = lease && !options_.gateway4 ? lease->router : options_.gateway4;
-  mtu4_ = lease && lease->mtu >= kMtuMin ? std::min<uint32_t>(lease->mtu, options_.mtu) : options_.mtu;
+  mtu4_ = lease && lease->mtu >= kIpv4WholeMin ? std::min<uint32_t>(lease->mtu, options_.mtu) : options_.mtu;
   lease_ = lease;
 }
 

@@ -55,7 +55,12 @@ std::optional<MacAddress> Host::station_for(const IpAddress& to, Nanoseconds now
   const std::optional<Route> route = route_to(to, now);
   if (!route) return std::nullopt;
   if (route->direct_group) return route->next_hop.is_multicast() ? group_station(route->next_hop) : kEveryStation;
-  return neighbours_.resolve(route->next_hop, now);
+  return neighbours_.state(route->next_hop) ? neighbours_.resolve(route->next_hop, now) : std::nullopt;
+}
+
+bool Host::is_news(const IpAddress& to, Nanoseconds now) const noexcept {
+  const std::optional<Route> route = route_to(to, now);
+  return route && !route->direct_group && !neighbours_.state(route->next_hop);
 }
 
 // RFC 1122, 3.2.2.2; RFC 4861, 8.1: from the router that is used for the destination, to a neighbour.
@@ -114,7 +119,7 @@ SendResult Host::send_cut(IpFields fields, const Route& route, Bytes header, Byt
     const uint32_t of_header = at < header.size() ? std::min<uint32_t>(size, static_cast<uint32_t>(header.size()) - at) : 0;
     const Bytes first = of_header != 0 ? header.subspan(at, of_header) : Bytes{};
     const size_t data_at = at < header.size() ? 0 : at - header.size();
-    send_piece(fields, route, first, data.subspan(data_at, size - of_header), now);
+    if (send_piece(fields, route, first, data.subspan(data_at, size - of_header), now) != SendResult::sent) return SendResult::no_buffer;
     count(HostCounter::fragments_sent);
   }
   return SendResult::sent;
@@ -134,13 +139,13 @@ SendResult Host::send_piece(const IpFields& fields, const Route& route, Bytes he
     size += static_cast<uint32_t>(part.size());
   }
   buffers_[*buffer].length = size;
+  if (!go(*buffer, route, now)) return count(HostCounter::no_buffer), SendResult::no_buffer;
   count(HostCounter::sent);
-  go(*buffer, route, now);
   return SendResult::sent;
 }
 
-// To the station of its next hop, or to the end of those that wait for it.
-void Host::go(uint32_t buffer, const Route& route, Nanoseconds now) noexcept {
+// To the station of its next hop, or to the end of those that wait for it. False: too many wait, and it is gone.
+bool Host::go(uint32_t buffer, const Route& route, Nanoseconds now) noexcept {
   std::optional<MacAddress> station;
   if (route.direct_group) station = route.next_hop.is_multicast() ? group_station(route.next_hop) : kEveryStation;
   else station = neighbours_.resolve(route.next_hop, now);
@@ -149,17 +154,18 @@ void Host::go(uint32_t buffer, const Route& route, Nanoseconds now) noexcept {
     if (waiting_ >= buffers_.size() / 2) {
       // Those that nobody answers do not keep what others wait for.
       free_.push_back(buffer);
-      return count(HostCounter::no_buffer);
+      return false;
     }
     ++waiting_;
     if (const std::optional<uint32_t> dropped = neighbours_.wait(route.next_hop, buffer)) {
       --waiting_;
       free_.push_back(*dropped);
     }
-    return;
+    return true;
   }
   std::memcpy(frame_of(buffer), station->data(), station->size());
   going_[(going_first_ + going_count_++) % going_.size()] = buffer;
+  return true;
 }
 
 uint32_t Host::take_id(const IpAddress& to) noexcept { return next_id_[hash_of(to, options_.seed) % next_id_.size()]++; }

@@ -22,6 +22,7 @@ constexpr uint32_t kIpv6Bytes = 40;
 constexpr uint32_t kIpv6FragmentBytes = 8;
 constexpr uint32_t kIpv4MtuMin = 68;         // RFC 791: what every link takes
 constexpr uint32_t kIpv4PathMtuMin = 552;    // no path's is believed to be less: 576 is what every host takes whole, with room for options
+constexpr uint32_t kIpv4WholeMin = 576;       // what every host takes (RFC 1122, 3.3.3): no link with less is one for us
 constexpr uint32_t kIpv6MtuMin = 1280;       // RFC 8200, 5
 constexpr uint32_t kExtensionsMax = 8;       // headers in front of the protocol's; more are refused (RFC 8883, 3.1 lets a host)
 constexpr uint32_t kFragmentUnit = 8;        // bytes

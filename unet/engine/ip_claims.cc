@@ -36,7 +36,11 @@ void IpClaims::remove(uint32_t number) noexcept {
 }
 
 void IpClaims::remove_all(EndpointState& owner) noexcept {
-  while (!owner.ip_claims.empty()) remove(owner.ip_claims.back());
+  while (!owner.ip_claims.empty()) {
+    const uint32_t number = owner.ip_claims.back();
+    owner.ip_claims.pop_back();  // the last one, so that remove() does not look through all for it
+    remove(number);
+  }
 }
 
 // Behind those that are as specific.
@@ -76,11 +80,7 @@ EndpointState* IpClaims::find(uint8_t protocol, const ip::IpAddress& local, uint
 
 bool IpClaims::may_send(const EndpointState& owner, uint8_t protocol, const ip::IpAddress& local, uint16_t port,
                         const ip::IpAddress& remote, uint16_t remote_port) const noexcept {
-  for (uint32_t at = head(protocol, port); at != kEnd; at = nodes_[at].next) {
-    const Claim& claim = claims_[nodes_[at].claim];
-    if (claim.owner == &owner && claim.fits(local, remote, remote_port)) return true;
-  }
-  return false;
+  return find(protocol, local, port, remote, remote_port) == &owner;
 }
 
 }  // namespace unet::engine

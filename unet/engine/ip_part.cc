@@ -20,7 +20,7 @@ EndpointState::~EndpointState() = default;
 
 IpPart::IpPart(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters,
                bool resumes, Nanoseconds now)
-    : delivery_(delivery), counters_(counters), scratch_(new std::byte[kMessageMax]), reset_tokens_at_(now) {
+    : delivery_(delivery), counters_(counters), scratch_(new std::byte[kMessageMax]), resets_(kResetsPerSecond, now) {
   for (const IpPortOptions& each : options.ports) {
     UNET_CHECK(each.port < ports.size() && each.port < kPortsMax && by_port_[each.port] == nullptr);
     ports_.push_back(std::make_unique<IpPort>(each, *ports[each.port], resumes, options.seed + each.port, now));
@@ -194,23 +194,11 @@ void IpPart::deliver_gathered() noexcept {
 
 // ---- resets
 
-bool IpPart::may_reset(Nanoseconds now) noexcept {
-  constexpr Nanoseconds kEach = kSecond / kResetsPerSecond;
-  const uint64_t earned = (now - reset_tokens_at_) / kEach;
-  if (earned != 0) {
-    reset_tokens_ = static_cast<uint32_t>(std::min<uint64_t>(kResetsPerSecond, reset_tokens_ + earned));
-    reset_tokens_at_ += earned * kEach;
-  }
-  if (reset_tokens_ == 0) return false;
-  --reset_tokens_;
-  return true;
-}
-
 void IpPart::reset(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept {
   ip::TcpView segment;
   if (ip::parse_tcp(packet.payload, segment) != ip::TcpError::none) return;
   const std::optional<ip::TcpFields> fields = tcp::reset_for(segment);
-  if (!fields || !may_reset(now)) return;
+  if (!fields || !resets_.take(now)) return;
   std::array<std::byte, ip::kTcpHeaderMax> header;
   const uint32_t size = ip::emit_tcp(header.data(), *fields);
   const uint64_t sum = ip::pseudo_header_sum(packet.to, packet.from, ip::Protocol::kTcp, size);

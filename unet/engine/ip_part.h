@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "ipstack/wire/tcp.h"
+#include "unet/base/rate_limit.h"
 #include "unet/engine/delivery.h"
 #include "unet/engine/ip_claims.h"
 #include "unet/engine/ip_message.h"
@@ -89,7 +90,6 @@ class IpPart {
   bool gather(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept;
   void deliver_gathered() noexcept;
   void reset(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept;
-  bool may_reset(Nanoseconds now) noexcept;
 
   // ip_send.cc
   bool is_ours(const ip::IpAddress& address) const noexcept;
@@ -99,7 +99,8 @@ class IpPart {
   void tell(EndpointState& to, const ip::IpFields& fields, Bytes payload) noexcept;
   Step compose(IpSend& send, Outgoing& out, const ip::IpFields& fields, uint32_t length, const MacAddress& station,
                Nanoseconds now) noexcept;
-  Step by_host(IpSend& send, Outgoing& out, const ip::IpFields& fields, uint32_t length, EndpointCounter& reason, Nanoseconds now) noexcept;
+  Step by_host(EndpointState& endpoint, Outgoing& out, const ip::IpFields& fields, uint32_t length, EndpointCounter& reason,
+               Nanoseconds now) noexcept;
 
   // Neighbouring segments of a connection in one burst, which become one message: data in order, and nothing that differs but that.
   struct Gathered {
@@ -121,8 +122,7 @@ class IpPart {
   std::array<IpPort*, kPortsMax> by_port_{};
   IpClaims claims_;
   std::unique_ptr<std::byte[]> scratch_;  // a packet that is cut into fragments, or waits for its neighbour
-  uint32_t reset_tokens_ = kResetsPerSecond;
-  Nanoseconds reset_tokens_at_;
+  RateLimit resets_;
 };
 
 }  // namespace unet::engine

@@ -14,7 +14,8 @@ ip::HostOptions host_options(const IpPortOptions& options, const DriverCapabilit
   host.ipv6 = wire.mtu >= ip::kIpv6MtuMin;
   host.autoconfigure = host.ipv6 && options.autoconfigure;
   host.dhcp = options.dhcp;
-  host.claim = options.probe && !resumes;
+  host.claim = options.probe;
+  host.resumes = resumes;
   host.seed = seed;
   return host;
 }
@@ -25,10 +26,10 @@ IpPort::IpPort(const IpPortOptions& options, Port& port, bool resumes, uint64_t 
     : port_(port), mtu_(std::min(port.driver().capabilities().mtu, kMtuMax)),
       host_(host_options(options, port.driver().capabilities(), resumes, seed), now) {}
 
-bool IpPort::pump(Nanoseconds now) noexcept {
+bool IpPort::pump(Nanoseconds now, bool data) noexcept {
   if (now < next_) return true;
   dirty_ = true;
-  while (TransmitFrame* const frame = port_.frame(now)) {
+  while (TransmitFrame* const frame = data ? port_.frame(now) : port_.signal_frame(now)) {
     const uint32_t length = host_.poll_frame(now, {frame->data, mtu_ + sizeof(EthernetHeader)});
     if (length == 0) {
       for (ip::IpAddress neighbour; host_.poll_unreachable(neighbour);) {}  // those who sent there learn it by silence

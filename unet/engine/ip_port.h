@@ -25,8 +25,9 @@ class IpPort {
   bool has(const ip::IpAddress& address) const noexcept { return host_.state_of(address) == ip::Host::AddressState::assigned; }
 
   // Frames of the host's own, and packets that waited, as far as the port takes them. True: all of them, and nothing waits in the host
-  // that could go.
-  bool pump(Nanoseconds now) noexcept;
+  // that could go. Unless it is for a client's data, other data that waits for the port does not keep them: who does not answer is soon
+  // taken for gone.
+  bool pump(Nanoseconds now, bool data = false) noexcept;
   // Hands what is staged to the driver, and comes again for what it does not take.
   void flush(Nanoseconds now) noexcept {
     port_.flush(now);

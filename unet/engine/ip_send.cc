@@ -173,7 +173,7 @@ IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCount
     fields.id = fields.dont_fragment || !fields.from.is_ipv4() ? 0 : at.host().take_id(fields.to);
     step = compose(send, out, fields, length, *station, now);
   } else {
-    step = by_host(send, out, fields, length, reason, now);
+    step = by_host(endpoint, out, fields, length, reason, now);
   }
   if (step == Step::blocked) return step;
   spent = size;
@@ -204,11 +204,16 @@ IpPart::Step IpPart::compose(IpSend& send, Outgoing& out, const ip::IpFields& fi
 }
 
 // The host asks for the neighbour, or cuts the packet into fragments. Its own frames go first, so that it has buffers.
-IpPart::Step IpPart::by_host(IpSend& send, Outgoing& out, const ip::IpFields& fields, uint32_t length, EndpointCounter& reason,
+IpPart::Step IpPart::by_host(EndpointState& endpoint, Outgoing& out, const ip::IpFields& fields, uint32_t length, EndpointCounter& reason,
                              Nanoseconds now) noexcept {
+  IpSend& send = *endpoint.ip_send;
   IpPort& at = *send.port;
+  // Each costs a question to all hosts of the link, and an entry that others may have used.
+  if (at.host().is_news(fields.to, now) && !endpoint.share->neighbours.take(now)) {
+    return reason = EndpointCounter::ip_many_neighbours, Step::dropped;
+  }
   at.touch();
-  if (!at.pump(now)) return Step::blocked;
+  if (!at.pump(now, true)) return Step::blocked;
   const IpMessage& message = send.message;
   std::array<std::byte, kIpTransportMax> transport;
   segment_header(message, out.offset, length, transport.data());
@@ -217,7 +222,7 @@ IpPart::Step IpPart::by_host(IpSend& send, Outgoing& out, const ip::IpFields& fi
   if (message.fill_checksum) fill_checksum(message, transport.data(), payload);
   const ip::SendResult result = at.host().send(fields, Bytes(transport).first(message.transport_bytes), payload, now);
   at.touch();
-  at.pump(now);
+  at.pump(now, true);
   if (result != ip::SendResult::sent) return reason = counter_of(result), Step::dropped;
   counters_.add(NiCounter::ip_sent);
   return Step::done;

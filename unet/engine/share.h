@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "unet/base/rate_limit.h"
 #include "unet/engine/send_limits.h"
 
 namespace unet::engine {
@@ -13,6 +14,8 @@ namespace unet::engine {
 struct EndpointState;
 
 struct Share {
+  // A question ends after three seconds: at most half of the places that there are (ip::NeighbourOptions).
+  static constexpr uint32_t kNeighboursPerSecond = 64;
   static constexpr uint64_t kTimeParts = 1 << 16;
   // Time wraps, after 2^48 bytes. It begins shortly before, so that every long run goes through that.
   static constexpr uint64_t kTimeBegins = uint64_t{0} - (uint64_t{1} << 36);
@@ -34,6 +37,7 @@ struct Share {
   uint32_t terms = 0;         // counts changes of the limits, which each endpoint takes over when it is served
   Prices prices, endpoint_prices;
   Buckets buckets;
+  RateLimit neighbours{kNeighboursPerSecond};  // that it makes us ask for, on links with IP
 
   void set_limits(const SendLimits& to) noexcept {
     limits = to;

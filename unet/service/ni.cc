@@ -103,6 +103,11 @@ Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<
     const DriverCapabilities& port = driver->capabilities();
     ports.push_back({port.address, port.mtu, driver->description(), engine_of(ports_++), driver->queues()});
   }
+  for (const engine::IpPortOptions& each : options_.engine.ip.ports) {
+    if (ports[each.port].mtu >= ip::kIpv4WholeMin) continue;
+    return fail(Errc::invalid_argument, "port " + std::to_string(each.port) + " has an MTU of " + std::to_string(ports[each.port].mtu) +
+                                            "; IP needs " + std::to_string(ip::kIpv4WholeMin) + " (--ip)");
+  }
   options_.service.ip = options_.engine.ip.ports;
   if (getrandom(&options_.engine.ip.seed, sizeof options_.engine.ip.seed, 0) < 0) return fail_errno("getrandom", errno);
   Result<Descriptor> service_wake = create_eventfd();

@@ -163,7 +163,7 @@ void Service::handle(ClientRecord& client, const control::GetIpConfiguration& pa
     }
     auto info = zeroed<control::IpInterfaceInfo>();
     info.port = port;
-    info.mtu = ports_[port].mtu;
+    info.mtu = status.mtu;
     info.gateway4 = status.gateway4;
     info.gateway6 = status.gateway6;
     append(interfaces, info);

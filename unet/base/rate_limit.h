@@ -1,0 +1,33 @@
+// rate_limit.h - so many a second, and as many at once: for what others can make us do.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "unet/base/time.h"
+
+namespace unet {
+
+class RateLimit {
+ public:
+  explicit RateLimit(uint32_t per_second, Nanoseconds now = 0) noexcept : per_second_(per_second), left_(per_second), at_(now) {}
+
+  // True: one more may be done, and counts.
+  bool take(Nanoseconds now) noexcept {
+    if (per_second_ == 0) return false;
+    const Nanoseconds each = kSecond / per_second_;
+    if (const uint64_t earned = (now - at_) / each; earned != 0) {
+      left_ = static_cast<uint32_t>(std::min<uint64_t>(per_second_, left_ + earned));
+      at_ += earned * each;
+    }
+    if (left_ == 0) return false;
+    --left_;
+    return true;
+  }
+
+ private:
+  uint32_t per_second_, left_;
+  Nanoseconds at_;
+};
+
+}  // namespace unet
