@@ -280,6 +280,8 @@ void Connection::throw_away_locked(const control::Reply& reply) {
   control::CloseChannel request{};
   switch (reply.header.op) {
     case control::Op::connect:
+      if (reply.channel.known != 0) return;  // it was there before
+      [[fallthrough]];
     case control::Op::accept:
     case control::Op::open_ip:
       request.header = {control::Op::close_channel, reply.header.endpoint, next_cookie_++};

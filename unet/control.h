@@ -20,7 +20,7 @@ namespace unet::control {
 
 // Raised when a packet changes or a request is new. Three things do not, so that releases that do not understand each other can say
 // so: Header, Hello up to `version`, and Reply up to `error`.
-constexpr uint32_t kVersion = 6;
+constexpr uint32_t kVersion = 7;
 constexpr size_t kPacketMax = 1024;  // bytes of any packet, both ways
 
 // A short text in a packet. A length beyond the room is a lie; view() shortens it.
@@ -180,6 +180,7 @@ struct ChannelInfo {
   uint32_t side;        // local: 0 connected, 1 accepted
   uint32_t wire_mtu;    // ni: bytes of message that fit into one frame (0: shared NI without a wire between)
   uint32_t same_user;   // 1: the other process is of this NI and of the same user, as the NI sees them; else 0
+  uint32_t known;       // 1: no new channel, but the local one that the endpoint has to who claims the target; no descriptors
   LocalOptions local;   // local: the geometry
   NameText peer;        // the peer's endpoint name or "pid 123", for people
 };

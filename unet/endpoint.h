@@ -103,7 +103,8 @@ class Endpoint {
   Status unbind();
 
   // Opens a channel to `name` or `name@host`, or to the endpoint of this NI that claims a port of IP: `tcp:80:10.0.0.1`, `udp:53:fd00::1`.
-  // The peer must accept. Errors: not_found, refused, timed_out, quota_exceeded...
+  // The peer must accept. Errors: not_found, refused, timed_out, quota_exceeded... A local channel to who claims a port is opened once:
+  // asked for again, or for another of his ports, it is the same one.
   Result<Channel> connect(std::string_view target, const ConnectOptions& options = {});
   // The same in two steps, for a thread that also serves the other side: poll_connect() until it has a value, or cancel it.
   // Both fail with invalid_argument if `pending` is not under way (any longer).

@@ -274,6 +274,10 @@ Result<Channel> Endpoint::adopt(const control::ChannelInfo& info, std::vector<De
   if (info.channel >= kChannelsPerEndpointMax) return fail(Errc::protocol, "the NI sent a channel number out of range");
   if (emulated_ != nullptr) return emulated_->adopt(info, std::move(descriptors));
   const Channel channel{info.channel};
+  if (info.known != 0) {
+    if (kind(channel) != control::ChannelKind::local) return fail(Errc::not_found, "the channel has been closed meanwhile");
+    return channel;
+  }
   ChannelState state;
   state.kind = info.kind;
   state.open = true;

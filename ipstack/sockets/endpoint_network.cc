@@ -118,7 +118,7 @@ void EndpointNetwork::look(Stack& stack) {
     asked_.erase(asked_.begin() + static_cast<ptrdiff_t>(i));
     const bool found = *answer && endpoint_->kind(**answer) == control::ChannelKind::local;
     if (*answer && !found) static_cast<void>(endpoint_->close(**answer));
-    if (found) add_neighbour(stack, **answer);
+    if (found && neighbour_of(**answer) == kNone) add_neighbour(stack, **answer);  // or it is the one that is there
     stack.handle_neighbour_found(asked.protocol, asked.to, found ? neighbour_of(**answer) : kNone);
   }
   if (monotonic_now() >= refresh_at_ && !refresh()) refresh_at_ = monotonic_now() + kRefresh;

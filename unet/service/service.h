@@ -352,6 +352,7 @@ class Service {
   bool has_address(const ip::IpAddress& address) const;
   uint64_t ip_user(const ClientRecord& client) const;
   Result<uint32_t> find_claim(std::string_view target) const;
+  static const ChannelRecord* local_channel_to(const EndpointRecord& endpoint, uint32_t peer) noexcept;
   void on_ip_changed(const engine::IpChanged& event);
   bool write_ip_claim(uint32_t endpoint, uint32_t number);
   bool resume_ip_claim(uint32_t endpoint, uint64_t number, const IpClaimValue& value);

@@ -120,6 +120,16 @@ void Service::handle(ClientRecord& client, const control::Connect& packet) {
   Status status;
   if (control::names_claim(target)) {
     const Result<uint32_t> claimer = find_claim(target);
+    // Whoever asks for many ports of another, or again and again, has one channel to him all the same.
+    if (const ChannelRecord* known = claimer && packet.path != control::Path::ni ? local_channel_to(*endpoint, *claimer) : nullptr) {
+      control::Reply reply{};
+      std::memset(static_cast<void*>(&reply), 0, sizeof reply);
+      reply.header = packet.header;
+      reply.channel = info_of(*endpoint, *known);
+      reply.channel.known = 1;
+      send_packet(client, reply);
+      return;
+    }
     status = claimer ? connect_to(client, *endpoint, packet, target, *claimer) : Status(tl::unexpected(claimer.error()));
   } else if (!control::valid_name(name)) {
     status = fail(Errc::invalid_argument, "target: " + name_rule(name));
@@ -136,6 +146,14 @@ void Service::handle(ClientRecord& client, const control::Connect& packet) {
     status = connect_wire(*endpoint, packet, name, host);
   }
   if (!status) fail_request(client, packet.header, status.error());
+}
+
+const ChannelRecord* Service::local_channel_to(const EndpointRecord& endpoint, uint32_t peer) noexcept {
+  const auto found = std::find_if(endpoint.channels.begin(), endpoint.channels.end(), [&](const auto& each) {
+    const ChannelRecord& channel = each.second;
+    return channel.state == State::open && channel.kind == ChannelKind::local && channel.peer_endpoint == peer;
+  });
+  return found == endpoint.channels.end() ? nullptr : &found->second;
 }
 
 Status Service::connect_here(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet,

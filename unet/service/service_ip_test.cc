@@ -278,7 +278,6 @@ TEST_CASE("an endpoint is found by what it claims") {
            connected->as<Reply>().channel.kind == ChannelKind::local && connected->as<Reply>().channel.peer.view() == target;
   };
   CHECK(asked(server, "tcp:80:10.1.0.1"));
-  CHECK(asked(server, "tcp:80:fd00::1"));
   CHECK(asked(other, "udp:80:fd00::1"));
   const auto fails = [&](const char* target) {
     client.start_connect(client.id, target);
@@ -293,6 +292,50 @@ TEST_CASE("an endpoint is found by what it claims") {
   CHECK(fails("tcp:0:10.1.0.1") == Errc::invalid_argument);
   CHECK(fails("tcp:99999:10.1.0.1") == Errc::invalid_argument);
   CHECK(fails("tcp:80:10.1.0.1@host") == Errc::invalid_argument);
+}
+
+TEST_CASE("two endpoints have one local channel, however often the one asks for ports of the other") {
+  engine::TestWire wire;
+  auto ni = make_ip_ni(wire);
+  IpClient server(*ni), client(*ni);
+  REQUIRE(server.claims({.protocol = kTcp, .port = 80, .ports = 2}) == Errc::ok);
+  REQUIRE(client.claims({.protocol = kTcp, .port = 90}) == Errc::ok);
+  const auto ask = [](TestClient& who, uint32_t id, const char* target) {
+    who.start_connect(id, target);
+    who.turn();
+  };
+  const auto opened = [&](TestClient& from, uint32_t id, const char* target, TestClient& to) {
+    ask(from, id, target);
+    const auto event = to.next();
+    REQUIRE(event);
+    REQUIRE(event->op() == Op::connect_request);
+    REQUIRE(code_of(to.accept(event->as<ConnectRequest>().header.endpoint, event->as<ConnectRequest>().request)) == Errc::ok);
+    const auto connected = from.next();
+    REQUIRE(connected);
+    CHECK(connected->as<Reply>().channel.known == 0);
+    return connected->as<Reply>().channel.channel;
+  };
+  const auto known = [&](TestClient& from, uint32_t id, const char* target) -> std::optional<uint32_t> {
+    ask(from, id, target);
+    const auto answer = from.next();
+    REQUIRE(answer);
+    REQUIRE(code_of(*answer) == Errc::ok);
+    CHECK(answer->descriptors.empty());
+    if (answer->as<Reply>().channel.known != 1) return std::nullopt;
+    return answer->as<Reply>().channel.channel;
+  };
+  const uint32_t channel = opened(client, client.id, "tcp:80:10.1.0.1", server);
+  CHECK(known(client, client.id, "tcp:80:10.1.0.1") == channel);
+  CHECK(known(client, client.id, "tcp:81:fd00::1") == channel);
+  CHECK(known(server, server.id, "tcp:90:10.1.0.1"));  // his side of it
+  // Another endpoint of theirs has its own; so has this one, when it is closed.
+  const uint32_t second = client.endpoint();
+  opened(client, second, "tcp:80:10.1.0.1", server);
+  auto close = client.simple<CloseChannel>(Op::close_channel, client.id);
+  close.channel = channel;
+  REQUIRE(code_of(client.ask(close)) == Errc::ok);
+  while (server.next()) {}
+  opened(client, client.id, "tcp:81:10.1.0.1", server);
 }
 
 TEST_CASE("IP channels and claims go on with the next network interface") {
