@@ -211,6 +211,17 @@ bool EndpointNetwork::has_room(uint32_t neighbour, uint32_t bytes) noexcept {
   return room;
 }
 
+MutableBytes EndpointNetwork::reserve_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept {
+  const auto channel = static_cast<Channel>(channels_[neighbour]);
+  const MutableBytes room = endpoint_->reserve(channel, bytes);
+  if (room.empty()) refused_ = channel;
+  return room;
+}
+
+void EndpointNetwork::post_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept {
+  static_cast<void>(endpoint_->post(static_cast<Channel>(channels_[neighbour]), bytes));
+}
+
 void EndpointNetwork::release(uint32_t, const Message& message) noexcept { endpoint_->release(message); }
 
 // ---- waiting

@@ -49,6 +49,8 @@ class EndpointNetwork : public Network {
   bool ask_neighbour(uint8_t protocol, const Address& to) override;
   bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept override;
   bool has_room(uint32_t neighbour, uint32_t bytes) noexcept override;
+  MutableBytes reserve_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept override;
+  void post_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept override;
   void release(uint32_t neighbour, const Message& message) noexcept override;
 
  private:

@@ -47,5 +47,6 @@ struct NearDatagram {
   uint16_t from_port = 0, to_port = 0;
 };
 static_assert(sizeof(NearDatagram) == 8);
+constexpr uint32_t kNearDatagramHeadMax = sizeof(NearDatagram) + 2 * 16;
 
 }  // namespace unet::sockets

@@ -37,6 +37,9 @@ class Network {
   virtual bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept = 0;
   // Whether a message of so many bytes beside its head may be sent now.
   virtual bool has_room(uint32_t neighbour, uint32_t bytes) noexcept = 0;
+  // The same without a copy: room for a message of so many bytes, which post_to_neighbour() sends, or as much of it as it says.
+  virtual MutableBytes reserve_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept = 0;
+  virtual void post_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept = 0;
   // Gives back a message that the stack has kept.
   virtual void release(uint32_t neighbour, const Message& message) noexcept = 0;
 };

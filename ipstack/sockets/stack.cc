@@ -127,6 +127,7 @@ int Stack::bind_free(uint32_t index) {
 }
 
 int Stack::shutdown(int number, How how) {
+  forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   const auto index = static_cast<uint32_t>(number);
@@ -154,6 +155,7 @@ int Stack::shutdown(int number, How how) {
 }
 
 int Stack::close(int number) {
+  forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   const auto index = static_cast<uint32_t>(number);
@@ -271,6 +273,7 @@ void Stack::make_due(uint32_t index) {
 }
 
 void Stack::handle_message(Bytes message) {
+  forget_reserved();
   ++counters_.messages_in;
   IpMessageHeader header;
   if (message.size() < sizeof header) return void(++counters_.bad_message);
@@ -290,6 +293,7 @@ void Stack::handle_message(Bytes message) {
 }
 
 void Stack::run() {
+  forget_reserved();
   for (uint32_t index; (index = timers_.take(now_)) != kNone;) {
     Socket& socket = slab_[index];
     if (socket.near != nullptr) {

@@ -10,8 +10,8 @@
 // Calls return what Linux's return, but an error as -errno: nothing blocks, so what must wait is -EAGAIN or -EINPROGRESS.
 //
 // A payload byte is copied by TCP: on its way out into a chunk (Connection) and from there into the message, on its way in into a chunk and
-// from there to the application (gather() saves that one); by UDP: once into the message, and into the socket's queue and from there to the
-// application.
+// from there to the application (gather() saves that one, reserve() the first); by UDP: once into the message (reserve() saves it), and
+// into the socket's queue and from there to the application.
 #pragma once
 
 #include <array>
@@ -101,6 +101,13 @@ class Stack {
   int shutdown(int socket, How how);
   int close(int socket);
 
+  // Sends without a copy: room for at most `bytes` in the memory that they leave from; commit() sends as many of them as it says.
+  // Of a stream it may be less room than asked for, of a connected datagram socket it is one datagram's. One reservation at a time, which
+  // any other call of the stack forgets (then commit() is -EINVAL, and the room is no longer to be written). 0, or an error: -EAGAIN as of
+  // send().
+  int reserve(int socket, uint32_t bytes, MutableBytes& room);
+  int64_t commit(int socket, uint32_t bytes);
+
   // A stream's data without a copy: pieces of what is there, valid until consume() or handle_message(); the number of pieces, or an error.
   int gather(int socket, std::span<Bytes> pieces);
   void consume(int socket, uint32_t bytes);
@@ -176,6 +183,17 @@ class Stack {
     Bytes bytes() const noexcept { return {reinterpret_cast<const std::byte*>(&header), sizeof header}; }
   };
   static constexpr size_t kOwedMax = 4096;
+  // What reserve() has promised.
+  struct Reserved {
+    int socket = -1;                 // -1: nothing
+    uint32_t neighbour = kNone;      // in whose channel the room is
+    uint32_t head = 0;               // bytes of the message before the room
+    MutableBytes message{};          // of the IP channel, or of the neighbour's
+    uint32_t bytes = 0;
+    tcp::ChunkIndex spare = tcp::kNoChunk;
+    ip::IpAddress from{};
+    Address to{};
+  };
   // Whose a port of this interface is.
   struct Whereabouts {
     Address address{};
@@ -231,7 +249,21 @@ class Stack {
   uint32_t listener_at(const Address& local) const noexcept;
   void end_listener(Socket& socket);
 
+  // stack_reserve.cc
+  int reserve_stream(uint32_t index, uint32_t bytes, MutableBytes& room);
+  int reserve_near(uint32_t index, uint32_t bytes, MutableBytes& room);
+  int reserve_datagram(uint32_t index, uint32_t bytes, MutableBytes& room);
+  void forget_reserved() noexcept {
+    if (reserved_.socket >= 0) [[unlikely]] drop_reserved();
+  }
+  void drop_reserved() noexcept;
+
   // stack_udp.cc
+  static uint32_t datagram_max(bool ipv4) noexcept;
+  int find_way(Socket& socket, Address& to, ip::IpAddress& from);
+  int refuse_datagram(uint32_t index, uint32_t neighbour, uint32_t bytes);
+  std::byte* begin_datagram(MutableBytes room, const Socket& socket, const ip::IpAddress& from, const Address& to, uint32_t length,
+                            uint16_t segment) noexcept;
   void handle_udp(const ip::IpView& packet, const IpMessageHeader& header);
   uint32_t datagram_socket(const Address& local, const Address& remote) const noexcept;
   void link_datagram(uint32_t index);
@@ -251,6 +283,7 @@ class Stack {
   void close_near(uint32_t index);
   uint32_t events_near(const Socket& socket) const noexcept;
   int send_datagram_near(const Address& from, const Address& to, Bytes data, uint16_t segment);
+  static uint32_t emit_near_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept;
   // stack_neighbours.cc: who they are, and what comes
   Whereabouts& whereabouts(uint8_t protocol, const Address& address);
   bool after_near(uint32_t index);
@@ -296,6 +329,7 @@ class Stack {
   std::vector<Whereabouts> whereabouts_ = std::vector<Whereabouts>(256);  // by a hash: an older one gives way
   uint32_t lives_ = 0;
 
+  Reserved reserved_;
   std::vector<Bytes> pieces_;       // room for those of one message
   std::vector<uint32_t> due_;       // sockets that may have something to send
   std::vector<Owed> owed_;          // to neighbours whose channels had no room

@@ -42,6 +42,7 @@ int Stack::listen(int number, int backlog) {
 }
 
 int Stack::accept(int number, Address* peer) {
+  forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type == Type::datagram) return -EOPNOTSUPP;

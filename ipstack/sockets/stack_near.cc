@@ -228,14 +228,19 @@ void Stack::reset_near(const NearPart& part) {
 int Stack::send_datagram_near(const Address& from, const Address& to, Bytes data, uint16_t segment) {
   Whereabouts& where = whereabouts(ip::Protocol::kUdp, to);
   if (where.neighbour == kNone) return 0;
+  std::array<std::byte, kNearDatagramHeadMax> head;
+  const uint32_t size = emit_near_datagram(head.data(), from, to, segment);
+  return network_.send_to_neighbour(where.neighbour, Bytes(head).first(size), data) ? 1 : -1;
+}
+
+uint32_t Stack::emit_near_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept {
   const auto bytes = static_cast<uint8_t>(to.host.wire_size());
   const NearDatagram head{.kind = NearKind::kDatagram, .address_bytes = bytes, .segment = segment, .from_port = from.port,
                           .to_port = to.port};
-  std::array<std::byte, sizeof head + 32> whole;
-  std::memcpy(whole.data(), &head, sizeof head);
-  std::memcpy(whole.data() + sizeof head, from.host.wire(), bytes);
-  std::memcpy(whole.data() + sizeof head + bytes, to.host.wire(), bytes);
-  return network_.send_to_neighbour(where.neighbour, Bytes(whole).first(sizeof head + 2 * size_t{bytes}), data) ? 1 : -1;
+  std::memcpy(at, &head, sizeof head);
+  std::memcpy(at + sizeof head, from.host.wire(), bytes);
+  std::memcpy(at + sizeof head + bytes, to.host.wire(), bytes);
+  return static_cast<uint32_t>(sizeof head) + 2u * bytes;
 }
 
 }  // namespace unet::sockets

@@ -44,6 +44,7 @@ void Stack::handle_neighbour(uint32_t neighbour, bool same_user) {
 }
 
 void Stack::handle_neighbour_found(uint8_t protocol, const Address& to, uint32_t neighbour) {
+  forget_reserved();
   Whereabouts& place = whereabouts_[flows_.hash(to, {{}, protocol}) % whereabouts_.size()];
   if (place.protocol == protocol && place.address == to) {
     place.asked = false;
@@ -66,6 +67,7 @@ void Stack::handle_neighbour_found(uint8_t protocol, const Address& to, uint32_t
 }
 
 void Stack::handle_neighbour_gone(uint32_t neighbour) {
+  forget_reserved();
   if (neighbour >= neighbours_.size() || !neighbours_[neighbour].open) return;
   for (Whereabouts& place : whereabouts_) {
     if (place.neighbour == neighbour) place = {};
@@ -85,6 +87,7 @@ void Stack::handle_neighbour_gone(uint32_t neighbour) {
 // ---- what comes
 
 bool Stack::handle_neighbour_message(uint32_t neighbour, const Message& message) {
+  forget_reserved();
   if (neighbour >= neighbours_.size() || !neighbours_[neighbour].open) return false;
   const Bytes bytes = message.bytes();
   NearHeader header;

@@ -93,6 +93,7 @@ void Stack::make_connection(Socket& socket) {
 // ---- calls
 
 int Stack::connect(int number, const Address& asked) {
+  forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   const auto index = static_cast<uint32_t>(number);
@@ -176,6 +177,7 @@ int Stack::take_error(Socket& socket) {
 }
 
 int64_t Stack::send(int number, Bytes data) {
+  forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type == Type::datagram) {
@@ -199,6 +201,7 @@ int64_t Stack::send(int number, Bytes data) {
 }
 
 int64_t Stack::receive(int number, MutableBytes data, bool peek) {
+  forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type == Type::datagram) return receive_from(number, data, nullptr, peek);
@@ -236,6 +239,7 @@ int Stack::gather(int number, std::span<Bytes> pieces) {
 }
 
 void Stack::consume(int number, uint32_t bytes) {
+  forget_reserved();
   Socket* const socket = owned(number);
   if (socket != nullptr && socket->near != nullptr) return consume_near(static_cast<uint32_t>(number), bytes);
   if (socket == nullptr || !socket->has_connection()) return;

@@ -6,15 +6,12 @@
 #include "ipstack/sockets/stack.h"
 
 namespace unet::sockets {
-namespace {
 
 // What one message has room for; over IPv4 a datagram may have 7 bytes more.
-uint32_t datagram_max(bool ipv4) noexcept {
+uint32_t Stack::datagram_max(bool ipv4) noexcept {
   const uint32_t headers = (ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
   return kMessageMax - static_cast<uint32_t>(sizeof(IpMessageHeader)) - headers;
 }
-
-}  // namespace
 
 void Stack::link_datagram(uint32_t index) {
   uint32_t& first = datagrams_[slab_[index].local.port];
@@ -46,19 +43,47 @@ uint32_t Stack::datagram_socket(const Address& local, const Address& remote) con
   return found;
 }
 
+// From where to where a datagram goes that the application sends to `to`; an error as -errno.
+int Stack::find_way(Socket& socket, Address& to, ip::IpAddress& from) {
+  if (socket.error != 0) return -take_error(socket);
+  if (socket.shut_write) return -EPIPE;
+  if (to.port == 0) return -EINVAL;
+  if (!fits(socket, to)) return socket.ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
+  from = socket.local.host;
+  if (to.host.is_unspecified() && !from.is_unspecified()) to.host = from;
+  if (from.is_unspecified() && !source_for(to.host, from)) return -ENETUNREACH;
+  return from.is_ipv4() == to.host.is_ipv4() ? 0 : -ENETUNREACH;
+}
+
+// Told again when there is room: of the interface (kNone), or of a neighbour's channel.
+int Stack::refuse_datagram(uint32_t index, uint32_t neighbour, uint32_t bytes) {
+  Socket& socket = slab_[index];
+  ++counters_.no_room;
+  socket.told &= ~Events::kOut;
+  socket.refused_by = neighbour;
+  socket.refused_bytes = bytes;
+  make_due(index);
+  return -EAGAIN;
+}
+
+// The headers of a datagram whose payload is to follow; where that goes.
+std::byte* Stack::begin_datagram(MutableBytes room, const Socket& socket, const ip::IpAddress& from, const Address& to, uint32_t length,
+                                 uint16_t segment) noexcept {
+  std::byte* const at = begin_message(room, socket, {from, socket.local.port}, to, ip::Protocol::kUdp, ip::kUdpBytes + length, segment);
+  const ip::UdpHeader header{.from = socket.local.port, .to = to.port, .length = static_cast<uint16_t>(ip::kUdpBytes + length),
+                             .checksum = 0};
+  std::memcpy(at, &header, sizeof header);
+  return at + sizeof header;
+}
+
 int64_t Stack::send_to(int number, Bytes data, const Address& asked, uint16_t segment) {
+  forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type != Type::datagram) return socket->has_connection() ? -EISCONN : -ENOTCONN;
-  if (socket->error != 0) return -take_error(*socket);
-  if (socket->shut_write) return -EPIPE;
   Address to = asked;
-  if (to.port == 0) return -EINVAL;
-  if (!fits(*socket, to)) return socket->ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
-  ip::IpAddress from = socket->local.host;
-  if (to.host.is_unspecified() && !from.is_unspecified()) to.host = from;
-  if (from.is_unspecified() && !source_for(to.host, from)) return -ENETUNREACH;
-  if (from.is_ipv4() != to.host.is_ipv4()) return -ENETUNREACH;
+  ip::IpAddress from{};
+  if (const int error = find_way(*socket, to, from); error != 0) return error;
   if (segment == 0) segment = socket->datagram->segment;
   const bool cut = segment != 0 && data.size() > segment;
   if (data.size() > datagram_max(to.host.is_ipv4())) return -EMSGSIZE;
@@ -71,29 +96,16 @@ int64_t Stack::send_to(int number, Bytes data, const Address& asked, uint16_t se
     const int near = send_datagram_near({from, socket->local.port}, to, data, cut ? segment : uint16_t{0});
     if (near > 0) return static_cast<int64_t>(data.size());
     if (near < 0) {
-      socket->told &= ~Events::kOut;
-      socket->refused_by = whereabouts(ip::Protocol::kUdp, to).neighbour;
-      socket->refused_bytes = static_cast<uint32_t>(data.size());
-      make_due(static_cast<uint32_t>(number));
-      return -EAGAIN;
+      const uint32_t neighbour = whereabouts(ip::Protocol::kUdp, to).neighbour;
+      return refuse_datagram(static_cast<uint32_t>(number), neighbour, static_cast<uint32_t>(data.size()));
     }
   }
   const auto length = static_cast<uint32_t>(data.size());
   const auto total = static_cast<uint32_t>(sizeof(IpMessageHeader) + headers) + length;
   const MutableBytes room = network_.reserve(total);
-  if (room.empty()) {
-    ++counters_.no_room;
-    socket->told &= ~Events::kOut;
-    socket->refused_by = kNone;
-    make_due(static_cast<uint32_t>(number));
-    return -EAGAIN;
-  }
-  std::byte* const at = begin_message(room, *socket, {from, socket->local.port}, to, ip::Protocol::kUdp, ip::kUdpBytes + length,
-                                      cut ? segment : uint16_t{0});
-  const ip::UdpHeader header{.from = socket->local.port, .to = to.port, .length = static_cast<uint16_t>(ip::kUdpBytes + length),
-                             .checksum = 0};
-  std::memcpy(at, &header, sizeof header);
-  if (length != 0) std::memcpy(at + sizeof header, data.data(), length);
+  if (room.empty()) return refuse_datagram(static_cast<uint32_t>(number), kNone, length);
+  std::byte* const at = begin_datagram(room, *socket, from, to, length, cut ? segment : uint16_t{0});
+  if (length != 0) std::memcpy(at, data.data(), length);
   network_.post(total);
   ++counters_.messages_out;
   return length;

@@ -66,6 +66,14 @@ class World {
       queue.push_back(std::move(message));
       return true;
     }
+    MutableBytes reserve_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept override {
+      if (!has_room(neighbour, bytes)) return {};
+      room_.resize(bytes);
+      return room_;
+    }
+    void post_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept override {
+      UNET_CHECK(send_to_neighbour(neighbour, Bytes(room_).first(bytes), {}));
+    }
     bool has_room(uint32_t neighbour, uint32_t) noexcept override {
       const Link& link = *links_.at(neighbour);
       const uint32_t mine = link.ends[0] == this ? 0 : 1;

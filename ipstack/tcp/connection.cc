@@ -87,6 +87,27 @@ uint32_t Connection::writable() const noexcept {
 }
 
 // RFC 9293, 3.10.2.
+MutableBytes Connection::reserve(uint32_t most, ChunkIndex& spare) noexcept {
+  spare = kNoChunk;
+  const bool sends = state_ == State::established || state_ == State::close_wait;
+  if (!sends || fin_queued_) return {};
+  most = std::min(most, writable());
+  if (most == 0) return {};
+  MutableBytes room = queued_.room(shared_.chunks);
+  if (room.empty()) {
+    spare = shared_.chunks.take_to_send();
+    if (spare == kNoChunk) return ++shared_.counters.send_no_memory, MutableBytes{};
+    room = {shared_.chunks.data(spare), shared_.chunks.chunk_size()};
+  }
+  return room.first(std::min<size_t>(room.size(), most));
+}
+
+void Connection::commit(uint32_t bytes, ChunkIndex spare) noexcept {
+  if (spare == kNoChunk) queued_.extend(bytes);
+  else if (bytes == 0) shared_.chunks.give_back(spare);
+  else queued_.extend(shared_.chunks, spare, bytes);
+}
+
 Transferred Connection::send(Bytes data) noexcept {
   switch (state_) {
     case State::closed:

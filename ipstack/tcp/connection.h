@@ -102,6 +102,11 @@ class Connection {
   // answered before the handshake is over. `cookie`: what the sender should have next time; empty: nothing is said.
   void answer_fast_open(bool valid, Bytes cookie) noexcept;
   Transferred send(Bytes data) noexcept;
+  // The same without a copy: room for the next bytes, at most `most`, where they leave from; perhaps less, empty if there is none now.
+  // commit() says how many of them are there, before any other call. `spare` belongs to both: not kNoChunk, it is to be committed or
+  // given back to the pool.
+  MutableBytes reserve(uint32_t most, ChunkIndex& spare) noexcept;
+  void commit(uint32_t bytes, ChunkIndex spare) noexcept;
   Transferred receive(MutableBytes data) noexcept;
   // The same without a copy: pieces of what is there, and then how much of it was used.
   uint32_t gather(std::span<Bytes> pieces) const noexcept { return received_.gather(shared_.chunks, pieces); }

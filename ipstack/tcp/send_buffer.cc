@@ -10,24 +10,32 @@ uint32_t SendBuffer::append(ChunkPool& pool, Bytes data) noexcept {
   const uint32_t chunk = pool.chunk_size();
   uint32_t taken = 0;
   while (taken < data.size()) {
-    const uint32_t used = head_ == kNoChunk ? 0 : (head_at_ + size_ - 1) % chunk + 1;  // of the last chunk
-    if (head_ == kNoChunk || used == chunk) {
-      const ChunkIndex fresh = pool.take_to_send();
+    MutableBytes at = room(pool);
+    ChunkIndex fresh = kNoChunk;
+    if (at.empty()) {
+      fresh = pool.take_to_send();
       if (fresh == kNoChunk) break;
-      if (head_ == kNoChunk) {
-        head_ = fresh;
-      } else {
-        pool.link(tail_).next = fresh;
-      }
-      tail_ = fresh;
+      at = {pool.data(fresh), chunk};
     }
-    const uint32_t at = used == chunk ? 0 : used;
-    const uint32_t bytes = std::min(chunk - at, static_cast<uint32_t>(data.size()) - taken);
-    std::memcpy(pool.data(tail_) + at, data.data() + taken, bytes);
+    const uint32_t bytes = std::min(static_cast<uint32_t>(at.size()), static_cast<uint32_t>(data.size()) - taken);
+    std::memcpy(at.data(), data.data() + taken, bytes);
     taken += bytes;
-    size_ += bytes;
+    if (fresh == kNoChunk) extend(bytes);
+    else extend(pool, fresh, bytes);
   }
   return taken;
+}
+
+MutableBytes SendBuffer::room(ChunkPool& pool) const noexcept {
+  const uint32_t chunk = pool.chunk_size(), used = used_of_last(chunk);
+  return head_ == kNoChunk || used == chunk ? MutableBytes{} : MutableBytes{pool.data(tail_) + used, chunk - used};
+}
+
+void SendBuffer::extend(ChunkPool& pool, ChunkIndex fresh, uint32_t bytes) noexcept {
+  if (head_ == kNoChunk) head_ = fresh;
+  else pool.link(tail_).next = fresh;
+  tail_ = fresh;
+  size_ += bytes;
 }
 
 void SendBuffer::release(ChunkPool& pool, Sequence until) noexcept {

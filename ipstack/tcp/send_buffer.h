@@ -18,6 +18,11 @@ class SendBuffer {
 
   // Copies what the pool has chunks for; returns how many bytes that is.
   uint32_t append(ChunkPool& pool, Bytes data) noexcept;
+  // Room behind the last byte, to be filled in place, and extend()ed by what was; empty: it goes on in a chunk that the caller takes.
+  MutableBytes room(ChunkPool& pool) const noexcept;
+  void extend(uint32_t bytes) noexcept { size_ += bytes; }
+  // `fresh`, whose first `bytes` are the next ones, where there was no room.
+  void extend(ChunkPool& pool, ChunkIndex fresh, uint32_t bytes) noexcept;
   // What lies before `until` is needed no more.
   void release(ChunkPool& pool, Sequence until) noexcept;
   void clear(ChunkPool& pool) noexcept;
@@ -30,6 +35,8 @@ class SendBuffer {
   uint32_t size() const noexcept { return size_; }
 
  private:
+  uint32_t used_of_last(uint32_t chunk) const noexcept { return head_ == kNoChunk ? 0 : (head_at_ + size_ - 1) % chunk + 1; }
+
   // All chunks are full, but for what has been released of the first and what is free of the last.
   ChunkIndex head_ = kNoChunk;
   ChunkIndex tail_ = kNoChunk;

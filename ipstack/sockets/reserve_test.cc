@@ -1,0 +1,185 @@
+// reserve_test.cc - sending without a copy: over packets, to neighbours, as datagrams; and what ends a reservation.
+#include <algorithm>
+#include <cerrno>
+#include <catch2/catch.hpp>
+
+#include "ipstack/sockets/test_network.h"
+
+using namespace unet;
+using namespace unet::sockets;
+using namespace unet::sockets::sim;
+
+namespace {
+
+constexpr uint16_t kPort = 80;
+
+struct Two {
+  explicit Two(bool near) : b(world, near ? here : there), place(at(near ? "10.0.0.1" : "10.0.0.2", kPort)) {}
+
+  // `client` is of `a`, `server` of `b`.
+  void stream() {
+    const int listener = b.stack->socket(Type::stream, false);
+    REQUIRE(b.stack->bind(listener, place) == 0);
+    REQUIRE(b.stack->listen(listener, 4) == 0);
+    client = a.stack->socket(Type::stream, false);
+    REQUIRE(a.stack->connect(client, place) == -EINPROGRESS);
+    settle();
+    server = b.stack->accept(listener);
+    REQUIRE(server >= 0);
+  }
+  void datagrams() {
+    server = b.stack->socket(Type::datagram, false);
+    REQUIRE(b.stack->bind(server, place) == 0);
+    client = a.stack->socket(Type::datagram, false);
+    REQUIRE(a.stack->connect(client, place) == 0);
+    REQUIRE(a.stack->send(client, {}) == 0);  // so that neighbours are known
+    settle();
+    std::array<std::byte, 1> none;
+    REQUIRE(b.stack->receive(server, none) == 0);
+  }
+  void settle() { world.run(world.now + kSecond); }
+
+  World world;
+  uint32_t here = world.add_interface({"10.0.0.1", "fd00::1"}), there = world.add_interface({"10.0.0.2", "fd00::2"});
+  Application a{world, here}, b;
+  const Address place;
+  int client = -1, server = -1;
+};
+
+}  // namespace
+
+TEST_CASE("what is written in place arrives, whatever the room") {
+  const bool near = GENERATE(false, true);
+  Two two(near);
+  two.stream();
+  const auto data = pattern(300'000);
+  std::vector<std::byte> got;
+  for (size_t put = 0, step = 1; got.size() < data.size(); step = step * 5 % 50'021 + 1) {
+    MutableBytes room;
+    const size_t left = data.size() - put;
+    const int result = left == 0 ? -EAGAIN : two.a.stack->reserve(two.client, static_cast<uint32_t>(std::min(left, step)), room);
+    if (result == 0) {
+      REQUIRE_FALSE(room.empty());
+      REQUIRE(room.size() <= step);
+      const size_t some = std::max<size_t>(1, room.size() - step % 3 % room.size());  // not always all of it
+      std::copy_n(data.begin() + static_cast<ptrdiff_t>(put), some, room.begin());
+      REQUIRE(two.a.stack->commit(two.client, static_cast<uint32_t>(some)) == static_cast<int64_t>(some));
+      put += some;
+    } else {
+      REQUIRE(result == -EAGAIN);
+      two.settle();
+    }
+    std::vector<std::byte> part(70'000);
+    const int64_t bytes = two.b.stack->receive(two.server, part);
+    if (bytes > 0) got.insert(got.end(), part.begin(), part.begin() + bytes);
+  }
+  CHECK(got == data);
+  // Beside what is copied.
+  MutableBytes room;
+  REQUIRE(two.a.stack->send(two.client, pattern(10)) == 10);
+  REQUIRE(two.a.stack->reserve(two.client, 10, room) == 0);
+  const auto more = pattern(10, 10);
+  std::copy_n(more.begin(), room.size(), room.begin());
+  REQUIRE(two.a.stack->commit(two.client, static_cast<uint32_t>(room.size())) == static_cast<int64_t>(room.size()));
+  const auto rest = static_cast<uint32_t>(10 - room.size());
+  if (rest != 0) REQUIRE(two.a.stack->send(two.client, Bytes(more).last(rest)) == rest);
+  two.settle();
+  std::vector<std::byte> last(20);
+  REQUIRE(two.b.stack->receive(two.server, last) == 20);
+  CHECK(last == pattern(20));
+}
+
+TEST_CASE("a datagram is written in place") {
+  const bool near = GENERATE(false, true);
+  Two two(near);
+  two.datagrams();
+  for (const uint32_t size : {1u, 1400u, 60'000u}) {
+    const auto data = pattern(size, size);
+    MutableBytes room;
+    REQUIRE(two.a.stack->reserve(two.client, size + 100, room) == 0);
+    REQUIRE(room.size() == size + 100);
+    std::copy(data.begin(), data.end(), room.begin());
+    REQUIRE(two.a.stack->commit(two.client, size) == size);
+    two.settle();
+    std::vector<std::byte> got(65'536);
+    Address from;
+    REQUIRE(two.b.stack->receive_from(two.server, got, &from) == size);
+    got.resize(size);
+    CHECK(got == data);
+    CHECK(from.host == at("10.0.0.1", 0).host);
+  }
+  MutableBytes room;
+  CHECK(two.a.stack->reserve(two.client, 70'000, room) == -EMSGSIZE);
+  const int unconnected = two.a.stack->socket(Type::datagram, false);
+  CHECK(two.a.stack->reserve(unconnected, 10, room) == -EDESTADDRREQ);
+}
+
+TEST_CASE("any other call ends a reservation, and nothing of it is sent") {
+  const bool near = GENERATE(false, true);
+  Two two(near);
+  two.stream();
+  MutableBytes room;
+  const auto ended = [&](auto call) {
+    REQUIRE(two.a.stack->reserve(two.client, 100, room) == 0);
+    call();
+    return two.a.stack->commit(two.client, 1) == -EINVAL;
+  };
+  CHECK(ended([&] { two.a.stack->run(); }));
+  CHECK(ended([&] { two.a.stack->send(two.client, {}); }));
+  CHECK(ended([&] { two.a.stack->receive(two.client, {}); }));
+  CHECK(ended([&] { two.a.stack->consume(two.client, 0); }));
+  CHECK(ended([&] { two.a.stack->handle_message({}); }));
+  CHECK(ended([&] { two.a.stack->commit(two.client, 0); }));
+  CHECK(two.a.stack->reserve(two.client, 0, room) == -EINVAL);
+  REQUIRE(two.a.stack->reserve(two.client, 100, room) == 0);
+  CHECK(two.a.stack->commit(two.client, static_cast<uint32_t>(room.size()) + 1) == -EINVAL);
+  CHECK(two.a.stack->commit(99, 1) == -EBADF);
+  const int other = two.a.stack->socket(Type::stream, false);
+  CHECK(two.a.stack->commit(other, 1) == -EINVAL);
+  CHECK(two.a.stack->reserve(other, 1, room) == -EPIPE);
+  two.settle();
+  std::array<std::byte, 8> none;
+  CHECK(two.b.stack->receive(two.server, none) == -EAGAIN);
+  REQUIRE(two.a.stack->shutdown(two.client, Stack::How::write) == 0);
+  CHECK(two.a.stack->reserve(two.client, 1, room) == -EPIPE);
+  two.a.stack->close(two.client);
+  CHECK(two.a.stack->reserve(two.client, 1, room) == -EBADF);
+}
+
+TEST_CASE("reservations that are not used keep no memory from others") {
+  Two two(false);
+  two.stream();
+  MutableBytes room;
+  for (int i = 0; i < 10'000; ++i) {
+    REQUIRE(two.a.stack->reserve(two.client, 10'000, room) == 0);
+    if (i % 2 == 0) REQUIRE(two.a.stack->commit(two.client, 0) == 0);
+  }
+  CHECK(two.a.stack->tcp_counters().send_no_memory == 0);
+}
+
+TEST_CASE("who has no room hears of it when there is some") {
+  const bool near = GENERATE(false, true);
+  Two two(near);
+  two.stream();
+  MutableBytes room;
+  uint64_t sent = 0;
+  int result;
+  while ((result = two.a.stack->reserve(two.client, 10'000, room)) == 0) {
+    std::fill(room.begin(), room.end(), std::byte{1});
+    sent += static_cast<uint64_t>(two.a.stack->commit(two.client, static_cast<uint32_t>(room.size())));
+    REQUIRE(sent < 1 << 26);
+  }
+  REQUIRE(result == -EAGAIN);
+  for (Change change; two.a.stack->next_change(change);) {}
+  std::vector<std::byte> part(1 << 20);
+  uint64_t got = 0;
+  bool told = false;
+  while (got < sent) {
+    const int64_t bytes = two.b.stack->receive(two.server, part);
+    if (bytes > 0) got += static_cast<uint64_t>(bytes);
+    two.settle();
+    for (Change change; two.a.stack->next_change(change);) told = told || (change.events & Events::kOut) != 0;
+  }
+  CHECK(told);
+  CHECK(two.a.stack->reserve(two.client, 10'000, room) == 0);
+}

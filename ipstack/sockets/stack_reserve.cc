@@ -1,0 +1,120 @@
+// stack_reserve.cc - sending without a copy: the application writes into the memory that a message or a segment leaves from.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "ipstack/sockets/near_message.h"
+#include "ipstack/sockets/stack.h"
+
+namespace unet::sockets {
+
+int Stack::reserve(int number, uint32_t bytes, MutableBytes& room) {
+  forget_reserved();
+  room = {};
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (bytes == 0) return -EINVAL;
+  const auto index = static_cast<uint32_t>(number);
+  int result;
+  if (socket->type == Type::datagram) {
+    if (!socket->connected) return -EDESTADDRREQ;
+    result = reserve_datagram(index, bytes, room);
+  } else {
+    if (socket->error != 0) return -take_error(*socket);
+    result = socket->near != nullptr ? reserve_near(index, bytes, room) : reserve_stream(index, bytes, room);
+    if (result == -EAGAIN) socket->told &= ~Events::kOut;  // told again when there is room
+  }
+  if (result != 0) return result;
+  reserved_.socket = number;
+  reserved_.bytes = static_cast<uint32_t>(room.size());
+  return 0;
+}
+
+int Stack::reserve_stream(uint32_t index, uint32_t bytes, MutableBytes& room) {
+  Socket& socket = slab_[index];
+  if (!socket.has_connection() || socket.shut_write) return -EPIPE;
+  tcp::Connection& connection = *socket.tcp->connection;
+  if (connection.state() == tcp::State::closed) return -EPIPE;
+  room = connection.reserve(bytes, reserved_.spare);
+  return room.empty() ? -EAGAIN : 0;
+}
+
+int Stack::reserve_near(uint32_t index, uint32_t bytes, MutableBytes& room) {
+  Socket& socket = slab_[index];
+  NearPart& part = *socket.near;
+  if (part.state == NearPart::State::asking) return -EAGAIN;
+  if (part.state == NearPart::State::closed || part.end_due || part.end_sent) return -EPIPE;
+  if ((part.answer_due && !after_near(index)) || part.credit == 0) return -EAGAIN;
+  bytes = std::min({bytes, part.credit, kMessageMax - static_cast<uint32_t>(sizeof(NearHeader))});
+  reserved_.message = network_.reserve_to_neighbour(part.neighbour, static_cast<uint32_t>(sizeof(NearHeader)) + bytes);
+  if (reserved_.message.empty()) {
+    ++counters_.no_room;
+    socket.refused_bytes = bytes;
+    make_due(index);
+    return -EAGAIN;
+  }
+  reserved_.neighbour = part.neighbour;
+  reserved_.head = sizeof(NearHeader);
+  room = reserved_.message.subspan(sizeof(NearHeader), bytes);
+  return 0;
+}
+
+int Stack::reserve_datagram(uint32_t index, uint32_t bytes, MutableBytes& room) {
+  Address to = slab_[index].remote;
+  if (const int error = find_way(slab_[index], to, reserved_.from); error != 0) return error;
+  if (bytes > datagram_max(to.host.is_ipv4())) return -EMSGSIZE;
+  if (const int error = bind_free(index); error != 0) return -error;
+  const auto size = static_cast<uint32_t>(to.host.wire_size());
+  reserved_.to = to;
+  reserved_.neighbour = is_own(to.host) ? whereabouts(ip::Protocol::kUdp, to).neighbour : kNone;
+  if (reserved_.neighbour != kNone) {
+    reserved_.head = static_cast<uint32_t>(sizeof(NearDatagram)) + 2 * size;
+    reserved_.message = network_.reserve_to_neighbour(reserved_.neighbour, reserved_.head + bytes);
+  } else {
+    reserved_.head = static_cast<uint32_t>(sizeof(IpMessageHeader)) + (to.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
+    reserved_.message = network_.reserve(reserved_.head + bytes);
+  }
+  if (reserved_.message.empty()) return refuse_datagram(index, reserved_.neighbour, bytes);
+  room = reserved_.message.subspan(reserved_.head, bytes);
+  return 0;
+}
+
+int64_t Stack::commit(int number, uint32_t bytes) {
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (reserved_.socket != number || bytes > reserved_.bytes) return -EINVAL;
+  const auto index = static_cast<uint32_t>(number);
+  const Reserved reserved = std::exchange(reserved_, {});
+  if (socket->type == Type::datagram) {
+    if (reserved.neighbour != kNone) {
+      emit_near_datagram(reserved.message.data(), {reserved.from, socket->local.port}, reserved.to, 0);
+      network_.post_to_neighbour(reserved.neighbour, reserved.head + bytes);
+    } else {
+      begin_datagram(reserved.message, *socket, reserved.from, reserved.to, bytes, 0);
+      network_.post(reserved.head + bytes);
+      ++counters_.messages_out;
+    }
+    return bytes;
+  }
+  if (socket->near != nullptr) {
+    if (bytes == 0) return 0;
+    NearPart& part = *socket->near;
+    const NearHeader header{.kind = NearKind::kData, .socket = part.peer, .life = part.peer_life};
+    std::memcpy(reserved.message.data(), &header, sizeof header);
+    network_.post_to_neighbour(part.neighbour, reserved.head + bytes);
+    part.credit -= bytes;
+    return bytes;
+  }
+  socket->told &= ~Events::kOut;
+  socket->tcp->connection->commit(bytes, reserved.spare);
+  if (bytes != 0) after(index);
+  return bytes;
+}
+
+void Stack::drop_reserved() noexcept {
+  if (reserved_.spare != tcp::kNoChunk) chunks_.give_back(reserved_.spare);
+  reserved_ = {};
+}
+
+}  // namespace unet::sockets
