@@ -22,7 +22,8 @@ namespace unet {
 struct IpMessageFlags {
   static constexpr uint16_t kFillChecksum = 1;  // sending: the NI fills in the TCP or UDP checksum (segment_size implies it)
   static constexpr uint16_t kChecked = 1;       // received: the checksum is right, or there was no wire between
-  static constexpr uint16_t kSameNi = 2;        // received: from another endpoint of this NI
+  static constexpr uint16_t kNoLoop = 2;        // sending, to a group: endpoints of this NI that are in it get none
+  static constexpr uint16_t kSameNi = 2;        // received: from an endpoint of this NI
 };
 
 // In host order, both ways.
@@ -39,6 +40,9 @@ constexpr uint32_t kIpPacketMax = kMessageMax - sizeof(IpMessageHeader);
 
 // What an endpoint wants to receive, and may then send from. A packet goes to the most specific claim that it fits: one with that remote
 // address and port before one with any, then one with that local address before one with all.
+//
+// Of UDP, `local` may be a group (multicast): the NI is in it while anybody claims so. What comes to the group and that port goes to all
+// who claim both, of whatever users; such a claim gives no right to send, and takes the port from nobody.
 struct IpClaim {
   uint8_t protocol = 0;        // 6: TCP, 17: UDP; with the ICMP errors about what was sent from here
   ip::IpAddress local{};       // unspecified: all of the NI's, of both families

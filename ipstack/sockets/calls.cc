@@ -85,6 +85,7 @@ constexpr OptionName kOptions[] = {
     {SOL_SOCKET, SO_SNDBUF, Stack::Option::send_buffer},
     {SOL_SOCKET, SO_RCVBUF, Stack::Option::receive_buffer},
     {SOL_SOCKET, SO_KEEPALIVE, Stack::Option::keep_alive},
+    {SOL_SOCKET, SO_BROADCAST, Stack::Option::broadcast},
     {IPPROTO_TCP, TCP_NODELAY, Stack::Option::no_delay},
     {IPPROTO_TCP, TCP_MAXSEG, Stack::Option::max_segment},
     {IPPROTO_TCP, TCP_KEEPIDLE, Stack::Option::keep_idle},
@@ -93,6 +94,10 @@ constexpr OptionName kOptions[] = {
     {IPPROTO_TCP, TCP_USER_TIMEOUT, Stack::Option::user_timeout},
     {IPPROTO_IP, IP_TTL, Stack::Option::hop_limit},
     {IPPROTO_IP, IP_TOS, Stack::Option::traffic_class},
+    {IPPROTO_IP, IP_MULTICAST_TTL, Stack::Option::group_hops},
+    {IPPROTO_IP, IP_MULTICAST_LOOP, Stack::Option::group_loop},
+    {IPPROTO_IPV6, IPV6_MULTICAST_HOPS, Stack::Option::group_hops},
+    {IPPROTO_IPV6, IPV6_MULTICAST_LOOP, Stack::Option::group_loop},
     {IPPROTO_IPV6, IPV6_UNICAST_HOPS, Stack::Option::hop_limit},
     {IPPROTO_IPV6, IPV6_TCLASS, Stack::Option::traffic_class},
     {IPPROTO_IPV6, IPV6_V6ONLY, Stack::Option::only_ipv6},
@@ -319,13 +324,64 @@ int Sockets::setsockopt(int s, int level, int name, const void* value, socklen_t
     return answer(stack_->set_option(s, Stack::Option::congestion,
                                      static_cast<int64_t>(text == "cubic" ? tcp::Algorithm::cubic : tcp::Algorithm::newreno)));
   }
+  if (const std::optional<int> result = set_group(s, level, name, value, length)) return answer(*result);
   const OptionName* const option = find_option(level, name);
   if (option == nullptr) return answer(-ENOPROTOOPT);
   int number;
-  if (length < sizeof number) return answer(-EINVAL);
-  std::memcpy(&number, value, sizeof number);
+  if (level == IPPROTO_IP && length == 1) {  // as Linux takes what others have as an unsigned char
+    number = *static_cast<const uint8_t*>(value);
+  } else {
+    if (length < sizeof number) return answer(-EINVAL);
+    std::memcpy(&number, value, sizeof number);
+  }
   stack_->set_time(clock_.now());
   return answer(stack_->set_option(s, option->option, number));
+}
+
+// What is said of groups; nothing: it was something else. There is one interface, which has all links: its number is 0, or 1.
+std::optional<int> Sockets::set_group(int s, int level, int name, const void* value, socklen_t length) {
+  const auto read = [&](auto& into) {
+    if (length < sizeof into) return false;
+    std::memcpy(&into, value, sizeof into);
+    return true;
+  };
+  const auto change = [&](bool joins, const ip::IpAddress& group, uint32_t interface) {
+    if (interface > 1) return -ENODEV;
+    stack_->set_time(clock_.now());
+    return joins ? stack_->join(s, group) : stack_->leave(s, group);
+  };
+  if (level == IPPROTO_IP && (name == IP_ADD_MEMBERSHIP || name == IP_DROP_MEMBERSHIP)) {
+    ip_mreq old;
+    if (!read(old)) return -EINVAL;
+    ip_mreqn now{.imr_multiaddr = old.imr_multiaddr, .imr_address = old.imr_interface, .imr_ifindex = 0};
+    if (length >= sizeof now) read(now);
+    return change(name == IP_ADD_MEMBERSHIP, ip::ipv4_address(&now.imr_multiaddr), static_cast<uint32_t>(now.imr_ifindex));
+  }
+  if (level == IPPROTO_IPV6 && (name == IPV6_ADD_MEMBERSHIP || name == IPV6_DROP_MEMBERSHIP)) {
+    ipv6_mreq wanted;
+    if (!read(wanted)) return -EINVAL;
+    return change(name == IPV6_ADD_MEMBERSHIP, ip::ipv6_address(&wanted.ipv6mr_multiaddr), wanted.ipv6mr_interface);
+  }
+  if ((level == IPPROTO_IP || level == IPPROTO_IPV6) && (name == MCAST_JOIN_GROUP || name == MCAST_LEAVE_GROUP)) {
+    group_req wanted;
+    if (!read(wanted)) return -EINVAL;
+    Address group;
+    if (!read_address(reinterpret_cast<const sockaddr*>(&wanted.gr_group), sizeof wanted.gr_group, group)) return -errno;
+    return change(name == MCAST_JOIN_GROUP, group.host, wanted.gr_interface);
+  }
+  if (level == IPPROTO_IP && name == IP_MULTICAST_IF) {
+    in_addr address{};
+    ip_mreqn whole{};
+    if (length >= sizeof whole ? !read(whole) : !read(address)) return -EINVAL;
+    if (length >= sizeof whole) address = whole.imr_address;
+    return stack_->set_group_source(s, address.s_addr == 0 ? ip::IpAddress{} : ip::ipv4_address(&address));
+  }
+  if (level == IPPROTO_IPV6 && name == IPV6_MULTICAST_IF) {
+    uint32_t interface;
+    if (!read(interface)) return -EINVAL;
+    return interface > 1 ? -ENODEV : stack_->is_datagram(s) ? 0 : -ENOPROTOOPT;
+  }
+  return std::nullopt;
 }
 
 int Sockets::getsockopt(int s, int level, int name, void* value, socklen_t* length) {

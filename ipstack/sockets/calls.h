@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "ipstack/sockets/endpoint_network.h"
@@ -64,6 +65,7 @@ class Sockets {
   uint32_t turn();
 
  private:
+  std::optional<int> set_group(int s, int level, int name, const void* value, socklen_t length);
   struct Mode {
     bool nonblocking = false;
     Nanoseconds receive_within = 0, send_within = 0;  // SO_RCVTIMEO, SO_SNDTIMEO; 0: for ever

@@ -26,13 +26,14 @@ bool Stack::source_for(const ip::IpAddress& to, ip::IpAddress& from) const {
       return each.port == port && !(to.is_ipv4() ? each.gateway4 : each.gateway6).is_unspecified();
     });
   };
+  const bool near = to.is_link_local() || to.is_multicast() || to.is_limited_broadcast();
   int best = 0;
   for (const IpConfiguration::Address& each : configuration.addresses) {
     if (each.tentative || each.address.is_ipv4() != to.is_ipv4()) continue;
     int rank = 0;
     if (each.address == to) rank = 4;
     else if (same_network(each.address, to, each.prefix)) rank = 3;
-    else if (to.is_link_local() || to.is_multicast()) rank = each.address.is_link_local() == to.is_link_local() ? 2 : 1;
+    else if (near) rank = each.address.is_link_local() == to.is_link_local() ? 2 : 1;
     else if (!each.address.is_link_local() && has_gateway(each.port)) rank = 2;
     if (rank <= best) continue;
     best = rank;
@@ -55,11 +56,16 @@ uint32_t Stack::mtu_from(const ip::IpAddress& from) const {
 // Writes what stands before the transport's header, and says where that goes. `length`: of the packet's payload.
 std::byte* Stack::begin_message(MutableBytes room, const Socket& socket, const Address& from, const Address& to, uint8_t protocol,
                                 uint32_t length, uint16_t segment, uint8_t ecn) noexcept {
-  const IpMessageHeader header{.flags = IpMessageFlags::kFillChecksum, .segment_size = segment};
-  std::memcpy(room.data(), &header, sizeof header);
+  IpMessageHeader header{.flags = IpMessageFlags::kFillChecksum, .segment_size = segment};
   const bool stream = protocol == ip::Protocol::kTcp;
+  uint8_t hops = socket.hop_limit != 0 ? socket.hop_limit : kHopLimit;
+  if (!stream && to.host.is_multicast()) {
+    hops = socket.datagram->group_hops;
+    if (!socket.datagram->group_loop) header.flags |= IpMessageFlags::kNoLoop;
+  }
+  std::memcpy(room.data(), &header, sizeof header);
   const ip::IpFields fields{.from = from.host, .to = to.host, .protocol = protocol,
-                            .hop_limit = socket.hop_limit != 0 ? socket.hop_limit : kHopLimit,
+                            .hop_limit = hops,
                             .traffic_class = static_cast<uint8_t>(socket.traffic_class | ecn), .dont_fragment = stream};
   return room.data() + sizeof header + emit_ip_header(room.data() + sizeof header, fields, length);
 }

@@ -31,6 +31,13 @@ struct DatagramPart {
   uint32_t receive_max = 256 * 1024;  // bytes that may wait
   uint16_t segment = 0;            // UDP_SEGMENT
   bool coalesce = false;           // UDP_GRO
+  bool broadcast = false;          // SO_BROADCAST
+  bool group_loop = true;          // IP_MULTICAST_LOOP
+  uint8_t group_hops = 1;          // IP_MULTICAST_TTL
+  bool of_group = false;           // bound to a group's address: its port is that group's alone,
+  bool has_port = false;           // and besides one to send from
+  ip::IpAddress group_source{};    // IP_MULTICAST_IF
+  std::vector<ip::IpAddress> groups{};  // that it has joined
   uint32_t next = ~uint32_t{0};    // a further one at the same port
 };
 

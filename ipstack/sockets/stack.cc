@@ -30,6 +30,7 @@ Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
     : network_(network), options_(options), now_(now), random_(seed_of(options.seed)), chunks_(options.chunk_bytes, options.chunks),
       records_(options.records), slab_(options.sockets), flows_(key_of(random_)),
       tcp_ports_(network, ip::Protocol::kTcp, ip::next_random(random_)), udp_ports_(network, ip::Protocol::kUdp, ip::next_random(random_)),
+      groups_(network),
       pieces_(kMessageMax / options.chunk_bytes + 2) {
   // A quarter is for what comes (chunk_pool.h): a window worth telling of has to fit.
   UNET_CHECK(uint64_t{options.chunk_bytes} * options.chunks >= 1024 * 1024);
@@ -88,8 +89,17 @@ void Stack::drop(uint32_t index) {
 }
 
 void Stack::give_back_port(Socket& socket) {
-  if (socket.bound) ports_of(socket).give_back(socket.local.port);
+  if (!socket.bound) return;
+  if (socket.type == Type::datagram) give_back_groups(socket);
+  give_back_name(socket);
+}
+
+void Stack::give_back_name(Socket& socket) {
   socket.bound = false;
+  if (socket.type != Type::datagram || !socket.datagram->of_group) return ports_of(socket).give_back(socket.local.port);
+  groups_.give_back(socket.local.host, socket.local.port);
+  if (socket.datagram->has_port) udp_ports_.give_back(socket.local.port);
+  socket.datagram->of_group = socket.datagram->has_port = false;
 }
 
 // Whether a socket of this family may have to do with that address.
@@ -104,15 +114,31 @@ int Stack::bind(int number, const Address& to) {
   if (socket->named || socket->bound || socket->has_connection()) return -EINVAL;
   if (!fits(*socket, to)) return socket->ipv6 ? -EINVAL : -EAFNOSUPPORT;
   const bool any = to.host.is_unspecified();
-  if (!any && !is_own(to.host)) return -EADDRNOTAVAIL;
+  const bool group = to.host.is_multicast() && socket->type == Type::datagram && to.port != 0;
+  if (!any && !group && !is_own(to.host)) return -EADDRNOTAVAIL;
   const ip::IpAddress host = any ? ip::IpAddress{} : to.host;
   uint16_t port = to.port;
-  const int error = port == 0 ? ports_of(*socket).take_free(port) : ports_of(*socket).take(host, port, socket->reuse);
+  int error;
+  if (group) error = groups_.take(host, port);
+  else error = port == 0 ? ports_of(*socket).take_free(port) : ports_of(*socket).take(host, port, socket->reuse);
   if (error != 0) return -error;
   socket->local = {host, port};
-  socket->bound = socket->named = true;
-  if (socket->type == Type::datagram) link_datagram(static_cast<uint32_t>(number));
-  return 0;
+  if (group) socket->datagram->of_group = true;
+  error = take_port(static_cast<uint32_t>(number));
+  socket->named = error == 0;
+  return -error;
+}
+
+// `socket.local` is its own: what comes there comes to it. 0, or an errno, and it is nobody's.
+int Stack::take_port(uint32_t index) {
+  Socket& socket = slab_[index];
+  socket.bound = true;
+  if (socket.type != Type::datagram) return 0;
+  const int error = take_groups(socket);
+  if (error == 0) return link_datagram(index), 0;
+  give_back_name(socket);
+  socket.local = {};
+  return error;
 }
 
 int Stack::bind_free(uint32_t index) {
@@ -121,9 +147,7 @@ int Stack::bind_free(uint32_t index) {
   uint16_t port = 0;
   if (const int error = ports_of(socket).take_free(port); error != 0) return error;
   socket.local.port = port;
-  socket.bound = true;
-  if (socket.type == Type::datagram) link_datagram(index);
-  return 0;
+  return take_port(index);
 }
 
 int Stack::shutdown(int number, How how) {

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "ipstack/sockets/flow_table.h"
+#include "ipstack/sockets/groups.h"
 #include "ipstack/sockets/near_message.h"
 #include "ipstack/sockets/network.h"
 #include "ipstack/sockets/ports.h"
@@ -114,10 +115,16 @@ class Stack {
 
   enum class Option : uint8_t {
     error, type, accepts, reuse_address, only_ipv6, send_buffer, receive_buffer, no_delay, keep_alive, keep_idle, keep_interval, keep_count,
-    user_timeout, linger, max_segment, hop_limit, traffic_class, congestion, udp_segment, udp_gro
+    user_timeout, linger, max_segment, hop_limit, traffic_class, congestion, udp_segment, udp_gro, broadcast, group_loop, group_hops
   };
   int set_option(int socket, Option option, int64_t value);
   int64_t option(int socket, Option option);
+
+  // Datagrams to a group come to those who are in it, on all links of the network interface. A source: from which address it sends to
+  // groups.
+  int join(int socket, const ip::IpAddress& group);
+  int leave(int socket, const ip::IpAddress& group);
+  int set_group_source(int socket, const ip::IpAddress& address);
 
   int local_address(int socket, Address& address) const;
   int remote_address(int socket, Address& address) const;
@@ -213,7 +220,9 @@ class Stack {
   void settle(uint32_t index, bool& full);
   uint32_t events_of(const Socket& socket) const noexcept;
   int bind_free(uint32_t index);
+  int take_port(uint32_t index);
   void give_back_port(Socket& socket);
+  void give_back_name(Socket& socket);
   bool fits(const Socket& socket, const Address& to) const noexcept;
   Ports& ports_of(const Socket& socket) noexcept { return socket.type == Type::stream ? tcp_ports_ : udp_ports_; }
 
@@ -269,6 +278,14 @@ class Stack {
   void link_datagram(uint32_t index);
   void unlink_datagram(uint32_t index);
 
+  // stack_groups.cc
+  int take_groups(Socket& socket);
+  void give_back_groups(const Socket& socket);
+  int take_port_to_send(Socket& socket);
+  bool is_broadcast(const ip::IpAddress& address) const;
+  void deliver(uint32_t index, const DatagramQueue::Datagram& datagram);
+  bool deliver_to_all(uint16_t port, const DatagramQueue::Datagram& datagram);
+
   // stack_icmp.cc
   void handle_icmp(const ip::IpView& packet);
   void handle_connection_error(uint32_t index, const ip::IcmpView& error, Bytes quoted);
@@ -320,6 +337,7 @@ class Stack {
   FlowTable flows_;
   TimerHeap timers_;
   Ports tcp_ports_, udp_ports_;
+  Groups groups_;
   std::vector<uint32_t> listeners_ = std::vector<uint32_t>(65'536, kNone);  // by port
   std::vector<uint32_t> datagrams_ = std::vector<uint32_t>(65'536, kNone);  // the first at that port
   uint32_t embryos_ = 0;            // connections whose handshake peers have begun

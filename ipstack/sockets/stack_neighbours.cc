@@ -294,12 +294,7 @@ void Stack::handle_near_datagram(uint32_t neighbour, Bytes message) {
     static_cast<void>(network_.send_to_neighbour(neighbour, Bytes(answer).first(data.size()), {}));
     return;
   }
-  DatagramPart& part = *slab_[index].datagram;
-  const Bytes payload = message.subspan(sizeof head + 2 * bytes);
-  const DatagramQueue::Datagram datagram{from, to.host, head.segment, payload};
-  const bool full = slab_[index].shut_read || part.queue.waiting_bytes() >= part.receive_max;
-  if (full || !part.queue.push(part.receive_max, datagram)) return void(++counters_.queue_full);
-  note(index);
+  deliver(index, {from, to.host, head.segment, message.subspan(sizeof head + 2 * bytes)});
 }
 
 }  // namespace unet::sockets

@@ -59,6 +59,18 @@ int Stack::set_option(int number, Option option, int64_t value) {
       if (stream) return -ENOPROTOOPT;
       socket->datagram->coalesce = value != 0;
       return 0;
+    case Option::broadcast:
+      if (!stream) socket->datagram->broadcast = value != 0;
+      return 0;
+    case Option::group_loop:
+      if (stream) return -ENOPROTOOPT;
+      socket->datagram->group_loop = value != 0;
+      return 0;
+    case Option::group_hops:
+      if (stream) return -ENOPROTOOPT;
+      if (!of_range(-1, 255)) return -EINVAL;
+      socket->datagram->group_hops = static_cast<uint8_t>(value < 0 ? 1 : value);  // -1: as it was
+      return 0;
     case Option::keep_alive:
       if (stream) set_keep_alive(*socket, value != 0);
       return 0;
@@ -125,6 +137,9 @@ int64_t Stack::option(int number, Option option) {
     case Option::traffic_class: return socket->traffic_class;
     case Option::udp_segment: return stream ? -ENOPROTOOPT : socket->datagram->segment;
     case Option::udp_gro: return stream ? -ENOPROTOOPT : int64_t{socket->datagram->coalesce};
+    case Option::broadcast: return !stream && socket->datagram->broadcast;
+    case Option::group_loop: return stream ? -ENOPROTOOPT : int64_t{socket->datagram->group_loop};
+    case Option::group_hops: return stream ? -ENOPROTOOPT : socket->datagram->group_hops;
     case Option::keep_alive: return stream && tcp->keep_alive_idle != 0;
     default: break;
   }

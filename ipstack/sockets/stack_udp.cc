@@ -49,7 +49,11 @@ int Stack::find_way(Socket& socket, Address& to, ip::IpAddress& from) {
   if (socket.shut_write) return -EPIPE;
   if (to.port == 0) return -EINVAL;
   if (!fits(socket, to)) return socket.ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
-  from = socket.local.host;
+  const DatagramPart& part = *socket.datagram;
+  if (!part.broadcast && is_broadcast(to.host)) return -EACCES;
+  if (const int error = take_port_to_send(socket); error != 0) return -error;
+  from = part.of_group ? ip::IpAddress{} : socket.local.host;
+  if (from.is_unspecified() && to.host.is_multicast() && part.group_source.is_ipv4() == to.host.is_ipv4()) from = part.group_source;
   if (to.host.is_unspecified() && !from.is_unspecified()) to.host = from;
   if (from.is_unspecified() && !source_for(to.host, from)) return -ENETUNREACH;
   return from.is_ipv4() == to.host.is_ipv4() ? 0 : -ENETUNREACH;
@@ -141,15 +145,11 @@ void Stack::handle_udp(const ip::IpView& packet, const IpMessageHeader& header) 
     default: return void(++counters_.bad_datagram);
   }
   const Address local{packet.to, view.to}, remote{packet.from, view.from};
+  const DatagramQueue::Datagram datagram{remote, packet.to, header.segment_size, view.payload};
+  if ((packet.to.is_multicast() || is_broadcast(packet.to)) && deliver_to_all(view.to, datagram)) return;
   const uint32_t index = datagram_socket(local, remote);
   if (index == kNone) return void(++counters_.no_socket);
-  Socket& socket = slab_[index];
-  DatagramPart& part = *socket.datagram;
-  const DatagramQueue::Datagram datagram{remote, packet.to, header.segment_size, view.payload};
-  if (socket.shut_read || part.queue.waiting_bytes() >= part.receive_max || !part.queue.push(part.receive_max, datagram)) {
-    return void(++counters_.queue_full);
-  }
-  note(index);
+  deliver(index, datagram);
 }
 
 }  // namespace unet::sockets

@@ -25,6 +25,11 @@ class World {
 
     Claimed claim(const IpClaim& claim) override {
       auto& claims = world_.interfaces_[interface_].claims;
+      if (claim.local.is_multicast()) {
+        const uint32_t number = ++world_.last_claim_;
+        world_.interfaces_[interface_].groups.push_back({claim.local, claim.port, {this, number}});
+        return {.claim = number, .port = claim.port};
+      }
       uint16_t first = claim.port;
       if (first == 0) {
         for (first = 49'152;; first = static_cast<uint16_t>(first + claim.ports)) {
@@ -41,6 +46,7 @@ class World {
       return {.claim = number, .port = first};
     }
     void release(uint32_t claim) override {
+      std::erase_if(world_.interfaces_[interface_].groups, [&](const Member& each) { return each.owner.claim == claim; });
       std::erase_if(world_.interfaces_[interface_].claims, [&](const auto& each) { return each.second.claim == claim; });
     }
     const IpConfiguration& configuration() override { return world_.interfaces_[interface_].configuration; }
@@ -253,13 +259,20 @@ class World {
     Port* port;
     uint32_t claim;
   };
+  struct Member {
+    ip::IpAddress group;
+    uint16_t port;
+    Owner owner;
+  };
   struct Interface {
     IpConfiguration configuration;
     std::map<std::pair<uint8_t, uint16_t>, Owner> claims;
+    std::vector<Member> groups;
   };
   struct Travelling {
     uint32_t from;  // interface
     std::vector<std::byte> message;
+    bool here = true;  // it did not leave that
   };
 
   bool chance(double share) { return share > 0 && std::uniform_real_distribution<>(0, 1)(random) < share; }
@@ -272,10 +285,14 @@ class World {
     ip::Problem problem;
     UNET_CHECK(parse_ip_packet(bytes.subspan(sizeof(IpMessageHeader)), packet, problem) == ip::IpError::none);
     if (has(port.interface_, packet.to)) return here_.push_back({port.interface_, std::move(message)});
+    IpMessageHeader own;
+    std::memcpy(&own, message.data(), sizeof own);
+    const bool group = packet.to.is_multicast() && (own.flags & IpMessageFlags::kNoLoop) == 0;
+    if (group) here_.push_back({port.interface_, message});
     if (chance(loss)) return;
     for (int copies = chance(repeat) ? 2 : 1; copies != 0; --copies) {
       const Nanoseconds late = jitter == 0 ? 0 : random() % jitter;
-      wire_.emplace(now + delay + late, Travelling{port.interface_, message});
+      wire_.emplace(now + delay + late, Travelling{port.interface_, message, false});
     }
   }
   bool has(uint32_t interface, const ip::IpAddress& address) const {
@@ -290,7 +307,25 @@ class World {
     ip::Problem problem;
     if (parse_ip_packet(bytes.subspan(sizeof(IpMessageHeader)), packet, problem) != ip::IpError::none) return;
     for (uint32_t i = 0; i < interfaces_.size(); ++i) {
-      if (has(i, packet.to)) deliver(i, packet, travelling.message);
+      if (has(i, packet.to) || is_broadcast(i, packet.to)) deliver(i, packet, travelling.message);
+      if (packet.to.is_multicast() && (i == travelling.from) == travelling.here) deliver_to_group(i, packet, travelling.message);
+    }
+  }
+  bool is_broadcast(uint32_t interface, const ip::IpAddress& to) const {
+    for (const auto& each : interfaces_[interface].configuration.addresses) {
+      if (each.address.is_ipv4() && (to.is_limited_broadcast() || is_directed_broadcast(to, each.address, each.prefix))) return true;
+    }
+    return false;
+  }
+  void deliver_to_group(uint32_t interface, const ip::IpView& packet, std::vector<std::byte> message) {
+    be16 ports_[2];
+    std::memcpy(ports_, packet.payload.data(), sizeof ports_);
+    const IpMessageHeader header{.flags = IpMessageFlags::kChecked};
+    std::memcpy(message.data(), &header, sizeof header);
+    for (const Member& each : interfaces_[interface].groups) {
+      if (each.group != packet.to || each.port != ports_[1] || each.owner.port->stack == nullptr) continue;
+      each.owner.port->stack->set_time(now);
+      each.owner.port->stack->handle_message(message);
     }
   }
   void deliver(uint32_t interface, const ip::IpView& packet, std::vector<std::byte> message) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # sockets_linux.py - applications with sockets of ipstack on one network interface, and Linux's kernel on the other end of its wire:
-# streams in both roles, many at once, between two applications of the interface, and what an application leaves that is killed. What was
+# streams in both roles, many at once, groups, between two applications of the interface, and what an application leaves that is killed. What was
 # on the wire is shown to tshark.
 #
 # Usage: sockets_linux.py UNETD SOCKETS_PEER   (77: no root, no network namespaces)
@@ -8,6 +8,7 @@
 import contextlib
 import os
 import socket
+import struct
 import subprocess
 import sys
 
@@ -58,7 +59,32 @@ def kernel_datagrams(address, sizes):
     return True
 
 
-PEER = {"call": kernel_call, "echo": kernel_echo, "refused": kernel_refused, "resets": kernel_resets, "pauses": kernel_pauses,
+def kernel_member(group, own, count):
+    """Hears so many datagrams of the group, in order."""
+    with socket.socket(family(group), socket.SOCK_DGRAM) as udp:
+        udp.bind((group, PORT))
+        if family(group) == socket.AF_INET:
+            udp.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + socket.inet_aton(own))
+        else:
+            member = socket.inet_pton(socket.AF_INET6, group) + struct.pack("@I", socket.if_nametoindex("eth0"))
+            udp.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, member)
+        udp.settimeout(WAIT)
+        print("listening", flush=True)
+        return all(udp.recv(100) == str(i + 1).encode() for i in range(int(count)))
+
+
+def kernel_shout(group, own, count):
+    with socket.socket(family(group), socket.SOCK_DGRAM) as udp:
+        if family(group) == socket.AF_INET:
+            udp.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(own))
+        else:
+            udp.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, socket.if_nametoindex("eth0"))
+        for i in range(int(count)):
+            udp.sendto(str(i + 1).encode(), (group, PORT))
+    return True
+
+
+PEER = {"member": kernel_member, "shout": kernel_shout, "call": kernel_call, "echo": kernel_echo, "refused": kernel_refused, "resets": kernel_resets, "pauses": kernel_pauses,
         "killed": kernel_reset_when_killed, "datagrams": kernel_datagrams}
 
 
@@ -162,6 +188,29 @@ def test_between_applications():
                     ni.does("datagrams", OURS[v], PORT, size, 20)
         line = ni.start("call", OURS[4], PORT, 10, 1).line()
         require(line == "stream: Connection refused", f"nobody is there any longer: {line}")
+
+
+def test_groups():
+    with interface() as ni:
+        for v, group in zip(VERSIONS, ("239.1.2.3", "ff05::123")):
+            with ni.running("ready", "member", group, PORT, 20) as one, ni.running("ready", "member", group, PORT, 20) as two:
+                peer = ni.start_kernel("member", group, KERNELS[v], 20)
+                try:
+                    require(peer.stdout.readline().strip() == "listening", "the kernel's member")
+                    ni.does("shout", group, PORT, 20)
+                    require(peer.communicate(timeout=WAIT)[0].strip() == "True", "what the kernel's member heard")
+                finally:
+                    peer.kill()
+                    peer.wait(WAIT)
+                for each in one, two:
+                    line = each.line()
+                    require(line == "done", f"a member on the same interface: {line}")
+            with ni.running("ready", "member", group, PORT, 20) as one, ni.running("ready", "member", group, PORT, 20) as two:
+                ni.kernel("shout", group, KERNELS[v], 20)
+                for each in one, two:
+                    line = each.line()
+                    require(line == "done", f"a member behind the wire: {line}")
+        looks_right(ni.capture)
 
 
 def test_a_thousand_at_once():

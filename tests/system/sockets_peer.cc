@@ -3,6 +3,8 @@
 // Usage: sockets_peer echo PORT                              streams and datagrams, both versions, until standard input closes
 //        sockets_peer call ADDRESS PORT BYTES CONNECTIONS    at once; each sends BYTES and wants them back
 //        sockets_peer datagrams ADDRESS PORT BYTES COUNT     one after the other, each is wanted back
+//        sockets_peer member GROUP PORT COUNT                prints `ready`, and hears so many datagrams of the group
+//        sockets_peer shout GROUP PORT COUNT                 sends them, `1`, `2` ...
 //        sockets_peer hold ADDRESS PORT CONNECTIONS          opens them, prints `open`, and holds them until standard input closes
 //
 // `echo` prints `ready`, the others `done` or what went wrong. At the end each says how many streams went by neighbours' channels.
@@ -10,6 +12,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -206,6 +209,37 @@ int datagrams(Sockets& sockets, const Name& to, size_t bytes, size_t count) {
   return 0;
 }
 
+int member(Sockets& sockets, const Name& group, int count) {
+  const int s = sockets.socket(group.family, SOCK_DGRAM, 0);
+  if (sockets.bind(s, group.get(), group.length) != 0) return wrong("bind");
+  group_req wanted{};
+  wanted.gr_group = group.bytes;
+  const int level = group.family == AF_INET ? IPPROTO_IP : IPPROTO_IPV6;
+  if (sockets.setsockopt(s, level, MCAST_JOIN_GROUP, &wanted, sizeof wanted) != 0) return wrong("join");
+  std::printf("ready\n");
+  std::fflush(stdout);
+  const timeval patience{.tv_sec = 60, .tv_usec = 0};
+  sockets.setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  int last = 0;
+  while (last < count) {
+    std::array<char, 16> text{};
+    if (sockets.recv(s, text.data(), text.size() - 1, 0) < 0) return wrong("recv");
+    if (std::atoi(text.data()) != ++last) return std::printf("heard %s, not %d\n", text.data(), last), 1;
+  }
+  std::printf("done\n");
+  return 0;
+}
+
+int shout(Sockets& sockets, const Name& group, int count) {
+  const int s = sockets.socket(group.family, SOCK_DGRAM, 0);
+  for (int i = 1; i <= count; ++i) {
+    const std::string text = std::to_string(i);
+    if (sockets.sendto(s, text.data(), text.size(), 0, group.get(), group.length) < 0) return wrong("send");
+  }
+  std::printf("done\n");
+  return 0;
+}
+
 int hold(Sockets& sockets, const Name& to, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const int s = sockets.socket(to.family, SOCK_STREAM, 0);
@@ -238,6 +272,8 @@ int main(int argc, char** argv) {
   if (what == "echo") status = echo(**sockets, argv[2]);
   else if (what == "call" && argc == 6) status = call(**sockets, name_of(argv[2], argv[3]), number(4), number(5));
   else if (what == "datagrams" && argc == 6) status = datagrams(**sockets, name_of(argv[2], argv[3]), number(4), number(5));
+  else if (what == "member" && argc == 5) status = member(**sockets, name_of(argv[2], argv[3]), std::atoi(argv[4]));
+  else if (what == "shout" && argc == 5) status = shout(**sockets, name_of(argv[2], argv[3]), std::atoi(argv[4]));
   else if (what == "hold" && argc == 5) status = hold(**sockets, name_of(argv[2], argv[3]), number(4));
   else std::fprintf(stderr, "sockets_peer: see the head of its source\n");
   const StackCounters& counters = (*sockets)->stack().counters();

@@ -5,11 +5,13 @@
 
 #include "unet/base/check.h"
 #include "unet/engine/endpoint_state.h"
+#include "unet/limits.h"
 
 namespace unet::engine {
 
 IpClaims::IpClaims() {
   for (std::vector<uint32_t>& heads : heads_) heads.assign(64 * 1024, kEnd);
+  groups_.reserve(kIpGroupsMax);
 }
 
 void IpClaims::add(uint32_t number, EndpointState& owner, const IpClaim& claim) {
@@ -25,6 +27,7 @@ void IpClaims::add(uint32_t number, EndpointState& owner, const IpClaim& claim) 
   c.rank = static_cast<uint8_t>((c.any_remote ? 0 : 4) + (c.remote_port == 0 ? 0 : 2) + (c.any_local ? 0 : 1));
   for (uint32_t i = 0; i < c.ports; ++i) insert(c.port + i, number);
   owner.ip_claims.push_back(number);
+  if (claim.local.is_multicast()) find_groups();
 }
 
 void IpClaims::remove(uint32_t number) noexcept {
@@ -33,6 +36,17 @@ void IpClaims::remove(uint32_t number) noexcept {
   for (uint32_t i = 0; i < c.ports; ++i) erase(c.port + i, number);
   std::erase(c.owner->ip_claims, number);
   c.owner = nullptr;
+  if (c.local.is_multicast()) find_groups();
+}
+
+// There are few, and they rarely change.
+void IpClaims::find_groups() noexcept {
+  groups_.clear();
+  for (const Claim& each : claims_) {
+    if (each.owner == nullptr || !each.local.is_multicast() || groups_.size() == kIpGroupsMax) continue;
+    if (std::find(groups_.begin(), groups_.end(), each.local) == groups_.end()) groups_.push_back(each.local);
+  }
+  groups_changed_ = true;
 }
 
 void IpClaims::remove_all(EndpointState& owner) noexcept {

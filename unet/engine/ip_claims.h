@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "unet/ip.h"
@@ -27,6 +28,22 @@ class IpClaims {
   // Whose a packet to `local` is; nullptr: nobody's.
   EndpointState* find(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
                       uint16_t remote_port) const noexcept;
+  // Who claims what comes to that port of that group: visit(endpoint) for each.
+  template <typename Visit>
+  uint32_t for_group(const ip::IpAddress& group, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port, Visit visit) const {
+    uint32_t count = 0;
+    for (uint32_t at = head(kUdp, port); at != kEnd; at = nodes_[at].next) {
+      const Claim& claim = claims_[nodes_[at].claim];
+      if (claim.any_local || !claim.fits(group, remote, remote_port)) continue;
+      visit(*claim.owner);
+      ++count;
+    }
+    return count;
+  }
+  // The groups that somebody claims; `changed` is true once after each time that there are others.
+  const std::vector<ip::IpAddress>& groups() const noexcept { return groups_; }
+  bool take_groups_changed() noexcept { return std::exchange(groups_changed_, false); }
+
   // The endpoint claims what an answer to this packet would come to.
   bool may_send(const EndpointState& owner, uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
                 uint16_t remote_port) const noexcept;
@@ -54,11 +71,14 @@ class IpClaims {
   uint32_t head(uint8_t protocol, uint32_t port) const noexcept { return heads_[protocol == kTcp ? 0 : 1][port]; }
   void insert(uint32_t port, uint32_t number);
   void erase(uint32_t port, uint32_t number) noexcept;
+  void find_groups() noexcept;
 
   std::array<std::vector<uint32_t>, 2> heads_;  // by port: the first node
   std::vector<Claim> claims_;                   // by number
   std::vector<Node> nodes_;
   uint32_t free_node_ = kEnd;
+  std::vector<ip::IpAddress> groups_;
+  bool groups_changed_ = false;
 };
 
 }  // namespace unet::engine

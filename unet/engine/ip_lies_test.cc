@@ -89,7 +89,7 @@ TEST_CASE("a message that lies is dropped by name") {
   using C = EndpointCounter;
   expect(C::bad_ip_message, {}, {});
   expect(C::bad_ip_message, {}, Packet(19));
-  expect(C::bad_ip_message, {.flags = 2}, udp4);
+  expect(C::bad_ip_message, {.flags = 4}, udp4);
   expect(C::bad_ip_message, {.reserved = 1}, udp4);
   expect(C::bad_ip_message, {.segment_size = 1},
          make_packet({.from = t.own4, .to = t.peer4, .from_port = 53, .to_port = 4000}, pattern(513, 1)));

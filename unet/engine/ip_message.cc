@@ -111,9 +111,11 @@ Reason read_ip_message(const Pieces& from, IpMessage& message) noexcept {
   const uint32_t here = copy_head(from, head.data(), std::min(from.length, kHeadMax));
   if (here < sizeof(IpMessageHeader) + ip::kIpv4Bytes) return EndpointCounter::bad_ip_message;
   const auto own = read<IpMessageHeader>(head.data());
-  if (!checked((own.flags & ~IpMessageFlags::kFillChecksum) == 0 && own.reserved == 0)) return EndpointCounter::bad_ip_message;
+  constexpr uint16_t kKnown = IpMessageFlags::kFillChecksum | IpMessageFlags::kNoLoop;
+  if (!checked((own.flags & ~kKnown) == 0 && own.reserved == 0)) return EndpointCounter::bad_ip_message;
   message.segment_size = own.segment_size;
-  message.fill_checksum = own.flags != 0 || own.segment_size != 0;
+  message.fill_checksum = (own.flags & IpMessageFlags::kFillChecksum) != 0 || own.segment_size != 0;
+  message.loop = (own.flags & IpMessageFlags::kNoLoop) == 0;
 
   const std::byte* const packet = head.data() + sizeof own;
   const uint32_t length = from.length - static_cast<uint32_t>(sizeof own);

@@ -21,6 +21,7 @@ struct IpMessage {
   uint16_t from_port = 0, to_port = 0;
   uint16_t segment_size = 0;   // 0: it is one packet
   bool fill_checksum = false;
+  bool loop = true;            // to a group: also to those of this NI
   bool tcp = false;
   uint32_t transport_bytes = 0;
   std::array<std::byte, kIpTransportMax> transport{};  // its header, as it was checked

@@ -26,6 +26,7 @@ IpPart::IpPart(const IpOptions& options, std::span<const std::unique_ptr<Port>> 
     ports_.push_back(std::make_unique<IpPort>(each, *ports[each.port], resumes, options.seed + each.port, now));
     by_port_[each.port] = ports_.back().get();
   }
+  groups_.reserve(kIpGroupsMax);
 }
 
 bool IpPart::frame(uint32_t port, Bytes frame, Nanoseconds now) noexcept {
@@ -82,6 +83,10 @@ void IpPart::udp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
   const ip::IpView& packet = arrival.packet;
   ip::UdpView datagram;
   if (ip::parse_udp(packet, false, datagram) != ip::UdpError::none) return counters_.add(NiCounter::ip_bad_transport);
+  if (packet.to.is_multicast() &&
+      claims_.for_group(packet.to, datagram.to, packet.from, datagram.from, [&](EndpointState& each) { deliver(each, packet); }) != 0) {
+    return;
+  }
   EndpointState* const to = claims_.find(IpClaims::kUdp, packet.to, datagram.to, packet.from, datagram.from);
   if (to != nullptr) return deliver(*to, packet);
   counters_.add(NiCounter::ip_unclaimed);
@@ -209,7 +214,26 @@ void IpPart::reset(IpPort& port, const ip::IpView& packet, Nanoseconds now) noex
 
 // ---- time
 
+// The hosts are in the groups that are claimed. More than a host can be in are none (Memberships::kGroupsMax is more than kIpGroupsMax).
+void IpPart::keep_groups(Nanoseconds now) noexcept {
+  const std::vector<ip::IpAddress>& wanted = claims_.groups();
+  const auto without = [](const std::vector<ip::IpAddress>& all, const ip::IpAddress& one) {
+    return std::find(all.begin(), all.end(), one) == all.end();
+  };
+  for (const auto& port : ports_) {
+    for (const ip::IpAddress& each : groups_) {
+      if (without(wanted, each)) port->host().leave(each, now);
+    }
+    for (const ip::IpAddress& each : wanted) {
+      if (without(groups_, each)) port->host().join(each, now);
+    }
+    port->touch();
+  }
+  groups_ = wanted;
+}
+
 void IpPart::run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexcept {
+  if (claims_.take_groups_changed()) keep_groups(now);
   for (const auto& port : ports_) {
     if (now >= port->next_event()) {
       port->pump(now);

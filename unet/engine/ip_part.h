@@ -86,6 +86,7 @@ class IpPart {
   void error(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
   void tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
   void udp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
+  void keep_groups(Nanoseconds now) noexcept;
   void deliver(EndpointState& to, const ip::IpView& packet) noexcept;
   bool gather(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept;
   void deliver_gathered() noexcept;
@@ -94,6 +95,7 @@ class IpPart {
   // ip_send.cc
   bool is_ours(const ip::IpAddress& address) const noexcept;
   void deliver_here(EndpointState& from, const Outgoing& out, const IpMessage& message) noexcept;
+  void deliver_here_to(EndpointState& to, const Outgoing& out, const IpMessage& message) noexcept;
   void answer_here(EndpointState& to, const IpMessage& message) noexcept;
   void tell_too_big(EndpointState& to, const IpMessage& message, uint32_t mtu) noexcept;
   void tell(EndpointState& to, const ip::IpFields& fields, Bytes payload) noexcept;
@@ -121,6 +123,7 @@ class IpPart {
   std::vector<std::unique_ptr<IpPort>> ports_;
   std::array<IpPort*, kPortsMax> by_port_{};
   IpClaims claims_;
+  std::vector<ip::IpAddress> groups_;  // that the hosts are in for the sake of claims
   std::unique_ptr<std::byte[]> scratch_;  // a packet that is cut into fragments, or waits for its neighbour
   RateLimit resets_;
 };

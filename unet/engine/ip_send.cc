@@ -51,6 +51,11 @@ IpPart::Step IpPart::begin(EndpointState& endpoint, Outgoing& out, EndpointCount
     deliver_here(endpoint, out, message);
     return Step::done;
   }
+  if (fields.to.is_multicast() && message.loop) {
+    const uint32_t copies = claims_.for_group(fields.to, message.to_port, fields.from, message.from_port,
+                                              [&](EndpointState& each) { deliver_here_to(each, out, message); });
+    endpoint.deficit -= int64_t{copies} * out.pieces.length;  // each is a message of his
+  }
   out.active = true;
   return Step::done;
 }
@@ -64,6 +69,11 @@ void IpPart::deliver_here(EndpointState& from, const Outgoing& out, const IpMess
     counters_.add(NiCounter::ip_unclaimed);
     return answer_here(from, message);
   }
+  deliver_here_to(*to, out, message);
+}
+
+void IpPart::deliver_here_to(EndpointState& to, const Outgoing& out, const IpMessage& message) noexcept {
+  const ip::IpFields& fields = message.fields;
   std::array<std::byte, sizeof(IpMessageHeader) + ip::kIpv6Bytes + kIpTransportMax> head;
   const IpMessageHeader own{.flags = IpMessageFlags::kChecked | IpMessageFlags::kSameNi, .segment_size = message.segment_size};
   std::memcpy(head.data(), &own, sizeof own);
@@ -88,7 +98,7 @@ void IpPart::deliver_here(EndpointState& from, const Outgoing& out, const IpMess
     pieces.pieces[pieces.count++] = out.pieces.pieces[i].subspan(skipped);
     skipped = 0;
   }
-  if (delivery_.message(*to, to->ip_channel, pieces)) counters_.add(NiCounter::ip_same_ni);
+  if (delivery_.message(to, to.ip_channel, pieces)) counters_.add(NiCounter::ip_same_ni);
 }
 
 // Nobody has that port: as a host would answer over a wire.

@@ -44,6 +44,9 @@ Status check_ip_claim(const IpClaim& claim) {
   if (uint32_t{claim.port} + claim.ports > kPorts) return wrong("ports beyond 65535");
   const bool both = !claim.local.is_unspecified() && !claim.remote.is_unspecified();
   if (both && claim.local.is_ipv4() != claim.remote.is_ipv4()) return wrong("local and remote address are of different families");
+  if (!claim.local.is_multicast()) return {};
+  if (claim.protocol != kUdp) return wrong("TCP knows no groups");
+  if (claim.port == 0) return wrong("a group has no port of its own: name one");
   return {};
 }
 
@@ -57,12 +60,19 @@ Status IpPorts::check(const Record& record) const {
     }
     for (const uint32_t number : at->second) {
       const Record& other = claims_.at(number);
+      const bool group = record.claim.local.is_multicast(), other_group = other.claim.local.is_multicast();
+      if (group != other_group || (group && record.endpoint != other.endpoint)) continue;
       if (!overlap(record.claim, other.claim)) continue;
       if (record.user == other.user && wants_peer(record.claim) != wants_peer(other.claim)) continue;
       return fail(Errc::already_exists, text_of(record.claim) + " is in use");
     }
   }
   return {};
+}
+
+Status IpPorts::check_group(const IpClaim& claim) const {
+  if (!claim.local.is_multicast() || groups_.size() < kIpGroupsMax || groups_.count(claim.local.bytes) != 0) return {};
+  return fail(Errc::quota_exceeded, "this network interface is in " + std::to_string(kIpGroupsMax) + " groups, which is the maximum");
 }
 
 // How many of the ports from `first` on, of those that are wanted, come before one that is free with all behind it; 0: all are free.
@@ -110,6 +120,7 @@ Result<IpClaimed> IpPorts::claim(uint32_t endpoint, uint64_t user, const IpClaim
     return fail(Errc::not_permitted, "the policy of this network interface gives you no right to " + text_of(wanted));
   }
   if (Status status = check(record); !status) return tl::unexpected(status.error());
+  if (Status status = check_group(wanted); !status) return tl::unexpected(status.error());
   uint32_t number = numbers_;
   if (free_numbers_.empty()) {
     ++numbers_;
@@ -124,12 +135,14 @@ Result<IpClaimed> IpPorts::claim(uint32_t endpoint, uint64_t user, const IpClaim
 void IpPorts::insert(uint32_t number, const Record& record) {
   claims_[number] = record;
   ports_ += record.claim.ports;
+  if (record.claim.local.is_multicast()) ++groups_[record.claim.local.bytes];
   for (uint32_t i = 0; i < record.claim.ports; ++i) by_port_[key(record.claim.protocol, record.claim.port + i)].push_back(number);
 }
 
 bool IpPorts::resume(uint32_t number, const Record& record) {
   if (number >= kIpClaimsMax || claims_.count(number) != 0 || record.claim.port == 0) return false;
   if (!check_ip_claim(record.claim) || !check(record) || ports_ + record.claim.ports > kIpPortsClaimedMax) return false;
+  if (!check_group(record.claim)) return false;
   for (; numbers_ <= number; ++numbers_) free_numbers_.push_back(numbers_);
   std::erase(free_numbers_, number);
   insert(number, record);
@@ -146,6 +159,7 @@ void IpPorts::release(uint32_t number) {
     if (list->second.empty()) by_port_.erase(list);
   }
   ports_ -= claim.ports;
+  if (const auto group = groups_.find(claim.local.bytes); group != groups_.end() && --group->second == 0) groups_.erase(group);
   claims_.erase(at);
   free_numbers_.push_back(number);
 }

@@ -1,6 +1,7 @@
 // ip_ports.h - who of an NI's endpoints claims which ports of IP (unet/ip.h), and who may; used by Service.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -29,7 +30,7 @@ class IpPorts {
   // (EADDRINUSE), not_permitted (EACCES), quota_exceeded, invalid_argument.
   //
   // Two claims of a port go together if no packet fits both; and if one wants a certain peer's packets and the other anybody's, and both
-  // are one user's: then the first gets those.
+  // are one user's: then the first gets those. One of a group goes together with all, but the same of the same endpoint.
   Result<IpClaimed> claim(uint32_t endpoint, uint64_t user, const IpClaim& wanted, const Rights& rights);
   // One of before a takeover; false: it makes no sense beside the others.
   bool resume(uint32_t number, const Record& record);
@@ -43,6 +44,7 @@ class IpPorts {
  private:
   static uint32_t key(uint8_t protocol, uint32_t port) noexcept { return uint32_t{protocol} << 16 | port; }
   Status check(const Record& record) const;
+  Status check_group(const IpClaim& claim) const;
   Status choose(IpClaim& claim, const Rights& rights);
   uint32_t taken(const IpClaim& claim, uint32_t first) const;
   void insert(uint32_t number, const Record& record);
@@ -52,6 +54,7 @@ class IpPorts {
   std::vector<uint32_t> free_numbers_;
   uint32_t numbers_ = 0;                                           // used so far
   uint32_t ports_ = 0;                                             // of all claims
+  std::map<std::array<uint8_t, 16>, uint32_t> groups_;                       // how many claims each has
   uint64_t random_;
 };
 

@@ -90,7 +90,7 @@ Result<IpClaimed> Service::claim_ip(ClientRecord& client, EndpointRecord& endpoi
   if (Status more = takes_more(); !more) return tl::unexpected(more.error());
   if (!endpoint.ip_channel) return fail(Errc::invalid_argument, "the endpoint has no IP channel: open one first");
   if (Status status = check_ip_claim(claim); !status) return tl::unexpected(status.error());
-  if (!claim.local.is_unspecified() && !has_address(claim.local)) {
+  if (!claim.local.is_unspecified() && !claim.local.is_multicast() && !has_address(claim.local)) {
     return fail(Errc::not_found, ip::text_of(claim.local) + " is no address of this network interface");
   }
   if (Status status = keeper_takes(0); !status) return tl::unexpected(status.error());

@@ -141,6 +141,36 @@ TEST_CASE("claims that go together, and those that do not") {
   CHECK(report(*ni)["held"]["service"]["ip_claims"] == report(*ni)["ip_claims"].size());
 }
 
+TEST_CASE("a group's port is for all who want it, beside who has the port") {
+  engine::TestWire wire;
+  auto ni = make_ip_ni(wire);
+  IpClient a(*ni), b(*ni);
+  const ip::IpAddress group = address("239.1.2.3");
+  CHECK(a.claims({.protocol = kUdp, .local = group, .port = 5353}) == Errc::ok);
+  CHECK(a.claims({.protocol = kUdp, .local = group, .port = 5353}) == Errc::already_exists);
+  CHECK(b.claims({.protocol = kUdp, .local = group, .port = 5353}) == Errc::ok);
+  CHECK(b.claims({.protocol = kUdp, .port = 5353}) == Errc::ok);
+  CHECK(a.claims({.protocol = kUdp, .port = 5353}) == Errc::already_exists);
+  CHECK(a.claims({.protocol = kUdp, .local = address("ff05::9"), .port = 5353}) == Errc::ok);
+  CHECK(a.claims({.protocol = kTcp, .local = group, .port = 5353}) == Errc::invalid_argument);
+  CHECK(a.claims({.protocol = kUdp, .local = group}) == Errc::invalid_argument);
+  // The NI is in so many, and again when some are left.
+  const auto another = [&](uint32_t i) {
+    return IpClaim{.protocol = kUdp, .local = address(("239.2.0." + std::to_string(i)).c_str()), .port = 7};
+  };
+  std::optional<uint32_t> last;
+  for (uint32_t i = 1; i <= kIpGroupsMax - 2; ++i) {
+    const Reply made = claim(a, a.id, another(i));
+    REQUIRE(code_of(made) == Errc::ok);
+    last = made.claim_ip.claim;
+  }
+  CHECK(a.claims(another(100)) == Errc::quota_exceeded);
+  CHECK(b.claims(another(1)) == Errc::ok);
+  CHECK(code_of(release(a, a.id, *last)) == Errc::ok);
+  CHECK(a.claims(another(100)) == Errc::ok);
+  CHECK(b.claims(another(101)) == Errc::quota_exceeded);
+}
+
 TEST_CASE("one port has a bounded number of claims") {
   engine::TestWire wire;
   auto ni = make_ip_ni(wire);

@@ -1,0 +1,48 @@
+// groups.h - the ports of groups (multicast) that a stack's sockets want, each claimed once; used by the stack.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "ipstack/sockets/network.h"
+#include "ipstack/wire/ip.h"
+
+namespace unet::sockets {
+
+class Groups {
+ public:
+  explicit Groups(Network& network) : network_(network) {}
+  ~Groups() {
+    for (const auto& [key, one] : all_) network_.release(one.claim);
+  }
+  Groups(const Groups&) = delete;
+  Groups& operator=(const Groups&) = delete;
+
+  // One more socket wants what comes to that port of the group. 0, or an errno.
+  int take(const ip::IpAddress& group, uint16_t port) {
+    const Key key{group.bytes, port};
+    if (const auto at = all_.find(key); at != all_.end()) return ++at->second.uses, 0;
+    const Network::Claimed claimed = network_.claim({.protocol = ip::Protocol::kUdp, .local = group, .port = port});
+    if (claimed.error == 0) all_[key] = {claimed.claim, 1};
+    return claimed.error;
+  }
+  void give_back(const ip::IpAddress& group, uint16_t port) {
+    const auto at = all_.find({group.bytes, port});
+    if (at == all_.end() || --at->second.uses != 0) return;
+    network_.release(at->second.claim);
+    all_.erase(at);
+  }
+
+ private:
+  using Key = std::pair<std::array<uint8_t, 16>, uint16_t>;
+  struct One {
+    uint32_t claim = 0, uses = 0;
+  };
+
+  Network& network_;
+  std::map<Key, One> all_;
+};
+
+}  // namespace unet::sockets

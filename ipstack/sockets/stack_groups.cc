@@ -1,0 +1,109 @@
+// stack_groups.cc - groups (multicast) and broadcasts: who is in which group, and datagrams that go to all who want them.
+#include <algorithm>
+#include <cerrno>
+
+#include "ipstack/sockets/stack.h"
+
+namespace unet::sockets {
+namespace {
+
+constexpr size_t kGroupsOfSocketMax = 20;  // as Linux's igmp_max_memberships
+
+bool has(const std::vector<ip::IpAddress>& groups, const ip::IpAddress& group) {
+  return std::find(groups.begin(), groups.end(), group) != groups.end();
+}
+
+}  // namespace
+
+int Stack::join(int number, const ip::IpAddress& group) {
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (socket->type != Type::datagram) return -EPROTO;
+  if (!group.is_multicast() || !fits(*socket, {group, 0})) return -EINVAL;
+  std::vector<ip::IpAddress>& groups = socket->datagram->groups;
+  if (has(groups, group)) return -EADDRINUSE;
+  if (groups.size() == kGroupsOfSocketMax) return -ENOBUFS;
+  if (socket->bound) {
+    if (const int error = groups_.take(group, socket->local.port); error != 0) return -error;
+  }
+  groups.push_back(group);
+  return 0;
+}
+
+int Stack::leave(int number, const ip::IpAddress& group) {
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (socket->type != Type::datagram) return -EPROTO;
+  if (!has(socket->datagram->groups, group)) return -EADDRNOTAVAIL;
+  std::erase(socket->datagram->groups, group);
+  if (socket->bound) groups_.give_back(group, socket->local.port);
+  return 0;
+}
+
+int Stack::set_group_source(int number, const ip::IpAddress& address) {
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (socket->type != Type::datagram) return -ENOPROTOOPT;
+  if (!address.is_unspecified() && !is_own(address)) return -EADDRNOTAVAIL;
+  socket->datagram->group_source = address;
+  return 0;
+}
+
+// It has a port now: so it can have what comes to the groups that it has joined before. 0, or an errno.
+int Stack::take_groups(Socket& socket) {
+  std::vector<ip::IpAddress>& groups = socket.datagram->groups;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const int error = groups_.take(groups[i], socket.local.port);
+    if (error == 0) continue;
+    while (i-- != 0) groups_.give_back(groups[i], socket.local.port);
+    return error;
+  }
+  return 0;
+}
+
+void Stack::give_back_groups(const Socket& socket) {
+  for (const ip::IpAddress& each : socket.datagram->groups) groups_.give_back(each, socket.local.port);
+}
+
+// A group's address is nobody's to send from, so a socket that is bound to one has no port for that, until it needs one. 0, or an errno.
+int Stack::take_port_to_send(Socket& socket) {
+  DatagramPart& part = *socket.datagram;
+  if (!part.of_group || part.has_port) return 0;
+  const int error = udp_ports_.take({}, socket.local.port, socket.reuse);
+  part.has_port = error == 0;
+  return error;
+}
+
+bool Stack::is_broadcast(const ip::IpAddress& address) const {
+  if (!address.is_ipv4() || (address.bytes[15] & 3) != 3) return false;  // no network that has one is smaller
+  if (address.is_limited_broadcast()) return true;
+  const auto& addresses = network_.configuration().addresses;
+  return std::any_of(addresses.begin(), addresses.end(), [&](const IpConfiguration::Address& each) {
+    return each.address.is_ipv4() && is_directed_broadcast(address, each.address, each.prefix);
+  });
+}
+
+void Stack::deliver(uint32_t index, const DatagramQueue::Datagram& datagram) {
+  DatagramPart& part = *slab_[index].datagram;
+  const bool full = slab_[index].shut_read || part.queue.waiting_bytes() >= part.receive_max;
+  if (full || !part.queue.push(part.receive_max, datagram)) return void(++counters_.queue_full);
+  note(index);
+}
+
+// What came to a group goes to all who are in it, and what came to everybody to all; false: nobody of us is.
+bool Stack::deliver_to_all(uint16_t port, const DatagramQueue::Datagram& datagram) {
+  const bool group = datagram.to.is_multicast();
+  bool any = false;
+  for (uint32_t i = datagrams_[port]; i != kNone; i = slab_[i].datagram->next) {
+    const Socket& socket = slab_[i];
+    if (!(datagram.to.is_ipv4() ? !socket.only_ipv6 : socket.ipv6)) continue;
+    if (socket.connected && socket.remote != datagram.from) continue;
+    if (!socket.local.host.is_unspecified() && socket.local.host != datagram.to) continue;
+    if (group && !has(socket.datagram->groups, datagram.to)) continue;
+    any = true;
+    deliver(i, datagram);
+  }
+  return any;
+}
+
+}  // namespace unet::sockets
