@@ -62,6 +62,8 @@ enum class Op : uint32_t {
   claim_ip = 19,
   release_ip = 20,
   ip_configuration = 21,
+  open_sockets = 22,
+  list_sockets = 23,
   capture_start = 30,
   capture_stop = 31,
   // events (cookie: 0, or a number that grows: one that is not larger than the last is an event that came before)
@@ -154,6 +156,15 @@ struct ReleaseIp {
   uint32_t claim;
 };
 struct GetIpConfiguration { Header header; };
+// The next table of the endpoint's sockets (unet/socket_table.h), to be written by its owner; it stays until the IP channel is closed.
+struct OpenSockets { Header header; };
+// A table of somebody's sockets, to be read: the first behind (endpoint, table) of those that this user may see. The owner is asked to
+// bring its first table up to date. Of root and the NI's own user: everybody's; others: their own.
+struct ListSockets {
+  Header header;        // endpoint: the one of the table before; ~0: none
+  uint32_t table;       // and its number
+  uint32_t spare;
+};
 
 // What passes the wires is copied to memory of the reader and the NI (unet/capture_memory.h) until capture_stop, or until this
 // connection or the endpoint ends. Of root and the NI's own user: everything; others: their own endpoints.
@@ -226,6 +237,14 @@ struct Reply {
       uint32_t addresses;   // so many IpAddressInfo, and then
       uint32_t interfaces;  // so many IpInterfaceInfo
     } ip_configuration;                          // descriptor: sealed memory that holds them
+    struct {
+      uint32_t endpoint;    // ~0: there are no more, and there is no descriptor
+      uint32_t table;
+      uint32_t sockets;     // that it has room for
+      int32_t pid, uid;     // of the owner
+      uint64_t asked;       // list_sockets: what the owner writes into `told` when it has done as asked
+      NameText program;
+    } sockets;                                   // open_sockets, list_sockets: descriptor: memory, for list_sockets to be read alone
     struct {
       uint64_t bytes;
     } region;                                    // expose, peer_region (local channels): descriptor: region memory

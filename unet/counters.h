@@ -28,6 +28,7 @@ enum class EndpointCounter : uint8_t {
   ip_too_big,            // for the path, and not to be cut: an ICMP error tells
   ip_no_buffer,          // too much waits for a neighbour that has not answered
   ip_many_neighbours,    // the user sends to too many that have to be asked for
+  ip_not_over,           // a SYN between ports whose last connection, a dead process's, is not over yet
   // Drops of what was sent to this endpoint.
   no_free_buffer,        // the free queue was empty
   receive_queue_full,    // the receive queue was full
@@ -48,7 +49,8 @@ constexpr EndpointCounter kFirstEndpointDrop = EndpointCounter::bad_send_descrip
 constexpr std::array<std::string_view, kEndpointCounters> kEndpointCounterNames{
     "sent_messages", "sent_bytes", "received_messages", "received_bytes", "bad_send_descriptor", "unknown_channel",
     "bad_ip_message", "bad_ip_header", "bad_ip_protocol", "bad_ip_transport", "bad_ip_source", "bad_ip_port", "ip_no_route", "ip_too_big",
-    "ip_no_buffer", "ip_many_neighbours", "no_free_buffer", "receive_queue_full", "too_long", "too_fragmented", "bad_free_descriptor",
+    "ip_no_buffer", "ip_many_neighbours", "ip_not_over", "no_free_buffer", "receive_queue_full", "too_long", "too_fragmented",
+    "bad_free_descriptor",
     "duplicate_fragment", "fragment_mismatch", "reassembly_timeout", "reassembly_overflow", "put_no_region", "put_out_of_bounds"};
 
 // Counters of the NI itself: frames that no endpoint can be charged with.
@@ -64,6 +66,8 @@ enum class NiCounter : uint8_t {
   ip_received,          // IP packets that came to claims over a wire; what the host of a port dealt with itself is in its own counters
   ip_sent,              // IP packets that endpoints sent over a wire
   ip_same_ni,           // delivered between two endpoints of this NI
+  ip_left,              // TCP connections that processes left when they ended, and that are ended for them
+  ip_left_sent,         // segments that were sent for that
   // Drops.
   not_ours,             // another Ethernet type, or not addressed to this port
   truncated,
@@ -79,6 +83,7 @@ enum class NiCounter : uint8_t {
   link_overflow,        // a frame for an endpoint of another engine, which does not take so many
   ip_bad_transport,     // TCP or UDP that is malformed or has a wrong checksum
   ip_unclaimed,         // IP that no endpoint claims; its sender is told, as far as a host does
+  ip_left_overflow,     // connections that processes left beyond kIpRemainsMax: their peers learn of it when they say something
   count
 };
 constexpr size_t kNiCounters = static_cast<size_t>(NiCounter::count);
@@ -86,9 +91,9 @@ constexpr NiCounter kFirstNiDrop = NiCounter::not_ours;
 
 constexpr std::array<std::string_view, kNiCounters> kNiCounterNames{
     "received_frames", "received_bytes", "transmitted_frames", "transmitted_bytes", "hairpin_messages", "wakeups",
-    "linked_frames", "linked_bytes", "ip_received", "ip_sent", "ip_same_ni", "not_ours",
+    "linked_frames", "linked_bytes", "ip_received", "ip_sent", "ip_same_ni", "ip_left", "ip_left_sent", "not_ours",
     "truncated", "bad_version", "bad_flags", "bad_length", "bad_crc", "unknown_tag", "wrong_source", "bad_signal",
-    "signal_overflow", "transmit_overflow", "link_overflow", "ip_bad_transport", "ip_unclaimed"};
+    "signal_overflow", "transmit_overflow", "link_overflow", "ip_bad_transport", "ip_unclaimed", "ip_left_overflow"};
 
 // What the engine holds for clients at the moment. All of it is given back when they end, however they end.
 enum class NiGauge : uint8_t {

@@ -36,6 +36,7 @@
 #include "unet/local_channel.h"
 #include "unet/message.h"
 #include "unet/ni_queues.h"
+#include "unet/socket_table.h"
 
 struct epoll_event;
 
@@ -144,6 +145,9 @@ class Endpoint {
   // does not have that address), quota_exceeded, invalid_argument.
   Result<IpClaimed> claim_ip(const IpClaim& claim);
   Status release_ip(uint32_t claim);
+  // Memory for the next table of sockets (unet/socket_table.h), so that others can list them and peers learn of it when this process ends;
+  // valid as long as the endpoint. Errors: quota_exceeded, invalid_argument (no IP channel), already_exists (kSocketTablesMax).
+  Result<SocketTableView> open_sockets();
   // Addresses and ports of the NI, as they are now. Errors: not_found (the NI has no IP).
   Result<IpConfiguration> ip_configuration();
 
@@ -315,6 +319,7 @@ class Endpoint {
   void forget_local(LocalChannel* local) noexcept;
 
   bool something() noexcept;
+  bool sockets_asked() const noexcept;
   // `refused`: the channel whose room is waited for, if any.
   using Refused = std::optional<Channel>;
   WaitOutcome wait_until(Nanoseconds timeout, Nanoseconds spin, Refused refused) noexcept;
@@ -350,6 +355,7 @@ class Endpoint {
   std::unique_ptr<Emulated> emulated_;  // then channels_, locals_ and queues_ are empty: the carrier has them
   uint32_t id_ = 0;
   LocalCounters closed_;  // what local channels counted that are no more
+  std::vector<Mapping> socket_tables_;  // unet/socket_table.h
   Mapping region_;
   std::deque<ConnectionRequest> requests_;
   std::deque<ChannelEvent> events_;

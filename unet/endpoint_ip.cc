@@ -55,6 +55,28 @@ Status Endpoint::release_ip(uint32_t claim) {
   return {};
 }
 
+Result<SocketTableView> Endpoint::open_sockets() {
+  const auto table = static_cast<uint32_t>(socket_tables_.size());
+  if (table == kSocketTablesMax) return fail(Errc::already_exists, "this endpoint has as many tables of sockets as it may");
+  auto answer = connection_->call(request_for<control::OpenSockets>(control::Op::open_sockets, id_));
+  if (!answer) return tl::unexpected(answer.error());
+  const SocketTableGeometry geometry = SocketTableGeometry::of_table(table);
+  if (answer->descriptors.size() != 1 || answer->reply.sockets.table != table) {
+    return fail(Errc::protocol, "the NI sent no table of sockets");
+  }
+  auto mapping = Mapping::map(answer->descriptors[0].get(), geometry.total);
+  if (!mapping) return tl::unexpected(mapping.error());
+  socket_tables_.push_back(std::move(*mapping));
+  return SocketTableView(socket_tables_.back().data(), geometry);
+}
+
+// Somebody wants to see what its sockets do.
+bool Endpoint::sockets_asked() const noexcept {
+  if (socket_tables_.empty()) return false;
+  const auto& header = *reinterpret_cast<const SocketTableHeader*>(socket_tables_.front().data());
+  return header.asked.load(std::memory_order_relaxed) != header.told.load(std::memory_order_relaxed);
+}
+
 Result<IpConfiguration> Endpoint::ip_configuration() {
   auto answer = connection_->call(request_for<control::GetIpConfiguration>(control::Op::ip_configuration, id_));
   if (!answer) return tl::unexpected(answer.error());

@@ -26,9 +26,9 @@ constexpr Nanoseconds kYieldTaken = 3 * kMicrosecond;
 
 }  // namespace
 
-// A message, a request, an event or an answer to a connect; takes in what the service has sent.
+// A message, a request, an event, an answer to a connect, or a wish to see its sockets; takes in what the service has sent.
 bool Endpoint::something() noexcept {
-  if (has_message() || answer_due_ || !requests_.empty() || !events_.empty()) return true;
+  if (has_message() || answer_due_ || !requests_.empty() || !events_.empty() || sockets_asked()) return true;
   if (connection_->event_count() == last_events_ && (connection_->alive() || ni_lost_)) return false;
   process_events();
   return answer_due_ || !requests_.empty() || !events_.empty();

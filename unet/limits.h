@@ -44,6 +44,7 @@ constexpr uint32_t kIpPortsClaimedMax = 256 * 1024;      // of all claims togeth
 constexpr uint32_t kIpSegmentsMax = 512;                 // packets that one message is cut into
 constexpr uint32_t kIpAddressesMax = 16;                 // of one port
 constexpr uint32_t kIpGroupsMax = 32;                    // that an NI is in because endpoints claim them
+constexpr uint32_t kIpRemainsMax = 128 * 1024;           // connections of processes that are gone, until their peers know
 
 // Names
 constexpr size_t kNameMax = 63;                  // characters of an endpoint's name or a host's name

@@ -267,6 +267,8 @@ void Engine::State::run(const ClaimIp& command) noexcept {
 
 void Engine::State::run(const ReleaseIp& command) noexcept { ip->claims().remove(command.number); }
 
+void Engine::State::run(const LeaveIp& command) noexcept { ip->leave(command.left, now); }
+
 void Engine::State::close_channel(EndpointState& endpoint, uint32_t channel) noexcept {
   ChannelState& state = endpoint.channels[channel];
   if (state.kind == ChannelKind::closed) return;

@@ -194,6 +194,15 @@ Nanoseconds Engine::next_event() const noexcept {
   return next;
 }
 
+std::vector<LeftConnection> Engine::take_left() {
+  std::vector<LeftConnection> left;
+  if (state_->ip != nullptr) state_->ip->left(left);
+  for (const Command* command; (command = state_->commands.front()) != nullptr; state_->commands.pop()) {
+    if (const auto* const one = std::get_if<LeaveIp>(command)) left.push_back(one->left);
+  }
+  return left;
+}
+
 uint32_t Engine::ports() const noexcept { return static_cast<uint32_t>(state_->ports.size()); }
 
 Driver& Engine::port(uint32_t index) noexcept { return state_->ports[index]->driver(); }

@@ -20,7 +20,8 @@ EndpointState::~EndpointState() = default;
 
 IpPart::IpPart(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters,
                bool resumes, Nanoseconds now)
-    : delivery_(delivery), counters_(counters), scratch_(new std::byte[kMessageMax]), resets_(kResetsPerSecond, now) {
+    : delivery_(delivery), counters_(counters), remains_(options.seed), now_(now), scratch_(new std::byte[kMessageMax]),
+      resets_(kResetsPerSecond, now) {
   for (const IpPortOptions& each : options.ports) {
     UNET_CHECK(each.port < ports.size() && each.port < kPortsMax && by_port_[each.port] == nullptr);
     ports_.push_back(std::make_unique<IpPort>(each, *ports[each.port], resumes, options.seed + each.port, now));
@@ -69,6 +70,7 @@ void IpPart::tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
       ip::pseudo_header_sum(packet.from, packet.to, ip::Protocol::kTcp, static_cast<uint32_t>(packet.payload.size()));
   if (ip::checksum_fold(ip::checksum_add(sum, packet.payload)) != 0) return counters_.add(NiCounter::ip_bad_transport);
   if (arrival.to_group) return counters_.add(NiCounter::ip_unclaimed);  // RFC 9293, 3.9.2.3
+  if (!remains_.empty() && answer_for_left(port, packet, now)) return;
   EndpointState* const to =
       claims_.find(IpClaims::kTcp, packet.to, header.destination_port, packet.from, header.source_port);
   if (to != nullptr) {
@@ -203,13 +205,59 @@ void IpPart::reset(IpPort& port, const ip::IpView& packet, Nanoseconds now) noex
   ip::TcpView segment;
   if (ip::parse_tcp(packet.payload, segment) != ip::TcpError::none) return;
   const std::optional<ip::TcpFields> fields = tcp::reset_for(segment);
-  if (!fields || !resets_.take(now)) return;
+  if (fields && resets_.take(now)) send_segment(port, packet.to, packet.from, *fields, now);
+}
+
+bool IpPart::send_segment(IpPort& port, const ip::IpAddress& from, const ip::IpAddress& to, const ip::TcpFields& fields,
+                          Nanoseconds now) noexcept {
   std::array<std::byte, ip::kTcpHeaderMax> header;
-  const uint32_t size = ip::emit_tcp(header.data(), *fields);
-  const uint64_t sum = ip::pseudo_header_sum(packet.to, packet.from, ip::Protocol::kTcp, size);
+  const uint32_t size = ip::emit_tcp(header.data(), fields);
+  const uint64_t sum = ip::pseudo_header_sum(from, to, ip::Protocol::kTcp, size);
   const uint16_t checksum = ip::checksum_fold(ip::checksum_add(sum, header.data(), size));
   std::memcpy(header.data() + offsetof(ip::TcpHeader, checksum), &checksum, sizeof checksum);
-  port.host().send({.from = packet.to, .to = packet.from, .protocol = ip::Protocol::kTcp}, Bytes(header).first(size), {}, now);
+  return port.host().send({.from = from, .to = to, .protocol = ip::Protocol::kTcp}, Bytes(header).first(size), {}, now) !=
+         ip::SendResult::no_buffer;
+}
+
+// ---- connections of processes that are gone
+
+void IpPart::leave(const LeftConnection& left, Nanoseconds now) noexcept {
+  counters_.add(NiCounter::ip_left);
+  if (!remains_.add(left, now)) counters_.add(NiCounter::ip_left_overflow);
+}
+
+// Before whoever has the port now: he knows nothing of it.
+bool IpPart::answer_for_left(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept {
+  ip::TcpView segment;
+  std::optional<ip::TcpFields> answer;
+  if (ip::parse_tcp(packet.payload, segment) != ip::TcpError::none) return false;
+  if (!remains_.handle(packet.to, packet.from, segment, now, answer)) return false;
+  if (answer) {
+    send_segment(port, packet.to, packet.from, *answer, now);
+    counters_.add(NiCounter::ip_left_sent);
+  }
+  return true;
+}
+
+// A few each turn, whoever has left how many.
+void IpPart::send_for_left(Nanoseconds now) noexcept {
+  IpRemains::Due due;
+  remains_.rest(now);
+  for (uint32_t i = 0; i < IpRemains::kPerTurn && remains_.poll(now, due); ++i) {
+    const auto port = std::find_if(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(due.local); });
+    if (port == ports_.end()) continue;  // the address is not ours any longer, or not yet
+    if (is_ours(due.remote)) {
+      EndpointState* const to =
+          claims_.find(IpClaims::kTcp, due.remote, due.fields.destination_port, due.local, due.fields.source_port);
+      if (to != nullptr) tell_segment(*to, due.local, due.remote, due.fields);
+    } else if (!send_segment(**port, due.local, due.remote, due.fields, now)) {
+      remains_.put_back(due, now);
+      return;
+    } else {
+      (*port)->touch();
+    }
+    counters_.add(NiCounter::ip_left_sent);
+  }
 }
 
 // ---- time
@@ -234,6 +282,8 @@ void IpPart::keep_groups(Nanoseconds now) noexcept {
 
 void IpPart::run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexcept {
   if (claims_.take_groups_changed()) keep_groups(now);
+  now_ = now;
+  if (now >= remains_.next_event()) send_for_left(now);
   for (const auto& port : ports_) {
     if (now >= port->next_event()) {
       port->pump(now);
@@ -250,7 +300,7 @@ void IpPart::run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexc
 Nanoseconds IpPart::next_event() const noexcept {
   Nanoseconds next = ~Nanoseconds{0};
   for (const auto& port : ports_) next = std::min(next, port->next_event());
-  return next;
+  return std::min(next, remains_.next_event());
 }
 
 }  // namespace unet::engine

@@ -27,6 +27,7 @@
 #include "unet/engine/ip_claims.h"
 #include "unet/engine/ip_message.h"
 #include "unet/engine/ip_port.h"
+#include "unet/engine/ip_remains.h"
 #include "unet/engine/mailbox.h"
 #include "unet/engine/ni_counters.h"
 #include "unet/engine/port.h"
@@ -45,6 +46,10 @@ class IpPart {
          Nanoseconds now);
 
   IpClaims& claims() noexcept { return claims_; }
+  // A connection of an endpoint that is gone: its peer is to know.
+  void leave(const LeftConnection& left, Nanoseconds now) noexcept;
+  // Those that are not over, for an engine that takes over.
+  void left(std::vector<LeftConnection>& into) const { remains_.left(into, now_); }
 
   // ---- arrivals
 
@@ -91,12 +96,19 @@ class IpPart {
   bool gather(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept;
   void deliver_gathered() noexcept;
   void reset(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept;
+  bool send_segment(IpPort& port, const ip::IpAddress& from, const ip::IpAddress& to, const ip::TcpFields& fields,
+                    Nanoseconds now) noexcept;
+  bool answer_for_left(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept;
+  void send_for_left(Nanoseconds now) noexcept;
 
   // ip_send.cc
   bool is_ours(const ip::IpAddress& address) const noexcept;
   void deliver_here(EndpointState& from, const Outgoing& out, const IpMessage& message) noexcept;
   void deliver_here_to(EndpointState& to, const Outgoing& out, const IpMessage& message) noexcept;
   void answer_here(EndpointState& to, const IpMessage& message) noexcept;
+  bool for_left_here(EndpointState& from, const IpMessage& message) noexcept;
+  bool may_begin(const IpMessage& message) noexcept;
+  void tell_segment(EndpointState& to, const ip::IpAddress& from, const ip::IpAddress& to_address, const ip::TcpFields& fields) noexcept;
   void tell_too_big(EndpointState& to, const IpMessage& message, uint32_t mtu) noexcept;
   void tell(EndpointState& to, const ip::IpFields& fields, Bytes payload) noexcept;
   Step compose(IpSend& send, Outgoing& out, const ip::IpFields& fields, uint32_t length, const MacAddress& station,
@@ -124,6 +136,8 @@ class IpPart {
   std::array<IpPort*, kPortsMax> by_port_{};
   IpClaims claims_;
   std::vector<ip::IpAddress> groups_;  // that the hosts are in for the sake of claims
+  IpRemains remains_;
+  Nanoseconds now_ = 0;          // of the last turn
   std::unique_ptr<std::byte[]> scratch_;  // a packet that is cut into fragments, or waits for its neighbour
   RateLimit resets_;
 };

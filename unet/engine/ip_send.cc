@@ -42,6 +42,7 @@ IpPart::Step IpPart::begin(EndpointState& endpoint, Outgoing& out, EndpointCount
   if (!claims_.may_send(endpoint, fields.protocol, fields.from, message.from_port, fields.to, message.to_port)) {
     return reason = EndpointCounter::bad_ip_port, Step::dropped;
   }
+  if (!remains_.empty() && message.tcp && !may_begin(message)) return reason = EndpointCounter::ip_not_over, Step::dropped;
   send.port = port->get();
   out.piece = 0;
   out.piece_offset = 0;
@@ -64,6 +65,7 @@ IpPart::Step IpPart::begin(EndpointState& endpoint, Outgoing& out, EndpointCount
 
 void IpPart::deliver_here(EndpointState& from, const Outgoing& out, const IpMessage& message) noexcept {
   const ip::IpFields& fields = message.fields;
+  if (!remains_.empty() && message.tcp && for_left_here(from, message)) return;
   EndpointState* const to = claims_.find(fields.protocol, fields.to, message.to_port, fields.from, message.from_port);
   if (to == nullptr) {
     counters_.add(NiCounter::ip_unclaimed);
@@ -121,6 +123,35 @@ void IpPart::answer_here(EndpointState& to, const IpMessage& message) noexcept {
   back.protocol = fields.from.is_ipv4() ? ip::Protocol::kIcmp : ip::Protocol::kIcmp6;
   const uint32_t length = ip::emit_icmp_error(answer.data(), back.from, back.to, {.why = ip::Unreachable::port}, Bytes(about).first(size));
   tell(to, back, Bytes(answer).first(length));
+}
+
+// ---- connections of processes that are gone
+
+// A first SYN must not be one that the peer takes for the connection before (RFC 6191).
+bool IpPart::may_begin(const IpMessage& message) noexcept {
+  ip::TcpView segment;
+  if (ip::parse_tcp(Bytes(message.transport).first(message.transport_bytes), segment) != ip::TcpError::none) return true;
+  if (!segment.has(ip::TcpFlags::kSyn) || segment.has(ip::TcpFlags::kAck)) return true;
+  return remains_.may_begin(message.fields.from, message.fields.to, segment);
+}
+
+// What an endpoint says to a process that was on this NI, too.
+bool IpPart::for_left_here(EndpointState& from, const IpMessage& message) noexcept {
+  const ip::IpFields& fields = message.fields;
+  ip::TcpView segment;
+  if (ip::parse_tcp(Bytes(message.transport).first(message.transport_bytes), segment) != ip::TcpError::none) return false;
+  segment.payload = Bytes(scratch_.get(), message.payload);  // of which only the length counts
+  std::optional<ip::TcpFields> answer;
+  if (!remains_.handle(fields.to, fields.from, segment, now_, answer)) return false;
+  if (answer) tell_segment(from, fields.to, fields.from, *answer);
+  return true;
+}
+
+void IpPart::tell_segment(EndpointState& to, const ip::IpAddress& from, const ip::IpAddress& to_address,
+                          const ip::TcpFields& fields) noexcept {
+  std::array<std::byte, ip::kTcpHeaderMax> header;
+  const uint32_t size = ip::emit_tcp(header.data(), fields);
+  tell(to, {.from = from, .to = to_address, .protocol = ip::Protocol::kTcp, .hop_limit = 64}, Bytes(header).first(size));
 }
 
 // RFC 1191, RFC 8201: what a router would have said.

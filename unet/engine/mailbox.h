@@ -13,6 +13,7 @@
 
 #include "ipstack/ip/host.h"
 #include "unet/driver.h"
+#include "unet/engine/ip_remains.h"
 #include "unet/engine/send_limits.h"
 #include "unet/ip.h"
 #include "unet/layout.h"
@@ -81,6 +82,7 @@ struct ClaimIp {            // port and ports are chosen
   IpClaim claim;
 };
 struct ReleaseIp { uint32_t number; };
+struct LeaveIp { LeftConnection left; };  // of an endpoint that is gone, which claimed its port
 struct SendSignal {
   uint32_t port;
   MacAddress to;
@@ -107,8 +109,8 @@ struct StartCapture {       // memory: capture_memory.h, `bytes` of ring; stays 
 struct StopCapture { uint32_t capture; };
 struct Resumed {};          // all that another engine had is attached and open again
 using Command = std::variant<std::monostate, AttachClient, DetachClient, AttachEndpoint, DetachEndpoint, SetRegion, SetWakeDescriptor,
-                             OpenHairpin, OpenWire, CloseChannel, OpenRelay, CloseRelay, OpenIp, ClaimIp, ReleaseIp, SendSignal, SetUser,
-                             StartCapture, StopCapture, Resumed>;
+                             OpenHairpin, OpenWire, CloseChannel, OpenRelay, CloseRelay, OpenIp, ClaimIp, ReleaseIp, LeaveIp, SendSignal,
+                             SetUser, StartCapture, StopCapture, Resumed>;
 
 // ---- engine -> service
 

@@ -23,7 +23,7 @@
 namespace unet::service {
 
 // Raised when the value of any record changes, or the meaning of what an engine keeps (unet/engine/kept.h).
-constexpr uint32_t kJournalFormat = 8;
+constexpr uint32_t kJournalFormat = 9;
 
 // In this order they are read again: what refers to something comes after it.
 enum class JournalKind : uint32_t {
@@ -43,6 +43,8 @@ enum class JournalKind : uint32_t {
   upgrade,         // a: client, b: cookie: who asked for this takeover
   capture,         // a: its number; descriptor: memory
   ip_claim,        // a: endpoint, b: its number
+  socket_table,    // a: endpoint, b: which of its tables; descriptor: memory
+  left,            // a 0; descriptor: text of connections that the engine has not ended yet of processes that are gone
 };
 
 struct JournalKey {

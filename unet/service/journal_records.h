@@ -113,6 +113,14 @@ struct IpClaimValue {
   uint8_t spare;
 };
 static_assert(sizeof(IpClaimValue) == 40);
+struct SocketTableValue {
+  uint32_t spare;
+};
+struct LeftValue {
+  uint64_t since;           // when the engine ended
+  uint32_t connections;
+  uint32_t spare;
+};
 struct CaptureValue {
   uint32_t spare;
 };

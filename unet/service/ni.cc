@@ -288,6 +288,8 @@ uint64_t Ni::endpoint_counter(uint32_t engine, uint32_t endpoint, EndpointCounte
 
 uint64_t Ni::ip_counter(uint32_t port, size_t counter) const noexcept { return runners_[0]->engine().ip_counter(port, counter); }
 
+std::vector<engine::LeftConnection> Ni::take_left() { return runners_[0]->engine().take_left(); }
+
 void Ni::begin_endpoint(uint32_t endpoint, uint32_t buffers) noexcept { engine_->begin_endpoint(endpoint, buffers); }
 
 // None of an engine that has not answered yet; of a port of several engines, the sum. All are asked before the first is waited for: the

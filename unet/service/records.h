@@ -70,6 +70,8 @@ struct EndpointRecord {
   std::set<uint32_t> lent;        // numbers of their channels: they and ours are different ones
   std::optional<uint32_t> ip_channel;  // number of it, while it is open
   std::set<uint32_t> ip_claims;   // numbers; none without that
+  std::vector<SharedMemory> socket_tables;  // unet/socket_table.h; none without that
+  uint64_t sockets_asked = 0;     // when they were to be brought up to date last
   std::set<uint64_t> requests;    // waiting for accept or reject
   bool detaching = false;         // the engine was told to let go
   bool answer_detach = false;     // destroy_endpoint waits for it

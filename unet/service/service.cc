@@ -119,6 +119,7 @@ bool Service::poll(Nanoseconds now) {
   close_read_ends();
   run_signalling();       // what the machine wants after all of that
   finish_drops();         // clients that ended during this turn
+  tell_left_sockets();    // whose peers are to know
   settle();               // all of that counts, and what it says leaves:
   send_signals();         // to other hosts, too
   flush_commands();       // to the engine, and wake it
@@ -134,6 +135,7 @@ Nanoseconds Service::next_timeout() const noexcept {
     if (!line.events.empty()) next = 0;
   }
   if (!unserved_ends_.empty() || !unserved_captures_.empty()) next = 0;
+  if (!(left_sockets_.empty() && left_before_.empty()) && !backlogged()) next = 0;
   return next;
 }
 

@@ -6,7 +6,7 @@
 //
 // Where to read: poll() in service.cc; each request's function in service_requests.cc (endpoints, names, memory),
 // service_emulated.cc (endpoints without queues), service_channels.cc (channels on this NI), service_wire.cc (channels over a wire),
-// service_ip.cc (IP),
+// service_ip.cc (IP), service_sockets.cc (tables of sockets),
 // service_captures.cc and service_operation.cc (the operator's); ends of things in service_ends.cc.
 #pragma once
 
@@ -31,6 +31,7 @@
 #include "unet/service/accounts.h"
 #include "unet/service/ip_ports.h"
 #include "unet/service/journal.h"
+#include "unet/service/left_sockets.h"
 #include "unet/service/listener.h"
 #include "unet/service/names.h"
 #include "unet/service/policy.h"
@@ -72,6 +73,8 @@ class EngineSide {
   virtual uint64_t endpoint_counter(uint32_t engine, uint32_t endpoint, EndpointCounter counter) const noexcept = 0;
   // What the host that a port is has counted (ip::HostCounter).
   virtual uint64_t ip_counter(uint32_t, size_t) const noexcept { return 0; }
+  // Of the one engine, which has stopped: what it has not ended yet of processes that are gone.
+  virtual std::vector<engine::LeftConnection> take_left() { return {}; }
   virtual std::vector<std::vector<DriverCounter>> port_counters() = 0;  // one list per port
 };
 
@@ -273,6 +276,7 @@ class Service {
   Status resume_upgrade(const JournalItem& item);
   Status end_capture(JournalItem& item);
   Status resume_ip_claim(const JournalItem& item);
+  Status resume_sockets(JournalItem& item);
   Status resume_state(const JournalItem& item);
   std::optional<Shared> shared_of(const SharedValue& value) const;
   Nanoseconds time_left(uint64_t monotonic) const;
@@ -358,6 +362,18 @@ class Service {
   bool resume_ip_claim(uint32_t endpoint, uint64_t number, const IpClaimValue& value);
   void resume_ip(EndpointRecord& endpoint);
 
+  // service_sockets.cc
+  void handle(ClientRecord& client, const control::OpenSockets& packet);
+  void handle(ClientRecord& client, const control::ListSockets& packet);
+  Status make_socket_table(ClientRecord& client, EndpointRecord& endpoint);
+  bool sees(const ClientRecord& client, const EndpointRecord& endpoint) const;
+  void ask_sockets(EndpointRecord& endpoint);
+  void leave_sockets(EndpointRecord& endpoint);
+  void tell_left_sockets();
+  bool resume_socket_table(JournalItem& item);
+  void keep_left();
+  bool resume_left(const JournalItem& item);
+
   // service_wire.cc
   Status connect_wire(EndpointRecord& endpoint, const control::Connect& packet, std::string_view name, std::string_view host);
   Status accept_wire(EndpointRecord& endpoint, const RequestRecord& request, const control::Header& header);
@@ -415,6 +431,9 @@ class Service {
   TagTable tags_;
   IpPorts ip_ports_;
   std::map<uint32_t, ip::HostStatus> ip_status_;  // of the ports that have IP
+  std::set<uint32_t> with_sockets_;    // endpoints that have tables of sockets
+  std::deque<LeftSockets> left_sockets_;
+  std::deque<engine::LeftConnection> left_before_;  // of the NI before us
   std::unique_ptr<Signalling> signalling_;
   ServiceCounters counters_;
 
@@ -450,6 +469,7 @@ class Service {
   Nanoseconds next_capture_ = 0;  // of an ordinary user
 
   std::unique_ptr<Journal> journal_;     // none: nobody takes over
+  Descriptor left_text_;                 // of those that our engine has left
   Descriptor policy_text_;               // until we are ready: what is in force from then on
   std::set<JournalKey> changed_;         // records to be written
   uint64_t ids_kept_ = 0;                // signalling's ids below may have been seen by others

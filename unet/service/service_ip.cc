@@ -139,6 +139,7 @@ void Service::release_claim(EndpointRecord& endpoint, uint32_t number) {
 
 // Its IP channel is closed: the engine lets go of the claims with it.
 void Service::end_ip(EndpointRecord& endpoint) {
+  leave_sockets(endpoint);
   while (!endpoint.ip_claims.empty()) release_claim(endpoint, *endpoint.ip_claims.begin());
   endpoint.ip_channel.reset();
 }

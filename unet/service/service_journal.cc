@@ -66,6 +66,7 @@ void Service::tell_ready() {
 
 void Service::leave() {
   settle();
+  keep_left();
   if (listener_ != nullptr) listener_->leave();
 }
 

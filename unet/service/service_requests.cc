@@ -109,6 +109,8 @@ void Service::on_packet(ClientRecord& client, Bytes bytes) {
     case Op::claim_ip: return dispatch<control::ClaimIp>(client, bytes);
     case Op::release_ip: return dispatch<control::ReleaseIp>(client, bytes);
     case Op::ip_configuration: return dispatch<control::GetIpConfiguration>(client, bytes);
+    case Op::open_sockets: return dispatch<control::OpenSockets>(client, bytes);
+    case Op::list_sockets: return dispatch<control::ListSockets>(client, bytes);
     case Op::get_descriptor: return dispatch<control::GetDescriptor>(client, bytes);
     case Op::report: return dispatch<control::Report>(client, bytes);
     case Op::policy_reload: return dispatch<control::PolicyReload>(client, bytes);

@@ -49,6 +49,7 @@ bool is_plain(const JournalKey& key) {
   switch (key.kind) {
     case JournalKind::ni:
     case JournalKind::ni_state:
+    case JournalKind::left:
     case JournalKind::policy: return key.a == 0 && key.b == 0;
     case JournalKind::client:
     case JournalKind::client_state:
@@ -62,6 +63,7 @@ bool is_plain(const JournalKey& key) {
     case JournalKind::channel:
     case JournalKind::output:
     case JournalKind::ip_claim:
+    case JournalKind::socket_table:
     case JournalKind::upgrade: return true;
   }
   return false;
@@ -128,6 +130,8 @@ Status Service::resume_item(JournalItem& item) {
     case JournalKind::upgrade: return resume_upgrade(item);
     case JournalKind::capture: return end_capture(item);
     case JournalKind::ip_claim: return resume_ip_claim(item);
+    case JournalKind::socket_table:
+    case JournalKind::left: return resume_sockets(item);
   }
   return wrong(item, "an unknown kind");
 }
@@ -407,6 +411,12 @@ Status Service::resume_ip_claim(const JournalItem& item) {
   const auto value = value_of<IpClaimValue>(item, 0);
   if (!value) return tl::unexpected(value.error());
   if (!resume_ip_claim(item.key.a, item.key.b, *value)) return wrong(item, "not a claim that could be");
+  return {};
+}
+
+Status Service::resume_sockets(JournalItem& item) {
+  const bool good = item.descriptors.size() == 1 && (item.key.kind == JournalKind::left ? resume_left(item) : resume_socket_table(item));
+  if (!good) return wrong(item, "not a table of sockets that could be");
   return {};
 }
 

@@ -1,0 +1,307 @@
+// ip_remains_test.cc - connections of processes that are gone: who hears what, when, and until when.
+#include "unet/engine/ip_remains.h"
+
+#include <catch2/catch.hpp>
+
+#include <map>
+#include <random>
+#include <set>
+
+#include "unet/engine/test_ip.h"
+
+namespace unet::engine {
+namespace {
+
+using Flags = ip::TcpFlags;
+using Answer = std::optional<ip::TcpFields>;
+constexpr uint16_t kOurs = 80, kTheirs = 4000;
+
+struct World {
+  IpRemains remains{7};
+  Nanoseconds now = 1000 * kSecond;
+  ip::IpAddress local = address("10.1.0.1"), remote = address("10.1.0.2");
+
+  LeftConnection left(Remain remain) const {
+    return {.local = local, .remote = remote, .local_port = kOurs, .remote_port = kTheirs, .remain = remain, .send_next = 5000,
+            .receive_next = 9000};
+  }
+  void add(Remain remain) { REQUIRE(remains.add(left(remain), now)); }
+  std::vector<ip::TcpFields> sent(Nanoseconds within) {
+    std::vector<ip::TcpFields> all;
+    for (const Nanoseconds end = now + within; now < end; now += 50 * kMillisecond) {
+      for (IpRemains::Due due; remains.poll(now, due);) all.push_back(due.fields);
+    }
+    return all;
+  }
+  // A segment of the peer. Nothing: it is for others.
+  std::optional<Answer> comes(uint8_t flags, uint32_t sequence, uint32_t acknowledgement, size_t payload = 0) {
+    ip::TcpView view;
+    view.source_port = kTheirs;
+    view.destination_port = kOurs;
+    view.sequence = {sequence};
+    view.acknowledgement = {acknowledgement};
+    view.flags = flags;
+    view.payload = Bytes(data).first(payload);
+    Answer answer;
+    if (!remains.handle(local, remote, view, now, answer)) return std::nullopt;
+    return answer;
+  }
+  std::vector<std::byte> data = std::vector<std::byte>(2000);
+};
+
+}  // namespace
+
+TEST_CASE("a peer is asked what it expects and is reset with that") {
+  World w;
+  w.add(Remain::reset);
+  const auto first = w.sent(100 * kMillisecond);
+  REQUIRE(first.size() == 1);
+  CHECK(first[0].flags == Flags::kAck);
+  CHECK(first[0].sequence.value == 4999);
+  CHECK(first[0].acknowledgement.value == 9000);
+  const auto answer = w.comes(Flags::kAck, 123456, 777777);
+  REQUIRE(answer);
+  REQUIRE(*answer);
+  CHECK((*answer)->flags == Flags::kRst);
+  CHECK((*answer)->sequence.value == 777777);
+  // Whether it has heard that, it says once more; and then it is over.
+  CHECK(w.sent(2 * kSecond).size() == 1);
+  REQUIRE(w.comes(Flags::kRst, 9000, 0));
+  CHECK(w.remains.empty());
+  CHECK_FALSE(w.comes(Flags::kAck, 1, 1));
+}
+
+TEST_CASE("one that says nothing is asked a few times, from both halves of the sequence space") {
+  World w;
+  w.add(Remain::reset);
+  const auto all = w.sent(100 * kSecond);
+  REQUIRE(all.size() == IpRemains::kTries);
+  std::set<uint32_t> numbers;
+  for (const auto& each : all) numbers.insert(each.sequence.value);
+  CHECK(numbers == std::set<uint32_t>{4999, 4999 + (1u << 31)});
+  CHECK(w.remains.empty());
+}
+
+TEST_CASE("a SYN of a peer that is to be reset begins something new") {
+  World w;
+  w.add(Remain::reset);
+  CHECK_FALSE(w.comes(Flags::kSyn, 1, 0));
+  CHECK(w.remains.empty());
+}
+
+TEST_CASE("a FIN is sent again until it is acknowledged, and the peer's is acknowledged") {
+  World w;
+  w.add(Remain::fin_wait_1);
+  const auto fins = w.sent(2 * kSecond);
+  REQUIRE(fins.size() == 2);
+  CHECK(fins[0].flags == (Flags::kFin | Flags::kAck));
+  CHECK(fins[0].sequence.value == 4999);
+  CHECK(fins[0].acknowledgement.value == 9000);
+  REQUIRE(w.comes(Flags::kAck, 9000, 5000));
+  CHECK(w.sent(5 * kSecond).empty());  // FIN-WAIT-2
+  const auto answer = w.comes(Flags::kFin | Flags::kAck, 9000, 5000);
+  REQUIRE((answer && *answer));
+  CHECK((*answer)->flags == Flags::kAck);
+  CHECK((*answer)->sequence.value == 5000);
+  CHECK((*answer)->acknowledgement.value == 9001);
+  // TIME-WAIT: what comes again is acknowledged again, and that begins it anew.
+  CHECK(w.sent(50 * kSecond).empty());
+  const auto again = w.comes(Flags::kFin | Flags::kAck, 9000, 5000);
+  REQUIRE((again && *again));
+  CHECK((*again)->acknowledgement.value == 9001);
+  CHECK(w.sent(50 * kSecond).empty());
+  CHECK_FALSE(w.remains.empty());
+  CHECK(w.sent(15 * kSecond).empty());
+  CHECK(w.remains.empty());
+}
+
+TEST_CASE("both ways of a close that crosses the peer's") {
+  World w;
+  w.add(Remain::fin_wait_1);
+  REQUIRE(w.comes(Flags::kFin | Flags::kAck, 9000, 4999));  // CLOSING
+  CHECK(w.sent(2 * kSecond).size() == 2);
+  REQUIRE(w.comes(Flags::kAck, 9001, 5000));
+  CHECK(w.sent(30 * kSecond).empty());
+  CHECK(w.remains.size() == 1);
+
+  World other;
+  other.add(Remain::last_ack);
+  CHECK(other.sent(kSecond).size() == 1);
+  REQUIRE(other.comes(Flags::kAck, 9000, 5000));
+  CHECK(other.remains.empty());
+}
+
+TEST_CASE("data that nobody will read is answered by a reset") {
+  for (const uint32_t sequence : {9000u, 9500u}) {
+    World w;
+    w.add(Remain::fin_wait_2);
+    const auto answer = w.comes(Flags::kAck, sequence, 5000, 10);
+    REQUIRE((answer && *answer));
+    CHECK((*answer)->flags == Flags::kRst);
+    CHECK((*answer)->sequence.value == 5000);
+    CHECK(w.remains.empty());
+  }
+}
+
+TEST_CASE("resets end what is not in TIME-WAIT, if their number is exact") {
+  World w;
+  w.add(Remain::fin_wait_2);
+  REQUIRE(w.comes(Flags::kRst, 9001, 0));
+  CHECK(w.remains.size() == 1);
+  REQUIRE(w.comes(Flags::kRst, 9000, 0));
+  CHECK(w.remains.empty());
+  w.add(Remain::time_wait);
+  REQUIRE(w.comes(Flags::kRst, 9000, 0));
+  CHECK(w.remains.size() == 1);
+}
+
+TEST_CASE("TIME-WAIT gives way to a later connection alone, of the peer's or of ours") {
+  World w;
+  w.add(Remain::time_wait);
+  const auto old = w.comes(Flags::kSyn, 8000, 0);
+  REQUIRE((old && *old));
+  CHECK((*old)->flags == Flags::kAck);
+  CHECK_FALSE(w.comes(Flags::kSyn, 9500, 0));
+  CHECK(w.remains.empty());
+
+  w.add(Remain::time_wait);
+  ip::TcpView syn;
+  syn.source_port = kOurs;
+  syn.destination_port = kTheirs;
+  syn.flags = Flags::kSyn;
+  syn.sequence = {4000};
+  CHECK_FALSE(w.remains.may_begin(w.local, w.remote, syn));
+  syn.sequence = {6000};
+  CHECK(w.remains.may_begin(w.local, w.remote, syn));
+  CHECK(w.remains.empty());
+  LeftConnection stamped = w.left(Remain::time_wait);
+  stamped.timestamps = true;
+  stamped.timestamp = 100;
+  REQUIRE(w.remains.add(stamped, w.now));
+  syn.options.has_timestamps = true;
+  syn.options.timestamp = 99;
+  CHECK_FALSE(w.remains.may_begin(w.local, w.remote, syn));
+  syn.options.timestamp = 101;
+  syn.sequence = {4000};
+  CHECK(w.remains.may_begin(w.local, w.remote, syn));
+}
+
+TEST_CASE("two that hold what the other cannot take do not talk for ever") {
+  World w;
+  w.add(Remain::time_wait);
+  int answers = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const auto answer = w.comes(Flags::kAck, 77, 77);
+    REQUIRE(answer);
+    answers += answer->has_value() ? 1 : 0;
+  }
+  CHECK(answers == 4);
+}
+
+TEST_CASE("there are so many and no more, and a turn sends a few") {
+  World w;
+  LeftConnection left = w.left(Remain::reset);
+  for (uint32_t i = 0; i < kIpRemainsMax; ++i) {
+    left.remote_port = static_cast<uint16_t>(1 + i % 60000);
+    left.local_port = static_cast<uint16_t>(1 + i / 60000);
+    REQUIRE(w.remains.add(left, w.now));
+  }
+  CHECK(w.remains.size() == kIpRemainsMax);
+  left.local_port = 999;
+  CHECK_FALSE(w.remains.add(left, w.now));
+  left.local_port = 1;
+  CHECK(w.remains.add(left, w.now));  // of the same ends
+  CHECK(w.remains.size() == kIpRemainsMax);
+  std::map<std::pair<uint16_t, uint16_t>, int> times;
+  IpRemains::Due due;
+  while (w.remains.poll(w.now, due)) ++times[{due.fields.source_port, due.fields.destination_port}];
+  CHECK(times.size() == kIpRemainsMax);
+  CHECK(std::all_of(times.begin(), times.end(), [](const auto& each) { return each.second == 1; }));
+  w.remains.put_back(due, w.now);
+  REQUIRE_FALSE(w.remains.poll(w.now, due));
+  REQUIRE(w.remains.poll(w.now + IpRemains::kTick, due));
+  for (int i = 0; i < 2000 && !w.remains.empty(); ++i) {
+    while (w.remains.poll(w.now, due)) continue;
+    w.now += 50 * kMillisecond;
+  }
+  CHECK(w.remains.empty());
+}
+
+TEST_CASE("segments of any kind at any time break nothing") {
+  for (uint32_t seed = 1; seed <= 300; ++seed) {
+    World w;
+    std::mt19937 random(seed);
+    for (int step = 0; step < 200; ++step) {
+      if (random() % 8 == 0) w.add(static_cast<Remain>(random() % 6));
+      const uint32_t sequence = 9000 + static_cast<uint32_t>(random() % 5) - 2, ack = 5000 + static_cast<uint32_t>(random() % 3) - 1;
+      const auto answer = w.comes(static_cast<uint8_t>(random()), sequence, ack, random() % 3);
+      if (answer && *answer) REQUIRE(((*answer)->flags == Flags::kRst || (*answer)->flags == Flags::kAck ||
+                                      (*answer)->flags == (Flags::kRst | Flags::kAck)));
+      w.sent(random() % 2 * kSecond);
+      REQUIRE(w.remains.size() <= 1);
+    }
+    w.sent(200 * kSecond);
+    REQUIRE(w.remains.empty());
+  }
+}
+
+TEST_CASE("an engine speaks for a process that is gone, by wire and on the network interface") {
+  TestIp t;
+  TestEndpoint& e = t.add({{.protocol = ip::Protocol::kTcp, .port = 443}});
+  for (const auto& [own, peer] : {std::pair{t.own4, t.peer4}, std::pair{t.own6, t.peer6}}) {
+    t.seen.clear();
+    t.ni.command(LeaveIp{{.local = own, .remote = peer, .local_port = kOurs, .remote_port = kTheirs, .send_next = 5000}});
+    t.run();
+    REQUIRE(t.seen.size() == 1);
+    ip::TcpView asks;
+    REQUIRE(ip::parse_tcp(t.seen[0].payload, asks) == ip::TcpError::none);
+    CHECK(asks.flags == Flags::kAck);
+    CHECK(asks.sequence.value == 4999);
+    const uint64_t sum = ip::pseudo_header_sum(own, peer, ip::Protocol::kTcp, static_cast<uint32_t>(t.seen[0].payload.size()));
+    CHECK(ip::checksum_fold(ip::checksum_add(sum, t.seen[0].payload)) == 0);
+    t.arrive(make_packet({.from = peer, .to = own, .protocol = ip::Protocol::kTcp, .from_port = kTheirs, .to_port = kOurs}, {}));
+    REQUIRE(t.seen.size() == 2);
+    ip::TcpView reset;
+    REQUIRE(ip::parse_tcp(t.seen[1].payload, reset) == ip::TcpError::none);
+    CHECK(reset.flags == Flags::kRst);
+    CHECK(reset.sequence.value == 7);  // as make_packet() acknowledges
+    // Who was connected to it from this network interface is asked and told, too.
+    t.ni.now += IpRemains::kTurnEvery;
+    t.ni.command(LeaveIp{{.local = own, .remote = own, .local_port = kOurs, .remote_port = 443, .send_next = 5000}});
+    t.run();
+    t.send(e, {}, make_packet({.from = own, .to = own, .protocol = ip::Protocol::kTcp, .from_port = 443, .to_port = kOurs}, {}));
+    int resets = 0, acks = 0;
+    while (const auto message = got(e)) {
+      ip::TcpView view;
+      REQUIRE(ip::parse_tcp(message->view.payload, view) == ip::TcpError::none);
+      resets += view.flags == Flags::kRst ? 1 : 0;
+      acks += view.flags == Flags::kAck ? 1 : 0;
+    }
+    CHECK(resets == 1);
+    CHECK(acks == 1);
+    t.ni.now += IpRemains::kTurnEvery;
+  }
+  CHECK(t.ni.counter(NiCounter::ip_left) == 4);
+  CHECK(t.ni.counter(NiCounter::ip_left_sent) >= 6);
+}
+
+TEST_CASE("who claims the port of a connection that is not over gets neither its segments nor its ports") {
+  TestIp t;
+  TestEndpoint& e = t.add({{.protocol = ip::Protocol::kTcp, .port = kOurs}});
+  t.ni.command(LeaveIp{{.local = t.own4, .remote = t.peer4, .local_port = kOurs, .remote_port = kTheirs, .remain = Remain::time_wait,
+                        .send_next = 5000, .receive_next = 1000}});
+  t.run();
+  t.arrive(make_packet({.from = t.peer4, .to = t.own4, .protocol = ip::Protocol::kTcp, .from_port = kTheirs, .to_port = kOurs,
+                        .tcp_flags = Flags::kFin | Flags::kAck, .sequence = 999}, {}));
+  CHECK(got(e) == nullptr);
+  REQUIRE(t.seen.size() == 1);
+  t.send(e, {}, make_packet({.from = t.own4, .to = t.peer4, .protocol = ip::Protocol::kTcp, .from_port = kOurs, .to_port = kTheirs,
+                             .tcp_flags = Flags::kSyn, .sequence = 4000}, {}));
+  CHECK(t.seen.size() == 1);
+  CHECK(e.counter(EndpointCounter::ip_not_over) == 1);
+  t.arrive(make_packet({.from = t.peer4, .to = t.own4, .protocol = ip::Protocol::kTcp, .from_port = kTheirs, .to_port = kOurs,
+                        .tcp_flags = Flags::kSyn, .sequence = 2000}, {}));
+  CHECK(got(e) != nullptr);  // a later connection
+}
+
+}  // namespace unet::engine

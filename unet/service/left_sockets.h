@@ -1,0 +1,41 @@
+// left_sockets.h - the tables of sockets of a process that is gone, and what it had claimed: read a part at a time; used by Service.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "unet/engine/ip_remains.h"
+#include "unet/ip.h"
+#include "unet/service/memory.h"
+#include "unet/socket_table.h"
+
+namespace unet::service {
+
+class LeftSockets {
+ public:
+  // `memory`: charged to `user` until this is gone.
+  LeftSockets(uid_t user, uint64_t memory, std::vector<SharedMemory> tables, const std::vector<IpClaim>& claims);
+
+  // Looks at the next slot. False: that was the last one. `left`: a connection whose peer is to be told, if that slot says so and the
+  // process had a right to it.
+  bool next(std::optional<engine::LeftConnection>& left) noexcept;
+
+  uid_t user() const noexcept { return user_; }
+  uint64_t memory() const noexcept { return memory_; }
+
+ private:
+  std::optional<engine::LeftConnection> check(const SocketRecord& record) const noexcept;
+  bool claimed(const SocketRecord& record) const noexcept;
+
+  uid_t user_;
+  uint64_t memory_;
+  std::vector<SharedMemory> tables_;
+  std::unordered_map<uint32_t, std::vector<IpClaim>> claims_;  // of TCP, by port
+  uint32_t table_ = 0, place_ = 0;
+};
+
+}  // namespace unet::service

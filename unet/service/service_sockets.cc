@@ -1,0 +1,215 @@
+// service_sockets.cc - tables of applications' sockets (unet/socket_table.h): made, listed, and read when their process is gone.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "unet/base/check.h"
+#include "unet/service/journal_records.h"
+#include "unet/service/service.h"
+
+namespace unet::service {
+namespace {
+
+constexpr uint32_t kNoEndpoint = ~uint32_t{0};
+constexpr uint32_t kSlotsPerTurn = 2048;     // of processes that are gone
+constexpr uint32_t kTellPerTurn = 256;       // commands to the engine because of them
+
+control::Reply reply_to(const control::Header& header) {
+  control::Reply reply{};
+  std::memset(static_cast<void*>(&reply), 0, sizeof reply);
+  reply.header = header;
+  reply.sockets = {};
+  return reply;
+}
+
+// The same memory for one who is to read it only.
+Result<Descriptor> for_reading(int memory) {
+  Descriptor descriptor(::open(("/proc/self/fd/" + std::to_string(memory)).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!descriptor.valid()) return fail_errno("open(/proc/self/fd)", errno);
+  return descriptor;
+}
+
+}  // namespace
+
+Status Service::make_socket_table(ClientRecord& client, EndpointRecord& endpoint) {
+  if (Status more = takes_more(); !more) return more;
+  if (!endpoint.ip_channel) return fail(Errc::invalid_argument, "the endpoint has no IP channel: open one first");
+  const auto table = static_cast<uint32_t>(endpoint.socket_tables.size());
+  if (table == kSocketTablesMax) {
+    return fail(Errc::already_exists, "the endpoint has " + std::to_string(kSocketTablesMax) + " tables of sockets, which is the maximum");
+  }
+  if (Status status = keeper_takes(1); !status) return status;
+  const uint64_t bytes = SocketTableGeometry::of_table(table).total;
+  if (Status status = accounts_.take(client.who.uid, client.rights, {.memory = bytes}); !status) return status;
+  Result<SharedMemory> memory = create_shared("unet-sockets", bytes);
+  if (!memory) {
+    accounts_.give_back(client.who.uid, {.memory = bytes});
+    return tl::unexpected(memory.error());
+  }
+  endpoint.socket_tables.push_back(std::move(*memory));
+  with_sockets_.insert(endpoint.id);
+  if (journal_ != nullptr) {
+    journal_->put(JournalKind::socket_table, endpoint.id, table, SocketTableValue{}, {endpoint.socket_tables.back().descriptor.get()});
+  }
+  return {};
+}
+
+void Service::handle(ClientRecord& client, const control::OpenSockets& packet) {
+  EndpointRecord* endpoint = own_real_endpoint(client, packet.header, "table of sockets");
+  if (endpoint == nullptr) return;
+  if (Status status = make_socket_table(client, *endpoint); !status) return fail_request(client, packet.header, status.error());
+  control::Reply reply = reply_to(packet.header);
+  const auto table = static_cast<uint32_t>(endpoint->socket_tables.size() - 1);
+  reply.sockets.endpoint = endpoint->id;
+  reply.sockets.table = table;
+  reply.sockets.sockets = SocketTableGeometry::of_table(table).sockets;
+  if (send_packet(client, reply, {endpoint->socket_tables.back().descriptor.get()})) return;
+  const uint64_t bytes = endpoint->socket_tables.back().mapping.size();
+  endpoint->socket_tables.pop_back();
+  accounts_.give_back(client.who.uid, {.memory = bytes});
+  if (journal_ != nullptr) journal_->erase(JournalKind::socket_table, endpoint->id, table);
+  if (endpoint->socket_tables.empty()) with_sockets_.erase(endpoint->id);
+}
+
+// ---- lists
+
+bool Service::sees(const ClientRecord& client, const EndpointRecord& endpoint) const {
+  if (client.who.uid == 0 || client.who.uid == options_.own_user) return true;
+  return ip_user(client) == ip_user(*clients_.at(endpoint.client));
+}
+
+void Service::handle(ClientRecord& client, const control::ListSockets& packet) {
+  const bool first = packet.header.endpoint == kNoEndpoint;
+  control::Reply reply = reply_to(packet.header);
+  for (auto at = first ? with_sockets_.begin() : with_sockets_.lower_bound(packet.header.endpoint); at != with_sockets_.end(); ++at) {
+    EndpointRecord& endpoint = *endpoint_at(*at);
+    if (!sees(client, endpoint)) continue;
+    const uint64_t table = !first && *at == packet.header.endpoint ? uint64_t{packet.table} + 1 : 0;
+    if (table >= endpoint.socket_tables.size()) continue;
+    const SharedMemory& memory = endpoint.socket_tables[table];
+    const Result<Descriptor> descriptor = for_reading(memory.descriptor.get());
+    if (!descriptor) return fail_request(client, packet.header, descriptor.error());
+    const ClientRecord& owner = *clients_.at(endpoint.client);
+    if (table == 0) ask_sockets(endpoint);
+    reply.sockets.endpoint = endpoint.id;
+    reply.sockets.table = static_cast<uint32_t>(table);
+    reply.sockets.sockets = SocketTableGeometry::of_table(static_cast<uint32_t>(table)).sockets;
+    reply.sockets.pid = owner.who.pid;
+    reply.sockets.uid = static_cast<int32_t>(owner.who.uid);
+    reply.sockets.asked = endpoint.sockets_asked;
+    reply.sockets.program.set(owner.program);
+    send_packet(client, reply, {descriptor->get()});
+    return;
+  }
+  reply.sockets.endpoint = kNoEndpoint;
+  send_packet(client, reply);
+}
+
+// Its stack sees it in its next turn; if it sleeps, it is woken for that.
+void Service::ask_sockets(EndpointRecord& endpoint) {
+  endpoint.sockets_asked = monotonic_now();
+  auto& header = *reinterpret_cast<SocketTableHeader*>(endpoint.socket_tables.front().mapping.data());
+  header.asked.store(endpoint.sockets_asked, std::memory_order_release);
+  const uint64_t one = 1;
+  if (endpoint.wake.valid()) static_cast<void>(!::write(endpoint.wake.get(), &one, sizeof one));
+}
+
+// ---- what is left
+
+// Its IP channel is closed, and its claims are still known.
+void Service::leave_sockets(EndpointRecord& endpoint) {
+  if (endpoint.socket_tables.empty()) return;
+  std::vector<IpClaim> claims;
+  for (const uint32_t number : endpoint.ip_claims) claims.push_back(ip_ports_.at(number)->claim);
+  uint64_t memory = 0;
+  for (uint32_t i = 0; i < endpoint.socket_tables.size(); ++i) {
+    memory += endpoint.socket_tables[i].mapping.size();
+    endpoint.socket_tables[i].descriptor.reset();
+    if (journal_ != nullptr) journal_->erase(JournalKind::socket_table, endpoint.id, i);
+  }
+  left_sockets_.emplace_back(client_at(endpoint.client)->who.uid, memory, std::move(endpoint.socket_tables), claims);
+  endpoint.socket_tables.clear();
+  with_sockets_.erase(endpoint.id);
+}
+
+// A part each turn, and only as fast as the engine takes it.
+void Service::tell_left_sockets() {
+  uint32_t told = 0;
+  for (; !left_before_.empty() && told < kTellPerTurn && commands_waiting() == 0; ++told) {
+    if (has_address(left_before_.front().local)) push(0, engine::LeaveIp{left_before_.front()});
+    left_before_.pop_front();
+  }
+  for (uint32_t i = 0; i < kSlotsPerTurn && told < kTellPerTurn && !left_sockets_.empty() && commands_waiting() == 0; ++i) {
+    std::optional<engine::LeftConnection> left;
+    const bool more = left_sockets_.front().next(left);
+    if (left && has_address(left->local)) {
+      push(0, engine::LeaveIp{*left});
+      ++told;
+    }
+    if (more) continue;
+    accounts_.give_back(left_sockets_.front().user(), {.memory = left_sockets_.front().memory()});
+    left_sockets_.pop_front();
+    worked_ = true;
+  }
+}
+
+// ---- over a takeover
+
+bool Service::resume_socket_table(JournalItem& item) {
+  EndpointRecord* const endpoint = endpoint_at(item.key.a);
+  if (SocketTableValue value; !item.read(value)) return false;
+  if (endpoint == nullptr || !endpoint->ip_channel || item.key.b != endpoint->socket_tables.size() || item.key.b >= kSocketTablesMax) {
+    return false;
+  }
+  const uint64_t bytes = SocketTableGeometry::of_table(static_cast<uint32_t>(item.key.b)).total;
+  Result<Mapping> mapping = Mapping::map(item.descriptors[0].get(), bytes);
+  if (!mapping) return false;
+  endpoint->socket_tables.push_back({std::move(item.descriptors[0]), std::move(*mapping)});
+  with_sockets_.insert(endpoint->id);
+  accounts_.resume(client_at(endpoint->client)->who.uid, {.memory = bytes});
+  return true;
+}
+
+// What the engine, which has stopped, had not ended, with what it was not told yet.
+void Service::keep_left() {
+  std::vector<engine::LeftConnection> all = engine_.take_left();
+  for (const engine::Command& command : backlogs_[0]) {
+    if (const auto* const one = std::get_if<engine::LeaveIp>(&command)) all.push_back(one->left);
+  }
+  all.insert(all.end(), left_before_.begin(), left_before_.end());
+  for (; !left_sockets_.empty(); left_sockets_.pop_front()) {
+    for (std::optional<engine::LeftConnection> left; left_sockets_.front().next(left);) {
+      if (left && has_address(left->local)) all.push_back(*left);
+    }
+  }
+  if (all.empty() || !journal_->has_room(1)) return;
+  const std::string_view bytes(reinterpret_cast<const char*>(all.data()), all.size() * sizeof all[0]);
+  left_text_ = create_text("unet-left", bytes).value_or(Descriptor{});
+  if (!left_text_.valid()) return;
+  const LeftValue value{.since = monotonic_now(), .connections = static_cast<uint32_t>(all.size()), .spare = 0};
+  journal_->put(JournalKind::left, 0, 0, value, {left_text_.get()});
+  journal_->commit();
+}
+
+bool Service::resume_left(const JournalItem& item) {
+  LeftValue value;
+  if (!item.read(value)) return false;
+  journal_->erase(JournalKind::left, 0, 0);
+  const uint64_t now = monotonic_now();
+  const uint64_t age_ms = now > value.since ? (now - value.since) / kMillisecond : 0;
+  for (uint32_t i = 0; i < std::min(value.connections, kIpRemainsMax); ++i) {
+    engine::LeftConnection left;
+    const auto at = static_cast<off_t>(i * sizeof left);
+    if (::pread(item.descriptors[0].get(), static_cast<void*>(&left), sizeof left, at) != static_cast<ssize_t>(sizeof left)) return false;
+    if (left.remain > engine::Remain::time_wait) return false;
+    left.age_ms = static_cast<uint32_t>(std::min<uint64_t>(left.age_ms + age_ms, ~uint32_t{0}));
+    left_before_.push_back(left);
+  }
+  return true;
+}
+
+}  // namespace unet::service
