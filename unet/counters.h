@@ -50,8 +50,8 @@ constexpr std::array<std::string_view, kEndpointCounters> kEndpointCounterNames{
     "sent_messages", "sent_bytes", "received_messages", "received_bytes", "bad_send_descriptor", "unknown_channel",
     "bad_ip_message", "bad_ip_header", "bad_ip_protocol", "bad_ip_transport", "bad_ip_source", "bad_ip_port", "ip_no_route", "ip_too_big",
     "ip_no_buffer", "ip_many_neighbours", "ip_not_over", "no_free_buffer", "receive_queue_full", "too_long", "too_fragmented",
-    "bad_free_descriptor",
-    "duplicate_fragment", "fragment_mismatch", "reassembly_timeout", "reassembly_overflow", "put_no_region", "put_out_of_bounds"};
+    "bad_free_descriptor", "duplicate_fragment", "fragment_mismatch", "reassembly_timeout", "reassembly_overflow", "put_no_region",
+    "put_out_of_bounds"};
 
 // Counters of the NI itself: frames that no endpoint can be charged with.
 enum class NiCounter : uint8_t {

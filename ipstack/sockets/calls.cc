@@ -409,6 +409,12 @@ int Sockets::getsockopt(int s, int level, int name, void* value, socklen_t* leng
     const char* const text = which == static_cast<int64_t>(tcp::Algorithm::cubic) ? "cubic" : "reno";
     return put(text, static_cast<socklen_t>(std::strlen(text) + 1));
   }
+  if (level == IPPROTO_TCP && name == TCP_INFO) {
+    if (stack_->is_datagram(s)) return answer(-ENOPROTOOPT);
+    stack_->set_time(clock_.now());
+    *length = write_tcp_info(stack_->info(s), value, *length);
+    return 0;
+  }
   if (level == SOL_SOCKET && name == SO_TYPE) {
     const int type = stack_->is_datagram(s) ? SOCK_DGRAM : SOCK_STREAM;
     return put(&type, sizeof type);

@@ -88,4 +88,7 @@ class Sockets {
   Nanoseconds ran_at_ = 0;
 };
 
+// As struct tcp_info of <linux/tcp.h>, as much of it as there is room for: how many bytes.
+socklen_t write_tcp_info(const tcp::Info& info, void* into, socklen_t length) noexcept;
+
 }  // namespace unet::sockets

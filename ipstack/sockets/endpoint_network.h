@@ -44,6 +44,7 @@ class EndpointNetwork : public Network {
   Claimed claim(const IpClaim& claim) override;
   void release(uint32_t claim) override;
   const IpConfiguration& configuration() override { return configuration_; }
+  SocketTableView open_sockets() override { return endpoint_->open_sockets().value_or(SocketTableView{}); }
   MutableBytes reserve(uint32_t bytes) noexcept override;
   void post(uint32_t bytes) noexcept override;
   bool ask_neighbour(uint8_t protocol, const Address& to) override;

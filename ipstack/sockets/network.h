@@ -8,6 +8,7 @@
 #include "unet/base/bytes.h"
 #include "unet/ip.h"
 #include "unet/message.h"
+#include "unet/socket_table.h"
 
 namespace unet::sockets {
 
@@ -24,6 +25,8 @@ class Network {
   virtual Claimed claim(const IpClaim& claim) = 0;
   virtual void release(uint32_t claim) = 0;
   virtual const IpConfiguration& configuration() = 0;
+  // Memory to tell of further sockets in, as Endpoint::open_sockets(); none: nobody wants to know.
+  virtual SocketTableView open_sockets() { return {}; }
 
   // Room for a message of at most so many bytes (IpMessageHeader and a packet), which post() sends, or as much of it as it says. Empty:
   // none now.

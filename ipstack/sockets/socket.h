@@ -88,6 +88,7 @@ struct Socket {
   uint32_t listener = ~uint32_t{0};  // whose embryo this is, or for whose accept() it waits
   uint8_t hop_limit = 0;           // 0: the host's
   uint8_t traffic_class = 0;
+  uint8_t shown = 0xFF;            // the state that others were told last
   uint16_t max_segment = 0xFFFF;   // TCP_MAXSEG
   Address local{}, remote{};
   uint32_t keep_idle = 7200;       // seconds until the first keep-alive, if they are on

@@ -30,8 +30,7 @@ Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
     : network_(network), options_(options), now_(now), random_(seed_of(options.seed)), chunks_(options.chunk_bytes, options.chunks),
       records_(options.records), slab_(options.sockets), flows_(key_of(random_)),
       tcp_ports_(network, ip::Protocol::kTcp, ip::next_random(random_)), udp_ports_(network, ip::Protocol::kUdp, ip::next_random(random_)),
-      groups_(network),
-      pieces_(kMessageMax / options.chunk_bytes + 2) {
+      groups_(network), tables_(network), pieces_(kMessageMax / options.chunk_bytes + 2) {
   // A quarter is for what comes (chunk_pool.h): a window worth telling of has to fit.
   UNET_CHECK(uint64_t{options.chunk_bytes} * options.chunks >= 1024 * 1024);
   // The kernel's random numbers at once, as 64 bits of seed are few for a key that strangers see the work of.
@@ -41,9 +40,9 @@ Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
 
 Stack::~Stack() {
   for (uint32_t i = 0; i < slab_.end(); ++i) {
-    if (!slab_.has(i) || !slab_[i].has_connection()) continue;
+    if (!slab_.has(i) || !slab_[i].has_connection() || left_to_interface(i)) continue;
     slab_[i].tcp->connection->abort();
-    static_cast<void>(send_segments(i));  // without room the peer is reset when it says something: nobody has the port then
+    if (send_segments(i)) tables_.drop(i);  // without room the network interface resets the peer: nobody has the port then
   }
 }
 
@@ -85,6 +84,7 @@ void Stack::drop(uint32_t index) {
   if (socket.datagram != nullptr && socket.bound) unlink_datagram(index);
   if (socket.near != nullptr) drop_pieces(*socket.near);
   give_back_port(socket);
+  if (socket.shown != 0xFF) tables_.drop(index);
   slab_.drop(index);
 }
 
@@ -133,12 +133,16 @@ int Stack::bind(int number, const Address& to) {
 int Stack::take_port(uint32_t index) {
   Socket& socket = slab_[index];
   socket.bound = true;
-  if (socket.type != Type::datagram) return 0;
-  const int error = take_groups(socket);
-  if (error == 0) return link_datagram(index), 0;
-  give_back_name(socket);
-  socket.local = {};
-  return error;
+  if (socket.type == Type::datagram) {
+    if (const int error = take_groups(socket); error != 0) {
+      give_back_name(socket);
+      socket.local = {};
+      return error;
+    }
+    link_datagram(index);
+  }
+  show(index);
+  return 0;
 }
 
 int Stack::bind_free(uint32_t index) {
@@ -160,6 +164,7 @@ int Stack::shutdown(int number, How how) {
   } else if (socket->listening != nullptr) {
     if (how == How::write) return -ENOTCONN;
     end_listener(*socket);
+    show(index);
     return 0;
   } else if (socket->near != nullptr) {
     if (socket->near->state != NearPart::State::open) return -ENOTCONN;
@@ -318,6 +323,7 @@ void Stack::handle_message(Bytes message) {
 
 void Stack::run() {
   forget_reserved();
+  if (tables_.asked() != 0) [[unlikely]] tell_asked();
   for (uint32_t index; (index = timers_.take(now_)) != kNone;) {
     Socket& socket = slab_[index];
     if (socket.near != nullptr) {
@@ -379,7 +385,7 @@ bool Stack::idle() const noexcept {
   for (uint32_t i = 0; i < slab_.end(); ++i) {
     if (!slab_.has(i)) continue;
     if (slab_[i].near != nullptr && slab_[i].near->state != NearPart::State::closed) return false;
-    if (!slab_[i].has_connection()) continue;
+    if (!slab_[i].has_connection() || left_to_interface(i)) continue;
     const tcp::State state = slab_[i].tcp->connection->state();
     if (state != tcp::State::closed && state != tcp::State::time_wait) return false;
   }

@@ -27,6 +27,7 @@
 #include "ipstack/sockets/ports.h"
 #include "ipstack/sockets/slab.h"
 #include "ipstack/sockets/socket.h"
+#include "ipstack/sockets/socket_tables.h"
 #include "ipstack/sockets/timer_heap.h"
 #include "ipstack/wire/icmp.h"
 #include "ipstack/wire/ip.h"
@@ -80,7 +81,7 @@ struct StackCounters {
 class Stack {
  public:
   Stack(Network& network, const StackOptions& options, Nanoseconds now);
-  // Resets all connections: who wants them to end well closes them, and goes on until idle().
+  // Resets all connections but those that the network interface ends: who wants them to end well closes them, and goes on until idle().
   ~Stack();
   Stack(const Stack&) = delete;
   Stack& operator=(const Stack&) = delete;
@@ -134,6 +135,8 @@ class Stack {
   bool is_datagram(int socket) const noexcept { return owned(socket) != nullptr && owned(socket)->type == Type::datagram; }
   // The connection of a stream, or nullptr.
   const tcp::Connection* connection(int socket) const noexcept;
+  // What can be told of a stream; one by a neighbour's channel has little more than a state.
+  tcp::Info info(int socket) const noexcept;
 
   // The next socket whose events have changed, with all it has now. Edges are told once: take what there is.
   bool next_change(Change& change);
@@ -153,7 +156,8 @@ class Stack {
   // When run() may have something without a message; ~0: never. 0: it waits for room in the network.
   Nanoseconds next_event() const noexcept { return timers_.first(); }
   bool wants_room() const noexcept { return !due_.empty() || !owed_.empty(); }
-  // No connection is left that has to end yet; TIME-WAIT does not count.
+  // No connection is left that has to end yet; TIME-WAIT does not count, and neither does what the network interface ends for a process
+  // that is gone: a close of which all data is acknowledged.
   bool idle() const noexcept;
 
   uint32_t sockets() const noexcept { return slab_.size(); }
@@ -320,6 +324,11 @@ class Stack {
   void handle_near_answer(uint32_t index, Bytes message);
   void handle_near_datagram(uint32_t neighbour, Bytes message);
 
+  // stack_table.cc: what others are told of sockets
+  void show(uint32_t index);
+  void tell_asked();
+  bool left_to_interface(uint32_t index) const noexcept;
+
   // stack_options.cc
   static void set_keep_alive(Socket& socket, bool on) noexcept;
 
@@ -348,6 +357,10 @@ class Stack {
   uint32_t lives_ = 0;
 
   Reserved reserved_;
+  SocketTables tables_;
+  uint64_t telling_ = 0;            // SocketTables::asked() that is being answered, from telling_at_ on
+  uint32_t telling_at_ = 0;
+
   std::vector<Bytes> pieces_;       // room for those of one message
   std::vector<uint32_t> due_;       // sockets that may have something to send
   std::vector<Owed> owed_;          // to neighbours whose channels had no room

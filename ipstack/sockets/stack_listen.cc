@@ -38,6 +38,7 @@ int Stack::listen(int number, int backlog) {
   listeners_[socket->local.port] = index;
   socket->listening = std::make_unique<ListenerPart>();
   socket->listening->backlog = wanted;
+  show(index);
   return 0;
 }
 

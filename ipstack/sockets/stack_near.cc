@@ -29,6 +29,7 @@ void Stack::connect_near(uint32_t index) {
   part.neighbour = whereabouts(ip::Protocol::kTcp, socket.remote).neighbour;
   part.open_due = part.neighbour != kNone;
   timers_.set(index, now_ + socket.tcp->options.syn_timeout);
+  show(index);
   if (!after_near(index)) make_due(index);
 }
 
@@ -198,6 +199,7 @@ void Stack::end_near(uint32_t index, int error) {
   timers_.remove(index);
   if (socket.found) find_flow(index, false);
   if (error != 0) socket.error = error;
+  show(index);
   if (!socket.owned && socket.listener == kNone) return drop(index);
   note(index);
 }

@@ -238,6 +238,7 @@ void Stack::handle_near_open(uint32_t neighbour, Bytes message) {
                  .life = ++lives_, .credit = open.window, .window = std::max(child.tcp->options.receive_buffer, 64u * 1024),
                  .answer_due = true};
   ++counters_.near_in;
+  show(index);
   part.ready.push_back(index);
   if (!after_near(index)) make_due(index);
   note(listener);
@@ -260,6 +261,7 @@ void Stack::handle_near_answer(uint32_t index, Bytes message) {
   part.credit = opened.window;
   timers_.remove(index);
   ++counters_.near_out;
+  show(index);
   note(index);
 }
 

@@ -103,14 +103,19 @@ int Stack::connect(int number, const Address& asked) {
   if (socket->type == Type::datagram) {
     socket->connected = !to.host.is_unspecified();
     socket->remote = socket->connected ? to : Address{};
-    if (!socket->connected) return 0;
+    if (!socket->connected) {
+      show(index);
+      return 0;
+    }
     const bool reachable = socket->named && !socket->local.host.is_unspecified() ? socket->local.host.is_ipv4() == to.host.is_ipv4()
                            : socket->named || source_for(to.host, socket->local.host);
     if (!reachable) {
       socket->connected = false;
       return -ENETUNREACH;
     }
-    return -bind_free(index);
+    const int error = bind_free(index);
+    show(index);
+    return -error;
   }
   if (socket->near != nullptr || socket->has_connection()) {
     const bool near = socket->near != nullptr;
@@ -258,6 +263,9 @@ void Stack::after(uint32_t index) {
   const tcp::Connection& connection = *socket.tcp->connection;
   timers_.set(index, std::max(connection.next_timer(), now_ + 1));
   take_failure(socket);
+  // While it ends, others may have to go on from here (unet/socket_table.h).
+  const bool ends = !socket.owned && socket.listener == kNone;
+  if (ends || static_cast<uint8_t>(connection.state()) != socket.shown) show(index);
   const bool closed = connection.state() == tcp::State::closed;
   if (closed && !blocked && socket.found) find_flow(index, false);  // the same ends may connect anew
   if (socket.listener != kNone && !socket.waits) return blocked ? void() : embryo_changed(index);

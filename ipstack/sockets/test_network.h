@@ -50,6 +50,15 @@ class World {
       std::erase_if(world_.interfaces_[interface_].claims, [&](const auto& each) { return each.second.claim == claim; });
     }
     const IpConfiguration& configuration() override { return world_.interfaces_[interface_].configuration; }
+    SocketTableView open_sockets() override {
+      if (tables.size() == tables_max) return {};
+      const auto geometry = SocketTableGeometry::of_table(static_cast<uint32_t>(tables.size()));
+      tables.emplace_back(new Line[geometry.total / sizeof(Line)]());
+      return table(tables.size() - 1);
+    }
+    SocketTableView table(size_t number) const {
+      return SocketTableView(tables[number][0].bytes, SocketTableGeometry::of_table(static_cast<uint32_t>(number)));
+    }
     MutableBytes reserve(uint32_t bytes) noexcept override {
       if (no_room) return {};
       room_.resize(bytes);
@@ -91,6 +100,11 @@ class World {
     }
     size_t kept() const noexcept { return kept_.size(); }
 
+    struct alignas(64) Line {
+      std::byte bytes[64];
+    };
+    std::vector<std::unique_ptr<Line[]>> tables;
+    size_t tables_max = 0;  // none: nobody wants to know
     bool no_room = false;
     bool deaf = false;  // does not look at what neighbours say
     Stack* stack = nullptr;

@@ -160,6 +160,15 @@ class Connection {
   uint32_t unsent() const noexcept { return queued_.size() > unacknowledged() ? queued_.size() - unacknowledged() : 0; }
   uint32_t send_window() const noexcept { return snd_wnd_; }
   uint32_t mss() const noexcept { return mss_; }
+  // Where both directions are, once it is synchronized: all that somebody else needs to end it.
+  struct Ends {
+    Sequence send_unacknowledged{}, send_next{}, receive_next{};
+    uint32_t timestamp = 0, timestamp_echo = 0;  // of the next segment
+    bool timestamps = false, fin_sent = false;
+  };
+  Ends ends(Nanoseconds now) const noexcept {
+    return {snd_una_, snd_nxt_, rcv_nxt(), clock(now), ts_recent_, stamps_, fin_sent_};
+  }
   Info info(Nanoseconds now) const noexcept;
 
  private:

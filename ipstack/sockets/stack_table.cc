@@ -1,0 +1,118 @@
+// stack_table.cc - what others are told of a stack's sockets: the network interface, when this process is gone, and unetctl.
+#include <algorithm>
+
+#include "ipstack/sockets/stack.h"
+
+namespace unet::sockets {
+namespace {
+
+constexpr uint32_t kTellPerRun = 256;  // sockets whose numbers are brought up to date at a time
+
+static_assert(static_cast<uint32_t>(tcp::State::listen) == static_cast<uint32_t>(SocketState::listen) &&
+              static_cast<uint32_t>(tcp::State::close_wait) == static_cast<uint32_t>(SocketState::close_wait) &&
+              static_cast<uint32_t>(tcp::State::time_wait) == static_cast<uint32_t>(SocketState::time_wait) &&
+              tcp::kStates == kSocketStates);
+
+SocketState state_of(const Socket& socket) noexcept {
+  if (socket.type == Type::datagram) return socket.connected ? SocketState::established : SocketState::closed;
+  if (socket.listening != nullptr) return SocketState::listen;
+  if (socket.near != nullptr) {
+    switch (socket.near->state) {
+      case NearPart::State::asking: return SocketState::syn_sent;
+      case NearPart::State::closed: return SocketState::closed;
+      case NearPart::State::open: break;
+    }
+    if (socket.near->end_came) return SocketState::close_wait;
+    return socket.near->end_sent ? SocketState::fin_wait_2 : SocketState::established;
+  }
+  return socket.has_connection() ? static_cast<SocketState>(socket.tcp->connection->state()) : SocketState::closed;
+}
+
+void fill_queues(const Socket& socket, SocketRecord& record) noexcept {
+  if (socket.listening != nullptr) {
+    record.receive_queue = static_cast<uint32_t>(socket.listening->ready.size());
+    record.send_queue = socket.listening->backlog;
+  } else if (socket.type == Type::datagram) {
+    record.receive_queue = static_cast<uint32_t>(socket.datagram->queue.waiting_bytes());
+  } else if (socket.near != nullptr) {
+    record.receive_queue = socket.near->unread;
+  } else if (socket.has_connection()) {
+    record.receive_queue = socket.tcp->connection->readable();
+    record.send_queue = socket.tcp->connection->unacknowledged() + socket.tcp->connection->unsent();
+  }
+}
+
+}  // namespace
+
+tcp::Info Stack::info(int number) const noexcept {
+  const Socket* const socket = owned(number);
+  if (socket == nullptr) return {};
+  if (socket->has_connection()) return socket->tcp->connection->info(now_);
+  tcp::Info info;
+  info.state = static_cast<tcp::State>(state_of(*socket));
+  return info;
+}
+
+void Stack::show(uint32_t index) {
+  Socket& socket = slab_[index];
+  const SocketState state = state_of(socket);
+  socket.shown = static_cast<uint8_t>(state);
+  SocketRecord record{.protocol = socket.type == Type::stream ? ip::Protocol::kTcp : ip::Protocol::kUdp,
+                      .state = socket.shown, .flags = socket.ipv6 ? SocketFlags::kIpv6 : uint8_t{0},
+                      .local_port = socket.local.port, .remote_port = socket.remote.port, .local = socket.local.host,
+                      .remote = socket.remote.host};
+  const auto add = [&](bool holds, uint8_t flag) { record.flags = static_cast<uint8_t>(holds ? record.flags | flag : record.flags); };
+  if (socket.near != nullptr) add(true, SocketFlags::kNear);
+  if (socket.has_connection()) {
+    const tcp::Connection::Ends ends = socket.tcp->connection->ends(now_);
+    add(!socket.owned && socket.listener == kNone, SocketFlags::kClosed);
+    add(ends.fin_sent, SocketFlags::kFinSent);
+    add(ends.timestamps, SocketFlags::kTimestamps);
+    record.send_unacknowledged = ends.send_unacknowledged.value;
+    record.send_next = ends.send_next.value;
+    record.receive_next = ends.receive_next.value;
+    record.timestamp = ends.timestamp;
+    record.timestamp_echo = ends.timestamp_echo;
+  }
+  record.told = telling_;
+  fill_queues(socket, record);
+  tables_.put(index, record);
+}
+
+// A part each time: who has a hundred thousand sockets has other things to do, too.
+void Stack::tell_asked() {
+  const uint64_t asked = tables_.asked();
+  if (telling_ != asked) {
+    telling_ = asked;
+    telling_at_ = 0;
+  }
+  for (uint32_t i = 0; i < kTellPerRun && telling_at_ < slab_.end(); ++telling_at_) {
+    if (!slab_.has(telling_at_) || slab_[telling_at_].shown == 0xFF) continue;
+    ++i;
+    show(telling_at_);
+    const Socket& socket = slab_[telling_at_];
+    if (!socket.has_connection()) continue;
+    const uint8_t congestion = socket.tcp->options.congestion == tcp::Algorithm::cubic ? 0 : 1;
+    tables_.put_info(telling_at_, info_of(socket.tcp->connection->info(now_), congestion, asked));
+  }
+  if (telling_at_ >= slab_.end()) tables_.finish(asked, counters_, tcp_counters_);
+}
+
+// The application has closed it and the peer has all data: the network interface goes on with that from what show() said last.
+bool Stack::left_to_interface(uint32_t index) const noexcept {
+  const Socket& socket = slab_[index];
+  if (socket.owned || socket.listener != kNone || !tables_.has(index) || !socket.has_connection()) return false;
+  const tcp::Connection& connection = *socket.tcp->connection;
+  const tcp::Connection::Ends ends = connection.ends(now_);
+  const uint32_t outstanding = ends.send_next - ends.send_unacknowledged;
+  switch (connection.state()) {
+    case tcp::State::fin_wait_1:
+    case tcp::State::closing:
+    case tcp::State::last_ack: return ends.fin_sent && outstanding == 1;
+    case tcp::State::fin_wait_2:
+    case tcp::State::time_wait: return ends.fin_sent && outstanding == 0;
+    default: return false;
+  }
+}
+
+}  // namespace unet::sockets

@@ -1,0 +1,198 @@
+// table_test.cc - what a stack tells of its sockets, and what it leaves to the network interface.
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <linux/tcp.h>
+
+#include "ipstack/sockets/calls.h"
+#include "ipstack/sockets/test_network.h"
+
+using namespace unet;
+using namespace unet::sockets;
+using namespace unet::sockets::sim;
+
+namespace {
+
+struct Two {
+  World world;
+  uint32_t here = world.add_interface({"10.0.0.1", "fd00::1"}), there = world.add_interface({"10.0.0.2", "fd00::2"});
+  Application a{world, here}, b{world, there};
+
+  Two() { a.port.tables_max = b.port.tables_max = kSocketTablesMax; }
+  std::pair<int, int> connect() {
+    const Address to{*ip::parse_ip("10.0.0.2"), 80};
+    const int listener = b.stack->socket(Type::stream, false);
+    REQUIRE(b.stack->bind(listener, to) == 0);
+    REQUIRE(b.stack->listen(listener, 8) == 0);
+    const int client = a.stack->socket(Type::stream, false);
+    REQUIRE(a.stack->connect(client, to) == -EINPROGRESS);
+    world.run(world.now + kSecond);
+    const int server = b.stack->accept(listener);
+    REQUIRE(server >= 0);
+    b.stack->close(listener);
+    return {client, server};
+  }
+};
+
+SocketRecord told(const Application& of, int socket) {
+  const auto number = static_cast<uint32_t>(socket);
+  const uint32_t table = socket_table_of(number);
+  REQUIRE(table < of.port.tables.size());
+  SocketRecord record;
+  REQUIRE(of.port.table(table).slot(number - socket_table_begin(table)).read(record));
+  return record;
+}
+SocketState state(const Application& of, int socket) { return static_cast<SocketState>(told(of, socket).state); }
+
+}  // namespace
+
+TEST_CASE("a stack tells of a socket from when it has a port until it is no more") {
+  Two t;
+  const int listener = t.b.stack->socket(Type::stream, true);
+  CHECK(t.b.port.tables.empty());
+  REQUIRE(t.b.stack->bind(listener, {{}, 443}) == 0);
+  CHECK(state(t.b, listener) == SocketState::closed);
+  REQUIRE(t.b.stack->listen(listener, 5) == 0);
+  CHECK(state(t.b, listener) == SocketState::listen);
+  CHECK(told(t.b, listener).local_port == 443);
+  CHECK(told(t.b, listener).flags == SocketFlags::kIpv6);
+  CHECK(told(t.b, listener).send_queue == 5);
+
+  const auto [client, server] = t.connect();
+  for (const auto& [at, socket, other] : {std::tuple{&t.a, client, &t.b}, std::tuple{&t.b, server, &t.a}}) {
+    const SocketRecord record = told(*at, socket);
+    CHECK(record.protocol == 6);
+    CHECK(static_cast<SocketState>(record.state) == SocketState::established);
+    CHECK(record.remote == (other == &t.b ? *ip::parse_ip("10.0.0.2") : *ip::parse_ip("10.0.0.1")));
+    CHECK((record.flags & SocketFlags::kTimestamps) != 0);
+    CHECK((record.flags & SocketFlags::kClosed) == 0);
+  }
+  CHECK(told(t.a, client).send_next == told(t.b, server).receive_next);
+
+  const int datagrams = t.a.stack->socket(Type::datagram, false);
+  REQUIRE(t.a.stack->bind(datagrams, {{}, 53}) == 0);
+  CHECK(told(t.a, datagrams).protocol == 17);
+  CHECK(state(t.a, datagrams) == SocketState::closed);
+  REQUIRE(t.a.stack->connect(datagrams, {*ip::parse_ip("10.0.0.2"), 54}) == 0);
+  CHECK(state(t.a, datagrams) == SocketState::established);
+  CHECK(told(t.a, datagrams).remote_port == 54);
+  t.a.stack->close(datagrams);
+  CHECK(told(t.a, datagrams).protocol == 0);
+
+  t.a.stack->close(client);
+  CHECK(told(t.a, client).flags == (SocketFlags::kClosed | SocketFlags::kFinSent | SocketFlags::kTimestamps));
+  t.world.run(t.world.now + kSecond);
+  CHECK(state(t.a, client) == SocketState::fin_wait_2);
+  CHECK(state(t.b, server) == SocketState::close_wait);
+  t.b.stack->close(server);
+  t.world.run(t.world.now + kSecond);
+  CHECK(state(t.a, client) == SocketState::time_wait);
+  CHECK(told(t.b, server).protocol == 0);
+  t.world.run(t.world.now + 100 * kSecond);
+  CHECK(told(t.a, client).protocol == 0);
+}
+
+TEST_CASE("who asks is told all that changes, a part at each run") {
+  Two t;
+  const auto [client, server] = t.connect();
+  const std::vector<std::byte> data(3000);
+  REQUIRE(t.a.stack->send(client, data) == 3000);
+  t.world.run(t.world.now + kSecond);
+  CHECK(told(t.b, server).receive_queue == 0);  // nobody has asked
+  SocketTableHeader& header = t.b.port.table(0).header();
+  header.asked.store(1234);
+  t.b.stack->run();
+  CHECK(header.told.load() == 1234);
+  CHECK(told(t.b, server).receive_queue == 3000);
+  CHECK(told(t.b, server).told == 1234);
+  SocketInfo info;
+  REQUIRE(t.b.port.table(0).info(static_cast<uint32_t>(server)).read(info));
+  CHECK(info.told == 1234);
+  CHECK(info.bytes_received == 3000);
+  const auto counter = [&](std::string_view name) {
+    const auto at = std::find(kSocketStackCounters.begin(), kSocketStackCounters.end(), name);
+    return header.counters[at - kSocketStackCounters.begin()].load();
+  };
+  CHECK(counter("connections_in") == 1);
+  CHECK(header.counters[kSocketStackCounters.size()].load() == t.b.stack->tcp_counters().segments_in);
+  // Many sockets are told of by and by.
+  for (int i = 0; i < 1000; ++i) {
+    const int socket = t.b.stack->socket(Type::datagram, false);
+    REQUIRE(t.b.stack->connect(socket, {*ip::parse_ip("10.0.0.1"), 9}) == 0);
+  }
+  header.asked.store(1235);
+  int runs = 0;
+  for (; header.told.load() != 1235; ++runs) t.b.stack->run();
+  CHECK(runs == 4);
+}
+
+TEST_CASE("more sockets than a table holds, and more than there may be tables") {
+  Two t;
+  t.b.port.tables_max = 2;
+  std::vector<int> sockets;
+  for (uint32_t i = 0; i < 2 * kSocketTableFirst + 10; ++i) {
+    sockets.push_back(t.b.stack->socket(Type::datagram, false));
+    REQUIRE(t.b.stack->connect(sockets.back(), {*ip::parse_ip("10.0.0.1"), 9}) == 0);
+  }
+  REQUIRE(t.b.port.tables.size() == 2);
+  CHECK(t.b.port.table(0).used() == kSocketTableFirst);
+  CHECK(t.b.port.table(1).used() == kSocketTableFirst);
+  CHECK(told(t.b, static_cast<int>(kSocketTableFirst)).remote_port == 9);
+  for (const int socket : sockets) CHECK(t.b.stack->close(socket) == 0);
+  CHECK(told(t.b, static_cast<int>(kSocketTableFirst)).protocol == 0);
+}
+
+TEST_CASE("a close of which all data is acknowledged is left to the network interface, and nothing else is") {
+  for (const bool with_table : {true, false}) {
+    Two t;
+    if (!with_table) t.a.port.tables_max = 0;
+    const auto [client, server] = t.connect();
+    CHECK_FALSE(t.a.stack->idle());
+    t.world.loss = 1;  // nobody hears the FIN
+    t.a.stack->close(client);
+    CHECK(t.a.stack->idle() == with_table);
+    const uint64_t before = t.a.port.sent;
+    t.a.end();
+    CHECK(t.a.port.sent == before + (with_table ? 0 : 1));  // the other resets it
+  }
+  Two t;
+  const auto [client, server] = t.connect();
+  t.world.loss = 1;
+  REQUIRE(t.a.stack->send(client, std::vector<std::byte>(10)) == 10);
+  t.a.stack->close(client);
+  CHECK_FALSE(t.a.stack->idle());
+  const uint64_t before = t.a.port.sent;
+  t.a.end();
+  CHECK(t.a.port.sent == before + 1);
+  CHECK(told(t.a, client).protocol == 0);  // it was reset, and nobody need do that again
+}
+
+TEST_CASE("what cannot be reset for want of room stays told") {
+  Two t;
+  const auto [client, server] = t.connect();
+  t.a.port.no_room = true;
+  t.a.end();
+  CHECK(state(t.a, client) == SocketState::established);
+}
+
+TEST_CASE("TCP_INFO in the kernel's layout, as far as there is room") {
+  tcp::Info from;
+  from.state = tcp::State::close_wait;
+  from.rtt = 1500 * kMicrosecond;
+  from.rto = 200 * kMillisecond;
+  from.snd_mss = 1448;
+  from.timestamps = true;
+  from.snd_wscale = 7;
+  from.bytes_acked = 77;
+  tcp_info info{};
+  CHECK(write_tcp_info(from, &info, sizeof info) == sizeof info);
+  CHECK(info.tcpi_state == 8);
+  CHECK(info.tcpi_rtt == 1500);
+  CHECK(info.tcpi_rto == 200'000);
+  CHECK(info.tcpi_snd_mss == 1448);
+  CHECK(info.tcpi_options == TCPI_OPT_TIMESTAMPS);
+  CHECK(info.tcpi_snd_wscale == 7);
+  CHECK(info.tcpi_bytes_acked == 77);
+  std::array<std::byte, 9> part{};
+  CHECK(write_tcp_info(from, part.data(), 8) == 8);
+  CHECK(part[8] == std::byte{0});
+}
