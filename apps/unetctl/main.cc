@@ -8,6 +8,7 @@
 #include "apps/unetctl/capture.h"
 #include "apps/unetctl/interface.h"
 #include "apps/unetctl/options.h"
+#include "apps/unetctl/sockets.h"
 #include "apps/unetctl/stats.h"
 #include "apps/unetctl/top.h"
 #include "apps/unetctl/views.h"
@@ -50,6 +51,14 @@ Status print_stats(Interface& ni, const Options& options) {
   return print(options.prometheus ? stats_prometheus(*report) : stats_json(*report).dump(2) + "\n");
 }
 
+Status print_sockets(const Options& options) {
+  const Result<SocketFilter> filter = SocketFilter::parse(options.sockets);
+  if (!filter) return tl::unexpected(filter.error());
+  const Result<SocketList> list = list_sockets(options.socket);
+  if (!list) return tl::unexpected(list.error());
+  return print(show_sockets(*list, *filter, options.sockets));
+}
+
 Status look(const Options& options) {
   Result<Interface> ni = Interface::open(options.socket);
   if (!ni) return tl::unexpected(ni.error());
@@ -88,6 +97,8 @@ Status run(const Options& options) {
     case Options::Command::top:
     case Options::Command::stats:
       return look(options);
+    case Options::Command::sockets:
+      return print_sockets(options);
     case Options::Command::policy_reload:
       if (Status status = reload_policy(options.socket); !status) return status;
       return print("the policy was read again\n");

@@ -74,6 +74,29 @@ void add_stats(CLI::App& app, Options& options) {
   stats->callback([&options] { options.command = Options::Command::stats; });
 }
 
+void add_sockets(CLI::App& app, Options& options) {
+  CLI::App* ss = app.add_subcommand("ss", "the sockets of all applications, as ss shows the kernel's")->group("Commands that show");
+  SocketsOptions& o = options.sockets;
+  ss->add_flag("-t,--tcp", o.tcp, "only TCP");
+  ss->add_flag("-u,--udp", o.udp, "only UDP");
+  CLI::Option* listening = ss->add_flag("-l,--listening", o.listening, "only those without a peer: listening, or unconnected");
+  ss->add_flag("-a,--all", o.all, "those with a peer and those without (default: with)")->excludes(listening);
+  ss->add_flag("-i,--info", o.info, "more of each TCP connection");
+  ss->add_flag("-p,--processes", o.processes, "whose they are");
+  ss->add_flag("--stacks", o.stacks, "what the stack of each application has counted, without the zeros, and no sockets");
+  ss->add_flag("--json", o.as_json, "print JSON");
+  ss->add_option("FILTER", o.filter, "conditions that all have to hold, see below");
+  ss->footer("FILTER: state NAME    established, syn-sent, syn-recv, fin-wait-1, fin-wait-2, time-wait, closed, close-wait, last-ack,\n"
+             "                      listening, closing, connected, all; several: any of them\n"
+             "        sport = :80   dport != :443      the port of this side or of the other; = != < > <= >= or eq ne lt gt le ge\n"
+             "        src 10.0.0.1  dst fd00::1        addresses\n"
+             "        pid 4711\n"
+             "Your own applications'; root and the owner see everybody's. What changes all the time an application is asked\n"
+             "for: of one that is in no call, old numbers are shown, and how old they are. It is the applications' word.\n"
+             "  unetctl ss -tlp            unetctl ss -ti state established dport = :443");
+  ss->callback([&options] { options.command = Options::Command::sockets; });
+}
+
 void add_policy(CLI::App& app, Options& options) {
   CLI::App* policy = app.add_subcommand("policy", "who may have what: reload")->group("Commands that change (root and the owner)");
   policy->require_subcommand(1);
@@ -169,6 +192,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   add_views(app, options);
   add_top(app, given, options);
   add_stats(app, options);
+  add_sockets(app, options);
   add_capture(app, options);
   add_policy(app, options);
   add_drain(app, options);

@@ -7,6 +7,7 @@
 
 #include "apps/unetctl/capture.h"
 #include "apps/unetctl/rates.h"
+#include "apps/unetctl/sockets.h"
 
 namespace unet::unetctl {
 
@@ -23,12 +24,13 @@ struct DrainOptions {
 };
 
 struct Options {
-  enum class Command { show, top, stats, policy_reload, drain, capture_start, capture_stop, upgrade } command = Command::show;
+  enum class Command { show, top, stats, sockets, policy_reload, drain, capture_start, capture_stop, upgrade } command = Command::show;
   std::string socket;
   std::string view;      // show: one of view_names(), or "all"
   bool as_json = false;  // show
   double watch = 0;      // show: seconds between; 0: once
   TopOptions top;
+  SocketsOptions sockets;
   DrainOptions drain;
   CaptureOptions capture;
   uint32_t capture_number = 0;  // capture_stop

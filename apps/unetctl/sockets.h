@@ -1,0 +1,83 @@
+// sockets.h - the sockets of all applications of a network interface, as Linux's ss shows the kernel's; used by unetctl's main().
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "ipstack/wire/address.h"
+#include "unet/base/result.h"
+#include "unet/base/time.h"
+#include "unet/socket_table.h"
+
+namespace unet::unetctl {
+
+struct SocketsOptions {
+  bool tcp = false, udp = false;       // neither: both
+  bool listening = false, all = false;  // neither: those with a peer
+  bool info = false, processes = false, stacks = false, as_json = false;
+  std::vector<std::string> filter{};
+};
+
+struct Process {
+  int32_t pid = 0, uid = 0;
+  uint32_t endpoint = 0;
+  std::string program{};
+  uint64_t asked = 0;                  // when it was asked for what it has now,
+  bool answered = false;               // and whether it has
+};
+struct SocketRow {
+  size_t process = 0;
+  uint32_t number = 0;
+  SocketRecord record{};
+  std::optional<SocketInfo> info{};
+};
+struct StackRow {
+  size_t process = 0;
+  std::vector<uint64_t> counters{};
+};
+struct SocketList {
+  Nanoseconds now = 0;                 // CLOCK_MONOTONIC
+  std::vector<Process> processes{};
+  std::vector<SocketRow> sockets{};
+  std::vector<StackRow> stacks{};
+};
+
+// Of the NI at `socket`, what this user may see. Waits a little for processes that are to bring their numbers up to date.
+Result<SocketList> list_sockets(const std::string& socket);
+// What is in one table, which may hold anything, or change meanwhile.
+void read_table(const SocketTableView& table, uint32_t first, size_t process, SocketList& into);
+
+// Conditions that all have to hold: `state NAME`, `sport OP :PORT`, `dport OP :PORT`, `src ADDRESS`, `dst ADDRESS`, `pid NUMBER`,
+// with `and` between them or not. Errors: invalid_argument.
+class SocketFilter {
+ public:
+  static Result<SocketFilter> parse(const SocketsOptions& options);
+  bool shows(const SocketRow& row, const Process& process) const;
+
+ private:
+  struct Port {
+    bool local = false;
+    std::string op{};
+    uint32_t port = 0;
+  };
+  struct Host {
+    bool local = false;
+    ip::IpAddress address{};
+  };
+  bool shows_state(SocketState state) const;
+
+  bool tcp_ = true, udp_ = true;
+  uint32_t states_ = 0;                // bits
+  std::vector<Port> ports_{};
+  std::vector<Host> hosts_{};
+  std::vector<int32_t> pids_{};
+};
+
+// The text, or JSON, of those that the filter shows.
+std::string show_sockets(const SocketList& list, const SocketFilter& filter, const SocketsOptions& options);
+
+}  // namespace unet::unetctl

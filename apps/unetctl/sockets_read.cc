@@ -1,0 +1,111 @@
+// sockets_read.cc - tables that the network interface hands out, mapped to be read, and what is in them.
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "apps/unetctl/sockets.h"
+#include "unet/connection.h"
+
+namespace unet::unetctl {
+namespace {
+
+constexpr Nanoseconds kWait = 500 * kMillisecond;  // for processes that are asked
+constexpr useconds_t kLookEvery = 2'000;           // microseconds
+constexpr uint32_t kNone = ~uint32_t{0};
+
+class ReadMapping {
+ public:
+  ReadMapping(int descriptor, uint64_t bytes) : bytes_(bytes) {
+    struct stat status {};
+    if (::fstat(descriptor, &status) != 0 || static_cast<uint64_t>(status.st_size) < bytes) return;
+    void* const at = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor, 0);
+    if (at != MAP_FAILED) memory_ = static_cast<std::byte*>(at);
+  }
+  ReadMapping(const ReadMapping&) = delete;
+  ReadMapping& operator=(const ReadMapping&) = delete;
+  ~ReadMapping() {
+    if (memory_ != nullptr) ::munmap(memory_, bytes_);
+  }
+  std::byte* get() const noexcept { return memory_; }
+
+ private:
+  std::byte* memory_ = nullptr;
+  uint64_t bytes_;
+};
+
+struct Table {
+  size_t process = 0;
+  uint32_t number = 0;
+  std::unique_ptr<ReadMapping> memory{};
+  SocketTableView view() const { return SocketTableView(memory->get(), SocketTableGeometry::of_table(number)); }
+};
+
+}  // namespace
+
+void read_table(const SocketTableView& table, uint32_t first, size_t process, SocketList& into) {
+  for (uint32_t place = 0; place < table.used(); ++place) {
+    SocketRow row{.process = process, .number = first + place};
+    if (!table.slot(place).read(row.record)) continue;  // it changes all the time: that is no socket's
+    if (row.record.protocol == 0 || row.record.state >= kSocketStates) continue;
+    SocketInfo info;
+    if (row.record.told != 0 && table.info(place).read(info) && info.told == row.record.told) row.info = info;
+    into.sockets.push_back(row);
+  }
+}
+
+Result<SocketList> list_sockets(const std::string& socket) {
+  const auto connection = Connection::open("unix:" + socket, "unetctl");
+  if (!connection) return tl::unexpected(connection.error());
+  SocketList list;
+  std::vector<Table> tables;
+  control::ListSockets request{};
+  request.header.op = control::Op::list_sockets;
+  request.header.endpoint = kNone;
+  while (true) {
+    Result<Answer> answer = (*connection)->call(request);
+    if (!answer) return tl::unexpected(answer.error());
+    const auto& found = answer->reply.sockets;
+    if (found.endpoint == kNone) break;
+    if (answer->descriptors.size() != 1 || found.table >= kSocketTablesMax) {
+      return fail(Errc::protocol, "the network interface sent a table of sockets that is none");
+    }
+    if (found.table == 0) {
+      list.processes.push_back({.pid = found.pid, .uid = found.uid, .endpoint = found.endpoint,
+                                .program = std::string(found.program.view()), .asked = found.asked});
+    }
+    if (list.processes.empty()) return fail(Errc::protocol, "the network interface sent a second table before the first");
+    const SocketTableGeometry geometry = SocketTableGeometry::of_table(found.table);
+    tables.push_back({.process = list.processes.size() - 1, .number = found.table,
+                      .memory = std::make_unique<ReadMapping>(answer->descriptors[0].get(), geometry.total)});
+    if (tables.back().memory->get() == nullptr) return fail(Errc::out_of_memory, "a table of sockets cannot be mapped");
+    request.header.endpoint = found.endpoint;
+    request.table = found.table;
+  }
+  const Nanoseconds until = monotonic_now() + kWait;
+  for (bool all = false; !all && monotonic_now() < until;) {
+    all = true;
+    for (const Table& table : tables) {
+      Process& process = list.processes[table.process];
+      if (table.number != 0 || process.answered) continue;
+      process.answered = table.view().header().told.load(std::memory_order_acquire) == process.asked;
+      all = all && process.answered;
+    }
+    if (!all) ::usleep(kLookEvery);
+  }
+  list.now = monotonic_now();
+  for (const Table& table : tables) {
+    const SocketTableView view = table.view();
+    read_table(view, socket_table_begin(table.number), table.process, list);
+    if (table.number != 0) continue;
+    StackRow stack{.process = table.process};
+    for (size_t i = 0; i < kSocketStackCounters.size() + kSocketTcpCounters.size(); ++i) {
+      stack.counters.push_back(view.header().counters[i].load(std::memory_order_relaxed));
+    }
+    list.stacks.push_back(std::move(stack));
+  }
+  return list;
+}
+
+}  // namespace unet::unetctl

@@ -1,0 +1,133 @@
+// sockets_test.cc - which sockets a filter shows, how they look, and tables that hold anything.
+#include "apps/unetctl/sockets.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <memory>
+#include <random>
+
+namespace unet::unetctl {
+namespace {
+
+ip::IpAddress address(const char* text) { return *ip::parse_address(text); }
+
+SocketRow row(SocketState state, uint16_t local, const char* remote, uint16_t port, uint8_t protocol = 6) {
+  SocketRow made{.number = 7};
+  made.record = {.protocol = protocol, .state = static_cast<uint8_t>(state), .local_port = local, .remote_port = port,
+                 .local = address("10.0.0.1"), .receive_queue = 3, .send_queue = 4, .told = 50};
+  if (*remote != 0) made.record.remote = address(remote);
+  return made;
+}
+
+SocketList some() {
+  SocketList list;
+  list.now = 2 * kSecond;
+  list.processes = {{.pid = 11, .uid = 1000, .endpoint = 2, .program = "web\x1b[2J", .asked = 50, .answered = true},
+                    {.pid = 12, .uid = 0, .endpoint = 3, .program = "other", .asked = kSecond}};
+  list.sockets = {row(SocketState::listen, 80, "", 0), row(SocketState::established, 80, "10.0.0.2", 4000),
+                  row(SocketState::established, 5000, "fd00::2", 443), row(SocketState::closed, 53, "", 0, 17),
+                  row(SocketState::time_wait, 80, "10.0.0.3", 4001)};
+  list.sockets[1].info = SocketInfo{.told = 50, .bytes_sent = 123, .rto = 200'000, .rtt = 1'500};
+  list.sockets[2].process = 1;
+  list.stacks = {{.process = 0, .counters = std::vector<uint64_t>(kSocketStackCounters.size() + kSocketTcpCounters.size(), 1)}};
+  return list;
+}
+
+size_t shown(SocketsOptions options) {
+  options.as_json = true;
+  const auto filter = SocketFilter::parse(options);
+  REQUIRE(filter);
+  return nlohmann::json::parse(show_sockets(some(), *filter, options)).size();
+}
+
+bool contains(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("options and filters say which sockets are shown") {
+  CHECK(shown({}) == 3);
+  CHECK(shown({.listening = true}) == 2);
+  CHECK(shown({.all = true}) == 5);
+  CHECK(shown({.tcp = true, .all = true}) == 4);
+  CHECK(shown({.udp = true, .all = true}) == 1);
+  CHECK(shown({.tcp = true, .udp = true, .all = true}) == 5);
+  CHECK(shown({.all = true, .filter = {"sport", "=", ":80"}}) == 3);
+  CHECK(shown({.all = true, .filter = {"sport", "!=", "80"}}) == 2);
+  CHECK(shown({.filter = {"dport", ">=", ":4000", "and", "dport", "lt", ":4001"}}) == 1);
+  CHECK(shown({.filter = {"state", "time-wait"}}) == 1);
+  CHECK(shown({.filter = {"state", "listening", "state", "established"}}) == 3);
+  CHECK(shown({.filter = {"state", "all"}}) == 5);
+  CHECK(shown({.filter = {"dst", "fd00::2"}}) == 1);
+  CHECK(shown({.filter = {"src", "10.0.0.9"}}) == 0);
+  CHECK(shown({.filter = {"pid", "12"}}) == 1);
+}
+
+TEST_CASE("filters that mean nothing are refused") {
+  const std::vector<std::vector<std::string>> wrong{{"state"}, {"state", "open"}, {"sport"}, {"sport", "="}, {"sport", "~", ":80"},
+                                                    {"sport", "=", ":99999"}, {"sport", "=", ":"}, {"dst", "nowhere"}, {"pid", "x"},
+                                                    {"colour", "red"}};
+  for (const auto& words : wrong) {
+    const auto filter = SocketFilter::parse({.filter = words});
+    REQUIRE_FALSE(filter);
+    CHECK(filter.error().code == Errc::invalid_argument);
+  }
+}
+
+TEST_CASE("as ss writes them") {
+  const SocketsOptions options{.all = true, .info = true, .processes = true};
+  const std::string text = show_sockets(some(), *SocketFilter::parse(options), options);
+  CHECK(contains(text, "10.0.0.1:80"));
+  CHECK(contains(text, "0.0.0.0:*"));
+  CHECK(contains(text, "[fd00::2]:443"));
+  CHECK(contains(text, "ESTAB"));
+  CHECK(contains(text, "TIME-WAIT"));
+  CHECK(contains(text, "(\"web?[2J\",pid=11,fd=7)"));  // a program's name commands no terminal
+  CHECK(contains(text, "bytes_sent:123"));
+  CHECK(contains(text, "rtt:1.5/0"));
+  CHECK(contains(text, "1999 ms old"));  // the second process has not answered
+  CHECK(contains(show_sockets({}, *SocketFilter::parse(options), options), "no sockets"));
+}
+
+TEST_CASE("JSON, and what stacks have counted") {
+  SocketsOptions options{.info = true, .as_json = true};
+  const auto all = nlohmann::json::parse(show_sockets(some(), *SocketFilter::parse(options), options));
+  REQUIRE(all.size() == 3);
+  CHECK(all[0]["state"] == "ESTAB");
+  CHECK(all[0]["remote"] == "10.0.0.2");
+  CHECK(all[0]["info"]["bytes_sent"] == 123);
+  CHECK(all[0]["age_ms"] == 0);
+  CHECK(all[1]["pid"] == 12);
+  CHECK_FALSE(all[1].contains("info"));
+  options.stacks = true;
+  const auto stacks = nlohmann::json::parse(show_sockets(some(), *SocketFilter::parse(options), options));
+  CHECK(stacks[0]["counters"]["messages_in"] == 1);
+  CHECK(stacks[0]["counters"]["tcp_segments_out"] == 1);
+  options.as_json = false;
+  CHECK(contains(show_sockets(some(), *SocketFilter::parse(options), options), "tcp_timeouts"));
+}
+
+TEST_CASE("a table may hold anything") {
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  const SocketTableGeometry geometry = SocketTableGeometry::of_table(0);
+  const std::unique_ptr<Line[]> lines(new Line[geometry.total / 64]());
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 10; ++round) {
+    auto* const words = reinterpret_cast<uint64_t*>(lines.get());
+    for (uint64_t i = 0; i < geometry.total / 8; ++i) words[i] = random();
+    for (uint64_t i = 0; i < geometry.total / 64 && round % 2 == 0; ++i) words[i * 8] &= ~uint64_t{1};  // nothing is being written
+    SocketList list;
+    list.processes.push_back({.pid = 1});
+    read_table(SocketTableView(lines[0].bytes, geometry), 0, 0, list);
+    CHECK(list.sockets.size() <= geometry.sockets);
+    for (const bool as_json : {false, true}) {
+      const SocketsOptions options{.all = true, .info = true, .processes = true, .as_json = as_json};
+      const std::string text = show_sockets(list, *SocketFilter::parse(options), options);
+      const bool plain = std::all_of(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\t' || (c >= 0x20 && c < 0x7f); });
+      CHECK(plain);
+    }
+  }
+}
+
+}  // namespace unet::unetctl
