@@ -5,10 +5,12 @@
 //        sockets_peer datagrams ADDRESS PORT BYTES COUNT     one after the other, each is wanted back
 //        sockets_peer member GROUP PORT COUNT                prints `ready`, and hears so many datagrams of the group
 //        sockets_peer shout GROUP PORT COUNT                 sends them, `1`, `2` ...
+//        sockets_peer leave ADDRESS PORT CONNECTIONS         sends, waits for acknowledgements, closes, prints `left`, and is gone
 //        sockets_peer hold ADDRESS PORT CONNECTIONS          opens them, prints `open`, and holds them until standard input closes
 //
 // `echo` prints `ready`, the others `done` or what went wrong. At the end each says how many streams went by neighbours' channels.
 #include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -240,6 +242,29 @@ int shout(Sockets& sockets, const Name& group, int count) {
   return 0;
 }
 
+// As a process that is killed right behind its last close(): nothing is destroyed.
+int leave(Sockets& sockets, const Name& to, size_t count) {
+  std::vector<std::byte> data(10'000);
+  for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(i % 251);
+  std::vector<int> streams;
+  for (size_t i = 0; i < count; ++i) {
+    streams.push_back(sockets.socket(to.family, SOCK_STREAM, 0));
+    if (sockets.connect(streams.back(), to.get(), to.length) != 0) return wrong("connect");
+    if (sockets.send(streams.back(), data.data(), data.size(), 0) != static_cast<ssize_t>(data.size())) return wrong("send");
+  }
+  for (const int s : streams) {
+    for (tcp_info info{};; sockets.poll(nullptr, 0, 1)) {
+      socklen_t length = sizeof info;
+      if (sockets.getsockopt(s, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return wrong("getsockopt");
+      if (info.tcpi_unacked == 0) break;
+    }
+  }
+  for (const int s : streams) sockets.close(s);
+  std::printf("left\n");
+  std::fflush(stdout);
+  std::_Exit(0);
+}
+
 int hold(Sockets& sockets, const Name& to, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const int s = sockets.socket(to.family, SOCK_STREAM, 0);
@@ -274,6 +299,7 @@ int main(int argc, char** argv) {
   else if (what == "datagrams" && argc == 6) status = datagrams(**sockets, name_of(argv[2], argv[3]), number(4), number(5));
   else if (what == "member" && argc == 5) status = member(**sockets, name_of(argv[2], argv[3]), std::atoi(argv[4]));
   else if (what == "shout" && argc == 5) status = shout(**sockets, name_of(argv[2], argv[3]), std::atoi(argv[4]));
+  else if (what == "leave" && argc == 5) status = leave(**sockets, name_of(argv[2], argv[3]), number(4));
   else if (what == "hold" && argc == 5) status = hold(**sockets, name_of(argv[2], argv[3]), number(4));
   else std::fprintf(stderr, "sockets_peer: see the head of its source\n");
   const StackCounters& counters = (*sockets)->stack().counters();
