@@ -70,6 +70,31 @@ TEST_CASE("a near stream needs no packets, and keeps to the window") {
   CHECK(near.b.port.kept() == 0);
 }
 
+TEST_CASE("whose a port is is asked once, for many ports as for one") {
+  Near near;
+  constexpr uint16_t kPorts = 64;
+  std::vector<int> listeners;
+  for (uint16_t i = 0; i < kPorts; ++i) {
+    listeners.push_back(near.b.stack->socket(Type::stream, false));
+    REQUIRE(near.b.stack->bind(listeners.back(), {{}, static_cast<uint16_t>(kPort + i)}) == 0);
+    REQUIRE(near.b.stack->listen(listeners.back(), 64) == 0);
+  }
+  for (int round = 0; round < 3; ++round) {
+    for (uint16_t i = 0; i < kPorts; ++i) {
+      // Two that wait for the same answer both hear it.
+      for (int each = 0; each < 2; ++each) {
+        const int client = near.a.stack->socket(Type::stream, false);
+        REQUIRE(near.a.stack->connect(client, at("10.0.0.1", static_cast<uint16_t>(kPort + i))) == -EINPROGRESS);
+      }
+      near.settle();
+      CHECK(near.b.stack->accept(listeners[i]) >= 0);
+      CHECK(near.b.stack->accept(listeners[i]) >= 0);
+    }
+  }
+  CHECK(near.a.port.questions == kPorts);
+  CHECK(near.a.stack->counters().near_out == 6 * kPorts);
+}
+
 TEST_CASE("a near stream's pieces are read in place") {
   Near near;
   near.connect();

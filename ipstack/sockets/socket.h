@@ -1,9 +1,9 @@
 // socket.h - what the stack keeps of a socket; private to ipstack/sockets.
 #pragma once
 
+#include <cstddef>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "ipstack/sockets/datagram_queue.h"
@@ -17,7 +17,7 @@ enum class Type : uint8_t { stream, datagram };
 // A connection with its own options, which setsockopt() may change at any time.
 struct TcpPart {
   tcp::Options options{};
-  std::optional<tcp::Connection> connection{};
+  std::unique_ptr<tcp::Connection> connection{};  // a stream to a neighbour has none, which is most of its memory
 };
 
 struct ListenerPart {
@@ -52,6 +52,38 @@ struct NearPart {
 
     Bytes bytes() const noexcept { return (copy.empty() ? message.bytes() : Bytes(copy)).subspan(taken); }
   };
+  // In order. An empty one has no memory but what the last pieces needed, if that was little: a std::deque has 600 bytes, always.
+  class Pieces {
+   public:
+    bool empty() const noexcept { return first_ == all_.size(); }
+    size_t size() const noexcept { return all_.size() - first_; }
+    Piece& operator[](size_t i) noexcept { return all_[first_ + i]; }
+    Piece& front() noexcept { return all_[first_]; }
+    auto begin() noexcept { return all_.begin() + static_cast<ptrdiff_t>(first_); }
+    auto end() noexcept { return all_.end(); }
+    auto begin() const noexcept { return all_.begin() + static_cast<ptrdiff_t>(first_); }
+    auto end() const noexcept { return all_.end(); }
+    void push_back(Piece piece) {
+      if (all_.size() == all_.capacity() && first_ > all_.size() / 2) {  // those that are left go to the front instead of more memory
+        all_.erase(all_.begin(), begin());
+        first_ = 0;
+      }
+      all_.push_back(std::move(piece));
+    }
+    void pop_front() noexcept {
+      all_[first_++] = {};
+      if (empty()) clear();
+    }
+    void erase(size_t i) { all_.erase(begin() + static_cast<ptrdiff_t>(i)); }
+    void clear() noexcept {
+      all_.clear();
+      first_ = 0;
+    }
+
+   private:
+    std::vector<Piece> all_;
+    size_t first_ = 0;  // those before it have been taken
+  };
   State state = State::asking;
   uint32_t neighbour = ~uint32_t{0};
   uint32_t peer = 0;             // its number for the other end, with
@@ -62,7 +94,7 @@ struct NearPart {
   uint32_t unread = 0, untold = 0;  // of these: not read yet; read, but the peer does not know
   bool open_due = false, answer_due = false, end_due = false;  // to be told when the channel has room
   bool end_sent = false, end_came = false;
-  std::deque<Piece> pieces{};
+  Pieces pieces{};
 };
 
 struct Socket {
@@ -98,7 +130,7 @@ struct Socket {
   std::unique_ptr<DatagramPart> datagram{};
   std::unique_ptr<NearPart> near{};
 
-  bool has_connection() const noexcept { return tcp != nullptr && tcp->connection.has_value(); }
+  bool has_connection() const noexcept { return tcp != nullptr && tcp->connection != nullptr; }
 };
 
 }  // namespace unet::sockets

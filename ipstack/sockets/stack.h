@@ -307,6 +307,10 @@ class Stack {
   static uint32_t emit_near_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept;
   // stack_neighbours.cc: who they are, and what comes
   Whereabouts& whereabouts(uint8_t protocol, const Address& address);
+  std::vector<Whereabouts>::iterator first_place(uint8_t protocol, const Address& address) noexcept;
+  Whereabouts* known_place(uint8_t protocol, const Address& address) noexcept;
+  void await_neighbour(uint32_t index);
+  bool awaits_neighbour(uint32_t index) const noexcept;
   bool after_near(uint32_t index);
   void fall_back(uint32_t index);
   void end_near(uint32_t index, int error);
@@ -353,7 +357,9 @@ class Stack {
   Nanoseconds cookie_at_ = 0;       // when one was sent last
 
   std::vector<Neighbour> neighbours_;
-  std::vector<Whereabouts> whereabouts_ = std::vector<Whereabouts>(256);  // by a hash: an older one gives way
+  static constexpr size_t kPlaceWays = 8;  // places that an address may have, by its hash: the oldest of them gives way
+  std::vector<Whereabouts> whereabouts_ = std::vector<Whereabouts>(256 * kPlaceWays);
+  std::vector<uint32_t> awaiting_;  // streams that wait to hear whose a port is, and some that do no longer
   uint32_t lives_ = 0;
 
   Reserved reserved_;

@@ -28,6 +28,7 @@ void Stack::connect_near(uint32_t index) {
   part.window = std::max(socket.tcp->options.receive_buffer, kWindowLeast);
   part.neighbour = whereabouts(ip::Protocol::kTcp, socket.remote).neighbour;
   part.open_due = part.neighbour != kNone;
+  if (part.neighbour == kNone) await_neighbour(index);
   timers_.set(index, now_ + socket.tcp->options.syn_timeout);
   show(index);
   if (!after_near(index)) make_due(index);

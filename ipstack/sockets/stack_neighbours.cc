@@ -28,10 +28,44 @@ bool read(Bytes message, T& into) noexcept {
 
 }  // namespace
 
+std::vector<Stack::Whereabouts>::iterator Stack::first_place(uint8_t protocol, const Address& address) noexcept {
+  const size_t set = flows_.hash(address, {{}, protocol}) % (whereabouts_.size() / kPlaceWays);
+  return whereabouts_.begin() + static_cast<ptrdiff_t>(set * kPlaceWays);
+}
+
+// nullptr: there is none.
+Stack::Whereabouts* Stack::known_place(uint8_t protocol, const Address& address) noexcept {
+  const auto first = first_place(protocol, address);
+  const auto at = std::find_if(first, first + kPlaceWays, [&](const Whereabouts& each) {
+    return each.protocol == protocol && each.address == address;
+  });
+  return at == first + kPlaceWays ? nullptr : &*at;
+}
+
+bool Stack::awaits_neighbour(uint32_t index) const noexcept {
+  const NearPart* const part = slab_.has(index) ? slab_[index].near.get() : nullptr;
+  return part != nullptr && part->state == NearPart::State::asking && part->neighbour == kNone;
+}
+
+void Stack::await_neighbour(uint32_t index) {
+  if (awaiting_.size() > 2 * size_t{slab_.size()} + 64) {  // of numbers that are used again while an answer is long in coming
+    std::sort(awaiting_.begin(), awaiting_.end());
+    awaiting_.erase(std::unique(awaiting_.begin(), awaiting_.end()), awaiting_.end());
+    std::erase_if(awaiting_, [&](uint32_t each) { return !awaits_neighbour(each); });
+  }
+  awaiting_.push_back(index);
+}
+
 Stack::Whereabouts& Stack::whereabouts(uint8_t protocol, const Address& address) {
-  Whereabouts& place = whereabouts_[flows_.hash(address, {{}, protocol}) % whereabouts_.size()];
-  const bool same = place.protocol == protocol && place.address == address;
-  if (same && (place.neighbour != kNone || place.asked || now_ < place.until)) return place;
+  Whereabouts* known = known_place(protocol, address);
+  if (known != nullptr && (known->neighbour != kNone || known->asked || now_ < known->until)) return *known;
+  if (known == nullptr) {
+    // Younger ones stand before older ones.
+    const auto first = first_place(protocol, address);
+    std::rotate(first, first + (kPlaceWays - 1), first + kPlaceWays);
+    known = &*first;
+  }
+  Whereabouts& place = *known;
   place = {address, protocol, false, kNone, now_ + kNobodyFor};
   place.asked = network_.ask_neighbour(protocol, address);
   return place;
@@ -45,17 +79,21 @@ void Stack::handle_neighbour(uint32_t neighbour, bool same_user) {
 
 void Stack::handle_neighbour_found(uint8_t protocol, const Address& to, uint32_t neighbour) {
   forget_reserved();
-  Whereabouts& place = whereabouts_[flows_.hash(to, {{}, protocol}) % whereabouts_.size()];
-  if (place.protocol == protocol && place.address == to) {
-    place.asked = false;
-    place.neighbour = neighbour;
-    place.until = now_ + kNobodyFor;
+  if (Whereabouts* const place = known_place(protocol, to)) {
+    place->asked = false;
+    place->neighbour = neighbour;
+    place->until = now_ + kNobodyFor;
   }
   if (protocol != ip::Protocol::kTcp) return;
-  for (uint32_t i = 0; i < slab_.end(); ++i) {
-    if (!slab_.has(i) || slab_[i].near == nullptr || slab_[i].remote != to) continue;
+  std::vector<uint32_t> all;
+  all.swap(awaiting_);
+  for (const uint32_t i : all) {
+    if (!awaits_neighbour(i)) continue;
+    if (slab_[i].remote != to) {
+      awaiting_.push_back(i);
+      continue;
+    }
     NearPart& part = *slab_[i].near;
-    if (part.state != NearPart::State::asking || part.neighbour != kNone) continue;
     if (neighbour == kNone) {
       fall_back(i);
       continue;
@@ -200,7 +238,7 @@ void Stack::copy_first(NearPart& part) {
   if (at != part.pieces.begin() && std::prev(at)->copy.size() + bytes.size() <= kCopyMax) {
     std::prev(at)->copy.insert(std::prev(at)->copy.end(), bytes.begin(), bytes.end());
     drop_piece(part, *at);
-    part.pieces.erase(at);
+    part.pieces.erase(static_cast<size_t>(at - part.pieces.begin()));
     return;
   }
   std::vector<std::byte> copy(bytes.begin(), bytes.end());
@@ -250,8 +288,7 @@ void Stack::handle_near_answer(uint32_t index, Bytes message) {
   NearOpened opened;
   if (static_cast<uint8_t>(message[0]) == NearKind::kRefused) {
     // Perhaps the port is another's by now.
-    Whereabouts& place = whereabouts_[flows_.hash(slab_[index].remote, {{}, ip::Protocol::kTcp}) % whereabouts_.size()];
-    if (place.address == slab_[index].remote) place = {};
+    if (Whereabouts* const place = known_place(ip::Protocol::kTcp, slab_[index].remote)) *place = {};
     return fall_back(index);
   }
   if (!read(message, opened) || opened.window > 0x7FFF'FFFF) return void(++counters_.near_bad);
@@ -276,9 +313,9 @@ void Stack::handle_near_datagram(uint32_t neighbour, Bytes message) {
   const Address from{address(0), head.from_port}, to{address(bytes), head.to_port};
   if (head.kind == NearKind::kNoPort) {
     // Of a datagram of ours; what its head says is compared with what we have.
-    Whereabouts& place = whereabouts_[flows_.hash(to, {{}, ip::Protocol::kUdp}) % whereabouts_.size()];
-    if (place.neighbour != neighbour || place.address != to) return void(++counters_.near_bad);
-    place = {};
+    Whereabouts* const place = known_place(ip::Protocol::kUdp, to);
+    if (place == nullptr || place->neighbour != neighbour) return void(++counters_.near_bad);
+    *place = {};
     const uint32_t index = datagram_socket(from, to);
     if (index == kNone || !slab_[index].connected) return;
     slab_[index].error = ECONNREFUSED;

@@ -86,7 +86,7 @@ void Stack::make_connection(Socket& socket) {
   const uint32_t mss = mtu - header - static_cast<uint32_t>(sizeof(ip::TcpHeader));
   options.mss = static_cast<uint16_t>(std::clamp<uint32_t>(std::min<uint32_t>(mss, socket.max_segment), 88, kPayloadMax));
   options.default_mss = socket.remote.host.is_ipv4() ? 536 : 1220;
-  socket.tcp->connection.emplace(options, tcp::Resources{chunks_, records_, tcp_counters_}, socket.local.port);
+  socket.tcp->connection = std::make_unique<tcp::Connection>(options, tcp::Resources{chunks_, records_, tcp_counters_}, socket.local.port);
   socket.failed = false;
 }
 

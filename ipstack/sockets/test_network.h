@@ -69,6 +69,7 @@ class World {
     bool ask_neighbour(uint8_t protocol, const Address& to) override {
       if (!world_.neighbours) return false;
       asked_.push_back({protocol, to});
+      ++questions;
       return true;
     }
     bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept override {
@@ -108,7 +109,7 @@ class World {
     bool no_room = false;
     bool deaf = false;  // does not look at what neighbours say
     Stack* stack = nullptr;
-    uint64_t sent = 0;
+    uint64_t sent = 0, questions = 0;
     std::vector<std::byte> last;  // of these
 
    private:
