@@ -117,6 +117,42 @@ const std::vector<Benchmark>& all_benchmarks() {
        .sizes = {64, 1472},
        .small_limit = "kernel-udp-busy",
        .large_limit = "kernel-udp-busy"},
+      {.name = "connections",
+       .workload = Workload::connections,
+       .what = "connections by TCP sockets per second: connect, a byte each way, close",
+       .detail =
+           "A connects and sends a byte, B accepts and sends one back, A reads it and closes, B reads the end and closes; with one\n"
+           "under way at a time, and with 16 (`--size`), which both sides serve in turn. A's ports would soon be used up at one port\n"
+           "of B, as those of connections that have just ended stay taken: B listens at 32. Connections end in order, as programs end\n"
+           "them: where there is TIME-WAIT, it is A's. Ratio: over the kernel's sockets on loopback that poll (kernel-tcp-busy).",
+       .metric = "rate",
+       .unit = "conn/s",
+       .sockets = "tcp",
+       .sizes = {1, 16},
+       .size_max = 64,
+       .counts = "under way",
+       .small_limit = "kernel-tcp-busy",
+       .large_limit = "kernel-tcp-busy"},
+      {.name = "many",
+       .method = Method::many,
+       .workload = Workload::rtt,
+       .what = "idle connections by TCP sockets: memory and time of each, and round trips of an active one beside them",
+       .detail =
+           "In each repetition: round trips of 64 B by one connection, so many more opened (`--size`), which say nothing, the same\n"
+           "round trips, and all reset. rtt: beside them; ratio: over none of the same repetition. open: for each, from A's first\n"
+           "connect() until B has accepted the last, 16 under way. client_memory, server_memory: for each, what A and B have allocated\n"
+           "for it, and touched of memory that is shared; service_memory: what unetd has more (resident, not shared); kernel_memory:\n"
+           "what Linux has more, for both ends (Slab and VmallocUsed of /proc/meminfo: what others do meanwhile is in it, which little\n"
+           "matters among 100,000). memory: all of this, for one end; ratio: over kernel-tcp-busy, whose connections are in no epoll.\n"
+           "B listens at 32 ports, as one has too few ports of A's. Linux: needs as many files as connections (ulimit -n; root raises it).",
+       .metric = "rtt",
+       .unit = "ns",
+       .sockets = "tcp",
+       .sizes = {1000, 10000, 100000},
+       .size_max = 200000,
+       .counts = "idle",
+       .small_limit = "limit-pingpong",
+       .large_limit = "limit-pingpong"},
       {.name = "endpoints",
        .method = Method::endpoints,
        .workload = Workload::rtt,
@@ -367,6 +403,10 @@ const Benchmark* find_benchmark(const std::string& name) {
   return nullptr;
 }
 
+std::string Benchmark::size_text(uint32_t size) const {
+  return counts.empty() ? format_size(size) : std::to_string(size) + " " + counts;
+}
+
 std::vector<uint32_t> sizes_of(const Benchmark& benchmark, const std::vector<uint32_t>& chosen) {
   if (benchmark.sizes.empty()) return {0};
   return chosen.empty() ? benchmark.sizes : chosen;
@@ -390,6 +430,7 @@ bool takes_part(const Benchmark& benchmark, const Contender& contender) {
   if (own_paths || !info.only.empty()) return info.only == benchmark.name;
   // In the other benchmarks the wake-up limit would only repeat what `wakeup` says.
   if (!benchmark.sleeping_only && info.path == "limit-eventfd") return false;
+  if (benchmark.method == Method::many) return contender.supports(Workload::many, 0).has_value();
   for (uint32_t size : sizes_of(benchmark, {})) {
     if (contender.supports(benchmark.workload, size)) return true;
   }

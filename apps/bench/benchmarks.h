@@ -23,6 +23,7 @@ enum class Method : uint8_t {
   incast,     // a simulated network (incast.h)
   splitc,     // slices of each kind of access, beside its own limit (splitc.h)
   restart,    // traffic while the network interface is replaced (restart.h)
+  many,       // a pair beside connections that stay and say nothing (many.h)
 };
 
 struct Benchmark {
@@ -37,6 +38,7 @@ struct Benchmark {
   std::string sockets = {};    // contenders with these sockets alone: "tcp" or "udp"
   std::vector<uint32_t> sizes = {}; // unless --size says otherwise; empty: it carries no messages
   uint32_t size_max = kMessageMax;
+  std::string counts = {};      // what --size counts, if not bytes
   bool sleeping_only = false;   // contenders that sleep while they wait
   bool layers = false;          // contenders that stand above another, which is measured beside each
   std::string small_limit = {};      // path of the limit (or of what all are compared with) up to kSmallMax bytes
@@ -47,7 +49,9 @@ struct Benchmark {
   static constexpr uint32_t kSmallMax = 64;
   const std::string& limit_path(uint32_t size) const { return size <= kSmallMax ? small_limit : large_limit; }
   // Whether a larger value is better.
-  bool is_rate() const { return is_stream(workload); }
+  bool is_rate() const { return is_stream(workload) || workload == Workload::connections; }
+  // A size as it is said of this benchmark: "8 KiB", "16 under way".
+  std::string size_text(uint32_t size) const;
 };
 
 const std::vector<Benchmark>& all_benchmarks();

@@ -83,7 +83,8 @@ def finish(bench):
 
 def wrong_input():
     wrong = (["walk"], ["run"], ["run", "speed"], ["run", "rtt", "--path", "nowhere"], ["run", "rtt", "--size", "8x"],
-             ["run", "connect", "--size", "8"], ["run", "splitc", "--size", "8"], ["run", "rtt", "--seconds", "0"], ["run", "rtt", "--cores", "0,0"], ["run", "rtt", "--what"],
+             ["run", "connect", "--size", "8"], ["run", "splitc", "--size", "8"], ["run", "connections", "--size", "0"], ["run", "connections", "--size", "65"],
+             ["run", "many", "--size", "0"], ["run", "rtt", "--seconds", "0"], ["run", "rtt", "--cores", "0,0"], ["run", "rtt", "--what"],
              ["list", "more"], [], ["across"], ["across", "x", "--size", "8"], ["across", "x", "--size", "65537"],
              ["kernels", "--kernel", "mm"], ["kernels", "--path", "tcp"], ["kernels", "--ranks", "0"],
              ["across", "x", "--only", "walk"], ["across", "x", "--count", "-1"], ["across", "x", "--wait", "1h"], ["serve", "a", "b"],
@@ -120,6 +121,21 @@ def connections():
     require([(row["path"], row["metric"]) for row in rows] == steps, f"connect: {rows}{err}")
     status, out, err = run("run", "connect", "--path", "kernel-udp", *options)
     require(status == 1 and out == "" and "takes part in connect" in err, f"connect over UDP: exit status {status}: {out}{err}")
+
+
+def sockets_come_and_stay():
+    """Connections by TCP sockets, ours and the kernel's: how many per second, and what those cost that stay."""
+    options = ["--path", "tcp-local,tcp-shared,kernel-tcp*", "--seconds", "0.05", "--repeat", "1", "--json", "-"]
+    paths = {"tcp-local", "tcp-shared", "kernel-tcp", "kernel-tcp-busy"}
+    status, out, err = run("run", "connections", "--size", "1,3", *options)
+    require(status == 0, f"connections: exit status {status}: {err}")
+    rows = json.loads(out)
+    require({(row["path"], row["size"]) for row in rows} == {(path, size) for path in paths for size in (1, 3)}, f"connections: {rows}{err}")
+    status, out, err = run("run", "many", "--size", "300", *options)
+    require(status == 0, f"many: exit status {status}: {err}")
+    rows = {(row["path"], row["metric"]): row for row in json.loads(out)}
+    for path in paths:  # of round trips a busy machine may leave none
+        require((path, "open") in rows and rows[path, "memory"]["p50"] > 0, f"many: {path}: {rows}{err}")
 
 
 def pictures():
@@ -388,7 +404,7 @@ def side_a_dies():
     require(not namespaces_of(bench.pid), "namespaces of a dead run are left")
 
 
-for part in (wrong_input, texts, records, connections, fairness, restart, engines, pictures, between_two_processes, active_messages, split_c, kernels,
-             kernels_of_an_installed_one, between_two_hosts, signals, side_b_dies, side_a_dies):
+for part in (wrong_input, texts, records, connections, sockets_come_and_stay, fairness, restart, engines, pictures, between_two_processes,
+             active_messages, split_c, kernels, kernels_of_an_installed_one, between_two_hosts, signals, side_b_dies, side_a_dies):
     part()
     print(part.__name__, "ok", flush=True)

@@ -39,6 +39,8 @@ enum class Workload : uint8_t {
   word_put,   // A puts many,
   word_store, // or stores many, until B has them
   barrier,    // A and B wait for each other
+  connections, // A connects, a byte goes each way, A closes; `size` of them are under way at a time
+  many,       // A opens connections to B that stay, or lets them go if it is to be none
 };
 
 // Those that are measured in what is moved per second.
@@ -48,8 +50,13 @@ constexpr bool is_stream(Workload workload) {
 
 // Those that are measured in words or messages per second.
 constexpr bool is_counted(Workload workload) {
-  return workload == Workload::rate || workload == Workload::word_get || workload == Workload::word_put ||
-         workload == Workload::word_store;
+  return workload == Workload::rate || workload == Workload::connections || workload == Workload::word_get ||
+         workload == Workload::word_put || workload == Workload::word_store;
+}
+
+// Those of sockets that come and go, or stay.
+constexpr bool is_about_connections(Workload workload) {
+  return workload == Workload::connections || workload == Workload::many;
 }
 
 constexpr uint32_t kChainMax = 64;  // words of a batch of word_read
@@ -57,7 +64,7 @@ constexpr uint32_t kChainMax = 64;  // words of a batch of word_read
 // One slice of one workload.
 struct Slice {
   Workload workload = Workload::rtt;
-  uint32_t size = 0;         // bytes of a message; connect: 0
+  uint32_t size = 0;         // bytes of a message; connect: 0; connections: under way at a time
   uint32_t batch = 1;        // rtt: round trips per sample
   uint64_t iterations = 0;   // timed messages, round trips or connections; peers or senders; rtt: a multiple of batch. idle, lossy:
                              // milliseconds

@@ -4,6 +4,7 @@
 
 #include "apps/bench/contenders.h"
 #include "apps/bench/kernel_connect.h"
+#include "apps/bench/kernel_connections.h"
 #include "apps/bench/kernel_sockets.h"
 #include "apps/bench/workloads.h"
 
@@ -77,6 +78,9 @@ class KernelStream final : public Contender {
 
   Status supports(Workload workload, uint32_t size) const override {
     if (workload == Workload::connect) return connects() ? Status{} : fail(Errc::unavailable, "is not measured on this path");
+    if (is_about_connections(workload)) {
+      return transport_ == Transport::tcp ? Status{} : fail(Errc::unavailable, "is not measured on this path");
+    }
     if (workload == Workload::put) return fail(Errc::unavailable, "has no put");
     if (workload == Workload::wakeup && busy_) return fail(Errc::unavailable, "never sleeps");
     if (size == 0) return fail(Errc::unavailable, "a byte stream carries no empty message");
@@ -86,10 +90,14 @@ class KernelStream final : public Contender {
     auto opened = open_kernel_pair(transport_, busy_, environment, pair_);
     if (!pair_.setting.empty()) info_.setting = pair_.setting;
     if (!opened || !connects()) return opened;
+    if (transport_ == Transport::tcp) {
+      if (auto listens = connections_.open(busy_); !listens) return listens;
+    }
     return listener_.open(transport_ == Transport::tcp ? AF_INET : AF_UNIX, busy_);
   }
   Outcome run(const Slice& slice, RunContext& context) override {
     if (slice.workload == Workload::connect) return listener_.run(slice, context);
+    if (is_about_connections(slice.workload)) return connections_.run(slice, context);
     rest_.clear();
     if (!busy_) set_polling(pair_.end_of(context.side).in, polls_in(slice, context.side));
     StreamLink link{pair_.end_of(context.side), context, rest_};
@@ -103,6 +111,7 @@ class KernelStream final : public Contender {
   bool busy_;
   KernelPair pair_;
   KernelListener listener_;
+  KernelConnections connections_;
   MessageBuffers buffers_{kMessageMax};
   std::vector<std::byte> rest_;
 };

@@ -16,6 +16,7 @@
 #include "apps/bench/kernels.h"
 #include "apps/bench/logp.h"
 #include "apps/bench/loss.h"
+#include "apps/bench/many.h"
 #include "apps/bench/measure.h"
 #include "apps/bench/options.h"
 #include "apps/bench/peers.h"
@@ -35,6 +36,7 @@ using unet::Status;
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 constexpr int kExitInterrupted = 130;
+constexpr rlim_t kFiles = 512 * 1024;  // if we may; fewer than any system's limit (fs.nr_open)
 
 int complain(const std::string& text, int status) {
   std::fprintf(stderr, "unet-bench: %s\n", text.c_str());
@@ -68,7 +70,7 @@ int info(const Options& options) {
   for (const std::string& name : options.names) {
     if (const Benchmark* benchmark = find_benchmark(name)) {
       std::string sizes, paths;
-      for (uint32_t size : benchmark->sizes) sizes += (sizes.empty() ? "" : ", ") + format_size(size);
+      for (uint32_t size : benchmark->sizes) sizes += (sizes.empty() ? "" : ", ") + benchmark->size_text(size);
       for (const auto& contender : contenders) {
         if (takes_part(*benchmark, *contender)) paths += (paths.empty() ? "" : ", ") + contender->info().path;
       }
@@ -105,6 +107,7 @@ std::vector<Job> jobs_of(const Options& options) {
   for (const std::string& name : options.names) {
     const Benchmark* benchmark = find_benchmark(name);
     jobs.push_back({benchmark, sizes_of(*benchmark, options.sizes)});
+    if (benchmark->method == Method::many) std::sort(jobs.back().sizes.begin(), jobs.back().sizes.end());  // memory is not given back
   }
   return jobs;
 }
@@ -161,6 +164,7 @@ Result<std::vector<Record>> measure_by_method(Session& session, const Job& job, 
     case Method::peers: return measure_peers(session, *job.benchmark, paths, options);
     case Method::splitc: return measure_splitc(session, *job.benchmark, paths, options);
     case Method::incast: return measure_incast(session, *job.benchmark, size, paths, options);
+    case Method::many: return measure_many(session, *job.benchmark, size, paths, options);
     case Method::restart: return measure_restart(session, *job.benchmark, size, paths, options);
     case Method::idle: return measure_idle(session, *job.benchmark, size, paths, options);
   }
@@ -173,7 +177,7 @@ Result<std::vector<Record>> run_job(Session& session, const Job& job, const Opti
   if (paths.empty()) return fail(Errc::invalid_argument, "none of the chosen paths takes part in " + job.benchmark->name);
   std::vector<Record> records;
   for (uint32_t size : job.sizes) {
-    const std::string at = job.benchmark->sizes.empty() ? "" : ", " + format_size(size);
+    const std::string at = job.benchmark->sizes.empty() ? "" : ", " + job.benchmark->size_text(size);
     std::fprintf(stderr, "unet-bench: measuring %s%s\n", job.benchmark->name.c_str(), at.c_str());
     auto measured = measure_by_method(session, job, size, paths, how);
     if (!measured) return measured;
@@ -241,6 +245,15 @@ int run_jobs(const std::vector<Job>& jobs, const Options& options) {
   return 0;
 }
 
+// For thousands of idle sockets.
+void allow_files() {
+  const rlimit wanted{kFiles, kFiles};
+  rlimit files{};
+  if (setrlimit(RLIMIT_NOFILE, &wanted) == 0 || getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
 int draw(const PlotOptions& options) {
   auto written = plot(options);
   if (!written) return complain(written.error().text, kExitFailure);
@@ -275,11 +288,7 @@ int main(int argc, char** argv) {
   for (const auto& contender : make_all_contenders()) known_paths.push_back(contender->info().path);
   auto options = parse_options(argc, argv, known_paths);
   if (!options) return complain(options.error().text, kExitUsage);
-  rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-    files.rlim_cur = files.rlim_max;  // thousands of idle sockets
-    setrlimit(RLIMIT_NOFILE, &files);
-  }
+  allow_files();
   switch (options->action) {
     case Action::help: std::printf("%s", options->help.c_str()); return 0;
     case Action::list: return list();

@@ -14,8 +14,8 @@ namespace unet::bench {
 
 namespace {
 
-uint64_t status_of(const std::string& process, const std::string& name) {
-  std::ifstream status("/proc/" + process + "/status");
+uint64_t bytes_of(const std::string& file, const std::string& name) {
+  std::ifstream status(file);
   for (std::string word; status >> word;) {
     uint64_t kibibytes = 0;
     if (word == name && status >> kibibytes) return kibibytes * 1024;
@@ -25,9 +25,10 @@ uint64_t status_of(const std::string& process, const std::string& name) {
 
 }  // namespace
 
-uint64_t own_memory(int process) { return status_of(std::to_string(process), "RssAnon:"); }
-uint64_t touched_shared_memory() { return status_of("self", "RssShmem:"); }
-uint64_t mapped_memory() { return status_of("self", "VmSize:"); }
+uint64_t own_memory(int process) { return bytes_of("/proc/" + std::to_string(process) + "/status", "RssAnon:"); }
+uint64_t touched_shared_memory() { return bytes_of("/proc/self/status", "RssShmem:"); }
+uint64_t mapped_memory() { return bytes_of("/proc/self/status", "VmSize:"); }
+uint64_t kernel_memory() { return bytes_of("/proc/meminfo", "Slab:") + bytes_of("/proc/meminfo", "VmallocUsed:"); }
 
 uint64_t allocated_memory() {
   if (__sanitizer_get_current_allocated_bytes != nullptr) return __sanitizer_get_current_allocated_bytes();

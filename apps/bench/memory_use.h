@@ -1,4 +1,5 @@
-// memory_use.h - how much memory a process has; `emulated` and `am-peers` say what an endpoint or a peer costs by it.
+// memory_use.h - how much memory a process has; `emulated`, `am-peers` and `many` say what an endpoint,
+// a peer or a connection costs by it.
 #pragma once
 
 #include <cstdint>
@@ -11,5 +12,7 @@ uint64_t own_memory(int process);
 uint64_t touched_shared_memory();
 uint64_t mapped_memory();
 uint64_t allocated_memory();
+// Of the kernel, for all: what it allocates in pieces, and in whole pages that it maps.
+uint64_t kernel_memory();
 
 }  // namespace unet::bench

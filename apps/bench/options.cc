@@ -61,6 +61,8 @@ bool contains(const std::vector<std::string>& list, const std::string& item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
+bool contains_zero(const std::vector<uint32_t>& sizes) { return std::find(sizes.begin(), sizes.end(), 0) != sizes.end(); }
+
 Status check_names(const Options& options, const std::vector<std::string>& known_paths) {
   for (const std::string& name : options.names) {
     const bool path = options.action == Action::info && contains(known_paths, name);
@@ -69,8 +71,11 @@ Status check_names(const Options& options, const std::vector<std::string>& known
       return fail(Errc::invalid_argument, "'" + name + "' has no sizes to choose: leave --size out");
     }
     const auto largest = std::max_element(options.sizes.begin(), options.sizes.end());
+    if (benchmark != nullptr && !benchmark->counts.empty() && contains_zero(options.sizes)) {
+      return fail(Errc::invalid_argument, "'" + name + "' needs at least one: --size says how many " + benchmark->counts);
+    }
     if (benchmark != nullptr && largest != options.sizes.end() && *largest > benchmark->size_max) {
-      return fail(Errc::invalid_argument, "'" + name + "' has sizes up to " + format_size(benchmark->size_max));
+      return fail(Errc::invalid_argument, "'" + name + "' has sizes up to " + benchmark->size_text(benchmark->size_max));
     }
     if (benchmark != nullptr || path) continue;
     return fail(Errc::invalid_argument, "no benchmark '" + name + "'; there are " + joined(benchmark_names()) +

@@ -43,6 +43,7 @@ std::string row_name(const Record& record) {
     return record.metric.substr(from, record.metric.rfind('_') - from) + " senders";
   }
   if (record.bench == "kernels") return record.metric + ", " + record.path;
+  if (record.bench == "many") return record.path + ", " + std::to_string(record.size) + " idle";
   const size_t idle = record.metric.find("_idle");
   if (idle == std::string::npos) return record.path;
   return record.path + " + " + record.metric.substr(4, idle - 4) + " idle";
@@ -52,8 +53,9 @@ std::string row_name(const Record& record) {
 std::string column_name(const Record& record) {
   if (record.bench == "am-incast") return record.metric.substr(0, record.metric.find('_')) + ", " + format_size(record.size);
   if (record.bench == "kernels") return "P = " + std::to_string(record.size);
+  if (record.bench == "connections") return std::to_string(record.size) + " under way";
   const bool emulated = record.bench == "emulated" && record.metric.rfind("rtt", 0) != 0;
-  const std::array by_step = {"connect", "fairness", "restart", "logp", "am-loss", "am-peers", "splitc"};
+  const std::array by_step = {"connect", "fairness", "restart", "logp", "am-loss", "am-peers", "splitc", "many"};
   const bool steps = emulated || std::find(by_step.begin(), by_step.end(), record.bench) != by_step.end();
   return steps ? record.metric : format_size(record.size);
 }
@@ -91,6 +93,7 @@ std::string compared_with(const Record& record) {
   }
   if (record.bench == "fairness") return "ratio to the pair alone; the pair's share of what the engine sends";
   if (record.bench == "am-incast") return "goodput over the receiver's link, and p99 over one request alone";
+  if (record.bench == "many") return "round trips over none idle; memory over the kernel's, busy polling";
   if (record.bench == "engines") return "ratio to one engine with one port";
   if (record.baseline == kOwnMessages) return "ratio to messages of the same size over the same path";
   if (record.baseline == kWholeWire) return "ratio to the same path's goodput without loss";
@@ -141,6 +144,7 @@ std::string format_value(double value, const std::string& unit) {
     return three_digits(value / 1e6) + " ms";
   }
   if (unit == "msg/s" || unit == "words/s") return three_digits(value / 1e6) + " M/s";
+  if (unit == "conn/s") return three_digits(value / 1e3) + " k/s";
   if (unit == "%") return print_number("%.3f %%", value);
   return three_digits(value) + " " + unit;
 }
@@ -229,7 +233,7 @@ std::string to_tables(const std::vector<Record>& records, TableStyle style) {
           matrix(of_kind, "path", [](const Record& record) { return format_ratio(record.ratio); }));
   }
   table(bench + ": p50", figure(&Summary::p50));
-  if (unit == "ns" && bench != "kernels") {  // a handful of whole jobs has no tail
+  if (unit == "ns" && bench != "kernels" && bench != "many") {  // a handful of whole jobs has no tail
     table(bench + ": p99", figure(&Summary::p99));
     table(bench + ": p999", figure(&Summary::p999));
   }

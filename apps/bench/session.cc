@@ -243,7 +243,8 @@ Result<Session::SliceResult> Session::run(size_t index, const Slice& slice) {
   UNET_CHECK(slice.workload != Workload::rtt || slice.iterations / slice.batch <= kSamplesMax);
   samples_.clear();
   const Nanoseconds start = monotonic_now();
-  const uint64_t extra_ms = slice.workload == Workload::idle ? slice.iterations : 0;
+  // Connections that stay: a millisecond for each is more than any needs.
+  const uint64_t extra_ms = slice.workload == Workload::idle || slice.workload == Workload::many ? slice.iterations : 0;
   // A parked side B leaves its core to the path's own processes: theirs are the waits that count.
   const bool parked = contenders_[index]->info().side_b_parked;
   const std::vector<int> services = parked ? contenders_[index]->service_processes() : std::vector<int>{};

@@ -1,15 +1,8 @@
-// unet_sockets.cc - sockets of ipstack: calls of the BSD shape between two applications of one unetd.
-#include <netinet/in.h>
-#include <sched.h>
-#include <sys/socket.h>
+// unet_sockets.cc - sockets of ipstack: calls of the BSD shape between two applications.
+#include "apps/bench/unet_sockets.h"
 
-#include <cerrno>
-
-#include "apps/bench/contenders.h"
 #include "apps/bench/environment.h"
-#include "apps/bench/workloads.h"
-#include "ipstack/sockets/calls.h"
-#include "ipstack/wire/address.h"
+#include "apps/bench/socket_links.h"
 
 namespace unet::bench {
 
@@ -17,127 +10,18 @@ namespace {
 
 using sockets::Sockets;
 
-constexpr uint16_t kPortA = 7001, kPortB = 7002;
+constexpr uint16_t kPortA = 1, kPortB = 2, kPortListeners = 16;  // above the first
 constexpr uint32_t kDatagramMax = 65500;
-constexpr uint32_t kTriesPerYield = 4;
 constexpr Nanoseconds kConnectTime = 10 * kSecond;
-
-struct Name {
-  sockaddr_in bytes{};
-  explicit Name(uint16_t port) {
-    const ip::IpAddress host = *ip::parse_ip(Daemon::kIpAddress);
-    bytes.sin_family = AF_INET;
-    bytes.sin_port = htons(port);
-    std::memcpy(&bytes.sin_addr, host.wire(), sizeof bytes.sin_addr);
-  }
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&bytes); }
-};
-
-struct SocketLinkBase {
-  Sockets& sockets;
-  int s;
-  RunContext& context;
-
-  bool yields;        // the engine may want this core
-  uint32_t tries = 0;
-
-  // Whether to try again.
-  bool may_retry(const char* call) {
-    if (context.stop.raised()) return false;
-    if (errno == EAGAIN) {
-      if (yields && ++tries % kTriesPerYield == 0) sched_yield();
-      return true;
-    }
-    context.control.fail(Error(fail_errno(call, errno).value()).text);
-    return false;
-  }
-};
-
-struct TcpLink : SocketLinkBase {
-  static constexpr bool kLossless = true;
-  std::vector<std::byte>& rest;  // bytes of a message that a burst cut
-
-  bool send(const std::byte* data, size_t size) {
-    while (size > 0) {
-      const ssize_t n = sockets.send(s, data, size, MSG_DONTWAIT);
-      if (n < 0 && !may_retry("send")) return false;
-      if (n <= 0) continue;
-      data += n;
-      size -= static_cast<size_t>(n);
-    }
-    return true;
-  }
-  bool receive(std::byte* into, size_t size) {
-    while (size > 0) {
-      const ssize_t n = sockets.recv(s, into, size, MSG_DONTWAIT);
-      if (n < 0 && !may_retry("recv")) return false;
-      if (n == 0) return context.control.fail("the stream has ended"), false;
-      if (n < 0) continue;
-      into += n;
-      size -= static_cast<size_t>(n);
-    }
-    return true;
-  }
-  size_t send_burst(const std::byte* data, size_t size, size_t count) { return send(data, size * count) ? count : 0; }
-  bool flush() { return true; }
-  void turn() { sockets.turn(); }
-  size_t receive_burst(std::byte* into, size_t size, size_t count) {
-    size_t have = rest.size();
-    std::copy(rest.begin(), rest.end(), into);
-    rest.clear();
-    while (have < size) {
-      const ssize_t n = sockets.recv(s, into + have, size * count - have, MSG_DONTWAIT);
-      if (n > 0) have += static_cast<size_t>(n);
-      else if (n == 0 || !may_retry("recv")) return 0;
-    }
-    const size_t whole = have / size;
-    rest.assign(into + whole * size, into + have);
-    return whole;
-  }
-};
-
-struct UdpLink : SocketLinkBase {
-  static constexpr bool kLossless = false;
-  uint64_t last_message = 0;
-
-  bool send(const std::byte* data, size_t size) {
-    while (sockets.send(s, data, size, MSG_DONTWAIT) < 0) {
-      if (!may_retry("send")) return false;
-    }
-    return true;
-  }
-  bool receive(std::byte* into, size_t size) {
-    while (true) {
-      const ssize_t n = sockets.recv(s, into, size, MSG_DONTWAIT);
-      if (n == static_cast<ssize_t>(size)) return true;
-      if (n < 0 && !may_retry("recv")) return false;
-    }
-  }
-  size_t send_burst(const std::byte* data, size_t size, size_t count) {
-    for (size_t i = 0; i < count; ++i) {
-      if (!send(data + i * size, size)) return 0;
-    }
-    return count;
-  }
-  bool flush() { return true; }
-  void turn() { sockets.turn(); }
-  void wake_receiver() {}
-  size_t receive_burst(std::byte* into, size_t size, size_t count) {
-    while (true) {
-      const bool sender_done = context.control.sent.load(std::memory_order_acquire) >= last_message;
-      size_t n = 0;
-      for (; n < count && sockets.recv(s, into + n * size, size, MSG_DONTWAIT) == static_cast<ssize_t>(size); ++n) continue;
-      if (n != 0 || sender_done) return n;
-      if (!may_retry("recv")) return 0;
-    }
-  }
-};
+constexpr int kBacklog = 4096;
 
 class UnetSockets final : public Contender {
  public:
-  UnetSockets(ContenderInfo info, bool near) : Contender(std::move(info)), stream_(info_.sockets == "tcp"), near_(near) {}
+  UnetSockets(ContenderInfo info, std::shared_ptr<SocketsPlace> place, const UnetSocketsOptions& options)
+      : Contender(std::move(info)), stream_(info_.sockets == "tcp"), options_(options), place_(std::move(place)) {}
 
   Status supports(Workload workload, uint32_t size) const override {
+    if (is_about_connections(workload) && stream_ && options_.connects) return {};
     if (workload != Workload::rtt && workload != Workload::bandwidth && workload != Workload::rate) {
       return fail(Errc::unavailable, "is not measured on this path");
     }
@@ -147,49 +31,55 @@ class UnetSockets final : public Contender {
   }
 
   Status prepare(Environment& environment) override {
-    auto daemon = environment.daemon_with_ip();
-    if (!daemon) return tl::unexpected(daemon.error());
-    ni_ = (*daemon)->ni();
-    return {};
+    auto prepared = place_->prepare(environment);
+    services_ = place_->services();
+    return prepared;
   }
 
-  Status set_up(const RunContext& run, Environment&) override {
-    auto context = Context::open(ni_, "unet-bench");
+  Status set_up(const RunContext& run, Environment& environment) override {
+    auto context = place_->open(run, environment);
     if (!context) return tl::unexpected(context.error());
-    context_ = std::make_unique<Context>(std::move(*context));
     sockets::SocketsOptions options;
-    options.network.use_neighbours = near_;
+    options.network.use_neighbours = options_.near;
     options.stack.tcp.nagle = false;
-    auto opened = Sockets::open(*context_, options);
+    auto opened = Sockets::open(**context, options);
     if (!opened) return tl::unexpected(opened.error());
     sockets_ = std::move(*opened);
-    return stream_ ? open_stream(run) : open_datagrams(run);
+    Status ends = stream_ ? open_stream(run) : open_datagrams(run);
+    return ends && stream_ && options_.connects ? listen_for_many(run) : ends;
   }
 
+  std::vector<int> service_processes() const override { return services_; }
+
   Outcome run(const Slice& slice, RunContext& context) override {
+    const SocketCalls calls{*sockets_, context, options_.yields};
+    if (is_about_connections(slice.workload)) {
+      SocketEnds ends{calls, names_, listeners_, held_};
+      return run_connections(ends, memory_, services_, slice, context);
+    }
     rest_.clear();
     if (stream_) {
-      TcpLink link{{*sockets_, s_, context, !near_}, rest_};
+      TcpLink link{calls, s_, rest_};
       return run_on_link(link, slice, buffers_, context);
     }
     const bool reads = context.side == Side::b && is_stream(slice.workload);  // and the other side waits
     for (std::byte left; reads && sockets_->recv(s_, &left, 1, MSG_DONTWAIT) >= 0;) continue;  // what a lossy slice left
-    UdpLink link{{*sockets_, s_, context, !near_}};
+    UdpLink link{calls, s_, 0, options_.quiet};
     return run_on_link(link, slice, buffers_, context);
   }
 
   void tear_down(const RunContext&) override {
-    if (sockets_ != nullptr) sockets_->close(s_);
     sockets_.reset();
-    context_.reset();
+    place_->tear_down();
   }
 
  private:
-  // Both paths have their own ports, as they may be open at the same time.
-  uint16_t port(uint16_t base) const { return static_cast<uint16_t>(base + (near_ ? 0 : 10)); }
+  SocketName name(Side side, uint16_t port) const {
+    return {place_->address(side), static_cast<uint16_t>(options_.first_port + port)};
+  }
 
   Status open_stream(const RunContext& run) {
-    const Name name(port(kPortB));
+    const SocketName name = this->name(Side::b, kPortB);
     const Nanoseconds until = monotonic_now() + kConnectTime;
     s_ = sockets_->socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     if (run.side == Side::b) {
@@ -211,13 +101,29 @@ class UnetSockets final : public Contender {
         if (run.stop.raised()) return fail_errno("connect", EINTR);
       }
       if (error == 0 || error == EISCONN) return {};
-      if (error != ECONNREFUSED || monotonic_now() > until) return fail_errno("connect", error);  // the other side may not listen yet
+      // The other side may not listen yet, and the address of a network interface that has just started not be known.
+      if ((error != ECONNREFUSED && error != ENETUNREACH) || monotonic_now() > until) return fail_errno("connect", error);
+      sockets_->turn();
     }
+  }
+
+  // Side A begins with the first slice: by then side B listens.
+  Status listen_for_many(const RunContext& run) {
+    for (uint16_t i = 0; i < kListeners; ++i) names_.push_back(name(Side::b, static_cast<uint16_t>(kPortListeners + i)));
+    for (uint32_t i = 0; run.side == Side::b && i < kListeners; ++i) {
+      listeners_.push_back(sockets_->socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+      const int s = listeners_.back();
+      if (sockets_->bind(s, names_[i].get(), sizeof names_[i].bytes) != 0 || sockets_->listen(s, kBacklog) != 0) {
+        return fail_errno("listen", errno);
+      }
+    }
+    return {};
   }
 
   // Each side knows the other's port. The first messages find out whether there is a channel; they may be lost.
   Status open_datagrams(const RunContext& run) {
-    const Name own(port(run.side == Side::a ? kPortA : kPortB)), peer(port(run.side == Side::a ? kPortB : kPortA));
+    const bool a = run.side == Side::a;
+    const SocketName own = name(run.side, a ? kPortA : kPortB), peer = name(a ? Side::b : Side::a, a ? kPortB : kPortA);
     s_ = sockets_->socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
     if (sockets_->bind(s_, own.get(), sizeof own.bytes) != 0) return fail_errno("bind", errno);
     if (sockets_->connect(s_, peer.get(), sizeof peer.bytes) != 0) return fail_errno("connect", errno);
@@ -238,21 +144,57 @@ class UnetSockets final : public Contender {
     return {};
   }
 
-  const bool stream_, near_;
-  std::string ni_;
-  std::unique_ptr<Context> context_;
+  const bool stream_;
+  const UnetSocketsOptions options_;
+  const std::shared_ptr<SocketsPlace> place_;
+  std::vector<int> services_;
   std::unique_ptr<Sockets> sockets_;
   int s_ = -1;
   MessageBuffers buffers_{kMessageMax};
   std::vector<std::byte> rest_;
+  std::vector<SocketName> names_;
+  std::vector<int> listeners_, held_;
+  HeldMemory memory_;
+};
+
+// Both are applications of one unetd.
+class DaemonPlace final : public SocketsPlace {
+ public:
+  Status prepare(Environment& environment) override {
+    auto daemon = environment.daemon_with_ip();
+    if (!daemon) return tl::unexpected(daemon.error());
+    ni_ = (*daemon)->ni();
+    process_ = (*daemon)->process();
+    return {};
+  }
+  Result<Context*> open(const RunContext&, Environment&) override {
+    if (context_ != nullptr) return context_.get();
+    auto context = Context::open(ni_, "unet-bench");
+    if (!context) return tl::unexpected(context.error());
+    context_ = std::make_unique<Context>(std::move(*context));
+    return context_.get();
+  }
+  void tear_down() override { context_.reset(); }
+  std::string address(Side) const override { return Daemon::kIpAddress; }
+  std::vector<int> services() const override { return {process_}; }
+
+ private:
+  std::string ni_;
+  int process_ = 0;
+  std::unique_ptr<Context> context_;
 };
 
 }  // namespace
 
+std::unique_ptr<Contender> make_unet_sockets(ContenderInfo info, std::shared_ptr<SocketsPlace> place, const UnetSocketsOptions& options) {
+  return std::make_unique<UnetSockets>(std::move(info), std::move(place), options);
+}
+
 void add_unet_sockets(Contenders& contenders) {
+  uint16_t first_port = 7000;
   for (const bool near : {true, false}) {
     for (const char* const kind : {"tcp", "udp"}) {
-      contenders.push_back(std::make_unique<UnetSockets>(
+      contenders.push_back(make_unet_sockets(
           ContenderInfo{.path = std::string(kind) + (near ? "-local" : "-shared"),
                         .kind = Kind::ours,
                         .what = std::string("U-Net's ") + (kind[0] == 't' ? "TCP" : "UDP") + " sockets, " +
@@ -260,7 +202,8 @@ void add_unet_sockets(Contenders& contenders) {
                         .setting = "BSD's calls, no Nagle, both sides poll",
                         .sockets = kind,
                         .shares_cores = !near},
-          near));
+          std::make_shared<DaemonPlace>(), {.near = near, .yields = !near, .first_port = first_port}));
+      first_port = static_cast<uint16_t>(first_port + 64);
     }
   }
 }

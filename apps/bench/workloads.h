@@ -275,6 +275,8 @@ Outcome run_on_link(Link& link, const Slice& slice, MessageBuffers& buffers, Run
     case Workload::word_put:
     case Workload::word_store:
     case Workload::barrier:
+    case Workload::connections:
+    case Workload::many:
     case Workload::share:
     case Workload::emulate:
     case Workload::restart:

@@ -1,0 +1,21 @@
+// unet_sockets.h - sockets of ipstack as a contender, wherever the network interfaces are.
+#pragma once
+
+#include <memory>
+
+#include "apps/bench/contenders.h"
+#include "apps/bench/sockets_place.h"
+
+namespace unet::bench {
+
+struct UnetSocketsOptions {
+  bool near = false;         // by a local channel, if there can be one
+  bool yields = false;       // an engine of another process wants a core, too
+  bool connects = true;      // takes part where connections come and go
+  uint16_t first_port = 0;   // contenders that share a place have 64 ports each
+  Nanoseconds quiet = 0;     // UdpLink::quiet
+};
+
+std::unique_ptr<Contender> make_unet_sockets(ContenderInfo info, std::shared_ptr<SocketsPlace> place, const UnetSocketsOptions& options);
+
+}  // namespace unet::bench
