@@ -74,9 +74,11 @@ const std::vector<Benchmark>& all_benchmarks() {
        .what = "round trip of one message by TCP sockets",
        .detail =
            "As rtt: A sends, B sends back, both read the whole message. Ours: calls of the BSD shape that do not block, in processes\n"
-           "that poll (ipstack/sockets/calls.h), to an application of the same network interface (tcp-local), and to the same by TCP\n"
-           "itself through the engine (tcp-shared). Kernel: its sockets on loopback and on a veth pair. Ratio: over limit-pingpong up\n"
-           "to 64 B, over limit-echo above.",
+           "that poll (ipstack/sockets/calls.h), to an application of the same network interface (tcp-local), to the same by TCP\n"
+           "itself through the engine (tcp-shared), and by TCP between two embedded network interfaces over a wire (tcp-memif,\n"
+           "tcp-af_xdp, tcp-pcap). raw-*-segments: bare DPDK on such a wire, frames as long as TCP's. Kernel: its sockets on loopback\n"
+           "and on a veth pair. Ratio: over limit-pingpong up to 64 B, over limit-echo above; of wires over the kernel's sockets that\n"
+           "poll on a veth pair with offloads, and without, and over raw-*-segments, each in a table of its own.",
        .metric = "rtt",
        .unit = "ns",
        .sockets = "tcp",
@@ -88,7 +90,8 @@ const std::vector<Benchmark>& all_benchmarks() {
        .what = "bytes per second of a one-way stream by TCP sockets",
        .detail =
            "As bandwidth, the size being that of the calls. Ratio: over the kernel's sockets on loopback that poll (kernel-tcp-busy),\n"
-           "with cubic, at the same size.",
+           "with cubic, at the same size; of wires as in tcp-rtt, raw-*-segments counting the 1448 bytes of payload that TCP has in a\n"
+           "frame of 1500. tcp-*-to-kernel and -from-kernel: ours at one end of a veth pair, Linux's TCP at the other.",
        .metric = "bandwidth",
        .unit = "GB/s",
        .sockets = "tcp",
@@ -420,7 +423,8 @@ bool takes_part(const Benchmark& benchmark, const Contender& contender) {
   if (benchmark.method == Method::emulated && !info.emulated) return false;
   if (info.kind != Kind::limit) {
     if (!benchmark.sockets.empty() && info.sockets != benchmark.sockets) return false;
-    if (benchmark.sockets.empty() && info.kind == Kind::ours && !info.sockets.empty()) return false;
+    const bool elsewhere = info.kind != Kind::ours && !info.sockets_only;
+    if (benchmark.sockets.empty() && !elsewhere && !info.sockets.empty()) return false;
   }
   const bool own_kind = (benchmark.method == Method::fairness) == info.beside && (benchmark.method == Method::restart) == info.restarts &&
                         (benchmark.method == Method::engines) == info.engines;

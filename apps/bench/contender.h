@@ -24,8 +24,10 @@ struct ContenderInfo {
   std::string what = {};     // one line for `list`
   std::string setting = {};  // how it was set to its best: congestion control, offloads, polling, batching
   std::string only = {};     // the one benchmark it takes part in; empty: whatever it supports
-  std::string sockets = {};  // "tcp" or "udp": takes part in the benchmarks of these sockets; ours in no others
+  std::string sockets = {};  // "tcp" or "udp": takes part in the benchmarks of these sockets; ours in no others,
+  bool sockets_only = false; // nor this one
   std::string baseline = {}; // path to compare with instead of the limit; empty: the benchmark's limit
+  std::vector<std::string> more_baselines = {};  // with these, too, where they take part: a further record each
   bool wire = false;       // messages go as frames: its put is compared with its own messages, not with memcpy
   bool endpoints = false;  // set_idle_endpoints() works (takes part in `endpoints`)
   bool beside = false;     // a pair beside somebody else, or alone: takes part in `fairness`, and in nothing else

@@ -58,13 +58,14 @@ class Environment {
     return &*impaired_wire_;
   }
 
-  // The kernel's sockets share one cable.
-  Result<Veth> kernel_veth() {
-    if (kernel_veth_) return *kernel_veth_;
+  // The kernel's sockets share one cable, and one without offloads.
+  Result<Veth> kernel_veth(bool offloads = true) {
+    std::optional<Veth>& cable = offloads ? kernel_veth_ : kernel_veth_single_;
+    if (cable) return *cable;
     auto pair = namespaces();
     if (!pair) return tl::unexpected(pair.error());
-    auto veth = (*pair)->add_veth({});
-    if (veth) kernel_veth_ = *veth;
+    auto veth = (*pair)->add_veth({.offloads = offloads});
+    if (veth) cable = *veth;
     return veth;
   }
 
@@ -91,7 +92,7 @@ class Environment {
   CorePair cores_;
   std::optional<NamespacePair> namespaces_;
   std::optional<Error> refusal_;
-  std::optional<Veth> kernel_veth_;
+  std::optional<Veth> kernel_veth_, kernel_veth_single_;
   std::optional<ImpairedWire> impaired_wire_;
   DaemonOnce daemon_, daemon_beside_, daemon_with_ip_, daemon_for_all_, daemon_for_takeovers_;
 };

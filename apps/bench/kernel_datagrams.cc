@@ -168,13 +168,18 @@ class KernelDatagram final : public Contender {
   std::vector<int> idle_;
 };
 
+bool is_udp(Transport transport) {
+  return transport == Transport::udp || transport == Transport::udp_veth || transport == Transport::udp_single;
+}
+
 void add(Contenders& contenders, const std::string& path, const std::string& what, Transport transport) {
   for (bool busy : {false, true}) {
     contenders.push_back(std::make_unique<KernelDatagram>(
         ContenderInfo{.path = path + (busy ? "-busy" : ""),
                       .kind = Kind::kernel,
                       .what = what + (busy ? ", busy polling" : ", blocking"),
-                      .sockets = transport == Transport::udp || transport == Transport::udp_veth ? "udp" : "",
+                      .sockets = is_udp(transport) ? "udp" : "",
+                      .sockets_only = transport == Transport::udp_single,
                       .endpoints = transport != Transport::unix_packet && transport != Transport::unix_datagram,
                       .emulated = transport == Transport::unix_datagram,
                       .sleeps = !busy},
@@ -189,6 +194,7 @@ void add_kernel_datagrams(Contenders& contenders) {
   add(contenders, "kernel-unix-datagram", "Unix datagram socket", Transport::unix_datagram);
   add(contenders, "kernel-udp", "UDP on loopback", Transport::udp);
   add(contenders, "kernel-udp-veth", "UDP over a veth pair between two namespaces", Transport::udp_veth);
+  add(contenders, "kernel-udp-single", "UDP over a veth pair without offloads", Transport::udp_single);
 }
 
 }  // namespace unet::bench

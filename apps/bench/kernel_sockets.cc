@@ -82,9 +82,10 @@ Status connect_to(int fd, const sockaddr_in& to) {
   return {};
 }
 
-Result<Places> places_of(bool veth, Environment& environment) {
-  if (!veth) return Places{{"127.0.0.1", std::nullopt}, {"127.0.0.1", std::nullopt}, "loopback"};
-  auto cable = environment.kernel_veth();
+Result<Places> places_of(Transport transport, Environment& environment) {
+  const bool loopback = transport == Transport::udp || transport == Transport::tcp;
+  if (loopback) return Places{{"127.0.0.1", std::nullopt}, {"127.0.0.1", std::nullopt}, "loopback"};
+  auto cable = environment.kernel_veth(transport == Transport::udp_veth || transport == Transport::tcp_veth);
   if (!cable) return tl::unexpected(cable.error());
   auto pair = environment.namespaces();
   if (!pair) return tl::unexpected(pair.error());
@@ -185,11 +186,13 @@ Status open_descriptors(Transport transport, bool busy, Environment& environment
     case Transport::udp:
     case Transport::tcp:
     case Transport::udp_veth:
-    case Transport::tcp_veth: break;
+    case Transport::tcp_veth:
+    case Transport::udp_single:
+    case Transport::tcp_single: break;
   }
-  auto places = places_of(transport == Transport::udp_veth || transport == Transport::tcp_veth, environment);
+  auto places = places_of(transport, environment);
   if (!places) return tl::unexpected(places.error());
-  const bool udp = transport == Transport::udp || transport == Transport::udp_veth;
+  const bool udp = transport == Transport::udp || transport == Transport::udp_veth || transport == Transport::udp_single;
   return udp ? open_udp(*places, busy, pair) : open_tcp(*places, busy, pair);
 }
 

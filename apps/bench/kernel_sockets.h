@@ -27,9 +27,9 @@ struct KernelPair {
   const KernelEnd& end_of(Side side) const { return ends[side == Side::a ? 0 : 1]; }
 };
 
-enum class Transport : uint8_t { pipe, unix_stream, unix_packet, unix_datagram, udp, tcp, udp_veth, tcp_veth };
+enum class Transport : uint8_t { pipe, unix_stream, unix_packet, unix_datagram, udp, tcp, udp_veth, tcp_veth, udp_single, tcp_single };
 
-// Opens `transport` into `pair`. For *_veth the ends are in the Environment's two namespaces.
+// Opens `transport` into `pair`. For *_veth, and *_single, where all offloads are off, the ends are in the Environment's two namespaces.
 Status open_kernel_pair(Transport transport, bool busy, Environment& environment, KernelPair& pair);
 
 // Whether reading from a descriptor that blocks otherwise polls instead.

@@ -6,70 +6,12 @@
 #include "apps/bench/kernel_connect.h"
 #include "apps/bench/kernel_connections.h"
 #include "apps/bench/kernel_sockets.h"
+#include "apps/bench/kernel_stream_link.h"
 #include "apps/bench/workloads.h"
 
 namespace unet::bench {
 
 namespace {
-
-// A call that cannot go on now: waits by trying again (blocking descriptors have waited inside the call).
-bool may_retry(const RunContext& context, const char* call) {
-  if (context.stop.raised()) return false;
-  if (errno == EINTR) return true;
-  if (errno == EAGAIN || errno == EWOULDBLOCK) {
-    context.stop.yield_if_alone();
-    return true;
-  }
-  context.control.fail(Error(fail_errno(call, errno).value()).text);
-  return false;
-}
-
-struct StreamLink {
-  static constexpr bool kLossless = true;
-  KernelEnd end;
-  RunContext& context;
-  std::vector<std::byte>& rest;  // bytes of a message that a burst cut
-
-  bool send(const std::byte* data, size_t size) {
-    while (size > 0) {
-      const ssize_t n = write(end.out, data, size);
-      if (n > 0) {
-        data += n;
-        size -= static_cast<size_t>(n);
-      } else if (!may_retry(context, "write")) {
-        return false;
-      }
-    }
-    return true;
-  }
-  bool receive(std::byte* into, size_t size) {
-    while (size > 0) {
-      const ssize_t n = read(end.in, into, size);
-      if (n > 0) {
-        into += n;
-        size -= static_cast<size_t>(n);
-      } else if (!may_retry(context, "read")) {
-        return false;
-      }
-    }
-    return true;
-  }
-  size_t send_burst(const std::byte* data, size_t size, size_t count) { return send(data, size * count) ? count : 0; }
-  bool flush() { return true; }
-  size_t receive_burst(std::byte* into, size_t size, size_t count) {
-    size_t have = rest.size();
-    std::copy(rest.begin(), rest.end(), into);
-    rest.clear();
-    while (have < size) {
-      const ssize_t n = read(end.in, into + have, size * count - have);
-      if (n > 0) have += static_cast<size_t>(n);
-      else if (!may_retry(context, "read")) return 0;
-    }
-    const size_t whole = have / size;
-    rest.assign(into + whole * size, into + have);
-    return whole;
-  }
-};
 
 class KernelStream final : public Contender {
  public:
@@ -116,13 +58,18 @@ class KernelStream final : public Contender {
   std::vector<std::byte> rest_;
 };
 
+bool is_tcp(Transport transport) {
+  return transport == Transport::tcp || transport == Transport::tcp_veth || transport == Transport::tcp_single;
+}
+
 void add(Contenders& contenders, const std::string& path, const std::string& what, Transport transport) {
   for (bool busy : {false, true}) {
     contenders.push_back(std::make_unique<KernelStream>(
         ContenderInfo{.path = path + (busy ? "-busy" : ""),
                       .kind = Kind::kernel,
                       .what = what + (busy ? ", busy polling" : ", blocking"),
-                      .sockets = transport == Transport::tcp || transport == Transport::tcp_veth ? "tcp" : "",
+                      .sockets = is_tcp(transport) ? "tcp" : "",
+                      .sockets_only = transport == Transport::tcp_single,
                       .sleeps = !busy},
         transport, busy));
   }
@@ -135,6 +82,7 @@ void add_kernel_streams(Contenders& contenders) {
   add(contenders, "kernel-unix", "Unix stream socket", Transport::unix_stream);
   add(contenders, "kernel-tcp", "TCP on loopback", Transport::tcp);
   add(contenders, "kernel-tcp-veth", "TCP over a veth pair between two namespaces", Transport::tcp_veth);
+  add(contenders, "kernel-tcp-single", "TCP over a veth pair without offloads", Transport::tcp_single);
 }
 
 }  // namespace unet::bench

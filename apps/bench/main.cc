@@ -123,6 +123,7 @@ Contenders contenders_for(const std::vector<Job>& jobs, const Options& options) 
       if (!selected(options, contender->info().path) || !takes_part(*job.benchmark, *contender)) continue;
       needed.push_back(contender->info().path);
       needed.push_back(contender->info().baseline);
+      for (const std::string& more : contender->info().more_baselines) needed.push_back(more);
     }
   }
   std::erase_if(all, [&](const auto& contender) {
@@ -140,10 +141,12 @@ std::vector<size_t> paths_of(const Session& session, const Job& job, const Optio
   for (size_t i = 0; i < session.contender_count(); ++i) {
     const ContenderInfo& info = session.contender(i).info();
     if (!selected(options, info.path) || !takes_part(*job.benchmark, session.contender(i))) continue;
-    const size_t baseline = find_contender(session, info.baseline);
-    if (baseline < session.contender_count() &&
-        (job.benchmark->layers || takes_part(*job.benchmark, session.contender(baseline)))) {
-      add(baseline);
+    std::vector<std::string> baselines = info.more_baselines;
+    baselines.push_back(info.baseline);
+    for (const std::string& path : baselines) {
+      const size_t baseline = find_contender(session, path);
+      const bool there = baseline < session.contender_count();
+      if (there && (job.benchmark->layers || takes_part(*job.benchmark, session.contender(baseline)))) add(baseline);
     }
     add(i);
   }

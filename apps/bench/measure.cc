@@ -83,7 +83,10 @@ class Measurement {
   Status leave_out(const Participant& participant, const Error& error);
   std::vector<Record> records() const;
   Record record_of(const Participant& participant) const;
-  bool compare_with_baseline(const Participant& participant, Record& record) const;
+  bool compare_with_baseline(const Participant& participant, Record& record) const {
+    return compare_with(session_.contender(participant.index).info().baseline, participant, record);
+  }
+  bool compare_with(const std::string& path, const Participant& participant, Record& record) const;
   void compare_with_messages(const Participant& participant, Record& record) const;
   Status add_participant(size_t index, Workload workload);
   Status add_categories(size_t index);
@@ -263,8 +266,7 @@ Record Measurement::record_of(const Participant& participant) const {
 }
 
 // False if there is none, or it does not take part.
-bool Measurement::compare_with_baseline(const Participant& participant, Record& record) const {
-  const std::string& path = session_.contender(participant.index).info().baseline;
+bool Measurement::compare_with(const std::string& path, const Participant& participant, Record& record) const {
   const auto baseline =
       std::find_if(participants_.begin(), participants_.end(), [&](const Participant& other) { return path_of(other) == path; });
   if (baseline == participants_.end()) return false;
@@ -292,6 +294,10 @@ std::vector<Record> Measurement::records() const {
     const ContenderInfo& info = session_.contender(participant.index).info();
     // A layer says what it costs above what it stands on, and how far from the limit that is.
     if (info.layer && compare_with_baseline(participant, list.back())) list.insert(list.end() - 1, record_of(participant));
+    for (const std::string& path : info.more_baselines) {
+      Record record = record_of(participant);
+      if (compare_with(path, participant, record)) list.push_back(std::move(record));
+    }
   }
   return list;
 }

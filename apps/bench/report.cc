@@ -98,6 +98,9 @@ std::string compared_with(const Record& record) {
   if (record.baseline == kOwnMessages) return "ratio to messages of the same size over the same path";
   if (record.baseline == kWholeWire) return "ratio to the same path's goodput without loss";
   if (record.bench == "am-loss") return "ratio to " + record.baseline;
+  // Of sockets a path may be compared with several of the kernel's and with bare frames: a table each.
+  const bool sockets = record.bench.rfind("tcp-", 0) == 0 || record.bench.rfind("udp-", 0) == 0;
+  if (sockets) return "ratio to " + record.baseline;
   if (record.baseline.rfind("kernel-", 0) == 0) return "ratio to ";
   if (record.baseline.rfind("raw-", 0) == 0) return "ratio to the bare driver on the same wire: ";
   if (record.baseline.empty()) return "";

@@ -45,6 +45,7 @@ class UnetSockets final : public Contender {
     auto opened = Sockets::open(**context, options);
     if (!opened) return tl::unexpected(opened.error());
     sockets_ = std::move(*opened);
+    if (auto known = await_address(run); !known) return known;
     Status ends = stream_ ? open_stream(run) : open_datagrams(run);
     return ends && stream_ && options_.connects ? listen_for_many(run) : ends;
   }
@@ -78,6 +79,21 @@ class UnetSockets final : public Contender {
     return {place_->address(side), static_cast<uint16_t>(options_.first_port + port)};
   }
 
+  // Of a network interface that has just started it may not be known yet.
+  Status await_address(const RunContext& run) {
+    const SocketName own = name(run.side, run.side == Side::a ? kPortA : kPortB);
+    for (const Nanoseconds until = monotonic_now() + kConnectTime; monotonic_now() < until && !run.stop.raised();) {
+      const int s = sockets_->socket(AF_INET, SOCK_DGRAM, 0);
+      const bool bound = sockets_->bind(s, own.get(), sizeof own.bytes) == 0;
+      const int error = errno;
+      sockets_->close(s);
+      if (bound) return {};
+      if (error != EADDRNOTAVAIL) return fail_errno("bind", error);
+      sockets_->turn();
+    }
+    return fail(Errc::timed_out, "the network interface has no address");
+  }
+
   Status open_stream(const RunContext& run) {
     const SocketName name = this->name(Side::b, kPortB);
     const Nanoseconds until = monotonic_now() + kConnectTime;
@@ -101,9 +117,7 @@ class UnetSockets final : public Contender {
         if (run.stop.raised()) return fail_errno("connect", EINTR);
       }
       if (error == 0 || error == EISCONN) return {};
-      // The other side may not listen yet, and the address of a network interface that has just started not be known.
-      if ((error != ECONNREFUSED && error != ENETUNREACH) || monotonic_now() > until) return fail_errno("connect", error);
-      sockets_->turn();
+      if (error != ECONNREFUSED || monotonic_now() > until) return fail_errno("connect", error);  // the other side may not listen yet
     }
   }
 
@@ -184,10 +198,49 @@ class DaemonPlace final : public SocketsPlace {
   std::unique_ptr<Context> context_;
 };
 
+// Each has a network interface of its own, in its process, at its end of a wire.
+class WirePlace final : public SocketsPlace {
+ public:
+  explicit WirePlace(WireKind kind) : wire_(kind, true) {}
+
+  Status prepare(Environment& environment) override { return wire_.prepare(environment); }
+  Result<Context*> open(const RunContext& run, Environment& environment) override {
+    if (auto opened = wire_.set_up(run, environment); !opened) return tl::unexpected(opened.error());
+    ++users_;
+    return &wire_.context();
+  }
+  void tear_down() override {
+    if (users_ != 0 && --users_ == 0) wire_.tear_down();
+  }
+  std::string address(Side side) const override { return WirePort::ip_address(side); }
+
+ private:
+  WirePort wire_;
+  uint32_t users_ = 0;
+};
+
 }  // namespace
 
 std::unique_ptr<Contender> make_unet_sockets(ContenderInfo info, std::shared_ptr<SocketsPlace> place, const UnetSocketsOptions& options) {
   return std::make_unique<UnetSockets>(std::move(info), std::move(place), options);
+}
+
+void add_socket_wire(Contenders& contenders, WireKind kind, const std::string& name, const std::string& setting) {
+  const auto place = std::make_shared<WirePlace>(kind);
+  for (const bool tcp : {true, false}) {
+    const std::string protocol = tcp ? "tcp" : "udp";
+    std::vector<std::string> more{"kernel-" + protocol + "-single-busy"};
+    if (tcp) more.push_back("raw-" + name + "-segments");
+    contenders.push_back(make_unet_sockets(
+        ContenderInfo{.path = protocol + "-" + name,
+                      .kind = Kind::ours,
+                      .what = std::string("U-Net's ") + (tcp ? "TCP" : "UDP") + " sockets over " + name + ", two embedded NIs",
+                      .setting = setting + ", MTU 1500, BSD's calls, no Nagle, each side's calls run its engine",
+                      .sockets = protocol,
+                      .baseline = "kernel-" + protocol + "-veth-busy",
+                      .more_baselines = more},
+        place, {.connects = false, .first_port = static_cast<uint16_t>(tcp ? 7300 : 7400), .quiet = tcp ? 0 : kQuiet}));
+  }
 }
 
 void add_unet_sockets(Contenders& contenders) {

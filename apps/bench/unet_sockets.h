@@ -5,6 +5,7 @@
 
 #include "apps/bench/contenders.h"
 #include "apps/bench/sockets_place.h"
+#include "apps/bench/wire_port.h"
 
 namespace unet::bench {
 
@@ -17,5 +18,8 @@ struct UnetSocketsOptions {
 };
 
 std::unique_ptr<Contender> make_unet_sockets(ContenderInfo info, std::shared_ptr<SocketsPlace> place, const UnetSocketsOptions& options);
+
+// TCP and UDP between two embedded network interfaces on a wire of this kind; each its own, of whose frames nobody else takes any.
+void add_socket_wire(Contenders& contenders, WireKind kind, const std::string& name, const std::string& setting);
 
 }  // namespace unet::bench

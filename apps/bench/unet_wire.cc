@@ -12,6 +12,7 @@
 #include "apps/bench/splitc_path.h"
 #include "apps/bench/unet_endpoints.h"
 #include "apps/bench/unet_link.h"
+#include "apps/bench/unet_sockets.h"
 #include "apps/bench/wire_port.h"
 #include "apps/bench/workloads.h"
 
@@ -183,13 +184,15 @@ struct BareLink : LossyReceiver<BareLink<Raw>> {
 
 class BareWire final : public Contender {
  public:
-  BareWire(ContenderInfo info, std::shared_ptr<WirePort> wire) : Contender(std::move(info)), wire_(std::move(wire)) {}
+  BareWire(ContenderInfo info, std::shared_ptr<WirePort> wire, bool segments = false)
+      : Contender(std::move(info)), wire_(std::move(wire)), segments_(segments) {}
 
   Status supports(Workload workload, uint32_t size) const override {
     if (workload != Workload::rtt && workload != Workload::rate && workload != Workload::bandwidth) {
       return fail(Errc::unavailable, "is not measured on this path");
     }
-    if (size <= kFramePayload) return {};
+    if (segments_ && workload == Workload::bandwidth) return {};
+    if (size <= (segments_ ? kSegmentPayload : kFramePayload)) return {};
     return fail(Errc::unavailable, "a bare frame holds at most " + std::to_string(kFramePayload) + " B");
   }
   Status prepare(Environment& environment) override { return wire_->prepare(environment); }
@@ -197,7 +200,27 @@ class BareWire final : public Contender {
   Outcome run(const Slice& slice, RunContext& context) override {
     // The frame is as long as ours would be: the same bytes cross the wire.
     Slice framed = slice;
-    framed.size = slice.size + static_cast<uint32_t>(sizeof(FrameHeader));
+    framed.size = slice.size + (segments_ ? kSegmentHeader : static_cast<uint32_t>(sizeof(FrameHeader)));
+    if (segments_ && is_stream(slice.workload)) return run_segments(framed, slice.size, context);
+    return run_frames(framed, context);
+  }
+  void tear_down(const RunContext&) override { wire_->tear_down(); }
+
+ private:
+  // An IP packet of 1500 bytes, and what TCP with timestamps has in it.
+  static constexpr uint32_t kPacket = 1500, kSegmentHeader = 20 + 32, kSegmentPayload = kPacket - kSegmentHeader;
+
+  // As many frames as a stream of calls of `size` bytes has. What arrived is counted in such calls.
+  Outcome run_segments(Slice framed, uint32_t size, RunContext& context) {
+    const auto frames = [&](uint64_t calls) { return (calls * size + kSegmentPayload - 1) / kSegmentPayload; };
+    framed.size = kPacket;
+    framed.warm_up = frames(framed.warm_up);
+    framed.iterations = frames(framed.iterations);
+    Outcome outcome = run_frames(framed, context);
+    outcome.messages = outcome.messages * kSegmentPayload / size;
+    return outcome;
+  }
+  Outcome run_frames(const Slice& framed, RunContext& context) {
     if (wire_->raw_pcap() != nullptr) {
       BareLink<drivers::RawPcap&> link(*wire_->raw_pcap(), context);
       return run_on_link(link, framed, buffers_, context);
@@ -205,11 +228,10 @@ class BareWire final : public Contender {
     BareLink<drivers::RawLink> link(wire_->raw_link(), context);
     return run_on_link(link, framed, buffers_, context);
   }
-  void tear_down(const RunContext&) override { wire_->tear_down(); }
 
- private:
   static constexpr uint32_t kFramePayload = 1500 - sizeof(FrameHeader);
   std::shared_ptr<WirePort> wire_;
+  const bool segments_;
   MessageBuffers buffers_{kMessageMax};
 };
 
@@ -232,6 +254,17 @@ void add_wire(Contenders& contenders, WireKind kind, const std::string& name, co
                     .baseline = "raw-" + name,
                     .wire = true},
       wire));
+  if (kind == WireKind::memif || kind == WireKind::af_xdp || kind == WireKind::pcap) {
+    contenders.push_back(std::make_unique<BareWire>(
+        ContenderInfo{.path = "raw-" + name + "-segments",
+                      .kind = Kind::raw,
+                      .what = "the same, frames as long as those of TCP's segments",
+                      .setting = setting + ", bursts of 32 in streams, nothing sent back",
+                      .sockets = "tcp",
+                      .sockets_only = true},
+        wire, true));
+    add_socket_wire(contenders, kind, name, setting);
+  }
   if (kind == WireKind::pcap || kind == WireKind::memif_zero_copy) return;
   add_am_wire(contenders, name, setting, wire);
   add_splitc_wire(contenders, name, setting, wire);

@@ -12,6 +12,7 @@
 #include "drivers/pcap/pcap_live.h"
 #include "unet/embedded_abi.h"
 #include "unet/service/config.h"
+#include "unet/service/ip_config.h"
 
 namespace unet::bench {
 
@@ -69,12 +70,12 @@ Result<std::string> WirePort::device(Side side) const {
   // B is the server: it is there first, and A, which connects, waits for it.
   const std::string role = side == Side::b ? "server" : "client";
   switch (kind_) {
-    case WireKind::memif: return "net_memif0,role=" + role + ",socket=" + directory_ + "/memif.sock";
+    case WireKind::memif: return "net_memif" + number() + ",role=" + role + ",socket=" + directory_ + "/memif.sock";
     case WireKind::memif_zero_copy:
-      return "net_memif1,role=" + role + ",socket=" + directory_ + "/memif.sock" + (side == Side::a ? ",zero-copy=yes" : "");
-    case WireKind::af_xdp: return "net_af_xdp0,iface=" + interface;
-    case WireKind::af_packet: return "net_af_packet0,iface=" + interface;
-    case WireKind::impaired: return "net_af_packet1,iface=" + interface;
+      return "net_memif" + number() + ",role=" + role + ",socket=" + directory_ + "/memif.sock" + (side == Side::a ? ",zero-copy=yes" : "");
+    case WireKind::af_xdp: return "net_af_xdp" + number() + ",iface=" + interface;
+    case WireKind::af_packet: return "net_af_packet" + number() + ",iface=" + interface;
+    case WireKind::impaired: return "net_af_packet" + number() + ",iface=" + interface;
     case WireKind::pcap: return interface;
   }
   return fail(Errc::invalid_argument, "no such wire");
@@ -99,7 +100,7 @@ Status WirePort::open_port(Side side, Environment& environment, std::unique_ptr<
 }
 
 Status WirePort::open_pcap(const std::string& interface, std::unique_ptr<Driver>& driver) {
-  auto port = drivers::PcapLive::open({.interface = interface});
+  auto port = drivers::PcapLive::open({.interface = interface, .all_types = ip_});
   if (!port) return tl::unexpected(port.error());
   auto raw = drivers::RawPcap::open(interface);
   if (!raw) return tl::unexpected(raw.error());
@@ -124,10 +125,15 @@ Status WirePort::exchange_addresses(const RunContext& context) {
   return port_ != nullptr ? port_->wait_link(kPatience) : Status{};
 }
 
-Status WirePort::open_ni(Side side, std::unique_ptr<Driver> driver) {
+Result<std::unique_ptr<Context>> open_embedded(const std::string& host, std::unique_ptr<Driver> driver, const std::string& ip) {
   service::Config config = service::default_config();
-  config.ni.service.host = kHosts[static_cast<size_t>(side)];
+  config.ni.service.host = host;
   config.ni.service.lost_after = kSilence;
+  if (!ip.empty()) {
+    auto port = service::parse_ip_port("0=" + ip);
+    if (!port) return tl::unexpected(port.error());
+    config.ni.engine.ip.ports.push_back(std::move(*port));
+  }
   std::vector<std::unique_ptr<Driver>> drivers;
   drivers.push_back(std::move(driver));
   auto ni = service::Ni::create(config.ni, std::move(drivers));
@@ -136,7 +142,13 @@ Status WirePort::open_ni(Side side, std::unique_ptr<Driver> driver) {
   if (!control) return tl::unexpected(control.error());
   auto context = Context::attach(*unet_embedded_entry(), ni->release(), std::move(*control), "unet-bench");
   if (!context) return tl::unexpected(context.error());
-  context_ = std::make_unique<Context>(std::move(*context));
+  return std::make_unique<Context>(std::move(*context));
+}
+
+Status WirePort::open_ni(Side side, std::unique_ptr<Driver> driver) {
+  auto context = open_embedded(kHosts[static_cast<size_t>(side)], std::move(driver), ip_ ? ip_address(side) + "/24,unprobed" : "");
+  if (!context) return tl::unexpected(context.error());
+  context_ = std::move(*context);
   return {};
 }
 

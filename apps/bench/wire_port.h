@@ -16,10 +16,14 @@ namespace unet::bench {
 
 enum class WireKind : uint8_t { memif, memif_zero_copy, af_xdp, af_packet, pcap, impaired };  // impaired: net_af_packet
 
+// A network interface in this process, and a client of it. `ip`: what its port has of IP, as unetd takes it after PORT=; or nothing.
+Result<std::unique_ptr<Context>> open_embedded(const std::string& host, std::unique_ptr<Driver> driver, const std::string& ip);
+
 // Shared by the contenders of one kind of wire. prepare() and set_up() do their work once, whoever calls first.
 class WirePort {
  public:
-  explicit WirePort(WireKind kind) : kind_(kind) {}
+  // `ip`: the network interfaces on it have IP, at ip_address().
+  explicit WirePort(WireKind kind, bool ip = false) : kind_(kind), ip_(ip) {}
   ~WirePort();
 
   Status prepare(Environment& environment);
@@ -30,6 +34,7 @@ class WirePort {
   drivers::RawLink raw_link() { return {*port_, peer_}; }
   drivers::RawPcap* raw_pcap() { return raw_pcap_.get(); }
   Context& context() { return *context_; }
+  static std::string ip_address(Side side) { return side == Side::a ? "10.98.0.1" : "10.98.0.2"; }
   static constexpr const char* kTarget = "bench@side-b";
   static constexpr const char* kHostB = "@side-b";
   static constexpr const char* kHosts[] = {"side-a", "side-b"};
@@ -44,7 +49,14 @@ class WirePort {
   Status exchange_addresses(const RunContext& context);
   Status open_ni(Side side, std::unique_ptr<Driver> driver);
 
-  WireKind kind_;
+  // Of a device, among those of its kind in this process.
+  std::string number() const {
+    const bool second = kind_ == WireKind::memif_zero_copy || kind_ == WireKind::impaired;
+    return std::to_string((second ? 1 : 0) + (ip_ ? 2 : 0));
+  }
+
+  const WireKind kind_;
+  const bool ip_;
   bool prepared_ = false, opened_ = false;
   Status prepared_status_, opened_status_;
   std::string directory_;               // memif: where its socket is
