@@ -28,7 +28,7 @@ HashKey key_of(uint64_t& random) noexcept {
 
 Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
     : network_(network), options_(options), now_(now), random_(seed_of(options.seed)), chunks_(options.chunk_bytes, options.chunks),
-      records_(options.records), slab_(options.sockets), flows_(key_of(random_)),
+      records_(options.records), slab_(options.sockets), flows_(key_of(random_)), time_waits_(options.time_waits_max, {}),
       tcp_ports_(network, ip::Protocol::kTcp, ip::next_random(random_)), udp_ports_(network, ip::Protocol::kUdp, ip::next_random(random_)),
       groups_(network), tables_(network), pieces_(kMessageMax / options.chunk_bytes + 2) {
   // A quarter is for what comes (chunk_pool.h): a window worth telling of has to fit.
@@ -335,6 +335,7 @@ void Stack::run() {
     if (connection.next_timer() <= now_) connection.handle_timer(now_);
     after(index);
   }
+  run_time_waits();
   for (size_t i = 0; i < owed_.size();) {
     if (!network_.send_to_neighbour(owed_[i].neighbour, owed_[i].bytes(), {})) {
       ++i;

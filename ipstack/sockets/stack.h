@@ -17,6 +17,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,6 +29,7 @@
 #include "ipstack/sockets/slab.h"
 #include "ipstack/sockets/socket.h"
 #include "ipstack/sockets/socket_tables.h"
+#include "ipstack/sockets/time_waits.h"
 #include "ipstack/sockets/timer_heap.h"
 #include "ipstack/wire/icmp.h"
 #include "ipstack/wire/ip.h"
@@ -44,6 +46,7 @@ struct StackOptions {
   uint32_t records = 16 * 1024;        // segments on their way, of all connections
   tcp::Options tcp{};                  // of a new socket; its MSS is the path's
   uint32_t half_open_max = 4096;       // connections whose handshake a peer has begun, of all listeners: more get cookies (RFC 4987)
+  uint32_t time_waits_max = 256 * 1024;  // connections in TIME-WAIT that nobody has: for a further one the oldest ends
   uint64_t seed = 0;                   // 0: from the kernel
 };
 
@@ -72,6 +75,9 @@ struct StackCounters {
   uint64_t connections_in = 0, connections_out = 0;
   uint64_t listen_overflow = 0;    // SYNs that a full backlog dropped
   uint64_t cookies_sent = 0, cookies_taken = 0, cookies_bad = 0;
+  uint64_t time_waits = 0;         // connections whose sockets went in TIME-WAIT; of these:
+  uint64_t time_waits_evicted = 0; // that ended early, for want of room
+  uint64_t time_waits_reused = 0;  // whose pair of ports connect() has taken
   uint64_t no_room = 0;            // times that a message had to wait
   uint64_t near_in = 0, near_out = 0;  // streams by a neighbour's channel, both ways
   uint64_t near_refused = 0;       // that went by TCP then
@@ -154,13 +160,15 @@ class Stack {
   bool handle_neighbour_message(uint32_t neighbour, const Message& message);
   void run();
   // When run() may have something without a message; ~0: never. 0: it waits for room in the network.
-  Nanoseconds next_event() const noexcept { return timers_.first(); }
+  Nanoseconds next_event() const noexcept { return std::min(timers_.first(), time_waits_.first()); }
   bool wants_room() const noexcept { return !due_.empty() || !owed_.empty(); }
   // No connection is left that has to end yet; TIME-WAIT does not count, and neither does what the network interface ends for a process
   // that is gone: a close of which all data is acknowledged.
   bool idle() const noexcept;
 
   uint32_t sockets() const noexcept { return slab_.size(); }
+  // Connections in TIME-WAIT whose sockets are gone.
+  const TimeWaits& time_waits() const noexcept { return time_waits_; }
   template <typename Visit>  // visit(number, const Socket&)
   void for_each(Visit visit) const {
     for (uint32_t i = 0; i < slab_.end(); ++i) {
@@ -239,7 +247,8 @@ class Stack {
 
   // stack_tcp.cc
   void find_flow(uint32_t index, bool in);
-  uint32_t flow(const Address& local, const Address& remote) const noexcept;
+  uint32_t flow(const Address& local, const Address& remote) const noexcept { return flow(flows_.hash(local, remote), local, remote); }
+  uint32_t flow(uint32_t hash, const Address& local, const Address& remote) const noexcept;
   void make_connection(Socket& socket);
   void after(uint32_t index);
   bool send_segments(uint32_t index);
@@ -249,11 +258,21 @@ class Stack {
   void handle_connection(uint32_t index, const ip::TcpView& segment, uint8_t ecn);
   int take_error(Socket& socket);
   void take_failure(Socket& socket);
-  tcp::Sequence initial_sequence(const Address& local, const Address& remote) const noexcept;
+  tcp::Sequence initial_sequence(const Address& local, const Address& remote, const std::optional<tcp::Sequence>& begin) const noexcept;
   uint32_t timestamp_offset(const Address& local, const Address& remote) const noexcept;
 
+  // stack_time_wait.cc
+  void begin_time_wait(uint32_t index);
+  void end_time_wait(uint32_t at);
+  void run_time_waits();
+  bool handle_time_wait(uint32_t hash, const Address& local, const Address& remote, const ip::TcpView& segment,
+                        std::optional<tcp::Sequence>& begin);
+  bool is_free(const Address& local, const Address& remote) const noexcept;
+  std::optional<tcp::Sequence> replace_time_wait(const Address& local, const Address& remote);
+
   // stack_listen.cc
-  void handle_syn(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment, uint8_t ecn);
+  void handle_syn(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment, uint8_t ecn,
+                  const std::optional<tcp::Sequence>& begin);
   void send_cookie(const Address& local, const Address& remote, const ip::TcpView& segment);
   bool take_cookie(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment);
   static void inherit(Socket& child, const Socket& parent);
@@ -348,6 +367,7 @@ class Stack {
   StackCounters counters_;
   Slab<Socket> slab_;
   FlowTable flows_;
+  TimeWaits time_waits_;
   TimerHeap timers_;
   Ports tcp_ports_, udp_ports_;
   Groups groups_;

@@ -121,14 +121,15 @@ uint32_t Stack::make_embryo(uint32_t listener, const Address& local, const Addre
   return index;
 }
 
-void Stack::handle_syn(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment, uint8_t ecn) {
+void Stack::handle_syn(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment, uint8_t ecn,
+                       const std::optional<tcp::Sequence>& begin) {
   const ListenerPart& part = *slab_[listener].listening;
   // RFC 9293, 3.10.7.2 leaves it open: the peer tries again, when accept() may have been called.
   if (part.ready.size() >= part.backlog) return void(++counters_.listen_overflow);
   if (embryos_ >= options_.half_open_max || part.embryos >= std::max(part.backlog, 16u)) return send_cookie(local, remote, segment);
   const uint32_t index = make_embryo(listener, local, remote);
   if (index == kNone) return void(++counters_.listen_overflow);
-  slab_[index].tcp->connection->listen(initial_sequence(local, remote), timestamp_offset(local, remote));
+  slab_[index].tcp->connection->listen(initial_sequence(local, remote, begin), timestamp_offset(local, remote));
   handle_connection(index, segment, ecn);
 }
 

@@ -51,9 +51,8 @@ bool is_opening(tcp::State state) noexcept { return state == tcp::State::syn_sen
 
 // ---- finding a connection
 
-uint32_t Stack::flow(const Address& local, const Address& remote) const noexcept {
-  return flows_.find(flows_.hash(local, remote),
-                     [&](uint32_t item) { return slab_[item].local == local && slab_[item].remote == remote; });
+uint32_t Stack::flow(uint32_t hash, const Address& local, const Address& remote) const noexcept {
+  return flows_.find(hash, [&](uint32_t item) { return slab_[item].local == local && slab_[item].remote == remote; });
 }
 
 void Stack::find_flow(uint32_t index, bool in) {
@@ -67,9 +66,13 @@ void Stack::find_flow(uint32_t index, bool in) {
   socket.found = in;
 }
 
-// RFC 6528: a clock of 4 us and a hash of both ends, so that numbers of a further connection between them are later ones.
-tcp::Sequence Stack::initial_sequence(const Address& local, const Address& remote) const noexcept {
-  return {static_cast<uint32_t>(now_ / (4 * kMicrosecond)) + static_cast<uint32_t>(keyed_hash(key_, local, remote, 0))};
+// RFC 6528: a clock of 4 us and a hash of both ends, so that numbers of a further connection between them are later ones; also if the
+// last one has sent more than the clock has counted, of which `begin` is the end.
+tcp::Sequence Stack::initial_sequence(const Address& local, const Address& remote,
+                                      const std::optional<tcp::Sequence>& begin) const noexcept {
+  constexpr uint32_t kApart = 65'536;  // more than a window that is not scaled
+  const tcp::Sequence first{static_cast<uint32_t>(now_ / (4 * kMicrosecond)) + static_cast<uint32_t>(keyed_hash(key_, local, remote, 0))};
+  return begin && first <= *begin + kApart ? *begin + (kApart + 1) : first;
 }
 
 // RFC 7323, 5.4: timestamps rise from one connection between the same ends to the next.
@@ -144,11 +147,11 @@ int Stack::connect(int number, const Address& asked) {
   ip::IpAddress from = socket->local.host;
   if (from.is_unspecified() && !source_for(to.host, from)) return -ENETUNREACH;
   if (from.is_ipv4() != to.host.is_ipv4()) return -ENETUNREACH;
-  const auto is_free = [&](uint16_t port) { return flow({from, port}, to) == kNone; };
   if (!socket->bound) {
-    if (const int error = tcp_ports_.take_any(is_free, socket->local.port); error != 0) return -error;
+    const auto free = [&](uint16_t port) { return is_free({from, port}, to); };
+    if (const int error = tcp_ports_.take_any(free, socket->local.port); error != 0) return -error;
     socket->bound = true;
-  } else if (!is_free(socket->local.port)) {
+  } else if (!is_free({from, socket->local.port}, to)) {
     return -EADDRNOTAVAIL;
   }
   socket->local.host = from;
@@ -170,7 +173,8 @@ void Stack::open_connection(uint32_t index) {
   Socket& socket = slab_[index];
   make_connection(socket);
   ++counters_.connections_out;
-  socket.tcp->connection->connect(socket.remote.port, initial_sequence(socket.local, socket.remote), now_,
+  const auto before = replace_time_wait(socket.local, socket.remote);
+  socket.tcp->connection->connect(socket.remote.port, initial_sequence(socket.local, socket.remote, before), now_,
                                   timestamp_offset(socket.local, socket.remote));
   after(index);
 }
@@ -269,7 +273,10 @@ void Stack::after(uint32_t index) {
   const bool closed = connection.state() == tcp::State::closed;
   if (closed && !blocked && socket.found) find_flow(index, false);  // the same ends may connect anew
   if (socket.listener != kNone && !socket.waits) return blocked ? void() : embryo_changed(index);
-  if (closed && !socket.owned && socket.listener == kNone && !blocked) return drop(index);
+  if (!socket.owned && socket.listener == kNone && !blocked) {
+    if (closed) return drop(index);
+    if (connection.state() == tcp::State::time_wait) return begin_time_wait(index);
+  }
   note(index);
 }
 
@@ -344,9 +351,13 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
   ip::TcpView segment;
   if (parse_tcp(packet.payload, segment) != ip::TcpError::none) return void(++counters_.bad_segment);
   const Address local{packet.to, segment.destination_port}, remote{packet.from, segment.source_port};
-  uint32_t index = flow(local, remote);
+  const uint32_t hash = flows_.hash(local, remote);
+  uint32_t index = flow(hash, local, remote);
+  std::optional<tcp::Sequence> begin;  // where the numbers of a new connection may begin
   const bool near = index != kNone && !slab_[index].has_connection();  // what comes is not of that stream: nobody's, not a listener's
+  if (index == kNone && handle_time_wait(hash, local, remote, segment, begin)) return;
   if (index != kNone && !near && slab_[index].tcp->connection->yields_to(segment)) {
+    begin = slab_[index].tcp->connection->time_wait().snd_nxt;
     if (slab_[index].owned) find_flow(index, false);  // its owner has not closed it yet
     else drop(index);
     index = kNone;
@@ -356,7 +367,7 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
   if (const uint32_t listener = near ? kNone : listener_at(local); listener != kNone) {
     const bool plain = !segment.has(Flags::kRst);
     if (plain && segment.has(Flags::kSyn) && !segment.has(Flags::kAck)) {
-      return handle_syn(listener, local, remote, segment, packet.traffic_class & 3);
+      return handle_syn(listener, local, remote, segment, packet.traffic_class & 3, begin);
     }
     if (plain && segment.has(Flags::kAck) && !segment.has(Flags::kSyn) && take_cookie(listener, local, remote, segment)) return;
   }

@@ -245,13 +245,13 @@ Readiness Connection::readiness() const noexcept {
 }
 
 bool Connection::yields_to(const ip::TcpView& syn) const noexcept {
-  const bool fresh = syn.has(ip::TcpFlags::kSyn) && !syn.has(ip::TcpFlags::kRst) && !syn.has(ip::TcpFlags::kAck);
-  if (state_ != State::time_wait || !fresh) return false;
-  if (stamps_ && syn.options.has_timestamps) {
-    const auto later = static_cast<int32_t>(syn.options.timestamp - ts_recent_);
-    if (later != 0) return later > 0;
-  }
-  return syn.sequence > rcv_nxt();
+  return state_ == State::time_wait && time_wait().yields_to(syn);
+}
+
+TimeWait Connection::time_wait() const noexcept {
+  return {.snd_nxt = snd_nxt_, .rcv_nxt = rcv_nxt(), .rcv_wnd = rcv_wnd(), .snd_wnd_max = snd_wnd_max_, .ts_recent = ts_recent_,
+          .timestamp_offset = timestamp_offset_, .challenge_second = challenge_second_, .challenges = challenges_,
+          .scale = scales_ ? our_scale_ : uint8_t{0}, .stamps = stamps_, .sacks = sacks_};
 }
 
 }  // namespace unet::tcp

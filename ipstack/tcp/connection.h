@@ -23,6 +23,7 @@
 #include "ipstack/tcp/scoreboard.h"
 #include "ipstack/tcp/send_buffer.h"
 #include "ipstack/tcp/state.h"
+#include "ipstack/tcp/time_wait.h"
 #include "ipstack/wire/tcp.h"
 
 namespace unet::tcp {
@@ -148,6 +149,9 @@ class Connection {
   // A new connection between the same ends may take the place of this one, which only waits for what is left of it in the network
   // (RFC 9293, 3.10.7.4 TIME-WAIT, MAY-2; RFC 6191).
   bool yields_to(const ip::TcpView& syn) const noexcept;
+  // In TIME-WAIT, when poll_segment() has nothing more: all of it that its owner has to keep until expires_at(), and may drop the rest.
+  TimeWait time_wait() const noexcept;
+  Nanoseconds expires_at() const noexcept { return expires_at_; }
   uint32_t readable() const noexcept { return received_.readable(); }
   uint32_t writable() const noexcept;
   uint16_t local_port() const noexcept { return local_port_; }
@@ -220,6 +224,7 @@ class Connection {
   void handle_data(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void take_data(Sequence sequence, Bytes data, Nanoseconds now) noexcept;
   void handle_fin(Nanoseconds now) noexcept;
+  void handle_time_wait(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void challenge(Nanoseconds now) noexcept;
   void tune_receive_buffer(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void note_duplicate(Sequence left, Sequence right) noexcept;

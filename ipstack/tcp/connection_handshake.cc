@@ -100,8 +100,10 @@ void Connection::handle_segment(const ip::TcpView& segment, Nanoseconds now, uin
     case State::close_wait:
     case State::closing:
     case State::last_ack:
-    case State::time_wait:
       handle_synchronized(segment, now, ecn);
+      return;
+    case State::time_wait:
+      handle_time_wait(segment, now);
       return;
   }
 }

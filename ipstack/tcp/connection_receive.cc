@@ -89,8 +89,6 @@ bool Connection::acceptable(const ip::TcpView& segment) const noexcept {
 void Connection::handle_unacceptable(const ip::TcpView& segment, Nanoseconds now) noexcept {
   ++shared_.counters.out_of_window;
   if (segment.length() == 0 || segment.has(Flags::kSyn)) return challenge(now);  // or two that disagree would answer each other for ever
-  const bool same_fin = segment.has(Flags::kFin) && segment.sequence + segment.length() == rcv_nxt();
-  if (state_ == State::time_wait && same_fin) expires_at_ = now + options_.time_wait;
   const auto size = static_cast<uint32_t>(segment.payload.size());
   if (size != 0 && segment.sequence < rcv_nxt()) note_duplicate(segment.sequence, segment.sequence + size);
   ack_now_ = true;
@@ -123,7 +121,7 @@ void Connection::handle_reset(const ip::TcpView& segment, Nanoseconds now) noexc
   }
   ++shared_.counters.resets_received;
   if (state_ == State::syn_received) return end(passive_ ? Error::reset : Error::refused);
-  const bool over = state_ == State::closing || state_ == State::last_ack || state_ == State::time_wait;
+  const bool over = state_ == State::closing || state_ == State::last_ack;
   end(over ? Error::none : Error::reset);
 }
 
@@ -253,6 +251,21 @@ void Connection::handle_fin(Nanoseconds now) noexcept {
   forget_timers();
   ack_now_ = true;
   expires_at_ = now + options_.time_wait;
+}
+
+// As whoever keeps only what TIME-WAIT needs answers, too.
+void Connection::handle_time_wait(const ip::TcpView& segment, Nanoseconds now) noexcept {
+  TimeWait waiting = time_wait();
+  const TimeWait::Verdict verdict = waiting.handle_segment(segment, now, options_, shared_.counters);
+  ts_recent_ = waiting.ts_recent;
+  challenges_ = waiting.challenges;
+  challenge_second_ = waiting.challenge_second;
+  if (verdict == TimeWait::Verdict::nothing) return;
+  if (verdict == TimeWait::Verdict::over) return end(Error::none);
+  if (verdict == TimeWait::Verdict::begin_anew) expires_at_ = now + options_.time_wait;
+  const ip::SackBlock twice = waiting.came_twice(segment);
+  if (twice.left != twice.right) note_duplicate(twice.left, twice.right);
+  ack_now_ = true;
 }
 
 // RFC 2883, 4: the sender is told of what came twice.
