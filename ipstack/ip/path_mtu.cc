@@ -53,6 +53,17 @@ bool PathMtu::handle_too_big(const IpAddress& to, uint32_t said, uint32_t size, 
     ++counters_.ignored;
     return false;
   }
+  put(to, believed, now);
+  ++counters_.lowered;
+  return true;
+}
+
+void PathMtu::learn(const IpAddress& to, uint32_t mtu, Nanoseconds now) noexcept {
+  const uint32_t least = std::min(options_.link_mtu, to.is_ipv4() ? options_.ipv4_min : kIpv6MtuMin);
+  put(to, std::clamp(mtu, least, options_.link_mtu), now);
+}
+
+void PathMtu::put(const IpAddress& to, uint32_t mtu, Nanoseconds now) noexcept {
   Entry* entry = find(to, now);
   if (entry == nullptr) {
     Entry* const set = set_of(to);
@@ -62,10 +73,8 @@ bool PathMtu::handle_too_big(const IpAddress& to, uint32_t said, uint32_t size, 
     if (entry->mtu != 0) ++counters_.evicted;
     entry->to = to;
   }
-  entry->mtu = believed;
+  entry->mtu = mtu;
   entry->until = now + options_.believed_for;
-  ++counters_.lowered;
-  return true;
 }
 
 }  // namespace unet::ip

@@ -36,6 +36,9 @@ class PathMtu {
   // that links have, RFC 1191, 7). True: it is smaller now.
   bool handle_too_big(const IpAddress& to, uint32_t mtu, uint32_t size, Nanoseconds now) noexcept;
 
+  // A packet of so many bytes has arrived, and a longer one has not, or is not to be sent: that is believed as long, whatever was before.
+  void learn(const IpAddress& to, uint32_t mtu, Nanoseconds now) noexcept;
+
   const PathMtuCounters& counters() const noexcept { return counters_; }
 
  private:
@@ -48,6 +51,7 @@ class PathMtu {
   };
 
   Entry* set_of(const IpAddress& to) noexcept;
+  void put(const IpAddress& to, uint32_t mtu, Nanoseconds now) noexcept;
   Entry* find(const IpAddress& to, Nanoseconds now) noexcept;
 
   const PathMtuOptions options_;

@@ -92,6 +92,8 @@ constexpr OptionName kOptions[] = {
     {IPPROTO_TCP, TCP_KEEPINTVL, Stack::Option::keep_interval},
     {IPPROTO_TCP, TCP_KEEPCNT, Stack::Option::keep_count},
     {IPPROTO_TCP, TCP_USER_TIMEOUT, Stack::Option::user_timeout},
+    {IPPROTO_TCP, TCP_FASTOPEN, Stack::Option::fast_open},
+    {IPPROTO_TCP, TCP_FASTOPEN_CONNECT, Stack::Option::fast_open_connect},
     {IPPROTO_IP, IP_TTL, Stack::Option::hop_limit},
     {IPPROTO_IP, IP_TOS, Stack::Option::traffic_class},
     {IPPROTO_IP, IP_MULTICAST_TTL, Stack::Option::group_hops},
@@ -242,11 +244,25 @@ ssize_t Sockets::send(int s, const void* data, size_t length, int flags) {
 ssize_t Sockets::recv(int s, void* data, size_t length, int flags) { return recvfrom(s, data, length, flags, nullptr, nullptr); }
 
 ssize_t Sockets::sendto(int s, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
-  if (to == nullptr || !stack_->is_datagram(s)) return send(s, data, length, flags);
+  const bool fast_open = (flags & MSG_FASTOPEN) != 0 && !stack_->is_datagram(s);
+  if (!fast_open && (to == nullptr || !stack_->is_datagram(s))) return send(s, data, length, flags);
   Address address;
   if (!read_address(to, to_length, address)) return -1;
+  if (fast_open) return connect_with(s, {static_cast<const std::byte*>(data), length}, flags, address);
   return block(s, (flags & MSG_DONTWAIT) == 0, mode(s).send_within,
                [&] { return stack_->send_to(s, {static_cast<const std::byte*>(data), length}, address); });
+}
+
+// What did not go with the SYN follows when the connection stands, if the call may wait for that.
+ssize_t Sockets::connect_with(int s, Bytes data, int flags, const Address& to) {
+  stack_->set_time(clock_.now());
+  const int64_t begun = stack_->connect_with(s, data, to);
+  const bool waits = (flags & MSG_DONTWAIT) == 0 && !mode(s).nonblocking;
+  if (!waits || (begun < 0 && begun != -EINPROGRESS && begun != -EAGAIN)) return answer(begun);
+  const size_t sent = begun > 0 ? static_cast<size_t>(begun) : 0;
+  if (sent == data.size() && begun != -EINPROGRESS) return begun;
+  const ssize_t more = send(s, data.data() + sent, data.size() - sent, flags & ~MSG_FASTOPEN);
+  return more < 0 ? (sent != 0 ? static_cast<ssize_t>(sent) : more) : static_cast<ssize_t>(sent) + more;
 }
 
 ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length) {

@@ -23,6 +23,8 @@ struct TcpPart {
 struct ListenerPart {
   uint32_t backlog = 0;
   uint32_t embryos = 0;            // connections whose handshake is under way
+  uint32_t fast_open_max = 0;      // TCP_FASTOPEN: how many may be open before their handshakes are over; 0: it is off
+  uint32_t early = 0;              // that are
   std::deque<uint32_t> ready{};    // for accept()
 };
 
@@ -111,6 +113,10 @@ struct Socket {
   bool connected = false;          // a datagram socket with a peer
   bool failed = false;             // its connection's error has been put into `error`
   bool waits = false;              // it is in its listener's `ready`
+  bool early = false;              // it counts among those of its listener that are open before their handshakes are over
+  bool fast_open_connect = false;  // TCP_FASTOPEN_CONNECT
+  bool fast_open_asked = false;    // its SYN has a cookie or asks for one, and has not been answered
+  bool deferred = false;           // it connects with its first data
   bool changed = false;            // it is in the list of those that the application has not asked about since
   uint32_t refused_by = ~uint32_t{0};  // while it is due for want of room: which neighbour's; ~0: the network interface's
   uint32_t refused_bytes = 0;
@@ -122,6 +128,7 @@ struct Socket {
   uint8_t traffic_class = 0;
   uint8_t shown = 0xFF;            // the state that others were told last
   uint16_t max_segment = 0xFFFF;   // TCP_MAXSEG
+  uint16_t fast_open_max = 0;      // TCP_FASTOPEN, before listen()
   Address local{}, remote{};
   uint32_t keep_idle = 7200;       // seconds until the first keep-alive, if they are on
   uint32_t linger = ~uint32_t{0};  // SO_LINGER, seconds; ~0: off

@@ -30,7 +30,8 @@ Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
     : network_(network), options_(options), now_(now), random_(seed_of(options.seed)), chunks_(options.chunk_bytes, options.chunks),
       records_(options.records), slab_(options.sockets), flows_(key_of(random_)), time_waits_(options.time_waits_max, {}),
       tcp_ports_(network, ip::Protocol::kTcp, ip::next_random(random_)), udp_ports_(network, ip::Protocol::kUdp, ip::next_random(random_)),
-      groups_(network), tables_(network), pieces_(kMessageMax / options.chunk_bytes + 2) {
+      groups_(network), path_mtus_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}), fast_open_(key_of(random_)),
+      fast_open_cache_(key_of(random_)), tables_(network), pieces_(kMessageMax / options.chunk_bytes + 2) {
   // A quarter is for what comes (chunk_pool.h): a window worth telling of has to fit.
   UNET_CHECK(uint64_t{options.chunk_bytes} * options.chunks >= 1024 * 1024);
   // The kernel's random numbers at once, as 64 bits of seed are few for a key that strangers see the work of.
@@ -55,6 +56,7 @@ uint32_t Stack::new_socket(Type type, bool ipv6) {
   const uint32_t index = slab_.make();
   if (index == kNone) return kNone;
   timers_.reserve(slab_.end());
+  listed_.resize(slab_.end());
   Socket& made = slab_[index];
   made.type = type;
   made.ipv6 = ipv6;
@@ -81,6 +83,7 @@ void Stack::drop(uint32_t index) {
     --slab_[socket.listener].listening->embryos;
     --embryos_;
   }
+  if (socket.early) end_early(socket);
   if (socket.datagram != nullptr && socket.bound) unlink_datagram(index);
   if (socket.near != nullptr) drop_pieces(*socket.near);
   give_back_port(socket);
@@ -173,6 +176,7 @@ int Stack::shutdown(int number, How how) {
     const bool open = socket->has_connection() && socket->tcp->connection->state() != tcp::State::closed;
     if (!open) return -ENOTCONN;
     if (how != How::read) {
+      socket->deferred = false;
       socket->tcp->connection->shutdown();
       after(index);
     }
@@ -198,6 +202,7 @@ int Stack::close(int number) {
     return 0;
   }
   socket->owned = false;
+  socket->deferred = false;
   tcp::Connection& connection = *socket->tcp->connection;
   if (socket->linger == 0) connection.abort();
   else connection.close(now_);
@@ -250,7 +255,8 @@ uint32_t Stack::events_of(const Socket& socket) const noexcept {
   if (connection.state() == tcp::State::closed || connection.state() == tcp::State::time_wait) {
     return events | Events::kIn | Events::kOut | Events::kPeerShut | Events::kHangUp;
   }
-  if (!ready.connected) return events;
+  if (socket.deferred) return events | Events::kOut;
+  if (!ready.connected && !connection.is_early()) return events;
   if (ready.readable || socket.shut_read) events |= Events::kIn;
   if (ready.ended || socket.shut_read) events |= Events::kPeerShut;
   if (ready.ended && socket.shut_write) events |= Events::kHangUp;
@@ -274,12 +280,16 @@ void Stack::note(uint32_t index) {
     return;
   }
   socket.changed = true;
+  if (listed_[index]) return;
+  listed_[index] = true;
   changed_.push_back(index);
 }
 
 bool Stack::next_change(Change& change) {
-  while (changed_first_ < changed_.size()) {
-    const uint32_t index = changed_[changed_first_++];
+  while (!changed_.empty()) {
+    const uint32_t index = changed_.front();
+    changed_.pop_front();
+    listed_[index] = false;
     if (!slab_.has(index) || !slab_[index].changed) continue;
     Socket& socket = slab_[index];
     socket.changed = false;
@@ -288,8 +298,6 @@ bool Stack::next_change(Change& change) {
     change = {static_cast<int>(index), socket.told};
     return true;
   }
-  changed_.clear();
-  changed_first_ = 0;
   return false;
 }
 

@@ -21,6 +21,8 @@
 #include <span>
 #include <vector>
 
+#include "ipstack/ip/path_mtu.h"
+#include "ipstack/sockets/fast_open.h"
 #include "ipstack/sockets/flow_table.h"
 #include "ipstack/sockets/groups.h"
 #include "ipstack/sockets/near_message.h"
@@ -75,6 +77,11 @@ struct StackCounters {
   uint64_t connections_in = 0, connections_out = 0;
   uint64_t listen_overflow = 0;    // SYNs that a full backlog dropped
   uint64_t cookies_sent = 0, cookies_taken = 0, cookies_bad = 0;
+  uint64_t fast_open_in = 0;       // connections that came with a cookie of ours, and were open at once
+  uint64_t fast_open_bad = 0;      // SYNs with a cookie that is not ours
+  uint64_t fast_open_overflow = 0; // that had to finish their handshakes first, as too many had not
+  uint64_t fast_open_learned = 0;  // cookies that servers have given
+  uint64_t fast_open_avoided = 0;  // times that such a SYN had to be sent again as a plain one
   uint64_t time_waits = 0;         // connections whose sockets went in TIME-WAIT; of these:
   uint64_t time_waits_evicted = 0; // that ended early, for want of room
   uint64_t time_waits_reused = 0;  // whose pair of ports connect() has taken
@@ -100,6 +107,9 @@ class Stack {
   int accept(int socket, Address* peer = nullptr);
   int connect(int socket, const Address& to);
   int64_t send(int socket, Bytes data);
+  // connect() and send() at once, as sendto() with MSG_FASTOPEN: how much left with the SYN or waits behind it; -EINPROGRESS: nothing, as
+  // the server's cookie is not known yet, and has been asked for.
+  int64_t connect_with(int socket, Bytes data, const Address& to);
   int64_t receive(int socket, MutableBytes data, bool peek = false);
   // Datagrams. `segment`, not 0: `data` is several, each of so many bytes but the last. With UDP_GRO, `segment` says the same of what came.
   int64_t send_to(int socket, Bytes data, const Address& to, uint16_t segment = 0);
@@ -122,7 +132,8 @@ class Stack {
 
   enum class Option : uint8_t {
     error, type, accepts, reuse_address, only_ipv6, send_buffer, receive_buffer, no_delay, keep_alive, keep_idle, keep_interval, keep_count,
-    user_timeout, linger, max_segment, hop_limit, traffic_class, congestion, udp_segment, udp_gro, broadcast, group_loop, group_hops
+    user_timeout, linger, max_segment, hop_limit, traffic_class, congestion, udp_segment, udp_gro, broadcast, group_loop, group_hops,
+    fast_open, fast_open_connect
   };
   int set_option(int socket, Option option, int64_t value);
   int64_t option(int socket, Option option);
@@ -167,6 +178,8 @@ class Stack {
   bool idle() const noexcept;
 
   uint32_t sockets() const noexcept { return slab_.size(); }
+  // How many next_change() has to look at.
+  size_t changes() const noexcept { return changed_.size(); }
   // Connections in TIME-WAIT whose sockets are gone.
   const TimeWaits& time_waits() const noexcept { return time_waits_; }
   template <typename Visit>  // visit(number, const Socket&)
@@ -290,6 +303,12 @@ class Stack {
   }
   void drop_reserved() noexcept;
 
+  // stack_fast_open.cc
+  bool begin_fast_open(Socket& socket);
+  void learn_fast_open(Socket& socket, const ip::TcpView& answer);
+  void answer_fast_open(uint32_t index, const ip::TcpView& segment);
+  void end_early(Socket& socket) noexcept;
+
   // stack_udp.cc
   static uint32_t datagram_max(bool ipv4) noexcept;
   int find_way(Socket& socket, Address& to, ip::IpAddress& from);
@@ -341,7 +360,7 @@ class Stack {
   void reset_near(const NearPart& part);
   void run_near_timer(uint32_t index);
   bool tell_near(const NearPart& part, uint8_t kind, uint32_t value = 0) noexcept;
-  void open_connection(uint32_t index);
+  bool open_connection(uint32_t index);
   bool handle_near_data(uint32_t index, const Message& message, uint32_t bytes);
   void handle_near_open(uint32_t neighbour, Bytes message);
   void handle_near_answer(uint32_t index, Bytes message);
@@ -364,6 +383,7 @@ class Stack {
   tcp::ChunkPool chunks_;
   tcp::RecordPool records_;
   tcp::Counters tcp_counters_;
+  const tcp::Resources resources_{chunks_, records_, tcp_counters_};
   StackCounters counters_;
   Slab<Socket> slab_;
   FlowTable flows_;
@@ -371,10 +391,14 @@ class Stack {
   TimerHeap timers_;
   Ports tcp_ports_, udp_ports_;
   Groups groups_;
+  ip::PathMtu path_mtus_;           // that connections have found, for those that come after them
   std::vector<uint32_t> listeners_ = std::vector<uint32_t>(65'536, kNone);  // by port
   std::vector<uint32_t> datagrams_ = std::vector<uint32_t>(65'536, kNone);  // the first at that port
   uint32_t embryos_ = 0;            // connections whose handshake peers have begun
   Nanoseconds cookie_at_ = 0;       // when one was sent last
+
+  FastOpenCookies fast_open_;       // that we give
+  FastOpenCache fast_open_cache_;   // that we have been given
 
   std::vector<Neighbour> neighbours_;
   static constexpr size_t kPlaceWays = 8;  // places that an address may have, by its hash: the oldest of them gives way
@@ -390,8 +414,8 @@ class Stack {
   std::vector<Bytes> pieces_;       // room for those of one message
   std::vector<uint32_t> due_;       // sockets that may have something to send
   std::vector<Owed> owed_;          // to neighbours whose channels had no room
-  std::vector<uint32_t> changed_;   // for next_change(), from changed_first_ on
-  size_t changed_first_ = 0;
+  std::deque<uint32_t> changed_;    // for next_change(): each number once
+  std::vector<bool> listed_;        // that are in it, be it for a socket that is gone
 };
 
 }  // namespace unet::sockets

@@ -38,6 +38,7 @@ int Stack::listen(int number, int backlog) {
   listeners_[socket->local.port] = index;
   socket->listening = std::make_unique<ListenerPart>();
   socket->listening->backlog = wanted;
+  socket->listening->fast_open_max = socket->fast_open_max;
   show(index);
   return 0;
 }
@@ -130,6 +131,7 @@ void Stack::handle_syn(uint32_t listener, const Address& local, const Address& r
   const uint32_t index = make_embryo(listener, local, remote);
   if (index == kNone) return void(++counters_.listen_overflow);
   slab_[index].tcp->connection->listen(initial_sequence(local, remote, begin), timestamp_offset(local, remote));
+  answer_fast_open(index, segment);
   handle_connection(index, segment, ecn);
 }
 
@@ -138,7 +140,7 @@ void Stack::embryo_changed(uint32_t index) {
   Socket& socket = slab_[index];
   const tcp::State state = socket.tcp->connection->state();
   if (state == tcp::State::closed) return drop(index);
-  if (!is_synchronized(state)) return;
+  if (!is_synchronized(state) && !socket.early) return;
   Socket& listener = slab_[socket.listener];
   socket.waits = true;
   --listener.listening->embryos;

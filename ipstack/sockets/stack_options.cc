@@ -103,6 +103,16 @@ int Stack::set_option(int number, Option option, int64_t value) {
       if (socket->has_connection()) return 0;
       socket->max_segment = static_cast<uint16_t>(value);
       break;
+    case Option::fast_open:
+      if (!of_range(0, 0xFFFF)) return -EINVAL;
+      socket->fast_open_max = static_cast<uint16_t>(std::min<int64_t>(value, 4096));
+      if (socket->listening != nullptr) socket->listening->fast_open_max = socket->fast_open_max;
+      return 0;
+    case Option::fast_open_connect:
+      if (!of_range(0, 1)) return -EINVAL;
+      if (socket->has_connection() || socket->near != nullptr || socket->listening != nullptr) return -EINVAL;
+      socket->fast_open_connect = value != 0;
+      return 0;
     case Option::congestion:
       if (!of_range(0, 1)) return -ENOENT;
       if (socket->has_connection()) return -EISCONN;
@@ -151,6 +161,8 @@ int64_t Stack::option(int number, Option option) {
     case Option::keep_count: return tcp->keep_alive_probes;
     case Option::user_timeout: return static_cast<int64_t>(tcp->user_timeout / kMillisecond);
     case Option::max_segment: return socket->has_connection() && socket->tcp->connection->mss() != 0 ? socket->tcp->connection->mss() : 536;
+    case Option::fast_open: return socket->fast_open_max;
+    case Option::fast_open_connect: return socket->fast_open_connect;
     case Option::congestion: return static_cast<int64_t>(tcp->congestion);
     default: return -ENOPROTOOPT;
   }

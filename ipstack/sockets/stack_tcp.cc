@@ -84,12 +84,18 @@ uint32_t Stack::timestamp_offset(const Address& local, const Address& remote) co
 void Stack::make_connection(Socket& socket) {
   const uint32_t header = socket.remote.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
   // What stays in this network interface is not cut.
-  const uint32_t mtu = is_own(socket.remote.host) ? kPayloadMax + header + sizeof(ip::TcpHeader) : mtu_from(socket.local.host);
+  const bool own = is_own(socket.remote.host);
+  const uint32_t mtu = own ? kPayloadMax + header + sizeof(ip::TcpHeader) : mtu_from(socket.local.host);
   tcp::Options& options = socket.tcp->options;
   const uint32_t mss = mtu - header - static_cast<uint32_t>(sizeof(ip::TcpHeader));
   options.mss = static_cast<uint16_t>(std::clamp<uint32_t>(std::min<uint32_t>(mss, socket.max_segment), 88, kPayloadMax));
   options.default_mss = socket.remote.host.is_ipv4() ? 536 : 1220;
-  socket.tcp->connection = std::make_unique<tcp::Connection>(options, tcp::Resources{chunks_, records_, tcp_counters_}, socket.local.port);
+  socket.tcp->connection = std::make_unique<tcp::Connection>(options, resources_, socket.local.port);
+  const uint32_t path = path_mtus_.mtu(socket.remote.host, now_);
+  if (own || path < mtu) {
+    const uint32_t size = (own ? mtu : path) - header - static_cast<uint32_t>(sizeof(ip::TcpHeader));
+    socket.tcp->connection->limit_path(static_cast<uint16_t>(size));
+  }
   socket.failed = false;
 }
 
@@ -164,19 +170,20 @@ int Stack::connect(int number, const Address& asked) {
       return -EINPROGRESS;
     }
   }
-  open_connection(index);
-  return -EINPROGRESS;
+  return open_connection(index) ? 0 : -EINPROGRESS;
 }
 
-// TCP's handshake, of a socket that knows both its ends.
-void Stack::open_connection(uint32_t index) {
+// TCP's handshake, of a socket that knows both its ends. True: it begins with the first data.
+bool Stack::open_connection(uint32_t index) {
   Socket& socket = slab_[index];
   make_connection(socket);
   ++counters_.connections_out;
   const auto before = replace_time_wait(socket.local, socket.remote);
   socket.tcp->connection->connect(socket.remote.port, initial_sequence(socket.local, socket.remote, before), now_,
                                   timestamp_offset(socket.local, socket.remote));
+  socket.deferred = socket.fast_open_connect && begin_fast_open(socket);
   after(index);
+  return slab_.has(index) && slab_[index].deferred;
 }
 
 int Stack::take_error(Socket& socket) {
@@ -201,12 +208,14 @@ int64_t Stack::send(int number, Bytes data) {
   if (!socket->has_connection() || socket->shut_write) return -EPIPE;
   tcp::Connection& connection = *socket->tcp->connection;
   socket->told &= ~Events::kOut;  // told again when there is room
-  if (is_opening(connection.state())) return -EAGAIN;
+  if (is_opening(connection.state()) && !socket->deferred && !connection.is_early()) return -EAGAIN;
+  const bool opens = socket->deferred;
+  socket->deferred = false;
   const tcp::Transferred sent = connection.send(data);
   if (sent.error != tcp::Error::none) return -EPIPE;
-  if (sent.bytes == 0) return data.empty() ? 0 : -EAGAIN;
+  if (sent.bytes == 0 && !opens) return data.empty() ? 0 : -EAGAIN;
   after(static_cast<uint32_t>(number));
-  return sent.bytes;
+  return sent.bytes == 0 && !data.empty() ? -EAGAIN : int64_t{sent.bytes};
 }
 
 int64_t Stack::receive(int number, MutableBytes data, bool peek) {
@@ -220,6 +229,11 @@ int64_t Stack::receive(int number, MutableBytes data, bool peek) {
   if (connection.readable() == 0) {
     if (socket->error != 0) return -take_error(*socket);
     const tcp::State state = connection.state();
+    if (socket->deferred) {  // who waits for an answer has nothing to say first
+      socket->deferred = false;
+      after(static_cast<uint32_t>(number));
+      return -EAGAIN;
+    }
     if (is_opening(state)) return -EAGAIN;
     return socket->shut_read || state == tcp::State::closed || connection.readiness().ended ? 0 : -EAGAIN;
   }
@@ -261,16 +275,23 @@ void Stack::consume(int number, uint32_t bytes) {
 
 // After whatever may have changed a connection: what it has to send, its timer, its owner. The socket may be gone then.
 void Stack::after(uint32_t index) {
+  if (slab_[index].deferred) return note(index);
   const bool blocked = !send_segments(index);
   if (blocked) make_due(index);
   Socket& socket = slab_[index];
-  const tcp::Connection& connection = *socket.tcp->connection;
-  timers_.set(index, std::max(connection.next_timer(), now_ + 1));
+  tcp::Connection& connection = *socket.tcp->connection;
+  // While there is no room run() asks again by itself: a pacer that would let more go does not wake anybody for that.
+  timers_.set(index, std::max(connection.next_timer(), now_ + (blocked ? kMillisecond : 1)));
+  if (const uint16_t size = connection.take_path_news(); size != 0) {
+    const uint32_t headers = (socket.remote.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes) + sizeof(ip::TcpHeader);
+    path_mtus_.learn(socket.remote.host, size + headers, now_);
+  }
   take_failure(socket);
   // While it ends, others may have to go on from here (unet/socket_table.h).
   const bool ends = !socket.owned && socket.listener == kNone;
   if (ends || static_cast<uint8_t>(connection.state()) != socket.shown) show(index);
   const bool closed = connection.state() == tcp::State::closed;
+  if (socket.early && !is_opening(connection.state())) end_early(socket);
   if (closed && !blocked && socket.found) find_flow(index, false);  // the same ends may connect anew
   if (socket.listener != kNone && !socket.waits) return blocked ? void() : embryo_changed(index);
   if (!socket.owned && socket.listener == kNone && !blocked) {
@@ -379,6 +400,7 @@ void Stack::handle_connection(uint32_t index, const ip::TcpView& segment, uint8_
   Socket& socket = slab_[index];
   tcp::Connection& connection = *socket.tcp->connection;
   connection.handle_segment(segment, now_, ecn);
+  if (socket.fast_open_asked && is_synchronized(connection.state())) learn_fast_open(socket, segment);
   take_failure(socket);
   // What it says of this leaves when all that came at once has been seen; but that the owner can go on he is told now.
   make_due(index);

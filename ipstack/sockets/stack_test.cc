@@ -470,6 +470,29 @@ TEST_CASE("a datagram socket's queue is bounded and counted") {
   CHECK(got + expected.size() + b.counters().queue_full == sent);
 }
 
+TEST_CASE("a pacer wakes nobody while the network has no room") {
+  StackOptions options;
+  options.tcp.pacing = true;
+  Two two;
+  two.world.delay = 10 * kMillisecond;
+  Application paced(two.world, two.here, options);
+  const auto [client, server] = two.connect(paced, two.b, at("10.0.0.2", 80));
+  REQUIRE(paced.stack->send(client, pattern(100'000)) > 0);
+  two.world.run(two.world.now + 5 * kMillisecond);
+  paced.port.no_room = true;
+  Nanoseconds now = two.world.now;
+  uint32_t turns = 0;
+  for (const Nanoseconds end = now + 100 * kMillisecond; now < end && turns < 1000; ++turns) {
+    paced.stack->set_time(now);
+    paced.stack->run();
+    now = std::max(now, paced.stack->next_event());
+  }
+  CHECK(turns <= 110);
+  paced.port.no_room = false;
+  two.world.run(now + 10 * kSecond);
+  CHECK(receive(*two.b.stack, server) == pattern(100'000));
+}
+
 TEST_CASE("more connections than a block of ports has, to one place") {
   StackOptions options;
   options.tcp.time_wait = kSecond;

@@ -264,6 +264,7 @@ class World {
   Nanoseconds now = kSecond;
   Nanoseconds delay = 100 * kMicrosecond, jitter = 0;
   double loss = 0, repeat = 0;
+  uint32_t narrow = 0;     // packets of more bytes are lost on wires, and nobody says so; 0: of any
   bool neighbours = true;  // applications of one interface have channels to each other
   std::vector<Port*> ports;
   uint64_t resets = 0;  // that interfaces have sent for what nobody had
@@ -300,11 +301,12 @@ class World {
     ip::Problem problem;
     UNET_CHECK(parse_ip_packet(bytes.subspan(sizeof(IpMessageHeader)), packet, problem) == ip::IpError::none);
     if (has(port.interface_, packet.to)) return here_.push_back({port.interface_, std::move(message)});
-    IpMessageHeader own;
-    std::memcpy(&own, message.data(), sizeof own);
-    const bool group = packet.to.is_multicast() && (own.flags & IpMessageFlags::kNoLoop) == 0;
+    IpMessageHeader header;
+    std::memcpy(&header, message.data(), sizeof header);
+    const bool group = packet.to.is_multicast() && (header.flags & IpMessageFlags::kNoLoop) == 0;
     if (group) here_.push_back({port.interface_, message});
-    if (chance(loss)) return;
+    const size_t size = header.segment_size != 0 ? header.segment_size + size_t{52} : packet.packet.size();
+    if (chance(loss) || (narrow != 0 && size > narrow)) return;
     for (int copies = chance(repeat) ? 2 : 1; copies != 0; --copies) {
       const Nanoseconds late = jitter == 0 ? 0 : random() % jitter;
       wire_.emplace(now + delay + late, Travelling{port.interface_, message, false});

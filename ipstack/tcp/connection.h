@@ -81,7 +81,7 @@ struct Segment {
 
 class Connection {
  public:
-  // All of these outlive it.
+  // Both of these outlive it.
   Connection(const Options& options, const Resources& resources, uint16_t local_port) noexcept;
   ~Connection();
   Connection(const Connection&) = delete;
@@ -130,6 +130,11 @@ class Connection {
   // Likewise: a segment may have `mss` bytes of payload and options on this path (as Options::mss), if that is less than it had. What
   // was longer leaves again at once, and the congestion window stays.
   void handle_too_big(uint16_t mss, Nanoseconds now) noexcept;
+  // Before the handshake is over: what is known of the path from elsewhere. Segments have `mss` bytes of payload and options at most, as
+  // Options::mss, until longer ones are found to pass.
+  void limit_path(uint16_t mss) noexcept;
+  // What has been found out of it since this was asked last: so many bytes pass; 0: nothing new.
+  uint16_t take_path_news() noexcept;
 
   // ---- what to send
 
@@ -148,6 +153,10 @@ class Connection {
   Readiness readiness() const noexcept;
   // A new connection between the same ends may take the place of this one, which only waits for what is left of it in the network
   // (RFC 9293, 3.10.7.4 TIME-WAIT, MAY-2; RFC 6191).
+  // A listener's connection whose SYN had a cookie of ours: it may be read from and written to before the handshake is over.
+  bool is_early() const noexcept { return sends_early(); }
+  // The SYN had to be sent again.
+  bool syn_resent() const noexcept { return syn_resent_; }
   bool yields_to(const ip::TcpView& syn) const noexcept;
   // In TIME-WAIT, when poll_segment() has nothing more: all of it that its owner has to keep until expires_at(), and may drop the rest.
   TimeWait time_wait() const noexcept;
@@ -211,7 +220,7 @@ class Connection {
   bool sends_early() const noexcept { return state_ == State::syn_received && passive_ && fast_open_; }
   uint32_t syn_data() const noexcept { return syn_sent_ && !passive_ ? syn_data_ : 0; }
   void take_syn_acknowledgement(Sequence ack) noexcept;
-  void start_window(uint32_t segments) noexcept;
+  void start_window(uint32_t segments, Nanoseconds now) noexcept;
   void answer_reset(const ip::TcpView& segment) noexcept;
 
   // connection_receive.cc
@@ -254,6 +263,17 @@ class Connection {
   bool handle_predicted(const ip::TcpView& segment, Nanoseconds now, uint8_t ecn) noexcept;
   void take_acknowledgement(const ip::TcpView& segment, uint32_t acked, Nanoseconds now) noexcept;
 
+  // connection_path.cc
+  void start_path(Nanoseconds now) noexcept;
+  void set_path(uint16_t size) noexcept;
+  uint16_t path_probe_size(Nanoseconds now) noexcept;
+  enum class PathProbe : uint8_t { none, waits, left };
+  PathProbe emit_path_probe(Segment& segment, uint32_t length_max, Nanoseconds now) noexcept;
+  void handle_path_probe_arrival(Nanoseconds now) noexcept;
+  bool handle_path_probe_loss(Nanoseconds now) noexcept;
+  void give_up_path_probe(Nanoseconds now) noexcept;
+  void handle_black_hole(Nanoseconds now) noexcept;
+
   // connection_info.cc
   uint32_t segments_of(uint32_t bytes) const noexcept;
   void count_out(const Segment& segment, Nanoseconds now) noexcept;
@@ -293,7 +313,7 @@ class Connection {
   Nanoseconds keep_alive_deadline() const noexcept;
 
   const Options& options_;
-  Resources shared_;
+  const Resources& shared_;
   uint16_t local_port_;
   uint16_t remote_port_ = 0;
   State state_ = State::closed;
@@ -371,6 +391,20 @@ class Connection {
   uint32_t receive_limit_ = 0;
   uint32_t trip_from_ = 0, trip_ = 0, read_from_ = 0;
   Sequence trip_end_{}, read_begin_{};
+
+  // The search for how long a segment may be on this path (connection_path.cc): payload and options, as Options::mss.
+  struct PathSearch {
+    uint16_t passes = 0;              // so many are known to, or believed to
+    uint16_t most = 0;                // more do not, or will not be tried
+    uint16_t probe = 0;               // of the one that is on its way; 0: none is
+    bool known : 1 = false;           // limit_path() was called
+    bool active : 1 = false;          // longer ones are looked for
+    bool halves : 1 = false;          // `most` has been tried
+    bool news : 1 = false;            // take_path_news() has something
+    Sequence probe_end{};
+    uint32_t search_at = 0;           // seconds: the next time for it
+  };
+  PathSearch path_{};
 
   Nanoseconds pace_at_ = 0;           // before it no data leaves
   Nanoseconds rto_at_ = kNever;       // also for SYNs and window probes

@@ -35,6 +35,7 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
   told_.bytes_acked += std::min(acked, queued_.size());  // without a FIN
   queued_.release(shared_.chunks, ack);
   snd_una_ = ack;
+  if (path_.probe != 0 && ack >= path_.probe_end) handle_path_probe_arrival(now);
   told_.ack_received_at = milliseconds(now);
   if (acked != 0) {
     since_ = now;
@@ -261,6 +262,7 @@ void Connection::find_losses(bool repeats, Nanoseconds now) noexcept {
   }
   if (sacks_) {
     const uint32_t lost = scoreboard_.detect_lost(shared_.records, now, reorder_window(), &reorder_at_);
+    if (lost != 0 && path_.probe != 0 && handle_path_probe_loss(now)) return;
     if (lost != 0 && recovery_ == Recovery::none) enter_recovery();
     return;
   }

@@ -161,7 +161,7 @@ void Connection::handle_listen(const ip::TcpView& segment, Nanoseconds now) noex
   begin_handshake(now);
   step(State::syn_received);
   if (!fast_open_) return;
-  start_window(options_.initial_window);
+  start_window(options_.initial_window, now);
   // RFC 7413, 4.2.2: the data of a SYN with a cookie of ours, but for a FIN, which comes again.
   take_data(irs_ + 1, segment.payload.first(std::min<size_t>(segment.payload.size(), rcv_wnd())), now);
 }
@@ -220,9 +220,8 @@ bool Connection::handle_syn_received_ack(const ip::TcpView& segment, Nanoseconds
   return true;
 }
 
-void Connection::start_window(uint32_t segments) noexcept {
-  // RFC 9293, 3.7.1 and RFC 6691: options come out of the segment, not on top of it.
-  mss_ = static_cast<uint16_t>(std::min(peer_mss_, options_.mss) - option_bytes());
+void Connection::start_window(uint32_t segments, Nanoseconds now) noexcept {
+  start_path(now);
   uint32_t window = segments * mss_;
   if (segments == 10) window = std::min(window, std::max(2 * uint32_t{mss_}, 14600u));  // RFC 6928, 2
   congestion_.start(options_, mss_, window);
@@ -235,7 +234,7 @@ void Connection::establish(const ip::TcpView& segment, Nanoseconds now) noexcept
   rto_at_ = kNever;
   since_ = now;
   const bool lost = rtt_.backoff() != 0 || (passive_ && syn_resent_);
-  start_window(lost ? 1 : options_.initial_window);  // RFC 5681, 3.1: a SYN was lost, or what answers it
+  start_window(lost ? 1 : options_.initial_window, now);  // RFC 5681, 3.1: a SYN was lost, or what answers it
   if (!syn_resent_) {
     rtt_.handle_sample(now - sent_at_, options_);
   } else if (const Nanoseconds trip = echoed(segment, now); trip != kNever) {

@@ -31,7 +31,9 @@ bool Connection::next_segment(Nanoseconds now, uint32_t length_max, Segment& seg
   if (is_synchronized(state_)) {
     held_back_ = paced_ = false;
     if (tail_probe_due_ && emit_tail_probe(segment, now)) return true;
-    if (emit_lost(segment, length_max, now) || emit_new(segment, length_max, now)) return true;
+    if (emit_lost(segment, length_max, now)) return true;
+    const PathProbe probe = path_.active ? emit_path_probe(segment, length_max, now) : PathProbe::none;
+    if (probe == PathProbe::left || (probe == PathProbe::none && emit_new(segment, length_max, now))) return true;
     if (probe_due_ && emit_window_probe(segment, now)) return true;
     if (keep_alive_due_) {
       // RFC 9293, 3.8.4: what has been acknowledged makes the peer say so again.
@@ -313,7 +315,8 @@ uint32_t Connection::worth_sending(uint32_t length_max, bool& fin) const noexcep
   const uint32_t unsent = queued_.end() - snd_nxt_;
   const Sequence edge = snd_una_ + snd_wnd_;
   const uint32_t usable = edge > snd_nxt_ ? edge - snd_nxt_ : 0;
-  const bool idle = snd_una_ == snd_nxt_;
+  // The SYN of an answer that leaves before the handshake is over is nothing to wait for.
+  const bool idle = snd_una_ == snd_nxt_ || (state_ == State::syn_received && snd_nxt_ == iss_ + 1u);
   const uint32_t bytes = std::min({unsent, usable, length_max});
   if (bytes == unsent) {
     fin = fin_queued_ && usable > bytes && is_synchronized(state_);

@@ -109,6 +109,7 @@ void Connection::handle_silence(Nanoseconds now) noexcept {
   if (snd_wnd_ == 0) {
     scoreboard_.lose_first(shared_.records);  // the probe of a closed window: nothing was lost
   } else {
+    handle_black_hole(now);
     const bool again = recovery_ == Recovery::timeout && rtt_.backoff() != 0;
     congestion_.handle_timeout(unacknowledged(), again);
     // RFC 5682, 2.1, step 1: not while what was lost earlier is being made good.

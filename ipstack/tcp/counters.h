@@ -19,6 +19,8 @@ struct Counters {
   uint64_t marks = 0;                // segments that came with a mark of congestion (CE)
   uint64_t reductions = 0;           // of windows, because the peer had seen one
   uint64_t path_errors = 0, too_big = 0;  // of ICMP; those that made segments smaller
+  uint64_t path_probes = 0, path_probes_lost = 0;  // of whether longer segments pass; black_holes: times that shorter ones had to be tried
+  uint64_t black_holes = 0;
   uint64_t malformed = 0;            // segments with an option of a wrong length, which was skipped
 
   // Segments that were dropped, or a part of their payload, and why.

@@ -10,6 +10,10 @@ namespace unet::tcp {
 // Explicit congestion notification (RFC 3168): not at all, if the peer asks for it, or asked for.
 enum class Ecn : uint8_t { off, passive, on };
 
+// Packetisation-layer path MTU discovery (RFC 4821, RFC 8899), with the values of Linux's tcp_mtu_probing: not at all; when full segments
+// are lost again and again, and nobody says why; or always, beginning with small ones.
+enum class MtuProbing : uint8_t { off, black_hole, on };
+
 enum class Algorithm : uint8_t { newreno, cubic };
 
 struct Options {
@@ -27,6 +31,7 @@ struct Options {
   Ecn ecn = Ecn::passive;
   bool forward_recovery = true;     // F-RTO (RFC 5682): new data behind a time-out shows whether anything was lost
   bool hystart = true;              // HyStart++ (RFC 9406): the first slow start ends when round trips grow longer
+  MtuProbing mtu_probing = MtuProbing::black_hole;
   bool pacing = false;              // data leaves at a rate a little above window / round trip, in bursts of a few segments or 1 ms
   Algorithm congestion = Algorithm::cubic;
   uint16_t initial_window = 10;     // segments (RFC 6928)

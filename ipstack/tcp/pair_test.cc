@@ -27,6 +27,7 @@ Options options_of(std::mt19937_64& random) {
   options.forward_recovery = random() % 3 != 0;
   options.hystart = random() % 2 == 0;
   options.ecn = static_cast<Ecn>(random() % 3);
+  options.mtu_probing = static_cast<MtuProbing>(random() % 3);
   options.congestion = random() % 2 == 0 ? Algorithm::newreno : Algorithm::cubic;
   if (random() % 3 == 0) options.ack_delay = random() % (200 * kMillisecond);
   options.rto_max = 5 * kSecond;
@@ -52,7 +53,7 @@ std::string describe(Pair& pair) {
 
 // What all lives have met.
 struct Seen {
-  uint64_t too_big = 0, marks = 0, reductions = 0, spurious = 0, syn_data = 0;
+  uint64_t too_big = 0, marks = 0, reductions = 0, spurious = 0, syn_data = 0, black_holes = 0, probes = 0;
 } seen;
 
 // One life of two ends, of which the seed decides everything.
@@ -69,10 +70,12 @@ void live(uint64_t seed) {
   if (random() % 3 == 0) wire.bits_per_second = 1e6 * static_cast<double>(1 + random() % 1000);
   if (random() % 2 == 0) wire.queue = static_cast<uint32_t>(5000 + random() % 100'000);
   if (random() % 4 == 0) wire.mss_max = static_cast<uint16_t>(88 + random() % 1000);
+  if (wire.mss_max >= 536 && random() % 2 == 0) wire.silent = true;
   Pair pair(wire, seed);
   for (const size_t which : {0u, 1u}) {
     Side& side = pair.side(which);
     side.options = options_of(random);
+    if (wire.silent && side.options.mtu_probing == MtuProbing::off) side.options.mtu_probing = MtuProbing::black_hole;
     side.plan.bytes = random() % 5 == 0 ? 0 : random() % 200'000;
     side.plan.write = static_cast<uint32_t>(1 + random() % 20'000);
     side.plan.read = static_cast<uint32_t>(1 + random() % 20'000);
@@ -107,6 +110,8 @@ void live(uint64_t seed) {
     seen.marks += side.counters.marks;
     seen.reductions += side.counters.reductions;
     seen.too_big += side.counters.too_big;
+    seen.black_holes += side.counters.black_holes;
+    seen.probes += side.counters.path_probes;
     REQUIRE(side.counters.bad_sack == 0);
     REQUIRE(side.counters.blind_reset == 0);
   }
@@ -119,6 +124,8 @@ TEST_CASE("whatever the network does, both streams arrive and both ends close") 
   for (uint64_t seed = 1; seed <= test::seeds(400); ++seed) live(seed);
   // All of it was met.
   CHECK(seen.too_big != 0);
+  CHECK(seen.black_holes != 0);
+  CHECK(seen.probes != 0);
   CHECK(seen.marks != 0);
   CHECK(seen.syn_data != 0);
   CHECK(seen.spurious != 0);
@@ -203,4 +210,30 @@ TEST_CASE("a link is used") {
   CHECK(loss.of_link > 0.1);  // MSS / RTT * 1.22 / sqrt(p) is 0.13 (Mathis et al., 1997)
   CHECK(reordered.of_link > (options.receive_buffer < 100'000 ? 0.25 : 0.4));
   CHECK(full.timeouts + loss.timeouts + reordered.timeouts == 0);
+}
+
+TEST_CASE("a path that loses long segments and does not say so") {
+  const auto mode = GENERATE(MtuProbing::black_hole, MtuProbing::on);
+  const auto passes = GENERATE(uint16_t{600}, uint16_t{1100}, uint16_t{1459}, uint16_t{1460});
+  for (uint64_t seed = 1; seed <= test::seeds(1); ++seed) {
+    Pair pair({.delay = 5 * kMillisecond, .bits_per_second = 10e6, .queue = 50'000, .mss_max = passes, .silent = true}, seed);
+    for (const size_t which : {0u, 1u}) pair.set_pool(which, 4096, 8192);
+    Side& side = pair.side(0);
+    side.options.mtu_probing = mode;
+    side.plan = {.bytes = 3'000'000, .write = 65'536, .close_early = true};
+    pair.open(false);
+    const Nanoseconds start = pair.now();
+    pair.run(1000 * kSecond);
+    INFO("seed " << seed << ", path " << passes << ", mode " << static_cast<int>(mode) << describe(pair));
+    REQUIRE(pair.fault() == "");
+    REQUIRE(pair.side(1).read == side.plan.bytes);
+    CAPTURE(side.connection->mss(), side.counters.path_probes, side.counters.path_probes_lost);
+    CHECK(side.connection->mss() + 12u <= passes);
+    CHECK(side.connection->mss() + 12u + 8u > passes);
+    const bool hole = mode == MtuProbing::black_hole ? passes < 1460 : passes < 1024;
+    CHECK(side.counters.black_holes == (hole ? passes < 1024 && mode == MtuProbing::black_hole ? 2 : 1 : 0));
+    // 2.5 s at the link's rate, and the time-outs.
+    CHECK(pair.side(1).finished_at - start < (hole ? 12 : 6) * kSecond);
+    CHECK(side.counters.path_probes_lost <= 10);
+  }
 }

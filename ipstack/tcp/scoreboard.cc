@@ -219,6 +219,14 @@ uint32_t Scoreboard::lose_longer(RecordPool& pool, uint32_t mss) noexcept {
   return lost_ - before;
 }
 
+uint32_t Scoreboard::lose_at(RecordPool& pool, Sequence start) noexcept {
+  RecordIndex each = head_;
+  while (each != kNoRecord && pool[each].start != start) each = pool[each].next;
+  if (each == kNoRecord || !pool[each].in_flight()) return 0;
+  lose(pool[each]);
+  return pool[each].length;
+}
+
 void Scoreboard::lose_first(RecordPool& pool) noexcept {
   if (head_ != kNoRecord && pool[head_].in_flight()) lose(pool[head_]);
 }

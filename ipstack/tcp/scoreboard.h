@@ -116,6 +116,8 @@ class Scoreboard {
   void time_out_rest(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, bool all, Sequence end) noexcept;
   // Those are that were sent in segments of more than `mss` bytes. Returns how many bytes that is.
   uint32_t lose_longer(RecordPool& pool, uint32_t mss) noexcept;
+  // The piece that begins there is, if it is on its way. Returns how many bytes that is.
+  uint32_t lose_at(RecordPool& pool, Sequence start) noexcept;
   // The first piece is, whatever else is known.
   void lose_first(RecordPool& pool) noexcept;
 

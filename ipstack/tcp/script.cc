@@ -32,6 +32,7 @@ class Runner {
     options_.congestion = Algorithm::newreno;
     options_.ecn = Ecn::off;
     options_.forward_recovery = options_.hystart = false;
+    options_.mtu_probing = MtuProbing::off;
     options_.rto_min = 200 * kMillisecond;
     options_.send_buffer = options_.receive_buffer = 60000;
     options_.send_buffer_max = options_.receive_buffer_max = 0;
@@ -125,6 +126,10 @@ class Runner {
       options_.congestion = value != 0 ? Algorithm::cubic : Algorithm::newreno;
     } else if (name == "ecn") {
       options_.ecn = static_cast<Ecn>(value);
+    } else if (name == "mtu_probing") {
+      options_.mtu_probing = static_cast<MtuProbing>(value);
+    } else if (name == "path") {
+      path_ = small;
     } else if (name == "iss") {
       iss_ = {static_cast<uint32_t>(value)};
     } else if (name == "irs") {
@@ -147,6 +152,7 @@ class Runner {
     records_ = std::make_unique<RecordPool>(record_count_);
     resources_ = std::make_unique<Resources>(Resources{*chunks_, *records_, counters_});
     connection_ = std::make_unique<Connection>(options_, *resources_, kOurPort);
+    if (path_ != 0) connection_->limit_path(path_);
   }
 
   // ---- time
@@ -460,6 +466,7 @@ class Runner {
   std::unique_ptr<ChunkPool> chunks_;
   std::unique_ptr<RecordPool> records_;
   std::unique_ptr<Resources> resources_;
+  uint16_t path_ = 0;
   std::unique_ptr<Connection> connection_;
   std::deque<Out> out_;
   Nanoseconds now_ = 0;

@@ -3,10 +3,9 @@
 // One step per line; `#` begins a comment. A step may begin with the time that passes before it: `+200ms`, `+1.5s`, `+0`.
 //
 //   set NAME VALUE            of Options, before anything else; times in milliseconds. Unlike elsewhere nagle, sack, timestamps and
-//                             window_scaling are 0, ecn (1: passive, 2: on), forward_recovery and hystart too, mss 1000, buffers 60000
-//                             and do not grow,
-//                             congestion is NewReno, rto_min 200 ms. Also iss, irs, chunks, records,
-//                             timestamp_offset
+//                             window_scaling are 0, ecn (1: passive, 2: on), forward_recovery, hystart and mtu_probing too, mss 1000,
+//                             buffers 60000 and do not grow, congestion is NewReno, rto_min 200 ms. Also iss, irs, chunks, records,
+//                             timestamp_offset, path (what limit_path() is told)
 //   established [win N]       a passive open that has taken 100 ms, so that the RTO is 300 ms;  `connected` an active one;
 //                             `established_ecn` one that has asked for ECN
 //   listen | connect | shutdown | close | abort [= ERROR]

@@ -22,7 +22,9 @@ inline const std::map<std::string, uint64_t Counters::*> kCounters{
     {"reneged", &Counters::reneged}, {"unanswered", &Counters::unanswered}, {"send_no_memory", &Counters::send_no_memory},
     {"no_record", &Counters::no_record}, {"malformed", &Counters::malformed}, {"marks", &Counters::marks},
     {"reductions", &Counters::reductions}, {"path_errors", &Counters::path_errors},
-    {"too_big", &Counters::too_big}, {"spurious", &Counters::spurious}, {"undelivered", &Counters::undelivered},
+    {"too_big", &Counters::too_big}, {"black_holes", &Counters::black_holes},
+    {"path_probes", &Counters::path_probes}, {"path_probes_lost", &Counters::path_probes_lost}, {"spurious", &Counters::spurious},
+    {"undelivered", &Counters::undelivered},
 };
 
 inline const char* to_string(Error error) {

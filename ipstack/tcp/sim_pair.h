@@ -23,6 +23,7 @@ struct Wire {
   double bits_per_second = 0;            // 0: as many as there are
   uint32_t queue = 0;                    // bytes before the bottleneck; 0: any
   uint16_t mss_max = 0;                  // payload and options of a segment; longer ones are lost, and ICMP says so; 0: any
+  bool silent = false;                   // ICMP does not say so
 };
 
 // What one side wants to do.
@@ -153,7 +154,7 @@ inline void Pair::send_one(size_t from, const ip::TcpFields& fields, Bytes paylo
   bytes.resize(ip::emit_tcp(bytes.data(), fields));
   bytes.insert(bytes.end(), payload.begin(), payload.end());
   if (wire_.mss_max != 0 && bytes.size() - sizeof(ip::TcpHeader) > wire_.mss_max) {
-    if (!chance(wire_.loss)) flying_.emplace(now_ + wire_.delay, Flying{from, bytes, true, 0});
+    if (!wire_.silent && !chance(wire_.loss)) flying_.emplace(now_ + wire_.delay, Flying{from, bytes, true, 0});
     return;
   }
   const size_t times = chance(wire_.loss) ? 0 : chance(wire_.repeat) ? 2 : 1;

@@ -1,4 +1,5 @@
-// sockets_peer.cc - an application with sockets of ipstack on the network interface $UNET_NI; for sockets_linux.py.
+// sockets_peer.cc - an application with sockets of ipstack on the network interface $UNET_NI; for sockets_linux.py and
+// sockets_fast_open.py.
 //
 // Usage: sockets_peer echo PORT                              streams and datagrams, both versions, until standard input closes
 //        sockets_peer call ADDRESS PORT BYTES CONNECTIONS    at once; each sends BYTES and wants them back
@@ -6,6 +7,7 @@
 //        sockets_peer member GROUP PORT COUNT                prints `ready`, and hears so many datagrams of the group
 //        sockets_peer shout GROUP PORT COUNT                 sends them, `1`, `2` ...
 //        sockets_peer leave ADDRESS PORT CONNECTIONS         sends, waits for acknowledgements, closes, prints `left`, and is gone
+//        sockets_peer fast ADDRESS PORT BYTES COUNT          streams, one after the other; data goes with the SYN, if a cookie is there
 //        sockets_peer hold ADDRESS PORT CONNECTIONS          opens them, prints `open`, and holds them until standard input closes
 //
 // `echo` prints `ready`, the others `done` or what went wrong. At the end each says how many streams went by neighbours' channels.
@@ -79,6 +81,8 @@ int echo(Sockets& sockets, const char* port) {
   const int listener = sockets.socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK, 0);
   const int datagrams = sockets.socket(AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK, 0);
   const Name any = name_of("::", port);
+  const int early = 16;
+  if (sockets.setsockopt(listener, IPPROTO_TCP, TCP_FASTOPEN, &early, sizeof early) != 0) return wrong("TCP_FASTOPEN");
   if (sockets.bind(listener, any.get(), any.length) != 0 || sockets.listen(listener, 1024) != 0) return wrong("listen");
   if (sockets.bind(datagrams, any.get(), any.length) != 0) return wrong("bind");
   std::printf("ready\n");
@@ -265,6 +269,27 @@ int leave(Sockets& sockets, const Name& to, size_t count) {
   std::_Exit(0);
 }
 
+int fast(Sockets& sockets, const Name& to, size_t bytes, size_t count) {
+  std::vector<std::byte> data(bytes), back(bytes);
+  for (size_t at = 0; at < bytes; ++at) data[at] = pattern(at);
+  for (size_t i = 0; i < count; ++i) {
+    const int s = sockets.socket(to.family, SOCK_STREAM, 0);
+    if (i % 2 == 0) {
+      if (sockets.sendto(s, data.data(), bytes, MSG_FASTOPEN, to.get(), to.length) != static_cast<ssize_t>(bytes)) return wrong("sendto");
+    } else {
+      const int on = 1;
+      if (sockets.setsockopt(s, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, &on, sizeof on) != 0) return wrong("TCP_FASTOPEN_CONNECT");
+      if (sockets.connect(s, to.get(), to.length) != 0) return wrong("connect");
+      if (sockets.send(s, data.data(), bytes, 0) != static_cast<ssize_t>(bytes)) return wrong("send");
+    }
+    if (sockets.recv(s, back.data(), bytes, MSG_WAITALL) != static_cast<ssize_t>(bytes) || back != data) return wrong("recv");
+    sockets.close(s);
+  }
+  std::printf("done\n");
+  std::fflush(stdout);
+  return 0;
+}
+
 int hold(Sockets& sockets, const Name& to, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const int s = sockets.socket(to.family, SOCK_STREAM, 0);
@@ -300,6 +325,7 @@ int main(int argc, char** argv) {
   else if (what == "member" && argc == 5) status = member(**sockets, name_of(argv[2], argv[3]), std::atoi(argv[4]));
   else if (what == "shout" && argc == 5) status = shout(**sockets, name_of(argv[2], argv[3]), std::atoi(argv[4]));
   else if (what == "leave" && argc == 5) status = leave(**sockets, name_of(argv[2], argv[3]), number(4));
+  else if (what == "fast" && argc == 6) status = fast(**sockets, name_of(argv[2], argv[3]), number(4), number(5));
   else if (what == "hold" && argc == 5) status = hold(**sockets, name_of(argv[2], argv[3]), number(4));
   else std::fprintf(stderr, "sockets_peer: see the head of its source\n");
   const StackCounters& counters = (*sockets)->stack().counters();

@@ -1,0 +1,92 @@
+// fast_open.h - cookies of TCP fast open (RFC 7413): those that a stack gives to who calls it, and those that it has been given; used by
+// the stack.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "ipstack/sockets/keyed_hash.h"
+#include "unet/base/bytes.h"
+#include "unet/base/time.h"
+
+namespace unet::sockets {
+
+// A hash of both addresses with a key that changes each hour; that of the last hour is good, too, so nothing is kept of who has one.
+class FastOpenCookies {
+ public:
+  static constexpr size_t kBytes = 8;
+  using Cookie = std::array<std::byte, kBytes>;
+  enum class Verdict : uint8_t { bad, good, old };  // old: good, but its owner should have a new one
+
+  explicit FastOpenCookies(const HashKey& key) : key_(key) {}
+
+  Cookie make(const ip::IpAddress& local, const ip::IpAddress& remote, Nanoseconds now) const noexcept {
+    return of_epoch(local, remote, now / kEpoch);
+  }
+  Verdict check(Bytes cookie, const ip::IpAddress& local, const ip::IpAddress& remote, Nanoseconds now) const noexcept {
+    const auto is = [&](uint64_t epoch) {
+      const Cookie expected = of_epoch(local, remote, epoch);
+      return cookie.size() == kBytes && std::memcmp(cookie.data(), expected.data(), kBytes) == 0;
+    };
+    const uint64_t epoch = now / kEpoch;
+    return is(epoch) ? Verdict::good : epoch != 0 && is(epoch - 1) ? Verdict::old : Verdict::bad;
+  }
+
+ private:
+  static constexpr Nanoseconds kEpoch = 3600 * kSecond;
+  Cookie of_epoch(const ip::IpAddress& local, const ip::IpAddress& remote, uint64_t epoch) const noexcept {
+    const uint64_t hash = keyed_hash(key_, {local, 0}, {remote, 0}, epoch << 8 | 3);
+    Cookie cookie;
+    std::memcpy(cookie.data(), &hash, kBytes);
+    return cookie;
+  }
+
+  const HashKey key_;
+};
+
+// What servers have given us, by their address: a table of fixed size, in which an older one gives way.
+class FastOpenCache {
+ public:
+  struct Entry {
+    ip::IpAddress server{};         // unspecified: free
+    uint16_t mss = 0;               // that it announced
+    uint8_t bytes = 0;              // of the cookie; 0: it has given none
+    std::array<std::byte, 16> cookie{};
+    Nanoseconds not_before = 0;     // until then it is not to be used: something on the way loses such SYNs
+
+    Bytes value() const noexcept { return Bytes(cookie).first(bytes); }
+  };
+
+  explicit FastOpenCache(const HashKey& key) : key_(key) {}
+
+  const Entry* find(const ip::IpAddress& server) const noexcept {
+    const Entry& entry = entries_[place(server)];
+    return entry.server == server && !server.is_unspecified() ? &entry : nullptr;
+  }
+  void learn(const ip::IpAddress& server, Bytes cookie, uint16_t mss) noexcept {
+    if (cookie.size() < 4 || cookie.size() > 16) return;  // RFC 7413, 4.1.1
+    Entry& entry = claim(server);
+    entry.mss = mss;
+    entry.bytes = static_cast<uint8_t>(cookie.size());
+    std::copy(cookie.begin(), cookie.end(), entry.cookie.begin());
+  }
+  // A SYN with a cookie, or with the question for one, had no answer, and one without it had (RFC 7413, 7.1; Linux waits as long).
+  void avoid(const ip::IpAddress& server, Nanoseconds now) noexcept { claim(server).not_before = now + 3600 * kSecond; }
+
+ private:
+  static constexpr size_t kPlaces = 256;
+  size_t place(const ip::IpAddress& server) const noexcept { return keyed_hash(key_, {server, 0}, {}, 4) % kPlaces; }
+  Entry& claim(const ip::IpAddress& server) noexcept {
+    Entry& entry = entries_[place(server)];
+    if (entry.server != server) entry = {.server = server};
+    return entry;
+  }
+
+  const HashKey key_;
+  std::vector<Entry> entries_ = std::vector<Entry>(kPlaces);
+};
+
+}  // namespace unet::sockets
