@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "apps/kernel_spec.h"
 #include "apps/pcap_spec.h"
 #include "apps/spec_values.h"
 #include "apps/wrapper_spec.h"
@@ -72,9 +73,11 @@ Made make_dpdk(std::string_view text) {
   return drivers::DpdkPort::open(*options).map([](auto port) { return std::unique_ptr<Driver>(std::move(port)); });
 }
 
-Made make_wire(std::string_view name, std::string_view options, bool all_types) {
+Made make_wire(std::string_view name, std::string_view options, bool all_types, bool segments) {
   if (name == "dpdk") return make_dpdk(options);
   if (name == "pcap") return make_pcap(options, all_types);
+  if (name == "packet") return make_packet(options, all_types, segments);
+  if (name == "tap") return make_tap(options, segments);
   if (name == "nowhere") {
     if (!options.empty()) return fail(Errc::invalid_argument, "nowhere: takes no options");
     return std::make_unique<drivers::Nowhere>();
@@ -87,7 +90,8 @@ Made make_wire(std::string_view name, std::string_view options, bool all_types) 
     return fail(Errc::invalid_argument, std::string(name) + ": is a wrapper: a wire has to follow, for example " + std::string(name) +
                                             (options.empty() ? ":OPTIONS" : ":" + std::string(options)) + " / dpdk:...");
   }
-  return fail(Errc::invalid_argument, "there is no wire '" + std::string(name) + "'; wires: dpdk:DEVICE, pcap:OPTIONS, nowhere, none; " +
+  return fail(Errc::invalid_argument, "there is no wire '" + std::string(name) + "'; wires: dpdk:DEVICE, pcap:OPTIONS, " +
+                                          "packet:OPTIONS, tap:OPTIONS, nowhere, none; "
                                           "wrappers before a wire: udp:OPTIONS /, vlan:OPTIONS /, faulty:OPTIONS /, capture:OPTIONS /, "
                                           "trace /");
 }
@@ -96,6 +100,7 @@ Made make_wire(std::string_view name, std::string_view options, bool all_types) 
 
 Made make_driver(std::string_view specification, bool with_ip) {
   bool all_types = with_ip;  // the wire has to bring frames of other Ethernet types than ours
+  bool segments = true;      // no wrapper has to see packets as they are on the wire
   if (specification.size() > kLengthMax) return fail(Errc::invalid_argument, "a driver specification has at most 16000 characters");
   // From the left: wrappers. The last part is the wire.
   std::vector<Wrapper> wrappers;
@@ -106,6 +111,7 @@ Made make_driver(std::string_view specification, bool with_ip) {
     if (with_ip && text.starts_with("udp:")) {
       return fail(Errc::invalid_argument, "a wire whose frames travel in UDP has no IP of its own: leave out udp:, or ip");
     }
+    segments = segments && (text.starts_with("capture") || text.starts_with("trace"));
     all_types = all_types || text.starts_with("udp:") || text.starts_with("vlan:");
     auto wrapper = parse_wrapper(text);
     if (!wrapper) return tl::unexpected(wrapper.error());
@@ -113,7 +119,7 @@ Made make_driver(std::string_view specification, bool with_ip) {
   }
   if (rest.empty() && wrappers.empty()) return nullptr;
   const size_t colon = std::min(rest.find(':'), rest.size());
-  Made driver = make_wire(rest.substr(0, colon), rest.substr(std::min(colon + 1, rest.size())), all_types);
+  Made driver = make_wire(rest.substr(0, colon), rest.substr(std::min(colon + 1, rest.size())), all_types, segments);
   if (!driver) return driver;
   if (*driver == nullptr && !wrappers.empty()) return fail(Errc::invalid_argument, "none: there is no wire that a wrapper could change");
   for (size_t i = wrappers.size(); i-- > 0 && driver;) driver = wrappers[i](std::move(*driver));
@@ -148,7 +154,7 @@ Wires
                           namespace, or with socket-abstract=no a path. zero-copy=yes: for the client
       net_af_xdp0,iface=IF      an interface of the kernel through AF_XDP; needs cap_net_admin, cap_net_raw, cap_bpf
       net_af_packet0,iface=IF   the same through a packet socket; needs cap_net_raw
-      net_tap0[,iface=IF]       a new tap interface; needs cap_net_admin
+      net_tap0[,iface=IF]       a new tap interface; needs cap_net_admin. For IP, tap:name=IF is the faster way to the same
       net_ring0                 a loop inside the process
       virtio_user0,path=PATH    a vhost-user socket, or /dev/vhost-net
       0000:03:00.0              a network card, bound to vfio-pci
@@ -165,6 +171,14 @@ Wires
       log=yes                 DPDK's own log to stderr
   pcap:iface=IF           an interface of the kernel through libpcap; needs cap_net_raw. mtu=BYTES
                           An interface serves one NI at a time; for two, give each a VLAN or macvlan of it
+  packet:iface=IF         the same through a packet socket that carries TCP and UDP in segments of up to 64 KiB, which the kernel or the
+                          card cuts and gathers, with their checksums: for IP. Needs cap_net_raw; mtu=BYTES. Of the wrappers, capture
+                          and trace go with it, which show segments whole and checksums unfinished. Frames of VLANs are left alone
+  tap:name=IF             a new interface of this host's kernel, whose other end this port is; its programs reach U-Net's applications so,
+                          in segments as with packet. Needs cap_net_admin, or an interface made before (ip tuntap add dev IF mode tap
+                          user NAME), which stays when the port goes
+      address=IP/PREFIX+...     addresses that the kernel gets on it: unetd --port tap:name=unet0,address=10.0.0.1/24 --ip 0=10.0.0.2/24
+      mtu=BYTES                 256 to 9600; default 1500, or the interface's
   pcap:read=FILE,write=FILE   capture files: what arrives, and what is sent (either may be left out)
       timed=yes               frames arrive at the distances in time at which they were captured; else at once
       address=MAC             of this port (default 02:00:00:00:00:01), mtu=BYTES (default 1500)

@@ -24,8 +24,20 @@ using MacAddress = std::array<uint8_t, 6>;
 struct ReceivedFrame {
   const std::byte* data = nullptr;  // starts at the Ethernet header
   uint32_t length = 0;              // bytes, without FCS; 0: the driver has dealt with it itself, the caller only gives it back
+  uint16_t segment_size = 0;        // it stands for several packets of TCP or UDP, with so many bytes of payload each; 0: it is one
+  bool checked = false;             // TCP's or UDP's checksum is right, or was never filled in, as no wire was between; not others'
   void* handle = nullptr;           // the driver's own
 };
+
+// What the port does to a packet of TCP or UDP, as capabilities() say that it can. The checksum's field then has the sum of the pseudo
+// header, which the port goes on with.
+struct TransmitOffload {
+  enum class Transport : uint8_t { none, tcp, udp };
+  uint16_t segment_size = 0;              // cut into packets with so many bytes of payload, as network cards do; 0: it is one
+  uint8_t transport_at = 0;               // bytes before the transport's header, all of which is at TransmitFrame::data
+  Transport transport = Transport::none;  // none: it is sent as it is
+};
+static_assert(sizeof(TransmitOffload) == 4);
 
 // Tells the owner of external payload memory that the port has read it.
 struct TransmitCompletion {
@@ -36,6 +48,7 @@ struct TransmitCompletion {
 struct TransmitFrame {
   std::byte* data = nullptr;            // driver memory, from allocate(); capacity() bytes
   uint32_t length = 0;                  // bytes composed at `data`, starting at the Ethernet header
+  TransmitOffload offload{};
   void* handle = nullptr;               // the driver's own
   const std::byte* external = nullptr;  // payload read in place by the port, only if capabilities().external_payload
   uint32_t external_length = 0;
@@ -46,6 +59,10 @@ struct DriverCapabilities {
   MacAddress address{};             // the port's own address
   uint32_t mtu = 1500;              // largest Ethernet payload in bytes (frame = mtu + 14)
   bool external_payload = false;    // transmit() can read payload from memory given to register_memory()
+  // Bytes of the largest IP packet that transmit() cuts by TransmitOffload, and that may arrive with ReceivedFrame::segment_size; such a
+  // one has external payload. 0: none, and no frame comes or goes whose checksum is not filled in.
+  uint32_t segments_max = 0;
+  bool udp_segments = false;        // with segments_max: it cuts UDP, too
 };
 
 struct DriverCounter {

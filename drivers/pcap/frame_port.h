@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "drivers/pcap/frame_pool.h"
+#include "drivers/frame_pool.h"
 #include "unet/driver.h"
 
 namespace unet::drivers {

@@ -10,7 +10,7 @@
 #include <ctime>
 #include <system_error>
 
-#include "drivers/pcap/pcap_open.h"
+#include "drivers/kernel_interface.h"
 
 namespace unet::drivers {
 

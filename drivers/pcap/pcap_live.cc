@@ -1,19 +1,18 @@
 // pcap_live.cc - frames in and out of an interface.
 #include "drivers/pcap/pcap_live.h"
 
-#include <net/if.h>
 #include <pcap/pcap.h>
-#include <sys/ioctl.h>
 
 #include <cerrno>
 
+#include "drivers/kernel_interface.h"
 #include "drivers/pcap/pcap_open.h"
 #include "unet/wire.h"
 
 namespace unet::drivers {
 
 Result<std::unique_ptr<PcapLive>> PcapLive::open(const PcapOptions& options) {
-  Result<DriverCapabilities> capabilities = look_at_interface(options.interface);
+  Result<DriverCapabilities> capabilities = look_at_interface("pcap:iface=" + options.interface, options.interface);
   if (!capabilities) return tl::unexpected(capabilities.error());
   if (options.mtu > capabilities->mtu) {
     return fail(Errc::invalid_argument, "pcap:iface=" + options.interface + ": mtu=" + std::to_string(options.mtu) +
@@ -63,13 +62,6 @@ uint32_t PcapLive::receive(std::span<ReceivedFrame> frames, Nanoseconds) noexcep
   return arrivals.count;
 }
 
-// Without a carrier the kernel drops what it is given, with the same error as when its queue is full.
-bool PcapLive::has_carrier() const noexcept {
-  ifreq request{};
-  interface_.copy(request.ifr_name, sizeof request.ifr_name - 1);
-  return ioctl(pcap_fileno(handle_), SIOCGIFFLAGS, &request) != 0 || (request.ifr_flags & IFF_RUNNING) != 0;
-}
-
 uint32_t PcapLive::transmit(std::span<TransmitFrame> frames, Nanoseconds) noexcept {
   uint32_t done = 0;
   for (; done < frames.size(); ++done) {
@@ -79,7 +71,8 @@ uint32_t PcapLive::transmit(std::span<TransmitFrame> frames, Nanoseconds) noexce
       counters_.tx_bytes += frames[done].length;
       continue;
     }
-    if (errno == EAGAIN || errno == ENOMEM || (errno == ENOBUFS && has_carrier())) {  // the interface takes no more now
+    // The interface takes no more now.
+    if (errno == EAGAIN || errno == ENOMEM || (errno == ENOBUFS && has_carrier(pcap_fileno(handle_), interface_))) {
       ++counters_.tx_full;
       break;
     }

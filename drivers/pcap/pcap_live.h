@@ -47,7 +47,6 @@ class PcapLive final : public FramePort {
   };
   PcapLive(const DriverCapabilities& capabilities, std::string interface, InterfaceClaim claim, pcap* handle, int wait_descriptor);
 
-  bool has_carrier() const noexcept;
   std::string interface_;
   InterfaceClaim claim_;
   pcap* handle_;

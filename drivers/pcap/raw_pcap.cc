@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "drivers/kernel_interface.h"
 #include "drivers/pcap/pcap_open.h"
 
 namespace unet::drivers {
@@ -19,7 +20,7 @@ constexpr size_t kHeader = 14;
 }  // namespace
 
 Result<std::unique_ptr<RawPcap>> RawPcap::open(const std::string& interface) {
-  const Result<DriverCapabilities> capabilities = look_at_interface(interface);
+  const Result<DriverCapabilities> capabilities = look_at_interface("pcap:iface=" + interface, interface);
   if (!capabilities) return tl::unexpected(capabilities.error());
   const Result<pcap*> handle = open_interface(interface, *capabilities, kRawType);
   if (!handle) return tl::unexpected(handle.error());

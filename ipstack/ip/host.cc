@@ -72,7 +72,7 @@ bool Host::is_for_us(const MacAddress& station) const noexcept {
   });
 }
 
-bool Host::handle_frame(Bytes frame, Nanoseconds now, Arrival& arrival) noexcept {
+bool Host::handle_frame(Bytes frame, Nanoseconds now, Arrival& arrival, bool checked) noexcept {
   count(HostCounter::frames);
   EthernetHeader header;
   if (frame.size() < sizeof header) return count(HostCounter::bad_packet), false;
@@ -82,7 +82,7 @@ bool Host::handle_frame(Bytes frame, Nanoseconds now, Arrival& arrival) noexcept
   switch (uint16_t{header.type}) {
     case kEtherTypeArp: return handle_arp(packet, now), false;
     case kEtherTypeIpv4: case kEtherTypeIpv6:
-      return handle_packet(packet, header.from, is_station(header.to), header.type == kEtherTypeIpv4, now, arrival);
+      return handle_packet({packet, header.from, is_station(header.to), header.type == kEtherTypeIpv4, checked}, now, arrival);
     default: return count(HostCounter::unknown_type), false;
   }
 }
@@ -112,15 +112,17 @@ bool Host::is_good_source(const IpView& packet) const noexcept {
   });
 }
 
-bool Host::handle_packet(Bytes bytes, const MacAddress& station, bool alone, bool ipv4, Nanoseconds now, Arrival& arrival) noexcept {
+bool Host::handle_packet(const Frame& frame, Nanoseconds now, Arrival& arrival) noexcept {
+  const bool ipv4 = frame.ipv4;
+  bool checked = frame.checked;
   arrival = {};
   Problem problem;
   IpView& packet = arrival.packet;
-  IpError error = parse_ip_packet(bytes, packet, problem);
+  IpError error = parse_ip_packet(frame.packet, packet, problem);
   if (error != IpError::none && !problem.report) return count(HostCounter::bad_packet), false;
   if (packet.ipv4 != ipv4 || (!ipv4 && !options_.ipv6)) return count(HostCounter::bad_packet), false;
   if (!is_own_destination(packet.to, arrival.to_group)) return count(HostCounter::other_host), false;
-  if (!alone && !arrival.to_group) {
+  if (!frame.alone && !arrival.to_group) {
     if (ipv4) return count(HostCounter::other_host), false;  // RFC 1122, 3.3.6
     arrival.to_group = true;                                 // RFC 4443, 2.4 (e.4)
   }
@@ -141,6 +143,7 @@ bool Host::handle_packet(Bytes bytes, const MacAddress& station, bool alone, boo
       return false;
     }
     packet = whole;
+    checked = false;
     error = parse_reassembled(whole.protocol, whole.packet, whole.payload, packet, problem);
     if (error != IpError::none) {
       if (problem.report) report();
@@ -148,11 +151,11 @@ bool Host::handle_packet(Bytes bytes, const MacAddress& station, bool alone, boo
       return false;
     }
   }
-  if (packet.protocol == (ipv4 ? Protocol::kIcmp : Protocol::kIcmp6)) return handle_icmp(station, now, arrival);
+  if (packet.protocol == (ipv4 ? Protocol::kIcmp : Protocol::kIcmp6)) return handle_icmp(frame.station, now, arrival);
   if (ipv4 && packet.protocol == Protocol::kIgmp) return handle_membership(packet, now), false;
   if (packet.from.is_unspecified()) return count(HostCounter::bad_source), false;
   if (packet.protocol == Protocol::kNoNext) return false;
-  if (dhcp_ && handle_dhcp(packet, now)) return false;
+  if (dhcp_ && handle_dhcp(packet, checked, now)) return false;
   count(HostCounter::arrived);
   return true;
 }

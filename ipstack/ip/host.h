@@ -109,8 +109,8 @@ class Host {
  public:
   Host(const HostOptions& options, Nanoseconds now);
 
-  // True: `arrival` is for the caller.
-  bool handle_frame(Bytes frame, Nanoseconds now, Arrival& arrival) noexcept;
+  // True: `arrival` is for the caller. `checked`: the link says that TCP's or UDP's checksum needs no look; it may be longer than the MTU.
+  bool handle_frame(Bytes frame, Nanoseconds now, Arrival& arrival, bool checked = false) noexcept;
 
   // Sends `header` and `data`, one after the other, as a packet's payload. `fields.from` may be unspecified: then the host chooses
   // (RFC 6724, in part). A packet that is too long is cut, if fields.dont_fragment allows it.
@@ -193,8 +193,13 @@ class Host {
 
   // host.cc: what comes in
   bool is_for_us(const MacAddress& station) const noexcept;
-  // `alone`: the frame was for this station, not for a group.
-  bool handle_packet(Bytes bytes, const MacAddress& station, bool alone, bool ipv4, Nanoseconds now, Arrival& arrival) noexcept;
+  struct Frame {
+    Bytes packet;
+    MacAddress station;  // of the sender
+    bool alone;          // it was for this station, not for a group
+    bool ipv4, checked;
+  };
+  bool handle_packet(const Frame& frame, Nanoseconds now, Arrival& arrival) noexcept;
   bool is_own_destination(const IpAddress& to, bool& group) const noexcept;
   bool is_good_source(const IpView& packet) const noexcept;
   bool handle_icmp(const MacAddress& station, Nanoseconds now, Arrival& arrival) noexcept;
@@ -232,7 +237,7 @@ class Host {
 
   // host_dhcp.cc: an address that a server leases
   // True: the packet was for port 68.
-  bool handle_dhcp(const IpView& packet, Nanoseconds now) noexcept;
+  bool handle_dhcp(const IpView& packet, bool checked, Nanoseconds now) noexcept;
   static bool is_dhcp_question(const QuotedPacket& quoted) noexcept;
   void apply_lease(Nanoseconds now) noexcept;
   void decline_conflict(Nanoseconds now) noexcept;

@@ -12,14 +12,14 @@ constexpr uint32_t kEthernetBytes = 14;
 
 }  // namespace
 
-bool Host::handle_dhcp(const IpView& packet, Nanoseconds now) noexcept {
+bool Host::handle_dhcp(const IpView& packet, bool checked, Nanoseconds now) noexcept {
   be16 port;
   if (!packet.ipv4 || packet.protocol != Protocol::kUdp || packet.payload.size() < kUdpBytes) return false;
   std::memcpy(&port, packet.payload.data() + offsetof(UdpHeader, to), sizeof port);
   if (port != kDhcpClientPort) return false;
   UdpView datagram;
   DhcpReply reply;
-  if (parse_udp(packet, false, datagram) != UdpError::none || datagram.from != kDhcpServerPort || !parse_dhcp(datagram.payload, reply)) {
+  if (parse_udp(packet, checked, datagram) != UdpError::none || datagram.from != kDhcpServerPort || !parse_dhcp(datagram.payload, reply)) {
     return count(HostCounter::bad_dhcp), true;
   }
   dhcp_->handle_reply(reply, now);

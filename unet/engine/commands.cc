@@ -231,11 +231,13 @@ void Engine::State::run(const OpenWire& command) noexcept {
   tags.open(command.local_tag, {.endpoint = e, .source = source_key(command.remote, command.port), .tag = command.local_tag,
                                 .channel = command.channel});
   taps.opened(*e, command.channel, channel);
-  Port& port = *ports[command.port];
-  if (port.external_payload() && (e->registered_ports >> command.port & 1) == 0 &&
-      port.driver().register_memory({e->segment, e->segment_bytes})) {
-    e->registered_ports |= uint64_t{1} << command.port;
-  }
+  register_segment(*e, command.port);
+}
+
+// From now on the port may read the endpoint's segment, if it can.
+void Engine::State::register_segment(EndpointState& e, uint32_t port) noexcept {
+  if (!ports[port]->external_payload() || (e.registered_ports >> port & 1) != 0) return;
+  if (ports[port]->driver().register_memory({e.segment, e.segment_bytes})) e.registered_ports |= uint64_t{1} << port;
 }
 
 void Engine::State::run(const CloseChannel& command) noexcept {
@@ -258,6 +260,9 @@ void Engine::State::run(const OpenIp& command) noexcept {
   gauges.change(NiGauge::channels, 1);
   e->ip_channel = command.channel;
   if (e->ip_send == nullptr) e->ip_send = std::make_unique<IpSend>();
+  for (uint32_t p = 0; p < ports.size(); ++p) {
+    if (ip->has(p) && ports[p]->segments_max() != 0) register_segment(*e, p);
+  }
 }
 
 void Engine::State::run(const ClaimIp& command) noexcept {

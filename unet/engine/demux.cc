@@ -28,7 +28,7 @@ void Demux::burst(const Port& port, uint32_t port_index, std::span<const Receive
   for (size_t i = 0; i < frames.size(); ++i) {
     if (i + 1 < frames.size()) __builtin_prefetch(frames[i + 1].data);
     bytes += frames[i].length;
-    if (ip != nullptr && ip->frame(port_index, {frames[i].data, frames[i].length}, now)) continue;
+    if (ip != nullptr && ip->frame(port_index, frames[i], now)) continue;
     frame(port, port_index, frames[i], now);
   }
   if (ip != nullptr) ip->end_burst();

@@ -89,6 +89,14 @@ struct Outgoing {
       pass(part);
     }
   }
+  // The next `length` bytes where they lie, or nullptr if they are in several pieces.
+  const std::byte* lend_next(uint32_t length) noexcept {
+    if (left_of_piece() < length) return nullptr;
+    const std::byte* const data = pieces.pieces[piece].data() + piece_offset;
+    pass(length);
+    return data;
+  }
+  size_t left_of_piece() const noexcept { return pieces.pieces[piece].size() - piece_offset; }
   // Of the piece.
   void pass(uint32_t part) noexcept {
     piece_offset += part;

@@ -69,6 +69,7 @@ struct Engine::State {
   EndpointState* attached(uint32_t endpoint) noexcept;
   ChannelState& new_channel(EndpointState& endpoint, uint32_t channel);
   void close_channel(EndpointState& endpoint, uint32_t channel) noexcept;
+  void register_segment(EndpointState& endpoint, uint32_t port) noexcept;
   void tell_ports_of_captures() noexcept;
   void report_events() noexcept;
   bool unreported() const noexcept { return !leaving.empty() || !detached_clients.empty() || !stopped_captures.empty(); }

@@ -160,4 +160,12 @@ void fill_checksum(const IpMessage& message, std::byte* header, Bytes payload) n
   std::memcpy(header + at, &field, sizeof field);
 }
 
+void begin_checksum(const IpMessage& message, std::byte* header, uint32_t length) noexcept {
+  const uint32_t at = message.tcp ? offsetof(ip::TcpHeader, checksum) : offsetof(ip::UdpHeader, checksum);
+  const ip::IpFields& fields = message.fields;
+  const uint64_t sum = ip::pseudo_header_sum(fields.from, fields.to, fields.protocol, message.transport_bytes + length);
+  const auto field = static_cast<uint16_t>(~ip::checksum_fold(sum));
+  std::memcpy(header + at, &field, sizeof field);
+}
+
 }  // namespace unet::engine

@@ -38,5 +38,7 @@ uint32_t segment_header(const IpMessage& message, uint32_t offset, uint32_t leng
 
 // Puts the checksum of a packet's transport into `header`, of `header_bytes`, which `payload` follows.
 void fill_checksum(const IpMessage& message, std::byte* header, Bytes payload) noexcept;
+// What a port goes on with (TransmitOffload): the sum of the pseudo header of `length` bytes of payload.
+void begin_checksum(const IpMessage& message, std::byte* header, uint32_t length) noexcept;
 
 }  // namespace unet::engine

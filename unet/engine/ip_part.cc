@@ -30,16 +30,16 @@ IpPart::IpPart(const IpOptions& options, std::span<const std::unique_ptr<Port>> 
   groups_.reserve(kIpGroupsMax);
 }
 
-bool IpPart::frame(uint32_t port, Bytes frame, Nanoseconds now) noexcept {
+bool IpPart::frame(uint32_t port, const ReceivedFrame& frame, Nanoseconds now) noexcept {
   be16 type;
-  if (frame.size() < sizeof(EthernetHeader)) return false;
-  std::memcpy(&type, frame.data() + offsetof(EthernetHeader, type), sizeof type);
+  if (frame.length < sizeof(EthernetHeader)) return false;
+  std::memcpy(&type, frame.data + offsetof(EthernetHeader, type), sizeof type);
   if (type != ip::kEtherTypeIpv4 && type != ip::kEtherTypeIpv6 && type != ip::kEtherTypeArp) return false;
   IpPort& at = *by_port_[port];
   at.touch();
   frame_ = frame;
   ip::Arrival arrival;
-  if (!at.host().handle_frame(frame, now, arrival)) return true;
+  if (!at.host().handle_frame({frame.data, frame.length}, now, arrival, frame.checked)) return true;
   switch (arrival.kind) {
     case ip::Arrival::Kind::packet: packet(at, arrival, now); break;
     case ip::Arrival::Kind::icmp_error: error(at, arrival, now); break;
@@ -66,14 +66,17 @@ void IpPart::tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
   ip::TcpHeader header;
   if (packet.payload.size() < sizeof header) return counters_.add(NiCounter::ip_bad_transport);
   std::memcpy(&header, packet.payload.data(), sizeof header);
-  const uint64_t sum =
-      ip::pseudo_header_sum(packet.from, packet.to, ip::Protocol::kTcp, static_cast<uint32_t>(packet.payload.size()));
-  if (ip::checksum_fold(ip::checksum_add(sum, packet.payload)) != 0) return counters_.add(NiCounter::ip_bad_transport);
+  if (!is_checked(packet)) {
+    const auto length = static_cast<uint32_t>(packet.payload.size());
+    const uint64_t sum = ip::pseudo_header_sum(packet.from, packet.to, ip::Protocol::kTcp, length);
+    if (ip::checksum_fold(ip::checksum_add(sum, packet.payload)) != 0) return counters_.add(NiCounter::ip_bad_transport);
+  }
   if (arrival.to_group) return counters_.add(NiCounter::ip_unclaimed);  // RFC 9293, 3.9.2.3
   if (!remains_.empty() && answer_for_left(port, packet, now)) return;
   EndpointState* const to =
       claims_.find(IpClaims::kTcp, packet.to, header.destination_port, packet.from, header.source_port);
   if (to != nullptr) {
+    if (deliver_segments(*to, packet, (header.words >> 4) * 4u)) return;
     if (!gather(*to, packet, header)) deliver(*to, packet);
     return;
   }
@@ -84,13 +87,13 @@ void IpPart::tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
 void IpPart::udp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
   const ip::IpView& packet = arrival.packet;
   ip::UdpView datagram;
-  if (ip::parse_udp(packet, false, datagram) != ip::UdpError::none) return counters_.add(NiCounter::ip_bad_transport);
-  if (packet.to.is_multicast() &&
-      claims_.for_group(packet.to, datagram.to, packet.from, datagram.from, [&](EndpointState& each) { deliver(each, packet); }) != 0) {
-    return;
-  }
+  if (ip::parse_udp(packet, is_checked(packet), datagram) != ip::UdpError::none) return counters_.add(NiCounter::ip_bad_transport);
+  const auto pass_on = [&](EndpointState& each) {
+    if (!deliver_segments(each, packet, ip::kUdpBytes)) deliver(each, packet);
+  };
+  if (packet.to.is_multicast() && claims_.for_group(packet.to, datagram.to, packet.from, datagram.from, pass_on) != 0) return;
   EndpointState* const to = claims_.find(IpClaims::kUdp, packet.to, datagram.to, packet.from, datagram.from);
-  if (to != nullptr) return deliver(*to, packet);
+  if (to != nullptr) return pass_on(*to);
   counters_.add(NiCounter::ip_unclaimed);
   port.host().refuse_port(arrival, now);
 }
@@ -137,14 +140,47 @@ void IpPart::deliver(EndpointState& to, const ip::IpView& packet) noexcept {
 
 // ---- segments that become one
 
+// What a port has put together goes up so; in two messages if it and its headers are longer than one. False: it is one packet.
+bool IpPart::deliver_segments(EndpointState& to, const ip::IpView& packet, uint32_t header_bytes) noexcept {
+  const uint16_t size = frame_.segment_size;
+  const bool tcp = packet.protocol == ip::Protocol::kTcp;
+  if (size == 0 || !in_frame(packet) || header_bytes < (tcp ? sizeof(ip::TcpHeader) : ip::kUdpBytes)) return false;
+  if (header_bytes > kIpTransportMax || packet.payload.size() <= header_bytes + size) return false;
+  end_burst();  // what came before it
+  const Bytes data = packet.payload.subspan(header_bytes);
+  IpMessage message;
+  message.segment_size = size;
+  message.tcp = tcp;
+  message.transport_bytes = header_bytes;
+  message.payload = static_cast<uint32_t>(data.size());
+  std::memcpy(message.transport.data(), packet.payload.data(), header_bytes);
+  const ip::IpFields fields{.from = packet.from, .to = packet.to, .protocol = packet.protocol, .hop_limit = packet.hop_limit,
+                            .traffic_class = packet.traffic_class, .dont_fragment = packet.dont_fragment, .id = packet.id,
+                            .flow_label = packet.flow_label};
+  const uint32_t most = (kIpPacketMax - ip::ip_header_size(fields) - header_bytes) / size * size;
+  if (most == 0) return false;
+  for (uint32_t offset = 0, length; offset < message.payload; offset += length) {
+    length = std::min(message.payload - offset, most);
+    std::array<std::byte, sizeof(IpMessageHeader) + ip::kIpv6Bytes + kIpTransportMax> head;
+    const IpMessageHeader own{.flags = IpMessageFlags::kChecked, .segment_size = length > size ? size : uint16_t{0}};
+    std::memcpy(head.data(), &own, sizeof own);
+    uint32_t head_bytes = sizeof own;
+    head_bytes += ip::emit_ip_header(head.data() + head_bytes, fields, header_bytes + length);
+    head_bytes += segment_header(message, offset, length, head.data() + head_bytes);
+    const std::array<Bytes, 2> pieces{Bytes(head).first(head_bytes), data.subspan(offset, length)};
+    if (!delivery_.message(to, to.ip_channel, pieces, head_bytes + length)) continue;
+    counters_.add(NiCounter::ip_received, (length + size - 1) / size);
+  }
+  return true;
+}
+
 // False: it goes up alone. As Linux gathers (net/ipv4/tcp_offload.c): one connection, pure data in order, nothing else differs, only the
 // last is shorter, and one that pushes is the last.
 bool IpPart::gather(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept {
   Gathered& g = gathered_;
   const uint32_t ip_bytes = packet.ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes;
   const uint32_t header_bytes = (header.words >> 4) * 4u;
-  const bool plain = packet.payload.data() == packet.packet.data() + ip_bytes && packet.packet.data() >= frame_.data() &&
-                     packet.packet.data() < frame_.data() + frame_.size();
+  const bool plain = packet.payload.data() == packet.packet.data() + ip_bytes && in_frame(packet);
   const bool data = (header.flags & ~ip::TcpFlags::kPsh) == ip::TcpFlags::kAck && header_bytes >= sizeof header &&
                     header_bytes <= kIpTransportMax && header_bytes < packet.payload.size();
   if (!plain || !data) return false;

@@ -5,13 +5,15 @@
 //                                                  +--> TCP, UDP, an error about them --> claim --> an endpoint's receive queue
 //   send queue --> read once, checked --> to an address of this NI --> claim --> an endpoint's receive queue
 //                          |
-//                          +--> neighbour known, fits --> frame of the port, cut by segment_size
+//                          +--> neighbour known, fits --> frame of the port, cut by segment_size here or by the port
 //                          +--> else ------------------> the host: it asks, waits, cuts into fragments
 //
-// Segments of TCP that arrive one behind the other in a burst go up as one message, with segment_size.
+// Segments of TCP that arrive one behind the other in a burst go up as one message, with segment_size, and so do those that a port has
+// put together. A port that cuts packets and fills in checksums (DriverCapabilities::segments_max) reads payload where the client has it.
 //
-// Copies of a payload byte, as everywhere in the engine: one, but for packets that the host keeps, which are copied three times (here, in
-// the host, to the frame), and fragments that arrive, two times. Nothing of a client is believed but what ip_message.h has read, checked.
+// Copies of a payload byte, as everywhere in the engine: one, or none to those ports, but for packets that the host keeps, which are
+// copied three times (here, in the host, to the frame), and fragments that arrive, two times. Nothing of a client is believed but what
+// ip_message.h has read, checked.
 #pragma once
 
 #include <array>
@@ -56,7 +58,7 @@ class IpPart {
   // The wire has IP.
   bool has(uint32_t port) const noexcept { return by_port_[port] != nullptr; }
   // Takes the frame if its Ethernet type is one of IP's.
-  bool frame(uint32_t port, Bytes frame, Nanoseconds now) noexcept;
+  bool frame(uint32_t port, const ReceivedFrame& frame, Nanoseconds now) noexcept;
   // The last frame of a burst was one of those: its memory goes.
   void end_burst() noexcept {
     if (gathered_.count != 0) deliver_gathered();
@@ -93,6 +95,12 @@ class IpPart {
   void udp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
   void keep_groups(Nanoseconds now) noexcept;
   void deliver(EndpointState& to, const ip::IpView& packet) noexcept;
+  bool deliver_segments(EndpointState& to, const ip::IpView& packet, uint32_t header_bytes) noexcept;
+  bool in_frame(const ip::IpView& packet) const noexcept {
+    return packet.packet.data() >= frame_.data && packet.packet.data() < frame_.data + frame_.length;
+  }
+  // The port has checked its transport's checksum. Of fragments that the host put together nobody has.
+  bool is_checked(const ip::IpView& packet) const noexcept { return frame_.checked && in_frame(packet); }
   bool gather(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept;
   void deliver_gathered() noexcept;
   void reset(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept;
@@ -111,8 +119,9 @@ class IpPart {
   void tell_segment(EndpointState& to, const ip::IpAddress& from, const ip::IpAddress& to_address, const ip::TcpFields& fields) noexcept;
   void tell_too_big(EndpointState& to, const IpMessage& message, uint32_t mtu) noexcept;
   void tell(EndpointState& to, const ip::IpFields& fields, Bytes payload) noexcept;
-  Step compose(IpSend& send, Outgoing& out, const ip::IpFields& fields, uint32_t length, const MacAddress& station,
+  Step compose(EndpointState& endpoint, Outgoing& out, const ip::IpFields& fields, uint32_t length, const MacAddress& station,
                Nanoseconds now) noexcept;
+  static uint32_t segments_length(const EndpointState& endpoint, const Outgoing& out, uint32_t headers) noexcept;
   Step by_host(EndpointState& endpoint, Outgoing& out, const ip::IpFields& fields, uint32_t length, EndpointCounter& reason,
                Nanoseconds now) noexcept;
 
@@ -131,7 +140,7 @@ class IpPart {
   Delivery& delivery_;
   NiCounters& counters_;
   Gathered gathered_;
-  Bytes frame_{};                // that is being handled
+  ReceivedFrame frame_{};        // that is being handled
   std::vector<std::unique_ptr<IpPort>> ports_;
   std::array<IpPort*, kPortsMax> by_port_{};
   IpClaims claims_;

@@ -14,6 +14,8 @@ namespace unet::engine {
 namespace {
 
 constexpr uint32_t kEthernetBytes = sizeof(EthernetHeader);
+constexpr uint32_t kLendMin = 1024;           // bytes from which it pays to let the port read the segment
+constexpr uint32_t kUdpSegmentsMax = 64;      // as Linux bounds what it cuts of UDP
 
 EndpointCounter counter_of(ip::SendResult result) noexcept {
   switch (result) {
@@ -196,9 +198,10 @@ IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCount
     return out.active = false, reason = EndpointCounter::bad_ip_port, Step::dropped;
   }
   const uint32_t left = message.payload - out.offset;
-  const uint32_t length = message.segment_size == 0 ? left : std::min<uint32_t>(left, message.segment_size);
+  uint32_t length = message.segment_size == 0 ? left : std::min<uint32_t>(left, message.segment_size);
   ip::IpFields fields = message.fields;
-  const uint32_t size = ip::ip_header_size(fields) + message.transport_bytes + length;
+  const uint32_t headers = ip::ip_header_size(fields) + message.transport_bytes;
+  const uint32_t size = headers + length;
   const bool group = fields.to.is_multicast() || fields.to.is_limited_broadcast();
   // TCP's stack knows which segment an error was about, and heeds it by itself: an error that anybody can forge is not to slow all down.
   const uint32_t mtu = group || message.tcp ? at.mtu() : at.host().path_mtu(fields.to, now);
@@ -212,19 +215,34 @@ IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCount
   at.looked_up();
   if (station) {
     fields.id = fields.dont_fragment || !fields.from.is_ipv4() ? 0 : at.host().take_id(fields.to);
-    step = compose(send, out, fields, length, *station, now);
+    length = std::max(length, segments_length(endpoint, out, headers));
+    step = compose(endpoint, out, fields, length, *station, now);
   } else {
     step = by_host(endpoint, out, fields, length, reason, now);
   }
   if (step == Step::blocked) return step;
-  spent = size;
+  spent = headers + length;
   out.offset += length;
   out.active = step == Step::done && out.offset != message.payload;
   return step;
 }
 
-IpPart::Step IpPart::compose(IpSend& send, Outgoing& out, const ip::IpFields& fields, uint32_t length, const MacAddress& station,
-                             Nanoseconds now) noexcept {
+// Bytes of the message that its port cuts itself, as far as they lie in one piece; 0: none.
+uint32_t IpPart::segments_length(const EndpointState& endpoint, const Outgoing& out, uint32_t headers) noexcept {
+  const IpMessage& message = endpoint.ip_send->message;
+  const Port& port = endpoint.ip_send->port->port();
+  const uint32_t left = message.payload - out.offset, size = message.segment_size;
+  if (size == 0 || left <= size || port.segments_max() == 0) return 0;
+  if ((endpoint.registered_ports >> port.number() & 1) == 0 || !(message.tcp || port.udp_segments())) return 0;
+  auto length = static_cast<uint32_t>(std::min<size_t>({left, out.left_of_piece(), port.segments_max() - headers}));
+  if (!message.tcp) length = std::min(length, kUdpSegmentsMax * size);
+  if (length != left) length -= length % size;
+  return length > size ? length : 0;
+}
+
+IpPart::Step IpPart::compose(EndpointState& endpoint, Outgoing& out, const ip::IpFields& fields, uint32_t length,
+                             const MacAddress& station, Nanoseconds now) noexcept {
+  const IpSend& send = *endpoint.ip_send;
   Port& port = send.port->port();
   TransmitFrame* const frame = port.frame(now);
   if (frame == nullptr) return Step::blocked;
@@ -235,10 +253,30 @@ IpPart::Step IpPart::compose(IpSend& send, Outgoing& out, const ip::IpFields& fi
   uint32_t size = kEthernetBytes;
   size += ip::emit_ip_header(frame->data + size, fields, message.transport_bytes + length);
   std::byte* const transport = frame->data + size;
+  const uint32_t transport_at = size;
   size += segment_header(message, out.offset, length, transport);
-  out.copy_next(frame->data + size, length);
-  if (message.fill_checksum) fill_checksum(message, transport, {frame->data + size, length});
-  frame->length = size + length;
+  const bool offload = message.fill_checksum && port.segments_max() != 0;
+  const bool may_lend = offload && length >= kLendMin && (endpoint.registered_ports >> port.number() & 1) != 0;
+  const std::byte* const lent = may_lend ? out.lend_next(length) : nullptr;
+  if (lent == nullptr) out.copy_next(frame->data + size, length);
+  if (offload) {
+    using Transport = TransmitOffload::Transport;
+    frame->offload = {.segment_size = message.segment_size != 0 && length > message.segment_size ? message.segment_size : uint16_t{0},
+                      .transport_at = static_cast<uint8_t>(transport_at), .transport = message.tcp ? Transport::tcp : Transport::udp};
+    begin_checksum(message, transport, length);
+  } else if (message.fill_checksum) {
+    fill_checksum(message, transport, {frame->data + size, length});
+  }
+  if (lent == nullptr) {
+    frame->length = size + length;
+  } else {
+    ZeroCopy& zero_copy = endpoint.zero_copy;
+    frame->length = size;
+    frame->external = lent;
+    frame->external_length = length;
+    frame->completion = &zero_copy.completions[zero_copy.current];
+    ++frame->completion->pending;
+  }
   port.stage();
   counters_.add(NiCounter::ip_sent);
   return Step::done;

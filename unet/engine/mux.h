@@ -104,6 +104,7 @@ class Mux {
   void sent(EndpointState& endpoint, uint32_t length) noexcept;
   void settle(EndpointState& endpoint, uint32_t position) noexcept;
   void settle_lingering() noexcept;
+  void linger(EndpointState& endpoint) noexcept;
   bool can_lend(const EndpointState& endpoint, uint32_t port) const noexcept;
 
   // Times wrap: which of two is earlier is a matter of their distance.

@@ -5,21 +5,17 @@
 #include "unet/engine/mux.h"
 
 namespace unet::engine {
-namespace {
-
-// The next `length` bytes as one piece of the segment, or nullptr if they are in several.
-const std::byte* lend_next(Outgoing& out, uint32_t length) noexcept {
-  const Bytes piece = out.pieces.pieces[out.piece];
-  if (piece.size() - out.piece_offset < length) return nullptr;
-  const std::byte* const data = piece.data() + out.piece_offset;
-  out.pass(length);
-  return data;
-}
-
-}  // namespace
-
 bool Mux::can_lend(const EndpointState& endpoint, uint32_t port) const noexcept {
   return ports_[port]->external_payload() && (endpoint.registered_ports >> port & 1) != 0;
+}
+
+// A frame of it reads its segment.
+void Mux::linger(EndpointState& endpoint) noexcept {
+  ZeroCopy& zero_copy = endpoint.zero_copy;
+  if (zero_copy.lingering) return;
+  zero_copy.lingering = true;
+  zero_copy.boundary = endpoint.send.published();
+  lingering_.push_back(&endpoint);
 }
 
 // Sends frames of the endpoint's message under way while its turn lasts.
@@ -43,7 +39,7 @@ Mux::Step Mux::send_frames(EndpointState& endpoint, Nanoseconds now) noexcept {
       return Step::blocked;
     }
     const uint32_t length = std::min(fragment, total - out.offset);
-    const std::byte* const lent = lend && length >= kExternalMin ? lend_next(out, length) : nullptr;
+    const std::byte* const lent = lend && length >= kExternalMin ? out.lend_next(length) : nullptr;
     if (lent == nullptr) out.copy_next(frame->data + header_size(out.flags), length);
     frame->length = emit_frame(frame->data,
                                {.to = channel->remote, .from = port.address(), .tag = channel->remote_tag, .flags = out.flags,
@@ -56,11 +52,7 @@ Mux::Step Mux::send_frames(EndpointState& endpoint, Nanoseconds now) noexcept {
       frame->external_length = length;
       frame->completion = &zero_copy.completions[zero_copy.current];
       ++frame->completion->pending;
-      if (!zero_copy.lingering) {
-        zero_copy.lingering = true;
-        zero_copy.boundary = endpoint.send.published();
-        lingering_.push_back(&endpoint);
-      }
+      linger(endpoint);
     }
     port.stage();
     out.offset += length;
@@ -96,6 +88,7 @@ Mux::Step Mux::send_ip_packets(EndpointState& endpoint, Nanoseconds now) noexcep
       blocked_port_ = port;
       return Step::blocked;
     }
+    if (endpoint.zero_copy.pending() != 0) linger(endpoint);
     endpoint.deficit -= spent + kMessageCost;
     if (step == IpPart::Step::dropped) {
       out.active = false;

@@ -17,6 +17,8 @@ Port::Port(std::unique_ptr<Driver> driver, NiCounters& counters, PortPlace place
   message_fragment_ = fragment_payload(capabilities.mtu, false);
   put_fragment_ = fragment_payload(capabilities.mtu, true);
   external_payload_ = capabilities.external_payload;
+  segments_max_ = external_payload_ ? capabilities.segments_max : 0;
+  udp_segments_ = capabilities.udp_segments;
   UNET_CHECK(put_fragment_ != 0);
 }
 

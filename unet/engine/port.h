@@ -42,6 +42,9 @@ class Port {
     return (flags & FrameFlags::kPut) != 0 ? put_fragment_ : message_fragment_;
   }
   bool external_payload() const noexcept { return external_payload_; }
+  // As the driver's capabilities say them.
+  uint32_t segments_max() const noexcept { return segments_max_; }
+  bool udp_segments() const noexcept { return udp_segments_; }
   uint32_t number() const noexcept { return place_.number; }
   bool link() const noexcept { return place_.link; }
   // Frames may arrive before the commands that they follow from: those went to several engines.
@@ -95,6 +98,8 @@ class Port {
   uint32_t message_fragment_ = 0;
   uint32_t put_fragment_ = 0;
   bool external_payload_ = false;
+  bool udp_segments_ = false;
+  uint32_t segments_max_ = 0;
   const PortPlace place_;
   // frames_[begin_, end_) are composed, frames_[end_, have_) allocated: none is copied on its way.
   uint32_t begin_ = 0, end_ = 0, have_ = 0;

@@ -77,7 +77,9 @@ class TestIp {
   static constexpr uint32_t kChannel = 3;
   static constexpr MacAddress kPeerMac{2, 0, 0, 0, 0, 9};
 
-  explicit TestIp(uint32_t mtu = 1500) : wire(make_wire(mtu)), ni({&wire}, options()), peer(peer_options(mtu), kSecond) {
+  explicit TestIp(uint32_t mtu = 1500) : TestIp(DriverCapabilities{.address = {2, 0, 0, 0, 0, 1}, .mtu = mtu}) {}
+  explicit TestIp(const DriverCapabilities& capabilities)
+      : wire(make_wire(capabilities)), ni({&wire}, options()), peer(peer_options(capabilities.mtu), kSecond) {
     // Its addresses are ours when nobody objects.
     for (int i = 0; i < 200; ++i) {
       ni.now += 100 * kMillisecond;
@@ -144,9 +146,9 @@ class TestIp {
   const ip::IpAddress own4 = address("10.1.0.1"), peer4 = address("10.1.0.2"), own6 = address("fd00::1"), peer6 = address("fd00::2");
 
  private:
-  static TestWire make_wire(uint32_t mtu) {
+  static TestWire make_wire(const DriverCapabilities& capabilities) {
     TestWire wire;
-    wire.capabilities.mtu = mtu;
+    wire.capabilities = capabilities;
     return wire;
   }
   static EngineOptions options() {

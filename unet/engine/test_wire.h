@@ -24,6 +24,9 @@ struct TestWire {
   uint32_t owned_by_engine = 0;         // frames handed out by receive() or allocate() and not given back
   uint32_t registered = 0;              // memory areas known to the port
   uint32_t external_frames = 0;
+  uint16_t segment_size = 0;            // what the port says of all that arrives
+  bool checked = false;
+  std::vector<TransmitOffload> offloads;   // of all that was sent
 
   void complete(size_t count = ~size_t{0}) {
     for (; count != 0 && !unread.empty(); --count) {
@@ -44,7 +47,8 @@ class TestPort : public Driver {
     while (count < frames.size() && !wire_.arriving.empty()) {
       auto* const bytes = new FrameBytes(std::move(wire_.arriving.front()));
       wire_.arriving.pop_front();
-      frames[count++] = {.data = bytes->data(), .length = static_cast<uint32_t>(bytes->size()), .handle = bytes};
+      frames[count++] = {.data = bytes->data(), .length = static_cast<uint32_t>(bytes->size()), .segment_size = wire_.segment_size,
+                         .checked = wire_.checked, .handle = bytes};
     }
     wire_.owned_by_engine += count;
     return count;
@@ -75,6 +79,7 @@ class TestPort : public Driver {
         ++wire_.external_frames;
       }
       wire_.sent.push_back(std::move(*bytes));
+      wire_.offloads.push_back(frame.offload);
       delete bytes;
     }
     wire_.owned_by_engine -= count;

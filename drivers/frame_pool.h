@@ -1,4 +1,4 @@
-// frame_pool.h - a fixed number of places for frames, handed out and given back without allocation; used by the pcap ports.
+// frame_pool.h - a fixed number of places for frames, handed out and given back without allocation; used by ports of the kernel.
 #pragma once
 
 #include <cstddef>

@@ -1,0 +1,17 @@
+// kernel_spec.h - the wires "packet:..." and "tap:..." of a driver specification; used by drivers.cc.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "unet/base/result.h"
+#include "unet/driver.h"
+
+namespace unet::apps {
+
+// Options as driver_help() has them. `all_types`: frames of other Ethernet types than ours, too. `segments`: nothing lies above the wire
+// that has to see packets as they are on it.
+Result<std::unique_ptr<Driver>> make_packet(std::string_view options, bool all_types, bool segments);
+Result<std::unique_ptr<Driver>> make_tap(std::string_view options, bool segments);
+
+}  // namespace unet::apps

@@ -1,0 +1,64 @@
+// kernel_interface.cc - an interface asked for its address, MTU and state.
+#include "drivers/kernel_interface.h"
+
+#include <net/if.h>
+#include <net/if_arp.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace unet::drivers {
+namespace {
+
+constexpr uint32_t kMtuMin = 256, kMtuMax = 9600;
+
+tl::unexpected<Error> refuse(Errc code, const std::string& port, const std::string& what) { return fail(code, port + ": " + what); }
+
+}  // namespace
+
+std::string to_text(const MacAddress& address) {
+  char text[24];
+  std::snprintf(text, sizeof text, "%02x:%02x:%02x:%02x:%02x:%02x", address[0], address[1], address[2], address[3], address[4], address[5]);
+  return text;
+}
+
+Result<DriverCapabilities> look_at_interface(const std::string& port, const std::string& name) {
+  if (name.empty() || name.size() >= IFNAMSIZ) return refuse(Errc::invalid_argument, port, "is no interface name: 1 to 15 characters");
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return fail_errno("socket", errno);
+  ifreq request{};
+  std::memcpy(request.ifr_name, name.data(), name.size());
+  bool found = ioctl(fd, SIOCGIFMTU, &request) == 0;
+  const auto mtu = static_cast<uint32_t>(request.ifr_mtu);
+  found = found && ioctl(fd, SIOCGIFFLAGS, &request) == 0;
+  const short flags = request.ifr_flags;
+  found = found && ioctl(fd, SIOCGIFHWADDR, &request) == 0;
+  close(fd);
+  if (!found) {
+    return refuse(Errc::not_found, port, "there is no such network interface in this network namespace: `ip link` lists those there are");
+  }
+  if ((flags & IFF_LOOPBACK) != 0) {
+    return refuse(Errc::invalid_argument, port,
+                  "a loopback interface leads to nobody else: processes of one host need no wire, and for a test there are veth pairs");
+  }
+  if (request.ifr_hwaddr.sa_family != ARPHRD_ETHER) return refuse(Errc::unavailable, port, "is no Ethernet interface");
+  if ((flags & IFF_UP) == 0) return refuse(Errc::unavailable, port, "the interface is down: `ip link set " + name + " up`");
+  if (mtu < kMtuMin) {
+    return refuse(Errc::unavailable, port, "its MTU is " + std::to_string(mtu) + ", too small: `ip link set " + name + " mtu 1500`");
+  }
+  DriverCapabilities capabilities{.mtu = mtu < kMtuMax ? mtu : kMtuMax};
+  std::memcpy(capabilities.address.data(), request.ifr_hwaddr.sa_data, capabilities.address.size());
+  return capabilities;
+}
+
+bool has_carrier(int socket, const std::string& name) noexcept {
+  ifreq request{};
+  name.copy(request.ifr_name, sizeof request.ifr_name - 1);
+  return ioctl(socket, SIOCGIFFLAGS, &request) != 0 || (request.ifr_flags & IFF_RUNNING) != 0;
+}
+
+}  // namespace unet::drivers

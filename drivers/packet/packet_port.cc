@@ -1,0 +1,165 @@
+// packet_port.cc - a packet socket set up, and bursts through it.
+#include "drivers/packet/packet_port.h"
+
+#include <arpa/inet.h>
+#include <linux/filter.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "drivers/kernel_interface.h"
+#include "unet/wire.h"
+
+namespace unet::drivers {
+namespace {
+
+constexpr int kBufferBytes = 8 << 20;  // what the kernel keeps each way: a hundred segments of 64 KiB
+constexpr int kIgnoreOutgoing = 23;    // PACKET_IGNORE_OUTGOING, of Linux 4.20
+
+template <typename T>
+bool set(int socket, int level, int option, const T& value) noexcept {
+  return ::setsockopt(socket, level, option, &value, sizeof value) == 0;
+}
+
+// Frames for `station` or groups, of our Ethernet type unless `all_types`. Not what this host sends, and not a VLAN's, whose tag the kernel
+// has taken out: that would look like no VLAN's.
+Status set_filter(int socket, const std::string& port, const MacAddress& station, bool all_types) {
+  const uint32_t high = uint32_t{station[0]} << 24 | uint32_t{station[1]} << 16 | uint32_t{station[2]} << 8 | station[3];
+  const uint32_t low = uint32_t{station[4]} << 8 | station[5];
+  const auto ancillary = [](int what) { return static_cast<uint32_t>(SKF_AD_OFF + what); };
+  const uint32_t type = all_types ? 0 : kEtherType;
+  // Jumps count instructions: 13 takes the frame, 14 drops it.
+  sock_filter program[] = {
+      /* 0 */ BPF_STMT(BPF_LD | BPF_B | BPF_ABS, ancillary(SKF_AD_PKTTYPE)),
+      /* 1 */ BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PACKET_OUTGOING, 12, 0),
+      /* 2 */ BPF_STMT(BPF_LD | BPF_B | BPF_ABS, ancillary(SKF_AD_VLAN_TAG_PRESENT)),
+      /* 3 */ BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 10),
+      /* 4 */ BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 12),
+      /* 5 */ BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, type, 1, 0),
+      /* 6 */ BPF_JUMP(BPF_JMP | BPF_JA, all_types ? 0u : 7u, 0, 0),
+      /* 7 */ BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 0),
+      /* 8 */ BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 1, 4, 0),
+      /* 9 */ BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+      /* 10 */ BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, high, 0, 3),
+      /* 11 */ BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 4),
+      /* 12 */ BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, low, 0, 1),
+      /* 13 */ BPF_STMT(BPF_RET | BPF_K, ~0u),
+      /* 14 */ BPF_STMT(BPF_RET | BPF_K, 0),
+  };
+  const sock_fprog filter{.len = sizeof program / sizeof *program, .filter = program};
+  if (!set(socket, SOL_SOCKET, SO_ATTACH_FILTER, filter)) return fail_errno((port + ": SO_ATTACH_FILTER").c_str(), errno);
+  return {};
+}
+
+Status set_up(int socket, const std::string& port, const PacketOptions& options, const DriverCapabilities& capabilities) {
+  const auto index = static_cast<int>(if_nametoindex(options.interface.c_str()));
+  if (Status status = set_filter(socket, port, capabilities.address, options.all_types); !status) return status;
+  constexpr int kYes = 1;
+  if (!set(socket, SOL_PACKET, PACKET_VNET_HDR, kYes)) return fail_errno((port + ": PACKET_VNET_HDR").c_str(), errno);
+  // Frames go to the interface without a queueing discipline on the way, which would only delay them; what this host sends would be
+  // filtered out one by one.
+  static_cast<void>(set(socket, SOL_PACKET, PACKET_QDISC_BYPASS, kYes));
+  static_cast<void>(set(socket, SOL_PACKET, kIgnoreOutgoing, kYes));
+  for (const auto& [force, option] : {std::pair(SO_RCVBUFFORCE, SO_RCVBUF), std::pair(SO_SNDBUFFORCE, SO_SNDBUF)}) {
+    if (!set(socket, SOL_SOCKET, force, kBufferBytes)) static_cast<void>(set(socket, SOL_SOCKET, option, kBufferBytes));
+  }
+  if (options.all_types) {  // groups of neighbours' questions, and those that applications join
+    packet_mreq groups{};
+    groups.mr_ifindex = index;
+    groups.mr_type = PACKET_MR_ALLMULTI;
+    static_cast<void>(set(socket, SOL_PACKET, PACKET_ADD_MEMBERSHIP, groups));
+  }
+  sockaddr_ll address{};
+  address.sll_family = AF_PACKET;
+  address.sll_protocol = htons(options.all_types ? ETH_P_ALL : kEtherType);
+  address.sll_ifindex = index;
+  if (::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return fail_errno((port + ": bind").c_str(), errno);
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PacketPort>> PacketPort::open(const PacketOptions& options) {
+  const std::string port = "packet:iface=" + options.interface;
+  Result<DriverCapabilities> capabilities = look_at_interface(port, options.interface);
+  if (!capabilities) return tl::unexpected(capabilities.error());
+  if (options.mtu > capabilities->mtu) {
+    return fail(Errc::invalid_argument, port + ": mtu=" + std::to_string(options.mtu) + " is more than the interface's " +
+                                            std::to_string(capabilities->mtu) + ": `ip link set " + options.interface + " mtu " +
+                                            std::to_string(options.mtu) + "`");
+  }
+  if (options.mtu != 0) capabilities->mtu = options.mtu;
+  const int socket = ::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (socket < 0 && (errno == EPERM || errno == EACCES)) {
+    return fail(Errc::not_permitted, port + ": needs CAP_NET_RAW: run as root, or give the program the capability (`setcap cap_net_raw+ep "
+                                            "PROGRAM`), or use a wire that needs no rights (dpdk:net_memif0)");
+  }
+  if (socket < 0) return fail_errno((port + ": socket").c_str(), errno);
+  Result<InterfaceClaim> claim = InterfaceClaim::take(port, options.interface);
+  if (!claim) {
+    ::close(socket);
+    return tl::unexpected(claim.error());
+  }
+  if (Status status = set_up(socket, port, options, *capabilities); !status) {
+    ::close(socket);
+    return tl::unexpected(status.error());
+  }
+  return std::unique_ptr<PacketPort>(new PacketPort(*capabilities, socket, options.interface, std::move(*claim)));
+}
+
+PacketPort::PacketPort(const DriverCapabilities& capabilities, int socket, std::string interface, InterfaceClaim claim)
+    : SegmentPort(capabilities, socket, true), interface_(std::move(interface)), claim_(std::move(claim)) {}
+
+uint32_t PacketPort::read(std::span<Transfer> transfers) noexcept {
+  std::array<mmsghdr, kBurst> messages;
+  for (size_t i = 0; i < transfers.size(); ++i) {
+    messages[i] = {};
+    messages[i].msg_hdr.msg_iov = transfers[i].pieces.data();
+    messages[i].msg_hdr.msg_iovlen = transfers[i].count;
+  }
+  const int count = ::recvmmsg(descriptor(), messages.data(), static_cast<unsigned>(transfers.size()), MSG_DONTWAIT, nullptr);
+  if (count < 0) {
+    if (errno != EAGAIN && errno != EINTR) count_read_error();  // the interface went down, or a frame has no header that the kernel knows
+    return 0;
+  }
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    transfers[i].length = messages[i].msg_len;
+    transfers[i].cut = (messages[i].msg_hdr.msg_flags & MSG_TRUNC) != 0;
+  }
+  return static_cast<uint32_t>(count);
+}
+
+int PacketPort::write(std::span<Transfer> transfers) noexcept {
+  std::array<mmsghdr, kBurst> messages;
+  for (size_t i = 0; i < transfers.size(); ++i) {
+    messages[i] = {};
+    messages[i].msg_hdr.msg_iov = transfers[i].pieces.data();
+    messages[i].msg_hdr.msg_iovlen = transfers[i].count;
+  }
+  return ::sendmmsg(descriptor(), messages.data(), static_cast<unsigned>(transfers.size()), MSG_DONTWAIT);
+}
+
+bool PacketPort::is_full(int error) const noexcept {
+  return error == EAGAIN || error == ENOMEM || error == EINTR || (error == ENOBUFS && has_carrier(descriptor(), interface_));
+}
+
+std::vector<DriverCounter> PacketPort::counters() const {
+  std::vector<DriverCounter> all = SegmentPort::counters();
+  tpacket_stats kernel{};
+  socklen_t length = sizeof kernel;
+  if (::getsockopt(descriptor(), SOL_PACKET, PACKET_STATISTICS, &kernel, &length) == 0) missed_ += kernel.tp_drops;
+  all.push_back({"rx_missed", missed_});
+  return all;
+}
+
+std::string PacketPort::description() const {
+  const std::string mtu = std::to_string(capabilities().mtu);
+  return "packet:iface=" + interface_ + " " + to_text(capabilities().address) + " mtu " + mtu + claim_.remark();
+}
+
+}  // namespace unet::drivers

@@ -1,0 +1,245 @@
+// ip_segments_test.cc - IP over a port that cuts packets, gathers them and knows of checksums.
+#include <catch2/catch.hpp>
+
+#include "unet/engine/test_ip.h"
+
+using namespace unet;
+using namespace unet::engine;
+using ip::Protocol;
+using Transport = TransmitOffload::Transport;
+
+namespace {
+
+constexpr uint16_t kOurs = 7000, kTheirs = 9000, kNobodys = 7999;
+
+DriverCapabilities capable(bool udp = true) {
+  return {.address = {2, 0, 0, 0, 0, 1}, .mtu = 1500, .external_payload = true, .segments_max = 65'500, .udp_segments = udp};
+}
+
+Packet bytes(size_t size) {
+  Packet data(size);
+  for (size_t i = 0; i < size; ++i) data[i] = static_cast<std::byte>(i * 13 + i / 251);
+  return data;
+}
+
+struct Segments : TestIp {
+  explicit Segments(bool udp = true)
+      : TestIp(capable(udp)),
+        e(add({{.protocol = Protocol::kTcp, .port = kOurs}, {.protocol = Protocol::kUdp, .port = kOurs}})) {}
+
+  const ip::IpAddress& own(bool ipv4) const { return ipv4 ? own4 : own6; }
+  const ip::IpAddress& theirs(bool ipv4) const { return ipv4 ? peer4 : peer6; }
+  PacketFields from_peer(bool ipv4, uint8_t protocol, uint16_t port = kOurs) const {
+    return {.from = theirs(ipv4), .to = own(ipv4), .protocol = protocol, .from_port = kTheirs, .to_port = port};
+  }
+  PacketFields to_peer(bool ipv4, uint8_t protocol) const {
+    return {.from = own(ipv4), .to = theirs(ipv4), .protocol = protocol, .from_port = kOurs, .to_port = kTheirs};
+  }
+  // Once the neighbour is known, what was sent since.
+  void meet() {
+    for (const bool ipv4 : {true, false}) send(e, {.flags = IpMessageFlags::kFillChecksum}, make_packet(to_peer(ipv4, Protocol::kUdp), {}));
+    wire.offloads.clear();
+    frames.clear();
+    seen.clear();
+  }
+
+  TestEndpoint& e;
+};
+
+// The field of a frame's checksum, and what a port goes on with.
+bool is_begun(const FrameBytes& frame, const TransmitOffload& offload, const ip::IpAddress& from, const ip::IpAddress& to) {
+  const bool tcp = offload.transport == Transport::tcp;
+  uint16_t field;
+  std::memcpy(&field, frame.data() + offload.transport_at + (tcp ? offsetof(ip::TcpHeader, checksum) : offsetof(ip::UdpHeader, checksum)),
+              sizeof field);
+  const auto length = static_cast<uint32_t>(frame.size() - offload.transport_at);
+  const uint64_t sum = ip::pseudo_header_sum(from, to, tcp ? Protocol::kTcp : Protocol::kUdp, length);
+  return field == static_cast<uint16_t>(~ip::checksum_fold(sum));
+}
+
+}  // namespace
+
+TEST_CASE("a message that the port cuts is one frame, whose payload lies where the client has it") {
+  for (const bool ipv4 : {true, false}) {
+    for (const uint8_t protocol : {Protocol::kTcp, Protocol::kUdp}) {
+      Segments t;
+      t.meet();
+      const Packet data = bytes(64'000);
+      REQUIRE(t.send(t.e, {.segment_size = 1400}, make_packet(t.to_peer(ipv4, protocol), data)));
+      REQUIRE(t.seen.size() == 1);
+      REQUIRE(t.wire.offloads.size() == 1);
+      const bool tcp = protocol == Protocol::kTcp;
+      CHECK(t.wire.offloads[0].segment_size == 1400);
+      CHECK(t.wire.offloads[0].transport == (tcp ? Transport::tcp : Transport::udp));
+      CHECK(t.wire.offloads[0].transport_at == 14 + (ipv4 ? 20 : 40));
+      CHECK(is_begun(t.frames[0], t.wire.offloads[0], t.own(ipv4), t.theirs(ipv4)));
+      CHECK(Packet(t.seen[0].payload.begin() + (tcp ? 20 : 8), t.seen[0].payload.end()) == data);
+      CHECK(t.wire.external_frames >= 1);
+    }
+  }
+}
+
+TEST_CASE("slots come back when the port has read what was lent") {
+  Segments t;
+  t.meet();
+  for (int i = 0; i < 300; ++i) {
+    REQUIRE(t.send(t.e, {.segment_size = 1448}, make_packet(t.to_peer(true, Protocol::kTcp), bytes(40'000))));
+    REQUIRE(t.wire.unread.size() == 1);
+    t.wire.complete();
+    t.run();
+  }
+  CHECK(t.seen.size() == 300);
+}
+
+TEST_CASE("a packet of its own has its checksum begun; one whose checksum the client has made goes as it is") {
+  Segments t;
+  t.meet();
+  for (const size_t size : {size_t{100}, size_t{1400}}) {
+    t.wire.offloads.clear();
+    t.frames.clear();
+    REQUIRE(t.send(t.e, {.flags = IpMessageFlags::kFillChecksum}, make_packet(t.to_peer(true, Protocol::kTcp), bytes(size))));
+    REQUIRE(t.wire.offloads.size() == 1);
+    CHECK((t.wire.offloads[0].segment_size == 0 && t.wire.offloads[0].transport == Transport::tcp));
+    CHECK(is_begun(t.frames[0], t.wire.offloads[0], t.own4, t.peer4));
+    const Packet whole = make_packet(t.to_peer(true, Protocol::kTcp), bytes(size));
+    REQUIRE(t.send(t.e, {}, whole));
+    REQUIRE(t.wire.offloads.size() == 2);
+    CHECK(t.wire.offloads[1].transport == Transport::none);
+    CHECK(std::equal(whole.begin() + 20, whole.end(), t.frames[1].begin() + 34, t.frames[1].end()));
+    t.wire.complete();
+    t.run();
+  }
+}
+
+TEST_CASE("a port that cuts no UDP gets packets, with checksums begun") {
+  Segments t(false);
+  t.meet();
+  REQUIRE(t.send(t.e, {.segment_size = 1400}, make_packet(t.to_peer(true, Protocol::kUdp), bytes(4000))));
+  REQUIRE(t.wire.offloads.size() == 3);
+  for (const TransmitOffload& each : t.wire.offloads) CHECK((each.segment_size == 0 && each.transport == Transport::udp));
+}
+
+TEST_CASE("of UDP the port gets at most 64 packets at a time, of which all but the last are full") {
+  Segments t;
+  t.meet();
+  const Packet data = bytes(20'000);
+  REQUIRE(t.send(t.e, {.segment_size = 100}, make_packet(t.to_peer(true, Protocol::kUdp), data)));
+  Packet came;
+  for (const Seen& each : t.seen) {
+    CHECK(each.payload.size() - 8 <= 6400);
+    came.insert(came.end(), each.payload.begin() + 8, each.payload.end());
+  }
+  CHECK((came == data && t.seen.size() == 4));
+}
+
+TEST_CASE("a segment that does not fit the wire is not cut by the port either") {
+  Segments t;
+  t.meet();
+  REQUIRE(t.send(t.e, {.segment_size = 3000}, make_packet(t.to_peer(true, Protocol::kTcp), bytes(30'000))));
+  CHECK(t.wire.offloads.empty());
+  const auto told = got(t.e);
+  REQUIRE(told != nullptr);
+  CHECK(told->view.protocol == Protocol::kIcmp);
+}
+
+TEST_CASE("before the neighbour is known the host sends, packet by packet, with whole checksums") {
+  Segments t;
+  REQUIRE(t.send(t.e, {.segment_size = 1000}, make_packet(t.to_peer(true, Protocol::kTcp), bytes(2500))));
+  Packet came;
+  for (const Seen& each : t.seen) came.insert(came.end(), each.payload.begin() + 20, each.payload.end());
+  CHECK(came == bytes(2500));
+}
+
+TEST_CASE("what the port has gathered goes up as one message, and its checksum is believed") {
+  for (const bool ipv4 : {true, false}) {
+    for (const uint8_t protocol : {Protocol::kTcp, Protocol::kUdp}) {
+      Segments t;
+      t.wire.segment_size = 1400;
+      t.wire.checked = true;
+      const Packet data = bytes(50'000);
+      Packet packet = make_packet(t.from_peer(ipv4, protocol), data);
+      const size_t transport = ipv4 ? 20 : 40, checksum = transport + (protocol == Protocol::kTcp ? 16 : 6);
+      packet[checksum] ^= std::byte{0xff};
+      t.arrive(packet);
+      const auto message = got(t.e);
+      REQUIRE(message != nullptr);
+      CHECK((message->own.segment_size == 1400 && message->own.flags == IpMessageFlags::kChecked));
+      CHECK(std::equal(message->packet.begin() + static_cast<ptrdiff_t>(transport), message->packet.end(),
+                       packet.begin() + static_cast<ptrdiff_t>(transport), packet.end()));
+      CHECK(got(t.e) == nullptr);
+      // Nobody has looked: then we do.
+      t.wire.checked = false;
+      t.arrive(packet);
+      CHECK(got(t.e) == nullptr);
+      CHECK(t.ni.counter(NiCounter::ip_bad_transport) == 1);
+    }
+  }
+}
+
+TEST_CASE("segments of one packet are a packet") {
+  Segments t;
+  t.wire.segment_size = 1400;
+  t.wire.checked = true;
+  t.arrive(make_packet(t.from_peer(true, Protocol::kTcp), bytes(1400)));
+  const auto message = got(t.e);
+  REQUIRE(message != nullptr);
+  CHECK((message->own.segment_size == 0 && message->packet.size() == 1440));
+}
+
+TEST_CASE("the longest packet is longer than a message: it comes in two") {
+  Segments t;
+  t.wire.segment_size = 1000;
+  t.wire.checked = true;
+  const Packet data = bytes(65'535 - 40);
+  PacketFields fields = t.from_peer(true, Protocol::kTcp);
+  fields.tcp_flags = ip::TcpFlags::kAck | ip::TcpFlags::kPsh | ip::TcpFlags::kFin;
+  t.arrive(make_packet(fields, data));
+  Packet came;
+  for (int i = 0; i < 2; ++i) {
+    const auto message = got(t.e);
+    REQUIRE(message != nullptr);
+    ip::TcpHeader header;
+    std::memcpy(&header, message->view.payload.data(), sizeof header);
+    CHECK(uint32_t{header.sequence} == fields.sequence + static_cast<uint32_t>(came.size()));
+    CHECK(((header.flags & ip::TcpFlags::kFin) != 0) == (i == 1));
+    CHECK(message->own.segment_size == (i == 0 ? 1000 : 0));
+    came.insert(came.end(), message->view.payload.begin() + 20, message->view.payload.end());
+  }
+  CHECK(came == data);
+}
+
+TEST_CASE("long ones that nobody claims are refused as short ones are") {
+  for (const bool ipv4 : {true, false}) {
+    Segments t;
+    t.wire.segment_size = 1400;
+    t.wire.checked = true;
+    const PacketFields stream = t.from_peer(ipv4, Protocol::kTcp, kNobodys);
+    t.arrive(make_packet({.from = stream.from, .to = stream.to, .protocol = Protocol::kTcp, .from_port = kTheirs, .to_port = kNobodys,
+                          .tcp_flags = 0}, bytes(60'000)));
+    REQUIRE(t.seen.size() == 1);
+    ip::TcpView reset;
+    REQUIRE(ip::parse_tcp(t.seen[0].payload, reset) == ip::TcpError::none);
+    CHECK(reset.has(ip::TcpFlags::kRst));
+    CHECK(reset.acknowledgement == ip::TcpSequence{stream.sequence + 60'000u});
+    t.arrive(make_packet(t.from_peer(ipv4, Protocol::kUdp, kNobodys), bytes(60'000)));
+    REQUIRE(t.seen.size() == 2);
+    CHECK(t.seen[1].kind == ip::Arrival::Kind::icmp_error);
+    CHECK(t.seen[1].packet.size() <= 1280);
+  }
+}
+
+TEST_CASE("a header that says more than there is of a long packet is bad, whatever the port says") {
+  Segments t;
+  t.wire.segment_size = 8;
+  t.wire.checked = true;
+  for (int words = 0; words < 16; ++words) {
+    Packet packet = make_packet(t.from_peer(true, Protocol::kTcp), bytes(32));
+    packet[20 + 12] = static_cast<std::byte>(words << 4);
+    t.arrive(packet);
+    while (got(t.e)) {}
+  }
+  Packet packet = make_packet(t.from_peer(true, Protocol::kUdp), bytes(32));
+  packet[20 + 4] = std::byte{0xff};
+  t.arrive(packet);
+  CHECK(t.ni.counter(NiCounter::ip_bad_transport) == 1);
+}
