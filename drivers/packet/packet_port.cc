@@ -61,9 +61,8 @@ Status set_up(int socket, const std::string& port, const PacketOptions& options,
   if (Status status = set_filter(socket, port, capabilities.address, options.all_types); !status) return status;
   constexpr int kYes = 1;
   if (!set(socket, SOL_PACKET, PACKET_VNET_HDR, kYes)) return fail_errno((port + ": PACKET_VNET_HDR").c_str(), errno);
-  // Frames go to the interface without a queueing discipline on the way, which would only delay them; what this host sends would be
-  // filtered out one by one.
-  static_cast<void>(set(socket, SOL_PACKET, PACKET_QDISC_BYPASS, kYes));
+  // What this host sends would be filtered out one by one. PACKET_QDISC_BYPASS is not for this port: past the queueing discipline Linux
+  // drops segments that the interface does not cut itself.
   static_cast<void>(set(socket, SOL_PACKET, kIgnoreOutgoing, kYes));
   for (const auto& [force, option] : {std::pair(SO_RCVBUFFORCE, SO_RCVBUF), std::pair(SO_SNDBUFFORCE, SO_SNDBUF)}) {
     if (!set(socket, SOL_SOCKET, force, kBufferBytes)) static_cast<void>(set(socket, SOL_SOCKET, option, kBufferBytes));

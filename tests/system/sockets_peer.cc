@@ -8,11 +8,13 @@
 //        sockets_peer shout GROUP PORT COUNT                 sends them, `1`, `2` ...
 //        sockets_peer leave ADDRESS PORT CONNECTIONS         sends, waits for acknowledgements, closes, prints `left`, and is gone
 //        sockets_peer fast ADDRESS PORT BYTES COUNT          streams, one after the other; data goes with the SYN, if a cookie is there
+//        sockets_peer segments ADDRESS PORT BYTES SEGMENT COUNT     BYTES at once as datagrams of SEGMENT (UDP_SEGMENT), which come back
 //        sockets_peer hold ADDRESS PORT CONNECTIONS          opens them, prints `open`, and holds them until standard input closes
 //
 // `echo` prints `ready`, the others `done` or what went wrong. At the end each says how many streams went by neighbours' channels.
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -290,6 +292,31 @@ int fast(Sockets& sockets, const Name& to, size_t bytes, size_t count) {
   return 0;
 }
 
+int segments(Sockets& sockets, const Name& to, size_t bytes, size_t segment, size_t count) {
+  const int s = sockets.socket(to.family, SOCK_DGRAM, 0);
+  if (sockets.connect(s, to.get(), to.length) != 0) return wrong("connect");
+  const timeval second{.tv_sec = 1, .tv_usec = 0};
+  const int size = static_cast<int>(segment);
+  sockets.setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &second, sizeof second);
+  if (sockets.setsockopt(s, IPPROTO_UDP, UDP_SEGMENT, &size, sizeof size) != 0) return wrong("UDP_SEGMENT");
+  std::vector<std::byte> data(bytes), back(65536);
+  for (size_t at = 0; at < bytes; ++at) data[at] = pattern(at);
+  for (size_t done = 0, lost = 0; done < count;) {
+    if (sockets.send(s, data.data(), data.size(), 0) != static_cast<ssize_t>(bytes)) return wrong("send");
+    size_t at = 0;
+    while (at < bytes) {
+      const ssize_t got = sockets.recv(s, back.data(), back.size(), 0);
+      if (got < 0 && errno == EAGAIN && ++lost < 10) break;  // a neighbour had to be asked for, perhaps: all of it again
+      if (got != static_cast<ssize_t>(std::min(segment, bytes - at))) return wrong("recv");
+      if (std::memcmp(back.data(), data.data() + at, static_cast<size_t>(got)) != 0) return wrong("other bytes");
+      at += static_cast<size_t>(got);
+    }
+    done += at == bytes;
+  }
+  std::printf("done\n");
+  return 0;
+}
+
 int hold(Sockets& sockets, const Name& to, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const int s = sockets.socket(to.family, SOCK_STREAM, 0);
@@ -326,6 +353,7 @@ int main(int argc, char** argv) {
   else if (what == "shout" && argc == 5) status = shout(**sockets, name_of(argv[2], argv[3]), std::atoi(argv[4]));
   else if (what == "leave" && argc == 5) status = leave(**sockets, name_of(argv[2], argv[3]), number(4));
   else if (what == "fast" && argc == 6) status = fast(**sockets, name_of(argv[2], argv[3]), number(4), number(5));
+  else if (what == "segments" && argc == 7) status = segments(**sockets, name_of(argv[2], argv[3]), number(4), number(5), number(6));
   else if (what == "hold" && argc == 5) status = hold(**sockets, name_of(argv[2], argv[3]), number(4));
   else std::fprintf(stderr, "sockets_peer: see the head of its source\n");
   const StackCounters& counters = (*sockets)->stack().counters();

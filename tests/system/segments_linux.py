@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+# segments_linux.py - the wires packet and tap, which carry segments of 64 KiB to and from Linux's kernel: streams of a hundred megabytes in
+# both roles, datagrams that are cut and gathered, echo, what nobody claims, and packets of the MTU where the kernel cuts them.
+#
+# Usage: segments_linux.py UNETD UNETCTL SOCKETS_PEER   (77: no root, no network namespaces)
+#        segments_linux.py --peer ...                   what the kernel's side does, in its namespace
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+
+import sockets_linux
+from daemon import WAIT, directory, main, require, run, wait_until
+from ip_linux import kernel_no_protocol, kernel_ping
+from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, PREFIX, VERSIONS, give_kernel, looks_right
+from sockets_linux import Ni, kernel_call, kernel_datagrams, kernel_refused, kernel_resets
+from spaces import Host, Spaces, can_be_made, ip
+from tcp_linux import PORT, family
+
+UNETD, UNETCTL, sockets_linux.SOCKETS_PEER = map(os.path.abspath, sys.argv[1:4]) if len(sys.argv) == 4 else [""] * 3
+LONG = 25_000_000  # bytes each way of a stream: with both versions and both roles 100 MB each way
+UDP_SEGMENT = 103
+
+
+# ---- the kernel's side
+
+
+def kernel_segments(address, size, segment):
+    """What is sent at once goes as datagrams of `segment` bytes, and they come back."""
+    size, segment = int(size), int(segment)
+    with socket.socket(family(address), socket.SOCK_DGRAM) as udp:
+        udp.settimeout(1)
+        udp.connect((address, PORT))
+        udp.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, segment)
+        for _ in range(20):
+            data = os.urandom(size)
+            udp.send(data)
+            came = []
+            try:
+                while sum(map(len, came)) < size:
+                    came.append(udp.recv(65536))
+            except socket.timeout:
+                continue
+            if b"".join(came) == data and set(map(len, came[:-1])) <= {segment}:
+                return True
+    return False
+
+
+PEER = {"call": kernel_call, "refused": kernel_refused, "resets": kernel_resets, "datagrams": kernel_datagrams, "segments": kernel_segments,
+        "ping": lambda to, size: kernel_ping(to, int(size)), "no_protocol": kernel_no_protocol}
+
+
+# ---- the test
+
+
+class SegmentsNi(Ni):
+    """A unetd, and the namespace of the kernel that it talks to."""
+
+    def __init__(self, spaces, d, daemon):
+        super().__init__(spaces, d)
+        self.socket, self.daemon = f"{d}/s", daemon
+
+    def counters(self):
+        status, out, err = run(UNETCTL, "all", "--json", "--socket", self.socket)
+        require(status == 0, f"unetctl: {err}")
+        return json.loads(out)["ports"][0]["counters"]
+
+
+class OneSpace:
+    """The kernel's side is in the namespace of the network interface."""
+
+    def __init__(self, spaces):
+        self.space = spaces["a"]
+
+    def __getitem__(self, _):
+        return self.space
+
+
+@contextlib.contextmanager
+def packet(offloads):
+    with directory() as d, Spaces("a", "b") as spaces:
+        spaces.join("a", "eth0", "b", "eth0")
+        if offloads:
+            for host in ("a", "b"):
+                run("ip", "netns", "exec", spaces[host], "ethtool", "-K", "eth0", "tso", "on", "gso", "on", "gro", "on", "tx", "on")
+        give_kernel(spaces, KERNELS)
+        with Host(UNETD, spaces, "a", f"{d}/s", "packet:iface=eth0", "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed") as daemon:
+            yield SegmentsNi(spaces, d, daemon)
+
+
+@contextlib.contextmanager
+def tap(name="unet0"):
+    with directory() as d, Spaces("a") as spaces:
+        port = f"tap:name={name},address=" + "+".join(f"{KERNELS[v]}/{PREFIX[v]}" for v in VERSIONS)
+        with Host(UNETD, spaces, "a", f"{d}/s", port, "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed") as daemon:
+            yield SegmentsNi(OneSpace(spaces), d, daemon)
+
+
+def talk(ni, length):
+    """Both roles, both versions; and what a host answers by itself."""
+    with ni.running("ready", "echo", PORT):
+        for v in VERSIONS:
+            for size in (0, 56, 1473, 20_000):
+                ni.kernel("ping", OURS[v], size)
+            ni.kernel("no_protocol", OURS[v])
+            ni.kernel("refused", OURS[v], PORT + 1)
+            for size in (0, 1, 1449, length):
+                ni.kernel("call", OURS[v], size, 1)
+            ni.kernel("call", OURS[v], 100_000, 20)
+            ni.kernel("resets", OURS[v])
+            ni.kernel("datagrams", OURS[v], "0,1,1472,1473,60000")
+            for size, segment in ((20_000, 1000), (60_000, 1200), (1001, 1000)):
+                ni.kernel("segments", OURS[v], size, segment)
+    for v in VERSIONS:
+        for size, count in ((1449, 1), (length, 1), (100_000, 20)):
+            with kernel_echoes(ni, v, count):
+                require(ni.does("call", KERNELS[v], PORT, size, count) == 0, "a stream over the wire went by a neighbour's channel")
+        with kernel_echoes_datagrams(ni, v):
+            ni.does("datagrams", KERNELS[v], PORT, 1472, 20)
+            for size, segment in ((20_000, 1000), (60_000, 1200), (1001, 1000)):
+                ni.does("segments", KERNELS[v], PORT, size, segment, 5)
+    counters = ni.counters()
+    require(counters["rx_bad_header"] == counters["rx_errors"] == counters["tx_errors"] == 0, f"the port has counted {counters}")
+    return counters
+
+
+@contextlib.contextmanager
+def ending(process, first):
+    try:
+        require(process.stdout.readline().strip() == first, "the kernel's side")
+        yield process
+    finally:
+        process.kill()
+        process.wait(WAIT)
+
+
+def kernel_echoes(ni, version, count):
+    return ending(ni.start_kernel("echo", KERNELS[version], count), "listening")
+
+
+def kernel_echoes_datagrams(ni, version):
+    program = ("import socket,sys\n"
+               f"udp = socket.socket(socket.{'AF_INET6' if version == 6 else 'AF_INET'}, socket.SOCK_DGRAM)\n"
+               "udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)\n"
+               f"udp.bind(('{KERNELS[version]}', {PORT}))\n"
+               "print('bound', flush=True)\n"
+               "while True:\n"
+               "  data, who = udp.recvfrom(65536)\n"
+               "  udp.sendto(data, who)\n")
+    return ending(subprocess.Popen(["ip", "netns", "exec", ni.spaces["b"], sys.executable, "-c", program], stdout=subprocess.PIPE, text=True),
+                  "bound")
+
+
+def test_packet():
+    with packet(offloads=True) as ni:
+        counters = talk(ni, LONG)
+        require(counters["tx_segments"] > 0 and counters["rx_segments"] > 0, f"no segments went: {counters}")
+        require(ni.daemon.stop() == 0, "unetd did not end well")
+
+
+def test_packets_of_the_mtu():
+    """Where the interface cuts nothing the kernel does, and the wire has packets with checksums."""
+    with packet(offloads=False) as ni:
+        capture = f"{ni.socket}.pcap"
+        tcpdump = None
+        if shutil.which("tcpdump") and shutil.which("tshark") and shutil.which("ethtool"):
+            tcpdump = subprocess.Popen(["ip", "netns", "exec", ni.spaces["b"], "tcpdump", "-i", "eth0", "-B", "65536", "-U", "-w", capture],
+                                       stderr=subprocess.PIPE, text=True)
+            require(any("listening" in line for line in tcpdump.stderr), "tcpdump does not listen")
+        counters = talk(ni, 500_000)
+        require(counters["tx_segments"] > 0, f"no segments went: {counters}")
+        if tcpdump is None:
+            return
+        tcpdump.terminate()
+        tcpdump.wait(WAIT)
+        looks_right(capture)
+        status, out, err = run("tshark", "-r", capture, "-Y", "frame.len > 1514", "-c", "5")
+        require(status == 0 and out.strip() == "", f"longer than the MTU: {out}{err}")
+        status, out, err = run("tshark", "-r", capture, "-Y", "frame.len == 1514 and tcp", "-T", "fields", "-e", "ip.src", "-e", "ipv6.src")
+        require(all(out.count(OURS[v]) > 100 for v in VERSIONS), f"packets of the MTU are missing: {err}")
+
+
+def test_tap():
+    with tap() as ni:
+        counters = talk(ni, LONG)
+        require(counters["tx_segments"] > 0 and counters["rx_segments"] > 0, f"no segments went: {counters}")
+        space = ni.spaces["a"]
+        require(ip("-n", space, "link", "show", "unet0", may_fail=True), "there is no interface")
+        status, _, err = run("ip", "netns", "exec", space, UNETD, "--socket", f"{ni.socket}2", "--port", "tap:name=unet0")
+        require(status == 1 and "another process has this tap" in err, f"a second one: {status}, {err}")
+        require(ni.daemon.stop() == 0, "unetd did not end well")
+        wait_until(lambda: not ip("-n", space, "link", "show", "unet0", may_fail=True), "the interface is still there")
+
+
+def test_a_tap_that_stays():
+    with directory() as d, Spaces("a") as spaces:
+        ip("-n", spaces["a"], "tuntap", "add", "dev", "tap7", "mode", "tap")
+        give_kernel(spaces, KERNELS, "a", "tap7")
+        ip("-n", spaces["a"], "link", "set", "tap7", "up")
+        for _ in range(2):
+            with Host(UNETD, spaces, "a", f"{d}/s", "tap:name=tap7", "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed") as daemon:
+                ni = SegmentsNi(OneSpace(spaces), d, daemon)
+                with ni.running("ready", "echo", PORT):
+                    ni.kernel("call", OURS[4], 100_000, 1)
+                require(daemon.stop() == 0, "unetd did not end well")
+
+
+def test_what_the_command_line_may_say():
+    with directory() as d:
+        for port, why in (("packet:", "needs iface="), ("packet:iface=x,y=1", "no option"), ("tap:name=a,address=10.0.0.1", "ADDRESS/PREFIX"),
+                          ("tap:address=10.0.0.1/24", "needs name="), ("tap:name=sixteen-letters-", "no interface name"),
+                          ("vlan:id=5 / packet:iface=lo", "pcap:iface=lo"), ("packet:iface=lo", "loopback"), ("tap:name=lo", "no tap")):
+            status, _, err = run(UNETD, "--socket", f"{d}/s", "--port", port)
+            require(status == 1 and why in err, f"{port}: {status}, {err}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--peer":
+        print(PEER[sys.argv[2]](*sys.argv[3:]))
+        sys.exit(0)
+    if not can_be_made():
+        print("skipped: needs root and network namespaces")
+        sys.exit(77)
+    sys.exit(main(globals()))
