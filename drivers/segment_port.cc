@@ -16,8 +16,8 @@ constexpr uint32_t kFrames = 256;             // to be sent: more than an engine
 constexpr uint32_t kArrivals = 96;            // a burst that the engine has, one to be filled, and some that a wrapper detains
 constexpr uint32_t kPacketMax = 65535;
 constexpr uint32_t kSegmentsMax = 65500;      // less than 64 KiB with Ethernet: longer ones the kernel cuts before the device sees them
-constexpr uint32_t kLong = 128 * 1024;        // bytes of a burst after which the next one is short,
-constexpr uint32_t kShortBurst = 4;           // of so many frames
+constexpr uint32_t kShortBurst = 4;           // frames of a burst
+constexpr uint32_t kLong = 32 * 1024;         // after one of frames of so many bytes, or of four such and any others
 
 uint32_t round_up(uint32_t bytes) noexcept { return (bytes + 63) / 64 * 64; }
 
@@ -68,7 +68,8 @@ uint32_t SegmentPort::receive(std::span<ReceivedFrame> frames, Nanoseconds) noex
     empty_[i] = nullptr;
     frames[count++] = frame;
   }
-  burst_ = bytes > kLong || (burst_ == kShortBurst && bytes > kLong / kBurst * kShortBurst) ? kShortBurst : kBurst;
+  // A look at an empty wire is one at one place.
+  burst_ = came == 0 ? 1 : bytes > uint64_t{kLong} * std::min(came, kShortBurst) ? kShortBurst : kBurst;
   return count;
 }
 

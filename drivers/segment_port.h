@@ -73,7 +73,7 @@ class SegmentPort : public Driver {
   const uint32_t room_;            // bytes of a frame that arrives, and one more: what fills it was cut
   FramePool receive_pool_, transmit_pool_;
   std::array<std::byte*, kBurst> empty_{};  // places for what comes next; nullptr: to be taken from the pool
-  uint32_t burst_ = kBurst;        // frames to be read at a time: a few long ones, so that they stay in the cache
+  uint32_t burst_ = kBurst;        // frames to be read at a time: a few long ones, so that they stay in the cache; one if none came
   std::array<Transfer, kBurst> transfers_;
   Counters counters_;
 };

@@ -139,11 +139,15 @@ TEST_CASE("after long frames few are read at a time, and many again after short 
     return came;
   };
   CHECK(receive(1000, 32) == 32);
+  CHECK(receive(1000, 3) == 3);
   CHECK(receive(60'000, 3) == 3);
   CHECK(receive(60'000, 8) == 4);
   CHECK(receive(60'000, 0) == 4);
   CHECK(receive(100, 4) == 4);
   CHECK(receive(100, 32) == 32);
+  CHECK(receive(100, 0) == 0);
+  CHECK(receive(100, 8) == 1);  // after nothing, one
+  CHECK(receive(100, 0) == 7);
 }
 
 TEST_CASE("what does not fit or contradicts itself is dropped and counted, and the others arrive") {
