@@ -126,7 +126,8 @@ struct Socket {
   uint32_t listener = ~uint32_t{0};  // whose embryo this is, or for whose accept() it waits
   uint8_t hop_limit = 0;           // 0: the host's
   uint8_t traffic_class = 0;
-  uint8_t shown = 0xFF;            // the state that others were told last
+  uint8_t shown = 0xFF;            // the state that others were told last,
+  uint32_t told_at = ~uint32_t{0};  // in that place (SocketTables); ~0: nobody is told
   uint16_t max_segment = 0xFFFF;   // TCP_MAXSEG
   uint16_t fast_open_max = 0;      // TCP_FASTOPEN, before listen()
   Address local{}, remote{};

@@ -30,27 +30,36 @@ uint32_t milliseconds(Nanoseconds time) noexcept {
 
 }  // namespace
 
-SocketSlot* SocketTables::place_of(uint32_t socket) const noexcept {
-  const uint32_t table = socket_table_of(socket);
-  return table < count_ ? &tables_[table].slot(socket - socket_table_begin(table)) : nullptr;
-}
-
-void SocketTables::put(uint32_t socket, const SocketRecord& record) {
-  const uint32_t table = socket_table_of(socket);
-  while (count_ <= table) {
-    if (refused_ || table >= kSocketTablesMax) return;
+uint32_t SocketTables::take() {
+  if (!free_.empty()) {
+    const uint32_t place = free_.back();
+    free_.pop_back();
+    return place;
+  }
+  const uint32_t table = socket_table_of(next_);
+  if (count_ <= table) {
+    if (refused_ || table >= kSocketTablesMax) return kNone;
     tables_[count_] = network_.open_sockets();
     refused_ = !tables_[count_];
-    if (!refused_) ++count_;
+    if (refused_) return kNone;
+    ++count_;
+    free_.reserve(socket_table_begin(count_));  // so that none is given back by an allocation
   }
-  const uint32_t place = socket - socket_table_begin(table);
-  tables_[table].slot(place).write(record);
-  std::atomic<uint32_t>& used = tables_[table].header().used;
-  if (place >= used.load(std::memory_order_relaxed)) used.store(place + 1, std::memory_order_release);
+  return next_++;
 }
 
-void SocketTables::drop(uint32_t socket) noexcept {
-  if (SocketSlot* const slot = place_of(socket); slot != nullptr) slot->write(SocketRecord{});
+void SocketTables::put(uint32_t place, const SocketRecord& record) noexcept {
+  if (place == kNone) return;
+  const uint32_t table = socket_table_of(place), at = place - socket_table_begin(table);
+  tables_[table].slot(at).write(record);
+  std::atomic<uint32_t>& used = tables_[table].header().used;
+  if (at >= used.load(std::memory_order_relaxed)) used.store(at + 1, std::memory_order_release);
+}
+
+void SocketTables::give_back(uint32_t place) noexcept {
+  if (place == kNone) return;
+  put(place, {});
+  free_.push_back(place);
 }
 
 uint64_t SocketTables::asked() const noexcept {
@@ -60,9 +69,10 @@ uint64_t SocketTables::asked() const noexcept {
   return asked == header.told.load(std::memory_order_relaxed) ? 0 : asked;
 }
 
-void SocketTables::put_info(uint32_t socket, const SocketInfo& info) noexcept {
-  const uint32_t table = socket_table_of(socket);
-  if (table < count_) tables_[table].info(socket - socket_table_begin(table)).write(info);
+void SocketTables::put_info(uint32_t place, const SocketInfo& info) noexcept {
+  if (place == kNone) return;
+  const uint32_t table = socket_table_of(place);
+  tables_[table].info(place - socket_table_begin(table)).write(info);
 }
 
 void SocketTables::finish(uint64_t asked, const StackCounters& stack, const tcp::Counters& tcp) noexcept {

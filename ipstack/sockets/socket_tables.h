@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "ipstack/sockets/network.h"
 #include "ipstack/tcp/counters.h"
@@ -20,23 +21,27 @@ class SocketTables {
  public:
   explicit SocketTables(Network& network) noexcept : network_(network) {}
 
-  // Tells of a socket, in a further table if it has to be; where there is none to be had, nobody is told.
-  void put(uint32_t socket, const SocketRecord& record);
-  // The socket is no more.
-  void drop(uint32_t socket) noexcept;
-  bool has(uint32_t socket) const noexcept { return place_of(socket) != nullptr; }
+  static constexpr uint32_t kNone = ~uint32_t{0};
+
+  // A place to tell of a socket, or of a connection in TIME-WAIT that has none any longer; in a further table if it has to be. kNone: none
+  // is to be had, and nobody is told.
+  uint32_t take();
+  // Calls with kNone do nothing.
+  void put(uint32_t place, const SocketRecord& record) noexcept;
+  // It is no more.
+  void give_back(uint32_t place) noexcept;
 
   // Somebody wants to know all that changes; answered when finish() was called with this.
   uint64_t asked() const noexcept;
-  void put_info(uint32_t socket, const SocketInfo& info) noexcept;
+  void put_info(uint32_t place, const SocketInfo& info) noexcept;
   void finish(uint64_t asked, const StackCounters& stack, const tcp::Counters& tcp) noexcept;
 
  private:
-  SocketSlot* place_of(uint32_t socket) const noexcept;
-
   Network& network_;
   std::array<SocketTableView, kSocketTablesMax> tables_{};
   uint32_t count_ = 0;
+  std::vector<uint32_t> free_;  // places below next_
+  uint32_t next_ = 0;
   bool refused_ = false;   // there are no more
 };
 

@@ -43,7 +43,7 @@ Stack::~Stack() {
   for (uint32_t i = 0; i < slab_.end(); ++i) {
     if (!slab_.has(i) || !slab_[i].has_connection() || left_to_interface(i)) continue;
     slab_[i].tcp->connection->abort();
-    if (send_segments(i)) tables_.drop(i);  // without room the network interface resets the peer: nobody has the port then
+    if (send_segments(i)) tables_.give_back(std::exchange(slab_[i].told_at, kNone));  // without room the network interface resets the peer: nobody has the port then
   }
 }
 
@@ -87,7 +87,7 @@ void Stack::drop(uint32_t index) {
   if (socket.datagram != nullptr && socket.bound) unlink_datagram(index);
   if (socket.near != nullptr) drop_pieces(*socket.near);
   give_back_port(socket);
-  if (socket.shown != 0xFF) tables_.drop(index);
+  tables_.give_back(socket.told_at);
   slab_.drop(index);
 }
 

@@ -148,6 +148,8 @@ class Stack {
   int remote_address(int socket, Address& address) const;
   uint32_t events(int socket) const noexcept;
   bool is_open(int socket) const noexcept { return owned(socket) != nullptr; }
+  // Its place among those of which others are told (unet/socket_table.h); ~0: it has none.
+  uint32_t told_at(int socket) const noexcept { return owned(socket) != nullptr ? owned(socket)->told_at : kNone; }
   bool is_ipv6(int socket) const noexcept { return owned(socket) != nullptr && owned(socket)->ipv6; }
   bool is_datagram(int socket) const noexcept { return owned(socket) != nullptr && owned(socket)->type == Type::datagram; }
   // The connection of a stream, or nullptr.

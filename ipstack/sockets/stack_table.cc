@@ -76,7 +76,8 @@ void Stack::show(uint32_t index) {
   }
   record.told = telling_;
   fill_queues(socket, record);
-  tables_.put(index, record);
+  if (socket.told_at == kNone) socket.told_at = tables_.take();
+  tables_.put(socket.told_at, record);
 }
 
 // A part each time: who has a hundred thousand sockets has other things to do, too.
@@ -93,7 +94,7 @@ void Stack::tell_asked() {
     const Socket& socket = slab_[telling_at_];
     if (!socket.has_connection()) continue;
     const uint8_t congestion = socket.tcp->options.congestion == tcp::Algorithm::cubic ? 0 : 1;
-    tables_.put_info(telling_at_, info_of(socket.tcp->connection->info(now_), congestion, asked));
+    tables_.put_info(socket.told_at, info_of(socket.tcp->connection->info(now_), congestion, asked));
   }
   if (telling_at_ >= slab_.end()) tables_.finish(asked, counters_, tcp_counters_);
 }
@@ -101,7 +102,7 @@ void Stack::tell_asked() {
 // The application has closed it and the peer has all data: the network interface goes on with that from what show() said last.
 bool Stack::left_to_interface(uint32_t index) const noexcept {
   const Socket& socket = slab_[index];
-  if (socket.owned || socket.listener != kNone || !tables_.has(index) || !socket.has_connection()) return false;
+  if (socket.owned || socket.listener != kNone || socket.told_at == kNone || !socket.has_connection()) return false;
   const tcp::Connection& connection = *socket.tcp->connection;
   const tcp::Connection::Ends ends = connection.ends(now_);
   const uint32_t outstanding = ends.send_next - ends.send_unacknowledged;

@@ -18,7 +18,9 @@ void Stack::begin_time_wait(uint32_t index) {
     ++counters_.time_waits_evicted;
     end_time_wait(time_waits_.oldest());
   }
-  if (time_waits_.add(hash, socket.local, socket.remote, connection.time_wait(), connection.expires_at())) {
+  show(index);  // the network interface holds it when this process is gone
+  if (time_waits_.add(hash, socket.local, socket.remote, connection.time_wait(), connection.expires_at(), socket.told_at)) {
+    socket.told_at = kNone;
     ++counters_.time_waits;
     tcp_ports_.use(socket.local.port);
   }
@@ -27,6 +29,7 @@ void Stack::begin_time_wait(uint32_t index) {
 
 void Stack::end_time_wait(uint32_t at) {
   const uint16_t port = time_waits_[at].local.port;
+  tables_.give_back(time_waits_[at].told_at);
   time_waits_.remove(at);
   tcp_ports_.give_back(port);
 }

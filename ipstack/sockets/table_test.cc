@@ -33,15 +33,17 @@ struct Two {
   }
 };
 
-SocketRecord told(const Application& of, int socket) {
-  const auto number = static_cast<uint32_t>(socket);
-  const uint32_t table = socket_table_of(number);
+uint32_t place(const Application& of, int socket) { return of.stack->told_at(socket); }
+SocketRecord told_at(const Application& of, uint32_t place) {
+  const uint32_t table = socket_table_of(place);
   REQUIRE(table < of.port.tables.size());
   SocketRecord record;
-  REQUIRE(of.port.table(table).slot(number - socket_table_begin(table)).read(record));
+  REQUIRE(of.port.table(table).slot(place - socket_table_begin(table)).read(record));
   return record;
 }
-SocketState state(const Application& of, int socket) { return static_cast<SocketState>(told(of, socket).state); }
+SocketRecord told(const Application& of, int socket) { return told_at(of, place(of, socket)); }
+SocketState state_at(const Application& of, uint32_t place) { return static_cast<SocketState>(told_at(of, place).state); }
+SocketState state(const Application& of, int socket) { return state_at(of, place(of, socket)); }
 
 }  // namespace
 
@@ -75,20 +77,25 @@ TEST_CASE("a stack tells of a socket from when it has a port until it is no more
   REQUIRE(t.a.stack->connect(datagrams, {*ip::parse_ip("10.0.0.2"), 54}) == 0);
   CHECK(state(t.a, datagrams) == SocketState::established);
   CHECK(told(t.a, datagrams).remote_port == 54);
+  const uint32_t of_datagrams = place(t.a, datagrams), of_client = place(t.a, client), of_server = place(t.b, server);
   t.a.stack->close(datagrams);
-  CHECK(told(t.a, datagrams).protocol == 0);
+  CHECK(told_at(t.a, of_datagrams).protocol == 0);
 
   t.a.stack->close(client);
-  CHECK(told(t.a, client).flags == (SocketFlags::kClosed | SocketFlags::kFinSent | SocketFlags::kTimestamps));
+  CHECK(told_at(t.a, of_client).flags == (SocketFlags::kClosed | SocketFlags::kFinSent | SocketFlags::kTimestamps));
   t.world.run(t.world.now + kSecond);
-  CHECK(state(t.a, client) == SocketState::fin_wait_2);
+  CHECK(state_at(t.a, of_client) == SocketState::fin_wait_2);
   CHECK(state(t.b, server) == SocketState::close_wait);
   t.b.stack->close(server);
   t.world.run(t.world.now + kSecond);
-  CHECK(state(t.a, client) == SocketState::time_wait);
-  CHECK(told(t.b, server).protocol == 0);
+  CHECK(state_at(t.a, of_client) == SocketState::time_wait);  // though the socket is gone
+  CHECK(told_at(t.a, of_client).remote_port == 80);
+  CHECK(told_at(t.b, of_server).protocol == 0);
+  const int other = t.a.stack->socket(Type::datagram, false);  // which may have the socket's number, and has another place
+  REQUIRE(t.a.stack->bind(other, {{}, 53}) == 0);
+  CHECK(state_at(t.a, of_client) == SocketState::time_wait);
   t.world.run(t.world.now + 100 * kSecond);
-  CHECK(told(t.a, client).protocol == 0);
+  CHECK(told_at(t.a, of_client).protocol == 0);
 }
 
 TEST_CASE("who asks is told all that changes, a part at each run") {
@@ -105,7 +112,7 @@ TEST_CASE("who asks is told all that changes, a part at each run") {
   CHECK(told(t.b, server).receive_queue == 3000);
   CHECK(told(t.b, server).told == 1234);
   SocketInfo info;
-  REQUIRE(t.b.port.table(0).info(static_cast<uint32_t>(server)).read(info));
+  REQUIRE(t.b.port.table(0).info(place(t.b, server)).read(info));
   CHECK(info.told == 1234);
   CHECK(info.bytes_received == 3000);
   const auto counter = [&](std::string_view name) {
@@ -136,9 +143,10 @@ TEST_CASE("more sockets than a table holds, and more than there may be tables") 
   REQUIRE(t.b.port.tables.size() == 2);
   CHECK(t.b.port.table(0).used() == kSocketTableFirst);
   CHECK(t.b.port.table(1).used() == kSocketTableFirst);
-  CHECK(told(t.b, static_cast<int>(kSocketTableFirst)).remote_port == 9);
+  CHECK(told_at(t.b, kSocketTableFirst).remote_port == 9);
+  CHECK(place(t.b, sockets.back()) == SocketTables::kNone);
   for (const int socket : sockets) CHECK(t.b.stack->close(socket) == 0);
-  CHECK(told(t.b, static_cast<int>(kSocketTableFirst)).protocol == 0);
+  CHECK(told_at(t.b, kSocketTableFirst).protocol == 0);
 }
 
 TEST_CASE("a close of which all data is acknowledged is left to the network interface, and nothing else is") {
@@ -158,20 +166,22 @@ TEST_CASE("a close of which all data is acknowledged is left to the network inte
   const auto [client, server] = t.connect();
   t.world.loss = 1;
   REQUIRE(t.a.stack->send(client, std::vector<std::byte>(10)) == 10);
+  const uint32_t of_client = place(t.a, client);
   t.a.stack->close(client);
   CHECK_FALSE(t.a.stack->idle());
   const uint64_t before = t.a.port.sent;
   t.a.end();
   CHECK(t.a.port.sent == before + 1);
-  CHECK(told(t.a, client).protocol == 0);  // it was reset, and nobody need do that again
+  CHECK(told_at(t.a, of_client).protocol == 0);  // it was reset, and nobody need do that again
 }
 
 TEST_CASE("what cannot be reset for want of room stays told") {
   Two t;
   const auto [client, server] = t.connect();
+  const uint32_t of_client = place(t.a, client);
   t.a.port.no_room = true;
   t.a.end();
-  CHECK(state(t.a, client) == SocketState::established);
+  CHECK(state_at(t.a, of_client) == SocketState::established);
 }
 
 TEST_CASE("TCP_INFO in the kernel's layout, as far as there is room") {

@@ -19,6 +19,7 @@ class TimeWaits {
     Nanoseconds until = 0;
     uint32_t hash = 0;
     uint32_t before = kNone, behind = kNone;  // in the order of `until`
+    uint32_t told_at = kNone;  // SocketTables
   };
   static_assert(sizeof(Record) == 96);
 
@@ -29,10 +30,10 @@ class TimeWaits {
     return flows_.find(hash, [&](uint32_t at) { return records_[at].local == local && records_[at].remote == remote; });
   }
   // False: there is no room, until the oldest is removed.
-  bool add(uint32_t hash, const Address& local, const Address& remote, const tcp::TimeWait& state, Nanoseconds until) {
+  bool add(uint32_t hash, const Address& local, const Address& remote, const tcp::TimeWait& state, Nanoseconds until, uint32_t told_at) {
     const uint32_t at = records_.make();
     if (at == kNone) return false;
-    records_[at] = {.local = local, .remote = remote, .state = state, .hash = hash};
+    records_[at] = {.local = local, .remote = remote, .state = state, .hash = hash, .told_at = told_at};
     append(at, until);
     flows_.insert(hash, at);
     return true;
