@@ -59,7 +59,7 @@ class TestSegmentPort final : public SegmentPort {
       const Arriving& from = arriving.front();
       std::memcpy(transfer.pieces[0].iov_base, &from.header, sizeof from.header);
       const size_t bytes = std::min(from.bytes.size(), transfer.pieces[1].iov_len);
-      std::memcpy(transfer.pieces[1].iov_base, from.bytes.data(), bytes);
+      if (bytes != 0) std::memcpy(transfer.pieces[1].iov_base, from.bytes.data(), bytes);
       transfer.length = static_cast<uint32_t>(sizeof from.header + bytes);
       transfer.cut = bytes == transfer.pieces[1].iov_len;
     }

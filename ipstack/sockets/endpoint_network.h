@@ -19,7 +19,7 @@ namespace unet::sockets {
 class Stack;
 
 struct EndpointNetworkOptions {
-  EndpointOptions endpoint{};                    // queues of the IP channel
+  EndpointOptions endpoint{.buffers = 1024};     // queues of the IP channel, and 2 MiB for what comes: thirty messages of 64 KiB
   LocalOptions neighbours{};                     // of a channel to each neighbour
   bool use_neighbours = true;                    // false: everything goes through the network interface
 };

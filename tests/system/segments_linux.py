@@ -21,7 +21,7 @@ from spaces import Host, Spaces, can_be_made, ip
 from tcp_linux import PORT, family
 
 UNETD, UNETCTL, sockets_linux.SOCKETS_PEER = map(os.path.abspath, sys.argv[1:4]) if len(sys.argv) == 4 else [""] * 3
-LONG = 25_000_000  # bytes each way of a stream: with both versions and both roles 100 MB each way
+LONG = 12_500_000  # bytes each way of a stream: with both versions and both roles 100 MB over each wire
 UDP_SEGMENT = 103
 
 
