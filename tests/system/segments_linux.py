@@ -64,9 +64,17 @@ class SegmentsNi(Ni):
         self.socket, self.daemon = f"{d}/s", daemon
 
     def counters(self):
-        status, out, err = run(UNETCTL, "all", "--json", "--socket", self.socket)
-        require(status == 0, f"unetctl: {err}")
-        return json.loads(out)["ports"][0]["counters"]
+        """Of the port; on a busy machine an answer may come without them."""
+        told = {}
+
+        def ask():
+            status, out, err = run(UNETCTL, "all", "--json", "--socket", self.socket)
+            require(status == 0, f"unetctl: {err}")
+            told.update(json.loads(out)["ports"][0]["counters"])
+            return "rx_bad_header" in told
+
+        wait_until(ask, "the port has no counters")
+        return told
 
 
 class OneSpace:
