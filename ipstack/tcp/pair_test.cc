@@ -53,7 +53,7 @@ std::string describe(Pair& pair) {
 
 // What all lives have met.
 struct Seen {
-  uint64_t too_big = 0, marks = 0, reductions = 0, spurious = 0, syn_data = 0, black_holes = 0, probes = 0;
+  uint64_t too_big = 0, marks = 0, reductions = 0, spurious = 0, syn_data = 0, black_holes = 0;
 } seen;
 
 // One life of two ends, of which the seed decides everything.
@@ -111,7 +111,6 @@ void live(uint64_t seed) {
     seen.reductions += side.counters.reductions;
     seen.too_big += side.counters.too_big;
     seen.black_holes += side.counters.black_holes;
-    seen.probes += side.counters.path_probes;
     REQUIRE(side.counters.bad_sack == 0);
     REQUIRE(side.counters.blind_reset == 0);
   }
@@ -125,7 +124,6 @@ TEST_CASE("whatever the network does, both streams arrive and both ends close") 
   // All of it was met.
   CHECK(seen.too_big != 0);
   CHECK(seen.black_holes != 0);
-  CHECK(seen.probes != 0);
   CHECK(seen.marks != 0);
   CHECK(seen.syn_data != 0);
   CHECK(seen.spurious != 0);
@@ -216,8 +214,10 @@ TEST_CASE("a path that loses long segments and does not say so") {
   const auto mode = GENERATE(MtuProbing::black_hole, MtuProbing::on);
   const auto passes = GENERATE(uint16_t{600}, uint16_t{1100}, uint16_t{1459}, uint16_t{1460});
   for (uint64_t seed = 1; seed <= test::seeds(1); ++seed) {
-    Pair pair({.delay = 5 * kMillisecond, .bits_per_second = 10e6, .queue = 50'000, .mss_max = passes, .silent = true}, seed);
+    Pair pair({.delay = 5 * kMillisecond, .bits_per_second = 10e6, .mss_max = passes, .silent = true}, seed);
     for (const size_t which : {0u, 1u}) pair.set_pool(which, 4096, 8192);
+    // So much never fills the path: a probe that congestion loses would be taken for one that is too long, for ten minutes.
+    pair.side(1).options.receive_buffer = pair.side(1).options.receive_buffer_max = 60'000;
     Side& side = pair.side(0);
     side.options.mtu_probing = mode;
     side.plan = {.bytes = 3'000'000, .write = 65'536, .close_early = true};
