@@ -228,6 +228,7 @@ int Sockets::connect(int s, const sockaddr* address, socklen_t length) {
 }
 
 ssize_t Sockets::send(int s, const void* data, size_t length, int flags) {
+  if ((flags & MSG_OOB) != 0) return answer(is_known(s) ? -EOPNOTSUPP : -EBADF);
   const Bytes bytes{static_cast<const std::byte*>(data), length};
   size_t sent = 0;
   const bool wait_for_it = (flags & MSG_DONTWAIT) == 0;
@@ -248,6 +249,7 @@ ssize_t Sockets::sendto(int s, const void* data, size_t length, int flags, const
   if (!fast_open && (to == nullptr || !stack_->is_datagram(s))) return send(s, data, length, flags);
   Address address;
   if (!read_address(to, to_length, address)) return -1;
+  if ((flags & MSG_OOB) != 0) return answer(is_known(s) ? -EOPNOTSUPP : -EBADF);
   if (fast_open) return connect_with(s, {static_cast<const std::byte*>(data), length}, flags, address);
   return block(s, (flags & MSG_DONTWAIT) == 0, mode(s).send_within,
                [&] { return stack_->send_to(s, {static_cast<const std::byte*>(data), length}, address); });
@@ -266,6 +268,8 @@ ssize_t Sockets::connect_with(int s, Bytes data, int flags, const Address& to) {
 }
 
 ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length) {
+  // Urgent data is in line, so there is none beside it (RFC 6093).
+  if ((flags & MSG_OOB) != 0) return answer(!is_known(s) ? -EBADF : stack_->is_datagram(s) ? -EOPNOTSUPP : -EINVAL);
   const MutableBytes room{static_cast<std::byte*>(data), length};
   const bool peek = (flags & MSG_PEEK) != 0, wait_for_it = (flags & MSG_DONTWAIT) == 0;
   const Nanoseconds within = mode(s).receive_within;
@@ -435,6 +439,10 @@ int Sockets::getsockopt(int s, int level, int name, void* value, socklen_t* leng
     const int type = stack_->is_datagram(s) ? SOCK_DGRAM : SOCK_STREAM;
     return put(&type, sizeof type);
   }
+  if (level == SOL_SOCKET && (name == SO_DOMAIN || name == SO_PROTOCOL)) {
+    const int family = stack_->is_ipv6(s) ? AF_INET6 : AF_INET, protocol = stack_->is_datagram(s) ? IPPROTO_UDP : IPPROTO_TCP;
+    return put(name == SO_DOMAIN ? &family : &protocol, sizeof family);
+  }
   const OptionName* const option = find_option(level, name);
   if (option == nullptr) return answer(-ENOPROTOOPT);
   const int64_t number = stack_->option(s, option->option);
@@ -462,7 +470,10 @@ int Sockets::poll(pollfd* sockets, nfds_t count, int timeout_ms) {
       if (each.fd < 0) continue;
       if (is_known(each.fd)) {
         const uint32_t wanted = static_cast<uint16_t>(each.events) | Events::kError | Events::kHangUp;
-        each.revents = static_cast<short>(stack_->events(each.fd) & wanted);
+        uint32_t events = stack_->events(each.fd);
+        if ((events & Events::kIn) != 0) events |= POLLRDNORM;
+        if ((events & Events::kOut) != 0) events |= POLLWRNORM;
+        each.revents = static_cast<short>(events & wanted);
       } else {
         each.revents = POLLNVAL;
       }

@@ -213,6 +213,12 @@ def test_groups():
         looks_right(ni.capture)
 
 
+def test_small_questions():
+    with interface() as ni, ni.running("ready", "echo", PORT):
+        for v in VERSIONS:
+            require(ni.does("asks", OURS[v], PORT) == 1, "a stream took another way than the channel")
+
+
 def test_a_thousand_at_once():
     with interface() as ni, ni.running("ready", "echo", PORT):
         peers = [ni.start("call", OURS[4], PORT, 2000, 250) for _ in range(2)]

@@ -9,6 +9,7 @@
 //        sockets_peer leave ADDRESS PORT CONNECTIONS         sends, waits for acknowledgements, closes, prints `left`, and is gone
 //        sockets_peer fast ADDRESS PORT BYTES COUNT          streams, one after the other; data goes with the SYN, if a cookie is there
 //        sockets_peer segments ADDRESS PORT BYTES SEGMENT COUNT     BYTES at once as datagrams of SEGMENT (UDP_SEGMENT), which come back
+//        sockets_peer asks ADDRESS PORT                      small questions about a stream to an echo, as Linux answers them
 //        sockets_peer hold ADDRESS PORT CONNECTIONS          opens them, prints `open`, and holds them until standard input closes
 //
 // `echo` prints `ready`, the others `done` or what went wrong. At the end each says how many streams went by neighbours' channels.
@@ -317,6 +318,32 @@ int segments(Sockets& sockets, const Name& to, size_t bytes, size_t segment, siz
   return 0;
 }
 
+int asks(Sockets& sockets, const Name& to) {
+  const auto option = [&](int s, int name) {
+    int value = -1;
+    socklen_t length = sizeof value;
+    return sockets.getsockopt(s, SOL_SOCKET, name, &value, &length) == 0 ? value : -1;
+  };
+  const auto fails = [](ssize_t result, int why) { return result == -1 && errno == why; };
+  const int s = sockets.socket(to.family, SOCK_STREAM, 0), udp = sockets.socket(to.family, SOCK_DGRAM, 0);
+  if (option(s, SO_DOMAIN) != to.family || option(s, SO_PROTOCOL) != IPPROTO_TCP) return wrong("SO_DOMAIN, SO_PROTOCOL");
+  if (option(udp, SO_DOMAIN) != to.family || option(udp, SO_PROTOCOL) != IPPROTO_UDP) return wrong("of datagrams");
+  if (sockets.connect(s, to.get(), to.length) != 0) return wrong("connect");
+  pollfd each{.fd = s, .events = POLLWRNORM, .revents = 0};
+  if (sockets.poll(&each, 1, 0) != 1 || each.revents != POLLWRNORM) return wrong("POLLWRNORM");
+  char byte = 'x';
+  if (!fails(sockets.send(s, &byte, 1, MSG_OOB), EOPNOTSUPP) || !fails(sockets.recv(s, &byte, 1, MSG_OOB), EINVAL)) return wrong("MSG_OOB");
+  if (!fails(sockets.recv(udp, &byte, 1, MSG_OOB), EOPNOTSUPP)) return wrong("MSG_OOB of datagrams");
+  if (!fails(sockets.send(99, &byte, 1, MSG_OOB), EBADF)) return wrong("MSG_OOB of nothing");
+  if (sockets.send(s, &byte, 1, 0) != 1) return wrong("send");
+  each.events = POLLRDNORM;
+  if (sockets.poll(&each, 1, 30'000) != 1 || each.revents != POLLRDNORM) return wrong("POLLRDNORM");
+  sockets.close(s);
+  std::printf("done\n");
+  std::fflush(stdout);
+  return 0;
+}
+
 int hold(Sockets& sockets, const Name& to, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const int s = sockets.socket(to.family, SOCK_STREAM, 0);
@@ -354,6 +381,7 @@ int main(int argc, char** argv) {
   else if (what == "leave" && argc == 5) status = leave(**sockets, name_of(argv[2], argv[3]), number(4));
   else if (what == "fast" && argc == 6) status = fast(**sockets, name_of(argv[2], argv[3]), number(4), number(5));
   else if (what == "segments" && argc == 7) status = segments(**sockets, name_of(argv[2], argv[3]), number(4), number(5), number(6));
+  else if (what == "asks" && argc == 4) status = asks(**sockets, name_of(argv[2], argv[3]));
   else if (what == "hold" && argc == 5) status = hold(**sockets, name_of(argv[2], argv[3]), number(4));
   else std::fprintf(stderr, "sockets_peer: see the head of its source\n");
   const StackCounters& counters = (*sockets)->stack().counters();
