@@ -57,6 +57,8 @@ Status Endpoint::release_ip(uint32_t claim) {
 
 Result<SocketTableView> Endpoint::open_sockets() {
   const auto table = static_cast<uint32_t>(socket_tables_.size());
+  // Nobody would read it, and nobody go on where this process stops.
+  if (embedded_ != nullptr) return fail(Errc::unavailable, "an embedded NI ends with its process");
   if (table == kSocketTablesMax) return fail(Errc::already_exists, "this endpoint has as many tables of sockets as it may");
   auto answer = connection_->call(request_for<control::OpenSockets>(control::Op::open_sockets, id_));
   if (!answer) return tl::unexpected(answer.error());

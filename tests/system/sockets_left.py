@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -135,6 +136,12 @@ def interface(*more):
             yield Ni(spaces, d, daemon)
 
 
+def no_resets(capture):
+    if shutil.which("tshark"):
+        _, out, _ = run("tshark", "-r", capture, "-Y", "tcp.flags.reset == 1")
+        require(out.strip() == "", f"resets:\n{out}")
+
+
 def killed(ni, v, upgrades=0):
     with ni.running("ready", "echo", PORT) as echo, ni.kernel("open", "hears", OURS[v], HELD) as peer:
         for _ in range(upgrades):
@@ -176,6 +183,7 @@ def test_closed_and_gone():
             closed(ni, v)
         wait_until(lambda: ni.counter("ip_left") == 10, "not as many were left as there were")
         looks_right(ni.capture)
+        no_resets(ni.capture)
 
 
 def test_through_upgrades():

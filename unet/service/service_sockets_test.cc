@@ -4,11 +4,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <random>
 
 #include "unet/service/ip_config.h"
+#include "unet/service/journal_records.h"
 #include "unet/service/test_journal.h"
 
 namespace unet::service {
@@ -192,6 +194,46 @@ TEST_CASE("of what a process leaves, that counts which it had a right to") {
   stays.turn(100);
   CHECK(left(*ni) == 4);
   CHECK(json::parse(report_text(*ni))["ip_claims"].empty());
+}
+
+TEST_CASE("tables and what is left go over a takeover, and a journal that lies about them is refused") {
+  const auto takes = [](auto change) {
+    engine::TestWire wire, next;
+    Original original({}, &wire);
+    original.next_wire = &next;
+    const auto taken = original.take_over([&](std::vector<JournalItem>& items) {
+      const auto claim = std::find_if(items.begin(), items.end(), [](const auto& each) { return each.key.kind == JournalKind::ip_claim; });
+      REQUIRE(claim != items.end());
+      JournalItem item;
+      item.op = JournalOp::put;
+      item.key = {JournalKind::socket_table, claim->key.a, 0};
+      item.value.resize(sizeof(SocketTableValue));
+      item.descriptors.push_back(std::move(*create_sealed("table", SocketTableGeometry::of_table(0).total)));
+      change(item);
+      items.push_back(std::move(item));
+    });
+    if (!taken) CHECK(taken.error().code == Errc::protocol);
+    return taken.has_value();
+  };
+  CHECK(takes([](JournalItem&) {}));
+  CHECK_FALSE(takes([](JournalItem& item) { item.key.a = 77; }));
+  CHECK_FALSE(takes([](JournalItem& item) { item.key.b = 1; }));
+  CHECK_FALSE(takes([](JournalItem& item) { item.value.clear(); }));
+  CHECK_FALSE(takes([](JournalItem& item) { item.descriptors.clear(); }));
+  CHECK_FALSE(takes([](JournalItem& item) { item.descriptors[0] = std::move(*create_sealed("short", 4096)); }));
+  const auto left_as = [&](uint32_t connections, engine::Remain remain) {
+    return takes([&](JournalItem& item) {
+      engine::LeftConnection one{.local = address("10.1.0.1"), .remote = address("10.1.0.2"), .local_port = 80, .remote_port = 4000};
+      one.remain = remain;
+      const LeftValue value{.since = monotonic_now(), .connections = connections, .spare = 0};
+      item.key = {JournalKind::left, 0, 0};
+      item.value.assign(as_bytes(&value, sizeof value).begin(), as_bytes(&value, sizeof value).end());
+      item.descriptors[0] = std::move(*create_text("left", {reinterpret_cast<const char*>(&one), sizeof one}));
+    });
+  };
+  CHECK(left_as(1, engine::Remain::time_wait));
+  CHECK_FALSE(left_as(2, engine::Remain::time_wait));
+  CHECK_FALSE(left_as(1, static_cast<engine::Remain>(99)));
 }
 
 TEST_CASE("random tables of the dead, of which one goes on writing, harm nobody") {
