@@ -146,7 +146,8 @@ class Endpoint {
   Result<IpClaimed> claim_ip(const IpClaim& claim);
   Status release_ip(uint32_t claim);
   // Memory for the next table of sockets (unet/socket_table.h), so that others can list them and peers learn of it when this process ends;
-  // valid as long as the endpoint. Errors: quota_exceeded, invalid_argument (no IP channel), already_exists (kSocketTablesMax).
+  // valid as long as the endpoint. Errors: quota_exceeded, invalid_argument (no IP channel), already_exists (kSocketTablesMax),
+  // unavailable (the NI is embedded).
   Result<SocketTableView> open_sockets();
   // Addresses and ports of the NI, as they are now. Errors: not_found (the NI has no IP).
   Result<IpConfiguration> ip_configuration();

@@ -191,6 +191,17 @@ json socket_json(const SocketList& list, const SocketRow& row, bool with_info) {
 
 }  // namespace
 
+void read_table(const SocketTableView& table, uint32_t first, size_t process, SocketList& into) {
+  for (uint32_t place = 0; place < table.used(); ++place) {
+    SocketRow row{.process = process, .number = first + place};
+    if (!table.slot(place).read(row.record)) continue;  // it changes all the time: that is no socket's
+    if (row.record.protocol == 0 || row.record.state >= kSocketStates) continue;
+    SocketInfo info;
+    if (row.record.told != 0 && table.info(place).read(info) && info.told == row.record.told) row.info = info;
+    into.sockets.push_back(row);
+  }
+}
+
 Result<SocketFilter> SocketFilter::parse(const SocketsOptions& options) {
   SocketFilter filter;
   if (options.tcp != options.udp) {

@@ -44,17 +44,6 @@ struct Table {
 
 }  // namespace
 
-void read_table(const SocketTableView& table, uint32_t first, size_t process, SocketList& into) {
-  for (uint32_t place = 0; place < table.used(); ++place) {
-    SocketRow row{.process = process, .number = first + place};
-    if (!table.slot(place).read(row.record)) continue;  // it changes all the time: that is no socket's
-    if (row.record.protocol == 0 || row.record.state >= kSocketStates) continue;
-    SocketInfo info;
-    if (row.record.told != 0 && table.info(place).read(info) && info.told == row.record.told) row.info = info;
-    into.sockets.push_back(row);
-  }
-}
-
 Result<SocketList> list_sockets(const std::string& socket) {
   const auto connection = Connection::open("unix:" + socket, "unetctl");
   if (!connection) return tl::unexpected(connection.error());
