@@ -23,7 +23,7 @@ struct ContenderInfo {
   Kind kind = Kind::kernel;
   std::string what = {};     // one line for `list`
   std::string setting = {};  // how it was set to its best: congestion control, offloads, polling, batching
-  std::string only = {};     // the one benchmark it takes part in; empty: whatever it supports
+  std::string only = {};     // the benchmarks it takes part in, and no others; empty: whatever it supports
   std::string sockets = {};  // "tcp" or "udp": takes part in the benchmarks of these sockets; ours in no others,
   bool sockets_only = false; // nor this one
   std::string baseline = {}; // path to compare with instead of the limit; empty: the benchmark's limit

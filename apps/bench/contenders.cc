@@ -23,6 +23,7 @@ Contenders make_all_contenders() {
   add_unet_wires(contenders);
   add_kernel_peers(contenders);
   add_am_impaired(contenders);
+  add_unet_impaired(contenders);
   add_incast(contenders);
   add_kernel_streams(contenders);
   add_kernel_datagrams(contenders);

@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "apps/bench/command.h"
+#include "unet/base/time.h"
 
 namespace unet::bench {
 
@@ -62,29 +63,91 @@ Status ip_in(const std::string& name, std::vector<std::string> arguments) {
   return done ? Status{} : Status(tl::unexpected(done.error()));
 }
 
-// What comes by one is written back to it, a moment later than what was not sent here. Ends with its parent.
-[[noreturn]] void send_back(const std::array<int, 2>& taps, pid_t parent) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);
-  signal(SIGINT, SIG_IGN);
-  const sched_param first{.sched_priority = 1};
-  sched_setscheduler(0, SCHED_FIFO, &first);  // the measuring processes never sleep: without it a frame could be milliseconds late
-  pollfd polled[2] = {{taps[0], POLLIN, 0}, {taps[1], POLLIN, 0}};
-  std::array<std::byte, 2048> frame;
-  while (::poll(polled, 2, -1) >= 0 || errno == EINTR) {
-    for (const pollfd& each : polled) {
-      if ((each.revents & POLLIN) == 0) continue;
-      const ssize_t bytes = read(each.fd, frame.data(), frame.size());
-      if (bytes > 0 && write(each.fd, frame.data(), static_cast<size_t>(bytes)) < 0 && errno != EAGAIN) _exit(1);
+// The process that the detour leads through: what comes by a tap is written back to it, after a while. Ends with its parent.
+class Detour {
+ public:
+  Detour(const std::array<int, 2>& taps, const std::atomic<uint32_t>& delay_us, const std::atomic<uint32_t>& held)
+      : taps_(taps), delay_us_(delay_us), held_(held) {}
+
+  [[noreturn]] void run(pid_t parent) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);
+    signal(SIGINT, SIG_IGN);
+    const sched_param first{.sched_priority = 1};
+    sched_setscheduler(0, SCHED_FIFO, &first);  // the measuring processes never sleep: without it a frame could be milliseconds late
+    while (true) {
+      wait();
+      for (size_t i = 0; i < 2; ++i) take(i);
+      for (Queue& queue : queues_) give(queue);
     }
   }
-  _exit(1);
-}
+
+ private:
+  struct Frame {
+    Nanoseconds due;
+    int tap;
+    uint32_t bytes;
+    std::array<std::byte, 1600> data;
+  };
+  // In the order in which they are due, as all of a queue wait equally long.
+  struct Queue {
+    std::vector<Frame> frames = std::vector<Frame>(kFramesMax);
+    uint32_t first = 0, end = 0;
+    bool empty() const { return first == end; }
+  };
+  static constexpr uint32_t kFramesMax = 16 * 1024;  // more than that are lost, as in a router's queue
+  static constexpr int kTakenAtOnce = 64;
+
+  void wait() {
+    pollfd polled[2] = {{taps_[0], POLLIN, 0}, {taps_[1], POLLIN, 0}};
+    Nanoseconds due = ~Nanoseconds{0};
+    for (const Queue& queue : queues_) {
+      if (!queue.empty()) due = std::min(due, queue.frames[queue.first % kFramesMax].due);
+    }
+    const Nanoseconds now = monotonic_now(), left = due > now ? due - now : 0;
+    const timespec time{static_cast<time_t>(left / kSecond), static_cast<long>(left % kSecond)};
+    if (ppoll(polled, 2, due == ~Nanoseconds{0} ? nullptr : &time, nullptr) < 0 && errno != EINTR) _exit(1);
+  }
+  bool is_late() {
+    random_ = random_ * 6364136223846793005 + 1442695040888963407;
+    return static_cast<uint32_t>(random_ >> 32) < held_.load(std::memory_order_relaxed);
+  }
+  void take(size_t which) {
+    for (int i = 0; i < kTakenAtOnce; ++i) {
+      const Nanoseconds delay = delay_us_.load(std::memory_order_relaxed) * kMicrosecond;
+      const bool late = delay != 0 && is_late();
+      Queue& queue = queues_[2 * which + (late ? 1 : 0)];
+      Frame& frame = queue.frames[queue.end % kFramesMax];
+      const bool full = queue.end - queue.first == kFramesMax;
+      const ssize_t bytes = read(taps_[which], full ? lost_.data() : frame.data.data(), frame.data.size());
+      if (bytes <= 0) return;
+      if (full) continue;
+      frame.due = monotonic_now() + delay + (late ? ImpairedWire::kLateBy * kMicrosecond : 0);
+      frame.tap = taps_[which];
+      frame.bytes = static_cast<uint32_t>(bytes);
+      ++queue.end;
+    }
+  }
+  void give(Queue& queue) {
+    for (const Nanoseconds now = monotonic_now(); !queue.empty(); ++queue.first) {
+      const Frame& frame = queue.frames[queue.first % kFramesMax];
+      if (frame.due > now) return;
+      if (write(frame.tap, frame.data.data(), frame.bytes) < 0 && errno != EAGAIN) _exit(1);
+    }
+  }
+
+  const std::array<int, 2> taps_;
+  const std::atomic<uint32_t>&delay_us_, &held_;
+  std::array<Queue, 4> queues_;  // of each tap: in time, late
+  std::array<std::byte, 1600> lost_;
+  uint64_t random_ = 1;
+};
 
 }  // namespace
 
 struct ImpairedWire::Thresholds {
-  std::atomic<uint32_t> loss, late;  // a frame is lost if a random number of 32 bits is below it
+  std::atomic<uint32_t> loss, late;  // a frame is lost, or takes the detour, if a random number of 32 bits is below it
+  std::atomic<uint32_t> delay_us, held;  // for the detour's process: how long it holds each, and the share that is late
 };
 
 ImpairedWire::ImpairedWire(ImpairedWire&& other) noexcept
@@ -102,7 +165,10 @@ ImpairedWire::~ImpairedWire() {
 void ImpairedWire::set(const Impairment& impairment) {
   const auto threshold = [](double share) { return static_cast<uint32_t>(std::clamp(share, 0.0, 1.0) * UINT32_MAX); };
   thresholds_->loss.store(threshold(impairment.loss), std::memory_order_relaxed);
-  thresholds_->late.store(threshold(impairment.late), std::memory_order_relaxed);
+  thresholds_->held.store(threshold(impairment.late), std::memory_order_relaxed);
+  thresholds_->delay_us.store(impairment.delay_us, std::memory_order_relaxed);
+  // Where all are delayed all take the detour.
+  thresholds_->late.store(threshold(impairment.delay_us != 0 ? 1 : impairment.late), std::memory_order_relaxed);
 }
 
 Status ImpairedWire::make_table() {
@@ -189,7 +255,7 @@ Status ImpairedWire::start_late() {
   owner_ = getpid();
   late_ = fork();
   if (late_ < 0) return fail_errno("fork", errno);
-  if (late_ == 0) send_back(taps, owner_);
+  if (late_ == 0) Detour(taps, thresholds_->delay_us, thresholds_->held).run(owner_);
   return {};
 }
 

@@ -1,5 +1,5 @@
-// impaired_wire.h - a cable between the two namespaces that loses and delays frames, for whoever uses it: am-loss has Active Messages
-// and the kernel's TCP meet the same one.
+// impaired_wire.h - a cable between the two namespaces that loses and delays frames, for whoever uses it: in am-loss Active Messages and
+// the kernel's TCP meet the same one, in tcp-loss our TCP and the kernel's.
 //
 //   namespace a          namespace b
 //   host a -- middle a => middle b -- host b        two veth pairs; => is a program in the kernel, which hands each frame on, drops it,
@@ -22,10 +22,12 @@ namespace unet::bench {
 struct Impairment {
   double loss = 0;  // shares of all frames, in both directions
   double late = 0;
+  uint32_t delay_us = 0;  // of each frame, one way; who is late comes kLateBy after that
 };
 
 class ImpairedWire {
  public:
+  static constexpr uint32_t kLateBy = 1000;  // us, on a wire that delays; else as long as a way through another process takes
   // Errors: unavailable (the kernel has no such programs), system.
   static Result<ImpairedWire> create(NamespacePair& namespaces);
   ImpairedWire(ImpairedWire&& other) noexcept;

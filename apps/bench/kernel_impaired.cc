@@ -147,7 +147,8 @@ void add_kernel_impaired(Contenders& contenders) {
                       .kind = Kind::kernel,
                       .what = std::string("TCP with ") + congestion_control + " over the cable that loses frames",
                       .setting = std::string(congestion_control) + ", blocking, 4 MiB buffers, no checksums, single segments",
-                      .only = "am-loss"},
+                      .only = "am-loss tcp-loss",
+                      .sockets = "tcp"},
         congestion_control));
   }
 }

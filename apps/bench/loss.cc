@@ -10,18 +10,14 @@ namespace unet::bench {
 
 namespace {
 
-// Long enough for time-outs of TCP (200 ms) to have their share.
-constexpr uint64_t kSliceMs = 400;
-constexpr uint64_t kWarmMs = 100;
-
 // By path: a value for each condition in each repetition; 0 where there is none.
 using Values = std::map<size_t, std::array<std::vector<double>, kConditions.size()>>;
 
 Result<double> goodput(Session& session, size_t index, uint32_t size, size_t condition) {
   const Slice slice{.workload = Workload::lossy,
                     .size = size,
-                    .iterations = kSliceMs,
-                    .warm_up = kWarmMs,
+                    .iterations = kConditions[condition].ms,
+                    .warm_up = kConditions[condition].warm_ms,
                     .condition = static_cast<uint32_t>(condition)};
   auto result = session.run(index, slice);
   if (!result) return tl::unexpected(result.error());
@@ -50,26 +46,28 @@ Record record_of(const Benchmark& benchmark, const ContenderInfo& info, uint32_t
 
 Result<std::vector<Record>> measure_loss(Session& session, const Benchmark& benchmark, uint32_t size, const std::vector<size_t>& paths,
                                          const MeasureOptions& options) {
+  const bool am = benchmark.layers;
+  const size_t first = am ? 0 : kAmConditions, end = am ? kAmConditions : kConditions.size();
   Values values;
   for (uint32_t i = 0; i < options.repeat; ++i) {
-    for (size_t condition = 0; condition < kConditions.size(); ++condition) {
+    for (size_t condition = first; condition < end; ++condition) {
       for (const size_t index : paths) {
         if (!session.refusal(index).empty()) continue;
         auto value = goodput(session, index, size, condition);
         if (session.over()) return tl::unexpected(value.error());
         if (value) values[index][condition].push_back(*value);
-        else std::fprintf(stderr, "unet-bench: am-loss: %s\n", value.error().text.c_str());
+        else std::fprintf(stderr, "unet-bench: %s: %s\n", benchmark.name.c_str(), value.error().text.c_str());
       }
     }
   }
   std::vector<Record> records;
   for (const auto& [index, of] : values) {
     const ContenderInfo& info = session.contender(index).info();
-    for (size_t condition = 0; condition < kConditions.size(); ++condition) {
+    for (size_t condition = first; condition < end; ++condition) {
       if (of[condition].empty()) continue;
       Record record = record_of(benchmark, info, size, options, condition, of[condition]);
-      record.limit = median(of[0]);
-      record.ratio = ratio(of[condition], of[0]);
+      record.limit = median(of[first]);
+      record.ratio = ratio(of[condition], of[first]);
       record.baseline = kWholeWire;
       records.push_back(record);
       for (const auto& [other, its] : values) {

@@ -55,7 +55,7 @@ std::string column_name(const Record& record) {
   if (record.bench == "kernels") return "P = " + std::to_string(record.size);
   if (record.bench == "connections") return std::to_string(record.size) + " under way";
   const bool emulated = record.bench == "emulated" && record.metric.rfind("rtt", 0) != 0;
-  const std::array by_step = {"connect", "fairness", "restart", "logp", "am-loss", "am-peers", "splitc", "many"};
+  const std::array by_step = {"connect", "fairness", "restart", "logp", "am-loss", "am-peers", "splitc", "many", "tcp-loss"};
   const bool steps = emulated || std::find(by_step.begin(), by_step.end(), record.bench) != by_step.end();
   return steps ? record.metric : format_size(record.size);
 }
