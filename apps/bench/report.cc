@@ -148,6 +148,7 @@ std::string format_value(double value, const std::string& unit) {
   }
   if (unit == "msg/s" || unit == "words/s") return three_digits(value / 1e6) + " M/s";
   if (unit == "conn/s") return three_digits(value / 1e3) + " k/s";
+  if (unit == "GB/s" && value < 0.0995) return three_digits(value * 1e3) + " MB/s";
   if (unit == "%") return print_number("%.3f %%", value);
   return three_digits(value) + " " + unit;
 }
