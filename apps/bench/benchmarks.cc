@@ -91,7 +91,9 @@ const std::vector<Benchmark>& all_benchmarks() {
        .detail =
            "As bandwidth, the size being that of the calls. Ratio: over the kernel's sockets on loopback that poll (kernel-tcp-busy),\n"
            "with cubic, at the same size; of wires as in tcp-rtt, raw-*-segments counting the 1448 bytes of payload that TCP has in a\n"
-           "frame of 1500. tcp-*-to-kernel and -from-kernel: ours at one end of a veth pair, Linux's TCP at the other.",
+           "frame of 1500. tcp-*-to-kernel and -from-kernel: ours at one end of a veth pair, Linux's TCP at the other. Processor time\n"
+           "(`cpu`): of both sides and of unetd, the warm-up's share included; who polls uses all of his core, and what the kernel does\n"
+           "in threads of its own is not in it.",
        .metric = "bandwidth",
        .unit = "GB/s",
        .sockets = "tcp",

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "apps/bench/cpu_time.h"
 #include "apps/bench/sizes.h"
 #include "apps/bench/workloads.h"
 #include "unet/base/time.h"
@@ -30,6 +31,7 @@ struct Participant {
   std::vector<Repetition> repetitions;
   std::vector<double> batched;  // of kept slices: for p50 and mean
   std::vector<double> single;   // of kept slices: for p99 and p999
+  std::vector<double> cpu;      // of kept slices
 };
 
 constexpr Workload kCategories[] = {Workload::am_short, Workload::am_medium, Workload::am_long};
@@ -53,6 +55,7 @@ bool times_each(const Benchmark& benchmark) { return is_latency(benchmark.worklo
 struct SliceValues {
   double p50 = 0;
   std::vector<double> batched, single;
+  double cpu = 0;
   bool disturbed = false;
 };
 
@@ -78,6 +81,11 @@ class Measurement {
   bool disturbed(const Participant& participant, const Session::SliceResult& result) const {
     return was_disturbed(session_, participant.index, result);
   }
+  // Processor time of the processes that serve a path of sockets.
+  Nanoseconds services_time(size_t index) const {
+    if (benchmark_.sockets.empty()) return 0;
+    return cpu_time_of(session_.contender(index).service_processes()).value_or(0);
+  }
   bool enough() const;
   static void keep(Participant& participant, const SliceValues& values, double before, double after);
   Status leave_out(const Participant& participant, const Error& error);
@@ -91,7 +99,7 @@ class Measurement {
   Status add_participant(size_t index, Workload workload);
   Status add_categories(size_t index);
   Participant make_participant(size_t index, Workload workload, double target_ns) const {
-    return {index, workload, Pace(workload, size_, target_ns), {}, {}, {}};
+    return {index, workload, Pace(workload, size_, target_ns), {}, {}, {}, {}};
   }
   bool is_beside(const Participant& participant) const { return participant.workload != benchmark_.workload; }
   const std::string& path_of(const Participant& participant) const {
@@ -166,8 +174,13 @@ Status Measurement::add_participant(size_t index, Workload workload) {
 Result<SliceValues> Measurement::slice_of(Participant& participant) {
   SliceValues values;
   const Slice slice = participant.pace.batched();
+  const Nanoseconds services = services_time(participant.index);
   auto result = session_.run(participant.index, slice);
   if (!result) return tl::unexpected(result.error());
+  const Nanoseconds used = services_time(participant.index) - services + result->cpu;
+  // The warm-up's messages are among those that it was used for.
+  const double per = slice.workload == Workload::bandwidth ? slice.size : 1;
+  values.cpu = static_cast<double>(used) / static_cast<double>(slice.iterations + slice.warm_up) / per;
   values.batched = values_of(slice, *result);
   if (values.batched.empty()) return fail(Errc::protocol, path_of(participant) + ": a slice without a result");
   values.p50 = median(values.batched);
@@ -197,6 +210,7 @@ void Measurement::keep(Participant& participant, const SliceValues& values, doub
   if (!participant.repetitions.back().add(slice)) return;
   participant.batched.insert(participant.batched.end(), values.batched.begin(), values.batched.end());
   participant.single.insert(participant.single.end(), values.single.begin(), values.single.end());
+  participant.cpu.push_back(values.cpu);
 }
 
 // Every participant once, between limit slices.
@@ -258,6 +272,7 @@ Record Measurement::record_of(const Participant& participant) const {
   record.limit = median_of(participant.repetitions, &Repetition::limit);
   record.ratio = ratio_to_limit(participant.repetitions, benchmark_.relation);
   record.baseline = benchmark_.limit_path(size_);
+  if (!benchmark_.sockets.empty() && info.kind != Kind::limit && !participant.cpu.empty()) record.cpu = median(participant.cpu);
   if (info.wire && benchmark_.workload == Workload::put && !benchmark_.layers) compare_with_messages(participant, record);
   if (record.path == record.baseline && record.ratio) record.ratio = 1;  // by definition; the slices around it are its own
   if (!info.layer) compare_with_baseline(participant, record);

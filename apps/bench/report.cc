@@ -173,6 +173,8 @@ std::string to_json(const std::vector<Record>& records) {
     if (record.ratio) object["ratio"] = *record.ratio;
     else object["ratio"] = nullptr;
     object["baseline"] = record.baseline;
+    if (record.cpu) object["cpu"] = *record.cpu;
+    else object["cpu"] = nullptr;
     if (record.distribution.empty()) object["distribution"] = nullptr;
     else object["distribution"] = record.distribution;
     if (record.timeline.empty()) object["timeline"] = nullptr;
@@ -240,6 +242,12 @@ std::string to_tables(const std::vector<Record>& records, TableStyle style) {
   if (unit == "ns" && bench != "kernels" && bench != "many") {  // a handful of whole jobs has no tail
     table(bench + ": p99", figure(&Summary::p99));
     table(bench + ": p999", figure(&Summary::p999));
+  }
+  if (std::any_of(records.begin(), records.end(), [](const Record& record) { return record.cpu.has_value(); })) {
+    table(bench + ": processor time of both sides and services", matrix(records, "path", [](const Record& record) {
+            if (!record.cpu) return std::string("-");
+            return record.unit == "GB/s" ? format_value(*record.cpu, "s/GB") : format_value(*record.cpu, "ns");
+          }));
   }
   return text + dropped_line(records);
 }
