@@ -43,7 +43,8 @@ Stack::~Stack() {
   for (uint32_t i = 0; i < slab_.end(); ++i) {
     if (!slab_.has(i) || !slab_[i].has_connection() || left_to_interface(i)) continue;
     slab_[i].tcp->connection->abort();
-    if (send_segments(i)) tables_.give_back(std::exchange(slab_[i].told_at, kNone));  // without room the network interface resets the peer: nobody has the port then
+    // Without room the network interface resets the peer: nobody has the port then.
+    if (send_segments(i)) tables_.give_back(std::exchange(slab_[i].told_at, kNone));
   }
 }
 
