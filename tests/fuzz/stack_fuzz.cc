@@ -4,7 +4,9 @@
 // Segments are near what is right: they go to sockets that there are, with numbers near those that the stack has said last.
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <deque>
 #include <map>
 
@@ -72,6 +74,15 @@ class FuzzNetwork : public Network {
   bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept override {
     UNET_CHECK(neighbour < kNeighbours && head.size() + data.size() <= kMessageMax);
     return !full;
+  }
+  MutableBytes reserve_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept override {
+    UNET_CHECK(neighbour < kNeighbours && bytes <= kMessageMax);
+    if (full) return {};
+    room_.resize(bytes);
+    return room_;
+  }
+  void post_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept override {
+    UNET_CHECK(neighbour < kNeighbours && bytes <= room_.size());
   }
   bool has_room(uint32_t, uint32_t) noexcept override { return !full; }
   void release(uint32_t, const Message& message) noexcept override { UNET_CHECK(kept.erase(message.position) == 1); }
@@ -142,6 +153,8 @@ class Fuzz {
         const uint8_t to = input_.take<uint8_t>();
         return static_cast<void>(stack_.connect_with(socket, data(), address_of(to, static_cast<uint16_t>(1 + (to >> 6)))));
       }
+      case 14: return in_place(socket);
+      case 15: return group(socket);
       default: return segment();
     }
   }
@@ -151,6 +164,26 @@ class Fuzz {
     return Bytes(kData).first(input_.take<uint16_t>());
   }
 
+  void in_place(int socket) {
+    MutableBytes room;
+    const auto choice = input_.take<uint8_t>();
+    if (stack_.reserve(socket, input_.take<uint16_t>(), room) != 0) return;
+    std::fill(room.begin(), room.end(), std::byte{choice});
+    if (choice % 8 == 0) stack_.run();  // which forgets it
+    const int64_t sent = stack_.commit(socket, static_cast<uint32_t>(room.size() / (1 + choice % 3)));
+    UNET_CHECK(choice % 8 == 0 ? sent == -EINVAL : sent >= 0);
+  }
+  void group(int socket) {
+    static const std::array groups{*ip::parse_address("239.1.2.3"), *ip::parse_address("ff05::1"), *ip::parse_address("239.1.2.4")};
+    const auto choice = input_.take<uint8_t>();
+    const ip::IpAddress& group = groups[choice % groups.size()];
+    switch (choice >> 6) {
+      case 0: static_cast<void>(stack_.join(socket, group)); break;
+      case 1: static_cast<void>(stack_.leave(socket, group)); break;
+      case 2: static_cast<void>(stack_.bind(socket, {group, static_cast<uint16_t>(1 + choice % 4)})); break;
+      default: static_cast<void>(stack_.send_to(socket, data(), {group, static_cast<uint16_t>(1 + choice % 4)})); break;
+    }
+  }
   void call(int socket) {
     const auto choice = input_.take<uint8_t>();
     switch (choice % 6) {
