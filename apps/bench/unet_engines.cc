@@ -85,7 +85,7 @@ class LoadPort final : public Driver {
     const auto count = static_cast<uint32_t>(frames.size());
     for (uint32_t i = 0; i < count; ++i) {
       const Frame& frame = arriving_[(given_ + i) % arriving_.size()];
-      frames[i] = {frame.bytes, frame.length, nullptr};
+      frames[i] = {.data = frame.bytes, .length = frame.length, .handle = nullptr};
     }
     given_ += count;
     return count;

@@ -45,7 +45,7 @@ class LoopPort : public Driver {
     uint32_t count = 0;
     for (; count < frames.size() && loop_.head[side_] != loop_.tail[side_]; ++count) {
       const uint32_t index = loop_.queue[side_][loop_.head[side_]++ % Loop::kFrames];
-      frames[count] = {loop_.frames[index].data, loop_.frames[index].length, handle(index)};
+      frames[count] = {.data = loop_.frames[index].data, .length = loop_.frames[index].length, .handle = handle(index)};
     }
     return count;
   }
