@@ -83,6 +83,7 @@ class Connection {
  public:
   // Both of these outlive it.
   Connection(const Options& options, const Resources& resources, uint16_t local_port) noexcept;
+  Connection(const Options& options, Resources&& resources, uint16_t local_port) = delete;
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;

@@ -353,7 +353,8 @@ TEST_CASE("a segment that is predicted does what it does otherwise") {
     Counters counters[2];
     ChunkPool chunks[2]{{1024, 200}, {1024, 200}};
     RecordPool records[2]{RecordPool(200), RecordPool(200)};
-    Connection it[2]{{options, {chunks[0], records[0], counters[0]}, 80}, {options, {chunks[1], records[1], counters[1]}, 80}};
+    const Resources resources[2]{{chunks[0], records[0], counters[0]}, {chunks[1], records[1], counters[1]}};
+    Connection it[2]{{options, resources[0], 80}, {options, resources[1], 80}};
     Nanoseconds now = kSecond;
     Sequence theirs{static_cast<uint32_t>(random())}, ours[2]{{static_cast<uint32_t>(random())}, {}};
     for (Connection& each : it) each.listen(ours[0]);
@@ -428,7 +429,8 @@ TEST_CASE("any segments at all: nothing breaks, and all that was taken is given 
     RecordPool records(static_cast<uint32_t>(1 + random() % 100));
     const uint32_t chunk_count = chunks.available(), record_count = records.available();
     {
-      Connection connection(options, {chunks, records, all}, 80);
+      const Resources resources{chunks, records, all};
+      Connection connection(options, resources, 80);
       const Sequence iss{static_cast<uint32_t>(random())};
       Sequence theirs{static_cast<uint32_t>(random())}, ours = iss + 1;
       Nanoseconds now = kSecond;

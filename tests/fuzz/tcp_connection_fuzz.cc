@@ -66,7 +66,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   RecordPool records(kRecords);
   Counters counters;
   {
-    Connection connection(options, {chunks, records, counters}, 80);
+    const Resources resources{chunks, records, counters};
+    Connection connection(options, resources, 80);
     const Sequence iss{input.take<uint32_t>()};
     Sequence theirs{input.take<uint32_t>()}, ours = iss + 1;
     Nanoseconds now = kSecond;

@@ -22,7 +22,7 @@ namespace {
 
 constexpr uint8_t kTcp = 6, kUdp = 17;
 
-ip::IpAddress address(const char* text) { return *ip::parse_ip(text); }
+ip::IpAddress address(const char* text) { return ip::parse_address(text).value(); }
 
 std::unique_ptr<Ni> make_ip_ni(engine::TestWire& wire, std::string_view policy = {}) {
   NiOptions options;
