@@ -29,12 +29,12 @@ void append(std::string& to, const T& value) {
 
 }  // namespace
 
-// Before a port has told what it has: its configuration, as nobody has said yet that it is free.
+// Before a port has told what it has: its configuration. Of what is probed nobody has said yet that it is free.
 void Service::begin_ip() {
   for (const engine::IpPortOptions& each : options_.ip) {
     ip::HostStatus& status = ip_status_[each.port];
     for (const ip::HostAddress& address : each.addresses) {
-      if (status.count < ip::HostStatus::kAddressesMax) status.addresses[status.count++] = {address.address, address.prefix, true};
+      if (status.count < ip::HostStatus::kAddressesMax) status.addresses[status.count++] = {address.address, address.prefix, each.probe};
     }
     status.gateway4 = each.gateway4.value_or(ip::IpAddress{});
     status.gateway6 = each.gateway6.value_or(ip::IpAddress{});
