@@ -46,7 +46,7 @@ Record record_of(const Benchmark& benchmark, const ContenderInfo& info, uint32_t
 
 Result<std::vector<Record>> measure_loss(Session& session, const Benchmark& benchmark, uint32_t size, const std::vector<size_t>& paths,
                                          const MeasureOptions& options) {
-  const bool am = benchmark.layers;
+  const bool am = benchmark.sockets.empty();
   const size_t first = am ? 0 : kAmConditions, end = am ? kAmConditions : kConditions.size();
   Values values;
   for (uint32_t i = 0; i < options.repeat; ++i) {

@@ -78,7 +78,7 @@ Result<SocketList> list_sockets(const std::string& socket) {
     for (const Table& table : tables) {
       Process& process = list.processes[table.process];
       if (table.number != 0 || process.answered) continue;
-      process.answered = table.view().header().told.load(std::memory_order_acquire) == process.asked;
+      process.answered = table.view().header().told.load(std::memory_order_acquire) >= process.asked;
       all = all && process.answered;
     }
     if (!all) ::usleep(kLookEvery);

@@ -392,8 +392,10 @@ std::optional<int> Sockets::set_group(int s, int level, int name, const void* va
   if (level == IPPROTO_IP && name == IP_MULTICAST_IF) {
     in_addr address{};
     ip_mreqn whole{};
-    if (length >= sizeof whole ? !read(whole) : !read(address)) return -EINVAL;
-    if (length >= sizeof whole) address = whole.imr_address;
+    ip_mreq half{};
+    if (!read(address)) return -EINVAL;
+    if (read(whole)) address = whole.imr_address;
+    else if (read(half)) address = half.imr_interface;
     return stack_->set_group_source(s, address.s_addr == 0 ? ip::IpAddress{} : ip::ipv4_address(&address));
   }
   if (level == IPPROTO_IPV6 && name == IPV6_MULTICAST_IF) {

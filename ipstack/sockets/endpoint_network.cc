@@ -97,9 +97,7 @@ void EndpointNetwork::look(Stack& stack) {
   news_ = false;
   while (const auto request = endpoint_->next_request()) {
     // Whoever may open IP may be spoken to: the network interface carries what it says anyway.
-    const auto unused = static_cast<size_t>(std::count(channels_.begin(), channels_.end(), kNone));
-    const bool one_more = channels_.size() - unused < Stack::kNeighboursMax;
-    if (!options_.use_neighbours || !one_more) {
+    if (!options_.use_neighbours || !may_add_neighbour()) {
       static_cast<void>(endpoint_->reject(request->id));
       continue;
     }
@@ -116,7 +114,8 @@ void EndpointNetwork::look(Stack& stack) {
     }
     const Asked asked = asked_[i];
     asked_.erase(asked_.begin() + static_cast<ptrdiff_t>(i));
-    const bool found = *answer && endpoint_->kind(**answer) == control::ChannelKind::local;
+    bool found = *answer && endpoint_->kind(**answer) == control::ChannelKind::local;
+    if (found && neighbour_of(**answer) == kNone) found = may_add_neighbour();
     if (*answer && !found) static_cast<void>(endpoint_->close(**answer));
     if (found && neighbour_of(**answer) == kNone) add_neighbour(stack, **answer);  // or it is the one that is there
     stack.handle_neighbour_found(asked.protocol, asked.to, found ? neighbour_of(**answer) : kNone);
@@ -139,6 +138,11 @@ bool EndpointNetwork::ask_neighbour(uint8_t protocol, const Address& to) {
   asked_.push_back({protocol, to, *pending});
   news_ = true;
   return true;
+}
+
+bool EndpointNetwork::may_add_neighbour() const noexcept {
+  const auto unused = static_cast<size_t>(std::count(channels_.begin(), channels_.end(), kNone));
+  return channels_.size() - unused < Stack::kNeighboursMax;
 }
 
 void EndpointNetwork::add_neighbour(Stack& stack, Channel channel) {

@@ -66,6 +66,7 @@ class EndpointNetwork : public Network {
   EndpointNetwork(std::unique_ptr<Endpoint> endpoint, Channel ip, const EndpointNetworkOptions& options);
 
   void look(Stack& stack);
+  bool may_add_neighbour() const noexcept;
   void add_neighbour(Stack& stack, Channel channel);
   void lose_channel(Stack& stack, Channel channel);
   uint32_t neighbour_of(Channel channel) const noexcept;

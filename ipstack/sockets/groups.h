@@ -14,9 +14,6 @@ namespace unet::sockets {
 class Groups {
  public:
   explicit Groups(Network& network) : network_(network) {}
-  ~Groups() {
-    for (const auto& [key, one] : all_) network_.release(one.claim);
-  }
   Groups(const Groups&) = delete;
   Groups& operator=(const Groups&) = delete;
 

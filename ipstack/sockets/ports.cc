@@ -7,13 +7,6 @@
 
 namespace unet::sockets {
 
-Ports::~Ports() {
-  for (const auto& [port, bound] : bound_) {
-    if (!bound.of_pool) network_.release(bound.claim);
-  }
-  for (const uint32_t claim : blocks_) network_.release(claim);
-}
-
 int Ports::take(const ip::IpAddress& local, uint16_t port, bool shared) {
   const auto at = bound_.find(port);
   if (at != bound_.end()) {

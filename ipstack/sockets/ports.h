@@ -1,7 +1,7 @@
 // ports.h - the ports that a stack has of its network interface, and which of them are free; used by the stack.
 //
-// A port for bind() is asked for alone; ports for connect() come in blocks, so that most connections cost no question. Blocks stay until
-// the stack ends.
+// A port for bind() is asked for alone; ports for connect() come in blocks, so that most connections cost no question. Blocks, and what is
+// still in use when the stack ends, stay until its network ends: by these claims the network interface knows what it is to finish.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,6 @@ namespace unet::sockets {
 class Ports {
  public:
   Ports(Network& network, uint8_t protocol, uint64_t seed) : network_(network), protocol_(protocol), random_(seed) {}
-  ~Ports();
   Ports(const Ports&) = delete;
   Ports& operator=(const Ports&) = delete;
 

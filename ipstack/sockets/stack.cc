@@ -113,6 +113,7 @@ bool Stack::fits(const Socket& socket, const Address& to) const noexcept {
 }
 
 int Stack::bind(int number, const Address& to) {
+  forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->named || socket->bound || socket->has_connection()) return -EINVAL;
@@ -169,6 +170,7 @@ int Stack::shutdown(int number, How how) {
     if (how == How::write) return -ENOTCONN;
     end_listener(*socket);
     show(index);
+    note(index);
     return 0;
   } else if (socket->near != nullptr) {
     if (socket->near->state != NearPart::State::open) return -ENOTCONN;

@@ -94,7 +94,8 @@ struct StackCounters {
 class Stack {
  public:
   Stack(Network& network, const StackOptions& options, Nanoseconds now);
-  // Resets all connections but those that the network interface ends: who wants them to end well closes them, and goes on until idle().
+  // Resets all connections but those that the network interface ends: who wants them to end well closes them, and goes on until idle(). Its
+  // claims of ports end with the network.
   ~Stack();
   Stack(const Stack&) = delete;
   Stack& operator=(const Stack&) = delete;

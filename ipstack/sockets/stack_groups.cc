@@ -16,6 +16,7 @@ bool has(const std::vector<ip::IpAddress>& groups, const ip::IpAddress& group) {
 }  // namespace
 
 int Stack::join(int number, const ip::IpAddress& group) {
+  forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type != Type::datagram) return -EPROTO;
@@ -31,6 +32,7 @@ int Stack::join(int number, const ip::IpAddress& group) {
 }
 
 int Stack::leave(int number, const ip::IpAddress& group) {
+  forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type != Type::datagram) return -EPROTO;

@@ -23,6 +23,7 @@ uint32_t cookie_of(const HashKey& key, const Address& local, const Address& remo
 }  // namespace
 
 int Stack::listen(int number, int backlog) {
+  forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type == Type::datagram) return -EOPNOTSUPP;

@@ -284,8 +284,12 @@ void Stack::handle_near_open(uint32_t neighbour, Bytes message) {
 
 void Stack::handle_near_answer(uint32_t index, Bytes message) {
   NearPart& part = *slab_[index].near;
-  if (part.state != NearPart::State::asking || part.open_due) return void(++counters_.near_bad);
   NearOpened opened;
+  if (part.state == NearPart::State::closed && static_cast<uint8_t>(message[0]) == NearKind::kOpened && read(message, opened)) {
+    // It comes too late: nobody waits any longer.
+    return say(part.neighbour, {.kind = NearKind::kReset, .socket = opened.socket, .life = opened.life});
+  }
+  if (part.state != NearPart::State::asking || part.open_due) return void(++counters_.near_bad);
   if (static_cast<uint8_t>(message[0]) == NearKind::kRefused) {
     // Perhaps the port is another's by now.
     if (Whereabouts* const place = known_place(ip::Protocol::kTcp, slab_[index].remote)) *place = {};

@@ -15,6 +15,7 @@ uint32_t buffer_of(int64_t value) noexcept { return static_cast<uint32_t>(std::c
 
 // Values out of range are -EINVAL, but buffers, which are taken as near as they can be had.
 int Stack::set_option(int number, Option option, int64_t value) {
+  forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   const bool stream = socket->type == Type::stream;
@@ -73,6 +74,7 @@ int Stack::set_option(int number, Option option, int64_t value) {
       return 0;
     case Option::keep_alive:
       if (stream) set_keep_alive(*socket, value != 0);
+      if (stream && socket->has_connection()) after(static_cast<uint32_t>(number));
       return 0;
     default: break;
   }

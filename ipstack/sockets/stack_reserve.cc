@@ -36,8 +36,15 @@ int Stack::reserve_stream(uint32_t index, uint32_t bytes, MutableBytes& room) {
   if (!socket.has_connection() || socket.shut_write) return -EPIPE;
   tcp::Connection& connection = *socket.tcp->connection;
   if (connection.state() == tcp::State::closed) return -EPIPE;
+  if (socket.deferred) {  // what is written in place does not go with a SYN
+    socket.deferred = false;
+    after(index);
+    return -EAGAIN;
+  }
   room = connection.reserve(bytes, reserved_.spare);
-  return room.empty() ? -EAGAIN : 0;
+  if (!room.empty()) return 0;
+  if (connection.writable() != 0) make_due(index);  // no chunk was to be had, which nobody tells of
+  return -EAGAIN;
 }
 
 int Stack::reserve_near(uint32_t index, uint32_t bytes, MutableBytes& room) {

@@ -123,6 +123,10 @@ int Stack::connect(int number, const Address& asked) {
       return -ENETUNREACH;
     }
     const int error = bind_free(index);
+    if (error != 0) {
+      socket->connected = false;
+      socket->remote = {};
+    }
     show(index);
     return -error;
   }
@@ -138,7 +142,8 @@ int Stack::connect(int number, const Address& asked) {
     socket->tcp->connection.reset();
     if (near) drop_pieces(*socket->near);
     socket->near.reset();
-    socket->shut_read = socket->shut_write = false;
+    socket->shut_read = socket->shut_write = socket->fast_open_asked = false;
+    socket->told = 0;
     if (!socket->named) give_back_port(*socket);
     if (!socket->named) socket->local = {};
   }
@@ -213,6 +218,7 @@ int64_t Stack::send(int number, Bytes data) {
   socket->deferred = false;
   const tcp::Transferred sent = connection.send(data);
   if (sent.error != tcp::Error::none) return -EPIPE;
+  if (sent.bytes == 0 && !opens && connection.writable() != 0) make_due(static_cast<uint32_t>(number));  // no chunk was to be had
   if (sent.bytes == 0 && !opens) return data.empty() ? 0 : -EAGAIN;
   after(static_cast<uint32_t>(number));
   return sent.bytes == 0 && !data.empty() ? -EAGAIN : int64_t{sent.bytes};

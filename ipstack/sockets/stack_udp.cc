@@ -116,6 +116,7 @@ int64_t Stack::send_to(int number, Bytes data, const Address& asked, uint16_t se
 }
 
 int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool peek, uint32_t* whole, uint16_t* segment) {
+  forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type != Type::datagram) return receive(number, data, peek);

@@ -255,7 +255,13 @@ class World {
     }
   }
 
-  void leave(Port& port) { port.leave(); }
+  // As the service does for a process that is gone.
+  void leave(Port& port) {
+    port.leave();
+    Interface& interface = interfaces_[port.interface_];
+    std::erase_if(interface.claims, [&](const auto& each) { return each.second.port == &port; });
+    std::erase_if(interface.groups, [&](const Member& each) { return each.owner.port == &port; });
+  }
 
   // Puts a message into the world as if it came by a wire.
   void inject(std::vector<std::byte> message) { here_.push_back({~0u, std::move(message)}); }

@@ -47,6 +47,7 @@ void Connection::handle_too_big(uint16_t mss, Nanoseconds now) noexcept {
   if (size < path_.passes) {
     ++shared_.counters.too_big;
     path_.search_at = seconds(now) + kSearchInterval;
+    path_.active = path_.active || options_.mtu_probing != MtuProbing::off;  // it may be longer again
     set_path(size);
     lost += scoreboard_.lose_longer(shared_.records, mss_);
   }
@@ -91,13 +92,12 @@ void Connection::set_path(uint16_t size) noexcept {
 // What to try next; 0: nothing now. The most first, as it is what most paths take, then halves.
 uint16_t Connection::path_probe_size(Nanoseconds now) noexcept {
   if (static_cast<int32_t>(seconds(now) - path_.search_at) < 0) return 0;
-  if (path_.most < path_.passes + kNear && path_.halves) {
+  if (path_.most <= path_.passes || (path_.halves && path_.most < path_.passes + kNear)) {
     path_.search_at = seconds(now) + kSearchInterval;
     path_.most = std::min(peer_mss_, options_.mss);
     path_.halves = false;
     return 0;
   }
-  if (path_.most <= path_.passes) return 0;
   return path_.halves ? static_cast<uint16_t>((path_.passes + path_.most + 1) / 2) : path_.most;
 }
 

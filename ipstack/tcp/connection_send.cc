@@ -129,6 +129,7 @@ void Connection::emit_reset(Segment& segment) noexcept {
 
 void Connection::emit_syn(Segment& segment, Nanoseconds now) noexcept {
   const bool answers = state_ == State::syn_received;
+  if (!answers && !syn_sent_) sent_at_ = since_ = heard_at_ = now;  // it may have waited for data that goes with it
   segment = {};
   ip::TcpFields& fields = segment.fields;
   fields.source_port = local_port_;

@@ -267,7 +267,7 @@ void Engine::State::run(const OpenIp& command) noexcept {
 
 void Engine::State::run(const ClaimIp& command) noexcept {
   EndpointState* const e = attached(command.endpoint);
-  if (e != nullptr && e->ip_channel != kNone) ip->claims().add(command.number, *e, command.claim);
+  if (e != nullptr && e->ip_channel != kNone) ip->claims().add(command.number, *e, command.claim, command.user);
 }
 
 void Engine::State::run(const ReleaseIp& command) noexcept { ip->claims().remove(command.number); }

@@ -14,14 +14,14 @@ IpClaims::IpClaims() {
   groups_.reserve(kIpGroupsMax);
 }
 
-void IpClaims::add(uint32_t number, EndpointState& owner, const IpClaim& claim) {
+void IpClaims::add(uint32_t number, EndpointState& owner, const IpClaim& claim, uint64_t user) {
   UNET_CHECK(number < kIpClaimsMax && (claim.protocol == kTcp || claim.protocol == kUdp));
   UNET_CHECK(claim.port != 0 && claim.ports != 0 && claim.port + (claim.ports - 1u) < 64 * 1024);
   if (number >= claims_.size()) claims_.resize(std::max<size_t>(number + 1, claims_.size() * 2));
   Claim& c = claims_[number];
   UNET_CHECK(c.owner == nullptr);
   c = {.owner = &owner, .local = claim.local, .remote = claim.remote, .port = claim.port, .ports = claim.ports,
-       .remote_port = claim.remote_port, .protocol = claim.protocol};
+       .remote_port = claim.remote_port, .protocol = claim.protocol, .user = user};
   c.any_local = claim.local.is_unspecified();
   c.any_remote = claim.remote.is_unspecified();
   c.rank = static_cast<uint8_t>((c.any_remote ? 0 : 4) + (c.remote_port == 0 ? 0 : 2) + (c.any_local ? 0 : 1));
@@ -90,6 +90,15 @@ EndpointState* IpClaims::find(uint8_t protocol, const ip::IpAddress& local, uint
     if (claim.fits(local, remote, remote_port)) return claim.owner;
   }
   return nullptr;
+}
+
+bool IpClaims::is_anothers(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
+                           uint16_t remote_port, uint64_t user) const noexcept {
+  for (uint32_t at = head(protocol, port); at != kEnd; at = nodes_[at].next) {
+    const Claim& claim = claims_[nodes_[at].claim];
+    if (claim.fits(local, remote, remote_port)) return claim.user != user;
+  }
+  return false;
 }
 
 bool IpClaims::may_send(const EndpointState& owner, uint8_t protocol, const ip::IpAddress& local, uint16_t port,

@@ -20,7 +20,8 @@ class IpClaims {
 
   IpClaims();
 
-  void add(uint32_t number, EndpointState& owner, const IpClaim& claim);
+  // `user`: whoever has the same is one user.
+  void add(uint32_t number, EndpointState& owner, const IpClaim& claim, uint64_t user = 0);
   void remove(uint32_t number) noexcept;
   // All of an endpoint that goes away.
   void remove_all(EndpointState& owner) noexcept;
@@ -28,6 +29,9 @@ class IpClaims {
   // Whose a packet to `local` is; nullptr: nobody's.
   EndpointState* find(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
                       uint16_t remote_port) const noexcept;
+  // The claim that the packet comes to is one, and not of that user.
+  bool is_anothers(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port,
+                   uint64_t user) const noexcept;
   // Who claims what comes to that port of that group: visit(endpoint) for each.
   template <typename Visit>
   uint32_t for_group(const ip::IpAddress& group, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port, Visit visit) const {
@@ -42,6 +46,7 @@ class IpClaims {
   }
   // The groups that somebody claims; `changed` is true once after each time that there are others.
   const std::vector<ip::IpAddress>& groups() const noexcept { return groups_; }
+  bool groups_changed() const noexcept { return groups_changed_; }
   bool take_groups_changed() noexcept { return std::exchange(groups_changed_, false); }
 
   // The endpoint claims what an answer to this packet would come to.
@@ -58,6 +63,7 @@ class IpClaims {
     uint8_t protocol = 0;
     uint8_t rank = 0;                // how specific it is
     bool any_local = true, any_remote = true;
+    uint64_t user = 0;
 
     bool fits(const ip::IpAddress& to, const ip::IpAddress& from, uint16_t from_port) const noexcept {
       return (any_local || local == to) && (any_remote || remote == from) && (remote_port == 0 || remote_port == from_port);

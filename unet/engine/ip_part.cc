@@ -262,11 +262,20 @@ void IpPart::leave(const LeftConnection& left, Nanoseconds now) noexcept {
   if (!remains_.add(left, now)) counters_.add(NiCounter::ip_left_overflow);
 }
 
-// Before whoever has the port now: he knows nothing of it.
+// Another user has the port now: what was left there, by memory that somebody wrote, is not to touch his connections.
+bool IpPart::passed_on(const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port) noexcept {
+  const std::optional<uint64_t> user = remains_.user_of(local, port, remote, remote_port);
+  if (!user || !claims_.is_anothers(IpClaims::kTcp, local, port, remote, remote_port, *user)) return false;
+  remains_.forget(local, port, remote, remote_port);
+  return true;
+}
+
+// Before who has the port now, if he is of the same user: he knows nothing of it.
 bool IpPart::answer_for_left(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept {
   ip::TcpView segment;
   std::optional<ip::TcpFields> answer;
   if (ip::parse_tcp(packet.payload, segment) != ip::TcpError::none) return false;
+  if (passed_on(packet.to, segment.destination_port, packet.from, segment.source_port)) return false;
   if (!remains_.handle(packet.to, packet.from, segment, now, answer)) return false;
   if (answer) {
     send_segment(port, packet.to, packet.from, *answer, now);
@@ -282,6 +291,7 @@ void IpPart::send_for_left(Nanoseconds now) noexcept {
   for (uint32_t i = 0; i < IpRemains::kPerTurn && remains_.poll(now, due); ++i) {
     const auto port = std::find_if(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(due.local); });
     if (port == ports_.end()) continue;  // the address is not ours any longer, or not yet
+    if (passed_on(due.local, due.fields.source_port, due.remote, due.fields.destination_port)) continue;
     if (is_ours(due.remote)) {
       EndpointState* const to =
           claims_.find(IpClaims::kTcp, due.remote, due.fields.destination_port, due.local, due.fields.source_port);
@@ -314,10 +324,11 @@ void IpPart::keep_groups(Nanoseconds now) noexcept {
     port->touch();
   }
   groups_ = wanted;
+  groups_at_ = now + kGroupsEvery;
 }
 
 void IpPart::run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexcept {
-  if (claims_.take_groups_changed()) keep_groups(now);
+  if (now >= groups_at_ && claims_.take_groups_changed()) keep_groups(now);
   now_ = now;
   if (now >= remains_.next_event()) send_for_left(now);
   for (const auto& port : ports_) {
@@ -334,7 +345,7 @@ void IpPart::run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexc
 }
 
 Nanoseconds IpPart::next_event() const noexcept {
-  Nanoseconds next = ~Nanoseconds{0};
+  Nanoseconds next = claims_.groups_changed() ? groups_at_ : ~Nanoseconds{0};
   for (const auto& port : ports_) next = std::min(next, port->next_event());
   return std::min(next, remains_.next_event());
 }

@@ -106,6 +106,7 @@ class IpPart {
   void reset(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept;
   bool send_segment(IpPort& port, const ip::IpAddress& from, const ip::IpAddress& to, const ip::TcpFields& fields,
                     Nanoseconds now) noexcept;
+  bool passed_on(const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port) noexcept;
   bool answer_for_left(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept;
   void send_for_left(Nanoseconds now) noexcept;
 
@@ -144,7 +145,10 @@ class IpPart {
   std::vector<std::unique_ptr<IpPort>> ports_;
   std::array<IpPort*, kPortsMax> by_port_{};
   IpClaims claims_;
-  std::vector<ip::IpAddress> groups_;  // that the hosts are in for the sake of claims
+  // That the hosts are in for the sake of claims. Each change is told on the link: so often at most.
+  static constexpr Nanoseconds kGroupsEvery = 50 * kMillisecond;
+  std::vector<ip::IpAddress> groups_;
+  Nanoseconds groups_at_ = 0;
   IpRemains remains_;
   Nanoseconds now_ = 0;          // of the last turn
   std::unique_ptr<std::byte[]> scratch_;  // a packet that is cut into fragments, or waits for its neighbour

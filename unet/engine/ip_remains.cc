@@ -173,6 +173,16 @@ bool IpRemains::is_newer(const LeftConnection& old, const ip::TcpView& syn, uint
   return syn.sequence > Sequence{sequence};
 }
 
+std::optional<uint64_t> IpRemains::user_of(const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote,
+                                           uint16_t remote_port) const noexcept {
+  const uint32_t index = find(local, local_port, remote, remote_port);
+  return index == kEnd ? std::nullopt : std::optional(at(index).of.user);
+}
+
+void IpRemains::forget(const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote, uint16_t remote_port) noexcept {
+  if (const uint32_t index = find(local, local_port, remote, remote_port); index != kEnd) drop(index);
+}
+
 bool IpRemains::may_begin(const ip::IpAddress& local, const ip::IpAddress& remote, const ip::TcpView& syn) noexcept {
   const uint32_t index = find(local, syn.source_port, remote, syn.destination_port);
   if (index == kEnd) return true;

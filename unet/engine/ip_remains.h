@@ -38,6 +38,8 @@ struct LeftConnection {
   uint32_t receive_next = 0;
   uint32_t timestamp = 0, timestamp_echo = 0;
   uint32_t age_ms = 0;         // how long ago it was left
+  uint32_t spare = 0;
+  uint64_t user = 0;           // whose it was (ClaimIp)
 };
 
 class IpRemains {
@@ -61,6 +63,11 @@ class IpRemains {
   // Whether an endpoint that claims the port may begin a connection with this SYN: not one that the peer could take for the old one's
   // (RFC 6191), nor one that is not over. True: the old one is gone.
   bool may_begin(const ip::IpAddress& local, const ip::IpAddress& remote, const ip::TcpView& syn) noexcept;
+
+  // Whose is left between these ends; nothing: none is.
+  std::optional<uint64_t> user_of(const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote,
+                                  uint16_t remote_port) const noexcept;
+  void forget(const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote, uint16_t remote_port) noexcept;
 
   // All as they are now.
   void left(std::vector<LeftConnection>& into, Nanoseconds now) const;

@@ -7,6 +7,7 @@
 #include "ipstack/wire/icmp.h"
 #include "ipstack/wire/tcp.h"
 #include "ipstack/wire/udp.h"
+#include "unet/base/check.h"
 #include "unet/engine/endpoint_state.h"
 #include "unet/engine/ip_part.h"
 
@@ -14,6 +15,7 @@ namespace unet::engine {
 namespace {
 
 constexpr uint32_t kEthernetBytes = sizeof(EthernetHeader);
+constexpr uint32_t kPacketCost = 64;          // of each packet beside its bytes, as the mux has it
 constexpr uint32_t kLendMin = 1024;           // bytes from which it pays to let the port read the segment
 constexpr uint32_t kUdpSegmentsMax = 64;      // as Linux bounds what it cuts of UDP
 
@@ -134,6 +136,7 @@ bool IpPart::may_begin(const IpMessage& message) noexcept {
   ip::TcpView segment;
   if (ip::parse_tcp(Bytes(message.transport).first(message.transport_bytes), segment) != ip::TcpError::none) return true;
   if (!segment.has(ip::TcpFlags::kSyn) || segment.has(ip::TcpFlags::kAck)) return true;
+  if (passed_on(message.fields.from, message.from_port, message.fields.to, message.to_port)) return true;
   return remains_.may_begin(message.fields.from, message.fields.to, segment);
 }
 
@@ -142,6 +145,7 @@ bool IpPart::for_left_here(EndpointState& from, const IpMessage& message) noexce
   const ip::IpFields& fields = message.fields;
   ip::TcpView segment;
   if (ip::parse_tcp(Bytes(message.transport).first(message.transport_bytes), segment) != ip::TcpError::none) return false;
+  if (passed_on(fields.to, message.to_port, fields.from, message.from_port)) return false;
   segment.payload = Bytes(scratch_.get(), message.payload);  // of which only the length counts
   std::optional<ip::TcpFields> answer;
   if (!remains_.handle(fields.to, fields.from, segment, now_, answer)) return false;
@@ -221,7 +225,9 @@ IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCount
     step = by_host(endpoint, out, fields, length, reason, now);
   }
   if (step == Step::blocked) return step;
-  spent = headers + length;
+  // Each packet costs as much, whoever cuts them.
+  const uint32_t packets = message.segment_size == 0 || length == 0 ? 1 : (length + message.segment_size - 1) / message.segment_size;
+  spent = packets * headers + length + (packets - 1) * kPacketCost;
   out.offset += length;
   out.active = step == Step::done && out.offset != message.payload;
   return step;
@@ -237,7 +243,9 @@ uint32_t IpPart::segments_length(const EndpointState& endpoint, const Outgoing& 
   auto length = static_cast<uint32_t>(std::min<size_t>({left, out.left_of_piece(), port.segments_max() - headers}));
   if (!message.tcp) length = std::min(length, kUdpSegmentsMax * size);
   if (length != left) length -= length % size;
-  return length > size ? length : 0;
+  // What is too short to be lent is copied, and a frame has room for one packet of the MTU.
+  const bool fits = length >= kLendMin || headers + length <= endpoint.ip_send->port->mtu();
+  return length > size && fits ? length : 0;
 }
 
 IpPart::Step IpPart::compose(EndpointState& endpoint, Outgoing& out, const ip::IpFields& fields, uint32_t length,
@@ -258,6 +266,7 @@ IpPart::Step IpPart::compose(EndpointState& endpoint, Outgoing& out, const ip::I
   const bool offload = message.fill_checksum && port.segments_max() != 0;
   const bool may_lend = offload && length >= kLendMin && (endpoint.registered_ports >> port.number() & 1) != 0;
   const std::byte* const lent = may_lend ? out.lend_next(length) : nullptr;
+  UNET_CHECK(lent != nullptr || size + length <= send.port->mtu() + kEthernetBytes);
   if (lent == nullptr) out.copy_next(frame->data + size, length);
   if (offload) {
     using Transport = TransmitOffload::Transport;
@@ -287,12 +296,12 @@ IpPart::Step IpPart::by_host(EndpointState& endpoint, Outgoing& out, const ip::I
                              Nanoseconds now) noexcept {
   IpSend& send = *endpoint.ip_send;
   IpPort& at = *send.port;
+  at.touch();
+  if (!at.pump(now, true)) return Step::blocked;
   // Each costs a question to all hosts of the link, and an entry that others may have used.
   if (at.host().is_news(fields.to, now) && !endpoint.share->neighbours.take(now)) {
     return reason = EndpointCounter::ip_many_neighbours, Step::dropped;
   }
-  at.touch();
-  if (!at.pump(now, true)) return Step::blocked;
   const IpMessage& message = send.message;
   std::array<std::byte, kIpTransportMax> transport;
   segment_header(message, out.offset, length, transport.data());

@@ -80,6 +80,7 @@ struct ClaimIp {            // port and ports are chosen
   uint32_t endpoint;
   uint32_t number;          // < kIpClaimsMax, unused at the moment
   IpClaim claim;
+  uint64_t user = 0;        // whose it is, for what was left at the port before
 };
 struct ReleaseIp { uint32_t number; };
 struct LeaveIp { LeftConnection left; };  // of an endpoint that is gone, which claimed its port

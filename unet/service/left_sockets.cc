@@ -26,8 +26,8 @@ engine::Remain remain_of(const SocketRecord& record) noexcept {
 
 }  // namespace
 
-LeftSockets::LeftSockets(uid_t user, uint64_t memory, std::vector<SharedMemory> tables, const std::vector<IpClaim>& claims)
-    : user_(user), memory_(memory), tables_(std::move(tables)) {
+LeftSockets::LeftSockets(uid_t user, uint64_t owner, uint64_t memory, std::vector<SharedMemory> tables, const std::vector<IpClaim>& claims)
+    : user_(user), owner_(owner), memory_(memory), tables_(std::move(tables)) {
   for (const IpClaim& claim : claims) {
     if (claim.protocol != kTcp) continue;
     for (uint32_t i = 0; i < claim.ports; ++i) claims_[claim.port + i].push_back(claim);
@@ -63,7 +63,7 @@ std::optional<engine::LeftConnection> LeftSockets::check(const SocketRecord& rec
                                 .remote_port = record.remote_port, .remain = remain_of(record),
                                 .timestamps = (record.flags & SocketFlags::kTimestamps) != 0, .send_next = record.send_next,
                                 .receive_next = record.receive_next, .timestamp = record.timestamp,
-                                .timestamp_echo = record.timestamp_echo};
+                                .timestamp_echo = record.timestamp_echo, .user = owner_};
 }
 
 bool LeftSockets::claimed(const SocketRecord& record) const noexcept {

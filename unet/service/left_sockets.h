@@ -18,7 +18,8 @@ namespace unet::service {
 class LeftSockets {
  public:
   // `memory`: charged to `user` until this is gone.
-  LeftSockets(uid_t user, uint64_t memory, std::vector<SharedMemory> tables, const std::vector<IpClaim>& claims);
+  // `owner`: whose the connections were, as the engine knows users of claims.
+  LeftSockets(uid_t user, uint64_t owner, uint64_t memory, std::vector<SharedMemory> tables, const std::vector<IpClaim>& claims);
 
   // Looks at the next slot. False: that was the last one. `left`: a connection whose peer is to be told, if that slot says so and the
   // process had a right to it.
@@ -32,6 +33,7 @@ class LeftSockets {
   bool claimed(const SocketRecord& record) const noexcept;
 
   uid_t user_;
+  uint64_t owner_;
   uint64_t memory_;
   std::vector<SharedMemory> tables_;
   std::unordered_map<uint32_t, std::vector<IpClaim>> claims_;  // of TCP, by port

@@ -103,7 +103,8 @@ Result<IpClaimed> Service::claim_ip(ClientRecord& client, EndpointRecord& endpoi
   }
   endpoint.ip_claims.insert(claimed->claim);
   changed(JournalKind::ip_claim, endpoint.id, claimed->claim);
-  push(0, engine::ClaimIp{.endpoint = endpoint.id, .number = claimed->claim, .claim = ip_ports_.at(claimed->claim)->claim});
+  push(0, engine::ClaimIp{.endpoint = endpoint.id, .number = claimed->claim, .claim = ip_ports_.at(claimed->claim)->claim,
+                           .user = ip_user(client)});
   return claimed;
 }
 
@@ -240,7 +241,8 @@ void Service::resume_ip(EndpointRecord& endpoint) {
   if (ip_status_.empty()) return tell_closed(endpoint, endpoint.channels.at(number), control::CloseReason::wire_lost);
   push(0, engine::OpenIp{.endpoint = endpoint.id, .channel = number});
   for (const uint32_t claim : endpoint.ip_claims) {
-    push(0, engine::ClaimIp{.endpoint = endpoint.id, .number = claim, .claim = ip_ports_.at(claim)->claim});
+    push(0, engine::ClaimIp{.endpoint = endpoint.id, .number = claim, .claim = ip_ports_.at(claim)->claim,
+                             .user = ip_ports_.at(claim)->user});
   }
 }
 

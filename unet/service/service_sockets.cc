@@ -131,7 +131,8 @@ void Service::leave_sockets(EndpointRecord& endpoint) {
     endpoint.socket_tables[i].descriptor.reset();
     if (journal_ != nullptr) journal_->erase(JournalKind::socket_table, endpoint.id, i);
   }
-  left_sockets_.emplace_back(client_at(endpoint.client)->who.uid, memory, std::move(endpoint.socket_tables), claims);
+  const ClientRecord& client = *client_at(endpoint.client);
+  left_sockets_.emplace_back(client.who.uid, ip_user(client), memory, std::move(endpoint.socket_tables), claims);
   endpoint.socket_tables.clear();
   with_sockets_.erase(endpoint.id);
 }
@@ -140,7 +141,7 @@ void Service::leave_sockets(EndpointRecord& endpoint) {
 void Service::tell_left_sockets() {
   uint32_t told = 0;
   for (; !left_before_.empty() && told < kTellPerTurn && commands_waiting() == 0; ++told) {
-    if (has_address(left_before_.front().local)) push(0, engine::LeaveIp{left_before_.front()});
+    push(0, engine::LeaveIp{left_before_.front()});  // its address may come yet, from a router or a server
     left_before_.pop_front();
   }
   for (uint32_t i = 0; i < kSlotsPerTurn && told < kTellPerTurn && !left_sockets_.empty() && commands_waiting() == 0; ++i) {
