@@ -53,7 +53,6 @@ void Ports::give_back(uint16_t port) {
 int Ports::add_block() {
   const Network::Claimed claimed = network_.claim({.protocol = protocol_, .ports = kBlock});
   if (claimed.error != 0) return claimed.error == EADDRINUSE ? EADDRNOTAVAIL : claimed.error;
-  blocks_.push_back(claimed.claim);
   const size_t before = pool_.size();
   for (uint16_t i = 0; i < kBlock; ++i) {
     pool_.push_back(static_cast<uint16_t>(claimed.port + i));

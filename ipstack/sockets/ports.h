@@ -59,7 +59,6 @@ class Ports {
   const uint8_t protocol_;
   uint64_t random_;
   std::vector<uint16_t> pool_;            // of blocks, for connections
-  std::vector<uint32_t> blocks_;          // their claims
   size_t next_ = 0;
   std::vector<bool> in_pool_ = std::vector<bool>(65'536);
   std::vector<uint32_t> uses_ = std::vector<uint32_t>(65'536);  // how many sockets have a port
