@@ -83,22 +83,25 @@ void IpClaims::erase(uint32_t port, uint32_t number) noexcept {
   free_node_ = node;
 }
 
-EndpointState* IpClaims::find(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
-                              uint16_t remote_port) const noexcept {
+const IpClaims::Claim* IpClaims::fitting(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
+                                         uint16_t remote_port) const noexcept {
   for (uint32_t at = head(protocol, port); at != kEnd; at = nodes_[at].next) {
     const Claim& claim = claims_[nodes_[at].claim];
-    if (claim.fits(local, remote, remote_port)) return claim.owner;
+    if (claim.fits(local, remote, remote_port)) return &claim;
   }
   return nullptr;
 }
 
+EndpointState* IpClaims::find(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
+                              uint16_t remote_port) const noexcept {
+  const Claim* const claim = fitting(protocol, local, port, remote, remote_port);
+  return claim == nullptr ? nullptr : claim->owner;
+}
+
 bool IpClaims::is_anothers(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
                            uint16_t remote_port, uint64_t user) const noexcept {
-  for (uint32_t at = head(protocol, port); at != kEnd; at = nodes_[at].next) {
-    const Claim& claim = claims_[nodes_[at].claim];
-    if (claim.fits(local, remote, remote_port)) return claim.user != user;
-  }
-  return false;
+  const Claim* const claim = fitting(protocol, local, port, remote, remote_port);
+  return claim != nullptr && claim->user != user;
 }
 
 bool IpClaims::may_send(const EndpointState& owner, uint8_t protocol, const ip::IpAddress& local, uint16_t port,

@@ -73,6 +73,9 @@ class IpClaims {
     uint32_t claim = 0, next = kEnd;
   };
 
+  // The most specific that the packet fits; nullptr: none.
+  const Claim* fitting(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
+                       uint16_t remote_port) const noexcept;
   uint32_t& head(uint8_t protocol, uint32_t port) noexcept { return heads_[protocol == kTcp ? 0 : 1][port]; }
   uint32_t head(uint8_t protocol, uint32_t port) const noexcept { return heads_[protocol == kTcp ? 0 : 1][port]; }
   void insert(uint32_t port, uint32_t number);
