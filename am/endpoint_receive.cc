@@ -1,8 +1,8 @@
 // endpoint_receive.cc - what has arrived: which handler runs, what is refused, and what comes back.
 #include <algorithm>
-#include <cstring>
 
 #include "am/endpoint.h"
+#include "unet/base/bytes.h"
 
 namespace unet::am {
 namespace {
@@ -225,7 +225,7 @@ void Endpoint::dispatch_request(Peer& peer, const PacketFields& fields, Bytes pa
 // The last bytes of a transfer go to its end. Those of a local peer that wrote them itself are there.
 MutableBytes Endpoint::deposit(const PacketFields& fields, Bytes payload) noexcept {
   const MutableBytes whole = segment_.subspan(fields.offset, fields.total);
-  if (!payload.empty()) std::memcpy(whole.last(payload.size()).data(), payload.data(), payload.size());
+  if (!payload.empty()) copy_bytes(whole.last(payload.size()).data(), payload.data(), payload.size());
   return whole;
 }
 
@@ -283,7 +283,7 @@ void Endpoint::take_get(Peer& peer, const PacketFields& fields, Bytes payload) {
     ++counters_.bad_reply;
     peer.get_failed = ReturnStatus::reply_rejected;
   } else if (!payload.empty()) {
-    std::memcpy(request.memory.data() + request.at, payload.data(), payload.size());
+    copy_bytes(request.memory.data() + request.at, payload.data(), payload.size());
   }
   end_get(peer);
 }

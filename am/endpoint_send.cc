@@ -1,8 +1,8 @@
 // endpoint_send.cc - requests, gets and replies on their way out.
 #include <algorithm>
-#include <cstring>
 
 #include "am/endpoint.h"
+#include "unet/base/bytes.h"
 #include "unet/base/check.h"
 
 namespace unet::am {
@@ -280,7 +280,7 @@ Outcome Endpoint::get(Index from, uint8_t handler, uint64_t offset, MutableBytes
   if (region_of(peer)) {
     if (offset > peer.region) return come_back(ReturnStatus::bad_segment_offset, Kind::get_request, handler, from, arguments);
     if (memory.size() > peer.region - offset) return come_back(ReturnStatus::bad_length, Kind::get_request, handler, from, arguments);
-    if (!memory.empty()) std::memcpy(memory.data(), endpoint_->peer_region(peer.channel).data() + offset, memory.size());
+    if (!memory.empty()) copy_bytes(memory.data(), endpoint_->peer_region(peer.channel).data() + offset, memory.size());
     Completion done{.handler = handler, .count = static_cast<uint8_t>(arguments.size()), .peer = &peer, .memory = memory, .arguments = {}};
     copy_words(done.arguments.data(), arguments.data(), done.count);
     completions_.push_back(done);

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "am/local_message.h"
+#include "unet/base/bytes.h"
 #include "unet/endpoint.h"
 
 namespace unet::am {
@@ -59,7 +60,7 @@ class LocalLink {
       const MutableBytes room = endpoint_->reserve(channel_, static_cast<uint32_t>(size));
       if (room.empty()) return refusal();
       emit_local_head(room.data(), fields);
-      if (!payload.empty()) std::memcpy(room.data() + head, payload.data(), payload.size());
+      if (!payload.empty()) copy_bytes(room.data() + head, payload.data(), payload.size());
       outcome = endpoint_->post(channel_, static_cast<uint32_t>(size));
     }
     if (outcome == SendOutcome::sent) count(fields.kind);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "unet/base/bytes.h"
 #include "unet/base/check.h"
 
 namespace unet::am {
@@ -42,7 +43,7 @@ void WireLink::begin(PacketFields& fields, Bytes payload) {
   const uint32_t head = head_size(fields);
   const auto length = static_cast<uint32_t>(head + payload.size());
   std::byte* const buffer = pool_.take(length);
-  if (!payload.empty()) std::memcpy(buffer + head, payload.data(), payload.size());
+  if (!payload.empty()) copy_bytes(buffer + head, payload.data(), payload.size());
   keep(fields, buffer, length, length);
 }
 
@@ -122,7 +123,7 @@ void WireLink::receive(const Message& message, Nanoseconds now, Nanoseconds abse
   }
   Held& held = held_[slot_of(fields_.sequence)];
   held = {.buffer = pool_.take(message.length), .length = message.length};
-  std::memcpy(held.buffer, message.data, message.length);
+  copy_bytes(held.buffer, message.data, message.length);
   budget_.left -= message.length;
   endpoint_.release(message);
 }

@@ -2,8 +2,8 @@
 #include "unet/emulated.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "unet/base/bytes.h"
 #include "unet/base/check.h"
 #include "unet/connection.h"
 
@@ -97,7 +97,7 @@ uint32_t Carrier::take_parcel(const Message& message) noexcept {
   if (message.from_local) return index;
   if (message.length > Parcel::kSmall) parcel.large.reset(new std::byte[message.length]);
   std::byte* const to = parcel.large != nullptr ? parcel.large.get() : parcel.small.data();
-  if (message.length != 0) std::memcpy(to, message.data, message.length);
+  if (message.length != 0) copy_bytes(to, message.data, message.length);
   parcel.data = to;
   return index;
 }

@@ -5,6 +5,8 @@
 
 #include <cstring>
 
+#include "unet/base/bytes.h"
+
 namespace unet {
 
 Result<std::unique_ptr<LocalChannel>> LocalChannel::open(Channel id, const control::ChannelInfo& info, Descriptor memory,
@@ -37,7 +39,7 @@ SendOutcome LocalChannel::send_long(const std::byte* data, uint32_t length) noex
   if (length > kMessageMax) return SendOutcome::too_long;
   const MutableBytes room = reserve(length);
   if (room.empty()) return SendOutcome::full;
-  std::memcpy(room.data(), data, length);
+  copy_bytes(room.data(), data, length);
   return post(length);
 }
 
@@ -91,7 +93,7 @@ SendOutcome LocalChannel::put(uint64_t region_offset, Bytes data, bool notify) n
     slot = writer_.reserve();
     if (slot == nullptr) return no_slot();
   }
-  if (!data.empty()) std::memcpy(peer_region_.data() + region_offset, data.data(), data.size());
+  if (!data.empty()) copy_bytes(peer_region_.data() + region_offset, data.data(), data.size());
   if (notify) {
     const PutDoneDescriptor descriptor{.region_offset = region_offset, .length = data.size()};
     std::memcpy(slot->payload, &descriptor, sizeof descriptor);

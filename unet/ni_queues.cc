@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "unet/base/bytes.h"
 #include "unet/base/check.h"
 
 namespace unet {
@@ -49,7 +50,7 @@ SendOutcome NiQueues::send_long(Channel channel, const std::byte* data, uint32_t
   if (length > kMessageMax) return SendOutcome::too_long;
   const MutableBytes room = reserve(length);
   if (room.empty()) return SendOutcome::full;
-  std::memcpy(room.data(), data, length);
+  copy_bytes(room.data(), data, length);
   return post(channel, length);
 }
 
@@ -107,7 +108,7 @@ SendOutcome NiQueues::put(Channel channel, uint64_t region_offset, Bytes data, b
   const auto length = static_cast<uint32_t>(data.size());
   const MutableBytes room = reserve(length);
   if (room.empty()) return SendOutcome::full;
-  if (length != 0) std::memcpy(room.data(), data.data(), length);
+  if (length != 0) copy_bytes(room.data(), data.data(), length);
   const PutDescriptor descriptor{.region_offset = region_offset, .notify = notify ? 1u : 0u};
   publish_reserved(writer_.reserve(), channel, length, SlotKind::put, descriptor);
   return SendOutcome::sent;
@@ -156,7 +157,7 @@ void NiQueues::receive_runs(const Slot& slot, Message& message) noexcept {
     const Run run = run_at(slot, i);
     if (run.count == 0) break;
     const auto part = static_cast<uint32_t>(std::min<uint64_t>(run.count * buffer_size, message.length - done));
-    std::memcpy(scratch.get() + done, area + run.first * buffer_size, part);
+    copy_bytes(scratch.get() + done, area + run.first * buffer_size, part);
     done += part;
   }
   message.data = scratch.get();

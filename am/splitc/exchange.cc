@@ -2,8 +2,8 @@
 #include "am/splitc/exchange.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "unet/base/bytes.h"
 #include "unet/base/check.h"
 
 namespace unet::splitc {
@@ -53,11 +53,11 @@ void Exchange::begin(Call call, Bytes cell, uint32_t argument) {
   round_ = 0;
   sent_ = false;
   if (!flat()) {
-    if (!cell.empty()) std::memcpy(cells_.data(), cell.data(), cell.size());
+    if (!cell.empty()) copy_bytes(cells_.data(), cell.data(), cell.size());
     return;
   }
   Cell& own = own_.cell(parity());
-  if (!cell.empty()) std::memcpy(own.data, cell.data(), cell.size());
+  if (!cell.empty()) copy_bytes(own.data, cell.data(), cell.size());
   own.mark.store(mark(), std::memory_order_release);  // after the data, and all that this rank has written before
 }
 
@@ -81,7 +81,7 @@ bool Exchange::handle(Rank from, uint32_t round, uint64_t mark, Bytes cells) {
   if (flat()) {
     if (round != 0 || cells.size() > kCellBytes) return false;
     Cell& cell = received_[parity_of(mark)][from];
-    if (!cells.empty()) std::memcpy(cell.data, cells.data(), cells.size());
+    if (!cells.empty()) copy_bytes(cell.data, cells.data(), cells.size());
     cell.mark.store(mark, std::memory_order_relaxed);  // by the thread that reads it
     return true;
   }
@@ -117,7 +117,7 @@ bool Exchange::look_round() {
     compare(ahead(1u << round_), inbox.mark);
     const size_t bytes = cells_in_round(round_) * bytes_;
     if (fault_ || inbox.cells.size() != bytes) return false;
-    if (bytes != 0) std::memcpy(cells_.data() + (size_t{1} << round_) * bytes_, inbox.cells.data(), bytes);
+    if (bytes != 0) copy_bytes(cells_.data() + (size_t{1} << round_) * bytes_, inbox.cells.data(), bytes);
     ++round_;
     sent_ = false;
   }

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "am/splitc/node.h"
+#include "unet/base/bytes.h"
 
 namespace unet::splitc {
 namespace {
@@ -102,7 +103,7 @@ void Node::bulk_get(void* to, Address from, uint64_t bytes, const char* call) {
   if constexpr (kStrict) strict_.note(to, bytes);
   if (bytes == 0) return;
   if (at != nullptr) {
-    std::memcpy(to, at, bytes);
+    copy_bytes(to, at, bytes);
     return;
   }
   counters_.message_bytes += bytes;
@@ -121,7 +122,7 @@ void Node::bulk_put(Address to, const void* from, uint64_t bytes, const char* ca
   if (kStrict && strict_.overlaps(from, bytes)) end_job(std::string(call) + " of memory that a get has not filled: sync() first");
   if (bytes == 0) return;
   if (at != nullptr) {
-    std::memcpy(at, from, bytes);
+    copy_bytes(at, from, bytes);
     return;
   }
   counters_.message_bytes += bytes;
@@ -136,7 +137,7 @@ void Node::bulk_store(Address to, const void* from, uint64_t bytes, const char* 
   if (kStrict && strict_.overlaps(from, bytes)) end_job(std::string(call) + " of memory that a get has not filled: sync() first");
   if (bytes == 0) return;
   if (at != nullptr) {
-    std::memcpy(at, from, bytes);
+    copy_bytes(at, from, bytes);
     note_stored(to.rank(), bytes);
     return;
   }

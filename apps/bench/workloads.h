@@ -40,7 +40,7 @@ constexpr size_t burst_messages(size_t size) {
 // What every contender without a copy of its own does with a payload.
 inline void copy_message(std::byte* to, const std::byte* from, size_t size) {
   if (size <= kInlineMax) copy_small(to, from, size);
-  else std::memcpy(to, from, size);
+  else copy_bytes(to, from, size);
 }
 
 // The largest block of put and get, which are no messages. Contenders that send messages stop at kMessageMax.

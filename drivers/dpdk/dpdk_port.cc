@@ -4,7 +4,6 @@
 #include "drivers/dpdk/dpdk_port.h"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 
 #include <rte_dev.h>
@@ -16,6 +15,7 @@
 
 #include "drivers/dpdk/external_frame.h"
 #include "drivers/dpdk/memif_gate.h"
+#include "unet/base/bytes.h"
 
 namespace unet::drivers {
 
@@ -81,7 +81,7 @@ uint32_t DpdkPort::linearise(std::span<rte_mbuf*> buffers) noexcept {
     } else {
       std::byte* to = frame_of(whole);
       for (const rte_mbuf* piece = buffer; piece != nullptr; piece = piece->next) {
-        std::memcpy(to, rte_pktmbuf_mtod(piece, const std::byte*), piece->data_len);
+        copy_bytes(to, rte_pktmbuf_mtod(piece, const std::byte*), piece->data_len);
         to += piece->data_len;
       }
       whole->data_len = static_cast<uint16_t>(buffer->pkt_len);

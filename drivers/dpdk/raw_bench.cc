@@ -7,6 +7,8 @@
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
+#include "unet/base/bytes.h"
+
 namespace unet::drivers {
 
 namespace {
@@ -61,7 +63,7 @@ size_t RawLink::send_burst(const std::byte* data, size_t size, size_t count) noe
   for (uint16_t i = 0; i < wanted; ++i) {
     std::byte* frame = rte_pktmbuf_mtod(buffers[i], std::byte*);
     std::memcpy(frame, &header, kHeader);
-    std::memcpy(frame + kHeader, data + i * size, size);
+    copy_bytes(frame + kHeader, data + i * size, size);
     buffers[i]->data_len = static_cast<uint16_t>(kHeader + size);
     buffers[i]->pkt_len = buffers[i]->data_len;
   }
@@ -77,7 +79,7 @@ size_t RawLink::receive_burst(std::byte* into, size_t size, size_t count) noexce
   for (uint16_t i = 0; i < arrived; ++i) {
     if (i + 1 < arrived) rte_prefetch0(rte_pktmbuf_mtod(buffers[i + 1], void*));
     if (is_ours(buffers[i], size)) {
-      std::memcpy(into + taken * size, rte_pktmbuf_mtod(buffers[i], std::byte*) + kHeader, size);
+      copy_bytes(into + taken * size, rte_pktmbuf_mtod(buffers[i], std::byte*) + kHeader, size);
       ++taken;
     }
     rte_pktmbuf_free(buffers[i]);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "unet/base/bytes.h"
 #include "unet/limits.h"
 
 namespace unet::drivers {
@@ -330,7 +331,7 @@ void Udp::send_to_all(const TransmitFrame& frame, Nanoseconds now) noexcept {
     }
     const uint32_t payload = frame.length - kEthernetBytes;
     copy.length = frame.length + shift_;
-    std::memcpy(copy.data + peer.headers.size(), frame.data + kEthernetBytes, payload);
+    copy_bytes(copy.data + peer.headers.size(), frame.data + kEthernetBytes, payload);
     peer.headers.write(copy.data, neighbours_.mac(peer.neighbour), payload, nullptr, 0);
     if (wire_->transmit({&copy, 1}, now) == 0) {
       wire_->discard({&copy, 1});

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ipstack/sockets/stack.h"
+#include "unet/base/bytes.h"
 
 namespace unet::sockets {
 namespace {
@@ -190,7 +191,7 @@ bool EndpointNetwork::send_to_neighbour(uint32_t neighbour, Bytes head, Bytes da
   }
   const auto compose = [&](std::byte* to) {
     std::memcpy(to, head.data(), head.size());
-    std::memcpy(to + head.size(), data.data(), data.size());
+    copy_bytes(to + head.size(), data.data(), data.size());
   };
   if (bytes <= kInlineMax) {
     const SendOutcome outcome = endpoint_->send_composed(channel, bytes, compose);

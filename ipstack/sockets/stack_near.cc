@@ -8,6 +8,7 @@
 
 #include "ipstack/sockets/near_message.h"
 #include "ipstack/sockets/stack.h"
+#include "unet/base/bytes.h"
 
 namespace unet::sockets {
 namespace {
@@ -69,7 +70,7 @@ int64_t Stack::receive_near(uint32_t index, MutableBytes data, bool peek) {
     if (copied == data.size()) break;
     const Bytes bytes = piece.bytes();
     const size_t count = std::min(bytes.size(), data.size() - copied);
-    std::memcpy(data.data() + copied, bytes.data(), count);
+    copy_bytes(data.data() + copied, bytes.data(), count);
     copied += count;
   }
   if (!peek) consume_near(index, static_cast<uint32_t>(copied));

@@ -6,6 +6,7 @@
 #include "ipstack/sockets/stack.h"
 #include "ipstack/tcp/reset.h"
 #include "ipstack/wire/checksum.h"
+#include "unet/base/bytes.h"
 
 namespace unet::sockets {
 namespace {
@@ -248,7 +249,7 @@ int64_t Stack::receive(int number, MutableBytes data, bool peek) {
     size_t copied = 0;
     for (uint32_t i = 0; i < count && copied < data.size(); ++i) {
       const size_t part = std::min(pieces_[i].size(), data.size() - copied);
-      std::memcpy(data.data() + copied, pieces_[i].data(), part);
+      copy_bytes(data.data() + copied, pieces_[i].data(), part);
       copied += part;
     }
     return static_cast<int64_t>(copied);
@@ -357,7 +358,7 @@ bool Stack::send_segment(const Socket* socket, const Address& from, const Addres
     const uint32_t count = connection->gather(segment, pieces_);
     uint32_t copied = 0;
     for (uint32_t i = 0; i < count; ++i) {
-      std::memcpy(at + copied, pieces_[i].data(), pieces_[i].size());
+      copy_bytes(at + copied, pieces_[i].data(), pieces_[i].size());
       copied += static_cast<uint32_t>(pieces_[i].size());
     }
     UNET_CHECK(copied == segment.length);

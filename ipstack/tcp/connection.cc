@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+
+#include "unet/base/bytes.h"
 
 namespace unet::tcp {
 
@@ -148,7 +149,7 @@ Transferred Connection::receive(MutableBytes data) noexcept {
     uint32_t bytes = 0;
     for (uint32_t i = 0; i < count && taken + bytes < data.size(); ++i) {
       const size_t part = std::min(pieces[i].size(), data.size() - taken - bytes);
-      std::memcpy(data.data() + taken + bytes, pieces[i].data(), part);
+      copy_bytes(data.data() + taken + bytes, pieces[i].data(), part);
       bytes += static_cast<uint32_t>(part);
     }
     received_.consume(shared_.chunks, bytes);

@@ -2,7 +2,8 @@
 #include "ipstack/tcp/receive_buffer.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "unet/base/bytes.h"
 
 namespace unet::tcp {
 
@@ -41,7 +42,7 @@ uint32_t ReceiveBuffer::write(ChunkPool& pool, Sequence sequence, Bytes data) no
     const ChunkIndex chunk = chunk_at(pool, place - inside, sequence == next_);
     if (chunk == kNoChunk) break;
     const uint32_t bytes = std::min(pool.chunk_size() - inside, static_cast<uint32_t>(data.size()) - written);
-    std::memcpy(pool.data(chunk) + inside, data.data() + written, bytes);
+    copy_bytes(pool.data(chunk) + inside, data.data() + written, bytes);
     written += bytes;
   }
   return written;

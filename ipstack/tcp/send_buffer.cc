@@ -2,7 +2,8 @@
 #include "ipstack/tcp/send_buffer.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "unet/base/bytes.h"
 
 namespace unet::tcp {
 
@@ -18,7 +19,7 @@ uint32_t SendBuffer::append(ChunkPool& pool, Bytes data) noexcept {
       at = {pool.data(fresh), chunk};
     }
     const uint32_t bytes = std::min(static_cast<uint32_t>(at.size()), static_cast<uint32_t>(data.size()) - taken);
-    std::memcpy(at.data(), data.data() + taken, bytes);
+    copy_bytes(at.data(), data.data() + taken, bytes);
     taken += bytes;
     if (fresh == kNoChunk) extend(bytes);
     else extend(pool, fresh, bytes);

@@ -71,4 +71,16 @@ inline void copy_small(std::byte* to, const std::byte* from, size_t size) noexce
   }
 }
 
+// memcpy for payload. Of more than about 2 KiB the C library's may become `rep movsb`, which on AMD's Zen 3 and 4 copies 2.6 GB/s instead
+// of 45 when `to` lies 1 - 15 bytes further into a page than `from`, as a payload behind a short header does; shorter ones never do.
+inline void copy_bytes(void* to, const void* from, size_t size) noexcept {
+  constexpr size_t kBlock = 2048;
+  for (size_t done = 0; done != size;) {
+    size_t block = size - done < kBlock ? size - done : kBlock;
+    asm("" : "+r"(block));  // a compiler that knew its range would write `rep movsq` itself
+    std::memcpy(static_cast<std::byte*>(to) + done, static_cast<const std::byte*>(from) + done, block);
+    done += block;
+  }
+}
+
 }  // namespace unet

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "unet/base/bytes.h"
 #include "unet/base/fence.h"
 #include "unet/engine/wake.h"
 
@@ -19,7 +20,7 @@ class PieceReader {
     while (length != 0) {
       const Bytes piece = from_[piece_];
       const uint64_t part = std::min<uint64_t>(length, piece.size() - offset_);
-      std::memcpy(to, piece.data() + offset_, part);
+      copy_bytes(to, piece.data() + offset_, part);
       to += part;
       length -= part;
       offset_ += part;
@@ -56,7 +57,7 @@ bool Delivery::message(EndpointState& to, uint32_t channel, std::span<const Byte
   RunList runs;
   if (!take_buffers(to, length, runs)) return false;
   if (pieces.size() == 1 && runs.count == 1) [[likely]] {
-    std::memcpy(to.receive_data + uint64_t{runs.runs[0].first} * to.buffer_size, pieces[0].data(), length);
+    copy_bytes(to.receive_data + uint64_t{runs.runs[0].first} * to.buffer_size, pieces[0].data(), length);
     return runs_message(to, channel, runs, length);
   }
   uint64_t left = length;

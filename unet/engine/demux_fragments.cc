@@ -1,7 +1,7 @@
 // demux_fragments.cc - messages that arrive in several frames: deposited where they belong, delivered when they are whole.
 #include <algorithm>
-#include <cstring>
 
+#include "unet/base/bytes.h"
 #include "unet/engine/demux.h"
 
 namespace unet::engine {
@@ -16,7 +16,7 @@ void deposit(EndpointState& to, const RunList& runs, uint64_t offset, Bytes payl
       continue;
     }
     const size_t part = std::min<size_t>(payload.size(), size - offset);
-    std::memcpy(to.receive_data + uint64_t{runs.runs[i].first} * to.buffer_size + offset, payload.data(), part);
+    copy_bytes(to.receive_data + uint64_t{runs.runs[i].first} * to.buffer_size + offset, payload.data(), part);
     payload = payload.subspan(part);
     offset = 0;
   }
@@ -32,7 +32,7 @@ void Demux::put_fragment(const TagEntry& entry, const FrameView& view) noexcept 
   if (!delivery_.check_region(to, view.region_offset, view.total)) {
     return window.close(view.message, MessageWindow::Fate::dropped);
   }
-  std::memcpy(to.region.data() + view.region_offset + view.offset, view.payload.data(), view.payload.size());
+  copy_bytes(to.region.data() + view.region_offset + view.offset, view.payload.data(), view.payload.size());
   const bool last = view.offset + view.payload.size() == view.total;
   delivery_.put_counted(to, last ? 1 : 0, static_cast<uint32_t>(view.payload.size()));
 }
@@ -57,7 +57,7 @@ void Demux::fragment(const TagEntry& entry, const FrameView& view, Nanoseconds n
     case Reassembly::Marked::fresh: break;
   }
   if (put) {
-    std::memcpy(to.region.data() + view.region_offset + view.offset, view.payload.data(), length);
+    copy_bytes(to.region.data() + view.region_offset + view.offset, view.payload.data(), length);
   } else {
     deposit(to, message->runs, view.offset, view.payload);
   }

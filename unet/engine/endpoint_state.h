@@ -10,11 +10,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "unet/base/bytes.h"
 #include "unet/base/probe.h"
 #include "unet/base/trust.h"
 #include "unet/counters.h"
@@ -75,7 +75,7 @@ struct Outgoing {
     while (length != 0) {
       const Bytes from = pieces.pieces[piece];
       const auto part = static_cast<uint32_t>(std::min<uint64_t>(length, from.size() - piece_offset));
-      std::memcpy(to, from.data() + piece_offset, part);
+      copy_bytes(to, from.data() + piece_offset, part);
       to += part;
       length -= part;
       pass(part);

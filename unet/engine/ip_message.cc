@@ -7,6 +7,7 @@
 #include "ipstack/wire/checksum.h"
 #include "ipstack/wire/tcp.h"
 #include "ipstack/wire/udp.h"
+#include "unet/base/bytes.h"
 #include "unet/base/trust.h"
 #include "unet/ip.h"
 
@@ -46,7 +47,7 @@ uint32_t copy_head(const Pieces& from, std::byte* to, uint32_t most) noexcept {
   uint32_t done = 0;
   for (uint32_t i = 0; i < from.count && done < most; ++i) {
     const auto part = static_cast<uint32_t>(std::min<uint64_t>(most - done, from.pieces[i].size()));
-    std::memcpy(to + done, from.pieces[i].data(), part);
+    copy_bytes(to + done, from.pieces[i].data(), part);
     done += part;
   }
   return done;

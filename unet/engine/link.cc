@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 
+#include "unet/base/bytes.h"
 #include "unet/base/check.h"
 #include "unet/base/fence.h"
 #include "unet/engine/port.h"
@@ -110,7 +110,7 @@ bool Links::arrived(uint32_t port, uint32_t to, Bytes frame) noexcept {
   if (ring == nullptr || frame.size() > ring->frame_bytes()) return false;
   std::byte* const place = ring->reserve();
   if (place == nullptr) return false;
-  std::memcpy(place, frame.data(), frame.size());
+  copy_bytes(place, frame.data(), frame.size());
   ring->put(static_cast<uint32_t>(frame.size()));
   ring->publish();
   ring_for_ |= 1u << to;
@@ -159,7 +159,7 @@ uint32_t Links::forward(OwnPort& own, Port& port, uint32_t engine, Nanoseconds n
       own.blocked |= 1u << engine;
       break;
     }
-    std::memcpy(frame->data, frames[moved].data, frames[moved].length);
+    copy_bytes(frame->data, frames[moved].data, frames[moved].length);
     frame->length = frames[moved].length;
     port.stage();
   }

@@ -2,9 +2,9 @@
 #include "unet/engine/mux.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
+#include "unet/base/bytes.h"
 #include "unet/base/fence.h"
 #include "unet/engine/descriptor.h"
 #include "unet/engine/wake.h"
@@ -252,7 +252,7 @@ bool Mux::send_now(EndpointState& endpoint, uint32_t number, Bytes data, bool mo
   if (frame == nullptr) return false;
   const auto length = static_cast<uint32_t>(data.size());
   if (length <= kInlineMax) copy_small(frame->data + kFrameOverhead, data.data(), length);
-  else std::memcpy(frame->data + kFrameOverhead, data.data(), length);
+  else copy_bytes(frame->data + kFrameOverhead, data.data(), length);
   compose(*frame, *channel, port, length);
   endpoint.count(EndpointCounter::sent_messages);
   endpoint.count(EndpointCounter::sent_bytes, length);
