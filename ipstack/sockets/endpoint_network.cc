@@ -119,7 +119,8 @@ void EndpointNetwork::look(Stack& stack) {
     if (found && neighbour_of(**answer) == kNone) found = may_add_neighbour();
     if (*answer && !found) static_cast<void>(endpoint_->close(**answer));
     if (found && neighbour_of(**answer) == kNone) add_neighbour(stack, **answer);  // or it is the one that is there
-    stack.handle_neighbour_found(asked.protocol, asked.to, found ? neighbour_of(**answer) : kNone);
+    const bool nobody = !*answer && answer->error().code == Errc::not_found;
+    stack.handle_neighbour_found(asked.protocol, asked.to, found ? neighbour_of(**answer) : nobody ? Stack::kUnclaimed : kNone);
   }
   if (monotonic_now() >= refresh_at_ && !refresh()) refresh_at_ = monotonic_now() + kRefresh;
 }

@@ -176,15 +176,14 @@ TEST_CASE("nobody there, a full backlog, and a listener that ends") {
   CHECK(a.connect(alone, at("10.0.0.1", kPort)) == -EINPROGRESS);
   near.settle();
   CHECK(a.option(alone, Stack::Option::error) == ECONNREFUSED);
-  near.world.run(near.world.now + kSecond);
-  near.listen(1);
+  near.listen(1);  // who tries again until it is there has no TCP then
   const int first = a.socket(Type::stream, false), second = a.socket(Type::stream, false);
   CHECK(a.connect(first, at("10.0.0.1", kPort)) == -EINPROGRESS);
   CHECK(a.connect(second, at("10.0.0.1", kPort)) == -EINPROGRESS);
   near.settle();
   CHECK((a.events(first) & Events::kOut) != 0);
   CHECK((a.events(second) & Events::kOut) == 0);
-  CHECK(a.counters().near_refused == 2);
+  CHECK(a.counters().near_refused == 1);
   const int server = b.accept(near.listener);
   REQUIRE(server >= 0);
   near.world.run(near.world.now + 4 * kSecond);  // the second has turned to TCP, and asks again

@@ -168,7 +168,7 @@ class Stack {
   // A channel to a neighbour is open; the same user's, or another's. `neighbour`: below kNeighboursMax, unused.
   void handle_neighbour(uint32_t neighbour, bool same_user);
   void handle_neighbour_gone(uint32_t neighbour);
-  // The answer to Network::ask_neighbour(); kNone: there is none.
+  // The answer to Network::ask_neighbour(); kNone: who has the port is not to be had as a neighbour; kUnclaimed: no one has it.
   void handle_neighbour_found(uint8_t protocol, const Address& to, uint32_t neighbour);
   // True: the stack keeps it in place, until Network::release().
   bool handle_neighbour_message(uint32_t neighbour, const Message& message);
@@ -194,7 +194,7 @@ class Stack {
   const StackCounters& counters() const noexcept { return counters_; }
   const tcp::Counters& tcp_counters() const noexcept { return tcp_counters_; }
 
-  static constexpr uint32_t kNone = ~uint32_t{0};
+  static constexpr uint32_t kNone = ~uint32_t{0}, kUnclaimed = kNone - 1;
   static constexpr uint32_t kNeighboursMax = 1024;
 
  private:

@@ -81,8 +81,9 @@ void Stack::handle_neighbour_found(uint8_t protocol, const Address& to, uint32_t
   forget_reserved();
   if (Whereabouts* const place = known_place(protocol, to)) {
     place->asked = false;
-    place->neighbour = neighbour;
-    place->until = now_ + kNobodyFor;
+    place->neighbour = neighbour == kUnclaimed ? kNone : neighbour;
+    // A stream asks again: one that is refused until its server has come shall not go by TCP then.
+    place->until = neighbour == kUnclaimed && protocol == ip::Protocol::kTcp ? now_ : now_ + kNobodyFor;
   }
   if (protocol != ip::Protocol::kTcp) return;
   std::vector<uint32_t> all;
@@ -94,6 +95,10 @@ void Stack::handle_neighbour_found(uint8_t protocol, const Address& to, uint32_t
       continue;
     }
     NearPart& part = *slab_[i].near;
+    if (neighbour == kUnclaimed) {
+      end_near(i, ECONNREFUSED);  // as the reset would say that the network interface answers TCP with
+      continue;
+    }
     if (neighbour == kNone) {
       fall_back(i);
       continue;

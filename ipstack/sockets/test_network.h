@@ -160,8 +160,9 @@ class World {
         const auto& claims = world_.interfaces_[interface_].claims;
         const auto at = claims.find({each.protocol, each.to.port});
         Port* const other = at == claims.end() ? nullptr : at->second.port;
-        const bool none = other == nullptr || other == this || other->stack == nullptr;
-        stack->handle_neighbour_found(each.protocol, each.to, none ? Stack::kNone : link_to(*other));
+        const bool none = other == this || (other != nullptr && other->stack == nullptr);
+        stack->handle_neighbour_found(each.protocol, each.to,
+                                      other == nullptr ? Stack::kUnclaimed : none ? Stack::kNone : link_to(*other));
       }
       for (size_t i = 0; i < links_.size(); ++i) {
         if (links_[i] == nullptr) continue;

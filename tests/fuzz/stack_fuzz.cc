@@ -301,7 +301,7 @@ class Fuzz {
       const Address to = network_.asked.back();
       network_.asked.pop_back();
       const uint8_t protocol = (which & 8) != 0 ? ip::Protocol::kUdp : ip::Protocol::kTcp;
-      return stack_.handle_neighbour_found(protocol, to, (which & 16) != 0 ? from : Stack::kNone);
+      return stack_.handle_neighbour_found(protocol, to, (which & 16) != 0 ? from : (which & 32) != 0 ? Stack::kUnclaimed : Stack::kNone);
     }
     if (which >= 250) {
       stack_.handle_neighbour_gone(from);

@@ -181,4 +181,6 @@ std::optional<uint32_t> IpPorts::find(uint8_t protocol, const ip::IpAddress& loc
   return best == nullptr ? std::nullopt : std::optional(best->endpoint);
 }
 
+bool IpPorts::claims_any(uint8_t protocol, uint16_t port) const { return by_port_.count(key(protocol, port)) != 0; }
+
 }  // namespace unet::service

@@ -39,6 +39,8 @@ class IpPorts {
   const Record* at(uint32_t number) const;
   // Who answers connections to that port: a claim of anybody's packets, of that address before one of all.
   std::optional<uint32_t> find(uint8_t protocol, const ip::IpAddress& local, uint16_t port) const;
+  // Somebody claims that port, whatever comes to it.
+  bool claims_any(uint8_t protocol, uint16_t port) const;
   const std::map<uint32_t, Record>& all() const noexcept { return claims_; }
 
  private:

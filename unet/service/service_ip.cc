@@ -191,8 +191,9 @@ Result<uint32_t> Service::find_claim(std::string_view target) const {
   if (!address) return fail(Errc::invalid_argument, quoted(target) + ": " + address.error().text);
   if (!has_address(*address)) return none();
   const std::optional<uint32_t> endpoint = ip_ports_.find(protocol, *address, port);
-  if (!endpoint) return none();
-  return *endpoint;
+  if (endpoint) return *endpoint;
+  if (!ip_ports_.claims_any(protocol, port)) return none();
+  return fail(Errc::refused, "who claims " + quoted(target) + " hears one remote end only, or is at another address");
 }
 
 void Service::on_ip_changed(const engine::IpChanged& event) {
