@@ -111,6 +111,8 @@ class Host {
 
   // True: `arrival` is for the caller. `checked`: the link says that TCP's or UDP's checksum needs no look; it may be longer than the MTU.
   bool handle_frame(Bytes frame, Nanoseconds now, Arrival& arrival, bool checked = false) noexcept;
+  // Instead of it, for one more frame of a flow of which the last was passed on, at the same time.
+  void count_alike() noexcept { count(HostCounter::frames), count(HostCounter::arrived); }
 
   // Sends `header` and `data`, one after the other, as a packet's payload. `fields.from` may be unspecified: then the host chooses
   // (RFC 6724, in part). A packet that is too long is cut, if fields.dont_fragment allows it.

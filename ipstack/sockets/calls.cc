@@ -160,8 +160,9 @@ bool Sockets::wait(Nanoseconds until) {
 // Calls `attempt` until it can do what it is to do, or may not wait.
 template <typename Try>
 int64_t Sockets::block(int s, bool wait_for_it, Nanoseconds within, Try attempt) {
-  stack_->set_time(clock_.now());
-  if (clock_.now() - ran_at_ > kRunEvery) turn();
+  const Nanoseconds began = clock_.now();  // which costs as much as the rest of a call that finds nothing
+  stack_->set_time(began);
+  if (began - ran_at_ > kRunEvery) turn();
   int64_t result = attempt();
   if (result != -EAGAIN) return answer(result);
   // What has come may be what is asked for, also for those who do not wait; and it is answered by what the application says next.

@@ -228,6 +228,35 @@ IpError parse_ip_packet(Bytes packet, IpView& view, Problem& problem) noexcept {
   }
 }
 
+bool parse_alike(Bytes packet, const IpView& before, IpView& view) noexcept {
+  const size_t head = before.ipv4 ? kIpv4Bytes : kIpv6Bytes;
+  if (packet.size() < head || before.is_fragment() || before.fragment_header) return false;
+  if (before.payload.data() != before.packet.data() + head) return false;
+  const std::byte* const a = before.packet.data();
+  const std::byte* const b = packet.data();
+  const auto same = [&](size_t from, size_t to) { return std::memcmp(a + from, b + from, to - from) == 0; };
+  size_t length = 0;
+  uint32_t id = before.id;
+  if (before.ipv4) {
+    const auto header = read<Ipv4Header>(packet);
+    length = header.total_length;
+    id = header.id;
+    if (!same(0, offsetof(Ipv4Header, total_length)) || !same(offsetof(Ipv4Header, fragment), offsetof(Ipv4Header, checksum)) ||
+        !same(offsetof(Ipv4Header, from), kIpv4Bytes) || checksum_fold(checksum_add(0, b, kIpv4Bytes)) != 0) {
+      return false;
+    }
+  } else {
+    length = kIpv6Bytes + read<Ipv6Header>(packet).payload_length;
+    if (!same(0, offsetof(Ipv6Header, payload_length)) || !same(offsetof(Ipv6Header, next), kIpv6Bytes)) return false;
+  }
+  if (length < head || length > packet.size()) return false;
+  view = before;
+  view.id = id;
+  view.packet = packet.first(length);
+  view.payload = view.packet.subspan(head);
+  return true;
+}
+
 IpError parse_reassembled(uint8_t protocol, Bytes packet, Bytes payload, IpView& view, Problem& problem) noexcept {
   problem = {};
   view.protocol = protocol;

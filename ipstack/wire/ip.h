@@ -82,6 +82,9 @@ struct IpView {
 // Checks a packet, of the version that its first bits say, and fills `view`. With IpError::none all lengths are in range. `problem`, of
 // IPv6 alone, is set with unknown_header and bad_fragment.
 IpError parse_ip_packet(Bytes packet, IpView& view, Problem& problem) noexcept;
+// A packet whose header says what that of `before` says, but for its length, id and checksum, which are right: as parse_ip_packet() would
+// have it, for less. False: `before` has more than the plain header or is a fragment, or anything differs.
+bool parse_alike(Bytes packet, const IpView& before, IpView& view) noexcept;
 // Of a packet that was reassembled, whose first fragment left `view`: `payload`, in `packet`, is of `protocol`, and of IPv6 may begin with
 // headers that stood behind the fragment's.
 IpError parse_reassembled(uint8_t protocol, Bytes packet, Bytes payload, IpView& view, Problem& problem) noexcept;

@@ -140,6 +140,56 @@ TEST_CASE("what is emitted is parsed, whatever it says") {
   }
 }
 
+TEST_CASE("what is taken for alike is what parsing it would have found") {
+  for (const bool ipv4 : {true, false}) {
+    const Packet first = emit(fields(ipv4), 20);
+    const Parsed before = parse(first);
+    IpView view;
+    IpFields of = fields(ipv4);
+    of.id = 77;
+    CHECK(parse_alike(emit(of, 1000), before.view, view));
+    CHECK(view.payload.size() == 1000);
+    CHECK(view.id == (ipv4 ? 77 : 0));
+    of.router_alert = true;
+    CHECK_FALSE(parse_alike(emit(of, 20), before.view, view));
+    const Packet alert = emit(of, 20);
+    CHECK_FALSE(parse_alike(alert, parse(alert).view, view));
+    of.router_alert = false;
+    of.more_fragments = true;
+    const Packet fragment = emit(of, 16);
+    CHECK_FALSE(parse_alike(fragment, parse(fragment).view, view));
+    uint32_t alike = 0;
+    const size_t head = ipv4 ? 20 : 40;
+    for (size_t bit = 0; bit < head * 8; ++bit) {
+      Packet packet = first;
+      packet[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
+      packet.resize(packet.size() + 26);  // padding, or what a length may say
+      const bool is_sum = ipv4 && (bit / 8 == 10 || bit / 8 == 11);
+      if (ipv4 && !is_sum && (packet[0] & std::byte{15}) == std::byte{5}) sum_ipv4(packet);
+      if (!parse_alike(packet, before.view, view)) continue;
+      ++alike;
+      const Parsed p = parse(packet);
+      REQUIRE(p.error == IpError::none);
+      CHECK(p.view.from == view.from);
+      CHECK(p.view.to == view.to);
+      CHECK(p.view.protocol == view.protocol);
+      CHECK(p.view.hop_limit == view.hop_limit);
+      CHECK(p.view.traffic_class == view.traffic_class);
+      CHECK(p.view.flow_label == view.flow_label);
+      CHECK(p.view.dont_fragment == view.dont_fragment);
+      CHECK(p.view.is_fragment() == view.is_fragment());
+      CHECK(p.view.id == view.id);
+      CHECK(p.view.packet.data() == view.packet.data());
+      CHECK(p.view.packet.size() == view.packet.size());
+      CHECK(p.view.payload.data() == view.payload.data());
+    }
+    CHECK(alike == (ipv4 ? 16 + 5 : 5));  // the id, and lengths that there are
+    for (size_t length = 0; length < first.size(); ++length) {
+      CHECK_FALSE(parse_alike(Packet(first.begin(), first.begin() + static_cast<std::ptrdiff_t>(length)), before.view, view));
+    }
+  }
+}
+
 TEST_CASE("a packet cut anywhere is refused, and no bit of an IPv4 header can change unnoticed") {
   for (const bool ipv4 : {true, false}) {
     const Packet packet = emit(fields(ipv4), 20);

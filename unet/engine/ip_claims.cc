@@ -27,6 +27,7 @@ void IpClaims::add(uint32_t number, EndpointState& owner, const IpClaim& claim, 
   c.rank = static_cast<uint8_t>((c.any_remote ? 0 : 4) + (c.remote_port == 0 ? 0 : 2) + (c.any_local ? 0 : 1));
   for (uint32_t i = 0; i < c.ports; ++i) insert(c.port + i, number);
   owner.ip_claims.push_back(number);
+  ++version_;
   if (claim.local.is_multicast()) find_groups();
 }
 
@@ -36,6 +37,7 @@ void IpClaims::remove(uint32_t number) noexcept {
   for (uint32_t i = 0; i < c.ports; ++i) erase(c.port + i, number);
   std::erase(c.owner->ip_claims, number);
   c.owner = nullptr;
+  ++version_;
   if (c.local.is_multicast()) find_groups();
 }
 

@@ -26,6 +26,9 @@ class IpClaims {
   // All of an endpoint that goes away.
   void remove_all(EndpointState& owner) noexcept;
 
+  // Another one whenever there are other claims.
+  uint64_t version() const noexcept { return version_; }
+
   // Whose a packet to `local` is; nullptr: nobody's.
   EndpointState* find(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
                       uint16_t remote_port) const noexcept;
@@ -88,6 +91,7 @@ class IpClaims {
   uint32_t free_node_ = kEnd;
   std::vector<ip::IpAddress> groups_;
   bool groups_changed_ = false;
+  uint64_t version_ = 0;
 };
 
 }  // namespace unet::engine

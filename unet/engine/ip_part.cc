@@ -36,10 +36,11 @@ bool IpPart::frame(uint32_t port, const ReceivedFrame& frame, Nanoseconds now) n
   std::memcpy(&type, frame.data + offsetof(EthernetHeader, type), sizeof type);
   if (type != ip::kEtherTypeIpv4 && type != ip::kEtherTypeIpv6 && type != ip::kEtherTypeArp) return false;
   IpPort& at = *by_port_[port];
-  at.touch();
   frame_ = frame;
+  if (gathered_.count != 0 && another_segment(at)) return true;
   ip::Arrival arrival;
-  if (!at.host().handle_frame({frame.data, frame.length}, now, arrival, frame.checked)) return true;
+  if (!at.host().handle_frame({frame.data, frame.length}, now, arrival, frame.checked)) return at.touch(), true;
+  at.passed_on();
   switch (arrival.kind) {
     case ip::Arrival::Kind::packet: packet(at, arrival, now); break;
     case ip::Arrival::Kind::icmp_error: error(at, arrival, now); break;
@@ -59,27 +60,52 @@ void IpPart::packet(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) n
   if (arrival.packet.protocol == ip::Protocol::kUdp) return udp(port, arrival, now);
   counters_.add(NiCounter::ip_unclaimed);
   port.host().refuse_protocol(arrival, now);
+  port.touch();
+}
+
+// A segment of the connection of which some are gathered: what was found out about the first, by whom it is claimed, too, holds for it.
+bool IpPart::another_segment(IpPort& port) noexcept {
+  const Gathered& g = gathered_;
+  const Bytes frame{frame_.data, frame_.length};
+  const std::byte* const first = g.packet.packet.data() - sizeof(EthernetHeader);
+  if (!remains_.empty() || std::memcmp(first, frame.data(), sizeof(EthernetHeader)) != 0) return false;
+  ip::IpView packet;
+  constexpr size_t kPorts = 2 * sizeof(be16);
+  if (!ip::parse_alike(frame.subspan(sizeof(EthernetHeader)), g.packet, packet) || packet.payload.size() < kPorts ||
+      std::memcmp(g.packet.payload.data(), packet.payload.data(), kPorts) != 0) {
+    return false;
+  }
+  port.host().count_alike();
+  ip::TcpHeader header;
+  if (read_segment(packet, header)) deliver_segment(*g.to, packet, header);
+  else counters_.add(NiCounter::ip_bad_transport);
+  return true;
+}
+
+// False: it is too short, or its checksum is wrong.
+bool IpPart::read_segment(const ip::IpView& packet, ip::TcpHeader& header) const noexcept {
+  if (packet.payload.size() < sizeof header) return false;
+  std::memcpy(&header, packet.payload.data(), sizeof header);
+  if (is_checked(packet)) return true;
+  const auto length = static_cast<uint32_t>(packet.payload.size());
+  const uint64_t sum = ip::pseudo_header_sum(packet.from, packet.to, ip::Protocol::kTcp, length);
+  return ip::checksum_fold(ip::checksum_add(sum, packet.payload)) == 0;
+}
+
+void IpPart::deliver_segment(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept {
+  if (deliver_segments(to, packet, (header.words >> 4) * 4u)) return;
+  if (!gather(to, packet, header)) deliver(to, packet);
 }
 
 void IpPart::tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept {
   const ip::IpView& packet = arrival.packet;
   ip::TcpHeader header;
-  if (packet.payload.size() < sizeof header) return counters_.add(NiCounter::ip_bad_transport);
-  std::memcpy(&header, packet.payload.data(), sizeof header);
-  if (!is_checked(packet)) {
-    const auto length = static_cast<uint32_t>(packet.payload.size());
-    const uint64_t sum = ip::pseudo_header_sum(packet.from, packet.to, ip::Protocol::kTcp, length);
-    if (ip::checksum_fold(ip::checksum_add(sum, packet.payload)) != 0) return counters_.add(NiCounter::ip_bad_transport);
-  }
+  if (!read_segment(packet, header)) return counters_.add(NiCounter::ip_bad_transport);
   if (arrival.to_group) return counters_.add(NiCounter::ip_unclaimed);  // RFC 9293, 3.9.2.3
   if (!remains_.empty() && answer_for_left(port, packet, now)) return;
   EndpointState* const to =
       claims_.find(IpClaims::kTcp, packet.to, header.destination_port, packet.from, header.source_port);
-  if (to != nullptr) {
-    if (deliver_segments(*to, packet, (header.words >> 4) * 4u)) return;
-    if (!gather(*to, packet, header)) deliver(*to, packet);
-    return;
-  }
+  if (to != nullptr) return deliver_segment(*to, packet, header);
   counters_.add(NiCounter::ip_unclaimed);
   if (!arrival.to_group) reset(port, packet, now);  // RFC 9293, 3.10.7.1; RFC 1122, 4.2.3.10: none about what went to a group
 }
@@ -96,6 +122,7 @@ void IpPart::udp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
   if (to != nullptr) return pass_on(*to);
   counters_.add(NiCounter::ip_unclaimed);
   port.host().refuse_port(arrival, now);
+  port.touch();
 }
 
 // About a packet that one of ours is said to have sent: whose, its source says. What he would not have sent is nobody's.
@@ -107,7 +134,10 @@ void IpPart::error(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) no
   std::memcpy(ports, quoted.payload.data(), sizeof ports);
   EndpointState* const to = claims_.find(quoted.protocol, quoted.from, ports[0], quoted.to, ports[1]);
   if (to == nullptr) return counters_.add(NiCounter::ip_unclaimed);
-  if (quoted.protocol == ip::Protocol::kUdp) port.host().believe_too_big(arrival, now);  // of TCP its stack believes it, or not
+  if (quoted.protocol == ip::Protocol::kUdp) {  // of TCP its stack believes it, or not
+    port.host().believe_too_big(arrival, now);
+    port.touch();
+  }
   deliver(*to, arrival.packet);
 }
 
@@ -251,6 +281,7 @@ bool IpPart::send_segment(IpPort& port, const ip::IpAddress& from, const ip::IpA
   const uint64_t sum = ip::pseudo_header_sum(from, to, ip::Protocol::kTcp, size);
   const uint16_t checksum = ip::checksum_fold(ip::checksum_add(sum, header.data(), size));
   std::memcpy(header.data() + offsetof(ip::TcpHeader, checksum), &checksum, sizeof checksum);
+  port.touch();
   return port.host().send({.from = from, .to = to, .protocol = ip::Protocol::kTcp}, Bytes(header).first(size), {}, now) !=
          ip::SendResult::no_buffer;
 }
@@ -299,8 +330,6 @@ void IpPart::send_for_left(Nanoseconds now) noexcept {
     } else if (!send_segment(**port, due.local, due.remote, due.fields, now)) {
       remains_.put_back(due, now);
       return;
-    } else {
-      (*port)->touch();
     }
     counters_.add(NiCounter::ip_left_sent);
   }
@@ -336,6 +365,7 @@ void IpPart::run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexc
       port->pump(now);
       port->flush(now);
     }
+    port->tell_counters(now);
     if (!port->dirty()) continue;
     IpChanged event{.port = port->port().number(), .status = {}};
     if (!port->take_status(event.status)) continue;
@@ -346,7 +376,7 @@ void IpPart::run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexc
 
 Nanoseconds IpPart::next_event() const noexcept {
   Nanoseconds next = claims_.groups_changed() ? groups_at_ : ~Nanoseconds{0};
-  for (const auto& port : ports_) next = std::min(next, port->next_event());
+  for (const auto& port : ports_) next = std::min({next, port->next_event(), port->next_counters()});
   return std::min(next, remains_.next_event());
 }
 

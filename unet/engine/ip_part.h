@@ -40,6 +40,10 @@ namespace unet::engine {
 struct IpSend {
   IpMessage message;
   IpPort* port = nullptr;
+  // What go_on() has found out in this turn: it may send this, and to which station. Nothing: ask.
+  Nanoseconds found_at = 0;
+  uint64_t found_with = 0;       // IpClaims::version()
+  std::optional<MacAddress> station{};
 };
 
 class IpPart {
@@ -91,6 +95,9 @@ class IpPart {
   // ip_part.cc: arrivals
   void packet(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
   void error(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
+  bool another_segment(IpPort& port) noexcept;
+  bool read_segment(const ip::IpView& packet, ip::TcpHeader& header) const noexcept;
+  void deliver_segment(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept;
   void tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
   void udp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
   void keep_groups(Nanoseconds now) noexcept;

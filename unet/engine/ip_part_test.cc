@@ -285,6 +285,63 @@ TEST_CASE("segments of one connection in a burst become one message, and nothing
   CHECK(ni_drops(t.ni) == 0);
 }
 
+TEST_CASE("what is wrong with a segment is found behind one that it is like, too") {
+  TestIp t;
+  TestEndpoint& e = t.add({{.protocol = kTcp, .port = 80}});
+  const auto data = pattern(200, 3);
+  for (const Family& f : families(t)) {
+    const auto packet = [&](uint32_t at) {
+      return make_packet({.from = f.peer, .to = f.own, .protocol = kTcp, .from_port = 4000, .to_port = 80, .sequence = 1000 + at},
+                         Bytes(data).subspan(at, 100));
+    };
+    const auto arrive = [&](const Packet& packet) {
+      FrameBytes frame(sizeof(EthernetHeader) + packet.size());
+      const EthernetHeader header{.to = t.wire.capabilities.address, .from = TestIp::kPeerMac,
+                                  .type = f.own.is_ipv4() ? ip::kEtherTypeIpv4 : ip::kEtherTypeIpv6};
+      std::memcpy(frame.data(), &header, sizeof header);
+      std::memcpy(frame.data() + sizeof header, packet.data(), packet.size());
+      t.wire.arriving.push_back(std::move(frame));
+    };
+    // What comes up: bytes of payload, and how many packets were dropped or refused meanwhile.
+    const auto outcome = [&] {
+      t.ni.run();
+      uint32_t bytes = 0;
+      while (const auto message = got(e)) bytes += static_cast<uint32_t>(message->view.payload.size());
+      t.wire.sent.clear();
+      return bytes;
+    };
+    arrive(packet(0));
+    const uint32_t head_and_data = outcome(), head = head_and_data - 100;
+    arrive(packet(0));
+    arrive(packet(100));
+    CHECK(outcome() == head_and_data + 100);  // one message
+    const Packet good = packet(100);
+    const size_t ip_bytes = f.own.is_ipv4() ? 20 : 40;
+    for (size_t bit = 0; bit < (ip_bytes + 20) * 8; ++bit) {
+      for (const bool mended : {false, true}) {
+        Packet bad = good;
+        bad[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
+        if (mended && f.own.is_ipv4() && bit / 8 < ip_bytes) {
+          bad[10] = bad[11] = std::byte{0};
+          const uint16_t sum = ip::checksum_fold(ip::checksum_add(0, bad.data(), ip_bytes));
+          std::memcpy(&bad[10], &sum, 2);
+        }
+        const uint64_t drops = ni_drops(t.ni);
+        arrive(bad);
+        const uint32_t alone = outcome();
+        const uint64_t dropped = ni_drops(t.ni) - drops;
+        arrive(packet(0));
+        arrive(bad);
+        const uint32_t behind = outcome();
+        INFO("bit " << bit);
+        CHECK(ni_drops(t.ni) - drops - dropped == dropped);
+        // In a message of its own, or with the first.
+        CHECK((behind == head_and_data + alone || (alone > head && behind == head_and_data + (alone - head))));
+      }
+    }
+  }
+}
+
 TEST_CASE("fragments both ways") {
   TestIp t;
   TestEndpoint& e = t.add({{.protocol = kUdp, .port = 53}});

@@ -43,11 +43,16 @@ bool IpPort::pump(Nanoseconds now, bool data) noexcept {
   return false;
 }
 
-bool IpPort::take_status(ip::HostStatus& status) noexcept {
-  dirty_ = false;
+void IpPort::publish_counters() noexcept {
+  counted_ = false;
   for (size_t i = 0; i < kHostCounters; ++i) {
     counters_[i].store(host_.counter(static_cast<ip::HostCounter>(i)), std::memory_order_relaxed);
   }
+}
+
+bool IpPort::take_status(ip::HostStatus& status) noexcept {
+  dirty_ = false;
+  publish_counters();
   status = host_.status();
   if (told_ && status == status_) return false;
   status_ = status;

@@ -35,9 +35,18 @@ class IpPort {
   }
   // The host was used: it may have something to send, or to tell.
   void touch() noexcept { next_ = 0; dirty_ = true; }
+  // A frame has gone through it that leaves it as it was, but for its counters.
+  void passed_on() noexcept { counted_ = true; }
   // Only a neighbour was looked up.
   void looked_up() noexcept { next_ = std::min(next_, host_.neighbours().next_event()); }
   Nanoseconds next_event() const noexcept { return next_; }
+  // When tell_counters() has something to tell; ~0: not.
+  Nanoseconds next_counters() const noexcept { return counted_ ? counters_at_ : ~Nanoseconds{0}; }
+  void tell_counters(Nanoseconds now) noexcept {
+    if (!counted_ || now < counters_at_) return;
+    counters_at_ = now + kCountersEvery;
+    publish_counters();
+  }
 
   // True if what the service should know has changed since `status` was taken last.
   bool take_status(ip::HostStatus& status) noexcept;
@@ -48,6 +57,9 @@ class IpPort {
   uint64_t counter(size_t which) const noexcept { return counters_[which].load(std::memory_order_relaxed); }
 
  private:
+  void publish_counters() noexcept;
+
+  static constexpr Nanoseconds kCountersEvery = kMillisecond;  // those that nothing but passing frames has changed
   static constexpr Nanoseconds kRetry = 100 * kMicrosecond;  // for a port that takes no frames
 
   Port& port_;
@@ -56,6 +68,8 @@ class IpPort {
   Nanoseconds next_ = 0;
   bool dirty_ = true;
   bool told_ = false;
+  bool counted_ = false;         // what counters_ do not say yet
+  Nanoseconds counters_at_ = 0;
   ip::HostStatus status_;  // as it was told
   std::array<std::atomic<uint64_t>, kHostCounters> counters_{};
 };

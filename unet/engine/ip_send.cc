@@ -48,6 +48,7 @@ IpPart::Step IpPart::begin(EndpointState& endpoint, Outgoing& out, EndpointCount
   }
   if (!remains_.empty() && message.tcp && !may_begin(message)) return reason = EndpointCounter::ip_not_over, Step::dropped;
   send.port = port->get();
+  send.station.reset();
   out.piece = 0;
   out.piece_offset = 0;
   out.offset = 0;
@@ -196,9 +197,12 @@ IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCount
   const IpMessage& message = send.message;
   IpPort& at = *send.port;
   port = at.port().number();
+  if (send.found_at != now || send.found_with != claims_.version()) send.station.reset();
+  const bool known = send.station.has_value();
   // A long message outlives a claim or an address: then it is no longer theirs who sent it.
-  if (!at.has(message.fields.from)) return out.active = false, reason = EndpointCounter::bad_ip_source, Step::dropped;
-  if (!claims_.may_send(endpoint, message.fields.protocol, message.fields.from, message.from_port, message.fields.to, message.to_port)) {
+  if (!known && !at.has(message.fields.from)) return out.active = false, reason = EndpointCounter::bad_ip_source, Step::dropped;
+  if (!known && !claims_.may_send(endpoint, message.fields.protocol, message.fields.from, message.from_port, message.fields.to,
+                                  message.to_port)) {
     return out.active = false, reason = EndpointCounter::bad_ip_port, Step::dropped;
   }
   const uint32_t left = message.payload - out.offset;
@@ -215,12 +219,18 @@ IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCount
     return reason = EndpointCounter::ip_too_big, Step::dropped;
   }
   Step step;
-  const std::optional<MacAddress> station = size <= mtu ? at.host().station_for(fields.to, now) : std::nullopt;
-  at.looked_up();
-  if (station) {
+  if (size > mtu) {
+    send.station.reset();
+  } else if (!known) {
+    send.station = at.host().station_for(fields.to, now);
+    send.found_at = now;
+    send.found_with = claims_.version();
+    at.looked_up();
+  }
+  if (send.station) {
     fields.id = fields.dont_fragment || !fields.from.is_ipv4() ? 0 : at.host().take_id(fields.to);
     length = std::max(length, segments_length(endpoint, out, headers));
-    step = compose(endpoint, out, fields, length, *station, now);
+    step = compose(endpoint, out, fields, length, *send.station, now);
   } else {
     step = by_host(endpoint, out, fields, length, reason, now);
   }
