@@ -1,6 +1,7 @@
 // left_sockets.cc - each slot is copied once and believed as far as the claims go.
 #include "unet/service/left_sockets.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace unet::service {
@@ -64,6 +65,16 @@ std::optional<engine::LeftConnection> LeftSockets::check(const SocketRecord& rec
                                 .timestamps = (record.flags & SocketFlags::kTimestamps) != 0, .send_next = record.send_next,
                                 .receive_next = record.receive_next, .timestamp = record.timestamp,
                                 .timestamp_echo = record.timestamp_echo, .user = owner_};
+}
+
+// One without a port may get any that has become free.
+bool LeftSockets::has_claimed(const IpClaim& claim) const noexcept {
+  if (claim.protocol != kTcp || claims_.empty()) return false;
+  if (claim.port == 0) return true;
+  for (uint32_t i = 0; i < std::min<uint32_t>(claim.ports, kIpPortsPerClaimMax); ++i) {
+    if (claims_.count(claim.port + i) != 0) return true;
+  }
+  return false;
 }
 
 bool LeftSockets::claimed(const SocketRecord& record) const noexcept {

@@ -25,7 +25,11 @@ class LeftSockets {
   // process had a right to it.
   bool next(std::optional<engine::LeftConnection>& left) noexcept;
 
+  // A claim of these ports could be of the same connections.
+  bool has_claimed(const IpClaim& claim) const noexcept;
+
   uid_t user() const noexcept { return user_; }
+  uint64_t owner() const noexcept { return owner_; }
   uint64_t memory() const noexcept { return memory_; }
 
  private:

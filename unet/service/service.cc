@@ -135,7 +135,7 @@ Nanoseconds Service::next_timeout() const noexcept {
     if (!line.events.empty()) next = 0;
   }
   if (!unserved_ends_.empty() || !unserved_captures_.empty()) next = 0;
-  if (!(left_sockets_.empty() && left_before_.empty()) && !backlogged()) next = 0;
+  if (!left_sockets_.empty() && !backlogged()) next = 0;
   return next;
 }
 
@@ -185,15 +185,19 @@ void Service::on_client(ClientRecord& client, uint32_t epoll_events) {
   if (client.dropped) return;
   if ((epoll_events & EPOLLOUT) != 0) flush(client);
   // A client that does not take its replies gets no further requests served.
-  for (int i = 0; i < kPacketsPerTurn && !client.dropped && !client.blocked(); ++i) {
+  for (int i = 0; i < kPacketsPerTurn && !client.dropped && !client.blocked() && !client.held; ++i) {
     alignas(8) std::array<std::byte, control::kPacketMax> room;
     size_t size = 0;
-    switch (client.socket.receive(room, size, journal_ != nullptr)) {
+    const bool stays = journal_ != nullptr || !left_sockets_.empty();
+    switch (client.socket.receive(room, size, stays)) {
       case PacketSocket::Received::packet:
-        if (journal_ == nullptr) {
-          on_packet(client, Bytes(room.data(), size));
-        } else {
+        if (must_wait(client, Bytes(room.data(), size))) {
+          hold(client);
+        } else if (journal_ != nullptr) {
           on_kept_packet(client, Bytes(room.data(), size));
+        } else {
+          if (stays) client.socket.take();
+          on_packet(client, Bytes(room.data(), size));
         }
         break;
       case PacketSocket::Received::nothing:
@@ -205,7 +209,7 @@ void Service::on_client(ClientRecord& client, uint32_t epoll_events) {
     }
   }
   // Hang-up while its replies still wait: they have no reader any more.
-  if (!client.dropped && client.blocked() && (epoll_events & (EPOLLHUP | EPOLLERR)) != 0) drop(client, "it is gone");
+  if (!client.dropped && (client.blocked() || client.held) && (epoll_events & (EPOLLHUP | EPOLLERR)) != 0) drop(client, "it is gone");
 }
 
 void Service::flush(ClientRecord& client) {
@@ -281,7 +285,7 @@ void Service::announce(ClientRecord& client) {
 void Service::watch_for_room(ClientRecord& client) {
   const bool want = client.blocked();
   if (!want) client.channels_peak = client.channels;
-  const uint32_t events = client.starved ? 0u : want ? uint32_t{EPOLLOUT} : uint32_t{EPOLLIN};
+  const uint32_t events = client.starved ? 0u : want ? uint32_t{EPOLLOUT} : client.held ? 0u : uint32_t{EPOLLIN};
   if (events == client.watched || client.dropped) return;
   client.watched = events;
   epoll_event event{.events = events, .data = {.u64 = client.index}};

@@ -370,6 +370,9 @@ class Service {
   void ask_sockets(EndpointRecord& endpoint);
   void leave_sockets(EndpointRecord& endpoint);
   void tell_left_sockets();
+  bool must_wait(const ClientRecord& client, Bytes packet) const;
+  void hold(ClientRecord& client);
+  void resume_held();
   bool resume_socket_table(JournalItem& item);
   void keep_left();
   bool resume_left(const JournalItem& item);
@@ -432,8 +435,10 @@ class Service {
   IpPorts ip_ports_;
   std::map<uint32_t, ip::HostStatus> ip_status_;  // of the ports that have IP
   std::set<uint32_t> with_sockets_;    // endpoints that have tables of sockets
-  std::deque<LeftSockets> left_sockets_;
-  std::deque<engine::LeftConnection> left_before_;  // of the NI before us
+  std::map<uint64_t, std::deque<LeftSockets>> left_sockets_;  // by their owners (ip_user())
+  uint64_t left_turn_ = 0;             // whose were read last
+  std::set<uint32_t> held_;            // clients whose claims wait for that
+  std::vector<engine::LeftConnection> left_before_;  // of the NI before us, until we go on
   std::unique_ptr<Signalling> signalling_;
   ServiceCounters counters_;
 

@@ -575,6 +575,11 @@ void Service::finish_resume() {
   std::vector<uint32_t> ids;
   for (const auto& [id, endpoint] : endpoints_) ids.push_back(id);
   for (const uint32_t id : ids) end_halves(*endpoint_at(id));
+  // Before any claim: what begins at its port is not to meet the end of what was there before. An address may come yet, from a router or
+  // a server.
+  for (const engine::LeftConnection& left : std::exchange(left_before_, {})) {
+    if (!ip_status_.empty()) push(0, engine::LeaveIp{left});
+  }
   for (const uint32_t id : ids) {
     EndpointRecord& endpoint = *endpoint_at(id);
     resume_hairpins(endpoint);

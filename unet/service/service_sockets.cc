@@ -132,29 +132,59 @@ void Service::leave_sockets(EndpointRecord& endpoint) {
     if (journal_ != nullptr) journal_->erase(JournalKind::socket_table, endpoint.id, i);
   }
   const ClientRecord& client = *client_at(endpoint.client);
-  left_sockets_.emplace_back(client.who.uid, ip_user(client), memory, std::move(endpoint.socket_tables), claims);
+  const uint64_t owner = ip_user(client);
+  left_sockets_[owner].emplace_back(client.who.uid, owner, memory, std::move(endpoint.socket_tables), claims);
   endpoint.socket_tables.clear();
   with_sockets_.erase(endpoint.id);
 }
 
-// A part each turn, and only as fast as the engine takes it.
+// A part each turn, of one user after the other, and only as fast as the engine takes it.
 void Service::tell_left_sockets() {
+  if (left_sockets_.empty() || commands_waiting() != 0) return;
+  auto at = left_sockets_.upper_bound(left_turn_);
+  if (at == left_sockets_.end()) at = left_sockets_.begin();
+  left_turn_ = at->first;
+  LeftSockets& first = at->second.front();
   uint32_t told = 0;
-  for (; !left_before_.empty() && told < kTellPerTurn && commands_waiting() == 0; ++told) {
-    push(0, engine::LeaveIp{left_before_.front()});  // its address may come yet, from a router or a server
-    left_before_.pop_front();
-  }
-  for (uint32_t i = 0; i < kSlotsPerTurn && told < kTellPerTurn && !left_sockets_.empty() && commands_waiting() == 0; ++i) {
+  for (uint32_t i = 0; i < kSlotsPerTurn && told < kTellPerTurn && commands_waiting() == 0; ++i) {
     std::optional<engine::LeftConnection> left;
-    const bool more = left_sockets_.front().next(left);
+    const bool more = first.next(left);
     if (left && has_address(left->local)) {
       push(0, engine::LeaveIp{*left});
       ++told;
     }
     if (more) continue;
-    accounts_.give_back(left_sockets_.front().user(), {.memory = left_sockets_.front().memory()});
-    left_sockets_.pop_front();
+    accounts_.give_back(first.user(), {.memory = first.memory()});
+    at->second.pop_front();
+    if (at->second.empty()) left_sockets_.erase(at);
     worked_ = true;
+    return resume_held();
+  }
+}
+
+// A connection that begins at a port is not to meet the end of the one before. The engine takes commands in their order, so a claim waits
+// until it has been told all of the same user's that were there. It stays in the socket, with what is behind it.
+bool Service::must_wait(const ClientRecord& client, Bytes packet) const {
+  control::ClaimIp request;
+  if (left_sockets_.empty() || !client.greeted || packet.size() != sizeof request) return false;
+  std::memcpy(static_cast<void*>(&request), packet.data(), sizeof request);
+  if (request.header.op != control::Op::claim_ip) return false;
+  const auto at = left_sockets_.find(ip_user(client));
+  if (at == left_sockets_.end()) return false;
+  return std::any_of(at->second.begin(), at->second.end(), [&](const LeftSockets& each) { return each.has_claimed(request.claim); });
+}
+
+void Service::hold(ClientRecord& client) {
+  client.held = true;
+  held_.insert(client.index);
+  watch_for_room(client);
+}
+
+void Service::resume_held() {
+  for (const uint32_t index : std::exchange(held_, {})) {
+    ClientRecord* const client = client_at(index);
+    if (client == nullptr || !std::exchange(client->held, false) || client->dropped) continue;
+    watch_for_room(*client);
   }
 }
 
@@ -181,10 +211,11 @@ void Service::keep_left() {
   for (const engine::Command& command : backlogs_[0]) {
     if (const auto* const one = std::get_if<engine::LeaveIp>(&command)) all.push_back(one->left);
   }
-  all.insert(all.end(), left_before_.begin(), left_before_.end());
-  for (; !left_sockets_.empty(); left_sockets_.pop_front()) {
-    for (std::optional<engine::LeftConnection> left; left_sockets_.front().next(left);) {
-      if (left && has_address(left->local)) all.push_back(*left);
+  for (auto& [user, tables] : std::exchange(left_sockets_, {})) {
+    for (LeftSockets& each : tables) {
+      for (std::optional<engine::LeftConnection> left; each.next(left);) {
+        if (left && has_address(left->local)) all.push_back(*left);
+      }
     }
   }
   if (all.empty() || !journal_->has_room(1)) return;

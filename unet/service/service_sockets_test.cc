@@ -232,8 +232,97 @@ TEST_CASE("tables and what is left go over a takeover, and a journal that lies a
     });
   };
   CHECK(left_as(1, engine::Remain::time_wait));
+  const auto without_ip = [&] {
+    engine::TestWire wire;
+    Original original({}, &wire);
+    return original.take_over([&](std::vector<JournalItem>& items) {
+      const engine::LeftConnection one{.local = address("10.1.0.1"), .remote = address("10.1.0.2"), .local_port = 80, .remote_port = 4000};
+      const LeftValue value{.since = monotonic_now(), .connections = 1, .spare = 0};
+      JournalItem item;
+      item.op = JournalOp::put;
+      item.key = {JournalKind::left, 0, 0};
+      item.value.assign(as_bytes(&value, sizeof value).begin(), as_bytes(&value, sizeof value).end());
+      item.descriptors.push_back(std::move(*create_text("left", {reinterpret_cast<const char*>(&one), sizeof one})));
+      items.push_back(std::move(item));
+    });
+  };
+  CHECK(without_ip());
   CHECK_FALSE(left_as(2, engine::Remain::time_wait));
   CHECK_FALSE(left_as(1, static_cast<engine::Remain>(99)));
+}
+
+TEST_CASE("a claim waits until the engine knows what was left at its port, and no other request does") {
+  const bool any_port = GENERATE(false, true);
+  engine::TestWire wire;
+  auto ni = make_ip_ni(wire);
+  SocketsClient client(*ni), other(*ni, 81), held(*ni, 82);
+  constexpr uint32_t kLeft = 5000;
+  for (uint32_t table = 0, place = 0; table < 4; ++table) {
+    REQUIRE(client.open_table() == Errc::ok);
+    const SocketTableView view = client.table(table);
+    for (uint32_t i = 0; i < view.sockets() && place < kLeft; ++i, ++place) {
+      view.slot(i).write(connected(static_cast<uint16_t>(1 + place)));
+      view.header().used.store(i + 1);
+    }
+  }
+  client.close();
+  other.turn(2);
+  auto request = held.simple<ClaimIp>(Op::claim_ip, held.id);
+  request.claim = {.protocol = 6, .port = static_cast<uint16_t>(any_port ? 0 : 80)};
+  held.send(request);
+  auto behind = held.simple<ClaimIp>(Op::claim_ip, held.id);  // is no way past it
+  behind.claim = {.protocol = 6, .port = 83};
+  held.send(behind);
+  auto unrelated = other.simple<ClaimIp>(Op::claim_ip, other.id);
+  unrelated.claim = {.protocol = 6, .port = 84};
+  CHECK(code_of(other.call(unrelated)) == Errc::ok);
+  unrelated.claim = {.protocol = 17, .port = 80};
+  CHECK(code_of(other.call(unrelated)) == Errc::ok);
+  CHECK_FALSE(held.receive());
+  CHECK(left(*ni) < kLeft);
+  std::optional<Incoming> answer;
+  for (int i = 0; i < 1000 && !answer; ++i) {
+    held.turn(1);
+    answer = held.receive();
+  }
+  REQUIRE(answer);
+  CHECK(code_of(*answer) == Errc::ok);
+  held.turn(32);  // what waits in the mailbox is in front of the claim
+  CHECK(left(*ni) == kLeft);
+  answer = held.receive();
+  REQUIRE(answer);
+  CHECK(code_of(*answer) == Errc::ok);
+  // Who waits may go.
+  SocketsClient again(*ni, 90);
+  REQUIRE(again.open_table() == Errc::ok);
+  again.close();
+  request.claim.port = 90;
+  held.send(request);
+  held.close();
+  other.turn(20);
+  CHECK(code_of(other.create()) == Errc::ok);
+}
+
+TEST_CASE("another user's claim waits for nobody's dead processes") {
+  constexpr uid_t kOther = 4321;
+  if (!can_be(kOther)) return;
+  engine::TestWire wire;
+  auto ni = make_ip_ni(wire, "[[rule]]\nany = true\nip_ports = [\"1-65535\"]\n");
+  SocketsClient client(*ni), stays(*ni, 81);
+  for (uint32_t table = 0; table < 3; ++table) {
+    REQUIRE(client.open_table() == Errc::ok);
+    client.table(table).header().used.store(client.table(table).sockets());
+  }
+  const auto other = as_user(kOther, [&] { return std::make_unique<TestClient>(*ni); });
+  REQUIRE(code_of(other->hello()) == Errc::ok);
+  const uint32_t id = other->endpoint();
+  other->ask(other->simple<OpenIp>(Op::open_ip, id));
+  client.put(0, connected(4000));
+  client.close();
+  stays.turn(1);
+  auto request = other->simple<ClaimIp>(Op::claim_ip, id);
+  request.claim = {.protocol = 6, .port = 80};
+  CHECK(code_of(other->call(request)) == Errc::ok);
 }
 
 TEST_CASE("random tables of the dead, of which one goes on writing, harm nobody") {
