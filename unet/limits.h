@@ -39,7 +39,8 @@ constexpr uint32_t kReassembliesPerEndpointMax = 64;
 // IP
 constexpr uint32_t kIpClaimsMax = 16 * 1024;             // per NI
 constexpr uint32_t kIpPortsPerClaimMax = 1024;
-constexpr uint32_t kIpClaimsPerPortMax = 64;             // claims of one protocol that have a port in common
+constexpr uint32_t kIpClaimsPerPortMax = 64;             // claims of one protocol that have a port in common, those of groups apart
+constexpr uint32_t kIpClaimsPerPortOfUserMax = 32;
 constexpr uint32_t kIpPortsClaimedMax = 256 * 1024;      // of all claims together
 constexpr uint32_t kIpSegmentsMax = 512;                 // packets that one message is cut into
 constexpr uint32_t kIpAddressesMax = 16;                 // of one port

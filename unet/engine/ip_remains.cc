@@ -37,9 +37,11 @@ bool IpRemains::add(const LeftConnection& left, Nanoseconds now) {
   if (waits && age >= kTimeWait) return true;
   if (const uint32_t old = find(left.local, left.local_port, left.remote, left.remote_port); old != kEnd) drop(old);
   if (count_ == 0) tick_ = now / kTick;
-  if (free_ == kEnd) {
-    const auto made = static_cast<uint32_t>(blocks_.size()) * kBlock;
-    if (made >= kIpRemainsMax) return false;
+  bool room = true;
+  if (const auto made = static_cast<uint32_t>(blocks_.size()) * kBlock; free_ == kEnd && made >= kIpRemainsMax) {
+    room = false;
+    if (!make_room(left.user)) return false;
+  } else if (free_ == kEnd) {
     blocks_.push_back(std::make_unique<Entry[]>(kBlock));
     for (uint32_t i = kBlock; i-- != 0;) {
       at(made + i).next = free_;
@@ -55,10 +57,29 @@ bool IpRemains::add(const LeftConnection& left, Nanoseconds now) {
   entry.next_hash = bucket;
   bucket = index;
   ++count_;
+  User& user = users_[left.user];
+  ++user.count;
+  entry.older = user.newest;
+  (user.newest == kEnd ? user.oldest : at(user.newest).newer) = index;
+  user.newest = index;
   entry.until = now + kTimeWait - std::min(age, kTimeWait);
   // A reset leaves at once. A FIN is on its way, if the process had not been too quick.
   schedule(index, waits ? entry.until : now + (left.remain == Remain::reset ? 0 : 2 * kTick));
+  return room;
+}
+
+// All are taken: one of whoever has most goes, unless that is `user`, or would be then. Few users have any at all.
+bool IpRemains::make_room(uint64_t user) noexcept {
+  const auto fewer = [](const auto& a, const auto& b) { return a.second.count < b.second.count; };
+  const auto most = std::max_element(users_.begin(), users_.end(), fewer);
+  if (most->second.count <= size_of(user) + 1 && most->first != user) return false;
+  drop(most->second.oldest);
   return true;
+}
+
+uint32_t IpRemains::size_of(uint64_t user) const noexcept {
+  const auto at = users_.find(user);
+  return at == users_.end() ? 0 : at->second.count;
 }
 
 void IpRemains::drop(uint32_t index) noexcept {
@@ -68,6 +89,10 @@ void IpRemains::drop(uint32_t index) noexcept {
   uint32_t* before = &buckets_[bucket_of(entry.of.local, entry.of.local_port, entry.of.remote, entry.of.remote_port)];
   while (*before != index) before = &at(*before).next_hash;
   *before = entry.next_hash;
+  const auto user = users_.find(entry.of.user);
+  (entry.older == kEnd ? user->second.oldest : at(entry.older).newer) = entry.newer;
+  (entry.newer == kEnd ? user->second.newest : at(entry.newer).older) = entry.older;
+  if (--user->second.count == 0) users_.erase(user);
   entry.used = false;
   entry.next = free_;
   free_ = index;

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "ipstack/wire/address.h"
@@ -52,8 +53,10 @@ class IpRemains {
 
   explicit IpRemains(uint64_t seed) noexcept : seed_(seed) {}
 
-  // False: there are as many as there may be; its peer learns when it says something. One of the same ends gives way.
+  // One of the same ends gives way; and if there are as many as there may be, the oldest of the user who has most, which may be this one:
+  // false, a peer learns when it says something.
   bool add(const LeftConnection& left, Nanoseconds now);
+  uint32_t size_of(uint64_t user) const noexcept;
   bool empty() const noexcept { return count_ == 0; }
   uint32_t size() const noexcept { return count_; }
 
@@ -97,6 +100,7 @@ class IpRemains {
     LeftConnection of;
     uint32_t next_hash = kEnd;
     uint32_t next = kEnd, previous = kEnd;                 // in its place of the wheel
+    uint32_t newer = kEnd, older = kEnd;                   // of the same user
     uint16_t place = 0;
     uint8_t tries = 0;
     uint8_t answers = 0;                                   // in `answers_tick`
@@ -108,6 +112,7 @@ class IpRemains {
   uint32_t bucket_of(const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote, uint16_t remote_port) const noexcept;
   uint32_t find(const ip::IpAddress& local, uint16_t local_port, const ip::IpAddress& remote, uint16_t remote_port) const noexcept;
   void drop(uint32_t index) noexcept;
+  bool make_room(uint64_t user) noexcept;
   void schedule(uint32_t index, Nanoseconds at) noexcept;
   void unschedule(uint32_t index) noexcept;
   void wait(uint32_t index, Remain remain, Nanoseconds now) noexcept;
@@ -118,7 +123,12 @@ class IpRemains {
   static bool is_newer(const LeftConnection& old, const ip::TcpView& syn, uint32_t sequence, uint32_t stamp) noexcept;
   static ip::TcpFields fields_of(const Entry& entry, uint8_t flags, uint32_t sequence) noexcept;
 
+  struct User {
+    uint32_t count = 0, oldest = kEnd, newest = kEnd;
+  };
+
   const uint64_t seed_;
+  std::unordered_map<uint64_t, User> users_;  // who has any
   std::vector<uint32_t> buckets_;
   std::vector<std::unique_ptr<Entry[]>> blocks_;
   std::vector<uint32_t> wheel_;

@@ -207,9 +207,6 @@ TEST_CASE("there are so many and no more, and a turn sends a few") {
     REQUIRE(w.remains.add(left, w.now));
   }
   CHECK(w.remains.size() == kIpRemainsMax);
-  left.local_port = 999;
-  CHECK_FALSE(w.remains.add(left, w.now));
-  left.local_port = 1;
   CHECK(w.remains.add(left, w.now));  // of the same ends
   CHECK(w.remains.size() == kIpRemainsMax);
   std::map<std::pair<uint16_t, uint16_t>, int> times;
@@ -225,6 +222,36 @@ TEST_CASE("there are so many and no more, and a turn sends a few") {
     w.now += 50 * kMillisecond;
   }
   CHECK(w.remains.empty());
+}
+
+TEST_CASE("who leaves most gives way to others, until all have as many") {
+  World w;
+  LeftConnection left = w.left(Remain::time_wait);
+  const auto add = [&](uint64_t user, uint32_t i) {
+    left.user = user;
+    left.remote = ip::ipv4_address(0x0A02'0000 + static_cast<uint32_t>(user));
+    left.remote_port = static_cast<uint16_t>(1 + i % 60000);
+    left.local_port = static_cast<uint16_t>(1 + i / 60000);
+    return w.remains.add(left, w.now);
+  };
+  for (uint32_t i = 0; i < kIpRemainsMax; ++i) REQUIRE(add(1, i));
+  CHECK_FALSE(add(1, kIpRemainsMax));  // the newest for the oldest
+  CHECK(w.remains.size_of(1) == kIpRemainsMax);
+  CHECK_FALSE(w.remains.user_of(w.local, 1, left.remote, 1));
+  for (const uint64_t user : {2, 3}) {
+    for (uint32_t i = 0; i < kIpRemainsMax; ++i) CHECK_FALSE(add(user, i));
+  }
+  CHECK(w.remains.size() == kIpRemainsMax);
+  for (const uint64_t user : {1, 2, 3}) {
+    CHECK(w.remains.size_of(user) >= kIpRemainsMax / 3 - 1);
+    CHECK(w.remains.size_of(user) <= kIpRemainsMax / 3 + 2);
+  }
+  for (int i = 0; i < 2000 && !w.remains.empty(); ++i) {
+    for (IpRemains::Due due; w.remains.poll(w.now, due);) continue;
+    w.now += 50 * kMillisecond;
+  }
+  CHECK(w.remains.empty());
+  for (const uint64_t user : {1, 2, 3}) CHECK(w.remains.size_of(user) == 0);
 }
 
 TEST_CASE("segments of any kind at any time break nothing") {

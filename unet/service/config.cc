@@ -295,6 +295,7 @@ reassembly_ms = 50
 #   ip_ports = ["80", "8000-8099"]  # which ports of TCP and UDP; default: those from 1024 on; [] : no IP
 #   ip_claims = 256                 # of them, at a time
 #   ip_ports_at_once = 4096         # ports in all of these claims
+#   ip_groups = 16                  # groups (multicast) that the NI is in for the user, of 32 for all
 #   weight = 1                      # share of the engine and the wires against other users, 1 to 100
 #   messages_per_s = 1000000        # what all endpoints of the user may send through the NI; default: no limit
 #   bytes_per_s = "1G"

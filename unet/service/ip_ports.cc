@@ -52,7 +52,7 @@ Status check_ip_claim(const IpClaim& claim) {
 
 Status IpPorts::check(const Record& record) const {
   for (uint32_t i = 0; i < record.claim.ports; ++i) {
-    const auto at = by_port_.find(key(record.claim.protocol, record.claim.port + i));
+    const auto at = by_port_.find(key(record.claim, i));
     if (at == by_port_.end()) continue;
     if (at->second.size() >= kIpClaimsPerPortMax) {
       return fail(Errc::quota_exceeded, std::to_string(kIpClaimsPerPortMax) + " claims have " + text_of(record.claim) +
@@ -60,14 +60,32 @@ Status IpPorts::check(const Record& record) const {
     }
     for (const uint32_t number : at->second) {
       const Record& other = claims_.at(number);
-      const bool group = record.claim.local.is_multicast(), other_group = other.claim.local.is_multicast();
-      if (group != other_group || (group && record.endpoint != other.endpoint)) continue;
+      if (record.claim.local.is_multicast() && record.endpoint != other.endpoint) continue;
       if (!overlap(record.claim, other.claim)) continue;
       if (record.user == other.user && wants_peer(record.claim) != wants_peer(other.claim)) continue;
       return fail(Errc::already_exists, text_of(record.claim) + " is in use");
     }
   }
   return {};
+}
+
+// What one user has of what there is for all. Before a takeover more may have been allowed.
+Status IpPorts::check_shares(const Record& record, const Rights& rights) const {
+  for (uint32_t i = 0; i < record.claim.ports; ++i) {
+    const auto at = by_port_.find(key(record.claim, i));
+    if (at == by_port_.end()) continue;
+    const auto own = std::count_if(at->second.begin(), at->second.end(), [&](uint32_t n) { return claims_.at(n).user == record.user; });
+    if (own < kIpClaimsPerPortOfUserMax) continue;
+    return fail(Errc::quota_exceeded, std::to_string(kIpClaimsPerPortOfUserMax) + " claims of yours have " + text_of(record.claim) +
+                                          ", which is the maximum of one user");
+  }
+  if (!record.claim.local.is_multicast()) return {};
+  const auto has = [&](const auto& group) { return group.second.count(record.user) != 0; };
+  const auto group = groups_.find(record.claim.local.bytes);
+  if (group != groups_.end() && has(*group)) return {};
+  if (std::count_if(groups_.begin(), groups_.end(), has) < rights.ip_groups) return {};
+  return fail(Errc::quota_exceeded, "your quota of IP groups is reached: " + std::to_string(rights.ip_groups) +
+                                        " allowed by the network interface's policy (ip_groups)");
 }
 
 Status IpPorts::check_group(const IpClaim& claim) const {
@@ -120,6 +138,7 @@ Result<IpClaimed> IpPorts::claim(uint32_t endpoint, uint64_t user, const IpClaim
     return fail(Errc::not_permitted, "the policy of this network interface gives you no right to " + text_of(wanted));
   }
   if (Status status = check(record); !status) return tl::unexpected(status.error());
+  if (Status status = check_shares(record, rights); !status) return tl::unexpected(status.error());
   if (Status status = check_group(wanted); !status) return tl::unexpected(status.error());
   uint32_t number = numbers_;
   if (free_numbers_.empty()) {
@@ -135,8 +154,8 @@ Result<IpClaimed> IpPorts::claim(uint32_t endpoint, uint64_t user, const IpClaim
 void IpPorts::insert(uint32_t number, const Record& record) {
   claims_[number] = record;
   ports_ += record.claim.ports;
-  if (record.claim.local.is_multicast()) ++groups_[record.claim.local.bytes];
-  for (uint32_t i = 0; i < record.claim.ports; ++i) by_port_[key(record.claim.protocol, record.claim.port + i)].push_back(number);
+  if (record.claim.local.is_multicast()) ++groups_[record.claim.local.bytes][record.user];
+  for (uint32_t i = 0; i < record.claim.ports; ++i) by_port_[key(record.claim, i)].push_back(number);
 }
 
 bool IpPorts::resume(uint32_t number, const Record& record) {
@@ -153,13 +172,17 @@ void IpPorts::release(uint32_t number) {
   const auto at = claims_.find(number);
   UNET_CHECK(at != claims_.end());
   const IpClaim claim = at->second.claim;
+  const uint64_t user = at->second.user;
   for (uint32_t i = 0; i < claim.ports; ++i) {
-    const auto list = by_port_.find(key(claim.protocol, claim.port + i));
+    const auto list = by_port_.find(key(claim, i));
     std::erase(list->second, number);
     if (list->second.empty()) by_port_.erase(list);
   }
   ports_ -= claim.ports;
-  if (const auto group = groups_.find(claim.local.bytes); group != groups_.end() && --group->second == 0) groups_.erase(group);
+  if (const auto group = groups_.find(claim.local.bytes); group != groups_.end()) {
+    if (--group->second[user] == 0) group->second.erase(user);
+    if (group->second.empty()) groups_.erase(group);
+  }
   claims_.erase(at);
   free_numbers_.push_back(number);
 }

@@ -30,7 +30,8 @@ class IpPorts {
   // (EADDRINUSE), not_permitted (EACCES), quota_exceeded, invalid_argument.
   //
   // Two claims of a port go together if no packet fits both; and if one wants a certain peer's packets and the other anybody's, and both
-  // are one user's: then the first gets those. One of a group goes together with all, but the same of the same endpoint.
+  // are one user's: then the first gets those. One of a group goes together with all, but the same of the same endpoint. Of what all
+  // users share, places in a port's list and groups, none gets more than his part.
   Result<IpClaimed> claim(uint32_t endpoint, uint64_t user, const IpClaim& wanted, const Rights& rights);
   // One of before a takeover; false: it makes no sense beside the others.
   bool resume(uint32_t number, const Record& record);
@@ -45,18 +46,23 @@ class IpPorts {
 
  private:
   static uint32_t key(uint8_t protocol, uint32_t port) noexcept { return uint32_t{protocol} << 16 | port; }
+  static uint32_t key(const IpClaim& claim, uint32_t i) noexcept {
+    return key(claim.protocol, claim.port + i) | (claim.local.is_multicast() ? kOfGroups : 0);
+  }
   Status check(const Record& record) const;
+  Status check_shares(const Record& record, const Rights& rights) const;
   Status check_group(const IpClaim& claim) const;
   Status choose(IpClaim& claim, const Rights& rights);
   uint32_t taken(const IpClaim& claim, uint32_t first) const;
   void insert(uint32_t number, const Record& record);
 
   std::map<uint32_t, Record> claims_;                              // by number
+  static constexpr uint32_t kOfGroups = 1u << 31;                  // groups' claims have lists of their own: they keep no port from others
   std::unordered_map<uint32_t, std::vector<uint32_t>> by_port_;    // numbers
   std::vector<uint32_t> free_numbers_;
   uint32_t numbers_ = 0;                                           // used so far
   uint32_t ports_ = 0;                                             // of all claims
-  std::map<std::array<uint8_t, 16>, uint32_t> groups_;                       // how many claims each has
+  std::map<std::array<uint8_t, 16>, std::map<uint64_t, uint32_t>> groups_;   // how many claims of each user it has
   uint64_t random_;
 };
 

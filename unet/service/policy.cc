@@ -64,6 +64,7 @@ Rights Rights::everything() {
                 .ip_ports = {{1, 65535}},
                 .ip_claims = kIpClaimsMax,
                 .ip_ports_at_once = kIpPortsClaimedMax,
+                .ip_groups = kIpGroupsMax,
                 .weight = 1,
                 .send = {}};
 }
@@ -78,6 +79,7 @@ Rights Rights::nothing() {
                 .ip_ports = {},
                 .ip_claims = 0,
                 .ip_ports_at_once = 0,
+                .ip_groups = 0,
                 .weight = 1,
                 .send = {}};
 }
@@ -142,7 +144,7 @@ class PolicyParser {
   static Result<Policy::Rule> parse_rule(const toml::table& table, const std::string& file) {
     TomlReader in(file, table, "[[rule]]");
     in.allow({"user", "uid", "group", "gid", "any", "connections", "endpoints", "emulated", "channels", "memory", "names", "ip_ports",
-              "ip_claims", "ip_ports_at_once", "weight", "messages_per_s", "bytes_per_s", "endpoint_messages_per_s",
+              "ip_claims", "ip_ports_at_once", "ip_groups", "weight", "messages_per_s", "bytes_per_s", "endpoint_messages_per_s",
               "endpoint_bytes_per_s", "burst_ms"});
     Policy::Rule rule;
     parse_whom(in, rule);
@@ -162,6 +164,7 @@ class PolicyParser {
     if (in.has("ip_ports")) parse_ports(in, rights);
     rights.ip_claims = static_cast<uint32_t>(in.number("ip_claims", rights.ip_claims, 0, kIpClaimsMax));
     rights.ip_ports_at_once = static_cast<uint32_t>(in.number("ip_ports_at_once", rights.ip_ports_at_once, 0, kIpPortsClaimedMax));
+    rights.ip_groups = static_cast<uint32_t>(in.number("ip_groups", rights.ip_groups, 0, kIpGroupsMax));
     rights.weight = static_cast<uint32_t>(in.number("weight", rights.weight, 1, kWeightMax));
     parse_limits(in, rights.send);
     if (rights.none()) rights.connections = std::min(rights.connections, kConnectionsWithoutRights);

@@ -11,6 +11,7 @@
 //   ip_ports = ["80", "8000-8099"]  # which ports of IP; default: those from 1024 on
 //   ip_claims = 256           # of them, at a time, and
 //   ip_ports_at_once = 4096   # ports in all of these
+//   ip_groups = 16            # groups (multicast) of the NI's 32 that it is in for the user
 //   weight = 2                # share of the engine and the wires against other users (1 ... 100)
 //   messages_per_s = 1000000  # what all endpoints of the user may send through the NI; without: no limit
 //   bytes_per_s = "1G"
@@ -66,6 +67,7 @@ struct Rights {
   std::vector<PortRange> ip_ports{{kIpPortsUnprivileged, 65535}};  // none: no IP
   uint32_t ip_claims = 256;
   uint32_t ip_ports_at_once = 4096;
+  uint32_t ip_groups = kIpGroupsMax / 2;
   uint32_t weight = 1;
   engine::SendLimits send{};
 

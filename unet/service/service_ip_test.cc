@@ -171,16 +171,50 @@ TEST_CASE("a group's port is for all who want it, beside who has the port") {
   CHECK(b.claims(another(101)) == Errc::quota_exceeded);
 }
 
-TEST_CASE("one port has a bounded number of claims") {
+TEST_CASE("one port has a bounded number of claims, of which none is a group's") {
   engine::TestWire wire;
   auto ni = make_ip_ni(wire);
   IpClient a(*ni);
-  for (uint32_t i = 0; i < kIpClaimsPerPortMax; ++i) {
+  for (uint32_t i = 0; i < kIpClaimsPerPortOfUserMax; ++i) {
+    REQUIRE(a.claims({.protocol = kUdp, .local = address(("239.2.0." + std::to_string(1 + i)).c_str()), .port = 2000}) == Errc::ok);
+  }
+  CHECK(a.claims({.protocol = kUdp, .local = address("ff05::1:3"), .port = 2000}) == Errc::quota_exceeded);
+  CHECK(a.claims({.protocol = kUdp, .port = 2000}) == Errc::ok);
+  for (uint32_t i = 0; i < kIpClaimsPerPortOfUserMax; ++i) {
     REQUIRE(a.claims({.protocol = kTcp, .port = 2000, .remote = address("10.1.0.9"), .remote_port = static_cast<uint16_t>(i + 1)}) ==
             Errc::ok);
   }
   CHECK(a.claims({.protocol = kTcp, .port = 2000, .remote = address("10.1.0.9"), .remote_port = 999}) == Errc::quota_exceeded);
   CHECK(a.claims({.protocol = kTcp, .port = 2001, .remote = address("10.1.0.9"), .remote_port = 999}) == Errc::ok);
+}
+
+TEST_CASE("no user has all groups, nor all claims that a port may have") {
+  constexpr uid_t kUsers[] = {4321, 4322, 4323};
+  if (!can_be(kUsers[0])) return;
+  engine::TestWire wire;
+  auto ni = make_ip_ni(wire, "[[rule]]\nany = true\nip_groups = 12\n");
+  std::vector<std::unique_ptr<IpClient>> of;
+  for (const uid_t user : kUsers) of.push_back(as_user(user, [&] { return std::make_unique<IpClient>(*ni); }));
+  const auto group = [&](uint32_t user, uint32_t i) {
+    return address(("239.2." + std::to_string(user) + "." + std::to_string(i)).c_str());
+  };
+  const auto joins = [&](uint32_t user, uint32_t owner, uint32_t i, uint16_t port) {
+    return of[user]->claims({.protocol = kUdp, .local = group(owner, i), .port = port});
+  };
+  for (uint32_t i = 0; i < 12; ++i) REQUIRE(joins(0, 0, i, 2000) == Errc::ok);
+  CHECK(joins(0, 0, 12, 2000) == Errc::quota_exceeded);
+  CHECK(joins(0, 0, 3, 2001) == Errc::ok);  // of those that he has
+  for (uint32_t i = 0; i < 12; ++i) REQUIRE(joins(1, i < 2 ? 0 : 1, i, 2000) == Errc::ok);
+  CHECK(joins(1, 0, 5, 2000) == Errc::quota_exceeded);
+  for (uint32_t i = 0; i < kIpGroupsMax - 22; ++i) REQUIRE(joins(2, 2, i, 2000) == Errc::ok);
+  CHECK(joins(2, 2, 99, 2000) == Errc::quota_exceeded);  // the NI has no more
+  CHECK(joins(2, 0, 0, 2000) == Errc::ok);
+  // What one has too much of goes with his endpoint.
+  of[1].reset();
+  of[2]->turn(20);
+  CHECK(joins(2, 0, 1, 2000) == Errc::ok);
+  CHECK(joins(2, 0, 2, 2000) == Errc::quota_exceeded);
+  CHECK(joins(0, 0, 13, 2000) == Errc::quota_exceeded);
 }
 
 TEST_CASE("ports that are chosen are free, and of the dynamic range while it has some") {
