@@ -12,6 +12,7 @@ namespace unet::engine {
 IpClaims::IpClaims() {
   for (std::vector<uint32_t>& heads : heads_) heads.assign(64 * 1024, kEnd);
   groups_.reserve(kIpGroupsMax);
+  group_claims_.reserve(kIpGroupsMax);
 }
 
 void IpClaims::add(uint32_t number, EndpointState& owner, const IpClaim& claim, uint64_t user) {
@@ -28,7 +29,7 @@ void IpClaims::add(uint32_t number, EndpointState& owner, const IpClaim& claim, 
   for (uint32_t i = 0; i < c.ports; ++i) insert(c.port + i, number);
   owner.ip_claims.push_back(number);
   ++version_;
-  if (claim.local.is_multicast()) find_groups();
+  if (claim.local.is_multicast()) join(claim.local);
 }
 
 void IpClaims::remove(uint32_t number) noexcept {
@@ -38,16 +39,30 @@ void IpClaims::remove(uint32_t number) noexcept {
   std::erase(c.owner->ip_claims, number);
   c.owner = nullptr;
   ++version_;
-  if (c.local.is_multicast()) find_groups();
+  if (c.local.is_multicast()) leave(c.local);
 }
 
-// There are few, and they rarely change.
-void IpClaims::find_groups() noexcept {
-  groups_.clear();
-  for (const Claim& each : claims_) {
-    if (each.owner == nullptr || !each.local.is_multicast() || groups_.size() == kIpGroupsMax) continue;
-    if (std::find(groups_.begin(), groups_.end(), each.local) == groups_.end()) groups_.push_back(each.local);
+void IpClaims::join(const ip::IpAddress& group) noexcept {
+  const auto at = std::find(groups_.begin(), groups_.end(), group);
+  if (at != groups_.end()) {
+    ++group_claims_[static_cast<size_t>(at - groups_.begin())];
+    return;
   }
+  UNET_CHECK(groups_.size() < kIpGroupsMax);
+  groups_.push_back(group);
+  group_claims_.push_back(1);
+  groups_changed_ = true;
+}
+
+void IpClaims::leave(const ip::IpAddress& group) noexcept {
+  const auto at = std::find(groups_.begin(), groups_.end(), group);
+  UNET_CHECK(at != groups_.end());
+  const auto claims = group_claims_.begin() + (at - groups_.begin());
+  if (--*claims != 0) return;
+  *at = groups_.back();
+  *claims = group_claims_.back();
+  groups_.pop_back();
+  group_claims_.pop_back();
   groups_changed_ = true;
 }
 
@@ -69,14 +84,14 @@ void IpClaims::insert(uint32_t port, uint32_t number) {
     free_node_ = nodes_[made].next;
   }
   const Claim& claim = claims_[number];
-  uint32_t* at = &head(claim.protocol, port);
+  uint32_t* at = &heads_[list_of(claim)][port];
   while (*at != kEnd && claims_[nodes_[*at].claim].rank >= claim.rank) at = &nodes_[*at].next;
   nodes_[made] = {.claim = number, .next = *at};
   *at = made;
 }
 
 void IpClaims::erase(uint32_t port, uint32_t number) noexcept {
-  uint32_t* at = &head(claims_[number].protocol, port);
+  uint32_t* at = &heads_[list_of(claims_[number])][port];
   while (*at != kEnd && nodes_[*at].claim != number) at = &nodes_[*at].next;
   UNET_CHECK(*at != kEnd);
   const uint32_t node = *at;
@@ -87,7 +102,7 @@ void IpClaims::erase(uint32_t port, uint32_t number) noexcept {
 
 const IpClaims::Claim* IpClaims::fitting(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
                                          uint16_t remote_port) const noexcept {
-  for (uint32_t at = head(protocol, port); at != kEnd; at = nodes_[at].next) {
+  for (uint32_t at = heads_[protocol == kTcp ? kTcpList : kUdpList][port]; at != kEnd; at = nodes_[at].next) {
     const Claim& claim = claims_[nodes_[at].claim];
     if (claim.fits(local, remote, remote_port)) return &claim;
   }

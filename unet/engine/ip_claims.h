@@ -39,15 +39,15 @@ class IpClaims {
   template <typename Visit>
   uint32_t for_group(const ip::IpAddress& group, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port, Visit visit) const {
     uint32_t count = 0;
-    for (uint32_t at = head(kUdp, port); at != kEnd; at = nodes_[at].next) {
+    for (uint32_t at = heads_[kGroupList][port]; at != kEnd; at = nodes_[at].next) {
       const Claim& claim = claims_[nodes_[at].claim];
-      if (claim.any_local || !claim.fits(group, remote, remote_port)) continue;
+      if (!claim.fits(group, remote, remote_port)) continue;
       visit(*claim.owner);
       ++count;
     }
     return count;
   }
-  // The groups that somebody claims; `changed` is true once after each time that there are others.
+  // The groups that somebody claims; `changed` is true once after each time that one has come or gone.
   const std::vector<ip::IpAddress>& groups() const noexcept { return groups_; }
   bool groups_changed() const noexcept { return groups_changed_; }
   bool take_groups_changed() noexcept { return std::exchange(groups_changed_, false); }
@@ -79,17 +79,23 @@ class IpClaims {
   // The most specific that the packet fits; nullptr: none.
   const Claim* fitting(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
                        uint16_t remote_port) const noexcept;
-  uint32_t& head(uint8_t protocol, uint32_t port) noexcept { return heads_[protocol == kTcp ? 0 : 1][port]; }
-  uint32_t head(uint8_t protocol, uint32_t port) const noexcept { return heads_[protocol == kTcp ? 0 : 1][port]; }
   void insert(uint32_t port, uint32_t number);
   void erase(uint32_t port, uint32_t number) noexcept;
-  void find_groups() noexcept;
+  void join(const ip::IpAddress& group) noexcept;
+  void leave(const ip::IpAddress& group) noexcept;
 
-  std::array<std::vector<uint32_t>, 2> heads_;  // by port: the first node
+  // Claims of groups lie in lists of their own: however many a port has, none is in the way of what comes to this host alone.
+  static constexpr uint32_t kTcpList = 0, kUdpList = 1, kGroupList = 2;
+  static uint32_t list_of(const Claim& claim) noexcept {
+    return claim.protocol == kTcp ? kTcpList : claim.local.is_multicast() ? kGroupList : kUdpList;
+  }
+
+  std::array<std::vector<uint32_t>, 3> heads_;  // by port: the first node
   std::vector<Claim> claims_;                   // by number
   std::vector<Node> nodes_;
   uint32_t free_node_ = kEnd;
   std::vector<ip::IpAddress> groups_;
+  std::vector<uint32_t> group_claims_;          // how many each of them has
   bool groups_changed_ = false;
   uint64_t version_ = 0;
 };

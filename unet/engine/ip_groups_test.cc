@@ -71,6 +71,73 @@ TEST_CASE("what comes to a group goes to all who claim its port, and to nobody b
   CHECK(t.seen.empty());  // nobody is told that a port of a group is nobody's
 }
 
+TEST_CASE("a group is left with its last claim, and what changes nothing is no change") {
+  Groups t;
+  TestEndpoint& a = t.add({});
+  TestEndpoint& b = t.add({});
+  const auto joined = [&](const ip::IpAddress& group) {
+    const uint64_t before = t.ni.counter(NiCounter::ip_received);
+    t.to_group(group, 9, {});
+    count(a);
+    count(b);
+    return t.ni.counter(NiCounter::ip_received) != before;
+  };
+  // All that there may be, each with two claims, in two orders.
+  std::vector<uint32_t> first, second;
+  std::vector<ip::IpAddress> groups;
+  for (uint32_t i = 0; i < kIpGroupsMax; ++i) groups.push_back(address(("239.9.0." + std::to_string(1 + i)).c_str()));
+  for (const auto& each : groups) first.push_back(t.claim(a, {.protocol = kUdp, .local = each, .port = 9}));
+  for (const auto& each : groups) second.push_back(t.claim(b, {.protocol = kUdp, .local = each, .port = 9}));
+  t.settle();
+  for (const auto& each : groups) CHECK(joined(each));
+  for (uint32_t i = 0; i < kIpGroupsMax; i += 2) t.ni.command(ReleaseIp{first[i]});
+  for (uint32_t i = 0; i < kIpGroupsMax; i += 3) t.ni.command(ReleaseIp{second[i]});
+  t.settle();
+  for (uint32_t i = 0; i < kIpGroupsMax; ++i) CHECK(joined(groups[i]) == (i % 6 != 0));
+  const uint32_t again = t.claim(a, {.protocol = kUdp, .local = groups[6], .port = 9});
+  t.settle();
+  CHECK(joined(groups[6]));
+  t.ni.command(ReleaseIp{again});
+  t.ni.command(DetachEndpoint{a.number});
+  t.ni.command(DetachEndpoint{b.number});
+  t.settle();
+  for (const auto& each : groups) CHECK_FALSE(joined(each));
+}
+
+TEST_CASE("who joins and leaves without end keeps nobody from joining") {
+  Groups t;
+  TestEndpoint& a = t.add({});
+  TestEndpoint& b = t.add({});
+  uint32_t flood = 0;
+  const auto flip = [&](uint32_t i) {
+    t.ni.command(ReleaseIp{flood});
+    flood = t.claim(a, {.protocol = kUdp, .local = address(("239.8.0." + std::to_string(1 + i % 16)).c_str()), .port = 7});
+  };
+  flood = t.claim(a, {.protocol = kUdp, .local = address("239.8.0.16"), .port = 7});
+  t.settle();
+  const auto run = [&](uint32_t milliseconds) {
+    for (uint32_t i = 0; i < milliseconds; ++i) {
+      t.ni.now += kMillisecond;
+      flip(i);
+      t.run();
+    }
+  };
+  run(1000);
+  t.claim(b, {.protocol = kUdp, .local = t.group4, .port = 9});
+  t.frames.clear();
+  run(60);
+  t.to_group(t.group4, 9, {});
+  CHECK(count(b) == 1);
+  // A report at each change at most, and twice what each says.
+  t.frames.clear();
+  run(1000);
+  const auto reports = std::count_if(t.frames.begin(), t.frames.end(), [](const FrameBytes& frame) {
+    return frame.size() > 23 && frame[23] == std::byte{2};  // IGMP
+  });
+  CHECK(reports > 0);
+  CHECK(reports <= 60);
+}
+
 TEST_CASE("a group is left when the endpoint that claims it goes") {
   Groups t;
   TestEndpoint& a = t.add({});
