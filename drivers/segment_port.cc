@@ -102,7 +102,7 @@ uint32_t SegmentPort::allocate(std::span<TransmitFrame> frames) noexcept {
   return count;
 }
 
-uint32_t SegmentPort::transmit(std::span<TransmitFrame> frames, Nanoseconds) noexcept {
+uint32_t SegmentPort::transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept {
   uint32_t done = 0;
   while (done < frames.size()) {
     const auto burst = frames.subspan(done, std::min<size_t>(frames.size() - done, kBurst));
@@ -118,13 +118,16 @@ uint32_t SegmentPort::transmit(std::span<TransmitFrame> frames, Nanoseconds) noe
     int taken = write(std::span(transfers_).first(burst.size()));
     if (taken < 0) {
       const int error = errno;
-      if (is_full(error)) {
+      const bool full = is_full(error);
+      if (full && !(may_be_the_frame(error) && refusals_.give_up(now))) {
         ++counters_.tx_full;
         break;
       }
-      ++(error == EMSGSIZE ? counters_.tx_oversize : counters_.tx_errors);  // lost, as a wire may lose
+      // Lost, as a wire may lose.
+      ++(full ? counters_.tx_refused : error == EMSGSIZE ? counters_.tx_oversize : counters_.tx_errors);
       taken = 1;
     } else {
+      refusals_.taken();
       for (const TransmitFrame& frame : burst.first(static_cast<size_t>(taken))) {
         ++counters_.tx_frames;
         counters_.tx_bytes += uint64_t{frame.length} + frame.external_length;
@@ -136,6 +139,8 @@ uint32_t SegmentPort::transmit(std::span<TransmitFrame> frames, Nanoseconds) noe
   }
   return done;
 }
+
+bool SegmentPort::may_be_the_frame(int error) noexcept { return error == ENOBUFS || error == ENOMEM; }
 
 void SegmentPort::sent(std::span<TransmitFrame> frames) noexcept {
   for (const TransmitFrame& frame : frames) {
@@ -152,7 +157,8 @@ std::vector<DriverCounter> SegmentPort::counters() const {
   const Counters& c = counters_;
   return {{"rx_frames", c.rx_frames}, {"rx_bytes", c.rx_bytes}, {"rx_segments", c.rx_segments}, {"rx_bad_header", c.rx_bad_header},
           {"rx_oversize", c.rx_oversize}, {"rx_errors", c.rx_errors}, {"tx_frames", c.tx_frames}, {"tx_bytes", c.tx_bytes},
-          {"tx_segments", c.tx_segments}, {"tx_oversize", c.tx_oversize}, {"tx_errors", c.tx_errors}, {"tx_full", c.tx_full}};
+          {"tx_segments", c.tx_segments}, {"tx_oversize", c.tx_oversize}, {"tx_errors", c.tx_errors},
+          {"tx_refused", c.tx_refused}, {"tx_full", c.tx_full}};
 }
 
 }  // namespace unet::drivers

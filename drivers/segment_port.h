@@ -11,6 +11,7 @@
 #include <string>
 
 #include "drivers/frame_pool.h"
+#include "drivers/refusals.h"
 #include "drivers/vnet_header.h"
 #include "unet/driver.h"
 
@@ -56,14 +57,15 @@ class SegmentPort : public Driver {
   virtual uint32_t read(std::span<Transfer> transfers) noexcept = 0;
   // Sends transfers from the first on; how many, of which -1 stands for an error of the first: errno.
   virtual int write(std::span<Transfer> transfers) noexcept = 0;
-  // The error says that the kernel takes no more now.
+  // The error says that the kernel takes no more now; and that it may be that frame alone which it does not take.
   virtual bool is_full(int error) const noexcept = 0;
+  static bool may_be_the_frame(int error) noexcept;
   void count_read_error() noexcept { ++counters_.rx_errors; }
 
  private:
   struct Counters {
     uint64_t rx_frames = 0, rx_bytes = 0, rx_segments = 0, rx_bad_header = 0, rx_oversize = 0, rx_errors = 0;
-    uint64_t tx_frames = 0, tx_bytes = 0, tx_segments = 0, tx_oversize = 0, tx_errors = 0, tx_full = 0;
+    uint64_t tx_frames = 0, tx_bytes = 0, tx_segments = 0, tx_oversize = 0, tx_errors = 0, tx_refused = 0, tx_full = 0;
   };
   bool keep(Transfer& transfer, ReceivedFrame& frame) noexcept;
   void sent(std::span<TransmitFrame> frames) noexcept;
@@ -75,6 +77,7 @@ class SegmentPort : public Driver {
   std::array<std::byte*, kBurst> empty_{};  // places for what comes next; nullptr: to be taken from the pool
   uint32_t burst_ = kBurst;        // frames to be read at a time: a few long ones, so that they stay in the cache; one if none came
   std::array<Transfer, kBurst> transfers_;
+  Refusals refusals_;
   Counters counters_;
 };
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <optional>
 
 #include "unet/base/bytes.h"
 
@@ -48,6 +49,8 @@ class TestSegmentPort final : public SegmentPort {
   std::deque<Sent> sent;
   std::deque<int> errors;  // of the next writes, 0: none
   uint32_t takes = 1000;   // frames
+  std::optional<std::byte> never;  // what begins so is refused each time
+  bool busy = false;       // nothing is taken now, whatever it is
   size_t asked = 0;        // for how many the last read was
 
  private:
@@ -73,6 +76,9 @@ class TestSegmentPort final : public SegmentPort {
     int count = 0;
     for (; static_cast<size_t>(count) < transfers.size() && takes != 0; ++count, --takes) {
       const Transfer& transfer = transfers[static_cast<size_t>(count)];
+      if (busy || (never && *static_cast<const std::byte*>(transfer.pieces[1].iov_base) == *never)) {
+        return errno = ENOBUFS, count == 0 ? -1 : count;
+      }
       Sent one;
       std::memcpy(&one.header, transfer.pieces[0].iov_base, sizeof one.header);
       for (uint32_t i = 1; i < transfer.count; ++i) {
@@ -83,7 +89,7 @@ class TestSegmentPort final : public SegmentPort {
     }
     return count;
   }
-  bool is_full(int error) const noexcept override { return error == EAGAIN; }
+  bool is_full(int error) const noexcept override { return error == EAGAIN || error == ENOBUFS; }
 };
 
 uint64_t counter(const Driver& port, const std::string& name) {
@@ -242,4 +248,79 @@ TEST_CASE("a kernel that takes no more is asked again, and what it refuses is lo
       REQUIRE(port.transmit(frames, 0) == 4);
     }
   }
+}
+
+namespace {
+
+// An engine that has frames to send: what the port does not take stays in front.
+struct Queue {
+  explicit Queue(Driver& port) : port(port) {}
+  void put(uint8_t content) {
+    TransmitFrame frame{};
+    REQUIRE(port.allocate({&frame, 1}) == 1);
+    std::memset(frame.data, content, 60);
+    frame.length = 60;
+    frames.push_back(frame);
+  }
+  // The time until nothing is left.
+  Nanoseconds drain() {
+    const Nanoseconds begin = now;
+    for (; !frames.empty() && now - begin < 100 * kSecond; now += 50 * kMicrosecond) {
+      const uint32_t taken = port.transmit(frames, now);
+      frames.erase(frames.begin(), frames.begin() + taken);
+    }
+    return now - begin;
+  }
+  Driver& port;
+  std::vector<TransmitFrame> frames;
+  Nanoseconds now = 1000 * kSecond;
+};
+
+}  // namespace
+
+TEST_CASE("a frame that the kernel refuses for ever stops nobody, and whoever sends such frames soon has no way to") {
+  TestSegmentPort port(true);
+  port.never = std::byte{0xBB};
+  Queue queue(port);
+  queue.put(0xBB);
+  queue.put(1);
+  CHECK(queue.drain() <= Refusals::kPatience + kMillisecond);
+  CHECK((counter(port, "tx_refused") == 1 && port.sent.size() == 1));
+  Nanoseconds took = 0;
+  constexpr int kFrames = 5000;
+  for (int i = 0; i < kFrames; ++i) {
+    queue.put(0xBB);
+    queue.put(static_cast<uint8_t>(i % 100));
+    took += queue.drain();
+    port.takes = 1000;
+  }
+  CHECK(counter(port, "tx_refused") == 1 + kFrames);
+  CHECK(port.sent.size() == 1 + kFrames);
+  CHECK(took < kFrames * 100 * kMicrosecond + 10 * Refusals::kPatience);
+}
+
+TEST_CASE("a queue of the kernel's that is full loses nothing while it has room from time to time") {
+  TestSegmentPort port(true);
+  Queue queue(port);
+  for (int i = 0; i < 2000; ++i) {
+    queue.put(static_cast<uint8_t>(i % 100));
+    port.busy = i % 10 != 0;
+    port.takes = 1000;
+    queue.frames.erase(queue.frames.begin(), queue.frames.begin() + port.transmit(queue.frames, queue.now));
+    queue.now += kMillisecond;
+  }
+  port.busy = false;
+  queue.drain();
+  CHECK(counter(port, "tx_refused") == 0);
+  CHECK(port.sent.size() == 2000);
+  // One that has none for longer loses a frame now and then, and waits again when it has had some.
+  for (int i = 0; i < 20; ++i) queue.put(7);
+  port.busy = true;
+  for (int i = 0; i < 100; ++i, queue.now += kMillisecond) {
+    queue.frames.erase(queue.frames.begin(), queue.frames.begin() + port.transmit(queue.frames, queue.now));
+  }
+  CHECK(counter(port, "tx_refused") <= 10);
+  CHECK(queue.frames.size() >= 10);
+  port.busy = false;
+  queue.drain();
 }

@@ -62,21 +62,24 @@ uint32_t PcapLive::receive(std::span<ReceivedFrame> frames, Nanoseconds) noexcep
   return arrivals.count;
 }
 
-uint32_t PcapLive::transmit(std::span<TransmitFrame> frames, Nanoseconds) noexcept {
+uint32_t PcapLive::transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept {
   uint32_t done = 0;
   for (; done < frames.size(); ++done) {
     errno = 0;
     if (pcap_inject(handle_, frames[done].data, frames[done].length) >= 0) {
       ++counters_.tx_frames;
       counters_.tx_bytes += frames[done].length;
+      refusals_.taken();
       continue;
     }
-    // The interface takes no more now.
-    if (errno == EAGAIN || errno == ENOMEM || (errno == ENOBUFS && has_carrier(pcap_fileno(handle_), interface_))) {
+    const int error = errno;
+    // The interface takes no more now, or never takes this one.
+    const bool refused = error == ENOMEM || (error == ENOBUFS && has_carrier(pcap_fileno(handle_), interface_));
+    if (error == EAGAIN || (refused && !refusals_.give_up(now))) {
       ++counters_.tx_full;
       break;
     }
-    ++(errno == EMSGSIZE ? counters_.tx_oversize : counters_.tx_errors);  // lost, as a wire may lose
+    ++(refused ? counters_.tx_refused : error == EMSGSIZE ? counters_.tx_oversize : counters_.tx_errors);  // lost, as a wire may lose
   }
   discard(frames.first(done));
   return done;
@@ -86,7 +89,8 @@ std::vector<DriverCounter> PcapLive::counters() const {
   const Counters& c = counters_;
   std::vector<DriverCounter> all{{"rx_frames", c.rx_frames}, {"rx_bytes", c.rx_bytes}, {"rx_oversize", c.rx_oversize},
                                  {"rx_errors", c.rx_errors}, {"tx_frames", c.tx_frames}, {"tx_bytes", c.tx_bytes},
-                                 {"tx_oversize", c.tx_oversize}, {"tx_errors", c.tx_errors}, {"tx_full", c.tx_full}};
+                                 {"tx_oversize", c.tx_oversize}, {"tx_errors", c.tx_errors},
+                                 {"tx_refused", c.tx_refused}, {"tx_full", c.tx_full}};
   pcap_stat kernel{};
   if (pcap_stats(handle_, &kernel) == 0) all.push_back({"rx_missed", kernel.ps_drop});  // that did not fit into the kernel's ring
   return all;

@@ -15,6 +15,7 @@
 
 #include "drivers/interface_claim.h"
 #include "drivers/pcap/frame_port.h"
+#include "drivers/refusals.h"
 #include "unet/base/result.h"
 
 struct pcap;
@@ -43,7 +44,7 @@ class PcapLive final : public FramePort {
   struct Arrivals;
   struct Counters {
     uint64_t rx_frames = 0, rx_bytes = 0, rx_oversize = 0, rx_errors = 0;
-    uint64_t tx_frames = 0, tx_bytes = 0, tx_oversize = 0, tx_errors = 0, tx_full = 0;
+    uint64_t tx_frames = 0, tx_bytes = 0, tx_oversize = 0, tx_errors = 0, tx_refused = 0, tx_full = 0;
   };
   PcapLive(const DriverCapabilities& capabilities, std::string interface, InterfaceClaim claim, pcap* handle, int wait_descriptor);
 
@@ -52,6 +53,7 @@ class PcapLive final : public FramePort {
   pcap* handle_;
   int wait_descriptor_;
   Counters counters_;
+  Refusals refusals_;
 };
 
 }  // namespace unet::drivers
