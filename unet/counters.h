@@ -84,6 +84,7 @@ enum class NiCounter : uint8_t {
   ip_bad_transport,     // TCP or UDP that is malformed or has a wrong checksum
   ip_unclaimed,         // IP that no endpoint claims; its sender is told, as far as a host does
   ip_left_overflow,     // connections that processes left beyond kIpRemainsMax: their peers learn of it when they say something
+  ip_left_unasked,      // segments for those to hosts of the link that nobody had asked for, too many at a time for one user
   count
 };
 constexpr size_t kNiCounters = static_cast<size_t>(NiCounter::count);
@@ -93,7 +94,8 @@ constexpr std::array<std::string_view, kNiCounters> kNiCounterNames{
     "received_frames", "received_bytes", "transmitted_frames", "transmitted_bytes", "hairpin_messages", "wakeups",
     "linked_frames", "linked_bytes", "ip_received", "ip_sent", "ip_same_ni", "ip_left", "ip_left_sent", "not_ours",
     "truncated", "bad_version", "bad_flags", "bad_length", "bad_crc", "unknown_tag", "wrong_source", "bad_signal",
-    "signal_overflow", "transmit_overflow", "link_overflow", "ip_bad_transport", "ip_unclaimed", "ip_left_overflow"};
+    "signal_overflow", "transmit_overflow", "link_overflow", "ip_bad_transport", "ip_unclaimed", "ip_left_overflow",
+    "ip_left_unasked"};
 
 // What the engine holds for clients at the moment. All of it is given back when they end, however they end.
 enum class NiGauge : uint8_t {

@@ -290,6 +290,7 @@ bool IpPart::send_segment(IpPort& port, const ip::IpAddress& from, const ip::IpA
 
 void IpPart::leave(const LeftConnection& left, Nanoseconds now) noexcept {
   counters_.add(NiCounter::ip_left);
+  left_neighbours_.try_emplace(left.user, kLeftNeighboursPerSecond, now);
   if (!remains_.add(left, now)) counters_.add(NiCounter::ip_left_overflow);
 }
 
@@ -319,7 +320,8 @@ bool IpPart::answer_for_left(IpPort& port, const ip::IpView& packet, Nanoseconds
 void IpPart::send_for_left(Nanoseconds now) noexcept {
   IpRemains::Due due;
   remains_.rest(now);
-  for (uint32_t i = 0; i < IpRemains::kPerTurn && remains_.poll(now, due); ++i) {
+  uint32_t ends = IpRemains::kEndsPerTurn;
+  for (uint32_t i = 0; i < IpRemains::kPerTurn && remains_.poll(now, due, ends); ++i) {
     const auto port = std::find_if(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(due.local); });
     if (port == ports_.end()) continue;  // the address is not ours any longer, or not yet
     if (passed_on(due.local, due.fields.source_port, due.remote, due.fields.destination_port)) continue;
@@ -327,6 +329,9 @@ void IpPart::send_for_left(Nanoseconds now) noexcept {
       EndpointState* const to =
           claims_.find(IpClaims::kTcp, due.remote, due.fields.destination_port, due.local, due.fields.source_port);
       if (to != nullptr) tell_segment(*to, due.local, due.remote, due.fields);
+    } else if ((*port)->host().is_news(due.remote, now) && !left_neighbours_.at(due.user).take(now)) {
+      counters_.add(NiCounter::ip_left_unasked);  // as if it were lost: it comes again, or its time is over
+      continue;
     } else if (!send_segment(**port, due.local, due.remote, due.fields, now)) {
       remains_.put_back(due, now);
       return;

@@ -18,6 +18,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -90,6 +91,8 @@ class IpPart {
 
  private:
   static constexpr uint32_t kResetsPerSecond = 1000;
+  // Of a user's dead processes. With what his endpoints may ask for (Share) it stays below half of the places that there are.
+  static constexpr uint32_t kLeftNeighboursPerSecond = 16;
   static constexpr uint32_t kAnswerMax = 1280;  // bytes of a packet that we make ourselves
 
   // ip_part.cc: arrivals
@@ -157,6 +160,7 @@ class IpPart {
   std::vector<ip::IpAddress> groups_;
   Nanoseconds groups_at_ = 0;
   IpRemains remains_;
+  std::map<uint64_t, RateLimit> left_neighbours_;  // by user; they stay, so that nobody gets rid of a debt
   Nanoseconds now_ = 0;          // of the last turn
   std::unique_ptr<std::byte[]> scratch_;  // a packet that is cut into fragments, or waits for its neighbour
   RateLimit resets_;

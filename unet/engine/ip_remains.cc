@@ -36,7 +36,10 @@ bool IpRemains::add(const LeftConnection& left, Nanoseconds now) {
   const bool waits = left.remain == Remain::time_wait || left.remain == Remain::fin_wait_2;
   if (waits && age >= kTimeWait) return true;
   if (const uint32_t old = find(left.local, left.local_port, left.remote, left.remote_port); old != kEnd) drop(old);
-  if (count_ == 0) tick_ = now / kTick;
+  if (count_ == 0) {
+    tick_ = now / kTick;
+    next_at_ = ~Nanoseconds{0};
+  }
   bool room = true;
   if (const auto made = static_cast<uint32_t>(blocks_.size()) * kBlock; free_ == kEnd && made >= kIpRemainsMax) {
     room = false;
@@ -117,6 +120,7 @@ void IpRemains::schedule(uint32_t index, Nanoseconds when) noexcept {
   const uint64_t tick = std::clamp<uint64_t>(when / kTick, tick_, tick_ + kWheel - 1);
   Entry& entry = at(index);
   entry.place = static_cast<uint16_t>(tick % kWheel);
+  next_at_ = std::min(next_at_, tick * kTick);
   uint32_t& first = wheel_[entry.place];
   entry.previous = kEnd;
   entry.next = first;
@@ -131,19 +135,21 @@ void IpRemains::unschedule(uint32_t index) noexcept {
   if (entry.next != kEnd) at(entry.next).previous = entry.previous;
 }
 
-bool IpRemains::poll(Nanoseconds now, Due& due) noexcept {
+bool IpRemains::poll(Nanoseconds now, Due& due, uint32_t& ends) noexcept {
   while (count_ != 0) {
     const uint32_t index = wheel_[tick_ % kWheel];
     if (index == kEnd) {
-      if (tick_ >= now / kTick) return false;
+      if (tick_ >= now / kTick) return find_next(), false;
       ++tick_;
       continue;
     }
-    if (tick_ > now / kTick) return false;
+    if (tick_ > now / kTick) return find_next(), false;
     Entry& entry = at(index);
     const LeftConnection& of = entry.of;
     const bool waits = of.remain == Remain::time_wait || of.remain == Remain::fin_wait_2;
     if (waits || entry.tries == kTries) {
+      if (ends == 0) return false;
+      --ends;
       drop(index);
       continue;
     }
@@ -152,6 +158,7 @@ bool IpRemains::poll(Nanoseconds now, Due& due) noexcept {
     const uint32_t far = reset && entry.tries % 2 == 1 ? uint32_t{1} << 31 : 0;
     due.local = of.local;
     due.remote = of.remote;
+    due.user = of.user;
     due.fields = fields_of(entry, static_cast<uint8_t>(reset ? Flags::kAck : Flags::kAck | Flags::kFin), of.send_next - 1 + far);
     unschedule(index);
     schedule(index, std::max(now, tick_ * kTick) + (kSecond << entry.tries));
@@ -159,6 +166,13 @@ bool IpRemains::poll(Nanoseconds now, Due& due) noexcept {
     return true;
   }
   return false;
+}
+
+// Nothing is at the place that is being looked at, or it is not its time: the next place that has something.
+void IpRemains::find_next() noexcept {
+  uint64_t tick = tick_;
+  while (wheel_[tick % kWheel] == kEnd && tick != tick_ + kWheel) ++tick;
+  next_at_ = tick * kTick;
 }
 
 void IpRemains::put_back(const Due& due, Nanoseconds now) noexcept {

@@ -46,6 +46,7 @@ struct LeftConnection {
 class IpRemains {
  public:
   static constexpr uint32_t kPerTurn = 32;                 // segments of one turn, and
+  static constexpr uint32_t kEndsPerTurn = 256;            // entries that end, and
   static constexpr Nanoseconds kTurnEvery = 500 * kMicrosecond;  // the next such turn comes so much later: 64,000 segments a second
   static constexpr Nanoseconds kTick = 125 * kMillisecond;
   static constexpr Nanoseconds kTimeWait = 60 * kSecond;   // twice the maximum segment lifetime; FIN-WAIT-2 as long
@@ -78,12 +79,14 @@ class IpRemains {
   struct Due {
     ip::IpAddress local{}, remote{};
     ip::TcpFields fields{};
+    uint64_t user = 0;
   };
-  // What is to be sent now, one at a time. `took`: whether the one before could be sent; if not, it comes again.
-  bool poll(Nanoseconds now, Due& due) noexcept;
+  // What is to be sent now, one at a time; false: nothing more, or no more for now: next_event(). `ends`: so many entries may end, which
+  // are taken from it.
+  bool poll(Nanoseconds now, Due& due, uint32_t& ends) noexcept;
   // The last one found no room on its way.
   void put_back(const Due& due, Nanoseconds now) noexcept;
-  Nanoseconds next_event() const noexcept { return count_ == 0 ? ~Nanoseconds{0} : std::max(tick_ * kTick, rest_until_); }
+  Nanoseconds next_event() const noexcept { return count_ == 0 ? ~Nanoseconds{0} : std::max(next_at_, rest_until_); }
   // A turn's worth was sent.
   void rest(Nanoseconds now) noexcept { rest_until_ = now + kTurnEvery; }
 
@@ -115,6 +118,7 @@ class IpRemains {
   bool make_room(uint64_t user) noexcept;
   void schedule(uint32_t index, Nanoseconds at) noexcept;
   void unschedule(uint32_t index) noexcept;
+  void find_next() noexcept;
   void wait(uint32_t index, Remain remain, Nanoseconds now) noexcept;
   bool handle_end(uint32_t index, const ip::TcpView& segment, Nanoseconds now, std::optional<ip::TcpFields>& answer) noexcept;
   void acknowledge(Entry& entry, Nanoseconds now, std::optional<ip::TcpFields>& answer) noexcept;
@@ -135,6 +139,7 @@ class IpRemains {
   uint32_t free_ = kEnd;
   uint32_t count_ = 0;
   uint64_t tick_ = 0;          // the place that is being looked at
+  Nanoseconds next_at_ = 0;    // nothing is to be done before
   Nanoseconds rest_until_ = 0;
 };
 

@@ -26,10 +26,14 @@ struct World {
             .receive_next = 9000};
   }
   void add(Remain remain) { REQUIRE(remains.add(left(remain), now)); }
+  bool poll(IpRemains::Due& due) {
+    uint32_t ends = ~uint32_t{0};
+    return remains.poll(now, due, ends);
+  }
   std::vector<ip::TcpFields> sent(Nanoseconds within) {
     std::vector<ip::TcpFields> all;
     for (const Nanoseconds end = now + within; now < end; now += 50 * kMillisecond) {
-      for (IpRemains::Due due; remains.poll(now, due);) all.push_back(due.fields);
+      for (IpRemains::Due due; poll(due);) all.push_back(due.fields);
     }
     return all;
   }
@@ -211,14 +215,14 @@ TEST_CASE("there are so many and no more, and a turn sends a few") {
   CHECK(w.remains.size() == kIpRemainsMax);
   std::map<std::pair<uint16_t, uint16_t>, int> times;
   IpRemains::Due due;
-  while (w.remains.poll(w.now, due)) ++times[{due.fields.source_port, due.fields.destination_port}];
+  while (w.poll(due)) ++times[{due.fields.source_port, due.fields.destination_port}];
   CHECK(times.size() == kIpRemainsMax);
   CHECK(std::all_of(times.begin(), times.end(), [](const auto& each) { return each.second == 1; }));
   w.remains.put_back(due, w.now);
-  REQUIRE_FALSE(w.remains.poll(w.now, due));
-  REQUIRE(w.remains.poll(w.now + IpRemains::kTick, due));
+  REQUIRE_FALSE(w.poll(due));
+  REQUIRE((w.now += IpRemains::kTick, w.poll(due)));
   for (int i = 0; i < 2000 && !w.remains.empty(); ++i) {
-    while (w.remains.poll(w.now, due)) continue;
+    while (w.poll(due)) continue;
     w.now += 50 * kMillisecond;
   }
   CHECK(w.remains.empty());
@@ -247,11 +251,56 @@ TEST_CASE("who leaves most gives way to others, until all have as many") {
     CHECK(w.remains.size_of(user) <= kIpRemainsMax / 3 + 2);
   }
   for (int i = 0; i < 2000 && !w.remains.empty(); ++i) {
-    for (IpRemains::Due due; w.remains.poll(w.now, due);) continue;
+    for (IpRemains::Due due; w.poll(due);) continue;
     w.now += 50 * kMillisecond;
   }
   CHECK(w.remains.empty());
   for (const uint64_t user : {1, 2, 3}) CHECK(w.remains.size_of(user) == 0);
+}
+
+TEST_CASE("many that end at once end a part at a time") {
+  World w;
+  LeftConnection left = w.left(Remain::time_wait);
+  for (uint32_t i = 0; i < 10'000; ++i) {
+    left.remote_port = static_cast<uint16_t>(1 + i);
+    REQUIRE(w.remains.add(left, w.now));
+  }
+  w.now += IpRemains::kTimeWait;
+  IpRemains::Due due;
+  for (uint32_t before = w.remains.size(); before != 0; before = w.remains.size()) {
+    uint32_t ends = IpRemains::kEndsPerTurn;
+    CHECK(w.remains.next_event() <= w.now);
+    CHECK_FALSE(w.remains.poll(w.now, due, ends));
+    CHECK(w.remains.size() == before - std::min(before, IpRemains::kEndsPerTurn));
+  }
+}
+
+TEST_CASE("nobody is woken while nothing is to be done") {
+  World w;
+  const Nanoseconds begin = w.now;
+  for (const Remain remain : {Remain::time_wait, Remain::fin_wait_2, Remain::reset}) {
+    w.add(remain);
+    int wakes = 0;
+    IpRemains::Due due;
+    for (; !w.remains.empty(); ++wakes) {
+      REQUIRE(wakes < 100);
+      w.now = std::max(w.now, w.remains.next_event());
+      while (w.poll(due)) continue;
+      w.remains.rest(w.now);
+    }
+    CHECK(wakes <= (remain == Remain::reset ? 12 : 3));
+  }
+  CHECK(w.now - begin >= 2 * (IpRemains::kTimeWait - IpRemains::kTick));
+  // What comes meanwhile is heeded at once.
+  w.add(Remain::time_wait);
+  IpRemains::Due due;
+  CHECK_FALSE(w.poll(due));
+  LeftConnection left = w.left(Remain::reset);
+  left.remote_port = 1;
+  REQUIRE(w.remains.add(left, w.now));
+  w.now += IpRemains::kTurnEvery;
+  CHECK(w.remains.next_event() <= w.now);
+  CHECK(w.poll(due));
 }
 
 TEST_CASE("segments of any kind at any time break nothing") {
@@ -310,6 +359,47 @@ TEST_CASE("an engine speaks for a process that is gone, by wire and on the netwo
   }
   CHECK(t.ni.counter(NiCounter::ip_left) == 4);
   CHECK(t.ni.counter(NiCounter::ip_left_sent) >= 6);
+}
+
+TEST_CASE("what a user's dead processes leave asks for few hosts of the link at a time, and another's for his") {
+  TestIp t;
+  const auto asked = [&](uint8_t host) {
+    return std::any_of(t.frames.begin(), t.frames.end(), [&](const FrameBytes& frame) {
+      return frame.size() >= 42 && frame[12] == std::byte{8} && frame[13] == std::byte{6} && frame[41] == std::byte{host};
+    });
+  };
+  const auto count = [&](uint8_t first, uint8_t last) {
+    int all = 0;
+    for (uint32_t host = first; host <= last; ++host) all += asked(static_cast<uint8_t>(host)) ? 1 : 0;
+    return all;
+  };
+  const auto leave = [&](uint8_t host, uint64_t user) {
+    t.ni.command(LeaveIp{{.local = t.own4, .remote = ip::ipv4_address(0x0A01'0000u + host), .local_port = kOurs, .remote_port = kTheirs,
+                          .send_next = 5000, .user = user}});
+  };
+  const auto run = [&](Nanoseconds time) {
+    for (const Nanoseconds end = t.ni.now + time; t.ni.now < end; t.ni.now += 5 * kMillisecond) t.run();
+  };
+  t.frames.clear();
+  for (uint8_t host = 10; host < 200; ++host) leave(host, 7);
+  leave(200, uint64_t{1} << 32 | 7);
+  run(500 * kMillisecond);
+  CHECK(asked(200));
+  const int first = count(10, 199);
+  CHECK(first >= 16);
+  CHECK(first <= 24);
+  CHECK(t.ni.counter(NiCounter::ip_left_unasked) >= 160);
+  // Time brings others.
+  run(5 * kSecond);
+  CHECK(count(10, 199) > first);
+  CHECK(count(10, 199) <= 16 + 6 * 16);
+  // A host that is known is no news, whatever the rest.
+  t.seen.clear();
+  leave(2, 7);
+  run(50 * kMillisecond);
+  CHECK(t.seen.size() == 1);
+  run(100 * kSecond);
+  CHECK(t.ni.engine->next_event() > t.ni.now);
 }
 
 TEST_CASE("who claims the port of a connection that is not over gets neither its segments nor its ports") {
