@@ -26,24 +26,25 @@ Port::~Port() { driver_->discard({frames_.data() + begin_, have_ - begin_}); }
 
 TransmitFrame* Port::signal_frame(Nanoseconds now) noexcept {
   if (TransmitFrame* const empty = frame(now)) return empty;
-  // frame() has moved everything to the front, and all of it is composed.
-  if (end_ == frames_.size()) return nullptr;
-  frames_[end_] = TransmitFrame{};
-  have_ = end_ + driver_->allocate({&frames_[end_], 1});
+  // frame() has moved everything to the front. Data has all that is composed, or an empty frame is left of a signal that was forgotten.
+  if (end_ == have_ && have_ != frames_.size()) {
+    frames_[have_] = TransmitFrame{};
+    have_ += driver_->allocate({&frames_[have_], 1});
+  }
   return end_ != have_ ? &frames_[end_] : nullptr;
 }
 
-// All allocated frames are composed: sends them, and fills up with empty ones.
+// All frames for data are composed: sends them, and fills up with empty ones.
 bool Port::make_room(Nanoseconds now) noexcept {
   flush(now);
-  std::move(frames_.begin() + begin_, frames_.begin() + end_, frames_.begin());
+  std::move(frames_.begin() + begin_, frames_.begin() + have_, frames_.begin());
   end_ -= begin_;
+  have_ -= begin_;
   shown_ -= std::min(shown_, begin_);
   begin_ = 0;
-  std::fill(frames_.begin() + end_, frames_.end(), TransmitFrame{});
-  have_ = end_;
-  if (end_ < kBurst) have_ += driver_->allocate({frames_.data() + end_, kBurst - end_});
-  return end_ != have_;
+  std::fill(frames_.begin() + have_, frames_.end(), TransmitFrame{});
+  if (have_ < kBurst) have_ += driver_->allocate({frames_.data() + have_, kBurst - have_});
+  return room_for_data();
 }
 
 // The memory's owner is gone, so nobody is left who would read a counter of these frames.

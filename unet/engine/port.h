@@ -52,7 +52,7 @@ class Port {
 
   // An empty frame to compose, or nullptr: the port takes no more now. The frame is sent by stage() or forgotten.
   TransmitFrame* frame(Nanoseconds now) noexcept {
-    if (end_ == have_ && !make_room(now)) [[unlikely]] return nullptr;
+    if (!room_for_data() && !make_room(now)) [[unlikely]] return nullptr;
     return &frames_[end_];
   }
   // The same for a signal: data, however much of it waits, does not take its place.
@@ -68,7 +68,7 @@ class Port {
   // Takes back what is staged and would be read from `memory`, which goes away.
   void drop_staged(Bytes memory) noexcept;
   // True if frame() would succeed.
-  bool has_room(Nanoseconds now) noexcept { return end_ != have_ || make_room(now); }
+  bool has_room(Nanoseconds now) noexcept { return room_for_data() || make_room(now); }
 
   // Captures that want frames of this port, or nullptr: then a burst costs one comparison.
   void set_taps(FrameTaps* taps, uint32_t index) noexcept {
@@ -86,6 +86,8 @@ class Port {
  private:
   static constexpr uint32_t kSignalRoom = 8;
 
+  // A frame for a signal that was forgotten stays one for signals.
+  bool room_for_data() const noexcept { return end_ != have_ && end_ < kBurst; }
   bool make_room(Nanoseconds now) noexcept;
   void transmit(Nanoseconds now) noexcept;
   void show_received(std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept;

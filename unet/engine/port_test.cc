@@ -1,6 +1,9 @@
 // port_test.cc - what a port that takes no frames holds back: whose memory it may still read, and what finds room in it.
 #include <catch2/catch.hpp>
 
+#include <cstring>
+
+#include "unet/engine/port.h"
 #include "unet/engine/test_ni.h"
 
 using namespace unet;
@@ -93,4 +96,45 @@ TEST_CASE("signals find room in a port that data has filled, eight of them") {
   CHECK(signals == kSignals);
   CHECK(bytes == kMessageMax);
   CHECK(ni.counter(NiCounter::transmitted_frames) == wire.sent.size());
+}
+
+TEST_CASE("a frame that a signal did not need is not data's, and no frame is lost") {
+  TestWire wire;
+  wire.transmit_room = 0;
+  {
+    NiCounters counters;
+    Port port(std::make_unique<TestPort>(wire), counters);
+    Nanoseconds now = kSecond;
+    const auto compose = [&](TransmitFrame* frame, std::byte content) {
+      REQUIRE(frame != nullptr);
+      std::memset(frame->data, static_cast<int>(content), 60);
+      frame->length = 60;
+      port.stage();
+    };
+    for (uint32_t i = 0; i < kBurst; ++i) compose(port.frame(now), std::byte{1});
+    CHECK(port.frame(now) == nullptr);
+    for (int i = 0; i < 3; ++i) {
+      TransmitFrame* const forgotten = port.signal_frame(now);
+      REQUIRE(forgotten != nullptr);
+      CHECK(port.signal_frame(now) == forgotten);
+      CHECK(port.frame(now) == nullptr);
+      CHECK_FALSE(port.has_room(now));
+    }
+    for (uint32_t i = 0; i < 7; ++i) {
+      compose(port.signal_frame(now), std::byte{2});
+      CHECK(port.frame(now) == nullptr);
+    }
+    REQUIRE(port.signal_frame(now) != nullptr);  // the eighth, forgotten
+    // Some leave, and data has their room; what was forgotten is used there.
+    wire.transmit_room = 20;
+    uint32_t more = 0;
+    for (TransmitFrame* frame; more < 100 && (frame = port.frame(now)) != nullptr; ++more) compose(frame, std::byte{1});
+    CHECK(more == kBurst - (kBurst + 7 - 20));
+    CHECK(port.signal_frame(now) != nullptr);
+    wire.transmit_room = ~0u;
+    port.flush(now);
+    CHECK(wire.sent.size() == kBurst + 7 + more);
+    CHECK(port.frame(now) != nullptr);
+  }
+  CHECK(wire.owned_by_engine == 0);
 }
