@@ -121,8 +121,8 @@ class Host {
   std::optional<MacAddress> station_for(const IpAddress& to, Nanoseconds now) noexcept;
   // send() to there asks for a neighbour that nobody has asked for: an entry more, for which another may give way.
   bool is_news(const IpAddress& to, Nanoseconds now) const noexcept;
-  // The number of the next packet to `to` that may be cut.
-  uint32_t take_id(const IpAddress& to) noexcept;
+  // The number of the next packet to `to` that may be cut, or of the first of `packets`, which have one after the other.
+  uint32_t take_id(const IpAddress& to, uint32_t packets = 1) noexcept;
   // The address from which packets to `to` go; nothing: none.
   std::optional<IpAddress> source_for(const IpAddress& to) const noexcept;
 

@@ -168,7 +168,12 @@ bool Host::go(uint32_t buffer, const Route& route, Nanoseconds now) noexcept {
   return true;
 }
 
-uint32_t Host::take_id(const IpAddress& to) noexcept { return next_id_[hash_of(to, options_.seed) % next_id_.size()]++; }
+uint32_t Host::take_id(const IpAddress& to, uint32_t packets) noexcept {
+  uint32_t& next = next_id_[hash_of(to, options_.seed) % next_id_.size()];
+  const uint32_t first = next;
+  next += packets;
+  return first;
+}
 
 std::optional<uint32_t> Host::take_buffer() noexcept {
   if (free_.empty()) return std::nullopt;

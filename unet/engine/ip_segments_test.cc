@@ -12,8 +12,8 @@ namespace {
 
 constexpr uint16_t kOurs = 7000, kTheirs = 9000, kNobodys = 7999;
 
-DriverCapabilities capable(bool udp = true) {
-  return {.address = {2, 0, 0, 0, 0, 1}, .mtu = 1500, .external_payload = true, .segments_max = 65'500, .udp_segments = udp};
+DriverCapabilities capable(bool udp = true, uint32_t mtu = 1500) {
+  return {.address = {2, 0, 0, 0, 0, 1}, .mtu = mtu, .external_payload = true, .segments_max = 65'500, .udp_segments = udp};
 }
 
 Packet bytes(size_t size) {
@@ -23,8 +23,8 @@ Packet bytes(size_t size) {
 }
 
 struct Segments : TestIp {
-  explicit Segments(bool udp = true)
-      : TestIp(capable(udp)),
+  explicit Segments(bool udp = true, uint32_t mtu = 1500)
+      : TestIp(capable(udp, mtu)),
         e(add({{.protocol = Protocol::kTcp, .port = kOurs}, {.protocol = Protocol::kUdp, .port = kOurs}})) {}
 
   const ip::IpAddress& own(bool ipv4) const { return ipv4 ? own4 : own6; }
@@ -75,6 +75,52 @@ TEST_CASE("a message that the port cuts is one frame, whose payload lies where t
       CHECK(is_begun(t.frames[0], t.wire.offloads[0], t.own(ipv4), t.theirs(ipv4)));
       CHECK(Packet(t.seen[0].payload.begin() + (tcp ? 20 : 8), t.seen[0].payload.end()) == data);
       CHECK(t.wire.external_frames >= 1);
+    }
+  }
+}
+
+TEST_CASE("packets that the port cuts have numbers that no other packet has") {
+  for (const uint8_t protocol : {Protocol::kTcp, Protocol::kUdp}) {
+    Segments t;
+    t.meet();
+    PacketFields fields = t.to_peer(true, protocol);
+    fields.dont_fragment = false;
+    std::vector<uint16_t> numbers;
+    std::vector<uint32_t> packets;
+    for (const size_t size : {40'000, 1000, 30'000, 900, 64'000, 1}) {
+      t.frames.clear();
+      t.wire.offloads.clear();
+      const uint16_t cut = size > 1000 ? 1000 : 0;
+      REQUIRE(t.send(t.e, {.flags = IpMessageFlags::kFillChecksum, .segment_size = cut}, make_packet(fields, bytes(size))));
+      REQUIRE(t.frames.size() == t.wire.offloads.size());
+      for (size_t i = 0; i < t.frames.size(); ++i) {
+        be16 id;
+        std::memcpy(&id, t.frames[i].data() + 14 + 4, sizeof id);
+        numbers.push_back(id);
+        const size_t payload = t.frames[i].size() - 34 - (protocol == Protocol::kTcp ? 20 : 8);
+        packets.push_back(t.wire.offloads[i].segment_size == 0 ? 1 : static_cast<uint32_t>((payload + 999) / 1000));
+      }
+    }
+    REQUIRE(numbers.size() >= 6);
+    for (size_t i = 1; i < numbers.size(); ++i) CHECK(numbers[i] == static_cast<uint16_t>(numbers[i - 1] + packets[i - 1]));
+  }
+}
+
+TEST_CASE("what is too short to be lent and longer than the MTU goes in packets that fit a frame") {
+  for (const uint8_t protocol : {Protocol::kTcp, Protocol::kUdp}) {
+    Segments t(true, 576);
+    t.meet();
+    for (const size_t size : {size_t{600}, size_t{900}, size_t{1023}, size_t{1024}, size_t{1500}}) {
+      t.seen.clear();
+      t.frames.clear();
+      const Packet data = bytes(size);
+      REQUIRE(t.send(t.e, {.segment_size = 500}, make_packet(t.to_peer(true, protocol), data)));
+      Packet came;
+      for (const Seen& each : t.seen) {
+        came.insert(came.end(), each.payload.begin() + (protocol == Protocol::kTcp ? 20 : 8), each.payload.end());
+      }
+      CHECK(came == data);
+      CHECK((t.frames.size() == 1) == (size >= 1024));  // those are lent
     }
   }
 }

@@ -19,6 +19,11 @@ constexpr uint32_t kPacketCost = 64;          // of each packet beside its bytes
 constexpr uint32_t kLendMin = 1024;           // bytes from which it pays to let the port read the segment
 constexpr uint32_t kUdpSegmentsMax = 64;      // as Linux bounds what it cuts of UDP
 
+// That `length` bytes of the message make.
+uint32_t packets_of(const IpMessage& message, uint32_t length) noexcept {
+  return message.segment_size == 0 || length == 0 ? 1 : (length + message.segment_size - 1) / message.segment_size;
+}
+
 EndpointCounter counter_of(ip::SendResult result) noexcept {
   switch (result) {
     case ip::SendResult::no_route: return EndpointCounter::ip_no_route;
@@ -228,15 +233,17 @@ IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCount
     at.looked_up();
   }
   if (send.station) {
-    fields.id = fields.dont_fragment || !fields.from.is_ipv4() ? 0 : at.host().take_id(fields.to);
     length = std::max(length, segments_length(endpoint, out, headers));
+    // Who cuts it gives each packet the number behind the one before it.
+    const bool numbered = !fields.dont_fragment && fields.from.is_ipv4();
+    fields.id = numbered ? at.host().take_id(fields.to, packets_of(message, length)) : 0;
     step = compose(endpoint, out, fields, length, *send.station, now);
   } else {
     step = by_host(endpoint, out, fields, length, reason, now);
   }
   if (step == Step::blocked) return step;
   // Each packet costs as much, whoever cuts them.
-  const uint32_t packets = message.segment_size == 0 || length == 0 ? 1 : (length + message.segment_size - 1) / message.segment_size;
+  const uint32_t packets = packets_of(message, length);
   spent = packets * headers + length + (packets - 1) * kPacketCost;
   out.offset += length;
   out.active = step == Step::done && out.offset != message.payload;
