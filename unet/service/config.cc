@@ -270,7 +270,8 @@ idle = "adaptive"
 spin_us = 50
 
 # Threads that move messages, each with its own ports (port p has engine p % engines, or the one that port_engines says; of a port with
-# queues=N each queue the next one). More than one pays where there are several busy ports or queues and as many cores to spare.
+# queues=N each queue the next one). More than one pays where there are several busy ports or queues and as many cores to spare. With IP
+# there is one.
 engines = 1
 # port_engines = [0, 1]
 
