@@ -29,6 +29,12 @@ struct DhcpLease {
   bool operator==(const DhcpLease&) const = default;
 };
 
+// A lease for a host that goes on with it: times from then on, ~0 for ever.
+struct DhcpKept {
+  DhcpLease lease{};
+  Nanoseconds renew_in = 0, rebind_in = 0, end_in = 0;
+};
+
 struct DhcpCounters {
   uint64_t sent = 0, ignored = 0;                      // messages; ignored: not for us, or not now
   uint64_t leases = 0, renewed = 0, refused = 0, lost = 0, declined = 0;
@@ -42,6 +48,9 @@ class DhcpClient {
   DhcpClient(const MacAddress& own, uint16_t size_max, uint64_t seed, Nanoseconds now) noexcept;
 
   void handle_reply(const DhcpReply& reply, Nanoseconds now) noexcept;
+  // The lease as it is now; and one that the client before this one had, whose time is not over: it is renewed when that one would have.
+  std::optional<DhcpKept> kept(Nanoseconds now) const noexcept;
+  void resume(const DhcpKept& kept, Nanoseconds now) noexcept;
   // Somebody else has the lease's address: it is declined, and after ten seconds another is asked for (RFC 2131, 3.1.5).
   void handle_conflict(Nanoseconds now) noexcept;
 

@@ -155,6 +155,11 @@ class Host {
   uint64_t address_changes() const noexcept { return address_changes_; }
   // What a server leases; the address may still be tentative.
   const std::optional<DhcpLease>& dhcp_lease() const noexcept { return lease_; }
+  // The same with its times, once its address is assigned; and what the host before this one had a moment ago: nobody is asked for it.
+  std::optional<DhcpKept> kept_lease(Nanoseconds now) const noexcept;
+  void resume_lease(const DhcpKept& kept, Nanoseconds now) noexcept;
+  // Becomes another number with each lease, and each time that one is renewed or lost.
+  uint64_t lease_changes() const noexcept { return lease_changes_; }
 
   // What goes to a group comes up from now on, or no more; routers and switches are told (IGMP, MLD). False: no group, more of them than
   // Memberships::kGroupsMax, or more sources than kSourcesMax. Each call says all of what is wanted of the group.
@@ -241,7 +246,8 @@ class Host {
   // True: the packet was for port 68.
   bool handle_dhcp(const IpView& packet, bool checked, Nanoseconds now) noexcept;
   static bool is_dhcp_question(const QuotedPacket& quoted) noexcept;
-  void apply_lease(Nanoseconds now) noexcept;
+  void apply_lease(Nanoseconds now, bool probe) noexcept;
+  void apply_lease(Nanoseconds now) noexcept { apply_lease(now, options_.claim); }
   void decline_conflict(Nanoseconds now) noexcept;
   uint32_t poll_dhcp(Nanoseconds now, std::byte* frame) noexcept;
 
@@ -276,6 +282,7 @@ class Host {
   std::optional<DhcpClient> dhcp_;
   std::optional<DhcpLease> lease_;    // as it has been applied
   uint64_t address_changes_ = 0;
+  uint64_t lease_changes_ = 0;
 
   Reassembly reassembly_;
   Neighbours neighbours_;

@@ -22,7 +22,9 @@ bool Host::handle_dhcp(const IpView& packet, bool checked, Nanoseconds now) noex
   if (parse_udp(packet, checked, datagram) != UdpError::none || datagram.from != kDhcpServerPort || !parse_dhcp(datagram.payload, reply)) {
     return count(HostCounter::bad_dhcp), true;
   }
+  const uint64_t before = dhcp_->counters().leases + dhcp_->counters().renewed;
   dhcp_->handle_reply(reply, now);
+  if (dhcp_->counters().leases + dhcp_->counters().renewed != before) ++lease_changes_;
   apply_lease(now);
   return true;
 }
@@ -34,15 +36,27 @@ bool Host::is_dhcp_question(const QuotedPacket& quoted) noexcept {
   return port == kDhcpClientPort;
 }
 
-void Host::apply_lease(Nanoseconds now) noexcept {
+std::optional<DhcpKept> Host::kept_lease(Nanoseconds now) const noexcept {
+  const bool assigned = dhcp_ && lease_ && state_of(lease_->address) == AddressState::assigned;
+  return assigned ? dhcp_->kept(now) : std::nullopt;
+}
+
+void Host::resume_lease(const DhcpKept& kept, Nanoseconds now) noexcept {
+  if (!dhcp_ || lease_) return;
+  dhcp_->resume(kept, now);
+  apply_lease(now, false);
+}
+
+void Host::apply_lease(Nanoseconds now, bool probe) noexcept {
   const std::optional<DhcpLease>& lease = dhcp_->lease();
   if (lease == lease_) return;
+  ++lease_changes_;
   const bool same = lease && lease_ && lease->address == lease_->address && lease->prefix == lease_->prefix;
   if (lease_ && !same) {
     if (const Own* const known = own(lease_->address); known != nullptr && known->of_dhcp) remove_address(lease_->address, now);
   }
   if (lease && !same && own(lease->address) == nullptr && own_.size() < kAddressesMax) {
-    add_address(lease->address, lease->prefix, options_.claim, now);
+    add_address(lease->address, lease->prefix, probe, now);
     own_.back().of_dhcp = true;
     if (on_link_.size() < kPrefixesOnLinkMax) on_link_.push_back({.prefix = lease->address, .bits = lease->prefix});
   }

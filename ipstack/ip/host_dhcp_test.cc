@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "ipstack/ip/dhcp_test_server.h"
@@ -224,4 +225,61 @@ TEST_CASE("datagrams for a client's port that are no server's message stay with 
   link.inject(good, link.at_server);
   CHECK(link.nodes[b].came.size() == 1);
   CHECK(link.nodes[a].came.empty());
+}
+
+TEST_CASE("a host goes on with the lease of the one before it, until it would have ended there") {
+  Served link;
+  link.server.lease_s = 1200;
+  const uint32_t a = link.add_client();
+  CHECK_FALSE(link[a].kept_lease(link.now));
+  link.serve_for(20 * kSecond);
+  REQUIRE(link.is_assigned(a, kFirst));
+  const std::optional<DhcpKept> kept = link[a].kept_lease(link.now);
+  REQUIRE(kept);
+  CHECK(kept->end_in <= 1200 * kSecond);
+  CHECK(kept->end_in >= 1175 * kSecond);
+  CHECK(kept->renew_in <= kept->rebind_in);
+
+  HostOptions options = with_dhcp();
+  options.mac = TestLink::mac(a);
+  constexpr Nanoseconds kBegin = 7 * kSecond;  // another host's time
+  Host next(options, kBegin);
+  const uint64_t changes = next.lease_changes();
+  next.resume_lease(*kept, kBegin);
+  CHECK(next.lease_changes() != changes);
+  CHECK(next.state_of(kFirst) == Host::AddressState::assigned);
+  CHECK(next.source_for(kFar) == kFirst);
+  CHECK(next.status().gateway4 == link[a].status().gateway4);
+  next.resume_lease(*kept, kBegin);  // once
+  CHECK(next.status().count == 1);
+  // It asks nobody before it has to renew; and with no answer its address goes when it ends.
+  Frame frame(next.frame_max());
+  Nanoseconds first = 0;
+  Nanoseconds now = kBegin;
+  for (; now < kBegin + kept->end_in; now += kSecond) {
+    REQUIRE(next.state_of(kFirst) == Host::AddressState::assigned);
+    while (next.poll_frame(now, frame) != 0) {
+      // But for announcements: that it has the address, others may know.
+      const bool announced = frame[12] == std::byte{8} && frame[13] == std::byte{6} && std::memcmp(&frame[38], kFirst.wire(), 4) == 0;
+      if (!announced && first == 0) first = now;
+    }
+  }
+  CHECK(first >= kBegin + kept->renew_in);
+  CHECK(first <= kBegin + kept->renew_in + 2 * kSecond);
+  while (next.poll_frame(now, frame) != 0) continue;
+  CHECK(next.state_of(kFirst) == Host::AddressState::none);
+  CHECK_FALSE(next.kept_lease(now));
+
+  Host late(options, kBegin);
+  late.resume_lease({.lease = kept->lease}, kBegin);  // its time is over
+  CHECK(late.status().count == 0);
+  Host without({.mac = TestLink::mac(a), .ipv6 = false}, kBegin);
+  without.resume_lease(*kept, kBegin);
+  CHECK(without.status().count == 0);
+  // For ever is for ever.
+  Host always(options, kBegin);
+  DhcpKept all = *kept;
+  all.renew_in = all.rebind_in = all.end_in = ~Nanoseconds{0};
+  always.resume_lease(all, kBegin);
+  CHECK(always.kept_lease(kBegin + 9999 * kSecond)->end_in == ~Nanoseconds{0});
 }

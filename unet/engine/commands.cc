@@ -274,6 +274,8 @@ void Engine::State::run(const ReleaseIp& command) noexcept { ip->claims().remove
 
 void Engine::State::run(const LeaveIp& command) noexcept { ip->leave(command.left, now); }
 
+void Engine::State::run(const ResumeLease& command) noexcept { ip->resume_lease(command.port, command.lease, now); }
+
 void Engine::State::close_channel(EndpointState& endpoint, uint32_t channel) noexcept {
   ChannelState& state = endpoint.channels[channel];
   if (state.kind == ChannelKind::closed) return;

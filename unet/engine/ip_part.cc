@@ -294,6 +294,12 @@ void IpPart::leave(const LeftConnection& left, Nanoseconds now) noexcept {
   if (!remains_.add(left, now)) counters_.add(NiCounter::ip_left_overflow);
 }
 
+void IpPart::resume_lease(uint32_t port, const ip::DhcpKept& lease, Nanoseconds now) noexcept {
+  if (!has(port)) return;
+  by_port_[port]->host().resume_lease(lease, now);
+  by_port_[port]->touch();
+}
+
 // Another user has the port now: what was left there, by memory that somebody wrote, is not to touch his connections.
 bool IpPart::passed_on(const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port) noexcept {
   const std::optional<uint64_t> user = remains_.user_of(local, port, remote, remote_port);
@@ -374,6 +380,7 @@ void IpPart::run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexc
     if (!port->dirty()) continue;
     IpChanged event{.port = port->port().number(), .status = {}};
     if (!port->take_status(event.status)) continue;
+    event.lease = port->host().kept_lease(now);
     if (events.push(event)) told = true;
     else port->tell_again();
   }

@@ -55,6 +55,7 @@ class IpPart {
   IpClaims& claims() noexcept { return claims_; }
   // A connection of an endpoint that is gone: its peer is to know.
   void leave(const LeftConnection& left, Nanoseconds now) noexcept;
+  void resume_lease(uint32_t port, const ip::DhcpKept& lease, Nanoseconds now) noexcept;
   // Those that are not over, for an engine that takes over.
   void left(std::vector<LeftConnection>& into) const { remains_.left(into, now_); }
 

@@ -54,8 +54,9 @@ bool IpPort::take_status(ip::HostStatus& status) noexcept {
   dirty_ = false;
   publish_counters();
   status = host_.status();
-  if (told_ && status == status_) return false;
+  if (told_ && status == status_ && host_.lease_changes() == lease_changes_) return false;
   status_ = status;
+  lease_changes_ = host_.lease_changes();
   return told_ = true;
 }
 

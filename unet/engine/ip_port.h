@@ -71,6 +71,7 @@ class IpPort {
   bool counted_ = false;         // what counters_ do not say yet
   Nanoseconds counters_at_ = 0;
   ip::HostStatus status_;  // as it was told
+  uint64_t lease_changes_ = 0;
   std::array<std::atomic<uint64_t>, kHostCounters> counters_{};
 };
 

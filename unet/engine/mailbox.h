@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <variant>
 
@@ -84,6 +85,10 @@ struct ClaimIp {            // port and ports are chosen
 };
 struct ReleaseIp { uint32_t number; };
 struct LeaveIp { LeftConnection left; };  // of an endpoint that is gone, which claimed its port
+struct ResumeLease {        // of the engine before this one, whose address is used on
+  uint32_t port;
+  ip::DhcpKept lease;
+};
 struct SendSignal {
   uint32_t port;
   MacAddress to;
@@ -110,8 +115,8 @@ struct StartCapture {       // memory: capture_memory.h, `bytes` of ring; stays 
 struct StopCapture { uint32_t capture; };
 struct Resumed {};          // all that another engine had is attached and open again
 using Command = std::variant<std::monostate, AttachClient, DetachClient, AttachEndpoint, DetachEndpoint, SetRegion, SetWakeDescriptor,
-                             OpenHairpin, OpenWire, CloseChannel, OpenRelay, CloseRelay, OpenIp, ClaimIp, ReleaseIp, LeaveIp, SendSignal,
-                             SetUser, StartCapture, StopCapture, Resumed>;
+                             OpenHairpin, OpenWire, CloseChannel, OpenRelay, CloseRelay, OpenIp, ClaimIp, ReleaseIp, LeaveIp, ResumeLease,
+                             SendSignal, SetUser, StartCapture, StopCapture, Resumed>;
 
 // ---- engine -> service
 
@@ -127,6 +132,7 @@ struct CaptureStopped { uint32_t capture; };  // likewise
 struct IpChanged {          // what a port has for IP
   uint32_t port;
   ip::HostStatus status;
+  std::optional<ip::DhcpKept> lease{};  // from a server, once its address is assigned
 };
 using Event = std::variant<std::monostate, ClientDetached, EndpointDetached, SignalReceived, CaptureStopped, IpChanged>;
 

@@ -23,7 +23,7 @@
 namespace unet::service {
 
 // Raised when the value of any record changes, or the meaning of what an engine keeps (unet/engine/kept.h).
-constexpr uint32_t kJournalFormat = 9;
+constexpr uint32_t kJournalFormat = 10;
 
 // In this order they are read again: what refers to something comes after it.
 enum class JournalKind : uint32_t {
@@ -44,6 +44,7 @@ enum class JournalKind : uint32_t {
   capture,         // a: its number; descriptor: memory
   ip_claim,        // a: endpoint, b: its number
   socket_table,    // a: endpoint, b: which of its tables; descriptor: memory
+  ip_lease,        // a: port
   left,            // a 0; descriptor: text of connections that the engine has not ended yet of processes that are gone
 };
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "ipstack/wire/dhcp.h"
 #include "unet/control.h"
 #include "unet/layout.h"
 #include "unet/wire.h"
@@ -113,6 +114,19 @@ struct IpClaimValue {
   uint8_t spare;
 };
 static_assert(sizeof(IpClaimValue) == 40);
+struct IpLeaseValue {
+  uint64_t since;           // the times are from then on; ~0: for ever
+  uint64_t renew_in, rebind_in, end_in;
+  uint8_t address[16], server[16], router[16];
+  uint8_t name_servers[3][16];
+  uint32_t prefix;
+  uint32_t mtu;             // 0: the server does not say
+  uint32_t name_server_count;
+  uint32_t has_router;
+  MacAddress station;       // whose it is
+  uint8_t spare[2];
+};
+static_assert(sizeof(IpLeaseValue) == 152 && ip::kNameServersMax == 3);
 struct SocketTableValue {
   uint32_t spare;
 };

@@ -43,6 +43,7 @@ namespace unet::service {
 
 struct ChannelValue;  // journal_records.h
 struct IpClaimValue;
+struct IpLeaseValue;
 struct RequestValue;
 struct SharedValue;
 
@@ -276,6 +277,7 @@ class Service {
   Status resume_upgrade(const JournalItem& item);
   Status end_capture(JournalItem& item);
   Status resume_ip_claim(const JournalItem& item);
+  Status resume_ip_lease(const JournalItem& item);
   Status resume_sockets(JournalItem& item);
   Status resume_state(const JournalItem& item);
   std::optional<Shared> shared_of(const SharedValue& value) const;
@@ -361,6 +363,9 @@ class Service {
   bool write_ip_claim(uint32_t endpoint, uint32_t number);
   bool resume_ip_claim(uint32_t endpoint, uint64_t number, const IpClaimValue& value);
   void resume_ip(EndpointRecord& endpoint);
+  bool write_ip_lease(uint32_t port);
+  bool resume_ip_lease(uint32_t port, const IpLeaseValue& value);
+  void resume_leases();
 
   // service_sockets.cc
   void handle(ClientRecord& client, const control::OpenSockets& packet);
@@ -370,6 +375,7 @@ class Service {
   void ask_sockets(EndpointRecord& endpoint);
   void leave_sockets(EndpointRecord& endpoint);
   void tell_left_sockets();
+  void tell_left_before();
   bool must_wait(const ClientRecord& client, Bytes packet) const;
   void hold(ClientRecord& client);
   void resume_held();
@@ -434,6 +440,12 @@ class Service {
   TagTable tags_;
   IpPorts ip_ports_;
   std::map<uint32_t, ip::HostStatus> ip_status_;  // of the ports that have IP
+  struct IpLease {
+    uint64_t since = 0;                // by CLOCK_MONOTONIC
+    MacAddress station{};
+    ip::DhcpKept kept;
+  };
+  std::map<uint32_t, IpLease> ip_leases_;         // of those that have one of a server
   std::set<uint32_t> with_sockets_;    // endpoints that have tables of sockets
   std::map<uint64_t, std::deque<LeftSockets>> left_sockets_;  // by their owners (ip_user())
   uint64_t left_turn_ = 0;             // whose were read last

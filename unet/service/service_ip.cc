@@ -1,7 +1,9 @@
 // service_ip.cc - IP: channels for it, claims of ports, what the ports have, and endpoints that are found by what they claim.
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "ipstack/wire/address.h"
 #include "unet/base/check.h"
@@ -199,6 +201,9 @@ Result<uint32_t> Service::find_claim(std::string_view target) const {
 void Service::on_ip_changed(const engine::IpChanged& event) {
   const auto at = ip_status_.find(event.port);
   if (at != ip_status_.end()) at->second = event.status;
+  if (event.lease) ip_leases_[event.port] = {.since = monotonic_now(), .station = ports_[event.port].address, .kept = *event.lease};
+  else if (ip_leases_.erase(event.port) == 0) return;
+  changed(JournalKind::ip_lease, event.port);
 }
 
 // ---- over a takeover
@@ -233,6 +238,79 @@ bool Service::resume_ip_claim(uint32_t id, uint64_t number, const IpClaimValue& 
   endpoint->ip_claims.insert(static_cast<uint32_t>(number));
   accounts_.resume(client.who.uid, {.ip_claims = 1, .ip_ports = record.claim.ports});
   return true;
+}
+
+bool Service::write_ip_lease(uint32_t port) {
+  const auto at = ip_leases_.find(port);
+  if (at == ip_leases_.end()) return false;
+  const ip::DhcpKept& kept = at->second.kept;
+  auto value = zeroed<IpLeaseValue>();
+  value.since = at->second.since;
+  value.renew_in = kept.renew_in;
+  value.rebind_in = kept.rebind_in;
+  value.end_in = kept.end_in;
+  const auto put = [](uint8_t* to, const ip::IpAddress& from) { std::memcpy(to, from.bytes.data(), sizeof value.address); };
+  put(value.address, kept.lease.address);
+  put(value.server, kept.lease.server);
+  if (kept.lease.router) put(value.router, *kept.lease.router);
+  for (uint32_t i = 0; i < kept.lease.name_server_count; ++i) put(value.name_servers[i], kept.lease.name_servers[i]);
+  value.prefix = kept.lease.prefix;
+  value.mtu = kept.lease.mtu;
+  value.name_server_count = kept.lease.name_server_count;
+  value.has_router = kept.lease.router ? 1 : 0;
+  value.station = at->second.station;
+  journal_->put(JournalKind::ip_lease, port, 0, value);
+  return true;
+}
+
+bool Service::resume_ip_lease(uint32_t port, const IpLeaseValue& value) {
+  const auto get = [](const uint8_t* from) {
+    ip::IpAddress address;
+    std::memcpy(address.bytes.data(), from, sizeof value.address);
+    return address;
+  };
+  IpLease lease{.since = value.since, .station = value.station, .kept = {}};
+  lease.kept.renew_in = value.renew_in;
+  lease.kept.rebind_in = value.rebind_in;
+  lease.kept.end_in = value.end_in;
+  ip::DhcpLease& of = lease.kept.lease;
+  of.address = get(value.address);
+  of.server = get(value.server);
+  if (value.has_router != 0) of.router = get(value.router);
+  of.prefix = static_cast<uint8_t>(value.prefix);
+  of.mtu = static_cast<uint16_t>(value.mtu);
+  of.name_server_count = value.name_server_count;
+  const bool good = port < kPortsMax && value.prefix <= 32 && value.mtu <= 0xFFFF && value.has_router <= 1 &&
+                    value.name_server_count <= ip::kNameServersMax && of.address.is_one_host(true) && !of.address.is_loopback() &&
+                    of.server.is_one_host(true) && (!of.router || of.router->is_one_host(true)) && value.renew_in <= value.rebind_in &&
+                    value.rebind_in <= value.end_in;
+  if (!good) return false;
+  for (uint32_t i = 0; i < value.name_server_count; ++i) of.name_servers[i] = get(value.name_servers[i]);
+  ip_leases_[port] = lease;
+  return true;
+}
+
+// Whoever had the address a moment ago has it now, for what is left of its time. A port that takes none any longer forgets it.
+void Service::resume_leases() {
+  const uint64_t now = monotonic_now();
+  for (auto& [port, lease] : std::exchange(ip_leases_, {})) {
+    const auto takes = [&, number = port](const engine::IpPortOptions& each) { return each.port == number && each.dhcp; };
+    const uint64_t age = now - std::min(now, lease.since);
+    const bool wanted = std::any_of(options_.ip.begin(), options_.ip.end(), takes) && ports_[port].address == lease.station;
+    if (!wanted || lease.kept.end_in <= age) {
+      changed(JournalKind::ip_lease, port);
+      continue;
+    }
+    ip::DhcpKept kept = lease.kept;
+    for (Nanoseconds* each : {&kept.renew_in, &kept.rebind_in, &kept.end_in}) {
+      if (*each != ~Nanoseconds{0}) *each -= std::min(*each, age);
+    }
+    ip_leases_[port] = lease;
+    push(0, engine::ResumeLease{.port = port, .lease = kept});
+    ip::HostStatus& status = ip_status_[port];
+    if (status.count < ip::HostStatus::kAddressesMax) status.addresses[status.count++] = {kept.lease.address, kept.lease.prefix, false};
+    if (status.gateway4.is_unspecified()) status.gateway4 = kept.lease.router.value_or(ip::IpAddress{});
+  }
 }
 
 // The engine is told of the endpoint's channel and claims. An NI that has no IP any longer closes them.

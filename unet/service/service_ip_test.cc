@@ -498,4 +498,68 @@ TEST_CASE("which ports have IP, as the configuration says it") {
   CHECK_FALSE(check_ip_ports({one}, 1, 2));         // two engines
 }
 
+TEST_CASE("a lease goes over a takeover with what is left of its time, and a journal that lies about one is refused") {
+  const auto takes = [](auto change, const std::function<void(Ni&, engine::TestWire&)>& look = {}, bool dhcp = true) {
+    engine::TestWire wire, next;
+    Original original({}, &wire);
+    original.next_wire = &next;
+    original.next_dhcp = dhcp;
+    return original
+        .take_over(
+            [&](std::vector<JournalItem>& items) {
+              IpLeaseValue value{};
+              value.since = monotonic_now() - 100 * kSecond;
+              value.renew_in = 500 * kSecond;
+              value.rebind_in = 800 * kSecond;
+              value.end_in = 1000 * kSecond;
+              const auto put = [](uint8_t* to, const char* text) { std::memcpy(to, address(text).bytes.data(), 16); };
+              put(value.address, "10.1.0.77");
+              put(value.server, "10.1.0.254");
+              put(value.router, "10.1.0.253");
+              value.prefix = 24;
+              value.has_router = 1;
+              value.station = next.capabilities.address;
+              JournalItem item;
+              item.op = JournalOp::put;
+              item.key = {JournalKind::ip_lease, 0, 0};
+              change(item, value);
+              item.value.assign(as_bytes(&value, sizeof value).begin(), as_bytes(&value, sizeof value).end());
+              items.push_back(std::move(item));
+            },
+            [&](Ni& ni) {
+              if (look) look(ni, next);
+            })
+        .has_value();
+  };
+  const auto nothing = [](JournalItem&, IpLeaseValue&) {};
+  const auto has = [](Ni& ni) {
+    const json told = report(ni)["ports"][0]["ip"];
+    return std::any_of(told["addresses"].begin(), told["addresses"].end(),
+                       [](const json& each) { return each["address"] == "10.1.0.77" && each["tentative"] == false; });
+  };
+  CHECK(takes(nothing, [&](Ni& ni, engine::TestWire&) {
+    CHECK(has(ni));
+    CHECK(report(ni)["ports"][0]["ip"]["gateways"][0] == "10.1.0.253");
+    // It can be claimed at once, and no server is asked.
+    IpClient client(ni);
+    CHECK(client.claims({.protocol = kUdp, .local = address("10.1.0.77"), .port = 4567}) == Errc::ok);
+  }));
+  // Another station's, one that is over, and one that nobody wants any longer are forgotten.
+  const auto gone = [&](Ni& ni, engine::TestWire&) { CHECK_FALSE(has(ni)); };
+  CHECK(takes([](JournalItem&, IpLeaseValue& value) { value.station[5] ^= 1; }, gone));
+  CHECK(takes([](JournalItem&, IpLeaseValue& value) { value.since -= 1000 * kSecond; }, gone));
+  CHECK(takes(nothing, gone, false));
+  CHECK_FALSE(takes([](JournalItem& item, IpLeaseValue&) { item.key.a = kPortsMax; }));
+  CHECK_FALSE(takes([](JournalItem& item, IpLeaseValue&) { item.key.b = 1; }));
+  CHECK_FALSE(takes([](JournalItem&, IpLeaseValue& value) { value.prefix = 33; }));
+  CHECK_FALSE(takes([](JournalItem&, IpLeaseValue& value) { value.mtu = 1 << 16; }));
+  CHECK_FALSE(takes([](JournalItem&, IpLeaseValue& value) { value.has_router = 2; }));
+  CHECK_FALSE(takes([](JournalItem&, IpLeaseValue& value) { value.name_server_count = 4; }));
+  CHECK_FALSE(takes([](JournalItem&, IpLeaseValue& value) { value.renew_in = value.end_in + 1; }));
+  CHECK_FALSE(takes([](JournalItem&, IpLeaseValue& value) { value.rebind_in = value.end_in + 1; }));
+  CHECK_FALSE(takes([](JournalItem&, IpLeaseValue& value) { std::memset(value.address, 0xFF, sizeof value.address); }));
+  CHECK_FALSE(takes([](JournalItem&, IpLeaseValue& value) { std::memset(value.server, 0, sizeof value.server); }));
+  CHECK_FALSE(takes([](JournalItem&, IpLeaseValue& value) { std::memset(value.router, 0xFF, sizeof value.router); }));
+}
+
 }  // namespace unet::service

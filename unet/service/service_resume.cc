@@ -58,6 +58,7 @@ bool is_plain(const JournalKey& key) {
     case JournalKind::region:
     case JournalKind::wake:
     case JournalKind::endpoint:
+    case JournalKind::ip_lease:
     case JournalKind::capture: return key.b == 0;
     case JournalKind::request: return key.a == 0;
     case JournalKind::channel:
@@ -132,6 +133,7 @@ Status Service::resume_item(JournalItem& item) {
     case JournalKind::ip_claim: return resume_ip_claim(item);
     case JournalKind::socket_table:
     case JournalKind::left: return resume_sockets(item);
+    case JournalKind::ip_lease: return resume_ip_lease(item);
   }
   return wrong(item, "an unknown kind");
 }
@@ -414,6 +416,12 @@ Status Service::resume_ip_claim(const JournalItem& item) {
   return {};
 }
 
+Status Service::resume_ip_lease(const JournalItem& item) {
+  const auto value = value_of<IpLeaseValue>(item, 0);
+  if (!value) return tl::unexpected(value.error());
+  return resume_ip_lease(item.key.a, *value) ? Status{} : wrong(item, "not a lease that could be");
+}
+
 Status Service::resume_sockets(JournalItem& item) {
   const bool good = item.descriptors.size() == 1 && (item.key.kind == JournalKind::left ? resume_left(item) : resume_socket_table(item));
   if (!good) return wrong(item, "not a table of sockets that could be");
@@ -575,11 +583,8 @@ void Service::finish_resume() {
   std::vector<uint32_t> ids;
   for (const auto& [id, endpoint] : endpoints_) ids.push_back(id);
   for (const uint32_t id : ids) end_halves(*endpoint_at(id));
-  // Before any claim: what begins at its port is not to meet the end of what was there before. An address may come yet, from a router or
-  // a server.
-  for (const engine::LeftConnection& left : std::exchange(left_before_, {})) {
-    if (!ip_status_.empty()) push(0, engine::LeaveIp{left});
-  }
+  resume_leases();
+  tell_left_before();
   for (const uint32_t id : ids) {
     EndpointRecord& endpoint = *endpoint_at(id);
     resume_hairpins(endpoint);

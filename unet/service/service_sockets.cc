@@ -162,6 +162,14 @@ void Service::tell_left_sockets() {
   }
 }
 
+// Before any claim: what begins at its port is not to meet the end of what was there before. An address may come yet, from a router or a
+// server.
+void Service::tell_left_before() {
+  for (const engine::LeftConnection& left : std::exchange(left_before_, {})) {
+    if (!ip_status_.empty()) push(0, engine::LeaveIp{left});
+  }
+}
+
 // A connection that begins at a port is not to meet the end of the one before. The engine takes commands in their order, so a claim waits
 // until it has been told all of the same user's that were there. It stays in the socket, with what is behind it.
 bool Service::must_wait(const ClientRecord& client, Bytes packet) const {
