@@ -7,12 +7,13 @@
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
 
 from daemon import WAIT, directory, main, require, run, wait_until
-from ip_linux import kernel_no_protocol, kernel_ping, kernel_refused
+from ip_linux import Server, kernel_no_protocol, kernel_ping, kernel_refused
 from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel, in_kernel, looks_right
 from spaces import Host, Spaces, can_be_made
 
@@ -177,6 +178,64 @@ def test_a_takeover():
             claims = ni.report()["ip_claims"]
             require([claim["pid"] for claim in claims] == [server.pid], f"the claims are {claims}")
         require(ni.daemon.stop() == 0, "the keeper did not end well")
+
+
+def test_a_lease_over_a_takeover():
+    """The next unetd has the address at once and for what is left of its time: the server is gone by then."""
+    leased = "10.86.0.50"
+    with directory() as d, Spaces("a", "b") as spaces:
+        spaces.join("a", "eth0", "b", "eth0")
+        give_kernel(spaces, KERNELS)
+        with Server(spaces["b"], 1000, leased) as server:
+            more = ("--ip", "0=dhcp", "--takeover", "60")
+            with Host(UNETD, spaces, "a", f"{d}/s", f"capture:file={d}/wire.pcapng / {WIRES[0]}", *more) as daemon:
+                ni = Ni(spaces, daemon, d)
+
+                def has(address):
+                    there = ni.report()["ports"][0]["ip"]["addresses"]
+                    return any(each["address"] == address and not each["tentative"] for each in there)
+
+                wait_until(lambda: has(leased), "no lease")
+                with ni.echo(7000):
+                    ni.kernel("asks", leased, 7000, "100")
+                    server.process.kill()
+                    for _ in range(2):
+                        before = ni.report()["ni"]["pid"]
+                        status, _, err = run(UNETCTL, "upgrade", "--socket", ni.socket)
+                        require(status == 0 and ni.report()["ni"]["pid"] != before, f"no upgrade: {err}")
+                        require(has(leased), "the lease is lost")
+                        ni.kernel("asks", leased, 7000, "100,1300")
+                require(ni.daemon.stop() == 0, "the keeper did not end well")
+
+
+def test_frames_that_the_kernel_drops():
+    """A filter behind the wire has no room for some frames, ever: whoever sends them does not stop the others."""
+    # Datagrams of IPv4 to port 6666: half word 36; 2 is TC_ACT_SHOT, ~0 TC_ACT_UNSPEC. What pcap: sends goes past it.
+    drops = ["tc", "filter", "add", "dev", "eth0", "egress", "bpf", "da", "bytecode", "4,40 0 0 36,21 0 1 6666,6 0 0 2,6 0 0 4294967295"]
+    with directory() as d, Spaces("a", "b") as spaces:
+        spaces.join("a", "eth0", "b", "eth0")
+        give_kernel(spaces, KERNELS)
+        in_a = ["ip", "netns", "exec", spaces["a"]]
+        if not shutil.which("tc") or run(*in_a, "tc", "qdisc", "add", "dev", "eth0", "clsact")[0] != 0 or run(*in_a, *drops)[0] != 0:
+            print("      not tried: the kernel has no such filter")
+            return
+        with Host(UNETD, spaces, "a", f"{d}/s", "packet:iface=eth0", "--ip", "0=" + ",".join(OUR_ADDRESSES)) as daemon, served(spaces, 4):
+            ni = Ni(spaces, daemon, d)
+            status, out, err = ni.client("ask", 7004, KERNELS[4], 9000, 100)
+            require(status == 0, f"before: {out}{err}")
+
+            def refused():
+                return ni.report()["ports"][0]["counters"]["tx_refused"]
+
+            bad = subprocess.Popen([CLIENT, "ask", "7005", KERNELS[4], "6666", "100"], env=ni.env, stdout=subprocess.DEVNULL)
+            try:
+                wait_until(lambda: refused() > 0, "nothing is refused")
+                status, out, err = ni.client("ask", 7004, KERNELS[4], 9000, 100, 1400)
+                require(status == 0, f"the wire has stopped: {out}{err}")
+            finally:
+                bad.kill()
+                bad.wait(WAIT)
+            require(ni.daemon.stop() == 0, "unetd did not end well")
 
 
 def test_embedded():
