@@ -1,8 +1,9 @@
-// congestion.cc - NewReno's and CUBIC's windows.
+// congestion.cc - NewReno's and CUBIC's windows, and which of these and BBR it is.
 #include "ipstack/tcp/congestion.h"
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 
 namespace unet::tcp {
 namespace {
@@ -17,11 +18,52 @@ constexpr uint32_t kWindowMax = 1u << 30;
 
 }  // namespace
 
-void Congestion::start(const Options& options, uint32_t mss, uint32_t window) noexcept {
-  algorithm_ = options.congestion;
+void Congestion::start(const Options& options, uint32_t mss, uint32_t window, const Bbr::Start& bbr) noexcept {
+  drop_bbr();
+  algorithm_ = options.congestion == Algorithm::bbr ? Algorithm::cubic : options.congestion;
   mss_ = static_cast<uint16_t>(mss);
   window_ = window;
   hystart_enabled_ = options.hystart;
+  if (options.congestion == Algorithm::bbr) take_bbr(bbr);
+}
+
+bool Congestion::take_bbr(const Bbr::Start& bbr) noexcept {
+  Bbr* const fresh = new (std::nothrow) Bbr(bbr, mss_, window_);
+  if (fresh == nullptr) return false;
+  algorithm_ = Algorithm::bbr;
+  first_start_ = false;
+  bbr_ = fresh;
+  return true;
+}
+
+void Congestion::drop_bbr() noexcept {
+  if (!is_bbr()) return;
+  delete bbr_;
+  algorithm_ = Algorithm::cubic;
+  cubic_ = {};
+}
+
+void Congestion::set_algorithm(Algorithm algorithm, const Bbr::Start& bbr) noexcept {
+  if (algorithm == algorithm_) return;
+  if (algorithm == Algorithm::bbr && take_bbr(bbr)) {
+    threshold_ = ~uint32_t{0};
+    return;
+  }
+  if (is_bbr()) {
+    // What BBR has found is where slow start would end.
+    if (bbr_->state() != Bbr::State::startup) threshold_ = std::max<uint32_t>(window_, 2u * mss_);
+    threshold_before_ = threshold_;
+    drop_bbr();
+  } else if (!first_start_) {
+    cubic_ = {};
+  }
+  counted_ = 0;
+  algorithm_ = algorithm == Algorithm::bbr ? Algorithm::cubic : algorithm;
+}
+
+void Congestion::set_mss(uint16_t mss) noexcept {
+  mss_ = mss;
+  if (is_bbr()) bbr_->set_mss(mss);
 }
 
 void Congestion::end_first_start() noexcept {
@@ -120,6 +162,7 @@ void Congestion::grow_cubic(uint32_t bytes, Nanoseconds rtt, Nanoseconds now) no
 }
 
 void Congestion::handle_loss(uint32_t flight) noexcept {
+  if (is_bbr()) return bbr_->handle_recovery(window_);
   end_first_start();
   counted_ = 0;
   if (algorithm_ == Algorithm::newreno) {
@@ -134,12 +177,37 @@ void Congestion::handle_loss(uint32_t flight) noexcept {
   threshold_ = std::max(static_cast<uint32_t>(static_cast<float>(flight) * kBeta), 2u * mss_);
 }
 
+void Congestion::handle_recovered(bool fast) noexcept {
+  if (is_bbr()) {
+    window_ = bbr_->handle_recovered(window_);
+  } else if (fast) {
+    window_ = threshold_;
+  }
+}
+
+void Congestion::handle_mark(uint32_t flight, uint32_t tx_in_flight) noexcept {
+  if (is_bbr()) return bbr_->handle_mark(tx_in_flight, window_);
+  handle_loss(flight);
+  window_ = std::min(window_, threshold_);
+}
+
+void Congestion::handle_tail_loss() noexcept {
+  if (is_bbr()) return bbr_->handle_tail_loss(window_);
+  handle_loss(window_);
+  window_ = threshold_;
+}
+
 void Congestion::handle_timeout(uint32_t flight, bool again) noexcept {
+  if (is_bbr()) {
+    bbr_->handle_timeout(window_, again);
+    window_ = mss_;
+    return;
+  }
   // RFC 5681, 3.1: for the first time-out of a segment only.
   if (!again) {
     end_first_start();
     threshold_before_ = std::max(flight, threshold_);
-    w_max_before_ = cubic_.w_max;
+    cubic_.w_max_before = cubic_.w_max;
     handle_loss(flight);
   }
   window_ = mss_;
@@ -147,13 +215,18 @@ void Congestion::handle_timeout(uint32_t flight, bool again) noexcept {
 }
 
 void Congestion::undo_timeout(uint32_t window) noexcept {
+  if (is_bbr()) {
+    window_ = bbr_->handle_spurious(window);
+    return;
+  }
   threshold_ = threshold_before_;
   window_ = window;
-  cubic_.w_max = w_max_before_;
+  cubic_.w_max = cubic_.w_max_before;
   cubic_.epoch_start = 0;
 }
 
 void Congestion::handle_idle(uint32_t window) noexcept {
+  if (is_bbr()) return;
   window_ = std::min(window_, window);
   if (!first_start_) cubic_.epoch_start = 0;
 }

@@ -233,6 +233,10 @@ Error Connection::abort() noexcept {
   return Error::none;
 }
 
+void Connection::set_congestion(Algorithm algorithm, Nanoseconds now) noexcept {
+  if (mss_ != 0) congestion_.set_algorithm(algorithm, bbr_start(now));  // else it begins with what Options say
+}
+
 Readiness Connection::readiness() const noexcept {
   const bool open = is_synchronized(state_);
   const bool closed = state_ == State::closed;

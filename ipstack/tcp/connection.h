@@ -118,6 +118,8 @@ class Connection {
   // The application is gone: no more will be sent nor read. Data that nobody reads resets the connection (RFC 9293, 3.6.1).
   Error close(Nanoseconds now) noexcept;
   Error abort() noexcept;
+  // Another congestion control than Options::congestion from here on, whatever is on its way.
+  void set_congestion(Algorithm algorithm, Nanoseconds now) noexcept;
 
   // ---- what happens
 
@@ -217,6 +219,7 @@ class Connection {
   void begin_handshake(Nanoseconds now) noexcept;
   void keep_cookie(Bytes cookie) noexcept;
   void drop_cookie() noexcept;
+  Bbr::Start bbr_start(Nanoseconds now) const noexcept;
   Bytes cookie() const noexcept;
   bool sends_early() const noexcept { return state_ == State::syn_received && passive_ && fast_open_; }
   uint32_t syn_data() const noexcept { return syn_sent_ && !passive_ ? syn_data_ : 0; }
@@ -245,12 +248,17 @@ class Connection {
   void take_sample(const ip::TcpView& segment, const Delivery& delivery, bool fresh, Nanoseconds now) noexcept;
   void restart_timers(Nanoseconds now) noexcept;
   Nanoseconds echoed(const ip::TcpView& segment, Nanoseconds now) const noexcept;
-  void handle_echo(uint32_t delivered) noexcept;
+  void handle_echo(const Delivery& delivery) noexcept;
   void take_window(const ip::TcpView& segment) noexcept;
   bool take_sack(const ip::TcpView& segment, Delivery& delivery) noexcept;
   void handle_delivery(const ip::TcpView& segment, Delivery& delivery, uint32_t acked, bool repeats, bool duplicate_told,
                        Nanoseconds now) noexcept;
   bool recover_forward(const Delivery& delivery, uint32_t acked, bool duplicate) noexcept;
+  void update_model(const Delivery& delivery, Nanoseconds now) noexcept;
+  void note_losses(const Losses& losses) noexcept;
+  void lose_first() noexcept;
+  // BBR is told of losses, others need not be.
+  Losses* heard(Losses& losses) const noexcept { return congestion_.is_bbr() ? &losses : nullptr; }
   void find_losses(bool repeats, Nanoseconds now) noexcept;
   void enter_recovery() noexcept;
   void leave_recovery() noexcept;
@@ -292,7 +300,7 @@ class Connection {
   bool emit_window_probe(Segment& segment, Nanoseconds now) noexcept;
   void emit_record(Segment& segment, RecordIndex record, uint32_t most, Nanoseconds now) noexcept;
   void emit_fresh(Segment& segment, uint32_t bytes, bool fin, Nanoseconds now) noexcept;
-  uint32_t may_send_now(uint32_t wanted) const noexcept;
+  uint32_t may_send_now(uint32_t wanted) noexcept;
   uint32_t pace(uint32_t wanted, Nanoseconds now) noexcept;
   void note_paced(uint32_t bytes, Nanoseconds now) noexcept;
   uint64_t pacing_rate() const noexcept;

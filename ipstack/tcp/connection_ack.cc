@@ -48,7 +48,7 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
   if (shut && snd_wnd_ != 0 && !reader_gone_) since_ = now;  // what is waited for from here on is an acknowledgement
   if (recovery_ == Recovery::none && snd_una_ > recovery_end_) recovery_end_ = snd_una_ - 1;  // moves along
   if (snd_una_ > reduced_end_ + 1u) reduced_end_ = snd_una_ - 1u;  // likewise
-  if (ecn_ && segment.has(ip::TcpFlags::kEce)) handle_echo(segments_of(delivery.bytes));
+  if (ecn_ && segment.has(ip::TcpFlags::kEce)) handle_echo(delivery);
   handle_delivery(segment, delivery, acked, repeats, duplicate_told, now);
   if (acked != 0) {
     restart_timers(now);
@@ -101,14 +101,14 @@ void Connection::handle_fin_acknowledged(Nanoseconds now) noexcept {
 }
 
 // RFC 3168, 6.1.2: as if something had been lost, once for a window of data; what is really lost has slowed us down already.
-void Connection::handle_echo(uint32_t delivered) noexcept {
-  told_.delivered_ce += delivered;
+void Connection::handle_echo(const Delivery& delivery) noexcept {
+  told_.delivered_ce += segments_of(delivery.bytes);
   if (snd_una_ <= reduced_end_ || snd_una_ <= recovery_end_ || recovery_ != Recovery::none) return;
   ++shared_.counters.reductions;
   reduced_end_ = snd_nxt_;
   reduced_due_ = true;
-  congestion_.handle_loss(std::max(unacknowledged(), mss()));
-  congestion_.set_window(std::min(congestion_.window(), congestion_.threshold()));
+  const uint32_t flight = std::max(unacknowledged(), mss());
+  congestion_.handle_mark(flight, delivery.has_rate ? delivery.tx_in_flight : flight);
 }
 
 // SND.WND is of the newest segment that says it (RFC 9293, 3.10.7.4, fifth).
@@ -197,14 +197,16 @@ void Connection::handle_delivery(const ip::TcpView& segment, Delivery& delivery,
     rack_persist_ = kReorderPersist;
   }
   if (!sacks_ && recovery_ == Recovery::fast && acked != 0) {
-    scoreboard_.lose_first(shared_.records);  // RFC 6582, 3.2, step 3: a partial acknowledgement
+    lose_first();  // RFC 6582, 3.2, step 3: a partial acknowledgement
     first_due_ = true;
   }
   if (forward_ != Forward::none && !recover_forward(delivery, acked, repeats || delivery.newly_sacked != 0 || duplicate_told)) return;
   if (acked != 0) congestion_.handle_round_trip(snd_una_, snd_nxt_, delivery.rtt);
   const bool was_open = recovery_ == Recovery::none;
   find_losses(repeats, now);
-  if (recovery_ == Recovery::fast) {
+  if (congestion_.is_bbr()) {
+    if (delivery.bytes != 0) update_model(delivery, now);
+  } else if (recovery_ == Recovery::fast) {
     if (delivered != 0 || was_open) reduce_in_proportion(delivered);
   } else if (acked != 0 && held_back_ && !was_fast && snd_una_ > reduced_end_) {
     const uint32_t most = recovery_ == Recovery::timeout ? mss_ : uint32_t{options_.slow_start_limit} * mss_;
@@ -243,7 +245,9 @@ bool Connection::recover_forward(const Delivery& delivery, uint32_t acked, bool 
   }
   forward_ = Forward::none;
   held_back_ = true;  // by the window of one segment, if it was not seen
-  scoreboard_.time_out_rest(shared_.records, delivery.now, reorder_window(), !sacks_, recovery_end_);
+  Losses losses{.any_is_too_much = !sacks_};
+  scoreboard_.time_out_rest(shared_.records, delivery.now, reorder_window(), !sacks_, recovery_end_, heard(losses));
+  note_losses(losses);
   return true;
 }
 
@@ -255,20 +259,51 @@ Nanoseconds Connection::reorder_window() const noexcept {
   return std::min(rack_multiple_ * rtt_.least() / 4, rtt_.smooth());
 }
 
+// What an ACK says to BBR.
+void Connection::update_model(const Delivery& delivery, Nanoseconds now) noexcept {
+  RateSample sample{.now = now, .rtt = delivery.rtt, .newly_acked = delivery.bytes, .in_flight = pipe(),
+                    .total_delivered = scoreboard_.delivered(), .sacks = sacks_};
+  if (delivery.has_rate) {
+    const auto [bytes, ticks] = scoreboard_.rate(delivery, rtt_.least());
+    if (ticks != 0) sample.delivery_rate = bytes * 1e9 / static_cast<double>(Nanoseconds{ticks} << kTickShift);
+    sample.has_record = true;
+    sample.app_limited = delivery.app_limited;
+    sample.prior_delivered = delivery.prior_delivered;
+    sample.delivered = scoreboard_.delivered() - delivery.prior_delivered;
+    sample.lost = scoreboard_.lost_ever() - delivery.prior_lost;
+    sample.tx_in_flight = delivery.tx_in_flight;
+  }
+  congestion_.handle_sample(sample);
+  // What is measured while little is on its way on purpose says nothing of the path's rate.
+  if (congestion_.bbr().state() == Bbr::State::probe_rtt) scoreboard_.limit_by_application();
+}
+
+void Connection::note_losses(const Losses& losses) noexcept {
+  if (congestion_.is_bbr()) congestion_.handle_losses(losses);
+}
+
+void Connection::lose_first() noexcept {
+  Losses losses{.any_is_too_much = !sacks_};
+  scoreboard_.lose_first(shared_.records, heard(losses));
+  note_losses(losses);
+}
+
 void Connection::find_losses(bool repeats, Nanoseconds now) noexcept {
   if (unacknowledged() == 0) {
     reorder_at_ = kNever;
     return;
   }
   if (sacks_) {
-    const uint32_t lost = scoreboard_.detect_lost(shared_.records, now, reorder_window(), &reorder_at_);
-    if (lost != 0 && path_.probe != 0 && handle_path_probe_loss(now)) return;
-    if (lost != 0 && recovery_ == Recovery::none) enter_recovery();
+    Losses losses;
+    const uint32_t lost = scoreboard_.detect_lost(shared_.records, now, reorder_window(), &reorder_at_, heard(losses));
+    if (lost == 0 || (path_.probe != 0 && handle_path_probe_loss(now))) return;
+    if (recovery_ == Recovery::none) enter_recovery();
+    note_losses(losses);
     return;
   }
   // RFC 6582, 3.2, step 2: not for what an earlier recovery has sent twice.
   if (repeats && repeats_ == kDuplicateThreshold && recovery_ == Recovery::none && snd_una_ > recovery_end_) {
-    scoreboard_.lose_first(shared_.records);
+    lose_first();
     enter_recovery();
   }
 }
@@ -287,7 +322,7 @@ void Connection::enter_recovery() noexcept {
 }
 
 void Connection::leave_recovery() noexcept {
-  if (recovery_ == Recovery::fast) congestion_.set_window(congestion_.threshold());
+  congestion_.handle_recovered(recovery_ == Recovery::fast);
   recovery_ = Recovery::none;
   repeats_ = 0;
   if (rack_persist_ != 0 && --rack_persist_ == 0) rack_multiple_ = 1;
@@ -316,10 +351,7 @@ void Connection::handle_tail_probe_ack(const ip::TcpView& segment, bool repeats,
     tail_probed_ = false;
   } else if (segment.acknowledgement > tail_probe_end_) {
     tail_probed_ = false;
-    if (recovery_ == Recovery::none) {
-      congestion_.handle_loss(congestion_.window());
-      congestion_.set_window(congestion_.threshold());
-    }
+    if (recovery_ == Recovery::none) congestion_.handle_tail_loss();
   } else if (repeats && segment.options.sack_count == 0) {
     tail_probed_ = false;
   }

@@ -220,11 +220,16 @@ bool Connection::handle_syn_received_ack(const ip::TcpView& segment, Nanoseconds
   return true;
 }
 
+Bbr::Start Connection::bbr_start(Nanoseconds now) const noexcept {
+  const uint64_t ends = uint64_t{local_port_} << 16 | remote_port_;
+  return {.now = now, .rtt = rtt_.least(), .delivered = scoreboard_.delivered(), .seed = now + (ends << 32)};
+}
+
 void Connection::start_window(uint32_t segments, Nanoseconds now) noexcept {
   start_path(now);
   uint32_t window = segments * mss_;
   if (segments == 10) window = std::min(window, std::max(2 * uint32_t{mss_}, 14600u));  // RFC 6928, 2
-  congestion_.start(options_, mss_, window);
+  congestion_.start(options_, mss_, window, bbr_start(now));
 }
 
 void Connection::establish(const ip::TcpView& segment, Nanoseconds now) noexcept {
@@ -234,7 +239,6 @@ void Connection::establish(const ip::TcpView& segment, Nanoseconds now) noexcept
   rto_at_ = kNever;
   since_ = now;
   const bool lost = rtt_.backoff() != 0 || (passive_ && syn_resent_);
-  start_window(lost ? 1 : options_.initial_window, now);  // RFC 5681, 3.1: a SYN was lost, or what answers it
   if (!syn_resent_) {
     rtt_.handle_sample(now - sent_at_, options_);
   } else if (const Nanoseconds trip = echoed(segment, now); trip != kNever) {
@@ -244,6 +248,7 @@ void Connection::establish(const ip::TcpView& segment, Nanoseconds now) noexcept
     if (rtt_.backoff() != 0) rtt_.raise(kRtoAfterLostSyn);
     rtt_.forget_backoff();
   }
+  start_window(lost ? 1 : options_.initial_window, now);  // RFC 5681, 3.1: a SYN was lost, or what answers it
   sent_at_ = now;
   if (snd_una_ != snd_nxt_) arm_rto(now);
   if (fin_queued_) step(State::fin_wait_1);

@@ -116,6 +116,18 @@ Info Connection::info(Nanoseconds now) const noexcept {
   if (told_.rate_ticks != 0) {
     info.delivery_rate = uint64_t{told_.rate_bytes} * kSecond / (Nanoseconds{told_.rate_ticks} << kTickShift);
   }
+  info.congestion = congestion_.algorithm();
+  if (congestion_.is_bbr()) {
+    const Bbr& bbr = congestion_.bbr();
+    info.bbr_state = to_string(bbr.state());
+    info.bbr_bw = static_cast<uint64_t>(bbr.bw());
+    info.bbr_min_rtt = bbr.min_rtt();
+    info.bbr_pacing_gain = bbr.pacing_gain();
+    info.bbr_cwnd_gain = bbr.cwnd_gain();
+    info.bbr_bw_shortterm = bbr.bw_shortterm() > 1e18 ? ~uint64_t{0} : static_cast<uint64_t>(bbr.bw_shortterm());
+    info.bbr_inflight_shortterm = bbr.inflight_shortterm();
+    info.bbr_inflight_longterm = bbr.inflight_longterm();
+  }
   info.delivery_rate_app_limited = told_.rate_app_limited;
   info.busy_time = told_.busy;
   info.rwnd_limited = told_.rwnd_limited;

@@ -65,7 +65,9 @@ void Connection::take_acknowledgement(const ip::TcpView& segment, uint32_t acked
   if (snd_una_ > reduced_end_ + 1u) reduced_end_ = snd_una_ - 1u;
   congestion_.handle_round_trip(snd_una_, snd_nxt_, delivery.rtt);
   find_losses(false, now);
-  if (recovery_ == Recovery::fast) {
+  if (congestion_.is_bbr()) {
+    update_model(delivery, now);
+  } else if (recovery_ == Recovery::fast) {
     reduce_in_proportion(delivery.bytes);
   } else if (held_back_ && snd_una_ > reduced_end_) {
     congestion_.handle_ack(acked, uint32_t{options_.slow_start_limit} * mss_, rtt_.smooth(), now);

@@ -194,16 +194,19 @@ void Connection::tell_window() noexcept {
 // ---- payload
 
 // How much of `wanted` the congestion window lets go: all, or whole segments.
-uint32_t Connection::may_send_now(uint32_t wanted) const noexcept {
+uint32_t Connection::may_send_now(uint32_t wanted) noexcept {
   const uint32_t flying = pipe();
   const uint32_t window = congestion_.window();
   uint32_t left = window > flying ? window - flying : 0;
   if (flying == 0) left = std::max<uint32_t>(left, mss_);
-  return wanted <= left ? wanted : left / unit() * unit();
+  if (wanted <= left) return wanted;
+  if (left < unit() && congestion_.is_bbr()) congestion_.note_limited(scoreboard_.delivered() + flying);
+  return left / unit() * unit();
 }
 
 // RFC 9002, 7.7: a window in less than a round trip, so that what is left of it does not wait for the pacer; in slow start twice.
 uint64_t Connection::pacing_rate() const noexcept {
+  if (congestion_.is_bbr()) return std::max<uint64_t>(static_cast<uint64_t>(congestion_.bbr().pacing_rate()), mss_);
   const Nanoseconds trip = rtt_.smooth();
   if (!options_.pacing || trip == 0) return 0;
   const uint64_t gain = congestion_.in_slow_start() ? 8 : 5;
@@ -331,7 +334,9 @@ uint32_t Connection::worth_sending(uint32_t length_max, bool& fin) const noexcep
 }
 
 bool Connection::emit_new(Segment& segment, uint32_t length_max, Nanoseconds now) noexcept {
-  if (unacknowledged() == 0 && now - sent_at_ > rtt_.rto(options_)) {
+  if (congestion_.is_bbr()) {
+    if (scoreboard_.in_flight() == 0 && scoreboard_.app_limited() && queued_.end() != snd_nxt_) congestion_.handle_restart(now);
+  } else if (unacknowledged() == 0 && now - sent_at_ > rtt_.rto(options_)) {
     // RFC 5681, 4.1: what the window was made for has been forgotten.
     congestion_.handle_idle(std::min(options_.initial_window * uint32_t{mss_}, congestion_.window()));
   }

@@ -76,7 +76,7 @@ void Connection::handle_timer(Nanoseconds now) noexcept {
     reorder_at_ = kNever;
     const bool was_open = recovery_ == Recovery::none;
     find_losses(false, now);
-    if (was_open && recovery_ == Recovery::fast) reduce_in_proportion(0);
+    if (was_open && recovery_ == Recovery::fast && !congestion_.is_bbr()) reduce_in_proportion(0);
   }
   if (now >= tail_probe_at_) {
     // It takes the place of the time-out, which begins anew (RFC 8985, 7.3).
@@ -117,10 +117,12 @@ void Connection::handle_silence(Nanoseconds now) noexcept {
     if (options_.forward_recovery && recovery_ == Recovery::none && scoreboard_.lost() == 0 && !shared_.records[first].sacked) {
       forward_ = Forward::first_ack;
       scoreboard_.cut(shared_.records, first, unit());
-      scoreboard_.lose_first(shared_.records);
+      lose_first();
     } else {
       forward_ = Forward::none;
-      scoreboard_.time_out(shared_.records, now, reorder_window(), !sacks_);
+      Losses losses{.any_is_too_much = !sacks_};
+      scoreboard_.time_out(shared_.records, now, reorder_window(), !sacks_, heard(losses));
+      note_losses(losses);
     }
     recovery_ = Recovery::timeout;
     recovery_end_ = snd_nxt_;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "ipstack/tcp/options.h"
 #include "ipstack/tcp/state.h"
 #include "unet/base/time.h"
 
@@ -53,6 +54,14 @@ struct Info {
   uint32_t notsent_bytes = 0;
   uint64_t pacing_rate = 0;      // bytes per second; 0: not paced
   uint64_t delivery_rate = 0;    // bytes per second
+  Algorithm congestion = Algorithm::cubic;  // what is at work
+  // What Linux's tcp_bbr_info tells of BBR: bytes per second, and gains; and in which of its states it is.
+  const char* bbr_state = "";    // empty: it is not at work, and the others are 0
+  uint64_t bbr_bw = 0;
+  Nanoseconds bbr_min_rtt = 0;
+  double bbr_pacing_gain = 0, bbr_cwnd_gain = 0;
+  uint64_t bbr_bw_shortterm = 0;  // bytes per second, and bytes; ~0: no limit
+  uint32_t bbr_inflight_shortterm = 0, bbr_inflight_longterm = 0;
   Nanoseconds busy_time = 0;     // with something to send or on its way; of these:
   Nanoseconds rwnd_limited = 0, sndbuf_limited = 0;
   uint32_t delivered = 0, delivered_ce = 0;  // of these, with word of a mark

@@ -14,7 +14,7 @@ enum class Ecn : uint8_t { off, passive, on };
 // are lost again and again, and nobody says why; or always, beginning with small ones.
 enum class MtuProbing : uint8_t { off, black_hole, on };
 
-enum class Algorithm : uint8_t { newreno, cubic };
+enum class Algorithm : uint8_t { newreno, cubic, bbr };
 
 struct Options {
   uint16_t mss = 1460;              // announced, and the most that is sent: payload and TCP options of one segment on this path
@@ -32,7 +32,8 @@ struct Options {
   bool forward_recovery = true;     // F-RTO (RFC 5682): new data behind a time-out shows whether anything was lost
   bool hystart = true;              // HyStart++ (RFC 9406): the first slow start ends when round trips grow longer
   MtuProbing mtu_probing = MtuProbing::black_hole;
-  bool pacing = false;              // data leaves at a rate a little above window / round trip, in bursts of a few segments or 1 ms
+  // Data leaves at a rate a little above window / round trip, in bursts of a few segments or 1 ms. BBR does so anyway, at its own rate.
+  bool pacing = false;
   Algorithm congestion = Algorithm::cubic;
   uint16_t initial_window = 10;     // segments (RFC 6928)
   uint16_t slow_start_limit = 2;    // segments by which one ACK may open the window: L of RFC 3465

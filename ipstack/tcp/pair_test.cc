@@ -28,7 +28,7 @@ Options options_of(std::mt19937_64& random) {
   options.hystart = random() % 2 == 0;
   options.ecn = static_cast<Ecn>(random() % 3);
   options.mtu_probing = static_cast<MtuProbing>(random() % 3);
-  options.congestion = random() % 2 == 0 ? Algorithm::newreno : Algorithm::cubic;
+  options.congestion = static_cast<Algorithm>(random() % 3);
   if (random() % 3 == 0) options.ack_delay = random() % (200 * kMillisecond);
   options.rto_max = 5 * kSecond;
   options.user_timeout = 100'000 * kSecond;
@@ -83,6 +83,7 @@ void live(uint64_t seed) {
     if (random() % 4 == 0) side.plan.pause = random() % (20 * kMillisecond);
     side.plan.close_early = random() % 2 == 0;
     side.plan.fast_open = random() % 2 == 0;
+    side.plan.switches = random() % 4 == 0;
     if (random() % 3 == 0) {
       const auto chunks = static_cast<uint32_t>(4 + random() % 20);
       pair.set_pool(which, chunks, static_cast<uint32_t>(1 + random() % 20));
@@ -188,7 +189,7 @@ Goodput stream(const Wire& wire, const Options& options, uint64_t bytes, uint64_
 TEST_CASE("a link is used") {
   Options options;
   options.send_buffer = options.receive_buffer = 2'000'000;
-  options.congestion = GENERATE(Algorithm::newreno, Algorithm::cubic);
+  options.congestion = GENERATE(Algorithm::newreno, Algorithm::cubic, Algorithm::bbr);
   options.pacing = GENERATE(false, true);
   if (GENERATE(false, true)) {  // buffers grow from little
     options.send_buffer = options.receive_buffer = 20'000;

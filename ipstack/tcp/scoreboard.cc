@@ -5,20 +5,22 @@
 
 namespace unet::tcp {
 
-// The state of deliveries goes with what leaves.
-void Scoreboard::stamp(SentRecord& record, Nanoseconds now) noexcept {
+// The state of deliveries goes with what leaves, which adds `more` to what is on its way.
+void Scoreboard::stamp(SentRecord& record, uint32_t more, Nanoseconds now) noexcept {
   if (in_flight_ == 0) first_sent_ticks_ = delivered_ticks_ = ticks(now);
   record.delivered = delivered_;
   record.delivered_ticks = delivered_ticks_;
   record.first_sent_ticks = first_sent_ticks_;
   record.app_limited = app_limited_until_ != 0;
+  record.in_flight_then = (in_flight_ + more) >> 6 & 0xFF'FFFF;
+  record.lost_then = lost_ever_;
 }
 
 bool Scoreboard::append(RecordPool& pool, Sequence start, uint32_t length, bool fin, Nanoseconds now) noexcept {
   const RecordIndex fresh = head_ == kNoRecord ? pool.take() : pool.take_more();
   if (fresh != kNoRecord) {
     pool[fresh] = {.sent_at = now, .start = start, .length = length, .fin = fin};
-    stamp(pool[fresh], now);
+    stamp(pool[fresh], length, now);
     (tail_ == kNoRecord ? head_ : pool[tail_].next) = fresh;
     tail_ = fresh;
     in_flight_ += length;
@@ -28,7 +30,7 @@ bool Scoreboard::append(RecordPool& pool, Sequence start, uint32_t length, bool 
   pool[tail_].length += length;
   pool[tail_].fin = fin;
   pool[tail_].sent_at = now;
-  stamp(pool[tail_], now);
+  stamp(pool[tail_], length, now);
   in_flight_ += length;
   return false;
 }
@@ -72,6 +74,8 @@ void Scoreboard::deliver(SentRecord& record, Delivery& delivery) noexcept {
     delivery.app_limited = record.app_limited;
     delivery.prior_delivered = record.delivered;
     delivery.prior_ticks = record.delivered_ticks;
+    delivery.prior_lost = record.lost_then;
+    delivery.tx_in_flight = uint32_t{record.in_flight_then} << 6;
     delivery.send_ticks = ticks(record.sent_at) - record.first_sent_ticks;
     first_sent_ticks_ = ticks(record.sent_at);
   }
@@ -154,14 +158,26 @@ void Scoreboard::sack(RecordPool& pool, Sequence left, Sequence right, uint32_t 
   }
 }
 
-void Scoreboard::lose(SentRecord& record) noexcept {
+void Scoreboard::lose(SentRecord& record, Losses* losses) noexcept {
   record.lost = true;
   in_flight_ -= record.length;
   lost_ += record.length;
   lost_hint_ = kNoRecord;
+  if (losses == nullptr) return;
+  lost_ever_ += record.length;
+  if (losses->ranges == 0 || record.start != losses->end) ++losses->ranges;
+  losses->end = record.end();
+  const uint32_t lost = lost_ever_ - record.lost_then, before = uint32_t{record.in_flight_then} << 6;
+  if (losses->has_too_much || !(losses->any_is_too_much || Losses::is_too_much(lost, before))) return;
+  losses->has_too_much = true;
+  losses->app_limited = record.app_limited;
+  losses->tx_in_flight = before;
+  losses->lost = lost;
+  losses->length = record.length;
 }
 
-uint32_t Scoreboard::detect_lost(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, Nanoseconds* again_at) noexcept {
+uint32_t Scoreboard::detect_lost(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, Nanoseconds* again_at,
+                                 Losses* losses) noexcept {
   *again_at = ~Nanoseconds{0};
   uint32_t bytes = 0;
   if (!any_arrived_) return 0;
@@ -172,7 +188,7 @@ uint32_t Scoreboard::detect_lost(RecordPool& pool, Nanoseconds now, Nanoseconds 
     if (!record.in_flight() || !sent_before_newest(record)) continue;
     const Nanoseconds until = record.sent_at + rtt_ + reorder_window;
     if (now >= until) {
-      lose(record);
+      lose(record, losses);
       bytes += record.length;
     } else {
       // The latest: at that time all of these are known (RFC 8985, 6.2, step 5).
@@ -182,7 +198,7 @@ uint32_t Scoreboard::detect_lost(RecordPool& pool, Nanoseconds now, Nanoseconds 
   return bytes;
 }
 
-void Scoreboard::time_out(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, bool all) noexcept {
+void Scoreboard::time_out(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, bool all, Losses* losses) noexcept {
   if (head_ == kNoRecord) return;
   if (pool[head_].sacked) {
     // RFC 2018, 8: the receiver has given up what it had.
@@ -198,15 +214,16 @@ void Scoreboard::time_out(RecordPool& pool, Nanoseconds now, Nanoseconds reorder
   for (RecordIndex each = head_; each != kNoRecord; each = pool[each].next) {
     SentRecord& record = pool[each];
     if (!record.in_flight()) continue;
-    if (all || each == head_ || now >= record.sent_at + rtt_ + reorder_window) lose(record);
+    if (all || each == head_ || now >= record.sent_at + rtt_ + reorder_window) lose(record, losses);
   }
 }
 
-void Scoreboard::time_out_rest(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, bool all, Sequence end) noexcept {
+void Scoreboard::time_out_rest(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, bool all, Sequence end,
+                                Losses* losses) noexcept {
   for (RecordIndex each = head_; each != kNoRecord && pool[each].start < end; each = pool[each].next) {
     SentRecord& record = pool[each];
     if (!record.in_flight() || (each == head_ && record.retransmitted)) continue;
-    if (all || now >= record.sent_at + rtt_ + reorder_window) lose(record);
+    if (all || now >= record.sent_at + rtt_ + reorder_window) lose(record, losses);
   }
 }
 
@@ -227,8 +244,8 @@ uint32_t Scoreboard::lose_at(RecordPool& pool, Sequence start) noexcept {
   return pool[each].length;
 }
 
-void Scoreboard::lose_first(RecordPool& pool) noexcept {
-  if (head_ != kNoRecord && pool[head_].in_flight()) lose(pool[head_]);
+void Scoreboard::lose_first(RecordPool& pool, Losses* losses) noexcept {
+  if (head_ != kNoRecord && pool[head_].in_flight()) lose(pool[head_], losses);
 }
 
 RecordIndex Scoreboard::first_lost(RecordPool& pool) noexcept {
@@ -245,7 +262,7 @@ void Scoreboard::cut(RecordPool& pool, RecordIndex record, uint32_t most) noexce
 
 void Scoreboard::resent(RecordPool& pool, RecordIndex record, bool whole, Nanoseconds now) noexcept {
   SentRecord& piece = pool[record];
-  stamp(piece, now);
+  stamp(piece, piece.lost ? piece.length : 0, now);
   if (piece.lost) {
     piece.lost = false;
     lost_ -= piece.length;

@@ -28,14 +28,16 @@ struct SentRecord {
   Sequence start{};
   uint32_t length = 0;          // of the sequence space: a FIN counts
   RecordIndex next = kNoRecord;
-  bool fin = false;             // the last of it is a FIN
-  bool sacked = false;
-  bool lost = false;            // to be sent again
+  bool fin : 1 = false;         // the last of it is a FIN
+  bool sacked : 1 = false;
+  bool lost : 1 = false;        // to be sent again
   bool retransmitted : 1 = false;
   bool part : 1 = false;        // only its first bytes were sent again, for want of a record for the others
   bool app_limited : 1 = false;
+  uint32_t in_flight_then : 24 = 0;  // in units of 64 bytes: what was on its way when this had been sent, with it
   // How it stood when this was sent (draft-cheng-iccrg-delivery-rate-estimation, 3.1): P.delivered, P.delivered_time, P.first_sent_time.
   uint32_t delivered = 0, delivered_ticks = 0, first_sent_ticks = 0;
+  uint32_t lost_then = 0;       // Scoreboard::lost_ever_
 
   Sequence end() const noexcept { return start + length; }
   bool in_flight() const noexcept { return !sacked && !lost; }
@@ -92,6 +94,21 @@ struct Delivery {
   // A sample of the rate: of what was sent last of all that has arrived by this ACK.
   bool has_rate = false, app_limited = false;
   uint32_t prior_delivered = 0, prior_ticks = 0, send_ticks = 0;
+  uint32_t prior_lost = 0, tx_in_flight = 0;
+};
+
+// What is found to be lost at once, for BBR: in how many places, and the first piece by which more than 2 % of what was on its way when
+// it was sent had been lost (BBR.LossThresh).
+struct Losses {
+  static constexpr double kThreshold = 0.02;
+  static constexpr bool is_too_much(uint32_t lost, uint32_t of) noexcept { return uint64_t{lost} * 100 > uint64_t{of} * 2; }
+
+  bool any_is_too_much = false;  // without SACK one loss in a round trip is all that can be seen
+  bool has_too_much = false;
+  bool app_limited = false;      // of that piece
+  uint32_t ranges = 0;
+  uint32_t tx_in_flight = 0, lost = 0, length = 0;
+  Sequence end{};                // of what has been found so far
 };
 
 class Scoreboard {
@@ -109,17 +126,20 @@ class Scoreboard {
   // So has this block, which lies in what was sent.
   void sack(RecordPool& pool, Sequence left, Sequence right, uint32_t mss, Delivery& delivery) noexcept;
   // RFC 8985, 6.2, step 5: marks what is lost by now, and returns how many bytes that is; `*again_at`: when to ask again, ~0 for never.
-  uint32_t detect_lost(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, Nanoseconds* again_at) noexcept;
+  // `losses`, here and below: not null, it is told, and counted, what is found.
+  uint32_t detect_lost(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, Nanoseconds* again_at,
+                       Losses* losses = nullptr) noexcept;
   // RFC 8985, 6.3: the first piece is, and those sent long enough ago; or all of them, where nothing tells of later ones.
-  void time_out(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, bool all) noexcept;
+  void time_out(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, bool all, Losses* losses = nullptr) noexcept;
   // All that lies before `end` is, but for the first piece if it has been sent again; with SACK, what was sent long enough ago.
-  void time_out_rest(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, bool all, Sequence end) noexcept;
+  void time_out_rest(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, bool all, Sequence end,
+                     Losses* losses = nullptr) noexcept;
   // Those are that were sent in segments of more than `mss` bytes. Returns how many bytes that is.
   uint32_t lose_longer(RecordPool& pool, uint32_t mss) noexcept;
   // The piece that begins there is, if it is on its way. Returns how many bytes that is.
   uint32_t lose_at(RecordPool& pool, Sequence start) noexcept;
   // The first piece is, whatever else is known.
-  void lose_first(RecordPool& pool) noexcept;
+  void lose_first(RecordPool& pool, Losses* losses = nullptr) noexcept;
 
   // The first piece to be sent again, cut to `most` bytes if there is a record for the rest; kNoRecord: none.
   RecordIndex first_lost(RecordPool& pool) noexcept;
@@ -137,6 +157,8 @@ class Scoreboard {
   uint32_t reorderings() const noexcept { return reorderings_; }
   uint32_t reordering() const noexcept { return reordering_; }  // bytes by which something was overtaken, at most
   uint32_t delivered() const noexcept { return delivered_; }    // bytes, modulo 2^32
+  uint32_t lost_ever() const noexcept { return lost_ever_; }    // likewise, as far as Losses were told of them
+  bool app_limited() const noexcept { return app_limited_until_ != 0; }
   // So many bytes have arrived in so many ticks; none if there is no sample that means something.
   struct Rate {
     uint32_t bytes, ticks;
@@ -147,10 +169,10 @@ class Scoreboard {
   uint32_t retransmitted_in_flight(const RecordPool& pool) const noexcept;
 
  private:
-  void stamp(SentRecord& record, Nanoseconds now) noexcept;
+  void stamp(SentRecord& record, uint32_t more, Nanoseconds now) noexcept;
   void deliver(SentRecord& record, Delivery& delivery) noexcept;
   bool split(RecordPool& pool, RecordIndex record, uint32_t length) noexcept;
-  void lose(SentRecord& record) noexcept;
+  void lose(SentRecord& record, Losses* losses = nullptr) noexcept;
   bool sent_before_newest(const SentRecord& record) const noexcept {
     return record.sent_at < newest_sent_at_ || (record.sent_at == newest_sent_at_ && record.end() < newest_end_);
   }
@@ -174,6 +196,7 @@ class Scoreboard {
   uint32_t app_limited_until_ = 0;
   uint32_t delivered_ticks_ = 0;
   uint32_t first_sent_ticks_ = 0;
+  uint32_t lost_ever_ = 0;
 };
 
 }  // namespace unet::tcp

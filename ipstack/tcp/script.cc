@@ -11,6 +11,7 @@
 
 #include "ipstack/tcp/connection.h"
 #include "ipstack/tcp/script_line.h"
+#include "ipstack/tcp/script_link.h"
 #include "ipstack/tcp/script_names.h"
 
 namespace unet::tcp::test {
@@ -49,6 +50,7 @@ class Runner {
     }
     if (w[0] == "set") return set(w.at(1), number(w.at(2)));
     if (connection_ == nullptr) create();
+    if (w[0] == "flow") return flow(w, wait);
     const size_t sign = text.find_first_of("<>");
     if (w[0] == ">") return expect(parse_line(text.substr(sign + 1)), wait);
     if (wait != 0 || w[0] == "<") advance(wait, false);
@@ -124,6 +126,8 @@ class Runner {
       options_.receive_buffer_max = static_cast<uint32_t>(value);
     } else if (name == "cubic") {
       options_.congestion = value != 0 ? Algorithm::cubic : Algorithm::newreno;
+    } else if (name == "bbr") {
+      if (value != 0) options_.congestion = Algorithm::bbr;
     } else if (name == "ecn") {
       options_.ecn = static_cast<Ecn>(value);
     } else if (name == "mtu_probing") {
@@ -310,6 +314,41 @@ class Runner {
     connection_->handle_segment(view, now_, line.ce ? uint8_t{3} : line.ect ? uint8_t{2} : uint8_t{0});
   }
 
+  // ---- a peer behind a link
+
+  void enter_link() {
+    poll();
+    for (const Out& out : out_) {
+      const uint32_t from = out.segment.fields.sequence - iss_, unit = std::max<uint32_t>(out.segment.mss, 1);
+      for (uint32_t at = 0; at < out.segment.length; at += unit) {
+        link_.enter(from + at, from + std::min(at + unit, out.segment.length), now_);
+      }
+    }
+    out_.clear();
+  }
+
+  void flow(const std::vector<std::string>& w, Nanoseconds wait) {
+    link_.configure(w);
+    uint64_t each_ms = ~uint64_t{0};
+    for (size_t i = 3; i + 1 < w.size(); i += 2) {
+      if (w[i] == "write") each_ms = number(w[i + 1]);
+    }
+    const Nanoseconds end = now_ + wait;
+    Nanoseconds writes_at = now_;
+    for (int i = 0; i < 1'000'000; ++i) {
+      const bool writes = now_ >= writes_at;
+      if (writes) writes_at = now_ + kMillisecond;
+      if (each_ms == ~uint64_t{0} || writes) write(std::min<uint64_t>(each_ms, connection_->writable()));
+      enter_link();
+      const Nanoseconds next = std::min({link_.next(), connection_->next_timer(), each_ms == ~uint64_t{0} ? kNever : writes_at});
+      if (next > end) break;
+      now_ = std::max(now_, next);
+      while (link_.next() <= now_) inject(link_.take(received_ + 1));
+      connection_->handle_timer(now_);
+    }
+    now_ = end;
+  }
+
   // ---- commands
 
   void handshake(const std::vector<std::string>& w, bool active, bool ecn) {
@@ -356,13 +395,14 @@ class Runner {
     check(w[0], wanted, done.bytes);
   }
 
-  void send(const std::vector<std::string>& w) {
-    std::vector<std::byte> data(number(w.at(1)));
+  Transferred write(size_t bytes) {
+    std::vector<std::byte> data(bytes);
     for (size_t i = 0; i < data.size(); ++i) data[i] = pattern(static_cast<uint32_t>(sent_ + i + 1), true);
     const Transferred done = connection_->send(data);
     sent_ += done.bytes;
-    transferred(w, done);
+    return done;
   }
+  void send(const std::vector<std::string>& w) { transferred(w, write(number(w.at(1)))); }
 
   void receive(const std::vector<std::string>& w) {
     std::vector<std::byte> data(number(w.at(1)));
@@ -402,6 +442,7 @@ class Runner {
     if (name == "counter") return counter(w);
     if (name == "clock") return check(name, w.at(1), clock_);
     if (name == "info") return info(w);
+    if (name == "congestion") return it.set_congestion(kAlgorithms.at(w.at(1)), now_);
     if (name == "icmp") return it.handle_error(kPathErrors.at(w.at(1)), now_);
     if (name == "too_big") return it.handle_too_big(static_cast<uint16_t>(number(w.at(1))), now_);
     if (name == "path_error") return check(name, true, it.path_error() == kPathErrors.at(w.at(1)));
@@ -428,7 +469,11 @@ class Runner {
 
   void info(const std::vector<std::string>& w) {
     if (kInfo.count(w.at(1)) == 0) wrong("nothing of that name in Info: " + w[1]);
-    check("info " + w[1], w.at(2), kInfo.at(w[1])(connection_->info(now_)));
+    const std::string got = kInfo.at(w[1])(connection_->info(now_));
+    const size_t dots = w.at(2).find("..");
+    if (dots == std::string::npos) return check("info " + w[1], w[2], got);
+    const bool inside = got != "none" && number(got) >= number(w[2].substr(0, dots)) && number(got) <= number(w[2].substr(dots + 2));
+    check("info " + w[1], w[2], inside ? w[2] : got);
   }
 
   void ready(const std::vector<std::string>& w) {
@@ -477,6 +522,7 @@ class Runner {
   uint32_t offset_ = 0, clock_ = 0, last_stamp_ = 0;
   bool stamped_ = false;
   uint32_t sent_ = 0, received_ = 0;
+  Link link_;
 };
 
 }  // namespace

@@ -15,7 +15,11 @@
 //   < FLAGS FROM:TO [ack N] [win N] [urg N] [<OPTIONS>] [nots] [ect | ce]    a segment comes
 //   > FLAGS FROM:TO [ack N] [win N] [mss N] [<OPTIONS>] [ect]    a segment leaves, now or just then when the time has passed
 //   state S | error E | readable N | writable N | cwnd N | ssthresh N | flight N | rto MS | clock MS | counter NAME N
-//   info NAME VALUE           of Info, times in milliseconds
+//   info NAME VALUE           of Info, times in milliseconds;  `info NAME FROM..TO` a number between these
+//   congestion NAME           set_congestion()
+//   flow RATE RTT [drop N] [write N] [mark N]   for the time before it, which is not waited for otherwise: the application writes all it
+//                             can, or N bytes each ms; what leaves passes a link of RATE bytes per second, and is acknowledged RTT ms
+//                             later, with SACK; each Nth segment is lost or marked (the peer echoes that)
 //   timer none | timer +TIME
 //   ready WORDS               of readable writable connected ended closed, in this order
 //   yields SEQUENCE [TS] yes | no    to a SYN

@@ -33,6 +33,7 @@ inline const char* to_string(Error error) {
   return kNames[static_cast<size_t>(error)];
 }
 
+inline std::string limit_of(uint32_t bytes) { return bytes == ~uint32_t{0} ? "none" : std::to_string(bytes); }
 inline std::string text_of(Nanoseconds time) { return time == ~Nanoseconds{0} ? "never" : std::to_string(time / kMillisecond); }
 inline const char* to_string(CongestionState state) {
   static constexpr std::array kNames{"open", "disorder", "cwr", "recovery", "loss"};
@@ -47,11 +48,24 @@ inline const std::map<std::string, PathError> kPathErrors{
 };
 
 // Times in milliseconds.
+inline const char* to_string(Algorithm algorithm) {
+  static constexpr std::array kNames{"newreno", "cubic", "bbr"};
+  return kNames[static_cast<size_t>(algorithm)];
+}
+
+inline const std::map<std::string, Algorithm> kAlgorithms{
+    {"newreno", Algorithm::newreno}, {"cubic", Algorithm::cubic}, {"bbr", Algorithm::bbr}};
+
 #define UNET_INFO(NAME) {#NAME, [](const Info& info) { return std::to_string(info.NAME); }}
 #define UNET_INFO_TIME(NAME) {#NAME, [](const Info& info) { return text_of(info.NAME); }}
 inline const std::map<std::string, std::string (*)(const Info&)> kInfo{
     {"state", [](const Info& info) { return std::string(tcp::to_string(info.state)); }},
     {"ca_state", [](const Info& info) { return std::string(to_string(info.ca_state)); }},
+    {"congestion", [](const Info& info) { return std::string(to_string(info.congestion)); }},
+    {"bbr_state", [](const Info& info) { return std::string(info.bbr_state); }},
+    {"bbr_inflight_shortterm", [](const Info& info) { return limit_of(info.bbr_inflight_shortterm); }},
+    {"bbr_inflight_longterm", [](const Info& info) { return limit_of(info.bbr_inflight_longterm); }},
+    UNET_INFO(bbr_bw), UNET_INFO_TIME(bbr_min_rtt),
     UNET_INFO(retransmits), UNET_INFO(probes), UNET_INFO(backoff), UNET_INFO(timestamps), UNET_INFO(sack), UNET_INFO(syn_data),
     UNET_INFO(pacing_rate), UNET_INFO(rcv_space),
     UNET_INFO(ecn),

@@ -32,6 +32,7 @@ struct Plan {
   uint32_t write = 4096, read = 65536;   // bytes of a call
   Nanoseconds pause = 0;                 // between two reads
   bool fast_open = false;                // data goes with the SYN, if the other side is so, too
+  bool switches = false;                 // its congestion control is another one from time to time
   bool close_early = false;              // shutdown() as soon as all is written, not when the peer has ended
 };
 
@@ -121,6 +122,7 @@ inline void Pair::open(bool simultaneous) {
 inline void Pair::act(size_t which) {
   Side& side = sides_[which];
   Connection& it = *side.connection;
+  if (side.plan.switches && random_() % 16 == 0) it.set_congestion(static_cast<Algorithm>(random_() % 3), now_);
   while (side.written < side.plan.bytes && it.writable() != 0) {
     std::vector<std::byte> data(std::min<uint64_t>(side.plan.write, side.plan.bytes - side.written));
     for (size_t i = 0; i < data.size(); ++i) data[i] = pattern(which, side.written + i);

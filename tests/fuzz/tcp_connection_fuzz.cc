@@ -56,6 +56,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.congestion = (choice & 16) != 0 ? Algorithm::cubic : Algorithm::newreno;
   options.keep_alive_idle = (choice & 32) != 0 ? kSecond : 0;
   const auto more = input.take<uint8_t>();
+  if ((choice & 128) != 0) options.congestion = Algorithm::bbr;
   options.ecn = static_cast<Ecn>(more % 3);
   options.pacing = (more & 4) != 0;
   options.hystart = (more & 8) != 0;
@@ -101,7 +102,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
           if ((what & 192) == 64) connection.handle_error(static_cast<PathError>(input.take<uint8_t>() % 8), now);
           if ((what & 192) == 128) connection.handle_too_big(input.take<uint16_t>(), now);
           break;
-        case 6: if ((what & 128) != 0) connection.shutdown(); break;
+        case 6:
+          if ((what & 128) != 0) connection.shutdown();
+          if ((what & 192) == 64) connection.set_congestion(static_cast<Algorithm>(input.take<uint8_t>() % 3), now);
+          break;
         case 7: if ((what & 240) == 240) connection.close(now); break;
       }
       Segment segment;

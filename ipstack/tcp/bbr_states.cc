@@ -1,0 +1,183 @@
+// bbr_states.cc - BBR's states: how it looks for more bandwidth, leaves room for others, and looks for a shorter round trip.
+#include <algorithm>
+
+#include "ipstack/tcp/bbr.h"
+
+namespace unet::tcp {
+namespace {
+
+constexpr double kBeta = 0.7;                  // BBR.Beta
+constexpr uint32_t kRenoRounds = 63;           // more are not waited for, for Reno's and CUBIC's sake
+constexpr uint8_t kSlopeMost = 30;
+constexpr Nanoseconds kProbeRttDuration = 200 * kMillisecond;
+
+}  // namespace
+
+// What losses say is of a rate that was tried on purpose.
+bool Bbr::is_probing_bw() const noexcept {
+  return state_ == State::startup || state_ == State::probe_bw_refill || state_ == State::probe_bw_up;
+}
+
+void Bbr::start_drain() noexcept {
+  state_ = State::drain;
+  drain_start_round_ = round_count_;
+}
+
+void Bbr::start_down() noexcept {
+  reset_congestion_signals();
+  probe_up_acked_per_inc_ = kUnlimited;
+  rounds_since_probe_up_ = static_cast<uint8_t>(random() & 1);
+  bw_probe_wait_ = 2 * kSecond + random() % kSecond;
+  cycle_stamp_ = now_;
+  ack_phase_ = AckPhase::probe_stopping;
+  start_round();
+  state_ = State::probe_bw_down;
+}
+
+void Bbr::start_refill() noexcept {
+  reset_short_term();
+  bw_probe_up_rounds_ = 0;
+  bw_probe_up_acked_ = 0;
+  prev_probe_precautionary_ = false;
+  ack_phase_ = AckPhase::refilling;
+  start_round();
+  state_ = State::probe_bw_refill;
+}
+
+void Bbr::start_up(const RateSample& sample, uint32_t window) noexcept {
+  ack_phase_ = AckPhase::probe_starting;
+  start_round();
+  reset_full_bw(sample.delivery_rate);
+  state_ = State::probe_bw_up;
+  raise_slope(window);
+}
+
+void Bbr::update_cycle(const RateSample& sample, uint32_t window) noexcept {
+  if (!full_bw_reached_ || adapt_long_term(sample, window)) return;
+  switch (state_) {
+    case State::probe_bw_down:
+      if (is_time_to_probe(window)) return start_refill();
+      if (sample.in_flight <= std::min(inflight_with_headroom(), inflight(1))) state_ = State::probe_bw_cruise;
+      return;
+    case State::probe_bw_cruise:
+      if (is_time_to_probe(window)) start_refill();
+      return;
+    case State::probe_bw_refill:
+      if (!round_start_) return;
+      is_bw_probe_sample_ = true;
+      return start_up(sample, window);
+    case State::probe_bw_up:
+      if (!is_time_to_go_down(sample, window)) return;
+      prev_probe_too_high_ = false;
+      return start_down();
+    case State::startup:
+    case State::drain:
+    case State::probe_rtt: return;
+  }
+}
+
+// By the clock, or after as many rounds as Reno would take to win back what it gave up, as far as anybody could wait for that.
+bool Bbr::is_time_to_probe(uint32_t window) const noexcept {
+  if (now_ > cycle_stamp_ + bw_probe_wait_) return true;
+  return rounds_since_probe_up_ >= std::min(std::min(bdp(1), window) / mss_, kRenoRounds);
+}
+
+bool Bbr::is_time_to_go_down(const RateSample& sample, uint32_t window) noexcept {
+  // The probe before this one lost too much: no more than a glance.
+  if (prev_probe_too_high_ && sample.in_flight >= inflight_longterm_) {
+    prev_probe_precautionary_ = true;
+    return true;
+  }
+  if (cwnd_limited_ && window >= inflight_longterm_) {
+    reset_full_bw(sample.delivery_rate);  // it is this limit that holds the rate, not the path
+    return false;
+  }
+  return full_bw_now_;
+}
+
+// True: it has decided what comes next.
+bool Bbr::adapt_long_term(const RateSample& sample, uint32_t window) noexcept {
+  if (ack_phase_ == AckPhase::probe_starting && round_start_) ack_phase_ = AckPhase::probe_feedback;
+  if (ack_phase_ == AckPhase::probe_stopping && round_start_) {
+    is_bw_probe_sample_ = false;
+    ack_phase_ = AckPhase::init;
+    if (in_probe_bw() && !sample.app_limited) max_bw_.advance();
+    if (in_probe_bw() && prev_probe_precautionary_ && !prev_probe_too_high_) {
+      start_refill();
+      return true;
+    }
+  }
+  const bool too_high = sample.sacks ? Losses::is_too_much(sample.lost, sample.tx_in_flight) : sample.lost != 0;
+  if (too_high || inflight_longterm_ == kUnlimited) return false;
+  inflight_longterm_ = std::max(inflight_longterm_, sample.tx_in_flight);
+  if (state_ == State::probe_bw_up) probe_upward(sample, window);
+  return false;
+}
+
+// By a segment in the first round trip, and by twice as many in each that follows.
+void Bbr::raise_slope(uint32_t window) noexcept {
+  probe_up_acked_per_inc_ = std::max(window >> bw_probe_up_rounds_, mss_);
+  bw_probe_up_rounds_ = std::min<uint8_t>(static_cast<uint8_t>(bw_probe_up_rounds_ + 1), kSlopeMost);
+}
+
+void Bbr::probe_upward(const RateSample& sample, uint32_t window) noexcept {
+  if (!cwnd_limited_ || window < inflight_longterm_) return;
+  bw_probe_up_acked_ += sample.newly_acked;
+  if (bw_probe_up_acked_ >= probe_up_acked_per_inc_) {
+    const uint32_t steps = bw_probe_up_acked_ / probe_up_acked_per_inc_;
+    bw_probe_up_acked_ -= steps * probe_up_acked_per_inc_;
+    inflight_longterm_ = static_cast<uint32_t>(std::min<uint64_t>(inflight_longterm_ + uint64_t{steps} * mss_, kUnlimited - 1));
+  }
+  if (round_start_) raise_slope(window);
+}
+
+void Bbr::handle_too_high(uint32_t tx_in_flight, bool app_limited, uint32_t window) noexcept {
+  prev_probe_too_high_ = true;
+  is_bw_probe_sample_ = false;  // one probe, one answer
+  const double least = kBeta * std::min(bdp(1), window);
+  if (!app_limited) inflight_longterm_ = std::max(tx_in_flight, static_cast<uint32_t>(least));
+  if (state_ != State::probe_bw_up) return;
+  undo_state_ = Undo::probe_bw_up;
+  start_down();
+}
+
+// ---- ProbeRTT
+
+uint32_t Bbr::check_probe_rtt(const RateSample& sample, uint32_t window) noexcept {
+  if (state_ != State::probe_rtt && min_rtt_expired_ && !idle_restart_) {
+    save_window(window);
+    state_ = State::probe_rtt;
+    probe_rtt_done_stamp_ = 0;
+    ack_phase_ = AckPhase::probe_stopping;
+    start_round();
+  }
+  if (state_ == State::probe_rtt) {
+    if (probe_rtt_done_stamp_ == 0) {
+      if (sample.in_flight <= probe_rtt_window_) {
+        probe_rtt_done_stamp_ = now_ + kProbeRttDuration;
+        probe_rtt_round_done_ = false;
+        start_round();
+      }
+    } else {
+      if (round_start_) probe_rtt_round_done_ = true;
+      if (probe_rtt_round_done_) window = check_probe_rtt_done(window);
+    }
+  }
+  if (sample.newly_acked != 0) idle_restart_ = false;
+  return window;
+}
+
+uint32_t Bbr::check_probe_rtt_done(uint32_t window) noexcept {
+  if (probe_rtt_done_stamp_ == 0 || now_ <= probe_rtt_done_stamp_) return window;
+  min_rtt_stamp_ = now_;
+  reset_short_term();
+  if (full_bw_reached_) {
+    start_down();
+    state_ = State::probe_bw_cruise;  // there is room already
+  } else {
+    state_ = State::startup;
+  }
+  return std::max(window, prior_window_);
+}
+
+}  // namespace unet::tcp
