@@ -60,6 +60,8 @@ struct SocketRecord {
 };
 static_assert(sizeof(SocketRecord) == 80 && std::is_trivially_copyable_v<SocketRecord>);
 
+inline constexpr std::array<const char*, 3> kSocketCongestion{"cubic", "reno", "bbr"};
+
 // The rest of Linux's tcp_info, in its units: bytes, segments, microseconds and, of times ago, milliseconds (~0: never).
 struct SocketInfo {
   uint64_t told = 0;                // SocketTableHeader::asked; 0: never
@@ -75,7 +77,7 @@ struct SocketInfo {
   uint32_t segs_out = 0, segs_in = 0, data_segs_in = 0, data_segs_out = 0;
   uint32_t notsent_bytes = 0, delivered = 0, delivered_ce = 0, dsack_dups = 0, reord_seen = 0, rcv_ooopack = 0;
   uint32_t snd_wnd = 0, rcv_wnd = 0;
-  uint8_t congestion = 0;           // 0: CUBIC, 1: Reno
+  uint8_t congestion = 0;           // of kSocketCongestion; others are not known
   uint8_t ca_state = 0, retransmits = 0, backoff = 0;
   uint8_t timestamps = 0, sack = 0, window_scaling = 0, ecn = 0;
   uint8_t snd_wscale = 0, rcv_wscale = 0;

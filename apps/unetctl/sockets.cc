@@ -82,9 +82,13 @@ std::string ms(uint32_t microseconds) {
   return text.data();
 }
 
+const char* congestion_name(const SocketInfo& i) {
+  return i.congestion < kSocketCongestion.size() ? kSocketCongestion[i.congestion] : "unknown";
+}
+
 // The second line of -i, in the words of ss.
 std::string info_line(const SocketInfo& i) {
-  std::string out = i.congestion == 0 ? "cubic" : "reno";
+  std::string out = congestion_name(i);
   const auto flag = [&](bool on, const char* word) { out += on ? std::string(" ") + word : ""; };
   const auto word = [&](const char* name, const std::string& value) { out += std::string(" ") + name + ":" + value; };
   const auto count = [&](const char* name, uint64_t value) {
@@ -136,7 +140,7 @@ std::string info_line(const SocketInfo& i) {
 }
 
 json info_json(const SocketInfo& i) {
-  return {{"congestion", i.congestion == 0 ? "cubic" : "reno"}, {"ca_state", i.ca_state}, {"retransmits", i.retransmits},
+  return {{"congestion", congestion_name(i)}, {"ca_state", i.ca_state}, {"retransmits", i.retransmits},
           {"backoff", i.backoff}, {"timestamps", i.timestamps != 0}, {"sack", i.sack != 0}, {"ecn", i.ecn != 0},
           {"snd_wscale", i.snd_wscale}, {"rcv_wscale", i.rcv_wscale}, {"rto_us", i.rto}, {"ato_us", i.ato}, {"snd_mss", i.snd_mss},
           {"rcv_mss", i.rcv_mss}, {"advmss", i.advmss}, {"unacked", i.unacked}, {"sacked", i.sacked}, {"lost", i.lost},

@@ -6,12 +6,15 @@
 #include <netinet/udp.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
 namespace unet::sockets {
 namespace {
 
+// By tcp::Algorithm, as Linux calls them.
+constexpr std::array<std::string_view, 3> kCongestionNames{"reno", "cubic", "bbr"};
 constexpr Nanoseconds kForever = ~Nanoseconds{0};
 constexpr Nanoseconds kRunEvery = 50 * kMicrosecond;  // even if calls never have to wait
 
@@ -341,9 +344,12 @@ int Sockets::setsockopt(int s, int level, int name, const void* value, socklen_t
   }
   if (level == IPPROTO_TCP && name == TCP_CONGESTION) {
     const std::string_view text(static_cast<const char*>(value), ::strnlen(static_cast<const char*>(value), length));
-    if (text != "cubic" && text != "reno") return answer(-ENOENT);
-    return answer(stack_->set_option(s, Stack::Option::congestion,
-                                     static_cast<int64_t>(text == "cubic" ? tcp::Algorithm::cubic : tcp::Algorithm::newreno)));
+    for (size_t i = 0; i < kCongestionNames.size(); ++i) {
+      if (text != kCongestionNames[i]) continue;
+      stack_->set_time(clock_.now());
+      return answer(stack_->set_option(s, Stack::Option::congestion, static_cast<int64_t>(i)));
+    }
+    return answer(-ENOENT);
   }
   if (const std::optional<int> result = set_group(s, level, name, value, length)) return answer(*result);
   const OptionName* const option = find_option(level, name);
@@ -429,13 +435,19 @@ int Sockets::getsockopt(int s, int level, int name, void* value, socklen_t* leng
   if (level == IPPROTO_TCP && name == TCP_CONGESTION) {
     const int64_t which = stack_->option(s, Stack::Option::congestion);
     if (which < 0) return answer(static_cast<int>(which));
-    const char* const text = which == static_cast<int64_t>(tcp::Algorithm::cubic) ? "cubic" : "reno";
-    return put(text, static_cast<socklen_t>(std::strlen(text) + 1));
+    const std::string_view text = kCongestionNames[static_cast<size_t>(which)];
+    return put(text.data(), static_cast<socklen_t>(text.size() + 1));
   }
   if (level == IPPROTO_TCP && name == TCP_INFO) {
     if (stack_->is_datagram(s)) return answer(-ENOPROTOOPT);
     stack_->set_time(clock_.now());
     *length = write_tcp_info(stack_->info(s), value, *length);
+    return 0;
+  }
+  if (level == IPPROTO_TCP && name == TCP_CC_INFO) {
+    if (stack_->is_datagram(s)) return answer(-ENOPROTOOPT);
+    stack_->set_time(clock_.now());
+    *length = write_congestion_info(stack_->info(s), value, *length);
     return 0;
   }
   if (level == SOL_SOCKET && name == SO_TYPE) {

@@ -81,7 +81,7 @@ void SocketTables::finish(uint64_t asked, const StackCounters& stack, const tcp:
   header.told.store(asked, std::memory_order_release);
 }
 
-SocketInfo info_of(const tcp::Info& info, uint8_t congestion, uint64_t told) noexcept {
+SocketInfo info_of(const tcp::Info& info, uint64_t told) noexcept {
   SocketInfo out{.told = told, .pacing_rate = info.pacing_rate, .delivery_rate = info.delivery_rate, .bytes_acked = info.bytes_acked,
                  .bytes_received = info.bytes_received, .bytes_sent = info.bytes_sent, .bytes_retrans = info.bytes_retrans};
   out.busy_time = info.busy_time / kMicrosecond;
@@ -121,7 +121,11 @@ SocketInfo info_of(const tcp::Info& info, uint8_t congestion, uint64_t told) noe
   out.rcv_ooopack = info.rcv_ooopack;
   out.snd_wnd = info.snd_wnd;
   out.rcv_wnd = info.rcv_wnd;
-  out.congestion = congestion;
+  switch (info.congestion) {
+    case tcp::Algorithm::cubic: out.congestion = 0; break;
+    case tcp::Algorithm::newreno: out.congestion = 1; break;
+    case tcp::Algorithm::bbr: out.congestion = 2; break;
+  }
   out.ca_state = static_cast<uint8_t>(info.ca_state);
   out.retransmits = info.retransmits;
   out.backoff = info.backoff;

@@ -45,6 +45,6 @@ class SocketTables {
   bool refused_ = false;   // there are no more
 };
 
-SocketInfo info_of(const tcp::Info& info, uint8_t congestion, uint64_t told) noexcept;
+SocketInfo info_of(const tcp::Info& info, uint64_t told) noexcept;
 
 }  // namespace unet::sockets

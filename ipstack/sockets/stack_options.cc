@@ -116,9 +116,9 @@ int Stack::set_option(int number, Option option, int64_t value) {
       socket->fast_open_connect = value != 0;
       return 0;
     case Option::congestion:
-      if (!of_range(0, 1)) return -ENOENT;
-      if (socket->has_connection()) return -EISCONN;
+      if (!of_range(0, static_cast<int64_t>(tcp::Algorithm::bbr))) return -ENOENT;
       tcp->congestion = static_cast<tcp::Algorithm>(value);
+      if (socket->has_connection()) socket->tcp->connection->set_congestion(tcp->congestion, now_);
       break;
     default: return -ENOPROTOOPT;
   }

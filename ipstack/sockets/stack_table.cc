@@ -93,8 +93,7 @@ void Stack::tell_asked() {
     show(telling_at_);
     const Socket& socket = slab_[telling_at_];
     if (!socket.has_connection()) continue;
-    const uint8_t congestion = socket.tcp->options.congestion == tcp::Algorithm::cubic ? 0 : 1;
-    tables_.put_info(socket.told_at, info_of(socket.tcp->connection->info(now_), congestion, asked));
+    tables_.put_info(socket.told_at, info_of(socket.tcp->connection->info(now_), asked));
   }
   if (telling_at_ >= slab_.end()) tables_.finish(asked, counters_, tcp_counters_);
 }

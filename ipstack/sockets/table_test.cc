@@ -132,6 +132,38 @@ TEST_CASE("who asks is told all that changes, a part at each run") {
   CHECK(runs == 4);
 }
 
+TEST_CASE("congestion control is chosen before and during a connection, and told of") {
+  Two t;
+  const auto [client, server] = t.connect();
+  const auto told_congestion = [&](uint64_t asked) {
+    t.a.port.table(0).header().asked.store(asked);
+    t.a.stack->run();
+    SocketInfo info;
+    REQUIRE(t.a.port.table(0).info(place(t.a, client)).read(info));
+    CHECK(info.told == asked);
+    return std::string_view(kSocketCongestion.at(info.congestion));
+  };
+  CHECK(told_congestion(1) == "cubic");
+  const std::vector<std::byte> data(30'000);
+  uint64_t asked = 1;
+  for (const auto& [algorithm, name] : {std::pair{tcp::Algorithm::bbr, "bbr"}, {tcp::Algorithm::newreno, "reno"},
+                                        {tcp::Algorithm::bbr, "bbr"}, {tcp::Algorithm::cubic, "cubic"}}) {
+    REQUIRE(t.a.stack->send(client, data) == 30'000);
+    REQUIRE(t.a.stack->set_option(client, Stack::Option::congestion, static_cast<int64_t>(algorithm)) == 0);
+    CHECK(t.a.stack->option(client, Stack::Option::congestion) == static_cast<int64_t>(algorithm));
+    CHECK(t.a.stack->info(client).congestion == algorithm);
+    t.world.run(t.world.now + kSecond);
+    CHECK(told_congestion(++asked) == name);
+  }
+  CHECK(t.a.stack->set_option(client, Stack::Option::congestion, 3) == -ENOENT);
+  CHECK(t.a.stack->set_option(client, Stack::Option::congestion, -1) == -ENOENT);
+  std::vector<std::byte> got(200'000);
+  CHECK(t.b.stack->receive(server, got) == 120'000);
+  const int fresh = t.a.stack->socket(Type::stream, false);
+  CHECK(t.a.stack->set_option(fresh, Stack::Option::congestion, static_cast<int64_t>(tcp::Algorithm::bbr)) == 0);
+  CHECK(t.a.stack->option(fresh, Stack::Option::congestion) == static_cast<int64_t>(tcp::Algorithm::bbr));
+}
+
 TEST_CASE("more sockets than a table holds, and more than there may be tables") {
   Two t;
   t.b.port.tables_max = 2;
@@ -182,6 +214,22 @@ TEST_CASE("what cannot be reset for want of room stays told") {
   t.a.port.no_room = true;
   t.a.end();
   CHECK(state_at(t.a, of_client) == SocketState::established);
+}
+
+TEST_CASE("TCP_CC_INFO is of BBR only") {
+  tcp::Info from;
+  std::array<std::byte, 24> room{};
+  CHECK(write_congestion_info(from, room.data(), room.size()) == 0);
+  from.congestion = tcp::Algorithm::bbr;
+  from.bbr_bw = 5'000'000'000;
+  from.bbr_min_rtt = 1500 * kMicrosecond;
+  from.bbr_pacing_gain = 2.5;
+  from.bbr_cwnd_gain = 2;
+  CHECK(write_congestion_info(from, room.data(), room.size()) == 20);
+  std::array<uint32_t, 5> words;
+  std::memcpy(words.data(), room.data(), sizeof words);
+  CHECK(words == std::array<uint32_t, 5>{705'032'704, 1, 1500, 640, 512});
+  CHECK(write_congestion_info(from, room.data(), 4) == 4);
 }
 
 TEST_CASE("TCP_INFO in the kernel's layout, as far as there is room") {

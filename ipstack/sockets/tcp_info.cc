@@ -1,4 +1,5 @@
-// tcp_info.cc - TCP_INFO as the kernel's headers have it, which do not go together with the C library's.
+// tcp_info.cc - TCP_INFO and TCP_CC_INFO as the kernel's headers have it, which do not go together with the C library's.
+#include <linux/inet_diag.h>
 #include <linux/tcp.h>
 
 #include <algorithm>
@@ -99,6 +100,20 @@ socklen_t write_tcp_info(const tcp::Info& from, void* into, socklen_t length) no
   info.tcpi_reord_seen = from.reord_seen;
   info.tcpi_rcv_ooopack = from.rcv_ooopack;
   info.tcpi_snd_wnd = from.snd_wnd;
+  const auto bytes = static_cast<socklen_t>(std::min<size_t>(length, sizeof info));
+  std::memcpy(into, &info, bytes);
+  return bytes;
+}
+
+socklen_t write_congestion_info(const tcp::Info& from, void* into, socklen_t length) noexcept {
+  if (from.congestion != tcp::Algorithm::bbr) return 0;
+  const auto gain = [](double value) { return static_cast<uint32_t>(value * 256); };
+  tcp_bbr_info info{};
+  info.bbr_bw_lo = static_cast<uint32_t>(from.bbr_bw);
+  info.bbr_bw_hi = static_cast<uint32_t>(from.bbr_bw >> 32);
+  info.bbr_min_rtt = us(from.bbr_min_rtt);
+  info.bbr_pacing_gain = gain(from.bbr_pacing_gain);
+  info.bbr_cwnd_gain = gain(from.bbr_cwnd_gain);
   const auto bytes = static_cast<socklen_t>(std::min<size_t>(length, sizeof info));
   std::memcpy(into, &info, bytes);
   return bytes;
