@@ -30,7 +30,7 @@ Bbr::Bbr(const Start& start, uint32_t mss, uint32_t window) noexcept
       next_round_delivered_(start.delivered), loss_round_delivered_(start.delivered), probe_rtt_window_(window), now_(start.now),
       min_rtt_(start.rtt), min_rtt_stamp_(start.now), extra_acked_since_(start.now), random_(start.seed) {
   rtt_seen_ = start.rtt != 0;
-  pacing_rate_ = pacing_gain() * window * 1e9 / static_cast<double>(rtt_seen_ ? start.rtt : kMillisecond);
+  init_pacing_rate(rtt_seen_ ? start.rtt : kMillisecond);
 }
 
 // splitmix64.
@@ -151,7 +151,7 @@ void Bbr::update_min_rtt(const RateSample& sample) noexcept {
   min_rtt_stamp_ = now_;
   if (rtt_seen_) return;
   rtt_seen_ = true;
-  if (!full_bw_reached_) pacing_rate_ = pacing_gain() * initial_window_ * 1e9 / static_cast<double>(min_rtt_);
+  if (!full_bw_reached_) init_pacing_rate(min_rtt_);
 }
 
 void Bbr::note_loss(uint32_t window) noexcept {
@@ -275,6 +275,11 @@ double Bbr::pacing_gain() const noexcept {
 
 double Bbr::cwnd_gain() const noexcept {
   return state_ == State::probe_rtt ? 0.5 : state_ == State::probe_bw_up ? 2.25 : 2;
+}
+
+// A window in a round trip, before anything is known of the path.
+void Bbr::init_pacing_rate(Nanoseconds trip) noexcept {
+  pacing_rate_ = std::min(pacing_gain() * initial_window_ * 1e9 / static_cast<double>(trip), kBwMost);
 }
 
 // Until the pipe is known to be full, samples that are too low do not slow down.

@@ -150,6 +150,7 @@ class Bbr {
   uint64_t random() noexcept;
 
   // The control parameters.
+  void init_pacing_rate(Nanoseconds trip) noexcept;
   void set_pacing_rate(double gain) noexcept;
   uint32_t set_window(const RateSample& sample, uint32_t window) noexcept;
   uint32_t bdp(double gain) const noexcept;

@@ -93,6 +93,16 @@ TEST_CASE("Startup ends when three rounds bring no more, Drain when the queue is
   CHECK(fed.bbr.state() == Bbr::State::probe_bw_cruise);
 }
 
+TEST_CASE("a round trip that could not be shorter makes no rate that cannot be counted with") {
+  Bbr bbr({.now = kSecond, .rtt = 1, .delivered = 0, .seed = 1}, 65'000, 650'000);
+  CHECK(bbr.pacing_rate() == 1e12);
+  const RateSample sample{.now = kSecond + 1, .rtt = 1, .delivery_rate = 1e18, .newly_acked = 65'000, .in_flight = 0,
+                          .total_delivered = 65'000, .sacks = true, .has_record = true, .delivered = 65'000};
+  CHECK(bbr.handle_ack(sample, 650'000) == 715'000);
+  CHECK(bbr.max_bw() == 1e12);
+  CHECK(bbr.pacing_rate() == 1e12);
+}
+
 TEST_CASE("Drain gives up after three rounds") {
   Fed fed;
   fed.fill();
