@@ -340,10 +340,28 @@ TEST_CASE("near datagrams, and a port that nobody has any longer") {
     CHECK(std::equal(room.begin(), room.begin() + bytes, pattern(static_cast<size_t>(bytes)).begin()));
     CHECK(peer.host == at(host, 0).host);
   }
-  b.close(to);
-  CHECK(a.send(from, pattern(10)) == 10);
-  near.settle();
-  CHECK(a.send(from, pattern(10)) == -ECONNREFUSED);
+  const int other = b.socket(Type::datagram, true);
+  REQUIRE(b.bind(other, {{}, 54}) == 0);
+  REQUIRE(a.connect(from, at(host, 54)) == 0);
+  for (int i = 0; i < 3; ++i) {
+    CHECK(a.send(from, pattern(7)) == 7);
+    near.settle();
+    CHECK(b.receive_from(other, room, &peer) == 7);
+  }
+  CHECK(b.receive_from(to, room, &peer) == -EAGAIN);
+  SECTION("whose port is gone") {
+    b.close(other);
+    CHECK(a.send(from, pattern(10)) == 10);
+    near.settle();
+    CHECK(a.send(from, pattern(10)) == -ECONNREFUSED);
+  }
+  SECTION("whose application is gone") {
+    near.b.end();
+    near.settle();
+    CHECK(a.send(from, pattern(10)) == 10);  // by the network interface, which says that there is nobody
+    near.settle();
+    CHECK(a.send(from, pattern(10)) == -ECONNREFUSED);
+  }
 }
 
 // ---- a neighbour that lies

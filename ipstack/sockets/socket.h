@@ -39,6 +39,10 @@ struct DatagramPart {
   bool of_group = false;           // bound to a group's address: its port is that group's alone,
   bool has_port = false;           // and besides one to send from
   ip::IpAddress group_source{};    // IP_MULTICAST_IF
+  // Of a connected one whose datagrams go by a neighbour's channel: all that send_to() has found out about them, for so long.
+  uint32_t way = ~uint32_t{0};     // the neighbour
+  uint64_t way_version = 0;        // as Stack::ways_, or it is another one by now
+  Nanoseconds way_until = 0;
   std::vector<ip::IpAddress> groups{};  // that it has joined
   uint32_t next = ~uint32_t{0};    // a further one at the same port
 };

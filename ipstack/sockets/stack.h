@@ -315,6 +315,7 @@ class Stack {
   // stack_udp.cc
   static uint32_t datagram_max(bool ipv4) noexcept;
   int find_way(Socket& socket, Address& to, ip::IpAddress& from);
+  int64_t send_by_way(uint32_t index, Bytes data);
   int refuse_datagram(uint32_t index, uint32_t neighbour, uint32_t bytes);
   std::byte* begin_datagram(MutableBytes room, const Socket& socket, const ip::IpAddress& from, const Address& to, uint32_t length,
                             uint16_t segment) noexcept;
@@ -406,6 +407,7 @@ class Stack {
   std::vector<Neighbour> neighbours_;
   static constexpr size_t kPlaceWays = 8;  // places that an address may have, by its hash: the oldest of them gives way
   std::vector<Whereabouts> whereabouts_ = std::vector<Whereabouts>(256 * kPlaceWays);
+  uint64_t ways_ = 0;               // another one whenever a way to a neighbour may have ended (DatagramPart::way)
   std::vector<uint32_t> awaiting_;  // streams that wait to hear whose a port is, and some that do no longer
   uint32_t lives_ = 0;
 

@@ -115,6 +115,7 @@ void Stack::handle_neighbour_gone(uint32_t neighbour) {
   for (Whereabouts& place : whereabouts_) {
     if (place.neighbour == neighbour) place = {};
   }
+  ++ways_;
   for (uint32_t i = 0; i < slab_.end(); ++i) {
     if (!slab_.has(i) || slab_[i].near == nullptr || slab_[i].near->neighbour != neighbour) continue;
     NearPart& part = *slab_[i].near;
@@ -322,6 +323,7 @@ void Stack::handle_near_datagram(uint32_t neighbour, Bytes message) {
   const Address from{address(0), head.from_port}, to{address(bytes), head.to_port};
   if (head.kind == NearKind::kNoPort) {
     // Of a datagram of ours; what its head says is compared with what we have.
+    ++ways_;
     Whereabouts* const place = known_place(ip::Protocol::kUdp, to);
     if (place == nullptr || place->neighbour != neighbour) return void(++counters_.near_bad);
     *place = {};

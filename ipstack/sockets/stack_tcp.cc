@@ -112,6 +112,7 @@ int Stack::connect(int number, const Address& asked) {
   if (!fits(*socket, to)) return socket->ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
   if (socket->type == Type::datagram) {
     socket->connected = !to.host.is_unspecified();
+    socket->datagram->way = kNone;
     socket->remote = socket->connected ? to : Address{};
     if (!socket->connected) {
       show(index);
@@ -204,7 +205,11 @@ int64_t Stack::send(int number, Bytes data) {
   if (socket == nullptr) return -EBADF;
   if (socket->type == Type::datagram) {
     if (!socket->connected) return -EDESTADDRREQ;
-    return send_to(number, data, socket->remote);
+    const DatagramPart& part = *socket->datagram;
+    const bool known = part.way != kNone && part.way_version == ways_ && now_ < part.way_until;
+    const bool plain = socket->error == 0 && !socket->shut_write && part.segment == 0 &&
+                       data.size() <= datagram_max(socket->remote.host.is_ipv4());
+    return known && plain ? send_by_way(static_cast<uint32_t>(number), data) : send_to(number, data, socket->remote);
   }
   if (socket->error != 0) return -take_error(*socket);
   if (socket->near != nullptr) {

@@ -7,6 +7,11 @@
 #include "unet/base/bytes.h"
 
 namespace unet::sockets {
+namespace {
+
+constexpr Nanoseconds kWayFor = kSecond;  // so long addresses and ports of the interface are believed to be whose they were
+
+}  // namespace
 
 // What one message has room for; over IPv4 a datagram may have 7 bytes more.
 uint32_t Stack::datagram_max(bool ipv4) noexcept {
@@ -81,6 +86,16 @@ std::byte* Stack::begin_datagram(MutableBytes room, const Socket& socket, const 
   return at + sizeof header;
 }
 
+// To the peer of a connected socket, whose way is known.
+int64_t Stack::send_by_way(uint32_t index, Bytes data) {
+  const Socket& socket = slab_[index];
+  std::array<std::byte, kNearDatagramHeadMax> head;
+  const uint32_t size = emit_near_datagram(head.data(), socket.local, socket.remote, 0);
+  const uint32_t way = socket.datagram->way;
+  if (network_.send_to_neighbour(way, Bytes(head).first(size), data)) return static_cast<int64_t>(data.size());
+  return refuse_datagram(index, way, static_cast<uint32_t>(data.size()));
+}
+
 int64_t Stack::send_to(int number, Bytes data, const Address& asked, uint16_t segment) {
   forget_reserved();
   Socket* const socket = owned(number);
@@ -99,7 +114,15 @@ int64_t Stack::send_to(int number, Bytes data, const Address& asked, uint16_t se
 
   if (is_own(to.host)) {
     const int near = send_datagram_near({from, socket->local.port}, to, data, cut ? segment : uint16_t{0});
-    if (near > 0) return static_cast<int64_t>(data.size());
+    if (near > 0) {
+      DatagramPart& part = *socket->datagram;
+      if (socket->connected && to == socket->remote && from == socket->local.host) {
+        part.way = whereabouts(ip::Protocol::kUdp, to).neighbour;
+        part.way_version = ways_;
+        part.way_until = now_ + kWayFor;
+      }
+      return static_cast<int64_t>(data.size());
+    }
     if (near < 0) {
       const uint32_t neighbour = whereabouts(ip::Protocol::kUdp, to).neighbour;
       return refuse_datagram(static_cast<uint32_t>(number), neighbour, static_cast<uint32_t>(data.size()));
