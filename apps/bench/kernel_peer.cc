@@ -28,7 +28,8 @@ struct PeerDriver {
   bool offloads;         // it takes segments of 64 KiB and checksums that are not there yet
   const char* setting;
 };
-constexpr PeerDriver kDrivers[] = {{"pcap", false, "pcap:iface= on a veth pair whose offloads are all off"}};
+constexpr PeerDriver kDrivers[] = {{"packet", true, "packet:iface= on a veth pair with its offloads: segments of 64 KiB"},
+                                   {"pcap", false, "pcap:iface= on a veth pair whose offloads are all off"}};
 
 class KernelPeer final : public Contender {
  public:
