@@ -223,11 +223,10 @@ int Sockets::connect(int s, const sockaddr* address, socklen_t length) {
   if (result != -EINPROGRESS && result != -EALREADY) return answer(result);
   if (mode(s).nonblocking) return answer(result);
   const int64_t done = block(s, true, mode(s).send_within, [&]() -> int64_t {
-    const uint32_t events = stack_->events(s);
-    if ((events & (Events::kOut | Events::kError)) == 0) return -EAGAIN;
-    return -stack_->option(s, Stack::Option::error);
+    const int more = stack_->connect(s, to);
+    return more == -EINPROGRESS || more == -EALREADY ? -EAGAIN : more;
   });
-  if (done < 0 && errno == EAGAIN) errno = EINPROGRESS;  // SO_SNDTIMEO, as Linux has it
+  if (done < 0 && errno == EAGAIN) errno = -result;  // SO_SNDTIMEO, as Linux has it
   return static_cast<int>(done);
 }
 
@@ -264,9 +263,9 @@ ssize_t Sockets::connect_with(int s, Bytes data, int flags, const Address& to) {
   stack_->set_time(clock_.now());
   const int64_t begun = stack_->connect_with(s, data, to);
   const bool waits = (flags & MSG_DONTWAIT) == 0 && !mode(s).nonblocking;
-  if (!waits || (begun < 0 && begun != -EINPROGRESS && begun != -EAGAIN)) return answer(begun);
+  if (!waits || (begun < 0 && begun != -EINPROGRESS && begun != -EALREADY && begun != -EAGAIN)) return answer(begun);
   const size_t sent = begun > 0 ? static_cast<size_t>(begun) : 0;
-  if (sent == data.size() && begun != -EINPROGRESS) return begun;
+  if (sent == data.size() && begun >= 0) return begun;
   const ssize_t more = send(s, data.data() + sent, data.size() - sent, flags & ~MSG_FASTOPEN);
   return more < 0 ? (sent != 0 ? static_cast<ssize_t>(sent) : more) : static_cast<ssize_t>(sent) + more;
 }

@@ -115,6 +115,7 @@ struct Socket {
   bool due = false;                // it is in the list of those that may have something to send
   bool shut_read = false, shut_write = false;
   bool connected = false;          // a datagram socket with a peer
+  bool connecting = false;         // connect() was called, and what became of it has not been told by a further one
   bool failed = false;             // its connection's error has been put into `error`
   bool waits = false;              // it is in its listener's `ready`
   bool early = false;              // it counts among those of its listener that are open before their handshakes are over

@@ -116,6 +116,9 @@ int Stack::bind(int number, const Address& to) {
   forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
+  const bool over = socket->near != nullptr ? socket->near->state == NearPart::State::closed
+                                            : socket->has_connection() && socket->tcp->connection->state() == tcp::State::closed;
+  if (over && !socket->named) forget_connection(static_cast<uint32_t>(number));
   if (socket->named || socket->bound || socket->has_connection()) return -EINVAL;
   if (!fits(*socket, to)) return socket->ipv6 ? -EINVAL : -EAFNOSUPPORT;
   const bool any = to.host.is_unspecified();
@@ -262,7 +265,7 @@ uint32_t Stack::events_of(const Socket& socket) const noexcept {
   if (!ready.connected && !connection.is_early()) return events;
   if (ready.readable || socket.shut_read) events |= Events::kIn;
   if (ready.ended || socket.shut_read) events |= Events::kPeerShut;
-  if (ready.ended && socket.shut_write) events |= Events::kHangUp;
+  if ((ready.ended || socket.shut_read) && socket.shut_write) events |= Events::kHangUp;
   // A third of the buffer is free, as for Linux: writing a byte at a time is nobody's wish.
   if (socket.shut_write || connection.writable() >= socket.tcp->options.send_buffer / 3) events |= Events::kOut;
   return events;

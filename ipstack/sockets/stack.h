@@ -266,6 +266,8 @@ class Stack {
   uint32_t flow(const Address& local, const Address& remote) const noexcept { return flow(flows_.hash(local, remote), local, remote); }
   uint32_t flow(uint32_t hash, const Address& local, const Address& remote) const noexcept;
   void make_connection(Socket& socket);
+  int connect_again(uint32_t index);
+  void forget_connection(uint32_t index);
   void after(uint32_t index);
   bool send_segments(uint32_t index);
   bool send_segment(const Socket* socket, const Address& from, const Address& to, const tcp::Segment& segment,

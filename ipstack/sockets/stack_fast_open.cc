@@ -13,7 +13,7 @@ int64_t Stack::connect_with(int number, Bytes data, const Address& to) {
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type == Type::datagram) return -EOPNOTSUPP;
-  if (socket->has_connection() || socket->near != nullptr) return send(number, data);  // a further call, for what it did not take
+  if (socket->deferred) return send(number, data);
   const bool asked = socket->fast_open_connect;
   socket->fast_open_connect = true;
   const int result = connect(number, to);

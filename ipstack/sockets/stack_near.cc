@@ -143,7 +143,7 @@ uint32_t Stack::events_near(const Socket& socket) const noexcept {
   if (part.state == NearPart::State::asking) return 0;
   if (part.unread != 0 || part.end_came || socket.shut_read) events |= Events::kIn;
   if (part.end_came || socket.shut_read) events |= Events::kPeerShut;
-  if (part.end_came && socket.shut_write) events |= Events::kHangUp;
+  if ((part.end_came || socket.shut_read) && socket.shut_write) events |= Events::kHangUp;
   if (socket.shut_write || (part.credit >= kWindowLeast / 3 && !socket.due)) events |= Events::kOut;
   return events;
 }
@@ -200,7 +200,7 @@ void Stack::end_near(uint32_t index, int error) {
   part.open_due = part.answer_due = part.end_due = false;
   timers_.remove(index);
   if (socket.found) find_flow(index, false);
-  if (error != 0) socket.error = error;
+  if (error != 0) socket.error = error == ECONNRESET && part.end_came ? EPIPE : error;  // as of TCP (take_failure())
   show(index);
   if (!socket.owned && socket.listener == kNone) return drop(index);
   note(index);

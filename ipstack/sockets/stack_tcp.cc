@@ -132,23 +132,7 @@ int Stack::connect(int number, const Address& asked) {
     show(index);
     return -error;
   }
-  if (socket->near != nullptr || socket->has_connection()) {
-    const bool near = socket->near != nullptr;
-    const tcp::State state = near ? tcp::State::closed : socket->tcp->connection->state();
-    if (near ? socket->near->state == NearPart::State::asking : is_opening(state)) return -EALREADY;
-    if (near ? socket->near->state == NearPart::State::open : state != tcp::State::closed) return -EISCONN;
-    if (socket->error != 0) return -take_error(*socket);
-    // The last one failed: a further one begins anew, from another port unless this one was asked for.
-    timers_.remove(index);
-    if (socket->found) find_flow(index, false);
-    socket->tcp->connection.reset();
-    if (near) drop_pieces(*socket->near);
-    socket->near.reset();
-    socket->shut_read = socket->shut_write = socket->fast_open_asked = false;
-    socket->told = 0;
-    if (!socket->named) give_back_port(*socket);
-    if (!socket->named) socket->local = {};
-  }
+  if (socket->near != nullptr || socket->has_connection()) return connect_again(index);
   if (to.host.is_unspecified()) {
     const auto& own = network_.configuration().addresses;
     const auto at = std::find_if(own.begin(), own.end(), [&](const auto& each) { return each.address.is_ipv4() == !socket->ipv6; });
@@ -169,6 +153,7 @@ int Stack::connect(int number, const Address& asked) {
   }
   socket->local.host = from;
   socket->remote = to;
+  socket->connecting = true;
   find_flow(index, true);
   if (is_own(to.host)) {
     const Whereabouts& where = whereabouts(ip::Protocol::kTcp, to);
@@ -178,6 +163,37 @@ int Stack::connect(int number, const Address& asked) {
     }
   }
   return open_connection(index) ? 0 : -EINPROGRESS;
+}
+
+// What became of the call before: told once, as Linux does (inet_stream_connect()). When it failed, the next one begins anew.
+int Stack::connect_again(uint32_t index) {
+  Socket& socket = slab_[index];
+  if (!socket.connecting || socket.deferred) return -EISCONN;
+  const NearPart* const near = socket.near.get();
+  if (near != nullptr ? near->state == NearPart::State::asking : is_opening(socket.tcp->connection->state())) return -EALREADY;
+  socket.connecting = false;
+  if (near != nullptr ? near->state == NearPart::State::open : socket.tcp->connection->state() != tcp::State::closed) return 0;
+  const int error = take_error(socket);
+  forget_connection(index);
+  return error != 0 ? -error : -ECONNABORTED;
+}
+
+// A connection that is over: the socket is as it was before connect(), also without a port unless bind() gave it that.
+void Stack::forget_connection(uint32_t index) {
+  Socket& socket = slab_[index];
+  timers_.remove(index);
+  if (socket.found) find_flow(index, false);
+  if (socket.has_connection()) socket.tcp->connection.reset();
+  if (socket.near != nullptr) drop_pieces(*socket.near);
+  socket.near.reset();
+  socket.shut_read = socket.shut_write = socket.fast_open_asked = socket.connecting = false;
+  socket.told = 0;
+  socket.remote = {};
+  if (!socket.named) {
+    give_back_port(socket);
+    socket.local = {};
+  }
+  show(index);
 }
 
 // TCP's handshake, of a socket that knows both its ends. True: it begins with the first data.
@@ -321,7 +337,9 @@ void Stack::take_failure(Socket& socket) {
   // What ICMP said meanwhile is a better reason than silence.
   const bool silent = connection.error() == tcp::Error::timed_out || connection.error() == tcp::Error::unreachable;
   const int path = silent ? errno_of(connection.path_error()) : 0;
-  socket.error = path != 0 ? path : errno_of(connection.error());
+  // As Linux has it: who has heard the end of the stream, and goes on, writes into a broken pipe.
+  const bool broken = connection.error() == tcp::Error::reset && connection.readiness().ended;
+  socket.error = path != 0 ? path : broken ? EPIPE : errno_of(connection.error());
 }
 
 // False: the network takes no more now.
