@@ -198,6 +198,7 @@ Wrappers
                           With udp: udp:OPTIONS / vlan:id=N / dpdk:...
   faulty:OPTIONS          makes the wire worse, the same way each time for one seed
       loss=P duplicate=P reorder=P corrupt=P    probabilities: 0.01 or 1%
+      bits=N                                    of a corrupted frame that change, at most (default 4)
       delay=TIME or delay=TIME-TIME             each frame takes longer: 500ns, 10us, 1ms
       rate=R                                    bits per second: 64k, 100M, 1G
       hold=TIME                                 how long a reordered frame waits at most (default 1ms)

@@ -204,7 +204,7 @@ TEST_CASE("each malformed specification is told what is allowed") {
 TEST_CASE("the help names every wire and wrapper option") {
   const std::string help = driver_help();
   for (const char* word : {"none", "dpdk:", "net_memif0", "net_af_xdp0", "net_af_packet0", "net_tap0", "mtu=", "wait_link=",
-                           "hugepages=", "faulty:", "loss=", "duplicate=", "reorder=", "corrupt=", "delay=", "rate=", "hold=",
+                           "hugepages=", "faulty:", "loss=", "duplicate=", "reorder=", "corrupt=", "bits=", "delay=", "rate=", "hold=",
                            "seed=", "direction=", "pcap:iface=", "pcap:read=", "write=", "timed=", "address=",
                            "udp:address=", "gateway=", "peers=", "neighbour=", "hops=", "port=", "vlan:id=", "priority=",
                            "capture:file=", "filter=", "snap=", "limit=", "buffer=", "trace[:file="}) {

@@ -35,6 +35,7 @@ Status set_faulty(const std::string& name, const std::string& value, drivers::Fa
   if (name == "duplicate") return assign(name, parse_probability(value), o.duplicate);
   if (name == "reorder") return assign(name, parse_probability(value), o.reorder);
   if (name == "corrupt") return assign(name, parse_probability(value), o.corrupt);
+  if (name == "bits") return assign(name, parse_count(value, 1, 64), o.corrupt_bits);
   if (name == "delay") return assign_delay(value, o);
   if (name == "hold") return assign(name, parse_duration(value), o.reorder_hold);
   if (name == "rate") return assign(name, parse_rate(value), o.bits_per_second);
@@ -49,7 +50,7 @@ Status set_faulty(const std::string& name, const std::string& value, drivers::Fa
   }
   return fail(
       Errc::invalid_argument,
-      "'" + name + "' is no option; allowed: loss duplicate reorder corrupt delay hold rate seed frames direction");
+      "'" + name + "' is no option; allowed: loss duplicate reorder corrupt bits delay hold rate seed frames direction");
 }
 
 Result<Wrapper> parse_faulty(std::string_view text) {

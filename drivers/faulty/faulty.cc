@@ -86,7 +86,7 @@ class Faulty::Line {
     counters_.delayed += due > now;
     if (corrupt && total > 0) {
       ++counters_.corrupted;
-      for (uint64_t bits = 1 + dice_.below(4); bits > 0; --bits) {
+      for (uint64_t bits = 1 + dice_.below(options_.corrupt_bits); bits > 0; --bits) {
         held->data[dice_.below(total)] ^= static_cast<std::byte>(1u << dice_.below(8));
       }
     }

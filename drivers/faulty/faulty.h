@@ -3,7 +3,7 @@
 //
 // Each frame of an afflicted direction meets the faults in this order, each drawn from one generator, so that a seed and
 // a sequence of frames give the same result every time:
-//   loss -> corrupt (one to four bits) -> duplicate -> rate (serialisation) -> delay (uniform) -> reorder
+//   loss -> corrupt (one to `corrupt_bits` bits) -> duplicate -> rate (serialisation) -> delay (uniform) -> reorder
 // A frame that no fault detains passes through untouched and uncopied. A detained one (delayed, throttled, duplicated,
 // corrupted or reordered) is copied into memory that the constructor allocated; when that is full, the frame is lost and
 // counted as `faulty_overflow`.
@@ -26,6 +26,7 @@ struct FaultyOptions {
   double duplicate = 0;
   double reorder = 0;
   double corrupt = 0;
+  uint32_t corrupt_bits = 4;         // more than one bit may have the Internet's checksum as it was
   Nanoseconds delay_min = 0;
   Nanoseconds delay_max = 0;         // a frame takes between delay_min and delay_max longer
   Nanoseconds reorder_hold = kMillisecond;

@@ -118,7 +118,7 @@ TEST_CASE("loss and duplication happen as often as asked, and are counted") {
   CHECK(in_order(twice.arrived));
 }
 
-TEST_CASE("corruption changes one to four bits of the frames it counts") {
+TEST_CASE("corruption changes one to four bits, or as many as allowed, of the frames it counts") {
   const auto direction = GENERATE(FaultyDirection::transmit, FaultyDirection::receive);
   const Run r = run({.corrupt = 0.2, .seed = 5, .direction = direction}, 2000);
   CHECK(r.arrived.size() == 2000);
@@ -127,6 +127,9 @@ TEST_CASE("corruption changes one to four bits of the frames it counts") {
   CHECK(damaged > 250);
   CHECK(damaged <= r.counters.at("corrupted"));
   CHECK(r.counters.at("corrupted") < 500);
+  const Run gentle = run({.corrupt = 0.2, .corrupt_bits = 1, .seed = 5, .direction = direction}, 2000);
+  CHECK(gentle.counters.at("corrupted") > 250);
+  for (const Arrived& a : gentle.arrived) CHECK((a.wrong_bits <= 1 || a.wrong_bits > 4));  // that many: its number is damaged
 }
 
 TEST_CASE("reordering lets later frames pass and loses nothing") {

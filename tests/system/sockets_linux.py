@@ -135,11 +135,11 @@ class Ni:
 
 
 @contextlib.contextmanager
-def interface(wire="pcap:iface=eth0"):
+def interface(wire="pcap:iface=eth0", capture=""):
     with directory() as d, Spaces("a", "b") as spaces:
         spaces.join("a", "eth0", "b", "eth0")
         give_kernel(spaces, KERNELS)
-        port = f"capture:file={d}/wire.pcapng / {wire}"
+        port = f"capture:file={d}/wire.pcapng{capture} / {wire}"
         with Host(UNETD, spaces, "a", f"{d}/s", port, "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed"):
             yield Ni(spaces, d)
 
@@ -157,16 +157,20 @@ def kernels_calls(ni, sizes):
             ni.kernel("call", OURS[v], 1000, 1)  # and still there
 
 
+def call_kernel(ni, version, size, count):
+    peer = ni.start_kernel("echo", KERNELS[version], count)
+    try:
+        require(peer.stdout.readline().strip() == "listening", "the kernel's side")
+        require(ni.does("call", KERNELS[version], PORT, size, count) == 0, "a stream over the wire went by a neighbour's channel")
+    finally:
+        peer.kill()
+        peer.wait(WAIT)
+
+
 def calls_of_kernel(ni):
     for v in VERSIONS:
         for size, count in ((0, 1), (1449, 1), (LONG, 1), (20_000, 100)):
-            peer = ni.start_kernel("echo", KERNELS[v], count)
-            try:
-                require(peer.stdout.readline().strip() == "listening", "the kernel's side")
-                require(ni.does("call", KERNELS[v], PORT, size, count) == 0, "a stream over the wire went by a neighbour's channel")
-            finally:
-                peer.kill()
-                peer.wait(WAIT)
+            call_kernel(ni, v, size, count)
 
 
 def test_over_a_wire():
@@ -220,6 +224,15 @@ def test_small_questions():
 
 
 def test_a_thousand_at_once():
+    """All are open before the first one says anything."""
+    with interface() as ni:
+        for v in VERSIONS:
+            with ni.running("ready", "echo", PORT):
+                ni.kernel("call", OURS[v], 2000, 1000)
+            call_kernel(ni, v, 2000, 1000)
+
+
+def test_a_thousand_of_kernel_and_applications():
     with interface() as ni, ni.running("ready", "echo", PORT):
         peers = [ni.start("call", OURS[4], PORT, 2000, 250) for _ in range(2)]
         ni.kernel("call", OURS[4], 2000, 500)

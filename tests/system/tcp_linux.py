@@ -7,6 +7,7 @@
 import contextlib
 import hashlib
 import os
+import resource
 import socket
 import struct
 import subprocess
@@ -20,6 +21,7 @@ from spaces import Spaces, can_be_made
 TCP_HOST = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
 PORT = 7
 LONG = 3_000_000
+PART = 1 << 20
 
 
 # ---- the kernel's side
@@ -29,23 +31,34 @@ def family(address):
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
+def allow_files(count):
+    """Beside those that are open anyway."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 1024 + count), most))
+
+
 def kernel_call(address, size, count):
     """So many connections at once, on each of which `size` bytes are sent and come back."""
     size, results = int(size), []
+    allow_files(2 * int(count))
+    all_open = threading.Barrier(int(count), timeout=WAIT)
 
     def talk(number):
-        data = hashlib.shake_128(str(number).encode()).digest(size)
         with socket.create_connection((address, PORT), timeout=WAIT) as stream:
+            all_open.wait()
+            went, came = hashlib.sha256(), hashlib.sha256()
             def write():
-                stream.sendall(data)
+                for at in range(0, size, PART):
+                    data = hashlib.shake_128(f"{number} {at}".encode()).digest(min(PART, size - at))
+                    went.update(data)
+                    stream.sendall(data)
                 stream.shutdown(socket.SHUT_WR)
             writer = threading.Thread(target=write)
             writer.start()
-            came = hashlib.sha256()
             while part := stream.recv(1 << 16):
                 came.update(part)
             writer.join()
-        results.append(came.digest() == hashlib.sha256(data).digest())
+        results.append(came.digest() == went.digest())
 
     threads = [threading.Thread(target=talk, args=(number,)) for number in range(int(count))]
     for thread in threads:
@@ -56,7 +69,8 @@ def kernel_call(address, size, count):
 
 
 def kernel_echo(address, count):
-    """Sends back what comes, on so many connections at once."""
+    """Sends back what comes, on so many connections, as soon as all are open."""
+    allow_files(2 * int(count))
     with socket.create_server((address, PORT), family=family(address), backlog=int(count)) as server:
         server.settimeout(WAIT)
         print("listening", flush=True)
@@ -66,10 +80,10 @@ def kernel_echo(address, count):
                 while part := stream.recv(1 << 16):
                     stream.sendall(part)
 
-        threads = []
-        for _ in range(int(count)):
-            threads.append(threading.Thread(target=talk, args=(server.accept()[0],)))
-            threads[-1].start()
+        streams = [server.accept()[0] for _ in range(int(count))]
+        threads = [threading.Thread(target=talk, args=(stream,)) for stream in streams]
+        for thread in threads:
+            thread.start()
         for thread in threads:
             thread.join()
     return True

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+# sockets_impaired.py - streams between ipstack's sockets and Linux's kernel over a wire that loses, repeats, reorders and corrupts frames:
+# both roles, both ways, every byte looked at. As a soak (UNET_LONG) 256 MiB over that, and 2 GiB over a sound one.
+#
+# The wire is made worse by `faulty:`, in both directions, as a kernel may have no netem. Of a corrupted frame one bit changes: the
+# checksums find every such one, but not all others.
+#
+# Usage: sockets_impaired.py UNETD SOCKETS_PEER   (77: no root, no network namespaces)
+import os
+import sys
+
+import sockets_linux
+from daemon import WAIT, main, require
+from ip_spaces import KERNELS, OURS, VERSIONS, looks_right
+from sockets_linux import interface
+from spaces import can_be_made
+from tcp_linux import PORT
+
+sockets_linux.UNETD, sockets_linux.SOCKETS_PEER = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
+SOAK = "UNET_LONG" in os.environ
+PATIENCE = WAIT * (60 if SOAK else 5)  # seconds; only an upper bound
+WORSE = "faulty:loss=1%,duplicate=1%,corrupt=0.1%,bits=1,delay=5ms-20ms,direction=both,frames=16384,seed={} / "
+WIRE = "pcap:iface=eth0"
+
+
+def ends(process, first, what):
+    try:
+        out, _ = process.communicate(timeout=PATIENCE)
+        text = out if isinstance(out, str) else out.decode()
+        require(text.split("\n")[0] == first, f"{what}: {text}")
+    finally:
+        process.kill()
+        process.wait(WAIT)
+
+
+def streams(wire, size, count):
+    with interface(wire, ",limit=100M") as ni:
+        for v in VERSIONS:
+            what = f"{count} x {size} bytes and back by IPv{v}"
+            with ni.running("ready", "echo", PORT):
+                ends(ni.start_kernel("call", OURS[v], size, count), "True", f"the kernel's {what}")
+            peer = ni.start_kernel("echo", KERNELS[v], count)
+            require(peer.stdout.readline().strip() == "listening", "the kernel's side")
+            try:
+                ends(ni.start("call", KERNELS[v], PORT, size, count), "done", f"ours {what}")
+            finally:
+                ends(peer, "True", "the kernel's echo")
+        looks_right(ni.capture, sent_by_us=True)
+
+
+def test_a_bad_wire():
+    streams(WORSE.format(1) + WIRE, 32 << 20 if SOAK else 1 << 20, 8 if SOAK else 4)
+
+
+def test_a_sound_wire():
+    if SOAK:
+        streams(WIRE, 2 << 30, 1)
+
+
+if __name__ == "__main__":
+    if not can_be_made():
+        print("skipped: needs root and network namespaces")
+        sys.exit(77)
+    sys.exit(main(globals()))
