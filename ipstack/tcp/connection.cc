@@ -234,7 +234,11 @@ Error Connection::abort() noexcept {
 }
 
 void Connection::set_congestion(Algorithm algorithm, Nanoseconds now) noexcept {
-  if (mss_ != 0) congestion_.set_algorithm(algorithm, bbr_start(now));  // else it begins with what Options say
+  if (mss_ == 0) return;  // it begins with what Options say
+  const bool model = congestion_.is_bbr();
+  congestion_.set_algorithm(algorithm, bbr_start(now));
+  // Of a loss that is being made good for the other kind has not heard.
+  if (congestion_.is_bbr() != model && recovery_ == Recovery::fast) congestion_.handle_loss(unacknowledged());
 }
 
 Readiness Connection::readiness() const noexcept {
