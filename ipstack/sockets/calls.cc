@@ -224,6 +224,7 @@ int Sockets::connect(int s, const sockaddr* address, socklen_t length) {
   if (mode(s).nonblocking) return answer(result);
   const int64_t done = block(s, true, mode(s).send_within, [&]() -> int64_t {
     const int more = stack_->connect(s, to);
+    if (more == -EISCONN) return 0;  // it has turned to TCP, whose SYN waits for data
     return more == -EINPROGRESS || more == -EALREADY ? -EAGAIN : more;
   });
   if (done < 0 && errno == EAGAIN) errno = -result;  // SO_SNDTIMEO, as Linux has it

@@ -61,6 +61,7 @@ int64_t Stack::receive_near(uint32_t index, MutableBytes data, bool peek) {
   Socket& socket = slab_[index];
   NearPart& part = *socket.near;
   if (part.unread == 0) {
+    if (part.end_came) return 0;  // as of TCP
     if (socket.error != 0) return -take_error(socket);
     if (part.state == NearPart::State::asking) return -EAGAIN;
     return part.end_came || socket.shut_read || part.state == NearPart::State::closed ? 0 : -EAGAIN;

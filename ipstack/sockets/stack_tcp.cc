@@ -255,6 +255,7 @@ int64_t Stack::receive(int number, MutableBytes data, bool peek) {
   if (!socket->has_connection()) return socket->error != 0 ? -take_error(*socket) : -ENOTCONN;
   tcp::Connection& connection = *socket->tcp->connection;
   if (connection.readable() == 0) {
+    if (connection.readiness().ended) return 0;  // as on Linux also if it was reset after that: those who send hear of it
     if (socket->error != 0) return -take_error(*socket);
     const tcp::State state = connection.state();
     if (socket->deferred) {  // who waits for an answer has nothing to say first

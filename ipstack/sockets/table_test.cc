@@ -134,7 +134,8 @@ TEST_CASE("who asks is told all that changes, a part at each run") {
 
 TEST_CASE("congestion control is chosen before and during a connection, and told of") {
   Two t;
-  const auto [client, server] = t.connect();
+  const auto ends = t.connect();
+  const int client = ends.first, server = ends.second;
   const auto told_congestion = [&](uint64_t asked) {
     t.a.port.table(0).header().asked.store(asked);
     t.a.stack->run();

@@ -40,8 +40,8 @@ def streams(wire, size, count):
             with ni.running("ready", "echo", PORT):
                 ends(ni.start_kernel("call", OURS[v], size, count), "True", f"the kernel's {what}")
             peer = ni.start_kernel("echo", KERNELS[v], count)
-            require(peer.stdout.readline().strip() == "listening", "the kernel's side")
             try:
+                require(peer.stdout.readline().strip() == "listening", "the kernel's side")
                 ends(ni.start("call", KERNELS[v], PORT, size, count), "done", f"ours {what}")
             finally:
                 ends(peer, "True", "the kernel's echo")
