@@ -97,7 +97,8 @@ class IpRemains {
   static constexpr uint32_t kBlock = 1024;                 // entries that are made at a time, at addresses that stay
   static constexpr uint16_t kWindow = 16 * 1024;           // that we tell of
   static constexpr uint8_t kAnswersPerTick = 4;            // of one entry to what it cannot take: two of these could talk for ever
-  static_assert(kWheel * kTick > kTimeWait + 2 * kTick);
+  // Of two of them: the wheel stands while nothing on it is due.
+  static_assert(kWheel * kTick > 2 * kTimeWait + 2 * kTick);
 
   struct Entry {
     LeftConnection of;

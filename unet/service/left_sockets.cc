@@ -67,16 +67,6 @@ std::optional<engine::LeftConnection> LeftSockets::check(const SocketRecord& rec
                                 .timestamp_echo = record.timestamp_echo, .user = owner_};
 }
 
-// One without a port may get any that has become free.
-bool LeftSockets::has_claimed(const IpClaim& claim) const noexcept {
-  if (claim.protocol != kTcp || claims_.empty()) return false;
-  if (claim.port == 0) return true;
-  for (uint32_t i = 0; i < std::min<uint32_t>(claim.ports, kIpPortsPerClaimMax); ++i) {
-    if (claims_.count(claim.port + i) != 0) return true;
-  }
-  return false;
-}
-
 bool LeftSockets::claimed(const SocketRecord& record) const noexcept {
   const auto at = claims_.find(record.local_port);
   if (at == claims_.end()) return false;
@@ -85,6 +75,28 @@ bool LeftSockets::claimed(const SocketRecord& record) const noexcept {
                       (claim.remote.is_unspecified() || claim.remote == record.remote) &&
                       (claim.remote_port == 0 || claim.remote_port == record.remote_port);
     if (fits) return true;
+  }
+  return false;
+}
+
+void LeftOfUser::add(LeftSockets left) {
+  left.for_each_port([this](uint32_t port) { ++ports_[port]; });
+  all_.push_back(std::move(left));
+}
+
+void LeftOfUser::pop_front() {
+  all_.front().for_each_port([this](uint32_t port) {
+    const auto at = ports_.find(port);
+    if (--at->second == 0) ports_.erase(at);
+  });
+  all_.pop_front();
+}
+
+bool LeftOfUser::has_claimed(const IpClaim& claim) const noexcept {
+  if (claim.protocol != kTcp || ports_.empty()) return false;
+  if (claim.port == 0) return true;
+  for (uint32_t i = 0; i < std::min<uint32_t>(claim.ports, kIpPortsPerClaimMax); ++i) {
+    if (ports_.count(claim.port + i) != 0) return true;
   }
   return false;
 }

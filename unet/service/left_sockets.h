@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -25,8 +26,11 @@ class LeftSockets {
   // process had a right to it.
   bool next(std::optional<engine::LeftConnection>& left) noexcept;
 
-  // A claim of these ports could be of the same connections.
-  bool has_claimed(const IpClaim& claim) const noexcept;
+  // Ports of TCP that were claimed: visit(port) for each.
+  template <typename Visit>
+  void for_each_port(Visit visit) const {
+    for (const auto& [port, claims] : claims_) visit(port);
+  }
 
   uid_t user() const noexcept { return user_; }
   uint64_t owner() const noexcept { return owner_; }
@@ -42,6 +46,23 @@ class LeftSockets {
   std::vector<SharedMemory> tables_;
   std::unordered_map<uint32_t, std::vector<IpClaim>> claims_;  // of TCP, by port
   uint32_t table_ = 0, place_ = 0;
+};
+
+// All of one user, the oldest first.
+class LeftOfUser {
+ public:
+  bool empty() const noexcept { return all_.empty(); }
+  LeftSockets& front() noexcept { return all_.front(); }
+  std::deque<LeftSockets>& all() noexcept { return all_; }
+  void add(LeftSockets left);
+  void pop_front();
+
+  // A claim of these ports could be of the same connections: one without a port may get any that has become free.
+  bool has_claimed(const IpClaim& claim) const noexcept;
+
+ private:
+  std::deque<LeftSockets> all_;
+  std::unordered_map<uint32_t, uint32_t> ports_;  // how many of them had it claimed
 };
 
 }  // namespace unet::service

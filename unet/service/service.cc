@@ -135,7 +135,7 @@ Nanoseconds Service::next_timeout() const noexcept {
     if (!line.events.empty()) next = 0;
   }
   if (!unserved_ends_.empty() || !unserved_captures_.empty()) next = 0;
-  if (!left_sockets_.empty() && !backlogged()) next = 0;
+  if ((!left_sockets_.empty() || !left_before_.empty()) && !backlogged()) next = 0;
   return next;
 }
 

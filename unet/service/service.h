@@ -378,7 +378,7 @@ class Service {
   void tell_left_before();
   bool must_wait(const ClientRecord& client, Bytes packet) const;
   void hold(ClientRecord& client);
-  void resume_held();
+  void resume_held(uint64_t owner);
   bool resume_socket_table(JournalItem& item);
   void keep_left();
   bool resume_left(const JournalItem& item);
@@ -447,10 +447,10 @@ class Service {
   };
   std::map<uint32_t, IpLease> ip_leases_;         // of those that have one of a server
   std::set<uint32_t> with_sockets_;    // endpoints that have tables of sockets
-  std::map<uint64_t, std::deque<LeftSockets>> left_sockets_;  // by their owners (ip_user())
+  std::map<uint64_t, LeftOfUser> left_sockets_;  // by their owners (ip_user())
   uint64_t left_turn_ = 0;             // whose were read last
   std::set<uint32_t> held_;            // clients whose claims wait for that
-  std::vector<engine::LeftConnection> left_before_;  // of the NI before us, until we go on
+  std::vector<engine::LeftConnection> left_before_;  // of the NI before us, of which the engine was not told
   std::unique_ptr<Signalling> signalling_;
   ServiceCounters counters_;
 

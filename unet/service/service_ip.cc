@@ -191,7 +191,8 @@ Result<uint32_t> Service::find_claim(std::string_view target) const {
   }
   const Result<ip::IpAddress> address = ip::parse_ip({at + 1, static_cast<size_t>(end - at - 1)});
   if (!address) return fail(Errc::invalid_argument, quoted(target) + ": " + address.error().text);
-  if (!has_address(*address)) return none();
+  // It may come yet, from a router or a server: nobody is refused for that as if nobody had the port.
+  if (!has_address(*address)) return fail(Errc::refused, ip::text_of(*address) + " is no address of this network interface");
   const std::optional<uint32_t> endpoint = ip_ports_.find(protocol, *address, port);
   if (endpoint) return *endpoint;
   if (!ip_ports_.claims_any(protocol, port)) return none();

@@ -348,9 +348,9 @@ TEST_CASE("an endpoint is found by what it claims") {
     const auto answer = client.next();
     return answer ? code_of(*answer) : Errc::ok;
   };
-  CHECK(fails("udp:80:10.1.0.1") == Errc::not_found);   // only the other address
+  CHECK(fails("udp:80:10.1.0.1") == Errc::refused);     // only the other address
   CHECK(fails("tcp:81:10.1.0.1") == Errc::not_found);
-  CHECK(fails("tcp:80:10.1.0.2") == Errc::not_found);   // another host's
+  CHECK(fails("tcp:80:10.1.0.2") == Errc::refused);     // another host's
   CHECK(fails("tcp:80") == Errc::invalid_argument);
   CHECK(fails("tcp:80:") == Errc::invalid_argument);
   CHECK(fails("tcp:0:10.1.0.1") == Errc::invalid_argument);

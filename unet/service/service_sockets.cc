@@ -17,6 +17,8 @@ namespace {
 constexpr uint32_t kNoEndpoint = ~uint32_t{0};
 constexpr uint32_t kSlotsPerTurn = 2048;     // of processes that are gone
 constexpr uint32_t kTellPerTurn = 256;       // commands to the engine because of them
+constexpr uint32_t kTellBefore = 4096;       // of those, before an engine that takes over goes on
+constexpr uint8_t kTcp = 6;
 
 control::Reply reply_to(const control::Header& header) {
   control::Reply reply{};
@@ -133,13 +135,18 @@ void Service::leave_sockets(EndpointRecord& endpoint) {
   }
   const ClientRecord& client = *client_at(endpoint.client);
   const uint64_t owner = ip_user(client);
-  left_sockets_[owner].emplace_back(client.who.uid, owner, memory, std::move(endpoint.socket_tables), claims);
+  left_sockets_[owner].add({client.who.uid, owner, memory, std::move(endpoint.socket_tables), claims});
   endpoint.socket_tables.clear();
   with_sockets_.erase(endpoint.id);
 }
 
 // A part each turn, of one user after the other, and only as fast as the engine takes it.
 void Service::tell_left_sockets() {
+  if (commands_waiting() != 0) return;
+  for (uint32_t i = 0; i < kTellPerTurn && !left_before_.empty() && commands_waiting() == 0; ++i) {
+    push(0, engine::LeaveIp{left_before_.back()});
+    left_before_.pop_back();
+  }
   if (left_sockets_.empty() || commands_waiting() != 0) return;
   auto at = left_sockets_.upper_bound(left_turn_);
   if (at == left_sockets_.end()) at = left_sockets_.begin();
@@ -156,17 +163,22 @@ void Service::tell_left_sockets() {
     if (more) continue;
     accounts_.give_back(first.user(), {.memory = first.memory()});
     at->second.pop_front();
+    const uint64_t owner = at->first;
     if (at->second.empty()) left_sockets_.erase(at);
     worked_ = true;
-    return resume_held();
+    return resume_held(owner);
   }
 }
 
 // Before any claim: what begins at its port is not to meet the end of what was there before. An address may come yet, from a router or a
-// server.
+// server. But no message moves until the engine goes on: of many, those of ports that nobody has claimed follow a part at a time.
 void Service::tell_left_before() {
-  for (const engine::LeftConnection& left : std::exchange(left_before_, {})) {
-    if (!ip_status_.empty()) push(0, engine::LeaveIp{left});
+  if (ip_status_.empty()) return left_before_.clear();
+  const auto claimed = [this](const engine::LeftConnection& each) { return ip_ports_.claims_any(kTcp, each.local_port); };
+  std::partition(left_before_.begin(), left_before_.end(), [&](const auto& each) { return !claimed(each); });
+  for (uint32_t i = 0; i < kTellBefore && !left_before_.empty(); ++i) {
+    push(0, engine::LeaveIp{left_before_.back()});
+    left_before_.pop_back();
   }
 }
 
@@ -177,9 +189,10 @@ bool Service::must_wait(const ClientRecord& client, Bytes packet) const {
   if (left_sockets_.empty() || !client.greeted || packet.size() != sizeof request) return false;
   std::memcpy(static_cast<void*>(&request), packet.data(), sizeof request);
   if (request.header.op != control::Op::claim_ip) return false;
+  const auto endpoint = endpoints_.find(request.header.endpoint);
+  if (endpoint == endpoints_.end() || endpoint->second->client != client.index) return false;  // it is refused
   const auto at = left_sockets_.find(ip_user(client));
-  if (at == left_sockets_.end()) return false;
-  return std::any_of(at->second.begin(), at->second.end(), [&](const LeftSockets& each) { return each.has_claimed(request.claim); });
+  return at != left_sockets_.end() && at->second.has_claimed(request.claim);
 }
 
 void Service::hold(ClientRecord& client) {
@@ -188,9 +201,14 @@ void Service::hold(ClientRecord& client) {
   watch_for_room(client);
 }
 
-void Service::resume_held() {
-  for (const uint32_t index : std::exchange(held_, {})) {
-    ClientRecord* const client = client_at(index);
+void Service::resume_held(uint64_t owner) {
+  for (auto at = held_.begin(); at != held_.end();) {
+    ClientRecord* const client = client_at(*at);
+    if (client != nullptr && ip_user(*client) != owner) {
+      ++at;
+      continue;
+    }
+    at = held_.erase(at);
     if (client == nullptr || !std::exchange(client->held, false) || client->dropped) continue;
     watch_for_room(*client);
   }
@@ -216,11 +234,12 @@ bool Service::resume_socket_table(JournalItem& item) {
 // What the engine, which has stopped, had not ended, with what it was not told yet.
 void Service::keep_left() {
   std::vector<engine::LeftConnection> all = engine_.take_left();
+  all.insert(all.end(), left_before_.begin(), left_before_.end());
   for (const engine::Command& command : backlogs_[0]) {
     if (const auto* const one = std::get_if<engine::LeaveIp>(&command)) all.push_back(one->left);
   }
   for (auto& [user, tables] : std::exchange(left_sockets_, {})) {
-    for (LeftSockets& each : tables) {
+    for (LeftSockets& each : tables.all()) {
       for (std::optional<engine::LeftConnection> left; each.next(left);) {
         if (left && has_address(left->local)) all.push_back(*left);
       }
