@@ -59,8 +59,7 @@ void IpPart::packet(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) n
   if (arrival.packet.protocol == ip::Protocol::kTcp) return tcp(port, arrival, now);
   if (arrival.packet.protocol == ip::Protocol::kUdp) return udp(port, arrival, now);
   counters_.add(NiCounter::ip_unclaimed);
-  port.host().refuse_protocol(arrival, now);
-  port.touch();
+  port.use().refuse_protocol(arrival, now);
 }
 
 // A segment of the connection of which some are gathered: what was found out about the first, by whom it is claimed, too, holds for it.
@@ -121,8 +120,7 @@ void IpPart::udp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
   EndpointState* const to = claims_.find(IpClaims::kUdp, packet.to, datagram.to, packet.from, datagram.from);
   if (to != nullptr) return pass_on(*to);
   counters_.add(NiCounter::ip_unclaimed);
-  port.host().refuse_port(arrival, now);
-  port.touch();
+  port.use().refuse_port(arrival, now);
 }
 
 // About a packet that one of ours is said to have sent: whose, its source says. What he would not have sent is nobody's.
@@ -134,10 +132,7 @@ void IpPart::error(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) no
   std::memcpy(ports, quoted.payload.data(), sizeof ports);
   EndpointState* const to = claims_.find(quoted.protocol, quoted.from, ports[0], quoted.to, ports[1]);
   if (to == nullptr) return counters_.add(NiCounter::ip_unclaimed);
-  if (quoted.protocol == ip::Protocol::kUdp) {  // of TCP its stack believes it, or not
-    port.host().believe_too_big(arrival, now);
-    port.touch();
-  }
+  if (quoted.protocol == ip::Protocol::kUdp) port.use().believe_too_big(arrival, now);  // of TCP its stack believes it, or not
   deliver(*to, arrival.packet);
 }
 
@@ -281,8 +276,7 @@ bool IpPart::send_segment(IpPort& port, const ip::IpAddress& from, const ip::IpA
   const uint64_t sum = ip::pseudo_header_sum(from, to, ip::Protocol::kTcp, size);
   const uint16_t checksum = ip::checksum_fold(ip::checksum_add(sum, header.data(), size));
   std::memcpy(header.data() + offsetof(ip::TcpHeader, checksum), &checksum, sizeof checksum);
-  port.touch();
-  return port.host().send({.from = from, .to = to, .protocol = ip::Protocol::kTcp}, Bytes(header).first(size), {}, now) !=
+  return port.use().send({.from = from, .to = to, .protocol = ip::Protocol::kTcp}, Bytes(header).first(size), {}, now) !=
          ip::SendResult::no_buffer;
 }
 
@@ -295,9 +289,7 @@ void IpPart::leave(const LeftConnection& left, Nanoseconds now) noexcept {
 }
 
 void IpPart::resume_lease(uint32_t port, const ip::DhcpKept& lease, Nanoseconds now) noexcept {
-  if (!has(port)) return;
-  by_port_[port]->host().resume_lease(lease, now);
-  by_port_[port]->touch();
+  if (has(port)) by_port_[port]->use().resume_lease(lease, now);
 }
 
 // Another user has the port now: what was left there, by memory that somebody wrote, is not to touch his connections.

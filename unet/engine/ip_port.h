@@ -20,6 +20,8 @@ class IpPort {
   IpPort(const IpPortOptions& options, Port& port, bool resumes, uint64_t seed, Nanoseconds now);
 
   ip::Host& host() noexcept { return host_; }
+  // For what may leave it something to send, or to tell.
+  ip::Host& use() noexcept { return touch(), host_; }
   Port& port() noexcept { return port_; }
   uint32_t mtu() const noexcept { return mtu_; }
   bool has(const ip::IpAddress& address) const noexcept { return host_.state_of(address) == ip::Host::AddressState::assigned; }

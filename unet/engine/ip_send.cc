@@ -205,10 +205,12 @@ IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCount
   if (send.found_at != now || send.found_with != claims_.version()) send.station.reset();
   const bool known = send.station.has_value();
   // A long message outlives a claim or an address: then it is no longer theirs who sent it.
-  if (!known && !at.has(message.fields.from)) return out.active = false, reason = EndpointCounter::bad_ip_source, Step::dropped;
-  if (!known && !claims_.may_send(endpoint, message.fields.protocol, message.fields.from, message.from_port, message.fields.to,
-                                  message.to_port)) {
-    return out.active = false, reason = EndpointCounter::bad_ip_port, Step::dropped;
+  if (!known) {
+    const ip::IpFields& of = message.fields;
+    if (!at.has(of.from)) return out.active = false, reason = EndpointCounter::bad_ip_source, Step::dropped;
+    if (!claims_.may_send(endpoint, of.protocol, of.from, message.from_port, of.to, message.to_port)) {
+      return out.active = false, reason = EndpointCounter::bad_ip_port, Step::dropped;
+    }
   }
   const uint32_t left = message.payload - out.offset;
   uint32_t length = message.segment_size == 0 ? left : std::min<uint32_t>(left, message.segment_size);

@@ -33,7 +33,6 @@ class LeftSockets {
   }
 
   uid_t user() const noexcept { return user_; }
-  uint64_t owner() const noexcept { return owner_; }
   uint64_t memory() const noexcept { return memory_; }
 
  private:

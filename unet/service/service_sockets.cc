@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "ipstack/wire/ip.h"
 #include "unet/base/check.h"
 #include "unet/service/journal_records.h"
 #include "unet/service/service.h"
@@ -18,7 +19,6 @@ constexpr uint32_t kNoEndpoint = ~uint32_t{0};
 constexpr uint32_t kSlotsPerTurn = 2048;     // of processes that are gone
 constexpr uint32_t kTellPerTurn = 256;       // commands to the engine because of them
 constexpr uint32_t kTellBefore = 4096;       // of those, before an engine that takes over goes on
-constexpr uint8_t kTcp = 6;
 
 control::Reply reply_to(const control::Header& header) {
   control::Reply reply{};
@@ -174,7 +174,7 @@ void Service::tell_left_sockets() {
 // server. But no message moves until the engine goes on: of many, those of ports that nobody has claimed follow a part at a time.
 void Service::tell_left_before() {
   if (ip_status_.empty()) return left_before_.clear();
-  const auto claimed = [this](const engine::LeftConnection& each) { return ip_ports_.claims_any(kTcp, each.local_port); };
+  const auto claimed = [this](const engine::LeftConnection& each) { return ip_ports_.claims_any(ip::Protocol::kTcp, each.local_port); };
   std::partition(left_before_.begin(), left_before_.end(), [&](const auto& each) { return !claimed(each); });
   for (uint32_t i = 0; i < kTellBefore && !left_before_.empty(); ++i) {
     push(0, engine::LeaveIp{left_before_.back()});
