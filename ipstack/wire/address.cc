@@ -2,6 +2,7 @@
 #include "ipstack/wire/address.h"
 
 #include <arpa/inet.h>
+#include <endian.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,15 +10,13 @@
 namespace unet::ip {
 namespace {
 
-constexpr std::array<uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+constexpr std::array<uint8_t, 12> kMappedPrefix{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 bool starts_with_zeros(const IpAddress& address, size_t count) noexcept {
   return std::all_of(address.bytes.begin(), address.bytes.begin() + static_cast<std::ptrdiff_t>(count), [](uint8_t b) { return b == 0; });
 }
 
 }  // namespace
-
-bool IpAddress::is_ipv4() const noexcept { return std::memcmp(bytes.data(), kMapped.data(), kMapped.size()) == 0; }
 
 bool IpAddress::is_unspecified() const noexcept {
   if (is_ipv4()) return bytes[12] == 0 && bytes[13] == 0 && bytes[14] == 0 && bytes[15] == 0;
@@ -29,15 +28,9 @@ bool IpAddress::is_loopback() const noexcept {
   return starts_with_zeros(*this, 15) && bytes[15] == 1;
 }
 
-bool IpAddress::is_multicast() const noexcept { return is_ipv4() ? (bytes[12] & 0xF0) == 0xE0 : bytes[0] == 0xff; }
-
 bool IpAddress::is_link_local() const noexcept {
   if (is_ipv4()) return bytes[12] == 169 && bytes[13] == 254;
   return bytes[0] == 0xfe && (bytes[1] & 0xC0) == 0x80;
-}
-
-bool IpAddress::is_limited_broadcast() const noexcept {
-  return is_ipv4() && bytes[12] == 255 && bytes[13] == 255 && bytes[14] == 255 && bytes[15] == 255;
 }
 
 bool IpAddress::is_one_host(bool ipv4) const noexcept {
@@ -47,8 +40,8 @@ bool IpAddress::is_one_host(bool ipv4) const noexcept {
 
 IpAddress ipv4_address(const void* four) noexcept {
   IpAddress address;
-  std::memcpy(address.bytes.data(), kMapped.data(), kMapped.size());
-  std::memcpy(address.bytes.data() + kMapped.size(), four, 4);
+  std::memcpy(address.bytes.data(), kMappedPrefix.data(), kMappedPrefix.size());
+  std::memcpy(address.bytes.data() + kMappedPrefix.size(), four, 4);
   return address;
 }
 
@@ -88,12 +81,10 @@ std::string text_of(const IpAddress& address) {
 
 bool same_network(const IpAddress& a, const IpAddress& b, uint32_t prefix) noexcept {
   if (a.is_ipv4() != b.is_ipv4()) return false;
-  const uint32_t bits = prefix + (a.is_ipv4() ? 96 : 0);
-  for (uint32_t i = 0; i < 16 && i * 8 < bits; ++i) {
-    const uint32_t compared = bits - i * 8 >= 8 ? 8 : bits - i * 8;
-    if (((a.bytes[i] ^ b.bytes[i]) >> (8 - compared)) != 0) return false;
-  }
-  return true;
+  const uint32_t bits = std::min(prefix + (a.is_ipv4() ? 96 : 0), 128u);
+  const uint64_t high = be64toh(a.word(0) ^ b.word(0)), low = be64toh(a.word(8) ^ b.word(8));
+  if (bits <= 64) return bits == 0 || high >> (64 - bits) == 0;
+  return high == 0 && low >> (128 - bits) == 0;
 }
 
 bool is_directed_broadcast(const IpAddress& address, const IpAddress& own, uint32_t prefix) noexcept {

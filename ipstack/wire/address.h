@@ -4,8 +4,10 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -13,22 +15,38 @@
 
 namespace unet::ip {
 
+// Several of these are asked about every packet: so they are here, and look at words instead of bytes.
 struct IpAddress {
   std::array<uint8_t, 16> bytes{};
 
-  bool is_ipv4() const noexcept;
+  bool is_ipv4() const noexcept { return word(0) == 0 && half(8) == kMapped; }
   // The 4 or 16 bytes that stand in a header.
   const uint8_t* wire() const noexcept { return is_ipv4() ? bytes.data() + 12 : bytes.data(); }
   size_t wire_size() const noexcept { return is_ipv4() ? 4 : 16; }
 
   bool is_unspecified() const noexcept;  // 0.0.0.0, ::
   bool is_loopback() const noexcept;     // 127.0.0.0/8 (RFC 1122, 3.2.1.3), ::1
-  bool is_multicast() const noexcept;    // 224.0.0.0/4, ff00::/8
+  bool is_multicast() const noexcept {   // 224.0.0.0/4, ff00::/8
+    return bytes[0] == 0xff || ((bytes[12] & 0xF0) == 0xE0 && is_ipv4());
+  }
   bool is_link_local() const noexcept;   // 169.254.0.0/16 (RFC 3927), fe80::/10
-  bool is_limited_broadcast() const noexcept;  // 255.255.255.255
+  bool is_limited_broadcast() const noexcept { return half(12) == ~uint32_t{0} && is_ipv4(); }  // 255.255.255.255
   // Whether one host can have it: neither unspecified nor a group's, nor, as IPv6, one that maps an IPv4 address.
   bool is_one_host(bool ipv4) const noexcept;
-  bool operator==(const IpAddress&) const = default;
+  bool operator==(const IpAddress& other) const noexcept { return word(0) == other.word(0) && word(8) == other.word(8); }
+
+  // Of `bytes`, from there on, as they lie.
+  uint64_t word(size_t at) const noexcept { return load<uint64_t>(at); }
+  uint32_t half(size_t at) const noexcept { return load<uint32_t>(at); }
+
+ private:
+  static constexpr uint32_t kMapped = std::endian::native == std::endian::little ? 0xFFFF0000 : 0x0000FFFF;
+  template <typename Word>
+  Word load(size_t at) const noexcept {
+    Word value;
+    std::memcpy(&value, bytes.data() + at, sizeof value);
+    return value;
+  }
 };
 IpAddress ipv4_address(const void* four) noexcept;
 IpAddress ipv4_address(uint32_t host_order) noexcept;

@@ -84,6 +84,12 @@ TEST_CASE("networks and their broadcasts") {
   CHECK(same_network(at("fd00:1::2"), at("fd00:1::ffff"), 64));
   CHECK_FALSE(same_network(at("fd00:1::2"), at("fd00:1::3"), 128));
   CHECK(same_network(at("fd00:1::2"), at("fd00:1::3"), 127));
+  CHECK(same_network(at("fd00:1::2"), at("8000::"), 1));
+  CHECK(same_network(at("fd00:1::2"), at("fd00:1:0:1::"), 63));
+  CHECK_FALSE(same_network(at("fd00:1::2"), at("fd00:1:0:1::"), 64));
+  CHECK_FALSE(same_network(at("fd00:1::2"), at("fd00:1:0:0:8000::"), 65));
+  CHECK_FALSE(same_network(at("fd00:1::2"), at("fd00:1:0:1::2"), 128));
+  CHECK(same_network(at("fd00:1::2"), at("1::"), 0));
 
   CHECK(is_directed_broadcast(at("10.0.1.255"), at("10.0.1.2"), 24));
   CHECK(is_directed_broadcast(at("10.0.1.255"), at("10.0.0.2"), 23));
