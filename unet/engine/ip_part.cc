@@ -7,6 +7,7 @@
 
 #include "ipstack/tcp/reset.h"
 #include "ipstack/wire/checksum.h"
+#include "ipstack/wire/dhcp.h"
 #include "ipstack/wire/ethernet.h"
 #include "ipstack/wire/tcp.h"
 #include "ipstack/wire/udp.h"
@@ -37,7 +38,7 @@ bool IpPart::frame(uint32_t port, const ReceivedFrame& frame, Nanoseconds now) n
   if (type != ip::kEtherTypeIpv4 && type != ip::kEtherTypeIpv6 && type != ip::kEtherTypeArp) return false;
   IpPort& at = *by_port_[port];
   frame_ = frame;
-  if (gathered_.count != 0 && another_segment(at)) return true;
+  if (goes_on(at, type == ip::kEtherTypeIpv4, now)) return true;
   ip::Arrival arrival;
   if (!at.host().handle_frame({frame.data, frame.length}, now, arrival, frame.checked)) return at.touch(), true;
   at.passed_on();
@@ -62,24 +63,64 @@ void IpPart::packet(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) n
   port.use().refuse_protocol(arrival, now);
 }
 
-// A segment of the connection of which some are gathered: what was found out about the first, by whom it is claimed, too, holds for it.
-bool IpPart::another_segment(IpPort& port) noexcept {
-  const Gathered& g = gathered_;
-  const Bytes frame{frame_.data, frame_.length};
-  const std::byte* const first = g.packet.packet.data() - sizeof(EthernetHeader);
-  if (!remains_.empty() || std::memcmp(first, frame.data(), sizeof(EthernetHeader)) != 0) return false;
-  ip::IpView packet;
+// ---- flows that go on
+
+uint64_t IpPart::address_changes() const noexcept {
+  uint64_t sum = 0;
+  for (const auto& each : ports_) sum += each->address_changes();
+  return sum;
+}
+
+// By both ports of a transport's header.
+uint32_t IpPart::place_of(const std::byte* ports) noexcept {
+  uint32_t both;
+  std::memcpy(&both, ports, sizeof both);
+  return (both * 0x9E3779B1u) >> 26;  // 2^32 over the golden ratio
+}
+
+// A packet that differs from the last of its flow in its length, number and transport alone: what was found out about that one, by whom
+// it is claimed, too, holds for it.
+bool IpPart::goes_on(IpPort& port, bool ipv4, Nanoseconds now) noexcept {
   constexpr size_t kPorts = 2 * sizeof(be16);
-  if (!ip::parse_alike(frame.subspan(sizeof(EthernetHeader)), g.packet, packet) || packet.payload.size() < kPorts ||
-      std::memcmp(g.packet.payload.data(), packet.payload.data(), kPorts) != 0) {
-    return false;
-  }
+  const size_t ports_at = sizeof(EthernetHeader) + (ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes);
+  if (frame_.length < ports_at + kPorts || !remains_.empty()) return false;
+  const Flow& flow = flows_[place_of(frame_.data + ports_at)];
+  if (flow.port != &port || std::memcmp(flow.head.data() + ports_at, frame_.data + ports_at, kPorts) != 0) return false;
+  if (std::memcmp(flow.head.data(), frame_.data, sizeof(EthernetHeader)) != 0 || !holds(flow.judged, now)) return false;
+  ip::IpView packet;
+  const Bytes whole{frame_.data, frame_.length};
+  if (!ip::parse_alike(whole.subspan(sizeof(EthernetHeader)), flow.packet, packet) || packet.payload.size() < kPorts) return false;
   port.host().count_alike();
-  ip::TcpHeader header;
-  if (read_segment(packet, header)) deliver_segment(*g.to, packet, header);
+  port.passed_on();
+  if (packet.protocol == ip::Protocol::kTcp) {
+    ip::TcpHeader header;
+    if (read_segment(packet, header)) deliver_segment(*flow.to, packet, header);
+    else counters_.add(NiCounter::ip_bad_transport);
+    return true;
+  }
+  ip::UdpView datagram;
+  if (ip::parse_udp(packet, is_checked(packet), datagram) == ip::UdpError::none) deliver_datagram(*flow.to, packet);
   else counters_.add(NiCounter::ip_bad_transport);
   return true;
 }
+
+// What came to one host alone, with the plain header.
+void IpPart::remember(const IpPort& port, EndpointState& to, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+  const ip::IpView& packet = arrival.packet;
+  const size_t head = packet.ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes;
+  if (arrival.to_group || !in_frame(packet) || packet.is_fragment() || packet.payload.data() != packet.packet.data() + head) return;
+  const size_t size = sizeof(EthernetHeader) + head + 2 * sizeof(be16);
+  Flow& flow = flows_[place_of(packet.payload.data())];
+  std::memcpy(flow.head.data(), frame_.data, size);
+  flow.judged = judged(now);
+  flow.port = &port;
+  flow.to = &to;
+  flow.packet = packet;
+  flow.packet.packet = Bytes(flow.head).subspan(sizeof(EthernetHeader));
+  flow.packet.payload = flow.packet.packet.subspan(head);
+}
+
+// ---- whose it is
 
 // False: it is too short, or its checksum is wrong.
 bool IpPart::read_segment(const ip::IpView& packet, ip::TcpHeader& header) const noexcept {
@@ -104,7 +145,10 @@ void IpPart::tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
   if (!remains_.empty() && answer_for_left(port, packet, now)) return;
   EndpointState* const to =
       claims_.find(IpClaims::kTcp, packet.to, header.destination_port, packet.from, header.source_port);
-  if (to != nullptr) return deliver_segment(*to, packet, header);
+  if (to != nullptr) {
+    remember(port, *to, arrival, now);
+    return deliver_segment(*to, packet, header);
+  }
   counters_.add(NiCounter::ip_unclaimed);
   if (!arrival.to_group) reset(port, packet, now);  // RFC 9293, 3.10.7.1; RFC 1122, 4.2.3.10: none about what went to a group
 }
@@ -113,14 +157,19 @@ void IpPart::udp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
   const ip::IpView& packet = arrival.packet;
   ip::UdpView datagram;
   if (ip::parse_udp(packet, is_checked(packet), datagram) != ip::UdpError::none) return counters_.add(NiCounter::ip_bad_transport);
-  const auto pass_on = [&](EndpointState& each) {
-    if (!deliver_segments(each, packet, ip::kUdpBytes)) deliver(each, packet);
-  };
+  const auto pass_on = [&](EndpointState& each) { deliver_datagram(each, packet); };
   if (packet.to.is_multicast() && claims_.for_group(packet.to, datagram.to, packet.from, datagram.from, pass_on) != 0) return;
   EndpointState* const to = claims_.find(IpClaims::kUdp, packet.to, datagram.to, packet.from, datagram.from);
-  if (to != nullptr) return pass_on(*to);
+  if (to != nullptr) {
+    if (datagram.to != ip::kDhcpClientPort) remember(port, *to, arrival, now);  // of which the host takes some
+    return deliver_datagram(*to, packet);
+  }
   counters_.add(NiCounter::ip_unclaimed);
   port.use().refuse_port(arrival, now);
+}
+
+void IpPart::deliver_datagram(EndpointState& to, const ip::IpView& packet) noexcept {
+  if (!deliver_segments(to, packet, ip::kUdpBytes)) deliver(to, packet);
 }
 
 // About a packet that one of ours is said to have sent: whose, its source says. What he would not have sent is nobody's.

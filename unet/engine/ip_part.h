@@ -34,17 +34,36 @@
 #include "unet/engine/mailbox.h"
 #include "unet/engine/ni_counters.h"
 #include "unet/engine/port.h"
+#include "unet/wire.h"
 
 namespace unet::engine {
+
+// For how long a packet that only goes on with a flow is not judged anew, as long as no claim and no address has changed: at all that else
+// may (networks, neighbours, routes) is looked so often.
+constexpr Nanoseconds kJudgedFor = kMillisecond;
+
+// That what was found out about a flow still holds.
+struct Judged {
+  Nanoseconds until = 0;         // 0: it does not
+  uint64_t claims = 0;           // IpClaims::version()
+  uint64_t addresses = 0;        // IpPart::address_changes()
+};
 
 // A message on its way to a wire, of which each endpoint with IP has one at a time (Outgoing says where its payload is).
 struct IpSend {
   IpMessage message;
   IpPort* port = nullptr;
-  // What go_on() has found out in this turn: it may send this, and to which station. Nothing: ask.
-  Nanoseconds found_at = 0;
-  uint64_t found_with = 0;       // IpClaims::version()
-  std::optional<MacAddress> station{};
+  // Whoever sends from here to there may, by `port`, and `station` is the one that gets it.
+  Judged judged{};
+  ip::IpAddress from{}, to{};
+  uint16_t from_port = 0, to_port = 0;
+  uint8_t protocol = 0;
+  MacAddress station{};
+
+  bool goes_on() const noexcept {
+    return message.to_port == to_port && message.from_port == from_port && message.fields.protocol == protocol &&
+           message.fields.to == to && message.fields.from == from;
+  }
 };
 
 class IpPart {
@@ -77,7 +96,7 @@ class IpPart {
   enum class Step : uint8_t { done, dropped, blocked };
   // Begins a message that lies in `out.pieces`. done: it was delivered on this NI, or it goes on as `out` (active) by go_on(). dropped:
   // for `reason`.
-  Step begin(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason) noexcept;
+  Step begin(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason, Nanoseconds now) noexcept;
   // The next packet of the message under way. blocked: `port` takes no frames. `spent`: the bytes of it.
   Step go_on(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason, uint32_t& port, uint32_t& spent, Nanoseconds now) noexcept;
 
@@ -99,11 +118,13 @@ class IpPart {
   // ip_part.cc: arrivals
   void packet(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
   void error(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
-  bool another_segment(IpPort& port) noexcept;
+  bool goes_on(IpPort& port, bool ipv4, Nanoseconds now) noexcept;
+  void remember(const IpPort& port, EndpointState& to, const ip::Arrival& arrival, Nanoseconds now) noexcept;
   bool read_segment(const ip::IpView& packet, ip::TcpHeader& header) const noexcept;
   void deliver_segment(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept;
   void tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
   void udp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
+  void deliver_datagram(EndpointState& to, const ip::IpView& packet) noexcept;
   void keep_groups(Nanoseconds now) noexcept;
   void deliver(EndpointState& to, const ip::IpView& packet) noexcept;
   bool deliver_segments(EndpointState& to, const ip::IpView& packet, uint32_t header_bytes) noexcept;
@@ -137,6 +158,24 @@ class IpPart {
   Step by_host(EndpointState& endpoint, Outgoing& out, const ip::IpFields& fields, uint32_t length, EndpointCounter& reason,
                Nanoseconds now) noexcept;
 
+  // A flow whose last packet has come to an endpoint: the host took it, and the endpoint claims it. `packet` lies in `head`.
+  struct Flow {
+    Judged judged{};
+    const IpPort* port = nullptr;
+    EndpointState* to = nullptr;
+    ip::IpView packet{};
+    std::array<std::byte, sizeof(EthernetHeader) + ip::kIpv6Bytes + 2 * sizeof(be16)> head{};  // from the station to the ports
+  };
+  static constexpr uint32_t kFlows = 64;  // those of one place forget each other
+  static uint32_t place_of(const std::byte* ports) noexcept;
+  uint64_t address_changes() const noexcept;
+  bool holds(const Judged& judged, Nanoseconds now) const noexcept {
+    return now < judged.until && judged.claims == claims_.version() && judged.addresses == address_changes();
+  }
+  Judged judged(Nanoseconds now) const noexcept {
+    return {.until = now + kJudgedFor, .claims = claims_.version(), .addresses = address_changes()};
+  }
+
   // Neighbouring segments of a connection in one burst, which become one message: data in order, and nothing that differs but that.
   struct Gathered {
     uint32_t count = 0;            // 0: none
@@ -152,6 +191,7 @@ class IpPart {
   Delivery& delivery_;
   NiCounters& counters_;
   Gathered gathered_;
+  std::array<Flow, kFlows> flows_;
   ReceivedFrame frame_{};        // that is being handled
   std::vector<std::unique_ptr<IpPort>> ports_;
   std::array<IpPort*, kPortsMax> by_port_{};

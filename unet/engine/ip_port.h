@@ -24,6 +24,7 @@ class IpPort {
   ip::Host& use() noexcept { return touch(), host_; }
   Port& port() noexcept { return port_; }
   uint32_t mtu() const noexcept { return mtu_; }
+  uint64_t address_changes() const noexcept { return host_.address_changes(); }
   bool has(const ip::IpAddress& address) const noexcept { return host_.state_of(address) == ip::Host::AddressState::assigned; }
 
   // Frames of the host's own, and packets that waited, as far as the port takes them. True: all of them, and nothing waits in the host

@@ -41,24 +41,27 @@ bool IpPart::is_ours(const ip::IpAddress& address) const noexcept {
   return std::any_of(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(address); });
 }
 
-IpPart::Step IpPart::begin(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason) noexcept {
+IpPart::Step IpPart::begin(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason, Nanoseconds now) noexcept {
   IpSend& send = *endpoint.ip_send;
   IpMessage& message = send.message;
   if (const std::optional<EndpointCounter> bad = read_ip_message(out.pieces, message)) return reason = *bad, Step::dropped;
   const ip::IpFields& fields = message.fields;
-  const auto port = std::find_if(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(fields.from); });
-  if (port == ports_.end() || fields.from.is_ipv4() != fields.to.is_ipv4()) return reason = EndpointCounter::bad_ip_source, Step::dropped;
-  if (!claims_.may_send(endpoint, fields.protocol, fields.from, message.from_port, fields.to, message.to_port)) {
-    return reason = EndpointCounter::bad_ip_port, Step::dropped;
+  const bool known = send.goes_on() && holds(send.judged, now);
+  if (!known) {
+    send.judged = {};
+    const auto port = std::find_if(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(fields.from); });
+    if (port == ports_.end() || fields.from.is_ipv4() != fields.to.is_ipv4()) return reason = EndpointCounter::bad_ip_source, Step::dropped;
+    if (!claims_.may_send(endpoint, fields.protocol, fields.from, message.from_port, fields.to, message.to_port)) {
+      return reason = EndpointCounter::bad_ip_port, Step::dropped;
+    }
+    send.port = port->get();
   }
   if (!remains_.empty() && message.tcp && !may_begin(message)) return reason = EndpointCounter::ip_not_over, Step::dropped;
-  send.port = port->get();
-  send.station.reset();
   out.piece = 0;
   out.piece_offset = 0;
   out.offset = 0;
   out.skip(message.payload_at);
-  if (is_ours(fields.to)) {
+  if (!known && is_ours(fields.to)) {
     deliver_here(endpoint, out, message);
     return Step::done;
   }
@@ -202,8 +205,7 @@ IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCount
   const IpMessage& message = send.message;
   IpPort& at = *send.port;
   port = at.port().number();
-  if (send.found_at != now || send.found_with != claims_.version()) send.station.reset();
-  const bool known = send.station.has_value();
+  bool known = holds(send.judged, now);
   // A long message outlives a claim or an address: then it is no longer theirs who sent it.
   if (!known) {
     const ip::IpFields& of = message.fields;
@@ -225,21 +227,26 @@ IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCount
     tell_too_big(endpoint, message, mtu);
     return reason = EndpointCounter::ip_too_big, Step::dropped;
   }
-  Step step;
-  if (size > mtu) {
-    send.station.reset();
-  } else if (!known) {
-    send.station = at.host().station_for(fields.to, now);
-    send.found_at = now;
-    send.found_with = claims_.version();
+  if (!known && size <= mtu) {
+    if (const std::optional<MacAddress> station = at.host().station_for(fields.to, now)) {
+      send.judged = judged(now);
+      send.from = fields.from;
+      send.to = fields.to;
+      send.from_port = message.from_port;
+      send.to_port = message.to_port;
+      send.protocol = fields.protocol;
+      send.station = *station;
+      known = true;
+    }
     at.looked_up();
   }
-  if (send.station) {
+  Step step;
+  if (known && size <= mtu) {
     length = std::max(length, segments_length(endpoint, out, headers));
     // Who cuts it gives each packet the number behind the one before it.
     const bool numbered = !fields.dont_fragment && fields.from.is_ipv4();
     fields.id = numbered ? at.host().take_id(fields.to, packets_of(message, length)) : 0;
-    step = compose(endpoint, out, fields, length, *send.station, now);
+    step = compose(endpoint, out, fields, length, send.station, now);
   } else {
     step = by_host(endpoint, out, fields, length, reason, now);
   }

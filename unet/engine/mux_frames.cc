@@ -70,7 +70,7 @@ Mux::Step Mux::send_frames(EndpointState& endpoint, Nanoseconds now) noexcept {
 Mux::Step Mux::send_ip(EndpointState& endpoint, uint32_t number, Nanoseconds now) noexcept {
   Outgoing& out = endpoint.outgoing;
   EndpointCounter reason{};
-  if (ip_->begin(endpoint, out, reason) == IpPart::Step::dropped) return refuse(endpoint, reason);
+  if (ip_->begin(endpoint, out, reason, now) == IpPart::Step::dropped) return refuse(endpoint, reason);
   out.channel = number;
   endpoint.take_slot();
   if (out.active) return send_ip_packets(endpoint, now);
