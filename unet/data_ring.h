@@ -36,7 +36,7 @@ class DataRing {
     return skip == 0 ? next_ : 0;
   }
 
-  // Takes the `length` bytes at `offset` from reserve() for the message in slot `position`. Positions here never wrap
+  // Takes `length` bytes at `offset` from reserve(), at most those asked for, for the message in slot `position`. Positions here never wrap
   // (SlotWriter::written()): credits may be looked at only after billions of small messages.
   void commit(uint64_t offset, uint32_t length, uint64_t position) noexcept {
     const uint64_t size = round_up(length, kCacheLine);

@@ -208,6 +208,10 @@ class Endpoint {
   // Whether there is a message. Of many local channels receive() looks at a few each time, so that it may find none all the same. This
   // looks at all.
   bool has_message() const noexcept;
+  // The next receive() would fetch from the wires of this endpoint's embedded NI, and nothing but that: what has arrived was received.
+  bool would_fetch() const noexcept {
+    return embedded_ != nullptr && emulated_ == nullptr && locals_.empty() && !queues_->has_message();
+  }
   // The next message of the channel that delivered last, if it is there; false says nothing of any other, and costs next to nothing.
   // For whoever takes what there is and would rather go on than look everywhere.
   bool receive_next(Message& message) noexcept {

@@ -91,7 +91,7 @@ template <typename Fields>
 void NiQueues::publish_reserved(Slot* slot, Channel channel, uint32_t length, SlotKind kind, Fields descriptor) noexcept {
   descriptor.fragments[0] = {static_cast<uint32_t>(geometry_.send_data + reserved_offset_), length};
   std::memcpy(slot->payload, &descriptor, sizeof descriptor);
-  ring_.commit(reserved_offset_, reserved_length_, writer_.written());
+  ring_.commit(reserved_offset_, std::max(length, 1u), writer_.written());
   reserved_length_ = 0;
   publish(slot, channel, length, kind);
 }

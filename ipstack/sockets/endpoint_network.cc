@@ -13,6 +13,7 @@ namespace unet::sockets {
 namespace {
 
 constexpr uint32_t kPollsPerLook = 256;             // at the control socket
+constexpr uint32_t kShort = 512;                    // bytes: when one such message comes alone, its sender may wait for the answer
 constexpr uint32_t kHeadMax = 64;                   // of a message to a neighbour
 constexpr uint32_t kLastMax = 100'000;              // messages that are looked for in a channel that ends
 constexpr Nanoseconds kRefresh = 10 * kSecond;      // of the configuration,
@@ -88,7 +89,9 @@ uint32_t EndpointNetwork::poll(Stack& stack, uint32_t most) {
     } else if (const uint32_t neighbour = neighbour_of(message.channel); neighbour != kNone) {
       kept = stack.handle_neighbour_message(neighbour, message);
     }
+    const bool alone = count == 0 && message.length <= kShort && endpoint_->would_fetch();
     if (!kept) endpoint_->release(message);
+    if (alone) return 1;
   }
   return count;
 }

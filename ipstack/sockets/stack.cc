@@ -48,11 +48,6 @@ Stack::~Stack() {
   }
 }
 
-Socket* Stack::owned(int socket) noexcept {
-  const auto index = static_cast<uint32_t>(socket);
-  return slab_.has(index) && slab_[index].owned ? &slab_[index] : nullptr;
-}
-
 uint32_t Stack::new_socket(Type type, bool ipv6) {
   const uint32_t index = slab_.make();
   if (index == kNone) return kNone;

@@ -239,7 +239,10 @@ class Stack {
   };
 
   // stack.cc
-  Socket* owned(int socket) noexcept;
+  Socket* owned(int socket) noexcept {
+    const auto index = static_cast<uint32_t>(socket);
+    return slab_.has(index) && slab_[index].owned ? &slab_[index] : nullptr;
+  }
   const Socket* owned(int socket) const noexcept { return const_cast<Stack*>(this)->owned(socket); }
   uint32_t new_socket(Type type, bool ipv6);
   void drop(uint32_t index);
@@ -271,7 +274,7 @@ class Stack {
   void after(uint32_t index);
   bool send_segments(uint32_t index);
   bool send_segment(const Socket* socket, const Address& from, const Address& to, const tcp::Segment& segment,
-                    const tcp::Connection* connection);
+                    const tcp::Connection* connection, MutableBytes room = {});
   void handle_tcp(const ip::IpView& packet, const IpMessageHeader& header);
   void handle_connection(uint32_t index, const ip::TcpView& segment, uint8_t ecn);
   int take_error(Socket& socket);

@@ -352,26 +352,30 @@ bool Stack::send_segments(uint32_t index) {
   while (true) {
     const uint32_t mss = std::max(connection.mss(), 1u);
     uint32_t length = std::clamp(connection.unsent(), mss, std::max(kPayloadMax / mss * mss, mss));
-    if (network_.reserve(headers + length).empty()) {
+    MutableBytes room = network_.reserve(headers + length);
+    if (room.empty()) {
       length = mss;
-      if (network_.reserve(headers + length).empty()) {
+      room = network_.reserve(headers + length);
+      if (room.empty()) {
         ++counters_.no_room;
         return false;
       }
     }
     if (!connection.poll_segment(now_, length, segment)) return true;
-    if (!send_segment(&socket, socket.local, socket.remote, segment, &connection)) return true;  // lost: it is sent again
+    if (!send_segment(&socket, socket.local, socket.remote, segment, &connection, room)) return true;  // lost: it is sent again
   }
 }
 
+// `room`: what is reserved, and may be longer; empty: nothing is.
 bool Stack::send_segment(const Socket* socket, const Address& from, const Address& to, const tcp::Segment& segment,
-                         const tcp::Connection* connection) {
+                         const tcp::Connection* connection, MutableBytes room) {
   std::array<std::byte, ip::kTcpHeaderMax> header;
   const uint32_t size = emit_tcp(header.data(), segment.fields);
   const uint32_t ip_bytes = to.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
   const uint32_t total = static_cast<uint32_t>(sizeof(IpMessageHeader)) + ip_bytes + size + segment.length;
-  const MutableBytes room = network_.reserve(total);
+  if (room.empty()) room = network_.reserve(total);
   if (room.empty()) return false;
+  room = room.first(total);
   static const Socket kNobody;
   const uint16_t cut = segment.length > segment.mss ? segment.mss : uint16_t{0};
   std::byte* at = begin_message(room, socket != nullptr ? *socket : kNobody, from, to, ip::Protocol::kTcp, size + segment.length, cut,

@@ -1,5 +1,5 @@
-// connection_predict.cc - header prediction: what nearly all segments of an established connection are, the next data in order or an ACK of
-// something new, without the questions that only others need. Whatever else a segment is, handle_synchronized() takes it.
+// connection_predict.cc - header prediction: what nearly all segments of an established connection are, the next data in order, an ACK of
+// something new, or both, without the questions that only others need. Whatever else a segment is, handle_synchronized() takes it.
 #include <algorithm>
 
 #include "ipstack/tcp/connection.h"
@@ -25,9 +25,9 @@ bool Connection::handle_predicted(const ip::TcpView& segment, Nanoseconds now, u
   if (!predicted(segment, ecn)) return false;
   const uint32_t acked = segment.acknowledgement - snd_una_;
   const size_t size = segment.payload.size();
-  if (size == 0 ? acked == 0 || acked > unacknowledged() : acked != 0 || size > rcv_wnd() || probes(segment)) return false;
+  if (acked > unacknowledged() || (size == 0 ? acked == 0 : size > rcv_wnd() || probes(segment))) return false;
   told_.ack_received_at = milliseconds(now);
-  if (size == 0) {
+  if (acked != 0) {
     take_acknowledgement(segment, acked, now);
   } else {
     take_window(segment);

@@ -107,8 +107,8 @@ Reason read_transport(const std::byte* head, uint32_t here, uint32_t length, IpM
 }  // namespace
 
 Reason read_ip_message(const Pieces& from, IpMessage& message) noexcept {
-  message = {};
-  std::array<std::byte, kHeadMax> head{};
+  message.fields = {};  // the rest is written below
+  std::array<std::byte, kHeadMax> head;
   const uint32_t here = copy_head(from, head.data(), std::min(from.length, kHeadMax));
   if (here < sizeof(IpMessageHeader) + ip::kIpv4Bytes) return EndpointCounter::bad_ip_message;
   const auto own = read<IpMessageHeader>(head.data());
