@@ -162,16 +162,14 @@ bool Sockets::wait(Nanoseconds until) {
 
 // Calls `attempt` until it can do what it is to do, or may not wait.
 template <typename Try>
-int64_t Sockets::block(int s, bool wait_for_it, Nanoseconds within, Try attempt) {
+int64_t Sockets::block(bool waits, Nanoseconds within, Try attempt) {
   const Nanoseconds began = clock_.now();  // which costs as much as the rest of a call that finds nothing
   stack_->set_time(began);
   if (began - ran_at_ > kRunEvery) turn();
   int64_t result = attempt();
   if (result != -EAGAIN) return answer(result);
   // What has come may be what is asked for, also for those who do not wait; and it is answered by what the application says next.
-  network_->poll(*stack_);
-  result = attempt();
-  const bool waits = wait_for_it && !mode(s).nonblocking;
+  if (network_->poll(*stack_) != 0 || waits) result = attempt();
   const Nanoseconds until = within == 0 ? kForever : clock_.now() + within;
   while (result == -EAGAIN && waits && clock_.now() < until) {
     stack_->run();
@@ -185,7 +183,7 @@ int64_t Sockets::block(int s, bool wait_for_it, Nanoseconds within, Try attempt)
     network_->poll(*stack_);
     result = attempt();
   }
-  if (result == -EAGAIN) stack_->run();
+  if (result == -EAGAIN && stack_->is_due()) stack_->run();
   return answer(result);
 }
 
@@ -208,7 +206,8 @@ int Sockets::listen(int s, int backlog) { return answer(stack_->listen(s, backlo
 
 int Sockets::accept(int s, sockaddr* address, socklen_t* length, int flags) {
   Address peer;
-  const auto made = static_cast<int>(block(s, true, mode(s).receive_within, [&]() -> int64_t { return stack_->accept(s, &peer); }));
+  const Mode how = mode(s);
+  const auto made = static_cast<int>(block(!how.nonblocking, how.receive_within, [&]() -> int64_t { return stack_->accept(s, &peer); }));
   if (made < 0) return -1;
   mode(made) = {.nonblocking = (flags & SOCK_NONBLOCK) != 0};
   write_address(peer, stack_->is_ipv6(made), address, length);
@@ -221,8 +220,9 @@ int Sockets::connect(int s, const sockaddr* address, socklen_t length) {
   stack_->set_time(clock_.now());
   const int result = stack_->connect(s, to);
   if (result != -EINPROGRESS && result != -EALREADY) return answer(result);
-  if (mode(s).nonblocking) return answer(result);
-  const int64_t done = block(s, true, mode(s).send_within, [&]() -> int64_t {
+  const Mode how = mode(s);
+  if (how.nonblocking) return answer(result);
+  const int64_t done = block(true, how.send_within, [&]() -> int64_t {
     const int more = stack_->connect(s, to);
     if (more == -EISCONN) return 0;  // it has turned to TCP, whose SYN waits for data
     return more == -EINPROGRESS || more == -EALREADY ? -EAGAIN : more;
@@ -235,13 +235,14 @@ ssize_t Sockets::send(int s, const void* data, size_t length, int flags) {
   if ((flags & MSG_OOB) != 0) return answer(is_known(s) ? -EOPNOTSUPP : -EBADF);
   const Bytes bytes{static_cast<const std::byte*>(data), length};
   size_t sent = 0;
-  const bool wait_for_it = (flags & MSG_DONTWAIT) == 0;
+  const Mode& how = mode(s);
+  const bool waits = (flags & MSG_DONTWAIT) == 0 && !how.nonblocking;
   // A blocking call takes all of it.
-  const ssize_t result = block(s, wait_for_it, mode(s).send_within, [&]() -> int64_t {
+  const ssize_t result = block(waits, how.send_within, [&]() -> int64_t {
     const int64_t more = stack_->send(s, bytes.subspan(sent));
     if (more < 0) return more;
     sent += static_cast<size_t>(more);
-    return sent < length && wait_for_it && !mode(s).nonblocking ? -EAGAIN : static_cast<int64_t>(sent);
+    return sent < length && waits ? -EAGAIN : static_cast<int64_t>(sent);
   });
   return result < 0 && sent != 0 ? static_cast<ssize_t>(sent) : result;
 }
@@ -255,7 +256,8 @@ ssize_t Sockets::sendto(int s, const void* data, size_t length, int flags, const
   if (!read_address(to, to_length, address)) return -1;
   if ((flags & MSG_OOB) != 0) return answer(is_known(s) ? -EOPNOTSUPP : -EBADF);
   if (fast_open) return connect_with(s, {static_cast<const std::byte*>(data), length}, flags, address);
-  return block(s, (flags & MSG_DONTWAIT) == 0, mode(s).send_within,
+  const Mode& how = mode(s);
+  return block((flags & MSG_DONTWAIT) == 0 && !how.nonblocking, how.send_within,
                [&] { return stack_->send_to(s, {static_cast<const std::byte*>(data), length}, address); });
 }
 
@@ -275,24 +277,24 @@ ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr*
   // Urgent data is in line, so there is none beside it (RFC 6093).
   if ((flags & MSG_OOB) != 0) return answer(!is_known(s) ? -EBADF : stack_->is_datagram(s) ? -EOPNOTSUPP : -EINVAL);
   const MutableBytes room{static_cast<std::byte*>(data), length};
-  const bool peek = (flags & MSG_PEEK) != 0, wait_for_it = (flags & MSG_DONTWAIT) == 0;
-  const Nanoseconds within = mode(s).receive_within;
+  const Mode& how = mode(s);
+  const bool peek = (flags & MSG_PEEK) != 0, waits = (flags & MSG_DONTWAIT) == 0 && !how.nonblocking;
   if (stack_->is_datagram(s)) {
     Address address;
     uint32_t whole = 0;
-    const ssize_t got = block(s, wait_for_it, within, [&] { return stack_->receive_from(s, room, &address, peek, &whole); });
+    const ssize_t got = block(waits, how.receive_within, [&] { return stack_->receive_from(s, room, &address, peek, &whole); });
     if (got < 0) return got;
     write_address(address, stack_->is_ipv6(s), from, from_length);
     return (flags & MSG_TRUNC) != 0 ? static_cast<ssize_t>(whole) : got;
   }
   if (length == 0) return 0;
   size_t received = 0;
-  const bool all = (flags & MSG_WAITALL) != 0 && !peek && wait_for_it;
-  const ssize_t result = block(s, wait_for_it, within, [&]() -> int64_t {
+  const bool all = (flags & MSG_WAITALL) != 0 && !peek && waits;
+  const ssize_t result = block(waits, how.receive_within, [&]() -> int64_t {
     const int64_t more = stack_->receive(s, room.subspan(received), peek);
     if (more <= 0) return more;
     received += static_cast<size_t>(more);
-    return all && received < length && !mode(s).nonblocking ? -EAGAIN : static_cast<int64_t>(received);
+    return all && received < length ? -EAGAIN : static_cast<int64_t>(received);
   });
   return result <= 0 && received != 0 ? static_cast<ssize_t>(received) : result;
 }

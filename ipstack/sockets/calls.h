@@ -74,7 +74,7 @@ class Sockets {
   Sockets(std::unique_ptr<EndpointNetwork> network, const SocketsOptions& options);
 
   template <typename Try>
-  int64_t block(int s, bool wait, Nanoseconds within, Try attempt);
+  int64_t block(bool waits, Nanoseconds within, Try attempt);
   ssize_t connect_with(int s, Bytes data, int flags, const Address& to);
   bool wait(Nanoseconds until);
   Mode& mode(int s);

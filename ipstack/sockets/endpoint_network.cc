@@ -80,8 +80,11 @@ void EndpointNetwork::post(uint32_t bytes) noexcept { static_cast<void>(endpoint
 // ---- what comes
 
 uint32_t EndpointNetwork::poll(Stack& stack, uint32_t most) {
-  if (news_ || ++polls_ % kPollsPerLook == 0) look(stack);
   uint32_t count = 0;
+  if (news_ || ++polls_ % kPollsPerLook == 0) {
+    look(stack);
+    count = 1;  // something may have
+  }
   for (Message message; count < most && endpoint_->receive(message); ++count) {
     bool kept = false;
     if (message.channel == ip_) {
@@ -89,7 +92,7 @@ uint32_t EndpointNetwork::poll(Stack& stack, uint32_t most) {
     } else if (const uint32_t neighbour = neighbour_of(message.channel); neighbour != kNone) {
       kept = stack.handle_neighbour_message(neighbour, message);
     }
-    const bool alone = count == 0 && message.length <= kShort && endpoint_->would_fetch();
+    const bool alone = count < 2 && message.length <= kShort && endpoint_->would_fetch();
     if (!kept) endpoint_->release(message);
     if (alone) return 1;
   }

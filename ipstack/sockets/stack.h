@@ -176,6 +176,8 @@ class Stack {
   // When run() may have something without a message; ~0: never. 0: it waits for room in the network.
   Nanoseconds next_event() const noexcept { return std::min(timers_.first(), time_waits_.first()); }
   bool wants_room() const noexcept { return !due_.empty() || !owed_.empty(); }
+  // run() has something now.
+  bool is_due() const noexcept { return wants_room() || next_event() <= now_; }
   // No connection is left that has to end yet; TIME-WAIT does not count, and neither does what the network interface ends for a process
   // that is gone: a close of which all data is acknowledged.
   bool idle() const noexcept;

@@ -241,18 +241,6 @@ void Connection::set_congestion(Algorithm algorithm, Nanoseconds now) noexcept {
   if (congestion_.is_bbr() != model && recovery_ == Recovery::fast) congestion_.handle_loss(unacknowledged());
 }
 
-Readiness Connection::readiness() const noexcept {
-  const bool open = is_synchronized(state_);
-  const bool closed = state_ == State::closed;
-  return {
-      .readable = readable() != 0 || fin_received_ || closed,
-      .writable = ((may_send(state_) || sends_early()) && !fin_queued_ ? writable() != 0 : closed || (open && fin_queued_)),
-      .connected = open,
-      .ended = fin_received_,
-      .closed = closed || state_ == State::time_wait,
-  };
-}
-
 bool Connection::yields_to(const ip::TcpView& syn) const noexcept {
   return state_ == State::time_wait && time_wait().yields_to(syn);
 }

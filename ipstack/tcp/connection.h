@@ -428,6 +428,19 @@ class Connection {
   InfoCounters told_;
 };
 
+// Here, as its answer is five flags, and to put them together costs more than what is asked of them.
+inline Readiness Connection::readiness() const noexcept {
+  const bool open = is_synchronized(state_);
+  const bool closed = state_ == State::closed;
+  return {
+      .readable = readable() != 0 || fin_received_ || closed,
+      .writable = ((may_send(state_) || sends_early()) && !fin_queued_ ? writable() != 0 : closed || (open && fin_queued_)),
+      .connected = open,
+      .ended = fin_received_,
+      .closed = closed || state_ == State::time_wait,
+  };
+}
+
 // All that an idle connection costs, but for what finds it.
 static_assert(sizeof(Connection) - sizeof(InfoCounters) <= 512 && sizeof(Connection) <= 640);
 
