@@ -1,0 +1,157 @@
+// ip_flows_test.cc - flows of which not each packet is judged anew: what ends that, and what never passes as part of one.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+#include "ipstack/wire/arp.h"
+#include "unet/engine/ip_part.h"
+#include "unet/engine/test_ip.h"
+
+namespace unet::engine {
+namespace {
+
+constexpr uint8_t kTcp = ip::Protocol::kTcp, kUdp = ip::Protocol::kUdp;
+constexpr MacAddress kOther{2, 0, 0, 0, 0, 0x77};
+
+struct Flow {
+  ip::IpAddress own, peer;
+  uint8_t protocol;
+};
+std::vector<Flow> flows(const TestIp& t) {
+  return {{t.own4, t.peer4, kUdp}, {t.own4, t.peer4, kTcp}, {t.own6, t.peer6, kUdp}, {t.own6, t.peer6, kTcp}};
+}
+Packet to_us(const Flow& f, size_t size, uint16_t from_port = 4000) {
+  return make_packet({.from = f.peer, .to = f.own, .protocol = f.protocol, .from_port = from_port, .to_port = 80}, pattern(size, 1));
+}
+Packet from_us(const Flow& f, size_t size) {
+  return make_packet({.from = f.own, .to = f.peer, .protocol = f.protocol, .from_port = 80, .to_port = 4000}, pattern(size, 1));
+}
+
+// ARP that says that `address` is at `station`.
+void arrive_arp(TestIp& t, const ip::IpAddress& address, const MacAddress& station) {
+  FrameBytes frame(sizeof(EthernetHeader) + ip::kArpBytes);
+  const EthernetHeader header{.to = kBroadcast, .from = station, .type = ip::kEtherTypeArp};
+  std::memcpy(frame.data(), &header, sizeof header);
+  ip::emit_arp(frame.data() + sizeof header,
+               {.operation = ip::ArpOperation::request, .sender_mac = station, .sender = address, .target = address});
+  t.wire.arriving.push_back(std::move(frame));
+  t.run();
+}
+
+MacAddress station_of(const FrameBytes& frame) {
+  EthernetHeader header;
+  std::memcpy(&header, frame.data(), sizeof header);
+  return header.to;
+}
+
+}  // namespace
+
+TEST_CASE("a claim that goes takes its flows along, both ways") {
+  TestIp t;
+  for (const Flow& f : flows(t)) {
+    TestEndpoint& e = t.add({{.protocol = f.protocol, .port = 80}});
+    const uint32_t number = t.next_claim - 1;
+    for (const size_t size : {size_t{10}, size_t{700}, size_t{3}}) {
+      t.arrive(to_us(f, size));
+      const auto message = got(e);
+      REQUIRE(message != nullptr);
+      CHECK(message->view.payload.size() == size + (f.protocol == kTcp ? 20 : 8));
+      REQUIRE(t.send(e, {}, from_us(f, size)));
+    }
+    t.ni.command(ReleaseIp{number});
+    t.ni.run();
+    t.arrive(to_us(f, 10));
+    CHECK(got(e) == nullptr);
+    t.seen.clear();
+    REQUIRE(t.send(e, {}, from_us(f, 10)));
+    CHECK(t.seen.empty());
+    CHECK(e.counter(EndpointCounter::bad_ip_port) == 1);
+  }
+}
+
+TEST_CASE("an address that somebody else has takes its flows along, both ways") {
+  TestIp t;
+  TestEndpoint& e = t.add({{.protocol = kUdp, .port = 80}});
+  const Flow f = flows(t)[0];
+  REQUIRE(t.send(e, {}, from_us(f, 5)));
+  t.arrive(to_us(f, 5));
+  REQUIRE(got(e) != nullptr);
+  arrive_arp(t, t.own4, kOther);  // is defended
+  t.arrive(to_us(f, 5));
+  REQUIRE(got(e) != nullptr);
+  arrive_arp(t, t.own4, kOther);  // and given up
+  t.arrive(to_us(f, 5));
+  CHECK(got(e) == nullptr);
+  t.seen.clear();
+  REQUIRE(t.send(e, {}, from_us(f, 5)));
+  CHECK(t.seen.empty());
+  CHECK(e.counter(EndpointCounter::bad_ip_source) == 1);
+}
+
+TEST_CASE("a neighbour that has moved gets what is sent to it soon") {
+  TestIp t;
+  TestEndpoint& e = t.add({{.protocol = kUdp, .port = 80}});
+  const Flow f = flows(t)[0];
+  REQUIRE(t.send(e, {}, from_us(f, 5)));
+  REQUIRE(t.send(e, {}, from_us(f, 5)));
+  REQUIRE(station_of(t.frames.back()) == TestIp::kPeerMac);
+  arrive_arp(t, t.peer4, kOther);
+  t.ni.now += kJudgedFor;
+  REQUIRE(t.send(e, {}, from_us(f, 5)));
+  CHECK(station_of(t.frames.back()) == kOther);
+}
+
+TEST_CASE("what is wrong with a packet is found behind any number that were right") {
+  TestIp t;
+  TestEndpoint& e = t.add({{.protocol = kUdp, .port = 80}, {.protocol = kTcp, .port = 80}});
+  for (const Flow& f : flows(t)) {
+    t.arrive(to_us(f, 50));
+    REQUIRE(got(e) != nullptr);
+    const uint64_t before = ni_drops(t.ni);
+    Packet data = to_us(f, 50), cut = data, header = data, elsewhere = data;
+    data.back() ^= std::byte{1};
+    t.arrive(data);
+    CHECK(got(e) == nullptr);
+    CHECK(ni_drops(t.ni) == before + 1);
+    cut.pop_back();
+    t.arrive(cut);
+    CHECK(got(e) == nullptr);
+    if (f.own.is_ipv4()) {
+      header[4] ^= std::byte{1};  // its number, and so its checksum
+      t.arrive(header);
+      CHECK(got(e) == nullptr);
+    }
+    t.arrive(elsewhere, kOther);
+    CHECK(got(e) == nullptr);
+    t.arrive(elsewhere);
+    CHECK(got(e) != nullptr);
+  }
+}
+
+TEST_CASE("more flows than are remembered come each to its own endpoint") {
+  TestIp t;
+  std::array<TestEndpoint*, 4> ends{};
+  for (uint16_t i = 0; i < ends.size(); ++i) {
+    ends[i] = &t.add({{.protocol = kTcp, .port = 80, .remote = t.peer4, .remote_port = static_cast<uint16_t>(1000 + i)},
+                      {.protocol = kTcp, .port = 80, .remote = t.peer6, .remote_port = static_cast<uint16_t>(1100 + i)}});
+  }
+  TestEndpoint& rest = t.add({{.protocol = kTcp, .port = 80}});
+  const std::vector<Flow> all = flows(t);
+  for (int round = 0; round < 3; ++round) {
+    for (uint16_t port = 900; port < 1200; ++port) {
+      for (const Flow& f : {all[1], all[3]}) {
+        t.arrive(to_us(f, static_cast<size_t>(port % 7), port));
+        const uint16_t first = f.own.is_ipv4() ? 1000 : 1100;
+        const bool own = port >= first && port < first + ends.size();
+        const auto message = got(own ? *ends[port - first] : rest);
+        REQUIRE(message != nullptr);
+        CHECK(message->view.from == f.peer);
+        CHECK(message->view.payload.size() == 20u + port % 7);
+      }
+    }
+  }
+  for (TestEndpoint* const each : ends) CHECK(got(*each) == nullptr);
+  CHECK(t.seen.empty());
+}
+
+}  // namespace unet::engine
