@@ -127,7 +127,7 @@ uint32_t SegmentPort::transmit(std::span<TransmitFrame> frames, Nanoseconds now)
       ++(full ? counters_.tx_refused : error == EMSGSIZE ? counters_.tx_oversize : counters_.tx_errors);
       taken = 1;
     } else {
-      refusals_.taken();
+      refusals_.taken(now);
       for (const TransmitFrame& frame : burst.first(static_cast<size_t>(taken))) {
         ++counters_.tx_frames;
         counters_.tx_bytes += uint64_t{frame.length} + frame.external_length;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <deque>
 #include <optional>
+#include <random>
 
 #include "unet/base/bytes.h"
 
@@ -286,17 +287,54 @@ TEST_CASE("a frame that the kernel refuses for ever stops nobody, and whoever se
   queue.put(1);
   CHECK(queue.drain() <= Refusals::kPatience + kMillisecond);
   CHECK((counter(port, "tx_refused") == 1 && port.sent.size() == 1));
-  Nanoseconds took = 0;
-  constexpr int kFrames = 5000;
-  for (int i = 0; i < kFrames; ++i) {
-    queue.put(0xBB);
-    queue.put(static_cast<uint8_t>(i % 100));
-    took += queue.drain();
-    port.takes = 1000;
+  // Alone, in bursts, and with others that the kernel takes at once: after the first one nearly no time.
+  for (const int burst : {1, 32}) {
+    CAPTURE(burst);
+    Nanoseconds took = 0;
+    constexpr int kBursts = 1000;
+    const uint64_t before = counter(port, "tx_refused");
+    for (int i = 0; i < kBursts; ++i) {
+      for (int k = 0; k < burst; ++k) queue.put(0xBB);
+      queue.put(static_cast<uint8_t>(i % 100));
+      took += queue.drain();
+      port.takes = 1000;
+    }
+    const auto refused = static_cast<Nanoseconds>(kBursts * burst);
+    CHECK(counter(port, "tx_refused") == before + refused);
+    CHECK(took < (refused + kBursts) * 60 * kMicrosecond + 2 * Refusals::kPatience);  // a poll each 50 us
   }
-  CHECK(counter(port, "tx_refused") == 1 + kFrames);
-  CHECK(port.sent.size() == 1 + kFrames);
-  CHECK(took < kFrames * 100 * kMicrosecond + 10 * Refusals::kPatience);
+  CHECK(port.sent.size() == 1 + 2 * 1000);
+}
+
+TEST_CASE("however a full queue and frames that are never taken mix, what is waited in vain is bounded") {
+  std::mt19937_64 random(11);
+  for (int run = 0; run < 20; ++run) {
+    CAPTURE(run);
+    Refusals refusals;
+    Nanoseconds now = 1000 * kSecond, vain = 0, worth = 0;
+    const Nanoseconds begin = now;
+    const Nanoseconds longest = 50 * kMicrosecond << random() % 9;
+    for (int i = 0; i < 5000; ++i) {
+      const Nanoseconds from = now;
+      const bool never = random() % 3 != 0;
+      const Nanoseconds room_at = now + random() % longest;  // of the others
+      while (true) {
+        if (!never && now >= room_at) {
+          refusals.taken(now);
+          worth += now - from;
+          break;
+        }
+        if (refusals.give_up(now)) {
+          vain += now - from;
+          break;
+        }
+        now += 10 * kMicrosecond;
+      }
+      now += random() % (20 * kMicrosecond);
+    }
+    CHECK(vain <= Refusals::kPatience + worth + (now - begin) / Refusals::kShare + 5000 * 10 * kMicrosecond);
+    CHECK(vain >= Refusals::kPatience);  // it waited at all
+  }
 }
 
 TEST_CASE("a queue of the kernel's that is full loses nothing while it has room from time to time") {
@@ -313,14 +351,23 @@ TEST_CASE("a queue of the kernel's that is full loses nothing while it has room 
   queue.drain();
   CHECK(counter(port, "tx_refused") == 0);
   CHECK(port.sent.size() == 2000);
-  // One that has none for longer loses a frame now and then, and waits again when it has had some.
+  // One that has none for longer loses what waits behind it, and is waited for again when some time has passed.
   for (int i = 0; i < 20; ++i) queue.put(7);
-  port.busy = true;
-  for (int i = 0; i < 100; ++i, queue.now += kMillisecond) {
-    queue.frames.erase(queue.frames.begin(), queue.frames.begin() + port.transmit(queue.frames, queue.now));
-  }
-  CHECK(counter(port, "tx_refused") <= 10);
-  CHECK(queue.frames.size() >= 10);
-  port.busy = false;
+  const auto stand_still = [&](Nanoseconds time) {
+    port.busy = true;
+    for (const Nanoseconds until = queue.now + time; queue.now < until; queue.now += kMillisecond) {
+      queue.frames.erase(queue.frames.begin(), queue.frames.begin() + port.transmit(queue.frames, queue.now));
+    }
+    port.busy = false;
+  };
+  stand_still(Refusals::kPatience - kMillisecond);
+  CHECK(counter(port, "tx_refused") == 0);
+  stand_still(100 * kMillisecond);
+  CHECK(counter(port, "tx_refused") == 20);
+  queue.now += Refusals::kShare * Refusals::kPatience;
+  queue.put(7);
+  stand_still(Refusals::kPatience - kMillisecond);
   queue.drain();
+  CHECK(counter(port, "tx_refused") == 20);
+  CHECK(port.sent.size() == 2001);
 }

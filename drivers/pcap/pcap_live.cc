@@ -69,7 +69,7 @@ uint32_t PcapLive::transmit(std::span<TransmitFrame> frames, Nanoseconds now) no
     if (pcap_inject(handle_, frames[done].data, frames[done].length) >= 0) {
       ++counters_.tx_frames;
       counters_.tx_bytes += frames[done].length;
-      refusals_.taken();
+      refusals_.taken(now);
       continue;
     }
     const int error = errno;
