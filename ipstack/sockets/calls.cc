@@ -137,11 +137,18 @@ Sockets::~Sockets() {
   while (!stack_->idle() && clock_.now() < until && wait(until)) continue;
 }
 
-Sockets::Mode& Sockets::mode(int s) {
-  if (!is_known(s)) return nobodys_ = {};
+// A socket has this number, as others may have had before it.
+void Sockets::begin(int s, bool nonblocking) {
   const auto index = static_cast<size_t>(s);
-  if (index >= modes_.size()) modes_.resize(index + 1);
-  return modes_[index];
+  if (index >= nonblocking_.size()) nonblocking_.resize(index + 1);
+  nonblocking_[index] = nonblocking;
+  within_.erase(s);
+}
+
+Sockets::Within Sockets::within(int s) const noexcept {
+  if (within_.empty()) return {};
+  const auto at = within_.find(s);
+  return at == within_.end() || !is_known(s) ? Within{} : at->second;
 }
 
 uint32_t Sockets::turn() {
@@ -193,7 +200,7 @@ int Sockets::socket(int domain, int type, int protocol) {
   if (kind != SOCK_STREAM && kind != SOCK_DGRAM) return answer(-ESOCKTNOSUPPORT);
   if (protocol != 0 && protocol != (kind == SOCK_STREAM ? IPPROTO_TCP : IPPROTO_UDP)) return answer(-EPROTONOSUPPORT);
   const int s = stack_->socket(kind == SOCK_STREAM ? Type::stream : Type::datagram, domain == AF_INET6);
-  if (s >= 0) mode(s) = {.nonblocking = (type & SOCK_NONBLOCK) != 0};
+  if (s >= 0) begin(s, (type & SOCK_NONBLOCK) != 0);
   return answer(s);
 }
 
@@ -206,10 +213,9 @@ int Sockets::listen(int s, int backlog) { return answer(stack_->listen(s, backlo
 
 int Sockets::accept(int s, sockaddr* address, socklen_t* length, int flags) {
   Address peer;
-  const Mode how = mode(s);
-  const auto made = static_cast<int>(block(!how.nonblocking, how.receive_within, [&]() -> int64_t { return stack_->accept(s, &peer); }));
+  const auto made = static_cast<int>(block(!is_nonblocking(s), within(s).receive, [&]() -> int64_t { return stack_->accept(s, &peer); }));
   if (made < 0) return -1;
-  mode(made) = {.nonblocking = (flags & SOCK_NONBLOCK) != 0};
+  begin(made, (flags & SOCK_NONBLOCK) != 0);
   write_address(peer, stack_->is_ipv6(made), address, length);
   return made;
 }
@@ -220,9 +226,8 @@ int Sockets::connect(int s, const sockaddr* address, socklen_t length) {
   stack_->set_time(clock_.now());
   const int result = stack_->connect(s, to);
   if (result != -EINPROGRESS && result != -EALREADY) return answer(result);
-  const Mode how = mode(s);
-  if (how.nonblocking) return answer(result);
-  const int64_t done = block(true, how.send_within, [&]() -> int64_t {
+  if (is_nonblocking(s)) return answer(result);
+  const int64_t done = block(true, within(s).send, [&]() -> int64_t {
     const int more = stack_->connect(s, to);
     if (more == -EISCONN) return 0;  // it has turned to TCP, whose SYN waits for data
     return more == -EINPROGRESS || more == -EALREADY ? -EAGAIN : more;
@@ -235,10 +240,9 @@ ssize_t Sockets::send(int s, const void* data, size_t length, int flags) {
   if ((flags & MSG_OOB) != 0) return answer(is_known(s) ? -EOPNOTSUPP : -EBADF);
   const Bytes bytes{static_cast<const std::byte*>(data), length};
   size_t sent = 0;
-  const Mode& how = mode(s);
-  const bool waits = (flags & MSG_DONTWAIT) == 0 && !how.nonblocking;
+  const bool waits = (flags & MSG_DONTWAIT) == 0 && !is_nonblocking(s);
   // A blocking call takes all of it.
-  const ssize_t result = block(waits, how.send_within, [&]() -> int64_t {
+  const ssize_t result = block(waits, within(s).send, [&]() -> int64_t {
     const int64_t more = stack_->send(s, bytes.subspan(sent));
     if (more < 0) return more;
     sent += static_cast<size_t>(more);
@@ -256,8 +260,7 @@ ssize_t Sockets::sendto(int s, const void* data, size_t length, int flags, const
   if (!read_address(to, to_length, address)) return -1;
   if ((flags & MSG_OOB) != 0) return answer(is_known(s) ? -EOPNOTSUPP : -EBADF);
   if (fast_open) return connect_with(s, {static_cast<const std::byte*>(data), length}, flags, address);
-  const Mode& how = mode(s);
-  return block((flags & MSG_DONTWAIT) == 0 && !how.nonblocking, how.send_within,
+  return block((flags & MSG_DONTWAIT) == 0 && !is_nonblocking(s), within(s).send,
                [&] { return stack_->send_to(s, {static_cast<const std::byte*>(data), length}, address); });
 }
 
@@ -265,7 +268,7 @@ ssize_t Sockets::sendto(int s, const void* data, size_t length, int flags, const
 ssize_t Sockets::connect_with(int s, Bytes data, int flags, const Address& to) {
   stack_->set_time(clock_.now());
   const int64_t begun = stack_->connect_with(s, data, to);
-  const bool waits = (flags & MSG_DONTWAIT) == 0 && !mode(s).nonblocking;
+  const bool waits = (flags & MSG_DONTWAIT) == 0 && !is_nonblocking(s);
   if (!waits || (begun < 0 && begun != -EINPROGRESS && begun != -EALREADY && begun != -EAGAIN)) return answer(begun);
   const size_t sent = begun > 0 ? static_cast<size_t>(begun) : 0;
   if (sent == data.size() && begun >= 0) return begun;
@@ -277,12 +280,11 @@ ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr*
   // Urgent data is in line, so there is none beside it (RFC 6093).
   if ((flags & MSG_OOB) != 0) return answer(!is_known(s) ? -EBADF : stack_->is_datagram(s) ? -EOPNOTSUPP : -EINVAL);
   const MutableBytes room{static_cast<std::byte*>(data), length};
-  const Mode& how = mode(s);
-  const bool peek = (flags & MSG_PEEK) != 0, waits = (flags & MSG_DONTWAIT) == 0 && !how.nonblocking;
+  const bool peek = (flags & MSG_PEEK) != 0, waits = (flags & MSG_DONTWAIT) == 0 && !is_nonblocking(s);
   if (stack_->is_datagram(s)) {
     Address address;
     uint32_t whole = 0;
-    const ssize_t got = block(waits, how.receive_within, [&] { return stack_->receive_from(s, room, &address, peek, &whole); });
+    const ssize_t got = block(waits, within(s).receive, [&] { return stack_->receive_from(s, room, &address, peek, &whole); });
     if (got < 0) return got;
     write_address(address, stack_->is_ipv6(s), from, from_length);
     return (flags & MSG_TRUNC) != 0 ? static_cast<ssize_t>(whole) : got;
@@ -290,7 +292,7 @@ ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr*
   if (length == 0) return 0;
   size_t received = 0;
   const bool all = (flags & MSG_WAITALL) != 0 && !peek && waits;
-  const ssize_t result = block(waits, how.receive_within, [&]() -> int64_t {
+  const ssize_t result = block(waits, within(s).receive, [&]() -> int64_t {
     const int64_t more = stack_->receive(s, room.subspan(received), peek);
     if (more <= 0) return more;
     received += static_cast<size_t>(more);
@@ -335,7 +337,9 @@ int Sockets::setsockopt(int s, int level, int name, const void* value, socklen_t
     std::memcpy(&time, value, sizeof time);
     if (time.tv_usec < 0 || time.tv_usec >= 1'000'000 || time.tv_sec < 0) return answer(-EDOM);
     const Nanoseconds within = static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_usec) * kMicrosecond;
-    (name == SO_RCVTIMEO ? mode(s).receive_within : mode(s).send_within) = within;
+    Within& both = within_[s];
+    (name == SO_RCVTIMEO ? both.receive : both.send) = within;
+    if (both.receive == 0 && both.send == 0) within_.erase(s);
     return 0;
   }
   if (level == SOL_SOCKET && name == SO_LINGER) {
@@ -424,7 +428,7 @@ int Sockets::getsockopt(int s, int level, int name, void* value, socklen_t* leng
     return 0;
   };
   if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO)) {
-    const Nanoseconds within = name == SO_RCVTIMEO ? mode(s).receive_within : mode(s).send_within;
+    const Nanoseconds within = name == SO_RCVTIMEO ? this->within(s).receive : this->within(s).send;
     const timeval time{.tv_sec = static_cast<time_t>(within / kSecond),
                        .tv_usec = static_cast<suseconds_t>(within % kSecond / kMicrosecond)};
     return put(&time, sizeof time);
@@ -470,7 +474,7 @@ int Sockets::getsockopt(int s, int level, int name, void* value, socklen_t* leng
 
 int Sockets::set_nonblocking(int s, bool on) {
   if (!is_known(s)) return answer(-EBADF);
-  mode(s).nonblocking = on;
+  nonblocking_[static_cast<size_t>(s)] = on;
   return 0;
 }
 

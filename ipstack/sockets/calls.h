@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -66,9 +67,8 @@ class Sockets {
 
  private:
   std::optional<int> set_group(int s, int level, int name, const void* value, socklen_t length);
-  struct Mode {
-    bool nonblocking = false;
-    Nanoseconds receive_within = 0, send_within = 0;  // SO_RCVTIMEO, SO_SNDTIMEO; 0: for ever
+  struct Within {
+    Nanoseconds receive = 0, send = 0;  // SO_RCVTIMEO, SO_SNDTIMEO; 0: for ever
   };
 
   Sockets(std::unique_ptr<EndpointNetwork> network, const SocketsOptions& options);
@@ -77,15 +77,17 @@ class Sockets {
   int64_t block(bool waits, Nanoseconds within, Try attempt);
   ssize_t connect_with(int s, Bytes data, int flags, const Address& to);
   bool wait(Nanoseconds until);
-  Mode& mode(int s);
+  void begin(int s, bool nonblocking);
+  bool is_nonblocking(int s) const noexcept { return static_cast<size_t>(s) < nonblocking_.size() && nonblocking_[static_cast<size_t>(s)]; }
+  Within within(int s) const noexcept;
   bool is_known(int s) const noexcept;
 
   const SocketsOptions options_;
   const Clock clock_;
   std::unique_ptr<EndpointNetwork> network_;
   std::unique_ptr<Stack> stack_;
-  std::vector<Mode> modes_;  // by socket
-  Mode nobodys_;             // of a number that is no socket
+  std::vector<bool> nonblocking_;   // by socket
+  std::map<int, Within> within_;    // of the few that have any
   Nanoseconds ran_at_ = 0;
 };
 

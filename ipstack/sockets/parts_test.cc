@@ -6,6 +6,7 @@
 #include <set>
 
 #include "ipstack/sockets/flow_table.h"
+#include "ipstack/sockets/option_sets.h"
 #include "ipstack/sockets/ports.h"
 #include "ipstack/sockets/slab.h"
 #include "ipstack/sockets/timer_heap.h"
@@ -90,6 +91,33 @@ TEST_CASE("timers come in order, whatever they are moved to") {
     for (const auto& [each, at] : due) least = std::min(least, at);
     REQUIRE(heap.first() <= least);
   }
+}
+
+TEST_CASE("sockets that want the same of TCP have one set, and keep theirs whatever others want") {
+  OptionSets sets;
+  const SharedOptions first = sets.get({});
+  tcp::Options other;
+  other.nagle = false;
+  const SharedOptions second = sets.get(other);
+  CHECK(&*first == &*sets.get({}));
+  CHECK(&*second == &*sets.get(other));
+  CHECK(&*first != &*second);
+  CHECK(first->nagle);
+  CHECK_FALSE(second->nagle);
+  // More than are remembered: all are as they were asked for, and none is gone that somebody has.
+  std::vector<SharedOptions> all;
+  for (uint16_t mss = 500; mss < 600; ++mss) {
+    all.push_back(sets.get({.mss = mss}));
+    CHECK(&*all.back() == &*sets.get({.mss = mss}));
+  }
+  for (uint16_t mss = 500; mss < 600; ++mss) CHECK(all[mss - 500u]->mss == mss);
+  CHECK(first->mss == tcp::Options{}.mss);
+  SharedOptions moved = std::move(all[3]);
+  all[4] = moved;
+  CHECK(&*all[4] == &*moved);
+  moved = {};
+  CHECK_FALSE(moved);
+  CHECK(all[4]->mss == 503);
 }
 
 TEST_CASE("objects keep their places, and places are used again") {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ipstack/sockets/datagram_queue.h"
+#include "ipstack/sockets/option_sets.h"
 #include "ipstack/tcp/connection.h"
 #include "unet/message.h"
 
@@ -14,9 +15,9 @@ namespace unet::sockets {
 
 enum class Type : uint8_t { stream, datagram };
 
-// A connection with its own options, which setsockopt() may change at any time.
+// Of a stream: its options, of which setsockopt() may make others at any time, and a connection that uses them.
 struct TcpPart {
-  tcp::Options options{};
+  SharedOptions options{};
   std::unique_ptr<tcp::Connection> connection{};  // a stream to a neighbour has none, which is most of its memory
 };
 
@@ -105,45 +106,46 @@ struct NearPart {
 
 struct Socket {
   Type type = Type::stream;
-  bool ipv6 = false;               // of that family: also for IPv4 addresses, unless only_ipv6
-  bool only_ipv6 = false;
-  bool owned = true;               // by the application; else it only lives on to end well
-  bool bound = false;              // has a port, local.port, which it gives back
-  bool named = false;              // by bind(), whatever address that was
-  bool reuse = false;              // SO_REUSEADDR
-  bool found = false;              // it is in the table of flows, by `hash`
-  bool due = false;                // it is in the list of those that may have something to send
-  bool shut_read = false, shut_write = false;
-  bool connected = false;          // a datagram socket with a peer
-  bool connecting = false;         // connect() was called, and what became of it has not been told by a further one
-  bool failed = false;             // its connection's error has been put into `error`
-  bool waits = false;              // it is in its listener's `ready`
-  bool early = false;              // it counts among those of its listener that are open before their handshakes are over
-  bool fast_open_connect = false;  // TCP_FASTOPEN_CONNECT
-  bool fast_open_asked = false;    // its SYN has a cookie or asks for one, and has not been answered
-  bool deferred = false;           // it connects with its first data
-  bool changed = false;            // it is in the list of those that the application has not asked about since
+  bool ipv6 : 1 = false;           // of that family: also for IPv4 addresses, unless only_ipv6
+  bool only_ipv6 : 1 = false;
+  bool owned : 1 = true;           // by the application; else it only lives on to end well
+  bool bound : 1 = false;          // has a port, local.port, which it gives back
+  bool named : 1 = false;          // by bind(), whatever address that was
+  bool reuse : 1 = false;          // SO_REUSEADDR
+  bool found : 1 = false;          // it is in the table of flows, by `hash`
+  bool due : 1 = false;            // it is in the list of those that may have something to send
+  bool shut_read : 1 = false, shut_write : 1 = false;
+  bool connected : 1 = false;      // a datagram socket with a peer
+  bool connecting : 1 = false;     // connect() was called, and what became of it has not been told by a further one
+  bool failed : 1 = false;         // its connection's error has been put into `error`
+  bool waits : 1 = false;          // it is in its listener's `ready`
+  bool early : 1 = false;          // it counts among those of its listener that are open before their handshakes are over
+  bool fast_open_connect : 1 = false;  // TCP_FASTOPEN_CONNECT
+  bool fast_open_asked : 1 = false;  // its SYN has a cookie or asks for one, and has not been answered
+  bool deferred : 1 = false;       // it connects with its first data
+  bool changed : 1 = false;        // it is in the list of those that the application has not asked about since
+  uint8_t hop_limit = 0;           // 0: the host's
+  uint8_t traffic_class = 0;
+  uint8_t shown = 0xFF;            // the state that others were told last, at told_at
+  uint16_t max_segment = 0xFFFF;   // TCP_MAXSEG
+  uint16_t fast_open_max = 0;      // TCP_FASTOPEN, before listen()
+  uint16_t keep_idle = 7200;       // seconds until the first keep-alive, if they are on
+  Address local{}, remote{};
+  uint16_t told = 0;               // events that were told last
   uint32_t refused_by = ~uint32_t{0};  // while it is due for want of room: which neighbour's; ~0: the network interface's
   uint32_t refused_bytes = 0;
-  uint32_t told = 0;               // events that were told last
   int error = 0;                   // SO_ERROR: what happened and was not told
   uint32_t hash = 0;
   uint32_t listener = ~uint32_t{0};  // whose embryo this is, or for whose accept() it waits
-  uint8_t hop_limit = 0;           // 0: the host's
-  uint8_t traffic_class = 0;
-  uint8_t shown = 0xFF;            // the state that others were told last,
-  uint32_t told_at = ~uint32_t{0};  // in that place (SocketTables); ~0: nobody is told
-  uint16_t max_segment = 0xFFFF;   // TCP_MAXSEG
-  uint16_t fast_open_max = 0;      // TCP_FASTOPEN, before listen()
-  Address local{}, remote{};
-  uint32_t keep_idle = 7200;       // seconds until the first keep-alive, if they are on
+  uint32_t told_at = ~uint32_t{0};  // its place in SocketTables; ~0: nobody is told
   uint32_t linger = ~uint32_t{0};  // SO_LINGER, seconds; ~0: off
-  std::unique_ptr<TcpPart> tcp{};
+  TcpPart tcp{};
   std::unique_ptr<ListenerPart> listening{};
   std::unique_ptr<DatagramPart> datagram{};
   std::unique_ptr<NearPart> near{};
 
-  bool has_connection() const noexcept { return tcp != nullptr && tcp->connection != nullptr; }
+  bool has_connection() const noexcept { return tcp.connection != nullptr; }
 };
+static_assert(sizeof(Socket) == 120);
 
 }  // namespace unet::sockets

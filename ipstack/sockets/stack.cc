@@ -28,8 +28,9 @@ HashKey key_of(uint64_t& random) noexcept {
 
 Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
     : network_(network), options_(options), now_(now), random_(seed_of(options.seed)), chunks_(options.chunk_bytes, options.chunks),
-      records_(options.records), slab_(options.sockets), flows_(key_of(random_)), time_waits_(options.time_waits_max, {}),
-      tcp_ports_(network, ip::Protocol::kTcp, ip::next_random(random_)), udp_ports_(network, ip::Protocol::kUdp, ip::next_random(random_)),
+      records_(options.records), default_options_(option_sets_.get(options.tcp)), slab_(options.sockets), flows_(key_of(random_)),
+      time_waits_(options.time_waits_max, {}), tcp_ports_(network, ip::Protocol::kTcp, ip::next_random(random_)),
+      udp_ports_(network, ip::Protocol::kUdp, ip::next_random(random_)),
       groups_(network), path_mtus_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}), fast_open_(key_of(random_)),
       fast_open_cache_(key_of(random_)), tables_(network), pieces_(kMessageMax / options.chunk_bytes + 2) {
   // A quarter is for what comes (chunk_pool.h): a window worth telling of has to fit.
@@ -42,7 +43,7 @@ Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
 Stack::~Stack() {
   for (uint32_t i = 0; i < slab_.end(); ++i) {
     if (!slab_.has(i) || !slab_[i].has_connection() || left_to_interface(i)) continue;
-    slab_[i].tcp->connection->abort();
+    slab_[i].tcp.connection->abort();
     // Without room the network interface resets the peer: nobody has the port then.
     if (send_segments(i)) tables_.give_back(std::exchange(slab_[i].told_at, kNone));
   }
@@ -59,8 +60,7 @@ uint32_t Stack::new_socket(Type type, bool ipv6) {
   if (type == Type::datagram) {
     made.datagram = std::make_unique<DatagramPart>();
   } else {
-    made.tcp = std::make_unique<TcpPart>();
-    made.tcp->options = options_.tcp;
+    made.tcp.options = default_options_;
   }
   return index;
 }
@@ -112,7 +112,7 @@ int Stack::bind(int number, const Address& to) {
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   const bool over = socket->near != nullptr ? socket->near->state == NearPart::State::closed
-                                            : socket->has_connection() && socket->tcp->connection->state() == tcp::State::closed;
+                                            : socket->has_connection() && socket->tcp.connection->state() == tcp::State::closed;
   if (over && !socket->named) forget_connection(static_cast<uint32_t>(number));
   if (socket->named || socket->bound || socket->has_connection()) return -EINVAL;
   if (!fits(*socket, to)) return socket->ipv6 ? -EINVAL : -EAFNOSUPPORT;
@@ -174,11 +174,11 @@ int Stack::shutdown(int number, How how) {
     if (socket->near->state != NearPart::State::open) return -ENOTCONN;
     if (how != How::read) shut_near(index);
   } else {
-    const bool open = socket->has_connection() && socket->tcp->connection->state() != tcp::State::closed;
+    const bool open = socket->has_connection() && socket->tcp.connection->state() != tcp::State::closed;
     if (!open) return -ENOTCONN;
     if (how != How::read) {
       socket->deferred = false;
-      socket->tcp->connection->shutdown();
+      socket->tcp.connection->shutdown();
       after(index);
     }
   }
@@ -204,7 +204,7 @@ int Stack::close(int number) {
   }
   socket->owned = false;
   socket->deferred = false;
-  tcp::Connection& connection = *socket->tcp->connection;
+  tcp::Connection& connection = *socket->tcp.connection;
   if (socket->linger == 0) connection.abort();
   else connection.close(now_);
   after(index);
@@ -225,8 +225,8 @@ int Stack::remote_address(int number, Address& address) const {
   const bool has = socket->type == Type::datagram ? socket->connected
                    : socket->near != nullptr
                        ? socket->near->state == NearPart::State::open
-                       : socket->has_connection() && socket->tcp->connection->state() != tcp::State::closed &&
-                             socket->tcp->connection->state() != tcp::State::syn_sent;
+                       : socket->has_connection() && socket->tcp.connection->state() != tcp::State::closed &&
+                             socket->tcp.connection->state() != tcp::State::syn_sent;
   if (!has) return -ENOTCONN;
   address = socket->remote;
   return 0;
@@ -234,7 +234,7 @@ int Stack::remote_address(int number, Address& address) const {
 
 const tcp::Connection* Stack::connection(int number) const noexcept {
   const Socket* const socket = owned(number);
-  return socket != nullptr && socket->has_connection() ? &*socket->tcp->connection : nullptr;
+  return socket != nullptr && socket->has_connection() ? &*socket->tcp.connection : nullptr;
 }
 
 // ---- events
@@ -251,7 +251,7 @@ uint32_t Stack::events_of(const Socket& socket) const noexcept {
   if (socket.listening != nullptr) return events | (socket.listening->ready.empty() ? 0 : Events::kIn);
   if (socket.near != nullptr) return events | events_near(socket);
   if (!socket.has_connection()) return events | Events::kOut | Events::kHangUp;
-  const tcp::Connection& connection = *socket.tcp->connection;
+  const tcp::Connection& connection = *socket.tcp.connection;
   const tcp::Readiness ready = connection.readiness();
   if (connection.state() == tcp::State::closed || connection.state() == tcp::State::time_wait) {
     return events | Events::kIn | Events::kOut | Events::kPeerShut | Events::kHangUp;
@@ -262,7 +262,7 @@ uint32_t Stack::events_of(const Socket& socket) const noexcept {
   if (ready.ended || socket.shut_read) events |= Events::kPeerShut;
   if ((ready.ended || socket.shut_read) && socket.shut_write) events |= Events::kHangUp;
   // A third of the buffer is free, as for Linux: writing a byte at a time is nobody's wish.
-  if (socket.shut_write || connection.writable() >= socket.tcp->options.send_buffer / 3) events |= Events::kOut;
+  if (socket.shut_write || connection.writable() >= socket.tcp.options->send_buffer / 3) events |= Events::kOut;
   return events;
 }
 
@@ -277,7 +277,7 @@ void Stack::note(uint32_t index) {
   if (!socket.owned || socket.changed) return;
   const uint32_t events = events_of(socket);
   if ((events & ~socket.told) == 0 && (events & (Events::kIn | Events::kError)) == 0) {
-    socket.told = events;
+    socket.told = static_cast<uint16_t>(events);
     return;
   }
   socket.changed = true;
@@ -295,7 +295,7 @@ bool Stack::next_change(Change& change) {
     Socket& socket = slab_[index];
     socket.changed = false;
     if (!socket.owned) continue;
-    socket.told = events_of(socket);
+    socket.told = static_cast<uint16_t>(events_of(socket));
     change = {static_cast<int>(index), socket.told};
     return true;
   }
@@ -340,7 +340,7 @@ void Stack::run() {
       continue;
     }
     if (!socket.has_connection()) continue;
-    tcp::Connection& connection = *socket.tcp->connection;
+    tcp::Connection& connection = *socket.tcp.connection;
     if (connection.next_timer() <= now_) connection.handle_timer(now_);
     after(index);
   }
@@ -396,7 +396,7 @@ bool Stack::idle() const noexcept {
     if (!slab_.has(i)) continue;
     if (slab_[i].near != nullptr && slab_[i].near->state != NearPart::State::closed) return false;
     if (!slab_[i].has_connection() || left_to_interface(i)) continue;
-    const tcp::State state = slab_[i].tcp->connection->state();
+    const tcp::State state = slab_[i].tcp.connection->state();
     if (state != tcp::State::closed && state != tcp::State::time_wait) return false;
   }
   return true;

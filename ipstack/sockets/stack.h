@@ -27,6 +27,7 @@
 #include "ipstack/sockets/groups.h"
 #include "ipstack/sockets/near_message.h"
 #include "ipstack/sockets/network.h"
+#include "ipstack/sockets/option_sets.h"
 #include "ipstack/sockets/ports.h"
 #include "ipstack/sockets/slab.h"
 #include "ipstack/sockets/socket.h"
@@ -383,7 +384,7 @@ class Stack {
   bool left_to_interface(uint32_t index) const noexcept;
 
   // stack_options.cc
-  static void set_keep_alive(Socket& socket, bool on) noexcept;
+  int choose(Socket& socket, Option option, int64_t value, tcp::Options& tcp) noexcept;
 
   Network& network_;
   const StackOptions options_;
@@ -396,6 +397,8 @@ class Stack {
   tcp::Counters tcp_counters_;
   const tcp::Resources resources_{chunks_, records_, tcp_counters_};
   StackCounters counters_;
+  OptionSets option_sets_;
+  const SharedOptions default_options_;
   Slab<Socket> slab_;
   FlowTable flows_;
   TimeWaits time_waits_;

@@ -26,14 +26,14 @@ bool Stack::begin_fast_open(Socket& socket) {
   const FastOpenCache::Entry* const known = fast_open_cache_.find(socket.remote.host);
   if (known != nullptr && now_ < known->not_before) return false;
   socket.fast_open_asked = true;
-  socket.tcp->connection->fast_open(known == nullptr ? Bytes{} : known->value(), known == nullptr ? uint16_t{0} : known->mss);
+  socket.tcp.connection->fast_open(known == nullptr ? Bytes{} : known->value(), known == nullptr ? uint16_t{0} : known->mss);
   return known != nullptr && known->bytes != 0;
 }
 
 // The handshake that asked for fast open is over: what has been learned of the server.
 void Stack::learn_fast_open(Socket& socket, const ip::TcpView& answer) {
   socket.fast_open_asked = false;
-  const tcp::Connection& connection = *socket.tcp->connection;
+  const tcp::Connection& connection = *socket.tcp.connection;
   if (connection.syn_resent()) {
     ++counters_.fast_open_avoided;
     return fast_open_cache_.avoid(socket.remote.host, now_);
@@ -58,7 +58,7 @@ void Stack::answer_fast_open(uint32_t index, const ip::TcpView& segment) {
   if (known && !taken) ++counters_.fast_open_overflow;
   const FastOpenCookies::Cookie fresh = fast_open_.make(socket.local.host, socket.remote.host, now_);
   const bool tell = verdict != FastOpenCookies::Verdict::good;
-  socket.tcp->connection->answer_fast_open(taken, tell ? Bytes(fresh) : Bytes{});
+  socket.tcp.connection->answer_fast_open(taken, tell ? Bytes(fresh) : Bytes{});
   if (!taken) return;
   ++counters_.fast_open_in;
   ++part.early;

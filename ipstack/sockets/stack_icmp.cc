@@ -71,7 +71,7 @@ void Stack::handle_icmp(const ip::IpView& packet) {
 // What is not of a segment that is under way is a guess of somebody who does not see the connection (RFC 5927, 4).
 void Stack::handle_connection_error(uint32_t index, const ip::IcmpView& error, Bytes quoted) {
   Socket& socket = slab_[index];
-  tcp::Connection& connection = *socket.tcp->connection;
+  tcp::Connection& connection = *socket.tcp.connection;
   be32 sequence;
   std::memcpy(&sequence, quoted.data() + offsetof(ip::TcpHeader, sequence), sizeof sequence);
   if (!connection.under_way({sequence})) return void(++counters_.icmp_unknown);

@@ -84,7 +84,7 @@ void Stack::end_listener(Socket& socket) {
       child.linger = 0;
       close_near(i);
     } else {
-      child.tcp->connection->abort();
+      child.tcp.connection->abort();
       after(i);
     }
   }
@@ -93,7 +93,7 @@ void Stack::end_listener(Socket& socket) {
 
 // What a listener's options mean for its connections.
 void Stack::inherit(Socket& child, const Socket& parent) {
-  child.tcp->options = parent.tcp->options;
+  child.tcp.options = parent.tcp.options;
   child.hop_limit = parent.hop_limit;
   child.traffic_class = parent.traffic_class;
   child.max_segment = parent.max_segment;
@@ -131,7 +131,7 @@ void Stack::handle_syn(uint32_t listener, const Address& local, const Address& r
   if (embryos_ >= options_.half_open_max || part.embryos >= std::max(part.backlog, 16u)) return send_cookie(local, remote, segment);
   const uint32_t index = make_embryo(listener, local, remote);
   if (index == kNone) return void(++counters_.listen_overflow);
-  slab_[index].tcp->connection->listen(initial_sequence(local, remote, begin), timestamp_offset(local, remote));
+  slab_[index].tcp.connection->listen(initial_sequence(local, remote, begin), timestamp_offset(local, remote));
   answer_fast_open(index, segment);
   handle_connection(index, segment, ecn);
 }
@@ -139,7 +139,7 @@ void Stack::handle_syn(uint32_t listener, const Address& local, const Address& r
 // An embryo has come of age, or died.
 void Stack::embryo_changed(uint32_t index) {
   Socket& socket = slab_[index];
-  const tcp::State state = socket.tcp->connection->state();
+  const tcp::State state = socket.tcp.connection->state();
   if (state == tcp::State::closed) return drop(index);
   if (!is_synchronized(state) && !socket.early) return;
   Socket& listener = slab_[socket.listener];
@@ -191,7 +191,7 @@ bool Stack::take_cookie(uint32_t listener, const Address& local, const Address& 
   if (index == kNone) return true;
   ++counters_.cookies_taken;
   // What was not kept is told again: the SYN, of which the SYN-ACK has left already.
-  tcp::Connection& connection = *slab_[index].tcp->connection;
+  tcp::Connection& connection = *slab_[index].tcp.connection;
   connection.listen({cookie});
   ip::TcpView syn;
   syn.source_port = remote.port;

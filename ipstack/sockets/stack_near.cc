@@ -26,11 +26,11 @@ void Stack::connect_near(uint32_t index) {
   socket.near = std::make_unique<NearPart>();
   NearPart& part = *socket.near;
   part.life = ++lives_;
-  part.window = std::max(socket.tcp->options.receive_buffer, kWindowLeast);
+  part.window = std::max(socket.tcp.options->receive_buffer, kWindowLeast);
   part.neighbour = whereabouts(ip::Protocol::kTcp, socket.remote).neighbour;
   part.open_due = part.neighbour != kNone;
   if (part.neighbour == kNone) await_neighbour(index);
-  timers_.set(index, now_ + socket.tcp->options.syn_timeout);
+  timers_.set(index, now_ + socket.tcp.options->syn_timeout);
   show(index);
   if (!after_near(index)) make_due(index);
 }
@@ -131,7 +131,7 @@ void Stack::close_near(uint32_t index) {
   }
   if (part.state != NearPart::State::open) return drop(index);  // what answers the question is answered by a reset
   part.end_due = !part.end_sent;
-  timers_.set(index, now_ + socket.tcp->options.fin_wait_2);
+  timers_.set(index, now_ + socket.tcp.options->fin_wait_2);
   const bool blocked = !after_near(index);
   if (blocked) return make_due(index);
   if (part.end_sent && part.end_came) drop(index);

@@ -279,7 +279,7 @@ void Stack::handle_near_open(uint32_t neighbour, Bytes message) {
   find_flow(index, true);
   child.near = std::make_unique<NearPart>();
   *child.near = {.state = NearPart::State::open, .neighbour = neighbour, .peer = open.header.socket, .peer_life = open.header.life,
-                 .life = ++lives_, .credit = open.window, .window = std::max(child.tcp->options.receive_buffer, 64u * 1024),
+                 .life = ++lives_, .credit = open.window, .window = std::max(child.tcp.options->receive_buffer, 64u * 1024),
                  .answer_due = true};
   ++counters_.near_in;
   show(index);

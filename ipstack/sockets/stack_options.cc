@@ -18,124 +18,137 @@ int Stack::set_option(int number, Option option, int64_t value) {
   forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
-  const bool stream = socket->type == Type::stream;
-  tcp::Options* const tcp = stream ? &socket->tcp->options : nullptr;
+  if (socket->type == Type::datagram) {
+    tcp::Options nobodys;
+    return choose(*socket, option, value, nobodys);
+  }
+  tcp::Options wanted = *socket->tcp.options;
+  if (const int error = choose(*socket, option, value, wanted); error != 0) return error;
+  const bool others = wanted != *socket->tcp.options;
+  if (others) {
+    SharedOptions fresh = option_sets_.get(wanted);
+    if (socket->has_connection()) socket->tcp.connection->set_options(*fresh);
+    socket->tcp.options = std::move(fresh);
+  }
+  if (!socket->has_connection() || (!others && option != Option::congestion)) return 0;
+  if (option == Option::congestion) socket->tcp.connection->set_congestion(wanted.congestion, now_);
+  // Data that had waited may go, and timers may be others.
+  after(static_cast<uint32_t>(number));
+  return 0;
+}
+
+// What is kept of it: in the socket, or in `tcp`, which are a stream's.
+int Stack::choose(Socket& socket, Option option, int64_t value, tcp::Options& tcp) noexcept {
+  const bool stream = socket.type == Type::stream;
+  const auto set_keep_alive = [&](bool on) { tcp.keep_alive_idle = on ? Nanoseconds{socket.keep_idle} * kSecond : 0; };
   const auto of_range = [&](int64_t least, int64_t most) { return value >= least && value <= most; };
   switch (option) {
     case Option::error:
     case Option::type:
     case Option::accepts: return -ENOPROTOOPT;
-    case Option::reuse_address: socket->reuse = value != 0; return 0;
+    case Option::reuse_address: socket.reuse = value != 0; return 0;
     case Option::only_ipv6:
-      if (!socket->ipv6) return -ENOPROTOOPT;
-      if (socket->bound) return -EINVAL;
-      socket->only_ipv6 = value != 0;
+      if (!socket.ipv6) return -ENOPROTOOPT;
+      if (socket.bound) return -EINVAL;
+      socket.only_ipv6 = value != 0;
       return 0;
     case Option::send_buffer:
-      if (stream) tcp->send_buffer = tcp->send_buffer_max = buffer_of(value);  // it grows by itself only while nobody has said how much
+      tcp.send_buffer = tcp.send_buffer_max = buffer_of(value);  // it grows by itself only while nobody has said how much
       return 0;
     case Option::receive_buffer:
       // A window that was announced is not taken back, and its scale is agreed upon.
-      if (stream && !socket->has_connection()) tcp->receive_buffer = tcp->receive_buffer_max = buffer_of(value);
-      if (!stream) socket->datagram->receive_max = buffer_of(value);
+      if (stream && !socket.has_connection()) tcp.receive_buffer = tcp.receive_buffer_max = buffer_of(value);
+      if (!stream) socket.datagram->receive_max = buffer_of(value);
       return 0;
     case Option::linger:
       if (!of_range(-1, 0x7FFF'FFFF)) return -EINVAL;
-      socket->linger = value < 0 ? kNone : static_cast<uint32_t>(value);
+      socket.linger = value < 0 ? kNone : static_cast<uint32_t>(value);
       return 0;
     case Option::hop_limit:
       if (!of_range(1, 255)) return -EINVAL;
-      socket->hop_limit = static_cast<uint8_t>(value);
+      socket.hop_limit = static_cast<uint8_t>(value);
       return 0;
     case Option::traffic_class:
       if (!of_range(0, 255)) return -EINVAL;
-      socket->traffic_class = static_cast<uint8_t>(value & 0xFC);  // ECN is not the application's
+      socket.traffic_class = static_cast<uint8_t>(value & 0xFC);  // ECN is not the application's
       return 0;
     case Option::udp_segment:
       if (stream) return -ENOPROTOOPT;
       if (!of_range(0, 0xFFFF)) return -EINVAL;
-      socket->datagram->segment = static_cast<uint16_t>(value);
+      socket.datagram->segment = static_cast<uint16_t>(value);
       return 0;
     case Option::udp_gro:
       if (stream) return -ENOPROTOOPT;
-      socket->datagram->coalesce = value != 0;
+      socket.datagram->coalesce = value != 0;
       return 0;
     case Option::broadcast:
-      if (!stream) socket->datagram->broadcast = value != 0;
+      if (!stream) socket.datagram->broadcast = value != 0;
       return 0;
     case Option::group_loop:
       if (stream) return -ENOPROTOOPT;
-      socket->datagram->group_loop = value != 0;
+      socket.datagram->group_loop = value != 0;
       return 0;
     case Option::group_hops:
       if (stream) return -ENOPROTOOPT;
       if (!of_range(-1, 255)) return -EINVAL;
-      socket->datagram->group_hops = static_cast<uint8_t>(value < 0 ? 1 : value);  // -1: as it was
+      socket.datagram->group_hops = static_cast<uint8_t>(value < 0 ? 1 : value);  // -1: as it was
       return 0;
     case Option::keep_alive:
-      if (stream) set_keep_alive(*socket, value != 0);
-      if (stream && socket->has_connection()) after(static_cast<uint32_t>(number));
+      set_keep_alive(value != 0);
       return 0;
     default: break;
   }
   if (!stream) return -ENOPROTOOPT;
   switch (option) {
     case Option::no_delay:
-      tcp->nagle = value == 0;
+      tcp.nagle = value == 0;
       break;
     case Option::keep_idle:
       if (!of_range(1, 32'767)) return -EINVAL;
-      socket->keep_idle = static_cast<uint32_t>(value);
-      if (tcp->keep_alive_idle != 0) set_keep_alive(*socket, true);
+      socket.keep_idle = static_cast<uint16_t>(value);
+      if (tcp.keep_alive_idle != 0) set_keep_alive(true);
       break;
     case Option::keep_interval:
       if (!of_range(1, 32'767)) return -EINVAL;
-      tcp->keep_alive_interval = static_cast<Nanoseconds>(value) * kSecond;
+      tcp.keep_alive_interval = static_cast<Nanoseconds>(value) * kSecond;
       break;
     case Option::keep_count:
       if (!of_range(1, 127)) return -EINVAL;
-      tcp->keep_alive_probes = static_cast<uint8_t>(value);
+      tcp.keep_alive_probes = static_cast<uint8_t>(value);
       break;
     case Option::user_timeout:  // milliseconds; 0: the system's
       if (value < 0) return -EINVAL;
-      tcp->user_timeout = value == 0 ? options_.tcp.user_timeout : static_cast<Nanoseconds>(value) * kMillisecond;
+      tcp.user_timeout = value == 0 ? options_.tcp.user_timeout : static_cast<Nanoseconds>(value) * kMillisecond;
       break;
     case Option::max_segment:
       if (!of_range(88, 32'767)) return -EINVAL;
-      if (socket->has_connection()) return 0;
-      socket->max_segment = static_cast<uint16_t>(value);
+      if (socket.has_connection()) return 0;
+      socket.max_segment = static_cast<uint16_t>(value);
       break;
     case Option::fast_open:
       if (!of_range(0, 0xFFFF)) return -EINVAL;
-      socket->fast_open_max = static_cast<uint16_t>(std::min<int64_t>(value, 4096));
-      if (socket->listening != nullptr) socket->listening->fast_open_max = socket->fast_open_max;
+      socket.fast_open_max = static_cast<uint16_t>(std::min<int64_t>(value, 4096));
+      if (socket.listening != nullptr) socket.listening->fast_open_max = socket.fast_open_max;
       return 0;
     case Option::fast_open_connect:
       if (!of_range(0, 1)) return -EINVAL;
-      if (socket->has_connection() || socket->near != nullptr || socket->listening != nullptr) return -EINVAL;
-      socket->fast_open_connect = value != 0;
+      if (socket.has_connection() || socket.near != nullptr || socket.listening != nullptr) return -EINVAL;
+      socket.fast_open_connect = value != 0;
       return 0;
     case Option::congestion:
       if (!of_range(0, static_cast<int64_t>(tcp::Algorithm::bbr))) return -ENOENT;
-      tcp->congestion = static_cast<tcp::Algorithm>(value);
-      if (socket->has_connection()) socket->tcp->connection->set_congestion(tcp->congestion, now_);
+      tcp.congestion = static_cast<tcp::Algorithm>(value);
       break;
     default: return -ENOPROTOOPT;
   }
-  // Data that had waited may go, and timers may be others.
-  if (socket->has_connection()) after(static_cast<uint32_t>(number));
   return 0;
-}
-
-void Stack::set_keep_alive(Socket& socket, bool on) noexcept {
-  socket.tcp->options.keep_alive_idle = on ? Nanoseconds{socket.keep_idle} * kSecond : 0;
 }
 
 int64_t Stack::option(int number, Option option) {
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   const bool stream = socket->type == Type::stream;
-  const tcp::Options* const tcp = stream ? &socket->tcp->options : nullptr;
+  const tcp::Options* const tcp = stream ? &*socket->tcp.options : nullptr;
   switch (option) {
     case Option::error: return take_error(*socket);
     case Option::type: return static_cast<int64_t>(socket->type);
@@ -162,7 +175,7 @@ int64_t Stack::option(int number, Option option) {
     case Option::keep_interval: return static_cast<int64_t>(tcp->keep_alive_interval / kSecond);
     case Option::keep_count: return tcp->keep_alive_probes;
     case Option::user_timeout: return static_cast<int64_t>(tcp->user_timeout / kMillisecond);
-    case Option::max_segment: return socket->has_connection() && socket->tcp->connection->mss() != 0 ? socket->tcp->connection->mss() : 536;
+    case Option::max_segment: return socket->has_connection() && socket->tcp.connection->mss() != 0 ? socket->tcp.connection->mss() : 536;
     case Option::fast_open: return socket->fast_open_max;
     case Option::fast_open_connect: return socket->fast_open_connect;
     case Option::congestion: return static_cast<int64_t>(tcp->congestion);

@@ -23,7 +23,7 @@ int Stack::reserve(int number, uint32_t bytes, MutableBytes& room) {
   } else {
     if (socket->error != 0) return -take_error(*socket);
     result = socket->near != nullptr ? reserve_near(index, bytes, room) : reserve_stream(index, bytes, room);
-    if (result == -EAGAIN) socket->told &= ~Events::kOut;  // told again when there is room
+    if (result == -EAGAIN) socket->told = static_cast<uint16_t>(socket->told & ~Events::kOut);  // told again when there is room
   }
   if (result != 0) return result;
   reserved_.socket = number;
@@ -34,7 +34,7 @@ int Stack::reserve(int number, uint32_t bytes, MutableBytes& room) {
 int Stack::reserve_stream(uint32_t index, uint32_t bytes, MutableBytes& room) {
   Socket& socket = slab_[index];
   if (!socket.has_connection() || socket.shut_write) return -EPIPE;
-  tcp::Connection& connection = *socket.tcp->connection;
+  tcp::Connection& connection = *socket.tcp.connection;
   if (connection.state() == tcp::State::closed) return -EPIPE;
   if (socket.deferred) {  // what is written in place does not go with a SYN
     socket.deferred = false;
@@ -113,8 +113,8 @@ int64_t Stack::commit(int number, uint32_t bytes) {
     part.credit -= bytes;
     return bytes;
   }
-  socket->told &= ~Events::kOut;
-  socket->tcp->connection->commit(bytes, reserved.spare);
+  socket->told = static_cast<uint16_t>(socket->told & ~Events::kOut);
+  socket->tcp.connection->commit(bytes, reserved.spare);
   if (bytes != 0) after(index);
   return bytes;
 }

@@ -25,7 +25,7 @@ SocketState state_of(const Socket& socket) noexcept {
     if (socket.near->end_came) return SocketState::close_wait;
     return socket.near->end_sent ? SocketState::fin_wait_2 : SocketState::established;
   }
-  return socket.has_connection() ? static_cast<SocketState>(socket.tcp->connection->state()) : SocketState::closed;
+  return socket.has_connection() ? static_cast<SocketState>(socket.tcp.connection->state()) : SocketState::closed;
 }
 
 void fill_queues(const Socket& socket, SocketRecord& record) noexcept {
@@ -37,8 +37,8 @@ void fill_queues(const Socket& socket, SocketRecord& record) noexcept {
   } else if (socket.near != nullptr) {
     record.receive_queue = socket.near->unread;
   } else if (socket.has_connection()) {
-    record.receive_queue = socket.tcp->connection->readable();
-    record.send_queue = socket.tcp->connection->unacknowledged() + socket.tcp->connection->unsent();
+    record.receive_queue = socket.tcp.connection->readable();
+    record.send_queue = socket.tcp.connection->unacknowledged() + socket.tcp.connection->unsent();
   }
 }
 
@@ -47,7 +47,7 @@ void fill_queues(const Socket& socket, SocketRecord& record) noexcept {
 tcp::Info Stack::info(int number) const noexcept {
   const Socket* const socket = owned(number);
   if (socket == nullptr) return {};
-  if (socket->has_connection()) return socket->tcp->connection->info(now_);
+  if (socket->has_connection()) return socket->tcp.connection->info(now_);
   tcp::Info info;
   info.state = static_cast<tcp::State>(state_of(*socket));
   return info;
@@ -64,7 +64,7 @@ void Stack::show(uint32_t index) {
   const auto add = [&](bool holds, uint8_t flag) { record.flags = static_cast<uint8_t>(holds ? record.flags | flag : record.flags); };
   if (socket.near != nullptr) add(true, SocketFlags::kNear);
   if (socket.has_connection()) {
-    const tcp::Connection::Ends ends = socket.tcp->connection->ends(now_);
+    const tcp::Connection::Ends ends = socket.tcp.connection->ends(now_);
     add(!socket.owned && socket.listener == kNone, SocketFlags::kClosed);
     add(ends.fin_sent, SocketFlags::kFinSent);
     add(ends.timestamps, SocketFlags::kTimestamps);
@@ -93,7 +93,7 @@ void Stack::tell_asked() {
     show(telling_at_);
     const Socket& socket = slab_[telling_at_];
     if (!socket.has_connection()) continue;
-    tables_.put_info(socket.told_at, info_of(socket.tcp->connection->info(now_), asked));
+    tables_.put_info(socket.told_at, info_of(socket.tcp.connection->info(now_), asked));
   }
   if (telling_at_ >= slab_.end()) tables_.finish(asked, counters_, tcp_counters_);
 }
@@ -102,7 +102,7 @@ void Stack::tell_asked() {
 bool Stack::left_to_interface(uint32_t index) const noexcept {
   const Socket& socket = slab_[index];
   if (socket.owned || socket.listener != kNone || socket.told_at == kNone || !socket.has_connection()) return false;
-  const tcp::Connection& connection = *socket.tcp->connection;
+  const tcp::Connection& connection = *socket.tcp.connection;
   const tcp::Connection::Ends ends = connection.ends(now_);
   const uint32_t outstanding = ends.send_next - ends.send_unacknowledged;
   switch (connection.state()) {

@@ -87,15 +87,16 @@ void Stack::make_connection(Socket& socket) {
   // What stays in this network interface is not cut.
   const bool own = is_own(socket.remote.host);
   const uint32_t mtu = own ? kPayloadMax + header + sizeof(ip::TcpHeader) : mtu_from(socket.local.host);
-  tcp::Options& options = socket.tcp->options;
+  tcp::Options options = *socket.tcp.options;
   const uint32_t mss = mtu - header - static_cast<uint32_t>(sizeof(ip::TcpHeader));
   options.mss = static_cast<uint16_t>(std::clamp<uint32_t>(std::min<uint32_t>(mss, socket.max_segment), 88, kPayloadMax));
   options.default_mss = socket.remote.host.is_ipv4() ? 536 : 1220;
-  socket.tcp->connection = std::make_unique<tcp::Connection>(options, resources_, socket.local.port);
+  socket.tcp.options = option_sets_.get(options);
+  socket.tcp.connection = std::make_unique<tcp::Connection>(*socket.tcp.options, resources_, socket.local.port);
   const uint32_t path = path_mtus_.mtu(socket.remote.host, now_);
   if (own || path < mtu) {
     const uint32_t size = (own ? mtu : path) - header - static_cast<uint32_t>(sizeof(ip::TcpHeader));
-    socket.tcp->connection->limit_path(static_cast<uint16_t>(size));
+    socket.tcp.connection->limit_path(static_cast<uint16_t>(size));
   }
   socket.failed = false;
 }
@@ -170,9 +171,9 @@ int Stack::connect_again(uint32_t index) {
   Socket& socket = slab_[index];
   if (!socket.connecting || socket.deferred) return -EISCONN;
   const NearPart* const near = socket.near.get();
-  if (near != nullptr ? near->state == NearPart::State::asking : is_opening(socket.tcp->connection->state())) return -EALREADY;
+  if (near != nullptr ? near->state == NearPart::State::asking : is_opening(socket.tcp.connection->state())) return -EALREADY;
   socket.connecting = false;
-  if (near != nullptr ? near->state == NearPart::State::open : socket.tcp->connection->state() != tcp::State::closed) return 0;
+  if (near != nullptr ? near->state == NearPart::State::open : socket.tcp.connection->state() != tcp::State::closed) return 0;
   const int error = take_error(socket);
   forget_connection(index);
   return error != 0 ? -error : -ECONNABORTED;
@@ -183,7 +184,7 @@ void Stack::forget_connection(uint32_t index) {
   Socket& socket = slab_[index];
   timers_.remove(index);
   if (socket.found) find_flow(index, false);
-  if (socket.has_connection()) socket.tcp->connection.reset();
+  if (socket.has_connection()) socket.tcp.connection.reset();
   if (socket.near != nullptr) drop_pieces(*socket.near);
   socket.near.reset();
   socket.shut_read = socket.shut_write = socket.fast_open_asked = socket.connecting = false;
@@ -202,7 +203,7 @@ bool Stack::open_connection(uint32_t index) {
   make_connection(socket);
   ++counters_.connections_out;
   const auto before = replace_time_wait(socket.local, socket.remote);
-  socket.tcp->connection->connect(socket.remote.port, initial_sequence(socket.local, socket.remote, before), now_,
+  socket.tcp.connection->connect(socket.remote.port, initial_sequence(socket.local, socket.remote, before), now_,
                                   timestamp_offset(socket.local, socket.remote));
   socket.deferred = socket.fast_open_connect && begin_fast_open(socket);
   after(index);
@@ -229,12 +230,12 @@ int64_t Stack::send(int number, Bytes data) {
   }
   if (socket->error != 0) return -take_error(*socket);
   if (socket->near != nullptr) {
-    socket->told &= ~Events::kOut;
+    socket->told = static_cast<uint16_t>(socket->told & ~Events::kOut);
     return send_near(static_cast<uint32_t>(number), data);
   }
   if (!socket->has_connection() || socket->shut_write) return -EPIPE;
-  tcp::Connection& connection = *socket->tcp->connection;
-  socket->told &= ~Events::kOut;  // told again when there is room
+  tcp::Connection& connection = *socket->tcp.connection;
+  socket->told = static_cast<uint16_t>(socket->told & ~Events::kOut);  // told again when there is room
   if (is_opening(connection.state()) && !socket->deferred && !connection.is_early()) return -EAGAIN;
   const bool opens = socket->deferred;
   socket->deferred = false;
@@ -253,7 +254,7 @@ int64_t Stack::receive(int number, MutableBytes data, bool peek) {
   if (socket->type == Type::datagram) return receive_from(number, data, nullptr, peek);
   if (socket->near != nullptr) return receive_near(static_cast<uint32_t>(number), data, peek);
   if (!socket->has_connection()) return socket->error != 0 ? -take_error(*socket) : -ENOTCONN;
-  tcp::Connection& connection = *socket->tcp->connection;
+  tcp::Connection& connection = *socket->tcp.connection;
   if (connection.readable() == 0) {
     if (connection.readiness().ended) return 0;  // as on Linux also if it was reset after that: those who send hear of it
     if (socket->error != 0) return -take_error(*socket);
@@ -286,8 +287,8 @@ int Stack::gather(int number, std::span<Bytes> pieces) {
   if (socket == nullptr) return -EBADF;
   if (socket->near != nullptr && socket->near->unread != 0) return gather_near(*socket, pieces);
   if (!socket->has_connection() && socket->near == nullptr) return -ENOTCONN;
-  if (socket->near != nullptr || socket->tcp->connection->readable() == 0) return static_cast<int>(receive(number, {}, true));
-  return static_cast<int>(socket->tcp->connection->gather(pieces));
+  if (socket->near != nullptr || socket->tcp.connection->readable() == 0) return static_cast<int>(receive(number, {}, true));
+  return static_cast<int>(socket->tcp.connection->gather(pieces));
 }
 
 void Stack::consume(int number, uint32_t bytes) {
@@ -295,7 +296,7 @@ void Stack::consume(int number, uint32_t bytes) {
   Socket* const socket = owned(number);
   if (socket != nullptr && socket->near != nullptr) return consume_near(static_cast<uint32_t>(number), bytes);
   if (socket == nullptr || !socket->has_connection()) return;
-  tcp::Connection& connection = *socket->tcp->connection;
+  tcp::Connection& connection = *socket->tcp.connection;
   connection.consume(std::min(bytes, connection.readable()));
   make_due(static_cast<uint32_t>(number));
 }
@@ -308,7 +309,7 @@ void Stack::after(uint32_t index) {
   const bool blocked = !send_segments(index);
   if (blocked) make_due(index);
   Socket& socket = slab_[index];
-  tcp::Connection& connection = *socket.tcp->connection;
+  tcp::Connection& connection = *socket.tcp.connection;
   // While there is no room run() asks again by itself: a pacer that would let more go does not wake anybody for that.
   timers_.set(index, std::max(connection.next_timer(), now_ + (blocked ? kMillisecond : 1)));
   if (const uint16_t size = connection.take_path_news(); size != 0) {
@@ -332,7 +333,7 @@ void Stack::after(uint32_t index) {
 
 // Of a connection that has ended: why, for its owner.
 void Stack::take_failure(Socket& socket) {
-  const tcp::Connection& connection = *socket.tcp->connection;
+  const tcp::Connection& connection = *socket.tcp.connection;
   if (connection.state() != tcp::State::closed || socket.failed || connection.error() == tcp::Error::none) return;
   socket.failed = true;
   // What ICMP said meanwhile is a better reason than silence.
@@ -346,7 +347,7 @@ void Stack::take_failure(Socket& socket) {
 // False: the network takes no more now.
 bool Stack::send_segments(uint32_t index) {
   Socket& socket = slab_[index];
-  tcp::Connection& connection = *socket.tcp->connection;
+  tcp::Connection& connection = *socket.tcp.connection;
   tcp::Segment segment;
   constexpr uint32_t headers = sizeof(IpMessageHeader) + ip::kIpv6Bytes + ip::kTcpHeaderMax;
   while (true) {
@@ -412,8 +413,8 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
   std::optional<tcp::Sequence> begin;  // where the numbers of a new connection may begin
   const bool near = index != kNone && !slab_[index].has_connection();  // what comes is not of that stream: nobody's, not a listener's
   if (index == kNone && handle_time_wait(hash, local, remote, segment, begin)) return;
-  if (index != kNone && !near && slab_[index].tcp->connection->yields_to(segment)) {
-    begin = slab_[index].tcp->connection->time_wait().snd_nxt;
+  if (index != kNone && !near && slab_[index].tcp.connection->yields_to(segment)) {
+    begin = slab_[index].tcp.connection->time_wait().snd_nxt;
     if (slab_[index].owned) find_flow(index, false);  // its owner has not closed it yet
     else drop(index);
     index = kNone;
@@ -433,7 +434,7 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
 
 void Stack::handle_connection(uint32_t index, const ip::TcpView& segment, uint8_t ecn) {
   Socket& socket = slab_[index];
-  tcp::Connection& connection = *socket.tcp->connection;
+  tcp::Connection& connection = *socket.tcp.connection;
   connection.handle_segment(segment, now_, ecn);
   if (socket.fast_open_asked && is_synchronized(connection.state())) learn_fast_open(socket, segment);
   take_failure(socket);

@@ -495,6 +495,22 @@ TEST_CASE("a pacer wakes nobody while the network has no room") {
   CHECK(receive(*two.b.stack, server) == pattern(100'000));
 }
 
+TEST_CASE("options of one connection are not another's, and count at once") {
+  Two two;
+  const auto [first, first_server] = two.connect(two.a, two.b, at("10.0.0.2", 80));
+  const auto [second, second_server] = two.connect(two.a, two.b, at("10.0.0.2", 81));
+  Stack& a = *two.a.stack;
+  REQUIRE(a.set_option(first, Stack::Option::keep_idle, 10) == 0);
+  REQUIRE(a.set_option(first, Stack::Option::keep_alive, 1) == 0);
+  CHECK(a.option(first, Stack::Option::keep_alive) == 1);
+  CHECK(a.option(second, Stack::Option::keep_alive) == 0);
+  two.world.run(two.world.now + 11 * kSecond);
+  CHECK(a.tcp_counters().keep_alives == 1);
+  REQUIRE(a.set_option(first, Stack::Option::keep_alive, 0) == 0);
+  two.world.run(two.world.now + 20 * kSecond);
+  CHECK(a.tcp_counters().keep_alives == 1);
+}
+
 TEST_CASE("more connections than a block of ports has, to one place") {
   StackOptions options;
   options.tcp.time_wait = kSecond;

@@ -12,7 +12,7 @@ constexpr Nanoseconds kReusedAfter = kSecond;  // a tick of the slowest clock th
 // Its owner has closed it, and all that it had to send has left: the socket goes, and its port stays in use.
 void Stack::begin_time_wait(uint32_t index) {
   Socket& socket = slab_[index];
-  const tcp::Connection& connection = *socket.tcp->connection;
+  const tcp::Connection& connection = *socket.tcp.connection;
   const uint32_t hash = flows_.hash(socket.local, socket.remote);
   if (time_waits_.size() >= options_.time_waits_max && time_waits_.size() != 0) {
     ++counters_.time_waits_evicted;

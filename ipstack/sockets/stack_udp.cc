@@ -69,7 +69,7 @@ int Stack::find_way(Socket& socket, Address& to, ip::IpAddress& from) {
 int Stack::refuse_datagram(uint32_t index, uint32_t neighbour, uint32_t bytes) {
   Socket& socket = slab_[index];
   ++counters_.no_room;
-  socket.told &= ~Events::kOut;
+  socket.told = static_cast<uint16_t>(socket.told & ~Events::kOut);
   socket.refused_by = neighbour;
   socket.refused_bytes = bytes;
   make_due(index);

@@ -16,14 +16,11 @@ class TimerHeap {
   static constexpr Nanoseconds kNever = ~Nanoseconds{0};
   static constexpr uint32_t kNone = ~uint32_t{0};
 
-  // Places for so many; nothing else allocates.
-  void reserve(uint32_t count) {
-    entries_.reserve(count);
-    places_.resize(count, kNone);
-  }
+  // There may be so many items. Memory is taken for those that have a timer at the same time, which idle connections have not.
+  void reserve(uint32_t count) { places_.resize(count, kNone); }
 
   // `item`'s timer is due at `at`, kNever: it has none.
-  void set(uint32_t item, Nanoseconds at) noexcept {
+  void set(uint32_t item, Nanoseconds at) {
     const uint32_t place = places_[item];
     if (place == kNone) {
       if (at == kNever) return;

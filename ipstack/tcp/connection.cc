@@ -9,7 +9,7 @@
 namespace unet::tcp {
 
 Connection::Connection(const Options& options, const Resources& resources, uint16_t local_port) noexcept
-    : options_(options), shared_(resources), local_port_(local_port) {
+    : options_(&options), shared_(resources), local_port_(local_port) {
   UNET_CHECK(options.receive_buffer < 1u << 30 && options.send_buffer < 1u << 30 && options.mss >= kMssMin);
   UNET_CHECK(options.receive_buffer_max < 1u << 30 && options.send_buffer_max < 1u << 30);
   UNET_CHECK(options.ack_delay <= 500 * kMillisecond && options.keep_alive_interval != 0);  // RFC 9293, 3.8.6.3, MUST-40
@@ -82,7 +82,7 @@ Error Connection::listen(Sequence iss, uint32_t timestamp_offset) noexcept {
 
 uint32_t Connection::writable() const noexcept {
   const bool open = state_ == State::syn_sent || state_ == State::syn_received || may_send(state_);
-  const uint32_t limit = std::max(options_.send_buffer, std::min(2 * congestion_.window(), options_.send_buffer_max));
+  const uint32_t limit = std::max(options_->send_buffer, std::min(2 * congestion_.window(), options_->send_buffer_max));
   if (!open || fin_queued_ || queued_.size() >= limit) return 0;
   return limit - queued_.size();
 }
@@ -203,7 +203,7 @@ Error Connection::close(Nanoseconds now) noexcept {
     return abort();
   }
   reader_gone_ = true;
-  if (state_ == State::fin_wait_2) expires_at_ = now + options_.fin_wait_2;
+  if (state_ == State::fin_wait_2) expires_at_ = now + options_->fin_wait_2;
   const bool shut = fin_queued_;
   const Error error = shut ? Error::none : shutdown();
   return error;

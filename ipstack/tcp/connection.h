@@ -87,6 +87,8 @@ class Connection {
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
+  // From now on these; what the handshake was about stays as it is. They outlive it.
+  void set_options(const Options& options) noexcept { options_ = &options; }
 
   // ---- commands
 
@@ -321,7 +323,7 @@ class Connection {
   Nanoseconds silence_deadline() const noexcept;
   Nanoseconds keep_alive_deadline() const noexcept;
 
-  const Options& options_;
+  const Options* options_;
   const Resources& shared_;
   uint16_t local_port_;
   uint16_t remote_port_ = 0;

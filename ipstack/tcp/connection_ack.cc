@@ -60,10 +60,10 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
 // A round trip and a rate, if what has arrived tells of them.
 void Connection::take_sample(const ip::TcpView& segment, const Delivery& delivery, bool fresh, Nanoseconds now) noexcept {
   if (delivery.rtt != 0) {
-    rtt_.handle_sample(delivery.rtt, options_);
+    rtt_.handle_sample(delivery.rtt, *options_);
   } else if (fresh) {
     const Nanoseconds trip = echoed(segment, now);
-    if (trip != kNever) rtt_.handle_sample(std::max(trip, std::min(rtt_.least(), kMillisecond)), options_);
+    if (trip != kNever) rtt_.handle_sample(std::max(trip, std::min(rtt_.least(), kMillisecond)), *options_);
   }
   if (delivery.bytes == 0) return;
   told_.delivered += segments_of(delivery.bytes);
@@ -82,19 +82,19 @@ void Connection::restart_timers(Nanoseconds now) noexcept {
 Nanoseconds Connection::echoed(const ip::TcpView& segment, Nanoseconds now) const noexcept {
   if (!stamps_ || !segment.options.has_timestamps) return kNever;
   const Nanoseconds trip = Nanoseconds{clock(now) - segment.options.timestamp_echo} * kMillisecond;
-  return trip <= options_.rto_max ? trip : kNever;
+  return trip <= options_->rto_max ? trip : kNever;
 }
 
 void Connection::handle_fin_acknowledged(Nanoseconds now) noexcept {
   if (state_ == State::fin_wait_1) {
     step(State::fin_wait_2);
-    if (reader_gone_) expires_at_ = now + options_.fin_wait_2;
+    if (reader_gone_) expires_at_ = now + options_->fin_wait_2;
   } else if (state_ == State::closing) {
     step(State::time_wait);
     const bool ack = ack_now_;
     forget_timers();
     ack_now_ = ack;
-    expires_at_ = now + options_.time_wait;
+    expires_at_ = now + options_->time_wait;
   } else if (state_ == State::last_ack) {
     end(Error::none);
   }
@@ -209,7 +209,7 @@ void Connection::handle_delivery(const ip::TcpView& segment, Delivery& delivery,
   } else if (recovery_ == Recovery::fast) {
     if (delivered != 0 || was_open) reduce_in_proportion(delivered);
   } else if (acked != 0 && held_back_ && !was_fast && snd_una_ > reduced_end_) {
-    const uint32_t most = recovery_ == Recovery::timeout ? mss_ : uint32_t{options_.slow_start_limit} * mss_;
+    const uint32_t most = recovery_ == Recovery::timeout ? mss_ : uint32_t{options_->slow_start_limit} * mss_;
     congestion_.handle_ack(acked, most, rtt_.smooth(), now);
   }
 }
@@ -237,7 +237,7 @@ bool Connection::recover_forward(const Delivery& delivery, uint32_t acked, bool 
       recovery_end_ = snd_una_ - 1u;
       reduced_due_ = held_back_ = false;
       rtt_.forget_backoff();
-      congestion_.undo_timeout(pipe() + std::min(acked, options_.initial_window * uint32_t{mss_}));
+      congestion_.undo_timeout(pipe() + std::min(acked, options_->initial_window * uint32_t{mss_}));
       return true;
     }
     if (acked == 0 && !duplicate) return false;

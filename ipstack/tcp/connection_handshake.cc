@@ -17,7 +17,7 @@ void Connection::begin_handshake(Nanoseconds now) noexcept {
   snd_nxt_ = iss_ + 1;
   queued_.start(snd_nxt_);
   rtt_ = {};
-  rtt_.start(options_.rto_first);
+  rtt_.start(options_->rto_first);
   sent_at_ = since_ = heard_at_ = now;
   syn_due_ = true;
 }
@@ -46,7 +46,7 @@ void Connection::fast_open(Bytes cookie, uint16_t mss) noexcept {
   if (state_ != State::syn_sent || syn_sent_) return;
   keep_cookie(cookie);
   fast_open_ = cookie_ != kNoChunk;
-  syn_data_ = !fast_open_ || cookie.empty() ? uint16_t{0} : std::min(mss == 0 ? options_.default_mss : mss, options_.mss);
+  syn_data_ = !fast_open_ || cookie.empty() ? uint16_t{0} : std::min(mss == 0 ? options_->default_mss : mss, options_->mss);
 }
 
 void Connection::answer_fast_open(bool valid, Bytes cookie) noexcept {
@@ -122,11 +122,11 @@ void Connection::take_syn(const ip::TcpView& segment, Nanoseconds now) noexcept 
   snd_wnd_ = snd_wnd_max_ = segment.window;
   snd_wl1_ = segment.sequence;
   snd_wl2_ = segment.acknowledgement;
-  peer_mss_ = std::max(options.mss == 0 ? options_.default_mss : options.mss, kMssMin);
-  scales_ = options_.window_scaling && options.window_scale != ip::TcpOptions::kNoScale;
+  peer_mss_ = std::max(options.mss == 0 ? options_->default_mss : options.mss, kMssMin);
+  scales_ = options_->window_scaling && options.window_scale != ip::TcpOptions::kNoScale;
   peer_scale_ = scales_ ? std::min(options.window_scale, kScaleMax) : uint8_t{0};
-  sacks_ = options_.sack && options.sack_permitted;
-  stamps_ = options_.timestamps && options.has_timestamps;
+  sacks_ = options_->sack && options.sack_permitted;
+  stamps_ = options_->timestamps && options.has_timestamps;
   if (stamps_) {
     ts_recent_ = options.timestamp;
     ts_recent_second_ = static_cast<uint32_t>(now / kSecond);
@@ -134,9 +134,9 @@ void Connection::take_syn(const ip::TcpView& segment, Nanoseconds now) noexcept 
   // RFC 3168, 6.1.1: a SYN that asks has both bits, one that agrees has ECE alone; and who has sent one that does not ask, does not use it.
   const bool ece = segment.has(Flags::kEce), cwr = segment.has(Flags::kCwr);
   if (segment.has(Flags::kAck)) {
-    ecn_ = options_.ecn == Ecn::on && !syn_resent_ && ece && !cwr;
+    ecn_ = options_->ecn == Ecn::on && !syn_resent_ && ece && !cwr;
   } else {
-    ecn_ = options_.ecn != Ecn::off && ece && cwr && state_ == State::listen;
+    ecn_ = options_->ecn != Ecn::off && ece && cwr && state_ == State::listen;
   }
   heard_at_ = now;
 }
@@ -161,7 +161,7 @@ void Connection::handle_listen(const ip::TcpView& segment, Nanoseconds now) noex
   begin_handshake(now);
   step(State::syn_received);
   if (!fast_open_) return;
-  start_window(options_.initial_window, now);
+  start_window(options_->initial_window, now);
   // RFC 7413, 4.2.2: the data of a SYN with a cookie of ours, but for a FIN, which comes again.
   take_data(irs_ + 1, segment.payload.first(std::min<size_t>(segment.payload.size(), rcv_wnd())), now);
 }
@@ -229,7 +229,7 @@ void Connection::start_window(uint32_t segments, Nanoseconds now) noexcept {
   start_path(now);
   uint32_t window = segments * mss_;
   if (segments == 10) window = std::min(window, std::max(2 * uint32_t{mss_}, 14600u));  // RFC 6928, 2
-  congestion_.start(options_, mss_, window, bbr_start(now));
+  congestion_.start(*options_, mss_, window, bbr_start(now));
 }
 
 void Connection::establish(const ip::TcpView& segment, Nanoseconds now) noexcept {
@@ -240,15 +240,15 @@ void Connection::establish(const ip::TcpView& segment, Nanoseconds now) noexcept
   since_ = now;
   const bool lost = rtt_.backoff() != 0 || (passive_ && syn_resent_);
   if (!syn_resent_) {
-    rtt_.handle_sample(now - sent_at_, options_);
+    rtt_.handle_sample(now - sent_at_, *options_);
   } else if (const Nanoseconds trip = echoed(segment, now); trip != kNever) {
-    rtt_.handle_sample(std::max(trip, kMillisecond), options_);
+    rtt_.handle_sample(std::max(trip, kMillisecond), *options_);
   } else {
     // Which of the SYNs has been answered is not known (Karn); RFC 6298, 5.7.
     if (rtt_.backoff() != 0) rtt_.raise(kRtoAfterLostSyn);
     rtt_.forget_backoff();
   }
-  start_window(lost ? 1 : options_.initial_window, now);  // RFC 5681, 3.1: a SYN was lost, or what answers it
+  start_window(lost ? 1 : options_->initial_window, now);  // RFC 5681, 3.1: a SYN was lost, or what answers it
   sent_at_ = now;
   if (snd_una_ != snd_nxt_) arm_rto(now);
   if (fin_queued_) step(State::fin_wait_1);

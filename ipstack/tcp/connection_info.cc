@@ -81,11 +81,11 @@ Info Connection::info(Nanoseconds now) const noexcept {
   info.syn_data = syn_data_acked_;
   info.snd_wscale = peer_scale_;
   info.rcv_wscale = scales_ ? our_scale_ : uint8_t{0};
-  info.rto = rtt_.rto(options_);
-  info.ato = options_.ack_delay;
+  info.rto = rtt_.rto(*options_);
+  info.ato = options_->ack_delay;
   info.snd_mss = mss_;
   info.rcv_mss = told_.rcv_mss;
-  info.advmss = options_.mss;
+  info.advmss = options_->mss;
   info.unacked = segments_of(unacknowledged());
   info.sacked = segments_of(scoreboard_.sacked());
   info.lost = segments_of(scoreboard_.lost());

@@ -47,7 +47,7 @@ void Connection::handle_too_big(uint16_t mss, Nanoseconds now) noexcept {
   if (size < path_.passes) {
     ++shared_.counters.too_big;
     path_.search_at = seconds(now) + kSearchInterval;
-    path_.active = path_.active || options_.mtu_probing != MtuProbing::off;  // it may be longer again
+    path_.active = path_.active || options_->mtu_probing != MtuProbing::off;  // it may be longer again
     set_path(size);
     lost += scoreboard_.lose_longer(shared_.records, mss_);
   }
@@ -72,11 +72,11 @@ uint16_t Connection::take_path_news() noexcept {
 
 // Both sides' MSS are known.
 void Connection::start_path(Nanoseconds now) noexcept {
-  path_.most = std::min(peer_mss_, options_.mss);
-  const uint16_t base = options_.mtu_probing == MtuProbing::on ? std::max(kBase, options_.default_mss) : path_.most;
+  path_.most = std::min(peer_mss_, options_->mss);
+  const uint16_t base = options_->mtu_probing == MtuProbing::on ? std::max(kBase, options_->default_mss) : path_.most;
   path_.passes = std::min(path_.most, path_.known ? path_.passes : base);
   const bool less = path_.passes < path_.most;
-  path_.active = options_.mtu_probing == MtuProbing::on || (less && options_.mtu_probing == MtuProbing::black_hole);
+  path_.active = options_->mtu_probing == MtuProbing::on || (less && options_->mtu_probing == MtuProbing::black_hole);
   path_.search_at = seconds(now) + (path_.known ? kSearchInterval : 0);
   // RFC 9293, 3.7.1 and RFC 6691: options come out of the segment, not on top of it.
   mss_ = static_cast<uint16_t>(path_.passes - option_bytes());
@@ -94,7 +94,7 @@ uint16_t Connection::path_probe_size(Nanoseconds now) noexcept {
   if (static_cast<int32_t>(seconds(now) - path_.search_at) < 0) return 0;
   if (path_.most <= path_.passes || (path_.halves && path_.most < path_.passes + kNear)) {
     path_.search_at = seconds(now) + kSearchInterval;
-    path_.most = std::min(peer_mss_, options_.mss);
+    path_.most = std::min(peer_mss_, options_->mss);
     path_.halves = false;
     return 0;
   }
@@ -130,7 +130,7 @@ void Connection::handle_path_probe_arrival(Nanoseconds now) noexcept {
   set_path(path_.probe);
   path_.probe = 0;
   if (path_.passes >= path_.most) {
-    path_.most = std::min(peer_mss_, options_.mss);
+    path_.most = std::min(peer_mss_, options_->mss);
     path_.search_at = seconds(now) + kSearchInterval;
     path_.halves = false;
   }
@@ -164,11 +164,11 @@ void Connection::give_up_path_probe(Nanoseconds now) noexcept {
 // for a router that does not say so.
 void Connection::handle_black_hole(Nanoseconds now) noexcept {
   if (path_.probe != 0) give_up_path_probe(now);
-  if (options_.mtu_probing == MtuProbing::off || rtt_.backoff() + 1 < kTimeouts) return;
+  if (options_->mtu_probing == MtuProbing::off || rtt_.backoff() + 1 < kTimeouts) return;
   const SentRecord& first = shared_.records[scoreboard_.first()];
   if (first.length < mss_) return;
-  const uint16_t base = std::max(kBase, options_.default_mss);
-  const uint16_t size = path_.passes > base ? base : std::max<uint16_t>(path_.passes / 2, std::max(options_.default_mss, kMssMin));
+  const uint16_t base = std::max(kBase, options_->default_mss);
+  const uint16_t size = path_.passes > base ? base : std::max<uint16_t>(path_.passes / 2, std::max(options_->default_mss, kMssMin));
   if (size >= path_.passes) return;
   ++shared_.counters.black_holes;
   path_.most = path_.passes;

@@ -40,7 +40,7 @@ bool Connection::handle_predicted(const ip::TcpView& segment, Nanoseconds now, u
   }
   if (size == 0) return true;
   take_data(segment.sequence, segment.payload, now);
-  if (receive_limit_ < options_.receive_buffer_max) tune_receive_buffer(segment, now);
+  if (receive_limit_ < options_->receive_buffer_max) tune_receive_buffer(segment, now);
   return true;
 }
 
@@ -70,7 +70,7 @@ void Connection::take_acknowledgement(const ip::TcpView& segment, uint32_t acked
   } else if (recovery_ == Recovery::fast) {
     reduce_in_proportion(delivery.bytes);
   } else if (held_back_ && snd_una_ > reduced_end_) {
-    congestion_.handle_ack(acked, uint32_t{options_.slow_start_limit} * mss_, rtt_.smooth(), now);
+    congestion_.handle_ack(acked, uint32_t{options_->slow_start_limit} * mss_, rtt_.smooth(), now);
   }
   restart_timers(now);
 }

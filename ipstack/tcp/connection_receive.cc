@@ -100,7 +100,7 @@ void Connection::challenge(Nanoseconds now) noexcept {
   const auto second = static_cast<uint16_t>(now / kSecond);
   if (second != challenge_second_) challenges_ = 0;
   challenge_second_ = second;
-  if (challenges_ >= options_.challenges) {
+  if (challenges_ >= options_->challenges) {
     ++shared_.counters.unanswered;
     return;
   }
@@ -181,7 +181,7 @@ void Connection::handle_data(const ip::TcpView& segment, Nanoseconds now) noexce
     fin_at_ = end;
   }
   take_data(sequence, data, now);
-  if (receive_limit_ < options_.receive_buffer_max) tune_receive_buffer(segment, now);
+  if (receive_limit_ < options_->receive_buffer_max) tune_receive_buffer(segment, now);
   if (fin && received_.next() != fin_at_) ack_now_ = true;
   if (fin_known_ && received_.next() == fin_at_) handle_fin(now);
 }
@@ -197,7 +197,7 @@ void Connection::take_data(Sequence sequence, Bytes data, Nanoseconds now) noexc
   }
   const ReceiveBuffer::Inserted inserted = received_.insert(shared_.chunks, sequence, data);
   told_.data_received_at = milliseconds(now);
-  told_.rcv_mss = static_cast<uint16_t>(std::clamp<size_t>(data.size(), told_.rcv_mss, options_.mss));
+  told_.rcv_mss = static_cast<uint16_t>(std::clamp<size_t>(data.size(), told_.rcv_mss, options_->mss));
   if (sequence != before) ++told_.rcv_ooopack;
   shared_.counters.reneged += inserted.reneged;
   // RFC 5681, 4.2: what opens a gap, and what fills one, is told at once.
@@ -208,10 +208,10 @@ void Connection::take_data(Sequence sequence, Bytes data, Nanoseconds now) noexc
   unacknowledged_ += received_.next() - before;
   told_.bytes_received += received_.next() - before;
   if (unacknowledged_ == 0) return;
-  if (options_.ack_delay == 0 || unacknowledged_ >= 2 * uint32_t{mss_}) {
+  if (options_->ack_delay == 0 || unacknowledged_ >= 2 * uint32_t{mss_}) {
     ack_now_ = true;
   } else if (ack_at_ == kNever) {
-    ack_at_ = now + options_.ack_delay;
+    ack_at_ = now + options_->ack_delay;
   }
 }
 
@@ -234,8 +234,8 @@ void Connection::tune_receive_buffer(const ip::TcpView& segment, Nanoseconds now
   const Sequence read = received_.next() - received_.readable();
   const uint32_t bytes = read - read_begin_;
   if (2 * uint64_t{bytes} > receive_limit_) {
-    const uint64_t wanted = 2 * uint64_t{bytes} + 16u * options_.mss;  // what slow start adds meanwhile
-    receive_limit_ = static_cast<uint32_t>(std::min<uint64_t>(wanted, options_.receive_buffer_max));
+    const uint64_t wanted = 2 * uint64_t{bytes} + 16u * options_->mss;  // what slow start adds meanwhile
+    receive_limit_ = static_cast<uint32_t>(std::min<uint64_t>(wanted, options_->receive_buffer_max));
   }
   read_begin_ = read;
   read_from_ = at;
@@ -250,19 +250,19 @@ void Connection::handle_fin(Nanoseconds now) noexcept {
   step(State::time_wait);
   forget_timers();
   ack_now_ = true;
-  expires_at_ = now + options_.time_wait;
+  expires_at_ = now + options_->time_wait;
 }
 
 // As whoever keeps only what TIME-WAIT needs answers, too.
 void Connection::handle_time_wait(const ip::TcpView& segment, Nanoseconds now) noexcept {
   TimeWait waiting = time_wait();
-  const TimeWait::Verdict verdict = waiting.handle_segment(segment, now, options_, shared_.counters);
+  const TimeWait::Verdict verdict = waiting.handle_segment(segment, now, *options_, shared_.counters);
   ts_recent_ = waiting.ts_recent;
   challenges_ = waiting.challenges;
   challenge_second_ = waiting.challenge_second;
   if (verdict == TimeWait::Verdict::nothing) return;
   if (verdict == TimeWait::Verdict::over) return end(Error::none);
-  if (verdict == TimeWait::Verdict::begin_anew) expires_at_ = now + options_.time_wait;
+  if (verdict == TimeWait::Verdict::begin_anew) expires_at_ = now + options_->time_wait;
   const ip::SackBlock twice = waiting.came_twice(segment);
   if (twice.left != twice.right) note_duplicate(twice.left, twice.right);
   ack_now_ = true;

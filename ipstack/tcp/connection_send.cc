@@ -96,7 +96,7 @@ void Connection::begin_segment(Segment& segment, Sequence sequence, uint8_t flag
   fields.flags = echo_ ? static_cast<uint8_t>(flags | Flags::kEce) : flags;
   // RFC 9293, 3.8.6.2.2: the right edge stands still until it can move by a segment, or half the buffer. And it never moves back.
   const Sequence edge = received_.next() + room();
-  const uint32_t least = std::max(std::min<uint32_t>(options_.mss, receive_limit_ / 2), 1u << (scales_ ? our_scale_ : 0));
+  const uint32_t least = std::max(std::min<uint32_t>(options_->mss, receive_limit_ / 2), 1u << (scales_ ? our_scale_ : 0));
   if (edge > rcv_edge_ && edge - rcv_edge_ >= least) rcv_edge_ = edge;
   fields.window = static_cast<uint16_t>(std::min<uint32_t>(rcv_wnd() >> (scales_ ? our_scale_ : 0), 0xFFFF));
   ip::TcpOptions& options = fields.options;
@@ -137,14 +137,14 @@ void Connection::emit_syn(Segment& segment, Nanoseconds now) noexcept {
   fields.sequence = iss_;
   fields.flags = Flags::kSyn;
   // RFC 3168, 6.1.1.1: some networks lose what they do not know, so that the second one does not ask.
-  if (!answers && options_.ecn == Ecn::on && !syn_sent_) fields.flags |= Flags::kEce | Flags::kCwr;
+  if (!answers && options_->ecn == Ecn::on && !syn_sent_) fields.flags |= Flags::kEce | Flags::kCwr;
   if (answers && ecn_) fields.flags |= Flags::kEce;
   fields.window = static_cast<uint16_t>(std::min<uint32_t>(room(), 0xFFFF));
   ip::TcpOptions& options = fields.options;
-  options.mss = options_.mss;
-  options.sack_permitted = answers ? sacks_ : options_.sack;
-  if (answers ? scales_ : options_.window_scaling) options.window_scale = our_scale_;
-  if (answers ? stamps_ : options_.timestamps) {
+  options.mss = options_->mss;
+  options.sack_permitted = answers ? sacks_ : options_->sack;
+  if (answers ? scales_ : options_->window_scaling) options.window_scale = our_scale_;
+  if (answers ? stamps_ : options_->timestamps) {
     options.has_timestamps = true;
     options.timestamp = clock(now);
   }
@@ -174,7 +174,7 @@ void Connection::emit_syn(Segment& segment, Nanoseconds now) noexcept {
   unacknowledged_ = 0;
   syn_resent_ = syn_sent_;
   syn_sent_ = true;
-  rto_at_ = now + rtt_.rto(options_);
+  rto_at_ = now + rtt_.rto(*options_);
   ++shared_.counters.segments_out;
 }
 
@@ -187,8 +187,8 @@ void Connection::tell_window() noexcept {
   // By half a buffer it is worth a segment of its own; by one segment only where the peer may be stopped.
   const uint32_t unit = 1u << (scales_ ? our_scale_ : 0);  // what the peer hears of is a multiple of this
   const uint32_t told = rcv_wnd() / unit * unit;
-  const uint32_t least = std::max(std::min<uint32_t>(options_.mss, half), unit);
-  if (gain >= half || (told < 2 * uint32_t{options_.mss} && gain >= least)) ack_now_ = true;
+  const uint32_t least = std::max(std::min<uint32_t>(options_->mss, half), unit);
+  if (gain >= half || (told < 2 * uint32_t{options_->mss} && gain >= least)) ack_now_ = true;
 }
 
 // ---- payload
@@ -208,7 +208,7 @@ uint32_t Connection::may_send_now(uint32_t wanted) noexcept {
 uint64_t Connection::pacing_rate() const noexcept {
   if (congestion_.is_bbr()) return std::max<uint64_t>(static_cast<uint64_t>(congestion_.bbr().pacing_rate()), mss_);
   const Nanoseconds trip = rtt_.smooth();
-  if (!options_.pacing || trip == 0) return 0;
+  if (!options_->pacing || trip == 0) return 0;
   const uint64_t gain = congestion_.in_slow_start() ? 8 : 5;
   return std::max<uint64_t>(uint64_t{congestion_.window()} * gain * (kSecond / 4) / trip, mss_);
 }
@@ -324,21 +324,21 @@ uint32_t Connection::worth_sending(uint32_t length_max, bool& fin) const noexcep
   const uint32_t bytes = std::min({unsent, usable, length_max});
   if (bytes == unsent) {
     fin = fin_queued_ && usable > bytes && is_synchronized(state_);
-    if (fin || !options_.nagle || bytes == 0 || (idle && bytes < unit())) return bytes;
+    if (fin || !options_->nagle || bytes == 0 || (idle && bytes < unit())) return bytes;
     return bytes / unit() * unit();  // the rest of a segment waits for more, or for all before it to be acknowledged
   }
   if (bytes >= unit()) return bytes / unit() * unit();
   if (bytes == length_max) return bytes;
   const bool large = 2 * uint64_t{bytes} >= snd_wnd_max_;
-  return large && (idle || !options_.nagle) ? bytes : 0;
+  return large && (idle || !options_->nagle) ? bytes : 0;
 }
 
 bool Connection::emit_new(Segment& segment, uint32_t length_max, Nanoseconds now) noexcept {
   if (congestion_.is_bbr()) {
     if (scoreboard_.in_flight() == 0 && scoreboard_.app_limited() && queued_.end() != snd_nxt_) congestion_.handle_restart(now);
-  } else if (unacknowledged() == 0 && now - sent_at_ > rtt_.rto(options_)) {
+  } else if (unacknowledged() == 0 && now - sent_at_ > rtt_.rto(*options_)) {
     // RFC 5681, 4.1: what the window was made for has been forgotten.
-    congestion_.handle_idle(std::min(options_.initial_window * uint32_t{mss_}, congestion_.window()));
+    congestion_.handle_idle(std::min(options_->initial_window * uint32_t{mss_}, congestion_.window()));
   }
   bool fin = false;
   const uint32_t bytes = worth_sending(length_max, fin);

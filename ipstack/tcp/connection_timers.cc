@@ -10,7 +10,7 @@ constexpr Nanoseconds kPeerAckDelayMax = 200 * kMillisecond;   // TLP.max_ack_de
 }  // namespace
 
 void Connection::arm_rto(Nanoseconds now) noexcept {
-  rto_at_ = now + rtt_.rto(options_);
+  rto_at_ = now + rtt_.rto(*options_);
   persisting_ = false;
 }
 
@@ -32,24 +32,24 @@ void Connection::arm_persist(Nanoseconds now) noexcept {
   if (rto_at_ != kNever) return;
   persisting_ = true;
   since_ = now;
-  rto_at_ = now + rtt_.rto(options_);
+  rto_at_ = now + rtt_.rto(*options_);
 }
 
 // When what is waited for has taken too long.
 Nanoseconds Connection::silence_deadline() const noexcept {
-  if (state_ == State::syn_sent || state_ == State::syn_received) return sent_at_ + options_.syn_timeout;
+  if (state_ == State::syn_sent || state_ == State::syn_received) return sent_at_ + options_->syn_timeout;
   if (!is_synchronized(state_) || state_ == State::time_wait) return kNever;
   if (unacknowledged() == 0 && !persisting_) return kNever;
   // RFC 9293, 3.8.6.1, MUST-37: who answers the probes of a closed window may keep it closed.
   // After CLOSE nobody is left who would wait for it.
   const Nanoseconds from = snd_wnd_ == 0 && !reader_gone_ ? std::max(since_, heard_at_) : since_;
-  return options_.user_timeout < kNever - from ? from + options_.user_timeout : kNever;
+  return options_->user_timeout < kNever - from ? from + options_->user_timeout : kNever;
 }
 
 Nanoseconds Connection::keep_alive_deadline() const noexcept {
   const bool open = is_synchronized(state_) && state_ != State::time_wait;
-  if (options_.keep_alive_idle == 0 || !open || unacknowledged() != 0 || persisting_) return kNever;
-  return heard_at_ + options_.keep_alive_idle + keep_alives_ * options_.keep_alive_interval;
+  if (options_->keep_alive_idle == 0 || !open || unacknowledged() != 0 || persisting_) return kNever;
+  return heard_at_ + options_->keep_alive_idle + keep_alives_ * options_->keep_alive_interval;
 }
 
 Nanoseconds Connection::next_timer() const noexcept {
@@ -67,7 +67,7 @@ void Connection::handle_timer(Nanoseconds now) noexcept {
     ack_now_ = true;
   }
   if (now >= keep_alive_deadline()) {
-    if (keep_alives_ >= options_.keep_alive_probes) return give_up();
+    if (keep_alives_ >= options_->keep_alive_probes) return give_up();
     heard_at_ += now - keep_alive_deadline();  // who comes late to this one is not late for the next
     ++keep_alives_;
     keep_alive_due_ = true;
@@ -97,7 +97,7 @@ void Connection::handle_retransmission_timer(Nanoseconds now) noexcept {
   if (persisting_) {
     rtt_.back_off();
     probe_due_ = true;
-    rto_at_ = now + rtt_.rto(options_);
+    rto_at_ = now + rtt_.rto(*options_);
     return;
   }
   if (unacknowledged() != 0) handle_silence(now);
@@ -114,7 +114,7 @@ void Connection::handle_silence(Nanoseconds now) noexcept {
     congestion_.handle_timeout(unacknowledged(), again);
     // RFC 5682, 2.1, step 1: not while what was lost earlier is being made good.
     const RecordIndex first = scoreboard_.first();
-    if (options_.forward_recovery && recovery_ == Recovery::none && scoreboard_.lost() == 0 && !shared_.records[first].sacked) {
+    if (options_->forward_recovery && recovery_ == Recovery::none && scoreboard_.lost() == 0 && !shared_.records[first].sacked) {
       forward_ = Forward::first_ack;
       scoreboard_.cut(shared_.records, first, unit());
       lose_first();

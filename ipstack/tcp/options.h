@@ -49,6 +49,8 @@ struct Options {
   Nanoseconds keep_alive_interval = 75 * kSecond;
   uint8_t keep_alive_probes = 9;
   uint8_t challenges = 10;          // answers per second to what only an attacker sends (RFC 5961, 7)
+
+  bool operator==(const Options&) const = default;
 };
 
 }  // namespace unet::tcp

@@ -1,0 +1,59 @@
+// option_sets.h - what sockets have chosen of TCP's options: one set for all that have chosen the same, as nearly all have; used by the
+// stack. A set is larger than all that a socket has besides.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "ipstack/tcp/options.h"
+
+namespace unet::sockets {
+
+// One user's hold of a set, which nobody changes: who wants another one takes that. Sets belong to one thread.
+class SharedOptions {
+ public:
+  SharedOptions() noexcept = default;  // of none
+  explicit SharedOptions(const tcp::Options& options) : set_(new Set{options}) {}
+  SharedOptions(const SharedOptions& other) noexcept : set_(other.set_) {
+    if (set_ != nullptr) ++set_->users;
+  }
+  SharedOptions(SharedOptions&& other) noexcept : set_(std::exchange(other.set_, nullptr)) {}
+  SharedOptions& operator=(SharedOptions other) noexcept {
+    std::swap(set_, other.set_);
+    return *this;
+  }
+  ~SharedOptions() {
+    if (set_ != nullptr && --set_->users == 0) delete set_;
+  }
+
+  explicit operator bool() const noexcept { return set_ != nullptr; }
+  const tcp::Options& operator*() const noexcept { return set_->options; }
+  const tcp::Options* operator->() const noexcept { return &set_->options; }
+
+ private:
+  struct Set {
+    tcp::Options options;
+    uint32_t users = 1;
+  };
+  Set* set_ = nullptr;
+};
+
+class OptionSets {
+ public:
+  // The one of this content, if it was asked for lately; else a new one.
+  SharedOptions get(const tcp::Options& options) {
+    for (const SharedOptions& each : recent_) {
+      if (each && *each == options) return each;
+    }
+    SharedOptions& oldest = recent_[next_++ % recent_.size()];
+    return oldest = SharedOptions(options);
+  }
+
+ private:
+  std::array<SharedOptions, 8> recent_{};
+  size_t next_ = 0;
+};
+
+}  // namespace unet::sockets
