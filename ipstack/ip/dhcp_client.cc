@@ -13,6 +13,8 @@ constexpr Nanoseconds kFirstWait = 4 * kSecond, kLongestWait = 64 * kSecond;  //
 constexpr uint32_t kRequestsMax = 4;                                          // 3.1.5: about a minute
 constexpr Nanoseconds kAgainAtLeast = 60 * kSecond;                           // 4.4.5: between the messages of renewing
 constexpr Nanoseconds kAfterDecline = 10 * kSecond;                           // 3.1.5
+constexpr uint32_t kConflictsMax = 10;                                        // RFC 5227, 1.1: MAX_CONFLICTS in a row; from then on
+constexpr Nanoseconds kAfterConflicts = 60 * kSecond;                         // RATE_LIMIT_INTERVAL
 
 }  // namespace
 
@@ -141,6 +143,8 @@ void DhcpClient::resume(const DhcpKept& kept, Nanoseconds now) noexcept {
 void DhcpClient::handle_conflict(Nanoseconds now) noexcept {
   if (!lease_) return;
   ++counters_.declined;
+  // One that comes later is of an address that was in use.
+  conflicts_ = now - std::min(now, asked_) < kAfterConflicts ? conflicts_ + 1 : 1;
   decline_ = true;
   restart(kAfterDecline, now);
   next_ = now;  // for the message that says so
@@ -170,7 +174,7 @@ bool DhcpClient::poll_message(Nanoseconds now, Message& message) noexcept {
     message.fields.transaction = static_cast<uint32_t>(next_random(random_));
     message.fields.requested = wanted_;
     message.fields.server = server_;
-    next_ = now + kAfterDecline;
+    next_ = now + (conflicts_ > kConflictsMax ? kAfterConflicts : kAfterDecline);
     ++counters_.sent;
     return true;
   }

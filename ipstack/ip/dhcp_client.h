@@ -51,7 +51,8 @@ class DhcpClient {
   // The lease as it is now; and one that the client before this one had, whose time is not over: it is renewed when that one would have.
   std::optional<DhcpKept> kept(Nanoseconds now) const noexcept;
   void resume(const DhcpKept& kept, Nanoseconds now) noexcept;
-  // Somebody else has the lease's address: it is declined, and after ten seconds another is asked for (RFC 2131, 3.1.5).
+  // Somebody else has the lease's address: it is declined, and after ten seconds another is asked for (RFC 2131,
+  // 3.1.5), after a minute if there were more than ten in a row (RFC 5227, 2.1.1).
   void handle_conflict(Nanoseconds now) noexcept;
 
   struct Message {
@@ -90,6 +91,7 @@ class DhcpClient {
   std::optional<DhcpLease> lease_;
   Nanoseconds renew_ = 0, rebind_ = 0, end_ = 0;
   bool decline_ = false;           // `wanted_` is to be declined first
+  uint32_t conflicts_ = 0;         // addresses in a row that somebody else had
   DhcpCounters counters_;
 };
 

@@ -238,6 +238,22 @@ TEST_CASE("an address that somebody has is declined, and ten seconds later anoth
   CHECK(run.client.state() == State::selecting);
 }
 
+TEST_CASE("a server whose addresses others have is asked for one a minute in the end, and soon again when one was free") {
+  Run run;
+  const auto declined = [&](Nanoseconds later) {
+    run.bind();
+    run.now += later;
+    run.client.handle_conflict(run.now);
+    const Sent decline = run.next();
+    REQUIRE(decline.message.fields.kind == DhcpKind::decline);
+    return run.client.next_event() - decline.at;
+  };
+  for (int i = 0; i < 10; ++i) REQUIRE(declined(kSecond) == 10 * kSecond);
+  for (int i = 0; i < 3; ++i) REQUIRE(declined(kSecond) == 60 * kSecond);
+  CHECK(declined(100 * kSecond) == 10 * kSecond);
+  CHECK(declined(kSecond) == 10 * kSecond);
+}
+
 TEST_CASE("who does not answer what was asked is not heard") {
   Run run;
   const auto ignores = [&](const DhcpReply& reply) {

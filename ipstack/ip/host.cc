@@ -49,7 +49,7 @@ Host::Host(const HostOptions& options, Nanoseconds now)
   for (uint32_t i = options.buffers; i-- > 0;) free_.push_back(i);
   for (uint32_t& each : next_id_) each = static_cast<uint32_t>(next_random(random_));
   for (const HostAddress& each : options.addresses) {
-    add_address(each.address, each.prefix, options.claim && !options.resumes, now);
+    add_address(each.address, each.prefix, options.claim, now);
     if (on_link_.size() < kPrefixesOnLinkMax) on_link_.push_back({.prefix = each.address, .bits = each.prefix});
   }
   if (options.dhcp) {
@@ -57,7 +57,7 @@ Host::Host(const HostOptions& options, Nanoseconds now)
     dhcp_.emplace(options.mac, size_max, next_random(random_), now);
   }
   if (!options.ipv6) return;
-  add_address(link_local(options.mac), 64, options.claim && !options.resumes, now);
+  add_address(link_local(options.mac), 64, options.claim, now);
   if (options.autoconfigure) next_router_question_ = now + next_random(random_) % kSecond;  // RFC 4861, 6.3.7
 }
 

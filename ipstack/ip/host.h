@@ -23,6 +23,7 @@
 
 #include "ipstack/ip/address_claim.h"
 #include "ipstack/ip/dhcp_client.h"
+#include "ipstack/ip/host_kept.h"
 #include "ipstack/ip/memberships.h"
 #include "ipstack/ip/neighbours.h"
 #include "ipstack/ip/path_mtu.h"
@@ -50,7 +51,6 @@ struct HostOptions {
   bool dhcp = false;                       // takes an IPv4 address, a gateway and an MTU from a server: UDP's port 68 is the host's own
   bool redirects = true;                   // goes where the gateway sends it on
   bool claim = true;                       // probes for an address before it uses it
-  bool resumes = false;                    // `addresses` and the link-local one were ours a moment ago: nobody is asked for these
   uint32_t buffers = 256;                  // packets that go or wait
   uint32_t errors_per_second = 100;        // ICMP errors that it sends (RFC 4443, 2.4 (f))
   uint8_t hop_limit = 64;
@@ -160,6 +160,12 @@ class Host {
   void resume_lease(const DhcpKept& kept, Nanoseconds now) noexcept;
   // Becomes another number with each lease, and each time that one is renewed or lost.
   uint64_t lease_changes() const noexcept { return lease_changes_; }
+  // What else it has on this link; and what the host before this one had a moment ago: nobody is asked for these addresses. At once, before
+  // anything else.
+  HostKept kept(Nanoseconds now) const noexcept;
+  void resume(const HostKept& kept, Nanoseconds now) noexcept;
+  // Becomes another number when routers have said something; once a second at most.
+  uint64_t router_changes() const noexcept { return router_changes_; }
 
   // What goes to a group comes up from now on, or no more; routers and switches are told (IGMP, MLD). False: no group, more of them than
   // Memberships::kGroupsMax, or more sources than kSourcesMax. Each call says all of what is wanted of the group.
@@ -176,7 +182,9 @@ class Host {
 
  private:
   static constexpr uint32_t kAddressesMax = HostStatus::kAddressesMax, kPrefixesOnLinkMax = 16, kUnreachableMax = 64;
+  static_assert(HostKept::kAddressesMax == kAddressesMax && HostKept::kPrefixesMax == kPrefixesOnLinkMax);
   static constexpr Nanoseconds kForever = ~Nanoseconds{0};
+  static constexpr Nanoseconds kRoutersEvery = kSecond;
 
   struct Own {
     AddressClaim claim;
@@ -225,6 +233,9 @@ class Host {
   void handle_advertisement(const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept;
   void handle_router(const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept;
   void take_prefix(const Prefix& prefix, Nanoseconds now) noexcept;
+  // Of routers: a place stays for what a server leases.
+  size_t most_addresses() const noexcept { return dhcp_ && !lease_ ? kAddressesMax - 1 : kAddressesMax; }
+  size_t most_prefixes() const noexcept { return dhcp_ && !lease_ ? kPrefixesOnLinkMax - 1 : kPrefixesOnLinkMax; }
   void expire_addresses(Nanoseconds now) noexcept;
   uint32_t poll_claims(Nanoseconds now, std::byte* frame) noexcept;
   uint32_t poll_question(Nanoseconds now, std::byte* frame) noexcept;
@@ -235,6 +246,10 @@ class Host {
   void queue_message(const std::byte* frame, uint32_t length) noexcept;
   // Writes the headers in front of a packet's payload that is there; the frame's length.
   uint32_t emit_ip_frame(std::byte* frame, const MacAddress& station, const IpFields& fields, uint32_t length) const noexcept;
+
+  // host_kept.cc: what the next host is told
+  void note_routers() noexcept;
+  void tell_routers(Nanoseconds now) noexcept;
 
   // host_groups.cc: groups
   bool is_membership(const IpView& packet) const noexcept;
@@ -283,6 +298,9 @@ class Host {
   std::optional<DhcpLease> lease_;    // as it has been applied
   uint64_t address_changes_ = 0;
   uint64_t lease_changes_ = 0;
+  bool routers_said_ = false;         // something that router_changes_ does not tell yet
+  Nanoseconds routers_told_at_ = 0;
+  uint64_t router_changes_ = 0;
 
   Reassembly reassembly_;
   Neighbours neighbours_;

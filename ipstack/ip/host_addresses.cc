@@ -99,6 +99,7 @@ bool Host::has_conflict(const IpAddress& address) const noexcept {
 }
 
 void Host::expire_addresses(Nanoseconds now) noexcept {
+  tell_routers(now);
   for (Own& each : own_) {
     if (each.retry_at > now) continue;
     each.claim = AddressClaim(each.claim.address(), options_.mac, true, next_random(random_), now);
@@ -213,6 +214,7 @@ void Host::handle_advertisement(const IpView&, const Discovery& discovery, Nanos
   if (!discovery.router && gateway6_ == discovery.target && gateway6_until_ != kForever && neighbours_.state(discovery.target)) {
     gateway6_ = options_.gateway6;
     gateway6_until_ = kForever;
+    note_routers();
   }
   neighbours_.handle_answer(discovery.target, discovery.target_mac, discovery.solicited, discovery.override_entry, discovery.router, now);
 }
@@ -220,6 +222,7 @@ void Host::handle_advertisement(const IpView&, const Discovery& discovery, Nanos
 // 6.3.4.
 void Host::handle_router(const IpView& packet, const Discovery& discovery, Nanoseconds now) noexcept {
   if (!options_.autoconfigure) return;
+  note_routers();
   if (discovery.lifetime_s != 0) next_router_question_ = kForever;  // 6.3.7
   if (discovery.source_mac) neighbours_.handle_question(packet.from, *discovery.source_mac, now);
   if (discovery.hop_limit != 0) hop_limit6_ = discovery.hop_limit;
@@ -249,8 +252,7 @@ void Host::take_prefix(const Prefix& prefix, Nanoseconds now) noexcept {
     const auto at = std::find_if(on_link_.begin(), on_link_.end(), is_it);
     if (at == on_link_.end()) {
       const OnLink fresh{.prefix = prefix.address, .bits = prefix.bits, .until = until(prefix.valid_s), .of_router = true};
-      const size_t most = dhcp_ && !lease_ ? kPrefixesOnLinkMax - 1 : kPrefixesOnLinkMax;
-      if (prefix.valid_s != 0 && on_link_.size() < most) on_link_.push_back(fresh);
+      if (prefix.valid_s != 0 && on_link_.size() < most_prefixes()) on_link_.push_back(fresh);
     } else if (at->of_router) {  // what was configured stays
       at->until = until(prefix.valid_s);
     }
@@ -261,8 +263,7 @@ void Host::take_prefix(const Prefix& prefix, Nanoseconds now) noexcept {
   if (address.is_ipv4()) return;  // of ::/64, by chance of the station's
   Own* known = own(address);
   if (known == nullptr) {
-    const size_t of_others = dhcp_ && !lease_ ? kAddressesMax - 1 : kAddressesMax;  // a place stays for what a server leases
-    if (prefix.valid_s == 0 || own_.size() >= of_others) return;
+    if (prefix.valid_s == 0 || own_.size() >= most_addresses()) return;
     if (!options_.claim) ++address_changes_;
     own_.push_back({.claim = AddressClaim(address, options_.mac, options_.claim, next_random(random_), now), .prefix = prefix.bits,
                     .valid_until = until(prefix.valid_s), .preferred_until = until(prefix.preferred_s), .of_router = true});

@@ -1,4 +1,5 @@
 // host_addresses_test.cc - addresses, gateway and times that a router advertises, and what no router may do.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 
@@ -190,17 +191,107 @@ TEST_CASE("a default router, until it is none") {
   CHECK(world.send(kFar) == SendResult::no_route);
 }
 
-TEST_CASE("a host that resumes asks for none of the addresses that it had, and for all others") {
+TEST_CASE("a host goes on with addresses, networks, router and times of the one before it, and asks for all that was not its own") {
   TestLink link;
-  const IpAddress had = *parse_ip("10.0.0.1");
-  const uint32_t a = link.add({.addresses = {{had, 24}}, .autoconfigure = true, .resumes = true});
-  CHECK(link[a].state_of(had) == Host::AddressState::assigned);
-  CHECK(link[a].state_of(link_local(TestLink::mac(a))) == Host::AddressState::assigned);
-  link.inject(advertisement({.prefix = "fd00:7::"}));
+  const IpAddress own4 = *parse_ip("10.0.0.1"), taken4 = *parse_ip("10.0.0.2"), fresh = *parse_ip("10.0.0.3");
   const IpAddress made = World::made_of("fd00:7::");
-  CHECK(link[a].state_of(made) == Host::AddressState::tentative);
+  HostOptions options{.mac = TestLink::mac(0), .addresses = {{own4, 24}, {taken4, 24}}, .autoconfigure = true};
+  const uint32_t a = link.add(options);
+  link.add({.addresses = {{taken4, 24}}, .ipv6 = false, .claim = false});
   link.run_for(20 * kSecond);
-  CHECK(link[a].state_of(made) == Host::AddressState::assigned);
+  const uint64_t said = link[a].router_changes();
+  link.inject(advertisement({.lifetime_s = 600, .mtu = 1400, .prefix = "fd00:7::", .valid_s = 500, .preferred_s = 100, .hop_limit = 33}));
+  link.run_for(5 * kSecond);
+  REQUIRE(link[a].has_conflict(taken4));
+  REQUIRE(link[a].state_of(made) == Host::AddressState::assigned);
+  CHECK(link[a].router_changes() == said + 1);
+  const HostKept kept = link[a].kept(link.now);
+  CHECK(kept.address_count == 3);
+  REQUIRE(kept.prefix_count == 1);
+  CHECK(kept.prefixes[0].valid_s >= 490);
+  CHECK(kept.prefixes[0].valid_s < 500);
+
+  constexpr Nanoseconds kBegin = 7 * kSecond;  // another host's time
+  options.addresses.push_back({fresh, 24});
+  Host next(options, kBegin);
+  const uint64_t changes = next.address_changes();
+  next.resume(kept, kBegin);
+  CHECK(next.address_changes() == changes + 3);
+  CHECK(next.kept(kBegin) == kept);
+  for (const IpAddress& each : {own4, made, link_local(TestLink::mac(0))}) CHECK(next.state_of(each) == Host::AddressState::assigned);
+  // Whose address it was not, or may not be, is asked.
+  for (const IpAddress& each : {taken4, fresh}) CHECK(next.state_of(each) == Host::AddressState::tentative);
+  CHECK(next.status().gateway6 == kRouter);
+  CHECK(next.path_mtu(kFar, kBegin) == 1400);
+  CHECK(next.source_for(kFar) == made);
+  CHECK(next.send({.to = *parse_ip("fd00:7::99"), .protocol = 17}, {}, Frame(8), kBegin) == SendResult::sent);
+  next.resume(kept, kBegin);  // once
+  CHECK(next.status().count == 5);
+  // All of it ends when it would have ended.
+  Frame frame(next.frame_max());
+  const auto at = [&](Nanoseconds now) {
+    while (next.poll_frame(now, frame) != 0) continue;
+  };
+  at(kBegin + 480 * kSecond);
+  CHECK(next.state_of(made) == Host::AddressState::assigned);
+  at(kBegin + 500 * kSecond);
+  CHECK(next.state_of(made) == Host::AddressState::none);
+  CHECK(next.source_for(kFar) != made);
+  CHECK(next.status().gateway6 == kRouter);
+  at(kBegin + 600 * kSecond);
+  CHECK(next.status().gateway6.is_unspecified());
+  // What is no longer configured, and what routers said to a host that does not believe them, is not taken.
+  Host other({.mac = TestLink::mac(0)}, kBegin);
+  other.resume(kept, kBegin);
+  CHECK(other.addresses() == std::vector<IpAddress>{link_local(TestLink::mac(0))});
+  CHECK(other.status().gateway6.is_unspecified());
+  CHECK(other.path_mtu(kFar, kBegin) == 1500);
+}
+
+TEST_CASE("what routers say is told once a second at most, and always in the end") {
+  World world;
+  const uint64_t before = world.it().router_changes();
+  for (int i = 0; i < 100; ++i) {
+    world.inject(advertisement({.prefix = "fd00:7::", .valid_s = 1000u + static_cast<uint32_t>(i)}));
+    world.run_for(10 * kMillisecond);
+  }
+  world.run_for(5 * kSecond);
+  CHECK(world.it().router_changes() - before <= 3);
+  CHECK(world.it().router_changes() != before);
+  CHECK(world.it().kept(world.now).prefixes[0].valid_s >= 1090);
+}
+
+TEST_CASE("an address of a prefix that somebody has is not used, and not asked for again, while the prefix lives") {
+  World world;
+  const IpAddress made = World::made_of("fd00:7::");
+  const auto questions = [&] {
+    return std::count_if(world.frames.begin(), world.frames.end(), [&](const Frame& each) {
+      IpView view;
+      Problem problem;
+      Discovery discovery;
+      return parse_ip_packet(Bytes(each).subspan(14), view, problem) == IpError::none && view.protocol == Protocol::kIcmp6 &&
+             view.payload[0] == std::byte{135} && parse_discovery(view, discovery) && discovery.target == made;
+    });
+  };
+  world.inject(advertisement({.prefix = "fd00:7::"}));
+  REQUIRE(world.it().state_of(made) == Host::AddressState::tentative);
+  const IpAddress all = *parse_address("ff02::1");
+  std::vector<std::byte> message(kDiscoveryBytesMax);
+  message.resize(emit_neighbour_advertisement(message.data(), made, all, made, kRouterMac, false, true));
+  const IpFields fields{.from = made, .to = all, .protocol = Protocol::kIcmp6, .hop_limit = kDiscoveryHops};
+  Frame frame = advertisement({});
+  frame.resize(14 + ip_header_size(fields));
+  emit_ip_header(frame.data() + 14, fields, static_cast<uint32_t>(message.size()));
+  frame.insert(frame.end(), message.begin(), message.end());
+  world.inject(frame);
+  CHECK(world.it().has_conflict(made));
+  const auto asked = questions();
+  for (int i = 0; i < 50; ++i) world.advertise({.prefix = "fd00:7::"});
+  world.run_for(600 * kSecond);
+  CHECK(questions() == asked);
+  CHECK(world.it().has_conflict(made));
+  CHECK(world.it().source_for(kFar) != made);
+  CHECK(world.it().kept(world.now).address_count == 1);
 }
 
 TEST_CASE("what was configured stays, whatever routers say") {

@@ -17,8 +17,7 @@ constexpr EndpointOptions kSmall{.send_depth = 8, .receive_depth = 8, .buffers =
 
 EngineOptions options() {
   EngineOptions options;
-  options.resume = true;  // the addresses are ours at once
-  options.ip.ports.push_back({.port = 0, .addresses = {{address("10.1.0.1"), 24}, {address("fd00::1"), 64}}});
+  options.ip.ports.push_back({.port = 0, .addresses = {{address("10.1.0.1"), 24}, {address("fd00::1"), 64}}, .probe = false});
   return options;
 }
 

@@ -276,6 +276,8 @@ void Engine::State::run(const LeaveIp& command) noexcept { ip->leave(command.lef
 
 void Engine::State::run(const ResumeLease& command) noexcept { ip->resume_lease(command.port, command.lease, now); }
 
+void Engine::State::run(const ResumeHost& command) noexcept { ip->resume_host(command.port, command.kept, now); }
+
 void Engine::State::close_channel(EndpointState& endpoint, uint32_t channel) noexcept {
   ChannelState& state = endpoint.channels[channel];
   if (state.kind == ChannelKind::closed) return;

@@ -46,7 +46,7 @@ Engine::State::State(const EngineOptions& o, std::vector<std::unique_ptr<Driver>
       endpoints(new std::atomic<EndpointState*>[kEndpointsMax]()) {
   if (options.ip.ports.empty()) return;
   UNET_CHECK(links == nullptr);
-  ip = std::make_unique<IpPart>(options.ip, ports, delivery, counters, options.resume, now);
+  ip = std::make_unique<IpPart>(options.ip, ports, delivery, counters, now);
   demux.set_ip(*ip);
   mux.set_ip(*ip);
 }

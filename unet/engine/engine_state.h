@@ -59,6 +59,7 @@ struct Engine::State {
   void run(const ReleaseIp& command) noexcept;
   void run(const LeaveIp& command) noexcept;
   void run(const ResumeLease& command) noexcept;
+  void run(const ResumeHost& command) noexcept;
   void run(const SendSignal& command) noexcept;
   void run(const SetUser& command) noexcept;
   void run(const StartCapture& command) noexcept;

@@ -20,12 +20,12 @@ EndpointState::EndpointState() = default;
 EndpointState::~EndpointState() = default;
 
 IpPart::IpPart(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters,
-               bool resumes, Nanoseconds now)
+               Nanoseconds now)
     : delivery_(delivery), counters_(counters), remains_(options.seed), now_(now), scratch_(new std::byte[kMessageMax]),
       resets_(kResetsPerSecond, now) {
   for (const IpPortOptions& each : options.ports) {
     UNET_CHECK(each.port < ports.size() && each.port < kPortsMax && by_port_[each.port] == nullptr);
-    ports_.push_back(std::make_unique<IpPort>(each, *ports[each.port], resumes, options.seed + each.port, now));
+    ports_.push_back(std::make_unique<IpPort>(each, *ports[each.port], options.seed + each.port, now));
     by_port_[each.port] = ports_.back().get();
   }
   groups_.reserve(kIpGroupsMax);
@@ -341,6 +341,10 @@ void IpPart::resume_lease(uint32_t port, const ip::DhcpKept& lease, Nanoseconds 
   if (has(port)) by_port_[port]->use().resume_lease(lease, now);
 }
 
+void IpPart::resume_host(uint32_t port, const ip::HostKept& kept, Nanoseconds now) noexcept {
+  if (has(port)) by_port_[port]->use().resume(kept, now);
+}
+
 // Another user has the port now: what was left there, by memory that somebody wrote, is not to touch his connections.
 bool IpPart::passed_on(const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port) noexcept {
   const std::optional<uint64_t> user = remains_.user_of(local, port, remote, remote_port);
@@ -419,10 +423,14 @@ void IpPart::run_timers(Nanoseconds now, EventMailbox& events, bool& told) noexc
     }
     port->tell_counters(now);
     if (!port->dirty()) continue;
-    IpChanged event{.port = port->port().number(), .status = {}};
-    if (!port->take_status(event.status)) continue;
-    event.lease = port->host().kept_lease(now);
-    if (events.push(event)) told = true;
+    const uint32_t number = port->port().number();
+    if (IpChanged event{.port = number, .status = {}}; port->take_status(event.status)) {
+      event.lease = port->host().kept_lease(now);
+      if (events.push(event)) told = true;
+      else port->tell_again();
+    }
+    if (!port->take_kept()) continue;
+    if (events.push(IpKept{.port = number, .kept = port->host().kept(now)})) told = true;
     else port->tell_again();
   }
 }

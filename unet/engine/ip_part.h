@@ -68,13 +68,14 @@ struct IpSend {
 
 class IpPart {
  public:
-  IpPart(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters, bool resumes,
+  IpPart(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters,
          Nanoseconds now);
 
   IpClaims& claims() noexcept { return claims_; }
   // A connection of an endpoint that is gone: its peer is to know.
   void leave(const LeftConnection& left, Nanoseconds now) noexcept;
   void resume_lease(uint32_t port, const ip::DhcpKept& lease, Nanoseconds now) noexcept;
+  void resume_host(uint32_t port, const ip::HostKept& kept, Nanoseconds now) noexcept;
   // Those that are not over, for an engine that takes over.
   void left(std::vector<LeftConnection>& into) const { remains_.left(into, now_); }
 

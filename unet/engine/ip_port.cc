@@ -8,23 +8,22 @@ namespace {
 
 constexpr uint32_t kMtuMax = 9216;  // no link is thought to have more; the host has buffers of that size
 
-ip::HostOptions host_options(const IpPortOptions& options, const DriverCapabilities& wire, bool resumes, uint64_t seed) {
+ip::HostOptions host_options(const IpPortOptions& options, const DriverCapabilities& wire, uint64_t seed) {
   ip::HostOptions host{.mac = wire.address, .mtu = std::min(wire.mtu, kMtuMax), .addresses = options.addresses,
                        .gateway4 = options.gateway4, .gateway6 = options.gateway6};
   host.ipv6 = wire.mtu >= ip::kIpv6MtuMin;
   host.autoconfigure = host.ipv6 && options.autoconfigure;
   host.dhcp = options.dhcp;
   host.claim = options.probe;
-  host.resumes = resumes;
   host.seed = seed;
   return host;
 }
 
 }  // namespace
 
-IpPort::IpPort(const IpPortOptions& options, Port& port, bool resumes, uint64_t seed, Nanoseconds now)
+IpPort::IpPort(const IpPortOptions& options, Port& port, uint64_t seed, Nanoseconds now)
     : port_(port), mtu_(std::min(port.driver().capabilities().mtu, kMtuMax)),
-      host_(host_options(options, port.driver().capabilities(), resumes, seed), now) {}
+      host_(host_options(options, port.driver().capabilities(), seed), now) {}
 
 bool IpPort::pump(Nanoseconds now, bool data) noexcept {
   if (now < next_) return true;
@@ -58,6 +57,13 @@ bool IpPort::take_status(ip::HostStatus& status) noexcept {
   status_ = status;
   lease_changes_ = host_.lease_changes();
   return told_ = true;
+}
+
+bool IpPort::take_kept() noexcept {
+  if (kept_told_ && host_.address_changes() == address_changes_ && host_.router_changes() == router_changes_) return false;
+  address_changes_ = host_.address_changes();
+  router_changes_ = host_.router_changes();
+  return kept_told_ = true;
 }
 
 }  // namespace unet::engine

@@ -16,8 +16,7 @@ constexpr size_t kHostCounters = static_cast<size_t>(ip::HostCounter::count);
 
 class IpPort {
  public:
-  // `resumes`: the addresses were ours a moment ago, so nobody is asked whether they are his.
-  IpPort(const IpPortOptions& options, Port& port, bool resumes, uint64_t seed, Nanoseconds now);
+  IpPort(const IpPortOptions& options, Port& port, uint64_t seed, Nanoseconds now);
 
   ip::Host& host() noexcept { return host_; }
   // For what may leave it something to send, or to tell.
@@ -53,7 +52,9 @@ class IpPort {
 
   // True if what the service should know has changed since `status` was taken last.
   bool take_status(ip::HostStatus& status) noexcept;
-  void tell_again() noexcept { told_ = false; dirty_ = true; }
+  // Likewise of what the host before the next one has to leave it; once.
+  bool take_kept() noexcept;
+  void tell_again() noexcept { told_ = kept_told_ = false; dirty_ = true; }
   bool dirty() const noexcept { return dirty_; }
 
   // By any thread; as the engine's published it last.
@@ -75,6 +76,8 @@ class IpPort {
   Nanoseconds counters_at_ = 0;
   ip::HostStatus status_;  // as it was told
   uint64_t lease_changes_ = 0;
+  bool kept_told_ = false;
+  uint64_t address_changes_ = 0, router_changes_ = 0;
   std::array<std::atomic<uint64_t>, kHostCounters> counters_{};
 };
 

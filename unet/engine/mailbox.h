@@ -89,6 +89,10 @@ struct ResumeLease {        // of the engine before this one, whose address is u
   uint32_t port;
   ip::DhcpKept lease;
 };
+struct ResumeHost {         // likewise
+  uint32_t port;
+  ip::HostKept kept;
+};
 struct SendSignal {
   uint32_t port;
   MacAddress to;
@@ -116,7 +120,7 @@ struct StopCapture { uint32_t capture; };
 struct Resumed {};          // all that another engine had is attached and open again
 using Command = std::variant<std::monostate, AttachClient, DetachClient, AttachEndpoint, DetachEndpoint, SetRegion, SetWakeDescriptor,
                              OpenHairpin, OpenWire, CloseChannel, OpenRelay, CloseRelay, OpenIp, ClaimIp, ReleaseIp, LeaveIp, ResumeLease,
-                             SendSignal, SetUser, StartCapture, StopCapture, Resumed>;
+                             ResumeHost, SendSignal, SetUser, StartCapture, StopCapture, Resumed>;
 
 // ---- engine -> service
 
@@ -134,7 +138,11 @@ struct IpChanged {          // what a port has for IP
   ip::HostStatus status;
   std::optional<ip::DhcpKept> lease{};  // from a server, once its address is assigned
 };
-using Event = std::variant<std::monostate, ClientDetached, EndpointDetached, SignalReceived, CaptureStopped, IpChanged>;
+struct IpKept {             // and what the next engine is to know of that
+  uint32_t port;
+  ip::HostKept kept;
+};
+using Event = std::variant<std::monostate, ClientDetached, EndpointDetached, SignalReceived, CaptureStopped, IpChanged, IpKept>;
 
 // A bounded queue of one writer thread and one reader thread.
 template <typename T, uint32_t kDepth>

@@ -224,7 +224,10 @@ class TestNi {
   }
   template <typename T>
   std::optional<T> event() {
-    const Event* const front = events.front();
+    const Event* front = events.front();
+    if (!std::is_same_v<T, IpKept>) {  // for whom it is not about that
+      for (; front != nullptr && std::holds_alternative<IpKept>(*front); front = events.front()) events.pop();
+    }
     if (front == nullptr || !std::holds_alternative<T>(*front)) return std::nullopt;
     const T event = std::get<T>(*front);
     events.pop();

@@ -23,7 +23,7 @@
 namespace unet::service {
 
 // Raised when the value of any record changes, or the meaning of what an engine keeps (unet/engine/kept.h).
-constexpr uint32_t kJournalFormat = 10;
+constexpr uint32_t kJournalFormat = 11;
 
 // In this order they are read again: what refers to something comes after it.
 enum class JournalKind : uint32_t {
@@ -45,6 +45,7 @@ enum class JournalKind : uint32_t {
   ip_claim,        // a: endpoint, b: its number
   socket_table,    // a: endpoint, b: which of its tables; descriptor: memory
   ip_lease,        // a: port
+  ip_host,         // a: port
   left,            // a 0; descriptor: text of connections that the engine has not ended yet of processes that are gone
 };
 

@@ -127,6 +127,29 @@ struct IpLeaseValue {
   uint8_t spare[2];
 };
 static_assert(sizeof(IpLeaseValue) == 152 && ip::kNameServersMax == 3);
+struct IpHostValue {         // ip::HostKept; times are seconds from `since` on, ~0: for ever
+  struct Address {
+    uint8_t address[16];
+    uint32_t valid_s, preferred_s;
+    uint32_t prefix;
+    uint32_t of_router;
+  };
+  struct Prefix {
+    uint8_t prefix[16];
+    uint32_t valid_s;
+    uint32_t bits;
+  };
+  uint64_t since;
+  Address addresses[16];
+  Prefix prefixes[16];
+  uint8_t router[16];
+  uint32_t router_s;
+  uint32_t address_count, prefix_count;
+  uint32_t mtu6, hop_limit6;
+  MacAddress station;       // whose they are
+  uint8_t spare[6];
+};
+static_assert(sizeof(IpHostValue) == 8 + 16 * 32 + 16 * 24 + 16 + 32);
 struct SocketTableValue {
   uint32_t spare;
 };

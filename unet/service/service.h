@@ -43,6 +43,7 @@ namespace unet::service {
 
 struct ChannelValue;  // journal_records.h
 struct IpClaimValue;
+struct IpHostValue;
 struct IpLeaseValue;
 struct RequestValue;
 struct SharedValue;
@@ -276,8 +277,6 @@ class Service {
   Status resume_output(JournalItem& item);
   Status resume_upgrade(const JournalItem& item);
   Status end_capture(JournalItem& item);
-  Status resume_ip_claim(const JournalItem& item);
-  Status resume_ip_lease(const JournalItem& item);
   Status resume_sockets(JournalItem& item);
   Status resume_state(const JournalItem& item);
   std::optional<Shared> shared_of(const SharedValue& value) const;
@@ -360,12 +359,16 @@ class Service {
   Result<uint32_t> find_claim(std::string_view target) const;
   static const ChannelRecord* local_channel_to(const EndpointRecord& endpoint, uint32_t peer) noexcept;
   void on_ip_changed(const engine::IpChanged& event);
+  void on_ip_kept(const engine::IpKept& event);
   bool write_ip_claim(uint32_t endpoint, uint32_t number);
   bool resume_ip_claim(uint32_t endpoint, uint64_t number, const IpClaimValue& value);
   void resume_ip(EndpointRecord& endpoint);
   bool write_ip_lease(uint32_t port);
   bool resume_ip_lease(uint32_t port, const IpLeaseValue& value);
   void resume_leases();
+  bool write_ip_host(uint32_t port);
+  bool resume_ip_host(uint32_t port, const IpHostValue& value);
+  void resume_hosts();
 
   // service_sockets.cc
   void handle(ClientRecord& client, const control::OpenSockets& packet);
@@ -446,6 +449,12 @@ class Service {
     ip::DhcpKept kept;
   };
   std::map<uint32_t, IpLease> ip_leases_;         // of those that have one of a server
+  struct IpHost {
+    uint64_t since = 0;
+    MacAddress station{};
+    ip::HostKept kept;
+  };
+  std::map<uint32_t, IpHost> ip_hosts_;
   std::set<uint32_t> with_sockets_;    // endpoints that have tables of sockets
   std::map<uint64_t, LeftOfUser> left_sockets_;  // by their owners (ip_user())
   uint64_t left_turn_ = 0;             // whose were read last

@@ -41,6 +41,12 @@ Result<T> value_of(const JournalItem& item, size_t descriptors) {
   return value;
 }
 
+// A record that is one value, which is believed or not.
+template <typename T, typename Take>
+Status take_value(const JournalItem& item, const char* what, Take take) {
+  return value_of<T>(item, 0).and_then([&](const T& value) { return take(value) ? Status{} : Status(wrong(item, what)); });
+}
+
 // Numbers that only grow: none has got so far, and from there on the next ones could be those that have been.
 constexpr uint64_t kNumbersMax = uint64_t{1} << 63;
 
@@ -59,6 +65,7 @@ bool is_plain(const JournalKey& key) {
     case JournalKind::wake:
     case JournalKind::endpoint:
     case JournalKind::ip_lease:
+    case JournalKind::ip_host:
     case JournalKind::capture: return key.b == 0;
     case JournalKind::request: return key.a == 0;
     case JournalKind::channel:
@@ -114,6 +121,7 @@ Status Service::resume(std::vector<JournalItem> items) {
 
 Status Service::resume_item(JournalItem& item) {
   if (!is_plain(item.key)) return wrong(item, "an unknown kind, or a key that none of it has");
+  const uint32_t a = item.key.a;
   switch (item.key.kind) {
     case JournalKind::ni: return resume_socket(item);
     case JournalKind::ni_state: return resume_state(item);
@@ -130,10 +138,14 @@ Status Service::resume_item(JournalItem& item) {
     case JournalKind::output: return resume_output(item);
     case JournalKind::upgrade: return resume_upgrade(item);
     case JournalKind::capture: return end_capture(item);
-    case JournalKind::ip_claim: return resume_ip_claim(item);
+    case JournalKind::ip_claim:
+      return take_value<IpClaimValue>(item, "not a claim that could be", [&](const auto& v) { return resume_ip_claim(a, item.key.b, v); });
     case JournalKind::socket_table:
     case JournalKind::left: return resume_sockets(item);
-    case JournalKind::ip_lease: return resume_ip_lease(item);
+    case JournalKind::ip_lease:
+      return take_value<IpLeaseValue>(item, "not a lease that could be", [&](const auto& v) { return resume_ip_lease(a, v); });
+    case JournalKind::ip_host:
+      return take_value<IpHostValue>(item, "not addresses that could be", [&](const auto& v) { return resume_ip_host(a, v); });
   }
   return wrong(item, "an unknown kind");
 }
@@ -409,19 +421,6 @@ Status Service::end_capture(JournalItem& item) {
   return {};
 }
 
-Status Service::resume_ip_claim(const JournalItem& item) {
-  const auto value = value_of<IpClaimValue>(item, 0);
-  if (!value) return tl::unexpected(value.error());
-  if (!resume_ip_claim(item.key.a, item.key.b, *value)) return wrong(item, "not a claim that could be");
-  return {};
-}
-
-Status Service::resume_ip_lease(const JournalItem& item) {
-  const auto value = value_of<IpLeaseValue>(item, 0);
-  if (!value) return tl::unexpected(value.error());
-  return resume_ip_lease(item.key.a, *value) ? Status{} : wrong(item, "not a lease that could be");
-}
-
 Status Service::resume_sockets(JournalItem& item) {
   const bool good = item.descriptors.size() == 1 && (item.key.kind == JournalKind::left ? resume_left(item) : resume_socket_table(item));
   if (!good) return wrong(item, "not a table of sockets that could be");
@@ -583,6 +582,7 @@ void Service::finish_resume() {
   std::vector<uint32_t> ids;
   for (const auto& [id, endpoint] : endpoints_) ids.push_back(id);
   for (const uint32_t id : ids) end_halves(*endpoint_at(id));
+  resume_hosts();
   resume_leases();
   tell_left_before();
   for (const uint32_t id : ids) {

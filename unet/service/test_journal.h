@@ -43,7 +43,7 @@ inline void give_all(const JournalStore& store, JournalLink& to) {
 
 // With a wire it has IP there.
 inline Result<std::unique_ptr<Ni>> make_ni(std::unique_ptr<Journal> journal, bool inherits_policy = false,
-                                           engine::TestWire* wire = nullptr, bool dhcp = false) {
+                                           engine::TestWire* wire = nullptr, bool automatic = false) {
   NiOptions options;
   options.service.host = "testhost";
   options.service.own_user = geteuid();
@@ -52,7 +52,8 @@ inline Result<std::unique_ptr<Ni>> make_ni(std::unique_ptr<Journal> journal, boo
   std::vector<std::unique_ptr<Driver>> drivers;
   if (wire != nullptr) {
     drivers.push_back(std::make_unique<engine::TestPort>(*wire));
-    options.engine.ip.ports.push_back({.port = 0, .addresses = {{*ip::parse_ip("10.1.0.1"), 24}}, .dhcp = dhcp});
+    options.engine.ip.ports.push_back(
+        {.port = 0, .addresses = {{*ip::parse_ip("10.1.0.1"), 24}}, .autoconfigure = automatic, .dhcp = automatic});
   }
   return Ni::create(std::move(options), std::move(drivers), std::move(journal));
 }
@@ -151,7 +152,7 @@ class Original {
     }
     REQUIRE(keeper.send(true));
     REQUIRE((*journal)->inherit());
-    auto ni = make_ni(std::move(*journal), inherits_policy, next_wire, next_dhcp);
+    auto ni = make_ni(std::move(*journal), inherits_policy, next_wire, next_automatic);
     if (!ni) return tl::unexpected(ni.error());
     for (int i = 0; i < 4; ++i) (*ni)->poll();
     if (look) look(**ni);
@@ -163,7 +164,7 @@ class Original {
   }
   // Of our user, with who took over last.
   engine::TestWire* next_wire = nullptr;  // of whoever takes over
-  bool next_dhcp = false;                 // likewise: the wire's port asks a server
+  bool next_automatic = false;                 // likewise: the wire's port asks a server
   int weight() const { return weight_; }
   const JournalStore& store() const { return store_; }
 

@@ -1,0 +1,75 @@
+// host_kept.cc - a host's addresses, routers and networks go over to the next one, with what is left of their times.
+#include <algorithm>
+
+#include "ipstack/ip/host.h"
+#include "ipstack/ip/random.h"
+
+namespace unet::ip {
+
+HostKept Host::kept(Nanoseconds now) const noexcept {
+  const auto left = [&](Nanoseconds until) {
+    if (until == kForever) return HostKept::kForever;
+    return static_cast<uint32_t>(std::min<Nanoseconds>((until - std::min(until, now)) / kSecond, HostKept::kForever - 1));
+  };
+  HostKept kept{.mtu6 = mtu6_, .hop_limit6 = hop_limit6_};
+  for (const Own& each : own_) {
+    if (each.of_dhcp || each.claim.state() != AddressClaim::State::assigned || kept.address_count == HostKept::kAddressesMax) continue;
+    kept.addresses[kept.address_count++] = {each.claim.address(), each.prefix, each.of_router, left(each.valid_until),
+                                            left(each.preferred_until)};
+  }
+  for (const OnLink& each : on_link_) {
+    if (!each.of_router || kept.prefix_count == HostKept::kPrefixesMax) continue;
+    kept.prefixes[kept.prefix_count++] = {each.prefix, each.bits, left(each.until)};
+  }
+  if (gateway6_until_ != kForever && gateway6_) {
+    kept.router = *gateway6_;
+    kept.router_s = left(gateway6_until_);
+  }
+  return kept;
+}
+
+// Of what was configured, and is so no longer, nothing is taken; nor of routers, if they are not believed.
+void Host::resume(const HostKept& kept, Nanoseconds now) noexcept {
+  const auto until = [&](uint32_t seconds) { return seconds == HostKept::kForever ? kForever : now + seconds * kSecond; };
+  for (uint32_t i = 0; i < std::min(kept.address_count, HostKept::kAddressesMax); ++i) {
+    const HostKept::Address& each = kept.addresses[i];
+    Own* const known = own(each.address);
+    const AddressClaim ours(each.address, options_.mac, false, next_random(random_), now);
+    if (known != nullptr && known->claim.state() == AddressClaim::State::tentative) {
+      known->claim = ours;
+    } else if (known == nullptr && each.of_router && options_.autoconfigure && each.valid_s != 0 && own_.size() < most_addresses()) {
+      own_.push_back({.claim = ours, .prefix = each.prefix, .valid_until = until(each.valid_s), .preferred_until = until(each.preferred_s),
+                      .of_router = true, .deprecated = each.preferred_s == 0});
+    } else {
+      continue;
+    }
+    ++address_changes_;
+  }
+  if (!options_.autoconfigure) return;
+  for (uint32_t i = 0; i < std::min(kept.prefix_count, HostKept::kPrefixesMax); ++i) {
+    const HostKept::Prefix& each = kept.prefixes[i];
+    const bool known = std::any_of(on_link_.begin(), on_link_.end(), [&](const OnLink& other) {
+      return other.bits == each.bits && same_network(other.prefix, each.prefix, each.bits);
+    });
+    if (known || each.valid_s == 0 || on_link_.size() >= most_prefixes()) continue;
+    on_link_.push_back({.prefix = each.prefix, .bits = each.bits, .until = until(each.valid_s), .of_router = true});
+  }
+  if (!kept.router.is_unspecified() && kept.router_s != 0 && !gateway6_) {
+    gateway6_ = kept.router;
+    gateway6_until_ = until(kept.router_s);
+  }
+  if (kept.mtu6 >= kIpv6MtuMin && kept.mtu6 <= options_.mtu) mtu6_ = kept.mtu6;
+  if (kept.hop_limit6 != 0) hop_limit6_ = kept.hop_limit6;
+}
+
+// What routers say comes at any rate: what is told of it does not.
+void Host::note_routers() noexcept { routers_said_ = true; }
+
+void Host::tell_routers(Nanoseconds now) noexcept {
+  if (!routers_said_ || now < routers_told_at_ + kRoutersEvery) return;
+  routers_said_ = false;
+  routers_told_at_ = now;
+  ++router_changes_;
+}
+
+}  // namespace unet::ip
