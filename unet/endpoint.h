@@ -139,7 +139,7 @@ class Endpoint {
   // ---- IP (unet/ip.h)
 
   // Opens the endpoint's IP channel, by which packets go and come. Once; until it is closed. Errors: already_exists, not_found (the NI
-  // has no IP), not_permitted (policy), invalid_argument (an emulated endpoint).
+  // has no IP), not_permitted (policy), invalid_argument (an emulated endpoint, or one that has channels by another engine).
   Result<Channel> open_ip();
   // Claims ports; the IP channel must be open. Errors: already_exists (somebody has one of them), not_permitted (policy), not_found (the NI
   // does not have that address), quota_exceeded, invalid_argument.

@@ -268,8 +268,11 @@ def test_what_the_command_line_may_say():
     for ip, why in (("0=10.0.0.1", "PREFIX"), ("1=10.0.0.1/24", "port 1 does not exist"), ("x", "PORT=")):
         status, _, err = run(UNETD, "--check", "--port", "pcap:iface=eth0", "--ip", ip)
         require(status == 2 and why in err and err.count("\n") == 1, f"--ip {ip}: {status}, {err}")
-    status, _, err = run(UNETD, "--check", "--port", "pcap:iface=eth0", "--ip", "0=10.0.0.1/24", "--engines", "2")
-    require(status == 2 and "one engine" in err, f"two engines: {status}, {err}")
+    two = ("--check", "--port", "pcap:iface=eth0", "--port", "pcap:iface=eth1", "--engines", "2")
+    status, _, err = run(UNETD, *two, "--ip", "1=10.0.0.1/24")
+    require(status == 2 and "engine 0 has IP" in err, f"a port of the other engine: {status}, {err}")
+    status, _, err = run(UNETD, *two, "--ip", "0=10.0.0.1/24")
+    require(status == 0, f"a port of the first engine: {status}, {err}")
     with directory() as d:
         status, _, err = run(UNETD, "--socket", f"{d}/s", "--port", "udp:address=10.0.0.2/24 / pcap:iface=eth0", "--ip", "0=10.0.0.1/24")
         require(status == 1 and "in UDP" in err, f"IP in UDP: {status}, {err}")

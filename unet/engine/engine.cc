@@ -45,7 +45,6 @@ Engine::State::State(const EngineOptions& o, std::vector<std::unique_ptr<Driver>
       mux(ports, delivery, watch, counters, commands),
       endpoints(new std::atomic<EndpointState*>[kEndpointsMax]()) {
   if (options.ip.ports.empty()) return;
-  UNET_CHECK(links == nullptr);
   ip = std::make_unique<IpPart>(options.ip, ports, delivery, counters, now);
   demux.set_ip(*ip);
   mux.set_ip(*ip);

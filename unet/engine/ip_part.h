@@ -82,7 +82,7 @@ class IpPart {
   // ---- arrivals
 
   // The wire has IP.
-  bool has(uint32_t port) const noexcept { return by_port_[port] != nullptr; }
+  bool has(uint32_t port) const noexcept { return port < by_port_.size() && by_port_[port] != nullptr; }  // links have none
   // Takes the frame if its Ethernet type is one of IP's.
   bool frame(uint32_t port, const ReceivedFrame& frame, Nanoseconds now) noexcept;
   // The last frame of a burst was one of those: its memory goes.

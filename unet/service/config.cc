@@ -214,7 +214,7 @@ Status finish_config(Config& config) {
     if (Status status = check_port("channel of endpoint " + quoted(channel.endpoint), channel.port); !status) return status;
   }
   const NiOptions& ni = config.ni;
-  if (Status status = check_ip_ports(ni.engine.ip.ports, config.ports.size(), ni.engines); !status) return status;
+  if (Status status = check_ip_ports(ni.engine.ip.ports, config.ports.size(), ni.engines, ni.port_engines); !status) return status;
   if (ni.cores.size() > ni.engines) {
     return fail(Errc::invalid_argument, "core: " + std::to_string(ni.cores.size()) + " cores are named, and there " +
                                             (ni.engines == 1 ? "is 1 engine" : "are " + std::to_string(ni.engines) + " engines") +

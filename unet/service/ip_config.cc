@@ -77,7 +77,8 @@ uint32_t ports_with_ip(const std::vector<engine::IpPortOptions>& all) noexcept {
   return mask;
 }
 
-Status check_ip_ports(const std::vector<engine::IpPortOptions>& all, size_t ports, uint32_t engines) {
+Status check_ip_ports(const std::vector<engine::IpPortOptions>& all, size_t ports, uint32_t engines,
+                      const std::vector<uint32_t>& port_engines) {
   for (size_t i = 0; i < all.size(); ++i) {
     const engine::IpPortOptions& each = all[i];
     if (each.port >= ports) {
@@ -93,9 +94,11 @@ Status check_ip_ports(const std::vector<engine::IpPortOptions>& all, size_t port
       }
     }
   }
-  if (!all.empty() && engines > 1) {
-    return wrong("ip: only a network interface with one engine has IP, and " + std::to_string(engines) +
-                 " are configured (engines, --engines): give up one of the two");
+  for (const engine::IpPortOptions& each : all) {
+    const uint32_t engine = engine_of_port(each.port, engines, port_engines);
+    if (engine == 0) continue;
+    return wrong("ip: port " + std::to_string(each.port) + " is one of engine " + std::to_string(engine) +
+                 ", and engine 0 has IP: give it port 0, or that one to engine 0 (port_engines)");
   }
   return {};
 }

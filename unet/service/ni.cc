@@ -75,7 +75,7 @@ Status Ni::check_options(size_t ports, bool journal) const {
   if (options_.port_engines.size() > ports) {
     return wrong("port_engines names " + std::to_string(options_.port_engines.size()) + " ports, and there are " + std::to_string(ports));
   }
-  if (Status status = check_ip_ports(options_.engine.ip.ports, ports, options_.engines); !status) return status;
+  if (Status status = check_ip_ports(options_.engine.ip.ports, ports, options_.engines, options_.port_engines); !status) return status;
   for (const uint32_t engine : options_.port_engines) {
     if (engine < options_.engines) continue;
     return wrong("port_engines: there is no engine " + std::to_string(engine) + ": of " + engines + " the first is 0");
@@ -104,6 +104,10 @@ Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<
     ports.push_back({port.address, port.mtu, driver->description(), engine_of(ports_++), driver->queues()});
   }
   for (const engine::IpPortOptions& each : options_.engine.ip.ports) {
+    if (ports[each.port].queues > 1) {
+      return fail(Errc::invalid_argument, "port " + std::to_string(each.port) + " has " + std::to_string(ports[each.port].queues) +
+                                              " queues; IP takes a port with one (--ip)");
+    }
     if (ports[each.port].mtu >= ip::kIpv4WholeMin) continue;
     return fail(Errc::invalid_argument, "port " + std::to_string(each.port) + " has an MTU of " + std::to_string(ports[each.port].mtu) +
                                             "; IP needs " + std::to_string(ip::kIpv4WholeMin) + " (--ip)");
@@ -119,6 +123,7 @@ Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<
   for (uint32_t engine = 0; engine < options_.engines; ++engine) {
     if (journal != nullptr) options_.engine.resume = journal->resumes();
     RunnerOptions runner{.engine = options_.engine, .idle = options_.idle, .spin_time = options_.spin_time, .core = {}};
+    if (engine != 0) runner.engine.ip = {};  // a host answers from one place
     if (engine < options_.cores.size()) runner.core = options_.cores[engine];
     runners_.push_back(std::make_unique<EngineRunner>(engine, runner, clock_));
     if (Status status = runners_.back()->open(); !status) return status;

@@ -14,6 +14,7 @@
 #include "unet/engine/link.h"
 #include "unet/service/engine_runner.h"
 #include "unet/service/idle.h"
+#include "unet/service/ip_config.h"
 #include "unet/service/service.h"
 
 namespace unet::service {
@@ -111,9 +112,7 @@ class Ni final : private EngineSide {
   static Result<Descriptor> kept_memory(const Journal& journal);
   Status check_options(size_t ports, bool journal) const;
   Status check_queues(const std::vector<std::unique_ptr<Driver>>& drivers) const;
-  uint32_t engine_of(uint32_t port) const noexcept {
-    return port < options_.port_engines.size() ? options_.port_engines[port] : port % options_.engines;
-  }
+  uint32_t engine_of(uint32_t port) const noexcept { return engine_of_port(port, options_.engines, options_.port_engines); }
   std::vector<std::unique_ptr<Driver>> by_engine(std::unique_ptr<Driver> port, uint32_t number) const;
   Status build_engines(std::vector<std::unique_ptr<Driver>> drivers, engine::Kept kept);
   Status check_cores() const;

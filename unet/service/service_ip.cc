@@ -68,12 +68,19 @@ Status Service::may_open_ip(const ClientRecord& client, const EndpointRecord& en
                                          " no port of IP (ip_ports)");
   }
   if (endpoint.ip_channel) return fail(Errc::already_exists, "the endpoint has an IP channel already");
+  if (endpoint.engine.value_or(0) != 0) {
+    return fail(Errc::invalid_argument, "engine 0 has IP, and the endpoint is engine " + std::to_string(*endpoint.engine) +
+                                       "'s by its first channel: open IP on an endpoint of its own, or before other channels");
+  }
   return {};
 }
 
 void Service::handle(ClientRecord& client, const control::OpenIp& packet) {
   EndpointRecord* endpoint = own_real_endpoint(client, packet.header, "IP channel");
   if (endpoint == nullptr) return;
+  if (Status status = may_open_ip(client, *endpoint); !status) return fail_request(client, packet.header, status.error());
+  serve(*endpoint, 0);
+  // Again: a client that has all doorbells of that engine is given another one's.
   if (Status status = may_open_ip(client, *endpoint); !status) return fail_request(client, packet.header, status.error());
   const Result<ChannelRecord*> made = new_channel(*endpoint, 0);
   if (!made) return fail_request(client, packet.header, made.error());
@@ -83,7 +90,6 @@ void Service::handle(ClientRecord& client, const control::OpenIp& packet) {
   channel.local = LocalOptions{0, 0};
   channel.peer = "ip";
   endpoint->ip_channel = channel.number;
-  serve(*endpoint, 0);
   push(0, engine::OpenIp{.endpoint = endpoint->id, .channel = channel.number});
   finish_connect(*endpoint, channel, Op::open_ip, packet.header.cookie, {});
 }

@@ -465,7 +465,10 @@ TEST_CASE("which ports have IP, as the configuration says it") {
   CHECK_FALSE(check_ip_ports({one, third}, 1, 1));  // there is no port 1
   CHECK_FALSE(check_ip_ports({one, other}, 2, 1));  // one address at two ports
   CHECK_FALSE(check_ip_ports({one, one}, 2, 1));
-  CHECK_FALSE(check_ip_ports({one}, 1, 2));         // two engines
+  CHECK(check_ip_ports({one}, 2, 2));
+  CHECK_FALSE(check_ip_ports({third}, 2, 2));       // of engine 1
+  CHECK(check_ip_ports({third}, 2, 2, {1, 0}));
+  CHECK_FALSE(check_ip_ports({one}, 2, 2, {1, 0}));
 }
 
 }  // namespace unet::service
