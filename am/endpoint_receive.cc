@@ -225,7 +225,7 @@ void Endpoint::dispatch_request(Peer& peer, const PacketFields& fields, Bytes pa
 // The last bytes of a transfer go to its end. Those of a local peer that wrote them itself are there.
 MutableBytes Endpoint::deposit(const PacketFields& fields, Bytes payload) noexcept {
   const MutableBytes whole = segment_.subspan(fields.offset, fields.total);
-  if (!payload.empty()) copy_bytes(whole.last(payload.size()).data(), payload.data(), payload.size());
+  copy_bytes(whole.last(payload.size()).data(), payload.data(), payload.size());
   return whole;
 }
 

@@ -60,7 +60,7 @@ class LocalLink {
       const MutableBytes room = endpoint_->reserve(channel_, static_cast<uint32_t>(size));
       if (room.empty()) return refusal();
       emit_local_head(room.data(), fields);
-      if (!payload.empty()) copy_bytes(room.data() + head, payload.data(), payload.size());
+      copy_bytes(room.data() + head, payload.data(), payload.size());
       outcome = endpoint_->post(channel_, static_cast<uint32_t>(size));
     }
     if (outcome == SendOutcome::sent) count(fields.kind);

@@ -43,7 +43,7 @@ void WireLink::begin(PacketFields& fields, Bytes payload) {
   const uint32_t head = head_size(fields);
   const auto length = static_cast<uint32_t>(head + payload.size());
   std::byte* const buffer = pool_.take(length);
-  if (!payload.empty()) copy_bytes(buffer + head, payload.data(), payload.size());
+  copy_bytes(buffer + head, payload.data(), payload.size());
   keep(fields, buffer, length, length);
 }
 

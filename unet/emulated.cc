@@ -97,7 +97,7 @@ uint32_t Carrier::take_parcel(const Message& message) noexcept {
   if (message.from_local) return index;
   if (message.length > Parcel::kSmall) parcel.large.reset(new std::byte[message.length]);
   std::byte* const to = parcel.large != nullptr ? parcel.large.get() : parcel.small.data();
-  if (message.length != 0) copy_bytes(to, message.data, message.length);
+  copy_bytes(to, message.data, message.length);
   parcel.data = to;
   return index;
 }

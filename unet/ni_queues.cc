@@ -108,7 +108,7 @@ SendOutcome NiQueues::put(Channel channel, uint64_t region_offset, Bytes data, b
   const auto length = static_cast<uint32_t>(data.size());
   const MutableBytes room = reserve(length);
   if (room.empty()) return SendOutcome::full;
-  if (length != 0) copy_bytes(room.data(), data.data(), length);
+  copy_bytes(room.data(), data.data(), length);
   const PutDescriptor descriptor{.region_offset = region_offset, .notify = notify ? 1u : 0u};
   publish_reserved(writer_.reserve(), channel, length, SlotKind::put, descriptor);
   return SendOutcome::sent;

@@ -53,11 +53,11 @@ void Exchange::begin(Call call, Bytes cell, uint32_t argument) {
   round_ = 0;
   sent_ = false;
   if (!flat()) {
-    if (!cell.empty()) copy_bytes(cells_.data(), cell.data(), cell.size());
+    copy_bytes(cells_.data(), cell.data(), cell.size());
     return;
   }
   Cell& own = own_.cell(parity());
-  if (!cell.empty()) copy_bytes(own.data, cell.data(), cell.size());
+  copy_bytes(own.data, cell.data(), cell.size());
   own.mark.store(mark(), std::memory_order_release);  // after the data, and all that this rank has written before
 }
 
@@ -81,7 +81,7 @@ bool Exchange::handle(Rank from, uint32_t round, uint64_t mark, Bytes cells) {
   if (flat()) {
     if (round != 0 || cells.size() > kCellBytes) return false;
     Cell& cell = received_[parity_of(mark)][from];
-    if (!cells.empty()) copy_bytes(cell.data, cells.data(), cells.size());
+    copy_bytes(cell.data, cells.data(), cells.size());
     cell.mark.store(mark, std::memory_order_relaxed);  // by the thread that reads it
     return true;
   }

@@ -133,7 +133,7 @@ int64_t Stack::send_to(int number, Bytes data, const Address& asked, uint16_t se
   const MutableBytes room = network_.reserve(total);
   if (room.empty()) return refuse_datagram(static_cast<uint32_t>(number), kNone, length);
   std::byte* const at = begin_datagram(room, *socket, from, to, length, cut ? segment : uint16_t{0});
-  if (length != 0) copy_bytes(at, data.data(), length);
+  copy_bytes(at, data.data(), length);
   network_.post(total);
   ++counters_.messages_out;
   return length;
@@ -151,7 +151,7 @@ int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool p
   const bool several = datagram.segment != 0 && datagram.payload.size() > datagram.segment;
   const Bytes bytes = several && !part.coalesce ? datagram.payload.first(datagram.segment) : datagram.payload;
   const size_t copied = std::min(bytes.size(), data.size());
-  if (copied != 0) copy_bytes(data.data(), bytes.data(), copied);
+  copy_bytes(data.data(), bytes.data(), copied);
   if (from != nullptr) *from = datagram.from;
   if (whole != nullptr) *whole = static_cast<uint32_t>(bytes.size());
   if (segment != nullptr) *segment = static_cast<uint16_t>(part.coalesce ? datagram.segment : 0);

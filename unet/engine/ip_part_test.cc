@@ -228,15 +228,9 @@ TEST_CASE("segments of one connection in a burst become one message, and nothing
     };
     const auto arrive = [&](const std::vector<One>& burst) {
       for (const One& one : burst) {
-        const Packet packet = make_packet({.from = f.peer, .to = f.own, .protocol = kTcp, .from_port = one.from_port, .to_port = 80,
-                                           .tcp_flags = one.flags, .sequence = 0xFFFFFC00 + one.at},
-                                          Bytes(data).subspan(one.at, one.length));
-        FrameBytes frame(sizeof(EthernetHeader) + packet.size());
-        const EthernetHeader header{.to = t.wire.capabilities.address, .from = TestIp::kPeerMac,
-                                    .type = f.own.is_ipv4() ? ip::kEtherTypeIpv4 : ip::kEtherTypeIpv6};
-        std::memcpy(frame.data(), &header, sizeof header);
-        std::memcpy(frame.data() + sizeof header, packet.data(), packet.size());
-        t.wire.arriving.push_back(std::move(frame));
+        t.put(make_packet({.from = f.peer, .to = f.own, .protocol = kTcp, .from_port = one.from_port, .to_port = 80,
+                           .tcp_flags = one.flags, .sequence = 0xFFFFFC00 + one.at},
+                          Bytes(data).subspan(one.at, one.length)));
       }
       t.ni.run();
     };
@@ -294,14 +288,7 @@ TEST_CASE("what is wrong with a segment is found behind one that it is like, too
       return make_packet({.from = f.peer, .to = f.own, .protocol = kTcp, .from_port = 4000, .to_port = 80, .sequence = 1000 + at},
                          Bytes(data).subspan(at, 100));
     };
-    const auto arrive = [&](const Packet& packet) {
-      FrameBytes frame(sizeof(EthernetHeader) + packet.size());
-      const EthernetHeader header{.to = t.wire.capabilities.address, .from = TestIp::kPeerMac,
-                                  .type = f.own.is_ipv4() ? ip::kEtherTypeIpv4 : ip::kEtherTypeIpv6};
-      std::memcpy(frame.data(), &header, sizeof header);
-      std::memcpy(frame.data() + sizeof header, packet.data(), packet.size());
-      t.wire.arriving.push_back(std::move(frame));
-    };
+    const auto arrive = [&](const Packet& packet) { t.put(packet); };
     // What comes up: bytes of payload, and how many packets were dropped or refused meanwhile.
     const auto outcome = [&] {
       t.ni.run();

@@ -101,8 +101,12 @@ class TestIp {
     return next_claim++;
   }
 
-  // A frame of the peer's with that packet.
+  // A frame of the peer's with that packet; and those that were put so come in one burst.
   void arrive(Bytes packet, std::optional<MacAddress> to = {}) {
+    put(packet, to);
+    run();
+  }
+  void put(Bytes packet, std::optional<MacAddress> to = {}) {
     const bool ipv4 = !packet.empty() && std::to_integer<uint8_t>(packet[0]) >> 4 == 4;
     FrameBytes frame(sizeof(EthernetHeader) + packet.size());
     const EthernetHeader header{.to = to.value_or(wire.capabilities.address), .from = kPeerMac,
@@ -110,7 +114,6 @@ class TestIp {
     std::memcpy(frame.data(), &header, sizeof header);
     if (!packet.empty()) std::memcpy(frame.data() + sizeof header, packet.data(), packet.size());
     wire.arriving.push_back(std::move(frame));
-    run();
   }
   // The peer's host sends: `data` behind a header of UDP.
   ip::SendResult peer_sends(const ip::IpAddress& to, uint16_t from_port, uint16_t to_port, Bytes data) {

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <string>
 
+#include "ipstack/wire/ip.h"
 #include "unet/base/check.h"
 
 namespace unet::service {
 namespace {
 
-constexpr uint8_t kTcp = 6, kUdp = 17;
 constexpr uint32_t kPorts = 64 * 1024;
 constexpr uint32_t kDynamic = 49152, kAlsoDynamic = 32768;  // RFC 6335, 6; and what other hosts use besides
 
@@ -23,7 +23,7 @@ bool overlap(const IpClaim& a, const IpClaim& b) noexcept {
 
 bool wants_peer(const IpClaim& claim) noexcept { return !claim.remote.is_unspecified() && claim.remote_port != 0; }
 
-const char* name_of(uint8_t protocol) noexcept { return protocol == kTcp ? "TCP" : "UDP"; }
+const char* name_of(uint8_t protocol) noexcept { return protocol == ip::Protocol::kTcp ? "TCP" : "UDP"; }
 
 std::string text_of(const IpClaim& claim) {
   std::string text = std::string(name_of(claim.protocol)) + " port " + std::to_string(claim.port);
@@ -35,7 +35,7 @@ std::string text_of(const IpClaim& claim) {
 
 Status check_ip_claim(const IpClaim& claim) {
   const auto wrong = [](const std::string& text) { return fail(Errc::invalid_argument, "IP claim: " + text); };
-  if (claim.protocol != kTcp && claim.protocol != kUdp) {
+  if (claim.protocol != ip::Protocol::kTcp && claim.protocol != ip::Protocol::kUdp) {
     return wrong("protocol " + std::to_string(claim.protocol) + " is none of 6 (TCP), 17 (UDP)");
   }
   if (claim.ports == 0 || claim.ports > kIpPortsPerClaimMax) {
@@ -45,7 +45,7 @@ Status check_ip_claim(const IpClaim& claim) {
   const bool both = !claim.local.is_unspecified() && !claim.remote.is_unspecified();
   if (both && claim.local.is_ipv4() != claim.remote.is_ipv4()) return wrong("local and remote address are of different families");
   if (!claim.local.is_multicast()) return {};
-  if (claim.protocol != kUdp) return wrong("TCP knows no groups");
+  if (claim.protocol != ip::Protocol::kUdp) return wrong("TCP knows no groups");
   if (claim.port == 0) return wrong("a group has no port of its own: name one");
   return {};
 }

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "ipstack/wire/ip.h"
+
 namespace unet::service {
 namespace {
-
-constexpr uint8_t kTcp = 6;
 
 // What becomes of it: RFC 9293, 3.10.4 for what was closed and is all acknowledged, a reset for everything else.
 engine::Remain remain_of(const SocketRecord& record) noexcept {
@@ -30,7 +30,7 @@ engine::Remain remain_of(const SocketRecord& record) noexcept {
 LeftSockets::LeftSockets(uid_t user, uint64_t owner, uint64_t memory, std::vector<SharedMemory> tables, const std::vector<IpClaim>& claims)
     : user_(user), owner_(owner), memory_(memory), tables_(std::move(tables)) {
   for (const IpClaim& claim : claims) {
-    if (claim.protocol != kTcp) continue;
+    if (claim.protocol != ip::Protocol::kTcp) continue;
     for (uint32_t i = 0; i < claim.ports; ++i) claims_[claim.port + i].push_back(claim);
   }
 }
@@ -54,7 +54,7 @@ bool LeftSockets::next(std::optional<engine::LeftConnection>& left) noexcept {
 std::optional<engine::LeftConnection> LeftSockets::check(const SocketRecord& record) const noexcept {
   const bool synchronized = record.state >= static_cast<uint8_t>(SocketState::syn_received) && record.state < kSocketStates;
   // Who had only sent a SYN has told its peer nothing: the answer is refused.
-  if (record.protocol != kTcp || !synchronized || (record.flags & SocketFlags::kNear) != 0) return std::nullopt;
+  if (record.protocol != ip::Protocol::kTcp || !synchronized || (record.flags & SocketFlags::kNear) != 0) return std::nullopt;
   const bool ipv4 = record.local.is_ipv4();
   const bool ends = record.local_port != 0 && record.remote_port != 0 && record.remote.is_ipv4() == ipv4 &&
                     record.remote.is_one_host(ipv4) && record.local.is_one_host(ipv4) && !record.remote.is_loopback() &&
@@ -93,7 +93,7 @@ void LeftOfUser::pop_front() {
 }
 
 bool LeftOfUser::has_claimed(const IpClaim& claim) const noexcept {
-  if (claim.protocol != kTcp || ports_.empty()) return false;
+  if (claim.protocol != ip::Protocol::kTcp || ports_.empty()) return false;
   if (claim.port == 0) return true;
   for (uint32_t i = 0; i < std::min<uint32_t>(claim.ports, kIpPortsPerClaimMax); ++i) {
     if (ports_.count(claim.port + i) != 0) return true;

@@ -19,7 +19,7 @@ namespace unet::service {
 namespace {
 
 constexpr Nanoseconds kHang = 60 * kSecond;  // what must happen and has not by then is lost
-constexpr uint8_t kUdp = 17;
+constexpr uint8_t kUdp = ip::Protocol::kUdp;
 const ip::IpAddress kOwn = *ip::parse_ip("10.1.0.1");
 
 // Two wires, an engine each.

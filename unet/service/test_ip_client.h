@@ -3,11 +3,12 @@
 
 #include <string>
 
+#include "ipstack/wire/ip.h"
 #include "unet/service/test_client.h"
 
 namespace unet::service::test {
 
-constexpr uint8_t kTcp = 6, kUdp = 17;
+constexpr uint8_t kTcp = ip::Protocol::kTcp, kUdp = ip::Protocol::kUdp;
 
 inline ip::IpAddress address(const char* text) { return ip::parse_address(text).value(); }
 
