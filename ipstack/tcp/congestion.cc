@@ -15,6 +15,7 @@ constexpr float kAlpha = 3 * (1 - kBeta) / (1 + kBeta);  // RFC 9438, 4.3
 constexpr uint64_t kMinRttThreshold = 4 * kMillisecond, kMaxRttThreshold = 16 * kMillisecond;
 constexpr uint32_t kMinRttDivisor = 8, kRttSamples = 8, kCssGrowthDivisor = 4, kCssRounds = 5;
 constexpr uint32_t kWindowMax = 1u << 30;
+constexpr uint32_t kCountedUnit = 1u << 16;
 
 }  // namespace
 
@@ -134,7 +135,7 @@ void Congestion::grow_cubic(uint32_t bytes, Nanoseconds rtt, Nanoseconds now) no
     cubic_.w_est = window;
     if (cubic_.w_max < window) cubic_.w_max = window;
     cubic_.k = std::cbrt((cubic_.w_max - window) / kC);
-    cubic_.fraction = 0;
+    counted_ = 0;
     cubic_.grown_at = now;
   }
   const auto cubic = [&](Nanoseconds at) {
@@ -155,23 +156,25 @@ void Congestion::grow_cubic(uint32_t bytes, Nanoseconds rtt, Nanoseconds now) no
     const float target = std::clamp(cubic(t + rtt), window, 1.5f * window);  // RFC 9438, 4.2
     grown = (target - window) / window * std::min(acked, window);
   }
-  cubic_.fraction += grown * static_cast<float>(mss_);
-  const auto whole = static_cast<uint32_t>(cubic_.fraction);
-  window_ += whole;
-  cubic_.fraction -= static_cast<float>(whole);
+  const auto bytes_grown = static_cast<uint64_t>(grown * static_cast<float>(mss_) * kCountedUnit) + counted_;
+  window_ += static_cast<uint32_t>(bytes_grown / kCountedUnit);
+  counted_ = bytes_grown % kCountedUnit;
 }
 
 void Congestion::handle_loss(uint32_t flight) noexcept {
   if (is_bbr()) return bbr_->handle_recovery(window_);
   end_first_start();
   counted_ = 0;
+  threshold_before_ = threshold_;
+  cubic_.w_max_before = cubic_.w_max;
+  cubic_.cwnd_prior_before = cubic_.cwnd_prior;
+  const float window = segments(window_);
+  cubic_.cwnd_prior = window;
   if (algorithm_ == Algorithm::newreno) {
     threshold_ = std::max(flight / 2, 2u * mss_);  // RFC 5681, 3.1, equation 4
     return;
   }
   // RFC 9438, 4.6 and 4.7: who has less than last time makes room for others.
-  const float window = segments(window_);
-  cubic_.cwnd_prior = window;
   cubic_.w_max = window < cubic_.w_max ? window * (1 + kBeta) / 2 : window;
   cubic_.epoch_start = 0;
   threshold_ = std::max(static_cast<uint32_t>(static_cast<float>(flight) * kBeta), 2u * mss_);
@@ -205,13 +208,30 @@ void Congestion::handle_timeout(uint32_t flight, bool again) noexcept {
   }
   // RFC 5681, 3.1: for the first time-out of a segment only.
   if (!again) {
-    end_first_start();
-    threshold_before_ = std::max(flight, threshold_);
-    cubic_.w_max_before = cubic_.w_max;
+    const uint32_t before = std::max(flight, threshold_);
     handle_loss(flight);
+    threshold_before_ = before;
   }
   window_ = mss_;
   if (algorithm_ == Algorithm::cubic) cubic_.epoch_start = 0;
+}
+
+// CUBIC's epoch begins anew: below the plateau that is where it was on the same curve.
+void Congestion::undo_loss() noexcept {
+  if (is_bbr()) {
+    window_ = bbr_->handle_spurious(window_);
+    return;
+  }
+  window_ = std::max(window_, static_cast<uint32_t>(cubic_.cwnd_prior * static_cast<float>(mss_)));
+  threshold_ = std::max(threshold_, threshold_before_);
+  if (threshold_ == ~uint32_t{0}) {
+    first_start_ = true;  // goes on
+    hystart_ = {};
+    return;
+  }
+  cubic_.w_max = std::max(cubic_.w_max_before, cubic_.w_max);
+  cubic_.cwnd_prior = cubic_.cwnd_prior_before;
+  cubic_.epoch_start = 0;
 }
 
 void Congestion::undo_timeout(uint32_t window) noexcept {

@@ -46,6 +46,8 @@ class Congestion {
   void handle_tail_loss() noexcept;
   // Nothing has come back for a time-out; `again`: not for the first time since something did.
   void handle_timeout(uint32_t flight, bool again) noexcept;
+  // The last handle_loss() was for nothing: all is as it was before (RFC 9438, 4.9.2; RFC 4015, 3.2).
+  void undo_loss() noexcept;
   // The last handle_timeout() was for nothing: it grows back to what it was (RFC 4015, 3.2). `window`: to begin with.
   void undo_timeout(uint32_t window) noexcept;
   // Nothing was on its way for a time-out (RFC 5681, 4.1).
@@ -75,8 +77,9 @@ class Congestion {
   uint16_t mss_ = 536;
   uint32_t window_ = 0;
   uint32_t threshold_ = ~uint32_t{0};
-  uint32_t counted_ = 0;       // NewReno: bytes acknowledged towards the next segment of window
-  uint32_t threshold_before_ = 0;  // the last time-out: the window or the threshold, whichever was more
+  // NewReno: bytes acknowledged towards the next segment of window; CUBIC: of a byte of window, in units of 2^-16.
+  uint32_t counted_ = 0;
+  uint32_t threshold_before_ = 0;  // the last loss; of a time-out the window or the threshold, whichever was more
   bool first_start_ = true;    // nothing has ended it yet
   bool hystart_enabled_ = true;
 
@@ -87,9 +90,8 @@ class Congestion {
     float k = 0;
     float w_max = 0;
     float w_est = 0;
-    float cwnd_prior = 0;
-    float fraction = 0;           // of a byte of window
-    float w_max_before = 0;       // of the last time-out
+    float cwnd_prior = 0;         // NewReno's, too
+    float w_max_before = 0, cwnd_prior_before = 0;  // the last loss
   };
   // Named as in RFC 9406, 4.2, in nanoseconds of which 32 bits are 4 s: longer round trips count as that.
   struct HyStart {

@@ -250,9 +250,11 @@ class Connection {
   void take_sample(const ip::TcpView& segment, const Delivery& delivery, bool fresh, Nanoseconds now) noexcept;
   void restart_timers(Nanoseconds now) noexcept;
   Nanoseconds echoed(const ip::TcpView& segment, Nanoseconds now) const noexcept;
-  void handle_echo(const Delivery& delivery) noexcept;
+  void handle_echo(const Delivery& delivery, uint32_t acked) noexcept;
   void take_window(const ip::TcpView& segment) noexcept;
   bool take_sack(const ip::TcpView& segment, Delivery& delivery) noexcept;
+  void note_needless(Sequence left, Sequence right) noexcept;
+  void undo_recovery() noexcept;
   void handle_delivery(const ip::TcpView& segment, Delivery& delivery, uint32_t acked, bool repeats, bool duplicate_told,
                        Nanoseconds now) noexcept;
   bool recover_forward(const Delivery& delivery, uint32_t acked, bool duplicate) noexcept;
@@ -261,8 +263,12 @@ class Connection {
   void lose_first() noexcept;
   // BBR is told of losses, others need not be.
   Losses* heard(Losses& losses) const noexcept { return congestion_.is_bbr() ? &losses : nullptr; }
-  void find_losses(bool repeats, Nanoseconds now) noexcept;
-  void enter_recovery() noexcept;
+  struct Arrived {
+    uint32_t acked = 0, delivered = 0;  // bytes, by the ACK that is being looked at: some of the first had been told of by SACK
+  };
+  void find_losses(bool repeats, const Arrived& arrived, Nanoseconds now) noexcept;
+  void enter_recovery(const Arrived& arrived) noexcept;
+  uint32_t flight_before(uint32_t acked) const noexcept;
   void leave_recovery() noexcept;
   void reduce_in_proportion(uint32_t delivered) noexcept;
   void handle_tail_probe_ack(const ip::TcpView& segment, bool repeats, bool duplicate_told) noexcept;
@@ -359,6 +365,7 @@ class Connection {
   bool duplicate_due_ : 1 = false;    // duplicate_ is to be told (RFC 2883)
   bool paced_ : 1 = false;            // pace_at_ is all that keeps more from being sent
   bool held_back_ : 1 = false;        // the congestion window was all that kept more from being sent
+  bool may_undo_ : 1 = false;         // the last recovery, if undo_due_ comes to be 0
   enum class Forward : uint8_t { none, first_ack, second_ack } forward_ = Forward::none;  // F-RTO waits for that
   uint8_t challenges_ = 0;            // in the present second
   uint8_t keep_alives_ = 0;           // without an answer
@@ -389,6 +396,7 @@ class Connection {
   ReceiveBuffer received_;
   Scoreboard scoreboard_;
   RttEstimator rtt_;
+  Sequence undo_from_{};              // what the peer tells of below it says nothing of the last recovery, or has been counted
   Congestion congestion_;
 
   Sequence recovery_end_{};           // RecoveryPoint
@@ -416,6 +424,7 @@ class Connection {
     uint32_t search_at = 0;           // seconds: the next time for it
   };
   PathSearch path_{};
+  uint32_t undo_due_ = 0;             // bytes that the last recovery has sent again, and that are not known to have been only late
 
   Nanoseconds pace_at_ = 0;           // before it no data leaves
   Nanoseconds rto_at_ = kNever;       // also for SYNs and window probes

@@ -32,6 +32,7 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
     delivery.clock = clock(now);
   }
   scoreboard_.acknowledge(shared_.records, ack, delivery);
+  if (delivery.needless != 0) note_needless(delivery.needless_end - delivery.needless, delivery.needless_end);
   told_.bytes_acked += std::min(acked, queued_.size());  // without a FIN
   queued_.release(shared_.chunks, ack);
   snd_una_ = ack;
@@ -48,7 +49,7 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
   if (shut && snd_wnd_ != 0 && !reader_gone_) since_ = now;  // what is waited for from here on is an acknowledgement
   if (recovery_ == Recovery::none && snd_una_ > recovery_end_) recovery_end_ = snd_una_ - 1;  // moves along
   if (snd_una_ > reduced_end_ + 1u) reduced_end_ = snd_una_ - 1u;  // likewise
-  if (ecn_ && segment.has(ip::TcpFlags::kEce)) handle_echo(delivery);
+  if (ecn_ && segment.has(ip::TcpFlags::kEce)) handle_echo(delivery, acked);
   handle_delivery(segment, delivery, acked, repeats, duplicate_told, now);
   if (acked != 0) {
     restart_timers(now);
@@ -101,13 +102,14 @@ void Connection::handle_fin_acknowledged(Nanoseconds now) noexcept {
 }
 
 // RFC 3168, 6.1.2: as if something had been lost, once for a window of data; what is really lost has slowed us down already.
-void Connection::handle_echo(const Delivery& delivery) noexcept {
+void Connection::handle_echo(const Delivery& delivery, uint32_t acked) noexcept {
   told_.delivered_ce += segments_of(delivery.bytes);
   if (snd_una_ <= reduced_end_ || snd_una_ <= recovery_end_ || recovery_ != Recovery::none) return;
+  may_undo_ = false;
   ++shared_.counters.reductions;
   reduced_end_ = snd_nxt_;
   reduced_due_ = true;
-  const uint32_t flight = std::max(unacknowledged(), mss());
+  const uint32_t flight = std::max(flight_before(acked), mss());
   congestion_.handle_mark(flight, delivery.has_rate ? delivery.tx_in_flight : flight);
 }
 
@@ -152,6 +154,7 @@ bool Connection::take_sack(const ip::TcpView& segment, Delivery& delivery) noexc
     if (i == 0 && (block.right <= segment.acknowledgement || inside_next)) {
       ++told_.dsack_dups;
       duplicate_told = recent;  // else it is of something that has been on its way for very long
+      if (recent) note_needless(block.left, block.right);
       continue;
     }
     if (below) continue;
@@ -162,6 +165,27 @@ bool Connection::take_sack(const ip::TcpView& segment, Delivery& delivery) noexc
   }
   for (uint32_t i = 0; i < count; ++i) scoreboard_.sack(shared_.records, fresh[i].left, fresh[i].right, mss_, delivery);
   return duplicate_told;
+}
+
+// RFC 3708, 3: of what the last recovery has sent again this has come twice, or RFC 3522, 3.2: as it had been sent first. Both may be told
+// of the same, and twice: each byte counts once, and what is told in another order than it was sent in does not.
+void Connection::note_needless(Sequence left, Sequence right) noexcept {
+  left = std::max(left, undo_from_);
+  if (!may_undo_ || left >= right) return;
+  undo_due_ -= std::min(undo_due_, right - left);
+  undo_from_ = right;
+}
+
+// All that was sent again had only been late.
+void Connection::undo_recovery() noexcept {
+  ++shared_.counters.undone;
+  may_undo_ = false;
+  if (recovery_ == Recovery::fast) {
+    recovery_ = Recovery::none;
+    recovery_end_ = snd_una_ - 1u;
+  }
+  reduced_due_ = false;
+  congestion_.undo_loss();
 }
 
 // What may still be on its way: RFC 6675's pipe; without SACK each duplicate ACK says that a segment has left the network.
@@ -202,8 +226,10 @@ void Connection::handle_delivery(const ip::TcpView& segment, Delivery& delivery,
   }
   if (forward_ != Forward::none && !recover_forward(delivery, acked, repeats || delivery.newly_sacked != 0 || duplicate_told)) return;
   if (acked != 0) congestion_.handle_round_trip(snd_una_, snd_nxt_, delivery.rtt);
+  // What nothing but the network repeats is more than we have sent twice.
+  if (may_undo_ && undo_due_ == 0 && scoreboard_.lost() == 0 && told_.dsack_dups <= told_.total_retrans) undo_recovery();
   const bool was_open = recovery_ == Recovery::none;
-  find_losses(repeats, now);
+  find_losses(repeats, {acked, delivery.bytes}, now);
   if (congestion_.is_bbr()) {
     if (delivery.bytes != 0) update_model(delivery, now);
   } else if (recovery_ == Recovery::fast) {
@@ -288,7 +314,7 @@ void Connection::lose_first() noexcept {
   note_losses(losses);
 }
 
-void Connection::find_losses(bool repeats, Nanoseconds now) noexcept {
+void Connection::find_losses(bool repeats, const Arrived& arrived, Nanoseconds now) noexcept {
   if (unacknowledged() == 0) {
     reorder_at_ = kNever;
     return;
@@ -297,25 +323,34 @@ void Connection::find_losses(bool repeats, Nanoseconds now) noexcept {
     Losses losses;
     const uint32_t lost = scoreboard_.detect_lost(shared_.records, now, reorder_window(), &reorder_at_, heard(losses));
     if (lost == 0 || (path_.probe != 0 && handle_path_probe_loss(now))) return;
-    if (recovery_ == Recovery::none) enter_recovery();
+    if (recovery_ == Recovery::none) enter_recovery(arrived);
     note_losses(losses);
     return;
   }
   // RFC 6582, 3.2, step 2: not for what an earlier recovery has sent twice.
   if (repeats && repeats_ == kDuplicateThreshold && recovery_ == Recovery::none && snd_una_ > recovery_end_) {
     lose_first();
-    enter_recovery();
+    enter_recovery(arrived);
   }
 }
 
-void Connection::enter_recovery() noexcept {
+// RFC 5681, 3.1: FlightSize, when the ACK came that is looked at: one that acknowledges most of a window says nothing against the
+// window. Without what limited transmit has sent (3.2, step 2).
+uint32_t Connection::flight_before(uint32_t acked) const noexcept {
+  return std::min(unacknowledged() + acked, congestion_.window());
+}
+
+void Connection::enter_recovery(const Arrived& arrived) noexcept {
   ++shared_.counters.recoveries;
   recovery_ = Recovery::fast;
   recovery_end_ = snd_nxt_;
   reduced_due_ = ecn_;
-  recovery_flight_ = std::max(unacknowledged(), 1u);
+  recovery_flight_ = std::max(unacknowledged() - scoreboard_.sacked() + arrived.delivered, 1u);  // RFC 9937, 6.2
   prr_delivered_ = prr_out_ = 0;
-  congestion_.handle_loss(unacknowledged());
+  congestion_.handle_loss(flight_before(arrived.acked));
+  may_undo_ = sacks_ && !tail_probed_;
+  undo_from_ = snd_una_;
+  undo_due_ = 0;
   first_due_ = true;
   tail_probe_at_ = kNever;
   tail_probed_ = tail_probe_due_ = false;
@@ -351,6 +386,7 @@ void Connection::handle_tail_probe_ack(const ip::TcpView& segment, bool repeats,
     tail_probed_ = false;
   } else if (segment.acknowledgement > tail_probe_end_) {
     tail_probed_ = false;
+    may_undo_ = false;
     if (recovery_ == Recovery::none) congestion_.handle_tail_loss();
   } else if (repeats && segment.options.sack_count == 0) {
     tail_probed_ = false;

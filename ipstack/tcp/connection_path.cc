@@ -87,6 +87,7 @@ void Connection::set_path(uint16_t size) noexcept {
   path_.news = true;
   mss_ = static_cast<uint16_t>(size - option_bytes());
   congestion_.set_mss(mss_);
+  may_undo_ = false;  // a window counts in segments
 }
 
 // What to try next; 0: nothing now. The most first, as it is what most paths take, then halves.

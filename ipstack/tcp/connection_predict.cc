@@ -64,7 +64,7 @@ void Connection::take_acknowledgement(const ip::TcpView& segment, uint32_t acked
   if (snd_una_ > recovery_end_) recovery_end_ = snd_una_ - 1u;
   if (snd_una_ > reduced_end_ + 1u) reduced_end_ = snd_una_ - 1u;
   congestion_.handle_round_trip(snd_una_, snd_nxt_, delivery.rtt);
-  find_losses(false, now);
+  find_losses(false, {acked, delivery.bytes}, now);
   if (congestion_.is_bbr()) {
     update_model(delivery, now);
   } else if (recovery_ == Recovery::fast) {

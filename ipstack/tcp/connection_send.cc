@@ -251,7 +251,10 @@ void Connection::emit_record(Segment& segment, RecordIndex record, uint32_t most
   ++shared_.counters.retransmitted;
   told_.total_retrans += length == 0 ? 1 : segments_of(length);
   told_.bytes_retrans += length;
-  if (recovery_ == Recovery::fast) prr_out_ += length;
+  if (recovery_ == Recovery::fast) {
+    prr_out_ += length;
+    undo_due_ += length;
+  }
   note_paced(length, now);
   if (rto_at_ == kNever) arm_rto(now);
 }

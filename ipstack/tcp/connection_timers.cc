@@ -75,7 +75,7 @@ void Connection::handle_timer(Nanoseconds now) noexcept {
   if (now >= reorder_at_) {
     reorder_at_ = kNever;
     const bool was_open = recovery_ == Recovery::none;
-    find_losses(false, now);
+    find_losses(false, {}, now);
     if (was_open && recovery_ == Recovery::fast && !congestion_.is_bbr()) reduce_in_proportion(0);
   }
   if (now >= tail_probe_at_) {
@@ -112,6 +112,7 @@ void Connection::handle_silence(Nanoseconds now) noexcept {
     handle_black_hole(now);
     const bool again = recovery_ == Recovery::timeout && rtt_.backoff() != 0;
     congestion_.handle_timeout(unacknowledged(), again);
+    may_undo_ = false;
     // RFC 5682, 2.1, step 1: not while what was lost earlier is being made good.
     const RecordIndex first = scoreboard_.first();
     if (options_->forward_recovery && recovery_ == Recovery::none && scoreboard_.lost() == 0 && !shared_.records[first].sacked) {

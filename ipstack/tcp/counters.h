@@ -44,6 +44,8 @@ struct Counters {
   uint64_t send_no_memory = 0;       // send() took less than there was room for
   uint64_t no_record = 0;            // what was sent could not be told apart from what was sent before, or had to wait
   uint64_t undelivered = 0;          // data that came after close(): answered by a reset
+
+  uint64_t undone = 0;               // of the recoveries, those that were for nothing: all that was sent again had been late
 };
 
 }  // namespace unet::tcp

@@ -279,6 +279,46 @@ TEST_CASE("CUBIC gives way to newer ones") {
   CHECK(congestion.window() == Approx(595'000).epsilon(0.01));
 }
 
+TEST_CASE("a loss that was none leaves NewReno and CUBIC where they were, on the same curve") {
+  for (const Algorithm algorithm : {Algorithm::newreno, Algorithm::cubic}) {
+    Options options;
+    options.congestion = algorithm;
+    std::array<Congestion, 2> both;
+    for (Congestion& it : both) {
+      it.start(options, 1000, 400'000);
+      it.handle_loss(400'000);
+      it.handle_recovered(true);
+    }
+    Nanoseconds now = kSecond;
+    const auto run = [&](Congestion& it, Nanoseconds from) {
+      for (Nanoseconds at = from; at < from + kSecond; at += 100 * kMillisecond) {
+        for (uint32_t acked = 0; acked < it.window(); acked += 2000) it.handle_ack(2000, 2000, 100 * kMillisecond, at);
+      }
+    };
+    for (Congestion& it : both) run(it, now);
+    const uint32_t window = both[1].window(), threshold = both[1].threshold();
+    CHECK(window > threshold);
+    both[1].handle_loss(window);
+    CHECK(both[1].threshold() < threshold);
+    both[1].handle_recovered(true);
+    both[1].undo_loss();
+    CHECK(both[1].window() == Approx(window).margin(1));
+    CHECK(both[1].threshold() == threshold);
+    for (int second = 1; second < 5; ++second) {
+      for (Congestion& it : both) run(it, now + static_cast<Nanoseconds>(second) * kSecond);
+    }
+    CHECK(both[1].window() == Approx(both[0].window()).epsilon(0.02));
+  }
+  // Slow start that had not ended goes on.
+  Congestion first;
+  first.start({}, 1000, 10'000);
+  first.handle_loss(10'000);
+  first.handle_recovered(true);
+  first.undo_loss();
+  CHECK(first.window() == 10'000);
+  CHECK(first.in_slow_start());
+}
+
 TEST_CASE("CUBIC is no slower than NewReno in small networks") {
   Options options;
   Congestion congestion;

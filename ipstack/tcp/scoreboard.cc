@@ -94,9 +94,7 @@ void Scoreboard::deliver(SentRecord& record, Delivery& delivery) noexcept {
     delivery.rtt = std::max<Nanoseconds>(trip, 1);
   } else {
     // Step 2: which of the times that it was sent has been answered? Not the last one, if that was after what the ACK echoes.
-    const auto elapsed = static_cast<uint32_t>(trip / kMillisecond);
-    if (delivery.has_echo && delivery.clock - delivery.echo > elapsed + 1) return;
-    if (trip < delivery.least) return;
+    if (delivery.echoes_earlier(record.sent_at) || trip < delivery.least) return;
   }
   if (!any_arrived_ || !sent_before_newest(record)) {
     newest_sent_at_ = record.sent_at;
@@ -107,6 +105,7 @@ void Scoreboard::deliver(SentRecord& record, Delivery& delivery) noexcept {
 }
 
 void Scoreboard::acknowledge(RecordPool& pool, Sequence una, Delivery& delivery) noexcept {
+  bool first = true;
   while (head_ != kNoRecord && pool[head_].start < una) {
     SentRecord& record = pool[head_];
     if (record.end() > una) {
@@ -126,8 +125,15 @@ void Scoreboard::acknowledge(RecordPool& pool, Sequence una, Delivery& delivery)
     if (record.sacked) {
       sacked_ -= record.length;
     } else {
+      // RFC 3522, 3.2: of the segment that an ACK goes on with it is the echo.
+      if (first && record.retransmitted && delivery.echoes_earlier(record.sent_at)) {
+        delivery.needless = record.length;
+        delivery.needless_end = record.end();
+        if (any_arrived_ && record.end() < furthest_) ++reorderings_;
+      }
       deliver(record, delivery);
     }
+    first = false;
     const RecordIndex next = record.next;
     if (lost_hint_ == head_) lost_hint_ = next;
     pool.give_back(head_);

@@ -88,6 +88,8 @@ struct Delivery {
   Nanoseconds least = 0;         // round trip of this connection so far
   Sequence before{};             // of an interesting time
   bool original = false;         // something that lies before it, and was sent once only, has arrived
+  Sequence needless_end{};       // the first piece was sent again, and what has arrived had been sent before that: it ends here, and
+  uint32_t needless = 0;         // had so many bytes
   // Timestamps tell when what the ACK answers was sent, in milliseconds: of something sent twice, which of them (RFC 8985, 6.2, step 2).
   bool has_echo = false;
   uint32_t echo = 0, clock = 0;  // the echo, and the clock it was taken from as it stands now
@@ -95,6 +97,11 @@ struct Delivery {
   bool has_rate = false, app_limited = false;
   uint32_t prior_delivered = 0, prior_ticks = 0, send_ticks = 0;
   uint32_t prior_lost = 0, tx_in_flight = 0;
+
+  // What the ACK echoes left before this time.
+  bool echoes_earlier(Nanoseconds sent_at) const noexcept {
+    return has_echo && clock - echo > static_cast<uint32_t>((now - sent_at) / kMillisecond) + 1;
+  }
 };
 
 // What is found to be lost at once, for BBR: in how many places, and the first piece by which more than 2 % of what was on its way when

@@ -24,6 +24,7 @@ inline const std::map<std::string, uint64_t Counters::*> kCounters{
     {"reductions", &Counters::reductions}, {"path_errors", &Counters::path_errors},
     {"too_big", &Counters::too_big}, {"black_holes", &Counters::black_holes},
     {"path_probes", &Counters::path_probes}, {"path_probes_lost", &Counters::path_probes_lost}, {"spurious", &Counters::spurious},
+    {"undone", &Counters::undone},
     {"undelivered", &Counters::undelivered},
 };
 

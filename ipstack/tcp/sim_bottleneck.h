@@ -18,6 +18,10 @@ struct Bottleneck {
   uint32_t queue = 1 << 20;              // bytes that may wait for it
   Nanoseconds delay = 5 * kMillisecond;  // one way, behind it and back
   double loss = 0;                       // of what leaves it
+  double acks_lost = 0;
+  double late = 0;                       // of what leaves it, and comes so much later than what is behind it:
+  Nanoseconds late_by = 0;
+  Nanoseconds turn = 0;                  // what comes within such a time is looked at, and answered, at once; 0: each at once
   uint32_t mark = 0;                     // what is ECN capable and finds more waiting than this is marked; 0: nothing is
 };
 
@@ -59,10 +63,15 @@ class SharedLink {
         for (const auto& end : flow->connections) next = std::min(next, end->next_timer());
       }
       now_ = std::max(now_, std::min(next, until));
+      if (link_.turn != 0) now_ = (now_ + link_.turn - 1) / link_.turn * link_.turn;
       while (!flying_.empty() && flying_.begin()->first <= now_) {
         const Flying flying = std::move(flying_.begin()->second);
         flying_.erase(flying_.begin());
         deliver(flying);
+        if (link_.turn == 0) transmit(flying.flow, flying.to);
+      }
+      for (size_t i = 0; link_.turn != 0 && i < flows_.size(); ++i) {
+        for (size_t end = 0; end < 2; ++end) transmit(i, end);
       }
       for (size_t i = 0; i < flows_.size(); ++i) {
         for (size_t end = 0; end < 2; ++end) {
@@ -107,6 +116,8 @@ class SharedLink {
     std::vector<std::byte> bytes;
     uint8_t ecn = 0;
   };
+
+  bool chance(double probability) { return std::uniform_real_distribution<>(0, 1)(random_) < probability; }
 
   void write(size_t which) {
     Flow& flow = *flows_[which];
@@ -166,7 +177,10 @@ class SharedLink {
       if (ecn_capable && link_.mark != 0 && before > link_.mark) flying.ecn = 3;
       at = free_at_ = std::max(now_, free_at_) +
                       static_cast<Nanoseconds>(static_cast<double>(flying.bytes.size() + 40) * 8e9 / link_.bits_per_second);
-      if (!payload.empty() && std::uniform_real_distribution<>(0, 1)(random_) < link_.loss) return;
+      if (!payload.empty() && chance(link_.loss)) return;
+      if (link_.late != 0 && chance(link_.late)) at += link_.late_by;
+    } else if (link_.acks_lost != 0 && payload.empty() && chance(link_.acks_lost) && flows_[which]->received != 0) {
+      return;
     }
     flying_.emplace(at + link_.delay, std::move(flying));
   }
@@ -181,7 +195,6 @@ class SharedLink {
       flow.received += it.readable();
       it.consume(it.readable());
     }
-    transmit(flying.flow, flying.to);
   }
 
   Bottleneck link_;

@@ -1,0 +1,86 @@
+// goodput_test.cc - what loss, delay and reordering leave of a stream, in virtual time: no less than the formulas of the RFCs say.
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+#include "ipstack/tcp/sim_bottleneck.h"
+
+using namespace unet;
+using namespace unet::tcp;
+using namespace unet::tcp::sim;
+
+namespace {
+
+constexpr double kRate = 200e6;        // bits per second
+constexpr double kPayload = 1448;      // bytes of a segment
+constexpr double kUsed = kRate / 8 * kPayload / (kPayload + 72) / 1e6;  // MB/s, the link being full
+
+struct Outcome {
+  double goodput = 0;  // MB/s
+  uint64_t recoveries = 0, undone = 0, timeouts = 0;
+};
+
+// Means of several seeds, each for `seconds` behind half a second.
+Outcome stream(Bottleneck link, Algorithm algorithm, uint64_t seconds) {
+  constexpr uint64_t kSeeds = 6;
+  Outcome sum;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    // The handshake finds the path sound; what is measured then is of no use to what comes.
+    Bottleneck sound = link;
+    sound.loss = sound.late = sound.acks_lost = 0;
+    sound.delay = 50 * kMicrosecond;
+    SharedLink wire(sound, seed);
+    Options options;
+    options.congestion = algorithm;
+    const size_t it = wire.add({.options = options});
+    const Nanoseconds start = wire.now();
+    wire.run(start + 2 * kMillisecond);
+    wire.set_link(link);
+    wire.run(start + kSecond / 2);
+    const uint64_t before = wire.received(it);
+    wire.run(start + kSecond / 2 + seconds * kSecond);
+    REQUIRE(wire.fault() == "");
+    sum.goodput += static_cast<double>(wire.received(it) - before) / static_cast<double>(seconds) / 1e6 / kSeeds;
+    sum.recoveries += wire.counters(it).recoveries;
+    sum.undone += wire.counters(it).undone;
+    sum.timeouts += wire.counters(it).timeouts;
+  }
+  return sum;
+}
+
+// RFC 9438, 5.2: what AIMD comes to, in MB/s, with 3/2 for the window that it halves and delivery of each byte told at once.
+double friendly(double loss, double round_trip) { return std::sqrt(1.5 / loss) * kPayload / round_trip / 1e6; }
+
+}  // namespace
+
+TEST_CASE("segments that come late cost nothing: recoveries for them are undone") {
+  for (const Nanoseconds turn : {Nanoseconds{0}, 300 * kMicrosecond}) {
+    for (const Algorithm algorithm : {Algorithm::cubic, Algorithm::newreno}) {
+      const Outcome it = stream({.bits_per_second = kRate, .delay = kMillisecond, .late = 0.01, .late_by = kMillisecond, .turn = turn},
+                                algorithm, 2);
+      INFO("turn " << turn << ", goodput " << it.goodput << ", recoveries " << it.recoveries << ", undone " << it.undone);
+      CHECK(it.goodput > 0.97 * kUsed);
+      CHECK(it.undone * 10 >= it.recoveries * 8);
+      CHECK(it.recoveries != 0);
+    }
+  }
+}
+
+TEST_CASE("an ACK for much of a window takes no more from it than one for each segment") {
+  for (const double loss : {0.001, 0.003, 0.01}) {
+    for (const Nanoseconds turn : {Nanoseconds{0}, 500 * kMicrosecond, kMillisecond}) {
+      const Outcome it = stream({.bits_per_second = 10 * kRate, .delay = kMillisecond, .loss = loss, .turn = turn}, Algorithm::cubic, 4);
+      // Each way takes a turn more, or half of one.
+      const double expected = friendly(loss, 0.002 + 1.5e-9 * static_cast<double>(turn));
+      INFO("loss " << loss << ", turn " << turn << ", goodput " << it.goodput << " of " << expected << ", time-outs " << it.timeouts);
+      CHECK(it.goodput > expected);
+      CHECK(it.goodput < 1.5 * expected);
+    }
+  }
+}
+
+TEST_CASE("what is lost is never taken for late") {
+  const Outcome it = stream({.bits_per_second = 10 * kRate, .delay = kMillisecond, .loss = 0.02}, Algorithm::cubic, 2);
+  CHECK(it.recoveries > 100);
+  CHECK(it.undone * 100 <= it.recoveries);
+}
