@@ -107,9 +107,9 @@ const std::vector<Benchmark>& all_benchmarks() {
        .detail =
            "The cable of am-loss, which drops a share of all frames in both directions; with a delay each frame is held by a process\n"
            "for so long, one way. late_1%: one frame in a hundred comes behind those that were sent after it, by 1 ms if the wire has a\n"
-           "delay. Ours over net_af_packet, embedded at both ends, CUBIC; the kernel's with cubic and with bbr, single segments of 1500\n"
-           "bytes. Goodput: what B had in 0.4 to 5 s, after 0.1 to 2 s, each path in turn over a new connection. Ratio: over its own\n"
-           "goodput on the whole wire; in further records over the kernel's. --seconds means nothing.",
+           "delay. Ours over net_af_packet, embedded at both ends, and the kernel's, each with cubic and with bbr, single segments of\n"
+           "1500 bytes. Goodput: what B had in 0.4 to 5 s, after 0.1 to 2 s, each path in turn over a new connection. Ratio: over its\n"
+           "own goodput on the whole wire; in further records over the kernel's. --seconds means nothing.",
        .metric = "goodput",
        .unit = "GB/s",
        .sockets = "tcp",

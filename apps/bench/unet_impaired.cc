@@ -1,4 +1,9 @@
 // unet_impaired.cc - TCP sockets of ipstack over the cable that loses and delays: a stream of its own for each slice, as the kernel's.
+#include <netinet/tcp.h>
+
+#include <cstring>
+#include <memory>
+
 #include "apps/bench/contenders.h"
 #include "apps/bench/environment.h"
 #include "apps/bench/loss.h"
@@ -15,9 +20,43 @@ constexpr uint16_t kPort = 7998;
 constexpr Nanoseconds kAddressTime = 10 * kSecond;
 constexpr Nanoseconds kAfterwards = 200 * kMillisecond;  // for the reset of a stream to get through
 
+// A host on each side of the cable, of which there can be one only: shared by the contenders, and made by whoever is first.
+struct ImpairedHost {
+  WirePort wire{WireKind::impaired, true};
+  std::unique_ptr<Sockets> sockets;
+  int listener = -1;
+
+  Status set_up(const RunContext& run, Environment& environment) {
+    if (auto opened = wire.set_up(run, environment); !opened || sockets != nullptr) return opened;
+    auto opened = Sockets::open(wire.context(), {});
+    if (!opened) return tl::unexpected(opened.error());
+    const SocketName own(WirePort::ip_address(run.side), kPort);
+    const int s = (*opened)->socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    // Of a network interface that has just started the address may not be known yet.
+    for (const Nanoseconds until = monotonic_now() + kAddressTime; (*opened)->bind(s, own.get(), sizeof own.bytes) != 0;) {
+      if (errno != EADDRNOTAVAIL || monotonic_now() > until || run.stop.raised()) return fail_errno("bind", errno);
+      (*opened)->turn();
+    }
+    if (run.side == Side::a) {
+      (*opened)->close(s);
+    } else if ((*opened)->listen(s, 16) == 0) {
+      listener = s;
+    } else {
+      return fail_errno("listen", errno);
+    }
+    sockets = std::move(*opened);
+    return {};
+  }
+  void tear_down() {
+    sockets.reset();
+    wire.tear_down();
+  }
+};
+
 class ImpairedSockets final : public Contender {
  public:
-  explicit ImpairedSockets(ContenderInfo info) : Contender(std::move(info)) {}
+  ImpairedSockets(ContenderInfo info, const char* congestion_control, std::shared_ptr<ImpairedHost> host)
+      : Contender(std::move(info)), congestion_control_(congestion_control), host_(std::move(host)) {}
 
   Status supports(Workload workload, uint32_t) const override {
     return workload == Workload::lossy ? Status{} : Status(fail(Errc::unavailable, "is not measured on this path"));
@@ -26,45 +65,27 @@ class ImpairedSockets final : public Contender {
     auto wire = environment.impaired_wire();
     if (!wire) return tl::unexpected(wire.error());
     impaired_ = *wire;
-    return wire_.prepare(environment);
+    return host_->wire.prepare(environment);
   }
-  Status set_up(const RunContext& run, Environment& environment) override {
-    if (auto opened = wire_.set_up(run, environment); !opened) return opened;
-    auto opened = Sockets::open(wire_.context(), {});
-    if (!opened) return tl::unexpected(opened.error());
-    sockets_ = std::move(*opened);
-    const SocketName own(WirePort::ip_address(run.side), kPort);
-    const int s = sockets_->socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    // Of a network interface that has just started the address may not be known yet.
-    for (const Nanoseconds until = monotonic_now() + kAddressTime; sockets_->bind(s, own.get(), sizeof own.bytes) != 0;) {
-      if (errno != EADDRNOTAVAIL || monotonic_now() > until || run.stop.raised()) return fail_errno("bind", errno);
-      sockets_->turn();
-    }
-    if (run.side == Side::a) return sockets_->close(s), Status{};
-    listener_ = s;
-    return sockets_->listen(s, 16) == 0 ? Status{} : Status(fail_errno("listen", errno));
-  }
+  Status set_up(const RunContext& run, Environment& environment) override { return host_->set_up(run, environment); }
   Outcome run(const Slice& slice, RunContext& context) override {
     return context.side == Side::a ? send_stream(slice, context) : receive_stream(slice, context);
   }
-  void tear_down(const RunContext&) override {
-    sockets_.reset();
-    wire_.tear_down();
-  }
+  void tear_down(const RunContext&) override { host_->tear_down(); }
 
  private:
   template <typename Done>
   bool turn_until(RunContext& context, Done done) {
     while (!done()) {
       if (context.stop.raised()) return false;
-      sockets_->turn();
+      host_->sockets->turn();
     }
     return true;
   }
   void reset(int s, RunContext& context) {
     const linger at_once{.l_onoff = 1, .l_linger = 0};  // what is still under way is not waited for
-    sockets_->setsockopt(s, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-    sockets_->close(s);
+    host_->sockets->setsockopt(s, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    host_->sockets->close(s);
     const Nanoseconds until = monotonic_now() + kAfterwards;
     turn_until(context, [&] { return monotonic_now() > until; });
   }
@@ -72,16 +93,21 @@ class ImpairedSockets final : public Contender {
   Outcome send_stream(const Slice& slice, RunContext& context) {
     auto& control = context.control;
     const SocketName to(WirePort::ip_address(Side::b), kPort);
-    SocketCalls calls{*sockets_, context, false};
-    const int s = sockets_->socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    while (sockets_->connect(s, to.get(), sizeof to.bytes) != 0 && errno != EISCONN) {
+    SocketCalls calls{*host_->sockets, context, false};
+    const int s = host_->sockets->socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    const auto length = static_cast<socklen_t>(std::strlen(congestion_control_));
+    if (host_->sockets->setsockopt(s, IPPROTO_TCP, TCP_CONGESTION, congestion_control_, length) != 0) {
+      control.fail(Error(fail_errno(std::string("TCP_CONGESTION ") + congestion_control_, errno).value()).text);
+      return {};
+    }
+    while (host_->sockets->connect(s, to.get(), sizeof to.bytes) != 0 && errno != EISCONN) {
       if (errno == EINPROGRESS || errno == EALREADY) errno = EAGAIN;
       if (!calls.may_retry("connect")) return {};
-      sockets_->turn();
+      host_->sockets->turn();
     }
     const auto send_for = [&](uint64_t ms) {
       for (const Nanoseconds end = monotonic_now() + ms * kMillisecond; monotonic_now() < end;) {
-        if (sockets_->send(s, buffers_.out.data(), buffers_.out.size(), MSG_DONTWAIT) < 0 && !calls.may_retry("send")) return false;
+        if (host_->sockets->send(s, buffers_.out.data(), buffers_.out.size(), MSG_DONTWAIT) < 0 && !calls.may_retry("send")) return false;
       }
       return true;
     };
@@ -101,14 +127,14 @@ class ImpairedSockets final : public Contender {
 
   Outcome receive_stream(const Slice& slice, RunContext& context) {
     auto& control = context.control;
-    SocketCalls calls{*sockets_, context, false};
+    SocketCalls calls{*host_->sockets, context, false};
     int s = -1;
-    while ((s = sockets_->accept(listener_, nullptr, nullptr, SOCK_NONBLOCK)) < 0) {
+    while ((s = host_->sockets->accept(host_->listener, nullptr, nullptr, SOCK_NONBLOCK)) < 0) {
       if (!calls.may_retry("accept")) return {};
     }
     uint64_t bytes = 0, before = 0;
     for (uint64_t mark = 0; mark != 2;) {
-      const ssize_t n = sockets_->recv(s, buffers_.in.data(), buffers_.in.size(), MSG_DONTWAIT);
+      const ssize_t n = host_->sockets->recv(s, buffers_.in.data(), buffers_.in.size(), MSG_DONTWAIT);
       if (n < 0 && !calls.may_retry("recv")) break;
       if (n > 0) bytes += static_cast<uint64_t>(n);
       const uint64_t now = control.sent.load(std::memory_order_acquire);
@@ -120,24 +146,28 @@ class ImpairedSockets final : public Contender {
     return {.messages = (bytes - before) / slice.size};
   }
 
+  const char* congestion_control_;
+  std::shared_ptr<ImpairedHost> host_;
   ImpairedWire* impaired_ = nullptr;
-  WirePort wire_{WireKind::impaired, true};
-  std::unique_ptr<Sockets> sockets_;
-  int listener_ = -1;
   MessageBuffers buffers_{kMessageMax};
 };
 
 }  // namespace
 
 void add_unet_impaired(Contenders& contenders) {
-  contenders.push_back(std::make_unique<ImpairedSockets>(
-      ContenderInfo{.path = "tcp-impaired",
-                    .kind = Kind::ours,
-                    .what = "U-Net's TCP sockets over the cable that loses and delays frames, two embedded NIs",
-                    .setting = "net_af_packet, MTU 1500, cubic, both sides poll",
-                    .only = "tcp-loss",
-                    .sockets = "tcp",
-                    .wire = true}));
+  const auto host = std::make_shared<ImpairedHost>();
+  for (const char* const congestion_control : {"cubic", "bbr"}) {
+    const std::string suffix = std::strcmp(congestion_control, "cubic") == 0 ? "" : std::string("-") + congestion_control;
+    contenders.push_back(std::make_unique<ImpairedSockets>(
+        ContenderInfo{.path = "tcp-impaired" + suffix,
+                      .kind = Kind::ours,
+                      .what = "U-Net's TCP sockets over the cable that loses and delays frames, two embedded NIs",
+                      .setting = std::string("net_af_packet, MTU 1500, ") + congestion_control + ", both sides poll",
+                      .only = "tcp-loss",
+                      .sockets = "tcp",
+                      .wire = true},
+        congestion_control, host));
+  }
 }
 
 }  // namespace unet::bench
