@@ -209,7 +209,7 @@ void Connection::handle_delivery(const ip::TcpView& segment, Delivery& delivery,
       repeats_ = recovery_ == Recovery::fast ? static_cast<uint16_t>(repeats_ - (counted == 0 ? 0 : counted - 1)) : uint16_t{0};
     }
   }
-  const bool was_fast = recovery_ == Recovery::fast;
+  const bool was_fast = recovery_ == Recovery::fast, was_timeout = recovery_ == Recovery::timeout;
   if (recovery_ != Recovery::none && acked != 0 && snd_una_ >= recovery_end_) leave_recovery();
   handle_tail_probe_ack(segment, repeats, duplicate_told);
   // RFC 8985, 6.2, step 4: needless retransmissions say that more patience is called for.
@@ -235,7 +235,8 @@ void Connection::handle_delivery(const ip::TcpView& segment, Delivery& delivery,
   } else if (recovery_ == Recovery::fast) {
     if (delivered != 0 || was_open) reduce_in_proportion(delivered);
   } else if (acked != 0 && held_back_ && !was_fast && snd_una_ > reduced_end_) {
-    const uint32_t most = recovery_ == Recovery::timeout ? mss_ : uint32_t{options_->slow_start_limit} * mss_;
+    // RFC 3465, 2.3: what an ACK behind a time-out acknowledges may have arrived long before.
+    const uint32_t most = was_timeout ? mss_ : uint32_t{options_->slow_start_limit} * mss_;
     congestion_.handle_ack(acked, most, rtt_.smooth(), now);
   }
 }

@@ -36,7 +36,8 @@ struct Options {
   bool pacing = false;
   Algorithm congestion = Algorithm::cubic;
   uint16_t initial_window = 10;     // segments (RFC 6928)
-  uint16_t slow_start_limit = 2;    // segments by which one ACK may open the window: L of RFC 3465
+  // Segments by which one ACK may open the window: L of RFC 3465, as RFC 9406, 4.3 has it. A receiver that answers bursts needs it.
+  uint16_t slow_start_limit = 8;
   Nanoseconds ack_delay = 0;        // 0: each ACK leaves at the next poll. At most 500 ms (RFC 9293, 3.8.6.3)
   Nanoseconds rto_first = kSecond;  // before a round trip is known
   Nanoseconds rto_min = 200 * kMillisecond;  // RFC 6298 says 1 s and why; every kernel of today says this
