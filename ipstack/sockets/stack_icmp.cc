@@ -27,6 +27,13 @@ int errno_of(const ip::IcmpView& error) noexcept {
   }
 }
 
+// What Linux calls fatal: it is of the destination, and not of a way that may be different for the next datagram.
+bool is_hard(const ip::IcmpView& error) noexcept {
+  if (error.kind == ip::IcmpKind::parameter_problem) return true;
+  if (error.kind != ip::IcmpKind::unreachable) return false;
+  return error.why == ip::Unreachable::protocol || error.why == ip::Unreachable::port || error.why == ip::Unreachable::prohibited;
+}
+
 tcp::PathError path_error(const ip::IcmpView& error) noexcept {
   switch (error.kind) {
     case ip::IcmpKind::unreachable:
@@ -60,6 +67,7 @@ void Stack::handle_icmp(const ip::IpView& packet) {
     const uint32_t index = datagram_socket(local, remote);
     // Only who is connected can be meant: others would not know by whom they were refused.
     if (index == kNone || !slab_[index].connected || error.kind == ip::IcmpKind::packet_too_big) return void(++counters_.icmp_unknown);
+    if (!is_hard(error)) return;
     slab_[index].error = code;
     return note(index);
   }

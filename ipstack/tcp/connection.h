@@ -52,10 +52,8 @@ enum class Error : uint8_t {
 // What ICMP says of what was sent.
 enum class PathError : uint8_t {
   none,
-  network_unreachable, host_unreachable, time_exceeded, parameter_problem,  // soft: it may pass
-  protocol_unreachable, port_unreachable, prohibited,                       // hard
+  network_unreachable, host_unreachable, time_exceeded, parameter_problem, protocol_unreachable, port_unreachable, prohibited
 };
-constexpr bool is_hard(PathError error) noexcept { return error >= PathError::protocol_unreachable; }
 
 struct Transferred {
   uint32_t bytes = 0;   // 0 without an error: nothing now; receive() then says whether `at_end`
@@ -129,8 +127,8 @@ class Connection {
   void handle_segment(const ip::TcpView& segment, Nanoseconds now, uint8_t ecn = 0) noexcept;
   void handle_timer(Nanoseconds now) noexcept;
   Nanoseconds next_timer() const noexcept;  // kNever: none
-  // Of an ICMP error that quotes a segment of this connection, if that is under_way(): a hard one ends the handshake, any other is
-  // remembered until something is acknowledged.
+  // Of an ICMP error that quotes a segment of this connection, if that is under_way(): it ends the handshake; later it is remembered until
+  // something is acknowledged.
   void handle_error(PathError error, Nanoseconds now) noexcept;
   // Likewise: a segment may have `mss` bytes of payload and options on this path (as Options::mss), if that is less than it had. What
   // was longer leaves again at once, and the congestion window stays.

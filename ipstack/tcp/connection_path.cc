@@ -27,9 +27,9 @@ void Connection::handle_error(PathError error, Nanoseconds) noexcept {
   if (state_ == State::closed || state_ == State::listen || error == PathError::none) return;
   ++shared_.counters.path_errors;
   path_error_ = error;
-  // RFC 5461, 3.2 and 4.1: what is established has a path that works, or may again; the time-out ends it.
-  const bool opening = state_ == State::syn_sent || state_ == State::syn_received;
-  if (opening && is_hard(error)) end(Error::unreachable);
+  // RFC 1122, 4.2.3.9: what is established has a path that works, or may again; the time-out ends it. A handshake ends as Linux's does
+  // (RFC 5461, 4.1), also if the error may pass: who calls, and is told at once, may try another address.
+  if (state_ == State::syn_sent || state_ == State::syn_received) end(Error::unreachable);
 }
 
 // RFC 1191, 6.5 and RFC 8201, 5.4: what was too long is lost, and says nothing of congestion.

@@ -43,8 +43,9 @@ def give_kernel(spaces, addresses, space="b", interface="eth0", link_local="fe80
         ip("-n", spaces[space], "address", "add", f"{link_local}/64", "dev", interface, "nodad")
 
 
-def looks_right(capture, sent_by_us=False):
-    """tshark finds nothing malformed, and no wrong checksum, in what was on the wire, or in what we have sent on it."""
+def looks_right(capture, sent_by_us=False, but=""):
+    """tshark finds nothing malformed, and no wrong checksum, in what was on the wire, or in what we have sent on it; `but` what it is wrong
+    about itself."""
     if not shutil.which("tshark"):
         return
     checks = ["-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE", "-o", "tcp.check_checksum:TRUE"]
@@ -53,6 +54,8 @@ def looks_right(capture, sent_by_us=False):
     wrong = "(_ws.malformed or _ws.expert.severity >= 8388608)"
     if sent_by_us:
         wrong += f" and (ip.src == {OURS[4]} or ipv6.src == {OURS[6]})"
+    if but:
+        wrong += f" and not ({but})"
     status, out, err = run("tshark", "-r", capture, *checks, *plain, "-Y", wrong)
     require(status == 0, f"tshark: {err}")
     require(out.strip() == "", f"tshark complains:\n{out}")

@@ -13,6 +13,7 @@
 //   to NAME ADDRESS PORT BYTES           from NAME                   datagrams
 //   nonblock NAME                        set NAME OPTION VALUE       get NAME OPTION            (kOptions, linger, join)
 //   wait NAME EVENT...                   poll() until it has all of these: all that it has then, or `never`
+//   quick NAME                           a second for IN: all that it has then
 //   events NAME                          poll() without waiting
 //   port NAME                            of getsockname()            peer NAME                  getpeername(): 0
 //   forget                               closes all, without much ado
@@ -63,7 +64,7 @@ constexpr Option kOptions[] = {
     {"error", SOL_SOCKET, SO_ERROR}, {"reuse", SOL_SOCKET, SO_REUSEADDR}, {"keepalive", SOL_SOCKET, SO_KEEPALIVE},
     {"sndbuf", SOL_SOCKET, SO_SNDBUF}, {"rcvbuf", SOL_SOCKET, SO_RCVBUF},
     {"keepidle", IPPROTO_TCP, TCP_KEEPIDLE}, {"keepintvl", IPPROTO_TCP, TCP_KEEPINTVL}, {"keepcnt", IPPROTO_TCP, TCP_KEEPCNT},
-    {"user_timeout", IPPROTO_TCP, TCP_USER_TIMEOUT}, {"nodelay", IPPROTO_TCP, TCP_NODELAY},
+    {"user_timeout", IPPROTO_TCP, TCP_USER_TIMEOUT}, {"nodelay", IPPROTO_TCP, TCP_NODELAY}, {"mss", IPPROTO_TCP, TCP_MAXSEG},
     {"fastopen", IPPROTO_TCP, TCP_FASTOPEN}, {"fastopen_connect", IPPROTO_TCP, TCP_FASTOPEN_CONNECT}, {"ttl", IPPROTO_IP, IP_TTL},
     {"hops", IPPROTO_IPV6, IPV6_UNICAST_HOPS}};
 
@@ -172,6 +173,7 @@ class Script {
     if (what == "set") return set(s, word(2), word(3));
     if (what == "get") return get(s, word(2));
     if (what == "wait") return wait(s, {words.begin() + 2, words.end()});
+    if (what == "quick") return events_text(poll(s, 1000, POLLIN));
     if (what == "events") return events_text(poll(s, 0));
     Address name;
     if (what == "peer") return answer(calls_.getpeername(s, name.get(), &name.length));
@@ -285,8 +287,8 @@ class Script {
     return text.empty() ? "none" : text;
   }
 
-  int poll(int s, int timeout_ms) {
-    pollfd each{.fd = s, .events = POLLIN | POLLOUT | POLLRDHUP, .revents = 0};
+  int poll(int s, int timeout_ms, short wanted = POLLIN | POLLOUT | POLLRDHUP) {
+    pollfd each{.fd = s, .events = wanted, .revents = 0};
     return calls_.poll(&each, 1, timeout_ms) < 0 ? 0 : each.revents;
   }
 

@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+# sockets_paths.py - sockets of ipstack and of Linux's kernel with a router between them, which is Linux, too: errors of ICMP as both hear
+# them, datagrams in fragments, and paths whose MTU changes under a stream, with a router that says so and without. What was on the wire is
+# shown to tshark.
+#
+# Usage: sockets_paths.py UNETD SOCKETS_SCRIPT   (77: no root, no network namespaces)
+import contextlib
+import ipaddress
+import os
+import sys
+
+from daemon import Failure, directory, main, require, run
+from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, PREFIX, VERSIONS, give_kernel, looks_right
+from socket_sides import Side
+from spaces import HAS_IPV6, Host, Spaces, can_be_made, ip
+
+UNETD, SCRIPT = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
+ROUTERS = {4: "10.86.9.1", 6: "fd00:86:9::1"}  # on the kernel's side; on ours it has KERNELS
+BEYOND = {4: "10.86.9.2", 6: "fd00:86:9::2"}
+TTL = {4: "ttl", 6: "hops"}
+HEADERS = {4: 20 + 20 + 12, 6: 40 + 20 + 12}  # with timestamps
+PART = 300_000
+TRIES = 60
+
+
+class Routed:
+    """Ours in a, a router in r, the kernel in b."""
+
+    def __init__(self, spaces, d):
+        self.spaces, self.capture = spaces, f"{d}/wire.pcapng"
+        self.ours = Side([SCRIPT, "ours"], OURS, os.environ | {"UNET_NI": f"unix:{d}/s"})
+        self.kernel = Side(["ip", "netns", "exec", spaces["b"], SCRIPT, "kernel"], BEYOND)
+
+    def narrow(self, end, size=1500):
+        """So much the router may send there. Not by the link's MTU: a veth pair loses what is longer in both directions, without a word."""
+        for v in VERSIONS:
+            address = {"to_a": KERNELS, "to_b": ROUTERS}[end][v]
+            network = str(ipaddress.ip_interface(f"{address}/{PREFIX[v]}").network)
+            more = ["metric", "256"] if v == 6 else ["scope", "link", "src", address]
+            ip("-n", self.spaces["r"], f"-{v}", "route", "replace", network, "dev", end, "proto", "kernel", *more,
+               *(["mtu", "lock", str(size)] if size != 1500 else []))
+
+    def swallow(self, size=1500):
+        """What is longer is lost on the way to the kernel."""
+        ip("-n", self.spaces["b"], "link", "set", "eth0", "mtu", str(size))
+
+    def count(self, space, version, what):
+        """A counter of that kernel's IP or ICMP, by the name that it has in /proc/net/snmp; IPv6 has others."""
+        six = {"IpReasmOKs": "Ip6ReasmOKs", "IpFragOKs": "Ip6FragOKs", "IpFragCreates": "Ip6FragCreates", "TooBig": "Icmp6OutPktTooBigs",
+               "IcmpOutTimeExcds": "Icmp6OutTimeExcds"}
+        four = {"TooBig": "IcmpOutDestUnreachs"}
+        path = f"/proc/net/snmp{'6' if version == 6 else ''}"
+        status, out, err = run("ip", "netns", "exec", self.spaces[space], "cat", path)
+        require(status == 0, f"{path}: {err}")
+        lines = [line.split() for line in out.splitlines()]
+        if version == 6:
+            return int(dict(lines)[six[what]])
+        all_of_it = {}
+        for names, values in zip(lines[::2], lines[1::2]):
+            all_of_it |= {names[0].rstrip(":") + name: int(value) for name, value in zip(names[1:], values[1:])}
+        return all_of_it[four.get(what, what)]
+
+
+@contextlib.contextmanager
+def routed():
+    with directory() as d, Spaces("a", "r", "b") as spaces:
+        spaces.join("a", "eth0", "r", "to_a")
+        spaces.join("r", "to_b", "b", "eth0")
+        give_kernel(spaces, KERNELS, "r", "to_a")
+        give_kernel(spaces, ROUTERS, "r", "to_b")
+        give_kernel(spaces, BEYOND, link_local="fe80::3")
+        # As many errors as there are reasons: who is not told tries in vain.
+        for name in ["net.ipv4.ip_forward=1", "net.ipv4.icmp_ratelimit=0", "net.ipv4.icmp_msgs_per_sec=100000"] + \
+                ["net.ipv6.conf.all.forwarding=1", "net.ipv6.icmp.ratelimit=0"] * HAS_IPV6:
+            status, _, err = run("ip", "netns", "exec", spaces["r"], "sysctl", "-q", "-w", name)
+            require(status == 0, f"sysctl {name}: {err}")
+        for v in VERSIONS:
+            ip("-n", spaces["b"], f"-{v}", "route", "add", "default", "via", ROUTERS[v])
+        given = ",".join([*OUR_ADDRESSES, *(f"gateway={KERNELS[v]}" for v in VERSIONS), "unprobed"])
+        with Host(UNETD, spaces, "a", f"{d}/s", f"capture:file={d}/wire.pcapng / pcap:iface=eth0", "--ip", f"0={given}"):
+            it = Routed(spaces, d)
+            with it.ours, it.kernel:
+                yield it
+        # Of what was too long a router quotes a part, of which tshark sums the segment.
+        looks_right(it.capture, but="icmpv6.type == 2 or (icmp.type == 3 and icmp.code == 4)")
+
+
+def roles(it):
+    """Who calls whom, by which addresses."""
+    yield "ours", it.ours, it.kernel, BEYOND
+    yield "the kernel", it.kernel, it.ours, OURS
+
+
+@contextlib.contextmanager
+def told(who, v):
+    try:
+        yield
+    except Failure as failure:
+        raise Failure(f"{who}, by IPv{v}: {failure}") from None
+
+
+def refused(side, name, to, v, hops=None):
+    """A datagram for a port of nobody's, whose host says so."""
+    side.must(f"socket {name} datagram {v}")
+    if hops is not None:
+        side.must(f"set {name} {TTL[v]} {hops}")
+    side.must(f"connect {name} {to} 33434")
+    side.must(f"send {name} 10", "10")
+    side.must(f"wait {name} ERR", "OUT ERR")
+
+
+def test_ports_of_nobody():
+    """The host that is the second hop answers, and the next call is told."""
+    with routed() as it:
+        for who, caller, _, to in roles(it):
+            for v in VERSIONS:
+                with told(who, v):
+                    refused(caller, "u", to[v], v, hops=2)
+                    caller.must("send u 10", "ECONNREFUSED")
+                    caller.must("events u", "OUT")
+                    caller.must("send u 10", "10")
+                    caller.must("recv u 10", "ECONNREFUSED")
+                    caller.must("forget")
+
+
+def test_hops():
+    """What the router may not send on. A socket of datagrams is not told, as it may be different for the next one."""
+    with routed() as it:
+        for who, caller, called, to in roles(it):
+            for v in VERSIONS:
+                with told(who, v):
+                    before = it.count("r", v, "IcmpOutTimeExcds")
+                    caller.must(f"socket u datagram {v}")
+                    caller.must(f"connect u {to[v]} 33434")
+                    caller.must(f"set u {TTL[v]} 1")
+                    caller.must("send u 10", "10")
+                    refused(caller, "w", to[v], v)  # whose answer comes behind the router's
+                    require(it.count("r", v, "IcmpOutTimeExcds") == before + 1, "the router does not say that it was too far")
+                    caller.must("events u", "OUT")
+                    caller.must("get u error", "0")
+                    # A handshake ends with that error.
+                    caller.must(f"socket s stream {v}")
+                    caller.must(f"set s {TTL[v]} 1")
+                    caller.must(f"connect s {to[v]} 7", "EHOSTUNREACH")
+                    # What is established remembers it, and says it when it gives up.
+                    called.must(f"socket l stream {v}")
+                    called.must("set l reuse 1")
+                    called.must(f"bind l {to[v]} 8000")
+                    called.must("listen l 5")
+                    caller.must(f"socket t stream {v}")
+                    caller.must(f"connect t {to[v]} 8000")
+                    called.must("accept l t")
+                    caller.must("send t 10", "10")
+                    called.must("recv t 10", "10")
+                    caller.must(f"set t {TTL[v]} 1")
+                    caller.must("set t user_timeout 1500")
+                    caller.must("send t 10", "10")
+                    caller.must("wait t ERR", "IN OUT ERR RDHUP HUP")
+                    caller.must("recv t 10", "EHOSTUNREACH")
+                    for side in (caller, called):
+                        side.must("forget")
+
+
+def arrives(caller, called, to, size):
+    """A datagram of that size or of a few bytes more. The first ones may be lost: a neighbour is asked for, or a router says that they were
+    too long."""
+    for each in range(size, size + TRIES):
+        caller.must(f"to u {to} 9000 {each}", str(each))
+        while called.does("quick u") == "IN":
+            got = called.does("from u")
+            if got == str(each):
+                return
+            require(got.isdigit() and size <= int(got) < each, f"of {each} bytes arrive {got}")
+    raise Failure(f"none of {TRIES} datagrams of {size} bytes arrives")
+
+
+def test_fragments():
+    """Both ways, and where the link behind the router takes less than the first: of IPv4 the router cuts fragments again."""
+    with routed() as it:
+        for who, caller, called, to in roles(it):
+            end = "to_b" if caller is it.ours else "to_a"
+            for v in VERSIONS:
+                with told(who, v):
+                    called.must(f"socket u datagram {v}")
+                    called.must(f"bind u {to[v]} 9000")
+                    caller.must(f"socket u datagram {v}")
+                    joined, cut = it.count("b", v, "IpReasmOKs"), it.count("b", v, "IpFragOKs")
+                    for number, mtu in enumerate((1500, 1300)):
+                        it.narrow(end, mtu)
+                        cut_again = it.count("r", v, "IpFragCreates")
+                        for size in (60_000, 1500, 1400):  # the last is whole at first, so that the router refuses it
+                            arrives(caller, called, to[v], size + number * TRIES)
+                        # Only IPv4's routers cut, and what is in fragments already may be cut.
+                        require((it.count("r", v, "IpFragCreates") > cut_again) == (v == 4 and mtu == 1300), f"what the router cuts at {mtu}")
+                    it.narrow(end)
+                    if caller is it.ours:
+                        require(it.count("b", v, "IpReasmOKs") >= joined + 5, "the kernel joins none of our fragments")
+                    else:
+                        require(it.count("b", v, "IpFragOKs") >= cut + 5, "the kernel sends no fragments")
+                    for side in (caller, called):
+                        side.must("forget")
+
+
+def passes(caller, called):
+    """Both ways, to the last byte."""
+    for one, other in ((caller, called), (called, caller)):
+        one.begin(f"send s {PART}")
+        other.must(f"recv s {PART}", str(PART))
+        said = one.line()
+        require(said == str(PART), f"send: {said}")
+
+
+def mss_of(side):
+    return int(side.does("get s mss"))
+
+
+def stream(it, port, v, caller, called, to):
+    called.must(f"socket l stream {v}")
+    called.must("set l reuse 1")
+    called.must(f"bind l {to} {port}")
+    called.must("listen l 5")
+    caller.must(f"socket s stream {v}")
+    caller.must(f"connect s {to} {port}")
+    called.must("accept l s")
+    passes(caller, called)
+    for side in (it.ours, it.kernel):
+        require(mss_of(side) == 1500 - HEADERS[v], f"segments have {mss_of(side)} bytes at 1500")
+
+
+def changing(narrow, narrowed, wide):
+    """Streams while the path is narrow, and when it is wide again. Both sides know of no path when a stream begins."""
+    for role in range(2):
+        with routed() as it:
+            who, caller, called, to = list(roles(it))[role]
+            for v in VERSIONS:
+                with told(f"{who} has called", v):
+                    stream(it, 9000 + v, v, caller, called, to[v])
+                    said = it.count("r", v, "TooBig")
+                    narrow(it)
+                    passes(caller, called)
+                    narrowed(it, v, it.count("r", v, "TooBig") - said)
+                    wide(it)
+                    passes(caller, called)
+                    for one, other in ((caller, called), (called, caller)):
+                        one.must("shutdown s write")
+                        other.must("drain s", "0 0")
+                    for side in (caller, called):
+                        side.must("forget")
+
+
+def test_a_path_that_changes():
+    """The router says what is too long: towards the kernel, and towards us."""
+    def to(size):
+        return lambda it: [it.narrow(end, size) for end in ("to_a", "to_b")]
+
+    def narrowed(it, v, said):
+        require(said >= 2, f"the router says {said} times that segments are too long")
+        for side in (it.ours, it.kernel):
+            require(mss_of(side) == 1280 - HEADERS[v], f"segments have {mss_of(side)} bytes at 1280")
+    changing(to(1280), narrowed, to(1500))
+
+
+def test_a_path_that_changes_and_does_not_say_so():
+    """The router sends all of it, and the wire behind it loses what is longer: we find that out ourselves."""
+    def narrowed(it, v, said):
+        require(said == 0, f"the router says {said} times that segments are too long")
+        mss = mss_of(it.ours)  # a veth lets 4 bytes more pass, as there might be a tag of a VLAN
+        require(1012 <= mss <= 1284 - HEADERS[v], f"segments have {mss} bytes at 1280")
+    changing(lambda it: it.swallow(1280), narrowed, lambda it: it.swallow())
+
+
+if __name__ == "__main__":
+    if not can_be_made():
+        print("skipped: needs root and network namespaces")
+        sys.exit(77)
+    sys.exit(main(globals()))
