@@ -298,6 +298,9 @@ class Stack {
   void handle_syn(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment, uint8_t ecn,
                   const std::optional<tcp::Sequence>& begin);
   void send_cookie(const Address& local, const Address& remote, const ip::TcpView& segment);
+  bool awaits_cookies() const noexcept;
+  bool answers_cookie(const Address& local, const Address& remote, const ip::TcpView& segment) const noexcept;
+  bool is_overtaken_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept;
   bool take_cookie(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment);
   static void inherit(Socket& child, const Socket& parent);
   uint32_t make_embryo(uint32_t listener, const Address& local, const Address& remote);

@@ -170,18 +170,34 @@ void Stack::send_cookie(const Address& local, const Address& remote, const ip::T
   send_segment(nullptr, local, remote, answer, nullptr);
 }
 
-// An ACK for no connection may be the answer to a cookie; then there is one.
-bool Stack::take_cookie(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment) {
-  if (cookie_at_ == 0 || now_ - cookie_at_ > kCookieTicks * kCookieTick) return false;
+// Whether cookies that were sent may be answered yet.
+bool Stack::awaits_cookies() const noexcept { return cookie_at_ != 0 && now_ - cookie_at_ <= kCookieTicks * kCookieTick; }
+
+bool Stack::answers_cookie(const Address& local, const Address& remote, const ip::TcpView& segment) const noexcept {
   const uint32_t cookie = segment.acknowledgement.value - 1;
-  const tcp::Sequence theirs = segment.sequence - 1;
   const uint64_t now_tick = now_ / kCookieTick;
   const uint64_t age = (now_tick - (cookie >> 3 & 31)) & 31;
-  const uint32_t mss = cookie & 7;
-  if (age >= kCookieTicks || cookie_of(key_, local, remote, theirs.value, now_tick - age, mss) != cookie) {
+  return age < kCookieTicks && cookie_of(key_, local, remote, segment.sequence.value - 1, now_tick - age, cookie & 7) == cookie;
+}
+
+// A SYN that comes twice may be answered by a cookie, and then, when there is room again, by an embryo, of other numbers and options. The
+// peer has taken what came first: if that was the cookie, the embryo understands nothing that it says, and is to go.
+bool Stack::is_overtaken_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept {
+  const Socket& socket = slab_[index];
+  const bool embryo = socket.listener != kNone && !socket.waits && !socket.early;
+  if (!embryo || !awaits_cookies() || socket.tcp->connection->state() != tcp::State::syn_received) return false;
+  const bool plain = segment.has(ip::TcpFlags::kAck) && !segment.has(ip::TcpFlags::kSyn) && !segment.has(ip::TcpFlags::kRst);
+  return plain && answers_cookie(socket.local, socket.remote, segment);
+}
+
+// An ACK for no connection may be the answer to a cookie; then there is one.
+bool Stack::take_cookie(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment) {
+  if (!awaits_cookies()) return false;
+  if (!answers_cookie(local, remote, segment)) {
     ++counters_.cookies_bad;
     return false;
   }
+  const uint32_t cookie = segment.acknowledgement.value - 1;
   const ListenerPart& part = *slab_[listener].listening;
   if (part.ready.size() >= part.backlog) {
     ++counters_.listen_overflow;
@@ -196,10 +212,10 @@ bool Stack::take_cookie(uint32_t listener, const Address& local, const Address& 
   ip::TcpView syn;
   syn.source_port = remote.port;
   syn.destination_port = local.port;
-  syn.sequence = theirs;
+  syn.sequence = segment.sequence - 1;
   syn.flags = ip::TcpFlags::kSyn;
   syn.window = segment.window;
-  syn.options.mss = kCookieMss[mss];
+  syn.options.mss = kCookieMss[cookie & 7];
   connection.handle_segment(syn, now_);
   tcp::Segment sent;
   while (connection.poll_segment(now_, 1, sent)) continue;

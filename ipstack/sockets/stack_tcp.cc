@@ -419,6 +419,10 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
     else drop(index);
     index = kNone;
   }
+  if (index != kNone && !near && is_overtaken_by_cookie(index, segment)) [[unlikely]] {
+    drop(index);
+    index = kNone;
+  }
   if (index != kNone && !near) return handle_connection(index, segment, packet.traffic_class & 3);
   using Flags = ip::TcpFlags;
   if (const uint32_t listener = near ? kNone : listener_at(local); listener != kNone) {

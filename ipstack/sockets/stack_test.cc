@@ -322,6 +322,42 @@ TEST_CASE("a flood of SYNs gets cookies, and who answers one is connected") {
   CHECK(c.stack->sockets() == 2);
 }
 
+TEST_CASE("who was sent a cookie is connected by it, though a further SYN has found room since") {
+  const bool timestamps = GENERATE(false, true);  // of a cookie's connection none are agreed upon
+  StackOptions options;
+  options.half_open_max = 1;
+  options.tcp.timestamps = timestamps;
+  Two two;
+  Application c(two.world, two.there, options);
+  const int listener = two.listen(c, at("10.0.0.2", 90), 100);
+  const ip::TcpFields silent{.source_port = 1000, .destination_port = 90, .sequence = {7}, .flags = ip::TcpFlags::kSyn, .window = 1000};
+  two.world.inject(segment(silent));
+  two.world.run(two.world.now + kMillisecond);
+  Stack& a = *two.a.stack;
+  const int client = a.socket(Type::stream, false);
+  REQUIRE(a.connect(client, at("10.0.0.2", 90)) == -EINPROGRESS);
+  const auto syn = two.a.port.last;
+  two.world.run(two.world.now + two.world.delay);
+  REQUIRE(c.stack->counters().cookies_sent == 1);
+  ip::TcpFields reset = silent;
+  reset.sequence = {8};
+  reset.flags = ip::TcpFlags::kRst;
+  two.world.inject(segment(reset));
+  two.world.run(two.world.now);
+  two.world.inject(syn);
+  two.world.run(two.world.now);
+  REQUIRE(c.stack->sockets() == 2);  // the SYN has its embryo
+  two.world.run(two.world.now + kSecond);
+  CHECK(c.stack->counters().cookies_taken == 1);
+  const int server = c.stack->accept(listener);
+  REQUIRE(server >= 0);
+  const auto data = pattern(50'000);
+  CHECK(a.send(client, data) == 50'000);
+  two.world.run(two.world.now + kSecond);
+  CHECK(receive(*c.stack, server) == data);
+  CHECK(c.stack->sockets() == 2);
+}
+
 TEST_CASE("nothing is lost when the network has no room") {
   Two two;
   const auto [client, server] = two.connect(two.a, two.b, at("10.0.0.2", 80));
