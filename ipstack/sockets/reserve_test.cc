@@ -186,3 +186,89 @@ TEST_CASE("who has no room hears of it when there is some") {
   CHECK(told);
   CHECK(two.a.stack->reserve(two.client, 10'000, room) == 0);
 }
+
+TEST_CASE("who is refused for want of chunks is told that there is room when there is, and not before") {
+  World world;
+  const uint32_t here = world.add_interface({"10.0.0.1"}), there = world.add_interface({"10.0.0.2"});
+  StackOptions options;
+  options.chunk_bytes = 4096;
+  options.chunks = 256;
+  options.tcp.send_buffer = 1 << 20;
+  Application a(world, here, options), b(world, there);
+  const int listener = b.stack->socket(Type::stream, false);
+  REQUIRE(b.stack->bind(listener, at("10.0.0.2", kPort)) == 0);
+  REQUIRE(b.stack->listen(listener, 4) == 0);
+  std::array<int, 2> clients{}, servers{};
+  for (size_t i = 0; i < 2; ++i) {
+    clients[i] = a.stack->socket(Type::stream, false);
+    REQUIRE(a.stack->connect(clients[i], at("10.0.0.2", kPort)) == -EINPROGRESS);
+    world.run(world.now + kSecond);
+    servers[i] = b.stack->accept(listener);
+    REQUIRE(servers[i] >= 0);
+  }
+  world.narrow = 1;  // nothing arrives, so no chunk comes back
+  const auto data = pattern(900'000);
+  const int64_t sent = a.stack->send(clients[0], data);
+  REQUIRE(sent > 0);
+  REQUIRE(sent < 800'000);
+  const bool in_place = GENERATE(false, true);
+  MutableBytes room;
+  CHECK((in_place ? a.stack->reserve(clients[1], 100, room) : a.stack->send(clients[1], pattern(100))) == -EAGAIN);
+  CHECK((a.stack->events(clients[1]) & Events::kOut) == 0);
+  Change change;
+  while (a.stack->next_change(change)) continue;
+  world.run(world.now + kSecond);
+  CHECK(!a.stack->wants_room());
+  while (a.stack->next_change(change)) CHECK((change.events & Events::kOut) == 0);
+  world.narrow = 0;
+  std::vector<std::byte> some(1 << 20);
+  int64_t got = 0;
+  for (int i = 0; i < 100 && got < sent; ++i) {
+    world.run(world.now + kSecond);
+    got += std::max<int64_t>(b.stack->receive(servers[0], some), 0);
+  }
+  CHECK(got == sent);
+  bool told = false;
+  while (a.stack->next_change(change)) told = told || (change.socket == clients[1] && (change.events & Events::kOut) != 0);
+  CHECK(told);
+  CHECK(a.stack->send(clients[1], pattern(100)) == 100);
+}
+
+TEST_CASE("who is connected while there are no chunks is told that there is room when there is") {
+  World world;
+  const uint32_t here = world.add_interface({"10.0.0.1"}), there = world.add_interface({"10.0.0.2"});
+  StackOptions options;
+  options.chunk_bytes = 4096;
+  options.chunks = 256;
+  options.tcp.send_buffer = 2 << 20;
+  Application a(world, here, options), b(world, there);
+  const int listener = b.stack->socket(Type::stream, false);
+  REQUIRE(b.stack->bind(listener, at("10.0.0.2", kPort)) == 0);
+  REQUIRE(b.stack->listen(listener, 4) == 0);
+  const int first = a.stack->socket(Type::stream, false), second = a.stack->socket(Type::stream, false);
+  REQUIRE(a.stack->connect(first, at("10.0.0.2", kPort)) == -EINPROGRESS);
+  world.run(world.now + kSecond);
+  const int server = b.stack->accept(listener);
+  REQUIRE(server >= 0);
+  // Nobody reads, so that all chunks are used in the end.
+  int64_t sent = 0;
+  for (int64_t more; (more = a.stack->send(first, pattern(100'000, static_cast<uint64_t>(sent)))) > 0; sent += more) {
+    world.run(world.now + kSecond);
+  }
+  REQUIRE(a.stack->connect(second, at("10.0.0.2", kPort)) == -EINPROGRESS);
+  world.run(world.now + kSecond);
+  REQUIRE(b.stack->accept(listener) >= 0);
+  Change change;
+  while (a.stack->next_change(change)) CHECK((change.events & Events::kOut) == 0);
+  CHECK(!a.stack->wants_room());
+  std::vector<std::byte> some(1 << 20);
+  int64_t got = 0;
+  for (int i = 0; i < 100 && got < sent; ++i) {
+    got += std::max<int64_t>(b.stack->receive(server, some), 0);
+    world.run(world.now + kSecond);
+  }
+  CHECK(got == sent);
+  bool told = false;
+  while (a.stack->next_change(change)) told = told || (change.socket == second && (change.events & Events::kOut) != 0);
+  CHECK(told);
+}

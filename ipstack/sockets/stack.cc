@@ -54,6 +54,7 @@ uint32_t Stack::new_socket(Type type, bool ipv6) {
   if (index == kNone) return kNone;
   timers_.reserve(slab_.end());
   listed_.resize(slab_.end());
+  starving_.resize(slab_.end());
   Socket& made = slab_[index];
   made.type = type;
   made.ipv6 = ipv6;
@@ -262,7 +263,8 @@ uint32_t Stack::events_of(const Socket& socket) const noexcept {
   if (ready.ended || socket.shut_read) events |= Events::kPeerShut;
   if ((ready.ended || socket.shut_read) && socket.shut_write) events |= Events::kHangUp;
   // A third of the buffer is free, as for Linux: writing a byte at a time is nobody's wish.
-  if (socket.shut_write || connection.writable() >= socket.tcp.options->send_buffer / 3) events |= Events::kOut;
+  const bool room = connection.writable() >= socket.tcp.options->send_buffer / 3 && connection.has_memory();
+  if (socket.shut_write || room) events |= Events::kOut;
   return events;
 }
 
@@ -276,6 +278,8 @@ void Stack::note(uint32_t index) {
   Socket& socket = slab_[index];
   if (!socket.owned || socket.changed) return;
   const uint32_t events = events_of(socket);
+  // As of one that has just been connected, whose owner has not tried to send.
+  if ((events & Events::kOut) == 0 && socket.has_connection() && !socket.tcp.connection->has_memory()) [[unlikely]] starve(index);
   if ((events & ~socket.told) == 0 && (events & (Events::kIn | Events::kError)) == 0) {
     socket.told = static_cast<uint16_t>(events);
     return;
@@ -363,6 +367,22 @@ void Stack::run() {
     settle(index, full);
   }
   due_.erase(due_.begin(), due_.begin() + static_cast<ptrdiff_t>(count));
+  if (!starved_.empty() && chunks_.may_send()) feed();
+}
+
+// A stream that would take more of its application, but for chunks, which come back when others' data is acknowledged or read.
+void Stack::starve(uint32_t index) {
+  if (starving_[index]) return;
+  starving_[index] = true;
+  starved_.push_back(index);
+}
+
+void Stack::feed() {
+  for (const uint32_t index : starved_) {
+    starving_[index] = false;
+    if (slab_.has(index)) note(index);
+  }
+  starved_.clear();
 }
 
 // A socket that may have something to send. `full`: the network interface has refused another's message already.

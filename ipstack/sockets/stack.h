@@ -176,7 +176,7 @@ class Stack {
   void run();
   // When run() may have something without a message; ~0: never. 0: it waits for room in the network.
   Nanoseconds next_event() const noexcept { return std::min(timers_.first(), time_waits_.first()); }
-  bool wants_room() const noexcept { return !due_.empty() || !owed_.empty(); }
+  bool wants_room() const noexcept { return !due_.empty() || !owed_.empty() || (!starved_.empty() && chunks_.may_send()); }
   // run() has something now.
   bool is_due() const noexcept { return wants_room() || next_event() <= now_; }
   // No connection is left that has to end yet; TIME-WAIT does not count, and neither does what the network interface ends for a process
@@ -252,6 +252,8 @@ class Stack {
   void note(uint32_t index);
   void make_due(uint32_t index);
   void settle(uint32_t index, bool& full);
+  void starve(uint32_t index);
+  void feed();
   uint32_t events_of(const Socket& socket) const noexcept;
   int bind_free(uint32_t index);
   int take_port(uint32_t index);
@@ -431,6 +433,8 @@ class Stack {
 
   std::vector<Bytes> pieces_;       // room for those of one message
   std::vector<uint32_t> due_;       // sockets that may have something to send
+  std::vector<uint32_t> starved_;   // sockets that wait for chunks: each number once,
+  std::vector<bool> starving_;      // be it for a socket that is gone
   std::vector<Owed> owed_;          // to neighbours whose channels had no room
   std::deque<uint32_t> changed_;    // for next_change(): each number once
   std::vector<bool> listed_;        // that are in it, be it for a socket that is gone

@@ -185,7 +185,7 @@ bool Stack::answers_cookie(const Address& local, const Address& remote, const ip
 bool Stack::is_overtaken_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept {
   const Socket& socket = slab_[index];
   const bool embryo = socket.listener != kNone && !socket.waits && !socket.early;
-  if (!embryo || !awaits_cookies() || socket.tcp->connection->state() != tcp::State::syn_received) return false;
+  if (!embryo || !awaits_cookies() || socket.tcp.connection->state() != tcp::State::syn_received) return false;
   const bool plain = segment.has(ip::TcpFlags::kAck) && !segment.has(ip::TcpFlags::kSyn) && !segment.has(ip::TcpFlags::kRst);
   return plain && answers_cookie(socket.local, socket.remote, segment);
 }

@@ -241,7 +241,7 @@ int64_t Stack::send(int number, Bytes data) {
   socket->deferred = false;
   const tcp::Transferred sent = connection.send(data);
   if (sent.error != tcp::Error::none) return -EPIPE;
-  if (sent.bytes == 0 && !opens && connection.writable() != 0) make_due(static_cast<uint32_t>(number));  // no chunk was to be had
+  if (sent.bytes < data.size() && connection.writable() != 0) starve(static_cast<uint32_t>(number));  // no chunk was to be had
   if (sent.bytes == 0 && !opens) return data.empty() ? 0 : -EAGAIN;
   after(static_cast<uint32_t>(number));
   return sent.bytes == 0 && !data.empty() ? -EAGAIN : int64_t{sent.bytes};

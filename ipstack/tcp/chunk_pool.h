@@ -34,7 +34,8 @@ class ChunkPool {
 
   // What is to be sent leaves a quarter to what comes: two sides that had filled all they have with what neither can take would wait
   // for ever.
-  ChunkIndex take_to_send() noexcept { return free_ > reserve_ ? take() : kNoChunk; }
+  ChunkIndex take_to_send() noexcept { return may_send() ? take() : kNoChunk; }
+  bool may_send() const noexcept { return free_ > reserve_; }
   // What waits behind gaps leaves half of that to what comes in order, of this connection and of others.
   ChunkIndex take_behind_gap() noexcept { return free_ > reserve_ / 2 ? take() : kNoChunk; }
   ChunkIndex take() noexcept {

@@ -166,6 +166,8 @@ class Connection {
   Nanoseconds expires_at() const noexcept { return expires_at_; }
   uint32_t readable() const noexcept { return received_.readable(); }
   uint32_t writable() const noexcept;
+  // There is memory for what is writable(), or for some of it.
+  bool has_memory() const noexcept { return shared_.chunks.may_send() || !queued_.room(shared_.chunks).empty(); }
   uint16_t local_port() const noexcept { return local_port_; }
   uint16_t remote_port() const noexcept { return remote_port_; }
   const RttEstimator& rtt() const noexcept { return rtt_; }
