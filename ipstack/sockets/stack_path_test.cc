@@ -52,10 +52,15 @@ struct Two {
 TEST_CASE("the next connection to the same place begins with what passes, for ten minutes") {
   Two two;
   two.world.narrow = 1200;
-  const int first = two.connect("10.0.0.2");
+  const int first = two.connect("10.0.0.2"), before = two.server;
   CHECK(two.a.stack->connection(first)->mss() == 1448);
   CHECK(two.send(first, 100'000) > kSecond);
+  CHECK(two.a.stack->connection(two.connect("10.0.0.2"))->mss() == 1448);  // it may have been the link
+  two.pass(2 * kSecond);
+  two.server = before;
+  two.send(first, 100'000);  // with a probe, that is lost
   CHECK(two.a.stack->tcp_counters().black_holes == 1);
+  CHECK(two.a.stack->tcp_counters().path_probes_lost > 0);
   const int second = two.connect("10.0.0.2");
   const uint32_t mss = two.a.stack->connection(second)->mss();
   CHECK(mss <= 1148);
@@ -64,6 +69,21 @@ TEST_CASE("the next connection to the same place begins with what passes, for te
   CHECK(two.a.stack->tcp_counters().timeouts == 3);
   CHECK(two.a.stack->connection(two.connect("10.0.0.3"))->mss() == 1448);  // of which nothing is known
   two.pass(601 * kSecond);
+  CHECK(two.a.stack->connection(two.connect("10.0.0.2"))->mss() == 1448);
+}
+
+TEST_CASE("a link that was down for a while says nothing of the path") {
+  Two two;
+  const int first = two.connect("10.0.0.2");
+  two.world.narrow = 1;
+  const auto data = pattern(100'000);
+  REQUIRE(two.a.stack->send(first, data) == 100'000);
+  two.pass(3 * kSecond);
+  CHECK(two.a.stack->tcp_counters().black_holes == 1);
+  two.world.narrow = 0;
+  two.pass(10 * kSecond);
+  std::vector<std::byte> some(200'000);
+  CHECK(two.b.stack->receive(two.server, some) == 100'000);
   CHECK(two.a.stack->connection(two.connect("10.0.0.2"))->mss() == 1448);
 }
 

@@ -420,6 +420,7 @@ class Connection {
     bool active : 1 = false;          // longer ones are looked for
     bool halves : 1 = false;          // `most` has been tried
     bool news : 1 = false;            // take_path_news() has something
+    bool suspected : 1 = false;       // `passes` is of a black hole, for which there is no other evidence yet
     Sequence probe_end{};
     uint32_t search_at = 0;           // seconds: the next time for it
   };

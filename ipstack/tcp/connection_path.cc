@@ -128,6 +128,7 @@ Connection::PathProbe Connection::emit_path_probe(Segment& segment, uint32_t len
 }
 
 void Connection::handle_path_probe_arrival(Nanoseconds now) noexcept {
+  path_.suspected = false;
   set_path(path_.probe);
   path_.probe = 0;
   if (path_.passes >= path_.most) {
@@ -150,6 +151,8 @@ bool Connection::handle_path_probe_loss(Nanoseconds now) noexcept {
   path_.most = static_cast<uint16_t>(path_.probe - 1);
   path_.halves = true;
   path_.probe = 0;
+  path_.news = path_.news || path_.suspected;
+  path_.suspected = false;
   recovery_end_ = snd_nxt_;
   first_due_ = true;
   return true;
@@ -177,6 +180,9 @@ void Connection::handle_black_hole(Nanoseconds now) noexcept {
   path_.halves = false;
   path_.search_at = seconds(now) + 1;
   set_path(size);
+  // The link may have been down for a while, at whatever length. Others hear of it when a longer segment is lost among shorter ones.
+  path_.news = false;
+  path_.suspected = true;
 }
 
 }  // namespace unet::tcp

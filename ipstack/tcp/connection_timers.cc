@@ -107,6 +107,7 @@ void Connection::handle_retransmission_timer(Nanoseconds now) noexcept {
 void Connection::handle_silence(Nanoseconds now) noexcept {
   ++shared_.counters.timeouts;
   if (snd_wnd_ == 0) {
+    if (path_.probe != 0) give_up_path_probe(now);  // if it is among what leaves again, that is in shorter segments
     scoreboard_.lose_first(shared_.records);  // the probe of a closed window: nothing was lost
   } else {
     handle_black_hole(now);
