@@ -222,12 +222,40 @@ TEST_CASE("ports are shared as sockets agree, come in blocks, and go back") {
     REQUIRE(ports.take_free(port) == 0);
     CHECK(port == *got.begin());
     // What is bound is not for connections, but a connection's port is for others.
-    CHECK(ports.take_any([](uint16_t) { return true; }, port) == EADDRNOTAVAIL);
+    CHECK(ports.take_any(0, [](uint16_t) { return true; }, port) == EADDRNOTAVAIL);
     ports.give_back(*got.begin());
-    CHECK(ports.take_any([](uint16_t) { return true; }, port) == 0);
-    CHECK(ports.take_any([](uint16_t) { return true; }, port) == 0);
-    CHECK(ports.take_any([](uint16_t) { return false; }, port) == EADDRNOTAVAIL);
+    CHECK(ports.take_any(0, [](uint16_t) { return true; }, port) == 0);
+    CHECK(ports.take_any(0, [](uint16_t) { return true; }, port) == 0);
+    CHECK(ports.take_any(0, [](uint16_t) { return false; }, port) == EADDRNOTAVAIL);
     left = network.claims.size();
   }
   CHECK(network.claims.size() == left);  // by these the interface knows what it is to end
+}
+
+TEST_CASE("a port for a connection is found by few questions, also where most are in use") {
+  FewPorts network(40);
+  Ports ports(network, 6, 1);
+  std::set<uint16_t> used;
+  size_t questions = 0;
+  const auto free = [&](uint16_t port) {
+    ++questions;
+    return used.count(port) == 0;
+  };
+  uint16_t port = 0;
+  for (size_t i = 0; i < 39 * 64 - 200; ++i) {
+    questions = 0;
+    REQUIRE(ports.take_any(17, free, port) == 0);
+    REQUIRE(questions <= 128);
+    REQUIRE(used.insert(port).second);
+  }
+  while (ports.take_any(17, free, port) == 0) used.insert(port);
+  CHECK(used.size() == 40 * 64);  // to the last one
+  // One place's ports say nothing of another's.
+  uint16_t here = 0, there = 0, again = 0;
+  const auto any = [](uint16_t) { return true; };
+  REQUIRE(ports.take_any(1, any, here) == 0);
+  REQUIRE(ports.take_any(1'000'003, any, there) == 0);
+  REQUIRE(ports.take_any(1, any, again) == 0);
+  CHECK(std::abs(here - there) > 2);
+  CHECK(again != here);
 }

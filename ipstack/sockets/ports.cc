@@ -28,18 +28,10 @@ int Ports::take(const ip::IpAddress& local, uint16_t port, bool shared) {
 }
 
 int Ports::take_free(uint16_t& port) {
-  for (int round = 0; round < 2; ++round) {
-    for (size_t i = 0; i < pool_.size(); ++i) {
-      const uint16_t candidate = pool_[(next_ + i) % pool_.size()];
-      if (uses_[candidate] != 0) continue;
-      port = candidate;
-      bound_[port] = {.of_pool = true};
-      uses_[port] = 1;
-      return 0;
-    }
-    if (const int error = add_block(); error != 0) return error;
-  }
-  return EADDRINUSE;
+  const auto unused = [this](uint16_t each) { return uses_[each] == 0; };
+  const int error = take_any(ip::next_random(random_), unused, port);
+  if (error == 0) bound_[port] = {.of_pool = true};
+  return error;
 }
 
 void Ports::give_back(uint16_t port) {
@@ -62,7 +54,6 @@ int Ports::add_block() {
   for (size_t i = pool_.size() - 1; i > before; --i) {
     std::swap(pool_[i], pool_[before + ip::next_random(random_) % (i - before + 1)]);
   }
-  next_ = before;
   return 0;
 }
 

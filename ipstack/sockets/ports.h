@@ -4,6 +4,8 @@
 // still in use when the stack ends, stay until its network ends: by these claims the network interface knows what it is to finish.
 #pragma once
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -23,21 +25,15 @@ class Ports {
   int take(const ip::IpAddress& local, uint16_t port, bool shared);
   // Any port, for bind() to port 0; of all addresses. 0, or an errno.
   int take_free(uint16_t& port);
-  // One for a connection, which may be another connection's, too: `free(port)` says whether it may be used. 0, or an errno.
+  // One for a connection, which may be another connection's, too: `free(port)` says whether it may be used. 0, or an errno. RFC 6056,
+  // 3.3.3: `offset` is a keyed hash of where it leads, so that who sees the ports of one place cannot tell those of another. Where many
+  // are in use, as by TIME-WAITs, further ones are asked for rather than all looked at, until there are no further ones.
   template <typename Free>
-  int take_any(Free free, uint16_t& port) {
-    for (int round = 0;; ++round) {
-      for (uint32_t i = 0; i < pool_.size(); ++i) {
-        if (next_ >= pool_.size()) next_ = 0;
-        const uint16_t candidate = pool_[next_++];
-        if (!is_bound(candidate) && free(candidate)) {
-          port = candidate;
-          ++uses_[candidate];
-          return 0;
-        }
-      }
-      if (const int error = add_block(); error != 0) return error;
-    }
+  int take_any(uint64_t offset, Free free, uint16_t& port) {
+    if (take_among(offset, kTries, free, port)) return 0;
+    const int error = add_block();
+    if (error == 0) return take_among(pool_.size() - kBlock - next_, kBlock, free, port) ? 0 : EADDRNOTAVAIL;
+    return take_among(offset, pool_.size(), free, port) ? 0 : error;
   }
   // One more socket has a port that is taken: a connection of a listener's.
   void use(uint16_t port) { ++uses_[port]; }
@@ -45,6 +41,7 @@ class Ports {
 
  private:
   static constexpr uint16_t kBlock = 64;
+  static constexpr size_t kTries = 64;
 
   struct Bound {
     uint32_t claim = 0;
@@ -52,6 +49,18 @@ class Ports {
     bool shared = false;
     bool of_pool = false;  // it was one of a block's, and goes back there
   };
+  template <typename Free>
+  bool take_among(uint64_t offset, size_t most, Free free, uint16_t& port) {
+    most = std::min(most, pool_.size());
+    for (size_t i = 0; i < most; ++i) {
+      const uint16_t candidate = pool_[(offset + next_++) % pool_.size()];
+      if (is_bound(candidate) || !free(candidate)) continue;
+      port = candidate;
+      ++uses_[candidate];
+      return true;
+    }
+    return false;
+  }
   bool is_bound(uint16_t port) const { return bound_.count(port) != 0; }
   int add_block();
 
@@ -59,7 +68,7 @@ class Ports {
   const uint8_t protocol_;
   uint64_t random_;
   std::vector<uint16_t> pool_;            // of blocks, for connections
-  size_t next_ = 0;
+  uint64_t next_ = 0;                     // next_ephemeral of RFC 6056
   std::vector<bool> in_pool_ = std::vector<bool>(65'536);
   std::vector<uint32_t> uses_ = std::vector<uint32_t>(65'536);  // how many sockets have a port
   std::map<uint16_t, Bound> bound_;       // by bind()

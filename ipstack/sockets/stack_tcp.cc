@@ -147,7 +147,8 @@ int Stack::connect(int number, const Address& asked) {
   if (from.is_ipv4() != to.host.is_ipv4()) return -ENETUNREACH;
   if (!socket->bound) {
     const auto free = [&](uint16_t port) { return is_free({from, port}, to); };
-    if (const int error = tcp_ports_.take_any(free, socket->local.port); error != 0) return -error;
+    const uint64_t offset = keyed_hash(key_, {from, 0}, to, 3) >> 32;
+    if (const int error = tcp_ports_.take_any(offset, free, socket->local.port); error != 0) return -error;
     socket->bound = true;
   } else if (!is_free({from, socket->local.port}, to)) {
     return -EADDRNOTAVAIL;
