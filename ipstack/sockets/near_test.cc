@@ -95,6 +95,25 @@ TEST_CASE("whose a port is is asked once, for many ports as for one") {
   CHECK(near.a.stack->counters().near_out == 6 * kPorts);
 }
 
+TEST_CASE("who joins a question that is older than the server asks again") {
+  Near near;
+  Stack& a = *near.a.stack;
+  const Address to = at("10.0.0.1", kPort);
+  const int early = a.socket(Type::stream, false), late = a.socket(Type::stream, false);
+  REQUIRE(a.connect(early, to) == -EINPROGRESS);
+  near.listen();
+  REQUIRE(a.connect(late, to) == -EINPROGRESS);
+  REQUIRE(near.a.port.questions == 1);
+  a.handle_neighbour_found(ip::Protocol::kTcp, to, Stack::kUnclaimed);  // as it was before the server came
+  CHECK(a.option(early, Stack::Option::error) == ECONNREFUSED);
+  CHECK(a.events(late) == 0);
+  CHECK(near.a.port.questions == 2);
+  near.settle();
+  CHECK(a.connect(late, to) == 0);
+  CHECK(near.b.stack->accept(near.listener) >= 0);
+  CHECK(a.counters().near_out == 1);
+}
+
 TEST_CASE("a near stream's pieces are read in place") {
   Near near;
   near.connect();

@@ -100,6 +100,7 @@ struct NearPart {
   uint32_t window = 0;           // bytes that we have promised room for
   uint32_t unread = 0, untold = 0;  // of these: not read yet; read, but the peer does not know
   bool open_due = false, answer_due = false, end_due = false;  // to be told when the channel has room
+  bool joined = false;             // it waits for the answer to a question that is older than it
   bool end_sent = false, end_came = false;
   Pieces pieces{};
 };

@@ -350,7 +350,7 @@ class Stack {
   void handle_connection_error(uint32_t index, const ip::IcmpView& error, Bytes quoted);
 
   // stack_near.cc: calls of streams between applications of one network interface, and what goes
-  void connect_near(uint32_t index);
+  void connect_near(uint32_t index, bool joined);
   int64_t send_near(uint32_t index, Bytes data);
   int64_t receive_near(uint32_t index, MutableBytes data, bool peek);
   int gather_near(Socket& socket, std::span<Bytes> pieces);

@@ -20,8 +20,8 @@ Bytes bytes_of(const auto& message) noexcept { return {reinterpret_cast<const st
 
 }  // namespace
 
-// The socket knows both ends. It is connected, or turns to TCP.
-void Stack::connect_near(uint32_t index) {
+// The socket knows both ends. It is connected, or turns to TCP. `joined`: the question whose the port is was asked before.
+void Stack::connect_near(uint32_t index, bool joined) {
   Socket& socket = slab_[index];
   socket.near = std::make_unique<NearPart>();
   NearPart& part = *socket.near;
@@ -29,6 +29,7 @@ void Stack::connect_near(uint32_t index) {
   part.window = std::max(socket.tcp.options->receive_buffer, kWindowLeast);
   part.neighbour = whereabouts(ip::Protocol::kTcp, socket.remote).neighbour;
   part.open_due = part.neighbour != kNone;
+  part.joined = joined;
   if (part.neighbour == kNone) await_neighbour(index);
   timers_.set(index, now_ + socket.tcp.options->syn_timeout);
   show(index);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "ipstack/sockets/near_message.h"
 #include "ipstack/sockets/stack.h"
@@ -95,6 +96,11 @@ void Stack::handle_neighbour_found(uint8_t protocol, const Address& to, uint32_t
       continue;
     }
     NearPart& part = *slab_[i].near;
+    // The answer may be older than this stream, and its server have come between them.
+    if (neighbour == kUnclaimed && std::exchange(part.joined, false) && whereabouts(protocol, to).asked) {
+      awaiting_.push_back(i);
+      continue;
+    }
     if (neighbour == kUnclaimed) {
       end_near(i, ECONNREFUSED);  // as the reset would say that the network interface answers TCP with
       continue;

@@ -158,9 +158,11 @@ int Stack::connect(int number, const Address& asked) {
   socket->connecting = true;
   find_flow(index, true);
   if (is_own(to.host)) {
+    const Whereabouts* const known = known_place(ip::Protocol::kTcp, to);
+    const bool joined = known != nullptr && known->asked;
     const Whereabouts& where = whereabouts(ip::Protocol::kTcp, to);
     if (where.neighbour != kNone || where.asked) {
-      connect_near(index);
+      connect_near(index, joined);
       return -EINPROGRESS;
     }
   }
