@@ -248,7 +248,9 @@ ssize_t Sockets::send(int s, const void* data, size_t length, int flags) {
     sent += static_cast<size_t>(more);
     return sent < length && waits ? -EAGAIN : static_cast<int64_t>(sent);
   });
-  return result < 0 && sent != 0 ? static_cast<ssize_t>(sent) : result;
+  if (result >= 0 || sent == 0) return result;
+  stack_->return_error(s, errno);
+  return static_cast<ssize_t>(sent);
 }
 
 ssize_t Sockets::recv(int s, void* data, size_t length, int flags) { return recvfrom(s, data, length, flags, nullptr, nullptr); }
@@ -273,7 +275,9 @@ ssize_t Sockets::connect_with(int s, Bytes data, int flags, const Address& to) {
   const size_t sent = begun > 0 ? static_cast<size_t>(begun) : 0;
   if (sent == data.size() && begun >= 0) return begun;
   const ssize_t more = send(s, data.data() + sent, data.size() - sent, flags & ~MSG_FASTOPEN);
-  return more < 0 ? (sent != 0 ? static_cast<ssize_t>(sent) : more) : static_cast<ssize_t>(sent) + more;
+  if (more >= 0 || sent == 0) return more < 0 ? more : static_cast<ssize_t>(sent) + more;
+  stack_->return_error(s, errno);
+  return static_cast<ssize_t>(sent);
 }
 
 ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length) {
@@ -298,7 +302,9 @@ ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr*
     received += static_cast<size_t>(more);
     return all && received < length ? -EAGAIN : static_cast<int64_t>(received);
   });
-  return result <= 0 && received != 0 ? static_cast<ssize_t>(received) : result;
+  if (result > 0 || received == 0) return result;
+  if (result < 0) stack_->return_error(s, errno);
+  return static_cast<ssize_t>(received);
 }
 
 int Sockets::shutdown(int s, int how) {

@@ -118,16 +118,24 @@ int Stack::bind(int number, const Address& to) {
   if (socket->named || socket->bound || socket->has_connection()) return -EINVAL;
   if (!fits(*socket, to)) return socket->ipv6 ? -EINVAL : -EAFNOSUPPORT;
   const bool any = to.host.is_unspecified();
-  const bool group = to.host.is_multicast() && socket->type == Type::datagram && to.port != 0;
+  const bool group = to.host.is_multicast() && socket->type == Type::datagram;
   if (!any && !group && !is_own(to.host)) return -EADDRNOTAVAIL;
   const ip::IpAddress host = any ? ip::IpAddress{} : to.host;
   uint16_t port = to.port;
-  int error;
-  if (group) error = groups_.take(host, port);
-  else error = port == 0 ? ports_of(*socket).take_free(port) : ports_of(*socket).take(host, port, socket->reuse);
+  if (socket->type == Type::datagram && group_conflicts(*socket, host, port)) return -EADDRINUSE;
+  int error = 0;
+  if (port == 0) error = ports_of(*socket).take_free(port);
+  else if (!group) error = ports_of(*socket).take(host, port, socket->reuse);
+  if (group && error == 0) {
+    error = groups_.take(host, port);
+    if (error != 0 && to.port == 0) udp_ports_.give_back(port);
+  }
   if (error != 0) return -error;
   socket->local = {host, port};
-  if (group) socket->datagram->of_group = true;
+  if (group) {
+    socket->datagram->of_group = true;
+    socket->datagram->has_port = to.port == 0;
+  }
   error = take_port(static_cast<uint32_t>(number));
   socket->named = error == 0;
   return -error;

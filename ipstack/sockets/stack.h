@@ -118,6 +118,8 @@ class Stack {
   int64_t receive_from(int socket, MutableBytes data, Address* from, bool peek = false, uint32_t* whole = nullptr,
                        uint16_t* segment = nullptr);
   enum class How : uint8_t { read, write, both };
+  // An error that a call has been told, which had something better to say, as that some of the data has gone: it is for the next call.
+  void return_error(int socket, int error) noexcept;
   int shutdown(int socket, How how);
   int close(int socket);
 
@@ -341,6 +343,7 @@ class Stack {
   int take_groups(Socket& socket);
   void give_back_groups(const Socket& socket);
   int take_port_to_send(Socket& socket);
+  bool group_conflicts(const Socket& socket, const ip::IpAddress& host, uint16_t port) const noexcept;
   bool is_broadcast(const ip::IpAddress& address) const;
   void deliver(uint32_t index, const DatagramQueue::Datagram& datagram);
   bool deliver_to_all(uint16_t port, const DatagramQueue::Datagram& datagram);

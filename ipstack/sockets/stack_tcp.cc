@@ -219,6 +219,11 @@ int Stack::take_error(Socket& socket) {
   return error;
 }
 
+void Stack::return_error(int number, int error) noexcept {
+  Socket* const socket = owned(number);
+  if (socket != nullptr && error != EAGAIN && error != EPIPE) socket->error = error;  // those come again by themselves
+}
+
 int64_t Stack::send(int number, Bytes data) {
   forget_reserved();
   Socket* const socket = owned(number);

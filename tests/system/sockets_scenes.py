@@ -14,6 +14,9 @@ from spaces import can_be_made
 
 UNETD, SCRIPT = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
 
+GROUPS = {4: "239.1.2.3", 6: "ff05::123"}
+ANY = {4: "0.0.0.0", 6: "::"}
+
 # What comes before each scene with connections: `s` is connected, a has called b.
 OPEN = """
 b: socket l stream V -> 0
@@ -25,7 +28,8 @@ a: connect s B PORT -> 0
 b: accept l s -> 0
 """
 
-# SIDE: COMMAND -> ANSWER, or another |ANSWER. `plug` and `unplug` are of the cable between the sides.
+# SIDE: COMMAND -> ANSWER, or another |ANSWER; `part` is any number. `begin` does not wait for the answer, which is that of `end`. `plug` and
+# `unplug` are of the cable between the sides.
 SCENES = {
     "the caller ends first": """
 a: send s 10 -> 10
@@ -286,6 +290,42 @@ a: connect s B PORT -> EISCONN
 a: listen s 1 -> EINVAL
 a: bind s A 0 -> 0
 """,
+    "groups": """
+a: socket t datagram V -> 0
+a: bind t GROUP OTHER -> 0
+a: socket u datagram V -> 0
+a: bind u GROUP OTHER -> EADDRINUSE
+a: set u reuse 1 -> 0
+a: bind u GROUP OTHER -> EADDRINUSE
+a: set t reuse 1 -> 0
+a: bind u GROUP OTHER -> 0
+a: bind u GROUP OTHER -> EINVAL
+a: socket v datagram V -> 0
+a: bind v ANY OTHER -> EADDRINUSE
+a: bind v GROUP 0 -> 0
+a: bind v GROUP 0 -> EINVAL
+a: socket w datagram V -> 0
+a: bind w A OTHER -> 0
+""",
+    "calls that are cut short": """
+a: begin send s 50000000
+b: recv s 1000000 -> 1000000
+b: set s linger 0 -> 0
+b: close s -> 0
+a: end -> part
+a: send s 1 -> ECONNRESET
+a: send s 1 -> EPIPE
+a: socket t stream V -> 0
+a: connect t B PORT -> 0
+b: accept l t -> 0
+a: begin recv t 1000
+b: send t 10 -> 10
+b: set t linger 0 -> 0
+b: close t -> 0
+a: end -> 10
+a: recv t 1 -> ECONNRESET
+a: recv t 1 -> 0
+""",
     "data with the SYN": """
 b: set l fastopen 5 -> 0
 a: socket t stream V -> 0
@@ -359,11 +399,16 @@ class Play:
                 self.it.plug(self.cable, line == "plug")
                 continue
             side, _, rest = line.partition(": ")
-            command, _, wanted = rest.rpartition(" -> ")
-            words = {"V": version, "PORT": Play.port, "OTHER": Play.port + 5000, "A": self.sides["a"].addresses[version], "B": self.sides["b"].addresses[version]}
+            begins = rest.startswith("begin ")
+            command, _, wanted = (rest.removeprefix("begin "), "", "") if begins else rest.rpartition(" -> ")
+            words = {"V": version, "PORT": Play.port, "OTHER": Play.port + 5000, "GROUP": GROUPS[version],
+                     "ANY": ANY[version], "A": self.sides["a"].addresses[version], "B": self.sides["b"].addresses[version]}
             command = " ".join(str(words.get(word, word)) for word in command.split())
-            said = self.sides[side].does(command)
-            require(said in wanted.split("|"), f"{line}: it says {said}")
+            if begins:
+                self.sides[side].begin(command)
+                continue
+            said = self.sides[side].line() if command == "end" else self.sides[side].does(command)
+            require(said.isdigit() if wanted == "part" else said in wanted.split("|"), f"{line}: it says {said}")
 
     def scene(self, name, text, version):
         Play.port += 1
@@ -384,7 +429,8 @@ def casts(it):
     yield "a kernel calls a kernel", lambda: it.kernel("c"), it.kernel, "b"
 
 
-def play(scenes, cast=casts):
+def play(scenes, cast=casts, near=False):
+    """`near`: without TCP, by a channel from one side to the other."""
     with stage(UNETD, SCRIPT) as it:
         wrong = []
         for who, first, second, cable in cast(it):
@@ -392,7 +438,10 @@ def play(scenes, cast=casts):
                 for name, text in scenes.items():
                     for v in VERSIONS:
                         try:
+                            before = [int(side.does("near")) for side in (a, b)]
                             Play(it, {"a": a, "b": b}, cable).scene(name, text, v)
+                            used = [int(side.does("near")) - known for side, known in zip((a, b), before)]
+                            require(all(used) if near else not any(used), f"{name}, by IPv{v}: {used} streams by a channel")
                         except Failure as failure:
                             wrong.append(f"{who}: {failure}")
         require(not wrong, "\n      ".join(wrong))
@@ -404,7 +453,7 @@ def test_beginnings_and_ends():
 
 
 def test_between_applications():
-    play({name: OPEN + text for name, text in LOCAL.items()}, lambda it: [("ours calls ours", it.ours, it.ours, "b")])
+    play({name: OPEN + text for name, text in LOCAL.items()}, lambda it: [("ours calls ours", it.ours, it.ours, "b")], near=True)
 
 
 def test_silence():
