@@ -20,8 +20,12 @@ class Side:
         self.line = Lines(self.process.stdout).next
 
     def __enter__(self):
-        line = self.line()
-        require(line == "ready", f"it says {line}")
+        try:
+            line = self.line()
+            require(line == "ready", f"it says {line}")
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_):
