@@ -25,14 +25,20 @@ int64_t answer(int64_t result) noexcept {
 }
 int answer(int result) noexcept { return static_cast<int>(answer(int64_t{result})); }
 
+// Of one that a caller may have put anywhere.
+sa_family_t family_of(const sockaddr* address) noexcept {
+  sa_family_t family;
+  std::memcpy(&family, address, sizeof family);
+  return family;
+}
+
 // False: `address` is none of a family that we know, with errno.
 bool read_address(const sockaddr* address, socklen_t length, Address& into) noexcept {
   if (address == nullptr || length < sizeof(sa_family_t)) {
     errno = address == nullptr ? EFAULT : EINVAL;
     return false;
   }
-  sa_family_t family;
-  std::memcpy(&family, address, sizeof family);
+  const sa_family_t family = family_of(address);
   if (family == AF_INET && length >= sizeof(sockaddr_in)) {
     sockaddr_in four;
     std::memcpy(&four, address, sizeof four);
@@ -224,6 +230,7 @@ int Sockets::connect(int s, const sockaddr* address, socklen_t length) {
   Address to;
   if (!read_address(address, length, to)) return -1;
   stack_->set_time(clock_.now());
+  if (family_of(address) == AF_UNSPEC) return answer(stack_->disconnect(s));
   const int result = stack_->connect(s, to);
   if (result != -EINPROGRESS && result != -EALREADY) return answer(result);
   if (is_nonblocking(s)) return answer(result);

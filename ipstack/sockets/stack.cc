@@ -174,17 +174,15 @@ int Stack::shutdown(int number, How how) {
   if (socket->type == Type::datagram) {
     if (!socket->connected) return -ENOTCONN;
   } else if (socket->listening != nullptr) {
-    if (how == How::write) return -ENOTCONN;
-    end_listener(*socket);
-    show(index);
-    note(index);
-    return 0;
+    return how == How::write ? 0 : disconnect(number);
   } else if (socket->near != nullptr) {
+    if (socket->near->state == NearPart::State::asking) return disconnect(number);
     if (socket->near->state != NearPart::State::open) return -ENOTCONN;
     if (how != How::read) shut_near(index);
   } else {
     const bool open = socket->has_connection() && socket->tcp.connection->state() != tcp::State::closed;
     if (!open) return -ENOTCONN;
+    if (socket->tcp.connection->state() == tcp::State::syn_sent) return disconnect(number);
     if (how != How::read) {
       socket->deferred = false;
       socket->tcp.connection->shutdown();

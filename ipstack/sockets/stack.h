@@ -108,6 +108,8 @@ class Stack {
   int listen(int socket, int backlog);
   int accept(int socket, Address* peer = nullptr);
   int connect(int socket, const Address& to);
+  // As connect() with AF_UNSPEC: of a stream the connection is reset, or the listener ends, and the socket may be used anew.
+  int disconnect(int socket);
   int64_t send(int socket, Bytes data);
   // connect() and send() at once, as sendto() with MSG_FASTOPEN: how much left with the SYN or waits behind it; -EINPROGRESS: nothing, as
   // the server's cookie is not known yet, and has been asked for.

@@ -190,7 +190,7 @@ void Stack::forget_connection(uint32_t index) {
   if (socket.has_connection()) socket.tcp.connection.reset();
   if (socket.near != nullptr) drop_pieces(*socket.near);
   socket.near.reset();
-  socket.shut_read = socket.shut_write = socket.fast_open_asked = socket.connecting = false;
+  socket.shut_read = socket.shut_write = socket.fast_open_asked = socket.connecting = socket.deferred = false;
   socket.told = 0;
   socket.remote = {};
   if (!socket.named) {
@@ -198,6 +198,35 @@ void Stack::forget_connection(uint32_t index) {
     socket.local = {};
   }
   show(index);
+}
+
+// As Linux's tcp_disconnect().
+int Stack::disconnect(int number) {
+  forget_reserved();
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  const auto index = static_cast<uint32_t>(number);
+  if (socket->type == Type::datagram) return connect(number, {});
+  if (socket->listening != nullptr) {
+    end_listener(*socket);
+  } else if (socket->near != nullptr) {
+    if (socket->near->state != NearPart::State::closed) socket->error = ECONNRESET;
+    if (socket->near->state == NearPart::State::open) reset_near(*socket->near);  // what answers a question is answered by one
+    forget_connection(index);
+  } else if (socket->has_connection()) {
+    tcp::Connection& connection = *socket->tcp.connection;
+    const tcp::State state = connection.state();
+    const bool over = state == tcp::State::closed || state == tcp::State::time_wait || state == tcp::State::closing ||
+                      state == tcp::State::last_ack;
+    if (!over) socket->error = ECONNRESET;
+    connection.abort();
+    send_segments(index);  // without room the peer is reset when it says something
+    if (socket->early) end_early(*socket);
+    forget_connection(index);
+  }
+  show(index);
+  note(index);
+  return 0;
 }
 
 // TCP's handshake, of a socket that knows both its ends. True: it begins with the first data.

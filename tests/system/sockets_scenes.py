@@ -290,6 +290,66 @@ a: connect s B PORT -> EISCONN
 a: listen s 1 -> EINVAL
 a: bind s A 0 -> 0
 """,
+    "a connection that is given up": """
+a: disconnect s -> 0
+a: events s -> OUT ERR HUP
+a: get s error -> ECONNRESET
+a: send s 1 -> EPIPE
+a: recv s 1 -> ENOTCONN
+a: disconnect s -> 0
+a: get s error -> 0
+b: recv s 1 -> ECONNRESET
+b: disconnect s -> 0
+b: get s error -> 0
+a: connect s B PORT -> 0
+b: accept l t -> 0
+a: send s 5 -> 5
+b: recv t 5 -> 5
+b: close t -> 0
+a: wait s RDHUP -> IN OUT RDHUP
+a: disconnect s -> 0
+a: connect s B PORT -> 0
+b: accept l t -> 0
+""",
+    "a listener that is given up": """
+b: shutdown l write -> 0
+a: socket t stream V -> 0
+a: connect t B PORT -> 0
+b: accept l t -> 0
+b: shutdown l read -> 0
+b: accept l u -> EINVAL
+b: events l -> OUT HUP
+b: get l accepts -> 0
+a: socket u stream V -> 0
+a: connect u B PORT -> ECONNREFUSED
+b: listen l 5 -> 0
+a: connect u B PORT -> 0
+b: accept l u -> 0
+b: disconnect l -> 0
+a: socket v stream V -> 0
+a: connect v B PORT -> ECONNREFUSED
+a: send u 3 -> 3
+b: recv u 3 -> 3
+""",
+    "a call that is given up": """
+unplug
+a: socket t stream V -> 0
+a: nonblock t -> 0
+a: connect t B PORT -> EINPROGRESS
+a: shutdown t write -> 0
+a: events t -> OUT ERR HUP
+a: get t error -> ECONNRESET
+a: connect t B PORT -> EINPROGRESS
+a: disconnect t -> 0
+a: get t error -> ECONNRESET
+a: connect t B PORT -> EINPROGRESS
+plug
+a: wait t OUT -> OUT
+a: connect t B PORT -> 0
+b: accept l t -> 0
+a: send t 2 -> 2
+b: recv t 2 -> 2
+""",
     "groups": """
 a: socket t datagram V -> 0
 a: bind t GROUP OTHER -> 0

@@ -62,7 +62,8 @@ struct Option {
   int level, name;
 };
 constexpr Option kOptions[] = {
-    {"error", SOL_SOCKET, SO_ERROR}, {"reuse", SOL_SOCKET, SO_REUSEADDR}, {"keepalive", SOL_SOCKET, SO_KEEPALIVE},
+    {"accepts", SOL_SOCKET, SO_ACCEPTCONN}, {"error", SOL_SOCKET, SO_ERROR},
+    {"reuse", SOL_SOCKET, SO_REUSEADDR}, {"keepalive", SOL_SOCKET, SO_KEEPALIVE},
     {"sndbuf", SOL_SOCKET, SO_SNDBUF}, {"rcvbuf", SOL_SOCKET, SO_RCVBUF},
     {"keepidle", IPPROTO_TCP, TCP_KEEPIDLE}, {"keepintvl", IPPROTO_TCP, TCP_KEEPINTVL}, {"keepcnt", IPPROTO_TCP, TCP_KEEPCNT},
     {"user_timeout", IPPROTO_TCP, TCP_USER_TIMEOUT}, {"nodelay", IPPROTO_TCP, TCP_NODELAY}, {"mss", IPPROTO_TCP, TCP_MAXSEG},
@@ -156,6 +157,10 @@ class Script {
       const ssize_t sent = calls_.sendto(s, data.data(), data.size(), what == "fast" ? MSG_FASTOPEN : 0, to.get(), to.length);
       if (what == "fast" && sent > 0) it.sent += static_cast<uint64_t>(sent);
       return answer(sent);
+    }
+    if (what == "disconnect") {
+      const sockaddr none{.sa_family = AF_UNSPEC, .sa_data = {}};
+      return answer(calls_.connect(s, &none, sizeof none));
     }
     if (what == "listen") return answer(calls_.listen(s, std::stoi(word(2))));
     if (what == "accept") {
