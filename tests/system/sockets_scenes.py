@@ -128,7 +128,7 @@ a: shutdown s both -> 0|ENOTCONN
     "reset by the caller": """
 a: set s linger 0 -> 0
 a: close s -> 0
-b: wait s ERR -> IN OUT ERR RDHUP HUP
+b: wait s HUP -> IN OUT ERR RDHUP HUP
 b: recv s 1 -> ECONNRESET
 b: recv s 1 -> 0
 b: send s 1 -> EPIPE
@@ -139,7 +139,7 @@ b: close s -> 0
     "reset by the called": """
 b: set s linger 0 -> 0
 b: close s -> 0
-a: wait s ERR -> IN OUT ERR RDHUP HUP
+a: wait s HUP -> IN OUT ERR RDHUP HUP
 a: send s 1 -> ECONNRESET
 a: send s 1 -> EPIPE
 a: recv s 1 -> 0
@@ -151,7 +151,7 @@ a: send s 100 -> 100
 b: wait s IN -> IN OUT
 a: set s linger 0 -> 0
 a: close s -> 0
-b: wait s ERR -> IN OUT ERR RDHUP HUP
+b: wait s HUP -> IN OUT ERR RDHUP HUP
 b: get s error -> ECONNRESET
 b: recv s 100 -> 100
 b: recv s 1 -> 0
@@ -161,7 +161,7 @@ b: send s 100 -> 100
 a: wait s IN -> IN OUT
 b: set s linger 0 -> 0
 b: close s -> 0
-a: wait s ERR -> IN OUT ERR RDHUP HUP
+a: wait s HUP -> IN OUT ERR RDHUP HUP
 a: recv s 100 -> 100
 a: recv s 1 -> ECONNRESET
 a: recv s 1 -> 0
@@ -170,7 +170,7 @@ a: recv s 1 -> 0
 b: send s 10 -> 10
 a: wait s IN -> IN OUT
 a: close s -> 0
-b: wait s ERR -> IN OUT ERR RDHUP HUP
+b: wait s HUP -> IN OUT ERR RDHUP HUP
 b: recv s 1 -> ECONNRESET
 b: recv s 1 -> 0
 """,
@@ -178,7 +178,7 @@ b: recv s 1 -> 0
 a: send s 10 -> 10
 b: wait s IN -> IN OUT
 b: close s -> 0
-a: wait s ERR -> IN OUT ERR RDHUP HUP
+a: wait s HUP -> IN OUT ERR RDHUP HUP
 a: recv s 1 -> ECONNRESET
 a: recv s 1 -> 0
 """,
@@ -186,7 +186,7 @@ a: recv s 1 -> 0
 a: close s -> 0
 b: wait s RDHUP -> IN OUT RDHUP
 b: send s 5 -> 5
-b: wait s ERR -> IN OUT ERR RDHUP HUP
+b: wait s HUP -> IN OUT ERR RDHUP HUP
 b: get s error -> EPIPE
 b: send s 1 -> EPIPE
 b: recv s 1 -> 0
@@ -195,7 +195,7 @@ b: recv s 1 -> 0
 b: close s -> 0
 a: wait s RDHUP -> IN OUT RDHUP
 a: send s 5 -> 5
-a: wait s ERR -> IN OUT ERR RDHUP HUP
+a: wait s HUP -> IN OUT ERR RDHUP HUP
 a: send s 1 -> EPIPE
 a: get s error -> 0
 a: recv s 1 -> 0
@@ -207,9 +207,9 @@ a: send t 10 -> 10
 a: socket u stream V -> 0
 a: connect u B PORT -> 0
 b: close l -> 0
-a: wait t ERR -> IN OUT ERR RDHUP HUP
+a: wait t HUP -> IN OUT ERR RDHUP HUP
 a: recv t 1 -> ECONNRESET
-a: wait u ERR -> IN OUT ERR RDHUP HUP
+a: wait u HUP -> IN OUT ERR RDHUP HUP
 a: send u 1 -> ECONNRESET
 a: socket v stream V -> 0
 a: connect v B PORT -> ECONNREFUSED
@@ -228,7 +228,7 @@ a: connect t B PORT -> ECONNREFUSED
 a: get t error -> 0
 a: nonblock t -> 0
 a: connect t B PORT -> EINPROGRESS
-a: wait t ERR -> IN OUT ERR RDHUP HUP
+a: wait t HUP -> IN OUT ERR RDHUP HUP
 a: get t error -> ECONNREFUSED
 a: close t -> 0
 """,
@@ -256,13 +256,13 @@ b: close l -> 0
 a: socket t stream V -> 0
 a: nonblock t -> 0
 a: connect t B PORT -> EINPROGRESS
-a: wait t ERR -> IN OUT ERR RDHUP HUP
+a: wait t HUP -> IN OUT ERR RDHUP HUP
 a: connect t B PORT -> ECONNREFUSED
 a: events t -> OUT HUP
 a: recv t 1 -> ENOTCONN
 a: send t 1 -> EPIPE
 a: connect t B PORT -> EINPROGRESS
-a: wait t ERR -> IN OUT ERR RDHUP HUP
+a: wait t HUP -> IN OUT ERR RDHUP HUP
 a: get t error -> ECONNREFUSED
 a: connect t B PORT -> ECONNABORTED
 a: bind t A 0 -> 0
@@ -270,7 +270,7 @@ a: listen t 1 -> 0
 a: socket u stream V -> 0
 a: nonblock u -> 0
 a: connect u B PORT -> EINPROGRESS
-a: wait u ERR -> IN OUT ERR RDHUP HUP
+a: wait u HUP -> IN OUT ERR RDHUP HUP
 a: listen u 1 -> EINVAL
 a: bind u A 0 -> 0
 a: bind u A 0 -> EINVAL
@@ -283,7 +283,7 @@ a: listen v 1 -> 0
     "a connection that is over": """
 b: set s linger 0 -> 0
 b: close s -> 0
-a: wait s ERR -> IN OUT ERR RDHUP HUP
+a: wait s HUP -> IN OUT ERR RDHUP HUP
 a: connect s B PORT -> EISCONN
 a: get s error -> ECONNRESET
 a: connect s B PORT -> EISCONN
@@ -430,11 +430,11 @@ W: set s keepcnt 2 -> 0
 W: set t user_timeout 1500 -> 0
 unplug
 W: send t 10 -> 10
-W: wait s ERR -> IN OUT ERR RDHUP HUP
+W: wait s HUP -> IN OUT ERR RDHUP HUP
 W: recv s 1 -> ETIMEDOUT|EHOSTUNREACH
 W: recv s 1 -> 0
 W: send s 1 -> EPIPE
-W: wait t ERR -> IN OUT ERR RDHUP HUP
+W: wait t HUP -> IN OUT ERR RDHUP HUP
 W: send t 1 -> ETIMEDOUT|EHOSTUNREACH
 W: send t 1 -> EPIPE
 W: recv t 1 -> 0
