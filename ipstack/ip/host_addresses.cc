@@ -260,7 +260,7 @@ void Host::take_prefix(const Prefix& prefix, Nanoseconds now) noexcept {
   if (!prefix.autonomous || prefix.bits != kPrefixBits) return;
   IpAddress address = link_local(options_.mac);
   std::copy(prefix.address.bytes.begin(), prefix.address.bytes.begin() + 8, address.bytes.begin());
-  if (address.is_ipv4()) return;  // of ::/64, by chance of the station's
+  if (!address.is_one_host(false)) return;  // of 0::/8, which nobody has
   Own* known = own(address);
   if (known == nullptr) {
     if (prefix.valid_s == 0 || own_.size() >= most_addresses()) return;

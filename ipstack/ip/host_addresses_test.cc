@@ -140,6 +140,7 @@ TEST_CASE("no address is made of what is not for that") {
   world.advertise({.prefix = "fd00:7::", .autonomous = false});
   world.advertise({.prefix = "fd00:7::", .bits = 63});
   world.advertise({.prefix = "fd00:7::", .valid_s = 0, .preferred_s = 0});
+  world.advertise({.prefix = "64:ff9b:1::"});
   CHECK(world.it().addresses().size() == 1);
   // More than there are places for.
   for (int i = 0; i < 40; ++i) {

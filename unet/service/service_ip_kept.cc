@@ -165,14 +165,17 @@ bool Service::resume_ip_host(uint32_t port, const IpHostValue& value) {
   }
   IpHost host{.since = value.since, .station = value.station, .kept = {.address_count = value.address_count,
                                                                        .prefix_count = value.prefix_count}};
+  // Much of it came from the wire: what is not as it should be is left out, and asked for anew, and keeps nobody from going on.
+  host.kept.address_count = host.kept.prefix_count = 0;
   for (uint32_t i = 0; i < value.address_count; ++i) {
     const IpHostValue::Address& from = value.addresses[i];
-    ip::HostKept::Address& to = host.kept.addresses[i];
-    to.address = address_of(from.address);
-    const bool ipv4 = to.address.is_ipv4();
-    const bool good = to.address.is_one_host(ipv4) && !to.address.is_loopback() && from.prefix != 0 && from.prefix <= (ipv4 ? 32u : 128u) &&
-                      (from.of_router == 0 || (from.of_router == 1 && !ipv4 && from.prefix == 64));
-    if (!good) return false;
+    const ip::IpAddress address = address_of(from.address);
+    const bool ipv4 = address.is_ipv4();
+    const bool good = address.is_one_host(ipv4) && !address.is_loopback() && from.prefix != 0 && from.prefix <= (ipv4 ? 32u : 128u) &&
+                      (from.of_router == 0 || (from.of_router == 1 && !ipv4 && from.prefix == 64)) && from.preferred_s <= from.valid_s;
+    if (!good) continue;
+    ip::HostKept::Address& to = host.kept.addresses[host.kept.address_count++];
+    to.address = address;
     to.prefix = static_cast<uint8_t>(from.prefix);
     to.of_router = from.of_router != 0;
     to.valid_s = from.valid_s;
@@ -180,8 +183,9 @@ bool Service::resume_ip_host(uint32_t port, const IpHostValue& value) {
   }
   for (uint32_t i = 0; i < value.prefix_count; ++i) {
     const IpHostValue::Prefix& from = value.prefixes[i];
-    if (from.bits > 128) return false;
-    host.kept.prefixes[i] = {address_of(from.prefix), static_cast<uint8_t>(from.bits), from.valid_s};
+    const ip::IpAddress prefix = address_of(from.prefix);
+    if (from.bits > 128 || prefix.is_ipv4() || prefix.is_multicast() || prefix.is_link_local()) continue;
+    host.kept.prefixes[host.kept.prefix_count++] = {prefix, static_cast<uint8_t>(from.bits), from.valid_s};
   }
   host.kept.router = address_of(value.router);
   if (!host.kept.router.is_unspecified() && (host.kept.router.is_ipv4() || !host.kept.router.is_one_host(false))) return false;

@@ -154,12 +154,23 @@ TEST_CASE("addresses, networks and a router go over a takeover with what is left
   CHECK_FALSE(takes([](JournalItem&, IpHostValue& value) { value.address_count = 17; }));
   CHECK_FALSE(takes([](JournalItem&, IpHostValue& value) { value.prefix_count = 17; }));
   CHECK_FALSE(takes([](JournalItem&, IpHostValue& value) { value.hop_limit6 = 256; }));
-  CHECK_FALSE(takes([](JournalItem&, IpHostValue& value) { value.addresses[0].prefix = 33; }));
-  CHECK_FALSE(takes([](JournalItem&, IpHostValue& value) { value.addresses[1].prefix = 0; }));
-  CHECK_FALSE(takes([](JournalItem&, IpHostValue& value) { value.addresses[0].of_router = 1; }));
-  CHECK_FALSE(takes([](JournalItem&, IpHostValue& value) { value.addresses[1].of_router = 2; }));
-  CHECK_FALSE(takes([](JournalItem&, IpHostValue& value) { std::memset(value.addresses[1].address, 0xFF, 16); }));
-  CHECK_FALSE(takes([](JournalItem&, IpHostValue& value) { value.prefixes[0].bits = 129; }));
+  // What a router may have brought about is left out, and ends no takeover.
+  const auto first_gone = [&](Ni& ni) {
+    CHECK(has(ni, "10.1.0.1", true));
+    CHECK(has(ni, "fd00:7::1:2"));
+  };
+  const auto second_gone = [&](Ni& ni) {
+    CHECK(has(ni, "10.1.0.1"));
+    CHECK_FALSE(has(ni, "fd00:7::1:2"));
+  };
+  CHECK(takes([](JournalItem&, IpHostValue& value) { value.addresses[0].prefix = 33; }, first_gone));
+  CHECK(takes([](JournalItem&, IpHostValue& value) { value.addresses[0].of_router = 1; }, first_gone));
+  CHECK(takes([](JournalItem&, IpHostValue& value) { value.addresses[1].prefix = 0; }, second_gone));
+  CHECK(takes([](JournalItem&, IpHostValue& value) { value.addresses[1].of_router = 2; }, second_gone));
+  CHECK(takes([](JournalItem&, IpHostValue& value) { value.addresses[1].preferred_s = value.addresses[1].valid_s + 1; }, second_gone));
+  CHECK(takes([](JournalItem&, IpHostValue& value) { std::memset(value.addresses[1].address, 0xFF, 16); }, second_gone));
+  CHECK(takes([](JournalItem&, IpHostValue& value) { value.addresses[1].address[0] = 0; }, second_gone));
+  CHECK(takes([](JournalItem&, IpHostValue& value) { value.prefixes[0].bits = 129; }, [&](Ni& ni) { CHECK(has(ni, "fd00:7::1:2")); }));
   CHECK_FALSE(takes([](JournalItem&, IpHostValue& value) { std::memset(value.router, 0xFF, sizeof value.router); }));
 }
 
