@@ -322,6 +322,7 @@ int Sockets::shutdown(int s, int how) {
 
 int Sockets::close(int s) {
   stack_->set_time(clock_.now());
+  within_.erase(s);
   return answer(stack_->close(s));
 }
 
@@ -487,7 +488,9 @@ int Sockets::getsockopt(int s, int level, int name, void* value, socklen_t* leng
 
 int Sockets::set_nonblocking(int s, bool on) {
   if (!is_known(s)) return answer(-EBADF);
-  nonblocking_[static_cast<size_t>(s)] = on;
+  const auto index = static_cast<size_t>(s);
+  if (index >= nonblocking_.size()) nonblocking_.resize(index + 1);  // made by stack()
+  nonblocking_[index] = on;
   return 0;
 }
 

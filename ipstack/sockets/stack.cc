@@ -306,6 +306,9 @@ bool Stack::next_change(Change& change) {
     socket.changed = false;
     if (!socket.owned) continue;
     socket.told = static_cast<uint16_t>(events_of(socket));
+    // It had memory when it was noted.
+    const bool starves = (socket.told & Events::kOut) == 0 && socket.has_connection() && !socket.tcp.connection->has_memory();
+    if (starves) [[unlikely]] starve(index);
     change = {static_cast<int>(index), socket.told};
     return true;
   }
@@ -384,11 +387,10 @@ void Stack::starve(uint32_t index) {
 }
 
 void Stack::feed() {
-  for (const uint32_t index : starved_) {
+  for (const uint32_t index : std::exchange(starved_, {})) {
     starving_[index] = false;
     if (slab_.has(index)) note(index);
   }
-  starved_.clear();
 }
 
 // A socket that may have something to send. `full`: the network interface has refused another's message already.

@@ -98,6 +98,21 @@ TEST_CASE("the second connection's first data goes with its SYN, and is answered
   CHECK(b.sockets() == 1);
 }
 
+TEST_CASE("a SYN whose data the network has no room for is sent again") {
+  Two two;
+  two.learn();
+  const int client = two.socket();
+  REQUIRE(two.a.stack->connect(client, at("10.0.0.2", 80)) == 0);
+  const uint64_t sent = two.a.port.sent;
+  two.a.port.longest = 200;
+  const auto data = pattern(1000);
+  CHECK(two.a.stack->send(client, data) == 1000);
+  CHECK(two.a.port.sent == sent);
+  two.a.port.longest = ~uint32_t{0};
+  two.pass(2 * kSecond);
+  CHECK(Two::receive(*two.b->stack, two.accept()) == data);
+}
+
 TEST_CASE("what is more than a SYN has room for follows") {
   Two two;
   two.learn();

@@ -2,36 +2,44 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 
 #include "ipstack/sockets/stack.h"
 
 namespace unet::sockets {
 namespace {
 
-int errno_of(const ip::IcmpView& error) noexcept {
+// What the owner of a socket hears. Fatal, as Linux has it: it is of the destination, and not of a way that may be different for the next
+// datagram.
+struct Told {
+  int error = 0;
+  bool fatal = false;
+};
+
+// As Linux's icmp_err_convert[]: by the code of an IPv4 packet that was unreachable.
+constexpr Told kUnreachable4[] = {
+    {ENETUNREACH, false}, {EHOSTUNREACH, false}, {ENOPROTOOPT, true},  {ECONNREFUSED, true}, {EMSGSIZE, false},    {EOPNOTSUPP, false},
+    {ENETUNREACH, true},  {EHOSTDOWN, true},     {ENONET, true},       {ENETUNREACH, true},  {EHOSTUNREACH, true}, {ENETUNREACH, false},
+    {EHOSTUNREACH, false}, {EHOSTUNREACH, true}, {EHOSTUNREACH, true}, {EHOSTUNREACH, true}};
+
+Told told_of(const ip::IcmpView& error, bool ipv4) noexcept {
   switch (error.kind) {
     case ip::IcmpKind::unreachable:
+      if (ipv4 && error.code < std::size(kUnreachable4)) return kUnreachable4[error.code];
       switch (error.why) {
-        case ip::Unreachable::network: return ENETUNREACH;
-        case ip::Unreachable::host: return EHOSTUNREACH;
-        case ip::Unreachable::protocol: return ENOPROTOOPT;
-        case ip::Unreachable::port: return ECONNREFUSED;
-        case ip::Unreachable::prohibited: return EACCES;
-        case ip::Unreachable::other: return EHOSTUNREACH;
+        case ip::Unreachable::network: return {ENETUNREACH, false};
+        case ip::Unreachable::host: return {EHOSTUNREACH, false};
+        case ip::Unreachable::protocol: return {ENOPROTOOPT, true};
+        case ip::Unreachable::port: return {ECONNREFUSED, true};
+        case ip::Unreachable::prohibited: return {EACCES, true};
+        case ip::Unreachable::other: return {EHOSTUNREACH, false};
       }
-      return EHOSTUNREACH;
-    case ip::IcmpKind::packet_too_big: return EMSGSIZE;
-    case ip::IcmpKind::time_exceeded: return EHOSTUNREACH;
-    case ip::IcmpKind::parameter_problem: return EPROTO;
-    default: return 0;
+      return {EHOSTUNREACH, false};
+    case ip::IcmpKind::packet_too_big: return {EMSGSIZE, false};
+    case ip::IcmpKind::time_exceeded: return {EHOSTUNREACH, false};
+    case ip::IcmpKind::parameter_problem: return {EPROTO, true};
+    default: return {};
   }
-}
-
-// What Linux calls fatal: it is of the destination, and not of a way that may be different for the next datagram.
-bool is_hard(const ip::IcmpView& error) noexcept {
-  if (error.kind == ip::IcmpKind::parameter_problem) return true;
-  if (error.kind != ip::IcmpKind::unreachable) return false;
-  return error.why == ip::Unreachable::protocol || error.why == ip::Unreachable::port || error.why == ip::Unreachable::prohibited;
 }
 
 tcp::PathError path_error(const ip::IcmpView& error) noexcept {
@@ -58,8 +66,8 @@ void Stack::handle_icmp(const ip::IpView& packet) {
   ip::IcmpView error;
   ip::QuotedPacket quoted;
   if (parse_icmp(packet, error) != ip::IcmpError::none) return void(++counters_.bad_icmp);
-  const int code = errno_of(error);
-  if (code == 0 || !parse_quoted(error.rest, packet.ipv4, quoted) || quoted.payload.size() < 8) return void(++counters_.icmp_unknown);
+  const Told told = told_of(error, packet.ipv4);
+  if (told.error == 0 || !parse_quoted(error.rest, packet.ipv4, quoted) || quoted.payload.size() < 8) return void(++counters_.icmp_unknown);
   be16 ports[2];
   std::memcpy(ports, quoted.payload.data(), sizeof ports);
   const Address local{quoted.from, ports[0]}, remote{quoted.to, ports[1]};
@@ -67,8 +75,8 @@ void Stack::handle_icmp(const ip::IpView& packet) {
     const uint32_t index = datagram_socket(local, remote);
     // Only who is connected can be meant: others would not know by whom they were refused.
     if (index == kNone || !slab_[index].connected || error.kind == ip::IcmpKind::packet_too_big) return void(++counters_.icmp_unknown);
-    if (!is_hard(error)) return;
-    slab_[index].error = code;
+    if (!told.fatal) return;
+    slab_[index].error = told.error;
     return note(index);
   }
   const uint32_t index = quoted.protocol == ip::Protocol::kTcp ? flow(local, remote) : kNone;

@@ -32,7 +32,7 @@ int errno_of(tcp::Error error) noexcept {
 constexpr uint8_t kEct0 = 2;  // RFC 3168, 5
 
 // As Linux's tcp_v4_err() has them.
-int errno_of(tcp::PathError error) noexcept {
+int errno_of(tcp::PathError error, bool ipv4) noexcept {
   switch (error) {
     case tcp::PathError::none: return 0;
     case tcp::PathError::network_unreachable: return ENETUNREACH;
@@ -41,7 +41,7 @@ int errno_of(tcp::PathError error) noexcept {
     case tcp::PathError::parameter_problem: return EPROTO;
     case tcp::PathError::protocol_unreachable: return ENOPROTOOPT;
     case tcp::PathError::port_unreachable: return ECONNREFUSED;
-    case tcp::PathError::prohibited: return EACCES;
+    case tcp::PathError::prohibited: return ipv4 ? EHOSTUNREACH : EACCES;
   }
   return EHOSTUNREACH;
 }
@@ -375,7 +375,7 @@ void Stack::take_failure(Socket& socket) {
   socket.failed = true;
   // What ICMP said meanwhile is a better reason than silence.
   const bool silent = connection.error() == tcp::Error::timed_out || connection.error() == tcp::Error::unreachable;
-  const int path = silent ? errno_of(connection.path_error()) : 0;
+  const int path = silent ? errno_of(connection.path_error(), socket.remote.host.is_ipv4()) : 0;
   // As Linux has it: who has heard the end of the stream, and goes on, writes into a broken pipe.
   const bool broken = connection.error() == tcp::Error::reset && connection.readiness().ended;
   socket.error = path != 0 ? path : broken ? EPIPE : errno_of(connection.error());
@@ -404,14 +404,14 @@ bool Stack::send_segments(uint32_t index) {
   }
 }
 
-// `room`: what is reserved, and may be longer; empty: nothing is.
+// `room`: what is reserved, for that or more; if it is less it is reserved anew.
 bool Stack::send_segment(const Socket* socket, const Address& from, const Address& to, const tcp::Segment& segment,
                          const tcp::Connection* connection, MutableBytes room) {
   std::array<std::byte, ip::kTcpHeaderMax> header;
   const uint32_t size = emit_tcp(header.data(), segment.fields);
   const uint32_t ip_bytes = to.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
   const uint32_t total = static_cast<uint32_t>(sizeof(IpMessageHeader)) + ip_bytes + size + segment.length;
-  if (room.empty()) room = network_.reserve(total);
+  if (room.size() < total) room = network_.reserve(total);  // a SYN with data keeps to no length
   if (room.empty()) return false;
   room = room.first(total);
   static const Socket kNobody;

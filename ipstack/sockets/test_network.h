@@ -60,7 +60,7 @@ class World {
       return SocketTableView(tables[number][0].bytes, SocketTableGeometry::of_table(static_cast<uint32_t>(number)));
     }
     MutableBytes reserve(uint32_t bytes) noexcept override {
-      if (no_room) return {};
+      if (no_room || bytes > longest) return {};
       room_.resize(bytes);
       return room_;
     }
@@ -107,6 +107,7 @@ class World {
     std::vector<std::unique_ptr<Line[]>> tables;
     size_t tables_max = 0;  // none: nobody wants to know
     bool no_room = false;
+    uint32_t longest = ~uint32_t{0};  // bytes of a message of IP for which there is room
     bool deaf = false;  // does not look at what neighbours say
     Stack* stack = nullptr;
     uint64_t sent = 0, questions = 0;

@@ -29,7 +29,8 @@ void Connection::handle_error(PathError error, Nanoseconds) noexcept {
   path_error_ = error;
   // RFC 1122, 4.2.3.9: what is established has a path that works, or may again; the time-out ends it. A handshake ends as Linux's does
   // (RFC 5461, 4.1), also if the error may pass: who calls, and is told at once, may try another address.
-  if (state_ == State::syn_sent || state_ == State::syn_received) end(Error::unreachable);
+  // But not one whose data is taken early: it counts as established.
+  if (state_ == State::syn_sent || (state_ == State::syn_received && !sends_early())) end(Error::unreachable);
 }
 
 // RFC 1191, 6.5 and RFC 8201, 5.4: what was too long is lost, and says nothing of congestion.
