@@ -34,6 +34,8 @@ class Refusals {
     refused_ = false;
     return true;
   }
+  // The first frame is no more, for another reason.
+  void gone() noexcept { refused_ = false; }
   // A frame was taken.
   void taken(Nanoseconds now) noexcept {
     if (!refused_) return;

@@ -123,6 +123,7 @@ uint32_t SegmentPort::transmit(std::span<TransmitFrame> frames, Nanoseconds now)
         ++counters_.tx_full;
         break;
       }
+      if (!full) refusals_.gone();
       // Lost, as a wire may lose.
       ++(full ? counters_.tx_refused : error == EMSGSIZE ? counters_.tx_oversize : counters_.tx_errors);
       taken = 1;

@@ -79,6 +79,7 @@ uint32_t PcapLive::transmit(std::span<TransmitFrame> frames, Nanoseconds now) no
       ++counters_.tx_full;
       break;
     }
+    if (!refused) refusals_.gone();
     ++(refused ? counters_.tx_refused : error == EMSGSIZE ? counters_.tx_oversize : counters_.tx_errors);  // lost, as a wire may lose
   }
   discard(frames.first(done));
