@@ -80,8 +80,11 @@ void Service::handle(ClientRecord& client, const control::OpenIp& packet) {
   if (endpoint == nullptr) return;
   if (Status status = may_open_ip(client, *endpoint); !status) return fail_request(client, packet.header, status.error());
   serve(*endpoint, 0);
-  // Again: a client that has all doorbells of that engine is given another one's.
-  if (Status status = may_open_ip(client, *endpoint); !status) return fail_request(client, packet.header, status.error());
+  // A client that has all doorbells of that engine is given another one's.
+  if (endpoint->engine.value_or(0) != 0) {
+    return fail_request(client, packet.header, {Errc::quota_exceeded, "engine 0 has IP, and as many endpoints of this connection as it can "
+                                                                      "serve: open another connection"});
+  }
   const Result<ChannelRecord*> made = new_channel(*endpoint, 0);
   if (!made) return fail_request(client, packet.header, made.error());
   ChannelRecord& channel = **made;
