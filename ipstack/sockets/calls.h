@@ -62,7 +62,7 @@ class Sockets {
 
   Stack& stack() noexcept { return *stack_; }
   EndpointNetwork& network() noexcept { return *network_; }
-  // What has come, and timers, without a call: how many messages.
+  // What has come, and timers, without a call: about how many messages; 0: none.
   uint32_t turn();
 
  private:

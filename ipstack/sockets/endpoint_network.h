@@ -30,7 +30,8 @@ class EndpointNetwork : public Network {
   static Result<std::unique_ptr<EndpointNetwork>> open(Context& context, const EndpointNetworkOptions& options = {});
   ~EndpointNetwork() override;
 
-  // Brings what has come to the stack, at most about `most` messages; 0: nothing, and nothing else has changed. The stack has its time.
+  // Brings what has come to the stack, at most about `most` messages; 0: none, nor anything else that a stack is told. The stack has its
+  // time.
   uint32_t poll(Stack& stack, uint32_t most = 64);
   // Until there is something to poll, or room that the stack waits for, at most `timeout`. False: the network interface is gone and no
   // neighbour is left.
