@@ -44,7 +44,8 @@ constexpr uint32_t kIpPacketMax = kMessageMax - sizeof(IpMessageHeader);
 // Of UDP, `local` may be a group (multicast): the NI is in it while anybody claims so. What comes to the group and that port goes to all
 // who claim both, of whatever users; such a claim gives no right to send, and takes the port from nobody.
 struct IpClaim {
-  uint8_t protocol = 0;        // 6: TCP, 17: UDP; with the ICMP errors about what was sent from here
+  uint8_t protocol = 0;        // 6: TCP, 17: UDP; with the ICMP errors about what was sent from here; from its own
+                               // address: from the NI, of what is too long, or a SYN between ends whose last connection is not over
   ip::IpAddress local{};       // unspecified: all of the NI's, of both families
   uint16_t port = 0;           // 0: the NI chooses `ports` free ones in a row, from 49152 on or else from 32768 on
   uint16_t ports = 1;          // at most kIpPortsPerClaimMax

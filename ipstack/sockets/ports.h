@@ -28,9 +28,10 @@ class Ports {
   // One for a connection, which may be another connection's, too: `free(port)` says whether it may be used. 0, or an errno. RFC 6056,
   // 3.3.3: `offset` is a keyed hash of where it leads, so that who sees the ports of one place cannot tell those of another. Where many
   // are in use, as by TIME-WAITs, further ones are asked for rather than all looked at, until there are no further ones.
+  // `further`: not of those that were asked for before, if there are others.
   template <typename Free>
-  int take_any(uint64_t offset, Free free, uint16_t& port) {
-    if (take_among(offset, kTries, free, port)) return 0;
+  int take_any(uint64_t offset, Free free, uint16_t& port, bool further = false) {
+    if (!further && take_among(offset, kTries, free, port)) return 0;
     const int error = add_block();
     if (error == 0) return take_among(pool_.size() - kBlock - next_, kBlock, free, port) ? 0 : EADDRNOTAVAIL;
     return take_among(offset, pool_.size(), free, port) ? 0 : error;

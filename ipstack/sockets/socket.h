@@ -128,6 +128,7 @@ struct Socket {
   uint8_t hop_limit = 0;           // 0: the host's
   uint8_t traffic_class = 0;
   uint8_t shown = 0xFF;            // the state that others were told last, at told_at
+  uint8_t moves = 0;               // to other ports, of this connect()
   uint16_t max_segment = 0xFFFF;   // TCP_MAXSEG
   uint16_t fast_open_max = 0;      // TCP_FASTOPEN, before listen()
   uint16_t keep_idle = 7200;       // seconds until the first keep-alive, if they are on

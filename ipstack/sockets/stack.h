@@ -86,6 +86,7 @@ struct StackCounters {
   uint64_t time_waits = 0;         // connections whose sockets went in TIME-WAIT; of these:
   uint64_t time_waits_evicted = 0; // that ended early, for want of room
   uint64_t time_waits_reused = 0;  // whose pair of ports connect() has taken
+  uint64_t ports_not_over = 0;     // that connect() chose, and the network interface held a connection of, of a process that is gone
   uint64_t no_room = 0;            // times that a message had to wait
   uint64_t near_in = 0, near_out = 0;  // streams by a neighbour's channel, both ways
   uint64_t near_refused = 0;       // that went by TCP then
@@ -289,6 +290,7 @@ class Stack {
   int take_error(Socket& socket);
   void take_failure(Socket& socket);
   tcp::Sequence initial_sequence(const Address& local, const Address& remote, const std::optional<tcp::Sequence>& begin) const noexcept;
+  uint64_t port_offset(const ip::IpAddress& from, const Address& to) const noexcept { return keyed_hash(key_, {from, 0}, to, 3) >> 32; }
   uint32_t timestamp_offset(const Address& local, const Address& remote) const noexcept;
 
   // stack_time_wait.cc
@@ -298,6 +300,7 @@ class Stack {
   bool handle_time_wait(uint32_t hash, const Address& local, const Address& remote, const ip::TcpView& segment,
                         std::optional<tcp::Sequence>& begin);
   bool is_free(const Address& local, const Address& remote) const noexcept;
+  void leave_port(uint32_t index);
   std::optional<tcp::Sequence> replace_time_wait(const Address& local, const Address& remote);
 
   // stack_listen.cc
@@ -352,7 +355,7 @@ class Stack {
 
   // stack_icmp.cc
   void handle_icmp(const ip::IpView& packet);
-  void handle_connection_error(uint32_t index, const ip::IcmpView& error, Bytes quoted);
+  void handle_connection_error(uint32_t index, const ip::IpAddress& from, const ip::IcmpView& error, Bytes quoted);
 
   // stack_near.cc: calls of streams between applications of one network interface, and what goes
   void connect_near(uint32_t index, bool joined);

@@ -81,16 +81,19 @@ void Stack::handle_icmp(const ip::IpView& packet) {
   }
   const uint32_t index = quoted.protocol == ip::Protocol::kTcp ? flow(local, remote) : kNone;
   if (index == kNone || !slab_[index].has_connection()) return void(++counters_.icmp_unknown);
-  handle_connection_error(index, error, quoted.payload);
+  handle_connection_error(index, packet.from, error, quoted.payload);
 }
 
 // What is not of a segment that is under way is a guess of somebody who does not see the connection (RFC 5927, 4).
-void Stack::handle_connection_error(uint32_t index, const ip::IcmpView& error, Bytes quoted) {
+void Stack::handle_connection_error(uint32_t index, const ip::IpAddress& from, const ip::IcmpView& error, Bytes quoted) {
   Socket& socket = slab_[index];
   tcp::Connection& connection = *socket.tcp.connection;
   be32 sequence;
   std::memcpy(&sequence, quoted.data() + offsetof(ip::TcpHeader, sequence), sizeof sequence);
   if (!connection.under_way({sequence})) return void(++counters_.icmp_unknown);
+  if (error.why == ip::Unreachable::prohibited && error.kind == ip::IcmpKind::unreachable && from == socket.local.host) {
+    return leave_port(index);  // nobody but the network interface says so
+  }
   if (error.kind == ip::IcmpKind::packet_too_big) {
     const uint32_t ip_bytes = socket.remote.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
     const auto headers = static_cast<uint32_t>(ip_bytes + sizeof(ip::TcpHeader));

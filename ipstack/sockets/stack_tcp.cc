@@ -147,14 +147,14 @@ int Stack::connect(int number, const Address& asked) {
   if (from.is_ipv4() != to.host.is_ipv4()) return -ENETUNREACH;
   if (!socket->bound) {
     const auto free = [&](uint16_t port) { return is_free({from, port}, to); };
-    const uint64_t offset = keyed_hash(key_, {from, 0}, to, 3) >> 32;
-    if (const int error = tcp_ports_.take_any(offset, free, socket->local.port); error != 0) return -error;
+    if (const int error = tcp_ports_.take_any(port_offset(from, to), free, socket->local.port); error != 0) return -error;
     socket->bound = true;
   } else if (!is_free({from, socket->local.port}, to)) {
     return -EADDRNOTAVAIL;
   }
   socket->local.host = from;
   socket->remote = to;
+  socket->moves = 0;
   socket->connecting = true;
   find_flow(index, true);
   if (is_own(to.host)) {

@@ -1,10 +1,15 @@
 // stack_time_wait.cc - connections in TIME-WAIT whose sockets are gone: what is kept of them, what they answer, and what takes their place.
+#include <cerrno>
+#include <utility>
+
 #include "ipstack/sockets/stack.h"
 
 namespace unet::sockets {
 namespace {
 
 constexpr int kEndsPerRun = 256;               // a flood that ends all at once does not hold others up
+constexpr uint8_t kMovesMax = 255;             // of one connect(); then it is as if all ports were in use
+constexpr uint8_t kMovesPerBlock = 32;         // of ports: their process has left many
 constexpr Nanoseconds kReusedAfter = kSecond;  // a tick of the slowest clock that timestamps may have (RFC 6191, 2; RFC 7323, 5.4)
 
 }  // namespace
@@ -73,6 +78,38 @@ bool Stack::is_free(const Address& local, const Address& remote) const noexcept 
   if (at == kNone) return true;
   const TimeWaits::Record& record = time_waits_[at];
   return record.state.stamps && options_.tcp.timestamps && record.until <= now_ + options_.tcp.time_wait - kReusedAfter;
+}
+
+// The network interface holds the connection before between these ends, of a process that is gone: another port, as if that one had been
+// ours. Which bind() has named stays, and fails as Linux's does.
+void Stack::leave_port(uint32_t index) {
+  Socket& socket = slab_[index];
+  tcp::Connection& connection = *socket.tcp.connection;
+  if (connection.state() != tcp::State::syn_sent) return;
+  ++counters_.ports_not_over;
+  int error = EADDRNOTAVAIL;
+  if (!socket.named && socket.moves != kMovesMax) {
+    const auto free = [&](uint16_t port) {
+      const Address local{socket.local.host, port};
+      return flow(local, socket.remote) == kNone && time_waits_.find(flows_.hash(local, socket.remote), local, socket.remote) == kNone;
+    };
+    uint16_t port;
+    const bool further = ++socket.moves % kMovesPerBlock == 0;
+    error = tcp_ports_.take_any(port_offset(socket.local.host, socket.remote), free, port, further);
+    if (error == 0) {
+      find_flow(index, false);
+      tcp_ports_.give_back(std::exchange(socket.local.port, port));
+      find_flow(index, true);
+      connection.move(port);
+    }
+  }
+  if (error != 0) {
+    connection.handle_error(tcp::PathError::prohibited, now_);
+    socket.failed = true;
+    socket.error = EADDRNOTAVAIL;
+  }
+  after(index);
+  if (slab_.has(index)) show(index);
 }
 
 // Ends the one between these ends, if there is one: its last number.

@@ -2,6 +2,7 @@
 // may be.
 #include <cerrno>
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "ipstack/sockets/test_network.h"
 
@@ -240,6 +241,70 @@ TEST_CASE("there are no more than there may be: the oldest ends") {
   none.pass(kSecond);
   CHECK(none.a.stack->time_waits().size() == 0);
   CHECK(none.a.stack->sockets() == 0);
+}
+
+// What the network interface answers to a SYN between ends of which it holds a connection, of a process that is gone.
+std::vector<std::byte> not_over(const std::vector<std::byte>& syn) {
+  const ip::IpAddress own = *ip::parse_ip("10.0.0.1");
+  std::array<std::byte, 1500> answer;
+  const uint32_t size = ip::emit_icmp_error(answer.data(), own, own, {.why = ip::Unreachable::prohibited},
+                                            Bytes(syn).subspan(sizeof(IpMessageHeader)));
+  std::vector<std::byte> made(sizeof(IpMessageHeader) + 20);
+  const ip::IpFields fields{.from = own, .to = own, .protocol = ip::Protocol::kIcmp, .hop_limit = 64};
+  ip::emit_ip_header(made.data() + sizeof(IpMessageHeader), fields, size);
+  made.insert(made.end(), answer.begin(), answer.begin() + size);
+  return made;
+}
+
+uint16_t port_of(const Stack& stack, int socket) {
+  Address local;
+  REQUIRE(stack.local_address(socket, local) == 0);
+  return local.port;
+}
+
+TEST_CASE("where the network interface holds what a dead process has left, connect() goes from another port at once") {
+  Two two;
+  const int client = two.call(0);
+  std::set<uint16_t> ports;
+  for (int i = 0; i < 100; ++i) {
+    const ip::TcpView syn = view_of(two.a.port.last);
+    REQUIRE(syn.flags == ip::TcpFlags::kSyn);
+    CHECK(syn.source_port == port_of(*two.a.stack, client));
+    ports.insert(syn.source_port);
+    two.a.stack->handle_message(not_over(two.a.port.last));
+    two.a.stack->run();
+  }
+  CHECK(ports.size() >= 96);  // a connection's own ports come again after all of them
+  CHECK(two.a.stack->counters().ports_not_over == 100);
+  two.pass(10 * kMillisecond);
+  const int server = two.b.stack->accept(two.listener);
+  REQUIRE(server >= 0);
+  two.pass(10 * kMillisecond);
+  CHECK(two.carries(client, server));
+  two.a.stack->handle_message(not_over(two.a.port.last));  // it is open
+  CHECK(two.a.stack->option(client, Stack::Option::error) == 0);
+}
+
+TEST_CASE("a port that bind() has named stays, and connect() says that it is not to be had") {
+  Two two;
+  const int client = two.call(5000);
+  two.a.stack->handle_message(not_over(two.a.port.last));
+  CHECK(two.a.stack->connect(client, at("10.0.0.2", 80)) == -EADDRNOTAVAIL);
+  CHECK(two.a.stack->connect(client, at("10.0.0.2", 80)) == -EINPROGRESS);
+  two.pass(10 * kMillisecond);
+  CHECK(two.b.stack->accept(two.listener) >= 0);
+}
+
+TEST_CASE("when no port is to be had, connect() ends") {
+  Two two;
+  const int client = two.call(0);
+  int answers = 0;
+  for (; answers < 1000 && two.a.stack->info(client).state == tcp::State::syn_sent; ++answers) {
+    two.a.stack->handle_message(not_over(two.a.port.last));
+    two.a.stack->run();
+  }
+  CHECK(answers == 256);
+  CHECK(two.a.stack->connect(client, at("10.0.0.2", 80)) == -EADDRNOTAVAIL);
 }
 
 }  // namespace

@@ -118,6 +118,8 @@ class Connection {
   // The application is gone: no more will be sent nor read. Data that nobody reads resets the connection (RFC 9293, 3.6.1).
   Error close(Nanoseconds now) noexcept;
   Error abort() noexcept;
+  // In SYN-SENT: from another port, with a first SYN that leaves again. The one before has not left.
+  void move(uint16_t local_port) noexcept;
   // Another congestion control than Options::congestion from here on, whatever is on its way.
   void set_congestion(Algorithm algorithm, Nanoseconds now) noexcept;
 

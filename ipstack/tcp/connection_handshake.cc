@@ -22,6 +22,13 @@ void Connection::begin_handshake(Nanoseconds now) noexcept {
   syn_due_ = true;
 }
 
+void Connection::move(uint16_t local_port) noexcept {
+  if (state_ != State::syn_sent) return;
+  local_port_ = local_port;
+  syn_sent_ = syn_resent_ = false;
+  syn_due_ = true;
+}
+
 void Connection::keep_cookie(Bytes cookie) noexcept {
   UNET_CHECK(cookie.size() <= kCookieMax);
   if (cookie_ == kNoChunk) cookie_ = shared_.chunks.take();

@@ -232,6 +232,13 @@ def test_a_thousand_at_once():
             call_kernel(ni, v, 2000, 1000)
 
 
+def test_ports_of_the_dead():
+    """What processes before have left is in TIME-WAIT, as the network interface knows: thousands of the ports that the next ones may get."""
+    with interface() as ni:
+        for _ in range(4):
+            call_kernel(ni, 4, 10, 1000)
+
+
 def test_a_thousand_of_kernel_and_applications():
     with interface() as ni, ni.running("ready", "echo", PORT):
         peers = [ni.start("call", OURS[4], PORT, 2000, 250) for _ in range(2)]

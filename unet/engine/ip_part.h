@@ -151,7 +151,7 @@ class IpPart {
   bool for_left_here(EndpointState& from, const IpMessage& message) noexcept;
   bool may_begin(const IpMessage& message) noexcept;
   void tell_segment(EndpointState& to, const ip::IpAddress& from, const ip::IpAddress& to_address, const ip::TcpFields& fields) noexcept;
-  void tell_too_big(EndpointState& to, const IpMessage& message, uint32_t mtu) noexcept;
+  void tell_error(EndpointState& to, const IpMessage& message, const ip::IcmpErrorFields& error) noexcept;
   void tell(EndpointState& to, const ip::IpFields& fields, Bytes payload) noexcept;
   Step compose(EndpointState& endpoint, Outgoing& out, const ip::IpFields& fields, uint32_t length, const MacAddress& station,
                Nanoseconds now) noexcept;

@@ -416,6 +416,14 @@ TEST_CASE("who claims the port of a connection that is not over gets neither its
                              .tcp_flags = Flags::kSyn, .sequence = 4000}, {}));
   CHECK(t.seen.size() == 1);
   CHECK(e.counter(EndpointCounter::ip_not_over) == 1);
+  const auto told = got(e);  // by an ICMP error of its own address
+  REQUIRE(told != nullptr);
+  ip::IcmpView error;
+  ip::QuotedPacket quoted;
+  REQUIRE(ip::parse_icmp(told->view, error) == ip::IcmpError::none);
+  CHECK((told->view.from == t.own4 && error.kind == ip::IcmpKind::unreachable && error.why == ip::Unreachable::prohibited));
+  REQUIRE(ip::parse_quoted(error.rest, true, quoted));
+  CHECK((quoted.to == t.peer4 && quoted.protocol == ip::Protocol::kTcp));
   t.arrive(make_packet({.from = t.peer4, .to = t.own4, .protocol = ip::Protocol::kTcp, .from_port = kTheirs, .to_port = kOurs,
                         .tcp_flags = Flags::kSyn, .sequence = 2000}, {}));
   CHECK(got(e) != nullptr);  // a later connection

@@ -56,7 +56,10 @@ IpPart::Step IpPart::begin(EndpointState& endpoint, Outgoing& out, EndpointCount
     }
     send.port = port->get();
   }
-  if (!remains_.empty() && message.tcp && !may_begin(message)) return reason = EndpointCounter::ip_not_over, Step::dropped;
+  if (!remains_.empty() && message.tcp && !may_begin(message)) {
+    tell_error(endpoint, message, {.why = ip::Unreachable::prohibited});
+    return reason = EndpointCounter::ip_not_over, Step::dropped;
+  }
   out.piece = 0;
   out.piece_offset = 0;
   out.offset = 0;
@@ -169,8 +172,8 @@ void IpPart::tell_segment(EndpointState& to, const ip::IpAddress& from, const ip
   tell(to, {.from = from, .to = to_address, .protocol = ip::Protocol::kTcp, .hop_limit = 64}, Bytes(header).first(size));
 }
 
-// RFC 1191, RFC 8201: what a router would have said.
-void IpPart::tell_too_big(EndpointState& to, const IpMessage& message, uint32_t mtu) noexcept {
+// What a router would have said, from the address that it was sent from: nothing on a wire is.
+void IpPart::tell_error(EndpointState& to, const IpMessage& message, const ip::IcmpErrorFields& error) noexcept {
   const ip::IpFields& fields = message.fields;
   std::array<std::byte, kAnswerMax> answer;
   std::array<std::byte, ip::kIpv6Bytes + kIpTransportMax> about;
@@ -179,8 +182,7 @@ void IpPart::tell_too_big(EndpointState& to, const IpMessage& message, uint32_t 
   size += message.transport_bytes;
   const ip::IpFields back{.from = fields.from, .to = fields.from,
                           .protocol = fields.from.is_ipv4() ? ip::Protocol::kIcmp : ip::Protocol::kIcmp6, .hop_limit = 64};
-  const uint32_t length = ip::emit_icmp_error(answer.data(), back.from, back.to, {.kind = ip::IcmpKind::packet_too_big, .value = mtu},
-                                              Bytes(about).first(size));
+  const uint32_t length = ip::emit_icmp_error(answer.data(), back.from, back.to, error, Bytes(about).first(size));
   tell(to, back, Bytes(answer).first(length));
 }
 
@@ -224,7 +226,7 @@ IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCount
   const uint32_t mtu = group || message.tcp ? at.mtu() : at.host().path_mtu(fields.to, now);
   if (size > mtu && fields.dont_fragment) {
     out.active = false;
-    tell_too_big(endpoint, message, mtu);
+    tell_error(endpoint, message, {.kind = ip::IcmpKind::packet_too_big, .value = mtu});  // RFC 1191, RFC 8201
     return reason = EndpointCounter::ip_too_big, Step::dropped;
   }
   if (!known && size <= mtu) {
