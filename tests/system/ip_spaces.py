@@ -3,6 +3,7 @@ import os
 import select
 import shutil
 import sys
+import time
 
 from daemon import WAIT, require, run
 from spaces import HAS_IPV6, ip
@@ -56,6 +57,10 @@ def looks_right(capture, sent_by_us=False, but=""):
         wrong += f" and (ip.src == {OURS[4]} or ipv6.src == {OURS[6]})"
     if but:
         wrong += f" and not ({but})"
-    status, out, err = run("tshark", "-r", capture, *checks, *plain, "-Y", wrong)
+    for _ in range(10 * WAIT):  # what is being written has no end yet
+        status, out, err = run("tshark", "-r", capture, *checks, *plain, "-Y", wrong)
+        if "cut short" not in err:
+            break
+        time.sleep(0.1)
     require(status == 0, f"tshark: {err}")
     require(out.strip() == "", f"tshark complains:\n{out}")
