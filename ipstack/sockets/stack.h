@@ -301,6 +301,7 @@ class Stack {
                         std::optional<tcp::Sequence>& begin);
   bool is_free(const Address& local, const Address& remote) const noexcept;
   void leave_port(uint32_t index);
+  void call_again(Socket& socket);
   std::optional<tcp::Sequence> replace_time_wait(const Address& local, const Address& remote);
 
   // stack_listen.cc

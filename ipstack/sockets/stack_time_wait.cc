@@ -84,8 +84,7 @@ bool Stack::is_free(const Address& local, const Address& remote) const noexcept 
 // ours. Which bind() has named stays, and fails as Linux's does.
 void Stack::leave_port(uint32_t index) {
   Socket& socket = slab_[index];
-  tcp::Connection& connection = *socket.tcp.connection;
-  if (connection.state() != tcp::State::syn_sent) return;
+  if (socket.tcp.connection->state() != tcp::State::syn_sent) return;
   ++counters_.ports_not_over;
   int error = EADDRNOTAVAIL;
   if (!socket.named && socket.moves != kMovesMax) {
@@ -100,16 +99,28 @@ void Stack::leave_port(uint32_t index) {
       find_flow(index, false);
       tcp_ports_.give_back(std::exchange(socket.local.port, port));
       find_flow(index, true);
-      connection.move(port);
+      call_again(socket);
     }
   }
   if (error != 0) {
-    connection.handle_error(tcp::PathError::prohibited, now_);
+    socket.tcp.connection->handle_error(tcp::PathError::prohibited, now_);
     socket.failed = true;
     socket.error = EADDRNOTAVAIL;
   }
   after(index);
   if (slab_.has(index)) show(index);
+}
+
+// From another port, with the numbers that are due between these ends; but what it has to say already keeps those that it has.
+void Stack::call_again(Socket& socket) {
+  if (socket.fast_open_asked) {
+    socket.tcp.connection->move(socket.local.port);
+    static_cast<void>(begin_fast_open(socket));
+    return;
+  }
+  make_connection(socket);
+  socket.tcp.connection->connect(socket.remote.port, initial_sequence(socket.local, socket.remote, {}), now_,
+                                 timestamp_offset(socket.local, socket.remote));
 }
 
 // Ends the one between these ends, if there is one: its last number.

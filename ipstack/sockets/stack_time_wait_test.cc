@@ -295,6 +295,35 @@ TEST_CASE("a port that bind() has named stays, and connect() says that it is not
   CHECK(two.b.stack->accept(two.listener) >= 0);
 }
 
+TEST_CASE("what goes with a SYN goes with it from the next port, too") {
+  Two two;
+  two.b.stack->set_option(two.listener, Stack::Option::fast_open, 16);
+  const auto data = pattern(1000);
+  for (const bool known : {false, true}) {
+    const int client = two.a.stack->socket(Type::stream, false);
+    const int64_t sent = two.a.stack->connect_with(client, data, at("10.0.0.2", 80));
+    REQUIRE(sent == (known ? 1000 : -EINPROGRESS));
+    uint16_t port = 0;
+    for (int i = 0; i < 5; ++i) {
+      const ip::TcpView syn = view_of(two.a.port.last);
+      REQUIRE(syn.flags == (known ? ip::TcpFlags::kSyn | ip::TcpFlags::kPsh : ip::TcpFlags::kSyn));
+      CHECK((syn.source_port != port && syn.options.has_fast_open && syn.payload.size() == (known ? 1000 : 0)));
+      port = syn.source_port;
+      two.a.stack->handle_message(not_over(two.a.port.last));
+      two.a.stack->run();
+    }
+    two.pass(10 * kMillisecond);
+    const int server = two.b.stack->accept(two.listener);
+    REQUIRE(server >= 0);
+    std::vector<std::byte> got(1001);
+    CHECK(two.b.stack->receive(server, got) == (known ? 1000 : -EAGAIN));
+    if (known) CHECK(std::equal(data.begin(), data.end(), got.begin()));
+    two.a.stack->close(client);
+    two.b.stack->close(server);
+    two.pass(kSecond);
+  }
+}
+
 TEST_CASE("when no port is to be had, connect() ends") {
   Two two;
   const int client = two.call(0);
