@@ -21,8 +21,13 @@ constexpr uint32_t kLong = 32 * 1024;         // after one of frames of so many 
 
 uint32_t round_up(uint32_t bytes) noexcept { return (bytes + 63) / 64 * 64; }
 
-DriverCapabilities with_segments(DriverCapabilities capabilities, bool segments) noexcept {
+iovec vector_of(std::span<const std::byte> bytes) noexcept {
+  return {.iov_base = const_cast<std::byte*>(bytes.data()), .iov_len = bytes.size()};
+}
+
+DriverCapabilities with_segments(DriverCapabilities capabilities, bool segments, uint32_t pieces) noexcept {
   capabilities.external_payload = true;
+  capabilities.external_pieces = pieces;
   capabilities.segments_max = segments ? kSegmentsMax : 0;
   capabilities.udp_segments = segments && SegmentPort::kernel_cuts_udp();
   return capabilities;
@@ -37,7 +42,7 @@ bool SegmentPort::kernel_cuts_udp() noexcept {
 }
 
 SegmentPort::SegmentPort(const DriverCapabilities& capabilities, int descriptor, bool segments)
-    : capabilities_(with_segments(capabilities, segments)),
+    : capabilities_(with_segments(capabilities, segments, kExternalPieces)),
       descriptor_(descriptor),
       room_(kEthernetBytes + (segments ? kPacketMax : capabilities.mtu) + 1),
       receive_pool_(kArrivals, round_up(room_)),
@@ -110,10 +115,12 @@ uint32_t SegmentPort::transmit(std::span<TransmitFrame> frames, Nanoseconds now)
       const TransmitFrame& frame = burst[i];
       Transfer& transfer = transfers_[i];
       transfer.header = make_vnet_header(frame);
-      transfer.pieces = {iovec{.iov_base = &transfer.header, .iov_len = sizeof transfer.header},
-                         iovec{.iov_base = frame.data, .iov_len = frame.length},
-                         iovec{.iov_base = const_cast<std::byte*>(frame.external), .iov_len = frame.external_length}};
-      transfer.count = frame.external_length != 0 ? 3 : 2;
+      transfer.pieces[0] = {.iov_base = &transfer.header, .iov_len = sizeof transfer.header};
+      transfer.pieces[1] = {.iov_base = frame.data, .iov_len = frame.length};
+      transfer.count = 2;
+      if (frame.external_length == 0) continue;
+      transfer.pieces[transfer.count++] = vector_of({frame.external, frame.external_length});
+      for (const auto& piece : frame.further) transfer.pieces[transfer.count++] = vector_of(piece);
     }
     int taken = write(std::span(transfers_).first(burst.size()));
     if (taken < 0) {
@@ -131,7 +138,7 @@ uint32_t SegmentPort::transmit(std::span<TransmitFrame> frames, Nanoseconds now)
       refusals_.taken(now);
       for (const TransmitFrame& frame : burst.first(static_cast<size_t>(taken))) {
         ++counters_.tx_frames;
-        counters_.tx_bytes += uint64_t{frame.length} + frame.external_length;
+        counters_.tx_bytes += frame.size();
         if (frame.offload.segment_size != 0) ++counters_.tx_segments;
       }
     }

@@ -38,10 +38,12 @@ class SegmentPort : public Driver {
  protected:
   static constexpr uint32_t kBurst = 32;
 
-  // A frame on its way between the kernel and memory: header, and one or two pieces.
+  static constexpr uint32_t kExternalPieces = 5;
+
+  // A frame on its way between the kernel and memory: header, the frame's own bytes, and what is read elsewhere.
   struct Transfer {
     VnetHeader header{};
-    std::array<iovec, 3> pieces{};
+    std::array<iovec, 2 + kExternalPieces> pieces{};
     uint32_t count = 0;   // of pieces
     uint32_t length = 0;  // bytes that came, with the header
     bool cut = false;     // there was more

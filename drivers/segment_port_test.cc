@@ -218,6 +218,33 @@ TEST_CASE("what is sent is what the engine wrote and what lies behind it") {
   CHECK((counter(port, "tx_frames") == 3 && counter(port, "tx_segments") == 2 && counter(port, "tx_bytes") == 2 * 60'054 + 54));
 }
 
+TEST_CASE("what lies behind it may be several pieces") {
+  TestSegmentPort port(true);
+  const uint32_t most = port.capabilities().external_pieces;
+  REQUIRE(most > 1);
+  const Content payload = content(60'000, 5);
+  std::vector<Bytes> pieces;
+  for (uint32_t i = 0; i < most; ++i) {
+    const size_t begin = payload.size() * i * i / most / most, end = payload.size() * (i + 1) * (i + 1) / most / most;
+    pieces.push_back(Bytes(payload).subspan(begin, end - begin));
+  }
+  TransmitCompletion completion{.pending = 1};
+  TransmitFrame frame{};
+  REQUIRE(port.allocate({&frame, 1}) == 1);
+  std::memset(frame.data, 0x45, 54);
+  frame.length = 54;
+  frame.external = pieces[0].data();
+  frame.external_length = static_cast<uint32_t>(pieces[0].size());
+  frame.further = std::span(pieces).subspan(1);
+  frame.completion = &completion;
+  CHECK(frame.size() == 60'054);
+  CHECK(port.transmit({&frame, 1}, 0) == 1);
+  CHECK(completion.pending == 0);
+  REQUIRE(port.sent.size() == 1);
+  CHECK((port.sent[0].bytes.size() == 60'054 && std::equal(payload.begin(), payload.end(), port.sent[0].bytes.begin() + 54)));
+  CHECK(counter(port, "tx_bytes") == 60'054);
+}
+
 TEST_CASE("a kernel that takes no more is asked again, and what it refuses is lost and counted") {
   TestSegmentPort port(true);
   const Content payload = content(2000, 5);

@@ -11,7 +11,7 @@ namespace unet::drivers {
 
 class Wrapper : public Driver {
  public:
-  const DriverCapabilities& capabilities() const noexcept override { return wire_->capabilities(); }
+  const DriverCapabilities& capabilities() const noexcept override { return capabilities_; }
   uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override { return wire_->receive(frames, now); }
   void release(std::span<const ReceivedFrame> frames) noexcept override { wire_->release(frames); }
   uint32_t allocate(std::span<TransmitFrame> frames) noexcept override { return wire_->allocate(frames); }
@@ -27,9 +27,12 @@ class Wrapper : public Driver {
   std::string description() const override { return wire_->description(); }
 
  protected:
-  explicit Wrapper(std::unique_ptr<Driver> wire) : wire_(std::move(wire)) {}
+  explicit Wrapper(std::unique_ptr<Driver> wire) : wire_(std::move(wire)), capabilities_(wire_->capabilities()) {
+    capabilities_.external_pieces = 1;  // which wrappers look at
+  }
 
   std::unique_ptr<Driver> wire_;
+  DriverCapabilities capabilities_;  // the wire's, but for what a wrapper changes
 };
 
 }  // namespace unet::drivers

@@ -53,12 +53,20 @@ struct TransmitFrame {
   const std::byte* external = nullptr;  // payload read in place by the port, only if capabilities().external_payload
   uint32_t external_length = 0;
   TransmitCompletion* completion = nullptr;  // with `external`: decremented when the port no longer reads it
+  std::span<const std::span<const std::byte>> further{};  // pieces behind `external`, if capabilities().external_pieces allows them
+
+  uint32_t size() const noexcept {
+    uint32_t bytes = length + external_length;
+    for (const auto& piece : further) bytes += static_cast<uint32_t>(piece.size());
+    return bytes;
+  }
 };
 
 struct DriverCapabilities {
   MacAddress address{};             // the port's own address
   uint32_t mtu = 1500;              // largest Ethernet payload in bytes (frame = mtu + 14)
   bool external_payload = false;    // transmit() can read payload from memory given to register_memory()
+  uint32_t external_pieces = 1;     // of which it may consist
   // Bytes of the largest IP packet that transmit() cuts by TransmitOffload, and that may arrive with ReceivedFrame::segment_size; such a
   // one has external payload. 0: none, and no frame comes or goes whose checksum is not filled in.
   uint32_t segments_max = 0;

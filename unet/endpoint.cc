@@ -90,6 +90,12 @@ SendOutcome Endpoint::post(Channel channel, uint32_t length, bool more) noexcept
   return after_ni_send(queues_->post(channel, length), more);
 }
 
+SendOutcome Endpoint::post(Channel channel, uint32_t length, std::span<const Bytes> kept) noexcept {
+  const auto index = static_cast<uint32_t>(channel);
+  const bool by_ni = queues_ != nullptr && index < channels_.size() && channels_[index].open && !channels_[index].sends_locally;
+  return by_ni ? after_ni_send(queues_->post(channel, length, kept), false) : SendOutcome::no_channel;
+}
+
 MutableBytes Endpoint::peer_region(Channel channel) const noexcept {
   const auto index = static_cast<uint32_t>(channel);
   if (index >= channels_.size() || channels_[index].local == nullptr) return {};

@@ -181,6 +181,14 @@ class Endpoint {
   // own: there post() copies, may be refused as full, and can then be repeated.
   MutableBytes reserve(Channel channel, uint32_t length) noexcept;
   SendOutcome post(Channel channel, uint32_t length, bool more = false) noexcept;
+  // Memory that messages may be sent from without a copy, over and over: the last `bytes` of EndpointOptions::send_bytes, before anything
+  // was sent. Empty: there is not so much, or the endpoint is emulated.
+  MutableBytes keep(uint64_t bytes) noexcept { return queues_ == nullptr ? MutableBytes() : queues_->keep(bytes); }
+  // As post() of a channel that leads through the NI, with `kept` behind it: at most kKeptMax pieces of memory from keep(), which stay as
+  // they are until taken() has come to what posted() says after this.
+  SendOutcome post(Channel channel, uint32_t length, std::span<const Bytes> kept) noexcept;
+  uint64_t posted() const noexcept { return queues_ == nullptr ? 0 : queues_->sent(); }
+  uint64_t taken() noexcept { return queues_ == nullptr ? 0 : queues_->taken(); }
 
   // ---- direct access
 

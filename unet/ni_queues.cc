@@ -86,6 +86,35 @@ SendOutcome NiQueues::post(Channel channel, uint32_t length) noexcept {
   return SendOutcome::sent;
 }
 
+MutableBytes NiQueues::keep(uint64_t bytes) noexcept {
+  const uint64_t kept = round_up(bytes, kPage);
+  if (writer_.written() != 0 || kept > ring_.bytes() || ring_.bytes() - kept < kMessageMax) return {};
+  ring_ = DataRing(ring_.bytes() - kept, geometry_.send_depth);
+  return {segment_.data() + geometry_.send_data + ring_.bytes(), static_cast<size_t>(kept)};
+}
+
+SendOutcome NiQueues::post(Channel channel, uint32_t length, std::span<const Bytes> kept) noexcept {
+  if (length > reserved_length_ || length == 0 || kept.size() > kKeptMax) return SendOutcome::too_long;
+  Slot* slot = writer_.reserve();
+  if (slot == nullptr) return SendOutcome::full;
+  GatherDescriptor descriptor{};
+  uint32_t total = length;
+  for (size_t i = 0; i < kept.size(); ++i) {
+    const std::byte* const first = segment_.data() + geometry_.send_data;
+    UNET_CHECK(kept[i].data() >= first && kept[i].data() + kept[i].size() <= first + geometry_.send_bytes);
+    descriptor.fragments[i + 1] = {static_cast<uint32_t>(kept[i].data() - segment_.data()), static_cast<uint32_t>(kept[i].size())};
+    total += static_cast<uint32_t>(kept[i].size());
+  }
+  if (total > kMessageMax) return SendOutcome::too_long;
+  descriptor.fragments[0] = {static_cast<uint32_t>(geometry_.send_data + reserved_offset_), length};
+  std::memcpy(slot->payload, &descriptor, sizeof descriptor);
+  // As much as if it were there: what waits is bounded by bytes, wherever they lie.
+  ring_.commit(reserved_offset_, std::min(reserved_length_, total), writer_.written());
+  reserved_length_ = 0;
+  publish(slot, channel, total, SlotKind::gather);
+  return SendOutcome::sent;
+}
+
 // Sends the first `length` bytes of the reservation with a descriptor that names them.
 template <typename Fields>
 void NiQueues::publish_reserved(Slot* slot, Channel channel, uint32_t length, SlotKind kind, Fields descriptor) noexcept {

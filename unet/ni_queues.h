@@ -47,6 +47,11 @@ class NiQueues {
   }
   MutableBytes reserve(uint32_t length) noexcept;
   SendOutcome post(Channel channel, uint32_t length) noexcept;
+  // Takes the last `bytes`, rounded up to pages, of the memory for outgoing messages for the caller's own use. Nothing: something was sent
+  // before, or too little would be left.
+  MutableBytes keep(uint64_t bytes) noexcept;
+  // The first `length` bytes of the reservation, and behind them what lies in `kept`, memory from keep(), at most kKeptMax pieces of it.
+  SendOutcome post(Channel channel, uint32_t length, std::span<const Bytes> kept) noexcept;
   SendOutcome put(Channel channel, uint64_t region_offset, Bytes data, bool notify) noexcept;
 
   // ---- receiving half
@@ -95,9 +100,10 @@ class NiQueues {
   // The NI has taken everything that was sent.
   bool all_taken() noexcept { return taken(writer_.written()); }
   // What was sent until sent() was this.
-  bool taken(uint64_t sent) noexcept {
+  bool taken(uint64_t sent) noexcept { return taken() >= sent; }
+  uint64_t taken() noexcept {
     static_cast<void>(writer_.refresh());
-    return writer_.credited() >= sent;
+    return writer_.credited();
   }
   uint64_t sent() const noexcept { return writer_.written(); }  // slots, from the beginning on
 

@@ -48,6 +48,42 @@ TEST_CASE("messages of every size reach the NI, with their channel") {
   CHECK(send(world.queues, 0, pattern(kMessageMax + 1, 1)) == SendOutcome::too_long);
 }
 
+TEST_CASE("what an application keeps in the segment goes behind what it composes, and may be sent again") {
+  TestQueues world(kSmall);
+  CHECK(world.queues.keep(uint64_t{4} * kMessageMax).empty());  // nothing would be left for other messages
+  const MutableBytes kept = world.queues.keep(100'000);
+  REQUIRE(kept.size() >= 100'000);
+  const std::vector<std::byte> data = pattern(kept.size(), 3);
+  std::copy(data.begin(), data.end(), kept.begin());
+  for (int i = 0; i < 30; ++i) {
+    const MutableBytes room = world.queues.reserve(100);
+    REQUIRE(!room.empty());
+    std::fill(room.begin(), room.end(), std::byte{7});
+    std::array<Bytes, kKeptMax> pieces;
+    for (size_t k = 0; k < pieces.size(); ++k) pieces[k] = Bytes(kept).subspan(k * 20'000 + static_cast<size_t>(i), 5000);
+    const uint64_t before = world.queues.sent();
+    REQUIRE(world.queues.post(Channel{3}, 54, pieces) == SendOutcome::sent);
+    CHECK(world.queues.sent() == before + 1);
+    CHECK(world.queues.taken() <= before);
+    const auto taken = world.engine.take();
+    REQUIRE(taken);
+    std::vector<std::byte> expected(54, std::byte{7});
+    for (const Bytes& each : pieces) expected.insert(expected.end(), each.begin(), each.end());
+    CHECK((taken->channel == 3 && equal(taken->bytes, expected)));
+    world.engine.consume();
+    CHECK(world.queues.taken() == before + 1);
+    REQUIRE(send(world.queues, 0, pattern(40'000, 4)) == SendOutcome::sent);  // which has other memory
+    REQUIRE(world.engine.take());
+    world.engine.consume();
+  }
+  CHECK(equal(kept, data));
+  CHECK(world.queues.keep(1).empty());
+  REQUIRE(!world.queues.reserve(100).empty());
+  CHECK(world.queues.post(Channel{3}, 101, {}) == SendOutcome::too_long);
+  const std::array<Bytes, 1> all{Bytes(kept).first(kMessageMax)};
+  CHECK(world.queues.post(Channel{3}, 1, all) == SendOutcome::too_long);
+}
+
 TEST_CASE("a message composed in place reaches the NI") {
   TestQueues world(kSmall);
   for (const uint32_t size : {0u, 1u, 48u, 49u, 5000u, kMessageMax}) {

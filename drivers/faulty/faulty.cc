@@ -169,7 +169,7 @@ class Faulty::Line {
 };
 
 Faulty::Faulty(std::unique_ptr<Driver> wire, const FaultyOptions& options)
-    : Wrapper(std::move(wire)), options_(options), capabilities_(wire_->capabilities()) {
+    : Wrapper(std::move(wire)), options_(options) {
   UNET_CHECK(options_.delay_min <= options_.delay_max);
   const uint32_t room = (capabilities_.mtu + kHeaders + 63) / 64 * 64;
   if (options_.direction != FaultyDirection::transmit) receive_line_ = std::make_unique<Line>(options_, room, options_.seed * 2);

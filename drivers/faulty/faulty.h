@@ -41,7 +41,6 @@ class Faulty final : public Wrapper {
   Faulty(std::unique_ptr<Driver> wire, const FaultyOptions& options);
   ~Faulty() override;
 
-  const DriverCapabilities& capabilities() const noexcept override { return capabilities_; }
   uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override;
   void release(std::span<const ReceivedFrame> frames) noexcept override;
   uint32_t allocate(std::span<TransmitFrame> frames) noexcept override;
@@ -61,7 +60,6 @@ class Faulty final : public Wrapper {
   void pass_on(Nanoseconds now) noexcept;
 
   FaultyOptions options_;
-  DriverCapabilities capabilities_;
   std::unique_ptr<Line> receive_line_;   // null: the direction is left alone
   std::unique_ptr<Line> transmit_line_;
 };

@@ -91,7 +91,6 @@ Udp::Udp(std::unique_ptr<Driver> wire, const UdpOptions& options)
     : Wrapper(std::move(wire)),
       options_(options),
       own_{.mac = wire_->capabilities().address, .ip = options.address, .port = options.port, .ports = options.ports},
-      capabilities_(wire_->capabilities()),
       shift_(headers_of(options.address)),
       peers_(static_cast<uint32_t>(options.peers.size()) + options.learned),
       neighbours_(own_, static_cast<uint32_t>(options.peers.size()) + options.learned + 1) {

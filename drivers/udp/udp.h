@@ -55,7 +55,6 @@ class Udp final : public Wrapper {
   // Errors: invalid_argument (addresses that do not fit together, an MTU that is too small).
   static Result<std::unique_ptr<Driver>> wrap(std::unique_ptr<Driver> wire, const UdpOptions& options);
 
-  const DriverCapabilities& capabilities() const noexcept override { return capabilities_; }
   uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override;
   uint32_t allocate(std::span<TransmitFrame> frames) noexcept override;
   uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept override;
@@ -89,7 +88,6 @@ class Udp final : public Wrapper {
 
   const UdpOptions options_;
   const DatagramAddress own_;
-  DriverCapabilities capabilities_;
   const uint32_t shift_;      // bytes of our headers beyond an Ethernet header
   Peers peers_;
   Neighbours neighbours_;     // place i: of peer i; the last one: the gateway

@@ -24,7 +24,7 @@ static_assert(sizeof(Tag8021q) == kTag);
 }  // namespace
 
 Vlan::Vlan(std::unique_ptr<Driver> wire, const VlanOptions& options)
-    : Wrapper(std::move(wire)), options_(options), capabilities_(wire_->capabilities()) {
+    : Wrapper(std::move(wire)), options_(options) {
   UNET_CHECK(options_.id >= 1 && options_.id <= kVlanMax && options_.priority <= 7);
   capabilities_.mtu -= kTag;  // ports count the tag as payload
 }

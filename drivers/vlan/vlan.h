@@ -24,7 +24,6 @@ class Vlan final : public Wrapper {
  public:
   Vlan(std::unique_ptr<Driver> wire, const VlanOptions& options);
 
-  const DriverCapabilities& capabilities() const noexcept override { return capabilities_; }
   uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override;
   uint32_t allocate(std::span<TransmitFrame> frames) noexcept override;
   uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept override;
@@ -37,7 +36,6 @@ class Vlan final : public Wrapper {
   bool take_tag_off(ReceivedFrame& frame) noexcept;
 
   const VlanOptions options_;
-  DriverCapabilities capabilities_;
   uint64_t received_ = 0, untagged_ = 0, other_ = 0;
 };
 

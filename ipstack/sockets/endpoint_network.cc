@@ -36,6 +36,11 @@ int errno_of(const Error& error) noexcept {
 
 Result<std::unique_ptr<EndpointNetwork>> EndpointNetwork::open(Context& context, const EndpointNetworkOptions& options) {
   auto endpoint = context.create_endpoint(options.endpoint);
+  if (!endpoint && endpoint.error().code == Errc::quota_exceeded) {  // what is sent is copied once more then
+    EndpointOptions smaller = options.endpoint;
+    smaller.send_bytes = std::min(smaller.send_bytes, EndpointOptions{}.send_bytes);
+    endpoint = context.create_endpoint(smaller);
+  }
   if (!endpoint) return tl::unexpected(endpoint.error());
   const auto ip = (*endpoint)->open_ip();
   if (!ip) return tl::unexpected(ip.error());
@@ -76,6 +81,10 @@ MutableBytes EndpointNetwork::reserve(uint32_t bytes) noexcept {
 }
 
 void EndpointNetwork::post(uint32_t bytes) noexcept { static_cast<void>(endpoint_->post(ip_, bytes)); }
+
+void EndpointNetwork::post(uint32_t bytes, std::span<const Bytes> kept) noexcept {
+  static_cast<void>(endpoint_->post(ip_, bytes, kept));
+}
 
 // ---- what comes
 

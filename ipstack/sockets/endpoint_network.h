@@ -19,7 +19,8 @@ namespace unet::sockets {
 class Stack;
 
 struct EndpointNetworkOptions {
-  EndpointOptions endpoint{.buffers = 1024};     // queues of the IP channel, and 2 MiB for what comes: thirty messages of 64 KiB
+  // Queues of the IP channel; 2 MiB for what comes, thirty messages of 64 KiB; for what goes 512 KiB and a stack's lendable chunks.
+  EndpointOptions endpoint{.buffers = 1024, .send_bytes = 512 * 1024 + 4 * 1024 * 1024};
   LocalOptions neighbours{};                     // of a channel to each neighbour
   bool use_neighbours = true;                    // false: everything goes through the network interface
 };
@@ -48,6 +49,10 @@ class EndpointNetwork : public Network {
   SocketTableView open_sockets() override { return endpoint_->open_sockets().value_or(SocketTableView{}); }
   MutableBytes reserve(uint32_t bytes) noexcept override;
   void post(uint32_t bytes) noexcept override;
+  MutableBytes keep(uint64_t bytes) noexcept override { return endpoint_->keep(bytes); }
+  void post(uint32_t bytes, std::span<const Bytes> kept) noexcept override;
+  uint64_t posted() const noexcept override { return endpoint_->posted(); }
+  uint64_t taken() noexcept override { return endpoint_->taken(); }
   bool ask_neighbour(uint8_t protocol, const Address& to) override;
   bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept override;
   bool has_room(uint32_t neighbour, uint32_t bytes) noexcept override;

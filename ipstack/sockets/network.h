@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "ipstack/sockets/address.h"
 #include "unet/base/bytes.h"
+#include "unet/base/check.h"
 #include "unet/ip.h"
 #include "unet/message.h"
 #include "unet/socket_table.h"
@@ -32,6 +34,18 @@ class Network {
   // none now.
   virtual MutableBytes reserve(uint32_t bytes) noexcept = 0;
   virtual void post(uint32_t bytes) noexcept = 0;
+
+  // Memory of which messages may be sent without a copy, at least `bytes` of it; empty: none, or something was sent before. It lives as
+  // long as this.
+  virtual MutableBytes keep(uint64_t bytes) noexcept { return static_cast<void>(bytes), MutableBytes(); }
+  // As post(), with what lies in that memory behind it, at most kKeptMax pieces. They stay as they are until taken() has come to what
+  // posted() says after this.
+  virtual void post(uint32_t bytes, std::span<const Bytes> kept) noexcept {
+    UNET_CHECK(kept.empty());
+    post(bytes);
+  }
+  virtual uint64_t posted() const noexcept { return 0; }
+  virtual uint64_t taken() noexcept { return 0; }
 
   // Neighbours are small numbers, which the stack is told by handle_neighbour(). Asks for a channel to the one that has claimed a port of
   // this interface; the answer is Stack::handle_neighbour_found(). False: it is no use asking.

@@ -27,7 +27,8 @@ HashKey key_of(uint64_t& random) noexcept {
 }  // namespace
 
 Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
-    : network_(network), options_(options), now_(now), random_(seed_of(options.seed)), chunks_(options.chunk_bytes, options.chunks),
+    : network_(network), options_(options), now_(now), random_(seed_of(options.seed)),
+      chunks_(options.chunk_bytes, options.chunks, network.keep(uint64_t{options.chunk_bytes} * options.lendable_chunks)),
       records_(options.records), default_options_(option_sets_.get(options.tcp)), slab_(options.sockets), flows_(key_of(random_)),
       time_waits_(options.time_waits_max, {}), tcp_ports_(network, ip::Protocol::kTcp, ip::next_random(random_)),
       udp_ports_(network, ip::Protocol::kUdp, ip::next_random(random_)),
@@ -346,6 +347,7 @@ void Stack::handle_message(Bytes message) {
 void Stack::run() {
   forget_reserved();
   if (tables_.asked() != 0) [[unlikely]] tell_asked();
+  if (chunks_.has_waiting()) chunks_.take_back(network_.taken());
   for (uint32_t index; (index = timers_.take(now_)) != kNone;) {
     Socket& socket = slab_[index];
     if (socket.near != nullptr) {

@@ -9,9 +9,9 @@
 //
 // Calls return what Linux's return, but an error as -errno: nothing blocks, so what must wait is -EAGAIN or -EINPROGRESS.
 //
-// A payload byte is copied by TCP: on its way out into a chunk (Connection) and from there into the message, on its way in into a chunk and
-// from there to the application (gather() saves that one, reserve() the first); by UDP: once into the message (reserve() saves it), and
-// into the socket's queue and from there to the application.
+// A payload byte is copied by TCP: on its way out into a chunk (Connection), from which the network reads it, on its way in into a chunk
+// and from there to the application (gather() saves that one, reserve() the first); by UDP: once into the message (reserve() saves it),
+// and into the socket's queue and from there to the application.
 #pragma once
 
 #include <array>
@@ -45,7 +45,9 @@ namespace unet::sockets {
 struct StackOptions {
   uint32_t sockets = 256 * 1024;       // the most there may be; memory is taken as they come
   uint32_t chunk_bytes = 16 * 1024;    // memory of streams: chunks of so many bytes (a power of two),
-  uint32_t chunks = 4096;              // so many; at least 1 MiB; pages that are never used are never touched
+  uint32_t chunks = 4096;              // so many; at least 1 MiB; pages that are never used are never touched.
+  uint32_t lendable_chunks = 256;      // of these, where the network reads what is sent in place; with chunks of 16 KiB a
+                                       // segment of 64 KiB has as many pieces as a message may
   uint32_t records = 16 * 1024;        // segments on their way, of all connections
   tcp::Options tcp{};                  // of a new socket; its MSS is the path's
   uint32_t half_open_max = 4096;       // connections whose handshake a peer has begun, of all listeners: more get cookies (RFC 4987)
@@ -180,10 +182,13 @@ class Stack {
   bool handle_neighbour_message(uint32_t neighbour, const Message& message);
   void run();
   // When run() may have something without a message; ~0: never. 0: it waits for room in the network.
-  Nanoseconds next_event() const noexcept { return std::min(timers_.first(), time_waits_.first()); }
+  Nanoseconds next_event() const noexcept {
+    const Nanoseconds first = std::min(timers_.first(), time_waits_.first());
+    return waits_for_chunks() ? std::min(first, now_ + kMillisecond) : first;
+  }
   bool wants_room() const noexcept { return !due_.empty() || !owed_.empty() || (!starved_.empty() && chunks_.may_send()); }
   // run() has something now.
-  bool is_due() const noexcept { return wants_room() || next_event() <= now_; }
+  bool is_due() const noexcept { return wants_room() || waits_for_chunks() || next_event() <= now_; }
   // No connection is left that has to end yet; TIME-WAIT does not count, and neither does what the network interface ends for a process
   // that is gone: a close of which all data is acknowledged.
   bool idle() const noexcept;
@@ -302,6 +307,8 @@ class Stack {
   bool is_free(const Address& local, const Address& remote) const noexcept;
   void leave_port(uint32_t index);
   void call_again(Socket& socket);
+  // Streams that need memory, of which some is back when the network has read it: nobody tells.
+  bool waits_for_chunks() const noexcept { return !starved_.empty() && chunks_.has_waiting(); }
   std::optional<tcp::Sequence> replace_time_wait(const Address& local, const Address& remote);
 
   // stack_listen.cc

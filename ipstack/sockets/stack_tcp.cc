@@ -29,7 +29,8 @@ int errno_of(tcp::Error error) noexcept {
   return EIO;
 }
 
-constexpr uint8_t kEct0 = 2;  // RFC 3168, 5
+constexpr uint8_t kEct0 = 2;         // RFC 3168, 5
+constexpr uint32_t kLendMin = 1024;  // bytes of payload that are rather read in place than copied
 
 // As Linux's tcp_v4_err() has them.
 int errno_of(tcp::PathError error, bool ipv4) noexcept {
@@ -410,27 +411,33 @@ bool Stack::send_segment(const Socket* socket, const Address& from, const Addres
   std::array<std::byte, ip::kTcpHeaderMax> header;
   const uint32_t size = emit_tcp(header.data(), segment.fields);
   const uint32_t ip_bytes = to.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes;
-  const uint32_t total = static_cast<uint32_t>(sizeof(IpMessageHeader)) + ip_bytes + size + segment.length;
+  const uint32_t head = static_cast<uint32_t>(sizeof(IpMessageHeader)) + ip_bytes + size;
+  const uint32_t count = segment.length == 0 ? 0 : connection->gather(segment, pieces_);
+  const std::span<const Bytes> payload = std::span(pieces_).first(count);
+  const bool lends = segment.length >= kLendMin && count <= kKeptMax &&
+                     std::all_of(payload.begin(), payload.end(), [&](Bytes each) { return chunks_.is_lendable(each); });
+  const uint32_t total = head + (lends ? 0 : segment.length);
   if (room.size() < total) room = network_.reserve(total);  // a SYN with data keeps to no length
   if (room.empty()) return false;
-  room = room.first(total);
   static const Socket kNobody;
   const uint16_t cut = segment.length > segment.mss ? segment.mss : uint16_t{0};
-  std::byte* at = begin_message(room, socket != nullptr ? *socket : kNobody, from, to, ip::Protocol::kTcp, size + segment.length, cut,
-                                segment.ecn_capable ? kEct0 : uint8_t{0});
+  std::byte* at = begin_message(room.first(total), socket != nullptr ? *socket : kNobody, from, to, ip::Protocol::kTcp,
+                                size + segment.length, cut, segment.ecn_capable ? kEct0 : uint8_t{0});
   std::memcpy(at, header.data(), size);
-  at += size;
-  if (segment.length != 0) {
-    const uint32_t count = connection->gather(segment, pieces_);
-    uint32_t copied = 0;
-    for (uint32_t i = 0; i < count; ++i) {
-      copy_bytes(at + copied, pieces_[i].data(), pieces_[i].size());
-      copied += static_cast<uint32_t>(pieces_[i].size());
-    }
-    UNET_CHECK(copied == segment.length);
-  }
-  network_.post(total);
   ++counters_.messages_out;
+  if (lends) {
+    network_.post(head, payload);
+    for (const Bytes& each : payload) chunks_.lend(each, network_.posted());
+    return true;
+  }
+  at += size;
+  uint32_t copied = 0;
+  for (const Bytes& each : payload) {
+    copy_bytes(at + copied, each.data(), each.size());
+    copied += static_cast<uint32_t>(each.size());
+  }
+  UNET_CHECK(copied == segment.length);
+  network_.post(total);
   return true;
 }
 

@@ -64,7 +64,22 @@ class World {
       room_.resize(bytes);
       return room_;
     }
-    void post(uint32_t bytes) noexcept override { world_.take(*this, Bytes(room_).first(bytes)); }
+    void post(uint32_t bytes) noexcept override {
+      if (memory_.empty()) return world_.take(*this, Bytes(room_).first(bytes));
+      post(bytes, {});
+    }
+    // What lies in such memory is read later, and nothing is before that.
+    MutableBytes keep(uint64_t bytes) noexcept override {
+      if (world_.lends) memory_.resize(bytes);
+      return memory_;
+    }
+    void post(uint32_t bytes, std::span<const Bytes> kept) noexcept override {
+      posts_.push_back({{room_.begin(), room_.begin() + bytes}, {kept.begin(), kept.end()}});
+      ++posted_;
+      lent += kept.size();
+    }
+    uint64_t posted() const noexcept override { return posted_; }
+    uint64_t taken() noexcept override { return posted_ - posts_.size(); }
 
     bool ask_neighbour(uint8_t protocol, const Address& to) override {
       if (!world_.neighbours) return false;
@@ -110,7 +125,7 @@ class World {
     uint32_t longest = ~uint32_t{0};  // bytes of a message of IP for which there is room
     bool deaf = false;  // does not look at what neighbours say
     Stack* stack = nullptr;
-    uint64_t sent = 0, questions = 0;
+    uint64_t sent = 0, questions = 0, lent = 0;
     std::vector<std::byte> last;  // of these
 
    private:
@@ -153,8 +168,18 @@ class World {
       const bool some = oldest != kept_.end() && oldest->first.first == neighbour;
       link.unreleased[1 - mine] = some ? link.arrived[1 - mine] - (oldest->second.number - 1) : 0;
     }
+    // Now or the next time.
+    void read_posts() {
+      while (!posts_.empty() && world_.random() % 4 != 0) {
+        std::vector<std::byte>& message = posts_.front().head;
+        for (const Bytes& each : posts_.front().kept) message.insert(message.end(), each.begin(), each.end());
+        world_.take(*this, message);
+        posts_.pop_front();
+      }
+    }
     bool carry() {
-      bool moved = !asked_.empty();
+      bool moved = !asked_.empty() || !posts_.empty();
+      read_posts();
       std::vector<Asked> asked;
       asked.swap(asked_);
       for (const Asked& each : asked) {
@@ -196,7 +221,13 @@ class World {
 
     World& world_;
     const uint32_t interface_;
-    std::vector<std::byte> room_;
+    struct Post {
+      std::vector<std::byte> head;
+      std::vector<Bytes> kept;
+    };
+    std::vector<std::byte> room_, memory_;
+    std::deque<Post> posts_;
+    uint64_t posted_ = 0;
     std::vector<Asked> asked_;
     std::vector<std::shared_ptr<Link>> links_;
     struct Kept {
@@ -273,6 +304,7 @@ class World {
   Nanoseconds delay = 100 * kMicrosecond, jitter = 0;
   double loss = 0, repeat = 0;
   uint32_t narrow = 0;     // packets of more bytes are lost on wires, and nobody says so; 0: of any
+  bool lends = false;      // applications may send from memory in place
   bool neighbours = true;  // applications of one interface have channels to each other
   std::vector<Port*> ports;
   uint64_t resets = 0;  // that interfaces have sent for what nobody had

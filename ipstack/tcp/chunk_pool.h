@@ -2,6 +2,7 @@
 // of connections before any of them, for one thread.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -16,17 +17,20 @@ namespace unet::tcp {
 using ChunkIndex = uint32_t;
 constexpr ChunkIndex kNoChunk = ~ChunkIndex{0};
 
+// Some of the chunks may lie in memory that is not the pool's, from which what is sent is read in place (lend()), and perhaps later than
+// its peer has acknowledged it: a chunk that is given back meanwhile is free when that has been read (take_back()).
 class ChunkPool {
  public:
   static constexpr uint32_t kChunkMin = 512;
 
-  // `chunk_size` is a power of two: chunks of a stream stand at multiples of it, and a stream's places wrap at 2^32.
-  ChunkPool(uint32_t chunk_size, uint32_t count)
-      : size_(chunk_size), free_(count), reserve_(count < 8 ? 1 : count / 4),
-        memory_(new std::byte[size_t{chunk_size} * count]), links_(count) {
+  // `chunk_size` is a power of two: chunks of a stream stand at multiples of it, and a stream's places wrap at 2^32. `lendable` is of the
+  // caller's, and outlives the pool.
+  ChunkPool(uint32_t chunk_size, uint32_t count, MutableBytes lendable = {})
+      : size_(chunk_size), free_(count), reserve_(count < 8 ? 1 : count / 4), lendable_(lendable.data()),
+        lendable_count_(static_cast<uint32_t>(std::min<size_t>(count, lendable.size() / chunk_size))),
+        memory_(new std::byte[size_t{chunk_size} * (count - lendable_count_)]), links_(count), lent_(lendable_count_) {
     UNET_CHECK(chunk_size >= kChunkMin && std::has_single_bit(chunk_size) && count != kNoChunk);
-    for (uint32_t i = 0; i < count; ++i) links_[i].next = i + 1 < count ? i + 1 : kNoChunk;
-    first_ = count == 0 ? kNoChunk : 0;
+    for (uint32_t i = count; i-- != 0;) push(i);
   }
 
   uint32_t chunk_size() const noexcept { return size_; }
@@ -34,26 +38,45 @@ class ChunkPool {
 
   // What is to be sent leaves a quarter to what comes: two sides that had filled all they have with what neither can take would wait
   // for ever.
-  ChunkIndex take_to_send() noexcept { return may_send() ? take() : kNoChunk; }
+  ChunkIndex take_to_send() noexcept { return may_send() ? take_of(first_lendable_, first_) : kNoChunk; }
   bool may_send() const noexcept { return free_ > reserve_; }
   // What waits behind gaps leaves half of that to what comes in order, of this connection and of others.
   ChunkIndex take_behind_gap() noexcept { return free_ > reserve_ / 2 ? take() : kNoChunk; }
-  ChunkIndex take() noexcept {
-    const ChunkIndex chunk = first_;
-    if (chunk == kNoChunk) return kNoChunk;
-    first_ = links_[chunk].next;
-    links_[chunk] = {};
-    --free_;
-    return chunk;
-  }
+  ChunkIndex take() noexcept { return take_of(first_, first_lendable_); }
   void give_back(ChunkIndex chunk) noexcept {
-    links_[chunk].next = first_;
-    first_ = chunk;
-    ++free_;
+    if (chunk >= lendable_count_ || lent_[chunk] <= taken_back_) {
+      push(chunk);
+      ++free_;
+      return;
+    }
+    links_[chunk].next = kNoChunk;
+    (first_waiting_ == kNoChunk ? first_waiting_ : links_[last_waiting_].next) = chunk;
+    last_waiting_ = chunk;
   }
 
-  std::byte* data(ChunkIndex chunk) noexcept { return memory_.get() + size_t{chunk} * size_; }
-  const std::byte* data(ChunkIndex chunk) const noexcept { return memory_.get() + size_t{chunk} * size_; }
+  // ---- what is read in place
+
+  bool is_lendable(Bytes bytes) const noexcept {
+    return bytes.data() >= lendable_ && bytes.data() + bytes.size() <= lendable_ + size_t{lendable_count_} * size_;
+  }
+  // `bytes`, of one chunk that is lendable, is read by whoever takes back all until `until`: a number that rises from one call to the next.
+  void lend(Bytes bytes, uint64_t until) noexcept { lent_[static_cast<size_t>(bytes.data() - lendable_) / size_] = until; }
+  // Some that were given back are free when take_back() has come to what they were lent until.
+  bool has_waiting() const noexcept { return first_waiting_ != kNoChunk; }
+  void take_back(uint64_t until) noexcept {
+    taken_back_ = until;
+    while (first_waiting_ != kNoChunk && lent_[first_waiting_] <= until) {
+      const ChunkIndex chunk = first_waiting_;
+      first_waiting_ = links_[chunk].next;
+      push(chunk);
+      ++free_;
+    }
+  }
+
+  std::byte* data(ChunkIndex chunk) noexcept { return const_cast<std::byte*>(static_cast<const ChunkPool*>(this)->data(chunk)); }
+  const std::byte* data(ChunkIndex chunk) const noexcept {
+    return chunk < lendable_count_ ? lendable_ + size_t{chunk} * size_ : memory_.get() + size_t{chunk - lendable_count_} * size_;
+  }
 
   // Two words per chunk for who has it: the chunk behind it in a list, and where it stands in a stream.
   struct Link {
@@ -64,12 +87,32 @@ class ChunkPool {
   const Link& link(ChunkIndex chunk) const noexcept { return links_[chunk]; }
 
  private:
+  void push(ChunkIndex chunk) noexcept {
+    ChunkIndex& first = chunk < lendable_count_ ? first_lendable_ : first_;
+    links_[chunk].next = first;
+    first = chunk;
+  }
+  ChunkIndex take_of(ChunkIndex& rather, ChunkIndex& or_of) noexcept {
+    ChunkIndex& first = rather != kNoChunk ? rather : or_of;
+    const ChunkIndex chunk = first;
+    if (chunk == kNoChunk) return kNoChunk;
+    first = links_[chunk].next;
+    links_[chunk] = {};
+    --free_;
+    return chunk;
+  }
+
   uint32_t size_;
   uint32_t free_;
   uint32_t reserve_;
+  std::byte* lendable_;
+  uint32_t lendable_count_;            // chunks below this lie there
   std::unique_ptr<std::byte[]> memory_;
   std::vector<Link> links_;
-  ChunkIndex first_ = kNoChunk;
+  std::vector<uint64_t> lent_;         // by chunk
+  uint64_t taken_back_ = 0;
+  ChunkIndex first_ = kNoChunk, first_lendable_ = kNoChunk;
+  ChunkIndex first_waiting_ = kNoChunk, last_waiting_ = kNoChunk;
 };
 
 }  // namespace unet::tcp

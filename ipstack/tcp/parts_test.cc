@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "ipstack/tcp/congestion.h"
@@ -61,6 +62,32 @@ TEST_CASE("a send buffer gives back what went in, from wherever") {
   }
   buffer.clear(pool);
   CHECK(pool.available() == 40);
+}
+
+TEST_CASE("a chunk that is read in place is free when that is over, and not before") {
+  std::vector<std::byte> memory(6 * 512);
+  ChunkPool pool(512, 16, memory);
+  CHECK(pool.available() == 16);
+  const auto is_lendable = [&](ChunkIndex chunk) { return pool.is_lendable({pool.data(chunk), 512}); };
+  const ChunkIndex received = pool.take();
+  CHECK_FALSE(is_lendable(received));  // what comes is read by nobody else
+  std::vector<ChunkIndex> chunks;
+  for (ChunkIndex chunk; (chunk = pool.take_to_send()) != kNoChunk;) chunks.push_back(chunk);
+  CHECK((chunks.size() == 11 && std::count_if(chunks.begin(), chunks.end(), is_lendable) == 6));
+  for (size_t i = 0; i < 6; ++i) REQUIRE(is_lendable(chunks[i]));
+  CHECK_FALSE(pool.is_lendable({pool.data(chunks[6]), 1}));
+  for (uint64_t i = 0; i < 5; ++i) pool.lend({pool.data(chunks[i]) + 100, 50}, i + 1);
+  pool.lend({pool.data(chunks[0]) + 150, 1}, 6);  // once more
+  for (const ChunkIndex chunk : chunks) pool.give_back(chunk);
+  CHECK((pool.available() == 10 && pool.has_waiting()));
+  pool.take_back(5);
+  CHECK((pool.available() == 10 && pool.has_waiting()));  // in the order in which they were given back
+  pool.take_back(6);
+  CHECK((pool.available() == 15 && !pool.has_waiting()));
+  pool.give_back(received);
+  std::set<const std::byte*> places;
+  for (int i = 0; i < 16; ++i) places.insert(pool.data(pool.take()));
+  CHECK((places.size() == 16 && pool.take() == kNoChunk));
 }
 
 TEST_CASE("a receive buffer keeps each byte in its place, and tells which it has") {

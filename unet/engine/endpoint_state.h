@@ -96,6 +96,25 @@ struct Outgoing {
     pass(length);
     return data;
   }
+  // The same in pieces: how many, or 0 if there is no room for them.
+  uint32_t lend_pieces(uint32_t length, std::span<Bytes> into) noexcept {
+    uint32_t count = 0;
+    uint32_t at = piece_offset;
+    uint32_t left = length;
+    for (uint32_t i = piece; left != 0; ++i, at = 0) {
+      if (count == into.size()) return 0;
+      into[count] = pieces.pieces[i].subspan(at).first(std::min<size_t>(left, pieces.pieces[i].size() - at));
+      left -= static_cast<uint32_t>(into[count++].size());
+    }
+    skip(length);
+    return count;
+  }
+  // Bytes of the next so many pieces.
+  size_t left_of_pieces(uint32_t count) const noexcept {
+    size_t bytes = left_of_piece();
+    for (uint32_t i = piece + 1; i < pieces.count && i < piece + count; ++i) bytes += pieces.pieces[i].size();
+    return bytes;
+  }
   size_t left_of_piece() const noexcept { return pieces.pieces[piece].size() - piece_offset; }
   // Of the piece.
   void pass(uint32_t part) noexcept {

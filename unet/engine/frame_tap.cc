@@ -30,21 +30,24 @@ void FrameTap::received(const TagTable& tags, uint32_t port, Bytes frame, Nanose
     if (entry.tag != tag || entry.endpoint != endpoint_ || (what_.channel != kNone && entry.channel != what_.channel)) return;
     if (entry.source != (address_key(frame.data() + offsetof(EthernetHeader, from)) | port_key(port))) return;
   }
-  keep(port, false, frame, {}, now);
+  TransmitFrame plain;
+  plain.data = const_cast<std::byte*>(frame.data());
+  plain.length = static_cast<uint32_t>(frame.size());
+  keep(port, false, plain, now);
 }
 
-void FrameTap::sent(uint32_t port, Bytes frame, Bytes more, Nanoseconds now) noexcept {
+void FrameTap::sent(uint32_t port, const TransmitFrame& frame, Nanoseconds now) noexcept {
   if (endpoint_ != nullptr) {
     Tag tag;
-    if (!read_tag(frame, tag) || tag == kSignallingTag) return;
-    if (outbound_.count({address_key(frame.data()) | port_key(port), static_cast<uint32_t>(tag)}) == 0) return;
+    if (!read_tag({frame.data, frame.length}, tag) || tag == kSignallingTag) return;
+    if (outbound_.count({address_key(frame.data) | port_key(port), static_cast<uint32_t>(tag)}) == 0) return;
   }
-  keep(port, true, frame, more, now);
+  keep(port, true, frame, now);
 }
 
-void FrameTap::keep(uint32_t port, bool outbound, Bytes frame, Bytes more, Nanoseconds now) noexcept {
+void FrameTap::keep(uint32_t port, bool outbound, const TransmitFrame& frame, Nanoseconds now) noexcept {
   ++writer_.frames;
-  const auto length = static_cast<uint32_t>(frame.size() + more.size());
+  const uint32_t length = frame.size();
   const uint32_t captured = std::min(length, what_.snap_length);
   const uint64_t size = capture_record_size(captured);
   if (writer_.written + size - writer_.read > what_.bytes) {
@@ -63,9 +66,15 @@ void FrameTap::keep(uint32_t port, bool outbound, Bytes frame, Bytes more, Nanos
                              .outbound = static_cast<uint8_t>(outbound ? 1 : 0),
                              .unused = {}};
   capture_copy_in(ring_, what_.bytes, writer_.written, &record, sizeof record);
-  const uint64_t first = std::min<uint64_t>(captured, frame.size());
-  capture_copy_in(ring_, what_.bytes, writer_.written + sizeof record, frame.data(), first);
-  capture_copy_in(ring_, what_.bytes, writer_.written + sizeof record + first, more.data(), captured - first);
+  uint64_t copied = 0;
+  const auto copy = [&](Bytes piece) {
+    const uint64_t bytes = std::min<uint64_t>(piece.size(), captured - copied);
+    capture_copy_in(ring_, what_.bytes, writer_.written + sizeof record + copied, piece.data(), bytes);
+    copied += bytes;
+  };
+  copy({frame.data, frame.length});
+  copy({frame.external, frame.external_length});
+  for (const Bytes& piece : frame.further) copy(piece);
   writer_.written += size;
 }
 
@@ -145,9 +154,7 @@ void FrameTaps::received(uint32_t port, std::span<const ReceivedFrame> frames, N
 void FrameTaps::sent(uint32_t port, std::span<const TransmitFrame> frames, Nanoseconds now) noexcept {
   for (const auto& tap : taps_) {
     if (tap == nullptr || !wants(*tap, port) || !tap->begin(frames.size())) continue;
-    for (const TransmitFrame& frame : frames) {
-      tap->sent(number(port), {frame.data, frame.length}, {frame.external, frame.external_length}, now);
-    }
+    for (const TransmitFrame& frame : frames) tap->sent(number(port), frame, now);
     tap->publish();
   }
 }

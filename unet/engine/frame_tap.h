@@ -27,7 +27,7 @@ class FrameTap {
   bool wants_port(uint32_t port) const noexcept { return what_.port < 0 || what_.port == static_cast<int32_t>(port); }
 
   void received(const TagTable& tags, uint32_t port, Bytes frame, Nanoseconds now) noexcept;
-  void sent(uint32_t port, Bytes frame, Bytes more, Nanoseconds now) noexcept;
+  void sent(uint32_t port, const TransmitFrame& frame, Nanoseconds now) noexcept;
   // Around a burst. False: another engine copies at the moment; the burst is counted as missed.
   bool begin(size_t frames) noexcept;
   void publish() noexcept;  // shows the reader what was copied
@@ -36,7 +36,7 @@ class FrameTap {
  private:
   bool take_turn() noexcept;
   void show() noexcept;
-  void keep(uint32_t port, bool outbound, Bytes frame, Bytes more, Nanoseconds now) noexcept;
+  void keep(uint32_t port, bool outbound, const TransmitFrame& frame, Nanoseconds now) noexcept;
 
   const StartCapture what_;
   const EndpointState* const endpoint_;

@@ -24,7 +24,9 @@ Packet bytes(size_t size) {
 
 struct Segments : TestIp {
   explicit Segments(bool udp = true, uint32_t mtu = 1500)
-      : TestIp(capable(udp, mtu)),
+      : Segments(capable(udp, mtu)) {}
+  explicit Segments(const DriverCapabilities& capabilities)
+      : TestIp(capabilities),
         e(add({{.protocol = Protocol::kTcp, .port = kOurs}, {.protocol = Protocol::kUdp, .port = kOurs}})) {}
 
   const ip::IpAddress& own(bool ipv4) const { return ipv4 ? own4 : own6; }
@@ -123,6 +125,91 @@ TEST_CASE("what is too short to be lent and longer than the MTU goes in packets 
       CHECK((t.frames.size() == 1) == (size >= 1024));  // those are lent
     }
   }
+}
+
+TEST_CASE("what lies in pieces is one frame, of as many as the port takes") {
+  const Packet data = bytes(60'000);
+  for (const uint32_t most : {1u, 2u, 5u, 100u}) {
+    CAPTURE(most);
+    DriverCapabilities capabilities = capable();
+    capabilities.external_pieces = most;
+    Segments t(capabilities);
+    t.meet();
+    const Packet message = make_message({.flags = IpMessageFlags::kFillChecksum, .segment_size = 1000},
+                                        make_packet(t.to_peer(true, Protocol::kTcp), data));
+    const auto head = static_cast<uint32_t>(message.size() - data.size());
+    for (int i = 0; i < 200; ++i) {
+      t.seen.clear();
+      t.frames.clear();
+      t.wire.further_pieces = t.wire.external_frames = 0;
+      // Headers, and five pieces with something else between them.
+      GatherDescriptor descriptor{};
+      uint32_t at = 0, from = 0;
+      for (uint32_t piece = 0; piece < kFragmentsMax; ++piece) {
+        const uint32_t length = piece == 0 ? head : piece == 5 ? static_cast<uint32_t>(message.size()) - from : 10'000 + piece * 1000;
+        std::memcpy(t.e.send_data().data() + at, message.data() + from, length);
+        descriptor.fragments[piece] = {static_cast<uint32_t>(t.e.geometry.send_data) + at, length};
+        from += length;
+        at += length + 100;
+      }
+      t.wire.transmit_room = i % 3 == 0 ? 0 : ~0u;
+      REQUIRE(t.e.post(TestIp::kChannel, SlotKind::gather, static_cast<uint32_t>(message.size()), &descriptor, sizeof descriptor));
+      t.run();
+      t.wire.transmit_room = ~0u;
+      t.run();
+      Packet came;
+      for (const Seen& each : t.seen) came.insert(came.end(), each.payload.begin() + 20, each.payload.end());
+      REQUIRE(came == data);
+      if (most >= 5) CHECK((t.wire.external_frames == 1 && t.wire.further_pieces == 4));
+      if (most == 2) CHECK((t.wire.external_frames > 1 && t.wire.further_pieces > 1));
+      if (most == 1) CHECK(t.wire.further_pieces == 0);
+      while (!t.wire.unread.empty()) t.wire.complete();
+      t.run();
+    }
+  }
+}
+
+TEST_CASE("pieces of a frame that waits for long stay its own, whoever comes and goes behind it") {
+  DriverCapabilities capabilities = capable();
+  capabilities.external_pieces = 5;
+  Segments t(capabilities);
+  t.meet();
+  // Headers and two pieces, at a place of 8 KiB.
+  const auto send = [&](TestEndpoint& e, uint16_t port, uint8_t content, uint32_t place) {
+    PacketFields fields = t.to_peer(true, Protocol::kTcp);
+    fields.from_port = port;
+    const Packet message = make_message({.flags = IpMessageFlags::kFillChecksum, .segment_size = 1000},
+                                        make_packet(fields, Packet(4000, std::byte{content})));
+    const auto head = static_cast<uint32_t>(message.size() - 4000);
+    GatherDescriptor descriptor{};
+    uint32_t at = place * 8192, from = 0;
+    for (uint32_t piece = 0; piece < 3; ++piece) {
+      const uint32_t length = piece == 0 ? head : 2000;
+      std::memcpy(e.send_data().data() + at, message.data() + from, length);
+      descriptor.fragments[piece] = {static_cast<uint32_t>(e.geometry.send_data) + at, length};
+      from += length;
+      at += length + 100;
+    }
+    return e.post(TestIp::kChannel, SlotKind::gather, static_cast<uint32_t>(message.size()), &descriptor, sizeof descriptor);
+  };
+  t.wire.transmit_room = 0;
+  REQUIRE(send(t.e, kOurs, 0x11, 0));
+  t.run();
+  for (uint16_t round = 0; round < 6; ++round) {
+    const auto port = static_cast<uint16_t>(7100 + round);
+    TestEndpoint& other = t.add({{.protocol = Protocol::kTcp, .port = port}});
+    for (uint32_t i = 0; i < 15; ++i) REQUIRE(send(other, port, 0x66, i));
+    t.run();
+    t.ni.command(DetachEndpoint{other.number});
+    t.run();
+    t.ni.now += 2 * kSecond;  // what it has left in the port is dropped
+    t.run();
+  }
+  t.wire.transmit_room = ~0u;
+  t.run();
+  REQUIRE(!t.seen.empty());
+  const Packet came(t.seen[0].payload.begin() + 20, t.seen[0].payload.end());
+  CHECK(came == Packet(4000, std::byte{0x11}));
 }
 
 TEST_CASE("slots come back when the port has read what was lent") {

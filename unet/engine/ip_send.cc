@@ -261,14 +261,14 @@ IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCount
   return step;
 }
 
-// Bytes of the message that its port cuts itself, as far as they lie in one piece; 0: none.
+// Bytes of the message that its port cuts itself, as far as they lie in as few pieces as it takes; 0: none.
 uint32_t IpPart::segments_length(const EndpointState& endpoint, const Outgoing& out, uint32_t headers) noexcept {
   const IpMessage& message = endpoint.ip_send->message;
   const Port& port = endpoint.ip_send->port->port();
   const uint32_t left = message.payload - out.offset, size = message.segment_size;
   if (size == 0 || left <= size || port.segments_max() == 0) return 0;
   if ((endpoint.registered_ports >> port.number() & 1) == 0 || !(message.tcp || port.udp_segments())) return 0;
-  auto length = static_cast<uint32_t>(std::min<size_t>({left, out.left_of_piece(), port.segments_max() - headers}));
+  auto length = static_cast<uint32_t>(std::min<size_t>({left, out.left_of_pieces(port.external_pieces()), port.segments_max() - headers}));
   if (!message.tcp) length = std::min(length, kUdpSegmentsMax * size);
   if (length != left) length -= length % size;
   // What is too short to be lent is copied, and a frame has room for one packet of the MTU.
@@ -293,9 +293,10 @@ IpPart::Step IpPart::compose(EndpointState& endpoint, Outgoing& out, const ip::I
   size += segment_header(message, out.offset, length, transport);
   const bool offload = message.fill_checksum && port.segments_max() != 0;
   const bool may_lend = offload && length >= kLendMin && (endpoint.registered_ports >> port.number() & 1) != 0;
-  const std::byte* const lent = may_lend ? out.lend_next(length) : nullptr;
-  UNET_CHECK(lent != nullptr || size + length <= send.port->mtu() + kEthernetBytes);
-  if (lent == nullptr) out.copy_next(frame->data + size, length);
+  const std::span<Bytes> pieces = may_lend ? port.pieces().first(port.external_pieces()) : std::span<Bytes>();
+  const uint32_t lent = may_lend ? out.lend_pieces(length, pieces) : 0;
+  UNET_CHECK(lent != 0 || size + length <= send.port->mtu() + kEthernetBytes);
+  if (lent == 0) out.copy_next(frame->data + size, length);
   if (offload) {
     using Transport = TransmitOffload::Transport;
     frame->offload = {.segment_size = message.segment_size != 0 && length > message.segment_size ? message.segment_size : uint16_t{0},
@@ -304,13 +305,14 @@ IpPart::Step IpPart::compose(EndpointState& endpoint, Outgoing& out, const ip::I
   } else if (message.fill_checksum) {
     fill_checksum(message, transport, {frame->data + size, length});
   }
-  if (lent == nullptr) {
+  if (lent == 0) {
     frame->length = size + length;
   } else {
     ZeroCopy& zero_copy = endpoint.zero_copy;
     frame->length = size;
-    frame->external = lent;
-    frame->external_length = length;
+    frame->external = pieces[0].data();
+    frame->external_length = static_cast<uint32_t>(pieces[0].size());
+    frame->further = pieces.first(lent).subspan(1);
     frame->completion = &zero_copy.completions[zero_copy.current];
     ++frame->completion->pending;
   }

@@ -19,6 +19,7 @@ Port::Port(std::unique_ptr<Driver> driver, NiCounters& counters, PortPlace place
   external_payload_ = capabilities.external_payload;
   segments_max_ = external_payload_ ? capabilities.segments_max : 0;
   udp_segments_ = capabilities.udp_segments;
+  external_pieces_ = std::clamp(capabilities.external_pieces, 1u, kFragmentsMax);
   UNET_CHECK(put_fragment_ != 0);
 }
 
@@ -63,6 +64,20 @@ void Port::drop_staged(Bytes memory) noexcept {
   have_ -= end_ - kept;
   end_ = kept;
   shown_ = std::min(shown_, end_);
+  gather_pieces();
+}
+
+// Those of the frames that stay become the last ones: places go round by what is composed.
+void Port::gather_pieces() noexcept {
+  const auto before = pieces_;
+  next_pieces_ = 0;
+  for (uint32_t i = begin_; i < end_; ++i) {
+    auto& further = frames_[i].further;
+    if (further.empty()) continue;
+    const std::span<Bytes> place = place_of_pieces(next_pieces_++).first(further.size());
+    std::copy_n(before.begin() + (further.data() - pieces_.data()), further.size(), place.begin());
+    further = place;
+  }
 }
 
 void Port::show_received(std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept { taps_->received(index_, frames, now); }
@@ -78,7 +93,7 @@ void Port::transmit(Nanoseconds now) noexcept {
   if (taps_ != nullptr) [[unlikely]] show_staged(now);
   const uint32_t taken = driver_->transmit({frames_.data() + begin_, end_ - begin_}, now);
   uint64_t bytes = 0;
-  for (uint32_t i = begin_; i < begin_ + taken; ++i) bytes += uint64_t{frames_[i].length} + frames_[i].external_length;
+  for (uint32_t i = begin_; i < begin_ + taken; ++i) bytes += frames_[i].size();
   begin_ += taken;
   counters_.add(link() ? NiCounter::linked_frames : NiCounter::transmitted_frames, taken);
   counters_.add(link() ? NiCounter::linked_bytes : NiCounter::transmitted_bytes, bytes);

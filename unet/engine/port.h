@@ -42,7 +42,10 @@ class Port {
     return (flags & FrameFlags::kPut) != 0 ? put_fragment_ : message_fragment_;
   }
   bool external_payload() const noexcept { return external_payload_; }
+  // Room for the pieces of the frame that is being composed, as many as external_pieces() says: until the frame has left.
+  std::span<Bytes> pieces() noexcept { return place_of_pieces(next_pieces_++); }
   // As the driver's capabilities say them.
+  uint32_t external_pieces() const noexcept { return external_pieces_; }
   uint32_t segments_max() const noexcept { return segments_max_; }
   bool udp_segments() const noexcept { return udp_segments_; }
   uint32_t number() const noexcept { return place_.number; }
@@ -90,6 +93,7 @@ class Port {
   bool room_for_data() const noexcept { return end_ != have_ && end_ < kBurst; }
   bool make_room(Nanoseconds now) noexcept;
   void transmit(Nanoseconds now) noexcept;
+  void gather_pieces() noexcept;
   void show_received(std::span<const ReceivedFrame> frames, Nanoseconds now) noexcept;
   void show_staged(Nanoseconds now) noexcept;
 
@@ -102,6 +106,7 @@ class Port {
   bool external_payload_ = false;
   bool udp_segments_ = false;
   uint32_t segments_max_ = 0;
+  uint32_t external_pieces_ = 1;
   const PortPlace place_;
   // frames_[begin_, end_) are composed, frames_[end_, have_) allocated: none is copied on its way.
   uint32_t begin_ = 0, end_ = 0, have_ = 0;
@@ -109,6 +114,13 @@ class Port {
   FrameTaps* taps_ = nullptr;
   uint32_t index_ = 0;
   std::array<TransmitFrame, kBurst + kSignalRoom> frames_;  // the last ones for signals only
+  static constexpr uint32_t kPieces = 64;
+  static_assert(kPieces >= kBurst + kSignalRoom);           // what so many frames before had has left, or drop_staged() has moved it
+  std::span<Bytes> place_of_pieces(uint32_t place) noexcept {
+    return std::span(pieces_).subspan(size_t{place % kPieces} * kFragmentsMax, kFragmentsMax);
+  }
+  std::array<Bytes, size_t{kPieces} * kFragmentsMax> pieces_;
+  uint32_t next_pieces_ = 0;
 };
 
 }  // namespace unet::engine

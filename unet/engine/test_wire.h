@@ -24,6 +24,7 @@ struct TestWire {
   uint32_t owned_by_engine = 0;         // frames handed out by receive() or allocate() and not given back
   uint32_t registered = 0;              // memory areas known to the port
   uint32_t external_frames = 0;
+  uint32_t further_pieces = 0;
   uint16_t segment_size = 0;            // what the port says of all that arrives
   bool checked = false;
   std::vector<TransmitOffload> offloads;   // of all that was sent
@@ -75,6 +76,8 @@ class TestPort : public Driver {
       bytes->resize(frame.length);
       if (frame.external != nullptr) {
         bytes->insert(bytes->end(), frame.external, frame.external + frame.external_length);
+        for (const auto& piece : frame.further) bytes->insert(bytes->end(), piece.begin(), piece.end());
+        wire_.further_pieces += static_cast<uint32_t>(frame.further.size());
         wire_.unread.push_back(frame.completion);
         ++wire_.external_frames;
       }
