@@ -42,6 +42,8 @@ class EndpointNetwork : public Network {
   bool arm(const Stack& stack) noexcept;
 
   Endpoint& endpoint() noexcept { return *endpoint_; }
+  // Asks the network interface for its addresses anew. False: it says nothing.
+  bool refresh();
 
   Claimed claim(const IpClaim& claim) override;
   void release(uint32_t claim) override;
@@ -76,8 +78,6 @@ class EndpointNetwork : public Network {
   void add_neighbour(Stack& stack, Channel channel);
   void lose_channel(Stack& stack, Channel channel);
   uint32_t neighbour_of(Channel channel) const noexcept;
-  bool refresh();
-
   std::unique_ptr<Endpoint> endpoint_;
   const Channel ip_;
   const EndpointNetworkOptions options_;

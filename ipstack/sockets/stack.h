@@ -161,6 +161,12 @@ class Stack {
   uint32_t told_at(int socket) const noexcept { return owned(socket) != nullptr ? owned(socket)->told_at : kNone; }
   bool is_ipv6(int socket) const noexcept { return owned(socket) != nullptr && owned(socket)->ipv6; }
   bool is_datagram(int socket) const noexcept { return owned(socket) != nullptr && owned(socket)->type == Type::datagram; }
+  // Bytes that may be read, of a datagram socket those of the first datagram, and bytes that were sent and not acknowledged, as FIONREAD
+  // and SIOCOUTQ tell them.
+  struct Queued {
+    uint32_t receive = 0, send = 0;
+  };
+  Queued queued(int socket) noexcept;
   // The connection of a stream, or nullptr.
   const tcp::Connection* connection(int socket) const noexcept;
   // What can be told of a stream; one by a neighbour's channel has little more than a state.

@@ -44,6 +44,21 @@ void fill_queues(const Socket& socket, SocketRecord& record) noexcept {
 
 }  // namespace
 
+Stack::Queued Stack::queued(int number) noexcept {
+  Socket* const socket = owned(number);
+  if (socket == nullptr || socket->listening != nullptr) return {};
+  if (socket->type == Type::datagram) {
+    DatagramQueue& queue = socket->datagram->queue;
+    if (queue.empty()) return {};
+    const DatagramQueue::Datagram first = queue.front();
+    const auto bytes = static_cast<uint32_t>(first.payload.size());
+    return {.receive = first.segment != 0 && !socket->datagram->coalesce ? std::min(first.segment, bytes) : bytes};
+  }
+  SocketRecord record;
+  fill_queues(*socket, record);
+  return {record.receive_queue, record.send_queue};
+}
+
 tcp::Info Stack::info(int number) const noexcept {
   const Socket* const socket = owned(number);
   if (socket == nullptr) return {};

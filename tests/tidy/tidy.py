@@ -63,7 +63,7 @@ GENERATED_HEADERS = {"unet/version_number.h"}
 # The namespace of a directory's headers (C headers have none). The first row counts.
 NAMESPACES = [
     ("unet/engine", "unet::engine"), ("unet/service", "unet::service"), ("unet", "unet"), ("am/splitc", "unet::splitc"), ("am", "unet::am"),
-    ("ipstack/tcp", "unet::tcp"), ("ipstack/sockets", "unet::sockets"), ("ipstack", "unet::ip"), ("drivers", "unet::drivers"), ("apps/bench", "unet::bench"),
+    ("ipstack/tcp", "unet::tcp"), ("ipstack/sockets", "unet::sockets"), ("ipstack/preload", "unet::preload"), ("ipstack", "unet::ip"), ("drivers", "unet::drivers"), ("apps/bench", "unet::bench"),
 ]
 
 DATA_PATH = ["unet/engine", "drivers"]

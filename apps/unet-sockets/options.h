@@ -1,0 +1,26 @@
+// options.h - what unet-sockets was told: by its command line, over its environment, over a configuration file; used by main.cc.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace unet::wrapper {
+
+struct Options {
+  std::string ni;                    // as Context::open() takes it; empty: $UNET_NI, or this host's
+  std::string rules;                 // ipstack/preload/rules.h; empty: none
+  std::string library;               // the one that is preloaded; empty: beside this program, or where it is installed
+  std::optional<unsigned> spin_us;
+  bool log = false;
+  std::vector<std::string> program;  // with its arguments
+};
+
+struct ParsedOptions {
+  std::optional<Options> options;    // none: there is nothing to do but exit
+  int status = 0;
+};
+
+ParsedOptions parse_options(int argc, char** argv);
+
+}  // namespace unet::wrapper

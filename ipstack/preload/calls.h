@@ -1,0 +1,33 @@
+// calls.h - what the functions that programs call have in common; used by the *_calls.cc of ipstack/preload.
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+
+#include "ipstack/preload/host.h"
+#include "ipstack/preload/placement.h"
+#include "ipstack/preload/real.h"
+
+// A function that programs find instead of the C library's.
+#define UNET_PRELOAD extern "C" __attribute__((visibility("default")))
+
+namespace unet::preload {
+
+// A socket that is ours or may become so; nullptr: the kernel's, or it is this library itself that calls. To be asked again under the lock.
+inline File* file_of(int fd) noexcept { return Host::inside() ? nullptr : Host::get().table().file(fd); }
+inline EpollSet* epoll_of(int fd) noexcept {
+  return Host::inside() ? nullptr : Host::get().table().as<EpollSet>(fd, Entry::Kind::epoll);
+}
+
+// As calls return: -1 and errno for -errno.
+inline int64_t answer(int64_t result) noexcept {
+  if (result >= 0) return result;
+  errno = static_cast<int>(-result);
+  return -1;
+}
+// The other way.
+inline int64_t result_of(int64_t returned) noexcept { return returned < 0 ? -errno : returned; }
+
+inline bool waits(const File& file, int flags) noexcept { return !file.nonblocking && (flags & MSG_DONTWAIT) == 0; }
+
+}  // namespace unet::preload

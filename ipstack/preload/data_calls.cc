@@ -1,0 +1,161 @@
+// data_calls.cc - read() and write() to sendmmsg().
+#include <algorithm>
+#include <cstring>
+
+#include "ipstack/preload/calls.h"
+#include "ipstack/preload/transfer.h"
+
+using namespace unet::preload;
+
+namespace {
+
+// Calls ours() under the lock if the descriptor is one of the stack's by now, else the kernel.
+template <typename Ours, typename Kernel>
+auto choose(int fd, Ours ours, Kernel kernel) {
+  if (file_of(fd) == nullptr) return kernel();
+  {
+    const Host::Guard guard;
+    File* const file = Host::get().table().file(fd);
+    if (file != nullptr && file->is_ours()) return static_cast<decltype(kernel())>(answer(ours(*file)));
+  }
+  return kernel();
+}
+
+// The kernel judges what undecided sockets send where: a datagram or a first byte may make one ours.
+bool becomes_ours(int fd, const sockaddr* to, socklen_t length) {
+  if (to == nullptr || file_of(fd) == nullptr) return false;
+  const Host::Guard guard;
+  File* const file = Host::get().table().file(fd);
+  unet::sockets::Address remote;
+  if (file == nullptr || file->is_ours() || file->is_stream() || read_address(to, length, remote) != 0) return false;
+  bool ours = false;
+  return place_for(*file, remote, ours) == 0 && ours;
+}
+
+}  // namespace
+
+UNET_PRELOAD ssize_t read(int fd, void* data, size_t length) {
+  return choose(fd, [&](File& file) { return receive_bytes(file, data, length, 0); }, [&] { return real().read(fd, data, length); });
+}
+
+UNET_PRELOAD ssize_t readv(int fd, const iovec* pieces, int count) {
+  return choose(
+      fd,
+      [&](File& file) -> int64_t {
+        if (count < 0 || static_cast<size_t>(count) > kIovecsMax) return -EINVAL;
+        msghdr message{};
+        message.msg_iov = const_cast<iovec*>(pieces);
+        message.msg_iovlen = static_cast<size_t>(count);
+        return receive_message(file, message, 0);
+      },
+      [&] { return real().readv(fd, pieces, count); });
+}
+
+UNET_PRELOAD ssize_t recv(int fd, void* data, size_t length, int flags) {
+  return choose(
+      fd, [&](File& file) { return receive_bytes(file, data, length, flags); }, [&] { return real().recv(fd, data, length, flags); });
+}
+
+UNET_PRELOAD ssize_t recvfrom(int fd, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length) {
+  return choose(
+      fd,
+      [&](File& file) {
+        const int64_t got = receive_bytes(file, data, length, flags, from, from_length);
+        if (got >= 0 && file.is_stream() && from != nullptr && from_length != nullptr) *from_length = 0;
+        return got;
+      },
+      [&] { return real().recvfrom(fd, data, length, flags, from, from_length); });
+}
+
+UNET_PRELOAD ssize_t recvmsg(int fd, msghdr* message, int flags) {
+  return choose(
+      fd, [&](File& file) -> int64_t { return message == nullptr ? -EFAULT : receive_message(file, *message, flags); },
+      [&] { return real().recvmsg(fd, message, flags); });
+}
+
+UNET_PRELOAD int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
+  return choose(
+      fd,
+      [&](File& file) -> int64_t {
+        Host& host = Host::get();
+        const unet::Nanoseconds until =
+            timeout == nullptr ? kForever
+                               : host.now() + static_cast<unet::Nanoseconds>(timeout->tv_sec) * unet::kSecond +
+                                     static_cast<unet::Nanoseconds>(timeout->tv_nsec);
+        const Hold hold(file);
+        unsigned got = 0;
+        int64_t last = 0;
+        while (got < count) {
+          const int how = (flags & ~MSG_WAITFORONE) | (got != 0 && (flags & MSG_WAITFORONE) != 0 ? MSG_DONTWAIT : 0);
+          last = receive_message(file, messages[got].msg_hdr, how);
+          if (last < 0) break;
+          messages[got++].msg_len = static_cast<unsigned>(last);
+          if (host.now() >= until) break;
+        }
+        return got != 0 ? static_cast<int64_t>(got) : last;
+      },
+      [&] { return real().recvmmsg(fd, messages, count, flags, timeout); });
+}
+
+UNET_PRELOAD ssize_t write(int fd, const void* data, size_t length) {
+  return choose(fd, [&](File& file) { return send_bytes(file, data, length, 0); }, [&] { return real().write(fd, data, length); });
+}
+
+UNET_PRELOAD ssize_t writev(int fd, const iovec* pieces, int count) {
+  return choose(
+      fd,
+      [&](File& file) -> int64_t {
+        if (count < 0 || static_cast<size_t>(count) > kIovecsMax) return -EINVAL;
+        msghdr message{};
+        message.msg_iov = const_cast<iovec*>(pieces);
+        message.msg_iovlen = static_cast<size_t>(count);
+        return send_message(file, message, 0);
+      },
+      [&] { return real().writev(fd, pieces, count); });
+}
+
+UNET_PRELOAD ssize_t send(int fd, const void* data, size_t length, int flags) {
+  return choose(
+      fd, [&](File& file) { return send_bytes(file, data, length, flags); }, [&] { return real().send(fd, data, length, flags); });
+}
+
+UNET_PRELOAD ssize_t sendto(int fd, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
+  becomes_ours(fd, to, to_length);
+  return choose(
+      fd, [&](File& file) { return send_bytes(file, data, length, flags, to, to_length); },
+      [&] { return real().sendto(fd, data, length, flags, to, to_length); });
+}
+
+UNET_PRELOAD ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+  if (message != nullptr) becomes_ours(fd, static_cast<const sockaddr*>(message->msg_name), message->msg_namelen);
+  return choose(
+      fd, [&](File& file) -> int64_t { return message == nullptr ? -EFAULT : send_message(file, *message, flags); },
+      [&] { return real().sendmsg(fd, message, flags); });
+}
+
+UNET_PRELOAD int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
+  if (count != 0 && messages != nullptr) {
+    becomes_ours(fd, static_cast<const sockaddr*>(messages[0].msg_hdr.msg_name), messages[0].msg_hdr.msg_namelen);
+  }
+  return choose(
+      fd,
+      [&](File& file) -> int64_t {
+        const Hold hold(file);
+        unsigned sent = 0;
+        int64_t last = 0;
+        for (; sent < std::min(count, static_cast<unsigned>(kIovecsMax)); ++sent) {
+          last = send_message(file, messages[sent].msg_hdr, flags);
+          if (last < 0) break;
+          messages[sent].msg_len = static_cast<unsigned>(last);
+        }
+        return sent != 0 ? static_cast<int64_t>(sent) : last;
+      },
+      [&] { return real().sendmmsg(fd, messages, count, flags); });
+}
+
+// What programs built with _FORTIFY_SOURCE call instead; the compiler has looked at what it could.
+UNET_PRELOAD ssize_t __read_chk(int fd, void* data, size_t length, size_t) { return read(fd, data, length); }
+UNET_PRELOAD ssize_t __recv_chk(int fd, void* data, size_t length, size_t, int flags) { return recv(fd, data, length, flags); }
+UNET_PRELOAD ssize_t __recvfrom_chk(int fd, void* data, size_t length, size_t, int flags, sockaddr* from, socklen_t* from_length) {
+  return recvfrom(fd, data, length, flags, from, from_length);
+}

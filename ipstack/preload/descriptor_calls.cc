@@ -1,0 +1,119 @@
+// descriptor_calls.cc - close(), dup(), fcntl() and ioctl().
+#include <linux/sockios.h>
+#include <stdarg.h>
+
+#include <algorithm>
+
+#include "ipstack/preload/calls.h"
+
+using namespace unet::preload;
+
+namespace {
+
+// The descriptor names nothing of ours any longer.
+void forget(int fd) {
+  const Host::Guard guard;
+  if (Entry* const entry = Host::get().table().take(fd)) Host::get().let_go(*entry);
+}
+
+// `made` is one more of `fd`.
+int doubled(int fd, int made) {
+  if (made < 0 || Host::inside()) return made;
+  const Host::Guard guard;
+  Entry* const entry = Host::get().table().find(fd);
+  if (entry != nullptr && made != fd) Host::get().table().put(made, *entry);
+  return made;
+}
+
+bool is_known(int fd) noexcept { return !Host::inside() && Host::get().table().find(fd) != nullptr; }
+
+// Of a socket of ours; nothing: the kernel's answer is the right one.
+std::optional<int> control_ours(int fd, unsigned long request, void* argument) {
+  const Host::Guard guard;
+  Host& host = Host::get();
+  File* const file = host.table().file(fd);
+  if (file == nullptr) return std::nullopt;
+  if (request == FIONBIO) {
+    file->nonblocking = *static_cast<const int*>(argument) != 0;
+    if (file->is_ours() && file->kernel) return 0;  // the shadow does not wait anyway
+    return std::nullopt;
+  }
+  if (!file->is_ours() || (request != FIONREAD && request != SIOCOUTQ)) return std::nullopt;
+  host.turn();
+  if (file->listens) return static_cast<int>(answer(-EINVAL));
+  const auto told = host.sockets().stack().queued(file->socket);
+  *static_cast<int*>(argument) = static_cast<int>(request == FIONREAD ? told.receive : told.send);
+  return 0;
+}
+
+}  // namespace
+
+UNET_PRELOAD int close(int fd) {
+  if (is_known(fd)) forget(fd);
+  return real().close(fd);
+}
+
+UNET_PRELOAD int close_range(unsigned first, unsigned last, int flags) noexcept {
+  if (!Host::inside() && (flags & static_cast<int>(CLOSE_RANGE_CLOEXEC)) == 0) {
+    for (unsigned fd = first; fd <= std::min(last, static_cast<unsigned>(Table::kMax - 1)); ++fd) {
+      if (is_known(static_cast<int>(fd))) forget(static_cast<int>(fd));
+    }
+  }
+  return real().close_range(first, last, flags);
+}
+
+UNET_PRELOAD void closefrom(int first) noexcept { close_range(static_cast<unsigned>(std::max(first, 0)), ~0u, 0); }
+
+UNET_PRELOAD int dup(int fd) noexcept { return is_known(fd) ? doubled(fd, real().dup(fd)) : real().dup(fd); }
+
+UNET_PRELOAD int dup2(int fd, int to) noexcept {
+  if (fd != to && is_known(to)) forget(to);
+  return is_known(fd) ? doubled(fd, real().dup2(fd, to)) : real().dup2(fd, to);
+}
+
+UNET_PRELOAD int dup3(int fd, int to, int flags) noexcept {
+  if (fd != to && is_known(to)) forget(to);
+  return is_known(fd) ? doubled(fd, real().dup3(fd, to, flags)) : real().dup3(fd, to, flags);
+}
+
+UNET_PRELOAD int fcntl(int fd, int command, ...) {
+  va_list all;
+  va_start(all, command);
+  void* const argument = va_arg(all, void*);
+  va_end(all);
+  if (!is_known(fd)) return real().fcntl(fd, command, argument);
+  if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) return doubled(fd, real().fcntl(fd, command, argument));
+  if (command != F_SETFL && command != F_GETFL) return real().fcntl(fd, command, argument);
+  const Host::Guard guard;
+  File* const file = Host::get().table().file(fd);
+  if (file == nullptr) return real().fcntl(fd, command, argument);
+  // The shadow of a socket that is both's never waits; what the program wants is ours to know.
+  const bool both = file->is_ours() && file->kernel;
+  if (command == F_GETFL) {
+    const int flags = real().fcntl(fd, F_GETFL);
+    return flags < 0 ? flags : file->nonblocking ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
+  }
+  const auto flags = static_cast<int>(reinterpret_cast<intptr_t>(argument));
+  const int result = real().fcntl(fd, F_SETFL, both ? flags | O_NONBLOCK : flags);
+  if (result == 0) file->nonblocking = (flags & O_NONBLOCK) != 0;
+  return result;
+}
+
+UNET_PRELOAD int fcntl64(int fd, int command, ...) {
+  va_list all;
+  va_start(all, command);
+  void* const argument = va_arg(all, void*);
+  va_end(all);
+  return fcntl(fd, command, argument);
+}
+
+UNET_PRELOAD int ioctl(int fd, unsigned long request, ...) noexcept {
+  va_list all;
+  va_start(all, request);
+  void* const argument = va_arg(all, void*);
+  va_end(all);
+  if (is_known(fd) && argument != nullptr) {
+    if (const auto result = control_ours(fd, request, argument)) return *result;
+  }
+  return real().ioctl(fd, request, argument);
+}

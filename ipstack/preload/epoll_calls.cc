@@ -1,0 +1,123 @@
+// epoll_calls.cc - epoll, of our sockets and of the kernel's descriptors in one set.
+#include <algorithm>
+#include <climits>
+
+#include "ipstack/preload/calls.h"
+
+using namespace unet::preload;
+using unet::Nanoseconds;
+
+namespace {
+
+constexpr Nanoseconds kLookEvery = 20 * unet::kMicrosecond;  // at the kernel's part of a set, although ours has something
+constexpr int kEventsMax = INT_MAX / static_cast<int>(sizeof(epoll_event));
+
+int made(int fd) {
+  if (fd < 0 || Host::inside()) return fd;
+  const Host::Guard guard;
+  Host::get().table().put(fd, *new EpollSet);
+  return fd;
+}
+
+// A descriptor of the kernel's, or a socket that is undecided or both's.
+int control_kernel(EpollSet& set, int epoll, int operation, int fd, epoll_event* event) {
+  const int result = real().epoll_ctl(epoll, operation, fd, event);
+  if (result == 0 && operation == EPOLL_CTL_ADD) ++set.kernel_members;
+  if (result == 0 && operation == EPOLL_CTL_DEL) --set.kernel_members;
+  return result;
+}
+
+int control(EpollSet& set, int operation, File& file, int fd, const epoll_event* event) {
+  if (operation != EPOLL_CTL_DEL && event == nullptr) return EFAULT;
+  switch (operation) {
+    case EPOLL_CTL_ADD: return set.add(file, fd, *event);
+    case EPOLL_CTL_MOD: return set.modify(file, fd, *event);
+    case EPOLL_CTL_DEL: return set.remove(file, fd);
+    default: return EINVAL;
+  }
+}
+
+// Events of both parts, as many as there is room for.
+int collect(EpollSet& set, int epoll, epoll_event* events, int most) {
+  Host& host = Host::get();
+  int count = set.collect(events, most, [&](const File& file) { return host.events(file); });
+  if (set.kernel_members <= 0 || count == most) return count;
+  const Nanoseconds now = host.now();
+  if (count != 0 && now - set.looked_at < kLookEvery) return count;
+  set.looked_at = now;
+  const int more = real().epoll_wait(epoll, events + count, most - count, 0);
+  return more > 0 ? count + more : count;
+}
+
+int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanoseconds timeout, const sigset_t* mask) {
+  Host& host = Host::get();
+  host.turn_if_due();
+  int ready = collect(set, epoll, events, most);
+  if (ready == 0 && host.turn()) ready = collect(set, epoll, events, most);
+  if (ready != 0 || timeout == 0) return ready;
+  const Nanoseconds until = timeout == kForever ? kForever : host.now() + timeout;
+  Sleeper& who = Host::this_thread();
+  const Hold hold(set);
+  while (true) {
+    set.sleepers.push_back(&who);
+    pollfd kernel{.fd = epoll, .events = POLLIN, .revents = 0};
+    const Host::Woken woken = host.wait(who, {&kernel, set.kernel_members > 0 ? size_t{1} : size_t{0}}, until, mask);
+    std::erase(set.sleepers, &who);
+    if (kernel.revents != 0) set.looked_at = 0;
+    ready = collect(set, epoll, events, most);
+    if (ready != 0) return ready;
+    if (woken == Host::Woken::interrupted) return -EINTR;
+    if (host.now() >= until) return 0;
+  }
+}
+
+int wait_with(int epoll, epoll_event* events, int most, Nanoseconds timeout, const sigset_t* mask) {
+  {
+    const Host::Guard guard;
+    auto* const set = Host::get().table().as<EpollSet>(epoll, Entry::Kind::epoll);
+    if (set != nullptr && Host::get().is_open() && set->has_ours()) {
+      if (most <= 0 || most > kEventsMax) return static_cast<int>(answer(-EINVAL));
+      if (events == nullptr) return static_cast<int>(answer(-EFAULT));
+      return static_cast<int>(answer(wait_for(*set, epoll, events, most, timeout, mask)));
+    }
+  }
+  const timespec limit{.tv_sec = static_cast<time_t>(timeout / unet::kSecond), .tv_nsec = static_cast<long>(timeout % unet::kSecond)};
+  return real().epoll_pwait2(epoll, events, most, timeout == kForever ? nullptr : &limit, mask);
+}
+
+}  // namespace
+
+UNET_PRELOAD int epoll_create(int size) noexcept { return made(real().epoll_create(size)); }
+UNET_PRELOAD int epoll_create1(int flags) noexcept { return made(real().epoll_create1(flags)); }
+
+UNET_PRELOAD int epoll_ctl(int epoll, int operation, int fd, epoll_event* event) noexcept {
+  if (epoll_of(epoll) == nullptr) return real().epoll_ctl(epoll, operation, fd, event);
+  const Host::Guard guard;
+  auto* const set = Host::get().table().as<EpollSet>(epoll, Entry::Kind::epoll);
+  if (set == nullptr) return real().epoll_ctl(epoll, operation, fd, event);
+  File* const file = Host::get().table().file(fd);
+  if (file == nullptr) return control_kernel(*set, epoll, operation, fd, event);
+  // Undecided, it is in both; whose it is then, its events are.
+  if (file->kernel) {
+    const int result = control_kernel(*set, epoll, operation, fd, event);
+    if (result != 0) return result;
+  }
+  return static_cast<int>(answer(-control(*set, operation, *file, fd, event)));
+}
+
+UNET_PRELOAD int epoll_wait(int epoll, epoll_event* events, int most, int timeout_ms) {
+  return epoll_pwait(epoll, events, most, timeout_ms, nullptr);
+}
+
+UNET_PRELOAD int epoll_pwait(int epoll, epoll_event* events, int most, int timeout_ms, const sigset_t* mask) {
+  if (epoll_of(epoll) == nullptr) return real().epoll_pwait(epoll, events, most, timeout_ms, mask);
+  return wait_with(epoll, events, most, timeout_ms < 0 ? kForever : static_cast<Nanoseconds>(timeout_ms) * unet::kMillisecond, mask);
+}
+
+UNET_PRELOAD int epoll_pwait2(int epoll, epoll_event* events, int most, const timespec* timeout, const sigset_t* mask) {
+  if (epoll_of(epoll) == nullptr) return real().epoll_pwait2(epoll, events, most, timeout, mask);
+  const Nanoseconds limit = timeout == nullptr ? kForever
+                                               : static_cast<Nanoseconds>(timeout->tv_sec) * unet::kSecond +
+                                                     static_cast<Nanoseconds>(timeout->tv_nsec);
+  return wait_with(epoll, events, most, limit, mask);
+}

@@ -1,0 +1,93 @@
+// file.h - what this library keeps of a descriptor that is, or may become, ours: a socket, or an epoll set that has some; and the table of
+// them by descriptor.
+//
+// Each of our sockets has a socket of the kernel's at its descriptor, its shadow: so the number is taken, and flags, stat() and /proc are
+// right. The shadow is asked for whatever the stack does not know, and takes part where a socket belongs to both, as a listener at all
+// addresses does.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "ipstack/sockets/address.h"
+#include "unet/base/time.h"
+
+namespace unet::preload {
+
+class EpollSet;
+struct Sleeper;
+struct Registration;
+
+struct Entry {
+  enum class Kind : uint8_t { socket, epoll } kind;
+  std::vector<int> fds{};  // that name it
+  int holds = 0;           // calls that use it while they do not have the lock
+
+  explicit Entry(Kind what) : kind(what) {}
+  virtual ~Entry() = default;
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+};
+
+// An open socket, whatever the number of descriptors that name it.
+struct File : Entry {
+  // A socket option that was set while nobody knew yet whose the socket would be.
+  struct Option {
+    int level, name;
+    std::vector<std::byte> value;
+  };
+  // What a process has left to its child, of which the child makes its own when it wants it.
+  struct Inherited {
+    int socket = -1;             // the parent's
+    bool listens = false;
+    int backlog = 0;
+    sockets::Address local{};
+    uint64_t group = 0;          // of the claim of its port
+  };
+
+  File(int domain_, int type_) : Entry(Kind::socket), domain(domain_), type(type_) {}
+
+  bool is_stream() const noexcept { return type == SOCK_STREAM; }
+  bool is_ours() const noexcept { return socket >= 0; }
+  int fd() const noexcept { return fds.front(); }
+
+  const int domain, type;        // AF_INET or AF_INET6; SOCK_STREAM or SOCK_DGRAM
+  int socket = -1;               // the stack's; -1: it has none of it
+  bool kernel = true;            // the shadow takes part: it is not decided yet, or the socket is both's
+  bool bound = false;            // by bind(), at both if both take part
+  bool listens = false;
+  bool nonblocking = false;
+  bool cork = false;             // TCP_CORK
+  int backlog = 0;
+  Nanoseconds receive_within = 0, send_within = 0;  // SO_RCVTIMEO, SO_SNDTIMEO; 0: for ever
+  std::vector<Option> options{};
+  std::vector<Registration*> registrations{};  // in epoll sets
+  std::vector<Sleeper*> sleepers{};            // threads that wait for it
+  std::optional<Inherited> inherited{};
+};
+
+// By descriptor. Looking is free of locks; who changes something, or uses what is found, has the host's lock.
+class Table {
+ public:
+  static constexpr int kMax = 1 << 20;
+
+  Entry* find(int fd) const noexcept { return fd >= 0 && fd < kMax ? entries_[fd].load(std::memory_order_acquire) : nullptr; }
+  File* file(int fd) const noexcept { return as<File>(fd, Entry::Kind::socket); }
+  template <typename T>
+  T* as(int fd, Entry::Kind kind) const noexcept {
+    Entry* const entry = find(fd);
+    return entry != nullptr && entry->kind == kind ? static_cast<T*>(entry) : nullptr;
+  }
+  void put(int fd, Entry& entry);
+  // The descriptor names nothing of ours any longer; the entry, if no other does either: it is the caller's then.
+  Entry* take(int fd) noexcept;
+
+ private:
+  std::atomic<Entry*> entries_[kMax];
+};
+
+}  // namespace unet::preload

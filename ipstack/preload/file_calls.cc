@@ -1,0 +1,121 @@
+// file_calls.cc - sendfile(), splice() and stdio on our sockets.
+#include <algorithm>
+#include <vector>
+
+#include "ipstack/preload/calls.h"
+#include "ipstack/preload/transfer.h"
+
+using namespace unet::preload;
+
+namespace {
+
+constexpr size_t kPiece = 64 * 1024;
+
+std::byte* piece() noexcept {
+  thread_local std::vector<std::byte> memory(kPiece);
+  return memory.data();
+}
+
+File* ours_under_lock(int fd) noexcept {
+  File* const file = Host::get().table().file(fd);
+  return file != nullptr && file->is_ours() ? file : nullptr;
+}
+
+// As sendfile() to a socket of ours: in pieces, each of which may wait. -errno.
+int64_t send_file(File& file, int in, off_t* offset, size_t count) {
+  const Hold hold(file);
+  off_t at = offset != nullptr ? *offset : 0;
+  size_t sent = 0;
+  count = std::min(count, kTransferMax);
+  while (sent < count) {
+    const size_t wanted = std::min(count - sent, kPiece);
+    const off_t before = offset != nullptr ? at : ::lseek(in, 0, SEEK_CUR);
+    const ssize_t got = before < 0 ? real().read(in, piece(), wanted) : ::pread(in, piece(), wanted, before);
+    if (got < 0 && sent == 0) return -errno;
+    if (got <= 0) break;
+    const int64_t went = send_bytes(file, piece(), static_cast<size_t>(got), 0);
+    if (went < 0 && sent == 0) return went;
+    if (went <= 0) break;
+    sent += static_cast<size_t>(went);
+    at = before + went;
+    if (offset == nullptr && before >= 0) ::lseek(in, at, SEEK_SET);
+    if (went < got) break;
+  }
+  if (offset != nullptr) *offset = at;
+  return static_cast<int64_t>(sent);
+}
+
+// From a socket of ours into a pipe: as much as the pipe has room for. -errno.
+int64_t splice_out(File& file, int out, size_t length, bool waits) {
+  const Hold hold(file);
+  const int64_t there = receive_bytes(file, piece(), std::min(length, kPiece), MSG_PEEK | (waits ? 0 : MSG_DONTWAIT));
+  if (there <= 0) return there;
+  const ssize_t went = real().write(out, piece(), static_cast<size_t>(there));
+  if (went <= 0) return went < 0 ? -errno : 0;
+  return receive_bytes(file, piece(), static_cast<size_t>(went), MSG_DONTWAIT);
+}
+
+// The other way: what the pipe has, but no more than there is room for here, as it cannot be put back.
+int64_t splice_in(int in, File& file, size_t length, bool waits) {
+  const Hold hold(file);
+  Host& host = Host::get();
+  const int64_t room = host.block(file, POLLOUT, waits && !file.nonblocking, file.send_within, [&](bool) -> int64_t {
+    if (!file.is_ours()) return -EBADF;
+    host.turn();
+    return (host.events(file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0 ? 1 : -EAGAIN;
+  });
+  if (room < 0) return room;
+  // Half the least buffer of a stream that says it has room.
+  const ssize_t got = real().read(in, piece(), std::min(length, size_t{4096}));
+  if (got <= 0) return got < 0 ? -errno : 0;
+  const bool was = std::exchange(file.nonblocking, false);
+  const int64_t went = send_bytes(file, piece(), static_cast<size_t>(got), 0);
+  file.nonblocking = was;
+  return went;
+}
+
+int fd_of(void* cookie) noexcept { return static_cast<int>(reinterpret_cast<intptr_t>(cookie)); }
+ssize_t read_cookie(void* cookie, char* data, size_t length) { return read(fd_of(cookie), data, length); }
+ssize_t write_cookie(void* cookie, const char* data, size_t length) {
+  return std::max<ssize_t>(write(fd_of(cookie), data, length), 0);
+}
+int seek_cookie(void*, off64_t*, int) {
+  errno = ESPIPE;
+  return -1;
+}
+int close_cookie(void* cookie) { return close(fd_of(cookie)); }
+
+}  // namespace
+
+UNET_PRELOAD ssize_t sendfile(int out, int in, off_t* offset, size_t count) noexcept {
+  if (file_of(out) != nullptr) {
+    const Host::Guard guard;
+    if (File* const file = ours_under_lock(out)) return static_cast<ssize_t>(answer(send_file(*file, in, offset, count)));
+  }
+  return real().sendfile(out, in, offset, count);
+}
+
+UNET_PRELOAD ssize_t sendfile64(int out, int in, off64_t* offset, size_t count) noexcept { return sendfile(out, in, offset, count); }
+
+UNET_PRELOAD ssize_t splice(int in, off64_t* in_offset, int out, off64_t* out_offset, size_t length, unsigned flags) {
+  if (file_of(in) != nullptr || file_of(out) != nullptr) {
+    const Host::Guard guard;
+    File* const from = ours_under_lock(in);
+    File* const to = ours_under_lock(out);
+    const bool waits = (flags & SPLICE_F_NONBLOCK) == 0;
+    if ((from != nullptr && in_offset != nullptr) || (to != nullptr && out_offset != nullptr)) {
+      return static_cast<ssize_t>(answer(-ESPIPE));
+    }
+    if (from != nullptr && to != nullptr) return static_cast<ssize_t>(answer(-EINVAL));
+    if (from != nullptr) return static_cast<ssize_t>(answer(splice_out(*from, out, length, waits)));
+    if (to != nullptr) return static_cast<ssize_t>(answer(splice_in(in, *to, length, waits)));
+  }
+  return real().splice(in, in_offset, out, out_offset, length, flags);
+}
+
+// The C library's streams read and write without asking anybody: those of sockets do it by our functions, whoever they become.
+UNET_PRELOAD FILE* fdopen(int fd, const char* mode) noexcept {
+  if (file_of(fd) == nullptr) return real().fdopen(fd, mode);
+  const cookie_io_functions_t functions{.read = &read_cookie, .write = &write_cookie, .seek = &seek_cookie, .close = &close_cookie};
+  return ::fopencookie(reinterpret_cast<void*>(static_cast<intptr_t>(fd)), mode, functions);
+}

@@ -1,0 +1,213 @@
+// host.cc - the process's stack: opening it, its lock, what comes, and the end.
+#include "ipstack/preload/host.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <cstring>
+#include <new>
+
+#include "ipstack/preload/real.h"
+
+namespace unet::preload {
+namespace {
+
+[[gnu::tls_model("initial-exec")]] thread_local int depth = 0;  // of this thread, in the library
+
+int errno_of(const Error& error) noexcept {
+  switch (error.code) {
+    case Errc::not_permitted: return EACCES;
+    case Errc::quota_exceeded:
+    case Errc::out_of_memory: return ENOBUFS;
+    default: return ENETDOWN;
+  }
+}
+
+// An interface that has just begun asks whether another host has its addresses, and they are not to be used so long. A program that is
+// started with it need not know.
+void await_addresses(sockets::EndpointNetwork& network) {
+  constexpr int kTries = 50;
+  constexpr timespec kBetween{.tv_sec = 0, .tv_nsec = 100'000'000};
+  for (int i = 0; i < kTries; ++i) {
+    const auto& all = network.configuration().addresses;
+    if (std::none_of(all.begin(), all.end(), [](const auto& each) { return each.tentative; })) return;
+    ::nanosleep(&kBetween, nullptr);
+    if (!network.refresh()) return;
+  }
+}
+
+Nanoseconds microseconds_of(const char* variable, Nanoseconds otherwise) noexcept {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr) return otherwise;
+  char* end = nullptr;
+  const unsigned long value = std::strtoul(text, &end, 10);
+  return end == text || *end != 0 || value > 1'000'000 ? otherwise : value * kMicrosecond;
+}
+
+}  // namespace
+
+Host& Host::get() noexcept {
+  alignas(Host) static std::byte memory[sizeof(Host)];
+  static Host* const host = new (memory) Host;
+  return *host;
+}
+
+Host::Host() { read_environment(); }
+
+void Host::read_environment() {
+  spin_most_ = spin_ = microseconds_of("UNET_SOCKETS_SPIN_US", spin_most_);
+  logs_ = std::getenv("UNET_SOCKETS_LOG") != nullptr;
+  const char* const text = std::getenv("UNET_SOCKETS_RULES");
+  if (text == nullptr) return;
+  if (auto rules = Rules::parse(text)) rules_ = std::move(*rules);
+  else std::fprintf(stderr, "unet-sockets: UNET_SOCKETS_RULES: %s; no rule is used\n", rules.error().text.c_str());
+}
+
+// ---- the lock
+
+bool Host::inside() noexcept { return depth != 0; }
+
+void Host::lock() noexcept {
+  ++depth;
+  if (mutex_.try_lock()) return;
+  wanting_.fetch_add(1, std::memory_order_relaxed);
+  mutex_.lock();
+  wanting_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Host::unlock() noexcept {
+  bool kick = false;
+  if (sockets_ != nullptr && !ending_) {
+    if (sockets_->stack().changes() != 0) dispatch();
+    kick = helper_rests_ && arrivals_ != rests_since_;
+    if (kick) helper_rests_ = false;
+  }
+  mutex_.unlock();
+  --depth;
+  if (kick) kick_helper();
+}
+
+// While a thread sleeps: signal handlers that run then are the program's, and not inside.
+void Host::release() noexcept {
+  mutex_.unlock();
+  --depth;
+}
+
+void Host::regain() noexcept {
+  ++depth;
+  wanting_.fetch_add(1, std::memory_order_relaxed);
+  mutex_.lock();
+  wanting_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// Lets a thread in that waits for the lock. std::mutex alone would not: who spins takes it again at once.
+void Host::give_way() noexcept {
+  mutex_.unlock();
+  ::sched_yield();
+  mutex_.lock();
+}
+
+// ---- the stack
+
+bool Host::open() {
+  if (sockets_ != nullptr) return true;
+  const auto refuse = [&](const Error& error) {
+    static bool told = false;
+    if (!std::exchange(told, true)) std::fprintf(stderr, "unet-sockets: %s\n", error.text.c_str());
+    errno = errno_of(error);
+    return false;
+  };
+  auto context = Context::open();
+  if (!context) return refuse(context.error());
+  auto made = sockets::Sockets::open(*context);
+  if (!made) return refuse(made.error());
+  const auto descriptor = (*made)->network().descriptor();
+  if (!descriptor) return refuse(descriptor.error());
+  endpoint_fd_ = *descriptor;
+  await_addresses((*made)->network());
+  context_ = std::move(*context);
+  sockets_ = std::move(*made);
+  if (start_helper()) return true;
+  sockets_.reset();
+  errno = ENOBUFS;
+  return false;
+}
+
+void Host::give_socket(File& file, int socket) {
+  file.socket = socket;
+  const auto index = static_cast<size_t>(socket);
+  if (index >= by_socket_.size()) by_socket_.resize(index + 1);
+  by_socket_[index] = &file;
+}
+
+void Host::close_socket(File& file) {
+  if (!file.is_ours()) return;
+  by_socket_[static_cast<size_t>(file.socket)] = nullptr;
+  sockets_->close(std::exchange(file.socket, -1));
+}
+
+void Host::let_go(Entry& entry) {
+  if (!entry.fds.empty() || entry.holds != 0) return;
+  if (entry.kind == Entry::Kind::socket) {
+    File& file = static_cast<File&>(entry);
+    EpollSet::forget(file);
+    close_socket(file);
+  }
+  delete &entry;
+}
+
+uint32_t Host::events(const File& file) const noexcept {
+  if (!file.is_ours()) return 0;
+  uint32_t events = sockets_->stack().events(file.socket);
+  if ((events & EPOLLIN) != 0) events |= EPOLLRDNORM;
+  if ((events & EPOLLOUT) != 0) events |= EPOLLWRNORM;
+  return events;
+}
+
+bool Host::turn() {
+  sockets::Stack& stack = sockets_->stack();
+  const Nanoseconds at = now();
+  stack.set_time(at);
+  const bool came = sockets_->network().poll(stack) != 0;
+  if (came || stack.is_due() || at - turned_at_ > kTurnEvery) {
+    stack.run();
+    turned_at_ = at;
+  }
+  ++turns_;
+  if (came) {
+    ++arrivals_;
+    armed_ = false;
+  }
+  if (stack.changes() == 0) return false;
+  dispatch();
+  return true;
+}
+
+void Host::dispatch() {
+  sockets::Change change;
+  while (sockets_->stack().next_change(change)) {
+    const auto index = static_cast<size_t>(change.socket);
+    File* const file = index < by_socket_.size() ? by_socket_[index] : nullptr;
+    if (file == nullptr) continue;
+    for (Registration* each : file->registrations) each->set->mark(*each);
+    for (Sleeper* each : file->sleepers) each->wake();
+  }
+}
+
+void Host::finish() noexcept {
+  lock();
+  ending_ = true;
+  if (sockets_ != nullptr) {
+    context_.reset();
+    sockets_.reset();  // waits for the ends of its streams
+  }
+  unlock();
+}
+
+}  // namespace unet::preload

@@ -1,0 +1,194 @@
+// host.h - the stack of this process, which all of its threads use, and how they wait; used by all calls of ipstack/preload.
+//
+// One lock is around the stack, the table of descriptors and all that hangs on it. A thread in a call turns the stack; one that waits spins
+// for a while, then sleeps, and the first of those that sleep watches the endpoint for all (the watcher). What comes is told to the threads
+// that wait for it, each by an eventfd of its own. When no thread is in a call, a helper thread keeps the stack going: it looks every
+// millisecond while the program is busy with something else, more seldom later, and sleeps when nothing happens at all.
+#pragma once
+
+#include <poll.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ipstack/preload/epoll_set.h"
+#include "ipstack/preload/file.h"
+#include "ipstack/preload/rules.h"
+#include "ipstack/sockets/calls.h"
+#include "unet/base/time.h"
+
+namespace unet::preload {
+
+constexpr Nanoseconds kForever = ~Nanoseconds{0};
+
+// A thread that waits, and the eventfd that wakes it.
+struct Sleeper {
+  int event = -1;
+  bool woken = false;
+
+  Sleeper();
+  ~Sleeper();
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
+  // False: it was woken already.
+  bool wake() noexcept;
+  void sleep_begins() noexcept;
+};
+
+class Host {
+ public:
+  // Of this process; it is never destroyed, as threads may be in calls until the very end.
+  static Host& get() noexcept;
+
+  // Locks the host. What this thread calls until then, the C library's functions themselves answer.
+  class Guard {
+   public:
+    Guard() noexcept : host_(get()) { host_.lock(); }
+    ~Guard() { host_.unlock(); }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+   private:
+    Host& host_;
+  };
+  // Within a Guard: gives the lock away, for a call of the kernel's that may wait.
+  class Away {
+   public:
+    Away() noexcept : host_(get()) { host_.release(); }
+    ~Away() { host_.regain(); }
+    Away(const Away&) = delete;
+    Away& operator=(const Away&) = delete;
+
+   private:
+    Host& host_;
+  };
+  // This thread is in the library already: what it calls is not the program's.
+  static bool inside() noexcept;
+
+  Table& table() noexcept { return table_; }
+
+  // ---- under the lock
+
+  // Opens the stack if it is not open. False: errno says why.
+  bool open();
+  sockets::Sockets& sockets() noexcept { return *sockets_; }
+  bool is_open() const noexcept { return sockets_ != nullptr; }
+  const Rules& rules() const noexcept { return rules_; }
+  Nanoseconds now() const noexcept { return clock_.now(); }
+  bool logs() const noexcept { return logs_; }
+
+  // The file has this socket of the stack.
+  void give_socket(File& file, int socket);
+  // The same taken away; the socket is closed.
+  void close_socket(File& file);
+  // The entry is no more, if no descriptor names it and no call holds it.
+  void let_go(Entry& entry);
+  // What is ready at a socket of ours, in epoll's bits; without the kernel's part of it.
+  uint32_t events(const File& file) const noexcept;
+
+  // Takes in what has come, and tells who waits for it. True: something has.
+  bool turn();
+  // turn(), if there was none for a while.
+  void turn_if_due() {
+    if (now() - turned_at_ > kTurnEvery) turn();
+  }
+
+  enum class Woken : uint8_t { something, timed_out, interrupted };
+  // Waits until something happens to what `who` waits for, or a descriptor of `kernel` is ready (its revents say so), at most until
+  // `until`. Gives the lock away meanwhile. May return for nothing.
+  Woken wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask = nullptr);
+  // The same for a thread that waits for one file.
+  Woken wait_for(File& file, std::span<pollfd> kernel, Nanoseconds until);
+  // As above, and `attempt`, which says -EAGAIN until it can do what it is to do; it is told whether to look at the kernel's part, too: a
+  // system call that is saved while there is nothing. `within`: 0 is for ever. -EINTR as the kernel has it.
+  template <typename Attempt>
+  int64_t block(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt);
+  static Sleeper& this_thread() noexcept;
+
+  // The process ends: its connections are closed, and what was sent leaves.
+  void finish() noexcept;
+
+ private:
+  static constexpr Nanoseconds kTurnEvery = 20 * kMicrosecond;
+  friend class Forks;
+
+  Host();
+  void read_environment();
+  void lock() noexcept;
+  void unlock() noexcept;
+  void release() noexcept;
+  void regain() noexcept;
+  void give_way() noexcept;
+  void dispatch();
+  bool spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until);
+  Woken sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask);
+  bool arm();
+  bool start_helper();
+  static void* helper(void* host);
+  void help();
+  void kick_helper() noexcept;
+
+  Table table_;
+  std::mutex mutex_;
+  std::atomic<int> wanting_{0};          // threads that wait for the lock
+  const Clock clock_;
+  Rules rules_;
+  bool logs_ = false;
+  std::optional<Context> context_;
+  std::unique_ptr<sockets::Sockets> sockets_;
+  int endpoint_fd_ = -1;
+  std::vector<File*> by_socket_;         // of the stack's
+  uint64_t arrivals_ = 0;                // turns in which something had come
+  Nanoseconds turned_at_ = 0;
+  uint64_t turns_ = 0;
+
+  Nanoseconds spin_most_ = 20 * kMicrosecond;
+  Nanoseconds spin_ = spin_most_;        // as much of it as was of use lately
+  Sleeper* watcher_ = nullptr;           // that sleeps on the endpoint
+  bool armed_ = false;                   // the next arrival wakes it
+
+  int helper_event_ = -1;
+  bool helper_rests_ = false;            // until it is kicked, because there were arrivals since
+  uint64_t rests_since_ = 0;
+  bool ending_ = false;
+};
+
+// A call that gives the lock away still has the file.
+class Hold {
+ public:
+  explicit Hold(Entry& entry) noexcept : entry_(entry) { ++entry_.holds; }
+  ~Hold() {
+    --entry_.holds;
+    Host::get().let_go(entry_);
+  }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+ private:
+  Entry& entry_;
+};
+
+// signals.cc: handlers that have come do not interrupt calls that wait without a limit (SA_RESTART).
+bool signals_restart() noexcept;
+
+template <typename Attempt>
+int64_t Host::block(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt) {
+  int64_t result = attempt(!waits);
+  if (result != -EAGAIN || !waits) return result;
+  const Hold hold(file);
+  const Nanoseconds until = within == 0 ? kForever : now() + within;
+  while (true) {
+    pollfd shadow{.fd = file.kernel && !file.fds.empty() ? file.fd() : -1, .events = kernel_events, .revents = 0};
+    const Woken woken = wait_for(file, {&shadow, shadow.fd < 0 ? size_t{0} : size_t{1}}, until);
+    result = attempt(shadow.revents != 0);
+    if (result != -EAGAIN) return result;
+    if (woken == Woken::interrupted && (within != 0 || !signals_restart())) return -EINTR;
+    if (now() >= until) return -EAGAIN;
+  }
+}
+
+}  // namespace unet::preload

@@ -1,0 +1,203 @@
+// host_wait.cc - how threads wait for the stack: they spin, sleep, and are woken; and the helper that looks after it meanwhile.
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "ipstack/preload/host.h"
+#include "ipstack/preload/real.h"
+
+namespace unet::preload {
+namespace {
+
+constexpr int kTurnsPerLook = 8;                         // at the clock, at who else wants the lock, and at the kernel's descriptors
+constexpr Nanoseconds kSpinLeast = 2 * kMicrosecond;
+constexpr Nanoseconds kWorthSpinning = 60 * kMicrosecond;  // what came so soon after going to sleep would have been worth a longer spin
+constexpr Nanoseconds kYieldEvery = 5 * kMicrosecond;
+// The helper looks so often while the program is busy elsewhere, for so many times; then more seldom; then it rests.
+constexpr Nanoseconds kTick = kMillisecond, kSlowTick = 10 * kMillisecond;
+constexpr int kTicks = 20, kSlowTicks = 100;
+constexpr Nanoseconds kRest = kSecond / 4;  // while another thread watches
+
+timespec timespec_of(Nanoseconds time) noexcept {
+  return {.tv_sec = static_cast<time_t>(time / kSecond), .tv_nsec = static_cast<long>(time % kSecond)};
+}
+
+int poll_for(std::span<pollfd> fds, Nanoseconds time, const sigset_t* mask) noexcept {
+  const timespec limit = timespec_of(time);
+  return real().ppoll(fds.data(), fds.size(), time == kForever ? nullptr : &limit, mask);
+}
+
+void drain(int event) noexcept {
+  uint64_t count;
+  static_cast<void>(!real().read(event, &count, sizeof count));
+}
+
+void ring(int event) noexcept {
+  const uint64_t one = 1;
+  static_cast<void>(!real().write(event, &one, sizeof one));
+}
+
+}  // namespace
+
+Sleeper::Sleeper() : event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+Sleeper::~Sleeper() {
+  if (event >= 0) real().close(event);
+}
+
+bool Sleeper::wake() noexcept {
+  if (woken) return false;
+  woken = true;
+  if (event >= 0) ring(event);
+  return true;
+}
+
+void Sleeper::sleep_begins() noexcept {
+  if (woken && event >= 0) drain(event);
+  woken = false;
+}
+
+Sleeper& Host::this_thread() noexcept {
+  thread_local Sleeper own;
+  return own;
+}
+
+Host::Woken Host::wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask) {
+  who.sleep_begins();
+  if (turn()) return Woken::something;
+  if (mask == nullptr && spin(who, kernel, until)) return Woken::something;
+  if (now() >= until) return Woken::timed_out;
+  return sleep(who, kernel, until, mask);
+}
+
+Host::Woken Host::wait_for(File& file, std::span<pollfd> kernel, Nanoseconds until) {
+  Sleeper& who = this_thread();
+  file.sleepers.push_back(&who);
+  const Woken woken = wait(who, kernel, until);
+  // Another thread may have closed it, and the file be no more: who waits then holds it (Hold).
+  std::erase(file.sleepers, &who);
+  return woken;
+}
+
+// True: something may have happened.
+bool Host::spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until) {
+  const Nanoseconds began = now(), end = std::min(began + spin_, until);
+  Nanoseconds yield_at = began + kYieldEvery;
+  for (Nanoseconds at = began; at < end; at = now()) {
+    for (int i = 0; i < kTurnsPerLook; ++i) {
+      if (turn() || who.woken) {
+        spin_ = spin_most_;
+        return true;
+      }
+      spin_pause();
+    }
+    if (!kernel.empty() && poll_for(kernel, 0, nullptr) > 0) return true;
+    if (wanting_.load(std::memory_order_relaxed) != 0) give_way();
+    if (at < yield_at) continue;
+    ::sched_yield();  // the one we wait for may be waiting for this very core
+    yield_at = now() + kYieldEvery;
+  }
+  return false;
+}
+
+Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask) {
+  constexpr size_t kMost = 64;
+  pollfd few[kMost];
+  std::vector<pollfd> many;
+  std::span<pollfd> all(few, kernel.size() + 2);
+  if (all.size() > kMost) {
+    many.resize(all.size());
+    all = many;
+  }
+  std::copy(kernel.begin(), kernel.end(), all.begin() + 2);
+  all[0] = {.fd = who.event, .events = POLLIN, .revents = 0};
+  all[1] = {.fd = -1, .events = POLLIN, .revents = 0};
+  const bool watches = watcher_ == nullptr;
+  if (watches) {
+    if (!arm()) return Woken::something;
+    watcher_ = &who;
+    all[1].fd = endpoint_fd_;
+  }
+  const Nanoseconds began = now();
+  // Timers of the stack are the watcher's, too.
+  const Nanoseconds end = watches ? std::min(until, sockets_->stack().next_event()) : until;
+  release();
+  const int ready = end <= began ? 0 : poll_for(all, end == kForever ? kForever : end - began, mask);
+  const int error = errno;
+  regain();
+  if (watches) watcher_ = nullptr;
+  const Nanoseconds slept = now() - began;
+  spin_ = slept < kWorthSpinning ? spin_most_ : std::max(kSpinLeast, spin_ / 2);
+  std::copy(all.begin() + 2, all.end(), kernel.begin());
+  if (ready < 0 && error == EINTR) return Woken::interrupted;
+  turn();
+  return ready == 0 && now() >= until ? Woken::timed_out : Woken::something;
+}
+
+// False: there is something already.
+bool Host::arm() {
+  armed_ = sockets_->network().arm(sockets_->stack());
+  return armed_;
+}
+
+// ---- the helper
+
+bool Host::start_helper() {
+  if (helper_event_ < 0) helper_event_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (helper_event_ < 0) return false;
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the program's
+  pthread_t thread;
+  const bool started = ::pthread_create(&thread, nullptr, &Host::helper, this) == 0;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (started) ::pthread_detach(thread);
+  return started;
+}
+
+void Host::kick_helper() noexcept { ring(helper_event_); }
+
+void* Host::helper(void* host) {
+  static_cast<Host*>(host)->help();
+  return nullptr;
+}
+
+void Host::help() {
+  Guard guard;
+  uint64_t seen = arrivals_, turns = turns_;
+  int quiet = 0;
+  while (!ending_) {
+    // Nobody has looked since the last time, and somebody may have to be woken.
+    if (turns_ == turns) turn();
+    if (watcher_ != nullptr && !armed_ && !arm()) turn();
+    quiet = arrivals_ == seen ? quiet + 1 : 0;
+    seen = arrivals_;
+    turns = turns_;
+    pollfd both[2] = {{.fd = helper_event_, .events = POLLIN, .revents = 0}, {.fd = -1, .events = POLLIN, .revents = 0}};
+    Nanoseconds time = quiet < kTicks ? kTick : kSlowTick;
+    if (quiet >= kTicks + kSlowTicks) {
+      time = kRest;
+      if (watcher_ == nullptr && arm()) {
+        both[1].fd = endpoint_fd_;
+        const Nanoseconds next = sockets_->stack().next_event();
+        time = next == kForever ? kForever : next > now() ? next - now() : 0;
+      } else if (watcher_ == nullptr) {
+        time = kTick;
+      }
+      helper_rests_ = time != kTick;
+      rests_since_ = arrivals_;
+    }
+    release();
+    const bool kicked = poll_for(both, time, nullptr) > 0 && both[0].revents != 0;
+    regain();
+    helper_rests_ = false;
+    if (!kicked) continue;
+    drain(helper_event_);
+    quiet = 0;
+  }
+}
+
+}  // namespace unet::preload

@@ -1,0 +1,286 @@
+// placement.cc - decides whose a socket is, and carries it over.
+#include "ipstack/preload/placement.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "ipstack/preload/host.h"
+#include "ipstack/preload/real.h"
+#include "ipstack/wire/ip.h"
+
+namespace unet::preload {
+namespace {
+
+constexpr int kPortTries = 32;  // at ports that both, the stack and the kernel, have free
+
+uint8_t protocol_of(const File& file) noexcept { return file.is_stream() ? ip::Protocol::kTcp : ip::Protocol::kUdp; }
+
+int result_of(int result) noexcept { return result < 0 ? -errno : result; }
+
+// The network interface has that address, or a way to it.
+bool is_reachable(const ip::IpAddress& to) {
+  const IpConfiguration& all = Host::get().sockets().network().configuration();
+  if (std::any_of(all.addresses.begin(), all.addresses.end(),
+                  [&](const auto& each) { return ip::same_network(each.address, to, each.prefix); })) {
+    return true;
+  }
+  if (to.is_multicast() || to.is_limited_broadcast()) return !all.addresses.empty();
+  return std::any_of(all.interfaces.begin(), all.interfaces.end(), [&](const auto& each) {
+    return !(to.is_ipv4() ? each.gateway4 : each.gateway6).is_unspecified();
+  });
+}
+
+bool is_own(const ip::IpAddress& host) {
+  const IpConfiguration& all = Host::get().sockets().network().configuration();
+  return std::any_of(all.addresses.begin(), all.addresses.end(), [&](const auto& each) { return each.address == host; });
+}
+
+enum class Part : uint8_t { ours, kernel, both };
+
+// Who takes part in what is bound to that address.
+Part part_of_local(const File& file, const sockets::Address& local) {
+  if (const auto said = Host::get().rules().find(protocol_of(file), local)) return *said == Owner::ours ? Part::ours : Part::kernel;
+  if (local.host.is_loopback()) return Part::kernel;
+  if (!Host::get().open()) return Part::kernel;
+  if (local.host.is_unspecified()) return Part::both;
+  const bool group = local.host.is_multicast() && !file.is_stream();
+  return group || is_own(local.host) ? Part::ours : Part::kernel;
+}
+
+// The kernel's socket does not wait, as the program's calls look at both.
+void let_kernel_take_part(File& file) {
+  const int flags = real().fcntl(file.fd(), F_GETFL);
+  real().fcntl(file.fd(), F_SETFL, flags | O_NONBLOCK);
+}
+
+// At any port that both have free, or at the one that is given. 0, or -errno.
+int bind_both(File& file, sockets::Address to) {
+  const bool any = to.port == 0;
+  for (int i = 0; i < (any ? kPortTries : 1); ++i) {
+    if (const int result = begin_ours(file); result < 0) return result;
+    sockaddr_storage address;
+    socklen_t length = sizeof address;
+    write_address({to.host, any ? uint16_t{0} : to.port}, file.domain, reinterpret_cast<sockaddr*>(&address), &length);
+    sockets::Sockets& ours = Host::get().sockets();
+    int error = ours.bind(file.socket, reinterpret_cast<sockaddr*>(&address), length) < 0 ? errno : 0;
+    if (error == 0) {
+      length = sizeof address;
+      ours.getsockname(file.socket, reinterpret_cast<sockaddr*>(&address), &length);
+      error = real().bind(file.fd(), reinterpret_cast<sockaddr*>(&address), length) < 0 ? errno : 0;
+    }
+    if (error == 0) {
+      let_kernel_take_part(file);
+      file.bound = true;
+      return 0;
+    }
+    Host::get().close_socket(file);
+    if (!any || error != EADDRINUSE) return -error;
+  }
+  return -EADDRINUSE;
+}
+
+}  // namespace
+
+int read_address(const sockaddr* address, socklen_t length, sockets::Address& into) noexcept {
+  if (address == nullptr) return EFAULT;
+  if (length < sizeof(sa_family_t)) return EINVAL;
+  sa_family_t family;
+  std::memcpy(&family, address, sizeof family);
+  if (family == AF_INET) {
+    sockaddr_in four;
+    if (length < sizeof four) return EINVAL;
+    std::memcpy(&four, address, sizeof four);
+    into = {four.sin_addr.s_addr == 0 ? ip::IpAddress{} : ip::ipv4_address(&four.sin_addr), ntohs(four.sin_port)};
+    return 0;
+  }
+  if (family == AF_INET6) {
+    sockaddr_in6 six;
+    if (length < sizeof six) return EINVAL;
+    std::memcpy(&six, address, sizeof six);
+    into = {ip::ipv6_address(&six.sin6_addr), ntohs(six.sin6_port)};
+    return 0;
+  }
+  return EAFNOSUPPORT;
+}
+
+void write_address(const sockets::Address& address, int domain, sockaddr* into, socklen_t* length) noexcept {
+  if (into == nullptr || length == nullptr) return;
+  sockaddr_in four{};
+  sockaddr_in6 six{};
+  const void* from = &four;
+  socklen_t size = sizeof four;
+  if (domain == AF_INET6) {
+    six.sin6_family = AF_INET6;
+    six.sin6_port = htons(address.port);
+    std::memcpy(&six.sin6_addr, address.host.bytes.data(), 16);
+    from = &six;
+    size = sizeof six;
+  } else {
+    four.sin_family = AF_INET;
+    four.sin_port = htons(address.port);
+    if (address.host.is_ipv4()) std::memcpy(&four.sin_addr, address.host.wire(), 4);
+  }
+  std::memcpy(into, from, std::min(*length, size));
+  *length = size;
+}
+
+Owner owner_of_remote(const File& file, const sockets::Address& remote) {
+  Host& host = Host::get();
+  if (const auto said = host.rules().find(protocol_of(file), remote)) return *said;
+  if (remote.host.is_unspecified() || remote.host.is_loopback()) return Owner::kernel;
+  const bool mapped = file.domain == AF_INET6 && remote.host.is_ipv4() && remote.host == ip::ipv4_address(0u);
+  return !mapped && host.open() && is_reachable(remote.host) ? Owner::ours : Owner::kernel;
+}
+
+int begin_ours(File& file) {
+  if (file.is_ours()) return 0;
+  Host& host = Host::get();
+  if (!host.open()) return -errno;
+  const int made = host.sockets().socket(file.domain, file.type, 0);
+  if (made < 0) return -errno;
+  host.sockets().set_nonblocking(made, true);
+  host.give_socket(file, made);
+  for (const File::Option& each : file.options) {
+    host.sockets().setsockopt(made, each.level, each.name, each.value.data(), static_cast<socklen_t>(each.value.size()));
+  }
+  return 0;
+}
+
+void leave_kernel(File& file) {
+  if (!std::exchange(file.kernel, false)) return;
+  for (Registration* each : file.registrations) {
+    epoll_event none{};
+    if (each->set->fds.empty()) continue;
+    real().epoll_ctl(each->set->fds.front(), EPOLL_CTL_DEL, each->fd, &none);
+    --each->set->kernel_members;
+    each->set->mark(*each);
+  }
+}
+
+void join_kernel(File& file) {
+  if (std::exchange(file.kernel, true)) return;
+  let_kernel_take_part(file);
+  for (Registration* each : file.registrations) {
+    if (each->set->fds.empty()) continue;
+    real().epoll_ctl(each->set->fds.front(), EPOLL_CTL_ADD, each->fd, &each->wanted);
+    ++each->set->kernel_members;
+  }
+}
+
+void leave_to_kernel(File& file) {
+  Host& host = Host::get();
+  if (host.logs()) std::fprintf(stderr, "unet-sockets: descriptor %d is the kernel's\n", file.fd());
+  if (file.is_ours()) {
+    host.close_socket(file);
+    const int flags = real().fcntl(file.fd(), F_GETFL);
+    if (!file.nonblocking) real().fcntl(file.fd(), F_SETFL, flags & ~O_NONBLOCK);
+  }
+  const Hold hold(file);
+  while (!file.fds.empty()) host.table().take(file.fds.back());
+}
+
+int bind_file(File& file, const sockaddr* address, socklen_t length, bool& decided) {
+  decided = true;
+  sockets::Address to;
+  Host& host = Host::get();
+  if (file.is_ours()) return result_of(host.sockets().bind(file.socket, address, length));
+  const int error = read_address(address, length, to);
+  // What is wrong with it the kernel says better; and the socket stays undecided.
+  const Part part = error != 0 || file.bound ? Part::kernel : part_of_local(file, to);
+  if (error != 0 || file.bound) return result_of(real().bind(file.fd(), address, length));
+  if (part == Part::both) return bind_both(file, to);
+  if (part == Part::kernel) {
+    const int result = result_of(real().bind(file.fd(), address, length));
+    if (result == 0) leave_to_kernel(file);
+    return result;
+  }
+  int result = begin_ours(file);
+  if (result == 0) result = result_of(host.sockets().bind(file.socket, address, length));
+  if (result < 0) {
+    const int wrong = -result;
+    host.close_socket(file);
+    return -wrong;
+  }
+  file.bound = true;
+  leave_kernel(file);
+  return 0;
+}
+
+int listen_file(File& file, int backlog, bool& decided) {
+  decided = true;
+  if (!file.is_stream()) return result_of(real().listen(file.fd(), backlog));
+  if (!file.is_ours()) {
+    if (!Host::get().open()) {
+      decided = false;
+      leave_to_kernel(file);
+      return 0;
+    }
+    if (const int result = bind_both(file, {}); result < 0) return result;
+  }
+  const int result = result_of(Host::get().sockets().listen(file.socket, backlog));
+  if (result < 0) return result;
+  file.listens = true;
+  file.backlog = backlog;
+  return file.kernel ? result_of(real().listen(file.fd(), backlog)) : 0;
+}
+
+int place_for(File& file, const sockets::Address& remote, bool& decided) {
+  decided = true;
+  if (file.is_ours() && !file.kernel && file.is_stream()) return 0;
+  if (owner_of_remote(file, remote) == Owner::kernel) {
+    decided = false;
+    // A datagram socket may send elsewhere later.
+    if (file.is_stream()) leave_to_kernel(file);
+    else if (file.is_ours()) join_kernel(file);
+    return 0;
+  }
+  if (const int result = begin_ours(file); result < 0) return result;
+  if (file.is_stream() || !file.bound) leave_kernel(file);
+  return 0;
+}
+
+// ---- options
+
+namespace {
+
+// What the stack has no use for, as it only says how the kernel is to go about its work.
+bool is_advice(int level, int name) noexcept {
+  if (level == SOL_SOCKET) {
+    return name == SO_PRIORITY || name == SO_MARK || name == SO_DONTROUTE || name == SO_INCOMING_CPU || name == SO_BUSY_POLL ||
+           name == SO_PREFER_BUSY_POLL || name == SO_BUSY_POLL_BUDGET || name == SO_MAX_PACING_RATE || name == SO_RCVLOWAT ||
+           name == SO_OOBINLINE || name == SO_SNDBUFFORCE || name == SO_RCVBUFFORCE || name == SO_DEBUG || name == SO_ZEROCOPY ||
+           name == SO_NO_CHECK || name == SO_TIMESTAMP || name == SO_TIMESTAMPNS;
+  }
+  if (level == IPPROTO_TCP) {
+    constexpr int kAdvice[] = {TCP_CORK, TCP_SYNCNT, TCP_LINGER2, TCP_DEFER_ACCEPT, TCP_WINDOW_CLAMP, TCP_QUICKACK, TCP_NOTSENT_LOWAT};
+    return std::find(std::begin(kAdvice), std::end(kAdvice), name) != std::end(kAdvice);
+  }
+  if (level == IPPROTO_IP) return name == IP_MTU_DISCOVER || name == IP_RECVERR || name == IP_BIND_ADDRESS_NO_PORT || name == IP_FREEBIND;
+  if (level == IPPROTO_IPV6) return name == IPV6_MTU_DISCOVER || name == IPV6_RECVERR;
+  return false;
+}
+
+}  // namespace
+
+int set_option(File& file, int level, int name, const void* value, socklen_t length) {
+  if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO) && length >= sizeof(timeval)) {
+    timeval time;
+    std::memcpy(&time, value, sizeof time);
+    const Nanoseconds within = static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_usec) * kMicrosecond;
+    (name == SO_RCVTIMEO ? file.receive_within : file.send_within) = within;
+  }
+  if (!file.is_ours()) {
+    const auto* const bytes = static_cast<const std::byte*>(value);
+    file.options.push_back({level, name, std::vector<std::byte>(bytes, bytes + length)});
+    return 0;
+  }
+  if (Host::get().sockets().setsockopt(file.socket, level, name, value, length) == 0) return 0;
+  return errno == ENOPROTOOPT && is_advice(level, name) ? 0 : errno;
+}
+
+}  // namespace unet::preload

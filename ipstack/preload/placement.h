@@ -1,0 +1,39 @@
+// placement.h - whose a socket is: it begins as the kernel's and undecided, and becomes ours, both's or the kernel's alone when its program
+// binds, connects or sends; used by the calls of ipstack/preload, under the host's lock.
+#pragma once
+
+#include <sys/socket.h>
+
+#include "ipstack/preload/file.h"
+#include "ipstack/preload/rules.h"
+
+namespace unet::preload {
+
+// 0, or an errno: as sockaddr says it, an address of a family that a socket of `domain` may use. Addresses of other families are for the
+// kernel to judge: EAFNOSUPPORT.
+int read_address(const sockaddr* address, socklen_t length, sockets::Address& into) noexcept;
+void write_address(const sockets::Address& address, int domain, sockaddr* into, socklen_t* length) noexcept;
+
+// Whose what goes to that address is. ours only if the stack is open then.
+Owner owner_of_remote(const File& file, const sockets::Address& remote);
+
+// Calls that place a socket. They answer as the call of that name does, but an error as -errno; `decided` is false when the socket has
+// become the kernel's alone, the file is no more, and the kernel is to be asked.
+int bind_file(File& file, const sockaddr* address, socklen_t length, bool& decided);
+int listen_file(File& file, int backlog, bool& decided);
+// Before connect() or a datagram to there: the socket is ours, or (`decided` false) the kernel's.
+int place_for(File& file, const sockets::Address& remote, bool& decided);
+
+// The stack has a part of it from now on. 0, or -errno.
+int begin_ours(File& file);
+// The kernel has no part of it any longer.
+void leave_kernel(File& file);
+// The kernel has a part of it again.
+void join_kernel(File& file);
+// The kernel alone has it: the file is no more.
+void leave_to_kernel(File& file);
+
+// What an option of it means to us, and to the stack if it has the socket: 0, or an errno. The shadow has taken it already.
+int set_option(File& file, int level, int name, const void* value, socklen_t length);
+
+}  // namespace unet::preload

@@ -1,0 +1,37 @@
+// real.h - the C library's own functions, behind those that this library puts in front of them; used by all of ipstack/preload.
+#pragma once
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+// Every function that programs find here first.
+#define UNET_PRELOAD_FUNCTIONS(X)                                                                                                  \
+  X(socket) X(bind) X(listen) X(accept) X(accept4) X(connect) X(shutdown) X(getsockname) X(getpeername) X(setsockopt) X(getsockopt) \
+  X(read) X(readv) X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) X(write) X(writev) X(send) X(sendto) X(sendmsg) X(sendmmsg)           \
+  X(sendfile) X(sendfile64) X(splice)                                                                                              \
+  X(poll) X(ppoll) X(select) X(pselect) X(epoll_create) X(epoll_create1) X(epoll_ctl) X(epoll_wait) X(epoll_pwait) X(epoll_pwait2) \
+  X(close) X(close_range) X(closefrom) X(dup) X(dup2) X(dup3) X(fcntl) X(fcntl64) X(ioctl) X(fdopen)                               \
+  X(sigaction) X(signal) X(_exit) X(_Exit)
+
+namespace unet::preload {
+
+struct Real {
+#define UNET_PRELOAD_MEMBER(name) decltype(&::name) name;
+  UNET_PRELOAD_FUNCTIONS(UNET_PRELOAD_MEMBER)
+#undef UNET_PRELOAD_MEMBER
+};
+
+// Found when one is first wanted, which may be before the constructors of this library have run.
+const Real& real() noexcept;
+
+}  // namespace unet::preload

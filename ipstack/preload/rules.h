@@ -1,0 +1,46 @@
+// rules.h - which traffic of a program is ours, and which stays the kernel's, as $UNET_SOCKETS_RULES says it; used by Placement.
+//
+//   RULES = RULE { ";" RULE }
+//   RULE  = ("ours" | "kernel") ["tcp" | "udp"] ADDRESS["/" PREFIX] [" " PORT["-" PORT]] | ("ours" | "kernel") ["tcp" | "udp"] "*" [...]
+//
+//   kernel tcp * 22; ours 10.0.0.0/24; kernel *
+//
+// The first that fits counts. Where none does: loopback is the kernel's, and ours is what the network interface has an address of, or a
+// way to. Addresses are the remote ones of what is sent or connected, the local ones of what is bound.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "ipstack/sockets/address.h"
+#include "unet/base/result.h"
+
+namespace unet::preload {
+
+enum class Owner : uint8_t { ours, kernel };
+
+class Rules {
+ public:
+  // Errors: invalid_argument; the text names the rule that cannot be read.
+  static Result<Rules> parse(std::string_view text);
+
+  // Whose it is; nothing: no rule says so.
+  std::optional<Owner> find(uint8_t protocol, const sockets::Address& address) const noexcept;
+
+ private:
+  struct Rule {
+    Owner owner = Owner::kernel;
+    uint8_t protocol = 0;  // 0: both
+    bool any = true;       // whatever the address
+    ip::IpAddress address{};
+    uint32_t prefix = 0;
+    uint16_t first = 0, last = 0xFFFF;
+  };
+  static Result<Rule> parse_rule(std::string_view text);
+
+  std::vector<Rule> rules_;
+};
+
+}  // namespace unet::preload

@@ -1,0 +1,183 @@
+// socket_calls.cc - socket() to shutdown(), and options.
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#include <cstring>
+
+#include "ipstack/preload/calls.h"
+
+using namespace unet::preload;
+namespace sockets = unet::sockets;
+
+namespace {
+
+bool may_be_ours(int domain, int type, int protocol) noexcept {
+  if (domain != AF_INET && domain != AF_INET6) return false;
+  const int kind = type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC);
+  return (kind == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP)) ||
+         (kind == SOCK_DGRAM && (protocol == 0 || protocol == IPPROTO_UDP));
+}
+
+// A connection of the stack at a descriptor of its own. The stack has one ready.
+int take_connection(File& listener, sockaddr* address, socklen_t* length, int flags) {
+  Host& host = Host::get();
+  const int fd = real().socket(listener.domain, SOCK_STREAM | (flags & (SOCK_CLOEXEC | SOCK_NONBLOCK)), 0);
+  if (fd < 0) return -errno;
+  const int made = host.sockets().accept(listener.socket, address, length, SOCK_NONBLOCK);
+  if (made < 0) {
+    const int error = errno;
+    real().close(fd);
+    return -error;
+  }
+  auto* const file = new File(listener.domain, SOCK_STREAM);
+  file->kernel = false;
+  file->nonblocking = (flags & SOCK_NONBLOCK) != 0;
+  file->bound = true;
+  host.table().put(fd, *file);
+  host.give_socket(*file, made);
+  return fd;
+}
+
+int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
+  if ((flags & ~(SOCK_CLOEXEC | SOCK_NONBLOCK)) != 0) return -EINVAL;
+  Host& host = Host::get();
+  return static_cast<int>(host.block(listener, POLLIN, !listener.nonblocking, listener.receive_within, [&](bool kernel) -> int64_t {
+    if (!listener.is_ours()) return -EINVAL;
+    if ((host.events(listener) & EPOLLIN) == 0) host.turn();
+    const bool ready = (host.events(listener) & (EPOLLIN | EPOLLERR)) != 0 || !listener.listens;
+    if (ready) return take_connection(listener, address, length, flags);
+    return kernel && listener.kernel ? result_of(real().accept4(listener.fd(), address, length, flags)) : -EAGAIN;
+  }));
+}
+
+int connect_of(File& file, const sockaddr* address, socklen_t length) {
+  Host& host = Host::get();
+  sockets::Address to;
+  if (const int error = read_address(address, length, to); error != 0) {
+    const bool apart = error == EAFNOSUPPORT && address->sa_family == AF_UNSPEC;
+    if (!file.is_ours()) return static_cast<int>(result_of(real().connect(file.fd(), address, length)));
+    return apart ? static_cast<int>(result_of(host.sockets().connect(file.socket, address, length))) : -error;
+  }
+  const int kernel_fd = file.fd();
+  bool decided = false;
+  if (const int result = place_for(file, to, decided); result < 0) return result;
+  if (!decided) return static_cast<int>(result_of(real().connect(kernel_fd, address, length)));
+  leave_kernel(file);
+  const auto begun = static_cast<int>(result_of(host.sockets().connect(file.socket, address, length)));
+  if (file.nonblocking || (begun != -EINPROGRESS && begun != -EALREADY)) return begun;
+  const int64_t done = host.block(file, POLLOUT, true, file.send_within, [&](bool) -> int64_t {
+    if (!file.is_ours()) return -EBADF;
+    const int more = host.sockets().stack().connect(file.socket, to);
+    return more == -EISCONN ? 0 : more == -EINPROGRESS || more == -EALREADY ? -EAGAIN : more;
+  });
+  return done == -EAGAIN ? begun : static_cast<int>(done);  // SO_SNDTIMEO, as Linux has it
+}
+
+}  // namespace
+
+UNET_PRELOAD int socket(int domain, int type, int protocol) noexcept {
+  const int fd = real().socket(domain, type, protocol);
+  if (fd < 0 || Host::inside() || !may_be_ours(domain, type, protocol)) return fd;
+  const Host::Guard guard;
+  auto* const file = new File(domain, type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC));
+  file->nonblocking = (type & SOCK_NONBLOCK) != 0;
+  Host::get().table().put(fd, *file);
+  return fd;
+}
+
+UNET_PRELOAD int bind(int fd, const sockaddr* address, socklen_t length) noexcept {
+  if (file_of(fd) == nullptr) return real().bind(fd, address, length);
+  const Host::Guard guard;
+  File* const file = Host::get().table().file(fd);
+  bool decided = false;
+  if (file == nullptr) return real().bind(fd, address, length);
+  return static_cast<int>(answer(bind_file(*file, address, length, decided)));
+}
+
+UNET_PRELOAD int listen(int fd, int backlog) noexcept {
+  if (file_of(fd) == nullptr) return real().listen(fd, backlog);
+  const Host::Guard guard;
+  File* const file = Host::get().table().file(fd);
+  if (file == nullptr) return real().listen(fd, backlog);
+  bool decided = false;
+  const int result = listen_file(*file, backlog, decided);
+  return decided ? static_cast<int>(answer(result)) : real().listen(fd, backlog);
+}
+
+UNET_PRELOAD int accept4(int fd, sockaddr* address, socklen_t* length, int flags) {
+  if (file_of(fd) == nullptr) return real().accept4(fd, address, length, flags);
+  {
+    const Host::Guard guard;
+    File* const file = Host::get().table().file(fd);
+    if (file != nullptr && file->is_ours()) return static_cast<int>(answer(accept_of(*file, address, length, flags)));
+  }
+  return real().accept4(fd, address, length, flags);
+}
+
+UNET_PRELOAD int accept(int fd, sockaddr* address, socklen_t* length) { return accept4(fd, address, length, 0); }
+
+UNET_PRELOAD int connect(int fd, const sockaddr* address, socklen_t length) {
+  if (file_of(fd) == nullptr) return real().connect(fd, address, length);
+  const Host::Guard guard;
+  File* const file = Host::get().table().file(fd);
+  // The kernel's connect() may wait, but not under our lock: a file that becomes the kernel's is asked for again below.
+  if (file != nullptr) {
+    sockets::Address to;
+    const bool known = read_address(address, length, to) == 0;
+    bool decided = false;
+    if (!known || file->is_ours()) return static_cast<int>(answer(connect_of(*file, address, length)));
+    if (const int result = place_for(*file, to, decided); result < 0) return static_cast<int>(answer(result));
+    if (decided) return static_cast<int>(answer(connect_of(*file, address, length)));
+  }
+  const Host::Away away;
+  return real().connect(fd, address, length);
+}
+
+UNET_PRELOAD int shutdown(int fd, int how) noexcept {
+  if (file_of(fd) == nullptr) return real().shutdown(fd, how);
+  const Host::Guard guard;
+  File* const file = Host::get().table().file(fd);
+  if (file == nullptr || !file->is_ours()) return real().shutdown(fd, how);
+  const int result = Host::get().sockets().shutdown(file->socket, how);
+  if (file->kernel && file->listens) real().shutdown(fd, how);
+  return result;
+}
+
+UNET_PRELOAD int getsockname(int fd, sockaddr* address, socklen_t* length) noexcept {
+  if (file_of(fd) == nullptr) return real().getsockname(fd, address, length);
+  const Host::Guard guard;
+  File* const file = Host::get().table().file(fd);
+  if (file == nullptr || !file->is_ours()) return real().getsockname(fd, address, length);
+  if (address == nullptr || length == nullptr) return static_cast<int>(answer(-EFAULT));
+  return Host::get().sockets().getsockname(file->socket, address, length);
+}
+
+UNET_PRELOAD int getpeername(int fd, sockaddr* address, socklen_t* length) noexcept {
+  if (file_of(fd) == nullptr) return real().getpeername(fd, address, length);
+  const Host::Guard guard;
+  File* const file = Host::get().table().file(fd);
+  if (file == nullptr || !file->is_ours()) return real().getpeername(fd, address, length);
+  if (address == nullptr || length == nullptr) return static_cast<int>(answer(-EFAULT));
+  return Host::get().sockets().getpeername(file->socket, address, length);
+}
+
+UNET_PRELOAD int setsockopt(int fd, int level, int name, const void* value, socklen_t length) noexcept {
+  // The shadow judges it first: whether there is such an option, and such a value.
+  const int result = real().setsockopt(fd, level, name, value, length);
+  if (result != 0 || file_of(fd) == nullptr) return result;
+  const Host::Guard guard;
+  File* const file = Host::get().table().file(fd);
+  return file == nullptr ? 0 : static_cast<int>(answer(-set_option(*file, level, name, value, length)));
+}
+
+UNET_PRELOAD int getsockopt(int fd, int level, int name, void* value, socklen_t* length) noexcept {
+  if (file_of(fd) == nullptr) return real().getsockopt(fd, level, name, value, length);
+  const Host::Guard guard;
+  File* const file = Host::get().table().file(fd);
+  if (file == nullptr || !file->is_ours() || (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO))) {
+    return real().getsockopt(fd, level, name, value, length);
+  }
+  Host::get().turn_if_due();
+  const int result = Host::get().sockets().getsockopt(file->socket, level, name, value, length);
+  return result < 0 && errno == ENOPROTOOPT ? real().getsockopt(fd, level, name, value, length) : result;
+}

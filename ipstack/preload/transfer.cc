@@ -1,0 +1,200 @@
+// transfer.cc - data between the memory of a program and the stack.
+//
+// A payload byte is copied by the stack as stack.h says; a message of several pieces up to kGather once more, into one piece.
+#include "ipstack/preload/transfer.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "ipstack/preload/calls.h"
+
+namespace unet::preload {
+namespace {
+
+constexpr size_t kGather = 64 * 1024;
+
+size_t bytes_of(const msghdr& message) noexcept {
+  size_t sum = 0;
+  for (size_t i = 0; i < message.msg_iovlen; ++i) sum += message.msg_iov[i].iov_len;
+  return sum;
+}
+
+// 0, or -errno: as the kernel checks a message before it looks at its data.
+int64_t check(const msghdr& message) noexcept {
+  if (message.msg_iovlen > kIovecsMax) return -EMSGSIZE;
+  if (message.msg_iovlen != 0 && message.msg_iov == nullptr) return -EFAULT;
+  for (size_t i = 0; i < message.msg_iovlen; ++i) {
+    if (message.msg_iov[i].iov_len > static_cast<size_t>(SSIZE_MAX)) return -EINVAL;
+    if (message.msg_iov[i].iov_len != 0 && message.msg_iov[i].iov_base == nullptr) return -EFAULT;
+  }
+  return 0;
+}
+
+// Memory of this thread, for messages of several pieces.
+std::byte* gathering() noexcept {
+  thread_local std::vector<std::byte> memory(kGather);
+  return memory.data();
+}
+
+int64_t receive_ours(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length) {
+  return result_of(Host::get().sockets().recvfrom(file.socket, data, length, (flags | MSG_DONTWAIT) & ~MSG_WAITALL, from, from_length));
+}
+
+// A stream's bytes, or a datagram, once; the kernel's part of a datagram socket behind ours.
+int64_t receive_once(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length, bool kernel) {
+  if (!file.is_ours()) return -EBADF;
+  const int64_t got = receive_ours(file, data, length, flags, from, from_length);
+  if (got != -EAGAIN || !kernel || !file.kernel || file.is_stream()) return got;
+  return result_of(real().recvfrom(file.fd(), data, length, flags | MSG_DONTWAIT, from, from_length));
+}
+
+// All of `data` if the call waits, else as much as there is room for.
+int64_t send_stream(File& file, const std::byte* data, size_t length, int flags) {
+  Host& host = Host::get();
+  const bool may_wait = waits(file, flags);
+  size_t sent = 0;
+  const int64_t result = host.block(file, POLLOUT, may_wait, file.send_within, [&](bool) -> int64_t {
+    if (!file.is_ours()) return -EBADF;
+    const int64_t more = result_of(host.sockets().send(file.socket, data + sent, length - sent, flags | MSG_DONTWAIT));
+    if (more < 0) return more;
+    sent += static_cast<size_t>(more);
+    return sent < length && may_wait ? -EAGAIN : static_cast<int64_t>(sent);
+  });
+  if (result >= 0 || sent == 0) return result;
+  if (result != -EAGAIN && result != -EINTR && file.is_ours()) host.sockets().stack().return_error(file.socket, static_cast<int>(-result));
+  return static_cast<int64_t>(sent);
+}
+
+int64_t send_datagram(File& file, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
+  Host& host = Host::get();
+  if (to != nullptr) {
+    sockets::Address remote;
+    if (const int error = read_address(to, to_length, remote); error != 0) return -error;
+    bool ours = false;
+    if (const int result = place_for(file, remote, ours); result < 0) return result;
+    if (!ours) return result_of(real().sendto(file.fd(), data, length, flags, to, to_length));
+  }
+  return host.block(file, POLLOUT, waits(file, flags), file.send_within, [&](bool) -> int64_t {
+    if (!file.is_ours()) return -EBADF;
+    return result_of(host.sockets().sendto(file.socket, data, length, flags | MSG_DONTWAIT, to, to_length));
+  });
+}
+
+int64_t receive_stream(File& file, std::byte* data, size_t length, int flags) {
+  if (length == 0) return 0;
+  Host& host = Host::get();
+  const bool may_wait = waits(file, flags), all = (flags & MSG_WAITALL) != 0 && (flags & MSG_PEEK) == 0 && may_wait;
+  size_t received = 0;
+  const int64_t result = host.block(file, POLLIN, may_wait, file.receive_within, [&](bool) -> int64_t {
+    if (!file.is_ours()) return -EBADF;
+    const int64_t more = receive_ours(file, data + received, length - received, flags, nullptr, nullptr);
+    if (more <= 0) return more;
+    received += static_cast<size_t>(more);
+    return all && received < length ? -EAGAIN : static_cast<int64_t>(received);
+  });
+  if (result > 0 || received == 0) return result;
+  if (result < 0 && result != -EAGAIN && result != -EINTR && file.is_ours()) {
+    host.sockets().stack().return_error(file.socket, static_cast<int>(-result));
+  }
+  return static_cast<int64_t>(received);
+}
+
+}  // namespace
+
+int64_t with_signal(const File& file, int64_t result, int flags) noexcept {
+  if (result == -EPIPE && file.is_stream() && (flags & MSG_NOSIGNAL) == 0) ::pthread_kill(::pthread_self(), SIGPIPE);
+  return result;
+}
+
+int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length) {
+  length = std::min(length, kTransferMax);
+  if ((flags & (MSG_OOB | MSG_ERRQUEUE)) != 0) {
+    return (flags & MSG_ERRQUEUE) != 0 ? -EAGAIN : receive_ours(file, data, length, flags, from, from_length);
+  }
+  if (data == nullptr && length != 0) return -EFAULT;
+  if (file.is_stream()) return receive_stream(file, static_cast<std::byte*>(data), length, flags);
+  Host& host = Host::get();
+  return host.block(file, POLLIN, waits(file, flags), file.receive_within,
+                    [&](bool kernel) { return receive_once(file, data, length, flags, from, from_length, kernel); });
+}
+
+int64_t send_bytes(File& file, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
+  length = std::min(length, kTransferMax);
+  if (data == nullptr && length != 0) return -EFAULT;
+  if (!file.is_stream()) return send_datagram(file, data, length, flags, to, to_length);
+  if ((flags & (MSG_FASTOPEN | MSG_OOB)) != 0) {
+    return result_of(Host::get().sockets().sendto(file.socket, data, length, flags | MSG_DONTWAIT, to, to_length));
+  }
+  return with_signal(file, send_stream(file, static_cast<const std::byte*>(data), length, flags), flags);
+}
+
+int64_t receive_message(File& file, msghdr& message, int flags) {
+  if (const int64_t wrong = check(message); wrong < 0) return wrong;
+  const size_t whole = bytes_of(message);
+  auto* const name = static_cast<sockaddr*>(message.msg_name);
+  socklen_t* const name_length = name == nullptr ? nullptr : &message.msg_namelen;
+  message.msg_flags = 0;
+  int64_t got;
+  if (message.msg_iovlen == 1 && file.is_stream()) {
+    got = receive_bytes(file, message.msg_iov[0].iov_base, whole, flags);
+  } else if (file.is_stream() && whole > kGather) {  // what does not fit into one go is had by the next call
+    const iovec& first = *std::find_if(message.msg_iov, message.msg_iov + message.msg_iovlen, [](const iovec& each) {
+      return each.iov_len != 0;
+    });
+    got = receive_bytes(file, first.iov_base, first.iov_len, flags);
+  } else {
+    // A datagram's length is told although there was less room.
+    std::byte* const into = gathering();
+    const int how = file.is_stream() ? flags : flags | MSG_TRUNC;
+    got = receive_bytes(file, into, std::min(whole, kGather), how, name, name_length);
+    if (got < 0) return got;
+    size_t left = std::min(static_cast<size_t>(got), std::min(whole, kGather)), at = 0;
+    if (!file.is_stream() && static_cast<size_t>(got) > whole) message.msg_flags |= MSG_TRUNC;
+    for (size_t i = 0; i < message.msg_iovlen && left != 0; ++i) {
+      const size_t part = std::min(left, message.msg_iov[i].iov_len);
+      std::memcpy(message.msg_iov[i].iov_base, into + at, part);
+      at += part;
+      left -= part;
+    }
+    if (!file.is_stream() && (flags & MSG_TRUNC) == 0) got = static_cast<int64_t>(at);
+  }
+  if (got < 0) return got;
+  if (file.is_stream()) message.msg_namelen = 0;
+  message.msg_controllen = 0;
+  return got;
+}
+
+int64_t send_message(File& file, const msghdr& message, int flags) {
+  if (const int64_t wrong = check(message); wrong < 0) return wrong;
+  const size_t whole = bytes_of(message);
+  const auto* const to = static_cast<const sockaddr*>(message.msg_name);
+  const socklen_t to_length = to == nullptr ? 0 : message.msg_namelen;
+  if (message.msg_iovlen == 1) return send_bytes(file, message.msg_iov[0].iov_base, whole, flags, to, to_length);
+  if (!file.is_stream() && whole > kGather) return -EMSGSIZE;
+  if (whole <= kGather) {
+    std::byte* const all = gathering();
+    size_t at = 0;
+    for (size_t i = 0; i < message.msg_iovlen; ++i) {
+      if (message.msg_iov[i].iov_len == 0) continue;
+      std::memcpy(all + at, message.msg_iov[i].iov_base, message.msg_iov[i].iov_len);
+      at += message.msg_iov[i].iov_len;
+    }
+    return send_bytes(file, all, at, flags, to, to_length);
+  }
+  int64_t sent = 0;
+  for (size_t i = 0; i < message.msg_iovlen; ++i) {
+    const iovec& each = message.msg_iov[i];
+    if (each.iov_len == 0) continue;
+    const int64_t more = send_bytes(file, each.iov_base, each.iov_len, sent == 0 ? flags : flags | MSG_NOSIGNAL, to, to_length);
+    if (more < 0) return sent == 0 ? more : sent;
+    sent += more;
+    if (static_cast<size_t>(more) < each.iov_len) break;
+  }
+  return sent;
+}
+
+}  // namespace unet::preload

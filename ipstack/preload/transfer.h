@@ -1,0 +1,33 @@
+// transfer.h - data in and out of a socket of ours, for all functions that read and write; used by data_calls.cc, message_calls.cc and
+// file_calls.cc, under the host's lock. They answer with how much, or -errno.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <cstdint>
+#include <span>
+
+#include "ipstack/preload/file.h"
+
+namespace unet::preload {
+
+// The most that a call moves, as Linux's MAX_RW_COUNT.
+constexpr size_t kTransferMax = 0x7FFF'F000;
+constexpr size_t kIovecsMax = 1024;  // UIO_MAXIOV
+
+// As recvmsg(): into `message`, with its name, flags and control data.
+int64_t receive_message(File& file, msghdr& message, int flags);
+// As sendmsg().
+int64_t send_message(File& file, const msghdr& message, int flags);
+// The same of one piece of memory.
+int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr* from = nullptr, socklen_t* from_length = nullptr);
+int64_t send_bytes(File& file, const void* data, size_t length, int flags, const sockaddr* to = nullptr, socklen_t to_length = 0);
+
+// A call on a socket without a connection of ours: nothing yet, the shadow says what is wrong.
+inline bool is_undecided(const File& file) noexcept { return !file.is_ours(); }
+
+// SIGPIPE, unless MSG_NOSIGNAL forbids it, when a stream answers -EPIPE.
+int64_t with_signal(const File& file, int64_t result, int flags) noexcept;
+
+}  // namespace unet::preload
