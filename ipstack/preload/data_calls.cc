@@ -15,7 +15,7 @@ auto choose(int fd, Ours ours, Kernel kernel) {
   if (file_of(fd) == nullptr) return kernel();
   {
     const Host::Guard guard;
-    File* const file = Host::get().table().file(fd);
+    File* const file = Host::get().file(fd);
     if (file != nullptr && file->is_ours()) return static_cast<decltype(kernel())>(answer(ours(*file)));
   }
   return kernel();
@@ -25,7 +25,7 @@ auto choose(int fd, Ours ours, Kernel kernel) {
 bool becomes_ours(int fd, const sockaddr* to, socklen_t length) {
   if (to == nullptr || file_of(fd) == nullptr) return false;
   const Host::Guard guard;
-  File* const file = Host::get().table().file(fd);
+  File* const file = Host::get().file(fd);
   unet::sockets::Address remote;
   if (file == nullptr || file->is_ours() || file->is_stream() || read_address(to, length, remote) != 0) return false;
   bool ours = false;

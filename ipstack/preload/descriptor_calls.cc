@@ -25,7 +25,10 @@ int doubled(int fd, int made) {
   return made;
 }
 
-bool is_known(int fd) noexcept { return !Host::inside() && Host::get().table().find(fd) != nullptr; }
+// A child by vfork() closes and doubles its own descriptors, and has its parent's table.
+bool is_known(int fd) noexcept {
+  return !Host::inside() && Host::get().table().find(fd) != nullptr && Host::get().is_own_process();
+}
 
 // Of a socket of ours; nothing: the kernel's answer is the right one.
 std::optional<int> control_ours(int fd, unsigned long request, void* argument) {
@@ -46,10 +49,18 @@ std::optional<int> control_ours(int fd, unsigned long request, void* argument) {
   return 0;
 }
 
+// Who doubles an inherited connection, often to have it as a standard stream, is about to use it, or to become a program that does.
+void prepare_doubling(int fd) {
+  if (file_of(fd) == nullptr) return;
+  const Host::Guard guard;
+  static_cast<void>(Host::get().file(fd));
+}
+
 }  // namespace
 
 UNET_PRELOAD int close(int fd) {
   if (is_known(fd)) forget(fd);
+  else if (!Host::inside() && Host::get().protects(fd)) return static_cast<int>(answer(-EBADF));
   return real().close(fd);
 }
 
@@ -59,20 +70,33 @@ UNET_PRELOAD int close_range(unsigned first, unsigned last, int flags) noexcept 
       if (is_known(static_cast<int>(fd))) forget(static_cast<int>(fd));
     }
   }
-  return real().close_range(first, last, flags);
+  if (Host::inside()) return real().close_range(first, last, flags);
+  // In pieces between those that are not the program's to close.
+  unsigned from = first;
+  for (unsigned fd = first; fd <= last && fd < static_cast<unsigned>(Host::get().protected_end()); ++fd) {
+    if (!Host::get().protects(static_cast<int>(fd))) continue;
+    if (fd > from && real().close_range(from, fd - 1, flags) != 0) return -1;
+    from = fd + 1;
+  }
+  return from > last ? 0 : real().close_range(from, last, flags);
 }
 
 UNET_PRELOAD void closefrom(int first) noexcept { close_range(static_cast<unsigned>(std::max(first, 0)), ~0u, 0); }
 
-UNET_PRELOAD int dup(int fd) noexcept { return is_known(fd) ? doubled(fd, real().dup(fd)) : real().dup(fd); }
+UNET_PRELOAD int dup(int fd) noexcept {
+  prepare_doubling(fd);
+  return is_known(fd) ? doubled(fd, real().dup(fd)) : real().dup(fd);
+}
 
 UNET_PRELOAD int dup2(int fd, int to) noexcept {
   if (fd != to && is_known(to)) forget(to);
+  prepare_doubling(fd);
   return is_known(fd) ? doubled(fd, real().dup2(fd, to)) : real().dup2(fd, to);
 }
 
 UNET_PRELOAD int dup3(int fd, int to, int flags) noexcept {
   if (fd != to && is_known(to)) forget(to);
+  prepare_doubling(fd);
   return is_known(fd) ? doubled(fd, real().dup3(fd, to, flags)) : real().dup3(fd, to, flags);
 }
 
@@ -82,6 +106,7 @@ UNET_PRELOAD int fcntl(int fd, int command, ...) {
   void* const argument = va_arg(all, void*);
   va_end(all);
   if (!is_known(fd)) return real().fcntl(fd, command, argument);
+  if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) prepare_doubling(fd);
   if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) return doubled(fd, real().fcntl(fd, command, argument));
   if (command != F_SETFL && command != F_GETFL) return real().fcntl(fd, command, argument);
   const Host::Guard guard;

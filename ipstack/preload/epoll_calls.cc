@@ -95,7 +95,7 @@ UNET_PRELOAD int epoll_ctl(int epoll, int operation, int fd, epoll_event* event)
   const Host::Guard guard;
   auto* const set = Host::get().table().as<EpollSet>(epoll, Entry::Kind::epoll);
   if (set == nullptr) return real().epoll_ctl(epoll, operation, fd, event);
-  File* const file = Host::get().table().file(fd);
+  File* const file = Host::get().file(fd);
   if (file == nullptr) return control_kernel(*set, epoll, operation, fd, event);
   // Undecided, it is in both; whose it is then, its events are.
   if (file->kernel) {

@@ -8,6 +8,7 @@ namespace unet::preload {
 void Table::put(int fd, Entry& entry) {
   if (fd < 0 || fd >= kMax) return;
   entry.fds.push_back(fd);
+  end_ = std::max(end_, fd + 1);
   entries_[fd].store(&entry, std::memory_order_release);
 }
 

@@ -43,10 +43,15 @@ struct File : Entry {
   // What a process has left to its child, of which the child makes its own when it wants it.
   struct Inherited {
     int socket = -1;             // the parent's
-    bool listens = false;
+    bool listens = false, connected = false;
     int backlog = 0;
-    sockets::Address local{};
+    sockets::Address local{}, remote{};
     uint64_t group = 0;          // of the claim of its port
+  };
+
+  // A connection that another process's stack has: at our descriptor is a socket pair to it (relays.h).
+  struct Pair {
+    sockets::Address local{}, remote{};
   };
 
   File(int domain_, int type_) : Entry(Kind::socket), domain(domain_), type(type_) {}
@@ -60,14 +65,15 @@ struct File : Entry {
   bool kernel = true;            // the shadow takes part: it is not decided yet, or the socket is both's
   bool bound = false;            // by bind(), at both if both take part
   bool listens = false;
+  bool serves = false;           // its program accepts from it, or waits for it
   bool nonblocking = false;
-  bool cork = false;             // TCP_CORK
   int backlog = 0;
   Nanoseconds receive_within = 0, send_within = 0;  // SO_RCVTIMEO, SO_SNDTIMEO; 0: for ever
   std::vector<Option> options{};
   std::vector<Registration*> registrations{};  // in epoll sets
   std::vector<Sleeper*> sleepers{};            // threads that wait for it
   std::optional<Inherited> inherited{};
+  std::optional<Pair> pair{};
 };
 
 // By descriptor. Looking is free of locks; who changes something, or uses what is found, has the host's lock.
@@ -83,10 +89,13 @@ class Table {
     return entry != nullptr && entry->kind == kind ? static_cast<T*>(entry) : nullptr;
   }
   void put(int fd, Entry& entry);
+  // Behind the last descriptor that was ever one of ours.
+  int end() const noexcept { return end_; }
   // The descriptor names nothing of ours any longer; the entry, if no other does either: it is the caller's then.
   Entry* take(int fd) noexcept;
 
  private:
+  int end_ = 0;
   std::atomic<Entry*> entries_[kMax];
 };
 

@@ -17,7 +17,7 @@ std::byte* piece() noexcept {
 }
 
 File* ours_under_lock(int fd) noexcept {
-  File* const file = Host::get().table().file(fd);
+  File* const file = Host::get().file(fd);
   return file != nullptr && file->is_ours() ? file : nullptr;
 }
 

@@ -1,22 +1,41 @@
-// forks.h - what becomes of a process's sockets in a child; used by process_calls.cc.
+// forks.h - what becomes of a process's sockets in a child, and in a program that it becomes; used by process_calls.cc and the host.
 //
 // The stack stays the parent's: its memory is shared with the network interface, and one process at a time may speak for it. A child begins
-// without one. What it has inherited it makes its own when it first uses it: a listener by joining its parent's claim of the port.
+// without one. What it has inherited it makes its own when it first uses it: a listener or a datagram socket by joining its parent's claim
+// of the port, in a stack of its own; a connection by asking its parent to carry its bytes (relays.h).
 #pragma once
+
+#include <string>
+
+#include "ipstack/preload/file.h"
 
 namespace unet::preload {
 
 class Host;
 
-// Handlers of pthread_atfork().
 class Forks {
  public:
+  // Handlers of pthread_atfork().
   static void before() noexcept;
   static void in_parent() noexcept;
   static void in_child() noexcept;
 
+  // Under the lock: makes an inherited socket this process's own. False: it cannot be had any longer; the shadow is what is left.
+  static bool adopt(File& file);
+  // The last descriptor of one that was inherited and never used is closed.
+  static void disclaim(const File& file) noexcept;
+
+  // Before this process becomes another program: what it leaves open is described in a variable of its environment, kVariable=..., which
+  // this returns; connections become socket pairs. Empty: there is nothing.
+  static std::string prepare_exec();
+  // Afterwards, there.
+  static void read_left();
+  static constexpr const char* kVariable = "UNET_SOCKETS_LEFT";
+
  private:
   static void leave_stack(Host& host);
+  static bool join(File& file);
+  static bool take(File& file);
 };
 
 }  // namespace unet::preload

@@ -13,7 +13,10 @@
 #include <cstring>
 #include <new>
 
+#include "ipstack/preload/forks.h"
 #include "ipstack/preload/real.h"
+#include "ipstack/preload/relays.h"
+#include "unet/connection.h"
 
 namespace unet::preload {
 namespace {
@@ -133,7 +136,10 @@ bool Host::open() {
   await_addresses((*made)->network());
   context_ = std::move(*context);
   sockets_ = std::move(*made);
-  if (start_helper()) return true;
+  if (start_helper()) {
+    protect();
+    return true;
+  }
   sockets_.reset();
   errno = ENOBUFS;
   return false;
@@ -157,6 +163,7 @@ void Host::let_go(Entry& entry) {
   if (entry.kind == Entry::Kind::socket) {
     File& file = static_cast<File&>(entry);
     EpollSet::forget(file);
+    if (file.inherited) Forks::disclaim(file);
     close_socket(file);
   }
   delete &entry;
@@ -168,6 +175,37 @@ uint32_t Host::events(const File& file) const noexcept {
   if ((events & EPOLLIN) != 0) events |= EPOLLRDNORM;
   if ((events & EPOLLOUT) != 0) events |= EPOLLWRNORM;
   return events;
+}
+
+File* Host::file(int fd) {
+  File* const file = table_.file(fd);
+  if (file == nullptr || !file->inherited) return file;
+  static_cast<void>(Forks::adopt(*file));
+  return table_.file(fd);
+}
+
+void Host::protect() {
+  const bool is_open = sockets_ != nullptr;
+  Connection* const connection = is_open ? &sockets_->network().endpoint().connection() : nullptr;
+  const int all[] = {is_open ? connection->descriptor() : -1, is_open ? connection->news_descriptor() : -1, endpoint_fd_, helper_event_,
+                     parent_link_};
+  for (size_t i = 0; i < protected_.size(); ++i) protected_[i].store(all[i], std::memory_order_relaxed);
+}
+
+bool Host::protects(int fd) const noexcept {
+  const auto is_it = [&](const auto& each) { return each.load(std::memory_order_relaxed) == fd; };
+  return fd >= 0 && std::any_of(protected_.begin(), protected_.end(), is_it) && is_own_process();
+}
+
+int Host::protected_end() const noexcept {
+  int end = 0;
+  for (const auto& each : protected_) end = std::max(end, each.load(std::memory_order_relaxed) + 1);
+  return end;
+}
+
+Relays& Host::relays() {
+  if (relays_ == nullptr) relays_ = std::make_unique<Relays>(helper_event_);
+  return *relays_;
 }
 
 bool Host::turn() {

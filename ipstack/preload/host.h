@@ -7,7 +7,9 @@
 #pragma once
 
 #include <poll.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -31,13 +33,21 @@ struct Sleeper {
   bool woken = false;
 
   Sleeper();
+  explicit Sleeper(int fd) noexcept;  // woken by that eventfd, which is somebody else's
   ~Sleeper();
   Sleeper(const Sleeper&) = delete;
   Sleeper& operator=(const Sleeper&) = delete;
   // False: it was woken already.
   bool wake() noexcept;
   void sleep_begins() noexcept;
+  // In a child: an eventfd of its own.
+  void renew() noexcept;
+
+ private:
+  bool owns_ = true;
 };
+
+class Relays;
 
 class Host {
  public:
@@ -70,6 +80,8 @@ class Host {
   static bool inside() noexcept;
 
   Table& table() noexcept { return table_; }
+  // Under the lock: a socket that is ours or may become so, and if it was inherited, is this process's own by now.
+  File* file(int fd);
 
   // ---- under the lock
 
@@ -109,12 +121,20 @@ class Host {
   int64_t block(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt);
   static Sleeper& this_thread() noexcept;
 
+  // False in a child by vfork(), which has its parent's memory and not its parent's descriptors.
+  bool is_own_process() const noexcept { return ::getpid() == process_; }
+  Relays& relays();
+  // A descriptor of this library's, which a program that closes all that it finds is not to close. They are below protected_end().
+  bool protects(int fd) const noexcept;
+  int protected_end() const noexcept;
+
   // The process ends: its connections are closed, and what was sent leaves.
   void finish() noexcept;
 
  private:
   static constexpr Nanoseconds kTurnEvery = 20 * kMicrosecond;
   friend class Forks;
+  friend class Relays;
 
   Host();
   void read_environment();
@@ -131,6 +151,7 @@ class Host {
   static void* helper(void* host);
   void help();
   void kick_helper() noexcept;
+  void protect();
 
   Table table_;
   std::mutex mutex_;
@@ -150,6 +171,13 @@ class Host {
   Nanoseconds spin_ = spin_most_;        // as much of it as was of use lately
   Sleeper* watcher_ = nullptr;           // that sleeps on the endpoint
   bool armed_ = false;                   // the next arrival wakes it
+
+  // Of this library's descriptors those that it cannot do without: the control socket, the endpoint's, the helper's, the parent's link.
+  std::array<std::atomic<int>, 5> protected_{-1, -1, -1, -1, -1};
+
+  std::unique_ptr<Relays> relays_;
+  int parent_link_ = -1;                 // to the process that we are a child of, if we have inherited connections
+  pid_t process_ = ::getpid();
 
   int helper_event_ = -1;
   bool helper_rests_ = false;            // until it is kicked, because there were arrivals since

@@ -9,6 +9,7 @@
 
 #include "ipstack/preload/host.h"
 #include "ipstack/preload/real.h"
+#include "ipstack/preload/relays.h"
 
 namespace unet::preload {
 namespace {
@@ -44,8 +45,9 @@ void ring(int event) noexcept {
 }  // namespace
 
 Sleeper::Sleeper() : event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+Sleeper::Sleeper(int fd) noexcept : event(fd), owns_(false) {}
 Sleeper::~Sleeper() {
-  if (event >= 0) real().close(event);
+  if (event >= 0 && owns_) real().close(event);
 }
 
 bool Sleeper::wake() noexcept {
@@ -57,6 +59,12 @@ bool Sleeper::wake() noexcept {
 
 void Sleeper::sleep_begins() noexcept {
   if (woken && event >= 0) drain(event);
+  woken = false;
+}
+
+void Sleeper::renew() noexcept {
+  if (event >= 0) real().close(event);
+  event = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   woken = false;
 }
 
@@ -169,6 +177,7 @@ void Host::help() {
   Guard guard;
   uint64_t seen = arrivals_, turns = turns_;
   int quiet = 0;
+  std::vector<pollfd> fds;
   while (!ending_) {
     // Nobody has looked since the last time, and somebody may have to be woken.
     if (turns_ == turns) turn();
@@ -176,12 +185,13 @@ void Host::help() {
     quiet = arrivals_ == seen ? quiet + 1 : 0;
     seen = arrivals_;
     turns = turns_;
-    pollfd both[2] = {{.fd = helper_event_, .events = POLLIN, .revents = 0}, {.fd = -1, .events = POLLIN, .revents = 0}};
+    fds.assign({{.fd = helper_event_, .events = POLLIN, .revents = 0}, {.fd = -1, .events = POLLIN, .revents = 0}});
+    if (relays_ != nullptr) relays_->append(fds);
     Nanoseconds time = quiet < kTicks ? kTick : kSlowTick;
     if (quiet >= kTicks + kSlowTicks) {
       time = kRest;
       if (watcher_ == nullptr && arm()) {
-        both[1].fd = endpoint_fd_;
+        fds[1].fd = endpoint_fd_;
         const Nanoseconds next = sockets_->stack().next_event();
         time = next == kForever ? kForever : next > now() ? next - now() : 0;
       } else if (watcher_ == nullptr) {
@@ -191,12 +201,14 @@ void Host::help() {
       rests_since_ = arrivals_;
     }
     release();
-    const bool kicked = poll_for(both, time, nullptr) > 0 && both[0].revents != 0;
+    const bool kicked = poll_for(fds, time, nullptr) > 0 && fds[0].revents != 0;
     regain();
     helper_rests_ = false;
-    if (!kicked) continue;
-    drain(helper_event_);
-    quiet = 0;
+    if (kicked) {
+      drain(helper_event_);
+      quiet = 0;
+    }
+    if (relays_ != nullptr && !ending_) relays_->serve(std::span(fds).subspan(2));
   }
 }
 

@@ -184,6 +184,21 @@ void leave_to_kernel(File& file) {
   while (!file.fds.empty()) host.table().take(file.fds.back());
 }
 
+void become_pair(File& file, int end, const sockets::Address& local, const sockets::Address& remote) {
+  if (file.nonblocking) real().fcntl(end, F_SETFL, real().fcntl(end, F_GETFL) | O_NONBLOCK);
+  for (const int fd : file.fds) {
+    const int flags = real().fcntl(fd, F_GETFD);
+    real().dup3(end, fd, (flags & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0);
+  }
+  file.pair = {local, remote};
+  if (std::exchange(file.kernel, true)) return;
+  for (Registration* each : file.registrations) {
+    if (each->set->fds.empty()) continue;
+    real().epoll_ctl(each->set->fds.front(), EPOLL_CTL_ADD, each->fd, &each->wanted);
+    ++each->set->kernel_members;
+  }
+}
+
 int bind_file(File& file, const sockaddr* address, socklen_t length, bool& decided) {
   decided = true;
   sockets::Address to;

@@ -33,6 +33,9 @@ void join_kernel(File& file);
 // The kernel alone has it: the file is no more.
 void leave_to_kernel(File& file);
 
+// At its descriptors is an end of a socket pair instead, whose other end has its connection.
+void become_pair(File& file, int end, const sockets::Address& local, const sockets::Address& remote);
+
 // What an option of it means to us, and to the stack if it has the socket: 0, or an errno. The shadow has taken it already.
 int set_option(File& file, int level, int name, const void* value, socklen_t length);
 

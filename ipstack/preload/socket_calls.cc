@@ -88,7 +88,7 @@ UNET_PRELOAD int socket(int domain, int type, int protocol) noexcept {
 UNET_PRELOAD int bind(int fd, const sockaddr* address, socklen_t length) noexcept {
   if (file_of(fd) == nullptr) return real().bind(fd, address, length);
   const Host::Guard guard;
-  File* const file = Host::get().table().file(fd);
+  File* const file = Host::get().file(fd);
   bool decided = false;
   if (file == nullptr) return real().bind(fd, address, length);
   return static_cast<int>(answer(bind_file(*file, address, length, decided)));
@@ -97,7 +97,7 @@ UNET_PRELOAD int bind(int fd, const sockaddr* address, socklen_t length) noexcep
 UNET_PRELOAD int listen(int fd, int backlog) noexcept {
   if (file_of(fd) == nullptr) return real().listen(fd, backlog);
   const Host::Guard guard;
-  File* const file = Host::get().table().file(fd);
+  File* const file = Host::get().file(fd);
   if (file == nullptr) return real().listen(fd, backlog);
   bool decided = false;
   const int result = listen_file(*file, backlog, decided);
@@ -108,7 +108,7 @@ UNET_PRELOAD int accept4(int fd, sockaddr* address, socklen_t* length, int flags
   if (file_of(fd) == nullptr) return real().accept4(fd, address, length, flags);
   {
     const Host::Guard guard;
-    File* const file = Host::get().table().file(fd);
+    File* const file = Host::get().file(fd);
     if (file != nullptr && file->is_ours()) return static_cast<int>(answer(accept_of(*file, address, length, flags)));
   }
   return real().accept4(fd, address, length, flags);
@@ -119,7 +119,7 @@ UNET_PRELOAD int accept(int fd, sockaddr* address, socklen_t* length) { return a
 UNET_PRELOAD int connect(int fd, const sockaddr* address, socklen_t length) {
   if (file_of(fd) == nullptr) return real().connect(fd, address, length);
   const Host::Guard guard;
-  File* const file = Host::get().table().file(fd);
+  File* const file = Host::get().file(fd);
   // The kernel's connect() may wait, but not under our lock: a file that becomes the kernel's is asked for again below.
   if (file != nullptr) {
     sockets::Address to;
@@ -136,7 +136,7 @@ UNET_PRELOAD int connect(int fd, const sockaddr* address, socklen_t length) {
 UNET_PRELOAD int shutdown(int fd, int how) noexcept {
   if (file_of(fd) == nullptr) return real().shutdown(fd, how);
   const Host::Guard guard;
-  File* const file = Host::get().table().file(fd);
+  File* const file = Host::get().file(fd);
   if (file == nullptr || !file->is_ours()) return real().shutdown(fd, how);
   const int result = Host::get().sockets().shutdown(file->socket, how);
   if (file->kernel && file->listens) real().shutdown(fd, how);
@@ -146,34 +146,41 @@ UNET_PRELOAD int shutdown(int fd, int how) noexcept {
 UNET_PRELOAD int getsockname(int fd, sockaddr* address, socklen_t* length) noexcept {
   if (file_of(fd) == nullptr) return real().getsockname(fd, address, length);
   const Host::Guard guard;
-  File* const file = Host::get().table().file(fd);
-  if (file == nullptr || !file->is_ours()) return real().getsockname(fd, address, length);
+  File* const file = Host::get().file(fd);
+  if (file == nullptr || (!file->is_ours() && !file->pair)) return real().getsockname(fd, address, length);
   if (address == nullptr || length == nullptr) return static_cast<int>(answer(-EFAULT));
+  if (file->pair) return write_address(file->pair->local, file->domain, address, length), 0;
   return Host::get().sockets().getsockname(file->socket, address, length);
 }
 
 UNET_PRELOAD int getpeername(int fd, sockaddr* address, socklen_t* length) noexcept {
   if (file_of(fd) == nullptr) return real().getpeername(fd, address, length);
   const Host::Guard guard;
-  File* const file = Host::get().table().file(fd);
-  if (file == nullptr || !file->is_ours()) return real().getpeername(fd, address, length);
+  File* const file = Host::get().file(fd);
+  if (file == nullptr || (!file->is_ours() && !file->pair)) return real().getpeername(fd, address, length);
   if (address == nullptr || length == nullptr) return static_cast<int>(answer(-EFAULT));
+  if (file->pair) return write_address(file->pair->remote, file->domain, address, length), 0;
   return Host::get().sockets().getpeername(file->socket, address, length);
 }
 
 UNET_PRELOAD int setsockopt(int fd, int level, int name, const void* value, socklen_t length) noexcept {
-  // The shadow judges it first: whether there is such an option, and such a value.
+  // The shadow judges it first: whether there is such an option, and such a value. A pair knows none of TCP's.
   const int result = real().setsockopt(fd, level, name, value, length);
-  if (result != 0 || file_of(fd) == nullptr) return result;
+  if (file_of(fd) == nullptr) return result;
+  if (result != 0) {
+    const Host::Guard guard;
+    const File* const file = Host::get().file(fd);
+    return file != nullptr && file->pair && (level == IPPROTO_TCP || level == IPPROTO_IP || level == IPPROTO_IPV6) ? 0 : result;
+  }
   const Host::Guard guard;
-  File* const file = Host::get().table().file(fd);
+  File* const file = Host::get().file(fd);
   return file == nullptr ? 0 : static_cast<int>(answer(-set_option(*file, level, name, value, length)));
 }
 
 UNET_PRELOAD int getsockopt(int fd, int level, int name, void* value, socklen_t* length) noexcept {
   if (file_of(fd) == nullptr) return real().getsockopt(fd, level, name, value, length);
   const Host::Guard guard;
-  File* const file = Host::get().table().file(fd);
+  File* const file = Host::get().file(fd);
   if (file == nullptr || !file->is_ours() || (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO))) {
     return real().getsockopt(fd, level, name, value, length);
   }

@@ -29,7 +29,7 @@ class Waiting {
       kernel_[i] = all[i];
       kernel_[i].revents = 0;
       all[i].revents = 0;
-      File* const file = Host::get().table().file(all[i].fd);
+      File* const file = Host::get().file(all[i].fd);
       EpollSet* const set = Host::get().table().as<EpollSet>(all[i].fd, Entry::Kind::epoll);
       if (set != nullptr && set->has_ours()) sets_.push_back({i, set});
       if (file == nullptr || !file->is_ours()) {

@@ -133,7 +133,10 @@ Result<std::unique_ptr<Sockets>> Sockets::open(Context& context, const SocketsOp
 Sockets::Sockets(std::unique_ptr<EndpointNetwork> network, const SocketsOptions& options)
     : options_(options), network_(std::move(network)), stack_(std::make_unique<Stack>(*network_, options.stack, clock_.now())) {}
 
+void Sockets::leave(std::unique_ptr<Sockets> sockets) { static_cast<void>(sockets->stack_.release()); }
+
 Sockets::~Sockets() {
+  if (stack_ == nullptr) return;
   std::vector<int> open;
   stack_->for_each([&](int s, const Socket& socket) {
     if (socket.owned) open.push_back(s);

@@ -36,6 +36,8 @@ class Sockets {
   static Result<std::unique_ptr<Sockets>> open(Context& context, const SocketsOptions& options = {});
   // Closes what is open, and waits for the ends of its streams.
   ~Sockets();
+  // In a child after fork(): says and ends nothing, as all of it is the parent's; unmaps and closes what it can.
+  static void leave(std::unique_ptr<Sockets> sockets);
   Sockets(const Sockets&) = delete;
   Sockets& operator=(const Sockets&) = delete;
 
