@@ -1,0 +1,162 @@
+# program_roles.py - where an unmodified server and its client run: on our sockets or on a kernel's, on one host or with a wire between; for
+# sockets_programs.py.
+#
+# Who is on our sockets runs in a namespace whose kernel has no address but loopback's: what went to the kernel by mistake would get
+# nowhere.
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+from daemon import WAIT, directory, require, run, wait_until
+from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, give_kernel
+from spaces import Host, Spaces, ip
+
+
+class Side:
+    """Starts programs in a namespace, on our sockets or the kernel's."""
+
+    def __init__(self, space, directory_, sockets=None):
+        """`sockets`: unet-sockets and the address of the network interface."""
+        self.directory = directory_
+        self.env = os.environ | ({"UNET_NI": sockets[1]} if sockets else {})
+        self.before = ["ip", "netns", "exec", space, *(sockets[:1] if sockets else [])]
+
+    def start(self, *command, **more):
+        """Leads a group of processes of its own."""
+        return subprocess.Popen([*self.before, *map(str, command)], env=self.env, start_new_session=True, **more)
+
+    def run(self, *command, data=b"", status=0):
+        """To its end: what it printed."""
+        process = self.start(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            out, err = process.communicate(data, timeout=WAIT)
+        except subprocess.TimeoutExpired:
+            end(process, signal.SIGKILL)
+            out, err = process.communicate()
+            require(False, f"{' '.join(map(str, command))} does not end; it said: {(out + err)[-2000:].decode(errors='replace')}")
+        said = (out[-1000:] + err[-1000:]).decode(errors="replace")
+        require(process.returncode == status, f"{' '.join(map(str, command))} ends with {process.returncode}: {said}")
+        return out
+
+    def text(self, *command, **more):
+        return self.run(*command, **more).decode()
+
+    @contextlib.contextmanager
+    def server(self, *command, ready=None, when=None, stdin=subprocess.DEVNULL):
+        """Runs while the block does; first until its log has `ready`, or when() is true. Every process of its ends with it."""
+        log = os.path.join(self.directory, f"log-{len(os.listdir(self.directory))}")
+        with open(log, "wb") as out:
+            process = self.start(*command, stdin=stdin, stdout=out, stderr=out)
+
+        def said():
+            with open(log, encoding="utf-8", errors="replace") as file:
+                return file.read()
+
+        def is_ready():
+            require(process.poll() is None, f"{command[0]} ended with {process.returncode}: {said()[-2000:]}")
+            return when() if when else re.search(ready, said())
+
+        process.said = said
+        try:
+            wait_until(is_ready, f"{command[0]} does not get ready: {said()[-2000:]}")
+            yield process
+            require(process.poll() is None, f"{command[0]} ended by itself with {process.poll()}: {said()[-2000:]}")
+        finally:
+            end(process, signal.SIGTERM)
+
+
+def end(process, first):
+    """The whole group: servers have workers."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, first)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(5)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(WAIT)
+
+
+class Role:
+    def __init__(self, server, client, addresses, directory_):
+        self.server, self.client, self.addresses, self.directory = server, client, addresses, directory_
+
+    def file(self, name, data=None):
+        path = os.path.join(self.directory, name)
+        if data is not None:
+            with open(path, "wb") as file:
+                file.write(data)
+        return path
+
+    def subdirectory(self, name):
+        path = os.path.join(self.directory, name)
+        os.makedirs(path, exist_ok=True)
+        return path
+
+
+def wire_with_offloads(spaces):
+    spaces.join("a", "eth0", "b", "eth0")
+    if shutil.which("ethtool"):
+        for host in ("a", "b"):
+            run("ip", "netns", "exec", spaces[host], "ethtool", "-K", "eth0", "tso", "on", "gso", "on", "gro", "on", "tx", "on")
+
+
+def with_loopback(spaces, *names):
+    for name in names:
+        ip("-n", spaces[name], "link", "set", "lo", "up")
+
+
+@contextlib.contextmanager
+def network_interface(unetd, spaces, d, port):
+    with Host(unetd, spaces, "a", f"{d}/s", port, "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed") as daemon:
+        yield f"unix:{d}/s"
+        require(daemon.stop() == 0, "unetd did not end well")
+
+
+@contextlib.contextmanager
+def over_a_wire(unetd, sockets, ours_serve):
+    with directory() as d, directory() as files, Spaces("a", "b") as spaces:
+        wire_with_offloads(spaces)
+        with_loopback(spaces, "a", "b")
+        give_kernel(spaces, KERNELS)
+        with network_interface(unetd, spaces, d, "packet:iface=eth0") as ni:
+            ours, kernel = Side(spaces["a"], files, [sockets, ni]), Side(spaces["b"], files)
+            yield Role(ours, kernel, OURS, files) if ours_serve else Role(kernel, ours, KERNELS, files)
+
+
+@contextlib.contextmanager
+def both_ours(unetd, sockets):
+    with directory() as d, directory() as files, Spaces("a") as spaces:
+        with_loopback(spaces, "a")
+        with network_interface(unetd, spaces, d, "nowhere") as ni:
+            ours = Side(spaces["a"], files, [sockets, ni])
+            yield Role(ours, ours, OURS, files)
+
+
+@contextlib.contextmanager
+def both_kernel():
+    with directory() as files, Spaces("a", "b") as spaces:
+        wire_with_offloads(spaces)
+        with_loopback(spaces, "a", "b")
+        give_kernel(spaces, KERNELS)
+        give_kernel(spaces, OURS, "a", link_local="fe80::1")
+        yield Role(Side(spaces["a"], files), Side(spaces["b"], files), OURS, files)
+
+
+def roles(unetd, sockets):
+    """Name, and what makes it. Without unet-sockets, or as a soak, also the kernel at both ends: what then fails is not ours."""
+    found = []
+    if os.path.exists(sockets):
+        found = [("server ours, client kernel", lambda: over_a_wire(unetd, sockets, True)),
+                 ("server kernel, client ours", lambda: over_a_wire(unetd, sockets, False)),
+                 ("both ours", lambda: both_ours(unetd, sockets))]
+    if not found or "UNET_LONG" in os.environ:
+        found.append(("both kernel", both_kernel))
+    return found
+
+
+def each_version(role):
+    """The server's address by each version of IP there is."""
+    return [(v, role.addresses[v]) for v in VERSIONS]

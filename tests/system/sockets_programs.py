@@ -1,0 +1,366 @@
+#!/usr/bin/env python3
+# sockets_programs.py - programs as Debian has them, unmodified, on our sockets by unet-sockets: as servers of a kernel's clients, as clients
+# of a kernel's servers over the same wire, and with each other on one host. What comes is compared with what went, where a program lets one.
+# As a soak (UNET_LONG) with more data, and between two kernels, too.
+#
+# Usage: sockets_programs.py PROGRAM UNETD UNET_SOCKETS   (77: no root, no network namespaces, or no such program)
+#
+# Where there is no UNET_SOCKETS both ends are a kernel's, which tries what this file does.
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+from daemon import WAIT, Failure, attempt, require, wait_until
+from program_roles import each_version, end, roles
+from spaces import can_be_made
+
+PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_peers.py")
+LONG = "UNET_LONG" in os.environ
+PORT = 8300
+MIB = 1 << 20
+PACKAGES = {"nginx": "nginx-light", "redis-server": "redis-server", "redis-benchmark": "redis-tools", "nc": "netcat-openbsd"}
+
+
+def bracketed(address):
+    return f"[{address}]" if ":" in address else address
+
+
+def hash_of(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def python_peer(name, *args):
+    return [sys.executable, PEERS, name, *args]
+
+
+# ---- iperf3
+
+
+def iperf3(role):
+    size = "1G" if LONG else "16M"
+    with role.server.server("iperf3", "-s", "--forceflush", ready="Server listening on"):
+        for v, address in each_version(role):
+            for options in (["-n", size], ["-n", size, "-P", "8"], ["-n", size, "-R"], ["-t", "1", "--bidir"], ["-n", size, "-Z"]):
+                sent, received = iperf3_bytes(role, address, options)
+                # What is under way when the sender has had enough is not waited for: with many streams that is most of it.
+                require(sent >= 100_000 <= received, f"{options} by IPv{v}: {sent} bytes sent, {received} received")
+            for length in (64, 1400):
+                sent, received = iperf3_bytes(role, address, ["-u", "-b", "100M", "-l", length, "-n", length * 5000])
+                require(received > sent / 2 > 0, f"datagrams of {length} bytes by IPv{v}: {sent} bytes sent, {received} received")
+            sent, received = iperf3_bytes(role, address, ["-u", "-b", "100M", "-R", "-n", MIB])
+            require(received > sent / 2 > 0, f"datagrams to the client by IPv{v}: {sent} bytes sent, {received} received")
+
+
+def iperf3_bytes(role, address, options):
+    told = json.loads(role.client.text("iperf3", "-c", address, "-J", *options))
+    require("error" not in told, f"iperf3 {options}: {told.get('error')}")
+    end = told["end"]
+    if "sum_sent" in end:
+        return end["sum_sent"]["bytes"], end["sum_received"]["bytes"]
+    lost = end["sum"]  # of datagrams
+    return end["sum"]["bytes"], end["sum"]["bytes"] * (1 - lost["lost_percent"] / 100)
+
+
+# ---- nginx and curl
+
+NGINX = """daemon off; user root; worker_processes 2; pid {d}/nginx.pid; error_log {d}/error.log notice;
+events {{ worker_connections 512; }}
+http {{
+  access_log off; sendfile on; tcp_nopush on; root {d}/pages;
+  client_body_temp_path {d}/t1; proxy_temp_path {d}/t2; fastcgi_temp_path {d}/t3; uwsgi_temp_path {d}/t4; scgi_temp_path {d}/t5;
+  keepalive_requests 100000;
+  server {{ {listen}
+    location /version {{ return 200 "{version} $pid\\n"; }}
+    location /copied/ {{ alias {d}/pages/; sendfile off; }}
+  }}
+}}
+"""
+
+
+class Nginx:
+    def __init__(self, role):
+        self.role, self.d = role, role.directory
+        role.subdirectory("pages")
+        self.big = os.urandom((256 if LONG else 16) * MIB + 12345)
+        self.pages = {f"{i}.bin": os.urandom(1 + i * i * 4000) for i in range(16)} | {"big.bin": self.big}
+        for name, data in self.pages.items():
+            role.file(f"pages/{name}", data)
+        self.configure("first")
+
+    def configure(self, version):
+        listen = " ".join(f"listen {bracketed(a)}:{PORT};" for _, a in each_version(self.role))
+        self.role.file("nginx.conf", NGINX.format(d=self.d, listen=listen, version=version).encode())
+
+    def running(self):
+        command = [shutil.which("nginx") or "/usr/sbin/nginx", "-c", f"{self.d}/nginx.conf", "-p", self.d, "-e", f"{self.d}/error.log"]
+        return self.role.server.server(*command, when=lambda: self.says("start worker process ") >= 2)
+
+    def says(self, words):
+        try:
+            with open(f"{self.d}/error.log", encoding="utf-8", errors="replace") as file:
+                return file.read().count(words)
+        except FileNotFoundError:
+            return 0
+
+    def master(self):
+        with open(f"{self.d}/nginx.pid", encoding="utf-8") as file:
+            return int(file.read())
+
+    def version(self, address):
+        return self.role.client.text("curl", "-sS", "-m", "60", f"http://{bracketed(address)}:{PORT}/version").split()
+
+
+def nginx(role):
+    site = Nginx(role)
+    with site.running():
+        for _, address in each_version(role):
+            url = f"http://{bracketed(address)}:{PORT}"
+            for path in ("/big.bin", "/copied/big.bin"):
+                require(role.client.run("curl", "-sS", "-m", "300", url + path) == site.big, f"{path} came otherwise")
+            wrk(role, url + "/8.bin")
+        reload(role, site, role.addresses[4])
+        errors = [site.says(f"[{level}]") for level in ("error", "crit", "alert", "emerg")]
+        require(not any(errors), f"nginx complains: {role.file('error.log')}: {errors}")
+
+
+def wrk(role, url, seconds="1s"):
+    said = role.client.text("wrk", "-t", "1", "-c", "32", "-d", "10s" if LONG else seconds, "--timeout", "60s", url)
+    require("Non-2xx" not in said and "Socket errors" not in said, f"wrk {url}: {said}")
+    require(int(re.search(r"(\d+) requests in", said)[1]) > 32, f"wrk {url}: {said}")
+
+
+def reload(role, site, address):
+    """New workers take the listeners over, the old ones finish what they have; nobody is refused meanwhile."""
+    require(site.version(address)[0] == "first", "the first version")
+    url = f"http://{bracketed(address)}:{PORT}"
+    old = role.client.start("curl", "-sS", "-m", "300", "--limit-rate", "12M", "-o", role.file("slow.bin"), f"{url}/big.bin")
+    site.configure("second")
+    os.kill(site.master(), 1)
+    wait_until(lambda: site.version(address)[0] == "second", "after a reload there is still the first version")
+    require(old.wait(WAIT) == 0, "what was under way during the reload failed")
+    with open(role.file("slow.bin"), "rb") as file:
+        require(file.read() == site.big, "what was under way during the reload came otherwise")
+    wrk(role, f"{url}/3.bin")
+
+
+def curl(role):
+    site = Nginx(role)
+    small = [name for name in site.pages if name != "big.bin"]
+    with site.running():
+        for _, address in each_version(role):
+            url = f"http://{bracketed(address)}:{PORT}"
+            require(role.client.run("curl", "-sS", "-m", "300", "--http1.1", f"{url}/big.bin") == site.big, "the large file came otherwise")
+            # One connection for two files, and the second half of one.
+            out = role.client.text("curl", "-sS", "-m", "60", "-w", "%{num_connects} ", "-o", role.file("one"), f"{url}/9.bin",
+                                   "-o", role.file("two"), f"{url}/15.bin")
+            require(out.split() == ["1", "0"], f"connections for each of two files: {out}")
+            compare(role, "one", site.pages["9.bin"])
+            compare(role, "two", site.pages["15.bin"])
+            require(role.client.run("curl", "-sS", "-m", "60", "-r", "100000-", f"{url}/15.bin") == site.pages["15.bin"][100000:], "a part")
+            out_directory = role.subdirectory("parallel")
+            role.client.run("curl", "-sS", "-m", "300", "-Z", "--parallel-max", "8", "--output-dir", out_directory,
+                            *[word for name in small for word in ("-o", name, f"{url}/{name}")])
+            for name in small:
+                compare(role, f"parallel/{name}", site.pages[name])
+    uploads(role)
+
+
+def uploads(role):
+    data = os.urandom(5 * MIB + 1)
+    path = role.file("upload", data)
+    for _, address in each_version(role):
+        with role.server.server(*python_peer("http-uploads", address, PORT), ready="ready"):
+            url = f"http://{bracketed(address)}:{PORT}/"
+            for how in (["--data-binary", f"@{path}"], ["-T", path], ["-T", path, "-H", "Transfer-Encoding: chunked"]):
+                out = role.client.text("curl", "-sS", "-m", "300", *how, url)
+                require(out == hash_of(data), f"an upload by {how[0]} came otherwise")
+
+
+def compare(role, name, data):
+    with open(role.file(name), "rb") as file:
+        came = file.read()
+    require(came == data, f"{name}: {len(came)} bytes came, {len(data)} went; not the same")
+
+
+# ---- redis
+
+
+def redis(role):
+    addresses = [a for _, a in each_version(role)]
+    command = ["redis-server", "--bind", *addresses, "--port", PORT, "--save", "", "--appendonly", "no", "--protected-mode", "no",
+               "--dir", role.directory]
+    with role.server.server(*command, ready="Ready to accept connections"):
+        for address in addresses:
+            def cli(*words, data=b"", host=address):
+                return role.client.run("redis-cli", "-h", host, "-p", PORT, *words, data=data)
+
+            value = os.urandom(3 * MIB)
+            require(cli("ping") == b"PONG\n", "no PONG")
+            require(cli("-x", "set", "big", data=value) == b"OK\n", "a big value is not taken")
+            require(cli("get", "big") == value + b"\n", "a big value came back otherwise")
+            commands = b"".join(b"SET n%d v%d\r\nINCR sum\r\n" % (i, i) for i in range(5000))
+            require(b"errors: 0, replies: 10000" in cli("--pipe", data=commands), "what was sent in a pipe")
+            require(cli("get", "sum") == b"5000\n" and cli("get", "n4999") == b"v4999\n", "the sum of what was sent in a pipe")
+            cli("flushall")
+            benchmark(role, address, "-c", "50", "-n", 100_000 if LONG else 5000)
+            benchmark(role, address, "-c", "50", "-n", 1_000_000 if LONG else 20_000, "-P", "16")
+            benchmark(role, address, "-c", "1", "-n", 20_000 if LONG else 1000)
+            require(cli("flushall") == b"OK\n", "after the benchmarks")
+
+
+def benchmark(role, address, *options):
+    out = role.client.text("redis-benchmark", "-h", address, "-p", PORT, "-t", "set,get,lpush,mset", "--csv", *options)
+    rates = {name: float(rate) for name, rate in re.findall(r'^"(\w+)[^"]*","([\d.]+)"', out, re.M)}
+    right = set(rates) >= {"SET", "GET", "LPUSH", "MSET"} and min(rates.values()) > 0 and "rror" not in out
+    require(right, f"redis-benchmark {options}: {out}")
+
+
+# ---- memcached
+
+
+def memcached(role):
+    for _, address in each_version(role):
+        command = ["memcached", "-u", "root", "-l", address, "-p", PORT, "-U", PORT, "-t", "4", "-v"]
+
+        def answers(to=address):
+            try:
+                return role.client.text(*python_peer("memcached-clients", to, PORT, 0, 0)) != ""
+            except Failure:
+                return False
+
+        with role.server.server(*command, when=answers):
+            threads, count = 8, 2000 if LONG else 200
+            out = role.client.text(*python_peer("memcached-clients", address, PORT, threads, count))
+            require(out == f"{threads} threads, counted {threads * count}\n", f"what the clients say: {out}")
+
+
+# ---- sockperf
+
+
+def sockperf(role):
+    """One server waits for all its sockets by epoll; its clients are there at the same time, one for each."""
+    address = role.addresses[4]
+    kinds = (["pp", "-m", "64"], ["pp", "-m", "1400"], ["ul", "-m", "64", "--mps", "2000", "--reply-every", "10"])
+    clients = [(protocol, how) for protocol in "TU" for how in kinds]
+    feed = role.file("feed", "".join(f"{protocol}:{address}:{PORT + i}\n" for i, (protocol, _) in enumerate(clients)).encode())
+    with role.server.server("sockperf", "sr", "-f", feed, "-F", "e", ready=r"\[tid \d+\] using"):
+        running = []
+        for i, (protocol, how) in enumerate(clients):
+            command = ["sockperf", *how, "-i", address, "-p", PORT + i, "-t", "20" if LONG else "1", *["--tcp"] * (protocol == "T")]
+            running.append((command, role.client.start(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)))
+        for command, process in running:
+            try:
+                out, err = (each.decode(errors="replace") for each in process.communicate(timeout=WAIT))
+            finally:
+                end(process, signal.SIGKILL)
+            what = f"{command}: {out[-1500:]}{err[-500:]}"
+            require(process.returncode == 0, what)
+            lost = re.search(r"# dropped messages = (\d+); # duplicated messages = (\d+); # out-of-order messages = (\d+)", out)
+            require(lost is not None and ("--tcp" not in command or lost.groups() == ("0", "0", "0")), what)
+            require(int(re.findall(r"ReceivedMessages=(\d+)", out)[-1]) > 10, what)
+
+
+# ---- Python
+
+
+def asyncio(role):
+    for _, address in each_version(role):
+        with role.server.server(*python_peer("asyncio-server", address, PORT), ready="ready"):
+            out = role.client.text(*python_peer("asyncio-clients", address, PORT, MIB if LONG else 50_000))
+            require(out == "100 streams, 4 datagrams\n", f"what came back: {out}")
+
+
+def http_server(role):
+    data = os.urandom((64 if LONG else 4) * MIB + 1)
+    role.subdirectory("pages")
+    role.file("pages/file", data)
+    fetch = "import sys, urllib.request\nsys.stdout.buffer.write(urllib.request.urlopen(sys.argv[1], timeout=100).read())"
+    for _, address in each_version(role):
+        command = [sys.executable, "-u", "-m", "http.server", PORT, "--bind", address, "--directory", role.file("pages")]
+        with role.server.server(*command, ready="Serving HTTP on"):
+            url = f"http://{bracketed(address)}:{PORT}/file"
+            for _ in range(3):
+                require(role.client.run(sys.executable, "-c", fetch, url) == data, "the file came otherwise")
+            if shutil.which("curl"):
+                require(role.client.run("curl", "-sS", "-m", "100", url) == data, "the file came otherwise by curl")
+
+
+# ---- socat and nc
+
+
+def socat(role):
+    data = os.urandom((256 if LONG else 8) * MIB + 321)
+    path = role.file("data", data)
+    for v, address in each_version(role):
+        where = f"{bracketed(address)}:{PORT}"
+        listen = f"TCP{v}-LISTEN:{PORT},bind={bracketed(address)},reuseaddr,fork"
+        with role.server.server("socat", "-d", "-d", listen, "EXEC:cat", ready="listening on"):
+            files = [f"FILE:{path}!!CREATE:{role.file(f'back{i}')}" for i in range(4)]
+            clients = [role.client.start("socat", "-t", "60", "-T", "100", f"TCP{v}:{where}", each) for each in files]
+            try:
+                for i, client in enumerate(clients):
+                    require(client.wait(WAIT * 5 if LONG else WAIT) == 0, f"socat's client {i} ends with {client.returncode}")
+                    compare(role, f"back{i}", data)
+            finally:
+                for client in clients:
+                    end(client, signal.SIGKILL)
+        with role.server.server("socat", "-d", "-d", f"UDP{v}-RECVFROM:{PORT},bind={bracketed(address)},fork", "EXEC:tr a-z A-Z",
+                                ready="receiving on|accepting|successfully"):
+            require(any(role.client.run("socat", "-t", "1", "-", f"UDP{v}:{where}", data=b"some words") == b"SOME WORDS" for _ in range(5)),
+                    "what came back of a datagram")
+
+
+def netcat(role):
+    data = os.urandom((256 if LONG else 8) * MIB + 321)
+    sends, takes = f'exec nc -N "$@" < {role.file("data", data)}', f'exec nc "$@" > {role.file("came")} < /dev/null'
+    for v, address in each_version(role):
+        for of_server, of_client in ((takes, sends), (sends, takes)):
+            with open(role.file("said"), "wb") as said:
+                server = role.server.start("sh", "-c", of_server, "sh", f"-{v}", "-v", "-l", address, PORT, stderr=said)
+            try:
+                wait_until(lambda: os.path.getsize(role.file("said")) > 0, "nc does not listen")
+                role.client.run("sh", "-c", of_client, "sh", f"-{v}", address, PORT)
+                require(server.wait(WAIT) == 0, f"nc's server ends with {server.returncode}")
+            finally:
+                end(server, signal.SIGKILL)
+            compare(role, "came", data)
+
+
+PROGRAMS = {  # what is run, and the programs that it takes
+    "iperf3": (iperf3, ["iperf3"]),
+    "nginx": (nginx, ["nginx", "wrk", "curl"]),
+    "curl": (curl, ["nginx", "curl"]),
+    "redis": (redis, ["redis-server", "redis-cli", "redis-benchmark"]),
+    "memcached": (memcached, ["memcached"]),
+    "sockperf": (sockperf, ["sockperf"]),
+    "asyncio": (asyncio, []),
+    "http_server": (http_server, []),
+    "socat": (socat, ["socat"]),
+    "netcat": (netcat, ["nc"]),
+}
+
+
+def main(name, unetd, sockets):
+    test, programs = PROGRAMS[name]
+    missing = [PACKAGES.get(each, each) for each in programs if not shutil.which(each, path=os.environ["PATH"] + ":/usr/sbin")]
+    if missing or not can_be_made():
+        print(f"skipped: needs {'the packages ' + ', '.join(missing) if missing else 'root and network namespaces'}")
+        return 77
+    if not os.path.exists(sockets):
+        print(f"      no {sockets}: between kernels only")
+
+    def in_role(make):
+        with make() as role:
+            test(role)
+
+    results = [attempt(f"{name}, {role}", lambda make=make: in_role(make)) for role, make in roles(unetd, sockets)]
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], *map(os.path.abspath, sys.argv[2:4])))
