@@ -116,6 +116,22 @@ const std::vector<Benchmark>& all_benchmarks() {
        .sizes = {16384},
        .small_limit = "kernel-tcp-cubic",
        .large_limit = "kernel-tcp-cubic"},
+      {.name = "sockets",
+       .method = Method::programs,
+       .workload = Workload::rtt,
+       .what = "iperf3, sockperf, redis and nginx on our sockets, unmodified, beside the kernel's",
+       .detail =
+           "Client and server are programs of Debian's, each on its core, for a second or for --seconds if that is more; ours by\n"
+           "unet-sockets. All of them at each path in turn, in every repetition (--repeat). programs-local: both on one network\n"
+           "interface, over the kernel's loopback; programs-to-kernel and -from-kernel: one of them on ours at its end of a veth pair,\n"
+           "over kernel to kernel on such a pair. iperf3-tcp: bytes that arrive; iperf3-udp-N: datagrams of N bytes that arrive, sent\n"
+           "as fast as can be; sockperf-*: round trips of 64 B, both sides polling, -blocked: both sleeping until something comes;\n"
+           "redis-set-N, redis-get-N: requests of N clients, without pipelining; wrk: requests for a page of 1 KiB on 32 connections.\n"
+           "_p50, _p99: times of its requests. _cpu: processor time of client, server and unetd for each byte, datagram or request,\n"
+           "with the start of the client; what the kernel does in threads of its own is not in it. redis-idle: redis and unetd while\n"
+           "nobody asks. Ratio: over the kernel's in the same repetition.",
+       .metric = "iperf3-tcp",
+       .unit = "as each figure says"},
       {.name = "udp-rtt",
        .workload = Workload::rtt,
        .what = "round trip of one datagram by UDP sockets",
@@ -448,7 +464,8 @@ bool takes_part(const Benchmark& benchmark, const Contender& contender) {
                         (benchmark.method == Method::engines) == info.engines;
   if (!own_kind) return false;
   const bool own_paths =
-      benchmark.method == Method::loss || benchmark.method == Method::incast || benchmark.method == Method::splitc;
+      benchmark.method == Method::loss || benchmark.method == Method::incast || benchmark.method == Method::splitc ||
+      benchmark.method == Method::programs;
   if (own_paths || !info.only.empty()) return (" " + info.only + " ").find(" " + benchmark.name + " ") != std::string::npos;
   // In the other benchmarks the wake-up limit would only repeat what `wakeup` says.
   if (!benchmark.sleeping_only && info.path == "limit-eventfd") return false;

@@ -23,6 +23,7 @@ enum class Method : uint8_t {
   incast,     // a simulated network (incast.h)
   splitc,     // slices of each kind of access, beside its own limit (splitc.h)
   restart,    // traffic while the network interface is replaced (restart.h)
+  programs,   // programs of others, each for seconds, without a session (programs.h)
   many,       // a pair beside connections that stay and say nothing (many.h)
 };
 

@@ -7,7 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 extern char** environ;
@@ -53,6 +55,18 @@ std::string find_program(const std::string& directory, const std::string& name) 
     if (is_program(path)) return path;
   }
   return name;
+}
+
+std::string path_of(const std::string& name) {
+  const char* const set = std::getenv("PATH");
+  const std::string directories = std::string(set == nullptr ? "" : set) + ":/usr/sbin:/sbin";
+  for (size_t begin = 0; begin <= directories.size();) {
+    const size_t end = std::min(directories.find(':', begin), directories.size());
+    const std::string path = directories.substr(begin, end - begin) + "/" + name;
+    if (is_program(path)) return path;
+    begin = end + 1;
+  }
+  return "";
 }
 
 Result<std::string> run_command(const std::vector<std::string>& arguments) {

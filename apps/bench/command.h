@@ -12,6 +12,9 @@ namespace unet::bench {
 // The bare name, which is looked for in PATH, if it is in neither.
 std::string find_program(const std::string& directory, const std::string& name);
 
+// Where a program is in PATH, or in the directories of an administrator's; empty: nowhere.
+std::string path_of(const std::string& name);
+
 // Runs arguments[0] from PATH. What it printed on stdout; when it fails, an error with the command and what it said.
 Result<std::string> run_command(const std::vector<std::string>& arguments);
 

@@ -22,6 +22,7 @@ Contenders make_all_contenders() {
   add_unet_engines(contenders);
   add_unet_wires(contenders);
   add_kernel_peers(contenders);
+  add_programs(contenders);
   add_am_impaired(contenders);
   add_unet_impaired(contenders);
   add_incast(contenders);

@@ -27,6 +27,7 @@ void add_unet_restart(Contenders& contenders);
 void add_unet_engines(Contenders& contenders);
 void add_unet_wires(Contenders& contenders);
 void add_kernel_peers(Contenders& contenders);
+void add_programs(Contenders& contenders);
 void add_unet_impaired(Contenders& contenders);
 void add_am_impaired(Contenders& contenders);
 void add_incast(Contenders& contenders);

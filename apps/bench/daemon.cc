@@ -112,6 +112,11 @@ Result<Daemon> Daemon::start_with_ip(int core) {
   return start_in(directory_of(std::to_string(core) + "-ip"), core, Clients::own, Keeper::none, {"--port", "nowhere", "--ip", ip});
 }
 
+Result<Daemon> Daemon::start_on_wire(int core, const std::string& mark, const std::string& port, const std::string& address) {
+  const std::string ip = "0=" + address + "/24,unprobed";
+  return start_in(directory_of(std::to_string(core) + "-wire" + mark), core, Clients::own, Keeper::none, {"--port", port, "--ip", ip});
+}
+
 Result<Daemon> Daemon::start_host(int core, const std::string& host, const std::string& role, const std::string& server_directory) {
   const std::string directory = directory_of(host);
   const std::string socket = (server_directory.empty() ? directory : server_directory) + "/memif.sock";

@@ -22,6 +22,8 @@ class Daemon {
   // One whose clients have sockets: with IP, at the address kIpAddress, and without a wire.
   static Result<Daemon> start_with_ip(int core);
   static constexpr const char* kIpAddress = "10.99.0.1";
+  // One with IP at this address, of a network of 24 bits, on a wire as unetd takes it; in the caller's namespace. `mark` as above.
+  static Result<Daemon> start_on_wire(int core, const std::string& mark, const std::string& port, const std::string& address);
   // A host of its own, whose network interface has one end of a memif: "server" of one in its own directory, or "client" of that in the
   // directory of a server.
   static Result<Daemon> start_host(int core, const std::string& host, const std::string& role, const std::string& server_directory);

@@ -20,6 +20,7 @@
 #include "apps/bench/measure.h"
 #include "apps/bench/options.h"
 #include "apps/bench/peers.h"
+#include "apps/bench/programs.h"
 #include "apps/bench/restart.h"
 #include "apps/bench/sizes.h"
 #include "apps/bench/splitc.h"
@@ -170,6 +171,7 @@ Result<std::vector<Record>> measure_by_method(Session& session, const Job& job, 
     case Method::many: return measure_many(session, *job.benchmark, size, paths, options);
     case Method::restart: return measure_restart(session, *job.benchmark, size, paths, options);
     case Method::idle: return measure_idle(session, *job.benchmark, size, paths, options);
+    case Method::programs: break;
   }
   return fail(Errc::invalid_argument, "no such method");
 }
@@ -214,12 +216,57 @@ void print_settings(const Session& session, TableStyle style) {
   std::printf("%s\n", render_table(rows, style, false).c_str());
 }
 
-int run_jobs(const std::vector<Job>& jobs, const Options& options) {
+// The chosen paths of programs, and their baselines.
+std::vector<ContenderInfo> program_paths(const Benchmark& benchmark, const Options& options) {
+  const Contenders all = make_all_contenders();
+  const auto is_chosen = [&](const ContenderInfo& info) { return selected(options, info.path); };
+  std::vector<ContenderInfo> paths;
+  for (const auto& contender : all) {
+    const ContenderInfo& info = contender->info();
+    const bool is_baseline = std::any_of(all.begin(), all.end(), [&](const auto& other) {
+      return takes_part(benchmark, *other) && is_chosen(other->info()) && other->info().baseline == info.path;
+    });
+    if (takes_part(benchmark, *contender) && (is_chosen(info) || is_baseline)) paths.push_back(info);
+  }
+  return paths;
+}
+
+// Of programs that need both cores for themselves.
+Result<std::vector<Record>> run_programs(const Benchmark& benchmark, CorePair cores, const Options& options) {
+  const std::vector<ContenderInfo> paths = program_paths(benchmark, options);
+  if (paths.empty()) return fail(Errc::invalid_argument, "none of the chosen paths takes part in " + benchmark.name);
+  if (options.json != "-") std::printf("A client on core %d, a server on core %d.\n\n", cores.a, cores.b);
+  auto records = measure_programs(benchmark, paths, cores, {options.seconds, options.repeat, options.command});
+  if (!records || options.json == "-") return records;
+  std::printf("%s\n", to_tables(*records, options.table).c_str());
+  std::vector<std::vector<std::string>> rows{{"path", "set to"}};
+  for (const ContenderInfo& path : paths) rows.push_back({path.path, path.setting});
+  std::printf("%s\n", render_table(rows, options.table, false).c_str());
+  return records;
+}
+
+int write_records(const std::string& json, const std::vector<Record>& records) {
+  const Status written = json.empty() ? Status{} : write_json(json, records);
+  return written ? 0 : complain(written.error().text, kExitFailure);
+}
+
+int run_jobs(std::vector<Job> jobs, const Options& options) {
   auto cores = options.cores ? Result<CorePair>(*options.cores) : choose_cores();
   if (!cores) return complain(cores.error().text, kExitFailure);
   if (cores->alone()) {
     complain("only one core: both processes share it, and figures of spinning receivers mean little", 0);
   }
+  std::vector<Record> records;
+  for (const Job& job : jobs) {
+    if (job.benchmark->method != Method::programs) continue;
+    auto measured = run_programs(*job.benchmark, *cores, options);
+    if (!measured) {
+      return complain(measured.error().text, measured.error().code == Errc::disconnected ? kExitInterrupted : kExitFailure);
+    }
+    records.insert(records.end(), measured->begin(), measured->end());
+  }
+  std::erase_if(jobs, [](const Job& job) { return job.benchmark->method == Method::programs; });
+  if (jobs.empty()) return write_records(options.json, records);
   auto started = Session::start(contenders_for(jobs, options), *cores);
   if (!started) return complain(started.error().text, kExitFailure);
   Session& session = **started;
@@ -232,7 +279,6 @@ int run_jobs(const std::vector<Job>& jobs, const Options& options) {
   }
   const bool tables = options.json != "-";
   if (tables) std::printf("Two processes on cores %d and %d.\n\n", cores->a, cores->b);
-  std::vector<Record> records;
   for (const Job& job : jobs) {
     auto measured = run_job(session, job, options);
     if (session.over()) return stopped();
@@ -242,10 +288,7 @@ int run_jobs(const std::vector<Job>& jobs, const Options& options) {
     records.insert(records.end(), measured->begin(), measured->end());
   }
   if (tables) print_settings(session, options.table);
-  if (!options.json.empty()) {
-    if (auto written = write_json(options.json, records); !written) return complain(written.error().text, kExitFailure);
-  }
-  return 0;
+  return write_records(options.json, records);
 }
 
 // For thousands of idle sockets.
@@ -270,9 +313,7 @@ int run_kernels(const KernelsOptions& options) {
     return complain(records.error().text, records.error().code == Errc::disconnected ? kExitInterrupted : kExitFailure);
   }
   if (options.json != "-") std::printf("%s\n", to_tables(*records, options.table).c_str());
-  if (options.json.empty()) return 0;
-  const Status written = write_json(options.json, *records);
-  return written ? 0 : complain(written.error().text, kExitFailure);
+  return write_records(options.json, *records);
 }
 
 // What `./run` shows: the local channel and the shared NI beside the limit and the kernel, in well under a minute.

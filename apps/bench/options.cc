@@ -35,6 +35,7 @@ constexpr const char* kFooter =
     "  unet-bench serve                                        on one host, and on another:\n"
     "  unet-bench across bench@HOST                            round trips and a stream between two unetds\n"
     "  unet-bench kernels --kernel cg,fft --ranks 1,2          parallel programs in Split-C, beside MPI\n"
+    "  unet-bench run sockets                                  iperf3, redis, nginx on our sockets and on the kernel's\n"
     "  unet-bench plot results.json --directory pictures       SVG and PNG of what was measured\n"
     "Paths over veth pairs need root; without it they are left out with a line that says so.";
 

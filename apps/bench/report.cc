@@ -43,6 +43,7 @@ std::string row_name(const Record& record) {
     return record.metric.substr(from, record.metric.rfind('_') - from) + " senders";
   }
   if (record.bench == "kernels") return record.metric + ", " + record.path;
+  if (record.bench == "sockets") return record.metric;
   if (record.bench == "many") return record.path + ", " + std::to_string(record.size) + " idle";
   const size_t idle = record.metric.find("_idle");
   if (idle == std::string::npos) return record.path;
@@ -52,6 +53,7 @@ std::string row_name(const Record& record) {
 // A column is a size; of connections, which have none, a step; of fairness what is compared.
 std::string column_name(const Record& record) {
   if (record.bench == "am-incast") return record.metric.substr(0, record.metric.find('_')) + ", " + format_size(record.size);
+  if (record.bench == "sockets") return record.path;
   if (record.bench == "kernels") return "P = " + std::to_string(record.size);
   if (record.bench == "connections") return std::to_string(record.size) + " under way";
   const bool emulated = record.bench == "emulated" && record.metric.rfind("rtt", 0) != 0;
@@ -91,6 +93,7 @@ std::string compared_with(const Record& record) {
   if (record.baseline.rfind("limit-", 0) == 0) {
     return record.unit == "msg/s" ? "messages per round trip of " : "ratio to ";
   }
+  if (record.bench == "sockets") return record.baseline.empty() ? "" : "rates, times and processor time over the kernel sockets'";
   if (record.bench == "fairness") return "ratio to the pair alone; the pair's share of what the engine sends";
   if (record.bench == "am-incast") return "goodput over the receiver's link, and p99 over one request alone";
   if (record.bench == "many") return "round trips over none idle; memory over the kernel's, busy polling";
@@ -130,7 +133,7 @@ std::string dropped_line(const std::vector<Record>& records) {
       std::any_of(records.begin(), records.end(), [](const Record& record) { return record.summary.samples == 0; });
   std::string advice;
   if (empty) advice = "Where a path has no figure, no slice was left: measure while the machine is quiet, or longer (--seconds).\n";
-  if (records.front().bench == "restart" || records.front().bench == "kernels") return advice;
+  if (records.front().bench == "sockets" || records.front().bench == "restart" || records.front().bench == "kernels") return advice;
   return advice + "Of " + std::to_string(slices) + " slices " + std::to_string(dropped) +
          " were dropped because the limit moved by more than " + print_number("%.0f", kLimitTolerance * 100) +
          " % around them, and " + std::to_string(disturbed) + " because another process had one of the cores.\n";
@@ -146,8 +149,9 @@ std::string format_value(double value, const std::string& unit) {
     if (value < 999.5e3) return three_digits(value / 1e3) + " us";
     return three_digits(value / 1e6) + " ms";
   }
+  if (unit == "msg/s" && value < 99.95e3) return three_digits(value / 1e3) + " k/s";
   if (unit == "msg/s" || unit == "words/s") return three_digits(value / 1e6) + " M/s";
-  if (unit == "conn/s") return three_digits(value / 1e3) + " k/s";
+  if (unit == "conn/s" || unit == "req/s") return three_digits(value / 1e3) + " k/s";
   if (unit == "GB/s" && value < 0.0995) return three_digits(value * 1e3) + " MB/s";
   if (unit == "%") return print_number("%.3f %%", value);
   return three_digits(value) + " " + unit;
@@ -223,8 +227,9 @@ std::string to_tables(const std::vector<Record>& records, TableStyle style) {
   const auto table = [&](const std::string& title, const Rows& rows) {
     text += title + "\n" + (style == TableStyle::markdown ? "\n" : "") + render_table(rows, style) + "\n";
   };
+  const std::string corner = bench == "sockets" ? "figure" : "path";
   const auto figure = [&](double Summary::*member) {
-    return matrix(records, "path", [&](const Record& record) {
+    return matrix(records, corner, [&](const Record& record) {
       return record.summary.samples == 0 ? "-" : format_value(record.summary.*member, record.unit);
     });
   };
@@ -236,7 +241,7 @@ std::string to_tables(const std::vector<Record>& records, TableStyle style) {
     std::copy_if(records.begin(), records.end(), std::back_inserter(of_kind),
                  [&](const Record& record) { return compared_with(record) == kind; });
     table(bench + ": " + ratio_title(of_kind, kind),
-          matrix(of_kind, "path", [](const Record& record) { return format_ratio(record.ratio); }));
+          matrix(of_kind, corner, [](const Record& record) { return format_ratio(record.ratio); }));
   }
   table(bench + ": p50", figure(&Summary::p50));
   if (unit == "ns" && bench != "kernels" && bench != "many") {  // a handful of whole jobs has no tail

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # sockets_programs.py - programs as Debian has them, unmodified, on our sockets by unet-sockets: as servers of a kernel's clients, as clients
-# of a kernel's servers over the same wire, and with each other on one host. What comes is compared with what went, where a program lets one.
+# of a kernel's servers over the same wire, and with each other on one host. What comes is compared with what went, where they let one.
 # As a soak (UNET_LONG) with more data, and between two kernels, too.
 #
 # Usage: sockets_programs.py PROGRAM UNETD UNET_SOCKETS   (77: no root, no network namespaces, or no such program)

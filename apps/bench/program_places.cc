@@ -1,0 +1,104 @@
+// program_places.cc - cables, network interfaces, and the addresses on them.
+#include "apps/bench/program_places.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "apps/bench/command.h"
+
+namespace unet::bench {
+
+namespace {
+
+// The congestion control of the namespace's kernel; it may lack the module, and then keeps its own.
+Status use_cubic(const std::string& network) {
+  auto scope = NamespaceScope::enter(network);
+  if (!scope) return tl::unexpected(scope.error());
+  std::ofstream("/proc/sys/net/ipv4/tcp_congestion_control") << "cubic\n";
+  return {};
+}
+
+Result<std::string> find_wrapper() {
+  const char* const named = std::getenv("UNET_SOCKETS_WRAPPER");
+  const std::string found = named != nullptr ? named : find_program("unet-sockets", "unet-sockets");
+  if (found.find('/') != std::string::npos || !path_of(found).empty()) return found;
+  return fail(Errc::unavailable, "there is no unet-sockets; build it, or name it in the environment variable UNET_SOCKETS_WRAPPER");
+}
+
+}  // namespace
+
+Result<const ProgramPlace*> ProgramPlaces::find(const std::string& path) {
+  auto found = places_.find(path);
+  if (found == places_.end()) found = places_.emplace(path, make(path)).first;
+  if (!found->second) return tl::unexpected(found->second.error());
+  return &*found->second;
+}
+
+Result<ProgramPlace> ProgramPlaces::make(const std::string& path) {
+  auto pair = namespaces();
+  if (!pair) return tl::unexpected(pair.error());
+  const ChildPlace at_a{.network = (*pair)->name_a(), .core = cores_.a};
+  if (path == kProgramsLoopback) return ProgramPlace{"127.0.0.1", {.network = at_a.network, .core = cores_.b}, at_a, {}};
+  if (path == kProgramsLocal) return make_local();
+  if (path != kProgramsVeth) return make_beside_kernel(path == kProgramsFromKernel);
+  auto veth = (*pair)->add_veth({});
+  if (!veth) return tl::unexpected(veth.error());
+  return ProgramPlace{veth->address_b, {.network = (*pair)->name_b(), .core = cores_.b}, at_a, {}};
+}
+
+// Both are applications of one network interface, in a namespace whose kernel has no such address.
+Result<ProgramPlace> ProgramPlaces::make_local() {
+  auto wrapper = find_wrapper();
+  if (!wrapper) return tl::unexpected(wrapper.error());
+  auto daemon = Daemon::start_with_ip(engine_core());
+  if (!daemon) return tl::unexpected(daemon.error());
+  daemons_.push_back(std::move(*daemon));
+  const std::string ni = daemons_.back().ni(), network = namespaces_->name_a();
+  return ProgramPlace{Daemon::kIpAddress,
+                      {.network = network, .core = cores_.b, .wrapper = *wrapper, .ni = ni},
+                      {.network = network, .core = cores_.a, .wrapper = *wrapper, .ni = ni},
+                      {daemons_.back().process()}};
+}
+
+Result<ProgramPlace> ProgramPlaces::make_beside_kernel(bool ours_serve) {
+  auto wrapper = find_wrapper();
+  if (!wrapper) return tl::unexpected(wrapper.error());
+  auto veth = namespaces_->add_veth({});
+  if (!veth) return tl::unexpected(veth.error());
+  const std::string our_network = ours_serve ? namespaces_->name_b() : namespaces_->name_a();
+  const std::string interface = ours_serve ? veth->interface_b : veth->interface_a;
+  // The kernel at our end has no address any longer: what went to it by mistake would get nowhere.
+  auto flushed = run_command({"ip", "-n", our_network, "address", "flush", "dev", interface});
+  if (!flushed) return tl::unexpected(flushed.error());
+  const std::string ours = veth->address_a.substr(0, veth->address_a.rfind('.')) + ".77";
+  auto scope = NamespaceScope::enter(our_network);
+  if (!scope) return tl::unexpected(scope.error());
+  auto daemon = Daemon::start_on_wire(engine_core(), ours_serve ? "-serves" : "-calls", "packet:iface=" + interface, ours);
+  if (!daemon) return tl::unexpected(daemon.error());
+  daemons_.push_back(std::move(*daemon));
+  ProgramPlace place{ours_serve ? ours : veth->address_b,
+                     {.network = namespaces_->name_b(), .core = cores_.b},
+                     {.network = namespaces_->name_a(), .core = cores_.a},
+                     {daemons_.back().process()}};
+  ChildPlace& our_side = ours_serve ? place.server : place.client;
+  our_side.wrapper = *wrapper;
+  our_side.ni = daemons_.back().ni();
+  return place;
+}
+
+Result<NamespacePair*> ProgramPlaces::namespaces() {
+  if (namespaces_) return &*namespaces_;
+  auto pair = NamespacePair::create();
+  if (!pair) return tl::unexpected(pair.error());
+  for (const std::string& name : {pair->name_a(), pair->name_b()}) {
+    if (auto set = use_cubic(name); !set) return tl::unexpected(set.error());
+  }
+  namespaces_.emplace(std::move(*pair));
+  return &*namespaces_;
+}
+
+// Beside both sides, where there is a core for it.
+int ProgramPlaces::engine_core() const { return third_core(cores_).value_or(cores_.b); }
+
+}  // namespace unet::bench

@@ -1,0 +1,202 @@
+// program_runs.cc - command lines of iperf3, sockperf, redis and nginx with wrk, each in the setting that is best for it.
+#include "apps/bench/program_runs.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "apps/bench/child.h"
+#include "apps/bench/command.h"
+#include "apps/bench/cpu_time.h"
+#include "apps/bench/program_text.h"
+
+namespace unet::bench {
+
+namespace {
+
+using Figures = std::vector<ProgramFigure>;
+using Command = std::vector<std::string>;
+
+constexpr Nanoseconds kPatience = 60 * kSecond;  // beyond what it should take
+constexpr uint32_t kIdleSeconds = 2;
+constexpr useconds_t kSettleUs = 500'000;
+constexpr uint32_t kRedisAlone = 15'000, kRedisTogether = 40'000;  // requests of each kind for a second, about
+constexpr uint32_t kPageBytes = 1024;
+
+struct Measured {
+  std::string said;
+  double cpu_ns = 0;  // of client, server and services, while the client ran
+};
+
+// A client from its start to its end, and what everybody used meanwhile.
+Result<Measured> measure(const ProgramSetting& setting, const Child& server, const Command& command) {
+  std::vector<int> counted = server.processes();
+  counted.insert(counted.end(), setting.place.services.begin(), setting.place.services.end());
+  auto before = cpu_time_of(counted);
+  if (!before) return tl::unexpected(before.error());
+  auto client = Child::start(command, setting.place.client);
+  if (!client) return tl::unexpected(client.error());
+  auto end = client->finish(kPatience + 4 * setting.seconds * kSecond);
+  if (!end) return tl::unexpected(end.error());
+  auto after = cpu_time_of(counted);
+  if (!after) return tl::unexpected(after.error());
+  return Measured{std::move(end->said), static_cast<double>(end->cpu + *after - *before)};
+}
+
+Result<Child> start_server(const ProgramSetting& setting, const Command& command, const std::string& ready) {
+  auto server = Child::start(command, setting.place.server);
+  if (!server) return server;
+  if (auto is_ready = server->await(ready); !is_ready) return tl::unexpected(is_ready.error());
+  return server;
+}
+
+Result<Figures> run_iperf3(const ProgramSetting& setting) {
+  const std::string port = std::to_string(setting.port), seconds = std::to_string(setting.seconds);
+  auto server = start_server(setting, {"iperf3", "-s", "-p", port, "--forceflush"}, "Server listening");
+  if (!server) return tl::unexpected(server.error());
+  const Command client{"iperf3", "-c", setting.place.address, "-p", port, "-t", seconds, "-J"};
+  Figures figures;
+  for (const char* const size : {"", "64", "1472"}) {
+    Command command = client;
+    const std::string bytes = size;
+    if (!bytes.empty()) command.insert(command.end(), {"-u", "-b", "0", "-l", bytes});
+    auto measured = measure(setting, *server, command);
+    if (!measured) return tl::unexpected(measured.error());
+    auto transferred = parse_iperf3(measured->said);
+    if (!transferred) return tl::unexpected(transferred.error());
+    if (bytes.empty()) {
+      figures.push_back({"iperf3-tcp", "GB/s", transferred->bytes / transferred->seconds / 1e9});
+      figures.push_back({"iperf3-tcp_cpu", "s/GB", measured->cpu_ns / transferred->bytes});
+    } else {
+      figures.push_back({"iperf3-udp-" + bytes, "msg/s", transferred->datagrams / transferred->seconds});
+      figures.push_back({"iperf3-udp-" + bytes + "_cpu", "ns", measured->cpu_ns / transferred->datagrams});
+    }
+  }
+  return figures;
+}
+
+struct SockperfKind {
+  const char* metric;
+  bool tcp, polls;
+};
+constexpr SockperfKind kSockperf[] = {{"sockperf-tcp", true, true},
+                                      {"sockperf-udp", false, true},
+                                      {"sockperf-tcp-blocked", true, false},
+                                      {"sockperf-udp-blocked", false, false}};
+
+// What makes the kernel poll its devices, where they can be; ours poll without being told.
+void add_sockperf_options(Command& command, const SockperfKind& kind, const ChildPlace& side) {
+  if (kind.tcp) command.push_back("--tcp");
+  if (!kind.polls) return;
+  command.push_back("--nonblocked");
+  if (side.wrapper.empty()) command.insert(command.end(), {"--lls", "50"});
+}
+
+Result<Figures> run_sockperf(const ProgramSetting& setting) {
+  Figures figures;
+  std::string port = std::to_string(setting.port);
+  for (const SockperfKind& kind : kSockperf) {
+    Command serve{"sockperf", "server", "-i", setting.place.address, "-p", port};
+    Command ask{"sockperf", "ping-pong", "-i", setting.place.address, "-p", port, "-m", "64", "--full-rtt", "-t",
+                std::to_string(setting.seconds)};
+    add_sockperf_options(serve, kind, setting.place.server);
+    add_sockperf_options(ask, kind, setting.place.client);
+    auto server = start_server(setting, serve, "to block on socket");
+    if (!server) return tl::unexpected(server.error());
+    auto measured = measure(setting, *server, ask);
+    if (!measured) return tl::unexpected(measured.error());
+    auto answered = parse_sockperf(measured->said);
+    if (!answered) return tl::unexpected(answered.error());
+    figures.push_back({std::string(kind.metric) + "_p50", "ns", answered->p50});
+    figures.push_back({std::string(kind.metric) + "_p99", "ns", answered->p99});
+    if (!kind.polls) figures.push_back({std::string(kind.metric) + "_cpu", "ns", measured->cpu_ns / answered->count});
+    port = std::to_string(std::stoi(port) + 1);
+  }
+  return figures;
+}
+
+// What redis and unetd use while nobody asks for anything.
+Result<ProgramFigure> measure_idle_redis(const ProgramSetting& setting, const Child& server) {
+  std::vector<int> counted = server.processes();
+  counted.insert(counted.end(), setting.place.services.begin(), setting.place.services.end());
+  usleep(kSettleUs);
+  const Nanoseconds begin = monotonic_now();
+  auto before = cpu_time_of(counted);
+  if (!before) return tl::unexpected(before.error());
+  sleep(kIdleSeconds);
+  auto after = cpu_time_of(counted);
+  if (!after) return tl::unexpected(after.error());
+  return ProgramFigure{"redis-idle", "%", 100.0 * static_cast<double>(*after - *before) / static_cast<double>(monotonic_now() - begin)};
+}
+
+Result<Figures> run_redis(const ProgramSetting& setting) {
+  const std::string port = std::to_string(setting.port);
+  const Command serve{"redis-server", "--bind", setting.place.address, "--port", port, "--save", "", "--appendonly", "no",
+                      "--protected-mode", "no", "--dir", setting.directory};
+  auto server = start_server(setting, serve, "Ready to accept connections");
+  if (!server) return tl::unexpected(server.error());
+  Figures figures;
+  for (const bool alone : {true, false}) {
+    const std::string clients = alone ? "1" : "50";
+    const uint32_t requests = (alone ? kRedisAlone : kRedisTogether) * setting.seconds;
+    auto measured = measure(setting, *server, {"redis-benchmark", "-h", setting.place.address, "-p", port, "-t", "set,get", "-c", clients,
+                                               "-n", std::to_string(requests), "--csv"});
+    if (!measured) return tl::unexpected(measured.error());
+    for (const auto& [command, name] : {std::pair("SET", "redis-set-"), std::pair("GET", "redis-get-")}) {
+      auto answered = parse_redis_benchmark(measured->said, command);
+      if (!answered) return tl::unexpected(answered.error());
+      figures.push_back({name + clients, "req/s", answered->rate});
+      figures.push_back({name + clients + "_p50", "ns", answered->p50});
+      figures.push_back({name + clients + "_p99", "ns", answered->p99});
+    }
+    figures.push_back({"redis-" + clients + "_cpu", "ns", measured->cpu_ns / (2.0 * requests)});
+  }
+  auto idle = measure_idle_redis(setting, *server);
+  if (!idle) return tl::unexpected(idle.error());
+  figures.push_back(std::move(*idle));
+  return figures;
+}
+
+// One worker, as it has one core. It stays root: others may not speak to our unetd.
+std::string nginx_configuration(const ProgramSetting& setting) {
+  const std::string& d = setting.directory;
+  return "daemon off; user root; worker_processes 1; pid " + d + "/nginx.pid; error_log stderr notice;\n"
+         "events { worker_connections 512; }\n"
+         "http { access_log off; root " + d + "; sendfile on; tcp_nopush on; keepalive_requests 1000000000; open_file_cache max=10;\n"
+         "client_body_temp_path " + d + "/t1; proxy_temp_path " + d + "/t2; fastcgi_temp_path " + d + "/t3; uwsgi_temp_path " + d +
+         "/t4; scgi_temp_path " + d + "/t5;\n"
+         "server { listen " + setting.place.address + ":" + std::to_string(setting.port) + "; } }\n";
+}
+
+Result<Figures> run_wrk(const ProgramSetting& setting) {
+  const std::string& d = setting.directory;
+  std::ofstream(d + "/page") << std::string(kPageBytes, 'x');
+  std::ofstream(d + "/nginx.conf") << nginx_configuration(setting);
+  const Command serve{path_of("nginx"), "-p", d, "-c", d + "/nginx.conf", "-e", "stderr"};
+  auto server = start_server(setting, serve, "start worker process ");
+  if (!server) return tl::unexpected(server.error());
+  const std::string url = "http://" + setting.place.address + ":" + std::to_string(setting.port) + "/page";
+  auto measured = measure(setting, *server, {"wrk", "-t", "1", "-c", "32", "-d", std::to_string(setting.seconds) + "s", "--latency", url});
+  if (!measured) return tl::unexpected(measured.error());
+  auto answered = parse_wrk(measured->said);
+  if (!answered) return tl::unexpected(answered.error());
+  return Figures{{"wrk", "req/s", answered->rate},
+                 {"wrk_p50", "ns", answered->p50},
+                 {"wrk_p99", "ns", answered->p99},
+                 {"wrk_cpu", "ns", measured->cpu_ns / answered->count}};
+}
+
+}  // namespace
+
+const std::vector<BenchProgram>& bench_programs() {
+  static const std::vector<BenchProgram> programs = {
+      {"iperf3", {"iperf3"}, "iperf3", run_iperf3},
+      {"sockperf", {"sockperf"}, "sockperf", run_sockperf},
+      {"redis", {"redis-server", "redis-benchmark"}, "redis-server and redis-tools", run_redis},
+      {"wrk", {"nginx", "wrk"}, "nginx-light and wrk", run_wrk},
+  };
+  return programs;
+}
+
+}  // namespace unet::bench

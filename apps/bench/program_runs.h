@@ -1,0 +1,33 @@
+// program_runs.h - each program of others that `unet-bench run sockets` drives: its server, its clients in turn, and what these say;
+// programs.cc calls it at each place.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/bench/program_places.h"
+
+namespace unet::bench {
+
+struct ProgramFigure {
+  std::string metric, unit;
+  double value = 0;
+};
+
+struct ProgramSetting {
+  const ProgramPlace& place;
+  std::string directory;   // for its files
+  uint16_t port = 0;       // and the next few
+  uint32_t seconds = 1;    // that a client runs
+};
+
+struct BenchProgram {
+  const char* name;
+  std::vector<const char*> needs;  // programs
+  const char* packages;            // Debian's, that have them
+  Result<std::vector<ProgramFigure>> (*run)(const ProgramSetting& setting);
+};
+
+const std::vector<BenchProgram>& bench_programs();
+
+}  // namespace unet::bench
