@@ -160,8 +160,8 @@ void add_programs(Contenders& contenders) {
       "packet:iface= on a veth pair with its offloads, unetd on a third core if there is one; the kernel's end: cubic, SO_BUSY_POLL 50 us";
   add(kProgramsLocal, Kind::ours, "other programs on our sockets, both of one unetd",
       "unet-sockets, the rest as it is; unetd on a third core if there is one", kProgramsLoopback);
-  add(kProgramsToKernel, Kind::ours, "other programs: a client on our sockets, a server on the kernel's over a veth pair", cable, kProgramsVeth);
-  add(kProgramsFromKernel, Kind::ours, "other programs: a client on the kernel's sockets, a server on ours over a veth pair", cable,
+  add(kProgramsToKernel, Kind::ours, "other programs: a client on our sockets, a server on the kernel's, over veth", cable, kProgramsVeth);
+  add(kProgramsFromKernel, Kind::ours, "other programs: a client on the kernel's sockets, a server on ours, over veth", cable,
       kProgramsVeth);
   add(kProgramsLoopback, Kind::kernel, "other programs on the kernel's sockets, loopback", kernel, "");
   add(kProgramsVeth, Kind::kernel, "other programs on the kernel's sockets, over a veth pair with offloads", kernel, "");
