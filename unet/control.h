@@ -20,7 +20,7 @@ namespace unet::control {
 
 // Raised when a packet changes or a request is new. Three things do not, so that releases that do not understand each other can say
 // so: Header, Hello up to `version`, and Reply up to `error`.
-constexpr uint32_t kVersion = 7;
+constexpr uint32_t kVersion = 8;
 constexpr size_t kPacketMax = 1024;  // bytes of any packet, both ways
 
 // A short text in a packet. A length beyond the room is a lie; view() shortens it.
@@ -64,6 +64,7 @@ enum class Op : uint32_t {
   ip_configuration = 21,
   open_sockets = 22,
   list_sockets = 23,
+  set_ip_claim = 24,
   capture_start = 30,
   capture_stop = 31,
   // events (cookie: 0, or a number that grows: one that is not larger than the last is an event that came before)
@@ -155,6 +156,11 @@ struct ReleaseIp {
   Header header;
   uint32_t claim;
 };
+struct SetIpClaim {
+  Header header;
+  uint32_t claim;
+  uint32_t takes_new;  // TakesNew
+};
 struct GetIpConfiguration { Header header; };
 // The next table of the endpoint's sockets (unet/socket_table.h), to be written by its owner; it stays until the IP channel is closed.
 struct OpenSockets { Header header; };
@@ -191,6 +197,7 @@ struct ChannelInfo {
   uint32_t side;        // local: 0 connected, 1 accepted
   uint32_t wire_mtu;    // ni: bytes of message that fit into one frame (0: shared NI without a wire between)
   uint32_t same_user;   // 1: the other process is of this NI and of the same user, as the NI sees them; else 0
+  uint32_t shared;      // 1: the target was a claim that several may share: the next who asks for it may be led to another
   uint32_t known;       // 1: no new channel, but the local one that the endpoint has to who claims the target; no descriptors
   LocalOptions local;   // local: the geometry
   NameText peer;        // the peer's endpoint name or "pid 123", for people

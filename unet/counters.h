@@ -68,6 +68,9 @@ enum class NiCounter : uint8_t {
   ip_same_ni,           // delivered between two endpoints of this NI
   ip_left,              // TCP connections that processes left when they ended, and that are ended for them
   ip_left_sent,         // segments that were sent for that
+  ip_left_owned,        // such connections that a living process has: nothing is done about them
+  ip_owners_evicted,    // connections of shared ports of which it is forgotten whose they are: more than kIpOwnedFlowsMax are under way
+  ip_openings_evicted,  // the same of those with a half-done handshake, or that end
   // Drops.
   not_ours,             // another Ethernet type, or not addressed to this port
   truncated,
@@ -92,7 +95,8 @@ constexpr NiCounter kFirstNiDrop = NiCounter::not_ours;
 
 constexpr std::array<std::string_view, kNiCounters> kNiCounterNames{
     "received_frames", "received_bytes", "transmitted_frames", "transmitted_bytes", "hairpin_messages", "wakeups",
-    "linked_frames", "linked_bytes", "ip_received", "ip_sent", "ip_same_ni", "ip_left", "ip_left_sent", "not_ours",
+    "linked_frames", "linked_bytes", "ip_received", "ip_sent", "ip_same_ni", "ip_left", "ip_left_sent",
+    "ip_left_owned", "ip_owners_evicted", "ip_openings_evicted", "not_ours",
     "truncated", "bad_version", "bad_flags", "bad_length", "bad_crc", "unknown_tag", "wrong_source", "bad_signal",
     "signal_overflow", "transmit_overflow", "link_overflow", "ip_bad_transport", "ip_unclaimed", "ip_left_overflow",
     "ip_left_unasked"};

@@ -110,7 +110,8 @@ class Endpoint {
   // The same in two steps, for a thread that also serves the other side: poll_connect() until it has a value, or cancel it.
   // Both fail with invalid_argument if `pending` is not under way (any longer).
   Result<uint64_t> start_connect(std::string_view target, const ConnectOptions& options = {});
-  std::optional<Result<Channel>> poll_connect(uint64_t pending);
+  // `shared`: the claim that was asked for may be shared (IpClaim::group): the next who asks may be led to another.
+  std::optional<Result<Channel>> poll_connect(uint64_t pending, bool* shared = nullptr);
   // The peer may see the request all the same; a channel that comes of it is closed at once.
   Status cancel_connect(uint64_t pending);
 
@@ -145,6 +146,8 @@ class Endpoint {
   // does not have that address), quota_exceeded, invalid_argument.
   Result<IpClaimed> claim_ip(const IpClaim& claim);
   Status release_ip(uint32_t claim);
+  // Of a claim that others share: whether it takes new flows. Errors: not_found.
+  Status set_ip_claim(uint32_t claim, TakesNew takes_new);
   // Memory for the next table of sockets (unet/socket_table.h), so that others can list them and peers learn of it when this process ends;
   // valid as long as the endpoint. Errors: quota_exceeded, invalid_argument (no IP channel), already_exists (kSocketTablesMax),
   // unavailable (the NI is embedded).

@@ -180,7 +180,7 @@ bool Endpoint::is_pending(uint64_t pending) const noexcept {
   return std::find(pending_.begin(), pending_.end(), pending) != pending_.end();
 }
 
-std::optional<Result<Channel>> Endpoint::poll_connect(uint64_t pending) {
+std::optional<Result<Channel>> Endpoint::poll_connect(uint64_t pending, bool* shared) {
   if (!is_pending(pending)) return Result<Channel>(not_under_way(pending));
   if (embedded_ != nullptr) embedded_->wait(embedded_handle_, 0);
   answer_due_ = false;
@@ -189,6 +189,7 @@ std::optional<Result<Channel>> Endpoint::poll_connect(uint64_t pending) {
   const Opening opening(emulated_.get());
   end_pending(pending);
   if (!*answer) return Result<Channel>(tl::unexpected(answer->error()));
+  if (shared != nullptr) *shared = (*answer)->reply.channel.shared != 0;
   return adopt(std::move(**answer));
 }
 

@@ -55,6 +55,15 @@ Status Endpoint::release_ip(uint32_t claim) {
   return {};
 }
 
+Status Endpoint::set_ip_claim(uint32_t claim, TakesNew takes_new) {
+  auto request = request_for<control::SetIpClaim>(control::Op::set_ip_claim, id_);
+  request.claim = claim;
+  request.takes_new = static_cast<uint32_t>(takes_new);
+  auto answer = connection_->call(request);
+  if (!answer) return tl::unexpected(answer.error());
+  return {};
+}
+
 Result<SocketTableView> Endpoint::open_sockets() {
   const auto table = static_cast<uint32_t>(socket_tables_.size());
   // Nobody would read it, and nobody go on where this process stops.

@@ -38,21 +38,32 @@ static_assert(sizeof(IpMessageHeader) == 8 && std::is_trivially_copyable_v<IpMes
 // Bytes of the largest packet on an IP channel. A few less than IP allows: larger ones that arrive are dropped (too_long).
 constexpr uint32_t kIpPacketMax = kMessageMax - sizeof(IpMessageHeader);
 
+// Whether a member of a share takes flows that it has not: those who say yes, or if nobody does those who do so then, or else all.
+enum class TakesNew : uint8_t { no, if_nobody_does, yes };
+
 // What an endpoint wants to receive, and may then send from. A packet goes to the most specific claim that it fits: one with that remote
 // address and port before one with any, then one with that local address before one with all.
 //
 // Of UDP, `local` may be a group (multicast): the NI is in it while anybody claims so. What comes to the group and that port goes to all
 // who claim both, of whatever users; such a claim gives no right to send, and takes the port from nobody.
+//
+// A port may be shared: claims of one user with the same group, alike but for their owner, are one share. What comes goes to one of those
+// who take new flows, by a hash of both ends, or in turn where a channel to who has the port is asked for; of TCP to whoever has sent on
+// that connection before. Each may send, but of TCP not on another's connection.
 struct IpClaim {
   uint8_t protocol = 0;        // 6: TCP, 17: UDP; with the ICMP errors about what was sent from here; from its own
                                // address: from the NI, of what is too long, or a SYN between ends whose last connection is not over
   ip::IpAddress local{};       // unspecified: all of the NI's, of both families
+  TakesNew takes_new = TakesNew::yes;  // of a share (set_ip_claim())
   uint16_t port = 0;           // 0: the NI chooses `ports` free ones in a row, from 49152 on or else from 32768 on
   uint16_t ports = 1;          // at most kIpPortsPerClaimMax
   ip::IpAddress remote{};      // unspecified: anybody
   uint16_t remote_port = 0;    // 0: any
+  uint64_t group = 0;          // 0: nobody else may have it; kIpReusePort; else a token that whoever may join was told, as a child
 };
-static_assert(std::is_trivially_copyable_v<IpClaim> && sizeof(IpClaim) == 40);
+static_assert(std::is_trivially_copyable_v<IpClaim> && sizeof(IpClaim) == 48);
+
+constexpr uint64_t kIpReusePort = 1;  // the group of all of one user's who ask for SO_REUSEPORT
 
 struct IpClaimed {
   uint32_t claim = 0;          // for release_ip()

@@ -40,9 +40,12 @@ constexpr uint32_t kReassembliesPerEndpointMax = 64;
 // IP
 constexpr uint32_t kIpClaimsMax = 16 * 1024;             // per NI
 constexpr uint32_t kIpPortsPerClaimMax = 1024;
-constexpr uint32_t kIpClaimsPerPortMax = 64;             // claims of one protocol that have a port in common, those of groups apart
-constexpr uint32_t kIpClaimsPerPortOfUserMax = 32;
+constexpr uint32_t kIpClaimsPerPortMax = 64;             // claims of one protocol that have a port in common, those of groups apart;
+constexpr uint32_t kIpClaimsPerPortOfUserMax = 32;       // a share counts as one,
+constexpr uint32_t kIpShareMax = 256;                    // and has so many members
 constexpr uint32_t kIpPortsClaimedMax = 256 * 1024;      // of all claims together
+constexpr uint32_t kIpOwnedFlowsMax = 256 * 1024;        // connections of ports that several share, of which is known whose they are,
+constexpr uint32_t kIpOpeningsOfUserMax = 16 * 1024;     // and of these with a half-done handshake, of one user
 constexpr uint32_t kIpSegmentsMax = 512;                 // packets that one message is cut into
 constexpr uint32_t kIpAddressesMax = 16;                 // of one port
 constexpr uint32_t kIpGroupsMax = 32;                    // that an NI is in because endpoints claim them

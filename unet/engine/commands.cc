@@ -272,6 +272,13 @@ void Engine::State::run(const ClaimIp& command) noexcept {
 
 void Engine::State::run(const ReleaseIp& command) noexcept { ip->claims().remove(command.number); }
 
+void Engine::State::run(const SetClaim& command) noexcept { ip->claims().set(command.number, command.takes_new); }
+
+void Engine::State::run(const OwnFlows& command) noexcept {
+  const EndpointState* const e = attached(command.endpoint);
+  for (uint32_t i = 0; e != nullptr && i < std::min(command.count, OwnFlows::kMax); ++i) ip->own(*e, command.flows[i]);
+}
+
 void Engine::State::run(const LeaveIp& command) noexcept { ip->leave(command.left, now); }
 
 void Engine::State::run(const ResumeLease& command) noexcept { ip->resume_lease(command.port, command.lease, now); }

@@ -57,6 +57,8 @@ struct Engine::State {
   void run(const OpenIp& command) noexcept;
   void run(const ClaimIp& command) noexcept;
   void run(const ReleaseIp& command) noexcept;
+  void run(const SetClaim& command) noexcept;
+  void run(const OwnFlows& command) noexcept;
   void run(const LeaveIp& command) noexcept;
   void run(const ResumeLease& command) noexcept;
   void run(const ResumeHost& command) noexcept;

@@ -1,5 +1,9 @@
 // ip_claims.h - who has which port of IP: from protocol and port to a short list of claims, the most specific first; used by Ip.
 //
+// Claims of a share have one place together in their port's list. A new flow goes to the member that a hash of both ends and of its claim's
+// number gives the most (rendezvous hashing), so that members who come and go move no more flows than they must; of TCP, members keep the
+// connections on which they have sent (ip_owners.h).
+//
 // The service has checked what it tells us: numbers are unused, ranges lie in the ports, and all limits of limits.h hold.
 #pragma once
 
@@ -8,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "unet/engine/ip_owners.h"
 #include "unet/ip.h"
 
 namespace unet::engine {
@@ -18,11 +23,13 @@ class IpClaims {
  public:
   static constexpr uint8_t kTcp = 6, kUdp = 17;
 
-  IpClaims();
+  IpClaims(uint64_t seed, NiCounters& counters);
 
   // `user`: whoever has the same is one user.
   void add(uint32_t number, EndpointState& owner, const IpClaim& claim, uint64_t user = 0);
   void remove(uint32_t number) noexcept;
+  // Of a share: whether it takes new flows.
+  void set(uint32_t number, TakesNew takes_new) noexcept;
   // All of an endpoint that goes away.
   void remove_all(EndpointState& owner) noexcept;
 
@@ -32,6 +39,17 @@ class IpClaims {
   // Whose a packet to `local` is; nullptr: nobody's.
   EndpointState* find(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
                       uint16_t remote_port) const noexcept;
+  struct Found {
+    EndpointState* endpoint = nullptr;
+    bool shared = false;
+    bool lasts = true;                 // the next of the flow is the same one's, unless it begins or ends a connection
+  };
+  // The same of a segment of TCP that came, which may say something about whose its connection is.
+  Found came(const IpFlow& flow, const TcpSigns& signs) noexcept;
+  // A member of a share has the connection, as far as is known, and it does not only end.
+  bool is_owned(const IpFlow& flow) const noexcept;
+  // That it has, as an engine before this one knew; false: it has no share there.
+  bool own(const EndpointState& owner, const IpFlow& flow) noexcept;
   // The claim that the packet comes to is one, and not of that user.
   bool is_anothers(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port,
                    uint64_t user) const noexcept;
@@ -52,9 +70,12 @@ class IpClaims {
   bool groups_changed() const noexcept { return groups_changed_; }
   bool take_groups_changed() noexcept { return std::exchange(groups_changed_, false); }
 
-  // The endpoint claims what an answer to this packet would come to.
+  // The endpoint claims what an answer to this packet would come to; of a share: as a member, and no other has that connection.
   bool may_send(const EndpointState& owner, uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
                 uint16_t remote_port) const noexcept;
+  // The same of a segment of TCP, which is the endpoint's connection from now on. `shared`: the port is.
+  bool sends(const EndpointState& owner, const IpFlow& flow, const TcpSigns& signs, bool& shared) noexcept;
+  const IpOwners& owners() const noexcept { return owners_; }
 
  private:
   static constexpr uint32_t kEnd = ~uint32_t{0};
@@ -66,19 +87,34 @@ class IpClaims {
     uint8_t protocol = 0;
     uint8_t rank = 0;                // how specific it is
     bool any_local = true, any_remote = true;
-    uint64_t user = 0;
+    TakesNew takes_new = TakesNew::yes;
+    uint16_t user_of_owners = 0;     // as IpOwners numbers him
+    uint32_t share = kEnd;           // of shares_
+    uint32_t life = 0;               // another one each time that the number is used
+    uint64_t user = 0, group = 0;
 
     bool fits(const ip::IpAddress& to, const ip::IpAddress& from, uint16_t from_port) const noexcept {
       return (any_local || local == to) && (any_remote || remote == from) && (remote_port == 0 || remote_port == from_port);
     }
   };
-  struct Node {  // a claim in the list of one of its ports
+  struct Node {  // a claim in the list of one of its ports, or a share's first
     uint32_t claim = 0, next = kEnd;
   };
+  using Share = std::vector<uint32_t>;  // numbers of the claims; none: it is not in use
 
   // The most specific that the packet fits; nullptr: none.
   const Claim* fitting(uint8_t protocol, const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote,
                        uint16_t remote_port) const noexcept;
+  // Of a share: who gets the first packet of a flow; its only member, if it has one.
+  const Claim& choose(const Claim& any, uint64_t hash) const noexcept;
+  // Of a share: whose a connection is, if he is still there.
+  const Claim* owner_of(const IpOwners::Entry* entry) const noexcept;
+  const Claim* member(const Claim& any, const EndpointState& owner) const noexcept;
+  IpOwners::Owner as_owner(const Claim& claim) const noexcept {
+    return {static_cast<uint32_t>(&claim - claims_.data()), claim.life};
+  }
+  bool join_share(uint32_t number);
+  bool leave_share(uint32_t number) noexcept;
   void insert(uint32_t port, uint32_t number);
   void erase(uint32_t port, uint32_t number) noexcept;
   void join(const ip::IpAddress& group) noexcept;
@@ -93,6 +129,8 @@ class IpClaims {
   std::array<std::vector<uint32_t>, 3> heads_;  // by port: the first node
   std::vector<Claim> claims_;                   // by number
   std::vector<Node> nodes_;
+  std::vector<Share> shares_;
+  IpOwners owners_;
   uint32_t free_node_ = kEnd;
   std::vector<ip::IpAddress> groups_;
   std::vector<uint32_t> group_claims_;          // how many each of them has

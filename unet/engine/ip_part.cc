@@ -15,14 +15,21 @@
 #include "unet/engine/endpoint_state.h"
 
 namespace unet::engine {
+namespace {
+
+TcpSigns signs_of(const ip::TcpHeader& header) noexcept {
+  return {.flags = header.flags, .sequence = header.sequence, .acknowledgement = header.acknowledgement};
+}
+
+}  // namespace
 
 EndpointState::EndpointState() = default;
 EndpointState::~EndpointState() = default;
 
 IpPart::IpPart(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters,
                Nanoseconds now)
-    : delivery_(delivery), counters_(counters), remains_(options.seed), now_(now), scratch_(new std::byte[kMessageMax]),
-      resets_(kResetsPerSecond, now) {
+    : delivery_(delivery), counters_(counters), claims_(options.seed + kPortsMax, counters), remains_(options.seed), now_(now),
+      scratch_(new std::byte[kMessageMax]), resets_(kResetsPerSecond, now) {
   for (const IpPortOptions& each : options.ports) {
     UNET_CHECK(each.port < ports.size() && each.port < kPortsMax && by_port_[each.port] == nullptr);
     ports_.push_back(std::make_unique<IpPort>(each, *ports[each.port], options.seed + each.port, now));
@@ -78,6 +85,14 @@ uint32_t IpPart::place_of(const std::byte* ports) noexcept {
   return (both * 0x9E3779B1u) >> 26;  // 2^32 over the golden ratio
 }
 
+// A segment of TCP that may say something about whose its connection is.
+bool IpPart::begins_or_ends(const ip::IpView& packet) noexcept {
+  ip::TcpHeader header;
+  if (packet.protocol != ip::Protocol::kTcp || packet.payload.size() < sizeof header) return false;
+  std::memcpy(&header, packet.payload.data(), sizeof header);
+  return (header.flags & (ip::TcpFlags::kSyn | ip::TcpFlags::kRst)) != 0;
+}
+
 // A packet that differs from the last of its flow in its length, number and transport alone: what was found out about that one, by whom
 // it is claimed, too, holds for it.
 bool IpPart::goes_on(IpPort& port, bool ipv4, Nanoseconds now) noexcept {
@@ -90,6 +105,7 @@ bool IpPart::goes_on(IpPort& port, bool ipv4, Nanoseconds now) noexcept {
   ip::IpView packet;
   const Bytes whole{frame_.data, frame_.length};
   if (!ip::parse_alike(whole.subspan(sizeof(EthernetHeader)), flow.packet, packet) || packet.payload.size() < kPorts) return false;
+  if (flow.shared && begins_or_ends(packet)) return false;
   port.host().count_alike();
   port.passed_on();
   if (packet.protocol == ip::Protocol::kTcp) {
@@ -105,7 +121,7 @@ bool IpPart::goes_on(IpPort& port, bool ipv4, Nanoseconds now) noexcept {
 }
 
 // What came to one host alone, with the plain header.
-void IpPart::remember(const IpPort& port, EndpointState& to, const ip::Arrival& arrival, Nanoseconds now) noexcept {
+void IpPart::remember(const IpPort& port, EndpointState& to, const ip::Arrival& arrival, bool shared, Nanoseconds now) noexcept {
   const ip::IpView& packet = arrival.packet;
   const size_t head = packet.ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes;
   if (arrival.to_group || !in_frame(packet) || packet.is_fragment() || packet.payload.data() != packet.packet.data() + head) return;
@@ -115,6 +131,7 @@ void IpPart::remember(const IpPort& port, EndpointState& to, const ip::Arrival& 
   flow.judged = judged(now);
   flow.port = &port;
   flow.to = &to;
+  flow.shared = shared;
   flow.packet = packet;
   flow.packet.packet = Bytes(flow.head).subspan(sizeof(EthernetHeader));
   flow.packet.payload = flow.packet.packet.subspan(head);
@@ -143,11 +160,11 @@ void IpPart::tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
   if (!read_segment(packet, header)) return counters_.add(NiCounter::ip_bad_transport);
   if (arrival.to_group) return counters_.add(NiCounter::ip_unclaimed);  // RFC 9293, 3.9.2.3
   if (!remains_.empty() && answer_for_left(port, packet, now)) return;
-  EndpointState* const to =
-      claims_.find(IpClaims::kTcp, packet.to, header.destination_port, packet.from, header.source_port);
-  if (to != nullptr) {
-    remember(port, *to, arrival, now);
-    return deliver_segment(*to, packet, header);
+  const IpFlow flow{.local = packet.to, .remote = packet.from, .local_port = header.destination_port, .remote_port = header.source_port};
+  const IpClaims::Found found = claims_.came(flow, signs_of(header));
+  if (found.endpoint != nullptr) {
+    if (found.lasts) remember(port, *found.endpoint, arrival, found.shared, now);
+    return deliver_segment(*found.endpoint, packet, header);
   }
   counters_.add(NiCounter::ip_unclaimed);
   if (!arrival.to_group) reset(port, packet, now);  // RFC 9293, 3.10.7.1; RFC 1122, 4.2.3.10: none about what went to a group
@@ -161,7 +178,7 @@ void IpPart::udp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
   if (packet.to.is_multicast() && claims_.for_group(packet.to, datagram.to, packet.from, datagram.from, pass_on) != 0) return;
   EndpointState* const to = claims_.find(IpClaims::kUdp, packet.to, datagram.to, packet.from, datagram.from);
   if (to != nullptr) {
-    if (datagram.to != ip::kDhcpClientPort) remember(port, *to, arrival, now);  // of which the host takes some
+    if (datagram.to != ip::kDhcpClientPort) remember(port, *to, arrival, false, now);  // of which the host takes some
     return deliver_datagram(*to, packet);
   }
   counters_.add(NiCounter::ip_unclaimed);
@@ -332,6 +349,9 @@ bool IpPart::send_segment(IpPort& port, const ip::IpAddress& from, const ip::IpA
 // ---- connections of processes that are gone
 
 void IpPart::leave(const LeftConnection& left, Nanoseconds now) noexcept {
+  // A process of the same user may have begun another connection between these ends, or had it all the time.
+  const IpFlow flow{.local = left.local, .remote = left.remote, .local_port = left.local_port, .remote_port = left.remote_port};
+  if (claims_.is_owned(flow)) return counters_.add(NiCounter::ip_left_owned);
   counters_.add(NiCounter::ip_left);
   left_neighbours_.try_emplace(left.user, kLeftNeighboursPerSecond, now);
   if (!remains_.add(left, now)) counters_.add(NiCounter::ip_left_overflow);

@@ -59,6 +59,7 @@ struct IpSend {
   uint16_t from_port = 0, to_port = 0;
   uint8_t protocol = 0;
   MacAddress station{};
+  bool shared = false;           // the port is (IpClaim::group), so that what begins or ends a connection is to be seen
 
   bool goes_on() const noexcept {
     return message.to_port == to_port && message.from_port == from_port && message.fields.protocol == protocol &&
@@ -80,6 +81,11 @@ class IpPart {
   void left(std::vector<LeftConnection>& into) const { remains_.left(into, now_); }
 
   // ---- arrivals
+
+  // A connection that an endpoint has under way, as an engine before this one knew.
+  void own(const EndpointState& owner, const IpFlow& flow) noexcept {
+    if (claims_.own(owner, flow)) remains_.forget(flow.local, flow.local_port, flow.remote, flow.remote_port);
+  }
 
   // The wire has IP.
   bool has(uint32_t port) const noexcept { return port < by_port_.size() && by_port_[port] != nullptr; }  // links have none
@@ -120,7 +126,7 @@ class IpPart {
   void packet(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
   void error(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
   bool goes_on(IpPort& port, bool ipv4, Nanoseconds now) noexcept;
-  void remember(const IpPort& port, EndpointState& to, const ip::Arrival& arrival, Nanoseconds now) noexcept;
+  void remember(const IpPort& port, EndpointState& to, const ip::Arrival& arrival, bool shared, Nanoseconds now) noexcept;
   bool read_segment(const ip::IpView& packet, ip::TcpHeader& header) const noexcept;
   void deliver_segment(EndpointState& to, const ip::IpView& packet, const ip::TcpHeader& header) noexcept;
   void tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noexcept;
@@ -150,6 +156,7 @@ class IpPart {
   void answer_here(EndpointState& to, const IpMessage& message) noexcept;
   bool for_left_here(EndpointState& from, const IpMessage& message) noexcept;
   bool may_begin(const IpMessage& message) noexcept;
+  bool may_send(const EndpointState& endpoint, IpSend& send) noexcept;
   void tell_segment(EndpointState& to, const ip::IpAddress& from, const ip::IpAddress& to_address, const ip::TcpFields& fields) noexcept;
   void tell_error(EndpointState& to, const IpMessage& message, const ip::IcmpErrorFields& error) noexcept;
   void tell(EndpointState& to, const ip::IpFields& fields, Bytes payload) noexcept;
@@ -164,11 +171,13 @@ class IpPart {
     Judged judged{};
     const IpPort* port = nullptr;
     EndpointState* to = nullptr;
+    bool shared = false;           // it is a connection of a shared port
     ip::IpView packet{};
     std::array<std::byte, sizeof(EthernetHeader) + ip::kIpv6Bytes + 2 * sizeof(be16)> head{};  // from the station to the ports
   };
   static constexpr uint32_t kFlows = 64;  // those of one place forget each other
   static uint32_t place_of(const std::byte* ports) noexcept;
+  static bool begins_or_ends(const ip::IpView& packet) noexcept;
   uint64_t address_changes() const noexcept;
   bool holds(const Judged& judged, Nanoseconds now) const noexcept {
     return now < judged.until && judged.claims == claims_.version() && judged.addresses == address_changes();

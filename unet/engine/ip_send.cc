@@ -19,6 +19,17 @@ constexpr uint32_t kPacketCost = 64;          // of each packet beside its bytes
 constexpr uint32_t kLendMin = 1024;           // bytes from which it pays to let the port read the segment
 constexpr uint32_t kUdpSegmentsMax = 64;      // as Linux bounds what it cuts of UDP
 
+TcpSigns signs_of(const IpMessage& message) noexcept {
+  ip::TcpHeader header;
+  std::memcpy(&header, message.transport.data(), sizeof header);
+  return {.flags = header.flags, .sequence = header.sequence, .acknowledgement = header.acknowledgement};
+}
+
+// That its port may know more of its connection afterwards.
+bool says_much(const IpMessage& message) noexcept {
+  return message.tcp && signs_of(message).any(ip::TcpFlags::kSyn | ip::TcpFlags::kFin | ip::TcpFlags::kRst);
+}
+
 // That `length` bytes of the message make.
 uint32_t packets_of(const IpMessage& message, uint32_t length) noexcept {
   return message.segment_size == 0 || length == 0 ? 1 : (length + message.segment_size - 1) / message.segment_size;
@@ -41,19 +52,27 @@ bool IpPart::is_ours(const ip::IpAddress& address) const noexcept {
   return std::any_of(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(address); });
 }
 
+// The endpoint may, and if it is a segment of a shared port it is known from now on whose connection that is.
+bool IpPart::may_send(const EndpointState& endpoint, IpSend& send) noexcept {
+  const IpMessage& message = send.message;
+  const ip::IpFields& fields = message.fields;
+  if (!message.tcp) return claims_.may_send(endpoint, fields.protocol, fields.from, message.from_port, fields.to, message.to_port);
+  const IpFlow flow{.local = fields.from, .remote = fields.to, .local_port = message.from_port, .remote_port = message.to_port};
+  return claims_.sends(endpoint, flow, signs_of(message), send.shared);
+}
+
 IpPart::Step IpPart::begin(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason, Nanoseconds now) noexcept {
   IpSend& send = *endpoint.ip_send;
   IpMessage& message = send.message;
   if (const std::optional<EndpointCounter> bad = read_ip_message(out.pieces, message)) return reason = *bad, Step::dropped;
   const ip::IpFields& fields = message.fields;
-  const bool known = send.goes_on() && holds(send.judged, now);
+  const bool known = send.goes_on() && holds(send.judged, now) && !(send.shared && says_much(message));
   if (!known) {
     send.judged = {};
+    send.shared = false;
     const auto port = std::find_if(ports_.begin(), ports_.end(), [&](const auto& each) { return each->has(fields.from); });
     if (port == ports_.end() || fields.from.is_ipv4() != fields.to.is_ipv4()) return reason = EndpointCounter::bad_ip_source, Step::dropped;
-    if (!claims_.may_send(endpoint, fields.protocol, fields.from, message.from_port, fields.to, message.to_port)) {
-      return reason = EndpointCounter::bad_ip_port, Step::dropped;
-    }
+    if (!may_send(endpoint, send)) return reason = EndpointCounter::bad_ip_port, Step::dropped;
     send.port = port->get();
   }
   if (!remains_.empty() && message.tcp && !may_begin(message)) {
@@ -82,7 +101,9 @@ IpPart::Step IpPart::begin(EndpointState& endpoint, Outgoing& out, EndpointCount
 void IpPart::deliver_here(EndpointState& from, const Outgoing& out, const IpMessage& message) noexcept {
   const ip::IpFields& fields = message.fields;
   if (!remains_.empty() && message.tcp && for_left_here(from, message)) return;
-  EndpointState* const to = claims_.find(fields.protocol, fields.to, message.to_port, fields.from, message.from_port);
+  const IpFlow flow{.local = fields.to, .remote = fields.from, .local_port = message.to_port, .remote_port = message.from_port};
+  EndpointState* const to = message.tcp ? claims_.came(flow, signs_of(message)).endpoint
+                                        : claims_.find(fields.protocol, fields.to, message.to_port, fields.from, message.from_port);
   if (to == nullptr) {
     counters_.add(NiCounter::ip_unclaimed);
     return answer_here(from, message);
@@ -231,7 +252,7 @@ IpPart::Step IpPart::go_on(EndpointState& endpoint, Outgoing& out, EndpointCount
   }
   if (!known && size <= mtu) {
     if (const std::optional<MacAddress> station = at.host().station_for(fields.to, now)) {
-      send.judged = judged(now);
+      if (!(send.shared && says_much(message))) send.judged = judged(now);
       send.from = fields.from;
       send.to = fields.to;
       send.from_port = message.from_port;

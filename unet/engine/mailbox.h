@@ -14,6 +14,7 @@
 
 #include "ipstack/ip/host.h"
 #include "unet/driver.h"
+#include "unet/engine/ip_owners.h"
 #include "unet/engine/ip_remains.h"
 #include "unet/engine/send_limits.h"
 #include "unet/ip.h"
@@ -84,6 +85,17 @@ struct ClaimIp {            // port and ports are chosen
   uint64_t user = 0;        // whose it is, for what was left at the port before
 };
 struct ReleaseIp { uint32_t number; };
+struct SetClaim {           // of a share: whether it takes new flows
+  uint32_t number;
+  TakesNew takes_new;
+};
+// Connections of a share that are under way, as their owner has told of them: for an engine that takes over.
+struct OwnFlows {
+  static constexpr uint32_t kMax = 16;
+  uint32_t endpoint;
+  uint32_t count;
+  std::array<IpFlow, kMax> flows;
+};
 struct LeaveIp { LeftConnection left; };  // of an endpoint that is gone, which claimed its port
 struct ResumeLease {        // of the engine before this one, whose address is used on
   uint32_t port;
@@ -119,8 +131,8 @@ struct StartCapture {       // memory: capture_memory.h, `bytes` of ring; stays 
 struct StopCapture { uint32_t capture; };
 struct Resumed {};          // all that another engine had is attached and open again
 using Command = std::variant<std::monostate, AttachClient, DetachClient, AttachEndpoint, DetachEndpoint, SetRegion, SetWakeDescriptor,
-                             OpenHairpin, OpenWire, CloseChannel, OpenRelay, CloseRelay, OpenIp, ClaimIp, ReleaseIp, LeaveIp, ResumeLease,
-                             ResumeHost, SendSignal, SetUser, StartCapture, StopCapture, Resumed>;
+                             OpenHairpin, OpenWire, CloseChannel, OpenRelay, CloseRelay, OpenIp, ClaimIp, ReleaseIp, SetClaim, OwnFlows,
+                             LeaveIp, ResumeLease, ResumeHost, SendSignal, SetUser, StartCapture, StopCapture, Resumed>;
 
 // ---- engine -> service
 

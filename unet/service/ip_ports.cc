@@ -23,6 +23,13 @@ bool overlap(const IpClaim& a, const IpClaim& b) noexcept {
 
 bool wants_peer(const IpClaim& claim) noexcept { return !claim.remote.is_unspecified() && claim.remote_port != 0; }
 
+// Each is a member of the other's share.
+bool alike(const IpPorts::Record& a, const IpPorts::Record& b) noexcept {
+  return a.claim.group != 0 && a.claim.group == b.claim.group && a.user == b.user && a.claim.protocol == b.claim.protocol &&
+         a.claim.port == b.claim.port && a.claim.local == b.claim.local && a.claim.remote == b.claim.remote &&
+         a.claim.remote_port == b.claim.remote_port;
+}
+
 const char* name_of(uint8_t protocol) noexcept { return protocol == ip::Protocol::kTcp ? "TCP" : "UDP"; }
 
 std::string text_of(const IpClaim& claim) {
@@ -44,6 +51,9 @@ Status check_ip_claim(const IpClaim& claim) {
   if (uint32_t{claim.port} + claim.ports > kPorts) return wrong("ports beyond 65535");
   const bool both = !claim.local.is_unspecified() && !claim.remote.is_unspecified();
   if (both && claim.local.is_ipv4() != claim.remote.is_ipv4()) return wrong("local and remote address are of different families");
+  if (claim.takes_new > TakesNew::yes) return wrong("takes_new is none of no, if_nobody_does, yes");
+  if (claim.group != 0 && claim.ports != 1) return wrong("ports are shared one by one");
+  if (claim.group != 0 && claim.local.is_multicast()) return wrong("everybody may hear a group (multicast) anyhow");
   if (!claim.local.is_multicast()) return {};
   if (claim.protocol != ip::Protocol::kUdp) return wrong("TCP knows no groups");
   if (claim.port == 0) return wrong("a group has no port of its own: name one");
@@ -54,14 +64,12 @@ Status IpPorts::check(const Record& record) const {
   for (uint32_t i = 0; i < record.claim.ports; ++i) {
     const auto at = by_port_.find(key(record.claim, i));
     if (at == by_port_.end()) continue;
-    if (at->second.size() >= kIpClaimsPerPortMax) {
-      return fail(Errc::quota_exceeded, std::to_string(kIpClaimsPerPortMax) + " claims have " + text_of(record.claim) +
-                                            ", which is the maximum");
-    }
+    if (Status status = check_places(record, at->second); !status) return status;
     for (const uint32_t number : at->second) {
       const Record& other = claims_.at(number);
       if (record.claim.local.is_multicast() && record.endpoint != other.endpoint) continue;
       if (!overlap(record.claim, other.claim)) continue;
+      if (alike(record, other) && record.endpoint != other.endpoint) continue;
       if (record.user == other.user && wants_peer(record.claim) != wants_peer(other.claim)) continue;
       return fail(Errc::already_exists, text_of(record.claim) + " is in use");
     }
@@ -69,13 +77,40 @@ Status IpPorts::check(const Record& record) const {
   return {};
 }
 
+IpPorts::Places IpPorts::places(const Record& record, const std::vector<uint32_t>& list) const {
+  Places places;
+  std::vector<const Record*> shares;
+  for (const uint32_t number : list) {
+    const Record& other = claims_.at(number);
+    if (alike(record, other)) ++places.members;
+    const auto known = std::find_if(shares.begin(), shares.end(), [&](const Record* each) { return alike(*each, other); });
+    if (known != shares.end()) continue;
+    if (other.claim.group != 0) shares.push_back(&other);
+    ++places.all;
+    if (other.user == record.user) ++places.own;
+  }
+  return places;
+}
+
+Status IpPorts::check_places(const Record& record, const std::vector<uint32_t>& list) const {
+  if (list.size() < std::min(kIpClaimsPerPortMax, kIpShareMax)) return {};
+  const Places there = places(record, list);
+  if (there.members >= kIpShareMax) {
+    return fail(Errc::quota_exceeded, std::to_string(kIpShareMax) + " claims share " + text_of(record.claim) + ", which is the maximum");
+  }
+  if (there.members != 0 || there.all < kIpClaimsPerPortMax) return {};
+  return fail(Errc::quota_exceeded, std::to_string(kIpClaimsPerPortMax) + " claims have " + text_of(record.claim) +
+                                        ", which is the maximum");
+}
+
 // What one user has of what there is for all. Before a takeover more may have been allowed.
 Status IpPorts::check_shares(const Record& record, const Rights& rights) const {
   for (uint32_t i = 0; i < record.claim.ports; ++i) {
     const auto at = by_port_.find(key(record.claim, i));
     if (at == by_port_.end()) continue;
-    const auto own = std::count_if(at->second.begin(), at->second.end(), [&](uint32_t n) { return claims_.at(n).user == record.user; });
-    if (own < kIpClaimsPerPortOfUserMax) continue;
+    if (at->second.size() < kIpClaimsPerPortOfUserMax) continue;
+    const Places there = places(record, at->second);
+    if (there.own < kIpClaimsPerPortOfUserMax || there.members != 0) continue;
     return fail(Errc::quota_exceeded, std::to_string(kIpClaimsPerPortOfUserMax) + " claims of yours have " + text_of(record.claim) +
                                           ", which is the maximum of one user");
   }
@@ -176,7 +211,9 @@ void IpPorts::release(uint32_t number) {
   for (uint32_t i = 0; i < claim.ports; ++i) {
     const auto list = by_port_.find(key(claim, i));
     std::erase(list->second, number);
-    if (list->second.empty()) by_port_.erase(list);
+    if (!list->second.empty()) continue;
+    turns_.erase(list->first);
+    by_port_.erase(list);
   }
   ports_ -= claim.ports;
   if (const auto group = groups_.find(claim.local.bytes); group != groups_.end()) {
@@ -187,12 +224,14 @@ void IpPorts::release(uint32_t number) {
   free_numbers_.push_back(number);
 }
 
+void IpPorts::set(uint32_t number, TakesNew takes_new) { claims_.at(number).claim.takes_new = takes_new; }
+
 const IpPorts::Record* IpPorts::at(uint32_t number) const {
   const auto at = claims_.find(number);
   return at == claims_.end() ? nullptr : &at->second;
 }
 
-std::optional<uint32_t> IpPorts::find(uint8_t protocol, const ip::IpAddress& local, uint16_t port) const {
+std::optional<IpPorts::Found> IpPorts::find(uint8_t protocol, const ip::IpAddress& local, uint16_t port) {
   const auto list = by_port_.find(key(protocol, port));
   if (list == by_port_.end()) return std::nullopt;
   const Record* best = nullptr;
@@ -201,7 +240,26 @@ std::optional<uint32_t> IpPorts::find(uint8_t protocol, const ip::IpAddress& loc
     if (!each.claim.remote.is_unspecified() || each.claim.remote_port != 0 || !overlap(each.claim.local, local)) continue;
     if (best == nullptr || best->claim.local.is_unspecified()) best = &each;
   }
-  return best == nullptr ? std::nullopt : std::optional(best->endpoint);
+  if (best == nullptr) return std::nullopt;
+  if (best->claim.group == 0) return Found{.endpoint = best->endpoint};
+  return Found{.endpoint = claims_.at(next_in_turn(list->second, *best)).endpoint, .shared = true};
+}
+
+// The number behind the one before among those of the share that take new flows, as far as any does.
+uint32_t IpPorts::next_in_turn(const std::vector<uint32_t>& list, const Record& of) {
+  uint32_t& last = turns_.try_emplace(key(of.claim, 0), ~uint32_t{0}).first->second;
+  TakesNew most = TakesNew::no;
+  for (const uint32_t number : list) {
+    if (alike(claims_.at(number), of)) most = std::max(most, claims_.at(number).claim.takes_new);
+  }
+  const auto distance = [&](uint32_t number) { return number - last - 1; };  // 0: the very next
+  std::optional<uint32_t> next;
+  for (const uint32_t number : list) {
+    const bool fits = alike(claims_.at(number), of) && claims_.at(number).claim.takes_new == most;
+    if (fits && (!next || distance(number) < distance(*next))) next = number;
+  }
+  last = *next;
+  return last;
 }
 
 bool IpPorts::claims_any(uint8_t protocol, uint16_t port) const { return by_port_.count(key(protocol, port)) != 0; }

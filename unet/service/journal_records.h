@@ -92,6 +92,7 @@ struct ChannelValue {
   uint32_t local_tag;
   uint32_t port;
   uint32_t ip;              // 1: its endpoint's IP channel
+  uint32_t shared_claim;    // 1: asked for by a claim that several share
   control::TargetText peer;
 };
 struct RequestValue {
@@ -111,9 +112,10 @@ struct IpClaimValue {
   uint8_t local[16], remote[16];
   uint16_t port, ports, remote_port;
   uint8_t protocol;
-  uint8_t spare;
+  uint8_t takes_new;
+  uint64_t group;
 };
-static_assert(sizeof(IpClaimValue) == 40);
+static_assert(sizeof(IpClaimValue) == 48);
 struct IpLeaseValue {
   uint64_t since;           // the times are from then on; ~0: for ever
   uint64_t renew_in, rebind_in, end_in;

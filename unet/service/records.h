@@ -48,6 +48,7 @@ struct ChannelRecord {
   uint32_t relays = 0;            // bit e: engine e passes frames of the tag on: its port or queue, another's endpoint
   bool linked = false;            // on this NI, between two engines: local_tag is taken
   bool ip = false;                // its endpoint's IP channel: it has no other end
+  bool shared = false;            // who asked for it asked for a claim that several share
 };
 
 struct EndpointRecord {

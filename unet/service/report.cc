@@ -188,7 +188,9 @@ class ReportBuilder {
                       {"port", record.claim.port},
                       {"ports", record.claim.ports},
                       {"remote", text(record.claim.remote)},
-                      {"remote_port", record.claim.remote_port}});
+                      {"remote_port", record.claim.remote_port},
+                      {"shared", record.claim.group != 0},
+                      {"takes_new", static_cast<uint32_t>(record.claim.takes_new)}});
     }
     return list;
   }

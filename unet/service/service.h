@@ -330,7 +330,7 @@ class Service {
   void handle(ClientRecord& client, const control::CloseChannel& packet);
   Result<ChannelRecord*> new_channel(EndpointRecord& endpoint, uint64_t memory);
   Status connect_to(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet, std::string_view name,
-                    uint32_t target);
+                    uint32_t target, bool shared = false);
   Status connect_here(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet, std::string_view name);
   Status offer(RequestRecord request, int32_t uid, int32_t pid, bool same_user);
   RequestRecord* find_request(const EndpointRecord& endpoint, uint64_t id);
@@ -349,6 +349,7 @@ class Service {
   void handle(ClientRecord& client, const control::OpenIp& packet);
   void handle(ClientRecord& client, const control::ClaimIp& packet);
   void handle(ClientRecord& client, const control::ReleaseIp& packet);
+  void handle(ClientRecord& client, const control::SetIpClaim& packet);
   void handle(ClientRecord& client, const control::GetIpConfiguration& packet);
   Status may_open_ip(const ClientRecord& client, const EndpointRecord& endpoint);
   Result<IpClaimed> claim_ip(ClientRecord& client, EndpointRecord& endpoint, const IpClaim& claim);
@@ -356,7 +357,7 @@ class Service {
   void end_ip(EndpointRecord& endpoint);
   bool has_address(const ip::IpAddress& address) const;
   uint64_t ip_user(const ClientRecord& client) const;
-  Result<uint32_t> find_claim(std::string_view target) const;
+  Result<IpPorts::Found> find_claim(std::string_view target);
   static const ChannelRecord* local_channel_to(const EndpointRecord& endpoint, uint32_t peer) noexcept;
   void on_ip_changed(const engine::IpChanged& event);
   void on_ip_kept(const engine::IpKept& event);
@@ -377,6 +378,7 @@ class Service {
   bool sees(const ClientRecord& client, const EndpointRecord& endpoint) const;
   void ask_sockets(EndpointRecord& endpoint);
   void leave_sockets(EndpointRecord& endpoint);
+  void tell_flows(EndpointRecord& endpoint);
   void tell_left_sockets();
   void tell_left_before();
   bool must_wait(const ClientRecord& client, Bytes packet) const;

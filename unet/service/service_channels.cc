@@ -74,6 +74,7 @@ control::ChannelInfo Service::info_of(const EndpointRecord& endpoint, const Chan
   info.side = channel.side;
   info.wire_mtu = channel.wire ? fragment_payload(ports_[channel.port].mtu, false) : 0;
   info.same_user = peer != nullptr && same_user(endpoint, *peer) ? 1 : 0;
+  info.shared = channel.shared ? 1 : 0;
   info.local = channel.local;
   info.peer.set(channel.peer);
   return info;
@@ -119,18 +120,21 @@ void Service::handle(ClientRecord& client, const control::Connect& packet) {
   if (Status more = takes_more(); !more) return fail_request(client, packet.header, more.error());
   Status status;
   if (control::names_claim(target)) {
-    const Result<uint32_t> claimer = find_claim(target);
+    const Result<IpPorts::Found> claimer = find_claim(target);
     // Whoever asks for many ports of another, or again and again, has one channel to him all the same.
-    if (const ChannelRecord* known = claimer && packet.path != control::Path::ni ? local_channel_to(*endpoint, *claimer) : nullptr) {
+    if (const ChannelRecord* known = claimer && packet.path != control::Path::ni ? local_channel_to(*endpoint, claimer->endpoint)
+                                                                                           : nullptr) {
       control::Reply reply{};
       std::memset(static_cast<void*>(&reply), 0, sizeof reply);
       reply.header = packet.header;
       reply.channel = info_of(*endpoint, *known);
       reply.channel.known = 1;
+      reply.channel.shared = claimer->shared ? 1 : 0;  // of this question, not of the one that opened it
       send_packet(client, reply);
       return;
     }
-    status = claimer ? connect_to(client, *endpoint, packet, target, *claimer) : Status(tl::unexpected(claimer.error()));
+    status = claimer ? connect_to(client, *endpoint, packet, target, claimer->endpoint, claimer->shared)
+                     : Status(tl::unexpected(claimer.error()));
   } else if (!control::valid_name(name)) {
     status = fail(Errc::invalid_argument, "target: " + name_rule(name));
   } else if (at != std::string_view::npos && !control::valid_name(host)) {
@@ -164,7 +168,7 @@ Status Service::connect_here(ClientRecord& client, EndpointRecord& endpoint, con
 }
 
 Status Service::connect_to(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet, std::string_view name,
-                           uint32_t target) {
+                           uint32_t target, bool shared) {
   // Thousands of them are not to have thousands of local channels, with memory and descriptors each, unless somebody asks for that.
   const bool emulated = endpoint.carrier || endpoint_at(target)->carrier;
   const bool local = packet.path == control::Path::local || (packet.path == control::Path::automatic && !emulated);
@@ -176,6 +180,7 @@ Status Service::connect_to(ClientRecord& client, EndpointRecord& endpoint, const
   channel.local = local ? packet.local : LocalOptions{0, 0};
   channel.peer = std::string(name);
   channel.cookie = packet.header.cookie;
+  channel.shared = shared;
 
   const uint32_t timeout_ms = packet.timeout_ms == 0 ? kConnectMsDefault : std::min(packet.timeout_ms, kConnectMsMax);
   RequestRecord request;

@@ -141,6 +141,22 @@ void Service::handle(ClientRecord& client, const control::ReleaseIp& packet) {
   ok(client, packet.header);
 }
 
+void Service::handle(ClientRecord& client, const control::SetIpClaim& packet) {
+  EndpointRecord* endpoint = own_endpoint(client, packet.header);
+  if (endpoint == nullptr) return;
+  if (endpoint->ip_claims.count(packet.claim) == 0) {
+    return fail_request(client, packet.header, {Errc::not_found, "the endpoint has no claim " + std::to_string(packet.claim)});
+  }
+  const auto takes_new = static_cast<TakesNew>(packet.takes_new);
+  if (packet.takes_new > static_cast<uint32_t>(TakesNew::yes)) {
+    return fail_request(client, packet.header, {Errc::invalid_argument, "takes_new is none of no, if_nobody_does, yes"});
+  }
+  ip_ports_.set(packet.claim, takes_new);
+  push(0, engine::SetClaim{.number = packet.claim, .takes_new = takes_new});
+  changed(JournalKind::ip_claim, endpoint->id, packet.claim);
+  ok(client, packet.header);
+}
+
 void Service::release_claim(EndpointRecord& endpoint, uint32_t number) {
   const uint32_t ports = ip_ports_.at(number)->claim.ports;
   accounts_.give_back(client_at(endpoint.client)->who.uid, {.ip_claims = 1, .ip_ports = ports});
@@ -188,7 +204,7 @@ void Service::handle(ClientRecord& client, const control::GetIpConfiguration& pa
 }
 
 // "tcp:80:10.0.0.1"
-Result<uint32_t> Service::find_claim(std::string_view target) const {
+Result<IpPorts::Found> Service::find_claim(std::string_view target) {
   const auto none = [&] { return fail(Errc::not_found, "no endpoint of this network interface claims " + quoted(target)); };
   const uint8_t protocol = target.substr(0, 4) == "tcp:" ? 6 : 17;
   uint16_t port = 0;
@@ -202,8 +218,8 @@ Result<uint32_t> Service::find_claim(std::string_view target) const {
   if (!address) return fail(Errc::invalid_argument, quoted(target) + ": " + address.error().text);
   // It may come yet, from a router or a server: nobody is refused for that as if nobody had the port.
   if (!has_address(*address)) return fail(Errc::refused, ip::text_of(*address) + " is no address of this network interface");
-  const std::optional<uint32_t> endpoint = ip_ports_.find(protocol, *address, port);
-  if (endpoint) return *endpoint;
+  const std::optional<IpPorts::Found> found = ip_ports_.find(protocol, *address, port);
+  if (found) return *found;
   if (!ip_ports_.claims_any(protocol, port)) return none();
   return fail(Errc::refused, "who claims " + quoted(target) + " hears one remote end only, or is at another address");
 }

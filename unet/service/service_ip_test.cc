@@ -262,8 +262,8 @@ TEST_CASE("another user's port is his alone") {
   CHECK(ports.claim(3, 100, {.protocol = kTcp, .port = 80, .remote = address("10.1.0.9"), .remote_port = 5}, all));
   REQUIRE(ports.claim(4, 300, {.protocol = kTcp, .port = 81, .remote = address("10.1.0.9"), .remote_port = 5}, all));
   CHECK_FALSE(ports.claim(5, 200, {.protocol = kTcp, .port = 81}, all));
-  CHECK(ports.find(kTcp, address("10.1.0.1"), 80) == std::optional<uint32_t>(1));
-  CHECK(ports.find(kTcp, address("10.1.0.1"), 81) == std::nullopt);
+  CHECK(ports.find(kTcp, address("10.1.0.1"), 80).value().endpoint == 1);
+  CHECK_FALSE(ports.find(kTcp, address("10.1.0.1"), 81));
 }
 
 TEST_CASE("what the ports have is told") {

@@ -278,6 +278,7 @@ bool Service::write_channel(uint32_t endpoint, uint32_t number) {
   value.local_tag = static_cast<uint32_t>(channel.local_tag);
   value.port = channel.port;
   value.ip = channel.ip ? 1 : 0;
+  value.shared_claim = channel.shared ? 1 : 0;
   if (channel.wire && channel.state == ChannelRecord::State::connecting) {
     value.deadline = monotonic_of(signalling_->deadline_of(channel.request));
   } else if (channel.wire && channel.fixed) {

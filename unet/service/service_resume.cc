@@ -346,7 +346,7 @@ Status Service::resume_channel(const JournalItem& item) {
   channel.fixed = value->fixed != 0;
   channel.local_tag = Tag{value->local_tag};
   channel.port = value->port;
-  channel.ip = value->ip != 0;
+  channel.ip = value->ip != 0, channel.shared = value->shared_claim != 0;
   if (channel.ip && channel.state == State::open) endpoint->ip_channel = number;
   resume_signalling(*endpoint, channel, *value);
   client.channels_peak = ++client.channels;
@@ -582,8 +582,7 @@ void Service::finish_resume() {
   std::vector<uint32_t> ids;
   for (const auto& [id, endpoint] : endpoints_) ids.push_back(id);
   for (const uint32_t id : ids) end_halves(*endpoint_at(id));
-  resume_hosts();
-  resume_leases();
+  resume_hosts(), resume_leases();
   tell_left_before();
   for (const uint32_t id : ids) {
     EndpointRecord& endpoint = *endpoint_at(id);
@@ -591,6 +590,7 @@ void Service::finish_resume() {
     resume_ip(endpoint);
     resume_wires(endpoint);
     if (endpoint.detaching) push(0, engine::DetachEndpoint{.endpoint = id});  // and its end is told as ever
+    else tell_flows(endpoint);
   }
   push(0, engine::Resumed{});
   others_unasked_ = true;

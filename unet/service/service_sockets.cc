@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -215,6 +216,36 @@ void Service::resume_held(uint64_t owner) {
 }
 
 // ---- over a takeover
+
+// Connections of ports that the endpoint shares: the engine is to know that they are its. What the table lies about ports that are not the
+// endpoint's, or not shared, the engine does not believe.
+void Service::tell_flows(EndpointRecord& endpoint) {
+  std::set<uint16_t> shared;
+  for (const uint32_t number : endpoint.ip_claims) {
+    const IpClaim& claim = ip_ports_.at(number)->claim;
+    if (claim.group != 0 && claim.protocol == ip::Protocol::kTcp) shared.insert(claim.port);
+  }
+  engine::OwnFlows command{.endpoint = endpoint.id, .count = 0, .flows = {}};
+  const auto tell = [&] {
+    if (command.count != 0) push(0, command);
+    command.count = 0;
+  };
+  for (size_t table = 0; !shared.empty() && table < endpoint.socket_tables.size(); ++table) {
+    const auto geometry = SocketTableGeometry::of_table(static_cast<uint32_t>(table));
+    const SocketTableView view(endpoint.socket_tables[table].mapping.data(), geometry);
+    for (uint32_t place = 0; place < view.used(); ++place) {
+      SocketRecord record;
+      const bool whole = view.slot(place).read(record);
+      const auto state = static_cast<SocketState>(record.state);
+      const bool open = state > SocketState::syn_sent && state < SocketState::time_wait && (record.flags & SocketFlags::kNear) == 0;
+      if (!whole || record.protocol != ip::Protocol::kTcp || !open || shared.count(record.local_port) == 0) continue;
+      command.flows[command.count++] = {.local = record.local, .remote = record.remote, .local_port = record.local_port,
+                                        .remote_port = record.remote_port};
+      if (command.count == engine::OwnFlows::kMax) tell();
+    }
+  }
+  tell();
+}
 
 bool Service::resume_socket_table(JournalItem& item) {
   EndpointRecord* const endpoint = endpoint_at(item.key.a);
