@@ -91,6 +91,7 @@ constexpr OptionName kOptions[] = {
     {SOL_SOCKET, SO_ERROR, Stack::Option::error},
     {SOL_SOCKET, SO_ACCEPTCONN, Stack::Option::accepts},
     {SOL_SOCKET, SO_REUSEADDR, Stack::Option::reuse_address},
+    {SOL_SOCKET, SO_REUSEPORT, Stack::Option::reuse_port},
     {SOL_SOCKET, SO_SNDBUF, Stack::Option::send_buffer},
     {SOL_SOCKET, SO_RCVBUF, Stack::Option::receive_buffer},
     {SOL_SOCKET, SO_KEEPALIVE, Stack::Option::keep_alive},

@@ -74,6 +74,8 @@ Network::Claimed EndpointNetwork::claim(const IpClaim& claim) {
 
 void EndpointNetwork::release(uint32_t claim) { static_cast<void>(endpoint_->release_ip(claim)); }  // gone with the NI is released, too
 
+void EndpointNetwork::set_takes_new(uint32_t claim, TakesNew takes_new) { static_cast<void>(endpoint_->set_ip_claim(claim, takes_new)); }
+
 MutableBytes EndpointNetwork::reserve(uint32_t bytes) noexcept {
   const MutableBytes room = endpoint_->reserve(ip_, bytes);
   if (room.empty()) refused_ = ip_;
@@ -123,7 +125,8 @@ void EndpointNetwork::look(Stack& stack) {
     if (event->kind == ChannelEvent::Kind::closed) lose_channel(stack, event->channel);
   }
   for (size_t i = 0; i < asked_.size();) {
-    auto answer = endpoint_->poll_connect(asked_[i].pending);
+    bool shared = false;
+    auto answer = endpoint_->poll_connect(asked_[i].pending, &shared);
     if (!answer) {
       ++i;
       continue;
@@ -135,7 +138,7 @@ void EndpointNetwork::look(Stack& stack) {
     if (*answer && !found) static_cast<void>(endpoint_->close(**answer));
     if (found && neighbour_of(**answer) == kNone) add_neighbour(stack, **answer);  // or it is the one that is there
     const bool nobody = !*answer && answer->error().code == Errc::not_found;
-    stack.handle_neighbour_found(asked.protocol, asked.to, found ? neighbour_of(**answer) : nobody ? Stack::kUnclaimed : kNone);
+    stack.handle_neighbour_found(asked.protocol, asked.to, found ? neighbour_of(**answer) : nobody ? Stack::kUnclaimed : kNone, shared);
   }
   if (monotonic_now() >= refresh_at_ && !refresh()) refresh_at_ = monotonic_now() + kRefresh;
 }

@@ -7,24 +7,45 @@
 
 namespace unet::sockets {
 
-int Ports::take(const ip::IpAddress& local, uint16_t port, bool shared) {
+int Ports::take(const ip::IpAddress& local, uint16_t port, bool shared) { return take_shared(local, port, shared, 0, TakesNew::yes); }
+
+int Ports::take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, uint64_t group, TakesNew takes_new) {
   const auto at = bound_.find(port);
   if (at != bound_.end()) {
-    if (!shared || !at->second.shared || at->second.local != local) return EADDRINUSE;
+    Bound& bound = at->second;
+    const bool joins = group != 0 && bound.joins && bound.group == group;
+    if (bound.local != local || !(joins || (shared && bound.shared))) return EADDRINUSE;
+    bound.shared = bound.shared && shared;
+    bound.joins = joins;
     ++uses_[port];
     return 0;
   }
   if (uses_[port] != 0) return EADDRINUSE;
-  if (in_pool_[port]) {  // ours already, as one whose number is taken again that bind() to port 0 gave
-    bound_[port] = {.local = local, .shared = shared, .of_pool = true};
-    uses_[port] = 1;
-    return 0;
+  Bound made{.local = local, .shared = shared, .group = group, .joins = group != 0, .takes_new = takes_new};
+  if (in_pool_[port]) {  // ours already, as one whose number is taken again that bind() to port 0 gave; so no other process can have it
+    made.of_pool = true;
+  } else {
+    const Network::Claimed claimed =
+        network_.claim({.protocol = protocol_, .local = local, .takes_new = takes_new, .port = port, .group = group});
+    if (claimed.error != 0) return claimed.error;
+    made.claim = claimed.claim;
+    port = claimed.port;
   }
-  const Network::Claimed claimed = network_.claim({.protocol = protocol_, .local = local, .port = port});
-  if (claimed.error != 0) return claimed.error;
-  bound_[port] = {claimed.claim, local, shared, false};
+  bound_[port] = made;
   uses_[port] = 1;
   return 0;
+}
+
+uint64_t Ports::group_of(uint16_t port) const noexcept {
+  const auto at = bound_.find(port);
+  return at == bound_.end() ? 0 : at->second.group;
+}
+
+void Ports::set_takes_new(uint16_t port, TakesNew takes_new) {
+  const auto at = bound_.find(port);
+  if (at == bound_.end() || at->second.group == 0 || at->second.takes_new == takes_new) return;
+  at->second.takes_new = takes_new;
+  if (!at->second.of_pool) network_.set_takes_new(at->second.claim, takes_new);
 }
 
 int Ports::take_free(uint16_t& port) {

@@ -23,6 +23,13 @@ class Ports {
   // The port for one socket at `local` (unspecified: all addresses). 0, or an errno; EADDRINUSE also if it is another socket's of ours.
   // `shared`: a further socket may have it, if all that have it say so.
   int take(const ip::IpAddress& local, uint16_t port, bool shared);
+  // The same for one of a share (IpClaim::group), with other processes, and with others of ours that want the same, whatever else they
+  // agree upon. Port 0: one that the network interface chooses. `takes_new`: of the claim, if it is made for this.
+  int take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, uint64_t group, TakesNew takes_new);
+  // Of which share the port is; 0: of none.
+  uint64_t group_of(uint16_t port) const noexcept;
+  // Whether we take new flows to that port, if others share it. Known: it is not said twice.
+  void set_takes_new(uint16_t port, TakesNew takes_new);
   // Any port, for bind() to port 0; of all addresses. 0, or an errno.
   int take_free(uint16_t& port);
   // One for a connection, which may be another connection's, too: `free(port)` says whether it may be used. 0, or an errno. RFC 6056,
@@ -49,6 +56,9 @@ class Ports {
     ip::IpAddress local{};
     bool shared = false;
     bool of_pool = false;  // it was one of a block's, and goes back there
+    uint64_t group = 0;    // of its claim
+    bool joins = false;    // all that have it are of that group
+    TakesNew takes_new = TakesNew::yes;
   };
   template <typename Free>
   bool take_among(uint64_t offset, size_t most, Free free, uint16_t& port) {

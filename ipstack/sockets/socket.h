@@ -27,6 +27,8 @@ struct ListenerPart {
   uint32_t fast_open_max = 0;      // TCP_FASTOPEN: how many may be open before their handshakes are over; 0: it is off
   uint32_t early = 0;              // that are
   std::deque<uint32_t> ready{};    // for accept()
+  uint32_t next = ~uint32_t{0};    // a further one at the same port
+  uint32_t turns = 0;              // of the first: how many near connections have been given out
 };
 
 struct DatagramPart {
@@ -124,6 +126,9 @@ struct Socket {
   bool fast_open_connect : 1 = false;  // TCP_FASTOPEN_CONNECT
   bool fast_open_asked : 1 = false;  // its SYN has a cookie or asks for one, and has not been answered
   bool deferred : 1 = false;       // it connects with its first data
+  bool reuse_port : 1 = false;     // SO_REUSEPORT
+  bool shares : 1 = false;         // its port is of a share: of those of this process that have it, too, each gets some
+  bool passes : 1 = false;         // it takes no new flows while others of the share do
   bool changed : 1 = false;        // it is in the list of those that the application has not asked about since
   uint8_t hop_limit = 0;           // 0: the host's
   uint8_t traffic_class = 0;

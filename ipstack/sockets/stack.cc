@@ -82,7 +82,10 @@ void Stack::drop(uint32_t index) {
     --embryos_;
   }
   if (socket.early) end_early(socket);
-  if (socket.datagram != nullptr && socket.bound) unlink_datagram(index);
+  if (socket.datagram != nullptr && socket.bound) {
+    unlink_datagram(index);
+    if (datagrams_[socket.local.port] != kNone) tell_takes_new(socket);
+  }
   if (socket.near != nullptr) drop_pieces(*socket.near);
   give_back_port(socket);
   tables_.give_back(socket.told_at);
@@ -110,6 +113,13 @@ bool Stack::fits(const Socket& socket, const Address& to) const noexcept {
 }
 
 int Stack::bind(int number, const Address& to) {
+  const Socket* const socket = owned(number);
+  return bind_to(number, to, socket != nullptr && socket->reuse_port ? kIpReusePort : 0);
+}
+
+int Stack::bind_shared(int number, const Address& to, uint64_t group) { return group == 0 ? -EINVAL : bind_to(number, to, group); }
+
+int Stack::bind_to(int number, const Address& to, uint64_t share) {
   forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
@@ -125,14 +135,17 @@ int Stack::bind(int number, const Address& to) {
   uint16_t port = to.port;
   if (socket->type == Type::datagram && group_conflicts(*socket, host, port)) return -EADDRINUSE;
   int error = 0;
-  if (port == 0) error = ports_of(*socket).take_free(port);
-  else if (!group) error = ports_of(*socket).take(host, port, socket->reuse);
+  const bool shares = share != 0 && !group;
+  const TakesNew first = socket->type == Type::datagram || !shares ? TakesNew::yes : TakesNew::no;  // until listen()
+  if (port == 0 && !shares) error = ports_of(*socket).take_free(port);
+  else if (!group) error = ports_of(*socket).take_shared(host, port, socket->reuse, share, first);
   if (group && error == 0) {
     error = groups_.take(host, port);
     if (error != 0 && to.port == 0) udp_ports_.give_back(port);
   }
   if (error != 0) return -error;
   socket->local = {host, port};
+  socket->shares = shares;
   if (group) {
     socket->datagram->of_group = true;
     socket->datagram->has_port = to.port == 0;
@@ -156,6 +169,36 @@ int Stack::take_port(uint32_t index) {
   }
   show(index);
   return 0;
+}
+
+uint64_t Stack::group_of(int number) const noexcept {
+  const Socket* const socket = owned(number);
+  if (socket == nullptr || !socket->shares) return 0;
+  return (socket->type == Type::stream ? tcp_ports_ : udp_ports_).group_of(socket->local.port);
+}
+
+int Stack::set_takes_new(int number, bool takes_new) {
+  forget_reserved();
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (!socket->shares) return -EINVAL;
+  socket->passes = !takes_new;
+  tell_takes_new(*socket);
+  return 0;
+}
+
+// The network interface is to know whether any of ours at that port takes new flows, if it is of a share.
+void Stack::tell_takes_new(const Socket& socket) {
+  const uint16_t port = socket.local.port;
+  if (!socket.shares) return;
+  TakesNew takes = TakesNew::no;
+  const auto add = [&](uint32_t i) { takes = std::max(takes, slab_[i].passes ? TakesNew::if_nobody_does : TakesNew::yes); };
+  if (socket.type == Type::stream) {
+    for (uint32_t i = listeners_[port]; i != kNone; i = slab_[i].listening->next) add(i);
+  } else {
+    for (uint32_t i = datagrams_[port]; i != kNone; i = slab_[i].datagram->next) add(i);
+  }
+  ports_of(socket).set_takes_new(port, takes);
 }
 
 int Stack::bind_free(uint32_t index) {
@@ -201,7 +244,7 @@ int Stack::close(int number) {
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   const auto index = static_cast<uint32_t>(number);
-  if (socket->listening != nullptr) end_listener(*socket);
+  if (socket->listening != nullptr) end_listener(index);
   if (socket->near != nullptr) {
     close_near(index);
     return 0;

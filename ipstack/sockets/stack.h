@@ -108,6 +108,14 @@ class Stack {
 
   int socket(Type type, bool ipv6);
   int bind(int socket, const Address& to);
+  // As bind(), of one that shares its port with other processes of the user, and other sockets, that name the same group (IpClaim::group;
+  // kIpReusePort is what bind() does with SO_REUSEPORT). A random one is for those who are told it, as a child's process.
+  int bind_shared(int socket, const Address& to, uint64_t group);
+  // What a process that is to share the socket's port says to bind_shared(); 0: it has none, or nobody can share it.
+  uint64_t group_of(int socket) const noexcept;
+  // Of one with a group: whether new connections, and datagrams of new flows, may come to it while others of the share take them; true
+  // from listen(), of datagrams from bind() on. A process that only holds a listener for its children says no.
+  int set_takes_new(int socket, bool takes_new);
   int listen(int socket, int backlog);
   int accept(int socket, Address* peer = nullptr);
   int connect(int socket, const Address& to);
@@ -142,7 +150,7 @@ class Stack {
   enum class Option : uint8_t {
     error, type, accepts, reuse_address, only_ipv6, send_buffer, receive_buffer, no_delay, keep_alive, keep_idle, keep_interval, keep_count,
     user_timeout, linger, max_segment, hop_limit, traffic_class, congestion, udp_segment, udp_gro, broadcast, group_loop, group_hops,
-    fast_open, fast_open_connect
+    fast_open, fast_open_connect, reuse_port
   };
   int set_option(int socket, Option option, int64_t value);
   int64_t option(int socket, Option option);
@@ -182,8 +190,9 @@ class Stack {
   // A channel to a neighbour is open; the same user's, or another's. `neighbour`: below kNeighboursMax, unused.
   void handle_neighbour(uint32_t neighbour, bool same_user);
   void handle_neighbour_gone(uint32_t neighbour);
-  // The answer to Network::ask_neighbour(); kNone: who has the port is not to be had as a neighbour; kUnclaimed: no one has it.
-  void handle_neighbour_found(uint8_t protocol, const Address& to, uint32_t neighbour);
+  // The answer to Network::ask_neighbour(); kNone: who has the port is not to be had as a neighbour; kUnclaimed: no one has it. `shared`:
+  // the next who asks may be led to another, so for one stream alone.
+  void handle_neighbour_found(uint8_t protocol, const Address& to, uint32_t neighbour, bool shared = false);
   // True: the stack keeps it in place, until Network::release().
   bool handle_neighbour_message(uint32_t neighbour, const Message& message);
   void run();
@@ -253,6 +262,7 @@ class Stack {
     Address address{};
     uint8_t protocol = 0;
     bool asked = false;              // the answer has not come
+    bool shared = false;             // of streams each asks anew, one after the other
     uint32_t neighbour = kNone;
     Nanoseconds until = 0;           // kNone is believed until then
   };
@@ -271,6 +281,8 @@ class Stack {
   void starve(uint32_t index);
   void feed();
   uint32_t events_of(const Socket& socket) const noexcept;
+  int bind_to(int number, const Address& to, uint64_t group);
+  void tell_takes_new(const Socket& socket);
   int bind_free(uint32_t index);
   int take_port(uint32_t index);
   void give_back_port(Socket& socket);
@@ -328,8 +340,9 @@ class Stack {
   static void inherit(Socket& child, const Socket& parent);
   uint32_t make_embryo(uint32_t listener, const Address& local, const Address& remote);
   void embryo_changed(uint32_t index);
-  uint32_t listener_at(const Address& local) const noexcept;
-  void end_listener(Socket& socket);
+  uint32_t listener_at(const Address& local, uint32_t choice) const noexcept;
+  uint32_t listener_in_turn(const Address& local) noexcept;
+  void end_listener(uint32_t index);
 
   // stack_reserve.cc
   int reserve_stream(uint32_t index, uint32_t bytes, MutableBytes& room);
@@ -433,7 +446,7 @@ class Stack {
   Ports tcp_ports_, udp_ports_;
   Groups groups_;
   ip::PathMtu path_mtus_;           // that connections have found, for those that come after them
-  std::vector<uint32_t> listeners_ = std::vector<uint32_t>(65'536, kNone);  // by port
+  std::vector<uint32_t> listeners_ = std::vector<uint32_t>(65'536, kNone);  // the first at that port
   std::vector<uint32_t> datagrams_ = std::vector<uint32_t>(65'536, kNone);  // the first at that port
   uint32_t embryos_ = 0;            // connections whose handshake peers have begun
   Nanoseconds cookie_at_ = 0;       // when one was sent last

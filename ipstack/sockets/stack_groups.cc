@@ -67,15 +67,15 @@ void Stack::give_back_groups(const Socket& socket) {
   for (const ip::IpAddress& each : socket.datagram->groups) groups_.give_back(each, socket.local.port);
 }
 
-// Whether a socket of ours has that port of the same group, or one of them has it of all addresses, and not both say SO_REUSEADDR. Other
-// applications may have it, too.
+// Whether a socket of ours has that port of the same group, or one of them has it of all addresses, and not both say SO_REUSEADDR, or both
+// SO_REUSEPORT. Other applications may have it, too.
 bool Stack::group_conflicts(const Socket& socket, const ip::IpAddress& host, uint16_t port) const noexcept {
   const auto hears = [](const Socket& each, const ip::IpAddress& group) {
     return group.is_ipv4() ? !each.only_ipv6 : each.ipv6;
   };
   for (uint32_t i = datagrams_[port]; i != kNone; i = slab_[i].datagram->next) {
     const Socket& other = slab_[i];
-    if (socket.reuse && other.reuse) continue;
+    if ((socket.reuse && other.reuse) || (socket.reuse_port && other.reuse_port)) continue;
     const bool same = host.is_multicast() && other.local.host == host;
     const bool we = host.is_unspecified() && other.datagram->of_group && hears(socket, other.local.host);
     const bool they = host.is_multicast() && other.local.host.is_unspecified() && hears(other, host);

@@ -35,9 +35,14 @@ int Stack::listen(int number, int backlog) {
     return 0;
   }
   if (const int error = bind_free(index); error != 0) return -error;
-  if (listeners_[socket->local.port] != kNone) return -EADDRINUSE;
-  listeners_[socket->local.port] = index;
+  uint32_t& first = listeners_[socket->local.port];
+  for (uint32_t i = first; i != kNone; i = slab_[i].listening->next) {
+    if (!socket->shares || !slab_[i].shares) return -EADDRINUSE;
+  }
   socket->listening = std::make_unique<ListenerPart>();
+  socket->listening->next = first;
+  first = index;
+  tell_takes_new(*socket);
   socket->listening->backlog = wanted;
   socket->listening->fast_open_max = socket->fast_open_max;
   show(index);
@@ -62,18 +67,38 @@ int Stack::accept(int number, Address* peer) {
   return static_cast<int>(index);
 }
 
-uint32_t Stack::listener_at(const Address& local) const noexcept {
-  const uint32_t index = listeners_[local.port];
-  if (index == kNone) return kNone;
-  const Socket& socket = slab_[index];
-  const bool family = local.host.is_ipv4() ? !socket.only_ipv6 : socket.ipv6;
-  return family && (socket.local.host.is_unspecified() || socket.local.host == local.host) ? index : kNone;
+// Of those at that port that take new connections, or all if none does: the one that `choice` says.
+uint32_t Stack::listener_at(const Address& local, uint32_t choice) const noexcept {
+  const uint32_t first = listeners_[local.port];
+  const auto fits = [&](const Socket& socket) {
+    const bool family = local.host.is_ipv4() ? !socket.only_ipv6 : socket.ipv6;
+    return family && (socket.local.host.is_unspecified() || socket.local.host == local.host);
+  };
+  if (first == kNone || slab_[first].listening->next == kNone) return first != kNone && fits(slab_[first]) ? first : kNone;
+  uint32_t count = 0, takers = 0;
+  for (uint32_t i = first; i != kNone; i = slab_[i].listening->next) {
+    count += fits(slab_[i]) ? 1 : 0;
+    takers += fits(slab_[i]) && !slab_[i].passes ? 1 : 0;
+  }
+  if (count == 0) return kNone;
+  uint32_t before = choice % (takers != 0 ? takers : count);
+  for (uint32_t i = first;; i = slab_[i].listening->next) {
+    if (fits(slab_[i]) && (takers == 0 || !slab_[i].passes) && before-- == 0) return i;
+  }
+}
+
+uint32_t Stack::listener_in_turn(const Address& local) noexcept {
+  const uint32_t first = listeners_[local.port];
+  return first == kNone ? kNone : listener_at(local, slab_[first].listening->turns++);
 }
 
 // What nobody has accepted is reset.
-void Stack::end_listener(Socket& socket) {
-  const uint32_t listener = listeners_[socket.local.port];
-  listeners_[socket.local.port] = kNone;
+void Stack::end_listener(uint32_t listener) {
+  Socket& socket = slab_[listener];
+  uint32_t* at = &listeners_[socket.local.port];
+  while (*at != listener) at = &slab_[*at].listening->next;
+  *at = socket.listening->next;
+  tell_takes_new(socket);
   for (uint32_t i = 0; i < slab_.end(); ++i) {
     if (!slab_.has(i) || slab_[i].listener != listener) continue;
     Socket& child = slab_[i];
@@ -100,6 +125,7 @@ void Stack::inherit(Socket& child, const Socket& parent) {
   child.keep_idle = parent.keep_idle;
   child.linger = parent.linger;
   child.reuse = parent.reuse;
+  child.reuse_port = parent.reuse_port;
   child.only_ipv6 = parent.only_ipv6;
 }
 

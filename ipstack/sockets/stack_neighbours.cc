@@ -67,7 +67,8 @@ Stack::Whereabouts& Stack::whereabouts(uint8_t protocol, const Address& address)
     known = &*first;
   }
   Whereabouts& place = *known;
-  place = {address, protocol, false, kNone, now_ + kNobodyFor};
+  const bool shared = place.protocol == protocol && place.address == address && place.shared;
+  place = {address, protocol, false, shared, kNone, now_ + kNobodyFor};
   place.asked = network_.ask_neighbour(protocol, address);
   return place;
 }
@@ -78,23 +79,32 @@ void Stack::handle_neighbour(uint32_t neighbour, bool same_user) {
   neighbours_[neighbour] = {.open = true, .same_user = same_user};
 }
 
-void Stack::handle_neighbour_found(uint8_t protocol, const Address& to, uint32_t neighbour) {
+void Stack::handle_neighbour_found(uint8_t protocol, const Address& to, uint32_t neighbour, bool shared) {
   forget_reserved();
+  shared = shared && protocol == ip::Protocol::kTcp;
   if (Whereabouts* const place = known_place(protocol, to)) {
+    // What says that there is no channel to one of a share says nothing of the others.
+    shared = shared || (place->shared && neighbour == kNone);
     place->asked = false;
-    place->neighbour = neighbour == kUnclaimed ? kNone : neighbour;
+    place->shared = shared;
+    place->neighbour = neighbour == kUnclaimed || shared ? kNone : neighbour;
     // A stream asks again: one that is refused until its server has come shall not go by TCP then.
-    place->until = neighbour == kUnclaimed && protocol == ip::Protocol::kTcp ? now_ : now_ + kNobodyFor;
+    const bool again = shared || (neighbour == kUnclaimed && protocol == ip::Protocol::kTcp);
+    place->until = again ? now_ : now_ + kNobodyFor;
   }
   if (protocol != ip::Protocol::kTcp) return;
   std::vector<uint32_t> all;
   all.swap(awaiting_);
+  bool answered = false;
   for (const uint32_t i : all) {
     if (!awaits_neighbour(i)) continue;
-    if (slab_[i].remote != to) {
+    // Of a share an answer is for one: the others ask again.
+    const bool next = shared && answered && slab_[i].remote == to && whereabouts(protocol, to).asked;
+    if (slab_[i].remote != to || next) {
       awaiting_.push_back(i);
       continue;
     }
+    answered = true;
     NearPart& part = *slab_[i].near;
     // The answer may be older than this stream, and its server have come between them.
     if (neighbour == kUnclaimed && std::exchange(part.joined, false) && whereabouts(protocol, to).asked) {
@@ -265,7 +275,7 @@ void Stack::handle_near_open(uint32_t neighbour, Bytes message) {
   const Address from{{open.from}, open.from_port}, to{{open.to}, open.to_port};
   const NearHeader refused{.kind = NearKind::kRefused, .socket = open.header.socket, .life = open.header.life};
   const auto refuse = [&] { say(neighbour, refused); };
-  const uint32_t listener = listener_at(to);
+  const uint32_t listener = listener_in_turn(to);
   const bool honest = is_own(from.host) && is_own(to.host) && from.port != 0 && open.window <= 0x7FFF'FFFF &&
                       (from.port >= kPrivileged || neighbours_[neighbour].same_user);
   if (!honest) ++counters_.near_bad;
@@ -304,7 +314,8 @@ void Stack::handle_near_answer(uint32_t index, Bytes message) {
   if (part.state != NearPart::State::asking || part.open_due) return void(++counters_.near_bad);
   if (static_cast<uint8_t>(message[0]) == NearKind::kRefused) {
     // Perhaps the port is another's by now.
-    if (Whereabouts* const place = known_place(ip::Protocol::kTcp, slab_[index].remote)) *place = {};
+    Whereabouts* const place = known_place(ip::Protocol::kTcp, slab_[index].remote);
+    if (place != nullptr && !place->shared) *place = {};
     return fall_back(index);
   }
   if (!read(message, opened) || opened.window > 0x7FFF'FFFF) return void(++counters_.near_bad);

@@ -47,6 +47,7 @@ int Stack::choose(Socket& socket, Option option, int64_t value, tcp::Options& tc
     case Option::type:
     case Option::accepts: return -ENOPROTOOPT;
     case Option::reuse_address: socket.reuse = value != 0; return 0;
+    case Option::reuse_port: socket.reuse_port = value != 0; return 0;
     case Option::only_ipv6:
       if (!socket.ipv6) return -ENOPROTOOPT;
       if (socket.bound) return -EINVAL;
@@ -154,6 +155,7 @@ int64_t Stack::option(int number, Option option) {
     case Option::type: return static_cast<int64_t>(socket->type);
     case Option::accepts: return socket->listening != nullptr;
     case Option::reuse_address: return socket->reuse;
+    case Option::reuse_port: return socket->reuse_port;
     case Option::only_ipv6: return socket->only_ipv6;
     case Option::send_buffer: return stream ? tcp->send_buffer : kMessageMax;
     case Option::receive_buffer: return stream ? tcp->receive_buffer : socket->datagram->receive_max;

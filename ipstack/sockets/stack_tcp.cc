@@ -209,7 +209,7 @@ int Stack::disconnect(int number) {
   const auto index = static_cast<uint32_t>(number);
   if (socket->type == Type::datagram) return connect(number, {});
   if (socket->listening != nullptr) {
-    end_listener(*socket);
+    end_listener(index);
   } else if (socket->near != nullptr) {
     if (socket->near->state != NearPart::State::closed) socket->error = ECONNRESET;
     if (socket->near->state == NearPart::State::open) reset_near(*socket->near);  // what answers a question is answered by one
@@ -469,7 +469,7 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
   }
   if (index != kNone && !near) return handle_connection(index, segment, packet.traffic_class & 3);
   using Flags = ip::TcpFlags;
-  if (const uint32_t listener = near ? kNone : listener_at(local); listener != kNone) {
+  if (const uint32_t listener = near ? kNone : listener_at(local, hash); listener != kNone) {
     const bool plain = !segment.has(Flags::kRst);
     if (plain && segment.has(Flags::kSyn) && !segment.has(Flags::kAck)) {
       return handle_syn(listener, local, remote, segment, packet.traffic_class & 3, begin);

@@ -49,7 +49,7 @@ bool Stack::handle_time_wait(uint32_t hash, const Address& local, const Address&
   const uint32_t at = time_waits_.find(hash, local, remote);
   if (at == kNone) return false;
   TimeWaits::Record& record = time_waits_[at];
-  if (record.state.yields_to(segment) && listener_at(local) != kNone) {
+  if (record.state.yields_to(segment) && listener_at(local, hash) != kNone) {
     begin = record.state.snd_nxt;
     end_time_wait(at);
     return false;

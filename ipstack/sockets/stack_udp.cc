@@ -31,20 +31,31 @@ void Stack::unlink_datagram(uint32_t index) {
   if (*at == index) *at = slab_[index].datagram->next;
 }
 
-// Who knows the peer goes before who does not, and who has the very address before who has all.
+// Who knows the peer goes before who does not, and who has the very address before who has all. Of several that share the port each gets
+// some flows, of those that take them.
 uint32_t Stack::datagram_socket(const Address& local, const Address& remote) const noexcept {
-  uint32_t found = kNone;
+  const auto rank_of = [&](const Socket& socket) {
+    if (!(local.host.is_ipv4() ? !socket.only_ipv6 : socket.ipv6)) return -1;
+    if (socket.connected && socket.remote != remote) return -1;
+    const bool any = socket.local.host.is_unspecified();
+    if (!any && socket.local.host != local.host) return -1;
+    return (socket.connected ? 4 : 0) + (any ? 0 : 2) + (socket.passes ? 0 : 1);
+  };
+  uint32_t found = kNone, alike = 0;
   int best = -1;
   for (uint32_t i = datagrams_[local.port]; i != kNone; i = slab_[i].datagram->next) {
-    const Socket& socket = slab_[i];
-    if (!(local.host.is_ipv4() ? !socket.only_ipv6 : socket.ipv6)) continue;
-    if (socket.connected && socket.remote != remote) continue;
-    const bool any = socket.local.host.is_unspecified();
-    if (!any && socket.local.host != local.host) continue;
-    const int rank = (socket.connected ? 2 : 0) + (any ? 0 : 1);
+    const int rank = rank_of(slab_[i]);
+    if (rank == best && rank >= 0 && slab_[i].shares && slab_[found].shares) ++alike;
     if (rank <= best) continue;
     best = rank;
     found = i;
+    alike = 0;
+  }
+  if (alike == 0) return found;
+  uint32_t behind = flows_.hash(local, remote) % (alike + 1);
+  while (behind != 0) {
+    found = slab_[found].datagram->next;
+    if (rank_of(slab_[found]) == best && slab_[found].shares) --behind;
   }
   return found;
 }

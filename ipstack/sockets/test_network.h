@@ -25,9 +25,14 @@ class World {
 
     Claimed claim(const IpClaim& claim) override {
       auto& claims = world_.interfaces_[interface_].claims;
+      const auto joins = [&](const std::vector<Owner>& owners) {
+        return claim.group != 0 && std::all_of(owners.begin(), owners.end(), [&](const Owner& each) {
+          return each.group == claim.group && each.port != this;
+        });
+      };
       if (claim.local.is_multicast()) {
         const uint32_t number = ++world_.last_claim_;
-        world_.interfaces_[interface_].groups.push_back({claim.local, claim.port, {this, number}});
+        world_.interfaces_[interface_].groups.push_back({claim.local, claim.port, {this, number, 0, TakesNew::yes}});
         return {.claim = number, .port = claim.port};
       }
       uint16_t first = claim.port;
@@ -39,15 +44,23 @@ class World {
         }
       }
       for (uint32_t i = 0; i < claim.ports; ++i) {
-        if (claims.count({claim.protocol, static_cast<uint16_t>(first + i)}) != 0) return {.error = EADDRINUSE};
+        const auto at = claims.find({claim.protocol, static_cast<uint16_t>(first + i)});
+        if (at != claims.end() && !joins(at->second)) return {.error = EADDRINUSE};
       }
       const uint32_t number = ++world_.last_claim_;
-      for (uint32_t i = 0; i < claim.ports; ++i) claims[{claim.protocol, static_cast<uint16_t>(first + i)}] = {this, number};
+      for (uint32_t i = 0; i < claim.ports; ++i) {
+        claims[{claim.protocol, static_cast<uint16_t>(first + i)}].push_back({this, number, claim.group, claim.takes_new});
+      }
       return {.claim = number, .port = first};
     }
     void release(uint32_t claim) override {
       std::erase_if(world_.interfaces_[interface_].groups, [&](const Member& each) { return each.owner.claim == claim; });
-      std::erase_if(world_.interfaces_[interface_].claims, [&](const auto& each) { return each.second.claim == claim; });
+      world_.remove_owners(interface_, [&](const Owner& each) { return each.claim == claim; });
+    }
+    void set_takes_new(uint32_t claim, TakesNew takes_new) override {
+      for (auto& [key, owners] : world_.interfaces_[interface_].claims) {
+        for (Owner& each : owners) each.takes_new = each.claim == claim ? takes_new : each.takes_new;
+      }
     }
     const IpConfiguration& configuration() override { return world_.interfaces_[interface_].configuration; }
     SocketTableView open_sockets() override {
@@ -185,10 +198,12 @@ class World {
       for (const Asked& each : asked) {
         const auto& claims = world_.interfaces_[interface_].claims;
         const auto at = claims.find({each.protocol, each.to.port});
-        Port* const other = at == claims.end() ? nullptr : at->second.port;
+        const Owner* const owner = at == claims.end() ? nullptr : &choose(at->second, world_.turns_++);
+        Port* const other = owner == nullptr ? nullptr : owner->port;
         const bool none = other == this || (other != nullptr && other->stack == nullptr);
         stack->handle_neighbour_found(each.protocol, each.to,
-                                      other == nullptr ? Stack::kUnclaimed : none ? Stack::kNone : link_to(*other));
+                                      other == nullptr ? Stack::kUnclaimed : none ? Stack::kNone : link_to(*other),
+                                      owner != nullptr && owner->group != 0 && !none);
       }
       for (size_t i = 0; i < links_.size(); ++i) {
         if (links_[i] == nullptr) continue;
@@ -292,7 +307,7 @@ class World {
   void leave(Port& port) {
     port.leave();
     Interface& interface = interfaces_[port.interface_];
-    std::erase_if(interface.claims, [&](const auto& each) { return each.second.port == &port; });
+    remove_owners(port.interface_, [&](const Owner& each) { return each.port == &port; });
     std::erase_if(interface.groups, [&](const Member& each) { return each.owner.port == &port; });
   }
 
@@ -308,13 +323,34 @@ class World {
   bool neighbours = true;  // applications of one interface have channels to each other
   std::vector<Port*> ports;
   uint64_t resets = 0;  // that interfaces have sent for what nobody had
+  uint64_t stolen = 0;  // segments that were not sent, as their connections are another's that shares the port
 
  private:
   friend class Port;
   struct Owner {
     Port* port;
     uint32_t claim;
+    uint64_t group;
+    TakesNew takes_new;
   };
+  // As network interfaces do, if less well: those that come and go move flows between others, too.
+  static const Owner& choose(const std::vector<Owner>& owners, uint64_t by) {
+    std::vector<const Owner*> takers;
+    for (const Owner& each : owners) {
+      if (!takers.empty() && each.takes_new < takers.front()->takes_new) continue;
+      if (!takers.empty() && each.takes_new > takers.front()->takes_new) takers.clear();
+      takers.push_back(&each);
+    }
+    return *takers[by % takers.size()];
+  }
+  template <typename Goes>
+  void remove_owners(uint32_t interface, Goes goes) {
+    auto& claims = interfaces_[interface].claims;
+    for (auto& [key, owners] : claims) std::erase_if(owners, goes);
+    std::erase_if(claims, [](const auto& each) { return each.second.empty(); });
+    std::erase_if(interfaces_[interface].flows, [&](const auto& each) { return goes(each.second); });
+  }
+  using Flow = std::pair<Address, Address>;  // ours first
   struct Member {
     ip::IpAddress group;
     uint16_t port;
@@ -322,7 +358,8 @@ class World {
   };
   struct Interface {
     IpConfiguration configuration;
-    std::map<std::pair<uint8_t, uint16_t>, Owner> claims;
+    std::map<std::pair<uint8_t, uint16_t>, std::vector<Owner>> claims;
+    std::vector<std::pair<Flow, Owner>> flows;  // of TCP, on which who shares a port has sent
     std::vector<Member> groups;
   };
   struct Travelling {
@@ -340,6 +377,7 @@ class World {
     ip::IpView packet;
     ip::Problem problem;
     UNET_CHECK(parse_ip_packet(bytes.subspan(sizeof(IpMessageHeader)), packet, problem) == ip::IpError::none);
+    if (packet.protocol == ip::Protocol::kTcp && !learn(port, packet)) return;
     if (has(port.interface_, packet.to)) return here_.push_back({port.interface_, std::move(message)});
     IpMessageHeader header;
     std::memcpy(&header, message.data(), sizeof header);
@@ -351,6 +389,31 @@ class World {
       const Nanoseconds late = jitter == 0 ? 0 : random() % jitter;
       wire_.emplace(now + delay + late, Travelling{port.interface_, message, false});
     }
+  }
+  static Flow flow_of(const ip::IpView& packet, bool sent) {
+    be16 ports_[2];
+    std::memcpy(ports_, packet.payload.data(), sizeof ports_);
+    const Address from{packet.from, ports_[0]}, to{packet.to, ports_[1]};
+    return sent ? Flow{from, to} : Flow{to, from};
+  }
+  // Of a shared port: whose connection it is from now on. False: another's, so nothing is sent.
+  bool learn(Port& port, const ip::IpView& packet) {
+    Interface& interface = interfaces_[port.interface_];
+    const Flow flow = flow_of(packet, true);
+    const auto claim = interface.claims.find({packet.protocol, flow.first.port});
+    if (claim == interface.claims.end() || claim->second.front().group == 0) return true;
+    const auto own = std::find_if(claim->second.begin(), claim->second.end(), [&](const Owner& each) { return each.port == &port; });
+    const auto known = std::find_if(interface.flows.begin(), interface.flows.end(), [&](const auto& each) { return each.first == flow; });
+    const bool others = known != interface.flows.end() && known->second.port != &port;
+    if (own != claim->second.end() && known == interface.flows.end()) interface.flows.push_back({flow, *own});
+    stolen += others ? 1 : 0;
+    return !others;
+  }
+  static const Owner& owner_of(const Interface& interface, const std::vector<Owner>& owners, uint8_t protocol, const ip::IpView& packet) {
+    const Flow flow = flow_of(packet, false);
+    const auto known = std::find_if(interface.flows.begin(), interface.flows.end(), [&](const auto& each) { return each.first == flow; });
+    if (protocol == ip::Protocol::kTcp && known != interface.flows.end()) return known->second;
+    return choose(owners, flow.second.port * 2654435761u >> 16);
   }
   bool has(uint32_t interface, const ip::IpAddress& address) const {
     for (const auto& each : interfaces_[interface].configuration.addresses) {
@@ -401,13 +464,15 @@ class World {
       port = ports_[0];
     }
     const auto at = interfaces_[interface].claims.find({protocol, port});
-    if (at == interfaces_[interface].claims.end() || at->second.port->stack == nullptr) return refuse(interface, packet);
+    if (at == interfaces_[interface].claims.end()) return refuse(interface, packet);
+    Port* const to = (error ? at->second.front() : owner_of(interfaces_[interface], at->second, protocol, packet)).port;
+    if (to->stack == nullptr) return refuse(interface, packet);
     IpMessageHeader header;
     std::memcpy(&header, message.data(), sizeof header);
     header.flags = IpMessageFlags::kChecked;
     std::memcpy(message.data(), &header, sizeof header);
-    at->second.port->stack->set_time(now);
-    at->second.port->stack->handle_message(message);
+    to->stack->set_time(now);
+    to->stack->handle_message(message);
   }
   // What an interface answers for nobody.
   void refuse(uint32_t interface, const ip::IpView& packet) {
@@ -439,6 +504,7 @@ class World {
   std::multimap<Nanoseconds, Travelling> wire_;
   std::deque<Travelling> here_;
   uint32_t last_claim_ = 0;
+  uint64_t turns_ = 0;
 };
 
 // An application.
