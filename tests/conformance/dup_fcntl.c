@@ -1,0 +1,164 @@
+// dup_fcntl.c - cases of duplicates and of flags: dup(), dup2(), dup3(), fcntl().
+#include "tests/conformance/conformance.h"
+
+CASE(dup_shares, "a duplicate is the same socket: bytes, options, names, and flags of the file") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  const int copy = OPEN(dup(ends[0]));
+  nonblocking(copy);
+  say("O_NONBLOCK: %d", (fcntl(ends[0], F_GETFL) & O_NONBLOCK) != 0);
+  SET(copy, IPPROTO_TCP, TCP_NODELAY, 1);
+  OPTION(ends[0], IPPROTO_TCP, TCP_NODELAY);
+  CALL(send(ends[1], "abcdef", 6, 0));
+  await_bytes(copy, 6);
+  say_bytes("copy", bytes, CALL(recv(copy, bytes, 3, 0)));
+  say_bytes("first", bytes, CALL(recv(ends[0], bytes, 3, 0)));
+  CALL(close(ends[0]));
+  CALL(send(copy, "still", 5, 0));
+  say_bytes("peer", bytes, CALL(recv(ends[1], bytes, sizeof bytes, 0)));
+  CALL(close(copy));
+  CALL(recv(ends[1], bytes, sizeof bytes, 0));
+}
+
+CASE(dup_own_descriptor_flags, "FD_CLOEXEC is of each descriptor") {
+  const int s = OPEN(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  CALL(fcntl(dup(s), F_GETFD));
+  CALL(fcntl(fcntl(s, F_DUPFD, 0), F_GETFD));
+  CALL(fcntl(fcntl(s, F_DUPFD_CLOEXEC, 0), F_GETFD));
+  CALL(fcntl(dup3(s, 50, O_CLOEXEC), F_GETFD));
+  CALL(fcntl(dup3(s, 51, 0), F_GETFD));
+  CALL(fcntl(dup2(s, 52), F_GETFD));
+  CALL(fcntl(s, F_SETFD, 0));
+  CALL(fcntl(s, F_GETFD));
+  CALL(fcntl(50, F_GETFD));
+}
+
+CASE(dup_numbers, "the numbers that dup(), dup2() and F_DUPFD give") {
+  const int s = OPEN(socket(family, SOCK_STREAM, 0));
+  say("dup: the next: %d", dup(s) == s + 1);
+  CALL(dup2(s, 40));
+  CALL(dup2(s, s) == s);
+  CALL(fcntl(s, F_DUPFD, 60));
+  CALL(fcntl(s, F_DUPFD, 60));
+  CALL(fcntl(s, F_DUPFD_CLOEXEC, 40));
+  CALL(dup3(s, s, 0));
+  CALL(dup3(s, 70, 0x7fffffff));
+  CALL(dup2(s, -1));
+  CALL(dup2(-1, 5));
+  CALL(fcntl(s, F_DUPFD, -1));
+  CALL(fcntl(s, F_DUPFD, 100000000));
+}
+
+CASE(dup_over_a_socket, "dup2() of a socket over another closes it") {
+  int one[2], two[2];
+  char bytes[20];
+  streams(one);
+  streams(two);
+  CALL(dup2(one[0], two[0]) == two[0]);
+  CALL(recv(two[1], bytes, sizeof bytes, 0));
+  CALL(send(two[0], "abc", 3, 0));
+  say_bytes("first's peer", bytes, CALL(recv(one[1], bytes, sizeof bytes, 0)));
+}
+
+CASE(dup_file_over_a_socket, "dup2() of a file over a socket: a file, and the peer hears the end") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  const int file = open("/dev/zero", O_RDONLY);
+  CALL(dup2(file, ends[0]) == ends[0]);
+  CALL(read(ends[0], bytes, 4));
+  CALL(send(ends[0], bytes, 4, 0));
+  CALL(recv(ends[1], bytes, sizeof bytes, 0));
+}
+
+CASE(dup_socket_over_a_file, "dup2() of a socket over stdin and a file, as inetd does") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  const int file = open("/dev/null", O_RDWR);
+  CALL(dup2(ends[0], STDIN_FILENO));
+  CALL(dup2(ends[0], file) == file);
+  CALL(close(ends[0]));
+  CALL(send(ends[1], "abcdef", 6, 0));
+  await_bytes(STDIN_FILENO, 6);
+  say_bytes("stdin", bytes, CALL(read(STDIN_FILENO, bytes, 3)));
+  say_bytes("file", bytes, CALL(read(file, bytes, 3)));
+  CALL(write(file, "out", 3));
+  say_bytes("peer", bytes, CALL(recv(ends[1], bytes, sizeof bytes, 0)));
+}
+
+CASE(dup_listener, "a duplicate of a listener accepts") {
+  const int listener = listening();
+  const int copy = OPEN(dup(listener));
+  CALL(close(listener));
+  const int client = connected(copy);
+  OPEN(accept(copy, NULL, NULL));
+  say_names("client", client);
+}
+
+CASE(dup_datagram, "a duplicate of a datagram socket") {
+  int ends[2];
+  char bytes[20];
+  datagrams(ends);
+  const int copy = OPEN(dup(ends[0]));
+  CALL(close(ends[0]));
+  CALL(send(copy, "abc", 3, 0));
+  CALL(recv(ends[1], bytes, sizeof bytes, 0));
+  CALL(send(ends[1], "def", 3, 0));
+  CALL(recv(copy, bytes, sizeof bytes, 0));
+}
+
+CASE(dup_shutdown, "shutdown() of a duplicate is of the connection") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  const int copy = OPEN(dup(ends[0]));
+  CALL(shutdown(copy, SHUT_WR));
+  CALL(send(ends[0], "x", 1, MSG_NOSIGNAL));
+  CALL(recv(ends[1], bytes, sizeof bytes, 0));
+}
+
+CASE(fcntl_flags, "F_SETFL takes what can be changed") {
+  int ends[2];
+  streams(ends);
+  CALL(fcntl(ends[0], F_SETFL, O_NONBLOCK | O_APPEND));
+  say("flags %o", (unsigned)fcntl(ends[0], F_GETFL));
+  CALL(fcntl(ends[0], F_SETFL, O_RDONLY));
+  say("flags %o", (unsigned)fcntl(ends[0], F_GETFL));
+  CALL(fcntl(ends[0], F_SETFL, O_NONBLOCK | O_CLOEXEC | O_TRUNC));
+  say("flags %o", (unsigned)fcntl(ends[0], F_GETFL));
+  CALL(fcntl(ends[0], F_SETFL, O_ASYNC));
+  say("flags %o", (unsigned)fcntl(ends[0], F_GETFL));
+}
+
+CASE(fcntl_others, "F_GETOWN, F_SETOWN, F_SETSIG, locks, pipe sizes and commands that there are not") {
+  struct flock lock = {.l_type = F_WRLCK};
+  const int s = OPEN(socket(family, SOCK_STREAM, 0));
+  CALL(fcntl(s, F_GETOWN));
+  CALL(fcntl(s, F_SETOWN, getpid()));
+  say("own: %d", fcntl(s, F_GETOWN) == getpid());
+  CALL(fcntl(s, F_GETSIG));
+  CALL(fcntl(s, F_SETSIG, SIGUSR1));
+  CALL(fcntl(s, F_GETSIG) == SIGUSR1);
+  CALL(fcntl(s, F_SETLK, &lock));
+  CALL(fcntl(s, F_GETPIPE_SZ));
+  CALL(fcntl(s, 7777, 0));
+  CALL(fcntl(s, F_SETFD, 77));
+  CALL(fcntl(s, F_GETFD));
+}
+
+CASE(fcntl_sigio, "O_ASYNC and F_SETOWN: SIGIO when data comes") {
+  int ends[2];
+  streams(ends);
+  count_signal(SIGIO, 0);
+  CALL(fcntl(ends[0], F_SETOWN, getpid()));
+  CALL(fcntl(ends[0], F_SETFL, O_ASYNC));
+  CALL(send(ends[1], "abc", 3, 0));
+  await(ends[0], POLLIN);
+  for (int i = 0; i < 100 && signals_counted() == 0; ++i) pause_ms(10);
+  say("some: %d", signals_counted() > 0);
+}
+
+THEME(dup_fcntl, &dup_shares, &dup_own_descriptor_flags, &dup_numbers, &dup_over_a_socket, &dup_file_over_a_socket,
+      &dup_socket_over_a_file, &dup_listener, &dup_datagram, &dup_shutdown, &fcntl_flags, &fcntl_others, &fcntl_sigio);

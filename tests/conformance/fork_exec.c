@@ -1,0 +1,316 @@
+// fork_exec.c - cases of sockets that children inherit, and that pass exec() or do not.
+#include <spawn.h>
+
+#include "tests/conformance/conformance.h"
+
+extern char** environ;
+
+static void echoes(int fd) {
+  char bytes[100];
+  long length;
+  while ((length = recv(fd, bytes, sizeof bytes, 0)) > 0) send(fd, bytes, (size_t)length, MSG_NOSIGNAL);
+}
+
+CASE(fork_connection, "a child uses the connection that its parent opened") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  const pid_t pid = child(echoes, ends[1]);
+  CALL(close(ends[1]));
+  CALL(send(ends[0], "abc", 3, 0));
+  say_bytes("echo", bytes, CALL(recv(ends[0], bytes, 3, MSG_WAITALL)));
+  CALL(shutdown(ends[0], SHUT_WR));
+  say_ended("child", pid);
+  CALL(recv(ends[0], bytes, sizeof bytes, 0));
+}
+
+static void sends_x(int fd) { send(fd, "x", 1, 0); }
+
+CASE(fork_both_use, "parent and child use the same end in turn") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  CALL(send(ends[0], "a", 1, 0));
+  say_ended("child", child(sends_x, ends[0]));
+  CALL(send(ends[0], "b", 1, 0));
+  say_bytes("in order", bytes, CALL(recv(ends[1], bytes, 3, MSG_WAITALL)));
+  CALL(send(ends[1], "c", 1, 0));
+  CALL(recv(ends[0], bytes, 1, 0));
+}
+
+CASE(fork_close_is_not_end, "close() by the child is not the end while the parent has it") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    close(ends[0]);
+    _exit(0);
+  }
+  say_ended("child", pid);
+  pause_ms(30);
+  say_ready("peer", ends[1]);
+  CALL(send(ends[0], "abc", 3, 0));
+  CALL(recv(ends[1], bytes, sizeof bytes, 0));
+  CALL(close(ends[0]));
+  CALL(recv(ends[1], bytes, sizeof bytes, 0));
+}
+
+CASE(fork_parent_closes, "the parent closes, the child goes on; its exit is the end") {
+  int ends[2], pipes[2];
+  char bytes[20];
+  streams(ends);
+  MUST(pipe(pipes));
+  const pid_t pid = fork();
+  if (pid == 0) {
+    close(ends[1]);
+    if (read(pipes[0], bytes, 1) == 1) send(ends[0], "child", 5, 0);
+    _exit(0);
+  }
+  CALL(close(ends[0]));
+  pause_ms(30);
+  CALL(recv(ends[1], bytes, sizeof bytes, MSG_DONTWAIT));
+  CALL(write(pipes[1], "x", 1));
+  say_bytes("from the child", bytes, CALL(recv(ends[1], bytes, 5, MSG_WAITALL)));
+  CALL(recv(ends[1], bytes, sizeof bytes, 0));
+  say_ended("child", pid);
+}
+
+CASE(fork_shutdown_is_end, "shutdown() by the child is the end for all") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    shutdown(ends[0], SHUT_WR);
+    _exit(0);
+  }
+  say_ended("child", pid);
+  CALL(send(ends[0], "x", 1, MSG_NOSIGNAL));
+  CALL(recv(ends[1], bytes, sizeof bytes, 0));
+}
+
+static void accepts_and_echoes(int listener) {
+  const int s = accept(listener, NULL, NULL);
+  close(listener);
+  echoes(s);
+}
+
+CASE(fork_listener, "a child accepts from the listener that its parent opened") {
+  char bytes[20];
+  const int listener = listening();
+  const pid_t pid = child(accepts_and_echoes, listener);
+  const int client = connected(listener);
+  CALL(send(client, "abc", 3, 0));
+  say_bytes("echo", bytes, CALL(recv(client, bytes, 3, MSG_WAITALL)));
+  CALL(shutdown(client, SHUT_WR));
+  CALL(recv(client, bytes, sizeof bytes, 0));
+  say_ended("child", pid);
+}
+
+CASE(fork_workers, "three children accept from one listener: all connections are served") {
+  const int listener = listening();
+  pid_t workers[3];
+  int right = 0;
+  for (int i = 0; i < 3; ++i) {
+    if ((workers[i] = fork()) != 0) continue;
+    for (;;) {
+      const int s = accept(listener, NULL, NULL);
+      echoes(s);
+      close(s);
+    }
+  }
+  for (int i = 0; i < 12; ++i) {
+    char bytes[4] = "";
+    const int client = connected(listener);
+    send(client, "abc", 3, 0);
+    right += recv(client, bytes, 3, MSG_WAITALL) == 3 && memcmp(bytes, "abc", 3) == 0;
+    close(client);
+  }
+  say("right: %d", right);
+  for (int i = 0; i < 3; ++i) kill(workers[i], SIGKILL);
+}
+
+CASE(fork_per_connection, "a child for each connection, as classic servers do") {
+  const int listener = listening();
+  int right = 0;
+  signal(SIGCHLD, SIG_IGN);
+  for (int i = 0; i < 6; ++i) {
+    char bytes[4] = "";
+    const int client = connected(listener);
+    const int server = accepted(listener);
+    if (fork() == 0) {
+      close(listener);
+      close(client);
+      echoes(server);
+      _exit(0);
+    }
+    close(server);
+    send(client, "abc", 3, 0);
+    right += recv(client, bytes, 3, MSG_WAITALL) == 3;
+    shutdown(client, SHUT_WR);
+    right += recv(client, bytes, 3, 0) == 0;
+    close(client);
+  }
+  say("right: %d", right);
+}
+
+CASE(fork_datagram, "a child receives from, and sends to, its parent's datagram socket") {
+  int ends[2];
+  char bytes[20];
+  datagrams(ends);
+  const pid_t pid = child(sends_x, ends[0]);
+  say_bytes("from the child", bytes, CALL(recv(ends[1], bytes, sizeof bytes, 0)));
+  say_ended("child", pid);
+  CALL(send(ends[1], "abc", 3, 0));
+  say_bytes("parent", bytes, CALL(recv(ends[0], bytes, sizeof bytes, 0)));
+}
+
+CASE(fork_opens_its_own, "a child opens sockets of its own and talks to its parent") {
+  union Address to;
+  char bytes[20];
+  const int listener = listening();
+  const socklen_t length = address_of(listener, &to);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const int s = socket(family, SOCK_STREAM, 0);
+    if (connect(s, &to.any, length) != 0) _exit(1);
+    send(s, "child", 5, 0);
+    _exit(recv(s, bytes, sizeof bytes, 0) == 0 ? 0 : 2);
+  }
+  const int server = accepted(listener);
+  say_bytes("from the child", bytes, CALL(recv(server, bytes, 5, MSG_WAITALL)));
+  CALL(shutdown(server, SHUT_WR));
+  say_ended("child", pid);
+}
+
+CASE(fork_killed, "a child that is killed: its peer hears the end") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    close(ends[1]);
+    pause();
+  }
+  CALL(close(ends[0]));
+  CALL(kill(pid, SIGKILL));
+  say_ended("child", pid);
+  CALL(recv(ends[1], bytes, sizeof bytes, 0));
+}
+
+CASE(fork_flags_shared, "O_NONBLOCK set by the child is set for the parent, options too") {
+  int ends[2];
+  streams(ends);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const int on = 1;
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    setsockopt(ends[0], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+    _exit(0);
+  }
+  say_ended("child", pid);
+  CALL((fcntl(ends[0], F_GETFL) & O_NONBLOCK) != 0);
+  OPTION(ends[0], IPPROTO_TCP, TCP_NODELAY);
+  CALL(fcntl(ends[0], F_GETFD));
+}
+
+CASE(exec_connection, "a program gets a connection as its standard input and output") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    dup2(ends[1], STDIN_FILENO);
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[0]);
+    close(ends[1]);
+    execl("/bin/cat", "cat", (char*)NULL);
+    _exit(1);
+  }
+  CALL(close(ends[1]));
+  CALL(send(ends[0], "through cat", 11, 0));
+  say_bytes("echo", bytes, CALL(recv(ends[0], bytes, 11, MSG_WAITALL)));
+  CALL(shutdown(ends[0], SHUT_WR));
+  CALL(recv(ends[0], bytes, sizeof bytes, 0));
+  say_ended("cat", pid);
+}
+
+CASE(exec_closes, "FD_CLOEXEC: exec() ends the connection, and without it does not") {
+  int closed[2], kept[2];
+  char bytes[20];
+  streams(closed);
+  streams(kept);
+  CALL(fcntl(closed[0], F_SETFD, FD_CLOEXEC));
+  const pid_t pid = fork();
+  if (pid == 0) {
+    close(closed[1]);
+    close(kept[1]);
+    execl("/bin/sleep", "sleep", "1", (char*)NULL);
+    _exit(1);
+  }
+  CALL(close(closed[0]));
+  CALL(close(kept[0]));
+  CALL(recv(closed[1], bytes, sizeof bytes, 0));
+  CALL(recv(kept[1], bytes, sizeof bytes, MSG_DONTWAIT));
+  say_ended("sleep", pid);
+  CALL(recv(kept[1], bytes, sizeof bytes, 0));
+}
+
+CASE(exec_shell_writes, "a shell writes to an inherited descriptor, by posix_spawn()") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  CALL(dup2(ends[1], 9));
+  char* const arguments[] = {"sh", "-c", "echo hello >&9", NULL};
+  pid_t pid;
+  CALL(posix_spawn(&pid, "/bin/sh", NULL, NULL, arguments, environ));
+  say_bytes("from the shell", bytes, CALL(recv(ends[0], bytes, 6, MSG_WAITALL)));
+  say_ended("shell", pid);
+}
+
+CASE(exec_popen, "popen() and system() leave sockets alone") {
+  int ends[2];
+  char bytes[20] = "";
+  streams(ends);
+  FILE* output = popen("echo from the shell", "r");
+  say("%s", fgets(bytes, sizeof bytes, output));
+  CALL(pclose(output));
+  CALL(system("exit 3") >> 8);
+  CALL(send(ends[0], "abc", 3, 0));
+  CALL(recv(ends[1], bytes, sizeof bytes, 0));
+}
+
+CASE(fork_vfork, "vfork() and exec(): the parent's sockets go on") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  const pid_t pid = vfork();
+  if (pid == 0) {
+    execl("/bin/true", "true", (char*)NULL);
+    _exit(1);
+  }
+  say_ended("true", pid);
+  CALL(send(ends[0], "abc", 3, 0));
+  CALL(recv(ends[1], bytes, sizeof bytes, 0));
+}
+
+CASE(fork_daemon, "a server that becomes a daemon after listen(): its child serves") {
+  char bytes[20];
+  const int listener = listening();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    if (fork() != 0) _exit(0);
+    accepts_and_echoes(listener);
+    _exit(0);
+  }
+  say_ended("the first child", pid);
+  const int client = connected(listener);
+  CALL(send(client, "abc", 3, 0));
+  say_bytes("echo", bytes, CALL(recv(client, bytes, 3, MSG_WAITALL)));
+}
+
+THEME(fork_exec, &fork_connection, &fork_both_use, &fork_close_is_not_end, &fork_parent_closes, &fork_shutdown_is_end,
+      &fork_listener, &fork_workers, &fork_per_connection, &fork_datagram, &fork_opens_its_own, &fork_killed,
+      &fork_flags_shared, &exec_connection, &exec_closes, &exec_shell_writes, &exec_popen, &fork_vfork, &fork_daemon);

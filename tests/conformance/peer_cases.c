@@ -1,0 +1,217 @@
+// peer_cases.c - cases with another program at the other end (peer.c), which may be the kernel's at the other end of a wire.
+#include "tests/conformance/conformance.h"
+
+static int called(enum PeerService service) {
+  union Address to;
+  const socklen_t length = peer_address(&to, service);
+  const int s = (int)MUST(socket(family, SOCK_STREAM, 0));
+  MUST(connect(s, &to.any, length));
+  return s;
+}
+
+CASE(peer_echo, "what is sent comes back") {
+  char bytes[20];
+  const int s = called(PEER_ECHO);
+  CALL(send(s, "hello", 5, 0));
+  say_bytes("back", bytes, CALL(recv(s, bytes, 5, MSG_WAITALL)));
+  CALL(shutdown(s, SHUT_WR));
+  CALL(recv(s, bytes, sizeof bytes, 0));
+}
+
+CASE(peer_echo_sizes, "echoes of many sizes, whole and right") {
+  static char out[70000], in[70000];
+  const size_t sizes[] = {1, 2, 1447, 1448, 1449, 1460, 4096, 16384, 65535, 70000};
+  const int s = called(PEER_ECHO);
+  for (size_t i = 0; i < sizeof out; ++i) out[i] = (char)(i * 31 + i / 256);
+  for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
+    MUST(send(s, out, sizes[i], 0));
+    const long came = recv(s, in, sizes[i], MSG_WAITALL);
+    say("%zu: %ld, %s", sizes[i], came, memcmp(in, out, sizes[i]) == 0 ? "right" : "wrong");
+  }
+}
+
+CASE(peer_discard, "megabytes to a peer that reads them") {
+  static char bytes[1 << 20];
+  const int s = called(PEER_DISCARD);
+  for (int i = 0; i < 4; ++i) CALL(send(s, bytes, sizeof bytes, 0));
+  CALL(shutdown(s, SHUT_WR));
+  CALL(recv(s, bytes, 1, 0));
+}
+
+CASE(peer_counts, "every byte arrives: the peer says how many") {
+  static char bytes[1000003];
+  char text[32] = "";
+  const int s = called(PEER_COUNTS);
+  CALL(send(s, bytes, sizeof bytes, 0));
+  CALL(shutdown(s, SHUT_WR));
+  CALL(recv(s, text, sizeof text - 1, MSG_WAITALL) > 0);
+  say("%s", text);
+}
+
+CASE(peer_chargen, "a million bytes from the peer, in order, then the end") {
+  static char bytes[65536];
+  long all = 0, length, wrong = 0;
+  const int s = called(PEER_CHARGEN);
+  while ((length = recv(s, bytes, sizeof bytes, 0)) > 0) {
+    for (long i = 0; i < length; ++i) wrong += bytes[i] != (char)('a' + (all + i) % 26);
+    all += length;
+  }
+  say("%ld bytes, %ld wrong, then %ld", all, wrong, length);
+}
+
+CASE(peer_closes, "a peer that closes at once") {
+  char byte = 0;
+  const int s = called(PEER_CLOSES);
+  await(s, POLLRDHUP);
+  say_ready("own", s);
+  CALL(recv(s, &byte, 1, 0));
+  CALL(send(s, &byte, 1, MSG_NOSIGNAL));
+  await(s, POLLERR);
+  say_ready("own", s);
+  CALL(send(s, &byte, 1, MSG_NOSIGNAL));
+  CALL(recv(s, &byte, 1, 0));
+}
+
+CASE(peer_resets, "a peer that resets at once") {
+  char byte = 0;
+  const int s = called(PEER_RESETS);
+  await(s, POLLERR);
+  say_ready("own", s);
+  CALL(recv(s, &byte, 1, 0));
+  CALL(recv(s, &byte, 1, 0));
+  CALL(send(s, &byte, 1, MSG_NOSIGNAL));
+}
+
+CASE(peer_resets_late, "a peer that resets when it has read a byte") {
+  char byte = 0;
+  const int s = called(PEER_RESETS_LATE);
+  CALL(send(s, "x", 1, 0));
+  CALL(recv(s, &byte, 1, 0));
+  OPTION(s, SOL_SOCKET, SO_ERROR);
+  say_ready("own", s);
+}
+
+CASE(peer_half_closes, "a peer that has ended, and reads on") {
+  static char bytes[100000];
+  const int s = called(PEER_HALF_CLOSES);
+  CALL(recv(s, bytes, 1, 0));
+  say_ready("own", s);
+  CALL(send(s, bytes, sizeof bytes, MSG_NOSIGNAL));
+  CALL(shutdown(s, SHUT_WR));
+  await(s, POLLHUP);
+  say_ready("own", s);
+}
+
+CASE(peer_reads_nothing, "a peer that reads nothing: full, and EAGAIN") {
+  char byte = 0;
+  const int s = called(PEER_READS_NOTHING);
+  say("took something: %d", send_until_full(s));
+  say_ready("full", s);
+  CALL(send(s, &byte, 1, MSG_DONTWAIT));
+}
+
+CASE(peer_refuses, "nobody listens there") {
+  union Address to;
+  const socklen_t length = peer_address(&to, 6999);
+  const int s = OPEN(socket(family, SOCK_STREAM, 0));
+  CALL(connect(s, &to.any, length));
+  OPTION(s, SOL_SOCKET, SO_ERROR);
+  const int n = OPEN(socket(family, SOCK_STREAM | SOCK_NONBLOCK, 0));
+  CALL(connect(n, &to.any, length));
+  await(n, POLLERR);
+  OPTION(n, SOL_SOCKET, SO_ERROR);
+}
+
+CASE(peer_nonblocking_connect, "connect() that does not wait, to the peer") {
+  union Address to;
+  char bytes[20];
+  const socklen_t length = peer_address(&to, PEER_ECHO);
+  const int s = OPEN(socket(family, SOCK_STREAM | SOCK_NONBLOCK, 0));
+  CALL(connect(s, &to.any, length));
+  await(s, POLLOUT);
+  OPTION(s, SOL_SOCKET, SO_ERROR);
+  CALL(connect(s, &to.any, length));
+  CALL(send(s, "hello", 5, 0));
+  await_bytes(s, 5);
+  CALL(recv(s, bytes, sizeof bytes, 0));
+}
+
+CASE(peer_bound, "from a port that bind() chose") {
+  union Address to;
+  char bytes[20];
+  const socklen_t length = peer_address(&to, PEER_ECHO);
+  const int s = bound(SOCK_STREAM);
+  const int port = port_of(s);
+  CALL(connect(s, &to.any, length));
+  say("the port is the same: %d", port == port_of(s));
+  CALL(send(s, "hello", 5, 0));
+  CALL(recv(s, bytes, 5, MSG_WAITALL));
+}
+
+CASE(peer_datagrams, "datagrams come back, whole") {
+  union Address to, from;
+  static char bytes[2000];
+  const socklen_t length = peer_address(&to, PEER_ECHO);
+  const int s = OPEN(socket(family, SOCK_DGRAM, 0));
+  const size_t sizes[] = {0, 1, 100, 1472};
+  for (unsigned i = 0; i < 4; ++i) {
+    MUST(sendto(s, bytes, sizes[i], 0, &to.any, length));
+    socklen_t size = sizeof from;
+    CALL(recvfrom(s, bytes, sizeof bytes, 0, &from.any, &size));
+    say("from the peer: %d", memcmp(&from, &to, size) == 0);
+  }
+}
+
+CASE(peer_datagram_refused, "no such port there: a connected socket is told") {
+  union Address to;
+  char byte = 0;
+  const socklen_t length = peer_address(&to, 6999);
+  const int s = OPEN(socket(family, SOCK_DGRAM, 0));
+  CALL(connect(s, &to.any, length));
+  CALL(send(s, &byte, 1, 0));
+  await(s, POLLERR);
+  CALL(recv(s, &byte, 1, MSG_DONTWAIT));
+}
+
+CASE(peer_datagram_large, "a datagram of more than a frame, there and back") {
+  union Address to;
+  static char bytes[9000];
+  const socklen_t length = peer_address(&to, PEER_ECHO);
+  const int s = OPEN(socket(family, SOCK_DGRAM, 0));
+  CALL(connect(s, &to.any, length));
+  CALL(send(s, bytes, 8000, 0));
+  CALL(recv(s, bytes, sizeof bytes, 0));
+}
+
+CASE(peer_many, "thirty connections at once") {
+  int all[30], right = 0;
+  for (int i = 0; i < 30; ++i) all[i] = called(PEER_ECHO);
+  for (int i = 0; i < 30; ++i) MUST(send(all[i], "hello", 5, 0));
+  for (int i = 0; i < 30; ++i) {
+    char bytes[6] = "";
+    right += recv(all[i], bytes, 5, MSG_WAITALL) == 5 && strcmp(bytes, "hello") == 0;
+  }
+  say("right: %d", right);
+}
+
+CASE(peer_urgent, "urgent data comes back as ordinary: the peer does not look") {
+  char bytes[20];
+  const int s = called(PEER_ECHO);
+  CALL(send(s, "abc", 3, MSG_OOB));
+  say_bytes("back", bytes, CALL(recv(s, bytes, 2, MSG_WAITALL)));
+}
+
+CASE(peer_keep_alive, "keep-alive with short times does no harm") {
+  char bytes[20];
+  const int s = called(PEER_ECHO);
+  SET(s, SOL_SOCKET, SO_KEEPALIVE, 1);
+  SET(s, IPPROTO_TCP, TCP_KEEPIDLE, 1);
+  SET(s, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  pause_ms(2200);
+  CALL(send(s, "hello", 5, 0));
+  CALL(recv(s, bytes, 5, MSG_WAITALL));
+}
+
+THEME(peer_cases, &peer_echo, &peer_echo_sizes, &peer_discard, &peer_counts, &peer_chargen, &peer_closes, &peer_resets,
+      &peer_resets_late, &peer_half_closes, &peer_reads_nothing, &peer_refuses, &peer_nonblocking_connect, &peer_bound,
+      &peer_datagrams, &peer_datagram_refused, &peer_datagram_large, &peer_many, &peer_urgent, &peer_keep_alive);

@@ -1,0 +1,313 @@
+// signals.c - cases of signals that come while a call waits, with SA_RESTART and without; and of those that sockets send.
+#include <setjmp.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/time.h>
+
+#include "tests/conformance/conformance.h"
+
+// Without SA_RESTART: every 30 ms, as the first may come before the call waits.
+static void interrupting(void) {
+  count_signal(SIGALRM, 0);
+  alarm_every(30);
+}
+
+static void say_interrupted(void) {
+  alarm_once(0);
+  say("signals: %d", signals_counted() > 0);
+}
+
+// With SA_RESTART: signals come, then what is waited for, from a child.
+static void restarting(void (*later)(int), int fd) {
+  count_signal(SIGALRM, SA_RESTART);
+  if (fork() == 0) {
+    pause_ms(150);
+    later(fd);
+    _exit(0);
+  }
+  alarm_every(30);
+}
+
+static void sends(int fd) { send(fd, "late", 4, 0); }
+
+static void reads_much(int fd) {
+  static char bytes[1 << 16];
+  while (read(fd, bytes, sizeof bytes) > 0) continue;
+}
+
+CASE(signal_receive, "recv(), read(), recvmsg() are interrupted") {
+  int ends[2];
+  char bytes[20];
+  struct iovec in = {bytes, sizeof bytes};
+  struct msghdr message = {.msg_iov = &in, .msg_iovlen = 1};
+  streams(ends);
+  interrupting();
+  CALL(recv(ends[0], bytes, sizeof bytes, 0));
+  CALL(read(ends[0], bytes, sizeof bytes));
+  CALL(readv(ends[0], &in, 1));
+  CALL(recvmsg(ends[0], &message, 0));
+  CALL(recv(ends[0], bytes, sizeof bytes, MSG_PEEK));
+  say_interrupted();
+}
+
+CASE(signal_receive_restarts, "recv() goes on with SA_RESTART") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  restarting(sends, ends[1]);
+  say_bytes("late", bytes, CALL(recv(ends[0], bytes, sizeof bytes, 0)));
+  say_interrupted();
+}
+
+CASE(signal_read_restarts, "read() goes on with SA_RESTART") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  restarting(sends, ends[1]);
+  say_bytes("late", bytes, CALL(read(ends[0], bytes, sizeof bytes)));
+  say_interrupted();
+}
+
+CASE(signal_receive_datagram, "recv() of datagrams is interrupted, and goes on with SA_RESTART") {
+  int ends[2];
+  char bytes[20];
+  datagrams(ends);
+  interrupting();
+  CALL(recv(ends[0], bytes, sizeof bytes, 0));
+  CALL(recvfrom(ends[0], bytes, sizeof bytes, 0, NULL, NULL));
+  say_interrupted();
+  restarting(sends, ends[1]);
+  CALL(recv(ends[0], bytes, sizeof bytes, 0));
+  say_interrupted();
+}
+
+CASE(signal_receive_part, "MSG_WAITALL that is interrupted returns what there is") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  CALL(send(ends[1], "abc", 3, 0));
+  await_bytes(ends[0], 3);
+  interrupting();
+  say_bytes("part", bytes, CALL(recv(ends[0], bytes, sizeof bytes, MSG_WAITALL)));
+  say_interrupted();
+}
+
+CASE(signal_receive_time, "recv() with SO_RCVTIMEO is interrupted even with SA_RESTART") {
+  int ends[2];
+  char bytes[20];
+  const struct timeval time = {5, 0};
+  streams(ends);
+  CALL(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time));
+  count_signal(SIGALRM, SA_RESTART);
+  alarm_every(30);
+  CALL(recv(ends[0], bytes, sizeof bytes, 0));
+  say_interrupted();
+}
+
+CASE(signal_send, "send() with nowhere to put it is interrupted") {
+  int ends[2];
+  static char bytes[1000];
+  streams(ends);
+  send_until_full(ends[0]);
+  interrupting();
+  CALL(send(ends[0], bytes, sizeof bytes, 0));
+  CALL(write(ends[0], bytes, sizeof bytes));
+  say_interrupted();
+}
+
+CASE(signal_send_part, "a large send() that is interrupted returns what was taken") {
+  int ends[2];
+  static char bytes[32 << 20];
+  streams(ends);
+  interrupting();
+  const long taken = send(ends[0], bytes, sizeof bytes, 0);
+  say("a part: %d", taken > 0 && taken < (long)sizeof bytes);
+  say_interrupted();
+}
+
+CASE(signal_send_restarts, "send() goes on with SA_RESTART") {
+  int ends[2];
+  static char bytes[1000];
+  streams(ends);
+  send_until_full(ends[0]);
+  restarting(reads_much, ends[1]);
+  CALL(send(ends[0], bytes, sizeof bytes, 0));
+  say_interrupted();
+}
+
+CASE(signal_accept, "accept() is interrupted") {
+  const int listener = listening();
+  interrupting();
+  OPEN(accept(listener, NULL, NULL));
+  OPEN(accept4(listener, NULL, NULL, SOCK_CLOEXEC));
+  say_interrupted();
+}
+
+static void calls(int listener) {
+  connected(listener);
+  pause_ms(300);
+}
+
+CASE(signal_accept_restarts, "accept() goes on with SA_RESTART") {
+  const int listener = listening();
+  restarting(calls, listener);
+  OPEN(accept(listener, NULL, NULL));
+  say_interrupted();
+}
+
+CASE(signal_connect, "connect() is interrupted, and goes on beneath") {
+  union Address to;
+  const int listener = listening_of(0);
+  const socklen_t length = address_of(listener, &to);
+  for (int i = 0; i < 3; ++i) connect(socket(family, SOCK_STREAM | SOCK_NONBLOCK, 0), &to.any, length);
+  pause_ms(50);
+  const int s = OPEN(socket(family, SOCK_STREAM, 0));
+  count_signal(SIGALRM, 0);
+  alarm_once(200);
+  CALL(connect(s, &to.any, length));
+  CALL(fcntl(s, F_SETFL, O_NONBLOCK));
+  CALL(connect(s, &to.any, length));
+  say_interrupted();
+}
+
+CASE(signal_poll, "poll(), select(), epoll_wait() are interrupted, with SA_RESTART too") {
+  int ends[2];
+  streams(ends);
+  struct pollfd one = {ends[0], POLLIN, 0};
+  struct epoll_event event = {EPOLLIN, {.u64 = 1}};
+  const int e = (int)MUST(epoll_create1(0));
+  MUST(epoll_ctl(e, EPOLL_CTL_ADD, ends[0], &event));
+  fd_set reads;
+  for (int i = 0; i < 2; ++i) {
+    count_signal(SIGALRM, i == 0 ? 0 : SA_RESTART);
+    alarm_every(30);
+    CALL(poll(&one, 1, -1));
+    FD_ZERO(&reads);
+    FD_SET(ends[0], &reads);
+    CALL(select(ends[0] + 1, &reads, NULL, NULL, NULL));
+    CALL(epoll_wait(e, &event, 1, -1));
+    CALL(ppoll(&one, 1, NULL, NULL));
+    CALL(pselect(ends[0] + 1, &reads, NULL, NULL, NULL, NULL));
+    say_interrupted();
+  }
+}
+
+CASE(signal_masked, "ppoll(), pselect(), epoll_pwait() let a blocked signal through, and only then") {
+  int ends[2];
+  sigset_t blocked, open;
+  struct epoll_event event = {EPOLLIN, {.u64 = 1}};
+  streams(ends);
+  const int e = (int)MUST(epoll_create1(0));
+  MUST(epoll_ctl(e, EPOLL_CTL_ADD, ends[0], &event));
+  struct pollfd one = {ends[0], POLLIN, 0};
+  fd_set reads;
+  FD_ZERO(&reads);
+  FD_SET(ends[0], &reads);
+  sigemptyset(&open);
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGUSR1);
+  sigprocmask(SIG_BLOCK, &blocked, NULL);
+  count_signal(SIGUSR1, 0);
+  CALL(kill(getpid(), SIGUSR1));
+  CALL(poll(&one, 1, 20));
+  say("signals: %d", signals_counted());
+  CALL(ppoll(&one, 1, NULL, &open));
+  say("signals: %d", signals_counted());
+  CALL(kill(getpid(), SIGUSR1));
+  CALL(epoll_pwait(e, &event, 1, -1, &open));
+  say("signals: %d", signals_counted());
+  CALL(kill(getpid(), SIGUSR1));
+  CALL(pselect(ends[0] + 1, &reads, NULL, NULL, NULL, &open));
+  say("signals: %d", signals_counted());
+  sigprocmask(SIG_BLOCK, NULL, &open);
+  say("blocked again: %d", sigismember(&open, SIGUSR1));
+}
+
+CASE(signal_close_lingers, "close() with a linger time is not lost when it is interrupted") {
+  int ends[2];
+  const struct linger some = {1, 1};
+  streams(ends);
+  send_until_full(ends[0]);
+  CALL(setsockopt(ends[0], SOL_SOCKET, SO_LINGER, &some, sizeof some));
+  interrupting();
+  CALL(close(ends[0]));
+  say_interrupted();
+  OPTION(ends[0], SOL_SOCKET, SO_TYPE);
+}
+
+static int handler_fd;
+
+static void uses_socket(int number) {
+  (void)number;
+  char bytes[4];
+  // What a handler may call: send() and recv() are among it.
+  if (send(handler_fd, "sig", 3, MSG_DONTWAIT) == 3) recv(handler_fd, bytes, sizeof bytes, MSG_DONTWAIT);
+}
+
+CASE(signal_handler_uses_sockets, "a handler sends while a call of the same process waits") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  handler_fd = ends[1];
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = uses_socket;
+  action.sa_flags = SA_RESTART;
+  CALL(sigaction(SIGALRM, &action, NULL));
+  alarm_once(50);
+  say_bytes("from the handler", bytes, CALL(recv(ends[0], bytes, sizeof bytes, 0)));
+}
+
+static sigjmp_buf back;
+
+static void jumps(int number) {
+  (void)number;
+  siglongjmp(back, 1);
+}
+
+CASE(signal_handler_jumps, "a handler leaves a waiting call by siglongjmp(), and the socket goes on") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  signal(SIGALRM, jumps);
+  if (sigsetjmp(back, 1) == 0) {
+    alarm_once(50);
+    CALL(recv(ends[0], bytes, sizeof bytes, 0));
+  } else {
+    say("jumped");
+  }
+  CALL(send(ends[1], "abc", 3, 0));
+  say_bytes("received", bytes, CALL(recv(ends[0], bytes, sizeof bytes, 0)));
+}
+
+CASE(signal_ignored, "SIGPIPE that is ignored, and that is blocked") {
+  int ends[2];
+  sigset_t set, pending;
+  streams(ends);
+  CALL(shutdown(ends[0], SHUT_WR));
+  signal(SIGPIPE, SIG_IGN);
+  CALL(write(ends[0], "x", 1));
+  signal(SIGPIPE, SIG_DFL);
+  sigemptyset(&set);
+  sigaddset(&set, SIGPIPE);
+  sigprocmask(SIG_BLOCK, &set, NULL);
+  CALL(write(ends[0], "x", 1));
+  sigpending(&pending);
+  say("pending: %d", sigismember(&pending, SIGPIPE));
+}
+
+CASE(signal_urgent, "SIGURG to the owner of a socket when urgent data comes") {
+  int ends[2];
+  streams(ends);
+  count_signal(SIGURG, 0);
+  CALL(fcntl(ends[0], F_SETOWN, getpid()));
+  CALL(send(ends[1], "X", 1, MSG_OOB));
+  await(ends[0], POLLPRI);
+  for (int i = 0; i < 100 && signals_counted() == 0; ++i) pause_ms(10);
+  say("some: %d", signals_counted() > 0);
+}
+
+THEME(signals, &signal_receive, &signal_receive_restarts, &signal_read_restarts, &signal_receive_datagram,
+      &signal_receive_part, &signal_receive_time, &signal_send, &signal_send_part, &signal_send_restarts,
+      &signal_accept, &signal_accept_restarts, &signal_connect, &signal_poll, &signal_masked, &signal_close_lingers,
+      &signal_handler_uses_sockets, &signal_handler_jumps, &signal_ignored, &signal_urgent);

@@ -1,0 +1,300 @@
+// threads.c - cases of several threads with the same sockets: readers, writers, waking, and closing under each other's feet.
+#include <stdatomic.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include "tests/conformance/conformance.h"
+
+static int ends[2];
+
+// What a thread's call returned: the number, or minus errno.
+static void* result(long value) { return (void*)(value < 0 ? -(long)errno : value); }
+
+static void say_result(const char* what, long value) {
+  if (value < 0) {
+    say("%s: %s", what, error_name((int)-value));
+  } else {
+    say("%s: %ld", what, value);
+  }
+}
+
+static void* receives(void* fd) {
+  char bytes[20];
+  return result(recv(*(int*)fd, bytes, sizeof bytes, 0));
+}
+
+static void* accepts(void* fd) { return result(accept(*(int*)fd, NULL, NULL) >= 0 ? 1 : -1); }
+
+static void* polls(void* fd) {
+  struct pollfd one = {*(int*)fd, POLLIN, 0};
+  const int ready = poll(&one, 1, 5000);
+  return result(ready < 0 ? -1 : one.revents);
+}
+
+CASE(thread_wakes_receiver, "send() by one thread wakes recv() of another") {
+  streams(ends);
+  const pthread_t receiver = start(receives, &ends[0]);
+  pause_ms(50);
+  CALL(send(ends[1], "abc", 3, 0));
+  say_result("receiver", joined(receiver));
+}
+
+CASE(thread_shutdown_wakes_receiver, "shutdown() wakes recv() of another thread") {
+  streams(ends);
+  const pthread_t receiver = start(receives, &ends[0]);
+  pause_ms(50);
+  CALL(shutdown(ends[0], SHUT_RD));
+  say_result("receiver", joined(receiver));
+}
+
+CASE(thread_shutdown_wakes_datagram_receiver, "shutdown() wakes recv() of datagrams") {
+  datagrams(ends);
+  const pthread_t receiver = start(receives, &ends[0]);
+  pause_ms(50);
+  CALL(shutdown(ends[0], SHUT_RDWR));
+  say_result("receiver", joined(receiver));
+}
+
+CASE(thread_shutdown_wakes_accept, "shutdown() of a listener wakes accept()") {
+  int listener = listening();
+  const pthread_t acceptor = start(accepts, &listener);
+  pause_ms(50);
+  CALL(shutdown(listener, SHUT_RD));
+  say_result("acceptor", joined(acceptor));
+}
+
+CASE(thread_shutdown_wakes_poll, "shutdown() wakes poll()") {
+  streams(ends);
+  const pthread_t poller = start(polls, &ends[0]);
+  pause_ms(50);
+  CALL(shutdown(ends[0], SHUT_RD));
+  say("poller: %s", events_name((unsigned)joined(poller)));
+}
+
+CASE(thread_peer_wakes, "the peer's end, or reset, wakes recv()") {
+  streams(ends);
+  pthread_t receiver = start(receives, &ends[0]);
+  pause_ms(50);
+  CALL(shutdown(ends[1], SHUT_WR));
+  say_result("receiver", joined(receiver));
+  streams(ends);
+  receiver = start(receives, &ends[0]);
+  pause_ms(50);
+  reset(ends[1]);
+  say_result("receiver", joined(receiver));
+}
+
+static void* sends_much(void* fd) {
+  static char bytes[32 << 20];
+  const long sent = send(*(int*)fd, bytes, sizeof bytes, MSG_NOSIGNAL);
+  return result(sent > 0 ? 1 : sent);
+}
+
+CASE(thread_shutdown_wakes_sender, "shutdown() and a reset wake send()") {
+  streams(ends);
+  send_until_full(ends[0]);
+  pthread_t sender = start(sends_much, &ends[0]);
+  pause_ms(50);
+  CALL(shutdown(ends[0], SHUT_WR));
+  say_result("sender", joined(sender));
+  streams(ends);
+  send_until_full(ends[0]);
+  sender = start(sends_much, &ends[0]);
+  pause_ms(50);
+  reset(ends[1]);
+  say_result("sender", joined(sender));
+}
+
+CASE(thread_close_while_receiving, "close() while another thread waits in recv(): it goes on waiting, and gets what comes") {
+  streams(ends);
+  int copy = ends[0];
+  const pthread_t receiver = start(receives, &copy);
+  pause_ms(100);
+  CALL(close(ends[0]));
+  pause_ms(50);
+  CALL(send(ends[1], "abc", 3, MSG_NOSIGNAL));
+  say_result("receiver", joined(receiver));
+}
+
+CASE(thread_close_while_polling, "close() while another thread waits in poll(): it goes on waiting") {
+  streams(ends);
+  int copy = ends[0];
+  const pthread_t poller = start(polls, &copy);
+  pause_ms(100);
+  CALL(close(ends[0]));
+  pause_ms(50);
+  CALL(send(ends[1], "abc", 3, MSG_NOSIGNAL));
+  say("poller: %s", events_name((unsigned)joined(poller)));
+}
+
+static atomic_int taken;
+
+static void* takes_datagrams(void* fd) {
+  char bytes[20];
+  long mine = 0;
+  while (recv(*(int*)fd, bytes, sizeof bytes, 0) > 1) ++mine, atomic_fetch_add(&taken, 1);
+  return (void*)mine;
+}
+
+CASE(thread_two_receivers, "two threads receive datagrams: each comes once") {
+  datagrams(ends);
+  const pthread_t one = start(takes_datagrams, &ends[0]), two = start(takes_datagrams, &ends[0]);
+  for (int i = 0; i < 50; ++i) {
+    MUST(send(ends[1], "ab", 2, 0));
+    for (int ms = 0; ms < 2000 && atomic_load(&taken) <= i; ++ms) pause_ms(1);
+  }
+  MUST(send(ends[1], "x", 1, 0));
+  MUST(send(ends[1], "x", 1, 0));
+  const long sum = joined(one) + joined(two);
+  say("received %ld", sum);
+}
+
+CASE(thread_two_acceptors, "two threads accept: each connection comes once") {
+  int listener = listening();
+  const pthread_t one = start(accepts, &listener), two = start(accepts, &listener);
+  pause_ms(50);
+  const int first = connected(listener), second = connected(listener);
+  say_result("one", joined(one));
+  say_result("two", joined(two));
+  CALL(close(first));
+  CALL(close(second));
+}
+
+static void* writes_many(void* fd) {
+  for (int i = 0; i < 2000; ++i) {
+    if (send(*(int*)fd, "0123456789", 10, MSG_NOSIGNAL) != 10) return (void*)1;
+  }
+  return NULL;
+}
+
+CASE(thread_reads_and_writes, "one thread writes, another reads, of the same socket, both ways") {
+  streams(ends);
+  const pthread_t one = start(writes_many, &ends[0]), two = start(writes_many, &ends[1]);
+  static char bytes[20000];
+  CALL(recv(ends[0], bytes, sizeof bytes, MSG_WAITALL));
+  CALL(recv(ends[1], bytes, sizeof bytes, MSG_WAITALL));
+  say("writers %ld %ld", joined(one), joined(two));
+}
+
+CASE(thread_two_writers, "two threads write to one socket: no call's bytes are torn apart when they are few") {
+  streams(ends);
+  const pthread_t one = start(writes_many, &ends[0]), two = start(writes_many, &ends[0]);
+  static char bytes[40000];
+  int torn = 0;
+  CALL(recv(ends[1], bytes, sizeof bytes, MSG_WAITALL));
+  for (int i = 0; i < 40000; ++i) torn += bytes[i] != '0' + i % 10;
+  say("writers %ld %ld, torn %d", joined(one), joined(two), torn);
+}
+
+static void* waits_in_epoll(void* fd) {
+  struct epoll_event event;
+  const int n = epoll_wait(*(int*)fd, &event, 1, 5000);
+  return result(n == 1 ? (long)event.events : n);
+}
+
+CASE(thread_epoll_shared, "two threads in one epoll, edge triggered: one is woken for one arrival") {
+  streams(ends);
+  int e = (int)MUST(epoll_create1(0));
+  struct epoll_event event = {EPOLLIN | EPOLLET, {.u64 = 1}};
+  MUST(epoll_ctl(e, EPOLL_CTL_ADD, ends[0], &event));
+  const pthread_t one = start(waits_in_epoll, &e), two = start(waits_in_epoll, &e);
+  pause_ms(100);
+  CALL(send(ends[1], "a", 1, 0));
+  pause_ms(200);
+  CALL(send(ends[1], "b", 1, 0));
+  say("one: %s", events_name((unsigned)joined(one)));
+  say("two: %s", events_name((unsigned)joined(two)));
+}
+
+CASE(thread_epoll_ctl_wakes, "epoll_ctl() by another thread wakes epoll_wait()") {
+  streams(ends);
+  int e = (int)MUST(epoll_create1(0));
+  const pthread_t one = start(waits_in_epoll, &e);
+  pause_ms(50);
+  struct epoll_event event = {EPOLLOUT, {.u64 = 1}};
+  CALL(epoll_ctl(e, EPOLL_CTL_ADD, ends[0], &event));
+  say("one: %s", events_name((unsigned)joined(one)));
+}
+
+CASE(thread_eventfd_wakes_poll, "an eventfd written by another thread wakes poll() of sockets") {
+  streams(ends);
+  const int event = eventfd(0, 0);
+  struct pollfd both[] = {{ends[0], POLLIN, 0}, {event, POLLIN, 0}};
+  const pid_t other = fork();
+  if (other == 0) {
+    pause_ms(50);
+    eventfd_write(event, 1);
+    _exit(0);
+  }
+  CALL(poll(both, 2, 5000));
+  say("eventfd: %s", events_name((unsigned short)both[1].revents));
+}
+
+static void* serves_echo(void* fd) {
+  char bytes[64];
+  long length;
+  while ((length = recv(*(int*)fd, bytes, sizeof bytes, 0)) > 0) send(*(int*)fd, bytes, (size_t)length, MSG_NOSIGNAL);
+  close(*(int*)fd);
+  return NULL;
+}
+
+CASE(thread_per_connection, "a server with a thread for each of eight connections") {
+  static int servers[8];
+  int clients[8], right = 0;
+  pthread_t threads[8];
+  const int listener = listening();
+  for (int i = 0; i < 8; ++i) {
+    clients[i] = connected(listener);
+    servers[i] = accepted(listener);
+    threads[i] = start(serves_echo, &servers[i]);
+  }
+  for (int round = 0; round < 20; ++round) {
+    for (int i = 0; i < 8; ++i) {
+      char text[10], back[10] = "";
+      const int length = sprintf(text, "%d %d", round, i);
+      send(clients[i], text, (size_t)length, 0);
+      right += recv(clients[i], back, (size_t)length, MSG_WAITALL) == length && memcmp(text, back, (size_t)length) == 0;
+    }
+  }
+  for (int i = 0; i < 8; ++i) {
+    close(clients[i]);
+    joined(threads[i]);
+  }
+  say("right: %d", right);
+}
+
+static void* opens_and_closes(void* unused) {
+  (void)unused;
+  long opened = 0;
+  for (int i = 0; i < 300; ++i) {
+    const int s = socket(family, i % 2 == 0 ? SOCK_STREAM : SOCK_DGRAM, 0);
+    opened += s >= 0;
+    close(s);
+  }
+  return (void*)opened;
+}
+
+CASE(thread_opens_and_closes, "four threads open and close sockets at once") {
+  pthread_t threads[4];
+  long sum = 0;
+  for (int i = 0; i < 4; ++i) threads[i] = start(opens_and_closes, NULL);
+  for (int i = 0; i < 4; ++i) sum += joined(threads[i]);
+  say("opened %ld", sum);
+}
+
+CASE(thread_cancelled, "pthread_cancel() ends a thread in recv()") {
+  streams(ends);
+  char bytes[20];
+  const pthread_t receiver = start(receives, &ends[0]);
+  pause_ms(50);
+  CALL(pthread_cancel(receiver));
+  say("cancelled: %d", joined(receiver) == (long)PTHREAD_CANCELED);
+  CALL(send(ends[1], "abc", 3, 0));
+  say_bytes("received", bytes, CALL(recv(ends[0], bytes, sizeof bytes, 0)));
+}
+
+THEME(threads, &thread_wakes_receiver, &thread_shutdown_wakes_receiver, &thread_shutdown_wakes_datagram_receiver,
+      &thread_shutdown_wakes_accept, &thread_shutdown_wakes_poll, &thread_peer_wakes, &thread_shutdown_wakes_sender,
+      &thread_close_while_receiving, &thread_close_while_polling, &thread_two_receivers, &thread_two_acceptors,
+      &thread_reads_and_writes, &thread_two_writers, &thread_epoll_shared, &thread_epoll_ctl_wakes,
+      &thread_eventfd_wakes_poll, &thread_per_connection, &thread_opens_and_closes, &thread_cancelled);
