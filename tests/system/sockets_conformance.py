@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+# sockets_conformance.py - the cases of tests/conformance on the kernel's sockets and, by unet-sockets, on ours: they have to say the same.
+#
+# Usage: sockets_conformance.py UNETD CONFORMANCE KNOWN_DIFFERENCES [UNET_SOCKETS]   ($UNET_SOCKETS, too)
+#            [--repeat N] [--jobs N] [--show] [CASE...]   the kernel's runs N times, N at once; print what the kernel says; these cases only
+#
+# 77: no root, no network namespaces, or no unet-sockets: then the kernel's runs are compared with one another, which have to say the same.
+import argparse
+import concurrent.futures
+import contextlib
+import difflib
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+
+from daemon import WAIT, Failure, Unetd, directory, require, run
+from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel
+from spaces import Host, Spaces, can_be_made, ip
+
+OPTION = {4: "", 6: "6"}
+
+
+def blocks(text):
+    """What each case said: name -> lines."""
+    found, lines = {}, []
+    for line in text.splitlines():
+        if line.startswith("== "):
+            lines = found[line[3:]] = []
+        else:
+            lines.append(line)
+    return found
+
+
+def cases_of(conformance):
+    """name -> what it looks at."""
+    status, out, err = run(conformance, "list")
+    require(status == 0, f"conformance list: {err}")
+    return dict(line.split(None, 1) for line in out.splitlines())
+
+
+@contextlib.contextmanager
+def peer_of(command, addresses, env=None):
+    """The peer program, until all its services listen; ended with all that it has started."""
+    process = subprocess.Popen([*command, "peer", *addresses], stdout=subprocess.PIPE, env=env, start_new_session=True)
+    try:
+        lines = Lines(process.stdout)
+        for _ in addresses:
+            require(lines.next() == "ready", "the peer does not start")
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(WAIT)
+        process.stdout.close()
+
+
+def play(command, version, peers, names, env=None):
+    """What the cases say."""
+    arguments = ["run", "--family", str(version)]
+    for v in VERSIONS:
+        arguments += [f"--address{OPTION[v]}", OURS[v]]
+        arguments += [f"--peer{OPTION[v]}", peers[v]]
+    # Whatever a case leaves behind may keep a pipe open: a file.
+    with directory() as d, open(f"{d}/out", "w+", encoding="utf-8", errors="replace") as out:
+        done = subprocess.run([*command, *arguments, *names], stdout=out, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env, timeout=60 * WAIT)
+        require(done.returncode == 0, f"conformance: {done.returncode}: {done.stderr.decode(errors='replace')}")
+        out.seek(0)
+        return blocks(out.read())
+
+
+def on_kernel(conformance, version, names):
+    """With the peer on the same host."""
+    with Spaces("a", "b") as spaces:
+        spaces.join("a", "eth0", "b", "eth0")
+        ip("-n", spaces["a"], "link", "set", "lo", "up")
+        give_kernel(spaces, OURS, "a")
+        command = ["ip", "netns", "exec", spaces["a"], conformance]
+        with peer_of(command, [OURS[v] for v in VERSIONS]):
+            return play(command, version, OURS, names)
+
+
+def on_kernel_over_wire(conformance, version, names):
+    with Spaces("a", "b") as spaces:
+        spaces.join("a", "eth0", "b", "eth0")
+        ip("-n", spaces["a"], "link", "set", "lo", "up")
+        give_kernel(spaces, OURS, "a", link_local="fe80::1")
+        give_kernel(spaces, KERNELS)
+        with peer_of(["ip", "netns", "exec", spaces["b"], conformance], [KERNELS[v] for v in VERSIONS]):
+            return play(["ip", "netns", "exec", spaces["a"], conformance], version, KERNELS, names)
+
+
+class Ours:
+    """The same by unet-sockets."""
+
+    def __init__(self, unetd, unet_sockets, conformance):
+        self.unetd, self.unet_sockets, self.conformance = unetd, unet_sockets, conformance
+
+    def command(self, spaces, socket):
+        env = os.environ | {"UNET_NI": f"unix:{socket}", "UNET_SOCKET": socket}
+        return ["ip", "netns", "exec", spaces["a"], self.unet_sockets, self.conformance], env
+
+    def __call__(self, _, version, names):
+        with directory() as d, Spaces("a") as spaces:
+            ip("-n", spaces["a"], "link", "set", "lo", "up")
+            with Unetd(self.unetd, "--socket", f"{d}/s", "--port", "nowhere", "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed"):
+                command, env = self.command(spaces, f"{d}/s")
+                with peer_of(command, [OURS[v] for v in VERSIONS], env):
+                    return play(command, version, OURS, names, env)
+
+    def over_wire(self, _, version, names):
+        with directory() as d, Spaces("a", "b") as spaces:
+            spaces.join("a", "eth0", "b", "eth0")
+            ip("-n", spaces["a"], "link", "set", "lo", "up")
+            give_kernel(spaces, KERNELS)
+            with Host(self.unetd, spaces, "a", f"{d}/s", "packet:iface=eth0", "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed"):
+                command, env = self.command(spaces, f"{d}/s")
+                with peer_of(["ip", "netns", "exec", spaces["b"], self.conformance], [KERNELS[v] for v in VERSIONS]):
+                    return play(command, version, KERNELS, names, env)
+
+
+def known_differences(path):
+    """`CASE/VERSION` -> why."""
+    known = {}
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            if line.strip() and not line.startswith("#"):
+                name, reason = line.strip().split(None, 1)
+                known |= {name if "/" in name else f"{name}/{v}": reason for v in VERSIONS}
+    return known
+
+
+def differences(one, other):
+    """Cases that say something else, or nothing, in the second: name -> the lines of a diff."""
+    differ = {}
+    for name, lines in one.items():
+        others = other.get(name, ["(the case did not run)"])
+        if lines != others:
+            differ[name] = [line for line in difflib.unified_diff(lines, others, lineterm="", n=2) if not line.startswith(("---", "+++", "@@"))]
+    return differ
+
+
+def show(title, what, lines):
+    print(f"\n{title}: {what}")
+    for line in lines:
+        print(f"    {line}")
+
+
+def compare_kernels(results, cases):
+    """Each run of the kernel says what its first one said. How many cases do not."""
+    wrong = 0
+    for (place, version), texts in results.items():
+        for number, text in enumerate(texts[1:], 2):
+            for name, lines in differences(texts[0], text).items():
+                wrong += 1
+                show(f"NOT THE SAME TWICE  {name}, IPv{version}, {place}, run {number}", cases[name], lines)
+    return wrong
+
+
+def compare_ours(kernels, ours, cases, known):
+    """How many cases differ that are not known to."""
+    wrong, excused, unused = 0, set(), set(known)
+    for key, text in ours.items():
+        place, version = key
+        for name, lines in differences(kernels[key][0], text).items():
+            named = f"{name}/{version}"
+            if named in known:
+                excused.add(named)
+            else:
+                wrong += 1
+                show(f"DIFFERS  {name}, IPv{version}, {place} (- the kernel, + ours)", cases[name], lines)
+        unused -= {f"{name}/{version}" for name in kernels[key][0] if f"{name}/{version}" in excused}
+        unused = {each for each in unused if not each.endswith(f"/{version}") or each.rpartition("/")[0] in kernels[key][0]}
+    for named in sorted(excused):
+        print(f"known to differ: {named}: {known[named]}")
+    for named in sorted(unused):
+        wrong += 1
+        print(f"does not differ, though it is known to: {named}: {known[named]}")
+    compared = sum(len(kernels[key][0]) for key in ours)
+    print(f"\n{compared} cases compared with the kernel: {compared - wrong - len(excused)} the same, {len(excused)} known to differ, {wrong} wrong")
+    return wrong
+
+
+def options_of_call():
+    parser = argparse.ArgumentParser(description="the cases of tests/conformance on the kernel's sockets and on ours")
+    parser.add_argument("unetd", type=os.path.abspath)
+    parser.add_argument("conformance", type=os.path.abspath)
+    parser.add_argument("known_differences")
+    parser.add_argument("unet_sockets", nargs="?", default=os.environ.get("UNET_SOCKETS", ""))
+    parser.add_argument("--repeat", type=int, default=2, help="runs on the kernel (default: 2)")
+    parser.add_argument("--jobs", type=int, default=4, help="runs at once (default: 4)")
+    parser.add_argument("--show", action="store_true", help="print what the kernel says")
+    parser.add_argument("--case", action="append", help="this one only; may be given several times")
+    return parser.parse_args()
+
+
+def main():
+    options = options_of_call()
+    if not can_be_made():
+        print("skipped: needs root and network namespaces")
+        return 77
+    cases = cases_of(options.conformance)
+    names = options.case or list(cases)
+    with_peer = [name for name in names if name.startswith("peer_")]
+    there = bool(options.unet_sockets) and os.path.exists(options.unet_sockets)
+    ours = Ours(options.unetd, os.path.abspath(options.unet_sockets), options.conformance)
+    places = [("on one host", on_kernel, ours, names)]
+    if with_peer:
+        places.append(("over a wire", on_kernel_over_wire, ours.over_wire, with_peer))
+    # Processes: the names of namespaces are of one.
+    with concurrent.futures.ProcessPoolExecutor(options.jobs, multiprocessing.get_context("fork")) as pool:
+        keys = [(place, version, kernel, mine, chosen) for place, kernel, mine, chosen in places for version in VERSIONS]
+        kernel_jobs = {(place, version): [pool.submit(kernel, options.conformance, version, chosen) for _ in range(options.repeat)]
+                       for place, version, kernel, _, chosen in keys}
+        our_jobs = {(place, version): pool.submit(mine, options.conformance, version, chosen) for place, version, _, mine, chosen in keys if there}
+        kernels = {key: [job.result() for job in jobs] for key, jobs in kernel_jobs.items()}
+        results = {key: job.result() for key, job in our_jobs.items()}
+    if options.show:
+        for (place, version), texts in kernels.items():
+            for name, lines in texts[0].items():
+                show(f"{name}, IPv{version}, {place}", cases[name], lines)
+    wrong = compare_kernels(kernels, cases)
+    print(f"{len(names)} cases, {options.repeat} runs of each on the kernel: {wrong} did not say the same")
+    if there:
+        wrong += compare_ours(kernels, results, cases, known_differences(options.known_differences))
+    if wrong:
+        return 1
+    if not there:
+        print("skipped: there is no unet-sockets to compare the kernel with")
+        return 77
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Failure as failure:
+        sys.exit(f"FAIL  {failure}")
