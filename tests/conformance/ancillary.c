@@ -123,13 +123,14 @@ CASE(ancillary_no_room, "room for less ancillary data than there is: MSG_CTRUNC"
   receive(ends[1], CMSG_LEN(8));
 }
 
-CASE(ancillary_stream_timestamp, "SO_TIMESTAMP of a stream") {
+// The kernel begins to look at its clock some time after the first socket of the host wants to know: whether it tells is chance.
+CASE(ancillary_stream_timestamp, "SO_TIMESTAMP of a stream does no harm") {
   int ends[2];
+  char bytes[20];
   streams(ends);
-  SET(ends[1], SOL_SOCKET, SO_TIMESTAMP, 1);
+  SET_AND_GET(ends[1], SOL_SOCKET, SO_TIMESTAMP, 1);
   CALL(send(ends[0], "abc", 3, 0));
-  await_bytes(ends[1], 3);
-  receive(ends[1], sizeof control);
+  CALL(recv(ends[1], bytes, sizeof bytes, 0));
 }
 
 // A datagram to the second end with one number along.

@@ -36,8 +36,9 @@ CASE(bind_taken, "bind() to a port that another socket has") {
   union Address own, any;
   const int types[] = {SOCK_STREAM, SOCK_DGRAM};
   for (int i = 0; i < 2; ++i) {
-    const int s = bound(types[i]);
-    const socklen_t length = address_of(s, &own);
+    const socklen_t length = own_address(&own, unused_port());
+    const int s = OPEN(socket(family, types[i], 0));
+    CALL(bind(s, &own.any, length));
     any_address(&any, port_of(s));
     const int other = OPEN(socket(family, types[i], 0));
     CALL(bind(other, &own.any, length));

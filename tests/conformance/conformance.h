@@ -1,8 +1,8 @@
 // conformance.h - a case of the sockets API, what it is made of, and how it says what it sees; for all files here.
 //
-// A case is one function that calls and says what came back. It runs in a process of its own, on the kernel's sockets and on ours, and has
-// to say the same each time: so it says nothing that differs by run (numbers of ports and descriptors, addresses of memory, times), waits for
-// what arrives later before it looks (await()), and closes nothing that its end closes anyway.
+// A case is one function that calls and says what came back. It runs in a process of its own, on the kernel's sockets and on ours, and
+// has to say the same each time: so it says nothing that differs by run (numbers of ports and descriptors, addresses of memory, times),
+// waits for what arrives later before it looks (await()), and closes nothing that its end closes anyway.
 #pragma once
 
 #include <arpa/inet.h>

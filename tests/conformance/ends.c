@@ -68,11 +68,19 @@ int bound(int type) {
   return s;
 }
 
+// Not of those that the kernel gives to who asks for any: a client that got this one by chance would connect to itself. And one that no earlier
+// connection keeps.
 int unused_port(void) {
-  const int s = bound(SOCK_STREAM);
-  const int port = port_of(s);
-  close(s);
-  return port;
+  union Address own;
+  for (int port = 20000 + getpid() % 5000; port < 32000; ++port) {
+    const int s = (int)MUST(socket(family, SOCK_STREAM, 0));
+    const socklen_t length = own_address(&own, port);
+    const int free = bind(s, &own.any, length) == 0;
+    close(s);
+    if (free) return port;
+  }
+  say("cannot go on: no unused port");
+  _exit(0);
 }
 
 int listening_of(int backlog) {

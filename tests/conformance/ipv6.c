@@ -50,7 +50,9 @@ CASE(six_only, "IPV6_V6ONLY: IPv4 is refused, and may have the port itself") {
   family = AF_INET6;
   const int listener = OPEN(socket(AF_INET6, SOCK_STREAM, 0));
   SET(listener, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-  socklen_t length = any_address(&any, 0);
+  const int both = listening_both();  // a port that nothing has, nor had of late, in either version
+  socklen_t length = any_address(&any, port_of(both));
+  close(both);
   CALL(bind(listener, &any.any, length));
   CALL(listen(listener, 1));
   SET(listener, IPPROTO_IPV6, IPV6_V6ONLY, 0);
