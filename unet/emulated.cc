@@ -74,7 +74,7 @@ void Carrier::deliver(const Message& message) noexcept {
     }
     return real_->release(message);
   }
-  // Nothing here exposes a region, so that there is no other kind.
+  // Nothing here exposes a region, and who sends heads has a channel of its own.
   if (message.kind != MessageKind::message || (!message.from_local && !owner->fits(message.length))) return real_->release(message);
   owner->take(take_parcel(message));
   if (!message.from_local) real_->release(message);

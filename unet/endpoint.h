@@ -178,12 +178,24 @@ class Endpoint {
     return channels_[index].local->send_composed(length, compose);
   }
 
+  // A message of two parts on a local channel (any other is no_channel): see LocalChannel::send_headed().
+  SendOutcome send_headed(Channel channel, Bytes head, Bytes data) noexcept {
+    const auto index = static_cast<uint32_t>(channel);
+    if (__builtin_expect(index >= channels_.size() || !channels_[index].sends_locally, 0)) return SendOutcome::no_channel;
+    return channels_[index].local->send_headed(head, data);
+  }
+
   // Sends without a copy: reserve() gives `length` bytes to compose a message in, post() sends its first bytes. One reservation
   // at a time; any other send replaces it. Empty: no room now; or there never will be, as the channel is not open or `length` more
   // than kMessageMax: look at those before wait_room(), which returns at once then. An emulated endpoint composes in a buffer of its
   // own: there post() copies, may be refused as full, and can then be repeated.
   MutableBytes reserve(Channel channel, uint32_t length) noexcept;
   SendOutcome post(Channel channel, uint32_t length, bool more = false) noexcept;
+  SendOutcome post_headed(Channel channel, uint32_t length, Bytes head) noexcept {
+    const auto index = static_cast<uint32_t>(channel);
+    if (__builtin_expect(index >= channels_.size() || !channels_[index].sends_locally, 0)) return SendOutcome::no_channel;
+    return channels_[index].local->post_headed(length, head);
+  }
   // Memory that messages may be sent from without a copy, over and over: the last `bytes` of EndpointOptions::send_bytes, before anything
   // was sent. Empty: there is not so much, or the endpoint is emulated.
   MutableBytes keep(uint64_t bytes) noexcept { return queues_ == nullptr ? MutableBytes() : queues_->keep(bytes); }
@@ -229,6 +241,11 @@ class Endpoint {
     if (hot_ == nullptr || hot_budget_ == 0 || !hot_->receive(message)) return false;
     --hot_budget_;
     return true;
+  }
+  // The head of a message of kind `headed` that has not been released; its peer can still write it.
+  Bytes head(const Message& message) const noexcept {
+    const auto index = static_cast<uint32_t>(message.channel);
+    return index < channels_.size() && channels_[index].local != nullptr ? channels_[index].local->head(message) : Bytes();
   }
   // A batch; returns how many.
   uint32_t receive(std::span<Message> messages) noexcept {

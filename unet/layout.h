@@ -43,6 +43,7 @@ enum class SlotKind : uint8_t {
   runs = 4,         // receive queue: RunsDescriptor
   local_data = 5,   // local channel: LocalDataDescriptor
   put_done = 6,     // receive queue and local channel: PutDoneDescriptor, a put with notification has arrived
+  headed = 7,       // local channel: HeadedDescriptor
 };
 
 // The sequence mark: one 64-bit store publishes a whole slot. The sequence number is the slot's position + 1, so a slot
@@ -102,6 +103,13 @@ static_assert(sizeof(RunsDescriptor) <= kInlineMax);
 struct LocalDataDescriptor {
   uint64_t offset;  // of the message in the sender's data ring
 };
+// Data whose head, of a protocol above, travels beside it: so data of one line costs two lines, and begins at one.
+struct HeadedDescriptor {
+  uint32_t offset;       // of the data in the sender's data ring
+  uint32_t head_length;  // at most kHeadMax
+  std::byte head[kHeadMax];
+};
+static_assert(sizeof(HeadedDescriptor) == kInlineMax && kLocalDataMax <= ~uint32_t{0});
 struct PutDoneDescriptor {
   uint64_t region_offset;
   uint64_t length;

@@ -64,16 +64,43 @@ MutableBytes LocalChannel::reserve(uint32_t length) noexcept {
   return {out_data_ + reserved_offset_, size};
 }
 
-SendOutcome LocalChannel::post(uint32_t length) noexcept {
+// Sends what reserve() gave; describe(payload) writes the descriptor.
+template <typename Describe>
+SendOutcome LocalChannel::post_as(SlotKind kind, uint32_t length, Describe describe) noexcept {
   if (length > reserved_length_ || reserved_length_ == 0) return SendOutcome::too_long;
-  Slot* slot = writer_.reserve();
+  Slot* const slot = writer_.reserve();
   if (slot == nullptr) return SendOutcome::full;
-  const LocalDataDescriptor descriptor{.offset = reserved_offset_};
-  std::memcpy(slot->payload, &descriptor, sizeof descriptor);
+  describe(slot->payload);
   ring_.commit(reserved_offset_, reserved_length_, writer_.written());
   reserved_length_ = 0;
-  publish(slot, length, SlotKind::local_data);
+  publish(slot, length, kind);
   return SendOutcome::sent;
+}
+
+SendOutcome LocalChannel::post(uint32_t length) noexcept {
+  return post_as(SlotKind::local_data, length, [&](std::byte* at) {
+    const LocalDataDescriptor descriptor{.offset = reserved_offset_};
+    std::memcpy(at, &descriptor, sizeof descriptor);
+  });
+}
+
+SendOutcome LocalChannel::post_headed(uint32_t length, Bytes head) noexcept {
+  if (head.size() > kHeadMax) return SendOutcome::too_long;
+  return post_as(SlotKind::headed, length, [&](std::byte* at) {
+    const uint32_t numbers[]{static_cast<uint32_t>(reserved_offset_), static_cast<uint32_t>(head.size())};
+    static_assert(sizeof numbers == offsetof(HeadedDescriptor, head));
+    std::memcpy(at, numbers, sizeof numbers);
+    copy_small(at + sizeof numbers, head.data(), head.size());
+  });
+}
+
+SendOutcome LocalChannel::send_headed(Bytes head, Bytes data) noexcept {
+  if (data.size() > kMessageMax || head.size() > kHeadMax) return SendOutcome::too_long;
+  const auto length = static_cast<uint32_t>(data.size());
+  const MutableBytes room = reserve(length);
+  if (room.empty()) return SendOutcome::full;
+  copy_bytes(room.data(), data.data(), length);
+  return post_headed(length, head);
 }
 
 bool LocalChannel::has_room() noexcept {
@@ -108,16 +135,14 @@ bool LocalChannel::receive_other(const Slot& slot, Mark mark, Message& message) 
   message.position = reader_.position();
   message.length = mark.length;
   reader_.advance();
-  if (mark.kind == SlotKind::local_data && checked(mark.length <= kMessageMax)) {
+  if (mark.kind == SlotKind::headed) {
+    uint32_t offset;
+    std::memcpy(&offset, slot.payload, sizeof offset);
+    if (receive_data(offset, mark.length, MessageKind::headed, message)) return true;
+  } else if (mark.kind == SlotKind::local_data) {
     LocalDataDescriptor descriptor;
     std::memcpy(&descriptor, slot.payload, sizeof descriptor);
-    if (checked(descriptor.offset <= data_bytes_ && mark.length <= data_bytes_ - descriptor.offset)) {
-      message.data = in_data_ + descriptor.offset;
-      message.kind = MessageKind::message;
-      ++received_.received_messages;
-      received_.received_bytes += mark.length;
-      return true;
-    }
+    if (receive_data(descriptor.offset, mark.length, MessageKind::message, message)) return true;
   } else if (mark.kind == SlotKind::put_done) {
     PutDoneDescriptor descriptor;
     std::memcpy(&descriptor, slot.payload, sizeof descriptor);
@@ -132,6 +157,16 @@ bool LocalChannel::receive_other(const Slot& slot, Mark mark, Message& message) 
   ++received_.bad_descriptor;
   release(message);
   return false;
+}
+
+bool LocalChannel::receive_data(uint64_t offset, uint32_t length, MessageKind kind, Message& message) noexcept {
+  if (!checked(length <= kMessageMax && offset <= data_bytes_ && length <= data_bytes_ - offset)) return false;
+  message.data = in_data_ + offset;
+  __builtin_prefetch(message.data);  // it comes while the message is looked at
+  message.kind = kind;
+  ++received_.received_messages;
+  received_.received_bytes += length;
+  return true;
 }
 
 void LocalChannel::release_out_of_order(uint32_t position) noexcept {

@@ -8,6 +8,7 @@
 // thread and the receiving half to one thread (they may differ).
 #pragma once
 
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -75,6 +76,12 @@ class LocalChannel {
   // Sends the first `length` bytes of what reserve() gave.
   SendOutcome post(uint32_t length) noexcept;
 
+  // A message of two parts: the head, at most kHeadMax bytes, travels in the slot, and `data` in lines of its own. The receiver fetches
+  // these while it looks at the head.
+  SendOutcome send_headed(Bytes head, Bytes data) noexcept;
+  // As post(), with a head.
+  SendOutcome post_headed(uint32_t length, Bytes head) noexcept;
+
   // Copies into the peer's exposed region; with `notify` the peer receives a put_done after the bytes are there.
   SendOutcome put(uint64_t region_offset, Bytes data, bool notify) noexcept;
   void set_peer_region(Mapping region) noexcept { peer_region_ = std::move(region); }
@@ -102,6 +109,15 @@ class LocalChannel {
       return true;
     }
     return reader_.is_full(word) && receive_other(slot, Mark::unpack(word), message);
+  }
+
+  // Of a message of kind `headed`, until it is released. The peer can still write it, as it can the data.
+  Bytes head(const Message& message) const noexcept {
+    HeadedDescriptor descriptor;
+    const Slot& slot = reader_.slot_at(message.position);
+    std::memcpy(&descriptor.head_length, slot.payload + offsetof(HeadedDescriptor, head_length), sizeof descriptor.head_length);
+    if (!checked(descriptor.head_length <= kHeadMax)) return {};
+    return {slot.payload + offsetof(HeadedDescriptor, head), descriptor.head_length};
   }
 
   // Gives a message's memory back; in any order, but memory returns to the sender in order of arrival.
@@ -158,6 +174,9 @@ class LocalChannel {
   }
   SendOutcome send_long(const std::byte* data, uint32_t length) noexcept;
   bool receive_other(const Slot& slot, Mark mark, Message& message) noexcept;
+  bool receive_data(uint64_t offset, uint32_t length, MessageKind kind, Message& message) noexcept;
+  template <typename Describe>
+  SendOutcome post_as(SlotKind kind, uint32_t length, Describe describe) noexcept;
   void release_out_of_order(uint32_t position) noexcept;
   void wake_receiver() noexcept;
   void wake_waiting_sender() noexcept {

@@ -172,6 +172,10 @@ TEST_CASE("each field of a descriptor that cannot be is dropped and counted, and
       {SlotKind::local_data, 2, 4 * kMessageMax - 1},
       {SlotKind::local_data, 0, 4 * kMessageMax + 1},
       {SlotKind::local_data, 64, ~uint64_t{0} - 31},
+      {SlotKind::headed, kMessageMax + 1, 0},
+      {SlotKind::headed, 1, 4 * kMessageMax},
+      {SlotKind::headed, 2, 4 * kMessageMax - 1},
+      {SlotKind::headed, 64, ~uint32_t{0} - 31},
       {SlotKind::put_done, 1, 0},  // no region is exposed
       {SlotKind::put_done, 0, 1},
   };
@@ -198,6 +202,18 @@ TEST_CASE("each field of a descriptor that cannot be is dropped and counted, and
   }
   world.channel[1].flush_credits();
   CHECK(world.control(0).consumed.value == position);  // what was dropped is given back, too
+}
+
+TEST_CASE("a head that cannot be is none") {
+  Honest world;
+  for (const uint32_t length : {0u, 1u, kHeadMax, kHeadMax + 1, ~0u}) {
+    REQUIRE(world.channel[0].send_headed({}, {}) == SendOutcome::sent);
+    Message message;
+    REQUIRE(world.channel[1].receive(message));
+    std::memcpy(world.slot(0, message.position).payload + offsetof(HeadedDescriptor, head_length), &length, sizeof length);
+    CHECK(world.channel[1].head(message).size() == (length <= kHeadMax ? length : 0));
+    world.channel[1].release(message);
+  }
 }
 
 TEST_CASE("a put_done is checked against the region that this side exposes") {

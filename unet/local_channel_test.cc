@@ -110,6 +110,35 @@ TEST_CASE("a message composed in place arrives without a copy, also when it beca
   }
 }
 
+TEST_CASE("a head travels beside the data, which begins at a line") {
+  TestChannel channel;
+  const std::vector<std::byte> head = pattern(kHeadMax + 1, 4);
+  for (const uint32_t size : sizes()) {
+    const std::vector<std::byte> data = pattern(size, 2);
+    const Bytes front = Bytes(head).first(size % (kHeadMax + 1));
+    if (size % 2 == 0) {
+      REQUIRE(channel[0].send_headed(front, data) == SendOutcome::sent);
+    } else {
+      const MutableBytes room = channel[0].reserve(std::max(size, 1u));
+      std::copy(data.begin(), data.end(), room.begin());
+      REQUIRE(channel[0].post_headed(size, front) == SendOutcome::sent);
+    }
+    Message message;
+    REQUIRE(channel[1].receive(message));
+    CHECK(message.kind == MessageKind::headed);
+    CHECK(equal(message.bytes(), data));
+    CHECK(equal(channel[1].head(message), front));
+    CHECK(reinterpret_cast<uintptr_t>(message.data) % kCacheLine == 0);
+    channel[1].release(message);
+  }
+  CHECK(channel[0].send_headed(head, {}) == SendOutcome::too_long);
+  CHECK(channel[0].send_headed({}, std::vector<std::byte>(kMessageMax + 1)) == SendOutcome::too_long);
+  CHECK(channel[0].post_headed(1, {}) == SendOutcome::too_long);
+  CHECK(channel[1].counters().bad_descriptor == 0);
+  while (channel[0].send_headed({}, pattern(1000, 1)) == SendOutcome::sent) continue;
+  CHECK(channel[0].send_headed({}, pattern(1000, 1)) == SendOutcome::full);
+}
+
 TEST_CASE("posting more than was reserved, or without a reservation, sends nothing") {
   TestChannel channel;
   CHECK(channel[0].post(1) == SendOutcome::too_long);

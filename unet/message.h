@@ -14,6 +14,7 @@ enum class Channel : uint32_t {};
 enum class MessageKind : uint8_t {
   message,   // data sent to this endpoint
   put_done,  // a put with notification has arrived in the exposed region: region_offset and length say where
+  headed,    // data as of a message, with a head beside it: Endpoint::head(); by local channels alone
 };
 
 // A received message, in place: valid until it is released or its channel is closed. On a local channel the peer

@@ -97,6 +97,11 @@ class Victim {
                                                                   uint64_t{geometry_.depth} * sizeof(Slot));
       right = right && message.length <= kMessageMax &&
               (in_slot || inside(message.data, message.length, geometry_.data[in], geometry_.data_bytes));
+      if (right && message.kind == MessageKind::headed) {
+        const Bytes head = channel_->head(message);
+        right = head.size() <= kHeadMax &&
+                (head.empty() || inside(head.data(), head.size(), geometry_.slots[in], uint64_t{geometry_.depth} * sizeof(Slot)));
+      }
       if (right) {
         for (const std::byte each : message.bytes()) sum_ += static_cast<uint8_t>(each);
       }

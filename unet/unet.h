@@ -279,7 +279,7 @@ typedef struct unet_message {
   const void *data;
   uint32_t length;
   int32_t channel;         // that it came by
-  uint8_t kind;            // UNET_MESSAGE, UNET_PUT_DONE
+  uint8_t kind;            // UNET_MESSAGE, UNET_PUT_DONE; another: data of a protocol of C++ programs
   uint8_t reserved[3];     // the endpoint's own, for unet_release()
   uint32_t position;       // the endpoint's own, for unet_release()
   uint64_t region_offset;  // UNET_PUT_DONE only

@@ -14,7 +14,6 @@ namespace {
 
 constexpr uint32_t kPollsPerLook = 256;             // at the control socket
 constexpr uint32_t kShort = 512;                    // bytes: when one such message comes alone, its sender may wait for the answer
-constexpr uint32_t kHeadMax = 64;                   // of a message to a neighbour
 constexpr uint32_t kLastMax = 100'000;              // messages that are looked for in a channel that ends
 constexpr Nanoseconds kRefresh = 10 * kSecond;      // of the configuration,
 constexpr Nanoseconds kRefreshSoon = kSecond / 10;  // while an address is not ours yet
@@ -96,18 +95,25 @@ uint32_t EndpointNetwork::poll(Stack& stack, uint32_t most) {
     look(stack);
     count = 1;  // something may have
   }
-  for (Message message; count < most && endpoint_->receive(message); ++count) {
-    bool kept = false;
-    if (message.channel == ip_) {
-      stack.handle_message(message.bytes());
-    } else if (const uint32_t neighbour = neighbour_of(message.channel); neighbour != kNone) {
-      kept = stack.handle_neighbour_message(neighbour, message);
-    }
+  // Behind what a neighbour says others' messages are not looked for: it waits for the answer, and the next poll() looks.
+  bool near = false;
+  for (Message message; count < most && (near ? endpoint_->receive_next(message) : endpoint_->receive(message)); ++count) {
+    near = message.from_local;
+    const bool kept = take(stack, message);
     const bool alone = count < 2 && message.length <= kShort && endpoint_->would_fetch();
     if (!kept) endpoint_->release(message);
     if (alone) return 1;
   }
   return count;
+}
+
+// True: the stack keeps it.
+bool EndpointNetwork::take(Stack& stack, const Message& message) {
+  if (message.channel == ip_) return stack.handle_message(message.bytes()), false;
+  const uint32_t neighbour = neighbour_of(message.channel);
+  if (neighbour == kNone) return false;
+  const Bytes head = message.kind == MessageKind::headed ? endpoint_->head(message) : Bytes();
+  return stack.handle_neighbour_message(neighbour, message, head);
 }
 
 // Who wants a channel, who has closed one, and what became of those that we asked for.
@@ -183,10 +189,7 @@ void EndpointNetwork::lose_channel(Stack& stack, Channel channel) {
   Message message;
   for (uint32_t i = 0; i < kLastMax && (endpoint_->receive(message) || endpoint_->has_message()); ++i) {
     if (message.data == nullptr) continue;  // of many channels it looks at a few each time
-    const uint32_t from = neighbour_of(message.channel);
-    const bool kept = from != kNone && stack.handle_neighbour_message(from, message);
-    if (message.channel == ip_) stack.handle_message(message.bytes());
-    if (!kept) endpoint_->release(message);
+    if (!take(stack, message)) endpoint_->release(message);
     message = {};
   }
   stack.handle_neighbour_gone(neighbour);
@@ -202,35 +205,26 @@ uint32_t EndpointNetwork::neighbour_of(Channel channel) const noexcept {
 
 bool EndpointNetwork::send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept {
   const auto channel = static_cast<Channel>(channels_[neighbour]);
-  const auto bytes = static_cast<uint32_t>(head.size() + data.size());
+  const size_t bytes = head.size() + data.size();
+  SendOutcome outcome;  // no_channel: it is closed, of which the event comes
   if (data.empty()) {
-    const SendOutcome outcome = endpoint_->send(channel, head);
-    if (outcome == SendOutcome::full) refused_ = channel;
-    return outcome != SendOutcome::full;
+    outcome = endpoint_->send(channel, head);
+  } else if (bytes <= kInlineMax) {
+    outcome = endpoint_->send_composed(channel, static_cast<uint32_t>(bytes), [&](std::byte* to) {
+      copy_small(to, head.data(), head.size());
+      copy_small(to + head.size(), data.data(), data.size());
+    });
+  } else {
+    outcome = endpoint_->send_headed(channel, head, data);
   }
-  const auto compose = [&](std::byte* to) {
-    std::memcpy(to, head.data(), head.size());
-    copy_bytes(to + head.size(), data.data(), data.size());
-  };
-  if (bytes <= kInlineMax) {
-    const SendOutcome outcome = endpoint_->send_composed(channel, bytes, compose);
-    if (outcome == SendOutcome::full) refused_ = channel;
-    return outcome != SendOutcome::full;
-  }
-  const MutableBytes room = endpoint_->reserve(channel, bytes);
-  if (room.empty()) {
-    refused_ = channel;
-    return !endpoint_->is_open(channel);  // of a channel that is closed the event comes
-  }
-  compose(room.data());
-  static_cast<void>(endpoint_->post(channel, bytes));
-  return true;
+  if (outcome == SendOutcome::full) refused_ = channel;
+  return outcome != SendOutcome::full;
 }
 
 bool EndpointNetwork::has_room(uint32_t neighbour, uint32_t bytes) noexcept {
   const auto channel = static_cast<Channel>(channels_[neighbour]);
   // A reservation that is not posted costs nothing.
-  const bool room = !endpoint_->is_open(channel) || !endpoint_->reserve(channel, std::min(bytes + kHeadMax, kMessageMax)).empty();
+  const bool room = !endpoint_->is_open(channel) || !endpoint_->reserve(channel, std::min(bytes, kMessageMax)).empty();
   if (!room) refused_ = channel;
   return room;
 }
@@ -242,8 +236,8 @@ MutableBytes EndpointNetwork::reserve_to_neighbour(uint32_t neighbour, uint32_t 
   return room;
 }
 
-void EndpointNetwork::post_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept {
-  static_cast<void>(endpoint_->post(static_cast<Channel>(channels_[neighbour]), bytes));
+void EndpointNetwork::post_to_neighbour(uint32_t neighbour, Bytes head, uint32_t bytes) noexcept {
+  static_cast<void>(endpoint_->post_headed(static_cast<Channel>(channels_[neighbour]), bytes, head));
 }
 
 void EndpointNetwork::release(uint32_t, const Message& message) noexcept { endpoint_->release(message); }

@@ -60,7 +60,7 @@ class EndpointNetwork : public Network {
   bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept override;
   bool has_room(uint32_t neighbour, uint32_t bytes) noexcept override;
   MutableBytes reserve_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept override;
-  void post_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept override;
+  void post_to_neighbour(uint32_t neighbour, Bytes head, uint32_t bytes) noexcept override;
   void release(uint32_t neighbour, const Message& message) noexcept override;
 
  private:
@@ -75,6 +75,7 @@ class EndpointNetwork : public Network {
   EndpointNetwork(std::unique_ptr<Endpoint> endpoint, Channel ip, const EndpointNetworkOptions& options);
 
   void look(Stack& stack);
+  bool take(Stack& stack, const Message& message);
   bool may_add_neighbour() const noexcept;
   void add_neighbour(Stack& stack, Channel channel);
   void lose_channel(Stack& stack, Channel channel);

@@ -384,6 +384,40 @@ TEST_CASE("near datagrams, and a port that nobody has any longer") {
   }
 }
 
+TEST_CASE("near datagrams go to whom they belong to now, whoever had the one before") {
+  Near near;
+  Stack &a = *near.a.stack, &b = *near.b.stack;
+  const size_t bytes = GENERATE(10, 1000);
+  const Address from_port = at("10.0.0.1", 1000);
+  const int from = a.socket(Type::datagram, false), all = b.socket(Type::datagram, false);
+  REQUIRE(a.bind(from, from_port) == 0);
+  REQUIRE(b.bind(all, {{}, 53}) == 0);
+  std::vector<std::byte> room(2000);
+  const auto arrives_at = [&](int socket) {
+    CHECK(a.send_to(from, pattern(bytes), at("10.0.0.1", 53)) == static_cast<int64_t>(bytes));
+    near.settle();
+    return b.receive_from(socket, room, nullptr) == static_cast<int64_t>(bytes);
+  };
+  for (int i = 0; i < 3; ++i) CHECK(arrives_at(all));
+  REQUIRE(b.connect(all, at("10.0.0.1", 1001)) == 0);  // it is another's
+  CHECK_FALSE(arrives_at(all));
+  REQUIRE(b.connect(all, from_port) == 0);
+  for (int i = 0; i < 3; ++i) CHECK(arrives_at(all));
+  const int other = a.socket(Type::datagram, false);
+  REQUIRE(a.bind(other, at("10.0.0.1", 1002)) == 0);
+  CHECK(a.send_to(other, pattern(bytes), at("10.0.0.1", 53)) == static_cast<int64_t>(bytes));
+  near.settle();
+  CHECK(b.receive_from(all, room, nullptr) == -EAGAIN);
+  CHECK(arrives_at(all));
+  b.close(all);
+  const int next = b.socket(Type::datagram, false);
+  REQUIRE(next == all);
+  CHECK(b.receive_from(next, room, nullptr) == -EAGAIN);
+  CHECK(a.send_to(from, pattern(bytes), at("10.0.0.1", 53)) == static_cast<int64_t>(bytes));
+  near.settle();
+  CHECK(b.receive_from(next, room, nullptr) == -EAGAIN);
+}
+
 // ---- a neighbour that lies
 
 struct Liar {
@@ -396,15 +430,18 @@ struct Liar {
   bool say(const T& head, size_t more = 0, size_t less = 0) {
     said.emplace_back(sizeof head + more - less);
     if (!said.back().empty()) std::memcpy(said.back().data(), &head, std::min(sizeof head, said.back().size()));
-    return victim().handle_neighbour_message(0, {.data = said.back().data(), .length = static_cast<uint32_t>(said.back().size()),
-                                                 .from_local = true, .position = ++position});
+    const Bytes all(said.back()), front = all.first(apart ? std::min(sizeof head, all.size()) : 0), data = all.subspan(front.size());
+    return victim().handle_neighbour_message(
+        0, {.data = data.data(), .length = static_cast<uint32_t>(data.size()), .from_local = true, .position = ++position}, front);
   }
+  bool apart = false;  // heads come beside the data
   std::deque<std::vector<std::byte>> said;
 };
 
 TEST_CASE("what a neighbour may not say is counted, and ends no more than its own stream") {
   Liar liar;
   liar.near.connect();
+  liar.apart = GENERATE(false, true);
   Stack& victim = liar.victim();
   const auto bad = [&] { return victim.counters().near_bad; };
   SECTION("what is none") {

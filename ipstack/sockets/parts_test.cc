@@ -181,7 +181,7 @@ struct FewPorts : Network {
   bool ask_neighbour(uint8_t, const Address&) override { return false; }
   bool send_to_neighbour(uint32_t, Bytes, Bytes) noexcept override { return false; }
   MutableBytes reserve_to_neighbour(uint32_t, uint32_t) noexcept override { return {}; }
-  void post_to_neighbour(uint32_t, uint32_t) noexcept override {}
+  void post_to_neighbour(uint32_t, Bytes, uint32_t) noexcept override {}
   bool has_room(uint32_t, uint32_t) noexcept override { return false; }
   void release(uint32_t, const Message&) noexcept override {}
 

@@ -193,8 +193,8 @@ class Stack {
   // The answer to Network::ask_neighbour(); kNone: who has the port is not to be had as a neighbour; kUnclaimed: no one has it. `shared`:
   // the next who asks may be led to another, so for one stream alone.
   void handle_neighbour_found(uint8_t protocol, const Address& to, uint32_t neighbour, bool shared = false);
-  // True: the stack keeps it in place, until Network::release().
-  bool handle_neighbour_message(uint32_t neighbour, const Message& message);
+  // True: the stack keeps it in place, until Network::release(). `head`: if it came beside the message, and not in front of its data.
+  bool handle_neighbour_message(uint32_t neighbour, const Message& message, Bytes head = {});
   void run();
   // When run() may have something without a message; ~0: never. 0: it waits for room in the network.
   Nanoseconds next_event() const noexcept {
@@ -235,8 +235,20 @@ class Stack {
       uint32_t position = 0;           // Message::position
       uint64_t arrived = 0, bytes = 0;  // of all, with it
     };
+    // The head of the last datagram that was let through, and who got it. Of one that says the same nothing is looked at again, as long
+    // as no way has changed.
+    struct Judged {
+      std::array<std::byte, kNearDatagramHeadMax> head{};
+      uint32_t size = 0;               // of the head; 0: there is none
+      uint32_t socket = 0, segment = 0;
+      Address from{};
+      ip::IpAddress to{};
+      uint64_t version = 0;            // as ways_
+      Nanoseconds until = 0;
+    };
     bool open = false, same_user = false;
     uint64_t arrived = 0, bytes = 0;   // that have come
+    Judged judged{};
     std::deque<Kept> kept{};
   };
   // That a stream has ended, or that there is none.
@@ -250,7 +262,7 @@ class Stack {
   struct Reserved {
     int socket = -1;                 // -1: nothing
     uint32_t neighbour = kNone;      // in whose channel the room is
-    uint32_t head = 0;               // bytes of the message before the room
+    uint32_t head = 0;               // bytes of the message before the room, of the IP channel
     MutableBytes message{};          // of the IP channel, or of the neighbour's
     uint32_t bytes = 0;
     tcp::ChunkIndex spare = tcp::kNoChunk;
@@ -413,10 +425,12 @@ class Stack {
   void run_near_timer(uint32_t index);
   bool tell_near(const NearPart& part, uint8_t kind, uint32_t value = 0) noexcept;
   bool open_connection(uint32_t index);
-  bool handle_near_data(uint32_t index, const Message& message, uint32_t bytes);
+  bool handle_near_data(uint32_t index, const Message& message, uint32_t before);
   void handle_near_open(uint32_t neighbour, Bytes message);
   void handle_near_answer(uint32_t index, Bytes message);
-  void handle_near_datagram(uint32_t neighbour, Bytes message);
+  void handle_near_datagram(uint32_t neighbour, Bytes message, Bytes data);
+  bool judge_datagram(uint32_t neighbour, Bytes message);
+  void refuse_way(uint32_t neighbour, const Address& from, const Address& to);
 
   // stack_table.cc: what others are told of sockets
   void show(uint32_t index);
@@ -457,7 +471,9 @@ class Stack {
   std::vector<Neighbour> neighbours_;
   static constexpr size_t kPlaceWays = 8;  // places that an address may have, by its hash: the oldest of them gives way
   std::vector<Whereabouts> whereabouts_ = std::vector<Whereabouts>(256 * kPlaceWays);
-  uint64_t ways_ = 0;               // another one whenever a way to a neighbour may have ended (DatagramPart::way)
+  // Another one whenever datagrams may go another way than they did, to neighbours (DatagramPart::way) or from them (Neighbour::judged).
+  uint64_t ways_ = 0;
+  static constexpr Nanoseconds kWayFor = kSecond;  // so long addresses and ports of the interface are believed to be whose they were
   std::vector<uint32_t> awaiting_;  // streams that wait to hear whose a port is, and some that do no longer
   uint32_t lives_ = 0;
 

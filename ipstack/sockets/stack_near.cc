@@ -13,7 +13,7 @@
 namespace unet::sockets {
 namespace {
 
-constexpr uint32_t kDataMax = kMessageMax - sizeof(NearHeader);
+constexpr uint32_t kDataMax = kMessageMax;
 constexpr uint32_t kWindowLeast = 64 * 1024;
 
 Bytes bytes_of(const auto& message) noexcept { return {reinterpret_cast<const std::byte*>(&message), sizeof message}; }
@@ -240,12 +240,19 @@ int Stack::send_datagram_near(const Address& from, const Address& to, Bytes data
 }
 
 uint32_t Stack::emit_near_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept {
-  const auto bytes = static_cast<uint8_t>(to.host.wire_size());
+  const bool four = to.host.is_ipv4();
+  const uint8_t bytes = four ? 4 : 16;
   const NearDatagram head{.kind = NearKind::kDatagram, .address_bytes = bytes, .segment = segment, .from_port = from.port,
                           .to_port = to.port};
   std::memcpy(at, &head, sizeof head);
-  std::memcpy(at + sizeof head, from.host.wire(), bytes);
-  std::memcpy(at + sizeof head + bytes, to.host.wire(), bytes);
+  std::byte* const addresses = at + sizeof head;
+  if (four) {
+    std::memcpy(addresses, from.host.bytes.data() + 12, 4);
+    std::memcpy(addresses + 4, to.host.bytes.data() + 12, 4);
+  } else {
+    std::memcpy(addresses, from.host.bytes.data(), 16);
+    std::memcpy(addresses + 16, to.host.bytes.data(), 16);
+  }
   return static_cast<uint32_t>(sizeof head) + 2u * bytes;
 }
 

@@ -146,15 +146,16 @@ void Stack::handle_neighbour_gone(uint32_t neighbour) {
 
 // ---- what comes
 
-bool Stack::handle_neighbour_message(uint32_t neighbour, const Message& message) {
+bool Stack::handle_neighbour_message(uint32_t neighbour, const Message& message, Bytes head) {
   forget_reserved();
   if (neighbour >= neighbours_.size() || !neighbours_[neighbour].open) return false;
-  const Bytes bytes = message.bytes();
+  const bool apart = !head.empty();
+  const Bytes bytes = apart ? head : message.bytes();
   NearHeader header;
   if (bytes.size() >= sizeof(NearDatagram)) {
     const auto kind = static_cast<uint8_t>(bytes[0]);
     if (kind == NearKind::kDatagram || kind == NearKind::kNoPort) {
-      handle_near_datagram(neighbour, bytes);
+      handle_near_datagram(neighbour, bytes, apart ? message.bytes() : Bytes());
       return false;
     }
   }
@@ -168,7 +169,7 @@ bool Stack::handle_neighbour_message(uint32_t neighbour, const Message& message)
   }
   Neighbour& from = neighbours_[neighbour];
   ++from.arrived;
-  from.bytes += bytes.size();
+  from.bytes += message.length;
   if (!from.kept.empty()) copy_out(from);
   const bool known = slab_.has(header.socket) && slab_[header.socket].near != nullptr &&
                      slab_[header.socket].near->neighbour == neighbour && slab_[header.socket].near->life == header.life;
@@ -194,7 +195,7 @@ bool Stack::handle_neighbour_message(uint32_t neighbour, const Message& message)
   if (part.state != NearPart::State::open) return false;
   NearCredit credit;
   switch (header.kind) {
-    case NearKind::kData: return handle_near_data(index, message, static_cast<uint32_t>(bytes.size() - sizeof header));
+    case NearKind::kData: return handle_near_data(index, message, apart ? 0 : sizeof header);
     case NearKind::kCredit:
       if (!read(bytes, credit) || credit.bytes > 0x7FFF'FFFF - part.credit) break;
       part.credit += credit.bytes;
@@ -214,7 +215,9 @@ bool Stack::handle_neighbour_message(uint32_t neighbour, const Message& message)
   return false;
 }
 
-bool Stack::handle_near_data(uint32_t index, const Message& message, uint32_t bytes) {
+// `before`: bytes of the message that are no data.
+bool Stack::handle_near_data(uint32_t index, const Message& message, uint32_t before) {
+  const uint32_t bytes = message.length - before;
   Socket& socket = slab_[index];
   NearPart& part = *socket.near;
   const bool gone = !socket.owned && socket.listener == kNone;
@@ -234,7 +237,7 @@ bool Stack::handle_near_data(uint32_t index, const Message& message, uint32_t by
   }
   Neighbour& neighbour = neighbours_[part.neighbour];
   part.unread += bytes;
-  part.pieces.push_back({.message = message, .taken = sizeof(NearHeader)});
+  part.pieces.push_back({.message = message, .taken = before});
   neighbour.kept.push_back({index, part.life, message.position, neighbour.arrived, neighbour.bytes});
   note(index);
   return true;
@@ -329,39 +332,59 @@ void Stack::handle_near_answer(uint32_t index, Bytes message) {
   note(index);
 }
 
-void Stack::handle_near_datagram(uint32_t neighbour, Bytes message) {
+// `data`: unless it stands behind the head.
+void Stack::handle_near_datagram(uint32_t neighbour, Bytes message, Bytes data) {
+  const Neighbour::Judged& last = neighbours_[neighbour].judged;
+  const bool same = last.size != 0 && last.version == ways_ && now_ < last.until && message.size() >= last.size &&
+                    std::memcmp(message.data(), last.head.data(), last.size) == 0;
+  if (!same && !judge_datagram(neighbour, message)) return;
+  deliver(last.socket, {last.from, last.to, last.segment, data.data() == nullptr ? message.subspan(last.size) : data});
+}
+
+// Whether somebody gets a datagram of this head: then Neighbour::judged says who.
+bool Stack::judge_datagram(uint32_t neighbour, Bytes message) {
+  Neighbour::Judged& judged = neighbours_[neighbour].judged;
+  judged.size = 0;
   NearDatagram head;
-  if (!read(message, head)) return void(++counters_.near_bad);
-  const size_t bytes = head.address_bytes;
-  if ((bytes != 4 && bytes != 16) || message.size() < sizeof head + 2 * bytes) return void(++counters_.near_bad);
-  std::array<std::byte, 32> both;
-  std::memcpy(both.data(), message.data() + sizeof head, 2 * bytes);
-  const auto address = [&](size_t at) { return bytes == 4 ? ip::ipv4_address(both.data() + at) : ip::ipv6_address(both.data() + at); };
+  const bool whole = read(message, head) && (head.address_bytes == 4 || head.address_bytes == 16) &&
+                     message.size() >= sizeof head + 2u * head.address_bytes;
+  if (!whole) return ++counters_.near_bad, false;
+  const uint32_t bytes = head.address_bytes, size = static_cast<uint32_t>(sizeof head) + 2 * bytes;
+  std::memcpy(judged.head.data(), &head, sizeof head);
+  std::memcpy(judged.head.data() + sizeof head, message.data() + sizeof head, 2 * bytes);
+  const std::byte* const both = judged.head.data() + sizeof head;
+  const auto address = [&](size_t at) { return bytes == 4 ? ip::ipv4_address(both + at) : ip::ipv6_address(both + at); };
   const Address from{address(0), head.from_port}, to{address(bytes), head.to_port};
-  if (head.kind == NearKind::kNoPort) {
-    // Of a datagram of ours; what its head says is compared with what we have.
-    ++ways_;
-    Whereabouts* const place = known_place(ip::Protocol::kUdp, to);
-    if (place == nullptr || place->neighbour != neighbour) return void(++counters_.near_bad);
-    *place = {};
-    const uint32_t index = datagram_socket(from, to);
-    if (index == kNone || !slab_[index].connected) return;
-    slab_[index].error = ECONNREFUSED;
-    return note(index);
-  }
+  if (head.kind == NearKind::kNoPort) return refuse_way(neighbour, from, to), false;
   const bool honest = is_own(from.host) && is_own(to.host) && (from.port >= kPrivileged || neighbours_[neighbour].same_user);
-  if (!honest) return void(++counters_.near_bad);
-  const uint32_t index = datagram_socket(to, from);
-  if (index == kNone) {
+  if (!honest) return ++counters_.near_bad, false;
+  judged.socket = datagram_socket(to, from);
+  if (judged.socket == kNone) {
     ++counters_.no_socket;
-    const Bytes data = message.first(sizeof head + 2 * bytes);
-    std::array<std::byte, sizeof head + 32> answer;
-    std::memcpy(answer.data(), data.data(), data.size());
+    std::array<std::byte, kNearDatagramHeadMax> answer = judged.head;
     answer[0] = std::byte{NearKind::kNoPort};
-    static_cast<void>(network_.send_to_neighbour(neighbour, Bytes(answer).first(data.size()), {}));
-    return;
+    static_cast<void>(network_.send_to_neighbour(neighbour, Bytes(answer).first(size), {}));
+    return false;
   }
-  deliver(index, {from, to.host, head.segment, message.subspan(sizeof head + 2 * bytes)});
+  judged.from = from;
+  judged.to = to.host;
+  judged.segment = head.segment;
+  judged.size = size;
+  judged.version = ways_;
+  judged.until = now_ + kWayFor;
+  return true;
+}
+
+// Nobody has the port to which a datagram of ours went; what the neighbour says of that is compared with what we have.
+void Stack::refuse_way(uint32_t neighbour, const Address& from, const Address& to) {
+  ++ways_;
+  Whereabouts* const place = known_place(ip::Protocol::kUdp, to);
+  if (place == nullptr || place->neighbour != neighbour) return void(++counters_.near_bad);
+  *place = {};
+  const uint32_t index = datagram_socket(from, to);
+  if (index == kNone || !slab_[index].connected) return;
+  slab_[index].error = ECONNREFUSED;
+  note(index);
 }
 
 }  // namespace unet::sockets

@@ -53,8 +53,8 @@ int Stack::reserve_near(uint32_t index, uint32_t bytes, MutableBytes& room) {
   if (part.state == NearPart::State::asking) return -EAGAIN;
   if (part.state == NearPart::State::closed || part.end_due || part.end_sent) return -EPIPE;
   if ((part.answer_due && !after_near(index)) || part.credit == 0) return -EAGAIN;
-  bytes = std::min({bytes, part.credit, kMessageMax - static_cast<uint32_t>(sizeof(NearHeader))});
-  reserved_.message = network_.reserve_to_neighbour(part.neighbour, static_cast<uint32_t>(sizeof(NearHeader)) + bytes);
+  bytes = std::min({bytes, part.credit, kMessageMax});
+  reserved_.message = network_.reserve_to_neighbour(part.neighbour, bytes);
   if (reserved_.message.empty()) {
     ++counters_.no_room;
     socket.refused_bytes = bytes;
@@ -62,8 +62,7 @@ int Stack::reserve_near(uint32_t index, uint32_t bytes, MutableBytes& room) {
     return -EAGAIN;
   }
   reserved_.neighbour = part.neighbour;
-  reserved_.head = sizeof(NearHeader);
-  room = reserved_.message.subspan(sizeof(NearHeader), bytes);
+  room = reserved_.message.first(bytes);
   return 0;
 }
 
@@ -72,12 +71,11 @@ int Stack::reserve_datagram(uint32_t index, uint32_t bytes, MutableBytes& room) 
   if (const int error = find_way(slab_[index], to, reserved_.from); error != 0) return error;
   if (bytes > datagram_max(to.host.is_ipv4())) return -EMSGSIZE;
   if (const int error = bind_free(index); error != 0) return -error;
-  const auto size = static_cast<uint32_t>(to.host.wire_size());
   reserved_.to = to;
   reserved_.neighbour = is_own(to.host) ? whereabouts(ip::Protocol::kUdp, to).neighbour : kNone;
   if (reserved_.neighbour != kNone) {
-    reserved_.head = static_cast<uint32_t>(sizeof(NearDatagram)) + 2 * size;
-    reserved_.message = network_.reserve_to_neighbour(reserved_.neighbour, reserved_.head + bytes);
+    reserved_.head = 0;
+    reserved_.message = network_.reserve_to_neighbour(reserved_.neighbour, bytes);
   } else {
     reserved_.head = static_cast<uint32_t>(sizeof(IpMessageHeader)) + (to.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
     reserved_.message = network_.reserve(reserved_.head + bytes);
@@ -95,8 +93,9 @@ int64_t Stack::commit(int number, uint32_t bytes) {
   const Reserved reserved = std::exchange(reserved_, {});
   if (socket->type == Type::datagram) {
     if (reserved.neighbour != kNone) {
-      emit_near_datagram(reserved.message.data(), {reserved.from, socket->local.port}, reserved.to, 0);
-      network_.post_to_neighbour(reserved.neighbour, reserved.head + bytes);
+      std::array<std::byte, kNearDatagramHeadMax> head;
+      const uint32_t size = emit_near_datagram(head.data(), {reserved.from, socket->local.port}, reserved.to, 0);
+      network_.post_to_neighbour(reserved.neighbour, Bytes(head).first(size), bytes);
     } else {
       begin_datagram(reserved.message, *socket, reserved.from, reserved.to, bytes, 0);
       network_.post(reserved.head + bytes);
@@ -108,8 +107,7 @@ int64_t Stack::commit(int number, uint32_t bytes) {
     if (bytes == 0) return 0;
     NearPart& part = *socket->near;
     const NearHeader header{.kind = NearKind::kData, .socket = part.peer, .life = part.peer_life};
-    std::memcpy(reserved.message.data(), &header, sizeof header);
-    network_.post_to_neighbour(part.neighbour, reserved.head + bytes);
+    network_.post_to_neighbour(part.neighbour, {reinterpret_cast<const std::byte*>(&header), sizeof header}, bytes);
     part.credit -= bytes;
     return bytes;
   }

@@ -114,7 +114,7 @@ int Stack::connect(int number, const Address& asked) {
   if (!fits(*socket, to)) return socket->ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
   if (socket->type == Type::datagram) {
     socket->connected = !to.host.is_unspecified();
-    socket->datagram->way = kNone;
+    ++ways_;
     socket->remote = socket->connected ? to : Address{};
     if (!socket->connected) {
       show(index);

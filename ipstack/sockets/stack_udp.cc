@@ -7,11 +7,6 @@
 #include "unet/base/bytes.h"
 
 namespace unet::sockets {
-namespace {
-
-constexpr Nanoseconds kWayFor = kSecond;  // so long addresses and ports of the interface are believed to be whose they were
-
-}  // namespace
 
 // What one message has room for; over IPv4 a datagram may have 7 bytes more.
 uint32_t Stack::datagram_max(bool ipv4) noexcept {
@@ -20,12 +15,14 @@ uint32_t Stack::datagram_max(bool ipv4) noexcept {
 }
 
 void Stack::link_datagram(uint32_t index) {
+  ++ways_;
   uint32_t& first = datagrams_[slab_[index].local.port];
   slab_[index].datagram->next = first;
   first = index;
 }
 
 void Stack::unlink_datagram(uint32_t index) {
+  ++ways_;
   uint32_t* at = &datagrams_[slab_[index].local.port];
   while (*at != kNone && *at != index) at = &slab_[*at].datagram->next;
   if (*at == index) *at = slab_[index].datagram->next;

@@ -102,12 +102,13 @@ class World {
     }
     bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept override {
       Link& link = *links_.at(neighbour);
-      std::deque<std::vector<std::byte>>& queue = link.queues[link.ends[0] == this ? 0 : 1];
       const uint32_t mine = link.ends[0] == this ? 0 : 1;
-      if (queue.size() + link.unreleased[mine] >= kLinkDepth || no_room) return false;
+      if (link.queues[mine].size() + link.unreleased[mine] >= kLinkDepth || no_room) return false;
       std::vector<std::byte> message(head.begin(), head.end());
       message.insert(message.end(), data.begin(), data.end());
-      queue.push_back(std::move(message));
+      const bool apart = !data.empty() && message.size() > kInlineMax;  // as of a local channel
+      UNET_CHECK(!apart || head.size() <= kHeadMax);
+      link.queues[mine].push_back({std::move(message), apart ? head.size() : 0});
       return true;
     }
     MutableBytes reserve_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept override {
@@ -115,8 +116,8 @@ class World {
       room_.resize(bytes);
       return room_;
     }
-    void post_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept override {
-      UNET_CHECK(send_to_neighbour(neighbour, Bytes(room_).first(bytes), {}));
+    void post_to_neighbour(uint32_t neighbour, Bytes head, uint32_t bytes) noexcept override {
+      UNET_CHECK(send_to_neighbour(neighbour, head, Bytes(room_).first(bytes)));
     }
     bool has_room(uint32_t neighbour, uint32_t) noexcept override {
       const Link& link = *links_.at(neighbour);
@@ -148,7 +149,11 @@ class World {
     struct Link {
       std::array<Port*, 2> ends{};
       std::array<uint32_t, 2> numbers{};
-      std::array<std::deque<std::vector<std::byte>>, 2> queues{};  // that each end has sent
+      struct Sent {
+        std::vector<std::byte> bytes;
+        size_t apart;  // of these, that came beside the data
+      };
+      std::array<std::deque<Sent>, 2> queues{};  // by each end
       std::array<size_t, 2> arrived{};
       std::array<size_t, 2> unreleased{};  // of what each has sent: from the oldest that the other keeps to the newest that it has had
     };
@@ -209,15 +214,19 @@ class World {
         if (links_[i] == nullptr) continue;
         Link& link = *links_[i];
         const uint32_t mine = link.ends[0] == this ? 0 : 1;
-        std::deque<std::vector<std::byte>>& queue = link.queues[1 - mine];
+        std::deque<Link::Sent>& queue = link.queues[1 - mine];
         while (!queue.empty() && !deaf) {
           moved = true;
           const uint32_t position = ++position_;
-          Kept& kept = kept_[{static_cast<uint32_t>(i), position}] = {std::move(queue.front()), ++link.arrived[1 - mine]};
+          const size_t apart = queue.front().apart;
+          Kept& kept = kept_[{static_cast<uint32_t>(i), position}] = {std::move(queue.front().bytes), ++link.arrived[1 - mine]};
           queue.pop_front();
-          const Message message{.data = kept.bytes.data(), .length = static_cast<uint32_t>(kept.bytes.size()), .from_local = true,
+          const Bytes head = Bytes(kept.bytes).first(apart), data = Bytes(kept.bytes).subspan(apart);
+          const Message message{.data = data.data(), .length = static_cast<uint32_t>(data.size()), .from_local = true,
                                 .position = position};
-          if (!stack->handle_neighbour_message(static_cast<uint32_t>(i), message)) kept_.erase({static_cast<uint32_t>(i), position});
+          if (!stack->handle_neighbour_message(static_cast<uint32_t>(i), message, head)) {
+            kept_.erase({static_cast<uint32_t>(i), position});
+          }
           count_unreleased(static_cast<uint32_t>(i));
         }
         if (link.ends[1 - mine] == nullptr) {

@@ -72,7 +72,7 @@ class FuzzNetwork : public Network {
     return true;
   }
   bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept override {
-    UNET_CHECK(neighbour < kNeighbours && head.size() + data.size() <= kMessageMax);
+    UNET_CHECK(neighbour < kNeighbours && (data.empty() || head.size() <= kHeadMax) && data.size() <= kMessageMax);
     return !full;
   }
   MutableBytes reserve_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept override {
@@ -81,8 +81,8 @@ class FuzzNetwork : public Network {
     room_.resize(bytes);
     return room_;
   }
-  void post_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept override {
-    UNET_CHECK(neighbour < kNeighbours && bytes <= room_.size());
+  void post_to_neighbour(uint32_t neighbour, Bytes head, uint32_t bytes) noexcept override {
+    UNET_CHECK(neighbour < kNeighbours && head.size() <= kHeadMax && bytes <= room_.size());
   }
   bool has_room(uint32_t, uint32_t) noexcept override { return !full; }
   void release(uint32_t, const Message& message) noexcept override { UNET_CHECK(kept.erase(message.position) == 1); }
@@ -312,8 +312,10 @@ class Fuzz {
     const uint32_t position = ++position_;
     std::vector<std::byte>& bytes = network_.kept[position] = input_.take_bytes(which);
     if (bytes.empty()) bytes.resize(1);
-    const Message message{.data = bytes.data(), .length = static_cast<uint32_t>(bytes.size()), .from_local = true, .position = position};
-    if (!stack_.handle_neighbour_message(from, message)) network_.kept.erase(position);
+    const Bytes head = Bytes(bytes).first((which & 2) != 0 ? std::min<size_t>(bytes.size(), 12) : 0);
+    const Bytes data = Bytes(bytes).subspan(head.size());
+    const Message message{.data = data.data(), .length = static_cast<uint32_t>(data.size()), .from_local = true, .position = position};
+    if (!stack_.handle_neighbour_message(from, message, head)) network_.kept.erase(position);
   }
 
   // All is closed, and time passes.

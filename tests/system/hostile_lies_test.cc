@@ -201,6 +201,7 @@ TEST_CASE("each lie to the peer of a local channel is dropped and counted once, 
       {static_cast<SlotKind>(255), 8, 0}, {SlotKind::inline_data, kInlineMax + 1, 0},
       {SlotKind::local_data, 1, bytes}, {SlotKind::local_data, 2, bytes - 1},
       {SlotKind::local_data, 8, ~uint64_t{0} - 3}, {SlotKind::local_data, kMessageMax + 1, 0},
+      {SlotKind::headed, 1, bytes},    {SlotKind::headed, kMessageMax + 1, 0},
       {SlotKind::put_done, 1, 0},      {SlotKind::put_done, 0, ~uint64_t{0}},
   };
   uint64_t bad = 0;
