@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "unet/base/bytes.h"
@@ -47,22 +48,36 @@ MutableBytes LocalChannel::reserve(uint32_t length) noexcept {
   reserved_length_ = 0;
   refused_length_ = 0;
   if (length > kMessageMax || writer_.reserve() == nullptr) return {};
-  const uint64_t size = length == 0 ? 1 : length;
-  // Credits that came with the last look at the peer's word may be enough; only then is it read again.
-  ring_.credit(writer_.credited());
-  reserved_offset_ = ring_.reserve(static_cast<uint32_t>(size));
-  if (reserved_offset_ == DataRing::kNone) {
-    writer_.refresh();
-    ring_.credit(writer_.credited());
-    reserved_offset_ = ring_.reserve(static_cast<uint32_t>(size));
-    if (reserved_offset_ == DataRing::kNone) {
-      refused_length_ = static_cast<uint32_t>(size);
-      return {};
-    }
-  }
-  reserved_length_ = static_cast<uint32_t>(size);
+  const uint32_t size = std::max(length, 1u);
+  reserved_offset_ = find_room(size);
+  if (reserved_offset_ == DataRing::kNone) return {};
+  reserved_length_ = size;
   return {out_data_ + reserved_offset_, size};
 }
+
+// Where a message of so many bytes, at least one, may be written now, or DataRing::kNone.
+inline uint64_t LocalChannel::find_room(uint32_t size) noexcept {
+  // Credits that came with the last look at the peer's word may be enough; only then is it read again.
+  ring_.credit(writer_.credited());
+  uint64_t offset = ring_.reserve(size);
+  if (__builtin_expect(offset != DataRing::kNone, 1)) return offset;
+  writer_.refresh();
+  ring_.credit(writer_.credited());
+  offset = ring_.reserve(size);
+  if (offset == DataRing::kNone) refused_length_ = size;
+  return offset;
+}
+
+namespace {
+
+void describe_headed(std::byte* at, uint64_t offset, Bytes head) noexcept {
+  const uint32_t numbers[]{static_cast<uint32_t>(offset), static_cast<uint32_t>(head.size())};
+  static_assert(sizeof numbers == offsetof(HeadedDescriptor, head));
+  std::memcpy(at, numbers, sizeof numbers);
+  copy_small(at + sizeof numbers, head.data(), head.size());
+}
+
+}  // namespace
 
 // Sends what reserve() gave; describe(payload) writes the descriptor.
 template <typename Describe>
@@ -86,21 +101,22 @@ SendOutcome LocalChannel::post(uint32_t length) noexcept {
 
 SendOutcome LocalChannel::post_headed(uint32_t length, Bytes head) noexcept {
   if (head.size() > kHeadMax) return SendOutcome::too_long;
-  return post_as(SlotKind::headed, length, [&](std::byte* at) {
-    const uint32_t numbers[]{static_cast<uint32_t>(reserved_offset_), static_cast<uint32_t>(head.size())};
-    static_assert(sizeof numbers == offsetof(HeadedDescriptor, head));
-    std::memcpy(at, numbers, sizeof numbers);
-    copy_small(at + sizeof numbers, head.data(), head.size());
-  });
+  return post_as(SlotKind::headed, length, [&](std::byte* at) { describe_headed(at, reserved_offset_, head); });
 }
 
 SendOutcome LocalChannel::send_headed(Bytes head, Bytes data) noexcept {
   if (data.size() > kMessageMax || head.size() > kHeadMax) return SendOutcome::too_long;
+  Slot* const slot = writer_.reserve();
+  if (slot == nullptr) return no_slot();
   const auto length = static_cast<uint32_t>(data.size());
-  const MutableBytes room = reserve(length);
-  if (room.empty()) return SendOutcome::full;
-  copy_bytes(room.data(), data.data(), length);
-  return post_headed(length, head);
+  const uint64_t offset = find_room(std::max(length, 1u));
+  if (offset == DataRing::kNone) return SendOutcome::full;
+  copy_bytes(out_data_ + offset, data.data(), length);
+  describe_headed(slot->payload, offset, head);
+  ring_.commit(offset, std::max(length, 1u), writer_.written());
+  reserved_length_ = 0;
+  publish(slot, length, SlotKind::headed);
+  return SendOutcome::sent;
 }
 
 bool LocalChannel::has_room() noexcept {

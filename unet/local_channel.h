@@ -173,6 +173,7 @@ class LocalChannel {
     return SendOutcome::full;
   }
   SendOutcome send_long(const std::byte* data, uint32_t length) noexcept;
+  uint64_t find_room(uint32_t size) noexcept;
   bool receive_other(const Slot& slot, Mark mark, Message& message) noexcept;
   bool receive_data(uint64_t offset, uint32_t length, MessageKind kind, Message& message) noexcept;
   template <typename Describe>

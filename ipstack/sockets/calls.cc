@@ -82,6 +82,14 @@ void write_address(const Address& address, bool six, sockaddr* into, socklen_t* 
   *length = size;
 }
 
+// A call that may wait for what comes to a socket; -1: for none's.
+struct Awaiting {
+  Stack& stack;
+  int socket;
+  void into(MutableBytes room) const noexcept { stack.await(socket, room); }
+  ~Awaiting() { stack.await(-1, {}); }
+};
+
 struct OptionName {
   int level, name;
   Stack::Option option;
@@ -296,10 +304,15 @@ ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr*
   if ((flags & MSG_OOB) != 0) return answer(!is_known(s) ? -EBADF : stack_->is_datagram(s) ? -EOPNOTSUPP : -EINVAL);
   const MutableBytes room{static_cast<std::byte*>(data), length};
   const bool peek = (flags & MSG_PEEK) != 0, waits = (flags & MSG_DONTWAIT) == 0 && !is_nonblocking(s);
+  const Awaiting awaiting{*stack_, peek ? -1 : s};
   if (stack_->is_datagram(s)) {
     Address address;
     uint32_t whole = 0;
-    const ssize_t got = block(waits, within(s).receive, [&] { return stack_->receive_from(s, room, &address, peek, &whole); });
+    const ssize_t got = block(waits, within(s).receive, [&] {
+      const int64_t result = stack_->receive_from(s, room, &address, peek, &whole);
+      if (result == -EAGAIN) awaiting.into(room);
+      return result;
+    });
     if (got < 0) return got;
     write_address(address, stack_->is_ipv6(s), from, from_length);
     return (flags & MSG_TRUNC) != 0 ? static_cast<ssize_t>(whole) : got;
@@ -309,9 +322,10 @@ ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr*
   const bool all = (flags & MSG_WAITALL) != 0 && !peek && waits;
   const ssize_t result = block(waits, within(s).receive, [&]() -> int64_t {
     const int64_t more = stack_->receive(s, room.subspan(received), peek);
-    if (more <= 0) return more;
-    received += static_cast<size_t>(more);
-    return all && received < length ? -EAGAIN : static_cast<int64_t>(received);
+    if (more > 0) received += static_cast<size_t>(more);
+    const bool lacks = more == -EAGAIN || (more > 0 && all && received < length);
+    if (lacks) awaiting.into(room.subspan(received));
+    return lacks ? -EAGAIN : more > 0 ? static_cast<int64_t>(received) : more;
   });
   if (result > 0 || received == 0) return result;
   if (result < 0) stack_->return_error(s, errno);

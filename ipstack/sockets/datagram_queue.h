@@ -3,6 +3,7 @@
 // A payload byte is copied once, into the ring, and once more when the application takes it. The ring is made with the first datagram.
 #pragma once
 
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -88,7 +89,9 @@ class DatagramQueue {
 
   static uint32_t room_for(uint32_t payload) noexcept { return (payload + static_cast<uint32_t>(sizeof(Head)) + 7) & ~7u; }
   void skip() noexcept {
-    if (size_ - head_ < sizeof(Head) || Head::read(memory_.get() + head_).bytes == 0) head_ = 0;
+    uint32_t bytes = 0;
+    if (size_ - head_ >= sizeof(Head)) std::memcpy(&bytes, memory_.get() + head_ + offsetof(Head, bytes), sizeof bytes);
+    if (bytes == 0) head_ = 0;
   }
 
   std::unique_ptr<std::byte[]> memory_;

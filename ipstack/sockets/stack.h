@@ -19,6 +19,7 @@
 #include <deque>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "ipstack/ip/path_mtu.h"
@@ -130,6 +131,13 @@ class Stack {
   int64_t send_to(int socket, Bytes data, const Address& to, uint16_t segment = 0);
   int64_t receive_from(int socket, MutableBytes data, Address* from, bool peek = false, uint32_t* whole = nullptr,
                        uint16_t* segment = nullptr);
+  // Whoever has found nothing, and looks at the network now: the next message to that socket is copied to `room` at once instead of being
+  // kept, and told by the next receive() or receive_from(). -1: nobody waits any longer, and `room` is the caller's again.
+  void await(int socket, MutableBytes room) noexcept {
+    awaited_.socket = socket;
+    awaited_.room = room;
+    awaited_.came = -1;
+  }
   enum class How : uint8_t { read, write, both };
   // An error that a call has been told, which had something better to say, as that some of the data has gone: it is for the next call.
   void return_error(int socket, int error) noexcept;
@@ -269,6 +277,14 @@ class Stack {
     ip::IpAddress from{};
     Address to{};
   };
+  // await(), and what has come.
+  struct Awaited {
+    int socket = -1;
+    uint32_t whole = 0;              // bytes of the datagram
+    int64_t came = -1;               // bytes in `room`; -1: nothing
+    MutableBytes room{};
+    Address from{};
+  };
   // Whose a port of this interface is.
   struct Whereabouts {
     Address address{};
@@ -300,6 +316,8 @@ class Stack {
   void give_back_port(Socket& socket);
   void give_back_name(Socket& socket);
   bool fits(const Socket& socket, const Address& to) const noexcept;
+  bool is_awaited(uint32_t index) const noexcept { return awaited_.socket == static_cast<int>(index) && awaited_.came < 0; }
+  int64_t take_awaited() noexcept { return std::exchange(awaited_.came, -1); }
   Ports& ports_of(const Socket& socket) noexcept { return socket.type == Type::stream ? tcp_ports_ : udp_ports_; }
 
   // paths.cc: which addresses we have, and what way leads where
@@ -402,6 +420,7 @@ class Stack {
   int64_t receive_near(uint32_t index, MutableBytes data, bool peek);
   int gather_near(Socket& socket, std::span<Bytes> pieces);
   void consume_near(uint32_t index, uint32_t bytes);
+  void tell_read(uint32_t index);
   void shut_near(uint32_t index);
   void close_near(uint32_t index);
   uint32_t events_near(const Socket& socket) const noexcept;
@@ -478,6 +497,7 @@ class Stack {
   uint32_t lives_ = 0;
 
   Reserved reserved_;
+  Awaited awaited_;
   SocketTables tables_;
   uint64_t telling_ = 0;            // SocketTables::asked() that is being answered, from telling_at_ on
   uint32_t telling_at_ = 0;

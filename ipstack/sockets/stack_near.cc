@@ -59,6 +59,7 @@ int64_t Stack::send_near(uint32_t index, Bytes data) {
 }
 
 int64_t Stack::receive_near(uint32_t index, MutableBytes data, bool peek) {
+  if (awaited_.socket == static_cast<int>(index) && awaited_.came >= 0) return take_awaited();
   Socket& socket = slab_[index];
   NearPart& part = *socket.near;
   if (part.unread == 0) {
@@ -101,11 +102,20 @@ void Stack::consume_near(uint32_t index, uint32_t bytes) {
     drop_piece(part, piece);
     part.pieces.pop_front();
   }
+  tell_read(index);
+}
+
+// Enough was read for the peer to hear of it.
+void Stack::tell_read(uint32_t index) {
+  const NearPart& part = *slab_[index].near;
   if (part.untold >= part.window / 2 && !after_near(index)) make_due(index);
 }
 
 void Stack::drop_piece(const NearPart& part, const NearPart::Piece& piece) noexcept {
-  if (piece.copy.empty()) network_.release(part.neighbour, piece.message);
+  if (!piece.copy.empty()) return;
+  std::deque<Neighbour::Kept>& kept = neighbours_[part.neighbour].kept;
+  if (!kept.empty() && kept.front().position == piece.message.position) kept.pop_front();
+  network_.release(part.neighbour, piece.message);
 }
 
 void Stack::drop_pieces(NearPart& part) noexcept {

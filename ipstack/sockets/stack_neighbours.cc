@@ -10,6 +10,7 @@
 
 #include "ipstack/sockets/near_message.h"
 #include "ipstack/sockets/stack.h"
+#include "unet/base/bytes.h"
 
 namespace unet::sockets {
 namespace {
@@ -233,6 +234,13 @@ bool Stack::handle_near_data(uint32_t index, const Message& message, uint32_t be
   if (socket.shut_read) {
     part.untold += bytes;
     if (!after_near(index)) make_due(index);
+    return false;
+  }
+  if (is_awaited(index) && part.unread == 0 && bytes <= awaited_.room.size()) {
+    copy_bytes(awaited_.room.data(), message.data + before, bytes);
+    awaited_.came = bytes;
+    part.untold += bytes;
+    tell_read(index);
     return false;
   }
   Neighbour& neighbour = neighbours_[part.neighbour];

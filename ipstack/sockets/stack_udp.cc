@@ -152,6 +152,12 @@ int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool p
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type != Type::datagram) return receive(number, data, peek);
+  if (awaited_.socket == number && awaited_.came >= 0) {
+    if (from != nullptr) *from = awaited_.from;
+    if (whole != nullptr) *whole = awaited_.whole;
+    if (segment != nullptr) *segment = 0;
+    return take_awaited();
+  }
   if (socket->error != 0) return -take_error(*socket);
   DatagramPart& part = *socket->datagram;
   if (part.queue.empty()) return socket->shut_read ? 0 : -EAGAIN;
