@@ -102,6 +102,7 @@ UNET_PRELOAD int epoll_ctl(int epoll, int operation, int fd, epoll_event* event)
     const int result = control_kernel(*set, epoll, operation, fd, event);
     if (result != 0) return result;
   }
+  Host::get().serve(*file);
   return static_cast<int>(answer(-control(*set, operation, *file, fd, event)));
 }
 

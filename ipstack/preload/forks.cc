@@ -36,9 +36,6 @@ sockets::Address address_of(int socket, bool remote) {
   return address;
 }
 
-uint64_t group_of(sockets::Stack&, int) { return 0; }
-int bind_shared(sockets::Stack& stack, int socket, const sockets::Address& to, uint64_t) { return stack.bind(socket, to); }
-
 bool stays_open(int fd) noexcept {
   const int flags = real().fcntl(fd, F_GETFD);
   return flags >= 0 && (flags & FD_CLOEXEC) == 0;
@@ -95,7 +92,7 @@ void Forks::leave_stack(Host& host) {
     File::Inherited left{.socket = file->socket, .listens = file->listens, .connected = is_connection(*file), .backlog = file->backlog};
     left.local = address_of(file->socket, false);
     left.remote = address_of(file->socket, true);
-    left.group = group_of(host.sockets_->stack(), file->socket);
+    left.group = host.sockets_->stack().group_of(file->socket);
     file->inherited = left;
     file->socket = -1;
   }
@@ -122,10 +119,14 @@ bool Forks::join(File& file) {
   Host& host = Host::get();
   if (begin_ours(file) < 0) return false;
   sockets::Stack& stack = host.sockets().stack();
-  const bool bound = left.local.port == 0 || left.group == 0 || bind_shared(stack, file.socket, left.local, left.group) == 0;
+  const bool bound = left.local.port == 0 || left.group == 0 || stack.bind_shared(file.socket, left.local, left.group) == 0;
   if (!bound || (left.listens && stack.listen(file.socket, left.backlog) != 0)) {
     host.close_socket(file);
     return false;
+  }
+  if (left.listens) {
+    file.serves = false;
+    host.serve(file);
   }
   if (!file.is_stream() && !left.remote.host.is_unspecified()) static_cast<void>(stack.connect(file.socket, left.remote));
   return true;
@@ -177,7 +178,7 @@ std::string Forks::prepare_exec() {
     if (!file->is_ours() && !file->inherited) continue;
     if (is_connection(*file)) continue;
     const sockets::Address local = file->inherited ? file->inherited->local : address_of(file->socket, false);
-    const uint64_t group = file->inherited ? file->inherited->group : group_of(host.sockets().stack(), file->socket);
+    const uint64_t group = file->inherited ? file->inherited->group : host.sockets().stack().group_of(file->socket);
     text += (text.empty() ? "" : ";") + std::to_string(fd) + "," + std::to_string(file->domain) + "," + std::to_string(file->type) + "," +
             std::to_string(file->listens ? std::max(file->backlog, 1) : 0) + "," + std::to_string(group) + "," +
             std::to_string(file->kernel ? 1 : 0) + "," + std::to_string(local.port) + "," + ip::text_of(local.host);

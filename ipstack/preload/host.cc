@@ -227,6 +227,11 @@ bool Host::turn() {
   return true;
 }
 
+void Host::begin_to_serve(File& file) {
+  file.serves = true;
+  static_cast<void>(sockets_->stack().set_takes_new(file.socket, true));
+}
+
 void Host::dispatch() {
   sockets::Change change;
   while (sockets_->stack().next_change(change)) {

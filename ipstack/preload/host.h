@@ -99,6 +99,10 @@ class Host {
   void close_socket(File& file);
   // The entry is no more, if no descriptor names it and no call holds it.
   void let_go(Entry& entry);
+  // The program accepts from a listener, or waits for it: so it may get connections, if it shares its port with others.
+  void serve(File& file) {
+    if (file.listens && !file.serves && file.is_ours()) begin_to_serve(file);
+  }
   // What is ready at a socket of ours, in epoll's bits; without the kernel's part of it.
   uint32_t events(const File& file) const noexcept;
 
@@ -144,6 +148,7 @@ class Host {
   void regain() noexcept;
   void give_way() noexcept;
   void dispatch();
+  void begin_to_serve(File& file);
   bool spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until);
   Woken sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask);
   bool arm();

@@ -3,6 +3,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/random.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -58,18 +59,27 @@ void let_kernel_take_part(File& file) {
   real().fcntl(file.fd(), F_SETFL, flags | O_NONBLOCK);
 }
 
+// Its port may be had by children, too: they are told the group.
+int bind_ours(File& file, const sockets::Address& to) {
+  sockets::Stack& stack = Host::get().sockets().stack();
+  if (stack.option(file.socket, sockets::Stack::Option::reuse_port) > 0 || to.host.is_multicast()) return stack.bind(file.socket, to);
+  uint64_t group = 0;
+  while (group <= kIpReusePort) {
+    if (::getrandom(&group, sizeof group, 0) != sizeof group) return -EAGAIN;
+  }
+  return stack.bind_shared(file.socket, to, group);
+}
+
 // At any port that both have free, or at the one that is given. 0, or -errno.
 int bind_both(File& file, sockets::Address to) {
   const bool any = to.port == 0;
   for (int i = 0; i < (any ? kPortTries : 1); ++i) {
     if (const int result = begin_ours(file); result < 0) return result;
-    sockaddr_storage address;
-    socklen_t length = sizeof address;
-    write_address({to.host, any ? uint16_t{0} : to.port}, file.domain, reinterpret_cast<sockaddr*>(&address), &length);
     sockets::Sockets& ours = Host::get().sockets();
-    int error = ours.bind(file.socket, reinterpret_cast<sockaddr*>(&address), length) < 0 ? errno : 0;
+    int error = -bind_ours(file, {to.host, any ? uint16_t{0} : to.port});
     if (error == 0) {
-      length = sizeof address;
+      sockaddr_storage address;
+      socklen_t length = sizeof address;
       ours.getsockname(file.socket, reinterpret_cast<sockaddr*>(&address), &length);
       error = real().bind(file.fd(), reinterpret_cast<sockaddr*>(&address), length) < 0 ? errno : 0;
     }
@@ -203,8 +213,8 @@ int bind_file(File& file, const sockaddr* address, socklen_t length, bool& decid
   decided = true;
   sockets::Address to;
   Host& host = Host::get();
-  if (file.is_ours()) return result_of(host.sockets().bind(file.socket, address, length));
   const int error = read_address(address, length, to);
+  if (file.is_ours()) return error != 0 ? -error : bind_ours(file, to);
   // What is wrong with it the kernel says better; and the socket stays undecided.
   const Part part = error != 0 || file.bound ? Part::kernel : part_of_local(file, to);
   if (error != 0 || file.bound) return result_of(real().bind(file.fd(), address, length));
@@ -215,7 +225,7 @@ int bind_file(File& file, const sockaddr* address, socklen_t length, bool& decid
     return result;
   }
   int result = begin_ours(file);
-  if (result == 0) result = result_of(host.sockets().bind(file.socket, address, length));
+  if (result == 0) result = bind_ours(file, to);
   if (result < 0) {
     const int wrong = -result;
     host.close_socket(file);
@@ -241,6 +251,9 @@ int listen_file(File& file, int backlog, bool& decided) {
   if (result < 0) return result;
   file.listens = true;
   file.backlog = backlog;
+  // A process that only holds it for its children gets none of their connections.
+  file.serves = !file.registrations.empty();
+  static_cast<void>(Host::get().sockets().stack().set_takes_new(file.socket, file.serves));
   return file.kernel ? result_of(real().listen(file.fd(), backlog)) : 0;
 }
 

@@ -41,6 +41,7 @@ int take_connection(File& listener, sockaddr* address, socklen_t* length, int fl
 int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
   if ((flags & ~(SOCK_CLOEXEC | SOCK_NONBLOCK)) != 0) return -EINVAL;
   Host& host = Host::get();
+  host.serve(listener);
   return static_cast<int>(host.block(listener, POLLIN, !listener.nonblocking, listener.receive_within, [&](bool kernel) -> int64_t {
     if (!listener.is_ours()) return -EINVAL;
     if ((host.events(listener) & EPOLLIN) == 0) host.turn();

@@ -38,6 +38,7 @@ class Waiting {
       }
       if (file->kernel) asks_kernel_ = true;
       else kernel_[i].fd = -1;
+      Host::get().serve(*file);
       ++file->holds;
       ours_.push_back({i, file});
     }
