@@ -1,7 +1,9 @@
-// sockets_peer.cc - an application with sockets of ipstack on the network interface $UNET_NI; for sockets_linux.py and
+// sockets_peer.cc - an application with sockets of ipstack on the network interface $UNET_NI; for sockets_linux.py, sockets_shared.py and
 // sockets_fast_open.py.
 //
-// Usage: sockets_peer echo PORT                              streams and datagrams, both versions, until standard input closes
+// Usage: sockets_peer echo PORT [GROUP]                      streams and datagrams, both versions, until standard input closes; with
+//                                                            whoever names the same group
+//        sockets_peer itself ADDRESS PORT GROUP CONNECTIONS  to the address's port, which it has with others of the group
 //        sockets_peer call ADDRESS PORT BYTES CONNECTIONS    at once; each sends BYTES and wants them back
 //        sockets_peer datagrams ADDRESS PORT BYTES COUNT     one after the other, each is wanted back
 //        sockets_peer member GROUP PORT COUNT                prints `ready`, and hears so many datagrams of the group
@@ -80,14 +82,21 @@ struct Echo {
   bool ended = false;
 };
 
-int echo(Sockets& sockets, const char* port) {
+bool name_it(Sockets& sockets, int s, const Name& to, uint64_t group) {
+  const auto port = ntohs(reinterpret_cast<const sockaddr_in6*>(to.get())->sin6_port);
+  if (group == 0) return sockets.bind(s, to.get(), to.length) == 0;
+  errno = -sockets.stack().bind_shared(s, {{}, port}, group);
+  return errno == 0;
+}
+
+int echo(Sockets& sockets, const char* port, uint64_t group) {
   const int listener = sockets.socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK, 0);
   const int datagrams = sockets.socket(AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK, 0);
   const Name any = name_of("::", port);
   const int early = 16;
   if (sockets.setsockopt(listener, IPPROTO_TCP, TCP_FASTOPEN, &early, sizeof early) != 0) return wrong("TCP_FASTOPEN");
-  if (sockets.bind(listener, any.get(), any.length) != 0 || sockets.listen(listener, 1024) != 0) return wrong("listen");
-  if (sockets.bind(datagrams, any.get(), any.length) != 0) return wrong("bind");
+  if (!name_it(sockets, listener, any, group) || sockets.listen(listener, 1024) != 0) return wrong("listen");
+  if (!name_it(sockets, datagrams, any, group)) return wrong("bind");
   std::printf("ready\n");
   std::fflush(stdout);
   std::map<int, Echo> streams;
@@ -133,6 +142,31 @@ int echo(Sockets& sockets, const char* port) {
       streams.erase(at);
     }
   }
+  return 0;
+}
+
+// Its own calls come back to it, or go to others who share the port.
+int itself(Sockets& sockets, const Name& to, const char* port, uint64_t group, size_t count) {
+  const int listener = sockets.socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  if (!name_it(sockets, listener, name_of("::", port), group) || sockets.listen(listener, 1024) != 0) return wrong("listen");
+  std::vector<pollfd> calls;
+  for (size_t i = 0; i < count; ++i) {
+    calls.push_back({.fd = sockets.socket(to.family, SOCK_STREAM | SOCK_NONBLOCK, 0), .events = POLLOUT, .revents = 0});
+    if (sockets.connect(calls.back().fd, to.get(), to.length) != 0 && errno != EINPROGRESS) return wrong("connect");
+  }
+  size_t own = 0, open = 0;
+  while (open < count) {
+    if (sockets.poll(calls.data(), calls.size(), 30'000) <= 0) return wrong("nothing moves");
+    for (pollfd& each : calls) {
+      if (each.revents == 0) continue;
+      if (sockets.connect(each.fd, to.get(), to.length) != 0 && errno != EISCONN) return wrong("stream");
+      each.events = 0;
+      ++open;
+    }
+    std::erase_if(calls, [](const pollfd& each) { return each.events == 0; });
+  }
+  while (sockets.accept(listener, nullptr, nullptr, SOCK_NONBLOCK) >= 0) ++own;
+  std::printf("own %zu\n", own);
   return 0;
 }
 
@@ -373,7 +407,8 @@ int main(int argc, char** argv) {
   }
   const auto number = [&](int which) { return std::strtoul(argv[which], nullptr, 10); };
   int status = 2;
-  if (what == "echo") status = echo(**sockets, argv[2]);
+  if (what == "echo") status = echo(**sockets, argv[2], argc > 3 ? number(3) : 0);
+  else if (what == "itself" && argc == 6) status = itself(**sockets, name_of(argv[2], argv[3]), argv[3], number(4), number(5));
   else if (what == "call" && argc == 6) status = call(**sockets, name_of(argv[2], argv[3]), number(4), number(5));
   else if (what == "datagrams" && argc == 6) status = datagrams(**sockets, name_of(argv[2], argv[3]), number(4), number(5));
   else if (what == "member" && argc == 5) status = member(**sockets, name_of(argv[2], argv[3]), std::atoi(argv[4]));
