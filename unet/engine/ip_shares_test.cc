@@ -80,7 +80,7 @@ TEST_CASE("connections are spread over the members, and stay with whom they bega
   shares.clear();
   for (uint16_t port = 3000; port < 3200; ++port) ++shares[m.open(port)];
   CHECK(shares[1] == 0);
-  for (const size_t i : {0, 2, 3, 4}) CHECK(shares[i] > 20);
+  for (const size_t i : {0u, 2u, 3u, 4u}) CHECK(shares[i] > 20);
 }
 
 TEST_CASE("who takes no new flows keeps those that it has, and gets new ones only while nobody else takes them") {
