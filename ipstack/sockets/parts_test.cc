@@ -157,17 +157,19 @@ namespace {
 
 // A network interface with few ports.
 struct FewPorts : Network {
+  using Place = std::pair<uint16_t, std::array<uint8_t, 16>>;
   explicit FewPorts(uint32_t blocks) : left(blocks) {}
   Claimed claim(const IpClaim& claim) override {
     if (claim.port != 0) {
-      if (!taken.insert(claim.port).second) return {.error = EADDRINUSE};
-      claims[++last] = claim.port;
+      const Place place{claim.port, claim.local.bytes};
+      if (!taken.insert(place).second) return {.error = EADDRINUSE};
+      claims[++last] = place;
       return {.claim = last, .port = claim.port};
     }
     if (left == 0) return {.error = EADDRINUSE};
     --left;
     next = static_cast<uint16_t>(next + claim.ports);
-    claims[++last] = 0;
+    claims[++last] = {};
     return {.claim = last, .port = static_cast<uint16_t>(next - claim.ports)};
   }
   void release(uint32_t claim) override {
@@ -187,12 +189,43 @@ struct FewPorts : Network {
 
   uint32_t left, last = 0;
   uint16_t next = 50'000;
-  std::set<uint16_t> taken;
-  std::map<uint32_t, uint16_t> claims;
+  std::set<Place> taken;
+  std::map<uint32_t, Place> claims;
   IpConfiguration nothing;
 };
 
 }  // namespace
+
+TEST_CASE("a port is bound to several addresses, and to all of either family") {
+  FewPorts network(0);
+  Ports ports(network, 6, 1);
+  const ip::IpAddress any{}, one = ip::ipv4_address(0x0A000001), two = ip::ipv4_address(0x0A000002), six = *ip::parse_ip("fd00::1");
+  for (const ip::IpAddress& each : {one, two, six}) CHECK(ports.take(each, 80, false) == 0);
+  CHECK(network.claims.size() == 3);
+  CHECK(ports.take(two, 80, false) == EADDRINUSE);
+  CHECK(ports.take(any, 80, false) == EADDRINUSE);
+  CHECK(ports.take(any, 80, false, Ports::kIpv6) == EADDRINUSE);
+  ports.use(one, 80);  // a connection, which outlives its listener
+  ports.give_back(one, 80);
+  CHECK(network.claims.size() == 3);
+  ports.give_back(one, 80);
+  CHECK(network.claims.size() == 2);
+  CHECK(ports.take(one, 80, false) == 0);
+  for (const ip::IpAddress& each : {one, two, six}) ports.give_back(each, 80);
+  CHECK(network.claims.empty());
+
+  CHECK(ports.take(any, 81, false, Ports::kIpv4) == 0);
+  CHECK(ports.take(any, 81, false, Ports::kBoth) == EADDRINUSE);
+  CHECK(ports.take(any, 81, false, Ports::kIpv6) == 0);
+  CHECK(ports.take(any, 81, false, Ports::kIpv6) == EADDRINUSE);
+  CHECK(network.claims.size() == 1);  // which is of both
+  ports.use(six, 81);
+  ports.give_back(any, 81);
+  ports.give_back(any, 81);
+  CHECK(network.claims.size() == 1);
+  ports.give_back(six, 81);
+  CHECK(network.claims.empty());
+}
 
 TEST_CASE("ports are shared as sockets agree, come in blocks, and go back") {
   FewPorts network(2);
@@ -202,12 +235,12 @@ TEST_CASE("ports are shared as sockets agree, come in blocks, and go back") {
     const ip::IpAddress any{}, one = ip::ipv4_address(0x0A000001);
     CHECK(ports.take(any, 80, false) == 0);
     CHECK(ports.take(any, 80, true) == EADDRINUSE);
-    ports.give_back(80);
+    ports.give_back(any, 80);
     CHECK(network.claims.empty());
     CHECK(ports.take(any, 80, true) == 0);
     CHECK(ports.take(one, 80, true) == EADDRINUSE);
     CHECK(ports.take(any, 80, true) == 0);
-    ports.give_back(80);
+    ports.give_back(any, 80);
     CHECK(network.claims.size() == 1);
     std::set<uint16_t> got;
     uint16_t port = 0;
@@ -216,14 +249,14 @@ TEST_CASE("ports are shared as sockets agree, come in blocks, and go back") {
       CHECK(got.insert(port).second);
     }
     CHECK(ports.take_free(port) == EADDRNOTAVAIL);
-    ports.give_back(*got.rbegin());
+    ports.give_back(any, *got.rbegin());
     CHECK(ports.take(any, *got.rbegin(), false) == 0);  // as who looks for a free port does
-    ports.give_back(*got.begin());
+    ports.give_back(any, *got.begin());
     REQUIRE(ports.take_free(port) == 0);
     CHECK(port == *got.begin());
     // What is bound is not for connections, but a connection's port is for others.
     CHECK(ports.take_any(0, [](uint16_t) { return true; }, port) == EADDRNOTAVAIL);
-    ports.give_back(*got.begin());
+    ports.give_back(any, *got.begin());
     CHECK(ports.take_any(0, [](uint16_t) { return true; }, port) == 0);
     CHECK(ports.take_any(0, [](uint16_t) { return true; }, port) == 0);
     CHECK(ports.take_any(0, [](uint16_t) { return false; }, port) == EADDRNOTAVAIL);

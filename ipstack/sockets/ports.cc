@@ -1,27 +1,57 @@
 // ports.cc - claims of ports, and their ends.
 #include "ipstack/sockets/ports.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "ipstack/ip/random.h"
 
 namespace unet::sockets {
 
-int Ports::take(const ip::IpAddress& local, uint16_t port, bool shared) { return take_shared(local, port, shared, 0, TakesNew::yes); }
+namespace {
 
-int Ports::take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, uint64_t group, TakesNew takes_new) {
-  const auto at = bound_.find(port);
-  if (at != bound_.end()) {
+Ports::Families families_of(const ip::IpAddress& local, Ports::Families families) noexcept {
+  return local.is_unspecified() ? families : local.is_ipv4() ? Ports::kIpv4 : Ports::kIpv6;
+}
+
+}  // namespace
+
+Ports::Bound* Ports::bound_at(const ip::IpAddress& local, uint16_t port) {
+  const auto [first, last] = bound_.equal_range(port);
+  Bound* all = nullptr;
+  for (auto at = first; at != last; ++at) {
+    if (at->second.local == local) return &at->second;
+    if (at->second.local.is_unspecified()) all = &at->second;
+  }
+  return all;
+}
+
+int Ports::take(const ip::IpAddress& local, uint16_t port, bool shared, Families families) {
+  return take_shared(local, port, shared, 0, TakesNew::yes, families);
+}
+
+int Ports::take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, uint64_t group, TakesNew takes_new, Families families) {
+  families = families_of(local, families);
+  Bound* same = nullptr;  // whose claim is of the same address
+  const auto [first, last] = bound_.equal_range(port);
+  for (auto at = first; at != last; ++at) {
     Bound& bound = at->second;
+    const bool meets = bound.local == local || bound.local.is_unspecified() || local.is_unspecified();
     const bool joins = group != 0 && bound.joins && bound.group == group;
-    if (bound.local != local || !(joins || (shared && bound.shared))) return EADDRINUSE;
-    bound.shared = bound.shared && shared;
-    bound.joins = joins;
+    const bool alike = bound.local == local && (joins || (shared && bound.shared));
+    if (meets && (families_of(bound.local, bound.families) & families) != 0 && !alike) return EADDRINUSE;
+    if (bound.local == local) same = &bound;
+  }
+  if (same != nullptr) {
+    same->shared = same->shared && shared;
+    same->joins = group != 0 && same->joins && same->group == group;
+    same->families = static_cast<Families>(same->families | families);
+    ++same->uses;
     ++uses_[port];
     return 0;
   }
-  if (uses_[port] != 0) return EADDRINUSE;
-  Bound made{.local = local, .shared = shared, .group = group, .joins = group != 0, .takes_new = takes_new};
+  if (first == last && uses_[port] != 0) return EADDRINUSE;
+  Bound made{.local = local, .families = families, .uses = 1, .shared = shared, .group = group, .joins = group != 0, .takes_new = takes_new};
   if (in_pool_[port]) {  // ours already, as one whose number is taken again that bind() to port 0 gave; so no other process can have it
     made.of_pool = true;
   } else {
@@ -31,36 +61,42 @@ int Ports::take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, 
     made.claim = claimed.claim;
     port = claimed.port;
   }
-  bound_[port] = made;
-  uses_[port] = 1;
+  bound_.emplace(port, made);
+  ++uses_[port];
   return 0;
 }
 
-uint64_t Ports::group_of(uint16_t port) const noexcept {
-  const auto at = bound_.find(port);
-  return at == bound_.end() ? 0 : at->second.group;
+uint64_t Ports::group_of(const ip::IpAddress& local, uint16_t port) const noexcept {
+  const Bound* const bound = bound_at(local, port);
+  return bound == nullptr ? 0 : bound->group;
 }
 
-void Ports::set_takes_new(uint16_t port, TakesNew takes_new) {
-  const auto at = bound_.find(port);
-  if (at == bound_.end() || at->second.group == 0 || at->second.takes_new == takes_new) return;
-  at->second.takes_new = takes_new;
-  if (!at->second.of_pool) network_.set_takes_new(at->second.claim, takes_new);
+void Ports::set_takes_new(const ip::IpAddress& local, uint16_t port, TakesNew takes_new) {
+  Bound* const bound = bound_at(local, port);
+  if (bound == nullptr || bound->group == 0 || bound->takes_new == takes_new) return;
+  bound->takes_new = takes_new;
+  if (!bound->of_pool) network_.set_takes_new(bound->claim, takes_new);
+}
+
+void Ports::use(const ip::IpAddress& local, uint16_t port) {
+  ++uses_[port];
+  if (Bound* const bound = bound_at(local, port)) ++bound->uses;
 }
 
 int Ports::take_free(uint16_t& port) {
   const auto unused = [this](uint16_t each) { return uses_[each] == 0; };
   const int error = take_any(ip::next_random(random_), unused, port);
-  if (error == 0) bound_[port] = {.of_pool = true};
+  if (error == 0) bound_.emplace(port, Bound{.uses = 1, .of_pool = true});
   return error;
 }
 
-void Ports::give_back(uint16_t port) {
-  if (--uses_[port] != 0) return;
-  const auto at = bound_.find(port);
-  if (at == bound_.end()) return;
-  if (!at->second.of_pool) network_.release(at->second.claim);
-  bound_.erase(at);
+void Ports::give_back(const ip::IpAddress& local, uint16_t port) {
+  --uses_[port];
+  Bound* const bound = bound_at(local, port);
+  if (bound == nullptr || --bound->uses != 0) return;
+  if (!bound->of_pool) network_.release(bound->claim);
+  const auto [first, last] = bound_.equal_range(port);
+  bound_.erase(std::find_if(first, last, [&](const auto& each) { return &each.second == bound; }));
 }
 
 int Ports::add_block() {

@@ -20,16 +20,24 @@ class Ports {
   Ports(const Ports&) = delete;
   Ports& operator=(const Ports&) = delete;
 
-  // The port for one socket at `local` (unspecified: all addresses). 0, or an errno; EADDRINUSE also if it is another socket's of ours.
-  // `shared`: a further socket may have it, if all that have it say so.
-  int take(const ip::IpAddress& local, uint16_t port, bool shared);
+  // Of which packets a socket at all addresses gets some.
+  enum Families : uint8_t { kIpv4 = 1, kIpv6 = 2, kBoth = 3 };
+
+  // The port for one socket at `local` (unspecified: all addresses, of `families`). 0, or an errno; EADDRINUSE also if packets to another
+  // socket's of ours come to it, too. `shared`: a further socket may have it, if all that have it say so.
+  int take(const ip::IpAddress& local, uint16_t port, bool shared, Families families = kBoth);
   // The same for one of a share (IpClaim::group), with other processes, and with others of ours that want the same, whatever else they
   // agree upon. Port 0: one that the network interface chooses. `takes_new`: of the claim, if it is made for this.
-  int take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, uint64_t group, TakesNew takes_new);
-  // Of which share the port is; 0: of none.
-  uint64_t group_of(uint16_t port) const noexcept;
+  int take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, uint64_t group, TakesNew takes_new, Families families = kBoth);
+  // Of which share the port is, at that address; 0: of none.
+  uint64_t group_of(const ip::IpAddress& local, uint16_t port) const noexcept;
+  // All that have it there are of one share.
+  bool is_share(const ip::IpAddress& local, uint16_t port) const noexcept {
+    const Bound* const bound = bound_at(local, port);
+    return bound != nullptr && bound->joins;
+  }
   // Whether we take new flows to that port, if others share it. Known: it is not said twice.
-  void set_takes_new(uint16_t port, TakesNew takes_new);
+  void set_takes_new(const ip::IpAddress& local, uint16_t port, TakesNew takes_new);
   // Any port, for bind() to port 0; of all addresses. 0, or an errno.
   int take_free(uint16_t& port);
   // One for a connection, which may be another connection's, too: `free(port)` says whether it may be used. 0, or an errno. RFC 6056,
@@ -43,9 +51,9 @@ class Ports {
     if (error == 0) return take_among(pool_.size() - kBlock - next_, kBlock, free, port) ? 0 : EADDRNOTAVAIL;
     return take_among(offset, pool_.size(), free, port) ? 0 : error;
   }
-  // One more socket has a port that is taken: a connection of a listener's.
-  void use(uint16_t port) { ++uses_[port]; }
-  void give_back(uint16_t port);
+  // One more socket has a port that is taken: a connection of a listener's, at that address or at all.
+  void use(const ip::IpAddress& local, uint16_t port);
+  void give_back(const ip::IpAddress& local, uint16_t port);
 
  private:
   static constexpr uint16_t kBlock = 64;
@@ -54,6 +62,8 @@ class Ports {
   struct Bound {
     uint32_t claim = 0;
     ip::IpAddress local{};
+    Families families = kBoth;  // if `local` is all addresses
+    uint32_t uses = 0;     // sockets that have it
     bool shared = false;
     bool of_pool = false;  // it was one of a block's, and goes back there
     uint64_t group = 0;    // of its claim
@@ -73,6 +83,9 @@ class Ports {
     return false;
   }
   bool is_bound(uint16_t port) const { return bound_.count(port) != 0; }
+  // Where it was bound to that address, or else to all; nullptr: nowhere.
+  Bound* bound_at(const ip::IpAddress& local, uint16_t port);
+  const Bound* bound_at(const ip::IpAddress& local, uint16_t port) const { return const_cast<Ports*>(this)->bound_at(local, port); }
   int add_block();
 
   Network& network_;
@@ -82,7 +95,7 @@ class Ports {
   uint64_t next_ = 0;                     // next_ephemeral of RFC 6056
   std::vector<bool> in_pool_ = std::vector<bool>(65'536);
   std::vector<uint32_t> uses_ = std::vector<uint32_t>(65'536);  // how many sockets have a port
-  std::map<uint16_t, Bound> bound_;       // by bind()
+  std::multimap<uint16_t, Bound> bound_;  // by bind(): to all addresses, or to some, each once
 };
 
 }  // namespace unet::sockets

@@ -100,9 +100,9 @@ void Stack::give_back_port(Socket& socket) {
 
 void Stack::give_back_name(Socket& socket) {
   socket.bound = false;
-  if (socket.type != Type::datagram || !socket.datagram->of_group) return ports_of(socket).give_back(socket.local.port);
+  if (socket.type != Type::datagram || !socket.datagram->of_group) return ports_of(socket).give_back(socket.local.host, socket.local.port);
   groups_.give_back(socket.local.host, socket.local.port);
-  if (socket.datagram->has_port) udp_ports_.give_back(socket.local.port);
+  if (socket.datagram->has_port) udp_ports_.give_back({}, socket.local.port);
   socket.datagram->of_group = socket.datagram->has_port = false;
 }
 
@@ -138,10 +138,10 @@ int Stack::bind_to(int number, const Address& to, uint64_t share) {
   const bool shares = share != 0 && !group;
   const TakesNew first = socket->type == Type::datagram || !shares ? TakesNew::yes : TakesNew::no;  // until listen()
   if (port == 0 && !shares) error = ports_of(*socket).take_free(port);
-  else if (!group) error = ports_of(*socket).take_shared(host, port, socket->reuse, share, first);
+  else if (!group) error = ports_of(*socket).take_shared(host, port, socket->reuse, share, first, families_of(*socket));
   if (group && error == 0) {
     error = groups_.take(host, port);
-    if (error != 0 && to.port == 0) udp_ports_.give_back(port);
+    if (error != 0 && to.port == 0) udp_ports_.give_back({}, port);
   }
   if (error != 0) return -error;
   socket->local = {host, port};
@@ -174,7 +174,7 @@ int Stack::take_port(uint32_t index) {
 uint64_t Stack::group_of(int number) const noexcept {
   const Socket* const socket = owned(number);
   if (socket == nullptr || !socket->shares) return 0;
-  return (socket->type == Type::stream ? tcp_ports_ : udp_ports_).group_of(socket->local.port);
+  return (socket->type == Type::stream ? tcp_ports_ : udp_ports_).group_of(socket->local.host, socket->local.port);
 }
 
 int Stack::set_takes_new(int number, bool takes_new) {
@@ -192,13 +192,16 @@ void Stack::tell_takes_new(const Socket& socket) {
   const uint16_t port = socket.local.port;
   if (!socket.shares) return;
   TakesNew takes = TakesNew::no;
-  const auto add = [&](uint32_t i) { takes = std::max(takes, slab_[i].passes ? TakesNew::if_nobody_does : TakesNew::yes); };
+  const auto add = [&](uint32_t i) {
+    if (slab_[i].local.host != socket.local.host) return;
+    takes = std::max(takes, slab_[i].passes ? TakesNew::if_nobody_does : TakesNew::yes);
+  };
   if (socket.type == Type::stream) {
     for (uint32_t i = listeners_[port]; i != kNone; i = slab_[i].listening->next) add(i);
   } else {
     for (uint32_t i = datagrams_[port]; i != kNone; i = slab_[i].datagram->next) add(i);
   }
-  ports_of(socket).set_takes_new(port, takes);
+  ports_of(socket).set_takes_new(socket.local.host, port, takes);
 }
 
 int Stack::bind_free(uint32_t index) {

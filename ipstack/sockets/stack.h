@@ -318,6 +318,9 @@ class Stack {
   bool fits(const Socket& socket, const Address& to) const noexcept;
   bool is_awaited(uint32_t index) const noexcept { return awaited_.socket == static_cast<int>(index) && awaited_.came < 0; }
   int64_t take_awaited() noexcept { return std::exchange(awaited_.came, -1); }
+  static Ports::Families families_of(const Socket& socket) noexcept {
+    return !socket.ipv6 ? Ports::kIpv4 : socket.only_ipv6 ? Ports::kIpv6 : Ports::kBoth;
+  }
   Ports& ports_of(const Socket& socket) noexcept { return socket.type == Type::stream ? tcp_ports_ : udp_ports_; }
 
   // paths.cc: which addresses we have, and what way leads where

@@ -89,7 +89,7 @@ bool Stack::group_conflicts(const Socket& socket, const ip::IpAddress& host, uin
 int Stack::take_port_to_send(Socket& socket) {
   DatagramPart& part = *socket.datagram;
   if (!part.of_group || part.has_port) return 0;
-  const int error = udp_ports_.take({}, socket.local.port, socket.reuse);
+  const int error = udp_ports_.take({}, socket.local.port, socket.reuse, families_of(socket));
   part.has_port = error == 0;
   return error;
 }

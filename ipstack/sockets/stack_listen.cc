@@ -37,7 +37,8 @@ int Stack::listen(int number, int backlog) {
   if (const int error = bind_free(index); error != 0) return -error;
   uint32_t& first = listeners_[socket->local.port];
   for (uint32_t i = first; i != kNone; i = slab_[i].listening->next) {
-    if (!socket->shares || !slab_[i].shares) return -EADDRINUSE;
+    const bool meet = slab_[i].local.host == socket->local.host && (families_of(slab_[i]) & families_of(*socket)) != 0;
+    if (meet && !tcp_ports_.is_share(socket->local.host, socket->local.port)) return -EADDRINUSE;
   }
   socket->listening = std::make_unique<ListenerPart>();
   socket->listening->next = first;
@@ -141,7 +142,7 @@ uint32_t Stack::make_embryo(uint32_t listener, const Address& local, const Addre
   child.local = local;
   child.remote = remote;
   child.bound = child.named = true;
-  tcp_ports_.use(local.port);
+  tcp_ports_.use(local.host, local.port);
   make_connection(child);
   find_flow(index, true);
   ++parent.listening->embryos;

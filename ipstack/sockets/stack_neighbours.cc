@@ -302,7 +302,7 @@ void Stack::handle_near_open(uint32_t neighbour, Bytes message) {
   child.local = to;
   child.remote = from;
   child.bound = child.named = true;
-  tcp_ports_.use(to.port);
+  tcp_ports_.use(to.host, to.port);
   find_flow(index, true);
   child.near = std::make_unique<NearPart>();
   *child.near = {.state = NearPart::State::open, .neighbour = neighbour, .peer = open.header.socket, .peer_life = open.header.life,

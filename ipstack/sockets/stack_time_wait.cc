@@ -27,16 +27,16 @@ void Stack::begin_time_wait(uint32_t index) {
   if (time_waits_.add(hash, socket.local, socket.remote, connection.time_wait(), connection.expires_at(), socket.told_at)) {
     socket.told_at = kNone;
     ++counters_.time_waits;
-    tcp_ports_.use(socket.local.port);
+    tcp_ports_.use(socket.local.host, socket.local.port);
   }
   drop(index);
 }
 
 void Stack::end_time_wait(uint32_t at) {
-  const uint16_t port = time_waits_[at].local.port;
+  const Address local = time_waits_[at].local;
   tables_.give_back(time_waits_[at].told_at);
   time_waits_.remove(at);
-  tcp_ports_.give_back(port);
+  tcp_ports_.give_back(local.host, local.port);
 }
 
 void Stack::run_time_waits() {
@@ -97,7 +97,7 @@ void Stack::leave_port(uint32_t index) {
     error = tcp_ports_.take_any(port_offset(socket.local.host, socket.remote), free, port, further);
     if (error == 0) {
       find_flow(index, false);
-      tcp_ports_.give_back(std::exchange(socket.local.port, port));
+      tcp_ports_.give_back(socket.local.host, std::exchange(socket.local.port, port));
       find_flow(index, true);
       call_again(socket);
     }
