@@ -68,7 +68,7 @@ int bound(int type) {
   return s;
 }
 
-// Not of those that the kernel gives to who asks for any: a client that got this one by chance would connect to itself. And one that no earlier
+// Not of those that are given for 0: a client that got this one by chance would connect to itself. And one that no earlier
 // connection keeps.
 int unused_port(void) {
   union Address own;
