@@ -14,6 +14,7 @@ static struct msghdr receive(int s, size_t room) {
   await(s, POLLIN);
   const long length = recvmsg(s, &got, MSG_DONTWAIT);
   say("recvmsg %ld, controllen %zu, flags %x", length, got.msg_controllen, (unsigned)got.msg_flags);
+  if (length < 0) got.msg_controllen = 0;
   for (struct cmsghdr* each = CMSG_FIRSTHDR(&got); each != NULL; each = CMSG_NXTHDR(&got, each)) {
     say("level %d type %d length %zu", each->cmsg_level, each->cmsg_type, each->cmsg_len);
   }

@@ -209,7 +209,7 @@ CASE(datagram_error_queue, "IP_RECVERR: what was refused is in the error queue")
   union Address name;
   struct msghdr message = {.msg_name = &name, .msg_namelen = sizeof name, .msg_iov = &room, .msg_iovlen = 1, .msg_control = control,
                            .msg_controllen = sizeof control};
-  CALL(recvmsg(s, &message, MSG_ERRQUEUE | MSG_DONTWAIT));
+  if (CALL(recvmsg(s, &message, MSG_ERRQUEUE | MSG_DONTWAIT)) < 0) return;
   say("flags: MSG_ERRQUEUE %d", (message.msg_flags & MSG_ERRQUEUE) != 0);
   for (struct cmsghdr* each = CMSG_FIRSTHDR(&message); each != NULL; each = CMSG_NXTHDR(&message, each)) {
     const struct sock_extended_err* error = (const struct sock_extended_err*)CMSG_DATA(each);

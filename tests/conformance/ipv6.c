@@ -71,6 +71,19 @@ CASE(six_takes_both_ports, "any address of both versions conflicts with IPv4's p
   CALL(bind(other, &to.any, length));
 }
 
+CASE(six_and_four_addresses, "the own addresses of both versions have ports of their own, whatever IPV6_V6ONLY says") {
+  union Address four, six;
+  const int both = listening_both();
+  const int port = port_of(both);
+  close(both);
+  const socklen_t four_length = own_of_4(&four, port), six_length = own_address(&six, port);
+  const int types[] = {SOCK_STREAM, SOCK_DGRAM};
+  for (int i = 0; i < 2; ++i) {
+    CALL(bind(socket(AF_INET, types[i], 0), &four.any, four_length));
+    CALL(bind(socket(AF_INET6, types[i], 0), &six.any, six_length));
+  }
+}
+
 CASE(six_connects_mapped, "an IPv6 socket connects to a mapped address") {
   union Address to;
   family = AF_INET;
@@ -163,5 +176,5 @@ CASE(six_addrform, "IPV6_ADDRFORM makes an IPv4 socket of one with mapped addres
   say_names("client", s);
 }
 
-THEME(ipv6, &six_serves_four, &six_only, &six_takes_both_ports, &six_connects_mapped, &six_datagrams_mapped,
-      &six_to_four_address, &six_fields, &six_link_local, &six_short_address, &six_addrform);
+THEME(ipv6, &six_serves_four, &six_only, &six_takes_both_ports, &six_and_four_addresses, &six_connects_mapped,
+      &six_datagrams_mapped, &six_to_four_address, &six_fields, &six_link_local, &six_short_address, &six_addrform);

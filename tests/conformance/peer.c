@@ -1,10 +1,12 @@
 // peer.c - what stands at the other end for the cases of peer_cases.c: a service for each way a peer can behave; used by main.c.
-#include <stdbool.h>
-
+//
+// Threads and plain calls only: that processes share sockets is what cases look at, not what the other end of others should need.
 #include "tests/conformance/conformance.h"
 
+enum { BYTES = 65536 };
+
 static void echo(int s) {
-  static char bytes[65536];
+  char bytes[BYTES];
   long length;
   while ((length = recv(s, bytes, sizeof bytes, 0)) > 0) {
     for (long sent = 0; sent < length;) {
@@ -16,19 +18,21 @@ static void echo(int s) {
 }
 
 static long discard(int s) {
-  static char bytes[65536];
+  char bytes[BYTES];
   long length, all = 0;
   while ((length = recv(s, bytes, sizeof bytes, 0)) > 0) all += length;
   return all;
 }
 
 static void generate(int s) {
-  static char bytes[65536];
+  char bytes[26 * 2500];
   for (size_t i = 0; i < sizeof bytes; ++i) bytes[i] = (char)('a' + i % 26);
-  for (long left = 1000000; left > 0;) {
-    const long taken = send(s, bytes, left < 65520 ? (size_t)left : 65520, MSG_NOSIGNAL);  // a multiple of the alphabet
-    if (taken != 65520 && taken != left) return;
-    left -= taken;
+  for (long sent = 0; sent < 1000000;) {
+    const size_t from = (size_t)(sent % 26);
+    const long room = (long)(sizeof bytes - from), left = 1000000 - sent;
+    const long taken = send(s, bytes + from, (size_t)(left < room ? left : room), MSG_NOSIGNAL);
+    if (taken <= 0) return;
+    sent += taken;
   }
 }
 
@@ -39,7 +43,7 @@ static void count(int s) {
   send(s, text, (size_t)length, MSG_NOSIGNAL);
 }
 
-static void serve_one(enum PeerService service, int s) {
+static void serve(enum PeerService service, int s) {
   char byte;
   switch (service) {
     case PEER_ECHO: echo(s); break;
@@ -61,57 +65,73 @@ static void serve_one(enum PeerService service, int s) {
   close(s);
 }
 
-static int open_service(const union Address* address, socklen_t length, int type) {
+struct Job {
+  enum PeerService service;
+  int socket;
+};
+
+static void begin(void* (*body)(void*), enum PeerService service, int s) {
+  struct Job* job = malloc(sizeof *job);
+  *job = (struct Job){service, s};
+  pthread_detach(start(body, job));
+}
+
+static struct Job taken_from(void* argument) {
+  const struct Job job = *(struct Job*)argument;
+  free(argument);
+  return job;
+}
+
+static void* serve_connection(void* argument) {
+  const struct Job job = taken_from(argument);
+  serve(job.service, job.socket);
+  return NULL;
+}
+
+// No connection waits for another.
+static void* serve_streams(void* argument) {
+  const struct Job job = taken_from(argument);
+  for (;;) {
+    const int s = accept(job.socket, NULL, NULL);
+    if (s < 0 && errno == EBADF) return NULL;
+    if (s >= 0) begin(serve_connection, job.service, s);
+  }
+}
+
+static void* echo_datagrams(void* argument) {
+  const struct Job job = taken_from(argument);
+  char bytes[BYTES];
+  union Address from;
+  for (;;) {
+    socklen_t length = sizeof from;
+    const long size = recvfrom(job.socket, bytes, sizeof bytes, 0, &from.any, &length);
+    if (size < 0 && errno == EBADF) return NULL;
+    if (size >= 0) sendto(job.socket, bytes, (size_t)size, 0, &from.any, length);
+  }
+}
+
+static int open_service(enum PeerService service, int type) {
   const int on = 1;
-  const int s = socket(address->any.sa_family, type, 0);
+  union Address address;
+  const socklen_t length = own_address(&address, service);
+  const int s = socket(family, type, 0);
   setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (address->any.sa_family == AF_INET6) setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-  if (bind(s, &address->any, length) != 0 || (type == SOCK_STREAM && listen(s, 64) != 0)) {
+  if (family == AF_INET6) setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+  if (bind(s, &address.any, length) != 0 || (type == SOCK_STREAM && listen(s, 64) != 0)) {
     fprintf(stderr, "conformance: peer: %s\n", strerror(errno));
     exit(2);
   }
   return s;
 }
 
-static void echo_datagrams(int s) {
-  static char bytes[65536];
-  union Address from;
-  for (;;) {
-    socklen_t length = sizeof from;
-    const long size = recvfrom(s, bytes, sizeof bytes, 0, &from.any, &length);
-    if (size >= 0) sendto(s, bytes, (size_t)size, 0, &from.any, length);
-  }
-}
-
-// One process for each connection: no service waits for another.
-static void serve_streams(enum PeerService service, int listener) {
-  for (;;) {
-    const int s = accept(listener, NULL, NULL);
-    if (s < 0) continue;
-    if (fork() == 0) {
-      close(listener);
-      serve_one(service, s);
-      _exit(0);
-    }
-    close(s);
-  }
-}
-
-// Says "ready" when all services listen, and serves until it is killed, with its process group.
-int serve_as_peer(const char* text) {
-  union Address address;
-  signal(SIGCHLD, SIG_IGN);
-  setenv(strchr(text, ':') == NULL ? "CONFORMANCE_ADDRESS" : "CONFORMANCE_ADDRESS6", text, 1);
-  family = strchr(text, ':') == NULL ? AF_INET : AF_INET6;
+// Says "ready" when all services listen, and serves until it is killed.
+int serve_as_peer(const char* address) {
+  family = strchr(address, ':') == NULL ? AF_INET : AF_INET6;
+  setenv(family == AF_INET ? "CONFORMANCE_ADDRESS" : "CONFORMANCE_ADDRESS6", address, 1);
   for (int service = PEER_ECHO; service < PEER_LAST; ++service) {
-    const socklen_t length = own_address(&address, service);
-    const int listener = open_service(&address, length, SOCK_STREAM);
-    if (fork() == 0) serve_streams((enum PeerService)service, listener);
-    close(listener);
+    begin(serve_streams, (enum PeerService)service, open_service((enum PeerService)service, SOCK_STREAM));
   }
-  const socklen_t length = own_address(&address, PEER_ECHO);
-  const int datagram = open_service(&address, length, SOCK_DGRAM);
+  begin(echo_datagrams, PEER_ECHO, open_service(PEER_ECHO, SOCK_DGRAM));
   say("ready");
-  echo_datagrams(datagram);
-  return 0;
+  for (;;) pause();
 }

@@ -2,7 +2,7 @@
 # sockets_conformance.py - the cases of tests/conformance on the kernel's sockets and, by unet-sockets, on ours: they have to say the same.
 #
 # Usage: sockets_conformance.py UNETD CONFORMANCE KNOWN_DIFFERENCES [UNET_SOCKETS]   ($UNET_SOCKETS, too)
-#            [--repeat N] [--jobs N] [--show] [CASE...]   the kernel's runs N times, N at once; print what the kernel says; these cases only
+#            [--repeat N] [--jobs N] [--show] [--case NAME]...   runs on the kernel, runs at once; print what the kernel says; these cases only
 #
 # 77: no root, no network namespaces, or no unet-sockets: then the kernel's runs are compared with one another, which have to say the same.
 import argparse
@@ -159,27 +159,26 @@ def compare_kernels(results, cases):
 
 
 def compare_ours(kernels, ours, cases, known):
-    """How many cases differ that are not known to."""
-    wrong, excused, unused = 0, set(), set(known)
-    for key, text in ours.items():
-        place, version = key
-        for name, lines in differences(kernels[key][0], text).items():
+    """How many cases differ that are not known to, and how many known ones do not."""
+    played, excused, wrong = set(), set(), set()
+    for (place, version), text in ours.items():
+        expected = kernels[place, version][0]
+        played |= {f"{name}/{version}" for name in expected}
+        for name, lines in differences(expected, text).items():
             named = f"{name}/{version}"
-            if named in known:
-                excused.add(named)
-            else:
-                wrong += 1
+            (excused if named in known else wrong).add(named)
+            if named not in known:
                 show(f"DIFFERS  {name}, IPv{version}, {place} (- the kernel, + ours)", cases[name], lines)
-        unused -= {f"{name}/{version}" for name in kernels[key][0] if f"{name}/{version}" in excused}
-        unused = {each for each in unused if not each.endswith(f"/{version}") or each.rpartition("/")[0] in kernels[key][0]}
+    print()
     for named in sorted(excused):
         print(f"known to differ: {named}: {known[named]}")
-    for named in sorted(unused):
-        wrong += 1
+    unused = sorted(named for named in known if named in played - excused or named.rpartition("/")[0] not in cases)
+    for named in unused:
         print(f"does not differ, though it is known to: {named}: {known[named]}")
-    compared = sum(len(kernels[key][0]) for key in ours)
-    print(f"\n{compared} cases compared with the kernel: {compared - wrong - len(excused)} the same, {len(excused)} known to differ, {wrong} wrong")
-    return wrong
+    print(f"differ: {' '.join(sorted(wrong)) or 'none'}")
+    same = len(played) - len(wrong) - len(excused)
+    print(f"{len(played)} cases compared with the kernel: {same} the same, {len(excused)} known to differ, {len(wrong)} not known to")
+    return len(wrong) + len(unused)
 
 
 def options_of_call():
