@@ -10,8 +10,6 @@
 namespace unet::ip {
 namespace {
 
-constexpr std::array<uint8_t, 12> kMappedPrefix{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-
 bool starts_with_zeros(const IpAddress& address, size_t count) noexcept {
   return std::all_of(address.bytes.begin(), address.bytes.begin() + static_cast<std::ptrdiff_t>(count), [](uint8_t b) { return b == 0; });
 }
@@ -38,22 +36,9 @@ bool IpAddress::is_one_host(bool ipv4) const noexcept {
   return bytes[0] != 0 && bytes[0] != 0xff;  // a mapped address begins with 0
 }
 
-IpAddress ipv4_address(const void* four) noexcept {
-  IpAddress address;
-  std::memcpy(address.bytes.data(), kMappedPrefix.data(), kMappedPrefix.size());
-  std::memcpy(address.bytes.data() + kMappedPrefix.size(), four, 4);
-  return address;
-}
-
 IpAddress ipv4_address(uint32_t host_order) noexcept {
   const uint32_t wire = htonl(host_order);
   return ipv4_address(&wire);
-}
-
-IpAddress ipv6_address(const void* sixteen) noexcept {
-  IpAddress address;
-  std::memcpy(address.bytes.data(), sixteen, 16);
-  return address;
 }
 
 Result<IpAddress> parse_address(std::string_view text) {

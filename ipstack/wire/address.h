@@ -39,8 +39,9 @@ struct IpAddress {
   uint64_t word(size_t at) const noexcept { return load<uint64_t>(at); }
   uint32_t half(size_t at) const noexcept { return load<uint32_t>(at); }
 
- private:
   static constexpr uint32_t kMapped = std::endian::native == std::endian::little ? 0xFFFF0000 : 0x0000FFFF;
+
+ private:
   template <typename Word>
   Word load(size_t at) const noexcept {
     Word value;
@@ -48,9 +49,18 @@ struct IpAddress {
     return value;
   }
 };
-IpAddress ipv4_address(const void* four) noexcept;
+inline IpAddress ipv4_address(const void* four) noexcept {
+  IpAddress address;
+  std::memcpy(address.bytes.data() + 8, &IpAddress::kMapped, sizeof IpAddress::kMapped);
+  std::memcpy(address.bytes.data() + 12, four, 4);
+  return address;
+}
 IpAddress ipv4_address(uint32_t host_order) noexcept;
-IpAddress ipv6_address(const void* sixteen) noexcept;
+inline IpAddress ipv6_address(const void* sixteen) noexcept {
+  IpAddress address;
+  std::memcpy(address.bytes.data(), sixteen, 16);
+  return address;
+}
 
 // "10.0.0.1" or "fd00::1": any address. Errors: invalid_argument.
 Result<IpAddress> parse_address(std::string_view text);

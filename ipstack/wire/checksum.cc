@@ -1,4 +1,4 @@
-// checksum.cc - words of 32 bits whose carries gather above: one at a time, four, or eight, by what the processor has.
+// checksum.cc - words of 32 bits whose carries gather above: four at a time, or eight, by what the processor has.
 //
 // The order of bytes in a word is the machine's: a one's complement sum does not mind (RFC 1071, 2B).
 #include "ipstack/wire/checksum.h"
@@ -15,19 +15,6 @@ namespace unet::ip {
 namespace {
 
 const bool wide = has_checksum_wide();  // set before main()
-
-constexpr size_t kShort = 64;  // bytes up to which setting wide registers up costs more than they save
-
-uint64_t add_words(uint64_t sum, const std::byte* at, size_t length) noexcept {
-  for (; length >= 4; length -= 4, at += 4) {
-    uint32_t word;
-    std::memcpy(&word, at, sizeof word);
-    sum += word;
-  }
-  uint32_t last = 0;
-  if (length != 0) std::memcpy(&last, at, length);
-  return sum + last;
-}
 
 }  // namespace
 
@@ -50,7 +37,7 @@ UNET_WIDE uint64_t checksum_wide(uint64_t sum, const std::byte* at, size_t lengt
   }
   uint64_t lanes[4];
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), _mm256_add_epi64(_mm256_add_epi64(a, b), _mm256_add_epi64(c, d)));
-  return add_words(sum + lanes[0] + lanes[1] + lanes[2] + lanes[3], at, length);
+  return checksum_add_words(sum + lanes[0] + lanes[1] + lanes[2] + lanes[3], at, length);
 }
 
 uint64_t checksum_narrow(uint64_t sum, const std::byte* at, size_t length) noexcept {
@@ -66,20 +53,18 @@ uint64_t checksum_narrow(uint64_t sum, const std::byte* at, size_t length) noexc
   }
   uint64_t lanes[2];
   _mm_storeu_si128(reinterpret_cast<__m128i*>(lanes), _mm_add_epi64(_mm_add_epi64(a, b), _mm_add_epi64(c, d)));
-  return add_words(sum + lanes[0] + lanes[1], at, length);
+  return checksum_add_words(sum + lanes[0] + lanes[1], at, length);
 }
 
 #else
 
 bool has_checksum_wide() noexcept { return false; }
-uint64_t checksum_wide(uint64_t sum, const std::byte* at, size_t length) noexcept { return add_words(sum, at, length); }
-uint64_t checksum_narrow(uint64_t sum, const std::byte* at, size_t length) noexcept { return add_words(sum, at, length); }
+uint64_t checksum_wide(uint64_t sum, const std::byte* at, size_t length) noexcept { return checksum_add_words(sum, at, length); }
+uint64_t checksum_narrow(uint64_t sum, const std::byte* at, size_t length) noexcept { return checksum_add_words(sum, at, length); }
 
 #endif
 
-uint64_t checksum_add(uint64_t sum, const void* bytes, size_t length) noexcept {
-  const auto* const at = static_cast<const std::byte*>(bytes);
-  if (length <= kShort) return add_words(sum, at, length);
+uint64_t checksum_add_long(uint64_t sum, const std::byte* at, size_t length) noexcept {
   return wide ? checksum_wide(sum, at, length) : checksum_narrow(sum, at, length);
 }
 

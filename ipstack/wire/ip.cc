@@ -289,8 +289,8 @@ uint32_t emit_ipv4(std::byte* to, const IpFields& fields, uint32_t length) noexc
                                           (fields.offset / kFragmentUnit & kOffsetMask));
   header.hop_limit = fields.hop_limit;
   header.protocol = fields.protocol;
-  std::memcpy(header.from, fields.from.wire(), 4);
-  std::memcpy(header.to, fields.to.wire(), 4);
+  std::memcpy(header.from, fields.from.bytes.data() + 12, 4);
+  std::memcpy(header.to, fields.to.bytes.data() + 12, 4);
   std::memcpy(to, &header, sizeof header);
   if (fields.router_alert) {
     constexpr std::array<uint8_t, kRouterAlertIpv4Bytes> kOption{Ipv4Option::kRouterAlert, 4, 0, 0};
@@ -341,9 +341,9 @@ uint32_t emit_ip_header(std::byte* to, const IpFields& fields, uint32_t length) 
 }
 
 uint64_t pseudo_header_sum(const IpAddress& from, const IpAddress& to, uint8_t protocol, uint32_t length) noexcept {
-  const size_t size = from.wire_size();
-  uint64_t sum = checksum_add(checksum_add(0, from.wire(), size), to.wire(), size);
-  sum = checksum_add16(sum, protocol);
+  // An IPv4 address is kept as one of IPv6; the ones that map it are a zero to this sum.
+  uint64_t sum = checksum_add16(0, protocol);
+  for (const size_t at : {0, 4, 8, 12}) sum += uint64_t{from.half(at)} + to.half(at);
   return checksum_add16(checksum_add16(sum, static_cast<uint16_t>(length >> 16)), static_cast<uint16_t>(length));
 }
 
