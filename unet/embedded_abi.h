@@ -42,7 +42,8 @@ struct unet_embedded_table {
 
   // Sends `length` bytes of `data` on a channel of the caller's endpoint without a queue between; `more`: the next send,
   // push() or pull() that follows at once puts it on the wire. Returns 1, or 0 if this message has to go by the queue: it needs
-  // several frames, the channel leads to no wire, the wire is busy, or something is queued before it.
+  // several frames, the channel leads to no wire, the wire is busy, or something is queued before it. On the IP channel packets go so
+  // that are shorter than 1 KiB and go on with the flow that was sent last.
   int (*send)(void* handle, uint32_t endpoint, uint32_t channel, const void* data, uint32_t length, int more);
 
   // One turn of engine and service; if neither had anything to do, sleeps until there is something, until timeout_ns have

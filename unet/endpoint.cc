@@ -14,6 +14,7 @@ constexpr uint32_t kPolledLocals = 8;      // local channels polled every time; 
 constexpr uint32_t kRotatedLocals = 4;     // how many of the others per poll
 constexpr uint32_t kOthersFirst = 16;      // each time so many polls have passed, the others come first: nobody starves
 constexpr uint32_t kLookAtSocket = 65536;  // empty polls between two looks whether the NI is still there
+constexpr uint32_t kPastQueueMax = 1023;   // bytes of a reservation that are rather copied into a frame than read in place
 constexpr uint32_t kUnsentMax = 32;        // sends with `more` that an embedded NI lets gather
 
 }  // namespace
@@ -50,11 +51,7 @@ void Endpoint::linger() noexcept {
 SendOutcome Endpoint::send_ni(ChannelState& state, Channel channel, Bytes data, bool more) noexcept {
   if (!state.open) return SendOutcome::no_channel;
   const auto length = static_cast<uint32_t>(std::min<size_t>(data.size(), kMessageMax + 1));
-  if (embedded_ != nullptr &&
-      embedded_->send(embedded_handle_, id_, static_cast<uint32_t>(channel), data.data(), length, more ? 1 : 0) != 0) {
-    unsent_ = more ? unsent_ + 1 : 0;
-    return SendOutcome::sent;
-  }
+  if (embedded_ != nullptr && send_past_queue(channel, {data.data(), length}, more)) return SendOutcome::sent;
   SendOutcome outcome = queues_->send(channel, data.data(), length);
   if (embedded_ == nullptr) return outcome;
   if (outcome == SendOutcome::full) {
@@ -62,6 +59,13 @@ SendOutcome Endpoint::send_ni(ChannelState& state, Channel channel, Bytes data, 
     outcome = queues_->send(channel, data.data(), length);
   }
   return after_ni_send(outcome, more);
+}
+
+bool Endpoint::send_past_queue(Channel channel, Bytes data, bool more) noexcept {
+  const auto length = static_cast<uint32_t>(data.size());
+  if (embedded_->send(embedded_handle_, id_, static_cast<uint32_t>(channel), data.data(), length, more ? 1 : 0) == 0) return false;
+  unsent_ = more ? unsent_ + 1 : 0;
+  return true;
 }
 
 SendOutcome Endpoint::after_ni_send(SendOutcome outcome, bool more) noexcept {
@@ -87,6 +91,11 @@ SendOutcome Endpoint::post(Channel channel, uint32_t length, bool more) noexcept
   if (index >= channels_.size()) return emulated_ != nullptr ? emulated_->post(channel, length, more) : SendOutcome::no_channel;
   if (!channels_[index].open) return SendOutcome::no_channel;
   if (channels_[index].sends_locally) return channels_[index].local->post(length);
+  if (embedded_ != nullptr && length <= kPastQueueMax && length <= queues_->reserved().size() &&
+      send_past_queue(channel, queues_->reserved().first(length), more)) {
+    queues_->forget_reserved();
+    return SendOutcome::sent;
+  }
   return after_ni_send(queues_->post(channel, length), more);
 }
 

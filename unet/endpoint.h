@@ -320,6 +320,7 @@ class Endpoint {
   Endpoint(std::shared_ptr<Connection> connection, uint32_t id);
 
   SendOutcome send_ni(ChannelState& state, Channel channel, Bytes data, bool more) noexcept;
+  bool send_past_queue(Channel channel, Bytes data, bool more) noexcept;
   SendOutcome after_ni_send(SendOutcome outcome, bool more) noexcept;
   bool receive_any(Message& message) noexcept;
   SendOutcome send_emulated(Channel channel, Bytes data, bool more) noexcept;

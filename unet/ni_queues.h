@@ -47,6 +47,11 @@ class NiQueues {
   }
   MutableBytes reserve(uint32_t length) noexcept;
   SendOutcome post(Channel channel, uint32_t length) noexcept;
+  // What reserve() has given, until it is posted or forgotten.
+  Bytes reserved() const noexcept {
+    return reserved_length_ == 0 ? Bytes() : Bytes(segment_.data() + geometry_.send_data + reserved_offset_, reserved_length_);
+  }
+  void forget_reserved() noexcept { reserved_length_ = 0; }
   // Takes the last `bytes`, rounded up to pages, of the memory for outgoing messages for the caller's own use. Nothing: something was sent
   // before, or too little would be left.
   MutableBytes keep(uint64_t bytes) noexcept;

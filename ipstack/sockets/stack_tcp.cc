@@ -347,6 +347,7 @@ void Stack::after(uint32_t index) {
   const bool blocked = !send_segments(index);
   if (blocked) make_due(index);
   Socket& socket = slab_[index];
+  if (!blocked) socket.due = false;  // run() would do the same once more
   tcp::Connection& connection = *socket.tcp.connection;
   // While there is no room run() asks again by itself: a pacer that would let more go does not wake anybody for that.
   timers_.set(index, std::max(connection.next_timer(), now_ + (blocked ? kMillisecond : 1)));
@@ -486,9 +487,9 @@ void Stack::handle_connection(uint32_t index, const ip::TcpView& segment, uint8_
   connection.handle_segment(segment, now_, ecn);
   if (socket.fast_open_asked && is_synchronized(connection.state())) learn_fast_open(socket, segment);
   take_failure(socket);
-  // What it says of this leaves when all that came at once has been seen; but that the owner can go on he is told now.
+  // What it says of this leaves when all that came at once has been seen, and then its timers are set; but that the owner can go on he is
+  // told now.
   make_due(index);
-  timers_.set(index, connection.next_timer());
   note(index);
 }
 

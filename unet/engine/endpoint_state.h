@@ -70,6 +70,11 @@ struct Outgoing {
   uint64_t region_offset = 0;
   Pieces pieces;
 
+  // From the beginning of the pieces on, but for the first `head` bytes, which go another way.
+  void begin(uint32_t head) noexcept {
+    piece = piece_offset = offset = 0;
+    skip(head);
+  }
   // Copies the next `length` bytes of the message; the caller knows that there are as many.
   void copy_next(std::byte* to, uint32_t length) noexcept {
     while (length != 0) {

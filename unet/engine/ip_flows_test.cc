@@ -69,6 +69,60 @@ TEST_CASE("a claim that goes takes its flows along, both ways") {
   }
 }
 
+TEST_CASE("a short packet of a flow goes past the queue, and nothing else does") {
+  TestIp t;
+  for (const Flow& f : flows(t)) {
+    TestEndpoint& e = t.add({{.protocol = f.protocol, .port = 80}});
+    const uint32_t number = t.next_claim - 1;
+    const auto past_queue = [&](Bytes packet, uint16_t segment_size = 0) {
+      t.seen.clear();
+      const Packet message = make_message({.segment_size = segment_size}, packet);
+      const bool sent = t.ni.engine->send(e.number, TestIp::kChannel, message, false);
+      t.run();
+      return sent;
+    };
+    CHECK_FALSE(past_queue(from_us(f, 10)));  // nobody has looked yet whether it may
+    for (int i = 0; i < 2; ++i) REQUIRE(t.send(e, {}, from_us(f, 10)));  // the first one waits for the neighbour
+    for (const size_t size : {size_t{10}, size_t{700}, size_t{1000}, size_t{0}}) {
+      const uint64_t before = e.counter(EndpointCounter::sent_messages);
+      REQUIRE(past_queue(from_us(f, size)));
+      REQUIRE(t.seen.size() == 1);
+      CHECK(t.seen[0].payload.size() == size + (f.protocol == kTcp ? 20 : 8));
+      CHECK(e.counter(EndpointCounter::sent_messages) == before + 1);
+    }
+    Packet other_port = from_us(f, 10), cut = from_us(f, 10);
+    other_port[f.own.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes] ^= std::byte{1};
+    cut.pop_back();
+    CHECK_FALSE(past_queue(other_port));
+    CHECK_FALSE(past_queue(cut));
+    CHECK_FALSE(past_queue(from_us(f, 1024)));      // might be read in place
+    CHECK_FALSE(past_queue(from_us(f, 201), 100));  // is three packets
+    CHECK_FALSE(past_queue({}));
+    CHECK(t.seen.empty());
+    const Packet message = make_message({}, from_us(f, 10));
+    REQUIRE(e.send(TestIp::kChannel, message, 0));
+    CHECK_FALSE(past_queue(from_us(f, 20)));        // the one in the queue goes first
+    CHECK(t.seen.size() == 1);
+    REQUIRE(past_queue(from_us(f, 20)));
+    t.ni.command(ReleaseIp{number});
+    t.ni.run();
+    CHECK_FALSE(past_queue(from_us(f, 10)));
+    CHECK(t.seen.empty());
+  }
+}
+
+TEST_CASE("that a packet may go past the queue is not known for long") {
+  TestIp t;
+  TestEndpoint& e = t.add({{.protocol = kTcp, .port = 80}});
+  const Flow f = flows(t)[1];
+  const Packet message = make_message({}, from_us(f, 10));
+  for (int i = 0; i < 2; ++i) REQUIRE(t.send(e, {}, from_us(f, 10)));
+  REQUIRE(t.ni.engine->send(e.number, TestIp::kChannel, message, false));
+  t.ni.now += kJudgedFor;
+  t.run();
+  CHECK_FALSE(t.ni.engine->send(e.number, TestIp::kChannel, message, false));
+}
+
 TEST_CASE("an address that somebody else has takes its flows along, both ways") {
   TestIp t;
   TestEndpoint& e = t.add({{.protocol = kUdp, .port = 80}});

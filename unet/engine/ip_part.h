@@ -104,6 +104,9 @@ class IpPart {
   // Begins a message that lies in `out.pieces`. done: it was delivered on this NI, or it goes on as `out` (active) by go_on(). dropped:
   // for `reason`.
   Step begin(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason, Nanoseconds now) noexcept;
+  // A message in `out.pieces` that goes on with the endpoint's last flow, and is short and one packet, at once. False, and nothing has
+  // happened: it has to go by begin(). `reason` says why it was dropped, if it was.
+  bool send_now(EndpointState& endpoint, Outgoing& out, std::optional<EndpointCounter>& reason, uint32_t& port, Nanoseconds now) noexcept;
   // The next packet of the message under way. blocked: `port` takes no frames. `spent`: the bytes of it.
   Step go_on(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason, uint32_t& port, uint32_t& spent, Nanoseconds now) noexcept;
 

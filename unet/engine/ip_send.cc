@@ -79,10 +79,7 @@ IpPart::Step IpPart::begin(EndpointState& endpoint, Outgoing& out, EndpointCount
     tell_error(endpoint, message, {.why = ip::Unreachable::prohibited});
     return reason = EndpointCounter::ip_not_over, Step::dropped;
   }
-  out.piece = 0;
-  out.piece_offset = 0;
-  out.offset = 0;
-  out.skip(message.payload_at);
+  out.begin(message.payload_at);
   if (!known && is_ours(fields.to)) {
     deliver_here(endpoint, out, message);
     return Step::done;
@@ -94,6 +91,23 @@ IpPart::Step IpPart::begin(EndpointState& endpoint, Outgoing& out, EndpointCount
   }
   out.active = true;
   return Step::done;
+}
+
+// What may be lent to a port is not sent so: its memory is not the queue's. Nor what others of this NI may have to hear.
+bool IpPart::send_now(EndpointState& endpoint, Outgoing& out, std::optional<EndpointCounter>& reason, uint32_t& port,
+                      Nanoseconds now) noexcept {
+  const IpSend& send = *endpoint.ip_send;
+  if (read_ip_message(out.pieces, endpoint.ip_send->message)) return false;
+  const IpMessage& message = send.message;
+  if (!send.goes_on() || !holds(send.judged, now) || !remains_.empty() || message.fields.to.is_multicast()) return false;
+  if (message.payload >= kLendMin || (message.segment_size != 0 && message.payload > message.segment_size)) return false;
+  out.begin(message.payload_at);
+  EndpointCounter why{};
+  uint32_t spent = 0;
+  const Step step = go_on(endpoint, out, why, port, spent, now);
+  out.active = false;
+  if (step == Step::dropped) reason = why;
+  return step != Step::blocked;
 }
 
 // ---- on this NI: one copy, whatever the length

@@ -242,23 +242,31 @@ Mux::Step Mux::send(EndpointState& endpoint, const Slot& slot, uint64_t mark, Na
 
 bool Mux::send_now(EndpointState& endpoint, uint32_t number, Bytes data, bool more, Nanoseconds now) noexcept {
   ChannelState* const channel = endpoint.channel(number);
-  if (channel == nullptr || channel->kind != ChannelKind::wire || endpoint.active || endpoint.outgoing.active) return false;
-  if (endpoint.share->limited) return false;
+  if (channel == nullptr || endpoint.active || endpoint.outgoing.active || endpoint.share->limited) return false;
   const Slot& queued = endpoint.send.slot_at(endpoint.send.position());
   if (static_cast<uint32_t>(queued.mark.load(std::memory_order_relaxed)) == endpoint.send.position() + 1) return false;
-  Port& port = *ports_[channel->port];
-  if (data.size() > port.fragment_size(FrameFlags::kMessage)) return false;
+  Port* const port = channel->kind == ChannelKind::wire ? send_frame_now(*channel, data, now)
+                     : channel->kind == ChannelKind::ip ? send_ip_now(endpoint, data, now)
+                                                        : nullptr;
+  if (port == nullptr) return false;
+  endpoint.count(EndpointCounter::sent_messages);
+  endpoint.count(EndpointCounter::sent_bytes, data.size());
+  if (!more) port->flush(now);
+  unfinished_ = unfinished_ || port->staged();
+  return true;
+}
+
+// The port that has the frame, or nullptr: nothing has happened. So for IP.
+Port* Mux::send_frame_now(ChannelState& channel, Bytes data, Nanoseconds now) noexcept {
+  Port& port = *ports_[channel.port];
+  if (data.size() > port.fragment_size(FrameFlags::kMessage)) return nullptr;
   TransmitFrame* const frame = port.frame(now);
-  if (frame == nullptr) return false;
+  if (frame == nullptr) return nullptr;
   const auto length = static_cast<uint32_t>(data.size());
   if (length <= kInlineMax) copy_small(frame->data + kFrameOverhead, data.data(), length);
   else copy_bytes(frame->data + kFrameOverhead, data.data(), length);
-  compose(*frame, *channel, port, length);
-  endpoint.count(EndpointCounter::sent_messages);
-  endpoint.count(EndpointCounter::sent_bytes, length);
-  if (!more) port.flush(now);
-  unfinished_ = unfinished_ || port.staged();
-  return true;
+  compose(*frame, channel, port, length);
+  return &port;
 }
 
 Mux::Step Mux::send_long(EndpointState& endpoint, ChannelState* channel, uint32_t number, const Slot& slot, Mark mark,

@@ -50,7 +50,7 @@ class Mux {
     return busy_turn(now);
   }
 
-  // A message that fits one frame, from memory of the process that runs the engine: composed at once and, unless `more`,
+  // A message that fits one frame, or one that fits one packet of a flow that goes on, from memory of the process that runs the engine: composed at once and, unless `more`,
   // sent. False, and nothing has happened: it has to go by the queue.
   bool send_now(EndpointState& endpoint, uint32_t channel, Bytes data, bool more, Nanoseconds now) noexcept;
 
@@ -98,6 +98,8 @@ class Mux {
   Step send_long(EndpointState& endpoint, ChannelState* channel, uint32_t number, const Slot& slot, Mark mark, Nanoseconds now) noexcept;
   Step send_frames(EndpointState& endpoint, Nanoseconds now) noexcept;
   Step send_ip(EndpointState& endpoint, uint32_t number, Nanoseconds now) noexcept;
+  Port* send_frame_now(ChannelState& channel, Bytes data, Nanoseconds now) noexcept;
+  Port* send_ip_now(EndpointState& endpoint, Bytes data, Nanoseconds now) noexcept;
   Step send_ip_packets(EndpointState& endpoint, Nanoseconds now) noexcept;
   Step refuse(EndpointState& endpoint, EndpointCounter reason) noexcept;
   EndpointState* peer_of(const ChannelState& channel) const noexcept;

@@ -1,6 +1,7 @@
 // mux_frames.cc - the mux's way to a wire: a message cut into frames, copied or lent to the port, and slots given back.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "unet/engine/mux.h"
 
@@ -76,6 +77,21 @@ Mux::Step Mux::send_ip(EndpointState& endpoint, uint32_t number, Nanoseconds now
   if (out.active) return send_ip_packets(endpoint, now);
   sent(endpoint, out.pieces.length);
   return Step::sent;
+}
+
+Port* Mux::send_ip_now(EndpointState& endpoint, Bytes data, Nanoseconds now) noexcept {
+  Outgoing& out = endpoint.outgoing;
+  out.pieces.pieces[0] = data;
+  out.pieces.count = data.empty() ? 0 : 1;
+  out.pieces.length = static_cast<uint32_t>(data.size());
+  std::optional<EndpointCounter> reason;
+  uint32_t port = 0;
+  if (data.size() > kMessageMax || !ip_->send_now(endpoint, out, reason, port, now)) return nullptr;
+  if (reason) [[unlikely]] {
+    endpoint.count(*reason);
+    delivery_.flush();  // its sender may have been told
+  }
+  return ports_[port].get();
 }
 
 Mux::Step Mux::send_ip_packets(EndpointState& endpoint, Nanoseconds now) noexcept {
