@@ -144,7 +144,7 @@ Transferred Connection::receive(MutableBytes data) noexcept {
   }
   uint32_t taken = 0;
   while (taken < data.size() && received_.readable() != 0) {
-    std::array<Bytes, 8> pieces;
+    std::array<Bytes, 4> pieces;
     const uint32_t count = gather(pieces);
     uint32_t bytes = 0;
     for (uint32_t i = 0; i < count && taken + bytes < data.size(); ++i) {

@@ -44,6 +44,10 @@ T read(const std::byte* from) noexcept {
 
 // The first bytes of what lies in pieces.
 uint32_t copy_head(const Pieces& from, std::byte* to, uint32_t most) noexcept {
+  if (most == kHeadMax && from.pieces[0].size() >= kHeadMax) {  // nearly always, and no call
+    std::memcpy(to, from.pieces[0].data(), kHeadMax);
+    return kHeadMax;
+  }
   uint32_t done = 0;
   for (uint32_t i = 0; i < from.count && done < most; ++i) {
     const auto part = static_cast<uint32_t>(std::min<uint64_t>(most - done, from.pieces[i].size()));

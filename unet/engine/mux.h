@@ -50,8 +50,8 @@ class Mux {
     return busy_turn(now);
   }
 
-  // A message that fits one frame, or one that fits one packet of a flow that goes on, from memory of the process that runs the engine: composed at once and, unless `more`,
-  // sent. False, and nothing has happened: it has to go by the queue.
+  // A message that fits one frame, or one packet of a flow that goes on, from memory of the process that runs the engine: composed at
+  // once and, unless `more`, sent. False, and nothing has happened: it has to go by the queue.
   bool send_now(EndpointState& endpoint, uint32_t channel, Bytes data, bool more, Nanoseconds now) noexcept;
 
   // Something waits for a port, not for a client: poll() must run again soon even if nothing is signalled.
