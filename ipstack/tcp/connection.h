@@ -372,7 +372,8 @@ class Connection {
   uint8_t challenges_ = 0;            // in the present second
   uint8_t keep_alives_ = 0;           // without an answer
   uint16_t repeats_ = 0;              // duplicate ACKs in a row (without SACK)
-  uint8_t rack_multiple_ = 1, rack_persist_ = 0;
+  uint16_t rack_multiple_ = 1;        // of a quarter of the least round trip: RACK.reo_wnd_mult
+  uint8_t rack_persist_ = 0;
 
   // As RFC 9293, 3.3.1 names them.
   Sequence iss_{}, snd_una_{}, snd_nxt_{}, snd_wl1_{}, snd_wl2_{};

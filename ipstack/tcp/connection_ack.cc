@@ -8,7 +8,6 @@ namespace unet::tcp {
 namespace {
 constexpr uint32_t kDuplicateThreshold = 3;  // RFC 5681, 3.2
 constexpr uint8_t kReorderPersist = 16;      // recoveries (RFC 8985, 6.2, step 4)
-constexpr uint8_t kReorderMultipleMax = 64;
 }  // namespace
 
 // RFC 9293, 3.10.7.4, fifth. False: the segment is dropped.
@@ -217,7 +216,8 @@ void Connection::handle_delivery(const ip::TcpView& segment, Delivery& delivery,
   if (duplicate_told && !rack_round_) {
     rack_round_ = true;
     rack_round_end_ = snd_nxt_;
-    rack_multiple_ = std::min<uint8_t>(static_cast<uint8_t>(rack_multiple_ + 1), kReorderMultipleMax);
+    // Up to a round trip, however short the least one was: that may have been of a path that is no more.
+    if (rack_multiple_ * rtt_.least() / 4 < rtt_.smooth() && rack_multiple_ != 0xFFFF) ++rack_multiple_;
     rack_persist_ = kReorderPersist;
   }
   if (!sacks_ && recovery_ == Recovery::fast && acked != 0) {

@@ -21,14 +21,15 @@ struct Outcome {
 };
 
 // Means of several seeds, each for `seconds` behind half a second.
-Outcome stream(Bottleneck link, Algorithm algorithm, uint64_t seconds) {
+Outcome stream(Bottleneck link, Algorithm algorithm, uint64_t seconds, Nanoseconds sound_delay = 50 * kMicrosecond) {
   constexpr uint64_t kSeeds = 6;
   Outcome sum;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     // The handshake finds the path sound; what is measured then is of no use to what comes.
     Bottleneck sound = link;
-    sound.loss = sound.late = sound.acks_lost = 0;
-    sound.delay = 50 * kMicrosecond;
+    sound.loss = sound.late = sound.acks_lost = sound.acks_late = 0;
+    sound.turn = 0;
+    sound.delay = sound_delay;
     SharedLink wire(sound, seed);
     Options options;
     options.congestion = algorithm;
@@ -63,6 +64,19 @@ TEST_CASE("segments that come late cost nothing: recoveries for them are undone"
       CHECK(it.undone * 10 >= it.recoveries * 8);
       CHECK(it.recoveries != 0);
     }
+  }
+}
+
+// RFC 8985, 6.2, step 4: patience grows by a quarter of the least round trip, which is of a path that was 50 times as short.
+TEST_CASE("patience with segments that come late grows up to a round trip, however short one was once") {
+  for (const double gigabits : {1.0, 2.0}) {
+    const Outcome it = stream({.bits_per_second = gigabits * 1e9, .delay = kMillisecond, .acks_late = 0.01, .late = 0.01,
+                               .late_by = kMillisecond, .turn = 100 * kMicrosecond},
+                              Algorithm::cubic, 2, 20 * kMicrosecond);
+    const double used = kUsed * gigabits * 1e9 / kRate;
+    INFO("goodput " << it.goodput << " of " << used << ", recoveries " << it.recoveries << ", undone " << it.undone);
+    CHECK(it.goodput > 0.8 * used);
+    CHECK(it.recoveries < 6 * 400);
   }
 }
 

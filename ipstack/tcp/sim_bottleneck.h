@@ -18,7 +18,7 @@ struct Bottleneck {
   uint32_t queue = 1 << 20;              // bytes that may wait for it
   Nanoseconds delay = 5 * kMillisecond;  // one way, behind it and back
   double loss = 0;                       // of what leaves it
-  double acks_lost = 0;
+  double acks_lost = 0, acks_late = 0;
   double late = 0;                       // of what leaves it, and comes so much later than what is behind it:
   Nanoseconds late_by = 0;
   Nanoseconds turn = 0;                  // what comes within such a time is looked at, and answered, at once; 0: each at once
@@ -181,6 +181,8 @@ class SharedLink {
       if (link_.late != 0 && chance(link_.late)) at += link_.late_by;
     } else if (link_.acks_lost != 0 && payload.empty() && chance(link_.acks_lost) && flows_[which]->received != 0) {
       return;
+    } else if (link_.acks_late != 0 && chance(link_.acks_late)) {
+      at += link_.late_by;
     }
     flying_.emplace(at + link_.delay, std::move(flying));
   }
