@@ -69,9 +69,16 @@ bool Connection::check_timestamp(const ip::TcpView& segment, Nanoseconds now) no
   if (segment.length() == 0) {
     challenge(now);
   } else {
+    note_repeated(segment);
     ack_now_ = true;
   }
   return false;
+}
+
+// Of what is not looked at, but had come before: it may be what the sender has taken for lost, and sent again, which was newer.
+void Connection::note_repeated(const ip::TcpView& segment) noexcept {
+  const Sequence right = segment.sequence + static_cast<uint32_t>(segment.payload.size());
+  if (!segment.payload.empty() && segment.sequence < rcv_nxt()) note_duplicate(segment.sequence, std::min(right, rcv_nxt()));
 }
 
 // The table of RFC 9293, 3.10.7.4, but for one place: an ACK right behind the window. Two sides that have both filled the other's window
@@ -89,8 +96,7 @@ bool Connection::acceptable(const ip::TcpView& segment) const noexcept {
 void Connection::handle_unacceptable(const ip::TcpView& segment, Nanoseconds now) noexcept {
   ++shared_.counters.out_of_window;
   if (segment.length() == 0 || segment.has(Flags::kSyn)) return challenge(now);  // or two that disagree would answer each other for ever
-  const auto size = static_cast<uint32_t>(segment.payload.size());
-  if (size != 0 && segment.sequence < rcv_nxt()) note_duplicate(segment.sequence, segment.sequence + size);
+  note_repeated(segment);
   ack_now_ = true;
 }
 

@@ -67,6 +67,15 @@ TEST_CASE("segments that come late cost nothing: recoveries for them are undone"
   }
 }
 
+TEST_CASE("segments that come behind what made good for them cost little: their timestamps are old, but they are told of") {
+  const Outcome it = stream({.bits_per_second = 5 * kRate, .delay = kMillisecond, .late = 0.002, .late_by = 3 * kMillisecond,
+                             .turn = 100 * kMicrosecond},
+                            Algorithm::cubic, 2);
+  INFO("goodput " << it.goodput << ", recoveries " << it.recoveries << ", undone " << it.undone);
+  CHECK(it.goodput > 0.9 * 5 * kUsed);
+  CHECK(it.undone * 10 >= it.recoveries * 9);
+}
+
 // RFC 8985, 6.2, step 4: patience grows by a quarter of the least round trip, which is of a path that was 50 times as short.
 TEST_CASE("patience with segments that come late grows up to a round trip, however short one was once") {
   for (const double gigabits : {1.0, 2.0}) {
