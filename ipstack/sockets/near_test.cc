@@ -418,6 +418,68 @@ TEST_CASE("near datagrams go to whom they belong to now, whoever had the one bef
   CHECK(b.receive_from(next, room, nullptr) == -EAGAIN);
 }
 
+TEST_CASE("what a caller waits for goes straight to it, in its turn") {
+  Near near;
+  near.connect();
+  Stack &a = *near.a.stack, &b = *near.b.stack;
+  std::vector<std::byte> room(1000);
+  const auto has = [&](int64_t bytes, size_t from) {
+    const auto sent = pattern(static_cast<size_t>(bytes), from);
+    return std::equal(sent.begin(), sent.end(), room.begin());
+  };
+  SECTION("of a stream, whose window opens as if it had been kept") {
+    const auto rounds = 3 * static_cast<size_t>(b.option(near.server, Stack::Option::receive_buffer)) / 1000;
+    for (size_t i = 0; i < rounds; ++i) {
+      REQUIRE(receive(b, near.server) == -EAGAIN);
+      b.await(near.server, room);
+      REQUIRE(a.send(near.client, pattern(1000, i)) == 1000);
+      near.settle();
+      REQUIRE(near.b.port.kept() == 0);
+      REQUIRE(b.receive(near.server, MutableBytes(room)) == 1000);
+      REQUIRE(has(1000, i));
+      b.await(-1, {});
+    }
+  }
+  SECTION("of a stream, more than there is room for, and more than one") {
+    b.await(near.server, MutableBytes(room).first(10));
+    CHECK(a.send(near.client, pattern(11)) == 11);
+    near.settle();
+    CHECK(near.b.port.kept() == 1);
+    CHECK(b.receive(near.server, room) == 11);
+    b.await(near.server, room);
+    CHECK(a.send(near.client, pattern(100)) == 100);
+    CHECK(a.send(near.client, pattern(200, 1)) == 200);
+    CHECK(a.shutdown(near.client, Stack::How::write) == 0);
+    near.settle();
+    CHECK(b.receive(near.server, MutableBytes(room)) == 100);
+    b.await(-1, {});
+    CHECK(has(100, 0));
+    CHECK(b.receive(near.server, room) == 200);
+    CHECK(has(200, 1));
+    CHECK(b.receive(near.server, room) == 0);
+  }
+  SECTION("datagrams") {
+    const int to = b.socket(Type::datagram, false), from = a.socket(Type::datagram, false);
+    REQUIRE(b.bind(to, {{}, 53}) == 0);
+    REQUIRE(a.bind(from, {{}, 1000}) == 0);
+    for (const size_t bytes : {size_t{0}, size_t{10}, size_t{1000}, size_t{1001}}) {
+      b.await(to, room);
+      for (int i = 0; i < 2; ++i) REQUIRE(a.send_to(from, pattern(bytes), at("10.0.0.1", 53)) == static_cast<int64_t>(bytes));
+      near.settle();
+      for (int i = 0; i < 2; ++i) {
+        Address peer;
+        uint32_t whole = 77;
+        CHECK(b.receive_from(to, room, &peer, false, &whole) == static_cast<int64_t>(std::min<size_t>(bytes, 1000)));
+        CHECK(whole == bytes);
+        CHECK(peer == at("10.0.0.1", 1000));
+        CHECK(has(static_cast<int64_t>(std::min<size_t>(bytes, 1000)), 0));
+        b.await(-1, {});
+      }
+      CHECK(b.receive_from(to, room, nullptr) == -EAGAIN);
+    }
+  }
+}
+
 // ---- a neighbour that lies
 
 struct Liar {
