@@ -194,7 +194,7 @@ int64_t Sockets::block(bool waits, Nanoseconds within, Try attempt) {
   int64_t result = attempt();
   if (result != -EAGAIN) return answer(result);
   // What has come may be what is asked for, also for those who do not wait; and it is answered by what the application says next.
-  if (network_->poll(*stack_) != 0 || waits) result = attempt();
+  if (network_->poll_for_answer(*stack_) != 0 || waits) result = attempt();
   const Nanoseconds until = within == 0 ? kForever : clock_.now() + within;
   while (result == -EAGAIN && waits && clock_.now() < until) {
     stack_->run();
@@ -205,7 +205,7 @@ int64_t Sockets::block(bool waits, Nanoseconds within, Try attempt) {
       break;
     }
     stack_->set_time(clock_.now());
-    network_->poll(*stack_);
+    network_->poll_for_answer(*stack_);
     result = attempt();
   }
   if (result == -EAGAIN && stack_->is_due()) stack_->run();

@@ -89,16 +89,15 @@ void EndpointNetwork::post(uint32_t bytes, std::span<const Bytes> kept) noexcept
 
 // ---- what comes
 
-uint32_t EndpointNetwork::poll(Stack& stack, uint32_t most) {
+uint32_t EndpointNetwork::poll(Stack& stack, uint32_t most, bool for_answer) {
   uint32_t count = 0;
   if (news_ || ++polls_ % kPollsPerLook == 0) {
     look(stack);
     count = 1;  // something may have
   }
-  // Behind what a neighbour says others' messages are not looked for: it waits for the answer, and the next poll() looks.
   bool near = false;
   for (Message message; count < most && (near ? endpoint_->receive_next(message) : endpoint_->receive(message)); ++count) {
-    near = message.from_local;
+    near = for_answer && message.from_local;
     const bool kept = take(stack, message);
     const bool alone = count < 2 && message.length <= kShort && endpoint_->would_fetch();
     if (!kept) endpoint_->release(message);
