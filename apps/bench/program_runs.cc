@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "apps/bench/child.h"
@@ -18,10 +19,10 @@ namespace {
 using Figures = std::vector<ProgramFigure>;
 using Command = std::vector<std::string>;
 
-constexpr Nanoseconds kPatience = 60 * kSecond;  // beyond what it should take
+constexpr Nanoseconds kPatience = 20 * kSecond;  // beyond what it should take
 constexpr uint32_t kIdleSeconds = 2;
 constexpr useconds_t kSettleUs = 500'000;
-constexpr uint32_t kRedisAlone = 15'000, kRedisTogether = 40'000;  // requests of each kind for a second, about
+constexpr uint32_t kRedisFirst = 3'000, kRedisMost = 20'000'000;  // requests of each kind
 constexpr uint32_t kPageBytes = 1024;
 
 struct Measured {
@@ -51,69 +52,58 @@ Result<Child> start_server(const ProgramSetting& setting, const Command& command
   return server;
 }
 
-Result<Figures> run_iperf3(const ProgramSetting& setting) {
-  const std::string port = std::to_string(setting.port), seconds = std::to_string(setting.seconds);
+// A stream, or datagrams of so many bytes.
+Status run_iperf3(const ProgramSetting& setting, uint32_t datagram, Figures& figures) {
+  const std::string port = std::to_string(setting.port), seconds = std::to_string(setting.seconds), bytes = std::to_string(datagram);
   auto server = start_server(setting, {"iperf3", "-s", "-p", port, "--forceflush"}, "Server listening");
   if (!server) return tl::unexpected(server.error());
-  const Command client{"iperf3", "-c", setting.place.address, "-p", port, "-t", seconds, "-J"};
-  Figures figures;
-  for (const char* const size : {"", "64", "1472"}) {
-    Command command = client;
-    const std::string bytes = size;
-    if (!bytes.empty()) command.insert(command.end(), {"-u", "-b", "0", "-l", bytes});
-    auto measured = measure(setting, *server, command);
-    if (!measured) return tl::unexpected(measured.error());
-    auto transferred = parse_iperf3(measured->said);
-    if (!transferred) return tl::unexpected(transferred.error());
-    if (bytes.empty()) {
-      figures.push_back({"iperf3-tcp", "GB/s", transferred->bytes / transferred->seconds / 1e9});
-      figures.push_back({"iperf3-tcp_cpu", "s/GB", measured->cpu_ns / transferred->bytes});
-    } else {
-      figures.push_back({"iperf3-udp-" + bytes, "msg/s", transferred->datagrams / transferred->seconds});
-      figures.push_back({"iperf3-udp-" + bytes + "_cpu", "ns", measured->cpu_ns / transferred->datagrams});
-    }
+  Command command{"iperf3", "-c", setting.place.address, "-p", port, "-t", seconds, "-J"};
+  if (datagram != 0) command.insert(command.end(), {"-u", "-b", "0", "-l", bytes});
+  auto measured = measure(setting, *server, command);
+  if (!measured) return tl::unexpected(measured.error());
+  auto transferred = parse_iperf3(measured->said);
+  if (!transferred) return tl::unexpected(transferred.error());
+  if (datagram == 0) {
+    figures.push_back({"iperf3-tcp", "GB/s", transferred->bytes / transferred->seconds / 1e9});
+    figures.push_back({"iperf3-tcp_cpu", "s/GB", measured->cpu_ns / transferred->bytes});
+    return {};
   }
-  return figures;
+  figures.push_back({"iperf3-udp-" + bytes, "msg/s", transferred->datagrams / transferred->seconds});
+  figures.push_back({"iperf3-udp-" + bytes + "_cpu", "ns", measured->cpu_ns / transferred->datagrams});
+  return {};
 }
 
 struct SockperfKind {
-  const char* metric;
   bool tcp, polls;
 };
-constexpr SockperfKind kSockperf[] = {{"sockperf-tcp", true, true},
-                                      {"sockperf-udp", false, true},
-                                      {"sockperf-tcp-blocked", true, false},
-                                      {"sockperf-udp-blocked", false, false}};
 
 // What makes the kernel poll its devices, where they can be; ours poll without being told.
-void add_sockperf_options(Command& command, const SockperfKind& kind, const ChildPlace& side) {
+void add_sockperf_options(Command& command, SockperfKind kind, const ChildPlace& side) {
   if (kind.tcp) command.push_back("--tcp");
   if (!kind.polls) return;
   command.push_back("--nonblocked");
   if (side.wrapper.empty()) command.insert(command.end(), {"--lls", "50"});
 }
 
-Result<Figures> run_sockperf(const ProgramSetting& setting) {
-  Figures figures;
-  std::string port = std::to_string(setting.port);
-  for (const SockperfKind& kind : kSockperf) {
-    Command serve{"sockperf", "server", "-i", setting.place.address, "-p", port};
-    Command ask{"sockperf", "ping-pong", "-i", setting.place.address, "-p", port, "-m", "64", "--full-rtt", "-t",
-                std::to_string(setting.seconds)};
-    add_sockperf_options(serve, kind, setting.place.server);
-    add_sockperf_options(ask, kind, setting.place.client);
-    auto server = start_server(setting, serve, "to block on socket");
-    if (!server) return tl::unexpected(server.error());
-    auto measured = measure(setting, *server, ask);
-    if (!measured) return tl::unexpected(measured.error());
-    auto answered = parse_sockperf(measured->said);
-    if (!answered) return tl::unexpected(answered.error());
-    figures.push_back({std::string(kind.metric) + "_p50", "ns", answered->p50});
-    figures.push_back({std::string(kind.metric) + "_p99", "ns", answered->p99});
-    if (!kind.polls) figures.push_back({std::string(kind.metric) + "_cpu", "ns", measured->cpu_ns / answered->count});
-    port = std::to_string(std::stoi(port) + 1);
-  }
-  return figures;
+Status run_sockperf(const ProgramSetting& setting, SockperfKind kind, Figures& figures) {
+  const std::string port = std::to_string(setting.port);
+  const std::string name = std::string("sockperf-") + (kind.tcp ? "tcp" : "udp") + (kind.polls ? "" : "-blocked");
+  Command serve{"sockperf", "server", "-i", setting.place.address, "-p", port};
+  // It has room for as many as it believes can be: by itself 600,000 a second.
+  Command ask{"sockperf", "ping-pong", "-i", setting.place.address, "-p", port, "-m", "64", "--full-rtt", "--mps", "5000000", "-t",
+              std::to_string(setting.seconds)};
+  add_sockperf_options(serve, kind, setting.place.server);
+  add_sockperf_options(ask, kind, setting.place.client);
+  auto server = start_server(setting, serve, "to block on socket");
+  if (!server) return tl::unexpected(server.error());
+  auto measured = measure(setting, *server, ask);
+  if (!measured) return tl::unexpected(measured.error());
+  auto answered = parse_sockperf(measured->said);
+  if (!answered) return tl::unexpected(answered.error());
+  figures.push_back({name + "_p50", "ns", answered->p50});
+  figures.push_back({name + "_p99", "ns", answered->p99});
+  if (!kind.polls) figures.push_back({name + "_cpu", "ns", measured->cpu_ns / answered->count});
+  return {};
 }
 
 // What redis and unetd use while nobody asks for anything.
@@ -130,32 +120,43 @@ Result<ProgramFigure> measure_idle_redis(const ProgramSetting& setting, const Ch
   return ProgramFigure{"redis-idle", "%", 100.0 * static_cast<double>(*after - *before) / static_cast<double>(monotonic_now() - begin)};
 }
 
-Result<Figures> run_redis(const ProgramSetting& setting) {
-  const std::string port = std::to_string(setting.port);
-  const Command serve{"redis-server", "--bind", setting.place.address, "--port", port, "--save", "", "--appendonly", "no",
-                      "--protected-mode", "no", "--dir", setting.directory};
+Result<Measured> ask_redis(const ProgramSetting& setting, const Child& server, const std::string& clients, uint64_t requests) {
+  return measure(setting, server, {"redis-benchmark", "-h", setting.place.address, "-p", std::to_string(setting.port), "-t", "set,get",
+                                   "-c", clients, "-n", std::to_string(requests), "--csv"});
+}
+
+// It counts requests, not seconds: how many it takes is seen with a few.
+Status run_redis_clients(const ProgramSetting& setting, const Child& server, const std::string& clients, Figures& figures) {
+  auto first = ask_redis(setting, server, clients, kRedisFirst);
+  if (!first) return tl::unexpected(first.error());
+  auto pace = parse_redis_benchmark(first->said, "SET");
+  if (!pace) return tl::unexpected(pace.error());
+  const auto requests = static_cast<uint64_t>(std::clamp(pace->rate * setting.seconds / 2, 1.0 * kRedisFirst, 1.0 * kRedisMost));
+  auto measured = ask_redis(setting, server, clients, requests);
+  if (!measured) return tl::unexpected(measured.error());
+  for (const auto& [command, name] : {std::pair("SET", "redis-set-"), std::pair("GET", "redis-get-")}) {
+    auto answered = parse_redis_benchmark(measured->said, command);
+    if (!answered) return tl::unexpected(answered.error());
+    figures.push_back({name + clients, "req/s", answered->rate});
+    figures.push_back({name + clients + "_p50", "ns", answered->p50});
+    figures.push_back({name + clients + "_p99", "ns", answered->p99});
+  }
+  figures.push_back({"redis-" + clients + "_cpu", "ns", measured->cpu_ns / (2.0 * static_cast<double>(requests))});
+  return {};
+}
+
+Status run_redis(const ProgramSetting& setting, Figures& figures) {
+  const Command serve{"redis-server", "--bind", setting.place.address, "--port", std::to_string(setting.port), "--save", "",
+                      "--appendonly", "no", "--protected-mode", "no", "--dir", setting.directory};
   auto server = start_server(setting, serve, "Ready to accept connections");
   if (!server) return tl::unexpected(server.error());
-  Figures figures;
-  for (const bool alone : {true, false}) {
-    const std::string clients = alone ? "1" : "50";
-    const uint32_t requests = (alone ? kRedisAlone : kRedisTogether) * setting.seconds;
-    auto measured = measure(setting, *server, {"redis-benchmark", "-h", setting.place.address, "-p", port, "-t", "set,get", "-c", clients,
-                                               "-n", std::to_string(requests), "--csv"});
-    if (!measured) return tl::unexpected(measured.error());
-    for (const auto& [command, name] : {std::pair("SET", "redis-set-"), std::pair("GET", "redis-get-")}) {
-      auto answered = parse_redis_benchmark(measured->said, command);
-      if (!answered) return tl::unexpected(answered.error());
-      figures.push_back({name + clients, "req/s", answered->rate});
-      figures.push_back({name + clients + "_p50", "ns", answered->p50});
-      figures.push_back({name + clients + "_p99", "ns", answered->p99});
-    }
-    figures.push_back({"redis-" + clients + "_cpu", "ns", measured->cpu_ns / (2.0 * requests)});
-  }
   auto idle = measure_idle_redis(setting, *server);
   if (!idle) return tl::unexpected(idle.error());
   figures.push_back(std::move(*idle));
-  return figures;
+  for (const char* const clients : {"1", "50"}) {
+    if (auto done = run_redis_clients(setting, *server, clients, figures); !done) return done;
+  }
+  return {};
 }
 
 // One worker, as it has one core. It stays root: others may not speak to our unetd.
@@ -169,7 +170,7 @@ std::string nginx_configuration(const ProgramSetting& setting) {
          "server { listen " + setting.place.address + ":" + std::to_string(setting.port) + "; } }\n";
 }
 
-Result<Figures> run_wrk(const ProgramSetting& setting) {
+Status run_wrk(const ProgramSetting& setting, Figures& figures) {
   const std::string& d = setting.directory;
   std::ofstream(d + "/page") << std::string(kPageBytes, 'x');
   std::ofstream(d + "/nginx.conf") << nginx_configuration(setting);
@@ -181,18 +182,26 @@ Result<Figures> run_wrk(const ProgramSetting& setting) {
   if (!measured) return tl::unexpected(measured.error());
   auto answered = parse_wrk(measured->said);
   if (!answered) return tl::unexpected(answered.error());
-  return Figures{{"wrk", "req/s", answered->rate},
-                 {"wrk_p50", "ns", answered->p50},
-                 {"wrk_p99", "ns", answered->p99},
-                 {"wrk_cpu", "ns", measured->cpu_ns / answered->count}};
+  figures.push_back({"wrk", "req/s", answered->rate});
+  figures.push_back({"wrk_p50", "ns", answered->p50});
+  figures.push_back({"wrk_p99", "ns", answered->p99});
+  figures.push_back({"wrk_cpu", "ns", measured->cpu_ns / answered->count});
+  return {};
 }
 
 }  // namespace
 
 const std::vector<BenchProgram>& bench_programs() {
+  using Setting = const ProgramSetting&;
+  constexpr SockperfKind kTcp{true, true}, kUdp{false, true}, kTcpBlocked{true, false}, kUdpBlocked{false, false};
   static const std::vector<BenchProgram> programs = {
-      {"iperf3", {"iperf3"}, "iperf3", run_iperf3},
-      {"sockperf", {"sockperf"}, "sockperf", run_sockperf},
+      {"iperf3-tcp", {"iperf3"}, "iperf3", [](Setting s, Figures& f) { return run_iperf3(s, 0, f); }},
+      {"iperf3-udp-64", {"iperf3"}, "iperf3", [](Setting s, Figures& f) { return run_iperf3(s, 64, f); }},
+      {"iperf3-udp-1472", {"iperf3"}, "iperf3", [](Setting s, Figures& f) { return run_iperf3(s, 1472, f); }},
+      {"sockperf-tcp", {"sockperf"}, "sockperf", [](Setting s, Figures& f) { return run_sockperf(s, kTcp, f); }},
+      {"sockperf-udp", {"sockperf"}, "sockperf", [](Setting s, Figures& f) { return run_sockperf(s, kUdp, f); }},
+      {"sockperf-tcp-blocked", {"sockperf"}, "sockperf", [](Setting s, Figures& f) { return run_sockperf(s, kTcpBlocked, f); }},
+      {"sockperf-udp-blocked", {"sockperf"}, "sockperf", [](Setting s, Figures& f) { return run_sockperf(s, kUdpBlocked, f); }},
       {"redis", {"redis-server", "redis-benchmark"}, "redis-server and redis-tools", run_redis},
       {"wrk", {"nginx", "wrk"}, "nginx-light and wrk", run_wrk},
   };

@@ -17,7 +17,7 @@ struct ProgramFigure {
 struct ProgramSetting {
   const ProgramPlace& place;
   std::string directory;   // for its files
-  uint16_t port = 0;       // and the next few
+  uint16_t port = 0;
   uint32_t seconds = 1;    // that a client runs
 };
 
@@ -25,7 +25,8 @@ struct BenchProgram {
   const char* name;
   std::vector<const char*> needs;  // programs
   const char* packages;            // Debian's, that have them
-  Result<std::vector<ProgramFigure>> (*run)(const ProgramSetting& setting);
+  // Adds what it has measured, also of one that fails later.
+  Status (*run)(const ProgramSetting& setting, std::vector<ProgramFigure>& figures);
 };
 
 const std::vector<BenchProgram>& bench_programs();

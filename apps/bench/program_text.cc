@@ -96,6 +96,7 @@ Result<Answered> parse_wrk(const std::string& text) {
                      time_after(text, "50%", answered.p50) && time_after(text, "99%", answered.p99);
   if (!whole) return not_understood("wrk", text);
   answered.count = std::strtod(text.c_str() + line, nullptr);
+  if (answered.count <= 0) return fail(Errc::protocol, "wrk had no answer: " + text);
   return answered;
 }
 

@@ -79,6 +79,7 @@ TEST_CASE("program text: wrk") {
   CHECK(told->p99 == Approx(7.5e6));
   CHECK(parse_wrk(text + "  Socket errors: connect 0, read 3, write 0, timeout 0\n").error().code == Errc::protocol);
   CHECK(parse_wrk("").error().code == Errc::protocol);
+  CHECK(parse_wrk("\n  0 requests in 1.00s, 0.00B read\n50% 0.00us\n99% 0.00us\nRequests/sec:      0.00\n").error().code == Errc::protocol);
 }
 
 }  // namespace unet::bench
