@@ -10,7 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
@@ -116,7 +115,6 @@ Error Child::failure(const std::string& what) const {
   std::string last = said();
   if (last.size() > kSaidMax) last.erase(0, last.size() - kSaidMax);
   while (!last.empty() && last.back() == '\n') last.pop_back();
-  std::replace(last.begin(), last.end(), '\n', ' ');
   return {Errc::unavailable, name_ + " " + what + (last.empty() ? "" : ": " + last)};
 }
 

@@ -84,7 +84,7 @@ def finish(bench):
 def wrong_input():
     wrong = (["walk"], ["run"], ["run", "speed"], ["run", "rtt", "--path", "nowhere"], ["run", "rtt", "--size", "8x"],
              ["run", "connect", "--size", "8"], ["run", "splitc", "--size", "8"], ["run", "connections", "--size", "0"], ["run", "connections", "--size", "65"],
-             ["run", "many", "--size", "0"], ["run", "rtt", "--seconds", "0"], ["run", "rtt", "--cores", "0,0"], ["run", "rtt", "--what"],
+             ["run", "many", "--size", "0"], ["run", "sockets", "--size", "8"], ["run", "rtt", "--seconds", "0"], ["run", "rtt", "--cores", "0,0"], ["run", "rtt", "--what"],
              ["list", "more"], [], ["across"], ["across", "x", "--size", "8"], ["across", "x", "--size", "65537"],
              ["kernels", "--kernel", "mm"], ["kernels", "--path", "tcp"], ["kernels", "--ranks", "0"],
              ["across", "x", "--only", "walk"], ["across", "x", "--count", "-1"], ["across", "x", "--wait", "1h"], ["serve", "a", "b"],
@@ -97,7 +97,8 @@ def wrong_input():
 def texts():
     words = ((["--help"], "Examples"), (["list"], "kernel-udp"), (["list"], "shared-2p"), (["info", "shared-2p"], "two cores"),
              (["info", "rtt", "kernel-tcp"], "p999"), (["info", "connect"], "create"), (["info", "logp"], "o_send"),
-             (["info", "am-store"], "limit-put"), (["info", "splitc"], "splitc-messages"), (["info", "limit-miss"], "64 words"))
+             (["info", "am-store"], "limit-put"), (["info", "splitc"], "splitc-messages"), (["info", "limit-miss"], "64 words"), (["info", "sockets"], "redis-idle"),
+             (["info", "programs-local"], "unet-sockets"))
     for (_, word), (args, (status, out, _)) in zip(words, outcomes([args for args, _ in words])):
         require(status == 0 and word in out, f"{args}: exit status {status}, {out}")
 
@@ -290,6 +291,24 @@ def split_c():
     require(status == 1 and out == "" and "takes part in rtt" in err, f"rtt over splitc-direct: {status}: {out}{err}")
 
 
+def programs_of_others():
+    """On the kernel's sockets, as our path finds no unet-sockets: what is installed has its figures, and who is missing is named."""
+    status, out, err = run("run", "sockets", "--path", "programs-local", "--repeat", "1", "--json", "-",
+                           env=os.environ | {"UNET_SOCKETS_WRAPPER": "no-such-program"})
+    if status == 1 and "need root" in err:
+        print("sockets: not tried: " + err.strip())
+        return
+    needs = {"iperf3-tcp": ["iperf3"], "sockperf-udp-blocked_p50": ["sockperf"], "redis-get-50": ["redis-server", "redis-benchmark"],
+             "redis-idle": ["redis-server", "redis-benchmark"], "wrk_p99": ["nginx", "wrk"]}
+    there = {name: all(shutil.which(each, path=os.environ["PATH"] + ":/usr/sbin") for each in of) for name, of in needs.items()}
+    require(status == (0 if any(there.values()) else 1), f"sockets: exit status {status}: {err}")
+    rows = {row["metric"]: row for row in json.loads(out or "[]")}
+    for name, is_there in there.items():
+        require((name in rows) == is_there or "left out" in err, f"sockets: {name}: {sorted(rows)}{err}")
+    require(all(row["p50"] >= 0 and row["ratio"] is None and row["bench"] == "sockets" for row in rows.values()), f"sockets: {rows}")
+    require("there is no unet-sockets" in err, f"sockets without unet-sockets: {status}: {err}")
+
+
 def kernels():
     """Jobs of one and two ranks by each path: every time is positive, and what the serial program did is the measure of all, or what one
     rank did where there is none."""
@@ -405,6 +424,6 @@ def side_a_dies():
 
 
 for part in (wrong_input, texts, records, connections, sockets_come_and_stay, fairness, restart, engines, pictures, between_two_processes,
-             active_messages, split_c, kernels, kernels_of_an_installed_one, between_two_hosts, signals, side_b_dies, side_a_dies):
+             active_messages, split_c, programs_of_others, kernels, kernels_of_an_installed_one, between_two_hosts, signals, side_b_dies, side_a_dies):
     part()
     print(part.__name__, "ok", flush=True)

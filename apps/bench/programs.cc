@@ -21,6 +21,8 @@ namespace unet::bench {
 namespace {
 
 constexpr uint16_t kFirstPort = 8300, kPortsEnd = 30000;  // each server has a port that none had for long
+constexpr size_t kWhyMax = 400;  // of an error
+constexpr uint32_t kFailuresMax = 2;  // then it is not tried again: it may take its time to fail
 
 class ProgramPath final : public Contender {
  public:
@@ -82,11 +84,11 @@ class Figure {
     auto place = places_.find(path);
     if (!place) return leave_out(path, place.error().text);
     const std::string both = std::string(program.name) + ", " + path;
-    if (failed_.count(both) != 0) return;
+    if (failures_[both] == kFailuresMax) return;
     port_ = port_ + 1 < kPortsEnd ? static_cast<uint16_t>(port_ + 1) : kFirstPort;
     std::vector<ProgramFigure> figures;
     if (auto run = program.run({**place, directory_.path(), port_, seconds()}, figures); !run) {
-      failed_.insert(both);
+      ++failures_[both];
       leave_out(both, run.error().text);
     }
     for (const ProgramFigure& figure : figures) metric(figure).values[path][repetition] = figure.value;
@@ -95,8 +97,11 @@ class Figure {
   // Programs count in seconds.
   uint32_t seconds() const { return static_cast<uint32_t>(std::max(1.0, std::round(options_.seconds))); }
 
-  void leave_out(const std::string& what, const std::string& why) {
-    if (end_wanted() || !left_out_.insert(what + why).second) return;
+  // Programs say much when they fail.
+  void leave_out(const std::string& what, std::string why) {
+    if (end_wanted() || !left_out_.insert(what).second) return;
+    std::replace(why.begin(), why.end(), '\n', ' ');
+    if (why.size() > kWhyMax) why = why.substr(0, kWhyMax / 2) + " ... " + why.substr(why.size() - kWhyMax / 2);
     std::fprintf(stderr, "unet-bench: sockets: %s left out: %s\n", what.c_str(), why.c_str());
   }
 
@@ -151,7 +156,7 @@ class Figure {
   uint16_t port_ = kFirstPort;
   std::vector<Metric> values_;
   std::set<std::string> left_out_;  // what was said of it
-  std::set<std::string> failed_;    // programs at paths, which are not tried again
+  std::map<std::string, uint32_t> failures_;  // of programs at paths
 };
 
 }  // namespace
