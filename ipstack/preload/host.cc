@@ -128,7 +128,9 @@ bool Host::open() {
   };
   auto context = Context::open();
   if (!context) return refuse(context.error());
-  auto made = sockets::Sockets::open(*context);
+  sockets::SocketsOptions options;
+  options.clock = clock_;
+  auto made = sockets::Sockets::open(*context, options);
   if (!made) return refuse(made.error());
   const auto descriptor = (*made)->network().descriptor();
   if (!descriptor) return refuse(descriptor.error());

@@ -28,6 +28,7 @@ struct SocketsOptions {
   EndpointNetworkOptions network{};
   StackOptions stack{};
   Nanoseconds linger = 5 * kSecond;  // how long the destructor waits for connections to end
+  Clock clock{};                     // who runs the stack by itself, too, has to give his own: time may not go back
 };
 
 class Sockets {
@@ -85,7 +86,7 @@ class Sockets {
   bool is_known(int s) const noexcept;
 
   const SocketsOptions options_;
-  const Clock clock_;
+  const Clock& clock_ = options_.clock;
   std::unique_ptr<EndpointNetwork> network_;
   std::unique_ptr<Stack> stack_;
   std::vector<bool> nonblocking_;   // by socket
