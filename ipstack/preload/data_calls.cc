@@ -16,7 +16,7 @@ auto choose(int fd, Ours ours, Kernel kernel) {
   {
     const Host::Guard guard;
     File* const file = Host::get().file(fd);
-    if (file != nullptr && file->is_ours()) return static_cast<decltype(kernel())>(answer(ours(*file)));
+    if (file != nullptr && (file->is_ours() || file->lost)) return static_cast<decltype(kernel())>(answer(ours(*file)));
   }
   return kernel();
 }

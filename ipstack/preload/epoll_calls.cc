@@ -9,7 +9,6 @@ using unet::Nanoseconds;
 
 namespace {
 
-constexpr Nanoseconds kLookEvery = 20 * unet::kMicrosecond;  // at the kernel's part of a set, although ours has something
 constexpr int kEventsMax = INT_MAX / static_cast<int>(sizeof(epoll_event));
 
 int made(int fd) {
@@ -29,6 +28,8 @@ int control_kernel(EpollSet& set, int epoll, int operation, int fd, epoll_event*
 
 int control(EpollSet& set, int operation, File& file, int fd, const epoll_event* event) {
   if (operation != EPOLL_CTL_DEL && event == nullptr) return EFAULT;
+  constexpr uint32_t kBesideExclusive = EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE;
+  if (operation == EPOLL_CTL_ADD && (event->events & EPOLLEXCLUSIVE) != 0 && (event->events & ~kBesideExclusive) != 0) return EINVAL;
   switch (operation) {
     case EPOLL_CTL_ADD: return set.add(file, fd, *event);
     case EPOLL_CTL_MOD: return set.modify(file, fd, *event);
@@ -42,9 +43,6 @@ int collect(EpollSet& set, int epoll, epoll_event* events, int most) {
   Host& host = Host::get();
   int count = set.collect(events, most, [&](const File& file) { return host.events(file); });
   if (set.kernel_members <= 0 || count == most) return count;
-  const Nanoseconds now = host.now();
-  if (count != 0 && now - set.looked_at < kLookEvery) return count;
-  set.looked_at = now;
   const int more = real().epoll_wait(epoll, events + count, most - count, 0);
   return more > 0 ? count + more : count;
 }
@@ -63,7 +61,6 @@ int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanosecond
     pollfd kernel{.fd = epoll, .events = POLLIN, .revents = 0};
     const Host::Woken woken = host.wait(who, {&kernel, set.kernel_members > 0 ? size_t{1} : size_t{0}}, until, mask);
     std::erase(set.sleepers, &who);
-    if (kernel.revents != 0) set.looked_at = 0;
     ready = collect(set, epoll, events, most);
     if (ready != 0) return ready;
     if (woken == Host::Woken::interrupted) return -EINTR;
@@ -75,7 +72,7 @@ int wait_with(int epoll, epoll_event* events, int most, Nanoseconds timeout, con
   {
     const Host::Guard guard;
     auto* const set = Host::get().table().as<EpollSet>(epoll, Entry::Kind::epoll);
-    if (set != nullptr && Host::get().is_open() && set->has_ours()) {
+    if (set != nullptr && Host::get().is_open()) {
       if (most <= 0 || most > kEventsMax) return static_cast<int>(answer(-EINVAL));
       if (events == nullptr) return static_cast<int>(answer(-EFAULT));
       return static_cast<int>(answer(wait_for(*set, epoll, events, most, timeout, mask)));

@@ -4,6 +4,7 @@
 
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -42,10 +43,15 @@ class EpollSet : public Entry {
   template <typename EventsOf>
   int collect(epoll_event* into, int most, EventsOf events_of);
 
-  bool has_ready() const noexcept { return !ready_.empty(); }
+  // Whether collect() would have any.
+  template <typename EventsOf>
+  bool is_ready(EventsOf events_of) const noexcept {
+    return std::any_of(ready_.begin(), ready_.end(), [&](const Registration* each) {
+      return !each->gone && !each->spent && (events_of(*each->file) & (each->wanted.events | EPOLLERR | EPOLLHUP)) != 0;
+    });
+  }
   bool has_ours() const noexcept { return !all_.empty(); }
   int kernel_members = 0;               // how many descriptors of the kernel's were added; closing takes them out untold
-  Nanoseconds looked_at = 0;            // when the kernel's set was looked at last
   std::vector<Sleeper*> sleepers{};     // threads that wait for it
 
  private:

@@ -65,6 +65,8 @@ struct File : Entry {
   bool kernel = true;            // the shadow takes part: it is not decided yet, or the socket is both's
   bool bound = false;            // by bind(), at both if both take part
   bool listens = false;
+  bool lost = false;             // its connection, with the network interface
+  int error = 0;                 // of one that is lost: what was not told
   bool serves = false;           // its program accepts from it, or waits for it
   bool nonblocking = false;
   int backlog = 0;

@@ -105,6 +105,7 @@ void Forks::leave_stack(Host& host) {
   host.helper_rests_ = false;
   if (host.helper_event_ >= 0) real().close(host.helper_event_);
   host.helper_event_ = -1;
+  host.helper_runs_ = false;
 }
 
 bool Forks::adopt(File& file) {

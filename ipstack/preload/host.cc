@@ -138,7 +138,8 @@ bool Host::open() {
   await_addresses((*made)->network());
   context_ = std::move(*context);
   sockets_ = std::move(*made);
-  if (start_helper()) {
+  if (helper_runs_ || start_helper()) {
+    helper_runs_ = true;
     protect();
     return true;
   }
@@ -165,6 +166,7 @@ void Host::let_go(Entry& entry) {
   if (entry.kind == Entry::Kind::socket) {
     File& file = static_cast<File&>(entry);
     EpollSet::forget(file);
+    std::erase(waiting_back_, &file);
     if (file.inherited) Forks::disclaim(file);
     close_socket(file);
   }
@@ -172,6 +174,7 @@ void Host::let_go(Entry& entry) {
 }
 
 uint32_t Host::events(const File& file) const noexcept {
+  if (file.lost) return EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLRDHUP | EPOLLRDNORM | EPOLLWRNORM;
   if (!file.is_ours()) return 0;
   uint32_t events = sockets_->stack().events(file.socket);
   if ((events & EPOLLIN) != 0) events |= EPOLLRDNORM;
@@ -211,11 +214,13 @@ Relays& Host::relays() {
 }
 
 bool Host::turn() {
+  if (sockets_ == nullptr) return false;
   sockets::Stack& stack = sockets_->stack();
   const Nanoseconds at = now();
   stack.set_time(at);
-  const bool came = sockets_->network().poll(stack) != 0;
-  if (came || stack.is_due() || at - turned_at_ > kTurnEvery) {
+  const uint64_t before = sockets_->network().taken_in();
+  const bool looked = sockets_->network().poll(stack) != 0, came = sockets_->network().taken_in() != before;
+  if (looked || stack.is_due() || at - turned_at_ > kTurnEvery) {
     stack.run();
     turned_at_ = at;
   }

@@ -99,6 +99,8 @@ class Host {
   void close_socket(File& file);
   // The entry is no more, if no descriptor names it and no call holds it.
   void let_go(Entry& entry);
+  // What a call on a file says whose connection is gone: once why, then that it has ended.
+  static int64_t gone(File& file, bool sends) noexcept;
   // The program accepts from a listener, or waits for it: so it may get connections, if it shares its port with others.
   void serve(File& file) {
     if (file.listens && !file.serves && file.is_ours()) begin_to_serve(file);
@@ -149,6 +151,9 @@ class Host {
   void give_way() noexcept;
   void dispatch();
   void begin_to_serve(File& file);
+  bool is_lost() const noexcept { return context_ && !context_->alive(); }
+  void lose_interface();
+  bool come_back();
   bool spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until);
   Woken sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask);
   bool arm();
@@ -169,6 +174,8 @@ class Host {
   int endpoint_fd_ = -1;
   std::vector<File*> by_socket_;         // of the stack's
   uint64_t arrivals_ = 0;                // turns in which something had come
+  std::vector<File*> waiting_back_;      // listeners and datagram sockets, until there is a network interface again
+  Nanoseconds tried_at_ = 0;             // to find one, last
   Nanoseconds turned_at_ = 0;
   uint64_t turns_ = 0;
 
@@ -184,6 +191,7 @@ class Host {
   int parent_link_ = -1;                 // to the process that we are a child of, if we have inherited connections
   pid_t process_ = ::getpid();
 
+  bool helper_runs_ = false;
   int helper_event_ = -1;
   bool helper_rests_ = false;            // until it is kicked, because there were arrivals since
   uint64_t rests_since_ = 0;

@@ -123,7 +123,7 @@ Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds unti
   std::copy(kernel.begin(), kernel.end(), all.begin() + 2);
   all[0] = {.fd = who.event, .events = POLLIN, .revents = 0};
   all[1] = {.fd = -1, .events = POLLIN, .revents = 0};
-  const bool watches = watcher_ == nullptr;
+  const bool watches = watcher_ == nullptr && sockets_ != nullptr;
   if (watches) {
     if (!arm()) return Woken::something;
     watcher_ = &who;
@@ -136,7 +136,7 @@ Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds unti
   const int ready = end <= began ? 0 : poll_for(all, end == kForever ? kForever : end - began, mask);
   const int error = errno;
   regain();
-  if (watches) watcher_ = nullptr;
+  if (watches && watcher_ == &who) watcher_ = nullptr;
   const Nanoseconds slept = now() - began;
   spin_ = slept < kWorthSpinning ? spin_most_ : std::max(kSpinLeast, spin_ / 2);
   std::copy(all.begin() + 2, all.end(), kernel.begin());
@@ -147,6 +147,7 @@ Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds unti
 
 // False: there is something already.
 bool Host::arm() {
+  if (sockets_ == nullptr) return false;
   armed_ = sockets_->network().arm(sockets_->stack());
   return armed_;
 }
@@ -179,6 +180,15 @@ void Host::help() {
   int quiet = 0;
   std::vector<pollfd> fds;
   while (!ending_) {
+    if (is_lost()) lose_interface();
+    if (sockets_ == nullptr) {
+      if (!come_back()) {
+        release();
+        poll_for({}, kRest, nullptr);
+        regain();
+        continue;
+      }
+    }
     // Nobody has looked since the last time, and somebody may have to be woken.
     if (turns_ == turns) turn();
     if (watcher_ != nullptr && !armed_ && !arm()) turn();
@@ -208,7 +218,7 @@ void Host::help() {
       drain(helper_event_);
       quiet = 0;
     }
-    if (relays_ != nullptr && !ending_) relays_->serve(std::span(fds).subspan(2));
+    if (relays_ != nullptr && !ending_ && sockets_ != nullptr) relays_->serve(std::span(fds).subspan(2));
   }
 }
 

@@ -98,7 +98,7 @@ int bind_both(File& file, sockets::Address to) {
 
 int read_address(const sockaddr* address, socklen_t length, sockets::Address& into) noexcept {
   if (address == nullptr) return EFAULT;
-  if (length < sizeof(sa_family_t)) return EINVAL;
+  if (length < sizeof(sa_family_t) || length > sizeof(sockaddr_storage)) return EINVAL;
   sa_family_t family;
   std::memcpy(&family, address, sizeof family);
   if (family == AF_INET) {

@@ -159,6 +159,9 @@ bool Relays::carry_in(Relay& relay) {
     if (there < 0) return errno == EAGAIN;
     if (there == 0) {
       relay.ended_in = true;
+      // One end is only shut down; or it is closed, and then the others who have the connection go on.
+      pollfd pair{.fd = relay.fd, .events = 0, .revents = 0};
+      if (real().poll(&pair, 1, 0) > 0 && (pair.revents & POLLHUP) != 0) return false;
       sockets.shutdown(relay.file->socket, SHUT_WR);
       return true;
     }

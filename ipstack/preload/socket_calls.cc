@@ -2,7 +2,9 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "ipstack/preload/calls.h"
 
@@ -45,8 +47,8 @@ int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
   return static_cast<int>(host.block(listener, POLLIN, !listener.nonblocking, listener.receive_within, [&](bool kernel) -> int64_t {
     if (!listener.is_ours()) return -EINVAL;
     if ((host.events(listener) & EPOLLIN) == 0) host.turn();
-    const bool ready = (host.events(listener) & (EPOLLIN | EPOLLERR)) != 0 || !listener.listens;
-    if (ready) return take_connection(listener, address, length, flags);
+    if (host.sockets().stack().option(listener.socket, sockets::Stack::Option::accepts) == 0) return -EINVAL;
+    if ((host.events(listener) & (EPOLLIN | EPOLLERR)) != 0) return take_connection(listener, address, length, flags);
     return kernel && listener.kernel ? result_of(real().accept4(listener.fd(), address, length, flags)) : -EAGAIN;
   }));
 }
@@ -141,6 +143,10 @@ UNET_PRELOAD int shutdown(int fd, int how) noexcept {
   if (file == nullptr || !file->is_ours()) return real().shutdown(fd, how);
   const int result = Host::get().sockets().shutdown(file->socket, how);
   if (file->kernel && file->listens) real().shutdown(fd, how);
+  if (file->listens && how != SHUT_WR) {
+    file->listens = false;
+    for (Sleeper* each : file->sleepers) each->wake();
+  }
   return result;
 }
 
@@ -150,6 +156,7 @@ UNET_PRELOAD int getsockname(int fd, sockaddr* address, socklen_t* length) noexc
   File* const file = Host::get().file(fd);
   if (file == nullptr || (!file->is_ours() && !file->pair)) return real().getsockname(fd, address, length);
   if (address == nullptr || length == nullptr) return static_cast<int>(answer(-EFAULT));
+  if (static_cast<int>(*length) < 0) return static_cast<int>(answer(-EINVAL));
   if (file->pair) return write_address(file->pair->local, file->domain, address, length), 0;
   return Host::get().sockets().getsockname(file->socket, address, length);
 }
@@ -160,6 +167,7 @@ UNET_PRELOAD int getpeername(int fd, sockaddr* address, socklen_t* length) noexc
   File* const file = Host::get().file(fd);
   if (file == nullptr || (!file->is_ours() && !file->pair)) return real().getpeername(fd, address, length);
   if (address == nullptr || length == nullptr) return static_cast<int>(answer(-EFAULT));
+  if (static_cast<int>(*length) < 0) return static_cast<int>(answer(-EINVAL));
   if (file->pair) return write_address(file->pair->remote, file->domain, address, length), 0;
   return Host::get().sockets().getpeername(file->socket, address, length);
 }
@@ -182,6 +190,12 @@ UNET_PRELOAD int getsockopt(int fd, int level, int name, void* value, socklen_t*
   if (file_of(fd) == nullptr) return real().getsockopt(fd, level, name, value, length);
   const Host::Guard guard;
   File* const file = Host::get().file(fd);
+  if (file != nullptr && file->lost && level == SOL_SOCKET && name == SO_ERROR && value != nullptr && length != nullptr) {
+    const int error = std::exchange(file->error, 0);
+    *length = std::min(*length, static_cast<socklen_t>(sizeof error));
+    std::memcpy(value, &error, *length);
+    return 0;
+  }
   if (file == nullptr || !file->is_ours() || (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO))) {
     return real().getsockopt(fd, level, name, value, length);
   }

@@ -46,7 +46,7 @@ int64_t receive_ours(File& file, void* data, size_t length, int flags, sockaddr*
 
 // A stream's bytes, or a datagram, once; the kernel's part of a datagram socket behind ours.
 int64_t receive_once(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length, bool kernel) {
-  if (!file.is_ours()) return -EBADF;
+  if (!file.is_ours()) return Host::gone(file, false);
   const int64_t got = receive_ours(file, data, length, flags, from, from_length);
   if (got != -EAGAIN || !kernel || !file.kernel || file.is_stream()) return got;
   return result_of(real().recvfrom(file.fd(), data, length, flags | MSG_DONTWAIT, from, from_length));
@@ -58,7 +58,7 @@ int64_t send_stream(File& file, const std::byte* data, size_t length, int flags)
   const bool may_wait = waits(file, flags);
   size_t sent = 0;
   const int64_t result = host.block(file, POLLOUT, may_wait, file.send_within, [&](bool) -> int64_t {
-    if (!file.is_ours()) return -EBADF;
+    if (!file.is_ours()) return Host::gone(file, true);
     const int64_t more = result_of(host.sockets().send(file.socket, data + sent, length - sent, flags | MSG_DONTWAIT));
     if (more < 0) return more;
     sent += static_cast<size_t>(more);
@@ -79,7 +79,7 @@ int64_t send_datagram(File& file, const void* data, size_t length, int flags, co
     if (!ours) return result_of(real().sendto(file.fd(), data, length, flags, to, to_length));
   }
   return host.block(file, POLLOUT, waits(file, flags), file.send_within, [&](bool) -> int64_t {
-    if (!file.is_ours()) return -EBADF;
+    if (!file.is_ours()) return Host::gone(file, true);
     return result_of(host.sockets().sendto(file.socket, data, length, flags | MSG_DONTWAIT, to, to_length));
   });
 }
@@ -90,11 +90,13 @@ int64_t receive_stream(File& file, std::byte* data, size_t length, int flags) {
   const bool may_wait = waits(file, flags), all = (flags & MSG_WAITALL) != 0 && (flags & MSG_PEEK) == 0 && may_wait;
   size_t received = 0;
   const int64_t result = host.block(file, POLLIN, may_wait, file.receive_within, [&](bool) -> int64_t {
-    if (!file.is_ours()) return -EBADF;
-    const int64_t more = receive_ours(file, data + received, length - received, flags, nullptr, nullptr);
-    if (more <= 0) return more;
-    received += static_cast<size_t>(more);
-    return all && received < length ? -EAGAIN : static_cast<int64_t>(received);
+    if (!file.is_ours()) return Host::gone(file, false);
+    do {
+      const int64_t more = receive_ours(file, data + received, length - received, flags, nullptr, nullptr);
+      if (more <= 0) return more;
+      received += static_cast<size_t>(more);
+    } while (all && received < length);
+    return static_cast<int64_t>(received);
   });
   if (result > 0 || received == 0) return result;
   if (result < 0 && result != -EAGAIN && result != -EINTR && file.is_ours()) {
@@ -112,10 +114,11 @@ int64_t with_signal(const File& file, int64_t result, int flags) noexcept {
 
 int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length) {
   length = std::min(length, kTransferMax);
-  if ((flags & (MSG_OOB | MSG_ERRQUEUE)) != 0) {
+  if (file.is_ours() && (flags & (MSG_OOB | MSG_ERRQUEUE)) != 0) {
     return (flags & MSG_ERRQUEUE) != 0 ? -EAGAIN : receive_ours(file, data, length, flags, from, from_length);
   }
   if (data == nullptr && length != 0) return -EFAULT;
+  if (file.is_stream() && (flags & MSG_TRUNC) != 0) return receive_stream(file, gathering(), std::min(length, kGather), flags);
   if (file.is_stream()) return receive_stream(file, static_cast<std::byte*>(data), length, flags);
   Host& host = Host::get();
   return host.block(file, POLLIN, waits(file, flags), file.receive_within,
@@ -126,7 +129,7 @@ int64_t send_bytes(File& file, const void* data, size_t length, int flags, const
   length = std::min(length, kTransferMax);
   if (data == nullptr && length != 0) return -EFAULT;
   if (!file.is_stream()) return send_datagram(file, data, length, flags, to, to_length);
-  if ((flags & (MSG_FASTOPEN | MSG_OOB)) != 0) {
+  if (file.is_ours() && (flags & (MSG_FASTOPEN | MSG_OOB)) != 0) {
     return result_of(Host::get().sockets().sendto(file.socket, data, length, flags | MSG_DONTWAIT, to, to_length));
   }
   return with_signal(file, send_stream(file, static_cast<const std::byte*>(data), length, flags), flags);

@@ -32,7 +32,7 @@ class Waiting {
       File* const file = Host::get().file(all[i].fd);
       EpollSet* const set = Host::get().table().as<EpollSet>(all[i].fd, Entry::Kind::epoll);
       if (set != nullptr && set->has_ours()) sets_.push_back({i, set});
-      if (file == nullptr || !file->is_ours()) {
+      if (file == nullptr || (!file->is_ours() && !file->lost)) {
         asks_kernel_ = asks_kernel_ || all[i].fd >= 0;
         continue;
       }
@@ -64,7 +64,8 @@ class Waiting {
       all_[each.at].revents = static_cast<short>(all_[each.at].revents | (Host::get().events(*each.file) & wanted));
     }
     for (const auto& [at, set] : sets_) {
-      if (set->has_ready() && (all_[at].events & POLLIN) != 0) all_[at].revents |= POLLIN;
+      const bool ready = set->is_ready([](const File& file) { return Host::get().events(file); });
+      if (ready && (all_[at].events & POLLIN) != 0) all_[at].revents |= POLLIN;
     }
     return static_cast<int>(std::count_if(all_.begin(), all_.end(), [](const pollfd& each) { return each.revents != 0; }));
   }

@@ -108,6 +108,7 @@ uint32_t EndpointNetwork::poll(Stack& stack, uint32_t most, bool for_answer) {
 
 // True: the stack keeps it.
 bool EndpointNetwork::take(Stack& stack, const Message& message) {
+  ++taken_in_;
   if (message.channel == ip_) return stack.handle_message(message.bytes()), false;
   const uint32_t neighbour = neighbour_of(message.channel);
   if (neighbour == kNone) return false;

@@ -43,6 +43,8 @@ class EndpointNetwork : public Network {
   Result<int> descriptor() { return endpoint_->descriptor(); }
   bool arm(const Stack& stack) noexcept;
 
+  // Messages that have come so far.
+  uint64_t taken_in() const noexcept { return taken_in_; }
   Endpoint& endpoint() noexcept { return *endpoint_; }
   // Asks the network interface for its addresses anew. False: it says nothing.
   bool refresh();
@@ -90,6 +92,7 @@ class EndpointNetwork : public Network {
   IpConfiguration configuration_;
   Nanoseconds refresh_at_ = 0;
   uint32_t polls_ = 0;
+  uint64_t taken_in_ = 0;
   std::vector<Asked> asked_;
   std::vector<uint32_t> channels_;    // by neighbour; kNone: unused
   std::vector<uint32_t> neighbours_;  // by channel; kNone: it is none's

@@ -51,7 +51,8 @@ int Ports::take_shared(const ip::IpAddress& local, uint16_t& port, bool shared, 
     return 0;
   }
   if (first == last && uses_[port] != 0) return EADDRINUSE;
-  Bound made{.local = local, .families = families, .uses = 1, .shared = shared, .group = group, .joins = group != 0, .takes_new = takes_new};
+  Bound made{.local = local, .families = families, .uses = 1, .shared = shared, .group = group, .joins = group != 0,
+             .takes_new = takes_new};
   if (in_pool_[port]) {  // ours already, as one whose number is taken again that bind() to port 0 gave; so no other process can have it
     made.of_pool = true;
   } else {
