@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "ipstack/preload/calls.h"
+#include "ipstack/preload/passing.h"
 #include "ipstack/preload/transfer.h"
 
 using namespace unet::preload;
@@ -30,6 +31,17 @@ bool becomes_ours(int fd, const sockaddr* to, socklen_t length) {
   if (file == nullptr || file->is_ours() || file->is_stream() || read_address(to, length, remote) != 0) return false;
   bool ours = false;
   return place_for(*file, remote, ours) == 0 && ours;
+}
+
+// sendmmsg() of messages of which some pass sockets.
+int pass_each(int fd, mmsghdr* messages, unsigned count, int flags) {
+  unsigned sent = 0;
+  for (; sent < count; ++sent) {
+    const ssize_t went = ::sendmsg(fd, &messages[sent].msg_hdr, flags);
+    if (went < 0) break;
+    messages[sent].msg_len = static_cast<unsigned>(went);
+  }
+  return sent != 0 ? static_cast<int>(sent) : -1;
 }
 
 }  // namespace
@@ -70,7 +82,11 @@ UNET_PRELOAD ssize_t recvfrom(int fd, void* data, size_t length, int flags, sock
 UNET_PRELOAD ssize_t recvmsg(int fd, msghdr* message, int flags) {
   return choose(
       fd, [&](File& file) -> int64_t { return message == nullptr ? -EFAULT : receive_message(file, *message, flags); },
-      [&] { return real().recvmsg(fd, message, flags); });
+      [&] {
+        const ssize_t got = real().recvmsg(fd, message, flags);
+        if (got >= 0) take_sockets(*message);
+        return got;
+      });
 }
 
 UNET_PRELOAD int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
@@ -94,7 +110,11 @@ UNET_PRELOAD int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, 
         }
         return got != 0 ? static_cast<int64_t>(got) : last;
       },
-      [&] { return real().recvmmsg(fd, messages, count, flags, timeout); });
+      [&] {
+        const int got = real().recvmmsg(fd, messages, count, flags, timeout);
+        for (int i = 0; i < got; ++i) take_sockets(messages[i].msg_hdr);
+        return got;
+      });
 }
 
 UNET_PRELOAD ssize_t write(int fd, const void* data, size_t length) {
@@ -130,7 +150,10 @@ UNET_PRELOAD ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   if (message != nullptr) becomes_ours(fd, static_cast<const sockaddr*>(message->msg_name), message->msg_namelen);
   return choose(
       fd, [&](File& file) -> int64_t { return message == nullptr ? -EFAULT : send_message(file, *message, flags); },
-      [&] { return real().sendmsg(fd, message, flags); });
+      [&] {
+        if (message != nullptr && passes_ours(*message)) return pass_sockets(fd, *message, flags);
+        return real().sendmsg(fd, message, flags);
+      });
 }
 
 UNET_PRELOAD int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
@@ -150,7 +173,12 @@ UNET_PRELOAD int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) 
         }
         return sent != 0 ? static_cast<int64_t>(sent) : last;
       },
-      [&] { return real().sendmmsg(fd, messages, count, flags); });
+      [&] {
+        const auto passes = [](const mmsghdr& each) { return passes_ours(each.msg_hdr); };
+        const unsigned some = messages == nullptr ? 0 : std::min(count, static_cast<unsigned>(kIovecsMax));
+        return std::any_of(messages, messages + some, passes) ? pass_each(fd, messages, some, flags)
+                                                             : real().sendmmsg(fd, messages, count, flags);
+      });
 }
 
 // What programs built with _FORTIFY_SOURCE call instead; the compiler has looked at what it could.

@@ -49,7 +49,7 @@ struct File : Entry {
     uint64_t group = 0;          // of the claim of its port
   };
 
-  // A connection that another process's stack has: at our descriptor is a socket pair to it (relays.h).
+  // The names of a connection. Of a file: another process's stack has it, and at our descriptor is a socket pair to it (relays.h).
   struct Pair {
     sockets::Address local{}, remote{};
   };

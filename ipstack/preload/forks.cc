@@ -1,7 +1,6 @@
 // forks.cc - a child begins with what its parent had open, but without its stack.
 #include "ipstack/preload/forks.h"
 
-#include <netinet/in.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -9,6 +8,7 @@
 #include <string>
 
 #include "ipstack/preload/calls.h"
+#include "ipstack/preload/description.h"
 #include "ipstack/preload/host.h"
 #include "ipstack/preload/placement.h"
 #include "ipstack/preload/relays.h"
@@ -19,21 +19,12 @@ namespace {
 // Of the fork that is under way: the parent's end of a link, and the child's.
 int link_ends[2] = {-1, -1};
 
-bool is_connection(const File& file) noexcept { return file.is_ours() && file.is_stream() && !file.listens; }
-
 std::vector<File*> connections(std::span<File* const> all) {
   std::vector<File*> found;
   for (File* const each : all) {
     if (each != nullptr && is_connection(*each)) found.push_back(each);
   }
   return found;
-}
-
-sockets::Address address_of(int socket, bool remote) {
-  sockets::Address address;
-  sockets::Stack& stack = Host::get().sockets().stack();
-  static_cast<void>(remote ? stack.remote_address(socket, address) : stack.local_address(socket, address));
-  return address;
 }
 
 bool stays_open(int fd) noexcept {
@@ -90,8 +81,9 @@ void Forks::leave_stack(Host& host) {
     file->sleepers.clear();
     file->holds = 0;
     File::Inherited left{.socket = file->socket, .listens = file->listens, .connected = is_connection(*file), .backlog = file->backlog};
-    left.local = address_of(file->socket, false);
-    left.remote = address_of(file->socket, true);
+    const File::Pair names = names_of(*file);
+    left.local = names.local;
+    left.remote = names.remote;
     left.group = host.sockets_->stack().group_of(file->socket);
     file->inherited = left;
     file->socket = -1;
@@ -178,11 +170,7 @@ std::string Forks::prepare_exec() {
     }
     if (!file->is_ours() && !file->inherited) continue;
     if (is_connection(*file)) continue;
-    const sockets::Address local = file->inherited ? file->inherited->local : address_of(file->socket, false);
-    const uint64_t group = file->inherited ? file->inherited->group : host.sockets().stack().group_of(file->socket);
-    text += (text.empty() ? "" : ";") + std::to_string(fd) + "," + std::to_string(file->domain) + "," + std::to_string(file->type) + "," +
-            std::to_string(file->listens ? std::max(file->backlog, 1) : 0) + "," + std::to_string(group) + "," +
-            std::to_string(file->kernel ? 1 : 0) + "," + std::to_string(local.port) + "," + ip::text_of(local.host);
+    text += (text.empty() ? "" : ";") + std::to_string(fd) + "," + describe(*file);
   }
   return text.empty() ? text : std::string(kVariable) + "=" + text;
 }
@@ -197,23 +185,13 @@ void Forks::read_left() {
     const size_t end = std::min(text.find(';'), text.size());
     std::string_view each = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
-    uint64_t numbers[7] = {};
-    for (uint64_t& number : numbers) {
-      const auto [at, error] = std::from_chars(each.data(), each.data() + each.size(), number);
-      if (error != std::errc{} || at == each.data() + each.size() || *at != ',') return;
-      each.remove_prefix(static_cast<size_t>(at - each.data()) + 1);
-    }
-    const auto host = ip::parse_address(each);
-    if (!host || numbers[0] >= static_cast<uint64_t>(Table::kMax)) return;
-    auto* const file = new File(static_cast<int>(numbers[1]), static_cast<int>(numbers[2]));
-    file->listens = numbers[3] != 0;
-    file->bound = true;
-    file->kernel = numbers[5] != 0;
-    file->backlog = static_cast<int>(numbers[3]);
-    const int fd = static_cast<int>(numbers[0]);
-    file->inherited = {.listens = file->listens, .backlog = file->backlog, .local = {*host, static_cast<uint16_t>(numbers[6])},
-                       .group = numbers[4]};
-    Host::get().table().put(fd, *file);
+    int fd = -1;
+    const auto [at, error] = std::from_chars(each.data(), each.data() + each.size(), fd);
+    if (error != std::errc{} || at == each.data() + each.size() || *at != ',') return;
+    each.remove_prefix(static_cast<size_t>(at - each.data()) + 1);
+    auto file = read_description(each);
+    if (file == nullptr || fd < 0 || fd >= Table::kMax) return;
+    Host::get().table().put(fd, *file.release());
   }
 }
 

@@ -213,6 +213,11 @@ Relays& Host::relays() {
   return *relays_;
 }
 
+void Host::relay(File& file, int fd) {
+  relays().add_relay(file, fd);
+  kick_helper();
+}
+
 bool Host::turn() {
   if (sockets_ == nullptr) return false;
   sockets::Stack& stack = sockets_->stack();

@@ -130,6 +130,8 @@ class Host {
   // False in a child by vfork(), which has its parent's memory and not its parent's descriptors.
   bool is_own_process() const noexcept { return ::getpid() == process_; }
   Relays& relays();
+  // The helper carries the connection's bytes to `fd`, which is its own from now on.
+  void relay(File& file, int fd);
   // A descriptor of this library's, which a program that closes all that it finds is not to close. They are below protected_end().
   bool protects(int fd) const noexcept;
   int protected_end() const noexcept;

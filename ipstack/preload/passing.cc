@@ -1,0 +1,223 @@
+// passing.cc - finds what is passed instead of sockets of ours, and makes them of it again.
+#include "ipstack/preload/passing.h"
+
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "ipstack/preload/calls.h"
+#include "ipstack/preload/description.h"
+#include "ipstack/preload/forks.h"
+
+namespace unet::preload {
+namespace {
+
+constexpr size_t kControlMax = 64 * 1024;  // more than the kernel takes
+constexpr size_t kDescriptionMax = 256;
+constexpr const char* kFile = "unet-socket";
+constexpr std::string_view kLink = "/memfd:unet-socket (deleted)";
+constexpr std::string_view kPairName{"\0unet,", 6};
+
+// Each place of a descriptor in the message's control data; what is wrong with that is the kernel's to say.
+template <typename Visit>
+void each_descriptor(const msghdr& message, Visit visit) {
+  if (message.msg_control == nullptr) return;
+  const auto* const end = static_cast<const std::byte*>(message.msg_control) + message.msg_controllen;
+  auto& whole = const_cast<msghdr&>(message);
+  for (cmsghdr* each = CMSG_FIRSTHDR(&message); each != nullptr; each = CMSG_NXTHDR(&whole, each)) {
+    const auto room = static_cast<size_t>(end - reinterpret_cast<const std::byte*>(each));
+    if (each->cmsg_len < CMSG_LEN(0) || each->cmsg_len > room) return;
+    if (each->cmsg_level != SOL_SOCKET || each->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (each->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) visit(CMSG_DATA(each) + i * sizeof(int));
+  }
+}
+
+int descriptor_at(const unsigned char* place) noexcept {
+  int fd;
+  std::memcpy(&fd, place, sizeof fd);
+  return fd;
+}
+
+// The end of the pair that is passed says by its name whose it is; the number makes the name unlike others. Without a name it is good, too.
+void give_name(int end, const Names& names) {
+  uint32_t number;
+  if (::getrandom(&number, sizeof number, 0) != sizeof number) return;
+  char digits[9];
+  std::snprintf(digits, sizeof digits, "%08x", number);
+  const std::string name = std::string(kPairName) + digits + "," + describe_names(names);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (name.size() > sizeof address.sun_path) return;
+  std::memcpy(address.sun_path, name.data(), name.size());
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+  static_cast<void>(real().bind(end, reinterpret_cast<const sockaddr*>(&address), length));
+}
+
+}  // namespace
+
+// ---- sending
+
+bool passes_ours(const msghdr& message) noexcept {
+  if (message.msg_controllen == 0 || message.msg_controllen > kControlMax || Host::inside()) return false;
+  bool found = false;
+  each_descriptor(message, [&](const unsigned char* place) { found = found || file_of(descriptor_at(place)) != nullptr; });
+  return found;
+}
+
+StandIns::StandIns(const msghdr& message) : message_(message) {
+  const auto* const control = static_cast<const std::byte*>(message.msg_control);
+  control_.assign(control, control + message.msg_controllen);
+  message_.msg_control = control_.data();
+  const Host::Guard guard;
+  each_descriptor(message_, [&](unsigned char* place) {
+    const int instead = error_ == 0 ? pass(descriptor_at(place)) : -1;
+    if (instead >= 0) {
+      passed_.push_back(instead);
+      std::memcpy(place, &instead, sizeof instead);
+    }
+  });
+}
+
+StandIns::~StandIns() {
+  const Host::Guard guard;
+  for (const int each : passed_) real().close(each);
+  for (const Connection& each : connections_) {
+    if (each.end >= 0) real().close(each.end);
+    --each.file->holds;
+    Host::get().let_go(*each.file);
+  }
+}
+
+// A descriptor to be passed instead; -1: it is passed itself, as one that is the kernel's or undecided, or none is to be had (error_).
+int StandIns::pass(int fd) {
+  Table& table = Host::get().table();
+  File* file = table.file(fd);
+  if (file == nullptr) return -1;
+  // Of one that another process has this one gets a pair, which is passed as it is.
+  if (file->inherited && file->inherited->connected) static_cast<void>(Forks::adopt(*file));
+  if (!file->is_ours() && (!file->inherited || file->inherited->connected)) return -1;
+  // One that is bound only is a listener to be.
+  const bool connected = is_connection(*file) && (names_of(*file).remote.port != 0 || !file->bound);
+  const int instead = connected ? pass_connection(*file) : pass_description(*file);
+  if (instead < 0) error_ = errno;
+  return instead;
+}
+
+int StandIns::pass_connection(File& file) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return -1;
+  if (file.nonblocking) real().fcntl(ends[1], F_SETFL, O_RDWR | O_NONBLOCK);
+  give_name(ends[1], {file.domain, names_of(file)});
+  ++file.holds;
+  connections_.push_back({&file, ends[0]});
+  return ends[1];
+}
+
+int StandIns::pass_description(const File& file) {
+  const int memory = ::memfd_create(kFile, MFD_CLOEXEC);
+  if (memory < 0) return -1;
+  const std::string text = describe(file);
+  if (real().write(memory, text.data(), text.size()) == static_cast<ssize_t>(text.size())) return memory;
+  real().close(memory);
+  errno = ENOBUFS;
+  return -1;
+}
+
+// Before, an error would have looked like the other process's end.
+void StandIns::sent() {
+  const Host::Guard guard;
+  for (Connection& each : connections_) {
+    if (each.file->is_ours()) Host::get().relay(*each.file, std::exchange(each.end, -1));
+  }
+}
+
+ssize_t pass_sockets(int fd, const msghdr& message, int flags) {
+  ssize_t result = -1;
+  int error = 0;
+  {
+    StandIns all(message);
+    error = all.error();
+    if (error == 0) {
+      result = real().sendmsg(fd, &all.message(), flags);
+      error = errno;
+      if (result >= 0) all.sent();
+    }
+  }
+  if (result < 0) errno = error;
+  return result;
+}
+
+// ---- receiving
+
+namespace {
+
+// Of what was passed instead of a connection: it is one, with these names. It is believed as far as who passed it: whoever passes a
+// connection could as well have put itself between.
+void take_connection(int fd) {
+  sockaddr_un address{};
+  socklen_t length = sizeof address;
+  if (real().getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0 || address.sun_family != AF_UNIX) return;
+  constexpr size_t kAt = offsetof(sockaddr_un, sun_path);
+  if (length <= kAt) return;
+  std::string_view name(address.sun_path, std::min<size_t>(length - kAt, sizeof address.sun_path));
+  if (!name.starts_with(kPairName)) return;
+  name.remove_prefix(kPairName.size());
+  name.remove_prefix(std::min(name.find(',') + 1, name.size()));
+  const auto names = read_names(name);
+  if (!names) return;
+  const Host::Guard guard;
+  auto* const file = new File(names->domain, SOCK_STREAM);
+  file->pair = names->pair;
+  file->bound = true;
+  file->nonblocking = (real().fcntl(fd, F_GETFL) & O_NONBLOCK) != 0;
+  Host::get().table().put(fd, *file);
+}
+
+bool is_description(int fd) noexcept {
+  char path[40], link[64];
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  const ssize_t length = ::readlink(path, link, sizeof link);
+  return length > 0 && std::string_view(link, static_cast<size_t>(length)) == kLink;
+}
+
+// A socket of the kernel's takes the place of the description: the shadow of what is ours.
+void take_described(int fd) {
+  char text[kDescriptionMax];
+  const ssize_t length = ::pread(fd, text, sizeof text, 0);
+  auto file = read_description({text, static_cast<size_t>(std::max<ssize_t>(length, 0))});
+  if (file == nullptr) return;
+  file->kernel = false;
+  const Host::Guard guard;
+  const int shadow = real().socket(file->domain, file->type | SOCK_CLOEXEC | (file->nonblocking ? SOCK_NONBLOCK : 0), 0);
+  if (shadow < 0) return;
+  const int flags = real().fcntl(fd, F_GETFD);
+  const bool placed = real().dup3(shadow, fd, (flags & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0) == fd;
+  real().close(shadow);
+  if (placed) Host::get().table().put(fd, *file.release());
+}
+
+}  // namespace
+
+void take_sockets(const msghdr& message) {
+  if (message.msg_controllen == 0 || Host::inside()) return;
+  const int before = errno;
+  each_descriptor(message, [](const unsigned char* place) {
+    const int fd = descriptor_at(place);
+    struct stat is {};
+    if (file_of(fd) != nullptr || ::fstat(fd, &is) != 0) return;
+    if (S_ISSOCK(is.st_mode)) take_connection(fd);
+    else if (S_ISREG(is.st_mode) && is.st_nlink == 0 && is_description(fd)) take_described(fd);
+  });
+  errno = before;
+}
+
+}  // namespace unet::preload

@@ -1,0 +1,62 @@
+// passing.h - sockets that processes pass to one another by Unix sockets (SCM_RIGHTS); used by data_calls.cc for descriptors that are not
+// ours.
+//
+// What the kernel would pass of a socket of ours is its shadow, with which nobody can do anything. Others are passed in their stead:
+//
+// A connection stays with this process's stack, and an end of a Unix socket pair is passed, which has the connection's addresses in its
+// name (relays.h). So a process without this library can use it, too, but for its names and options; and the connection ends with this
+// process.
+//
+// Of a listener or a datagram socket a file in memory is passed that describes it (description.h). Who receives it with this library joins
+// the claim of its port; to others it is of no use. Where the socket is both's only our part is passed: there is one descriptor to pass.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <vector>
+
+#include "ipstack/preload/host.h"
+
+namespace unet::preload {
+
+// A message to be sent, with others instead of our descriptors, which are closed with it.
+class StandIns {
+ public:
+  // Looks for descriptors of ours, and finds others for them.
+  explicit StandIns(const msghdr& message);
+  ~StandIns();
+  StandIns(const StandIns&) = delete;
+  StandIns& operator=(const StandIns&) = delete;
+
+  // 0, or an errno: there is no other descriptor to be had.
+  int error() const noexcept { return error_; }
+  // What is to be sent.
+  const msghdr& message() const noexcept { return message_; }
+  // It was: whoever receives it has its connections, too.
+  void sent();
+
+ private:
+  struct Connection {
+    File* file;  // held
+    int end;     // of the pair, for this process
+  };
+  int pass(int fd);
+  int pass_connection(File& file);
+  static int pass_description(const File& file);
+
+  std::vector<std::byte> control_;
+  msghdr message_;
+  std::vector<int> passed_;
+  std::vector<Connection> connections_;
+  int error_ = 0;
+};
+
+// Does it pass descriptors of ours? One look, for what has no control data.
+bool passes_ours(const msghdr& message) noexcept;
+// sendmsg() of one that does.
+ssize_t pass_sockets(int fd, const msghdr& message, int flags);
+
+// Makes sockets of ours from what has come with a message instead of them.
+void take_sockets(const msghdr& message);
+
+}  // namespace unet::preload
