@@ -31,6 +31,12 @@ int descriptor_of(msghdr& message) noexcept {
   return fd;
 }
 
+// Nobody has the other end of a pair any longer. shutdown() of both directions looks like it.
+bool is_closed(int fd) noexcept {
+  pollfd end{.fd = fd, .events = 0, .revents = 0};
+  return real().poll(&end, 1, 0) == 1 && (end.revents & POLLHUP) != 0;
+}
+
 }  // namespace
 
 void Relays::let_go(File& file) {
@@ -40,7 +46,7 @@ void Relays::let_go(File& file) {
 
 void Relays::add_link(int fd, std::span<File* const> connections) {
   for (File* each : connections) ++each->holds;
-  links_.push_back({fd, {connections.begin(), connections.end()}});
+  links_.push_back({++last_link_, fd, {connections.begin(), connections.end()}});
 }
 
 void Relays::add_relay(File& file, int fd) {
@@ -84,9 +90,14 @@ void Relays::serve(std::span<const pollfd> ready) {
 }
 
 void Relays::drop(Relay& relay) noexcept {
-  std::erase(relay.file->sleepers, &sleeper_);
+  File& file = *relay.file;
+  const auto sleeper = std::find(file.sleepers.begin(), file.sleepers.end(), &sleeper_);  // one: another process may have it, too
+  if (sleeper != file.sleepers.end()) file.sleepers.erase(sleeper);
   real().close(relay.fd);
-  let_go(*relay.file);
+  // The child that had asked for it has closed it.
+  const auto link = std::find_if(links_.begin(), links_.end(), [&](const Link& each) { return each.number == relay.link; });
+  if (link != links_.end() && std::erase(link->held, &file) != 0) let_go(file);
+  let_go(file);
 }
 
 // False: the child is gone.
@@ -111,6 +122,7 @@ bool Relays::serve_link(Link& link) {
     }
     if (said.kind == LinkMessage::Kind::take && fd >= 0) {
       add_relay(**at, fd);
+      relays_.back().link = link.number;
     } else {
       File& file = **at;
       link.held.erase(at);
@@ -160,8 +172,7 @@ bool Relays::carry_in(Relay& relay) {
     if (there == 0) {
       relay.ended_in = true;
       // One end is only shut down; or it is closed, and then the others who have the connection go on.
-      pollfd pair{.fd = relay.fd, .events = 0, .revents = 0};
-      if (real().poll(&pair, 1, 0) > 0 && (pair.revents & POLLHUP) != 0) return false;
+      if (is_closed(relay.fd)) return false;
       sockets.shutdown(relay.file->socket, SHUT_WR);
       return true;
     }

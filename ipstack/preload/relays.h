@@ -44,6 +44,7 @@ class Relays {
 
  private:
   struct Link {
+    uint64_t number = 0;  // unlike all others
     int fd = -1;
     std::vector<File*> held{};
   };
@@ -52,6 +53,7 @@ class Relays {
     File* file = nullptr;
     bool ended_in = false, ended_out = false;  // no more comes from the pair; from the connection
     bool wants_out = false;                    // the pair had no room
+    uint64_t link = 0;                         // of the child that has asked for it; 0: it was passed
   };
   bool serve_link(Link& link);
   bool carry(Relay& relay, bool hung_up);
@@ -61,6 +63,7 @@ class Relays {
   static void let_go(File& file);
 
   std::vector<Link> links_;
+  uint64_t last_link_ = 0;
   std::vector<Relay> relays_;
   Sleeper sleeper_;  // wakes the helper
 };
