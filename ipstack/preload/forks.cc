@@ -106,6 +106,19 @@ bool Forks::adopt(File& file) {
   return done;
 }
 
+void Forks::prepare_user_change() {
+  Host& host = Host::get();
+  if (Host::inside() || !host.is_own_process()) return;
+  const Host::Guard guard;
+  if (host.is_open()) return;
+  for (int fd = 0; fd < host.table().end(); ++fd) {
+    const File* const file = host.table().file(fd);
+    if (file == nullptr || !file->inherited || file->inherited->connected) continue;
+    static_cast<void>(host.open());
+    return;
+  }
+}
+
 // The child's own listener or datagram socket at its parent's port.
 bool Forks::join(File& file) {
   const File::Inherited& left = *file.inherited;

@@ -22,6 +22,8 @@ class Forks {
 
   // Under the lock: makes an inherited socket this process's own. False: it cannot be had any longer; the shadow is what is left.
   static bool adopt(File& file);
+  // Before this process becomes another user's: its own stack is still the user's who has the port, as an inherited descriptor would be.
+  static void prepare_user_change();
   // The last descriptor of one that was inherited and never used is closed.
   static void disclaim(const File& file) noexcept;
 

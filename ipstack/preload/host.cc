@@ -66,6 +66,8 @@ Host::Host() { read_environment(); }
 void Host::read_environment() {
   spin_most_ = spin_ = microseconds_of("UNET_SOCKETS_SPIN_US", spin_most_);
   logs_ = std::getenv("UNET_SOCKETS_LOG") != nullptr;
+  // Now, as programs such as nginx give their children an environment without it.
+  if (const char* const ni = std::getenv("UNET_NI")) ni_ = ni;
   const char* const text = std::getenv("UNET_SOCKETS_RULES");
   if (text == nullptr) return;
   if (auto rules = Rules::parse(text)) rules_ = std::move(*rules);
@@ -126,7 +128,7 @@ bool Host::open() {
     errno = errno_of(error);
     return false;
   };
-  auto context = Context::open();
+  auto context = Context::open(ni_);
   if (!context) return refuse(context.error());
   sockets::SocketsOptions options;
   options.clock = clock_;

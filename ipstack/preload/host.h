@@ -15,6 +15,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "ipstack/preload/epoll_set.h"
@@ -170,6 +171,7 @@ class Host {
   std::atomic<int> wanting_{0};          // threads that wait for the lock
   const Clock clock_;
   Rules rules_;
+  std::string ni_;                       // $UNET_NI
   bool logs_ = false;
   std::optional<Context> context_;
   std::unique_ptr<sockets::Sockets> sockets_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,7 +22,8 @@
   X(sendfile) X(sendfile64) X(splice)                                                                                              \
   X(poll) X(ppoll) X(select) X(pselect) X(epoll_create) X(epoll_create1) X(epoll_ctl) X(epoll_wait) X(epoll_pwait) X(epoll_pwait2) \
   X(close) X(close_range) X(closefrom) X(dup) X(dup2) X(dup3) X(fcntl) X(fcntl64) X(ioctl) X(fdopen)                               \
-  X(sigaction) X(signal) X(_exit) X(_Exit) X(execve) X(execvpe) X(fexecve)
+  X(sigaction) X(signal) X(_exit) X(_Exit) X(execve) X(execvpe) X(fexecve)                          \
+  X(setuid) X(setgid) X(seteuid) X(setegid) X(setreuid) X(setregid) X(setresuid) X(setresgid) X(setgroups) X(initgroups)
 
 namespace unet::preload {
 
