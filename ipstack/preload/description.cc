@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "ipstack/preload/host.h"
+#include "ipstack/preload/real.h"
 
 namespace unet::preload {
 namespace {
@@ -48,6 +49,11 @@ std::string said(const sockets::Address& address) { return std::to_string(addres
 int domain_of(bool is_ipv6) noexcept { return is_ipv6 ? AF_INET6 : AF_INET; }
 
 }  // namespace
+
+bool stays_open(int fd) noexcept {
+  const int flags = real().fcntl(fd, F_GETFD);
+  return flags >= 0 && (flags & FD_CLOEXEC) == 0;
+}
 
 File::Pair names_of(const File& file) {
   File::Pair names;

@@ -16,6 +16,9 @@ namespace unet::preload {
 // A connection of this process's stack.
 inline bool is_connection(const File& file) noexcept { return file.is_ours() && file.is_stream() && !file.listens; }
 
+// exec() does not close it.
+bool stays_open(int fd) noexcept;
+
 // The addresses of a socket of ours.
 File::Pair names_of(const File& file);
 

@@ -27,11 +27,6 @@ std::vector<File*> connections(std::span<File* const> all) {
   return found;
 }
 
-bool stays_open(int fd) noexcept {
-  const int flags = real().fcntl(fd, F_GETFD);
-  return flags >= 0 && (flags & FD_CLOEXEC) == 0;
-}
-
 }  // namespace
 
 // ---- fork
@@ -101,7 +96,7 @@ void Forks::leave_stack(Host& host) {
 }
 
 bool Forks::adopt(File& file) {
-  const bool done = file.inherited->connected ? take(file) : join(file);
+  const bool done = file.inherited->connected ? take(file, LinkMessage::Kind::take) : join(file);
   if (done) file.inherited.reset();
   return done;
 }
@@ -138,11 +133,11 @@ bool Forks::join(File& file) {
   return true;
 }
 
-bool Forks::take(File& file) {
+bool Forks::take(File& file, LinkMessage::Kind kind) {
   Host& host = Host::get();
   int ends[2];
   if (host.parent_link_ < 0 || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
-  LinkMessage said{.kind = LinkMessage::Kind::take, .socket = file.inherited->socket};
+  LinkMessage said{.kind = kind, .socket = file.inherited->socket};
   iovec data{.iov_base = &said, .iov_len = sizeof said};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
@@ -178,7 +173,7 @@ std::string Forks::prepare_exec() {
     File* const file = host.table().file(fd);
     if (file == nullptr || !stays_open(fd)) continue;
     if (file->inherited && file->inherited->connected) {
-      adopt(*file);
+      if (take(*file, LinkMessage::Kind::take_unused)) file->inherited.reset();
       continue;
     }
     if (!file->is_ours() && !file->inherited) continue;

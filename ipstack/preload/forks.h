@@ -8,10 +8,9 @@
 #include <string>
 
 #include "ipstack/preload/file.h"
+#include "ipstack/preload/relays.h"
 
 namespace unet::preload {
-
-class Host;
 
 class Forks {
  public:
@@ -37,7 +36,7 @@ class Forks {
  private:
   static void leave_stack(Host& host);
   static bool join(File& file);
-  static bool take(File& file);
+  static bool take(File& file, LinkMessage::Kind kind);
 };
 
 }  // namespace unet::preload

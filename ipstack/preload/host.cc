@@ -164,6 +164,7 @@ void Host::close_socket(File& file) {
 }
 
 void Host::let_go(Entry& entry) {
+  if (entry.fds.empty() && entry.holds != 0 && relays_ != nullptr) kick_helper();  // what comes is another process's now
   if (!entry.fds.empty() || entry.holds != 0) return;
   if (entry.kind == Entry::Kind::socket) {
     File& file = static_cast<File&>(entry);
@@ -215,8 +216,8 @@ Relays& Host::relays() {
   return *relays_;
 }
 
-void Host::relay(File& file, int fd) {
-  relays().add_relay(file, fd);
+void Host::relay(File& file, int fd, bool used) {
+  relays().add_relay(file, fd, used);
   kick_helper();
 }
 

@@ -132,7 +132,7 @@ class Host {
   bool is_own_process() const noexcept { return ::getpid() == process_; }
   Relays& relays();
   // The helper carries the connection's bytes to `fd`, which is its own from now on.
-  void relay(File& file, int fd);
+  void relay(File& file, int fd, bool used = true);
   // A descriptor of this library's, which a program that closes all that it finds is not to close. They are below protected_end().
   bool protects(int fd) const noexcept;
   int protected_end() const noexcept;

@@ -2,11 +2,14 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "ipstack/preload/calls.h"
+#include "ipstack/preload/description.h"
 #include "ipstack/preload/forks.h"
 
 using namespace unet::preload;
@@ -107,4 +110,84 @@ UNET_PRELOAD int execle(const char* path, const char* first, ...) noexcept {
   char* const* const environment = va_arg(list, char* const*);
   va_end(list);
   return execve(path, all.data(), environment);
+}
+
+// ---- posix_spawn(): the C library's child has our descriptors, but nothing of ours runs there before it is another program.
+
+namespace {
+
+// While the child begins, pairs are at the descriptors of connections that it is to have. Then the shadows are there again.
+class Loans {
+ public:
+  Loans() {
+    Table& table = Host::get().table();
+    for (int fd = 0; fd < table.end(); ++fd) {
+      File* const file = table.file(fd);
+      if (file != nullptr && is_connection(*file) && stays_open(fd)) lend(*file, fd);
+    }
+  }
+  ~Loans() {
+    for (const Shadow& each : shadows_) {
+      real().dup3(each.kept, each.fd, 0);
+      real().close(each.kept);
+    }
+    for (const Pair& each : pairs_) {
+      if (each.ours >= 0) real().close(each.ours);
+      real().close(each.theirs);
+    }
+  }
+  Loans(const Loans&) = delete;
+  Loans& operator=(const Loans&) = delete;
+
+  void child_has_begun() {
+    for (Pair& each : pairs_) Host::get().relay(*each.file, std::exchange(each.ours, -1), false);
+  }
+
+ private:
+  struct Shadow {
+    int fd, kept;
+  };
+  struct Pair {
+    File* file;
+    int ours, theirs;
+  };
+
+  void lend(File& file, int fd) {
+    auto pair = std::find_if(pairs_.begin(), pairs_.end(), [&](const Pair& each) { return each.file == &file; });
+    if (pair == pairs_.end()) {
+      int ends[2];
+      if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return;
+      if (file.nonblocking) real().fcntl(ends[1], F_SETFL, O_RDWR | O_NONBLOCK);
+      pair = pairs_.insert(pair, {&file, ends[0], ends[1]});
+    }
+    const int kept = real().fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (kept < 0) return;
+    shadows_.push_back({fd, kept});
+    real().dup3(pair->theirs, fd, 0);
+  }
+
+  std::vector<Shadow> shadows_;
+  std::vector<Pair> pairs_;
+};
+
+template <typename Spawn>
+int spawn(char* const* environment, Spawn real_spawn) {
+  if (Host::inside() || !Host::get().is_own_process()) return real_spawn(environment);
+  const Host::Guard guard;
+  std::string left = Forks::prepare_exec();
+  Loans loans;
+  const int error = real_spawn(with_variable(environment, left).data());
+  if (error == 0) loans.child_has_begun();
+  return error;
+}
+
+}  // namespace
+
+UNET_PRELOAD int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes,
+                             char* const* arguments, char* const* environment) {
+  return spawn(environment, [&](char* const* all) { return real().posix_spawn(pid, path, actions, attributes, arguments, all); });
+}
+UNET_PRELOAD int posix_spawnp(pid_t* pid, const char* file, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes,
+                              char* const* arguments, char* const* environment) {
+  return spawn(environment, [&](char* const* all) { return real().posix_spawnp(pid, file, actions, attributes, arguments, all); });
 }

@@ -49,11 +49,11 @@ void Relays::add_link(int fd, std::span<File* const> connections) {
   links_.push_back({++last_link_, fd, {connections.begin(), connections.end()}});
 }
 
-void Relays::add_relay(File& file, int fd) {
+void Relays::add_relay(File& file, int fd, bool used) {
   ++file.holds;
   file.sleepers.push_back(&sleeper_);
   real().fcntl(fd, F_SETFL, real().fcntl(fd, F_GETFL) | O_NONBLOCK);
-  relays_.push_back({.fd = fd, .file = &file});
+  relays_.push_back({.fd = fd, .file = &file, .used = used});
 }
 
 void Relays::append(std::vector<pollfd>& to) const {
@@ -120,8 +120,8 @@ bool Relays::serve_link(Link& link) {
       if (fd >= 0) real().close(fd);
       continue;
     }
-    if (said.kind == LinkMessage::Kind::take && fd >= 0) {
-      add_relay(**at, fd);
+    if (said.kind != LinkMessage::Kind::close && fd >= 0) {
+      add_relay(**at, fd, said.kind == LinkMessage::Kind::take);
       relays_.back().link = link.number;
     } else {
       File& file = **at;
@@ -143,6 +143,7 @@ bool Relays::carry(Relay& relay, bool hung_up) {
 bool Relays::carry_out(Relay& relay) {
   sockets::Sockets& sockets = Host::get().sockets();
   relay.wants_out = false;
+  if (!relay.used && !relay.file->fds.empty()) return true;
   for (int i = 0; i < kPieces && !relay.ended_out; ++i) {
     const int64_t there = result_of(sockets.recv(relay.file->socket, piece(), kPiece, MSG_PEEK | MSG_DONTWAIT));
     if (there == -EAGAIN) return true;
@@ -176,6 +177,7 @@ bool Relays::carry_in(Relay& relay) {
       sockets.shutdown(relay.file->socket, SHUT_WR);
       return true;
     }
+    relay.used = true;
     const int64_t went = result_of(sockets.send(relay.file->socket, piece(), static_cast<size_t>(there), MSG_DONTWAIT | MSG_NOSIGNAL));
     if (went < 0) return went == -EAGAIN;
     real().recv(relay.fd, piece(), static_cast<size_t>(went), MSG_DONTWAIT);

@@ -19,7 +19,7 @@ namespace unet::preload {
 
 // What a child says by its link; with `take` comes the descriptor that the bytes are to be carried to.
 struct LinkMessage {
-  enum class Kind : uint32_t { take, close } kind = Kind::take;
+  enum class Kind : uint32_t { take, take_unused, close } kind = Kind::take;
   int32_t socket = -1;  // as the parent's stack numbers it
 };
 
@@ -32,8 +32,9 @@ class Relays {
   bool empty() const noexcept { return links_.empty() && relays_.empty(); }
   // A child has the other end of `fd`, and all connections that are open.
   void add_link(int fd, std::span<File* const> connections);
-  // Carries bytes between the file, which has a connection, and `fd`, which is this object's from now on.
-  void add_relay(File& file, int fd);
+  // Carries bytes between the file, which has a connection, and `fd`, which is this object's from now on. `used` false: the other process
+  // has it only because nobody closed it. While it sends nothing, and this process has the connection, too, what comes is this one's.
+  void add_relay(File& file, int fd, bool used);
 
   // What the helper is to poll, behind what is there.
   void append(std::vector<pollfd>& to) const;
@@ -53,6 +54,7 @@ class Relays {
     File* file = nullptr;
     bool ended_in = false, ended_out = false;  // no more comes from the pair; from the connection
     bool wants_out = false;                    // the pair had no room
+    bool used = true;
     uint64_t link = 0;                         // of the child that has asked for it; 0: it was passed
   };
   bool serve_link(Link& link);
