@@ -42,9 +42,19 @@ void ring(int event) noexcept {
   static_cast<void>(!real().write(event, &one, sizeof one));
 }
 
+// Behind the numbers that programs choose themselves, as a shell's 9: what they put there would be woken instead.
+int event_out_of_the_way() noexcept {
+  constexpr int kFirst = 900;
+  const int event = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  const int moved = event < 0 ? -1 : real().fcntl(event, F_DUPFD_CLOEXEC, kFirst);
+  if (moved < 0) return event;
+  real().close(event);
+  return moved;
+}
+
 }  // namespace
 
-Sleeper::Sleeper() : event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+Sleeper::Sleeper() : event(event_out_of_the_way()) {}
 Sleeper::Sleeper(int fd) noexcept : event(fd), owns_(false) {}
 Sleeper::~Sleeper() {
   if (event >= 0 && owns_) real().close(event);
@@ -64,7 +74,7 @@ void Sleeper::sleep_begins() noexcept {
 
 void Sleeper::renew() noexcept {
   if (event >= 0) real().close(event);
-  event = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  event = event_out_of_the_way();
   woken = false;
 }
 
@@ -155,7 +165,7 @@ bool Host::arm() {
 // ---- the helper
 
 bool Host::start_helper() {
-  if (helper_event_ < 0) helper_event_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (helper_event_ < 0) helper_event_ = event_out_of_the_way();
   if (helper_event_ < 0) return false;
   sigset_t all, before;
   ::sigfillset(&all);
