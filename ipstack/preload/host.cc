@@ -35,7 +35,7 @@ int errno_of(const Error& error) noexcept {
 // An interface that has just begun asks whether another host has its addresses, and they are not to be used so long. A program that is
 // started with it need not know.
 void await_addresses(sockets::EndpointNetwork& network) {
-  constexpr int kTries = 50;
+  constexpr int kTries = 100;  // RFC 5227 takes up to seven seconds
   constexpr timespec kBetween{.tv_sec = 0, .tv_nsec = 100'000'000};
   for (int i = 0; i < kTries; ++i) {
     const auto& all = network.configuration().addresses;
@@ -124,7 +124,7 @@ bool Host::open() {
   if (sockets_ != nullptr) return true;
   const auto refuse = [&](const Error& error) {
     static bool told = false;
-    if (!std::exchange(told, true)) std::fprintf(stderr, "unet-sockets: %s\n", error.text.c_str());
+    if (!std::exchange(told, true) || logs_) std::fprintf(stderr, "unet-sockets: %s\n", error.text.c_str());
     errno = errno_of(error);
     return false;
   };

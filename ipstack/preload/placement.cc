@@ -23,9 +23,17 @@ uint8_t protocol_of(const File& file) noexcept { return file.is_stream() ? ip::P
 
 int result_of(int result) noexcept { return result < 0 ? -errno : result; }
 
+// Of the network interface; asked for anew while an address is not to be used yet.
+const IpConfiguration& configuration() {
+  sockets::EndpointNetwork& network = Host::get().sockets().network();
+  const auto& all = network.configuration().addresses;
+  if (std::any_of(all.begin(), all.end(), [](const auto& each) { return each.tentative; })) static_cast<void>(network.refresh());
+  return network.configuration();
+}
+
 // The network interface has that address, or a way to it.
 bool is_reachable(const ip::IpAddress& to) {
-  const IpConfiguration& all = Host::get().sockets().network().configuration();
+  const IpConfiguration& all = configuration();
   if (std::any_of(all.addresses.begin(), all.addresses.end(),
                   [&](const auto& each) { return ip::same_network(each.address, to, each.prefix); })) {
     return true;
@@ -37,7 +45,7 @@ bool is_reachable(const ip::IpAddress& to) {
 }
 
 bool is_own(const ip::IpAddress& host) {
-  const IpConfiguration& all = Host::get().sockets().network().configuration();
+  const IpConfiguration& all = configuration();
   return std::any_of(all.addresses.begin(), all.addresses.end(), [&](const auto& each) { return each.address == host; });
 }
 

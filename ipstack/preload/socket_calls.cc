@@ -45,7 +45,7 @@ int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
   Host& host = Host::get();
   host.serve(listener);
   return static_cast<int>(host.block(listener, POLLIN, !listener.nonblocking, listener.receive_within, [&](bool kernel) -> int64_t {
-    if (!listener.is_ours()) return -EINVAL;
+    if (!listener.is_ours()) return listener.inherited ? -EAGAIN : -EINVAL;  // until there is a network interface again
     if ((host.events(listener) & EPOLLIN) == 0) host.turn();
     if (host.sockets().stack().option(listener.socket, sockets::Stack::Option::accepts) == 0) return -EINVAL;
     if ((host.events(listener) & (EPOLLIN | EPOLLERR)) != 0) return take_connection(listener, address, length, flags);
@@ -112,7 +112,7 @@ UNET_PRELOAD int accept4(int fd, sockaddr* address, socklen_t* length, int flags
   {
     const Host::Guard guard;
     File* const file = Host::get().file(fd);
-    if (file != nullptr && file->is_ours()) return static_cast<int>(answer(accept_of(*file, address, length, flags)));
+    if (file != nullptr && (file->is_ours() || file->inherited)) return static_cast<int>(answer(accept_of(*file, address, length, flags)));
   }
   return real().accept4(fd, address, length, flags);
 }

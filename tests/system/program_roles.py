@@ -21,6 +21,7 @@ class Side:
     def __init__(self, space, directory_, sockets=None):
         """`sockets`: unet-sockets and the address of the network interface."""
         self.directory = directory_
+        self.is_ours = sockets is not None
         self.env = os.environ | ({"UNET_NI": sockets[1]} if sockets else {})
         self.before = ["ip", "netns", "exec", space, *(sockets[:1] if sockets else [])]
 
