@@ -52,6 +52,7 @@ struct File : Entry {
   // The names of a connection. Of a file: another process's stack has it, and at our descriptor is a socket pair to it (relays.h).
   struct Pair {
     sockets::Address local{}, remote{};
+    int socket = -1;             // as our parent numbers it, which we have asked for it
   };
 
   File(int domain_, int type_) : Entry(Kind::socket), domain(domain_), type(type_) {}

@@ -152,7 +152,10 @@ bool Forks::take(File& file, LinkMessage::Kind kind) {
   std::memcpy(CMSG_DATA(rights), &ends[1], sizeof(int));
   const bool sent = real().sendmsg(host.parent_link_, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof said);
   real().close(ends[1]);
-  if (sent) become_pair(file, ends[0], file.inherited->local, file.inherited->remote);
+  if (sent) {
+    become_pair(file, ends[0], file.inherited->local, file.inherited->remote);
+    file.pair->socket = file.inherited->socket;
+  }
   real().close(ends[0]);
   return sent;
 }
@@ -161,6 +164,13 @@ void Forks::disclaim(const File& file) noexcept {
   Host& host = Host::get();
   if (!file.inherited->connected || host.parent_link_ < 0) return;
   const LinkMessage said{.kind = LinkMessage::Kind::close, .socket = file.inherited->socket};
+  static_cast<void>(!real().send(host.parent_link_, &said, sizeof said, MSG_NOSIGNAL | MSG_DONTWAIT));
+}
+
+void Forks::tell_end(const File& file) noexcept {
+  Host& host = Host::get();
+  if (file.pair->socket < 0 || host.parent_link_ < 0) return;
+  const LinkMessage said{.kind = LinkMessage::Kind::end, .socket = file.pair->socket};
   static_cast<void>(!real().send(host.parent_link_, &said, sizeof said, MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 

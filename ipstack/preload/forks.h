@@ -25,6 +25,8 @@ class Forks {
   static void prepare_user_change();
   // The last descriptor of one that was inherited and never used is closed.
   static void disclaim(const File& file) noexcept;
+  // shutdown() of a pair: the parent learns that it is not only closed.
+  static void tell_end(const File& file) noexcept;
 
   // Before this process becomes another program: what it leaves open is described in a variable of its environment, kVariable=..., which
   // this returns; connections become socket pairs. Empty: there is nothing.

@@ -120,7 +120,9 @@ bool Relays::serve_link(Link& link) {
       if (fd >= 0) real().close(fd);
       continue;
     }
-    if (said.kind != LinkMessage::Kind::close && fd >= 0) {
+    if (said.kind == LinkMessage::Kind::end) {
+      for (Relay& each : relays_) each.told_end = each.told_end || (each.link == link.number && each.file == *at);
+    } else if (said.kind != LinkMessage::Kind::close && fd >= 0) {
       add_relay(**at, fd, said.kind == LinkMessage::Kind::take);
       relays_.back().link = link.number;
     } else {
@@ -171,9 +173,9 @@ bool Relays::carry_in(Relay& relay) {
     const ssize_t there = real().recv(relay.fd, piece(), kPiece, MSG_PEEK | MSG_DONTWAIT);
     if (there < 0) return errno == EAGAIN;
     if (there == 0) {
+      // Closed there, which is no end for this process if it still has it; but the link is to be read first.
+      if (!relay.told_end && !relay.file->fds.empty() && is_closed(relay.fd)) return !std::exchange(relay.seems_closed, true);
       relay.ended_in = true;
-      // One end is only shut down; or it is closed, and then the others who have the connection go on.
-      if (is_closed(relay.fd)) return false;
       sockets.shutdown(relay.file->socket, SHUT_WR);
       return true;
     }

@@ -19,7 +19,7 @@ namespace unet::preload {
 
 // What a child says by its link; with `take` comes the descriptor that the bytes are to be carried to.
 struct LinkMessage {
-  enum class Kind : uint32_t { take, take_unused, close } kind = Kind::take;
+  enum class Kind : uint32_t { take, take_unused, end, close } kind = Kind::take;
   int32_t socket = -1;  // as the parent's stack numbers it
 };
 
@@ -55,6 +55,8 @@ class Relays {
     bool ended_in = false, ended_out = false;  // no more comes from the pair; from the connection
     bool wants_out = false;                    // the pair had no room
     bool used = true;
+    bool told_end = false;                     // by shutdown(), which ends it for all that have it
+    bool seems_closed = false;                 // unless a link tells otherwise
     uint64_t link = 0;                         // of the child that has asked for it; 0: it was passed
   };
   bool serve_link(Link& link);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ipstack/preload/calls.h"
+#include "ipstack/preload/forks.h"
 
 using namespace unet::preload;
 namespace sockets = unet::sockets;
@@ -140,6 +141,7 @@ UNET_PRELOAD int shutdown(int fd, int how) noexcept {
   if (file_of(fd) == nullptr) return real().shutdown(fd, how);
   const Host::Guard guard;
   File* const file = Host::get().file(fd);
+  if (file != nullptr && file->pair && how != SHUT_RD) Forks::tell_end(*file);
   if (file == nullptr || !file->is_ours()) return real().shutdown(fd, how);
   const int result = Host::get().sockets().shutdown(file->socket, how);
   if (file->kernel && file->listens) real().shutdown(fd, how);
