@@ -17,7 +17,7 @@ constexpr size_t kPiece = 64 * 1024;
 constexpr int kPieces = 16;  // of one connection, before another's turn
 
 std::byte* piece() noexcept {
-  static std::byte memory[kPiece];  // the helper's alone
+  static std::byte memory[kPiece];  // of who has the host's lock
   return memory;
 }
 
