@@ -71,6 +71,7 @@ struct DriverCapabilities {
   // one has external payload. 0: none, and no frame comes or goes whose checksum is not filled in.
   uint32_t segments_max = 0;
   bool udp_segments = false;        // with segments_max: it cuts UDP, too
+  bool alone = false;               // nobody else can be on the wire, so nobody else has an address of this host's
 };
 
 struct DriverCounter {

@@ -106,8 +106,8 @@ struct LocalDataDescriptor {
 // Data whose head, of a protocol above, travels beside it: so data of one line costs two lines, and begins at one.
 struct HeadedDescriptor {
   uint32_t offset;       // of the data in the sender's data ring
-  uint32_t head_length;  // at most kHeadMax
-  std::byte head[kHeadMax];
+  uint32_t head_length;  // at most kHeadedMax
+  std::byte head[kHeadedMax];
 };
 static_assert(sizeof(HeadedDescriptor) == kInlineMax && kLocalDataMax <= ~uint32_t{0});
 struct PutDoneDescriptor {

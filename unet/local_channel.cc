@@ -100,12 +100,12 @@ SendOutcome LocalChannel::post(uint32_t length) noexcept {
 }
 
 SendOutcome LocalChannel::post_headed(uint32_t length, Bytes head) noexcept {
-  if (head.size() > kHeadMax) return SendOutcome::too_long;
+  if (head.size() > kHeadedMax) return SendOutcome::too_long;
   return post_as(SlotKind::headed, length, [&](std::byte* at) { describe_headed(at, reserved_offset_, head); });
 }
 
 SendOutcome LocalChannel::send_headed(Bytes head, Bytes data) noexcept {
-  if (data.size() > kMessageMax || head.size() > kHeadMax) return SendOutcome::too_long;
+  if (data.size() > kMessageMax || head.size() > kHeadedMax) return SendOutcome::too_long;
   Slot* const slot = writer_.reserve();
   if (slot == nullptr) return no_slot();
   const auto length = static_cast<uint32_t>(data.size());

@@ -76,7 +76,7 @@ class LocalChannel {
   // Sends the first `length` bytes of what reserve() gave.
   SendOutcome post(uint32_t length) noexcept;
 
-  // A message of two parts: the head, at most kHeadMax bytes, travels in the slot, and `data` in lines of its own. The receiver fetches
+  // A message of two parts: the head, at most kHeadedMax bytes, travels in the slot, and `data` in lines of its own. The receiver fetches
   // these while it looks at the head.
   SendOutcome send_headed(Bytes head, Bytes data) noexcept;
   // As post(), with a head.
@@ -116,7 +116,7 @@ class LocalChannel {
     HeadedDescriptor descriptor;
     const Slot& slot = reader_.slot_at(message.position);
     std::memcpy(&descriptor.head_length, slot.payload + offsetof(HeadedDescriptor, head_length), sizeof descriptor.head_length);
-    if (!checked(descriptor.head_length <= kHeadMax)) return {};
+    if (!checked(descriptor.head_length <= kHeadedMax)) return {};
     return {slot.payload + offsetof(HeadedDescriptor, head), descriptor.head_length};
   }
 

@@ -206,12 +206,12 @@ TEST_CASE("each field of a descriptor that cannot be is dropped and counted, and
 
 TEST_CASE("a head that cannot be is none") {
   Honest world;
-  for (const uint32_t length : {0u, 1u, kHeadMax, kHeadMax + 1, ~0u}) {
+  for (const uint32_t length : {0u, 1u, kHeadedMax, kHeadedMax + 1, ~0u}) {
     REQUIRE(world.channel[0].send_headed({}, {}) == SendOutcome::sent);
     Message message;
     REQUIRE(world.channel[1].receive(message));
     std::memcpy(world.slot(0, message.position).payload + offsetof(HeadedDescriptor, head_length), &length, sizeof length);
-    CHECK(world.channel[1].head(message).size() == (length <= kHeadMax ? length : 0));
+    CHECK(world.channel[1].head(message).size() == (length <= kHeadedMax ? length : 0));
     world.channel[1].release(message);
   }
 }

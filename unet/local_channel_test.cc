@@ -112,10 +112,10 @@ TEST_CASE("a message composed in place arrives without a copy, also when it beca
 
 TEST_CASE("a head travels beside the data, which begins at a line") {
   TestChannel channel;
-  const std::vector<std::byte> head = pattern(kHeadMax + 1, 4);
+  const std::vector<std::byte> head = pattern(kHeadedMax + 1, 4);
   for (const uint32_t size : sizes()) {
     const std::vector<std::byte> data = pattern(size, 2);
-    const Bytes front = Bytes(head).first(size % (kHeadMax + 1));
+    const Bytes front = Bytes(head).first(size % (kHeadedMax + 1));
     if (size % 2 == 0) {
       REQUIRE(channel[0].send_headed(front, data) == SendOutcome::sent);
     } else {

@@ -99,7 +99,7 @@ class Victim {
               (in_slot || inside(message.data, message.length, geometry_.data[in], geometry_.data_bytes));
       if (right && message.kind == MessageKind::headed) {
         const Bytes head = channel_->head(message);
-        right = head.size() <= kHeadMax &&
+        right = head.size() <= kHeadedMax &&
                 (head.empty() || inside(head.data(), head.size(), geometry_.slots[in], uint64_t{geometry_.depth} * sizeof(Slot)));
       }
       if (right) {

@@ -14,7 +14,8 @@ constexpr uint32_t kEthernetBytes = 14;
 }  // namespace
 
 Nowhere::Nowhere(uint32_t mtu)
-    : capabilities_{.address = {2, 0, 0, 0, 0, 1}, .mtu = mtu}, memory_(new std::byte[size_t{mtu + kEthernetBytes} * kFrames]),
+    : capabilities_{.address = {2, 0, 0, 0, 0, 1}, .mtu = mtu, .alone = true},
+      memory_(new std::byte[size_t{mtu + kEthernetBytes} * kFrames]),
       never_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   UNET_CHECK(never_ >= 0);
   free_.reserve(kFrames);

@@ -72,6 +72,7 @@ UNET_PRELOAD ssize_t recvfrom(int fd, void* data, size_t length, int flags, sock
   return choose(
       fd,
       [&](File& file) {
+        if (from != nullptr && from_length != nullptr && static_cast<int>(*from_length) < 0) return int64_t{-EINVAL};
         const int64_t got = receive_bytes(file, data, length, flags, from, from_length);
         if (got >= 0 && file.is_stream() && from != nullptr && from_length != nullptr) *from_length = 0;
         return got;

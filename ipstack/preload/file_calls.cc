@@ -1,4 +1,6 @@
 // file_calls.cc - sendfile(), splice() and stdio on our sockets.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -16,13 +18,23 @@ std::byte* piece() noexcept {
   return memory.data();
 }
 
+File* file_under_lock(int fd) noexcept { return Host::get().file(fd); }
+
 File* ours_under_lock(int fd) noexcept {
-  File* const file = Host::get().file(fd);
+  File* const file = file_under_lock(fd);
   return file != nullptr && file->is_ours() ? file : nullptr;
+}
+
+bool is_pipe(int fd) noexcept {
+  struct stat is;
+  return ::fstat(fd, &is) == 0 && S_ISFIFO(is.st_mode);
 }
 
 // As sendfile() to a socket of ours: in pieces, each of which may wait. -errno.
 int64_t send_file(File& file, int in, off_t* offset, size_t count) {
+  // As the kernel, of what it is told and of what it reads from.
+  if (offset != nullptr && *offset < 0) return -EINVAL;
+  if (file_under_lock(in) != nullptr) return -EINVAL;
   const Hold hold(file);
   off_t at = offset != nullptr ? *offset : 0;
   size_t sent = 0;
@@ -103,10 +115,9 @@ UNET_PRELOAD ssize_t splice(int in, off64_t* in_offset, int out, off64_t* out_of
     File* const from = ours_under_lock(in);
     File* const to = ours_under_lock(out);
     const bool waits = (flags & SPLICE_F_NONBLOCK) == 0;
-    if ((from != nullptr && in_offset != nullptr) || (to != nullptr && out_offset != nullptr)) {
-      return static_cast<ssize_t>(answer(-ESPIPE));
-    }
-    if (from != nullptr && to != nullptr) return static_cast<ssize_t>(answer(-EINVAL));
+    const bool placed = (from != nullptr && in_offset != nullptr) || (to != nullptr && out_offset != nullptr);
+    const bool piped = from != nullptr ? to == nullptr && is_pipe(out) : is_pipe(in);
+    if ((from != nullptr || to != nullptr) && (placed || !piped)) return static_cast<ssize_t>(answer(-EINVAL));
     if (from != nullptr) return static_cast<ssize_t>(answer(splice_out(*from, out, length, waits)));
     if (to != nullptr) return static_cast<ssize_t>(answer(splice_in(in, *to, length, waits)));
   }

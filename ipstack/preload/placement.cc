@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 
@@ -117,9 +118,9 @@ int read_address(const sockaddr* address, socklen_t length, sockets::Address& in
     return 0;
   }
   if (family == AF_INET6) {
-    sockaddr_in6 six;
-    if (length < sizeof six) return EINVAL;
-    std::memcpy(&six, address, sizeof six);
+    sockaddr_in6 six{};
+    if (length < offsetof(sockaddr_in6, sin6_scope_id)) return EINVAL;  // as it once was
+    std::memcpy(&six, address, std::min<size_t>(length, sizeof six));
     into = {ip::ipv6_address(&six.sin6_addr), ntohs(six.sin6_port)};
     return 0;
   }

@@ -43,6 +43,8 @@ int take_connection(File& listener, sockaddr* address, socklen_t* length, int fl
 
 int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
   if ((flags & ~(SOCK_CLOEXEC | SOCK_NONBLOCK)) != 0) return -EINVAL;
+  if (!listener.is_stream()) return -EOPNOTSUPP;
+  if (address != nullptr && length != nullptr && static_cast<int>(*length) < 0) return -EINVAL;
   Host& host = Host::get();
   host.serve(listener);
   return static_cast<int>(host.block(listener, POLLIN, !listener.nonblocking, listener.receive_within, [&](bool kernel) -> int64_t {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 
 namespace unet::sockets {
@@ -46,9 +47,9 @@ bool read_address(const sockaddr* address, socklen_t length, Address& into) noex
     if (four.sin_addr.s_addr == 0) into.host = {};
     return true;
   }
-  if (family == AF_INET6 && length >= sizeof(sockaddr_in6)) {
+  if (family == AF_INET6 && length >= offsetof(sockaddr_in6, sin6_scope_id)) {  // as it once was
     sockaddr_in6 six;
-    std::memcpy(&six, address, sizeof six);
+    std::memcpy(&six, address, offsetof(sockaddr_in6, sin6_scope_id));
     std::memcpy(into.host.bytes.data(), &six.sin6_addr, 16);
     into.port = ntohs(six.sin6_port);
     return true;

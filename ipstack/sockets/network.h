@@ -52,7 +52,7 @@ class Network {
   // Neighbours are small numbers, which the stack is told by handle_neighbour(). Asks for a channel to the one that has claimed a port of
   // this interface; the answer is Stack::handle_neighbour_found(). False: it is no use asking.
   virtual bool ask_neighbour(uint8_t protocol, const Address& to) = 0;
-  // Sends a message of a head, at most kHeadMax bytes if there is data, and data, at most kMessageMax bytes. False: no room now.
+  // Sends a message of a head, at most kHeadedMax bytes if there is data, and data, at most kMessageMax bytes. False: no room now.
   virtual bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept = 0;
   // Whether a message of so many bytes beside its head may be sent now.
   virtual bool has_room(uint32_t neighbour, uint32_t bytes) noexcept = 0;

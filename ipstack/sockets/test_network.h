@@ -107,7 +107,7 @@ class World {
       std::vector<std::byte> message(head.begin(), head.end());
       message.insert(message.end(), data.begin(), data.end());
       const bool apart = !data.empty() && message.size() > kInlineMax;  // as of a local channel
-      UNET_CHECK(!apart || head.size() <= kHeadMax);
+      UNET_CHECK(!apart || head.size() <= kHeadedMax);
       link.queues[mine].push_back({std::move(message), apart ? head.size() : 0});
       return true;
     }

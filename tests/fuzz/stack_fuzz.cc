@@ -72,7 +72,7 @@ class FuzzNetwork : public Network {
     return true;
   }
   bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept override {
-    UNET_CHECK(neighbour < kNeighbours && (data.empty() || head.size() <= kHeadMax) && data.size() <= kMessageMax);
+    UNET_CHECK(neighbour < kNeighbours && (data.empty() || head.size() <= kHeadedMax) && data.size() <= kMessageMax);
     return !full;
   }
   MutableBytes reserve_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept override {
@@ -82,7 +82,7 @@ class FuzzNetwork : public Network {
     return room_;
   }
   void post_to_neighbour(uint32_t neighbour, Bytes head, uint32_t bytes) noexcept override {
-    UNET_CHECK(neighbour < kNeighbours && head.size() <= kHeadMax && bytes <= room_.size());
+    UNET_CHECK(neighbour < kNeighbours && head.size() <= kHeadedMax && bytes <= room_.size());
   }
   bool has_room(uint32_t, uint32_t) noexcept override { return !full; }
   void release(uint32_t, const Message& message) noexcept override { UNET_CHECK(kept.erase(message.position) == 1); }

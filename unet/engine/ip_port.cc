@@ -14,7 +14,7 @@ ip::HostOptions host_options(const IpPortOptions& options, const DriverCapabilit
   host.ipv6 = wire.mtu >= ip::kIpv6MtuMin;
   host.autoconfigure = host.ipv6 && options.autoconfigure;
   host.dhcp = options.dhcp;
-  host.claim = options.probe;
+  host.claim = options.probe && !wire.alone;
   host.seed = seed;
   return host;
 }
