@@ -193,7 +193,7 @@ Status run_wrk(const ProgramSetting& setting, Figures& figures) {
 
 const std::vector<BenchProgram>& bench_programs() {
   using Setting = const ProgramSetting&;
-  constexpr SockperfKind kTcp{true, true}, kUdp{false, true}, kTcpBlocked{true, false}, kUdpBlocked{false, false};
+  static constexpr SockperfKind kTcp{true, true}, kUdp{false, true}, kTcpBlocked{true, false}, kUdpBlocked{false, false};
   static const std::vector<BenchProgram> programs = {
       {"iperf3-tcp", {"iperf3"}, "iperf3", [](Setting s, Figures& f) { return run_iperf3(s, 0, f); }},
       {"iperf3-udp-64", {"iperf3"}, "iperf3", [](Setting s, Figures& f) { return run_iperf3(s, 64, f); }},
