@@ -322,11 +322,13 @@ ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr*
   size_t received = 0;
   const bool all = (flags & MSG_WAITALL) != 0 && !peek && waits;
   const ssize_t result = block(waits, within(s).receive, [&]() -> int64_t {
-    const int64_t more = stack_->receive(s, room.subspan(received), peek);
-    if (more > 0) received += static_cast<size_t>(more);
-    const bool lacks = more == -EAGAIN || (more > 0 && all && received < length);
-    if (lacks) awaiting.into(room.subspan(received));
-    return lacks ? -EAGAIN : more > 0 ? static_cast<int64_t>(received) : more;
+    while (true) {  // what came straight here is not all that has come
+      const int64_t more = stack_->receive(s, room.subspan(received), peek);
+      if (more == -EAGAIN) awaiting.into(room.subspan(received));
+      if (more <= 0) return more;
+      received += static_cast<size_t>(more);
+      if (!all || received == length) return static_cast<int64_t>(received);
+    }
   });
   if (result > 0 || received == 0) return result;
   if (result < 0) stack_->return_error(s, errno);
