@@ -6,6 +6,7 @@
 # Usage: sockets_programs.py PROGRAM UNETD UNET_SOCKETS   (77: no root, no network namespaces, or no such program)
 #
 # Where there is no UNET_SOCKETS both ends are a kernel's, which tries what this file does.
+import contextlib
 import hashlib
 import json
 import os
@@ -52,9 +53,9 @@ def iperf3(role):
                 require(sent >= 100_000 <= received, f"{options} by IPv{v}: {sent} bytes sent, {received} received")
             for length in (64, 1400):
                 sent, received = iperf3_bytes(role, address, ["-u", "-b", "100M", "-l", length, "-n", length * 5000])
-                require(received > sent / 2 > 0, f"datagrams of {length} bytes by IPv{v}: {sent} bytes sent, {received} received")
+                require(received > sent / 10 > 0, f"datagrams of {length} bytes by IPv{v}: {sent} bytes sent, {received} received")
             sent, received = iperf3_bytes(role, address, ["-u", "-b", "100M", "-R", "-n", MIB])
-            require(received > sent / 2 > 0, f"datagrams to the client by IPv{v}: {sent} bytes sent, {received} received")
+            require(received > sent / 10 > 0, f"datagrams to the client by IPv{v}: {sent} bytes sent, {received} received")
 
 
 def iperf3_bytes(role, address, options):
@@ -97,9 +98,18 @@ class Nginx:
         listen = " ".join(f"listen {bracketed(a)}:{PORT};" for _, a in each_version(self.role))
         self.role.file("nginx.conf", NGINX.format(d=self.d, listen=listen, version=version).encode())
 
+    @contextlib.contextmanager
     def running(self):
         command = [shutil.which("nginx") or "/usr/sbin/nginx", "-c", f"{self.d}/nginx.conf", "-p", self.d, "-e", f"{self.d}/error.log"]
-        return self.role.server.server(*command, when=lambda: self.says("start worker process ") >= 2)
+        with self.role.server.server(*command, when=lambda: self.says("start worker process ") >= 2) as process:
+            # A call that comes before a worker has the listener waits in vain (docs/SOCKETS.md), and is tried again.
+            for v, address in each_version(self.role):
+                wait_until(lambda address=address: self.answers(address), f"nginx does not answer by IPv{v}")
+            yield process
+
+    def answers(self, address):
+        curl = self.role.client.start("curl", "-s", "-m", "2", "-o", "/dev/null", f"http://{bracketed(address)}:{PORT}/version")
+        return curl.wait(WAIT) == 0
 
     def says(self, words):
         try:
