@@ -10,6 +10,13 @@ using namespace unet::preload;
 
 namespace {
 
+msghdr message_of(const iovec* pieces, int count) noexcept {
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(pieces);
+  message.msg_iovlen = static_cast<size_t>(count);
+  return message;
+}
+
 // Calls ours() under the lock if the descriptor is one of the stack's by now, else the kernel.
 template <typename Ours, typename Kernel>
 auto choose(int fd, Ours ours, Kernel kernel) {
@@ -55,9 +62,7 @@ UNET_PRELOAD ssize_t readv(int fd, const iovec* pieces, int count) {
       fd,
       [&](File& file) -> int64_t {
         if (count < 0 || static_cast<size_t>(count) > kIovecsMax) return -EINVAL;
-        msghdr message{};
-        message.msg_iov = const_cast<iovec*>(pieces);
-        message.msg_iovlen = static_cast<size_t>(count);
+        msghdr message = message_of(pieces, count);
         return receive_message(file, message, 0);
       },
       [&] { return real().readv(fd, pieces, count); });
@@ -127,9 +132,7 @@ UNET_PRELOAD ssize_t writev(int fd, const iovec* pieces, int count) {
       fd,
       [&](File& file) -> int64_t {
         if (count < 0 || static_cast<size_t>(count) > kIovecsMax) return -EINVAL;
-        msghdr message{};
-        message.msg_iov = const_cast<iovec*>(pieces);
-        message.msg_iovlen = static_cast<size_t>(count);
+        msghdr message = message_of(pieces, count);
         return send_message(file, message, 0);
       },
       [&] { return real().writev(fd, pieces, count); });

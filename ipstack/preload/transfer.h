@@ -24,9 +24,6 @@ int64_t send_message(File& file, const msghdr& message, int flags);
 int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr* from = nullptr, socklen_t* from_length = nullptr);
 int64_t send_bytes(File& file, const void* data, size_t length, int flags, const sockaddr* to = nullptr, socklen_t to_length = 0);
 
-// A call on a socket without a connection of ours: nothing yet, the shadow says what is wrong.
-inline bool is_undecided(const File& file) noexcept { return !file.is_ours(); }
-
 // SIGPIPE, unless MSG_NOSIGNAL forbids it, when a stream answers -EPIPE.
 int64_t with_signal(const File& file, int64_t result, int flags) noexcept;
 
