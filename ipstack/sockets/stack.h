@@ -50,7 +50,7 @@ struct StackOptions {
   uint32_t lendable_chunks = 256;      // of these, where the network reads what is sent in place; with chunks of 16 KiB a
                                        // segment of 64 KiB has as many pieces as a message may
   uint32_t records = 16 * 1024;        // segments on their way, of all connections
-  tcp::Options tcp{};                  // of a new socket; its MSS is the path's
+  tcp::Options tcp{.ack_gather = 5 * kMicrosecond};  // of a new socket; its MSS is the path's
   uint32_t half_open_max = 4096;       // connections whose handshake a peer has begun, of all listeners: more get cookies (RFC 4987)
   uint32_t time_waits_max = 256 * 1024;  // connections in TIME-WAIT that nobody has: for a further one the oldest ends
   uint64_t seed = 0;                   // 0: from the kernel

@@ -239,7 +239,7 @@ class Connection {
   void handle_reset(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void note_mark(const ip::TcpView& segment, uint8_t ecn) noexcept;
   void handle_data(const ip::TcpView& segment, Nanoseconds now) noexcept;
-  void take_data(Sequence sequence, Bytes data, Nanoseconds now) noexcept;
+  void take_data(Sequence sequence, Bytes data, bool goes_on, Nanoseconds now) noexcept;
   void handle_fin(Nanoseconds now) noexcept;
   void handle_time_wait(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void challenge(Nanoseconds now) noexcept;

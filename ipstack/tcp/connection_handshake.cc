@@ -170,7 +170,7 @@ void Connection::handle_listen(const ip::TcpView& segment, Nanoseconds now) noex
   if (!fast_open_) return;
   start_window(options_->initial_window, now);
   // RFC 7413, 4.2.2: the data of a SYN with a cookie of ours, but for a FIN, which comes again.
-  take_data(irs_ + 1, segment.payload.first(std::min<size_t>(segment.payload.size(), rcv_wnd())), now);
+  take_data(irs_ + 1, segment.payload.first(std::min<size_t>(segment.payload.size(), rcv_wnd())), false, now);
 }
 
 // RFC 9293, 3.10.7.3.

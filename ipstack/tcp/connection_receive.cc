@@ -186,13 +186,14 @@ void Connection::handle_data(const ip::TcpView& segment, Nanoseconds now) noexce
     fin_known_ = true;
     fin_at_ = end;
   }
-  take_data(sequence, data, now);
+  take_data(sequence, data, !segment.has(Flags::kPsh) && !segment.has(Flags::kFin), now);
   if (receive_limit_ < options_->receive_buffer_max) tune_receive_buffer(segment, now);
   if (fin && received_.next() != fin_at_) ack_now_ = true;
   if (fin_known_ && received_.next() == fin_at_) handle_fin(now);
 }
 
-void Connection::take_data(Sequence sequence, Bytes data, Nanoseconds now) noexcept {
+// `goes_on`: its sender has more to say (RFC 9293, 3.9.1.2).
+void Connection::take_data(Sequence sequence, Bytes data, bool goes_on, Nanoseconds now) noexcept {
   if (data.empty()) return;
   const bool gaps = received_.has_gaps();
   const Sequence before = received_.next();
@@ -214,7 +215,9 @@ void Connection::take_data(Sequence sequence, Bytes data, Nanoseconds now) noexc
   unacknowledged_ += received_.next() - before;
   told_.bytes_received += received_.next() - before;
   if (unacknowledged_ == 0) return;
-  if (options_->ack_delay == 0 || unacknowledged_ >= 2 * uint32_t{mss_}) {
+  if (options_->ack_gather != 0 && goes_on && unacknowledged_ < options_->ack_segments * uint32_t{mss_}) {
+    ack_at_ = now + options_->ack_gather;
+  } else if (options_->ack_delay == 0 || unacknowledged_ >= 2 * uint32_t{mss_}) {
     ack_now_ = true;
   } else if (ack_at_ == kNever) {
     ack_at_ = now + options_->ack_delay;

@@ -39,6 +39,10 @@ struct Options {
   // Segments by which one ACK may open the window: L of RFC 3465, as RFC 9406, 4.3 has it. A receiver that answers bursts needs it.
   uint16_t slow_start_limit = 8;
   Nanoseconds ack_delay = 0;        // 0: each ACK leaves at the next poll. At most 500 ms (RFC 9293, 3.8.6.3)
+  // 0, or behind a segment whose sender has more to say (no PSH) for how long its ACK waits for the next, until there are
+  // `ack_segments`. Where frames come one by one, as a receiver that polls sees them, a stream has that many fewer ACKs.
+  Nanoseconds ack_gather = 0;
+  uint16_t ack_segments = 8;        // as many as one ACK may open the window by
   Nanoseconds rto_first = kSecond;  // before a round trip is known
   Nanoseconds rto_min = 200 * kMillisecond;  // RFC 6298 says 1 s and why; every kernel of today says this
   Nanoseconds rto_max = 60 * kSecond;

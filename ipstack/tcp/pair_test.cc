@@ -30,6 +30,7 @@ Options options_of(std::mt19937_64& random) {
   options.mtu_probing = static_cast<MtuProbing>(random() % 3);
   options.congestion = static_cast<Algorithm>(random() % 3);
   if (random() % 3 == 0) options.ack_delay = random() % (200 * kMillisecond);
+  if (random() % 2 == 0) options.ack_gather = random() % kMillisecond;
   options.rto_max = 5 * kSecond;
   options.user_timeout = 100'000 * kSecond;
   options.syn_timeout = 100'000 * kSecond;

@@ -416,6 +416,7 @@ TEST_CASE("a segment that is predicted does what it does otherwise") {
     options.pacing = random() % 4 == 0;
     options.ecn = Ecn::passive;
     options.ack_delay = random() % 2 == 0 ? 40 * kMillisecond : 0;
+    options.ack_gather = random() % 2 == 0 ? kMillisecond : 0;
     options.congestion = static_cast<Algorithm>(random() % 3);
     Counters counters[2];
     ChunkPool chunks[2]{{1024, 200}, {1024, 200}};

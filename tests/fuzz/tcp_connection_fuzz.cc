@@ -53,6 +53,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.timestamps = (choice & 2) != 0;
   options.nagle = (choice & 4) != 0;
   options.ack_delay = (choice & 8) != 0 ? 40 * kMillisecond : 0;
+  options.ack_gather = (choice & 8) == 0 ? kMillisecond : 0;
   options.congestion = (choice & 16) != 0 ? Algorithm::cubic : Algorithm::newreno;
   options.keep_alive_idle = (choice & 32) != 0 ? kSecond : 0;
   const auto more = input.take<uint8_t>();
