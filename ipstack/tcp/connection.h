@@ -240,6 +240,9 @@ class Connection {
   void note_mark(const ip::TcpView& segment, uint8_t ecn) noexcept;
   void handle_data(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void take_data(Sequence sequence, Bytes data, bool goes_on, Nanoseconds now) noexcept;
+  void plan_ack(const ReceiveBuffer::Inserted& inserted, uint32_t pieces, uint32_t bytes, bool goes_on, Nanoseconds now) noexcept;
+  Nanoseconds gathering_time() const noexcept;
+  bool comes_fast(Nanoseconds now) noexcept;
   void handle_fin(Nanoseconds now) noexcept;
   void handle_time_wait(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void challenge(Nanoseconds now) noexcept;
@@ -375,6 +378,7 @@ class Connection {
   uint16_t repeats_ = 0;              // duplicate ACKs in a row (without SACK)
   uint16_t rack_multiple_ = 1;        // of a quarter of the least round trip: RACK.reo_wnd_mult
   uint8_t rack_persist_ = 0;
+  uint8_t gap_acks_ = 0;              // in a row, of blocks that only grew; no more than count
 
   // As RFC 9293, 3.3.1 names them.
   Sequence iss_{}, snd_una_{}, snd_nxt_{}, snd_wl1_{}, snd_wl2_{};
@@ -390,10 +394,11 @@ class Connection {
   uint16_t syn_data_ = 0;             // bytes that went with the SYN; before that, the most that may
   ChunkIndex cookie_ = kNoChunk;      // until the handshake is over: how many bytes, and these
   uint16_t challenge_second_ = 0;
+  uint16_t data_at_ = 0;              // microseconds: when data came last
   uint32_t timestamp_offset_ = 0;
   uint32_t ts_recent_ = 0;
   uint32_t ts_recent_second_ = 0;     // when that came
-  uint32_t unacknowledged_ = 0;       // bytes in order that came since the last ACK
+  uint32_t unacknowledged_ = 0;       // bytes that came since the last ACK
   ip::SackBlock duplicate_{};
 
   SendBuffer queued_;

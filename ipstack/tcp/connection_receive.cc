@@ -1,11 +1,15 @@
 // connection_receive.cc - a segment for a connection that is past its first SYN: RFC 9293, 3.10.7.4, in the order given there.
 #include <algorithm>
+#include <utility>
 
 #include "ipstack/tcp/connection.h"
 
 namespace unet::tcp {
 namespace {
 using Flags = ip::TcpFlags;
+constexpr auto kKept = ReceiveBuffer::Outcome::out_of_order;
+constexpr int kGapAcks = 3;             // DupThresh of RFC 6675
+constexpr uint32_t kGatherPart = 64;    // of a round trip
 constexpr uint32_t kTimestampAge = 24 * 24 * 3600;  // seconds for which one can be compared (RFC 7323, 5.5)
 }  // namespace
 
@@ -195,7 +199,7 @@ void Connection::handle_data(const ip::TcpView& segment, Nanoseconds now) noexce
 // `goes_on`: its sender has more to say (RFC 9293, 3.9.1.2).
 void Connection::take_data(Sequence sequence, Bytes data, bool goes_on, Nanoseconds now) noexcept {
   if (data.empty()) return;
-  const bool gaps = received_.has_gaps();
+  const uint32_t pieces = received_.pieces_behind_gaps();
   const Sequence before = received_.next();
   const Sequence right = sequence + static_cast<uint32_t>(data.size());
   if (sequence != before) {
@@ -207,21 +211,44 @@ void Connection::take_data(Sequence sequence, Bytes data, bool goes_on, Nanoseco
   told_.rcv_mss = static_cast<uint16_t>(std::clamp<size_t>(data.size(), told_.rcv_mss, options_->mss));
   if (sequence != before) ++told_.rcv_ooopack;
   shared_.counters.reneged += inserted.reneged;
-  // RFC 5681, 4.2: what opens a gap, and what fills one, is told at once.
-  if (gaps || inserted.outcome != ReceiveBuffer::Outcome::in_order || inserted.missing != 0) ack_now_ = true;
   if (inserted.missing != 0 || inserted.outcome == ReceiveBuffer::Outcome::no_memory) ++shared_.counters.no_memory;
   if (inserted.outcome == ReceiveBuffer::Outcome::too_many_gaps) ++shared_.counters.too_many_gaps;
   if (received_.next() > fin_at_ && fin_known_) fin_known_ = false;  // what was behind the FIN had come before it: no honest peer's
-  unacknowledged_ += received_.next() - before;
   told_.bytes_received += received_.next() - before;
+  plan_ack(inserted, pieces, inserted.outcome == kKept ? static_cast<uint32_t>(data.size()) : received_.next() - before, goes_on, now);
+}
+
+// `pieces`: behind gaps, before it came; `bytes`: how much of it is here now.
+void Connection::plan_ack(const ReceiveBuffer::Inserted& inserted, uint32_t pieces, uint32_t bytes, bool goes_on, Nanoseconds now) noexcept {
+  // RFC 5681, 4.2: what opens a gap, and what fills one, is told at once; that a block grows, as often as a sender without RACK counts.
+  const bool grows = inserted.outcome == kKept && received_.pieces_behind_gaps() == pieces && pieces != 0 && sacks_ && !duplicate_due_;
+  gap_acks_ = grows ? static_cast<uint8_t>(std::min(gap_acks_ + 1, kGapAcks + 1)) : uint8_t{0};
+  const bool in_order = pieces == 0 && inserted.outcome == ReceiveBuffer::Outcome::in_order && inserted.missing == 0;
+  const bool fast = options_->ack_gather != 0 && comes_fast(now);
+  const bool gathers = fast && goes_on && (in_order || gap_acks_ > kGapAcks);
+  if (!in_order && !gathers) ack_now_ = true;
+  unacknowledged_ += bytes;
   if (unacknowledged_ == 0) return;
-  if (options_->ack_gather != 0 && goes_on && unacknowledged_ < options_->ack_segments * uint32_t{mss_}) {
-    ack_at_ = now + options_->ack_gather;
+  if (gathers && unacknowledged_ < options_->ack_segments * uint32_t{mss_}) {
+    ack_at_ = now + gathering_time();
   } else if (options_->ack_delay == 0 || unacknowledged_ >= 2 * uint32_t{mss_}) {
     ack_now_ = true;
   } else if (ack_at_ == kNever) {
     ack_at_ = now + options_->ack_delay;
   }
+}
+
+// A small part of the round trip, which nobody notices.
+Nanoseconds Connection::gathering_time() const noexcept {
+  const Nanoseconds trip = trip_ != 0 ? Nanoseconds{trip_} << kTickShift : rtt_.smooth();
+  return std::clamp(trip / kGatherPart, options_->ack_gather, std::max(options_->ack_gather, kMillisecond));
+}
+
+// The next is likely to come before an ACK has waited for as long as it may.
+bool Connection::comes_fast(Nanoseconds now) noexcept {
+  const auto at = static_cast<uint16_t>(now / kMicrosecond);
+  const auto since = static_cast<uint16_t>(at - std::exchange(data_at_, at));  // of 65 ms; once in a while it is wrong, which costs nothing
+  return since <= gathering_time() / kMicrosecond;
 }
 
 // Dynamic right-sizing (Fisk and Feng, 2001): room for twice what the application reads in a round trip. A sender that the window holds

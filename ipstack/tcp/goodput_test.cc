@@ -33,6 +33,7 @@ Outcome stream(Bottleneck link, Algorithm algorithm, uint64_t seconds, Nanosecon
     SharedLink wire(sound, seed);
     Options options;
     options.congestion = algorithm;
+    options.ack_gather = seed % 2 == 0 ? 5 * kMicrosecond : 0;
     const size_t it = wire.add({.options = options});
     const Nanoseconds start = wire.now();
     wire.run(start + 2 * kMillisecond);

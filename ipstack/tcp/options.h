@@ -40,7 +40,8 @@ struct Options {
   uint16_t slow_start_limit = 8;
   Nanoseconds ack_delay = 0;        // 0: each ACK leaves at the next poll. At most 500 ms (RFC 9293, 3.8.6.3)
   // 0, or behind a segment whose sender has more to say (no PSH) for how long its ACK waits for the next, until there are
-  // `ack_segments`. Where frames come one by one, as a receiver that polls sees them, a stream has that many fewer ACKs.
+  // `ack_segments`; a 64th of a round trip if that is longer, and a millisecond at most. Where frames come one by one, as a
+  // receiver that polls sees them, a stream has that many fewer ACKs.
   Nanoseconds ack_gather = 0;
   uint16_t ack_segments = 8;        // as many as one ACK may open the window by
   Nanoseconds rto_first = kSecond;  // before a round trip is known
