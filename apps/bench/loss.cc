@@ -1,9 +1,11 @@
 // loss.cc - every path under every condition in every repetition; over itself on the whole wire, and over the kernel's TCP.
 #include "apps/bench/loss.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 
+#include "apps/bench/contenders.h"
 #include "apps/bench/report.h"
 
 namespace unet::bench {
@@ -33,6 +35,12 @@ std::optional<double> ratio(const std::vector<double>& of, const std::vector<dou
   return ratios.empty() ? std::nullopt : std::optional(median(std::move(ratios)));
 }
 
+bool is_chosen(const Condition& condition, const MeasureOptions& options) {
+  return options.conditions.empty() || std::any_of(options.conditions.begin(), options.conditions.end(), [&](const std::string& pattern) {
+           return path_matches(pattern, condition.name);
+         });
+}
+
 Record record_of(const Benchmark& benchmark, const ContenderInfo& info, uint32_t size, const MeasureOptions& options, size_t condition,
                  const std::vector<double>& values) {
   Record record = record_without_figures(benchmark, info, size, options);
@@ -44,13 +52,19 @@ Record record_of(const Benchmark& benchmark, const ContenderInfo& info, uint32_t
 
 }  // namespace
 
+std::span<const Condition> conditions_of(const Benchmark& benchmark) {
+  const std::span all(kConditions);
+  return benchmark.sockets.empty() ? all.first(kAmConditions) : all.subspan(kAmConditions);
+}
+
 Result<std::vector<Record>> measure_loss(Session& session, const Benchmark& benchmark, uint32_t size, const std::vector<size_t>& paths,
                                          const MeasureOptions& options) {
-  const bool am = benchmark.sockets.empty();
-  const size_t first = am ? 0 : kAmConditions, end = am ? kAmConditions : kConditions.size();
+  const std::span<const Condition> conditions = conditions_of(benchmark);
+  const auto first = static_cast<size_t>(conditions.data() - kConditions.data()), end = first + conditions.size();
   Values values;
   for (uint32_t i = 0; i < options.repeat; ++i) {
     for (size_t condition = first; condition < end; ++condition) {
+      if (condition != first && !is_chosen(kConditions[condition], options)) continue;
       for (const size_t index : paths) {
         if (!session.refusal(index).empty()) continue;
         auto value = goodput(session, index, size, condition);

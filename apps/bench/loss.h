@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 
 #include "apps/bench/impaired_wire.h"
 #include "apps/bench/measure.h"
@@ -35,6 +36,10 @@ constexpr std::array<Condition, 17> kConditions = {{{"loss_0", {}},
                                                     {"1%_50ms", {.loss = 0.01, .delay_us = 50000}, 2000, 5000},
                                                     {"late_1%_1ms", {.late = 0.01, .delay_us = 1000}, 500, 2000}}};
 
+// Those of a benchmark, the whole wire first.
+std::span<const Condition> conditions_of(const Benchmark& benchmark);
+
+// `options.conditions` choose among them; the whole wire is always measured.
 Result<std::vector<Record>> measure_loss(Session& session, const Benchmark& benchmark, uint32_t size, const std::vector<size_t>& paths,
                                          const MeasureOptions& options);
 

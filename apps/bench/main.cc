@@ -76,6 +76,10 @@ int info(const Options& options) {
         if (takes_part(*benchmark, *contender)) paths += (paths.empty() ? "" : ", ") + contender->info().path;
       }
       if (!sizes.empty()) sizes = "; sizes: " + sizes;
+      if (benchmark->method == Method::loss) {
+        sizes += "\nconditions: ";
+        for (const Condition& each : conditions_of(*benchmark)) sizes += (sizes.back() == ' ' ? "" : ", ") + std::string(each.name);
+      }
       if (benchmark->layers) paths += ", and each one's raw channel";
       std::printf("%s: %s\n%s\nunit: %s%s\npaths: %s\n", name.c_str(), benchmark->what.c_str(), benchmark->detail.c_str(),
                   benchmark->unit.c_str(), sizes.c_str(), paths.c_str());
@@ -177,7 +181,7 @@ Result<std::vector<Record>> measure_by_method(Session& session, const Job& job, 
 }
 
 Result<std::vector<Record>> run_job(Session& session, const Job& job, const Options& options) {
-  const MeasureOptions how{options.seconds, options.repeat, options.command};
+  const MeasureOptions how{options.seconds, options.repeat, options.command, options.conditions};
   const std::vector<size_t> paths = paths_of(session, job, options);
   if (paths.empty()) return fail(Errc::invalid_argument, "none of the chosen paths takes part in " + job.benchmark->name);
   std::vector<Record> records;

@@ -20,6 +20,7 @@ struct MeasureOptions {
   double seconds = 0.5;   // per path and size, over all repetitions, the limit included
   uint32_t repeat = 5;
   std::string command;    // for the records
+  std::vector<std::string> conditions{};  // of `am-loss` and `tcp-loss`: patterns; empty: all
 };
 
 // Measures one benchmark at one size over the contenders of `paths` (indices into the session) that can do it. A contender

@@ -8,6 +8,7 @@
 
 #include "apps/bench/benchmarks.h"
 #include "apps/bench/contenders.h"
+#include "apps/bench/loss.h"
 #include "apps/bench/sizes.h"
 
 namespace unet::bench {
@@ -40,7 +41,7 @@ constexpr const char* kFooter =
     "Paths over veth pairs need root; without it they are left out with a line that says so.";
 
 struct Raw {
-  std::string paths, sizes, cores, table = "text", seconds, repeat = "5";
+  std::string paths, sizes, conditions, cores, table = "text", seconds, repeat = "5";
   std::string count = "0", wait = "0", only = "both";  // across
   std::string formats = "svg,png", plot_size;          // plot
   std::string kernels, ranks = "1,2,4,8";              // kernels
@@ -64,6 +65,13 @@ bool contains(const std::vector<std::string>& list, const std::string& item) {
 
 bool contains_zero(const std::vector<uint32_t>& sizes) { return std::find(sizes.begin(), sizes.end(), 0) != sizes.end(); }
 
+bool has_condition(const std::string& name, const std::string& pattern) {
+  const Benchmark* const benchmark = find_benchmark(name);
+  if (benchmark == nullptr || benchmark->method != Method::loss) return false;
+  const auto conditions = conditions_of(*benchmark);
+  return std::any_of(conditions.begin(), conditions.end(), [&](const Condition& each) { return path_matches(pattern, each.name); });
+}
+
 Status check_names(const Options& options, const std::vector<std::string>& known_paths) {
   for (const std::string& name : options.names) {
     const bool path = options.action == Action::info && contains(known_paths, name);
@@ -81,6 +89,11 @@ Status check_names(const Options& options, const std::vector<std::string>& known
     if (benchmark != nullptr || path) continue;
     return fail(Errc::invalid_argument, "no benchmark '" + name + "'; there are " + joined(benchmark_names()) +
                                             (options.action == Action::info ? ", and the paths of `unet-bench list`" : ""));
+  }
+  for (const std::string& pattern : options.conditions) {
+    const auto lacks = [&](const std::string& name) { return !has_condition(name, pattern); };
+    const auto at = std::find_if(options.names.begin(), options.names.end(), lacks);
+    if (at != options.names.end()) return fail(Errc::invalid_argument, "'" + *at + "' has no condition '" + pattern + "'; see `info`");
   }
   for (const std::string& pattern : options.paths) {
     const bool known = std::any_of(known_paths.begin(), known_paths.end(),
@@ -136,6 +149,11 @@ Status take_raw(const Raw& raw, Options& options) {
     auto sizes = parse_size_list(raw.sizes);
     if (!sizes) return tl::unexpected(sizes.error());
     options.sizes = *sizes;
+  }
+  if (!raw.conditions.empty()) {
+    auto conditions = parse_list(raw.conditions, "conditions");
+    if (!conditions) return tl::unexpected(conditions.error());
+    options.conditions = *conditions;
   }
   return take_measuring(raw, options);
 }
@@ -282,6 +300,7 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::vect
   run->add_option("NAME", options.names, "benchmarks: " + joined(benchmark_names()))->required();
   run->add_option("--path", raw.paths, "paths, separated by commas; * and ? stand for any text (default: all)")->check(not_empty);
   run->add_option("--size", raw.sizes, "message sizes, such as 8,48,4K (default: see `info`)")->check(not_empty);
+  run->add_option("--condition", raw.conditions, "of am-loss and tcp-loss: conditions of the wire, as paths (default: all)")->check(not_empty);
   add_measuring_options(*run, raw, options);
   CLI::App* demo = app.add_subcommand("demo", "the short tour: rtt, bandwidth and rate, U-Net beside the limit and the kernel");
   add_measuring_options(*demo, raw, options);

@@ -21,6 +21,7 @@ struct Options {
   std::string help;                 // Action::help: the text to print
   std::vector<std::string> names;   // benchmarks of `run`, names of `info`
   std::vector<std::string> paths;   // patterns; empty: all
+  std::vector<std::string> conditions;  // patterns; empty: all
   std::vector<uint32_t> sizes;      // empty: the benchmark's own
   double seconds = 0.5;
   uint32_t repeat = 5;

@@ -24,6 +24,7 @@ TEST_CASE("options: a full run") {
   CHECK(options->sizes == std::vector<uint32_t>{8, 4096});
   CHECK(options->seconds == 1.5);
   CHECK(options->repeat == 7);
+  CHECK(parse({"run", "tcp-loss", "--condition", "late_*,1%"})->conditions == std::vector<std::string>{"late_*", "1%"});
   CHECK(options->json == "-");
   CHECK(options->table == TableStyle::markdown);
   CHECK(options->command.rfind("unet-bench run rtt rate --path local,kernel-* ", 0) == 0);
@@ -79,6 +80,9 @@ TEST_CASE("options: malformed ones get one line that names them") {
       {{"run", "rtt", "--size", "128K"}, "'rtt' has sizes up to 64 KiB"},
       {{"run", "am-store", "rate", "--size", "128K"}, "'rate' has sizes up to 64 KiB"},
       {{"run", "connect", "--size", "8"}, "'connect'"},
+      {{"run", "tcp-loss", "--condition", "late_*,2%"}, "'2%'"},
+      {{"run", "tcp-loss", "rtt", "--condition", "late_*"}, "'rtt'"},
+      {{"run", "tcp-loss", "--condition", "loss_0"}, "'loss_0'"},
       {{"run", "rtt", "connect", "--size", "8"}, "'connect'"},
       {{"run", "rtt", "--seconds", "0"}, "'0'"},
       {{"run", "rtt", "--seconds", ""}, "--seconds"},
