@@ -260,7 +260,9 @@ class Connection {
   void take_window(const ip::TcpView& segment) noexcept;
   bool take_sack(const ip::TcpView& segment, Delivery& delivery) noexcept;
   void note_needless(Sequence left, Sequence right) noexcept;
-  void undo_recovery() noexcept;
+  void take_overtaken(const ip::TcpView& segment) noexcept;
+  void learn_patience() noexcept;
+  void undo_if_needless() noexcept;
   void handle_delivery(const ip::TcpView& segment, Delivery& delivery, uint32_t acked, bool repeats, bool duplicate_told,
                        Nanoseconds now) noexcept;
   bool recover_forward(const Delivery& delivery, uint32_t acked, bool duplicate) noexcept;

@@ -19,7 +19,7 @@ bool Connection::handle_ack(const ip::TcpView& segment, Nanoseconds now) noexcep
     challenge(now);
     return false;
   }
-  if (ack < snd_una_) return true;  // overtaken by a newer one
+  if (ack < snd_una_) return take_overtaken(segment), true;
   // RFC 5681, 2: a duplicate acknowledgement. Those of a closed window answer its probes.
   const bool repeats = ack == snd_una_ && segment.length() == 0 && unacknowledged() != 0 && snd_wnd_ != 0 &&
                        uint32_t{segment.window} << peer_scale_ == snd_wnd_;
@@ -175,8 +175,30 @@ void Connection::note_needless(Sequence left, Sequence right) noexcept {
   undo_from_ = right;
 }
 
-// All that was sent again had only been late.
-void Connection::undo_recovery() noexcept {
+// An ACK that a newer one has overtaken: only that something came twice is news.
+void Connection::take_overtaken(const ip::TcpView& segment) noexcept {
+  const ip::SackBlock first = segment.options.sack[0];
+  const bool tells = sacks_ && segment.options.sack_count != 0 && first.left < first.right && first.right <= segment.acknowledgement;
+  if (!tells || snd_nxt_ - first.left > snd_wnd_max_ + unacknowledged()) return;
+  ++told_.dsack_dups;
+  note_needless(first.left, first.right);
+  learn_patience();
+  undo_if_needless();
+}
+
+// RFC 8985, 6.2, step 4: needless retransmissions say that more patience is called for, once in a round trip.
+void Connection::learn_patience() noexcept {
+  if (rack_round_) return;
+  rack_round_ = true;
+  rack_round_end_ = snd_nxt_;
+  // Up to a round trip, however short the least one was: that may have been of a path that is no more.
+  if (rack_multiple_ * rtt_.least() / 4 < rtt_.smooth() && rack_multiple_ != 0xFFFF) ++rack_multiple_;
+  rack_persist_ = kReorderPersist;
+}
+
+// All that was sent again had only been late. What nothing but the network repeats is more than we have sent twice.
+void Connection::undo_if_needless() noexcept {
+  if (!may_undo_ || undo_due_ != 0 || scoreboard_.lost() != 0 || told_.dsack_dups > told_.total_retrans) return;
   ++shared_.counters.undone;
   may_undo_ = false;
   if (recovery_ == Recovery::fast) {
@@ -211,23 +233,15 @@ void Connection::handle_delivery(const ip::TcpView& segment, Delivery& delivery,
   const bool was_fast = recovery_ == Recovery::fast, was_timeout = recovery_ == Recovery::timeout;
   if (recovery_ != Recovery::none && acked != 0 && snd_una_ >= recovery_end_) leave_recovery();
   handle_tail_probe_ack(segment, repeats, duplicate_told);
-  // RFC 8985, 6.2, step 4: needless retransmissions say that more patience is called for.
   if (rack_round_ && snd_una_ >= rack_round_end_) rack_round_ = false;
-  if (duplicate_told && !rack_round_) {
-    rack_round_ = true;
-    rack_round_end_ = snd_nxt_;
-    // Up to a round trip, however short the least one was: that may have been of a path that is no more.
-    if (rack_multiple_ * rtt_.least() / 4 < rtt_.smooth() && rack_multiple_ != 0xFFFF) ++rack_multiple_;
-    rack_persist_ = kReorderPersist;
-  }
+  if (duplicate_told) learn_patience();
   if (!sacks_ && recovery_ == Recovery::fast && acked != 0) {
     lose_first();  // RFC 6582, 3.2, step 3: a partial acknowledgement
     first_due_ = true;
   }
   if (forward_ != Forward::none && !recover_forward(delivery, acked, repeats || delivery.newly_sacked != 0 || duplicate_told)) return;
   if (acked != 0) congestion_.handle_round_trip(snd_una_, snd_nxt_, delivery.rtt);
-  // What nothing but the network repeats is more than we have sent twice.
-  if (may_undo_ && undo_due_ == 0 && scoreboard_.lost() == 0 && told_.dsack_dups <= told_.total_retrans) undo_recovery();
+  undo_if_needless();
   const bool was_open = recovery_ == Recovery::none;
   find_losses(repeats, {acked, delivery.bytes}, now);
   if (congestion_.is_bbr()) {
