@@ -10,6 +10,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -21,6 +23,7 @@ namespace unet::preload {
 class EpollSet;
 struct Sleeper;
 struct Registration;
+struct UpLink;
 
 struct Entry {
   enum class Kind : uint8_t { socket, epoll } kind;
@@ -42,7 +45,6 @@ struct File : Entry {
   };
   // What a process has left to its child, of which the child makes its own when it wants it.
   struct Inherited {
-    int socket = -1;             // the parent's
     bool listens = false, connected = false;
     int backlog = 0;
     sockets::Address local{}, remote{};
@@ -52,7 +54,20 @@ struct File : Entry {
   // The names of a connection. Of a file: another process's stack has it, and at our descriptor is a socket pair to it (relays.h).
   struct Pair {
     sockets::Address local{}, remote{};
-    int socket = -1;             // as our parent numbers it, which we have asked for it
+  };
+
+  // A socket of another process, from which this one is: inherited, or passed (ancestors.h).
+  struct Origin {
+    std::shared_ptr<UpLink> link{};
+    int socket = -1;             // as that process numbers it
+  };
+
+  // A connection of a listener that was accepted by the helper of whose stack it came to, for who serves the listener.
+  struct Waiting {
+    int fd = -1;                 // a pair's end, of another process's
+    Pair names{};
+    Origin from{};
+    File* own = nullptr;         // else: of this process's stack, which holds it
   };
 
   File(int domain_, int type_) : Entry(Kind::socket), domain(domain_), type(type_) {}
@@ -77,6 +92,9 @@ struct File : Entry {
   std::vector<Sleeper*> sleepers{};            // threads that wait for it
   std::optional<Inherited> inherited{};
   std::optional<Pair> pair{};
+  std::vector<Origin> origins{};
+  std::deque<Waiting> waiting{};
+  Nanoseconds unserved_since = 0;  // a connection has come, and this process does not accept it
 };
 
 // By descriptor. Looking is free of locks; who changes something, or uses what is found, has the host's lock.

@@ -3,9 +3,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/description.h"
@@ -16,15 +18,30 @@
 namespace unet::preload {
 namespace {
 
-// Of the fork that is under way: the parent's end of a link, and the child's.
-int link_ends[2] = {-1, -1};
+// A link of ours, and the end of one that leads to the same process, for a child.
+struct Divided {
+  std::shared_ptr<UpLink> link;
+  int end = -1;
+};
 
-std::vector<File*> connections(std::span<File* const> all) {
-  std::vector<File*> found;
-  for (File* const each : all) {
-    if (each != nullptr && is_connection(*each)) found.push_back(each);
+// Of the fork that is under way: what the child inherits of our stack, the two ends of its link to it, and its other links.
+std::vector<File*> inherited;
+int link_ends[2] = {-1, -1};
+std::vector<Divided> divided;
+// For a program that begins: ends that are left to it.
+std::vector<int> left_ends;
+
+std::vector<Divided> divide(const Ancestors& ancestors) {
+  std::vector<Divided> all;
+  for (auto& each : ancestors.all()) {
+    int ends[2];
+    if (!make_link(ends)) continue;
+    const bool sent = each->say(LinkMessage::Kind::fork, -1, ends[0]);
+    real().close(ends[0]);
+    if (sent) all.push_back({std::move(each), ends[1]});
+    else real().close(ends[1]);
   }
-  return found;
+  return all;
 }
 
 }  // namespace
@@ -34,18 +51,24 @@ std::vector<File*> connections(std::span<File* const> all) {
 void Forks::before() noexcept {
   Host& host = Host::get();
   host.lock();
-  if (!host.is_open() || connections(host.by_socket_).empty()) return;
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, link_ends) != 0) link_ends[0] = link_ends[1] = -1;
+  for (File* const each : host.by_socket_) {
+    if (each != nullptr && !each->fds.empty() && (is_connection(*each) || each->listens)) inherited.push_back(each);
+  }
+  if (inherited.empty() || !make_link(link_ends)) link_ends[0] = link_ends[1] = -1;
+  divided = divide(host.ancestors_);
 }
 
 void Forks::in_parent() noexcept {
   Host& host = Host::get();
   if (link_ends[0] >= 0) {
     real().close(link_ends[1]);
-    host.relays().add_link(link_ends[0], connections(host.by_socket_));
-    link_ends[0] = link_ends[1] = -1;
+    host.relays().add_link(link_ends[0], inherited);
     host.kick_helper();
   }
+  for (const Divided& each : divided) real().close(each.end);
+  link_ends[0] = link_ends[1] = -1;
+  inherited.clear();
+  divided.clear();
   host.unlock();
 }
 
@@ -53,35 +76,55 @@ void Forks::in_child() noexcept {
   Host& host = Host::get();
   host.process_ = ::getpid();
   Host::this_thread().renew();
+  for (const auto& each : host.ancestors_.all()) {
+    const auto own = std::find_if(divided.begin(), divided.end(), [&](const Divided& one) { return one.link == each; });
+    each->renew(own == divided.end() ? -1 : own->end);
+  }
+  divided.clear();
+  inherited.clear();
+  for (const int each : left_ends) real().close(each);
+  left_ends.clear();
+  std::shared_ptr<UpLink> parent;
   if (link_ends[1] >= 0) {
     real().close(link_ends[0]);
-    if (host.parent_link_ >= 0) real().close(host.parent_link_);
-    host.parent_link_ = link_ends[1];
+    parent = host.ancestors_.add(link_ends[1]);
     link_ends[0] = link_ends[1] = -1;
   }
-  if (host.sockets_ != nullptr) leave_stack(host);
-  host.protect();
   if (host.relays_ != nullptr) host.relays_->forget();
   host.relays_.reset();
+  if (host.sockets_ != nullptr) leave_stack(host, parent);
+  host.protect();
   for (int fd = 0; fd < host.table_.end(); ++fd) {
     if (auto* const set = host.table_.as<EpollSet>(fd, Entry::Kind::epoll)) set->sleepers.clear();
   }
   host.unlock();
 }
 
-void Forks::leave_stack(Host& host) {
+void Forks::leave_stack(Host& host, const std::shared_ptr<UpLink>& parent) {
   for (size_t i = 0; i < host.by_socket_.size(); ++i) {
     File* const file = host.by_socket_[i];
     if (file == nullptr) continue;
     file->sleepers.clear();
     file->holds = 0;
-    File::Inherited left{.socket = file->socket, .listens = file->listens, .connected = is_connection(*file), .backlog = file->backlog};
+    // What is not accepted is the parent's.
+    for (const File::Waiting& each : file->waiting) {
+      if (each.fd >= 0) real().close(each.fd);
+    }
+    file->waiting.clear();
+    file->serves = false;
+    if (file->fds.empty()) {  // of another process, to which the parent's helper carries it
+      EpollSet::forget(*file);
+      delete file;
+      continue;
+    }
+    File::Inherited left{.listens = file->listens, .connected = is_connection(*file), .backlog = file->backlog};
     const File::Pair names = names_of(*file);
     left.local = names.local;
     left.remote = names.remote;
     left.group = host.sockets_->stack().group_of(file->socket);
     file->inherited = left;
-    file->socket = -1;
+    const int socket = std::exchange(file->socket, -1);
+    if (parent != nullptr && (left.listens || left.connected)) file->origins.push_back({parent, socket});
   }
   host.by_socket_.clear();
   sockets::Sockets::leave(std::move(host.sockets_));
@@ -125,72 +168,96 @@ bool Forks::join(File& file) {
     host.close_socket(file);
     return false;
   }
-  if (left.listens) {
-    file.serves = false;
-    host.serve(file);
-  }
+  if (left.listens && file.serves) host.begin_to_serve(file);
+  else if (left.listens) static_cast<void>(stack.set_takes_new(file.socket, false));
   if (!file.is_stream() && !left.remote.host.is_unspecified()) static_cast<void>(stack.connect(file.socket, left.remote));
   return true;
 }
 
 bool Forks::take(File& file, LinkMessage::Kind kind) {
-  Host& host = Host::get();
   int ends[2];
-  if (host.parent_link_ < 0 || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
-  LinkMessage said{.kind = kind, .socket = file.inherited->socket};
-  iovec data{.iov_base = &said, .iov_len = sizeof said};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(rights), &ends[1], sizeof(int));
-  const bool sent = real().sendmsg(host.parent_link_, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof said);
+  if (file.origins.empty() || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
+  const File::Origin& origin = file.origins.front();
+  const bool sent = origin.link->say(kind, origin.socket, ends[1], true);
   real().close(ends[1]);
-  if (sent) {
-    become_pair(file, ends[0], file.inherited->local, file.inherited->remote);
-    file.pair->socket = file.inherited->socket;
-  }
+  if (sent) become_pair(file, ends[0], file.inherited->local, file.inherited->remote);
   real().close(ends[0]);
   return sent;
 }
 
-void Forks::disclaim(const File& file) noexcept {
-  Host& host = Host::get();
-  if (!file.inherited->connected || host.parent_link_ < 0) return;
-  const LinkMessage said{.kind = LinkMessage::Kind::close, .socket = file.inherited->socket};
-  static_cast<void>(!real().send(host.parent_link_, &said, sizeof said, MSG_NOSIGNAL | MSG_DONTWAIT));
-}
-
-void Forks::tell_end(const File& file) noexcept {
-  Host& host = Host::get();
-  if (file.pair->socket < 0 || host.parent_link_ < 0) return;
-  const LinkMessage said{.kind = LinkMessage::Kind::end, .socket = file.pair->socket};
-  static_cast<void>(!real().send(host.parent_link_, &said, sizeof said, MSG_NOSIGNAL | MSG_DONTWAIT));
-}
-
 // ---- exec
 
-std::string Forks::prepare_exec() {
-  Host& host = Host::get();
+namespace {
+
+// "@LINK,SOCKET" for each link that leads to whose the socket is.
+std::string describe_origins(const File& file, std::span<const Divided> links) {
   std::string text;
-  for (int fd = 0; fd < host.table().end(); ++fd) {
-    File* const file = host.table().file(fd);
-    if (file == nullptr || !stays_open(fd)) continue;
-    if (file->inherited && file->inherited->connected) {
-      if (take(*file, LinkMessage::Kind::take_unused)) file->inherited.reset();
-      continue;
-    }
-    if (!file->is_ours() && !file->inherited) continue;
-    if (is_connection(*file)) continue;
-    text += (text.empty() ? "" : ";") + std::to_string(fd) + "," + describe(*file);
+  for (const File::Origin& each : file.origins) {
+    const auto link = std::find_if(links.begin(), links.end(), [&](const Divided& one) { return one.link == each.link; });
+    if (link != links.end()) text += "@" + std::to_string(link->end) + "," + std::to_string(each.socket);
+  }
+  return text;
+}
+
+// What exec() does not close; connections that are not pairs by now are lost.
+std::vector<std::pair<int, File*>> files_left(Table& table) {
+  std::vector<std::pair<int, File*>> left;
+  for (int fd = 0; fd < table.end(); ++fd) {
+    File* const file = table.file(fd);
+    if (file != nullptr && (file->is_ours() || file->inherited) && stays_open(fd)) left.emplace_back(fd, file);
+  }
+  return left;
+}
+
+// A link that the environment names, which it may have made up.
+bool is_link(int fd) noexcept {
+  int domain = 0, type = 0;
+  socklen_t length = sizeof(int);
+  return real().getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain == AF_UNIX &&
+         real().getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_SEQPACKET;
+}
+
+// Two numbers with a comma between them, up to the next '@'; taken from the text.
+bool take_numbers(std::string_view& text, int& first, int& second) {
+  const std::string_view field = text.substr(0, text.find('@'));
+  text.remove_prefix(std::min(field.size() + 1, text.size()));
+  const char* const end = field.data() + field.size();
+  const auto one = std::from_chars(field.data(), end, first);
+  if (one.ec != std::errc{} || one.ptr == end || *one.ptr != ',') return false;
+  const auto two = std::from_chars(one.ptr + 1, end, second);
+  return two.ec == std::errc{} && two.ptr == end;
+}
+
+}  // namespace
+
+std::string Forks::prepare_exec(bool stays) {
+  Host& host = Host::get();
+  std::vector<File*> listeners;  // of this process, which goes on
+  std::vector<std::pair<int, File*>> left = files_left(host.table());
+  for (const auto& [fd, file] : left) {
+    if (file->inherited && file->inherited->connected && take(*file, LinkMessage::Kind::take_unused)) file->inherited.reset();
+    if (stays && file->is_ours() && file->listens) listeners.push_back(file);
+  }
+  std::erase_if(left, [](const auto& each) { return is_connection(*each.second) || (!each.second->is_ours() && !each.second->inherited); });
+  std::vector<Divided> links;
+  if (std::any_of(left.begin(), left.end(), [](const auto& each) { return !each.second->origins.empty(); })) links = divide(host.ancestors_);
+  int ends[2] = {-1, -1};
+  if (!listeners.empty() && make_link(ends)) host.relays().add_link(ends[0], listeners);
+  if (ends[1] >= 0) left_ends.push_back(ends[1]);
+  for (const Divided& each : links) left_ends.push_back(each.end);
+  for (const int each : left_ends) real().fcntl(each, F_SETFD, 0);
+  std::string text;
+  for (const auto& [fd, file] : left) {
+    if (file->inherited && file->inherited->connected) continue;
+    text += (text.empty() ? "" : ";") + std::to_string(fd) + "," + describe(*file) + describe_origins(*file, links);
+    if (ends[1] >= 0 && file->is_ours() && file->listens) text += "@" + std::to_string(ends[1]) + "," + std::to_string(file->socket);
   }
   return text.empty() ? text : std::string(kVariable) + "=" + text;
+}
+
+void Forks::forget_exec() noexcept {
+  for (const int each : left_ends) real().close(each);
+  left_ends.clear();
 }
 
 void Forks::read_left() {
@@ -198,18 +265,35 @@ void Forks::read_left() {
   if (variable == nullptr) return;
   const std::string whole = variable;
   ::unsetenv(kVariable);
+  std::vector<std::shared_ptr<UpLink>> links;
   std::string_view text = whole;
   while (!text.empty()) {
-    const size_t end = std::min(text.find(';'), text.size());
-    std::string_view each = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    std::string_view each = text.substr(0, text.find(';'));
+    text.remove_prefix(std::min(each.size() + 1, text.size()));
     int fd = -1;
     const auto [at, error] = std::from_chars(each.data(), each.data() + each.size(), fd);
     if (error != std::errc{} || at == each.data() + each.size() || *at != ',') return;
     each.remove_prefix(static_cast<size_t>(at - each.data()) + 1);
-    auto file = read_description(each);
+    const std::string_view words = each.substr(0, each.find('@'));
+    each.remove_prefix(std::min(words.size() + 1, each.size()));
+    auto file = read_description(words);
     if (file == nullptr || fd < 0 || fd >= Table::kMax) return;
+    read_origins(*file, each, links);
     Host::get().table().put(fd, *file.release());
+  }
+}
+
+void Forks::read_origins(File& file, std::string_view text, std::vector<std::shared_ptr<UpLink>>& links) {
+  int end = -1, socket = -1;
+  while (!text.empty() && take_numbers(text, end, socket)) {
+    auto link = std::find_if(links.begin(), links.end(), [&](const auto& each) { return each->fd == end; });
+    if (link == links.end()) {
+      auto made = is_link(end) ? Host::get().ancestors_.add(end) : nullptr;
+      if (made == nullptr) return;
+      real().fcntl(end, F_SETFD, FD_CLOEXEC);
+      link = links.insert(links.end(), std::move(made));
+    }
+    file.origins.push_back({*link, socket});
   }
 }
 

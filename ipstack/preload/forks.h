@@ -2,7 +2,8 @@
 //
 // The stack stays the parent's: its memory is shared with the network interface, and one process at a time may speak for it. A child begins
 // without one. What it has inherited it makes its own when it first uses it: a listener or a datagram socket by joining its parent's claim
-// of the port, in a stack of its own; a connection by asking its parent to carry its bytes (relays.h).
+// of the port, in a stack of its own, which gets what comes to its parent's, too, when it accepts from it; a connection by asking its parent to
+// carry its bytes (relays.h).
 #pragma once
 
 #include <string>
@@ -23,22 +24,21 @@ class Forks {
   static bool adopt(File& file);
   // Before this process becomes another user's: its own stack is still the user's who has the port, as an inherited descriptor would be.
   static void prepare_user_change();
-  // The last descriptor of one that was inherited and never used is closed.
-  static void disclaim(const File& file) noexcept;
-  // shutdown() of a pair: the parent learns that it is not only closed.
-  static void tell_end(const File& file) noexcept;
 
   // Before this process becomes another program: what it leaves open is described in a variable of its environment, kVariable=..., which
-  // this returns; connections become socket pairs. Empty: there is nothing.
-  static std::string prepare_exec();
+  // this returns; connections become socket pairs. Empty: there is nothing. `stays`: another process does, and this one goes on.
+  static std::string prepare_exec(bool stays = false);
+  // It did not; or the program is another process (posix_spawn()).
+  static void forget_exec() noexcept;
   // Afterwards, there.
   static void read_left();
   static constexpr const char* kVariable = "UNET_SOCKETS_LEFT";
 
  private:
-  static void leave_stack(Host& host);
+  static void leave_stack(Host& host, const std::shared_ptr<UpLink>& parent);
   static bool join(File& file);
   static bool take(File& file, LinkMessage::Kind kind);
+  static void read_origins(File& file, std::string_view text, std::vector<std::shared_ptr<UpLink>>& links);
 };
 
 }  // namespace unet::preload

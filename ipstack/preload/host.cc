@@ -61,7 +61,10 @@ Host& Host::get() noexcept {
   return *host;
 }
 
-Host::Host() { read_environment(); }
+Host::Host() {
+  protect();
+  read_environment();
+}
 
 void Host::read_environment() {
   spin_most_ = spin_ = microseconds_of("UNET_SOCKETS_SPIN_US", spin_most_);
@@ -163,14 +166,25 @@ void Host::close_socket(File& file) {
   sockets_->close(std::exchange(file.socket, -1));
 }
 
+void Host::reset(File& file) noexcept {
+  constexpr linger kAtOnce{.l_onoff = 1, .l_linger = 0};
+  if (file.is_ours()) sockets_->setsockopt(file.socket, SOL_SOCKET, SO_LINGER, &kAtOnce, sizeof kAtOnce);
+  --file.holds;
+  let_go(file);
+}
+
 void Host::let_go(Entry& entry) {
-  if (entry.fds.empty() && entry.holds != 0 && relays_ != nullptr) kick_helper();  // what comes is another process's now
+  if (entry.fds.empty() && entry.holds != 0 && relays_ != nullptr) {  // what comes is another process's now
+    if (entry.kind == Entry::Kind::socket) rest(static_cast<File&>(entry));
+    kick_helper();
+  }
   if (!entry.fds.empty() || entry.holds != 0) return;
   if (entry.kind == Entry::Kind::socket) {
     File& file = static_cast<File&>(entry);
     EpollSet::forget(file);
     std::erase(waiting_back_, &file);
-    if (file.inherited) Forks::disclaim(file);
+    if (!file.pair) Ancestors::say_all(file, LinkMessage::Kind::close);
+    Ancestors::give_back(file);
     close_socket(file);
   }
   delete &entry;
@@ -178,8 +192,9 @@ void Host::let_go(Entry& entry) {
 
 uint32_t Host::events(const File& file) const noexcept {
   if (file.lost) return EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLRDHUP | EPOLLRDNORM | EPOLLWRNORM;
-  if (!file.is_ours()) return 0;
-  uint32_t events = sockets_->stack().events(file.socket);
+  const uint32_t handed = file.waiting.empty() ? 0 : EPOLLIN | EPOLLRDNORM;
+  if (!file.is_ours()) return handed;
+  uint32_t events = sockets_->stack().events(file.socket) | handed;
   if ((events & EPOLLIN) != 0) events |= EPOLLRDNORM;
   if ((events & EPOLLOUT) != 0) events |= EPOLLWRNORM;
   return events;
@@ -188,18 +203,26 @@ uint32_t Host::events(const File& file) const noexcept {
 File* Host::file(int fd) {
   File* const file = table_.file(fd);
   // What another process has done with it before is carried first, as it would have happened at once.
-  if (file != nullptr && file->is_ours() && file->holds != 0 && relays_ != nullptr && !relays_->empty()) relays_->serve({});
+  if (file != nullptr && file->is_ours() && file->holds != 0) hear();
   if (file == nullptr || !file->inherited) return file;
   static_cast<void>(Forks::adopt(*file));
   return table_.file(fd);
 }
 
-void Host::protect() {
+void Host::hear() {
+  if (sockets_ != nullptr && relays_ != nullptr && !relays_->empty()) static_cast<void>(relays_->serve({}));
+}
+
+void Host::protect() noexcept {
   const bool is_open = sockets_ != nullptr;
   Connection* const connection = is_open ? &sockets_->network().endpoint().connection() : nullptr;
-  const int all[] = {is_open ? connection->descriptor() : -1, is_open ? connection->news_descriptor() : -1, endpoint_fd_, helper_event_,
-                     parent_link_};
-  for (size_t i = 0; i < protected_.size(); ++i) protected_[i].store(all[i], std::memory_order_relaxed);
+  const auto links = ancestors_.all();
+  const int all[] = {is_open ? connection->descriptor() : -1, is_open ? connection->news_descriptor() : -1, endpoint_fd_, helper_event_};
+  static_assert(std::size(all) + Ancestors::kMost == std::tuple_size_v<decltype(protected_)>);
+  for (size_t i = 0; i < protected_.size(); ++i) {
+    const size_t link = i - std::size(all);
+    protected_[i].store(i < std::size(all) ? all[i] : link < links.size() ? links[link]->fd : -1, std::memory_order_relaxed);
+  }
 }
 
 bool Host::protects(int fd) const noexcept {
@@ -220,6 +243,12 @@ Relays& Host::relays() {
 
 void Host::relay(File& file, int fd, bool used) {
   relays().add_relay(file, fd, used);
+  kick_helper();
+}
+
+void Host::share(File& listener, int fd) {
+  File* const all[] = {&listener};
+  relays().add_link(fd, all);
   kick_helper();
 }
 
@@ -247,6 +276,18 @@ bool Host::turn() {
 void Host::begin_to_serve(File& file) {
   file.serves = true;
   static_cast<void>(sockets_->stack().set_takes_new(file.socket, true));
+  Ancestors::say_all(file, LinkMessage::Kind::serve);
+  if (!file.origins.empty()) kick_helper();  // it may not know the link yet
+}
+
+void Host::rest(File& file) {
+  if (!file.listens || !file.is_ours() || !std::exchange(file.serves, false)) return;
+  static_cast<void>(sockets_->stack().set_takes_new(file.socket, false));
+}
+
+void Host::tell(File& file) {
+  for (Registration* each : file.registrations) each->set->mark(*each);
+  for (Sleeper* each : file.sleepers) each->wake();
 }
 
 void Host::dispatch() {
@@ -254,14 +295,27 @@ void Host::dispatch() {
   while (sockets_->stack().next_change(change)) {
     const auto index = static_cast<size_t>(change.socket);
     File* const file = index < by_socket_.size() ? by_socket_[index] : nullptr;
-    if (file == nullptr) continue;
-    for (Registration* each : file->registrations) each->set->mark(*each);
-    for (Sleeper* each : file->sleepers) each->wake();
+    if (file != nullptr) tell(*file);
+  }
+}
+
+// Of a process that ends before those that it has begun have what is theirs, as a server that becomes a daemon: the helper goes on meanwhile.
+void Host::await_others() noexcept {
+  constexpr Nanoseconds kWithin = 5 * kSecond;
+  constexpr timespec kBetween{.tv_sec = 0, .tv_nsec = 1'000'000};
+  const Nanoseconds until = now() + kWithin;
+  while (sockets_ != nullptr && relays_ != nullptr && now() < until) {
+    hear();
+    if (!relays_->is_awaited()) return;
+    release();
+    ::nanosleep(&kBetween, nullptr);
+    regain();
   }
 }
 
 void Host::finish() noexcept {
   lock();
+  await_others();
   ending_ = true;
   if (sockets_ != nullptr) {
     context_.reset();

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "ipstack/preload/ancestors.h"
 #include "ipstack/preload/epoll_set.h"
 #include "ipstack/preload/file.h"
 #include "ipstack/preload/rules.h"
@@ -98,6 +99,10 @@ class Host {
   void give_socket(File& file, int socket);
   // The same taken away; the socket is closed.
   void close_socket(File& file);
+  // A connection that nobody has is reset.
+  void reset(File& file) noexcept;
+  // Something has happened to it: who waits for it looks.
+  static void tell(File& file);
   // The entry is no more, if no descriptor names it and no call holds it.
   void let_go(Entry& entry);
   // What a call on a file says whose connection is gone: once why, then that it has ended.
@@ -131,11 +136,18 @@ class Host {
   // False in a child by vfork(), which has its parent's memory and not its parent's descriptors.
   bool is_own_process() const noexcept { return ::getpid() == process_; }
   Relays& relays();
+  Ancestors& ancestors() noexcept { return ancestors_; }
+  // What others say of our sockets, before what depends on it.
+  void hear();
   // The helper carries the connection's bytes to `fd`, which is its own from now on.
   void relay(File& file, int fd, bool used = true);
+  // Whoever has the other end of the link `fd`, which is the helper's from now on, has the listener, too.
+  void share(File& listener, int fd);
   // A descriptor of this library's, which a program that closes all that it finds is not to close. They are below protected_end().
   bool protects(int fd) const noexcept;
   int protected_end() const noexcept;
+  // There are others now.
+  void protect() noexcept;
 
   // The process ends: its connections are closed, and what was sent leaves.
   void finish() noexcept;
@@ -143,7 +155,6 @@ class Host {
  private:
   static constexpr Nanoseconds kTurnEvery = 20 * kMicrosecond;
   friend class Forks;
-  friend class Relays;
 
   Host();
   void read_environment();
@@ -154,6 +165,7 @@ class Host {
   void give_way() noexcept;
   void dispatch();
   void begin_to_serve(File& file);
+  void rest(File& file);
   bool is_lost() const noexcept { return context_ && !context_->alive(); }
   void lose_interface();
   bool come_back();
@@ -164,7 +176,7 @@ class Host {
   static void* helper(void* host);
   void help();
   void kick_helper() noexcept;
-  void protect();
+  void await_others() noexcept;
 
   Table table_;
   std::mutex mutex_;
@@ -188,11 +200,11 @@ class Host {
   Sleeper* watcher_ = nullptr;           // that sleeps on the endpoint
   bool armed_ = false;                   // the next arrival wakes it
 
-  // Of this library's descriptors those that it cannot do without: the control socket, the endpoint's, the helper's, the parent's link.
-  std::array<std::atomic<int>, 5> protected_{-1, -1, -1, -1, -1};
+  // Of this library's descriptors those that it cannot do without: the control socket, the endpoint's, the helper's, links.
+  std::array<std::atomic<int>, 4 + Ancestors::kMost> protected_;
 
   std::unique_ptr<Relays> relays_;
-  int parent_link_ = -1;                 // to the process that we are a child of, if we have inherited connections
+  Ancestors ancestors_;
   pid_t process_ = ::getpid();
 
   bool helper_runs_ = false;

@@ -42,15 +42,8 @@ void ring(int event) noexcept {
   static_cast<void>(!real().write(event, &one, sizeof one));
 }
 
-// Behind the numbers that programs choose themselves, as a shell's 9: what they put there would be woken instead.
-int event_out_of_the_way() noexcept {
-  constexpr int kFirst = 900;
-  const int event = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  const int moved = event < 0 ? -1 : real().fcntl(event, F_DUPFD_CLOEXEC, kFirst);
-  if (moved < 0) return event;
-  real().close(event);
-  return moved;
-}
+// What a program put at its number would be woken instead.
+int event_out_of_the_way() noexcept { return out_of_the_way(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)); }
 
 }  // namespace
 
@@ -207,6 +200,8 @@ void Host::help() {
     turns = turns_;
     fds.assign({{.fd = helper_event_, .events = POLLIN, .revents = 0}, {.fd = -1, .events = POLLIN, .revents = 0}});
     if (relays_ != nullptr) relays_->append(fds);
+    const size_t theirs = fds.size();
+    ancestors_.append(fds);
     Nanoseconds time = quiet < kTicks ? kTick : kSlowTick;
     if (quiet >= kTicks + kSlowTicks) {
       time = kRest;
@@ -228,7 +223,9 @@ void Host::help() {
       drain(helper_event_);
       quiet = 0;
     }
-    if (relays_ != nullptr && !ending_ && sockets_ != nullptr) relays_->serve(std::span(fds).subspan(2));
+    if (ending_ || sockets_ == nullptr) continue;
+    if (relays_ != nullptr && relays_->serve(std::span(fds).subspan(2, theirs - 2))) quiet = 0;
+    if (fds.size() != theirs) ancestors_.serve();
   }
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -24,7 +25,7 @@ constexpr size_t kControlMax = 64 * 1024;  // more than the kernel takes
 constexpr size_t kDescriptionMax = 256;
 constexpr const char* kFile = "unet-socket";
 constexpr std::string_view kLink = "/memfd:unet-socket (deleted)";
-constexpr std::string_view kPairName{"\0unet,", 6};
+constexpr std::string_view kPairName{"\0unet,", 6}, kLinkName{"\0unet-link,", 11};
 
 // Each place of a descriptor in the message's control data; what is wrong with that is the kernel's to say.
 template <typename Visit>
@@ -48,12 +49,12 @@ int descriptor_at(const unsigned char* place) noexcept {
 }
 
 // The end of the pair that is passed says by its name whose it is; the number makes the name unlike others. Without a name it is good, too.
-void give_name(int end, const Names& names) {
+void give_name(int end, std::string_view kind, const std::string& words) {
   uint32_t number;
   if (::getrandom(&number, sizeof number, 0) != sizeof number) return;
   char digits[9];
   std::snprintf(digits, sizeof digits, "%08x", number);
-  const std::string name = std::string(kPairName) + digits + "," + describe_names(names);
+  const std::string name = std::string(kind) + digits + "," + words;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (name.size() > sizeof address.sun_path) return;
@@ -90,7 +91,7 @@ StandIns::StandIns(const msghdr& message) : message_(message) {
 StandIns::~StandIns() {
   const Host::Guard guard;
   for (const int each : passed_) real().close(each);
-  for (const Connection& each : connections_) {
+  for (const Shared& each : shared_) {
     if (each.end >= 0) real().close(each.end);
     --each.file->holds;
     Host::get().let_go(*each.file);
@@ -107,7 +108,9 @@ int StandIns::pass(int fd) {
   if (!file->is_ours() && (!file->inherited || file->inherited->connected)) return -1;
   // One that is bound only is a listener to be.
   const bool connected = is_connection(*file) && (names_of(*file).remote.port != 0 || !file->bound);
-  const int instead = connected ? pass_connection(*file) : pass_description(*file);
+  const int instead = connected                           ? pass_connection(*file)
+                      : file->listens && file->is_ours() ? pass_listener(*file)
+                                                         : pass_description(*file);
   if (instead < 0) error_ = errno;
   return instead;
 }
@@ -116,10 +119,23 @@ int StandIns::pass_connection(File& file) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return -1;
   if (file.nonblocking) real().fcntl(ends[1], F_SETFL, O_RDWR | O_NONBLOCK);
-  give_name(ends[1], {file.domain, names_of(file)});
+  give_name(ends[1], kPairName, describe_names({file.domain, names_of(file)}));
   ++file.holds;
-  connections_.push_back({&file, ends[0]});
+  shared_.push_back({&file, ends[0]});
   return ends[1];
+}
+
+int StandIns::pass_listener(File& file) {
+  int ends[2];
+  if (!make_link(ends)) return -1;
+  const std::string text = describe(file) + "@" + std::to_string(file.socket);
+  give_name(ends[1], kLinkName, "");
+  ++file.holds;
+  shared_.push_back({&file, ends[0]});
+  if (send_by_link(ends[0], text.data(), text.size())) return ends[1];
+  real().close(ends[1]);
+  errno = ENOBUFS;
+  return -1;
 }
 
 int StandIns::pass_description(const File& file) {
@@ -135,8 +151,10 @@ int StandIns::pass_description(const File& file) {
 // Before, an error would have looked like the other process's end.
 void StandIns::sent() {
   const Host::Guard guard;
-  for (Connection& each : connections_) {
-    if (each.file->is_ours()) Host::get().relay(*each.file, std::exchange(each.end, -1));
+  for (Shared& each : shared_) {
+    if (!each.file->is_ours()) continue;
+    if (each.file->listens) Host::get().share(*each.file, std::exchange(each.end, -1));
+    else Host::get().relay(*each.file, std::exchange(each.end, -1));
   }
 }
 
@@ -162,17 +180,8 @@ namespace {
 
 // Of what was passed instead of a connection: it is one, with these names. It is believed as far as who passed it: whoever passes a
 // connection could as well have put itself between.
-void take_connection(int fd) {
-  sockaddr_un address{};
-  socklen_t length = sizeof address;
-  if (real().getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0 || address.sun_family != AF_UNIX) return;
-  constexpr size_t kAt = offsetof(sockaddr_un, sun_path);
-  if (length <= kAt) return;
-  std::string_view name(address.sun_path, std::min<size_t>(length - kAt, sizeof address.sun_path));
-  if (!name.starts_with(kPairName)) return;
-  name.remove_prefix(kPairName.size());
-  name.remove_prefix(std::min(name.find(',') + 1, name.size()));
-  const auto names = read_names(name);
+void take_connection(int fd, std::string_view words) {
+  const auto names = read_names(words);
   if (!names) return;
   const Host::Guard guard;
   auto* const file = new File(names->domain, SOCK_STREAM);
@@ -182,6 +191,50 @@ void take_connection(int fd) {
   Host::get().table().put(fd, *file);
 }
 
+// A socket of the kernel's takes the place of the description: the shadow of what is ours.
+void put_in_place(std::unique_ptr<File> file, int fd) {
+  file->kernel = false;
+  const int shadow = real().socket(file->domain, file->type | SOCK_CLOEXEC | (file->nonblocking ? SOCK_NONBLOCK : 0), 0);
+  if (shadow < 0) return;
+  const int flags = real().fcntl(fd, F_GETFD);
+  const bool placed = real().dup3(shadow, fd, (flags & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0) == fd;
+  real().close(shadow);
+  if (placed) Host::get().table().put(fd, *file.release());
+}
+
+// Its description, and its number at whose it is.
+void take_listener(int fd) {
+  const Host::Guard guard;
+  char text[kDescriptionMax];
+  int none = -1;
+  const ssize_t length = receive_by_link(fd, text, sizeof text, none);
+  if (none >= 0) real().close(none);
+  const std::string_view words(text, static_cast<size_t>(std::max<ssize_t>(length, 0)));
+  const size_t at = std::min(words.find('@'), words.size());
+  auto file = read_description(words.substr(0, at));
+  int socket = -1;
+  std::from_chars(words.data() + std::min(at + 1, words.size()), words.data() + words.size(), socket);
+  const int end = file == nullptr ? -1 : real().fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (end < 0) return;
+  auto link = Host::get().ancestors().add(out_of_the_way(end));
+  if (link != nullptr) file->origins.push_back({std::move(link), socket});
+  put_in_place(std::move(file), fd);
+}
+
+void take_socket(int fd) {
+  sockaddr_un address{};
+  socklen_t length = sizeof address;
+  if (real().getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0 || address.sun_family != AF_UNIX) return;
+  constexpr size_t kAt = offsetof(sockaddr_un, sun_path);
+  if (length <= kAt) return;
+  std::string_view name(address.sun_path, std::min<size_t>(length - kAt, sizeof address.sun_path));
+  if (name.starts_with(kLinkName)) take_listener(fd);
+  if (!name.starts_with(kPairName)) return;
+  name.remove_prefix(kPairName.size());
+  name.remove_prefix(std::min(name.find(',') + 1, name.size()));
+  take_connection(fd, name);
+}
+
 bool is_description(int fd) noexcept {
   char path[40], link[64];
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
@@ -189,20 +242,12 @@ bool is_description(int fd) noexcept {
   return length > 0 && std::string_view(link, static_cast<size_t>(length)) == kLink;
 }
 
-// A socket of the kernel's takes the place of the description: the shadow of what is ours.
 void take_described(int fd) {
   char text[kDescriptionMax];
   const ssize_t length = ::pread(fd, text, sizeof text, 0);
   auto file = read_description({text, static_cast<size_t>(std::max<ssize_t>(length, 0))});
-  if (file == nullptr) return;
-  file->kernel = false;
   const Host::Guard guard;
-  const int shadow = real().socket(file->domain, file->type | SOCK_CLOEXEC | (file->nonblocking ? SOCK_NONBLOCK : 0), 0);
-  if (shadow < 0) return;
-  const int flags = real().fcntl(fd, F_GETFD);
-  const bool placed = real().dup3(shadow, fd, (flags & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0) == fd;
-  real().close(shadow);
-  if (placed) Host::get().table().put(fd, *file.release());
+  if (file != nullptr) put_in_place(std::move(file), fd);
 }
 
 }  // namespace
@@ -214,7 +259,7 @@ void take_sockets(const msghdr& message) {
     const int fd = descriptor_at(place);
     struct stat is {};
     if (file_of(fd) != nullptr || ::fstat(fd, &is) != 0) return;
-    if (S_ISSOCK(is.st_mode)) take_connection(fd);
+    if (S_ISSOCK(is.st_mode)) take_socket(fd);
     else if (S_ISREG(is.st_mode) && is.st_nlink == 0 && is_description(fd)) take_described(fd);
   });
   errno = before;

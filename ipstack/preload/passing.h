@@ -7,8 +7,9 @@
 // name (relays.h). So a process without this library can use it, too, but for its names and options; and the connection ends with this
 // process.
 //
-// Of a listener or a datagram socket a file in memory is passed that describes it (description.h). Who receives it with this library joins
-// the claim of its port; to others it is of no use. Where the socket is both's only our part is passed: there is one descriptor to pass.
+// Of a listener the end of a link is passed (links.h), whose first packet describes it (description.h), of a datagram socket a file in memory
+// that does. Who receives it with this library joins the claim of its port, and of a listener gets the connections that come to this process,
+// too; to others it is of no use. Where the socket is both's only our part is passed: there is one descriptor to pass.
 #pragma once
 
 #include <sys/socket.h>
@@ -36,18 +37,19 @@ class StandIns {
   void sent();
 
  private:
-  struct Connection {
+  struct Shared {
     File* file;  // held
-    int end;     // of the pair, for this process
+    int end;     // of the pair or the link, for this process
   };
   int pass(int fd);
   int pass_connection(File& file);
+  int pass_listener(File& file);
   static int pass_description(const File& file);
 
   std::vector<std::byte> control_;
   msghdr message_;
   std::vector<int> passed_;
-  std::vector<Connection> connections_;
+  std::vector<Shared> shared_;
   int error_ = 0;
 };
 

@@ -63,7 +63,10 @@ int become(char* const* environment, Exec exec) {
   }
   if (left.empty()) return exec(environment);
   const std::vector<char*> all = with_variable(environment, left);
-  return exec(all.data());
+  const int result = exec(all.data());
+  const Host::Guard guard;
+  Forks::forget_exec();
+  return result;
 }
 
 // The arguments of execl() and its like, up to the null; `list` stands behind it then.
@@ -174,9 +177,10 @@ template <typename Spawn>
 int spawn(char* const* environment, Spawn real_spawn) {
   if (Host::inside() || !Host::get().is_own_process()) return real_spawn(environment);
   const Host::Guard guard;
-  std::string left = Forks::prepare_exec();
+  std::string left = Forks::prepare_exec(true);
   Loans loans;
   const int error = real_spawn(with_variable(environment, left).data());
+  Forks::forget_exec();
   if (error == 0) loans.child_has_begun();
   return error;
 }

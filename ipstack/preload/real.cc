@@ -26,4 +26,12 @@ const Real& real() noexcept {
   return found;
 }
 
+int out_of_the_way(int fd) noexcept {
+  constexpr int kFirst = 900;
+  const int moved = fd < 0 ? -1 : real().fcntl(fd, F_DUPFD_CLOEXEC, kFirst);
+  if (moved < 0) return fd;
+  real().close(fd);
+  return moved;
+}
+
 }  // namespace unet::preload

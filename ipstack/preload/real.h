@@ -37,4 +37,7 @@ struct Real {
 // Found when one is first wanted, which may be before the constructors of this library have run.
 const Real& real() noexcept;
 
+// The descriptor by a number behind those that programs choose themselves, as a shell's 9, or count on as the next; else by its own.
+int out_of_the_way(int fd) noexcept;
+
 }  // namespace unet::preload

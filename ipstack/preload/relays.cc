@@ -1,4 +1,4 @@
-// relays.cc - carries bytes between connections and socket pairs.
+// relays.cc - carries bytes between connections and socket pairs; handover.cc has what links say.
 #include "ipstack/preload/relays.h"
 
 #include <sys/socket.h>
@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <iterator>
 
 #include "ipstack/preload/calls.h"
 
@@ -19,16 +19,6 @@ constexpr int kPieces = 16;  // of one connection, before another's turn
 std::byte* piece() noexcept {
   static std::byte memory[kPiece];  // of who has the host's lock
   return memory;
-}
-
-// The descriptor that came with a message; -1: none.
-int descriptor_of(msghdr& message) noexcept {
-  const cmsghdr* const control = CMSG_FIRSTHDR(&message);
-  int fd = -1;
-  if (control != nullptr && control->cmsg_level == SOL_SOCKET && control->cmsg_type == SCM_RIGHTS) {
-    std::memcpy(&fd, CMSG_DATA(control), sizeof fd);
-  }
-  return fd;
 }
 
 // Nobody has the other end of a pair any longer. shutdown() of both directions looks like it.
@@ -44,11 +34,6 @@ void Relays::let_go(File& file) {
   Host::get().let_go(file);
 }
 
-void Relays::add_link(int fd, std::span<File* const> connections) {
-  for (File* each : connections) ++each->holds;
-  links_.push_back({++last_link_, fd, {connections.begin(), connections.end()}});
-}
-
 void Relays::add_relay(File& file, int fd, bool used) {
   ++file.holds;
   file.sleepers.push_back(&sleeper_);
@@ -59,12 +44,12 @@ void Relays::add_relay(File& file, int fd, bool used) {
 void Relays::append(std::vector<pollfd>& to) const {
   for (const Link& each : links_) to.push_back({.fd = each.fd, .events = POLLIN, .revents = 0});
   for (const Relay& each : relays_) {
-    const int in = each.ended_in || (Host::get().events(*each.file) & EPOLLOUT) == 0 ? 0 : POLLIN;
+    const int in = each.listener != nullptr || each.ended_in || (Host::get().events(*each.file) & EPOLLOUT) == 0 ? 0 : POLLIN;
     to.push_back({.fd = each.fd, .events = static_cast<short>(in | (each.wants_out ? POLLOUT : 0)), .revents = 0});
   }
 }
 
-void Relays::serve(std::span<const pollfd> ready) {
+bool Relays::serve(std::span<const pollfd> ready) {
   const auto hung_up = [&](int fd) {
     const auto at = std::find_if(ready.begin(), ready.end(), [&](const pollfd& each) { return each.fd == fd; });
     return at != ready.end() && (at->revents & (POLLHUP | POLLERR)) != 0;
@@ -75,10 +60,11 @@ void Relays::serve(std::span<const pollfd> ready) {
       ++i;
       continue;
     }
-    for (File* each : links_[i].held) let_go(*each);
-    real().close(links_[i].fd);
+    end_link(links_[i]);
     links_.erase(links_.begin() + static_cast<ptrdiff_t>(i));
   }
+  std::move(born_.begin(), born_.end(), std::back_inserter(links_));
+  born_.clear();
   for (size_t i = 0; i < relays_.size();) {
     if (carry(relays_[i], hung_up(relays_[i].fd))) {
       ++i;
@@ -87,6 +73,7 @@ void Relays::serve(std::span<const pollfd> ready) {
     drop(relays_[i]);
     relays_.erase(relays_.begin() + static_cast<ptrdiff_t>(i));
   }
+  return hand_over();
 }
 
 void Relays::drop(Relay& relay) noexcept {
@@ -94,47 +81,19 @@ void Relays::drop(Relay& relay) noexcept {
   const auto sleeper = std::find(file.sleepers.begin(), file.sleepers.end(), &sleeper_);  // one: another process may have it, too
   if (sleeper != file.sleepers.end()) file.sleepers.erase(sleeper);
   real().close(relay.fd);
-  // The child that had asked for it has closed it.
+  // Who had asked for it has closed it.
   const auto link = std::find_if(links_.begin(), links_.end(), [&](const Link& each) { return each.number == relay.link; });
-  if (link != links_.end() && std::erase(link->held, &file) != 0) let_go(file);
+  if (link != links_.end() && std::erase_if(link->held, [&](const Held& each) { return each.file == &file; }) != 0) let_go(file);
   let_go(file);
-}
-
-// False: the child is gone.
-bool Relays::serve_link(Link& link) {
-  while (true) {
-    LinkMessage said;
-    iovec data{.iov_base = &said, .iov_len = sizeof said};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-    msghdr message{};
-    message.msg_iov = &data;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    const ssize_t got = real().recvmsg(link.fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (got < 0) return errno == EAGAIN || errno == EINTR;
-    if (got == 0) return false;
-    const int fd = descriptor_of(message);
-    const auto at = std::find_if(link.held.begin(), link.held.end(), [&](const File* each) { return each->socket == said.socket; });
-    if (static_cast<size_t>(got) < sizeof said || at == link.held.end()) {
-      if (fd >= 0) real().close(fd);
-      continue;
-    }
-    if (said.kind == LinkMessage::Kind::end) {
-      for (Relay& each : relays_) each.told_end = each.told_end || (each.link == link.number && each.file == *at);
-    } else if (said.kind != LinkMessage::Kind::close && fd >= 0) {
-      add_relay(**at, fd, said.kind == LinkMessage::Kind::take);
-      relays_.back().link = link.number;
-    } else {
-      File& file = **at;
-      link.held.erase(at);
-      let_go(file);
-    }
-  }
 }
 
 // False: nothing is left to be carried.
 bool Relays::carry(Relay& relay, bool hung_up) {
+  if (relay.listener != nullptr) {
+    if (!hung_up) return true;
+    take_back(relay);
+    return false;
+  }
   const bool out = carry_out(relay), in = carry_in(relay);
   if (!out || !in) return false;
   if (hung_up && relay.ended_in) return false;
@@ -185,6 +144,20 @@ bool Relays::carry_in(Relay& relay) {
     real().recv(relay.fd, piece(), static_cast<size_t>(went), MSG_DONTWAIT);
   }
   return true;
+}
+
+bool Relays::is_awaited() const noexcept {
+  const auto to_be_carried = [](const Relay& each) { return each.handed || is_closed(each.fd); };
+  if (std::any_of(relays_.begin(), relays_.end(), to_be_carried)) return true;
+  // A listener that this process held for others, of whom none has it yet, or one has not got all that came.
+  const auto waits = [&](const Held& held) {
+    if (!held.file->listens || held.file->serves) return false;
+    const auto serves = [&](const Link& link) {
+      return std::any_of(link.held.begin(), link.held.end(), [&](const Held& each) { return each.file == held.file && each.serves; });
+    };
+    return Host::get().events(*held.file) != 0 || std::none_of(links_.begin(), links_.end(), serves);
+  };
+  return std::any_of(links_.begin(), links_.end(), [&](const Link& each) { return std::any_of(each.held.begin(), each.held.end(), waits); });
 }
 
 void Relays::forget() noexcept {

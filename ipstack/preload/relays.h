@@ -1,9 +1,13 @@
-// relays.h - connections of this process that another process uses, too: a child that has inherited one, or whoever was sent one. The stack
-// is this process's, so its helper carries the bytes between the connection and a Unix socket pair, whose other end the other process has.
+// relays.h - sockets of this process that another process uses, too: a child that has inherited one, or whoever was sent one. The stack
+// is this process's, so its helper carries the bytes between a connection and a Unix socket pair, whose other end the other process has.
 // Used by the helper and by forks.cc and passing.cc, under the host's lock.
 //
-// A link leads to each child: by it the child asks for a connection that it wants to use, and tells which it has closed. Until then, or
-// its end, the connections that it has inherited stay open, as a descriptor of the kernel's would.
+// A link (links.h) leads to each such process: by it that asks for a connection that it wants to use, and tells what it has closed. Until
+// then, or its end, the sockets that it has inherited stay open, as a descriptor of the kernel's would.
+//
+// Of a listener the other process makes its own, which shares the port (forks.h). Connections that come to ours all the same, as those that
+// came before, are handed over to it if our program does not accept them: one at a time to each link that serves the listener, in turn, and
+// the next when that one is taken. One that is not taken before its link ends comes back, with every byte, as none is carried until then.
 #pragma once
 
 #include <poll.h>
@@ -14,14 +18,9 @@
 #include <vector>
 
 #include "ipstack/preload/host.h"
+#include "ipstack/preload/links.h"
 
 namespace unet::preload {
-
-// What a child says by its link; with `take` comes the descriptor that the bytes are to be carried to.
-struct LinkMessage {
-  enum class Kind : uint32_t { take, take_unused, end, close } kind = Kind::take;
-  int32_t socket = -1;  // as the parent's stack numbers it
-};
 
 class Relays {
  public:
@@ -30,24 +29,31 @@ class Relays {
   Relays& operator=(const Relays&) = delete;
 
   bool empty() const noexcept { return links_.empty() && relays_.empty(); }
-  // A child has the other end of `fd`, and all connections that are open.
-  void add_link(int fd, std::span<File* const> connections);
+  // Another process has the other end of `fd`, and these connections and listeners.
+  void add_link(int fd, std::span<File* const> files);
   // Carries bytes between the file, which has a connection, and `fd`, which is this object's from now on. `used` false: the other process
   // has it only because nobody closed it. While it sends nothing, and this process has the connection, too, what comes is this one's.
   void add_relay(File& file, int fd, bool used);
 
   // What the helper is to poll, behind what is there.
   void append(std::vector<pollfd>& to) const;
-  // What poll() has said of them; and whatever can be carried.
-  void serve(std::span<const pollfd> ready);
+  // What poll() has said of them; whatever can be carried, and handed over. True: this is to be called again soon, whatever happens.
+  bool serve(std::span<const pollfd> ready);
+  // Another process has not yet what is its own when this one ends.
+  bool is_awaited() const noexcept;
   // In a child: closes what was the parent's.
   void forget() noexcept;
 
  private:
+  struct Held {
+    File* file;
+    int socket;           // as the other process names it
+    bool serves = false;  // a listener: the other process accepts from its own
+  };
   struct Link {
     uint64_t number = 0;  // unlike all others
     int fd = -1;
-    std::vector<File*> held{};
+    std::vector<Held> held{};
   };
   struct Relay {
     int fd = -1;
@@ -57,16 +63,32 @@ class Relays {
     bool used = true;
     bool told_end = false;                     // by shutdown(), which ends it for all that have it
     bool seems_closed = false;                 // unless a link tells otherwise
-    uint64_t link = 0;                         // of the child that has asked for it; 0: it was passed
+    uint64_t link = 0;                         // of who has asked for it, or was handed it; 0: it was passed
+    bool handed = false;                       // a connection that came to a listener of ours
+    File* listener = nullptr;                  // of one that was handed over and is not taken yet
   };
   bool serve_link(Link& link);
+  void hear(Link& link, const LinkMessage& said, int fd);
+  void release(Link& link, size_t at);
+  void end_link(Link& link);
+  void divide(const Link& link, int fd);
   bool carry(Relay& relay, bool hung_up);
   static bool carry_in(Relay& relay);
   static bool carry_out(Relay& relay);
   void drop(Relay& relay) noexcept;
   static void let_go(File& file);
 
+  bool hand_over();
+  bool hand_to(Link& link, File& listener);
+  bool may_hand(File& listener, bool& later) const;
+  bool has_untaken(const Link& link, const File& listener) const noexcept;
+  void take_back(Relay& relay);
+  void take_back(const Link& link, const File* listener);
+  void watch(File& listener);
+
   std::vector<Link> links_;
+  std::vector<Link> born_;  // while what comes by others is read
+  size_t turn_ = 0;         // of the link that is the next to be handed something
   uint64_t last_link_ = 0;
   std::vector<Relay> relays_;
   Sleeper sleeper_;  // wakes the helper

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "ipstack/preload/calls.h"
-#include "ipstack/preload/forks.h"
 
 using namespace unet::preload;
 namespace sockets = unet::sockets;
@@ -38,6 +37,39 @@ int take_connection(File& listener, sockaddr* address, socklen_t* length, int fl
   file->bound = true;
   host.table().put(fd, *file);
   host.give_socket(*file, made);
+  listener.unserved_since = 0;
+  return fd;
+}
+
+// One that the helper has accepted, of this process's stack or of another's. -EAGAIN: it is another process's by now.
+int take_waiting(File& listener, sockaddr* address, socklen_t* length, int flags) {
+  File::Waiting& next = listener.waiting.front();
+  const int cloexec = (flags & SOCK_CLOEXEC) != 0 ? F_DUPFD_CLOEXEC : F_DUPFD;
+  const int fd = next.own != nullptr ? real().socket(listener.domain, SOCK_STREAM | (flags & (SOCK_CLOEXEC | SOCK_NONBLOCK)), 0)
+                                     : real().fcntl(next.fd, cloexec, 0);
+  if (fd < 0 && (errno == EMFILE || errno == ENFILE)) return -errno;
+  const File::Waiting taken = std::move(next);
+  listener.waiting.pop_front();
+  if (taken.fd >= 0) real().close(taken.fd);
+  if (fd < 0) {
+    if (taken.own != nullptr) Host::get().reset(*taken.own);
+    return -EAGAIN;
+  }
+  if (taken.own == nullptr && !taken.from.link->say(LinkMessage::Kind::took, taken.from.socket)) {
+    real().close(fd);
+    return -EAGAIN;
+  }
+  File* const file = taken.own != nullptr ? taken.own : new File(listener.domain, SOCK_STREAM);
+  file->nonblocking = (flags & SOCK_NONBLOCK) != 0;
+  file->bound = true;
+  if (taken.own != nullptr) {
+    --file->holds;
+  } else {
+    file->pair = taken.names;
+    if (file->nonblocking) real().fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK);
+  }
+  Host::get().table().put(fd, *file);
+  if (address != nullptr && length != nullptr) write_address(taken.names.remote, listener.domain, address, length);
   return fd;
 }
 
@@ -48,6 +80,9 @@ int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
   Host& host = Host::get();
   host.serve(listener);
   return static_cast<int>(host.block(listener, POLLIN, !listener.nonblocking, listener.receive_within, [&](bool kernel) -> int64_t {
+    while (!listener.waiting.empty()) {
+      if (const int made = take_waiting(listener, address, length, flags); made != -EAGAIN) return made;
+    }
     if (!listener.is_ours()) return listener.inherited ? -EAGAIN : -EINVAL;  // until there is a network interface again
     if ((host.events(listener) & EPOLLIN) == 0) host.turn();
     if (host.sockets().stack().option(listener.socket, sockets::Stack::Option::accepts) == 0) return -EINVAL;
@@ -94,6 +129,7 @@ UNET_PRELOAD int socket(int domain, int type, int protocol) noexcept {
 UNET_PRELOAD int bind(int fd, const sockaddr* address, socklen_t length) noexcept {
   if (file_of(fd) == nullptr) return real().bind(fd, address, length);
   const Host::Guard guard;
+  Host::get().hear();  // a port that others have closed is free
   File* const file = Host::get().file(fd);
   bool decided = false;
   if (file == nullptr) return real().bind(fd, address, length);
@@ -143,11 +179,14 @@ UNET_PRELOAD int shutdown(int fd, int how) noexcept {
   if (file_of(fd) == nullptr) return real().shutdown(fd, how);
   const Host::Guard guard;
   File* const file = Host::get().file(fd);
-  if (file != nullptr && file->pair && how != SHUT_RD) Forks::tell_end(*file);
+  if (file != nullptr && file->pair && how != SHUT_RD) Ancestors::say_all(*file, LinkMessage::Kind::end);
   if (file == nullptr || !file->is_ours()) return real().shutdown(fd, how);
   const int result = Host::get().sockets().shutdown(file->socket, how);
   if (file->kernel && file->listens) real().shutdown(fd, how);
   if (file->listens && how != SHUT_WR) {
+    Ancestors::say_all(*file, LinkMessage::Kind::close);
+    Ancestors::give_back(*file);
+    file->origins.clear();
     file->listens = false;
     for (Sleeper* each : file->sleepers) each->wake();
   }

@@ -1,0 +1,100 @@
+// ancestors.cc - what comes by links, and what is said.
+#include "ipstack/preload/ancestors.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "ipstack/preload/host.h"
+#include "ipstack/preload/real.h"
+
+namespace unet::preload {
+
+UpLink::~UpLink() { renew(-1); }
+
+void UpLink::renew(int end) noexcept {
+  if (fd >= 0) real().close(fd);
+  fd = end;
+  Host::get().protect();
+}
+
+bool UpLink::say(LinkMessage::Kind kind, int socket, int descriptor, bool may_wait) const noexcept {
+  const LinkMessage said{.kind = kind, .socket = socket};
+  return fd >= 0 && send_by_link(fd, &said, sizeof said, descriptor, may_wait);
+}
+
+std::shared_ptr<UpLink> Ancestors::add(int fd) {
+  std::erase_if(links_, [](const auto& each) { return each.expired(); });
+  if (links_.size() == kMost) {
+    real().close(fd);
+    return nullptr;
+  }
+  auto link = std::make_shared<UpLink>(fd);
+  links_.push_back(link);
+  Host::get().protect();
+  return link;
+}
+
+std::vector<std::shared_ptr<UpLink>> Ancestors::all() const {
+  std::vector<std::shared_ptr<UpLink>> found;
+  for (const auto& each : links_) {
+    if (auto link = each.lock(); link != nullptr && link->fd >= 0) found.push_back(std::move(link));
+  }
+  return found;
+}
+
+void Ancestors::append(std::vector<pollfd>& to) const {
+  for (const auto& each : all()) to.push_back({.fd = each->fd, .events = POLLIN, .revents = 0});
+}
+
+void Ancestors::serve() {
+  for (const auto& each : all()) {
+    if (!serve(each)) each->renew(-1);
+  }
+}
+
+// False: it is at its end.
+bool Ancestors::serve(const std::shared_ptr<UpLink>& link) {
+  while (true) {
+    HandedMessage handed;
+    int fd = -1;
+    const ssize_t got = receive_by_link(link->fd, &handed, sizeof handed, fd);
+    if (got <= 0) return got == -EAGAIN || got == -EINTR;
+    if (fd < 0) continue;
+    File* const listener = got == static_cast<ssize_t>(sizeof handed) ? find(*link, handed.listener) : nullptr;
+    if (listener == nullptr) {  // closed meanwhile: as its end is, the connection is another's
+      real().close(fd);
+      continue;
+    }
+    listener->waiting.push_back({.fd = out_of_the_way(fd), .names = {handed.local, handed.remote}, .from = {link, handed.connection}});
+    Host::tell(*listener);
+  }
+}
+
+File* Ancestors::find(const UpLink& link, int listener) noexcept {
+  const Table& table = Host::get().table();
+  for (int fd = 0; fd < table.end(); ++fd) {
+    File* const file = table.file(fd);
+    if (file == nullptr || !file->listens || !file->serves) continue;
+    const auto is_it = [&](const File::Origin& each) { return each.link.get() == &link && each.socket == listener; };
+    if (std::any_of(file->origins.begin(), file->origins.end(), is_it)) return file;
+  }
+  return nullptr;
+}
+
+void Ancestors::say_all(const File& file, LinkMessage::Kind kind) noexcept {
+  for (const File::Origin& each : file.origins) {
+    if (each.link != nullptr) static_cast<void>(each.link->say(kind, each.socket));
+  }
+}
+
+void Ancestors::give_back(File& listener) noexcept {
+  Host& host = Host::get();
+  while (!listener.waiting.empty()) {
+    const File::Waiting last = std::move(listener.waiting.back());
+    listener.waiting.pop_back();
+    if (last.fd >= 0) real().close(last.fd);
+    if (last.own != nullptr) host.reset(*last.own);
+  }
+}
+
+}  // namespace unet::preload

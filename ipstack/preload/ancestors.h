@@ -1,0 +1,56 @@
+// ancestors.h - this process's links to those whose sockets it has inherited, or was passed; used by forks.cc, passing.cc and the helper,
+// under the host's lock. What is at their other ends: relays.h.
+//
+// Each process has links of its own: with fork() a child gets one to its parent, and for each link of the parent's another that leads where
+// that one does. So it does not need those who are between. A link is there as long as a socket is that came by it.
+#pragma once
+
+#include <poll.h>
+
+#include <memory>
+#include <vector>
+
+#include "ipstack/preload/file.h"
+#include "ipstack/preload/links.h"
+
+namespace unet::preload {
+
+struct UpLink {
+  explicit UpLink(int end) noexcept : fd(end) {}
+  ~UpLink();
+  UpLink(const UpLink&) = delete;
+  UpLink& operator=(const UpLink&) = delete;
+
+  bool say(LinkMessage::Kind kind, int socket, int descriptor = -1, bool may_wait = false) const noexcept;
+  // It leads nowhere any longer, or to the same by another descriptor.
+  void renew(int end) noexcept;
+
+  int fd;  // -1: whom it led to is gone
+};
+
+class Ancestors {
+ public:
+  static constexpr size_t kMost = 12;  // that are protected from a program which closes all descriptors that it finds
+
+  // nullptr: there are too many; the descriptor is closed.
+  std::shared_ptr<UpLink> add(int fd);
+  std::vector<std::shared_ptr<UpLink>> all() const;
+
+  // What the helper is to poll.
+  void append(std::vector<pollfd>& to) const;
+  // Takes in the connections that have come for our listeners.
+  void serve();
+
+  // The program accepts from a listener that came from elsewhere, or has closed a socket that did.
+  static void say_all(const File& file, LinkMessage::Kind kind) noexcept;
+  // Those of its connections that nobody has accepted go back to where they came from, or end.
+  static void give_back(File& listener) noexcept;
+
+ private:
+  static bool serve(const std::shared_ptr<UpLink>& link);
+  static File* find(const UpLink& link, int listener) noexcept;
+
+  std::vector<std::weak_ptr<UpLink>> links_;
+};
+
+}  // namespace unet::preload

@@ -1,0 +1,202 @@
+// handover.cc - what those say who share our sockets, and connections of our listeners for them.
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "ipstack/preload/description.h"
+#include "ipstack/preload/real.h"
+#include "ipstack/preload/relays.h"
+
+namespace unet::preload {
+namespace {
+
+constexpr size_t kLinksMax = 4096;
+// A connection that our program has not accepted for so long, though it does so at times, is for those who serve the listener, too.
+constexpr Nanoseconds kOursFor = 5 * kMillisecond;
+
+// Takes one out of the stack's queue. nullptr: there is none.
+File* accept_own(File& listener) {
+  Host& host = Host::get();
+  const int made = host.sockets().accept(listener.socket, nullptr, nullptr, SOCK_NONBLOCK);
+  if (made < 0) return nullptr;
+  auto* const file = new File(listener.domain, SOCK_STREAM);
+  file->kernel = false;
+  file->bound = true;
+  host.give_socket(*file, made);
+  return file;
+}
+
+}  // namespace
+
+// ---- links
+
+void Relays::add_link(int fd, std::span<File* const> files) {
+  Link& link = links_.emplace_back(Link{.number = ++last_link_, .fd = fd});
+  for (File* each : files) {
+    ++each->holds;
+    link.held.push_back({each, each->socket});
+  }
+}
+
+// The other process's child has all that it has, but what is a pair by now: the child has that, too.
+void Relays::divide(const Link& link, int fd) {
+  Link& child = born_.emplace_back(Link{.number = ++last_link_, .fd = fd});
+  for (const Held& each : link.held) {
+    const auto is_pair = [&](const Relay& relay) { return relay.link == link.number && relay.file == each.file; };
+    if (std::any_of(relays_.begin(), relays_.end(), is_pair)) continue;
+    ++each.file->holds;
+    child.held.push_back({each.file, each.socket});
+  }
+}
+
+// False: the other process is gone.
+bool Relays::serve_link(Link& link) {
+  while (true) {
+    LinkMessage said;
+    int fd = -1;
+    const ssize_t got = receive_by_link(link.fd, &said, sizeof said, fd);
+    if (got <= 0) return got == -EAGAIN || got == -EINTR;
+    if (got == static_cast<ssize_t>(sizeof said)) hear(link, said, fd);
+    else if (fd >= 0) real().close(fd);
+  }
+}
+
+// The descriptor is this function's. What makes no sense changes nothing.
+void Relays::hear(Link& link, const LinkMessage& said, int fd) {
+  using Kind = LinkMessage::Kind;
+  const auto held = std::find_if(link.held.begin(), link.held.end(), [&](const Held& each) { return each.socket == said.socket; });
+  const bool listener = held != link.held.end() && held->file->listens, connection = held != link.held.end() && !listener;
+  if (said.kind == Kind::fork && fd >= 0 && links_.size() + born_.size() < kLinksMax) {
+    divide(link, std::exchange(fd, -1));
+  } else if ((said.kind == Kind::take || said.kind == Kind::take_unused) && fd >= 0 && connection) {
+    add_relay(*held->file, std::exchange(fd, -1), said.kind == Kind::take);
+    relays_.back().link = link.number;
+  } else if (said.kind == Kind::close && held != link.held.end()) {
+    release(link, static_cast<size_t>(held - link.held.begin()));
+  } else if (said.kind == Kind::serve && listener) {
+    held->serves = true;
+    watch(*held->file);
+  } else if (said.kind == Kind::end) {
+    for (Relay& each : relays_) each.told_end = each.told_end || each.file->socket == said.socket;
+  } else if (said.kind == Kind::took) {
+    for (Relay& each : relays_) {
+      if (each.link == link.number && each.file->socket == said.socket) each.listener = nullptr;
+    }
+  }
+  if (fd >= 0) real().close(fd);
+}
+
+void Relays::release(Link& link, size_t at) {
+  File& file = *link.held[at].file;
+  take_back(link, &file);
+  link.held.erase(link.held.begin() + static_cast<ptrdiff_t>(at));
+  const auto serves = [&](const Link& link) {
+    return std::any_of(link.held.begin(), link.held.end(), [&](const Held& each) { return each.file == &file && each.serves; });
+  };
+  if (file.listens && std::none_of(links_.begin(), links_.end(), serves)) std::erase(file.sleepers, &sleeper_);
+  let_go(file);
+}
+
+void Relays::end_link(Link& link) {
+  take_back(link, nullptr);
+  while (!link.held.empty()) release(link, link.held.size() - 1);
+  real().close(link.fd);
+}
+
+// ---- connections that came to a listener
+
+// The helper looks when one comes.
+void Relays::watch(File& listener) {
+  const auto at = std::find(listener.sleepers.begin(), listener.sleepers.end(), &sleeper_);
+  if (at == listener.sleepers.end()) listener.sleepers.push_back(&sleeper_);
+}
+
+// One more to each link that serves a listener with any, until none has come or each has one to take. True: some may be handed over later.
+bool Relays::hand_over() {
+  bool later = false;
+  for (size_t idle = 0; idle < links_.size(); ++turn_) {
+    Link& link = links_[turn_ % links_.size()];
+    bool handed = false;
+    for (const Held& each : link.held) {
+      if (each.serves && !has_untaken(link, *each.file) && may_hand(*each.file, later)) handed = hand_to(link, *each.file) || handed;
+    }
+    idle = handed ? 0 : idle + 1;
+  }
+  return later;
+}
+
+bool Relays::may_hand(File& listener, bool& later) const {
+  if (!listener.waiting.empty()) return true;
+  Host& host = Host::get();
+  if (!listener.listens || (host.events(listener) & EPOLLIN) == 0) {
+    listener.unserved_since = 0;
+    return false;
+  }
+  if (!listener.serves || listener.fds.empty()) return true;
+  if (listener.unserved_since == 0) listener.unserved_since = host.now();
+  const bool due = host.now() - listener.unserved_since >= kOursFor;
+  later = later || !due;
+  return due;
+}
+
+bool Relays::has_untaken(const Link& link, const File& listener) const noexcept {
+  return std::any_of(relays_.begin(), relays_.end(), [&](const Relay& each) { return each.link == link.number && each.listener == &listener; });
+}
+
+bool Relays::hand_to(Link& link, File& listener) {
+  File* file = nullptr;
+  if (listener.waiting.empty()) {
+    file = accept_own(listener);
+    listener.unserved_since = 0;
+  } else if (listener.waiting.front().own != nullptr) {
+    file = listener.waiting.front().own;
+    listener.waiting.pop_front();
+    --file->holds;
+  }
+  if (file == nullptr) return false;
+  const File::Pair names = names_of(*file);
+  int ends[2] = {-1, -1};
+  const auto held = std::find_if(link.held.begin(), link.held.end(), [&](const Held& each) { return each.file == &listener; });
+  const HandedMessage message{.listener = held->socket, .connection = file->socket, .local = names.local, .remote = names.remote};
+  const bool made = ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0;
+  const bool sent = made && send_by_link(link.fd, &message, sizeof message, ends[1]);
+  if (made) real().close(ends[1]);
+  if (!sent) {
+    if (made) real().close(ends[0]);
+    ++file->holds;
+    listener.waiting.push_front({.names = names, .own = file});
+    return false;
+  }
+  add_relay(*file, ends[0], true);
+  Relay& relay = relays_.back();
+  relay.link = link.number;
+  relay.handed = true;
+  relay.listener = &listener;
+  return true;
+}
+
+// Whoever had it has ended, or closed the listener: it is the next one's.
+void Relays::take_back(Relay& relay) {
+  File& listener = *std::exchange(relay.listener, nullptr);
+  ++relay.file->holds;
+  listener.waiting.push_back({.names = names_of(*relay.file), .own = relay.file});
+  Host::tell(listener);
+}
+
+// All of a link's, or of one listener.
+void Relays::take_back(const Link& link, const File* listener) {
+  for (size_t i = 0; i < relays_.size();) {
+    Relay& each = relays_[i];
+    if (each.link != link.number || each.listener == nullptr || (listener != nullptr && each.listener != listener)) {
+      ++i;
+      continue;
+    }
+    take_back(each);
+    drop(each);
+    relays_.erase(relays_.begin() + static_cast<ptrdiff_t>(i));
+  }
+}
+
+}  // namespace unet::preload
