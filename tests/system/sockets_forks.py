@@ -1,0 +1,267 @@
+#!/usr/bin/env python3
+# sockets_forks.py - connections that come to a listener before anybody accepts them, by unet-sockets: its process's children, theirs, a program
+# that one becomes, and those that take over from one that was killed get them, with all that was sent, and lose none when the process ends.
+#
+# Usage: sockets_forks.py UNETD UNET_SOCKETS          (77: no unet-sockets)
+#        sockets_forks.py --peer SCENE ADDRESS        what a server does
+#        sockets_forks.py --peer calls ADDRESS        its clients
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+from daemon import WAIT, Unetd, directory, main, require, wait_until
+from ip_spaces import OUR_ADDRESSES, OURS, VERSIONS, Lines
+
+UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
+PORT, CALLS = 8400, 12
+
+
+# ---- servers
+
+
+def say(text):
+    os.write(1, f"{text}\n".encode())
+
+
+def hear(wanted):
+    require(sys.stdin.readline().strip() == wanted, f"no '{wanted}'")
+
+
+def family_of(address):
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def listener_at(address):
+    """Until all clients have called."""
+    listener = socket.create_server((address, PORT), family=family_of(address), backlog=64)
+    say("ready")
+    hear("called")
+    return listener
+
+
+def serve(listener):
+    """Answers one client; nobody else accepts meanwhile what is another's."""
+    stream, _ = listener.accept()
+    with stream:
+        line = stream.makefile("rb").readline()
+        stream.sendall(b"served " + line)
+
+
+def child(work, *args):
+    pid = os.fork()
+    if pid == 0:
+        work(*args)
+        os._exit(0)
+    return pid
+
+
+def forever(listener):
+    while True:
+        serve(listener)
+
+
+def end_all(pids):
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def workers(address):
+    """Three children accept what came before them. Nothing of it is left behind."""
+    listener = listener_at(address)
+    before = descriptors()
+    pids = [child(forever, listener) for _ in range(3)]
+    hear("served")
+    end_all(pids)
+    wait_until(lambda: descriptors() <= before, "descriptors are left")
+    say("done")
+
+
+def looks(listener):
+    """Waits for connections, and accepts none."""
+    poll = select.poll()
+    poll.register(listener, select.POLLIN)
+    require(poll.poll(1000 * WAIT), "no connection is handed over")
+    say("seen")
+    signal.pause()
+
+
+def killed(address):
+    """A worker that has seen a connection is killed: another gets it. And one in the midst of its work."""
+    listener = listener_at(address)
+    pid = child(looks, listener)
+    hear("kill")
+    end_all([pid])
+    for _ in range(2):
+        child(serve, listener)
+        os.wait()
+    pids = [child(forever, listener) for _ in range(2)]
+    hear("served")
+    end_all(pids)
+    say("done")
+
+
+def ends(address):
+    """The parent goes; its child's child serves, after a while."""
+    listener = listener_at(address)
+
+    def slow():
+        time.sleep(0.5)
+        for _ in range(CALLS):
+            serve(listener)
+        say("done")
+
+    def session():
+        os.setsid()
+        child(slow)
+
+    os.waitpid(child(child, session), 0)
+
+
+def grandchildren(address):
+    """Their parent, who never used the listener, is gone before they serve."""
+    listener = listener_at(address)
+
+    def two():
+        for _ in range(2):
+            child(forever, listener)
+
+    os.waitpid(child(two), 0)
+    hear("served")
+    say("done")
+
+
+def becomes(address):
+    """A child becomes a program, and that one's child serves."""
+    listener = listener_at(address)
+    listener.set_inheritable(True)
+
+    def program():
+        os.execv(sys.executable, [sys.executable, __file__, "--peer", "began", str(listener.fileno())])
+
+    pid = child(program)
+    hear("served")
+    end_all([pid])
+    say("done")
+
+
+def began(fd):
+    listener = socket.socket(fileno=int(fd))
+    child(forever, listener)
+    signal.pause()
+
+
+def busy(address):
+    """The parent has looked for connections, but its child accepts them."""
+    listener = listener_at(address)
+    require(select.select([listener], [], [], WAIT)[0], "nobody has called")
+    pids = [child(forever, listener)]
+    hear("served")
+    end_all(pids)
+    say("done")
+
+
+# ---- their clients
+
+
+def calls(address):
+    streams = []
+    for i in range(CALLS):
+        stream = socket.create_connection((address, PORT), timeout=WAIT)
+        stream.sendall(b"call %d\n" % i)
+        streams.append(stream)
+    say("called")
+    answers = [stream.makefile("rb").read() for stream in streams]
+    wrong = [(i, answer) for i, answer in enumerate(answers) if answer != b"served call %d\n" % i]
+    say(f"wrong {wrong}" if wrong else "served")
+
+
+PEERS = {each.__name__: each for each in (workers, killed, ends, grandchildren, becomes, began, busy, calls)}
+
+
+# ---- the test
+
+
+@contextlib.contextmanager
+def begun(socket_path, *args):
+    env = os.environ | {"UNET_NI": f"unix:{socket_path}", "UNET_SOCKET": socket_path}
+    process = subprocess.Popen([UNET_SOCKETS, sys.executable, os.path.abspath(__file__), "--peer", *args], env=env, stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True, bufsize=1, start_new_session=True)
+    process.lines = Lines(process.stdout)
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(WAIT)
+        process.stdin.close()
+        process.stdout.close()
+
+
+def tell(process, what):
+    process.stdin.write(what + "\n")
+    process.stdin.flush()
+
+
+def play(scene, between=lambda server: None):
+    for v in VERSIONS:
+        with directory() as d, Unetd(UNETD, "--socket", f"{d}/s", "--port", "nowhere", "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed"):
+            with begun(f"{d}/s", scene, OURS[v]) as server:
+                require(server.lines.next() == "ready", "the server")
+                with begun(f"{d}/s", "calls", OURS[v]) as clients:
+                    require(clients.lines.next() == "called", "the clients")
+                    tell(server, "called")
+                    between(server)
+                    said = clients.lines.next()
+                    require(said == "served", f"{scene}, IPv{v}: {said}")
+                if scene != "ends":
+                    tell(server, "served")
+                require(server.lines.next() == "done", f"{scene}, IPv{v}: the server")
+                require(server.wait(WAIT) == 0, f"{scene}, IPv{v}: the server ended with {server.returncode}")
+
+
+def test_workers():
+    play("workers")
+
+
+def test_killed():
+    def kill(server):
+        require(server.lines.next() == "seen", "no connection is handed over")
+        tell(server, "kill")
+
+    play("killed", kill)
+
+
+def test_ends():
+    play("ends")
+
+
+def test_grandchildren():
+    play("grandchildren")
+
+
+def test_becomes():
+    play("becomes")
+
+
+def test_busy():
+    play("busy")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--peer"]:
+        PEERS[sys.argv[2]](*sys.argv[3:])
+        sys.exit(0)
+    if not os.path.exists(UNET_SOCKETS):
+        print("skipped: there is no unet-sockets")
+        sys.exit(77)
+    sys.exit(main(globals()))
