@@ -8,6 +8,12 @@
 #include "ipstack/preload/real.h"
 
 namespace unet::preload {
+namespace {
+
+constexpr int kMessagesAtOnce = 64;     // of a link, before another's turn
+constexpr size_t kWaitingMost = 64;     // of a listener; who keeps to what links.h says sends one when it was asked
+
+}  // namespace
 
 UpLink::~UpLink() { renew(-1); }
 
@@ -54,20 +60,21 @@ void Ancestors::serve() {
 
 // False: it is at its end.
 bool Ancestors::serve(const std::shared_ptr<UpLink>& link) {
-  while (true) {
+  for (int i = 0; i < kMessagesAtOnce; ++i) {
     HandedMessage handed;
     int fd = -1;
     const ssize_t got = receive_by_link(link->fd, &handed, sizeof handed, fd);
     if (got <= 0) return got == -EAGAIN || got == -EINTR;
     if (fd < 0) continue;
     File* const listener = got == static_cast<ssize_t>(sizeof handed) ? find(*link, handed.listener) : nullptr;
-    if (listener == nullptr) {  // closed meanwhile: as its end is, the connection is another's
+    if (listener == nullptr || listener->waiting.size() == kWaitingMost) {  // closed meanwhile: as its end is, the connection is another's
       real().close(fd);
       continue;
     }
     listener->waiting.push_back({.fd = out_of_the_way(fd), .names = {handed.local, handed.remote}, .from = {link, handed.connection}});
     Host::tell(*listener);
   }
+  return true;
 }
 
 File* Ancestors::find(const UpLink& link, int listener) noexcept {

@@ -3,6 +3,7 @@
 #include <climits>
 
 #include "ipstack/preload/calls.h"
+#include "ipstack/preload/forks.h"
 
 using namespace unet::preload;
 using unet::Nanoseconds;
@@ -41,7 +42,10 @@ int control(EpollSet& set, int operation, File& file, int fd, const epoll_event*
 // Events of both parts, as many as there is room for.
 int collect(EpollSet& set, int epoll, epoll_event* events, int most) {
   Host& host = Host::get();
-  int count = set.collect(events, most, [&](const File& file) { return host.events(file); });
+  int count = set.collect(events, most, [&](File& file) {
+    host.serve(file);
+    return host.events(file);
+  });
   if (set.kernel_members <= 0 || count == most) return count;
   const int more = real().epoll_wait(epoll, events + count, most - count, 0);
   return more > 0 ? count + more : count;
@@ -68,10 +72,20 @@ int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanosecond
   }
 }
 
+// A child waits with a set that its parent has made: so it serves the listeners in it.
+void adopt_listeners(EpollSet& set) {
+  Host& host = Host::get();
+  set.inherited = false;
+  for (File* each : set.files()) {
+    if (each->inherited && each->inherited->listens && Forks::adopt(*each)) host.serve(*each);
+  }
+}
+
 int wait_with(int epoll, epoll_event* events, int most, Nanoseconds timeout, const sigset_t* mask) {
   {
     const Host::Guard guard;
     auto* const set = Host::get().table().as<EpollSet>(epoll, Entry::Kind::epoll);
+    if (set != nullptr && set->inherited) adopt_listeners(*set);
     if (set != nullptr && Host::get().is_open()) {
       if (most <= 0 || most > kEventsMax) return static_cast<int>(answer(-EINVAL));
       if (events == nullptr) return static_cast<int>(answer(-EFAULT));

@@ -44,6 +44,14 @@ int EpollSet::remove(File& file, int fd) {
   return 0;
 }
 
+std::vector<File*> EpollSet::files() const {
+  std::vector<File*> found;
+  for (const auto& each : all_) {
+    if (std::find(found.begin(), found.end(), each->file) == found.end()) found.push_back(each->file);
+  }
+  return found;
+}
+
 void EpollSet::drop(Registration& registration) noexcept {
   std::erase(registration.file->registrations, &registration);
   const auto at = std::find_if(all_.begin(), all_.end(), [&](const auto& each) { return each.get() == &registration; });

@@ -39,7 +39,7 @@ class EpollSet : public Entry {
   static void forget(File& file) noexcept;
   // What happened to a file may be what this one's program waits for.
   void mark(Registration& registration);
-  // Events of ours, at most so many. `events_of(const File&)`: what is ready.
+  // Events of ours, at most so many. `events_of(File&)`: what is ready.
   template <typename EventsOf>
   int collect(epoll_event* into, int most, EventsOf events_of);
 
@@ -51,8 +51,10 @@ class EpollSet : public Entry {
     });
   }
   bool has_ours() const noexcept { return !all_.empty(); }
+  std::vector<File*> files() const;
   int kernel_members = 0;               // how many descriptors of the kernel's were added; closing takes them out untold
   std::vector<Sleeper*> sleepers{};     // threads that wait for it
+  bool inherited = false;               // from a parent, and not waited with since
 
  private:
   void list(Registration& registration);

@@ -84,6 +84,7 @@ struct File : Entry {
   bool lost = false;             // its connection, with the network interface
   int error = 0;                 // of one that is lost: what was not told
   bool serves = false;           // its program accepts from it, or waits for it
+  bool asked = false;            // those it is from have been asked for a connection, and none was taken since
   bool nonblocking = false;
   int backlog = 0;
   Nanoseconds receive_within = 0, send_within = 0;  // SO_RCVTIMEO, SO_SNDTIMEO; 0: for ever

@@ -95,7 +95,10 @@ void Forks::in_child() noexcept {
   if (host.sockets_ != nullptr) leave_stack(host, parent);
   host.protect();
   for (int fd = 0; fd < host.table_.end(); ++fd) {
-    if (auto* const set = host.table_.as<EpollSet>(fd, Entry::Kind::epoll)) set->sleepers.clear();
+    if (auto* const set = host.table_.as<EpollSet>(fd, Entry::Kind::epoll)) {
+      set->sleepers.clear();
+      set->inherited = set->has_ours();
+    }
   }
   host.unlock();
 }
@@ -111,7 +114,7 @@ void Forks::leave_stack(Host& host, const std::shared_ptr<UpLink>& parent) {
       if (each.fd >= 0) real().close(each.fd);
     }
     file->waiting.clear();
-    file->serves = false;
+    file->serves = file->asked = false;
     if (file->fds.empty()) {  // of another process, to which the parent's helper carries it
       EpollSet::forget(*file);
       delete file;

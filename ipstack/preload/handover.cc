@@ -13,6 +13,7 @@ namespace unet::preload {
 namespace {
 
 constexpr size_t kLinksMax = 4096;
+constexpr int kMessagesAtOnce = 64;  // of a link, before another's turn
 // A connection that our program has not accepted for so long, though it does so at times, is for those who serve the listener, too.
 constexpr Nanoseconds kOursFor = 5 * kMillisecond;
 
@@ -42,10 +43,13 @@ void Relays::add_link(int fd, std::span<File* const> files) {
 
 // The other process's child has all that it has, but what is a pair by now: the child has that, too.
 void Relays::divide(const Link& link, int fd) {
-  Link& child = born_.emplace_back(Link{.number = ++last_link_, .fd = fd});
+  Link& child = born_.emplace_back(Link{.number = ++last_link_, .fd = fd, .pairs = link.pairs});
   for (const Held& each : link.held) {
     const auto is_pair = [&](const Relay& relay) { return relay.link == link.number && relay.file == each.file; };
-    if (std::any_of(relays_.begin(), relays_.end(), is_pair)) continue;
+    if (std::any_of(relays_.begin(), relays_.end(), is_pair)) {
+      child.pairs.push_back(each.socket);
+      continue;
+    }
     ++each.file->holds;
     child.held.push_back({each.file, each.socket});
   }
@@ -53,7 +57,7 @@ void Relays::divide(const Link& link, int fd) {
 
 // False: the other process is gone.
 bool Relays::serve_link(Link& link) {
-  while (true) {
+  for (int i = 0; i < kMessagesAtOnce; ++i) {
     LinkMessage said;
     int fd = -1;
     const ssize_t got = receive_by_link(link.fd, &said, sizeof said, fd);
@@ -61,6 +65,7 @@ bool Relays::serve_link(Link& link) {
     if (got == static_cast<ssize_t>(sizeof said)) hear(link, said, fd);
     else if (fd >= 0) real().close(fd);
   }
+  return true;
 }
 
 // The descriptor is this function's. What makes no sense changes nothing.
@@ -76,10 +81,13 @@ void Relays::hear(Link& link, const LinkMessage& said, int fd) {
   } else if (said.kind == Kind::close && held != link.held.end()) {
     release(link, static_cast<size_t>(held - link.held.begin()));
   } else if (said.kind == Kind::serve && listener) {
-    held->serves = true;
+    held->serves = held->wants = true;
     watch(*held->file);
   } else if (said.kind == Kind::end) {
-    for (Relay& each : relays_) each.told_end = each.told_end || each.file->socket == said.socket;
+    const bool by_fork = std::find(link.pairs.begin(), link.pairs.end(), said.socket) != link.pairs.end();
+    for (Relay& each : relays_) {
+      if (each.file->socket == said.socket && (by_fork || each.link == link.number)) each.told_end = true;
+    }
   } else if (said.kind == Kind::took) {
     for (Relay& each : relays_) {
       if (each.link == link.number && each.file->socket == said.socket) each.listener = nullptr;
@@ -113,14 +121,14 @@ void Relays::watch(File& listener) {
   if (at == listener.sleepers.end()) listener.sleepers.push_back(&sleeper_);
 }
 
-// One more to each link that serves a listener with any, until none has come or each has one to take. True: some may be handed over later.
+// One to each link that wants one, in turn, until none has come. True: some may be handed over later.
 bool Relays::hand_over() {
   bool later = false;
   for (size_t idle = 0; idle < links_.size(); ++turn_) {
     Link& link = links_[turn_ % links_.size()];
     bool handed = false;
-    for (const Held& each : link.held) {
-      if (each.serves && !has_untaken(link, *each.file) && may_hand(*each.file, later)) handed = hand_to(link, *each.file) || handed;
+    for (Held& each : link.held) {
+      if (each.wants && may_hand(*each.file, later)) handed = hand_to(link, each) || handed;
     }
     idle = handed ? 0 : idle + 1;
   }
@@ -141,11 +149,8 @@ bool Relays::may_hand(File& listener, bool& later) const {
   return due;
 }
 
-bool Relays::has_untaken(const Link& link, const File& listener) const noexcept {
-  return std::any_of(relays_.begin(), relays_.end(), [&](const Relay& each) { return each.link == link.number && each.listener == &listener; });
-}
-
-bool Relays::hand_to(Link& link, File& listener) {
+bool Relays::hand_to(const Link& link, Held& held) {
+  File& listener = *held.file;
   File* file = nullptr;
   if (listener.waiting.empty()) {
     file = accept_own(listener);
@@ -158,8 +163,7 @@ bool Relays::hand_to(Link& link, File& listener) {
   if (file == nullptr) return false;
   const File::Pair names = names_of(*file);
   int ends[2] = {-1, -1};
-  const auto held = std::find_if(link.held.begin(), link.held.end(), [&](const Held& each) { return each.file == &listener; });
-  const HandedMessage message{.listener = held->socket, .connection = file->socket, .local = names.local, .remote = names.remote};
+  const HandedMessage message{.listener = held.socket, .connection = file->socket, .local = names.local, .remote = names.remote};
   const bool made = ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0;
   const bool sent = made && send_by_link(link.fd, &message, sizeof message, ends[1]);
   if (made) real().close(ends[1]);
@@ -170,6 +174,7 @@ bool Relays::hand_to(Link& link, File& listener) {
     return false;
   }
   add_relay(*file, ends[0], true);
+  held.wants = false;
   Relay& relay = relays_.back();
   relay.link = link.number;
   relay.handed = true;

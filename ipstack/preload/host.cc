@@ -274,10 +274,12 @@ bool Host::turn() {
 }
 
 void Host::begin_to_serve(File& file) {
-  file.serves = true;
-  static_cast<void>(sockets_->stack().set_takes_new(file.socket, true));
+  if (!std::exchange(file.serves, true)) {
+    static_cast<void>(sockets_->stack().set_takes_new(file.socket, true));
+    if (!file.origins.empty()) kick_helper();  // it may not know the link yet
+  }
+  file.asked = true;
   Ancestors::say_all(file, LinkMessage::Kind::serve);
-  if (!file.origins.empty()) kick_helper();  // it may not know the link yet
 }
 
 void Host::rest(File& file) {
@@ -317,6 +319,7 @@ void Host::finish() noexcept {
   lock();
   await_others();
   ending_ = true;
+  for (const auto& each : ancestors_.all()) each->renew(-1);  // what nobody has accepted is another's
   if (sockets_ != nullptr) {
     context_.reset();
     sockets_.reset();  // waits for the ends of its streams

@@ -109,7 +109,7 @@ class Host {
   static int64_t gone(File& file, bool sends) noexcept;
   // The program accepts from a listener, or waits for it: so it may get connections, if it shares its port with others.
   void serve(File& file) {
-    if (file.listens && !file.serves && file.is_ours()) begin_to_serve(file);
+    if (file.listens && file.is_ours() && (!file.serves || (!file.asked && !file.origins.empty()))) begin_to_serve(file);
   }
   // What is ready at a socket of ours, in epoll's bits; without the kernel's part of it.
   uint32_t events(const File& file) const noexcept;

@@ -18,7 +18,7 @@ struct LinkMessage {
     take_unused,  // the same, but nobody may want it: a program has it because nobody closed it
     end,          // shutdown() of a connection that was taken
     close,        // a connection or a listener: it is closed there
-    serve,        // a listener: connections of it are wanted
+    serve,        // a listener: a connection of it is wanted
     took,         // a connection that was handed over: it is accepted
     fork,         // a child of the process has all that it had
   } kind = Kind::take;

@@ -6,8 +6,8 @@
 // then, or its end, the sockets that it has inherited stay open, as a descriptor of the kernel's would.
 //
 // Of a listener the other process makes its own, which shares the port (forks.h). Connections that come to ours all the same, as those that
-// came before, are handed over to it if our program does not accept them: one at a time to each link that serves the listener, in turn, and
-// the next when that one is taken. One that is not taken before its link ends comes back, with every byte, as none is carried until then.
+// came before, are handed over to it if our program does not accept them, when it asks for one as its program has nothing else to accept: so
+// none waits for a program that is busy. One that is not taken before its link ends comes back, with every byte, as none is carried until then.
 #pragma once
 
 #include <poll.h>
@@ -49,11 +49,13 @@ class Relays {
     File* file;
     int socket;           // as the other process names it
     bool serves = false;  // a listener: the other process accepts from its own
+    bool wants = false;   // and has asked for a connection that came to ours
   };
   struct Link {
     uint64_t number = 0;  // unlike all others
     int fd = -1;
     std::vector<Held> held{};
+    std::vector<int> pairs{};  // connections that it has by other links' relays, as the process names them that has begun it
   };
   struct Relay {
     int fd = -1;
@@ -79,9 +81,8 @@ class Relays {
   static void let_go(File& file);
 
   bool hand_over();
-  bool hand_to(Link& link, File& listener);
+  bool hand_to(const Link& link, Held& held);
   bool may_hand(File& listener, bool& later) const;
-  bool has_untaken(const Link& link, const File& listener) const noexcept;
   void take_back(Relay& relay);
   void take_back(const Link& link, const File* listener);
   void watch(File& listener);

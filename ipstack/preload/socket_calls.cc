@@ -41,6 +41,12 @@ int take_connection(File& listener, sockaddr* address, socklen_t* length, int fl
   return fd;
 }
 
+// Another thread waits for connections, while this one has got one.
+bool is_waited_for(const File& listener) noexcept {
+  const auto waits = [](const Registration* each) { return !each->set->sleepers.empty(); };
+  return !listener.sleepers.empty() || std::any_of(listener.registrations.begin(), listener.registrations.end(), waits);
+}
+
 // One that the helper has accepted, of this process's stack or of another's. -EAGAIN: it is another process's by now.
 int take_waiting(File& listener, sockaddr* address, socklen_t* length, int flags) {
   File::Waiting& next = listener.waiting.front();
@@ -59,6 +65,8 @@ int take_waiting(File& listener, sockaddr* address, socklen_t* length, int flags
     real().close(fd);
     return -EAGAIN;
   }
+  listener.asked = false;  // the next one when the program comes back for it
+  if (is_waited_for(listener)) Host::get().serve(listener);
   File* const file = taken.own != nullptr ? taken.own : new File(listener.domain, SOCK_STREAM);
   file->nonblocking = (flags & SOCK_NONBLOCK) != 0;
   file->bound = true;

@@ -110,11 +110,32 @@ def killed(address):
     say("done")
 
 
+def slow(address):
+    """One that is busy with what it has accepted keeps no other connection from those that are idle."""
+    listener = listener_at(address)
+    goes_on, go = os.pipe()
+
+    def answers_late():
+        stream, _ = listener.accept()
+        say("busy")
+        os.read(goes_on, 1)
+        stream.sendall(b"served " + stream.makefile("rb").readline())
+
+    first = child(answers_late)
+    hear("begin")
+    for _ in range(CALLS - 1):
+        os.waitpid(child(serve, listener), 0)
+    os.write(go, b"x")
+    os.waitpid(first, 0)
+    hear("served")
+    say("done")
+
+
 def ends(address):
     """The parent goes; its child's child serves, after a while."""
     listener = listener_at(address)
 
-    def slow():
+    def late():
         time.sleep(0.5)
         for _ in range(CALLS):
             serve(listener)
@@ -122,7 +143,7 @@ def ends(address):
 
     def session():
         os.setsid()
-        child(slow)
+        child(late)
 
     os.waitpid(child(child, session), 0)
 
@@ -185,7 +206,7 @@ def calls(address):
     say(f"wrong {wrong}" if wrong else "served")
 
 
-PEERS = {each.__name__: each for each in (workers, killed, ends, grandchildren, becomes, began, busy, calls)}
+PEERS = {each.__name__: each for each in (workers, killed, slow, ends, grandchildren, becomes, began, busy, calls)}
 
 
 # ---- the test
@@ -239,6 +260,14 @@ def test_killed():
         tell(server, "kill")
 
     play("killed", kill)
+
+
+def test_slow():
+    def begin(server):
+        require(server.lines.next() == "busy", "no connection is handed over")
+        tell(server, "begin")
+
+    play("slow", begin)
 
 
 def test_ends():
