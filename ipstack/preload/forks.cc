@@ -243,7 +243,8 @@ std::string Forks::prepare_exec(bool stays) {
   }
   std::erase_if(left, [](const auto& each) { return is_connection(*each.second) || (!each.second->is_ours() && !each.second->inherited); });
   std::vector<Divided> links;
-  if (std::any_of(left.begin(), left.end(), [](const auto& each) { return !each.second->origins.empty(); })) links = divide(host.ancestors_);
+  const auto came_by_link = [](const auto& each) { return !each.second->origins.empty(); };
+  if (std::any_of(left.begin(), left.end(), came_by_link)) links = divide(host.ancestors_);
   int ends[2] = {-1, -1};
   if (!listeners.empty() && make_link(ends)) host.relays().add_link(ends[0], listeners);
   if (ends[1] >= 0) left_ends.push_back(ends[1]);

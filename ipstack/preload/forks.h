@@ -2,8 +2,8 @@
 //
 // The stack stays the parent's: its memory is shared with the network interface, and one process at a time may speak for it. A child begins
 // without one. What it has inherited it makes its own when it first uses it: a listener or a datagram socket by joining its parent's claim
-// of the port, in a stack of its own, which gets what comes to its parent's, too, when it accepts from it; a connection by asking its parent to
-// carry its bytes (relays.h).
+// of the port, in a stack of its own, a connection by asking its parent to carry its bytes (relays.h). Connections that come to the
+// listener of its parent all the same are handed over to it when it accepts.
 #pragma once
 
 #include <string>

@@ -301,7 +301,7 @@ void Host::dispatch() {
   }
 }
 
-// Of a process that ends before those that it has begun have what is theirs, as a server that becomes a daemon: the helper goes on meanwhile.
+// Of a process that ends before its children have what is theirs, as a server that becomes a daemon. The helper goes on meanwhile.
 void Host::await_others() noexcept {
   constexpr Nanoseconds kWithin = 5 * kSecond;
   constexpr timespec kBetween{.tv_sec = 0, .tv_nsec = 1'000'000};

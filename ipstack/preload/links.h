@@ -1,5 +1,5 @@
-// links.h - what processes say to one another of sockets that both have, by a link: a Unix socket pair of packets, of which the process whose
-// sockets they are has one end (relays.h), and a process that inherited them, or was passed one, the other (ancestors.h).
+// links.h - what processes say to one another of sockets that both have, by a link: a Unix socket pair of packets. The process whose
+// sockets they are has one end (relays.h), a process that inherited them, or was passed one, the other (ancestors.h).
 #pragma once
 
 #include <sys/types.h>
@@ -25,7 +25,8 @@ struct LinkMessage {
   int32_t socket = -1;  // as the owner's stack numbers it
 };
 
-// The other way: a connection for a listener that is served there. With it comes the descriptor of its bytes, which are carried when it is taken.
+// The other way: a connection for a listener that is served there. With it comes the descriptor of its bytes, which are carried when it is
+// taken.
 struct HandedMessage {
   int32_t listener = -1, connection = -1;
   sockets::Address local{}, remote{};

@@ -7,9 +7,9 @@
 // name (relays.h). So a process without this library can use it, too, but for its names and options; and the connection ends with this
 // process.
 //
-// Of a listener the end of a link is passed (links.h), whose first packet describes it (description.h), of a datagram socket a file in memory
-// that does. Who receives it with this library joins the claim of its port, and of a listener gets the connections that come to this process,
-// too; to others it is of no use. Where the socket is both's only our part is passed: there is one descriptor to pass.
+// Of a listener the end of a link is passed (links.h), whose first packet describes it (description.h), of a datagram socket a file in
+// memory that does. Who receives it with this library joins the claim of its port, and of a listener gets the connections that come to this
+// process, too; to others it is of no use. Where the socket is both's only our part is passed: there is one descriptor to pass.
 #pragma once
 
 #include <sys/socket.h>

@@ -157,7 +157,8 @@ bool Relays::is_awaited() const noexcept {
     };
     return Host::get().events(*held.file) != 0 || std::none_of(links_.begin(), links_.end(), serves);
   };
-  return std::any_of(links_.begin(), links_.end(), [&](const Link& each) { return std::any_of(each.held.begin(), each.held.end(), waits); });
+  return std::any_of(links_.begin(), links_.end(),
+                     [&](const Link& each) { return std::any_of(each.held.begin(), each.held.end(), waits); });
 }
 
 void Relays::forget() noexcept {

@@ -5,9 +5,9 @@
 // A link (links.h) leads to each such process: by it that asks for a connection that it wants to use, and tells what it has closed. Until
 // then, or its end, the sockets that it has inherited stay open, as a descriptor of the kernel's would.
 //
-// Of a listener the other process makes its own, which shares the port (forks.h). Connections that come to ours all the same, as those that
-// came before, are handed over to it if our program does not accept them, when it asks for one as its program has nothing else to accept: so
-// none waits for a program that is busy. One that is not taken before its link ends comes back, with every byte, as none is carried until then.
+// Of a listener the other process makes its own, which shares the port (forks.h). Connections that come to ours all the same, as those
+// that came before, are handed over to it if our program does not accept them, when it asks for one as its program comes back for it: so
+// none waits for a program that is busy. One that is not taken before its link ends comes back with every byte: none is carried until then.
 #pragma once
 
 #include <poll.h>

@@ -7,14 +7,16 @@
 #        sockets_forks.py --peer calls ADDRESS        its clients
 import contextlib
 import os
+import random
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
 
-from daemon import WAIT, Unetd, directory, main, require, wait_until
+from daemon import WAIT, Unetd, directory, main, require, run, wait_until
 from ip_spaces import OUR_ADDRESSES, OURS, VERSIONS, Lines
 
 UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
@@ -191,6 +193,81 @@ def busy(address):
     say("done")
 
 
+def links():
+    """Descriptors that the library keeps for what it says to its parent."""
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as each:
+            if each.family == socket.AF_UNIX and each.type == socket.SOCK_SEQPACKET:
+                yield each.detach()
+
+
+def lies(address):
+    """A child says to its parent whatever comes to its mind, with descriptors of all kinds: others are served as ever."""
+    listener = listener_at(address)
+    before = descriptors()
+
+    def tells():
+        chance = random.Random(1)
+        kinds = [0, 1, 2, 3, 4, 6, 7, 1 << 31]  # all but the one which says that it has accepted what it was handed
+        with open("/dev/null", "rb") as null, open(__file__, "rb") as file:
+            things = [null.fileno(), file.fileno(), *os.pipe(), listener.fileno(), *(each.fileno() for each in socket.socketpair())]
+            ends = list(links())
+            require(ends, "there is no link")
+            for fd in ends:
+                link = socket.socket(fileno=fd)
+                for _ in range(3000):
+                    said = chance.choice([os.urandom(chance.randrange(1, 200)),
+                                          struct.pack("Ii", chance.choice(kinds), chance.choice([-1, 0, 1, 2, 3, 1 << 20]))])
+                    passed = chance.sample(things, chance.randrange(3))
+                    try:
+                        socket.send_fds(link, [said], passed) if passed else link.send(said)
+                    except BlockingIOError:
+                        time.sleep(0.001)
+        say("told")
+
+    require(os.waitstatus_to_exitcode(os.waitpid(child(tells), 0)[1]) == 0, "the child cannot say it")
+    pids = [child(forever, listener)]
+    hear("served")
+    end_all(pids)
+    wait_until(lambda: descriptors() <= before, "descriptors are left")
+    say("done")
+
+
+def is_lied_to(address):
+    """Gets a listener from one that made it up, who then hands over what is no connection, again and again; and serves it."""
+    over, theirs = socket.socketpair()
+    made_up, link = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    link.bind("\0unet-link,12345678,")
+    made_up.send(f"{int(':' in address)},1,64,12345678901,0,0,{PORT},{address},0,{'::' if ':' in address else '0.0.0.0'}@5".encode())
+    socket.send_fds(over, [b"x"], [link.fileno()])
+    link.close()
+    (fd,) = socket.recv_fds(theirs, 1, 1)[1]
+    listener = socket.socket(fileno=fd)
+    require(listener.getsockname()[:2] == (address, PORT), f"what was passed is none: {listener}")
+    listener.settimeout(0.1)
+    with contextlib.suppress(TimeoutError):  # so it listens
+        listener.accept()
+    say("ready")
+    hear("called")
+    with open("/dev/null", "rb") as null:
+        for i in range(200):
+            said = struct.pack("ii", 5 if i % 8 else i, i) + os.urandom(36 if i % 4 else i)
+            socket.send_fds(made_up, [said], [null.fileno()])
+    made_up.shutdown(socket.SHUT_RD)
+    served = 0
+    while served < CALLS:
+        try:
+            stream, _ = listener.accept()
+            with stream:
+                line = stream.makefile("rb").readline()
+                stream.sendall(b"served " + line)
+                served += 1
+        except OSError:  # /dev/null is no socket
+            continue
+    hear("served")
+    say("done")
+
+
 # ---- their clients
 
 
@@ -206,7 +283,7 @@ def calls(address):
     say(f"wrong {wrong}" if wrong else "served")
 
 
-PEERS = {each.__name__: each for each in (workers, killed, slow, ends, grandchildren, becomes, began, busy, calls)}
+PEERS = {each.__name__: each for each in (workers, killed, slow, ends, grandchildren, becomes, began, busy, lies, is_lied_to, calls)}
 
 
 # ---- the test
@@ -284,6 +361,30 @@ def test_becomes():
 
 def test_busy():
     play("busy")
+
+
+def test_lies():
+    def told(server):
+        require(server.lines.next() == "told", "the child")
+
+    play("lies", told)
+
+
+def test_what_is_passed():
+    play("is_lied_to")
+
+
+def test_environment():
+    """What is left to a program may be made up."""
+    listener = "0,1,5,12345678901,0,0,8400,10.86.0.1,0,0.0.0.0"
+    texts = ["", ";", "3", "3,", "x,y", f"3,{listener}x", f"-1,{listener}", f"99999999999,{listener}", f"3,{listener};;;", f"1048576,{listener}"]
+    texts += [f"3,{listener}@{links}" for links in ("", "@", "0", "0,", ",", "0,1", "-1,-1", "0,1@1,2@2,3", "900,1", "99999999999999,1", "1,x")]
+    texts += [";".join(f"{fd},{listener}@{fd},1" for fd in range(3, 100)), "," * 5000, "@" * 5000]
+    with directory() as d, Unetd(UNETD, "--socket", f"{d}/s", "--port", "nowhere", "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed"):
+        env = os.environ | {"UNET_NI": f"unix:{d}/s", "UNET_SOCKET": f"{d}/s"}
+        for text in texts:
+            status, out, err = run(UNET_SOCKETS, "sh", "-c", "echo well", env=env | {"UNET_SOCKETS_LEFT": text})
+            require((status, out) == (0, "well\n"), f"{text[:100]}: {status} {out} {err}")
 
 
 if __name__ == "__main__":
