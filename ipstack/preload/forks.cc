@@ -212,6 +212,20 @@ std::vector<std::pair<int, File*>> files_left(Table& table) {
   return left;
 }
 
+// What another process is not to have of what this one has by the same links.
+void disclaim_others(Table& table, std::span<const Divided> links, std::span<const std::pair<int, File*>> left) {
+  for (int fd = 0; fd < table.end(); ++fd) {
+    const File* const file = table.file(fd);
+    if (file == nullptr || file->pair || std::any_of(left.begin(), left.end(), [&](const auto& each) { return each.second == file; })) continue;
+    for (const File::Origin& each : file->origins) {
+      const LinkMessage said{.kind = LinkMessage::Kind::close, .socket = each.socket};
+      for (const Divided& link : links) {
+        if (link.link == each.link) static_cast<void>(send_by_link(link.end, &said, sizeof said));
+      }
+    }
+  }
+}
+
 // A link that the environment names, which it may have made up.
 bool is_link(int fd) noexcept {
   int domain = 0, type = 0;
@@ -245,6 +259,7 @@ std::string Forks::prepare_exec(bool stays) {
   std::vector<Divided> links;
   const auto came_by_link = [](const auto& each) { return !each.second->origins.empty(); };
   if (std::any_of(left.begin(), left.end(), came_by_link)) links = divide(host.ancestors_);
+  disclaim_others(host.table(), links, left);
   int ends[2] = {-1, -1};
   if (!listeners.empty() && make_link(ends)) host.relays().add_link(ends[0], listeners);
   if (ends[1] >= 0) left_ends.push_back(ends[1]);

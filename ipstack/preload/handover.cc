@@ -17,9 +17,21 @@ constexpr int kMessagesAtOnce = 64;  // of a link, before another's turn
 // A connection that our program has not accepted for so long, though it does so at times, is for those who serve the listener, too.
 constexpr Nanoseconds kOursFor = 5 * kMillisecond;
 
-// Takes one out of the stack's queue. nullptr: there is none.
-File* accept_own(File& listener) {
+// One of ours that came back.
+auto find_own(File& listener) {
+  return std::find_if(listener.waiting.begin(), listener.waiting.end(), [](const File::Waiting& each) { return each.own != nullptr; });
+}
+
+// Takes one that came back, or one out of the stack's queue. nullptr: there is none.
+File* next_of(File& listener) {
+  if (const auto back = find_own(listener); back != listener.waiting.end()) {
+    File* const file = back->own;
+    listener.waiting.erase(back);
+    --file->holds;
+    return file;
+  }
   Host& host = Host::get();
+  listener.unserved_since = 0;
   const int made = host.sockets().accept(listener.socket, nullptr, nullptr, SOCK_NONBLOCK);
   if (made < 0) return nullptr;
   auto* const file = new File(listener.domain, SOCK_STREAM);
@@ -136,7 +148,7 @@ bool Relays::hand_over() {
 }
 
 bool Relays::may_hand(File& listener, bool& later) const {
-  if (!listener.waiting.empty()) return true;
+  if (find_own(listener) != listener.waiting.end()) return true;
   Host& host = Host::get();
   if (!listener.listens || (host.events(listener) & EPOLLIN) == 0) {
     listener.unserved_since = 0;
@@ -151,15 +163,7 @@ bool Relays::may_hand(File& listener, bool& later) const {
 
 bool Relays::hand_to(const Link& link, Held& held) {
   File& listener = *held.file;
-  File* file = nullptr;
-  if (listener.waiting.empty()) {
-    file = accept_own(listener);
-    listener.unserved_since = 0;
-  } else if (listener.waiting.front().own != nullptr) {
-    file = listener.waiting.front().own;
-    listener.waiting.pop_front();
-    --file->holds;
-  }
+  File* const file = next_of(listener);
   if (file == nullptr) return false;
   const File::Pair names = names_of(*file);
   int ends[2] = {-1, -1};

@@ -203,7 +203,7 @@ uint32_t Host::events(const File& file) const noexcept {
 File* Host::file(int fd) {
   File* const file = table_.file(fd);
   // What another process has done with it before is carried first, as it would have happened at once.
-  if (file != nullptr && file->is_ours() && file->holds != 0) hear();
+  if (file != nullptr && file->is_ours() && file->holds != 0 && !file->listens) hear();
   if (file == nullptr || !file->inherited) return file;
   static_cast<void>(Forks::adopt(*file));
   return table_.file(fd);

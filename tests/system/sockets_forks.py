@@ -46,6 +46,15 @@ def listener_at(address):
     return listener
 
 
+def connected(address):
+    with socket.create_server((address, PORT + 1), family=family_of(address)) as listener:
+        one = socket.create_connection((address, PORT + 1))
+        two, _ = listener.accept()
+    one.settimeout(WAIT)
+    two.settimeout(WAIT)
+    return one, two
+
+
 def serve(listener):
     """Answers one client; nobody else accepts meanwhile what is another's."""
     stream, _ = listener.accept()
@@ -151,20 +160,25 @@ def ends(address):
 
 
 def grandchildren(address):
-    """Their parent, who never used the listener, is gone before they serve."""
+    """Their parent, who never used the listener, nor a connection, is gone before they do."""
+    one, two = connected(address)
     listener = listener_at(address)
 
-    def two():
+    def begin():
+        child(two.sendall, b"by a grandchild")
         for _ in range(2):
             child(forever, listener)
 
-    os.waitpid(child(two), 0)
+    os.waitpid(child(begin), 0)
+    two.close()
+    require(one.recv(15, socket.MSG_WAITALL) == b"by a grandchild", "the connection")
     hear("served")
     say("done")
 
 
 def becomes(address):
-    """A child becomes a program, and that one's child serves."""
+    """A child becomes a program, and that one's child serves. They have nothing else of their parent's."""
+    one, two = connected(address)
     listener = listener_at(address)
     listener.set_inheritable(True)
 
@@ -173,6 +187,8 @@ def becomes(address):
 
     pid = child(program)
     hear("served")
+    one.close()
+    require(two.recv(1) == b"", "what the program does not have is open")
     end_all([pid])
     say("done")
 
