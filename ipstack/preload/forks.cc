@@ -216,7 +216,8 @@ std::vector<std::pair<int, File*>> files_left(Table& table) {
 void disclaim_others(Table& table, std::span<const Divided> links, std::span<const std::pair<int, File*>> left) {
   for (int fd = 0; fd < table.end(); ++fd) {
     const File* const file = table.file(fd);
-    if (file == nullptr || file->pair || std::any_of(left.begin(), left.end(), [&](const auto& each) { return each.second == file; })) continue;
+    const auto is_it = [&](const auto& each) { return each.second == file; };
+    if (file == nullptr || file->pair || std::any_of(left.begin(), left.end(), is_it)) continue;
     for (const File::Origin& each : file->origins) {
       const LinkMessage said{.kind = LinkMessage::Kind::close, .socket = each.socket};
       for (const Divided& link : links) {
