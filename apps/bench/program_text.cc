@@ -1,6 +1,8 @@
 // program_text.cc - JSON, CSV, and words that stand before a number.
 #include "apps/bench/program_text.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -24,13 +26,22 @@ bool number_after(const std::string& text, const std::string& words, double& num
   return after != begin;
 }
 
-// "612.00us", "1.25ms", "2.00s".
+// "612.00us", "1.25ms", "2.00s", "1.02m", "1.50h", at the end of a line.
 bool time_after(const std::string& text, const std::string& words, double& ns) {
+  struct Unit {
+    const char* name;
+    double ns;
+  };
+  constexpr Unit kUnits[] = {{"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}};
   size_t end = 0;
-  if (!number_after(text, words, ns, &end)) return false;
-  const std::string unit = text.substr(end, 2);
-  ns *= unit == "us" ? 1e3 : unit == "ms" ? 1e6 : 1e9;
-  return true;
+  if (!number_after(text, words, ns, &end) || !std::isfinite(ns)) return false;
+  const std::string name = text.substr(end, std::min(text.find_first_of(" \n", end), text.size()) - end);
+  for (const Unit& each : kUnits) {
+    if (name != each.name) continue;
+    ns *= each.ns;
+    return true;
+  }
+  return false;
 }
 
 std::vector<std::string> cells_of(const std::string& line) {
@@ -90,8 +101,11 @@ Result<Answered> parse_wrk(const std::string& text) {
   Answered answered;
   const size_t counted = text.find(" requests in");
   const size_t line = counted == std::string::npos ? counted : text.rfind('\n', counted);
+  // Above it are shares of threads, which may be of 94.50%, too.
+  const size_t distribution = text.find("Latency Distribution");
+  const std::string rest = distribution == std::string::npos ? "" : text.substr(distribution);
   const bool whole = line != std::string::npos && number_after(text, "Requests/sec:", answered.rate) &&
-                     time_after(text, "50%", answered.p50) && time_after(text, "99%", answered.p99);
+                     time_after(rest, " 50%", answered.p50) && time_after(rest, " 99%", answered.p99);
   if (!whole) return not_understood("wrk", text);
   answered.count = std::strtod(text.c_str() + line, nullptr);
   if (answered.count <= 0) return fail(Errc::protocol, "wrk had no answer");

@@ -79,7 +79,35 @@ TEST_CASE("program text: wrk") {
   CHECK(told->p99 == Approx(7.5e6));
   CHECK(parse_wrk(text + "  Socket errors: connect 0, read 3, write 0, timeout 0\n").error().code == Errc::protocol);
   CHECK(parse_wrk("").error().code == Errc::protocol);
-  CHECK(parse_wrk("\n  0 requests in 1.00s, 0.00B read\n50% 0.00us\n99% 0.00us\nRequests/sec:      0.00\n").error().code == Errc::protocol);
+  const std::string nothing =
+      "  Thread Stats   Avg      Stdev     Max   +/- Stdev\n"
+      "    Latency     0.00us    0.00us   0.00us    -nan%\n"
+      "    Req/Sec     0.00      0.00     0.00      -nan%\n"
+      "  Latency Distribution\n"
+      "     50%    0.00us\n"
+      "     99%    0.00us\n"
+      "  0 requests in 1.00s, 0.00B read\n"
+      "Requests/sec:      0.00\n";
+  CHECK(parse_wrk(nothing).error().text == "wrk had no answer");
+}
+
+TEST_CASE("program text: wrk's shares of threads are no percentiles") {
+  const std::string text =
+      "Running 1s test @ http://10.0.0.1:8300/page\n"
+      "  1 threads and 32 connections\n"
+      "  Thread Stats   Avg      Stdev     Max   +/- Stdev\n"
+      "    Latency     1.15ms    2.83ms  41.10ms   94.50%\n"
+      "    Req/Sec    99.50k     1.02M    1.20M    72.99%\n"
+      "  Latency Distribution\n"
+      "     50%  612.00us\n"
+      "     99%    1.02m \n"
+      "  104718 requests in 1.10s, 1.04GB read\n"
+      "Requests/sec:  95198.18\n";
+  const auto told = parse_wrk(text);
+  REQUIRE(told);
+  CHECK(told->p50 == Approx(612e3));
+  CHECK(told->p99 == Approx(61.2e9));
+  CHECK(told->count == 104718);
 }
 
 }  // namespace unet::bench
