@@ -4,9 +4,6 @@
 #include <algorithm>
 #include <charconv>
 
-#include "ipstack/preload/host.h"
-#include "ipstack/preload/real.h"
-
 namespace unet::preload {
 namespace {
 
@@ -22,10 +19,12 @@ class Fields {
     good_ = good_ && error == std::errc{} && at == field.data() + field.size() && value <= most;
     return good_ ? value : 0;
   }
-  sockets::Address address() {
+  // Of a socket of that domain.
+  sockets::Address address(int domain) {
     const auto port = static_cast<uint16_t>(number(UINT16_MAX));
-    const auto host = ip::parse_address(next());
-    good_ = good_ && host;
+    const std::string_view field = next();
+    const auto host = ip::parse_address(field);
+    good_ = good_ && host && field.find('\0') == std::string_view::npos && (domain == AF_INET6 || host->is_ipv4() || host->is_unspecified());
     return good_ ? sockets::Address{*host, port} : sockets::Address{};
   }
   bool is_good() const noexcept { return good_ && !more_; }
@@ -50,44 +49,30 @@ int domain_of(bool is_ipv6) noexcept { return is_ipv6 ? AF_INET6 : AF_INET; }
 
 }  // namespace
 
-bool stays_open(int fd) noexcept {
-  const int flags = real().fcntl(fd, F_GETFD);
-  return flags >= 0 && (flags & FD_CLOEXEC) == 0;
-}
-
-File::Pair names_of(const File& file) {
-  File::Pair names;
-  sockets::Stack& stack = Host::get().sockets().stack();
-  static_cast<void>(stack.local_address(file.socket, names.local));
-  static_cast<void>(stack.remote_address(file.socket, names.remote));
-  return names;
-}
-
-std::string describe(const File& file) {
-  const File::Pair names = file.inherited ? File::Pair{file.inherited->local, file.inherited->remote} : names_of(file);
-  const uint64_t group = file.inherited ? file.inherited->group : Host::get().sockets().stack().group_of(file.socket);
+std::string describe(const File& file, const File::Inherited& left) {
   std::string text;
   const auto add = [&](uint64_t number) { text += std::to_string(number) + ","; };
   add(file.domain == AF_INET6);
   add(file.is_stream());
   add(file.listens ? static_cast<uint64_t>(std::max(file.backlog, 1)) : 0);
-  add(group);
+  add(left.group);
   add(file.kernel);
   add(file.nonblocking);
-  return text + said(names.local) + "," + said(names.remote);
+  return text + said(left.local) + "," + said(left.remote);
 }
 
 std::unique_ptr<File> read_description(std::string_view text) {
   Fields fields(text);
-  const bool is_ipv6 = fields.number(1) != 0, is_stream = fields.number(1) != 0;
-  auto file = std::make_unique<File>(domain_of(is_ipv6), is_stream ? SOCK_STREAM : SOCK_DGRAM);
+  const int domain = domain_of(fields.number(1) != 0);
+  const bool is_stream = fields.number(1) != 0;
+  auto file = std::make_unique<File>(domain, is_stream ? SOCK_STREAM : SOCK_DGRAM);
   file->backlog = static_cast<int>(fields.number(INT32_MAX));
   file->listens = file->backlog != 0;
   file->bound = true;
   const uint64_t group = fields.number(UINT64_MAX);
   file->kernel = fields.number(1) != 0;
   file->nonblocking = fields.number(1) != 0;
-  const sockets::Address local = fields.address(), remote = fields.address();
+  const sockets::Address local = fields.address(domain), remote = fields.address(domain);
   file->inherited = {.listens = file->listens, .backlog = file->backlog, .local = local, .remote = remote, .group = group};
   if (!fields.is_good() || (file->listens && !is_stream)) return nullptr;
   return file;
@@ -100,7 +85,7 @@ std::string describe_names(const Names& names) {
 std::optional<Names> read_names(std::string_view text) {
   Fields fields(text);
   const int domain = domain_of(fields.number(1) != 0);
-  const sockets::Address local = fields.address(), remote = fields.address();
+  const sockets::Address local = fields.address(domain), remote = fields.address(domain);
   if (!fields.is_good()) return std::nullopt;
   return Names{domain, {local, remote}};
 }

@@ -1,0 +1,27 @@
+// own_names.cc - what description.h says of the sockets of this process's stack, and of its descriptors.
+#include "ipstack/preload/description.h"
+#include "ipstack/preload/host.h"
+#include "ipstack/preload/real.h"
+
+namespace unet::preload {
+
+bool stays_open(int fd) noexcept {
+  const int flags = real().fcntl(fd, F_GETFD);
+  return flags >= 0 && (flags & FD_CLOEXEC) == 0;
+}
+
+File::Pair names_of(const File& file) {
+  File::Pair names;
+  sockets::Stack& stack = Host::get().sockets().stack();
+  static_cast<void>(stack.local_address(file.socket, names.local));
+  static_cast<void>(stack.remote_address(file.socket, names.remote));
+  return names;
+}
+
+std::string describe(const File& file) {
+  if (file.inherited) return describe(file, *file.inherited);
+  const File::Pair names = names_of(file);
+  return describe(file, {.local = names.local, .remote = names.remote, .group = Host::get().sockets().stack().group_of(file.socket)});
+}
+
+}  // namespace unet::preload
