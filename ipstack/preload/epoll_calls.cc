@@ -86,7 +86,7 @@ int wait_with(int epoll, epoll_event* events, int most, Nanoseconds timeout, con
     const Host::Guard guard;
     auto* const set = Host::get().table().as<EpollSet>(epoll, Entry::Kind::epoll);
     if (set != nullptr && set->inherited) adopt_listeners(*set);
-    if (set != nullptr && Host::get().is_open()) {
+    if (set != nullptr && (Host::get().is_open() || set->has_ours())) {
       if (most <= 0 || most > kEventsMax) return static_cast<int>(answer(-EINVAL));
       if (events == nullptr) return static_cast<int>(answer(-EFAULT));
       return static_cast<int>(answer(wait_for(*set, epoll, events, most, timeout, mask)));

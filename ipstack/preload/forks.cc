@@ -90,6 +90,7 @@ void Forks::in_child() noexcept {
     parent = host.ancestors_.add(link_ends[1]);
     link_ends[0] = link_ends[1] = -1;
   }
+  host.waiting_back_.clear();
   if (host.relays_ != nullptr) host.relays_->forget();
   host.relays_.reset();
   if (host.sockets_ != nullptr) leave_stack(host, parent);
@@ -171,8 +172,8 @@ bool Forks::join(File& file) {
     host.close_socket(file);
     return false;
   }
+  if (left.listens) static_cast<void>(stack.set_takes_new(file.socket, file.serves));
   if (left.listens && file.serves) host.begin_to_serve(file);
-  else if (left.listens) static_cast<void>(stack.set_takes_new(file.socket, false));
   if (!file.is_stream() && !left.remote.host.is_unspecified()) static_cast<void>(stack.connect(file.socket, left.remote));
   return true;
 }

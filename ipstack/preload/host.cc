@@ -143,6 +143,7 @@ bool Host::open() {
   await_addresses((*made)->network());
   context_ = std::move(*context);
   sockets_ = std::move(*made);
+  opened_at_ = now();
   if (helper_runs_ || start_helper()) {
     helper_runs_ = true;
     protect();
@@ -274,7 +275,9 @@ bool Host::turn() {
 }
 
 void Host::begin_to_serve(File& file) {
-  if (!std::exchange(file.serves, true)) {
+  const bool begins = !std::exchange(file.serves, true);
+  if (!file.is_ours()) return;
+  if (begins) {
     static_cast<void>(sockets_->stack().set_takes_new(file.socket, true));
     if (!file.origins.empty()) kick_helper();  // it may not know the link yet
   }

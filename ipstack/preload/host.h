@@ -109,7 +109,8 @@ class Host {
   static int64_t gone(File& file, bool sends) noexcept;
   // The program accepts from a listener, or waits for it: so it may get connections, if it shares its port with others.
   void serve(File& file) {
-    if (file.listens && file.is_ours() && (!file.serves || (!file.asked && !file.origins.empty()))) begin_to_serve(file);
+    const bool may = file.listens && (file.is_ours() || file.inherited);
+    if (may && (!file.serves || (!file.asked && !file.origins.empty()))) begin_to_serve(file);
   }
   // What is ready at a socket of ours, in epoll's bits; without the kernel's part of it.
   uint32_t events(const File& file) const noexcept;
@@ -168,7 +169,7 @@ class Host {
   void rest(File& file);
   bool is_lost() const noexcept { return context_ && !context_->alive(); }
   void lose_interface();
-  bool come_back();
+  void come_back();
   bool spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until);
   Woken sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask);
   bool arm();
@@ -192,6 +193,7 @@ class Host {
   uint64_t arrivals_ = 0;                // turns in which something had come
   std::vector<File*> waiting_back_;      // listeners and datagram sockets, until there is a network interface again
   Nanoseconds tried_at_ = 0;             // to find one, last
+  Nanoseconds opened_at_ = 0;            // the stack
   Nanoseconds turned_at_ = 0;
   uint64_t turns_ = 0;
 

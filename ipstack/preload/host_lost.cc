@@ -10,6 +10,8 @@ namespace unet::preload {
 namespace {
 
 constexpr Nanoseconds kTryEvery = kSecond / 2;
+// A process that only holds a listener would get what its children are to have, and they never: so they come back first.
+constexpr Nanoseconds kOthersFirst = 2 * kSecond;
 
 }  // namespace
 
@@ -23,11 +25,11 @@ void Host::lose_interface() {
   for (size_t i = 0; i < by_socket_.size(); ++i) {
     File* const file = by_socket_[i];
     if (file == nullptr) continue;
-    const bool connection = file->is_stream() && !file->listens;
     sockets::Address local, remote;
     sockets::Stack& stack = sockets_->stack();
     static_cast<void>(stack.local_address(file->socket, local));
     static_cast<void>(stack.remote_address(file->socket, remote));
+    const bool connection = file->is_stream() && !file->listens && (remote.port != 0 || !file->bound);
     file->lost = connection && !file->kernel;
     file->error = file->lost ? ECONNRESET : 0;
     if (!connection) {
@@ -43,19 +45,20 @@ void Host::lose_interface() {
   sockets::Sockets::leave(std::move(sockets_));
   context_.reset();
   endpoint_fd_ = -1;
+  if (watcher_ != nullptr) watcher_->wake();
   watcher_ = nullptr;
   protect();
 }
 
-// True: there is one, and what was bound is bound again.
-bool Host::come_back() {
-  if (now() - tried_at_ < kTryEvery) return false;
+// If there is one, what was bound is bound again.
+void Host::come_back() {
+  if (now() - tried_at_ < kTryEvery) return;
   tried_at_ = now();
-  if (!open()) return false;
+  if (!open()) return;
   for (File* const each : std::exchange(waiting_back_, {})) {
-    if (each->inherited && !Forks::adopt(*each)) waiting_back_.push_back(each);
+    const bool early = each->listens && !each->serves && now() - opened_at_ < kOthersFirst;
+    if (each->inherited && (early || !Forks::adopt(*each))) waiting_back_.push_back(each);
   }
-  return true;
 }
 
 }  // namespace unet::preload

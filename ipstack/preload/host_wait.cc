@@ -184,13 +184,13 @@ void Host::help() {
   std::vector<pollfd> fds;
   while (!ending_) {
     if (is_lost()) lose_interface();
+    // Also where a call of the program has found one before.
+    if (sockets_ == nullptr || !waiting_back_.empty()) come_back();
     if (sockets_ == nullptr) {
-      if (!come_back()) {
-        release();
-        poll_for({}, kRest, nullptr);
-        regain();
-        continue;
-      }
+      release();
+      poll_for({}, kRest, nullptr);
+      regain();
+      continue;
     }
     // Nobody has looked since the last time, and somebody may have to be woken.
     if (turns_ == turns) turn();
@@ -212,6 +212,7 @@ void Host::help() {
       } else if (watcher_ == nullptr) {
         time = kTick;
       }
+      if (!waiting_back_.empty()) time = std::min(time, kRest);
       helper_rests_ = time != kTick;
       rests_since_ = arrivals_;
     }

@@ -164,6 +164,7 @@ int begin_ours(File& file) {
   if (made < 0) return -errno;
   host.sockets().set_nonblocking(made, true);
   host.give_socket(file, made);
+  file.lost = false;
   for (const File::Option& each : file.options) {
     host.sockets().setsockopt(made, each.level, each.name, each.value.data(), static_cast<socklen_t>(each.value.size()));
   }

@@ -32,7 +32,8 @@ class Waiting {
       File* const file = Host::get().file(all[i].fd);
       EpollSet* const set = Host::get().table().as<EpollSet>(all[i].fd, Entry::Kind::epoll);
       if (set != nullptr && set->has_ours()) sets_.push_back({i, set});
-      if (file == nullptr || (!file->is_ours() && !file->lost)) {
+      const bool waits_back = file != nullptr && file->inherited && !file->inherited->connected;
+      if (file == nullptr || (!file->is_ours() && !file->lost && !waits_back)) {
         asks_kernel_ = asks_kernel_ || all[i].fd >= 0;
         continue;
       }

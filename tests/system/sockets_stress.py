@@ -1,0 +1,254 @@
+#!/usr/bin/env python3
+# sockets_stress.py - a thousand connections that come and go at random, by unmodified programs on our sockets (sockets_stress.c), of which
+# some are killed all the time: every byte is verified, who is not killed is not disturbed, and nothing is left at the end. The same with a
+# kernel at one end, and with a network interface that is killed. As a soak (UNET_LONG) for longer.
+#
+# Usage: sockets_stress.py UNETD UNETCTL UNET_SOCKETS SOCKETS_STRESS   (77: no root, no network namespaces)
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import sys
+import time
+
+from daemon import WAIT, directory, main, require, run, wait_until
+from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, give_kernel
+from program_roles import Side, end, with_loopback
+from spaces import Host, Spaces, can_be_made
+
+UNETD, UNETCTL, UNET_SOCKETS, STRESS = map(os.path.abspath, sys.argv[1:5]) if len(sys.argv) == 5 else [""] * 4
+SECONDS = 60 if "UNET_LONG" in os.environ else 5
+NOBODY = {4: "10.86.0.77", 6: "fd00:86::77"}  # of the network, and no host's
+WORKERS, SLOW = 3, 20
+PORT, PORT_KILLED, PORT_STEADY = 8300, 8310, 8320
+GROWTH_MAX = 48 << 20  # of the network interface's memory; a process that is not given back costs several MiB, and a hundred are killed
+
+
+class Program:
+    """A side of sockets_stress and what it says, until end() or the end of the test."""
+
+    def __init__(self, side, path, *words):
+        self.words, self.path = words, path
+        with open(path, "wb") as out:
+            self.process = side.start(STRESS, *words, stdout=out, stderr=out)
+
+    def said(self):
+        with open(self.path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def check(self):
+        """Nothing is wrong so far."""
+        said = self.said()
+        status = self.process.poll()
+        require("WRONG" not in said and status in (None, 0), f"{self.words} ends with {status}: {said[-2000:]}")
+        return said
+
+    def counts(self):
+        """Of its last line."""
+        lines = re.findall(r"^(?:so far|done) (.*)$", self.check(), re.M)
+        return {name: int(value) for name, value in (each.split("=") for each in lines[-1].split())} if lines else {}
+
+    def must_end(self):
+        wait_until(lambda: self.check() is not None and self.process.poll() == 0, f"{self.words} does not end: {self.said()[-500:]}")
+        counts = self.counts()
+        require(self.said().splitlines()[-1].startswith("done") and counts["whole"] > 0, f"{self.words}: {self.said()[-500:]}")
+        return counts
+
+    def kill(self):
+        """As the out-of-memory killer does: all of its processes at once."""
+        self.check()
+        end(self.process, signal.SIGKILL)
+
+    # ---- of a server
+
+    def workers(self):
+        """Those that live; each has said that it waits for connections."""
+        alive = []
+        for pid in map(int, re.findall(r"^worker (\d+)$", self.check(), re.M)):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+                if file.read().rpartition(")")[2].split()[0] not in "ZX":
+                    alive.append(pid)
+        return alive
+
+    def serves(self):
+        return len(self.workers()) == WORKERS
+
+
+class Stage:
+    def __init__(self, server, client, address, d):
+        self.server_side, self.client_side, self.address, self.d = server, client, address, d
+        self.programs, self.random = [], random.Random(1)
+
+    def start(self, side, *words):
+        self.programs.append(Program(side, f"{self.d}/log-{len(self.programs)}", *words))
+        return self.programs[-1]
+
+    def serve(self, port, *each, address=None):
+        server = self.start(self.server_side, "serve", address or self.address, port, WORKERS, *each)
+        wait_until(server.serves, f"the server at {port} does not get ready: {server.said()}")
+        return server
+
+    def load(self, port, connections, seconds, what=NOBODY[4]):
+        return self.start(self.client_side, "load", self.address, port, seconds, connections, self.random.randrange(1 << 32), what)
+
+    def end(self):
+        for each in self.programs:
+            end(each.process, signal.SIGKILL)
+
+    # ---- while it runs
+
+    def kill_worker(self, server):
+        """One at a time: a call that came while nobody serves would wait for ever (docs/SOCKETS.md)."""
+        victim = self.random.choice(server.workers())
+        os.kill(victim, signal.SIGKILL)
+        wait_until(lambda: server.serves() and victim not in server.workers(), f"no worker in the place of {victim}: {server.said()}")
+
+    def replace(self, one):
+        one.kill()
+        if one.words[0] == "serve":
+            return self.serve(one.words[2], *one.words[4:], address=one.words[1])
+        return self.load(one.words[2], one.words[4], one.words[3])
+
+    def storm(self, seconds, scale):
+        """Until the time is over one after another is killed. How many were."""
+        # A listener that only a parent has so far takes calls that its children never get (docs/SOCKETS.md): so what is replaced has none.
+        server, killed, steady = self.serve(PORT), self.serve(PORT_KILLED, "each"), self.serve(PORT_STEADY, address="0.0.0.0")
+        kept = [self.load(PORT, 300 * scale // 100, seconds) for _ in range(2)] + [self.load(PORT_KILLED, 100 * scale // 100, seconds)]
+        bystander = self.load(PORT_STEADY, 20, seconds, "steady")
+        mortal = [killed] + [self.load(port, 140 * scale // 100, 10 * WAIT) for port in (PORT, PORT_KILLED)]
+        kills, until = 0, time.monotonic() + seconds
+        while time.monotonic() < until:
+            time.sleep(0.1)
+            which = self.random.randrange(len(mortal) + 2)
+            if which < len(mortal):
+                mortal[which] = self.replace(mortal[which])
+            else:
+                self.kill_worker(server)
+            kills += 1
+            for each in self.programs:
+                if each.process.poll() is None:
+                    each.check()
+        for each in [*kept, bystander]:
+            counts = each.must_end()
+            print(f"      {counts}", flush=True)
+            require(each is not bystander or counts["cut"] + counts["early"] + counts["refused"] == 0, f"a bystander's connections: {counts}")
+        return kills
+
+
+class Ni:
+    """The network interface of a test, and what it has."""
+
+    def __init__(self, daemon, socket):
+        self.daemon, self.socket = daemon, socket
+
+    def ctl(self, *words):
+        status, out, err = run(UNETCTL, "--socket", self.socket, *words)
+        require(status == 0, f"{words}: {err}")
+        return json.loads(out)
+
+    def sockets(self):
+        return self.ctl("ss", "--json", "--all")
+
+    def has(self):
+        """What grows if something is not given back."""
+        pid = self.daemon.process.pid
+        return {"descriptors": len(os.listdir(f"/proc/{pid}/fd")), "endpoints": len(self.ctl("endpoints", "--json")),
+                "clients": len(self.ctl("clients", "--json")), "channels": len(self.ctl("channels", "--json"))}
+
+    def memory(self):
+        with open(f"/proc/{self.daemon.process.pid}/status", encoding="utf-8") as file:
+            status = file.read()
+        return sum(int(re.search(rf"^{name}:\s+(\d+)", status, re.M)[1]) << 10 for name in ("RssAnon", "RssShmem"))
+
+
+def network_interface(spaces, d, port):
+    return Host(UNETD, spaces, "a", f"{d}/s", port, "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed")
+
+
+@contextlib.contextmanager
+def stage(role):
+    """Role: who serves and who calls, `ours` or `kernel`."""
+    with directory() as d, directory() as files, Spaces("a", "b") as spaces:
+        spaces.join("a", "eth0", "b", "eth0")
+        with_loopback(spaces, "a", "b")
+        give_kernel(spaces, KERNELS)
+        sides = {"ours": Side(spaces["a"], files, [UNET_SOCKETS, f"unix:{d}/s"]), "kernel": Side(spaces["b"], files)}
+        server, client = role
+        with network_interface(spaces, d, "nowhere" if role == ("ours", "ours") else "packet:iface=eth0") as daemon:
+            it = Stage(sides[server], sides[client], {"ours": OURS, "kernel": KERNELS}[server][4], files)
+            it.ni = Ni(daemon, f"{d}/s")
+            with contextlib.ExitStack() as others:
+                it.restart = lambda: restart(it, others.enter_context, lambda: network_interface(spaces, d, "nowhere"))
+                others.callback(it.end)
+                yield it
+
+
+def restart(it, run_until_the_end, another):
+    """One that is killed, and another in its place after a while."""
+    require(it.ni.daemon.process.poll() is None, "there is no network interface to kill")
+    it.ni.daemon.stop(signal.SIGKILL)
+    time.sleep(0.3)
+    it.ni = Ni(run_until_the_end(another()), it.ni.socket)
+
+
+def storm(role, seconds, scale):
+    with stage(role) as it:
+        # What is allocated once is there before.
+        first = it.serve(PORT)
+        it.load(PORT, 100, 1).must_end()
+        first.kill()
+        wait_until(lambda: it.ni.sockets() == [], "sockets of what was killed first")
+        had, memory = it.ni.has(), it.ni.memory()
+        kills = it.storm(seconds, scale)
+        it.end()
+        wait_until(lambda: it.ni.sockets() == [], f"sockets are left: {it.ni.sockets()}")
+        wait_until(lambda: all(count <= had[what] for what, count in it.ni.has().items()), f"before: {had}, after: {it.ni.has()}")
+        growth = it.ni.memory() - memory
+        print(f"      {kills} killed; the network interface's memory grew by {growth >> 10} KiB", flush=True)
+        require(growth < GROWTH_MAX, f"the network interface's memory grew by {growth >> 20} MiB")
+        require(it.ni.daemon.stop() == 0, "unetd did not end well")
+
+
+def test_storm_both_ours():
+    storm(("ours", "ours"), SECONDS, 100)
+
+
+def test_storm_server_ours():
+    storm(("ours", "kernel"), SECONDS // 2, 50)
+
+
+def test_storm_client_ours():
+    storm(("kernel", "ours"), SECONDS // 2, 50)
+
+
+def test_network_interface_killed():
+    """Its programs' connections are reset, their listeners are bound again, and new connections do."""
+    with stage(("ours", "ours")) as it:
+        servers = [it.serve(PORT), it.serve(PORT_KILLED, "each"), it.serve(PORT_STEADY, address="0.0.0.0")]
+        ports, long = (PORT, PORT_KILLED, PORT_STEADY), 10 * WAIT
+        busy, slow = [it.load(port, 50, long) for port in ports], [it.load(port, SLOW, long, "slow") for port in ports]
+        workers = [each.workers() for each in servers]
+
+        def all_work():
+            until = [each.counts().get("whole", 0) + 100 for each in busy]
+            wait_until(lambda: all(each.counts().get("whole", 0) >= wanted for each, wanted in zip(busy, until)), "no connections are served")
+            wait_until(lambda: all(each.counts().get("open") == SLOW for each in slow), "not all slow connections are open")
+            require([each.workers() for each in servers] == workers, "a server's process has ended")
+
+        for times in range(3):
+            all_work()
+            it.restart()
+            wait_until(lambda: all(each.counts()["cut"] >= SLOW * (times + 1) for each in slow), "not all slow connections were reset")
+            require(all(each.counts()["early"] == 0 for each in slow), "some had an end instead of a reset")
+        all_work()
+        it.end()
+        wait_until(lambda: it.ni.sockets() == [], f"sockets are left: {it.ni.sockets()}")
+
+
+if __name__ == "__main__":
+    if not can_be_made():
+        print("skipped: needs root and network namespaces")
+        sys.exit(77)
+    sys.exit(main(globals()))
