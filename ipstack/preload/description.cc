@@ -24,7 +24,8 @@ class Fields {
     const auto port = static_cast<uint16_t>(number(UINT16_MAX));
     const std::string_view field = next();
     const auto host = ip::parse_address(field);
-    good_ = good_ && host && field.find('\0') == std::string_view::npos && (domain == AF_INET6 || host->is_ipv4() || host->is_unspecified());
+    good_ = good_ && host && field.find('\0') == std::string_view::npos;  // behind which parse_address() does not look
+    good_ = good_ && (domain == AF_INET6 || host->is_ipv4() || host->is_unspecified());
     return good_ ? sockets::Address{*host, port} : sockets::Address{};
   }
   bool is_good() const noexcept { return good_ && !more_; }

@@ -109,7 +109,8 @@ TEST_CASE("a part of a description describes nothing, nor does more than one") {
 TEST_CASE("fields that are wrong") {
   REQUIRE(read_description(joined(kFields)) != nullptr);
   for (size_t i = 0; i < kFields.size(); ++i) {
-    for (const char* const bad : {"", " ", "-1", "+1", " 1", "1 ", "0x1", "1e3", "1.0", "x", "18446744073709551616", "99999999999999999999999"}) {
+    for (const char* const bad : {"", " ", "-1", "+1", " 1", "1 ", "0x1", "1e3", "1.0", "x", "18446744073709551616",
+                                "99999999999999999999999"}) {
       CAPTURE(i, bad);
       CHECK(read_description(with(i, bad)) == nullptr);
     }

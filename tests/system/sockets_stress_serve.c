@@ -39,8 +39,8 @@ static bool take(struct Served* each) {
   unsigned char piece[kPiece];
   while (!each->ended) {
     const bool begins = each->header_got < sizeof each->header;
-    const ssize_t got = begins ? take_some(each->fd, (char*)&each->header + each->header_got, sizeof each->header - each->header_got, each->turn++)
-                               : take_some(each->fd, piece, sizeof piece, each->turn++);
+    void* const to = begins ? (char*)&each->header + each->header_got : (char*)piece;
+    const ssize_t got = take_some(each->fd, to, begins ? sizeof each->header - each->header_got : sizeof piece, each->turn++);
     if (got < 0) return errno == EAGAIN;
     each->ended = got == 0;
     if (begins) {
