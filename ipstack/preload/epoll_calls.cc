@@ -39,14 +39,14 @@ int control(EpollSet& set, int operation, File& file, int fd, const epoll_event*
   }
 }
 
-// Events of both parts, as many as there is room for.
-int collect(EpollSet& set, int epoll, epoll_event* events, int most) {
+// Events of both parts, as many as there is room for; `at_kernel` false: there is nothing of the kernel's.
+int collect(EpollSet& set, int epoll, epoll_event* events, int most, bool at_kernel = true) {
   Host& host = Host::get();
   int count = set.collect(events, most, [&](File& file) {
     host.serve(file);
     return host.events(file);
   });
-  if (set.kernel_members <= 0 || count == most) return count;
+  if (set.kernel_members <= 0 || count == most || !at_kernel) return count;
   const int more = real().epoll_wait(epoll, events + count, most - count, 0);
   return more > 0 ? count + more : count;
 }
@@ -54,7 +54,9 @@ int collect(EpollSet& set, int epoll, epoll_event* events, int most) {
 int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanoseconds timeout, const sigset_t* mask) {
   Host& host = Host::get();
   host.turn_if_due();
-  int ready = collect(set, epoll, events, most);
+  // Who will sleep anyway is told there of the kernel's.
+  const bool sleeps = timeout != 0 && host.is_idle() && !set.is_ready([&](const File& file) { return host.events(file); });
+  int ready = collect(set, epoll, events, most, !sleeps);
   if (ready == 0 && host.turn()) ready = collect(set, epoll, events, most);
   if (ready != 0 || timeout == 0) return ready;
   const Nanoseconds until = timeout == kForever ? kForever : host.now() + timeout;
@@ -65,7 +67,7 @@ int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanosecond
     pollfd kernel{.fd = epoll, .events = POLLIN, .revents = 0};
     const Host::Woken woken = host.wait(who, {&kernel, set.kernel_members > 0 ? size_t{1} : size_t{0}}, until, mask);
     std::erase(set.sleepers, &who);
-    ready = collect(set, epoll, events, most);
+    ready = collect(set, epoll, events, most, woken != Host::Woken::timed_out || kernel.revents != 0);
     if (ready != 0) return ready;
     if (woken == Host::Woken::interrupted) return -EINTR;
     if (host.now() >= until) return 0;

@@ -83,17 +83,19 @@ bool Host::inside() noexcept { return depth != 0; }
 
 void Host::lock() noexcept {
   ++depth;
-  if (mutex_.try_lock()) return;
-  wanting_.fetch_add(1, std::memory_order_relaxed);
-  mutex_.lock();
-  wanting_.fetch_sub(1, std::memory_order_relaxed);
+  if (!mutex_.try_lock()) {
+    wanting_.fetch_add(1, std::memory_order_relaxed);
+    mutex_.lock();
+    wanting_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  ++locks_;
 }
 
 void Host::unlock() noexcept {
   bool kick = false;
   if (sockets_ != nullptr && !ending_) {
     if (sockets_->stack().changes() != 0) dispatch();
-    kick = helper_rests_ && arrivals_ != rests_since_;
+    kick = ends_rest();
     if (kick) helper_rests_ = false;
   }
   mutex_.unlock();

@@ -123,6 +123,8 @@ class Host {
   }
 
   enum class Woken : uint8_t { something, timed_out, interrupted };
+  // The last wait was a long one, so the next begins with sleep.
+  bool is_idle() const noexcept { return spin_ == 0; }
   // Waits until something happens to what `who` waits for, or a descriptor of `kernel` is ready (its revents say so), at most until
   // `until`. Gives the lock away meanwhile. May return for nothing.
   Woken wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask = nullptr);
@@ -173,9 +175,12 @@ class Host {
   bool spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until);
   Woken sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask);
   bool arm();
+  bool is_still_armed() const noexcept;
   bool start_helper();
   static void* helper(void* host);
   void help();
+  Nanoseconds begin_rest() noexcept;
+  bool ends_rest() const noexcept;
   void kick_helper() noexcept;
   void await_others() noexcept;
 
@@ -201,6 +206,9 @@ class Host {
   Nanoseconds spin_ = spin_most_;        // as much of it as was of use lately
   Sleeper* watcher_ = nullptr;           // that sleeps on the endpoint
   bool armed_ = false;                   // the next arrival wakes it
+  bool still_armed_ = false;             // and nothing had come when the last sleep ended,
+  uint64_t armed_locks_ = 0;             // before which the lock had been taken so often
+  uint64_t locks_ = 0;
 
   // Of this library's descriptors those that it cannot do without: the control socket, the endpoint's, the helper's, links.
   std::array<std::atomic<int>, 4 + Ancestors::kMost> protected_;
@@ -213,6 +221,7 @@ class Host {
   int helper_event_ = -1;
   bool helper_rests_ = false;            // until it is kicked, because there were arrivals since
   uint64_t rests_since_ = 0;
+  Nanoseconds rests_until_ = 0;
   bool ending_ = false;
 };
 

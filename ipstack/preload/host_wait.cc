@@ -17,11 +17,14 @@ namespace {
 constexpr int kTurnsPerLook = 8;                         // at the clock, at who else wants the lock, and at the kernel's descriptors
 constexpr Nanoseconds kSpinLeast = 2 * kMicrosecond;
 constexpr Nanoseconds kWorthSpinning = 60 * kMicrosecond;  // what came so soon after going to sleep would have been worth a longer spin
+constexpr Nanoseconds kIdle = 10 * kMillisecond;  // who sleeps for so long need not spin before the next time
 constexpr Nanoseconds kYieldEvery = 5 * kMicrosecond;
-// The helper looks so often while the program is busy elsewhere, for so many times; then more seldom; then it rests.
+// The helper looks so often while the program is busy elsewhere, for so many times; then more seldom; then it rests, until something comes.
+// While a thread watches, what comes is not to wake the helper, too: it looks at times whether that thread has gone.
 constexpr Nanoseconds kTick = kMillisecond, kSlowTick = 10 * kMillisecond;
 constexpr int kTicks = 20, kSlowTicks = 100;
-constexpr Nanoseconds kRest = kSecond / 4;  // while another thread watches
+constexpr Nanoseconds kRest = kSecond / 4;       // while there is no network interface
+constexpr Nanoseconds kLongRest = kSecond / 2;   // while another thread watches
 
 timespec timespec_of(Nanoseconds time) noexcept {
   return {.tv_sec = static_cast<time_t>(time / kSecond), .tv_nsec = static_cast<long>(time % kSecond)};
@@ -95,6 +98,7 @@ Host::Woken Host::wait_for(File& file, std::span<pollfd> kernel, Nanoseconds unt
 
 // True: something may have happened.
 bool Host::spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until) {
+  if (spin_ == 0) return false;
   const Nanoseconds began = now(), end = std::min(began + spin_, until);
   Nanoseconds yield_at = began + kYieldEvery;
   for (Nanoseconds at = began; at < end; at = now()) {
@@ -128,7 +132,8 @@ Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds unti
   all[1] = {.fd = -1, .events = POLLIN, .revents = 0};
   const bool watches = watcher_ == nullptr && sockets_ != nullptr;
   if (watches) {
-    if (!arm()) return Woken::something;
+    if (is_still_armed()) sockets_->network().stay_armed();
+    else if (!arm()) return Woken::something;
     watcher_ = &who;
     all[1].fd = endpoint_fd_;
   }
@@ -140,16 +145,24 @@ Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds unti
   const int error = errno;
   regain();
   if (watches && watcher_ == &who) watcher_ = nullptr;
+  still_armed_ = watches && ready == 0;
+  armed_locks_ = locks_;
   const Nanoseconds slept = now() - began;
-  spin_ = slept < kWorthSpinning ? spin_most_ : std::max(kSpinLeast, spin_ / 2);
+  spin_ = slept < kWorthSpinning ? spin_most_ : slept > kIdle ? 0 : std::max(std::min(kSpinLeast, spin_most_), spin_ / 2);
   std::copy(all.begin() + 2, all.end(), kernel.begin());
   if (ready < 0 && error == EINTR) return Woken::interrupted;
   turn();
   return ready == 0 && now() >= until ? Woken::timed_out : Woken::something;
 }
 
+// An idle program waits again and again for a time: nothing has come since, and it has done nothing but wait once more.
+bool Host::is_still_armed() const noexcept {
+  return armed_ && still_armed_ && locks_ == armed_locks_ + 1 && relays_ == nullptr && !sockets_->stack().wants_room();
+}
+
 // False: there is something already.
 bool Host::arm() {
+  still_armed_ = false;
   if (sockets_ == nullptr) return false;
   armed_ = sockets_->network().arm(sockets_->stack());
   return armed_;
@@ -175,6 +188,24 @@ void Host::kick_helper() noexcept { ring(helper_event_); }
 void* Host::helper(void* host) {
   static_cast<Host*>(host)->help();
   return nullptr;
+}
+
+// How long it may take.
+Nanoseconds Host::begin_rest() noexcept {
+  const Nanoseconds next = sockets_->stack().next_event(), at = now();
+  Nanoseconds time = next == kForever ? kForever : std::max(next, at) - at;
+  if (watcher_ != nullptr) time = kLongRest;  // the timers are that one's
+  helper_rests_ = true;
+  rests_since_ = arrivals_;
+  rests_until_ = time == kForever ? kForever : at + time;
+  return waiting_back_.empty() ? time : std::min(time, kRest);
+}
+
+// Before that, it is needed: something has come, or a timer is due that was not there yet.
+bool Host::ends_rest() const noexcept {
+  if (!helper_rests_) return false;
+  const Nanoseconds next = sockets_->stack().next_event();
+  return arrivals_ != rests_since_ || (next < rests_until_ && rests_until_ - next > kSlowTick);
 }
 
 void Host::help() {
@@ -204,17 +235,11 @@ void Host::help() {
     ancestors_.append(fds);
     Nanoseconds time = quiet < kTicks ? kTick : kSlowTick;
     if (quiet >= kTicks + kSlowTicks) {
-      time = kRest;
-      if (watcher_ == nullptr && arm()) {
-        fds[1].fd = endpoint_fd_;
-        const Nanoseconds next = sockets_->stack().next_event();
-        time = next == kForever ? kForever : next > now() ? next - now() : 0;
-      } else if (watcher_ == nullptr) {
-        time = kTick;
+      time = kTick;
+      if (watcher_ != nullptr || arm()) {
+        if (watcher_ == nullptr) fds[1].fd = endpoint_fd_;
+        time = begin_rest();
       }
-      if (!waiting_back_.empty()) time = std::min(time, kRest);
-      helper_rests_ = time != kTick;
-      rests_since_ = arrivals_;
     }
     release();
     const bool kicked = poll_for(fds, time, nullptr) > 0 && fds[0].revents != 0;

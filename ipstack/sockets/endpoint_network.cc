@@ -179,6 +179,7 @@ void EndpointNetwork::add_neighbour(Stack& stack, Channel channel) {
   if (free == channels_.end()) channels_.push_back(index);
   else *free = index;
   neighbours_[index] = neighbour;
+  ++taken_in_;
   stack.handle_neighbour(neighbour, endpoint_->same_user(channel));
 }
 
@@ -193,6 +194,7 @@ void EndpointNetwork::lose_channel(Stack& stack, Channel channel) {
     message = {};
   }
   stack.handle_neighbour_gone(neighbour);
+  ++taken_in_;
   neighbours_[static_cast<uint32_t>(channel)] = kNone;
   channels_[neighbour] = kNone;
   static_cast<void>(endpoint_->close(channel));

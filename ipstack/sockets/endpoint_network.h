@@ -42,8 +42,10 @@ class EndpointNetwork : public Network {
   // Becomes readable when poll() may have something, after arm() said true. arm() says false if there is something already.
   Result<int> descriptor() { return endpoint_->descriptor(); }
   bool arm(const Stack& stack) noexcept;
+  // Instead of arm(), if nothing has come or been done since that said true, and the descriptor is not readable.
+  void stay_armed() noexcept { news_ = true; }
 
-  // Messages that have come so far.
+  // Messages that have come so far, and neighbours that came or went.
   uint64_t taken_in() const noexcept { return taken_in_; }
   Endpoint& endpoint() noexcept { return *endpoint_; }
   // Asks the network interface for its addresses anew. False: it says nothing.

@@ -1,6 +1,8 @@
 // sockets_stress_load.c - the client: so many connections at a time, of mixed sizes, which end as they are to by chance: whole, reset or
 // left by one side, refused, or given up before anybody has answered.
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,11 +87,21 @@ static struct epoll_event wanted_of(struct Call* each) {
   return (struct epoll_event){.events = in | (each->writes ? EPOLLOUT : 0), .data.ptr = each};
 }
 
+// A busy machine loses packets, the reset of who has gone, too: and whoever has nothing to say hears nothing then unless he asks.
+static void ask_if_there(int fd) {
+  const int one = 1, idle_seconds = 10, interval_seconds = 5, most = 20;
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof idle_seconds);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_seconds, sizeof interval_seconds);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &most, sizeof most);
+  if (setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one) != 0) wrong("SO_KEEPALIVE: %s", strerror(errno));
+}
+
 static void begin_call(struct Call* each) {
   choose(each);
   const struct sockaddr_storage* const to = each->kind == kRefused ? &refusing : each->kind == kNobody ? &nobody : &place;
   each->fd = socket(to->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (each->fd < 0) wrong("socket: %s", strerror(errno));
+  ask_if_there(each->fd);
   struct epoll_event event = wanted_of(each);
   if (chance(2) == 0) {  // before it is connected, or after
     if (epoll_ctl(epoll, EPOLL_CTL_ADD, each->fd, &event) != 0) wrong("epoll_ctl: %s", strerror(errno));
