@@ -41,7 +41,12 @@ Result<Mapping> Mapping::map(int fd, uint64_t size) {
                                     std::to_string(size) + " were announced");
   }
   void* const base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (base == MAP_FAILED) return fail_errno("mmap(shared memory of " + std::to_string(size) + " bytes)", errno);
+  if (base == MAP_FAILED) {
+    const int error = errno;
+    Error failure = fail_errno("mmap(shared memory of " + std::to_string(size) + " bytes)", error).value();
+    if (error == ENOMEM) failure.code = Errc::out_of_memory;
+    return tl::unexpected(std::move(failure));
+  }
   Mapping mapping;
   mapping.base_ = static_cast<std::byte*>(base);
   mapping.size_ = size;

@@ -4,6 +4,7 @@
 
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/forks.h"
+#include "ipstack/preload/memory.h"
 
 using namespace unet::preload;
 using unet::Nanoseconds;
@@ -14,6 +15,10 @@ constexpr int kEventsMax = INT_MAX / static_cast<int>(sizeof(epoll_event));
 
 int made(int fd) {
   if (fd < 0 || Host::inside()) return fd;
+  if (!has_memory()) {
+    real().close(fd);
+    return static_cast<int>(answer(-ENOMEM));
+  }
   const Host::Guard guard;
   Host::get().table().put(fd, *new EpollSet);
   return fd;
@@ -29,6 +34,7 @@ int control_kernel(EpollSet& set, int epoll, int operation, int fd, epoll_event*
 
 int control(EpollSet& set, int operation, File& file, int fd, const epoll_event* event) {
   if (operation != EPOLL_CTL_DEL && event == nullptr) return EFAULT;
+  if (operation == EPOLL_CTL_ADD && !has_memory()) return ENOMEM;
   constexpr uint32_t kBesideExclusive = EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE;
   if (operation == EPOLL_CTL_ADD && (event->events & EPOLLEXCLUSIVE) != 0 && (event->events & ~kBesideExclusive) != 0) return EINVAL;
   switch (operation) {

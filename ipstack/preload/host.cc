@@ -125,34 +125,42 @@ void Host::give_way() noexcept {
 
 // ---- the stack
 
-bool Host::open() {
-  if (sockets_ != nullptr) return true;
-  const auto refuse = [&](const Error& error) {
-    static bool told = false;
-    if (!std::exchange(told, true) || logs_) std::fprintf(stderr, "unet-sockets: %s\n", error.text.c_str());
-    errno = errno_of(error);
-    return false;
-  };
+// Either all of it, or nothing.
+Status Host::open_stack() {
   auto context = Context::open(ni_);
-  if (!context) return refuse(context.error());
+  if (!context) return tl::unexpected(context.error());
   sockets::SocketsOptions options;
   options.clock = clock_;
   auto made = sockets::Sockets::open(*context, options);
-  if (!made) return refuse(made.error());
+  if (!made) return tl::unexpected(made.error());
   const auto descriptor = (*made)->network().descriptor();
-  if (!descriptor) return refuse(descriptor.error());
-  endpoint_fd_ = *descriptor;
+  if (!descriptor) return tl::unexpected(descriptor.error());
   await_addresses((*made)->network());
+  if (!helper_runs_ && !start_helper()) return fail(Errc::out_of_memory, "no thread can be started");
+  helper_runs_ = true;
+  endpoint_fd_ = *descriptor;
   context_ = std::move(*context);
   sockets_ = std::move(*made);
-  opened_at_ = now();
-  if (helper_runs_ || start_helper()) {
-    helper_runs_ = true;
+  return {};
+}
+
+bool Host::open() {
+  if (sockets_ != nullptr) return true;
+  Status opened;
+  try {
+    opened = open_stack();
+  } catch (const std::bad_alloc&) {
+    opened = fail(Errc::out_of_memory, "no memory for a stack");
+  }
+  lacks_memory_ = !opened && opened.error().code == Errc::out_of_memory;
+  if (opened) {
+    opened_at_ = now();
     protect();
     return true;
   }
-  sockets_.reset();
-  errno = ENOBUFS;
+  static bool told = false;
+  if (!std::exchange(told, true) || logs_) std::fprintf(stderr, "unet-sockets: %s\n", opened.error().text.c_str());
+  errno = errno_of(opened.error());
   return false;
 }
 

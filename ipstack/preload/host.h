@@ -89,6 +89,8 @@ class Host {
 
   // Opens the stack if it is not open. False: errno says why.
   bool open();
+  // It did not, as this process has no memory for it.
+  bool lacks_memory() const noexcept { return lacks_memory_; }
   sockets::Sockets& sockets() noexcept { return *sockets_; }
   bool is_open() const noexcept { return sockets_ != nullptr; }
   const Rules& rules() const noexcept { return rules_; }
@@ -161,6 +163,7 @@ class Host {
 
   Host();
   void read_environment();
+  Status open_stack();
   void lock() noexcept;
   void unlock() noexcept;
   void release() noexcept;
@@ -191,6 +194,7 @@ class Host {
   Rules rules_;
   std::string ni_;                       // $UNET_NI
   bool logs_ = false;
+  bool lacks_memory_ = false;
   std::optional<Context> context_;
   std::unique_ptr<sockets::Sockets> sockets_;
   int endpoint_fd_ = -1;

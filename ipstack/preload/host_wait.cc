@@ -64,6 +64,7 @@ bool Sleeper::wake() noexcept {
 }
 
 void Sleeper::sleep_begins() noexcept {
+  if (event < 0 && owns_) event = event_out_of_the_way();
   if (woken && event >= 0) drain(event);
   woken = false;
 }
@@ -139,7 +140,8 @@ Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds unti
   }
   const Nanoseconds began = now();
   // Timers of the stack are the watcher's, too.
-  const Nanoseconds end = watches ? std::min(until, sockets_->stack().next_event()) : until;
+  Nanoseconds end = watches ? std::min(until, sockets_->stack().next_event()) : until;
+  if (who.event < 0) end = std::min(end, began + kTick);  // the process may open no more descriptors: nobody can wake us
   release();
   const int ready = end <= began ? 0 : poll_for(all, end == kForever ? kForever : end - began, mask);
   const int error = errno;

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "ipstack/preload/host.h"
+#include "ipstack/preload/memory.h"
 #include "ipstack/preload/real.h"
 #include "ipstack/wire/ip.h"
 
@@ -50,13 +51,13 @@ bool is_own(const ip::IpAddress& host) {
   return std::any_of(all.addresses.begin(), all.addresses.end(), [&](const auto& each) { return each.address == host; });
 }
 
-enum class Part : uint8_t { ours, kernel, both };
+enum class Part : uint8_t { ours, kernel, both, nobody };  // nobody: there is no memory to find out
 
 // Who takes part in what is bound to that address.
 Part part_of_local(const File& file, const sockets::Address& local) {
   if (const auto said = Host::get().rules().find(protocol_of(file), local)) return *said == Owner::ours ? Part::ours : Part::kernel;
   if (local.host.is_loopback()) return Part::kernel;
-  if (!Host::get().open()) return Part::kernel;
+  if (!Host::get().open()) return Host::get().lacks_memory() ? Part::nobody : Part::kernel;
   if (local.host.is_unspecified()) return Part::both;
   const bool group = local.host.is_multicast() && !file.is_stream();
   return group || is_own(local.host) ? Part::ours : Part::kernel;
@@ -160,6 +161,7 @@ int begin_ours(File& file) {
   if (file.is_ours()) return 0;
   Host& host = Host::get();
   if (!host.open()) return -errno;
+  if (!has_memory()) return -ENOMEM;
   const int made = host.sockets().socket(file.domain, file.type, 0);
   if (made < 0) return -errno;
   host.sockets().set_nonblocking(made, true);
@@ -228,6 +230,7 @@ int bind_file(File& file, const sockaddr* address, socklen_t length, bool& decid
   // What is wrong with it the kernel says better; and the socket stays undecided.
   const Part part = error != 0 || file.bound ? Part::kernel : part_of_local(file, to);
   if (error != 0 || file.bound) return result_of(real().bind(file.fd(), address, length));
+  if (part == Part::nobody) return -ENOMEM;
   if (part == Part::both) return bind_both(file, to);
   if (part == Part::kernel) {
     const int result = result_of(real().bind(file.fd(), address, length));
@@ -251,6 +254,7 @@ int listen_file(File& file, int backlog, bool& decided) {
   if (!file.is_stream()) return result_of(real().listen(file.fd(), backlog));
   if (!file.is_ours()) {
     if (!Host::get().open()) {
+      if (Host::get().lacks_memory()) return -ENOMEM;
       decided = false;
       leave_to_kernel(file);
       return 0;

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "ipstack/preload/calls.h"
+#include "ipstack/preload/forks.h"
+#include "ipstack/preload/memory.h"
 
 using namespace unet::preload;
 namespace sockets = unet::sockets;
@@ -23,6 +25,7 @@ bool may_be_ours(int domain, int type, int protocol) noexcept {
 // A connection of the stack at a descriptor of its own. The stack has one ready.
 int take_connection(File& listener, sockaddr* address, socklen_t* length, int flags) {
   Host& host = Host::get();
+  if (!has_memory()) return -ENOMEM;
   const int fd = real().socket(listener.domain, SOCK_STREAM | (flags & (SOCK_CLOEXEC | SOCK_NONBLOCK)), 0);
   if (fd < 0) return -errno;
   const int made = host.sockets().accept(listener.socket, address, length, SOCK_NONBLOCK);
@@ -125,8 +128,10 @@ int connect_of(File& file, const sockaddr* address, socklen_t length) {
 }  // namespace
 
 UNET_PRELOAD int socket(int domain, int type, int protocol) noexcept {
+  const bool may_be = !Host::inside() && may_be_ours(domain, type, protocol);
+  if (may_be && !has_memory()) return static_cast<int>(answer(-ENOMEM));
   const int fd = real().socket(domain, type, protocol);
-  if (fd < 0 || Host::inside() || !may_be_ours(domain, type, protocol)) return fd;
+  if (fd < 0 || !may_be) return fd;
   const Host::Guard guard;
   auto* const file = new File(domain, type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC));
   file->nonblocking = (type & SOCK_NONBLOCK) != 0;

@@ -1,0 +1,50 @@
+// memory.cc - this library's own operator new, and the memory that is kept back for it.
+#include "ipstack/preload/memory.h"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+namespace {
+
+// Never written to, so it costs addresses only. Large enough that free() gives them back to the process.
+constexpr size_t kKept = 1 << 20;
+std::atomic<void*> kept{nullptr};
+
+template <typename Allocate>
+void* allocated(Allocate allocate) {
+  if (void* const memory = allocate()) return memory;
+  std::free(kept.exchange(nullptr));
+  if (void* const memory = allocate()) return memory;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+bool unet::preload::has_memory() noexcept {
+  if (kept.load(std::memory_order_relaxed) != nullptr) return true;
+  void* const fresh = std::malloc(kKept);
+  if (fresh == nullptr) return false;
+  std::free(kept.exchange(fresh));
+  return true;
+}
+
+// Of this library alone: no other sees it (preload.map).
+void* operator new(size_t size) {
+  return allocated([=] { return std::malloc(size == 0 ? 1 : size); });
+}
+void* operator new[](size_t size) { return ::operator new(size); }
+void* operator new(size_t size, std::align_val_t alignment) {
+  const auto at = static_cast<size_t>(alignment);
+  return allocated([=] { return std::aligned_alloc(at, (size + at - 1) / at * at); });
+}
+void* operator new[](size_t size, std::align_val_t alignment) { return ::operator new(size, alignment); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }

@@ -1,0 +1,12 @@
+// memory.h - what a process that has no more memory is told, and what it has goes on; used by the *_calls.cc and placement.cc.
+//
+// A call that wants a socket can be refused, but what comes for those that there are cannot. So some is kept back for that, and while it is
+// used up nothing new is made.
+#pragma once
+
+namespace unet::preload {
+
+// False: ENOMEM.
+bool has_memory() noexcept;
+
+}  // namespace unet::preload
