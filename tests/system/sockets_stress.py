@@ -52,9 +52,8 @@ class Program:
 
     def must_end(self):
         wait_until(lambda: self.check() is not None and self.process.poll() == 0, f"{self.words} does not end: {self.said()[-500:]}")
-        counts = self.counts()
-        require(self.said().splitlines()[-1].startswith("done") and counts["whole"] > 0, f"{self.words}: {self.said()[-500:]}")
-        return counts
+        require(self.said().splitlines()[-1].startswith("done"), f"{self.words}: {self.said()[-500:]}")
+        return self.counts()
 
     def kill(self):
         """As the out-of-memory killer does: all of its processes at once."""
@@ -133,6 +132,7 @@ class Stage:
         for each in [*kept, bystander]:
             counts = each.must_end()
             print(f"      {counts}", flush=True)
+            require(counts["whole"] > 0 or each.words[2] == PORT_KILLED, f"nothing was served: {counts}")
             require(each is not bystander or counts["cut"] + counts["early"] + counts["refused"] == 0, f"a bystander's connections: {counts}")
         return kills
 
