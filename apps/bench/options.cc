@@ -300,7 +300,8 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::vect
   run->add_option("NAME", options.names, "benchmarks: " + joined(benchmark_names()))->required();
   run->add_option("--path", raw.paths, "paths, separated by commas; * and ? stand for any text (default: all)")->check(not_empty);
   run->add_option("--size", raw.sizes, "message sizes, such as 8,48,4K (default: see `info`)")->check(not_empty);
-  run->add_option("--condition", raw.conditions, "of am-loss and tcp-loss: conditions of the wire, as paths (default: all)")->check(not_empty);
+  run->add_option("--condition", raw.conditions, "of am-loss and tcp-loss: conditions of the wire, as paths (default: all)")
+      ->check(not_empty);
   add_measuring_options(*run, raw, options);
   CLI::App* demo = app.add_subcommand("demo", "the short tour: rtt, bandwidth and rate, U-Net beside the limit and the kernel");
   add_measuring_options(*demo, raw, options);

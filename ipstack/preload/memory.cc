@@ -15,9 +15,9 @@ std::atomic<void*> kept{nullptr};
 template <typename Allocate>
 void* allocated(Allocate allocate) {
   if (void* const memory = allocate()) return memory;
-  std::free(kept.exchange(nullptr));
+  std::free(kept.exchange(nullptr, std::memory_order_acq_rel));
   if (void* const memory = allocate()) return memory;
-  throw std::bad_alloc();
+  throw std::bad_alloc();  // tidy: allow throw because operator new says so that there is no memory
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ bool unet::preload::has_memory() noexcept {
   if (kept.load(std::memory_order_relaxed) != nullptr) return true;
   void* const fresh = std::malloc(kKept);
   if (fresh == nullptr) return false;
-  std::free(kept.exchange(fresh));
+  std::free(kept.exchange(fresh, std::memory_order_acq_rel));
   return true;
 }
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "ipstack/preload/calls.h"
-#include "ipstack/preload/forks.h"
 #include "ipstack/preload/memory.h"
 
 using namespace unet::preload;

@@ -219,7 +219,8 @@ void Connection::take_data(Sequence sequence, Bytes data, bool goes_on, Nanoseco
 }
 
 // `pieces`: behind gaps, before it came; `bytes`: how much of it is here now.
-void Connection::plan_ack(const ReceiveBuffer::Inserted& inserted, uint32_t pieces, uint32_t bytes, bool goes_on, Nanoseconds now) noexcept {
+void Connection::plan_ack(const ReceiveBuffer::Inserted& inserted, uint32_t pieces, uint32_t bytes, bool goes_on,
+                          Nanoseconds now) noexcept {
   // RFC 5681, 4.2: what opens a gap, and what fills one, is told at once; that a block grows, as often as a sender without RACK counts.
   const bool grows = inserted.outcome == kKept && received_.pieces_behind_gaps() == pieces && pieces != 0 && sacks_ && !duplicate_due_;
   gap_acks_ = grows ? static_cast<uint8_t>(std::min(gap_acks_ + 1, kGapAcks + 1)) : uint8_t{0};
