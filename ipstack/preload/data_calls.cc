@@ -5,8 +5,10 @@
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/passing.h"
 #include "ipstack/preload/transfer.h"
+#include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;
+using unet::sockets::is_nowhere;
 
 namespace {
 
@@ -16,6 +18,14 @@ msghdr message_of(const iovec* pieces, int count) noexcept {
   message.msg_iovlen = static_cast<size_t>(count);
   return message;
 }
+
+// Then read() and readv() say that there is nothing, and neither wait nor take a datagram.
+bool asks_for_nothing(const msghdr& message) noexcept {
+  if (message.msg_iovlen != 0 && is_nowhere(message.msg_iov)) return false;
+  return std::all_of(message.msg_iov, message.msg_iov + message.msg_iovlen, [](const iovec& each) { return each.iov_len == 0; });
+}
+
+bool is_valid(const timespec& time) noexcept { return time.tv_sec >= 0 && time.tv_nsec >= 0 && time.tv_nsec < 1'000'000'000; }
 
 // Calls ours() under the lock if the descriptor is one of the stack's by now, else the kernel.
 template <typename Ours, typename Kernel>
@@ -35,7 +45,7 @@ bool becomes_ours(int fd, const sockaddr* to, socklen_t length) {
   const Host::Guard guard;
   File* const file = Host::get().file(fd);
   unet::sockets::Address remote;
-  if (file == nullptr || file->is_ours() || file->is_stream() || read_address(to, length, remote) != 0) return false;
+  if (file == nullptr || file->is_ours() || file->is_stream() || read_address(*file, to, length, remote) != 0) return false;
   bool ours = false;
   return place_for(*file, remote, ours) == 0 && ours;
 }
@@ -54,7 +64,8 @@ int pass_each(int fd, mmsghdr* messages, unsigned count, int flags) {
 }  // namespace
 
 UNET_PRELOAD ssize_t read(int fd, void* data, size_t length) {
-  return choose(fd, [&](File& file) { return receive_bytes(file, data, length, 0); }, [&] { return real().read(fd, data, length); });
+  return choose(
+      fd, [&](File& file) { return length == 0 ? 0 : receive_bytes(file, data, length, 0); }, [&] { return real().read(fd, data, length); });
 }
 
 UNET_PRELOAD ssize_t readv(int fd, const iovec* pieces, int count) {
@@ -63,7 +74,7 @@ UNET_PRELOAD ssize_t readv(int fd, const iovec* pieces, int count) {
       [&](File& file) -> int64_t {
         if (count < 0 || static_cast<size_t>(count) > kIovecsMax) return -EINVAL;
         msghdr message = message_of(pieces, count);
-        return receive_message(file, message, 0);
+        return asks_for_nothing(message) ? 0 : receive_message(file, message, 0);
       },
       [&] { return real().readv(fd, pieces, count); });
 }
@@ -87,7 +98,7 @@ UNET_PRELOAD ssize_t recvfrom(int fd, void* data, size_t length, int flags, sock
 
 UNET_PRELOAD ssize_t recvmsg(int fd, msghdr* message, int flags) {
   return choose(
-      fd, [&](File& file) -> int64_t { return message == nullptr ? -EFAULT : receive_message(file, *message, flags); },
+      fd, [&](File& file) { return receive_message(file, *message, flags); },
       [&] {
         const ssize_t got = real().recvmsg(fd, message, flags);
         if (got >= 0) take_sockets(*message);
@@ -99,6 +110,8 @@ UNET_PRELOAD int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, 
   return choose(
       fd,
       [&](File& file) -> int64_t {
+        if (timeout != nullptr && is_nowhere(timeout)) return -EFAULT;
+        if (timeout != nullptr && !is_valid(*timeout)) return -EINVAL;
         Host& host = Host::get();
         const unet::Nanoseconds until =
             timeout == nullptr ? kForever
@@ -151,18 +164,18 @@ UNET_PRELOAD ssize_t sendto(int fd, const void* data, size_t length, int flags, 
 }
 
 UNET_PRELOAD ssize_t sendmsg(int fd, const msghdr* message, int flags) {
-  if (message != nullptr) becomes_ours(fd, static_cast<const sockaddr*>(message->msg_name), message->msg_namelen);
+  if (!is_nowhere(message)) becomes_ours(fd, static_cast<const sockaddr*>(message->msg_name), name_length(*message));
   return choose(
-      fd, [&](File& file) -> int64_t { return message == nullptr ? -EFAULT : send_message(file, *message, flags); },
+      fd, [&](File& file) { return send_message(file, *message, flags); },
       [&] {
-        if (message != nullptr && passes_ours(*message)) return pass_sockets(fd, *message, flags);
+        if (!is_nowhere(message) && passes_ours(*message)) return pass_sockets(fd, *message, flags);
         return real().sendmsg(fd, message, flags);
       });
 }
 
 UNET_PRELOAD int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
-  if (count != 0 && messages != nullptr) {
-    becomes_ours(fd, static_cast<const sockaddr*>(messages[0].msg_hdr.msg_name), messages[0].msg_hdr.msg_namelen);
+  if (count != 0 && !is_nowhere(messages)) {
+    becomes_ours(fd, static_cast<const sockaddr*>(messages[0].msg_hdr.msg_name), name_length(messages[0].msg_hdr));
   }
   return choose(
       fd,
@@ -179,7 +192,7 @@ UNET_PRELOAD int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) 
       },
       [&] {
         const auto passes = [](const mmsghdr& each) { return passes_ours(each.msg_hdr); };
-        const unsigned some = messages == nullptr ? 0 : std::min(count, static_cast<unsigned>(kIovecsMax));
+        const unsigned some = is_nowhere(messages) ? 0 : std::min(count, static_cast<unsigned>(kIovecsMax));
         return std::any_of(messages, messages + some, passes) ? pass_each(fd, messages, some, flags)
                                                              : real().sendmmsg(fd, messages, count, flags);
       });

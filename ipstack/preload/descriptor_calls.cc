@@ -5,8 +5,10 @@
 #include <algorithm>
 
 #include "ipstack/preload/calls.h"
+#include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;
+using unet::sockets::is_nowhere;
 
 namespace {
 
@@ -137,7 +139,7 @@ UNET_PRELOAD int ioctl(int fd, unsigned long request, ...) noexcept {
   va_start(all, request);
   void* const argument = va_arg(all, void*);
   va_end(all);
-  if (is_known(fd) && argument != nullptr) {
+  if (is_known(fd) && !is_nowhere(argument)) {
     if (const auto result = control_ours(fd, request, argument)) return *result;
   }
   return real().ioctl(fd, request, argument);

@@ -5,9 +5,11 @@
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/forks.h"
 #include "ipstack/preload/memory.h"
+#include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;
 using unet::Nanoseconds;
+using unet::sockets::is_nowhere;
 
 namespace {
 
@@ -33,7 +35,7 @@ int control_kernel(EpollSet& set, int epoll, int operation, int fd, epoll_event*
 }
 
 int control(EpollSet& set, int operation, File& file, int fd, const epoll_event* event) {
-  if (operation != EPOLL_CTL_DEL && event == nullptr) return EFAULT;
+  if (operation != EPOLL_CTL_DEL && is_nowhere(event)) return EFAULT;
   if (operation == EPOLL_CTL_ADD && !has_memory()) return ENOMEM;
   constexpr uint32_t kBesideExclusive = EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE;
   if (operation == EPOLL_CTL_ADD && (event->events & EPOLLEXCLUSIVE) != 0 && (event->events & ~kBesideExclusive) != 0) return EINVAL;
@@ -96,7 +98,7 @@ int wait_with(int epoll, epoll_event* events, int most, Nanoseconds timeout, con
     if (set != nullptr && set->inherited) adopt_listeners(*set);
     if (set != nullptr && (Host::get().is_open() || set->has_ours())) {
       if (most <= 0 || most > kEventsMax) return static_cast<int>(answer(-EINVAL));
-      if (events == nullptr) return static_cast<int>(answer(-EFAULT));
+      if (is_nowhere(events)) return static_cast<int>(answer(-EFAULT));
       return static_cast<int>(answer(wait_for(*set, epoll, events, most, timeout, mask)));
     }
   }

@@ -7,13 +7,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <cstdio>
 #include <cstring>
 
 #include "ipstack/preload/host.h"
 #include "ipstack/preload/memory.h"
 #include "ipstack/preload/real.h"
+#include "ipstack/sockets/sockaddr.h"
 #include "ipstack/wire/ip.h"
 
 namespace unet::preload {
@@ -106,47 +106,8 @@ int bind_both(File& file, sockets::Address to) {
 
 }  // namespace
 
-int read_address(const sockaddr* address, socklen_t length, sockets::Address& into) noexcept {
-  if (address == nullptr) return EFAULT;
-  if (length < sizeof(sa_family_t) || length > sizeof(sockaddr_storage)) return EINVAL;
-  sa_family_t family;
-  std::memcpy(&family, address, sizeof family);
-  if (family == AF_INET) {
-    sockaddr_in four;
-    if (length < sizeof four) return EINVAL;
-    std::memcpy(&four, address, sizeof four);
-    into = {four.sin_addr.s_addr == 0 ? ip::IpAddress{} : ip::ipv4_address(&four.sin_addr), ntohs(four.sin_port)};
-    return 0;
-  }
-  if (family == AF_INET6) {
-    sockaddr_in6 six{};
-    if (length < offsetof(sockaddr_in6, sin6_scope_id)) return EINVAL;  // as it once was
-    std::memcpy(&six, address, std::min<size_t>(length, sizeof six));
-    into = {ip::ipv6_address(&six.sin6_addr), ntohs(six.sin6_port)};
-    return 0;
-  }
-  return EAFNOSUPPORT;
-}
-
-void write_address(const sockets::Address& address, int domain, sockaddr* into, socklen_t* length) noexcept {
-  if (into == nullptr || length == nullptr) return;
-  sockaddr_in four{};
-  sockaddr_in6 six{};
-  const void* from = &four;
-  socklen_t size = sizeof four;
-  if (domain == AF_INET6) {
-    six.sin6_family = AF_INET6;
-    six.sin6_port = htons(address.port);
-    std::memcpy(&six.sin6_addr, address.host.bytes.data(), 16);
-    from = &six;
-    size = sizeof six;
-  } else {
-    four.sin_family = AF_INET;
-    four.sin_port = htons(address.port);
-    if (address.host.is_ipv4()) std::memcpy(&four.sin_addr, address.host.wire(), 4);
-  }
-  std::memcpy(into, from, std::min(*length, size));
-  *length = size;
+int read_address(const File& file, const sockaddr* address, socklen_t length, sockets::Address& into) noexcept {
+  return sockets::read_sockaddr(address, length, file.domain == AF_INET6, !file.is_stream(), into);
 }
 
 Owner owner_of_remote(const File& file, const sockets::Address& remote) {
@@ -221,11 +182,10 @@ void become_pair(File& file, int end, const sockets::Address& local, const socke
   }
 }
 
-int bind_file(File& file, const sockaddr* address, socklen_t length, bool& decided) {
-  decided = true;
+int bind_file(File& file, const sockaddr* address, socklen_t length) {
   sockets::Address to;
   Host& host = Host::get();
-  const int error = read_address(address, length, to);
+  const int error = sockets::read_sockaddr(address, length, file.domain == AF_INET6, false, to);
   if (file.is_ours()) return error != 0 ? -error : bind_ours(file, to);
   // What is wrong with it the kernel says better; and the socket stays undecided.
   const Part part = error != 0 || file.bound ? Part::kernel : part_of_local(file, to);

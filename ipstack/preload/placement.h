@@ -9,17 +9,15 @@
 
 namespace unet::preload {
 
-// 0, or an errno: as sockaddr says it, an address of a family that a socket of `domain` may use. Addresses of other families are for the
-// kernel to judge: EAFNOSUPPORT.
-int read_address(const sockaddr* address, socklen_t length, sockets::Address& into) noexcept;
-void write_address(const sockets::Address& address, int domain, sockaddr* into, socklen_t* length) noexcept;
+// Where it is to connect or to send: 0, or an errno.
+int read_address(const File& file, const sockaddr* address, socklen_t length, sockets::Address& into) noexcept;
 
 // Whose what goes to that address is. ours only if the stack is open then.
 Owner owner_of_remote(const File& file, const sockets::Address& remote);
 
 // Calls that place a socket. They answer as the call of that name does, but an error as -errno; `decided` is false when the socket has
 // become the kernel's alone, the file is no more, and the kernel is to be asked.
-int bind_file(File& file, const sockaddr* address, socklen_t length, bool& decided);
+int bind_file(File& file, const sockaddr* address, socklen_t length);
 int listen_file(File& file, int backlog, bool& decided);
 // Before connect() or a datagram to there: the socket is ours, or (`decided` false) the kernel's.
 int place_for(File& file, const sockets::Address& remote, bool& decided);

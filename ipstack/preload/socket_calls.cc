@@ -8,6 +8,7 @@
 
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/memory.h"
+#include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;
 namespace sockets = unet::sockets;
@@ -79,14 +80,15 @@ int take_waiting(File& listener, sockaddr* address, socklen_t* length, int flags
     if (file->nonblocking) real().fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK);
   }
   Host::get().table().put(fd, *file);
-  if (address != nullptr && length != nullptr) write_address(taken.names.remote, listener.domain, address, length);
+  if (address != nullptr && length != nullptr) sockets::write_sockaddr(taken.names.remote, listener.domain == AF_INET6, address, length);
   return fd;
 }
 
 int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
   if ((flags & ~(SOCK_CLOEXEC | SOCK_NONBLOCK)) != 0) return -EINVAL;
   if (!listener.is_stream()) return -EOPNOTSUPP;
-  if (address != nullptr && length != nullptr && static_cast<int>(*length) < 0) return -EINVAL;
+  if (address != nullptr && (sockets::is_nowhere(address) || sockets::is_nowhere(length))) return -EFAULT;
+  if (address != nullptr && static_cast<int>(*length) < 0) return -EINVAL;
   Host& host = Host::get();
   host.serve(listener);
   return static_cast<int>(host.block(listener, POLLIN, !listener.nonblocking, listener.receive_within, [&](bool kernel) -> int64_t {
@@ -104,8 +106,8 @@ int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
 int connect_of(File& file, const sockaddr* address, socklen_t length) {
   Host& host = Host::get();
   sockets::Address to;
-  if (const int error = read_address(address, length, to); error != 0) {
-    const bool apart = error == EAFNOSUPPORT && address->sa_family == AF_UNSPEC;
+  if (const int error = read_address(file, address, length, to); error != 0) {
+    const bool apart = error == EAFNOSUPPORT && sockets::family_of(address) == AF_UNSPEC;
     if (!file.is_ours()) return static_cast<int>(result_of(real().connect(file.fd(), address, length)));
     return apart ? static_cast<int>(result_of(host.sockets().connect(file.socket, address, length))) : -error;
   }
@@ -143,9 +145,8 @@ UNET_PRELOAD int bind(int fd, const sockaddr* address, socklen_t length) noexcep
   const Host::Guard guard;
   Host::get().hear();  // a port that others have closed is free
   File* const file = Host::get().file(fd);
-  bool decided = false;
   if (file == nullptr) return real().bind(fd, address, length);
-  return static_cast<int>(answer(bind_file(*file, address, length, decided)));
+  return static_cast<int>(answer(bind_file(*file, address, length)));
 }
 
 UNET_PRELOAD int listen(int fd, int backlog) noexcept {
@@ -177,7 +178,7 @@ UNET_PRELOAD int connect(int fd, const sockaddr* address, socklen_t length) {
   // The kernel's connect() may wait, but not under our lock: a file that becomes the kernel's is asked for again below.
   if (file != nullptr) {
     sockets::Address to;
-    const bool known = read_address(address, length, to) == 0;
+    const bool known = read_address(*file, address, length, to) == 0;
     bool decided = false;
     if (!known || file->is_ours()) return static_cast<int>(answer(connect_of(*file, address, length)));
     if (const int result = place_for(*file, to, decided); result < 0) return static_cast<int>(answer(result));
@@ -210,9 +211,10 @@ UNET_PRELOAD int getsockname(int fd, sockaddr* address, socklen_t* length) noexc
   const Host::Guard guard;
   File* const file = Host::get().file(fd);
   if (file == nullptr || (!file->is_ours() && !file->pair)) return real().getsockname(fd, address, length);
-  if (address == nullptr || length == nullptr) return static_cast<int>(answer(-EFAULT));
+  if (sockets::is_nowhere(length)) return static_cast<int>(answer(-EFAULT));
   if (static_cast<int>(*length) < 0) return static_cast<int>(answer(-EINVAL));
-  if (file->pair) return write_address(file->pair->local, file->domain, address, length), 0;
+  if (sockets::is_nowhere(address)) return static_cast<int>(answer(-EFAULT));
+  if (file->pair) return sockets::write_sockaddr(file->pair->local, file->domain == AF_INET6, address, length), 0;
   return Host::get().sockets().getsockname(file->socket, address, length);
 }
 
@@ -221,9 +223,10 @@ UNET_PRELOAD int getpeername(int fd, sockaddr* address, socklen_t* length) noexc
   const Host::Guard guard;
   File* const file = Host::get().file(fd);
   if (file == nullptr || (!file->is_ours() && !file->pair)) return real().getpeername(fd, address, length);
-  if (address == nullptr || length == nullptr) return static_cast<int>(answer(-EFAULT));
+  if (sockets::is_nowhere(length)) return static_cast<int>(answer(-EFAULT));
   if (static_cast<int>(*length) < 0) return static_cast<int>(answer(-EINVAL));
-  if (file->pair) return write_address(file->pair->remote, file->domain, address, length), 0;
+  if (sockets::is_nowhere(address)) return static_cast<int>(answer(-EFAULT));
+  if (file->pair) return sockets::write_sockaddr(file->pair->remote, file->domain == AF_INET6, address, length), 0;
   return Host::get().sockets().getpeername(file->socket, address, length);
 }
 
@@ -245,7 +248,7 @@ UNET_PRELOAD int getsockopt(int fd, int level, int name, void* value, socklen_t*
   if (file_of(fd) == nullptr) return real().getsockopt(fd, level, name, value, length);
   const Host::Guard guard;
   File* const file = Host::get().file(fd);
-  if (file != nullptr && file->lost && level == SOL_SOCKET && name == SO_ERROR && value != nullptr && length != nullptr) {
+  if (file != nullptr && file->lost && level == SOL_SOCKET && name == SO_ERROR && !sockets::is_nowhere(value) && !sockets::is_nowhere(length)) {
     const int error = std::exchange(file->error, 0);
     *length = std::min(*length, static_cast<socklen_t>(sizeof error));
     std::memcpy(value, &error, *length);
@@ -254,6 +257,7 @@ UNET_PRELOAD int getsockopt(int fd, int level, int name, void* value, socklen_t*
   if (file == nullptr || !file->is_ours() || (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO))) {
     return real().getsockopt(fd, level, name, value, length);
   }
+  if (sockets::is_nowhere(value) || sockets::is_nowhere(length)) return static_cast<int>(answer(-EFAULT));
   Host::get().turn_if_due();
   const int result = Host::get().sockets().getsockopt(file->socket, level, name, value, length);
   return result < 0 && errno == ENOPROTOOPT ? real().getsockopt(fd, level, name, value, length) : result;

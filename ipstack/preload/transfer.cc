@@ -11,8 +11,12 @@
 #include <cstring>
 
 #include "ipstack/preload/calls.h"
+#include "ipstack/sockets/sockaddr.h"
 
 namespace unet::preload {
+
+using sockets::is_nowhere;
+
 namespace {
 
 constexpr size_t kGather = 64 * 1024;
@@ -26,10 +30,10 @@ size_t bytes_of(const msghdr& message) noexcept {
 // 0, or -errno: as the kernel checks a message before it looks at its data.
 int64_t check(const msghdr& message) noexcept {
   if (message.msg_iovlen > kIovecsMax) return -EMSGSIZE;
-  if (message.msg_iovlen != 0 && message.msg_iov == nullptr) return -EFAULT;
+  if (message.msg_iovlen != 0 && is_nowhere(message.msg_iov)) return -EFAULT;
   for (size_t i = 0; i < message.msg_iovlen; ++i) {
     if (message.msg_iov[i].iov_len > static_cast<size_t>(SSIZE_MAX)) return -EINVAL;
-    if (message.msg_iov[i].iov_len != 0 && message.msg_iov[i].iov_base == nullptr) return -EFAULT;
+    if (message.msg_iov[i].iov_len != 0 && is_nowhere(message.msg_iov[i].iov_base)) return -EFAULT;
   }
   return 0;
 }
@@ -73,7 +77,9 @@ int64_t send_datagram(File& file, const void* data, size_t length, int flags, co
   Host& host = Host::get();
   if (to != nullptr) {
     sockets::Address remote;
-    if (const int error = read_address(to, to_length, remote); error != 0) return -error;
+    const int error = read_address(file, to, to_length, remote);
+    // Of a socket of IPv6 Linux's sendto() has another word for it than all others.
+    if (error != 0) return error == EAFNOSUPPORT && file.domain == AF_INET6 ? -EINVAL : -error;
     bool ours = false;
     if (const int result = place_for(file, remote, ours); result < 0) return result;
     if (!ours) return result_of(real().sendto(file.fd(), data, length, flags, to, to_length));
@@ -84,8 +90,8 @@ int64_t send_datagram(File& file, const void* data, size_t length, int flags, co
   });
 }
 
+// Also if it is nothing that is asked for, it waits until there is something.
 int64_t receive_stream(File& file, std::byte* data, size_t length, int flags) {
-  if (length == 0) return 0;
   Host& host = Host::get();
   const bool may_wait = waits(file, flags), all = (flags & MSG_WAITALL) != 0 && (flags & MSG_PEEK) == 0 && may_wait;
   size_t received = 0;
@@ -114,20 +120,25 @@ int64_t with_signal(const File& file, int64_t result, int flags) noexcept {
 
 int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length) {
   length = std::min(length, kTransferMax);
-  if (file.is_ours() && (flags & (MSG_OOB | MSG_ERRQUEUE)) != 0) {
-    return (flags & MSG_ERRQUEUE) != 0 ? -EAGAIN : receive_ours(file, data, length, flags, from, from_length);
-  }
-  if (data == nullptr && length != 0) return -EFAULT;
+  if (file.is_ours() && (flags & MSG_ERRQUEUE) != 0) return -EAGAIN;
+  if (file.is_ours() && file.is_stream() && (flags & MSG_OOB) != 0) return receive_ours(file, data, length, flags, from, from_length);
+  const bool no_data = length != 0 && is_nowhere(data);
+  if (file.is_stream() && no_data) return -EFAULT;
   if (file.is_stream() && (flags & MSG_TRUNC) != 0) return receive_stream(file, gathering(), std::min(length, kGather), flags);
   if (file.is_stream()) return receive_stream(file, static_cast<std::byte*>(data), length, flags);
-  Host& host = Host::get();
-  return host.block(file, POLLIN, waits(file, flags), file.receive_within,
-                    [&](bool kernel) { return receive_once(file, data, length, flags, from, from_length, kernel); });
+  // What cannot be stored is lost with the datagram, as the kernel has it.
+  const bool no_name = from != nullptr && (is_nowhere(from) || is_nowhere(from_length));
+  if (no_data) length = 0;
+  if (no_name) from = nullptr;
+  const int64_t got = Host::get().block(file, POLLIN, waits(file, flags), file.receive_within, [&](bool kernel) {
+    return receive_once(file, data, length, flags, from, from_length, kernel);
+  });
+  return got >= 0 && (no_data || no_name) ? -EFAULT : got;
 }
 
 int64_t send_bytes(File& file, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
   length = std::min(length, kTransferMax);
-  if (data == nullptr && length != 0) return -EFAULT;
+  if (is_nowhere(data) && length != 0) return -EFAULT;
   if (!file.is_stream()) return send_datagram(file, data, length, flags, to, to_length);
   if (file.is_ours() && (flags & (MSG_FASTOPEN | MSG_OOB)) != 0) {
     return result_of(Host::get().sockets().sendto(file.socket, data, length, flags | MSG_DONTWAIT, to, to_length));
@@ -136,6 +147,7 @@ int64_t send_bytes(File& file, const void* data, size_t length, int flags, const
 }
 
 int64_t receive_message(File& file, msghdr& message, int flags) {
+  if (is_nowhere(&message)) return -EFAULT;
   if (const int64_t wrong = check(message); wrong < 0) return wrong;
   const size_t whole = bytes_of(message);
   auto* const name = static_cast<sockaddr*>(message.msg_name);
@@ -172,10 +184,11 @@ int64_t receive_message(File& file, msghdr& message, int flags) {
 }
 
 int64_t send_message(File& file, const msghdr& message, int flags) {
+  if (is_nowhere(&message)) return -EFAULT;
   if (const int64_t wrong = check(message); wrong < 0) return wrong;
   const size_t whole = bytes_of(message);
   const auto* const to = static_cast<const sockaddr*>(message.msg_name);
-  const socklen_t to_length = to == nullptr ? 0 : message.msg_namelen;
+  const socklen_t to_length = name_length(message);
   if (message.msg_iovlen == 1) return send_bytes(file, message.msg_iov[0].iov_base, whole, flags, to, to_length);
   if (!file.is_stream() && whole > kGather) return -EMSGSIZE;
   if (whole <= kGather) {

@@ -16,6 +16,13 @@ namespace unet::preload {
 constexpr size_t kTransferMax = 0x7FFF'F000;
 constexpr size_t kIovecsMax = 1024;  // UIO_MAXIOV
 
+// What of a name sendmsg() looks at: of one that is too long as much as there may be.
+inline socklen_t name_length(const msghdr& message) noexcept {
+  constexpr socklen_t kMost = sizeof(sockaddr_storage);
+  const bool long_ = message.msg_namelen > kMost && static_cast<int>(message.msg_namelen) >= 0;
+  return message.msg_name == nullptr ? 0 : long_ ? kMost : message.msg_namelen;
+}
+
 // As recvmsg(): into `message`, with its name, flags and control data.
 int64_t receive_message(File& file, msghdr& message, int flags);
 // As sendmsg().

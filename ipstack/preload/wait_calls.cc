@@ -4,9 +4,11 @@
 #include <vector>
 
 #include "ipstack/preload/calls.h"
+#include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;
 using unet::Nanoseconds;
+using unet::sockets::is_nowhere;
 
 namespace {
 
@@ -88,7 +90,7 @@ class Waiting {
 };
 
 bool any_ours(const pollfd* all, size_t count) noexcept {
-  if (Host::inside() || all == nullptr) return false;
+  if (Host::inside() || is_nowhere(all) || count > static_cast<size_t>(Table::kMax)) return false;
   return std::any_of(all, all + count, [](const pollfd& each) { return Host::get().table().find(each.fd) != nullptr; });
 }
 
@@ -164,6 +166,9 @@ class Selection {
 
 bool any_selected(int count, const fd_set* read, const fd_set* write, const fd_set* except) noexcept {
   if (Host::inside() || count < 0) return false;
+  for (const fd_set* set : {read, write, except}) {
+    if (set != nullptr && is_nowhere(set)) return false;  // of which the kernel's call says so
+  }
   const unet::preload::Table& table = Host::get().table();
   for (int fd = 0; fd < std::min(count, FD_SETSIZE); ++fd) {
     for (const fd_set* set : {read, write, except}) {

@@ -8,8 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstddef>
 #include <cstring>
+
+#include "ipstack/sockets/sockaddr.h"
 
 namespace unet::sockets {
 namespace {
@@ -26,61 +27,10 @@ int64_t answer(int64_t result) noexcept {
 }
 int answer(int result) noexcept { return static_cast<int>(answer(int64_t{result})); }
 
-// Of one that a caller may have put anywhere.
-sa_family_t family_of(const sockaddr* address) noexcept {
-  sa_family_t family;
-  std::memcpy(&family, address, sizeof family);
-  return family;
-}
-
-// False: `address` is none of a family that we know, with errno.
-bool read_address(const sockaddr* address, socklen_t length, Address& into) noexcept {
-  if (address == nullptr || length < sizeof(sa_family_t)) {
-    errno = address == nullptr ? EFAULT : EINVAL;
-    return false;
-  }
-  const sa_family_t family = family_of(address);
-  if (family == AF_INET && length >= sizeof(sockaddr_in)) {
-    sockaddr_in four;
-    std::memcpy(&four, address, sizeof four);
-    into = {ip::ipv4_address(&four.sin_addr), ntohs(four.sin_port)};
-    if (four.sin_addr.s_addr == 0) into.host = {};
-    return true;
-  }
-  if (family == AF_INET6 && length >= offsetof(sockaddr_in6, sin6_scope_id)) {  // as it once was
-    sockaddr_in6 six;
-    std::memcpy(&six, address, offsetof(sockaddr_in6, sin6_scope_id));
-    std::memcpy(into.host.bytes.data(), &six.sin6_addr, 16);
-    into.port = ntohs(six.sin6_port);
-    return true;
-  }
-  if (family == AF_UNSPEC) {
-    into = {};
-    return true;
-  }
-  errno = family == AF_INET || family == AF_INET6 ? EINVAL : EAFNOSUPPORT;
-  return false;
-}
-
-void write_address(const Address& address, bool six, sockaddr* into, socklen_t* length) noexcept {
-  if (into == nullptr || length == nullptr) return;
-  sockaddr_in four{};
-  sockaddr_in6 whole{};
-  const void* from = &four;
-  socklen_t size = sizeof four;
-  if (six) {
-    whole.sin6_family = AF_INET6;
-    whole.sin6_port = htons(address.port);
-    std::memcpy(&whole.sin6_addr, address.host.bytes.data(), 16);
-    from = &whole;
-    size = sizeof whole;
-  } else {
-    four.sin_family = AF_INET;
-    four.sin_port = htons(address.port);
-    if (address.host.is_ipv4()) std::memcpy(&four.sin_addr, address.host.wire(), 4);
-  }
-  std::memcpy(into, from, std::min(*length, size));
-  *length = size;
+// False: with errno.
+bool read_address(const sockaddr* address, socklen_t length, bool six, bool either, Address& into) noexcept {
+  errno = read_sockaddr(address, length, six, either, into);
+  return errno == 0;
 }
 
 // A call that may wait for what comes to a socket; -1: for none's.
@@ -225,7 +175,8 @@ int Sockets::socket(int domain, int type, int protocol) {
 
 int Sockets::bind(int s, const sockaddr* address, socklen_t length) {
   Address to;
-  return read_address(address, length, to) ? answer(stack_->bind(s, to)) : -1;
+  if (!is_known(s)) return answer(-EBADF);
+  return read_address(address, length, stack_->is_ipv6(s), false, to) ? answer(stack_->bind(s, to)) : -1;
 }
 
 int Sockets::listen(int s, int backlog) { return answer(stack_->listen(s, backlog)); }
@@ -235,15 +186,17 @@ int Sockets::accept(int s, sockaddr* address, socklen_t* length, int flags) {
   const auto made = static_cast<int>(block(!is_nonblocking(s), within(s).receive, [&]() -> int64_t { return stack_->accept(s, &peer); }));
   if (made < 0) return -1;
   begin(made, (flags & SOCK_NONBLOCK) != 0);
-  write_address(peer, stack_->is_ipv6(made), address, length);
+  write_sockaddr(peer, stack_->is_ipv6(made), address, length);
   return made;
 }
 
 int Sockets::connect(int s, const sockaddr* address, socklen_t length) {
   Address to;
-  if (!read_address(address, length, to)) return -1;
+  if (!is_known(s)) return answer(-EBADF);
   stack_->set_time(clock_.now());
-  if (family_of(address) == AF_UNSPEC) return answer(stack_->disconnect(s));
+  if (!read_address(address, length, stack_->is_ipv6(s), stack_->is_datagram(s), to)) {
+    return errno == EAFNOSUPPORT && family_of(address) == AF_UNSPEC ? answer(stack_->disconnect(s)) : -1;
+  }
   const int result = stack_->connect(s, to);
   if (result != -EINPROGRESS && result != -EALREADY) return answer(result);
   if (is_nonblocking(s)) return answer(result);
@@ -256,8 +209,13 @@ int Sockets::connect(int s, const sockaddr* address, socklen_t length) {
   return static_cast<int>(done);
 }
 
+// As Linux has it, for which of datagrams those of IPv6 may say so, and it means nothing.
+bool Sockets::is_refused_as_urgent(int s, int flags) const noexcept {
+  return (flags & MSG_OOB) != 0 && is_known(s) && !(stack_->is_datagram(s) && stack_->is_ipv6(s));
+}
+
 ssize_t Sockets::send(int s, const void* data, size_t length, int flags) {
-  if ((flags & MSG_OOB) != 0) return answer(is_known(s) ? -EOPNOTSUPP : -EBADF);
+  if (is_refused_as_urgent(s, flags)) return answer(-EOPNOTSUPP);
   const Bytes bytes{static_cast<const std::byte*>(data), length};
   size_t sent = 0;
   const bool waits = (flags & MSG_DONTWAIT) == 0 && !is_nonblocking(s);
@@ -279,8 +237,8 @@ ssize_t Sockets::sendto(int s, const void* data, size_t length, int flags, const
   const bool fast_open = (flags & MSG_FASTOPEN) != 0 && !stack_->is_datagram(s);
   if (!fast_open && (to == nullptr || !stack_->is_datagram(s))) return send(s, data, length, flags);
   Address address;
-  if (!read_address(to, to_length, address)) return -1;
-  if ((flags & MSG_OOB) != 0) return answer(is_known(s) ? -EOPNOTSUPP : -EBADF);
+  if (!read_address(to, to_length, stack_->is_ipv6(s), !fast_open, address)) return -1;
+  if (is_refused_as_urgent(s, flags)) return answer(-EOPNOTSUPP);
   if (fast_open) return connect_with(s, {static_cast<const std::byte*>(data), length}, flags, address);
   return block((flags & MSG_DONTWAIT) == 0 && !is_nonblocking(s), within(s).send,
                [&] { return stack_->send_to(s, {static_cast<const std::byte*>(data), length}, address); });
@@ -302,7 +260,7 @@ ssize_t Sockets::connect_with(int s, Bytes data, int flags, const Address& to) {
 
 ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length) {
   // Urgent data is in line, so there is none beside it (RFC 6093).
-  if ((flags & MSG_OOB) != 0) return answer(!is_known(s) ? -EBADF : stack_->is_datagram(s) ? -EOPNOTSUPP : -EINVAL);
+  if ((flags & MSG_OOB) != 0 && !stack_->is_datagram(s)) return answer(is_known(s) ? -EINVAL : -EBADF);
   const MutableBytes room{static_cast<std::byte*>(data), length};
   const bool peek = (flags & MSG_PEEK) != 0, waits = (flags & MSG_DONTWAIT) == 0 && !is_nonblocking(s);
   const Awaiting awaiting{*stack_, peek ? -1 : s};
@@ -315,10 +273,9 @@ ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr*
       return result;
     });
     if (got < 0) return got;
-    write_address(address, stack_->is_ipv6(s), from, from_length);
+    write_sockaddr(address, stack_->is_ipv6(s), from, from_length);
     return (flags & MSG_TRUNC) != 0 ? static_cast<ssize_t>(whole) : got;
   }
-  if (length == 0) return 0;
   size_t received = 0;
   const bool all = (flags & MSG_WAITALL) != 0 && !peek && waits;
   const ssize_t result = block(waits, within(s).receive, [&]() -> int64_t {
@@ -350,14 +307,14 @@ int Sockets::close(int s) {
 int Sockets::getsockname(int s, sockaddr* address, socklen_t* length) {
   Address own;
   const int result = stack_->local_address(s, own);
-  if (result == 0) write_address(own, stack_->is_ipv6(s), address, length);
+  if (result == 0) write_sockaddr(own, stack_->is_ipv6(s), address, length);
   return answer(result);
 }
 
 int Sockets::getpeername(int s, sockaddr* address, socklen_t* length) {
   Address peer;
   const int result = stack_->remote_address(s, peer);
-  if (result == 0) write_address(peer, stack_->is_ipv6(s), address, length);
+  if (result == 0) write_sockaddr(peer, stack_->is_ipv6(s), address, length);
   return answer(result);
 }
 
@@ -434,7 +391,8 @@ std::optional<int> Sockets::set_group(int s, int level, int name, const void* va
     group_req wanted;
     if (!read(wanted)) return -EINVAL;
     Address group;
-    if (!read_address(reinterpret_cast<const sockaddr*>(&wanted.gr_group), sizeof wanted.gr_group, group)) return -errno;
+    const auto* const address = reinterpret_cast<const sockaddr*>(&wanted.gr_group);
+    if (!read_address(address, sizeof wanted.gr_group, level == IPPROTO_IPV6, true, group)) return -errno;
     return change(name == MCAST_JOIN_GROUP, group.host, wanted.gr_interface);
   }
   if (level == IPPROTO_IP && name == IP_MULTICAST_IF) {

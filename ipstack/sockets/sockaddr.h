@@ -1,0 +1,25 @@
+// sockaddr.h - addresses as programs hand them over and get them; used by calls.cc and ipstack/preload.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+
+#include "ipstack/sockets/address.h"
+
+namespace unet::sockets {
+
+// The first page is never a program's memory: null, and a member of what is at null. Of these the kernel's EFAULT costs a comparison. Other
+// pointers to memory that there is not end the program, as asking the kernel about each would cost a system call.
+inline bool is_nowhere(const void* memory) noexcept { return reinterpret_cast<uintptr_t>(memory) < 4096; }
+
+// Of a socket of IPv6 (`six`) or IPv4: 0, or an errno as Linux has it. `either`: one of IPv6 takes IPv4's addresses as such, too, as
+// sendto() and connect() of datagrams do. AF_UNSPEC is EAFNOSUPPORT.
+int read_sockaddr(const sockaddr* address, socklen_t length, bool six, bool either, Address& into) noexcept;
+// As much of it as there is room for; `length` is then how much there is. Null: nobody asks.
+void write_sockaddr(const Address& address, bool six, sockaddr* into, socklen_t* length) noexcept;
+
+// Of one that a caller may have put anywhere, at least two bytes long.
+sa_family_t family_of(const sockaddr* address) noexcept;
+
+}  // namespace unet::sockets
