@@ -22,7 +22,7 @@ constexpr size_t kDescriptorsMax = 4;  // with one packet
 constexpr int kSocketSleep = 10;       // ms at a time on the socket: another thread may take what we wait for
 
 // Reads the descriptors out of a received message; all are owned from here on.
-std::vector<Descriptor> take_descriptors(msghdr& message) {
+std::vector<Descriptor> take_descriptors(msghdr& message, int first) {
   std::vector<Descriptor> descriptors;
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
@@ -31,6 +31,7 @@ std::vector<Descriptor> take_descriptors(msghdr& message) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
       descriptors.emplace_back(fd);
+      descriptors.back().renumber(first);
     }
   }
   return descriptors;
@@ -60,10 +61,11 @@ void read_foreign_reply(const std::byte* packet, size_t size, control::Reply& re
 
 }  // namespace
 
-Result<std::shared_ptr<Connection>> Connection::open(std::string_view ni, std::string_view program) {
+Result<std::shared_ptr<Connection>> Connection::open(std::string_view ni, std::string_view program, int first_descriptor) {
   constexpr std::string_view kEmbedded = "embedded:", kUnix = "unix:";
   if (ni.substr(0, kEmbedded.size()) == kEmbedded) {
     std::shared_ptr<Connection> connection(new Connection);
+    connection->first_descriptor_ = first_descriptor;
     Status status = connection->open_embedded(std::string(ni.substr(kEmbedded.size())));
     if (status) status = connection->hello(program);
     if (!status) return tl::unexpected(status.error());
@@ -71,15 +73,16 @@ Result<std::shared_ptr<Connection>> Connection::open(std::string_view ni, std::s
   }
   if (ni.substr(0, kUnix.size()) == kUnix) ni.remove_prefix(kUnix.size());
   const std::string path = ni.empty() ? default_socket_path() : std::string(ni);
-  Result<std::shared_ptr<Connection>> connection = open_socket(path, program);
+  Result<std::shared_ptr<Connection>> connection = open_socket(path, program, first_descriptor);
   if (connection || connection.error().code != Errc::disconnected) return connection;
   // An NI that dies in the instant in which it has accepted us takes the connection along, and nothing else: the next one has those that
   // come then. Once more is enough for that, and costs a service that hangs up on purpose no more than another connection.
-  return open_socket(path, program);
+  return open_socket(path, program, first_descriptor);
 }
 
-Result<std::shared_ptr<Connection>> Connection::open_socket(const std::string& path, std::string_view program) {
+Result<std::shared_ptr<Connection>> Connection::open_socket(const std::string& path, std::string_view program, int first_descriptor) {
   std::shared_ptr<Connection> connection(new Connection);
+  connection->first_descriptor_ = first_descriptor;
   Status status = connection->connect_socket(path);
   if (status) status = connection->hello(program);
   if (!status) return tl::unexpected(status.error());
@@ -108,6 +111,7 @@ Status Connection::connect_socket(const std::string& path) {
   if (auto ok = check_socket_path(path); !ok) return ok;
   socket_ = Descriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket_.valid()) return fail_errno("socket(AF_UNIX)", errno);
+  socket_.renumber(first_descriptor_);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   static_assert(kSocketPathMax < sizeof address.sun_path);  // check_socket_path() refuses longer ones
@@ -148,6 +152,7 @@ Status Connection::open_embedded(const std::string& spec) {
 Status Connection::hello(std::string_view program) {
   news_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!news_.valid()) return fail_errno("eventfd", errno);
+  news_.renumber(first_descriptor_);
   control::Hello request{};
   request.header.op = control::Op::hello;
   request.version = control::kVersion;
@@ -223,7 +228,7 @@ void Connection::take_packets_locked() {
       return;
     }
     const bool truncated = (message.msg_flags & MSG_CTRUNC) != 0;
-    dispatch_locked(packet, static_cast<size_t>(size), take_descriptors(message), truncated);
+    dispatch_locked(packet, static_cast<size_t>(size), take_descriptors(message, first_descriptor_), truncated);
   }
 }
 

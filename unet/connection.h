@@ -44,7 +44,7 @@ class Carrier;
 class Connection {
  public:
   // `ni`: "" (the default socket), "unix:PATH", a path, or "embedded:SPEC" (embedded_abi.h).
-  static Result<std::shared_ptr<Connection>> open(std::string_view ni, std::string_view program);
+  static Result<std::shared_ptr<Connection>> open(std::string_view ni, std::string_view program, int first_descriptor = 0);
   // Over an NI that this process has opened itself; `handle` is closed with the connection.
   static Result<std::shared_ptr<Connection>> attach(const unet_embedded_table& table, void* handle, Descriptor control,
                                                     std::string_view program);
@@ -91,6 +91,8 @@ class Connection {
   // False in a child that inherited it.
   bool is_own() const noexcept;
   int descriptor() const noexcept { return socket_.get(); }
+  // Numbers below it are left to the program.
+  int first_descriptor() const noexcept { return first_descriptor_; }
   // An eventfd, written when somebody took packets off the socket: they may be for an endpoint that sleeps in another thread,
   // which the socket itself no longer wakes. To be watched edge-triggered, never read.
   int news_descriptor() const noexcept { return news_.get(); }
@@ -106,7 +108,7 @@ class Connection {
 
  private:
   Connection() = default;
-  static Result<std::shared_ptr<Connection>> open_socket(const std::string& path, std::string_view program);
+  static Result<std::shared_ptr<Connection>> open_socket(const std::string& path, std::string_view program, int first_descriptor);
   Status connect_socket(const std::string& path);
   Status open_embedded(const std::string& spec);
   Status hello(std::string_view program);
@@ -117,6 +119,7 @@ class Connection {
   void throw_away_locked(const control::Reply& reply);
   void send_refusals_locked();
 
+  int first_descriptor_ = 0;
   Descriptor socket_;
   Descriptor news_;
   Doorbells doorbells_;

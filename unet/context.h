@@ -18,9 +18,10 @@ class Context {
   //   ""               what $UNET_NI says, else the default control socket of this host (unetd)
   //   "unix:PATH"      the unetd that listens at PATH
   //   "embedded:SPEC"  an NI inside this process that owns the wire SPEC ("embedded:dpdk:net_memif0,role=client")
-  // `program` is shown to operators; empty: the program's own name.
+  // `program` is shown to operators; empty: the program's own name. `first_descriptor`: numbers below it are left to the program, as far as
+  // the process may have others.
   // Errors: unavailable (no NI there; the text says how to start one), not_permitted, invalid_argument.
-  static Result<Context> open(std::string_view ni = {}, std::string_view program = {});
+  static Result<Context> open(std::string_view ni = {}, std::string_view program = {}, int first_descriptor = 0);
 
   // Over an NI that this process has opened itself: `handle` is what the table's open() returned (or an equal of it), and is
   // closed with the last user of the context. For programs that also use the wire in other ways.

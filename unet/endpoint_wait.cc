@@ -149,6 +149,7 @@ WaitOutcome Endpoint::sleep_embedded(Nanoseconds timeout, Refused refused) noexc
 Status Endpoint::make_descriptor() {
   Descriptor set(::epoll_create1(EPOLL_CLOEXEC));
   if (!set.valid()) return fail_errno("epoll_create1", errno);
+  set.renumber(connection_->first_descriptor());
   // Edge-triggered: an eventfd need not be read to become quiet again.
   const auto add = [&](int fd) {
     epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = fd}};

@@ -14,6 +14,13 @@ void Descriptor::reset() noexcept {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
 
+void Descriptor::renumber(int first) noexcept {
+  if (fd_ < 0 || fd_ >= first) return;
+  const int moved = ::fcntl(fd_, F_DUPFD_CLOEXEC, first);
+  if (moved < 0) return;
+  ::close(std::exchange(fd_, moved));
+}
+
 void Mapping::reset() noexcept {
   if (base_ != nullptr) ::munmap(std::exchange(base_, nullptr), size_);
 }

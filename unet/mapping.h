@@ -29,6 +29,8 @@ class Descriptor {
   bool valid() const noexcept { return fd_ >= 0; }
   int release() noexcept { return std::exchange(fd_, -1); }
   void reset() noexcept;
+  // Gives it a number from `first` on, close-on-exec, if it has none and the process may have such.
+  void renumber(int first) noexcept;
 
  private:
   int fd_ = -1;

@@ -145,4 +145,24 @@ TEST_CASE("descriptors and mappings are given back exactly once") {
 }
 
 }  // namespace
+
+TEST_CASE("a descriptor is given a number out of the way, once") {
+  constexpr int kFirst = 500;
+  Descriptor one(::dup(0)), other(::dup(0)), none;
+  REQUIRE(one.valid());
+  const int before = one.get();
+  one.renumber(kFirst);
+  const int after = one.get();
+  CHECK(after >= kFirst);
+  CHECK(::fcntl(before, F_GETFD) == -1);
+  CHECK(::fcntl(after, F_GETFD) == FD_CLOEXEC);
+  one.renumber(kFirst);
+  CHECK(one.get() == after);
+  const int kept = other.get();
+  other.renumber(1 << 30);  // more than a process may have
+  CHECK(other.get() == kept);
+  none.renumber(kFirst);
+  CHECK(!none.valid());
+}
+
 }  // namespace unet
