@@ -363,6 +363,11 @@ int Sockets::setsockopt(int s, int level, int name, const void* value, socklen_t
   return answer(stack_->set_option(s, option->option, number));
 }
 
+bool Sockets::is_own(const ip::IpAddress& address) const noexcept {
+  const auto& all = network_->configuration().addresses;
+  return std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.address == address; });
+}
+
 // What is said of groups; nothing: it was something else. There is one interface, which has all links: its number is 0, or 1.
 std::optional<int> Sockets::set_group(int s, int level, int name, const void* value, socklen_t length) {
   const auto read = [&](auto& into) {
@@ -380,6 +385,7 @@ std::optional<int> Sockets::set_group(int s, int level, int name, const void* va
     if (!read(old)) return -EINVAL;
     ip_mreqn now{.imr_multiaddr = old.imr_multiaddr, .imr_address = old.imr_interface, .imr_ifindex = 0};
     if (length >= sizeof now) read(now);
+    if (now.imr_ifindex == 0 && now.imr_address.s_addr != 0 && !is_own(ip::ipv4_address(&now.imr_address))) return -ENODEV;
     return change(name == IP_ADD_MEMBERSHIP, ip::ipv4_address(&now.imr_multiaddr), static_cast<uint32_t>(now.imr_ifindex));
   }
   if (level == IPPROTO_IPV6 && (name == IPV6_ADD_MEMBERSHIP || name == IPV6_DROP_MEMBERSHIP)) {

@@ -80,13 +80,18 @@ TEST_CASE("who shares a port has set so before bind(), all of them") {
   CHECK(stack.set_option(late, Stack::Option::reuse_port, 1) == 0);
   CHECK(stack.bind(h.reusing(a), {{}, 81}) == -EADDRINUSE);
   CHECK(b.stack->bind(h.reusing(b), {{}, 81}) == -EADDRINUSE);
-  // SO_REUSEADDR is enough to have it, but not to listen.
-  for (const bool listens : {true, false}) {
+  // SO_REUSEADDR is enough to have it, but not to listen; nor to have it once another listens.
+  const auto reusing_address = [&] {
     const int s = stack.socket(Type::stream, false);
     CHECK(stack.set_option(s, Stack::Option::reuse_address, 1) == 0);
-    CHECK(stack.bind(s, {{}, 82}) == 0);
-    CHECK(stack.listen(s, 8) == (listens ? 0 : -EADDRINUSE));
-  }
+    return s;
+  };
+  const int one = reusing_address(), two = reusing_address();
+  CHECK(stack.bind(one, {{}, 82}) == 0);
+  CHECK(stack.bind(two, {{}, 82}) == 0);
+  CHECK(stack.listen(one, 8) == 0);
+  CHECK(stack.listen(two, 8) == -EADDRINUSE);
+  CHECK(stack.bind(reusing_address(), {{}, 82}) == -EADDRINUSE);
   // A token is another's than SO_REUSEPORT's, and than another token's.
   CHECK(b.stack->bind_shared(b.stack->socket(Type::stream, false), {{}, 80}, kToken) == -EADDRINUSE);
   CHECK(b.stack->bind_shared(b.stack->socket(Type::stream, false), {{}, 83}, 0) == -EINVAL);

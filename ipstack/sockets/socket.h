@@ -105,6 +105,9 @@ struct NearPart {
   bool joined = false;             // it waits for the answer to a question that is older than it
   bool end_sent = false, end_came = false;
   Pieces pieces{};
+
+  // Both ends have said that they send no more: nothing is left of it but what was not read.
+  bool is_over() const noexcept { return state == State::closed || (end_sent && end_came); }
 };
 
 struct Socket {

@@ -19,6 +19,9 @@ uint64_t seed_of(uint64_t wanted) {
   return seed;
 }
 
+// Linux's sockets are closed while their connections are in TIME-WAIT.
+bool is_over(tcp::State state) noexcept { return state == tcp::State::closed || state == tcp::State::time_wait; }
+
 HashKey key_of(uint64_t& random) noexcept {
   const uint64_t first = ip::next_random(random);
   return {first, ip::next_random(random)};
@@ -136,6 +139,7 @@ int Stack::bind_to(int number, const Address& to, uint64_t share) {
   if (socket->type == Type::datagram && group_conflicts(*socket, host, port)) return -EADDRINUSE;
   int error = 0;
   const bool shares = share != 0 && !group;
+  if (socket->type == Type::stream && port != 0 && is_listened_at(*socket, host, port, share)) return -EADDRINUSE;
   const TakesNew first = socket->type == Type::datagram || !shares ? TakesNew::yes : TakesNew::no;  // until listen()
   if (port == 0 && !shares) error = ports_of(*socket).take_free(port);
   else if (!group) error = ports_of(*socket).take_shared(host, port, socket->reuse, share, first, families_of(*socket));
@@ -169,6 +173,17 @@ int Stack::take_port(uint32_t index) {
   }
   show(index);
   return 0;
+}
+
+// SO_REUSEADDR lets several have a port of which none listens.
+bool Stack::is_listened_at(const Socket& socket, const ip::IpAddress& host, uint16_t port, uint64_t share) const noexcept {
+  for (uint32_t i = listeners_[port]; i != kNone; i = slab_[i].listening->next) {
+    const Socket& other = slab_[i];
+    const bool meets = other.local.host == host || other.local.host.is_unspecified() || host.is_unspecified();
+    const bool joins = share != 0 && other.local.host == host && tcp_ports_.group_of(host, port) == share;
+    if (meets && !joins && (families_of(other) & families_of(socket)) != 0) return true;
+  }
+  return false;
 }
 
 uint64_t Stack::group_of(int number) const noexcept {
@@ -218,17 +233,17 @@ int Stack::shutdown(int number, How how) {
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   const auto index = static_cast<uint32_t>(number);
+  bool connected = true;
   if (socket->type == Type::datagram) {
-    if (!socket->connected) return -ENOTCONN;
+    connected = socket->connected;  // as on Linux it is told so, and wakes who waits all the same
   } else if (socket->listening != nullptr) {
     return how == How::write ? 0 : disconnect(number);
   } else if (socket->near != nullptr) {
     if (socket->near->state == NearPart::State::asking) return disconnect(number);
-    if (socket->near->state != NearPart::State::open) return -ENOTCONN;
+    if (socket->near->is_over()) return -ENOTCONN;
     if (how != How::read) shut_near(index);
   } else {
-    const bool open = socket->has_connection() && socket->tcp.connection->state() != tcp::State::closed;
-    if (!open) return -ENOTCONN;
+    if (!socket->has_connection() || is_over(socket->tcp.connection->state())) return -ENOTCONN;
     if (socket->tcp.connection->state() == tcp::State::syn_sent) return disconnect(number);
     if (how != How::read) {
       socket->deferred = false;
@@ -239,7 +254,7 @@ int Stack::shutdown(int number, How how) {
   socket->shut_read = socket->shut_read || how != How::write;
   socket->shut_write = socket->shut_write || how != How::read;
   note(index);
-  return 0;
+  return connected ? 0 : -ENOTCONN;
 }
 
 int Stack::close(int number) {
@@ -278,8 +293,8 @@ int Stack::remote_address(int number, Address& address) const {
   if (socket == nullptr) return -EBADF;
   const bool has = socket->type == Type::datagram ? socket->connected
                    : socket->near != nullptr
-                       ? socket->near->state == NearPart::State::open
-                       : socket->has_connection() && socket->tcp.connection->state() != tcp::State::closed &&
+                       ? socket->near->state == NearPart::State::open && !socket->near->is_over()
+                       : socket->has_connection() && !is_over(socket->tcp.connection->state()) &&
                              socket->tcp.connection->state() != tcp::State::syn_sent;
   if (!has) return -ENOTCONN;
   address = socket->remote;

@@ -310,6 +310,7 @@ class Stack {
   void feed();
   uint32_t events_of(const Socket& socket) const noexcept;
   int bind_to(int number, const Address& to, uint64_t group);
+  bool is_listened_at(const Socket& socket, const ip::IpAddress& host, uint16_t port, uint64_t share) const noexcept;
   void tell_takes_new(const Socket& socket);
   int bind_free(uint32_t index);
   int take_port(uint32_t index);
@@ -337,6 +338,7 @@ class Stack {
   void make_connection(Socket& socket);
   int connect_again(uint32_t index);
   void forget_connection(uint32_t index);
+  void take_name_back(uint32_t index);
   void after(uint32_t index);
   bool send_segments(uint32_t index);
   bool send_segment(const Socket* socket, const Address& from, const Address& to, const tcp::Segment& segment,

@@ -231,11 +231,6 @@ bool Stack::handle_near_data(uint32_t index, const Message& message, uint32_t be
     return false;
   }
   if (bytes == 0) return false;
-  if (socket.shut_read) {
-    part.untold += bytes;
-    if (!after_near(index)) make_due(index);
-    return false;
-  }
   if (is_awaited(index) && part.unread == 0 && bytes <= awaited_.room.size()) {
     copy_bytes(awaited_.room.data(), message.data + before, bytes);
     awaited_.came = bytes;

@@ -22,6 +22,7 @@ SocketState state_of(const Socket& socket) noexcept {
       case NearPart::State::closed: return SocketState::closed;
       case NearPart::State::open: break;
     }
+    if (socket.near->is_over()) return SocketState::closed;
     if (socket.near->end_came) return SocketState::close_wait;
     return socket.near->end_sent ? SocketState::fin_wait_2 : SocketState::established;
   }

@@ -113,10 +113,12 @@ int Stack::connect(int number, const Address& asked) {
   Address to = asked;
   if (!fits(*socket, to)) return socket->ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
   if (socket->type == Type::datagram) {
+    if (!socket->datagram->broadcast && is_broadcast(to.host)) return -EACCES;
     socket->connected = !to.host.is_unspecified();
     ++ways_;
     socket->remote = socket->connected ? to : Address{};
     if (!socket->connected) {
+      if (!socket->named) take_name_back(index);
       show(index);
       return 0;
     }
@@ -155,6 +157,7 @@ int Stack::connect(int number, const Address& asked) {
   }
   socket->local.host = from;
   socket->remote = to;
+  socket->error = 0;  // of a connection before, that disconnect() has ended
   socket->moves = 0;
   socket->connecting = true;
   find_flow(index, true);
@@ -168,6 +171,16 @@ int Stack::connect(int number, const Address& asked) {
     }
   }
   return open_connection(index) ? 0 : -EINPROGRESS;
+}
+
+// A datagram socket to which connect() gave its name has none again.
+void Stack::take_name_back(uint32_t index) {
+  Socket& socket = slab_[index];
+  if (socket.bound) {
+    unlink_datagram(index);
+    give_back_port(socket);
+  }
+  socket.local = {};
 }
 
 // What became of the call before: told once, as Linux does (inet_stream_connect()). When it failed, the next one begins anew.
@@ -208,6 +221,7 @@ int Stack::disconnect(int number) {
   if (socket == nullptr) return -EBADF;
   const auto index = static_cast<uint32_t>(number);
   if (socket->type == Type::datagram) return connect(number, {});
+  const uint16_t port = socket->local.port;
   if (socket->listening != nullptr) {
     end_listener(index);
   } else if (socket->near != nullptr) {
@@ -225,6 +239,7 @@ int Stack::disconnect(int number) {
     if (socket->early) end_early(*socket);
     forget_connection(index);
   }
+  socket->local.port = port;  // as Linux goes on to call it, though it may be another's
   show(index);
   note(index);
   return 0;

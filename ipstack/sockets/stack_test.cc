@@ -444,7 +444,6 @@ TEST_CASE("misuse of datagrams, and ports that nobody has") {
   CHECK(a.send_to(socket, pattern(65'508), at("10.0.0.2", 9)) == -EMSGSIZE);
   CHECK(a.send_to(socket, pattern(1), at("10.0.0.2", 0)) == -EINVAL);
   CHECK(a.send_to(socket, pattern(1), at("192.0.2.1", 9)) == -ENETUNREACH);
-  CHECK(a.shutdown(socket, Stack::How::both) == -ENOTCONN);
   CHECK(a.connect(socket, at("10.0.0.2", 9)) == 0);
   CHECK(a.send(socket, pattern(1)) == 1);
   two.world.run(two.world.now + kSecond);
@@ -452,7 +451,14 @@ TEST_CASE("misuse of datagrams, and ports that nobody has") {
   CHECK(a.send(socket, pattern(1)) == -ECONNREFUSED);
   CHECK(a.send(socket, pattern(1)) == 1);
   CHECK(a.connect(socket, {}) == 0);
+  Address own;
+  CHECK(a.local_address(socket, own) == 0);
+  CHECK(own == at("0.0.0.0", 0));  // connect() had given it its name
   CHECK(a.send(socket, pattern(1)) == -EDESTADDRREQ);
+  // Who waits is woken by an error, too.
+  CHECK(a.shutdown(socket, Stack::How::both) == -ENOTCONN);
+  CHECK((a.events(socket) & (Events::kIn | Events::kHangUp)) == (Events::kIn | Events::kHangUp));
+  CHECK(a.send_to(socket, pattern(1), at("10.0.0.2", 9)) == -EPIPE);
 }
 
 TEST_CASE("datagrams that were sent at once come one by one, or together to who wants that") {

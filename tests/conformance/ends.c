@@ -119,6 +119,14 @@ void datagrams(int ends[2]) {
     const socklen_t length = address_of(ends[1 - i], &address);
     MUST(connect(ends[i], &address.any, length));
   }
+  // Where the first datagrams look for their way, later ones may overtake them.
+  char byte = 0;
+  for (int i = 0; i < 4; ++i) {
+    MUST(send(ends[i % 2], &byte, 1, 0));
+    await(ends[1 - i % 2], POLLIN);
+    MUST(recv(ends[1 - i % 2], &byte, 1, 0));
+  }
+  pause_ms(5);
 }
 
 void nonblocking(int fd) { MUST(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK)); }
