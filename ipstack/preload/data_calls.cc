@@ -40,12 +40,13 @@ auto choose(int fd, Ours ours, Kernel kernel) {
 }
 
 // The kernel judges what undecided sockets send where: a datagram or a first byte may make one ours.
-bool becomes_ours(int fd, const sockaddr* to, socklen_t length) {
+bool becomes_ours(int fd, int flags, const sockaddr* to, socklen_t length) {
   if (to == nullptr || file_of(fd) == nullptr) return false;
   const Host::Guard guard;
   File* const file = Host::get().file(fd);
   unet::sockets::Address remote;
-  if (file == nullptr || file->is_ours() || file->is_stream() || read_address(*file, to, length, remote) != 0) return false;
+  const bool places = file != nullptr && !file->is_ours() && (!file->is_stream() || (flags & MSG_FASTOPEN) != 0);
+  if (!places || read_address(*file, to, length, remote) != 0) return false;
   bool ours = false;
   return place_for(*file, remote, ours) == 0 && ours;
 }
@@ -157,14 +158,14 @@ UNET_PRELOAD ssize_t send(int fd, const void* data, size_t length, int flags) {
 }
 
 UNET_PRELOAD ssize_t sendto(int fd, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
-  becomes_ours(fd, to, to_length);
+  becomes_ours(fd, flags, to, to_length);
   return choose(
       fd, [&](File& file) { return send_bytes(file, data, length, flags, to, to_length); },
       [&] { return real().sendto(fd, data, length, flags, to, to_length); });
 }
 
 UNET_PRELOAD ssize_t sendmsg(int fd, const msghdr* message, int flags) {
-  if (!is_nowhere(message)) becomes_ours(fd, static_cast<const sockaddr*>(message->msg_name), name_length(*message));
+  if (!is_nowhere(message)) becomes_ours(fd, flags, static_cast<const sockaddr*>(message->msg_name), name_length(*message));
   return choose(
       fd, [&](File& file) { return send_message(file, *message, flags); },
       [&] {
@@ -175,7 +176,7 @@ UNET_PRELOAD ssize_t sendmsg(int fd, const msghdr* message, int flags) {
 
 UNET_PRELOAD int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
   if (count != 0 && !is_nowhere(messages)) {
-    becomes_ours(fd, static_cast<const sockaddr*>(messages[0].msg_hdr.msg_name), name_length(messages[0].msg_hdr));
+    becomes_ours(fd, flags, static_cast<const sockaddr*>(messages[0].msg_hdr.msg_name), name_length(messages[0].msg_hdr));
   }
   return choose(
       fd,
@@ -196,6 +197,39 @@ UNET_PRELOAD int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) 
         return std::any_of(messages, messages + some, passes) ? pass_each(fd, messages, some, flags)
                                                              : real().sendmmsg(fd, messages, count, flags);
       });
+}
+
+// At a place of a file, which a socket has none of; -1 is none.
+UNET_PRELOAD ssize_t preadv64v2(int fd, const iovec* pieces, int count, off64_t at, int flags) {
+  if (file_of(fd) == nullptr) return real().preadv64v2(fd, pieces, count, at, flags);
+  if (at != -1) return static_cast<ssize_t>(answer(-ESPIPE));
+  if ((flags & ~(RWF_HIPRI | RWF_NOWAIT)) != 0) return static_cast<ssize_t>(answer(-EOPNOTSUPP));
+  return choose(
+      fd,
+      [&](File& file) -> int64_t {
+        if (count < 0 || static_cast<size_t>(count) > kIovecsMax) return -EINVAL;
+        msghdr message = message_of(pieces, count);
+        return asks_for_nothing(message) ? 0 : receive_message(file, message, (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0);
+      },
+      [&] { return real().preadv64v2(fd, pieces, count, at, flags); });
+}
+
+UNET_PRELOAD ssize_t pwritev64v2(int fd, const iovec* pieces, int count, off64_t at, int flags) {
+  if (file_of(fd) == nullptr) return real().pwritev64v2(fd, pieces, count, at, flags);
+  if (at != -1) return static_cast<ssize_t>(answer(-ESPIPE));
+  if ((flags & ~(RWF_HIPRI | RWF_NOWAIT)) != 0) return static_cast<ssize_t>(answer(-EOPNOTSUPP));
+  return choose(
+      fd,
+      [&](File& file) -> int64_t {
+        if (count < 0 || static_cast<size_t>(count) > kIovecsMax) return -EINVAL;
+        return send_message(file, message_of(pieces, count), (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0);
+      },
+      [&] { return real().pwritev64v2(fd, pieces, count, at, flags); });
+}
+
+UNET_PRELOAD ssize_t preadv2(int fd, const iovec* pieces, int count, off_t at, int flags) { return preadv64v2(fd, pieces, count, at, flags); }
+UNET_PRELOAD ssize_t pwritev2(int fd, const iovec* pieces, int count, off_t at, int flags) {
+  return pwritev64v2(fd, pieces, count, at, flags);
 }
 
 // What programs built with _FORTIFY_SOURCE call instead; the compiler has looked at what it could.

@@ -87,6 +87,7 @@ struct File : Entry {
   bool asked = false;            // those it is from have been asked for a connection, and none was taken since
   bool nonblocking = false;
   int backlog = 0;
+  int receive_least = 1;         // SO_RCVLOWAT
   Nanoseconds receive_within = 0, send_within = 0;  // SO_RCVTIMEO, SO_SNDTIMEO; 0: for ever
   std::vector<Option> options{};
   std::vector<Registration*> registrations{};  // in epoll sets

@@ -1,4 +1,5 @@
 // file_calls.cc - sendfile(), splice() and stdio on our sockets.
+#include <stdarg.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -122,6 +123,36 @@ UNET_PRELOAD ssize_t splice(int in, off64_t* in_offset, int out, off64_t* out_of
     if (to != nullptr) return static_cast<ssize_t>(answer(splice_in(in, *to, length, waits)));
   }
   return real().splice(in, in_offset, out, out_offset, length, flags);
+}
+
+// Formatted in memory: the C library would write it without asking anybody.
+UNET_PRELOAD int vdprintf(int fd, const char* format, va_list arguments) noexcept {
+  if (file_of(fd) == nullptr) return real().vdprintf(fd, format, arguments);
+  char* text = nullptr;
+  const int length = ::vasprintf(&text, format, arguments);
+  ssize_t went = 0;
+  for (int sent = 0; sent < length && went >= 0; sent += static_cast<int>(went)) {
+    went = write(fd, text + sent, static_cast<size_t>(length - sent));
+  }
+  if (length >= 0) ::free(text);
+  return went < 0 ? -1 : length;
+}
+
+UNET_PRELOAD int dprintf(int fd, const char* format, ...) noexcept {
+  va_list arguments;
+  va_start(arguments, format);
+  const int result = vdprintf(fd, format, arguments);
+  va_end(arguments);
+  return result;
+}
+
+UNET_PRELOAD int __vdprintf_chk(int fd, int, const char* format, va_list arguments) noexcept { return vdprintf(fd, format, arguments); }
+UNET_PRELOAD int __dprintf_chk(int fd, int, const char* format, ...) noexcept {
+  va_list arguments;
+  va_start(arguments, format);
+  const int result = vdprintf(fd, format, arguments);
+  va_end(arguments);
+  return result;
 }
 
 // The C library's streams read and write without asking anybody: those of sockets do it by our functions, whoever they become.

@@ -127,7 +127,7 @@ void Host::give_way() noexcept {
 
 // Either all of it, or nothing.
 Status Host::open_stack() {
-  auto context = Context::open(ni_);
+  auto context = Context::open(ni_, {}, kFirstDescriptor);
   if (!context) return tl::unexpected(context.error());
   sockets::SocketsOptions options;
   options.clock = clock_;
@@ -206,9 +206,18 @@ uint32_t Host::events(const File& file) const noexcept {
   const uint32_t handed = file.waiting.empty() ? 0 : EPOLLIN | EPOLLRDNORM;
   if (!file.is_ours()) return handed;
   uint32_t events = sockets_->stack().events(file.socket) | handed;
+  const bool few = file.receive_least > 1 && file.is_stream() && !file.listens && (events & (EPOLLIN | EPOLLRDHUP | EPOLLERR)) == EPOLLIN;
+  if (few && is_less(file)) [[unlikely]] events &= ~static_cast<uint32_t>(EPOLLIN);
   if ((events & EPOLLIN) != 0) events |= EPOLLRDNORM;
   if ((events & EPOLLOUT) != 0) events |= EPOLLWRNORM;
   return events;
+}
+
+// Than SO_RCVLOWAT says. Of a small buffer Linux wants no more than it holds, and neither do we.
+bool Host::is_less(const File& file) const noexcept {
+  sockets::Stack& stack = sockets_->stack();
+  const auto room = static_cast<uint32_t>(stack.option(file.socket, sockets::Stack::Option::receive_buffer));
+  return stack.queued(file.socket).receive < std::min(static_cast<uint32_t>(file.receive_least), room / 2);
 }
 
 File* Host::file(int fd) {

@@ -172,6 +172,7 @@ class Host {
   void dispatch();
   void begin_to_serve(File& file);
   void rest(File& file);
+  bool is_less(const File& file) const noexcept;
   bool is_lost() const noexcept { return context_ && !context_->alive(); }
   void lose_interface();
   void come_back();

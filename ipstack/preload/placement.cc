@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 
@@ -275,6 +276,12 @@ int set_option(File& file, int level, int name, const void* value, socklen_t len
     std::memcpy(&time, value, sizeof time);
     const Nanoseconds within = static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_usec) * kMicrosecond;
     (name == SO_RCVTIMEO ? file.receive_within : file.send_within) = within;
+  }
+  if (level == SOL_SOCKET && name == SO_RCVLOWAT && length >= sizeof(int)) {
+    int least;
+    std::memcpy(&least, value, sizeof least);
+    file.receive_least = least <= 0 ? least == 0 ? 1 : INT_MAX : least;
+    for (Registration* each : file.registrations) each->set->mark(*each);
   }
   if (!file.is_ours()) {
     const auto* const bytes = static_cast<const std::byte*>(value);

@@ -27,8 +27,7 @@ const Real& real() noexcept {
 }
 
 int out_of_the_way(int fd) noexcept {
-  constexpr int kFirst = 900;
-  const int moved = fd < 0 ? -1 : real().fcntl(fd, F_DUPFD_CLOEXEC, kFirst);
+  const int moved = fd < 0 ? -1 : real().fcntl(fd, F_DUPFD_CLOEXEC, kFirstDescriptor);
   if (moved < 0) return fd;
   real().close(fd);
   return moved;

@@ -20,7 +20,7 @@
 #define UNET_PRELOAD_FUNCTIONS(X)                                                                                                  \
   X(socket) X(bind) X(listen) X(accept) X(accept4) X(connect) X(shutdown) X(getsockname) X(getpeername) X(setsockopt) X(getsockopt) \
   X(read) X(readv) X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) X(write) X(writev) X(send) X(sendto) X(sendmsg) X(sendmmsg)           \
-  X(sendfile) X(sendfile64) X(splice)                                                                                              \
+  X(sendfile) X(sendfile64) X(splice) X(preadv64v2) X(pwritev64v2) X(vdprintf)                                                      \
   X(poll) X(ppoll) X(select) X(pselect) X(epoll_create) X(epoll_create1) X(epoll_ctl) X(epoll_wait) X(epoll_pwait) X(epoll_pwait2) \
   X(close) X(close_range) X(closefrom) X(dup) X(dup2) X(dup3) X(fcntl) X(fcntl64) X(ioctl) X(fdopen)                               \
   X(sigaction) X(signal) X(_exit) X(_Exit) X(execve) X(execvpe) X(fexecve) X(posix_spawn) X(posix_spawnp)                          \
@@ -37,6 +37,9 @@ struct Real {
 // Found when one is first wanted, which may be before the constructors of this library have run.
 const Real& real() noexcept;
 
+// Where this library's descriptors begin: behind the numbers that programs choose themselves, as a shell's 9, and expect where they open
+// few.
+constexpr int kFirstDescriptor = 900;
 // The descriptor by a number behind those that programs choose themselves, as a shell's 9, or count on as the next; else by its own.
 int out_of_the_way(int fd) noexcept;
 

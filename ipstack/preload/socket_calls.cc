@@ -3,6 +3,7 @@
 #include <netinet/tcp.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 #include <utility>
 
@@ -38,6 +39,7 @@ int take_connection(File& listener, sockaddr* address, socklen_t* length, int fl
   file->kernel = false;
   file->nonblocking = (flags & SOCK_NONBLOCK) != 0;
   file->bound = true;
+  file->receive_least = listener.receive_least;
   host.table().put(fd, *file);
   host.give_socket(*file, made);
   listener.unserved_since = 0;
@@ -103,6 +105,40 @@ int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
   }));
 }
 
+// To whom that leads only its link says.
+bool is_link_local_without_link(const sockaddr* address, socklen_t length) noexcept {
+  sockaddr_in6 six{};
+  if (sockets::family_of(address) != AF_INET6) return false;
+  std::memcpy(&six, address, std::min<size_t>(length, sizeof six));
+  return IN6_IS_ADDR_LINKLOCAL(&six.sin6_addr) && six.sin6_scope_id == 0;
+}
+
+// An option's value, as much of it as there is room for.
+int tell_int(int number, void* value, socklen_t* length) {
+  if (static_cast<int>(*length) < 0) return static_cast<int>(answer(-EINVAL));
+  *length = std::min(*length, static_cast<socklen_t>(sizeof number));
+  std::memcpy(value, &number, *length);
+  return 0;
+}
+
+// Of SO_RCVBUF and SO_SNDBUF, which Linux tells doubled, as it counts what its own bookkeeping takes.
+int told_of(const File& file, int name) {
+  int number = 0;
+  socklen_t length = sizeof number;
+  Host::get().sockets().getsockopt(file.socket, SOL_SOCKET, name, &number, &length);
+  return std::min(number, INT_MAX / 2);
+}
+
+// SO_PEERNAME: which will have no more room than the name is long.
+int tell_peer(const File& file, void* value, socklen_t* length) {
+  sockaddr_storage name;
+  socklen_t whole = sizeof name;
+  if (Host::get().sockets().getpeername(file.socket, reinterpret_cast<sockaddr*>(&name), &whole) != 0) return -1;
+  if (*length > whole) return static_cast<int>(answer(-EINVAL));
+  std::memcpy(value, &name, *length);
+  return 0;
+}
+
 int connect_of(File& file, const sockaddr* address, socklen_t length) {
   Host& host = Host::get();
   sockets::Address to;
@@ -111,6 +147,7 @@ int connect_of(File& file, const sockaddr* address, socklen_t length) {
     if (!file.is_ours()) return static_cast<int>(result_of(real().connect(file.fd(), address, length)));
     return apart ? static_cast<int>(result_of(host.sockets().connect(file.socket, address, length))) : -error;
   }
+  if (is_link_local_without_link(address, length)) return -EINVAL;
   const int kernel_fd = file.fd();
   bool decided = false;
   if (const int result = place_for(file, to, decided); result < 0) return result;
@@ -194,8 +231,8 @@ UNET_PRELOAD int shutdown(int fd, int how) noexcept {
   File* const file = Host::get().file(fd);
   if (file != nullptr && file->pair && how != SHUT_RD) Ancestors::say_all(*file, LinkMessage::Kind::end);
   if (file == nullptr || !file->is_ours()) return real().shutdown(fd, how);
+  if (file->kernel && (file->listens || !file->is_stream())) real().shutdown(fd, how);
   const int result = Host::get().sockets().shutdown(file->socket, how);
-  if (file->kernel && file->listens) real().shutdown(fd, how);
   if (file->listens && how != SHUT_WR) {
     Ancestors::say_all(*file, LinkMessage::Kind::close);
     Ancestors::give_back(*file);
@@ -236,7 +273,11 @@ UNET_PRELOAD int setsockopt(int fd, int level, int name, const void* value, sock
   if (file_of(fd) == nullptr) return result;
   if (result != 0) {
     const Host::Guard guard;
-    const File* const file = Host::get().file(fd);
+    File* const file = Host::get().file(fd);
+    // Where the kernel has no interface for groups, the network interface is one.
+    if ((errno == ENODEV || errno == EADDRNOTAVAIL) && file != nullptr && file->is_ours()) {
+      return static_cast<int>(answer(-set_option(*file, level, name, value, length)));
+    }
     return file != nullptr && file->pair && (level == IPPROTO_TCP || level == IPPROTO_IP || level == IPPROTO_IPV6) ? 0 : result;
   }
   const Host::Guard guard;
@@ -259,6 +300,9 @@ UNET_PRELOAD int getsockopt(int fd, int level, int name, void* value, socklen_t*
   }
   if (sockets::is_nowhere(value) || sockets::is_nowhere(length)) return static_cast<int>(answer(-EFAULT));
   Host::get().turn_if_due();
+  if (level == SOL_SOCKET && (name == SO_RCVBUF || name == SO_SNDBUF)) return tell_int(2 * told_of(*file, name), value, length);
+  if (level == SOL_SOCKET && name == SO_RCVLOWAT) return tell_int(file->receive_least, value, length);
+  if (level == SOL_SOCKET && name == SO_PEERNAME) return tell_peer(*file, value, length);
   const int result = Host::get().sockets().getsockopt(file->socket, level, name, value, length);
   return result < 0 && errno == ENOPROTOOPT ? real().getsockopt(fd, level, name, value, length) : result;
 }

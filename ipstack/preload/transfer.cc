@@ -3,6 +3,7 @@
 // A payload byte is copied by the stack as stack.h says; a message of several pieces up to kGather once more, into one piece.
 #include "ipstack/preload/transfer.h"
 
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 
@@ -34,6 +35,25 @@ int64_t check(const msghdr& message) noexcept {
   for (size_t i = 0; i < message.msg_iovlen; ++i) {
     if (message.msg_iov[i].iov_len > static_cast<size_t>(SSIZE_MAX)) return -EINVAL;
     if (message.msg_iov[i].iov_len != 0 && is_nowhere(message.msg_iov[i].iov_base)) return -EFAULT;
+  }
+  return 0;
+}
+
+// 0, or -errno: as Linux checks control data. What there is of it has no effect.
+int64_t check_control(const File& file, const msghdr& message) noexcept {
+  if (message.msg_controllen == 0) return 0;
+  if (is_nowhere(message.msg_control)) return -EFAULT;
+  auto& whole = const_cast<msghdr&>(message);
+  const auto* const end = static_cast<const std::byte*>(message.msg_control) + message.msg_controllen;
+  for (const cmsghdr* each = CMSG_FIRSTHDR(&message); each != nullptr; each = CMSG_NXTHDR(&whole, const_cast<cmsghdr*>(each))) {
+    const auto room = static_cast<size_t>(end - reinterpret_cast<const std::byte*>(each));
+    if (each->cmsg_len < sizeof(cmsghdr) || each->cmsg_len > room) return -EINVAL;
+    const auto is_one_of = [&](std::initializer_list<int> types) { return std::find(types.begin(), types.end(), each->cmsg_type) != types.end(); };
+    constexpr int kTransmitTime = 61;  // SCM_TXTIME
+    const bool general = is_one_of({SCM_RIGHTS, SCM_CREDENTIALS, SO_PRIORITY, SO_MARK, SO_TIMESTAMPING, kTransmitTime});
+    if (each->cmsg_level == SOL_SOCKET && !general) return -EINVAL;
+    const bool four = !file.is_stream() && file.domain == AF_INET && each->cmsg_level == IPPROTO_IP;
+    if (four && !is_one_of({IP_TTL, IP_TOS, IP_PKTINFO, IP_RETOPTS})) return -EINVAL;
   }
   return 0;
 }
@@ -73,6 +93,20 @@ int64_t send_stream(File& file, const std::byte* data, size_t length, int flags)
   return static_cast<int64_t>(sent);
 }
 
+// MSG_FASTOPEN. What did not go with the SYN follows when the connection stands, if the call may wait for that.
+int64_t connect_and_send(File& file, const std::byte* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
+  const int64_t begun = result_of(Host::get().sockets().sendto(file.socket, data, length, flags | MSG_DONTWAIT, to, to_length));
+  if (!waits(file, flags) || (begun < 0 && begun != -EINPROGRESS && begun != -EALREADY && begun != -EAGAIN)) return begun;
+  const auto sent = static_cast<size_t>(std::max<int64_t>(begun, 0));
+  if (begun >= 0 && sent == length) return begun;
+  const int64_t more = send_stream(file, data + sent, length - sent, flags & ~MSG_FASTOPEN);
+  sockets::Address remote;
+  if (more >= 0 && file.is_ours() && read_address(file, to, to_length, remote) == 0) {  // that it stands is told by this
+    static_cast<void>(Host::get().sockets().stack().connect(file.socket, remote));
+  }
+  return more < 0 && sent == 0 ? more : static_cast<int64_t>(sent) + std::max<int64_t>(more, 0);
+}
+
 int64_t send_datagram(File& file, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
   Host& host = Host::get();
   if (to != nullptr) {
@@ -90,6 +124,11 @@ int64_t send_datagram(File& file, const void* data, size_t length, int flags, co
   });
 }
 
+// SO_RCVLOWAT, for a call that has room for so much.
+bool few_are_no_use(const File& file, size_t length) noexcept {
+  return file.receive_least > 1 && length >= static_cast<size_t>(file.receive_least);
+}
+
 // Also if it is nothing that is asked for, it waits until there is something.
 int64_t receive_stream(File& file, std::byte* data, size_t length, int flags) {
   Host& host = Host::get();
@@ -97,6 +136,8 @@ int64_t receive_stream(File& file, std::byte* data, size_t length, int flags) {
   size_t received = 0;
   const int64_t result = host.block(file, POLLIN, may_wait, file.receive_within, [&](bool) -> int64_t {
     if (!file.is_ours()) return Host::gone(file, false);
+    if (few_are_no_use(file, length) && (host.events(file) & EPOLLIN) == 0) host.turn();
+    if (few_are_no_use(file, length) && may_wait && (host.events(file) & (EPOLLIN | EPOLLERR)) == 0) return -EAGAIN;
     do {
       const int64_t more = receive_ours(file, data + received, length - received, flags, nullptr, nullptr);
       if (more <= 0) return more;
@@ -140,9 +181,10 @@ int64_t send_bytes(File& file, const void* data, size_t length, int flags, const
   length = std::min(length, kTransferMax);
   if (is_nowhere(data) && length != 0) return -EFAULT;
   if (!file.is_stream()) return send_datagram(file, data, length, flags, to, to_length);
-  if (file.is_ours() && (flags & (MSG_FASTOPEN | MSG_OOB)) != 0) {
-    return result_of(Host::get().sockets().sendto(file.socket, data, length, flags | MSG_DONTWAIT, to, to_length));
+  if (file.is_ours() && (flags & MSG_FASTOPEN) != 0) {
+    return with_signal(file, connect_and_send(file, static_cast<const std::byte*>(data), length, flags, to, to_length), flags);
   }
+  if (file.is_ours() && (flags & MSG_OOB) != 0) return result_of(Host::get().sockets().send(file.socket, data, length, flags | MSG_DONTWAIT));
   return with_signal(file, send_stream(file, static_cast<const std::byte*>(data), length, flags), flags);
 }
 
@@ -186,6 +228,7 @@ int64_t receive_message(File& file, msghdr& message, int flags) {
 int64_t send_message(File& file, const msghdr& message, int flags) {
   if (is_nowhere(&message)) return -EFAULT;
   if (const int64_t wrong = check(message); wrong < 0) return wrong;
+  if (const int64_t wrong = check_control(file, message); wrong < 0) return wrong;
   const size_t whole = bytes_of(message);
   const auto* const to = static_cast<const sockaddr*>(message.msg_name);
   const socklen_t to_length = name_length(message);
