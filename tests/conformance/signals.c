@@ -68,16 +68,22 @@ CASE(signal_read_restarts, "read() goes on with SA_RESTART") {
   say_interrupted();
 }
 
+// From a socket of its own: whose datagrams an inherited one's are is another question.
+static void sends_to(int port) {
+  union Address to;
+  const socklen_t length = own_address(&to, port);
+  sendto((int)MUST(socket(family, SOCK_DGRAM, 0)), "late", 4, 0, &to.any, length);
+}
+
 CASE(signal_receive_datagram, "recv() of datagrams is interrupted, and goes on with SA_RESTART") {
-  int ends[2];
   char bytes[20];
-  datagrams(ends);
+  const int s = bound(SOCK_DGRAM);
   interrupting();
-  CALL(recv(ends[0], bytes, sizeof bytes, 0));
-  CALL(recvfrom(ends[0], bytes, sizeof bytes, 0, NULL, NULL));
+  CALL(recv(s, bytes, sizeof bytes, 0));
+  CALL(recvfrom(s, bytes, sizeof bytes, 0, NULL, NULL));
   say_interrupted();
-  restarting(sends, ends[1]);
-  CALL(recv(ends[0], bytes, sizeof bytes, 0));
+  restarting(sends_to, port_of(s));
+  CALL(recv(s, bytes, sizeof bytes, 0));
   say_interrupted();
 }
 
@@ -143,14 +149,17 @@ CASE(signal_accept, "accept() is interrupted") {
   say_interrupted();
 }
 
-static void calls(int listener) {
-  connected(listener);
+// Not by the listener that it has inherited, for which it might serve.
+static void calls(int port) {
+  union Address to;
+  const socklen_t length = own_address(&to, port);
+  connect((int)MUST(socket(family, SOCK_STREAM, 0)), &to.any, length);
   pause_ms(300);
 }
 
 CASE(signal_accept_restarts, "accept() goes on with SA_RESTART") {
   const int listener = listening();
-  restarting(calls, listener);
+  restarting(calls, port_of(listener));
   OPEN(accept(listener, NULL, NULL));
   say_interrupted();
 }
