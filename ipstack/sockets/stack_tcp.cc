@@ -190,7 +190,9 @@ int Stack::connect_again(uint32_t index) {
   const NearPart* const near = socket.near.get();
   if (near != nullptr ? near->state == NearPart::State::asking : is_opening(socket.tcp.connection->state())) return -EALREADY;
   socket.connecting = false;
-  if (near != nullptr ? near->state == NearPart::State::open : socket.tcp.connection->state() != tcp::State::closed) return 0;
+  // A stream that a neighbour has opened and ended at once has been connected: what became of it is for the next call.
+  const bool opened = near != nullptr && near->peer_life != 0;
+  if (near != nullptr ? opened : socket.tcp.connection->state() != tcp::State::closed) return 0;
   const int error = take_error(socket);
   forget_connection(index);
   return error != 0 ? -error : -ECONNABORTED;
