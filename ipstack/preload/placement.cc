@@ -260,7 +260,7 @@ bool is_advice(int level, int name) noexcept {
            name == SO_NO_CHECK || name == SO_TIMESTAMP || name == SO_TIMESTAMPNS;
   }
   if (level == IPPROTO_TCP) {
-    constexpr int kAdvice[] = {TCP_CORK, TCP_SYNCNT, TCP_LINGER2, TCP_DEFER_ACCEPT, TCP_WINDOW_CLAMP, TCP_QUICKACK, TCP_NOTSENT_LOWAT};
+    constexpr int kAdvice[] = {TCP_SYNCNT, TCP_LINGER2, TCP_DEFER_ACCEPT, TCP_WINDOW_CLAMP, TCP_QUICKACK, TCP_NOTSENT_LOWAT};
     return std::find(std::begin(kAdvice), std::end(kAdvice), name) != std::end(kAdvice);
   }
   if (level == IPPROTO_IP) return name == IP_MTU_DISCOVER || name == IP_RECVERR || name == IP_BIND_ADDRESS_NO_PORT || name == IP_FREEBIND;

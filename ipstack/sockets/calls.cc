@@ -56,6 +56,7 @@ constexpr OptionName kOptions[] = {
     {SOL_SOCKET, SO_KEEPALIVE, Stack::Option::keep_alive},
     {SOL_SOCKET, SO_BROADCAST, Stack::Option::broadcast},
     {IPPROTO_TCP, TCP_NODELAY, Stack::Option::no_delay},
+    {IPPROTO_TCP, TCP_CORK, Stack::Option::cork},
     {IPPROTO_TCP, TCP_MAXSEG, Stack::Option::max_segment},
     {IPPROTO_TCP, TCP_KEEPIDLE, Stack::Option::keep_idle},
     {IPPROTO_TCP, TCP_KEEPINTVL, Stack::Option::keep_interval},
@@ -221,7 +222,7 @@ ssize_t Sockets::send(int s, const void* data, size_t length, int flags) {
   const bool waits = (flags & MSG_DONTWAIT) == 0 && !is_nonblocking(s);
   // A blocking call takes all of it.
   const ssize_t result = block(waits, within(s).send, [&]() -> int64_t {
-    const int64_t more = stack_->send(s, bytes.subspan(sent));
+    const int64_t more = stack_->send(s, bytes.subspan(sent), (flags & MSG_MORE) != 0);
     if (more < 0) return more;
     sent += static_cast<size_t>(more);
     return sent < length && waits ? -EAGAIN : static_cast<int64_t>(sent);

@@ -122,7 +122,7 @@ class Stack {
   int connect(int socket, const Address& to);
   // As connect() with AF_UNSPEC: of a stream the connection is reset, or the listener ends, and the socket may be used anew.
   int disconnect(int socket);
-  int64_t send(int socket, Bytes data);
+  int64_t send(int socket, Bytes data, bool more = false);
   // connect() and send() at once, as sendto() with MSG_FASTOPEN: how much left with the SYN or waits behind it; -EINPROGRESS: nothing, as
   // the server's cookie is not known yet, and has been asked for.
   int64_t connect_with(int socket, Bytes data, const Address& to);
@@ -156,7 +156,7 @@ class Stack {
   void consume(int socket, uint32_t bytes);
 
   enum class Option : uint8_t {
-    error, type, accepts, reuse_address, only_ipv6, send_buffer, receive_buffer, no_delay, keep_alive, keep_idle, keep_interval, keep_count,
+    error, type, accepts, reuse_address, only_ipv6, send_buffer, receive_buffer, no_delay, cork, keep_alive, keep_idle, keep_interval, keep_count,
     user_timeout, linger, max_segment, hop_limit, traffic_class, congestion, udp_segment, udp_gro, broadcast, group_loop, group_hops,
     fast_open, fast_open_connect, reuse_port
   };

@@ -32,6 +32,7 @@ int Stack::set_option(int number, Option option, int64_t value) {
   }
   if (!socket->has_connection() || (!others && option != Option::congestion)) return 0;
   if (option == Option::congestion) socket->tcp.connection->set_congestion(wanted.congestion, now_);
+  if (option == Option::no_delay ? value != 0 : option == Option::cork && value == 0) socket->tcp.connection->push();
   // Data that had waited may go, and timers may be others.
   after(static_cast<uint32_t>(number));
   return 0;
@@ -104,6 +105,9 @@ int Stack::choose(Socket& socket, Option option, int64_t value, tcp::Options& tc
     case Option::no_delay:
       tcp.nagle = value == 0;
       break;
+    case Option::cork:
+      tcp.cork = value != 0;
+      break;
     case Option::keep_idle:
       if (!of_range(1, 32'767)) return -EINVAL;
       socket.keep_idle = static_cast<uint16_t>(value);
@@ -173,6 +177,7 @@ int64_t Stack::option(int number, Option option) {
   if (!stream) return -ENOPROTOOPT;
   switch (option) {
     case Option::no_delay: return !tcp->nagle;
+    case Option::cork: return tcp->cork;
     case Option::keep_idle: return socket->keep_idle;
     case Option::keep_interval: return static_cast<int64_t>(tcp->keep_alive_interval / kSecond);
     case Option::keep_count: return tcp->keep_alive_probes;

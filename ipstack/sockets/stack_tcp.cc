@@ -271,7 +271,7 @@ void Stack::return_error(int number, int error) noexcept {
   if (socket != nullptr && error != EAGAIN && error != EPIPE) socket->error = error;  // those come again by themselves
 }
 
-int64_t Stack::send(int number, Bytes data) {
+int64_t Stack::send(int number, Bytes data, bool more) {
   forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
@@ -294,6 +294,7 @@ int64_t Stack::send(int number, Bytes data) {
   if (is_opening(connection.state()) && !socket->deferred && !connection.is_early()) return -EAGAIN;
   const bool opens = socket->deferred;
   socket->deferred = false;
+  connection.expect_more(more);
   const tcp::Transferred sent = connection.send(data);
   if (sent.error != tcp::Error::none) return -EPIPE;
   if (sent.bytes < data.size() && connection.writable() != 0) starve(static_cast<uint32_t>(number));  // no chunk was to be had

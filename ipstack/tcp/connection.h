@@ -104,6 +104,10 @@ class Connection {
   // answered before the handshake is over. `cookie`: what the sender should have next time; empty: nothing is said.
   void answer_fast_open(bool valid, Bytes cookie) noexcept;
   Transferred send(Bytes data) noexcept;
+  // Of what send() takes from here on: more is to follow at once, so it waits as with Options::cork.
+  void expect_more(bool more) noexcept { more_ = more; }
+  // What is queued leaves, however little it is.
+  void push() noexcept { push_ = snd_nxt_ != queued_.end(); }
   // The same without a copy: room for the next bytes, at most `most`, where they leave from; perhaps less, empty if there is none now.
   // commit() says how many of them are there, before any other call. `spare` belongs to both: not kNoChunk, it is to be committed or
   // given back to the pool.
@@ -373,6 +377,8 @@ class Connection {
   bool duplicate_due_ : 1 = false;    // duplicate_ is to be told (RFC 2883)
   bool paced_ : 1 = false;            // pace_at_ is all that keeps more from being sent
   bool held_back_ : 1 = false;        // the congestion window was all that kept more from being sent
+  bool more_ : 1 = false;             // the application has said so
+  bool push_ : 1 = false;             // neither that nor Nagle's rule holds back what is queued
   bool may_undo_ : 1 = false;         // the last recovery, if undo_due_ comes to be 0
   enum class Forward : uint8_t { none, first_ack, second_ack } forward_ = Forward::none;  // F-RTO waits for that
   uint8_t challenges_ = 0;            // in the present second

@@ -301,6 +301,7 @@ void Connection::emit_fresh(Segment& segment, uint32_t bytes, bool fin, Nanoseco
   const uint32_t length = bytes + (fin ? 1 : 0);
   if (!scoreboard_.append(shared_.records, snd_nxt_, length, fin, now)) ++shared_.counters.no_record;
   snd_nxt_ += length;
+  if (snd_nxt_ == queued_.end()) push_ = false;
   if (fin) fin_sent_ = true;
   if (idle && !persisting_) since_ = now;
   if (is_synchronized(state_)) sent_at_ = now;
@@ -327,7 +328,9 @@ uint32_t Connection::worth_sending(uint32_t length_max, bool& fin) const noexcep
   const uint32_t bytes = std::min({unsent, usable, length_max});
   if (bytes == unsent) {
     fin = fin_queued_ && usable > bytes && is_synchronized(state_);
-    if (fin || !options_->nagle || bytes == 0 || (idle && bytes < unit())) return bytes;
+    if (fin || push_ || bytes == 0) return bytes;
+    const bool corked = options_->cork || more_;
+    if (!corked && (!options_->nagle || (idle && bytes < unit()))) return bytes;
     return bytes / unit() * unit();  // the rest of a segment waits for more, or for all before it to be acknowledged
   }
   if (bytes >= unit()) return bytes / unit() * unit();

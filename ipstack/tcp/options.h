@@ -28,6 +28,7 @@ struct Options {
   bool timestamps = true;
   bool sack = true;
   bool nagle = true;
+  bool cork = false;                // only full segments leave, but what has waited for a time-out and longer
   Ecn ecn = Ecn::passive;
   bool forward_recovery = true;     // F-RTO (RFC 5682): new data behind a time-out shows whether anything was lost
   bool hystart = true;              // HyStart++ (RFC 9406): the first slow start ends when round trips grow longer

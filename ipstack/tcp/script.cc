@@ -98,7 +98,7 @@ class Runner {
         {"user_timeout", {&options_.user_timeout, time}}, {"time_wait", {&options_.time_wait, time}},
         {"fin_wait_2", {&options_.fin_wait_2, time}}, {"keep_alive_idle", {&options_.keep_alive_idle, time}},
         {"keep_alive_interval", {&options_.keep_alive_interval, time}}};
-    const std::map<std::string, bool*> switches{{"nagle", &options_.nagle}, {"sack", &options_.sack},
+    const std::map<std::string, bool*> switches{{"nagle", &options_.nagle}, {"cork", &options_.cork}, {"sack", &options_.sack},
         {"timestamps", &options_.timestamps}, {"forward_recovery", &options_.forward_recovery},
         {"hystart", &options_.hystart}, {"pacing", &options_.pacing}, {"window_scaling", &options_.window_scaling}};
     if (times.count(name) != 0) {
@@ -422,6 +422,9 @@ class Runner {
     if (name == "established_ecn") return handshake(w, false, true);
     if (name == "listen") return result(w, it.listen(iss_, offset_));
     if (name == "connect") return result(w, it.connect(kPeerPort, iss_, now_, offset_));
+    if (name == "push") return it.push();
+    if (name == "more") return it.expect_more(true);
+    if (name == "no_more") return it.expect_more(false);
     if (name == "shutdown") return result(w, it.shutdown());
     if (name == "close") return result(w, it.close(now_));
     if (name == "abort") return result(w, it.abort());
