@@ -65,8 +65,8 @@ int pass_each(int fd, mmsghdr* messages, unsigned count, int flags) {
 }  // namespace
 
 UNET_PRELOAD ssize_t read(int fd, void* data, size_t length) {
-  return choose(
-      fd, [&](File& file) { return length == 0 ? 0 : receive_bytes(file, data, length, 0); }, [&] { return real().read(fd, data, length); });
+  const auto ours = [&](File& file) { return length == 0 ? 0 : receive_bytes(file, data, length, 0); };
+  return choose(fd, ours, [&] { return real().read(fd, data, length); });
 }
 
 UNET_PRELOAD ssize_t readv(int fd, const iovec* pieces, int count) {
@@ -227,7 +227,9 @@ UNET_PRELOAD ssize_t pwritev64v2(int fd, const iovec* pieces, int count, off64_t
       [&] { return real().pwritev64v2(fd, pieces, count, at, flags); });
 }
 
-UNET_PRELOAD ssize_t preadv2(int fd, const iovec* pieces, int count, off_t at, int flags) { return preadv64v2(fd, pieces, count, at, flags); }
+UNET_PRELOAD ssize_t preadv2(int fd, const iovec* pieces, int count, off_t at, int flags) {
+  return preadv64v2(fd, pieces, count, at, flags);
+}
 UNET_PRELOAD ssize_t pwritev2(int fd, const iovec* pieces, int count, off_t at, int flags) {
   return pwritev64v2(fd, pieces, count, at, flags);
 }

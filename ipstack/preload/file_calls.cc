@@ -126,7 +126,7 @@ UNET_PRELOAD ssize_t splice(int in, off64_t* in_offset, int out, off64_t* out_of
 }
 
 // Formatted in memory: the C library would write it without asking anybody.
-UNET_PRELOAD int vdprintf(int fd, const char* format, va_list arguments) noexcept {
+UNET_PRELOAD int vdprintf(int fd, const char* format, va_list arguments) {
   if (file_of(fd) == nullptr) return real().vdprintf(fd, format, arguments);
   char* text = nullptr;
   const int length = ::vasprintf(&text, format, arguments);
@@ -138,7 +138,7 @@ UNET_PRELOAD int vdprintf(int fd, const char* format, va_list arguments) noexcep
   return went < 0 ? -1 : length;
 }
 
-UNET_PRELOAD int dprintf(int fd, const char* format, ...) noexcept {
+UNET_PRELOAD int dprintf(int fd, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
   const int result = vdprintf(fd, format, arguments);

@@ -289,7 +289,8 @@ UNET_PRELOAD int getsockopt(int fd, int level, int name, void* value, socklen_t*
   if (file_of(fd) == nullptr) return real().getsockopt(fd, level, name, value, length);
   const Host::Guard guard;
   File* const file = Host::get().file(fd);
-  if (file != nullptr && file->lost && level == SOL_SOCKET && name == SO_ERROR && !sockets::is_nowhere(value) && !sockets::is_nowhere(length)) {
+  const bool somewhere = !sockets::is_nowhere(value) && !sockets::is_nowhere(length);
+  if (file != nullptr && file->lost && level == SOL_SOCKET && name == SO_ERROR && somewhere) {
     const int error = std::exchange(file->error, 0);
     *length = std::min(*length, static_cast<socklen_t>(sizeof error));
     std::memcpy(value, &error, *length);

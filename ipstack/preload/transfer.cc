@@ -48,7 +48,9 @@ int64_t check_control(const File& file, const msghdr& message) noexcept {
   for (const cmsghdr* each = CMSG_FIRSTHDR(&message); each != nullptr; each = CMSG_NXTHDR(&whole, const_cast<cmsghdr*>(each))) {
     const auto room = static_cast<size_t>(end - reinterpret_cast<const std::byte*>(each));
     if (each->cmsg_len < sizeof(cmsghdr) || each->cmsg_len > room) return -EINVAL;
-    const auto is_one_of = [&](std::initializer_list<int> types) { return std::find(types.begin(), types.end(), each->cmsg_type) != types.end(); };
+    const auto is_one_of = [&](std::initializer_list<int> types) {
+      return std::find(types.begin(), types.end(), each->cmsg_type) != types.end();
+    };
     constexpr int kTransmitTime = 61;  // SCM_TXTIME
     const bool general = is_one_of({SCM_RIGHTS, SCM_CREDENTIALS, SO_PRIORITY, SO_MARK, SO_TIMESTAMPING, kTransmitTime});
     if (each->cmsg_level == SOL_SOCKET && !general) return -EINVAL;
@@ -184,7 +186,9 @@ int64_t send_bytes(File& file, const void* data, size_t length, int flags, const
   if (file.is_ours() && (flags & MSG_FASTOPEN) != 0) {
     return with_signal(file, connect_and_send(file, static_cast<const std::byte*>(data), length, flags, to, to_length), flags);
   }
-  if (file.is_ours() && (flags & MSG_OOB) != 0) return result_of(Host::get().sockets().send(file.socket, data, length, flags | MSG_DONTWAIT));
+  if (file.is_ours() && (flags & MSG_OOB) != 0) {
+    return result_of(Host::get().sockets().send(file.socket, data, length, flags | MSG_DONTWAIT));
+  }
   return with_signal(file, send_stream(file, static_cast<const std::byte*>(data), length, flags), flags);
 }
 

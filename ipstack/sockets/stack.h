@@ -156,9 +156,9 @@ class Stack {
   void consume(int socket, uint32_t bytes);
 
   enum class Option : uint8_t {
-    error, type, accepts, reuse_address, only_ipv6, send_buffer, receive_buffer, no_delay, cork, keep_alive, keep_idle, keep_interval, keep_count,
-    user_timeout, linger, max_segment, hop_limit, traffic_class, congestion, udp_segment, udp_gro, broadcast, group_loop, group_hops,
-    fast_open, fast_open_connect, reuse_port
+    error, type, accepts, reuse_address, only_ipv6, send_buffer, receive_buffer, no_delay, cork, keep_alive, keep_idle, keep_interval,
+    keep_count, user_timeout, linger, max_segment, hop_limit, traffic_class, congestion, udp_segment, udp_gro, broadcast, group_loop,
+    group_hops, fast_open, fast_open_connect, reuse_port
   };
   int set_option(int socket, Option option, int64_t value);
   int64_t option(int socket, Option option);
