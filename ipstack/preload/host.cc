@@ -346,7 +346,8 @@ void Host::finish() noexcept {
     context_.reset();
     sockets_.reset();  // waits for the ends of its streams
   }
-  unlock();
+  // The lock is never given back: other threads may be in calls, and there is no stack for them any longer. What this one still calls, the
+  // kernel's sockets answer.
 }
 
 }  // namespace unet::preload

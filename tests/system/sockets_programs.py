@@ -263,7 +263,7 @@ def sockperf(role):
             finally:
                 end(process, signal.SIGKILL)
             what = f"{command}: {out[-1500:]}{err[-500:]}"
-            require(process.returncode == 0, what)
+            require(process.returncode == 0, f"ended with {process.returncode}: {what}")
             lost = re.search(r"# dropped messages = (\d+); # duplicated messages = (\d+); # out-of-order messages = (\d+)", out)
             require(lost is not None and ("--tcp" not in command or lost.groups() == ("0", "0", "0")), what)
             require(int(re.findall(r"ReceivedMessages=(\d+)", out)[-1]) > 10, what)
