@@ -200,10 +200,14 @@ UNET_PRELOAD int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) 
 }
 
 // At a place of a file, which a socket has none of; -1 is none.
+static int64_t refused_at(off64_t at, int flags) noexcept {
+  if (at != -1) return -ESPIPE;
+  return (flags & ~(RWF_HIPRI | RWF_NOWAIT)) != 0 ? -EOPNOTSUPP : 0;
+}
+
 UNET_PRELOAD ssize_t preadv64v2(int fd, const iovec* pieces, int count, off64_t at, int flags) {
   if (file_of(fd) == nullptr) return real().preadv64v2(fd, pieces, count, at, flags);
-  if (at != -1) return static_cast<ssize_t>(answer(-ESPIPE));
-  if ((flags & ~(RWF_HIPRI | RWF_NOWAIT)) != 0) return static_cast<ssize_t>(answer(-EOPNOTSUPP));
+  if (const int64_t why = refused_at(at, flags); why != 0) return static_cast<ssize_t>(answer(why));
   return choose(
       fd,
       [&](File& file) -> int64_t {
@@ -216,8 +220,7 @@ UNET_PRELOAD ssize_t preadv64v2(int fd, const iovec* pieces, int count, off64_t 
 
 UNET_PRELOAD ssize_t pwritev64v2(int fd, const iovec* pieces, int count, off64_t at, int flags) {
   if (file_of(fd) == nullptr) return real().pwritev64v2(fd, pieces, count, at, flags);
-  if (at != -1) return static_cast<ssize_t>(answer(-ESPIPE));
-  if ((flags & ~(RWF_HIPRI | RWF_NOWAIT)) != 0) return static_cast<ssize_t>(answer(-EOPNOTSUPP));
+  if (const int64_t why = refused_at(at, flags); why != 0) return static_cast<ssize_t>(answer(why));
   return choose(
       fd,
       [&](File& file) -> int64_t {
