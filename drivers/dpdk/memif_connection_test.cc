@@ -26,7 +26,6 @@
 #include <catch2/catch.hpp>
 
 #include "drivers/dpdk/dpdk_port.h"
-#include "drivers/dpdk/memif_regions.h"
 
 namespace unet::drivers {
 namespace {
@@ -375,24 +374,6 @@ TEST_CASE("memif servers at one socket are reached until the last of them is clo
   one.reset();
   CHECK_FALSE(ControlSocket(name).connect());
   CHECK(ControlSocket(name).listen());
-}
-
-TEST_CASE("memory that looks like a memif client's stays open when it was there before the first memif of the process, or is mapped") {
-  const auto is_open = [](const Descriptor& memory) { return fcntl(memory.get(), F_GETFD) >= 0; };
-  OrphanedRegions orphans;
-  const Descriptor before = region("memif_region_0");
-  orphans.spare_present();
-  const Descriptor mapped = region("memif_region_0"), other = region("something");
-  void* const address = mmap(nullptr, kRingBytes, PROT_READ, MAP_SHARED, mapped.get(), 0);
-  REQUIRE(address != MAP_FAILED);
-  const int orphan = dup(Descriptor(region("memif_region_0")).get());
-  REQUIRE(orphan >= 0);
-  CHECK(orphans.close({}, kSecond));
-  CHECK(is_open(before));
-  CHECK(is_open(mapped));
-  CHECK(is_open(other));
-  CHECK(fcntl(orphan, F_GETFD) < 0);
-  CHECK(munmap(address, kRingBytes) == 0);
 }
 
 TEST_CASE("a memif server whose socket is taken can be opened when it is free") {
