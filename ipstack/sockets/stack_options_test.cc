@@ -2,7 +2,7 @@
 #include <cerrno>
 #include <catch2/catch.hpp>
 
-#include "ipstack/sockets/test_network.h"
+#include "ipstack/sockets/test_two.h"
 
 using namespace unet;
 using namespace unet::sockets;
@@ -10,39 +10,9 @@ using namespace unet::sockets::sim;
 
 namespace {
 
-struct Two {
-  World world;
-  uint32_t here = world.add_interface({"10.0.0.1"}), there = world.add_interface({"10.0.0.2"});
-  Application a{world, here}, b{world, there};
-
-  struct Ends {
-    int client, server;
-  };
-  Ends connect(uint16_t port) {
-    const int listener = b.stack->socket(Type::stream, false);
-    REQUIRE(b.stack->bind(listener, at("10.0.0.2", port)) == 0);
-    REQUIRE(b.stack->listen(listener, 8) == 0);
-    const int client = a.stack->socket(Type::stream, false);
-    REQUIRE(a.stack->connect(client, at("10.0.0.2", port)) == -EINPROGRESS);
-    world.run(world.now + kSecond);
-    const int server = b.stack->accept(listener);
-    REQUIRE(server >= 0);
-    b.stack->close(listener);
-    return {client, server};
-  }
-};
-
-std::vector<std::byte> receive(Stack& stack, int socket) {
-  std::vector<std::byte> got(1 << 20);
-  const int64_t bytes = stack.receive(socket, got);
-  REQUIRE(bytes >= 0);
-  got.resize(static_cast<size_t>(bytes));
-  return got;
-}
-
 TEST_CASE("options of one connection are not another's, and count at once") {
   Two two;
-  const int first = two.connect(80).client, second = two.connect(81).client;
+  const int first = two.connect(at("10.0.0.2", 80)).first, second = two.connect(at("10.0.0.2", 81)).first;
   Stack& a = *two.a.stack;
   REQUIRE(a.set_option(first, Stack::Option::keep_idle, 10) == 0);
   REQUIRE(a.set_option(first, Stack::Option::keep_alive, 1) == 0);
@@ -57,7 +27,7 @@ TEST_CASE("options of one connection are not another's, and count at once") {
 
 TEST_CASE("a cork holds back what is no full segment, and lets it go when it is drawn") {
   Two two;
-  const auto [client, server] = two.connect(80);
+  const auto [client, server] = two.connect(at("10.0.0.2", 80));
   Stack &a = *two.a.stack, &b = *two.b.stack;
   REQUIRE(a.set_option(client, Stack::Option::cork, 1) == 0);
   CHECK(a.option(client, Stack::Option::cork) == 1);

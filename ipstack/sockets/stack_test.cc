@@ -2,37 +2,13 @@
 #include <cerrno>
 #include <catch2/catch.hpp>
 
-#include "ipstack/sockets/test_network.h"
+#include "ipstack/sockets/test_two.h"
 
 using namespace unet;
 using namespace unet::sockets;
 using namespace unet::sockets::sim;
 
 namespace {
-
-struct Two {
-  World world;
-  uint32_t here = world.add_interface({"10.0.0.1", "fd00::1"}), there = world.add_interface({"10.0.0.2", "fd00::2"});
-  Application a{world, here}, b{world, there};
-
-  int listen(Application& at_, const Address& to, int backlog = 8) {
-    const int socket = at_.stack->socket(Type::stream, !to.host.is_ipv4());
-    REQUIRE(at_.stack->bind(socket, to) == 0);
-    REQUIRE(at_.stack->listen(socket, backlog) == 0);
-    return socket;
-  }
-  // A connection, and its two sockets.
-  std::pair<int, int> connect(Application& from, Application& to, const Address& address) {
-    const int listener = listen(to, address);
-    const int client = from.stack->socket(Type::stream, !address.host.is_ipv4());
-    REQUIRE(from.stack->connect(client, address) == -EINPROGRESS);
-    world.run(world.now + kSecond);
-    const int server = to.stack->accept(listener);
-    REQUIRE(server >= 0);
-    to.stack->close(listener);
-    return {client, server};
-  }
-};
 
 // A segment from a stranger to 10.0.0.2.
 std::vector<std::byte> segment(const ip::TcpFields& fields, bool checked = false) {
@@ -55,18 +31,10 @@ uint32_t last_sequence(const World::Port& port) {
   return view.sequence.value;
 }
 
-std::vector<std::byte> receive(Stack& stack, int socket) {
-  std::vector<std::byte> got(1 << 20);
-  const int64_t bytes = stack.receive(socket, got);
-  REQUIRE(bytes >= 0);
-  got.resize(static_cast<size_t>(bytes));
-  return got;
-}
-
 TEST_CASE("a connection carries bytes both ways and ends") {
   const char* const host = GENERATE("10.0.0.2", "fd00::2");
   Two two;
-  const auto [client, server] = two.connect(two.a, two.b, at(host, 80));
+  const auto [client, server] = two.connect(at(host, 80));
   Stack &a = *two.a.stack, &b = *two.b.stack;
   Address address;
   REQUIRE(b.remote_address(server, address) == 0);
@@ -188,7 +156,7 @@ TEST_CASE("misuse of a stream has Linux's errors") {
 
 TEST_CASE("what a reset does to both calls, once") {
   Two two;
-  const auto [client, server] = two.connect(two.a, two.b, at("10.0.0.2", 80));
+  const auto [client, server] = two.connect(at("10.0.0.2", 80));
   REQUIRE(two.b.stack->set_option(server, Stack::Option::linger, 0) == 0);
   CHECK(two.b.stack->close(server) == 0);
   two.world.run(two.world.now + kSecond);
@@ -242,7 +210,7 @@ TEST_CASE("a socket stays its owner's while a further connection takes the place
 
 TEST_CASE("half a connection goes on after the other half has ended") {
   Two two;
-  const auto [client, server] = two.connect(two.a, two.b, at("10.0.0.2", 80));
+  const auto [client, server] = two.connect(at("10.0.0.2", 80));
   Stack &a = *two.a.stack, &b = *two.b.stack;
   CHECK(a.shutdown(client, Stack::How::write) == 0);
   CHECK(a.send(client, pattern(1)) == -EPIPE);
@@ -360,7 +328,7 @@ TEST_CASE("who was sent a cookie is connected by it, though a further SYN has fo
 
 TEST_CASE("nothing is lost when the network has no room") {
   Two two;
-  const auto [client, server] = two.connect(two.a, two.b, at("10.0.0.2", 80));
+  const auto [client, server] = two.connect(at("10.0.0.2", 80));
   two.a.port.no_room = true;
   const auto data = pattern(10'000);
   CHECK(two.a.stack->send(client, data) == 10'000);
@@ -381,7 +349,7 @@ TEST_CASE("nothing is lost when the network has no room") {
 
 TEST_CASE("a killed application's peers are reset when they say something") {
   Two two;
-  const auto [client, server] = two.connect(two.a, two.b, at("10.0.0.2", 80));
+  const auto [client, server] = two.connect(at("10.0.0.2", 80));
   static_cast<void>(server);
   two.b.port.no_room = true;  // so that it says nothing itself
   two.b.end();
@@ -393,7 +361,7 @@ TEST_CASE("a killed application's peers are reset when they say something") {
 
 TEST_CASE("changes are told once, and again when there is more") {
   Two two;
-  const auto [client, server] = two.connect(two.a, two.b, at("10.0.0.2", 80));
+  const auto [client, server] = two.connect(at("10.0.0.2", 80));
   Change change;
   while (two.a.stack->next_change(change)) CHECK(change.socket == client);
   while (two.b.stack->next_change(change)) {}

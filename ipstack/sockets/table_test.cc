@@ -4,7 +4,7 @@
 #include <linux/tcp.h>
 
 #include "ipstack/sockets/calls.h"
-#include "ipstack/sockets/test_network.h"
+#include "ipstack/sockets/test_two.h"
 
 using namespace unet;
 using namespace unet::sockets;
@@ -12,25 +12,8 @@ using namespace unet::sockets::sim;
 
 namespace {
 
-struct Two {
-  World world;
-  uint32_t here = world.add_interface({"10.0.0.1", "fd00::1"}), there = world.add_interface({"10.0.0.2", "fd00::2"});
-  Application a{world, here}, b{world, there};
-
-  Two() { a.port.tables_max = b.port.tables_max = kSocketTablesMax; }
-  std::pair<int, int> connect() {
-    const Address to{*ip::parse_ip("10.0.0.2"), 80};
-    const int listener = b.stack->socket(Type::stream, false);
-    REQUIRE(b.stack->bind(listener, to) == 0);
-    REQUIRE(b.stack->listen(listener, 8) == 0);
-    const int client = a.stack->socket(Type::stream, false);
-    REQUIRE(a.stack->connect(client, to) == -EINPROGRESS);
-    world.run(world.now + kSecond);
-    const int server = b.stack->accept(listener);
-    REQUIRE(server >= 0);
-    b.stack->close(listener);
-    return {client, server};
-  }
+struct Telling : Two {
+  Telling() { a.port.tables_max = b.port.tables_max = kSocketTablesMax; }
 };
 
 uint32_t place(const Application& of, int socket) { return of.stack->told_at(socket); }
@@ -48,7 +31,7 @@ SocketState state(const Application& of, int socket) { return state_at(of, place
 }  // namespace
 
 TEST_CASE("a stack tells of a socket from when it has a port until it is no more") {
-  Two t;
+  Telling t;
   const int listener = t.b.stack->socket(Type::stream, true);
   CHECK(t.b.port.tables.empty());
   REQUIRE(t.b.stack->bind(listener, {{}, 443}) == 0);
@@ -59,7 +42,7 @@ TEST_CASE("a stack tells of a socket from when it has a port until it is no more
   CHECK(told(t.b, listener).flags == SocketFlags::kIpv6);
   CHECK(told(t.b, listener).send_queue == 5);
 
-  const auto [client, server] = t.connect();
+  const auto [client, server] = t.connect(at("10.0.0.2", 80));
   for (const auto& [at, socket, other] : {std::tuple{&t.a, client, &t.b}, std::tuple{&t.b, server, &t.a}}) {
     const SocketRecord record = told(*at, socket);
     CHECK(record.protocol == 6);
@@ -99,8 +82,8 @@ TEST_CASE("a stack tells of a socket from when it has a port until it is no more
 }
 
 TEST_CASE("who asks is told all that changes, a part at each run") {
-  Two t;
-  const auto [client, server] = t.connect();
+  Telling t;
+  const auto [client, server] = t.connect(at("10.0.0.2", 80));
   const std::vector<std::byte> data(3000);
   REQUIRE(t.a.stack->send(client, data) == 3000);
   t.world.run(t.world.now + kSecond);
@@ -133,8 +116,8 @@ TEST_CASE("who asks is told all that changes, a part at each run") {
 }
 
 TEST_CASE("congestion control is chosen before and during a connection, and told of") {
-  Two t;
-  const auto ends = t.connect();
+  Telling t;
+  const auto ends = t.connect(at("10.0.0.2", 80));
   const int client = ends.first, server = ends.second;
   const auto told_congestion = [&](uint64_t asked) {
     t.a.port.table(0).header().asked.store(asked);
@@ -166,7 +149,7 @@ TEST_CASE("congestion control is chosen before and during a connection, and told
 }
 
 TEST_CASE("more sockets than a table holds, and more than there may be tables") {
-  Two t;
+  Telling t;
   t.b.port.tables_max = 2;
   std::vector<int> sockets;
   for (uint32_t i = 0; i < 2 * kSocketTableFirst + 10; ++i) {
@@ -184,9 +167,9 @@ TEST_CASE("more sockets than a table holds, and more than there may be tables") 
 
 TEST_CASE("a close of which all data is acknowledged is left to the network interface, and nothing else is") {
   for (const bool with_table : {true, false}) {
-    Two t;
+    Telling t;
     if (!with_table) t.a.port.tables_max = 0;
-    const auto [client, server] = t.connect();
+    const auto [client, server] = t.connect(at("10.0.0.2", 80));
     CHECK_FALSE(t.a.stack->idle());
     t.world.loss = 1;  // nobody hears the FIN
     t.a.stack->close(client);
@@ -195,8 +178,8 @@ TEST_CASE("a close of which all data is acknowledged is left to the network inte
     t.a.end();
     CHECK(t.a.port.sent == before + (with_table ? 0 : 1));  // the other resets it
   }
-  Two t;
-  const auto [client, server] = t.connect();
+  Telling t;
+  const auto [client, server] = t.connect(at("10.0.0.2", 80));
   t.world.loss = 1;
   REQUIRE(t.a.stack->send(client, std::vector<std::byte>(10)) == 10);
   const uint32_t of_client = place(t.a, client);
@@ -209,8 +192,8 @@ TEST_CASE("a close of which all data is acknowledged is left to the network inte
 }
 
 TEST_CASE("what cannot be reset for want of room stays told") {
-  Two t;
-  const auto [client, server] = t.connect();
+  Telling t;
+  const auto [client, server] = t.connect(at("10.0.0.2", 80));
   const uint32_t of_client = place(t.a, client);
   t.a.port.no_room = true;
   t.a.end();

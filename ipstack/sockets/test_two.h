@@ -1,0 +1,51 @@
+// test_two.h - two hosts of test_network.h with an application each, and connections between them; for Catch's tests.
+#pragma once
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "ipstack/sockets/test_network.h"
+
+namespace unet::sockets::sim {
+
+// All that has come to a socket.
+inline std::vector<std::byte> receive(Stack& stack, int socket) {
+  std::vector<std::byte> got(1 << 20);
+  const int64_t bytes = stack.receive(socket, got);
+  REQUIRE(bytes >= 0);
+  got.resize(static_cast<size_t>(bytes));
+  return got;
+}
+
+// Two hosts, with an application each.
+struct Two {
+  World world;
+  uint32_t here = world.add_interface({"10.0.0.1", "fd00::1"}), there = world.add_interface({"10.0.0.2", "fd00::2"});
+  Application a{world, here}, b{world, there};
+
+  int listen(Application& on, const Address& address, int backlog = 8) {
+    const int socket = on.stack->socket(Type::stream, !address.host.is_ipv4());
+    REQUIRE(on.stack->bind(socket, address) == 0);
+    REQUIRE(on.stack->listen(socket, backlog) == 0);
+    return socket;
+  }
+  // A connection, and its two sockets.
+  std::pair<int, int> connect(Application& from, Application& to, const Address& address) {
+    const int listener = listen(to, address);
+    const int client = from.stack->socket(Type::stream, !address.host.is_ipv4());
+    REQUIRE(from.stack->connect(client, address) == -EINPROGRESS);
+    world.run(world.now + kSecond);
+    const int server = to.stack->accept(listener);
+    REQUIRE(server >= 0);
+    to.stack->close(listener);
+    return {client, server};
+  }
+  std::pair<int, int> connect(const Address& address) { return connect(a, b, address); }
+};
+
+}  // namespace unet::sockets::sim
