@@ -217,7 +217,7 @@ UNET_PRELOAD int connect(int fd, const sockaddr* address, socklen_t length) {
     sockets::Address to;
     const bool known = read_address(*file, address, length, to) == 0;
     bool decided = false;
-    if (!known || file->is_ours()) return static_cast<int>(answer(connect_of(*file, address, length)));
+    if (!known) return static_cast<int>(answer(connect_of(*file, address, length)));
     if (const int result = place_for(*file, to, decided); result < 0) return static_cast<int>(answer(result));
     if (decided) return static_cast<int>(answer(connect_of(*file, address, length)));
   }
