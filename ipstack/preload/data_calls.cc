@@ -39,16 +39,16 @@ auto choose(int fd, Ours ours, Kernel kernel) {
   return kernel();
 }
 
-// The kernel judges what undecided sockets send where: a datagram or a first byte may make one ours.
-bool becomes_ours(int fd, int flags, const sockaddr* to, socklen_t length) {
-  if (to == nullptr || file_of(fd) == nullptr) return false;
+// The kernel judges what undecided sockets send where: a datagram or a first byte may make one ours. 0, or -errno.
+int place_sender(int fd, int flags, const sockaddr* to, socklen_t length) {
+  if (to == nullptr || file_of(fd) == nullptr) return 0;
   const Host::Guard guard;
   File* const file = Host::get().file(fd);
   unet::sockets::Address remote;
   const bool places = file != nullptr && !file->is_ours() && (!file->is_stream() || (flags & MSG_FASTOPEN) != 0);
-  if (!places || read_address(*file, to, length, remote) != 0) return false;
+  if (!places || read_address(*file, to, length, remote) != 0) return 0;
   bool ours = false;
-  return place_for(*file, remote, ours) == 0 && ours;
+  return place_for(*file, remote, ours);
 }
 
 // sendmmsg() of messages of which some pass sockets.
@@ -158,14 +158,15 @@ UNET_PRELOAD ssize_t send(int fd, const void* data, size_t length, int flags) {
 }
 
 UNET_PRELOAD ssize_t sendto(int fd, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
-  becomes_ours(fd, flags, to, to_length);
+  if (const int wrong = place_sender(fd, flags, to, to_length); wrong < 0) return answer(wrong);
   return choose(
       fd, [&](File& file) { return send_bytes(file, data, length, flags, to, to_length); },
       [&] { return real().sendto(fd, data, length, flags, to, to_length); });
 }
 
 UNET_PRELOAD ssize_t sendmsg(int fd, const msghdr* message, int flags) {
-  if (!is_nowhere(message)) becomes_ours(fd, flags, static_cast<const sockaddr*>(message->msg_name), name_length(*message));
+  const auto* const to = is_nowhere(message) ? nullptr : static_cast<const sockaddr*>(message->msg_name);
+  if (const int wrong = to == nullptr ? 0 : place_sender(fd, flags, to, name_length(*message)); wrong < 0) return answer(wrong);
   return choose(
       fd, [&](File& file) { return send_message(file, *message, flags); },
       [&] {
@@ -176,7 +177,8 @@ UNET_PRELOAD ssize_t sendmsg(int fd, const msghdr* message, int flags) {
 
 UNET_PRELOAD int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) {
   if (count != 0 && !is_nowhere(messages)) {
-    becomes_ours(fd, flags, static_cast<const sockaddr*>(messages[0].msg_hdr.msg_name), name_length(messages[0].msg_hdr));
+    const auto* const to = static_cast<const sockaddr*>(messages[0].msg_hdr.msg_name);
+    if (const int wrong = place_sender(fd, flags, to, name_length(messages[0].msg_hdr)); wrong < 0) return static_cast<int>(answer(wrong));
   }
   return choose(
       fd,

@@ -155,6 +155,7 @@ bool Host::open() {
   lacks_memory_ = !opened && opened.error().code == Errc::out_of_memory;
   if (opened) {
     opened_at_ = now();
+    known_ = sockets_->network().configuration();
     protect();
     return true;
   }
@@ -162,6 +163,15 @@ bool Host::open() {
   if (!std::exchange(told, true) || logs_) std::fprintf(stderr, "unet-sockets: %s\n", opened.error().text.c_str());
   errno = errno_of(opened.error());
   return false;
+}
+
+// Asked for anew while an address is not to be used yet.
+const IpConfiguration* Host::configuration() {
+  if (sockets_ == nullptr) return known_ ? &*known_ : nullptr;
+  sockets::EndpointNetwork& network = sockets_->network();
+  const auto& all = network.configuration().addresses;
+  if (std::any_of(all.begin(), all.end(), [](const auto& each) { return each.tentative; })) static_cast<void>(network.refresh());
+  return &network.configuration();
 }
 
 void Host::give_socket(File& file, int socket) {

@@ -93,6 +93,8 @@ class Host {
   bool lacks_memory() const noexcept { return lacks_memory_; }
   sockets::Sockets& sockets() noexcept { return *sockets_; }
   bool is_open() const noexcept { return sockets_ != nullptr; }
+  // Addresses of the network interface; while it is away, as they were. Null: there was none yet.
+  const IpConfiguration* configuration();
   const Rules& rules() const noexcept { return rules_; }
   Nanoseconds now() const noexcept { return clock_.now(); }
   bool logs() const noexcept { return logs_; }
@@ -198,6 +200,7 @@ class Host {
   bool lacks_memory_ = false;
   std::optional<Context> context_;
   std::unique_ptr<sockets::Sockets> sockets_;
+  std::optional<IpConfiguration> known_;  // of the network interface, when it was asked last
   int endpoint_fd_ = -1;
   std::vector<File*> by_socket_;         // of the stack's
   uint64_t arrivals_ = 0;                // turns in which something had come

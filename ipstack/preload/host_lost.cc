@@ -42,6 +42,7 @@ void Host::lose_interface() {
     for (Sleeper* each : file->sleepers) each->wake();
   }
   by_socket_.clear();
+  known_ = sockets_->network().configuration();
   sockets::Sockets::leave(std::move(sockets_));
   context_.reset();
   endpoint_fd_ = -1;

@@ -26,17 +26,8 @@ uint8_t protocol_of(const File& file) noexcept { return file.is_stream() ? ip::P
 
 int result_of(int result) noexcept { return result < 0 ? -errno : result; }
 
-// Of the network interface; asked for anew while an address is not to be used yet.
-const IpConfiguration& configuration() {
-  sockets::EndpointNetwork& network = Host::get().sockets().network();
-  const auto& all = network.configuration().addresses;
-  if (std::any_of(all.begin(), all.end(), [](const auto& each) { return each.tentative; })) static_cast<void>(network.refresh());
-  return network.configuration();
-}
-
 // The network interface has that address, or a way to it.
-bool is_reachable(const ip::IpAddress& to) {
-  const IpConfiguration& all = configuration();
+bool is_reachable(const IpConfiguration& all, const ip::IpAddress& to) {
   if (std::any_of(all.addresses.begin(), all.addresses.end(),
                   [&](const auto& each) { return ip::same_network(each.address, to, each.prefix); })) {
     return true;
@@ -47,9 +38,14 @@ bool is_reachable(const ip::IpAddress& to) {
   });
 }
 
-bool is_own(const ip::IpAddress& host) {
-  const IpConfiguration& all = configuration();
+bool is_own(const IpConfiguration& all, const ip::IpAddress& host) {
   return std::any_of(all.addresses.begin(), all.addresses.end(), [&](const auto& each) { return each.address == host; });
+}
+
+// What the network interface has, or had before it went: that does not become the kernel's, which might lead it to another host.
+const IpConfiguration* known_addresses() {
+  static_cast<void>(Host::get().open());
+  return Host::get().configuration();
 }
 
 enum class Part : uint8_t { ours, kernel, both, nobody };  // nobody: there is no memory to find out
@@ -58,10 +54,11 @@ enum class Part : uint8_t { ours, kernel, both, nobody };  // nobody: there is n
 Part part_of_local(const File& file, const sockets::Address& local) {
   if (const auto said = Host::get().rules().find(protocol_of(file), local)) return *said == Owner::ours ? Part::ours : Part::kernel;
   if (local.host.is_loopback()) return Part::kernel;
-  if (!Host::get().open()) return Host::get().lacks_memory() ? Part::nobody : Part::kernel;
+  const IpConfiguration* const all = known_addresses();
+  if (all == nullptr) return Host::get().lacks_memory() ? Part::nobody : Part::kernel;
   if (local.host.is_unspecified()) return Part::both;
   const bool group = local.host.is_multicast() && !file.is_stream();
-  return group || is_own(local.host) ? Part::ours : Part::kernel;
+  return group || is_own(*all, local.host) ? Part::ours : Part::kernel;
 }
 
 // The kernel's socket does not wait, as the program's calls look at both.
@@ -116,7 +113,9 @@ Owner owner_of_remote(const File& file, const sockets::Address& remote) {
   if (const auto said = host.rules().find(protocol_of(file), remote)) return *said;
   if (remote.host.is_unspecified() || remote.host.is_loopback()) return Owner::kernel;
   const bool mapped = file.domain == AF_INET6 && remote.host.is_ipv4() && remote.host == ip::ipv4_address(0u);
-  return !mapped && host.open() && is_reachable(remote.host) ? Owner::ours : Owner::kernel;
+  if (mapped) return Owner::kernel;
+  const IpConfiguration* const all = known_addresses();
+  return all != nullptr && is_reachable(*all, remote.host) ? Owner::ours : Owner::kernel;
 }
 
 int begin_ours(File& file) {
@@ -214,7 +213,7 @@ int listen_file(File& file, int backlog, bool& decided) {
   decided = true;
   if (!file.is_stream()) return result_of(real().listen(file.fd(), backlog));
   if (!file.is_ours()) {
-    if (!Host::get().open()) {
+    if (known_addresses() == nullptr) {
       if (Host::get().lacks_memory()) return -ENOMEM;
       decided = false;
       leave_to_kernel(file);

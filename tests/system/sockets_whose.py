@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+# sockets_whose.py - whose a socket of an unmodified program is, by unet-sockets: what the network interface has does not become the kernel's
+# while it is away, and what is the kernel's keeps nobody from ours.
+#
+# Usage: sockets_whose.py UNETD UNET_SOCKETS     (77: no unet-sockets)
+#        sockets_whose.py --peer SCENE ADDRESS   what the program does
+import contextlib
+import errno
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+from daemon import WAIT, Unetd, directory, main, require
+from ip_spaces import OUR_ADDRESSES, OURS, VERSIONS, Lines
+
+UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
+PORT = 8500
+
+
+# ---- the program
+
+
+def say(text):
+    os.write(1, f"{text}\n".encode())
+
+
+def family_of(address):
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def connection(address):
+    """By our stack: the client's end and the server's."""
+    with socket.create_server((address, PORT), family=family_of(address)) as listener:
+        client = socket.create_connection((address, PORT))
+        server, _ = listener.accept()
+    for each in (client, server):
+        each.settimeout(WAIT)
+    return client, server
+
+
+def error_of(call):
+    try:
+        call()
+    except OSError as e:
+        return errno.errorcode[e.errno]
+    return "0"
+
+
+def away(address):
+    """The network interface is killed, and comes back."""
+    client, _server = connection(address)
+    datagrams = socket.socket(family_of(address), socket.SOCK_DGRAM)
+    any_address = "::" if ":" in address else "0.0.0.0"
+
+    def new(kind=socket.SOCK_STREAM):
+        return socket.socket(family_of(address), kind)
+
+    say("ready")
+    sys.stdin.readline()
+    calls = {"recv": lambda: client.recv(1), "connect": lambda: new().connect((address, PORT)),
+             "sendto": lambda: datagrams.sendto(b"x", (address, PORT)),
+             "connect datagrams": lambda: new(socket.SOCK_DGRAM).connect((address, PORT)), "bind": lambda: new().bind((address, PORT)),
+             "bind any": lambda: new().bind((any_address, PORT)), "listen": lambda: new().listen(1)}
+    for name, call in calls.items():
+        say(f"{name}: {error_of(call)}")
+    loopback = "::1" if ":" in address else "127.0.0.1"
+    with socket.create_server((loopback, PORT), family=family_of(address)) as listener, socket.create_connection((loopback, PORT)):
+        listener.accept()[0].close()
+    say("loopback: 0")
+    sys.stdin.readline()
+    end = time.monotonic() + WAIT
+    while (error := error_of(lambda: connection(address))) != "0" and time.monotonic() < end:
+        time.sleep(0.05)
+    say(f"back: {error}")
+
+
+def waits(address):
+    """A thread waits for the kernel to connect what is bound to both; the others go on."""
+    client, server = connection(address)
+    loopback, any_address = ("::1", "::") if ":" in address else ("127.0.0.1", "0.0.0.0")
+    full = socket.socket(family_of(address))
+    full.bind((loopback, 0))
+    full.listen(0)
+    waiting = [socket.socket(family_of(address)) for _ in range(2)]
+    for each in waiting:  # the last of them has no room there: its SYN is said again and again
+        each.setblocking(False)
+        each.connect_ex(full.getsockname())
+    bound = socket.socket(family_of(address))
+    bound.bind((any_address, 0))
+    begins = threading.Event()
+
+    def connects():
+        begins.set()
+        with contextlib.suppress(OSError):
+            bound.connect(full.getsockname())
+
+    threading.Thread(target=connects, daemon=True).start()
+    begins.wait(WAIT)
+    time.sleep(0.2)
+    client.sendall(b"ping")
+    say(f"got: {server.recv(4).decode()}")
+    os._exit(0)
+
+
+PEERS = {each.__name__: each for each in (away, waits)}
+
+
+# ---- the test
+
+
+@contextlib.contextmanager
+def begun(socket_path, scene, address):
+    env = os.environ | {"UNET_NI": f"unix:{socket_path}", "UNET_SOCKET": socket_path}
+    process = subprocess.Popen([UNET_SOCKETS, sys.executable, os.path.abspath(__file__), "--peer", scene, address], env=env,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, start_new_session=True)
+    process.lines = Lines(process.stdout)
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(WAIT)
+        process.stdin.close()
+        process.stdout.close()
+
+
+def network_interface(d):
+    return Unetd(UNETD, "--socket", f"{d}/s", "--port", "nowhere", "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed")
+
+
+def go_on(process):
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def test_away():
+    expected = ["recv: ECONNRESET", "connect: ENETDOWN", "sendto: ENETDOWN", "connect datagrams: ENETDOWN", "bind: ENETDOWN",
+                "bind any: ENETDOWN", "listen: ENETDOWN", "loopback: 0"]
+    for v in VERSIONS:
+        with directory() as d, network_interface(d) as daemon, begun(f"{d}/s", "away", OURS[v]) as program:
+            require(program.lines.next() == "ready", "the program")
+            daemon.stop(signal.SIGKILL)
+            go_on(program)
+            for line in expected:
+                said = program.lines.next()
+                require(said == line, f"IPv{v}: {said}, not {line}")
+            with network_interface(d):
+                go_on(program)
+                said = program.lines.next()
+                require(said == "back: 0", f"IPv{v}: {said}")
+
+
+def test_waits():
+    for v in VERSIONS:
+        with directory() as d, network_interface(d), begun(f"{d}/s", "waits", OURS[v]) as program:
+            said = program.lines.next()
+            require(said == "got: ping", f"IPv{v}: {said}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--peer"]:
+        PEERS[sys.argv[2]](*sys.argv[3:])
+        sys.exit(0)
+    if not os.path.exists(UNET_SOCKETS):
+        print("skipped: there is no unet-sockets")
+        sys.exit(77)
+    sys.exit(main(globals()))
