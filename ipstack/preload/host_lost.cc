@@ -43,7 +43,7 @@ void Host::lose_interface() {
   }
   by_socket_.clear();
   known_ = sockets_->network().configuration();
-  sockets::Sockets::leave(std::move(sockets_));
+  sockets::Sockets::forget(std::move(sockets_));
   context_.reset();
   endpoint_fd_ = -1;
   if (watcher_ != nullptr) watcher_->wake();

@@ -94,7 +94,13 @@ Result<std::unique_ptr<Sockets>> Sockets::open(Context& context, const SocketsOp
 Sockets::Sockets(std::unique_ptr<EndpointNetwork> network, const SocketsOptions& options)
     : options_(options), network_(std::move(network)), stack_(std::make_unique<Stack>(*network_, options.stack, clock_.now())) {}
 
+// To free it all would copy the pages that it shares with its parent.
 void Sockets::leave(std::unique_ptr<Sockets> sockets) { static_cast<void>(sockets->stack_.release()); }
+
+void Sockets::forget(std::unique_ptr<Sockets> sockets) {
+  sockets->stack_->forget();
+  sockets->stack_.reset();
+}
 
 Sockets::~Sockets() {
   if (stack_ == nullptr) return;

@@ -39,6 +39,8 @@ class Sockets {
   ~Sockets();
   // In a child after fork(): says and ends nothing, as all of it is the parent's; unmaps and closes what it can.
   static void leave(std::unique_ptr<Sockets> sockets);
+  // When the network interface is gone: nobody is there to be told of their ends.
+  static void forget(std::unique_ptr<Sockets> sockets);
   Sockets(const Sockets&) = delete;
   Sockets& operator=(const Sockets&) = delete;
 

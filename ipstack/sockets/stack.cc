@@ -45,6 +45,7 @@ Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
 }
 
 Stack::~Stack() {
+  if (forgets_) return;
   for (uint32_t i = 0; i < slab_.end(); ++i) {
     if (!slab_.has(i) || !slab_[i].has_connection() || left_to_interface(i)) continue;
     slab_[i].tcp.connection->abort();

@@ -102,6 +102,8 @@ class Stack {
   // Resets all connections but those that the network interface ends: who wants them to end well closes them, and goes on until idle(). Its
   // claims of ports end with the network.
   ~Stack();
+  // It ends without a word to anybody, as the network interface is gone.
+  void forget() noexcept { forgets_ = true; }
   Stack(const Stack&) = delete;
   Stack& operator=(const Stack&) = delete;
 
@@ -501,6 +503,7 @@ class Stack {
   std::vector<uint32_t> awaiting_;  // streams that wait to hear whose a port is, and some that do no longer
   uint32_t lives_ = 0;
 
+  bool forgets_ = false;
   Reserved reserved_;
   Awaited awaited_;
   SocketTables tables_;

@@ -18,7 +18,7 @@ from daemon import WAIT, Unetd, directory, main, require
 from ip_spaces import OUR_ADDRESSES, OURS, VERSIONS, Lines
 
 UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
-PORT = 8500
+PORT, RESTARTS = 8500, 4
 
 
 # ---- the program
@@ -78,6 +78,27 @@ def away(address):
     say(f"back: {error}")
 
 
+def memory():
+    """Bytes of addresses: what a stack has is hardly touched here."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmSize:"))
+
+
+def grows(address):
+    """The network interface goes and comes back, many times."""
+    for time_ in range(RESTARTS):
+        end = time.monotonic() + WAIT
+        while (error := error_of(lambda: connection(address))) != "0" and time.monotonic() < end:
+            time.sleep(0.05)
+        kept = connection(address)
+        if time_ == 0:
+            first = memory()
+        say(f"connected: {error}")
+        sys.stdin.readline()
+        require(error_of(lambda: kept[0].recv(1)) == "ECONNRESET", "no reset")
+    say(f"grew by {(memory() - first) >> 20} MiB")
+
+
 def waits(address):
     """A thread waits for the kernel to connect what is bound to both; the others go on."""
     client, server = connection(address)
@@ -106,7 +127,7 @@ def waits(address):
     os._exit(0)
 
 
-PEERS = {each.__name__: each for each in (away, waits)}
+PEERS = {each.__name__: each for each in (away, grows, waits)}
 
 
 # ---- the test
@@ -152,6 +173,22 @@ def test_away():
                 go_on(program)
                 said = program.lines.next()
                 require(said == "back: 0", f"IPv{v}: {said}")
+
+
+def test_memory():
+    """A lost stack is freed: it has 66 MiB of addresses."""
+    with directory() as d, contextlib.ExitStack() as all_:
+        daemon = all_.enter_context(network_interface(d))
+        program = all_.enter_context(begun(f"{d}/s", "grows", OURS[4]))
+        for left in reversed(range(RESTARTS)):
+            said = program.lines.next()
+            require(said == "connected: 0", said)
+            daemon.stop(signal.SIGKILL)
+            go_on(program)
+            if left != 0:
+                daemon = all_.enter_context(network_interface(d))
+        said = program.lines.next()
+        require(said.startswith("grew by") and int(said.split()[2]) < 66, said)
 
 
 def test_waits():
