@@ -267,6 +267,15 @@ bool is_advice(int level, int name) noexcept {
   return false;
 }
 
+// For the stack's socket that it may become. A later value is instead of an earlier one; but IP's memberships of groups are many of one name.
+void keep_option(File& file, int level, int name, const void* value, socklen_t length) {
+  const auto* const bytes = static_cast<const std::byte*>(value);
+  if (level == SOL_SOCKET || level == IPPROTO_TCP) {
+    std::erase_if(file.options, [&](const File::Option& each) { return each.level == level && each.name == name; });
+  }
+  file.options.push_back({level, name, std::vector<std::byte>(bytes, bytes + length)});
+}
+
 }  // namespace
 
 int set_option(File& file, int level, int name, const void* value, socklen_t length) {
@@ -283,8 +292,7 @@ int set_option(File& file, int level, int name, const void* value, socklen_t len
     for (Registration* each : file.registrations) each->set->mark(*each);
   }
   if (!file.is_ours()) {
-    const auto* const bytes = static_cast<const std::byte*>(value);
-    file.options.push_back({level, name, std::vector<std::byte>(bytes, bytes + length)});
+    if (!file.pair) keep_option(file, level, name, value, length);
     return 0;
   }
   if (Host::get().sockets().setsockopt(file.socket, level, name, value, length) == 0) return 0;

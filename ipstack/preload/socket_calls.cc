@@ -156,7 +156,7 @@ int connect_of(File& file, const sockaddr* address, socklen_t length) {
   const auto begun = static_cast<int>(result_of(host.sockets().connect(file.socket, address, length)));
   if (file.nonblocking || (begun != -EINPROGRESS && begun != -EALREADY)) return begun;
   const int64_t done = host.block(file, POLLOUT, true, file.send_within, [&](bool) -> int64_t {
-    if (!file.is_ours()) return -EBADF;
+    if (!file.is_ours()) return Host::gone(file, true);
     const int more = host.sockets().stack().connect(file.socket, to);
     return more == -EISCONN ? 0 : more == -EINPROGRESS || more == -EALREADY ? -EAGAIN : more;
   });

@@ -9,6 +9,7 @@ import errno
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -78,10 +79,10 @@ def away(address):
     say(f"back: {error}")
 
 
-def memory():
-    """Bytes of addresses: what a stack has is hardly touched here."""
+def memory(kind):
+    """Bytes, of the process's status."""
     with open("/proc/self/status", encoding="ascii") as status:
-        return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmSize:"))
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith(kind + ":"))
 
 
 def grows(address):
@@ -92,11 +93,26 @@ def grows(address):
             time.sleep(0.05)
         kept = connection(address)
         if time_ == 0:
-            first = memory()
+            first = memory("VmSize")
         say(f"connected: {error}")
         sys.stdin.readline()
         require(error_of(lambda: kept[0].recv(1)) == "ECONNRESET", "no reset")
-    say(f"grew by {(memory() - first) >> 20} MiB")
+    say(f"grew by {(memory('VmSize') - first) >> 20} MiB")
+
+
+def options(address):
+    """What is set of a socket that is nobody's yet is kept once."""
+    one = socket.socket(family_of(address))
+    for n in range(100):
+        one.settimeout(n)
+    before = memory("VmRSS")
+    for n in range(100_000):
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", n % 7 + 1, 0))
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, n % 2)
+    say(f"grew by {(memory('VmRSS') - before) >> 10} KiB")
+    listener = socket.create_server((address, PORT), family=family_of(address))
+    one.connect(listener.getsockname()[:2])
+    say(f"kept {one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)}")
 
 
 def waits(address):
@@ -127,7 +143,7 @@ def waits(address):
     os._exit(0)
 
 
-PEERS = {each.__name__: each for each in (away, grows, waits)}
+PEERS = {each.__name__: each for each in (away, grows, options, waits)}
 
 
 # ---- the test
@@ -176,7 +192,7 @@ def test_away():
 
 
 def test_memory():
-    """A lost stack is freed: it has 66 MiB of addresses."""
+    """A lost stack is freed: it has 66 MiB of addresses, of which little is touched here."""
     with directory() as d, contextlib.ExitStack() as all_:
         daemon = all_.enter_context(network_interface(d))
         program = all_.enter_context(begun(f"{d}/s", "grows", OURS[4]))
@@ -189,6 +205,14 @@ def test_memory():
                 daemon = all_.enter_context(network_interface(d))
         said = program.lines.next()
         require(said.startswith("grew by") and int(said.split()[2]) < 66, said)
+
+
+def test_options():
+    with directory() as d, network_interface(d), begun(f"{d}/s", "options", OURS[4]) as program:
+        said = program.lines.next()
+        require(said.startswith("grew by") and int(said.split()[2]) < 2048, said)
+        said = program.lines.next()
+        require(said == "kept 1", said)
 
 
 def test_waits():
