@@ -53,6 +53,7 @@ constexpr OptionName kOptions[] = {
     {SOL_SOCKET, SO_REUSEPORT, Stack::Option::reuse_port},
     {SOL_SOCKET, SO_SNDBUF, Stack::Option::send_buffer},
     {SOL_SOCKET, SO_RCVBUF, Stack::Option::receive_buffer},
+    {SOL_SOCKET, SO_PEEK_OFF, Stack::Option::peek_offset},
     {SOL_SOCKET, SO_KEEPALIVE, Stack::Option::keep_alive},
     {SOL_SOCKET, SO_BROADCAST, Stack::Option::broadcast},
     {IPPROTO_TCP, TCP_NODELAY, Stack::Option::no_delay},
@@ -473,7 +474,7 @@ int Sockets::getsockopt(int s, int level, int name, void* value, socklen_t* leng
   const OptionName* const option = find_option(level, name);
   if (option == nullptr) return answer(-ENOPROTOOPT);
   const int64_t number = stack_->option(s, option->option);
-  if (number < 0) return answer(static_cast<int>(number));
+  if (number < 0 && option->option != Stack::Option::peek_offset) return answer(static_cast<int>(number));
   const auto result = static_cast<int>(number);
   return put(&result, sizeof result);
 }

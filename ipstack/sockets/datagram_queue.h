@@ -56,6 +56,31 @@ class DatagramQueue {
     const Bytes payload{memory_.get() + head_ + sizeof(Head), head.payload};
     return {head.from, head.to, head.segment, payload.subspan(taken_)};
   }
+  // The one that a peek finds which leaves out the first `skip` bytes of all that wait, as Linux's SO_PEEK_OFF counts: one without bytes is
+  // found once. `skip` is then what it leaves out of that one. False: there is none. `together`: several that came together are one.
+  bool find(uint32_t& skip, bool together, Datagram& found) noexcept {
+    uint32_t at = head_, taken = taken_;
+    for (uint32_t i = 0; i < count_; ++i, taken = 0) {
+      at = place_of(at);
+      Head head = Head::read(memory_.get() + at);
+      Bytes left = Bytes(memory_.get() + at + sizeof(Head), head.payload).subspan(taken);
+      do {
+        const bool several = !together && head.segment != 0 && left.size() > head.segment;
+        const Bytes first = several ? left.first(head.segment) : left;
+        if (skip < first.size() || (skip == 0 && !head.peeked)) {
+          head.peeked = first.empty();
+          head.write(memory_.get() + at);
+          found = {head.from, head.to, head.segment, first};
+          return true;
+        }
+        skip -= static_cast<uint32_t>(first.size());
+        left = left.subspan(first.size());
+      } while (!left.empty());
+      at += head.bytes;
+      if (at == size_) at = 0;
+    }
+    return false;
+  }
   // Of several that came together, the first is taken.
   void pop_segment(uint32_t bytes) noexcept {
     taken_ += bytes;
@@ -77,6 +102,7 @@ class DatagramQueue {
     uint32_t payload = 0, segment = 0;
     Address from{};
     ip::IpAddress to{};
+    bool peeked = false;  // without bytes, and find() has had it
 
     void write(std::byte* to_) const noexcept { std::memcpy(to_, this, sizeof *this); }
     static Head read(const std::byte* from_) noexcept {
@@ -88,11 +114,13 @@ class DatagramQueue {
   static constexpr uint32_t kLargest = 64 * 1024 + sizeof(Head) + 8;
 
   static uint32_t room_for(uint32_t payload) noexcept { return (payload + static_cast<uint32_t>(sizeof(Head)) + 7) & ~7u; }
-  void skip() noexcept {
+  // Where the record is that follows the one before `at`.
+  uint32_t place_of(uint32_t at) const noexcept {
     uint32_t bytes = 0;
-    if (size_ - head_ >= sizeof(Head)) std::memcpy(&bytes, memory_.get() + head_ + offsetof(Head, bytes), sizeof bytes);
-    if (bytes == 0) head_ = 0;
+    if (size_ - at >= sizeof(Head)) std::memcpy(&bytes, memory_.get() + at + offsetof(Head, bytes), sizeof bytes);
+    return bytes == 0 ? 0 : at;
   }
+  void skip() noexcept { head_ = place_of(head_); }
 
   std::unique_ptr<std::byte[]> memory_;
   uint32_t size_ = 0, head_ = 0, tail_ = 0, count_ = 0, waiting_ = 0;

@@ -93,6 +93,7 @@ void Stack::drop(uint32_t index) {
   if (socket.near != nullptr) drop_pieces(*socket.near);
   give_back_port(socket);
   tables_.give_back(socket.told_at);
+  if (socket.peeks_behind) peek_offsets_.erase(index);
   slab_.drop(index);
 }
 

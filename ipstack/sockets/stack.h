@@ -14,9 +14,11 @@
 // and into the socket's queue and from there to the application.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <span>
 #include <utility>
@@ -160,8 +162,9 @@ class Stack {
   enum class Option : uint8_t {
     error, type, accepts, reuse_address, only_ipv6, send_buffer, receive_buffer, no_delay, cork, keep_alive, keep_idle, keep_interval,
     keep_count, user_timeout, linger, max_segment, hop_limit, traffic_class, congestion, udp_segment, udp_gro, broadcast, group_loop,
-    group_hops, fast_open, fast_open_connect, reuse_port
+    group_hops, fast_open, fast_open_connect, reuse_port, peek_offset
   };
+  // Values as Linux's; -1 is no error of linger and peek_offset: they are off.
   int set_option(int socket, Option option, int64_t value);
   int64_t option(int socket, Option option);
 
@@ -319,12 +322,27 @@ class Stack {
   void give_back_port(Socket& socket);
   void give_back_name(Socket& socket);
   bool fits(const Socket& socket, const Address& to) const noexcept;
-  bool is_awaited(uint32_t index) const noexcept { return awaited_.socket == static_cast<int>(index) && awaited_.came < 0; }
+  bool is_awaited(uint32_t index) const noexcept {
+    return awaited_.socket == static_cast<int>(index) && awaited_.came < 0 && !slab_[index].peeks_behind;
+  }
   int64_t take_awaited() noexcept { return std::exchange(awaited_.came, -1); }
   static Ports::Families families_of(const Socket& socket) noexcept {
     return !socket.ipv6 ? Ports::kIpv4 : socket.only_ipv6 ? Ports::kIpv6 : Ports::kBoth;
   }
   Ports& ports_of(const Socket& socket) noexcept { return socket.type == Type::stream ? tcp_ports_ : udp_ports_; }
+
+  // SO_PEEK_OFF: what a peek leaves out, and how that changes by what is peeked, and by what is read.
+  uint32_t peek_offset(uint32_t index) const noexcept { return slab_[index].peeks_behind ? peek_offsets_.at(index) : 0; }
+  void set_peek_offset(uint32_t index, std::optional<uint32_t> offset);
+  void count_peeked(uint32_t index, size_t bytes) noexcept {
+    if (slab_[index].peeks_behind) [[unlikely]] peek_offsets_.at(index) += static_cast<uint32_t>(bytes);
+  }
+  void count_read(uint32_t index, size_t bytes) noexcept {
+    if (!slab_[index].peeks_behind) [[likely]] return;
+    uint32_t& offset = peek_offsets_.at(index);
+    offset -= std::min(offset, static_cast<uint32_t>(bytes));
+  }
+  static size_t copy_behind(Bytes piece, size_t& skip, MutableBytes into) noexcept;
 
   // paths.cc: which addresses we have, and what way leads where
   bool is_own(const ip::IpAddress& address) const;
@@ -488,6 +506,7 @@ class Stack {
   ip::PathMtu path_mtus_;           // that connections have found, for those that come after them
   std::vector<uint32_t> listeners_ = std::vector<uint32_t>(65'536, kNone);  // the first at that port
   std::vector<uint32_t> datagrams_ = std::vector<uint32_t>(65'536, kNone);  // the first at that port
+  std::map<uint32_t, uint32_t> peek_offsets_;  // of the few sockets that have one
   uint32_t embryos_ = 0;            // connections whose handshake peers have begun
   Nanoseconds cookie_at_ = 0;       // when one was sent last
 

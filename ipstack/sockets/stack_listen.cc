@@ -63,6 +63,7 @@ int Stack::accept(int number, Address* peer) {
   accepted.listener = kNone;
   accepted.waits = false;
   accepted.owned = true;
+  if (socket->peeks_behind) set_peek_offset(index, peek_offset(static_cast<uint32_t>(number)));
   if (peer != nullptr) *peer = accepted.remote;
   note(index);
   return static_cast<int>(index);

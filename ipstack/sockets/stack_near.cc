@@ -62,7 +62,8 @@ int64_t Stack::receive_near(uint32_t index, MutableBytes data, bool peek) {
   if (awaited_.socket == static_cast<int>(index) && awaited_.came >= 0) return take_awaited();
   Socket& socket = slab_[index];
   NearPart& part = *socket.near;
-  if (part.unread == 0) {
+  size_t skip = peek ? peek_offset(index) : 0;
+  if (part.unread <= skip) {
     if (part.end_came) return 0;  // as of TCP
     if (socket.error != 0) return -take_error(socket);
     if (part.state == NearPart::State::asking) return -EAGAIN;
@@ -71,12 +72,10 @@ int64_t Stack::receive_near(uint32_t index, MutableBytes data, bool peek) {
   size_t copied = 0;
   for (const NearPart::Piece& piece : part.pieces) {
     if (copied == data.size()) break;
-    const Bytes bytes = piece.bytes();
-    const size_t count = std::min(bytes.size(), data.size() - copied);
-    copy_bytes(data.data() + copied, bytes.data(), count);
-    copied += count;
+    copied += copy_behind(piece.bytes(), skip, data.subspan(copied));
   }
-  if (!peek) consume_near(index, static_cast<uint32_t>(copied));
+  if (peek) count_peeked(index, copied);
+  else consume_near(index, static_cast<uint32_t>(copied));
   return static_cast<int64_t>(copied);
 }
 
@@ -89,6 +88,7 @@ int Stack::gather_near(Socket& socket, std::span<Bytes> pieces) {
 void Stack::consume_near(uint32_t index, uint32_t bytes) {
   NearPart& part = *slab_[index].near;
   bytes = std::min(bytes, part.unread);
+  count_read(index, bytes);
   part.unread -= bytes;
   part.untold += bytes;
   while (bytes != 0) {

@@ -18,6 +18,10 @@ int Stack::set_option(int number, Option option, int64_t value) {
   forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
+  if (option == Option::peek_offset) {
+    set_peek_offset(static_cast<uint32_t>(number), value < 0 ? std::nullopt : std::optional(static_cast<uint32_t>(value)));
+    return 0;
+  }
   if (socket->type == Type::datagram) {
     tcp::Options nobodys;
     return choose(*socket, option, value, nobodys);
@@ -46,6 +50,7 @@ int Stack::choose(Socket& socket, Option option, int64_t value, tcp::Options& tc
   switch (option) {
     case Option::error:
     case Option::type:
+    case Option::peek_offset:
     case Option::accepts: return -ENOPROTOOPT;
     case Option::reuse_address: socket.reuse = value != 0; return 0;
     case Option::reuse_port: socket.reuse_port = value != 0; return 0;
@@ -149,6 +154,12 @@ int Stack::choose(Socket& socket, Option option, int64_t value, tcp::Options& tc
   return 0;
 }
 
+void Stack::set_peek_offset(uint32_t index, std::optional<uint32_t> offset) {
+  slab_[index].peeks_behind = offset.has_value();
+  if (offset) peek_offsets_[index] = *offset;
+  else peek_offsets_.erase(index);
+}
+
 int64_t Stack::option(int number, Option option) {
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
@@ -158,6 +169,7 @@ int64_t Stack::option(int number, Option option) {
     case Option::error: return take_error(*socket);
     case Option::type: return static_cast<int64_t>(socket->type);
     case Option::accepts: return socket->listening != nullptr;
+    case Option::peek_offset: return socket->peeks_behind ? int64_t{peek_offset(static_cast<uint32_t>(number))} : -1;
     case Option::reuse_address: return socket->reuse;
     case Option::reuse_port: return socket->reuse_port;
     case Option::only_ipv6: return socket->only_ipv6;

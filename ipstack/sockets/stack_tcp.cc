@@ -311,7 +311,8 @@ int64_t Stack::receive(int number, MutableBytes data, bool peek) {
   if (socket->near != nullptr) return receive_near(static_cast<uint32_t>(number), data, peek);
   if (!socket->has_connection()) return socket->error != 0 ? -take_error(*socket) : -ENOTCONN;
   tcp::Connection& connection = *socket->tcp.connection;
-  if (connection.readable() == 0) {
+  size_t skip = peek ? peek_offset(static_cast<uint32_t>(number)) : 0;
+  if (connection.readable() <= skip) {
     if (connection.readiness().ended) return 0;  // as on Linux also if it was reset after that: those who send hear of it
     if (socket->error != 0) return -take_error(*socket);
     const tcp::State state = connection.state();
@@ -324,18 +325,24 @@ int64_t Stack::receive(int number, MutableBytes data, bool peek) {
     return socket->shut_read || state == tcp::State::closed || connection.readiness().ended ? 0 : -EAGAIN;
   }
   if (peek) {
-    const uint32_t count = connection.gather(pieces_);
     size_t copied = 0;
-    for (uint32_t i = 0; i < count && copied < data.size(); ++i) {
-      const size_t part = std::min(pieces_[i].size(), data.size() - copied);
-      copy_bytes(data.data() + copied, pieces_[i].data(), part);
-      copied += part;
-    }
+    const uint32_t count = connection.gather(pieces_);
+    for (uint32_t i = 0; i < count && copied < data.size(); ++i) copied += copy_behind(pieces_[i], skip, data.subspan(copied));
+    count_peeked(static_cast<uint32_t>(number), copied);
     return static_cast<int64_t>(copied);
   }
   const uint32_t bytes = connection.receive(data).bytes;
+  count_read(static_cast<uint32_t>(number), bytes);
   make_due(static_cast<uint32_t>(number));  // the window may be told; with what the application sends next, if it does
   return bytes;
+}
+
+// How much of a piece went into `into`, without the first `skip` bytes, which of the next piece are as many fewer.
+size_t Stack::copy_behind(Bytes piece, size_t& skip, MutableBytes into) noexcept {
+  const size_t before = std::min(skip, piece.size()), count = std::min(piece.size() - before, into.size());
+  copy_bytes(into.data(), piece.data() + before, count);
+  skip -= before;
+  return count;
 }
 
 int Stack::gather(int number, std::span<Bytes> pieces) {
@@ -353,7 +360,9 @@ void Stack::consume(int number, uint32_t bytes) {
   if (socket != nullptr && socket->near != nullptr) return consume_near(static_cast<uint32_t>(number), bytes);
   if (socket == nullptr || !socket->has_connection()) return;
   tcp::Connection& connection = *socket->tcp.connection;
-  connection.consume(std::min(bytes, connection.readable()));
+  bytes = std::min(bytes, connection.readable());
+  connection.consume(bytes);
+  count_read(static_cast<uint32_t>(number), bytes);
   make_due(static_cast<uint32_t>(number));
 }
 

@@ -160,16 +160,21 @@ int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool p
   }
   if (socket->error != 0) return -take_error(*socket);
   DatagramPart& part = *socket->datagram;
-  if (part.queue.empty()) return socket->shut_read ? 0 : -EAGAIN;
-  const DatagramQueue::Datagram datagram = part.queue.front();
+  const auto index = static_cast<uint32_t>(number);
+  const bool behind = peek && socket->peeks_behind;
+  uint32_t skip = behind ? peek_offset(index) : 0;
+  DatagramQueue::Datagram datagram;
+  if (behind ? !part.queue.find(skip, part.coalesce, datagram) : part.queue.empty()) return socket->shut_read ? 0 : -EAGAIN;
+  if (!behind) datagram = part.queue.front();
   const bool several = datagram.segment != 0 && datagram.payload.size() > datagram.segment;
   const Bytes bytes = several && !part.coalesce ? datagram.payload.first(datagram.segment) : datagram.payload;
-  const size_t copied = std::min(bytes.size(), data.size());
-  copy_bytes(data.data(), bytes.data(), copied);
+  const size_t copied = std::min(bytes.size() - skip, data.size());
+  copy_bytes(data.data(), bytes.data() + skip, copied);
   if (from != nullptr) *from = datagram.from;
   if (whole != nullptr) *whole = static_cast<uint32_t>(bytes.size());
   if (segment != nullptr) *segment = static_cast<uint16_t>(part.coalesce ? datagram.segment : 0);
-  if (peek) return static_cast<int64_t>(copied);
+  if (peek) return count_peeked(index, copied), static_cast<int64_t>(copied);
+  count_read(index, copied);
   if (bytes.size() < datagram.payload.size()) part.queue.pop_segment(static_cast<uint32_t>(bytes.size()));
   else part.queue.pop();
   return static_cast<int64_t>(copied);

@@ -277,6 +277,28 @@ CASE(datagram_shutdown, "shutdown() of datagram sockets, connected and not") {
   CALL(recv(ends[0], &byte, 1, 0));
 }
 
+CASE(datagram_peek_offset, "SO_PEEK_OFF goes on from one datagram to the next") {
+  int ends[2];
+  char bytes[20];
+  datagrams(ends);
+  OPTION(ends[1], SOL_SOCKET, SO_PEEK_OFF);
+  SET_AND_GET(ends[1], SOL_SOCKET, SO_PEEK_OFF, 0);
+  CALL(send(ends[0], "", 0, 0));
+  CALL(send(ends[0], "abcd", 4, 0));
+  CALL(send(ends[0], "efg", 3, 0));
+  await(ends[1], POLLIN);
+  pause_ms(20);
+  for (int i = 0; i < 5; ++i) say_bytes("peek", bytes, CALL(recv(ends[1], bytes, 3, MSG_PEEK | MSG_DONTWAIT)));
+  OPTION(ends[1], SOL_SOCKET, SO_PEEK_OFF);
+  say_bytes("recv", bytes, CALL(recv(ends[1], bytes, sizeof bytes, 0)));
+  say_bytes("recv", bytes, CALL(recv(ends[1], bytes, sizeof bytes, 0)));
+  OPTION(ends[1], SOL_SOCKET, SO_PEEK_OFF);
+  SET_AND_GET(ends[1], SOL_SOCKET, SO_PEEK_OFF, 1);
+  say_bytes("peek", bytes, CALL(recv(ends[1], bytes, sizeof bytes, MSG_PEEK | MSG_TRUNC)));
+  SET_AND_GET(ends[1], SOL_SOCKET, SO_PEEK_OFF, -1);
+  say_bytes("recv", bytes, CALL(recv(ends[1], bytes, sizeof bytes, MSG_PEEK)));
+}
+
 CASE(datagram_more_makes_one, "MSG_MORE gathers one datagram") {
   int ends[2];
   char bytes[20];
@@ -352,5 +374,5 @@ THEME(datagrams, &datagram_to_and_from, &datagram_unbound_sender, &datagram_bord
       &datagram_truncated, &datagram_peek, &datagram_largest, &datagram_no_destination, &datagram_connected_elsewhere,
       &datagram_connected_filters, &datagram_filter_begins, &datagram_refused, &datagram_refused_unconnected,
       &datagram_error_queue, &datagram_broadcast_forbidden, &datagram_any_hears_all, &datagram_to_itself,
-      &datagram_shutdown, &datagram_more_makes_one, &datagram_cork, &datagram_queue_full, &datagram_close_forgets,
+      &datagram_shutdown, &datagram_peek_offset, &datagram_more_makes_one, &datagram_cork, &datagram_queue_full, &datagram_close_forgets,
       &datagram_bad_pointer, &datagram_oob);

@@ -211,7 +211,7 @@ class Fuzz {
     }
   }
   void option(int socket) {
-    const auto which = static_cast<Stack::Option>(input_.take<uint8_t>() % (static_cast<uint8_t>(Stack::Option::fast_open_connect) + 1));
+    const auto which = static_cast<Stack::Option>(input_.take<uint8_t>() % (static_cast<uint8_t>(Stack::Option::peek_offset) + 1));
     const auto value = input_.take<int16_t>();
     static_cast<void>(stack_.set_option(socket, which, which == Stack::Option::congestion ? value & 3 : value));
     static_cast<void>(stack_.option(socket, which));
