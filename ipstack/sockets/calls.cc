@@ -74,11 +74,14 @@ constexpr OptionName kOptions[] = {
     {IPPROTO_IPV6, IPV6_UNICAST_HOPS, Stack::Option::hop_limit},
     {IPPROTO_IPV6, IPV6_TCLASS, Stack::Option::traffic_class},
     {IPPROTO_IPV6, IPV6_V6ONLY, Stack::Option::only_ipv6},
+    {IPPROTO_UDP, UDP_CORK, Stack::Option::cork},
     {IPPROTO_UDP, UDP_SEGMENT, Stack::Option::udp_segment},
     {IPPROTO_UDP, UDP_GRO, Stack::Option::udp_gro},
 };
 
-const OptionName* find_option(int level, int name) noexcept {
+// Of a stream or a datagram socket, each of which has the other's protocol's not.
+const OptionName* find_option(int level, int name, bool datagram) noexcept {
+  if (level == (datagram ? IPPROTO_TCP : IPPROTO_UDP)) return nullptr;
   const auto at = std::find_if(std::begin(kOptions), std::end(kOptions),
                                [&](const OptionName& each) { return each.level == level && each.name == name; });
   return at == std::end(kOptions) ? nullptr : at;
@@ -249,7 +252,7 @@ ssize_t Sockets::sendto(int s, const void* data, size_t length, int flags, const
   if (is_refused_as_urgent(s, flags)) return answer(-EOPNOTSUPP);
   if (fast_open) return connect_with(s, {static_cast<const std::byte*>(data), length}, flags, address);
   return block((flags & MSG_DONTWAIT) == 0 && !is_nonblocking(s), within(s).send,
-               [&] { return stack_->send_to(s, {static_cast<const std::byte*>(data), length}, address); });
+               [&] { return stack_->send_to(s, {static_cast<const std::byte*>(data), length}, address, {.more = (flags & MSG_MORE) != 0}); });
 }
 
 // What did not go with the SYN follows when the connection stands, if the call may wait for that.
@@ -358,7 +361,7 @@ int Sockets::setsockopt(int s, int level, int name, const void* value, socklen_t
     return answer(-ENOENT);
   }
   if (const std::optional<int> result = set_group(s, level, name, value, length)) return answer(*result);
-  const OptionName* const option = find_option(level, name);
+  const OptionName* const option = find_option(level, name, stack_->is_datagram(s));
   if (option == nullptr) return answer(-ENOPROTOOPT);
   int number;
   if (level == IPPROTO_IP && length == 1) {  // as Linux takes what others have as an unsigned char
@@ -471,7 +474,7 @@ int Sockets::getsockopt(int s, int level, int name, void* value, socklen_t* leng
     const int family = stack_->is_ipv6(s) ? AF_INET6 : AF_INET, protocol = stack_->is_datagram(s) ? IPPROTO_UDP : IPPROTO_TCP;
     return put(name == SO_DOMAIN ? &family : &protocol, sizeof family);
   }
-  const OptionName* const option = find_option(level, name);
+  const OptionName* const option = find_option(level, name, stack_->is_datagram(s));
   if (option == nullptr) return answer(-ENOPROTOOPT);
   const int64_t number = stack_->option(s, option->option);
   if (number < 0 && option->option != Stack::Option::peek_offset) return answer(static_cast<int>(number));

@@ -50,7 +50,7 @@ class Sockets {
   int listen(int s, int backlog);
   int accept(int s, sockaddr* address, socklen_t* length, int flags = 0);
   int connect(int s, const sockaddr* address, socklen_t length);
-  // Flags: MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL, MSG_TRUNC, and MSG_FASTOPEN of sendto(). Nothing raises SIGPIPE.
+  // Flags: MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL, MSG_TRUNC, MSG_MORE, and MSG_FASTOPEN of sendto(). Nothing raises SIGPIPE.
   ssize_t send(int s, const void* data, size_t length, int flags);
   ssize_t recv(int s, void* data, size_t length, int flags);
   ssize_t sendto(int s, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length);

@@ -5,11 +5,6 @@
 #include "ipstack/sockets/stack.h"
 
 namespace unet::sockets {
-namespace {
-
-constexpr uint8_t kHopLimit = 64;
-
-}  // namespace
 
 bool Stack::is_own(const ip::IpAddress& address) const {
   const auto& addresses = network_.configuration().addresses;
@@ -54,19 +49,10 @@ uint32_t Stack::mtu_from(const ip::IpAddress& from) const {
 }
 
 // Writes what stands before the transport's header, and says where that goes. `length`: of the packet's payload.
-std::byte* Stack::begin_message(MutableBytes room, const Socket& socket, const Address& from, const Address& to, uint8_t protocol,
-                                uint32_t length, uint16_t segment, uint8_t ecn) noexcept {
-  IpMessageHeader header{.flags = IpMessageFlags::kFillChecksum, .segment_size = segment};
-  const bool stream = protocol == ip::Protocol::kTcp;
-  uint8_t hops = socket.hop_limit != 0 ? socket.hop_limit : kHopLimit;
-  if (!stream && to.host.is_multicast()) {
-    hops = socket.datagram->group_hops;
-    if (!socket.datagram->group_loop) header.flags |= IpMessageFlags::kNoLoop;
-  }
+std::byte* Stack::begin_message(MutableBytes room, const ip::IpFields& fields, uint32_t length, uint16_t segment,
+                                uint16_t flags) noexcept {
+  const IpMessageHeader header{.flags = static_cast<uint16_t>(IpMessageFlags::kFillChecksum | flags), .segment_size = segment};
   std::memcpy(room.data(), &header, sizeof header);
-  const ip::IpFields fields{.from = from.host, .to = to.host, .protocol = protocol,
-                            .hop_limit = hops,
-                            .traffic_class = static_cast<uint8_t>(socket.traffic_class | ecn), .dont_fragment = stream};
   return room.data() + sizeof header + emit_ip_header(room.data() + sizeof header, fields, length);
 }
 

@@ -31,6 +31,23 @@ struct ListenerPart {
   uint32_t turns = 0;              // of the first: how many near connections have been given out
 };
 
+constexpr uint8_t kHopLimit = 64;  // the host's
+
+// Where a datagram goes, and how.
+struct Departure {
+  Address to{};
+  ip::IpAddress from{};
+  uint16_t segment = 0;            // bytes of each of several; 0: it is one
+  uint8_t hop_limit = 0, traffic_class = 0;
+};
+
+// What calls with MSG_MORE, or under UDP_CORK, have put together of a datagram: it goes where the first one said, as the first one said.
+struct Gathered {
+  Departure way{};
+  std::vector<std::byte> bytes{};
+  bool due = false;                // it is whole, and waits for room
+};
+
 struct DatagramPart {
   DatagramQueue queue{};
   uint32_t receive_max = 256 * 1024;  // bytes that may wait
@@ -39,6 +56,7 @@ struct DatagramPart {
   bool broadcast = false;          // SO_BROADCAST
   bool group_loop = true;          // IP_MULTICAST_LOOP
   uint8_t group_hops = 1;          // IP_MULTICAST_TTL
+  bool cork = false;               // UDP_CORK
   bool of_group = false;           // bound to a group's address: its port is that group's alone,
   bool has_port = false;           // and besides one to send from
   ip::IpAddress group_source{};    // IP_MULTICAST_IF
@@ -47,6 +65,7 @@ struct DatagramPart {
   uint64_t way_version = 0;        // as Stack::ways_, or it is another one by now
   Nanoseconds way_until = 0;
   std::vector<ip::IpAddress> groups{};  // that it has joined
+  std::unique_ptr<Gathered> gathered{};
   uint32_t next = ~uint32_t{0};    // a further one at the same port
 };
 
@@ -156,6 +175,7 @@ struct Socket {
   std::unique_ptr<NearPart> near{};
 
   bool has_connection() const noexcept { return tcp.connection != nullptr; }
+  uint8_t hops() const noexcept { return hop_limit != 0 ? hop_limit : kHopLimit; }
 };
 static_assert(sizeof(Socket) == 120);
 

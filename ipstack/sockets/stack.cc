@@ -466,6 +466,8 @@ void Stack::settle(uint32_t index, bool& full) {
     const bool room = near ? network_.has_room(socket.refused_by, socket.refused_bytes)
                            : !full && !network_.reserve(sizeof(IpMessageHeader) + 576).empty();
     if (!near) full = !room;
+    const Gathered* const gathered = socket.datagram->gathered.get();
+    if (room && gathered != nullptr && gathered->due && send_gathered(index) == -EAGAIN) return;
     return room ? note(index) : make_due(index);
   }
   if (socket.near != nullptr) {

@@ -131,8 +131,19 @@ class Stack {
   // the server's cookie is not known yet, and has been asked for.
   int64_t connect_with(int socket, Bytes data, const Address& to);
   int64_t receive(int socket, MutableBytes data, bool peek = false);
-  // Datagrams. `segment`, not 0: `data` is several, each of so many bytes but the last. With UDP_GRO, `segment` says the same of what came.
-  int64_t send_to(int socket, Bytes data, const Address& to, uint16_t segment = 0);
+  // How a datagram is sent, where its socket's options do not say it. `segment`, not 0: it is several, each of so many bytes but the last.
+  // `more`: what is sent next belongs to it, as with MSG_MORE. `from`: one of our addresses, which the socket has, too.
+  struct Sending {
+    uint16_t segment = 0;
+    bool more = false;
+    int16_t hop_limit = -1, traffic_class = -1;  // -1: the socket's
+    ip::IpAddress from{};
+  };
+  // Datagrams. With UDP_GRO, `segment` of what came says the same as of what is sent.
+  int64_t send_to(int socket, Bytes data, const Address& to, const Sending& how);
+  int64_t send_to(int socket, Bytes data, const Address& to, uint16_t segment = 0) {
+    return send_to(socket, data, to, Sending{.segment = segment});
+  }
   int64_t receive_from(int socket, MutableBytes data, Address* from, bool peek = false, uint32_t* whole = nullptr,
                        uint16_t* segment = nullptr);
   // Whoever has found nothing, and looks at the network now: the next message to that socket is copied to `room` at once instead of being
@@ -151,7 +162,7 @@ class Stack {
   // Sends without a copy: room for at most `bytes` in the memory that they leave from; commit() sends as many of them as it says.
   // Of a stream it may be less room than asked for, of a connected datagram socket it is one datagram's. One reservation at a time, which
   // any other call of the stack forgets (then commit() is -EINVAL, and the room is no longer to be written). 0, or an error: -EAGAIN as of
-  // send().
+  // send(), -EINVAL while a datagram is gathered.
   int reserve(int socket, uint32_t bytes, MutableBytes& room);
   int64_t commit(int socket, uint32_t bytes);
 
@@ -279,8 +290,7 @@ class Stack {
     MutableBytes message{};          // of the IP channel, or of the neighbour's
     uint32_t bytes = 0;
     tcp::ChunkIndex spare = tcp::kNoChunk;
-    ip::IpAddress from{};
-    Address to{};
+    Departure way{};
   };
   // await(), and what has come.
   struct Awaited {
@@ -348,8 +358,8 @@ class Stack {
   bool is_own(const ip::IpAddress& address) const;
   bool source_for(const ip::IpAddress& to, ip::IpAddress& from) const;
   uint32_t mtu_from(const ip::IpAddress& from) const;
-  std::byte* begin_message(MutableBytes room, const Socket& socket, const Address& from, const Address& to, uint8_t protocol,
-                           uint32_t length, uint16_t segment, uint8_t ecn = 0) noexcept;
+  static std::byte* begin_message(MutableBytes room, const ip::IpFields& fields, uint32_t length, uint16_t segment,
+                                  uint16_t flags = 0) noexcept;
 
   // stack_tcp.cc
   void find_flow(uint32_t index, bool in);
@@ -416,15 +426,20 @@ class Stack {
 
   // stack_udp.cc
   static uint32_t datagram_max(bool ipv4) noexcept;
-  int find_way(Socket& socket, Address& to, ip::IpAddress& from);
+  int find_way(Socket& socket, const Sending& how, Departure& way);
+  int64_t send_datagram(uint32_t index, Bytes data, const Departure& way);
   int64_t send_by_way(uint32_t index, Bytes data);
   int refuse_datagram(uint32_t index, uint32_t neighbour, uint32_t bytes);
-  std::byte* begin_datagram(MutableBytes room, const Socket& socket, const ip::IpAddress& from, const Address& to, uint32_t length,
-                            uint16_t segment) noexcept;
+  static std::byte* begin_datagram(MutableBytes room, const Socket& socket, const Departure& way, uint32_t length) noexcept;
   void handle_udp(const ip::IpView& packet, const IpMessageHeader& header);
   uint32_t datagram_socket(const Address& local, const Address& remote) const noexcept;
   void link_datagram(uint32_t index);
   void unlink_datagram(uint32_t index);
+
+  // stack_cork.cc
+  int64_t gather_datagram(uint32_t index, Bytes data, bool more);
+  int64_t send_gathered(uint32_t index);
+  void uncork(uint32_t index);
 
   // stack_groups.cc
   int take_groups(Socket& socket);

@@ -24,7 +24,9 @@ int Stack::set_option(int number, Option option, int64_t value) {
   }
   if (socket->type == Type::datagram) {
     tcp::Options nobodys;
-    return choose(*socket, option, value, nobodys);
+    const int error = choose(*socket, option, value, nobodys);
+    if (error == 0 && option == Option::cork && value == 0) uncork(static_cast<uint32_t>(number));
+    return error;
   }
   tcp::Options wanted = *socket->tcp.options;
   if (const int error = choose(*socket, option, value, wanted); error != 0) return error;
@@ -88,6 +90,10 @@ int Stack::choose(Socket& socket, Option option, int64_t value, tcp::Options& tc
       if (stream) return -ENOPROTOOPT;
       socket.datagram->coalesce = value != 0;
       return 0;
+    case Option::cork:
+      if (stream) tcp.cork = value != 0;
+      else socket.datagram->cork = value != 0;
+      return 0;
     case Option::broadcast:
       if (!stream) socket.datagram->broadcast = value != 0;
       return 0;
@@ -109,9 +115,6 @@ int Stack::choose(Socket& socket, Option option, int64_t value, tcp::Options& tc
   switch (option) {
     case Option::no_delay:
       tcp.nagle = value == 0;
-      break;
-    case Option::cork:
-      tcp.cork = value != 0;
       break;
     case Option::keep_idle:
       if (!of_range(1, 32'767)) return -EINVAL;
@@ -180,6 +183,7 @@ int64_t Stack::option(int number, Option option) {
     case Option::traffic_class: return socket->traffic_class;
     case Option::udp_segment: return stream ? -ENOPROTOOPT : socket->datagram->segment;
     case Option::udp_gro: return stream ? -ENOPROTOOPT : int64_t{socket->datagram->coalesce};
+    case Option::cork: return stream ? tcp->cork : socket->datagram->cork;
     case Option::broadcast: return !stream && socket->datagram->broadcast;
     case Option::group_loop: return stream ? -ENOPROTOOPT : int64_t{socket->datagram->group_loop};
     case Option::group_hops: return stream ? -ENOPROTOOPT : socket->datagram->group_hops;
@@ -189,7 +193,6 @@ int64_t Stack::option(int number, Option option) {
   if (!stream) return -ENOPROTOOPT;
   switch (option) {
     case Option::no_delay: return !tcp->nagle;
-    case Option::cork: return tcp->cork;
     case Option::keep_idle: return socket->keep_idle;
     case Option::keep_interval: return static_cast<int64_t>(tcp->keep_alive_interval / kSecond);
     case Option::keep_count: return tcp->keep_alive_probes;

@@ -106,6 +106,99 @@ TEST_CASE("a peek of a stream to a neighbour does so, too, over several pieces")
   peeks_behind(*b.stack, server);
 }
 
+// Two datagram sockets of one host, by a channel, or of two, and what one gets of the other.
+struct Datagrams {
+  World world;
+  uint32_t here = world.add_interface({"10.0.0.1"}), there = world.add_interface({"10.0.0.2"});
+  Application one, other;
+  Stack &a = *one.stack, &b = *other.stack;
+  Address to;
+  int from = a.socket(Type::datagram, false), at_b = b.socket(Type::datagram, false);
+
+  explicit Datagrams(bool near) : one(world, here), other(world, near ? here : there), to(at(near ? "10.0.0.1" : "10.0.0.2", 53)) {
+    REQUIRE(b.bind(at_b, to) == 0);
+    REQUIRE(a.send_to(from, bytes_of("first"), to) == 5);  // which finds the way
+    CHECK(next() == "first");
+  }
+  std::string next() {
+    world.run(world.now + kMillisecond);
+    return get(b, at_b, 1 << 16, true);
+  }
+};
+
+TEST_CASE("what is sent under a cork is one datagram when that is drawn") {
+  Datagrams two(GENERATE(false, true));
+  Stack& a = two.a;
+  REQUIRE(a.set_option(two.from, Stack::Option::cork, 1) == 0);
+  CHECK(a.option(two.from, Stack::Option::cork) == 1);
+  REQUIRE(a.set_option(two.from, Stack::Option::cork, 0) == 0);  // of nothing
+  CHECK(two.next() == "-");
+  REQUIRE(a.set_option(two.from, Stack::Option::cork, 1) == 0);
+  CHECK(a.send_to(two.from, bytes_of("abc"), two.to) == 3);
+  CHECK(a.send_to(two.from, bytes_of("de"), at("10.0.0.9", 9)) == 2);  // the first one has said where it goes
+  CHECK(a.send_to(two.from, {}, two.to) == 0);
+  CHECK(two.next() == "-");
+  REQUIRE(a.set_option(two.from, Stack::Option::cork, 0) == 0);
+  CHECK(two.next() == "abcde");
+  CHECK(a.send_to(two.from, bytes_of("f"), two.to) == 1);
+  CHECK(two.next() == "f");
+}
+
+TEST_CASE("what is sent with more to come is one datagram, also of a connected socket") {
+  Datagrams two(GENERATE(false, true));
+  Stack& a = two.a;
+  REQUIRE(a.connect(two.from, two.to) == 0);
+  for (const char* each : {"1", "2"}) {
+    CHECK(a.send(two.from, bytes_of(each)) == 1);
+    CHECK(two.next() == each);
+  }
+  CHECK(a.send(two.from, bytes_of("abc"), true) == 3);
+  MutableBytes room;
+  CHECK(a.reserve(two.from, 10, room) == -EINVAL);
+  CHECK(a.send(two.from, bytes_of("def"), true) == 3);
+  CHECK(two.next() == "-");
+  CHECK(a.send(two.from, bytes_of("g")) == 1);
+  CHECK(two.next() == "abcdefg");
+  CHECK(a.send(two.from, {}, true) == 0);
+  CHECK(a.send(two.from, {}) == 0);
+  CHECK(two.next().empty());
+  CHECK(a.send(two.from, bytes_of("h"), true) == 1);
+  REQUIRE(a.set_option(two.from, Stack::Option::cork, 0) == 0);
+  CHECK(two.next() == "h");
+}
+
+TEST_CASE("what has become too long for a datagram is lost as a whole") {
+  Datagrams two(false);
+  Stack& a = two.a;
+  const auto half = pattern(40'000);
+  CHECK(a.send_to(two.from, half, two.to, {.more = true}) == 40'000);
+  CHECK(a.send_to(two.from, std::vector<std::byte>(70'000), two.to) == -EMSGSIZE);  // which is none, whatever was before
+  CHECK(a.send_to(two.from, half, two.to) == -EMSGSIZE);
+  CHECK(two.next() == "-");
+  REQUIRE(a.connect(two.from, two.to) == 0);
+  CHECK(a.send_to(two.from, bytes_of("a"), two.to, {.more = true}) == 1);
+  REQUIRE(a.shutdown(two.from, Stack::How::write) == 0);
+  CHECK(a.send_to(two.from, bytes_of("b"), two.to) == -EPIPE);
+}
+
+TEST_CASE("what is gathered waits for room") {
+  Datagrams two(GENERATE(false, true));
+  Stack& a = two.a;
+  CHECK(a.send_to(two.from, bytes_of("ab"), two.to, {.more = true}) == 2);
+  two.one.port.no_room = true;
+  CHECK(a.send_to(two.from, bytes_of("c"), two.to) == -EAGAIN);  // nothing of it is taken
+  two.one.port.no_room = false;
+  CHECK(a.send_to(two.from, bytes_of("c"), two.to) == 1);
+  CHECK(two.next() == "abc");
+  CHECK(a.send_to(two.from, bytes_of("de"), two.to, {.more = true}) == 2);
+  two.one.port.no_room = true;
+  REQUIRE(a.set_option(two.from, Stack::Option::cork, 0) == 0);
+  CHECK(a.send_to(two.from, bytes_of("f"), two.to) == -EAGAIN);  // behind what is whole
+  CHECK(two.next() == "-");
+  two.one.port.no_room = false;
+  CHECK(two.next() == "de");
+}
+
 TEST_CASE("a peek of datagrams goes on from one to the next") {
   Two two;
   Stack &a = *two.a.stack, &b = *two.b.stack;

@@ -67,11 +67,15 @@ int Stack::reserve_near(uint32_t index, uint32_t bytes, MutableBytes& room) {
 }
 
 int Stack::reserve_datagram(uint32_t index, uint32_t bytes, MutableBytes& room) {
-  Address to = slab_[index].remote;
-  if (const int error = find_way(slab_[index], to, reserved_.from); error != 0) return error;
+  const DatagramPart& part = *slab_[index].datagram;
+  if (part.cork || part.gathered != nullptr) return -EINVAL;
+  Departure& way = reserved_.way;
+  way.to = slab_[index].remote;
+  if (const int error = find_way(slab_[index], {}, way); error != 0) return error;
+  way.segment = 0;
+  const Address& to = way.to;
   if (bytes > datagram_max(to.host.is_ipv4())) return -EMSGSIZE;
   if (const int error = bind_free(index); error != 0) return -error;
-  reserved_.to = to;
   reserved_.neighbour = is_own(to.host) ? whereabouts(ip::Protocol::kUdp, to).neighbour : kNone;
   if (reserved_.neighbour != kNone) {
     reserved_.head = 0;
@@ -94,10 +98,10 @@ int64_t Stack::commit(int number, uint32_t bytes) {
   if (socket->type == Type::datagram) {
     if (reserved.neighbour != kNone) {
       std::array<std::byte, kNearDatagramHeadMax> head;
-      const uint32_t size = emit_near_datagram(head.data(), {reserved.from, socket->local.port}, reserved.to, 0);
+      const uint32_t size = emit_near_datagram(head.data(), {reserved.way.from, socket->local.port}, reserved.way.to, 0);
       network_.post_to_neighbour(reserved.neighbour, Bytes(head).first(size), bytes);
     } else {
-      begin_datagram(reserved.message, *socket, reserved.from, reserved.to, bytes, 0);
+      begin_datagram(reserved.message, *socket, reserved.way, bytes);
       network_.post(reserved.head + bytes);
       ++counters_.messages_out;
     }

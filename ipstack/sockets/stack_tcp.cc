@@ -279,9 +279,10 @@ int64_t Stack::send(int number, Bytes data, bool more) {
     if (!socket->connected) return -EDESTADDRREQ;
     const DatagramPart& part = *socket->datagram;
     const bool known = part.way != kNone && part.way_version == ways_ && now_ < part.way_until;
-    const bool plain = socket->error == 0 && !socket->shut_write && part.segment == 0 &&
-                       data.size() <= datagram_max(socket->remote.host.is_ipv4());
-    return known && plain ? send_by_way(static_cast<uint32_t>(number), data) : send_to(number, data, socket->remote);
+    const bool plain = socket->error == 0 && !socket->shut_write && part.segment == 0 && !more && !part.cork &&
+                       part.gathered == nullptr && data.size() <= datagram_max(socket->remote.host.is_ipv4());
+    if (known && plain) return send_by_way(static_cast<uint32_t>(number), data);
+    return send_to(number, data, socket->remote, Sending{.more = more});
   }
   if (socket->error != 0) return -take_error(*socket);
   if (socket->near != nullptr) {
@@ -449,8 +450,11 @@ bool Stack::send_segment(const Socket* socket, const Address& from, const Addres
   if (room.empty()) return false;
   static const Socket kNobody;
   const uint16_t cut = segment.length > segment.mss ? segment.mss : uint16_t{0};
-  std::byte* at = begin_message(room.first(total), socket != nullptr ? *socket : kNobody, from, to, ip::Protocol::kTcp,
-                                size + segment.length, cut, segment.ecn_capable ? kEct0 : uint8_t{0});
+  const Socket& of = socket != nullptr ? *socket : kNobody;
+  const auto traffic_class = static_cast<uint8_t>(of.traffic_class | (segment.ecn_capable ? kEct0 : 0));
+  std::byte* at = begin_message(room.first(total), {.from = from.host, .to = to.host, .protocol = ip::Protocol::kTcp,
+                                                    .hop_limit = of.hops(), .traffic_class = traffic_class},
+                                size + segment.length, cut);
   std::memcpy(at, header.data(), size);
   ++counters_.messages_out;
   if (lends) {

@@ -57,20 +57,32 @@ uint32_t Stack::datagram_socket(const Address& local, const Address& remote) con
   return found;
 }
 
-// From where to where a datagram goes that the application sends to `to`; an error as -errno.
-int Stack::find_way(Socket& socket, Address& to, ip::IpAddress& from) {
+// From where a datagram goes that the application sends to `way.to`, and how; an error as -errno.
+int Stack::find_way(Socket& socket, const Sending& how, Departure& way) {
   if (socket.error != 0) return -take_error(socket);
   if (socket.shut_write) return -EPIPE;
+  Address& to = way.to;
+  ip::IpAddress& from = way.from;
   if (to.port == 0) return -EINVAL;
   if (!fits(socket, to)) return socket.ipv6 ? -ENETUNREACH : -EAFNOSUPPORT;
   const DatagramPart& part = *socket.datagram;
   if (!part.broadcast && is_broadcast(to.host)) return -EACCES;
   if (const int error = take_port_to_send(socket); error != 0) return -error;
   from = part.of_group ? ip::IpAddress{} : socket.local.host;
-  if (from.is_unspecified() && to.host.is_multicast() && part.group_source.is_ipv4() == to.host.is_ipv4()) from = part.group_source;
+  if (!how.from.is_unspecified()) {
+    const bool may = is_own(how.from) && (from.is_unspecified() || from == how.from);
+    if (!may) return how.from.is_ipv4() ? -ENETUNREACH : -EINVAL;
+    from = how.from;
+  }
+  const bool group = to.host.is_multicast();
+  if (from.is_unspecified() && group && part.group_source.is_ipv4() == to.host.is_ipv4()) from = part.group_source;
   if (to.host.is_unspecified() && !from.is_unspecified()) to.host = from;
   if (from.is_unspecified() && !source_for(to.host, from)) return -ENETUNREACH;
-  return from.is_ipv4() == to.host.is_ipv4() ? 0 : -ENETUNREACH;
+  if (from.is_ipv4() != to.host.is_ipv4()) return -ENETUNREACH;
+  way.segment = how.segment != 0 ? how.segment : part.segment;
+  way.hop_limit = how.hop_limit >= 0 ? static_cast<uint8_t>(how.hop_limit) : group ? part.group_hops : socket.hops();
+  way.traffic_class = how.traffic_class >= 0 ? static_cast<uint8_t>(how.traffic_class) : socket.traffic_class;
+  return 0;
 }
 
 // Told again when there is room: of the interface (kNone), or of a neighbour's channel.
@@ -85,10 +97,12 @@ int Stack::refuse_datagram(uint32_t index, uint32_t neighbour, uint32_t bytes) {
 }
 
 // The headers of a datagram whose payload is to follow; where that goes.
-std::byte* Stack::begin_datagram(MutableBytes room, const Socket& socket, const ip::IpAddress& from, const Address& to, uint32_t length,
-                                 uint16_t segment) noexcept {
-  std::byte* const at = begin_message(room, socket, {from, socket.local.port}, to, ip::Protocol::kUdp, ip::kUdpBytes + length, segment);
-  const ip::UdpHeader header{.from = socket.local.port, .to = to.port, .length = static_cast<uint16_t>(ip::kUdpBytes + length),
+std::byte* Stack::begin_datagram(MutableBytes room, const Socket& socket, const Departure& way, uint32_t length) noexcept {
+  const bool loops = !way.to.host.is_multicast() || socket.datagram->group_loop;
+  std::byte* const at = begin_message(room, {.from = way.from, .to = way.to.host, .protocol = ip::Protocol::kUdp,
+                                             .hop_limit = way.hop_limit, .traffic_class = way.traffic_class, .dont_fragment = false},
+                                      ip::kUdpBytes + length, way.segment, loops ? uint16_t{0} : IpMessageFlags::kNoLoop);
+  const ip::UdpHeader header{.from = socket.local.port, .to = way.to.port, .length = static_cast<uint16_t>(ip::kUdpBytes + length),
                              .checksum = 0};
   std::memcpy(at, &header, sizeof header);
   return at + sizeof header;
@@ -104,44 +118,52 @@ int64_t Stack::send_by_way(uint32_t index, Bytes data) {
   return refuse_datagram(index, way, static_cast<uint32_t>(data.size()));
 }
 
-int64_t Stack::send_to(int number, Bytes data, const Address& asked, uint16_t segment) {
+int64_t Stack::send_to(int number, Bytes data, const Address& to, const Sending& how) {
   forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type != Type::datagram) return socket->has_connection() ? -EISCONN : -ENOTCONN;
-  Address to = asked;
-  ip::IpAddress from{};
-  if (const int error = find_way(*socket, to, from); error != 0) return error;
-  if (segment == 0) segment = socket->datagram->segment;
-  const bool cut = segment != 0 && data.size() > segment;
-  if (data.size() > datagram_max(to.host.is_ipv4())) return -EMSGSIZE;
-  // As Linux has it: what is cut goes in single packets.
-  const uint32_t headers = (to.host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
-  if (cut && segment + headers > mtu_from(from) && !is_own(to.host)) return -EINVAL;
-  if (const int error = bind_free(static_cast<uint32_t>(number)); error != 0) return -error;
+  const auto index = static_cast<uint32_t>(number);
+  DatagramPart& part = *socket->datagram;
+  if (part.gathered != nullptr && part.gathered->due && send_gathered(index) == -EAGAIN) return -EAGAIN;
+  if (part.gathered != nullptr) return gather_datagram(index, data, part.cork || how.more);
+  Departure way{.to = to};
+  if (const int error = find_way(*socket, how, way); error != 0) return error;
+  if (!part.cork && !how.more) return send_datagram(index, data, way);
+  if (data.size() > 0xFFFF) return -EMSGSIZE;
+  part.gathered = std::make_unique<Gathered>(Gathered{.way = way});
+  return gather_datagram(index, data, true);
+}
 
-  if (is_own(to.host)) {
-    const int near = send_datagram_near({from, socket->local.port}, to, data, cut ? segment : uint16_t{0});
+int64_t Stack::send_datagram(uint32_t index, Bytes data, const Departure& asked) {
+  Socket& socket = slab_[index];
+  Departure way = asked;
+  const ip::IpAddress& host = way.to.host;
+  if (data.size() > datagram_max(host.is_ipv4())) return -EMSGSIZE;
+  if (data.size() <= way.segment) way.segment = 0;
+  // As Linux has it: what is cut goes in single packets.
+  const uint32_t headers = (host.is_ipv4() ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
+  if (way.segment != 0 && way.segment + headers > mtu_from(way.from) && !is_own(host)) return -EINVAL;
+  if (const int error = bind_free(index); error != 0) return -error;
+  const auto length = static_cast<uint32_t>(data.size());
+
+  if (is_own(host)) {
+    const int near = send_datagram_near({way.from, socket.local.port}, way.to, data, way.segment);
     if (near > 0) {
-      DatagramPart& part = *socket->datagram;
-      if (socket->connected && to == socket->remote && from == socket->local.host) {
-        part.way = whereabouts(ip::Protocol::kUdp, to).neighbour;
+      if (socket.connected && way.to == socket.remote && way.from == socket.local.host) {
+        DatagramPart& part = *socket.datagram;
+        part.way = whereabouts(ip::Protocol::kUdp, way.to).neighbour;
         part.way_version = ways_;
         part.way_until = now_ + kWayFor;
       }
-      return static_cast<int64_t>(data.size());
+      return length;
     }
-    if (near < 0) {
-      const uint32_t neighbour = whereabouts(ip::Protocol::kUdp, to).neighbour;
-      return refuse_datagram(static_cast<uint32_t>(number), neighbour, static_cast<uint32_t>(data.size()));
-    }
+    if (near < 0) return refuse_datagram(index, whereabouts(ip::Protocol::kUdp, way.to).neighbour, length);
   }
-  const auto length = static_cast<uint32_t>(data.size());
   const auto total = static_cast<uint32_t>(sizeof(IpMessageHeader) + headers) + length;
   const MutableBytes room = network_.reserve(total);
-  if (room.empty()) return refuse_datagram(static_cast<uint32_t>(number), kNone, length);
-  std::byte* const at = begin_datagram(room, *socket, from, to, length, cut ? segment : uint16_t{0});
-  copy_bytes(at, data.data(), length);
+  if (room.empty()) return refuse_datagram(index, kNone, length);
+  copy_bytes(begin_datagram(room, socket, way, length), data.data(), length);
   network_.post(total);
   ++counters_.messages_out;
   return length;

@@ -322,6 +322,32 @@ CASE(datagram_cork, "UDP_CORK gathers one datagram") {
   say_bytes("one", bytes, CALL(recv(ends[1], bytes, sizeof bytes, 0)));
 }
 
+CASE(datagram_gathered_rules, "what is gathered goes where the first call said, and is lost when it is too long") {
+  int ends[2];
+  static char bytes[70000];
+  union Address elsewhere;
+  datagrams(ends);
+  const socklen_t length = own_address(&elsewhere, 1);
+  SET_AND_GET(ends[0], IPPROTO_UDP, 1, 1);
+  SET(ends[0], IPPROTO_UDP, 1, 0);
+  CALL(recv(ends[1], bytes, sizeof bytes, MSG_DONTWAIT));
+  CALL(send(ends[0], "abc", 3, MSG_MORE));
+  CALL(sendto(ends[0], "de", 2, MSG_MORE, &elsewhere.any, length));
+  CALL(send(ends[0], "", 0, MSG_MORE));
+  CALL(send(ends[0], bytes, 70000, MSG_MORE));
+  SET(ends[0], IPPROTO_UDP, 1, 0);
+  pause_ms(20);
+  say_bytes("one", bytes, CALL(recv(ends[1], bytes, sizeof bytes, MSG_DONTWAIT)));
+  memset(bytes, 'x', sizeof bytes);
+  CALL(send(ends[0], bytes, 40000, MSG_MORE));
+  CALL(send(ends[0], bytes, 40000, 0));
+  CALL(send(ends[0], "f", 1, 0));
+  say_bytes("one", bytes, CALL(recv(ends[1], bytes, sizeof bytes, 0)));
+  CALL(send(ends[0], "", 0, MSG_MORE));
+  CALL(send(ends[0], "", 0, 0));
+  CALL(recv(ends[1], bytes, sizeof bytes, 0));
+}
+
 CASE(datagram_queue_full, "what a full queue has no room for is lost, and send() does not care") {
   int ends[2], sent = 0, received = 0;
   static char bytes[1000];
@@ -374,5 +400,5 @@ THEME(datagrams, &datagram_to_and_from, &datagram_unbound_sender, &datagram_bord
       &datagram_truncated, &datagram_peek, &datagram_largest, &datagram_no_destination, &datagram_connected_elsewhere,
       &datagram_connected_filters, &datagram_filter_begins, &datagram_refused, &datagram_refused_unconnected,
       &datagram_error_queue, &datagram_broadcast_forbidden, &datagram_any_hears_all, &datagram_to_itself,
-      &datagram_shutdown, &datagram_peek_offset, &datagram_more_makes_one, &datagram_cork, &datagram_queue_full, &datagram_close_forgets,
-      &datagram_bad_pointer, &datagram_oob);
+      &datagram_shutdown, &datagram_peek_offset, &datagram_more_makes_one, &datagram_cork, &datagram_gathered_rules, &datagram_queue_full,
+      &datagram_close_forgets, &datagram_bad_pointer, &datagram_oob);

@@ -1,0 +1,45 @@
+// stack_cork.cc - one datagram of what several calls send: MSG_MORE and UDP_CORK.
+//
+// As Linux has it: the first call says where it goes, and how; what has become too long, or cannot be sent, is lost as a whole.
+#include <cerrno>
+
+#include "ipstack/sockets/stack.h"
+
+namespace unet::sockets {
+
+// Adds to what there is. If there is no room for the whole then this call has not been.
+int64_t Stack::gather_datagram(uint32_t index, Bytes data, bool more) {
+  Socket& socket = slab_[index];
+  std::unique_ptr<Gathered>& gathered = socket.datagram->gathered;
+  const int error = socket.error != 0 ? take_error(socket) : socket.shut_write ? EPIPE : 0;
+  const size_t before = gathered->bytes.size();
+  const bool ipv4 = gathered->way.to.host.is_ipv4(), too_long = before + data.size() > datagram_max(ipv4);
+  if (ipv4 && data.size() > 0xFFFF) return -EMSGSIZE;  // by itself, which spares what was before
+  if (error != 0 || too_long) {
+    gathered.reset();
+    return error != 0 ? -error : -EMSGSIZE;
+  }
+  gathered->bytes.insert(gathered->bytes.end(), data.begin(), data.end());
+  if (more) return static_cast<int64_t>(data.size());
+  const int64_t sent = send_gathered(index);
+  if (sent == -EAGAIN) gathered->bytes.resize(before);
+  return sent < 0 ? sent : static_cast<int64_t>(data.size());
+}
+
+// -EAGAIN: it is still there.
+int64_t Stack::send_gathered(uint32_t index) {
+  std::unique_ptr<Gathered>& gathered = slab_[index].datagram->gathered;
+  const int64_t sent = send_datagram(index, gathered->bytes, gathered->way);
+  if (sent != -EAGAIN) gathered.reset();
+  return sent;
+}
+
+// Nobody is told whether it has gone; what there is no room for goes when there is.
+void Stack::uncork(uint32_t index) {
+  Gathered* const gathered = slab_[index].datagram->gathered.get();
+  if (gathered == nullptr) return;
+  gathered->due = true;
+  static_cast<void>(send_gathered(index));
+}
+
+}  // namespace unet::sockets
