@@ -251,8 +251,21 @@ ssize_t Sockets::sendto(int s, const void* data, size_t length, int flags, const
   if (!read_address(to, to_length, stack_->is_ipv6(s), !fast_open, address)) return -1;
   if (is_refused_as_urgent(s, flags)) return answer(-EOPNOTSUPP);
   if (fast_open) return connect_with(s, {static_cast<const std::byte*>(data), length}, flags, address);
+  const Stack::Sending how{.more = (flags & MSG_MORE) != 0};
   return block((flags & MSG_DONTWAIT) == 0 && !is_nonblocking(s), within(s).send,
-               [&] { return stack_->send_to(s, {static_cast<const std::byte*>(data), length}, address, {.more = (flags & MSG_MORE) != 0}); });
+               [&] { return stack_->send_to(s, {static_cast<const std::byte*>(data), length}, address, how); });
+}
+
+ssize_t Sockets::sendto(int s, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length,
+                        Stack::Sending how) {
+  Address address;
+  if (!stack_->is_datagram(s)) return answer(is_known(s) ? -EOPNOTSUPP : -EBADF);
+  if (is_refused_as_urgent(s, flags)) return answer(-EOPNOTSUPP);
+  if (to != nullptr && !read_address(to, to_length, stack_->is_ipv6(s), true, address)) return -1;
+  if (to == nullptr && stack_->remote_address(s, address) != 0) return answer(-EDESTADDRREQ);
+  how.more = how.more || (flags & MSG_MORE) != 0;
+  return block((flags & MSG_DONTWAIT) == 0 && !is_nonblocking(s), within(s).send,
+               [&] { return stack_->send_to(s, {static_cast<const std::byte*>(data), length}, address, how); });
 }
 
 // What did not go with the SYN follows when the connection stands, if the call may wait for that.
@@ -269,7 +282,7 @@ ssize_t Sockets::connect_with(int s, Bytes data, int flags, const Address& to) {
   return static_cast<ssize_t>(sent);
 }
 
-ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length) {
+ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length, Stack::Received* what) {
   // Urgent data is in line, so there is none beside it (RFC 6093).
   if ((flags & MSG_OOB) != 0 && !stack_->is_datagram(s)) return answer(is_known(s) ? -EINVAL : -EBADF);
   const MutableBytes room{static_cast<std::byte*>(data), length};
@@ -277,15 +290,16 @@ ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr*
   const Awaiting awaiting{*stack_, peek ? -1 : s};
   if (stack_->is_datagram(s)) {
     Address address;
-    uint32_t whole = 0;
+    Stack::Received known;
+    Stack::Received& told = what != nullptr ? *what : known;
     const ssize_t got = block(waits, within(s).receive, [&] {
-      const int64_t result = stack_->receive_from(s, room, &address, peek, &whole);
+      const int64_t result = stack_->receive_from(s, room, &address, peek, &told);
       if (result == -EAGAIN) awaiting.into(room);
       return result;
     });
     if (got < 0) return got;
     write_sockaddr(address, stack_->is_ipv6(s), from, from_length);
-    return (flags & MSG_TRUNC) != 0 ? static_cast<ssize_t>(whole) : got;
+    return (flags & MSG_TRUNC) != 0 ? static_cast<ssize_t>(told.whole) : got;
   }
   size_t received = 0;
   const bool all = (flags & MSG_WAITALL) != 0 && !peek && waits;

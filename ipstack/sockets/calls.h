@@ -54,7 +54,9 @@ class Sockets {
   ssize_t send(int s, const void* data, size_t length, int flags);
   ssize_t recv(int s, void* data, size_t length, int flags);
   ssize_t sendto(int s, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length);
-  ssize_t recvfrom(int s, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length);
+  ssize_t recvfrom(int s, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length, Stack::Received* what = nullptr);
+  // Of datagrams, as sendmsg() with ancillary data; what recvmsg() tells in such is `what` above.
+  ssize_t sendto(int s, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length, Stack::Sending how);
   int shutdown(int s, int how);
   int close(int s);
   int getsockname(int s, sockaddr* address, socklen_t* length);

@@ -10,8 +10,17 @@
 
 #include "ipstack/sockets/address.h"
 #include "unet/base/bytes.h"
+#include "unet/base/time.h"
 
 namespace unet::sockets {
+
+constexpr uint8_t kHopLimit = 64;  // the host's
+
+// What a packet says of how it is to be carried.
+struct Marks {
+  uint8_t hop_limit = kHopLimit, traffic_class = 0;
+  friend bool operator==(const Marks&, const Marks&) = default;
+};
 
 class DatagramQueue {
  public:
@@ -21,10 +30,13 @@ class DatagramQueue {
     ip::IpAddress to{};
     uint32_t segment = 0;
     Bytes payload{};  // in the ring until pop()
+    Marks marks{};
+    Nanoseconds came = 0;
+    uint32_t lost = 0;  // of the socket's, before it
   };
 
-  // False: no room.
-  bool push(uint32_t bytes_max, const Datagram& datagram) {
+  // False: no room. `lost`: how many there have been before that there was no room for.
+  bool push(uint32_t bytes_max, const Datagram& datagram, uint32_t lost = 0) {
     if (memory_ == nullptr) {
       size_ = std::max(bytes_max, 2 * kLargest);
       memory_.reset(new std::byte[size_]);
@@ -38,7 +50,8 @@ class DatagramQueue {
       else if (size_ - tail_ >= sizeof(Head)) Head{}.write(memory_.get() + tail_);
       tail_ = 0;
     }
-    Head{bytes, payload, datagram.segment, datagram.from, datagram.to}.write(memory_.get() + tail_);
+    Head{.bytes = bytes, .payload = payload, .lost = lost, .segment = static_cast<uint16_t>(datagram.segment), .marks = datagram.marks,
+         .came = datagram.came, .from = datagram.from, .to = datagram.to}.write(memory_.get() + tail_);
     if (payload != 0) std::memcpy(memory_.get() + tail_ + sizeof(Head), datagram.payload.data(), payload);
     tail_ += bytes;
     if (tail_ == size_) tail_ = 0;
@@ -54,7 +67,7 @@ class DatagramQueue {
     skip();
     const Head head = Head::read(memory_.get() + head_);
     const Bytes payload{memory_.get() + head_ + sizeof(Head), head.payload};
-    return {head.from, head.to, head.segment, payload.subspan(taken_)};
+    return head.datagram(payload.subspan(taken_));
   }
   // The one that a peek finds which leaves out the first `skip` bytes of all that wait, as Linux's SO_PEEK_OFF counts: one without bytes is
   // found once. `skip` is then what it leaves out of that one. False: there is none. `together`: several that came together are one.
@@ -70,7 +83,7 @@ class DatagramQueue {
         if (skip < first.size() || (skip == 0 && !head.peeked)) {
           head.peeked = first.empty();
           head.write(memory_.get() + at);
-          found = {head.from, head.to, head.segment, first};
+          found = head.datagram(first);
           return true;
         }
         skip -= static_cast<uint32_t>(first.size());
@@ -99,11 +112,15 @@ class DatagramQueue {
  private:
   struct Head {
     uint32_t bytes = 0;  // of the whole record; 0: the ring goes on at its beginning
-    uint32_t payload = 0, segment = 0;
+    uint32_t payload = 0, lost = 0;
+    uint16_t segment = 0;
+    Marks marks{};
+    Nanoseconds came = 0;
     Address from{};
     ip::IpAddress to{};
     bool peeked = false;  // without bytes, and find() has had it
 
+    Datagram datagram(Bytes data) const noexcept { return {from, to, segment, data, marks, came, lost}; }
     void write(std::byte* to_) const noexcept { std::memcpy(to_, this, sizeof *this); }
     static Head read(const std::byte* from_) noexcept {
       Head head;
@@ -111,6 +128,7 @@ class DatagramQueue {
       return head;
     }
   };
+  static_assert(sizeof(Head) == 64);
   static constexpr uint32_t kLargest = 64 * 1024 + sizeof(Head) + 8;
 
   static uint32_t room_for(uint32_t payload) noexcept { return (payload + static_cast<uint32_t>(sizeof(Head)) + 7) & ~7u; }

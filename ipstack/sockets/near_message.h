@@ -11,7 +11,8 @@ namespace unet::sockets {
 
 struct NearKind {
   static constexpr uint8_t kOpen = 1, kOpened = 2, kRefused = 3, kData = 4, kCredit = 5, kEnd = 6, kReset = 7, kDatagram = 8,
-                           kNoPort = 9;  // the answer to a datagram that nobody wants: its head
+                           kNoPort = 9,  // the answer to a datagram that nobody wants: its head
+                           kMarks = 10;
 };
 
 struct NearHeader {
@@ -47,6 +48,13 @@ struct NearDatagram {
   uint16_t from_port = 0, to_port = 0;
 };
 static_assert(sizeof(NearDatagram) == 8);
+// How datagrams are marked that follow by this channel, if it is not as those before; at first they are as the host marks them.
+struct NearMarks {
+  uint8_t kind = 0;
+  uint8_t hop_limit = 0, traffic_class = 0;
+  uint8_t reserved[5] = {};
+};
+static_assert(sizeof(NearMarks) == sizeof(NearDatagram));
 constexpr uint32_t kNearDatagramHeadMax = sizeof(NearDatagram) + 2 * 16;
 
 }  // namespace unet::sockets

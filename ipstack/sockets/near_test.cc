@@ -468,9 +468,9 @@ TEST_CASE("what a caller waits for goes straight to it, in its turn") {
       near.settle();
       for (int i = 0; i < 2; ++i) {
         Address peer;
-        uint32_t whole = 77;
-        CHECK(b.receive_from(to, room, &peer, false, &whole) == static_cast<int64_t>(std::min<size_t>(bytes, 1000)));
-        CHECK(whole == bytes);
+        Stack::Received known;
+        CHECK(b.receive_from(to, room, &peer, false, &known) == static_cast<int64_t>(std::min<size_t>(bytes, 1000)));
+        CHECK(known.whole == bytes);
         CHECK(peer == at("10.0.0.1", 1000));
         CHECK(has(static_cast<int64_t>(std::min<size_t>(bytes, 1000)), 0));
         b.await(-1, {});

@@ -31,14 +31,12 @@ struct ListenerPart {
   uint32_t turns = 0;              // of the first: how many near connections have been given out
 };
 
-constexpr uint8_t kHopLimit = 64;  // the host's
-
 // Where a datagram goes, and how.
 struct Departure {
   Address to{};
   ip::IpAddress from{};
   uint16_t segment = 0;            // bytes of each of several; 0: it is one
-  uint8_t hop_limit = 0, traffic_class = 0;
+  Marks marks{};
 };
 
 // What calls with MSG_MORE, or under UDP_CORK, have put together of a datagram: it goes where the first one said, as the first one said.
@@ -66,6 +64,7 @@ struct DatagramPart {
   Nanoseconds way_until = 0;
   std::vector<ip::IpAddress> groups{};  // that it has joined
   std::unique_ptr<Gathered> gathered{};
+  uint32_t lost = 0;               // datagrams for which there was no room
   uint32_t next = ~uint32_t{0};    // a further one at the same port
 };
 
@@ -175,7 +174,7 @@ struct Socket {
   std::unique_ptr<NearPart> near{};
 
   bool has_connection() const noexcept { return tcp.connection != nullptr; }
-  uint8_t hops() const noexcept { return hop_limit != 0 ? hop_limit : kHopLimit; }
+  Marks marks() const noexcept { return {hop_limit != 0 ? hop_limit : kHopLimit, traffic_class}; }
 };
 static_assert(sizeof(Socket) == 120);
 

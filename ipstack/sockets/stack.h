@@ -144,8 +144,17 @@ class Stack {
   int64_t send_to(int socket, Bytes data, const Address& to, uint16_t segment = 0) {
     return send_to(socket, data, to, Sending{.segment = segment});
   }
-  int64_t receive_from(int socket, MutableBytes data, Address* from, bool peek = false, uint32_t* whole = nullptr,
-                       uint16_t* segment = nullptr);
+  // What is known of a datagram that has come.
+  struct Received {
+    ip::IpAddress to{};
+    uint32_t whole = 0;                // its bytes,
+    bool cut = false;                  // for which there was not room
+    uint16_t segment = 0;
+    Marks marks{};
+    Nanoseconds came = 0;              // when the stack got it
+    uint32_t lost = 0;                 // how many had been lost for want of room in the socket, modulo 2^32
+  };
+  int64_t receive_from(int socket, MutableBytes data, Address* from, bool peek = false, Received* what = nullptr);
   // Whoever has found nothing, and looks at the network now: the next message to that socket is copied to `room` at once instead of being
   // kept, and told by the next receive() or receive_from(). -1: nobody waits any longer, and `room` is the caller's again.
   void await(int socket, MutableBytes room) noexcept {
@@ -273,6 +282,7 @@ class Stack {
     bool open = false, same_user = false;
     uint64_t arrived = 0, bytes = 0;   // that have come
     Judged judged{};
+    Marks told{}, heard{};             // of datagrams (NearMarks)
     std::deque<Kept> kept{};
   };
   // That a stream has ended, or that there is none.
@@ -295,10 +305,9 @@ class Stack {
   // await(), and what has come.
   struct Awaited {
     int socket = -1;
-    uint32_t whole = 0;              // bytes of the datagram
     int64_t came = -1;               // bytes in `room`; -1: nothing
     MutableBytes room{};
-    Address from{};
+    DatagramQueue::Datagram datagram{};  // if it was one; its payload is no more, but was so long
   };
   // Whose a port of this interface is.
   struct Whereabouts {
@@ -464,7 +473,8 @@ class Stack {
   void shut_near(uint32_t index);
   void close_near(uint32_t index);
   uint32_t events_near(const Socket& socket) const noexcept;
-  int send_datagram_near(const Address& from, const Address& to, Bytes data, uint16_t segment);
+  int send_datagram_near(const Address& from, const Departure& way, Bytes data);
+  bool tell_marks(uint32_t neighbour, Marks marks) noexcept;
   static uint32_t emit_near_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept;
   // stack_neighbours.cc: who they are, and what comes
   Whereabouts& whereabouts(uint8_t protocol, const Address& address);

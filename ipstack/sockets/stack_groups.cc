@@ -106,13 +106,17 @@ bool Stack::is_broadcast(const ip::IpAddress& address) const {
 void Stack::deliver(uint32_t index, const DatagramQueue::Datagram& datagram) {
   DatagramPart& part = *slab_[index].datagram;
   if (is_awaited(index) && part.queue.empty() && datagram.segment == 0 && !slab_[index].shut_read) {
-    awaited_.whole = static_cast<uint32_t>(datagram.payload.size());
     awaited_.came = static_cast<int64_t>(std::min(datagram.payload.size(), awaited_.room.size()));
-    awaited_.from = datagram.from;
+    awaited_.datagram = datagram;
+    awaited_.datagram.lost = part.lost;
     return copy_bytes(awaited_.room.data(), datagram.payload.data(), static_cast<size_t>(awaited_.came));
   }
   const bool full = slab_[index].shut_read || part.queue.waiting_bytes() >= part.receive_max;
-  if (full || !part.queue.push(part.receive_max, datagram)) return void(++counters_.queue_full);
+  if (full || !part.queue.push(part.receive_max, datagram, part.lost)) {
+    ++part.lost;
+    ++counters_.queue_full;
+    return;
+  }
   note(index);
 }
 

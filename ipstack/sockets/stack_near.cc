@@ -241,12 +241,23 @@ void Stack::reset_near(const NearPart& part) {
 // ---- datagrams
 
 // 1: it has gone; 0: it must go through the network interface; -1: there is no room.
-int Stack::send_datagram_near(const Address& from, const Address& to, Bytes data, uint16_t segment) {
-  Whereabouts& where = whereabouts(ip::Protocol::kUdp, to);
+int Stack::send_datagram_near(const Address& from, const Departure& way, Bytes data) {
+  Whereabouts& where = whereabouts(ip::Protocol::kUdp, way.to);
   if (where.neighbour == kNone) return 0;
+  if (!tell_marks(where.neighbour, way.marks)) return -1;
   std::array<std::byte, kNearDatagramHeadMax> head;
-  const uint32_t size = emit_near_datagram(head.data(), from, to, segment);
+  const uint32_t size = emit_near_datagram(head.data(), from, way.to, way.segment);
   return network_.send_to_neighbour(where.neighbour, Bytes(head).first(size), data) ? 1 : -1;
+}
+
+// Before a datagram. Most are marked as the one before, whosever that was. False: no room.
+bool Stack::tell_marks(uint32_t neighbour, Marks marks) noexcept {
+  Marks& told = neighbours_[neighbour].told;
+  if (told == marks) [[likely]] return true;
+  const NearMarks message{.kind = NearKind::kMarks, .hop_limit = marks.hop_limit, .traffic_class = marks.traffic_class};
+  if (!network_.send_to_neighbour(neighbour, bytes_of(message), {})) return false;
+  told = marks;
+  return true;
 }
 
 uint32_t Stack::emit_near_datagram(std::byte* at, const Address& from, const Address& to, uint16_t segment) noexcept {

@@ -153,10 +153,15 @@ bool Stack::handle_neighbour_message(uint32_t neighbour, const Message& message,
   const bool apart = !head.empty();
   const Bytes bytes = apart ? head : message.bytes();
   NearHeader header;
+  NearMarks marks;
   if (bytes.size() >= sizeof(NearDatagram)) {
     const auto kind = static_cast<uint8_t>(bytes[0]);
     if (kind == NearKind::kDatagram || kind == NearKind::kNoPort) {
       handle_near_datagram(neighbour, bytes, apart ? message.bytes() : Bytes());
+      return false;
+    }
+    if (kind == NearKind::kMarks && read(bytes, marks)) {
+      neighbours_[neighbour].heard = {marks.hop_limit, marks.traffic_class};
       return false;
     }
   }
@@ -341,7 +346,9 @@ void Stack::handle_near_datagram(uint32_t neighbour, Bytes message, Bytes data) 
   const bool same = last.size != 0 && last.version == ways_ && now_ < last.until && message.size() >= last.size &&
                     std::memcmp(message.data(), last.head.data(), last.size) == 0;
   if (!same && !judge_datagram(neighbour, message)) return;
-  deliver(last.socket, {last.from, last.to, last.segment, data.data() == nullptr ? message.subspan(last.size) : data});
+  deliver(last.socket, {.from = last.from, .to = last.to, .segment = last.segment,
+                        .payload = data.data() == nullptr ? message.subspan(last.size) : data, .marks = neighbours_[neighbour].heard,
+                        .came = now_});
 }
 
 // Whether somebody gets a datagram of this head: then Neighbour::judged says who.

@@ -79,7 +79,7 @@ int Stack::choose(Socket& socket, Option option, int64_t value, tcp::Options& tc
       return 0;
     case Option::traffic_class:
       if (!of_range(0, 255)) return -EINVAL;
-      socket.traffic_class = static_cast<uint8_t>(value & 0xFC);  // ECN is not the application's
+      socket.traffic_class = static_cast<uint8_t>(stream ? value & 0xFC : value);  // a stream's ECN is not the application's
       return 0;
     case Option::udp_segment:
       if (stream) return -ENOPROTOOPT;

@@ -199,6 +199,99 @@ TEST_CASE("what is gathered waits for room") {
   CHECK(two.next() == "de");
 }
 
+TEST_CASE("a datagram is known by how it is marked, when it came, where it went, and what was lost before") {
+  Datagrams two(GENERATE(false, true));
+  Stack &a = *two.one.stack, &b = *two.other.stack;
+  std::vector<std::byte> room(100);
+  Stack::Received known;
+  const auto next = [&] {
+    two.world.run(two.world.now + kMillisecond);
+    const bool some = b.receive_from(two.at_b, room, nullptr, false, &known) > 0;
+    return std::pair(some ? int{known.marks.hop_limit} : -1, some ? int{known.marks.traffic_class} : -1);
+  };
+  const auto send = [&](const Stack::Sending& how) { return a.send_to(two.from, pattern(10), two.to, how); };
+  const Nanoseconds before = two.world.now;
+  REQUIRE(send({}) == 10);
+  CHECK(next() == std::pair(64, 0));
+  CHECK(known.to == two.to.host);
+  CHECK((known.came >= before && known.came <= two.world.now));
+  CHECK((known.whole == 10 && !known.cut && known.lost == 0));
+  REQUIRE(a.set_option(two.from, Stack::Option::hop_limit, 33) == 0);
+  REQUIRE(a.set_option(two.from, Stack::Option::traffic_class, 0x29) == 0);
+  REQUIRE(send({}) == 10);
+  CHECK(next() == std::pair(33, 0x29));
+  REQUIRE(send({.hop_limit = 5}) == 10);
+  CHECK(next() == std::pair(5, 0x29));
+  REQUIRE(send({.traffic_class = 0}) == 10);
+  CHECK(next() == std::pair(33, 0));
+  // Of a connected socket, whose way is known, in place, and of what is gathered.
+  REQUIRE(a.connect(two.from, two.to) == 0);
+  for (int i = 0; i < 2; ++i) {
+    REQUIRE(a.send(two.from, pattern(10)) == 10);
+    CHECK(next() == std::pair(33, 0x29));
+  }
+  MutableBytes place;
+  REQUIRE(send({.hop_limit = 6, .traffic_class = 7}) == 10);
+  REQUIRE(a.reserve(two.from, 10, place) == 0);
+  REQUIRE(a.commit(two.from, 10) == 10);
+  CHECK(next() == std::pair(6, 7));
+  CHECK(next() == std::pair(33, 0x29));
+  REQUIRE(send({.more = true, .hop_limit = 8}) == 10);
+  REQUIRE(send({.hop_limit = 9}) == 10);
+  CHECK(next() == std::pair(8, 0x29));
+  CHECK(known.whole == 20);
+
+  REQUIRE(b.set_option(two.at_b, Stack::Option::receive_buffer, 0) == 0);
+  const auto large = pattern(4000);
+  for (int i = 0; i < 5; ++i) {
+    REQUIRE(a.send(two.from, large) == 4000);
+    two.world.run(two.world.now + kMillisecond);
+  }
+  for (int i = 0; i < 2; ++i) {
+    CHECK(b.receive_from(two.at_b, room, nullptr, false, &known) == 100);
+    CHECK((known.cut && known.whole == 4000 && known.lost == 0));
+  }
+  REQUIRE(send({}) == 10);
+  next();
+  CHECK(known.lost == 3);
+}
+
+TEST_CASE("what a caller waits for is known as well") {
+  Datagrams two(GENERATE(false, true));
+  std::vector<std::byte> room(4);
+  Stack::Received known;
+  two.b.await(two.at_b, room);
+  REQUIRE(two.a.send_to(two.from, bytes_of("abcdef"), two.to, {.hop_limit = 7, .traffic_class = 9}) == 6);
+  two.world.run(two.world.now + kMillisecond);
+  CHECK(two.b.receive_from(two.at_b, room, nullptr, false, &known) == 4);
+  CHECK((known.cut && known.whole == 6 && known.marks == Marks{7, 9} && known.to == two.to.host && known.came != 0));
+}
+
+TEST_CASE("a datagram leaves from the address that is said, if its socket has it") {
+  World world;
+  const uint32_t here = world.add_interface({"10.0.0.1", "10.0.0.3", "fd00::1"}), there = world.add_interface({"10.0.0.2", "fd00::2"});
+  Application one(world, here), other(world, there);
+  Stack &a = *one.stack, &b = *other.stack;
+  const int all = a.socket(Type::datagram, true), first = a.socket(Type::datagram, false), to = b.socket(Type::datagram, true);
+  REQUIRE(a.bind(first, at("10.0.0.1", 7)) == 0);
+  REQUIRE(b.bind(to, {{}, 53}) == 0);
+  const auto from_of = [&](const char* source, int socket) {
+    Address from;
+    std::vector<std::byte> room(10);
+    const int64_t sent = a.send_to(socket, pattern(10), at("10.0.0.2", 53), {.from = at(source, 0).host});
+    world.run(world.now + kSecond);
+    if (sent == 10) REQUIRE(b.receive_from(to, room, &from) == 10);
+    return sent == 10 ? ip::text_of(from.host) : std::to_string(sent);
+  };
+  CHECK(from_of("10.0.0.3", all) == "10.0.0.3");
+  CHECK(from_of("10.0.0.1", all) == "10.0.0.1");
+  CHECK(from_of("10.0.0.2", all) == std::to_string(-ENETUNREACH));
+  CHECK(from_of("fd00::1", all) == std::to_string(-ENETUNREACH));
+  CHECK(from_of("10.0.0.1", first) == "10.0.0.1");
+  CHECK(from_of("10.0.0.3", first) == std::to_string(-ENETUNREACH));
+  CHECK(a.send_to(all, pattern(10), at("fd00::2", 53), {.from = at("fd00::7", 0).host}) == -EINVAL);
+}
+
 TEST_CASE("a peek of datagrams goes on from one to the next") {
   Two two;
   Stack &a = *two.a.stack, &b = *two.b.stack;

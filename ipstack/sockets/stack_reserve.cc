@@ -78,6 +78,7 @@ int Stack::reserve_datagram(uint32_t index, uint32_t bytes, MutableBytes& room) 
   if (const int error = bind_free(index); error != 0) return -error;
   reserved_.neighbour = is_own(to.host) ? whereabouts(ip::Protocol::kUdp, to).neighbour : kNone;
   if (reserved_.neighbour != kNone) {
+    if (!tell_marks(reserved_.neighbour, way.marks)) return refuse_datagram(index, reserved_.neighbour, bytes);
     reserved_.head = 0;
     reserved_.message = network_.reserve_to_neighbour(reserved_.neighbour, bytes);
   } else {

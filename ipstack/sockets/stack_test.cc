@@ -394,11 +394,11 @@ TEST_CASE("datagrams go to the socket that fits best") {
   two.world.run(two.world.now + kSecond);
   std::vector<std::byte> room(100);
   Address from;
-  uint32_t whole = 0;
+  Stack::Received known;
   CHECK(b.receive(mine, room) == 5);
   CHECK(b.receive(mine, room) == -EAGAIN);
-  CHECK(b.receive_from(all, MutableBytes(room).first(4), &from, false, &whole) == 4);
-  CHECK(whole == 6);
+  CHECK(b.receive_from(all, MutableBytes(room).first(4), &from, false, &known) == 4);
+  CHECK(known.whole == 6);
   CHECK(from.host == *ip::parse_ip("10.0.0.1"));
   CHECK(b.receive_from(all, room, &from) == 0);
   CHECK(b.receive_from(all, room, &from) == -EAGAIN);
@@ -448,9 +448,9 @@ TEST_CASE("datagrams that were sent at once come one by one, or together to who 
   CHECK(b.receive(to, room) == -EAGAIN);
   REQUIRE(b.set_option(to, Stack::Option::udp_gro, 1) == 0);
   sent();
-  uint16_t segment = 0;
-  CHECK(b.receive_from(to, room, nullptr, false, nullptr, &segment) == 2500);
-  CHECK(segment == 1000);
+  Stack::Received known;
+  CHECK(b.receive_from(to, room, nullptr, false, &known) == 2500);
+  CHECK(known.segment == 1000);
 }
 
 TEST_CASE("a datagram socket's queue is bounded and counted") {

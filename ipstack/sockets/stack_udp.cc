@@ -80,8 +80,10 @@ int Stack::find_way(Socket& socket, const Sending& how, Departure& way) {
   if (from.is_unspecified() && !source_for(to.host, from)) return -ENETUNREACH;
   if (from.is_ipv4() != to.host.is_ipv4()) return -ENETUNREACH;
   way.segment = how.segment != 0 ? how.segment : part.segment;
-  way.hop_limit = how.hop_limit >= 0 ? static_cast<uint8_t>(how.hop_limit) : group ? part.group_hops : socket.hops();
-  way.traffic_class = how.traffic_class >= 0 ? static_cast<uint8_t>(how.traffic_class) : socket.traffic_class;
+  way.marks = socket.marks();
+  if (group) way.marks.hop_limit = part.group_hops;
+  if (how.hop_limit >= 0) way.marks.hop_limit = static_cast<uint8_t>(how.hop_limit);
+  if (how.traffic_class >= 0) way.marks.traffic_class = static_cast<uint8_t>(how.traffic_class);
   return 0;
 }
 
@@ -99,9 +101,9 @@ int Stack::refuse_datagram(uint32_t index, uint32_t neighbour, uint32_t bytes) {
 // The headers of a datagram whose payload is to follow; where that goes.
 std::byte* Stack::begin_datagram(MutableBytes room, const Socket& socket, const Departure& way, uint32_t length) noexcept {
   const bool loops = !way.to.host.is_multicast() || socket.datagram->group_loop;
-  std::byte* const at = begin_message(room, {.from = way.from, .to = way.to.host, .protocol = ip::Protocol::kUdp,
-                                             .hop_limit = way.hop_limit, .traffic_class = way.traffic_class, .dont_fragment = false},
-                                      ip::kUdpBytes + length, way.segment, loops ? uint16_t{0} : IpMessageFlags::kNoLoop);
+  const ip::IpFields fields{.from = way.from, .to = way.to.host, .protocol = ip::Protocol::kUdp, .hop_limit = way.marks.hop_limit,
+                            .traffic_class = way.marks.traffic_class, .dont_fragment = false};
+  std::byte* const at = begin_message(room, fields, ip::kUdpBytes + length, way.segment, loops ? uint16_t{0} : IpMessageFlags::kNoLoop);
   const ip::UdpHeader header{.from = socket.local.port, .to = way.to.port, .length = static_cast<uint16_t>(ip::kUdpBytes + length),
                              .checksum = 0};
   std::memcpy(at, &header, sizeof header);
@@ -114,7 +116,8 @@ int64_t Stack::send_by_way(uint32_t index, Bytes data) {
   std::array<std::byte, kNearDatagramHeadMax> head;
   const uint32_t size = emit_near_datagram(head.data(), socket.local, socket.remote, 0);
   const uint32_t way = socket.datagram->way;
-  if (network_.send_to_neighbour(way, Bytes(head).first(size), data)) return static_cast<int64_t>(data.size());
+  const bool went = tell_marks(way, socket.marks()) && network_.send_to_neighbour(way, Bytes(head).first(size), data);
+  if (went) return static_cast<int64_t>(data.size());
   return refuse_datagram(index, way, static_cast<uint32_t>(data.size()));
 }
 
@@ -148,7 +151,7 @@ int64_t Stack::send_datagram(uint32_t index, Bytes data, const Departure& asked)
   const auto length = static_cast<uint32_t>(data.size());
 
   if (is_own(host)) {
-    const int near = send_datagram_near({way.from, socket.local.port}, way.to, data, way.segment);
+    const int near = send_datagram_near({way.from, socket.local.port}, way, data);
     if (near > 0) {
       if (socket.connected && way.to == socket.remote && way.from == socket.local.host) {
         DatagramPart& part = *socket.datagram;
@@ -169,15 +172,16 @@ int64_t Stack::send_datagram(uint32_t index, Bytes data, const Departure& asked)
   return length;
 }
 
-int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool peek, uint32_t* whole, uint16_t* segment) {
+int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool peek, Received* what) {
   forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
   if (socket->type != Type::datagram) return receive(number, data, peek);
   if (awaited_.socket == number && awaited_.came >= 0) {
-    if (from != nullptr) *from = awaited_.from;
-    if (whole != nullptr) *whole = awaited_.whole;
-    if (segment != nullptr) *segment = 0;
+    const DatagramQueue::Datagram& datagram = awaited_.datagram;
+    const auto whole = static_cast<uint32_t>(datagram.payload.size());
+    if (from != nullptr) *from = datagram.from;
+    if (what != nullptr) *what = {datagram.to, whole, awaited_.came < whole, 0, datagram.marks, datagram.came, datagram.lost};
     return take_awaited();
   }
   if (socket->error != 0) return -take_error(*socket);
@@ -193,8 +197,12 @@ int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool p
   const size_t copied = std::min(bytes.size() - skip, data.size());
   copy_bytes(data.data(), bytes.data() + skip, copied);
   if (from != nullptr) *from = datagram.from;
-  if (whole != nullptr) *whole = static_cast<uint32_t>(bytes.size());
-  if (segment != nullptr) *segment = static_cast<uint16_t>(part.coalesce ? datagram.segment : 0);
+  if (what != nullptr) {
+    // As Linux has it, a peek behind the beginning that gets all to the end has room for it.
+    const bool cut = copied == data.size() && copied < bytes.size();
+    const auto segment = static_cast<uint16_t>(part.coalesce ? datagram.segment : 0);
+    *what = {datagram.to, static_cast<uint32_t>(bytes.size()), cut, segment, datagram.marks, datagram.came, datagram.lost};
+  }
   if (peek) return count_peeked(index, copied), static_cast<int64_t>(copied);
   count_read(index, copied);
   if (bytes.size() < datagram.payload.size()) part.queue.pop_segment(static_cast<uint32_t>(bytes.size()));
@@ -211,7 +219,8 @@ void Stack::handle_udp(const ip::IpView& packet, const IpMessageHeader& header) 
     default: return void(++counters_.bad_datagram);
   }
   const Address local{packet.to, view.to}, remote{packet.from, view.from};
-  const DatagramQueue::Datagram datagram{remote, packet.to, header.segment_size, view.payload};
+  const DatagramQueue::Datagram datagram{remote, packet.to, header.segment_size, view.payload,
+                                         {packet.hop_limit, packet.traffic_class}, now_};
   if ((packet.to.is_multicast() || is_broadcast(packet.to)) && deliver_to_all(view.to, datagram)) return;
   const uint32_t index = datagram_socket(local, remote);
   if (index == kNone) return void(++counters_.no_socket);
