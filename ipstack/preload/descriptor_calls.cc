@@ -3,7 +3,9 @@
 #include <stdarg.h>
 
 #include <algorithm>
+#include <cstring>
 
+#include "ipstack/preload/ancillary.h"
 #include "ipstack/preload/calls.h"
 #include "ipstack/sockets/sockaddr.h"
 
@@ -32,6 +34,17 @@ bool is_known(int fd) noexcept {
   return !Host::inside() && Host::get().table().find(fd) != nullptr && Host::get().is_own_process();
 }
 
+// SIOCGSTAMP and SIOCGSTAMPNS, each with an old number and a new one. Nothing: it is something else, or the kernel knows.
+std::optional<int> tell_when(const File& file, unsigned long request, void* argument) {
+  const bool exact = request == SIOCGSTAMPNS_OLD || request == SIOCGSTAMPNS_NEW;
+  if (!exact && request != SIOCGSTAMP_OLD && request != SIOCGSTAMP_NEW) return std::nullopt;
+  if (!file.is_ours() || file.is_stream() || file.came == 0) return std::nullopt;
+  timespec time = wall_time(file.came);
+  if (!exact) time.tv_nsec /= 1000;  // a timeval is as long
+  std::memcpy(argument, &time, sizeof time);
+  return 0;
+}
+
 // Of a socket of ours; nothing: the kernel's answer is the right one.
 std::optional<int> control_ours(int fd, unsigned long request, void* argument) {
   const Host::Guard guard;
@@ -43,6 +56,7 @@ std::optional<int> control_ours(int fd, unsigned long request, void* argument) {
     if (file->is_ours() && file->kernel) return 0;  // the shadow does not wait anyway
     return std::nullopt;
   }
+  if (const auto told = tell_when(*file, request, argument)) return told;
   if (!file->is_ours() || (request != FIONREAD && request != SIOCOUTQ)) return std::nullopt;
   host.turn();
   if (file->listens) return static_cast<int>(answer(-EINVAL));

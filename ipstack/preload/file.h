@@ -51,6 +51,15 @@ struct File : Entry {
     uint64_t group = 0;          // of the claim of its port
   };
 
+  // What recvmsg() is to tell beside the data, as options have asked for.
+  struct Tells {
+    int time = 0;                // the one of SO_TIMESTAMP's options that was set last; 0: none
+    bool lost = false;           // SO_RXQ_OVFL
+    bool left = false;           // TCP_INQ
+    bool destination4 = false, hops4 = false, class4 = false;  // IP_PKTINFO, IP_RECVTTL, IP_RECVTOS
+    bool destination6 = false, hops6 = false, class6 = false;  // IPV6_RECVPKTINFO, IPV6_RECVHOPLIMIT, IPV6_RECVTCLASS
+  };
+
   // The names of a connection. Of a file: another process's stack has it, and at our descriptor is a socket pair to it (relays.h).
   struct Pair {
     sockets::Address local{}, remote{};
@@ -88,6 +97,8 @@ struct File : Entry {
   bool nonblocking = false;
   int backlog = 0;
   int receive_least = 1;         // SO_RCVLOWAT
+  Tells tells{};
+  Nanoseconds came = 0;          // the datagram that was received last, when; 0: there was none, or it was the kernel's
   Nanoseconds receive_within = 0, send_within = 0;  // SO_RCVTIMEO, SO_SNDTIMEO; 0: for ever
   std::vector<Option> options{};
   std::vector<Registration*> registrations{};  // in epoll sets

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "ipstack/preload/ancillary.h"
 #include "ipstack/preload/host.h"
 #include "ipstack/preload/memory.h"
 #include "ipstack/preload/real.h"
@@ -256,7 +257,7 @@ bool is_advice(int level, int name) noexcept {
     return name == SO_PRIORITY || name == SO_MARK || name == SO_DONTROUTE || name == SO_INCOMING_CPU || name == SO_BUSY_POLL ||
            name == SO_PREFER_BUSY_POLL || name == SO_BUSY_POLL_BUDGET || name == SO_MAX_PACING_RATE || name == SO_RCVLOWAT ||
            name == SO_OOBINLINE || name == SO_SNDBUFFORCE || name == SO_RCVBUFFORCE || name == SO_DEBUG || name == SO_ZEROCOPY ||
-           name == SO_NO_CHECK || name == SO_TIMESTAMP || name == SO_TIMESTAMPNS;
+           name == SO_NO_CHECK;
   }
   if (level == IPPROTO_TCP) {
     constexpr int kAdvice[] = {TCP_SYNCNT, TCP_LINGER2, TCP_DEFER_ACCEPT, TCP_WINDOW_CLAMP, TCP_QUICKACK, TCP_NOTSENT_LOWAT};
@@ -291,6 +292,7 @@ int set_option(File& file, int level, int name, const void* value, socklen_t len
     file.receive_least = least <= 0 ? least == 0 ? 1 : INT_MAX : least;
     for (Registration* each : file.registrations) each->set->mark(*each);
   }
+  if (set_telling(file, level, name, value, length)) return 0;
   if (!file.is_ours()) {
     if (!file.pair) keep_option(file, level, name, value, length);
     return 0;

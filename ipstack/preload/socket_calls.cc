@@ -40,6 +40,7 @@ int take_connection(File& listener, sockaddr* address, socklen_t* length, int fl
   file->nonblocking = (flags & SOCK_NONBLOCK) != 0;
   file->bound = true;
   file->receive_least = listener.receive_least;
+  file->tells = listener.tells;
   host.table().put(fd, *file);
   host.give_socket(*file, made);
   listener.unserved_since = 0;
@@ -303,6 +304,7 @@ UNET_PRELOAD int getsockopt(int fd, int level, int name, void* value, socklen_t*
   Host::get().turn_if_due();
   if (level == SOL_SOCKET && (name == SO_RCVBUF || name == SO_SNDBUF)) return tell_int(2 * told_of(*file, name), value, length);
   if (level == SOL_SOCKET && name == SO_RCVLOWAT) return tell_int(file->receive_least, value, length);
+  if (level == IPPROTO_TCP && name == TCP_INQ && file->is_stream()) return tell_int(file->tells.left, value, length);
   if (level == SOL_SOCKET && name == SO_PEERNAME) return tell_peer(*file, value, length);
   const int result = Host::get().sockets().getsockopt(file->socket, level, name, value, length);
   return result < 0 && errno == ENOPROTOOPT ? real().getsockopt(fd, level, name, value, length) : result;

@@ -11,12 +11,14 @@
 #include <cerrno>
 #include <cstring>
 
+#include "ipstack/preload/ancillary.h"
 #include "ipstack/preload/calls.h"
 #include "ipstack/sockets/sockaddr.h"
 
 namespace unet::preload {
 
 using sockets::is_nowhere;
+using sockets::Stack;
 
 namespace {
 
@@ -39,43 +41,29 @@ int64_t check(const msghdr& message) noexcept {
   return 0;
 }
 
-// 0, or -errno: as Linux checks control data. What there is of it has no effect.
-int64_t check_control(const File& file, const msghdr& message) noexcept {
-  if (message.msg_controllen == 0) return 0;
-  if (is_nowhere(message.msg_control)) return -EFAULT;
-  auto& whole = const_cast<msghdr&>(message);
-  const auto* const end = static_cast<const std::byte*>(message.msg_control) + message.msg_controllen;
-  for (const cmsghdr* each = CMSG_FIRSTHDR(&message); each != nullptr; each = CMSG_NXTHDR(&whole, const_cast<cmsghdr*>(each))) {
-    const auto room = static_cast<size_t>(end - reinterpret_cast<const std::byte*>(each));
-    if (each->cmsg_len < sizeof(cmsghdr) || each->cmsg_len > room) return -EINVAL;
-    const auto is_one_of = [&](std::initializer_list<int> types) {
-      return std::find(types.begin(), types.end(), each->cmsg_type) != types.end();
-    };
-    constexpr int kTransmitTime = 61;  // SCM_TXTIME
-    const bool general = is_one_of({SCM_RIGHTS, SCM_CREDENTIALS, SO_PRIORITY, SO_MARK, SO_TIMESTAMPING, kTransmitTime});
-    if (each->cmsg_level == SOL_SOCKET && !general) return -EINVAL;
-    const bool four = !file.is_stream() && file.domain == AF_INET && each->cmsg_level == IPPROTO_IP;
-    if (four && !is_one_of({IP_TTL, IP_TOS, IP_PKTINFO, IP_RETOPTS})) return -EINVAL;
-  }
-  return 0;
-}
-
 // Memory of this thread, for messages of several pieces.
 std::byte* gathering() noexcept {
   thread_local std::vector<std::byte> memory(kGather);
   return memory.data();
 }
 
-int64_t receive_ours(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length) {
-  return result_of(Host::get().sockets().recvfrom(file.socket, data, length, (flags | MSG_DONTWAIT) & ~MSG_WAITALL, from, from_length));
+int64_t receive_ours(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length,
+                     Stack::Received* what = nullptr) {
+  const int how = (flags | MSG_DONTWAIT) & ~MSG_WAITALL;
+  return result_of(Host::get().sockets().recvfrom(file.socket, data, length, how, from, from_length, what));
 }
 
-// A stream's bytes, or a datagram, once; the kernel's part of a datagram socket behind ours.
-int64_t receive_once(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length, bool kernel) {
+// A datagram, once: ours, or `kernels()`.
+template <typename Kernels>
+int64_t receive_datagram(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length, Stack::Received& what,
+                         Kernels kernels) {
   if (!file.is_ours()) return Host::gone(file, false);
-  const int64_t got = receive_ours(file, data, length, flags, from, from_length);
-  if (got != -EAGAIN || !kernel || !file.kernel || file.is_stream()) return got;
-  return result_of(real().recvfrom(file.fd(), data, length, flags | MSG_DONTWAIT, from, from_length));
+  const int64_t got = receive_ours(file, data, length, flags, from, from_length, &what);
+  if (got >= 0) file.came = what.came;
+  if (got != -EAGAIN || !file.kernel) return got;
+  const int64_t other = kernels();
+  if (other >= 0) file.came = 0;
+  return other;
 }
 
 // All of `data` if the call waits, else as much as there is room for.
@@ -109,17 +97,27 @@ int64_t connect_and_send(File& file, const std::byte* data, size_t length, int f
   return more < 0 && sent == 0 ? more : static_cast<int64_t>(sent) + std::max<int64_t>(more, 0);
 }
 
-int64_t send_datagram(File& file, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
-  Host& host = Host::get();
+// Whose a datagram to `to` is; null: it is connected. 0, or -errno.
+int64_t place_datagram(File& file, const sockaddr* to, socklen_t to_length, bool& ours, bool& ipv4) {
+  sockets::Address remote;
+  ours = true;
   if (to != nullptr) {
-    sockets::Address remote;
     const int error = read_address(file, to, to_length, remote);
     // Of a socket of IPv6 Linux's sendto() has another word for it than all others.
     if (error != 0) return error == EAFNOSUPPORT && file.domain == AF_INET6 ? -EINVAL : -error;
-    bool ours = false;
     if (const int result = place_for(file, remote, ours); result < 0) return result;
-    if (!ours) return result_of(real().sendto(file.fd(), data, length, flags, to, to_length));
+  } else if (file.is_ours()) {
+    static_cast<void>(Host::get().sockets().stack().remote_address(file.socket, remote));
   }
+  ipv4 = file.domain == AF_INET || remote.host.is_ipv4();
+  return 0;
+}
+
+int64_t send_datagram(File& file, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
+  Host& host = Host::get();
+  bool ours, ipv4;
+  if (const int64_t wrong = place_datagram(file, to, to_length, ours, ipv4); wrong < 0) return wrong;
+  if (!ours) return result_of(real().sendto(file.fd(), data, length, flags, to, to_length));
   return host.block(file, POLLOUT, waits(file, flags), file.send_within, [&](bool) -> int64_t {
     if (!file.is_ours()) return Host::gone(file, true);
     return result_of(host.sockets().sendto(file.socket, data, length, flags | MSG_DONTWAIT, to, to_length));
@@ -173,8 +171,11 @@ int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr
   const bool no_name = from != nullptr && (is_nowhere(from) || is_nowhere(from_length));
   if (no_data) length = 0;
   if (no_name) from = nullptr;
+  Stack::Received what;
   const int64_t got = Host::get().block(file, POLLIN, waits(file, flags), file.receive_within, [&](bool kernel) {
-    return receive_once(file, data, length, flags, from, from_length, kernel);
+    return receive_datagram(file, data, length, flags, from, from_length, what, [&]() -> int64_t {
+      return kernel ? result_of(real().recvfrom(file.fd(), data, length, flags | MSG_DONTWAIT, from, from_length)) : -EAGAIN;
+    });
   });
   return got >= 0 && (no_data || no_name) ? -EFAULT : got;
 }
@@ -192,51 +193,91 @@ int64_t send_bytes(File& file, const void* data, size_t length, int flags, const
   return with_signal(file, send_stream(file, static_cast<const std::byte*>(data), length, flags), flags);
 }
 
-int64_t receive_message(File& file, msghdr& message, int flags) {
-  if (is_nowhere(&message)) return -EFAULT;
-  if (const int64_t wrong = check(message); wrong < 0) return wrong;
+// What there is goes into the pieces of a message.
+static void scatter(Bytes all, const msghdr& message) noexcept {
+  for (size_t i = 0; i < message.msg_iovlen && !all.empty(); ++i) {
+    const size_t part = std::min(all.size(), message.msg_iov[i].iov_len);
+    if (part != 0) std::memcpy(message.msg_iov[i].iov_base, all.data(), part);
+    all = all.subspan(part);
+  }
+}
+
+static int64_t receive_stream_message(File& file, msghdr& message, int flags) {
   const size_t whole = bytes_of(message);
-  auto* const name = static_cast<sockaddr*>(message.msg_name);
-  socklen_t* const name_length = name == nullptr ? nullptr : &message.msg_namelen;
-  message.msg_flags = 0;
   int64_t got;
-  if (message.msg_iovlen == 1 && file.is_stream()) {
+  if (message.msg_iovlen == 1) {
     got = receive_bytes(file, message.msg_iov[0].iov_base, whole, flags);
-  } else if (file.is_stream() && whole > kGather) {  // what does not fit into one go is had by the next call
+  } else if (whole > kGather) {  // what does not fit into one go is had by the next call
     const iovec& first = *std::find_if(message.msg_iov, message.msg_iov + message.msg_iovlen, [](const iovec& each) {
       return each.iov_len != 0;
     });
     got = receive_bytes(file, first.iov_base, first.iov_len, flags);
   } else {
-    // A datagram's length is told although there was less room.
-    std::byte* const into = gathering();
-    const int how = file.is_stream() ? flags : flags | MSG_TRUNC;
-    got = receive_bytes(file, into, std::min(whole, kGather), how, name, name_length);
-    if (got < 0) return got;
-    size_t left = std::min(static_cast<size_t>(got), std::min(whole, kGather)), at = 0;
-    if (!file.is_stream() && static_cast<size_t>(got) > whole) message.msg_flags |= MSG_TRUNC;
-    for (size_t i = 0; i < message.msg_iovlen && left != 0; ++i) {
-      const size_t part = std::min(left, message.msg_iov[i].iov_len);
-      std::memcpy(message.msg_iov[i].iov_base, into + at, part);
-      at += part;
-      left -= part;
-    }
-    if (!file.is_stream() && (flags & MSG_TRUNC) == 0) got = static_cast<int64_t>(at);
+    got = receive_bytes(file, gathering(), whole, flags);
+    if (got > 0) scatter({gathering(), static_cast<size_t>(got)}, message);
   }
   if (got < 0) return got;
-  if (file.is_stream()) message.msg_namelen = 0;
-  message.msg_controllen = 0;
+  message.msg_namelen = 0;
+  tell_of_stream(file, message);
   return got;
+}
+
+static int64_t receive_datagram_message(File& file, msghdr& message, int flags) {
+  if (file.is_ours() && (flags & MSG_ERRQUEUE) != 0) return -EAGAIN;
+  const bool one = message.msg_iovlen == 1, no_name = message.msg_name != nullptr && is_nowhere(message.msg_name);
+  std::byte* const into = one ? static_cast<std::byte*>(message.msg_iov[0].iov_base) : gathering();
+  const size_t room = std::min(bytes_of(message), kGather);
+  auto* const name = no_name ? nullptr : static_cast<sockaddr*>(message.msg_name);
+  Stack::Received what;
+  bool kernels = false;
+  const int64_t got = Host::get().block(file, POLLIN, waits(file, flags), file.receive_within, [&](bool kernel) {
+    return receive_datagram(file, into, room, flags & ~MSG_TRUNC, name, &message.msg_namelen, what, [&]() -> int64_t {
+      const int64_t other = kernel ? result_of(real().recvmsg(file.fd(), &message, flags | MSG_DONTWAIT)) : -EAGAIN;
+      kernels = other >= 0;
+      return other;
+    });
+  });
+  if (got < 0 || kernels) return got;
+  if (!one) scatter({into, static_cast<size_t>(got)}, message);
+  if (what.cut) message.msg_flags |= MSG_TRUNC;
+  tell_of_datagram(file, what, message);
+  if (no_name) return -EFAULT;
+  return (flags & MSG_TRUNC) != 0 ? static_cast<int64_t>(what.whole) : got;
+}
+
+int64_t receive_message(File& file, msghdr& message, int flags) {
+  if (is_nowhere(&message)) return -EFAULT;
+  if (const int64_t wrong = check(message); wrong < 0) return wrong;
+  message.msg_flags = 0;
+  return file.is_stream() ? receive_stream_message(file, message, flags) : receive_datagram_message(file, message, flags);
+}
+
+// As send_message(), of one with ancillary data.
+static int64_t send_marked(File& file, const msghdr& message, Bytes data, int flags) {
+  Host& host = Host::get();
+  const auto* const to = static_cast<const sockaddr*>(message.msg_name);
+  const socklen_t to_length = name_length(message);
+  bool ours, ipv4;
+  if (const int64_t wrong = place_datagram(file, to, to_length, ours, ipv4); wrong < 0) return wrong;
+  if (!ours) return result_of(real().sendmsg(file.fd(), &message, flags));
+  Stack::Sending how;
+  if (const int64_t wrong = read_control(file, message, ipv4, how); wrong < 0) return wrong;
+  return host.block(file, POLLOUT, waits(file, flags), file.send_within, [&](bool) -> int64_t {
+    if (!file.is_ours()) return Host::gone(file, true);
+    return result_of(host.sockets().sendto(file.socket, data.data(), data.size(), flags | MSG_DONTWAIT, to, to_length, how));
+  });
 }
 
 int64_t send_message(File& file, const msghdr& message, int flags) {
   if (is_nowhere(&message)) return -EFAULT;
   if (const int64_t wrong = check(message); wrong < 0) return wrong;
-  if (const int64_t wrong = check_control(file, message); wrong < 0) return wrong;
+  const bool marked = message.msg_controllen != 0 && !file.is_stream();
+  Stack::Sending none;
+  if (const int64_t wrong = marked ? 0 : read_control(file, message, false, none); wrong < 0) return wrong;
   const size_t whole = bytes_of(message);
   const auto* const to = static_cast<const sockaddr*>(message.msg_name);
   const socklen_t to_length = name_length(message);
-  if (message.msg_iovlen == 1) return send_bytes(file, message.msg_iov[0].iov_base, whole, flags, to, to_length);
+  if (message.msg_iovlen == 1 && !marked) return send_bytes(file, message.msg_iov[0].iov_base, whole, flags, to, to_length);
   if (!file.is_stream() && whole > kGather) return -EMSGSIZE;
   if (whole <= kGather) {
     std::byte* const all = gathering();
@@ -246,7 +287,7 @@ int64_t send_message(File& file, const msghdr& message, int flags) {
       std::memcpy(all + at, message.msg_iov[i].iov_base, message.msg_iov[i].iov_len);
       at += message.msg_iov[i].iov_len;
     }
-    return send_bytes(file, all, at, flags, to, to_length);
+    return marked ? send_marked(file, message, {all, at}, flags) : send_bytes(file, all, at, flags, to, to_length);
   }
   int64_t sent = 0;
   for (size_t i = 0; i < message.msg_iovlen; ++i) {

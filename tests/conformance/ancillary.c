@@ -197,6 +197,144 @@ CASE(ancillary_rxq_ovfl, "SO_RXQ_OVFL: how many were lost") {
   receive(ends[1], sizeof control);
 }
 
+static void say_values(struct msghdr* got) {
+  for (struct cmsghdr* each = CMSG_FIRSTHDR(got); each != NULL; each = CMSG_NXTHDR(got, each)) say("value %d", *CMSG_DATA(each));
+}
+
+CASE(ancillary_send_six, "IPV6_HOPLIMIT, IPV6_TCLASS and IPV6_PKTINFO for one datagram") {
+  int ends[2];
+  union Address own;
+  if (!is_6()) return;
+  datagrams(ends);
+  own_address(&own, 0);
+  SET(ends[1], IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
+  SET(ends[1], IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
+  const int values[] = {-1, 0, 44, -2, 256};
+  for (int i = 0; i < 5; ++i) {
+    for (int type = IPV6_HOPLIMIT; type <= IPV6_TCLASS; type += IPV6_TCLASS - IPV6_HOPLIMIT) {
+      if (type == IPV6_TCLASS && values[i] == -1) continue;  // of which kernels make one thing or another
+      if (CALL(send_with(ends[0], IPPROTO_IPV6, type, &values[i], sizeof values[i])) < 0) continue;
+      struct msghdr got = receive(ends[1], sizeof control);
+      say_values(&got);
+    }
+  }
+  CALL(send_with(ends[0], IPPROTO_IPV6, IPV6_HOPLIMIT, values, 1));
+  struct in6_pktinfo info = {0};
+  CALL(send_with(ends[0], IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof info));
+  info.ipi6_addr = own.v6.sin6_addr;
+  CALL(send_with(ends[0], IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof info));
+  CALL(send_with(ends[0], IPPROTO_IPV6, IPV6_PKTINFO, &info, 8));
+  inet_pton(AF_INET6, "2001:db8::77", &info.ipi6_addr);
+  CALL(send_with(ends[0], IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof info));
+  info.ipi6_ifindex = 9999;
+  CALL(send_with(ends[0], IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof info));
+}
+
+CASE(ancillary_congestion_bits, "IP_TOS and IPV6_TCLASS have all eight bits of a datagram, as an option and for one") {
+  int ends[2];
+  const unsigned char byte = 0x2B;
+  const int level = family == AF_INET ? IPPROTO_IP : IPPROTO_IPV6, type = family == AF_INET ? IP_TOS : IPV6_TCLASS, number = 0x29;
+  datagrams(ends);
+  SET(ends[1], level, family == AF_INET ? IP_RECVTOS : IPV6_RECVTCLASS, 1);
+  SET_AND_GET(ends[0], level, type, 0x2A);
+  CALL(send(ends[0], "abc", 3, 0));
+  struct msghdr got = receive(ends[1], sizeof control);
+  say_values(&got);
+  CALL(send_with(ends[0], level, type, &number, sizeof number));
+  got = receive(ends[1], sizeof control);
+  say_values(&got);
+  if (family == AF_INET) {
+    CALL(send_with(ends[0], level, type, &byte, 1));
+    got = receive(ends[1], sizeof control);
+    say_values(&got);
+  }
+  SET(ends[0], level, type, 0);
+  CALL(send(ends[0], "abc", 3, 0));
+  got = receive(ends[1], sizeof control);
+  say_values(&got);
+}
+
+CASE(ancillary_source, "a datagram of a socket at all addresses leaves from the one that is said") {
+  union Address to, from;
+  socklen_t length = sizeof from;
+  char bytes[10];
+  const int two = bound(SOCK_DGRAM), one = OPEN(socket(family, SOCK_DGRAM, 0));
+  address_of(two, &to);
+  CALL(connect(one, &to.any, own_address(&from, 0) == sizeof to.v4 ? sizeof to.v4 : sizeof to.v6));
+  if (family == AF_INET) {
+    struct in_pktinfo info = {.ipi_spec_dst = to.v4.sin_addr};
+    CALL(send_with(one, IPPROTO_IP, IP_PKTINFO, &info, sizeof info));
+    CALL(send_with(one, IPPROTO_IP, IP_PKTINFO, &info, 4));
+    info.ipi_ifindex = 9999;
+    CALL(send_with(one, IPPROTO_IP, IP_PKTINFO, &info, sizeof info));
+  } else {
+    struct in6_pktinfo info = {.ipi6_addr = to.v6.sin6_addr};
+    CALL(send_with(one, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof info));
+  }
+  await(two, POLLIN);
+  CALL(recvfrom(two, bytes, sizeof bytes, 0, &from.any, &length));
+  say_address("from", &from, length);
+}
+
+CASE(ancillary_peeked, "a peek tells it, too, and recvmmsg(), whatever room there is for the data") {
+  int ends[2];
+  char bytes[2][4], controls[2][64];
+  datagrams(ends);
+  SET(ends[1], SOL_SOCKET, SO_TIMESTAMPNS, 1);
+  for (int i = 0; i < 3; ++i) CALL(send(ends[0], "abcdef", 6, 0));
+  struct iovec in[3] = {{bytes[0], 1}, {bytes[0] + 1, 0}, {bytes[1], 2}};
+  struct msghdr one = {.msg_iov = in, .msg_iovlen = 3, .msg_control = controls[0], .msg_controllen = 64};
+  await(ends[1], POLLIN);
+  CALL(recvmsg(ends[1], &one, MSG_PEEK));
+  say("%c%c%c, controllen %zu, flags %x", bytes[0][0], bytes[1][0], bytes[1][1], one.msg_controllen, (unsigned)one.msg_flags);
+  one.msg_controllen = 64;
+  CALL(recvmsg(ends[1], &one, MSG_TRUNC));
+  say("controllen %zu, flags %x", one.msg_controllen, (unsigned)one.msg_flags);
+  struct mmsghdr two[2];
+  memset(two, 0, sizeof two);
+  for (int i = 0; i < 2; ++i) {
+    two[i].msg_hdr = (struct msghdr){.msg_iov = &in[2 * i], .msg_iovlen = 1, .msg_control = controls[i], .msg_controllen = 64};
+  }
+  CALL(recvmmsg(ends[1], two, 2, 0, NULL));
+  for (int i = 0; i < 2; ++i) say("%u bytes, controllen %zu", two[i].msg_len, two[i].msg_hdr.msg_controllen);
+}
+
+CASE(ancillary_segments, "UDP_SEGMENT for one call, and UDP_GRO") {
+  int ends[2];
+  const unsigned short two = 2;
+  datagrams(ends);
+  CALL(send_with(ends[0], IPPROTO_UDP, 103, &two, sizeof two));
+  receive(ends[1], sizeof control);
+  receive(ends[1], sizeof control);
+  SET_AND_GET(ends[1], IPPROTO_UDP, 104, 1);
+  CALL(send_with(ends[0], IPPROTO_UDP, 103, &two, sizeof two));
+  struct msghdr got = receive(ends[1], sizeof control);
+  say_values(&got);
+  CALL(send_with(ends[0], IPPROTO_UDP, 103, &two, 1));
+  CALL(send_with(ends[0], IPPROTO_UDP, 77, &two, sizeof two));
+}
+
+CASE(ancillary_lost, "SO_RXQ_OVFL after some were lost, and the new names of SO_TIMESTAMP") {
+  int ends[2], names[] = {63, 64};
+  static char bytes[1000];
+  datagrams(ends);
+  SET(ends[1], SOL_SOCKET, SO_RXQ_OVFL, 1);
+  SET(ends[1], SOL_SOCKET, SO_RCVBUF, 5000);
+  for (int i = 0; i < 1000; ++i) send(ends[0], bytes, sizeof bytes, 0);
+  pause_ms(50);
+  while (recv(ends[1], bytes, sizeof bytes, MSG_DONTWAIT) > 0) continue;
+  for (int i = 0; i < 2; ++i) {
+    SET_AND_GET(ends[1], SOL_SOCKET, names[i], 1);
+    CALL(send(ends[0], "abc", 3, 0));
+    receive(ends[1], sizeof control);
+  }
+  SET_AND_GET(ends[1], SOL_SOCKET, 64, 0);
+  SET(ends[1], SOL_SOCKET, SO_RXQ_OVFL, 0);
+  CALL(send(ends[0], "abc", 3, 0));
+  receive(ends[1], sizeof control);
+}
+
 THEME(ancillary, &ancillary_none, &ancillary_pktinfo, &ancillary_pktinfo6, &ancillary_ttl_tos, &ancillary_hops_class,
       &ancillary_timestamp, &ancillary_no_room, &ancillary_stream_timestamp, &ancillary_send_ttl_tos,
-      &ancillary_send_pktinfo, &ancillary_two, &ancillary_rxq_ovfl);
+      &ancillary_send_pktinfo, &ancillary_two, &ancillary_rxq_ovfl, &ancillary_send_six, &ancillary_congestion_bits,
+      &ancillary_source, &ancillary_peeked, &ancillary_segments, &ancillary_lost);

@@ -1,6 +1,7 @@
 // ioctl_calls.c - cases of ioctl() of sockets.
 #include <linux/sockios.h>
 #include <net/if.h>
+#include <sys/time.h>
 
 #include "tests/conformance/conformance.h"
 
@@ -137,6 +138,22 @@ CASE(ioctl_timestamp, "SIOCGSTAMP of a socket that has received nothing, and som
   CALL(ioctl(ends[0], SIOCGSTAMPNS, &when));
 }
 
+CASE(ioctl_timestamp_none, "SIOCGSTAMP of a socket that has received nothing, and what it is of one that has") {
+  int ends[2];
+  struct timeval when = {0, 0}, now;
+  struct timespec exact = {0, 0};
+  const int s = bound(SOCK_DGRAM);
+  CALL(ioctl(s, SIOCGSTAMP, &when));
+  CALL(ioctl(s, SIOCGSTAMPNS, &exact));
+  streams(ends);
+  CALL(ioctl(ends[0], SIOCGSTAMP, &when));
+  datagrams(ends);
+  gettimeofday(&now, NULL);
+  CALL(ioctl(ends[0], SIOCGSTAMP, &when));
+  CALL(ioctl(ends[0], SIOCGSTAMPNS, &exact));
+  say("of this minute: %d %d", labs(when.tv_sec - now.tv_sec) < 60, labs(exact.tv_sec - now.tv_sec) < 60);
+}
+
 THEME(ioctl_calls, &ioctl_readable, &ioctl_readable_datagram, &ioctl_readable_states, &ioctl_unsent,
       &ioctl_nonblocking, &ioctl_cloexec, &ioctl_async, &ioctl_at_mark, &ioctl_terminal, &ioctl_interfaces,
-      &ioctl_timestamp);
+      &ioctl_timestamp, &ioctl_timestamp_none);

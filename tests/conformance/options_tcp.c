@@ -236,6 +236,13 @@ CASE(tcp_inq, "TCP_INQ: recvmsg() tells what is left") {
   CALL(recvmsg(ends[1], &got, 0));
   struct cmsghdr* first = CMSG_FIRSTHDR(&got);
   if (first != NULL) say("level %d type %d: %d", first->cmsg_level, first->cmsg_type, *(int*)CMSG_DATA(first));
+  CALL(shutdown(ends[0], SHUT_WR));
+  for (int i = 0; i < 3; ++i) {
+    pause_ms(20);
+    got.msg_controllen = sizeof control;
+    CALL(recvmsg(ends[1], &got, 0));
+    if ((first = CMSG_FIRSTHDR(&got)) != NULL) say("left: %d", *(int*)CMSG_DATA(first));
+  }
 }
 
 THEME(options_tcp, &tcp_switches, &tcp_cork, &tcp_keep_alive, &tcp_times, &tcp_segment, &tcp_segment_connected,

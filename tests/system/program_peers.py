@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 import threading
+import time
 
 CLIENTS = 100
 
@@ -200,7 +201,69 @@ def memcached_clients(address, port, threads, count):
     print(f"{len(right)} threads, counted {counter}")
 
 
-PEERS = {"asyncio-server": lambda address, port: asyncio.run(asyncio_server(address, port)),
+# ---- what is said of a datagram beside its data
+
+SO_TIMESTAMPNS, IP_RECVTTL, IP_RECVTOS, IP_PKTINFO = 35, 12, 13, 8
+ASKED = {4: [(socket.IPPROTO_IP, each) for each in (IP_RECVTTL, IP_RECVTOS, IP_PKTINFO)],
+         6: [(socket.IPPROTO_IPV6, each) for each in (socket.IPV6_RECVHOPLIMIT, socket.IPV6_RECVTCLASS, socket.IPV6_RECVPKTINFO)]}
+TOLD = {4: [(socket.IPPROTO_IP, each) for each in (socket.IP_TTL, socket.IP_TOS, IP_PKTINFO)],
+        6: [(socket.IPPROTO_IPV6, each) for each in (socket.IPV6_HOPLIMIT, socket.IPV6_TCLASS, socket.IPV6_PKTINFO)]}
+
+
+def marked_socket(version):
+    udp = socket.socket(socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_DGRAM)
+    for level, name in ASKED[version] + [(socket.SOL_SOCKET, SO_TIMESTAMPNS)]:
+        udp.setsockopt(level, name, 1)
+    return udp
+
+
+def receive_marked(udp, version):
+    """The data, from whom, and hop limit, traffic class and destination; it came within the last minute."""
+    data, control, _, peer = udp.recvmsg(1000, 1000)
+    told = {(level, kind): value for level, kind, value in control}
+    hops, traffic_class, destination = (told.get(each, b"") for each in TOLD[version])
+    seconds = int.from_bytes(told.get((socket.SOL_SOCKET, SO_TIMESTAMPNS), b"")[:8], sys.byteorder)
+    if abs(time.time() - seconds) > 60:
+        raise ValueError(f"it came at {seconds}")
+    to = socket.inet_ntop(udp.family, destination[:16] if version == 6 else destination[8:12])
+    return data, peer, f"{int.from_bytes(hops, sys.byteorder)} {int.from_bytes(traffic_class, sys.byteorder)} {to}"
+
+
+def send_marked(udp, version, data, peer, hops, traffic_class, source=None):
+    values = [number.to_bytes(4, sys.byteorder) for number in (hops, traffic_class)]
+    if source is not None:
+        packed = socket.inet_pton(udp.family, source)
+        values.append(packed + bytes(4) if version == 6 else bytes(4) + packed + bytes(4))
+    udp.sendmsg([data], [(*kind, value) for kind, value in zip(TOLD[version], values)], 0, peer)
+
+
+def marks_server(address, port):
+    """Answers with what it was told of the question, from the address that it went to."""
+    version = 6 if ":" in address else 4
+    with marked_socket(version) as udp:
+        udp.bind(("::" if version == 6 else "0.0.0.0", port))
+        print("ready", flush=True)
+        while True:
+            _, peer, told = receive_marked(udp, version)
+            send_marked(udp, version, told.encode(), peer, 41, 0x2A, told.split()[2])
+
+
+def marks_client(address, port, hops, traffic_class):
+    version = 6 if ":" in address else 4
+    with marked_socket(version) as udp:
+        udp.settimeout(1)
+        for _ in range(20):
+            send_marked(udp, version, b"question", (address, port), hops, traffic_class)
+            try:
+                data, peer, told = receive_marked(udp, version)
+            except socket.timeout:
+                continue
+            print(data.decode(), "from", peer[0], "by", *told.split()[:2])
+            return
+
+
+PEERS = {"marks-server": marks_server, "marks-client": marks_client,
+         "asyncio-server": lambda address, port: asyncio.run(asyncio_server(address, port)),
          "asyncio-clients": lambda address, port, size: asyncio.run(asyncio_clients(address, port, size)),
          "http-uploads": http_uploads, "memcached-clients": memcached_clients}
 

@@ -337,6 +337,15 @@ def netcat(role):
             compare(role, "came", data)
 
 
+def marks(role):
+    for _, address in each_version(role):
+        with role.server.server(*python_peer("marks-server", address, PORT), ready="ready"):
+            for hops, traffic_class in ((33, 0x29), (64, 0), (255, 0xFF)):
+                told = role.client.text(*python_peer("marks-client", address, PORT, hops, traffic_class)).strip()
+                wanted = f"{hops} {traffic_class} {address} from {address} by 41 42"
+                require(told == wanted, f"what was told is {told}, not {wanted}")
+
+
 PROGRAMS = {  # what is run, and the programs that it takes
     "iperf3": (iperf3, ["iperf3"]),
     "nginx": (nginx, ["nginx", "wrk", "curl"]),
@@ -348,6 +357,7 @@ PROGRAMS = {  # what is run, and the programs that it takes
     "http_server": (http_server, []),
     "socat": (socat, ["socat"]),
     "netcat": (netcat, ["nc"]),
+    "marks": (marks, []),
 }
 
 

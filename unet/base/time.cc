@@ -11,11 +11,13 @@ Nanoseconds monotonic_now() noexcept {
   return static_cast<Nanoseconds>(t.tv_sec) * kSecond + static_cast<Nanoseconds>(t.tv_nsec);
 }
 
-uint32_t wall_sixteenths() noexcept {
+Nanoseconds wall_now() noexcept {
   timespec t{};
   clock_gettime(CLOCK_REALTIME, &t);
-  return static_cast<uint32_t>(static_cast<uint64_t>(t.tv_sec) * 16 + static_cast<uint64_t>(t.tv_nsec) / 62'500'000);
+  return static_cast<Nanoseconds>(t.tv_sec) * kSecond + static_cast<Nanoseconds>(t.tv_nsec);
 }
+
+uint32_t wall_sixteenths() noexcept { return static_cast<uint32_t>(wall_now() / (kSecond / 16)); }
 
 namespace {
 

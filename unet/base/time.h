@@ -31,6 +31,9 @@ inline uint64_t cycles() noexcept {
 // Cycles per second of cycles(), measured against CLOCK_MONOTONIC once per process (takes 2 ms the first time).
 double cycles_per_second() noexcept;
 
+// Nanoseconds since 1970: for what is told to people and to programs, and measures nothing.
+Nanoseconds wall_now() noexcept;
+
 // Sixteenths of a second since 1970, of which 32 bits: later lives of a program on a host have larger ones, also after a restart of the
 // host, as serial numbers go (RFC 1982).
 uint32_t wall_sixteenths() noexcept;

@@ -21,6 +21,15 @@ TEST_CASE("monotonic_now is CLOCK_MONOTONIC in nanoseconds") {
   }
 }
 
+TEST_CASE("wall_now is the time since 1970, of which wall_sixteenths are sixteenths") {
+  timespec t{};
+  clock_gettime(CLOCK_REALTIME, &t);
+  const Nanoseconds before = static_cast<Nanoseconds>(t.tv_sec) * kSecond, ours = wall_now();
+  CHECK((before <= ours && ours < before + kSecond * 60));
+  const uint32_t sixteenths = wall_sixteenths();
+  CHECK(sixteenths - static_cast<uint32_t>(ours / (kSecond / 16)) < 16 * 60);
+}
+
 TEST_CASE("the cycle counter and the clock made of it never run backwards") {
   const Clock clock;
   CHECK(cycles_per_second() > 0);
