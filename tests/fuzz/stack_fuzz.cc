@@ -191,7 +191,11 @@ class Fuzz {
       case 1: static_cast<void>(stack_.bind(socket, {{}, static_cast<uint16_t>(choice >> 4)})); break;
       case 2: static_cast<void>(stack_.listen(socket, choice >> 3)); break;
       case 3: static_cast<void>(stack_.accept(socket)); break;
-      case 4: static_cast<void>(stack_.send_to(socket, data(), address_of(choice, 1 + choice % 4), choice)); break;
+      case 4: {
+        const Stack::Sending how{.segment = choice, .more = choice % 5 == 0, .hop_limit = static_cast<int16_t>(choice % 3 - 1)};
+        static_cast<void>(stack_.send_to(socket, data(), address_of(choice, 1 + choice % 4), how));
+        break;
+      }
       default: stack_.events(socket), stack_.idle(); break;
     }
   }
