@@ -145,6 +145,7 @@ class Endpoint {
   // Claims ports; the IP channel must be open. Errors: already_exists (somebody has one of them), not_permitted (policy), not_found (the NI
   // does not have that address), quota_exceeded, invalid_argument.
   Result<IpClaimed> claim_ip(const IpClaim& claim);
+  // What was sent leaves before, unless the NI takes nothing for 100 ms.
   Status release_ip(uint32_t claim);
   // Of a claim that others share: whether it takes new flows. Errors: not_found.
   Status set_ip_claim(uint32_t claim, TakesNew takes_new);

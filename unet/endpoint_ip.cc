@@ -48,6 +48,7 @@ Result<IpClaimed> Endpoint::claim_ip(const IpClaim& claim) {
 }
 
 Status Endpoint::release_ip(uint32_t claim) {
+  linger();  // or the NI would find the port nobody's from which the last messages go
   auto request = request_for<control::ReleaseIp>(control::Op::release_ip, id_);
   request.claim = claim;
   auto answer = connection_->call(request);
