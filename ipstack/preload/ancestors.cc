@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "ipstack/preload/host.h"
 #include "ipstack/preload/real.h"
+#include "ipstack/preload/relays.h"
 
 namespace unet::preload {
 namespace {
@@ -54,35 +56,60 @@ void Ancestors::append(std::vector<pollfd>& to) const {
 
 void Ancestors::serve() {
   for (const auto& each : all()) {
-    if (!serve(each)) each->renew(-1);
+    if (serve(each)) continue;
+    each->renew(-1);
+    Host::get().relays().settle_all();  // what that one said of datagrams is no longer true
   }
 }
 
 // False: it is at its end.
 bool Ancestors::serve(const std::shared_ptr<UpLink>& link) {
+  const std::span<std::byte> memory = link_memory();
   for (int i = 0; i < kMessagesAtOnce; ++i) {
-    HandedMessage handed;
     int fd = -1;
-    const ssize_t got = receive_by_link(link->fd, &handed, sizeof handed, fd);
+    const ssize_t got = receive_by_link(link->fd, memory.data(), memory.size(), fd);
     if (got <= 0) return got == -EAGAIN || got == -EINTR;
-    if (fd < 0) continue;
-    File* const listener = got == static_cast<ssize_t>(sizeof handed) ? find(*link, handed.listener) : nullptr;
-    if (listener == nullptr || listener->waiting.size() == kWaitingMost) {  // closed meanwhile: as its end is, the connection is another's
-      real().close(fd);
-      continue;
-    }
-    listener->waiting.push_back({.fd = out_of_the_way(fd), .names = {handed.local, handed.remote}, .from = {link, handed.connection}});
-    Host::tell(*listener);
+    hear(link, memory.first(static_cast<size_t>(got)), fd);
   }
   return true;
 }
 
-File* Ancestors::find(const UpLink& link, int listener) noexcept {
+// The descriptor is this function's. What makes no sense changes nothing.
+void Ancestors::hear(const std::shared_ptr<UpLink>& link, std::span<const std::byte> message, int fd) {
+  HandedMessage handed;
+  const bool whole = message.size() >= sizeof handed;
+  if (whole) std::memcpy(&handed, message.data(), sizeof handed);
+  if (whole && handed.kind != HandedMessage::Kind::connection) hear_of_datagrams(*link, handed, message.subspan(sizeof handed));
+  if (fd < 0) return;
+  File* const listener = whole && handed.kind == HandedMessage::Kind::connection ? find(*link, handed.socket) : nullptr;
+  if (listener == nullptr || !listener->listens || listener->waiting.size() == kWaitingMost) {
+    real().close(fd);  // it is closed meanwhile: as its end is, the connection is another's
+    return;
+  }
+  listener->waiting.push_back({.fd = out_of_the_way(fd), .names = {handed.local, handed.remote}, .from = {link, handed.connection}});
+  Host::tell(*listener);
+}
+
+void Ancestors::hear_of_datagrams(const UpLink& link, const HandedMessage& handed, std::span<const std::byte> behind) {
+  File* const file = find(link, handed.socket);
+  if (file == nullptr || file->is_stream() || !file->is_ours()) return;
+  if (handed.kind == HandedMessage::Kind::datagram) {
+    file->asked = false;
+    Relays::take_in(*file, behind);
+    return;
+  }
+  for (File::Origin& each : file->origins) {
+    if (each.link.get() == &link) each.part = static_cast<File::Part>(std::min(handed.part, static_cast<uint32_t>(File::Part::all)));
+  }
+  Host::get().relays().settle(*file);
+}
+
+File* Ancestors::find(const UpLink& link, int socket) noexcept {
   const Table& table = Host::get().table();
   for (int fd = 0; fd < table.end(); ++fd) {
     File* const file = table.file(fd);
-    if (file == nullptr || !file->listens || !file->serves) continue;
-    const auto is_it = [&](const File::Origin& each) { return each.link.get() == &link && each.socket == listener; };
+    if (file == nullptr || !file->is_joined() || !file->serves) continue;
+    const auto is_it = [&](const File::Origin& each) { return each.link.get() == &link && each.socket == socket; };
     if (std::any_of(file->origins.begin(), file->origins.end(), is_it)) return file;
   }
   return nullptr;

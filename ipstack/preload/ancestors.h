@@ -8,6 +8,7 @@
 #include <poll.h>
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "ipstack/preload/file.h"
@@ -38,17 +39,19 @@ class Ancestors {
 
   // What the helper is to poll.
   void append(std::vector<pollfd>& to) const;
-  // Takes in the connections that have come for our listeners.
+  // Takes in what has come for our listeners and datagram sockets.
   void serve();
 
-  // The program accepts from a listener that came from elsewhere, or has closed a socket that did.
+  // The program serves a socket that came from elsewhere, or has closed it.
   static void say_all(const File& file, LinkMessage::Kind kind) noexcept;
   // Those of its connections that nobody has accepted go back to where they came from, or end.
   static void give_back(File& listener) noexcept;
 
  private:
   static bool serve(const std::shared_ptr<UpLink>& link);
-  static File* find(const UpLink& link, int listener) noexcept;
+  static void hear(const std::shared_ptr<UpLink>& link, std::span<const std::byte> message, int fd);
+  static void hear_of_datagrams(const UpLink& link, const HandedMessage& handed, std::span<const std::byte> behind);
+  static File* find(const UpLink& link, int socket) noexcept;
 
   std::vector<std::weak_ptr<UpLink>> links_;
 };

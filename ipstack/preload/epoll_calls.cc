@@ -82,12 +82,12 @@ int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanosecond
   }
 }
 
-// A child waits with a set that its parent has made: so it serves the listeners in it.
-void adopt_listeners(EpollSet& set) {
+// A child waits with a set that its parent has made: so it serves what is in it.
+void adopt_files(EpollSet& set) {
   Host& host = Host::get();
   set.inherited = false;
   for (File* each : set.files()) {
-    if (each->inherited && each->inherited->listens && Forks::adopt(*each)) host.serve(*each);
+    if (each->inherited && !each->inherited->connected && Forks::adopt(*each)) host.serve(*each);
   }
 }
 
@@ -95,7 +95,7 @@ int wait_with(int epoll, epoll_event* events, int most, Nanoseconds timeout, con
   {
     const Host::Guard guard;
     auto* const set = Host::get().table().as<EpollSet>(epoll, Entry::Kind::epoll);
-    if (set != nullptr && set->inherited) adopt_listeners(*set);
+    if (set != nullptr && set->inherited) adopt_files(*set);
     if (set != nullptr && (Host::get().is_open() || set->has_ours())) {
       if (most <= 0 || most > kEventsMax) return static_cast<int>(answer(-EINVAL));
       if (is_nowhere(events)) return static_cast<int>(answer(-EFAULT));

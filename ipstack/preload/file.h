@@ -65,10 +65,14 @@ struct File : Entry {
     sockets::Address local{}, remote{};
   };
 
+  // Whether a datagram socket that several processes have gets what comes for a process: nothing, what comes of some flows, or all.
+  enum class Part : uint8_t { rest, share, all };
+
   // A socket of another process, from which this one is: inherited, or passed (ancestors.h).
   struct Origin {
     std::shared_ptr<UpLink> link{};
     int socket = -1;             // as that process numbers it
+    Part part = Part::rest;      // of a datagram socket: what that process says of ours
   };
 
   // A connection of a listener that was accepted by the helper of whose stack it came to, for who serves the listener.
@@ -83,6 +87,8 @@ struct File : Entry {
 
   bool is_stream() const noexcept { return type == SOCK_STREAM; }
   bool is_ours() const noexcept { return socket >= 0; }
+  // Of which each process that has it makes its own, at the same port.
+  bool is_joined() const noexcept { return listens || !is_stream(); }
   int fd() const noexcept { return fds.front(); }
 
   const int domain, type;        // AF_INET or AF_INET6; SOCK_STREAM or SOCK_DGRAM
@@ -92,8 +98,8 @@ struct File : Entry {
   bool listens = false;
   bool lost = false;             // its connection, with the network interface
   int error = 0;                 // of one that is lost: what was not told
-  bool serves = false;           // its program accepts from it, or waits for it
-  bool asked = false;            // those it is from have been asked for a connection, and none was taken since
+  bool serves = false;           // its program accepts or reads from it, or waits for it
+  bool asked = false;            // those it is from have been asked for a connection, or datagrams, and none was taken since
   bool nonblocking = false;
   int backlog = 0;
   int receive_least = 1;         // SO_RCVLOWAT
@@ -107,7 +113,7 @@ struct File : Entry {
   std::optional<Pair> pair{};
   std::vector<Origin> origins{};
   std::deque<Waiting> waiting{};
-  Nanoseconds unserved_since = 0;  // a connection has come, and this process does not accept it
+  Nanoseconds unserved_since = 0;  // a connection or a datagram has come, and this process does not take it
 };
 
 // By descriptor. Looking is free of locks; who changes something, or uses what is found, has the host's lock.

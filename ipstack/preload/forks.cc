@@ -31,6 +31,11 @@ std::vector<Divided> divided;
 // For a program that begins: ends that are left to it.
 std::vector<int> left_ends;
 
+// What a child may want of it is this process's.
+bool is_left(const File& file) {
+  return is_connection(file) || file.listens || (file.is_ours() && names_of(file).local.port != 0);
+}
+
 std::vector<Divided> divide(const Ancestors& ancestors) {
   std::vector<Divided> all;
   for (auto& each : ancestors.all()) {
@@ -52,7 +57,7 @@ void Forks::before() noexcept {
   Host& host = Host::get();
   host.lock();
   for (File* const each : host.by_socket_) {
-    if (each != nullptr && !each->fds.empty() && (is_connection(*each) || each->listens)) inherited.push_back(each);
+    if (each != nullptr && !each->fds.empty() && is_left(*each)) inherited.push_back(each);
   }
   if (inherited.empty() || !make_link(link_ends)) link_ends[0] = link_ends[1] = -1;
   divided = divide(host.ancestors_);
@@ -121,6 +126,7 @@ void Forks::leave_stack(Host& host, const std::shared_ptr<UpLink>& parent) {
       delete file;
       continue;
     }
+    const bool stays = is_left(*file);
     File::Inherited left{.listens = file->listens, .connected = is_connection(*file), .backlog = file->backlog};
     const File::Pair names = names_of(*file);
     left.local = names.local;
@@ -128,7 +134,8 @@ void Forks::leave_stack(Host& host, const std::shared_ptr<UpLink>& parent) {
     left.group = host.sockets_->stack().group_of(file->socket);
     file->inherited = left;
     const int socket = std::exchange(file->socket, -1);
-    if (parent != nullptr && (left.listens || left.connected)) file->origins.push_back({parent, socket});
+    for (File::Origin& each : file->origins) each.part = File::Part::rest;  // it is the parent's of whom that was said
+    if (parent != nullptr && stays) file->origins.push_back({parent, socket});
   }
   host.by_socket_.clear();
   sockets::Sockets::leave(std::move(host.sockets_));
@@ -173,7 +180,8 @@ bool Forks::join(File& file) {
     return false;
   }
   if (left.listens) static_cast<void>(stack.set_takes_new(file.socket, file.serves));
-  if (left.listens && file.serves) host.begin_to_serve(file);
+  if (!file.is_stream()) host.relays().settle(file);
+  if (file.serves) host.begin_to_serve(file);
   if (!file.is_stream() && !left.remote.host.is_unspecified()) static_cast<void>(stack.connect(file.socket, left.remote));
   return true;
 }
@@ -251,11 +259,11 @@ bool take_numbers(std::string_view& text, int& first, int& second) {
 
 std::string Forks::prepare_exec(bool stays) {
   Host& host = Host::get();
-  std::vector<File*> listeners;  // of this process, which goes on
+  std::vector<File*> joined;  // of this process, which goes on
   std::vector<std::pair<int, File*>> left = files_left(host.table());
   for (const auto& [fd, file] : left) {
     if (file->inherited && file->inherited->connected && take(*file, LinkMessage::Kind::take_unused)) file->inherited.reset();
-    if (stays && file->is_ours() && file->listens) listeners.push_back(file);
+    if (stays && file->is_ours() && file->is_joined()) joined.push_back(file);
   }
   std::erase_if(left, [](const auto& each) { return is_connection(*each.second) || (!each.second->is_ours() && !each.second->inherited); });
   std::vector<Divided> links;
@@ -263,7 +271,7 @@ std::string Forks::prepare_exec(bool stays) {
   if (std::any_of(left.begin(), left.end(), came_by_link)) links = divide(host.ancestors_);
   disclaim_others(host.table(), links, left);
   int ends[2] = {-1, -1};
-  if (!listeners.empty() && make_link(ends)) host.relays().add_link(ends[0], listeners);
+  if (!joined.empty() && make_link(ends)) host.relays().add_link(ends[0], joined);
   if (ends[1] >= 0) left_ends.push_back(ends[1]);
   for (const Divided& each : links) left_ends.push_back(each.end);
   for (const int each : left_ends) real().fcntl(each, F_SETFD, 0);
@@ -271,7 +279,7 @@ std::string Forks::prepare_exec(bool stays) {
   for (const auto& [fd, file] : left) {
     if (file->inherited && file->inherited->connected) continue;
     text += (text.empty() ? "" : ";") + std::to_string(fd) + "," + describe(*file) + describe_origins(*file, links);
-    if (ends[1] >= 0 && file->is_ours() && file->listens) text += "@" + std::to_string(ends[1]) + "," + std::to_string(file->socket);
+    if (ends[1] >= 0 && file->is_ours() && file->is_joined()) text += "@" + std::to_string(ends[1]) + "," + std::to_string(file->socket);
   }
   return text.empty() ? text : std::string(kVariable) + "=" + text;
 }

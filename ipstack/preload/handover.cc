@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "ipstack/preload/description.h"
 #include "ipstack/preload/real.h"
@@ -14,8 +15,6 @@ namespace {
 
 constexpr size_t kLinksMax = 4096;
 constexpr int kMessagesAtOnce = 64;  // of a link, before another's turn
-// A connection that our program has not accepted for so long, though it does so at times, is for those who serve the listener, too.
-constexpr Nanoseconds kOursFor = 5 * kMillisecond;
 
 // One of ours that came back.
 auto find_own(File& listener) {
@@ -70,21 +69,26 @@ void Relays::divide(const Link& link, int fd) {
 // False: the other process is gone.
 bool Relays::serve_link(Link& link) {
   for (int i = 0; i < kMessagesAtOnce; ++i) {
+    const std::span<std::byte> memory = link_memory();
     LinkMessage said;
     int fd = -1;
-    const ssize_t got = receive_by_link(link.fd, &said, sizeof said, fd);
+    const ssize_t got = receive_by_link(link.fd, memory.data(), memory.size(), fd);
     if (got <= 0) return got == -EAGAIN || got == -EINTR;
-    if (got == static_cast<ssize_t>(sizeof said)) hear(link, said, fd);
-    else if (fd >= 0) real().close(fd);
+    if (got >= static_cast<ssize_t>(sizeof said)) {
+      std::memcpy(&said, memory.data(), sizeof said);
+      hear(link, said, memory.subspan(sizeof said, static_cast<size_t>(got) - sizeof said), fd);
+    } else if (fd >= 0) {
+      real().close(fd);
+    }
   }
   return true;
 }
 
 // The descriptor is this function's. What makes no sense changes nothing.
-void Relays::hear(Link& link, const LinkMessage& said, int fd) {
+void Relays::hear(Link& link, const LinkMessage& said, std::span<const std::byte> behind, int fd) {
   using Kind = LinkMessage::Kind;
   const auto held = std::find_if(link.held.begin(), link.held.end(), [&](const Held& each) { return each.socket == said.socket; });
-  const bool listener = held != link.held.end() && held->file->listens, connection = held != link.held.end() && !listener;
+  const bool joined = held != link.held.end() && held->file->is_joined(), connection = held != link.held.end() && !joined;
   if (said.kind == Kind::fork && fd >= 0 && links_.size() + born_.size() < kLinksMax) {
     divide(link, std::exchange(fd, -1));
   } else if ((said.kind == Kind::take || said.kind == Kind::take_unused) && fd >= 0 && connection) {
@@ -92,9 +96,12 @@ void Relays::hear(Link& link, const LinkMessage& said, int fd) {
     relays_.back().link = link.number;
   } else if (said.kind == Kind::close && held != link.held.end()) {
     release(link, static_cast<size_t>(held - link.held.begin()));
-  } else if (said.kind == Kind::serve && listener) {
+  } else if (said.kind == Kind::serve && joined) {
     held->serves = held->wants = true;
     watch(*held->file);
+    settle(*held->file);
+  } else if (said.kind == Kind::datagram && joined) {
+    take_in(*held->file, behind);
   } else if (said.kind == Kind::end) {
     const bool by_fork = std::find(link.pairs.begin(), link.pairs.end(), said.socket) != link.pairs.end();
     for (Relay& each : relays_) {
@@ -112,10 +119,8 @@ void Relays::release(Link& link, size_t at) {
   File& file = *link.held[at].file;
   take_back(link, &file);
   link.held.erase(link.held.begin() + static_cast<ptrdiff_t>(at));
-  const auto serves = [&](const Link& link) {
-    return std::any_of(link.held.begin(), link.held.end(), [&](const Held& each) { return each.file == &file && each.serves; });
-  };
-  if (file.listens && std::none_of(links_.begin(), links_.end(), serves)) std::erase(file.sleepers, &sleeper_);
+  if (file.is_joined() && served_by(file) == 0) std::erase(file.sleepers, &sleeper_);
+  settle(file);
   let_go(file);
 }
 
@@ -125,7 +130,15 @@ void Relays::end_link(Link& link) {
   real().close(link.fd);
 }
 
-// ---- connections that came to a listener
+// How many processes serve it beside this one.
+size_t Relays::served_by(const File& file) const noexcept {
+  const auto serves = [&](const Held& each) { return each.file == &file && each.serves; };
+  return static_cast<size_t>(std::count_if(links_.begin(), links_.end(), [&](const Link& link) {
+    return std::any_of(link.held.begin(), link.held.end(), serves);
+  }));
+}
+
+// ---- connections that came to a listener, and datagrams (datagrams.cc)
 
 // The helper looks when one comes.
 void Relays::watch(File& listener) {
@@ -147,27 +160,28 @@ bool Relays::hand_over() {
   return later;
 }
 
-bool Relays::may_hand(File& listener, bool& later) const {
-  if (find_own(listener) != listener.waiting.end()) return true;
+bool Relays::may_hand(File& file, bool& later) {
+  if (find_own(file) != file.waiting.end()) return true;
   Host& host = Host::get();
-  if (!listener.listens || (host.events(listener) & EPOLLIN) == 0) {
-    listener.unserved_since = 0;
+  if (!file.is_joined() || (host.events(file) & EPOLLIN) == 0) {
+    file.unserved_since = 0;
     return false;
   }
-  if (!listener.serves || listener.fds.empty()) return true;
-  if (listener.unserved_since == 0) listener.unserved_since = host.now();
-  const bool due = host.now() - listener.unserved_since >= kOursFor;
+  if (!file.serves || file.fds.empty()) return true;
+  if (file.unserved_since == 0) file.unserved_since = host.now();
+  const bool due = host.now() - file.unserved_since >= kOursFor;
   later = later || !due;
   return due;
 }
 
 bool Relays::hand_to(const Link& link, Held& held) {
+  if (!held.file->is_stream()) return hand_datagrams(link, held);
   File& listener = *held.file;
   File* const file = next_of(listener);
   if (file == nullptr) return false;
   const File::Pair names = names_of(*file);
   int ends[2] = {-1, -1};
-  const HandedMessage message{.listener = held.socket, .connection = file->socket, .local = names.local, .remote = names.remote};
+  const HandedMessage message{.socket = held.socket, .connection = file->socket, .local = names.local, .remote = names.remote};
   const bool made = ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0;
   const bool sent = made && send_by_link(link.fd, &message, sizeof message, ends[1]);
   if (made) real().close(ends[1]);

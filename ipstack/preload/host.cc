@@ -204,6 +204,7 @@ void Host::let_go(Entry& entry) {
     File& file = static_cast<File&>(entry);
     EpollSet::forget(file);
     std::erase(waiting_back_, &file);
+    if (!file.is_stream()) Relays::give_back(file);
     if (!file.pair) Ancestors::say_all(file, LinkMessage::Kind::close);
     Ancestors::give_back(file);
     close_socket(file);
@@ -233,7 +234,7 @@ bool Host::is_less(const File& file) const noexcept {
 File* Host::file(int fd) {
   File* const file = table_.file(fd);
   // What another process has done with it before is carried first, as it would have happened at once.
-  if (file != nullptr && file->is_ours() && file->holds != 0 && !file->listens) hear();
+  if (file != nullptr && file->is_ours() && file->holds != 0 && !file->is_joined()) hear();
   if (file == nullptr || !file->inherited) return file;
   static_cast<void>(Forks::adopt(*file));
   return table_.file(fd);
@@ -276,8 +277,8 @@ void Host::relay(File& file, int fd, bool used) {
   kick_helper();
 }
 
-void Host::share(File& listener, int fd) {
-  File* const all[] = {&listener};
+void Host::share(File& file, int fd) {
+  File* const all[] = {&file};
   relays().add_link(fd, all);
   kick_helper();
 }
@@ -304,6 +305,7 @@ bool Host::turn() {
 }
 
 void Host::begin_to_serve(File& file) {
+  if (!file.is_stream()) return begin_to_read(file);
   const bool begins = !std::exchange(file.serves, true);
   if (!file.is_ours()) return;
   if (begins) {
@@ -314,8 +316,20 @@ void Host::begin_to_serve(File& file) {
   Ancestors::say_all(file, LinkMessage::Kind::serve);
 }
 
+// Of a datagram socket. Those that it is from are asked when there is nothing.
+void Host::begin_to_read(File& file) {
+  const bool begins = !std::exchange(file.serves, true);
+  if (!file.is_ours()) return;
+  if (begins && relays_ != nullptr) relays_->settle(file);
+  if (file.origins.empty() || (events(file) & EPOLLIN) != 0) return;
+  if (begins) kick_helper();
+  file.asked = true;
+  Ancestors::say_all(file, LinkMessage::Kind::serve);
+}
+
 void Host::rest(File& file) {
-  if (!file.listens || !file.is_ours() || !std::exchange(file.serves, false)) return;
+  if (!file.is_joined() || !file.is_ours() || !std::exchange(file.serves, false)) return;
+  if (!file.is_stream()) return relays().settle(file);
   static_cast<void>(sockets_->stack().set_takes_new(file.socket, false));
 }
 
@@ -347,8 +361,21 @@ void Host::await_others() noexcept {
   }
 }
 
+// What the process has not read is for others who have the socket.
+void Host::give_back_datagrams() {
+  for (File* const each : by_socket_) {
+    if (each == nullptr || each->is_stream()) continue;
+    if (relays_ != nullptr) rest(*each);
+    if (each->origins.empty()) continue;
+    static_cast<void>(sockets_->stack().set_takes_new(each->socket, false));
+    turn();
+    Relays::give_back(*each);
+  }
+}
+
 void Host::finish() noexcept {
   lock();
+  give_back_datagrams();
   await_others();
   ending_ = true;
   for (const auto& each : ancestors_.all()) each->renew(-1);  // what nobody has accepted is another's

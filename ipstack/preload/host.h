@@ -111,9 +111,9 @@ class Host {
   void let_go(Entry& entry);
   // What a call on a file says whose connection is gone: once why, then that it has ended.
   static int64_t gone(File& file, bool sends) noexcept;
-  // The program accepts from a listener, or waits for it: so it may get connections, if it shares its port with others.
+  // The program accepts or reads from a socket, or waits for it: so it may get what comes, if it shares its port with others.
   void serve(File& file) {
-    const bool may = file.listens && (file.is_ours() || file.inherited);
+    const bool may = file.is_joined() && (file.is_ours() || file.inherited);
     if (may && (!file.serves || (!file.asked && !file.origins.empty()))) begin_to_serve(file);
   }
   // What is ready at a socket of ours, in epoll's bits; without the kernel's part of it.
@@ -148,8 +148,8 @@ class Host {
   void hear();
   // The helper carries the connection's bytes to `fd`, which is its own from now on.
   void relay(File& file, int fd, bool used = true);
-  // Whoever has the other end of the link `fd`, which is the helper's from now on, has the listener, too.
-  void share(File& listener, int fd);
+  // Whoever has the other end of the link `fd`, which is the helper's from now on, has the listener or datagram socket, too.
+  void share(File& file, int fd);
   // A descriptor of this library's, which a program that closes all that it finds is not to close. They are below protected_end().
   bool protects(int fd) const noexcept;
   int protected_end() const noexcept;
@@ -173,6 +173,7 @@ class Host {
   void give_way() noexcept;
   void dispatch();
   void begin_to_serve(File& file);
+  void begin_to_read(File& file);
   void rest(File& file);
   bool is_less(const File& file) const noexcept;
   bool is_lost() const noexcept { return context_ && !context_->alive(); }
@@ -188,6 +189,7 @@ class Host {
   Nanoseconds begin_rest() noexcept;
   bool ends_rest() const noexcept;
   void kick_helper() noexcept;
+  void give_back_datagrams();
   void await_others() noexcept;
 
   Table table_;

@@ -29,6 +29,11 @@ struct Packet {
 
 }  // namespace
 
+std::span<std::byte> link_memory() noexcept {
+  alignas(HandedMessage) static std::byte memory[kLinkMessageMax];
+  return memory;
+}
+
 bool make_link(int (&ends)[2]) noexcept {
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return false;
   for (int& each : ends) each = out_of_the_way(each);

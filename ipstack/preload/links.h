@@ -4,34 +4,50 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <type_traits>
 
 #include "ipstack/sockets/address.h"
 
 namespace unet::preload {
 
-// To whose the socket is. With take and take_unused comes the descriptor that the bytes are to be carried to, with fork another link's.
+// To whose the socket is. With take and take_unused comes the descriptor that the bytes are to be carried to, with fork another link's; behind
+// datagram stands a DatagramHead and the datagram.
 struct LinkMessage {
   enum class Kind : uint32_t {
     take,         // a connection: it is to be used there
     take_unused,  // the same, but nobody may want it: a program has it because nobody closed it
     end,          // shutdown() of a connection that was taken
-    close,        // a connection or a listener: it is closed there
-    serve,        // a listener: a connection of it is wanted
+    close,        // it is closed there
+    serve,        // a listener or a datagram socket: a connection of it, or datagrams, are wanted
     took,         // a connection that was handed over: it is accepted
     fork,         // a child of the process has all that it had
+    datagram,     // one that came there, and nobody there reads
   } kind = Kind::take;
   int32_t socket = -1;  // as the owner's stack numbers it
 };
 
-// The other way: a connection for a listener that is served there. With it comes the descriptor of its bytes, which are carried when it is
-// taken.
+// The other way, for a listener or a datagram socket that is served there. With a connection comes the descriptor of its bytes, which are
+// carried when it is taken; behind a datagram's stands a DatagramHead and the datagram. Part: how much of what comes it gets by its own claim.
 struct HandedMessage {
-  int32_t listener = -1, connection = -1;
+  enum class Kind : uint32_t { connection, datagram, part } kind = Kind::connection;
+  int32_t socket = -1, connection = -1;
+  uint32_t part = 0;  // File::Part
   sockets::Address local{}, remote{};
 };
-static_assert(std::is_trivially_copyable_v<LinkMessage> && std::is_trivially_copyable_v<HandedMessage>);
+struct DatagramHead {
+  sockets::Address from{};
+  ip::IpAddress to{};
+  uint32_t segment = 0;
+};
+static_assert(std::is_trivially_copyable_v<LinkMessage> && std::is_trivially_copyable_v<HandedMessage> &&
+              std::is_trivially_copyable_v<DatagramHead>);
+constexpr size_t kLinkMessageMax = sizeof(HandedMessage) + sizeof(DatagramHead) + 64 * 1024;
+
+// Room for one, of who has the host's lock.
+std::span<std::byte> link_memory() noexcept;
 
 // Two ends of a link, where programs do not look for descriptors. False: there is none to be had.
 bool make_link(int (&ends)[2]) noexcept;

@@ -108,9 +108,9 @@ int StandIns::pass(int fd) {
   if (!file->is_ours() && (!file->inherited || file->inherited->connected)) return -1;
   // One that is bound only is a listener to be.
   const bool connected = is_connection(*file) && (names_of(*file).remote.port != 0 || !file->bound);
-  const int instead = connected                           ? pass_connection(*file)
-                      : file->listens && file->is_ours() ? pass_listener(*file)
-                                                         : pass_description(*file);
+  const int instead = connected                                 ? pass_connection(*file)
+                      : file->is_joined() && file->is_ours() ? pass_joined(*file)
+                                                             : pass_description(*file);
   if (instead < 0) error_ = errno;
   return instead;
 }
@@ -125,7 +125,7 @@ int StandIns::pass_connection(File& file) {
   return ends[1];
 }
 
-int StandIns::pass_listener(File& file) {
+int StandIns::pass_joined(File& file) {
   int ends[2];
   if (!make_link(ends)) return -1;
   const std::string text = describe(file) + "@" + std::to_string(file.socket);
@@ -153,7 +153,7 @@ void StandIns::sent() {
   const Host::Guard guard;
   for (Shared& each : shared_) {
     if (!each.file->is_ours()) continue;
-    if (each.file->listens) Host::get().share(*each.file, std::exchange(each.end, -1));
+    if (each.file->is_joined()) Host::get().share(*each.file, std::exchange(each.end, -1));
     else Host::get().relay(*each.file, std::exchange(each.end, -1));
   }
 }
@@ -203,7 +203,7 @@ void put_in_place(std::unique_ptr<File> file, int fd) {
 }
 
 // Its description, and its number at whose it is.
-void take_listener(int fd) {
+void take_joined(int fd) {
   const Host::Guard guard;
   char text[kDescriptionMax];
   int none = -1;
@@ -228,7 +228,7 @@ void take_socket(int fd) {
   constexpr size_t kAt = offsetof(sockaddr_un, sun_path);
   if (length <= kAt) return;
   std::string_view name(address.sun_path, std::min<size_t>(length - kAt, sizeof address.sun_path));
-  if (name.starts_with(kLinkName)) take_listener(fd);
+  if (name.starts_with(kLinkName)) take_joined(fd);
   if (!name.starts_with(kPairName)) return;
   name.remove_prefix(kPairName.size());
   name.remove_prefix(std::min(name.find(',') + 1, name.size()));

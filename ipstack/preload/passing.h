@@ -7,9 +7,10 @@
 // name (relays.h). So a process without this library can use it, too, but for its names and options; and the connection ends with this
 // process.
 //
-// Of a listener the end of a link is passed (links.h), whose first packet describes it (description.h), of a datagram socket a file in
-// memory that does. Who receives it with this library joins the claim of its port, and of a listener gets the connections that come to this
-// process, too; to others it is of no use. Where the socket is both's only our part is passed: there is one descriptor to pass.
+// Of a listener or a datagram socket the end of a link is passed (links.h), whose first packet describes it (description.h); of one that is
+// not this process's own yet, or is bound only, a file in memory that does. Who receives it with this library joins the claim of its port,
+// and gets what comes to this process, too; to others it is of no use. Where the socket is both's only our part is passed: there is one
+// descriptor to pass.
 #pragma once
 
 #include <sys/socket.h>
@@ -43,7 +44,7 @@ class StandIns {
   };
   int pass(int fd);
   int pass_connection(File& file);
-  int pass_listener(File& file);
+  int pass_joined(File& file);
   static int pass_description(const File& file);
 
   std::vector<std::byte> control_;

@@ -73,7 +73,8 @@ bool Relays::serve(std::span<const pollfd> ready) {
     drop(relays_[i]);
     relays_.erase(relays_.begin() + static_cast<ptrdiff_t>(i));
   }
-  return hand_over();
+  const bool given = give_up(), handed = hand_over();
+  return given || handed;
 }
 
 void Relays::drop(Relay& relay) noexcept {
@@ -149,13 +150,10 @@ bool Relays::carry_in(Relay& relay) {
 bool Relays::is_awaited() const noexcept {
   const auto to_be_carried = [](const Relay& each) { return each.handed || is_closed(each.fd); };
   if (std::any_of(relays_.begin(), relays_.end(), to_be_carried)) return true;
-  // A listener that this process held for others, of whom none has it yet, or one has not got all that came.
+  // What this process held for others, of whom none has it yet, or one has not got all that came.
   const auto waits = [&](const Held& held) {
-    if (!held.file->listens || held.file->serves) return false;
-    const auto serves = [&](const Link& link) {
-      return std::any_of(link.held.begin(), link.held.end(), [&](const Held& each) { return each.file == held.file && each.serves; });
-    };
-    return Host::get().events(*held.file) != 0 || std::none_of(links_.begin(), links_.end(), serves);
+    if (!held.file->is_joined() || held.file->serves || !held.file->bound) return false;
+    return (Host::get().events(*held.file) & EPOLLIN) != 0 || served_by(*held.file) == 0;
   };
   return std::any_of(links_.begin(), links_.end(),
                      [&](const Link& each) { return std::any_of(each.held.begin(), each.held.end(), waits); });

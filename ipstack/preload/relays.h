@@ -22,6 +22,9 @@
 
 namespace unet::preload {
 
+// What our program has not taken for so long, though it does so at times, is for those who serve the socket, too.
+constexpr Nanoseconds kOursFor = 5 * kMillisecond;
+
 class Relays {
  public:
   explicit Relays(int helper_event) noexcept : sleeper_(helper_event) {}
@@ -41,6 +44,19 @@ class Relays {
   bool serve(std::span<const pollfd> ready);
   // Another process has not yet what is its own when this one ends.
   bool is_awaited() const noexcept;
+
+  // ---- datagrams (datagrams.cc)
+
+  // Who has the socket reads, or no longer does: whose claim gets what comes is told anew.
+  void settle(File& file);
+  void settle_all();
+  // A thread of the program waits for it.
+  bool is_waited_for(const File& file) const noexcept;
+  // What waits at the socket goes to the process that it is from, as this one does not read it.
+  static void give_back(File& file);
+  // One that came by a link, behind the message's head.
+  static void take_in(File& file, std::span<const std::byte> behind);
+
   // In a child: closes what was the parent's.
   void forget() noexcept;
 
@@ -48,8 +64,8 @@ class Relays {
   struct Held {
     File* file;
     int socket;           // as the other process names it
-    bool serves = false;  // a listener: the other process accepts from its own
-    bool wants = false;   // and has asked for a connection that came to ours
+    bool serves = false;  // not a connection: the other process accepts or reads from its own
+    bool wants = false;   // and has asked for a connection, or datagrams, that came to ours
   };
   struct Link {
     uint64_t number = 0;  // unlike all others
@@ -70,7 +86,7 @@ class Relays {
     File* listener = nullptr;                  // of one that was handed over and is not taken yet
   };
   bool serve_link(Link& link);
-  void hear(Link& link, const LinkMessage& said, int fd);
+  void hear(Link& link, const LinkMessage& said, std::span<const std::byte> behind, int fd);
   void release(Link& link, size_t at);
   void end_link(Link& link);
   void divide(const Link& link, int fd);
@@ -82,7 +98,11 @@ class Relays {
 
   bool hand_over();
   bool hand_to(const Link& link, Held& held);
-  bool may_hand(File& listener, bool& later) const;
+  static bool hand_datagrams(const Link& link, Held& held);
+  static bool may_hand(File& file, bool& later);
+  bool give_up();
+  bool is_read_here(const File& file) const noexcept;
+  size_t served_by(const File& file) const noexcept;
   void take_back(Relay& relay);
   void take_back(const Link& link, const File* listener);
   void watch(File& listener);

@@ -13,6 +13,7 @@
 
 #include "ipstack/preload/ancillary.h"
 #include "ipstack/preload/calls.h"
+#include "ipstack/preload/relays.h"
 #include "ipstack/sockets/sockaddr.h"
 
 namespace unet::preload {
@@ -129,6 +130,19 @@ bool few_are_no_use(const File& file, size_t length) noexcept {
   return file.receive_least > 1 && length >= static_cast<size_t>(file.receive_least);
 }
 
+// A datagram, by `attempt`: of processes that share a socket whoever reads has what comes.
+template <typename Attempt>
+int64_t receive_waiting(File& file, int flags, Attempt attempt) {
+  Host& host = Host::get();
+  file.unserved_since = 0;
+  host.serve(file);
+  return host.block(file, POLLIN, waits(file, flags), file.receive_within, [&](bool kernel) -> int64_t {
+    const int64_t got = attempt(kernel);
+    if (got >= 0 && !file.origins.empty() && host.relays().is_waited_for(file)) host.serve(file);  // another thread had asked for it
+    return got;
+  });
+}
+
 // Also if it is nothing that is asked for, it waits until there is something.
 int64_t receive_stream(File& file, std::byte* data, size_t length, int flags) {
   Host& host = Host::get();
@@ -172,7 +186,7 @@ int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr
   if (no_data) length = 0;
   if (no_name) from = nullptr;
   Stack::Received what;
-  const int64_t got = Host::get().block(file, POLLIN, waits(file, flags), file.receive_within, [&](bool kernel) {
+  const int64_t got = receive_waiting(file, flags, [&](bool kernel) {
     return receive_datagram(file, data, length, flags, from, from_length, what, [&]() -> int64_t {
       return kernel ? result_of(real().recvfrom(file.fd(), data, length, flags | MSG_DONTWAIT, from, from_length)) : -EAGAIN;
     });
@@ -230,7 +244,7 @@ static int64_t receive_datagram_message(File& file, msghdr& message, int flags) 
   auto* const name = no_name ? nullptr : static_cast<sockaddr*>(message.msg_name);
   Stack::Received what;
   bool kernels = false;
-  const int64_t got = Host::get().block(file, POLLIN, waits(file, flags), file.receive_within, [&](bool kernel) {
+  const int64_t got = receive_waiting(file, flags, [&](bool kernel) {
     return receive_datagram(file, into, room, flags & ~MSG_TRUNC, name, &message.msg_namelen, what, [&]() -> int64_t {
       const int64_t other = kernel ? result_of(real().recvmsg(file.fd(), &message, flags | MSG_DONTWAIT)) : -EAGAIN;
       kernels = other >= 0;

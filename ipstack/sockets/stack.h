@@ -155,6 +155,11 @@ class Stack {
     uint32_t lost = 0;                 // how many had been lost for want of room in the socket, modulo 2^32
   };
   int64_t receive_from(int socket, MutableBytes data, Address* from, bool peek = false, Received* what = nullptr);
+  // Processes that share a port give one another datagrams: the oldest that waits, until anything else is called; it is not to wait here any
+  // longer; one that came to another stack is to wait here.
+  std::optional<DatagramQueue::Datagram> oldest(int socket) noexcept;
+  void drop_oldest(int socket) noexcept;
+  int hand(int socket, const DatagramQueue::Datagram& datagram);
   // Whoever has found nothing, and looks at the network now: the next message to that socket is copied to `room` at once instead of being
   // kept, and told by the next receive() or receive_from(). -1: nobody waits any longer, and `room` is the caller's again.
   void await(int socket, MutableBytes room) noexcept {

@@ -210,6 +210,24 @@ int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool p
   return static_cast<int64_t>(copied);
 }
 
+std::optional<DatagramQueue::Datagram> Stack::oldest(int number) noexcept {
+  const Socket* const socket = owned(number);
+  if (socket == nullptr || socket->type != Type::datagram || socket->datagram->queue.empty()) return std::nullopt;
+  return socket->datagram->queue.front();
+}
+
+void Stack::drop_oldest(int number) noexcept {
+  if (oldest(number)) slab_[static_cast<uint32_t>(number)].datagram->queue.pop();
+}
+
+int Stack::hand(int number, const DatagramQueue::Datagram& datagram) {
+  const Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (socket->type != Type::datagram) return -EOPNOTSUPP;
+  deliver(static_cast<uint32_t>(number), datagram);
+  return 0;
+}
+
 void Stack::handle_udp(const ip::IpView& packet, const IpMessageHeader& header) {
   ip::UdpView view;
   switch (parse_udp(packet, (header.flags & IpMessageFlags::kChecked) != 0, view)) {
