@@ -1,7 +1,7 @@
 // sockets_stress.c - a program of thousands of short connections with data that is verified, for sockets_stress.py: it knows nothing of
 // ours, and runs by unet-sockets.
 //
-//   sockets_stress serve ADDRESS PORT WORKERS [each]
+//   sockets_stress serve ADDRESS PORT WORKERS [each | prefork]
 //   sockets_stress load ADDRESS PORT SECONDS CONNECTIONS SEED [NOBODY | slow | steady]
 //
 // load: NOBODY is an address that no host has; slow: all connections take as long as there is time; steady: and none may end early.

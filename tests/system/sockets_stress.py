@@ -22,7 +22,7 @@ UNETD, UNETCTL, UNET_SOCKETS, STRESS = map(os.path.abspath, sys.argv[1:5]) if le
 SECONDS = 60 if "UNET_LONG" in os.environ else 5
 NOBODY = {4: "10.86.0.77", 6: "fd00:86::77"}  # of the network, and no host's
 WORKERS, SLOW = 3, 20
-PORT, PORT_KILLED, PORT_STEADY = 8300, 8310, 8320
+PORT, PORT_KILLED, PORT_STEADY, PORT_PREFORK = 8300, 8310, 8320, 8330
 GROWTH_MAX = 48 << 20  # of the network interface's memory; a process that is not given back costs several MiB, and a hundred are killed
 
 
@@ -114,7 +114,9 @@ class Stage:
         """Until the time is over one after another is killed. How many were."""
         # A listener that only a parent has so far takes calls that its children never get (docs/SOCKETS.md): so what is replaced has none.
         server, killed, steady = self.serve(PORT), self.serve(PORT_KILLED, "each"), self.serve(PORT_STEADY, address="0.0.0.0")
+        servers = [server, self.serve(PORT_PREFORK, "prefork")]
         kept = [self.load(PORT, 300 * scale // 100, seconds) for _ in range(2)] + [self.load(PORT_KILLED, 100 * scale // 100, seconds)]
+        kept.append(self.load(PORT_PREFORK, 40 * scale // 100, seconds))
         bystander = self.load(PORT_STEADY, 20, seconds, "steady")
         mortal = [killed] + [self.load(port, 140 * scale // 100, 10 * WAIT) for port in (PORT, PORT_KILLED)]
         kills, until = 0, time.monotonic() + seconds
@@ -124,7 +126,7 @@ class Stage:
             if which < len(mortal):
                 mortal[which] = self.replace(mortal[which])
             else:
-                self.kill_worker(server)
+                self.kill_worker(self.random.choice(servers))
             kills += 1
             for each in self.programs:
                 if each.process.poll() is None:

@@ -1,7 +1,9 @@
 // sockets_stress_serve.c - the server: workers by fork() with an epoll set each, of which every other one is edge-triggered. One that is
-// killed is replaced. They share a listener, or each has its own (SO_REUSEPORT).
+// killed is replaced. They share a listener, or each has its own (SO_REUSEPORT). Or, as servers did it before epoll, they share one and have no
+// set: each waits in accept(), and serves what it gets to its end before the next.
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +26,7 @@ struct Served {
 };
 
 static int epoll = -1, shared = -1;  // shared: the listener of all workers; -1: each has its own
-static bool by_edges, has_each;
+static bool by_edges, has_each, one_by_one;
 static struct sockaddr_storage place;
 static socklen_t length;
 
@@ -71,20 +73,19 @@ static bool give(struct Served* each) {
 static void want(struct Served* each, bool writes) {
   if (by_edges || each->writes == writes) return;
   each->writes = writes;
+  if (one_by_one) return;
   struct epoll_event event = {.events = EPOLLIN | (writes ? EPOLLOUT : 0), .data.ptr = each};
   if (each->ended) event.events &= ~(uint32_t)EPOLLIN;
   if (epoll_ctl(epoll, EPOLL_CTL_MOD, each->fd, &event) != 0) wrong("epoll_ctl: %s", strerror(errno));
 }
 
-static void handle(struct Served* each) {
-  if (!take(each) || !give(each)) {
-    let_go(each, false);
-    return;
-  }
+// False: it is over.
+static bool handle(struct Served* each) {
+  if (!take(each) || !give(each)) return let_go(each, false), false;
   const bool whole = each->header_got == sizeof each->header;
   const bool resets = whole && each->header.resets_after != 0 && each->sent == each->header.resets_after;
-  if (resets || (each->ended && (!whole || each->sent == each->header.down))) let_go(each, resets);
-  else want(each, whole && each->sent < each->header.down);
+  if (resets || (each->ended && (!whole || each->sent == each->header.down))) return let_go(each, resets), false;
+  return want(each, whole && each->sent < each->header.down), true;
 }
 
 static void accept_all(int listener) {
@@ -100,8 +101,21 @@ static void accept_all(int listener) {
   }
 }
 
+static void serve_next(int listener) {
+  const int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd < 0 && errno != ECONNABORTED && errno != ENETDOWN) wrong("accept: %s", strerror(errno));
+  if (fd < 0) return;
+  struct Served* const each = calloc(1, sizeof *each);
+  each->fd = fd;
+  while (handle(each)) {
+    const short in = each->ended ? 0 : POLLIN, out = each->writes ? POLLOUT : 0;
+    struct pollfd wanted = {.fd = fd, .events = (short)(in | out)};
+    if (poll(&wanted, 1, -1) < 0 && errno != EINTR) wrong("poll: %s", strerror(errno));
+  }
+}
+
 static int listen_at(void) {
-  const int one = 1, listener = socket(place.ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  const int one = 1, listener = socket(place.ss_family, SOCK_STREAM | (one_by_one ? 0 : SOCK_NONBLOCK), 0);
   setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
   if (has_each) setsockopt(listener, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
   if (bind(listener, (struct sockaddr*)&place, length) != 0) wrong("bind: %s", strerror(errno));
@@ -112,6 +126,10 @@ static int listen_at(void) {
 static void work(int number) {
   const int listener = shared < 0 ? listen_at() : shared;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (one_by_one) {
+    printf("worker %d\n", getpid());
+    while (true) serve_next(listener);
+  }
   epoll = epoll_create1(EPOLL_CLOEXEC);
   by_edges = number % 2 == 1;
   struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
@@ -139,7 +157,8 @@ static pid_t begin(int number) {
 int serve(int argc, char** argv) {
   length = read_place(argv[0], atoi(argv[1]), &place);
   const int workers = atoi(argv[2]);
-  has_each = argc == 4;
+  has_each = argc == 4 && strcmp(argv[3], "each") == 0;
+  one_by_one = argc == 4 && strcmp(argv[3], "prefork") == 0;
   if (!has_each) shared = listen_at();
   pid_t* const pids = calloc((size_t)workers, sizeof *pids);
   for (int i = 0; i < workers; ++i) pids[i] = begin(i);
