@@ -29,6 +29,10 @@ int doubled(int fd, int made) {
   return made;
 }
 
+// This library has it: as a number that open() is about to take, by Linux's words. Programs that choose so high a number look first whether
+// it is free.
+bool is_taken(int to) noexcept { return to >= kFirstDescriptor && Host::get().is_own(to); }
+
 // A child by vfork() closes and doubles its own descriptors, and has its parent's table.
 bool is_known(int fd) noexcept {
   return !Host::inside() && Host::get().table().find(fd) != nullptr && Host::get().is_own_process();
@@ -105,12 +109,14 @@ UNET_PRELOAD int dup(int fd) noexcept {
 }
 
 UNET_PRELOAD int dup2(int fd, int to) noexcept {
+  if (fd != to && is_taken(to)) return static_cast<int>(answer(-EBUSY));
   if (fd != to && is_known(to)) forget(to);
   prepare_doubling(fd);
   return is_known(fd) ? doubled(fd, real().dup2(fd, to)) : real().dup2(fd, to);
 }
 
 UNET_PRELOAD int dup3(int fd, int to, int flags) noexcept {
+  if (fd != to && is_taken(to)) return static_cast<int>(answer(-EBUSY));
   if (fd != to && is_known(to)) forget(to);
   prepare_doubling(fd);
   return is_known(fd) ? doubled(fd, real().dup3(fd, to, flags)) : real().dup3(fd, to, flags);

@@ -261,6 +261,19 @@ bool Host::protects(int fd) const noexcept {
   return fd >= 0 && std::any_of(protected_.begin(), protected_.end(), is_it) && is_own_process();
 }
 
+bool Host::is_own(int fd) noexcept {
+  if (inside() || !is_own_process()) return false;
+  const Guard guard;
+  if (protects(fd) || Sleeper::has(fd) || (relays_ != nullptr && relays_->has(fd))) return true;
+  for (int i = 0; i < table_.end(); ++i) {
+    const File* const file = table_.file(i);
+    if (file == nullptr) continue;
+    const auto is_it = [fd](const File::Waiting& each) { return each.fd == fd; };
+    if (std::any_of(file->waiting.begin(), file->waiting.end(), is_it)) return true;
+  }
+  return false;
+}
+
 int Host::protected_end() const noexcept {
   int end = 0;
   for (const auto& each : protected_) end = std::max(end, each.load(std::memory_order_relaxed) + 1);

@@ -44,6 +44,8 @@ struct Sleeper {
   void sleep_begins() noexcept;
   // In a child: an eventfd of its own.
   void renew() noexcept;
+  // One of them has that eventfd.
+  static bool has(int fd) noexcept;
 
  private:
   bool owns_ = true;
@@ -153,6 +155,8 @@ class Host {
   // A descriptor of this library's, which a program that closes all that it finds is not to close. They are below protected_end().
   bool protects(int fd) const noexcept;
   int protected_end() const noexcept;
+  // Any of this library's: what a program put there instead would be read, written to and closed for it.
+  bool is_own(int fd) noexcept;
   // There are others now.
   void protect() noexcept;
 

@@ -5,6 +5,8 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
 
 #include "ipstack/preload/host.h"
@@ -48,12 +50,27 @@ void ring(int event) noexcept {
 // What a program put at its number would be woken instead.
 int event_out_of_the_way() noexcept { return out_of_the_way(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)); }
 
+// Those of threads, from kFirstDescriptor on.
+std::array<std::atomic<bool>, 4096> thread_events;
+
+void mark(int event, bool has) noexcept {
+  const auto at = static_cast<size_t>(event - kFirstDescriptor);
+  if (event >= kFirstDescriptor && at < thread_events.size()) thread_events[at].store(has, std::memory_order_relaxed);
+}
+
 }  // namespace
 
-Sleeper::Sleeper() : event(event_out_of_the_way()) {}
+Sleeper::Sleeper() : event(event_out_of_the_way()) { mark(event, true); }
 Sleeper::Sleeper(int fd) noexcept : event(fd), owns_(false) {}
 Sleeper::~Sleeper() {
-  if (event >= 0 && owns_) real().close(event);
+  if (event < 0 || !owns_) return;
+  mark(event, false);
+  real().close(event);
+}
+
+bool Sleeper::has(int fd) noexcept {
+  const auto at = static_cast<size_t>(fd - kFirstDescriptor);
+  return fd >= kFirstDescriptor && at < thread_events.size() && thread_events[at].load(std::memory_order_relaxed);
 }
 
 bool Sleeper::wake() noexcept {
@@ -64,14 +81,15 @@ bool Sleeper::wake() noexcept {
 }
 
 void Sleeper::sleep_begins() noexcept {
-  if (event < 0 && owns_) event = event_out_of_the_way();
+  if (event < 0 && owns_) mark(event = event_out_of_the_way(), true);
   if (woken && event >= 0) drain(event);
   woken = false;
 }
 
 void Sleeper::renew() noexcept {
+  for (std::atomic<bool>& each : thread_events) each.store(false, std::memory_order_relaxed);  // other threads are not there
   if (event >= 0) real().close(event);
-  event = event_out_of_the_way();
+  mark(event = event_out_of_the_way(), true);
   woken = false;
 }
 

@@ -109,13 +109,14 @@ int read_address(const File& file, const sockaddr* address, socklen_t length, so
   return sockets::read_sockaddr(address, length, file.domain == AF_INET6, !file.is_stream(), into);
 }
 
-Owner owner_of_remote(const File& file, const sockets::Address& remote) {
+std::optional<Owner> owner_of_remote(const File& file, const sockets::Address& remote) {
   Host& host = Host::get();
   if (const auto said = host.rules().find(protocol_of(file), remote)) return *said;
   if (remote.host.is_unspecified() || remote.host.is_loopback()) return Owner::kernel;
   const bool mapped = file.domain == AF_INET6 && remote.host.is_ipv4() && remote.host == ip::ipv4_address(0u);
   if (mapped) return Owner::kernel;
   const IpConfiguration* const all = known_addresses();
+  if (all == nullptr && host.lacks_memory()) return std::nullopt;
   return all != nullptr && is_reachable(*all, remote.host) ? Owner::ours : Owner::kernel;
 }
 
@@ -235,7 +236,9 @@ int listen_file(File& file, int backlog, bool& decided) {
 int place_for(File& file, const sockets::Address& remote, bool& decided) {
   decided = true;
   if (file.is_ours() && !file.kernel && file.is_stream()) return 0;
-  if (owner_of_remote(file, remote) == Owner::kernel) {
+  const std::optional<Owner> owner = owner_of_remote(file, remote);
+  if (!owner) return -ENOMEM;
+  if (*owner == Owner::kernel) {
     decided = false;
     // A datagram socket may send elsewhere later.
     if (file.is_stream()) leave_to_kernel(file);

@@ -4,6 +4,8 @@
 
 #include <sys/socket.h>
 
+#include <optional>
+
 #include "ipstack/preload/file.h"
 #include "ipstack/preload/rules.h"
 
@@ -12,8 +14,8 @@ namespace unet::preload {
 // Where it is to connect or to send: 0, or an errno.
 int read_address(const File& file, const sockaddr* address, socklen_t length, sockets::Address& into) noexcept;
 
-// Whose what goes to that address is. ours only if the stack is open then.
-Owner owner_of_remote(const File& file, const sockets::Address& remote);
+// Whose what goes to that address is. ours only if the stack is open then; nothing: there is no memory to find out.
+std::optional<Owner> owner_of_remote(const File& file, const sockets::Address& remote);
 
 // Calls that place a socket. They answer as the call of that name does, but an error as -errno; `decided` is false when the socket has
 // become the kernel's alone, the file is no more, and the kernel is to be asked.

@@ -49,6 +49,11 @@ void Relays::append(std::vector<pollfd>& to) const {
   }
 }
 
+bool Relays::has(int fd) const noexcept {
+  const auto is_it = [fd](const auto& each) { return each.fd == fd; };
+  return std::any_of(links_.begin(), links_.end(), is_it) || std::any_of(relays_.begin(), relays_.end(), is_it);
+}
+
 bool Relays::serve(std::span<const pollfd> ready) {
   const auto hung_up = [&](int fd) {
     const auto at = std::find_if(ready.begin(), ready.end(), [&](const pollfd& each) { return each.fd == fd; });

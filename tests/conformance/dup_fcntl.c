@@ -160,5 +160,21 @@ CASE(fcntl_sigio, "O_ASYNC and F_SETOWN: SIGIO when data comes") {
   say("some: %d", signals_counted() > 0);
 }
 
+CASE(dup2_high, "dup2() to numbers far above those in use: sockets go on, and nobody writes there") {
+  int ends[2], pipes[2], others = 0;
+  char bytes[20];
+  streams(ends);
+  await(ends[0], POLLOUT);
+  MUST(pipe(pipes));
+  for (int number = 900; number < 1000; ++number) others += dup2(pipes[1], number) != number && errno != EBUSY;
+  say("others than EBUSY: %d", others);
+  CALL(send(ends[0], "abc", 3, 0));
+  CALL(recv(ends[1], bytes, sizeof bytes, 0));
+  CALL(send(ends[1], "abc", 3, 0));
+  CALL(recv(ends[0], bytes, sizeof bytes, 0));
+  nonblocking(pipes[0]);
+  CALL(read(pipes[0], bytes, sizeof bytes));
+}
+
 THEME(dup_fcntl, &dup_shares, &dup_own_descriptor_flags, &dup_numbers, &dup_over_a_socket, &dup_file_over_a_socket,
-      &dup_socket_over_a_file, &dup_listener, &dup_datagram, &dup_shutdown, &fcntl_flags, &fcntl_others, &fcntl_sigio);
+      &dup_socket_over_a_file, &dup_listener, &dup_datagram, &dup_shutdown, &fcntl_flags, &fcntl_others, &fcntl_sigio, &dup2_high);

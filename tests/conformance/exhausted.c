@@ -122,6 +122,19 @@ CASE(exhausted_memory_first, "the first sockets of a process without memory") {
   say("bound: %s", error == 0 || is_exhaustion(error) ? "yes or exhausted" : error_name(error));
 }
 
+// Refused, as nobody has that port.
+static const char* outcome_of(long result) {
+  return result >= 0 || errno == ECONNREFUSED || is_exhaustion(errno) ? "done, refused or exhausted" : error_name(errno);
+}
+
+CASE(exhausted_memory_calls, "the first calls to others of a process without memory") {
+  union Address to;
+  const socklen_t length = own_address(&to, 9);
+  limit_memory(2 << 20);
+  say("connect: %s", outcome_of(connect(socket(family, SOCK_STREAM, 0), &to.any, length)));
+  say("sendto: %s", outcome_of(sendto(socket(family, SOCK_DGRAM, 0), "x", 1, 0, &to.any, length)));
+}
+
 CASE(exhausted_memory_connections, "connections to a process without memory") {
   int ends[2];
   streams(ends);
@@ -141,4 +154,4 @@ CASE(exhausted_memory_connections, "connections to a process without memory") {
 }
 
 THEME(exhausted, &exhausted_calls, &exhausted_epoll, &exhausted_threads, &exhausted_first, &exhausted_memory, &exhausted_memory_first,
-      &exhausted_memory_connections);
+      &exhausted_memory_calls, &exhausted_memory_connections);
