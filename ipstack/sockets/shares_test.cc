@@ -1,4 +1,5 @@
 // shares_test.cc - ports that several sockets have, of one process and of several: SO_REUSEPORT, and listeners that a child joins.
+#include <array>
 #include <cerrno>
 #include <catch2/catch.hpp>
 #include <map>
@@ -267,4 +268,34 @@ TEST_CASE("a flood of SYNs at a shared port gets cookies of its member, and who 
   CHECK(h.accept(a, listeners[0]).size() + h.accept(a, listeners[1]).size() == 300);
   REQUIRE(a.stack->close(listeners[0]) == 0);
   REQUIRE(a.stack->close(listeners[1]) == 0);
+}
+
+TEST_CASE("a datagram that came to one who shares a port is read by another") {
+  Hosts all;
+  Application &one = all.worker(), &other = all.worker();
+  const auto bound = [&](Application& of) {
+    const int s = of.stack->socket(Type::datagram, false);
+    REQUIRE(of.stack->bind_shared(s, all.to, kToken) == 0);
+    return s;
+  };
+  const int first = bound(one), second = bound(other), from = all.caller.stack->socket(Type::datagram, false);
+  REQUIRE(other.stack->set_takes_new(second, false) == 0);
+  const std::array<std::byte, 3> data{std::byte{1}, std::byte{2}, std::byte{3}};
+  REQUIRE(all.caller.stack->send_to(from, data, all.to) == 3);
+  all.settle();
+  CHECK_FALSE(other.stack->oldest(second));
+  const auto came = one.stack->oldest(first);
+  REQUIRE(came);
+  REQUIRE(other.stack->hand(second, *came) == 0);
+  one.stack->drop_oldest(first);
+  CHECK_FALSE(one.stack->oldest(first));
+  std::array<std::byte, 8> into{};
+  Address sender, name;
+  CHECK(one.stack->receive_from(first, into, &sender) == -EAGAIN);
+  CHECK((other.stack->events(second) & Events::kIn) != 0);
+  REQUIRE(other.stack->receive_from(second, into, &sender) == 3);
+  CHECK(into[2] == std::byte{3});
+  REQUIRE(all.caller.stack->local_address(from, name) == 0);
+  CHECK(sender.port == name.port);
+  CHECK(other.stack->hand(7777, {}) == -EBADF);
 }
