@@ -2,7 +2,9 @@
 // moments, the end of the NI, many channels at once.
 #include "unet/endpoint.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <thread>
 
 #include "unet/test_world.h"
@@ -44,6 +46,22 @@ TEST_CASE("messages through the NI and over local channels arrive at one endpoin
   CHECK(peer->has_message());
   CHECK(endpoint->send(Channel{4}, text("nobody")) == SendOutcome::no_channel);
   CHECK(endpoint->send(Channel{400}, text("nobody")) == SendOutcome::no_channel);
+}
+
+TEST_CASE("what was sent leaves before a claim of ports is released") {
+  World world;
+  const auto endpoint = world.endpoint();
+  const Channel ni = world.ni(*endpoint, 5);
+  REQUIRE(endpoint->send(ni, text("the last")) == SendOutcome::sent);
+  std::atomic<bool> left{false};
+  std::thread engine([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    left = true;
+    static_cast<void>(world.service.end(0).engine.take());
+  });
+  static_cast<void>(endpoint->release_ip(3));
+  CHECK(left);
+  engine.join();
 }
 
 TEST_CASE("the time a peer has for its answer is at least a millisecond and at most an hour, however it is said") {
