@@ -81,6 +81,7 @@ void Forks::in_child() noexcept {
   Host& host = Host::get();
   host.process_ = ::getpid();
   Host::this_thread().renew();
+  host.asleep_.clear();  // the parent's threads
   for (const auto& each : host.ancestors_.all()) {
     const auto own = std::find_if(divided.begin(), divided.end(), [&](const Divided& one) { return one.link == each; });
     each->renew(own == divided.end() ? -1 : own->end);

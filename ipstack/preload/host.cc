@@ -92,22 +92,14 @@ void Host::lock() noexcept {
 }
 
 void Host::unlock() noexcept {
-  bool kick = false;
-  if (sockets_ != nullptr && !ending_) {
-    if (sockets_->stack().changes() != 0) dispatch();
-    kick = ends_rest();
-    if (kick) helper_rests_ = false;
-  }
+  const bool kick = hands_on();
   mutex_.unlock();
   --depth;
   if (kick) kick_helper();
 }
 
 // While a thread sleeps: signal handlers that run then are the program's, and not inside.
-void Host::release() noexcept {
-  mutex_.unlock();
-  --depth;
-}
+void Host::release() noexcept { unlock(); }
 
 void Host::regain() noexcept {
   ++depth;

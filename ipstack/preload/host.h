@@ -3,7 +3,12 @@
 // One lock is around the stack, the table of descriptors and all that hangs on it. A thread in a call turns the stack; one that waits spins
 // for a while, then sleeps, and the first of those that sleep watches the endpoint for all (the watcher). What comes is told to the threads
 // that wait for it, each by an eventfd of its own. When no thread is in a call, a helper thread keeps the stack going: it looks every
-// millisecond while the program is busy with something else, more seldom later, and sleeps when nothing happens at all.
+// millisecond while the program is busy with something else, more seldom later, and rests when nothing happens at all.
+//
+// Whoever gives the lock away leaves one of these behind (hands_on()), or what comes would wake nobody:
+// - the helper is not at rest, or has been kicked: it looks soon, and makes sure that the endpoint is armed;
+// - the endpoint is armed, and who is asleep on it is the watcher, or the helper, which then has not found one when it went to rest;
+// - the endpoint is armed, and one of those who sleep has been woken to become the watcher, because the last one has left.
 #pragma once
 
 #include <poll.h>
@@ -174,6 +179,7 @@ class Host {
   void unlock() noexcept;
   void release() noexcept;
   void regain() noexcept;
+  bool hands_on() noexcept;
   void give_way() noexcept;
   void dispatch();
   void begin_to_serve(File& file);
@@ -186,12 +192,13 @@ class Host {
   bool spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until);
   Woken sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask);
   bool arm();
+  bool lacks_room() const noexcept;
   bool is_still_armed() const noexcept;
   bool start_helper();
   static void* helper(void* host);
   void help();
   Nanoseconds begin_rest() noexcept;
-  bool ends_rest() const noexcept;
+  bool must_end_rest() const noexcept;
   void kick_helper() noexcept;
   void give_back_datagrams();
   void await_others() noexcept;
@@ -218,8 +225,10 @@ class Host {
 
   Nanoseconds spin_most_ = 20 * kMicrosecond;
   Nanoseconds spin_ = spin_most_;        // as much of it as was of use lately
-  Sleeper* watcher_ = nullptr;           // that sleeps on the endpoint
-  bool armed_ = false;                   // the next arrival wakes it
+  std::vector<Sleeper*> asleep_;         // threads that sleep
+  Sleeper* watcher_ = nullptr;           // the one of them that sleeps on the endpoint, or is woken to do so next
+  bool armed_ = false;                   // the next arrival wakes it,
+  bool armed_for_room_ = false;          // and room in the network does, too
   bool still_armed_ = false;             // and nothing had come when the last sleep ended,
   uint64_t armed_locks_ = 0;             // before which the lock had been taken so often
   uint64_t locks_ = 0;
@@ -234,6 +243,7 @@ class Host {
   bool helper_runs_ = false;
   int helper_event_ = -1;
   bool helper_rests_ = false;            // until it is kicked, because there were arrivals since
+  bool helper_watches_ = false;          // meanwhile: there was no watcher
   uint64_t rests_since_ = 0;
   Nanoseconds rests_until_ = 0;
   bool ending_ = false;

@@ -150,9 +150,13 @@ Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds unti
   all[0] = {.fd = who.event, .events = POLLIN, .revents = 0};
   all[1] = {.fd = -1, .events = POLLIN, .revents = 0};
   const bool watches = watcher_ == nullptr && sockets_ != nullptr;
+  if (watches && is_still_armed()) {
+    sockets_->network().stay_armed();
+  } else if ((watches || lacks_room()) && !arm()) {
+    turn();  // who arms takes away what would have woken others
+    return Woken::something;
+  }
   if (watches) {
-    if (is_still_armed()) sockets_->network().stay_armed();
-    else if (!arm()) return Woken::something;
     watcher_ = &who;
     all[1].fd = endpoint_fd_;
   }
@@ -160,11 +164,13 @@ Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds unti
   // Timers of the stack are the watcher's, too.
   Nanoseconds end = watches ? std::min(until, sockets_->stack().next_event()) : until;
   if (who.event < 0) end = std::min(end, began + kTick);  // the process may open no more descriptors: nobody can wake us
+  asleep_.push_back(&who);
   release();
   const int ready = end <= began ? 0 : poll_for(all, end == kForever ? kForever : end - began, mask);
   const int error = errno;
   regain();
-  if (watches && watcher_ == &who) watcher_ = nullptr;
+  std::erase(asleep_, &who);
+  if (watcher_ == &who) watcher_ = nullptr;
   still_armed_ = watches && ready == 0;
   armed_locks_ = locks_;
   const Nanoseconds slept = now() - began;
@@ -180,12 +186,32 @@ bool Host::is_still_armed() const noexcept {
   return armed_ && still_armed_ && locks_ == armed_locks_ + 1 && relays_ == nullptr && !sockets_->stack().wants_room();
 }
 
-// False: there is something already.
+// False: there is something already, to be taken in before the lock is given away.
 bool Host::arm() {
   still_armed_ = false;
   if (sockets_ == nullptr) return false;
+  armed_for_room_ = sockets_->stack().wants_room();
   armed_ = sockets_->network().arm(sockets_->stack());
   return armed_;
+}
+
+// The watcher would not be told of the room that the stack waits for.
+bool Host::lacks_room() const noexcept { return sockets_ != nullptr && sockets_->stack().wants_room() && !(armed_ && armed_for_room_); }
+
+// Before the lock is given away. True: the helper is to be kicked.
+bool Host::hands_on() noexcept {
+  if (sockets_ == nullptr || ending_) return false;
+  if (sockets_->stack().changes() != 0) dispatch();
+  if (!helper_rests_) return false;
+  if (must_end_rest()) {
+    helper_rests_ = false;
+    return true;
+  }
+  if (watcher_ == nullptr && !helper_watches_ && !asleep_.empty()) {
+    watcher_ = asleep_.front();
+    watcher_->wake();
+  }
+  return false;
 }
 
 // ---- the helper
@@ -216,16 +242,17 @@ Nanoseconds Host::begin_rest() noexcept {
   Nanoseconds time = next == kForever ? kForever : std::max(next, at) - at;
   if (watcher_ != nullptr) time = kLongRest;  // the timers are that one's
   helper_rests_ = true;
+  helper_watches_ = watcher_ == nullptr;
   rests_since_ = arrivals_;
   rests_until_ = time == kForever ? kForever : at + time;
   return waiting_back_.empty() ? time : std::min(time, kRest);
 }
 
-// Before that, it is needed: something has come, or a timer is due that was not there yet.
-bool Host::ends_rest() const noexcept {
-  if (!helper_rests_) return false;
+// Before that, it is needed: something has come, or would come unnoticed, or a timer is due that was not there yet.
+bool Host::must_end_rest() const noexcept {
   const Nanoseconds next = sockets_->stack().next_event();
-  return arrivals_ != rests_since_ || (next < rests_until_ && rests_until_ - next > kSlowTick);
+  const bool earlier = next < rests_until_ && rests_until_ - next > kSlowTick;
+  return arrivals_ != rests_since_ || !armed_ || sockets_->stack().wants_room() || earlier;
 }
 
 void Host::help() {
@@ -245,7 +272,7 @@ void Host::help() {
     }
     // Nobody has looked since the last time, and somebody may have to be woken.
     if (turns_ == turns) turn();
-    if (watcher_ != nullptr && !armed_ && !arm()) turn();
+    if (watcher_ != nullptr && (!armed_ || lacks_room()) && !arm()) turn();
     quiet = arrivals_ == seen ? quiet + 1 : 0;
     seen = arrivals_;
     turns = turns_;
@@ -254,9 +281,9 @@ void Host::help() {
     const size_t theirs = fds.size();
     ancestors_.append(fds);
     Nanoseconds time = quiet < kTicks ? kTick : kSlowTick;
-    if (quiet >= kTicks + kSlowTicks) {
+    if (quiet >= kTicks + kSlowTicks && !sockets_->stack().wants_room()) {
       time = kTick;
-      if (watcher_ != nullptr || arm()) {
+      if (watcher_ != nullptr ? armed_ : arm()) {
         if (watcher_ == nullptr) fds[1].fd = endpoint_fd_;
         time = begin_rest();
       }

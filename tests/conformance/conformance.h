@@ -136,6 +136,7 @@ enum PeerService {
   PEER_HALF_CLOSES,
   PEER_READS_NOTHING,
   PEER_COUNTS,
+  PEER_ECHOES_LATE,  // a byte, after as many hundredths of a second as it says
   PEER_LAST
 };
 int serve_as_peer(const char* address);

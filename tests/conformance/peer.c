@@ -60,6 +60,12 @@ static void serve(enum PeerService service, int s) {
       break;
     case PEER_READS_NOTHING: pause_ms(8000); break;
     case PEER_COUNTS: count(s); break;
+    case PEER_ECHOES_LATE:
+      if (recv(s, &byte, 1, 0) != 1) break;
+      pause_ms(10 * (unsigned char)byte);
+      send(s, &byte, 1, MSG_NOSIGNAL);
+      discard(s);
+      break;
     case PEER_LAST: break;
   }
   close(s);

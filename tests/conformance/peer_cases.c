@@ -212,6 +212,38 @@ CASE(peer_keep_alive, "keep-alive with short times does no harm") {
   CALL(recv(s, bytes, 5, MSG_WAITALL));
 }
 
+static long now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void* receives_byte(void* fd) {
+  char byte;
+  return (void*)(recv(*(int*)fd, &byte, 1, 0) == 1 ? now_ms() : 0);
+}
+
+static void* polls_for_a_while(void* fd) {
+  struct pollfd one = {*(int*)fd, POLLIN, 0};
+  const long ready = poll(&one, 1, 1300);
+  pause_ms(1000);  // busy with something else
+  return (void*)ready;
+}
+
+CASE(peer_wakes_who_stays, "of two threads that wait for a second one goes when its time is over: what comes for the other wakes it at once") {
+  int quiet = called(PEER_ECHO), answered = called(PEER_ECHOES_LATE);
+  const pthread_t poller = start(polls_for_a_while, &quiet);
+  pause_ms(50);
+  const long began = now_ms();
+  const pthread_t receiver = start(receives_byte, &answered);
+  MUST(send(answered, "\x82", 1, 0));
+  const long late = joined(receiver) - began - 1300;
+  say("in time: %d", late >= -50 && late < 100);
+  if (late < -50 || late >= 100) say("late: %ld ms", late);
+  say("poller: %ld", joined(poller));
+}
+
 THEME(peer_cases, &peer_echo, &peer_echo_sizes, &peer_discard, &peer_counts, &peer_chargen, &peer_closes, &peer_resets,
       &peer_resets_late, &peer_half_closes, &peer_reads_nothing, &peer_refuses, &peer_nonblocking_connect, &peer_bound,
-      &peer_datagrams, &peer_datagram_refused, &peer_datagram_large, &peer_many, &peer_urgent, &peer_keep_alive);
+      &peer_datagrams, &peer_datagram_refused, &peer_datagram_large, &peer_many, &peer_urgent, &peer_keep_alive,
+      &peer_wakes_who_stays);
