@@ -26,6 +26,12 @@ int made(int fd) {
   return fd;
 }
 
+// What is ready, to whoever waits: he also accepts from listeners.
+uint32_t events_for_waiter(Entry& entry) {
+  if (entry.kind == Entry::Kind::socket) Host::get().serve(static_cast<File&>(entry));
+  return Host::get().events(entry);
+}
+
 // A descriptor of the kernel's, or a socket that is undecided or both's.
 int control_kernel(EpollSet& set, int epoll, int operation, int fd, epoll_event* event) {
   const int result = real().epoll_ctl(epoll, operation, fd, event);
@@ -34,36 +40,65 @@ int control_kernel(EpollSet& set, int epoll, int operation, int fd, epoll_event*
   return result;
 }
 
-int control(EpollSet& set, int operation, File& file, int fd, const epoll_event* event) {
+int control(EpollSet& set, int operation, Entry& entry, int fd, const epoll_event* event) {
   if (operation != EPOLL_CTL_DEL && is_nowhere(event)) return EFAULT;
   if (operation == EPOLL_CTL_ADD && !has_memory()) return ENOMEM;
   constexpr uint32_t kBesideExclusive = EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE;
   if (operation == EPOLL_CTL_ADD && (event->events & EPOLLEXCLUSIVE) != 0 && (event->events & ~kBesideExclusive) != 0) return EINVAL;
   switch (operation) {
-    case EPOLL_CTL_ADD: return set.add(file, fd, *event);
-    case EPOLL_CTL_MOD: return set.modify(file, fd, *event);
-    case EPOLL_CTL_DEL: return set.remove(file, fd);
+    case EPOLL_CTL_ADD: return set.add(entry, fd, *event);
+    case EPOLL_CTL_MOD: return set.modify(entry, fd, *event);
+    case EPOLL_CTL_DEL: return set.remove(entry, fd);
     default: return EINVAL;
   }
 }
 
+// What the kernel is to tell of a set in the set.
+int tell_kernel(const Registration& inner, int epoll, uint32_t events) {
+  epoll_event event{.events = events, .data = {.ptr = const_cast<Registration*>(&inner)}};
+  return real().epoll_ctl(epoll, EPOLL_CTL_MOD, inner.fd, &event);
+}
+
+// The kernel judges it first, as sets may not be in one another: what it adds is known to ours then.
+int control_set(EpollSet& set, int epoll, int operation, EpollSet& inner, int fd, epoll_event* event) {
+  if (operation == EPOLL_CTL_ADD && !has_memory()) return ENOMEM;
+  if (control_kernel(set, epoll, operation, fd, event) != 0) return errno;
+  const int error = control(set, operation, inner, fd, event);
+  if (error == 0 && operation != EPOLL_CTL_DEL) tell_kernel(*set.find(inner, fd), epoll, event->events);
+  return error;
+}
+
+// So that it is told by neither part again.
+void spend(Registration& registration, int epoll) {
+  registration.spent = true;
+  if (registration.is_set()) tell_kernel(registration, epoll, 0);
+}
+
+// Of what the kernel has told of sets in the set, the program's data, and only what ours have not told. How many are left.
+int merge(EpollSet& set, int epoll, epoll_event* events, int count) {
+  int left = 0;
+  for (int i = 0; i < count; ++i) {
+    Registration* const inner = set.find(events[i]);
+    if (inner != nullptr && set.is_told(*inner)) continue;
+    events[left++] = {.events = events[i].events, .data = inner != nullptr ? inner->wanted.data : events[i].data};
+    if (inner != nullptr && (inner->wanted.events & EPOLLONESHOT) != 0) spend(*inner, epoll);
+  }
+  return left;
+}
+
 // Events of both parts, as many as there is room for; `at_kernel` false: there is nothing of the kernel's.
 int collect(EpollSet& set, int epoll, epoll_event* events, int most, bool at_kernel = true) {
-  Host& host = Host::get();
-  int count = set.collect(events, most, [&](File& file) {
-    host.serve(file);
-    return host.events(file);
-  });
+  const int count = set.collect(events, most, events_for_waiter, [&](Registration& each) { spend(each, epoll); });
   if (set.kernel_members <= 0 || count == most || !at_kernel) return count;
   const int more = real().epoll_wait(epoll, events + count, most - count, 0);
-  return more > 0 ? count + more : count;
+  return more > 0 ? count + merge(set, epoll, events + count, more) : count;
 }
 
 int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanoseconds timeout, const sigset_t* mask) {
   Host& host = Host::get();
   host.turn_if_due();
   // Who will sleep anyway is told there of the kernel's.
-  const bool sleeps = timeout != 0 && host.is_idle() && !set.is_ready([&](const File& file) { return host.events(file); });
+  const bool sleeps = timeout != 0 && host.is_idle() && !set.is_ready([&](const Entry& each) { return host.events(each); });
   int ready = collect(set, epoll, events, most, !sleeps);
   if (ready == 0 && host.turn()) ready = collect(set, epoll, events, most);
   if (ready != 0 || timeout == 0) return ready;
@@ -117,7 +152,11 @@ UNET_PRELOAD int epoll_ctl(int epoll, int operation, int fd, epoll_event* event)
   auto* const set = Host::get().table().as<EpollSet>(epoll, Entry::Kind::epoll);
   if (set == nullptr) return real().epoll_ctl(epoll, operation, fd, event);
   File* const file = Host::get().file(fd);
-  if (file == nullptr) return control_kernel(*set, epoll, operation, fd, event);
+  if (file == nullptr) {
+    auto* const inner = Host::get().table().as<EpollSet>(fd, Entry::Kind::epoll);
+    if (inner == nullptr) return control_kernel(*set, epoll, operation, fd, event);
+    return static_cast<int>(answer(-control_set(*set, epoll, operation, *inner, fd, event)));
+  }
   // Undecided, it is in both; whose it is then, its events are.
   if (file->kernel) {
     const int result = control_kernel(*set, epoll, operation, fd, event);

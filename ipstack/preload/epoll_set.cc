@@ -9,26 +9,36 @@
 namespace unet::preload {
 
 EpollSet::~EpollSet() {
-  for (const auto& each : all_) std::erase(each->file->registrations, each.get());
+  forget(*this);
+  for (const auto& each : all_) std::erase(each->entry->registrations, each.get());
 }
 
-const Registration* EpollSet::find(const File& file, int fd) const noexcept {
-  for (const Registration* each : file.registrations) {
+Registration* EpollSet::find(const Entry& entry, int fd) const noexcept {
+  for (Registration* each : entry.registrations) {
     if (each->set == this && each->fd == fd) return each;
   }
   return nullptr;
 }
 
-int EpollSet::add(File& file, int fd, const epoll_event& event) {
-  if (find(file, fd) != nullptr) return EEXIST;
-  all_.push_back(std::make_unique<Registration>(Registration{.set = this, .file = &file, .fd = fd, .wanted = event}));
-  file.registrations.push_back(all_.back().get());
+Registration* EpollSet::find(const epoll_event& of_kernel) const noexcept {
+  if (sets_ == 0) return nullptr;
+  for (const auto& each : all_) {
+    if (each->is_set() && of_kernel.data.ptr == each.get()) return each.get();
+  }
+  return nullptr;
+}
+
+int EpollSet::add(Entry& entry, int fd, const epoll_event& event) {
+  if (find(entry, fd) != nullptr) return EEXIST;
+  all_.push_back(std::make_unique<Registration>(Registration{.set = this, .entry = &entry, .fd = fd, .wanted = event}));
+  entry.registrations.push_back(all_.back().get());
+  sets_ += all_.back()->is_set();
   mark(*all_.back());
   return 0;
 }
 
-int EpollSet::modify(File& file, int fd, const epoll_event& event) {
-  auto* const registration = const_cast<Registration*>(find(file, fd));
+int EpollSet::modify(Entry& entry, int fd, const epoll_event& event) {
+  Registration* const registration = find(entry, fd);
   if (registration == nullptr) return ENOENT;
   if (((registration->wanted.events | event.events) & EPOLLEXCLUSIVE) != 0) return EINVAL;
   registration->wanted = event;
@@ -37,32 +47,48 @@ int EpollSet::modify(File& file, int fd, const epoll_event& event) {
   return 0;
 }
 
-int EpollSet::remove(File& file, int fd) {
-  auto* const registration = const_cast<Registration*>(find(file, fd));
+int EpollSet::remove(Entry& entry, int fd) {
+  Registration* const registration = find(entry, fd);
   if (registration == nullptr) return ENOENT;
   drop(*registration);
   return 0;
 }
 
+bool EpollSet::has_ours() const noexcept {
+  return std::any_of(all_.begin(), all_.end(), [](const auto& each) {
+    return !each->is_set() || static_cast<const EpollSet*>(each->entry)->has_ours();
+  });
+}
+
+bool EpollSet::is_waited_for() const noexcept {
+  const auto waits = [](const Registration* each) { return each->set->is_waited_for(); };
+  return !sleepers.empty() || !pollers.empty() || std::any_of(registrations.begin(), registrations.end(), waits);
+}
+
 std::vector<File*> EpollSet::files() const {
   std::vector<File*> found;
+  const auto note = [&](File* file) {
+    if (std::find(found.begin(), found.end(), file) == found.end()) found.push_back(file);
+  };
   for (const auto& each : all_) {
-    if (std::find(found.begin(), found.end(), each->file) == found.end()) found.push_back(each->file);
+    if (!each->is_set()) note(static_cast<File*>(each->entry));
+    else for (File* const inner : static_cast<const EpollSet*>(each->entry)->files()) note(inner);
   }
   return found;
 }
 
 void EpollSet::drop(Registration& registration) noexcept {
-  std::erase(registration.file->registrations, &registration);
+  std::erase(registration.entry->registrations, &registration);
   const auto at = std::find_if(all_.begin(), all_.end(), [&](const auto& each) { return each.get() == &registration; });
   std::swap(*at, all_.back());
+  sets_ -= registration.is_set();
   registration.gone = true;
   if (registration.listed) gone_.push_back(std::move(all_.back()));
   all_.pop_back();
 }
 
-void EpollSet::forget(File& file) noexcept {
-  while (!file.registrations.empty()) file.registrations.back()->set->drop(*file.registrations.back());
+void EpollSet::forget(Entry& entry) noexcept {
+  while (!entry.registrations.empty()) entry.registrations.back()->set->drop(*entry.registrations.back());
 }
 
 void EpollSet::list(Registration& registration) {
@@ -71,12 +97,15 @@ void EpollSet::list(Registration& registration) {
   ready_.push_back(&registration);
 }
 
-// Of several threads that wait for the set one is woken, as Linux does.
+// Of several threads that wait with the set one is woken, as Linux does. Sets that it is in hear of it, too; the kernel has seen to it that
+// there are few, and that none is in itself.
 void EpollSet::mark(Registration& registration) {
   list(registration);
   for (Sleeper* each : sleepers) {
-    if (each->wake()) return;
+    if (each->wake()) break;
   }
+  for (Sleeper* each : pollers) each->wake();
+  for (Registration* each : registrations) each->set->mark(*each);
 }
 
 }  // namespace unet::preload

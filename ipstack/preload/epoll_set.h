@@ -1,5 +1,5 @@
-// epoll_set.h - an epoll set of a program: which of our sockets are in it, and which of them are ready; descriptors of the kernel's are in
-// the kernel's set at the same descriptor. Used under the host's lock.
+// epoll_set.h - an epoll set of a program: which of our sockets are in it, or other sets, and which of them are ready; descriptors of the
+// kernel's are in the kernel's set at the same descriptor. Used under the host's lock.
 #pragma once
 
 #include <sys/epoll.h>
@@ -14,46 +14,60 @@
 
 namespace unet::preload {
 
-// A socket in a set, by the descriptor that it was added with.
+// A socket or another set in a set, by the descriptor that it was added with.
 struct Registration {
   EpollSet* set;
-  File* file;
+  Entry* entry;
   int fd;
   epoll_event wanted;
   bool listed = false;   // in the set's list of those that may be ready
   bool spent = false;    // EPOLLONESHOT has been told
   bool gone = false;     // it is no more, but still in the list
+  uint64_t told = 0;     // by which call of collect()
+
+  bool is_set() const noexcept { return entry->kind == Entry::Kind::epoll; }
+  // Of one that is told at all.
+  uint32_t asked() const noexcept { return spent ? 0 : wanted.events | EPOLLERR | EPOLLHUP; }
 };
 
+// A set in a set is in the kernel's as well, for the kernel's descriptors in it. The kernel has the registration's address there instead of
+// the program's data: so what both say is told once.
 class EpollSet : public Entry {
  public:
   EpollSet() : Entry(Kind::epoll) {}
   ~EpollSet() override;
 
   // 0, or an errno, as epoll_ctl() has it.
-  int add(File& file, int fd, const epoll_event& event);
-  int modify(File& file, int fd, const epoll_event& event);
-  int remove(File& file, int fd);
-  const Registration* find(const File& file, int fd) const noexcept;
-  // A file is the kernel's alone now, or is no more.
-  static void forget(File& file) noexcept;
-  // What happened to a file may be what this one's program waits for.
+  int add(Entry& entry, int fd, const epoll_event& event);
+  int modify(Entry& entry, int fd, const epoll_event& event);
+  int remove(Entry& entry, int fd);
+  Registration* find(const Entry& entry, int fd) const noexcept;
+  // What of a set in this one the kernel has told; nullptr: it is none.
+  Registration* find(const epoll_event& of_kernel) const noexcept;
+  // It is the kernel's alone now, or is no more.
+  static void forget(Entry& entry) noexcept;
+  // What happened to an entry may be what this one's program waits for.
   void mark(Registration& registration);
-  // Events of ours, at most so many. `events_of(File&)`: what is ready.
-  template <typename EventsOf>
-  int collect(epoll_event* into, int most, EventsOf events_of);
+  // Events of ours, at most so many. `events_of(Entry&)`: what is ready; `spend(Registration&)`: it is not to be told again.
+  template <typename EventsOf, typename Spend>
+  int collect(epoll_event* into, int most, EventsOf events_of, Spend spend);
+  // Whether the last collect() had it.
+  bool is_told(const Registration& registration) const noexcept { return registration.told == collected_; }
 
   // Whether collect() would have any.
   template <typename EventsOf>
-  bool is_ready(EventsOf events_of) const noexcept {
+  bool is_ready(EventsOf events_of) const {
     return std::any_of(ready_.begin(), ready_.end(), [&](const Registration* each) {
-      return !each->gone && !each->spent && (events_of(*each->file) & (each->wanted.events | EPOLLERR | EPOLLHUP)) != 0;
+      return !each->gone && (events_of(*each->entry) & each->asked()) != 0;
     });
   }
-  bool has_ours() const noexcept { return !all_.empty(); }
+  bool has_ours() const noexcept;
+  bool is_waited_for() const noexcept;
+  // Sockets in it, and in sets that are.
   std::vector<File*> files() const;
   int kernel_members = 0;               // how many descriptors of the kernel's were added; closing takes them out untold
-  std::vector<Sleeper*> sleepers{};     // threads that wait for it
+  std::vector<Sleeper*> sleepers{};     // threads that wait for what it tells: one gets it
+  std::vector<Sleeper*> pollers{};      // threads that wait until there is something
   bool inherited = false;               // from a parent, and not waited with since
 
  private:
@@ -63,11 +77,14 @@ class EpollSet : public Entry {
   std::vector<std::unique_ptr<Registration>> all_;
   std::vector<std::unique_ptr<Registration>> gone_;  // that are still listed
   std::deque<Registration*> ready_;     // that may be ready
+  int sets_ = 0;                        // of all_ that are sets
+  uint64_t collected_ = 0;              // calls of collect()
 };
 
-template <typename EventsOf>
-int EpollSet::collect(epoll_event* into, int most, EventsOf events_of) {
+template <typename EventsOf, typename Spend>
+int EpollSet::collect(epoll_event* into, int most, EventsOf events_of, Spend spend) {
   int count = 0;
+  ++collected_;
   for (size_t left = ready_.size(); left != 0 && count < most; --left) {
     Registration& each = *ready_.front();
     ready_.pop_front();
@@ -76,11 +93,11 @@ int EpollSet::collect(epoll_event* into, int most, EventsOf events_of) {
       std::erase_if(gone_, [&](const auto& one) { return one.get() == &each; });
       continue;
     }
-    if (each.spent) continue;
-    const uint32_t events = events_of(*each.file) & (each.wanted.events | EPOLLERR | EPOLLHUP);
+    const uint32_t events = each.spent ? 0 : events_of(*each.entry) & each.asked();
     if (events == 0) continue;
     into[count++] = {.events = events, .data = each.wanted.data};
-    if ((each.wanted.events & EPOLLONESHOT) != 0) each.spent = true;
+    each.told = collected_;
+    if ((each.wanted.events & EPOLLONESHOT) != 0) spend(each);
     else if ((each.wanted.events & EPOLLET) == 0) list(each);  // level-triggered: looked at again
   }
   return count;

@@ -29,6 +29,7 @@ struct Entry {
   enum class Kind : uint8_t { socket, epoll } kind;
   std::vector<int> fds{};  // that name it
   int holds = 0;           // calls that use it while they do not have the lock
+  std::vector<Registration*> registrations{};  // in epoll sets
 
   explicit Entry(Kind what) : kind(what) {}
   virtual ~Entry() = default;
@@ -107,8 +108,7 @@ struct File : Entry {
   Nanoseconds came = 0;          // the datagram that was received last, when; 0: there was none, or it was the kernel's
   Nanoseconds receive_within = 0, send_within = 0;  // SO_RCVTIMEO, SO_SNDTIMEO; 0: for ever
   std::vector<Option> options{};
-  std::vector<Registration*> registrations{};  // in epoll sets
-  std::vector<Sleeper*> sleepers{};            // threads that wait for it
+  std::vector<Sleeper*> sleepers{};  // threads that wait for it
   std::optional<Inherited> inherited{};
   std::optional<Pair> pair{};
   std::vector<Origin> origins{};

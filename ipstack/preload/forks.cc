@@ -104,6 +104,7 @@ void Forks::in_child() noexcept {
   for (int fd = 0; fd < host.table_.end(); ++fd) {
     if (auto* const set = host.table_.as<EpollSet>(fd, Entry::Kind::epoll)) {
       set->sleepers.clear();
+      set->pollers.clear();
       set->inherited = set->has_ours();
     }
   }

@@ -216,6 +216,12 @@ uint32_t Host::events(const File& file) const noexcept {
   return events;
 }
 
+uint32_t Host::events(const Entry& entry) const noexcept {
+  if (entry.kind == Entry::Kind::socket) return events(static_cast<const File&>(entry));
+  const bool ready = static_cast<const EpollSet&>(entry).is_ready([this](const Entry& each) { return events(each); });
+  return ready ? EPOLLIN | EPOLLRDNORM : 0;
+}
+
 // Than SO_RCVLOWAT says. Of a small buffer Linux wants no more than it holds, and neither do we.
 bool Host::is_less(const File& file) const noexcept {
   sockets::Stack& stack = sockets_->stack();

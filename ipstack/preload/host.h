@@ -125,6 +125,8 @@ class Host {
   }
   // What is ready at a socket of ours, in epoll's bits; without the kernel's part of it.
   uint32_t events(const File& file) const noexcept;
+  // The same of a socket or an epoll set.
+  uint32_t events(const Entry& entry) const noexcept;
 
   // Takes in what has come, and tells who waits for it. True: something has.
   bool turn();

@@ -49,7 +49,7 @@ int take_connection(File& listener, sockaddr* address, socklen_t* length, int fl
 
 // Another thread waits for connections, while this one has got one.
 bool is_waited_for(const File& listener) noexcept {
-  const auto waits = [](const Registration* each) { return !each->set->sleepers.empty(); };
+  const auto waits = [](const Registration* each) { return each->set->is_waited_for(); };
   return !listener.sleepers.empty() || std::any_of(listener.registrations.begin(), listener.registrations.end(), waits);
 }
 

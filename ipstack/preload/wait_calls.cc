@@ -33,7 +33,10 @@ class Waiting {
       all[i].revents = 0;
       File* const file = Host::get().file(all[i].fd);
       EpollSet* const set = Host::get().table().as<EpollSet>(all[i].fd, Entry::Kind::epoll);
-      if (set != nullptr && set->has_ours()) sets_.push_back({i, set});
+      if (set != nullptr && (set->has_ours() || Host::get().is_open())) {
+        ++set->holds;
+        sets_.push_back({i, set});
+      }
       const bool waits_back = file != nullptr && file->inherited && !file->inherited->connected;
       if (file == nullptr || (!file->is_ours() && !file->lost && !waits_back)) {
         asks_kernel_ = asks_kernel_ || all[i].fd >= 0;
@@ -51,6 +54,10 @@ class Waiting {
       --each.file->holds;
       Host::get().let_go(*each.file);
     }
+    for (const auto& [at, set] : sets_) {
+      --set->holds;
+      Host::get().let_go(*set);
+    }
   }
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
@@ -67,18 +74,18 @@ class Waiting {
       all_[each.at].revents = static_cast<short>(all_[each.at].revents | (Host::get().events(*each.file) & wanted));
     }
     for (const auto& [at, set] : sets_) {
-      const bool ready = set->is_ready([](const File& file) { return Host::get().events(file); });
-      if (ready && (all_[at].events & POLLIN) != 0) all_[at].revents |= POLLIN;
+      const uint32_t wanted = static_cast<uint16_t>(all_[at].events);
+      all_[at].revents = static_cast<short>(all_[at].revents | (Host::get().events(static_cast<const Entry&>(*set)) & wanted));
     }
     return static_cast<int>(std::count_if(all_.begin(), all_.end(), [](const pollfd& each) { return each.revents != 0; }));
   }
   void add(Sleeper& who) {
     for (const Ours& each : ours_) each.file->sleepers.push_back(&who);
-    for (const auto& [at, set] : sets_) set->sleepers.push_back(&who);
+    for (const auto& [at, set] : sets_) set->pollers.push_back(&who);
   }
   void remove(Sleeper& who) {
     for (const Ours& each : ours_) std::erase(each.file->sleepers, &who);
-    for (const auto& [at, set] : sets_) std::erase(set->sleepers, &who);
+    for (const auto& [at, set] : sets_) std::erase(set->pollers, &who);
   }
 
  private:

@@ -276,10 +276,115 @@ CASE(epoll_nested, "an epoll in an epoll, in poll() and in select()") {
   say_ready("inner", inner);
 }
 
+CASE(epoll_nested_edge, "an epoll in an epoll, edge triggered: once for each arrival") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  const int inner = epoll_of(ends[0], EPOLLIN);
+  const int outer = epoll_of(inner, EPOLLIN | EPOLLET);
+  say_events("nothing", outer, 0);
+  send(ends[1], "abc", 3, 0);
+  say_events("data", outer, 3000);
+  say_events("again", outer, 20);
+  send(ends[1], "def", 3, 0);
+  say_events("more data", outer, 3000);
+  CALL(recv(ends[0], bytes, sizeof bytes, 0));
+  say_events("read", outer, 20);
+}
+
+CASE(epoll_nested_once, "an epoll in an epoll, once, and changed") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  const int inner = epoll_of(ends[0], EPOLLIN);
+  const int outer = epoll_of(inner, EPOLLIN | EPOLLONESHOT);
+  send(ends[1], "abc", 3, 0);
+  say_events("data", outer, 3000);
+  say_events("again", outer, 20);
+  say_ready("outer", outer);
+  CALL(change(outer, EPOLL_CTL_MOD, inner, EPOLLIN, 8));
+  say_events("changed", outer, 3000);
+  CALL(change(outer, EPOLL_CTL_MOD, inner, EPOLLOUT, 8));
+  say_events("for nothing that it can be", outer, 20);
+  CALL(change(outer, EPOLL_CTL_DEL, inner, 0, 0));
+  CALL(change(outer, EPOLL_CTL_DEL, inner, 0, 0));
+  say_events("deleted", outer, 20);
+  CALL(recv(ends[0], bytes, sizeof bytes, 0));
+}
+
+CASE(epoll_nested_mixed, "an epoll with a pipe and a socket, in an epoll: told once") {
+  int ends[2], pipes[2];
+  streams(ends);
+  MUST(pipe(pipes));
+  const int inner = epoll_of(ends[0], EPOLLIN);
+  CALL(change(inner, EPOLL_CTL_ADD, pipes[0], EPOLLIN, 9));
+  const int outer = epoll_of(inner, EPOLLIN);
+  CALL(change(outer, EPOLL_CTL_ADD, ends[1], EPOLLIN, 3));
+  MUST(write(pipes[1], "x", 1));
+  say_events("the pipe", outer, 3000);
+  send(ends[1], "abc", 3, 0);
+  await(ends[0], POLLIN);
+  say_events("both", outer, 3000);
+  send(ends[0], "abc", 3, 0);
+  await(ends[1], POLLIN);
+  say_events("and the other end", outer, 3000);
+  CALL(close(inner));
+  say_events("closed", outer, 0);
+}
+
+CASE(epoll_nested_three, "an epoll in an epoll in an epoll; none in itself") {
+  int ends[2];
+  streams(ends);
+  const int inner = epoll_of(ends[0], EPOLLIN), middle = epoll_of(inner, EPOLLIN), outer = epoll_of(middle, EPOLLIN);
+  CALL(change(inner, EPOLL_CTL_ADD, inner, EPOLLIN, 1));
+  CALL(change(inner, EPOLL_CTL_ADD, outer, EPOLLIN, 1));
+  CALL(change(middle, EPOLL_CTL_ADD, inner, EPOLLIN, 1));
+  CALL(change(outer, EPOLL_CTL_ADD, inner, EPOLLIN | EPOLLEXCLUSIVE, 1));
+  say_events("nothing", outer, 0);
+  send(ends[1], "abc", 3, 0);
+  say_events("data", outer, 3000);
+  CALL(change(inner, EPOLL_CTL_DEL, ends[0], 0, 0));
+  say_events("deleted", outer, 0);
+}
+
 static void* sends_late(void* fd) {
   pause_ms(50);
   send(*(int*)fd, "late", 4, 0);
   return NULL;
+}
+
+static void* polls_inner(void* fd) {
+  struct pollfd one = {*(int*)fd, POLLIN, 0};
+  return (void*)(long)poll(&one, 1, 3000);
+}
+
+CASE(epoll_nested_waits, "threads wait with an epoll in an epoll, and in poll(): all are woken") {
+  int ends[2];
+  streams(ends);
+  int inner = epoll_of(ends[0], EPOLLIN), outer = epoll_of(inner, EPOLLIN);
+  const pthread_t one = start(polls_inner, &inner), two = start(polls_inner, &outer), sender = start(sends_late, &ends[1]);
+  say_events("outer", outer, 3000);
+  say("inner: %ld, outer: %ld", joined(one), joined(two));
+  joined(sender);
+}
+
+static int added;
+
+static void* adds_late(void* fd) {
+  pause_ms(50);
+  return (void*)(long)change(*(int*)fd, EPOLL_CTL_ADD, added, EPOLLIN, 5);
+}
+
+CASE(epoll_nested_later, "a socket comes into an epoll in an epoll while that is waited for") {
+  int ends[2];
+  streams(ends);
+  send(ends[1], "abc", 3, 0);
+  added = ends[0];
+  int inner = (int)MUST(epoll_create1(0));
+  const int outer = epoll_of(inner, EPOLLIN);
+  const pthread_t other = start(adds_late, &inner);
+  say_events("outer", outer, 3000);
+  joined(other);
 }
 
 CASE(epoll_waits, "epoll_wait() without a limit, and epoll_pwait2() with one") {
@@ -339,4 +444,5 @@ CASE(epoll_accept_loop, "a server: listener edge triggered, many clients, no eve
 THEME(readiness_epoll, &epoll_level, &epoll_edge, &epoll_edge_out, &epoll_edge_both, &epoll_edge_already,
       &epoll_oneshot, &epoll_modify, &epoll_delete, &epoll_close_without_delete, &epoll_duplicate,
       &epoll_duplicate_closed, &epoll_exclusive, &epoll_states, &epoll_wrong, &epoll_few_at_once, &epoll_nested,
-      &epoll_waits, &epoll_added_while_waiting, &epoll_accept_loop);
+      &epoll_nested_edge, &epoll_nested_once, &epoll_nested_mixed, &epoll_nested_three, &epoll_nested_waits,
+      &epoll_nested_later, &epoll_waits, &epoll_added_while_waiting, &epoll_accept_loop);
