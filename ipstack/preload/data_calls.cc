@@ -31,6 +31,7 @@ bool is_valid(const timespec& time) noexcept { return time.tv_sec >= 0 && time.t
 template <typename Ours, typename Kernel>
 auto choose(int fd, Ours ours, Kernel kernel) {
   if (file_of(fd) == nullptr) return kernel();
+  ::pthread_testcancel();
   {
     const Host::Guard guard;
     File* const file = Host::get().file(fd);

@@ -106,10 +106,10 @@ int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanosecond
   Sleeper& who = Host::this_thread();
   const Hold hold(set);
   while (true) {
-    set.sleepers.push_back(&who);
     pollfd kernel{.fd = epoll, .events = POLLIN, .revents = 0};
+    EpollSet::Turn turn(set, who);
     const Host::Woken woken = host.wait(who, {&kernel, set.kernel_members > 0 ? size_t{1} : size_t{0}}, until, mask);
-    std::erase(set.sleepers, &who);
+    turn.take();
     ready = collect(set, epoll, events, most, woken != Host::Woken::timed_out || kernel.revents != 0);
     if (ready != 0) return ready;
     if (woken == Host::Woken::interrupted) return -EINTR;
@@ -127,6 +127,7 @@ void adopt_files(EpollSet& set) {
 }
 
 int wait_with(int epoll, epoll_event* events, int most, Nanoseconds timeout, const sigset_t* mask) {
+  ::pthread_testcancel();
   {
     const Host::Guard guard;
     auto* const set = Host::get().table().as<EpollSet>(epoll, Entry::Kind::epoll);

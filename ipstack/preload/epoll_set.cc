@@ -91,6 +91,25 @@ void EpollSet::forget(Entry& entry) noexcept {
   while (!entry.registrations.empty()) entry.registrations.back()->set->drop(*entry.registrations.back());
 }
 
+EpollSet::Turn::Turn(EpollSet& set, Sleeper& who) : set_(set), who_(who) { set.sleepers.push_back(&who); }
+
+void EpollSet::Turn::take() noexcept {
+  std::erase(set_.sleepers, &who_);
+  taken_ = true;
+}
+
+EpollSet::Turn::~Turn() {
+  if (taken_) return;
+  take();
+  if (who_.woken) set_.wake_one();
+}
+
+void EpollSet::wake_one() noexcept {
+  for (Sleeper* each : sleepers) {
+    if (each->wake()) return;
+  }
+}
+
 void EpollSet::list(Registration& registration) {
   if (registration.listed) return;
   registration.listed = true;
@@ -101,9 +120,7 @@ void EpollSet::list(Registration& registration) {
 // there are few, and that none is in itself.
 void EpollSet::mark(Registration& registration) {
   list(registration);
-  for (Sleeper* each : sleepers) {
-    if (each->wake()) break;
-  }
+  wake_one();
   for (Sleeper* each : pollers) each->wake();
   for (Registration* each : registrations) each->set->mark(*each);
 }

@@ -66,11 +66,27 @@ class EpollSet : public Entry {
   // Sockets in it, and in sets that are.
   std::vector<File*> files() const;
   int kernel_members = 0;               // how many descriptors of the kernel's were added; closing takes them out untold
-  std::vector<Sleeper*> sleepers{};     // threads that wait for what it tells: one gets it
+  std::vector<Sleeper*> sleepers{};     // threads that wait for what it tells: one gets it (Turn)
   std::vector<Sleeper*> pollers{};      // threads that wait until there is something
   bool inherited = false;               // from a parent, and not waited with since
 
+  // A thread waits for what the set tells. If it does not take that, as it is cancelled, another one is woken for it.
+  class Turn {
+   public:
+    Turn(EpollSet& set, Sleeper& who);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    void take() noexcept;
+
+   private:
+    EpollSet& set_;
+    Sleeper& who_;
+    bool taken_ = false;
+  };
+
  private:
+  void wake_one() noexcept;
   void list(Registration& registration);
   void drop(Registration& registration) noexcept;
 

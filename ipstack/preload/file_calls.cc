@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "ipstack/preload/calls.h"
@@ -68,6 +69,19 @@ int64_t splice_out(File& file, int out, size_t length, bool waits) {
   return receive_bytes(file, piece(), static_cast<size_t>(went), MSG_DONTWAIT);
 }
 
+// Calls on a file wait, whatever its program wants.
+class Waits {
+ public:
+  explicit Waits(File& file) noexcept : file_(file), before_(std::exchange(file.nonblocking, false)) {}
+  ~Waits() { file_.nonblocking = before_; }
+  Waits(const Waits&) = delete;
+  Waits& operator=(const Waits&) = delete;
+
+ private:
+  File& file_;
+  const bool before_;
+};
+
 // The other way: what the pipe has, but no more than there is room for here, as it cannot be put back.
 int64_t splice_in(int in, File& file, size_t length, bool waits) {
   const Hold hold(file);
@@ -81,10 +95,8 @@ int64_t splice_in(int in, File& file, size_t length, bool waits) {
   // Half the least buffer of a stream that says it has room.
   const ssize_t got = real().read(in, piece(), std::min(length, size_t{4096}));
   if (got <= 0) return got < 0 ? -errno : 0;
-  const bool was = std::exchange(file.nonblocking, false);
-  const int64_t went = send_bytes(file, piece(), static_cast<size_t>(got), 0);
-  file.nonblocking = was;
-  return went;
+  const Waits waits_now(file);
+  return send_bytes(file, piece(), static_cast<size_t>(got), 0);
 }
 
 int fd_of(void* cookie) noexcept { return static_cast<int>(reinterpret_cast<intptr_t>(cookie)); }
@@ -102,6 +114,7 @@ int close_cookie(void* cookie) { return close(fd_of(cookie)); }
 
 UNET_PRELOAD ssize_t sendfile(int out, int in, off_t* offset, size_t count) noexcept {
   if (file_of(out) != nullptr) {
+    const Uncancelled uncancelled;
     const Host::Guard guard;
     if (File* const file = ours_under_lock(out)) return static_cast<ssize_t>(answer(send_file(*file, in, offset, count)));
   }
@@ -112,6 +125,7 @@ UNET_PRELOAD ssize_t sendfile64(int out, int in, off64_t* offset, size_t count) 
 
 UNET_PRELOAD ssize_t splice(int in, off64_t* in_offset, int out, off64_t* out_offset, size_t length, unsigned flags) {
   if (file_of(in) != nullptr || file_of(out) != nullptr) {
+    ::pthread_testcancel();
     const Host::Guard guard;
     File* const from = ours_under_lock(in);
     File* const to = ours_under_lock(out);
@@ -128,13 +142,13 @@ UNET_PRELOAD ssize_t splice(int in, off64_t* in_offset, int out, off64_t* out_of
 // Formatted in memory: the C library would write it without asking anybody.
 UNET_PRELOAD int vdprintf(int fd, const char* format, va_list arguments) {
   if (file_of(fd) == nullptr) return real().vdprintf(fd, format, arguments);
-  char* text = nullptr;
-  const int length = ::vasprintf(&text, format, arguments);
+  char* made = nullptr;
+  const int length = ::vasprintf(&made, format, arguments);
+  const std::unique_ptr<char, decltype(&::free)> text(length >= 0 ? made : nullptr, &::free);
   ssize_t went = 0;
   for (int sent = 0; sent < length && went >= 0; sent += static_cast<int>(went)) {
-    went = write(fd, text + sent, static_cast<size_t>(length - sent));
+    went = write(fd, text.get() + sent, static_cast<size_t>(length - sent));
   }
-  if (length >= 0) ::free(text);
   return went < 0 ? -1 : length;
 }
 
@@ -146,8 +160,8 @@ UNET_PRELOAD int dprintf(int fd, const char* format, ...) {
   return result;
 }
 
-UNET_PRELOAD int __vdprintf_chk(int fd, int, const char* format, va_list arguments) noexcept { return vdprintf(fd, format, arguments); }
-UNET_PRELOAD int __dprintf_chk(int fd, int, const char* format, ...) noexcept {
+UNET_PRELOAD int __vdprintf_chk(int fd, int, const char* format, va_list arguments) { return vdprintf(fd, format, arguments); }
+UNET_PRELOAD int __dprintf_chk(int fd, int, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
   const int result = vdprintf(fd, format, arguments);

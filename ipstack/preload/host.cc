@@ -22,6 +22,7 @@ namespace unet::preload {
 namespace {
 
 [[gnu::tls_model("initial-exec")]] thread_local int depth = 0;  // of this thread, in the library
+[[gnu::tls_model("initial-exec")]] thread_local int cancellation = PTHREAD_CANCEL_ENABLE;  // whether the program lets it be cancelled
 
 int errno_of(const Error& error) noexcept {
   switch (error.code) {
@@ -83,6 +84,7 @@ bool Host::inside() noexcept { return depth != 0; }
 
 void Host::lock() noexcept {
   ++depth;
+  ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
   if (!mutex_.try_lock()) {
     wanting_.fetch_add(1, std::memory_order_relaxed);
     mutex_.lock();
@@ -93,9 +95,11 @@ void Host::lock() noexcept {
 
 void Host::unlock() noexcept {
   const bool kick = hands_on();
+  const int state = cancellation;  // a signal handler may come behind this, and have the lock
   mutex_.unlock();
-  --depth;
   if (kick) kick_helper();
+  --depth;
+  ::pthread_setcancelstate(state, nullptr);
 }
 
 // While a thread sleeps: signal handlers that run then are the program's, and not inside.
@@ -103,6 +107,7 @@ void Host::release() noexcept { unlock(); }
 
 void Host::regain() noexcept {
   ++depth;
+  ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
   wanting_.fetch_add(1, std::memory_order_relaxed);
   mutex_.lock();
   wanting_.fetch_sub(1, std::memory_order_relaxed);

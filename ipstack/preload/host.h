@@ -9,9 +9,13 @@
 // - the helper is not at rest, or has been kicked: it looks soon, and makes sure that the endpoint is armed;
 // - the endpoint is armed, and who is asleep on it is the watcher, or the helper, which then has not found one when it went to rest;
 // - the endpoint is armed, and one of those who sleep has been woken to become the watcher, because the last one has left.
+//
+// A thread may be cancelled (pthread_cancel()) while it sleeps, and at the beginning of a call, but never while it has the lock. The stack is
+// unwound then as by an exception: whatever is to be taken back is an object's, and functions that wait are not noexcept.
 #pragma once
 
 #include <poll.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <array>
@@ -54,6 +58,19 @@ struct Sleeper {
 
  private:
   bool owns_ = true;
+};
+
+// A thread among those that wait for something, until it no longer does.
+class Queued {
+ public:
+  Queued(std::vector<Sleeper*>& queue, Sleeper& who) : queue_(queue), who_(who) { queue.push_back(&who); }
+  ~Queued() { std::erase(queue_, &who_); }
+  Queued(const Queued&) = delete;
+  Queued& operator=(const Queued&) = delete;
+
+ private:
+  std::vector<Sleeper*>& queue_;
+  Sleeper& who_;
 };
 
 class Relays;
@@ -173,6 +190,7 @@ class Host {
  private:
   static constexpr Nanoseconds kTurnEvery = 20 * kMicrosecond;
   friend class Forks;
+  class Asleep;
 
   Host();
   void read_environment();
@@ -264,6 +282,18 @@ class Hold {
 
  private:
   Entry& entry_;
+};
+
+// Meanwhile this thread cannot be cancelled, as in a function that is no place for that. To be there before a Guard.
+class Uncancelled {
+ public:
+  Uncancelled() noexcept { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~Uncancelled() { ::pthread_setcancelstate(before_, nullptr); }
+  Uncancelled(const Uncancelled&) = delete;
+  Uncancelled& operator=(const Uncancelled&) = delete;
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
 // signals.cc: handlers that have come do not interrupt calls that wait without a limit (SA_RESTART).

@@ -32,7 +32,7 @@ timespec timespec_of(Nanoseconds time) noexcept {
   return {.tv_sec = static_cast<time_t>(time / kSecond), .tv_nsec = static_cast<long>(time % kSecond)};
 }
 
-int poll_for(std::span<pollfd> fds, Nanoseconds time, const sigset_t* mask) noexcept {
+int poll_for(std::span<pollfd> fds, Nanoseconds time, const sigset_t* mask) {
   const timespec limit = timespec_of(time);
   return real().ppoll(fds.data(), fds.size(), time == kForever ? nullptr : &limit, mask);
 }
@@ -108,11 +108,9 @@ Host::Woken Host::wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until
 
 Host::Woken Host::wait_for(File& file, std::span<pollfd> kernel, Nanoseconds until) {
   Sleeper& who = this_thread();
-  file.sleepers.push_back(&who);
-  const Woken woken = wait(who, kernel, until);
-  // Another thread may have closed it, and the file be no more: who waits then holds it (Hold).
-  std::erase(file.sleepers, &who);
-  return woken;
+  // Another thread may close it meanwhile, and the file be no more: who waits then holds it (Hold).
+  const Queued queued(file.sleepers, who);
+  return wait(who, kernel, until);
 }
 
 // True: something may have happened.
@@ -136,6 +134,26 @@ bool Host::spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until)
   }
   return false;
 }
+
+// While there is one, its thread does not have the lock.
+class Host::Asleep {
+ public:
+  Asleep(Host& host, Sleeper& who) : host_(host), who_(who) {
+    host.asleep_.push_back(&who);
+    host.release();
+  }
+  ~Asleep() {
+    host_.regain();
+    std::erase(host_.asleep_, &who_);
+    if (host_.watcher_ == &who_) host_.watcher_ = nullptr;
+  }
+  Asleep(const Asleep&) = delete;
+  Asleep& operator=(const Asleep&) = delete;
+
+ private:
+  Host& host_;
+  Sleeper& who_;
+};
 
 Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask) {
   constexpr size_t kMost = 64;
@@ -164,13 +182,12 @@ Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds unti
   // Timers of the stack are the watcher's, too.
   Nanoseconds end = watches ? std::min(until, sockets_->stack().next_event()) : until;
   if (who.event < 0) end = std::min(end, began + kTick);  // the process may open no more descriptors: nobody can wake us
-  asleep_.push_back(&who);
-  release();
-  const int ready = end <= began ? 0 : poll_for(all, end == kForever ? kForever : end - began, mask);
-  const int error = errno;
-  regain();
-  std::erase(asleep_, &who);
-  if (watcher_ == &who) watcher_ = nullptr;
+  int ready = 0, error = 0;
+  {
+    const Asleep asleep(*this, who);
+    if (end > began) ready = poll_for(all, end == kForever ? kForever : end - began, mask);
+    error = errno;
+  }
   still_armed_ = watches && ready == 0;
   armed_locks_ = locks_;
   const Nanoseconds slept = now() - began;

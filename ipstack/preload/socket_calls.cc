@@ -199,6 +199,7 @@ UNET_PRELOAD int listen(int fd, int backlog) noexcept {
 
 UNET_PRELOAD int accept4(int fd, sockaddr* address, socklen_t* length, int flags) {
   if (file_of(fd) == nullptr) return real().accept4(fd, address, length, flags);
+  ::pthread_testcancel();
   {
     const Host::Guard guard;
     File* const file = Host::get().file(fd);
@@ -211,6 +212,7 @@ UNET_PRELOAD int accept(int fd, sockaddr* address, socklen_t* length) { return a
 
 UNET_PRELOAD int connect(int fd, const sockaddr* address, socklen_t length) {
   if (file_of(fd) == nullptr) return real().connect(fd, address, length);
+  ::pthread_testcancel();
   const Host::Guard guard;
   File* const file = Host::get().file(fd);
   // The kernel's connect() may wait, but not under our lock: a file that becomes the kernel's is asked for again below.

@@ -79,14 +79,24 @@ class Waiting {
     }
     return static_cast<int>(std::count_if(all_.begin(), all_.end(), [](const pollfd& each) { return each.revents != 0; }));
   }
-  void add(Sleeper& who) {
-    for (const Ours& each : ours_) each.file->sleepers.push_back(&who);
-    for (const auto& [at, set] : sets_) set->pollers.push_back(&who);
-  }
-  void remove(Sleeper& who) {
-    for (const Ours& each : ours_) std::erase(each.file->sleepers, &who);
-    for (const auto& [at, set] : sets_) std::erase(set->pollers, &who);
-  }
+  // Is told of all of them, until it goes.
+  class Told {
+   public:
+    Told(Waiting& waiting, Sleeper& who) : waiting_(waiting), who_(who) {
+      for (const Ours& each : waiting.ours_) each.file->sleepers.push_back(&who);
+      for (const auto& [at, set] : waiting.sets_) set->pollers.push_back(&who);
+    }
+    ~Told() {
+      for (const Ours& each : waiting_.ours_) std::erase(each.file->sleepers, &who_);
+      for (const auto& [at, set] : waiting_.sets_) std::erase(set->pollers, &who_);
+    }
+    Told(const Told&) = delete;
+    Told& operator=(const Told&) = delete;
+
+   private:
+    Waiting& waiting_;
+    Sleeper& who_;
+  };
 
  private:
   std::span<pollfd> all_;
@@ -114,9 +124,11 @@ int poll_all(Waiting& waiting, Nanoseconds timeout, const sigset_t* mask) {
   const Nanoseconds until = timeout == kForever ? kForever : host.now() + timeout;
   Sleeper& who = Host::this_thread();
   while (true) {
-    waiting.add(who);
-    const Host::Woken woken = host.wait(who, waiting.kernel(), until, mask);
-    waiting.remove(who);
+    Host::Woken woken;
+    {
+      const Waiting::Told told(waiting, who);
+      woken = host.wait(who, waiting.kernel(), until, mask);
+    }
     ready = waiting.look(false);
     if (ready != 0) return ready;
     if (woken == Host::Woken::interrupted) return -EINTR;
@@ -125,6 +137,7 @@ int poll_all(Waiting& waiting, Nanoseconds timeout, const sigset_t* mask) {
 }
 
 int poll_with(pollfd* all, nfds_t count, Nanoseconds timeout, const sigset_t* mask) {
+  ::pthread_testcancel();
   {
     const Host::Guard guard;
     Waiting waiting(all, count);

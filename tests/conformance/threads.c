@@ -2,6 +2,7 @@
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/select.h>
 
 #include "tests/conformance/conformance.h"
 
@@ -293,8 +294,138 @@ CASE(thread_cancelled, "pthread_cancel() ends a thread in recv()") {
   say_bytes("received", bytes, CALL(recv(ends[0], bytes, sizeof bytes, 0)));
 }
 
+static void* accepts_all(void* fd) {
+  while (accept(*(int*)fd, NULL, NULL) >= 0) continue;
+  return NULL;
+}
+
+static void* waits_for_ever(void* fd) {
+  struct epoll_event event;
+  while (epoll_wait(*(int*)fd, &event, 1, -1) == 0) continue;
+  return NULL;
+}
+
+static void* polls_for_ever(void* fd) {
+  struct pollfd one = {*(int*)fd, POLLIN, 0};
+  return (void*)(long)poll(&one, 1, -1);
+}
+
+static void* selects_for_ever(void* fd) {
+  fd_set set;
+  FD_ZERO(&set);
+  FD_SET(*(int*)fd, &set);
+  return (void*)(long)select(*(int*)fd + 1, &set, NULL, NULL, NULL);
+}
+
+static void* reads_vectors(void* fd) {
+  char bytes[20];
+  struct iovec piece = {bytes, sizeof bytes};
+  return (void*)(long)readv(*(int*)fd, &piece, 1);
+}
+
+static void* peeks_at_messages(void* fd) {
+  char bytes[20];
+  struct iovec piece = {bytes, sizeof bytes};
+  struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+  return (void*)(long)recvmsg(*(int*)fd, &message, MSG_PEEK);
+}
+
+static void cancel(const char* what, void* (*body)(void*), int fd) {
+  const pthread_t thread = start(body, &fd);
+  pause_ms(30);
+  pthread_cancel(thread);
+  say("%s: cancelled %d", what, joined(thread) == (long)PTHREAD_CANCELED);
+}
+
+CASE(thread_cancelled_anywhere, "pthread_cancel() ends threads in every call that waits, and what they waited for goes on") {
+  char bytes[20];
+  int listener = listening();
+  streams(ends);
+  int e = (int)MUST(epoll_create1(0));
+  struct epoll_event event = {EPOLLIN, {.u64 = 1}};
+  MUST(epoll_ctl(e, EPOLL_CTL_ADD, ends[0], &event));
+  cancel("accept", accepts_all, listener);
+  cancel("epoll_wait", waits_for_ever, e);
+  cancel("poll", polls_for_ever, ends[0]);
+  cancel("poll of an epoll", polls_for_ever, e);
+  cancel("select", selects_for_ever, ends[0]);
+  cancel("readv", reads_vectors, ends[0]);
+  cancel("recvmsg", peeks_at_messages, ends[0]);
+  const int caller = connected(listener), called = accepted(listener);
+  CALL(send(caller, "abc", 3, 0));
+  say_bytes("received", bytes, CALL(recv(called, bytes, sizeof bytes, 0)));
+  send(ends[1], "def", 3, 0);
+  CALL(epoll_wait(e, &event, 1, 3000));
+  say_bytes("received", bytes, CALL(recv(ends[0], bytes, sizeof bytes, 0)));
+  send_until_full(ends[0]);
+  cancel("send", sends_much, ends[0]);
+  say_ready("ends[0]", ends[0]);
+}
+
+static atomic_int may_go, cleaned;
+
+static void cleans(void* unused) {
+  (void)unused;
+  atomic_fetch_add(&cleaned, 1);
+}
+
+static void* receives_late(void* fd) {
+  char byte;
+  int before;
+  pthread_cleanup_push(cleans, NULL);
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+  while (!atomic_load(&may_go)) pause_ms(1);
+  recv(*(int*)fd, &byte, 1, 0);
+  atomic_fetch_add(&cleaned, 10);
+  pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &before);
+  recv(*(int*)fd, &byte, 1, 0);
+  pthread_cleanup_pop(0);
+  return NULL;
+}
+
+CASE(thread_cancelled_before, "a call at the beginning of which its thread is cancelled takes nothing; none is where that is not allowed") {
+  char bytes[20];
+  streams(ends);
+  send(ends[1], "abc", 3, 0);
+  await_bytes(ends[0], 3);
+  const pthread_t receiver = start(receives_late, &ends[0]);
+  CALL(pthread_cancel(receiver));
+  atomic_store(&may_go, 1);
+  const long end = joined(receiver);
+  say("cancelled: %d, cleaned: %d", end == (long)PTHREAD_CANCELED, atomic_load(&cleaned));
+  say_bytes("left", bytes, CALL(recv(ends[0], bytes, sizeof bytes, 0)));
+}
+
+CASE(thread_cancelled_in_turn, "of threads that wait for one epoll or socket one after another is cancelled: who is left gets what comes") {
+  char bytes[20];
+  pthread_t threads[4];
+  streams(ends);
+  int e = (int)MUST(epoll_create1(0));
+  struct epoll_event event = {EPOLLIN | EPOLLET, {.u64 = 1}};
+  MUST(epoll_ctl(e, EPOLL_CTL_ADD, ends[0], &event));
+  for (int i = 0; i < 3; ++i) threads[i] = start(waits_for_ever, &e);
+  threads[3] = start(waits_in_epoll, &e);
+  pause_ms(50);
+  for (int i = 0; i < 3; ++i) {
+    pthread_cancel(threads[i]);
+    say("%d: cancelled %d", i, joined(threads[i]) == (long)PTHREAD_CANCELED);
+  }
+  send(ends[1], "abc", 3, 0);
+  say("left: %s", events_name((unsigned)joined(threads[3])));
+  CALL(recv(ends[0], bytes, sizeof bytes, 0));
+  for (int i = 0; i < 4; ++i) threads[i] = start(receives, &ends[0]);
+  pause_ms(50);
+  for (int i = 0; i < 3; ++i) {
+    pthread_cancel(threads[i]);
+    say("%d: cancelled %d", i, joined(threads[i]) == (long)PTHREAD_CANCELED);
+  }
+  send(ends[1], "abc", 3, 0);
+  say_result("left", joined(threads[3]));
+}
+
 THEME(threads, &thread_wakes_receiver, &thread_shutdown_wakes_receiver, &thread_shutdown_wakes_datagram_receiver,
       &thread_shutdown_wakes_accept, &thread_shutdown_wakes_poll, &thread_peer_wakes, &thread_shutdown_wakes_sender,
       &thread_close_while_receiving, &thread_close_while_polling, &thread_two_receivers, &thread_two_acceptors,
       &thread_reads_and_writes, &thread_two_writers, &thread_epoll_shared, &thread_epoll_ctl_wakes,
-      &thread_eventfd_wakes_poll, &thread_per_connection, &thread_opens_and_closes, &thread_cancelled);
+      &thread_eventfd_wakes_poll, &thread_per_connection, &thread_opens_and_closes, &thread_cancelled, &thread_cancelled_anywhere,
+      &thread_cancelled_before, &thread_cancelled_in_turn);
