@@ -70,6 +70,10 @@ class Waiting {
     if (at_kernel && asks_kernel_) real().poll(kernel_.data(), kernel_.size(), 0);
     for (size_t i = 0; i < all_.size(); ++i) all_[i].revents = kernel_[i].fd < 0 ? short{0} : kernel_[i].revents;
     for (const Ours& each : ours_) {
+      if (Host::get().table().find(all_[each.at].fd) != each.file) {
+        ask_again(all_[each.at]);
+        continue;
+      }
       const uint32_t wanted = static_cast<uint16_t>(all_[each.at].events) | POLLERR | POLLHUP;
       all_[each.at].revents = static_cast<short>(all_[each.at].revents | (Host::get().events(*each.file) & wanted));
     }
@@ -99,6 +103,9 @@ class Waiting {
   };
 
  private:
+  // Another thread has closed the descriptor meanwhile; or it is the kernel's now.
+  static void ask_again(pollfd& one) { real().poll(&one, 1, 0); }
+
   std::span<pollfd> all_;
   std::vector<pollfd> kernel_;
   std::vector<Ours> ours_;
