@@ -423,9 +423,92 @@ CASE(thread_cancelled_in_turn, "of threads that wait for one epoll or socket one
   say_result("left", joined(threads[3]));
 }
 
+// Threads in all kinds of calls that wait, and one that goes from call to call.
+static void* sends_and_receives(void* unused) {
+  char byte = 0;
+  int own[2];
+  (void)unused;
+  streams(own);
+  while (send(own[0], &byte, 1, MSG_NOSIGNAL) == 1 && recv(own[1], &byte, 1, 0) == 1) continue;
+  return NULL;
+}
+
+static void begin_to_wait(void) {
+  static int listener, e, both[2], few[2];
+  streams(ends);
+  streams(both);
+  datagrams(few);
+  listener = listening();
+  e = (int)MUST(epoll_create1(0));
+  struct epoll_event event = {EPOLLIN, {.u64 = 1}};
+  MUST(epoll_ctl(e, EPOLL_CTL_ADD, ends[0], &event));
+  start(accepts_all, &listener);
+  start(receives, &both[0]);
+  start(receives, &few[0]);
+  start(polls_for_ever, &ends[0]);
+  start(selects_for_ever, &ends[0]);
+  start(waits_for_ever, &e);
+  start(sends_and_receives, NULL);
+  pause_ms(50);
+}
+
+CASE(thread_end_by_return, "main() returns while other threads are in calls") {
+  begin_to_wait();
+  say("returns");
+}
+
+CASE(thread_end_by_exit, "exit() while other threads are in calls") {
+  begin_to_wait();
+  exit(3);
+}
+
+CASE(thread_end_at_once, "_exit() while other threads are in calls") {
+  begin_to_wait();
+  _exit(4);
+}
+
+static void* exits(void* unused) {
+  (void)unused;
+  pause_ms(50);
+  exit(5);
+}
+
+CASE(thread_end_by_other, "exit() by another thread while the first one is in a call, as others are") {
+  char byte;
+  begin_to_wait();
+  start(exits, NULL);
+  recv(ends[1], &byte, 1, 0);
+}
+
+static void* executes(void* unused) {
+  (void)unused;
+  execl("/bin/sh", "sh", "-c", "exit 6", (char*)NULL);
+  return NULL;
+}
+
+CASE(thread_end_by_exec, "another program begins while other threads are in calls") {
+  begin_to_wait();
+  joined(start(executes, NULL));
+}
+
+CASE(thread_end_of_child, "a child ends, which has none of the threads that are in calls, and they go on") {
+  begin_to_wait();
+  for (int i = 0; i < 3; ++i) {
+    const pid_t pid = fork();
+    if (pid == 0) exit(7);
+    say_ended("child", pid);
+  }
+  int own[2];
+  char bytes[4];
+  streams(own);
+  CALL(send(own[0], "abc", 3, 0));
+  CALL(recv(own[1], bytes, 3, MSG_WAITALL));
+}
+
 THEME(threads, &thread_wakes_receiver, &thread_shutdown_wakes_receiver, &thread_shutdown_wakes_datagram_receiver,
       &thread_shutdown_wakes_accept, &thread_shutdown_wakes_poll, &thread_peer_wakes, &thread_shutdown_wakes_sender,
       &thread_close_while_receiving, &thread_close_while_polling, &thread_two_receivers, &thread_two_acceptors,
       &thread_reads_and_writes, &thread_two_writers, &thread_epoll_shared, &thread_epoll_ctl_wakes,
       &thread_eventfd_wakes_poll, &thread_per_connection, &thread_opens_and_closes, &thread_cancelled, &thread_cancelled_anywhere,
-      &thread_cancelled_before, &thread_cancelled_in_turn);
+      &thread_cancelled_before, &thread_cancelled_in_turn, &thread_end_by_return, &thread_end_by_exit, &thread_end_at_once,
+      &thread_end_by_other, &thread_end_by_exec, &thread_end_of_child);
