@@ -10,7 +10,7 @@
 // - the endpoint is armed, and who is asleep on it is the watcher, or the helper, which then has not found one when it went to rest;
 // - the endpoint is armed, and one of those who sleep has been woken to become the watcher, because the last one has left.
 //
-// A thread may be cancelled (pthread_cancel()) while it sleeps, and at the beginning of a call, but never while it has the lock. The stack is
+// A thread may be cancelled (pthread_cancel()) while it sleeps, and at the beginning of a call, but never while it has the lock. It is
 // unwound then as by an exception: whatever is to be taken back is an object's, and functions that wait are not noexcept.
 #pragma once
 

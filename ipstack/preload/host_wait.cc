@@ -12,6 +12,7 @@
 #include "ipstack/preload/host.h"
 #include "ipstack/preload/real.h"
 #include "ipstack/preload/relays.h"
+#include "unet/connection.h"
 
 namespace unet::preload {
 namespace {
@@ -22,11 +23,11 @@ constexpr Nanoseconds kWorthSpinning = 60 * kMicrosecond;  // what came so soon 
 constexpr Nanoseconds kIdle = 10 * kMillisecond;  // who sleeps for so long need not spin before the next time
 constexpr Nanoseconds kYieldEvery = 5 * kMicrosecond;
 // The helper looks so often while the program is busy elsewhere, for so many times; then more seldom; then it rests, until something comes.
-// While a thread watches, what comes is not to wake the helper, too: it looks at times whether that thread has gone.
+// While a thread watches, what comes is not to wake the helper, too: who takes it in does.
 constexpr Nanoseconds kTick = kMillisecond, kSlowTick = 10 * kMillisecond;
-constexpr int kTicks = 20, kSlowTicks = 100;
+constexpr int kTicks = 20, kSlowTicks = 10;
 constexpr Nanoseconds kRest = kSecond / 4;       // while there is no network interface
-constexpr Nanoseconds kLongRest = kSecond / 2;   // while another thread watches
+constexpr Nanoseconds kLongRest = 10 * kSecond;  // while another thread watches
 
 timespec timespec_of(Nanoseconds time) noexcept {
   return {.tv_sec = static_cast<time_t>(time / kSecond), .tv_nsec = static_cast<long>(time % kSecond)};
@@ -257,7 +258,7 @@ void* Host::helper(void* host) {
 Nanoseconds Host::begin_rest() noexcept {
   const Nanoseconds next = sockets_->stack().next_event(), at = now();
   Nanoseconds time = next == kForever ? kForever : std::max(next, at) - at;
-  if (watcher_ != nullptr) time = kLongRest;  // the timers are that one's
+  if (watcher_ != nullptr) time = std::min(time, kLongRest);
   helper_rests_ = true;
   helper_watches_ = watcher_ == nullptr;
   rests_since_ = arrivals_;
@@ -265,11 +266,13 @@ Nanoseconds Host::begin_rest() noexcept {
   return waiting_back_.empty() ? time : std::min(time, kRest);
 }
 
-// Before that, it is needed: something has come, or would come unnoticed, or a timer is due that was not there yet.
+// Before that, it is needed: something has come, or would come unnoticed, the network interface has gone, or a timer is due that was not
+// there yet.
 bool Host::must_end_rest() const noexcept {
   const Nanoseconds next = sockets_->stack().next_event();
   const bool earlier = next < rests_until_ && rests_until_ - next > kSlowTick;
-  return arrivals_ != rests_since_ || !armed_ || sockets_->stack().wants_room() || earlier;
+  const bool lost = !sockets_->network().endpoint().connection().alive();  // as far as is known: to ask is a system call
+  return arrivals_ != rests_since_ || !armed_ || lost || sockets_->stack().wants_room() || earlier;
 }
 
 void Host::help() {

@@ -230,7 +230,7 @@ static void* polls_for_a_while(void* fd) {
   return (void*)ready;
 }
 
-CASE(peer_wakes_who_stays, "of two threads that wait for a second one goes when its time is over: what comes for the other wakes it at once") {
+CASE(peer_wakes_who_stays, "of two threads that wait, one goes when its time is over: what comes for the other wakes it at once") {
   int quiet = called(PEER_ECHO), answered = called(PEER_ECHOES_LATE);
   const pthread_t poller = start(polls_for_a_while, &quiet);
   pause_ms(50);
