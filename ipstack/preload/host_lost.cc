@@ -48,6 +48,7 @@ void Host::lose_interface() {
   endpoint_fd_ = -1;
   if (watcher_ != nullptr) watcher_->wake();
   watcher_ = nullptr;
+  armed_ = false;
   protect();
 }
 
