@@ -16,6 +16,7 @@
 #include "ipstack/preload/forks.h"
 #include "ipstack/preload/real.h"
 #include "ipstack/preload/relays.h"
+#include "ipstack/preload/signals.h"
 #include "unet/connection.h"
 
 namespace unet::preload {
@@ -81,6 +82,16 @@ void Host::read_environment() {
 // ---- the lock
 
 bool Host::inside() noexcept { return depth != 0; }
+bool Host::holds_signals() noexcept { return depth != 0 && !get().ending_.load(std::memory_order_relaxed); }
+
+// This thread is not inside any longer. True: signals that came meanwhile have been handled.
+bool Host::come_out() noexcept {
+  --depth;
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // what comes from here on is not held back
+  if (!signals_held) [[likely]] return false;
+  let_signals_in();
+  return true;
+}
 
 void Host::lock() noexcept {
   ++depth;
@@ -93,17 +104,16 @@ void Host::lock() noexcept {
   ++locks_;
 }
 
-void Host::unlock() noexcept {
+void Host::unlock() noexcept { release(); }
+
+// While a thread sleeps: signal handlers that run then are the program's, and not inside. True: one has run, of a signal that came before.
+bool Host::release() noexcept {
   const bool kick = hands_on();
-  const int state = cancellation;  // a signal handler may come behind this, and have the lock
   mutex_.unlock();
   if (kick) kick_helper();
-  --depth;
-  ::pthread_setcancelstate(state, nullptr);
+  ::pthread_setcancelstate(cancellation, nullptr);  // before handlers, of which one may leave by longjmp()
+  return come_out();
 }
-
-// While a thread sleeps: signal handlers that run then are the program's, and not inside.
-void Host::release() noexcept { unlock(); }
 
 void Host::regain() noexcept {
   ++depth;
@@ -394,6 +404,7 @@ void Host::finish() noexcept {
   give_back_datagrams();
   await_others();
   ending_ = true;
+  if (signals_held) let_signals_in();
   for (const auto& each : ancestors_.all()) each->renew(-1);  // what nobody has accepted is another's
   if (sockets_ != nullptr) {
     context_.reset();

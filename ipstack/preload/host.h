@@ -104,6 +104,8 @@ class Host {
   };
   // This thread is in the library already: what it calls is not the program's.
   static bool inside() noexcept;
+  // Nor do its signals come now (signals.h); only when the process ends.
+  static bool holds_signals() noexcept;
 
   Table& table() noexcept { return table_; }
   // Under the lock: a socket that is ours or may become so, and if it was inherited, is this process's own by now.
@@ -197,7 +199,8 @@ class Host {
   Status open_stack();
   void lock() noexcept;
   void unlock() noexcept;
-  void release() noexcept;
+  bool release() noexcept;
+  static bool come_out() noexcept;
   void regain() noexcept;
   bool hands_on() noexcept;
   void give_way() noexcept;
@@ -266,7 +269,7 @@ class Host {
   bool helper_watches_ = false;          // meanwhile: there was no watcher
   uint64_t rests_since_ = 0;
   Nanoseconds rests_until_ = 0;
-  bool ending_ = false;
+  std::atomic<bool> ending_{false};
 };
 
 // A call that gives the lock away still has the file.

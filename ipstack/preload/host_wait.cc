@@ -141,7 +141,7 @@ class Host::Asleep {
  public:
   Asleep(Host& host, Sleeper& who) : host_(host), who_(who) {
     host.asleep_.push_back(&who);
-    host.release();
+    interrupted_ = host.release();
   }
   ~Asleep() {
     host_.regain();
@@ -150,10 +150,13 @@ class Host::Asleep {
   }
   Asleep(const Asleep&) = delete;
   Asleep& operator=(const Asleep&) = delete;
+  // By a signal that had come before.
+  bool is_interrupted() const noexcept { return interrupted_; }
 
  private:
   Host& host_;
   Sleeper& who_;
+  bool interrupted_ = false;
 };
 
 Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask) {
@@ -186,8 +189,12 @@ Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds unti
   int ready = 0, error = 0;
   {
     const Asleep asleep(*this, who);
-    if (end > began) ready = poll_for(all, end == kForever ? kForever : end - began, mask);
+    if (!asleep.is_interrupted() && end > began) ready = poll_for(all, end == kForever ? kForever : end - began, mask);
     error = errno;
+    if (asleep.is_interrupted()) {
+      ready = -1;
+      error = EINTR;
+    }
   }
   still_armed_ = watches && ready == 0;
   armed_locks_ = locks_;

@@ -24,7 +24,9 @@ namespace {
   ::pthread_atfork(&Forks::before, &Forks::in_parent, &Forks::in_child);
 }
 
-[[gnu::destructor(101)]] void end() { Host::get().finish(); }
+[[gnu::destructor(101)]] void end() {
+  if (!Host::inside()) Host::get().finish();
+}
 
 }  // namespace
 
@@ -173,13 +175,34 @@ class Loans {
   std::vector<Pair> pairs_;
 };
 
+// The new process's signals are those of this thread now, unless its program says otherwise: under the lock all may be held back.
+class SpawnAttributes {
+ public:
+  explicit SpawnAttributes(const posix_spawnattr_t* wanted) noexcept {
+    if (wanted != nullptr) all_ = *wanted;
+    else ::posix_spawnattr_init(&all_);
+    short flags = 0;
+    ::posix_spawnattr_getflags(&all_, &flags);
+    if ((flags & POSIX_SPAWN_SETSIGMASK) != 0) return;
+    sigset_t mask;
+    ::pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+    ::posix_spawnattr_setsigmask(&all_, &mask);
+    ::posix_spawnattr_setflags(&all_, static_cast<short>(flags | POSIX_SPAWN_SETSIGMASK));
+  }
+  const posix_spawnattr_t* get() const noexcept { return &all_; }
+
+ private:
+  posix_spawnattr_t all_;
+};
+
 template <typename Spawn>
-int spawn(char* const* environment, Spawn real_spawn) {
-  if (Host::inside() || !Host::get().is_own_process()) return real_spawn(environment);
+int spawn(const posix_spawnattr_t* wanted, char* const* environment, Spawn real_spawn) {
+  if (Host::inside() || !Host::get().is_own_process()) return real_spawn(wanted, environment);
+  const SpawnAttributes attributes(wanted);
   const Host::Guard guard;
   std::string left = Forks::prepare_exec(true);
   Loans loans;
-  const int error = real_spawn(with_variable(environment, left).data());
+  const int error = real_spawn(attributes.get(), with_variable(environment, left).data());
   Forks::forget_exec();
   if (error == 0) loans.child_has_begun();
   return error;
@@ -189,9 +212,13 @@ int spawn(char* const* environment, Spawn real_spawn) {
 
 UNET_PRELOAD int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes,
                              char* const* arguments, char* const* environment) {
-  return spawn(environment, [&](char* const* all) { return real().posix_spawn(pid, path, actions, attributes, arguments, all); });
+  return spawn(attributes, environment, [&](const posix_spawnattr_t* with, char* const* all) {
+    return real().posix_spawn(pid, path, actions, with, arguments, all);
+  });
 }
 UNET_PRELOAD int posix_spawnp(pid_t* pid, const char* file, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes,
                               char* const* arguments, char* const* environment) {
-  return spawn(environment, [&](char* const* all) { return real().posix_spawnp(pid, file, actions, attributes, arguments, all); });
+  return spawn(attributes, environment, [&](const posix_spawnattr_t* with, char* const* all) {
+    return real().posix_spawnp(pid, file, actions, with, arguments, all);
+  });
 }

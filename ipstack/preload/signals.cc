@@ -1,10 +1,16 @@
-// signals.cc - whether the handlers that a program has installed want waiting calls to go on (SA_RESTART).
+// signals.cc - the program's handlers of signals: whether they want waiting calls to go on (SA_RESTART), and when they may run.
 //
 // The kernel does not say which handler has interrupted a thread. So one that wants calls to end decides for all.
-#include <signal.h>
+#include "ipstack/preload/signals.h"
 
+#include <signal.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
 
 #include "ipstack/preload/calls.h"
 
@@ -12,32 +18,153 @@ using namespace unet::preload;
 
 namespace {
 
-std::array<std::atomic<bool>, 65> ends_calls{};  // by signal
-std::atomic<int> ending{0};
+using Handler = void (*)(int, siginfo_t*, void*);
 
-void note(int number, bool handled, bool restarts) noexcept {
-  if (number <= 0 || static_cast<size_t>(number) >= ends_calls.size()) return;
-  const bool ends = handled && !restarts;
-  if (ends_calls[static_cast<size_t>(number)].exchange(ends, std::memory_order_relaxed) == ends) return;
-  ending.fetch_add(ends ? 1 : -1, std::memory_order_relaxed);
+// What the program has asked for, by signal; the kernel calls act() instead.
+struct Wanted {
+  std::atomic<Handler> handler{nullptr};
+  std::atomic<int> flags{0};
+  std::atomic<bool> ends_calls{false};
+  std::atomic<bool> interrupts{false};  // siginterrupt()
+};
+
+std::array<Wanted, 65> wanted{};
+std::atomic<int> ending{0};
+constinit thread_local sigset_t mask_before{};  // of this thread, before its signals were held back
+
+Wanted* wanted_of(int number) noexcept {
+  return number > 0 && static_cast<size_t>(number) < wanted.size() ? &wanted[static_cast<size_t>(number)] : nullptr;
+}
+
+bool is_handler(const struct sigaction& action) noexcept {
+  return (action.sa_flags & SA_SIGINFO) != 0 || (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
+}
+
+void note(Wanted& one, bool ends) noexcept {
+  if (one.ends_calls.exchange(ends, std::memory_order_relaxed) != ends) ending.fetch_add(ends ? 1 : -1, std::memory_order_relaxed);
+}
+
+// What a thread does to itself cannot wait.
+constexpr int kAtOnce[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
+
+// As the kernel keeps it, which is less than sigset_t has room for.
+void copy_mask(sigset_t& to, const sigset_t& from) noexcept { std::memcpy(&to, &from, 8); }
+
+// The signal comes again when its thread lets it in, and others wait with it. False: the kernel has no room for it.
+bool hold(siginfo_t& info, ucontext_t& interrupted) noexcept {
+  sigset_t all, before;
+  ::sigfillset(&all);
+  for (const int each : kAtOnce) ::sigdelset(&all, each);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int error = errno;
+  if (::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), ::gettid(), info.si_signo, &info) != 0) {
+    errno = error;
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return false;
+  }
+  copy_mask(mask_before, interrupted.uc_sigmask);
+  copy_mask(interrupted.uc_sigmask, all);  // for what goes on when the handler returns
+  signals_held = true;
+  return true;
+}
+
+void act(int number, siginfo_t* info, void* context) {
+  const bool at_once = std::find(std::begin(kAtOnce), std::end(kAtOnce), number) != std::end(kAtOnce);
+  if (!at_once && Host::holds_signals() && hold(*info, *static_cast<ucontext_t*>(context))) return;
+  Wanted& one = *wanted_of(number);
+  const Handler handler = one.handler.load(std::memory_order_relaxed);
+  if ((one.flags.load(std::memory_order_relaxed) & static_cast<int>(SA_RESETHAND)) != 0) {
+    const struct sigaction otherwise{};
+    real().sigaction(number, &otherwise, nullptr);  // what it interrupts is not asked before it returns: it is noted still
+  }
+  handler(number, info, context);
+}
+
+// What the kernel has instead of what the program asks for; SA_RESETHAND is for act(), as the signal may come twice.
+struct sigaction acting(struct sigaction asked) noexcept {
+  asked.sa_flags = (asked.sa_flags | SA_SIGINFO) & ~static_cast<int>(SA_RESETHAND);
+  asked.sa_sigaction = &act;
+  return asked;
+}
+
+// The other way.
+struct sigaction as_asked(struct sigaction told, Handler handler, int flags) noexcept {
+  if ((told.sa_flags & SA_SIGINFO) == 0 || told.sa_sigaction != &act) return told;
+  constexpr int kNotOurs = SA_SIGINFO | static_cast<int>(SA_RESETHAND);
+  told.sa_flags = (told.sa_flags & ~kNotOurs) | (flags & kNotOurs);
+  told.sa_sigaction = handler;
+  return told;
+}
+
+int change(Wanted& one, int number, const struct sigaction& asked, struct sigaction& told) noexcept {
+  const Handler handler = one.handler.load(std::memory_order_relaxed);
+  const int flags = one.flags.load(std::memory_order_relaxed);
+  const bool handled = is_handler(asked);
+  // Before the kernel knows: it may come at once.
+  if (handled && asked.sa_sigaction != &act) {
+    one.handler.store(asked.sa_sigaction, std::memory_order_relaxed);
+    one.flags.store(asked.sa_flags, std::memory_order_relaxed);
+  }
+  const struct sigaction set = handled ? acting(asked) : asked;
+  if (real().sigaction(number, &set, &told) != 0) {
+    one.handler.store(handler, std::memory_order_relaxed);
+    one.flags.store(flags, std::memory_order_relaxed);
+    return -1;
+  }
+  note(one, handled && (asked.sa_flags & SA_RESTART) == 0);
+  return 0;
+}
+
+// As signal() and its like.
+sighandler_t change(int number, sighandler_t handler, int flags, bool masked) noexcept {
+  struct sigaction asked{}, before;
+  asked.sa_handler = handler;
+  asked.sa_flags = flags;
+  if (masked) ::sigaddset(&asked.sa_mask, number);
+  if (handler == SIG_ERR) errno = EINVAL;
+  return handler == SIG_ERR || sigaction(number, &asked, &before) != 0 ? SIG_ERR : before.sa_handler;
 }
 
 }  // namespace
 
+constinit thread_local bool unet::preload::signals_held = false;
+
+void unet::preload::let_signals_in() noexcept {
+  const int error = errno;
+  const sigset_t mask = mask_before;
+  signals_held = false;
+  ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);  // handlers run, in which there may be others to hold
+  errno = error;
+}
+
 bool unet::preload::signals_restart() noexcept { return ending.load(std::memory_order_relaxed) == 0; }
 
 UNET_PRELOAD int sigaction(int number, const struct sigaction* action, struct sigaction* before) noexcept {
-  const int result = real().sigaction(number, action, before);
-  if (result == 0 && action != nullptr) {
-    const bool handled = (action->sa_flags & SA_SIGINFO) != 0 || (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN);
-    note(number, handled, (action->sa_flags & SA_RESTART) != 0);
-  }
+  Wanted* const one = wanted_of(number);
+  if (one == nullptr) return real().sigaction(number, action, before);
+  struct sigaction was;
+  const Handler handler = one->handler.load(std::memory_order_relaxed);
+  const int flags = one->flags.load(std::memory_order_relaxed);
+  const int result = action != nullptr ? change(*one, number, *action, was) : real().sigaction(number, nullptr, &was);
+  if (result == 0 && before != nullptr) *before = as_asked(was, handler, flags);
   return result;
 }
 
-// glibc's signal() has SA_RESTART.
 UNET_PRELOAD sighandler_t signal(int number, sighandler_t handler) noexcept {
-  const sighandler_t before = real().signal(number, handler);
-  if (before != SIG_ERR) note(number, handler != SIG_DFL && handler != SIG_IGN, true);
-  return before;
+  const Wanted* const one = wanted_of(number);
+  return change(number, handler, one != nullptr && one->interrupts.load(std::memory_order_relaxed) ? 0 : SA_RESTART, true);
 }
+
+UNET_PRELOAD int siginterrupt(int number, int interrupts) noexcept {
+  struct sigaction action;
+  if (sigaction(number, nullptr, &action) != 0) return -1;
+  action.sa_flags = interrupts != 0 ? action.sa_flags & ~SA_RESTART : action.sa_flags | SA_RESTART;
+  if (Wanted* const one = wanted_of(number)) one->interrupts.store(interrupts != 0, std::memory_order_relaxed);
+  return sigaction(number, &action, nullptr);
+}
+
+// What signal() is to programs that want that of System V.
+UNET_PRELOAD sighandler_t sysv_signal(int number, sighandler_t handler) noexcept {
+  return change(number, handler, static_cast<int>(SA_RESETHAND) | SA_NODEFER, false);
+}
+UNET_PRELOAD sighandler_t __sysv_signal(int number, sighandler_t handler) noexcept { return sysv_signal(number, handler); }

@@ -316,7 +316,199 @@ CASE(signal_urgent, "SIGURG to the owner of a socket when urgent data comes") {
   say("some: %d", signals_counted() > 0);
 }
 
+// ---- handlers that do more than to count, while their thread is in a call or goes from one to the next
+
+static void exits(int number) {
+  (void)number;
+  exit(3);
+}
+
+CASE(signal_pipe_exits, "SIGPIPE's handler calls exit()") {
+  int ends[2];
+  streams(ends);
+  CALL(shutdown(ends[0], SHUT_WR));
+  signal(SIGPIPE, exits);
+  CALL(write(ends[0], "x", 1));
+}
+
+static int pipe_ends[2];
+
+static void uses_and_closes(int number) {
+  (void)number;
+  char bytes[8];
+  CALL(write(pipe_ends[0], "from it", 7));
+  say_bytes("in the handler", bytes, CALL(recv(pipe_ends[1], bytes, 7, MSG_WAITALL)));
+  CALL(close(handler_fd));
+  errno = EDOM;
+}
+
+CASE(signal_pipe_uses_sockets, "SIGPIPE's handler writes to other sockets, and closes the one that it is of: the call says EPIPE") {
+  int ends[2];
+  char bytes[4];
+  streams(ends);
+  streams(pipe_ends);
+  handler_fd = ends[0];
+  CALL(shutdown(ends[0], SHUT_WR));
+  signal(SIGPIPE, uses_and_closes);
+  CALL(write(ends[0], "x", 1));
+  CALL(recv(ends[1], bytes, sizeof bytes, 0));
+  CALL(write(ends[0], "x", 1));
+}
+
+CASE(signal_pipe_jumps, "SIGPIPE's handler leaves send() by siglongjmp()") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  CALL(shutdown(ends[0], SHUT_WR));
+  signal(SIGPIPE, jumps);
+  if (sigsetjmp(back, 1) == 0) CALL(send(ends[0], "x", 1, 0));
+  else say("jumped");
+  CALL(send(ends[1], "abc", 3, 0));
+  say_bytes("received", bytes, CALL(recv(ends[0], bytes, sizeof bytes, 0)));
+}
+
+// Between its ends, always in one call or the next.
+static void bustle(const int ends[2]) {
+  static char bytes[2000];
+  while (send(ends[0], bytes, sizeof bytes, 0) > 0) {
+    for (size_t got = 0; got < sizeof bytes;) {
+      const ssize_t more = recv(ends[1], bytes, sizeof bytes - got, 0);
+      if (more <= 0) return;
+      got += (size_t)more;
+    }
+  }
+}
+
+static int handled, handled_wrong;
+
+static void converses(int number) {
+  (void)number;
+  char bytes[4] = "";
+  handled_wrong += write(pipe_ends[0], "sig", 3) != 3;
+  handled_wrong += recv(pipe_ends[1], bytes, 3, MSG_WAITALL) != 3 || strcmp(bytes, "sig") != 0;
+  if (++handled == 100) shutdown(handler_fd, SHUT_RDWR);
+}
+
+CASE(signal_busy_uses_sockets, "a handler sends and receives a hundred times while its thread is busy with other sockets") {
+  int ends[2];
+  streams(ends);
+  streams(pipe_ends);
+  handler_fd = ends[0];
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGALRM, converses);
+  alarm_every(2);
+  bustle(ends);
+  alarm_once(0);
+  say("handled: %d, wrong: %d", handled, handled_wrong);
+}
+
+static void busy_until_exit(int unused) {
+  (void)unused;
+  int ends[2];
+  streams(ends);
+  signal(SIGALRM, exits);
+  alarm_once(3);
+  bustle(ends);
+}
+
+CASE(signal_busy_exits, "a handler calls exit() while its thread is busy, twenty times") {
+  for (int i = 0; i < 20; ++i) say_ended("it", child(busy_until_exit, 0));
+}
+
+CASE(signal_busy_jumps, "a handler leaves by siglongjmp() while its thread is busy, a hundred times") {
+  static int jumped;
+  int ends[2];
+  char bytes[20];
+  signal(SIGALRM, jumps);
+  while (sigsetjmp(back, 1) != 0) ++jumped;
+  if (jumped < 100) {
+    streams(ends);
+    alarm_once(2);
+    bustle(ends);
+  }
+  say("jumped: %d", jumped);
+  streams(ends);
+  CALL(send(ends[1], "abc", 3, 0));
+  say_bytes("received", bytes, CALL(recv(ends[0], bytes, sizeof bytes, 0)));
+}
+
+static void forks(int number) {
+  (void)number;
+  const pid_t pid = fork();
+  if (pid == 0) _exit(5);
+  int status = 0;
+  handled_wrong += waitpid(pid, &status, 0) != pid || status != 5 << 8;
+  if (++handled == 20) shutdown(handler_fd, SHUT_RDWR);
+}
+
+CASE(signal_busy_forks, "a handler calls fork() twenty times while its thread is busy") {
+  int ends[2];
+  streams(ends);
+  handler_fd = ends[0];
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGALRM, forks);
+  alarm_every(5);
+  bustle(ends);
+  alarm_once(0);
+  say("handled: %d, wrong: %d", handled, handled_wrong);
+}
+
+// ---- what sigaction() was told is what it tells, and what handlers are told
+
+static void is_told(int number, siginfo_t* info, void* context) {
+  struct sigaction action;
+  sigset_t mask;
+  sigaction(number, NULL, &action);
+  sigprocmask(SIG_BLOCK, NULL, &mask);
+  say("%s, code %d, value %d, context %d, to come again %d, masked %d %d", signal_name(number), info->si_code, info->si_value.sival_int,
+      context != NULL, action.sa_sigaction == is_told, sigismember(&mask, number), sigismember(&mask, SIGUSR2));
+}
+
+CASE(signal_action, "sigaction() tells what it was told; SA_SIGINFO, SA_RESETHAND, SA_NODEFER and the mask of a handler") {
+  static const int all[] = {SA_SIGINFO, SA_SIGINFO | SA_RESETHAND, SA_SIGINFO | SA_NODEFER, SA_SIGINFO | SA_RESTART};
+  for (int i = 0; i < 4; ++i) {
+    struct sigaction action, told;
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = is_told;
+    action.sa_flags = all[i];
+    sigaddset(&action.sa_mask, SIGUSR2);
+    CALL(sigaction(SIGUSR1, &action, &told));
+    CALL(sigaction(SIGUSR1, NULL, &told));
+    say("the same: %d, flags: %x, mask: %d", told.sa_sigaction == is_told, (unsigned)told.sa_flags & ~0x4000000u,
+        sigismember(&told.sa_mask, SIGUSR2));
+    CALL(sigqueue(getpid(), SIGUSR1, (union sigval){.sival_int = 42 + i}));
+  }
+  say("before: %d", signal(SIGUSR1, exits) == (sighandler_t)(void*)is_told);
+  say("before: %d", signal(SIGUSR1, SIG_IGN) == exits);
+  say("before: %d", signal(SIGUSR1, SIG_DFL) == SIG_IGN);
+  CALL(sigaction(SIGKILL, &(struct sigaction){.sa_handler = exits}, NULL));
+  CALL(sigaction(99, &(struct sigaction){.sa_handler = exits}, NULL));
+}
+
+CASE(signal_siginterrupt, "siginterrupt() and sysv_signal(): the handler ends calls, though signal()'s does not") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  count_signal(SIGALRM, SA_RESTART);
+  CALL(siginterrupt(SIGALRM, 1));
+  alarm_every(30);
+  CALL(recv(ends[0], bytes, sizeof bytes, 0));
+  struct sigaction counts;
+  sigaction(SIGALRM, NULL, &counts);
+  signal(SIGALRM, counts.sa_handler);
+  CALL(recv(ends[0], bytes, sizeof bytes, 0));
+  alarm_once(0);
+  CALL(siginterrupt(SIGALRM, 0));
+  sysv_signal(SIGALRM, counts.sa_handler);
+  alarm_once(30);
+  CALL(recv(ends[0], bytes, sizeof bytes, 0));
+  say("once: %d", signal(SIGALRM, SIG_IGN) == SIG_DFL);
+}
+
 THEME(signals, &signal_receive, &signal_receive_restarts, &signal_read_restarts, &signal_receive_datagram,
       &signal_receive_part, &signal_receive_time, &signal_send, &signal_send_part, &signal_send_restarts,
       &signal_accept, &signal_accept_restarts, &signal_connect, &signal_poll, &signal_masked, &signal_close_lingers,
-      &signal_handler_uses_sockets, &signal_handler_jumps, &signal_ignored, &signal_urgent);
+      &signal_handler_uses_sockets, &signal_handler_jumps, &signal_ignored, &signal_urgent,
+      &signal_pipe_exits, &signal_pipe_uses_sockets, &signal_pipe_jumps, &signal_busy_uses_sockets, &signal_busy_exits,
+      &signal_busy_jumps, &signal_busy_forks, &signal_action,
+      &signal_siginterrupt);
