@@ -28,6 +28,13 @@ inline int64_t answer(int64_t result) noexcept {
 // The other way.
 inline int64_t result_of(int64_t returned) noexcept { return returned < 0 ? -errno : returned; }
 
+// `call` on a file, which is there until it ends, though another thread may close it meanwhile.
+template <typename Call>
+auto holding(File& file, Call call) {
+  const Hold hold(file);
+  return call(file);
+}
+
 inline bool waits(const File& file, int flags) noexcept { return !file.nonblocking && (flags & MSG_DONTWAIT) == 0; }
 
 }  // namespace unet::preload

@@ -35,7 +35,7 @@ auto choose(int fd, Ours ours, Kernel kernel) {
   {
     const Host::Guard guard;
     File* const file = Host::get().file(fd);
-    if (file != nullptr && (file->is_ours() || file->lost)) return static_cast<decltype(kernel())>(answer(ours(*file)));
+    if (file != nullptr && (file->is_ours() || file->lost)) return static_cast<decltype(kernel())>(answer(holding(*file, ours)));
   }
   return kernel();
 }
@@ -119,7 +119,6 @@ UNET_PRELOAD int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, 
             timeout == nullptr ? kForever
                                : host.now() + static_cast<unet::Nanoseconds>(timeout->tv_sec) * unet::kSecond +
                                      static_cast<unet::Nanoseconds>(timeout->tv_nsec);
-        const Hold hold(file);
         unsigned got = 0;
         int64_t last = 0;
         while (got < count) {
@@ -184,7 +183,6 @@ UNET_PRELOAD int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) 
   return choose(
       fd,
       [&](File& file) -> int64_t {
-        const Hold hold(file);
         unsigned sent = 0;
         int64_t last = 0;
         for (; sent < std::min(count, static_cast<unsigned>(kIovecsMax)); ++sent) {

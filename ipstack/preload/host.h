@@ -163,7 +163,7 @@ class Host {
   // The same for a thread that waits for one file.
   Woken wait_for(File& file, std::span<pollfd> kernel, Nanoseconds until);
   // As above, and `attempt`, which says -EAGAIN until it can do what it is to do; it is told whether to look at the kernel's part, too: a
-  // system call that is saved while there is nothing. `within`: 0 is for ever. -EINTR as the kernel has it.
+  // system call that is saved while there is nothing. `within`: 0 is for ever. -EINTR as the kernel has it. The caller holds the file.
   template <typename Attempt>
   int64_t block(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt);
   static Sleeper& this_thread() noexcept;
@@ -306,12 +306,11 @@ template <typename Attempt>
 int64_t Host::block(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt) {
   int64_t result = attempt(!waits);
   if (result != -EAGAIN || !waits) return result;
-  const Hold hold(file);
   const Nanoseconds until = within == 0 ? kForever : now() + within;
   while (true) {
     pollfd shadow{.fd = file.kernel && !file.fds.empty() ? file.fd() : -1, .events = kernel_events, .revents = 0};
     const Woken woken = wait_for(file, {&shadow, shadow.fd < 0 ? size_t{0} : size_t{1}}, until);
-    result = attempt(shadow.revents != 0);
+    result = attempt(shadow.revents != 0 && !file.fds.empty());
     if (result != -EAGAIN) return result;
     if (woken == Woken::interrupted && (within != 0 || !signals_restart())) return -EINTR;
     if (now() >= until) return -EAGAIN;

@@ -203,7 +203,9 @@ UNET_PRELOAD int accept4(int fd, sockaddr* address, socklen_t* length, int flags
   {
     const Host::Guard guard;
     File* const file = Host::get().file(fd);
-    if (file != nullptr && (file->is_ours() || file->inherited)) return static_cast<int>(answer(accept_of(*file, address, length, flags)));
+    if (file != nullptr && (file->is_ours() || file->inherited)) {
+      return static_cast<int>(answer(holding(*file, [&](File& held) { return accept_of(held, address, length, flags); })));
+    }
   }
   return real().accept4(fd, address, length, flags);
 }
@@ -220,9 +222,10 @@ UNET_PRELOAD int connect(int fd, const sockaddr* address, socklen_t length) {
     sockets::Address to;
     const bool known = read_address(*file, address, length, to) == 0;
     bool decided = false;
-    if (!known) return static_cast<int>(answer(connect_of(*file, address, length)));
-    if (const int result = place_for(*file, to, decided); result < 0) return static_cast<int>(answer(result));
-    if (decided) return static_cast<int>(answer(connect_of(*file, address, length)));
+    if (const int result = known ? place_for(*file, to, decided) : 0; result < 0) return static_cast<int>(answer(result));
+    if (!known || decided) {
+      return static_cast<int>(answer(holding(*file, [&](File& held) { return connect_of(held, address, length); })));
+    }
   }
   const Host::Away away;
   return real().connect(fd, address, length);

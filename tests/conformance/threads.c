@@ -505,9 +505,26 @@ CASE(thread_end_of_child, "a child ends, which has none of the threads that are 
   CALL(recv(own[1], bytes, 3, MSG_WAITALL));
 }
 
+static struct iovec two_pieces[2];
+
+static void* writes_two(void* fd) { return (void*)(long)writev(*(int*)fd, two_pieces, 2); }
+
+CASE(thread_close_while_writing, "close() while another thread is in writev(): the call goes on to its end, and the peer has all of it") {
+  static char bytes[3 << 20];
+  int ends[2];
+  long received = 0, more;
+  streams(ends);
+  for (int i = 0; i < 2; ++i) two_pieces[i] = (struct iovec){bytes, sizeof bytes};
+  const pthread_t writer = start(writes_two, &ends[0]);
+  pause_ms(50);
+  CALL(close(ends[0]));
+  while ((more = recv(ends[1], bytes, sizeof bytes, 0)) > 0) received += more;
+  say("written: %ld, received: %ld, then: %ld", joined(writer), received, more);
+}
+
 THEME(threads, &thread_wakes_receiver, &thread_shutdown_wakes_receiver, &thread_shutdown_wakes_datagram_receiver,
       &thread_shutdown_wakes_accept, &thread_shutdown_wakes_poll, &thread_peer_wakes, &thread_shutdown_wakes_sender,
-      &thread_close_while_receiving, &thread_close_while_polling, &thread_two_receivers, &thread_two_acceptors,
+      &thread_close_while_receiving, &thread_close_while_polling, &thread_close_while_writing, &thread_two_receivers, &thread_two_acceptors,
       &thread_reads_and_writes, &thread_two_writers, &thread_epoll_shared, &thread_epoll_ctl_wakes,
       &thread_eventfd_wakes_poll, &thread_per_connection, &thread_opens_and_closes, &thread_cancelled, &thread_cancelled_anywhere,
       &thread_cancelled_before, &thread_cancelled_in_turn, &thread_end_by_return, &thread_end_by_exit, &thread_end_at_once,
