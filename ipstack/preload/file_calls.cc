@@ -3,8 +3,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <memory>
-#include <vector>
 
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/transfer.h"
@@ -12,13 +10,6 @@
 using namespace unet::preload;
 
 namespace {
-
-constexpr size_t kPiece = 64 * 1024;
-
-std::byte* piece() noexcept {
-  thread_local std::vector<std::byte> memory(kPiece);
-  return memory.data();
-}
 
 File* file_under_lock(int fd) noexcept { return Host::get().file(fd); }
 
@@ -38,16 +29,17 @@ int64_t send_file(File& file, int in, off_t* offset, size_t count) {
   if (offset != nullptr && *offset < 0) return -EINVAL;
   if (file_under_lock(in) != nullptr) return -EINVAL;
   const Hold hold(file);
+  const Piece piece;
   off_t at = offset != nullptr ? *offset : 0;
   size_t sent = 0;
   count = std::min(count, kTransferMax);
   while (sent < count) {
-    const size_t wanted = std::min(count - sent, kPiece);
+    const size_t wanted = std::min(count - sent, Piece::kSize);
     const off_t before = offset != nullptr ? at : ::lseek(in, 0, SEEK_CUR);
-    const ssize_t got = before < 0 ? real().read(in, piece(), wanted) : ::pread(in, piece(), wanted, before);
+    const ssize_t got = before < 0 ? real().read(in, piece.data(), wanted) : ::pread(in, piece.data(), wanted, before);
     if (got < 0 && sent == 0) return -errno;
     if (got <= 0) break;
-    const int64_t went = send_bytes(file, piece(), static_cast<size_t>(got), 0);
+    const int64_t went = send_bytes(file, piece.data(), static_cast<size_t>(got), 0);
     if (went < 0 && sent == 0) return went;
     if (went <= 0) break;
     sent += static_cast<size_t>(went);
@@ -62,11 +54,12 @@ int64_t send_file(File& file, int in, off_t* offset, size_t count) {
 // From a socket of ours into a pipe: as much as the pipe has room for. -errno.
 int64_t splice_out(File& file, int out, size_t length, bool waits) {
   const Hold hold(file);
-  const int64_t there = receive_bytes(file, piece(), std::min(length, kPiece), MSG_PEEK | (waits ? 0 : MSG_DONTWAIT));
+  const Piece piece;
+  const int64_t there = receive_bytes(file, piece.data(), std::min(length, Piece::kSize), MSG_PEEK | (waits ? 0 : MSG_DONTWAIT));
   if (there <= 0) return there;
-  const ssize_t went = real().write(out, piece(), static_cast<size_t>(there));
+  const ssize_t went = real().write(out, piece.data(), static_cast<size_t>(there));
   if (went <= 0) return went < 0 ? -errno : 0;
-  return receive_bytes(file, piece(), static_cast<size_t>(went), MSG_DONTWAIT);
+  return receive_bytes(file, piece.data(), static_cast<size_t>(went), MSG_DONTWAIT);
 }
 
 // Calls on a file wait, whatever its program wants.
@@ -85,6 +78,7 @@ class Waits {
 // The other way: what the pipe has, but no more than there is room for here, as it cannot be put back.
 int64_t splice_in(int in, File& file, size_t length, bool waits) {
   const Hold hold(file);
+  const Piece piece;
   Host& host = Host::get();
   const int64_t room = host.block(file, POLLOUT, waits && !file.nonblocking, file.send_within, [&](bool) -> int64_t {
     if (!file.is_ours()) return -EBADF;
@@ -93,10 +87,10 @@ int64_t splice_in(int in, File& file, size_t length, bool waits) {
   });
   if (room < 0) return room;
   // Half the least buffer of a stream that says it has room.
-  const ssize_t got = real().read(in, piece(), std::min(length, size_t{4096}));
+  const ssize_t got = real().read(in, piece.data(), std::min(length, size_t{4096}));
   if (got <= 0) return got < 0 ? -errno : 0;
   const Waits waits_now(file);
-  return send_bytes(file, piece(), static_cast<size_t>(got), 0);
+  return send_bytes(file, piece.data(), static_cast<size_t>(got), 0);
 }
 
 int fd_of(void* cookie) noexcept { return static_cast<int>(reinterpret_cast<intptr_t>(cookie)); }

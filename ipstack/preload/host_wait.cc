@@ -10,6 +10,7 @@
 #include <cerrno>
 
 #include "ipstack/preload/host.h"
+#include "ipstack/preload/of_thread.h"
 #include "ipstack/preload/real.h"
 #include "ipstack/preload/relays.h"
 #include "unet/connection.h"
@@ -94,10 +95,7 @@ void Sleeper::renew() noexcept {
   woken = false;
 }
 
-Sleeper& Host::this_thread() noexcept {
-  thread_local Sleeper own;
-  return own;
-}
+Sleeper& Host::this_thread() noexcept { return OfThread<Sleeper>::get(); }
 
 Host::Woken Host::wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask) {
   who.sleep_begins();

@@ -10,9 +10,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "ipstack/preload/ancillary.h"
 #include "ipstack/preload/calls.h"
+#include "ipstack/preload/of_thread.h"
 #include "ipstack/preload/relays.h"
 #include "ipstack/sockets/sockaddr.h"
 
@@ -23,7 +25,7 @@ using sockets::Stack;
 
 namespace {
 
-constexpr size_t kGather = 64 * 1024;
+constexpr size_t kGather = Piece::kSize;
 
 size_t bytes_of(const msghdr& message) noexcept {
   size_t sum = 0;
@@ -40,12 +42,6 @@ int64_t check(const msghdr& message) noexcept {
     if (message.msg_iov[i].iov_len != 0 && is_nowhere(message.msg_iov[i].iov_base)) return -EFAULT;
   }
   return 0;
-}
-
-// Memory of this thread, for messages of several pieces.
-std::byte* gathering() noexcept {
-  thread_local std::vector<std::byte> memory(kGather);
-  return memory.data();
 }
 
 int64_t receive_ours(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length,
@@ -168,6 +164,14 @@ int64_t receive_stream(File& file, std::byte* data, size_t length, int flags) {
 
 }  // namespace
 
+Piece::Piece() : memory_(std::move(OfThread<Spare>::get().memory)) {
+  if (memory_ == nullptr) memory_.reset(new Memory);
+}
+Piece::~Piece() {
+  Spare& spare = OfThread<Spare>::get();
+  if (spare.memory == nullptr) spare.memory = std::move(memory_);
+}
+
 int64_t with_signal(const File& file, int64_t result, int flags) noexcept {
   if (result == -EPIPE && file.is_stream() && (flags & MSG_NOSIGNAL) == 0) ::pthread_kill(::pthread_self(), SIGPIPE);
   return result;
@@ -179,7 +183,10 @@ int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr
   if (file.is_ours() && file.is_stream() && (flags & MSG_OOB) != 0) return receive_ours(file, data, length, flags, from, from_length);
   const bool no_data = length != 0 && is_nowhere(data);
   if (file.is_stream() && no_data) return -EFAULT;
-  if (file.is_stream() && (flags & MSG_TRUNC) != 0) return receive_stream(file, gathering(), std::min(length, kGather), flags);
+  if (file.is_stream() && (flags & MSG_TRUNC) != 0) {
+    const Piece away;
+    return receive_stream(file, away.data(), std::min(length, kGather), flags);
+  }
   if (file.is_stream()) return receive_stream(file, static_cast<std::byte*>(data), length, flags);
   // What cannot be stored is lost with the datagram, as the kernel has it.
   const bool no_name = from != nullptr && (is_nowhere(from) || is_nowhere(from_length));
@@ -227,8 +234,9 @@ static int64_t receive_stream_message(File& file, msghdr& message, int flags) {
     });
     got = receive_bytes(file, first.iov_base, first.iov_len, flags);
   } else {
-    got = receive_bytes(file, gathering(), whole, flags);
-    if (got > 0) scatter({gathering(), static_cast<size_t>(got)}, message);
+    const Piece into;
+    got = receive_bytes(file, into.data(), whole, flags);
+    if (got > 0) scatter({into.data(), static_cast<size_t>(got)}, message);
   }
   if (got < 0) return got;
   message.msg_namelen = 0;
@@ -239,7 +247,9 @@ static int64_t receive_stream_message(File& file, msghdr& message, int flags) {
 static int64_t receive_datagram_message(File& file, msghdr& message, int flags) {
   if (file.is_ours() && (flags & MSG_ERRQUEUE) != 0) return -EAGAIN;
   const bool one = message.msg_iovlen == 1, no_name = message.msg_name != nullptr && is_nowhere(message.msg_name);
-  std::byte* const into = one ? static_cast<std::byte*>(message.msg_iov[0].iov_base) : gathering();
+  std::optional<Piece> gathered;
+  if (!one) gathered.emplace();
+  std::byte* const into = one ? static_cast<std::byte*>(message.msg_iov[0].iov_base) : gathered->data();
   const size_t room = std::min(bytes_of(message), kGather);
   auto* const name = no_name ? nullptr : static_cast<sockaddr*>(message.msg_name);
   Stack::Received what;
@@ -294,14 +304,14 @@ int64_t send_message(File& file, const msghdr& message, int flags) {
   if (message.msg_iovlen == 1 && !marked) return send_bytes(file, message.msg_iov[0].iov_base, whole, flags, to, to_length);
   if (!file.is_stream() && whole > kGather) return -EMSGSIZE;
   if (whole <= kGather) {
-    std::byte* const all = gathering();
+    const Piece all;
     size_t at = 0;
     for (size_t i = 0; i < message.msg_iovlen; ++i) {
       if (message.msg_iov[i].iov_len == 0) continue;
-      std::memcpy(all + at, message.msg_iov[i].iov_base, message.msg_iov[i].iov_len);
+      std::memcpy(all.data() + at, message.msg_iov[i].iov_base, message.msg_iov[i].iov_len);
       at += message.msg_iov[i].iov_len;
     }
-    return marked ? send_marked(file, message, {all, at}, flags) : send_bytes(file, all, at, flags, to, to_length);
+    return marked ? send_marked(file, message, {all.data(), at}, flags) : send_bytes(file, all.data(), at, flags, to, to_length);
   }
   int64_t sent = 0;
   for (size_t i = 0; i < message.msg_iovlen; ++i) {

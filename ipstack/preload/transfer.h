@@ -5,8 +5,10 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <span>
+#include <memory>
 
 #include "ipstack/preload/file.h"
 
@@ -22,6 +24,25 @@ inline socklen_t name_length(const msghdr& message) noexcept {
   const bool long_ = message.msg_namelen > kMost && static_cast<int>(message.msg_namelen) >= 0;
   return message.msg_name == nullptr ? 0 : long_ ? kMost : message.msg_namelen;
 }
+
+// Memory for what a call has to have in one piece. It is this thread's, unless a signal has come in the midst of a call that has it.
+class Piece {
+ public:
+  static constexpr size_t kSize = 64 * 1024;
+
+  Piece();
+  ~Piece();
+  Piece(const Piece&) = delete;
+  Piece& operator=(const Piece&) = delete;
+  std::byte* data() const noexcept { return memory_->data(); }
+
+ private:
+  using Memory = std::array<std::byte, kSize>;
+  struct Spare {
+    std::unique_ptr<Memory> memory;
+  };
+  std::unique_ptr<Memory> memory_;
+};
 
 // As recvmsg(): into `message`, with its name, flags and control data.
 int64_t receive_message(File& file, msghdr& message, int flags);

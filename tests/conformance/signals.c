@@ -453,6 +453,50 @@ CASE(signal_busy_forks, "a handler calls fork() twenty times while its thread is
   say("handled: %d, wrong: %d", handled, handled_wrong);
 }
 
+static void sends_pieces(int number) {
+  (void)number;
+  static char bytes[4096];
+  struct iovec pieces[] = {{bytes, 2048}, {bytes + 2048, 2048}};
+  const struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 2};
+  handled_wrong += sendmsg(pipe_ends[0], &message, 0) != sizeof bytes;
+  ++handled;
+}
+
+static void* reads_later(void* fd) {
+  static char bytes[60000];
+  long last = 0, wrong = 0, more;
+  pause_ms(150);
+  while ((more = recv(*(int*)fd, bytes, sizeof bytes, 0)) > 0) {
+    for (long i = 0; i < more; ++i) wrong += bytes[i] != 'x';
+    last += more;
+  }
+  say("read some: %d, wrong: %ld", last > 0, wrong);
+  return NULL;
+}
+
+CASE(signal_handler_sends_pieces, "a handler calls sendmsg() while its thread waits in sendmsg()") {
+  static char bytes[60000];
+  int ends[2];
+  sigset_t alarms;
+  struct iovec pieces[] = {{bytes, 30000}, {bytes + 30000, 30000}};
+  const struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 2};
+  memset(bytes, 'x', sizeof bytes);
+  streams(ends);
+  streams(pipe_ends);
+  sigemptyset(&alarms);
+  sigaddset(&alarms, SIGALRM);
+  sigprocmask(SIG_BLOCK, &alarms, NULL);
+  const pthread_t reader = start(reads_later, &ends[1]);
+  sigprocmask(SIG_UNBLOCK, &alarms, NULL);
+  while (send(ends[0], bytes, sizeof bytes, MSG_DONTWAIT) > 0) continue;
+  signal(SIGALRM, sends_pieces);
+  alarm_once(50);
+  CALL(sendmsg(ends[0], &message, 0));
+  say("handled: %d, wrong: %d", handled, handled_wrong);
+  CALL(shutdown(ends[0], SHUT_WR));
+  joined(reader);
+}
+
 // ---- what sigaction() was told is what it tells, and what handlers are told
 
 static void is_told(int number, siginfo_t* info, void* context) {
@@ -510,5 +554,5 @@ THEME(signals, &signal_receive, &signal_receive_restarts, &signal_read_restarts,
       &signal_accept, &signal_accept_restarts, &signal_connect, &signal_poll, &signal_masked, &signal_close_lingers,
       &signal_handler_uses_sockets, &signal_handler_jumps, &signal_ignored, &signal_urgent,
       &signal_pipe_exits, &signal_pipe_uses_sockets, &signal_pipe_jumps, &signal_busy_uses_sockets, &signal_busy_exits,
-      &signal_busy_jumps, &signal_busy_forks, &signal_action,
-      &signal_siginterrupt);
+      &signal_busy_jumps, &signal_busy_forks, &signal_handler_sends_pieces,
+      &signal_action, &signal_siginterrupt);

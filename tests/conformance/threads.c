@@ -522,10 +522,54 @@ CASE(thread_close_while_writing, "close() while another thread is in writev(): t
   say("written: %ld, received: %ld, then: %ld", joined(writer), received, more);
 }
 
+// Messages in two pieces, and that nothing else in memory changes.
+static void converse_in_pieces(void) {
+  enum { kBlocks = 8, kBlock = 1 << 16 };
+  static char bytes[50000];
+  struct iovec pieces[] = {{bytes, 30000}, {bytes + 30000, 20000}};
+  const struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 2};
+  char* blocks[kBlocks];
+  int changed = 0;
+  for (int i = 0; i < kBlocks; ++i) memset(blocks[i] = malloc(kBlock), 0x55, kBlock);
+  CALL(sendmsg(ends[0], &message, 0));
+  CALL(recv(ends[1], bytes, sizeof bytes, MSG_WAITALL));
+  for (int i = 0; i < kBlocks; ++i) {
+    for (int at = 0; at < kBlock; ++at) changed += blocks[i][at] != 0x55;
+    free(blocks[i]);
+  }
+  say("changed: %d", changed);
+}
+
+static pthread_key_t key;
+
+static void converses_at_end(void* unused) {
+  (void)unused;
+  converse_in_pieces();
+}
+
+static void* converses(void* unused) {
+  (void)unused;
+  converse_in_pieces();
+  pthread_setspecific(key, &key);
+  return NULL;
+}
+
+CASE(thread_key_ends, "a thread calls in the destructor of a key of its own") {
+  streams(ends);
+  pthread_key_create(&key, converses_at_end);
+  joined(start(converses, NULL));
+}
+
+CASE(thread_exit_calls, "functions of atexit() call") {
+  streams(ends);
+  atexit(converse_in_pieces);
+  converse_in_pieces();
+}
+
 THEME(threads, &thread_wakes_receiver, &thread_shutdown_wakes_receiver, &thread_shutdown_wakes_datagram_receiver,
       &thread_shutdown_wakes_accept, &thread_shutdown_wakes_poll, &thread_peer_wakes, &thread_shutdown_wakes_sender,
       &thread_close_while_receiving, &thread_close_while_polling, &thread_close_while_writing, &thread_two_receivers, &thread_two_acceptors,
       &thread_reads_and_writes, &thread_two_writers, &thread_epoll_shared, &thread_epoll_ctl_wakes,
       &thread_eventfd_wakes_poll, &thread_per_connection, &thread_opens_and_closes, &thread_cancelled, &thread_cancelled_anywhere,
       &thread_cancelled_before, &thread_cancelled_in_turn, &thread_end_by_return, &thread_end_by_exit, &thread_end_at_once,
-      &thread_end_by_other, &thread_end_by_exec, &thread_end_of_child);
+      &thread_end_by_other, &thread_end_by_exec, &thread_end_of_child, &thread_key_ends, &thread_exit_calls);
