@@ -23,6 +23,12 @@ bool is_pipe(int fd) noexcept {
   return ::fstat(fd, &is) == 0 && S_ISFIFO(is.st_mode);
 }
 
+// A disk may take its time, which others need not wait for.
+ssize_t read_at(int in, std::byte* data, size_t length, off_t at) {
+  const Host::Away away;
+  return ::pread(in, data, length, at);
+}
+
 // As sendfile() to a socket of ours: in pieces, each of which may wait. -errno.
 int64_t send_file(File& file, int in, off_t* offset, size_t count) {
   // As the kernel, of what it is told and of what it reads from.
@@ -30,34 +36,58 @@ int64_t send_file(File& file, int in, off_t* offset, size_t count) {
   if (file_under_lock(in) != nullptr) return -EINVAL;
   const Hold hold(file);
   const Piece piece;
-  off_t at = offset != nullptr ? *offset : 0;
+  off_t at = ::lseek(in, 0, SEEK_CUR);
+  if (at < 0) return errno == ESPIPE && offset == nullptr ? -EINVAL : -errno;  // what it has read of a pipe could not be put back
+  if (offset != nullptr) at = *offset;
   size_t sent = 0;
   count = std::min(count, kTransferMax);
   while (sent < count) {
     const size_t wanted = std::min(count - sent, Piece::kSize);
-    const off_t before = offset != nullptr ? at : ::lseek(in, 0, SEEK_CUR);
-    const ssize_t got = before < 0 ? real().read(in, piece.data(), wanted) : ::pread(in, piece.data(), wanted, before);
-    if (got < 0 && sent == 0) return -errno;
+    const ssize_t got = read_at(in, piece.data(), wanted, at);
+    if (got < 0 && sent == 0) return errno == EISDIR ? -EINVAL : -errno;
     if (got <= 0) break;
     const int64_t went = send_bytes(file, piece.data(), static_cast<size_t>(got), 0);
     if (went < 0 && sent == 0) return went;
     if (went <= 0) break;
     sent += static_cast<size_t>(went);
-    at = before + went;
-    if (offset == nullptr && before >= 0) ::lseek(in, at, SEEK_SET);
+    at += went;
+    if (offset == nullptr) ::lseek(in, at, SEEK_SET);
     if (went < got) break;
   }
   if (offset != nullptr) *offset = at;
   return static_cast<int64_t>(sent);
 }
 
+// Until a pipe can be read from, or written to. 0, or -errno.
+int64_t await_pipe(int fd, short events, bool waits) {
+  while (true) {
+    pollfd pipe{.fd = fd, .events = events, .revents = 0};
+    if (real().poll(&pipe, 1, 0) != 0) return 0;
+    if (!waits) return -EAGAIN;
+    if (Host::get().wait(Host::this_thread(), {&pipe, 1}, kForever) == Host::Woken::interrupted && !signals_restart()) return -EINTR;
+  }
+}
+
+// What a pipe takes without waiting, when poll() says that it takes something: all of it is free, or a page of it.
+constexpr size_t kPage = 4096;
+size_t room_in(int pipe) noexcept {
+  int there = 0;
+  const int whole = ::ioctl(pipe, FIONREAD, &there) == 0 && there == 0 ? real().fcntl(pipe, F_GETPIPE_SZ) : 0;
+  return std::max(kPage, static_cast<size_t>(std::max(whole, 0)));
+}
+
 // From a socket of ours into a pipe: as much as the pipe has room for. -errno.
 int64_t splice_out(File& file, int out, size_t length, bool waits) {
   const Hold hold(file);
   const Piece piece;
-  const int64_t there = receive_bytes(file, piece.data(), std::min(length, Piece::kSize), MSG_PEEK | (waits ? 0 : MSG_DONTWAIT));
-  if (there <= 0) return there;
-  const ssize_t went = real().write(out, piece.data(), static_cast<size_t>(there));
+  waits = waits && (real().fcntl(out, F_GETFL) & O_NONBLOCK) == 0;
+  int64_t there = 0;
+  do {  // again if somebody else has filled the pipe while this call waited for the socket
+    if (const int64_t error = await_pipe(out, POLLOUT, waits); error < 0) return error;
+    there = receive_bytes(file, piece.data(), std::min({length, Piece::kSize, room_in(out)}), MSG_PEEK | (waits ? 0 : MSG_DONTWAIT));
+    if (there <= 0) return there;
+  } while (await_pipe(out, POLLOUT, false) < 0);
+  const ssize_t went = real().write(out, piece.data(), std::min(static_cast<size_t>(there), room_in(out)));
   if (went <= 0) return went < 0 ? -errno : 0;
   return receive_bytes(file, piece.data(), static_cast<size_t>(went), MSG_DONTWAIT);
 }
@@ -80,14 +110,17 @@ int64_t splice_in(int in, File& file, size_t length, bool waits) {
   const Hold hold(file);
   const Piece piece;
   Host& host = Host::get();
-  const int64_t room = host.block(file, POLLOUT, waits && !file.nonblocking, file.send_within, [&](bool) -> int64_t {
-    if (!file.is_ours()) return -EBADF;
-    host.turn();
-    return (host.events(file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0 ? 1 : -EAGAIN;
-  });
-  if (room < 0) return room;
+  do {  // again if somebody else has emptied the pipe while this call waited for the socket
+    if (const int64_t error = await_pipe(in, POLLIN, waits); error < 0) return error;
+    const int64_t room = host.block(file, POLLOUT, waits && !file.nonblocking, file.send_within, [&](bool) -> int64_t {
+      if (!file.is_ours()) return -EBADF;
+      host.turn();
+      return (host.events(file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0 ? 1 : -EAGAIN;
+    });
+    if (room < 0) return room;
+  } while (await_pipe(in, POLLIN, false) < 0);
   // Half the least buffer of a stream that says it has room.
-  const ssize_t got = real().read(in, piece.data(), std::min(length, size_t{4096}));
+  const ssize_t got = real().read(in, piece.data(), std::min(length, kPage));
   if (got <= 0) return got < 0 ? -errno : 0;
   const Waits waits_now(file);
   return send_bytes(file, piece.data(), static_cast<size_t>(got), 0);

@@ -79,6 +79,23 @@ CASE(sendfile_datagram, "sendfile() to a datagram socket") {
   say_bytes("received", bytes, CALL(recv(ends[1], bytes, sizeof bytes, 0)));
 }
 
+CASE(sendfile_from, "sendfile() from a pipe, a device, a directory, and from what is not open") {
+  int ends[2], pipes[2];
+  char bytes[40];
+  off_t at = 0;
+  streams(ends);
+  MUST(pipe(pipes));
+  CALL(sendfile(ends[0], pipes[0], NULL, 10));
+  CALL(sendfile(ends[0], pipes[0], &at, 10));
+  CALL(write(pipes[1], "abc", 3));
+  CALL(sendfile(ends[0], pipes[0], NULL, 10));
+  CALL(read(pipes[0], bytes, sizeof bytes));
+  CALL(sendfile(ends[0], (int)MUST(open("/dev/zero", O_RDONLY)), NULL, 10));
+  CALL(recv(ends[1], bytes, 10, MSG_WAITALL));
+  CALL(sendfile(ends[0], (int)MUST(open("/", O_RDONLY | O_DIRECTORY)), NULL, 10));
+  CALL(sendfile(ends[0], 999, NULL, 10));
+}
+
 CASE(splice_through, "splice() of a stream to a pipe, and of a pipe to a stream") {
   int ends[2], pipes[2];
   char bytes[40];
@@ -169,5 +186,89 @@ CASE(splice_copy_file_range, "copy_file_range() to and from a socket") {
   CALL(copy_file_range(ends[0], NULL, file_of(""), NULL, 3, 0));
 }
 
-THEME(sendfile_splice, &sendfile_all, &sendfile_large, &sendfile_nonblocking, &sendfile_wrong, &sendfile_datagram,
-      &splice_through, &splice_ends, &splice_wrong, &splice_vmsplice_tee, &splice_proxy, &splice_copy_file_range);
+static void fill(int pipe) {
+  static char bytes[4096];
+  nonblocking(pipe);
+  while (write(pipe, bytes, sizeof bytes) > 0) continue;
+  MUST(fcntl(pipe, F_SETFL, 0));
+}
+
+CASE(splice_pipe_not_empty, "splice() to a pipe that has little room moves what fits, and says EAGAIN when there is none") {
+  static char bytes[60000];
+  int ends[2], pipes[2];
+  streams(ends);
+  MUST(pipe(pipes));
+  CALL(write(pipes[1], bytes, 40000));
+  CALL(send(ends[0], bytes, sizeof bytes, 0));
+  await_bytes(ends[1], sizeof bytes);
+  say("some: %d", splice(ends[1], NULL, pipes[1], NULL, 65536, SPLICE_F_NONBLOCK) > 0);
+  fill(pipes[1]);
+  CALL(splice(ends[1], NULL, pipes[1], NULL, 65536, SPLICE_F_NONBLOCK));
+  nonblocking(pipes[1]);
+  CALL(splice(ends[1], NULL, pipes[1], NULL, 65536, 0));
+  signal(SIGPIPE, SIG_IGN);
+  CALL(close(pipes[0]));
+  CALL(splice(ends[1], NULL, pipes[1], NULL, 65536, 0));
+}
+
+CASE(splice_pipe_empty, "splice() of an empty pipe says EAGAIN with SPLICE_F_NONBLOCK, and is at its end when nobody can write") {
+  int ends[2], pipes[2];
+  streams(ends);
+  MUST(pipe(pipes));
+  CALL(splice(pipes[0], NULL, ends[0], NULL, 100, SPLICE_F_NONBLOCK));
+  CALL(close(pipes[1]));
+  CALL(splice(pipes[0], NULL, ends[0], NULL, 100, SPLICE_F_NONBLOCK));
+  CALL(splice(pipes[0], NULL, ends[0], NULL, 100, 0));
+}
+
+// Uses other sockets while another thread waits in splice(), and then the pipe that it waits for.
+static int pipe_waited_for[2], conversing[2];
+
+static void converse(void) {
+  char byte = 'c';
+  int wrong = 0;
+  pause_ms(50);
+  for (int i = 0; i < 10; ++i) wrong += send(conversing[0], &byte, 1, 0) != 1 || recv(conversing[1], &byte, 1, 0) != 1;
+  say("wrong: %d", wrong);
+}
+
+static void* empties(void* unused) {
+  static char bytes[1 << 16];
+  (void)unused;
+  converse();
+  say("emptied: %d", read(pipe_waited_for[0], bytes, sizeof bytes) > 0);
+  return NULL;
+}
+
+static void* fills(void* unused) {
+  (void)unused;
+  converse();
+  CALL(write(pipe_waited_for[1], "abc", 3));
+  return NULL;
+}
+
+CASE(splice_waits_for_pipe, "splice() waits for a full pipe, and for an empty one, while other threads use sockets") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  streams(conversing);
+  MUST(pipe(pipe_waited_for));
+  fill(pipe_waited_for[1]);
+  CALL(send(ends[0], "abc", 3, 0));
+  pthread_t other = start(empties, NULL);
+  const long out = splice(ends[1], NULL, pipe_waited_for[1], NULL, 100, 0);
+  joined(other);
+  CALL((int)out);
+  nonblocking(pipe_waited_for[0]);
+  while (read(pipe_waited_for[0], bytes, sizeof bytes) > 0) continue;
+  MUST(fcntl(pipe_waited_for[0], F_SETFL, 0));
+  other = start(fills, NULL);
+  const long in = splice(pipe_waited_for[0], NULL, ends[0], NULL, 100, 0);
+  joined(other);
+  CALL((int)in);
+  say_bytes("received", bytes, CALL(recv(ends[1], bytes, 3, MSG_WAITALL)));
+}
+
+THEME(sendfile_splice, &sendfile_all, &sendfile_from, &sendfile_large, &sendfile_nonblocking, &sendfile_wrong,
+      &sendfile_datagram, &splice_through, &splice_ends, &splice_wrong, &splice_vmsplice_tee, &splice_proxy,
+      &splice_copy_file_range, &splice_pipe_not_empty, &splice_pipe_empty, &splice_waits_for_pipe);
