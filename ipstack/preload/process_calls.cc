@@ -14,6 +14,14 @@
 
 using namespace unet::preload;
 
+// glibc's lock of the list of its streams. fork() takes it, and fflush(NULL) has it while it writes to a socket's stream, for which it
+// wants the host's: so fork() is to take both in this order.
+extern "C" {
+void _IO_list_lock() noexcept;
+void _IO_list_unlock() noexcept;
+void _IO_list_resetlock() noexcept;
+}
+
 namespace {
 
 // Before everything that the program's own constructors do: and so, at the end, behind its destructors.
@@ -22,6 +30,8 @@ namespace {
   static_cast<void>(Host::get());
   Forks::read_left();
   ::pthread_atfork(&Forks::before, &Forks::in_parent, &Forks::in_child);
+  // What is registered last is called first before a fork(), and last behind it.
+  ::pthread_atfork(&_IO_list_lock, &_IO_list_unlock, &_IO_list_resetlock);
 }
 
 [[gnu::destructor(101)]] void end() {

@@ -123,5 +123,39 @@ CASE(names_interfaces, "getifaddrs() works, and lo is among them") {
   say("lo: %d", loopback);
 }
 
-THEME(stdio_names, &stdio_lines, &stdio_dprintf, &stdio_large, &stdio_write_fails, &stdio_position, &names_are_found,
-      &names_backwards, &names_connect_all, &names_interfaces);
+static int stream_ends[2];
+
+static void* flushes_all(void* unused) {
+  (void)unused;
+  return (void*)(long)fflush(NULL);
+}
+
+static void* reads_much_later(void* much) {
+  static char bytes[1 << 16];
+  long left = *(long*)much, more = 1;
+  pause_ms(200);
+  for (; left > 0 && more > 0; left -= more) more = recv(stream_ends[1], bytes, sizeof bytes, 0);
+  return (void*)left;
+}
+
+CASE(stdio_flush_and_fork, "fork() while another thread is in fflush(NULL), whose stream waits for its peer") {
+  enum { MUCH = 8 << 20 };
+  static char bytes[MUCH], buffer[MUCH + 1];
+  long much = MUCH;
+  streams(stream_ends);
+  FILE* out = fdopen(stream_ends[0], "w");
+  say("setvbuf: %d", setvbuf(out, buffer, _IOFBF, sizeof buffer));
+  say("fwrite: %ld", (long)fwrite(bytes, 1, MUCH, out));
+  const pthread_t reader = start(reads_much_later, &much), flusher = start(flushes_all, NULL);
+  pause_ms(50);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    FILE* other = fopen("/dev/null", "w");
+    _exit(other != NULL && fclose(other) == 0 ? 5 : 1);
+  }
+  say_ended("child", pid);
+  say("flushed: %ld, left: %ld", joined(flusher), joined(reader));
+}
+
+THEME(stdio_names, &stdio_lines, &stdio_dprintf, &stdio_large, &stdio_write_fails, &stdio_position, &stdio_flush_and_fork,
+      &names_are_found, &names_backwards, &names_connect_all, &names_interfaces);
