@@ -223,16 +223,31 @@ static void scatter(Bytes all, const msghdr& message) noexcept {
   }
 }
 
+// From a stream into each of many pieces, one after another: only for the first does it wait, if it is not to wait for all.
+static int64_t receive_pieces(File& file, const msghdr& message, int flags) {
+  int64_t got = 0;
+  for (size_t i = 0; i < message.msg_iovlen; ++i) {
+    const iovec& each = message.msg_iov[i];
+    if (each.iov_len == 0) continue;
+    const int how = got == 0 || (flags & MSG_WAITALL) != 0 ? flags : flags | MSG_DONTWAIT;
+    const int64_t more = receive_bytes(file, each.iov_base, each.iov_len, how);
+    if (more < 0 && got == 0) return more;
+    if (more < 0 && more != -EAGAIN && more != -EINTR && file.is_ours()) {
+      Host::get().sockets().stack().return_error(file.socket, static_cast<int>(-more));
+    }
+    got += std::max<int64_t>(more, 0);
+    if (more < static_cast<int64_t>(each.iov_len) || (flags & MSG_PEEK) != 0) break;
+  }
+  return got;
+}
+
 static int64_t receive_stream_message(File& file, msghdr& message, int flags) {
   const size_t whole = bytes_of(message);
   int64_t got;
   if (message.msg_iovlen == 1) {
     got = receive_bytes(file, message.msg_iov[0].iov_base, whole, flags);
-  } else if (whole > kGather) {  // what does not fit into one go is had by the next call
-    const iovec& first = *std::find_if(message.msg_iov, message.msg_iov + message.msg_iovlen, [](const iovec& each) {
-      return each.iov_len != 0;
-    });
-    got = receive_bytes(file, first.iov_base, first.iov_len, flags);
+  } else if (whole > kGather) {
+    got = receive_pieces(file, message, flags);
   } else {
     const Piece into;
     got = receive_bytes(file, into.data(), whole, flags);

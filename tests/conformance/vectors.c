@@ -257,6 +257,36 @@ CASE(many_on_a_stream, "sendmmsg() and recvmmsg() of a stream") {
   say_bytes("got", room, got.msg_len);
 }
 
+static void* sends_in_parts(void* fd) {
+  static char bytes[100008];
+  memset(bytes, 'x', sizeof bytes);
+  for (size_t at = 0; at < sizeof bytes; at += 8334) {
+    send(*(int*)fd, bytes + at, 8334, 0);
+    pause_ms(5);
+  }
+  return NULL;
+}
+
+CASE(message_wait_for_all, "MSG_WAITALL into several large pieces waits for all of them; readv() has what there is, in all of them") {
+  static char bytes[100008];
+  int ends[2], others = 0;
+  struct iovec in[] = {{bytes, 8}, {NULL, 0}, {bytes + 8, 70000}, {bytes + 70008, 30000}};
+  struct msghdr message = {.msg_iov = in, .msg_iovlen = 4};
+  streams(ends);
+  const pthread_t sender = start(sends_in_parts, &ends[1]);
+  CALL(recvmsg(ends[0], &message, MSG_WAITALL));
+  joined(sender);
+  for (size_t i = 0; i < sizeof bytes; ++i) others += bytes[i] != 'x';
+  say("others: %d", others);
+  CALL(send(ends[1], bytes, 80000, 0));
+  await_bytes(ends[0], 80000);
+  CALL(readv(ends[0], in, 4));
+  CALL(send(ends[1], bytes, 80000, 0));
+  CALL(shutdown(ends[1], SHUT_WR));
+  CALL(recvmsg(ends[0], &message, MSG_WAITALL));
+  CALL(recvmsg(ends[0], &message, MSG_WAITALL));
+}
+
 THEME(vectors, &vector_stream, &vector_counts, &vector_bad_pointer, &vector_datagram, &vector_preadv2, &message_stream,
-      &message_datagram, &message_peek_trunc, &message_wrong_name, &message_wrong_control, &message_rights_refused,
+      &message_datagram, &message_peek_trunc, &message_wait_for_all, &message_wrong_name, &message_wrong_control, &message_rights_refused,
       &many_datagrams, &many_of_none, &many_error_in_the_middle, &many_on_a_stream);
