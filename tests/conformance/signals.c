@@ -384,6 +384,7 @@ static int handled, handled_wrong;
 static void converses(int number) {
   (void)number;
   char bytes[4] = "";
+  if (handled == 100) return;  // one that comes before the call is back
   handled_wrong += write(pipe_ends[0], "sig", 3) != 3;
   handled_wrong += recv(pipe_ends[1], bytes, 3, MSG_WAITALL) != 3 || strcmp(bytes, "sig") != 0;
   if (++handled == 100) shutdown(handler_fd, SHUT_RDWR);
@@ -434,6 +435,7 @@ CASE(signal_busy_jumps, "a handler leaves by siglongjmp() while its thread is bu
 
 static void forks(int number) {
   (void)number;
+  if (handled == 20) return;
   const pid_t pid = fork();
   if (pid == 0) _exit(5);
   int status = 0;
