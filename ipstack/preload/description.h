@@ -13,8 +13,8 @@
 
 namespace unet::preload {
 
-// A connection of this process's stack.
-inline bool is_connection(const File& file) noexcept { return file.is_ours() && file.is_stream() && !file.listens; }
+// A connection of this process's stack, or what is left of one; not what is bound only, which may be a listener yet.
+bool is_connection(const File& file) noexcept;
 
 // exec() does not close it.
 bool stays_open(int fd) noexcept;

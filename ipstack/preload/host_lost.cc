@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "ipstack/preload/description.h"
 #include "ipstack/preload/forks.h"
 #include "ipstack/preload/host.h"
 
@@ -29,7 +30,7 @@ void Host::lose_interface() {
     sockets::Stack& stack = sockets_->stack();
     static_cast<void>(stack.local_address(file->socket, local));
     static_cast<void>(stack.remote_address(file->socket, remote));
-    const bool connection = file->is_stream() && !file->listens && (remote.port != 0 || !file->bound);
+    const bool connection = is_connection(*file);
     file->lost = connection && !file->kernel;
     file->error = file->lost ? ECONNRESET : 0;
     if (!connection) {

@@ -5,6 +5,12 @@
 
 namespace unet::preload {
 
+// The stack says as Linux does of a stream that was never connected: it has hung up, but no end has come.
+bool is_connection(const File& file) noexcept {
+  if (!file.is_ours() || !file.is_stream() || file.listens) return false;
+  return (Host::get().sockets().stack().events(file.socket) & (EPOLLHUP | EPOLLRDHUP)) != EPOLLHUP;
+}
+
 bool stays_open(int fd) noexcept {
   const int flags = real().fcntl(fd, F_GETFD);
   return flags >= 0 && (flags & FD_CLOEXEC) == 0;

@@ -217,10 +217,12 @@ int listen_file(File& file, int backlog, bool& decided) {
   if (!file.is_ours()) {
     if (known_addresses() == nullptr) {
       if (Host::get().lacks_memory()) return -ENOMEM;
+      if (file.inherited) return -ENETDOWN;  // it is bound at the network interface that there was
       decided = false;
       leave_to_kernel(file);
       return 0;
     }
+    if (file.inherited) return -EADDRINUSE;  // its port is another's by now
     if (const int result = bind_both(file, {}); result < 0) return result;
   }
   const int result = result_of(Host::get().sockets().listen(file.socket, backlog));

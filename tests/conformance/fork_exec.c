@@ -108,6 +108,80 @@ CASE(fork_listener, "a child accepts from the listener that its parent opened") 
   say_ended("child", pid);
 }
 
+static void listens_and_echoes(int fd) {
+  if (listen(fd, 5) == 0) accepts_and_echoes(fd);
+}
+
+// A client of what a child listens at soon.
+static void call_late(const union Address* to, socklen_t length) {
+  char bytes[20];
+  int client = -1, result = -1;
+  for (int i = 0; i < 200 && result != 0; ++i) {
+    if (client >= 0) close(client);
+    client = (int)MUST(socket(family, SOCK_STREAM, 0));
+    result = connect(client, &to->any, length);
+    if (result != 0) pause_ms(10);
+  }
+  say("connected: %d", result);
+  CALL(send(client, "abc", 3, 0));
+  say_bytes("echo", bytes, CALL(recv(client, bytes, 3, MSG_WAITALL)));
+}
+
+CASE(fork_bound, "a child listens at what its parent has bound") {
+  union Address to;
+  const int s = bound(SOCK_STREAM);
+  const socklen_t length = address_of(s, &to);
+  child(listens_and_echoes, s);
+  call_late(&to, length);
+}
+
+static void leaves_a_daemon(int fd) {
+  union Address to;
+  const int s = bound(SOCK_STREAM);
+  const socklen_t length = address_of(s, &to);
+  if (write(fd, &to, length) != (ssize_t)length) _exit(1);
+  if (fork() != 0) _exit(0);
+  setsid();
+  pause_ms(50);  // its parent has ended
+  listens_and_echoes(s);
+}
+
+CASE(fork_bound_daemon, "a server that becomes a daemon between bind() and listen()") {
+  union Address to;
+  int pipes[2];
+  MUST(pipe(pipes));
+  const pid_t pid = child(leaves_a_daemon, pipes[1]);
+  const long length = MUST(read(pipes[0], &to, sizeof to));
+  say_ended("the first child", pid);
+  call_late(&to, (socklen_t)length);
+}
+
+CASE(fork_bound_connects, "a child calls from what its parent has bound") {
+  union Address own, peer;
+  const int s = bound(SOCK_STREAM), listener = listening();
+  address_of(s, &own);
+  const socklen_t length = address_of(listener, &peer);
+  const int port = port_of(s);
+  const pid_t pid = fork();
+  if (pid == 0) _exit(connect(s, &peer.any, length) == 0 && port_of(s) == port ? 0 : 1);
+  accepted(listener);
+  say_ended("child", pid);
+}
+
+CASE(fork_ended, "a child reads what is left of a connection that both ends have ended") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  MUST(send(ends[0], "abc", 3, 0));
+  CALL(shutdown(ends[0], SHUT_WR));
+  CALL(shutdown(ends[1], SHUT_WR));
+  await_bytes(ends[1], 3);
+  pause_ms(30);
+  const pid_t pid = fork();
+  if (pid == 0) _exit(recv(ends[1], bytes, sizeof bytes, 0) == 3 && recv(ends[1], bytes, sizeof bytes, 0) == 0 ? 0 : 1);
+  say_ended("child", pid);
+}
+
 CASE(fork_workers, "three children accept from one listener: all connections are served") {
   const int listener = listening();
   pid_t workers[3];
@@ -312,5 +386,6 @@ CASE(fork_daemon, "a server that becomes a daemon after listen(): its child serv
 }
 
 THEME(fork_exec, &fork_connection, &fork_both_use, &fork_close_is_not_end, &fork_parent_closes, &fork_shutdown_is_end,
-      &fork_listener, &fork_workers, &fork_per_connection, &fork_datagram, &fork_opens_its_own, &fork_killed,
+      &fork_listener, &fork_bound, &fork_bound_daemon, &fork_bound_connects, &fork_ended, &fork_workers, &fork_per_connection,
+      &fork_datagram, &fork_opens_its_own, &fork_killed,
       &fork_flags_shared, &exec_connection, &exec_closes, &exec_shell_writes, &exec_popen, &fork_vfork, &fork_daemon);

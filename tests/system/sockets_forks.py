@@ -199,6 +199,47 @@ def began(fd):
     signal.pause()
 
 
+def binds(address):
+    """What is bound only is a listener to be, also of a program that a child becomes, and of one that it begins."""
+    bound = [socket.socket(family_of(address)) for _ in range(2)]
+    for i, each in enumerate(bound):
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        each.bind((address, PORT + i))
+        each.set_inheritable(True)
+    os.posix_spawn(sys.executable, [sys.executable, __file__, "--peer", "listens", str(bound[1].fileno()), "one"], os.environ)
+    with contextlib.closing(late_connection(address, PORT + 1)) as one:
+        require(one.recv(3, socket.MSG_WAITALL) == b"one", "a program that was begun")
+    os.wait()
+    os.execv(sys.executable, [sys.executable, __file__, "--peer", "listens", str(bound[0].fileno())])
+
+
+def late_connection(address, port):
+    """With who listens there soon."""
+    streams = []
+
+    def calls_it():
+        streams.append(socket.socket(family_of(address)))
+        return streams[-1].connect_ex((address, port)) == 0
+
+    wait_until(calls_it, "nobody listens")
+    streams[-1].settimeout(WAIT)
+    return streams[-1]
+
+
+def listens(fd, text=None):
+    listener = socket.socket(fileno=int(fd))
+    listener.listen(64)
+    if text is not None:
+        listener.accept()[0].sendall(text.encode())
+        return
+    say("ready")
+    hear("called")
+    pids = [child(forever, listener)]
+    hear("served")
+    end_all(pids)
+    say("done")
+
+
 def busy(address):
     """The parent has looked for connections, but its child accepts them."""
     listener = listener_at(address)
@@ -299,7 +340,7 @@ def calls(address):
     say(f"wrong {wrong}" if wrong else "served")
 
 
-PEERS = {each.__name__: each for each in (workers, killed, slow, ends, grandchildren, becomes, began, busy, lies, is_lied_to, calls)}
+PEERS = {each.__name__: each for each in (workers, killed, slow, ends, grandchildren, becomes, began, binds, listens, busy, lies, is_lied_to, calls)}
 
 
 # ---- the test
@@ -373,6 +414,10 @@ def test_grandchildren():
 
 def test_becomes():
     play("becomes")
+
+
+def test_binds():
+    play("binds")
 
 
 def test_busy():
