@@ -238,12 +238,12 @@ void disclaim_others(Table& table, std::span<const Divided> links, std::span<con
   }
 }
 
-// A link that the environment names, which it may have made up.
-bool is_link(int fd) noexcept {
-  int domain = 0, type = 0;
+// What the environment names may have been closed since by who began the program, or be made up.
+bool is_socket(int fd, int domain, int type) noexcept {
+  int has_domain = 0, has_type = 0;
   socklen_t length = sizeof(int);
-  return real().getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain == AF_UNIX &&
-         real().getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_SEQPACKET;
+  return real().getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &has_domain, &length) == 0 && has_domain == domain &&
+         real().getsockopt(fd, SOL_SOCKET, SO_TYPE, &has_type, &length) == 0 && has_type == type;
 }
 
 // Two numbers with a comma between them, up to the next '@'; taken from the text.
@@ -310,7 +310,8 @@ void Forks::read_left() {
     auto file = read_description(words);
     if (file == nullptr || fd < 0 || fd >= Table::kMax) return;
     read_origins(*file, each, links);
-    Host::get().table().put(fd, *file.release());
+    if (is_socket(fd, file->domain, file->type)) Host::get().table().put(fd, *file.release());
+    else Ancestors::say_all(*file, LinkMessage::Kind::close);
   }
 }
 
@@ -319,7 +320,7 @@ void Forks::read_origins(File& file, std::string_view text, std::vector<std::sha
   while (!text.empty() && take_numbers(text, end, socket)) {
     auto link = std::find_if(links.begin(), links.end(), [&](const auto& each) { return each->fd == end; });
     if (link == links.end()) {
-      auto made = is_link(end) ? Host::get().ancestors_.add(end) : nullptr;
+      auto made = is_socket(end, AF_UNIX, SOCK_SEQPACKET) ? Host::get().ancestors_.add(end) : nullptr;
       if (made == nullptr) return;
       real().fcntl(end, F_SETFD, FD_CLOEXEC);
       link = links.insert(links.end(), std::move(made));

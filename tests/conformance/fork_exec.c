@@ -344,6 +344,20 @@ CASE(exec_shell_writes, "a shell writes to an inherited descriptor, by posix_spa
   say_ended("shell", pid);
 }
 
+CASE(exec_spawn_closes, "posix_spawn() closes a listener: its number is whatever the program opens next") {
+  const int listener = listening();
+  CALL(dup2(listener, 3));  // which cat opens first
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addclose(&actions, 3);
+  if (listener != 3) posix_spawn_file_actions_addclose(&actions, listener);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  char* const arguments[] = {"cat", "/etc/passwd", NULL};
+  pid_t pid;
+  CALL(posix_spawn(&pid, "/bin/cat", &actions, NULL, arguments, environ));
+  say_ended("cat", pid);
+}
+
 CASE(exec_popen, "popen() and system() leave sockets alone") {
   int ends[2];
   char bytes[20] = "";
@@ -388,4 +402,4 @@ CASE(fork_daemon, "a server that becomes a daemon after listen(): its child serv
 THEME(fork_exec, &fork_connection, &fork_both_use, &fork_close_is_not_end, &fork_parent_closes, &fork_shutdown_is_end,
       &fork_listener, &fork_bound, &fork_bound_daemon, &fork_bound_connects, &fork_ended, &fork_workers, &fork_per_connection,
       &fork_datagram, &fork_opens_its_own, &fork_killed,
-      &fork_flags_shared, &exec_connection, &exec_closes, &exec_shell_writes, &exec_popen, &fork_vfork, &fork_daemon);
+      &fork_flags_shared, &exec_connection, &exec_closes, &exec_shell_writes, &exec_spawn_closes, &exec_popen, &fork_vfork, &fork_daemon);
