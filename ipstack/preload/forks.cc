@@ -100,12 +100,17 @@ void Forks::in_child() noexcept {
   if (host.relays_ != nullptr) host.relays_->forget();
   host.relays_.reset();
   if (host.sockets_ != nullptr) leave_stack(host, parent);
+  leave_helper(host);
   host.protect();
   for (int fd = 0; fd < host.table_.end(); ++fd) {
     if (auto* const set = host.table_.as<EpollSet>(fd, Entry::Kind::epoll)) {
       set->sleepers.clear();
       set->pollers.clear();
       set->inherited = set->has_ours();
+    }
+    if (File* const file = host.table_.file(fd)) {  // also what waits for a network interface
+      file->sleepers.clear();
+      file->holds = 0;
     }
   }
   host.unlock();
@@ -145,6 +150,10 @@ void Forks::leave_stack(Host& host, const std::shared_ptr<UpLink>& parent) {
   host.endpoint_fd_ = -1;
   host.watcher_ = nullptr;
   host.armed_ = false;
+}
+
+// The thread is the parent's alone, whether there is a stack or the network interface is away.
+void Forks::leave_helper(Host& host) noexcept {
   host.helper_rests_ = false;
   if (host.helper_event_ >= 0) real().close(host.helper_event_);
   host.helper_event_ = -1;

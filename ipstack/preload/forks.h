@@ -36,6 +36,7 @@ class Forks {
 
  private:
   static void leave_stack(Host& host, const std::shared_ptr<UpLink>& parent);
+  static void leave_helper(Host& host) noexcept;
   static bool join(File& file);
   static bool take(File& file, LinkMessage::Kind kind);
   static void read_origins(File& file, std::string_view text, std::vector<std::shared_ptr<UpLink>>& links);

@@ -21,6 +21,7 @@ from ip_spaces import OUR_ADDRESSES, OURS, VERSIONS, Lines
 
 UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
 PORT, CALLS = 8400, 12
+SOON = 20  # seconds: enough for what would not happen at all
 
 
 # ---- servers
@@ -250,6 +251,38 @@ def busy(address):
     say("done")
 
 
+def loses(address):
+    """Until the network interface has gone."""
+    one, _ = connected(address)
+    say("ready")
+    hear("gone")
+    with contextlib.suppress(ConnectionResetError):
+        one.recv(1)
+        raise AssertionError("the connection goes on")
+    one.close()
+
+
+def away(address):
+    """A child that was forked while there was no network interface carries, when it is back, what its child uses."""
+
+    def carries():
+        hear("back")
+        one, two = connected(address)
+        one.sendall(b"x")
+
+        def reads():
+            two.settimeout(SOON)
+            require(two.recv(1) == b"x", "what the child had sent")
+
+        require(os.waitstatus_to_exitcode(os.waitpid(child(reads), 0)[1]) == 0, "its child")
+
+    loses(address)
+    pid = child(carries)
+    say("away")
+    require(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "the child")
+    say("done")
+
+
 def links():
     """Descriptors that the library keeps for what it says to its parent."""
     for fd in map(int, os.listdir("/proc/self/fd")):
@@ -340,7 +373,8 @@ def calls(address):
     say(f"wrong {wrong}" if wrong else "served")
 
 
-PEERS = {each.__name__: each for each in (workers, killed, slow, ends, grandchildren, becomes, began, binds, listens, busy, lies, is_lied_to, calls)}
+PEERS = {each.__name__: each for each in (workers, killed, slow, ends, grandchildren, becomes, began, binds, listens, busy, away,
+                                           lies, is_lied_to, calls)}
 
 
 # ---- the test
@@ -422,6 +456,26 @@ def test_binds():
 
 def test_busy():
     play("busy")
+
+
+def play_away(scene):
+    """The network interface goes, and comes back."""
+    for v in VERSIONS:
+        with directory() as d, contextlib.ExitStack() as ends:
+            interface = (UNETD, "--socket", f"{d}/s", "--port", "nowhere", "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed")
+            with Unetd(*interface):
+                server = ends.enter_context(begun(f"{d}/s", scene, OURS[v]))
+                require(server.lines.next() == "ready", "the server")
+            tell(server, "gone")
+            require(server.lines.next() == "away", f"{scene}, IPv{v}: the server does not hear of it")
+            with Unetd(*interface):
+                tell(server, "back")
+                require(server.lines.next() == "done", f"{scene}, IPv{v}: the server")
+                require(server.wait(WAIT) == 0, f"{scene}, IPv{v}: the server ended with {server.returncode}")
+
+
+def test_away():
+    play_away("away")
 
 
 def test_lies():
