@@ -94,6 +94,17 @@ int collect(EpollSet& set, int epoll, epoll_event* events, int most, bool at_ker
   return more > 0 ? count + merge(set, epoll, events + count, more) : count;
 }
 
+// A child waits with a set that its parent has made: so it serves what is in it, when there is a network interface.
+void adopt_files(EpollSet& set) {
+  Host& host = Host::get();
+  set.inherited = false;
+  for (File* each : set.files()) {
+    if (!each->inherited || each->inherited->connected) continue;
+    if (Forks::adopt(*each)) host.serve(*each);
+    else set.inherited = true;
+  }
+}
+
 int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanoseconds timeout, const sigset_t* mask) {
   Host& host = Host::get();
   host.turn_if_due();
@@ -108,21 +119,14 @@ int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanosecond
   while (true) {
     pollfd kernel{.fd = epoll, .events = POLLIN, .revents = 0};
     EpollSet::Turn turn(set, who);
-    const Host::Woken woken = host.wait(who, {&kernel, set.kernel_members > 0 ? size_t{1} : size_t{0}}, until, mask);
+    const std::span<pollfd> theirs(&kernel, set.kernel_members > 0 ? size_t{1} : size_t{0});
+    const Host::Woken woken = host.wait(who, theirs, host.next_try(set.inherited, until), mask);
     turn.take();
+    if (set.inherited) adopt_files(set);
     ready = collect(set, epoll, events, most, woken != Host::Woken::timed_out || kernel.revents != 0);
     if (ready != 0) return ready;
     if (woken == Host::Woken::interrupted) return -EINTR;
     if (host.now() >= until) return 0;
-  }
-}
-
-// A child waits with a set that its parent has made: so it serves what is in it.
-void adopt_files(EpollSet& set) {
-  Host& host = Host::get();
-  set.inherited = false;
-  for (File* each : set.files()) {
-    if (each->inherited && !each->inherited->connected && Forks::adopt(*each)) host.serve(*each);
   }
 }
 

@@ -91,6 +91,8 @@ struct File : Entry {
   // Of which each process that has it makes its own, at the same port.
   bool is_joined() const noexcept { return listens || !is_stream(); }
   int fd() const noexcept { return fds.front(); }
+  // Until there is a network interface; of a connection there is nothing to wait for.
+  bool waits_back() const noexcept { return inherited && !inherited->connected && !is_ours(); }
 
   const int domain, type;        // AF_INET or AF_INET6; SOCK_STREAM or SOCK_DGRAM
   int socket = -1;               // the stack's; -1: it has none of it

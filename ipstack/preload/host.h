@@ -18,6 +18,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
@@ -167,6 +168,9 @@ class Host {
   template <typename Attempt>
   int64_t block(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt);
   static Sleeper& this_thread() noexcept;
+  // While there is no network interface a child has no helper that would find one: who waits for what it has inherited tries so often.
+  static constexpr Nanoseconds kTryAgain = kSecond / 4;
+  Nanoseconds next_try(bool waits_back, Nanoseconds until) const noexcept { return waits_back ? std::min(until, now() + kTryAgain) : until; }
 
   // False in a child by vfork(), which has its parent's memory and not its parent's descriptors.
   bool is_own_process() const noexcept { return ::getpid() == process_; }

@@ -109,7 +109,7 @@ Host::Woken Host::wait_for(File& file, std::span<pollfd> kernel, Nanoseconds unt
   Sleeper& who = this_thread();
   // Another thread may close it meanwhile, and the file be no more: who waits then holds it (Hold).
   const Queued queued(file.sleepers, who);
-  return wait(who, kernel, until);
+  return wait(who, kernel, next_try(file.waits_back(), until));
 }
 
 // True: something may have happened.

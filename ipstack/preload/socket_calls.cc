@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ipstack/preload/calls.h"
+#include "ipstack/preload/forks.h"
 #include "ipstack/preload/memory.h"
 #include "ipstack/sockets/sockaddr.h"
 
@@ -98,7 +99,8 @@ int accept_of(File& listener, sockaddr* address, socklen_t* length, int flags) {
     while (!listener.waiting.empty()) {
       if (const int made = take_waiting(listener, address, length, flags); made != -EAGAIN) return made;
     }
-    if (!listener.is_ours()) return listener.inherited ? -EAGAIN : -EINVAL;  // until there is a network interface again
+    if (!listener.is_ours() && !listener.inherited) return -EINVAL;
+    if (!listener.is_ours() && !Forks::adopt(listener)) return -EAGAIN;  // until there is a network interface again
     if ((host.events(listener) & EPOLLIN) == 0) host.turn();
     if (host.sockets().stack().option(listener.socket, sockets::Stack::Option::accepts) == 0) return -EINVAL;
     if ((host.events(listener) & (EPOLLIN | EPOLLERR)) != 0) return take_connection(listener, address, length, flags);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ipstack/preload/calls.h"
+#include "ipstack/preload/forks.h"
 #include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;
@@ -37,8 +38,7 @@ class Waiting {
         ++set->holds;
         sets_.push_back({i, set});
       }
-      const bool waits_back = file != nullptr && file->inherited && !file->inherited->connected;
-      if (file == nullptr || (!file->is_ours() && !file->lost && !waits_back)) {
+      if (file == nullptr || (!file->is_ours() && !file->lost && !file->waits_back())) {
         asks_kernel_ = asks_kernel_ || all[i].fd >= 0;
         continue;
       }
@@ -82,6 +82,12 @@ class Waiting {
       all_[at].revents = static_cast<short>(all_[at].revents | (Host::get().events(static_cast<const Entry&>(*set)) & wanted));
     }
     return static_cast<int>(std::count_if(all_.begin(), all_.end(), [](const pollfd& each) { return each.revents != 0; }));
+  }
+  // True: there is no network interface yet for one of them.
+  bool wait_back() {
+    bool more = false;
+    for (const Ours& each : ours_) more = (each.file->waits_back() && !Forks::adopt(*each.file)) || more;
+    return more;
   }
   // Is told of all of them, until it goes.
   class Told {
@@ -134,7 +140,7 @@ int poll_all(Waiting& waiting, Nanoseconds timeout, const sigset_t* mask) {
     Host::Woken woken;
     {
       const Waiting::Told told(waiting, who);
-      woken = host.wait(who, waiting.kernel(), until, mask);
+      woken = host.wait(who, waiting.kernel(), host.next_try(waiting.wait_back(), until), mask);
     }
     ready = waiting.look(false);
     if (ready != 0) return ready;

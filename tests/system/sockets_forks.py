@@ -283,6 +283,40 @@ def away(address):
     say("done")
 
 
+def waits_back(address):
+    """Children that first wait for their parent's listeners while there is no network interface serve them when it is back."""
+    listeners = [socket.create_server((address, PORT + 2 * i), family=family_of(address)) for i in range(3)]
+    epoll = select.epoll()
+    epoll.register(listeners[2], select.EPOLLIN)
+    goes_on, go = os.pipe()
+
+    def accepts(i):
+        os.read(goes_on, 1)
+        if i == 1:
+            select.select([listeners[1]], [], [])
+        if i == 2:
+            require(epoll.poll() == [(listeners[2].fileno(), select.EPOLLIN)], "epoll")
+        serve(listeners[i])
+
+    def calls_late():
+        for i in range(3):
+            with late_connection(address, PORT + 2 * i) as stream:
+                stream.settimeout(SOON)
+                stream.sendall(b"call\n")
+                require(stream.makefile("rb").readline() == b"served call\n", f"what serves {i}")
+
+    pids = [child(accepts, i) for i in range(3)]
+    loses(address)
+    os.write(go, b"xxx")
+    time.sleep(0.2)
+    say("away")
+    hear("back")
+    require(os.waitstatus_to_exitcode(os.waitpid(child(calls_late), 0)[1]) == 0, "a client")
+    for pid in pids:
+        os.waitpid(pid, 0)
+    say("done")
+
+
 def links():
     """Descriptors that the library keeps for what it says to its parent."""
     for fd in map(int, os.listdir("/proc/self/fd")):
@@ -373,7 +407,7 @@ def calls(address):
     say(f"wrong {wrong}" if wrong else "served")
 
 
-PEERS = {each.__name__: each for each in (workers, killed, slow, ends, grandchildren, becomes, began, binds, listens, busy, away,
+PEERS = {each.__name__: each for each in (workers, killed, slow, ends, grandchildren, becomes, began, binds, listens, busy, away, waits_back,
                                            lies, is_lied_to, calls)}
 
 
@@ -476,6 +510,10 @@ def play_away(scene):
 
 def test_away():
     play_away("away")
+
+
+def test_waits_back():
+    play_away("waits_back")
 
 
 def test_lies():
