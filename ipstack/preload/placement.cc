@@ -215,14 +215,14 @@ int listen_file(File& file, int backlog, bool& decided) {
   decided = true;
   if (!file.is_stream()) return result_of(real().listen(file.fd(), backlog));
   if (!file.is_ours()) {
+    // What is bound already: its port is another's by now, or there is no network interface.
+    if (file.inherited) return Host::get().open() ? -EADDRINUSE : -errno;
     if (known_addresses() == nullptr) {
       if (Host::get().lacks_memory()) return -ENOMEM;
-      if (file.inherited) return -ENETDOWN;  // it is bound at the network interface that there was
       decided = false;
       leave_to_kernel(file);
       return 0;
     }
-    if (file.inherited) return -EADDRINUSE;  // its port is another's by now
     if (const int result = bind_both(file, {}); result < 0) return result;
   }
   const int result = result_of(Host::get().sockets().listen(file.socket, backlog));
