@@ -99,6 +99,9 @@ void adopt_files(EpollSet& set) {
   Host& host = Host::get();
   set.inherited = false;
   for (File* each : set.files()) {
+    for (Registration* one : each->registrations) {
+      if (one->set == &set && each->kernel) join_set(*one);  // what became a pair meanwhile; others are there already
+    }
     if (!each->inherited || each->inherited->connected) continue;
     if (Forks::adopt(*each)) host.serve(*each);
     else set.inherited = true;

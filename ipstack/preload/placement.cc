@@ -147,14 +147,15 @@ void leave_kernel(File& file) {
   }
 }
 
+void join_set(Registration& each) {
+  if (each.set->fds.empty() || each.set->inherited) return;
+  if (real().epoll_ctl(each.set->fds.front(), EPOLL_CTL_ADD, each.fd, &each.wanted) == 0) ++each.set->kernel_members;
+}
+
 void join_kernel(File& file) {
   if (std::exchange(file.kernel, true)) return;
   let_kernel_take_part(file);
-  for (Registration* each : file.registrations) {
-    if (each->set->fds.empty()) continue;
-    real().epoll_ctl(each->set->fds.front(), EPOLL_CTL_ADD, each->fd, &each->wanted);
-    ++each->set->kernel_members;
-  }
+  for (Registration* each : file.registrations) join_set(*each);
 }
 
 void leave_to_kernel(File& file) {
@@ -177,11 +178,7 @@ void become_pair(File& file, int end, const sockets::Address& local, const socke
   }
   file.pair = {local, remote};
   if (std::exchange(file.kernel, true)) return;
-  for (Registration* each : file.registrations) {
-    if (each->set->fds.empty()) continue;
-    real().epoll_ctl(each->set->fds.front(), EPOLL_CTL_ADD, each->fd, &each->wanted);
-    ++each->set->kernel_members;
-  }
+  for (Registration* each : file.registrations) join_set(*each);
 }
 
 int bind_file(File& file, const sockaddr* address, socklen_t length) {

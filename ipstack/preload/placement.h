@@ -30,6 +30,8 @@ int begin_ours(File& file);
 void leave_kernel(File& file);
 // The kernel has a part of it again.
 void join_kernel(File& file);
+// The kernel's set has the kernel's part of it. Not yet where a child has not waited with a set: the kernel's is its parent's, too.
+void join_set(Registration& each);
 // The kernel alone has it: the file is no more.
 void leave_to_kernel(File& file);
 

@@ -1,5 +1,6 @@
 // fork_exec.c - cases of sockets that children inherit, and that pass exec() or do not.
 #include <spawn.h>
+#include <sys/epoll.h>
 
 #include "tests/conformance/conformance.h"
 
@@ -358,6 +359,28 @@ CASE(exec_spawn_closes, "posix_spawn() closes a listener: its number is whatever
   say_ended("cat", pid);
 }
 
+CASE(exec_epoll, "what a program has that a child became is not its parent's epoll set's") {
+  int ends[2], pipes[2];
+  struct epoll_event event = {.events = EPOLLIN}, events[4];
+  streams(ends);
+  MUST(pipe(pipes));
+  const int set = (int)MUST(epoll_create1(0));
+  MUST(epoll_ctl(set, EPOLL_CTL_ADD, pipes[0], &event));
+  MUST(epoll_ctl(set, EPOLL_CTL_ADD, ends[1], &event));
+  const pid_t pid = fork();
+  if (pid == 0) {
+    execl("/bin/sleep", "sleep", "5", (char*)NULL);
+    _exit(1);
+  }
+  pause_ms(200);
+  CALL(epoll_ctl(set, EPOLL_CTL_DEL, ends[1], NULL));
+  CALL(shutdown(ends[1], SHUT_RDWR));
+  CALL(close(ends[1]));
+  CALL(close(ends[0]));
+  CALL(epoll_wait(set, events, 4, 100));
+  kill(pid, SIGKILL);
+}
+
 CASE(exec_popen, "popen() and system() leave sockets alone") {
   int ends[2];
   char bytes[20] = "";
@@ -402,4 +425,5 @@ CASE(fork_daemon, "a server that becomes a daemon after listen(): its child serv
 THEME(fork_exec, &fork_connection, &fork_both_use, &fork_close_is_not_end, &fork_parent_closes, &fork_shutdown_is_end,
       &fork_listener, &fork_bound, &fork_bound_daemon, &fork_bound_connects, &fork_ended, &fork_workers, &fork_per_connection,
       &fork_datagram, &fork_opens_its_own, &fork_killed,
-      &fork_flags_shared, &exec_connection, &exec_closes, &exec_shell_writes, &exec_spawn_closes, &exec_popen, &fork_vfork, &fork_daemon);
+      &fork_flags_shared, &exec_connection, &exec_closes, &exec_shell_writes, &exec_spawn_closes, &exec_epoll, &exec_popen,
+      &fork_vfork, &fork_daemon);
