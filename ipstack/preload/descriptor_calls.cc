@@ -76,6 +76,20 @@ void prepare_doubling(int fd) {
   static_cast<void>(Host::get().file(fd));
 }
 
+// dup2() and dup3(). What is at the number stays if they fail; and nobody comes between the kernel's table of descriptors and ours.
+template <typename Call>
+int doubled_at(int fd, int to, Call call) {
+  prepare_doubling(fd);
+  if (fd == to || (!is_known(fd) && !is_known(to))) return call();
+  const Host::Guard guard;
+  Table& table = Host::get().table();
+  const int made = call();
+  if (made < 0) return made;
+  if (Entry* const before = table.take(to)) Host::get().let_go(*before);
+  if (Entry* const entry = table.find(fd)) table.put(made, *entry);
+  return made;
+}
+
 }  // namespace
 
 UNET_PRELOAD int close(int fd) {
@@ -110,16 +124,12 @@ UNET_PRELOAD int dup(int fd) noexcept {
 
 UNET_PRELOAD int dup2(int fd, int to) noexcept {
   if (fd != to && is_taken(to)) return static_cast<int>(answer(-EBUSY));
-  if (fd != to && is_known(to)) forget(to);
-  prepare_doubling(fd);
-  return is_known(fd) ? doubled(fd, real().dup2(fd, to)) : real().dup2(fd, to);
+  return doubled_at(fd, to, [&] { return real().dup2(fd, to); });
 }
 
 UNET_PRELOAD int dup3(int fd, int to, int flags) noexcept {
   if (fd != to && is_taken(to)) return static_cast<int>(answer(-EBUSY));
-  if (fd != to && is_known(to)) forget(to);
-  prepare_doubling(fd);
-  return is_known(fd) ? doubled(fd, real().dup3(fd, to, flags)) : real().dup3(fd, to, flags);
+  return doubled_at(fd, to, [&] { return real().dup3(fd, to, flags); });
 }
 
 UNET_PRELOAD int fcntl(int fd, int command, ...) {

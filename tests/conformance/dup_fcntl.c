@@ -61,6 +61,18 @@ CASE(dup_over_a_socket, "dup2() of a socket over another closes it") {
   say_bytes("first's peer", bytes, CALL(recv(one[1], bytes, sizeof bytes, 0)));
 }
 
+CASE(dup_nothing_over_a_socket, "dup2() and dup3() that fail leave the socket at the number alone") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  CALL(dup2(777, ends[1]));
+  CALL(dup3(777, ends[1], O_CLOEXEC));
+  CALL(dup3(ends[0], ends[1], O_APPEND));
+  CALL(send(ends[0], "abc", 3, 0));
+  CALL(recv(ends[1], bytes, sizeof bytes, 0));
+  say_names("socket", ends[1]);
+}
+
 CASE(dup_file_over_a_socket, "dup2() of a file over a socket: a file, and the peer hears the end") {
   int ends[2];
   char bytes[20];
@@ -176,5 +188,5 @@ CASE(dup2_high, "dup2() to numbers far above those in use: sockets go on, and no
   CALL(read(pipes[0], bytes, sizeof bytes));
 }
 
-THEME(dup_fcntl, &dup_shares, &dup_own_descriptor_flags, &dup_numbers, &dup_over_a_socket, &dup_file_over_a_socket,
+THEME(dup_fcntl, &dup_shares, &dup_own_descriptor_flags, &dup_numbers, &dup_over_a_socket, &dup_nothing_over_a_socket, &dup_file_over_a_socket,
       &dup_socket_over_a_file, &dup_listener, &dup_datagram, &dup_shutdown, &fcntl_flags, &fcntl_others, &fcntl_sigio, &dup2_high);
