@@ -1,4 +1,5 @@
-// user_calls.cc - a process becomes another user's, as servers do behind fork(): what it has inherited it then still may have.
+// user_calls.cc - a process becomes another user's, or has another root, as servers do behind fork(): what it has inherited it then still may
+// have.
 #include <grp.h>
 #include <unistd.h>
 
@@ -16,6 +17,9 @@ int change(Change call) noexcept {
 }
 
 }  // namespace
+
+// Behind it there is no control socket.
+UNET_PRELOAD int chroot(const char* path) noexcept { return change([&] { return real().chroot(path); }); }
 
 UNET_PRELOAD int setuid(uid_t user) noexcept { return change([&] { return real().setuid(user); }); }
 UNET_PRELOAD int setgid(gid_t group) noexcept { return change([&] { return real().setgid(group); }); }

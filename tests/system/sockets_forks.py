@@ -241,6 +241,21 @@ def listens(fd, text=None):
     say("done")
 
 
+def jailed(address):
+    """A child goes behind chroot() before it first uses the listener."""
+    listener = listener_at(address)
+
+    def serves():
+        os.chroot(os.path.dirname(os.environ["UNET_SOCKET"]) + "/jail")
+        os.chdir("/")
+        forever(listener)
+
+    pids = [child(serves)]
+    hear("served")
+    end_all(pids)
+    say("done")
+
+
 def busy(address):
     """The parent has looked for connections, but its child accepts them."""
     listener = listener_at(address)
@@ -407,8 +422,8 @@ def calls(address):
     say(f"wrong {wrong}" if wrong else "served")
 
 
-PEERS = {each.__name__: each for each in (workers, killed, slow, ends, grandchildren, becomes, began, binds, listens, busy, away, waits_back,
-                                           lies, is_lied_to, calls)}
+PEERS = {each.__name__: each for each in (workers, killed, slow, ends, grandchildren, becomes, began, binds, listens, jailed, busy, away,
+                                           waits_back, lies, is_lied_to, calls)}
 
 
 # ---- the test
@@ -438,6 +453,7 @@ def tell(process, what):
 def play(scene, between=lambda server: None):
     for v in VERSIONS:
         with directory() as d, Unetd(UNETD, "--socket", f"{d}/s", "--port", "nowhere", "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed"):
+            os.mkdir(f"{d}/jail")
             with begun(f"{d}/s", scene, OURS[v]) as server:
                 require(server.lines.next() == "ready", "the server")
                 with begun(f"{d}/s", "calls", OURS[v]) as clients:
@@ -486,6 +502,11 @@ def test_becomes():
 
 def test_binds():
     play("binds")
+
+
+def test_jailed():
+    if os.geteuid() == 0:
+        play("jailed")
 
 
 def test_busy():
