@@ -103,7 +103,7 @@ UNET_PRELOAD ssize_t recvmsg(int fd, msghdr* message, int flags) {
       fd, [&](File& file) { return receive_message(file, *message, flags); },
       [&] {
         const ssize_t got = real().recvmsg(fd, message, flags);
-        if (got >= 0) take_sockets(*message);
+        if (got >= 0) take_sockets(*message, (flags & MSG_PEEK) != 0);
         return got;
       });
 }
@@ -132,7 +132,7 @@ UNET_PRELOAD int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, 
       },
       [&] {
         const int got = real().recvmmsg(fd, messages, count, flags, timeout);
-        for (int i = 0; i < got; ++i) take_sockets(messages[i].msg_hdr);
+        for (int i = 0; i < got; ++i) take_sockets(messages[i].msg_hdr, (flags & MSG_PEEK) != 0);
         return got;
       });
 }

@@ -200,33 +200,35 @@ void put_in_place(std::unique_ptr<File> file, int fd) {
   if (placed) Host::get().table().put(fd, *file.release());
 }
 
-// Its description, and its number at whose it is.
-void take_joined(int fd) {
+// Its description, and its number at whose it is. Who only peeks leaves both to who receives it: it gets one of its own without the link.
+void take_joined(int fd, bool peeks) {
   const Host::Guard guard;
   char text[kDescriptionMax];
   int none = -1;
-  const ssize_t length = receive_by_link(fd, text, sizeof text, none);
+  const ssize_t length = peeks ? real().recv(fd, text, sizeof text, MSG_PEEK | MSG_DONTWAIT) : receive_by_link(fd, text, sizeof text, none);
   if (none >= 0) real().close(none);
   const std::string_view words(text, static_cast<size_t>(std::max<ssize_t>(length, 0)));
   const size_t at = std::min(words.find('@'), words.size());
   auto file = read_description(words.substr(0, at));
   int socket = -1;
   std::from_chars(words.data() + std::min(at + 1, words.size()), words.data() + words.size(), socket);
-  const int end = file == nullptr ? -1 : real().fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (file == nullptr) return;
+  if (peeks) return put_in_place(std::move(file), fd);
+  const int end = real().fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (end < 0) return;
   auto link = Host::get().ancestors().add(out_of_the_way(end));
   if (link != nullptr) file->origins.push_back({std::move(link), socket});
   put_in_place(std::move(file), fd);
 }
 
-void take_socket(int fd) {
+void take_socket(int fd, bool peeks) {
   sockaddr_un address{};
   socklen_t length = sizeof address;
   if (real().getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0 || address.sun_family != AF_UNIX) return;
   constexpr size_t kAt = offsetof(sockaddr_un, sun_path);
   if (length <= kAt) return;
   std::string_view name(address.sun_path, std::min<size_t>(length - kAt, sizeof address.sun_path));
-  if (name.starts_with(kLinkName)) take_joined(fd);
+  if (name.starts_with(kLinkName)) take_joined(fd, peeks);
   if (!name.starts_with(kPairName)) return;
   name.remove_prefix(kPairName.size());
   name.remove_prefix(std::min(name.find(',') + 1, name.size()));
@@ -250,14 +252,14 @@ void take_described(int fd) {
 
 }  // namespace
 
-void take_sockets(const msghdr& message) {
+void take_sockets(const msghdr& message, bool peeks) {
   if (message.msg_controllen == 0 || Host::inside()) return;
   const int before = errno;
-  each_descriptor(message, [](const unsigned char* place) {
+  each_descriptor(message, [&](const unsigned char* place) {
     const int fd = descriptor_at(place);
     struct stat is {};
     if (file_of(fd) != nullptr || ::fstat(fd, &is) != 0) return;
-    if (S_ISSOCK(is.st_mode)) take_socket(fd);
+    if (S_ISSOCK(is.st_mode)) take_socket(fd, peeks);
     else if (S_ISREG(is.st_mode) && is.st_nlink == 0 && is_description(fd)) take_described(fd);
   });
   errno = before;

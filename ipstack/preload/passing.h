@@ -59,7 +59,7 @@ bool passes_ours(const msghdr& message) noexcept;
 // sendmsg() of one that does.
 ssize_t pass_sockets(int fd, const msghdr& message, int flags);
 
-// Makes sockets of ours from what has come with a message instead of them.
-void take_sockets(const msghdr& message);
+// Makes sockets of ours from what has come with a message instead of them. `peeks`: the message is still to be received.
+void take_sockets(const msghdr& message, bool peeks);
 
 }  // namespace unet::preload

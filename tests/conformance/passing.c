@@ -66,6 +66,22 @@ CASE(pass_listener, "a listener is passed, and accepts there") {
   say_ended("child", pid);
 }
 
+static void peeks_and_accepts(int over) {
+  close(passed(over, MSG_PEEK));
+  accepts_from_what_is_passed(over);
+}
+
+CASE(pass_peeked, "recvmsg() that peeks at a passed listener leaves it to who receives it") {
+  char bytes[20];
+  MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, locals));
+  const pid_t pid = child(peeks_and_accepts, locals[1]);
+  const int listener = listening();
+  pass(locals[0], listener);
+  const int client = connected(listener);
+  say_bytes("client", bytes, CALL(recv(client, bytes, 6, MSG_WAITALL)));
+  say_ended("child", pid);
+}
+
 CASE(pass_datagram_socket, "a datagram socket is passed") {
   int ends[2];
   char bytes[20];
@@ -181,5 +197,5 @@ CASE(pass_pidfd, "pidfd_getfd() of a child's connection") {
   kill(pid, SIGKILL);
 }
 
-THEME(passing, &pass_connection, &pass_listener, &pass_datagram_socket, &pass_to_itself, &pass_with_data, &pass_lost,
+THEME(passing, &pass_connection, &pass_listener, &pass_peeked, &pass_datagram_socket, &pass_to_itself, &pass_with_data, &pass_lost,
       &pass_from_a_child, &pass_several, &pass_pidfd);
