@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "ipstack/preload/host.h"
@@ -30,9 +31,11 @@ bool UpLink::say(LinkMessage::Kind kind, int socket, int descriptor, bool may_wa
   return fd >= 0 && send_by_link(fd, &said, sizeof said, descriptor, may_wait);
 }
 
-std::shared_ptr<UpLink> Ancestors::add(int fd) {
+std::shared_ptr<UpLink> Ancestors::add(int fd, bool to_parent) {
   std::erase_if(links_, [](const auto& each) { return each.expired(); });
-  if (links_.size() == kMost) {
+  if (links_.size() >= (to_parent ? kMost : kMost - 1)) {
+    std::fprintf(stderr, "unet-sockets: sockets of more than %zu processes or passed listeners: some that were %s cannot be used\n", kMost - 1,
+                 to_parent ? "inherited" : "passed");
     real().close(fd);
     return nullptr;
   }

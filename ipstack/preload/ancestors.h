@@ -33,8 +33,8 @@ class Ancestors {
  public:
   static constexpr size_t kMost = 12;  // that are protected from a program which closes all descriptors that it finds
 
-  // nullptr: there are too many; the descriptor is closed.
-  std::shared_ptr<UpLink> add(int fd);
+  // nullptr: there are too many, which is said; the descriptor is closed. The last place is for a child's link to its parent.
+  std::shared_ptr<UpLink> add(int fd, bool to_parent = false);
   std::vector<std::shared_ptr<UpLink>> all() const;
 
   // What the helper is to poll.

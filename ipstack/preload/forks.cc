@@ -93,7 +93,7 @@ void Forks::in_child() noexcept {
   std::shared_ptr<UpLink> parent;
   if (link_ends[1] >= 0) {
     real().close(link_ends[0]);
-    parent = host.ancestors_.add(link_ends[1]);
+    parent = host.ancestors_.add(link_ends[1], true);
     link_ends[0] = link_ends[1] = -1;
   }
   host.waiting_back_.clear();

@@ -22,7 +22,8 @@ class Forks {
 
   // Under the lock: makes an inherited socket this process's own. False: it cannot be had any longer; the shadow is what is left.
   static bool adopt(File& file);
-  // Before this process becomes another user's, or has another root: its own stack is still the user's who has the port, as an inherited descriptor would be.
+  // Before this process becomes another user's, or has another root: its own stack is still the user's who has the port, as an inherited
+  // descriptor would be.
   static void prepare_user_change();
 
   // Before this process becomes another program: what it leaves open is described in a variable of its environment, kVariable=..., which

@@ -256,6 +256,33 @@ def jailed(address):
     say("done")
 
 
+def many(address):
+    """A process that was passed more listeners than it may have links has a child that uses its connections."""
+    over, theirs = socket.socketpair()
+
+    def reads(stream):
+        stream.settimeout(SOON)
+        require(stream.recv(1) == b"x", "what came for the child")
+
+    def has_many():
+        listeners = [socket.socket(fileno=socket.recv_fds(theirs, 1, 1)[1][0]) for _ in range(CALLS)]
+        one, two = connected(address)
+        pid = child(reads, two)
+        one.sendall(b"x")
+        require(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0 and len(listeners) == CALLS, "its child")
+
+    pid = child(has_many)
+    listener = listener_at(address)
+    for i in range(CALLS):
+        with socket.create_server((address, PORT + 2 + i), family=family_of(address)) as each:
+            socket.send_fds(over, [b"x"], [each.fileno()])
+    require(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "the child")
+    pids = [child(forever, listener)]
+    hear("served")
+    end_all(pids)
+    say("done")
+
+
 def busy(address):
     """The parent has looked for connections, but its child accepts them."""
     listener = listener_at(address)
@@ -422,8 +449,8 @@ def calls(address):
     say(f"wrong {wrong}" if wrong else "served")
 
 
-PEERS = {each.__name__: each for each in (workers, killed, slow, ends, grandchildren, becomes, began, binds, listens, jailed, busy, away,
-                                           waits_back, lies, is_lied_to, calls)}
+PEERS = {each.__name__: each for each in (workers, killed, slow, ends, grandchildren, becomes, began, binds, listens, jailed, many, busy,
+                                           away, waits_back, lies, is_lied_to, calls)}
 
 
 # ---- the test
@@ -507,6 +534,10 @@ def test_binds():
 def test_jailed():
     if os.geteuid() == 0:
         play("jailed")
+
+
+def test_many():
+    play("many")
 
 
 def test_busy():
