@@ -170,7 +170,9 @@ class Host {
   static Sleeper& this_thread() noexcept;
   // While there is no network interface a child has no helper that would find one: who waits for what it has inherited tries so often.
   static constexpr Nanoseconds kTryAgain = kSecond / 4;
-  Nanoseconds next_try(bool waits_back, Nanoseconds until) const noexcept { return waits_back ? std::min(until, now() + kTryAgain) : until; }
+  Nanoseconds next_try(bool waits_back, Nanoseconds until) const noexcept {
+    return waits_back ? std::min(until, now() + kTryAgain) : until;
+  }
 
   // False in a child by vfork(), which has its parent's memory and not its parent's descriptors.
   bool is_own_process() const noexcept { return ::getpid() == process_; }

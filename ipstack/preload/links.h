@@ -13,8 +13,8 @@
 
 namespace unet::preload {
 
-// To whose the socket is. With take and take_unused comes the descriptor that the bytes are to be carried to, with fork another link's; behind
-// datagram stands a DatagramHead and the datagram.
+// To whose the socket is. With take and take_unused comes the descriptor that the bytes are to be carried to, with fork another link's;
+// behind datagram stands a DatagramHead and the datagram.
 struct LinkMessage {
   enum class Kind : uint32_t {
     take,         // a connection: it is to be used there
@@ -30,7 +30,8 @@ struct LinkMessage {
 };
 
 // The other way, for a listener or a datagram socket that is served there. With a connection comes the descriptor of its bytes, which are
-// carried when it is taken; behind a datagram's stands a DatagramHead and the datagram. Part: how much of what comes it gets by its own claim.
+// carried when it is taken; behind a datagram's stands a DatagramHead and the datagram. Part: how much of what comes it gets by its own
+// claim.
 struct HandedMessage {
   enum class Kind : uint32_t { connection, datagram, part } kind = Kind::connection;
   int32_t socket = -1, connection = -1;

@@ -270,7 +270,7 @@ bool is_advice(int level, int name) noexcept {
   return false;
 }
 
-// For the stack's socket that it may become. A later value is instead of an earlier one; but IP's memberships of groups are many of one name.
+// For the stack's socket that it may become. A later value is instead of an earlier one; but memberships of groups are many of one name.
 void keep_option(File& file, int level, int name, const void* value, socklen_t length) {
   const auto* const bytes = static_cast<const std::byte*>(value);
   if (level == SOL_SOCKET || level == IPPROTO_TCP) {

@@ -1,5 +1,5 @@
-// user_calls.cc - a process becomes another user's, or has another root, as servers do behind fork(): what it has inherited it then still may
-// have.
+// user_calls.cc - a process becomes another user's, or has another root, as servers do behind fork(): what it has inherited it may have
+// still.
 #include <grp.h>
 #include <unistd.h>
 

@@ -155,8 +155,8 @@ class Stack {
     uint32_t lost = 0;                 // how many had been lost for want of room in the socket, modulo 2^32
   };
   int64_t receive_from(int socket, MutableBytes data, Address* from, bool peek = false, Received* what = nullptr);
-  // Processes that share a port give one another datagrams: the oldest that waits, until anything else is called; it is not to wait here any
-  // longer; one that came to another stack is to wait here.
+  // Processes that share a port give one another datagrams: the oldest that waits, until anything else is called; it is not to wait here
+  // any longer; one that came to another stack is to wait here.
   std::optional<DatagramQueue::Datagram> oldest(int socket) noexcept;
   void drop_oldest(int socket) noexcept;
   int hand(int socket, const DatagramQueue::Datagram& datagram);

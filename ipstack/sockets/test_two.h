@@ -1,4 +1,4 @@
-// test_two.h - two hosts of test_network.h with an application each, and connections between them; for Catch's tests.
+// test_two.h - two hosts of test_network.h with an application each, and connections between them; for tests.
 #pragma once
 
 #include <cerrno>
@@ -7,9 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "ipstack/sockets/test_network.h"
+#include "unet/base/check.h"
 
 namespace unet::sockets::sim {
 
@@ -17,7 +16,7 @@ namespace unet::sockets::sim {
 inline std::vector<std::byte> receive(Stack& stack, int socket) {
   std::vector<std::byte> got(1 << 20);
   const int64_t bytes = stack.receive(socket, got);
-  REQUIRE(bytes >= 0);
+  UNET_CHECK(bytes >= 0);
   got.resize(static_cast<size_t>(bytes));
   return got;
 }
@@ -30,18 +29,18 @@ struct Two {
 
   int listen(Application& on, const Address& address, int backlog = 8) {
     const int socket = on.stack->socket(Type::stream, !address.host.is_ipv4());
-    REQUIRE(on.stack->bind(socket, address) == 0);
-    REQUIRE(on.stack->listen(socket, backlog) == 0);
+    UNET_CHECK(on.stack->bind(socket, address) == 0);
+    UNET_CHECK(on.stack->listen(socket, backlog) == 0);
     return socket;
   }
   // A connection, and its two sockets.
   std::pair<int, int> connect(Application& from, Application& to, const Address& address) {
     const int listener = listen(to, address);
     const int client = from.stack->socket(Type::stream, !address.host.is_ipv4());
-    REQUIRE(from.stack->connect(client, address) == -EINPROGRESS);
+    UNET_CHECK(from.stack->connect(client, address) == -EINPROGRESS);
     world.run(world.now + kSecond);
     const int server = to.stack->accept(listener);
-    REQUIRE(server >= 0);
+    UNET_CHECK(server >= 0);
     to.stack->close(listener);
     return {client, server};
   }

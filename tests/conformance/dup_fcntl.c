@@ -188,5 +188,6 @@ CASE(dup2_high, "dup2() to numbers far above those in use: sockets go on, and no
   CALL(read(pipes[0], bytes, sizeof bytes));
 }
 
-THEME(dup_fcntl, &dup_shares, &dup_own_descriptor_flags, &dup_numbers, &dup_over_a_socket, &dup_nothing_over_a_socket, &dup_file_over_a_socket,
-      &dup_socket_over_a_file, &dup_listener, &dup_datagram, &dup_shutdown, &fcntl_flags, &fcntl_others, &fcntl_sigio, &dup2_high);
+THEME(dup_fcntl, &dup_shares, &dup_own_descriptor_flags, &dup_numbers, &dup_over_a_socket, &dup_nothing_over_a_socket,
+      &dup_file_over_a_socket, &dup_socket_over_a_file, &dup_listener, &dup_datagram, &dup_shutdown, &fcntl_flags, &fcntl_others,
+      &fcntl_sigio, &dup2_high);

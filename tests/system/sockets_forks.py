@@ -67,8 +67,7 @@ def serve(listener):
 def child(work, *args):
     pid = os.fork()
     if pid == 0:
-        work(*args)
-        os._exit(0)
+        os._exit(work(*args) or 0)
     return pid
 
 
@@ -594,8 +593,7 @@ def test_environment():
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--peer"]:
-        PEERS[sys.argv[2]](*sys.argv[3:])
-        sys.exit(0)
+        sys.exit(PEERS[sys.argv[2]](*sys.argv[3:]))
     if not os.path.exists(UNET_SOCKETS):
         print("skipped: there is no unet-sockets")
         sys.exit(77)

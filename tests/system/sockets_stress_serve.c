@@ -1,6 +1,6 @@
 // sockets_stress_serve.c - the server: workers by fork() with an epoll set each, of which every other one is edge-triggered. One that is
-// killed is replaced. They share a listener, or each has its own (SO_REUSEPORT). Or, as servers did it before epoll, they share one and have no
-// set: each waits in accept(), and serves what it gets to its end before the next.
+// killed is replaced. They share a listener, or each has its own (SO_REUSEPORT). Or, as servers did it before epoll, they share one and
+// have no set: each waits in accept(), and serves what it gets to its end before the next.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
