@@ -164,6 +164,7 @@ void Engine::State::run(const DetachEndpoint& command) noexcept {
   EndpointState* const e = attached(command.endpoint);
   if (e == nullptr) return;
   for (uint32_t channel = 0; channel < e->channel_count; ++channel) close_channel(*e, channel);
+  delivery.flush();  // nothing knows it any longer then
   reassembly.forget(*e);
   watch.remove(*e);
   mux.remove(*e);

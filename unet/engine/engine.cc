@@ -97,7 +97,8 @@ uint32_t Engine::State::send(Nanoseconds when) noexcept {
   work += look_at_watched();                // endpoints that go on sending
   if (links != nullptr) [[unlikely]] work += links->forward(ports, when);  // what other engines send over our ports
   work += mux.turn(when);                   // messages from endpoints, to wires and endpoints
-  run_timers(when);                         // reassemblies given up, queues no longer watched
+  run_timers(when);                         // reassemblies given up, queues no longer watched, what dead connections have to say
+  delivery.flush();                         // to whom they said it: he may sleep, or go
   return work;
 }
 

@@ -361,6 +361,21 @@ TEST_CASE("an engine speaks for a process that is gone, by wire and on the netwo
   CHECK(t.ni.counter(NiCounter::ip_left_sent) >= 6);
 }
 
+TEST_CASE("whom a dead process's connection asks on the network interface is told of it in the same turn") {
+  TestIp t;
+  TestEndpoint& e = t.add({{.protocol = ip::Protocol::kTcp, .port = 443}});
+  t.ni.now += IpRemains::kTurnEvery;
+  t.ni.command(LeaveIp{{.local = t.own4, .remote = t.own4, .local_port = kOurs, .remote_port = 443, .send_next = 5000}});
+  bool came = false;
+  for (int turns = 0; turns < 10 && !came; ++turns) {
+    t.ni.poll();
+    came = got(e) != nullptr;
+    // Later, its endpoint might be gone, or it sleep until something else comes.
+    CHECK(e.counter(EndpointCounter::received_messages) == (came ? 1u : 0u));
+  }
+  CHECK(came);
+}
+
 TEST_CASE("what a user's dead processes leave asks for few hosts of the link at a time, and another's for his") {
   TestIp t;
   const auto asked = [&](uint8_t host) {
