@@ -89,7 +89,7 @@ void Ancestors::hear(const std::shared_ptr<UpLink>& link, std::span<const std::b
     real().close(fd);  // it is closed meanwhile: as its end is, the connection is another's
     return;
   }
-  listener->waiting.push_back({.fd = out_of_the_way(fd), .names = {handed.local, handed.remote}, .from = {link, handed.connection}});
+  listener->waiting.push_back({.fd = fd, .names = {handed.local, handed.remote}, .from = {link, handed.connection}});
   Host::tell(*listener);
 }
 

@@ -31,7 +31,7 @@ int doubled(int fd, int made) {
 
 // This library has it: as a number that open() is about to take, by Linux's words. Programs that choose so high a number look first whether
 // it is free.
-bool is_taken(int to) noexcept { return to >= kFirstDescriptor && Host::get().is_own(to); }
+bool is_taken(int to) { return to >= kFirstDescriptor && Host::get().is_own(to); }
 
 // A child by vfork() closes and doubles its own descriptors, and has its parent's table.
 bool is_known(int fd) noexcept {
@@ -94,7 +94,7 @@ int doubled_at(int fd, int to, Call call) {
 
 UNET_PRELOAD int close(int fd) {
   if (is_known(fd)) forget(fd);
-  else if (!Host::inside() && Host::get().protects(fd)) return static_cast<int>(answer(-EBADF));
+  else if (!Host::inside() && Host::get().is_own(fd)) return static_cast<int>(answer(-EBADF));
   return real().close(fd);
 }
 
@@ -104,11 +104,12 @@ UNET_PRELOAD int close_range(unsigned first, unsigned last, int flags) noexcept 
       if (is_known(static_cast<int>(fd))) forget(static_cast<int>(fd));
     }
   }
-  if (Host::inside()) return real().close_range(first, last, flags);
+  if (Host::inside() || first > last) return real().close_range(first, last, flags);
   // In pieces between those that are not the program's to close.
   unsigned from = first;
-  for (unsigned fd = first; fd <= last && fd < static_cast<unsigned>(Host::get().protected_end()); ++fd) {
-    if (!Host::get().protects(static_cast<int>(fd))) continue;
+  for (const int own : Host::get().own_descriptors()) {
+    const auto fd = static_cast<unsigned>(own);
+    if (fd < first || fd > last) continue;
     if (fd > from && real().close_range(from, fd - 1, flags) != 0) return -1;
     from = fd + 1;
   }

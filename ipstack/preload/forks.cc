@@ -200,6 +200,7 @@ bool Forks::join(File& file) {
 bool Forks::take(File& file, LinkMessage::Kind kind) {
   int ends[2];
   if (file.origins.empty() || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
+  for (int& each : ends) each = out_of_the_way(each);  // another thread may close and open what programs do
   const File::Origin& origin = file.origins.front();
   const bool sent = origin.link->say(kind, origin.socket, ends[1], true);
   real().close(ends[1]);

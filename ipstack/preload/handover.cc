@@ -183,6 +183,7 @@ bool Relays::hand_to(const Link& link, Held& held) {
   int ends[2] = {-1, -1};
   const HandedMessage message{.socket = held.socket, .connection = file->socket, .local = names.local, .remote = names.remote};
   const bool made = ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0;
+  if (made) ends[0] = out_of_the_way(ends[0]);
   const bool sent = made && send_by_link(link.fd, &message, sizeof message, ends[1]);
   if (made) real().close(ends[1]);
   if (!sent) {

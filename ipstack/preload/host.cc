@@ -274,23 +274,30 @@ bool Host::protects(int fd) const noexcept {
   return fd >= 0 && std::any_of(protected_.begin(), protected_.end(), is_it) && is_own_process();
 }
 
-bool Host::is_own(int fd) noexcept {
-  if (inside() || !is_own_process()) return false;
+std::vector<int> Host::own_descriptors() {
+  std::vector<int> all;
+  if (inside() || !is_own_process()) return all;
   const Guard guard;
-  if (protects(fd) || Sleeper::has(fd) || (relays_ != nullptr && relays_->has(fd))) return true;
+  for (const auto& each : protected_) {
+    if (each.load(std::memory_order_relaxed) >= 0) all.push_back(each.load(std::memory_order_relaxed));
+  }
+  Sleeper::append(all);
+  if (relays_ != nullptr) relays_->append(all);
   for (int i = 0; i < table_.end(); ++i) {
     const File* const file = table_.file(i);
     if (file == nullptr) continue;
-    const auto is_it = [fd](const File::Waiting& each) { return each.fd == fd; };
-    if (std::any_of(file->waiting.begin(), file->waiting.end(), is_it)) return true;
+    for (const File::Waiting& each : file->waiting) {
+      if (each.fd >= 0) all.push_back(each.fd);
+    }
   }
-  return false;
+  std::sort(all.begin(), all.end());
+  return all;
 }
 
-int Host::protected_end() const noexcept {
-  int end = 0;
-  for (const auto& each : protected_) end = std::max(end, each.load(std::memory_order_relaxed) + 1);
-  return end;
+bool Host::is_own(int fd) {
+  if (fd < kFirstDescriptor) return protects(fd);
+  const std::vector<int> all = own_descriptors();
+  return std::binary_search(all.begin(), all.end(), fd);
 }
 
 Relays& Host::relays() {

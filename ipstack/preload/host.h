@@ -54,8 +54,8 @@ struct Sleeper {
   void sleep_begins() noexcept;
   // In a child: an eventfd of its own.
   void renew() noexcept;
-  // One of them has that eventfd.
-  static bool has(int fd) noexcept;
+  // Those that they have.
+  static void append(std::vector<int>& all);
 
  private:
   bool owns_ = true;
@@ -184,11 +184,10 @@ class Host {
   void relay(File& file, int fd, bool used = true);
   // Whoever has the other end of the link `fd`, which is the helper's from now on, has the listener or datagram socket, too.
   void share(File& file, int fd);
-  // A descriptor of this library's, which a program that closes all that it finds is not to close. They are below protected_end().
-  bool protects(int fd) const noexcept;
-  int protected_end() const noexcept;
-  // Any of this library's: what a program put there instead would be read, written to and closed for it.
-  bool is_own(int fd) noexcept;
+  // Descriptors of this library's, in their order: what a program put there instead would be read, written to and closed for it, so it is
+  // not to close or to replace them. Of those below kFirstDescriptor only what it cannot do without is known.
+  std::vector<int> own_descriptors();
+  bool is_own(int fd);
   // There are others now.
   void protect() noexcept;
 
@@ -196,6 +195,7 @@ class Host {
   void finish() noexcept;
 
  private:
+  bool protects(int fd) const noexcept;
   static constexpr Nanoseconds kTurnEvery = 20 * kMicrosecond;
   friend class Forks;
   class Asleep;

@@ -70,9 +70,10 @@ Sleeper::~Sleeper() {
   real().close(event);
 }
 
-bool Sleeper::has(int fd) noexcept {
-  const auto at = static_cast<size_t>(fd - kFirstDescriptor);
-  return fd >= kFirstDescriptor && at < thread_events.size() && thread_events[at].load(std::memory_order_relaxed);
+void Sleeper::append(std::vector<int>& all) {
+  for (size_t i = 0; i < thread_events.size(); ++i) {
+    if (thread_events[i].load(std::memory_order_relaxed)) all.push_back(kFirstDescriptor + static_cast<int>(i));
+  }
 }
 
 bool Sleeper::wake() noexcept {

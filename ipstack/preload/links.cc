@@ -62,6 +62,7 @@ ssize_t receive_by_link(int link, void* data, size_t size, int& descriptor) noex
   const cmsghdr* const rights = CMSG_FIRSTHDR(&packet.message);
   if (rights != nullptr && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS) {
     std::memcpy(&descriptor, CMSG_DATA(rights), sizeof descriptor);
+    descriptor = out_of_the_way(descriptor);
   }
   return got;
 }

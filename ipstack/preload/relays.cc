@@ -49,9 +49,9 @@ void Relays::append(std::vector<pollfd>& to) const {
   }
 }
 
-bool Relays::has(int fd) const noexcept {
-  const auto is_it = [fd](const auto& each) { return each.fd == fd; };
-  return std::any_of(links_.begin(), links_.end(), is_it) || std::any_of(relays_.begin(), relays_.end(), is_it);
+void Relays::append(std::vector<int>& all) const {
+  for (const auto& each : links_) all.push_back(each.fd);
+  for (const auto& each : relays_) all.push_back(each.fd);
 }
 
 bool Relays::serve(std::span<const pollfd> ready) {

@@ -38,7 +38,8 @@ class Relays {
   // has it only because nobody closed it. While it sends nothing, and this process has the connection, too, what comes is this one's.
   void add_relay(File& file, int fd, bool used);
 
-  bool has(int fd) const noexcept;
+  // Its descriptors.
+  void append(std::vector<int>& all) const;
   // What the helper is to poll, behind what is there.
   void append(std::vector<pollfd>& to) const;
   // What poll() has said of them; whatever can be carried, and handed over. True: this is to be called again soon, whatever happens.

@@ -143,7 +143,34 @@ def waits(address):
     os._exit(0)
 
 
-PEERS = {each.__name__: each for each in (away, grows, options, waits)}
+def daemon(address):
+    """Children that close all descriptors, as daemons do, serve: nothing of theirs gets to where the library's was."""
+    closes = {"closerange": lambda: os.closerange(3, 4096), "close": lambda: [error_of(lambda fd=fd: os.close(fd)) for fd in range(3, 1024)]}
+    for at, (name, close) in enumerate(closes.items()):
+        connection(address)
+        child = os.fork()
+        if child == 0:
+            close()
+            with socket.create_server((address, PORT + 1 + at), family=family_of(address)) as listener:
+                for _ in range(3):
+                    stream, _ = listener.accept()
+                    stream.sendall(stream.recv(4))
+                    stream.recv(4)
+            os._exit(0)
+        answers = []
+        for _ in range(3):
+            end = time.monotonic() + WAIT
+            while True:
+                with contextlib.suppress(ConnectionRefusedError), socket.create_connection((address, PORT + 1 + at), WAIT) as client:
+                    time.sleep(0.1)
+                    client.sendall(b"ping")
+                    answers.append(client.recv(4))
+                    break
+                require(time.monotonic() < end, "nobody listens")
+        say(f"{name}: {answers} {os.waitpid(child, 0)[1]}")
+
+
+PEERS = {each.__name__: each for each in (away, daemon, grows, options, waits)}
 
 
 # ---- the test
@@ -189,6 +216,14 @@ def test_away():
                 go_on(program)
                 said = program.lines.next()
                 require(said == "back: 0", f"IPv{v}: {said}")
+
+
+def test_daemon():
+    for v in VERSIONS:
+        with directory() as d, network_interface(d), begun(f"{d}/s", "daemon", OURS[v]) as program:
+            for name in ("closerange", "close"):
+                said = program.lines.next()
+                require(said == f"{name}: {[b'ping'] * 3} 0", f"IPv{v}: {said}")
 
 
 def test_memory():
