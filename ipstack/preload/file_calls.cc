@@ -200,5 +200,7 @@ UNET_PRELOAD int __dprintf_chk(int fd, int, const char* format, ...) {
 UNET_PRELOAD FILE* fdopen(int fd, const char* mode) noexcept {
   if (file_of(fd) == nullptr) return real().fdopen(fd, mode);
   const cookie_io_functions_t functions{.read = &read_cookie, .write = &write_cookie, .seek = &seek_cookie, .close = &close_cookie};
-  return ::fopencookie(reinterpret_cast<void*>(static_cast<intptr_t>(fd)), mode, functions);
+  FILE* const stream = ::fopencookie(reinterpret_cast<void*>(static_cast<intptr_t>(fd)), mode, functions);
+  if (stream != nullptr) stream->_fileno = fd;  // for fileno(); glibc asks our functions all the same
+  return stream;
 }

@@ -157,5 +157,21 @@ CASE(stdio_flush_and_fork, "fork() while another thread is in fflush(NULL), whos
   say("flushed: %ld, left: %ld", joined(flusher), joined(reader));
 }
 
-THEME(stdio_names, &stdio_lines, &stdio_dprintf, &stdio_large, &stdio_write_fails, &stdio_position, &stdio_flush_and_fork,
+CASE(stdio_fileno, "fileno() of a stream leads to its socket") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  FILE* const one = fdopen(ends[0], "r+");
+  say("the same: %d", fileno(one) == ends[0]);
+  CALL(fprintf(one, "abc"));
+  CALL(fflush(one));
+  CALL(shutdown(fileno(one), SHUT_WR));
+  CALL(recv(ends[1], bytes, sizeof bytes, MSG_WAITALL));
+  CALL(send(ends[1], "x", 1, 0));
+  say("fgetc: %d", fgetc(one));
+  CALL(fclose(one));
+  CALL(recv(ends[1], bytes, sizeof bytes, 0));
+}
+
+THEME(stdio_names, &stdio_lines, &stdio_fileno, &stdio_dprintf, &stdio_large, &stdio_write_fails, &stdio_position, &stdio_flush_and_fork,
       &names_are_found, &names_backwards, &names_connect_all, &names_interfaces);
