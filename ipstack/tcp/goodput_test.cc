@@ -103,6 +103,19 @@ TEST_CASE("an ACK for much of a window takes no more from it than one for each s
   }
 }
 
+TEST_CASE("a long path that loses now and then has what the formula says, also where it loses ACKs") {
+  for (const double loss : {0.001, 0.01}) {
+    for (const Nanoseconds delay : {10 * kMillisecond, 50 * kMillisecond}) {
+      const Outcome it =
+          stream({.bits_per_second = 10 * kRate, .delay = delay, .loss = loss, .acks_lost = loss}, Algorithm::cubic, 40);
+      const double expected = friendly(loss, 2e-9 * static_cast<double>(delay));
+      INFO("loss " << loss << ", delay " << delay << ", goodput " << it.goodput << " of " << expected << ", time-outs " << it.timeouts);
+      CHECK(it.goodput > expected);
+      CHECK(it.goodput < 1.5 * expected);
+    }
+  }
+}
+
 TEST_CASE("what is lost is never taken for late") {
   const Outcome it = stream({.bits_per_second = 10 * kRate, .delay = kMillisecond, .loss = 0.02}, Algorithm::cubic, 2);
   CHECK(it.recoveries > 100);
