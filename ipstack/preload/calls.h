@@ -26,7 +26,10 @@ inline int64_t answer(int64_t result) noexcept {
   return -1;
 }
 // The other way.
-inline int64_t result_of(int64_t returned) noexcept { return returned < 0 ? -errno : returned; }
+template <typename T>
+T result_of(T returned) noexcept {
+  return returned < 0 ? static_cast<T>(-errno) : returned;
+}
 
 // `call` on a file, which is there until it ends, though another thread may close it meanwhile.
 template <typename Call>

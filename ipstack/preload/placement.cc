@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "ipstack/preload/ancillary.h"
-#include "ipstack/preload/host.h"
+#include "ipstack/preload/calls.h"
 #include "ipstack/preload/memory.h"
 #include "ipstack/preload/real.h"
 #include "ipstack/sockets/sockaddr.h"
@@ -24,8 +24,6 @@ namespace {
 constexpr int kPortTries = 32;  // at ports that both, the stack and the kernel, have free
 
 uint8_t protocol_of(const File& file) noexcept { return file.is_stream() ? ip::Protocol::kTcp : ip::Protocol::kUdp; }
-
-int result_of(int result) noexcept { return result < 0 ? -errno : result; }
 
 // The network interface has that address, or a way to it.
 bool is_reachable(const IpConfiguration& all, const ip::IpAddress& to) {

@@ -142,21 +142,19 @@ int tell_peer(const File& file, void* value, socklen_t* length) {
   return 0;
 }
 
-int connect_of(File& file, const sockaddr* address, socklen_t length) {
-  Host& host = Host::get();
-  sockets::Address to;
-  if (const int error = read_address(file, address, length, to); error != 0) {
-    const bool apart = error == EAFNOSUPPORT && sockets::family_of(address) == AF_UNSPEC;
-    if (!file.is_ours()) return static_cast<int>(result_of(real().connect(file.fd(), address, length)));
-    return apart ? static_cast<int>(result_of(host.sockets().connect(file.socket, address, length))) : -error;
-  }
+// To what is no address of the socket's kind: AF_UNSPEC ends a connection, all else is the `error`.
+int connect_nowhere(File& file, const sockaddr* address, socklen_t length, int error) {
+  if (!file.is_ours()) return result_of(real().connect(file.fd(), address, length));
+  const bool apart = error == EAFNOSUPPORT && sockets::family_of(address) == AF_UNSPEC;
+  return apart ? result_of(Host::get().sockets().connect(file.socket, address, length)) : -error;
+}
+
+// One that place_for() has made ours.
+int connect_ours(File& file, const sockaddr* address, socklen_t length, const sockets::Address& to) {
   if (is_link_local_without_link(address, length)) return -EINVAL;
-  const int kernel_fd = file.fd();
-  bool decided = false;
-  if (const int result = place_for(file, to, decided); result < 0) return result;
-  if (!decided) return static_cast<int>(result_of(real().connect(kernel_fd, address, length)));
+  Host& host = Host::get();
   leave_kernel(file);
-  const auto begun = static_cast<int>(result_of(host.sockets().connect(file.socket, address, length)));
+  const int begun = result_of(host.sockets().connect(file.socket, address, length));
   if (file.nonblocking || (begun != -EINPROGRESS && begun != -EALREADY)) return begun;
   const int64_t done = host.block(file, POLLOUT, true, file.send_within, [&](bool) -> int64_t {
     if (!file.is_ours()) return Host::gone(file, true);
@@ -222,11 +220,13 @@ UNET_PRELOAD int connect(int fd, const sockaddr* address, socklen_t length) {
   // The kernel's connect() may wait, but not under our lock: a file that becomes the kernel's is asked for again below.
   if (file != nullptr) {
     sockets::Address to;
-    const bool known = read_address(*file, address, length, to) == 0;
+    const int error = read_address(*file, address, length, to);
     bool decided = false;
-    if (const int result = known ? place_for(*file, to, decided) : 0; result < 0) return static_cast<int>(answer(result));
-    if (!known || decided) {
-      return static_cast<int>(answer(holding(*file, [&](File& held) { return connect_of(held, address, length); })));
+    if (const int result = error == 0 ? place_for(*file, to, decided) : 0; result < 0) return static_cast<int>(answer(result));
+    if (error != 0 || decided) {
+      return static_cast<int>(answer(holding(*file, [&](File& held) {
+        return error != 0 ? connect_nowhere(held, address, length, error) : connect_ours(held, address, length, to);
+      })));
     }
   }
   const Host::Away away;
