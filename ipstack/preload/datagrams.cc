@@ -16,8 +16,10 @@ using sockets::DatagramQueue;
 
 constexpr int kAtOnce = 16;  // to one process that asks
 
-bool has_origin(const File& file) noexcept {
-  return std::any_of(file.origins.begin(), file.origins.end(), [](const File::Origin& each) { return each.link->fd >= 0; });
+// Of those whose socket it is the first that is still there; nullptr: none.
+const File::Origin* origin_of(const File& file) noexcept {
+  const auto at = std::find_if(file.origins.begin(), file.origins.end(), [](const File::Origin& each) { return each.link->fd >= 0; });
+  return at == file.origins.end() ? nullptr : &*at;
 }
 
 // As those say whose socket it is.
@@ -67,7 +69,7 @@ void Relays::settle(File& file) {
   }
   const bool takes = mine != File::Part::rest && (reads || others == 0);
   static_cast<void>(Host::get().sockets().stack().set_takes_new(file.socket, takes));
-  if (has_origin(file)) watch(file);
+  if (origin_of(file) != nullptr) watch(file);
 }
 
 void Relays::settle_all() {
@@ -92,8 +94,8 @@ bool Relays::hand_datagrams(const Link& link, Held& held) {
 }
 
 void Relays::give_back(File& file) {
-  const auto origin = std::find_if(file.origins.begin(), file.origins.end(), [](const File::Origin& each) { return each.link->fd >= 0; });
-  if (!file.is_ours() || origin == file.origins.end()) return;
+  const File::Origin* const origin = origin_of(file);
+  if (!file.is_ours() || origin == nullptr) return;
   sockets::Stack& stack = Host::get().sockets().stack();
   const LinkMessage head{.kind = LinkMessage::Kind::datagram, .socket = origin->socket};
   while (const auto next = stack.oldest(file.socket)) {
@@ -118,7 +120,7 @@ bool Relays::give_up() {
   bool later = false;
   for (int fd = 0; fd < host.table().end(); ++fd) {
     File* const file = host.table().file(fd);
-    if (file == nullptr || file->is_stream() || !file->is_ours() || !has_origin(*file)) continue;
+    if (file == nullptr || file->is_stream() || !file->is_ours() || origin_of(*file) == nullptr) continue;
     if (part_of(*file) == File::Part::all) continue;
     if ((host.events(*file) & EPOLLIN) == 0 || is_waited_for(*file)) file->unserved_since = 0;
     else if (file->unserved_since == 0) file->unserved_since = host.now(), later = true;

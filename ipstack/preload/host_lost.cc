@@ -39,8 +39,7 @@ void Host::lose_interface() {
       waiting_back_.push_back(file);
     }
     file->socket = -1;
-    for (Registration* each : file->registrations) each->set->mark(*each);
-    for (Sleeper* each : file->sleepers) each->wake();
+    tell(*file);
   }
   by_socket_.clear();
   known_ = sockets_->network().configuration();

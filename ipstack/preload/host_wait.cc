@@ -188,11 +188,12 @@ Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds unti
   int ready = 0, error = 0;
   {
     const Asleep asleep(*this, who);
-    if (!asleep.is_interrupted() && end > began) ready = poll_for(all, end == kForever ? kForever : end - began, mask);
-    error = errno;
     if (asleep.is_interrupted()) {
       ready = -1;
       error = EINTR;
+    } else if (end > began) {
+      ready = poll_for(all, end == kForever ? kForever : end - began, mask);
+      error = errno;
     }
   }
   still_armed_ = watches && ready == 0;
