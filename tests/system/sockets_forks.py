@@ -12,12 +12,12 @@ import select
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import time
 
-from daemon import WAIT, Unetd, directory, main, require, run, wait_until
-from ip_spaces import OUR_ADDRESSES, OURS, VERSIONS, Lines
+from daemon import WAIT, directory, main, require, run, wait_until
+from ip_spaces import OURS, VERSIONS
+from program_scenes import begun, environment, network_interface, tell
 
 UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
 PORT, CALLS = 8400, 12
@@ -348,7 +348,7 @@ def waits_back(address):
 
     pids = [child(accepts, i) for i in range(3)]
     loses(address)
-    os.write(go, b"xxx")
+    os.write(go, b"go!")  # a byte for each
     time.sleep(0.2)
     say("away")
     hear("back")
@@ -455,34 +455,13 @@ PEERS = {each.__name__: each for each in (workers, killed, slow, ends, grandchil
 # ---- the test
 
 
-@contextlib.contextmanager
-def begun(socket_path, *args):
-    env = os.environ | {"UNET_NI": f"unix:{socket_path}", "UNET_SOCKET": socket_path}
-    process = subprocess.Popen([UNET_SOCKETS, sys.executable, os.path.abspath(__file__), "--peer", *args], env=env, stdin=subprocess.PIPE,
-                               stdout=subprocess.PIPE, text=True, bufsize=1, start_new_session=True)
-    process.lines = Lines(process.stdout)
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(WAIT)
-        process.stdin.close()
-        process.stdout.close()
-
-
-def tell(process, what):
-    process.stdin.write(what + "\n")
-    process.stdin.flush()
-
-
 def play(scene, between=lambda server: None):
     for v in VERSIONS:
-        with directory() as d, Unetd(UNETD, "--socket", f"{d}/s", "--port", "nowhere", "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed"):
+        with directory() as d, network_interface(UNETD, d):
             os.mkdir(f"{d}/jail")
-            with begun(f"{d}/s", scene, OURS[v]) as server:
+            with begun(UNET_SOCKETS, d, scene, OURS[v]) as server:
                 require(server.lines.next() == "ready", "the server")
-                with begun(f"{d}/s", "calls", OURS[v]) as clients:
+                with begun(UNET_SOCKETS, d, "calls", OURS[v]) as clients:
                     require(clients.lines.next() == "called", "the clients")
                     tell(server, "called")
                     between(server)
@@ -547,13 +526,12 @@ def play_away(scene):
     """The network interface goes, and comes back."""
     for v in VERSIONS:
         with directory() as d, contextlib.ExitStack() as ends:
-            interface = (UNETD, "--socket", f"{d}/s", "--port", "nowhere", "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed")
-            with Unetd(*interface):
-                server = ends.enter_context(begun(f"{d}/s", scene, OURS[v]))
+            with network_interface(UNETD, d):
+                server = ends.enter_context(begun(UNET_SOCKETS, d, scene, OURS[v]))
                 require(server.lines.next() == "ready", "the server")
             tell(server, "gone")
             require(server.lines.next() == "away", f"{scene}, IPv{v}: the server does not hear of it")
-            with Unetd(*interface):
+            with network_interface(UNETD, d):
                 tell(server, "back")
                 require(server.lines.next() == "done", f"{scene}, IPv{v}: the server")
                 require(server.wait(WAIT) == 0, f"{scene}, IPv{v}: the server ended with {server.returncode}")
@@ -584,10 +562,9 @@ def test_environment():
     texts = ["", ";", "3", "3,", "x,y", f"3,{listener}x", f"-1,{listener}", f"99999999999,{listener}", f"3,{listener};;;", f"1048576,{listener}"]
     texts += [f"3,{listener}@{links}" for links in ("", "@", "0", "0,", ",", "0,1", "-1,-1", "0,1@1,2@2,3", "900,1", "99999999999999,1", "1,x")]
     texts += [";".join(f"{fd},{listener}@{fd},1" for fd in range(3, 100)), "," * 5000, "@" * 5000]
-    with directory() as d, Unetd(UNETD, "--socket", f"{d}/s", "--port", "nowhere", "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed"):
-        env = os.environ | {"UNET_NI": f"unix:{d}/s", "UNET_SOCKET": f"{d}/s"}
+    with directory() as d, network_interface(UNETD, d):
         for text in texts:
-            status, out, err = run(UNET_SOCKETS, "sh", "-c", "echo well", env=env | {"UNET_SOCKETS_LEFT": text})
+            status, out, err = run(UNET_SOCKETS, "sh", "-c", "echo well", env=environment(d) | {"UNET_SOCKETS_LEFT": text})
             require((status, out) == (0, "well\n"), f"{text[:100]}: {status} {out} {err}")
 
 

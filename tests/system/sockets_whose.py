@@ -10,13 +10,13 @@ import os
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import threading
 import time
 
-from daemon import WAIT, Unetd, directory, main, require
-from ip_spaces import OUR_ADDRESSES, OURS, VERSIONS, Lines
+from daemon import WAIT, directory, main, require
+from ip_spaces import OURS, VERSIONS
+from program_scenes import begun, network_interface, tell
 
 UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
 PORT, RESTARTS = 8500, 4
@@ -177,44 +177,19 @@ PEERS = {each.__name__: each for each in (away, closes_all, closes_each, grows, 
 # ---- the test
 
 
-@contextlib.contextmanager
-def begun(socket_path, scene, address):
-    env = os.environ | {"UNET_NI": f"unix:{socket_path}", "UNET_SOCKET": socket_path}
-    process = subprocess.Popen([UNET_SOCKETS, sys.executable, os.path.abspath(__file__), "--peer", scene, address], env=env,
-                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, start_new_session=True)
-    process.lines = Lines(process.stdout)
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(WAIT)
-        process.stdin.close()
-        process.stdout.close()
-
-
-def network_interface(d):
-    return Unetd(UNETD, "--socket", f"{d}/s", "--port", "nowhere", "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed")
-
-
-def go_on(process):
-    process.stdin.write("\n")
-    process.stdin.flush()
-
-
 def test_away():
     expected = ["recv: ECONNRESET", "connect: ENETDOWN", "sendto: ENETDOWN", "connect datagrams: ENETDOWN", "bind: ENETDOWN",
                 "bind any: ENETDOWN", "listen: ENETDOWN", "loopback: 0"]
     for v in VERSIONS:
-        with directory() as d, network_interface(d) as daemon, begun(f"{d}/s", "away", OURS[v]) as program:
+        with directory() as d, network_interface(UNETD, d) as daemon, begun(UNET_SOCKETS, d, "away", OURS[v]) as program:
             require(program.lines.next() == "ready", "the program")
             daemon.stop(signal.SIGKILL)
-            go_on(program)
+            tell(program, "")
             for line in expected:
                 said = program.lines.next()
                 require(said == line, f"IPv{v}: {said}, not {line}")
-            with network_interface(d):
-                go_on(program)
+            with network_interface(UNETD, d):
+                tell(program, "")
                 said = program.lines.next()
                 require(said == "back: 0", f"IPv{v}: {said}")
 
@@ -222,7 +197,7 @@ def test_away():
 def test_daemons():
     for scene in ("closes_all", "closes_each"):
         for v in VERSIONS:
-            with directory() as d, network_interface(d), begun(f"{d}/s", scene, OURS[v]) as program:
+            with directory() as d, network_interface(UNETD, d), begun(UNET_SOCKETS, d, scene, OURS[v]) as program:
                 said = program.lines.next()
                 require(said == f"{[b'ping'] * 3} 0", f"{scene}, IPv{v}: {said}")
 
@@ -230,21 +205,21 @@ def test_daemons():
 def test_memory():
     """A lost stack is freed: it has 66 MiB of addresses, of which little is touched here."""
     with directory() as d, contextlib.ExitStack() as all_:
-        daemon = all_.enter_context(network_interface(d))
-        program = all_.enter_context(begun(f"{d}/s", "grows", OURS[4]))
+        daemon = all_.enter_context(network_interface(UNETD, d))
+        program = all_.enter_context(begun(UNET_SOCKETS, d, "grows", OURS[4]))
         for left in reversed(range(RESTARTS)):
             said = program.lines.next()
             require(said == "connected: 0", said)
             daemon.stop(signal.SIGKILL)
-            go_on(program)
+            tell(program, "")
             if left != 0:
-                daemon = all_.enter_context(network_interface(d))
+                daemon = all_.enter_context(network_interface(UNETD, d))
         said = program.lines.next()
         require(said.startswith("grew by") and int(said.split()[2]) < 66, said)
 
 
 def test_options():
-    with directory() as d, network_interface(d), begun(f"{d}/s", "options", OURS[4]) as program:
+    with directory() as d, network_interface(UNETD, d), begun(UNET_SOCKETS, d, "options", OURS[4]) as program:
         said = program.lines.next()
         require(said.startswith("grew by") and int(said.split()[2]) < 2048, said)
         said = program.lines.next()
@@ -253,7 +228,7 @@ def test_options():
 
 def test_waits():
     for v in VERSIONS:
-        with directory() as d, network_interface(d), begun(f"{d}/s", "waits", OURS[v]) as program:
+        with directory() as d, network_interface(UNETD, d), begun(UNET_SOCKETS, d, "waits", OURS[v]) as program:
             said = program.lines.next()
             require(said == "got: ping", f"IPv{v}: {said}")
 

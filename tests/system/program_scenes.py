@@ -1,0 +1,41 @@
+# program_scenes.py - a test's own file as a program that unet-sockets runs: it plays a scene (`--peer SCENE ...`), says lines, and is told
+# others; on a network interface with nobody at its other end.
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+
+from daemon import WAIT, Unetd
+from ip_spaces import OUR_ADDRESSES, Lines
+
+
+def network_interface(unetd, d):
+    """It listens at the socket `s` of the directory."""
+    return Unetd(unetd, "--socket", f"{d}/s", "--port", "nowhere", "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed")
+
+
+def environment(d):
+    """Of programs on that network interface."""
+    return os.environ | {"UNET_NI": f"unix:{d}/s", "UNET_SOCKET": f"{d}/s"}
+
+
+@contextlib.contextmanager
+def begun(unet_sockets, d, *args):
+    """What it says is in `lines`. At the end it is killed, with its children."""
+    process = subprocess.Popen([unet_sockets, sys.executable, os.path.abspath(sys.argv[0]), "--peer", *args], env=environment(d),
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, start_new_session=True)
+    process.lines = Lines(process.stdout)
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(WAIT)
+        process.stdin.close()
+        process.stdout.close()
+
+
+def tell(process, what):
+    process.stdin.write(what + "\n")
+    process.stdin.flush()
