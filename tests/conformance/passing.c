@@ -55,32 +55,26 @@ static void accepts_from_what_is_passed(int over) {
   send(s, "served", 6, 0);
 }
 
-CASE(pass_listener, "a listener is passed, and accepts there") {
+// The child does `body`, which accepts.
+static void listener_is_passed(void (*body)(int)) {
   char bytes[20];
   MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, locals));
-  const pid_t pid = child(accepts_from_what_is_passed, locals[1]);
+  const pid_t pid = child(body, locals[1]);
   const int listener = listening();
   pass(locals[0], listener);
   const int client = connected(listener);
   say_bytes("client", bytes, CALL(recv(client, bytes, 6, MSG_WAITALL)));
   say_ended("child", pid);
 }
+
+CASE(pass_listener, "a listener is passed, and accepts there") { listener_is_passed(accepts_from_what_is_passed); }
 
 static void peeks_and_accepts(int over) {
   close(passed(over, MSG_PEEK));
   accepts_from_what_is_passed(over);
 }
 
-CASE(pass_peeked, "recvmsg() that peeks at a passed listener leaves it to who receives it") {
-  char bytes[20];
-  MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, locals));
-  const pid_t pid = child(peeks_and_accepts, locals[1]);
-  const int listener = listening();
-  pass(locals[0], listener);
-  const int client = connected(listener);
-  say_bytes("client", bytes, CALL(recv(client, bytes, 6, MSG_WAITALL)));
-  say_ended("child", pid);
-}
+CASE(pass_peeked, "recvmsg() that peeks at a passed listener leaves it to who receives it") { listener_is_passed(peeks_and_accepts); }
 
 CASE(pass_datagram_socket, "a datagram socket is passed") {
   int ends[2];

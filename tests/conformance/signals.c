@@ -390,17 +390,22 @@ static void converses(int number) {
   if (++handled == 100) shutdown(handler_fd, SHUT_RDWR);
 }
 
-CASE(signal_busy_uses_sockets, "a handler sends and receives a hundred times while its thread is busy with other sockets") {
+// Until the handler, which runs so often, ends it.
+static void bustle_under(void (*handler)(int), int every_ms) {
   int ends[2];
   streams(ends);
-  streams(pipe_ends);
   handler_fd = ends[0];
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGALRM, converses);
-  alarm_every(2);
+  signal(SIGALRM, handler);
+  alarm_every(every_ms);
   bustle(ends);
   alarm_once(0);
   say("handled: %d, wrong: %d", handled, handled_wrong);
+}
+
+CASE(signal_busy_uses_sockets, "a handler sends and receives a hundred times while its thread is busy with other sockets") {
+  streams(pipe_ends);
+  bustle_under(converses, 2);
 }
 
 static void busy_until_exit(int unused) {
@@ -443,17 +448,7 @@ static void forks(int number) {
   if (++handled == 20) shutdown(handler_fd, SHUT_RDWR);
 }
 
-CASE(signal_busy_forks, "a handler calls fork() twenty times while its thread is busy") {
-  int ends[2];
-  streams(ends);
-  handler_fd = ends[0];
-  signal(SIGPIPE, SIG_IGN);
-  signal(SIGALRM, forks);
-  alarm_every(5);
-  bustle(ends);
-  alarm_once(0);
-  say("handled: %d, wrong: %d", handled, handled_wrong);
-}
+CASE(signal_busy_forks, "a handler calls fork() twenty times while its thread is busy") { bustle_under(forks, 5); }
 
 static void sends_pieces(int number) {
   (void)number;
