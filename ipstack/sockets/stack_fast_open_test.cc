@@ -38,13 +38,6 @@ struct Two {
     REQUIRE(made >= 0);
     return made;
   }
-  static std::vector<std::byte> receive(Stack& stack, int socket) {
-    std::vector<std::byte> got(1 << 20);
-    const int64_t bytes = stack.receive(socket, got);
-    REQUIRE(bytes >= 0);
-    got.resize(static_cast<size_t>(bytes));
-    return got;
-  }
 
   World world;
   uint32_t here = world.add_interface({"10.0.0.1"}), there = world.add_interface({"10.0.0.2"});
@@ -84,10 +77,10 @@ TEST_CASE("the second connection's first data goes with its SYN, and is answered
   const int server = two.accept();
   CHECK(b.connection(server)->state() == tcp::State::syn_received);
   CHECK((b.events(server) & (Events::kIn | Events::kOut)) == (Events::kIn | Events::kOut));
-  CHECK(Two::receive(b, server) == data);
+  CHECK(receive(b, server) == data);
   CHECK(b.send(server, data) == 500);
   two.pass(two.world.delay);
-  CHECK(Two::receive(a, client) == data);
+  CHECK(receive(a, client) == data);
   two.pass(10 * kMillisecond);
   CHECK(b.connection(server)->state() == tcp::State::established);
   CHECK(b.counters().fast_open_in == 1);
@@ -110,7 +103,7 @@ TEST_CASE("a SYN whose data the network has no room for is sent again") {
   CHECK(two.a.port.sent == sent);
   two.a.port.longest = ~uint32_t{0};
   two.pass(2 * kSecond);
-  CHECK(Two::receive(*two.b->stack, two.accept()) == data);
+  CHECK(receive(*two.b->stack, two.accept()) == data);
 }
 
 TEST_CASE("what is more than a SYN has room for follows") {
@@ -120,7 +113,7 @@ TEST_CASE("what is more than a SYN has room for follows") {
   const auto data = pattern(100'000);
   CHECK(two.a.stack->connect_with(client, data, at("10.0.0.2", 80)) == 100'000);
   two.pass(kSecond);
-  CHECK(Two::receive(*two.b->stack, two.accept()) == data);
+  CHECK(receive(*two.b->stack, two.accept()) == data);
   CHECK(two.b->stack->counters().fast_open_in == 1);
 }
 
@@ -134,7 +127,7 @@ TEST_CASE("without a cookie sendto() begins to connect, and asks for one") {
   CHECK(two.a.stack->connect_with(client, pattern(5), at("10.0.0.2", 80)) == -EISCONN);
   CHECK(two.a.stack->counters().fast_open_learned == 1);
   two.pass(10 * kMillisecond);
-  CHECK(Two::receive(*two.b->stack, two.accept()) == pattern(5));
+  CHECK(receive(*two.b->stack, two.accept()) == pattern(5));
 }
 
 TEST_CASE("a server that knows the cookie no longer takes the data after the handshake, and gives a new one") {
@@ -147,7 +140,7 @@ TEST_CASE("a server that knows the cookie no longer takes the data after the han
     REQUIRE(two.a.stack->connect(client, at("10.0.0.2", 80)) == 0);
     REQUIRE(two.a.stack->send(client, pattern(500)) == 500);
     two.pass(10 * kMillisecond);
-    CHECK(Two::receive(*two.b->stack, two.accept()) == pattern(500));
+    CHECK(receive(*two.b->stack, two.accept()) == pattern(500));
     CHECK(two.b->stack->counters().fast_open_in == in);
     CHECK(two.b->stack->counters().fast_open_bad == 1);
   }
@@ -221,7 +214,7 @@ TEST_CASE("a network that loses such SYNs is found out, and left alone for an ho
   two.pass(500 * kMillisecond);
   two.world.loss = 0;
   two.pass(2 * kSecond);
-  CHECK(Two::receive(*two.b->stack, two.accept()) == pattern(500));
+  CHECK(receive(*two.b->stack, two.accept()) == pattern(500));
   CHECK(two.a.stack->counters().fast_open_avoided == 1);
   CHECK(two.a.stack->connect(two.socket(), at("10.0.0.2", 80)) == -EINPROGRESS);
   CHECK(!view_of(two.a.port.last).options.has_fast_open);

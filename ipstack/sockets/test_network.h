@@ -13,6 +13,7 @@
 
 #include "ipstack/sockets/stack.h"
 #include "ipstack/tcp/reset.h"
+#include "unet/base/check.h"
 
 namespace unet::sockets::sim {
 
@@ -549,6 +550,15 @@ inline std::vector<std::byte> pattern(size_t bytes, size_t from = 0) {
   std::vector<std::byte> made(bytes);
   for (size_t i = 0; i < bytes; ++i) made[i] = static_cast<std::byte>((i + from) * 31 + (i + from) / 251);
   return made;
+}
+
+// All that has come to a socket.
+inline std::vector<std::byte> receive(Stack& stack, int socket) {
+  std::vector<std::byte> got(1 << 20);
+  const int64_t bytes = stack.receive(socket, got);
+  UNET_CHECK(bytes >= 0);
+  got.resize(static_cast<size_t>(bytes));
+  return got;
 }
 
 }  // namespace unet::sockets::sim

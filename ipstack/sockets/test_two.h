@@ -2,24 +2,13 @@
 #pragma once
 
 #include <cerrno>
-#include <cstddef>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 #include "ipstack/sockets/test_network.h"
 #include "unet/base/check.h"
 
 namespace unet::sockets::sim {
-
-// All that has come to a socket.
-inline std::vector<std::byte> receive(Stack& stack, int socket) {
-  std::vector<std::byte> got(1 << 20);
-  const int64_t bytes = stack.receive(socket, got);
-  UNET_CHECK(bytes >= 0);
-  got.resize(static_cast<size_t>(bytes));
-  return got;
-}
 
 // Two hosts, with an application each.
 struct Two {
