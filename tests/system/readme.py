@@ -12,7 +12,7 @@ import time
 ROOT, BUILD = (os.path.realpath(p) for p in sys.argv[1:3])
 SKIP = 77
 WAIT = 300  # seconds; only an upper bound for what takes seconds
-DEMO_SOCKET = "/tmp/unet-demo.sock"
+SOCKETS = ["/tmp/unet-demo.sock", "/tmp/unet-ip.sock"]
 TESTBED = "./run testbed "
 
 
@@ -23,21 +23,28 @@ def commands():
     return [line.strip() for line in section.splitlines() if line.startswith("    ") and "./run" in line]
 
 
-def listens():
-    """The socket is there a moment before it takes connections."""
+def takes_connections(path):
+    """The socket is there a moment before it does."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
         try:
-            probe.connect(DEMO_SOCKET)
+            probe.connect(path)
         except OSError:
             return False
     return True
 
 
-def wait_for_socket():
+def has_listener(path):
+    """A program on our sockets waits for connections."""
+    shown = subprocess.run([f"{BUILD}/apps/unetctl/unetctl", "--socket", path, "ss"], capture_output=True, text=True, timeout=WAIT,
+                           check=False)
+    return "LISTEN" in shown.stdout
+
+
+def wait_until(what, condition):
     end = time.monotonic() + WAIT
-    while not listens():
+    while not condition():
         if time.monotonic() > end:
-            sys.exit(f"{DEMO_SOCKET} did not appear")
+            sys.exit(f"{what} did not appear")
         time.sleep(0.05)
 
 
@@ -46,8 +53,11 @@ def run(command, background):
     if command.endswith("&"):
         process = subprocess.Popen(["bash", "-c", "exec env " + command[:-1]], cwd=ROOT, stdout=subprocess.DEVNULL)
         background.append(process)
+        path = next((each for each in SOCKETS if each in command), None)
         if " unetd " in command:
-            wait_for_socket()
+            wait_until(path, lambda: takes_connections(path))
+        elif " unet-sockets " in command:
+            wait_until("a listener", lambda: has_listener(path))
         return ""
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=WAIT, check=False)
     print(f"$ {command}\n{done.stdout}{done.stderr}")
@@ -60,11 +70,11 @@ def main():
     if BUILD != os.path.join(ROOT, "build"):
         print("skipped: ./run uses build/, and this is another build directory")
         return SKIP
-    if os.path.exists(DEMO_SOCKET):
-        print(f"skipped: {DEMO_SOCKET} is there already")
+    for path in filter(os.path.exists, SOCKETS):
+        print(f"skipped: {path} is there already")
         return SKIP
     lines = commands()
-    wanted_words = ["Hello", "over a local channel", "over the network interface", "0 wrong, 0 lost", "echo"]
+    wanted_words = ["Hello", "over a local channel", "over the network interface", "0 wrong, 0 lost", "echo", "iperf Done"]
     with_testbed = os.geteuid() == 0 and not os.path.exists("/run/unet-testbed/unet")
     if with_testbed:
         wanted_words += ["is up: h0, h1, h2, h3", "stream as received", "is removed"]
@@ -84,7 +94,7 @@ def main():
             process.wait(WAIT)
         if with_testbed:
             subprocess.run(["bash", "-c", TESTBED + "down"], cwd=ROOT, stdout=subprocess.DEVNULL, timeout=WAIT, check=False)
-    if os.path.exists(DEMO_SOCKET):
+    if any(map(os.path.exists, SOCKETS)):
         return "unetd has left its socket behind"
     print(f"{len(lines)} commands of README.md ran as written")
     return 0 if len(lines) >= 5 else "README.md has lost its commands"
