@@ -27,17 +27,33 @@ bool asks_for_nothing(const msghdr& message) noexcept {
 
 bool is_valid(const timespec& time) noexcept { return time.tv_sec >= 0 && time.tv_nsec >= 0 && time.tv_nsec < 1'000'000'000; }
 
-// Calls ours() under the lock if the descriptor is one of the stack's by now, else the kernel.
-template <typename Ours, typename Kernel>
-auto choose(int fd, Ours ours, Kernel kernel) {
+// Calls ours() under the lock if the descriptor is one of the stack's by now, or if `may_become` says that it may be while the call waits,
+// else the kernel.
+template <typename MayBecome, typename Ours, typename Kernel>
+auto choose_if(int fd, MayBecome may_become, Ours ours, Kernel kernel) {
   if (file_of(fd) == nullptr) return kernel();
   ::pthread_testcancel();
   {
     const Host::Guard guard;
     File* const file = Host::get().file(fd);
-    if (file != nullptr && (file->is_ours() || file->lost)) return static_cast<decltype(kernel())>(answer(holding(*file, ours)));
+    if (file != nullptr && (file->is_ours() || file->lost || may_become(*file))) {
+      const int64_t result = holding(*file, ours);
+      if (result != kLeft) return static_cast<decltype(kernel())>(answer(result));
+    }
   }
   return kernel();
+}
+template <typename Ours, typename Kernel>
+auto choose(int fd, Ours ours, Kernel kernel) {
+  return choose_if(fd, [](const File&) { return false; }, ours, kernel);
+}
+// Of a call that waits for a datagram.
+template <typename Ours, typename Kernel>
+auto choose_to_receive(int fd, int flags, Ours ours, Kernel kernel) {
+  const auto may_become = [=](const File& file) {
+    return file.is_undecided() && waits(file, flags) && (flags & MSG_ERRQUEUE) == 0 && Host::get().open();
+  };
+  return choose_if(fd, may_become, ours, kernel);
 }
 
 // The kernel judges what undecided sockets send where: a datagram or a first byte may make one ours. 0, or -errno.
@@ -67,12 +83,12 @@ int pass_each(int fd, mmsghdr* messages, unsigned count, int flags) {
 
 UNET_PRELOAD ssize_t read(int fd, void* data, size_t length) {
   const auto ours = [&](File& file) { return length == 0 ? 0 : receive_bytes(file, data, length, 0); };
-  return choose(fd, ours, [&] { return real().read(fd, data, length); });
+  return choose_to_receive(fd, 0, ours, [&] { return real().read(fd, data, length); });
 }
 
 UNET_PRELOAD ssize_t readv(int fd, const iovec* pieces, int count) {
-  return choose(
-      fd,
+  return choose_to_receive(
+      fd, 0,
       [&](File& file) -> int64_t {
         if (count < 0 || static_cast<size_t>(count) > kIovecsMax) return -EINVAL;
         msghdr message = message_of(pieces, count);
@@ -82,13 +98,14 @@ UNET_PRELOAD ssize_t readv(int fd, const iovec* pieces, int count) {
 }
 
 UNET_PRELOAD ssize_t recv(int fd, void* data, size_t length, int flags) {
-  return choose(
-      fd, [&](File& file) { return receive_bytes(file, data, length, flags); }, [&] { return real().recv(fd, data, length, flags); });
+  return choose_to_receive(
+      fd, flags, [&](File& file) { return receive_bytes(file, data, length, flags); },
+      [&] { return real().recv(fd, data, length, flags); });
 }
 
 UNET_PRELOAD ssize_t recvfrom(int fd, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length) {
-  return choose(
-      fd,
+  return choose_to_receive(
+      fd, flags,
       [&](File& file) {
         if (from != nullptr && from_length != nullptr && static_cast<int>(*from_length) < 0) return int64_t{-EINVAL};
         const int64_t got = receive_bytes(file, data, length, flags, from, from_length);
@@ -99,8 +116,8 @@ UNET_PRELOAD ssize_t recvfrom(int fd, void* data, size_t length, int flags, sock
 }
 
 UNET_PRELOAD ssize_t recvmsg(int fd, msghdr* message, int flags) {
-  return choose(
-      fd, [&](File& file) { return receive_message(file, *message, flags); },
+  return choose_to_receive(
+      fd, flags, [&](File& file) { return receive_message(file, *message, flags); },
       [&] {
         const ssize_t got = real().recvmsg(fd, message, flags);
         if (got >= 0) take_sockets(*message, (flags & MSG_PEEK) != 0);
@@ -109,8 +126,8 @@ UNET_PRELOAD ssize_t recvmsg(int fd, msghdr* message, int flags) {
 }
 
 UNET_PRELOAD int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, timespec* timeout) {
-  return choose(
-      fd,
+  return choose_to_receive(
+      fd, flags,
       [&](File& file) -> int64_t {
         if (timeout != nullptr && is_nowhere(timeout)) return -EFAULT;
         if (timeout != nullptr && !is_valid(*timeout)) return -EINVAL;

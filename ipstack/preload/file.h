@@ -91,6 +91,8 @@ struct File : Entry {
   // Of which each process that has it makes its own, at the same port.
   bool is_joined() const noexcept { return listens || !is_stream(); }
   int fd() const noexcept { return fds.front(); }
+  // A datagram socket that may become ours by what is sent next, be it by another thread while this one waits for what comes.
+  bool is_undecided() const noexcept { return !is_stream() && !is_ours() && kernel && !lost && !left && !inherited; }
   // Until there is a network interface; of a connection there is nothing to wait for.
   bool waits_back() const noexcept { return inherited && !inherited->connected && !is_ours(); }
 
@@ -100,6 +102,7 @@ struct File : Entry {
   bool bound = false;            // by bind(), at both if both take part
   bool listens = false;
   bool lost = false;             // its connection, with the network interface
+  bool left = false;             // to the kernel, for good: none of its descriptors is in the table any more
   int error = 0;                 // of one that is lost: what was not told
   bool serves = false;           // its program accepts or reads from it, or waits for it
   bool asked = false;            // those it is from have been asked for a connection, or datagrams, and none was taken since

@@ -131,6 +131,7 @@ int begin_ours(File& file) {
   for (const File::Option& each : file.options) {
     host.sockets().setsockopt(made, each.level, each.name, each.value.data(), static_cast<socklen_t>(each.value.size()));
   }
+  host.tell(file);
   return 0;
 }
 
@@ -165,6 +166,8 @@ void leave_to_kernel(File& file) {
     if (!file.nonblocking) real().fcntl(file.fd(), F_SETFL, flags & ~O_NONBLOCK);
   }
   const Hold hold(file);
+  file.left = true;
+  host.tell(file);
   while (!file.fds.empty()) host.table().take(file.fds.back());
 }
 

@@ -54,8 +54,9 @@ int64_t receive_ours(File& file, void* data, size_t length, int flags, sockaddr*
 template <typename Kernels>
 int64_t receive_datagram(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length, Stack::Received& what,
                          Kernels kernels) {
-  if (!file.is_ours()) return Host::gone(file, false);
-  const int64_t got = receive_ours(file, data, length, flags, from, from_length, &what);
+  if (file.left) return kLeft;
+  if (!file.is_ours() && !file.is_undecided()) return Host::gone(file, false);
+  const int64_t got = file.is_ours() ? receive_ours(file, data, length, flags, from, from_length, &what) : -EAGAIN;
   if (got >= 0) file.came = what.came;
   if (got != -EAGAIN || !file.kernel) return got;
   const int64_t other = kernels();

@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,6 +14,9 @@
 #include "ipstack/preload/file.h"
 
 namespace unet::preload {
+
+// What calls that wait return when the file has been left to the kernel meanwhile: its call is to be made.
+constexpr int64_t kLeft = -ERESTART;
 
 // The most that a call moves, as Linux's MAX_RW_COUNT.
 constexpr size_t kTransferMax = 0x7FFF'F000;

@@ -1,0 +1,121 @@
+// first_datagrams.c - cases of datagram sockets that are not bound and have sent nothing when a thread begins to wait for what comes.
+#include <sys/epoll.h>
+#include <sys/select.h>
+
+#include "tests/conformance/conformance.h"
+
+static int waited_for;
+
+// What the call returned: the number, or minus errno.
+static void* result(long value) { return (void*)(value < 0 ? -(long)errno : value); }
+
+static void say_result(const char* what, long value) {
+  if (value < 0) {
+    say("%s: %s", what, error_name((int)-value));
+  } else {
+    say("%s: %ld", what, value);
+  }
+}
+
+static void* receives(void* fd) {
+  char bytes[20];
+  return result(recv(*(int*)fd, bytes, sizeof bytes, 0));
+}
+
+static void* receives_message(void* fd) {
+  char bytes[20];
+  struct iovec piece = {bytes, sizeof bytes};
+  struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+  return result(recvmsg(*(int*)fd, &message, 0));
+}
+
+static void* polls(void* fd) {
+  struct pollfd one = {*(int*)fd, POLLIN, 0};
+  return result(poll(&one, 1, 5000));
+}
+
+static void* selects(void* fd) {
+  fd_set set;
+  FD_ZERO(&set);
+  FD_SET(*(int*)fd, &set);
+  struct timeval limit = {5, 0};
+  return result(select(*(int*)fd + 1, &set, NULL, NULL, &limit));
+}
+
+static void* waits_in_epoll(void* fd) {
+  struct epoll_event event = {.events = EPOLLIN};
+  const int set = epoll_create1(0);
+  if (epoll_ctl(set, EPOLL_CTL_ADD, *(int*)fd, &event) < 0) return result(-1);
+  const long count = epoll_wait(set, &event, 1, 5000);
+  close(set);
+  return result(count);
+}
+
+// Another thread sends, and is answered.
+static void answered(const char* who, void* (*waits)(void*)) {
+  union Address to, from;
+  char bytes[20];
+  const int other = bound(SOCK_DGRAM);
+  waited_for = OPEN(socket(family, SOCK_DGRAM, 0));
+  const socklen_t length = address_of(other, &to);
+  const pthread_t waiter = start(waits, &waited_for);
+  pause_ms(50);
+  CALL(sendto(waited_for, "abc", 3, 0, &to.any, length));
+  socklen_t size = sizeof from;
+  CALL(recvfrom(other, bytes, sizeof bytes, 0, &from.any, &size));
+  CALL(sendto(other, "answer", 6, 0, &from.any, size));
+  say_result(who, joined(waiter));
+}
+
+CASE(first_datagram_receivers, "recv() and recvmsg() get the answer to what another thread sends") {
+  answered("recv", receives);
+  answered("recvmsg", receives_message);
+}
+
+CASE(first_datagram_waiters, "poll(), select() and epoll_wait() hear of it") {
+  answered("poll", polls);
+  answered("select", selects);
+  answered("epoll_wait", waits_in_epoll);
+}
+
+static void* receives_for_a_time(void* fd) {
+  const struct timeval limit = {0, 100000};
+  if (setsockopt(*(int*)fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) < 0) return result(-1);
+  return receives(fd);
+}
+
+CASE(first_datagram_never_comes, "SO_RCVTIMEO ends the wait for it, and so does a signal") {
+  waited_for = OPEN(socket(family, SOCK_DGRAM, 0));
+  say_result("for a time", joined(start(receives_for_a_time, &waited_for)));
+  const int s = OPEN(socket(family, SOCK_DGRAM, 0));
+  char bytes[20];
+  count_signal(SIGALRM, 0);
+  alarm_once(50);
+  CALL(recv(s, bytes, sizeof bytes, 0));
+  CALL(recv(s, bytes, sizeof bytes, MSG_DONTWAIT));
+}
+
+// The socket is at the loopback address from then on, of which others hear nothing.
+static void bound_meanwhile(const char* who, void* (*waits)(void*)) {
+  union Address name;
+  waited_for = OPEN(socket(AF_INET, SOCK_DGRAM, 0));
+  const pthread_t waiter = start(waits, &waited_for);
+  pause_ms(50);
+  memset(&name, 0, sizeof name);
+  name.v4.sin_family = AF_INET;
+  name.v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  CALL(bind(waited_for, &name.any, sizeof name.v4));
+  socklen_t size = sizeof name;
+  CALL(getsockname(waited_for, &name.any, &size));
+  const int other = OPEN(socket(AF_INET, SOCK_DGRAM, 0));
+  CALL(sendto(other, "abcd", 4, 0, &name.any, size));
+  say_result(who, joined(waiter));
+}
+
+CASE(first_datagram_after_bind, "what comes to the loopback address to which another thread binds the socket") {
+  bound_meanwhile("recv", receives);
+  bound_meanwhile("recvmsg", receives_message);
+  bound_meanwhile("poll", polls);
+}
+
+THEME(first_datagrams, &first_datagram_receivers, &first_datagram_waiters, &first_datagram_never_comes, &first_datagram_after_bind);
