@@ -69,13 +69,15 @@ MutableBytes NiQueues::reserve(uint32_t length) noexcept {
   reserved_length_ = 0;
   const uint32_t size = length == 0 ? 1 : length;
   refused_length_ = 0;
-  if (length > kMessageMax || writer_.reserve() == nullptr) return {};
-  if (!reserve_data(size)) {
+  if (length <= kMessageMax && writer_.reserve() != nullptr) {
+    if (reserve_data(size)) {
+      reserved_length_ = size;
+      return {segment_.data() + geometry_.send_data + reserved_offset_, size};
+    }
     refused_length_ = size;
-    return {};
   }
-  reserved_length_ = size;
-  return {segment_.data() + geometry_.send_data + reserved_offset_, size};
+  refused_until_ = 0;
+  return {};
 }
 
 SendOutcome NiQueues::post(Channel channel, uint32_t length) noexcept {
@@ -127,6 +129,7 @@ void NiQueues::publish_reserved(Slot* slot, Channel channel, uint32_t length, Sl
 
 bool NiQueues::has_room() noexcept {
   if (!writer_.refresh()) return false;
+  if (writer_.credited() < refused_until_) return false;
   if (refused_length_ == 0) return true;
   ring_.credit(writer_.credited());
   return ring_.reserve(refused_length_) != DataRing::kNone;

@@ -99,7 +99,7 @@ class NiQueues {
   // ---- sleeping: see LocalChannel
   void announce_sleep(bool for_room) noexcept;
   void end_sleep() noexcept;
-  // Room for what the last send or reserve() was refused.
+  // Room for what the last send or reserve() was refused, or as await_taken() says if that was called since.
   bool has_room() noexcept;
 
   // The NI has taken everything that was sent.
@@ -109,6 +109,10 @@ class NiQueues {
   uint64_t taken() noexcept {
     static_cast<void>(writer_.refresh());
     return writer_.credited();
+  }
+  void await_taken(uint64_t sent) noexcept {
+    refused_length_ = 0;
+    refused_until_ = sent;
   }
   uint64_t sent() const noexcept { return writer_.written(); }  // slots, from the beginning on
 
@@ -127,6 +131,7 @@ class NiQueues {
   }
   SendOutcome no_slot() noexcept {
     refused_length_ = 0;
+    refused_until_ = 0;
     return SendOutcome::full;
   }
   template <typename Fields>
@@ -148,6 +153,7 @@ class NiQueues {
   DataRing ring_;
   uint64_t reserved_offset_ = DataRing::kNone;
   uint32_t reserved_length_ = 0;
+  uint64_t refused_until_ = 0;   // await_taken(); 0: there is room when there is room
   uint32_t refused_length_ = 0;  // bytes for which the data ring had no room; 0: it was not the data ring
 
   SlotReader reader_;

@@ -76,6 +76,15 @@ TEST_CASE("what an application keeps in the segment goes behind what it composes
     REQUIRE(world.engine.take());
     world.engine.consume();
   }
+  // Who waits for what was sent to be taken is not content with room.
+  REQUIRE(send(world.queues, 0, pattern(100, 1)) == SendOutcome::sent);
+  world.queues.await_taken(world.queues.sent());
+  CHECK(!world.queues.has_room());
+  REQUIRE(!world.queues.reserve(100).empty());
+  CHECK(!world.queues.has_room());
+  REQUIRE(world.engine.take());
+  world.engine.consume();
+  CHECK(world.queues.has_room());
   CHECK(equal(kept, data));
   CHECK(world.queues.keep(1).empty());
   REQUIRE(!world.queues.reserve(100).empty());

@@ -87,6 +87,11 @@ void EndpointNetwork::post(uint32_t bytes, std::span<const Bytes> kept) noexcept
   static_cast<void>(endpoint_->post(ip_, bytes, kept));
 }
 
+void EndpointNetwork::await_taken(uint64_t posted) noexcept {
+  endpoint_->await_taken(posted);
+  refused_ = ip_;
+}
+
 // ---- what comes
 
 uint32_t EndpointNetwork::poll(Stack& stack, uint32_t most, bool for_answer) {

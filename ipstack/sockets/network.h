@@ -48,6 +48,8 @@ class Network {
   }
   virtual uint64_t posted() const noexcept { return 0; }
   virtual uint64_t taken() noexcept { return 0; }
+  // A stack that waits for room (Stack::wants_room()) waits for taken() to come that far, unless reserve() finds none after this.
+  virtual void await_taken(uint64_t posted) noexcept { static_cast<void>(posted); }
 
   // Neighbours are small numbers, which the stack is told by handle_neighbour(). Asks for a channel to the one that has claimed a port of
   // this interface; the answer is Stack::handle_neighbour_found(). False: it is no use asking.

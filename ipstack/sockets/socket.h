@@ -151,6 +151,7 @@ struct Socket {
   bool shares : 1 = false;         // its port is of a share: of those of this process that have it, too, each gets some
   bool passes : 1 = false;         // it takes no new flows while others of the share do
   bool peeks_behind : 1 = false;   // SO_PEEK_OFF: Stack::peek_offsets_ has where
+  bool held : 1 = false;           // Stack::held_ has it
   bool changed : 1 = false;        // it is in the list of those that the application has not asked about since
   uint8_t hop_limit = 0;           // 0: the host's
   uint8_t traffic_class = 0;

@@ -441,6 +441,7 @@ void Stack::run() {
     settle(index, full);
   }
   due_.erase(due_.begin(), due_.begin() + static_cast<ptrdiff_t>(count));
+  if (!held_.empty()) run_held();
   if (!starved_.empty() && chunks_.may_send()) feed();
 }
 

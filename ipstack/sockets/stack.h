@@ -239,7 +239,9 @@ class Stack {
     const Nanoseconds first = std::min(timers_.first(), time_waits_.first());
     return waits_for_chunks() ? std::min(first, now_ + kMillisecond) : first;
   }
-  bool wants_room() const noexcept { return !due_.empty() || !owed_.empty() || (!starved_.empty() && chunks_.may_send()); }
+  bool wants_room() const noexcept {
+    return !due_.empty() || !owed_.empty() || !held_.empty() || (!starved_.empty() && chunks_.may_send());
+  }
   // run() has something now.
   bool is_due() const noexcept { return wants_room() || waits_for_chunks() || next_event() <= now_; }
   // No connection is left that has to end yet; TIME-WAIT does not count, and neither does what the network interface ends for a process
@@ -385,6 +387,8 @@ class Stack {
   void take_name_back(uint32_t index);
   void after(uint32_t index);
   bool send_segments(uint32_t index);
+  void hold(uint32_t index);
+  void run_held();
   bool send_segment(const Socket* socket, const Address& from, const Address& to, const tcp::Segment& segment,
                     const tcp::Connection* connection, MutableBytes room = {});
   void handle_tcp(const ip::IpView& packet, const IpMessageHeader& header);
@@ -561,6 +565,14 @@ class Stack {
 
   std::vector<Bytes> pieces_;       // room for those of one message
   std::vector<uint32_t> due_;       // sockets that may have something to send
+  // Streams that have less than a message has room for, which waits for more as long as the network interface has other messages to take.
+  struct Held {
+    uint32_t index;
+    tcp::Sequence from;             // of what waits
+  };
+  std::vector<Held> held_;
+  uint32_t released_ = kNone;       // it is not to be held now
+  uint64_t held_until_ = 0;         // Network::taken(): then it has waited for long enough
   std::vector<uint32_t> starved_;   // sockets that wait for chunks: each number once,
   std::vector<bool> starving_;      // be it for a socket that is gone
   std::vector<Owed> owed_;          // to neighbours whose channels had no room

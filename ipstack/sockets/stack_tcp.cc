@@ -419,7 +419,12 @@ bool Stack::send_segments(uint32_t index) {
   constexpr uint32_t headers = sizeof(IpMessageHeader) + ip::kIpv6Bytes + ip::kTcpHeaderMax;
   while (true) {
     const uint32_t mss = std::max(connection.mss(), 1u);
-    uint32_t length = std::clamp(connection.unsent(), mss, std::max(kPayloadMax / mss * mss, mss));
+    const uint32_t longest = std::max(kPayloadMax / mss * mss, mss);
+    // As Linux's automatic corking: what would only wait behind other messages may as well become a longer one.
+    const uint32_t unsent = connection.unsent();
+    const bool may_wait = unsent != 0 && unsent < longest && connection.unacknowledged() != 0 && index != released_;
+    connection.hold(may_wait && network_.taken() < network_.posted());
+    uint32_t length = std::clamp(unsent, mss, longest);
     MutableBytes room = network_.reserve(headers + length);
     if (room.empty()) {
       length = mss;
@@ -429,9 +434,37 @@ bool Stack::send_segments(uint32_t index) {
         return false;
       }
     }
-    if (!connection.poll_segment(now_, length, segment)) return true;
+    if (!connection.poll_segment(now_, length, segment)) {
+      if (connection.is_held()) hold(index);
+      return true;
+    }
     if (!send_segment(&socket, socket.local, socket.remote, segment, &connection, room)) return true;  // lost: it is sent again
   }
+}
+
+void Stack::hold(uint32_t index) {
+  Socket& socket = slab_[index];
+  if (socket.held) return;
+  socket.held = true;
+  if (held_.empty()) network_.await_taken(held_until_ = network_.posted());
+  held_.push_back({index, socket.tcp.connection->send_next()});
+}
+
+// What was held leaves when all that was before it has; where that much has gone meanwhile, with what came after it, the new rest is held.
+void Stack::run_held() {
+  if (network_.taken() < held_until_) return;
+  const size_t count = held_.size();
+  for (size_t i = 0; i < count; ++i) {
+    const auto [index, from] = held_[i];
+    if (!slab_.has(index) || !slab_[index].held) continue;
+    slab_[index].held = false;
+    if (!slab_[index].has_connection()) continue;
+    if (slab_[index].tcp.connection->send_next() == from) released_ = index;
+    after(index);
+    released_ = kNone;
+  }
+  held_.erase(held_.begin(), held_.begin() + static_cast<ptrdiff_t>(count));
+  if (!held_.empty()) network_.await_taken(held_until_ = network_.posted());
 }
 
 // `room`: what is reserved, for that or more; if it is less it is reserved anew.

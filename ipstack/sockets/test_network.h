@@ -263,7 +263,7 @@ class World {
     uint32_t position_ = 0;
   };
 
-  explicit World(uint64_t seed = 1) : random(seed) {}
+  explicit World(uint64_t seed = 1, bool lends_in_place = false) : random(seed), lends(lends_in_place) {}
 
   uint32_t add_interface(std::vector<const char*> addresses, uint32_t mtu = 1500) {
     Interface made;
@@ -329,7 +329,7 @@ class World {
   Nanoseconds delay = 100 * kMicrosecond, jitter = 0;
   double loss = 0, repeat = 0;
   uint32_t narrow = 0;     // packets of more bytes are lost on wires, and nobody says so; 0: of any
-  bool lends = false;      // applications may send from memory in place
+  bool lends;              // applications may send from memory in place
   bool neighbours = true;  // applications of one interface have channels to each other
   std::vector<Port*> ports;
   uint64_t resets = 0;  // that interfaces have sent for what nobody had

@@ -12,6 +12,9 @@ namespace unet::sockets::sim {
 
 // Two hosts, with an application each.
 struct Two {
+  // `lends`: what is sent lies where it is until the world runs (World::lends).
+  explicit Two(bool lends = false) : world(1, lends) {}
+
   World world;
   uint32_t here = world.add_interface({"10.0.0.1", "fd00::1"}), there = world.add_interface({"10.0.0.2", "fd00::2"});
   Application a{world, here}, b{world, there};

@@ -106,6 +106,13 @@ class Connection {
   Transferred send(Bytes data) noexcept;
   // Of what send() takes from here on: more is to follow at once, so it waits as with Options::cork.
   void expect_more(bool more) noexcept { more_ = more; }
+  // Of the next poll_segment(): whether the last of what is queued, as much as goes into one segment, waits for more: what its owner has
+  // sent before still waits in the host.
+  void hold(bool holds) noexcept { holds_ = holds; }
+  // Whether nothing else keeps it back.
+  bool is_held() const noexcept {
+    return holds_ && queued_.end() != snd_nxt_ && (unsent() >= mss_ || !(options_->nagle || options_->cork || more_));
+  }
   // What is queued leaves, however little it is.
   void push() noexcept { push_ = snd_nxt_ != queued_.end(); }
   // The same without a copy: room for the next bytes, at most `most`, where they leave from; perhaps less, empty if there is none now.
@@ -182,6 +189,7 @@ class Connection {
   uint32_t unacknowledged() const noexcept { return snd_nxt_ - snd_una_; }
   // Bytes that send() has taken and that have not left yet.
   uint32_t unsent() const noexcept { return queued_.size() > unacknowledged() ? queued_.size() - unacknowledged() : 0; }
+  Sequence send_next() const noexcept { return snd_nxt_; }
   uint32_t send_window() const noexcept { return snd_wnd_; }
   uint32_t mss() const noexcept { return mss_; }
   // Where both directions are, once it is synchronized: all that somebody else needs to end it.
@@ -378,6 +386,7 @@ class Connection {
   bool paced_ : 1 = false;            // pace_at_ is all that keeps more from being sent
   bool held_back_ : 1 = false;        // the congestion window was all that kept more from being sent
   bool more_ : 1 = false;             // the application has said so
+  bool holds_ : 1 = false;            // hold()
   bool push_ : 1 = false;             // neither that nor Nagle's rule holds back what is queued
   bool may_undo_ : 1 = false;         // the last recovery, if undo_due_ comes to be 0
   enum class Forward : uint8_t { none, first_ack, second_ack } forward_ = Forward::none;  // F-RTO waits for that

@@ -329,6 +329,7 @@ uint32_t Connection::worth_sending(uint32_t length_max, bool& fin) const noexcep
   if (bytes == unsent) {
     fin = fin_queued_ && usable > bytes && is_synchronized(state_);
     if (fin || push_ || bytes == 0) return bytes;
+    if (holds_) return 0;
     const bool corked = options_->cork || more_;
     if (!corked && (!options_->nagle || (idle && bytes < unit()))) return bytes;
     return bytes / unit() * unit();  // the rest of a segment waits for more, or for all before it to be acknowledged
