@@ -35,7 +35,7 @@ def takes_connections(path):
 
 def has_listener(path):
     """A program on our sockets waits for connections."""
-    shown = subprocess.run([f"{BUILD}/apps/unetctl/unetctl", "--socket", path, "ss"], capture_output=True, text=True, timeout=WAIT,
+    shown = subprocess.run([f"{BUILD}/apps/unetctl/unetctl", "--socket", path, "ss", "-l"], capture_output=True, text=True, timeout=WAIT,
                            check=False)
     return "LISTEN" in shown.stdout
 
