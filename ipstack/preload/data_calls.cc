@@ -51,7 +51,7 @@ auto choose(int fd, Ours ours, Kernel kernel) {
 template <typename Ours, typename Kernel>
 auto choose_to_receive(int fd, int flags, Ours ours, Kernel kernel) {
   const auto may_become = [=](const File& file) {
-    return file.is_undecided() && waits(file, flags) && (flags & MSG_ERRQUEUE) == 0 && Host::get().open();
+    return file.is_undecided() && waits(file, flags) && (flags & MSG_ERRQUEUE) == 0;
   };
   return choose_if(fd, may_become, ours, kernel);
 }
@@ -226,8 +226,8 @@ static int64_t refused_at(off64_t at, int flags) noexcept {
 UNET_PRELOAD ssize_t preadv64v2(int fd, const iovec* pieces, int count, off64_t at, int flags) {
   if (file_of(fd) == nullptr) return real().preadv64v2(fd, pieces, count, at, flags);
   if (const int64_t why = refused_at(at, flags); why != 0) return static_cast<ssize_t>(answer(why));
-  return choose(
-      fd,
+  return choose_to_receive(
+      fd, (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0,
       [&](File& file) -> int64_t {
         if (count < 0 || static_cast<size_t>(count) > kIovecsMax) return -EINVAL;
         msghdr message = message_of(pieces, count);

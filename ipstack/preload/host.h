@@ -310,13 +310,16 @@ bool signals_restart() noexcept;
 
 template <typename Attempt>
 int64_t Host::block(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt) {
-  int64_t result = attempt(!waits);
+  int64_t result = attempt(!waits || file.is_undecided());
   if (result != -EAGAIN || !waits) return result;
   const Nanoseconds until = within == 0 ? kForever : now() + within;
+  bool has_news = false;  // of the shadow, for which this call has no use, as an error: poll() would say so at once, again and again
   while (true) {
-    pollfd shadow{.fd = file.kernel && !file.fds.empty() ? file.fd() : -1, .events = kernel_events, .revents = 0};
-    const Woken woken = wait_for(file, {&shadow, shadow.fd < 0 ? size_t{0} : size_t{1}}, until);
-    result = attempt(shadow.revents != 0 && !file.fds.empty());
+    pollfd shadow{.fd = file.kernel && !file.fds.empty() && !has_news ? file.fd() : -1, .events = kernel_events, .revents = 0};
+    const Nanoseconds limit = has_news ? std::min(until, now() + kMillisecond) : until;
+    const Woken woken = wait_for(file, {&shadow, shadow.fd < 0 ? size_t{0} : size_t{1}}, limit);
+    result = attempt((shadow.revents != 0 || has_news) && !file.fds.empty());
+    has_news = shadow.revents != 0 && (shadow.revents & kernel_events) == 0;
     if (result != -EAGAIN) return result;
     if (woken == Woken::interrupted && (within != 0 || !signals_restart())) return -EINTR;
     if (now() >= until) return -EAGAIN;

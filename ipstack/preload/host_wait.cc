@@ -126,8 +126,8 @@ bool Host::spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until)
       }
       spin_pause();
     }
-    if (!kernel.empty() && poll_for(kernel, 0, nullptr) > 0) return true;
     if (wanting_.load(std::memory_order_relaxed) != 0) give_way();
+    if (!kernel.empty() && poll_for(kernel, 0, nullptr) > 0) return true;
     if (at < yield_at) continue;
     ::sched_yield();  // the one we wait for may be waiting for this very core
     yield_at = now() + kYieldEvery;

@@ -134,6 +134,7 @@ int64_t receive_waiting(File& file, int flags, Attempt attempt) {
   file.unserved_since = 0;
   host.serve(file);
   return host.block(file, POLLIN, waits(file, flags), file.receive_within, [&](bool kernel) -> int64_t {
+    if (file.is_ours() && !file.serves) host.serve(file);  // meanwhile
     const int64_t got = attempt(kernel);
     if (got >= 0 && !file.origins.empty() && host.relays().is_waited_for(file)) host.serve(file);  // another thread had asked for it
     return got;

@@ -38,7 +38,7 @@ class Waiting {
         ++set->holds;
         sets_.push_back({i, set});
       }
-      const bool undecided = file != nullptr && file->is_undecided() && Host::get().open();
+      const bool undecided = file != nullptr && file->is_undecided();
       if (file == nullptr || (!file->is_ours() && !file->lost && !file->waits_back() && !undecided)) {
         asks_kernel_ = asks_kernel_ || all[i].fd >= 0;
         continue;

@@ -1,4 +1,5 @@
 // first_datagrams.c - cases of datagram sockets that are not bound and have sent nothing when a thread begins to wait for what comes.
+#include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 
@@ -118,4 +119,32 @@ CASE(first_datagram_after_bind, "what comes to the loopback address to which ano
   bound_meanwhile("poll", polls);
 }
 
-THEME(first_datagrams, &first_datagram_receivers, &first_datagram_waiters, &first_datagram_never_comes, &first_datagram_after_bind);
+static atomic_int errors_read;
+
+static void* receives_twice(void* fd) {
+  const struct timeval limit = {1, 0};
+  if (setsockopt(*(int*)fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) < 0) return result(-1);
+  receives(fd);  // the error
+  receives(fd);  // nothing, though poll() says POLLERR
+  return result(atomic_load(&errors_read));
+}
+
+CASE(first_datagram_error_waits, "who waits while the error queue has something is in nobody's way") {
+  union Address name;
+  memset(&name, 0, sizeof name);
+  name.v4.sin_family = AF_INET;
+  name.v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  name.v4.sin_port = htons(9);
+  waited_for = OPEN(socket(AF_INET, SOCK_DGRAM, 0));
+  SET(waited_for, IPPROTO_IP, IP_RECVERR, 1);
+  CALL(sendto(waited_for, "abc", 3, 0, &name.any, sizeof name.v4));
+  const pthread_t waiter = start(receives_twice, &waited_for);
+  pause_ms(200);
+  char bytes[20];
+  CALL(recv(waited_for, bytes, sizeof bytes, MSG_ERRQUEUE));
+  atomic_store(&errors_read, 1);
+  say_result("read meanwhile", joined(waiter));
+}
+
+THEME(first_datagrams, &first_datagram_receivers, &first_datagram_waiters, &first_datagram_never_comes, &first_datagram_after_bind,
+      &first_datagram_error_waits);
