@@ -205,6 +205,8 @@ class Endpoint {
   SendOutcome post(Channel channel, uint32_t length, std::span<const Bytes> kept) noexcept;
   uint64_t posted() const noexcept { return queues_ == nullptr ? 0 : queues_->sent(); }
   uint64_t taken() noexcept { return queues_ == nullptr ? 0 : queues_->taken(); }
+  // Its NI is in this process: what is posted leaves while the application polls or waits.
+  bool is_embedded() const noexcept { return embedded_ != nullptr; }
   // As if a message through the NI had been refused: wait_room() of its channel waits until taken() has come there.
   void await_taken(uint64_t posted) noexcept {
     if (queues_ != nullptr) queues_->await_taken(posted);

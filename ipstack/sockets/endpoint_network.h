@@ -62,6 +62,7 @@ class EndpointNetwork : public Network {
   void post(uint32_t bytes, std::span<const Bytes> kept) noexcept override;
   uint64_t posted() const noexcept override { return endpoint_->posted(); }
   uint64_t taken() noexcept override { return endpoint_->taken(); }
+  bool is_polled() const noexcept override { return endpoint_->is_embedded(); }
   void await_taken(uint64_t posted) noexcept override;
   bool ask_neighbour(uint8_t protocol, const Address& to) override;
   bool send_to_neighbour(uint32_t neighbour, Bytes head, Bytes data) noexcept override;

@@ -48,6 +48,8 @@ class Network {
   }
   virtual uint64_t posted() const noexcept { return 0; }
   virtual uint64_t taken() noexcept { return 0; }
+  // What is posted leaves while the application polls, and only then.
+  virtual bool is_polled() const noexcept { return false; }
   // A stack that waits for room (Stack::wants_room()) waits for taken() to come that far, unless reserve() finds none after this.
   virtual void await_taken(uint64_t posted) noexcept { static_cast<void>(posted); }
 

@@ -431,6 +431,7 @@ void Stack::run() {
     owed_[i] = owed_.back();
     owed_.pop_back();
   }
+  if (!held_.empty()) run_held();
   // Those that find no room are due again, behind these; none stands in another's way.
   const size_t count = due_.size();
   bool full = false;
@@ -441,7 +442,7 @@ void Stack::run() {
     settle(index, full);
   }
   due_.erase(due_.begin(), due_.begin() + static_cast<ptrdiff_t>(count));
-  if (!held_.empty()) run_held();
+  if (!held_.empty() && due_.empty()) network_.await_taken(held_until_);
   if (!starved_.empty() && chunks_.may_send()) feed();
 }
 

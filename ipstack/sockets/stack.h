@@ -571,6 +571,7 @@ class Stack {
     tcp::Sequence from;             // of what waits
   };
   std::vector<Held> held_;
+  const bool holds_ = network_.is_polled();
   uint32_t released_ = kNone;       // it is not to be held now
   uint64_t held_until_ = 0;         // Network::taken(): then it has waited for long enough
   std::vector<uint32_t> starved_;   // sockets that wait for chunks: each number once,

@@ -420,10 +420,11 @@ bool Stack::send_segments(uint32_t index) {
   while (true) {
     const uint32_t mss = std::max(connection.mss(), 1u);
     const uint32_t longest = std::max(kPayloadMax / mss * mss, mss);
-    // As Linux's automatic corking: what would only wait behind other messages may as well become a longer one.
+    // As Linux's automatic corking: what would only wait behind other messages may as well become a longer one. Not where somebody else may
+    // take them while the application is elsewhere, and this would stay.
     const uint32_t unsent = connection.unsent();
     const bool may_wait = unsent != 0 && unsent < longest && connection.unacknowledged() != 0 && index != released_;
-    connection.hold(may_wait && network_.taken() < network_.posted());
+    connection.hold(may_wait && holds_ && network_.taken() < network_.posted());
     uint32_t length = std::clamp(unsent, mss, longest);
     MutableBytes room = network_.reserve(headers + length);
     if (room.empty()) {
@@ -446,7 +447,7 @@ void Stack::hold(uint32_t index) {
   Socket& socket = slab_[index];
   if (socket.held) return;
   socket.held = true;
-  if (held_.empty()) network_.await_taken(held_until_ = network_.posted());
+  if (held_.empty()) held_until_ = network_.posted();
   held_.push_back({index, socket.tcp.connection->send_next()});
 }
 
@@ -464,7 +465,7 @@ void Stack::run_held() {
     released_ = kNone;
   }
   held_.erase(held_.begin(), held_.begin() + static_cast<ptrdiff_t>(count));
-  if (!held_.empty()) network_.await_taken(held_until_ = network_.posted());
+  held_until_ = network_.posted();
 }
 
 // `room`: what is reserved, for that or more; if it is less it is reserved anew.

@@ -93,6 +93,7 @@ class World {
       lent += kept.size();
     }
     uint64_t posted() const noexcept override { return posted_; }
+    bool is_polled() const noexcept override { return world_.lends; }
     uint64_t taken() noexcept override { return posted_ - posts_.size(); }
 
     bool ask_neighbour(uint8_t protocol, const Address& to) override {

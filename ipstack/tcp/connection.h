@@ -110,9 +110,7 @@ class Connection {
   // sent before still waits in the host.
   void hold(bool holds) noexcept { holds_ = holds; }
   // Whether nothing else keeps it back.
-  bool is_held() const noexcept {
-    return holds_ && queued_.end() != snd_nxt_ && (unsent() >= mss_ || !(options_->nagle || options_->cork || more_));
-  }
+  bool is_held() const noexcept;
   // What is queued leaves, however little it is.
   void push() noexcept { push_ = snd_nxt_ != queued_.end(); }
   // The same without a copy: room for the next bytes, at most `most`, where they leave from; perhaps less, empty if there is none now.

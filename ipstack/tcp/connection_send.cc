@@ -340,6 +340,10 @@ uint32_t Connection::worth_sending(uint32_t length_max, bool& fin) const noexcep
   return large && (idle || !options_->nagle) ? bytes : 0;
 }
 
+bool Connection::is_held() const noexcept {
+  return holds_ && queued_.end() != snd_nxt_ && (unsent() >= unit() || !(options_->nagle || options_->cork || more_));
+}
+
 bool Connection::emit_new(Segment& segment, uint32_t length_max, Nanoseconds now) noexcept {
   if (congestion_.is_bbr()) {
     if (scoreboard_.in_flight() == 0 && scoreboard_.app_limited() && queued_.end() != snd_nxt_) congestion_.handle_restart(now);
@@ -377,6 +381,7 @@ bool Connection::emit_tail_probe(Segment& segment, Nanoseconds now) noexcept {
   tail_probe_due_ = false;
   if (unacknowledged() == 0 || recovery_ != Recovery::none || scoreboard_.lost() != 0) return false;
   bool fin = false;
+  holds_ = false;
   const uint32_t bytes = worth_sending(unit(), fin);
   tail_probe_resent_ = bytes == 0 && !fin;
   if (tail_probe_resent_) {
