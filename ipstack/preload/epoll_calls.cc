@@ -86,12 +86,20 @@ int merge(EpollSet& set, int epoll, epoll_event* events, int count) {
   return left;
 }
 
-// Events of both parts, as many as there is room for; `at_kernel` false: there is nothing of the kernel's.
+// Events of both parts, as many as there is room for; `at_kernel` false: there is nothing of the kernel's. Where ours alone have filled it
+// the kernel's part has half of the next.
 int collect(EpollSet& set, int epoll, epoll_event* events, int most, bool at_kernel = true) {
-  const int count = set.collect(events, most, events_for_waiter, [&](Registration& each) { spend(each, epoll); });
-  if (set.kernel_members <= 0 || count == most || !at_kernel) return count;
+  const auto ours = [&](int room) {
+    return set.collect(events, room, events_for_waiter, [&](Registration& each) { spend(each, epoll); });
+  };
+  const bool looks = set.kernel_members > 0 && at_kernel;
+  const int kept = looks && set.kernel_waits ? (most + 1) / 2 : 0;
+  const int count = ours(most - kept);
+  if (set.kernel_members > 0) set.kernel_waits = count == most;
+  if (!looks || count == most) return count;
   const int more = real().epoll_wait(epoll, events + count, most - count, 0);
-  return more > 0 ? count + merge(set, epoll, events + count, more) : count;
+  const int all = more > 0 ? count + merge(set, epoll, events + count, more) : count;
+  return all != 0 || kept == 0 ? all : ours(most);
 }
 
 // A child waits with a set that its parent has made: so it serves what is in it, when there is a network interface.

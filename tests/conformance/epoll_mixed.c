@@ -160,5 +160,36 @@ CASE(mixed_poll_many_kinds, "poll() of all kinds at once, twenty of ours among t
   say("ready: %x", (unsigned)ready);
 }
 
+// How often each of the marks 1 to 3 is told in so many calls with room for so many.
+static void say_turns(int calls, int room) {
+  int told[4] = {0};
+  for (int i = 0; i < calls; ++i) {
+    struct epoll_event events[4];
+    const int n = epoll_wait(e, events, room, 1000);
+    for (int k = 0; k < n; ++k) ++told[events[k].data.u64];
+  }
+  say("room for %d: %d, %d, %d", room, told[1], told[2], told[3]);
+}
+
+CASE(mixed_turns, "where there is room for few events, all that are ready have their turn") {
+  int ends[2], more[2];
+  streams(ends);
+  streams(more);
+  const int event = eventfd(1, EFD_NONBLOCK);
+  add(ends[0], EPOLLIN, 1);
+  add(event, EPOLLIN, 2);
+  send(ends[1], "abc", 3, 0);
+  await(ends[0], POLLIN);
+  say_turns(8, 1);
+  say_turns(4, 2);
+  add(more[0], EPOLLIN, 3);
+  send(more[1], "abc", 3, 0);
+  await(more[0], POLLIN);
+  say_turns(4, 3);
+  eventfd_t value;
+  CALL(eventfd_read(event, &value));
+  say_turns(8, 1);
+}
+
 THEME(epoll_mixed, &mixed_eventfd, &mixed_timerfd, &mixed_pipe_and_local, &mixed_signalfd, &mixed_loopback,
-      &mixed_any_hears_loopback, &mixed_poll_many_kinds);
+      &mixed_any_hears_loopback, &mixed_poll_many_kinds, &mixed_turns);
