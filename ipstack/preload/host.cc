@@ -102,6 +102,7 @@ void Host::lock() noexcept {
     wanting_.fetch_sub(1, std::memory_order_relaxed);
   }
   ++locks_;
+  if (SleepOfThread::own.at != nullptr) [[unlikely]] forget_sleep(__builtin_frame_address(0));
 }
 
 void Host::unlock() noexcept { release(); }

@@ -43,6 +43,7 @@ constexpr Nanoseconds kForever = ~Nanoseconds{0};
 struct Sleeper {
   int event = -1;
   bool woken = false;
+  std::vector<Entry*> polled{};  // that poll() holds while it sleeps
 
   Sleeper();
   explicit Sleeper(int fd) noexcept;  // woken by that eventfd, which is somebody else's
@@ -59,6 +60,13 @@ struct Sleeper {
 
  private:
   bool owns_ = true;
+};
+
+// Where on its stack this thread sleeps, the outermost time.
+struct SleepOfThread {
+  const void* at;  // null: it does not
+  Sleeper* who;
+  static constinit thread_local SleepOfThread own;
 };
 
 // A thread among those that wait for something, until it no longer does.
@@ -208,6 +216,7 @@ class Host {
   bool release() noexcept;
   static bool come_out() noexcept;
   void regain() noexcept;
+  void forget_sleep(const void* here) noexcept;
   bool hands_on() noexcept;
   void give_way() noexcept;
   void dispatch();
@@ -278,11 +287,25 @@ class Host {
   std::atomic<bool> ending_{false};
 };
 
+// What the calls of this thread hold, innermost last: a handler may leave them all by longjmp() (Host::forget_sleep()).
+struct HeldByThread {
+  static constexpr unsigned kMost = 8;  // of more the last ones are not noted
+  Entry* entries[kMost];
+  unsigned count;
+  static constinit thread_local HeldByThread own;
+};
+
 // A call that gives the lock away still has the file.
 class Hold {
  public:
-  explicit Hold(Entry& entry) noexcept : entry_(entry) { ++entry_.holds; }
+  explicit Hold(Entry& entry) noexcept : entry_(entry) {
+    ++entry_.holds;
+    HeldByThread& own = HeldByThread::own;
+    if (own.count < HeldByThread::kMost) own.entries[own.count] = &entry;
+    ++own.count;
+  }
   ~Hold() {
+    --HeldByThread::own.count;
     --entry_.holds;
     Host::get().let_go(entry_);
   }

@@ -8,6 +8,8 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <functional>
+#include <utility>
 
 #include "ipstack/preload/host.h"
 #include "ipstack/preload/of_thread.h"
@@ -62,9 +64,15 @@ void mark(int event, bool has) noexcept {
 
 }  // namespace
 
+constinit thread_local SleepOfThread SleepOfThread::own{};
+constinit thread_local HeldByThread HeldByThread::own{};
+
 Sleeper::Sleeper() : event(event_out_of_the_way()) { mark(event, true); }
 Sleeper::Sleeper(int fd) noexcept : event(fd), owns_(false) {}
 Sleeper::~Sleeper() {
+  if (SleepOfThread::own.who == this) {
+    const Host::Guard guard;  // which finds that it does not sleep any longer
+  }
   if (event < 0 || !owns_) return;
   mark(event, false);
   real().close(event);
@@ -140,10 +148,13 @@ class Host::Asleep {
  public:
   Asleep(Host& host, Sleeper& who) : host_(host), who_(who) {
     host.asleep_.push_back(&who);
+    outermost_ = SleepOfThread::own.at == nullptr;
+    if (outermost_) SleepOfThread::own = {__builtin_frame_address(0), &who};
     interrupted_ = host.release();
   }
   ~Asleep() {
     host_.regain();
+    if (outermost_) SleepOfThread::own = {};
     std::erase(host_.asleep_, &who_);
     if (host_.watcher_ == &who_) host_.watcher_ = nullptr;
   }
@@ -155,8 +166,36 @@ class Host::Asleep {
  private:
   Host& host_;
   Sleeper& who_;
+  bool outermost_ = false;  // not of a handler's call
   bool interrupted_ = false;
 };
+
+// A thread that was asleep is in the library again: by a call of a handler that runs meanwhile, which is below on the stack or on one of its
+// own, or since a handler has left the sleep by longjmp(). Then nobody else ends what its calls had begun.
+void Host::forget_sleep(const void* here) noexcept {
+  stack_t other{};
+  ::sigaltstack(nullptr, &other);
+  if ((other.ss_flags & SS_ONSTACK) != 0 || std::less<>()(here, SleepOfThread::own.at)) return;
+  Sleeper& who = *std::exchange(SleepOfThread::own, {}).who;
+  std::erase(asleep_, &who);
+  if (watcher_ == &who) watcher_ = nullptr;
+  HeldByThread& own = HeldByThread::own;
+  std::vector<Entry*> all = std::exchange(who.polled, {});
+  all.insert(all.end(), own.entries, own.entries + std::min(own.count, HeldByThread::kMost));
+  own.count = 0;
+  for (Entry* const each : all) {
+    if (each->kind == Entry::Kind::socket) {
+      std::erase(static_cast<File*>(each)->sleepers, &who);
+    } else {
+      std::erase(static_cast<EpollSet*>(each)->sleepers, &who);
+      std::erase(static_cast<EpollSet*>(each)->pollers, &who);
+    }
+  }
+  for (Entry* const each : all) {
+    --each->holds;
+    let_go(*each);
+  }
+}
 
 Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask) {
   constexpr size_t kMost = 64;

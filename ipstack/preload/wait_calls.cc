@@ -94,10 +94,17 @@ class Waiting {
   class Told {
    public:
     Told(Waiting& waiting, Sleeper& who) : waiting_(waiting), who_(who) {
-      for (const Ours& each : waiting.ours_) each.file->sleepers.push_back(&who);
-      for (const auto& [at, set] : waiting.sets_) set->pollers.push_back(&who);
+      for (const Ours& each : waiting.ours_) {
+        each.file->sleepers.push_back(&who);
+        who.polled.push_back(each.file);
+      }
+      for (const auto& [at, set] : waiting.sets_) {
+        set->pollers.push_back(&who);
+        who.polled.push_back(set);
+      }
     }
     ~Told() {
+      who_.polled.clear();
       for (const Ours& each : waiting_.ours_) std::erase(each.file->sleepers, &who_);
       for (const auto& [at, set] : waiting_.sets_) std::erase(set->pollers, &who_);
     }

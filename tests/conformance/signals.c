@@ -253,7 +253,7 @@ static void uses_socket(int number) {
   if (send(handler_fd, "sig", 3, MSG_DONTWAIT) == 3) recv(handler_fd, bytes, sizeof bytes, MSG_DONTWAIT);
 }
 
-CASE(signal_handler_uses_sockets, "a handler sends while a call of the same process waits") {
+static void handler_uses_socket(int flags) {
   int ends[2];
   char bytes[20];
   streams(ends);
@@ -261,10 +261,34 @@ CASE(signal_handler_uses_sockets, "a handler sends while a call of the same proc
   struct sigaction action;
   memset(&action, 0, sizeof action);
   action.sa_handler = uses_socket;
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | flags;
   CALL(sigaction(SIGALRM, &action, NULL));
   alarm_once(50);
   say_bytes("from the handler", bytes, CALL(recv(ends[0], bytes, sizeof bytes, 0)));
+  CALL(close(ends[0]));
+  CALL(recv(ends[1], bytes, sizeof bytes, 0));
+}
+
+CASE(signal_handler_uses_sockets, "a handler sends while a call of the same process waits") { handler_uses_socket(0); }
+
+static void* uses_stack_above(void* above) {
+  stack_t other = {.ss_sp = above, .ss_size = 64 << 10};
+  MUST(sigaltstack(&other, NULL));
+  handler_uses_socket(SA_ONSTACK);
+  other.ss_flags = SS_DISABLE;
+  MUST(sigaltstack(&other, NULL));
+  return NULL;
+}
+
+CASE(signal_handler_on_other_stack, "... on a stack of its own, which is above the one of the thread") {
+  char above[64 << 10];  // the main thread's is
+  pthread_t thread;
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGALRM);
+  thread = start(uses_stack_above, above);
+  pthread_sigmask(SIG_BLOCK, &set, NULL);
+  joined(thread);
 }
 
 static sigjmp_buf back;
@@ -287,6 +311,58 @@ CASE(signal_handler_jumps, "a handler leaves a waiting call by siglongjmp(), and
   }
   CALL(send(ends[1], "abc", 3, 0));
   say_bytes("received", bytes, CALL(recv(ends[0], bytes, sizeof bytes, 0)));
+}
+
+// Leaves recv(), or poll() and epoll_wait() of it.
+static void jump_out(int fd, int how) {
+  char bytes[20];
+  struct pollfd one = {fd, POLLIN, 0};
+  struct epoll_event event = {.events = EPOLLIN};
+  signal(SIGALRM, jumps);
+  if (sigsetjmp(back, 1) != 0) return;
+  alarm_once(50);
+  if (how == 0) {
+    recv(fd, bytes, sizeof bytes, 0);
+  } else if (how == 1) {
+    poll(&one, 1, -1);
+  } else {
+    const int set = epoll_create1(0);
+    MUST(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+    epoll_wait(set, &event, 1, -1);
+  }
+  say("not left");
+}
+
+CASE(signal_handler_jumps_and_closes, "what a handler has left by siglongjmp() can be closed, of which the peer is told") {
+  for (int how = 0; how < 3; ++how) {
+    int ends[2];
+    char bytes[20];
+    streams(ends);
+    jump_out(ends[0], how);
+    CALL(close(ends[0]));
+    CALL(recv(ends[1], bytes, sizeof bytes, 0));
+  }
+}
+
+static void* jumps_and_ends(void* fd) {
+  jump_out(*(int*)fd, 0);
+  return NULL;
+}
+
+CASE(signal_jumped_thread_ends, "a thread whose handler has left recv() by siglongjmp() ends, and another one receives") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGALRM);
+  const pthread_t thread = start(jumps_and_ends, &ends[0]);
+  pthread_sigmask(SIG_BLOCK, &set, NULL);
+  joined(thread);
+  CALL(send(ends[1], "abc", 3, 0));
+  say_bytes("received", bytes, CALL(recv(ends[0], bytes, sizeof bytes, 0)));
+  CALL(close(ends[0]));
+  CALL(recv(ends[1], bytes, sizeof bytes, 0));
 }
 
 CASE(signal_ignored, "SIGPIPE that is ignored, and that is blocked") {
@@ -549,7 +625,9 @@ CASE(signal_siginterrupt, "siginterrupt() and sysv_signal(): the handler ends ca
 THEME(signals, &signal_receive, &signal_receive_restarts, &signal_read_restarts, &signal_receive_datagram,
       &signal_receive_part, &signal_receive_time, &signal_send, &signal_send_part, &signal_send_restarts,
       &signal_accept, &signal_accept_restarts, &signal_connect, &signal_poll, &signal_masked, &signal_close_lingers,
-      &signal_handler_uses_sockets, &signal_handler_jumps, &signal_ignored, &signal_urgent,
+      &signal_handler_uses_sockets, &signal_handler_on_other_stack, &signal_handler_jumps,
+      &signal_handler_jumps_and_closes, &signal_jumped_thread_ends,
+      &signal_ignored, &signal_urgent,
       &signal_pipe_exits, &signal_pipe_uses_sockets, &signal_pipe_jumps, &signal_busy_uses_sockets, &signal_busy_exits,
       &signal_busy_jumps, &signal_busy_forks, &signal_handler_sends_pieces,
       &signal_action, &signal_siginterrupt);
