@@ -170,8 +170,8 @@ class Host::Asleep {
   bool interrupted_ = false;
 };
 
-// A thread that was asleep is in the library again: by a call of a handler that runs meanwhile, which is below on the stack or on one of its
-// own, or since a handler has left the sleep by longjmp(). Then nobody else ends what its calls had begun.
+// A thread that was asleep is in the library again: by a call of a handler that runs meanwhile, which is below on the stack or on one of
+// its own, or since a handler has left the sleep by longjmp(). Then nobody else ends what its calls had begun.
 void Host::forget_sleep(const void* here) noexcept {
   stack_t other{};
   ::sigaltstack(nullptr, &other);

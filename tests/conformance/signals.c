@@ -291,80 +291,6 @@ CASE(signal_handler_on_other_stack, "... on a stack of its own, which is above t
   joined(thread);
 }
 
-static sigjmp_buf back;
-
-static void jumps(int number) {
-  (void)number;
-  siglongjmp(back, 1);
-}
-
-CASE(signal_handler_jumps, "a handler leaves a waiting call by siglongjmp(), and the socket goes on") {
-  int ends[2];
-  char bytes[20];
-  streams(ends);
-  signal(SIGALRM, jumps);
-  if (sigsetjmp(back, 1) == 0) {
-    alarm_once(50);
-    CALL(recv(ends[0], bytes, sizeof bytes, 0));
-  } else {
-    say("jumped");
-  }
-  CALL(send(ends[1], "abc", 3, 0));
-  say_bytes("received", bytes, CALL(recv(ends[0], bytes, sizeof bytes, 0)));
-}
-
-// Leaves recv(), or poll() and epoll_wait() of it.
-static void jump_out(int fd, int how) {
-  char bytes[20];
-  struct pollfd one = {fd, POLLIN, 0};
-  struct epoll_event event = {.events = EPOLLIN};
-  signal(SIGALRM, jumps);
-  if (sigsetjmp(back, 1) != 0) return;
-  alarm_once(50);
-  if (how == 0) {
-    recv(fd, bytes, sizeof bytes, 0);
-  } else if (how == 1) {
-    poll(&one, 1, -1);
-  } else {
-    const int set = epoll_create1(0);
-    MUST(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
-    epoll_wait(set, &event, 1, -1);
-  }
-  say("not left");
-}
-
-CASE(signal_handler_jumps_and_closes, "what a handler has left by siglongjmp() can be closed, of which the peer is told") {
-  for (int how = 0; how < 3; ++how) {
-    int ends[2];
-    char bytes[20];
-    streams(ends);
-    jump_out(ends[0], how);
-    CALL(close(ends[0]));
-    CALL(recv(ends[1], bytes, sizeof bytes, 0));
-  }
-}
-
-static void* jumps_and_ends(void* fd) {
-  jump_out(*(int*)fd, 0);
-  return NULL;
-}
-
-CASE(signal_jumped_thread_ends, "a thread whose handler has left recv() by siglongjmp() ends, and another one receives") {
-  int ends[2];
-  char bytes[20];
-  streams(ends);
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGALRM);
-  const pthread_t thread = start(jumps_and_ends, &ends[0]);
-  pthread_sigmask(SIG_BLOCK, &set, NULL);
-  joined(thread);
-  CALL(send(ends[1], "abc", 3, 0));
-  say_bytes("received", bytes, CALL(recv(ends[0], bytes, sizeof bytes, 0)));
-  CALL(close(ends[0]));
-  CALL(recv(ends[1], bytes, sizeof bytes, 0));
-}
-
 CASE(signal_ignored, "SIGPIPE that is ignored, and that is blocked") {
   int ends[2];
   sigset_t set, pending;
@@ -431,18 +357,6 @@ CASE(signal_pipe_uses_sockets, "SIGPIPE's handler writes to other sockets, and c
   CALL(write(ends[0], "x", 1));
 }
 
-CASE(signal_pipe_jumps, "SIGPIPE's handler leaves send() by siglongjmp()") {
-  int ends[2];
-  char bytes[20];
-  streams(ends);
-  CALL(shutdown(ends[0], SHUT_WR));
-  signal(SIGPIPE, jumps);
-  if (sigsetjmp(back, 1) == 0) CALL(send(ends[0], "x", 1, 0));
-  else say("jumped");
-  CALL(send(ends[1], "abc", 3, 0));
-  say_bytes("received", bytes, CALL(recv(ends[0], bytes, sizeof bytes, 0)));
-}
-
 // Between its ends, always in one call or the next.
 static void bustle(const int ends[2]) {
   static char bytes[2000];
@@ -495,6 +409,13 @@ static void busy_until_exit(int unused) {
 
 CASE(signal_busy_exits, "a handler calls exit() while its thread is busy, twenty times") {
   for (int i = 0; i < 20; ++i) say_ended("it", child(busy_until_exit, 0));
+}
+
+static sigjmp_buf back;
+
+static void jumps(int number) {
+  (void)number;
+  siglongjmp(back, 1);
 }
 
 CASE(signal_busy_jumps, "a handler leaves by siglongjmp() while its thread is busy, a hundred times") {
@@ -625,9 +546,8 @@ CASE(signal_siginterrupt, "siginterrupt() and sysv_signal(): the handler ends ca
 THEME(signals, &signal_receive, &signal_receive_restarts, &signal_read_restarts, &signal_receive_datagram,
       &signal_receive_part, &signal_receive_time, &signal_send, &signal_send_part, &signal_send_restarts,
       &signal_accept, &signal_accept_restarts, &signal_connect, &signal_poll, &signal_masked, &signal_close_lingers,
-      &signal_handler_uses_sockets, &signal_handler_on_other_stack, &signal_handler_jumps,
-      &signal_handler_jumps_and_closes, &signal_jumped_thread_ends,
+      &signal_handler_uses_sockets, &signal_handler_on_other_stack,
       &signal_ignored, &signal_urgent,
-      &signal_pipe_exits, &signal_pipe_uses_sockets, &signal_pipe_jumps, &signal_busy_uses_sockets, &signal_busy_exits,
+      &signal_pipe_exits, &signal_pipe_uses_sockets, &signal_busy_uses_sockets, &signal_busy_exits,
       &signal_busy_jumps, &signal_busy_forks, &signal_handler_sends_pieces,
       &signal_action, &signal_siginterrupt);
