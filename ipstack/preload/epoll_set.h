@@ -54,6 +54,8 @@ class EpollSet : public Entry {
   // Whether the last collect() had it.
   bool is_told(const Registration& registration) const noexcept { return registration.told == collected_; }
 
+  // What woke a thread that does not take it is for another one.
+  void wake_one() noexcept;
   // Whether collect() would have any.
   template <typename EventsOf>
   bool is_ready(EventsOf events_of) const {
@@ -87,7 +89,6 @@ class EpollSet : public Entry {
   };
 
  private:
-  void wake_one() noexcept;
   void list(Registration& registration);
   void drop(Registration& registration) noexcept;
 

@@ -106,11 +106,12 @@ void Forks::in_child() noexcept {
     if (auto* const set = host.table_.as<EpollSet>(fd, Entry::Kind::epoll)) {
       set->sleepers.clear();
       set->pollers.clear();
+      set->holds = HeldByThread::of(*set);
       set->inherited = set->has_ours();
     }
     if (File* const file = host.table_.file(fd)) {  // also what waits for a network interface
       file->sleepers.clear();
-      file->holds = 0;
+      file->holds = HeldByThread::of(*file);
     }
   }
   host.unlock();
@@ -121,7 +122,7 @@ void Forks::leave_stack(Host& host, const std::shared_ptr<UpLink>& parent) {
     File* const file = host.by_socket_[i];
     if (file == nullptr) continue;
     file->sleepers.clear();
-    file->holds = 0;
+    file->holds = HeldByThread::of(*file);
     // What is not accepted is the parent's.
     for (const File::Waiting& each : file->waiting) {
       if (each.fd >= 0) real().close(each.fd);
@@ -130,7 +131,8 @@ void Forks::leave_stack(Host& host, const std::shared_ptr<UpLink>& parent) {
     file->serves = file->asked = false;
     if (file->fds.empty()) {  // of another process, to which the parent's helper carries it
       EpollSet::forget(*file);
-      delete file;
+      file->socket = -1;
+      if (file->holds == 0) delete file;
       continue;
     }
     const bool stays = is_left(*file);

@@ -293,6 +293,8 @@ struct HeldByThread {
   Entry* entries[kMost];
   unsigned count;
   static constinit thread_local HeldByThread own;
+  // How many of the entry's holds are this thread's.
+  static int of(const Entry& entry) noexcept;
 };
 
 // A call that gives the lock away still has the file.
@@ -301,11 +303,11 @@ class Hold {
   explicit Hold(Entry& entry) noexcept : entry_(entry) {
     ++entry_.holds;
     HeldByThread& own = HeldByThread::own;
-    if (own.count < HeldByThread::kMost) own.entries[own.count] = &entry;
-    ++own.count;
+    if (at_ < HeldByThread::kMost) own.entries[at_] = &entry;
+    own.count = at_ + 1;
   }
   ~Hold() {
-    --HeldByThread::own.count;
+    HeldByThread::own.count = at_;  // also of those that a handler has left, which was called in this one
     --entry_.holds;
     Host::get().let_go(entry_);
   }
@@ -314,6 +316,7 @@ class Hold {
 
  private:
   Entry& entry_;
+  const unsigned at_ = HeldByThread::own.count;
 };
 
 // Meanwhile this thread cannot be cancelled, as in a function that is no place for that. To be there before a Guard.

@@ -67,6 +67,12 @@ void mark(int event, bool has) noexcept {
 constinit thread_local SleepOfThread SleepOfThread::own{};
 constinit thread_local HeldByThread HeldByThread::own{};
 
+int HeldByThread::of(const Entry& entry) noexcept {
+  const std::vector<Entry*>& polled = Host::this_thread().polled;
+  return static_cast<int>(std::count(own.entries, own.entries + std::min(own.count, kMost), &entry) +
+                          std::count(polled.begin(), polled.end(), &entry));
+}
+
 Sleeper::Sleeper() : event(event_out_of_the_way()) { mark(event, true); }
 Sleeper::Sleeper(int fd) noexcept : event(fd), owns_(false) {}
 Sleeper::~Sleeper() {
@@ -173,9 +179,10 @@ class Host::Asleep {
 // A thread that was asleep is in the library again: by a call of a handler that runs meanwhile, which is below on the stack or on one of
 // its own, or since a handler has left the sleep by longjmp(). Then nobody else ends what its calls had begun.
 void Host::forget_sleep(const void* here) noexcept {
+  if (std::less<>()(here, SleepOfThread::own.at)) return;
   stack_t other{};
   ::sigaltstack(nullptr, &other);
-  if ((other.ss_flags & SS_ONSTACK) != 0 || std::less<>()(here, SleepOfThread::own.at)) return;
+  if ((other.ss_flags & SS_ONSTACK) != 0) return;
   Sleeper& who = *std::exchange(SleepOfThread::own, {}).who;
   std::erase(asleep_, &who);
   if (watcher_ == &who) watcher_ = nullptr;
@@ -187,8 +194,9 @@ void Host::forget_sleep(const void* here) noexcept {
     if (each->kind == Entry::Kind::socket) {
       std::erase(static_cast<File*>(each)->sleepers, &who);
     } else {
-      std::erase(static_cast<EpollSet*>(each)->sleepers, &who);
-      std::erase(static_cast<EpollSet*>(each)->pollers, &who);
+      EpollSet& set = static_cast<EpollSet&>(*each);
+      std::erase(set.pollers, &who);
+      if (std::erase(set.sleepers, &who) != 0 && who.woken) set.wake_one();
     }
   }
   for (Entry* const each : all) {

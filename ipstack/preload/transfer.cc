@@ -26,6 +26,7 @@ using sockets::Stack;
 namespace {
 
 constexpr size_t kGather = Piece::kSize;
+constexpr short kNothingOfKernels = 0;  // the shadow of a datagram socket is writable always, and of no help to who waits for room in ours
 
 size_t bytes_of(const msghdr& message) noexcept {
   size_t sum = 0;
@@ -116,7 +117,7 @@ int64_t send_datagram(File& file, const void* data, size_t length, int flags, co
   bool ours, ipv4;
   if (const int64_t wrong = place_datagram(file, to, to_length, ours, ipv4); wrong < 0) return wrong;
   if (!ours) return result_of(real().sendto(file.fd(), data, length, flags, to, to_length));
-  return host.block(file, POLLOUT, waits(file, flags), file.send_within, [&](bool) -> int64_t {
+  return host.block(file, kNothingOfKernels, waits(file, flags), file.send_within, [&](bool) -> int64_t {
     if (!file.is_ours()) return Host::gone(file, true);
     return result_of(host.sockets().sendto(file.socket, data, length, flags | MSG_DONTWAIT, to, to_length));
   });
@@ -303,7 +304,7 @@ static int64_t send_marked(File& file, const msghdr& message, Bytes data, int fl
   if (!ours) return result_of(real().sendmsg(file.fd(), &message, flags));
   Stack::Sending how;
   if (const int64_t wrong = read_control(file, message, ipv4, how); wrong < 0) return wrong;
-  return host.block(file, POLLOUT, waits(file, flags), file.send_within, [&](bool) -> int64_t {
+  return host.block(file, kNothingOfKernels, waits(file, flags), file.send_within, [&](bool) -> int64_t {
     if (!file.is_ours()) return Host::gone(file, true);
     return result_of(host.sockets().sendto(file.socket, data.data(), data.size(), flags | MSG_DONTWAIT, to, to_length, how));
   });

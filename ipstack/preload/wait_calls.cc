@@ -93,7 +93,7 @@ class Waiting {
   // Is told of all of them, until it goes.
   class Told {
    public:
-    Told(Waiting& waiting, Sleeper& who) : waiting_(waiting), who_(who) {
+    Told(Waiting& waiting, Sleeper& who) : waiting_(waiting), who_(who), polled_(who.polled.size()) {
       for (const Ours& each : waiting.ours_) {
         each.file->sleepers.push_back(&who);
         who.polled.push_back(each.file);
@@ -104,7 +104,7 @@ class Waiting {
       }
     }
     ~Told() {
-      who_.polled.clear();
+      who_.polled.resize(polled_);
       for (const Ours& each : waiting_.ours_) std::erase(each.file->sleepers, &who_);
       for (const auto& [at, set] : waiting_.sets_) std::erase(set->pollers, &who_);
     }
@@ -114,6 +114,7 @@ class Waiting {
    private:
     Waiting& waiting_;
     Sleeper& who_;
+    const size_t polled_;  // before: a handler may wait while its thread does
   };
 
  private:
