@@ -9,7 +9,8 @@ using namespace unet::sockets::sim;
 
 TEST_CASE("what is less than a message waits while what was sent before is still to be taken, and no longer") {
   Two two(true);
-  const auto [client, server] = two.connect(at("10.0.0.2", 80));
+  const std::pair<int, int> ends = two.connect(at("10.0.0.2", 80));
+  const int client = ends.first, server = ends.second;
   Stack& a = *two.a.stack;
   REQUIRE(a.set_option(client, Stack::Option::no_delay, 1) == 0);
   const auto data = pattern(20'000);
