@@ -115,6 +115,9 @@ void pause_ms(int ms);                  // for what has no other sign than that 
 
 pthread_t start(void* (*body)(void*), void* argument);
 long joined(pthread_t thread);
+void* thread_result(long value);  // of a thread: what its call returned, the number or minus errno
+void say_result(const char* what, long value);
+void* receives_once(void* fd);  // a thread: recv(), once
 pid_t child(void (*body)(int), int fd);  // a process that does this and ends
 void say_ended(const char* who, pid_t pid);
 

@@ -7,32 +7,16 @@
 
 static int waited_for;
 
-// What the call returned: the number, or minus errno.
-static void* result(long value) { return (void*)(value < 0 ? -(long)errno : value); }
-
-static void say_result(const char* what, long value) {
-  if (value < 0) {
-    say("%s: %s", what, error_name((int)-value));
-  } else {
-    say("%s: %ld", what, value);
-  }
-}
-
-static void* receives(void* fd) {
-  char bytes[20];
-  return result(recv(*(int*)fd, bytes, sizeof bytes, 0));
-}
-
 static void* receives_message(void* fd) {
   char bytes[20];
   struct iovec piece = {bytes, sizeof bytes};
   struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
-  return result(recvmsg(*(int*)fd, &message, 0));
+  return thread_result(recvmsg(*(int*)fd, &message, 0));
 }
 
 static void* polls(void* fd) {
   struct pollfd one = {*(int*)fd, POLLIN, 0};
-  return result(poll(&one, 1, 5000));
+  return thread_result(poll(&one, 1, 5000));
 }
 
 static void* selects(void* fd) {
@@ -40,16 +24,16 @@ static void* selects(void* fd) {
   FD_ZERO(&set);
   FD_SET(*(int*)fd, &set);
   struct timeval limit = {5, 0};
-  return result(select(*(int*)fd + 1, &set, NULL, NULL, &limit));
+  return thread_result(select(*(int*)fd + 1, &set, NULL, NULL, &limit));
 }
 
 static void* waits_in_epoll(void* fd) {
   struct epoll_event event = {.events = EPOLLIN};
   const int set = epoll_create1(0);
-  if (epoll_ctl(set, EPOLL_CTL_ADD, *(int*)fd, &event) < 0) return result(-1);
+  if (epoll_ctl(set, EPOLL_CTL_ADD, *(int*)fd, &event) < 0) return thread_result(-1);
   const long count = epoll_wait(set, &event, 1, 5000);
   close(set);
-  return result(count);
+  return thread_result(count);
 }
 
 // Another thread sends, and is answered.
@@ -69,7 +53,7 @@ static void answered(const char* who, void* (*waits)(void*)) {
 }
 
 CASE(first_datagram_receivers, "recv() and recvmsg() get the answer to what another thread sends") {
-  answered("recv", receives);
+  answered("recv", receives_once);
   answered("recvmsg", receives_message);
 }
 
@@ -81,8 +65,8 @@ CASE(first_datagram_waiters, "poll(), select() and epoll_wait() hear of it") {
 
 static void* receives_for_a_time(void* fd) {
   const struct timeval limit = {0, 100000};
-  if (setsockopt(*(int*)fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) < 0) return result(-1);
-  return receives(fd);
+  if (setsockopt(*(int*)fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) < 0) return thread_result(-1);
+  return receives_once(fd);
 }
 
 CASE(first_datagram_never_comes, "SO_RCVTIMEO ends the wait for it, and so does a signal") {
@@ -114,7 +98,7 @@ static void bound_meanwhile(const char* who, void* (*waits)(void*)) {
 }
 
 CASE(first_datagram_after_bind, "what comes to the loopback address to which another thread binds the socket") {
-  bound_meanwhile("recv", receives);
+  bound_meanwhile("recv", receives_once);
   bound_meanwhile("recvmsg", receives_message);
   bound_meanwhile("poll", polls);
 }
@@ -123,10 +107,10 @@ static atomic_int errors_read;
 
 static void* receives_twice(void* fd) {
   const struct timeval limit = {1, 0};
-  if (setsockopt(*(int*)fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) < 0) return result(-1);
-  receives(fd);  // the error
-  receives(fd);  // nothing, though poll() says POLLERR
-  return result(atomic_load(&errors_read));
+  if (setsockopt(*(int*)fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) < 0) return thread_result(-1);
+  receives_once(fd);  // the error
+  receives_once(fd);  // nothing, though poll() says POLLERR
+  return thread_result(atomic_load(&errors_read));
 }
 
 CASE(first_datagram_error_waits, "who waits while the error queue has something is in nobody's way") {

@@ -17,6 +17,21 @@ long joined(pthread_t thread) {
   return (long)result;
 }
 
+void* thread_result(long value) { return (void*)(value < 0 ? -(long)errno : value); }
+
+void say_result(const char* what, long value) {
+  if (value < 0) {
+    say("%s: %s", what, error_name((int)-value));
+  } else {
+    say("%s: %ld", what, value);
+  }
+}
+
+void* receives_once(void* fd) {
+  char bytes[20];
+  return thread_result(recv(*(int*)fd, bytes, sizeof bytes, 0));
+}
+
 pid_t child(void (*body)(int), int fd) {
   const pid_t pid = (pid_t)MUST(fork());
   if (pid != 0) return pid;

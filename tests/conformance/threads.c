@@ -8,33 +8,17 @@
 
 static int ends[2];
 
-// What a thread's call returned: the number, or minus errno.
-static void* result(long value) { return (void*)(value < 0 ? -(long)errno : value); }
-
-static void say_result(const char* what, long value) {
-  if (value < 0) {
-    say("%s: %s", what, error_name((int)-value));
-  } else {
-    say("%s: %ld", what, value);
-  }
-}
-
-static void* receives(void* fd) {
-  char bytes[20];
-  return result(recv(*(int*)fd, bytes, sizeof bytes, 0));
-}
-
-static void* accepts(void* fd) { return result(accept(*(int*)fd, NULL, NULL) >= 0 ? 1 : -1); }
+static void* accepts(void* fd) { return thread_result(accept(*(int*)fd, NULL, NULL) >= 0 ? 1 : -1); }
 
 static void* polls(void* fd) {
   struct pollfd one = {*(int*)fd, POLLIN, 0};
   const int ready = poll(&one, 1, 5000);
-  return result(ready < 0 ? -1 : one.revents);
+  return thread_result(ready < 0 ? -1 : one.revents);
 }
 
 CASE(thread_wakes_receiver, "send() by one thread wakes recv() of another") {
   streams(ends);
-  const pthread_t receiver = start(receives, &ends[0]);
+  const pthread_t receiver = start(receives_once, &ends[0]);
   pause_ms(50);
   CALL(send(ends[1], "abc", 3, 0));
   say_result("receiver", joined(receiver));
@@ -42,7 +26,7 @@ CASE(thread_wakes_receiver, "send() by one thread wakes recv() of another") {
 
 CASE(thread_shutdown_wakes_receiver, "shutdown() wakes recv() of another thread") {
   streams(ends);
-  const pthread_t receiver = start(receives, &ends[0]);
+  const pthread_t receiver = start(receives_once, &ends[0]);
   pause_ms(50);
   CALL(shutdown(ends[0], SHUT_RD));
   say_result("receiver", joined(receiver));
@@ -50,7 +34,7 @@ CASE(thread_shutdown_wakes_receiver, "shutdown() wakes recv() of another thread"
 
 CASE(thread_shutdown_wakes_datagram_receiver, "shutdown() wakes recv() of datagrams") {
   datagrams(ends);
-  const pthread_t receiver = start(receives, &ends[0]);
+  const pthread_t receiver = start(receives_once, &ends[0]);
   pause_ms(50);
   CALL(shutdown(ends[0], SHUT_RDWR));
   say_result("receiver", joined(receiver));
@@ -74,12 +58,12 @@ CASE(thread_shutdown_wakes_poll, "shutdown() wakes poll()") {
 
 CASE(thread_peer_wakes, "the peer's end, or reset, wakes recv()") {
   streams(ends);
-  pthread_t receiver = start(receives, &ends[0]);
+  pthread_t receiver = start(receives_once, &ends[0]);
   pause_ms(50);
   CALL(shutdown(ends[1], SHUT_WR));
   say_result("receiver", joined(receiver));
   streams(ends);
-  receiver = start(receives, &ends[0]);
+  receiver = start(receives_once, &ends[0]);
   pause_ms(50);
   reset(ends[1]);
   say_result("receiver", joined(receiver));
@@ -88,7 +72,7 @@ CASE(thread_peer_wakes, "the peer's end, or reset, wakes recv()") {
 static void* sends_much(void* fd) {
   static char bytes[32 << 20];
   const long sent = send(*(int*)fd, bytes, sizeof bytes, MSG_NOSIGNAL);
-  return result(sent > 0 ? 1 : sent);
+  return thread_result(sent > 0 ? 1 : sent);
 }
 
 CASE(thread_shutdown_wakes_sender, "shutdown() and a reset wake send()") {
@@ -109,7 +93,7 @@ CASE(thread_shutdown_wakes_sender, "shutdown() and a reset wake send()") {
 CASE(thread_close_while_receiving, "close() while another thread waits in recv(): it goes on waiting, and gets what comes") {
   streams(ends);
   int copy = ends[0];
-  const pthread_t receiver = start(receives, &copy);
+  const pthread_t receiver = start(receives_once, &copy);
   pause_ms(100);
   CALL(close(ends[0]));
   pause_ms(50);
@@ -190,7 +174,7 @@ CASE(thread_two_writers, "two threads write to one socket: no call's bytes are t
 static void* waits_in_epoll(void* fd) {
   struct epoll_event event;
   const int n = epoll_wait(*(int*)fd, &event, 1, 5000);
-  return result(n == 1 ? (long)event.events : n);
+  return thread_result(n == 1 ? (long)event.events : n);
 }
 
 CASE(thread_epoll_shared, "two threads in one epoll, edge triggered: one is woken for one arrival") {
@@ -286,7 +270,7 @@ CASE(thread_opens_and_closes, "four threads open and close sockets at once") {
 CASE(thread_cancelled, "pthread_cancel() ends a thread in recv()") {
   streams(ends);
   char bytes[20];
-  const pthread_t receiver = start(receives, &ends[0]);
+  const pthread_t receiver = start(receives_once, &ends[0]);
   pause_ms(50);
   CALL(pthread_cancel(receiver));
   say("cancelled: %d", joined(receiver) == (long)PTHREAD_CANCELED);
@@ -413,7 +397,7 @@ CASE(thread_cancelled_in_turn, "of threads that wait for one epoll or socket one
   send(ends[1], "abc", 3, 0);
   say("left: %s", events_name((unsigned)joined(threads[3])));
   CALL(recv(ends[0], bytes, sizeof bytes, 0));
-  for (int i = 0; i < 4; ++i) threads[i] = start(receives, &ends[0]);
+  for (int i = 0; i < 4; ++i) threads[i] = start(receives_once, &ends[0]);
   pause_ms(50);
   for (int i = 0; i < 3; ++i) {
     pthread_cancel(threads[i]);
@@ -443,8 +427,8 @@ static void begin_to_wait(void) {
   struct epoll_event event = {EPOLLIN, {.u64 = 1}};
   MUST(epoll_ctl(e, EPOLL_CTL_ADD, ends[0], &event));
   start(accepts_all, &listener);
-  start(receives, &both[0]);
-  start(receives, &few[0]);
+  start(receives_once, &both[0]);
+  start(receives_once, &few[0]);
   start(polls_for_ever, &ends[0]);
   start(selects_for_ever, &ends[0]);
   start(waits_for_ever, &e);
