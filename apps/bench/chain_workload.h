@@ -16,7 +16,7 @@ constexpr uint64_t next_in_chain(uint64_t place) { return (place * 29 + 17) % kC
 // The clock, once all that was read before is there: the next words of a chain are under way long before they are looked at.
 inline uint64_t cycles_after_reads() noexcept {
 #if defined(__x86_64__)
-  _mm_lfence();
+  __builtin_ia32_lfence();
 #endif
   return cycles();
 }
