@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 
-from daemon import WAIT, directory, main, require, run, wait_until
+from daemon import WAIT, beside, directory, main, require, run, wait_until
 from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel, in_kernel, looks_right
 from spaces import HAS_IPV6, Spaces, can_be_made, ip
 
@@ -179,6 +179,7 @@ def test_echo_in_both_roles():
         looks_right(host.capture)
 
 
+@beside
 def test_what_nobody_wants():
     with wire() as (spaces, host):
         all_assigned(host)
@@ -190,6 +191,7 @@ def test_what_nobody_wants():
         looks_right(host.capture)
 
 
+@beside
 def test_nobody_there():
     with wire() as (_, host):
         all_assigned(host)
@@ -208,6 +210,7 @@ def test_addresses_that_the_kernel_has():
         looks_right(host.capture)
 
 
+@beside
 def test_addresses_that_the_kernel_wants():
     if not HAS_IPV6:
         return
@@ -251,6 +254,7 @@ class Server:
         self.process.wait(WAIT)
 
 
+@beside
 def test_an_address_of_a_server():
     # A wire without anybody's address but the kernel's; the host is the first to speak, so the server may miss that.
     with wire(ours=["--dhcp"]) as (spaces, host), Server(spaces["b"], 20, "10.86.0.50") as server:
@@ -269,6 +273,7 @@ def test_an_address_of_a_server():
         looks_right(host.capture)
 
 
+@beside
 def test_an_address_of_a_server_that_the_kernel_has():
     with wire(ours=["--dhcp"]) as (spaces, host):
         ip("-n", spaces["b"], "address", "add", "10.86.0.50/24", "dev", "eth0")
@@ -287,6 +292,7 @@ def groups_of(space):
     return {(each[each.index("port") + 1], each[each.index("grp") + 1]) for each in words if "grp" in each and "port" in each}
 
 
+@beside
 def test_groups_behind_a_switch_of_the_kernel():
     groups = {4: "239.86.0.1", 6: "ff0e::86:1"}
     own_question = "ff02::1:ff00:1"  # where those ask who look for OURS[6]
@@ -331,6 +337,7 @@ def test_groups_behind_a_switch_of_the_kernel():
             host.process.wait(WAIT)
 
 
+@beside
 def test_a_gateway_that_sends_us_on():
     hops = {4: "10.86.0.99", 6: "fe80::99"}  # where nobody is: so it is seen whom we ask for
     gateways = [part for v in VERSIONS for part in ("--gateway", {4: KERNELS[4], 6: "fe80::2"}[v])]
@@ -348,6 +355,7 @@ def test_a_gateway_that_sends_us_on():
         looks_right(host.capture)
 
 
+@beside
 def test_a_path_with_a_smaller_mtu():
     with directory() as d, Spaces("a", "r", "b") as spaces:
         spaces.join("a", "eth0", "r", "to_a")

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 
-from daemon import WAIT, directory, main, require, run, wait_until
+from daemon import WAIT, beside, directory, main, require, run, wait_until
 from ip_linux import Server, kernel_no_protocol, kernel_ping, kernel_refused
 from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel, in_kernel, looks_right
 from spaces import Host, Spaces, can_be_made
@@ -156,6 +156,7 @@ def a_wire(wire, sizes4):
         looks_right(ni.capture)
 
 
+@beside
 def test_pcap():
     a_wire(WIRES[0], SIZES)
 
@@ -164,6 +165,7 @@ def test_dpdk():
     a_wire(WIRES[1], SIZES_OF_SOCKETS)
 
 
+@beside
 def test_a_takeover():
     """Ports go on with the next unetd, under a process that does not notice."""
     with interface(WIRES[0], "--takeover", "60") as ni, ni.echo(7000) as server:
@@ -180,6 +182,7 @@ def test_a_takeover():
         require(ni.daemon.stop() == 0, "the keeper did not end well")
 
 
+@beside
 def test_a_lease_over_a_takeover():
     """The next unetd has the address at once and for what is left of its time: the server is gone by then."""
     leased = "10.86.0.50"
@@ -208,6 +211,7 @@ def test_a_lease_over_a_takeover():
                 require(ni.daemon.stop() == 0, "the keeper did not end well")
 
 
+@beside
 def test_frames_that_the_kernel_drops():
     """A filter behind the wire has no room for some frames, ever: whoever sends them does not stop the others."""
     # Datagrams of IPv4 to port 6666: half word 36; 2 is TC_ACT_SHOT, ~0 TC_ACT_UNSPEC. What pcap: sends goes past it.
@@ -238,6 +242,7 @@ def test_frames_that_the_kernel_drops():
             require(ni.daemon.stop() == 0, "unetd did not end well")
 
 
+@beside
 def test_embedded():
     """A process with the wire for itself."""
     with directory() as d, Spaces("a", "b") as spaces:

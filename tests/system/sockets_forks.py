@@ -15,7 +15,7 @@ import struct
 import sys
 import time
 
-from daemon import WAIT, directory, main, require, run, wait_until
+from daemon import WAIT, beside, directory, main, require, run, wait_until
 from ip_spaces import OURS, VERSIONS
 from program_scenes import begun, environment, network_interface, tell
 
@@ -545,6 +545,7 @@ def test_waits_back():
     play_away("waits_back")
 
 
+@beside
 def test_lies():
     def told(server):
         require(server.lines.next() == "told", "the child")

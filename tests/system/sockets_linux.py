@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 
-from daemon import WAIT, directory, main, require
+from daemon import WAIT, beside, directory, main, require
 from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel, in_kernel, looks_right
 from spaces import Host, Spaces, can_be_made
 from tcp_linux import PORT, family, kernel_call, kernel_echo, kernel_pauses, kernel_refused, kernel_resets
@@ -173,6 +173,7 @@ def calls_of_kernel(ni):
             call_kernel(ni, v, size, count)
 
 
+@beside
 def test_over_a_wire():
     # A packet socket of DPDK's gets fragments put together, and cuts them off at the end of a frame.
     for wire, sizes in (("pcap:iface=eth0", "0,1,1472,1473,60000"), ("dpdk:net_af_packet0,iface=eth0,hugepages=never", "0,1,1452")):
@@ -232,6 +233,7 @@ def test_a_thousand_at_once():
             call_kernel(ni, v, 2000, 1000)
 
 
+@beside
 def test_ports_of_the_dead():
     """What processes before have left is in TIME-WAIT, as the network interface knows: thousands of the ports that the next ones may get."""
     with interface() as ni:

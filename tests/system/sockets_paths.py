@@ -9,7 +9,7 @@ import ipaddress
 import os
 import sys
 
-from daemon import Failure, directory, main, require, run
+from daemon import Failure, beside, directory, main, require, run
 from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, PREFIX, VERSIONS, give_kernel, looks_right
 from socket_sides import Side
 from spaces import HAS_IPV6, Host, Spaces, can_be_made, ip
@@ -174,6 +174,7 @@ def arrives(caller, called, to, size):
     raise Failure(f"none of {TRIES} datagrams of {size} bytes arrives")
 
 
+@beside
 def test_fragments():
     """Both ways, and where the link behind the router takes less than the first: of IPv4 the router cuts fragments again."""
     with routed() as it:
@@ -248,6 +249,7 @@ def changing(narrow, narrowed, wide):
                         side.must("forget")
 
 
+@beside
 def test_a_path_that_changes():
     """The router says what is too long: towards the kernel, and towards us."""
     def to(size):
@@ -260,6 +262,7 @@ def test_a_path_that_changes():
     changing(to(1280), narrowed, to(1500))
 
 
+@beside
 def test_a_path_that_changes_and_does_not_say_so():
     """The router sends all of it, and the wire behind it loses what is longer: we find that out ourselves."""
     def narrowed(it, v, said):

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-from daemon import Failure, main, require
+from daemon import Failure, beside, main, require
 from ip_spaces import VERSIONS, looks_right
 from socket_sides import stage
 from spaces import can_be_made
@@ -508,6 +508,7 @@ def play(scenes, cast=casts, near=False):
         looks_right(it.capture)
 
 
+@beside
 def test_beginnings_and_ends():
     play({name: OPEN + text for name, text in SCENES.items()})
 
@@ -516,6 +517,7 @@ def test_between_applications():
     play({name: OPEN + text for name, text in LOCAL.items()}, lambda it: [("ours calls ours", it.ours, it.ours, "b")], near=True)
 
 
+@beside
 def test_silence():
     """Whose cable is pulled hears nothing: in the end it gives up."""
     play({f"silence, heard by {who}": OPEN + CALL_T + SILENCE.replace("W:", f"{who}:") for who in "ab"})

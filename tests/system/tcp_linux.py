@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 
-from daemon import WAIT, directory, main, require
+from daemon import WAIT, beside, directory, main, require
 from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel, in_kernel, looks_right
 from spaces import Spaces, can_be_made
 
@@ -202,12 +202,14 @@ def test_many_at_once():
         call_kernel(spaces, capture, 20_000, 100)
 
 
+@beside
 def test_frames_that_are_lost():
     with wire() as (spaces, capture):
         call_ours(spaces, capture, 500_000, loss=0.02)
         call_kernel(spaces, capture, 500_000, loss=0.02)
 
 
+@beside
 def test_ports_of_nobody():
     with wire() as (spaces, capture):
         with OurTcp(spaces, capture, "echo", PORT) as ours:
@@ -220,6 +222,7 @@ def test_ports_of_nobody():
                 require(ours.line() == "refused after 0 bytes", "the kernel has nobody there")
 
 
+@beside
 def test_a_reset():
     with wire() as (spaces, capture):
         with OurTcp(spaces, capture, "echo", PORT) as ours:
@@ -231,6 +234,7 @@ def test_a_reset():
             ours.stop()
 
 
+@beside
 def test_a_reader_that_pauses():
     with wire() as (spaces, capture):
         with OurTcp(spaces, capture, "echo", PORT) as ours:
