@@ -367,10 +367,11 @@ int asks(Sockets& sockets, const Name& to) {
   if (sockets.poll(&each, 1, 0) != 1 || each.revents != POLLWRNORM) return wrong("POLLWRNORM");
   char byte = 'x';
   if (!fails(sockets.send(s, &byte, 1, MSG_OOB), EOPNOTSUPP) || !fails(sockets.recv(s, &byte, 1, MSG_OOB), EINVAL)) return wrong("MSG_OOB");
+  // Before anything is sent: where it goes somebody may answer.
+  if (!fails(sockets.recv(udp, &byte, 1, MSG_OOB | MSG_DONTWAIT), EAGAIN)) return wrong("MSG_OOB, which Linux does not look at there");
   const bool refused = to.family == AF_INET;  // as Linux has it
   const ssize_t sent = sockets.sendto(udp, &byte, 1, MSG_OOB, to.get(), to.length);
   if (refused ? !fails(sent, EOPNOTSUPP) : sent != 1) return wrong("MSG_OOB of datagrams");
-  if (!fails(sockets.recv(udp, &byte, 1, MSG_OOB | MSG_DONTWAIT), EAGAIN)) return wrong("MSG_OOB, which Linux does not look at there");
   if (!fails(sockets.send(99, &byte, 1, MSG_OOB), EBADF)) return wrong("MSG_OOB of nothing");
   if (sockets.send(s, &byte, 1, 0) != 1) return wrong("send");
   each.events = POLLRDNORM;
