@@ -128,8 +128,9 @@ const std::vector<Benchmark>& all_benchmarks() {
            "as fast as can be; sockperf-*: round trips of 64 B, both sides polling, -blocked: both sleeping until something comes;\n"
            "redis-set-N, redis-get-N: requests of N clients, without pipelining; wrk: requests for a page of 1 KiB on 32 connections.\n"
            "_p50, _p99: times of its requests. _cpu: processor time of client, server and unetd for each byte, datagram or request,\n"
-           "with the start of the client; what the kernel does in threads of its own is not in it. redis-idle: redis and unetd while\n"
-           "nobody asks. Ratio: over the kernel's in the same repetition.",
+           "with the start of the client; what the kernel does in threads of its own is not in it. redis-idle, nginx-idle: the\n"
+           "server and unetd while nobody asks (redis itself looks ten times a second, nginx does not). Ratio: over the kernel's in\n"
+           "the same repetition.",
        .metric = "iperf3-tcp",
        .unit = "as each figure says"},
       {.name = "udp-rtt",
