@@ -107,7 +107,7 @@ Status run_sockperf(const ProgramSetting& setting, SockperfKind kind, Figures& f
 }
 
 // What a server and unetd use while nobody asks for anything.
-Result<ProgramFigure> measure_idle(const ProgramSetting& setting, const Child& server, const std::string& name) {
+Status measure_idle(const ProgramSetting& setting, const Child& server, const std::string& name, Figures& figures) {
   std::vector<int> counted = server.processes();
   counted.insert(counted.end(), setting.place.services.begin(), setting.place.services.end());
   usleep(kSettleUs);
@@ -117,7 +117,8 @@ Result<ProgramFigure> measure_idle(const ProgramSetting& setting, const Child& s
   sleep(kIdleSeconds);
   auto after = cpu_time_of(counted);
   if (!after) return tl::unexpected(after.error());
-  return ProgramFigure{name, "%", 100.0 * static_cast<double>(*after - *before) / static_cast<double>(monotonic_now() - begin)};
+  figures.push_back({name, "%", 100.0 * static_cast<double>(*after - *before) / static_cast<double>(monotonic_now() - begin)});
+  return {};
 }
 
 Result<Measured> ask_redis(const ProgramSetting& setting, const Child& server, const std::string& clients, uint64_t requests) {
@@ -150,9 +151,7 @@ Status run_redis(const ProgramSetting& setting, Figures& figures) {
                       "--appendonly", "no", "--protected-mode", "no", "--dir", setting.directory};
   auto server = start_server(setting, serve, "Ready to accept connections");
   if (!server) return tl::unexpected(server.error());
-  auto idle = measure_idle(setting, *server, "redis-idle");
-  if (!idle) return tl::unexpected(idle.error());
-  figures.push_back(std::move(*idle));
+  if (auto done = measure_idle(setting, *server, "redis-idle", figures); !done) return done;
   for (const char* const clients : {"1", "50"}) {
     if (auto done = run_redis_clients(setting, *server, clients, figures); !done) return done;
   }
@@ -177,9 +176,7 @@ Status run_wrk(const ProgramSetting& setting, Figures& figures) {
   const Command serve{path_of("nginx"), "-p", d, "-c", d + "/nginx.conf", "-e", "stderr"};
   auto server = start_server(setting, serve, "start worker process ");
   if (!server) return tl::unexpected(server.error());
-  auto idle = measure_idle(setting, *server, "nginx-idle");
-  if (!idle) return tl::unexpected(idle.error());
-  figures.push_back(std::move(*idle));
+  if (auto done = measure_idle(setting, *server, "nginx-idle", figures); !done) return done;
   const std::string url = "http://" + setting.place.address + ":" + std::to_string(setting.port) + "/page";
   auto measured = measure(setting, *server, {"wrk", "-t", "1", "-c", "32", "-d", std::to_string(setting.seconds) + "s", "--latency", url});
   if (!measured) return tl::unexpected(measured.error());
