@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <ctime>
 
 #include "ipstack/preload/host.h"
 #include "ipstack/preload/placement.h"
@@ -36,6 +37,12 @@ template <typename Call>
 auto holding(File& file, Call call) {
   const Hold hold(file);
   return call(file);
+}
+
+// What calls take for a time, and as time here.
+inline bool is_valid(const timespec& time) noexcept { return time.tv_sec >= 0 && time.tv_nsec >= 0 && time.tv_nsec < 1'000'000'000; }
+inline Nanoseconds nanoseconds_of(const timespec& time) noexcept {
+  return static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_nsec);
 }
 
 inline bool waits(const File& file, int flags) noexcept { return !file.nonblocking && (flags & MSG_DONTWAIT) == 0; }

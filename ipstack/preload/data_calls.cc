@@ -25,8 +25,6 @@ bool asks_for_nothing(const msghdr& message) noexcept {
   return std::all_of(message.msg_iov, message.msg_iov + message.msg_iovlen, [](const iovec& each) { return each.iov_len == 0; });
 }
 
-bool is_valid(const timespec& time) noexcept { return time.tv_sec >= 0 && time.tv_nsec >= 0 && time.tv_nsec < 1'000'000'000; }
-
 // Calls ours() under the lock if the descriptor is one of the stack's by now, or if `may_become` says that it may be while the call waits,
 // else the kernel.
 template <typename MayBecome, typename Ours, typename Kernel>
@@ -132,10 +130,7 @@ UNET_PRELOAD int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, 
         if (timeout != nullptr && is_nowhere(timeout)) return -EFAULT;
         if (timeout != nullptr && !is_valid(*timeout)) return -EINVAL;
         Host& host = Host::get();
-        const unet::Nanoseconds until =
-            timeout == nullptr ? kForever
-                               : host.now() + static_cast<unet::Nanoseconds>(timeout->tv_sec) * unet::kSecond +
-                                     static_cast<unet::Nanoseconds>(timeout->tv_nsec);
+        const unet::Nanoseconds until = timeout == nullptr ? kForever : host.now() + nanoseconds_of(*timeout);
         unsigned got = 0;
         int64_t last = 0;
         while (got < count) {

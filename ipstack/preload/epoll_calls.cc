@@ -193,8 +193,7 @@ UNET_PRELOAD int epoll_pwait(int epoll, epoll_event* events, int most, int timeo
 
 UNET_PRELOAD int epoll_pwait2(int epoll, epoll_event* events, int most, const timespec* timeout, const sigset_t* mask) {
   if (epoll_of(epoll) == nullptr) return real().epoll_pwait2(epoll, events, most, timeout, mask);
-  const Nanoseconds limit = timeout == nullptr ? kForever
-                                               : static_cast<Nanoseconds>(timeout->tv_sec) * unet::kSecond +
-                                                     static_cast<Nanoseconds>(timeout->tv_nsec);
+  if (timeout != nullptr && !is_valid(*timeout)) return static_cast<int>(answer(-EINVAL));
+  const Nanoseconds limit = timeout == nullptr ? kForever : nanoseconds_of(*timeout);
   return wait_with(epoll, events, most, limit, mask);
 }

@@ -116,7 +116,7 @@ Host::Woken Host::wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until
   who.sleep_begins();
   if (turn()) return Woken::something;
   if (mask == nullptr && spin(who, kernel, until)) return Woken::something;
-  if (now() >= until) return Woken::timed_out;
+  if (now() >= until && mask == nullptr) return Woken::timed_out;  // with a mask, what it lets through interrupts also who has no time
   return sleep(who, kernel, until, mask);
 }
 
@@ -238,8 +238,8 @@ Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds unti
     if (asleep.is_interrupted()) {
       ready = -1;
       error = EINTR;
-    } else if (end > began) {
-      ready = poll_for(all, end == kForever ? kForever : end - began, mask);
+    } else if (end > began || mask != nullptr) {
+      ready = poll_for(all, end == kForever ? kForever : std::max(end, began) - began, mask);
       error = errno;
     }
   }

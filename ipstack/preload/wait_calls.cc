@@ -13,10 +13,6 @@ using unet::sockets::is_nowhere;
 
 namespace {
 
-Nanoseconds nanoseconds_of(const timespec& time) noexcept {
-  return static_cast<Nanoseconds>(time.tv_sec) * unet::kSecond + static_cast<Nanoseconds>(time.tv_nsec);
-}
-
 // A descriptor of ours among those that a thread waits for.
 struct Ours {
   size_t at;
@@ -142,7 +138,7 @@ int poll_all(Waiting& waiting, Nanoseconds timeout, const sigset_t* mask) {
     host.turn();
     ready = waiting.look(false);
   }
-  if (ready != 0 || timeout == 0) return ready;
+  if (ready != 0 || (timeout == 0 && mask == nullptr)) return ready;
   const Nanoseconds until = timeout == kForever ? kForever : host.now() + timeout;
   Sleeper& who = Host::this_thread();
   while (true) {
@@ -237,9 +233,7 @@ UNET_PRELOAD int poll(pollfd* all, nfds_t count, int timeout_ms) {
 
 UNET_PRELOAD int ppoll(pollfd* all, nfds_t count, const timespec* timeout, const sigset_t* mask) {
   if (!any_ours(all, count)) return real().ppoll(all, count, timeout, mask);
-  if (timeout != nullptr && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1'000'000'000)) {
-    return static_cast<int>(answer(-EINVAL));
-  }
+  if (timeout != nullptr && !is_valid(*timeout)) return static_cast<int>(answer(-EINVAL));
   return poll_with(all, count, timeout == nullptr ? kForever : nanoseconds_of(*timeout), mask);
 }
 
@@ -261,6 +255,7 @@ UNET_PRELOAD int select(int count, fd_set* read, fd_set* write, fd_set* except, 
 
 UNET_PRELOAD int pselect(int count, fd_set* read, fd_set* write, fd_set* except, const timespec* timeout, const sigset_t* mask) {
   if (!any_selected(count, read, write, except)) return real().pselect(count, read, write, except, timeout, mask);
+  if (timeout != nullptr && !is_valid(*timeout)) return static_cast<int>(answer(-EINVAL));
   return select_with(count, read, write, except, timeout == nullptr ? kForever : nanoseconds_of(*timeout), mask);
 }
 

@@ -232,6 +232,43 @@ CASE(signal_masked, "ppoll(), pselect(), epoll_pwait() let a blocked signal thro
   say("blocked again: %d", sigismember(&open, SIGUSR1));
 }
 
+CASE(signal_masked_no_time, "what a mask lets through interrupts poll() and select() that have no time, but not epoll_pwait()") {
+  int ends[2];
+  const struct timespec none = {0, 0}, wrong = {0, 1000000000};
+  sigset_t blocked, open;
+  struct epoll_event event = {EPOLLIN, {.u64 = 1}};
+  streams(ends);
+  const int e = (int)MUST(epoll_create1(0));
+  MUST(epoll_ctl(e, EPOLL_CTL_ADD, ends[0], &event));
+  struct pollfd one = {ends[0], POLLIN, 0};
+  fd_set reads;
+  FD_ZERO(&reads);
+  FD_SET(ends[0], &reads);
+  sigemptyset(&open);
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGUSR1);
+  sigprocmask(SIG_BLOCK, &blocked, NULL);
+  count_signal(SIGUSR1, SA_RESTART);
+  CALL(ppoll(&one, 1, &none, &open));
+  CALL(pselect(ends[0] + 1, &reads, NULL, NULL, &none, &open));
+  CALL(kill(getpid(), SIGUSR1));
+  CALL(poll(&one, 1, 0));
+  CALL(epoll_pwait(e, &event, 1, 0, &open));
+  say("signals: %d", signals_counted());
+  one.events = POLLIN | POLLOUT;
+  CALL(ppoll(&one, 1, &none, &open));
+  say("signals: %d", signals_counted());
+  one.events = POLLIN;
+  CALL(ppoll(&one, 1, &none, &open));
+  say("signals: %d", signals_counted());
+  CALL(kill(getpid(), SIGUSR1));
+  FD_SET(ends[0], &reads);
+  CALL(pselect(ends[0] + 1, &reads, NULL, NULL, &none, &open));
+  say("signals: %d", signals_counted());
+  CALL(pselect(ends[0] + 1, &reads, NULL, NULL, &wrong, &open));
+  CALL(epoll_pwait2(e, &event, 1, &wrong, &open));
+}
+
 CASE(signal_close_lingers, "close() with a linger time is not lost when it is interrupted") {
   int ends[2];
   const struct linger some = {1, 1};
@@ -545,7 +582,7 @@ CASE(signal_siginterrupt, "siginterrupt() and sysv_signal(): the handler ends ca
 
 THEME(signals, &signal_receive, &signal_receive_restarts, &signal_read_restarts, &signal_receive_datagram,
       &signal_receive_part, &signal_receive_time, &signal_send, &signal_send_part, &signal_send_restarts,
-      &signal_accept, &signal_accept_restarts, &signal_connect, &signal_poll, &signal_masked, &signal_close_lingers,
+      &signal_accept, &signal_accept_restarts, &signal_connect, &signal_poll, &signal_masked, &signal_masked_no_time, &signal_close_lingers,
       &signal_handler_uses_sockets, &signal_handler_on_other_stack,
       &signal_ignored, &signal_urgent,
       &signal_pipe_exits, &signal_pipe_uses_sockets, &signal_busy_uses_sockets, &signal_busy_exits,
