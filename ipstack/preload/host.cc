@@ -23,7 +23,8 @@ namespace unet::preload {
 namespace {
 
 [[gnu::tls_model("initial-exec")]] thread_local int depth = 0;  // of this thread, in the library
-[[gnu::tls_model("initial-exec")]] thread_local int cancellation = PTHREAD_CANCEL_ENABLE;  // whether the program lets it be cancelled
+constexpr int kUntouched = -1;
+[[gnu::tls_model("initial-exec")]] thread_local int cancellation = kUntouched;  // whether the program lets it be cancelled
 
 int errno_of(const Error& error) noexcept {
   switch (error.code) {
@@ -95,12 +96,12 @@ bool Host::come_out() noexcept {
 
 void Host::lock() noexcept {
   ++depth;
-  ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
   if (!mutex_.try_lock()) {
     wanting_.fetch_add(1, std::memory_order_relaxed);
     mutex_.lock();
     wanting_.fetch_sub(1, std::memory_order_relaxed);
   }
+  hold_off_cancellation();
   ++locks_;
   if (SleepOfThread::own.at != nullptr) [[unlikely]] forget_sleep(__builtin_frame_address(0));
 }
@@ -112,16 +113,17 @@ bool Host::release() noexcept {
   const bool kick = hands_on();
   mutex_.unlock();
   if (kick) kick_helper();
-  ::pthread_setcancelstate(cancellation, nullptr);  // before handlers, of which one may leave by longjmp()
+  // Before handlers, of which one may leave by longjmp().
+  if (cancellation != kUntouched) [[unlikely]] ::pthread_setcancelstate(std::exchange(cancellation, kUntouched), nullptr);
   return come_out();
 }
 
 void Host::regain() noexcept {
   ++depth;
-  ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
   wanting_.fetch_add(1, std::memory_order_relaxed);
   mutex_.lock();
   wanting_.fetch_sub(1, std::memory_order_relaxed);
+  hold_off_cancellation();
 }
 
 // Lets a thread in that waits for the lock. std::mutex alone would not: who spins takes it again at once.
@@ -129,6 +131,13 @@ void Host::give_way() noexcept {
   mutex_.unlock();
   ::sched_yield();
   mutex_.lock();
+  hold_off_cancellation();
+}
+
+// A thread is not cancelled while it has the lock. To say so costs two locked instructions a call, behind which the core waits for what it
+// has stored: so threads only do it once the program has cancelled one, which it cannot while another has the lock.
+void Host::hold_off_cancellation() noexcept {
+  if (cancels_ && cancellation == kUntouched) [[unlikely]] ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
 }
 
 // ---- the stack

@@ -122,6 +122,9 @@ class Host {
 
   // ---- under the lock
 
+  // From here on the program cancels threads.
+  void expect_cancellation() noexcept { cancels_ = true; }
+
   // Opens the stack if it is not open. False: errno says why.
   bool open();
   // It did not, as this process has no memory for it.
@@ -219,6 +222,7 @@ class Host {
   void forget_sleep(const void* here) noexcept;
   bool hands_on() noexcept;
   void give_way() noexcept;
+  void hold_off_cancellation() noexcept;
   void dispatch();
   void begin_to_serve(File& file);
   void begin_to_read(File& file);
@@ -243,6 +247,7 @@ class Host {
 
   Table table_;
   std::mutex mutex_;
+  bool cancels_ = false;                 // the program has cancelled a thread
   std::atomic<int> wanting_{0};          // threads that wait for the lock
   const Clock clock_;
   Rules rules_;

@@ -1,4 +1,4 @@
-// process_calls.cc - fork(), exec and the ends of a process.
+// process_calls.cc - fork(), exec, the ends of a process and of its threads.
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -231,4 +231,15 @@ UNET_PRELOAD int posix_spawnp(pid_t* pid, const char* file, const posix_spawn_fi
   return spawn(attributes, environment, [&](const posix_spawnattr_t* with, char* const* all) {
     return real().posix_spawnp(pid, file, actions, with, arguments, all);
   });
+}
+
+// ---- threads
+
+// Who has the lock is not cancelled: others learn of it when they have it next.
+UNET_PRELOAD int pthread_cancel(pthread_t thread) {
+  if (!Host::inside()) {
+    const Host::Guard guard;
+    Host::get().expect_cancellation();
+  }
+  return real().pthread_cancel(thread);
 }
