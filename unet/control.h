@@ -20,7 +20,7 @@ namespace unet::control {
 
 // Raised when a packet changes or a request is new. Three things do not, so that releases that do not understand each other can say
 // so: Header, Hello up to `version`, and Reply up to `error`.
-constexpr uint32_t kVersion = 8;
+constexpr uint32_t kVersion = 9;
 constexpr size_t kPacketMax = 1024;  // bytes of any packet, both ways
 
 // A short text in a packet. A length beyond the room is a lie; view() shortens it.
@@ -215,7 +215,13 @@ struct IpInterfaceInfo {
   uint32_t mtu;
   ip::IpAddress gateway4, gateway6;
 };
-static_assert(sizeof(IpAddressInfo) == 24 && sizeof(IpInterfaceInfo) == 40);
+struct IpRouteInfo {
+  ip::IpAddress network, gateway;
+  uint32_t port;
+  uint8_t prefix;
+  uint8_t spare[3];
+};
+static_assert(sizeof(IpAddressInfo) == 24 && sizeof(IpInterfaceInfo) == 40 && sizeof(IpRouteInfo) == 40);
 
 struct Reply {
   Header header;
@@ -242,7 +248,8 @@ struct Reply {
     } claim_ip;
     struct {
       uint32_t addresses;   // so many IpAddressInfo, and then
-      uint32_t interfaces;  // so many IpInterfaceInfo
+      uint32_t interfaces;  // so many IpInterfaceInfo, and then
+      uint32_t routes;      // so many IpRouteInfo
     } ip_configuration;                          // descriptor: sealed memory that holds them
     struct {
       uint32_t endpoint;    // ~0: there are no more, and there is no descriptor

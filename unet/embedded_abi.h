@@ -11,7 +11,8 @@
 //
 //   host=NAME          name by which other hosts find this NI (default: the machine's host name)
 //   port=SPEC          one more wire
-//   ip=PORT=ADDRESS/PREFIX[,...][,gateway=ADDRESS][,slaac]   that wire has IP with these addresses, for the endpoints of this process
+//   ip=PORT=ADDRESS/PREFIX[,...][,gateway=ADDRESS][,route=NETWORK/PREFIX@GATEWAY...][,slaac]   that wire has IP with these addresses, for
+//                      the endpoints of this process
 //   peer=HOST=MAC[@PORT]   a host that need not be searched on the wire
 //   lost_after=MS      others give this NI up when it was silent for so long: an application that computes for longer
 //                      without a poll says so here (default 30000)

@@ -94,7 +94,10 @@ Result<IpConfiguration> Endpoint::ip_configuration() {
   if (!answer) return tl::unexpected(answer.error());
   const auto sizes = answer->reply.ip_configuration;
   const auto bad = [] { return fail(Errc::protocol, "the NI sent a configuration of IP that is none"); };
-  if (answer->descriptors.size() != 1 || sizes.addresses > kInfosMax || sizes.interfaces > kPortsMax) return bad();
+  if (answer->descriptors.size() != 1 || sizes.addresses > kInfosMax || sizes.interfaces > kPortsMax ||
+      sizes.routes > kPortsMax * kIpRoutesMax) {
+    return bad();
+  }
   const int memory = answer->descriptors[0].get();
   IpConfiguration configuration;
   off_t at = 0;
@@ -108,6 +111,11 @@ Result<IpConfiguration> Endpoint::ip_configuration() {
     control::IpInterfaceInfo info;
     if (!read_next(memory, at, info)) return bad();
     configuration.interfaces.push_back({.port = info.port, .mtu = info.mtu, .gateway4 = info.gateway4, .gateway6 = info.gateway6});
+  }
+  for (uint32_t i = 0; i < sizes.routes; ++i) {
+    control::IpRouteInfo info;
+    if (!read_next(memory, at, info)) return bad();
+    configuration.routes.push_back({.network = info.network, .prefix = info.prefix, .port = info.port, .gateway = info.gateway});
   }
   return configuration;
 }

@@ -9,6 +9,7 @@
 // it is sent. The NI answers for the host: ARP, neighbour discovery, echo, fragments, path MTUs, and for what nobody claims.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -83,8 +84,22 @@ struct IpConfiguration {
     uint32_t mtu = 0;
     ip::IpAddress gateway4{}, gateway6{};  // unspecified: none
   };
+  struct Route {
+    ip::IpAddress network{};
+    uint8_t prefix = 0;
+    uint32_t port = 0;
+    ip::IpAddress gateway{};
+  };
   std::vector<Address> addresses;
   std::vector<Interface> interfaces;
+  std::vector<Route> routes;
+
+  // The port has a way to where none of its networks is.
+  bool leads_to(const Interface& from, const ip::IpAddress& to) const {
+    return !(to.is_ipv4() ? from.gateway4 : from.gateway6).is_unspecified() ||
+           std::any_of(routes.begin(), routes.end(),
+                       [&](const Route& each) { return each.port == from.port && ip::same_network(to, each.network, each.prefix); });
+  }
 };
 
 }  // namespace unet

@@ -49,6 +49,7 @@ constexpr uint32_t kIpOwnedFlowsMax = 256 * 1024;        // connections of ports
 constexpr uint32_t kIpOpeningsOfUserMax = 16 * 1024;     // and of these with a half-done handshake, of one user
 constexpr uint32_t kIpSegmentsMax = 512;                 // packets that one message is cut into
 constexpr uint32_t kIpAddressesMax = 16;                 // of one port
+constexpr uint32_t kIpRoutesMax = 64;                    // likewise, but for the gateways
 constexpr uint32_t kIpGroupsMax = 32;                    // that an NI is in because endpoints claim them
 constexpr uint32_t kIpRemainsMax = 128 * 1024;           // connections of processes that are gone, until their peers know
 

@@ -102,7 +102,8 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--host", given.host, "name by which other hosts find this one (default: the host name)");
   app.add_option("--port", given.ports, "a wire, as a driver specification; may be given several times")->allow_extra_args(false);
   app.add_option("--ip", given.ips,
-                 "PORT=ADDRESS/PREFIX[,...][,gateway=ADDRESS][,dhcp][,slaac][,unprobed]: IP on that wire; may be given several times")
+                 "PORT=ADDRESS/PREFIX[,...][,gateway=ADDRESS][,route=NETWORK/PREFIX@GATEWAY...][,dhcp][,slaac][,unprobed]:\n"
+                 "IP on that wire; may be given several times")
       ->allow_extra_args(false);
   app.add_option("--peers,--peer", given.peers, "HOST=MAC[@PORT]: a host that need not be searched on the wire")->allow_extra_args(false);
   app.add_option("--idle", given.idle, "spin, adaptive or block: what the engine does without work (default: adaptive)");

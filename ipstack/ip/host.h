@@ -41,11 +41,20 @@ struct HostAddress {
   uint8_t prefix = 0;  // bits of 32 or 128; the addresses that have them in common are on the link
 };
 
+// Of what is beyond the link; the longest prefix counts, also before a shorter one of what is on the link.
+struct HostRoute {
+  IpAddress network{};
+  uint8_t prefix = 0;   // bits of 32 or 128; at least 1: what goes everywhere else is a gateway's
+  IpAddress gateway{};  // a neighbour
+  bool leads_to(const IpAddress& to) const noexcept { return same_network(to, network, prefix); }
+};
+
 struct HostOptions {
   MacAddress mac{};
   uint32_t mtu = 1500;                     // of the link; at least 576, with IPv6 1,280
   std::vector<HostAddress> addresses{};    // static ones
   std::optional<IpAddress> gateway4{}, gateway6{};
+  std::vector<HostRoute> routes{};
   bool ipv6 = true;                        // has a link-local address
   bool autoconfigure = false;              // takes addresses, a gateway and times from routers (RFC 4862)
   bool dhcp = false;                       // takes an IPv4 address, a gateway and an MTU from a server: UDP's port 68 is the host's own
@@ -274,6 +283,7 @@ class Host {
   std::optional<Route> route_to(const IpAddress& to, Nanoseconds now) const noexcept;
   // `router` says that `next_hop` is nearer to `to`.
   bool handle_redirect(const IpAddress& router, const IpAddress& to, const IpAddress& next_hop, Nanoseconds now) noexcept;
+  const HostRoute* static_route(const IpAddress& to) const noexcept;
   bool is_on_link(const IpAddress& to) const noexcept;
   SendResult send_piece(const IpFields& fields, const Route& route, Bytes header, Bytes data, Nanoseconds now) noexcept;
   SendResult send_cut(IpFields fields, const Route& route, Bytes header, Bytes data, uint32_t mtu, Nanoseconds now) noexcept;

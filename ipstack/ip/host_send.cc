@@ -23,6 +23,18 @@ bool Host::is_on_link(const IpAddress& to) const noexcept {
   return std::any_of(on_link_.begin(), on_link_.end(), [&](const OnLink& each) { return same_network(to, each.prefix, each.bits); });
 }
 
+// Of the longest prefix; nullptr: none, or what is on the link has one that is as long.
+const HostRoute* Host::static_route(const IpAddress& to) const noexcept {
+  const HostRoute* best = nullptr;
+  for (const HostRoute& each : options_.routes) {
+    if (each.leads_to(to) && (best == nullptr || each.prefix > best->prefix)) best = &each;
+  }
+  const bool nearer = best != nullptr && std::any_of(on_link_.begin(), on_link_.end(), [&](const OnLink& each) {
+    return each.bits >= best->prefix && same_network(to, each.prefix, each.bits);
+  });
+  return nearer ? nullptr : best;
+}
+
 std::optional<Host::Route> Host::route_to(const IpAddress& to, Nanoseconds now) const noexcept {
   // Nothing goes to this host by its link.
   if (to.is_unspecified() || to.is_loopback() || own(to) != nullptr) return std::nullopt;
@@ -30,8 +42,10 @@ std::optional<Host::Route> Host::route_to(const IpAddress& to, Nanoseconds now) 
   for (const Own& each : own_) {
     if (is_directed_broadcast(to, each.claim.address(), each.prefix)) return Route{.next_hop = to, .direct_group = true};
   }
-  if (is_on_link(to)) return Route{.next_hop = to};
+  const HostRoute* const route = static_route(to);
+  if (route == nullptr && is_on_link(to)) return Route{.next_hop = to};
   if (const std::optional<IpAddress> other = redirects_.next_hop(to, now)) return Route{.next_hop = *other};
+  if (route != nullptr) return Route{.next_hop = route->gateway};
   const std::optional<IpAddress>& gateway = to.is_ipv4() ? gateway4_ : gateway6_;
   return gateway ? std::optional(Route{.next_hop = *gateway}) : std::nullopt;
 }

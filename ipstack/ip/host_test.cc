@@ -244,6 +244,42 @@ TEST_CASE("errors are not about errors, and not to groups") {
   CHECK(link[link.b].counter(HostCounter::bad_icmp) == 2);
 }
 
+TEST_CASE("the longest prefix says where a packet goes: a route's, the link's, or a shorter route's, and else it is the gateway") {
+  const bool ipv4 = GENERATE(true, false);
+  const auto network = [&](const char* four, const char* six) { return *parse_ip(ipv4 ? four : six); };
+  TestLink link;
+  HostOptions with = options(ipv4, 1);
+  (ipv4 ? with.gateway4 : with.gateway6) = address(ipv4, 2);
+  const auto bits = [&](int four, int six) { return static_cast<uint8_t>(ipv4 ? four : six); };
+  with.routes.push_back({network("192.0.0.0", "2001::"), bits(8, 16), address(ipv4, 3)});
+  with.routes.push_back({network("192.0.2.0", "2001:db8::"), bits(24, 32), address(ipv4, 4)});
+  with.routes.push_back({address(ipv4, 99), bits(32, 128), address(ipv4, 4)});  // of the link, but longer
+  const auto shorter = static_cast<uint8_t>(with.addresses[0].prefix - 8);  // than the link's
+  with.routes.push_back({network("10.0.0.0", "fd00:1::"), shorter, address(ipv4, 3)});
+  const uint32_t a = link.add(with);
+  for (int i = 2; i <= 5; ++i) link.add(options(ipv4, i));
+  link.run_for(20 * kSecond);
+  const auto goes_to = [&](const IpAddress& to) {
+    link.frames.clear();
+    REQUIRE(link[a].send({.to = to, .protocol = 17}, {}, pattern(20), link.now) == SendResult::sent);
+    link.run_for(kSecond);
+    for (const Frame& each : link.frames) {
+      IpView view;
+      Problem problem;
+      if (parse_ip_packet(Bytes(each).subspan(14), view, problem) != IpError::none || view.to != to) continue;
+      for (uint32_t host = 0; host < 5; ++host) {
+        if (std::memcmp(each.data(), TestLink::mac(host).data(), 6) == 0) return static_cast<int>(host) + 1;
+      }
+    }
+    return 0;
+  };
+  CHECK(goes_to(network("198.51.100.1", "2a00::1")) == 2);
+  CHECK(goes_to(network("192.168.0.1", "2001:1::1")) == 3);
+  CHECK(goes_to(network("192.0.2.1", "2001:db8::1")) == 4);
+  CHECK(goes_to(address(ipv4, 5)) == 5);
+  CHECK(goes_to(address(ipv4, 99)) == 4);
+}
+
 TEST_CASE("a neighbour that is not there is told, and a gateway is used beyond the link") {
   const bool ipv4 = GENERATE(true, false);
   TestLink link;

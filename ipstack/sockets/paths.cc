@@ -13,12 +13,12 @@ bool Stack::is_own(const ip::IpAddress& address) const {
 }
 
 // RFC 6724 as far as a host with one or a few links needs it: the destination itself, an address of its network, of its scope on a link
-// with a gateway.
+// that leads there.
 bool Stack::source_for(const ip::IpAddress& to, ip::IpAddress& from) const {
   const IpConfiguration& configuration = network_.configuration();
-  const auto has_gateway = [&](uint32_t port) {
+  const auto leads_there = [&](uint32_t port) {
     return std::any_of(configuration.interfaces.begin(), configuration.interfaces.end(), [&](const IpConfiguration::Interface& each) {
-      return each.port == port && !(to.is_ipv4() ? each.gateway4 : each.gateway6).is_unspecified();
+      return each.port == port && configuration.leads_to(each, to);
     });
   };
   const bool near = to.is_link_local() || to.is_multicast() || to.is_limited_broadcast();
@@ -29,7 +29,7 @@ bool Stack::source_for(const ip::IpAddress& to, ip::IpAddress& from) const {
     if (each.address == to) rank = 4;
     else if (same_network(each.address, to, each.prefix)) rank = 3;
     else if (near) rank = each.address.is_link_local() == to.is_link_local() ? 2 : 1;
-    else if (!each.address.is_link_local() && has_gateway(each.port)) rank = 2;
+    else if (!each.address.is_link_local() && leads_there(each.port)) rank = 2;
     if (rank <= best) continue;
     best = rank;
     from = each.address;

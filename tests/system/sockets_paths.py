@@ -76,7 +76,8 @@ def routed():
             require(status == 0, f"sysctl {name}: {err}")
         for v in VERSIONS:
             ip("-n", spaces["b"], f"-{v}", "route", "add", "default", "via", ROUTERS[v])
-        given = ",".join([*OUR_ADDRESSES, *(f"gateway={KERNELS[v]}" for v in VERSIONS), "unprobed"])
+        beyond = {v: ipaddress.ip_interface(f"{BEYOND[v]}/{PREFIX[v]}").network for v in VERSIONS}
+        given = ",".join([*OUR_ADDRESSES, *(f"route={beyond[v]}@{KERNELS[v]}" for v in VERSIONS), "unprobed"])
         with Host(UNETD, spaces, "a", f"{d}/s", f"capture:file={d}/wire.pcapng / pcap:iface=eth0", "--ip", f"0={given}"):
             it = Routed(spaces, d)
             with it.ours, it.kernel:

@@ -14,6 +14,7 @@ struct IpPortOptions {
   uint32_t port = 0;
   std::vector<ip::HostAddress> addresses{};  // at most kIpAddressesMax - 2: there is a link-local one, and one of a router's prefix
   std::optional<ip::IpAddress> gateway4{}, gateway6{};
+  std::vector<ip::HostRoute> routes{};       // at most kIpRoutesMax
   bool autoconfigure = false;                // IPv6 addresses, a gateway and times from routers
   bool dhcp = false;                         // an IPv4 address, its network and a gateway from a DHCP server
   bool probe = true;                         // asks whether another host has an address before it is used

@@ -10,7 +10,7 @@ constexpr uint32_t kMtuMax = 9216;  // no link is thought to have more; the host
 
 ip::HostOptions host_options(const IpPortOptions& options, const DriverCapabilities& wire, uint64_t seed) {
   ip::HostOptions host{.mac = wire.address, .mtu = std::min(wire.mtu, kMtuMax), .addresses = options.addresses,
-                       .gateway4 = options.gateway4, .gateway6 = options.gateway6};
+                       .gateway4 = options.gateway4, .gateway6 = options.gateway6, .routes = options.routes};
   host.ipv6 = wire.mtu >= ip::kIpv6MtuMin;
   host.autoconfigure = host.ipv6 && options.autoconfigure;
   host.dhcp = options.dhcp;

@@ -89,7 +89,7 @@ Status parse_channel_table(const std::string& file, const toml::table& table, Co
 
 Status parse_ip_table(const std::string& file, const toml::table& table, Config& config) {
   TomlReader in(file, table, "[[ip]]");
-  in.allow({"port", "addresses", "gateways", "dhcp", "slaac", "unprobed"});
+  in.allow({"port", "addresses", "gateways", "routes", "dhcp", "slaac", "unprobed"});
   engine::IpPortOptions options;
   options.port = static_cast<uint32_t>(in.number("port", 0, 0, kPortsMax - 1));
   for (const std::string& text : in.texts("addresses", {})) {
@@ -97,6 +97,9 @@ Status parse_ip_table(const std::string& file, const toml::table& table, Config&
   }
   for (const std::string& text : in.texts("gateways", {})) {
     if (Status status = add_ip_gateway(text, options); !status) in.wrong("gateways", "gateways: " + status.error().text);
+  }
+  for (const std::string& text : in.texts("routes", {})) {
+    if (Status status = add_ip_route(text, options); !status) in.wrong("routes", "routes: " + status.error().text);
   }
   options.autoconfigure = in.boolean("slaac", false);
   options.dhcp = in.boolean("dhcp", false);
@@ -310,6 +313,7 @@ reassembly_ms = 50
 # port = 0
 # addresses = ["10.0.0.1/24", "fd00::1/64"]
 # gateways = ["10.0.0.254"]
+# routes = ["10.2.0.0/16@10.0.0.253"]  # NETWORK/PREFIX@GATEWAY: the longest prefix counts
 # dhcp = false      # true: an IPv4 address, its network and a gateway from a DHCP server
 # slaac = false
 # unprobed = false  # true: addresses are used at once, without asking whether another host has them (RFC 5227)

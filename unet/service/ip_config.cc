@@ -10,27 +10,41 @@ namespace {
 
 constexpr size_t kStaticMax = kIpAddressesMax - 2;  // there is room for a link-local one, and one of a router's prefix
 
-Status wrong(const std::string& text) { return fail(Errc::invalid_argument, text); }
+tl::unexpected<Error> wrong(const std::string& text) { return fail(Errc::invalid_argument, text); }
 
-}  // namespace
-
-Status add_ip_address(std::string_view text, engine::IpPortOptions& options) {
+// "ADDRESS/PREFIX"
+Result<ip::HostAddress> parse_network(std::string_view text) {
   const size_t slash = text.find('/');
   const Result<ip::IpAddress> address = ip::parse_ip(text.substr(0, slash));
-  if (!address) return wrong(quoted(text) + ": " + address.error().text);
+  if (!address) return tl::unexpected(address.error());
   uint32_t prefix = 0;
   const std::string_view bits = slash == std::string_view::npos ? std::string_view() : text.substr(slash + 1);
   const auto [end, error] = std::from_chars(bits.data(), bits.data() + bits.size(), prefix);
   const uint32_t most = address->is_ipv4() ? 32 : 128;
   if (bits.empty() || error != std::errc() || end != bits.data() + bits.size() || prefix == 0 || prefix > most) {
-    return wrong(quoted(text) + ": write ADDRESS/PREFIX, a prefix of 1 to " + std::to_string(most) + " bits");
+    return wrong("write ADDRESS/PREFIX, a prefix of 1 to " + std::to_string(most) + " bits");
   }
-  if (address->is_loopback()) return wrong(quoted(text) + ": no wire has that address");
+  return ip::HostAddress{*address, static_cast<uint8_t>(prefix)};
+}
+
+bool has_bits_behind(const ip::IpAddress& network, uint32_t prefix) noexcept {
+  for (uint32_t bit = prefix; bit < 8 * network.wire_size(); ++bit) {
+    if ((network.wire()[bit / 8] >> (7 - bit % 8) & 1) != 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Status add_ip_address(std::string_view text, engine::IpPortOptions& options) {
+  const Result<ip::HostAddress> whole = parse_network(text);
+  if (!whole) return wrong(quoted(text) + ": " + whole.error().text);
+  if (whole->address.is_loopback()) return wrong(quoted(text) + ": no wire has that address");
   for (const ip::HostAddress& each : options.addresses) {
-    if (each.address == *address) return wrong(quoted(text) + " is there twice");
+    if (each.address == whole->address) return wrong(quoted(text) + " is there twice");
   }
   if (options.addresses.size() == kStaticMax) return wrong("a port has at most " + std::to_string(kStaticMax) + " addresses");
-  options.addresses.push_back({*address, static_cast<uint8_t>(prefix)});
+  options.addresses.push_back(*whole);
   return {};
 }
 
@@ -43,11 +57,33 @@ Status add_ip_gateway(std::string_view text, engine::IpPortOptions& options) {
   return {};
 }
 
+Status add_ip_route(std::string_view text, engine::IpPortOptions& options) {
+  const auto bad = [&](const std::string& why) { return wrong("route " + quoted(text) + ": " + why); };
+  const size_t at = text.find('@');
+  if (at == std::string_view::npos) return bad("write NETWORK/PREFIX@GATEWAY");
+  auto network = parse_network(text.substr(0, at));
+  if (!network) return bad(network.error().text);
+  const Result<ip::IpAddress> gateway = ip::parse_ip(text.substr(at + 1));
+  if (!gateway) return bad("its gateway: " + gateway.error().text);
+  const ip::HostRoute route{network->address, network->prefix, *gateway};
+  if (gateway->is_ipv4() != route.network.is_ipv4()) return bad("its gateway is of the other family");
+  if (gateway->is_loopback() || route.network.is_loopback()) return bad("no wire has that address");
+  if (route.leads_to(*gateway)) return bad("its gateway is in it");
+  if (has_bits_behind(route.network, route.prefix)) return bad("the network has bits behind its prefix");
+  for (const ip::HostRoute& each : options.routes) {
+    if (each.network == route.network && each.prefix == route.prefix) return bad("there is one to that network already");
+  }
+  if (options.routes.size() == kIpRoutesMax) return bad("a port has at most " + std::to_string(kIpRoutesMax) + " routes");
+  options.routes.push_back(route);
+  return {};
+}
+
 Result<engine::IpPortOptions> parse_ip_port(std::string_view text) {
   const std::string whole(text);
   const auto form = [&](const std::string& why) {
     return fail(Errc::invalid_argument, "ip " + quoted(whole) + ": " + why +
-                                            "; write PORT=ADDRESS/PREFIX[,...][,gateway=ADDRESS][,dhcp][,slaac][,unprobed]");
+                                            "; write PORT=ADDRESS/PREFIX[,...][,gateway=ADDRESS][,route=NETWORK/PREFIX@GATEWAY...]"
+                                            "[,dhcp][,slaac][,unprobed]");
   };
   engine::IpPortOptions options;
   const size_t equals = text.find('=');
@@ -58,12 +94,13 @@ Result<engine::IpPortOptions> parse_ip_port(std::string_view text) {
   while (true) {
     const size_t comma = text.find(',');
     const std::string_view item = text.substr(0, comma);
-    constexpr std::string_view kGateway = "gateway=";
+    constexpr std::string_view kGateway = "gateway=", kRoute = "route=";
     Status status;
     if (item == "slaac") options.autoconfigure = true;
     else if (item == "dhcp") options.dhcp = true;
     else if (item == "unprobed") options.probe = false;
     else if (item.substr(0, kGateway.size()) == kGateway) status = add_ip_gateway(item.substr(kGateway.size()), options);
+    else if (item.substr(0, kRoute.size()) == kRoute) status = add_ip_route(item.substr(kRoute.size()), options);
     else status = add_ip_address(item, options);
     if (!status) return form(status.error().text);
     if (comma == std::string_view::npos) return options;

@@ -11,10 +11,13 @@
 
 namespace unet::service {
 
-// "PORT=ADDRESS/PREFIX[,ADDRESS/PREFIX...][,gateway=ADDRESS][,dhcp][,slaac][,unprobed]". Errors: invalid_argument.
+// "PORT=ADDRESS/PREFIX[,ADDRESS/PREFIX...][,gateway=ADDRESS][,route=NETWORK/PREFIX@GATEWAY...][,dhcp][,slaac][,unprobed]". Errors:
+// invalid_argument.
 Result<engine::IpPortOptions> parse_ip_port(std::string_view text);
 Status add_ip_address(std::string_view text, engine::IpPortOptions& options);  // "10.0.0.1/24"
 Status add_ip_gateway(std::string_view text, engine::IpPortOptions& options);
+// "NETWORK/PREFIX@GATEWAY"
+Status add_ip_route(std::string_view text, engine::IpPortOptions& options);
 
 // Bit p: port p has IP.
 uint32_t ports_with_ip(const std::vector<engine::IpPortOptions>& all) noexcept;

@@ -317,7 +317,14 @@ class ReportBuilder {
     for (const ip::IpAddress& each : {status.gateway4, status.gateway6}) {
       if (!each.is_unspecified()) gateways.push_back(ip::text_of(each));
     }
-    json entry = {{"addresses", std::move(addresses)}, {"gateways", std::move(gateways)}};
+    json routes = json::array();
+    for (const engine::IpPortOptions& each : s_.options_.ip) {
+      if (each.port != port) continue;
+      for (const ip::HostRoute& route : each.routes) {
+        routes.push_back({{"network", ip::text_of(route.network)}, {"prefix", route.prefix}, {"gateway", ip::text_of(route.gateway)}});
+      }
+    }
+    json entry = {{"addresses", std::move(addresses)}, {"gateways", std::move(gateways)}, {"routes", std::move(routes)}};
     if (!all_) return entry;
     json counters = json::object();
     for (size_t i = 0; i < static_cast<size_t>(ip::HostCounter::count); ++i) {

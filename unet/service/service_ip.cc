@@ -175,7 +175,7 @@ void Service::end_ip(EndpointRecord& endpoint) {
 void Service::handle(ClientRecord& client, const control::GetIpConfiguration& packet) {
   if (own_endpoint(client, packet.header) == nullptr) return;
   if (ip_status_.empty()) return fail_request(client, packet.header, {Errc::not_found, "this network interface has no IP"});
-  std::string addresses, interfaces;
+  std::string addresses, interfaces, routes;
   auto reply = zeroed<control::Reply>();
   reply.header = packet.header;
   reply.ip_configuration = {};
@@ -198,7 +198,18 @@ void Service::handle(ClientRecord& client, const control::GetIpConfiguration& pa
     append(interfaces, info);
     ++reply.ip_configuration.interfaces;
   }
-  const Result<Descriptor> memory = create_text("unet-ip", addresses + interfaces);
+  for (const engine::IpPortOptions& each : options_.ip) {
+    for (const ip::HostRoute& route : each.routes) {
+      auto info = zeroed<control::IpRouteInfo>();
+      info.network = route.network;
+      info.gateway = route.gateway;
+      info.port = each.port;
+      info.prefix = route.prefix;
+      append(routes, info);
+      ++reply.ip_configuration.routes;
+    }
+  }
+  const Result<Descriptor> memory = create_text("unet-ip", addresses + interfaces + routes);
   if (!memory) return fail_request(client, packet.header, memory.error());
   send_packet(client, reply, {memory->get()});
 }

@@ -26,7 +26,8 @@ std::unique_ptr<Ni> make_ip_ni(engine::TestWire& wire, std::string_view policy =
   options.service.host = "testhost";
   options.service.own_user = geteuid();
   options.service.policy = policy.empty() ? Policy(geteuid()) : *Policy::parse(policy, "policy", geteuid());
-  options.engine.ip.ports.push_back(*parse_ip_port("0=10.1.0.1/24,fd00::1/64,gateway=10.1.0.254"));
+  options.engine.ip.ports.push_back(
+      *parse_ip_port("0=10.1.0.1/24,fd00::1/64,gateway=10.1.0.254,route=10.2.0.0/16@10.1.0.253,route=fd01::/32@fe80::9"));
   std::vector<std::unique_ptr<Driver>> drivers;
   drivers.push_back(std::make_unique<engine::TestPort>(wire));
   return std::move(*Ni::create(std::move(options), std::move(drivers)));
@@ -288,7 +289,16 @@ TEST_CASE("what the ports have is told") {
   CHECK(interface.mtu == 1500);
   CHECK(interface.gateway4 == address("10.1.0.254"));
   CHECK(interface.gateway6.is_unspecified());
+  REQUIRE(reply.ip_configuration.routes == 2);
+  IpRouteInfo routes[2];
+  REQUIRE(pread(in.descriptors[0].get(), static_cast<void*>(routes), sizeof routes, at + got) == static_cast<ssize_t>(sizeof routes));
+  CHECK(routes[0].network == address("10.2.0.0"));
+  CHECK(routes[0].prefix == 16);
+  CHECK(routes[0].gateway == address("10.1.0.253"));
+  CHECK(routes[1].network == address("fd01::"));
+  CHECK(routes[1].port == 0);
   const json told = report(*ni);
+  CHECK(told["ports"][0]["ip"]["routes"][0]["gateway"] == "10.1.0.253");
   CHECK(told["ports"][0]["ip"]["addresses"][0]["address"] == "10.1.0.1");
   CHECK(told["ports"][0]["ip"]["gateways"][0] == "10.1.0.254");
   CHECK(told["ports"][0]["ip"]["counters"]["frames"] == 0);
@@ -449,6 +459,22 @@ TEST_CASE("which ports have IP, as the configuration says it") {
   CHECK(good->autoconfigure);
   CHECK(good->dhcp);
   CHECK(!good->probe);
+  const auto routes = parse_ip_port("0=10.0.0.1/24,route=10.2.0.0/16@10.0.0.253,route=10.2.3.4/32@10.0.0.252,route=fd01::/16@fe80::9");
+  REQUIRE(routes);
+  REQUIRE(routes->routes.size() == 3);
+  CHECK(routes->routes[1].network == address("10.2.3.4"));
+  CHECK(routes->routes[1].prefix == 32);
+  CHECK(routes->routes[2].gateway == address("fe80::9"));
+  for (const char* wrong :
+       {"", "10.2.0.0/16", "10.2.0.0@10.0.0.2", "10.2.0.0/0@10.0.0.2", "10.2.0.0/33@10.0.0.2", "10.2.0.0/16@", "10.2.0.0/15@x",
+        "10.2.0.1/16@10.0.0.2", "fd01::1/16@fe80::9", "10.2.0.0/16@fe80::9", "fd01::/16@10.0.0.2", "10.0.0.0/8@10.0.0.2",
+        "127.0.0.0/8@10.0.0.2", "224.0.0.0/4@10.0.0.2", "10.2.0.0/16@127.0.0.1", "10.2.0.0/16@224.0.0.1",
+        "10.2.0.0/16@10.0.0.2,route=10.2.0.0/16@10.0.0.3"}) {
+    CAPTURE(wrong);
+    const auto bad = parse_ip_port(std::string("0=10.0.0.1/24,route=") + wrong);
+    REQUIRE_FALSE(bad);
+    CHECK(bad.error().code == Errc::invalid_argument);
+  }
   REQUIRE(parse_ip_port("0=slaac"));
   CHECK(parse_ip_port("0=slaac")->probe);
   for (const char* wrong : {"", "0", "=10.0.0.1/24", "x=10.0.0.1/24", "16=10.0.0.1/24", "0=", "0=10.0.0.1", "0=10.0.0.1/", "0=10.0.0.1/0",
