@@ -47,8 +47,7 @@ def give_kernel(spaces, addresses, space="b", interface="eth0", link_local="fe80
 def looks_right(capture, sent_by_us=False, but=""):
     """tshark finds nothing malformed, and no wrong checksum, in what was on the wire, or in what we have sent on it; `but` what it is wrong
     about itself."""
-    if not shutil.which("tshark"):
-        return
+    require(shutil.which("tshark"), "there is no tshark: scripts/install-packages")
     checks = ["-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE", "-o", "tcp.check_checksum:TRUE"]
     # What the tests send is no protocol, whatever tshark knows by a port that the test happened to get.
     plain = ["-d", "udp.port==1024-65535,data", "-d", "tcp.port==1024-65535,data"]

@@ -141,7 +141,9 @@ def interface(wire="pcap:iface=eth0", capture=""):
         give_kernel(spaces, KERNELS)
         port = f"capture:file={d}/wire.pcapng{capture} / {wire}"
         with Host(UNETD, spaces, "a", f"{d}/s", port, "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed"):
-            yield Ni(spaces, d)
+            ni = Ni(spaces, d)
+            yield ni
+            looks_right(ni.capture)
 
 
 def kernels_calls(ni, sizes):
@@ -180,7 +182,6 @@ def test_over_a_wire():
         with interface(wire) as ni:
             kernels_calls(ni, sizes)
             calls_of_kernel(ni)
-            looks_right(ni.capture)
 
 
 def test_between_applications():
@@ -215,7 +216,6 @@ def test_groups():
                 for each in one, two:
                     line = each.line()
                     require(line == "done", f"a member behind the wire: {line}")
-        looks_right(ni.capture)
 
 
 def test_small_questions():

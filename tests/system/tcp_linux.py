@@ -135,6 +135,7 @@ def wire():
         spaces.join("a", "eth0", "b", "eth0")
         give_kernel(spaces, KERNELS)
         yield spaces, f"{d}/wire.pcap"
+        looks_right(f"{d}/wire.pcap")  # as the last of ours wrote it
 
 
 class OurTcp:
