@@ -471,7 +471,9 @@ int Sockets::getsockopt(int s, int level, int name, void* value, socklen_t* leng
   if (level == IPPROTO_TCP && name == TCP_INFO) {
     if (stack_->is_datagram(s)) return answer(-ENOPROTOOPT);
     stack_->set_time(clock_.now());
-    *length = write_tcp_info(stack_->info(s), value, *length);
+    Address peer;
+    const bool ipv6 = stack_->remote_address(s, peer) == 0 && !peer.host.is_ipv4();
+    *length = write_tcp_info(stack_->info(s), ipv6, value, *length);
     return 0;
   }
   if (level == IPPROTO_TCP && name == TCP_CC_INFO) {

@@ -101,7 +101,7 @@ class Sockets {
 };
 
 // As struct tcp_info of <linux/tcp.h>, as much of it as there is room for: how many bytes.
-socklen_t write_tcp_info(const tcp::Info& info, void* into, socklen_t length) noexcept;
+socklen_t write_tcp_info(const tcp::Info& info, bool ipv6, void* into, socklen_t length) noexcept;
 // Likewise TCP_CC_INFO, which Linux has of BBR and not of the others.
 socklen_t write_congestion_info(const tcp::Info& info, void* into, socklen_t length) noexcept;
 

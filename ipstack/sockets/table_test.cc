@@ -226,15 +226,16 @@ TEST_CASE("TCP_INFO in the kernel's layout, as far as there is room") {
   from.snd_wscale = 7;
   from.bytes_acked = 77;
   tcp_info info{};
-  CHECK(write_tcp_info(from, &info, sizeof info) == sizeof info);
+  CHECK(write_tcp_info(from, false, &info, sizeof info) == sizeof info);
   CHECK(info.tcpi_state == 8);
   CHECK(info.tcpi_rtt == 1500);
   CHECK(info.tcpi_rto == 200'000);
   CHECK(info.tcpi_snd_mss == 1448);
+  CHECK(info.tcpi_pmtu == 1500);
   CHECK(info.tcpi_options == TCPI_OPT_TIMESTAMPS);
   CHECK(info.tcpi_snd_wscale == 7);
   CHECK(info.tcpi_bytes_acked == 77);
   std::array<std::byte, 9> part{};
-  CHECK(write_tcp_info(from, part.data(), 8) == 8);
+  CHECK(write_tcp_info(from, true, part.data(), 8) == 8);
   CHECK(part[8] == std::byte{0});
 }

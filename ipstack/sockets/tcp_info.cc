@@ -45,7 +45,7 @@ uint8_t options_of(const tcp::Info& info) noexcept {
 
 }  // namespace
 
-socklen_t write_tcp_info(const tcp::Info& from, void* into, socklen_t length) noexcept {
+socklen_t write_tcp_info(const tcp::Info& from, bool ipv6, void* into, socklen_t length) noexcept {
   tcp_info info{};
   info.tcpi_state = linux_state(from.state);
   info.tcpi_ca_state = static_cast<uint8_t>(from.ca_state);
@@ -67,7 +67,9 @@ socklen_t write_tcp_info(const tcp::Info& from, void* into, socklen_t length) no
   info.tcpi_last_data_sent = ms_ago(from.last_data_sent);
   info.tcpi_last_data_recv = ms_ago(from.last_data_recv);
   info.tcpi_last_ack_recv = ms_ago(from.last_ack_recv);
-  info.tcpi_pmtu = from.advmss + 40;
+  // Of what the path is known to carry: segments are made for it, and each has the timestamps beside its payload.
+  const uint32_t headers = (ipv6 ? 40u : 20u) + 20u + (from.timestamps ? 12u : 0u);
+  info.tcpi_pmtu = from.snd_mss == 0 ? 0 : from.snd_mss + headers;
   info.tcpi_rcv_ssthresh = from.rcv_ssthresh;
   info.tcpi_rtt = us(from.rtt);
   info.tcpi_rttvar = us(from.rttvar);
