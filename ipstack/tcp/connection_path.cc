@@ -11,7 +11,7 @@ constexpr uint16_t kBase = 1024;            // payload and options that nearly e
 constexpr uint16_t kNear = 8;               // bytes by which it is not worth looking on
 constexpr uint32_t kSearchInterval = 600;   // seconds (RFC 8899, 5.1.1, PMTU_RAISE_TIMER)
 constexpr uint32_t kBehind = 4;             // segments behind a probe, which tell soon that it was lost
-constexpr uint32_t kTimeouts = 3;           // of a full segment, in a row, that make a black hole of the path
+constexpr uint32_t kTimeouts = 3;           // of a long segment, in a row, that make a black hole of the path
 
 uint32_t seconds(Nanoseconds now) noexcept { return static_cast<uint32_t>(now / kSecond); }
 
@@ -165,16 +165,17 @@ void Connection::give_up_path_probe(Nanoseconds now) noexcept {
   path_.search_at = seconds(now) + 2;
 }
 
-// Nothing has come back for a time-out, and not for the first time. RFC 4821, 7.7: if what is lost is full segments, they may be too long
-// for a router that does not say so.
+// Nothing has come back for a time-out, and not for the first time. RFC 4821, 7.7: if what is lost is long, it may be too long for a router
+// that does not say so.
 void Connection::handle_black_hole(Nanoseconds now) noexcept {
   if (path_.probe != 0) give_up_path_probe(now);
   if (options_->mtu_probing == MtuProbing::off || rtt_.backoff() + 1 < kTimeouts) return;
-  const SentRecord& first = shared_.records[scoreboard_.first()];
-  if (first.length < mss_) return;
+  // Also one that is not full: SACK blocks beside the data take of its length, and the last of what was sent may be too long, too.
+  const uint32_t lost = shared_.records[scoreboard_.first()].length + option_bytes();
+  const auto longest = static_cast<uint16_t>(std::min<uint32_t>(lost, path_.passes));
   const uint16_t base = std::max(kBase, options_->default_mss);
-  const uint16_t size = path_.passes > base ? base : std::max<uint16_t>(path_.passes / 2, std::max(options_->default_mss, kMssMin));
-  if (size >= path_.passes) return;
+  const uint16_t size = longest > base ? base : std::max<uint16_t>(longest / 2, std::max(options_->default_mss, kMssMin));
+  if (size >= longest) return;
   ++shared_.counters.black_holes;
   path_.most = path_.passes;
   path_.active = true;
