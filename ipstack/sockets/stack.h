@@ -417,8 +417,10 @@ class Stack {
                   const std::optional<tcp::Sequence>& begin);
   void send_cookie(const Address& local, const Address& remote, const ip::TcpView& segment);
   bool awaits_cookies() const noexcept;
-  bool answers_cookie(const Address& local, const Address& remote, const ip::TcpView& segment) const noexcept;
-  bool is_overtaken_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept;
+  // `later`: the first that the peer has said is lost, or comes yet, and only then it is connected. A reset would end a good connection.
+  enum class CookieAnswer : uint8_t { none, later, first };
+  CookieAnswer answers_cookie(const Address& local, const Address& remote, const ip::TcpView& segment) const noexcept;
+  CookieAnswer overtakes_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept;
   bool take_cookie(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment);
   static void inherit(Socket& child, const Socket& parent);
   uint32_t make_embryo(uint32_t listener, const Address& local, const Address& remote);

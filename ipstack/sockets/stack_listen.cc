@@ -8,17 +8,20 @@ namespace unet::sockets {
 namespace {
 
 // A cookie is the initial sequence number: 24 bits of hash, 5 of time, 3 of the peer's MSS. Nothing is kept of who gets one; what else its
-// SYN said, window scale, SACK, timestamps, is not agreed upon then.
+// SYN said, window scale, SACK, timestamps, is not agreed upon then. Half of the hash is without the peer's initial number: by it an answer
+// is known that is not the first that the peer has said.
 constexpr std::array<uint16_t, 8> kCookieMss{216, 536, 1220, 1380, 1440, 1460, 4312, 8940};
 constexpr Nanoseconds kCookieTick = 64 * kSecond;
 constexpr uint32_t kCookieTicks = 2;  // for how many a cookie is good
 
 uint32_t cookie_of(const HashKey& key, const Address& local, const Address& remote, uint32_t sequence, uint64_t tick,
                    uint32_t mss) noexcept {
-  const uint64_t more = uint64_t{sequence} << 32 | (tick & 0xFFFFFF) << 3 | mss;
-  const auto hash = static_cast<uint32_t>(keyed_hash({key.first ^ 1, key.second}, local, remote, more));
-  return hash << 8 | static_cast<uint32_t>(tick & 31) << 3 | mss;
+  const uint64_t more = (tick & 0xFFFFFF) << 3 | mss;
+  const uint64_t flow = keyed_hash({key.first ^ 1, key.second}, local, remote, more);
+  const uint64_t whole = keyed_hash({key.first ^ 2, key.second}, local, remote, uint64_t{sequence} << 32 | more);
+  return static_cast<uint32_t>((flow & 0xFFF) << 20 | (whole & 0xFFF) << 8 | (tick & 31) << 3 | mss);
 }
+constexpr uint32_t kOfFlow = 0xFFF0'00FF;
 
 }  // namespace
 
@@ -201,29 +204,33 @@ void Stack::send_cookie(const Address& local, const Address& remote, const ip::T
 // Whether cookies that were sent may be answered yet.
 bool Stack::awaits_cookies() const noexcept { return cookie_at_ != 0 && now_ - cookie_at_ <= kCookieTicks * kCookieTick; }
 
-bool Stack::answers_cookie(const Address& local, const Address& remote, const ip::TcpView& segment) const noexcept {
+Stack::CookieAnswer Stack::answers_cookie(const Address& local, const Address& remote, const ip::TcpView& segment) const noexcept {
   const uint32_t cookie = segment.acknowledgement.value - 1;
   const uint64_t now_tick = now_ / kCookieTick;
   const uint64_t age = (now_tick - (cookie >> 3 & 31)) & 31;
-  return age < kCookieTicks && cookie_of(key_, local, remote, segment.sequence.value - 1, now_tick - age, cookie & 7) == cookie;
+  if (age >= kCookieTicks) return CookieAnswer::none;
+  const uint32_t wrong = cookie ^ cookie_of(key_, local, remote, segment.sequence.value - 1, now_tick - age, cookie & 7);
+  return wrong == 0 ? CookieAnswer::first : (wrong & kOfFlow) == 0 ? CookieAnswer::later : CookieAnswer::none;
 }
 
 // A SYN that comes twice may be answered by a cookie, and then, when there is room again, by an embryo, of other numbers and options. The
 // peer has taken what came first: if that was the cookie, the embryo understands nothing that it says, and is to go.
-bool Stack::is_overtaken_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept {
+Stack::CookieAnswer Stack::overtakes_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept {
   const Socket& socket = slab_[index];
   const bool embryo = socket.listener != kNone && !socket.waits && !socket.early;
-  if (!embryo || !awaits_cookies() || socket.tcp.connection->state() != tcp::State::syn_received) return false;
+  if (!embryo || !awaits_cookies() || socket.tcp.connection->state() != tcp::State::syn_received) return CookieAnswer::none;
   const bool plain = segment.has(ip::TcpFlags::kAck) && !segment.has(ip::TcpFlags::kSyn) && !segment.has(ip::TcpFlags::kRst);
-  return plain && answers_cookie(socket.local, socket.remote, segment);
+  if (!plain || socket.tcp.connection->under_way(segment.acknowledgement - 1)) return CookieAnswer::none;
+  return answers_cookie(socket.local, socket.remote, segment);
 }
 
-// An ACK for no connection may be the answer to a cookie; then there is one.
+// An ACK for no connection may be the answer to a cookie; then there is one. True: it is answered by nothing else.
 bool Stack::take_cookie(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment) {
   if (!awaits_cookies()) return false;
-  if (!answers_cookie(local, remote, segment)) {
+  const CookieAnswer answer = answers_cookie(local, remote, segment);
+  if (answer != CookieAnswer::first) {
     ++counters_.cookies_bad;
-    return false;
+    return answer == CookieAnswer::later;
   }
   const uint32_t cookie = segment.acknowledgement.value - 1;
   const ListenerPart& part = *slab_[listener].listening;

@@ -529,7 +529,9 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
     else drop(index);
     index = kNone;
   }
-  if (index != kNone && !near && is_overtaken_by_cookie(index, segment)) [[unlikely]] {
+  const CookieAnswer cookie = index != kNone && !near ? overtakes_by_cookie(index, segment) : CookieAnswer::none;
+  if (cookie == CookieAnswer::later) [[unlikely]] return void(++counters_.cookies_bad);
+  if (cookie == CookieAnswer::first) [[unlikely]] {
     drop(index);
     index = kNone;
   }

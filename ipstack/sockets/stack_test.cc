@@ -290,6 +290,33 @@ TEST_CASE("a flood of SYNs gets cookies, and who answers one is connected") {
   CHECK(c.stack->sockets() == 2);
 }
 
+TEST_CASE("who answers a cookie is connected though what he said first is lost") {
+  StackOptions options;
+  options.half_open_max = 0;
+  Two two;
+  Application c(two.world, two.there, options);
+  const int listener = two.listen(c, at("10.0.0.2", 90), 100);
+  Stack& a = *two.a.stack;
+  const int client = a.socket(Type::stream, false);
+  REQUIRE(a.set_option(client, Stack::Option::no_delay, 1) == 0);
+  REQUIRE(a.connect(client, at("10.0.0.2", 90)) == -EINPROGRESS);
+  two.world.run(two.world.now + two.world.delay);
+  REQUIRE(c.stack->counters().cookies_sent == 1);
+  two.world.loss = 1;
+  two.world.run(two.world.now + two.world.delay);
+  const auto data = pattern(20);
+  REQUIRE(a.send(client, Bytes(data).first(10)) == 10);
+  two.world.run(two.world.now + kMillisecond);
+  two.world.loss = 0;
+  REQUIRE(a.send(client, Bytes(data).subspan(10)) == 10);
+  two.world.run(two.world.now + kSecond);
+  CHECK(c.stack->counters().cookies_bad != 0);
+  CHECK(c.stack->counters().cookies_taken == 1);
+  const int server = c.stack->accept(listener);
+  REQUIRE(server >= 0);
+  CHECK(receive(*c.stack, server) == data);
+}
+
 TEST_CASE("who was sent a cookie is connected by it, though a further SYN has found room since") {
   const bool timestamps = GENERATE(false, true);  // of a cookie's connection none are agreed upon
   StackOptions options;
