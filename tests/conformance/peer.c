@@ -50,7 +50,10 @@ static void serve(enum PeerService service, int s) {
     case PEER_DISCARD: discard(s); break;
     case PEER_CHARGEN: generate(s); break;
     case PEER_CLOSES: break;
-    case PEER_RESETS: reset(s); return;
+    case PEER_RESETS:
+      pause_ms(20);  // a connect() that has waited and is told late would fail, as the kernel's
+      reset(s);
+      return;
     case PEER_RESETS_LATE:
       if (recv(s, &byte, 1, 0) == 1) reset(s);
       return;

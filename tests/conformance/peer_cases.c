@@ -72,7 +72,7 @@ CASE(peer_closes, "a peer that closes at once") {
   CALL(recv(s, &byte, 1, 0));
 }
 
-CASE(peer_resets, "a peer that resets at once") {
+CASE(peer_resets, "a peer that resets, unasked") {
   char byte = 0;
   const int s = called(PEER_RESETS);
   await(s, POLLERR);
