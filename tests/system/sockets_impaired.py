@@ -13,7 +13,7 @@ import time
 
 import sockets_linux
 from daemon import WAIT, Skipped, main, require
-from ip_spaces import KERNELS, OURS, VERSIONS, looks_right
+from ip_spaces import KERNELS, OURS, VERSIONS
 from sockets_linux import interface
 from spaces import can_be_made
 from tcp_linux import PORT
@@ -40,7 +40,7 @@ def ends(process, first, what):
 
 
 def streams(wire, size, count):
-    with interface(wire, ",limit=100M") as ni:
+    with interface(wire, ",limit=100M", corrupted=True) as ni:
         for v in VERSIONS:
             what = f"{count} x {size} bytes and back by IPv{v}"
             with ni.running("ready", "echo", PORT):
@@ -51,7 +51,6 @@ def streams(wire, size, count):
                 ends(ni.start("call", KERNELS[v], PORT, size, count), "done", f"ours {what}")
             finally:
                 ends(peer, "True", "the kernel's echo")
-        looks_right(ni.capture, sent_by_us=True)
 
 
 def test_a_bad_wire():

@@ -135,7 +135,7 @@ class Ni:
 
 
 @contextlib.contextmanager
-def interface(wire="pcap:iface=eth0", capture=""):
+def interface(wire="pcap:iface=eth0", capture="", corrupted=False):
     with directory() as d, Spaces("a", "b") as spaces:
         spaces.join("a", "eth0", "b", "eth0")
         give_kernel(spaces, KERNELS)
@@ -143,7 +143,7 @@ def interface(wire="pcap:iface=eth0", capture=""):
         with Host(UNETD, spaces, "a", f"{d}/s", port, "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed"):
             ni = Ni(spaces, d)
             yield ni
-            looks_right(ni.capture)
+            looks_right(ni.capture, sent_by_us=corrupted)  # what came may be as the wire has made it
 
 
 def kernels_calls(ni, sizes):
