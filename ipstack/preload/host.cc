@@ -96,6 +96,7 @@ bool Host::come_out() noexcept {
 
 void Host::lock() noexcept {
   ++depth;
+  hold_off_cancellation();
   if (!mutex_.try_lock()) {
     wanting_.fetch_add(1, std::memory_order_relaxed);
     mutex_.lock();
@@ -110,9 +111,8 @@ void Host::unlock() noexcept { release(); }
 
 // While a thread sleeps: signal handlers that run then are the program's, and not inside. True: one has run, of a signal that came before.
 bool Host::release() noexcept {
-  const bool kick = hands_on();
+  if (hands_on()) kick_helper();  // under the lock, as a thread may be cancelled in write()
   mutex_.unlock();
-  if (kick) kick_helper();
   // Before handlers, of which one may leave by longjmp().
   if (cancellation != kUntouched) [[unlikely]] ::pthread_setcancelstate(std::exchange(cancellation, kUntouched), nullptr);
   return come_out();
@@ -120,6 +120,7 @@ bool Host::release() noexcept {
 
 void Host::regain() noexcept {
   ++depth;
+  hold_off_cancellation();
   wanting_.fetch_add(1, std::memory_order_relaxed);
   mutex_.lock();
   wanting_.fetch_sub(1, std::memory_order_relaxed);
@@ -137,7 +138,8 @@ void Host::give_way() noexcept {
 // A thread is not cancelled while it has the lock. To say so costs two locked instructions a call, behind which the core waits for what it
 // has stored: so threads only do it once the program has cancelled one, which it cannot while another has the lock.
 void Host::hold_off_cancellation() noexcept {
-  if (cancels_ && cancellation == kUntouched) [[unlikely]] ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
+  if (!cancels_.load(std::memory_order_relaxed) || cancellation != kUntouched) [[likely]] return;
+  ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
 }
 
 // ---- the stack

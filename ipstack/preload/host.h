@@ -123,7 +123,7 @@ class Host {
   // ---- under the lock
 
   // From here on the program cancels threads.
-  void expect_cancellation() noexcept { cancels_ = true; }
+  void expect_cancellation() noexcept { cancels_.store(true, std::memory_order_relaxed); }
 
   // Opens the stack if it is not open. False: errno says why.
   bool open();
@@ -172,6 +172,8 @@ class Host {
   // Waits until something happens to what `who` waits for, or a descriptor of `kernel` is ready (its revents say so), at most until
   // `until`. Gives the lock away meanwhile. May return for nothing.
   Woken wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask = nullptr);
+  // A signal that `mask` lets through has come, and been handled.
+  bool is_interrupted(Sleeper& who, const sigset_t& mask);
   // The same for a thread that waits for one file.
   Woken wait_for(File& file, std::span<pollfd> kernel, Nanoseconds until);
   // As above, and `attempt`, which says -EAGAIN until it can do what it is to do; it is told whether to look at the kernel's part, too: a
@@ -247,7 +249,7 @@ class Host {
 
   Table table_;
   std::mutex mutex_;
-  bool cancels_ = false;                 // the program has cancelled a thread
+  std::atomic<bool> cancels_{false};     // the program has cancelled a thread
   std::atomic<int> wanting_{0};          // threads that wait for the lock
   const Clock clock_;
   Rules rules_;

@@ -116,7 +116,7 @@ Host::Woken Host::wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until
   who.sleep_begins();
   if (turn()) return Woken::something;
   if (mask == nullptr && spin(who, kernel, until)) return Woken::something;
-  if (now() >= until && mask == nullptr) return Woken::timed_out;  // with a mask, what it lets through interrupts also who has no time
+  if (now() >= until) return Woken::timed_out;
   return sleep(who, kernel, until, mask);
 }
 
@@ -238,8 +238,8 @@ Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds unti
     if (asleep.is_interrupted()) {
       ready = -1;
       error = EINTR;
-    } else if (end > began || mask != nullptr) {
-      ready = poll_for(all, end == kForever ? kForever : std::max(end, began) - began, mask);
+    } else if (end > began) {
+      ready = poll_for(all, end == kForever ? kForever : end - began, mask);
       error = errno;
     }
   }
@@ -251,6 +251,12 @@ Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds unti
   if (ready < 0 && error == EINTR) return Woken::interrupted;
   turn();
   return ready == 0 && now() >= until ? Woken::timed_out : Woken::something;
+}
+
+// As ppoll() and pselect() say it at the end of their time.
+bool Host::is_interrupted(Sleeper& who, const sigset_t& mask) {
+  const Asleep asleep(*this, who);
+  return asleep.is_interrupted() || (poll_for({}, 0, &mask) < 0 && errno == EINTR);
 }
 
 // An idle program waits again and again for a time: nothing has come since, and it has done nothing but wait once more.

@@ -138,9 +138,12 @@ int poll_all(Waiting& waiting, Nanoseconds timeout, const sigset_t* mask) {
     host.turn();
     ready = waiting.look(false);
   }
-  if (ready != 0 || (timeout == 0 && mask == nullptr)) return ready;
-  const Nanoseconds until = timeout == kForever ? kForever : host.now() + timeout;
+  if (ready != 0) return ready;
   Sleeper& who = Host::this_thread();
+  // What the mask lets through is told also to who has no time.
+  const auto nothing = [&] { return mask != nullptr && host.is_interrupted(who, *mask) ? -EINTR : 0; };
+  if (timeout == 0) return nothing();
+  const Nanoseconds until = timeout == kForever ? kForever : host.now() + timeout;
   while (true) {
     Host::Woken woken;
     {
@@ -150,7 +153,9 @@ int poll_all(Waiting& waiting, Nanoseconds timeout, const sigset_t* mask) {
     ready = waiting.look(false);
     if (ready != 0) return ready;
     if (woken == Host::Woken::interrupted) return -EINTR;
-    if (host.now() >= until) return waiting.look(true);
+    if (host.now() < until) continue;
+    ready = waiting.look(true);
+    return ready != 0 ? ready : nothing();
   }
 }
 
