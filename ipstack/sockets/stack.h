@@ -417,9 +417,10 @@ class Stack {
                   const std::optional<tcp::Sequence>& begin);
   void send_cookie(const Address& local, const Address& remote, const ip::TcpView& segment);
   bool awaits_cookies() const noexcept;
-  // `later`: the first that the peer has said is lost, or comes yet, and only then it is connected. A reset would end a good connection.
+  // `later`: of somebody who was sent one: the first that he has said is lost, or comes yet, and only then he is connected.
   enum class CookieAnswer : uint8_t { none, later, first };
   CookieAnswer answers_cookie(const Address& local, const Address& remote, const ip::TcpView& segment) const noexcept;
+  uint32_t& asked_place(const Address& local, const Address& remote) noexcept;
   CookieAnswer overtakes_by_cookie(uint32_t index, const ip::TcpView& segment) const noexcept;
   bool take_cookie(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment);
   static void inherit(Socket& child, const Socket& parent);
@@ -545,6 +546,8 @@ class Stack {
   std::map<uint32_t, uint32_t> peek_offsets_;  // of the few sockets that have one
   uint32_t embryos_ = 0;            // connections whose handshake peers have begun
   Nanoseconds cookie_at_ = 0;       // when one was sent last
+  static constexpr uint32_t kAskedMax = 4096;
+  std::vector<uint32_t> asked_;     // hashes of flows that were sent a cookie, each at its place; empty: none was ever
 
   FastOpenCookies fast_open_;       // that we give
   FastOpenCache fast_open_cache_;   // that we have been given

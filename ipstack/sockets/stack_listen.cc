@@ -8,20 +8,17 @@ namespace unet::sockets {
 namespace {
 
 // A cookie is the initial sequence number: 24 bits of hash, 5 of time, 3 of the peer's MSS. Nothing is kept of who gets one; what else its
-// SYN said, window scale, SACK, timestamps, is not agreed upon then. Half of the hash is without the peer's initial number: by it an answer
-// is known that is not the first that the peer has said.
+// SYN said, window scale, SACK, timestamps, is not agreed upon then.
 constexpr std::array<uint16_t, 8> kCookieMss{216, 536, 1220, 1380, 1440, 1460, 4312, 8940};
 constexpr Nanoseconds kCookieTick = 64 * kSecond;
 constexpr uint32_t kCookieTicks = 2;  // for how many a cookie is good
 
 uint32_t cookie_of(const HashKey& key, const Address& local, const Address& remote, uint32_t sequence, uint64_t tick,
                    uint32_t mss) noexcept {
-  const uint64_t more = (tick & 0xFFFFFF) << 3 | mss;
-  const uint64_t flow = keyed_hash({key.first ^ 1, key.second}, local, remote, more);
-  const uint64_t whole = keyed_hash({key.first ^ 2, key.second}, local, remote, uint64_t{sequence} << 32 | more);
-  return static_cast<uint32_t>((flow & 0xFFF) << 20 | (whole & 0xFFF) << 8 | (tick & 31) << 3 | mss);
+  const uint64_t more = uint64_t{sequence} << 32 | (tick & 0xFFFFFF) << 3 | mss;
+  const auto hash = static_cast<uint32_t>(keyed_hash({key.first ^ 1, key.second}, local, remote, more));
+  return hash << 8 | static_cast<uint32_t>(tick & 31) << 3 | mss;
 }
-constexpr uint32_t kOfFlow = 0xFFF0'00FF;
 
 }  // namespace
 
@@ -197,6 +194,7 @@ void Stack::send_cookie(const Address& local, const Address& remote, const ip::T
                    .window = static_cast<uint16_t>(std::min(options_.tcp.receive_buffer, 0xFFFFu))};
   answer.fields.options.mss = static_cast<uint16_t>(mtu_from(local.host) - header - sizeof(ip::TcpHeader));
   cookie_at_ = now_;
+  asked_place(local, remote) = flows_.hash(local, remote);
   ++counters_.cookies_sent;
   send_segment(nullptr, local, remote, answer, nullptr);
 }
@@ -204,13 +202,21 @@ void Stack::send_cookie(const Address& local, const Address& remote, const ip::T
 // Whether cookies that were sent may be answered yet.
 bool Stack::awaits_cookies() const noexcept { return cookie_at_ != 0 && now_ - cookie_at_ <= kCookieTicks * kCookieTick; }
 
+// Who was sent a cookie and has not answered it yet, as far as memory of a fixed size goes: what he says may come before the first that he has
+// said, from which alone a cookie can be known. A reset would end a connection that is good.
+uint32_t& Stack::asked_place(const Address& local, const Address& remote) noexcept {
+  if (asked_.empty()) asked_.resize(kAskedMax);
+  return asked_[flows_.hash(local, remote) % kAskedMax];
+}
+
 Stack::CookieAnswer Stack::answers_cookie(const Address& local, const Address& remote, const ip::TcpView& segment) const noexcept {
   const uint32_t cookie = segment.acknowledgement.value - 1;
   const uint64_t now_tick = now_ / kCookieTick;
   const uint64_t age = (now_tick - (cookie >> 3 & 31)) & 31;
-  if (age >= kCookieTicks) return CookieAnswer::none;
-  const uint32_t wrong = cookie ^ cookie_of(key_, local, remote, segment.sequence.value - 1, now_tick - age, cookie & 7);
-  return wrong == 0 ? CookieAnswer::first : (wrong & kOfFlow) == 0 ? CookieAnswer::later : CookieAnswer::none;
+  const bool right = age < kCookieTicks && cookie_of(key_, local, remote, segment.sequence.value - 1, now_tick - age, cookie & 7) == cookie;
+  if (right) return CookieAnswer::first;
+  const uint32_t hash = flows_.hash(local, remote);
+  return asked_[hash % kAskedMax] == hash ? CookieAnswer::later : CookieAnswer::none;
 }
 
 // A SYN that comes twice may be answered by a cookie, and then, when there is room again, by an embryo, of other numbers and options. The
@@ -240,6 +246,7 @@ bool Stack::take_cookie(uint32_t listener, const Address& local, const Address& 
   }
   const uint32_t index = make_embryo(listener, local, remote);
   if (index == kNone) return true;
+  asked_place(local, remote) = 0;
   ++counters_.cookies_taken;
   // What was not kept is told again: the SYN, of which the SYN-ACK has left already.
   tcp::Connection& connection = *slab_[index].tcp.connection;
