@@ -202,8 +202,8 @@ void Stack::send_cookie(const Address& local, const Address& remote, const ip::T
 // Whether cookies that were sent may be answered yet.
 bool Stack::awaits_cookies() const noexcept { return cookie_at_ != 0 && now_ - cookie_at_ <= kCookieTicks * kCookieTick; }
 
-// Who was sent a cookie and has not answered it yet, as far as memory of a fixed size goes: what he says may come before the first that he has
-// said, from which alone a cookie can be known. A reset would end a connection that is good.
+// Who was sent a cookie and has not answered it yet, as far as memory of a fixed size goes: what he says may come before the first that he
+// has said, from which alone a cookie can be known. A reset would end a connection that is good.
 uint32_t& Stack::asked_place(const Address& local, const Address& remote) noexcept {
   if (asked_.empty()) asked_.resize(kAskedMax);
   return asked_[flows_.hash(local, remote) % kAskedMax];
