@@ -94,11 +94,13 @@ struct IpConfiguration {
   std::vector<Interface> interfaces;
   std::vector<Route> routes;
 
-  // The port has a way to where none of its networks is.
-  bool leads_to(const Interface& from, const ip::IpAddress& to) const {
-    return !(to.is_ipv4() ? from.gateway4 : from.gateway6).is_unspecified() ||
-           std::any_of(routes.begin(), routes.end(),
-                       [&](const Route& each) { return each.port == from.port && ip::same_network(to, each.network, each.prefix); });
+  // The longest prefix of a route by which the port leads to where none of its networks is; 0: it has a gateway; -1: it does not.
+  int leads_to(const Interface& from, const ip::IpAddress& to) const {
+    int longest = (to.is_ipv4() ? from.gateway4 : from.gateway6).is_unspecified() ? -1 : 0;
+    for (const Route& each : routes) {
+      if (each.port == from.port && ip::same_network(to, each.network, each.prefix)) longest = std::max<int>(longest, each.prefix);
+    }
+    return longest;
   }
 };
 

@@ -32,7 +32,7 @@ bool is_reachable(const IpConfiguration& all, const ip::IpAddress& to) {
     return true;
   }
   if (to.is_multicast() || to.is_limited_broadcast()) return !all.addresses.empty();
-  return std::any_of(all.interfaces.begin(), all.interfaces.end(), [&](const auto& each) { return all.leads_to(each, to); });
+  return std::any_of(all.interfaces.begin(), all.interfaces.end(), [&](const auto& each) { return all.leads_to(each, to) >= 0; });
 }
 
 bool is_own(const IpConfiguration& all, const ip::IpAddress& host) {

@@ -1,5 +1,6 @@
 // paths.cc - which addresses a stack has, which of them it speaks from, and how messages to the network begin.
 #include <algorithm>
+#include <climits>
 #include <cstring>
 
 #include "ipstack/sockets/stack.h"
@@ -12,24 +13,30 @@ bool Stack::is_own(const ip::IpAddress& address) const {
                      [&](const IpConfiguration::Address& each) { return !each.tentative && each.address == address; });
 }
 
-// RFC 6724 as far as a host with one or a few links needs it: the destination itself, an address of its network, of its scope on a link
-// that leads there.
+// RFC 6724 as far as a host with one or a few links needs it: the destination itself, an address of the link that leads there, which the
+// longest prefix says, and of its network there.
 bool Stack::source_for(const ip::IpAddress& to, ip::IpAddress& from) const {
   const IpConfiguration& configuration = network_.configuration();
-  const auto leads_there = [&](uint32_t port) {
-    return std::any_of(configuration.interfaces.begin(), configuration.interfaces.end(), [&](const IpConfiguration::Interface& each) {
-      return each.port == port && configuration.leads_to(each, to);
-    });
+  const auto longest_route = [&](uint32_t port) {
+    int longest = -1;
+    for (const IpConfiguration::Interface& each : configuration.interfaces) {
+      if (each.port == port) longest = std::max(longest, configuration.leads_to(each, to));
+    }
+    return longest;
   };
+  // By what the way there is found: the longest prefix, and of two the link's own network; then a gateway.
+  constexpr int kGateway = 3, kNetworks = 4, kItself = INT_MAX;
   const bool near = to.is_link_local() || to.is_multicast() || to.is_limited_broadcast();
   int best = 0;
   for (const IpConfiguration::Address& each : configuration.addresses) {
     if (each.tentative || each.address.is_ipv4() != to.is_ipv4()) continue;
     int rank = 0;
-    if (each.address == to) rank = 4;
-    else if (same_network(each.address, to, each.prefix)) rank = 3;
+    const int route = near || each.address.is_link_local() ? -1 : longest_route(each.port);
+    if (each.address == to) rank = kItself;
+    else if (same_network(each.address, to, each.prefix)) rank = kNetworks + 2 * std::max<int>(each.prefix, route) + (route <= each.prefix);
     else if (near) rank = each.address.is_link_local() == to.is_link_local() ? 2 : 1;
-    else if (!each.address.is_link_local() && leads_there(each.port)) rank = 2;
+    else if (route > 0) rank = kNetworks + 2 * route;
+    else if (route == 0) rank = kGateway;
     if (rank <= best) continue;
     best = rank;
     from = each.address;

@@ -1,4 +1,5 @@
 // ip_config.cc - how the configuration says which ports have IP.
+#include <algorithm>
 #include <charconv>
 
 #include "ipstack/wire/address.h"
@@ -12,10 +13,10 @@ constexpr size_t kStaticMax = kIpAddressesMax - 2;  // there is room for a link-
 
 tl::unexpected<Error> wrong(const std::string& text) { return fail(Errc::invalid_argument, text); }
 
-// "ADDRESS/PREFIX"
-Result<ip::HostAddress> parse_network(std::string_view text) {
+// "ADDRESS/PREFIX"; the address of a host, or what `parse` takes.
+Result<ip::HostAddress> parse_network(std::string_view text, Result<ip::IpAddress> (*parse)(std::string_view) = &ip::parse_ip) {
   const size_t slash = text.find('/');
-  const Result<ip::IpAddress> address = ip::parse_ip(text.substr(0, slash));
+  const Result<ip::IpAddress> address = parse(text.substr(0, slash));
   if (!address) return tl::unexpected(address.error());
   uint32_t prefix = 0;
   const std::string_view bits = slash == std::string_view::npos ? std::string_view() : text.substr(slash + 1);
@@ -61,14 +62,13 @@ Status add_ip_route(std::string_view text, engine::IpPortOptions& options) {
   const auto bad = [&](const std::string& why) { return wrong("route " + quoted(text) + ": " + why); };
   const size_t at = text.find('@');
   if (at == std::string_view::npos) return bad("write NETWORK/PREFIX@GATEWAY");
-  auto network = parse_network(text.substr(0, at));
+  const Result<ip::HostAddress> network = parse_network(text.substr(0, at), &ip::parse_address);
   if (!network) return bad(network.error().text);
   const Result<ip::IpAddress> gateway = ip::parse_ip(text.substr(at + 1));
   if (!gateway) return bad("its gateway: " + gateway.error().text);
   const ip::HostRoute route{network->address, network->prefix, *gateway};
   if (gateway->is_ipv4() != route.network.is_ipv4()) return bad("its gateway is of the other family");
-  if (gateway->is_loopback() || route.network.is_loopback()) return bad("no wire has that address");
-  if (route.leads_to(*gateway)) return bad("its gateway is in it");
+  if (gateway->is_loopback() || route.network.is_loopback() || route.network.is_multicast()) return bad("no wire has that address");
   if (has_bits_behind(route.network, route.prefix)) return bad("the network has bits behind its prefix");
   for (const ip::HostRoute& each : options.routes) {
     if (each.network == route.network && each.prefix == route.prefix) return bad("there is one to that network already");
@@ -132,6 +132,15 @@ Status check_ip_ports(const std::vector<engine::IpPortOptions>& all, size_t port
     }
   }
   for (const engine::IpPortOptions& each : all) {
+    for (const ip::HostRoute& route : each.routes) {
+      const auto is_it = [&](const ip::HostAddress& one) { return one.address == route.gateway; };
+      const auto is_near = [&](const ip::HostAddress& one) { return ip::same_network(one.address, route.gateway, one.prefix); };
+      const bool near = each.dhcp || each.autoconfigure || route.gateway.is_link_local() ||
+                        std::any_of(each.addresses.begin(), each.addresses.end(), is_near);
+      if (near && std::none_of(each.addresses.begin(), each.addresses.end(), is_it)) continue;
+      return wrong("ip: port " + std::to_string(each.port) + ": the gateway " + ip::text_of(route.gateway) + " of a route is no other " +
+                   "host of its networks");
+    }
     const uint32_t engine = engine_of_port(each.port, engines, port_engines);
     if (engine == 0) continue;
     return wrong("ip: port " + std::to_string(each.port) + " is one of engine " + std::to_string(engine) +

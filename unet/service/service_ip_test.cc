@@ -467,7 +467,7 @@ TEST_CASE("which ports have IP, as the configuration says it") {
   CHECK(routes->routes[2].gateway == address("fe80::9"));
   for (const char* wrong :
        {"", "10.2.0.0/16", "10.2.0.0@10.0.0.2", "10.2.0.0/0@10.0.0.2", "10.2.0.0/33@10.0.0.2", "10.2.0.0/16@", "10.2.0.0/15@x",
-        "10.2.0.1/16@10.0.0.2", "fd01::1/16@fe80::9", "10.2.0.0/16@fe80::9", "fd01::/16@10.0.0.2", "10.0.0.0/8@10.0.0.2",
+        "10.2.0.1/16@10.0.0.2", "fd01::1/16@fe80::9", "10.2.0.0/16@fe80::9", "fd01::/16@10.0.0.2",
         "127.0.0.0/8@10.0.0.2", "224.0.0.0/4@10.0.0.2", "10.2.0.0/16@127.0.0.1", "10.2.0.0/16@224.0.0.1",
         "10.2.0.0/16@10.0.0.2,route=10.2.0.0/16@10.0.0.3"}) {
     CAPTURE(wrong);
@@ -488,6 +488,12 @@ TEST_CASE("which ports have IP, as the configuration says it") {
   }
   const auto one = *parse_ip_port("0=10.0.0.1/24"), other = *parse_ip_port("1=10.0.0.1/24"), third = *parse_ip_port("1=10.0.0.2/24");
   CHECK(check_ip_ports({one, third}, 2, 1));
+  CHECK(parse_ip_port("0=10.0.0.1/24,route=0.0.0.0/1@10.0.0.2,route=128.0.0.0/1@10.0.0.2,route=::/1@fe80::1"));
+  const auto with = [](const char* text) { return check_ip_ports({*parse_ip_port(text)}, 1, 1); };
+  CHECK(with("0=10.0.0.1/24,route=10.2.0.0/16@10.0.0.2,route=fd01::/16@fe80::1"));
+  CHECK_FALSE(with("0=10.0.0.1/24,route=10.2.0.0/16@10.0.0.1"));
+  CHECK_FALSE(with("0=10.0.0.1/24,route=10.2.0.0/16@10.0.1.1"));
+  CHECK(with("0=dhcp,route=10.2.0.0/16@10.0.1.1"));
   CHECK_FALSE(check_ip_ports({one, third}, 1, 1));  // there is no port 1
   CHECK_FALSE(check_ip_ports({one, other}, 2, 1));  // one address at two ports
   CHECK_FALSE(check_ip_ports({one, one}, 2, 1));
