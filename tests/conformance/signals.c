@@ -201,21 +201,29 @@ CASE(signal_poll, "poll(), select(), epoll_wait() are interrupted, with SA_RESTA
   }
 }
 
-CASE(signal_masked, "ppoll(), pselect(), epoll_pwait() let a blocked signal through, and only then") {
-  int ends[2];
-  sigset_t blocked, open;
+// SIGUSR1 is blocked, but not in `open`; the first of two streams is in `reads` and in the epoll set that this returns.
+static int blocked_and_asked(int ends[2], sigset_t* open, fd_set* reads) {
+  sigset_t blocked;
   struct epoll_event event = {EPOLLIN, {.u64 = 1}};
   streams(ends);
   const int e = (int)MUST(epoll_create1(0));
   MUST(epoll_ctl(e, EPOLL_CTL_ADD, ends[0], &event));
-  struct pollfd one = {ends[0], POLLIN, 0};
-  fd_set reads;
-  FD_ZERO(&reads);
-  FD_SET(ends[0], &reads);
-  sigemptyset(&open);
+  FD_ZERO(reads);
+  FD_SET(ends[0], reads);
+  sigemptyset(open);
   sigemptyset(&blocked);
   sigaddset(&blocked, SIGUSR1);
   sigprocmask(SIG_BLOCK, &blocked, NULL);
+  return e;
+}
+
+CASE(signal_masked, "ppoll(), pselect(), epoll_pwait() let a blocked signal through, and only then") {
+  int ends[2];
+  sigset_t open;
+  struct epoll_event event;
+  fd_set reads;
+  const int e = blocked_and_asked(ends, &open, &reads);
+  struct pollfd one = {ends[0], POLLIN, 0};
   count_signal(SIGUSR1, 0);
   CALL(kill(getpid(), SIGUSR1));
   CALL(poll(&one, 1, 20));
@@ -235,19 +243,11 @@ CASE(signal_masked, "ppoll(), pselect(), epoll_pwait() let a blocked signal thro
 CASE(signal_masked_no_time, "what a mask lets through interrupts poll() and select() that have no time, but not epoll_pwait()") {
   int ends[2];
   const struct timespec none = {0, 0}, wrong = {0, 1000000000};
-  sigset_t blocked, open;
-  struct epoll_event event = {EPOLLIN, {.u64 = 1}};
-  streams(ends);
-  const int e = (int)MUST(epoll_create1(0));
-  MUST(epoll_ctl(e, EPOLL_CTL_ADD, ends[0], &event));
-  struct pollfd one = {ends[0], POLLIN, 0};
+  sigset_t open;
+  struct epoll_event event;
   fd_set reads;
-  FD_ZERO(&reads);
-  FD_SET(ends[0], &reads);
-  sigemptyset(&open);
-  sigemptyset(&blocked);
-  sigaddset(&blocked, SIGUSR1);
-  sigprocmask(SIG_BLOCK, &blocked, NULL);
+  const int e = blocked_and_asked(ends, &open, &reads);
+  struct pollfd one = {ends[0], POLLIN, 0};
   count_signal(SIGUSR1, SA_RESTART);
   CALL(ppoll(&one, 1, &none, &open));
   CALL(pselect(ends[0] + 1, &reads, NULL, NULL, &none, &open));
