@@ -57,7 +57,8 @@ def looks_right(capture, sent_by_us=False, but=""):
         wrong += f" and (ip.src#1 == {OURS[4]} or ipv6.src#1 == {OURS[6]})"
     if but:
         wrong += f" and not ({but})"
-    for _ in range(10 * WAIT):  # what is being written has no end yet
+    end = time.monotonic() + WAIT
+    while time.monotonic() < end:  # what is being written has no end yet; what a killed process wrote may never have one
         status, out, err = run("tshark", "-r", capture, *checks, *plain, "-Y", wrong)
         if "cut short" not in err:
             break

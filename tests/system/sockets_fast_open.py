@@ -83,8 +83,9 @@ def wire():
         give_kernel(spaces, KERNELS)
         subprocess.run(["ip", "netns", "exec", spaces["b"], "sh", "-c", "echo 3 > /proc/sys/net/ipv4/tcp_fastopen"], check=True)
         port = f"capture:file={d}/wire.pcapng / pcap:iface=eth0"
-        with Host(UNETD, spaces, "a", f"{d}/s", port, "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed"):
+        with Host(UNETD, spaces, "a", f"{d}/s", port, "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed") as host:
             yield spaces, os.environ | {"UNET_NI": f"unix:{d}/s"}
+            require(host.stop() == 0, "unetd did not end well")
         looks_right(f"{d}/wire.pcapng")
 
 

@@ -78,10 +78,11 @@ def routed():
             ip("-n", spaces["b"], f"-{v}", "route", "add", "default", "via", ROUTERS[v])
         beyond = {v: ipaddress.ip_interface(f"{BEYOND[v]}/{PREFIX[v]}").network for v in VERSIONS}
         given = ",".join([*OUR_ADDRESSES, *(f"route={beyond[v]}@{KERNELS[v]}" for v in VERSIONS), "unprobed"])
-        with Host(UNETD, spaces, "a", f"{d}/s", f"capture:file={d}/wire.pcapng / pcap:iface=eth0", "--ip", f"0={given}"):
+        with Host(UNETD, spaces, "a", f"{d}/s", f"capture:file={d}/wire.pcapng / pcap:iface=eth0", "--ip", f"0={given}") as host:
             it = Routed(spaces, d)
             with it.ours, it.kernel:
                 yield it
+            require(host.stop() == 0, "unetd did not end well")
         # Of what was too long a router quotes a part, of which tshark sums the segment.
         looks_right(it.capture, but="icmpv6.type == 2 or (icmp.type == 3 and icmp.code == 4)")
 
