@@ -92,7 +92,7 @@ const std::vector<Benchmark>& all_benchmarks() {
            "As bandwidth, the size being that of the calls. Ratio: over the kernel's sockets on loopback that poll (kernel-tcp-busy),\n"
            "with cubic, at the same size; of wires as in tcp-rtt, raw-*-segments counting the 1448 bytes of payload that TCP has in a\n"
            "frame of 1500. tcp-*-to-kernel and -from-kernel: ours at one end of a veth pair, Linux's TCP at the other. Processor time\n"
-           "(`cpu`): of both sides and of unetd, the warm-up's share included; who polls uses all of his core, and what the kernel does\n"
+           "(`cpu`): of each side and of unetd, the warm-up's share included; who polls uses all of his core, and what the kernel does\n"
            "in threads of its own is not in it.",
        .metric = "bandwidth",
        .unit = "GB/s",
@@ -109,7 +109,8 @@ const std::vector<Benchmark>& all_benchmarks() {
            "for so long, one way. late_1%: one frame in a hundred comes behind those that were sent after it, by 1 ms if the wire has a\n"
            "delay. Ours over net_af_packet, embedded at both ends, and the kernel's, each with cubic and with bbr, single segments of\n"
            "1500 bytes. Goodput: what B had in 0.4 to 5 s, after 0.1 to 2 s, each path in turn over a new connection. Ratio: over its\n"
-           "own goodput on the whole wire; in further records over the kernel's. --seconds means nothing.",
+           "own goodput on the whole wire; in further records over the kernel's. Processor time as in tcp-stream, of each side; ours\n"
+           "poll. --seconds means nothing.",
        .metric = "goodput",
        .unit = "GB/s",
        .sockets = "tcp",
@@ -128,9 +129,9 @@ const std::vector<Benchmark>& all_benchmarks() {
            "as fast as can be; sockperf-*: round trips of 64 B, both sides polling, -blocked: both sleeping until something comes;\n"
            "redis-set-N, redis-get-N: requests of N clients, without pipelining; wrk: requests for a page of 1 KiB on 32 connections.\n"
            "_p50, _p99: times of its requests. _cpu: processor time of client, server and unetd for each byte, datagram or request,\n"
-           "with the start of the client; what the kernel does in threads of its own is not in it. redis-idle, nginx-idle: the\n"
-           "server and unetd while nobody asks (redis itself looks ten times a second, nginx does not). Ratio: over the kernel's in\n"
-           "the same repetition.",
+           "with the start of the client, and _cpu_client and _cpu_server of one of them (the rest is unetd's); what the kernel does\n"
+           "in threads of its own is not in it. redis-idle, nginx-idle: the server and unetd while nobody asks (redis itself looks ten\n"
+           "times a second, nginx does not). Ratio: over the kernel's in the same repetition.",
        .metric = "iperf3-tcp",
        .unit = "as each figure says"},
       {.name = "udp-rtt",

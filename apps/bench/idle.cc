@@ -25,7 +25,7 @@ Result<double> share_of_core(Session& session, size_t index, uint32_t size) {
   if (!result) return tl::unexpected(result.error());
   auto after = cpu_time_of(services);
   if (!after) return tl::unexpected(after.error());
-  return 100.0 * static_cast<double>(*after - *before + result->cpu) / static_cast<double>(result->elapsed);
+  return 100.0 * static_cast<double>(*after - *before + result->cpu_a + result->cpu_b) / static_cast<double>(result->elapsed);
 }
 
 }  // namespace

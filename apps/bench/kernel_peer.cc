@@ -1,6 +1,7 @@
-// kernel_peer.cc - ours at one end of a veth pair, Linux's TCP at the other: what a host that uses U-Net has with hosts that do not.
+// kernel_peer.cc - ours at one end of a veth pair or of a tap, Linux's TCP at the other: what a host that uses U-Net has with hosts, and
+// with programs of its own, that do not.
 //
-// Ours has an address of its own on an interface of the kernel's, by a driver that works on such; kDrivers is where a further one is added.
+// Ours has an address of its own on the network of an interface of the kernel's; kDrivers is where a further driver is added.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -24,12 +25,15 @@ constexpr uint16_t kPort = 7999;
 constexpr Nanoseconds kConnectTime = 10 * kSecond;
 
 struct PeerDriver {
-  const char* name;      // of the specification NAME:iface=INTERFACE
-  bool offloads;         // it takes segments of 64 KiB and checksums that are not there yet
+  enum class Wire : uint8_t { veth, plain_veth, tap };  // plain: without offloads, for who takes frames of the MTU only
+  const char* name;
+  Wire wire;
   const char* setting;
 };
-constexpr PeerDriver kDrivers[] = {{"packet", true, "packet:iface= on a veth pair with its offloads: segments of 64 KiB"},
-                                   {"pcap", false, "pcap:iface= on a veth pair whose offloads are all off"}};
+constexpr PeerDriver kDrivers[] = {
+    {"packet", PeerDriver::Wire::veth, "packet:iface= on a veth pair with its offloads: segments of 64 KiB"},
+    {"tap", PeerDriver::Wire::tap, "tap:name= whose other end is the kernel's of the same host, with its offloads: segments of 64 KiB"},
+    {"pcap", PeerDriver::Wire::plain_veth, "pcap:iface= on a veth pair whose offloads are all off"}};
 
 class KernelPeer final : public Contender {
  public:
@@ -44,15 +48,21 @@ class KernelPeer final : public Contender {
   Status prepare(Environment& environment) override {
     auto pair = environment.namespaces();
     if (!pair) return tl::unexpected(pair.error());
-    auto veth = (*pair)->add_veth({.offloads = driver_.offloads});
-    if (!veth) return tl::unexpected(veth.error());
     const bool at_a = ours_ == Side::a;
-    our_namespace_ = at_a ? (*pair)->name_a() : (*pair)->name_b();
-    interface_ = at_a ? veth->interface_a : veth->interface_b;
-    // One that nobody has, on the network of both ends.
-    our_address_ = veth->address_a.substr(0, veth->address_a.rfind('.')) + ".77";
-    kernel_address_ = at_a ? veth->address_b : veth->address_a;
-    return listen_at(at_a ? (*pair)->name_b() : (*pair)->name_a());
+    const std::string& kernels = at_a ? (*pair)->name_b() : (*pair)->name_a();
+    if (driver_.wire == PeerDriver::Wire::tap) {
+      namespace_ = kernels;
+      kernel_address_ = at_a ? "10.86.0.1" : "10.86.1.1";
+      specification_ = std::string("tap:name=bench-tap-") + (at_a ? "a" : "b") + ",address=" + kernel_address_ + "/24";
+    } else {
+      auto veth = (*pair)->add_veth({.offloads = driver_.wire == PeerDriver::Wire::veth});
+      if (!veth) return tl::unexpected(veth.error());
+      namespace_ = at_a ? (*pair)->name_a() : (*pair)->name_b();
+      kernel_address_ = at_a ? veth->address_b : veth->address_a;
+      specification_ = std::string(driver_.name) + ":iface=" + (at_a ? veth->interface_a : veth->interface_b);
+    }
+    our_address_ = kernel_address_.substr(0, kernel_address_.rfind('.')) + ".77";  // nobody has it
+    return listen_at(kernels);
   }
 
   Status set_up(const RunContext& run, Environment&) override {
@@ -84,6 +94,8 @@ class KernelPeer final : public Contender {
     const int fd = listener_.get();
     constexpr std::string_view cubic = "cubic";
     setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, cubic.data(), static_cast<socklen_t>(cubic.size()));
+    const int on = 1;
+    setsockopt(fd, IPPROTO_IP, IP_FREEBIND, &on, sizeof on);  // a tap is there when ours is
     const SocketName at(kernel_address_, kPort);
     if (bind(fd, at.get(), sizeof at.bytes) != 0 || listen(fd, 1) != 0) return fail_errno("listening at " + kernel_address_, errno);
     return {};
@@ -105,9 +117,9 @@ class KernelPeer final : public Contender {
   Status open_ours(const RunContext& run) {
     std::unique_ptr<Driver> driver;
     {
-      auto scope = NamespaceScope::enter(our_namespace_);
+      auto scope = NamespaceScope::enter(namespace_);
       if (!scope) return tl::unexpected(scope.error());
-      auto made = apps::make_driver(std::string(driver_.name) + ":iface=" + interface_, true);
+      auto made = apps::make_driver(specification_, true);
       if (!made) return tl::unexpected(made.error());
       driver = std::move(*made);
     }
@@ -133,7 +145,8 @@ class KernelPeer final : public Contender {
 
   const PeerDriver& driver_;
   const Side ours_;
-  std::string our_namespace_, interface_, our_address_, kernel_address_;
+  std::string namespace_, specification_;  // of our driver
+  std::string our_address_, kernel_address_;
   Descriptor listener_, stream_;
   std::unique_ptr<Context> context_;
   std::unique_ptr<Sockets> sockets_;

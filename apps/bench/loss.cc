@@ -12,10 +12,15 @@ namespace unet::bench {
 
 namespace {
 
-// By path: a value for each condition in each repetition; 0 where there is none.
-using Values = std::map<size_t, std::array<std::vector<double>, kConditions.size()>>;
+struct Goodputs {
+  std::vector<double> values;  // one for each repetition; 0 where nothing came
+  std::vector<CpuUse> cpu;     // of those in which something came
+};
 
-Result<double> goodput(Session& session, size_t index, uint32_t size, size_t condition) {
+// By path and condition.
+using Values = std::map<size_t, std::array<Goodputs, kConditions.size()>>;
+
+Status add_goodput(Goodputs& to, Session& session, size_t index, uint32_t size, size_t condition) {
   const Slice slice{.workload = Workload::lossy,
                     .size = size,
                     .iterations = kConditions[condition].ms,
@@ -24,7 +29,12 @@ Result<double> goodput(Session& session, size_t index, uint32_t size, size_t con
   auto result = session.run(index, slice);
   if (!result) return tl::unexpected(result.error());
   const std::vector<double> values = values_of(slice, *result);
-  return values.empty() ? 0 : values.front();
+  const double value = values.empty() ? 0 : values.front();
+  to.values.push_back(value);
+  // Each byte's share of a core: what comes in the time that does not count took as much as what comes in the time that does.
+  const double bytes = value * static_cast<double>(result->elapsed);
+  if (bytes > 0) to.cpu.push_back({static_cast<double>(result->cpu_a) / bytes, static_cast<double>(result->cpu_b) / bytes, 0});
+  return {};
 }
 
 std::optional<double> ratio(const std::vector<double>& of, const std::vector<double>& to) {
@@ -42,11 +52,12 @@ bool is_chosen(const Condition& condition, const MeasureOptions& options) {
 }
 
 Record record_of(const Benchmark& benchmark, const ContenderInfo& info, uint32_t size, const MeasureOptions& options, size_t condition,
-                 const std::vector<double>& values) {
+                 const Goodputs& goodputs) {
   Record record = record_without_figures(benchmark, info, size, options);
   record.metric = std::string("goodput_") + kConditions[condition].name;
-  record.summary = summarize_rates(values);
-  record.slices = values.size();
+  record.summary = summarize_rates(goodputs.values);
+  record.slices = goodputs.values.size();
+  if (!benchmark.sockets.empty() && !goodputs.cpu.empty()) record.cpu = median_of(goodputs.cpu);
   return record;
 }
 
@@ -67,10 +78,9 @@ Result<std::vector<Record>> measure_loss(Session& session, const Benchmark& benc
       if (condition != first && !is_chosen(kConditions[condition], options)) continue;
       for (const size_t index : paths) {
         if (!session.refusal(index).empty()) continue;
-        auto value = goodput(session, index, size, condition);
-        if (session.over()) return tl::unexpected(value.error());
-        if (value) values[index][condition].push_back(*value);
-        else std::fprintf(stderr, "unet-bench: %s: %s\n", benchmark.name.c_str(), value.error().text.c_str());
+        const Status added = add_goodput(values[index][condition], session, index, size, condition);
+        if (session.over()) return tl::unexpected(added.error());
+        if (!added) std::fprintf(stderr, "unet-bench: %s: %s\n", benchmark.name.c_str(), added.error().text.c_str());
       }
     }
   }
@@ -78,16 +88,16 @@ Result<std::vector<Record>> measure_loss(Session& session, const Benchmark& benc
   for (const auto& [index, of] : values) {
     const ContenderInfo& info = session.contender(index).info();
     for (size_t condition = first; condition < end; ++condition) {
-      if (of[condition].empty()) continue;
+      if (of[condition].values.empty()) continue;
       Record record = record_of(benchmark, info, size, options, condition, of[condition]);
-      record.limit = median(of[first]);
-      record.ratio = ratio(of[condition], of[first]);
+      record.limit = median(of[first].values);
+      record.ratio = ratio(of[condition].values, of[first].values);
       record.baseline = kWholeWire;
       records.push_back(record);
       for (const auto& [other, its] : values) {
-        if (info.kind != Kind::ours || session.contender(other).info().kind != Kind::kernel || its[condition].empty()) continue;
-        record.limit = median(its[condition]);
-        record.ratio = ratio(of[condition], its[condition]);
+        if (info.kind != Kind::ours || session.contender(other).info().kind != Kind::kernel || its[condition].values.empty()) continue;
+        record.limit = median(its[condition].values);
+        record.ratio = ratio(of[condition].values, its[condition].values);
         record.baseline = session.contender(other).info().path;
         records.push_back(record);
       }

@@ -31,7 +31,7 @@ struct Participant {
   std::vector<Repetition> repetitions;
   std::vector<double> batched;  // of kept slices: for p50 and mean
   std::vector<double> single;   // of kept slices: for p99 and p999
-  std::vector<double> cpu;      // of kept slices
+  std::vector<CpuUse> cpu;      // of kept slices
 };
 
 constexpr Workload kCategories[] = {Workload::am_short, Workload::am_medium, Workload::am_long};
@@ -55,7 +55,7 @@ bool times_each(const Benchmark& benchmark) { return is_latency(benchmark.worklo
 struct SliceValues {
   double p50 = 0;
   std::vector<double> batched, single;
-  double cpu = 0;
+  CpuUse cpu;
   bool disturbed = false;
 };
 
@@ -177,10 +177,10 @@ Result<SliceValues> Measurement::slice_of(Participant& participant) {
   const Nanoseconds services = services_time(participant.index);
   auto result = session_.run(participant.index, slice);
   if (!result) return tl::unexpected(result.error());
-  const Nanoseconds used = services_time(participant.index) - services + result->cpu;
   // The warm-up's messages are among those that it was used for.
-  const double per = slice.workload == Workload::bandwidth ? slice.size : 1;
-  values.cpu = static_cast<double>(used) / static_cast<double>(slice.iterations + slice.warm_up) / per;
+  const double count = static_cast<double>(slice.iterations + slice.warm_up) * (slice.workload == Workload::bandwidth ? slice.size : 1);
+  const auto each = [&](Nanoseconds used) { return static_cast<double>(used) / count; };
+  values.cpu = {.a = each(result->cpu_a), .b = each(result->cpu_b), .services = each(services_time(participant.index) - services)};
   values.batched = values_of(slice, *result);
   if (values.batched.empty()) return fail(Errc::protocol, path_of(participant) + ": a slice without a result");
   values.p50 = median(values.batched);
@@ -272,7 +272,7 @@ Record Measurement::record_of(const Participant& participant) const {
   record.limit = median_of(participant.repetitions, &Repetition::limit);
   record.ratio = ratio_to_limit(participant.repetitions, benchmark_.relation);
   record.baseline = benchmark_.limit_path(size_);
-  if (!benchmark_.sockets.empty() && info.kind != Kind::limit && !participant.cpu.empty()) record.cpu = median(participant.cpu);
+  if (!benchmark_.sockets.empty() && info.kind != Kind::limit && !participant.cpu.empty()) record.cpu = median_of(participant.cpu);
   if (info.wire && benchmark_.workload == Workload::put && !benchmark_.layers) compare_with_messages(participant, record);
   if (record.path == record.baseline && record.ratio) record.ratio = 1;  // by definition; the slices around it are its own
   if (!info.layer) compare_with_baseline(participant, record);

@@ -27,22 +27,29 @@ constexpr uint32_t kPageBytes = 1024;
 
 struct Measured {
   std::string said;
-  double cpu_ns = 0;  // of client, server and services, while the client ran
+  double client_ns = 0, server_ns = 0, services_ns = 0;  // processor time while the client ran
 };
 
 // A client from its start to its end, and what everybody used meanwhile.
 Result<Measured> measure(const ProgramSetting& setting, const Child& server, const Command& command) {
-  std::vector<int> counted = server.processes();
-  counted.insert(counted.end(), setting.place.services.begin(), setting.place.services.end());
-  auto before = cpu_time_of(counted);
-  if (!before) return tl::unexpected(before.error());
+  const std::vector<int> servers = server.processes();
+  auto server_before = cpu_time_of(servers), services_before = cpu_time_of(setting.place.services);
+  if (!server_before || !services_before) return tl::unexpected((server_before ? services_before : server_before).error());
   auto client = Child::start(command, setting.place.client);
   if (!client) return tl::unexpected(client.error());
   auto end = client->finish(kPatience + 4 * setting.seconds * kSecond);
   if (!end) return tl::unexpected(end.error());
-  auto after = cpu_time_of(counted);
-  if (!after) return tl::unexpected(after.error());
-  return Measured{std::move(end->said), static_cast<double>(end->cpu + *after - *before)};
+  auto server_after = cpu_time_of(servers), services_after = cpu_time_of(setting.place.services);
+  if (!server_after || !services_after) return tl::unexpected((server_after ? services_after : server_after).error());
+  return Measured{std::move(end->said), static_cast<double>(end->cpu), static_cast<double>(*server_after - *server_before),
+                  static_cast<double>(*services_after - *services_before)};
+}
+
+// For each of so many bytes, datagrams or requests: of all, and of the two sides.
+void add_cpu(Figures& figures, const std::string& name, const char* unit, const Measured& measured, double count) {
+  figures.push_back({name + "_cpu", unit, (measured.client_ns + measured.server_ns + measured.services_ns) / count});
+  figures.push_back({name + "_cpu_client", unit, measured.client_ns / count});
+  figures.push_back({name + "_cpu_server", unit, measured.server_ns / count});
 }
 
 Result<Child> start_server(const ProgramSetting& setting, const Command& command, const std::string& ready) {
@@ -65,11 +72,11 @@ Status run_iperf3(const ProgramSetting& setting, uint32_t datagram, Figures& fig
   if (!transferred) return tl::unexpected(transferred.error());
   if (datagram == 0) {
     figures.push_back({"iperf3-tcp", "GB/s", transferred->bytes / transferred->seconds / 1e9});
-    figures.push_back({"iperf3-tcp_cpu", "s/GB", measured->cpu_ns / transferred->bytes});
+    add_cpu(figures, "iperf3-tcp", "s/GB", *measured, transferred->bytes);
     return {};
   }
   figures.push_back({"iperf3-udp-" + bytes, "msg/s", transferred->datagrams / transferred->seconds});
-  figures.push_back({"iperf3-udp-" + bytes + "_cpu", "ns", measured->cpu_ns / transferred->datagrams});
+  add_cpu(figures, "iperf3-udp-" + bytes, "ns", *measured, transferred->datagrams);
   return {};
 }
 
@@ -102,7 +109,7 @@ Status run_sockperf(const ProgramSetting& setting, SockperfKind kind, Figures& f
   if (!answered) return tl::unexpected(answered.error());
   figures.push_back({name + "_p50", "ns", answered->p50});
   figures.push_back({name + "_p99", "ns", answered->p99});
-  if (!kind.polls) figures.push_back({name + "_cpu", "ns", measured->cpu_ns / answered->count});
+  if (!kind.polls) add_cpu(figures, name, "ns", *measured, answered->count);
   return {};
 }
 
@@ -142,7 +149,7 @@ Status run_redis_clients(const ProgramSetting& setting, const Child& server, con
     figures.push_back({name + clients + "_p50", "ns", answered->p50});
     figures.push_back({name + clients + "_p99", "ns", answered->p99});
   }
-  figures.push_back({"redis-" + clients + "_cpu", "ns", measured->cpu_ns / (2.0 * static_cast<double>(requests))});
+  add_cpu(figures, "redis-" + clients, "ns", *measured, 2.0 * static_cast<double>(requests));
   return {};
 }
 
@@ -185,7 +192,7 @@ Status run_wrk(const ProgramSetting& setting, Figures& figures) {
   figures.push_back({"wrk", "req/s", answered->rate});
   figures.push_back({"wrk_p50", "ns", answered->p50});
   figures.push_back({"wrk_p99", "ns", answered->p99});
-  figures.push_back({"wrk_cpu", "ns", measured->cpu_ns / answered->count});
+  add_cpu(figures, "wrk", "ns", *measured, answered->count);
   return {};
 }
 

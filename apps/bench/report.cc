@@ -153,6 +153,7 @@ std::string format_value(double value, const std::string& unit) {
   if (unit == "msg/s" || unit == "words/s") return three_digits(value / 1e6) + " M/s";
   if (unit == "conn/s" || unit == "req/s") return three_digits(value / 1e3) + " k/s";
   if (unit == "GB/s" && value < 0.0995) return three_digits(value * 1e3) + " MB/s";
+  if (unit == "s/GB" && value < 0.9995) return three_digits(value * 1e3) + " ms/GB";
   if (unit == "%") return print_number("%.3f %%", value);
   return three_digits(value) + " " + unit;
 }
@@ -177,8 +178,12 @@ std::string to_json(const std::vector<Record>& records) {
     if (record.ratio) object["ratio"] = *record.ratio;
     else object["ratio"] = nullptr;
     object["baseline"] = record.baseline;
-    if (record.cpu) object["cpu"] = *record.cpu;
-    else object["cpu"] = nullptr;
+    const auto cpu = [&](const char* name, double value) { object[name] = record.cpu ? nlohmann::ordered_json(value) : nullptr; };
+    const CpuUse use = record.cpu.value_or(CpuUse{});
+    cpu("cpu", use.sum());
+    cpu("cpu_a", use.a);
+    cpu("cpu_b", use.b);
+    cpu("cpu_services", use.services);
     if (record.distribution.empty()) object["distribution"] = nullptr;
     else object["distribution"] = record.distribution;
     if (record.timeline.empty()) object["timeline"] = nullptr;
@@ -249,9 +254,12 @@ std::string to_tables(const std::vector<Record>& records, TableStyle style) {
     table(bench + ": p999", figure(&Summary::p999));
   }
   if (std::any_of(records.begin(), records.end(), [](const Record& record) { return record.cpu.has_value(); })) {
-    table(bench + ": processor time of both sides and services", matrix(records, "path", [](const Record& record) {
+    table(bench + ": processor time of side A + side B + services", matrix(records, "path", [](const Record& record) {
             if (!record.cpu) return std::string("-");
-            return record.unit == "GB/s" ? format_value(*record.cpu, "s/GB") : format_value(*record.cpu, "ns");
+            const auto& [a, b, services] = *record.cpu;
+            const char* const unit = record.unit == "GB/s" ? "s/GB" : "ns";
+            const std::string sides = format_value(a, unit) + " + " + format_value(b, unit);
+            return services == 0 ? sides : sides + " + " + format_value(services, unit);
           }));
   }
   return text + dropped_line(records);

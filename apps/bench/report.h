@@ -24,7 +24,7 @@ struct Record {
   double limit = 0;             // the limit's p50 around the kept slices
   std::optional<double> ratio;  // nothing when every slice was dropped, or nothing to compare with
   std::string baseline;         // what ratio compares with
-  std::optional<double> cpu;    // of sockets: processor time of both sides and of services, ns for each message, or for each byte (s/GB)
+  std::optional<CpuUse> cpu;    // of sockets
   std::string command;
   std::string setting;          // how the path was set up
   uint64_t slices = 0;          // all: kept, dropped, disturbed
@@ -46,7 +46,8 @@ constexpr const char* kLong = "_long";
 // A list of flat objects, as DESIGN names the fields: bench, path, size, metric, unit, p50, p99, p999, mean, samples, limit,
 // ratio, baseline, command; and setting, slices, dropped, disturbed; distribution, a list of the values at kDistribution; timeline.
 // Figures are null where no slice was left, ratio where there is nothing to compare with,
-// cpu (ns for each message, or byte) but of sockets, distribution and timeline of what has none.
+// cpu (ns for each message, or byte; of all, and in cpu_a, cpu_b and cpu_services of each) but of sockets, distribution and timeline of
+// what has none.
 std::string to_json(const std::vector<Record>& records);
 
 enum class TableStyle : uint8_t { text, markdown };

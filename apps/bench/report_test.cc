@@ -48,6 +48,23 @@ TEST_CASE("report: JSON is a list of flat records with every field") {
   CHECK(nlohmann::json::parse(to_json({})).empty());
 }
 
+TEST_CASE("report: processor time is of each side, and of services where there are any") {
+  Record tcp = record_of("tcp-local", 64, 300, 3), stream = record_of("tcp-local", 64, 4, 8);
+  tcp.cpu = {.a = 150, .b = 160, .services = 0};
+  stream.unit = "GB/s";
+  stream.cpu = {.a = 0.1, .b = 0.2, .services = 0.05};
+  const auto list = nlohmann::json::parse(to_json({tcp, stream, record_of("limit-pingpong", 64, 100, 1)}));
+  CHECK(list[0]["cpu"] == 310.0);
+  CHECK(list[0]["cpu_a"] == 150.0);
+  CHECK(list[0]["cpu_b"] == 160.0);
+  CHECK(list[1]["cpu_services"] == 0.05);
+  for (const char* field : {"cpu", "cpu_a", "cpu_b", "cpu_services"}) CHECK(list[2][field].is_null());
+  const std::string title = "rtt: processor time of side A + side B + services\n";
+  const std::string rows = "  path                  64 B\n  tcp-local  150 ns + 160 ns\n";
+  CHECK(to_tables({tcp}, TableStyle::text).find(title + rows) != std::string::npos);
+  CHECK(to_tables({stream}, TableStyle::text).find("100 ms/GB + 200 ms/GB + 50.0 ms/GB") != std::string::npos);
+}
+
 TEST_CASE("report: ratios come first, columns are sizes, absent figures are dashes") {
   const std::string text = to_tables(
       {record_of("local", 8, 120, 1.2), record_of("kernel-udp", 8, 6400, 64), record_of("local", 48, 130, 1.3)}, TableStyle::text);

@@ -259,7 +259,7 @@ Result<Session::SliceResult> Session::run(size_t index, const Slice& slice) {
   if (streamed && !parked) outcome.messages = control_->outcome.messages;
   const Nanoseconds other_waited = parked ? run_delay_of(services) - services_waited : control_->outcome.waited_ns;
   const Nanoseconds waited = std::max(own_outcome_.waited_ns, other_waited);
-  return SliceResult{outcome, &samples_, monotonic_now() - start, waited, own_outcome_.cpu_ns + control_->outcome.cpu_ns};
+  return SliceResult{outcome, &samples_, monotonic_now() - start, waited, own_outcome_.cpu_ns, control_->outcome.cpu_ns};
 }
 
 Status Session::set_idle_endpoints(size_t index, uint32_t count) {

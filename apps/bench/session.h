@@ -35,7 +35,7 @@ class Session {
     const std::vector<uint64_t>* samples;  // valid until the next slice
     Nanoseconds elapsed;                   // of the whole exchange, warm-up included
     Nanoseconds waited;                    // by the side that waited longer for its core (run_delay.h)
-    Nanoseconds cpu;                       // processor time of both sides, inside run() only
+    Nanoseconds cpu_a, cpu_b;              // processor time of the sides, inside run() only
   };
   // Runs one slice on both sides. An error: the contender is out, or the whole run is to stop (ask stop_reason()).
   Result<SliceResult> run(size_t index, const Slice& slice);

@@ -66,6 +66,15 @@ bool Repetition::add(const SliceValue& slice, double tolerance) {
   return true;
 }
 
+CpuUse median_of(const std::vector<CpuUse>& uses) {
+  const auto of = [&](double CpuUse::*whose) {
+    std::vector<double> values;
+    for (const CpuUse& use : uses) values.push_back(use.*whose);
+    return median(std::move(values));
+  };
+  return {.a = of(&CpuUse::a), .b = of(&CpuUse::b), .services = of(&CpuUse::services)};
+}
+
 double median_of(const std::vector<Repetition>& repetitions, double (Repetition::*figure)() const) {
   std::vector<double> values;
   for (const Repetition& repetition : repetitions) {

@@ -19,6 +19,15 @@ double percentile(std::vector<double>& values, double fraction);
 // The same for a copy that nobody needs sorted.
 double median(std::vector<double> values);
 
+// Processor time, in ns for each message or for each byte (s/GB), by whom it was used: the two sides, and the processes that serve a path.
+struct CpuUse {
+  double a = 0, b = 0, services = 0;
+  double sum() const { return a + b + services; }
+};
+
+// Of each of the three; not empty.
+CpuUse median_of(const std::vector<CpuUse>& uses);
+
 struct Summary {
   double p50 = 0, p99 = 0, p999 = 0, mean = 0;
   uint64_t samples = 0;
