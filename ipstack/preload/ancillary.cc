@@ -7,11 +7,15 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <netinet/udp.h>
+#include <time.h>  // which errqueue.h wants
+
+#include <linux/errqueue.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <initializer_list>
+#include <optional>
 
 #include "ipstack/preload/host.h"
 #include "ipstack/sockets/sockaddr.h"
@@ -219,6 +223,40 @@ void tell_of_stream(const File& file, msghdr& message) {
   const auto left = static_cast<int>(Host::get().sockets().stack().queued(file.socket).receive);
   const bool ended = (Host::get().events(file) & sockets::Events::kPeerShut) != 0;
   control.put(IPPROTO_TCP, TCP_CM_INQ, left + (ended ? 1 : 0));  // the end is to be read, too
+}
+
+int64_t receive_error(File& file, msghdr& message) {
+  const std::optional<sockets::QueuedError> error = Host::get().sockets().stack().take_queued_error(file.socket);
+  if (!error) return -EAGAIN;
+  Bytes left = error->payload;
+  for (size_t i = 0; i < message.msg_iovlen && !left.empty(); ++i) {
+    const size_t part = std::min(left.size(), message.msg_iov[i].iov_len);
+    if (part != 0) std::memcpy(message.msg_iov[i].iov_base, left.data(), part);
+    left = left.subspan(part);
+  }
+  const bool six = file.domain == AF_INET6;
+  if (!error->is_pending()) message.msg_namelen = 0;
+  else if (message.msg_name != nullptr) {
+    sockets::write_sockaddr(error->to, six, static_cast<sockaddr*>(message.msg_name), &message.msg_namelen);
+  }
+  message.msg_flags |= MSG_ERRQUEUE | (left.empty() ? 0 : MSG_TRUNC);
+  const sock_extended_err told{.ee_errno = static_cast<uint32_t>(error->error), .ee_origin = static_cast<uint8_t>(error->origin),
+                               .ee_type = error->type,
+                               .ee_code = error->is_pending() ? error->code : uint8_t{SO_EE_CODE_ZEROCOPY_COPIED}, .ee_pad = 0,
+                               .ee_info = error->info, .ee_data = error->data};
+  ControlWriter control(message);
+  const auto put = [&]<typename Name>(int level, int type, Name name) {
+    socklen_t length = sizeof name;
+    if (error->is_pending()) sockets::write_sockaddr({error->offender, 0}, six, reinterpret_cast<sockaddr*>(&name), &length);
+    struct {
+      sock_extended_err error;
+      Name offender;
+    } both{told, name};
+    control.put(level, type, both);
+  };
+  if (six) put(IPPROTO_IPV6, IPV6_RECVERR, sockaddr_in6{});
+  else put(IPPROTO_IP, IP_RECVERR, sockaddr_in{});
+  return static_cast<int64_t>(error->payload.size() - left.size());
 }
 
 int64_t read_control(const File& file, const msghdr& message, bool ipv4, Stack::Sending& how) {

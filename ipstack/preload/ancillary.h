@@ -17,6 +17,8 @@ bool set_telling(File& file, int level, int name, const void* value, socklen_t l
 void tell_of_datagram(const File& file, const sockets::Stack::Received& what, msghdr& message);
 // Of a stream that it has read.
 void tell_of_stream(const File& file, msghdr& message);
+// recvmsg() with MSG_ERRQUEUE, of what a socket of ours has: bytes, or -errno.
+int64_t receive_error(File& file, msghdr& message);
 // By the host's clock, and by the wall's now.
 timespec wall_time(Nanoseconds then) noexcept;
 

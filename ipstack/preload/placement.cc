@@ -257,15 +257,14 @@ bool is_advice(int level, int name) noexcept {
   if (level == SOL_SOCKET) {
     return name == SO_PRIORITY || name == SO_MARK || name == SO_DONTROUTE || name == SO_INCOMING_CPU || name == SO_BUSY_POLL ||
            name == SO_PREFER_BUSY_POLL || name == SO_BUSY_POLL_BUDGET || name == SO_MAX_PACING_RATE || name == SO_RCVLOWAT ||
-           name == SO_OOBINLINE || name == SO_SNDBUFFORCE || name == SO_RCVBUFFORCE || name == SO_DEBUG || name == SO_ZEROCOPY ||
-           name == SO_NO_CHECK;
+           name == SO_OOBINLINE || name == SO_SNDBUFFORCE || name == SO_RCVBUFFORCE || name == SO_DEBUG || name == SO_NO_CHECK;
   }
   if (level == IPPROTO_TCP) {
     constexpr int kAdvice[] = {TCP_SYNCNT, TCP_LINGER2, TCP_DEFER_ACCEPT, TCP_WINDOW_CLAMP, TCP_QUICKACK, TCP_NOTSENT_LOWAT};
     return std::find(std::begin(kAdvice), std::end(kAdvice), name) != std::end(kAdvice);
   }
   if (level == IPPROTO_IP) return name == IP_MTU_DISCOVER || name == IP_RECVERR || name == IP_BIND_ADDRESS_NO_PORT || name == IP_FREEBIND;
-  if (level == IPPROTO_IPV6) return name == IPV6_MTU_DISCOVER || name == IPV6_RECVERR;
+  if (level == IPPROTO_IPV6) return name == IPV6_MTU_DISCOVER || name == IPV6_RECVERR;  // of streams
   return false;
 }
 

@@ -72,11 +72,13 @@ int64_t send_stream(File& file, const std::byte* data, size_t length, int flags)
   size_t sent = 0;
   const int64_t result = host.block(file, POLLOUT, may_wait, file.send_within, [&](bool) -> int64_t {
     if (!file.is_ours()) return Host::gone(file, true);
-    const int64_t more = result_of(host.sockets().send(file.socket, data + sent, length - sent, flags | MSG_DONTWAIT));
+    const int how = (flags | MSG_DONTWAIT) & ~MSG_ZEROCOPY;  // which ends with the whole call
+    const int64_t more = result_of(host.sockets().send(file.socket, data + sent, length - sent, how));
     if (more < 0) return more;
     sent += static_cast<size_t>(more);
     return sent < length && may_wait ? -EAGAIN : static_cast<int64_t>(sent);
   });
+  if (sent != 0 && (flags & MSG_ZEROCOPY) != 0 && file.is_ours()) host.sockets().stack().end_zero_copy(file.socket);
   if (result >= 0 || sent == 0) return result;
   if (result != -EAGAIN && result != -EINTR && file.is_ours()) host.sockets().stack().return_error(file.socket, static_cast<int>(-result));
   return static_cast<int64_t>(sent);
@@ -88,7 +90,7 @@ int64_t connect_and_send(File& file, const std::byte* data, size_t length, int f
   if (!waits(file, flags) || (begun < 0 && begun != -EINPROGRESS && begun != -EALREADY && begun != -EAGAIN)) return begun;
   const auto sent = static_cast<size_t>(std::max<int64_t>(begun, 0));
   if (begun >= 0 && sent == length) return begun;
-  const int64_t more = send_stream(file, data + sent, length - sent, flags & ~MSG_FASTOPEN);
+  const int64_t more = send_stream(file, data + sent, length - sent, flags & ~(MSG_FASTOPEN | MSG_ZEROCOPY));
   sockets::Address remote;
   if (more >= 0 && file.is_ours() && read_address(file, to, to_length, remote) == 0) {  // that it stands is told by this
     static_cast<void>(Host::get().sockets().stack().connect(file.socket, remote));
@@ -182,7 +184,17 @@ int64_t with_signal(const File& file, int64_t result, int flags) noexcept {
 
 int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length) {
   length = std::min(length, kTransferMax);
-  if (file.is_ours() && (flags & MSG_ERRQUEUE) != 0) return -EAGAIN;
+  if (file.is_ours() && (flags & MSG_ERRQUEUE) != 0) {
+    iovec room{.iov_base = data, .iov_len = length};
+    msghdr message{};
+    message.msg_name = from;
+    message.msg_namelen = from_length != nullptr ? *from_length : 0;
+    message.msg_iov = &room;
+    message.msg_iovlen = 1;
+    const int64_t got = receive_message(file, message, flags);
+    if (got >= 0 && from_length != nullptr) *from_length = message.msg_namelen;
+    return got;
+  }
   if (file.is_ours() && file.is_stream() && (flags & MSG_OOB) != 0) return receive_ours(file, data, length, flags, from, from_length);
   const bool no_data = length != 0 && is_nowhere(data);
   if (file.is_stream() && no_data) return -EFAULT;
@@ -263,7 +275,6 @@ static int64_t receive_stream_message(File& file, msghdr& message, int flags) {
 }
 
 static int64_t receive_datagram_message(File& file, msghdr& message, int flags) {
-  if (file.is_ours() && (flags & MSG_ERRQUEUE) != 0) return -EAGAIN;
   const bool one = message.msg_iovlen == 1, no_name = message.msg_name != nullptr && is_nowhere(message.msg_name);
   std::optional<Piece> gathered;
   if (!one) gathered.emplace();
@@ -291,6 +302,10 @@ int64_t receive_message(File& file, msghdr& message, int flags) {
   if (is_nowhere(&message)) return -EFAULT;
   if (const int64_t wrong = check(message); wrong < 0) return wrong;
   message.msg_flags = 0;
+  if (file.is_ours() && (flags & MSG_ERRQUEUE) != 0) {
+    const int64_t got = receive_error(file, message);
+    return got == -EAGAIN && file.kernel ? result_of(real().recvmsg(file.fd(), &message, flags)) : got;
+  }
   return file.is_stream() ? receive_stream_message(file, message, flags) : receive_datagram_message(file, message, flags);
 }
 
@@ -335,11 +350,13 @@ int64_t send_message(File& file, const msghdr& message, int flags) {
   for (size_t i = 0; i < message.msg_iovlen; ++i) {
     const iovec& each = message.msg_iov[i];
     if (each.iov_len == 0) continue;
-    const int64_t more = send_bytes(file, each.iov_base, each.iov_len, sent == 0 ? flags : flags | MSG_NOSIGNAL, to, to_length);
-    if (more < 0) return sent == 0 ? more : sent;
-    sent += more;
-    if (static_cast<size_t>(more) < each.iov_len) break;
+    const int how = (sent == 0 ? flags : flags | MSG_NOSIGNAL) & ~MSG_ZEROCOPY;
+    const int64_t more = send_bytes(file, each.iov_base, each.iov_len, how, to, to_length);
+    if (more < 0 && sent == 0) return more;
+    sent += std::max<int64_t>(more, 0);
+    if (more < static_cast<int64_t>(each.iov_len)) break;
   }
+  if (sent != 0 && (flags & MSG_ZEROCOPY) != 0 && file.is_ours()) Host::get().sockets().stack().end_zero_copy(file.socket);
   return sent;
 }
 

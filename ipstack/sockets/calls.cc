@@ -56,6 +56,7 @@ constexpr OptionName kOptions[] = {
     {SOL_SOCKET, SO_PEEK_OFF, Stack::Option::peek_offset},
     {SOL_SOCKET, SO_KEEPALIVE, Stack::Option::keep_alive},
     {SOL_SOCKET, SO_BROADCAST, Stack::Option::broadcast},
+    {SOL_SOCKET, SO_ZEROCOPY, Stack::Option::zero_copy},
     {IPPROTO_TCP, TCP_NODELAY, Stack::Option::no_delay},
     {IPPROTO_TCP, TCP_CORK, Stack::Option::cork},
     {IPPROTO_TCP, TCP_MAXSEG, Stack::Option::max_segment},
@@ -67,12 +68,14 @@ constexpr OptionName kOptions[] = {
     {IPPROTO_TCP, TCP_FASTOPEN_CONNECT, Stack::Option::fast_open_connect},
     {IPPROTO_IP, IP_TTL, Stack::Option::hop_limit},
     {IPPROTO_IP, IP_TOS, Stack::Option::traffic_class},
+    {IPPROTO_IP, IP_RECVERR, Stack::Option::queue_errors4},
     {IPPROTO_IP, IP_MULTICAST_TTL, Stack::Option::group_hops},
     {IPPROTO_IP, IP_MULTICAST_LOOP, Stack::Option::group_loop},
     {IPPROTO_IPV6, IPV6_MULTICAST_HOPS, Stack::Option::group_hops},
     {IPPROTO_IPV6, IPV6_MULTICAST_LOOP, Stack::Option::group_loop},
     {IPPROTO_IPV6, IPV6_UNICAST_HOPS, Stack::Option::hop_limit},
     {IPPROTO_IPV6, IPV6_TCLASS, Stack::Option::traffic_class},
+    {IPPROTO_IPV6, IPV6_RECVERR, Stack::Option::queue_errors6},
     {IPPROTO_IPV6, IPV6_V6ONLY, Stack::Option::only_ipv6},
     {IPPROTO_UDP, UDP_CORK, Stack::Option::cork},
     {IPPROTO_UDP, UDP_SEGMENT, Stack::Option::udp_segment},
@@ -237,9 +240,15 @@ ssize_t Sockets::send(int s, const void* data, size_t length, int flags) {
     sent += static_cast<size_t>(more);
     return sent < length && waits ? -EAGAIN : static_cast<int64_t>(sent);
   });
-  if (result >= 0 || sent == 0) return result;
+  if (result >= 0 || sent == 0) return end_zero_copy(s, result, flags);
   stack_->return_error(s, errno);
-  return static_cast<ssize_t>(sent);
+  return end_zero_copy(s, static_cast<ssize_t>(sent), flags);
+}
+
+// Of a call with MSG_ZEROCOPY that has sent something: its data is copied already.
+ssize_t Sockets::end_zero_copy(int s, ssize_t sent, int flags) {
+  if (sent > 0 && (flags & MSG_ZEROCOPY) != 0) stack_->end_zero_copy(s);
+  return sent;
 }
 
 ssize_t Sockets::recv(int s, void* data, size_t length, int flags) { return recvfrom(s, data, length, flags, nullptr, nullptr); }
@@ -252,8 +261,9 @@ ssize_t Sockets::sendto(int s, const void* data, size_t length, int flags, const
   if (is_refused_as_urgent(s, flags)) return answer(-EOPNOTSUPP);
   if (fast_open) return connect_with(s, {static_cast<const std::byte*>(data), length}, flags, address);
   const Stack::Sending how{.more = (flags & MSG_MORE) != 0};
-  return block((flags & MSG_DONTWAIT) == 0 && !is_nonblocking(s), within(s).send,
-               [&] { return stack_->send_to(s, {static_cast<const std::byte*>(data), length}, address, how); });
+  const ssize_t sent = block((flags & MSG_DONTWAIT) == 0 && !is_nonblocking(s), within(s).send,
+                             [&] { return stack_->send_to(s, {static_cast<const std::byte*>(data), length}, address, how); });
+  return end_zero_copy(s, sent, flags);
 }
 
 ssize_t Sockets::sendto(int s, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length,
@@ -264,8 +274,9 @@ ssize_t Sockets::sendto(int s, const void* data, size_t length, int flags, const
   if (to != nullptr && !read_address(to, to_length, stack_->is_ipv6(s), true, address)) return -1;
   if (to == nullptr && stack_->remote_address(s, address) != 0) return answer(-EDESTADDRREQ);
   how.more = how.more || (flags & MSG_MORE) != 0;
-  return block((flags & MSG_DONTWAIT) == 0 && !is_nonblocking(s), within(s).send,
-               [&] { return stack_->send_to(s, {static_cast<const std::byte*>(data), length}, address, how); });
+  const ssize_t sent = block((flags & MSG_DONTWAIT) == 0 && !is_nonblocking(s), within(s).send,
+                             [&] { return stack_->send_to(s, {static_cast<const std::byte*>(data), length}, address, how); });
+  return end_zero_copy(s, sent, flags);
 }
 
 // What did not go with the SYN follows when the connection stands, if the call may wait for that.

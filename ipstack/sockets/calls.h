@@ -50,7 +50,8 @@ class Sockets {
   int listen(int s, int backlog);
   int accept(int s, sockaddr* address, socklen_t* length, int flags = 0);
   int connect(int s, const sockaddr* address, socklen_t length);
-  // Flags: MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL, MSG_TRUNC, MSG_MORE, and MSG_FASTOPEN of sendto(). Nothing raises SIGPIPE.
+  // Flags: MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL, MSG_TRUNC, MSG_MORE, MSG_ZEROCOPY, and MSG_FASTOPEN of sendto(). Nothing raises
+  // SIGPIPE. What recvmsg() reads with MSG_ERRQUEUE is Stack::take_queued_error().
   ssize_t send(int s, const void* data, size_t length, int flags);
   ssize_t recv(int s, void* data, size_t length, int flags);
   ssize_t sendto(int s, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length);
@@ -85,6 +86,7 @@ class Sockets {
   bool is_own(const ip::IpAddress& address) const noexcept;
   bool is_refused_as_urgent(int s, int flags) const noexcept;
   ssize_t connect_with(int s, Bytes data, int flags, const Address& to);
+  ssize_t end_zero_copy(int s, ssize_t sent, int flags);
   bool wait(Nanoseconds until);
   void begin(int s, bool nonblocking);
   bool is_nonblocking(int s) const noexcept { return static_cast<size_t>(s) < nonblocking_.size() && nonblocking_[static_cast<size_t>(s)]; }

@@ -375,6 +375,17 @@ TEST_CASE("near datagrams, and a port that nobody has any longer") {
     near.settle();
     CHECK(a.send(from, pattern(10)) == -ECONNREFUSED);
   }
+  SECTION("whose port is gone, for who asks for errors in a queue") {
+    REQUIRE(a.set_option(from, at(host, 54).host.is_ipv4() ? Stack::Option::queue_errors4 : Stack::Option::queue_errors6, 1) == 0);
+    b.close(other);
+    CHECK(a.send(from, pattern(10)) == 10);
+    near.settle();
+    const auto error = a.take_queued_error(from);
+    REQUIRE(error);
+    CHECK(error->error == ECONNREFUSED);
+    CHECK(error->to == at(host, 54));
+    CHECK(a.send(from, pattern(10)) == 10);
+  }
   SECTION("whose application is gone") {
     near.b.end();
     near.settle();

@@ -55,6 +55,10 @@ struct DatagramPart {
   bool group_loop = true;          // IP_MULTICAST_LOOP
   uint8_t group_hops = 1;          // IP_MULTICAST_TTL
   bool cork = false;               // UDP_CORK
+  bool queues_errors4 = false, queues_errors6 = false;  // IP_RECVERR, IPV6_RECVERR
+
+  bool queues_errors(bool ipv4) const noexcept { return ipv4 ? queues_errors4 : queues_errors6; }
+
   bool of_group = false;           // bound to a group's address: its port is that group's alone,
   bool has_port = false;           // and besides one to send from
   ip::IpAddress group_source{};    // IP_MULTICAST_IF
@@ -129,7 +133,7 @@ struct NearPart {
 };
 
 struct Socket {
-  Type type = Type::stream;
+  Type type : 1 = Type::stream;
   bool ipv6 : 1 = false;           // of that family: also for IPv4 addresses, unless only_ipv6
   bool only_ipv6 : 1 = false;
   bool owned : 1 = true;           // by the application; else it only lives on to end well
@@ -152,6 +156,8 @@ struct Socket {
   bool passes : 1 = false;         // it takes no new flows while others of the share do
   bool peeks_behind : 1 = false;   // SO_PEEK_OFF: Stack::peek_offsets_ has where
   bool held : 1 = false;           // Stack::held_ has it
+  bool zero_copy : 1 = false;      // SO_ZEROCOPY
+  bool has_errors : 1 = false;     // Stack::error_queues_ has some
   bool changed : 1 = false;        // it is in the list of those that the application has not asked about since
   uint8_t hop_limit = 0;           // 0: the host's
   uint8_t traffic_class = 0;

@@ -94,6 +94,7 @@ void Stack::drop(uint32_t index) {
   give_back_port(socket);
   tables_.give_back(socket.told_at);
   if (socket.peeks_behind) peek_offsets_.erase(index);
+  if (!error_queues_.empty()) error_queues_.erase(index);
   slab_.drop(index);
 }
 
@@ -312,7 +313,7 @@ const tcp::Connection* Stack::connection(int number) const noexcept {
 
 // As Linux's tcp_poll() and datagram_poll() say them.
 uint32_t Stack::events_of(const Socket& socket) const noexcept {
-  uint32_t events = socket.error != 0 ? Events::kError : 0;
+  uint32_t events = socket.error != 0 || socket.has_errors ? Events::kError : 0;
   if (socket.type == Type::datagram) {
     if (!socket.datagram->queue.empty() || socket.shut_read) events |= Events::kIn;
     if (socket.shut_read) events |= Events::kPeerShut;

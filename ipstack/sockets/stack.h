@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "ipstack/ip/path_mtu.h"
+#include "ipstack/sockets/error_queue.h"
 #include "ipstack/sockets/fast_open.h"
 #include "ipstack/sockets/flow_table.h"
 #include "ipstack/sockets/groups.h"
@@ -170,6 +171,10 @@ class Stack {
   enum class How : uint8_t { read, write, both };
   // An error that a call has been told, which had something better to say, as that some of the data has gone: it is for the next call.
   void return_error(int socket, int error) noexcept;
+  // What waits for recvmsg() with MSG_ERRQUEUE, the oldest first. All data is copied as it is sent: a send with MSG_ZEROCOPY has no use for
+  // its memory when it returns, and is told so by end_zero_copy(), of sockets that have asked for that.
+  std::optional<QueuedError> take_queued_error(int socket);
+  void end_zero_copy(int socket);
   int shutdown(int socket, How how);
   int close(int socket);
 
@@ -187,7 +192,7 @@ class Stack {
   enum class Option : uint8_t {
     error, type, accepts, reuse_address, only_ipv6, send_buffer, receive_buffer, no_delay, cork, keep_alive, keep_idle, keep_interval,
     keep_count, user_timeout, linger, max_segment, hop_limit, traffic_class, congestion, udp_segment, udp_gro, broadcast, group_loop,
-    group_hops, fast_open, fast_open_connect, reuse_port, peek_offset
+    group_hops, fast_open, fast_open_connect, reuse_port, queue_errors4, queue_errors6, zero_copy, peek_offset
   };
   // Values as Linux's; -1 is no error of linger and peek_offset: they are off.
   int set_option(int socket, Option option, int64_t value);
@@ -360,6 +365,7 @@ class Stack {
   // SO_PEEK_OFF: what a peek leaves out, and how that changes by what is peeked, and by what is read.
   uint32_t peek_offset(uint32_t index) const noexcept { return slab_[index].peeks_behind ? peek_offsets_.at(index) : 0; }
   void set_peek_offset(uint32_t index, std::optional<uint32_t> offset);
+  void queue_error(uint32_t index, QueuedError error);
   void count_peeked(uint32_t index, size_t bytes) noexcept {
     if (slab_[index].peeks_behind) [[unlikely]] peek_offsets_.at(index) += static_cast<uint32_t>(bytes);
   }
@@ -544,6 +550,7 @@ class Stack {
   std::vector<uint32_t> listeners_ = std::vector<uint32_t>(65'536, kNone);  // the first at that port
   std::vector<uint32_t> datagrams_ = std::vector<uint32_t>(65'536, kNone);  // the first at that port
   std::map<uint32_t, uint32_t> peek_offsets_;  // of the few sockets that have one
+  std::map<uint32_t, ErrorQueue> error_queues_;
   uint32_t embryos_ = 0;            // connections whose handshake peers have begun
   Nanoseconds cookie_at_ = 0;       // when one was sent last
   static constexpr uint32_t kAskedMax = 4096;

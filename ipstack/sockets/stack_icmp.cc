@@ -73,6 +73,12 @@ void Stack::handle_icmp(const ip::IpView& packet) {
   const Address local{quoted.from, ports[0]}, remote{quoted.to, ports[1]};
   if (quoted.protocol == ip::Protocol::kUdp) {
     const uint32_t index = datagram_socket(local, remote);
+    if (index != kNone && slab_[index].datagram->queues_errors(packet.ipv4)) {
+      const Bytes data = quoted.payload.subspan(ip::kUdpBytes);
+      return queue_error(index, {.origin = packet.ipv4 ? QueuedError::Origin::icmp4 : QueuedError::Origin::icmp6, .error = told.error,
+                                 .type = error.type, .code = error.code, .info = error.mtu, .offender = packet.from, .to = remote,
+                                 .payload = {data.begin(), data.end()}});
+    }
     // Only who is connected can be meant: others would not know by whom they were refused.
     if (index == kNone || !slab_[index].connected || error.kind == ip::IcmpKind::packet_too_big) return void(++counters_.icmp_unknown);
     if (!told.fatal) return;

@@ -392,7 +392,14 @@ void Stack::refuse_way(uint32_t neighbour, const Address& from, const Address& t
   if (place == nullptr || place->neighbour != neighbour) return void(++counters_.near_bad);
   *place = {};
   const uint32_t index = datagram_socket(from, to);
-  if (index == kNone || !slab_[index].connected) return;
+  if (index == kNone) return;
+  const bool ipv4 = to.host.is_ipv4();
+  if (slab_[index].datagram->queues_errors(ipv4)) {  // as the packet would say; its data was in the datagram alone
+    return queue_error(index, {.origin = ipv4 ? QueuedError::Origin::icmp4 : QueuedError::Origin::icmp6, .error = ECONNREFUSED,
+                               .type = static_cast<uint8_t>(ipv4 ? 3 : 1), .code = static_cast<uint8_t>(ipv4 ? 3 : 4),
+                               .offender = to.host, .to = to});
+  }
+  if (!slab_[index].connected) return;
   slab_[index].error = ECONNREFUSED;
   note(index);
 }

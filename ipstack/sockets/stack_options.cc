@@ -109,6 +109,18 @@ int Stack::choose(Socket& socket, Option option, int64_t value, tcp::Options& tc
     case Option::keep_alive:
       set_keep_alive(value != 0);
       return 0;
+    case Option::queue_errors4:
+      if (stream) return -ENOPROTOOPT;
+      socket.datagram->queues_errors4 = value != 0;
+      return 0;
+    case Option::queue_errors6:
+      if (stream || !socket.ipv6) return -ENOPROTOOPT;
+      socket.datagram->queues_errors6 = value != 0;
+      return 0;
+    case Option::zero_copy:
+      if (!of_range(0, 1)) return -EINVAL;
+      socket.zero_copy = value != 0;
+      return 0;
     default: break;
   }
   if (!stream) return -ENOPROTOOPT;
@@ -188,6 +200,9 @@ int64_t Stack::option(int number, Option option) {
     case Option::group_loop: return stream ? -ENOPROTOOPT : int64_t{socket->datagram->group_loop};
     case Option::group_hops: return stream ? -ENOPROTOOPT : socket->datagram->group_hops;
     case Option::keep_alive: return stream && tcp->keep_alive_idle != 0;
+    case Option::queue_errors4: return stream ? -ENOPROTOOPT : int64_t{socket->datagram->queues_errors4};
+    case Option::queue_errors6: return stream || !socket->ipv6 ? -ENOPROTOOPT : int64_t{socket->datagram->queues_errors6};
+    case Option::zero_copy: return socket->zero_copy;
     default: break;
   }
   if (!stream) return -ENOPROTOOPT;

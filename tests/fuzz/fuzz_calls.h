@@ -86,7 +86,11 @@ class FuzzCalls {
         static_cast<void>(stack_.send_to(socket, data(), address_of(choice, 1 + choice % 4), how));
         break;
       }
-      default: stack_.events(socket), stack_.idle(); break;
+      default:
+        stack_.events(socket), stack_.idle();
+        if ((choice & 64) != 0) stack_.end_zero_copy(socket);
+        static_cast<void>(stack_.take_queued_error(socket));
+        break;
     }
   }
   void read(int socket) {

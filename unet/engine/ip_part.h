@@ -156,7 +156,7 @@ class IpPart {
   bool is_ours(const ip::IpAddress& address) const noexcept;
   void deliver_here(EndpointState& from, const Outgoing& out, const IpMessage& message) noexcept;
   void deliver_here_to(EndpointState& to, const Outgoing& out, const IpMessage& message) noexcept;
-  void answer_here(EndpointState& to, const IpMessage& message) noexcept;
+  void answer_here(EndpointState& to, const Outgoing& out, const IpMessage& message) noexcept;
   bool for_left_here(EndpointState& from, const IpMessage& message) noexcept;
   bool may_begin(const IpMessage& message) noexcept;
   bool may_send(const EndpointState& endpoint, IpSend& send) noexcept;

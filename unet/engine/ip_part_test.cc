@@ -472,6 +472,11 @@ TEST_CASE("on one NI a packet goes over in one copy, uncut") {
     ip::IcmpView icmp;
     REQUIRE(ip::parse_icmp(error->view, icmp) == ip::IcmpError::none);
     CHECK(icmp.why == ip::Unreachable::port);
+    ip::QuotedPacket quoted;
+    REQUIRE(ip::parse_quoted(icmp.rest, own.is_ipv4(), quoted));
+    CHECK(quoted.payload.size() == ip::kUdpBytes + 10);
+    const auto data = pattern(10, 1);
+    CHECK(std::equal(data.begin(), data.end(), quoted.payload.begin() + ip::kUdpBytes));
   }
   CHECK(t.frames.size() == on_wire);
   CHECK(t.seen.empty());

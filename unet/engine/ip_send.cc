@@ -1,6 +1,7 @@
 // ip_send.cc - IP that endpoints send: to claims on this NI, straight into frames, or by the host.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "ipstack/tcp/reset.h"
 #include "ipstack/wire/ethernet.h"
@@ -120,7 +121,7 @@ void IpPart::deliver_here(EndpointState& from, const Outgoing& out, const IpMess
                                         : claims_.find(fields.protocol, fields.to, message.to_port, fields.from, message.from_port);
   if (to == nullptr) {
     counters_.add(NiCounter::ip_unclaimed);
-    return answer_here(from, message);
+    return answer_here(from, out, message);
   }
   deliver_here_to(*to, out, message);
 }
@@ -155,7 +156,7 @@ void IpPart::deliver_here_to(EndpointState& to, const Outgoing& out, const IpMes
 }
 
 // Nobody has that port: as a host would answer over a wire.
-void IpPart::answer_here(EndpointState& to, const IpMessage& message) noexcept {
+void IpPart::answer_here(EndpointState& to, const Outgoing& out, const IpMessage& message) noexcept {
   const ip::IpFields& fields = message.fields;
   std::array<std::byte, kAnswerMax> answer;
   ip::IpFields back{.from = fields.to, .to = fields.from, .protocol = fields.protocol, .hop_limit = 64};
@@ -167,10 +168,17 @@ void IpPart::answer_here(EndpointState& to, const IpMessage& message) noexcept {
     if (!segment.has(ip::TcpFlags::kAck)) reset->acknowledgement += message.payload;  // which the view did not have
     return tell(to, back, Bytes(answer).first(ip::emit_tcp(answer.data(), *reset)));
   }
-  std::array<std::byte, ip::kIpv6Bytes + kIpTransportMax> about;
+  std::array<std::byte, kAnswerMax> about;
   uint32_t size = ip::emit_ip_header(about.data(), fields, message.transport_bytes + message.payload);
   std::memcpy(about.data() + size, message.transport.data(), message.transport_bytes);
   size += message.transport_bytes;
+  uint32_t skipped = out.piece_offset;
+  for (uint32_t i = out.piece; i < out.pieces.count && size < about.size(); ++i) {
+    const Bytes piece = out.pieces.pieces[i].subspan(std::exchange(skipped, 0));
+    const size_t part = std::min(piece.size(), about.size() - size);
+    if (part != 0) std::memcpy(about.data() + size, piece.data(), part);
+    size += static_cast<uint32_t>(part);
+  }
   back.protocol = fields.from.is_ipv4() ? ip::Protocol::kIcmp : ip::Protocol::kIcmp6;
   const uint32_t length = ip::emit_icmp_error(answer.data(), back.from, back.to, {.why = ip::Unreachable::port}, Bytes(about).first(size));
   tell(to, back, Bytes(answer).first(length));
