@@ -235,14 +235,15 @@ int64_t receive_error(File& file, msghdr& message) {
     left = left.subspan(part);
   }
   const bool six = file.domain == AF_INET6;
-  if (!error->is_pending()) message.msg_namelen = 0;
+  const bool completes = error->origin == sockets::QueuedError::Origin::zero_copy;
+  if (completes) message.msg_namelen = 0;
   else if (message.msg_name != nullptr) {
     sockets::write_sockaddr(error->to, six, static_cast<sockaddr*>(message.msg_name), &message.msg_namelen);
   }
   message.msg_flags |= MSG_ERRQUEUE | (left.empty() ? 0 : MSG_TRUNC);
   const sock_extended_err told{.ee_errno = static_cast<uint32_t>(error->error), .ee_origin = static_cast<uint8_t>(error->origin),
                                .ee_type = error->type,
-                               .ee_code = error->is_pending() ? error->code : uint8_t{SO_EE_CODE_ZEROCOPY_COPIED}, .ee_pad = 0,
+                               .ee_code = completes ? uint8_t{SO_EE_CODE_ZEROCOPY_COPIED} : error->code, .ee_pad = 0,
                                .ee_info = error->info, .ee_data = error->data};
   ControlWriter control(message);
   const auto put = [&]<typename Name>(int level, int type, Name name) {

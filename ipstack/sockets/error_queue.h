@@ -12,7 +12,7 @@
 namespace unet::sockets {
 
 struct QueuedError {
-  enum class Origin : uint8_t { icmp4 = 2, icmp6 = 3, zero_copy = 5 };  // SO_EE_ORIGIN_ICMP and so on
+  enum class Origin : uint8_t { local = 1, icmp4 = 2, icmp6 = 3, zero_copy = 5 };  // SO_EE_ORIGIN_LOCAL and so on
   Origin origin{};
   int error = 0;
   uint8_t type = 0, code = 0;        // of ICMP
@@ -21,37 +21,43 @@ struct QueuedError {
   Address to{};                      // where the datagram went
   std::vector<std::byte> payload{};  // of it, as much as was quoted
 
-  // What SO_ERROR tells, too.
-  bool is_pending() const noexcept { return origin != Origin::zero_copy; }
+  // What SO_ERROR tells, too; of the others a call has failed, or none has.
+  bool is_pending() const noexcept { return origin == Origin::icmp4 || origin == Origin::icmp6; }
+};
+
+// What ICMP says of a datagram. Fatal, as Linux has it: it is of the destination, and not of a way that may be different for the next one.
+struct DatagramError {
+  int error = 0;
+  bool fatal = false;
 };
 
 class ErrorQueue {
  public:
-  static constexpr uint32_t kErrorsMax = 64;  // those of ICMP; what comes then is lost, and the ends of sends never are
+  static constexpr uint32_t kErrorsMax = 64;  // of datagrams; what comes then is lost, and the ends of sends never are
 
   bool empty() const noexcept { return errors_.empty(); }
   const QueuedError& front() const noexcept { return errors_.front(); }
   void push(QueuedError error) {
-    if (pending_ == kErrorsMax) return;
-    ++pending_;
+    if (of_datagrams_ == kErrorsMax) return;
+    ++of_datagrams_;
     errors_.push_back(std::move(error));
   }
   // One more send is over. Those that follow one another are told together.
   void push_send() {
     const uint32_t number = sends_++;
-    if (!errors_.empty() && !errors_.back().is_pending()) errors_.back().data = number;
+    if (!errors_.empty() && errors_.back().origin == QueuedError::Origin::zero_copy) errors_.back().data = number;
     else errors_.push_back({.origin = QueuedError::Origin::zero_copy, .info = number, .data = number});
   }
   QueuedError pop() {
     QueuedError error = std::move(errors_.front());
     errors_.pop_front();
-    if (error.is_pending()) --pending_;
+    if (error.origin != QueuedError::Origin::zero_copy) --of_datagrams_;
     return error;
   }
 
  private:
   std::deque<QueuedError> errors_;
-  uint32_t pending_ = 0, sends_ = 0;
+  uint32_t of_datagrams_ = 0, sends_ = 0;
 };
 
 }  // namespace unet::sockets

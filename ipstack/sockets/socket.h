@@ -33,6 +33,7 @@ struct ListenerPart {
 
 // Where a datagram goes, and how.
 struct Departure {
+  bool dont_fragment = false;
   Address to{};
   ip::IpAddress from{};
   uint16_t segment = 0;            // bytes of each of several; 0: it is one
@@ -46,6 +47,10 @@ struct Gathered {
   bool due = false;                // it is whole, and waits for room
 };
 
+// IP_MTU_DISCOVER and IPV6_MTU_DISCOVER, with Linux's numbers. Whether datagrams that do not fit into their path are cut, and by whom: by
+// all; by us; by nobody. probe and interface look at the link alone; interface and omit let routers cut.
+enum class PathDiscovery : uint8_t { dont, want, must, probe, interface, omit };
+
 struct DatagramPart {
   DatagramQueue queue{};
   uint32_t receive_max = 256 * 1024;  // bytes that may wait
@@ -56,7 +61,9 @@ struct DatagramPart {
   uint8_t group_hops = 1;          // IP_MULTICAST_TTL
   bool cork = false;               // UDP_CORK
   bool queues_errors4 = false, queues_errors6 = false;  // IP_RECVERR, IPV6_RECVERR
+  PathDiscovery discovery4 = PathDiscovery::want, discovery6 = PathDiscovery::want;
 
+  PathDiscovery discovery(bool ipv4) const noexcept { return ipv4 ? discovery4 : discovery6; }
   bool queues_errors(bool ipv4) const noexcept { return ipv4 ? queues_errors4 : queues_errors6; }
 
   bool of_group = false;           // bound to a group's address: its port is that group's alone,

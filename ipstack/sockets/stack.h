@@ -36,6 +36,7 @@
 #include "ipstack/sockets/slab.h"
 #include "ipstack/sockets/socket.h"
 #include "ipstack/sockets/socket_tables.h"
+#include "ipstack/sockets/stack_counters.h"
 #include "ipstack/sockets/time_waits.h"
 #include "ipstack/sockets/timer_heap.h"
 #include "ipstack/wire/icmp.h"
@@ -67,36 +68,6 @@ struct Events {
 struct Change {
   int socket = -1;
   uint32_t events = 0;
-};
-
-// What a stack has counted beside TCP's own (tcp::Counters).
-struct StackCounters {
-  uint64_t messages_in = 0, messages_out = 0;
-  uint64_t bad_message = 0;        // not an IpMessageHeader and a packet
-  uint64_t bad_packet = 0;         // IP's header
-  uint64_t bad_segment = 0;        // TCP's
-  uint64_t bad_checksum = 0;
-  uint64_t bad_datagram = 0;
-  uint64_t bad_icmp = 0;
-  uint64_t no_socket = 0;          // for a port that nobody has any longer
-  uint64_t queue_full = 0;         // datagrams for which a socket had no room
-  uint64_t icmp_unknown = 0;       // an error about what no socket has sent
-  uint64_t connections_in = 0, connections_out = 0;
-  uint64_t listen_overflow = 0;    // SYNs that a full backlog dropped
-  uint64_t cookies_sent = 0, cookies_taken = 0, cookies_bad = 0;
-  uint64_t fast_open_in = 0;       // connections that came with a cookie of ours, and were open at once
-  uint64_t fast_open_bad = 0;      // SYNs with a cookie that is not ours
-  uint64_t fast_open_overflow = 0; // that had to finish their handshakes first, as too many had not
-  uint64_t fast_open_learned = 0;  // cookies that servers have given
-  uint64_t fast_open_avoided = 0;  // times that such a SYN had to be sent again as a plain one
-  uint64_t time_waits = 0;         // connections whose sockets went in TIME-WAIT; of these:
-  uint64_t time_waits_evicted = 0; // that ended early, for want of room
-  uint64_t time_waits_reused = 0;  // whose pair of ports connect() has taken
-  uint64_t ports_not_over = 0;     // that connect() chose, and the network interface held a connection of, of a process that is gone
-  uint64_t no_room = 0;            // times that a message had to wait
-  uint64_t near_in = 0, near_out = 0;  // streams by a neighbour's channel, both ways
-  uint64_t near_refused = 0;       // that went by TCP then
-  uint64_t near_bad = 0;           // messages of a neighbour that are none, or beyond what it may send
 };
 
 class Stack {
@@ -192,7 +163,8 @@ class Stack {
   enum class Option : uint8_t {
     error, type, accepts, reuse_address, only_ipv6, send_buffer, receive_buffer, no_delay, cork, keep_alive, keep_idle, keep_interval,
     keep_count, user_timeout, linger, max_segment, hop_limit, traffic_class, congestion, udp_segment, udp_gro, broadcast, group_loop,
-    group_hops, fast_open, fast_open_connect, reuse_port, queue_errors4, queue_errors6, zero_copy, peek_offset
+    group_hops, fast_open, fast_open_connect, reuse_port, queue_errors4, queue_errors6, zero_copy, path_discovery4, path_discovery6,
+    path_mtu, peek_offset
   };
   // Values as Linux's; -1 is no error of linger and peek_offset: they are off.
   int set_option(int socket, Option option, int64_t value);
@@ -365,7 +337,6 @@ class Stack {
   // SO_PEEK_OFF: what a peek leaves out, and how that changes by what is peeked, and by what is read.
   uint32_t peek_offset(uint32_t index) const noexcept { return slab_[index].peeks_behind ? peek_offsets_.at(index) : 0; }
   void set_peek_offset(uint32_t index, std::optional<uint32_t> offset);
-  void queue_error(uint32_t index, QueuedError error);
   void count_peeked(uint32_t index, size_t bytes) noexcept {
     if (slab_[index].peeks_behind) [[unlikely]] peek_offsets_.at(index) += static_cast<uint32_t>(bytes);
   }
@@ -375,6 +346,13 @@ class Stack {
     offset -= std::min(offset, static_cast<uint32_t>(bytes));
   }
   static size_t copy_behind(Bytes piece, size_t& skip, MutableBytes into) noexcept;
+
+  // stack_errors.cc
+  void queue_error(uint32_t index, QueuedError error);
+  void handle_datagram_error(const Address& local, const Address& remote, const ip::IpView& packet, const ip::IcmpView& error,
+                             DatagramError told, Bytes quoted);
+  int fit_path(uint32_t index, Departure& way, uint32_t length);
+  int64_t path_mtu(const Socket& socket);
 
   // paths.cc: which addresses we have, and what way leads where
   bool is_own(const ip::IpAddress& address) const;
@@ -547,6 +525,7 @@ class Stack {
   Ports tcp_ports_, udp_ports_;
   Groups groups_;
   ip::PathMtu path_mtus_;           // that connections have found, for those that come after them
+  ip::PathMtu datagram_paths_;      // that routers have told of datagrams: anybody can who knows both ends of a socket
   std::vector<uint32_t> listeners_ = std::vector<uint32_t>(65'536, kNone);  // the first at that port
   std::vector<uint32_t> datagrams_ = std::vector<uint32_t>(65'536, kNone);  // the first at that port
   std::map<uint32_t, uint32_t> peek_offsets_;  // of the few sockets that have one

@@ -1,4 +1,9 @@
-// stack_errors.cc - errors that wait until they are asked for: IP_RECVERR, and the ends of sends with MSG_ZEROCOPY.
+// stack_errors.cc - what is said of datagrams that were sent, and of their paths; errors that wait until they are asked for (IP_RECVERR),
+// and the ends of sends with MSG_ZEROCOPY.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
 #include "ipstack/sockets/stack.h"
 
 namespace unet::sockets {
@@ -6,10 +11,65 @@ namespace unet::sockets {
 // As Linux's sock_queue_err_skb(): the next call is told, too.
 void Stack::queue_error(uint32_t index, QueuedError error) {
   Socket& socket = slab_[index];
-  socket.error = error.error;
+  if (error.is_pending()) socket.error = error.error;
   socket.has_errors = true;
   error_queues_[index].push(std::move(error));
   note(index);
+}
+
+void Stack::handle_datagram_error(const Address& local, const Address& remote, const ip::IpView& packet, const ip::IcmpView& error,
+                                  DatagramError told, Bytes quoted) {
+  const uint32_t index = datagram_socket(local, remote);
+  if (index == kNone) return void(++counters_.icmp_unknown);
+  const DatagramPart& part = *slab_[index].datagram;
+  if (error.kind == ip::IcmpKind::packet_too_big) {
+    be16 length;
+    std::memcpy(&length, quoted.data() + offsetof(ip::UdpHeader, length), sizeof length);
+    const uint32_t size = (packet.ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes) + uint32_t{length};
+    datagram_paths_.handle_too_big(remote.host, error.mtu, size, now_);
+    if (part.discovery(packet.ipv4) == PathDiscovery::dont) return;
+    told.fatal = true;
+  }
+  if (part.queues_errors(packet.ipv4)) {
+    const Bytes data = quoted.subspan(ip::kUdpBytes);
+    return queue_error(index, {.origin = packet.ipv4 ? QueuedError::Origin::icmp4 : QueuedError::Origin::icmp6, .error = told.error,
+                               .type = error.type, .code = error.code, .info = error.mtu, .offender = packet.from, .to = remote,
+                               .payload = {data.begin(), data.end()}});
+  }
+  // Only who is connected can be meant: others would not know by whom they were refused.
+  if (!slab_[index].connected) return void(++counters_.icmp_unknown);
+  if (!told.fatal) return;
+  slab_[index].error = told.error;
+  note(index);
+}
+
+// Says whether a datagram of `length` bytes may be cut on its way. 0, or -EMSGSIZE.
+int Stack::fit_path(uint32_t index, Departure& way, uint32_t length) {
+  const bool ipv4 = way.to.host.is_ipv4();
+  const PathDiscovery how = slab_[index].datagram->discovery(ipv4);
+  way.dont_fragment = false;
+  if (how == PathDiscovery::dont || how == PathDiscovery::omit || is_own(way.to.host)) return 0;
+  uint32_t mtu = mtu_from(way.from);
+  if (how == PathDiscovery::want || how == PathDiscovery::must) mtu = std::min(mtu, datagram_paths_.mtu(way.to.host, now_));
+  const uint32_t headers = (ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
+  const bool fits = headers + (way.segment != 0 ? way.segment : length) <= mtu;
+  way.dont_fragment = fits && how != PathDiscovery::interface;
+  if (fits || how == PathDiscovery::want) return 0;
+  if (slab_[index].datagram->queues_errors(ipv4)) {
+    queue_error(index, {.origin = QueuedError::Origin::local, .error = EMSGSIZE, .info = mtu, .to = way.to});
+  }
+  return -EMSGSIZE;
+}
+
+// Of who is connected: what goes there in one piece, as far as is known.
+int64_t Stack::path_mtu(const Socket& socket) {
+  constexpr int64_t kOfThisHost = 65'536;  // as Linux's loopback
+  const bool stream = socket.type == Type::stream;
+  if (stream ? !socket.has_connection() && socket.near == nullptr : !socket.connected) return -ENOTCONN;
+  const ip::IpAddress& to = socket.remote.host;
+  if (socket.near != nullptr || is_own(to)) return kOfThisHost;
+  if (!stream) return std::min(mtu_from(socket.local.host), datagram_paths_.mtu(to, now_));
+  return socket.tcp.connection->info(now_).path_mtu(!to.is_ipv4());
 }
 
 void Stack::end_zero_copy(int number) {

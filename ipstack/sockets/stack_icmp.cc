@@ -9,20 +9,13 @@
 namespace unet::sockets {
 namespace {
 
-// What the owner of a socket hears. Fatal, as Linux has it: it is of the destination, and not of a way that may be different for the next
-// datagram.
-struct Told {
-  int error = 0;
-  bool fatal = false;
-};
-
 // As Linux's icmp_err_convert[]: by the code of an IPv4 packet that was unreachable.
-constexpr Told kUnreachable4[] = {
+constexpr DatagramError kUnreachable4[] = {
     {ENETUNREACH, false}, {EHOSTUNREACH, false}, {ENOPROTOOPT, true},  {ECONNREFUSED, true}, {EMSGSIZE, false},    {EOPNOTSUPP, false},
     {ENETUNREACH, true},  {EHOSTDOWN, true},     {ENONET, true},       {ENETUNREACH, true},  {EHOSTUNREACH, true}, {ENETUNREACH, false},
     {EHOSTUNREACH, false}, {EHOSTUNREACH, true}, {EHOSTUNREACH, true}, {EHOSTUNREACH, true}};
 
-Told told_of(const ip::IcmpView& error, bool ipv4) noexcept {
+DatagramError told_of(const ip::IcmpView& error, bool ipv4) noexcept {
   switch (error.kind) {
     case ip::IcmpKind::unreachable:
       if (ipv4 && error.code < std::size(kUnreachable4)) return kUnreachable4[error.code];
@@ -66,25 +59,12 @@ void Stack::handle_icmp(const ip::IpView& packet) {
   ip::IcmpView error;
   ip::QuotedPacket quoted;
   if (parse_icmp(packet, error) != ip::IcmpError::none) return void(++counters_.bad_icmp);
-  const Told told = told_of(error, packet.ipv4);
+  const DatagramError told = told_of(error, packet.ipv4);
   if (told.error == 0 || !parse_quoted(error.rest, packet.ipv4, quoted) || quoted.payload.size() < 8) return void(++counters_.icmp_unknown);
   be16 ports[2];
   std::memcpy(ports, quoted.payload.data(), sizeof ports);
   const Address local{quoted.from, ports[0]}, remote{quoted.to, ports[1]};
-  if (quoted.protocol == ip::Protocol::kUdp) {
-    const uint32_t index = datagram_socket(local, remote);
-    if (index != kNone && slab_[index].datagram->queues_errors(packet.ipv4)) {
-      const Bytes data = quoted.payload.subspan(ip::kUdpBytes);
-      return queue_error(index, {.origin = packet.ipv4 ? QueuedError::Origin::icmp4 : QueuedError::Origin::icmp6, .error = told.error,
-                                 .type = error.type, .code = error.code, .info = error.mtu, .offender = packet.from, .to = remote,
-                                 .payload = {data.begin(), data.end()}});
-    }
-    // Only who is connected can be meant: others would not know by whom they were refused.
-    if (index == kNone || !slab_[index].connected || error.kind == ip::IcmpKind::packet_too_big) return void(++counters_.icmp_unknown);
-    if (!told.fatal) return;
-    slab_[index].error = told.error;
-    return note(index);
-  }
+  if (quoted.protocol == ip::Protocol::kUdp) return handle_datagram_error(local, remote, packet, error, told, quoted.payload);
   const uint32_t index = quoted.protocol == ip::Protocol::kTcp ? flow(local, remote) : kNone;
   if (index == kNone || !slab_[index].has_connection()) return void(++counters_.icmp_unknown);
   handle_connection_error(index, packet.from, error, quoted.payload);

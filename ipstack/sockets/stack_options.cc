@@ -53,6 +53,7 @@ int Stack::choose(Socket& socket, Option option, int64_t value, tcp::Options& tc
     case Option::error:
     case Option::type:
     case Option::peek_offset:
+    case Option::path_mtu:
     case Option::accepts: return -ENOPROTOOPT;
     case Option::reuse_address: socket.reuse = value != 0; return 0;
     case Option::reuse_port: socket.reuse_port = value != 0; return 0;
@@ -117,6 +118,14 @@ int Stack::choose(Socket& socket, Option option, int64_t value, tcp::Options& tc
       if (stream || !socket.ipv6) return -ENOPROTOOPT;
       socket.datagram->queues_errors6 = value != 0;
       return 0;
+    case Option::path_discovery4:
+    case Option::path_discovery6: {
+      const bool four = option == Option::path_discovery4;
+      if (stream || (!four && !socket.ipv6)) return -ENOPROTOOPT;
+      if (!of_range(0, static_cast<int64_t>(PathDiscovery::omit))) return -EINVAL;
+      (four ? socket.datagram->discovery4 : socket.datagram->discovery6) = static_cast<PathDiscovery>(value);
+      return 0;
+    }
     case Option::zero_copy:
       if (!of_range(0, 1)) return -EINVAL;
       socket.zero_copy = value != 0;
@@ -202,6 +211,10 @@ int64_t Stack::option(int number, Option option) {
     case Option::keep_alive: return stream && tcp->keep_alive_idle != 0;
     case Option::queue_errors4: return stream ? -ENOPROTOOPT : int64_t{socket->datagram->queues_errors4};
     case Option::queue_errors6: return stream || !socket->ipv6 ? -ENOPROTOOPT : int64_t{socket->datagram->queues_errors6};
+    case Option::path_discovery4: return stream ? -ENOPROTOOPT : static_cast<int64_t>(socket->datagram->discovery4);
+    case Option::path_discovery6:
+      return stream || !socket->ipv6 ? -ENOPROTOOPT : static_cast<int64_t>(socket->datagram->discovery6);
+    case Option::path_mtu: return path_mtu(*socket);
     case Option::zero_copy: return socket->zero_copy;
     default: break;
   }

@@ -1,6 +1,7 @@
-// stack_path_test.cc - what one connection has found out of a path, and the next ones use.
+// stack_path_test.cc - what one connection has found out of a path, and the next ones use; and what datagrams make of their paths.
 #include <cerrno>
 #include <catch2/catch.hpp>
+#include <cstring>
 
 #include "ipstack/sockets/test_network.h"
 
@@ -111,6 +112,147 @@ TEST_CASE("off: nothing is found") {
   REQUIRE(two.a.stack->send(first, pattern(100'000)) == 100'000);
   two.pass(60 * kSecond);
   CHECK(two.b.stack->receive(two.server, {}) == -EAGAIN);
+}
+
+// ---- datagrams
+
+struct Datagrams {
+  explicit Datagrams(const char* host, bool connects = true) : to(at(host, 9)), ipv4(to.host.is_ipv4()) {
+    const int other = b.stack->socket(Type::datagram, true);
+    REQUIRE(b.stack->bind(other, {{}, 9}) == 0);
+    if (connects) REQUIRE(a.stack->connect(s, to) == 0);
+  }
+  int discover(PathDiscovery how) {
+    return a.stack->set_option(s, ipv4 ? Stack::Option::path_discovery4 : Stack::Option::path_discovery6, static_cast<int64_t>(how));
+  }
+  // A packet of so many bytes; these, or -errno.
+  int64_t send(uint32_t size) {
+    const int64_t sent = a.stack->send_to(s, pattern(size - headers), to);
+    return sent < 0 ? sent : sent + int64_t{headers};
+  }
+  bool may_be_cut() const {
+    ip::IpView view;
+    ip::Problem problem;
+    REQUIRE(parse_ip_packet(Bytes(a.port.last).subspan(sizeof(IpMessageHeader)), view, problem) == ip::IpError::none);
+    return !view.dont_fragment;
+  }
+  // What a router says of what was sent last.
+  void say_too_big(uint32_t mtu) {
+    const ip::IpFields fields{.from = at(ipv4 ? "10.0.0.254" : "fd00::fe", 0).host, .to = at(ipv4 ? "10.0.0.1" : "fd00::1", 0).host,
+                              .protocol = ipv4 ? ip::Protocol::kIcmp : ip::Protocol::kIcmp6, .hop_limit = 64};
+    std::vector<std::byte> icmp(1280), message(sizeof(IpMessageHeader) + 1280);
+    icmp.resize(ip::emit_icmp_error(icmp.data(), fields.from, fields.to, {.kind = ip::IcmpKind::packet_too_big, .value = mtu},
+                                    Bytes(a.port.last).subspan(sizeof(IpMessageHeader))));
+    std::byte* const packet = message.data() + sizeof(IpMessageHeader);
+    const uint32_t head = emit_ip_header(packet, fields, static_cast<uint32_t>(icmp.size()));
+    std::memcpy(packet + head, icmp.data(), icmp.size());
+    message.resize(sizeof(IpMessageHeader) + head + icmp.size());
+    a.stack->set_time(world.now);
+    a.stack->handle_message(message);
+  }
+  void pass(Nanoseconds time) {
+    world.run(world.now + time);
+    a.stack->set_time(world.now);
+  }
+
+  World world;
+  uint32_t here = world.add_interface({"10.0.0.1", "fd00::1"}), there = world.add_interface({"10.0.0.2", "fd00::2"});
+  Application a{world, here}, b{world, there};
+  Address to;
+  bool ipv4;
+  uint32_t headers = ipv4 ? 28 : 48;
+  int s = a.stack->socket(Type::datagram, true);
+};
+
+TEST_CASE("a datagram that fits into its path is not cut by routers, one that does not is cut here") {
+  Datagrams d("10.0.0.2", GENERATE(false, true));
+  CHECK(d.send(1500) == 1500);
+  CHECK_FALSE(d.may_be_cut());
+  CHECK(d.send(1501) == 1501);
+  CHECK(d.may_be_cut());
+  REQUIRE(d.send(1400) == 1400);
+  d.say_too_big(1300);
+  if (d.a.stack->option(d.s, Stack::Option::path_mtu) > 0) {  // who is connected is told once
+    CHECK(d.a.stack->option(d.s, Stack::Option::path_mtu) == 1300);
+    CHECK(d.a.stack->send(d.s, pattern(1)) == -EMSGSIZE);
+  }
+  CHECK(d.send(1300) == 1300);
+  CHECK_FALSE(d.may_be_cut());
+  CHECK(d.send(1301) == 1301);
+  CHECK(d.may_be_cut());
+  d.pass(601 * kSecond);  // which is believed for ten minutes
+  CHECK(d.send(1500) == 1500);
+  CHECK_FALSE(d.may_be_cut());
+}
+
+TEST_CASE("who lets nobody cut is told what does not fit") {
+  Datagrams d(GENERATE("10.0.0.2", "fd00::2"));
+  Stack& a = *d.a.stack;
+  REQUIRE(d.discover(PathDiscovery::must) == 0);
+  CHECK(a.option(d.s, Stack::Option::path_mtu) == 1500);
+  CHECK(d.send(1501) == -EMSGSIZE);
+  CHECK(d.send(1500) == 1500);
+  d.say_too_big(1300);
+  CHECK(a.option(d.s, Stack::Option::error) == EMSGSIZE);
+  CHECK(a.option(d.s, Stack::Option::path_mtu) == 1300);
+  CHECK(d.send(1301) == -EMSGSIZE);
+  CHECK_FALSE(a.take_queued_error(d.s));
+  REQUIRE(a.set_option(d.s, d.ipv4 ? Stack::Option::queue_errors4 : Stack::Option::queue_errors6, 1) == 0);
+  CHECK(d.send(1301) == -EMSGSIZE);
+  const auto error = a.take_queued_error(d.s);
+  REQUIRE(error);
+  CHECK(error->origin == QueuedError::Origin::local);
+  CHECK(error->error == EMSGSIZE);
+  CHECK(error->info == 1300);
+  CHECK(error->to == d.to);
+  CHECK(a.option(d.s, Stack::Option::error) == 0);
+  CHECK(d.send(1300) == 1300);
+  if (d.ipv4) CHECK_FALSE(d.may_be_cut());
+  // The same without a copy.
+  MutableBytes room;
+  CHECK(a.reserve(d.s, 1301 - d.headers, room) == -EMSGSIZE);
+  REQUIRE(a.reserve(d.s, 1300 - d.headers, room) == 0);
+  CHECK(a.commit(d.s, 1300 - d.headers) == 1300 - d.headers);
+  if (d.ipv4) CHECK_FALSE(d.may_be_cut());
+}
+
+TEST_CASE("what probes a path heeds the link alone, and who wants no discovery hears nothing of it") {
+  Datagrams d("10.0.0.2");
+  struct Kind {
+    PathDiscovery how;
+    bool cut, longer;  // what fits into the link may be cut on its way; what does not is sent
+  };
+  for (const Kind& each : {Kind{PathDiscovery::probe, false, false}, Kind{PathDiscovery::interface, true, false},
+                           Kind{PathDiscovery::omit, true, true}, Kind{PathDiscovery::dont, true, true}}) {
+    CAPTURE(static_cast<int>(each.how));
+    REQUIRE(d.discover(each.how) == 0);
+    CHECK(d.send(1500) == 1500);
+    CHECK(d.may_be_cut() == each.cut);
+    d.say_too_big(1300);
+    CHECK(d.a.stack->option(d.s, Stack::Option::error) == (each.how == PathDiscovery::dont ? 0 : EMSGSIZE));
+    CHECK(d.send(1500) == 1500);
+    CHECK(d.may_be_cut() == each.cut);
+    CHECK((d.send(1501) == 1501) == each.longer);
+  }
+}
+
+TEST_CASE("options of paths: of datagrams, within their range; a path's MTU is of who is connected") {
+  Datagrams d("10.0.0.2", false);
+  Stack& a = *d.a.stack;
+  CHECK(a.option(d.s, Stack::Option::path_discovery4) == static_cast<int>(PathDiscovery::want));
+  CHECK(a.set_option(d.s, Stack::Option::path_discovery4, 6) == -EINVAL);
+  CHECK(a.set_option(d.s, Stack::Option::path_discovery6, -1) == -EINVAL);
+  CHECK(a.set_option(d.s, Stack::Option::path_mtu, 1000) == -ENOPROTOOPT);
+  CHECK(a.option(d.s, Stack::Option::path_mtu) == -ENOTCONN);
+  const int four = a.socket(Type::datagram, false), stream = a.socket(Type::stream, true);
+  CHECK(a.set_option(four, Stack::Option::path_discovery6, 0) == -ENOPROTOOPT);
+  CHECK(a.set_option(stream, Stack::Option::path_discovery4, 0) == -ENOPROTOOPT);
+  CHECK(a.option(stream, Stack::Option::path_mtu) == -ENOTCONN);
+  REQUIRE(a.connect(four, at("10.0.0.1", 5)) == 0);  // on this host
+  CHECK(a.option(four, Stack::Option::path_mtu) == 65'536);
+  Two two;
+  CHECK(two.a.stack->option(two.connect("10.0.0.2"), Stack::Option::path_mtu) == 1500);
+  CHECK(two.a.stack->option(two.connect("fd00::2"), Stack::Option::path_mtu) == 1500);
 }
 
 }  // namespace

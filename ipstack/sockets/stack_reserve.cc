@@ -76,6 +76,7 @@ int Stack::reserve_datagram(uint32_t index, uint32_t bytes, MutableBytes& room) 
   const Address& to = way.to;
   if (bytes > datagram_max(to.host.is_ipv4())) return -EMSGSIZE;
   if (const int error = bind_free(index); error != 0) return -error;
+  if (const int error = fit_path(index, way, bytes); error != 0) return error;
   reserved_.neighbour = is_own(to.host) ? whereabouts(ip::Protocol::kUdp, to).neighbour : kNone;
   if (reserved_.neighbour != kNone) {
     if (!tell_marks(reserved_.neighbour, way.marks)) return refuse_datagram(index, reserved_.neighbour, bytes);

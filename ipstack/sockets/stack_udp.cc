@@ -102,7 +102,7 @@ int Stack::refuse_datagram(uint32_t index, uint32_t neighbour, uint32_t bytes) {
 std::byte* Stack::begin_datagram(MutableBytes room, const Socket& socket, const Departure& way, uint32_t length) noexcept {
   const bool loops = !way.to.host.is_multicast() || socket.datagram->group_loop;
   const ip::IpFields fields{.from = way.from, .to = way.to.host, .protocol = ip::Protocol::kUdp, .hop_limit = way.marks.hop_limit,
-                            .traffic_class = way.marks.traffic_class, .dont_fragment = false};
+                            .traffic_class = way.marks.traffic_class, .dont_fragment = way.dont_fragment};
   std::byte* const at = begin_message(room, fields, ip::kUdpBytes + length, way.segment, loops ? uint16_t{0} : IpMessageFlags::kNoLoop);
   const ip::UdpHeader header{.from = socket.local.port, .to = way.to.port, .length = static_cast<uint16_t>(ip::kUdpBytes + length),
                              .checksum = 0};
@@ -163,6 +163,7 @@ int64_t Stack::send_datagram(uint32_t index, Bytes data, const Departure& asked)
     }
     if (near < 0) return refuse_datagram(index, whereabouts(ip::Protocol::kUdp, way.to).neighbour, length);
   }
+  if (const int error = fit_path(index, way, length); error != 0) return error;
   const auto total = static_cast<uint32_t>(sizeof(IpMessageHeader) + headers) + length;
   const MutableBytes room = network_.reserve(total);
   if (room.empty()) return refuse_datagram(index, kNone, length);

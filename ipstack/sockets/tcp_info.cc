@@ -67,9 +67,7 @@ socklen_t write_tcp_info(const tcp::Info& from, bool ipv6, void* into, socklen_t
   info.tcpi_last_data_sent = ms_ago(from.last_data_sent);
   info.tcpi_last_data_recv = ms_ago(from.last_data_recv);
   info.tcpi_last_ack_recv = ms_ago(from.last_ack_recv);
-  // Of what the path is known to carry: segments are made for it, and each has the timestamps beside its payload.
-  const uint32_t headers = (ipv6 ? 40u : 20u) + 20u + (from.timestamps ? 12u : 0u);
-  info.tcpi_pmtu = from.snd_mss == 0 ? 0 : from.snd_mss + headers;
+  info.tcpi_pmtu = from.path_mtu(ipv6);
   info.tcpi_rcv_ssthresh = from.rcv_ssthresh;
   info.tcpi_rtt = us(from.rtt);
   info.tcpi_rttvar = us(from.rttvar);

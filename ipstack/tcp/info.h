@@ -70,6 +70,10 @@ struct Info {
   uint32_t reord_seen = 0;
   uint32_t rcv_ooopack = 0;
   uint32_t snd_wnd = 0, rcv_wnd = 0;  // bytes
+
+  // Bytes of a packet that the path is known to carry: segments are made for it, and each has the timestamps beside its payload. 0: not
+  // known.
+  uint32_t path_mtu(bool ipv6) const noexcept { return snd_mss == 0 ? 0 : snd_mss + (ipv6 ? 40u : 20u) + 20u + (timestamps ? 12u : 0u); }
 };
 
 // What only Info tells: counted as it happens.
