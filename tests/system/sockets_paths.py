@@ -204,6 +204,36 @@ def test_fragments():
                         side.must("forget")
 
 
+def test_datagrams_that_nobody_may_cut():
+    """The router says once what is too long; then the socket knows."""
+    with routed() as it:
+        for who, caller, called, to in roles(it):
+            it.narrow("to_b" if caller is it.ours else "to_a", 1300)
+            for v in VERSIONS:
+                with told(who, v):
+                    called.must(f"socket u datagram {v}")
+                    called.must(f"bind u {to[v]} 9000")
+                    caller.must(f"socket u datagram {v}")
+                    caller.must(f"set u discover{v} 2")
+                    caller.must(f"get u mtu{v}", "ENOTCONN")
+                    caller.must(f"connect u {to[v]} 9000")
+                    caller.must(f"get u mtu{v}", "1500")
+                    there = f"to u {to[v]} 9000"
+                    caller.must(f"{there} {1473 if v == 4 else 1453}", "EMSGSIZE")
+                    caller.must(f"{there} 1400", "1400")
+                    caller.must("wait u ERR", "OUT ERR")
+                    caller.must("get u error", "EMSGSIZE")
+                    caller.must("events u", "OUT")
+                    caller.must(f"get u mtu{v}", "1300")
+                    caller.must(f"{there} 1400", "EMSGSIZE")
+                    caller.must(f"{there} 1200", "1200")
+                    called.must("wait u IN", "IN OUT")
+                    called.must("from u", "1200")
+                    for side in (caller, called):
+                        side.must("forget")
+            it.narrow("to_b" if caller is it.ours else "to_a")
+
+
 def passes(caller, called):
     """Both ways, to the last byte."""
     for one, other in ((caller, called), (called, caller)):

@@ -68,7 +68,9 @@ constexpr Option kOptions[] = {
     {"keepidle", IPPROTO_TCP, TCP_KEEPIDLE}, {"keepintvl", IPPROTO_TCP, TCP_KEEPINTVL}, {"keepcnt", IPPROTO_TCP, TCP_KEEPCNT},
     {"user_timeout", IPPROTO_TCP, TCP_USER_TIMEOUT}, {"nodelay", IPPROTO_TCP, TCP_NODELAY}, {"mss", IPPROTO_TCP, TCP_MAXSEG},
     {"fastopen", IPPROTO_TCP, TCP_FASTOPEN}, {"fastopen_connect", IPPROTO_TCP, TCP_FASTOPEN_CONNECT}, {"ttl", IPPROTO_IP, IP_TTL},
-    {"hops", IPPROTO_IPV6, IPV6_UNICAST_HOPS}};
+    {"hops", IPPROTO_IPV6, IPV6_UNICAST_HOPS},
+    {"discover4", IPPROTO_IP, IP_MTU_DISCOVER}, {"discover6", IPPROTO_IPV6, IPV6_MTU_DISCOVER},
+    {"mtu4", IPPROTO_IP, IP_MTU}, {"mtu6", IPPROTO_IPV6, IPV6_MTU}};
 
 std::string error_text(int error) {
   const auto at = std::find_if(std::begin(kErrors), std::end(kErrors), [&](const Name& each) { return each.value == error; });
