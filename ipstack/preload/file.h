@@ -39,7 +39,7 @@ struct Entry {
 
 // An open socket, whatever the number of descriptors that name it.
 struct File : Entry {
-  // A socket option that was set while nobody knew yet whose the socket would be.
+  // A socket option, for the stack's socket that is still to be made, or to be made again.
   struct Option {
     int level, name;
     std::vector<std::byte> value;

@@ -70,6 +70,7 @@ int64_t await_pipe(int fd, short events, bool waits) {
 
 // What a pipe takes without waiting, when poll() says that it takes something: all of it is free, or a page of it.
 constexpr size_t kPage = 4096;
+constexpr size_t kSpliceMost = 60 * 1024;  // what one datagram may have, too
 size_t room_in(int pipe) noexcept {
   int there = 0;
   const int whole = ::ioctl(pipe, FIONREAD, &there) == 0 && there == 0 ? real().fcntl(pipe, F_GETPIPE_SZ) : 0;
@@ -92,38 +93,22 @@ int64_t splice_out(File& file, int out, size_t length, bool waits) {
   return receive_bytes(file, piece.data(), static_cast<size_t>(went), MSG_DONTWAIT);
 }
 
-// Calls on a file wait, whatever its program wants.
-class Waits {
- public:
-  explicit Waits(File& file) noexcept : file_(file), before_(std::exchange(file.nonblocking, false)) {}
-  ~Waits() { file_.nonblocking = before_; }
-  Waits(const Waits&) = delete;
-  Waits& operator=(const Waits&) = delete;
-
- private:
-  File& file_;
-  const bool before_;
-};
-
-// The other way: what the pipe has, but no more than there is room for here, as it cannot be put back.
+// The other way: what the pipe has, read to where it leaves from, as it cannot be put back.
 int64_t splice_in(int in, File& file, size_t length, bool waits) {
   const Hold hold(file);
-  const Piece piece;
   Host& host = Host::get();
+  unet::MutableBytes room;
   do {  // again if somebody else has emptied the pipe while this call waited for the socket
     if (const int64_t error = await_pipe(in, POLLIN, waits); error < 0) return error;
-    const int64_t room = host.block(file, POLLOUT, waits && !file.nonblocking, file.send_within, [&](bool) -> int64_t {
-      if (!file.is_ours()) return -EBADF;
+    const int64_t error = host.block(file, POLLOUT, waits && !file.nonblocking, file.send_within, [&](bool) -> int64_t {
+      if (!file.is_ours()) return Host::gone(file, true);
       host.turn();
-      return (host.events(file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0 ? 1 : -EAGAIN;
+      return host.sockets().stack().reserve(file.socket, static_cast<uint32_t>(std::min<size_t>(length, kSpliceMost)), room);
     });
-    if (room < 0) return room;
+    if (error < 0) return with_signal(file, error, 0);
   } while (await_pipe(in, POLLIN, false) < 0);
-  // Half the least buffer of a stream that says it has room.
-  const ssize_t got = real().read(in, piece.data(), std::min(length, kPage));
-  if (got <= 0) return got < 0 ? -errno : 0;
-  const Waits waits_now(file);
-  return send_bytes(file, piece.data(), static_cast<size_t>(got), 0);
+  const ssize_t got = real().read(in, room.data(), room.size());
+  return got <= 0 ? result_of(got) : host.sockets().stack().commit(file.socket, static_cast<uint32_t>(got));
 }
 
 int fd_of(void* cookie) noexcept { return static_cast<int>(reinterpret_cast<intptr_t>(cookie)); }

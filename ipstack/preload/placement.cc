@@ -75,6 +75,22 @@ int bind_ours(File& file, const sockets::Address& to) {
   return stack.bind_shared(file.socket, to, group);
 }
 
+// What the stack has no use for, as it only says how the kernel is to go about its work.
+bool is_advice(int level, int name) noexcept {
+  if (level == SOL_SOCKET) {
+    return name == SO_PRIORITY || name == SO_MARK || name == SO_DONTROUTE || name == SO_INCOMING_CPU || name == SO_BUSY_POLL ||
+           name == SO_PREFER_BUSY_POLL || name == SO_BUSY_POLL_BUDGET || name == SO_MAX_PACING_RATE || name == SO_RCVLOWAT ||
+           name == SO_OOBINLINE || name == SO_SNDBUFFORCE || name == SO_RCVBUFFORCE || name == SO_DEBUG || name == SO_NO_CHECK;
+  }
+  if (level == IPPROTO_TCP) {
+    constexpr int kAdvice[] = {TCP_SYNCNT, TCP_LINGER2, TCP_DEFER_ACCEPT, TCP_WINDOW_CLAMP, TCP_QUICKACK, TCP_NOTSENT_LOWAT};
+    return std::find(std::begin(kAdvice), std::end(kAdvice), name) != std::end(kAdvice);
+  }
+  if (level == IPPROTO_IP) return name == IP_MTU_DISCOVER || name == IP_RECVERR || name == IP_BIND_ADDRESS_NO_PORT || name == IP_FREEBIND;
+  if (level == IPPROTO_IPV6) return name == IPV6_MTU_DISCOVER || name == IPV6_RECVERR;  // of streams
+  return false;
+}
+
 // At any port that both have free, or at the one that is given. 0, or -errno.
 int bind_both(File& file, sockets::Address to) {
   const bool any = to.port == 0;
@@ -127,7 +143,11 @@ int begin_ours(File& file) {
   host.give_socket(file, made);
   file.lost = false;
   for (const File::Option& each : file.options) {
-    host.sockets().setsockopt(made, each.level, each.name, each.value.data(), static_cast<socklen_t>(each.value.size()));
+    const auto length = static_cast<socklen_t>(each.value.size());
+    const bool refused = host.sockets().setsockopt(made, each.level, each.name, each.value.data(), length) < 0;
+    if (refused && host.logs() && !(errno == ENOPROTOOPT && is_advice(each.level, each.name))) {
+      std::fprintf(stderr, "unet-sockets: descriptor %d: option %d of level %d is the kernel's alone\n", file.fd(), each.name, each.level);
+    }
   }
   host.tell(file);
   return 0;
@@ -252,29 +272,16 @@ int place_for(File& file, const sockets::Address& remote, bool& decided) {
 
 namespace {
 
-// What the stack has no use for, as it only says how the kernel is to go about its work.
-bool is_advice(int level, int name) noexcept {
-  if (level == SOL_SOCKET) {
-    return name == SO_PRIORITY || name == SO_MARK || name == SO_DONTROUTE || name == SO_INCOMING_CPU || name == SO_BUSY_POLL ||
-           name == SO_PREFER_BUSY_POLL || name == SO_BUSY_POLL_BUDGET || name == SO_MAX_PACING_RATE || name == SO_RCVLOWAT ||
-           name == SO_OOBINLINE || name == SO_SNDBUFFORCE || name == SO_RCVBUFFORCE || name == SO_DEBUG || name == SO_NO_CHECK;
-  }
-  if (level == IPPROTO_TCP) {
-    constexpr int kAdvice[] = {TCP_SYNCNT, TCP_LINGER2, TCP_DEFER_ACCEPT, TCP_WINDOW_CLAMP, TCP_QUICKACK, TCP_NOTSENT_LOWAT};
-    return std::find(std::begin(kAdvice), std::end(kAdvice), name) != std::end(kAdvice);
-  }
-  if (level == IPPROTO_IP) return name == IP_MTU_DISCOVER || name == IP_RECVERR || name == IP_BIND_ADDRESS_NO_PORT || name == IP_FREEBIND;
-  if (level == IPPROTO_IPV6) return name == IPV6_MTU_DISCOVER || name == IPV6_RECVERR;  // of streams
-  return false;
-}
-
-// For the stack's socket that it may become. A later value is instead of an earlier one; but memberships of groups are many of one name.
+// For the stack's socket that it may become, or become again. A later value is instead of an earlier one; but memberships of groups are
+// many of one name.
 void keep_option(File& file, int level, int name, const void* value, socklen_t length) {
-  const auto* const bytes = static_cast<const std::byte*>(value);
-  if (level == SOL_SOCKET || level == IPPROTO_TCP) {
-    std::erase_if(file.options, [&](const File::Option& each) { return each.level == level && each.name == name; });
-  }
-  file.options.push_back({level, name, std::vector<std::byte>(bytes, bytes + length)});
+  const Bytes bytes(static_cast<const std::byte*>(value), length);
+  const bool one_of_many = (level == IPPROTO_IP || level == IPPROTO_IPV6) && length > sizeof(int);
+  std::erase_if(file.options, [&](const File::Option& each) {
+    if (each.level != level || each.name != name) return false;
+    return !one_of_many || std::equal(each.value.begin(), each.value.end(), bytes.begin(), bytes.end());
+  });
+  file.options.push_back({level, name, {bytes.begin(), bytes.end()}});
 }
 
 }  // namespace
@@ -297,7 +304,10 @@ int set_option(File& file, int level, int name, const void* value, socklen_t len
     if (!file.pair) keep_option(file, level, name, value, length);
     return 0;
   }
-  if (Host::get().sockets().setsockopt(file.socket, level, name, value, length) == 0) return 0;
+  if (Host::get().sockets().setsockopt(file.socket, level, name, value, length) == 0) {
+    if (file.is_joined() || file.bound) keep_option(file, level, name, value, length);  // the network interface may go, and come back
+    return 0;
+  }
   return errno == ENOPROTOOPT && is_advice(level, name) ? 0 : errno;
 }
 

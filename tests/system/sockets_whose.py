@@ -19,7 +19,8 @@ from ip_spaces import OURS, VERSIONS
 from program_scenes import begun, network_interface, tell
 
 UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
-PORT, RESTARTS = 8500, 4
+PORT, RESTARTS, HOPS = 8500, 4, 7
+IP_RECVTTL = 12  # which the module has no name for
 
 
 # ---- the program
@@ -60,6 +61,10 @@ def away(address):
     def new(kind=socket.SOCK_STREAM):
         return socket.socket(family_of(address), kind)
 
+    bound = new(socket.SOCK_DGRAM)
+    bound.bind((address, 0))
+    six = ":" in address
+    bound.setsockopt(*((socket.IPPROTO_IPV6, socket.IPV6_UNICAST_HOPS) if six else (socket.IPPROTO_IP, socket.IP_TTL)), HOPS)
     say("ready")
     sys.stdin.readline()
     calls = {"recv": lambda: client.recv(1), "connect": lambda: new().connect((address, PORT)),
@@ -77,6 +82,13 @@ def away(address):
     while (error := error_of(lambda: connection(address))) != "0" and time.monotonic() < end:
         time.sleep(0.05)
     say(f"back: {error}")
+    # Also a socket's options are back.
+    hears = new(socket.SOCK_DGRAM)
+    hears.bind((address, 0))
+    hears.setsockopt(*((socket.IPPROTO_IPV6, socket.IPV6_RECVHOPLIMIT) if six else (socket.IPPROTO_IP, IP_RECVTTL)), 1)
+    bound.sendto(b"x", hears.getsockname()[:2])
+    ancillary = hears.recvmsg(1, 100)[1]
+    say(f"hops: {struct.unpack('i', ancillary[0][2])[0]}")
 
 
 def memory(kind):
@@ -192,6 +204,8 @@ def test_away():
                 tell(program, "")
                 said = program.lines.next()
                 require(said == "back: 0", f"IPv{v}: {said}")
+                said = program.lines.next()
+                require(said == f"hops: {HOPS}", f"IPv{v}: {said}")
 
 
 def test_daemons():
