@@ -380,6 +380,15 @@ int Sockets::setsockopt(int s, int level, int name, const void* value, socklen_t
     std::memcpy(&value_, value, sizeof value_);
     return answer(stack_->set_option(s, Stack::Option::linger, value_.l_onoff == 0 ? -1 : value_.l_linger));
   }
+  if (level == SOL_SOCKET && name == SO_MAX_PACING_RATE) {
+    uint64_t rate = 0;  // of 8 bytes or, as it was once, of 4; all of them ones: any
+    if (length < sizeof(uint32_t)) return answer(-EINVAL);
+    const bool wide = length >= sizeof rate;
+    std::memcpy(&rate, value, wide ? sizeof rate : sizeof(uint32_t));
+    const uint64_t any = wide ? ~uint64_t{0} : ~uint32_t{0};
+    const auto most = static_cast<int64_t>(std::min<uint64_t>(std::max<uint64_t>(rate, 1), INT64_MAX));
+    return answer(stack_->set_option(s, Stack::Option::max_pacing_rate, rate == any ? 0 : most));
+  }
   if (level == IPPROTO_TCP && name == TCP_CONGESTION) {
     const std::string_view text(static_cast<const char*>(value), ::strnlen(static_cast<const char*>(value), length));
     for (size_t i = 0; i < kCongestionNames.size(); ++i) {
@@ -476,6 +485,13 @@ int Sockets::getsockopt(int s, int level, int name, void* value, socklen_t* leng
     const int64_t seconds = stack_->option(s, Stack::Option::linger);
     const linger value_{.l_onoff = seconds >= 0, .l_linger = static_cast<int>(std::max<int64_t>(seconds, 0))};
     return put(&value_, sizeof value_);
+  }
+  if (level == SOL_SOCKET && name == SO_MAX_PACING_RATE) {
+    const int64_t most = stack_->option(s, Stack::Option::max_pacing_rate);
+    if (most < 0) return answer(static_cast<int>(most));
+    const uint64_t rate = most == 0 ? ~uint64_t{0} : static_cast<uint64_t>(most);
+    const auto narrow = static_cast<uint32_t>(std::min<uint64_t>(rate, ~uint32_t{0}));
+    return *length >= sizeof rate ? put(&rate, sizeof rate) : put(&narrow, sizeof narrow);
   }
   if (level == IPPROTO_TCP && name == TCP_CONGESTION) {
     const int64_t which = stack_->option(s, Stack::Option::congestion);

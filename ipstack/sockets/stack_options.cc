@@ -169,6 +169,10 @@ int Stack::choose(Socket& socket, Option option, int64_t value, tcp::Options& tc
       if (socket.has_connection() || socket.near != nullptr || socket.listening != nullptr) return -EINVAL;
       socket.fast_open_connect = value != 0;
       return 0;
+    case Option::max_pacing_rate:
+      if (value < 0) return -EINVAL;
+      tcp.max_pacing_rate = static_cast<uint64_t>(value);
+      break;
     case Option::congestion:
       if (!of_range(0, static_cast<int64_t>(tcp::Algorithm::bbr))) return -ENOENT;
       tcp.congestion = static_cast<tcp::Algorithm>(value);
@@ -228,6 +232,7 @@ int64_t Stack::option(int number, Option option) {
     case Option::max_segment: return socket->has_connection() && socket->tcp.connection->mss() != 0 ? socket->tcp.connection->mss() : 536;
     case Option::fast_open: return socket->fast_open_max;
     case Option::fast_open_connect: return socket->fast_open_connect;
+    case Option::max_pacing_rate: return static_cast<int64_t>(tcp->max_pacing_rate);
     case Option::congestion: return static_cast<int64_t>(tcp->congestion);
     default: return -ENOPROTOOPT;
   }

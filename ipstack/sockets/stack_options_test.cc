@@ -311,4 +311,24 @@ TEST_CASE("a peek of datagrams goes on from one to the next") {
   CHECK(get(b, to, 9) == "h");
 }
 
+TEST_CASE("a stream leaves no faster than its socket says, until that says otherwise") {
+  Two two;
+  const auto [client, server] = two.connect(at("10.0.0.2", 80));
+  Stack &a = *two.a.stack, &b = *two.b.stack;
+  CHECK(a.option(client, Stack::Option::max_pacing_rate) == 0);
+  CHECK(a.set_option(client, Stack::Option::max_pacing_rate, -1) == -EINVAL);
+  REQUIRE(a.set_option(client, Stack::Option::max_pacing_rate, 100'000) == 0);
+  CHECK(a.option(client, Stack::Option::max_pacing_rate) == 100'000);
+  CHECK(b.option(server, Stack::Option::max_pacing_rate) == 0);
+  const auto sent = pattern(200'000);
+  REQUIRE(a.send(client, sent) == 200'000);
+  two.world.run(two.world.now + kSecond);
+  const auto first = receive(b, server);
+  CHECK(first.size() > 95'000);
+  CHECK(first.size() < 110'000);
+  REQUIRE(a.set_option(client, Stack::Option::max_pacing_rate, 0) == 0);
+  two.world.run(two.world.now + 50 * kMillisecond);
+  CHECK(first.size() + receive(b, server).size() == sent.size());
+}
+
 }  // namespace

@@ -206,11 +206,18 @@ uint32_t Connection::may_send_now(uint32_t wanted) noexcept {
 
 // RFC 9002, 7.7: a window in less than a round trip, so that what is left of it does not wait for the pacer; in slow start twice.
 uint64_t Connection::pacing_rate() const noexcept {
-  if (congestion_.is_bbr()) return std::max<uint64_t>(static_cast<uint64_t>(congestion_.bbr().pacing_rate()), mss_);
+  const uint64_t most = options_->max_pacing_rate != 0 ? options_->max_pacing_rate : ~uint64_t{0};
   const Nanoseconds trip = rtt_.smooth();
-  if (!options_->pacing || trip == 0) return 0;
-  const uint64_t gain = congestion_.in_slow_start() ? 8 : 5;
-  return std::max<uint64_t>(uint64_t{congestion_.window()} * gain * (kSecond / 4) / trip, mss_);
+  uint64_t rate = most;
+  if (congestion_.is_bbr()) {
+    rate = static_cast<uint64_t>(congestion_.bbr().pacing_rate());
+  } else if (options_->pacing && trip != 0) {
+    const uint64_t gain = congestion_.in_slow_start() ? 8 : 5;
+    rate = uint64_t{congestion_.window()} * gain * (kSecond / 4) / trip;
+  } else if (options_->max_pacing_rate == 0) {
+    return 0;
+  }
+  return std::max<uint64_t>(std::min(rate, most), mss_);
 }
 
 // How much of `wanted` may leave now; what must wait is held back by the window, in the end.

@@ -35,6 +35,7 @@ struct Options {
   MtuProbing mtu_probing = MtuProbing::black_hole;
   // Data leaves at a rate a little above window / round trip, in bursts of a few segments or 1 ms. BBR does so anyway, at its own rate.
   bool pacing = false;
+  uint64_t max_pacing_rate = 0;     // bytes per second that data leaves at, paced or not (SO_MAX_PACING_RATE); 0: any
   Algorithm congestion = Algorithm::cubic;
   uint16_t initial_window = 10;     // segments (RFC 6928)
   // Segments by which one ACK may open the window: L of RFC 3465, as RFC 9406, 4.3 has it. A receiver that answers bursts needs it.

@@ -117,6 +117,8 @@ class Runner {
       options_.challenges = static_cast<uint8_t>(value);
     } else if (name == "keep_alive_probes") {
       options_.keep_alive_probes = static_cast<uint8_t>(value);
+    } else if (name == "max_pacing_rate") {
+      options_.max_pacing_rate = value;
     } else if (name == "send_buffer") {
       options_.send_buffer = static_cast<uint32_t>(value);
     } else if (name == "receive_buffer") {
