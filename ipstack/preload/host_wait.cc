@@ -11,6 +11,7 @@
 #include <functional>
 #include <utility>
 
+#include "ipstack/preload/few.h"
 #include "ipstack/preload/host.h"
 #include "ipstack/preload/of_thread.h"
 #include "ipstack/preload/real.h"
@@ -206,14 +207,8 @@ void Host::forget_sleep(const void* here) noexcept {
 }
 
 Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask) {
-  constexpr size_t kMost = 64;
-  pollfd few[kMost];
-  std::vector<pollfd> many;
-  std::span<pollfd> all(few, kernel.size() + 2);
-  if (all.size() > kMost) {
-    many.resize(all.size());
-    all = many;
-  }
+  Few<pollfd> memory(kernel.size() + 2);
+  const std::span<pollfd> all = memory.all();
   std::copy(kernel.begin(), kernel.end(), all.begin() + 2);
   all[0] = {.fd = who.event, .events = POLLIN, .revents = 0};
   all[1] = {.fd = -1, .events = POLLIN, .revents = 0};

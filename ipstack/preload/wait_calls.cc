@@ -1,9 +1,11 @@
 // wait_calls.cc - poll() and select(), of our sockets and of the kernel's descriptors at once.
 #include <algorithm>
-#include <cstring>
+#include <bit>
+#include <span>
 #include <vector>
 
 #include "ipstack/preload/calls.h"
+#include "ipstack/preload/few.h"
 #include "ipstack/preload/forks.h"
 #include "ipstack/sockets/sockaddr.h"
 
@@ -13,114 +15,116 @@ using unet::sockets::is_nowhere;
 
 namespace {
 
-// A descriptor of ours among those that a thread waits for.
-struct Ours {
-  size_t at;
-  File* file;
-};
-
 // What one call of poll() waits for, split: ours, and the kernel's in an array of their own.
 class Waiting {
  public:
-  Waiting(pollfd* all, size_t count) : all_(all, count) {
-    kernel_.resize(count);
+  Waiting(pollfd* all, size_t count) : all_(all, count), kernel_(count), ours_(count) {
+    Host& host = Host::get();
     for (size_t i = 0; i < count; ++i) {
-      kernel_[i] = all[i];
-      kernel_[i].revents = 0;
+      const int fd = all[i].fd;
+      kernel_[i] = {.fd = fd, .events = all[i].events, .revents = 0};
+      ours_[i] = nullptr;
       all[i].revents = 0;
-      File* const file = Host::get().file(all[i].fd);
-      EpollSet* const set = Host::get().table().as<EpollSet>(all[i].fd, Entry::Kind::epoll);
-      if (set != nullptr && (set->has_ours() || Host::get().is_open())) {
-        ++set->holds;
-        sets_.push_back({i, set});
-      }
+      File* const file = host.file(fd);
+      EpollSet* const set = host.table().as<EpollSet>(fd, Entry::Kind::epoll);
+      if (set != nullptr && (set->has_ours() || host.is_open())) hold(i, *set);
       const bool undecided = file != nullptr && file->is_undecided();
       if (file == nullptr || (!file->is_ours() && !file->lost && !file->waits_back() && !undecided)) {
-        asks_kernel_ = asks_kernel_ || all[i].fd >= 0;
+        asks_kernel_ = asks_kernel_ || fd >= 0;
         continue;
       }
       if (file->kernel) asks_kernel_ = true;
       else kernel_[i].fd = -1;
-      Host::get().serve(*file);
-      ++file->holds;
-      ours_.push_back({i, file});
+      host.serve(*file);
+      hold(i, *file);
     }
   }
   ~Waiting() {
-    for (const Ours& each : ours_) {
-      --each.file->holds;
-      Host::get().let_go(*each.file);
-    }
-    for (const auto& [at, set] : sets_) {
-      --set->holds;
-      Host::get().let_go(*set);
-    }
+    each([](Entry& entry) {
+      --entry.holds;
+      Host::get().let_go(entry);
+    });
   }
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
 
-  bool has_ours() const noexcept { return !ours_.empty() || !sets_.empty(); }
-  std::span<pollfd> kernel() noexcept { return asks_kernel_ ? std::span<pollfd>(kernel_) : std::span<pollfd>(); }
+  bool has_ours() const noexcept { return end_ != 0; }
+  std::span<pollfd> kernel() noexcept { return asks_kernel_ ? kernel_.all() : std::span<pollfd>(); }
 
   // How many are ready, as poll() says it.
   int look(bool at_kernel) {
-    if (at_kernel && asks_kernel_) real().poll(kernel_.data(), kernel_.size(), 0);
-    for (size_t i = 0; i < all_.size(); ++i) all_[i].revents = kernel_[i].fd < 0 ? short{0} : kernel_[i].revents;
-    for (const Ours& each : ours_) {
-      if (Host::get().table().find(all_[each.at].fd) != each.file) {
-        ask_again(all_[each.at]);
-        continue;
-      }
-      const uint32_t wanted = static_cast<uint16_t>(all_[each.at].events) | POLLERR | POLLHUP;
-      all_[each.at].revents = static_cast<short>(all_[each.at].revents | (Host::get().events(*each.file) & wanted));
+    if (at_kernel && asks_kernel_) real().poll(kernel_.all().data(), all_.size(), 0);
+    int ready = 0;
+    for (size_t i = 0; i < all_.size(); ++i) {
+      all_[i].revents = kernel_[i].fd < 0 ? short{0} : kernel_[i].revents;
+      if (ours_[i] != nullptr) look_at(all_[i], *ours_[i]);
+      ready += all_[i].revents != 0;
     }
-    for (const auto& [at, set] : sets_) {
-      const uint32_t wanted = static_cast<uint16_t>(all_[at].events);
-      all_[at].revents = static_cast<short>(all_[at].revents | (Host::get().events(static_cast<const Entry&>(*set)) & wanted));
-    }
-    return static_cast<int>(std::count_if(all_.begin(), all_.end(), [](const pollfd& each) { return each.revents != 0; }));
+    return ready;
   }
   // True: there is no network interface yet for one of them.
   bool wait_back() {
     bool more = false;
-    for (const Ours& each : ours_) more = (each.file->waits_back() && !Forks::adopt(*each.file)) || more;
+    each([&](Entry& entry) {
+      if (entry.kind != Entry::Kind::socket) return;
+      File& file = static_cast<File&>(entry);
+      more = (file.waits_back() && !Forks::adopt(file)) || more;
+    });
     return more;
   }
   // Is told of all of them, until it goes.
   class Told {
    public:
     Told(Waiting& waiting, Sleeper& who) : waiting_(waiting), who_(who), polled_(who.polled.size()) {
-      for (const Ours& each : waiting.ours_) {
-        each.file->sleepers.push_back(&who);
-        who.polled.push_back(each.file);
-      }
-      for (const auto& [at, set] : waiting.sets_) {
-        set->pollers.push_back(&who);
-        who.polled.push_back(set);
-      }
+      waiting.each([&](Entry& entry) {
+        sleepers_of(entry).push_back(&who);
+        who.polled.push_back(&entry);
+      });
     }
     ~Told() {
       who_.polled.resize(polled_);
-      for (const Ours& each : waiting_.ours_) std::erase(each.file->sleepers, &who_);
-      for (const auto& [at, set] : waiting_.sets_) std::erase(set->pollers, &who_);
+      waiting_.each([&](Entry& entry) { std::erase(sleepers_of(entry), &who_); });
     }
     Told(const Told&) = delete;
     Told& operator=(const Told&) = delete;
 
    private:
+    static std::vector<Sleeper*>& sleepers_of(Entry& entry) noexcept {
+      return entry.kind == Entry::Kind::socket ? static_cast<File&>(entry).sleepers : static_cast<EpollSet&>(entry).pollers;
+    }
+
     Waiting& waiting_;
     Sleeper& who_;
     const size_t polled_;  // before: a handler may wait while its thread does
   };
 
  private:
+  void hold(size_t at, Entry& entry) noexcept {
+    ++entry.holds;
+    ours_[at] = &entry;
+    end_ = at + 1;
+  }
+  template <typename Do>
+  void each(Do what) {
+    for (Entry* const entry : ours_.all().first(end_)) {
+      if (entry != nullptr) what(*entry);
+    }
+  }
+  static void look_at(pollfd& one, const Entry& entry) {
+    uint32_t wanted = static_cast<uint16_t>(one.events);
+    if (entry.kind == Entry::Kind::socket) {
+      if (Host::get().table().find(one.fd) != &entry) return ask_again(one);
+      wanted |= POLLERR | POLLHUP;
+    }
+    one.revents = static_cast<short>(one.revents | (Host::get().events(entry) & wanted));
+  }
   // Another thread has closed the descriptor meanwhile; or it is the kernel's now.
   static void ask_again(pollfd& one) { real().poll(&one, 1, 0); }
 
-  std::span<pollfd> all_;
-  std::vector<pollfd> kernel_;
-  std::vector<Ours> ours_;
-  std::vector<std::pair<size_t, EpollSet*>> sets_;
+  const std::span<pollfd> all_;
+  Few<pollfd> kernel_;
+  Few<Entry*> ours_;  // null: the kernel's alone
+  size_t end_ = 0;    // behind the last of ours
   bool asks_kernel_ = false;
 };
 
@@ -134,10 +138,7 @@ int poll_all(Waiting& waiting, Nanoseconds timeout, const sigset_t* mask) {
   Host& host = Host::get();
   host.turn_if_due();
   int ready = waiting.look(true);
-  if (ready == 0) {
-    host.turn();
-    ready = waiting.look(false);
-  }
+  if (ready == 0 && host.turn()) ready = waiting.look(false);
   if (ready != 0) return ready;
   Sleeper& who = Host::this_thread();
   // What the mask lets through is told also to who has no time.
@@ -170,26 +171,68 @@ int poll_with(pollfd* all, nfds_t count, Nanoseconds timeout, const sigset_t* ma
   return real().ppoll(all, count, timeout == kForever ? nullptr : &limit, mask);
 }
 
+// What one call of select() names. Its sets have room for a thousand descriptors and mostly few in them: so they are looked at by words.
+class Sets {
+ public:
+  Sets(int count, fd_set* read_, fd_set* write_, fd_set* except_) noexcept
+      : read(read_), write(write_), except(except_), count_(std::min(count, FD_SETSIZE)) {}
+
+  fd_set *const read, *const write, *const except;
+
+  // How many descriptors are in any of them.
+  size_t size() const noexcept {
+    int sum = 0;
+    for (int at = 0; at < count_; at += NFDBITS) sum += std::popcount(word(at));
+    return static_cast<size_t>(sum);
+  }
+  // Whether one of these descriptors is what `is_it(fd)` says; behind it none is asked.
+  template <typename IsIt>
+  bool any(IsIt is_it) const {
+    for (int at = 0; at < count_; at += NFDBITS) {
+      for (uint64_t left = word(at); left != 0; left &= left - 1) {
+        if (is_it(at + std::countr_zero(left))) return true;
+      }
+    }
+    return false;
+  }
+
+ private:
+  static_assert(NFDBITS == 64);
+  // Of the descriptors from `first` on.
+  uint64_t word(int first) const noexcept {
+    uint64_t all = 0;
+    for (const fd_set* set : {read, write, except}) {
+      if (set != nullptr) all |= static_cast<uint64_t>(set->fds_bits[first / NFDBITS]);
+    }
+    return count_ - first < NFDBITS ? all & ((uint64_t{1} << (count_ - first)) - 1) : all;
+  }
+
+  const int count_;
+};
+
 // select() in terms of poll().
 class Selection {
  public:
-  Selection(int count, fd_set* read, fd_set* write, fd_set* except) : read_(read), write_(write), except_(except) {
-    for (int fd = 0; fd < count; ++fd) {
-      const int events = (has(read, fd) ? POLLIN | POLLRDHUP : 0) | (has(write, fd) ? POLLOUT : 0) | (has(except, fd) ? POLLPRI : 0);
-      if (events != 0) all_.push_back({.fd = fd, .events = static_cast<short>(events), .revents = 0});
-    }
+  explicit Selection(const Sets& sets) : sets_(sets), all_(sets.size()) {
+    sets.any([&](int fd) {
+      if (count_ == all_.all().size()) return true;  // the program changes them meanwhile
+      const int events =
+          (has(sets.read, fd) ? POLLIN | POLLRDHUP : 0) | (has(sets.write, fd) ? POLLOUT : 0) | (has(sets.except, fd) ? POLLPRI : 0);
+      all_[count_++] = {.fd = fd, .events = static_cast<short>(events), .revents = 0};
+      return false;
+    });
   }
-  std::vector<pollfd>& all() noexcept { return all_; }
-  bool names_nothing() const noexcept {
-    return std::any_of(all_.begin(), all_.end(), [](const pollfd& each) { return (each.revents & POLLNVAL) != 0; });
+  std::span<pollfd> all() noexcept { return all_.all().first(count_); }
+  bool names_nothing() noexcept {
+    return std::any_of(all().begin(), all().end(), [](const pollfd& each) { return (each.revents & POLLNVAL) != 0; });
   }
   // How many bits are set, as select() counts.
   int answer() noexcept {
     int count = 0;
-    for (const pollfd& each : all_) {
-      count += put(read_, each, POLLIN | POLLRDHUP, POLLIN | POLLRDNORM | POLLHUP | POLLERR);
-      count += put(write_, each, POLLOUT, POLLOUT | POLLWRNORM | POLLERR);
-      count += put(except_, each, POLLPRI, POLLPRI);
+    for (const pollfd& each : all()) {
+      count += put(sets_.read, each, POLLIN | POLLRDHUP, POLLIN | POLLRDNORM | POLLHUP | POLLERR);
+      count += put(sets_.write, each, POLLOUT, POLLOUT | POLLWRNORM | POLLERR);
+      count += put(sets_.except, each, POLLPRI, POLLPRI);
     }
     return count;
   }
@@ -203,27 +246,23 @@ class Selection {
     return 0;
   }
 
-  fd_set *read_, *write_, *except_;
-  std::vector<pollfd> all_;
+  const Sets sets_;
+  Few<pollfd> all_;
+  size_t count_ = 0;
 };
 
-bool any_selected(int count, const fd_set* read, const fd_set* write, const fd_set* except) noexcept {
+bool any_selected(int count, fd_set* read, fd_set* write, fd_set* except) noexcept {
   if (Host::inside() || count < 0) return false;
   for (const fd_set* set : {read, write, except}) {
     if (set != nullptr && is_nowhere(set)) return false;  // of which the kernel's call says so
   }
   const unet::preload::Table& table = Host::get().table();
-  for (int fd = 0; fd < std::min(count, FD_SETSIZE); ++fd) {
-    for (const fd_set* set : {read, write, except}) {
-      if (set != nullptr && FD_ISSET(fd, set) && table.find(fd) != nullptr) return true;
-    }
-  }
-  return false;
+  return Sets(count, read, write, except).any([&](int fd) { return table.find(fd) != nullptr; });
 }
 
 int select_with(int count, fd_set* read, fd_set* write, fd_set* except, Nanoseconds timeout, const sigset_t* mask) {
-  Selection selection(std::min(count, FD_SETSIZE), read, write, except);
-  int ready = poll_with(selection.all().data(), selection.all().size(), timeout, mask);
+  Selection selection(Sets(count, read, write, except));
+  const int ready = poll_with(selection.all().data(), selection.all().size(), timeout, mask);
   if (ready < 0) return ready;
   if (selection.names_nothing()) return static_cast<int>(answer(-EBADF));
   return selection.answer();

@@ -1,4 +1,6 @@
 // readiness_poll.c - cases of poll() and ppoll(): what is ready in each state, several at once, and arguments of no sense.
+#include <sys/select.h>
+
 #include "tests/conformance/conformance.h"
 
 CASE(poll_states, "what poll() says of streams in every state") {
@@ -159,5 +161,35 @@ CASE(poll_level, "poll() says the same again until it is read") {
   say_ready("all read", ends[0]);
 }
 
+static void ask_many(struct pollfd* all, int count) {
+  fd_set reads;
+  CALL(poll(all, (nfds_t)count, 20));
+  say("first: %s", events_name((unsigned short)all[0].revents));
+  say("last: %s", events_name((unsigned short)all[count - 1].revents));
+  FD_ZERO(&reads);
+  for (int i = 0; i < count; ++i) FD_SET(all[i].fd, &reads);
+  struct timeval some = {0, 20000};
+  CALL(select(FD_SETSIZE, &reads, NULL, NULL, &some));
+  say("first: %d, last: %d", FD_ISSET(all[0].fd, &reads) != 0, FD_ISSET(all[count - 1].fd, &reads) != 0);
+}
+
+CASE(poll_many, "poll() and select() of a hundred descriptors, sockets and a pipe's") {
+  enum { kMany = 100 };
+  int ends[2], pipes[2];
+  struct pollfd all[kMany];
+  streams(ends);
+  MUST(pipe(pipes));
+  all[0] = (struct pollfd){ends[0], POLLIN, 0};
+  for (int i = 1; i < kMany - 1; ++i) all[i] = (struct pollfd){(int)MUST(dup(pipes[0])), POLLIN, 0};
+  all[kMany - 1] = (struct pollfd){ends[1], POLLIN, 0};
+  ask_many(all, kMany);
+  CALL(send(ends[0], "abc", 3, 0));
+  await(ends[1], POLLIN);
+  ask_many(all, kMany);
+  CALL(write(pipes[1], "x", 1));
+  ask_many(all, kMany);
+  ask_many(all, kMany - 1);
+}
+
 THEME(readiness_poll, &poll_states, &poll_datagram_states, &poll_asked_only, &poll_several, &poll_none, &poll_waits,
-      &poll_waits_for_both, &poll_one_twice, &poll_lowat, &poll_level);
+      &poll_waits_for_both, &poll_one_twice, &poll_lowat, &poll_level, &poll_many);

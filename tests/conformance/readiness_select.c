@@ -142,5 +142,37 @@ CASE(pselect_basic, "pselect() with a time and without signals") {
   say("read %d, time untouched: %d", FD_ISSET(ends[0], &reads) != 0, some.tv_nsec == 20000000);
 }
 
+static int handler_fd, selected_in_handler;
+
+static void selects(int number) {
+  (void)number;
+  fd_set inner;
+  struct timeval some = {0, 20000};
+  FD_ZERO(&inner);
+  FD_SET(handler_fd, &inner);
+  selected_in_handler = select(handler_fd + 1, &inner, NULL, NULL, &some);
+}
+
+CASE(select_in_handler, "a handler waits in select() while its thread does, for the same socket") {
+  int ends[2];
+  char bytes[8];
+  streams(ends);
+  handler_fd = ends[0];
+  signal(SIGALRM, selects);
+  for (int i = 0; i < 3; ++i) {
+    alarm_once(30);
+    FD_ZERO(&reads);
+    FD_SET(ends[0], &reads);
+    CALL(select(ends[0] + 1, &reads, NULL, NULL, NULL));
+    say("in the handler: %d", selected_in_handler);
+    const pthread_t sender = start(sends_late, &ends[1]);
+    FD_ZERO(&reads);
+    FD_SET(ends[0], &reads);
+    CALL(select(ends[0] + 1, &reads, NULL, NULL, NULL));
+    joined(sender);
+    CALL(recv(ends[0], bytes, sizeof bytes, 0));
+  }
+}
+
 THEME(readiness_select, &select_states, &select_end, &select_refused, &select_urgent, &select_mixed, &select_waits,
-      &select_closed, &pselect_basic);
+      &select_closed, &pselect_basic, &select_in_handler);

@@ -1,0 +1,30 @@
+// few.h - what a call has one of for each descriptor that it waits for; used by wait_calls.cc and host_wait.cc.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace unet::preload {
+
+// So many T, with nothing in them yet. They are on the stack while they are few, as in most calls: malloc() and free() would cost more than
+// all else there, and who leaves such a call by longjmp() has nothing to give back.
+template <typename T>
+class Few {
+ public:
+  explicit Few(size_t count) : many_(count > kMost ? count : 0), all_(count > kMost ? many_.data() : few_, count) {}
+  Few(const Few&) = delete;
+  Few& operator=(const Few&) = delete;
+
+  std::span<T> all() noexcept { return all_; }
+  T& operator[](size_t at) noexcept { return all_[at]; }
+
+ private:
+  static constexpr size_t kMost = 64;
+
+  T few_[kMost];
+  std::vector<T> many_;
+  const std::span<T> all_;
+};
+
+}  // namespace unet::preload
