@@ -2,8 +2,8 @@
 //
 // One lock is around the stack, the table of descriptors and all that hangs on it. A thread in a call turns the stack; one that waits spins
 // for a while, then sleeps, and the first of those that sleep watches the endpoint for all (the watcher). What comes is told to the threads
-// that wait for it, each by an eventfd of its own. When no thread is in a call, a helper thread keeps the stack going: it looks every
-// millisecond while the program is busy with something else, more seldom later, and rests when nothing happens at all.
+// that wait for it; who sleeps is woken by an eventfd of its own. When no thread is in a call, a helper thread keeps the stack going: it
+// looks every millisecond while the program is busy with something else, more seldom later, and rests when nothing happens at all.
 //
 // Whoever gives the lock away leaves one of these behind (hands_on()), or what comes would wake nobody:
 // - the helper is not at rest, or has been kicked: it looks soon, and makes sure that the endpoint is armed;
@@ -43,10 +43,11 @@ constexpr Nanoseconds kForever = ~Nanoseconds{0};
 struct Sleeper {
   int event = -1;
   bool woken = false;
+  bool asleep = false;           // or about to be: else `woken` is enough, without two system calls for the eventfd
   std::vector<Entry*> polled{};  // that poll() holds while it sleeps
 
   Sleeper();
-  explicit Sleeper(int fd) noexcept;  // woken by that eventfd, which is somebody else's
+  explicit Sleeper(int fd) noexcept;  // woken by that eventfd, which is somebody else's; always, as if it were asleep
   ~Sleeper();
   Sleeper(const Sleeper&) = delete;
   Sleeper& operator=(const Sleeper&) = delete;
@@ -59,6 +60,7 @@ struct Sleeper {
   static void append(std::vector<int>& all);
 
  private:
+  bool rung_ = false;
   bool owns_ = true;
 };
 
@@ -170,7 +172,7 @@ class Host {
   // The last wait was a long one, so the next begins with sleep.
   bool is_idle() const noexcept { return spin_ == 0; }
   // Waits until something happens to what `who` waits for, or a descriptor of `kernel` is ready (its revents say so), at most until
-  // `until`. Gives the lock away meanwhile. May return for nothing.
+  // `until`. Gives the lock away meanwhile. May return for nothing. When its time is over the kernel has just been asked, and had nothing.
   Woken wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask = nullptr);
   // A signal that `mask` lets through has come, and been handled.
   bool is_interrupted(Sleeper& who, const sigset_t& mask);

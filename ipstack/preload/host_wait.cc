@@ -75,7 +75,7 @@ int HeldByThread::of(const Entry& entry) noexcept {
 }
 
 Sleeper::Sleeper() : event(event_out_of_the_way()) { mark(event, true); }
-Sleeper::Sleeper(int fd) noexcept : event(fd), owns_(false) {}
+Sleeper::Sleeper(int fd) noexcept : event(fd), asleep(true), owns_(false) {}
 Sleeper::~Sleeper() {
   if (SleepOfThread::own.who == this) {
     const Host::Guard guard;  // which finds that it does not sleep any longer
@@ -94,13 +94,16 @@ void Sleeper::append(std::vector<int>& all) {
 bool Sleeper::wake() noexcept {
   if (woken) return false;
   woken = true;
-  if (event >= 0) ring(event);
+  if (asleep && event >= 0) {
+    ring(event);
+    rung_ = true;
+  }
   return true;
 }
 
 void Sleeper::sleep_begins() noexcept {
   if (event < 0 && owns_) mark(event = event_out_of_the_way(), true);
-  if (woken && event >= 0) drain(event);
+  if (std::exchange(rung_, false)) drain(event);
   woken = false;
 }
 
@@ -108,16 +111,36 @@ void Sleeper::renew() noexcept {
   for (std::atomic<bool>& each : thread_events) each.store(false, std::memory_order_relaxed);  // other threads are not there
   if (event >= 0) real().close(event);
   mark(event = event_out_of_the_way(), true);
-  woken = false;
+  woken = rung_ = false;
 }
 
 Sleeper& Host::this_thread() noexcept { return OfThread<Sleeper>::get(); }
 
+namespace {
+
+// A handler waits between two steps of its thread's own wait, and takes away what was to wake that.
+class WakesOuter {
+ public:
+  explicit WakesOuter(Sleeper& who) noexcept : who_(who), sleeps_(who.asleep) {}
+  ~WakesOuter() {
+    if (sleeps_) static_cast<void>(who_.wake());
+  }
+  WakesOuter(const WakesOuter&) = delete;
+  WakesOuter& operator=(const WakesOuter&) = delete;
+
+ private:
+  Sleeper& who_;
+  const bool sleeps_;
+};
+
+}  // namespace
+
 Host::Woken Host::wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask) {
+  const WakesOuter outer(who);
   who.sleep_begins();
   if (turn()) return Woken::something;
   if (mask == nullptr && spin(who, kernel, until)) return Woken::something;
-  if (now() >= until) return Woken::timed_out;
+  if (now() >= until) return !kernel.empty() && poll_for(kernel, 0, nullptr) > 0 ? Woken::something : Woken::timed_out;
   return sleep(who, kernel, until, mask);
 }
 
@@ -155,12 +178,14 @@ class Host::Asleep {
  public:
   Asleep(Host& host, Sleeper& who) : host_(host), who_(who) {
     host.asleep_.push_back(&who);
+    was_asleep_ = std::exchange(who.asleep, true);
     outermost_ = SleepOfThread::own.at == nullptr;
     if (outermost_) SleepOfThread::own = {__builtin_frame_address(0), &who};
     interrupted_ = host.release();
   }
   ~Asleep() {
     host_.regain();
+    who_.asleep = was_asleep_;
     if (outermost_) SleepOfThread::own = {};
     std::erase(host_.asleep_, &who_);
     if (host_.watcher_ == &who_) host_.watcher_ = nullptr;
@@ -174,6 +199,7 @@ class Host::Asleep {
   Host& host_;
   Sleeper& who_;
   bool outermost_ = false;  // not of a handler's call
+  bool was_asleep_ = false;
   bool interrupted_ = false;
 };
 
@@ -186,6 +212,7 @@ void Host::forget_sleep(const void* here) noexcept {
   if ((other.ss_flags & SS_ONSTACK) != 0) return;
   Sleeper& who = *std::exchange(SleepOfThread::own, {}).who;
   std::erase(asleep_, &who);
+  who.asleep = false;
   if (watcher_ == &who) watcher_ = nullptr;
   HeldByThread& own = HeldByThread::own;
   std::vector<Entry*> all = std::exchange(who.polled, {});
@@ -207,6 +234,7 @@ void Host::forget_sleep(const void* here) noexcept {
 }
 
 Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask) {
+  if (who.woken) return Woken::something;  // while spin() had given the lock away
   Few<pollfd> memory(kernel.size() + 2);
   const std::span<pollfd> all = memory.all();
   std::copy(kernel.begin(), kernel.end(), all.begin() + 2);
@@ -245,7 +273,7 @@ Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds unti
   std::copy(all.begin() + 2, all.end(), kernel.begin());
   if (ready < 0 && error == EINTR) return Woken::interrupted;
   turn();
-  return ready == 0 && now() >= until ? Woken::timed_out : Woken::something;
+  return ready == 0 && began < end && end == until && now() >= until ? Woken::timed_out : Woken::something;
 }
 
 // As ppoll() and pselect() say it at the end of their time.

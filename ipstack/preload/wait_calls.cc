@@ -155,7 +155,7 @@ int poll_all(Waiting& waiting, Nanoseconds timeout, const sigset_t* mask) {
     if (ready != 0) return ready;
     if (woken == Host::Woken::interrupted) return -EINTR;
     if (host.now() < until) continue;
-    ready = waiting.look(true);
+    if (woken != Host::Woken::timed_out) ready = waiting.look(true);
     return ready != 0 ? ready : nothing();
   }
 }

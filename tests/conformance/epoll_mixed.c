@@ -191,5 +191,20 @@ CASE(mixed_turns, "where there is room for few events, all that are ready have t
   say_turns(8, 1);
 }
 
+CASE(mixed_hardly_any_time, "what is the kernel's is told to who has hardly any time, too, after a long wait for nothing") {
+  int ends[2], pipes[2];
+  const struct timespec hardly_any = {0, 1};
+  struct epoll_event event;
+  streams(ends);
+  MUST(pipe(pipes));
+  add(ends[0], EPOLLIN, 1);
+  add(pipes[0], EPOLLIN, 2);
+  struct pollfd both[] = {{ends[0], POLLIN, 0}, {pipes[0], POLLIN, 0}};
+  say_events("nothing", 30);
+  CALL(write(pipes[1], "x", 1));
+  CALL(epoll_pwait2(e, &event, 1, &hardly_any, NULL));
+  CALL(ppoll(both, 2, &hardly_any, NULL));
+}
+
 THEME(epoll_mixed, &mixed_eventfd, &mixed_timerfd, &mixed_pipe_and_local, &mixed_signalfd, &mixed_loopback,
-      &mixed_any_hears_loopback, &mixed_poll_many_kinds, &mixed_turns);
+      &mixed_any_hears_loopback, &mixed_poll_many_kinds, &mixed_turns, &mixed_hardly_any_time);
