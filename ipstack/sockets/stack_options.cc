@@ -7,6 +7,7 @@
 namespace unet::sockets {
 namespace {
 
+constexpr int64_t kPacingMost = 1'000'000'000'000;  // bytes per second, more than any wire has: a millisecond of it can be counted
 constexpr int64_t kBufferLeast = 4096, kBufferMost = 64 * 1024 * 1024;
 
 uint32_t buffer_of(int64_t value) noexcept { return static_cast<uint32_t>(std::clamp(value, kBufferLeast, kBufferMost)); }
@@ -171,7 +172,7 @@ int Stack::choose(Socket& socket, Option option, int64_t value, tcp::Options& tc
       return 0;
     case Option::max_pacing_rate:
       if (value < 0) return -EINVAL;
-      tcp.max_pacing_rate = static_cast<uint64_t>(value);
+      tcp.max_pacing_rate = static_cast<uint64_t>(std::min(value, kPacingMost));
       break;
     case Option::congestion:
       if (!of_range(0, static_cast<int64_t>(tcp::Algorithm::bbr))) return -ENOENT;
