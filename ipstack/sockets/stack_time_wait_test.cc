@@ -274,7 +274,7 @@ TEST_CASE("where the network interface holds what a dead process has left, conne
     two.a.stack->handle_message(not_over(two.a.port.last));
     two.a.stack->run();
   }
-  CHECK(ports.size() >= 96);  // a connection's own ports come again after all of them
+  CHECK(ports.size() > 64);  // more than a block has: with a further one the walk begins elsewhere, perhaps where it has been
   CHECK(two.a.stack->counters().ports_not_over == 100);
   two.pass(10 * kMillisecond);
   const int server = two.b.stack->accept(two.listener);
