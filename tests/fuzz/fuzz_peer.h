@@ -110,7 +110,7 @@ class FuzzPeer {
   // What was said of one connection's numbers: a peer that wants to be believed needs no more.
   struct Said {
     uint16_t port = 0, peer = 0;
-    tcp::Sequence next{}, acknowledged{};
+    ip::TcpSequence next{}, acknowledged{};
     uint32_t timestamp = 0;
     std::vector<std::byte> cookie{};
   };
