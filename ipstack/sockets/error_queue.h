@@ -2,7 +2,6 @@
 // MSG_ZEROCOPY have no use for their memory any longer; private to ipstack/sockets but for what is in it.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -33,6 +32,7 @@ struct DatagramError {
 
 class ErrorQueue {
  public:
+  static constexpr size_t kPayloadMax = 1280;  // of one error: more than anybody quotes who keeps to the rules
   static constexpr uint32_t kErrorsMax = 64;  // of datagrams; what comes then is lost, and the ends of sends never are
 
   bool empty() const noexcept { return errors_.empty(); }

@@ -31,7 +31,7 @@ void Stack::handle_datagram_error(const Address& local, const Address& remote, c
     told.fatal = true;
   }
   if (part.queues_errors(packet.ipv4)) {
-    const Bytes data = quoted.subspan(ip::kUdpBytes);
+    const Bytes data = quoted.subspan(ip::kUdpBytes).first(std::min<size_t>(quoted.size() - ip::kUdpBytes, ErrorQueue::kPayloadMax));
     return queue_error(index, {.origin = packet.ipv4 ? QueuedError::Origin::icmp4 : QueuedError::Origin::icmp6, .error = told.error,
                                .type = error.type, .code = error.code, .info = error.mtu, .offender = packet.from, .to = remote,
                                .payload = {data.begin(), data.end()}});

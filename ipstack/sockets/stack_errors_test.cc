@@ -1,6 +1,7 @@
 // stack_errors_test.cc - errors that wait in a socket's queue: of datagrams, and the ends of sends without a copy.
 #include <cerrno>
 #include <catch2/catch.hpp>
+#include <cstring>
 
 #include "ipstack/sockets/test_two.h"
 
@@ -81,6 +82,29 @@ TEST_CASE("a queue has an end, and goes with its socket") {
     CHECK((a.events(next) & Events::kError) == 0);
     CHECK_FALSE(a.take_queued_error(next));
   }
+}
+
+TEST_CASE("of what is quoted only the beginning is kept, however much it is") {
+  Two two;
+  Stack& a = *two.a.stack;
+  const int socket = a.socket(Type::datagram, false);
+  REQUIRE(a.set_option(socket, Option::queue_errors4, 1) == 0);
+  REQUIRE(a.send_to(socket, pattern(3000, 5), at("10.0.0.2", 9)) == 3000);
+  const Bytes sent = Bytes(two.a.port.last).subspan(sizeof(IpMessageHeader));
+  std::vector<std::byte> icmp(8);  // port unreachable
+  icmp[0] = icmp[1] = std::byte{3};
+  icmp.insert(icmp.end(), sent.begin(), sent.end());
+  const ip::IpFields fields{.from = at("10.0.0.2", 0).host, .to = at("10.0.0.1", 0).host, .protocol = ip::Protocol::kIcmp, .hop_limit = 64};
+  ip::sum_icmp(icmp.data(), icmp.size(), fields.from, fields.to);
+  std::vector<std::byte> message(sizeof(IpMessageHeader) + 20 + icmp.size());
+  emit_ip_header(message.data() + sizeof(IpMessageHeader), fields, static_cast<uint32_t>(icmp.size()));
+  std::memcpy(message.data() + sizeof(IpMessageHeader) + 20, icmp.data(), icmp.size());
+  a.handle_message(message);
+  const auto error = a.take_queued_error(socket);
+  REQUIRE(error);
+  CHECK(error->error == ECONNREFUSED);
+  const auto all = pattern(3000, 5);
+  CHECK(error->payload == std::vector<std::byte>(all.begin(), all.begin() + ErrorQueue::kPayloadMax));
 }
 
 TEST_CASE("sends without a copy end as they are made, and are told together") {
