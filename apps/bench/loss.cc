@@ -79,7 +79,7 @@ Result<std::vector<Record>> measure_loss(Session& session, const Benchmark& benc
       for (const size_t index : paths) {
         if (!session.refusal(index).empty()) continue;
         const Status added = add_goodput(values[index][condition], session, index, size, condition);
-        if (session.over()) return tl::unexpected(added.error());
+        if (session.over()) return fail(Errc::disconnected, session.over_text());
         if (!added) std::fprintf(stderr, "unet-bench: %s: %s\n", benchmark.name.c_str(), added.error().text.c_str());
       }
     }

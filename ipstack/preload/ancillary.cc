@@ -18,6 +18,7 @@
 #include <optional>
 
 #include "ipstack/preload/host.h"
+#include "ipstack/preload/transfer.h"
 #include "ipstack/sockets/sockaddr.h"
 
 namespace unet::preload {
@@ -228,12 +229,7 @@ void tell_of_stream(const File& file, msghdr& message) {
 int64_t receive_error(File& file, msghdr& message) {
   const std::optional<sockets::QueuedError> error = Host::get().sockets().stack().take_queued_error(file.socket);
   if (!error) return -EAGAIN;
-  Bytes left = error->payload;
-  for (size_t i = 0; i < message.msg_iovlen && !left.empty(); ++i) {
-    const size_t part = std::min(left.size(), message.msg_iov[i].iov_len);
-    if (part != 0) std::memcpy(message.msg_iov[i].iov_base, left.data(), part);
-    left = left.subspan(part);
-  }
+  const Bytes left = scatter(error->payload, message);
   const bool six = file.domain == AF_INET6;
   const bool completes = error->origin == sockets::QueuedError::Origin::zero_copy;
   if (completes) message.msg_namelen = 0;

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/transfer.h"
@@ -70,7 +71,7 @@ int64_t await_pipe(int fd, short events, bool waits) {
 
 // What a pipe takes without waiting, when poll() says that it takes something: all of it is free, or a page of it.
 constexpr size_t kPage = 4096;
-constexpr size_t kSpliceMost = 60 * 1024;  // what one datagram may have, too
+constexpr size_t kSpliceMost = 60 * 1024;
 size_t room_in(int pipe) noexcept {
   int there = 0;
   const int whole = ::ioctl(pipe, FIONREAD, &there) == 0 && there == 0 ? real().fcntl(pipe, F_GETPIPE_SZ) : 0;
@@ -95,20 +96,26 @@ int64_t splice_out(File& file, int out, size_t length, bool waits) {
 
 // The other way: what the pipe has, read to where it leaves from, as it cannot be put back.
 int64_t splice_in(int in, File& file, size_t length, bool waits) {
+  if (length == 0) return 0;
   const Hold hold(file);
   Host& host = Host::get();
   unet::MutableBytes room;
+  std::optional<Piece> piece;  // of a datagram, which is as long as what there is, and may become a part of one
+  if (!file.is_stream()) room = {piece.emplace().data(), std::min(length, kPage)};
   do {  // again if somebody else has emptied the pipe while this call waited for the socket
     if (const int64_t error = await_pipe(in, POLLIN, waits); error < 0) return error;
     const int64_t error = host.block(file, POLLOUT, waits && !file.nonblocking, file.send_within, [&](bool) -> int64_t {
       if (!file.is_ours()) return Host::gone(file, true);
       host.turn();
+      if (piece) return (host.events(file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0 ? 1 : -EAGAIN;
       return host.sockets().stack().reserve(file.socket, static_cast<uint32_t>(std::min<size_t>(length, kSpliceMost)), room);
     });
     if (error < 0) return with_signal(file, error, 0);
   } while (await_pipe(in, POLLIN, false) < 0);
   const ssize_t got = real().read(in, room.data(), room.size());
-  return got <= 0 ? result_of(got) : host.sockets().stack().commit(file.socket, static_cast<uint32_t>(got));
+  if (got <= 0) return result_of(got);
+  if (piece) return send_bytes(file, room.data(), static_cast<size_t>(got), 0);
+  return host.sockets().stack().commit(file.socket, static_cast<uint32_t>(got));
 }
 
 int fd_of(void* cookie) noexcept { return static_cast<int>(reinterpret_cast<intptr_t>(cookie)); }

@@ -272,16 +272,32 @@ int place_for(File& file, const sockets::Address& remote, bool& decided) {
 
 namespace {
 
-// For the stack's socket that it may become, or become again. A later value is instead of an earlier one; but memberships of groups are
-// many of one name.
+struct Membership {
+  int level, joins, leaves;
+};
+constexpr Membership kMemberships[] = {{IPPROTO_IP, IP_ADD_MEMBERSHIP, IP_DROP_MEMBERSHIP},
+                                       {IPPROTO_IP, IP_ADD_SOURCE_MEMBERSHIP, IP_DROP_SOURCE_MEMBERSHIP},
+                                       {IPPROTO_IP, MCAST_JOIN_GROUP, MCAST_LEAVE_GROUP},
+                                       {IPPROTO_IP, MCAST_JOIN_SOURCE_GROUP, MCAST_LEAVE_SOURCE_GROUP},
+                                       {IPPROTO_IPV6, IPV6_JOIN_GROUP, IPV6_LEAVE_GROUP},
+                                       {IPPROTO_IPV6, MCAST_JOIN_GROUP, MCAST_LEAVE_GROUP},
+                                       {IPPROTO_IPV6, MCAST_JOIN_SOURCE_GROUP, MCAST_LEAVE_SOURCE_GROUP}};
+
+// For the stack's socket that it may become, or become again. A later value is instead of an earlier one; but of memberships of groups
+// there are many, until they are left.
 void keep_option(File& file, int level, int name, const void* value, socklen_t length) {
-  const Bytes bytes(static_cast<const std::byte*>(value), length);
-  const bool one_of_many = (level == IPPROTO_IP || level == IPPROTO_IPV6) && length > sizeof(int);
-  std::erase_if(file.options, [&](const File::Option& each) {
-    if (each.level != level || each.name != name) return false;
-    return !one_of_many || std::equal(each.value.begin(), each.value.end(), bytes.begin(), bytes.end());
+  constexpr socklen_t kMost = 256;  // more than any option has: programs may say any length, and mean the beginning
+  const Bytes bytes(static_cast<const std::byte*>(value), std::min(length, kMost));
+  const auto* const membership = std::find_if(std::begin(kMemberships), std::end(kMemberships), [&](const Membership& each) {
+    return each.level == level && (each.joins == name || each.leaves == name);
   });
-  file.options.push_back({level, name, {bytes.begin(), bytes.end()}});
+  const bool is_one = membership != std::end(kMemberships), leaves = is_one && membership->leaves == name;
+  std::erase_if(file.options, [&](const File::Option& each) {
+    if (each.level != level || each.name != (is_one ? membership->joins : name)) return false;
+    const size_t both = std::min(each.value.size(), bytes.size());  // with an interface, or without
+    return !is_one || std::equal(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(both), each.value.begin());
+  });
+  if (!leaves) file.options.push_back({level, name, {bytes.begin(), bytes.end()}});
 }
 
 }  // namespace

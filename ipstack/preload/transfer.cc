@@ -72,16 +72,20 @@ int64_t send_stream(File& file, const std::byte* data, size_t length, int flags)
   size_t sent = 0;
   const int64_t result = host.block(file, POLLOUT, may_wait, file.send_within, [&](bool) -> int64_t {
     if (!file.is_ours()) return Host::gone(file, true);
-    const int how = (flags | MSG_DONTWAIT) & ~MSG_ZEROCOPY;  // which ends with the whole call
-    const int64_t more = result_of(host.sockets().send(file.socket, data + sent, length - sent, how));
+    const int64_t more = result_of(host.sockets().send(file.socket, data + sent, length - sent, flags | MSG_DONTWAIT));
     if (more < 0) return more;
     sent += static_cast<size_t>(more);
     return sent < length && may_wait ? -EAGAIN : static_cast<int64_t>(sent);
   });
-  if (sent != 0 && (flags & MSG_ZEROCOPY) != 0 && file.is_ours()) host.sockets().stack().end_zero_copy(file.socket);
   if (result >= 0 || sent == 0) return result;
   if (result != -EAGAIN && result != -EINTR && file.is_ours()) host.sockets().stack().return_error(file.socket, static_cast<int>(-result));
   return static_cast<int64_t>(sent);
+}
+
+// Of a whole call on a stream, whose parts are sent without MSG_ZEROCOPY.
+int64_t end_zero_copy(const File& file, int64_t sent, int flags) {
+  if (sent > 0 && (flags & MSG_ZEROCOPY) != 0 && file.is_ours()) Host::get().sockets().stack().end_zero_copy(file.socket);
+  return sent;
 }
 
 // MSG_FASTOPEN. What did not go with the SYN follows when the connection stands, if the call may wait for that.
@@ -90,7 +94,7 @@ int64_t connect_and_send(File& file, const std::byte* data, size_t length, int f
   if (!waits(file, flags) || (begun < 0 && begun != -EINPROGRESS && begun != -EALREADY && begun != -EAGAIN)) return begun;
   const auto sent = static_cast<size_t>(std::max<int64_t>(begun, 0));
   if (begun >= 0 && sent == length) return begun;
-  const int64_t more = send_stream(file, data + sent, length - sent, flags & ~(MSG_FASTOPEN | MSG_ZEROCOPY));
+  const int64_t more = send_stream(file, data + sent, length - sent, flags & ~MSG_FASTOPEN);
   sockets::Address remote;
   if (more >= 0 && file.is_ours() && read_address(file, to, to_length, remote) == 0) {  // that it stands is told by this
     static_cast<void>(Host::get().sockets().stack().connect(file.socket, remote));
@@ -185,14 +189,15 @@ int64_t with_signal(const File& file, int64_t result, int flags) noexcept {
 int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length) {
   length = std::min(length, kTransferMax);
   if (file.is_ours() && (flags & MSG_ERRQUEUE) != 0) {
+    if (from != nullptr && (is_nowhere(from) || is_nowhere(from_length))) return -EFAULT;
     iovec room{.iov_base = data, .iov_len = length};
     msghdr message{};
     message.msg_name = from;
-    message.msg_namelen = from_length != nullptr ? *from_length : 0;
+    message.msg_namelen = from != nullptr ? *from_length : 0;
     message.msg_iov = &room;
     message.msg_iovlen = 1;
     const int64_t got = receive_message(file, message, flags);
-    if (got >= 0 && from_length != nullptr) *from_length = message.msg_namelen;
+    if (got >= 0 && from != nullptr) *from_length = message.msg_namelen;
     return got;
   }
   if (file.is_ours() && file.is_stream() && (flags & MSG_OOB) != 0) return receive_ours(file, data, length, flags, from, from_length);
@@ -221,21 +226,24 @@ int64_t send_bytes(File& file, const void* data, size_t length, int flags, const
   if (is_nowhere(data) && length != 0) return -EFAULT;
   if (!file.is_stream()) return send_datagram(file, data, length, flags, to, to_length);
   if (file.is_ours() && (flags & MSG_FASTOPEN) != 0) {
-    return with_signal(file, connect_and_send(file, static_cast<const std::byte*>(data), length, flags, to, to_length), flags);
+    const int how = flags & ~MSG_ZEROCOPY;
+    const int64_t sent = connect_and_send(file, static_cast<const std::byte*>(data), length, how, to, to_length);
+    return with_signal(file, end_zero_copy(file, sent, flags), flags);
   }
   if (file.is_ours() && (flags & MSG_OOB) != 0) {
     return result_of(Host::get().sockets().send(file.socket, data, length, flags | MSG_DONTWAIT));
   }
-  return with_signal(file, send_stream(file, static_cast<const std::byte*>(data), length, flags), flags);
+  const int64_t sent = send_stream(file, static_cast<const std::byte*>(data), length, flags & ~MSG_ZEROCOPY);
+  return with_signal(file, end_zero_copy(file, sent, flags), flags);
 }
 
-// What there is goes into the pieces of a message.
-static void scatter(Bytes all, const msghdr& message) noexcept {
+Bytes scatter(Bytes all, const msghdr& message) noexcept {
   for (size_t i = 0; i < message.msg_iovlen && !all.empty(); ++i) {
     const size_t part = std::min(all.size(), message.msg_iov[i].iov_len);
     if (part != 0) std::memcpy(message.msg_iov[i].iov_base, all.data(), part);
     all = all.subspan(part);
   }
+  return all;
 }
 
 // From a stream into each of many pieces, one after another: only for the first does it wait, if it is not to wait for all.
@@ -303,6 +311,9 @@ int64_t receive_message(File& file, msghdr& message, int flags) {
   if (const int64_t wrong = check(message); wrong < 0) return wrong;
   message.msg_flags = 0;
   if (file.is_ours() && (flags & MSG_ERRQUEUE) != 0) {
+    if (message.msg_name != nullptr && is_nowhere(message.msg_name)) return -EFAULT;
+    Host::get().turn();
+    if (!file.is_ours()) return -EAGAIN;
     const int64_t got = receive_error(file, message);
     return got == -EAGAIN && file.kernel ? result_of(real().recvmsg(file.fd(), &message, flags)) : got;
   }
@@ -356,8 +367,7 @@ int64_t send_message(File& file, const msghdr& message, int flags) {
     sent += std::max<int64_t>(more, 0);
     if (more < static_cast<int64_t>(each.iov_len)) break;
   }
-  if (sent != 0 && (flags & MSG_ZEROCOPY) != 0 && file.is_ours()) Host::get().sockets().stack().end_zero_copy(file.socket);
-  return sent;
+  return end_zero_copy(file, sent, flags);
 }
 
 }  // namespace unet::preload

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "ipstack/preload/file.h"
+#include "unet/base/bytes.h"
 
 namespace unet::preload {
 
@@ -55,6 +56,9 @@ int64_t send_message(File& file, const msghdr& message, int flags);
 // The same of one piece of memory.
 int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr* from = nullptr, socklen_t* from_length = nullptr);
 int64_t send_bytes(File& file, const void* data, size_t length, int flags, const sockaddr* to = nullptr, socklen_t to_length = 0);
+
+// What there is goes into the pieces of a message; what they have no room for.
+Bytes scatter(Bytes all, const msghdr& message) noexcept;
 
 // SIGPIPE, unless MSG_NOSIGNAL forbids it, when a stream answers -EPIPE.
 int64_t with_signal(const File& file, int64_t result, int flags) noexcept;

@@ -263,7 +263,10 @@ ssize_t Sockets::sendto(int s, const void* data, size_t length, int flags, const
   Address address;
   if (!read_address(to, to_length, stack_->is_ipv6(s), !fast_open, address)) return -1;
   if (is_refused_as_urgent(s, flags)) return answer(-EOPNOTSUPP);
-  if (fast_open) return connect_with(s, {static_cast<const std::byte*>(data), length}, flags, address);
+  if (fast_open) {
+    const ssize_t sent = connect_with(s, {static_cast<const std::byte*>(data), length}, flags & ~MSG_ZEROCOPY, address);
+    return end_zero_copy(s, sent, flags);
+  }
   const Stack::Sending how{.more = (flags & MSG_MORE) != 0};
   const ssize_t sent = block((flags & MSG_DONTWAIT) == 0 && !is_nonblocking(s), within(s).send,
                              [&] { return stack_->send_to(s, {static_cast<const std::byte*>(data), length}, address, how); });

@@ -2,8 +2,10 @@
 // MSG_ZEROCOPY have no use for their memory any longer; private to ipstack/sockets but for what is in it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "ipstack/sockets/address.h"
@@ -47,6 +49,11 @@ class ErrorQueue {
     const uint32_t number = sends_++;
     if (!errors_.empty() && errors_.back().origin == QueuedError::Origin::zero_copy) errors_.back().data = number;
     else errors_.push_back({.origin = QueuedError::Origin::zero_copy, .info = number, .data = number});
+  }
+  // All but the ends of sends.
+  void drop_errors() {
+    std::erase_if(errors_, [](const QueuedError& each) { return each.origin != QueuedError::Origin::zero_copy; });
+    of_datagrams_ = 0;
   }
   QueuedError pop() {
     QueuedError error = std::move(errors_.front());

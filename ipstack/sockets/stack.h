@@ -152,7 +152,7 @@ class Stack {
   // Sends without a copy: room for at most `bytes` in the memory that they leave from; commit() sends as many of them as it says.
   // Of a stream it may be less room than asked for, of a connected datagram socket it is one datagram's. One reservation at a time, which
   // any other call of the stack forgets (then commit() is -EINVAL, and the room is no longer to be written). 0, or an error: -EAGAIN as of
-  // send(), -EINVAL while a datagram is gathered.
+  // send(), -EINVAL while a datagram is gathered; of commit() -EMSGSIZE of one that nobody may cut.
   int reserve(int socket, uint32_t bytes, MutableBytes& room);
   int64_t commit(int socket, uint32_t bytes);
 
@@ -349,6 +349,7 @@ class Stack {
 
   // stack_errors.cc
   void queue_error(uint32_t index, QueuedError error);
+  void drop_queued_errors(uint32_t index);
   void handle_datagram_error(const Address& local, const Address& remote, const ip::IpView& packet, const ip::IcmpView& error,
                              DatagramError told, Bytes quoted);
   int fit_path(uint32_t index, Departure& way, uint32_t length);

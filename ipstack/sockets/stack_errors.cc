@@ -26,8 +26,11 @@ void Stack::handle_datagram_error(const Address& local, const Address& remote, c
     be16 length;
     std::memcpy(&length, quoted.data() + offsetof(ip::UdpHeader, length), sizeof length);
     const uint32_t size = (packet.ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes) + uint32_t{length};
-    datagram_paths_.handle_too_big(remote.host, error.mtu, size, now_);
-    if (part.discovery(packet.ipv4) == PathDiscovery::dont) return;
+    const PathDiscovery how = part.discovery(packet.ipv4);
+    // Who looks at the link alone, as such errors can be forged, is told of it over IPv4 only, as by Linux.
+    const bool believes = how != PathDiscovery::interface && how != PathDiscovery::omit;
+    if (believes) datagram_paths_.handle_too_big(remote.host, error.mtu, size, now_);
+    if (how == PathDiscovery::dont || (!believes && !packet.ipv4)) return;
     told.fatal = true;
   }
   if (part.queues_errors(packet.ipv4)) {
@@ -53,7 +56,9 @@ int Stack::fit_path(uint32_t index, Departure& way, uint32_t length) {
   if (how == PathDiscovery::want || how == PathDiscovery::must) mtu = std::min(mtu, datagram_paths_.mtu(way.to.host, now_));
   const uint32_t headers = (ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes) + ip::kUdpBytes;
   const bool fits = headers + (way.segment != 0 ? way.segment : length) <= mtu;
-  way.dont_fragment = fits && how != PathDiscovery::interface;
+  // What is not known to be less than the least that is believed may be even less than that: routers cut it then.
+  const bool may_be_less = how == PathDiscovery::want && mtu <= ip::kIpv4PathMtuMin;
+  way.dont_fragment = fits && how != PathDiscovery::interface && !may_be_less;
   if (fits || how == PathDiscovery::want) return 0;
   if (slab_[index].datagram->queues_errors(ipv4)) {
     queue_error(index, {.origin = QueuedError::Origin::local, .error = EMSGSIZE, .info = mtu, .to = way.to});
@@ -69,7 +74,8 @@ int64_t Stack::path_mtu(const Socket& socket) {
   const ip::IpAddress& to = socket.remote.host;
   if (socket.near != nullptr || is_own(to)) return kOfThisHost;
   if (!stream) return std::min(mtu_from(socket.local.host), datagram_paths_.mtu(to, now_));
-  return socket.tcp.connection->info(now_).path_mtu(!to.is_ipv4());
+  const uint32_t known = socket.tcp.connection->info(now_).path_mtu(!to.is_ipv4());
+  return known != 0 ? known : std::min(mtu_from(socket.local.host), path_mtus_.mtu(to, now_));
 }
 
 void Stack::end_zero_copy(int number) {
@@ -81,6 +87,15 @@ void Stack::end_zero_copy(int number) {
   note(index);
 }
 
+// Of who does not ask any longer.
+void Stack::drop_queued_errors(uint32_t index) {
+  Socket& socket = slab_[index];
+  if (!socket.has_errors) return;
+  ErrorQueue& queue = error_queues_.at(index);
+  queue.drop_errors();
+  socket.has_errors = !queue.empty();
+}
+
 // As Linux's sock_dequeue_err_skb(): what SO_ERROR would tell is what comes next.
 std::optional<QueuedError> Stack::take_queued_error(int number) {
   Socket* const socket = owned(number);
@@ -88,6 +103,7 @@ std::optional<QueuedError> Stack::take_queued_error(int number) {
   ErrorQueue& queue = error_queues_.at(static_cast<uint32_t>(number));
   QueuedError error = queue.pop();
   socket->has_errors = !queue.empty();
+  if (socket->has_errors) note(static_cast<uint32_t>(number));
   const bool next = socket->has_errors && queue.front().is_pending();
   if (next) socket->error = queue.front().error;
   else if (error.is_pending()) socket->error = 0;

@@ -136,6 +136,39 @@ TEST_CASE("sends without a copy end as they are made, and are told together") {
   }
 }
 
+TEST_CASE("who asks no longer for errors has none, but the ends of sends") {
+  Two two;
+  Stack& a = *two.a.stack;
+  const int socket = a.socket(Type::datagram, false);
+  REQUIRE(a.set_option(socket, Option::queue_errors4, 1) == 0);
+  REQUIRE(a.set_option(socket, Option::zero_copy, 1) == 0);
+  const bool sends = GENERATE(false, true);
+  if (sends) a.end_zero_copy(socket);
+  REQUIRE(a.send_to(socket, pattern(1), at("10.0.0.2", 9)) == 1);
+  two.world.run(two.world.now + kSecond);
+  REQUIRE(a.set_option(socket, Option::queue_errors4, 0) == 0);
+  CHECK(a.option(socket, Option::error) == ECONNREFUSED);
+  CHECK(((a.events(socket) & Events::kError) != 0) == sends);
+  const auto left = a.take_queued_error(socket);
+  REQUIRE(left.has_value() == sends);
+  if (sends) CHECK(left->origin == Origin::zero_copy);
+  CHECK_FALSE(a.take_queued_error(socket));
+}
+
+TEST_CASE("what is accepted tells of sends without a copy as its listener does") {
+  Two two;
+  Stack& b = *two.b.stack;
+  const int listener = two.listen(two.b, at("10.0.0.2", 80));
+  REQUIRE(b.set_option(listener, Option::zero_copy, 1) == 0);
+  REQUIRE(two.a.stack->connect(two.a.stack->socket(Type::stream, false), at("10.0.0.2", 80)) == -EINPROGRESS);
+  two.world.run(two.world.now + kSecond);
+  const int server = b.accept(listener);
+  REQUIRE(server >= 0);
+  CHECK(b.option(server, Option::zero_copy) == 1);
+  b.end_zero_copy(server);
+  CHECK(b.take_queued_error(server));
+}
+
 TEST_CASE("streams have no errors of datagrams, and IPv4 none of IPv6") {
   Two two;
   Stack& a = *two.a.stack;

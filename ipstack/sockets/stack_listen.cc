@@ -128,6 +128,7 @@ void Stack::inherit(Socket& child, const Socket& parent) {
   child.linger = parent.linger;
   child.reuse = parent.reuse;
   child.reuse_port = parent.reuse_port;
+  child.zero_copy = parent.zero_copy;
   child.only_ipv6 = parent.only_ipv6;
 }
 

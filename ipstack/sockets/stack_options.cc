@@ -7,7 +7,6 @@
 namespace unet::sockets {
 namespace {
 
-constexpr int64_t kPacingMost = 1'000'000'000'000;  // bytes per second, more than any wire has: a millisecond of it can be counted
 constexpr int64_t kBufferLeast = 4096, kBufferMost = 64 * 1024 * 1024;
 
 uint32_t buffer_of(int64_t value) noexcept { return static_cast<uint32_t>(std::clamp(value, kBufferLeast, kBufferMost)); }
@@ -26,7 +25,9 @@ int Stack::set_option(int number, Option option, int64_t value) {
   if (socket->type == Type::datagram) {
     tcp::Options nobodys;
     const int error = choose(*socket, option, value, nobodys);
-    if (error == 0 && option == Option::cork && value == 0) uncork(static_cast<uint32_t>(number));
+    if (error != 0 || value != 0) return error;
+    if (option == Option::cork) uncork(static_cast<uint32_t>(number));
+    if (option == Option::queue_errors4 || option == Option::queue_errors6) drop_queued_errors(static_cast<uint32_t>(number));
     return error;
   }
   tcp::Options wanted = *socket->tcp.options;
@@ -172,7 +173,7 @@ int Stack::choose(Socket& socket, Option option, int64_t value, tcp::Options& tc
       return 0;
     case Option::max_pacing_rate:
       if (value < 0) return -EINVAL;
-      tcp.max_pacing_rate = static_cast<uint64_t>(std::min(value, kPacingMost));
+      tcp.max_pacing_rate = static_cast<uint64_t>(value);
       break;
     case Option::congestion:
       if (!of_range(0, static_cast<int64_t>(tcp::Algorithm::bbr))) return -ENOENT;

@@ -210,8 +210,9 @@ TEST_CASE("who lets nobody cut is told what does not fit") {
   if (d.ipv4) CHECK_FALSE(d.may_be_cut());
   // The same without a copy.
   MutableBytes room;
-  CHECK(a.reserve(d.s, 1301 - d.headers, room) == -EMSGSIZE);
-  REQUIRE(a.reserve(d.s, 1300 - d.headers, room) == 0);
+  REQUIRE(a.reserve(d.s, 2000, room) == 0);
+  CHECK(a.commit(d.s, 1301 - d.headers) == -EMSGSIZE);
+  REQUIRE(a.reserve(d.s, 2000, room) == 0);
   CHECK(a.commit(d.s, 1300 - d.headers) == 1300 - d.headers);
   if (d.ipv4) CHECK_FALSE(d.may_be_cut());
 }
@@ -234,6 +235,29 @@ TEST_CASE("what probes a path heeds the link alone, and who wants no discovery h
     CHECK(d.may_be_cut() == each.cut);
     CHECK((d.send(1501) == 1501) == each.longer);
   }
+}
+
+TEST_CASE("errors about sockets that heed the link alone say nothing of the path to others") {
+  for (const char* const host : {"10.0.0.2", "fd00::2"}) {
+    Datagrams d(host);
+    for (const PathDiscovery how : {PathDiscovery::interface, PathDiscovery::omit}) {
+      REQUIRE(d.discover(how) == 0);
+      REQUIRE(d.send(1500) == 1500);
+      d.say_too_big(1300);
+      CHECK(d.a.stack->option(d.s, Stack::Option::error) == (d.ipv4 ? EMSGSIZE : 0));
+      CHECK(d.a.stack->option(d.s, Stack::Option::path_mtu) == 1500);
+    }
+  }
+}
+
+TEST_CASE("where the least that is believed may be too much, routers cut") {
+  Datagrams d("10.0.0.2");
+  REQUIRE(d.send(1500) == 1500);
+  d.say_too_big(400);
+  static_cast<void>(d.a.stack->option(d.s, Stack::Option::error));
+  CHECK(d.a.stack->option(d.s, Stack::Option::path_mtu) == ip::kIpv4PathMtuMin);
+  CHECK(d.send(500) == 500);
+  CHECK(d.may_be_cut());
 }
 
 TEST_CASE("options of paths: of datagrams, within their range; a path's MTU is of who is connected") {

@@ -76,7 +76,6 @@ int Stack::reserve_datagram(uint32_t index, uint32_t bytes, MutableBytes& room) 
   const Address& to = way.to;
   if (bytes > datagram_max(to.host.is_ipv4())) return -EMSGSIZE;
   if (const int error = bind_free(index); error != 0) return -error;
-  if (const int error = fit_path(index, way, bytes); error != 0) return error;
   reserved_.neighbour = is_own(to.host) ? whereabouts(ip::Protocol::kUdp, to).neighbour : kNone;
   if (reserved_.neighbour != kNone) {
     if (!tell_marks(reserved_.neighbour, way.marks)) return refuse_datagram(index, reserved_.neighbour, bytes);
@@ -96,13 +95,14 @@ int64_t Stack::commit(int number, uint32_t bytes) {
   if (socket == nullptr) return -EBADF;
   if (reserved_.socket != number || bytes > reserved_.bytes) return -EINVAL;
   const auto index = static_cast<uint32_t>(number);
-  const Reserved reserved = std::exchange(reserved_, {});
+  Reserved reserved = std::exchange(reserved_, {});
   if (socket->type == Type::datagram) {
     if (reserved.neighbour != kNone) {
       std::array<std::byte, kNearDatagramHeadMax> head;
       const uint32_t size = emit_near_datagram(head.data(), {reserved.way.from, socket->local.port}, reserved.way.to, 0);
       network_.post_to_neighbour(reserved.neighbour, Bytes(head).first(size), bytes);
     } else {
+      if (const int error = fit_path(index, reserved.way, bytes); error != 0) return error;
       begin_datagram(reserved.message, *socket, reserved.way, bytes);
       network_.post(reserved.head + bytes);
       ++counters_.messages_out;
