@@ -30,8 +30,17 @@ const char* name_of(HostCounter counter) noexcept {
       "frames", "other_station", "unknown_type", "bad_packet", "other_host", "bad_source", "bad_icmp", "bad_discovery", "bad_arp",
       "arrived", "echoes", "errors_sent", "errors_limited", "no_route", "no_source", "no_buffer", "too_big", "sent", "fragments_sent",
       "unreachable", "conflicts", "bad_dhcp", "bad_group", "not_listened",
-      "redirected", "bad_redirect"};
+      "redirected", "bad_redirect", "fragments_refused", "fragments_given_up", "fragments_timed_out"};
   return kNames[static_cast<size_t>(counter)];
+}
+
+uint64_t Host::counter(HostCounter counter) const noexcept {
+  switch (counter) {
+    case HostCounter::fragments_refused: return reassembly_.counters().refused;
+    case HostCounter::fragments_given_up: return reassembly_.counters().overflow;
+    case HostCounter::fragments_timed_out: return reassembly_.counters().timed_out;
+    default: return counters_[static_cast<size_t>(counter)];
+  }
 }
 
 Host::Host(const HostOptions& options, Nanoseconds now)

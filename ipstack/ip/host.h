@@ -73,6 +73,7 @@ enum class HostCounter : uint8_t {
   frames, other_station, unknown_type, bad_packet, other_host, bad_source, bad_icmp, bad_discovery, bad_arp,
   arrived, echoes, errors_sent, errors_limited, no_route, no_source, no_buffer, too_big, sent, fragments_sent, unreachable, conflicts,
   bad_dhcp, bad_group, not_listened, redirected, bad_redirect,
+  fragments_refused, fragments_given_up, fragments_timed_out,  // packets of which fragments had come: Reassembly's
   count
 };
 const char* name_of(HostCounter counter) noexcept;
@@ -183,7 +184,7 @@ class Host {
   // From these sources alone, or from all but these (RFC 9776, 2).
   bool listen(const IpAddress& group, FilterMode mode, std::span<const IpAddress> sources, Nanoseconds now) noexcept;
 
-  uint64_t counter(HostCounter counter) const noexcept { return counters_[static_cast<size_t>(counter)]; }
+  uint64_t counter(HostCounter counter) const noexcept;
   const Reassembly& reassembly() const noexcept { return reassembly_; }
   const Neighbours& neighbours() const noexcept { return neighbours_; }
   Neighbours& neighbours() noexcept { return neighbours_; }

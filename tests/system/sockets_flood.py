@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-# sockets_flood.py - a host of the wire sends tens of thousands a second of what harms: SYNs in the names of others, resets and acknowledgements of a
-# connection that it does not see, fragments of packets that never become whole, datagrams for nobody. Whoever is honest beside it is served, and
-# the network interface does not grow.
+# sockets_flood.py - a host of the wire sends what harms as fast as it can: SYNs in the names of others, resets and acknowledgements of a
+# connection that it does not see, fragments of packets that never become whole, datagrams for nobody. Whoever is honest beside it is
+# served, the network interface does not grow, and what it drops has a name.
 #
-# Usage: sockets_flood.py UNETD SOCKETS_PEER          (77: no root, no network namespaces)
+# Usage: sockets_flood.py UNETD UNETCTL SOCKETS_PEER  (77: no root, no network namespaces)
 #        sockets_flood.py --peer ...                  what the kernel's side does, in its namespace
-#        sockets_flood.py --flood KIND VERSION MAC N  sends until its input ends, and no fewer than N frames; says how many
+#        sockets_flood.py --flood KIND VERSION MAC    sends FRAMES, goes on until its input ends, and says how many
+import collections
 import contextlib
+import json
 import os
 import random
 import select
@@ -16,17 +18,18 @@ import subprocess
 import sys
 import time
 
-from daemon import WAIT, directory, main, require, run
+from daemon import WAIT, directory, main, require, run, wait_until
 from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel, in_kernel
 from sockets_linux import kernel_datagrams
 from spaces import Host, Spaces, can_be_made
-from tcp_linux import PORT, family, kernel_call
+from tcp_linux import PORT, kernel_call
 
-UNETD, SOCKETS_PEER = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
-FRAMES, DIFFERENT = 50_000, 4096
-BURST, PAUSE = 256, 0.004  # tens of thousands a second
+UNETD, UNETCTL, SOCKETS_PEER = map(os.path.abspath, sys.argv[1:4]) if len(sys.argv) == 4 else ("", "", "")
+FRAMES, DIFFERENT = 100_000, 4096
+BURST, PAUSE = 256, 0.004
+STEADY_PORT = 40_000  # of the connection that is to be hit
 GROWTH = 32 << 20
-CALLS, BYTES = 3, 20_000
+CALLS, BYTES, ROUNDS = 3, 20_000, 50
 SYN, RST, ACK = 2, 4, 16
 
 
@@ -47,7 +50,8 @@ def packet(v, source, protocol, payload, fragment=0):
         if fragment:
             payload, protocol = struct.pack("!BBHI", protocol, 0, 1, fragment) + payload, 44
         return struct.pack("!IHBB", 6 << 28, len(payload), protocol, 64) + here + there + payload
-    head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(payload), fragment & 0xFFFF, 0x2000 if fragment else 0, 64, protocol, 0) + here + there
+    more = 0x2000 if fragment else 0
+    head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(payload), fragment, more, 64, protocol, 0) + here + there
     return head[:10] + struct.pack("!H", checksum(head)) + head[12:] + payload
 
 
@@ -73,8 +77,8 @@ def syn(v):
 
 
 def blind(v):
-    """In the kernel's name, from any of its ports."""
-    return segment(v, KERNELS[v], random.randrange(32768, 61000), random.choice((RST, RST | ACK, ACK, SYN)))
+    """In the kernel's name, from the port of its connection: all is known but the numbers."""
+    return segment(v, KERNELS[v], STEADY_PORT, random.choice((RST, RST | ACK, ACK, SYN)))
 
 
 def fragment_of_nothing(v):
@@ -89,39 +93,40 @@ def for_nobody(v):
 KINDS = {"syn": syn, "blind": blind, "fragment": fragment_of_nothing, "nobody": for_nobody}
 
 
-def flood(kind, v, mac, least):
+def flood(kind, v, mac):
     v, sent = int(v), 0
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
         raw.bind(("eth0", 0))
         ethernet = bytes.fromhex(mac.replace(":", "")) + raw.getsockname()[4] + struct.pack("!H", 0x86DD if v == 6 else 0x0800)
         frames = [ethernet + KINDS[kind](v) for _ in range(DIFFERENT)]
         print("floods", flush=True)
-        while sent < int(least) or not select.select([sys.stdin], [], [], 0)[0]:
-            for frame in frames[sent % DIFFERENT:][:BURST]:
+        at = 0
+        while sent < FRAMES or not select.select([sys.stdin], [], [], 0)[0]:
+            for frame in frames[at:at + BURST]:
                 with contextlib.suppress(OSError):  # the wire is full
-                    raw.send(frame)
-            sent += BURST
-            time.sleep(PAUSE)  # or the honest ones have no wire either
+                    sent += raw.send(frame) == len(frame)
+            at = (at + BURST) % DIFFERENT
+            if sent >= FRAMES:
+                time.sleep(PAUSE)  # those who wait for their turn on a busy machine come to an end
     print(sent, flush=True)
 
 
 # ---- the kernel's side
 
 
-def kernel_steady(address, count):
-    """One connection, that says something again and again."""
-    with socket.create_connection((address, PORT), timeout=WAIT) as stream:
-        for i in range(int(count)):
-            data = struct.pack("!I", i) * 100
-            stream.sendall(data)
-            came = b""
-            while len(came) < len(data):
-                part = stream.recv(len(data) - len(came))
-                if not part:
-                    return False
-                came += part
-            if came != data:
-                return False
+def kernel_steady(address, own):
+    """One connection, on which for each line of input something is said and comes back, many times."""
+    with socket.create_connection((address, PORT), timeout=WAIT, source_address=(own, STEADY_PORT)) as stream:
+        print("open", flush=True)
+        while sys.stdin.readline():
+            for i in range(ROUNDS):
+                data = struct.pack("!I", i) * 100
+                stream.sendall(data)
+                came = b""
+                while len(came) < len(data) and (part := stream.recv(len(data) - len(came))):
+                    came += part
+                require(came == data, "not what was said")
+            print("said", flush=True)
     return True
 
 
@@ -133,11 +138,32 @@ PEER = {"call": kernel_call, "datagrams": kernel_datagrams, "steady": kernel_ste
 
 class Flooded:
     def __init__(self, spaces, d, host):
-        self.spaces, self.host, self.env = spaces, host, os.environ | {"UNET_NI": f"unix:{d}/s"}
+        self.spaces, self.host, self.socket = spaces, host, f"{d}/s"
+        self.env = os.environ | {"UNET_NI": f"unix:{d}/s"}
 
     def kernel(self, what, *args):
         right, err = in_kernel(self.spaces["b"], what, *args)
         require(right, f"{what} {args}: {err}")
+
+    def start_in_kernel(self, *words):
+        return subprocess.Popen(["ip", "netns", "exec", self.spaces["b"], sys.executable, os.path.abspath(__file__), *map(str, words)],
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def ctl(self, *words):
+        status, out, err = run(UNETCTL, "--socket", self.socket, *words)
+        require(status == 0, f"{words}: {err}")
+        return json.loads(out)
+
+    def counted(self):
+        """By name, of all who count: the network interface, its endpoints, the host of its port, and the application."""
+        report, sums = self.ctl("all", "--json"), collections.Counter()
+        for each in report["endpoints"]:
+            sums.update(each["drops"])
+        for each in self.ctl("ss", "--stacks", "--json"):
+            sums.update(each["counters"])
+        sums.update(report["ports"][0]["ip"]["counters"])
+        sums.update(report["counters"]["drops"])
+        return sums
 
     def memory(self):
         with open(f"/proc/{self.host.process.pid}/status", encoding="ascii") as status:
@@ -150,9 +176,10 @@ class Flooded:
         return out.split("lladdr ")[1].split()[0]
 
     @contextlib.contextmanager
-    def flood(self, kind, v):
-        command = ["ip", "netns", "exec", self.spaces["b"], sys.executable, os.path.abspath(__file__), "--flood", kind, str(v), self.mac(v)]
-        process = subprocess.Popen([*command, str(FRAMES)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    def flood(self, kind, v, *names):
+        """While something is done. Then the counters of these names have grown, and the network interface has not."""
+        before, counted = self.memory(), self.counted()
+        process = self.start_in_kernel("--flood", kind, v, self.mac(v))
         lines = Lines(process.stdout)
         try:
             require(lines.next() == "floods", "who floods")
@@ -160,6 +187,30 @@ class Flooded:
             process.stdin.close()
             sent = int(lines.next())
             require(sent >= FRAMES, f"only {sent} frames were sent")
+        finally:
+            process.kill()
+            process.wait(WAIT)
+        grown = self.memory() - before
+        require(grown < GROWTH, f"IPv{v}: unetd grew by {grown >> 20} MiB")
+        for name in names:  # they are published a moment later
+            wait_until(lambda name=name: self.counted()[name] > counted[name], f"IPv{v}: {name} has not grown")
+
+    @contextlib.contextmanager
+    def steady(self, v):
+        """A connection of the kernel's; what is called to talk on it."""
+        process = self.start_in_kernel("--peer", "steady", OURS[v], KERNELS[v])
+        lines = Lines(process.stdout)
+
+        def talk():
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            require(lines.next() == "said", "the connection")
+
+        try:
+            require(lines.next() == "open", "the connection")
+            yield talk
+            process.stdin.close()
+            require(lines.next() == "True", "the connection's end")
         finally:
             process.kill()
             process.wait(WAIT)
@@ -186,42 +237,53 @@ def served():
             require(host.stop() == 0, "unetd did not end well")
 
 
-def flooded(kind, honest):
-    """`honest(it, version)`, during the flood and after it."""
+def flooded(kind, honest, *names):
+    """`honest(it, version)` before the flood, during it and after it."""
     with served() as it:
         for v in VERSIONS:
-            before = it.memory()
-            with it.flood(kind, v):
+            honest(it, v)
+            with it.flood(kind, v, *names):
                 honest(it, v)
-            grown = it.memory() - before
-            require(grown < GROWTH, f"IPv{v}: unetd grew by {grown >> 20} MiB")
             honest(it, v)
 
 
-def call_again_and_again(it, v):
+def calls(it, v):
     for _ in range(CALLS):
         it.kernel("call", OURS[v], BYTES, 4)
 
 
+def datagrams_and_calls(it, v):
+    it.kernel("datagrams", OURS[v], "1,1000,1400")
+    it.kernel("call", OURS[v], BYTES, 1)
+
+
 def test_syns_of_strangers():
-    flooded("syn", call_again_and_again)
+    """More than may be half open: they get cookies, and most of these are for neighbours who cannot all be asked for."""
+    flooded("syn", calls, "cookies_sent", "ip_many_neighbours")
 
 
 def test_blind_resets_and_acknowledgements():
-    flooded("blind", lambda it, v: it.kernel("steady", OURS[v], 500))
+    with served() as it:
+        for v in VERSIONS:
+            with it.steady(v) as talk:
+                talk()
+                with it.flood("blind", v, "tcp_out_of_window", "tcp_no_timestamp"):
+                    talk()
+                talk()
+            it.kernel("call", OURS[v], BYTES, 1)
 
 
 def test_fragments_of_nothing():
-    flooded("fragment", lambda it, v: it.kernel("datagrams", OURS[v], "1,1000,1400"))
+    flooded("fragment", datagrams_and_calls, "fragments_given_up")
 
 
 def test_datagrams_for_nobody():
-    flooded("nobody", call_again_and_again)
+    flooded("nobody", datagrams_and_calls, "ip_unclaimed", "errors_limited")
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--peer"]:
-        print(PEER[sys.argv[2]](*sys.argv[3:]))
+        print(PEER[sys.argv[2]](*sys.argv[3:]), flush=True)
         sys.exit(0)
     if sys.argv[1:2] == ["--flood"]:
         flood(*sys.argv[2:])
