@@ -30,6 +30,12 @@ class Delivery {
     return true;
   }
 
+  // A quarter of the queue is free, or it is as if all were full: for messages that are not to leave others without room.
+  bool leaves_room(EndpointState& to) noexcept {
+    const auto has_quarter = [&] { return to.receive.room() > to.receive.depth() / 4; };
+    return has_quarter() || (to.receive.refresh() && has_quarter()) || drop(to, EndpointCounter::receive_queue_full);
+  }
+
   // A message of any length.
   bool message(EndpointState& to, uint32_t channel, const Pieces& from) noexcept {
     return message(to, channel, std::span(from.pieces).first(from.count), from.length);

@@ -164,6 +164,9 @@ void IpPart::tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
   const IpClaims::Found found = claims_.came(flow, signs_of(header));
   if (found.endpoint != nullptr) {
     if (found.lasts) remember(port, *found.endpoint, arrival, found.shared, now);
+    // Anybody can send SYNs without end: they do not fill the queue in which segments of connections come.
+    const bool begins = (header.flags & (ip::TcpFlags::kSyn | ip::TcpFlags::kAck)) == ip::TcpFlags::kSyn;
+    if (begins && !delivery_.leaves_room(*found.endpoint)) return;
     return deliver_segment(*found.endpoint, packet, header);
   }
   counters_.add(NiCounter::ip_unclaimed);

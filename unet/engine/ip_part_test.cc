@@ -483,6 +483,23 @@ TEST_CASE("on one NI a packet goes over in one copy, uncut") {
   CHECK(t.ni.counter(NiCounter::ip_same_ni) == 18);
 }
 
+TEST_CASE("SYNs without end leave room for segments of connections") {
+  TestIp t;
+  TestEndpoint& e = t.add({{.protocol = kTcp, .port = 80}});
+  const auto segment = [&](uint16_t from, uint8_t flags) {
+    t.arrive(make_packet({.from = t.peer4, .to = t.own4, .protocol = kTcp, .from_port = from, .to_port = 80, .tcp_flags = flags}, {}));
+  };
+  for (uint16_t i = 0; i < 100; ++i) segment(static_cast<uint16_t>(1000 + i), ip::TcpFlags::kSyn);
+  CHECK(e.counter(EndpointCounter::receive_queue_full) == 100 - 48);  // three quarters of 64
+  for (uint16_t i = 0; i < 16; ++i) segment(static_cast<uint16_t>(2000 + i), ip::TcpFlags::kAck);
+  CHECK(e.counter(EndpointCounter::receive_queue_full) == 100 - 48);
+  int came = 0;
+  while (got(e)) ++came;
+  CHECK(came == 48 + 16);
+  segment(3000, ip::TcpFlags::kSyn);  // there is room again
+  CHECK(got(e));
+}
+
 TEST_CASE("a port without room keeps senders waiting, and nothing is lost") {
   TestIp t;
   TestEndpoint& e = t.add({{.protocol = kUdp, .port = 53}});
