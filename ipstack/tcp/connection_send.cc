@@ -206,6 +206,7 @@ uint32_t Connection::may_send_now(uint32_t wanted) noexcept {
 
 // RFC 9002, 7.7: a window in less than a round trip, so that what is left of it does not wait for the pacer; in slow start twice.
 uint64_t Connection::pacing_rate() const noexcept {
+  if (!congestion_.is_bbr() && !options_->pacing && options_->max_pacing_rate == 0) [[likely]] return 0;
   constexpr uint64_t kMost = 1'000'000'000'000;  // more than any wire has: a millisecond of it can be counted
   const uint64_t most = options_->max_pacing_rate != 0 ? std::min(options_->max_pacing_rate, kMost) : kMost;
   const Nanoseconds trip = rtt_.smooth();
