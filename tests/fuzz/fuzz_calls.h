@@ -58,6 +58,15 @@ class FuzzCalls {
       default: return group(socket);
     }
   }
+  // What the input has, step by step; and what the stack says of its sockets in between.
+  template <typename Step>
+  void steps(Step step) {
+    for (int i = 0; i < 400 && !input_.empty(); ++i) {
+      step(input_.take<uint8_t>());
+      sockets::Change change;
+      for (int told = 0; told < 4 && stack_.next_change(change); ++told) UNET_CHECK(stack_.is_open(change.socket));
+    }
+  }
   void close_all() {
     for (int i = 0; i < 4096; ++i) {
       if (stack_.is_open(i)) UNET_CHECK(stack_.close(i) == 0);

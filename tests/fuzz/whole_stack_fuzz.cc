@@ -6,9 +6,10 @@
 // fragments, as one frame or as a segment with a header that says so; a frame of nothing but bytes; or time.
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <deque>
-#include <set>
+#include <string>
 
 #include "drivers/segment_port.h"
 #include "tests/fuzz/fuzz_calls.h"
@@ -156,11 +157,7 @@ class Fuzz {
         ends_(FuzzCalls::ends((input.take<uint8_t>() & 1) != 0)), host_(host_options(), ni_.now) {}
 
   void run() {
-    for (int i = 0; i < 400 && !input_.empty(); ++i) {
-      step(input_.take<uint8_t>());
-      Change change;
-      for (int told = 0; told < 4 && stack_.next_change(change); ++told) UNET_CHECK(stack_.is_open(change.socket));
-    }
+    calls_.steps([this](uint8_t what) { step(what); });
     finish();
   }
 
