@@ -20,6 +20,13 @@ constexpr uint32_t kPacketCost = 64;          // of each packet beside its bytes
 constexpr uint32_t kLendMin = 1024;           // bytes from which it pays to let the port read the segment
 constexpr uint32_t kUdpSegmentsMax = 64;      // as Linux bounds what it cuts of UDP
 
+// As the whole packet has them; their size.
+uint32_t emit_headers(std::byte* to, const IpMessage& message) noexcept {
+  const uint32_t size = ip::emit_ip_header(to, message.fields, message.transport_bytes + message.payload);
+  std::memcpy(to + size, message.transport.data(), message.transport_bytes);
+  return size + message.transport_bytes;
+}
+
 TcpSigns signs_of(const IpMessage& message) noexcept {
   ip::TcpHeader header;
   std::memcpy(&header, message.transport.data(), sizeof header);
@@ -169,9 +176,7 @@ void IpPart::answer_here(EndpointState& to, const Outgoing& out, const IpMessage
     return tell(to, back, Bytes(answer).first(ip::emit_tcp(answer.data(), *reset)));
   }
   std::array<std::byte, kAnswerMax> about;
-  uint32_t size = ip::emit_ip_header(about.data(), fields, message.transport_bytes + message.payload);
-  std::memcpy(about.data() + size, message.transport.data(), message.transport_bytes);
-  size += message.transport_bytes;
+  uint32_t size = emit_headers(about.data(), message);
   uint32_t skipped = out.piece_offset;
   for (uint32_t i = out.piece; i < out.pieces.count && size < about.size(); ++i) {
     const Bytes piece = out.pieces.pieces[i].subspan(std::exchange(skipped, 0));
@@ -220,9 +225,7 @@ void IpPart::tell_error(EndpointState& to, const IpMessage& message, const ip::I
   const ip::IpFields& fields = message.fields;
   std::array<std::byte, kAnswerMax> answer;
   std::array<std::byte, ip::kIpv6Bytes + kIpTransportMax> about;
-  uint32_t size = ip::emit_ip_header(about.data(), fields, message.transport_bytes + message.payload);
-  std::memcpy(about.data() + size, message.transport.data(), message.transport_bytes);
-  size += message.transport_bytes;
+  const uint32_t size = emit_headers(about.data(), message);
   const ip::IpFields back{.from = fields.from, .to = fields.from,
                           .protocol = fields.from.is_ipv4() ? ip::Protocol::kIcmp : ip::Protocol::kIcmp6, .hop_limit = 64};
   const uint32_t length = ip::emit_icmp_error(answer.data(), back.from, back.to, error, Bytes(about).first(size));
