@@ -113,6 +113,9 @@ class Connection {
   bool is_held() const noexcept;
   // What is queued leaves, however little it is.
   void push() noexcept { push_ = snd_nxt_ != queued_.end(); }
+  // The last byte that send() has taken is urgent (RFC 9293, 3.8.5; RFC 6093): the peer is told at once, and again by all that leaves until
+  // it has been acknowledged. A later one takes its place.
+  void mark_urgent() noexcept;
   // The same without a copy: room for the next bytes, at most `most`, where they leave from; perhaps less, empty if there is none now.
   // commit() says how many of them are there, before any other call. `spare` belongs to both: not kNoChunk, it is to be committed or
   // given back to the pool.
@@ -147,6 +150,9 @@ class Connection {
   // Before the handshake is over: what is known of the path from elsewhere. Segments have `mss` bytes of payload and options at most, as
   // Options::mss, until longer ones are found to pass.
   void limit_path(uint16_t mss) noexcept;
+  // Behind handle_segment(): if that has told of urgent data that had not come, how many bytes are to be read before the last one of it.
+  // Of such that its owner knows of already it may say so again.
+  std::optional<uint32_t> take_urgent() noexcept;
   // What has been found out of it since this was asked last: so many bytes pass; 0: nothing new.
   uint16_t take_path_news() noexcept;
 
@@ -248,6 +254,7 @@ class Connection {
   void handle_unacceptable(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void handle_reset(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void note_mark(const ip::TcpView& segment, uint8_t ecn) noexcept;
+  void note_urgent(const ip::TcpView& segment) noexcept;
   void handle_data(const ip::TcpView& segment, Nanoseconds now) noexcept;
   void take_data(Sequence sequence, Bytes data, bool goes_on, Nanoseconds now) noexcept;
   void plan_ack(const ReceiveBuffer::Inserted& inserted, uint32_t pieces, uint32_t bytes, bool goes_on, Nanoseconds now) noexcept;
@@ -318,6 +325,7 @@ class Connection {
   // connection_send.cc
   bool next_segment(Nanoseconds now, uint32_t length_max, Segment& segment) noexcept;
   void begin_segment(Segment& segment, Sequence sequence, uint8_t flags, Nanoseconds now) noexcept;
+  void tell_urgent(ip::TcpFields& fields) noexcept;
   void emit_reset(Segment& segment) noexcept;
   void emit_syn(Segment& segment, Nanoseconds now) noexcept;
   bool emit_lost(Segment& segment, uint32_t length_max, Nanoseconds now) noexcept;
@@ -387,6 +395,8 @@ class Connection {
   bool holds_ : 1 = false;            // hold()
   bool push_ : 1 = false;             // neither that nor Nagle's rule holds back what is queued
   bool may_undo_ : 1 = false;         // the last recovery, if undo_due_ comes to be 0
+  bool urgent_ : 1 = false;           // urgent_end_ has not been acknowledged
+  bool urgent_came_ : 1 = false;      // urgent_at_ is for take_urgent()
   enum class Forward : uint8_t { none, first_ack, second_ack } forward_ = Forward::none;  // F-RTO waits for that
   uint8_t challenges_ = 0;            // in the present second
   uint8_t keep_alives_ = 0;           // without an answer
@@ -461,6 +471,9 @@ class Connection {
   Nanoseconds heard_at_ = 0;          // last segment of the peer
   Nanoseconds sent_at_ = 0;           // last data; during the handshake the first SYN
 
+  Sequence urgent_end_{};             // SND.UP, as RFC 6093 has it: behind the urgent byte
+  Sequence urgent_at_{};              // the peer's urgent byte
+
   InfoCounters told_;
 };
 
@@ -478,6 +491,6 @@ inline Readiness Connection::readiness() const noexcept {
 }
 
 // All that an idle connection costs, but for what finds it.
-static_assert(sizeof(Connection) - sizeof(InfoCounters) <= 512 && sizeof(Connection) <= 640);
+static_assert(sizeof(Connection) - sizeof(InfoCounters) <= 520 && sizeof(Connection) <= 648);
 
 }  // namespace unet::tcp

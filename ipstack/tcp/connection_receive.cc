@@ -50,14 +50,29 @@ void Connection::handle_synchronized(ip::TcpView segment, Nanoseconds now, uint8
   }
   if (state_ == State::closed) return;
   note_mark(segment, ecn);
-  // Sixth: RFC 6093, 6, has new applications ignore where urgent data ends; all of it stays in the stream.
-  if (segment.has(Flags::kUrg)) ++shared_.counters.urgent;
+  if (segment.has(Flags::kUrg)) note_urgent(segment);  // sixth
   if (closed_window && segment.length() != 0) {
     ++shared_.counters.out_of_window;
     ack_now_ = true;
     return;
   }
   handle_data(segment, now);  // seventh and eighth
+}
+
+// As all systems have it, and RFC 6093, 3.2 has it since: the pointer leads behind the last urgent byte, which stays in the stream. Of what
+// has come it says nothing new.
+void Connection::note_urgent(const ip::TcpView& segment) noexcept {
+  ++shared_.counters.urgent;
+  const Sequence at = segment.sequence + (segment.urgent != 0 ? segment.urgent - 1u : 0u);
+  if (!may_receive(state_) || reader_gone_ || at < rcv_nxt() || (urgent_came_ && at <= urgent_at_)) return;
+  urgent_at_ = at;
+  urgent_came_ = true;
+}
+
+std::optional<uint32_t> Connection::take_urgent() noexcept {
+  if (!urgent_came_) return std::nullopt;
+  urgent_came_ = false;
+  return urgent_at_ - (received_.next() - received_.readable());
 }
 
 // RFC 7323, 3.2 and 5.3. False: the segment is dropped.

@@ -24,6 +24,7 @@ bool Connection::next_segment(Nanoseconds now, uint32_t length_max, Segment& seg
     return true;
   }
   if (state_ == State::closed || state_ == State::listen) return false;
+  if (urgent_) length_max = std::min(length_max, unit());  // who cuts a longer one leaves the pointer as it is
   if (syn_due_) {
     emit_syn(segment, now);
     return true;
@@ -110,12 +111,33 @@ void Connection::begin_segment(Segment& segment, Sequence sequence, uint8_t flag
   uint32_t count = 0;
   if (duplicate_due_) options.sack[count++] = duplicate_;
   received_.sack(shared_.chunks, std::span(options.sack).subspan(count, options.sack_count - count));
+  if (urgent_) [[unlikely]] tell_urgent(fields);
   duplicate_due_ = false;
   ack_now_ = false;
   ack_at_ = kNever;
   unacknowledged_ = 0;
   last_ack_sent_ = fields.acknowledgement;
   ++shared_.counters.segments_out;
+}
+
+// What lies further ahead than the pointer can say is told of when it is near; before that, that there is some, behind all that was sent.
+void Connection::tell_urgent(ip::TcpFields& fields) noexcept {
+  constexpr uint32_t kMost = 0xFFFF;
+  if (snd_una_ >= urgent_end_) urgent_ = false;
+  if (fields.sequence >= urgent_end_) return;
+  const uint32_t ahead = urgent_end_ - fields.sequence;
+  if (ahead > kMost && fields.sequence + kMost <= snd_nxt_) return;
+  fields.flags |= Flags::kUrg;
+  fields.urgent = static_cast<uint16_t>(std::min(ahead, kMost));
+}
+
+// It is told of also when the window has no room for it, or it is behind much else (RFC 9293, 3.8.5).
+void Connection::mark_urgent() noexcept {
+  if (queued_.size() == 0 || fin_queued_ || !is_synchronized(state_)) return;
+  urgent_ = true;
+  urgent_end_ = queued_.end();
+  ack_now_ = true;
+  push();
 }
 
 void Connection::emit_reset(Segment& segment) noexcept {

@@ -14,7 +14,7 @@ struct Counters {
   uint64_t tail_probes = 0, window_probes = 0, keep_alives = 0;
   uint64_t challenges = 0;           // ACKs that ask whether a SYN, RST or ACK was meant (RFC 5961)
   uint64_t resets_sent = 0, resets_received = 0;
-  uint64_t urgent = 0;               // segments with an urgent pointer, which is not looked at (RFC 6093)
+  uint64_t urgent = 0;               // segments with an urgent pointer
 
   uint64_t marks = 0;                // segments that came with a mark of congestion (CE)
   uint64_t reductions = 0;           // of windows, because the peer had seen one

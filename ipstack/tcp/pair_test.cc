@@ -54,7 +54,7 @@ std::string describe(Pair& pair) {
 
 // What all lives have met.
 struct Seen {
-  uint64_t too_big = 0, marks = 0, reductions = 0, spurious = 0, syn_data = 0, black_holes = 0;
+  uint64_t too_big = 0, marks = 0, reductions = 0, spurious = 0, syn_data = 0, black_holes = 0, urgent = 0;
 } seen;
 
 // One life of two ends, of which the seed decides everything.
@@ -85,6 +85,7 @@ void live(uint64_t seed) {
     side.plan.close_early = random() % 2 == 0;
     side.plan.fast_open = random() % 2 == 0;
     side.plan.switches = random() % 4 == 0;
+    side.plan.urges = seed % 3 == which;
     if (random() % 3 == 0) {
       const auto chunks = static_cast<uint32_t>(4 + random() % 20);
       pair.set_pool(which, chunks, static_cast<uint32_t>(1 + random() % 20));
@@ -99,6 +100,8 @@ void live(uint64_t seed) {
     Side& side = pair.side(which);
     REQUIRE(side.read == pair.side(1 - which).plan.bytes);
     REQUIRE(side.ended);
+    REQUIRE(side.urgent == pair.side(1 - which).urged);
+    if (side.urgent != 0) ++seen.urgent;
     REQUIRE(side.connection->state() == State::closed);
     REQUIRE(side.connection->error() == Error::none);
     REQUIRE(side.chunks->available() == pair.pool(which).first);
@@ -126,6 +129,7 @@ TEST_CASE("whatever the network does, both streams arrive and both ends close") 
   // All of it was met.
   CHECK(seen.too_big != 0);
   CHECK(seen.black_holes != 0);
+  CHECK(seen.urgent != 0);
   CHECK(seen.marks != 0);
   CHECK(seen.syn_data != 0);
   CHECK(seen.spurious != 0);

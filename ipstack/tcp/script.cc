@@ -223,6 +223,7 @@ class Runner {
     const uint32_t from = fields.sequence - iss_;
     text << "> " << flag_names(fields.flags) << ' ' << from << ':' << from + out.segment.length << " ack "
          << fields.acknowledgement - irs_ << " win " << fields.window;
+    if (fields.urgent != 0) text << " urg " << fields.urgent;
     const ip::TcpOptions& options = fields.options;
     text << " <";
     if (options.mss != 0) text << "mss " << options.mss << ", ";
@@ -259,7 +260,7 @@ class Runner {
     const Bytes cookie = line.options.fast_open_cookie;
     same = same && fields.options.has_fast_open == line.options.has_fast_open;
     same = same && std::equal(cookie.begin(), cookie.end(), out.cookie.begin(), out.cookie.end());
-    same = same && out.segment.ecn_capable == line.ect && same_options(fields.options, line);
+    same = same && out.segment.ecn_capable == line.ect && fields.urgent == line.urg && same_options(fields.options, line);
     if (!same) wrong("expected that, got " + got);
     if (!out.payload.empty()) wrong("got " + got + " with a " + out.payload);
   }
@@ -425,6 +426,8 @@ class Runner {
     if (name == "listen") return result(w, it.listen(iss_, offset_));
     if (name == "connect") return result(w, it.connect(kPeerPort, iss_, now_, offset_));
     if (name == "push") return it.push();
+    if (name == "mark_urgent") return it.mark_urgent();
+    if (name == "urgent") return urgent(w);
     if (name == "more") return it.expect_more(true);
     if (name == "no_more") return it.expect_more(false);
     if (name == "shutdown") return result(w, it.shutdown());
@@ -461,6 +464,11 @@ class Runner {
       return check("free records", record_count_, records_->available());
     }
     wrong("unknown step: " + name);
+  }
+
+  void urgent(const std::vector<std::string>& w) {
+    const auto got = connection_->take_urgent();
+    check("urgent", w.at(1), got ? std::to_string(*got) : "none");
   }
 
   void drain() {

@@ -12,8 +12,9 @@
 //   fast_open [BYTES [MSS]]   a cookie of so many bytes;  `answer_fast_open valid | invalid [BYTES]` of a listener
 //   send N [= M | = ERROR]    takes N bytes, or M of them
 //   receive N [= M | = end | = ERROR]
+//   mark_urgent               and `urgent N | none`: what take_urgent() says
 //   < FLAGS FROM:TO [ack N] [win N] [urg N] [<OPTIONS>] [nots] [ect | ce]    a segment comes
-//   > FLAGS FROM:TO [ack N] [win N] [mss N] [<OPTIONS>] [ect]    a segment leaves, now or just then when the time has passed
+//   > FLAGS FROM:TO [ack N] [win N] [urg N] [mss N] [<OPTIONS>] [ect]    a segment leaves, now or just then when the time has passed
 //   state S | error E | readable N | writable N | cwnd N | ssthresh N | flight N | rto MS | clock MS | counter NAME N
 //   info NAME VALUE           of Info, times in milliseconds;  `info NAME FROM..TO` a number between these
 //   congestion NAME           set_congestion()

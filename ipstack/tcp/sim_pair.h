@@ -32,6 +32,7 @@ struct Plan {
   uint32_t write = 4096, read = 65536;   // bytes of a call
   Nanoseconds pause = 0;                 // between two reads
   bool fast_open = false;                // data goes with the SYN, if the other side is so, too
+  bool urges = false;                    // some of what it writes ends with an urgent byte
   bool switches = false;                 // its congestion control is another one from time to time
   bool close_early = false;              // shutdown() as soon as all is written, not when the peer has ended
 };
@@ -45,6 +46,7 @@ struct Side {
   std::unique_ptr<Resources> resources;
   std::unique_ptr<Connection> connection;
   uint64_t written = 0, read = 0;
+  uint64_t urged = 0, urgent = 0;        // behind its last urgent byte, and the peer's, as far as it has been told
   bool ended = false, shut = false;
   Nanoseconds reads_at = 0;
   Nanoseconds finished_at = 0;           // when it had read the end
@@ -129,6 +131,10 @@ inline void Pair::act(size_t which) {
     const Transferred done = it.send(data);
     side.written += done.bytes;
     if (done.bytes == 0) break;
+    if (side.plan.urges && it.state() == State::established && random_() % 8 == 0) {
+      it.mark_urgent();
+      side.urged = side.written;
+    }
   }
   while (now_ >= side.reads_at && !side.ended) {
     std::vector<std::byte> data(side.plan.read);
@@ -185,6 +191,8 @@ inline void Pair::put_on_wire(size_t from, const Segment& segment, const Connect
   const uint32_t count = source->gather(segment, pieces);
   for (uint32_t i = 0; i < count; ++i) payload.insert(payload.end(), pieces[i].begin(), pieces[i].end());
   if (payload.size() != segment.length && fault_.empty()) fault_ = "a segment without its payload";
+  const bool urgent = (segment.fields.flags & ip::TcpFlags::kUrg) != 0;
+  if (urgent && segment.length > segment.mss) fault_ = "a segment that would be cut has an urgent pointer";
   size_t at = 0;
   do {
     const size_t bytes = std::min<size_t>(payload.size() - at, segment.mss == 0 ? payload.size() : segment.mss);
@@ -217,7 +225,10 @@ inline void Pair::deliver(const Flying& flying) {
     return;
   }
   ++delivered_;
-  sides_[flying.to].connection->handle_segment(view, now_, flying.ecn);
+  Side& side = sides_[flying.to];
+  side.connection->handle_segment(view, now_, flying.ecn);
+  if (const auto before = side.connection->take_urgent()) side.urgent = std::max(side.urgent, side.read + *before + 1);
+  if (side.urgent > sides_[1 - flying.to].urged) fault_ = "told of urgent data that there is not";
 }
 
 inline void Pair::run(Nanoseconds until) {
