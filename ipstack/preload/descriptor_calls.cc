@@ -61,8 +61,13 @@ std::optional<int> control_ours(int fd, unsigned long request, void* argument) {
     return std::nullopt;
   }
   if (const auto told = tell_when(*file, request, argument)) return told;
-  if (!file->is_ours() || (request != FIONREAD && request != SIOCOUTQ)) return std::nullopt;
+  const bool mark = request == SIOCATMARK && file->is_stream();
+  if (!file->is_ours() || (request != FIONREAD && request != SIOCOUTQ && !mark)) return std::nullopt;
   host.turn();
+  if (mark) {
+    *static_cast<int*>(argument) = host.sockets().stack().is_at_urgent(file->socket);
+    return 0;
+  }
   if (file->listens) return static_cast<int>(answer(-EINVAL));
   const auto told = host.sockets().stack().queued(file->socket);
   if (request == FIONREAD && told.receive == 0 && file->kernel) return std::nullopt;  // the next datagram may be the kernel's
@@ -175,4 +180,10 @@ UNET_PRELOAD int ioctl(int fd, unsigned long request, ...) noexcept {
     if (const auto result = control_ours(fd, request, argument)) return *result;
   }
   return real().ioctl(fd, request, argument);
+}
+
+// The C library's own would ask the kernel.
+UNET_PRELOAD int sockatmark(int fd) noexcept {
+  int mark = 0;
+  return ioctl(fd, SIOCATMARK, &mark) < 0 ? -1 : mark;
 }

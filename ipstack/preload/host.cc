@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
@@ -389,6 +390,11 @@ void Host::dispatch() {
     const auto index = static_cast<size_t>(change.socket);
     File* const file = index < by_socket_.size() ? by_socket_[index] : nullptr;
     if (file != nullptr) tell(*file);
+  }
+  while (const std::optional<int> urgent = sockets_->stack().next_urgent()) {
+    const auto index = static_cast<size_t>(*urgent);
+    File* const file = index < by_socket_.size() ? by_socket_[index] : nullptr;
+    if (file != nullptr && !file->fds.empty()) tell_owner(file->fd(), SIGURG);
   }
 }
 

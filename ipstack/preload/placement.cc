@@ -80,7 +80,7 @@ bool is_advice(int level, int name) noexcept {
   if (level == SOL_SOCKET) {
     return name == SO_PRIORITY || name == SO_MARK || name == SO_DONTROUTE || name == SO_INCOMING_CPU || name == SO_BUSY_POLL ||
            name == SO_PREFER_BUSY_POLL || name == SO_BUSY_POLL_BUDGET || name == SO_MAX_PACING_RATE || name == SO_RCVLOWAT ||
-           name == SO_OOBINLINE || name == SO_SNDBUFFORCE || name == SO_RCVBUFFORCE || name == SO_DEBUG || name == SO_NO_CHECK;
+           name == SO_SNDBUFFORCE || name == SO_RCVBUFFORCE || name == SO_DEBUG || name == SO_NO_CHECK;
   }
   if (level == IPPROTO_TCP) {
     constexpr int kAdvice[] = {TCP_SYNCNT, TCP_LINGER2, TCP_DEFER_ACCEPT, TCP_WINDOW_CLAMP, TCP_QUICKACK, TCP_NOTSENT_LOWAT};

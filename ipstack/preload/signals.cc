@@ -3,6 +3,7 @@
 // The kernel does not say which handler has interrupted a thread. So one that wants calls to end decides for all.
 #include "ipstack/preload/signals.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
@@ -134,6 +135,16 @@ void unet::preload::let_signals_in() noexcept {
   const sigset_t mask = mask_before;
   signals_held = false;
   ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);  // handlers run, in which there may be others to hold
+  errno = error;
+}
+
+void unet::preload::tell_owner(int fd, int signal) noexcept {
+  const int error = errno;
+  f_owner_ex owner{};
+  if (real().fcntl(fd, F_GETOWN_EX, &owner) == 0 && owner.pid != 0) {
+    if (owner.type == F_OWNER_TID) ::syscall(SYS_tkill, owner.pid, signal);
+    else ::kill(owner.type == F_OWNER_PGRP ? -owner.pid : owner.pid, signal);
+  }
   errno = error;
 }
 

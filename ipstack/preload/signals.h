@@ -11,5 +11,7 @@ namespace unet::preload {
 extern constinit thread_local bool signals_held;
 // They come now: the thread is not in the library any longer. errno stays as it is.
 void let_signals_in() noexcept;
+// To whom fcntl() with F_SETOWN or F_SETOWN_EX has given the descriptor, if to anybody. errno stays as it is.
+void tell_owner(int fd, int signal) noexcept;
 
 }  // namespace unet::preload

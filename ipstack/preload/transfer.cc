@@ -161,7 +161,7 @@ int64_t receive_stream(File& file, std::byte* data, size_t length, int flags) {
       const int64_t more = receive_ours(file, data + received, length - received, flags, nullptr, nullptr);
       if (more <= 0) return more;
       received += static_cast<size_t>(more);
-    } while (all && received < length);
+    } while (all && received < length && !host.sockets().stack().is_at_urgent(file.socket));
     return static_cast<int64_t>(received);
   });
   if (result > 0 || received == 0) return result;
@@ -200,9 +200,13 @@ int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr
     if (got >= 0 && from != nullptr) *from_length = message.msg_namelen;
     return got;
   }
-  if (file.is_ours() && file.is_stream() && (flags & MSG_OOB) != 0) return receive_ours(file, data, length, flags, from, from_length);
   const bool no_data = length != 0 && is_nowhere(data);
   if (file.is_stream() && no_data) return -EFAULT;
+  if (file.is_ours() && file.is_stream() && (flags & MSG_OOB) != 0) {
+    Host::get().turn();
+    if (!file.is_ours()) return Host::gone(file, false);
+    return receive_ours(file, data, length, flags, nullptr, nullptr);
+  }
   if (file.is_stream() && (flags & MSG_TRUNC) != 0) {
     const Piece away;
     return receive_stream(file, away.data(), std::min(length, kGather), flags);
@@ -230,9 +234,6 @@ int64_t send_bytes(File& file, const void* data, size_t length, int flags, const
     const int64_t sent = connect_and_send(file, static_cast<const std::byte*>(data), length, how, to, to_length);
     return with_signal(file, end_zero_copy(file, sent, flags), flags);
   }
-  if (file.is_ours() && (flags & MSG_OOB) != 0) {
-    return result_of(Host::get().sockets().send(file.socket, data, length, flags | MSG_DONTWAIT));
-  }
   const int64_t sent = send_stream(file, static_cast<const std::byte*>(data), length, flags & ~MSG_ZEROCOPY);
   return with_signal(file, end_zero_copy(file, sent, flags), flags);
 }
@@ -259,7 +260,8 @@ static int64_t receive_pieces(File& file, const msghdr& message, int flags) {
       Host::get().sockets().stack().return_error(file.socket, static_cast<int>(-more));
     }
     got += std::max<int64_t>(more, 0);
-    if (more < static_cast<int64_t>(each.iov_len) || (flags & MSG_PEEK) != 0) break;
+    if (more < static_cast<int64_t>(each.iov_len) || (flags & (MSG_PEEK | MSG_OOB)) != 0) break;
+    if (file.is_ours() && Host::get().sockets().stack().is_at_urgent(file.socket)) break;
   }
   return got;
 }
@@ -278,6 +280,7 @@ static int64_t receive_stream_message(File& file, msghdr& message, int flags) {
   }
   if (got < 0) return got;
   message.msg_namelen = 0;
+  message.msg_flags |= flags & MSG_OOB;
   tell_of_stream(file, message);
   return got;
 }
@@ -361,7 +364,8 @@ int64_t send_message(File& file, const msghdr& message, int flags) {
   for (size_t i = 0; i < message.msg_iovlen; ++i) {
     const iovec& each = message.msg_iov[i];
     if (each.iov_len == 0) continue;
-    const int how = (sent == 0 ? flags : flags | MSG_NOSIGNAL) & ~MSG_ZEROCOPY;
+    const int no = i + 1 == message.msg_iovlen ? MSG_ZEROCOPY : MSG_ZEROCOPY | MSG_OOB;  // the last byte of all is urgent
+    const int how = (sent == 0 ? flags : flags | MSG_NOSIGNAL) & ~no;
     const int64_t more = send_bytes(file, each.iov_base, each.iov_len, how, to, to_length);
     if (more < 0 && sent == 0) return more;
     sent += std::max<int64_t>(more, 0);

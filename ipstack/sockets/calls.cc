@@ -57,6 +57,7 @@ constexpr OptionName kOptions[] = {
     {SOL_SOCKET, SO_KEEPALIVE, Stack::Option::keep_alive},
     {SOL_SOCKET, SO_BROADCAST, Stack::Option::broadcast},
     {SOL_SOCKET, SO_ZEROCOPY, Stack::Option::zero_copy},
+    {SOL_SOCKET, SO_OOBINLINE, Stack::Option::urgent_inline},
     {IPPROTO_TCP, TCP_NODELAY, Stack::Option::no_delay},
     {IPPROTO_TCP, TCP_CORK, Stack::Option::cork},
     {IPPROTO_TCP, TCP_MAXSEG, Stack::Option::max_segment},
@@ -227,9 +228,9 @@ int Sockets::connect(int s, const sockaddr* address, socklen_t length) {
   return static_cast<int>(done);
 }
 
-// As Linux has it, for which of datagrams those of IPv6 may say so, and it means nothing.
+// As Linux has it, for which datagrams of IPv6 may be called urgent, and it means nothing.
 bool Sockets::is_refused_as_urgent(int s, int flags) const noexcept {
-  return (flags & MSG_OOB) != 0 && is_known(s) && !(stack_->is_datagram(s) && stack_->is_ipv6(s));
+  return (flags & MSG_OOB) != 0 && stack_->is_datagram(s) && !stack_->is_ipv6(s);
 }
 
 ssize_t Sockets::send(int s, const void* data, size_t length, int flags) {
@@ -239,7 +240,7 @@ ssize_t Sockets::send(int s, const void* data, size_t length, int flags) {
   const bool waits = (flags & MSG_DONTWAIT) == 0 && !is_nonblocking(s);
   // A blocking call takes all of it.
   const ssize_t result = block(waits, within(s).send, [&]() -> int64_t {
-    const int64_t more = stack_->send(s, bytes.subspan(sent), (flags & MSG_MORE) != 0);
+    const int64_t more = stack_->send(s, bytes.subspan(sent), (flags & MSG_MORE) != 0, (flags & MSG_OOB) != 0);
     if (more < 0) return more;
     sent += static_cast<size_t>(more);
     return sent < length && waits ? -EAGAIN : static_cast<int64_t>(sent);
@@ -301,10 +302,12 @@ ssize_t Sockets::connect_with(int s, Bytes data, int flags, const Address& to) {
 }
 
 ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length, Stack::Received* what) {
-  // Urgent data is in line, so there is none beside it (RFC 6093).
-  if ((flags & MSG_OOB) != 0 && !stack_->is_datagram(s)) return answer(is_known(s) ? -EINVAL : -EBADF);
   const MutableBytes room{static_cast<std::byte*>(data), length};
   const bool peek = (flags & MSG_PEEK) != 0, waits = (flags & MSG_DONTWAIT) == 0 && !is_nonblocking(s);
+  if ((flags & MSG_OOB) != 0 && !stack_->is_datagram(s)) {  // which never waits
+    turn();
+    return answer(stack_->receive_urgent(s, room, peek));
+  }
   const Awaiting awaiting{*stack_, peek ? -1 : s};
   if (stack_->is_datagram(s)) {
     Address address;
@@ -327,7 +330,7 @@ ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr*
       if (more == -EAGAIN) awaiting.into(room.subspan(received));
       if (more <= 0) return more;
       received += static_cast<size_t>(more);
-      if (!all || received == length) return static_cast<int64_t>(received);
+      if (!all || received == length || stack_->is_at_urgent(s)) return static_cast<int64_t>(received);
     }
   });
   if (result > 0 || received == 0) return result;

@@ -12,7 +12,8 @@ namespace unet::sockets {
 struct NearKind {
   static constexpr uint8_t kOpen = 1, kOpened = 2, kRefused = 3, kData = 4, kCredit = 5, kEnd = 6, kReset = 7, kDatagram = 8,
                            kNoPort = 9,  // the answer to a datagram that nobody wants: its head
-                           kMarks = 10;
+                           kMarks = 10,
+                           kUrgent = 11;  // of the data that follows so many bytes end with an urgent one (NearCredit)
 };
 
 struct NearHeader {
@@ -38,7 +39,7 @@ struct NearOpened {
 
 struct NearCredit {
   NearHeader header{};
-  uint32_t bytes = 0;  // that were read
+  uint32_t bytes = 0;  // that were read; or kUrgent's
 };
 
 struct NearDatagram {

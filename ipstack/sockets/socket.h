@@ -139,6 +139,13 @@ struct NearPart {
   bool is_over() const noexcept { return state == State::closed || (end_sent && end_came); }
 };
 
+// The last urgent byte that a stream's peer has told of, until it has been passed in the stream.
+struct Urgent {
+  uint32_t before = 0;             // bytes to be read before it, which may not have come
+  bool taken = false;              // by Stack::receive_urgent()
+  bool news = false;               // for Stack::next_urgent()
+};
+
 struct Socket {
   Type type : 1 = Type::stream;
   bool ipv6 : 1 = false;           // of that family: also for IPv4 addresses, unless only_ipv6
@@ -165,6 +172,8 @@ struct Socket {
   bool held : 1 = false;           // Stack::held_ has it
   bool zero_copy : 1 = false;      // SO_ZEROCOPY
   bool has_errors : 1 = false;     // Stack::error_queues_ has some
+  bool urgent : 1 = false;         // Stack::urgents_ has it
+  bool urgent_inline : 1 = false;  // SO_OOBINLINE
   bool changed : 1 = false;        // it is in the list of those that the application has not asked about since
   uint8_t hop_limit = 0;           // 0: the host's
   uint8_t traffic_class = 0;

@@ -96,6 +96,7 @@ void Stack::drop(uint32_t index) {
   tables_.give_back(socket.told_at);
   if (socket.peeks_behind) peek_offsets_.erase(index);
   if (!error_queues_.empty()) error_queues_.erase(index);
+  forget_urgent(index);
   slab_.drop(index);
 }
 
@@ -342,14 +343,14 @@ uint32_t Stack::events_of(const Socket& socket) const noexcept {
 
 uint32_t Stack::events(int number) const noexcept {
   const Socket* const socket = owned(number);
-  return socket == nullptr ? Events::kError | Events::kHangUp : events_of(*socket);
+  return socket == nullptr ? Events::kError | Events::kHangUp : events_of(static_cast<uint32_t>(number));
 }
 
 // Something has happened to the socket that its owner may want to know.
 void Stack::note(uint32_t index) {
   Socket& socket = slab_[index];
   if (!socket.owned || socket.changed) return;
-  const uint32_t events = events_of(socket);
+  const uint32_t events = events_of(index);
   // As of one that has just been connected, whose owner has not tried to send.
   if ((events & Events::kOut) == 0 && socket.has_connection() && !socket.tcp.connection->has_memory()) [[unlikely]] starve(index);
   if ((events & ~socket.told) == 0 && (events & (Events::kIn | Events::kError)) == 0) {
@@ -371,7 +372,7 @@ bool Stack::next_change(Change& change) {
     Socket& socket = slab_[index];
     socket.changed = false;
     if (!socket.owned) continue;
-    socket.told = static_cast<uint16_t>(events_of(socket));
+    socket.told = static_cast<uint16_t>(events_of(index));
     // It had memory when it was noted.
     const bool starves = (socket.told & Events::kOut) == 0 && socket.has_connection() && !socket.tcp.connection->has_memory();
     if (starves) [[unlikely]] starve(index);

@@ -62,7 +62,7 @@ struct StackOptions {
 
 // Events, with the values of epoll.
 struct Events {
-  static constexpr uint32_t kIn = 0x001, kOut = 0x004, kError = 0x008, kHangUp = 0x010, kPeerShut = 0x2000;
+  static constexpr uint32_t kIn = 0x001, kUrgent = 0x002, kOut = 0x004, kError = 0x008, kHangUp = 0x010, kPeerShut = 0x2000;
 };
 
 struct Change {
@@ -98,11 +98,19 @@ class Stack {
   int connect(int socket, const Address& to);
   // As connect() with AF_UNSPEC: of a stream the connection is reset, or the listener ends, and the socket may be used anew.
   int disconnect(int socket);
-  int64_t send(int socket, Bytes data, bool more = false);
+  // `urgent`: the last byte is (RFC 6093), if all are taken.
+  int64_t send(int socket, Bytes data, bool more = false, bool urgent = false);
   // connect() and send() at once, as sendto() with MSG_FASTOPEN: how much left with the SYN or waits behind it; -EINPROGRESS: nothing, as
   // the server's cookie is not known yet, and has been asked for.
   int64_t connect_with(int socket, Bytes data, const Address& to);
   int64_t receive(int socket, MutableBytes data, bool peek = false);
+  // The urgent byte, as MSG_OOB has it: beside the stream, where receive() stops before it and then leaves it out, unless urgent_inline is
+  // set. -EINVAL: there is none, or it has been read.
+  int64_t receive_urgent(int socket, MutableBytes data, bool peek = false);
+  // What receive() gives next stands behind the urgent byte, or begins with it, as SIOCATMARK says it.
+  bool is_at_urgent(int socket) const noexcept;
+  // A stream whose peer has told of urgent data since this was asked last, for SIGURG.
+  std::optional<int> next_urgent() noexcept;
   // How a datagram is sent, where its socket's options do not say it. `segment`, not 0: it is several, each of so many bytes but the last.
   // `more`: what is sent next belongs to it, as with MSG_MORE. `from`: one of our addresses, which the socket has, too.
   struct Sending {
@@ -156,7 +164,8 @@ class Stack {
   int reserve(int socket, uint32_t bytes, MutableBytes& room);
   int64_t commit(int socket, uint32_t bytes);
 
-  // A stream's data without a copy: pieces of what is there, valid until consume() or handle_message(); the number of pieces, or an error.
+  // A stream's data without a copy, the urgent byte in line: pieces of what is there, valid until consume() or handle_message(); the number
+  // of pieces, or an error.
   int gather(int socket, std::span<Bytes> pieces);
   void consume(int socket, uint32_t bytes);
 
@@ -164,7 +173,7 @@ class Stack {
     error, type, accepts, reuse_address, only_ipv6, send_buffer, receive_buffer, no_delay, cork, keep_alive, keep_idle, keep_interval,
     keep_count, user_timeout, linger, max_segment, hop_limit, traffic_class, congestion, udp_segment, udp_gro, broadcast, group_loop,
     group_hops, fast_open, fast_open_connect, reuse_port, queue_errors4, queue_errors6, zero_copy, path_discovery4, path_discovery6,
-    path_mtu, max_pacing_rate, peek_offset
+    path_mtu, max_pacing_rate, peek_offset, urgent_inline
   };
   // Values as Linux's; -1 is no error of linger and peek_offset: they are off.
   int set_option(int socket, Option option, int64_t value);
@@ -317,6 +326,7 @@ class Stack {
   void starve(uint32_t index);
   void feed();
   uint32_t events_of(const Socket& socket) const noexcept;
+  uint32_t events_of(uint32_t index) const noexcept;
   int bind_to(int number, const Address& to, uint64_t group);
   bool is_listened_at(const Socket& socket, const ip::IpAddress& host, uint16_t port, uint64_t share) const noexcept;
   void tell_takes_new(const Socket& socket);
@@ -326,7 +336,7 @@ class Stack {
   void give_back_name(Socket& socket);
   bool fits(const Socket& socket, const Address& to) const noexcept;
   bool is_awaited(uint32_t index) const noexcept {
-    return awaited_.socket == static_cast<int>(index) && awaited_.came < 0 && !slab_[index].peeks_behind;
+    return awaited_.socket == static_cast<int>(index) && awaited_.came < 0 && !slab_[index].peeks_behind && !slab_[index].urgent;
   }
   int64_t take_awaited() noexcept { return std::exchange(awaited_.came, -1); }
   static Ports::Families families_of(const Socket& socket) noexcept {
@@ -341,11 +351,22 @@ class Stack {
     if (slab_[index].peeks_behind) [[unlikely]] peek_offsets_.at(index) += static_cast<uint32_t>(bytes);
   }
   void count_read(uint32_t index, size_t bytes) noexcept {
-    if (!slab_[index].peeks_behind) [[likely]] return;
+    const Socket& socket = slab_[index];
+    if (socket.urgent) [[unlikely]] count_read_urgent(index, static_cast<uint32_t>(bytes));
+    if (!socket.peeks_behind) [[likely]] return;
     uint32_t& offset = peek_offsets_.at(index);
     offset -= std::min(offset, static_cast<uint32_t>(bytes));
   }
   static size_t copy_behind(Bytes piece, size_t& skip, MutableBytes into) noexcept;
+
+  // stack_urgent.cc
+  static uint32_t unread(const Socket& socket) noexcept;
+  void note_urgent(uint32_t index, uint32_t before);
+  void forget_urgent(uint32_t index) noexcept;
+  void count_read_urgent(uint32_t index, uint32_t bytes) noexcept;
+  bool is_passed_over(uint32_t index) const noexcept;
+  void leave_out_urgent(uint32_t index);
+  size_t read_to_urgent(uint32_t index, bool peek, size_t& skip);
 
   // stack_errors.cc
   void queue_error(uint32_t index, QueuedError error);
@@ -462,7 +483,7 @@ class Stack {
 
   // stack_near.cc: calls of streams between applications of one network interface, and what goes
   void connect_near(uint32_t index, bool joined);
-  int64_t send_near(uint32_t index, Bytes data);
+  int64_t send_near(uint32_t index, Bytes data, bool urgent);
   int64_t receive_near(uint32_t index, MutableBytes data, bool peek);
   int gather_near(Socket& socket, std::span<Bytes> pieces);
   void consume_near(uint32_t index, uint32_t bytes);
@@ -531,6 +552,8 @@ class Stack {
   std::vector<uint32_t> datagrams_ = std::vector<uint32_t>(65'536, kNone);  // the first at that port
   std::map<uint32_t, uint32_t> peek_offsets_;  // of the few sockets that have one
   std::map<uint32_t, ErrorQueue> error_queues_;
+  std::map<uint32_t, Urgent> urgents_;
+  bool has_urgent_news_ = false;
   uint32_t embryos_ = 0;            // connections whose handshake peers have begun
   Nanoseconds cookie_at_ = 0;       // when one was sent last
   static constexpr uint32_t kAskedMax = 4096;

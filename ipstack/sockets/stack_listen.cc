@@ -129,6 +129,7 @@ void Stack::inherit(Socket& child, const Socket& parent) {
   child.reuse = parent.reuse;
   child.reuse_port = parent.reuse_port;
   child.zero_copy = parent.zero_copy;
+  child.urgent_inline = parent.urgent_inline;
   child.only_ipv6 = parent.only_ipv6;
 }
 

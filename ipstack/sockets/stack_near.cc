@@ -36,7 +36,7 @@ void Stack::connect_near(uint32_t index, bool joined) {
   if (!after_near(index)) make_due(index);
 }
 
-int64_t Stack::send_near(uint32_t index, Bytes data) {
+int64_t Stack::send_near(uint32_t index, Bytes data, bool urgent) {
   Socket& socket = slab_[index];
   NearPart& part = *socket.near;
   if (part.state == NearPart::State::asking) return -EAGAIN;
@@ -46,7 +46,8 @@ int64_t Stack::send_near(uint32_t index, Bytes data) {
   size_t sent = 0;
   while (sent < data.size() && part.credit != 0) {
     const size_t bytes = std::min({data.size() - sent, size_t{part.credit}, size_t{kDataMax}});
-    if (!network_.send_to_neighbour(part.neighbour, bytes_of(header), data.subspan(sent, bytes))) {
+    const bool marked = !urgent || bytes < data.size() - sent || tell_near(part, NearKind::kUrgent, static_cast<uint32_t>(bytes));
+    if (!marked || !network_.send_to_neighbour(part.neighbour, bytes_of(header), data.subspan(sent, bytes))) {
       ++counters_.no_room;
       socket.refused_bytes = static_cast<uint32_t>(bytes);
       make_due(index);
@@ -63,6 +64,7 @@ int64_t Stack::receive_near(uint32_t index, MutableBytes data, bool peek) {
   Socket& socket = slab_[index];
   NearPart& part = *socket.near;
   size_t skip = peek ? peek_offset(index) : 0;
+  if (socket.urgent) [[unlikely]] data = data.first(std::min(data.size(), read_to_urgent(index, peek, skip)));
   if (part.unread <= skip) {
     if (part.end_came) return 0;  // as of TCP
     if (socket.error != 0) return -take_error(socket);

@@ -207,6 +207,10 @@ bool Stack::handle_neighbour_message(uint32_t neighbour, const Message& message,
       part.credit += credit.bytes;
       note(index);
       return false;
+    case NearKind::kUrgent:
+      if (!read(bytes, credit) || credit.bytes == 0 || credit.bytes > kMessageMax) break;
+      note_urgent(index, part.unread + credit.bytes - 1);
+      return false;
     case NearKind::kEnd:
       part.end_came = true;
       if (!socket.owned && socket.listener == kNone && part.end_sent) drop(index);

@@ -58,6 +58,7 @@ int Stack::choose(Socket& socket, Option option, int64_t value, tcp::Options& tc
     case Option::path_mtu:
     case Option::accepts: return -ENOPROTOOPT;
     case Option::reuse_address: socket.reuse = value != 0; return 0;
+    case Option::urgent_inline: socket.urgent_inline = value != 0; return 0;
     case Option::reuse_port: socket.reuse_port = value != 0; return 0;
     case Option::only_ipv6:
       if (!socket.ipv6) return -ENOPROTOOPT;
@@ -222,6 +223,7 @@ int64_t Stack::option(int number, Option option) {
       return stream || !socket->ipv6 ? -ENOPROTOOPT : static_cast<int64_t>(socket->datagram->discovery6);
     case Option::path_mtu: return path_mtu(*socket);
     case Option::zero_copy: return socket->zero_copy;
+    case Option::urgent_inline: return socket->urgent_inline;
     default: break;
   }
   if (!stream) return -ENOPROTOOPT;

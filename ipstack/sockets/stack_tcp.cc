@@ -206,6 +206,7 @@ void Stack::forget_connection(uint32_t index) {
   if (socket.has_connection()) socket.tcp.connection.reset();
   if (socket.near != nullptr) drop_pieces(*socket.near);
   socket.near.reset();
+  forget_urgent(index);
   socket.shut_read = socket.shut_write = socket.fast_open_asked = socket.connecting = socket.deferred = false;
   socket.told = 0;
   socket.remote = {};
@@ -271,7 +272,7 @@ void Stack::return_error(int number, int error) noexcept {
   if (socket != nullptr && error != EAGAIN && error != EPIPE) socket->error = error;  // those come again by themselves
 }
 
-int64_t Stack::send(int number, Bytes data, bool more) {
+int64_t Stack::send(int number, Bytes data, bool more, bool urgent) {
   forget_reserved();
   Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;
@@ -287,7 +288,7 @@ int64_t Stack::send(int number, Bytes data, bool more) {
   if (socket->error != 0) return -take_error(*socket);
   if (socket->near != nullptr) {
     socket->told = static_cast<uint16_t>(socket->told & ~Events::kOut);
-    return send_near(static_cast<uint32_t>(number), data);
+    return send_near(static_cast<uint32_t>(number), data, urgent);
   }
   if (!socket->has_connection() || socket->shut_write) return -EPIPE;
   tcp::Connection& connection = *socket->tcp.connection;
@@ -298,6 +299,7 @@ int64_t Stack::send(int number, Bytes data, bool more) {
   connection.expect_more(more);
   const tcp::Transferred sent = connection.send(data);
   if (sent.error != tcp::Error::none) return -EPIPE;
+  if (urgent && sent.bytes != 0 && sent.bytes == data.size()) [[unlikely]] connection.mark_urgent();
   if (sent.bytes < data.size() && connection.writable() != 0) starve(static_cast<uint32_t>(number));  // no chunk was to be had
   if (sent.bytes == 0 && !opens) return data.empty() ? 0 : -EAGAIN;
   after(static_cast<uint32_t>(number));
@@ -313,6 +315,7 @@ int64_t Stack::receive(int number, MutableBytes data, bool peek) {
   if (!socket->has_connection()) return socket->error != 0 ? -take_error(*socket) : -ENOTCONN;
   tcp::Connection& connection = *socket->tcp.connection;
   size_t skip = peek ? peek_offset(static_cast<uint32_t>(number)) : 0;
+  if (socket->urgent) [[unlikely]] data = data.first(std::min(data.size(), read_to_urgent(static_cast<uint32_t>(number), peek, skip)));
   if (connection.readable() <= skip) {
     if (connection.readiness().ended) return 0;  // as on Linux also if it was reset after that: those who send hear of it
     if (socket->error != 0) return -take_error(*socket);
@@ -553,6 +556,9 @@ void Stack::handle_connection(uint32_t index, const ip::TcpView& segment, uint8_
   tcp::Connection& connection = *socket.tcp.connection;
   connection.handle_segment(segment, now_, ecn);
   if (socket.fast_open_asked && is_synchronized(connection.state())) learn_fast_open(socket, segment);
+  if (segment.has(ip::TcpFlags::kUrg)) [[unlikely]] {
+    if (const auto before = connection.take_urgent()) note_urgent(index, *before);
+  }
   take_failure(socket);
   // What it says of this leaves when all that came at once has been seen, and then its timers are set; but that the owner can go on he is
   // told now.

@@ -43,6 +43,16 @@ static void count(int s) {
   send(s, text, (size_t)length, MSG_NOSIGNAL);
 }
 
+static void urge(int s) {
+  char byte;
+  struct pollfd urgent = {s, POLLPRI, 0};
+  if (recv(s, &byte, 1, 0) != 1) return;
+  send(s, "abcX", 4, MSG_OOB | MSG_NOSIGNAL);
+  send(s, "def", 3, MSG_NOSIGNAL);
+  if (poll(&urgent, 1, 5000) == 1 && recv(s, &byte, 1, MSG_OOB) == 1) send(s, &byte, 1, MSG_NOSIGNAL);
+  discard(s);
+}
+
 static void serve(enum PeerService service, int s) {
   char byte;
   switch (service) {
@@ -69,6 +79,7 @@ static void serve(enum PeerService service, int s) {
       send(s, &byte, 1, MSG_NOSIGNAL);
       discard(s);
       break;
+    case PEER_URGENT: urge(s); break;
     case PEER_LAST: break;
   }
   close(s);

@@ -201,6 +201,19 @@ CASE(peer_urgent, "urgent data comes back as ordinary: the peer does not look") 
   say_bytes("back", bytes, CALL(recv(s, bytes, 2, MSG_WAITALL)));
 }
 
+CASE(peer_urgent_both, "urgent data from the peer, and to it") {
+  char bytes[20];
+  const int s = called(PEER_URGENT);
+  CALL(send(s, "!", 1, 0));
+  await(s, POLLPRI);
+  say_bytes("before", bytes, CALL(recv(s, bytes, sizeof bytes, MSG_WAITALL)));
+  say("at the mark: %d", sockatmark(s));
+  say_bytes("urgent", bytes, CALL(recv(s, bytes, 1, MSG_OOB)));
+  say_bytes("behind", bytes, CALL(recv(s, bytes, 3, MSG_WAITALL)));
+  CALL(send(s, "nothing of this but the last: Y", 31, MSG_OOB));
+  say_bytes("the peer has read", bytes, CALL(recv(s, bytes, 1, MSG_WAITALL)));
+}
+
 CASE(peer_keep_alive, "keep-alive with short times does no harm") {
   char bytes[20];
   const int s = called(PEER_ECHO);
@@ -245,5 +258,5 @@ CASE(peer_wakes_who_stays, "of two threads that wait, one goes when its time is 
 
 THEME(peer_cases, &peer_echo, &peer_echo_sizes, &peer_discard, &peer_counts, &peer_chargen, &peer_closes, &peer_resets,
       &peer_resets_late, &peer_half_closes, &peer_reads_nothing, &peer_refuses, &peer_nonblocking_connect, &peer_bound,
-      &peer_datagrams, &peer_datagram_refused, &peer_datagram_large, &peer_many, &peer_urgent, &peer_keep_alive,
+      &peer_datagrams, &peer_datagram_refused, &peer_datagram_large, &peer_many, &peer_urgent, &peer_urgent_both, &peer_keep_alive,
       &peer_wakes_who_stays);

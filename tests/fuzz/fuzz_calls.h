@@ -45,7 +45,10 @@ class FuzzCalls {
         const auto to = input_.take<uint8_t>();
         return static_cast<void>(stack_.connect(socket, address_of(to, static_cast<uint16_t>(1 + input_.take<uint8_t>() % 4))));
       }
-      case 2: return static_cast<void>(stack_.send(socket, data()));
+      case 2: {
+        const Bytes all = data();
+        return static_cast<void>(stack_.send(socket, all, all.size() % 3 == 0, all.size() % 5 == 0));
+      }
       case 3: return read(socket);
       case 4: return static_cast<void>(stack_.close(socket));
       case 5: return static_cast<void>(stack_.shutdown(socket, static_cast<sockets::Stack::How>(input_.take<uint8_t>() % 3)));
@@ -99,8 +102,16 @@ class FuzzCalls {
         stack_.events(socket), stack_.idle();
         if ((choice & 64) != 0) stack_.end_zero_copy(socket);
         static_cast<void>(stack_.take_queued_error(socket));
+        urgent(socket, (choice & 128) != 0);
         break;
     }
+  }
+  void urgent(int socket, bool peek) {
+    std::array<std::byte, 2> room;
+    const int64_t got = stack_.receive_urgent(socket, room, peek);
+    UNET_CHECK(got <= 1);
+    static_cast<void>(stack_.is_at_urgent(socket));
+    if (const auto next = stack_.next_urgent()) UNET_CHECK(stack_.is_open(*next));
   }
   void read(int socket) {
     std::vector<std::byte> room(input_.take<uint16_t>());

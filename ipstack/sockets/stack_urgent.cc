@@ -1,0 +1,120 @@
+// stack_urgent.cc - urgent data of streams (RFC 6093), as Linux has it: its last byte can be read beside the stream, from which it is left
+// out unless SO_OOBINLINE leaves it in line. Of the few streams that have any, Stack::urgents_ knows where it is.
+#include <cerrno>
+#include <cstdint>
+#include <vector>
+
+#include "ipstack/sockets/stack.h"
+
+namespace unet::sockets {
+namespace {
+
+constexpr uint32_t kEnded = Events::kPeerShut | Events::kHangUp;
+
+}  // namespace
+
+uint32_t Stack::unread(const Socket& socket) noexcept {
+  return socket.near != nullptr ? socket.near->unread : socket.has_connection() ? socket.tcp.connection->readable() : 0;
+}
+
+// The peer tells of an urgent byte, `before` bytes behind what was read last. Of two in line the older one is like any other byte, but
+// where it would be the next to be read.
+void Stack::note_urgent(uint32_t index, uint32_t before) {
+  Socket& socket = slab_[index];
+  if (socket.urgent && before <= urgents_.at(index).before) return;
+  if (socket.urgent && is_passed_over(index) && unread(socket) != 0) {
+    leave_out_urgent(index);
+    --before;
+  }
+  urgents_[index] = {.before = before, .news = true};
+  socket.urgent = true;
+  has_urgent_news_ = true;
+  note(index);
+}
+
+void Stack::forget_urgent(uint32_t index) noexcept {
+  if (!slab_[index].urgent) [[likely]] return;
+  slab_[index].urgent = false;
+  urgents_.erase(index);
+}
+
+void Stack::count_read_urgent(uint32_t index, uint32_t bytes) noexcept {
+  Urgent& urgent = urgents_.at(index);
+  if (bytes > urgent.before) return forget_urgent(index);
+  urgent.before -= bytes;
+}
+
+// The next byte of the stream is the urgent one, and is not for those who read that.
+bool Stack::is_passed_over(uint32_t index) const noexcept {
+  const Socket& socket = slab_[index];
+  return socket.urgent && !socket.urgent_inline && urgents_.at(index).before == 0;
+}
+
+void Stack::leave_out_urgent(uint32_t index) {
+  forget_urgent(index);
+  consume(static_cast<int>(index), 1);
+}
+
+// How many bytes a call may read, or peek at behind `skip`, of which one may be left out now: as many as stand before the urgent one.
+size_t Stack::read_to_urgent(uint32_t index, bool peek, size_t& skip) {
+  const size_t before = urgents_.at(index).before;
+  if (before > skip) return before - skip;
+  if (before < skip || slab_[index].urgent_inline || unread(slab_[index]) <= skip) return SIZE_MAX;
+  if (peek) ++skip;
+  else leave_out_urgent(index);
+  return SIZE_MAX;
+}
+
+bool Stack::is_at_urgent(int number) const noexcept {
+  const Socket* const socket = owned(number);
+  return socket != nullptr && socket->urgent && urgents_.at(static_cast<uint32_t>(number)).before == 0;
+}
+
+// As Linux's tcp_recv_urg().
+int64_t Stack::receive_urgent(int number, MutableBytes data, bool peek) {
+  forget_reserved();
+  Socket* const socket = owned(number);
+  if (socket == nullptr) return -EBADF;
+  if (socket->type == Type::datagram) return -EOPNOTSUPP;
+  if (socket->listening != nullptr) return -ENOTCONN;
+  const auto index = static_cast<uint32_t>(number);
+  if (!socket->urgent || socket->urgent_inline || urgents_.at(index).taken) return -EINVAL;
+  Urgent& urgent = urgents_.at(index);
+  if (unread(*socket) <= urgent.before) {
+    return (events_of(*socket) & kEnded) != 0 ? 0 : -EAGAIN;
+  }
+  if (!data.empty()) {
+    std::vector<Bytes> pieces(socket->near != nullptr ? socket->near->pieces.size() : unread(*socket) / options_.chunk_bytes + 2);
+    pieces.resize(static_cast<size_t>(std::max(gather(number, pieces), 0)));
+    size_t skip = urgent.before;
+    for (const Bytes& each : pieces) {
+      if (copy_behind(each, skip, data.first(1)) != 0) break;
+    }
+  }
+  if (!peek) urgent.taken = true;
+  return data.empty() ? 0 : 1;
+}
+
+// The urgent byte alone is nothing to read.
+uint32_t Stack::events_of(uint32_t index) const noexcept {
+  const Socket& socket = slab_[index];
+  uint32_t events = events_of(socket);
+  if (!socket.urgent) [[likely]] return events;
+  const Urgent& urgent = urgents_.at(index);
+  const uint32_t there = unread(socket);
+  if (there > urgent.before && !urgent.taken) events |= Events::kUrgent;
+  return is_passed_over(index) && there == 1 && (events & kEnded) == 0 ? events & ~Events::kIn : events;
+}
+
+std::optional<int> Stack::next_urgent() noexcept {
+  if (!has_urgent_news_) [[likely]] return std::nullopt;
+  for (auto& [index, urgent] : urgents_) {
+    if (!urgent.news) continue;
+    urgent.news = false;
+    if (slab_[index].owned) return static_cast<int>(index);
+  }
+  has_urgent_news_ = false;
+  return std::nullopt;
+}
+
+}  // namespace unet::sockets

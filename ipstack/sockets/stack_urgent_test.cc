@@ -1,0 +1,203 @@
+// stack_urgent_test.cc - urgent data of streams, over TCP and between applications of one network interface: where reading stops, what
+// lies beside the stream, and what is ready. What Linux does is in tests/conformance and tests/system.
+#include <catch2/catch.hpp>
+#include <cerrno>
+#include <string>
+
+#include "ipstack/sockets/near_message.h"
+#include "ipstack/sockets/test_network.h"
+
+using namespace unet;
+using namespace unet::sockets;
+using namespace unet::sockets::sim;
+
+namespace {
+
+constexpr uint16_t kPort = 80;
+
+// Two applications, of one host or of two, and a connection of theirs.
+struct Talk {
+  explicit Talk(bool near) : b{world, near ? here : there} {
+    const int listener = b.stack->socket(Type::stream, false);
+    REQUIRE(b.stack->bind(listener, {{}, kPort}) == 0);
+    REQUIRE(b.stack->listen(listener, 8) == 0);
+    client = a.stack->socket(Type::stream, false);
+    REQUIRE(a.stack->connect(client, at(near ? "10.0.0.1" : "10.0.0.2", kPort)) == -EINPROGRESS);
+    settle();
+    server = b.stack->accept(listener);
+    REQUIRE(server >= 0);
+    REQUIRE(a.stack->counters().near_out == (near ? 1 : 0));
+  }
+
+  void settle() { world.run(world.now + kSecond / 2); }
+  void send(const std::string& text, bool urgent = false) {
+    REQUIRE(a.stack->send(client, std::as_bytes(std::span(text)), false, urgent) == static_cast<int64_t>(text.size()));
+    settle();
+  }
+  std::string text_of(int64_t got, const std::string& room) {
+    return got < 0 ? "error " + std::to_string(-got) : room.substr(0, static_cast<size_t>(got));
+  }
+  std::string receive(size_t most = 100, bool peek = false) {
+    std::string room(most, '.');
+    return text_of(b.stack->receive(server, std::as_writable_bytes(std::span(room)), peek), room);
+  }
+  std::string urgent(bool peek = false) {
+    std::string room(1, '.');
+    return text_of(b.stack->receive_urgent(server, std::as_writable_bytes(std::span(room)), peek), room);
+  }
+  bool is(uint32_t event) { return (b.stack->events(server) & event) != 0; }
+  uint32_t there_is() { return b.stack->queued(server).receive; }
+  bool at_mark() { return b.stack->is_at_urgent(server); }
+
+  World world;
+  uint32_t here = world.add_interface({"10.0.0.1", "fd00::1"}), there = world.add_interface({"10.0.0.2", "fd00::2"});
+  Application a{world, here}, b;
+  int client = -1, server = -1;
+};
+
+const std::string kNone = "error " + std::to_string(EINVAL), kLater = "error " + std::to_string(EAGAIN);
+
+TEST_CASE("reading stops before the urgent byte, which is beside the stream") {
+  Talk talk(GENERATE(false, true));
+  CHECK(talk.urgent() == kNone);
+  talk.send("abc");
+  CHECK_FALSE(talk.is(Events::kUrgent));
+  talk.send("defX", true);
+  talk.send("ghi");
+  CHECK(talk.is(Events::kUrgent));
+  CHECK(talk.there_is() == 6);
+  CHECK(talk.b.stack->next_urgent() == talk.server);
+  CHECK_FALSE(talk.b.stack->next_urgent().has_value());
+  CHECK_FALSE(talk.at_mark());
+  CHECK(talk.urgent(true) == "X");
+  CHECK(talk.receive(100, true) == "abcdef");
+  CHECK(talk.urgent() == "X");
+  CHECK(talk.urgent() == kNone);
+  CHECK_FALSE(talk.is(Events::kUrgent));
+  CHECK(talk.receive(4) == "abcd");
+  CHECK(talk.receive() == "ef");
+  CHECK(talk.at_mark());
+  CHECK(talk.there_is() == 0);
+  CHECK(talk.is(Events::kIn));
+  CHECK(talk.receive(100, true) == "ghi");
+  CHECK(talk.at_mark());
+  CHECK(talk.receive(2) == "gh");
+  CHECK_FALSE(talk.at_mark());
+  CHECK(talk.there_is() == 1);
+  CHECK(talk.receive() == "i");
+}
+
+TEST_CASE("the urgent byte alone is nothing to read, and is lost to who reads on") {
+  Talk talk(GENERATE(false, true));
+  talk.send("X", true);
+  CHECK(talk.at_mark());
+  CHECK_FALSE(talk.is(Events::kIn));
+  CHECK(talk.is(Events::kUrgent));
+  CHECK(talk.there_is() == 0);
+  CHECK(talk.receive(100, true) == kLater);
+  CHECK(talk.urgent(true) == "X");
+  CHECK(talk.receive() == kLater);
+  CHECK(talk.urgent() == kNone);
+  CHECK_FALSE(talk.is(Events::kUrgent));
+  talk.send("abc");
+  CHECK(talk.receive() == "abc");
+}
+
+TEST_CASE("of several the last is beside the stream") {
+  Talk talk(GENERATE(false, true));
+  talk.send("aX", true);
+  talk.send("bY", true);
+  CHECK(talk.urgent() == "Y");
+  CHECK(talk.receive() == "aXb");
+  // But one that would be next is left out, as it was when nothing had come behind it.
+  talk.send("Z", true);
+  CHECK(talk.receive() == kLater);
+  talk.send("P", true);
+  talk.send("cQ", true);
+  CHECK(talk.receive() == "c");
+  CHECK(talk.urgent() == "Q");
+  talk.send("d");
+  CHECK(talk.receive() == "d");
+}
+
+TEST_CASE("in line it is read with what is around it") {
+  Talk talk(GENERATE(false, true));
+  REQUIRE(talk.b.stack->set_option(talk.server, Stack::Option::urgent_inline, 1) == 0);
+  CHECK(talk.b.stack->option(talk.server, Stack::Option::urgent_inline) == 1);
+  talk.send("abcX", true);
+  talk.send("def");
+  CHECK(talk.urgent() == kNone);
+  CHECK(talk.is(Events::kUrgent));
+  CHECK(talk.there_is() == 7);
+  CHECK(talk.receive() == "abc");
+  CHECK(talk.at_mark());
+  CHECK(talk.receive() == "Xdef");
+  CHECK_FALSE(talk.at_mark());
+  CHECK_FALSE(talk.is(Events::kUrgent));
+}
+
+TEST_CASE("urgent data at the end of a stream") {
+  Talk talk(GENERATE(false, true));
+  talk.send("aX", true);
+  REQUIRE(talk.a.stack->shutdown(talk.client, Stack::How::write) == 0);
+  talk.settle();
+  CHECK(talk.is(Events::kIn));
+  CHECK(talk.receive() == "a");
+  CHECK(talk.urgent(true) == "X");
+  CHECK(talk.receive().empty());
+  CHECK(talk.urgent() == kNone);
+}
+
+TEST_CASE("what is taken without a copy passes the urgent byte") {
+  Talk talk(GENERATE(false, true));
+  talk.send("aX", true);
+  talk.send("b");
+  std::vector<Bytes> pieces(4);
+  REQUIRE(talk.b.stack->gather(talk.server, pieces) > 0);
+  talk.b.stack->consume(talk.server, 2);
+  CHECK_FALSE(talk.is(Events::kUrgent));
+  CHECK(talk.urgent() == kNone);
+  CHECK(talk.receive() == "b");
+}
+
+TEST_CASE("an urgent byte far behind others is found") {
+  Talk talk(GENERATE(false, true));
+  talk.send(std::string(30'000, 'a'));
+  talk.send(std::string(20'000, 'b') + "X", true);
+  CHECK(talk.urgent() == "X");
+  CHECK(talk.there_is() == 50'000);
+  std::string all;
+  while (all.size() < 50'000) all += talk.receive(7'000);
+  CHECK(all == std::string(30'000, 'a') + std::string(20'000, 'b'));
+  CHECK(talk.at_mark());
+}
+
+TEST_CASE("a neighbour may tell of urgent data that never comes, or that lies nowhere") {
+  Talk talk(true);
+  const auto says = [&](uint32_t bytes) {
+    const uint64_t before = talk.b.stack->counters().near_bad;
+    NearCredit message{.header = {.kind = NearKind::kUrgent}, .bytes = bytes};
+    talk.b.stack->for_each([&](int number, const Socket& socket) {
+      if (number == talk.server) message.header.socket = static_cast<uint32_t>(number), message.header.life = socket.near->life;
+    });
+    const Bytes head{reinterpret_cast<const std::byte*>(&message), sizeof message};
+    REQUIRE_FALSE(talk.b.stack->handle_neighbour_message(0, {}, head));
+    return talk.b.stack->counters().near_bad - before;
+  };
+  CHECK(says(0) == 1);
+  CHECK(says(~uint32_t{0}) == 1);
+  CHECK(says(5) == 0);
+  CHECK(talk.urgent() == kLater);
+  talk.send("ab");
+  CHECK_FALSE(talk.is(Events::kUrgent));
+  CHECK(talk.receive() == "ab");
+  CHECK(says(1) == 0);  // no later than what it has told of already
+  talk.send("cdXe");
+  CHECK(talk.receive() == "cd");
+  CHECK(talk.urgent() == "X");
+  CHECK(talk.receive() == "e");
+  talk.b.stack->close(talk.server);
+  CHECK_FALSE(talk.b.stack->next_urgent().has_value());
+}
+
+}  // namespace
