@@ -20,6 +20,23 @@ void forget(int fd) {
   if (Entry* const entry = Host::get().table().take(fd)) Host::get().let_go(*entry);
 }
 
+// The number is free before the call waits for the end of what it named.
+int close_known(int fd) {
+  const Host::Guard guard;
+  Host& host = Host::get();
+  Entry* const entry = host.table().take(fd);
+  const int result = real().close(fd);
+  const int error = errno;
+  if (entry != nullptr && entry->kind == Entry::Kind::socket && entry->holds == 0) {
+    const Hold hold(*entry);  // which lets go of it
+    host.await_end(static_cast<File&>(*entry));
+  } else if (entry != nullptr) {
+    host.let_go(*entry);
+  }
+  errno = error;
+  return result;
+}
+
 // `made` is one more of `fd`.
 int doubled(int fd, int made) {
   if (made < 0 || Host::inside()) return made;
@@ -99,8 +116,8 @@ int doubled_at(int fd, int to, Call call) {
 }  // namespace
 
 UNET_PRELOAD int close(int fd) {
-  if (is_known(fd)) forget(fd);
-  else if (!Host::inside() && Host::get().is_own(fd)) return static_cast<int>(answer(-EBADF));
+  if (is_known(fd)) return close_known(fd);
+  if (!Host::inside() && Host::get().is_own(fd)) return static_cast<int>(answer(-EBADF));
   return real().close(fd);
 }
 

@@ -204,7 +204,18 @@ void Host::give_socket(File& file, int socket) {
 void Host::close_socket(File& file) {
   if (!file.is_ours()) return;
   by_socket_[static_cast<size_t>(file.socket)] = nullptr;
-  sockets_->close(std::exchange(file.socket, -1));
+  sockets_->drop(std::exchange(file.socket, -1));
+}
+
+void Host::await_end(File& file) {
+  constexpr Nanoseconds kLook = 10 * kMillisecond;  // that an end is acknowledged is no event that wakes
+  const Nanoseconds time = file.is_ours() ? sockets_->stack().linger_time(file.socket) : 0;
+  if (time == 0) return;
+  const Nanoseconds until = now() + time;
+  static_cast<void>(sockets_->stack().shutdown(file.socket, sockets::Stack::How::write));
+  while (file.is_ours() && tcp::is_ending(sockets_->stack().connection(file.socket)->state()) && now() < until) {
+    if (wait_for(file, {}, std::min(until, now() + kLook)) == Woken::interrupted) return;
+  }
 }
 
 void Host::reset(File& file) noexcept {

@@ -143,6 +143,8 @@ class Host {
   void give_socket(File& file, int socket);
   // The same taken away; the socket is closed.
   void close_socket(File& file);
+  // The last descriptor of it is closed: as SO_LINGER says, until the peer has all of what was sent, or a signal comes.
+  void await_end(File& file);
   // A connection that nobody has is reset.
   void reset(File& file) noexcept;
   // Something has happened to it: who waits for it looks.

@@ -345,6 +345,15 @@ int Sockets::shutdown(int s, int how) {
 }
 
 int Sockets::close(int s) {
+  if (const Nanoseconds time = stack_->linger_time(s); time != 0) {
+    stack_->set_time(clock_.now());
+    static_cast<void>(stack_->shutdown(s, Stack::How::write));
+    block(true, time, [&]() -> int64_t { return tcp::is_ending(stack_->connection(s)->state()) ? -EAGAIN : 0; });
+  }
+  return drop(s);
+}
+
+int Sockets::drop(int s) {
   stack_->set_time(clock_.now());
   within_.erase(s);
   return answer(stack_->close(s));

@@ -59,7 +59,10 @@ class Sockets {
   // Of datagrams, as sendmsg() with ancillary data; what recvmsg() tells in such is `what` above.
   ssize_t sendto(int s, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length, Stack::Sending how);
   int shutdown(int s, int how);
+  // With SO_LINGER it waits for so long, also if it is non-blocking, as Linux's does.
   int close(int s);
+  // The same without that, for who has waited.
+  int drop(int s);
   int getsockname(int s, sockaddr* address, socklen_t* length);
   int getpeername(int s, sockaddr* address, socklen_t* length);
   int setsockopt(int s, int level, int name, const void* value, socklen_t length);

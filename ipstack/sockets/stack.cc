@@ -285,6 +285,13 @@ int Stack::close(int number) {
   return 0;
 }
 
+// What nobody has read resets the connection, and a neighbour has all that was sent to it.
+Nanoseconds Stack::linger_time(int number) const noexcept {
+  const Socket* const socket = owned(number);
+  const bool may = socket != nullptr && socket->linger != kNone && socket->has_connection() && unread(*socket) == 0;
+  return may ? Nanoseconds{socket->linger} * kSecond : 0;
+}
+
 int Stack::local_address(int number, Address& address) const {
   const Socket* const socket = owned(number);
   if (socket == nullptr) return -EBADF;

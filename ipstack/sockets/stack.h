@@ -98,8 +98,7 @@ class Stack {
   int connect(int socket, const Address& to);
   // As connect() with AF_UNSPEC: of a stream the connection is reset, or the listener ends, and the socket may be used anew.
   int disconnect(int socket);
-  // `urgent`: the last byte is (RFC 6093), if all are taken.
-  int64_t send(int socket, Bytes data, bool more = false, bool urgent = false);
+  int64_t send(int socket, Bytes data, bool more = false, bool urgent = false);  // `urgent`: its last byte is (RFC 6093), if all is taken
   // connect() and send() at once, as sendto() with MSG_FASTOPEN: how much left with the SYN or waits behind it; -EINPROGRESS: nothing, as
   // the server's cookie is not known yet, and has been asked for.
   int64_t connect_with(int socket, Bytes data, const Address& to);
@@ -156,6 +155,8 @@ class Stack {
   void end_zero_copy(int socket);
   int shutdown(int socket, How how);
   int close(int socket);
+  // How long who closes it is to wait behind shutdown(), while its connection is_ending(), as SO_LINGER says; 0: not at all.
+  Nanoseconds linger_time(int socket) const noexcept;
 
   // Sends without a copy: room for at most `bytes` in the memory that they leave from; commit() sends as many of them as it says.
   // Of a stream it may be less room than asked for, of a connected datagram socket it is one datagram's. One reservation at a time, which

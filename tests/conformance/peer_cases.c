@@ -110,6 +110,39 @@ CASE(peer_reads_nothing, "a peer that reads nothing: full, and EAGAIN") {
   CALL(send(s, &byte, 1, MSG_DONTWAIT));
 }
 
+static long now_ms(void);
+
+CASE(peer_lingers, "close() with a linger time: until all is acknowledged") {
+  static char bytes[1000000];
+  const struct linger much = {1, 20};
+  const int s = called(PEER_DISCARD);
+  MUST(setsockopt(s, SOL_SOCKET, SO_LINGER, &much, sizeof much));
+  CALL(send(s, bytes, sizeof bytes, 0));
+  const long began = now_ms();
+  CALL(close(s));
+  say("soon: %d", now_ms() - began < 5000);
+}
+
+CASE(peer_lingers_long, "close() with a linger time: until that is over, or a signal comes") {
+  const struct linger some = {1, 1}, much = {1, 20};
+  int s = called(PEER_READS_NOTHING);
+  nonblocking(s);
+  MUST(setsockopt(s, SOL_SOCKET, SO_LINGER, &some, sizeof some));
+  say("took something: %d", send_until_full(s));
+  long began = now_ms();
+  CALL(close(s));
+  const long took = now_ms() - began;
+  say("a second: %d", took >= 900 && took < 3000);
+  s = called(PEER_READS_NOTHING);
+  MUST(setsockopt(s, SOL_SOCKET, SO_LINGER, &much, sizeof much));
+  say("took something: %d", send_until_full(s));
+  count_signal(SIGALRM, SA_RESTART);
+  alarm_once(100);
+  began = now_ms();
+  CALL(close(s));
+  say("interrupted: %d, %d signal", now_ms() - began < 5000, signals_counted());
+}
+
 CASE(peer_refuses, "nobody listens there") {
   union Address to;
   const socklen_t length = peer_address(&to, 6999);
@@ -257,6 +290,7 @@ CASE(peer_wakes_who_stays, "of two threads that wait, one goes when its time is 
 }
 
 THEME(peer_cases, &peer_echo, &peer_echo_sizes, &peer_discard, &peer_counts, &peer_chargen, &peer_closes, &peer_resets,
-      &peer_resets_late, &peer_half_closes, &peer_reads_nothing, &peer_refuses, &peer_nonblocking_connect, &peer_bound,
+      &peer_resets_late, &peer_half_closes, &peer_reads_nothing, &peer_lingers, &peer_lingers_long,
+      &peer_refuses, &peer_nonblocking_connect, &peer_bound,
       &peer_datagrams, &peer_datagram_refused, &peer_datagram_large, &peer_many, &peer_urgent, &peer_urgent_both, &peer_keep_alive,
       &peer_wakes_who_stays);
