@@ -171,6 +171,9 @@ class Host {
   }
 
   enum class Woken : uint8_t { something, timed_out, interrupted };
+  // A call that does not wait has found nothing. Who asks again and again lets others have the core at times: there may be more that poll
+  // than cores, and the one that it looks for among them.
+  void found_nothing() noexcept;
   // The last wait was a long one, so the next begins with sleep.
   bool is_idle() const noexcept { return spin_ == 0; }
   // Waits until something happens to what `who` waits for, or a descriptor of `kernel` is ready (its revents say so), at most until
@@ -271,6 +274,7 @@ class Host {
   Nanoseconds opened_at_ = 0;            // the stack
   Nanoseconds turned_at_ = 0;
   uint64_t turns_ = 0;
+  Nanoseconds asked_at_ = 0, asks_since_ = 0;  // in vain, last, and again and again
 
   Nanoseconds spin_most_ = 20 * kMicrosecond;
   Nanoseconds spin_ = spin_most_;        // as much of it as was of use lately
@@ -348,6 +352,7 @@ bool signals_restart() noexcept;
 template <typename Attempt>
 int64_t Host::block(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt) {
   int64_t result = attempt(!waits || file.is_undecided());
+  if (result == -EAGAIN && !waits) found_nothing();
   if (result != -EAGAIN || !waits) return result;
   const Nanoseconds until = within == 0 ? kForever : now() + within;
   bool has_news = false;  // of the shadow, for which this call has no use, as an error: poll() would say so at once, again and again

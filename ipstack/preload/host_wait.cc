@@ -151,6 +151,15 @@ Host::Woken Host::wait_for(File& file, std::span<pollfd> kernel, Nanoseconds unt
   return wait(who, kernel, next_try(file.waits_back(), until));
 }
 
+void Host::found_nothing() noexcept {
+  constexpr Nanoseconds kAgain = 20 * kMicrosecond;
+  const Nanoseconds at = now();
+  if (at - std::exchange(asked_at_, at) > kAgain) asks_since_ = at;
+  if (at - asks_since_ < kYieldEvery) return;
+  ::sched_yield();
+  asked_at_ = asks_since_ = now();
+}
+
 // True: something may have happened.
 bool Host::spin(const Sleeper& who, std::span<pollfd> kernel, Nanoseconds until) {
   if (spin_ == 0) return false;

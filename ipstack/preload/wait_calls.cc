@@ -143,7 +143,10 @@ int poll_all(Waiting& waiting, Nanoseconds timeout, const sigset_t* mask) {
   Sleeper& who = Host::this_thread();
   // What the mask lets through is told also to who has no time.
   const auto nothing = [&] { return mask != nullptr && host.is_interrupted(who, *mask) ? -EINTR : 0; };
-  if (timeout == 0) return nothing();
+  if (timeout == 0) {
+    host.found_nothing();
+    return nothing();
+  }
   const Nanoseconds until = timeout == kForever ? kForever : host.now() + timeout;
   while (true) {
     Host::Woken woken;
