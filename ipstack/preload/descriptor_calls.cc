@@ -88,7 +88,8 @@ std::optional<int> control_ours(int fd, unsigned long request, void* argument) {
   if (file->listens) return static_cast<int>(answer(-EINVAL));
   const auto told = host.sockets().stack().queued(file->socket);
   if (request == FIONREAD && told.receive == 0 && file->kernel) return std::nullopt;  // the next datagram may be the kernel's
-  *static_cast<int*>(argument) = static_cast<int>(request == FIONREAD ? told.receive : told.send);
+  const uint32_t readable = std::min(told.receive, host.sockets().stack().to_urgent(file->socket));
+  *static_cast<int*>(argument) = static_cast<int>(request == FIONREAD ? readable : told.send);
   return 0;
 }
 

@@ -265,7 +265,8 @@ uint32_t Host::events(const Entry& entry) const noexcept {
 bool Host::is_less(const File& file) const noexcept {
   sockets::Stack& stack = sockets_->stack();
   const auto room = static_cast<uint32_t>(stack.option(file.socket, sockets::Stack::Option::receive_buffer));
-  return stack.queued(file.socket).receive < std::min(static_cast<uint32_t>(file.receive_least), room / 2);
+  const uint32_t urgent = stack.to_urgent(file.socket) == 0 ? 1 : 0;  // is not for who reads on
+  return stack.queued(file.socket).receive - urgent < std::min(static_cast<uint32_t>(file.receive_least), room / 2);
 }
 
 File* Host::file(int fd) {
@@ -400,12 +401,9 @@ void Host::dispatch() {
   while (sockets_->stack().next_change(change)) {
     const auto index = static_cast<size_t>(change.socket);
     File* const file = index < by_socket_.size() ? by_socket_[index] : nullptr;
-    if (file != nullptr) tell(*file);
-  }
-  while (const std::optional<int> urgent = sockets_->stack().next_urgent()) {
-    const auto index = static_cast<size_t>(*urgent);
-    File* const file = index < by_socket_.size() ? by_socket_[index] : nullptr;
-    if (file != nullptr && !file->fds.empty()) tell_owner(file->fd(), SIGURG);
+    if (file == nullptr) continue;
+    tell(*file);
+    if (change.urgent && !file->fds.empty()) [[unlikely]] tell_owner(file->fd(), SIGURG);
   }
 }
 

@@ -44,6 +44,7 @@ struct Sleeper {
   int event = -1;
   bool woken = false;
   bool asleep = false;           // or about to be: else `woken` is enough, without two system calls for the eventfd
+  bool ends_call = false;        // a signal has ended its call, which looks once more
   std::vector<Entry*> polled{};  // that poll() holds while it sleeps
 
   Sleeper();
@@ -360,10 +361,13 @@ int64_t Host::block(File& file, short kernel_events, bool waits, Nanoseconds wit
     pollfd shadow{.fd = file.kernel && !file.fds.empty() && !has_news ? file.fd() : -1, .events = kernel_events, .revents = 0};
     const Nanoseconds limit = has_news ? std::min(until, now() + kMillisecond) : until;
     const Woken woken = wait_for(file, {&shadow, shadow.fd < 0 ? size_t{0} : size_t{1}}, limit);
+    const bool ends = woken == Woken::interrupted && (within != 0 || !signals_restart());
+    if (ends) [[unlikely]] this_thread().ends_call = true;
     result = attempt((shadow.revents != 0 || has_news) && !file.fds.empty());
+    if (ends) [[unlikely]] this_thread().ends_call = false;
     has_news = shadow.revents != 0 && (shadow.revents & kernel_events) == 0;
     if (result != -EAGAIN) return result;
-    if (woken == Woken::interrupted && (within != 0 || !signals_restart())) return -EINTR;
+    if (ends) return -EINTR;
     if (now() >= until) return -EAGAIN;
   }
 }

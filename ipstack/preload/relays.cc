@@ -38,6 +38,10 @@ void Relays::add_relay(File& file, int fd, bool used) {
   ++file.holds;
   file.sleepers.push_back(&sleeper_);
   real().fcntl(fd, F_SETFL, real().fcntl(fd, F_GETFL) | O_NONBLOCK);
+  // A pair of sockets may have urgent data or not, by the kernel's version: in line nothing of it is lost.
+  constexpr int kOn = 1;
+  real().setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &kOn, sizeof kOn);
+  if (file.is_ours()) Host::get().sockets().setsockopt(file.socket, SOL_SOCKET, SO_OOBINLINE, &kOn, sizeof kOn);
   relays_.push_back({.fd = fd, .file = &file, .used = used});
 }
 

@@ -16,6 +16,7 @@
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/of_thread.h"
 #include "ipstack/preload/relays.h"
+#include "ipstack/preload/signals.h"
 #include "ipstack/sockets/sockaddr.h"
 
 namespace unet::preload {
@@ -158,10 +159,14 @@ int64_t receive_stream(File& file, std::byte* data, size_t length, int flags) {
     if (few_are_no_use(file, length) && (host.events(file) & EPOLLIN) == 0) host.turn();
     if (few_are_no_use(file, length) && may_wait && (host.events(file) & (EPOLLIN | EPOLLERR)) == 0) return -EAGAIN;
     do {
+      const bool at_urgent = (flags & MSG_PEEK) == 0 && host.sockets().stack().is_at_urgent(file.socket);
+      if (at_urgent && received != 0) break;
+      // SIGURG's handler is to find the byte there, or who has been interrupted by it.
+      if (at_urgent && (signals_held || Host::this_thread().ends_call)) return -EAGAIN;
       const int64_t more = receive_ours(file, data + received, length - received, flags, nullptr, nullptr);
       if (more <= 0) return more;
       received += static_cast<size_t>(more);
-    } while (all && received < length && !host.sockets().stack().is_at_urgent(file.socket));
+    } while (all && received < length);
     return static_cast<int64_t>(received);
   });
   if (result > 0 || received == 0) return result;
@@ -203,8 +208,6 @@ int64_t receive_bytes(File& file, void* data, size_t length, int flags, sockaddr
   const bool no_data = length != 0 && is_nowhere(data);
   if (file.is_stream() && no_data) return -EFAULT;
   if (file.is_ours() && file.is_stream() && (flags & MSG_OOB) != 0) {
-    Host::get().turn();
-    if (!file.is_ours()) return Host::gone(file, false);
     return receive_ours(file, data, length, flags, nullptr, nullptr);
   }
   if (file.is_stream() && (flags & MSG_TRUNC) != 0) {
@@ -364,7 +367,8 @@ int64_t send_message(File& file, const msghdr& message, int flags) {
   for (size_t i = 0; i < message.msg_iovlen; ++i) {
     const iovec& each = message.msg_iov[i];
     if (each.iov_len == 0) continue;
-    const int no = i + 1 == message.msg_iovlen ? MSG_ZEROCOPY : MSG_ZEROCOPY | MSG_OOB;  // the last byte of all is urgent
+    const bool last = static_cast<size_t>(sent) + each.iov_len == whole;  // whose last byte may be urgent
+    const int no = last ? MSG_ZEROCOPY : MSG_ZEROCOPY | MSG_OOB;
     const int how = (sent == 0 ? flags : flags | MSG_NOSIGNAL) & ~no;
     const int64_t more = send_bytes(file, each.iov_base, each.iov_len, how, to, to_length);
     if (more < 0 && sent == 0) return more;

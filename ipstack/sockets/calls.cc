@@ -324,13 +324,17 @@ ssize_t Sockets::recvfrom(int s, void* data, size_t length, int flags, sockaddr*
   }
   size_t received = 0;
   const bool all = (flags & MSG_WAITALL) != 0 && !peek && waits;
+  const bool marked = stack_->is_at_urgent(s);
   const ssize_t result = block(waits, within(s).receive, [&]() -> int64_t {
     while (true) {  // what came straight here is not all that has come
+      const bool at_urgent = !peek && stack_->is_at_urgent(s);
+      if (at_urgent && received != 0) return static_cast<int64_t>(received);
+      if (at_urgent && !marked && !waits) return -EAGAIN;  // who is told of it, as by SIGURG, may want it before it is passed
       const int64_t more = stack_->receive(s, room.subspan(received), peek);
       if (more == -EAGAIN) awaiting.into(room.subspan(received));
       if (more <= 0) return more;
       received += static_cast<size_t>(more);
-      if (!all || received == length || stack_->is_at_urgent(s)) return static_cast<int64_t>(received);
+      if (!all || received == length) return static_cast<int64_t>(received);
     }
   });
   if (result > 0 || received == 0) return result;

@@ -51,7 +51,7 @@ class Sockets {
   int accept(int s, sockaddr* address, socklen_t* length, int flags = 0);
   int connect(int s, const sockaddr* address, socklen_t length);
   // Flags: MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL, MSG_TRUNC, MSG_MORE, MSG_OOB, MSG_ZEROCOPY, and MSG_FASTOPEN of sendto(). Nothing
-  // raises SIGPIPE nor SIGURG (Stack::next_urgent()). What recvmsg() reads with MSG_ERRQUEUE is Stack::take_queued_error().
+  // raises SIGPIPE nor SIGURG (Change::urgent). What recvmsg() reads with MSG_ERRQUEUE is Stack::take_queued_error().
   ssize_t send(int s, const void* data, size_t length, int flags);
   ssize_t recv(int s, void* data, size_t length, int flags);
   ssize_t sendto(int s, const void* data, size_t length, int flags, const sockaddr* to, socklen_t to_length);

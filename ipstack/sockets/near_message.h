@@ -12,13 +12,13 @@ namespace unet::sockets {
 struct NearKind {
   static constexpr uint8_t kOpen = 1, kOpened = 2, kRefused = 3, kData = 4, kCredit = 5, kEnd = 6, kReset = 7, kDatagram = 8,
                            kNoPort = 9,  // the answer to a datagram that nobody wants: its head
-                           kMarks = 10,
-                           kUrgent = 11;  // of the data that follows so many bytes end with an urgent one (NearCredit)
+                           kMarks = 10;
 };
 
 struct NearHeader {
   uint8_t kind = 0;
-  uint8_t reserved[3] = {};
+  uint8_t urgent = 0;   // of data: not 0 if its last byte is
+  uint8_t reserved[2] = {};
   uint32_t socket = 0;  // the receiver's; of open the sender's
   uint32_t life = 0;    // which of those that had this number
 };
@@ -39,7 +39,7 @@ struct NearOpened {
 
 struct NearCredit {
   NearHeader header{};
-  uint32_t bytes = 0;  // that were read; or kUrgent's
+  uint32_t bytes = 0;  // that were read
 };
 
 struct NearDatagram {

@@ -143,7 +143,6 @@ struct NearPart {
 struct Urgent {
   uint32_t before = 0;             // bytes to be read before it, which may not have come
   bool taken = false;              // by Stack::receive_urgent()
-  bool news = false;               // for Stack::next_urgent()
 };
 
 struct Socket {
@@ -174,6 +173,7 @@ struct Socket {
   bool has_errors : 1 = false;     // Stack::error_queues_ has some
   bool urgent : 1 = false;         // Stack::urgents_ has it
   bool urgent_inline : 1 = false;  // SO_OOBINLINE
+  bool urgent_news : 1 = false;    // for Change::urgent
   bool changed : 1 = false;        // it is in the list of those that the application has not asked about since
   uint8_t hop_limit = 0;           // 0: the host's
   uint8_t traffic_class = 0;

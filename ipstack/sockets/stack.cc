@@ -364,7 +364,11 @@ void Stack::note(uint32_t index) {
     socket.told = static_cast<uint16_t>(events);
     return;
   }
-  socket.changed = true;
+  list(index);
+}
+
+void Stack::list(uint32_t index) {
+  slab_[index].changed = true;
   if (listed_[index]) return;
   listed_[index] = true;
   changed_.push_back(index);
@@ -383,7 +387,8 @@ bool Stack::next_change(Change& change) {
     // It had memory when it was noted.
     const bool starves = (socket.told & Events::kOut) == 0 && socket.has_connection() && !socket.tcp.connection->has_memory();
     if (starves) [[unlikely]] starve(index);
-    change = {static_cast<int>(index), socket.told};
+    change = {static_cast<int>(index), socket.told, socket.urgent_news};
+    socket.urgent_news = false;
     return true;
   }
   return false;

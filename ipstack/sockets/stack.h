@@ -68,6 +68,7 @@ struct Events {
 struct Change {
   int socket = -1;
   uint32_t events = 0;
+  bool urgent = false;  // its peer has told of urgent data since the last change, as SIGURG says
 };
 
 class Stack {
@@ -106,10 +107,8 @@ class Stack {
   // The urgent byte, as MSG_OOB has it: beside the stream, where receive() stops before it and then leaves it out, unless urgent_inline is
   // set. -EINVAL: there is none, or it has been read.
   int64_t receive_urgent(int socket, MutableBytes data, bool peek = false);
-  // What receive() gives next stands behind the urgent byte, or begins with it, as SIOCATMARK says it.
-  bool is_at_urgent(int socket) const noexcept;
-  // A stream whose peer has told of urgent data since this was asked last, for SIGURG.
-  std::optional<int> next_urgent() noexcept;
+  bool is_at_urgent(int socket) const noexcept;  // the stream goes on with that byte, or would, as SIOCATMARK says it
+  uint32_t to_urgent(int socket) const noexcept;  // how many bytes receive() may give before it stops there; ~0: it does not
   // How a datagram is sent, where its socket's options do not say it. `segment`, not 0: it is several, each of so many bytes but the last.
   // `more`: what is sent next belongs to it, as with MSG_MORE. `from`: one of our addresses, which the socket has, too.
   struct Sending {
@@ -322,6 +321,7 @@ class Stack {
   uint32_t new_socket(Type type, bool ipv6);
   void drop(uint32_t index);
   void note(uint32_t index);
+  void list(uint32_t index);
   void make_due(uint32_t index);
   void settle(uint32_t index, bool& full);
   void starve(uint32_t index);
@@ -362,12 +362,12 @@ class Stack {
 
   // stack_urgent.cc
   static uint32_t unread(const Socket& socket) noexcept;
-  void note_urgent(uint32_t index, uint32_t before);
+  void note_urgent(uint32_t index, uint32_t before, uint32_t there);
   void forget_urgent(uint32_t index) noexcept;
   void count_read_urgent(uint32_t index, uint32_t bytes) noexcept;
   bool is_passed_over(uint32_t index) const noexcept;
   void leave_out_urgent(uint32_t index);
-  size_t read_to_urgent(uint32_t index, bool peek, size_t& skip);
+  MutableBytes room_to_urgent(uint32_t index, MutableBytes room, bool peek, size_t& skip);
 
   // stack_errors.cc
   void queue_error(uint32_t index, QueuedError error);
@@ -391,6 +391,7 @@ class Stack {
   void make_connection(Socket& socket);
   int connect_again(uint32_t index);
   void forget_connection(uint32_t index);
+  void consume_at(uint32_t index, uint32_t bytes);
   void take_name_back(uint32_t index);
   void after(uint32_t index);
   bool send_segments(uint32_t index);
@@ -513,7 +514,7 @@ class Stack {
   void run_near_timer(uint32_t index);
   bool tell_near(const NearPart& part, uint8_t kind, uint32_t value = 0) noexcept;
   bool open_connection(uint32_t index);
-  bool handle_near_data(uint32_t index, const Message& message, uint32_t before);
+  bool handle_near_data(uint32_t index, const Message& message, uint32_t before, bool urgent);
   void handle_near_open(uint32_t neighbour, Bytes message);
   void handle_near_answer(uint32_t index, Bytes message);
   void handle_near_datagram(uint32_t neighbour, Bytes message, Bytes data);
@@ -554,7 +555,6 @@ class Stack {
   std::map<uint32_t, uint32_t> peek_offsets_;  // of the few sockets that have one
   std::map<uint32_t, ErrorQueue> error_queues_;
   std::map<uint32_t, Urgent> urgents_;
-  bool has_urgent_news_ = false;
   uint32_t embryos_ = 0;            // connections whose handshake peers have begun
   Nanoseconds cookie_at_ = 0;       // when one was sent last
   static constexpr uint32_t kAskedMax = 4096;

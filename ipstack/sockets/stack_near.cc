@@ -42,12 +42,12 @@ int64_t Stack::send_near(uint32_t index, Bytes data, bool urgent) {
   if (part.state == NearPart::State::asking) return -EAGAIN;
   if (part.state == NearPart::State::closed || part.end_due || part.end_sent) return -EPIPE;
   if (part.answer_due && !after_near(index)) return -EAGAIN;
-  const NearHeader header{.kind = NearKind::kData, .socket = part.peer, .life = part.peer_life};
+  NearHeader header{.kind = NearKind::kData, .socket = part.peer, .life = part.peer_life};
   size_t sent = 0;
   while (sent < data.size() && part.credit != 0) {
     const size_t bytes = std::min({data.size() - sent, size_t{part.credit}, size_t{kDataMax}});
-    const bool marked = !urgent || bytes < data.size() - sent || tell_near(part, NearKind::kUrgent, static_cast<uint32_t>(bytes));
-    if (!marked || !network_.send_to_neighbour(part.neighbour, bytes_of(header), data.subspan(sent, bytes))) {
+    header.urgent = urgent && bytes == data.size() - sent;
+    if (!network_.send_to_neighbour(part.neighbour, bytes_of(header), data.subspan(sent, bytes))) {
       ++counters_.no_room;
       socket.refused_bytes = static_cast<uint32_t>(bytes);
       make_due(index);
@@ -64,7 +64,7 @@ int64_t Stack::receive_near(uint32_t index, MutableBytes data, bool peek) {
   Socket& socket = slab_[index];
   NearPart& part = *socket.near;
   size_t skip = peek ? peek_offset(index) : 0;
-  if (socket.urgent) [[unlikely]] data = data.first(std::min(data.size(), read_to_urgent(index, peek, skip)));
+  if (socket.urgent) [[unlikely]] data = room_to_urgent(index, data, peek, skip);
   if (part.unread <= skip) {
     if (part.end_came) return 0;  // as of TCP
     if (socket.error != 0) return -take_error(socket);

@@ -201,15 +201,11 @@ bool Stack::handle_neighbour_message(uint32_t neighbour, const Message& message,
   if (part.state != NearPart::State::open) return false;
   NearCredit credit;
   switch (header.kind) {
-    case NearKind::kData: return handle_near_data(index, message, apart ? 0 : sizeof header);
+    case NearKind::kData: return handle_near_data(index, message, apart ? 0 : sizeof header, header.urgent != 0);
     case NearKind::kCredit:
       if (!read(bytes, credit) || credit.bytes > 0x7FFF'FFFF - part.credit) break;
       part.credit += credit.bytes;
       note(index);
-      return false;
-    case NearKind::kUrgent:
-      if (!read(bytes, credit) || credit.bytes == 0 || credit.bytes > kMessageMax) break;
-      note_urgent(index, part.unread + credit.bytes - 1);
       return false;
     case NearKind::kEnd:
       part.end_came = true;
@@ -226,7 +222,7 @@ bool Stack::handle_neighbour_message(uint32_t neighbour, const Message& message,
 }
 
 // `before`: bytes of the message that are no data.
-bool Stack::handle_near_data(uint32_t index, const Message& message, uint32_t before) {
+bool Stack::handle_near_data(uint32_t index, const Message& message, uint32_t before, bool urgent) {
   const uint32_t bytes = message.length - before;
   Socket& socket = slab_[index];
   NearPart& part = *socket.near;
@@ -240,6 +236,7 @@ bool Stack::handle_near_data(uint32_t index, const Message& message, uint32_t be
     return false;
   }
   if (bytes == 0) return false;
+  if (urgent) [[unlikely]] note_urgent(index, part.unread + bytes - 1, part.unread);
   if (is_awaited(index) && part.unread == 0 && bytes <= awaited_.room.size()) {
     copy_bytes(awaited_.room.data(), message.data + before, bytes);
     awaited_.came = bytes;

@@ -57,12 +57,7 @@ Stack::Queued Stack::queued(int number) noexcept {
   }
   SocketRecord record;
   fill_queues(*socket, record);
-  Queued all{record.receive_queue, record.send_queue};
-  if (socket->urgent && !socket->urgent_inline) {
-    const uint32_t before = urgents_.at(static_cast<uint32_t>(number)).before;
-    if (before < unread(*socket)) all.receive = before;
-  }
-  return all;
+  return {record.receive_queue, record.send_queue};
 }
 
 tcp::Info Stack::info(int number) const noexcept {

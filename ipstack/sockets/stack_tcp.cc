@@ -315,7 +315,7 @@ int64_t Stack::receive(int number, MutableBytes data, bool peek) {
   if (!socket->has_connection()) return socket->error != 0 ? -take_error(*socket) : -ENOTCONN;
   tcp::Connection& connection = *socket->tcp.connection;
   size_t skip = peek ? peek_offset(static_cast<uint32_t>(number)) : 0;
-  if (socket->urgent) [[unlikely]] data = data.first(std::min(data.size(), read_to_urgent(static_cast<uint32_t>(number), peek, skip)));
+  if (socket->urgent) [[unlikely]] data = room_to_urgent(static_cast<uint32_t>(number), data, peek, skip);
   if (connection.readable() <= skip) {
     if (connection.readiness().ended) return 0;  // as on Linux also if it was reset after that: those who send hear of it
     if (socket->error != 0) return -take_error(*socket);
@@ -361,13 +361,18 @@ int Stack::gather(int number, std::span<Bytes> pieces) {
 void Stack::consume(int number, uint32_t bytes) {
   forget_reserved();
   Socket* const socket = owned(number);
-  if (socket != nullptr && socket->near != nullptr) return consume_near(static_cast<uint32_t>(number), bytes);
-  if (socket == nullptr || !socket->has_connection()) return;
-  tcp::Connection& connection = *socket->tcp.connection;
+  if (socket != nullptr) consume_at(static_cast<uint32_t>(number), bytes);
+}
+
+void Stack::consume_at(uint32_t index, uint32_t bytes) {
+  Socket& socket = slab_[index];
+  if (socket.near != nullptr) return consume_near(index, bytes);
+  if (!socket.has_connection()) return;
+  tcp::Connection& connection = *socket.tcp.connection;
   bytes = std::min(bytes, connection.readable());
   connection.consume(bytes);
-  count_read(static_cast<uint32_t>(number), bytes);
-  make_due(static_cast<uint32_t>(number));
+  count_read(index, bytes);
+  make_due(index);
 }
 
 // ---- what goes
@@ -554,10 +559,11 @@ void Stack::handle_tcp(const ip::IpView& packet, const IpMessageHeader& header) 
 void Stack::handle_connection(uint32_t index, const ip::TcpView& segment, uint8_t ecn) {
   Socket& socket = slab_[index];
   tcp::Connection& connection = *socket.tcp.connection;
+  const uint32_t there = connection.readable();
   connection.handle_segment(segment, now_, ecn);
   if (socket.fast_open_asked && is_synchronized(connection.state())) learn_fast_open(socket, segment);
   if (segment.has(ip::TcpFlags::kUrg)) [[unlikely]] {
-    if (const auto before = connection.take_urgent()) note_urgent(index, *before);
+    if (const auto before = connection.take_urgent()) note_urgent(index, *before, there);
   }
   take_failure(socket);
   // What it says of this leaves when all that came at once has been seen, and then its timers are set; but that the owner can go on he is

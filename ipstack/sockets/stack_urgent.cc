@@ -1,7 +1,7 @@
 // stack_urgent.cc - urgent data of streams (RFC 6093), as Linux has it: its last byte can be read beside the stream, from which it is left
 // out unless SO_OOBINLINE leaves it in line. Of the few streams that have any, Stack::urgents_ knows where it is.
+#include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <vector>
 
 #include "ipstack/sockets/stack.h"
@@ -17,19 +17,21 @@ uint32_t Stack::unread(const Socket& socket) noexcept {
   return socket.near != nullptr ? socket.near->unread : socket.has_connection() ? socket.tcp.connection->readable() : 0;
 }
 
-// The peer tells of an urgent byte, `before` bytes behind what was read last. Of two in line the older one is like any other byte, but
-// where it would be the next to be read.
-void Stack::note_urgent(uint32_t index, uint32_t before) {
+// The peer tells of an urgent byte, `before` bytes behind what was read last. The older one is then a byte like any other, but where it
+// was the next to be read, and had come: there were `there` bytes before this.
+void Stack::note_urgent(uint32_t index, uint32_t before, uint32_t there) {
   Socket& socket = slab_[index];
   if (socket.urgent && before <= urgents_.at(index).before) return;
-  if (socket.urgent && is_passed_over(index) && unread(socket) != 0) {
+  if (is_passed_over(index) && there != 0) {
     leave_out_urgent(index);
     --before;
   }
-  urgents_[index] = {.before = before, .news = true};
+  urgents_[index] = {.before = before};
   socket.urgent = true;
-  has_urgent_news_ = true;
-  note(index);
+  if (!socket.owned) return;
+  socket.urgent_news = true;
+  socket.told = static_cast<uint16_t>(socket.told & ~Events::kUrgent);  // a further one is told of anew
+  list(index);
 }
 
 void Stack::forget_urgent(uint32_t index) noexcept {
@@ -52,22 +54,28 @@ bool Stack::is_passed_over(uint32_t index) const noexcept {
 
 void Stack::leave_out_urgent(uint32_t index) {
   forget_urgent(index);
-  consume(static_cast<int>(index), 1);
+  consume_at(index, 1);
 }
 
-// How many bytes a call may read, or peek at behind `skip`, of which one may be left out now: as many as stand before the urgent one.
-size_t Stack::read_to_urgent(uint32_t index, bool peek, size_t& skip) {
+// Of the room of who reads, or peeks behind `skip` bytes: for what stands before the urgent byte, or, if that is next, it is left out now.
+MutableBytes Stack::room_to_urgent(uint32_t index, MutableBytes room, bool peek, size_t& skip) {
   const size_t before = urgents_.at(index).before;
-  if (before > skip) return before - skip;
-  if (before < skip || slab_[index].urgent_inline || unread(slab_[index]) <= skip) return SIZE_MAX;
+  if (before > skip) return room.first(std::min(room.size(), before - skip));
+  if (before < skip || room.empty() || slab_[index].urgent_inline || unread(slab_[index]) <= skip) return room;
   if (peek) ++skip;
   else leave_out_urgent(index);
-  return SIZE_MAX;
+  return room;
 }
 
 bool Stack::is_at_urgent(int number) const noexcept {
   const Socket* const socket = owned(number);
   return socket != nullptr && socket->urgent && urgents_.at(static_cast<uint32_t>(number)).before == 0;
+}
+
+uint32_t Stack::to_urgent(int number) const noexcept {
+  const Socket* const socket = owned(number);
+  const bool stops = socket != nullptr && socket->urgent && !socket->urgent_inline;
+  return stops ? urgents_.at(static_cast<uint32_t>(number)).before : ~uint32_t{0};
 }
 
 // As Linux's tcp_recv_urg().
@@ -104,17 +112,6 @@ uint32_t Stack::events_of(uint32_t index) const noexcept {
   const uint32_t there = unread(socket);
   if (there > urgent.before && !urgent.taken) events |= Events::kUrgent;
   return is_passed_over(index) && there == 1 && (events & kEnded) == 0 ? events & ~Events::kIn : events;
-}
-
-std::optional<int> Stack::next_urgent() noexcept {
-  if (!has_urgent_news_) [[likely]] return std::nullopt;
-  for (auto& [index, urgent] : urgents_) {
-    if (!urgent.news) continue;
-    urgent.news = false;
-    if (slab_[index].owned) return static_cast<int>(index);
-  }
-  has_urgent_news_ = false;
-  return std::nullopt;
 }
 
 }  // namespace unet::sockets

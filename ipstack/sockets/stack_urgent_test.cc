@@ -17,18 +17,18 @@ constexpr uint16_t kPort = 80;
 
 // Two applications, of one host or of two, and a connection of theirs.
 struct Talk {
-  explicit Talk(bool near) : b{world, near ? here : there} {
-    const int listener = b.stack->socket(Type::stream, false);
+  explicit Talk(bool near_) : near(near_), b{world, near ? here : there} {
     REQUIRE(b.stack->bind(listener, {{}, kPort}) == 0);
     REQUIRE(b.stack->listen(listener, 8) == 0);
     client = a.stack->socket(Type::stream, false);
-    REQUIRE(a.stack->connect(client, at(near ? "10.0.0.1" : "10.0.0.2", kPort)) == -EINPROGRESS);
+    REQUIRE(a.stack->connect(client, at()) == -EINPROGRESS);
     settle();
     server = b.stack->accept(listener);
     REQUIRE(server >= 0);
     REQUIRE(a.stack->counters().near_out == (near ? 1 : 0));
   }
 
+  Address at() const { return sim::at(near ? "10.0.0.1" : "10.0.0.2", kPort); }
   void settle() { world.run(world.now + kSecond / 2); }
   void send(const std::string& text, bool urgent = false) {
     REQUIRE(a.stack->send(client, std::as_bytes(std::span(text)), false, urgent) == static_cast<int64_t>(text.size()));
@@ -47,11 +47,19 @@ struct Talk {
   }
   bool is(uint32_t event) { return (b.stack->events(server) & event) != 0; }
   uint32_t there_is() { return b.stack->queued(server).receive; }
+  // Of urgent data, since the last time.
+  bool told() {
+    bool urgent = false;
+    for (Change change; b.stack->next_change(change);) urgent = urgent || (change.socket == server && change.urgent);
+    return urgent;
+  }
   bool at_mark() { return b.stack->is_at_urgent(server); }
 
+  const bool near;
   World world;
   uint32_t here = world.add_interface({"10.0.0.1", "fd00::1"}), there = world.add_interface({"10.0.0.2", "fd00::2"});
   Application a{world, here}, b;
+  const int listener = b.stack->socket(Type::stream, false);
   int client = -1, server = -1;
 };
 
@@ -65,9 +73,10 @@ TEST_CASE("reading stops before the urgent byte, which is beside the stream") {
   talk.send("defX", true);
   talk.send("ghi");
   CHECK(talk.is(Events::kUrgent));
-  CHECK(talk.there_is() == 6);
-  CHECK(talk.b.stack->next_urgent() == talk.server);
-  CHECK_FALSE(talk.b.stack->next_urgent().has_value());
+  CHECK(talk.b.stack->to_urgent(talk.server) == 6);
+  CHECK(talk.there_is() == 10);
+  CHECK(talk.told());
+  CHECK_FALSE(talk.told());
   CHECK_FALSE(talk.at_mark());
   CHECK(talk.urgent(true) == "X");
   CHECK(talk.receive(100, true) == "abcdef");
@@ -77,8 +86,11 @@ TEST_CASE("reading stops before the urgent byte, which is beside the stream") {
   CHECK(talk.receive(4) == "abcd");
   CHECK(talk.receive() == "ef");
   CHECK(talk.at_mark());
-  CHECK(talk.there_is() == 0);
+  CHECK(talk.b.stack->to_urgent(talk.server) == 0);
+  CHECK(talk.there_is() == 4);
   CHECK(talk.is(Events::kIn));
+  CHECK(talk.receive(0).empty());
+  CHECK(talk.at_mark());
   CHECK(talk.receive(100, true) == "ghi");
   CHECK(talk.at_mark());
   CHECK(talk.receive(2) == "gh");
@@ -93,7 +105,6 @@ TEST_CASE("the urgent byte alone is nothing to read, and is lost to who reads on
   CHECK(talk.at_mark());
   CHECK_FALSE(talk.is(Events::kIn));
   CHECK(talk.is(Events::kUrgent));
-  CHECK(talk.there_is() == 0);
   CHECK(talk.receive(100, true) == kLater);
   CHECK(talk.urgent(true) == "X");
   CHECK(talk.receive() == kLater);
@@ -126,6 +137,7 @@ TEST_CASE("in line it is read with what is around it") {
   CHECK(talk.b.stack->option(talk.server, Stack::Option::urgent_inline) == 1);
   talk.send("abcX", true);
   talk.send("def");
+  CHECK(talk.b.stack->to_urgent(talk.server) == ~uint32_t{0});
   CHECK(talk.urgent() == kNone);
   CHECK(talk.is(Events::kUrgent));
   CHECK(talk.there_is() == 7);
@@ -165,39 +177,66 @@ TEST_CASE("an urgent byte far behind others is found") {
   talk.send(std::string(30'000, 'a'));
   talk.send(std::string(20'000, 'b') + "X", true);
   CHECK(talk.urgent() == "X");
-  CHECK(talk.there_is() == 50'000);
+  CHECK(talk.b.stack->to_urgent(talk.server) == 50'000);
   std::string all;
   while (all.size() < 50'000) all += talk.receive(7'000);
   CHECK(all == std::string(30'000, 'a') + std::string(20'000, 'b'));
   CHECK(talk.at_mark());
 }
 
-TEST_CASE("a neighbour may tell of urgent data that never comes, or that lies nowhere") {
+TEST_CASE("each urgent byte is told of, also when the one before has been taken") {
+  Talk talk(GENERATE(false, true));
+  for (const char* each : {"X", "Y", "Z"}) {
+    CHECK_FALSE(talk.told());
+    talk.send(each, true);
+    CHECK(talk.told());
+    CHECK(talk.is(Events::kUrgent));
+    CHECK(talk.urgent() == each);
+    CHECK_FALSE(talk.is(Events::kUrgent));
+  }
+  talk.send("a");
+  CHECK_FALSE(talk.told());
+  CHECK(talk.receive() == "a");
+}
+
+TEST_CASE("urgent data of a connection that nobody has accepted") {
+  Talk talk(GENERATE(false, true));
+  const int client = talk.a.stack->socket(Type::stream, false);
+  REQUIRE(talk.a.stack->connect(client, talk.at()) == -EINPROGRESS);
+  talk.settle();
+  talk.client = client;
+  talk.send("X", true);
+  talk.send("Y", true);
+  talk.send("a");
+  talk.server = talk.b.stack->accept(talk.listener);
+  REQUIRE(talk.server >= 0);
+  CHECK(talk.urgent() == "Y");
+  CHECK(talk.receive() == "a");
+}
+
+TEST_CASE("a neighbour says that nothing is urgent, or what lies beyond its window") {
   Talk talk(true);
   const auto says = [&](uint32_t bytes) {
-    const uint64_t before = talk.b.stack->counters().near_bad;
-    NearCredit message{.header = {.kind = NearKind::kUrgent}, .bytes = bytes};
+    static const std::vector<std::byte> kData(2'000'000);
+    NearHeader header{.kind = NearKind::kData, .urgent = 200};
     talk.b.stack->for_each([&](int number, const Socket& socket) {
-      if (number == talk.server) message.header.socket = static_cast<uint32_t>(number), message.header.life = socket.near->life;
+      if (number == talk.server) header.socket = static_cast<uint32_t>(number), header.life = socket.near->life;
     });
-    const Bytes head{reinterpret_cast<const std::byte*>(&message), sizeof message};
-    REQUIRE_FALSE(talk.b.stack->handle_neighbour_message(0, {}, head));
-    return talk.b.stack->counters().near_bad - before;
+    const Bytes head{reinterpret_cast<const std::byte*>(&header), sizeof header};
+    REQUIRE_FALSE(talk.b.stack->handle_neighbour_message(0, {.data = kData.data(), .length = bytes}, head));
   };
-  CHECK(says(0) == 1);
-  CHECK(says(~uint32_t{0}) == 1);
-  CHECK(says(5) == 0);
-  CHECK(talk.urgent() == kLater);
-  talk.send("ab");
-  CHECK_FALSE(talk.is(Events::kUrgent));
-  CHECK(talk.receive() == "ab");
-  CHECK(says(1) == 0);  // no later than what it has told of already
-  talk.send("cdXe");
-  CHECK(talk.receive() == "cd");
+  says(0);
+  CHECK_FALSE(talk.told());
+  CHECK(talk.urgent() == kNone);
+  talk.send("abX", true);
+  CHECK(talk.told());
+  says(2'000'000);
+  CHECK(talk.b.stack->counters().near_bad == 1);
+  CHECK(talk.is(Events::kHangUp));
   CHECK(talk.urgent() == "X");
-  CHECK(talk.receive() == "e");
-  talk.b.stack->close(talk.server);
-  CHECK_FALSE(talk.b.stack->next_urgent().has_value());
+  CHECK(talk.receive() == "ab");
+  REQUIRE(talk.b.stack->close(talk.server) == 0);
+  CHECK_FALSE(talk.told());
 }
 
 }  // namespace

@@ -114,7 +114,7 @@ class Connection {
   // What is queued leaves, however little it is.
   void push() noexcept { push_ = snd_nxt_ != queued_.end(); }
   // The last byte that send() has taken is urgent (RFC 9293, 3.8.5; RFC 6093): the peer is told at once, and again by all that leaves until
-  // it has been acknowledged. A later one takes its place.
+  // it has been acknowledged. A later one takes its place. Before the handshake is over it is like any other.
   void mark_urgent() noexcept;
   // The same without a copy: room for the next bytes, at most `most`, where they leave from; perhaps less, empty if there is none now.
   // commit() says how many of them are there, before any other call. `spare` belongs to both: not kNoChunk, it is to be committed or

@@ -232,5 +232,118 @@ CASE(urgent_signal_reads, "SIGURG's handler reads the byte, while its thread wai
   say_bytes("behind", bytes, CALL(recv(ends[1], bytes, sizeof bytes, 0)));
 }
 
+static void* urges_later(void* fd) {
+  pause_ms(60);
+  MUST(send(*(int*)fd, "X", 1, MSG_OOB));
+  pause_ms(60);
+  MUST(send(*(int*)fd, "a", 1, 0));
+  return NULL;
+}
+
+CASE(urgent_signal_in_recv, "SIGURG's handler reads the byte, while its thread is in recv()") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  reads_from = ends[1];
+  struct sigaction action = {.sa_handler = reads_urgent, .sa_flags = SA_RESTART};
+  MUST(sigaction(SIGURG, &action, NULL));
+  struct f_owner_ex owner = {F_OWNER_TID, gettid()};
+  CALL(fcntl(ends[1], F_SETOWN_EX, &owner));
+  const pthread_t sender = start(urges_later, &ends[0]);
+  say_bytes("behind", bytes, CALL(recv(ends[1], bytes, sizeof bytes, 0)));
+  joined(sender);
+  say("the handler has read: %c", read_by_handler);
+}
+
+CASE(urgent_signal_ends_recv, "the same without SA_RESTART: recv() is interrupted, and the byte is still there") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  count_signal(SIGURG, 0);
+  struct f_owner_ex owner = {F_OWNER_TID, gettid()};
+  CALL(fcntl(ends[1], F_SETOWN_EX, &owner));
+  const pthread_t sender = start(urges_later, &ends[0]);
+  CALL(recv(ends[1], bytes, sizeof bytes, 0));
+  say("signals: %d", signals_counted());
+  say_bytes("urgent", bytes, CALL(recv(ends[1], bytes, 1, MSG_OOB)));
+  joined(sender);
+  say_bytes("behind", bytes, CALL(recv(ends[1], bytes, sizeof bytes, 0)));
+}
+
+CASE(urgent_signals_each, "SIGURG and POLLPRI for each urgent byte, also when the one before was taken") {
+  int ends[2];
+  char byte;
+  streams(ends);
+  count_signal(SIGURG, SA_RESTART);
+  CALL(fcntl(ends[1], F_SETOWN, getpid()));
+  for (int i = 1; i <= 3; ++i) {
+    MUST(send(ends[0], "X", 1, MSG_OOB));
+    await(ends[1], POLLPRI);
+    for (int j = 0; j < 100 && signals_counted() < i; ++j) pause_ms(10);
+    say("signals: %d", signals_counted());
+    CALL(recv(ends[1], &byte, 1, MSG_OOB));
+    say_ready("taken", ends[1]);
+  }
+}
+
+static void* receives_all(void* fd) {
+  char bytes[20];
+  return thread_result(recv(*(int*)fd, bytes, sizeof bytes, MSG_WAITALL));
+}
+
+CASE(urgent_ends_waiting, "MSG_WAITALL that waits ends at a mark that comes meanwhile") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  const pthread_t reader = start(receives_all, &ends[1]);
+  MUST(send(ends[0], "abcde", 5, 0));
+  pause_ms(60);
+  MUST(send(ends[0], "X", 1, MSG_OOB));
+  MUST(send(ends[0], "fgh", 3, 0));
+  say("received: %ld", joined(reader));
+  say("at the mark: %d", sockatmark(ends[1]));
+  say_bytes("behind", bytes, CALL(recv(ends[1], bytes, sizeof bytes, 0)));
+}
+
+CASE(urgent_low_water, "SO_RCVLOWAT counts what lies behind the mark, and not the urgent byte") {
+  int ends[2];
+  char bytes[20];
+  streams(ends);
+  SET(ends[1], SOL_SOCKET, SO_RCVLOWAT, 3);
+  MUST(send(ends[0], "X", 1, MSG_OOB));
+  MUST(send(ends[0], "ab", 2, 0));
+  await(ends[1], POLLPRI);
+  pause_ms(20);
+  say_ready("two behind", ends[1]);
+  MUST(send(ends[0], "c", 1, 0));
+  await(ends[1], POLLIN);
+  say_ready("three behind", ends[1]);
+  say_mark(ends[1]);
+  say_bytes("all", bytes, CALL(recv(ends[1], bytes, sizeof bytes, 0)));
+}
+
+CASE(urgent_no_room, "recv() of nothing at the mark") {
+  int ends[2];
+  char bytes[20];
+  urgent_streams(ends, "X", "a");
+  CALL(recv(ends[1], bytes, 0, MSG_DONTWAIT));
+  say("at the mark: %d", sockatmark(ends[1]));
+  say_bytes("urgent", bytes, CALL(recv(ends[1], bytes, 1, MSG_OOB)));
+}
+
+CASE(urgent_not_accepted, "urgent data of a connection that nobody has accepted yet") {
+  char bytes[20];
+  const int listener = listening(), client = connected(listener);
+  MUST(send(client, "X", 1, MSG_OOB));
+  MUST(send(client, "bY", 2, MSG_OOB));
+  MUST(send(client, "c", 1, 0));
+  pause_ms(20);
+  const int server = accepted(listener);
+  say_bytes("urgent", bytes, CALL(recv(server, bytes, 1, MSG_OOB)));
+  say_bytes("before", bytes, CALL(recv(server, bytes, sizeof bytes, 0)));
+  say_bytes("behind", bytes, CALL(recv(server, bytes, sizeof bytes, 0)));
+}
+
 THEME(urgent, &urgent_alone, &urgent_reads, &urgent_rooms, &urgent_stops, &urgent_again, &urgent_inline_later, &urgent_inherited,
-      &urgent_end, &urgent_vectors, &urgent_nobody, &urgent_epoll, &urgent_signal_reads);
+      &urgent_end, &urgent_vectors, &urgent_nobody, &urgent_epoll, &urgent_signal_reads, &urgent_signal_in_recv,
+      &urgent_signal_ends_recv, &urgent_signals_each, &urgent_ends_waiting, &urgent_low_water, &urgent_no_room, &urgent_not_accepted);
