@@ -1,5 +1,6 @@
 // descriptor_calls.cc - close(), dup(), fcntl() and ioctl().
 #include <linux/sockios.h>
+#include <pthread.h>
 #include <stdarg.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 
 #include "ipstack/preload/ancillary.h"
 #include "ipstack/preload/calls.h"
+#include "ipstack/preload/epoll_set.h"
 #include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;
@@ -22,6 +24,7 @@ void forget(int fd) {
 
 // The number is free before the call waits for the end of what it named.
 int close_known(int fd) {
+  ::pthread_testcancel();
   const Host::Guard guard;
   Host& host = Host::get();
   Entry* const entry = host.table().take(fd);
@@ -29,6 +32,7 @@ int close_known(int fd) {
   const int error = errno;
   if (entry != nullptr && entry->kind == Entry::Kind::socket && entry->holds == 0) {
     const Hold hold(*entry);  // which lets go of it
+    EpollSet::forget(*entry);
     host.await_end(static_cast<File&>(*entry));
   } else if (entry != nullptr) {
     host.let_go(*entry);

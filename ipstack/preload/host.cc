@@ -209,11 +209,12 @@ void Host::close_socket(File& file) {
 
 void Host::await_end(File& file) {
   constexpr Nanoseconds kLook = 10 * kMillisecond;  // that an end is acknowledged is no event that wakes
+  if (file.is_ours()) turn();
   const Nanoseconds time = file.is_ours() ? sockets_->stack().linger_time(file.socket) : 0;
   if (time == 0) return;
   const Nanoseconds until = now() + time;
-  static_cast<void>(sockets_->stack().shutdown(file.socket, sockets::Stack::How::write));
-  while (file.is_ours() && tcp::is_ending(sockets_->stack().connection(file.socket)->state()) && now() < until) {
+  sockets_->shutdown(file.socket, SHUT_WR);
+  while (file.is_ours() && sockets::is_ending(sockets_->stack(), file.socket) && now() < until) {
     if (wait_for(file, {}, std::min(until, now() + kLook)) == Woken::interrupted) return;
   }
 }

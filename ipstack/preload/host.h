@@ -175,11 +175,14 @@ class Host {
   // A call that does not wait has found nothing. Who asks again and again lets others have the core at times: there may be more that poll
   // than cores, and the one that it looks for among them.
   void found_nothing() noexcept;
+  void found_something() noexcept { asked_at_ = 0; }
   // The last wait was a long one, so the next begins with sleep.
   bool is_idle() const noexcept { return spin_ == 0; }
   // Waits until something happens to what `who` waits for, or a descriptor of `kernel` is ready (its revents say so), at most until
   // `until`. Gives the lock away meanwhile. May return for nothing. When its time is over the kernel has just been asked, and had nothing.
   Woken wait(Sleeper& who, std::span<pollfd> kernel, Nanoseconds until, const sigset_t* mask = nullptr);
+  // Handlers of signals that have come while this thread was in the library run now. True: some did. The caller holds its file.
+  bool let_handlers_run();
   // A signal that `mask` lets through has come, and been handled.
   bool is_interrupted(Sleeper& who, const sigset_t& mask);
   // The same for a thread that waits for one file.
@@ -353,7 +356,8 @@ bool signals_restart() noexcept;
 template <typename Attempt>
 int64_t Host::block(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt) {
   int64_t result = attempt(!waits || file.is_undecided());
-  if (result == -EAGAIN && !waits) found_nothing();
+  if (result != -EAGAIN) found_something();
+  else if (!waits) found_nothing();
   if (result != -EAGAIN || !waits) return result;
   const Nanoseconds until = within == 0 ? kForever : now() + within;
   bool has_news = false;  // of the shadow, for which this call has no use, as an error: poll() would say so at once, again and again

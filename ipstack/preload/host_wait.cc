@@ -155,7 +155,7 @@ void Host::found_nothing() noexcept {
   constexpr Nanoseconds kAgain = 20 * kMicrosecond;
   const Nanoseconds at = now();
   if (at - std::exchange(asked_at_, at) > kAgain) asks_since_ = at;
-  if (at - asks_since_ < kYieldEvery) return;
+  if (at - asks_since_ < kYieldEvery || wanting_.load(std::memory_order_relaxed) != 0) return;
   ::sched_yield();
   asked_at_ = asks_since_ = now();
 }
@@ -283,6 +283,11 @@ Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds unti
   if (ready < 0 && error == EINTR) return Woken::interrupted;
   turn();
   return ready == 0 && began < end && end == until && now() >= until ? Woken::timed_out : Woken::something;
+}
+
+bool Host::let_handlers_run() {
+  const Asleep asleep(*this, this_thread());
+  return asleep.is_interrupted();
 }
 
 // As ppoll() and pselect() say it at the end of their time.

@@ -161,8 +161,11 @@ int64_t receive_stream(File& file, std::byte* data, size_t length, int flags) {
     do {
       const bool at_urgent = (flags & MSG_PEEK) == 0 && host.sockets().stack().is_at_urgent(file.socket);
       if (at_urgent && received != 0) break;
-      // SIGURG's handler is to find the byte there, or who has been interrupted by it.
-      if (at_urgent && (signals_held || Host::this_thread().ends_call)) return -EAGAIN;
+      // SIGURG's handler is to find the byte there, or who is interrupted by it.
+      if (at_urgent && Host::this_thread().ends_call) return -EAGAIN;
+      const bool handled = at_urgent && signals_held && host.let_handlers_run();
+      if (handled && may_wait && (file.receive_within != 0 || !signals_restart())) return -EINTR;
+      if (!file.is_ours()) return Host::gone(file, false);
       const int64_t more = receive_ours(file, data + received, length - received, flags, nullptr, nullptr);
       if (more <= 0) return more;
       received += static_cast<size_t>(more);

@@ -352,7 +352,7 @@ int Sockets::close(int s) {
   if (const Nanoseconds time = stack_->linger_time(s); time != 0) {
     stack_->set_time(clock_.now());
     static_cast<void>(stack_->shutdown(s, Stack::How::write));
-    block(true, time, [&]() -> int64_t { return tcp::is_ending(stack_->connection(s)->state()) ? -EAGAIN : 0; });
+    block(true, time, [&]() -> int64_t { return is_ending(*stack_, s) ? -EAGAIN : 0; });
   }
   return drop(s);
 }

@@ -105,6 +105,12 @@ class Sockets {
   Nanoseconds ran_at_ = 0;
 };
 
+// A stream whose end the peer has not acknowledged, for who waits behind shutdown() as Stack::linger_time() says.
+inline bool is_ending(const Stack& stack, int s) noexcept {
+  const tcp::Connection* const it = stack.connection(s);
+  return it != nullptr && tcp::is_ending(it->state());
+}
+
 // As struct tcp_info of <linux/tcp.h>, as much of it as there is room for: how many bytes.
 socklen_t write_tcp_info(const tcp::Info& info, bool ipv6, void* into, socklen_t length) noexcept;
 // Likewise TCP_CC_INFO, which Linux has of BBR and not of the others.

@@ -289,7 +289,7 @@ int Stack::close(int number) {
 Nanoseconds Stack::linger_time(int number) const noexcept {
   const Socket* const socket = owned(number);
   const bool may = socket != nullptr && socket->linger != kNone && socket->has_connection() && unread(*socket) == 0;
-  return may ? Nanoseconds{socket->linger} * kSecond : 0;
+  return may && is_synchronized(socket->tcp.connection->state()) ? Nanoseconds{socket->linger} * kSecond : 0;
 }
 
 int Stack::local_address(int number, Address& address) const {

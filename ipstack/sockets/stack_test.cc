@@ -2,6 +2,7 @@
 #include <cerrno>
 #include <catch2/catch.hpp>
 
+#include "ipstack/sockets/calls.h"
 #include "ipstack/sockets/test_two.h"
 
 using namespace unet;
@@ -564,6 +565,31 @@ TEST_CASE("more connections than a block of ports has, to one place") {
   two.world.run(two.world.now + 10 * kSecond);
   CHECK(many.stack->sockets() == 0);
   CHECK(server.stack->sockets() == 0);
+}
+
+TEST_CASE("who closes waits for an end that the peer has not acknowledged, and for nothing else") {
+  Two two;
+  const auto [client, server] = two.connect(at("10.0.0.2", 80));
+  Stack& stack = *two.a.stack;
+  CHECK(stack.linger_time(client) == 0);
+  REQUIRE(stack.set_option(client, Stack::Option::linger, 3) == 0);
+  CHECK(stack.linger_time(client) == 3 * kSecond);
+  REQUIRE(two.b.stack->send(server, pattern(10)) == 10);
+  two.world.run(two.world.now + kSecond);
+  CHECK(stack.linger_time(client) == 0);  // what nobody has read resets it
+  std::vector<std::byte> room(20);
+  CHECK(stack.receive(client, room) == 10);
+  REQUIRE(stack.shutdown(client, Stack::How::write) == 0);
+  CHECK(is_ending(stack, client));
+  two.world.run(two.world.now + kSecond);
+  CHECK_FALSE(is_ending(stack, client));
+  // One that does not stand yet is given up.
+  const int other = stack.socket(Type::stream, false);
+  REQUIRE(stack.set_option(other, Stack::Option::linger, 3) == 0);
+  REQUIRE(stack.connect(other, at("10.0.0.77", 80)) == -EINPROGRESS);
+  CHECK(stack.linger_time(other) == 0);
+  CHECK(stack.shutdown(other, Stack::How::write) == 0);
+  CHECK_FALSE(is_ending(stack, other));
 }
 
 }  // namespace

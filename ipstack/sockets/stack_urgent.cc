@@ -36,7 +36,7 @@ void Stack::note_urgent(uint32_t index, uint32_t before, uint32_t there) {
 
 void Stack::forget_urgent(uint32_t index) noexcept {
   if (!slab_[index].urgent) [[likely]] return;
-  slab_[index].urgent = false;
+  slab_[index].urgent = slab_[index].urgent_news = false;
   urgents_.erase(index);
 }
 
@@ -69,7 +69,8 @@ MutableBytes Stack::room_to_urgent(uint32_t index, MutableBytes room, bool peek,
 
 bool Stack::is_at_urgent(int number) const noexcept {
   const Socket* const socket = owned(number);
-  return socket != nullptr && socket->urgent && urgents_.at(static_cast<uint32_t>(number)).before == 0;
+  const bool waits = awaited_.socket == number && awaited_.came >= 0;  // what stands before it has come, and is to be told yet
+  return socket != nullptr && socket->urgent && !waits && urgents_.at(static_cast<uint32_t>(number)).before == 0;
 }
 
 uint32_t Stack::to_urgent(int number) const noexcept {

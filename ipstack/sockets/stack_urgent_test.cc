@@ -184,6 +184,20 @@ TEST_CASE("an urgent byte far behind others is found") {
   CHECK(talk.at_mark());
 }
 
+TEST_CASE("what came straight to who awaits it stands before the urgent byte") {
+  Talk talk(true);
+  std::string room(10, '.');
+  talk.b.stack->await(talk.server, std::as_writable_bytes(std::span(room)));
+  talk.send("abc");
+  talk.send("X", true);
+  CHECK_FALSE(talk.at_mark());
+  CHECK(talk.b.stack->receive(talk.server, std::as_writable_bytes(std::span(room))) == 3);
+  CHECK(room.substr(0, 3) == "abc");
+  talk.b.stack->await(-1, {});
+  CHECK(talk.at_mark());
+  CHECK(talk.urgent() == "X");
+}
+
 TEST_CASE("each urgent byte is told of, also when the one before has been taken") {
   Talk talk(GENERATE(false, true));
   for (const char* each : {"X", "Y", "Z"}) {

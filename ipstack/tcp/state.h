@@ -58,11 +58,11 @@ constexpr bool may_step(State from, State to) noexcept {
 constexpr bool is_synchronized(State state) noexcept { return state >= State::established; }
 // Our FIN has not been asked for, so that data may be queued.
 constexpr bool may_send(State state) noexcept { return state == State::established || state == State::close_wait; }
-// The peer's FIN has not come.
-// Its end has been sent, or is about to be, and the peer has not acknowledged that.
+// Our FIN has been asked for, and not been acknowledged.
 constexpr bool is_ending(State state) noexcept {
   return state == State::fin_wait_1 || state == State::closing || state == State::last_ack;
 }
+// The peer's FIN has not come.
 constexpr bool may_receive(State state) noexcept {
   return state == State::established || state == State::fin_wait_1 || state == State::fin_wait_2;
 }

@@ -223,6 +223,7 @@ class Turns {
 using Counted = std::map<std::string, uint64_t>;
 void look(Context& context, const std::set<pid_t>& processes, Counted& drops, Counted& service) {
   const auto text = context.report();
+  INFO((text ? "" : text.error().text));
   REQUIRE(text);
   const auto report = nlohmann::json::parse(*text);
   for (const auto& endpoint : report["endpoints"]) {
