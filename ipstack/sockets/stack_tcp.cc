@@ -207,6 +207,7 @@ void Stack::forget_connection(uint32_t index) {
   if (socket.near != nullptr) drop_pieces(*socket.near);
   socket.near.reset();
   forget_urgent(index);
+  socket.urgent_news = false;
   socket.shut_read = socket.shut_write = socket.fast_open_asked = socket.connecting = socket.deferred = false;
   socket.told = 0;
   socket.remote = {};

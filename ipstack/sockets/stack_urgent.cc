@@ -36,7 +36,7 @@ void Stack::note_urgent(uint32_t index, uint32_t before, uint32_t there) {
 
 void Stack::forget_urgent(uint32_t index) noexcept {
   if (!slab_[index].urgent) [[likely]] return;
-  slab_[index].urgent = slab_[index].urgent_news = false;
+  slab_[index].urgent = false;
   urgents_.erase(index);
 }
 

@@ -170,6 +170,8 @@ TEST_CASE("what is taken without a copy passes the urgent byte") {
   CHECK_FALSE(talk.is(Events::kUrgent));
   CHECK(talk.urgent() == kNone);
   CHECK(talk.receive() == "b");
+  CHECK(talk.told());  // that there was some
+  CHECK_FALSE(talk.told());
 }
 
 TEST_CASE("an urgent byte far behind others is found") {
