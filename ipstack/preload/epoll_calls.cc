@@ -123,8 +123,7 @@ int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanosecond
   const bool sleeps = timeout != 0 && host.is_idle() && !set.is_ready([&](const Entry& each) { return host.events(each); });
   int ready = collect(set, epoll, events, most, !sleeps);
   if (ready == 0 && host.turn()) ready = collect(set, epoll, events, most);
-  if (ready != 0) host.found_something();
-  else if (timeout == 0) host.found_nothing();
+  host.note_look(ready != 0, timeout != 0);
   if (ready != 0 || timeout == 0) return ready;
   const Nanoseconds until = timeout == kForever ? kForever : host.now() + timeout;
   Sleeper& who = Host::this_thread();

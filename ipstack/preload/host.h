@@ -172,10 +172,12 @@ class Host {
   }
 
   enum class Woken : uint8_t { something, timed_out, interrupted };
-  // A call that does not wait has found nothing. Who asks again and again lets others have the core at times: there may be more that poll
-  // than cores, and the one that it looks for among them.
-  void found_nothing() noexcept;
-  void found_something() noexcept { asked_at_ = 0; }
+  // What a call has found when it began. Who asks in vain again and again, and does not wait, lets others have the core at times: there
+  // may be more that poll than cores, and the one that it looks for among them.
+  void note_look(bool found, bool waits) noexcept {
+    if (found) asked_at_ = 0;
+    else if (!waits) give_core();
+  }
   // The last wait was a long one, so the next begins with sleep.
   bool is_idle() const noexcept { return spin_ == 0; }
   // Waits until something happens to what `who` waits for, or a descriptor of `kernel` is ready (its revents say so), at most until
@@ -235,6 +237,7 @@ class Host {
   void forget_sleep(const void* here) noexcept;
   bool hands_on() noexcept;
   void give_way() noexcept;
+  void give_core() noexcept;
   void hold_off_cancellation() noexcept;
   void dispatch();
   void begin_to_serve(File& file);
@@ -356,8 +359,7 @@ bool signals_restart() noexcept;
 template <typename Attempt>
 int64_t Host::block(File& file, short kernel_events, bool waits, Nanoseconds within, Attempt attempt) {
   int64_t result = attempt(!waits || file.is_undecided());
-  if (result != -EAGAIN) found_something();
-  else if (!waits) found_nothing();
+  note_look(result != -EAGAIN, waits);
   if (result != -EAGAIN || !waits) return result;
   const Nanoseconds until = within == 0 ? kForever : now() + within;
   bool has_news = false;  // of the shadow, for which this call has no use, as an error: poll() would say so at once, again and again

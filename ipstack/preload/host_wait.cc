@@ -151,7 +151,7 @@ Host::Woken Host::wait_for(File& file, std::span<pollfd> kernel, Nanoseconds unt
   return wait(who, kernel, next_try(file.waits_back(), until));
 }
 
-void Host::found_nothing() noexcept {
+void Host::give_core() noexcept {
   constexpr Nanoseconds kAgain = 20 * kMicrosecond;
   const Nanoseconds at = now();
   if (at - std::exchange(asked_at_, at) > kAgain) asks_since_ = at;

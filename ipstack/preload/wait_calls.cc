@@ -139,17 +139,12 @@ int poll_all(Waiting& waiting, Nanoseconds timeout, const sigset_t* mask) {
   host.turn_if_due();
   int ready = waiting.look(true);
   if (ready == 0 && host.turn()) ready = waiting.look(false);
-  if (ready != 0) {
-    host.found_something();
-    return ready;
-  }
+  host.note_look(ready != 0, timeout != 0);
+  if (ready != 0) return ready;
   Sleeper& who = Host::this_thread();
   // What the mask lets through is told also to who has no time.
   const auto nothing = [&] { return mask != nullptr && host.is_interrupted(who, *mask) ? -EINTR : 0; };
-  if (timeout == 0) {
-    host.found_nothing();
-    return nothing();
-  }
+  if (timeout == 0) return nothing();
   const Nanoseconds until = timeout == kForever ? kForever : host.now() + timeout;
   while (true) {
     Host::Woken woken;
