@@ -197,6 +197,8 @@ struct Socket {
   std::unique_ptr<NearPart> near{};
 
   bool has_connection() const noexcept { return tcp.connection != nullptr; }
+  // Bytes of a stream that have come and were not read.
+  uint32_t unread() const noexcept { return near != nullptr ? near->unread : has_connection() ? tcp.connection->readable() : 0; }
   Marks marks() const noexcept { return {hop_limit != 0 ? hop_limit : kHopLimit, traffic_class}; }
 };
 static_assert(sizeof(Socket) == 120);

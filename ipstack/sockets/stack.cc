@@ -288,7 +288,7 @@ int Stack::close(int number) {
 // What nobody has read resets the connection, and a neighbour has all that was sent to it.
 Nanoseconds Stack::linger_time(int number) const noexcept {
   const Socket* const socket = owned(number);
-  const bool may = socket != nullptr && socket->linger != kNone && socket->has_connection() && unread(*socket) == 0;
+  const bool may = socket != nullptr && socket->linger != kNone && socket->has_connection() && socket->unread() == 0;
   return may && is_synchronized(socket->tcp.connection->state()) ? Nanoseconds{socket->linger} * kSecond : 0;
 }
 

@@ -361,7 +361,6 @@ class Stack {
   static size_t copy_behind(Bytes piece, size_t& skip, MutableBytes into) noexcept;
 
   // stack_urgent.cc
-  static uint32_t unread(const Socket& socket) noexcept;
   void note_urgent(uint32_t index, uint32_t before, uint32_t there);
   void forget_urgent(uint32_t index) noexcept;
   void count_read_urgent(uint32_t index, uint32_t bytes) noexcept;

@@ -35,11 +35,9 @@ void fill_queues(const Socket& socket, SocketRecord& record) noexcept {
     record.send_queue = socket.listening->backlog;
   } else if (socket.type == Type::datagram) {
     record.receive_queue = static_cast<uint32_t>(socket.datagram->queue.waiting_bytes());
-  } else if (socket.near != nullptr) {
-    record.receive_queue = socket.near->unread;
-  } else if (socket.has_connection()) {
-    record.receive_queue = socket.tcp.connection->readable();
-    record.send_queue = socket.tcp.connection->unacknowledged() + socket.tcp.connection->unsent();
+  } else {
+    record.receive_queue = socket.unread();
+    if (socket.has_connection()) record.send_queue = socket.tcp.connection->unacknowledged() + socket.tcp.connection->unsent();
   }
 }
 

@@ -13,10 +13,6 @@ constexpr uint32_t kEnded = Events::kPeerShut | Events::kHangUp;
 
 }  // namespace
 
-uint32_t Stack::unread(const Socket& socket) noexcept {
-  return socket.near != nullptr ? socket.near->unread : socket.has_connection() ? socket.tcp.connection->readable() : 0;
-}
-
 // The peer tells of an urgent byte, `before` bytes behind what was read last. The older one is then a byte like any other, but where it
 // was the next to be read, and had come: there were `there` bytes before this.
 void Stack::note_urgent(uint32_t index, uint32_t before, uint32_t there) {
@@ -61,7 +57,7 @@ void Stack::leave_out_urgent(uint32_t index) {
 MutableBytes Stack::room_to_urgent(uint32_t index, MutableBytes room, bool peek, size_t& skip) {
   const size_t before = urgents_.at(index).before;
   if (before > skip) return room.first(std::min(room.size(), before - skip));
-  if (before < skip || room.empty() || slab_[index].urgent_inline || unread(slab_[index]) <= skip) return room;
+  if (before < skip || room.empty() || slab_[index].urgent_inline || slab_[index].unread() <= skip) return room;
   if (peek) ++skip;
   else leave_out_urgent(index);
   return room;
@@ -89,11 +85,11 @@ int64_t Stack::receive_urgent(int number, MutableBytes data, bool peek) {
   const auto index = static_cast<uint32_t>(number);
   if (!socket->urgent || socket->urgent_inline || urgents_.at(index).taken) return -EINVAL;
   Urgent& urgent = urgents_.at(index);
-  if (unread(*socket) <= urgent.before) {
+  if (socket->unread() <= urgent.before) {
     return (events_of(*socket) & kEnded) != 0 ? 0 : -EAGAIN;
   }
   if (!data.empty()) {
-    std::vector<Bytes> pieces(socket->near != nullptr ? socket->near->pieces.size() : unread(*socket) / options_.chunk_bytes + 2);
+    std::vector<Bytes> pieces(socket->near != nullptr ? socket->near->pieces.size() : socket->unread() / options_.chunk_bytes + 2);
     pieces.resize(static_cast<size_t>(std::max(gather(number, pieces), 0)));
     size_t skip = urgent.before;
     for (const Bytes& each : pieces) {
@@ -110,7 +106,7 @@ uint32_t Stack::events_of(uint32_t index) const noexcept {
   uint32_t events = events_of(socket);
   if (!socket.urgent) [[likely]] return events;
   const Urgent& urgent = urgents_.at(index);
-  const uint32_t there = unread(socket);
+  const uint32_t there = socket.unread();
   if (there > urgent.before && !urgent.taken) events |= Events::kUrgent;
   return is_passed_over(index) && there == 1 && (events & kEnded) == 0 ? events & ~Events::kIn : events;
 }
