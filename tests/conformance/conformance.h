@@ -110,6 +110,7 @@ void await_sent(int fd);                // until nothing is unacknowledged
 int send_until_full(int fd);            // a stream: until it is not writable, and stays so; whether it took something
 void reset(int fd);                     // closes it so that its peer gets a reset
 void pause_ms(int ms);                  // for what has no other sign than that nothing happens
+long now_ms(void);                      // a clock that is never set
 
 // ---- others that run: threads and processes
 

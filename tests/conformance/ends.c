@@ -183,3 +183,9 @@ void pause_ms(int ms) {
   struct timespec left = {ms / 1000, ms % 1000 * 1000000L};
   while (nanosleep(&left, &left) != 0 && errno == EINTR) continue;
 }
+
+long now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}

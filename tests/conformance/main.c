@@ -13,12 +13,6 @@ static const char* program;
 
 static void print_case(const struct Case* each) { printf("%-34s %s\n", each->name, each->what); }
 
-static long now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 // What the case says, until it and what it has started have no way to say more.
 static void copy_output(int from) {
   char bytes[4096];

@@ -110,8 +110,6 @@ CASE(peer_reads_nothing, "a peer that reads nothing: full, and EAGAIN") {
   CALL(send(s, &byte, 1, MSG_DONTWAIT));
 }
 
-static long now_ms(void);
-
 CASE(peer_lingers, "close() with a linger time: until all is acknowledged") {
   static char bytes[1000000];
   const struct linger much = {1, 20};
@@ -256,12 +254,6 @@ CASE(peer_keep_alive, "keep-alive with short times does no harm") {
   pause_ms(2200);
   CALL(send(s, "hello", 5, 0));
   CALL(recv(s, bytes, 5, MSG_WAITALL));
-}
-
-static long now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 static void* receives_byte(void* fd) {

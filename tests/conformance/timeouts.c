@@ -15,12 +15,6 @@ static void say_time(int s, int which) {
   say("%ld s, %s, length %u", time.tv_sec, time.tv_usec == 0 ? "no more" : "and some", length);
 }
 
-static long now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 CASE(timeout_option, "SO_RCVTIMEO and SO_SNDTIMEO set and read, and wrong") {
   const int s = OPEN(socket(family, SOCK_STREAM, 0));
   say_time(s, SO_RCVTIMEO);

@@ -212,15 +212,25 @@ static void reads_urgent(int number) {
   if (recv(reads_from, &byte, 1, MSG_OOB) == 1) read_by_handler = byte;
 }
 
+// SIGURG is for this thread.
+static void own(int fd) {
+  struct f_owner_ex owner = {F_OWNER_TID, gettid()};
+  CALL(fcntl(fd, F_SETOWN_EX, &owner));
+}
+
+// And its handler reads the byte.
+static void read_when_told(int fd) {
+  struct sigaction action = {.sa_handler = reads_urgent, .sa_flags = SA_RESTART};
+  reads_from = fd;
+  MUST(sigaction(SIGURG, &action, NULL));
+  own(fd);
+}
+
 CASE(urgent_signal_reads, "SIGURG's handler reads the byte, while its thread waits for data") {
   int ends[2];
   char bytes[20];
   streams(ends);
-  reads_from = ends[1];
-  struct sigaction action = {.sa_handler = reads_urgent, .sa_flags = SA_RESTART};
-  MUST(sigaction(SIGURG, &action, NULL));
-  struct f_owner_ex owner = {F_OWNER_TID, gettid()};
-  CALL(fcntl(ends[1], F_SETOWN_EX, &owner));
+  read_when_told(ends[1]);
   say("owned by the thread: %d", fcntl(ends[1], F_GETOWN) == gettid());
   MUST(send(ends[0], "X", 1, MSG_OOB));
   for (int i = 0; i < 100 && read_by_handler == 0; ++i) {
@@ -244,11 +254,7 @@ CASE(urgent_signal_in_recv, "SIGURG's handler reads the byte, while its thread i
   int ends[2];
   char bytes[20];
   streams(ends);
-  reads_from = ends[1];
-  struct sigaction action = {.sa_handler = reads_urgent, .sa_flags = SA_RESTART};
-  MUST(sigaction(SIGURG, &action, NULL));
-  struct f_owner_ex owner = {F_OWNER_TID, gettid()};
-  CALL(fcntl(ends[1], F_SETOWN_EX, &owner));
+  read_when_told(ends[1]);
   const pthread_t sender = start(urges_later, &ends[0]);
   say_bytes("behind", bytes, CALL(recv(ends[1], bytes, sizeof bytes, 0)));
   joined(sender);
@@ -260,8 +266,7 @@ CASE(urgent_signal_ends_recv, "the same without SA_RESTART: recv() is interrupte
   char bytes[20];
   streams(ends);
   count_signal(SIGURG, 0);
-  struct f_owner_ex owner = {F_OWNER_TID, gettid()};
-  CALL(fcntl(ends[1], F_SETOWN_EX, &owner));
+  own(ends[1]);
   const pthread_t sender = start(urges_later, &ends[0]);
   CALL(recv(ends[1], bytes, sizeof bytes, 0));
   say("signals: %d", signals_counted());

@@ -366,7 +366,7 @@ int asks(Sockets& sockets, const Name& to) {
   pollfd each{.fd = s, .events = POLLWRNORM, .revents = 0};
   if (sockets.poll(&each, 1, 0) != 1 || each.revents != POLLWRNORM) return wrong("POLLWRNORM");
   char byte = 'x';
-  if (!fails(sockets.recv(s, &byte, 1, MSG_OOB), EINVAL)) return wrong("MSG_OOB");
+  if (sockets.send(s, &byte, 1, MSG_OOB) != 1 || !fails(sockets.recv(s, &byte, 1, MSG_OOB), EINVAL)) return wrong("MSG_OOB");
   // Before anything is sent: where it goes somebody may answer.
   if (!fails(sockets.recv(udp, &byte, 1, MSG_OOB | MSG_DONTWAIT), EAGAIN)) return wrong("MSG_OOB, which Linux does not look at there");
   const bool refused = to.family == AF_INET;  // as Linux has it
