@@ -123,7 +123,7 @@ static void want(struct Call* each, bool writes) {
 }
 
 // False: it is over.
-static bool connect_done(struct Call* each) {
+static bool connect_done(struct Call* each, uint32_t events) {
   int error = 0;
   socklen_t length = sizeof error;
   if (getsockopt(each->fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) wrong("SO_ERROR: %s", strerror(errno));
@@ -131,7 +131,12 @@ static bool connect_done(struct Call* each) {
     is_cut(each, strerror(error));
     return false;
   }
-  if (each->kind == kRefused || each->kind == kNobody) wrong("connected where nobody listens");
+  if (each->kind == kRefused || each->kind == kNobody) {
+    struct tcp_info info = {0};
+    length = sizeof info;
+    getsockopt(each->fd, IPPROTO_TCP, TCP_INFO, &info, &length);
+    wrong("connected where nobody %s: events %x, state %u", each->kind == kNobody ? "is" : "listens", events, info.tcpi_state);
+  }
   each->connected = true;
   return true;
 }
@@ -182,7 +187,7 @@ static bool take(struct Call* each) {
 }
 
 static void handle(struct Call* each, uint32_t events) {
-  if (!each->connected && ((events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) == 0 || !connect_done(each))) return;
+  if (!each->connected && ((events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) == 0 || !connect_done(each, events))) return;
   if ((events & (EPOLLOUT | EPOLLERR)) != 0 && !give(each)) return;
   if (each->kind == kSlow && (events & EPOLLERR) == 0) return;
   if ((events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0 && !take(each)) return;
