@@ -51,7 +51,7 @@ Result<ProgramPlace> ProgramPlaces::make(const std::string& path) {
 Result<ProgramPlace> ProgramPlaces::make_local() {
   auto wrapper = find_wrapper();
   if (!wrapper) return tl::unexpected(wrapper.error());
-  auto daemon = Daemon::start_with_ip(engine_core());
+  auto daemon = Daemon::start_with_ip(engine_core(cores_.b));
   if (!daemon) return tl::unexpected(daemon.error());
   daemons_.push_back(std::move(*daemon));
   const std::string ni = daemons_.back().ni(), network = namespaces_->name_a();
@@ -74,7 +74,8 @@ Result<ProgramPlace> ProgramPlaces::make_beside_kernel(bool ours_serve) {
   const std::string ours = veth->address_a.substr(0, veth->address_a.rfind('.')) + ".77";
   auto scope = NamespaceScope::enter(our_network);
   if (!scope) return tl::unexpected(scope.error());
-  auto daemon = Daemon::start_on_wire(engine_core(), ours_serve ? "-serves" : "-calls", "packet:iface=" + interface, ours);
+  const int core = engine_core(ours_serve ? cores_.b : cores_.a);
+  auto daemon = Daemon::start_on_wire(core, ours_serve ? "-serves" : "-calls", "packet:iface=" + interface, ours);
   if (!daemon) return tl::unexpected(daemon.error());
   daemons_.push_back(std::move(*daemon));
   ProgramPlace place{ours_serve ? ours : veth->address_b,
@@ -98,7 +99,7 @@ Result<NamespacePair*> ProgramPlaces::namespaces() {
   return &*namespaces_;
 }
 
-// Beside both sides, where there is a core for it.
-int ProgramPlaces::engine_core() const { return third_core(cores_).value_or(cores_.b); }
+// Beside both sides, where there is a core for it; else where a program of ours is, which yields while it polls. A kernel's does not.
+int ProgramPlaces::engine_core(int ours) const { return third_core(cores_).value_or(ours); }
 
 }  // namespace unet::bench

@@ -40,7 +40,7 @@ class ProgramPlaces {
   // `ours`: the side whose programs are on our sockets.
   Result<ProgramPlace> make_beside_kernel(bool ours_serve);
   Result<NamespacePair*> namespaces();
-  int engine_core() const;
+  int engine_core(int ours) const;
 
   const CorePair cores_;
   std::optional<NamespacePair> namespaces_;
