@@ -17,11 +17,11 @@ constexpr int kEventsMax = INT_MAX / static_cast<int>(sizeof(epoll_event));
 
 int made(int fd) {
   if (fd < 0 || Host::inside()) return fd;
+  const Host::Guard guard;
   if (!has_memory()) {
     real().close(fd);
     return static_cast<int>(answer(-ENOMEM));
   }
-  const Host::Guard guard;
   Host::get().table().put(fd, *new EpollSet);
   return fd;
 }

@@ -1,6 +1,8 @@
 // memory.cc - this library's own operator new, and the memory that is kept back for it.
 #include "ipstack/preload/memory.h"
 
+#include <sys/mman.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
@@ -8,14 +10,19 @@
 
 namespace {
 
-// Never written to, so it costs addresses only. Large enough that free() gives them back to the process.
+// Never written to, so it costs addresses only. A mapping of its own, as malloc() may take memory from an arena to which it comes back, and
+// of which other threads have nothing.
 constexpr size_t kKept = 1 << 20;
 std::atomic<void*> kept{nullptr};
+
+void give_back(void* memory) noexcept {
+  if (memory != nullptr) ::munmap(memory, kKept);
+}
 
 template <typename Allocate>
 void* allocated(Allocate allocate) {
   if (void* const memory = allocate()) return memory;
-  std::free(kept.exchange(nullptr, std::memory_order_acq_rel));
+  give_back(kept.exchange(nullptr, std::memory_order_acq_rel));
   if (void* const memory = allocate()) return memory;
   throw std::bad_alloc();  // tidy: allow throw because operator new says so that there is no memory
 }
@@ -24,9 +31,9 @@ void* allocated(Allocate allocate) {
 
 bool unet::preload::has_memory() noexcept {
   if (kept.load(std::memory_order_relaxed) != nullptr) return true;
-  void* const fresh = std::malloc(kKept);
-  if (fresh == nullptr) return false;
-  std::free(kept.exchange(fresh, std::memory_order_acq_rel));
+  void* const fresh = ::mmap(nullptr, kKept, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (fresh == MAP_FAILED) return false;
+  give_back(kept.exchange(fresh, std::memory_order_acq_rel));
   return true;
 }
 

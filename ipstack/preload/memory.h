@@ -6,7 +6,7 @@
 
 namespace unet::preload {
 
-// False: ENOMEM.
+// False: ENOMEM. Asked under the lock: what comes for other threads would use it up between.
 bool has_memory() noexcept;
 
 }  // namespace unet::preload

@@ -167,11 +167,11 @@ int connect_ours(File& file, const sockaddr* address, socklen_t length, const so
 }  // namespace
 
 UNET_PRELOAD int socket(int domain, int type, int protocol) noexcept {
-  const bool may_be = !Host::inside() && may_be_ours(domain, type, protocol);
-  if (may_be && !has_memory()) return static_cast<int>(answer(-ENOMEM));
-  const int fd = real().socket(domain, type, protocol);
-  if (fd < 0 || !may_be) return fd;
+  if (Host::inside() || !may_be_ours(domain, type, protocol)) return real().socket(domain, type, protocol);
   const Host::Guard guard;
+  if (!has_memory()) return static_cast<int>(answer(-ENOMEM));
+  const int fd = real().socket(domain, type, protocol);
+  if (fd < 0) return fd;
   auto* const file = new File(domain, type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC));
   file->nonblocking = (type & SOCK_NONBLOCK) != 0;
   Host::get().table().put(fd, *file);
