@@ -84,8 +84,15 @@ static rlim_t address_space(void) {
   return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
 }
 
+// Once it no longer changes: a thread of ours that begins may just take 64 MiB of addresses, and the process would be far above its limit.
 static void limit_memory(rlim_t more) {
-  const struct rlimit little = {address_space() + more, RLIM_INFINITY};
+  rlim_t used = 0;
+  for (int same = 0; same < 5; pause_ms(2)) {
+    const rlim_t now = address_space();
+    same = now == used ? same + 1 : 0;
+    used = now;
+  }
+  const struct rlimit little = {used + more, RLIM_INFINITY};
   MUST(setrlimit(RLIMIT_AS, &little));
 }
 
