@@ -81,6 +81,10 @@ std::optional<int> control_ours(int fd, unsigned long request, void* argument) {
     if (file->is_ours() && file->kernel) return 0;  // the shadow does not wait anyway
     return std::nullopt;
   }
+  if (request == FIOASYNC) {
+    file->signals = *static_cast<const int*>(argument) != 0;
+    return std::nullopt;
+  }
   if (const auto told = tell_when(*file, request, argument)) return told;
   const bool mark = request == SIOCATMARK && file->is_stream();
   if (!file->is_ours() || (request != FIONREAD && request != SIOCOUTQ && !mark)) return std::nullopt;
@@ -181,7 +185,10 @@ UNET_PRELOAD int fcntl(int fd, int command, ...) {
   }
   const auto flags = static_cast<int>(reinterpret_cast<intptr_t>(argument));
   const int result = real().fcntl(fd, F_SETFL, both ? flags | O_NONBLOCK : flags);
-  if (result == 0) file->nonblocking = (flags & O_NONBLOCK) != 0;
+  if (result == 0) {
+    file->nonblocking = (flags & O_NONBLOCK) != 0;
+    file->signals = (flags & O_ASYNC) != 0;
+  }
   return result;
 }
 

@@ -107,6 +107,7 @@ struct File : Entry {
   bool serves = false;           // its program accepts or reads from it, or waits for it
   bool asked = false;            // those it is from have been asked for a connection, or datagrams, and none was taken since
   bool nonblocking = false;
+  bool signals = false;          // O_ASYNC
   int backlog = 0;
   int receive_least = 1;         // SO_RCVLOWAT
   Tells tells{};

@@ -405,6 +405,7 @@ void Host::dispatch() {
     if (file == nullptr) continue;
     tell(*file);
     if (change.urgent && !file->fds.empty()) [[unlikely]] tell_owner(file->fd(), SIGURG);
+    if (file->signals && !file->fds.empty()) [[unlikely]] tell_owner_ready(file->fd(), events(*file));
   }
 }
 

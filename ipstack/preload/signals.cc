@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 
@@ -126,6 +127,29 @@ sighandler_t change(int number, sighandler_t handler, int flags, bool masked) no
   return handler == SIG_ERR || sigaction(number, &asked, &before) != 0 ? SIG_ERR : before.sa_handler;
 }
 
+// False: it could not be queued. There being nobody to tell is no fault.
+bool queue_for_owner(int fd, int number, uint32_t events) noexcept {
+  f_owner_ex owner{};
+  if (real().fcntl(fd, F_GETOWN_EX, &owner) != 0 || owner.pid == 0) return true;
+  if (owner.type == F_OWNER_PGRP) {
+    tell_owner(fd, number);  // with a number alone: there is no call that queues for a group
+    return true;
+  }
+  siginfo_t info{};
+  info.si_signo = number;
+  info.si_fd = fd;
+  info.si_band = static_cast<decltype(info.si_band)>(events);
+  // The kernel's own code is for a thread to itself; others have the one that is for this.
+  const int kernels = (events & EPOLLIN) != 0 ? POLL_IN : (events & EPOLLOUT) != 0 ? POLL_OUT : POLL_ERR;
+  for (const int code : {kernels, static_cast<int>(SI_SIGIO)}) {
+    info.si_code = code;
+    const long result = owner.type == F_OWNER_TID ? ::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), owner.pid, number, &info)
+                                                  : ::syscall(SYS_rt_sigqueueinfo, owner.pid, number, &info);
+    if (result == 0) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 constinit thread_local bool unet::preload::signals_held = false;
@@ -145,6 +169,13 @@ void unet::preload::tell_owner(int fd, int signal) noexcept {
     if (owner.type == F_OWNER_TID) ::syscall(SYS_tkill, owner.pid, signal);
     else ::kill(owner.type == F_OWNER_PGRP ? -owner.pid : owner.pid, signal);
   }
+  errno = error;
+}
+
+void unet::preload::tell_owner_ready(int fd, uint32_t events) noexcept {
+  if (events == 0) return;
+  const int error = errno, asked = real().fcntl(fd, F_GETSIG);
+  if (asked <= 0 || !queue_for_owner(fd, asked, events)) tell_owner(fd, SIGIO);  // as the kernel does when it can queue no more
   errno = error;
 }
 

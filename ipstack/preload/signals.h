@@ -5,6 +5,8 @@
 // library's, which gives a signal that comes at the wrong time back to the kernel and blocks all, until the thread gives the lock away.
 #pragma once
 
+#include <cstdint>
+
 namespace unet::preload {
 
 // This thread's, which are blocked.
@@ -13,5 +15,7 @@ extern constinit thread_local bool signals_held;
 void let_signals_in() noexcept;
 // To whom fcntl() with F_SETOWN or F_SETOWN_EX has given the descriptor, if to anybody. errno stays as it is.
 void tell_owner(int fd, int signal) noexcept;
+// The same of what is ready (EPOLLIN ...) at a descriptor with O_ASYNC: SIGIO, or what F_SETSIG says, with si_fd and si_band.
+void tell_owner_ready(int fd, uint32_t events) noexcept;
 
 }  // namespace unet::preload

@@ -160,16 +160,88 @@ CASE(fcntl_others, "F_GETOWN, F_SETOWN, F_SETSIG, locks, pipe sizes and commands
   CALL(fcntl(s, F_GETFD));
 }
 
-CASE(fcntl_sigio, "O_ASYNC and F_SETOWN: SIGIO when data comes") {
+// Whether any have come since there were so many.
+static void say_signals_since(int before) {
+  for (int i = 0; i < 100 && signals_counted() == before; ++i) pause_ms(10);
+  say("some: %d", signals_counted() > before);
+}
+
+CASE(fcntl_sigio, "O_ASYNC and F_SETOWN: SIGIO when data comes, and the end of it") {
   int ends[2];
+  char bytes[8];
   streams(ends);
   count_signal(SIGIO, 0);
   CALL(fcntl(ends[0], F_SETOWN, getpid()));
   CALL(fcntl(ends[0], F_SETFL, O_ASYNC));
+  int before = signals_counted();
   CALL(send(ends[1], "abc", 3, 0));
+  say_signals_since(before);
+  CALL(recv(ends[0], bytes, sizeof bytes, 0));
+  before = signals_counted();
+  CALL(send(ends[1], "def", 3, 0));
+  say_signals_since(before);
+  CALL(recv(ends[0], bytes, sizeof bytes, 0));
+  before = signals_counted();
+  CALL(shutdown(ends[1], SHUT_WR));
+  say_signals_since(before);
+}
+
+CASE(fcntl_sigio_drawn, "O_ASYNC is drawn: SIGIO no more; nor where nobody owns the socket") {
+  int ends[2];
+  streams(ends);
+  count_signal(SIGIO, 0);
+  CALL(fcntl(ends[1], F_SETFL, O_ASYNC));
+  CALL(fcntl(ends[0], F_SETOWN, getpid()));
+  CALL(fcntl(ends[0], F_SETFL, O_ASYNC));
+  CALL(fcntl(ends[0], F_SETFL, 0));
+  CALL(send(ends[1], "abc", 3, 0));
+  CALL(send(ends[0], "abc", 3, 0));
   await(ends[0], POLLIN);
-  for (int i = 0; i < 100 && signals_counted() == 0; ++i) pause_ms(10);
-  say("some: %d", signals_counted() > 0);
+  await(ends[1], POLLIN);
+  pause_ms(50);
+  say("signals: %d", signals_counted());
+}
+
+CASE(fcntl_sigio_others, "SIGIO of a listener, of datagrams by FIOASYNC, and of a connection that is made") {
+  int ends[2], on = 1;
+  const int listener = listening();
+  count_signal(SIGIO, SA_RESTART);
+  CALL(fcntl(listener, F_SETOWN, getpid()));
+  CALL(fcntl(listener, F_SETFL, O_ASYNC));
+  int before = signals_counted();
+  const int caller = connected(listener);
+  say_signals_since(before);
+  CALL(fcntl(accepted(listener), F_GETFL) & O_ASYNC);
+  datagrams(ends);
+  CALL(fcntl(ends[0], F_SETOWN, getpid()));
+  CALL(ioctl(ends[0], FIOASYNC, &on));
+  before = signals_counted();
+  CALL(send(ends[1], "abc", 3, 0));
+  say_signals_since(before);
+  CALL(close(caller));
+}
+
+static _Atomic int told_fd = -1, told_band;
+
+static void keep_what_is_told(int number, siginfo_t* info, void* context) {
+  (void)number;
+  (void)context;
+  told_band = (int)info->si_band;
+  told_fd = info->si_fd;
+}
+
+CASE(fcntl_setsig, "F_SETSIG: another signal, which says of which descriptor, to a thread") {
+  int ends[2];
+  const struct f_owner_ex owner = {.type = F_OWNER_TID, .pid = gettid()};
+  const struct sigaction action = {.sa_sigaction = keep_what_is_told, .sa_flags = SA_SIGINFO};
+  streams(ends);
+  MUST(sigaction(SIGRTMIN, &action, NULL));
+  CALL(fcntl(ends[0], F_SETSIG, SIGRTMIN));
+  CALL(fcntl(ends[0], F_SETOWN_EX, &owner));
+  CALL(fcntl(ends[0], F_SETFL, O_ASYNC));
+  CALL(send(ends[1], "abc", 3, 0));
+  for (int i = 0; i < 100 && told_fd < 0; ++i) pause_ms(10);
+  say("of it: %d, to read: %d", told_fd == ends[0], (told_band & POLLIN) != 0);
 }
 
 CASE(dup2_high, "dup2() to numbers far above those in use: sockets go on, and nobody writes there") {
@@ -190,4 +262,4 @@ CASE(dup2_high, "dup2() to numbers far above those in use: sockets go on, and no
 
 THEME(dup_fcntl, &dup_shares, &dup_own_descriptor_flags, &dup_numbers, &dup_over_a_socket, &dup_nothing_over_a_socket,
       &dup_file_over_a_socket, &dup_socket_over_a_file, &dup_listener, &dup_datagram, &dup_shutdown, &fcntl_flags, &fcntl_others,
-      &fcntl_sigio, &dup2_high);
+      &fcntl_sigio, &fcntl_sigio_drawn, &fcntl_sigio_others, &fcntl_setsig, &dup2_high);
