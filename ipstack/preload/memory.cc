@@ -10,8 +10,8 @@
 
 namespace {
 
-// Never written to, so it costs addresses only. A mapping of its own, as malloc() may take memory from an arena to which it comes back, and
-// of which other threads have nothing.
+// Never written to, so it costs no pages; writable, so that it counts for every limit that malloc() may meet. A mapping of its own, as
+// malloc() may take memory from an arena to which it comes back, and of which other threads have nothing.
 constexpr size_t kKept = 1 << 20;
 std::atomic<void*> kept{nullptr};
 
@@ -31,7 +31,7 @@ void* allocated(Allocate allocate) {
 
 bool unet::preload::has_memory() noexcept {
   if (kept.load(std::memory_order_relaxed) != nullptr) return true;
-  void* const fresh = ::mmap(nullptr, kKept, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const fresh = ::mmap(nullptr, kKept, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (fresh == MAP_FAILED) return false;
   give_back(kept.exchange(fresh, std::memory_order_acq_rel));
   return true;
