@@ -124,6 +124,7 @@ void say_ended(const char* who, pid_t pid);
 
 void count_signal(int number, int flags);  // counts it from now on, with these flags of sigaction()
 int signals_counted(void);
+void say_signals_since(int before);        // waits for it: whether any came since there were so many
 void alarm_every(int ms);  // SIGALRM; 0: no more
 void alarm_once(int ms);
 

@@ -160,12 +160,6 @@ CASE(fcntl_others, "F_GETOWN, F_SETOWN, F_SETSIG, locks, pipe sizes and commands
   CALL(fcntl(s, F_GETFD));
 }
 
-// Whether any have come since there were so many.
-static void say_signals_since(int before) {
-  for (int i = 0; i < 100 && signals_counted() == before; ++i) pause_ms(10);
-  say("some: %d", signals_counted() > before);
-}
-
 CASE(fcntl_sigio, "O_ASYNC and F_SETOWN: SIGIO when data comes, and the end of it") {
   int ends[2];
   char bytes[8];

@@ -66,6 +66,11 @@ void count_signal(int number, int flags) {
 
 int signals_counted(void) { return atomic_load(&counted); }
 
+void say_signals_since(int before) {
+  for (int i = 0; i < 100 && signals_counted() == before; ++i) pause_ms(10);
+  say("some: %d", signals_counted() > before);
+}
+
 void alarm_every(int ms) {
   const struct timeval every = {ms / 1000, ms % 1000 * 1000};
   const struct itimerval timer = {every, every};
