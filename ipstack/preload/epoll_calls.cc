@@ -15,14 +15,13 @@ namespace {
 
 constexpr int kEventsMax = INT_MAX / static_cast<int>(sizeof(epoll_event));
 
-int made(int fd) {
-  if (fd < 0 || Host::inside()) return fd;
+template <typename Make>
+int made(Make make) {
+  if (Host::inside()) return make();
   const Host::Guard guard;
-  if (!has_memory()) {
-    real().close(fd);
-    return static_cast<int>(answer(-ENOMEM));
-  }
-  Host::get().table().put(fd, *new EpollSet);
+  if (!has_memory()) return static_cast<int>(answer(-ENOMEM));
+  const int fd = make();
+  if (fd >= 0) Host::get().table().put(fd, *new EpollSet);
   return fd;
 }
 
@@ -160,8 +159,12 @@ int wait_with(int epoll, epoll_event* events, int most, Nanoseconds timeout, con
 
 }  // namespace
 
-UNET_PRELOAD int epoll_create(int size) noexcept { return made(real().epoll_create(size)); }
-UNET_PRELOAD int epoll_create1(int flags) noexcept { return made(real().epoll_create1(flags)); }
+UNET_PRELOAD int epoll_create(int size) noexcept {
+  return made([=] { return real().epoll_create(size); });
+}
+UNET_PRELOAD int epoll_create1(int flags) noexcept {
+  return made([=] { return real().epoll_create1(flags); });
+}
 
 UNET_PRELOAD int epoll_ctl(int epoll, int operation, int fd, epoll_event* event) noexcept {
   if (epoll_of(epoll) == nullptr) return real().epoll_ctl(epoll, operation, fd, event);

@@ -404,8 +404,9 @@ void Host::dispatch() {
     File* const file = index < by_socket_.size() ? by_socket_[index] : nullptr;
     if (file == nullptr) continue;
     tell(*file);
-    if (change.urgent && !file->fds.empty()) [[unlikely]] tell_owner(file->fd(), SIGURG);
-    if (file->signals && !file->fds.empty()) [[unlikely]] tell_owner_ready(file->fd(), events(*file));
+    if (file->fds.empty()) continue;  // its owner is known by a descriptor
+    if (change.urgent) [[unlikely]] tell_owner(file->fd(), SIGURG);
+    if (file->signals) [[unlikely]] tell_owner_ready(file->fd(), events(*file));
   }
 }
 

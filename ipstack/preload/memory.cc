@@ -15,14 +15,10 @@ namespace {
 constexpr size_t kKept = 1 << 20;
 std::atomic<void*> kept{nullptr};
 
-void give_back(void* memory) noexcept {
-  if (memory != nullptr) ::munmap(memory, kKept);
-}
-
 template <typename Allocate>
 void* allocated(Allocate allocate) {
   if (void* const memory = allocate()) return memory;
-  give_back(kept.exchange(nullptr, std::memory_order_acq_rel));
+  if (void* const spare = kept.exchange(nullptr, std::memory_order_acq_rel)) ::munmap(spare, kKept);
   if (void* const memory = allocate()) return memory;
   throw std::bad_alloc();  // tidy: allow throw because operator new says so that there is no memory
 }
@@ -33,7 +29,7 @@ bool unet::preload::has_memory() noexcept {
   if (kept.load(std::memory_order_relaxed) != nullptr) return true;
   void* const fresh = ::mmap(nullptr, kKept, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (fresh == MAP_FAILED) return false;
-  give_back(kept.exchange(fresh, std::memory_order_acq_rel));
+  kept.store(fresh, std::memory_order_release);  // nobody else makes one meanwhile
   return true;
 }
 

@@ -13,6 +13,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <optional>
 
 #include "ipstack/preload/calls.h"
 
@@ -127,24 +128,29 @@ sighandler_t change(int number, sighandler_t handler, int flags, bool masked) no
   return handler == SIG_ERR || sigaction(number, &asked, &before) != 0 ? SIG_ERR : before.sa_handler;
 }
 
-// False: it could not be queued. There being nobody to tell is no fault.
-bool queue_for_owner(int fd, int number, uint32_t events) noexcept {
+std::optional<f_owner_ex> owner_of(int fd) noexcept {
   f_owner_ex owner{};
-  if (real().fcntl(fd, F_GETOWN_EX, &owner) != 0 || owner.pid == 0) return true;
-  if (owner.type == F_OWNER_PGRP) {
-    tell_owner(fd, number);  // with a number alone: there is no call that queues for a group
-    return true;
-  }
+  if (real().fcntl(fd, F_GETOWN_EX, &owner) != 0 || owner.pid == 0) return std::nullopt;
+  return owner;
+}
+
+void send(const f_owner_ex& owner, int signal) noexcept {
+  if (owner.type == F_OWNER_TID) ::syscall(SYS_tkill, owner.pid, signal);
+  else ::kill(owner.type == F_OWNER_PGRP ? -owner.pid : owner.pid, signal);
+}
+
+// To a process or a thread: there is no call that queues for a group. False: it could not be queued.
+bool queue(const f_owner_ex& owner, int signal, int fd, uint32_t events) noexcept {
   siginfo_t info{};
-  info.si_signo = number;
+  info.si_signo = signal;
   info.si_fd = fd;
   info.si_band = static_cast<decltype(info.si_band)>(events);
   // The kernel's own code is for a thread to itself; others have the one that is for this.
   const int kernels = (events & EPOLLIN) != 0 ? POLL_IN : (events & EPOLLOUT) != 0 ? POLL_OUT : POLL_ERR;
   for (const int code : {kernels, static_cast<int>(SI_SIGIO)}) {
     info.si_code = code;
-    const long result = owner.type == F_OWNER_TID ? ::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), owner.pid, number, &info)
-                                                  : ::syscall(SYS_rt_sigqueueinfo, owner.pid, number, &info);
+    const long result = owner.type == F_OWNER_TID ? ::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), owner.pid, signal, &info)
+                                                  : ::syscall(SYS_rt_sigqueueinfo, owner.pid, signal, &info);
     if (result == 0) return true;
   }
   return false;
@@ -164,18 +170,19 @@ void unet::preload::let_signals_in() noexcept {
 
 void unet::preload::tell_owner(int fd, int signal) noexcept {
   const int error = errno;
-  f_owner_ex owner{};
-  if (real().fcntl(fd, F_GETOWN_EX, &owner) == 0 && owner.pid != 0) {
-    if (owner.type == F_OWNER_TID) ::syscall(SYS_tkill, owner.pid, signal);
-    else ::kill(owner.type == F_OWNER_PGRP ? -owner.pid : owner.pid, signal);
-  }
+  if (const auto owner = owner_of(fd)) send(*owner, signal);
   errno = error;
 }
 
 void unet::preload::tell_owner_ready(int fd, uint32_t events) noexcept {
   if (events == 0) return;
-  const int error = errno, asked = real().fcntl(fd, F_GETSIG);
-  if (asked <= 0 || !queue_for_owner(fd, asked, events)) tell_owner(fd, SIGIO);  // as the kernel does when it can queue no more
+  const int error = errno;
+  if (const auto owner = owner_of(fd)) {
+    const int asked = real().fcntl(fd, F_GETSIG);
+    if (asked <= 0) send(*owner, SIGIO);
+    else if (owner->type == F_OWNER_PGRP) send(*owner, asked);
+    else if (!queue(*owner, asked, fd, events)) send(*owner, SIGIO);  // as the kernel does when it can queue no more
+  }
   errno = error;
 }
 
