@@ -90,7 +90,7 @@ void Ancestors::hear(const std::shared_ptr<UpLink>& link, std::span<const std::b
     return;
   }
   listener->waiting.push_back({.fd = fd, .names = {handed.local, handed.remote}, .from = {link, handed.connection}});
-  Host::tell(*listener);
+  Host::get().tell_owner_too(*listener, true);
 }
 
 void Ancestors::hear_of_datagrams(const UpLink& link, const HandedMessage& handed, std::span<const std::byte> behind) {

@@ -50,6 +50,7 @@ bool Relays::is_read_here(const File& file) const noexcept { return file.serves 
 
 bool Relays::is_waited_for(const File& file) const noexcept {
   const auto waits = [](const Registration* each) { return !each->set->sleepers.empty(); };
+  if (file.signals_of >= 0) return true;
   return std::any_of(file.sleepers.begin(), file.sleepers.end(), [&](const Sleeper* each) { return each != &sleeper_; }) ||
          std::any_of(file.registrations.begin(), file.registrations.end(), waits);
 }

@@ -74,7 +74,7 @@ std::optional<int> tell_when(const File& file, unsigned long request, void* argu
 std::optional<int> control_ours(int fd, unsigned long request, void* argument) {
   const Host::Guard guard;
   Host& host = Host::get();
-  File* const file = host.table().file(fd);
+  File* const file = request == FIOASYNC ? host.file(fd) : host.table().file(fd);
   if (file == nullptr) return std::nullopt;
   if (request == FIONBIO) {
     file->nonblocking = *static_cast<const int*>(argument) != 0;
@@ -82,8 +82,9 @@ std::optional<int> control_ours(int fd, unsigned long request, void* argument) {
     return std::nullopt;
   }
   if (request == FIOASYNC) {
-    file->signals = *static_cast<const int*>(argument) != 0;
-    return std::nullopt;
+    const int result = real().ioctl(fd, request, argument);
+    if (result == 0) host.set_signals(*file, fd, *static_cast<const int*>(argument) != 0);
+    return result;
   }
   if (const auto told = tell_when(*file, request, argument)) return told;
   const bool mark = request == SIOCATMARK && file->is_stream();
@@ -175,7 +176,9 @@ UNET_PRELOAD int fcntl(int fd, int command, ...) {
   if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) return doubled(fd, real().fcntl(fd, command, argument));
   if (command != F_SETFL && command != F_GETFL) return real().fcntl(fd, command, argument);
   const Host::Guard guard;
-  File* const file = Host::get().table().file(fd);
+  const bool signals = command == F_SETFL && (reinterpret_cast<intptr_t>(argument) & O_ASYNC) != 0;
+  // Who wants to be signalled of what is inherited has it from now on.
+  File* const file = signals ? Host::get().file(fd) : Host::get().table().file(fd);
   if (file == nullptr) return real().fcntl(fd, command, argument);
   // The shadow of a socket that is both's never waits; what the program wants is ours to know.
   const bool both = file->is_ours() && file->kernel;
@@ -187,7 +190,7 @@ UNET_PRELOAD int fcntl(int fd, int command, ...) {
   const int result = real().fcntl(fd, F_SETFL, both ? flags | O_NONBLOCK : flags);
   if (result == 0) {
     file->nonblocking = (flags & O_NONBLOCK) != 0;
-    file->signals = (flags & O_ASYNC) != 0;
+    Host::get().set_signals(*file, fd, (flags & O_ASYNC) != 0);
   }
   return result;
 }

@@ -107,7 +107,8 @@ struct File : Entry {
   bool serves = false;           // its program accepts or reads from it, or waits for it
   bool asked = false;            // those it is from have been asked for a connection, or datagrams, and none was taken since
   bool nonblocking = false;
-  bool signals = false;          // O_ASYNC
+  int signals_of = -1;           // O_ASYNC: the descriptor by which it was said; -1: it is not
+  uint32_t signalled = 0;        // of the events that O_ASYNC tells of: those that have been, and are still
   int backlog = 0;
   int receive_least = 1;         // SO_RCVLOWAT
   Tells tells{};

@@ -206,7 +206,7 @@ void Relays::take_back(Relay& relay) {
   File& listener = *std::exchange(relay.listener, nullptr);
   ++relay.file->holds;
   listener.waiting.push_back({.names = names_of(*relay.file), .own = relay.file});
-  Host::tell(listener);
+  Host::get().tell_owner_too(listener, true);
 }
 
 // All of a link's, or of one listener.

@@ -397,16 +397,31 @@ void Host::tell(File& file) {
   for (Sleeper* each : file.sleepers) each->wake();
 }
 
+void Host::set_signals(File& file, int fd, bool on) {
+  if (!on) return void(file.signals_of = -1);
+  if (file.signals_of >= 0) return;
+  file.signals_of = fd;
+  file.signalled = file.is_ours() ? events(file) : EPOLLOUT | EPOLLHUP;
+  serve(file);  // it waits from now on
+}
+
+void Host::tell_owner_too(File& file, bool came) {
+  tell(file);
+  if (file.signals_of < 0) [[likely]] return;
+  const uint32_t now = events(file);
+  const uint32_t fresh = (now & ~file.signalled) | (came ? now & (EPOLLIN | EPOLLERR) : 0);
+  file.signalled = now;
+  if (!file.fds.empty()) tell_owner_ready(file.fd(), file.signals_of, fresh);  // its owner is known by a descriptor
+}
+
 void Host::dispatch() {
   sockets::Change change;
   while (sockets_->stack().next_change(change)) {
     const auto index = static_cast<size_t>(change.socket);
     File* const file = index < by_socket_.size() ? by_socket_[index] : nullptr;
     if (file == nullptr) continue;
-    tell(*file);
-    if (file->fds.empty()) continue;  // its owner is known by a descriptor
-    if (change.urgent) [[unlikely]] tell_owner(file->fd(), SIGURG);
-    if (file->signals) [[unlikely]] tell_owner_ready(file->fd(), events(*file));
+    tell_owner_too(*file, change.came);
+    if (change.urgent && !file->fds.empty()) [[unlikely]] tell_owner(file->fd(), SIGURG);
   }
 }
 

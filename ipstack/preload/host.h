@@ -150,6 +150,10 @@ class Host {
   void reset(File& file) noexcept;
   // Something has happened to it: who waits for it looks.
   static void tell(File& file);
+  // O_ASYNC, said by descriptor `fd` or taken back.
+  void set_signals(File& file, int fd, bool on);
+  // As tell(); and its owner is signalled what is new, and what `came` anew. For each, not what is merely ready, as Linux does.
+  void tell_owner_too(File& file, bool came);
   // The entry is no more, if no descriptor names it and no call holds it.
   void let_go(Entry& entry);
   // What a call on a file says whose connection is gone: once why, then that it has ended.

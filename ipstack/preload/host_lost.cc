@@ -39,7 +39,7 @@ void Host::lose_interface() {
       waiting_back_.push_back(file);
     }
     file->socket = -1;
-    tell(*file);
+    tell_owner_too(*file, connection);
   }
   by_socket_.clear();
   known_ = sockets_->network().configuration();

@@ -190,11 +190,17 @@ void leave_to_kernel(File& file) {
 }
 
 void become_pair(File& file, int end, const sockets::Address& local, const sockets::Address& remote) {
-  if (file.nonblocking) real().fcntl(end, F_SETFL, real().fcntl(end, F_GETFL) | O_NONBLOCK);
-  for (const int fd : file.fds) {
-    const int flags = real().fcntl(fd, F_GETFD);
-    real().dup3(end, fd, (flags & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0);
+  const int flags = file.signals_of >= 0 ? O_ASYNC : 0;
+  if (f_owner_ex owner{}; real().fcntl(file.fd(), F_GETOWN_EX, &owner) == 0 && owner.pid != 0) {
+    real().fcntl(end, F_SETOWN_EX, &owner);
+    real().fcntl(end, F_SETSIG, real().fcntl(file.fd(), F_GETSIG));
   }
+  real().fcntl(end, F_SETFL, real().fcntl(end, F_GETFL) | flags | (file.nonblocking ? O_NONBLOCK : 0));
+  for (const int fd : file.fds) {
+    const bool ends = (real().fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0;
+    real().dup3(end, fd, ends ? O_CLOEXEC : 0);
+  }
+  file.signals_of = -1;  // the kernel signals for it
   file.pair = {local, remote};
   if (std::exchange(file.kernel, true)) return;
   for (Registration* each : file.registrations) join_set(*each);
@@ -246,7 +252,7 @@ int listen_file(File& file, int backlog, bool& decided) {
   file.listens = true;
   file.backlog = backlog;
   // A process that only holds it for its children gets none of their connections.
-  file.serves = !file.registrations.empty();
+  file.serves = !file.registrations.empty() || file.signals_of >= 0;
   static_cast<void>(Host::get().sockets().stack().set_takes_new(file.socket, file.serves));
   return file.kernel ? result_of(real().listen(file.fd(), backlog)) : 0;
 }

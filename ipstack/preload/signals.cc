@@ -13,6 +13,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <iterator>
 #include <optional>
 
 #include "ipstack/preload/calls.h"
@@ -139,21 +140,37 @@ void send(const f_owner_ex& owner, int signal) noexcept {
   else ::kill(owner.type == F_OWNER_PGRP ? -owner.pid : owner.pid, signal);
 }
 
-// To a process or a thread: there is no call that queues for a group. False: it could not be queued.
-bool queue(const f_owner_ex& owner, int signal, int fd, uint32_t events) noexcept {
+// What the kernel says of a cause in si_code and si_band.
+struct Cause {
+  int code;
+  uint32_t band;
+};
+
+constexpr Cause kError{POLL_ERR, EPOLLERR}, kHangUp{POLL_HUP, EPOLLHUP | EPOLLERR}, kIn{POLL_IN, EPOLLIN | EPOLLRDNORM},
+    kOut{POLL_OUT, EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND};
+
+// Codes of their own tell of these what has happened.
+bool has_codes(int signal) noexcept {
+  constexpr int kThese[] = {SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGCHLD, SIGSYS};
+  return std::find(std::begin(kThese), std::end(kThese), signal) != std::end(kThese);
+}
+
+// To a process or a thread: there is no call that queues for a group. As the kernel does, SIGIO where it can queue no more.
+void queue(const f_owner_ex& owner, int signal, int fd, const Cause& cause) noexcept {
   siginfo_t info{};
   info.si_signo = signal;
   info.si_fd = fd;
-  info.si_band = static_cast<decltype(info.si_band)>(events);
+  info.si_band = static_cast<decltype(info.si_band)>(cause.band);
   // The kernel's own code is for a thread to itself; others have the one that is for this.
-  const int kernels = (events & EPOLLIN) != 0 ? POLL_IN : (events & EPOLLOUT) != 0 ? POLL_OUT : POLL_ERR;
-  for (const int code : {kernels, static_cast<int>(SI_SIGIO)}) {
+  for (const int code : {has_codes(signal) ? static_cast<int>(SI_SIGIO) : cause.code, static_cast<int>(SI_SIGIO)}) {
     info.si_code = code;
     const long result = owner.type == F_OWNER_TID ? ::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), owner.pid, signal, &info)
                                                   : ::syscall(SYS_rt_sigqueueinfo, owner.pid, signal, &info);
-    if (result == 0) return true;
+    if (result == 0) return;
+    if (errno == EAGAIN) return send(owner, SIGIO);
+    if (errno != EPERM) break;
   }
-  return false;
+  send(owner, signal);  // a thread of another process
 }
 
 }  // namespace
@@ -174,14 +191,20 @@ void unet::preload::tell_owner(int fd, int signal) noexcept {
   errno = error;
 }
 
-void unet::preload::tell_owner_ready(int fd, uint32_t events) noexcept {
-  if (events == 0) return;
+void unet::preload::tell_owner_ready(int fd, int named, uint32_t events) noexcept {
+  const bool in = (events & (EPOLLIN | EPOLLRDHUP)) != 0, out = (events & EPOLLOUT) != 0;
+  const bool over = (events & (EPOLLERR | EPOLLHUP)) != 0;
+  if (!in && !out && !over) return;
   const int error = errno;
   if (const auto owner = owner_of(fd)) {
     const int asked = real().fcntl(fd, F_GETSIG);
     if (asked <= 0) send(*owner, SIGIO);
     else if (owner->type == F_OWNER_PGRP) send(*owner, asked);
-    else if (!queue(*owner, asked, fd, events)) send(*owner, SIGIO);  // as the kernel does when it can queue no more
+    else if (over) queue(*owner, asked, named, (events & EPOLLERR) != 0 ? kError : kHangUp);
+    else {
+      if (in) queue(*owner, asked, named, kIn);
+      if (out) queue(*owner, asked, named, kOut);
+    }
   }
   errno = error;
 }

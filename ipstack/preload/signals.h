@@ -15,7 +15,8 @@ extern constinit thread_local bool signals_held;
 void let_signals_in() noexcept;
 // To whom fcntl() with F_SETOWN or F_SETOWN_EX has given the descriptor, if to anybody. errno stays as it is.
 void tell_owner(int fd, int signal) noexcept;
-// The same of what is ready (EPOLLIN ...) at a descriptor with O_ASYNC: SIGIO, or what F_SETSIG says, with si_fd and si_band.
-void tell_owner_ready(int fd, uint32_t events) noexcept;
+// The same of what has become ready (EPOLLIN ...) at a socket with O_ASYNC: SIGIO, or what F_SETSIG says, with the cause and, as si_fd,
+// the descriptor that the program has named.
+void tell_owner_ready(int fd, int named, uint32_t events) noexcept;
 
 }  // namespace unet::preload

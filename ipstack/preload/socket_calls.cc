@@ -51,7 +51,8 @@ int take_connection(File& listener, sockaddr* address, socklen_t* length, int fl
 // Another thread waits for connections, while this one has got one.
 bool is_waited_for(const File& listener) noexcept {
   const auto waits = [](const Registration* each) { return each->set->is_waited_for(); };
-  return !listener.sleepers.empty() || std::any_of(listener.registrations.begin(), listener.registrations.end(), waits);
+  if (listener.signals_of >= 0 || !listener.sleepers.empty()) return true;
+  return std::any_of(listener.registrations.begin(), listener.registrations.end(), waits);
 }
 
 // One that the helper has accepted, of this process's stack or of another's. -EAGAIN: it is another process's by now.
@@ -154,6 +155,7 @@ int connect_ours(File& file, const sockaddr* address, socklen_t length, const so
   if (is_link_local_without_link(address, length)) return -EINVAL;
   Host& host = Host::get();
   leave_kernel(file);
+  if (file.is_stream()) file.signalled = 0;
   const int begun = result_of(host.sockets().connect(file.socket, address, length));
   if (file.nonblocking || (begun != -EINPROGRESS && begun != -EALREADY)) return begun;
   const int64_t done = host.block(file, POLLOUT, true, file.send_within, [&](bool) -> int64_t {

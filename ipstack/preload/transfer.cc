@@ -74,6 +74,7 @@ int64_t send_stream(File& file, const std::byte* data, size_t length, int flags)
   const int64_t result = host.block(file, POLLOUT, may_wait, file.send_within, [&](bool) -> int64_t {
     if (!file.is_ours()) return Host::gone(file, true);
     const int64_t more = result_of(host.sockets().send(file.socket, data + sent, length - sent, flags | MSG_DONTWAIT));
+    if (more == -EAGAIN || (more >= 0 && static_cast<size_t>(more) < length - sent)) file.signalled &= ~uint32_t{EPOLLOUT};
     if (more < 0) return more;
     sent += static_cast<size_t>(more);
     return sent < length && may_wait ? -EAGAIN : static_cast<int64_t>(sent);

@@ -174,6 +174,7 @@ struct Socket {
   bool urgent : 1 = false;         // Stack::urgents_ has it
   bool urgent_inline : 1 = false;  // SO_OOBINLINE
   bool urgent_news : 1 = false;    // for Change::urgent
+  bool came : 1 = false;           // for Change::came
   bool changed : 1 = false;        // it is in the list of those that the application has not asked about since
   uint8_t hop_limit = 0;           // 0: the host's
   uint8_t traffic_class = 0;

@@ -354,8 +354,9 @@ uint32_t Stack::events(int number) const noexcept {
 }
 
 // Something has happened to the socket that its owner may want to know.
-void Stack::note(uint32_t index) {
+void Stack::note(uint32_t index, bool came) {
   Socket& socket = slab_[index];
+  if (came) socket.came = true;
   if (!socket.owned || socket.changed) return;
   const uint32_t events = events_of(index);
   // As of one that has just been connected, whose owner has not tried to send.
@@ -387,8 +388,8 @@ bool Stack::next_change(Change& change) {
     // It had memory when it was noted.
     const bool starves = (socket.told & Events::kOut) == 0 && socket.has_connection() && !socket.tcp.connection->has_memory();
     if (starves) [[unlikely]] starve(index);
-    change = {static_cast<int>(index), socket.told, socket.urgent_news};
-    socket.urgent_news = false;
+    change = {static_cast<int>(index), socket.told, socket.urgent_news, socket.came};
+    socket.urgent_news = socket.came = false;
     return true;
   }
   return false;

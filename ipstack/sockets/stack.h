@@ -69,6 +69,7 @@ struct Change {
   int socket = -1;
   uint32_t events = 0;
   bool urgent = false;  // its peer has told of urgent data since the last change, as SIGURG says
+  bool came = false;    // data, a connection to accept or an error has come since: more than that something is ready, as SIGIO says
 };
 
 class Stack {
@@ -320,7 +321,7 @@ class Stack {
   const Socket* owned(int socket) const noexcept { return const_cast<Stack*>(this)->owned(socket); }
   uint32_t new_socket(Type type, bool ipv6);
   void drop(uint32_t index);
-  void note(uint32_t index);
+  void note(uint32_t index, bool came = false);  // Change::came
   void list(uint32_t index);
   void make_due(uint32_t index);
   void settle(uint32_t index, bool& full);

@@ -179,7 +179,7 @@ void Stack::embryo_changed(uint32_t index) {
   ++counters_.connections_in;
   const uint32_t parent = socket.listener;
   listener.listening->ready.push_back(index);
-  note(parent);
+  note(parent, true);
 }
 
 void Stack::send_cookie(const Address& local, const Address& remote, const ip::TcpView& segment) {

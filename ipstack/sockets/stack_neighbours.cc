@@ -248,7 +248,7 @@ bool Stack::handle_near_data(uint32_t index, const Message& message, uint32_t be
   part.unread += bytes;
   part.pieces.push_back({.message = message, .taken = before});
   neighbour.kept.push_back({index, part.life, message.position, neighbour.arrived, neighbour.bytes});
-  note(index);
+  note(index, true);
   return true;
 }
 
@@ -313,7 +313,7 @@ void Stack::handle_near_open(uint32_t neighbour, Bytes message) {
   show(index);
   part.ready.push_back(index);
   if (!after_near(index)) make_due(index);
-  note(listener);
+  note(listener, true);
 }
 
 void Stack::handle_near_answer(uint32_t index, Bytes message) {
@@ -402,7 +402,7 @@ void Stack::refuse_way(uint32_t neighbour, const Address& from, const Address& t
   }
   if (!slab_[index].connected) return;
   slab_[index].error = ECONNREFUSED;
-  note(index);
+  note(index, true);
 }
 
 }  // namespace unet::sockets

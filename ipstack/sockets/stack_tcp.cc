@@ -207,7 +207,7 @@ void Stack::forget_connection(uint32_t index) {
   if (socket.near != nullptr) drop_pieces(*socket.near);
   socket.near.reset();
   forget_urgent(index);
-  socket.urgent_news = false;
+  socket.urgent_news = socket.came = false;
   socket.shut_read = socket.shut_write = socket.fast_open_asked = socket.connecting = socket.deferred = false;
   socket.told = 0;
   socket.remote = {};
@@ -411,7 +411,7 @@ void Stack::after(uint32_t index) {
 void Stack::take_failure(Socket& socket) {
   const tcp::Connection& connection = *socket.tcp.connection;
   if (connection.state() != tcp::State::closed || socket.failed || connection.error() == tcp::Error::none) return;
-  socket.failed = true;
+  socket.failed = socket.came = true;
   // What ICMP said meanwhile is a better reason than silence.
   const bool silent = connection.error() == tcp::Error::timed_out || connection.error() == tcp::Error::unreachable;
   const int path = silent ? errno_of(connection.path_error(), socket.remote.host.is_ipv4()) : 0;
@@ -570,7 +570,7 @@ void Stack::handle_connection(uint32_t index, const ip::TcpView& segment, uint8_
   // What it says of this leaves when all that came at once has been seen, and then its timers are set; but that the owner can go on he is
   // told now.
   make_due(index);
-  note(index);
+  note(index, connection.readable() > there);
 }
 
 }  // namespace unet::sockets

@@ -215,6 +215,81 @@ CASE(fcntl_sigio_others, "SIGIO of a listener, of datagrams by FIOASYNC, and of 
   CALL(close(caller));
 }
 
+CASE(fcntl_sigio_own, "what a program sends and reads itself is no SIGIO for it, nor what its peer reads of it") {
+  int ends[2], on = 1;
+  char bytes[8];
+  streams(ends);
+  count_signal(SIGIO, SA_RESTART);
+  CALL(send(ends[1], "abcdef", 6, 0));
+  await(ends[0], POLLIN);
+  CALL(fcntl(ends[0], F_SETOWN, getpid()));
+  CALL(fcntl(ends[0], F_SETFL, O_ASYNC));
+  CALL(send(ends[0], "abc", 3, 0));
+  CALL(recv(ends[0], bytes, 2, 0));
+  CALL(setsockopt(ends[0], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on));
+  CALL(recv(ends[1], bytes, sizeof bytes, 0));
+  pause_ms(50);
+  CALL(recv(ends[0], bytes, 2, 0));
+  say("signals: %d", signals_counted());
+  const int before = signals_counted();
+  CALL(send(ends[1], "abc", 3, 0));  // behind what waits
+  say_signals_since(before);
+}
+
+CASE(fcntl_sigio_room, "SIGIO when there is room again for who had none") {
+  static char bytes[64 * 1024];
+  int ends[2];
+  ssize_t got;
+  streams(ends);
+  count_signal(SIGIO, SA_RESTART);
+  CALL(fcntl(ends[0], F_SETOWN, getpid()));
+  CALL(fcntl(ends[0], F_SETFL, O_ASYNC | O_NONBLOCK));
+  do {
+    while (send(ends[0], bytes, sizeof bytes, 0) > 0);
+    pause_ms(50);
+  } while (send(ends[0], bytes, sizeof bytes, 0) > 0);
+  const int before = signals_counted();
+  nonblocking(ends[1]);
+  for (int i = 0; i < 100 && signals_counted() == before; ++i) {
+    while ((got = recv(ends[1], bytes, sizeof bytes, 0)) > 0);
+    pause_ms(10);
+  }
+  say("some: %d", signals_counted() > before);
+}
+
+// The exit status: whether SIGIO came.
+static pid_t waits_for_sigio(int s, int pipe_in) {
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  count_signal(SIGIO, SA_RESTART);
+  fcntl(s, F_SETOWN, getpid());
+  fcntl(s, F_SETFL, O_ASYNC);
+  const int before = signals_counted();
+  if (write(pipe_in, "x", 1) != 1) _exit(2);
+  for (int i = 0; i < 200 && signals_counted() == before; ++i) pause_ms(10);
+  _exit(signals_counted() == before);
+}
+
+CASE(fcntl_sigio_child, "a child waits by SIGIO for what comes at its parent's listener, and at its datagram socket") {
+  int pipes[2], status = -1;
+  char byte;
+  MUST(pipe(pipes));
+  const int listener = listening();
+  pid_t pid = waits_for_sigio(listener, pipes[1]);
+  CALL(read(pipes[0], &byte, 1));
+  CALL(close(connected(listener)));
+  MUST(waitpid(pid, &status, 0));
+  say("status: %d", status);
+  const int s = bound(SOCK_DGRAM), client = bound(SOCK_DGRAM);
+  union Address to;
+  const socklen_t length = address_of(s, &to);
+  pid = waits_for_sigio(s, pipes[1]);
+  CALL(read(pipes[0], &byte, 1));
+  CALL(sendto(client, "abc", 3, 0, &to.any, length));
+  MUST(waitpid(pid, &status, 0));
+  say("status: %d", status);
+}
+
 static _Atomic int told_fd = -1, told_band;
 
 static void keep_what_is_told(int number, siginfo_t* info, void* context) {
@@ -236,6 +311,17 @@ CASE(fcntl_setsig, "F_SETSIG: another signal, which says of which descriptor, to
   CALL(send(ends[1], "abc", 3, 0));
   for (int i = 0; i < 100 && told_fd < 0; ++i) pause_ms(10);
   say("of it: %d, to read: %d", told_fd == ends[0], (told_band & POLLIN) != 0);
+  say("band: %#x", told_band);
+  // The descriptor by which O_ASYNC was said is the one.
+  char bytes[8];
+  CALL(recv(ends[0], bytes, sizeof bytes, 0));
+  const int other = dup(ends[0]);
+  CALL(fcntl(ends[0], F_SETFL, 0));
+  CALL(fcntl(other, F_SETFL, O_ASYNC));
+  told_fd = -1;
+  CALL(send(ends[1], "abc", 3, 0));
+  for (int i = 0; i < 100 && told_fd < 0; ++i) pause_ms(10);
+  say("of the other: %d", told_fd == other);
 }
 
 CASE(dup2_high, "dup2() to numbers far above those in use: sockets go on, and nobody writes there") {
@@ -256,4 +342,5 @@ CASE(dup2_high, "dup2() to numbers far above those in use: sockets go on, and no
 
 THEME(dup_fcntl, &dup_shares, &dup_own_descriptor_flags, &dup_numbers, &dup_over_a_socket, &dup_nothing_over_a_socket,
       &dup_file_over_a_socket, &dup_socket_over_a_file, &dup_listener, &dup_datagram, &dup_shutdown, &fcntl_flags, &fcntl_others,
-      &fcntl_sigio, &fcntl_sigio_drawn, &fcntl_sigio_others, &fcntl_setsig, &dup2_high);
+      &fcntl_sigio, &fcntl_sigio_drawn, &fcntl_sigio_others, &fcntl_sigio_own, &fcntl_sigio_room, &fcntl_sigio_child,
+      &fcntl_setsig, &dup2_high);
