@@ -19,11 +19,10 @@
 #include <csignal>
 #include <utility>
 
-#include <spdlog/spdlog.h>
-
 #include "apps/unetd/keeper_machine.h"
 #include "apps/unetd/notify.h"
 #include "unet/base/time.h"
+#include "unet/service/log.h"
 
 namespace unet::unetd {
 namespace {
@@ -63,7 +62,7 @@ Status Keeper::set_up() {
 
 int Keeper::run() {
   if (Status status = set_up(); !status) {
-    spdlog::error("{}", status.error().text);
+    service::log::error("{}", status.error().text);
     return kFailure;
   }
   while (!exit_status_) wait();
@@ -122,7 +121,7 @@ void Keeper::become(const Origin& origin, Reads reads, int link) {
 Origin Keeper::newest() {
   Origin origin = Origin::at(program_, named_);
   if (Status status = origin.check(); !status) {
-    spdlog::warn("{}", status.error().text);
+    service::log::warn("{}", status.error().text);
     origin.file.reset();
   }
   origin.configuration = good_.again().configuration;
@@ -245,7 +244,7 @@ void Keeper::on_active_end(int status) {
   const Child ended = std::exchange(active_, Child{});
   const std::string what = ended.failure.empty() ? how(status) : ended.failure;
   if (ended.ready) deadline_ = monotonic_now() + patience();
-  spdlog::warn("the network interface {}; {} records are kept for the next", what, store_.size());
+  service::log::warn("the network interface {}; {} records are kept for the next", what, store_.size());
   if (can_fall_back(ended)) return fall_back(ended, what);
   if (too_many_faults(ended, status)) return give_up("the network interface failed " + std::to_string(kFaultsMax) + " times");
   if (next_) return hand_over();
@@ -259,7 +258,7 @@ bool Keeper::can_fall_back(const Child& child) const {
 }
 
 void Keeper::fall_back(const Child& failed, const std::string& why) {
-  spdlog::error("{} {}: the unetd before it goes on", failed.origin.path, why);
+  service::log::error("{} {}: the unetd before it goes on", failed.origin.path, why);
   if (failed.candidate) {
     outcome_ = "the new unetd (" + failed.origin.path + ") " + why + " when it took over, and the one before goes on: its log says why";
   }
@@ -268,7 +267,7 @@ void Keeper::fall_back(const Child& failed, const std::string& why) {
   named_ = good_.named;
   Result<Child> child = start(good_.again(), Reads::as_before);
   if (!child) {
-    spdlog::error("{}", child.error().text);
+    service::log::error("{}", child.error().text);
     again_ = monotonic_now() + kAgain;
     return;
   }
@@ -298,7 +297,7 @@ void Keeper::replace() {
   if (!origin.valid() && good_.valid()) return fall_back({.origin = std::move(origin)}, "cannot be started any more");
   Result<Child> child = start(std::move(origin), Reads::as_before);
   if (!child) {
-    spdlog::error("{}", child.error().text);
+    service::log::error("{}", child.error().text);
     again_ = monotonic_now() + kAgain;
     return;
   }
@@ -335,7 +334,7 @@ void Keeper::end_spare() {
 void Keeper::on_spare_end(const std::string& why) {
   const bool came_up = spare_ && spare_->greeted;
   end_spare();
-  spdlog::warn("the network interface that stands by {}", why);
+  service::log::warn("the network interface that stands by {}", why);
   const bool other = !came_up && std::exchange(spare_by_path_, false) && good_.valid();
   spare_at_ = monotonic_now() + (other ? kSpareAfter : kSpareAgain);
 }
@@ -348,7 +347,7 @@ void Keeper::remove_control_socket() {
 
 // Clients learn from their connections that nobody is there.
 void Keeper::give_up(const std::string& why) {
-  spdlog::error("{}: every client is let go", why);
+  service::log::error("{}: every client is let go", why);
   remove_control_socket();
   kill_child(active_, why);
   store_.clear();

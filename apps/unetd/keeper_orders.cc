@@ -6,10 +6,9 @@
 #include <csignal>
 #include <utility>
 
-#include <spdlog/spdlog.h>
-
 #include "apps/unetd/keeper_machine.h"
 #include "apps/unetd/notify.h"
+#include "unet/service/log.h"
 #include "unet/service/names.h"
 
 namespace unet::unetd {
@@ -56,7 +55,7 @@ void Keeper::drain(Child& child, uint32_t packets_max) {
     const JournalLink::Received received = child.link->receive(items, last);
     if (received == JournalLink::Received::nothing || received == JournalLink::Received::closed) return;
     if (received == JournalLink::Received::broken || !store_.take(std::move(items), last, orders)) {
-      spdlog::error("what the network interface writes is no journal: it is ended");
+      service::log::error("what the network interface writes is no journal: it is ended");
       store_.forget_pending();
       kill_child(child, "was ended, as it wrote what is no journal");
       child.link.reset();

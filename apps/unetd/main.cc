@@ -22,6 +22,7 @@
 #include "unet/base/time.h"
 #include "unet/service/ip_config.h"
 #include "unet/service/journal.h"
+#include "unet/service/log.h"
 #include "unet/service/ni.h"
 #include "unet/socket_path.h"
 #include "unet/version.h"
@@ -58,7 +59,7 @@ void catch_signals() {
 }
 
 int refuse(const Error& error) {
-  spdlog::error("{}", error.text);
+  service::log::error("{}", error.text);
   return kFailure;
 }
 
@@ -67,16 +68,16 @@ Status give_up_rights(const Options& options) {
   const service::Config& config = options.config;
   if (options.account) {
     if (Status status = become(*options.account); !status) return status;
-    spdlog::info("user {} (uid {}), without capabilities", options.account->name, options.account->user);
+    service::log::info("user {} (uid {}), without capabilities", options.account->name, options.account->user);
     for (const std::string& port : config.ports) {
       if (port.find("net_af_xdp") == std::string::npos) continue;
-      spdlog::info("port {}: user {} may not take the XDP program off the interface at the end; it passes all traffic then, and "
+      service::log::info("port {}: user {} may not take the XDP program off the interface at the end; it passes all traffic then, and "
                    "`ip link set INTERFACE xdp off` removes it", port, options.account->name);
     }
   }
   if (!config.seccomp) return {};
   if (!syscall_filter_available()) {
-    spdlog::info("system calls are not filtered: this unetd was built with a sanitizer");
+    service::log::info("system calls are not filtered: this unetd was built with a sanitizer");
     return {};
   }
   return install_syscall_filter(config.ports);
@@ -92,7 +93,7 @@ void renew_policy(service::ServiceOptions& service) {
   if (service.policy_file.empty() || service.inherit_policy) return;
   Result<service::Policy> policy = service::Policy::load(service.policy_file, service.own_user);
   if (policy) service.policy = std::move(*policy);
-  else spdlog::error("the policy stays as it was: {}", policy.error().text);
+  else service::log::error("the policy stays as it was: {}", policy.error().text);
 }
 
 apps::OpenedPorts open_ports_now(const service::Config& config) {
@@ -109,7 +110,7 @@ apps::OpenedPorts open_ports_again(const service::Config& config) {
     if (getppid() != keeper) return fail(Errc::disconnected, "the keeper has ended");
     return open_ports_now(config);
   };
-  return apps::open_when_free(open, patience, [](const Error& error) { spdlog::info("not free yet, trying again: {}", error.text); });
+  return apps::open_when_free(open, patience, [](const Error& error) { service::log::info("not free yet, trying again: {}", error.text); });
 }
 
 int run(const Options& options) {
@@ -137,20 +138,20 @@ int run(const Options& options) {
   const bool again = journal != nullptr && journal->resumes();
   auto drivers = again ? open_ports_again(options.config) : open_ports_now(options.config);
   if (!drivers) return refuse(drivers.error());
-  for (const auto& driver : *drivers) spdlog::info("port: {}", driver->description());
+  for (const auto& driver : *drivers) service::log::info("port: {}", driver->description());
   Result<std::unique_ptr<service::Ni>> ni = service::Ni::create(ni_options, std::move(*drivers), std::move(journal));
   if (!ni) return refuse(ni.error());
   if (Status status = give_up_rights(options); !status) return refuse(status.error());
   running = ni->get();
   catch_signals();
-  if (!kChecked) spdlog::warn("built with -Dtrust=unchecked: it believes whatever clients write, and is there to be measured only");
-  spdlog::info("host {} at {}", ni_options.service.host, ni_options.socket);
+  if (!kChecked) service::log::warn("built with -Dtrust=unchecked: it believes whatever clients write, and is there to be measured only");
+  service::log::info("host {} at {}", ni_options.service.host, ni_options.socket);
   if (options.keeper_fd < 0) announce_ready(ni_options.socket, options.ready_fd);  // else the keeper does
   const Status status = (*ni)->run();
   if (options.keeper_fd < 0) notify_manager("STOPPING=1");
   for (const int each : {SIGINT, SIGTERM, SIGHUP}) signal(each, SIG_IGN);  // the handler's Ni goes away
   if (!status) return refuse(status.error());
-  spdlog::info("stopped");
+  service::log::info("stopped");
   return 0;
 }
 

@@ -10,9 +10,8 @@
 #include <system_error>
 #include <utility>
 
-#include <spdlog/spdlog.h>
-
 #include "unet/base/probe.h"
+#include "unet/service/log.h"
 #include "unet/service/memory.h"
 
 namespace unet::service {
@@ -63,7 +62,7 @@ Status EngineRunner::build(std::vector<std::unique_ptr<Driver>> drivers, int ser
 void EngineRunner::loop() noexcept {
   prctl(PR_SET_NAME, number_ == 0 ? "unet-engine" : ("unet-engine-" + std::to_string(number_)).c_str());
   if (options_.core) {
-    if (Status status = pin_this_thread(*options_.core); !status) spdlog::error("{}", status.error().text);
+    if (Status status = pin_this_thread(*options_.core); !status) log::error("{}", status.error().text);
   }
   Yielder yielder;
   Nanoseconds idle_since = 0;  // 0: had work

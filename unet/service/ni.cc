@@ -11,8 +11,6 @@
 #include <cerrno>
 #include <utility>
 
-#include <spdlog/spdlog.h>
-
 #include "unet/base/check.h"
 #include "unet/service/ip_config.h"
 

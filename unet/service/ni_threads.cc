@@ -9,9 +9,8 @@
 #include <csignal>
 #include <thread>
 
-#include <spdlog/spdlog.h>
-
 #include "unet/base/check.h"
+#include "unet/service/log.h"
 #include "unet/service/ni.h"
 
 namespace unet::service {
@@ -46,7 +45,7 @@ Status Ni::check_cores() const {
   }
   pthread_setaffinity_np(pthread_self(), sizeof before, &before);
   if (status && options_.engines > static_cast<uint32_t>(CPU_COUNT(&before))) {
-    spdlog::warn("{} engines on {} cores: they take turns, and cost more than they help", options_.engines, CPU_COUNT(&before));
+    log::warn("{} engines on {} cores: they take turns, and cost more than they help", options_.engines, CPU_COUNT(&before));
   }
   return status;
 }
@@ -86,7 +85,7 @@ Status Ni::run() {
 void Ni::service_loop() {
   while (!stop_.load(std::memory_order_acquire)) {
     if (reload_policy_.exchange(false, std::memory_order_acquire)) {
-      if (Status status = service_->reload_policy(); !status) spdlog::error("{}", status.error().text);
+      if (Status status = service_->reload_policy(); !status) log::error("{}", status.error().text);
     }
     service_->poll(clock_.now());
     if (service_->released() || service_->keeper_lost()) return;
@@ -102,7 +101,7 @@ void Ni::stop_service() {
     service_->poll(clock_.now());
     if (!service_->idle()) sleep_service(clock_.now() + 10 * kMillisecond);
   }
-  if (!service_->idle()) spdlog::warn("stopped before the engine had let go of every endpoint");
+  if (!service_->idle()) log::warn("stopped before the engine had let go of every endpoint");
 }
 
 void Ni::sleep_service(Nanoseconds until) noexcept {

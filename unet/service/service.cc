@@ -14,10 +14,9 @@
 #include <ctime>
 #include <utility>
 
-#include <spdlog/spdlog.h>
-
 #include "unet/base/check.h"
 #include "unet/service/journal_records.h"
+#include "unet/service/log.h"
 
 namespace unet::service {
 namespace {
@@ -147,7 +146,7 @@ void Service::on_listener() {
       ++counters_.refused_connections;
       if (now_ < next_refusal_log_) continue;
       next_refusal_log_ = now_ + kSecond;
-      spdlog::warn("a connection was refused, {} so far: {}", counters_.refused_connections, status.error().text);
+      log::warn("a connection was refused, {} so far: {}", counters_.refused_connections, status.error().text);
     }
   }
 }

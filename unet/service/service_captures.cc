@@ -5,10 +5,9 @@
 #include <bit>
 #include <ctime>
 
-#include <spdlog/spdlog.h>
-
 #include "unet/capture_memory.h"
 #include "unet/service/journal_records.h"
+#include "unet/service/log.h"
 #include "unet/service/service.h"
 
 namespace unet::service {
@@ -104,7 +103,7 @@ void Service::handle(ClientRecord& client, const control::CaptureStart& packet) 
   if (!started) return fail_request(client, packet.header, started.error());
   CaptureRecord& capture = **started;
   start_in_engines(capture);
-  spdlog::info("capture {} of user {} (pid {}) begins: port {}, endpoint {}", capture.capture, capture.user, capture.pid,
+  log::info("capture {} of user {} (pid {}) begins: port {}, endpoint {}", capture.capture, capture.user, capture.pid,
                capture.port < 0 ? "any" : std::to_string(capture.port), capture.endpoint ? std::to_string(*capture.endpoint) : "any");
   control::Reply reply{};
   std::memset(static_cast<void*>(&reply), 0, sizeof reply);
@@ -199,7 +198,7 @@ void Service::on_capture_stopped(uint32_t engine, uint32_t number) {
 // No engine has it.
 void Service::forget_capture(uint32_t number) {
   const CaptureRecord& capture = captures_.at(number);
-  spdlog::info("capture {} has ended", number);
+  log::info("capture {} has ended", number);
   accounts_.give_back(capture.user, {.memory = capture.memory});
   if (journal_ != nullptr) journal_->erase(JournalKind::capture, number);
   captures_.erase(number);

@@ -7,10 +7,9 @@
 #include <cstring>
 #include <utility>
 
-#include <spdlog/spdlog.h>
-
 #include "unet/base/check.h"
 #include "unet/base/probe.h"
+#include "unet/service/log.h"
 #include "unet/service/service.h"
 
 namespace unet::service {
@@ -30,7 +29,7 @@ void Service::protocol_error(ClientRecord& client, std::string_view what) {
 // the ground under its feet.
 void Service::drop(ClientRecord& client, std::string_view why) {
   if (client.dropped) return;
-  spdlog::debug("client {} (pid {}, user {}) ends: {}", client.index, client.who.pid, client.who.uid, why);
+  log::debug("client {} (pid {}, user {}) ends: {}", client.index, client.who.pid, client.who.uid, why);
   client.dropped = true;
   if (journal_ != nullptr) static_cast<void>(client.socket.flush());  // what it did wrong
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client.socket.descriptor(), nullptr);

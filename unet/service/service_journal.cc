@@ -9,9 +9,8 @@
 #include <cstring>
 #include <utility>
 
-#include <spdlog/spdlog.h>
-
 #include "unet/service/journal_records.h"
+#include "unet/service/log.h"
 #include "unet/service/service.h"
 
 namespace unet::service {
@@ -81,7 +80,7 @@ void Service::on_keeper() {
     if (order->op == JournalOp::upgraded) end_upgrade({});
     if (order->op != JournalOp::refused) continue;
     const std::string why(reinterpret_cast<const char*>(order->value.data()), order->value.size());
-    spdlog::warn("no upgrade: {}", why);
+    log::warn("no upgrade: {}", why);
     end_upgrade(fail(Errc::unavailable, why));
   }
   if (journal_->lost()) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, journal_->descriptor(), nullptr);

@@ -1,7 +1,6 @@
 // service_operation.cc - what the operator asks of a running NI: root, and the user whose NI it is.
-#include <spdlog/spdlog.h>
-
 #include "unet/service/journal_records.h"
+#include "unet/service/log.h"
 #include "unet/service/service.h"
 #include "unet/service/toml_reader.h"
 
@@ -39,7 +38,7 @@ Status Service::reload_policy() {
     client->rights = options_.policy.rights(client->who);
     if (!client->endpoints.empty()) tell_terms(*client);
   }
-  spdlog::info("policy read again from {}", options_.policy_file);
+  log::info("policy read again from {}", options_.policy_file);
   return {};
 }
 
@@ -52,7 +51,7 @@ Status Service::resume_policy(const JournalItem& item) {
   const Result<std::string> text = read_text(item.descriptors[0].get(), "the policy in force");
   if (!text) return tl::unexpected(text.error());
   Result<Policy> policy = Policy::parse(*text, options_.policy_file, options_.own_user);
-  if (!policy) spdlog::error("the policy in force cannot be kept, and the default one counts: {}", policy.error().text);
+  if (!policy) log::error("the policy in force cannot be kept, and the default one counts: {}", policy.error().text);
   options_.policy = policy ? std::move(*policy) : Policy(options_.own_user);
   return {};
 }
@@ -77,7 +76,7 @@ void Service::handle(ClientRecord& client, const control::Drain& packet) {
 }
 
 void Service::drain(bool on) {
-  if (on != draining_) spdlog::info(on ? "draining: no new endpoints, names and channels" : "no longer draining");
+  if (on != draining_) log::info("{}", on ? "draining: no new endpoints, names and channels" : "no longer draining");
   draining_ = on;
   changed(JournalKind::ni_state, 0);
 }

@@ -5,11 +5,10 @@
 #include <bit>
 #include <cerrno>
 
-#include <spdlog/spdlog.h>
-
 #include "unet/base/check.h"
 #include "unet/base/probe.h"
 #include "unet/service/journal_records.h"
+#include "unet/service/log.h"
 #include "unet/service/service.h"
 
 namespace unet::service {
@@ -164,7 +163,7 @@ Status Service::greet(ClientRecord& client, const control::Hello& packet) {
   if (packet.version != control::kVersion) {
     if (now_ >= next_refusal_log_) {
       next_refusal_log_ = now_ + kSecond;
-      spdlog::info("pid {} of user {} speaks version {} of the control protocol, and not {}: its libunet is of another release",
+      log::info("pid {} of user {} speaks version {} of the control protocol, and not {}: its libunet is of another release",
                    client.who.pid, client.who.uid, packet.version, control::kVersion);
     }
     return fail(Errc::protocol, "this network interface speaks version " + std::to_string(control::kVersion) +

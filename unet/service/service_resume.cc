@@ -14,11 +14,10 @@
 #include <string_view>
 #include <utility>
 
-#include <spdlog/spdlog.h>
-
 #include "unet/base/check.h"
 #include "unet/capture_memory.h"
 #include "unet/service/journal_records.h"
+#include "unet/service/log.h"
 #include "unet/service/service.h"
 
 namespace unet::service {
@@ -115,7 +114,7 @@ Status Service::resume(std::vector<JournalItem> items) {
   }
   if (!listening_at_.empty() && listener_ == nullptr) return fail(Errc::protocol, "the journal has no control socket");
   finish_resume();
-  spdlog::info("took over {} clients with {} endpoints", clients_.size(), real_endpoints_);
+  log::info("took over {} clients with {} endpoints", clients_.size(), real_endpoints_);
   return {};
 }
 

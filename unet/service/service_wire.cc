@@ -3,10 +3,9 @@
 
 #include <algorithm>
 
-#include <spdlog/spdlog.h>
-
 #include "unet/base/check.h"
 #include "unet/base/probe.h"
+#include "unet/service/log.h"
 #include "unet/service/service.h"
 
 namespace unet::service {
@@ -117,7 +116,7 @@ void Service::open_static_channels(EndpointRecord& endpoint, std::string_view na
     if (!made) {
       if (now_ < next_static_log_) continue;  // a client can bind as often as it likes
       next_static_log_ = now_ + kSecond;
-      spdlog::warn("static channel {} of {}: {}", static_cast<uint32_t>(fixed.local_tag), name, made.error().text);
+      log::warn("static channel {} of {}: {}", static_cast<uint32_t>(fixed.local_tag), name, made.error().text);
       continue;
     }
     ChannelRecord& channel = **made;
