@@ -354,7 +354,7 @@ TEST_CASE("random traffic: no buffer is lost or given twice, and every message i
   }
 }
 
-TEST_CASE("a message that was not received yet cannot be released") {
+TEST_CASE("a message of the queues that was not received yet cannot be released") {
   TestQueues world(kSmall);
   world.engine.pop_buffers();
   Message message;

@@ -246,9 +246,9 @@ class Build(Tree):
             {"directory": str(self.build), "file": f"../{path}", "output": path.removesuffix(".cc") + ".p/x.o",
              "command": f"c++ -I.. -std=c++20 -Wall -Werror -MD -MQ x.o -MF x.o.d -o x.o -c ../{path}"} for path in paths]))
 
-    def run_as_tests(self, *programs):
+    def run_as_tests(self, *programs, arguments=()):
         (self.build / "meson-info/intro-tests.json").write_text(json.dumps(
-            [{"cmd": [str(self.build / program)]} for program in programs]))
+            [{"cmd": [str(self.build / program), *arguments]} for program in programs]))
 
     def complaints(self):
         return [(path, rule) for path, _, rule, _ in tidy.check(self.root, self.build)]
@@ -294,6 +294,12 @@ class Build(Tree):
 
     def test_tests_that_nobody_runs(self):
         self.run_as_tests()
+        self.assertEqual(self.complaints(), [("unet/engine/a_test.cc", "meson")])
+
+    def test_a_test_in_a_program_of_several(self):
+        self.run_as_tests("unet/engine/a_test", arguments=["--filenames-as-tags", "[#a_test]"])
+        self.assertEqual(self.complaints(), [])
+        self.run_as_tests("unet/engine/a_test", arguments=["--filenames-as-tags", "[#b_test]"])
         self.assertEqual(self.complaints(), [("unet/engine/a_test.cc", "meson")])
 
     def test_fuzz_targets_are_listed(self):
