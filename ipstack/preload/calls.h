@@ -1,6 +1,8 @@
 // calls.h - what the functions that programs call have in common; used by the *_calls.cc of ipstack/preload.
 #pragma once
 
+#include <sys/epoll.h>
+
 #include <cerrno>
 #include <cstdint>
 #include <ctime>
@@ -44,6 +46,9 @@ inline bool is_valid(const timespec& time) noexcept { return time.tv_sec >= 0 &&
 inline Nanoseconds nanoseconds_of(const timespec& time) noexcept {
   return static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_nsec);
 }
+
+// A call has found none: O_ASYNC tells of it when there is some.
+inline void tell_of_room(File& file) noexcept { file.signalled &= ~uint32_t{EPOLLOUT}; }
 
 inline bool waits(const File& file, int flags) noexcept { return !file.nonblocking && (flags & MSG_DONTWAIT) == 0; }
 

@@ -74,7 +74,8 @@ std::optional<int> tell_when(const File& file, unsigned long request, void* argu
 std::optional<int> control_ours(int fd, unsigned long request, void* argument) {
   const Host::Guard guard;
   Host& host = Host::get();
-  File* const file = request == FIOASYNC ? host.file(fd) : host.table().file(fd);
+  const bool signals = request == FIOASYNC && *static_cast<const int*>(argument) != 0;
+  File* const file = signals ? host.file(fd) : host.table().file(fd);
   if (file == nullptr) return std::nullopt;
   if (request == FIONBIO) {
     file->nonblocking = *static_cast<const int*>(argument) != 0;
@@ -83,7 +84,7 @@ std::optional<int> control_ours(int fd, unsigned long request, void* argument) {
   }
   if (request == FIOASYNC) {
     const int result = real().ioctl(fd, request, argument);
-    if (result == 0) host.set_signals(*file, fd, *static_cast<const int*>(argument) != 0);
+    if (result == 0) host.set_signals(*file, fd, signals);
     return result;
   }
   if (const auto told = tell_when(*file, request, argument)) return told;

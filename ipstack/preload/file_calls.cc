@@ -107,8 +107,10 @@ int64_t splice_in(int in, File& file, size_t length, bool waits) {
     const int64_t error = host.block(file, POLLOUT, waits && !file.nonblocking, file.send_within, [&](bool) -> int64_t {
       if (!file.is_ours()) return Host::gone(file, true);
       host.turn();
-      if (piece) return (host.events(file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0 ? 1 : -EAGAIN;
-      return host.sockets().stack().reserve(file.socket, static_cast<uint32_t>(std::min<size_t>(length, kSpliceMost)), room);
+      int64_t result = (host.events(file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0 ? 1 : -EAGAIN;
+      if (!piece) result = host.sockets().stack().reserve(file.socket, static_cast<uint32_t>(std::min<size_t>(length, kSpliceMost)), room);
+      if (result == -EAGAIN) tell_of_room(file);
+      return result;
     });
     if (error < 0) return with_signal(file, error, 0);
   } while (await_pipe(in, POLLIN, false) < 0);

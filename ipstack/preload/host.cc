@@ -409,7 +409,8 @@ void Host::tell_owner_too(File& file, bool came) {
   tell(file);
   if (file.signals_of < 0) [[likely]] return;
   const uint32_t now = events(file);
-  const uint32_t fresh = (now & ~file.signalled) | (came ? now & (EPOLLIN | EPOLLERR) : 0);
+  const uint32_t what = (now & EPOLLIN) != 0 ? EPOLLIN : now & (EPOLLERR | EPOLLPRI);
+  const uint32_t fresh = (now & ~file.signalled) | (came ? what : 0);
   file.signalled = now;
   if (!file.fds.empty()) tell_owner_ready(file.fd(), file.signals_of, fresh);  // its owner is known by a descriptor
 }
@@ -420,7 +421,7 @@ void Host::dispatch() {
     const auto index = static_cast<size_t>(change.socket);
     File* const file = index < by_socket_.size() ? by_socket_[index] : nullptr;
     if (file == nullptr) continue;
-    tell_owner_too(*file, change.came);
+    tell_owner_too(*file, change.came || change.urgent);
     if (change.urgent && !file->fds.empty()) [[unlikely]] tell_owner(file->fd(), SIGURG);
   }
 }

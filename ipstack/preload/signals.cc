@@ -192,7 +192,7 @@ void unet::preload::tell_owner(int fd, int signal) noexcept {
 }
 
 void unet::preload::tell_owner_ready(int fd, int named, uint32_t events) noexcept {
-  const bool in = (events & (EPOLLIN | EPOLLRDHUP)) != 0, out = (events & EPOLLOUT) != 0;
+  const bool in = (events & (EPOLLIN | EPOLLPRI | EPOLLRDHUP)) != 0, out = (events & EPOLLOUT) != 0;
   const bool over = (events & (EPOLLERR | EPOLLHUP)) != 0;
   if (!in && !out && !over) return;
   const int error = errno;

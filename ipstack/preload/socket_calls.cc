@@ -155,8 +155,8 @@ int connect_ours(File& file, const sockaddr* address, socklen_t length, const so
   if (is_link_local_without_link(address, length)) return -EINVAL;
   Host& host = Host::get();
   leave_kernel(file);
-  if (file.is_stream()) file.signalled = 0;
   const int begun = result_of(host.sockets().connect(file.socket, address, length));
+  if (file.is_stream() && (begun == 0 || begun == -EINPROGRESS)) file.signalled = 0;
   if (file.nonblocking || (begun != -EINPROGRESS && begun != -EALREADY)) return begun;
   const int64_t done = host.block(file, POLLOUT, true, file.send_within, [&](bool) -> int64_t {
     if (!file.is_ours()) return Host::gone(file, true);
@@ -250,6 +250,7 @@ UNET_PRELOAD int shutdown(int fd, int how) noexcept {
     file->listens = false;
     for (Sleeper* each : file->sleepers) each->wake();
   }
+  if (file->signals_of >= 0) file->signalled = Host::get().events(*file);  // what it did itself is no news
   return result;
 }
 

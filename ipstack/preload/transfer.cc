@@ -74,7 +74,7 @@ int64_t send_stream(File& file, const std::byte* data, size_t length, int flags)
   const int64_t result = host.block(file, POLLOUT, may_wait, file.send_within, [&](bool) -> int64_t {
     if (!file.is_ours()) return Host::gone(file, true);
     const int64_t more = result_of(host.sockets().send(file.socket, data + sent, length - sent, flags | MSG_DONTWAIT));
-    if (more == -EAGAIN || (more >= 0 && static_cast<size_t>(more) < length - sent)) file.signalled &= ~uint32_t{EPOLLOUT};
+    if (more == -EAGAIN || (more >= 0 && static_cast<size_t>(more) < length - sent)) tell_of_room(file);
     if (more < 0) return more;
     sent += static_cast<size_t>(more);
     return sent < length && may_wait ? -EAGAIN : static_cast<int64_t>(sent);
@@ -93,6 +93,7 @@ int64_t end_zero_copy(const File& file, int64_t sent, int flags) {
 // MSG_FASTOPEN. What did not go with the SYN follows when the connection stands, if the call may wait for that.
 int64_t connect_and_send(File& file, const std::byte* data, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
   const int64_t begun = result_of(Host::get().sockets().sendto(file.socket, data, length, flags | MSG_DONTWAIT, to, to_length));
+  if (begun == -EINPROGRESS) file.signalled = 0;
   if (!waits(file, flags) || (begun < 0 && begun != -EINPROGRESS && begun != -EALREADY && begun != -EAGAIN)) return begun;
   const auto sent = static_cast<size_t>(std::max<int64_t>(begun, 0));
   if (begun >= 0 && sent == length) return begun;
@@ -127,7 +128,9 @@ int64_t send_datagram(File& file, const void* data, size_t length, int flags, co
   if (!ours) return result_of(real().sendto(file.fd(), data, length, flags, to, to_length));
   return host.block(file, kNothingOfKernels, waits(file, flags), file.send_within, [&](bool) -> int64_t {
     if (!file.is_ours()) return Host::gone(file, true);
-    return result_of(host.sockets().sendto(file.socket, data, length, flags | MSG_DONTWAIT, to, to_length));
+    const int64_t result = result_of(host.sockets().sendto(file.socket, data, length, flags | MSG_DONTWAIT, to, to_length));
+    if (result == -EAGAIN) tell_of_room(file);
+    return result;
   });
 }
 

@@ -356,8 +356,9 @@ uint32_t Stack::events(int number) const noexcept {
 // Something has happened to the socket that its owner may want to know.
 void Stack::note(uint32_t index, bool came) {
   Socket& socket = slab_[index];
+  if (!socket.owned) return;
   if (came) socket.came = true;
-  if (!socket.owned || socket.changed) return;
+  if (socket.changed) return;
   const uint32_t events = events_of(index);
   // As of one that has just been connected, whose owner has not tried to send.
   if ((events & Events::kOut) == 0 && socket.has_connection() && !socket.tcp.connection->has_memory()) [[unlikely]] starve(index);

@@ -234,6 +234,26 @@ CASE(fcntl_sigio_own, "what a program sends and reads itself is no SIGIO for it,
   const int before = signals_counted();
   CALL(send(ends[1], "abc", 3, 0));  // behind what waits
   say_signals_since(before);
+  const int own = signals_counted();
+  CALL(shutdown(ends[0], SHUT_RD));
+  pause_ms(50);
+  say("by shutdown: %d", signals_counted() - own);
+}
+
+CASE(fcntl_sigio_urgent, "SIGIO of an urgent byte, and of the peer that goes without reading what waits for it") {
+  int ends[2];
+  streams(ends);
+  count_signal(SIGIO, SA_RESTART);
+  CALL(fcntl(ends[0], F_SETOWN, getpid()));
+  CALL(fcntl(ends[0], F_SETFL, O_ASYNC));
+  int before = signals_counted();
+  CALL(send(ends[1], "a", 1, MSG_OOB));
+  say_signals_since(before);
+  CALL(send(ends[0], "abc", 3, 0));
+  await(ends[1], POLLIN);
+  before = signals_counted();
+  CALL(close(ends[1]));
+  say_signals_since(before);
 }
 
 CASE(fcntl_sigio_room, "SIGIO when there is room again for who had none") {
@@ -342,5 +362,5 @@ CASE(dup2_high, "dup2() to numbers far above those in use: sockets go on, and no
 
 THEME(dup_fcntl, &dup_shares, &dup_own_descriptor_flags, &dup_numbers, &dup_over_a_socket, &dup_nothing_over_a_socket,
       &dup_file_over_a_socket, &dup_socket_over_a_file, &dup_listener, &dup_datagram, &dup_shutdown, &fcntl_flags, &fcntl_others,
-      &fcntl_sigio, &fcntl_sigio_drawn, &fcntl_sigio_others, &fcntl_sigio_own, &fcntl_sigio_room, &fcntl_sigio_child,
-      &fcntl_setsig, &dup2_high);
+      &fcntl_sigio, &fcntl_sigio_drawn, &fcntl_sigio_others, &fcntl_sigio_own, &fcntl_sigio_urgent, &fcntl_sigio_room,
+      &fcntl_sigio_child, &fcntl_setsig, &dup2_high);
