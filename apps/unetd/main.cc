@@ -72,7 +72,7 @@ Status give_up_rights(const Options& options) {
     for (const std::string& port : config.ports) {
       if (port.find("net_af_xdp") == std::string::npos) continue;
       service::log::info("port {}: user {} may not take the XDP program off the interface at the end; it passes all traffic then, and "
-                   "`ip link set INTERFACE xdp off` removes it", port, options.account->name);
+                         "`ip link set INTERFACE xdp off` removes it", port, options.account->name);
     }
   }
   if (!config.seccomp) return {};

@@ -1,6 +1,7 @@
 // log.cc - implementation of log.h.
 #include "unet/service/log.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 namespace unet::service::log {
@@ -21,7 +22,10 @@ spdlog::level::level_enum spdlog_level(Level level) {
 void say(Level level, fmt::string_view format, fmt::format_args arguments) {
   spdlog::logger* logger = spdlog::default_logger_raw();
   const auto at = spdlog_level(level);
-  if (logger->should_log(at)) logger->log(at, spdlog::string_view_t(fmt::vformat(format, arguments)));
+  if (!logger->should_log(at)) return;
+  fmt::memory_buffer line;
+  fmt::vformat_to(fmt::appender(line), format, arguments);
+  logger->log(at, spdlog::string_view_t(line.data(), line.size()));
 }
 
 }  // namespace unet::service::log

@@ -104,7 +104,7 @@ void Service::handle(ClientRecord& client, const control::CaptureStart& packet) 
   CaptureRecord& capture = **started;
   start_in_engines(capture);
   log::info("capture {} of user {} (pid {}) begins: port {}, endpoint {}", capture.capture, capture.user, capture.pid,
-               capture.port < 0 ? "any" : std::to_string(capture.port), capture.endpoint ? std::to_string(*capture.endpoint) : "any");
+            capture.port < 0 ? "any" : std::to_string(capture.port), capture.endpoint ? std::to_string(*capture.endpoint) : "any");
   control::Reply reply{};
   std::memset(static_cast<void*>(&reply), 0, sizeof reply);
   reply.header = packet.header;

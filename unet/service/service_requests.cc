@@ -164,7 +164,7 @@ Status Service::greet(ClientRecord& client, const control::Hello& packet) {
     if (now_ >= next_refusal_log_) {
       next_refusal_log_ = now_ + kSecond;
       log::info("pid {} of user {} speaks version {} of the control protocol, and not {}: its libunet is of another release",
-                   client.who.pid, client.who.uid, packet.version, control::kVersion);
+                client.who.pid, client.who.uid, packet.version, control::kVersion);
     }
     return fail(Errc::protocol, "this network interface speaks version " + std::to_string(control::kVersion) +
                                     " of the control protocol, not " + std::to_string(packet.version) +
