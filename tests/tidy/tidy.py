@@ -472,9 +472,10 @@ def compiles_alone(header, commands, as_c):
 
 
 def first_includes(sources, commands):
-    """The headers that a source file of the build includes before anything else: these were compiled alone there."""
+    """The headers that a source file of the build includes before anything else: these were compiled alone there. Unit tests may have others
+    compiled before."""
     for source in sources:
-        if source.path in commands and source.path.endswith(".cc"):
+        if source.path in commands and source.path.endswith(".cc") and not source.path.endswith("_test.cc"):
             text = "\n".join(source.lines)
             _, header, quoted = next(find_includes(text), (0, "", False))
             if quoted and "\n#" not in text.split("\n#include")[0]:  # not what needs a #define before it
