@@ -6,6 +6,7 @@
 // addresses does.
 #pragma once
 
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -108,6 +109,7 @@ struct File : Entry {
   bool asked = false;            // those it is from have been asked for a connection, or datagrams, and none was taken since
   bool nonblocking = false;
   int signals_of = -1;           // O_ASYNC: the descriptor by which it was said; -1: it is not
+  static constexpr uint32_t kUnconnected = EPOLLOUT | EPOLLHUP;  // as `signalled`
   uint32_t signalled = 0;        // of the events that O_ASYNC tells of: those that have been, and are still; but room, if a call found none
   int backlog = 0;
   int receive_least = 1;         // SO_RCVLOWAT

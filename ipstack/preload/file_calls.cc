@@ -107,8 +107,9 @@ int64_t splice_in(int in, File& file, size_t length, bool waits) {
     const int64_t error = host.block(file, POLLOUT, waits && !file.nonblocking, file.send_within, [&](bool) -> int64_t {
       if (!file.is_ours()) return Host::gone(file, true);
       host.turn();
-      int64_t result = (host.events(file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0 ? 1 : -EAGAIN;
+      int64_t result = -EAGAIN;
       if (!piece) result = host.sockets().stack().reserve(file.socket, static_cast<uint32_t>(std::min<size_t>(length, kSpliceMost)), room);
+      else if ((host.events(file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0) result = 1;
       if (result == -EAGAIN) tell_of_room(file);
       return result;
     });

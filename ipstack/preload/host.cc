@@ -401,7 +401,7 @@ void Host::set_signals(File& file, int fd, bool on) {
   if (!on) return void(file.signals_of = -1);
   if (file.signals_of >= 0) return;
   file.signals_of = fd;
-  file.signalled = file.is_ours() ? events(file) : EPOLLOUT | EPOLLHUP;
+  file.signalled = file.is_ours() ? events(file) : File::kUnconnected;
   serve(file);  // it waits from now on
 }
 

@@ -40,7 +40,7 @@ void Host::lose_interface() {
     }
     file->socket = -1;
     tell_owner_too(*file, connection);
-    if (!connection) file->signalled = EPOLLOUT | EPOLLHUP;  // as of one that begins
+    if (!connection) file->signalled = File::kUnconnected;
   }
   by_socket_.clear();
   known_ = sockets_->network().configuration();

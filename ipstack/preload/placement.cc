@@ -15,6 +15,7 @@
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/memory.h"
 #include "ipstack/preload/real.h"
+#include "ipstack/preload/signals.h"
 #include "ipstack/sockets/sockaddr.h"
 #include "ipstack/wire/ip.h"
 
@@ -190,15 +191,12 @@ void leave_to_kernel(File& file) {
 }
 
 void become_pair(File& file, int end, const sockets::Address& local, const sockets::Address& remote) {
-  const int flags = file.signals_of >= 0 ? O_ASYNC : 0;
-  if (f_owner_ex owner{}; real().fcntl(file.fd(), F_GETOWN_EX, &owner) == 0 && owner.pid != 0) {
-    real().fcntl(end, F_SETOWN_EX, &owner);
-    real().fcntl(end, F_SETSIG, real().fcntl(file.fd(), F_GETSIG));
-  }
-  real().fcntl(end, F_SETFL, real().fcntl(end, F_GETFL) | flags | (file.nonblocking ? O_NONBLOCK : 0));
+  copy_owner(file.fd(), end);
+  const int wanted = (file.signals_of >= 0 ? O_ASYNC : 0) | (file.nonblocking ? O_NONBLOCK : 0);
+  if (wanted != 0) real().fcntl(end, F_SETFL, real().fcntl(end, F_GETFL) | wanted);
   for (const int fd : file.fds) {
-    const bool ends = (real().fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0;
-    real().dup3(end, fd, ends ? O_CLOEXEC : 0);
+    const int flags = real().fcntl(fd, F_GETFD);
+    real().dup3(end, fd, (flags & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0);
   }
   file.signals_of = -1;  // the kernel signals for it
   file.pair = {local, remote};

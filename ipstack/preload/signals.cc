@@ -191,6 +191,15 @@ void unet::preload::tell_owner(int fd, int signal) noexcept {
   errno = error;
 }
 
+void unet::preload::copy_owner(int from, int to) noexcept {
+  const int error = errno;
+  if (auto owner = owner_of(from)) {
+    real().fcntl(to, F_SETOWN_EX, &*owner);
+    real().fcntl(to, F_SETSIG, real().fcntl(from, F_GETSIG));
+  }
+  errno = error;
+}
+
 void unet::preload::tell_owner_ready(int fd, int named, uint32_t events) noexcept {
   const bool in = (events & (EPOLLIN | EPOLLPRI | EPOLLRDHUP)) != 0, out = (events & EPOLLOUT) != 0;
   const bool over = (events & (EPOLLERR | EPOLLHUP)) != 0;

@@ -15,8 +15,10 @@ extern constinit thread_local bool signals_held;
 void let_signals_in() noexcept;
 // To whom fcntl() with F_SETOWN or F_SETOWN_EX has given the descriptor, if to anybody. errno stays as it is.
 void tell_owner(int fd, int signal) noexcept;
-// The same of what has become ready (EPOLLIN ...) at a socket with O_ASYNC: SIGIO, or what F_SETSIG says, with the cause and, as si_fd,
-// the descriptor that the program has named.
+// Whoever that is, and the signal of F_SETSIG, of `from` becomes that of `to`. errno stays as it is.
+void copy_owner(int from, int to) noexcept;
+// As tell_owner(), of what has become ready (EPOLLIN ...) at a socket with O_ASYNC: SIGIO, or what F_SETSIG says, with the cause and, as
+// si_fd, the descriptor that the program has named.
 void tell_owner_ready(int fd, int named, uint32_t events) noexcept;
 
 }  // namespace unet::preload
