@@ -76,5 +76,5 @@ programs() {
   local rule
   for rule in cpp_LINKER c_LINKER CUSTOM_COMMAND; do
     ninja -C "$root/$1" -t targets rule "$rule" 2>/dev/null
-  done | grep '^apps/' | grep -Ev '(\.so(\.[0-9.]+)?|_tests?|_fuzz)$' | sort || true
+  done | grep '^apps/' | grep -Ev '(\.so(\.[0-9.]+)?|_test|_fuzz)$' | sort || true
 }
