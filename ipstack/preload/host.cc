@@ -342,16 +342,19 @@ void Host::share(File& file, int fd) {
   kick_helper();
 }
 
-bool Host::turn() {
+bool Host::turn(uint32_t most) {
   if (sockets_ == nullptr) return false;
   sockets::Stack& stack = sockets_->stack();
   const Nanoseconds at = now();
   stack.set_time(at);
-  const uint64_t before = sockets_->network().taken_in();
-  const bool looked = sockets_->network().poll(stack) != 0, came = sockets_->network().taken_in() != before;
+  sockets::EndpointNetwork& network = sockets_->network();
+  const bool looked = network.poll(stack, most) != 0;
+  // Calls take in what has come, too.
+  const bool came = network.taken_in() != std::exchange(taken_in_, network.taken_in());
   if (looked || stack.is_due() || at - turned_at_ > kTurnEvery) {
     stack.run();
     turned_at_ = at;
+    sockets_->note_run(at);
   }
   ++turns_;
   if (came) {

@@ -169,10 +169,12 @@ class Host {
   uint32_t events(const Entry& entry) const noexcept;
 
   // Takes in what has come, and tells who waits for it. True: something has.
-  bool turn();
-  // turn(), if there was none for a while.
-  void turn_if_due() {
-    if (now() - turned_at_ > kTurnEvery) turn();
+  bool turn(uint32_t most = sockets::Sockets::kTurnMost);
+  // turn(), if there was none for a while. Says what time it is.
+  Nanoseconds turn_if_due() {
+    const Nanoseconds at = now(), passed = at - turned_at_;
+    if (passed > kTurnEvery && is_open()) turn(sockets_->due_intake(passed > 2 * kTurnEvery));
+    return at;
   }
 
   enum class Woken : uint8_t { something, timed_out, interrupted };
@@ -279,7 +281,8 @@ class Host {
   std::optional<IpConfiguration> known_;  // of the network interface, when it was asked last
   int endpoint_fd_ = -1;
   std::vector<File*> by_socket_;         // of the stack's
-  uint64_t arrivals_ = 0;                // turns in which something had come
+  uint64_t arrivals_ = 0;                // turns that found that something had come
+  uint64_t taken_in_ = 0;                // EndpointNetwork::taken_in(), as the last turn left it
   std::vector<File*> waiting_back_;      // listeners and datagram sockets, until there is a network interface again
   Nanoseconds tried_at_ = 0;             // to find one, last
   Nanoseconds opened_at_ = 0;            // the stack

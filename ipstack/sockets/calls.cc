@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "ipstack/sockets/sockaddr.h"
 
@@ -139,12 +140,18 @@ Sockets::Within Sockets::within(int s) const noexcept {
   return at == within_.end() || !is_known(s) ? Within{} : at->second;
 }
 
-uint32_t Sockets::turn() {
+uint32_t Sockets::turn(uint32_t most) {
   stack_->set_time(clock_.now());
-  const uint32_t count = network_->poll(*stack_);
+  const uint32_t count = network_->poll(*stack_, most);
   stack_->run();
   ran_at_ = clock_.now();
   return count;
+}
+
+uint32_t Sockets::due_intake(bool late) noexcept {
+  constexpr uint64_t kMore = 4;
+  const uint64_t all = stack_->datagrams_read(), reads = all - std::exchange(reads_seen_, all);
+  return late || reads == 0 ? kTurnMost : static_cast<uint32_t>(std::min<uint64_t>(reads + kMore, kTurnMost));
 }
 
 // Moves the stack on until something may have changed. False: nothing will any longer.
@@ -160,7 +167,7 @@ template <typename Try>
 int64_t Sockets::block(bool waits, Nanoseconds within, Try attempt) {
   const Nanoseconds began = clock_.now();  // which costs as much as the rest of a call that finds nothing
   stack_->set_time(began);
-  if (began - ran_at_ > kRunEvery) turn();
+  if (began - ran_at_ > kRunEvery) turn(due_intake(began - ran_at_ > 2 * kRunEvery));
   int64_t result = attempt();
   if (result != -EAGAIN) return answer(result);
   // What has come may be what is asked for, also for those who do not wait; and it is answered by what the application says next.

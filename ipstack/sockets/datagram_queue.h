@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <optional>
 
 #include "ipstack/sockets/address.h"
@@ -47,11 +48,12 @@ class DatagramQueue {
     if (count_ != 0 && (tail_ == head_ || (tail_ < head_ ? head_ - tail_ < bytes : wraps && head_ < bytes))) return false;
     if (wraps) {
       if (count_ == 0) head_ = 0;
-      else if (size_ - tail_ >= sizeof(Head)) Head{}.write(memory_.get() + tail_);
+      else if (size_ - tail_ >= sizeof(Head)) new (memory_.get() + tail_) Head{};
       tail_ = 0;
     }
-    Head{.bytes = bytes, .payload = payload, .lost = lost, .segment = static_cast<uint16_t>(datagram.segment), .marks = datagram.marks,
-         .came = datagram.came, .from = datagram.from, .to = datagram.to}.write(memory_.get() + tail_);
+    // In place, and read in place: a copy that is made of parts and read as a whole waits for its parts.
+    new (memory_.get() + tail_) Head{.bytes = bytes, .payload = payload, .lost = lost, .segment = static_cast<uint16_t>(datagram.segment),
+                                     .marks = datagram.marks, .came = datagram.came, .from = datagram.from, .to = datagram.to};
     if (payload != 0) std::memcpy(memory_.get() + tail_ + sizeof(Head), datagram.payload.data(), payload);
     tail_ += bytes;
     if (tail_ == size_) tail_ = 0;
@@ -65,7 +67,7 @@ class DatagramQueue {
   // The oldest; there is one.
   Datagram front() noexcept {
     skip();
-    const Head head = Head::read(memory_.get() + head_);
+    const Head& head = head_at(head_);
     const Bytes payload{memory_.get() + head_ + sizeof(Head), head.payload};
     return head.datagram(payload.subspan(taken_));
   }
@@ -75,14 +77,13 @@ class DatagramQueue {
     uint32_t at = head_, taken = taken_;
     for (uint32_t i = 0; i < count_; ++i, taken = 0) {
       at = place_of(at);
-      Head head = Head::read(memory_.get() + at);
+      Head& head = head_at(at);
       Bytes left = Bytes(memory_.get() + at + sizeof(Head), head.payload).subspan(taken);
       do {
         const bool several = !together && head.segment != 0 && left.size() > head.segment;
         const Bytes first = several ? left.first(head.segment) : left;
         if (skip < first.size() || (skip == 0 && !head.peeked)) {
           head.peeked = first.empty();
-          head.write(memory_.get() + at);
           found = head.datagram(first);
           return true;
         }
@@ -101,7 +102,7 @@ class DatagramQueue {
   }
   void pop() noexcept {
     skip();
-    const Head head = Head::read(memory_.get() + head_);
+    const Head& head = head_at(head_);
     waiting_ -= head.payload - taken_;
     taken_ = 0;
     head_ += head.bytes;
@@ -121,17 +122,12 @@ class DatagramQueue {
     bool peeked = false;  // without bytes, and find() has had it
 
     Datagram datagram(Bytes data) const noexcept { return {from, to, segment, data, marks, came, lost}; }
-    void write(std::byte* to_) const noexcept { std::memcpy(to_, this, sizeof *this); }
-    static Head read(const std::byte* from_) noexcept {
-      Head head;
-      std::memcpy(&head, from_, sizeof head);
-      return head;
-    }
   };
-  static_assert(sizeof(Head) == 64);
+  static_assert(sizeof(Head) == 64 && alignof(Head) == 8);  // as records are aligned
   static constexpr uint32_t kLargest = 64 * 1024 + sizeof(Head) + 8;
 
   static uint32_t room_for(uint32_t payload) noexcept { return (payload + static_cast<uint32_t>(sizeof(Head)) + 7) & ~7u; }
+  Head& head_at(uint32_t at) const noexcept { return *std::launder(reinterpret_cast<Head*>(memory_.get() + at)); }
   // Where the record is that follows the one before `at`.
   uint32_t place_of(uint32_t at) const noexcept {
     uint32_t bytes = 0;

@@ -238,6 +238,7 @@ class Stack {
   uint32_t sockets() const noexcept { return slab_.size(); }
   // How many next_change() has to look at.
   size_t changes() const noexcept { return changed_.size(); }
+  uint64_t datagrams_read() const noexcept { return datagrams_read_; }  // from queues, in which they had waited
   // Connections in TIME-WAIT whose sockets are gone.
   const TimeWaits& time_waits() const noexcept { return time_waits_; }
   template <typename Visit>  // visit(number, const Socket&)
@@ -540,6 +541,7 @@ class Stack {
   tcp::Counters tcp_counters_;
   const tcp::Resources resources_{chunks_, records_, tcp_counters_};
   StackCounters counters_;
+  uint64_t datagrams_read_ = 0;
   OptionSets option_sets_;
   const SharedOptions default_options_;
   Slab<Socket> slab_;
@@ -550,8 +552,7 @@ class Stack {
   Groups groups_;
   ip::PathMtu path_mtus_;           // that connections have found, for those that come after them
   ip::PathMtu datagram_paths_;      // that routers have told of datagrams: anybody can who knows both ends of a socket
-  std::vector<uint32_t> listeners_ = std::vector<uint32_t>(65'536, kNone);  // the first at that port
-  std::vector<uint32_t> datagrams_ = std::vector<uint32_t>(65'536, kNone);  // the first at that port
+  std::vector<uint32_t> listeners_ = std::vector<uint32_t>(65'536, kNone), datagrams_ = listeners_;  // the first at that port
   std::map<uint32_t, uint32_t> peek_offsets_;  // of the few sockets that have one
   std::map<uint32_t, ErrorQueue> error_queues_;
   std::map<uint32_t, Urgent> urgents_;
@@ -571,12 +572,11 @@ class Stack {
   static constexpr Nanoseconds kWayFor = kSecond;  // so long addresses and ports of the interface are believed to be whose they were
   std::vector<uint32_t> awaiting_;  // streams that wait to hear whose a port is, and some that do no longer
   uint32_t lives_ = 0;
-
   bool forgets_ = false;
   Reserved reserved_;
   Awaited awaited_;
   SocketTables tables_;
-  uint64_t telling_ = 0;            // SocketTables::asked() that is being answered, from telling_at_ on
+  uint64_t telling_ = 0;            // SocketTables::asked() that is answered, from telling_at_ on
   uint32_t telling_at_ = 0;
 
   std::vector<Bytes> pieces_;       // room for those of one message

@@ -190,9 +190,9 @@ int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool p
   const auto index = static_cast<uint32_t>(number);
   const bool behind = peek && socket->peeks_behind;
   uint32_t skip = behind ? peek_offset(index) : 0;
-  DatagramQueue::Datagram datagram;
-  if (behind ? !part.queue.find(skip, part.coalesce, datagram) : part.queue.empty()) return socket->shut_read ? 0 : -EAGAIN;
-  if (!behind) datagram = part.queue.front();
+  DatagramQueue::Datagram found;
+  if (behind ? !part.queue.find(skip, part.coalesce, found) : part.queue.empty()) return socket->shut_read ? 0 : -EAGAIN;
+  const DatagramQueue::Datagram datagram = behind ? found : part.queue.front();
   const bool several = datagram.segment != 0 && datagram.payload.size() > datagram.segment;
   const Bytes bytes = several && !part.coalesce ? datagram.payload.first(datagram.segment) : datagram.payload;
   const size_t copied = std::min(bytes.size() - skip, data.size());
@@ -201,11 +201,17 @@ int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool p
   if (what != nullptr) {
     // As Linux has it, a peek behind the beginning that gets all to the end has room for it.
     const bool cut = copied == data.size() && copied < bytes.size();
-    const auto segment = static_cast<uint16_t>(part.coalesce ? datagram.segment : 0);
-    *what = {datagram.to, static_cast<uint32_t>(bytes.size()), cut, segment, datagram.marks, datagram.came, datagram.lost};
+    what->to = datagram.to;
+    what->whole = static_cast<uint32_t>(bytes.size());
+    what->cut = cut;
+    what->segment = static_cast<uint16_t>(part.coalesce ? datagram.segment : 0);
+    what->marks = datagram.marks;
+    what->came = datagram.came;
+    what->lost = datagram.lost;
   }
   if (peek) return count_peeked(index, copied), static_cast<int64_t>(copied);
   count_read(index, copied);
+  ++datagrams_read_;
   if (bytes.size() < datagram.payload.size()) part.queue.pop_segment(static_cast<uint32_t>(bytes.size()));
   else part.queue.pop();
   return static_cast<int64_t>(copied);
