@@ -1,4 +1,6 @@
 // data_calls.cc - read() and write() to sendmmsg().
+#include <sys/eventfd.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -29,7 +31,10 @@ bool asks_for_nothing(const msghdr& message) noexcept {
 // else the kernel.
 template <typename MayBecome, typename Ours, typename Kernel>
 auto choose_if(int fd, MayBecome may_become, Ours ours, Kernel kernel) {
-  if (file_of(fd) == nullptr) return kernel();
+  if (file_of(fd) == nullptr) {
+    KernelPace::note_call();
+    return kernel();
+  }
   ::pthread_testcancel();
   {
     const Host::Guard guard;
@@ -152,6 +157,9 @@ UNET_PRELOAD int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, 
 UNET_PRELOAD ssize_t write(int fd, const void* data, size_t length) {
   return choose(fd, [&](File& file) { return send_bytes(file, data, length, 0); }, [&] { return real().write(fd, data, length); });
 }
+
+// The C library's writes without asking anybody.
+UNET_PRELOAD int eventfd_write(int fd, eventfd_t value) { return write(fd, &value, sizeof value) == sizeof value ? 0 : -1; }
 
 UNET_PRELOAD ssize_t writev(int fd, const iovec* pieces, int count) {
   return choose(

@@ -127,6 +127,7 @@ int doubled_at(int fd, int to, Call call) {
 }  // namespace
 
 UNET_PRELOAD int close(int fd) {
+  KernelPace::note_call();
   if (is_known(fd)) return close_known(fd);
   if (!Host::inside() && Host::get().is_own(fd)) return static_cast<int>(answer(-EBADF));
   return real().close(fd);

@@ -33,6 +33,7 @@ uint32_t events_for_waiter(Entry& entry) {
 
 // A descriptor of the kernel's, or a socket that is undecided or both's.
 int control_kernel(EpollSet& set, int epoll, int operation, int fd, epoll_event* event) {
+  KernelPace::note_call();
   const int result = real().epoll_ctl(epoll, operation, fd, event);
   if (result == 0 && operation == EPOLL_CTL_ADD) ++set.kernel_members;
   if (result == 0 && operation == EPOLL_CTL_DEL) --set.kernel_members;
@@ -87,7 +88,7 @@ int merge(EpollSet& set, int epoll, epoll_event* events, int count) {
 
 // Events of both parts, as many as there is room for; `at_kernel` false: there is nothing of the kernel's. Where ours alone have filled it
 // the kernel's part has half of the next.
-int collect(EpollSet& set, int epoll, epoll_event* events, int most, bool at_kernel = true) {
+int collect(EpollSet& set, int epoll, epoll_event* events, int most, Nanoseconds at, bool at_kernel = true) {
   const auto ours = [&](int room) {
     return set.collect(events, room, events_for_waiter, [&](Registration& each) { spend(each, epoll); });
   };
@@ -95,8 +96,9 @@ int collect(EpollSet& set, int epoll, epoll_event* events, int most, bool at_ker
   const int kept = looks && set.kernel_waits ? (most + 1) / 2 : 0;
   const int count = ours(most - kept);
   if (set.kernel_members > 0) set.kernel_waits = count == most;
-  if (!looks || count == most) return count;
+  if (!looks || count == most || (count != 0 && kept == 0 && !set.kernel_pace.is_due(at))) return count;
   const int more = real().epoll_wait(epoll, events + count, most - count, 0);
+  set.kernel_pace.note(at, more > 0);
   const int all = more > 0 ? count + merge(set, epoll, events + count, more) : count;
   return all != 0 || kept == 0 ? all : ours(most);
 }
@@ -117,14 +119,14 @@ void adopt_files(EpollSet& set) {
 
 int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanoseconds timeout, const sigset_t* mask) {
   Host& host = Host::get();
-  host.turn_if_due();
+  const Nanoseconds began = host.turn_if_due();
   // Who will sleep anyway is told there of the kernel's.
   const bool sleeps = timeout != 0 && host.is_idle() && !set.is_ready([&](const Entry& each) { return host.events(each); });
-  int ready = collect(set, epoll, events, most, !sleeps);
-  if (ready == 0 && host.turn()) ready = collect(set, epoll, events, most);
+  int ready = collect(set, epoll, events, most, began, !sleeps);
+  if (ready == 0 && host.turn()) ready = collect(set, epoll, events, most, began);
   host.note_look(ready != 0, timeout != 0);
   if (ready != 0 || timeout == 0) return ready;
-  const Nanoseconds until = timeout == kForever ? kForever : host.now() + timeout;
+  const Nanoseconds until = timeout == kForever ? kForever : began + timeout;
   Sleeper& who = Host::this_thread();
   const Hold hold(set);
   while (true) {
@@ -134,7 +136,7 @@ int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanosecond
     const Host::Woken woken = host.wait(who, theirs, host.next_try(set.inherited, until), mask);
     turn.take();
     if (set.inherited) adopt_files(set);
-    ready = collect(set, epoll, events, most, woken != Host::Woken::timed_out || kernel.revents != 0);
+    ready = collect(set, epoll, events, most, host.now(), woken != Host::Woken::timed_out || kernel.revents != 0);
     if (ready != 0) return ready;
     if (woken == Host::Woken::interrupted) return -EINTR;
     if (host.now() >= until) return 0;

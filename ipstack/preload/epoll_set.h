@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ipstack/preload/file.h"
+#include "ipstack/preload/kernel_pace.h"
 
 namespace unet::preload {
 
@@ -68,6 +69,7 @@ class EpollSet : public Entry {
   // Sockets in it, and in sets that are.
   std::vector<File*> files() const;
   int kernel_members = 0;               // how many descriptors of the kernel's were added; closing takes them out untold
+  KernelPace kernel_pace{};
   bool kernel_waits = false;            // its part was not asked last, as ours had filled all that there was room for
   std::vector<Sleeper*> sleepers{};     // threads that wait for what it tells: one gets it (Turn)
   std::vector<Sleeper*> pollers{};      // threads that wait until there is something

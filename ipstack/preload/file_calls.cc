@@ -140,6 +140,7 @@ UNET_PRELOAD ssize_t sendfile(int out, int in, off_t* offset, size_t count) noex
     const Host::Guard guard;
     if (File* const file = ours_under_lock(out)) return static_cast<ssize_t>(answer(send_file(*file, in, offset, count)));
   }
+  KernelPace::note_call();
   return real().sendfile(out, in, offset, count);
 }
 
@@ -158,6 +159,7 @@ UNET_PRELOAD ssize_t splice(int in, off64_t* in_offset, int out, off64_t* out_of
     if (from != nullptr) return static_cast<ssize_t>(answer(splice_out(*from, out, length, waits)));
     if (to != nullptr) return static_cast<ssize_t>(answer(splice_in(in, *to, length, waits)));
   }
+  KernelPace::note_call();
   return real().splice(in, in_offset, out, out_offset, length, flags);
 }
 

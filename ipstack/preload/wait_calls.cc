@@ -7,6 +7,7 @@
 #include "ipstack/preload/calls.h"
 #include "ipstack/preload/few.h"
 #include "ipstack/preload/forks.h"
+#include "ipstack/preload/kernel_pace.h"
 #include "ipstack/sockets/sockaddr.h"
 
 using namespace unet::preload;
@@ -14,6 +15,8 @@ using unet::Nanoseconds;
 using unet::sockets::is_nowhere;
 
 namespace {
+
+constinit thread_local KernelPace kernel_pace{};
 
 // What one call of poll() waits for, split: ours, and the kernel's in an array of their own.
 class Waiting {
@@ -30,10 +33,10 @@ class Waiting {
       if (set != nullptr && (set->has_ours() || host.is_open())) hold(i, *set);
       const bool undecided = file != nullptr && file->is_undecided();
       if (file == nullptr || (!file->is_ours() && !file->lost && !file->waits_back() && !undecided)) {
-        asks_kernel_ = asks_kernel_ || fd >= 0;
+        if (fd >= 0) add_kernels(fd);
         continue;
       }
-      if (file->kernel) asks_kernel_ = true;
+      if (file->kernel) add_kernels(fd);
       else kernel_[i].fd = -1;
       host.serve(*file);
       hold(i, *file);
@@ -52,6 +55,14 @@ class Waiting {
   std::span<pollfd> kernel() noexcept { return asks_kernel_ ? kernel_.all() : std::span<pollfd>(); }
 
   // How many are ready, as poll() says it.
+  int look(Nanoseconds at) {
+    const bool asks = asks_kernel_ && kernel_pace.is_due(at, names_);
+    int ready = look(asks);
+    if (!asks_kernel_ || (ready != 0 && !asks)) return ready;
+    if (!asks) ready = look(true);
+    kernel_pace.note(at, has_kernels(), names_);
+    return ready;
+  }
   int look(bool at_kernel) {
     if (at_kernel && asks_kernel_) real().poll(kernel_.all().data(), all_.size(), 0);
     int ready = 0;
@@ -99,6 +110,14 @@ class Waiting {
   };
 
  private:
+  bool has_kernels() noexcept {
+    const auto all = kernel_.all();
+    return std::any_of(all.begin(), all.end(), [](const pollfd& each) { return each.fd >= 0 && each.revents != 0; });
+  }
+  void add_kernels(int fd) noexcept {
+    asks_kernel_ = true;
+    names_ = names_ * 31 + static_cast<uint32_t>(fd);
+  }
   void hold(size_t at, Entry& entry) noexcept {
     ++entry.holds;
     ours_[at] = &entry;
@@ -126,6 +145,7 @@ class Waiting {
   Few<Entry*> ours_;  // null: the kernel's alone
   size_t end_ = 0;    // behind the last of ours
   bool asks_kernel_ = false;
+  uint32_t names_ = 0;  // which of the kernel's
 };
 
 bool any_ours(const pollfd* all, size_t count) noexcept {
@@ -133,19 +153,26 @@ bool any_ours(const pollfd* all, size_t count) noexcept {
   return std::any_of(all, all + count, [](const pollfd& each) { return Host::get().table().find(each.fd) != nullptr; });
 }
 
+// How long a call may wait; and, as it says at its end, since when it did: 0 if it did not have to.
+struct Patience {
+  const Nanoseconds most;
+  Nanoseconds since = 0;
+};
+
 // Under the lock. -errno.
-int poll_all(Waiting& waiting, Nanoseconds timeout, const sigset_t* mask) {
+int poll_all(Waiting& waiting, Patience& patience, const sigset_t* mask) {
   Host& host = Host::get();
-  host.turn_if_due();
-  int ready = waiting.look(true);
+  const Nanoseconds began = host.turn_if_due();
+  int ready = waiting.look(began);
   if (ready == 0 && host.turn()) ready = waiting.look(false);
-  host.note_look(ready != 0, timeout != 0);
+  host.note_look(ready != 0, patience.most != 0);
   if (ready != 0) return ready;
   Sleeper& who = Host::this_thread();
   // What the mask lets through is told also to who has no time.
   const auto nothing = [&] { return mask != nullptr && host.is_interrupted(who, *mask) ? -EINTR : 0; };
-  if (timeout == 0) return nothing();
-  const Nanoseconds until = timeout == kForever ? kForever : host.now() + timeout;
+  if (patience.most == 0) return nothing();
+  patience.since = began;
+  const Nanoseconds until = patience.most == kForever ? kForever : began + patience.most;
   while (true) {
     Host::Woken woken;
     {
@@ -161,15 +188,16 @@ int poll_all(Waiting& waiting, Nanoseconds timeout, const sigset_t* mask) {
   }
 }
 
-int poll_with(pollfd* all, nfds_t count, Nanoseconds timeout, const sigset_t* mask) {
+int poll_with(pollfd* all, nfds_t count, Patience& patience, const sigset_t* mask) {
   ::pthread_testcancel();
   {
     const Host::Guard guard;
     Waiting waiting(all, count);
-    if (waiting.has_ours()) return static_cast<int>(answer(poll_all(waiting, timeout, mask)));
+    if (waiting.has_ours()) return static_cast<int>(answer(poll_all(waiting, patience, mask)));
   }
-  timespec limit{.tv_sec = static_cast<time_t>(timeout / unet::kSecond), .tv_nsec = static_cast<long>(timeout % unet::kSecond)};
-  return real().ppoll(all, count, timeout == kForever ? nullptr : &limit, mask);
+  patience.since = Host::get().now();
+  timespec limit{.tv_sec = static_cast<time_t>(patience.most / unet::kSecond), .tv_nsec = static_cast<long>(patience.most % unet::kSecond)};
+  return real().ppoll(all, count, patience.most == kForever ? nullptr : &limit, mask);
 }
 
 // What one call of select() names. Its sets have room for a thousand descriptors and mostly few in them: so they are looked at by words.
@@ -261,9 +289,9 @@ bool any_selected(int count, fd_set* read, fd_set* write, fd_set* except) noexce
   return Sets(count, read, write, except).any([&](int fd) { return table.find(fd) != nullptr; });
 }
 
-int select_with(int count, fd_set* read, fd_set* write, fd_set* except, Nanoseconds timeout, const sigset_t* mask) {
+int select_with(int count, fd_set* read, fd_set* write, fd_set* except, Patience& patience, const sigset_t* mask) {
   Selection selection(Sets(count, read, write, except));
-  const int ready = poll_with(selection.all().data(), selection.all().size(), timeout, mask);
+  const int ready = poll_with(selection.all().data(), selection.all().size(), patience, mask);
   if (ready < 0) return ready;
   if (selection.names_nothing()) return static_cast<int>(answer(-EBADF));
   return selection.answer();
@@ -273,25 +301,26 @@ int select_with(int count, fd_set* read, fd_set* write, fd_set* except, Nanoseco
 
 UNET_PRELOAD int poll(pollfd* all, nfds_t count, int timeout_ms) {
   if (!any_ours(all, count)) return real().poll(all, count, timeout_ms);
-  return poll_with(all, count, timeout_ms < 0 ? kForever : static_cast<Nanoseconds>(timeout_ms) * unet::kMillisecond, nullptr);
+  Patience patience{timeout_ms < 0 ? kForever : static_cast<Nanoseconds>(timeout_ms) * unet::kMillisecond};
+  return poll_with(all, count, patience, nullptr);
 }
 
 UNET_PRELOAD int ppoll(pollfd* all, nfds_t count, const timespec* timeout, const sigset_t* mask) {
   if (!any_ours(all, count)) return real().ppoll(all, count, timeout, mask);
   if (timeout != nullptr && !is_valid(*timeout)) return static_cast<int>(answer(-EINVAL));
-  return poll_with(all, count, timeout == nullptr ? kForever : nanoseconds_of(*timeout), mask);
+  Patience patience{timeout == nullptr ? kForever : nanoseconds_of(*timeout)};
+  return poll_with(all, count, patience, mask);
 }
 
 UNET_PRELOAD int select(int count, fd_set* read, fd_set* write, fd_set* except, timeval* timeout) {
   if (!any_selected(count, read, write, except)) return real().select(count, read, write, except, timeout);
   if (timeout != nullptr && (timeout->tv_sec < 0 || timeout->tv_usec < 0)) return static_cast<int>(answer(-EINVAL));
-  const Nanoseconds wanted = timeout == nullptr ? kForever
-                                                : static_cast<Nanoseconds>(timeout->tv_sec) * unet::kSecond +
-                                                      static_cast<Nanoseconds>(timeout->tv_usec) * unet::kMicrosecond;
-  const Nanoseconds began = Host::get().now();
-  const int ready = select_with(count, read, write, except, wanted, nullptr);
-  if (timeout != nullptr) {  // Linux says how much of it is left
-    const Nanoseconds took = Host::get().now() - began, left = took < wanted ? wanted - took : 0;
+  Patience patience{timeout == nullptr ? kForever
+                                       : static_cast<Nanoseconds>(timeout->tv_sec) * unet::kSecond +
+                                             static_cast<Nanoseconds>(timeout->tv_usec) * unet::kMicrosecond};
+  const int ready = select_with(count, read, write, except, patience, nullptr);
+  if (timeout != nullptr && patience.since != 0) {  // Linux says how much of it is left
+    const Nanoseconds took = Host::get().now() - patience.since, left = took < patience.most ? patience.most - took : 0;
     *timeout = {.tv_sec = static_cast<time_t>(left / unet::kSecond),
                 .tv_usec = static_cast<suseconds_t>(left % unet::kSecond / unet::kMicrosecond)};
   }
@@ -301,7 +330,8 @@ UNET_PRELOAD int select(int count, fd_set* read, fd_set* write, fd_set* except, 
 UNET_PRELOAD int pselect(int count, fd_set* read, fd_set* write, fd_set* except, const timespec* timeout, const sigset_t* mask) {
   if (!any_selected(count, read, write, except)) return real().pselect(count, read, write, except, timeout, mask);
   if (timeout != nullptr && !is_valid(*timeout)) return static_cast<int>(answer(-EINVAL));
-  return select_with(count, read, write, except, timeout == nullptr ? kForever : nanoseconds_of(*timeout), mask);
+  Patience patience{timeout == nullptr ? kForever : nanoseconds_of(*timeout)};
+  return select_with(count, read, write, except, patience, mask);
 }
 
 UNET_PRELOAD int __poll_chk(pollfd* all, nfds_t count, int timeout_ms, size_t) { return poll(all, count, timeout_ms); }
