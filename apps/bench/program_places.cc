@@ -11,11 +11,35 @@ namespace unet::bench {
 
 namespace {
 
-// The congestion control of the namespace's kernel; it may lack the module, and then keeps its own.
-Status use_cubic(const std::string& network) {
+constexpr const char* kOfNamespace = "/proc/sys/net/ipv4/tcp_congestion_control";
+constexpr const char* kAllowed = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+
+std::string line_of(const char* file) {
+  std::string line;
+  std::getline(std::ifstream(file), line);
+  return line;
+}
+
+// Says whether it is cubic now that connections in that namespace begin with.
+Result<bool> set_cubic(const std::string& network) {
   auto scope = NamespaceScope::enter(network);
   if (!scope) return tl::unexpected(scope.error());
-  std::ofstream("/proc/sys/net/ipv4/tcp_congestion_control") << "cubic\n";
+  std::ofstream(kOfNamespace) << "cubic\n";
+  return line_of(kOfNamespace) == "cubic";
+}
+
+// A namespace begins with the host's, which may be bbr: over a veth pair that is a third of what cubic has. What a host does not let
+// everybody use, its namespaces cannot have either: it is allowed for as long as it takes to say so.
+Status use_cubic(const std::string& network) {
+  auto is_set = set_cubic(network);
+  if (is_set && !*is_set) {
+    const std::string allowed = line_of(kAllowed);
+    std::ofstream(kAllowed) << allowed << " cubic\n";
+    is_set = set_cubic(network);
+    std::ofstream(kAllowed) << allowed << "\n";
+  }
+  if (!is_set) return tl::unexpected(is_set.error());
+  if (!*is_set) return fail(Errc::unavailable, std::string("the kernel's TCP cannot have cubic in a namespace; see ") + kAllowed);
   return {};
 }
 
