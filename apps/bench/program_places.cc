@@ -65,7 +65,10 @@ Result<ProgramPlace> ProgramPlaces::make(const std::string& path) {
   const ChildPlace at_a{.network = (*pair)->name_a(), .core = cores_.a};
   if (path == kProgramsLoopback) return ProgramPlace{"127.0.0.1", {.network = at_a.network, .core = cores_.b}, at_a, {}};
   if (path == kProgramsLocal) return make_local();
-  if (path != kProgramsVeth) return make_beside_kernel(path == kProgramsFromKernel);
+  if (path != kProgramsVeth) {
+    const bool own = path == kProgramsOwnToKernel || path == kProgramsOwnFromKernel;
+    return make_beside_kernel(path == kProgramsFromKernel || path == kProgramsOwnFromKernel, own);
+  }
   auto veth = (*pair)->add_veth({});
   if (!veth) return tl::unexpected(veth.error());
   return ProgramPlace{veth->address_b, {.network = (*pair)->name_b(), .core = cores_.b}, at_a, {}};
@@ -85,7 +88,7 @@ Result<ProgramPlace> ProgramPlaces::make_local() {
                       {daemons_.back().process()}};
 }
 
-Result<ProgramPlace> ProgramPlaces::make_beside_kernel(bool ours_serve) {
+Result<ProgramPlace> ProgramPlaces::make_beside_kernel(bool ours_serve, bool own) {
   auto wrapper = find_wrapper();
   if (!wrapper) return tl::unexpected(wrapper.error());
   auto veth = namespaces_->add_veth({});
@@ -96,18 +99,24 @@ Result<ProgramPlace> ProgramPlaces::make_beside_kernel(bool ours_serve) {
   auto flushed = run_command({"ip", "-n", our_network, "address", "flush", "dev", interface});
   if (!flushed) return tl::unexpected(flushed.error());
   const std::string ours = veth->address_a.substr(0, veth->address_a.rfind('.')) + ".77";
-  auto scope = NamespaceScope::enter(our_network);
-  if (!scope) return tl::unexpected(scope.error());
-  const int core = engine_core(ours_serve ? cores_.b : cores_.a);
-  auto daemon = Daemon::start_on_wire(core, ours_serve ? "-serves" : "-calls", "packet:iface=" + interface, ours);
-  if (!daemon) return tl::unexpected(daemon.error());
-  daemons_.push_back(std::move(*daemon));
+  const std::string port = "packet:iface=" + interface;
   ProgramPlace place{ours_serve ? ours : veth->address_b,
                      {.network = namespaces_->name_b(), .core = cores_.b},
                      {.network = namespaces_->name_a(), .core = cores_.a},
-                     {daemons_.back().process()}};
+                     {}, own};
   ChildPlace& our_side = ours_serve ? place.server : place.client;
   our_side.wrapper = *wrapper;
+  if (own) {
+    setenv("UNET_EMBEDDED_LIBRARY", find_program("embedded", "libunet_embedded.so").c_str(), 0);
+    our_side.ni = "embedded:" + port + ";ip=0=" + ours + "/24,unprobed";
+    return place;
+  }
+  auto scope = NamespaceScope::enter(our_network);
+  if (!scope) return tl::unexpected(scope.error());
+  auto daemon = Daemon::start_on_wire(engine_core(our_side.core), ours_serve ? "-serves" : "-calls", port, ours);
+  if (!daemon) return tl::unexpected(daemon.error());
+  daemons_.push_back(std::move(*daemon));
+  place.services = {daemons_.back().process()};
   our_side.ni = daemons_.back().ni();
   return place;
 }

@@ -18,6 +18,8 @@ namespace unet::bench {
 constexpr const char* kProgramsLocal = "programs-local";
 constexpr const char* kProgramsToKernel = "programs-to-kernel";
 constexpr const char* kProgramsFromKernel = "programs-from-kernel";
+constexpr const char* kProgramsOwnToKernel = "programs-own-to-kernel";      // with a network interface inside the program
+constexpr const char* kProgramsOwnFromKernel = "programs-own-from-kernel";
 constexpr const char* kProgramsLoopback = "programs-kernel-loopback";
 constexpr const char* kProgramsVeth = "programs-kernel-veth";
 
@@ -25,6 +27,7 @@ struct ProgramPlace {
   std::string address;         // of the server
   ChildPlace server, client;
   std::vector<int> services;   // processes whose time counts, too: unetd
+  bool one_process = false;    // a program's children would have no network interface
 };
 
 // Namespaces and network interfaces are made for the paths that are asked for, and removed with this.
@@ -37,8 +40,8 @@ class ProgramPlaces {
  private:
   Result<ProgramPlace> make(const std::string& path);
   Result<ProgramPlace> make_local();
-  // `ours`: the side whose programs are on our sockets.
-  Result<ProgramPlace> make_beside_kernel(bool ours_serve);
+  // Of which side the programs are on our sockets, and whether the network interface is inside of them, not unetd's.
+  Result<ProgramPlace> make_beside_kernel(bool ours_serve, bool own);
   Result<NamespacePair*> namespaces();
   int engine_core(int ours) const;
 

@@ -202,15 +202,15 @@ const std::vector<BenchProgram>& bench_programs() {
   using Setting = const ProgramSetting&;
   static constexpr SockperfKind kTcp{true, true}, kUdp{false, true}, kTcpBlocked{true, false}, kUdpBlocked{false, false};
   static const std::vector<BenchProgram> programs = {
-      {"iperf3-tcp", {"iperf3"}, "iperf3", [](Setting s, Figures& f) { return run_iperf3(s, 0, f); }},
-      {"iperf3-udp-64", {"iperf3"}, "iperf3", [](Setting s, Figures& f) { return run_iperf3(s, 64, f); }},
-      {"iperf3-udp-1472", {"iperf3"}, "iperf3", [](Setting s, Figures& f) { return run_iperf3(s, 1472, f); }},
-      {"sockperf-tcp", {"sockperf"}, "sockperf", [](Setting s, Figures& f) { return run_sockperf(s, kTcp, f); }},
-      {"sockperf-udp", {"sockperf"}, "sockperf", [](Setting s, Figures& f) { return run_sockperf(s, kUdp, f); }},
-      {"sockperf-tcp-blocked", {"sockperf"}, "sockperf", [](Setting s, Figures& f) { return run_sockperf(s, kTcpBlocked, f); }},
-      {"sockperf-udp-blocked", {"sockperf"}, "sockperf", [](Setting s, Figures& f) { return run_sockperf(s, kUdpBlocked, f); }},
-      {"redis", {"redis-server", "redis-benchmark"}, "redis-server and redis-tools", run_redis},
-      {"wrk", {"nginx", "wrk"}, "nginx-light and wrk", run_wrk},
+      {"iperf3-tcp", {"iperf3"}, "iperf3", false, [](Setting s, Figures& f) { return run_iperf3(s, 0, f); }},
+      {"iperf3-udp-64", {"iperf3"}, "iperf3", false, [](Setting s, Figures& f) { return run_iperf3(s, 64, f); }},
+      {"iperf3-udp-1472", {"iperf3"}, "iperf3", false, [](Setting s, Figures& f) { return run_iperf3(s, 1472, f); }},
+      {"sockperf-tcp", {"sockperf"}, "sockperf", false, [](Setting s, Figures& f) { return run_sockperf(s, kTcp, f); }},
+      {"sockperf-udp", {"sockperf"}, "sockperf", false, [](Setting s, Figures& f) { return run_sockperf(s, kUdp, f); }},
+      {"sockperf-tcp-blocked", {"sockperf"}, "sockperf", false, [](Setting s, Figures& f) { return run_sockperf(s, kTcpBlocked, f); }},
+      {"sockperf-udp-blocked", {"sockperf"}, "sockperf", false, [](Setting s, Figures& f) { return run_sockperf(s, kUdpBlocked, f); }},
+      {"redis", {"redis-server", "redis-benchmark"}, "redis-server and redis-tools", false, run_redis},
+      {"wrk", {"nginx", "wrk"}, "nginx-light and wrk", true, run_wrk},
   };
   return programs;
 }

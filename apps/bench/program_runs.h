@@ -25,6 +25,7 @@ struct BenchProgram {
   const char* name;
   std::vector<const char*> needs;  // programs
   const char* packages;            // Debian's, that have them
+  bool forks;                      // its server serves in a child
   // Adds what it has measured, also of one that fails later.
   Status (*run)(const ProgramSetting& setting, std::vector<ProgramFigure>& figures);
 };

@@ -85,6 +85,7 @@ class Figure {
     if (!place) return leave_out(path, place.error().text);
     const std::string both = std::string(program.name) + ", " + path;
     if (failures_[both] == kFailuresMax) return;
+    if ((*place)->one_process && program.forks) return leave_out(both, "its children would have no network interface");
     port_ = port_ + 1 < kPortsEnd ? static_cast<uint16_t>(port_ + 1) : kFirstPort;
     std::vector<ProgramFigure> figures;
     if (auto run = program.run({**place, directory_.path(), port_, seconds()}, figures); !run) {
@@ -173,6 +174,12 @@ void add_programs(Contenders& contenders) {
       "unet-sockets, the rest as it is; unetd on a third core if there is one", kProgramsLoopback);
   add(kProgramsToKernel, Kind::ours, "other programs: a client on our sockets, a server on the kernel's, over veth", cable, kProgramsVeth);
   add(kProgramsFromKernel, Kind::ours, "other programs: a client on the kernel's sockets, a server on ours, over veth", cable,
+      kProgramsVeth);
+  const char* const own =
+      "the network interface inside the program (embedded:packet:iface=) on a veth pair with its offloads; the kernel's end as above";
+  add(kProgramsOwnToKernel, Kind::ours, "other programs: a client with a network interface of its own, a server on the kernel's", own,
+      kProgramsVeth);
+  add(kProgramsOwnFromKernel, Kind::ours, "other programs: a client on the kernel's sockets, a server with an interface of its own", own,
       kProgramsVeth);
   add(kProgramsLoopback, Kind::kernel, "other programs on the kernel's sockets, loopback", kernel, "");
   add(kProgramsVeth, Kind::kernel, "other programs on the kernel's sockets, over a veth pair with offloads", kernel, "");
