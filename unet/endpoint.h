@@ -249,6 +249,8 @@ class Endpoint {
     --hot_budget_;
     return true;
   }
+  // The next of those that the network interface has put into this endpoint's queue; not an emulated one's.
+  bool receive_queued(Message& message) noexcept { return emulated_ == nullptr && queues_->receive(message); }
   // The head of a message of kind `headed` that has not been released; its peer can still write it.
   Bytes head(const Message& message) const noexcept {
     const auto index = static_cast<uint32_t>(message.channel);

@@ -32,8 +32,8 @@ Result<bool> set_cubic(const std::string& network) {
 // everybody use, its namespaces cannot have either: it is allowed for as long as it takes to say so.
 Status use_cubic(const std::string& network) {
   auto is_set = set_cubic(network);
-  if (is_set && !*is_set) {
-    const std::string allowed = line_of(kAllowed);
+  const std::string allowed = line_of(kAllowed);
+  if (is_set && !*is_set && !allowed.empty()) {
     std::ofstream(kAllowed) << allowed << " cubic\n";
     is_set = set_cubic(network);
     std::ofstream(kAllowed) << allowed << "\n";

@@ -34,6 +34,16 @@ T result_of(T returned) noexcept {
   return returned < 0 ? static_cast<T>(-errno) : returned;
 }
 
+// While a call of the program's is the kernel's, which may make one of its descriptors ready.
+struct AtKernel {
+  AtKernel() noexcept = default;
+  ~AtKernel() {
+    if (!Host::inside()) KernelPace::note_call();
+  }
+  AtKernel(const AtKernel&) = delete;
+  AtKernel& operator=(const AtKernel&) = delete;
+};
+
 // `call` on a file, which is there until it ends, though another thread may close it meanwhile.
 template <typename Call>
 auto holding(File& file, Call call) {

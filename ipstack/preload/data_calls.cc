@@ -31,10 +31,11 @@ bool asks_for_nothing(const msghdr& message) noexcept {
 // else the kernel.
 template <typename MayBecome, typename Ours, typename Kernel>
 auto choose_if(int fd, MayBecome may_become, Ours ours, Kernel kernel) {
-  if (file_of(fd) == nullptr) {
-    KernelPace::note_call();
+  const auto at_kernel = [&] {
+    const AtKernel noted;
     return kernel();
-  }
+  };
+  if (file_of(fd) == nullptr) return at_kernel();
   ::pthread_testcancel();
   {
     const Host::Guard guard;
@@ -44,7 +45,7 @@ auto choose_if(int fd, MayBecome may_become, Ours ours, Kernel kernel) {
       if (result != kLeft) return static_cast<decltype(kernel())>(answer(result));
     }
   }
-  return kernel();
+  return at_kernel();
 }
 template <typename Ours, typename Kernel>
 auto choose(int fd, Ours ours, Kernel kernel) {
@@ -227,7 +228,8 @@ static int64_t refused_at(off64_t at, int flags) noexcept {
 }
 
 UNET_PRELOAD ssize_t preadv64v2(int fd, const iovec* pieces, int count, off64_t at, int flags) {
-  if (file_of(fd) == nullptr) return real().preadv64v2(fd, pieces, count, at, flags);
+  const auto kernel = [&] { return real().preadv64v2(fd, pieces, count, at, flags); };
+  if (file_of(fd) == nullptr) return kernel();
   if (const int64_t why = refused_at(at, flags); why != 0) return static_cast<ssize_t>(answer(why));
   return choose_to_receive(
       fd, (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0,
@@ -236,11 +238,14 @@ UNET_PRELOAD ssize_t preadv64v2(int fd, const iovec* pieces, int count, off64_t 
         msghdr message = message_of(pieces, count);
         return asks_for_nothing(message) ? 0 : receive_message(file, message, (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0);
       },
-      [&] { return real().preadv64v2(fd, pieces, count, at, flags); });
+      kernel);
 }
 
 UNET_PRELOAD ssize_t pwritev64v2(int fd, const iovec* pieces, int count, off64_t at, int flags) {
-  if (file_of(fd) == nullptr) return real().pwritev64v2(fd, pieces, count, at, flags);
+  if (file_of(fd) == nullptr) {
+    const AtKernel noted;
+    return real().pwritev64v2(fd, pieces, count, at, flags);
+  }
   if (const int64_t why = refused_at(at, flags); why != 0) return static_cast<ssize_t>(answer(why));
   return choose(
       fd,

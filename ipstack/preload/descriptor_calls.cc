@@ -127,13 +127,14 @@ int doubled_at(int fd, int to, Call call) {
 }  // namespace
 
 UNET_PRELOAD int close(int fd) {
-  KernelPace::note_call();
+  const AtKernel noted;
   if (is_known(fd)) return close_known(fd);
   if (!Host::inside() && Host::get().is_own(fd)) return static_cast<int>(answer(-EBADF));
   return real().close(fd);
 }
 
 UNET_PRELOAD int close_range(unsigned first, unsigned last, int flags) noexcept {
+  const AtKernel noted;
   if (!Host::inside() && (flags & static_cast<int>(CLOSE_RANGE_CLOEXEC)) == 0) {
     for (unsigned fd = first; fd <= std::min(last, static_cast<unsigned>(Table::kMax - 1)); ++fd) {
       if (is_known(static_cast<int>(fd))) forget(static_cast<int>(fd));
@@ -159,11 +160,13 @@ UNET_PRELOAD int dup(int fd) noexcept {
 }
 
 UNET_PRELOAD int dup2(int fd, int to) noexcept {
+  const AtKernel noted;
   if (fd != to && is_taken(to)) return static_cast<int>(answer(-EBUSY));
   return doubled_at(fd, to, [&] { return real().dup2(fd, to); });
 }
 
 UNET_PRELOAD int dup3(int fd, int to, int flags) noexcept {
+  const AtKernel noted;
   if (fd != to && is_taken(to)) return static_cast<int>(answer(-EBUSY));
   return doubled_at(fd, to, [&] { return real().dup3(fd, to, flags); });
 }

@@ -33,7 +33,7 @@ uint32_t events_for_waiter(Entry& entry) {
 
 // A descriptor of the kernel's, or a socket that is undecided or both's.
 int control_kernel(EpollSet& set, int epoll, int operation, int fd, epoll_event* event) {
-  KernelPace::note_call();
+  const AtKernel noted;
   const int result = real().epoll_ctl(epoll, operation, fd, event);
   if (result == 0 && operation == EPOLL_CTL_ADD) ++set.kernel_members;
   if (result == 0 && operation == EPOLL_CTL_DEL) --set.kernel_members;
@@ -136,6 +136,7 @@ int wait_for(EpollSet& set, int epoll, epoll_event* events, int most, Nanosecond
     const Host::Woken woken = host.wait(who, theirs, host.next_try(set.inherited, until), mask);
     turn.take();
     if (set.inherited) adopt_files(set);
+    if (kernel.revents != 0) set.kernel_pace.expect();
     ready = collect(set, epoll, events, most, host.now(), woken != Host::Woken::timed_out || kernel.revents != 0);
     if (ready != 0) return ready;
     if (woken == Host::Woken::interrupted) return -EINTR;

@@ -140,13 +140,14 @@ UNET_PRELOAD ssize_t sendfile(int out, int in, off_t* offset, size_t count) noex
     const Host::Guard guard;
     if (File* const file = ours_under_lock(out)) return static_cast<ssize_t>(answer(send_file(*file, in, offset, count)));
   }
-  KernelPace::note_call();
+  const AtKernel noted;
   return real().sendfile(out, in, offset, count);
 }
 
 UNET_PRELOAD ssize_t sendfile64(int out, int in, off64_t* offset, size_t count) noexcept { return sendfile(out, in, offset, count); }
 
 UNET_PRELOAD ssize_t splice(int in, off64_t* in_offset, int out, off64_t* out_offset, size_t length, unsigned flags) {
+  const AtKernel noted;
   if (file_of(in) != nullptr || file_of(out) != nullptr) {
     ::pthread_testcancel();
     const Host::Guard guard;
@@ -159,7 +160,6 @@ UNET_PRELOAD ssize_t splice(int in, off64_t* in_offset, int out, off64_t* out_of
     if (from != nullptr) return static_cast<ssize_t>(answer(splice_out(*from, out, length, waits)));
     if (to != nullptr) return static_cast<ssize_t>(answer(splice_in(in, *to, length, waits)));
   }
-  KernelPace::note_call();
   return real().splice(in, in_offset, out, out_offset, length, flags);
 }
 

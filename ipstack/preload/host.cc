@@ -161,6 +161,7 @@ Status Host::open_stack() {
   endpoint_fd_ = *descriptor;
   context_ = std::move(*context);
   sockets_ = std::move(*made);
+  taken_in_ = 0;
   return {};
 }
 
@@ -342,13 +343,13 @@ void Host::share(File& file, int fd) {
   kick_helper();
 }
 
-bool Host::turn(uint32_t most) {
+bool Host::turn(uint32_t neighbours) {
   if (sockets_ == nullptr) return false;
   sockets::Stack& stack = sockets_->stack();
   const Nanoseconds at = now();
   stack.set_time(at);
   sockets::EndpointNetwork& network = sockets_->network();
-  const bool looked = network.poll(stack, most) != 0;
+  const bool looked = network.poll(stack, neighbours) != 0;
   // Calls take in what has come, too.
   const bool came = network.taken_in() != std::exchange(taken_in_, network.taken_in());
   if (looked || stack.is_due() || at - turned_at_ > kTurnEvery) {

@@ -169,7 +169,7 @@ class Host {
   uint32_t events(const Entry& entry) const noexcept;
 
   // Takes in what has come, and tells who waits for it. True: something has.
-  bool turn(uint32_t most = sockets::Sockets::kTurnMost);
+  bool turn(uint32_t neighbours = sockets::EndpointNetwork::kPollMost);
   // turn(), if there was none for a while. Says what time it is.
   Nanoseconds turn_if_due() {
     const Nanoseconds at = now(), passed = at - turned_at_;

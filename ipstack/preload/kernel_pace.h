@@ -1,5 +1,5 @@
 // kernel_pace.h - how often a wait that has something of ours to tell asks for the kernel's part, too: each time would be a system call,
-// which mostly says that there is nothing. Used by poll() and epoll.
+// which mostly says that there is nothing. Used by poll(), select() and epoll.
 #pragma once
 
 #include <atomic>
@@ -11,13 +11,16 @@ namespace unet::preload {
 
 class KernelPace {
  public:
-  // A call of this program's that may have made a descriptor of the kernel's ready: what it has done itself, it expects to be told.
+  // A call of this program's has ended that may have made a descriptor of the kernel's ready: what it has done itself, it expects to be
+  // told.
   static void note_call() noexcept { calls.store(calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
 
   // `what`: of which descriptors, if they may be others than the last time. What another process has done may be told so much later.
   bool is_due(Nanoseconds at, uint32_t what = 0) const noexcept {
     return had_ || at - at_ >= kEvery || what != what_ || calls_ != calls.load(std::memory_order_relaxed);
   }
+  // The kernel has something, as is known otherwise.
+  void expect() noexcept { had_ = true; }
   // Asked; `had`: there was something, which may be still there.
   void note(Nanoseconds at, bool had, uint32_t what = 0) noexcept {
     at_ = at;
@@ -28,7 +31,7 @@ class KernelPace {
 
  private:
   static constexpr Nanoseconds kEvery = 10 * kMicrosecond;
-  static inline std::atomic<uint32_t> calls{0};
+  alignas(64) static inline std::atomic<uint32_t> calls{0};  // any thread's
 
   Nanoseconds at_ = 0;
   bool had_ = false;

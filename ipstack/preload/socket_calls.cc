@@ -215,7 +215,7 @@ UNET_PRELOAD int accept4(int fd, sockaddr* address, socklen_t* length, int flags
 UNET_PRELOAD int accept(int fd, sockaddr* address, socklen_t* length) { return accept4(fd, address, length, 0); }
 
 UNET_PRELOAD int connect(int fd, const sockaddr* address, socklen_t length) {
-  KernelPace::note_call();
+  const AtKernel noted;
   if (file_of(fd) == nullptr) return real().connect(fd, address, length);
   ::pthread_testcancel();
   const Host::Guard guard;
@@ -237,7 +237,7 @@ UNET_PRELOAD int connect(int fd, const sockaddr* address, socklen_t length) {
 }
 
 UNET_PRELOAD int shutdown(int fd, int how) noexcept {
-  KernelPace::note_call();
+  const AtKernel noted;
   if (file_of(fd) == nullptr) return real().shutdown(fd, how);
   const Host::Guard guard;
   File* const file = Host::get().file(fd);

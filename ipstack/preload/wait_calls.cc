@@ -33,10 +33,10 @@ class Waiting {
       if (set != nullptr && (set->has_ours() || host.is_open())) hold(i, *set);
       const bool undecided = file != nullptr && file->is_undecided();
       if (file == nullptr || (!file->is_ours() && !file->lost && !file->waits_back() && !undecided)) {
-        if (fd >= 0) add_kernels(fd);
+        if (fd >= 0) add_kernels(all[i]);
         continue;
       }
-      if (file->kernel) add_kernels(fd);
+      if (file->kernel) add_kernels(all[i]);
       else kernel_[i].fd = -1;
       host.serve(*file);
       hold(i, *file);
@@ -55,7 +55,7 @@ class Waiting {
   std::span<pollfd> kernel() noexcept { return asks_kernel_ ? kernel_.all() : std::span<pollfd>(); }
 
   // How many are ready, as poll() says it.
-  int look(Nanoseconds at) {
+  int look_paced(Nanoseconds at) {
     const bool asks = asks_kernel_ && kernel_pace.is_due(at, names_);
     int ready = look(asks);
     if (!asks_kernel_ || (ready != 0 && !asks)) return ready;
@@ -114,9 +114,10 @@ class Waiting {
     const auto all = kernel_.all();
     return std::any_of(all.begin(), all.end(), [](const pollfd& each) { return each.fd >= 0 && each.revents != 0; });
   }
-  void add_kernels(int fd) noexcept {
+  void add_kernels(const pollfd& one) noexcept {
+    constexpr uint32_t kMix = 0x9E37'79B1;  // 2^32 over the golden ratio: Knuth's multiplier
     asks_kernel_ = true;
-    names_ = names_ * 31 + static_cast<uint32_t>(fd);
+    names_ = (names_ ^ static_cast<uint32_t>(one.fd) ^ static_cast<uint32_t>(one.events) << 20) * kMix;
   }
   void hold(size_t at, Entry& entry) noexcept {
     ++entry.holds;
@@ -145,7 +146,7 @@ class Waiting {
   Few<Entry*> ours_;  // null: the kernel's alone
   size_t end_ = 0;    // behind the last of ours
   bool asks_kernel_ = false;
-  uint32_t names_ = 0;  // which of the kernel's
+  uint32_t names_ = 0;  // which of the kernel's, and for what
 };
 
 bool any_ours(const pollfd* all, size_t count) noexcept {
@@ -163,7 +164,7 @@ struct Patience {
 int poll_all(Waiting& waiting, Patience& patience, const sigset_t* mask) {
   Host& host = Host::get();
   const Nanoseconds began = host.turn_if_due();
-  int ready = waiting.look(began);
+  int ready = waiting.look_paced(began);
   if (ready == 0 && host.turn()) ready = waiting.look(false);
   host.note_look(ready != 0, patience.most != 0);
   if (ready != 0) return ready;

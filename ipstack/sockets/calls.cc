@@ -140,18 +140,18 @@ Sockets::Within Sockets::within(int s) const noexcept {
   return at == within_.end() || !is_known(s) ? Within{} : at->second;
 }
 
-uint32_t Sockets::turn(uint32_t most) {
+uint32_t Sockets::turn(uint32_t neighbours) {
   stack_->set_time(clock_.now());
-  const uint32_t count = network_->poll(*stack_, most);
+  const uint32_t count = network_->poll(*stack_, neighbours);
   stack_->run();
   ran_at_ = clock_.now();
   return count;
 }
 
 uint32_t Sockets::due_intake(bool late) noexcept {
-  constexpr uint64_t kMore = 4;
+  constexpr uint64_t kMore = 4, kMost = EndpointNetwork::kPollMost;
   const uint64_t all = stack_->datagrams_read(), reads = all - std::exchange(reads_seen_, all);
-  return late || reads == 0 ? kTurnMost : static_cast<uint32_t>(std::min<uint64_t>(reads + kMore, kTurnMost));
+  return static_cast<uint32_t>(late || reads == 0 ? kMost : std::min(reads + kMore, kMost));
 }
 
 // Moves the stack on until something may have changed. False: nothing will any longer.

@@ -73,16 +73,14 @@ class Sockets {
 
   Stack& stack() noexcept { return *stack_; }
   EndpointNetwork& network() noexcept { return *network_; }
-  // What has come, at most so many messages, and timers, without a call: about how many messages; 0: none.
-  uint32_t turn(uint32_t most = kTurnMost);
-  // How many of them a turn may take in for a program that finds something without it. Who reads datagrams gets a few more than he has read
-  // since the turn before: what their queue has no room for would only be dropped, and who sends them may as well wait. `late`: the last
-  // turn was long ago.
+  // What has come, of neighbours at most so many messages, and timers, without a call: about how many messages; 0: none.
+  uint32_t turn(uint32_t neighbours = EndpointNetwork::kPollMost);
+  // How many messages of neighbours a turn takes in for a program that finds something without it. Who reads datagrams gets a few more than
+  // he has read since the turn before: what their queue has no room for would only be dropped, and who sends them may as well wait. `late`:
+  // the last turn was long ago.
   uint32_t due_intake(bool late) noexcept;
   // Somebody else has run the stack.
   void note_run(Nanoseconds at) noexcept { ran_at_ = at; }
-
-  static constexpr uint32_t kTurnMost = 64;
 
  private:
   std::optional<int> set_group(int s, int level, int name, const void* value, socklen_t length);

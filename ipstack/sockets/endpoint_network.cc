@@ -94,15 +94,19 @@ void EndpointNetwork::await_taken(uint64_t posted) noexcept {
 
 // ---- what comes
 
-uint32_t EndpointNetwork::poll(Stack& stack, uint32_t most, bool for_answer) {
+uint32_t EndpointNetwork::poll(Stack& stack, uint32_t neighbours, bool for_answer) {
   uint32_t count = 0;
   if (news_ || ++polls_ % kPollsPerLook == 0) {
     look(stack);
     count = 1;  // something may have
   }
   bool near = false;
-  for (Message message; count < most && (near ? endpoint_->receive_next(message) : endpoint_->receive(message)); ++count) {
+  const auto receive = [&](Message& message) {
+    return neighbours == 0 ? endpoint_->receive_queued(message) : near ? endpoint_->receive_next(message) : endpoint_->receive(message);
+  };
+  for (Message message; count < kPollMost && receive(message); ++count) {
     near = for_answer && message.from_local;
+    if (message.from_local) --neighbours;
     const bool kept = take(stack, message);
     const bool alone = count < 2 && message.length <= kShort && endpoint_->would_fetch();
     if (!kept) endpoint_->release(message);

@@ -31,11 +31,13 @@ class EndpointNetwork : public Network {
   static Result<std::unique_ptr<EndpointNetwork>> open(Context& context, const EndpointNetworkOptions& options = {});
   ~EndpointNetwork() override;
 
-  // Brings what has come to the stack, at most about `most` messages; 0: none, nor anything else that a stack is told. The stack has its
-  // time.
-  uint32_t poll(Stack& stack, uint32_t most = 64) { return poll(stack, most, false); }
+  // Brings what has come to the stack, at most about kPollMost messages; 0: none, nor anything else that a stack is told. The stack has
+  // its time. `neighbours`: so many of theirs at most, who wait for room then; the network interface would have none for others.
+  uint32_t poll(Stack& stack, uint32_t neighbours = kPollMost) { return poll(stack, neighbours, false); }
   // The same for one who waits for an answer, and is waited for with the next: behind what a neighbour says it looks at nobody else.
-  uint32_t poll_for_answer(Stack& stack) { return poll(stack, 64, true); }
+  uint32_t poll_for_answer(Stack& stack) { return poll(stack, kPollMost, true); }
+  static constexpr uint32_t kPollMost = 64;
+
   // Until there is something to poll, or room that the stack waits for, at most `timeout`. False: the network interface is gone and no
   // neighbour is left.
   bool wait(const Stack& stack, Nanoseconds timeout);
@@ -83,7 +85,7 @@ class EndpointNetwork : public Network {
   EndpointNetwork(std::unique_ptr<Endpoint> endpoint, Channel ip, const EndpointNetworkOptions& options);
 
   void look(Stack& stack);
-  uint32_t poll(Stack& stack, uint32_t most, bool for_answer);
+  uint32_t poll(Stack& stack, uint32_t neighbours, bool for_answer);
   bool take(Stack& stack, const Message& message);
   bool may_add_neighbour() const noexcept;
   void add_neighbour(Stack& stack, Channel channel);

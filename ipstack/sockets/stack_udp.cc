@@ -211,9 +211,9 @@ int64_t Stack::receive_from(int number, MutableBytes data, Address* from, bool p
   }
   if (peek) return count_peeked(index, copied), static_cast<int64_t>(copied);
   count_read(index, copied);
+  if (bytes.size() < datagram.payload.size()) return part.queue.pop_segment(static_cast<uint32_t>(bytes.size())), copied;
   ++datagrams_read_;
-  if (bytes.size() < datagram.payload.size()) part.queue.pop_segment(static_cast<uint32_t>(bytes.size()));
-  else part.queue.pop();
+  part.queue.pop();
   return static_cast<int64_t>(copied);
 }
 
