@@ -128,6 +128,19 @@ def over_a_wire(unetd, sockets, ours_serve):
 
 
 @contextlib.contextmanager
+def own_interface(sockets, embedded, ours_serve):
+    """The same without unetd: the network interface is inside of our program, which must be one process, and alone."""
+    with directory() as files, Spaces("a", "b") as spaces:
+        wire_with_offloads(spaces)
+        with_loopback(spaces, "a", "b")
+        give_kernel(spaces, KERNELS)
+        ours = Side(spaces["a"], files, [sockets, "embedded:packet:iface=eth0;ip=0=" + ",".join(OUR_ADDRESSES) + ",unprobed"])
+        ours.env["UNET_EMBEDDED_LIBRARY"] = embedded
+        kernel = Side(spaces["b"], files)
+        yield Role(ours, kernel, OURS, files) if ours_serve else Role(kernel, ours, KERNELS, files)
+
+
+@contextlib.contextmanager
 def both_ours(unetd, sockets):
     with directory() as d, directory() as files, Spaces("a") as spaces:
         with_loopback(spaces, "a")
@@ -146,13 +159,15 @@ def both_kernel():
         yield Role(Side(spaces["a"], files), Side(spaces["b"], files), OURS, files)
 
 
-def roles(unetd, sockets):
-    """Name, and what makes it. Without unet-sockets, or as a soak, also the kernel at both ends: what then fails is not ours."""
+def roles(unetd, sockets, embedded, own):
+    """Name, and what makes it. Without unet-sockets, or as a soak, also the kernel at both ends: what then fails is not ours. `own`: who is
+    one process, "server" or "client", and may have the network interface (the library `embedded`) inside of it."""
     found = []
     if os.path.exists(sockets):
         found = [("server ours, client kernel", lambda: over_a_wire(unetd, sockets, True)),
                  ("server kernel, client ours", lambda: over_a_wire(unetd, sockets, False)),
                  ("both ours", lambda: both_ours(unetd, sockets))]
+        found += [(f"{who} ours with its own interface", lambda who=who: own_interface(sockets, embedded, who == "server")) for who in own]
     if not found or "UNET_LONG" in os.environ:
         found.append(("both kernel", both_kernel))
     return found

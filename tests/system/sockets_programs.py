@@ -3,7 +3,7 @@
 # of a kernel's servers over the same wire, and with each other on one host. What comes is compared with what went, where they let one.
 # As a soak (UNET_LONG) with more data, and between two kernels, too.
 #
-# Usage: sockets_programs.py PROGRAM UNETD UNET_SOCKETS   (77: no root, no network namespaces, or no such program)
+# Usage: sockets_programs.py PROGRAM UNETD UNET_SOCKETS LIBUNET_EMBEDDED   (77: no root, no network namespaces, or no such program)
 #
 # Where there is no UNET_SOCKETS both ends are a kernel's, which tries what this file does.
 import contextlib
@@ -361,7 +361,11 @@ PROGRAMS = {  # what is run, and the programs that it takes
 }
 
 
-def main(name, unetd, sockets):
+# Of one process, and one at a time: they may have the network interface inside of them.
+ALONE = {"iperf3": ["server", "client"], "memcached": ["server", "client"], "sockperf": ["server"]}
+
+
+def main(name, unetd, sockets, embedded):
     test, programs = PROGRAMS[name]
     missing = [PACKAGES.get(each, each) for each in programs if not shutil.which(each, path=os.environ["PATH"] + ":/usr/sbin")]
     if missing or not can_be_made():
@@ -374,9 +378,10 @@ def main(name, unetd, sockets):
         with make() as role:
             test(role)
 
-    results = [attempt(f"{name}, {role}", lambda make=make: in_role(make)) for role, make in roles(unetd, sockets)]
+    results = [attempt(f"{name}, {role}", lambda make=make: in_role(make))
+               for role, make in roles(unetd, sockets, embedded, ALONE.get(name, []))]
     return 0 if all(results) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], *map(os.path.abspath, sys.argv[2:4])))
+    sys.exit(main(sys.argv[1], *map(os.path.abspath, sys.argv[2:5])))
