@@ -69,7 +69,7 @@ uint32_t SegmentPort::receive(std::span<ReceivedFrame> frames, Nanoseconds) noex
     ReceivedFrame frame{.data = empty_[i], .length = transfers_[i].length - std::min<uint32_t>(transfers_[i].length, sizeof(VnetHeader)),
                         .handle = empty_[i]};
     bytes += frame.length;
-    if (!keep(transfers_[i], frame)) continue;
+    if (!accept(transfers_[i].header, transfers_[i].cut, empty_[i], frame)) continue;
     empty_[i] = nullptr;
     frames[count++] = frame;
   }
@@ -78,10 +78,9 @@ uint32_t SegmentPort::receive(std::span<ReceivedFrame> frames, Nanoseconds) noex
   return count;
 }
 
-bool SegmentPort::keep(Transfer& transfer, ReceivedFrame& frame) noexcept {
-  if (transfer.cut) return ++counters_.rx_oversize, false;
-  auto* const data = static_cast<std::byte*>(frame.handle);
-  if (frame.length < kEthernetBytes || !take_vnet_header(transfer.header, data, frame)) return ++counters_.rx_bad_header, false;
+bool SegmentPort::accept(const VnetHeader& header, bool cut, std::byte* data, ReceivedFrame& frame) noexcept {
+  if (cut) return ++counters_.rx_oversize, false;
+  if (frame.length < kEthernetBytes || !take_vnet_header(header, data, frame)) return ++counters_.rx_bad_header, false;
   // Those that are longer than the MTU say of which packets they are made.
   if (frame.segment_size == 0 && frame.length > capabilities_.mtu + kEthernetBytes) return ++counters_.rx_oversize, false;
   ++counters_.rx_frames;

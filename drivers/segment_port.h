@@ -2,7 +2,7 @@
 // header in front of each frame, counters; used by packet and tap.
 //
 // A frame sent is read by the kernel where it lies: what the engine wrote, and behind it payload in a client's segment. A frame that
-// arrives is copied once, by the kernel, to memory of the port's.
+// arrives is copied once, by the kernel, to memory of the port's, when this one reads; or a port has it otherwise, and overrides that.
 #pragma once
 
 #include <sys/uio.h>
@@ -22,12 +22,12 @@ class SegmentPort : public Driver {
   ~SegmentPort() override;
 
   const DriverCapabilities& capabilities() const noexcept final { return capabilities_; }
-  uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept final;
-  void release(std::span<const ReceivedFrame> frames) noexcept final;
+  uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override;
+  void release(std::span<const ReceivedFrame> frames) noexcept override;
   uint32_t allocate(std::span<TransmitFrame> frames) noexcept final;
   uint32_t transmit(std::span<TransmitFrame> frames, Nanoseconds now) noexcept final;
   void discard(std::span<const TransmitFrame> frames) noexcept final;
-  int wait_descriptor() const noexcept final { return descriptor_; }
+  int wait_descriptor() const noexcept override { return descriptor_; }
   // The kernel reads any memory of this process's, before transmit() returns.
   bool register_memory(std::span<std::byte>) noexcept final { return true; }
   std::vector<DriverCounter> counters() const override;
@@ -63,13 +63,15 @@ class SegmentPort : public Driver {
   virtual bool is_full(int error) const noexcept = 0;
   static bool may_be_the_frame(int error) noexcept;
   void count_read_error() noexcept { ++counters_.rx_errors; }
+  // Whether a frame that came with this header is one: then it is counted, and the rest of `frame` filled in. `data`: the frame's, to be
+  // written to. `cut`: there was more of it.
+  bool accept(const VnetHeader& header, bool cut, std::byte* data, ReceivedFrame& frame) noexcept;
 
  private:
   struct Counters {
     uint64_t rx_frames = 0, rx_bytes = 0, rx_segments = 0, rx_bad_header = 0, rx_oversize = 0, rx_errors = 0;
     uint64_t tx_frames = 0, tx_bytes = 0, tx_segments = 0, tx_oversize = 0, tx_errors = 0, tx_refused = 0, tx_full = 0;
   };
-  bool keep(Transfer& transfer, ReceivedFrame& frame) noexcept;
   void sent(std::span<TransmitFrame> frames) noexcept;
 
   DriverCapabilities capabilities_;

@@ -6,6 +6,7 @@
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <net/if.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -21,20 +22,30 @@ namespace {
 constexpr int kBufferBytes = 8 << 20;  // what the kernel keeps each way: a hundred segments of 64 KiB
 constexpr int kIgnoreOutgoing = 23;    // PACKET_IGNORE_OUTGOING, of Linux 4.20
 
+// Frames are in one ring or the other. The short ones hold as many as the socket's queue would; 15 of the long ones are 255 pages.
+constexpr PacketRing::Geometry kShorts{.slot_bytes = 2048, .slots = 4096, .per_block = 64};
+constexpr PacketRing::Geometry kLongs{.slot_bytes = 17 * 4096, .slots = 135, .per_block = 15};
+constexpr uint32_t kShortMax = 1800;         // of a frame: less than a slot, in which headers of the kernel's are, too
+constexpr uint32_t kBurstBytes = 256 * 1024;  // so that a burst stays in the cache
+constexpr uint32_t kAny = ~0u;
+
 template <typename T>
 bool set(int socket, int level, int option, const T& value) noexcept {
   return ::setsockopt(socket, level, option, &value, sizeof value) == 0;
 }
 
 // Frames for `station` or groups, of our Ethernet type unless `all_types`. Not what this host sends, and not a VLAN's, whose tag the kernel
-// has taken out: that would look like no VLAN's.
-Status set_filter(int socket, const std::string& port, const MacAddress& station, bool all_types) {
+// has taken out: that would look like no VLAN's. Of at least, and at most, so many bytes.
+Status set_filter(int socket, const std::string& port, const MacAddress& station, bool all_types, uint32_t least, uint32_t most) {
   const uint32_t high = uint32_t{station[0]} << 24 | uint32_t{station[1]} << 16 | uint32_t{station[2]} << 8 | station[3];
   const uint32_t low = uint32_t{station[4]} << 8 | station[5];
   const auto ancillary = [](int what) { return static_cast<uint32_t>(SKF_AD_OFF + what); };
   const uint32_t type = all_types ? 0 : kEtherType;
-  // Jumps count instructions: 13 takes the frame, 14 drops it.
+  // Jumps count instructions: behind the first three, 13 takes the frame and 14 drops it.
   sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
+      BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, least, 0, 15),
+      BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, most, 14, 0),
       /* 0 */ BPF_STMT(BPF_LD | BPF_B | BPF_ABS, ancillary(SKF_AD_PKTTYPE)),
       /* 1 */ BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PACKET_OUTGOING, 12, 0),
       /* 2 */ BPF_STMT(BPF_LD | BPF_B | BPF_ABS, ancillary(SKF_AD_VLAN_TAG_PRESENT)),
@@ -56,9 +67,10 @@ Status set_filter(int socket, const std::string& port, const MacAddress& station
   return {};
 }
 
+// All but its ring, and that it is bound.
 Status set_up(int socket, const std::string& port, const PacketOptions& options, const DriverCapabilities& capabilities) {
   const auto index = static_cast<int>(if_nametoindex(options.interface.c_str()));
-  if (Status status = set_filter(socket, port, capabilities.address, options.all_types); !status) return status;
+  if (Status status = set_filter(socket, port, capabilities.address, options.all_types, 0, kAny); !status) return status;
   constexpr int kYes = 1;
   if (!set(socket, SOL_PACKET, PACKET_VNET_HDR, kYes)) return fail_errno((port + ": PACKET_VNET_HDR").c_str(), errno);
   // What this host sends would be filtered out one by one. PACKET_QDISC_BYPASS is not for this port: past the queueing discipline Linux
@@ -73,10 +85,14 @@ Status set_up(int socket, const std::string& port, const PacketOptions& options,
     groups.mr_type = PACKET_MR_ALLMULTI;
     static_cast<void>(set(socket, SOL_PACKET, PACKET_ADD_MEMBERSHIP, groups));
   }
+  return {};
+}
+
+Status bind_to_interface(int socket, const std::string& port, const PacketOptions& options) {
   sockaddr_ll address{};
   address.sll_family = AF_PACKET;
   address.sll_protocol = htons(options.all_types ? ETH_P_ALL : kEtherType);
-  address.sll_ifindex = index;
+  address.sll_ifindex = static_cast<int>(if_nametoindex(options.interface.c_str()));
   if (::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return fail_errno((port + ": bind").c_str(), errno);
   return {};
 }
@@ -104,15 +120,75 @@ Result<std::unique_ptr<PacketPort>> PacketPort::open(const PacketOptions& option
     ::close(socket);
     return tl::unexpected(claim.error());
   }
-  if (Status status = set_up(socket, port, options, *capabilities); !status) {
+  Status status = set_up(socket, port, options, *capabilities);
+  std::unique_ptr<Rings> rings;
+  if (status) rings = make_rings(socket, port, options, *capabilities);
+  if (status) status = bind_to_interface(socket, port, options);
+  if (!status) {
     ::close(socket);
     return tl::unexpected(status.error());
   }
-  return std::unique_ptr<PacketPort>(new PacketPort(*capabilities, socket, options.interface, std::move(*claim)));
+  return std::unique_ptr<PacketPort>(new PacketPort(*capabilities, socket, std::move(rings), options.interface, std::move(*claim)));
 }
 
-PacketPort::PacketPort(const DriverCapabilities& capabilities, int socket, std::string interface, InterfaceClaim claim)
-    : SegmentPort(capabilities, socket, true), interface_(std::move(interface)), claim_(std::move(claim)) {}
+// Null: the socket has none, and is as it was.
+std::unique_ptr<PacketPort::Rings> PacketPort::make_rings(int socket, const std::string& port, const PacketOptions& options,
+                                                          const DriverCapabilities& capabilities) {
+  auto rings = std::make_unique<Rings>();
+  rings->long_socket = ::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  rings->wait = ::epoll_create1(EPOLL_CLOEXEC);
+  if (rings->long_socket < 0 || rings->wait < 0 || !set_up(rings->long_socket, port, options, capabilities)) return nullptr;
+  for (const int each : {socket, rings->long_socket}) {
+    epoll_event event{.events = EPOLLIN, .data = {.fd = each}};
+    if (::epoll_ctl(rings->wait, EPOLL_CTL_ADD, each, &event) != 0) return nullptr;
+  }
+  const auto takes = [&](int which, uint32_t least, uint32_t most) {
+    return set_filter(which, port, capabilities.address, options.all_types, least, most).has_value();
+  };
+  rings->longs = PacketRing::map(rings->long_socket, kLongs);
+  if (!rings->longs || !takes(rings->long_socket, kShortMax + 1, kAny)) return nullptr;
+  rings->shorts = PacketRing::map(socket, kShorts);
+  if (rings->shorts && takes(socket, 0, kShortMax) && bind_to_interface(rings->long_socket, port, options)) return rings;
+  rings.reset();
+  static_cast<void>(set(socket, SOL_PACKET, PACKET_RX_RING, tpacket_req{}));
+  static_cast<void>(takes(socket, 0, kAny));
+  return nullptr;
+}
+
+PacketPort::Rings::~Rings() {
+  for (const int each : {long_socket, wait}) {
+    if (each >= 0) ::close(each);
+  }
+}
+
+PacketPort::PacketPort(const DriverCapabilities& capabilities, int socket, std::unique_ptr<Rings> rings, std::string interface,
+                       InterfaceClaim claim)
+    : SegmentPort(capabilities, socket, true), interface_(std::move(interface)), claim_(std::move(claim)), rings_(std::move(rings)) {}
+
+uint32_t PacketPort::receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept {
+  if (!rings_) return SegmentPort::receive(frames, now);
+  PacketRing &shorts = *rings_->shorts, &longs = *rings_->longs;
+  uint32_t count = 0, bytes = 0;
+  for (uint32_t looks = 0; looks < kBurst && count < frames.size() && bytes < kBurstBytes; ++looks) {
+    const bool is_short = shorts.has_frame(), is_long = longs.has_frame();
+    if (!is_short && !is_long) break;
+    PacketRing& from = is_short && (!is_long || shorts.came() <= longs.came()) ? shorts : longs;
+    const PacketRing::Arrival arrival = from.take();
+    ReceivedFrame frame{.data = arrival.data, .length = arrival.length, .handle = arrival.slot};
+    if (!accept(arrival.header, arrival.cut || arrival.data == nullptr, arrival.data, frame)) {
+      PacketRing::give_back(arrival.slot);
+      continue;
+    }
+    bytes += frame.length;
+    frames[count++] = frame;
+  }
+  return count;
+}
+
+void PacketPort::release(std::span<const ReceivedFrame> frames) noexcept {
+  if (!rings_) return SegmentPort::release(frames);
+  for (const ReceivedFrame& frame : frames) PacketRing::give_back(frame.handle);
+}
 
 uint32_t PacketPort::read(std::span<Transfer> transfers) noexcept {
   std::array<mmsghdr, kBurst> messages;
@@ -149,9 +225,11 @@ bool PacketPort::is_full(int error) const noexcept {
 
 std::vector<DriverCounter> PacketPort::counters() const {
   std::vector<DriverCounter> all = SegmentPort::counters();
-  tpacket_stats kernel{};
-  socklen_t length = sizeof kernel;
-  if (::getsockopt(descriptor(), SOL_PACKET, PACKET_STATISTICS, &kernel, &length) == 0) missed_ += kernel.tp_drops;
+  for (const int socket : {descriptor(), rings_ ? rings_->long_socket : -1}) {
+    tpacket_stats kernel{};
+    socklen_t length = sizeof kernel;
+    if (::getsockopt(socket, SOL_PACKET, PACKET_STATISTICS, &kernel, &length) == 0) missed_ += kernel.tp_drops;
+  }
   all.push_back({"rx_missed", missed_});
   return all;
 }

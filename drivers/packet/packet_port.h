@@ -5,14 +5,16 @@
 // gathered. So IP is here as fast as it can be over an interface that the kernel keeps; pcap:iface= knows no segments, but takes wrappers
 // that look into frames, and gives other frames as they were on the wire.
 //
-// Bursts are one system call each way. If the interface goes down frames are lost and counted; when it comes up again they pass. Who
-// deletes the interface has to open the port anew.
+// What arrives the kernel puts into two rings of memory, for short frames and long ones (packet_ring.h); where it has no memory for them it
+// keeps it in the socket's queue. What is sent is a system call a burst. If the interface goes down frames are lost and counted; when it
+// comes up again they pass. Who deletes the interface has to open the port anew.
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "drivers/interface_claim.h"
+#include "drivers/packet/packet_ring.h"
 #include "drivers/segment_port.h"
 #include "unet/base/result.h"
 
@@ -29,18 +31,34 @@ class PacketPort final : public SegmentPort {
   // Errors: not_found (no such interface), already_exists (another port has it), unavailable (it is down), not_permitted, invalid_argument.
   static Result<std::unique_ptr<PacketPort>> open(const PacketOptions& options);
 
-  // SegmentPort's, and rx_missed: what the socket had no room for.
+  uint32_t receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept override;
+  void release(std::span<const ReceivedFrame> frames) noexcept override;
+  int wait_descriptor() const noexcept override { return rings_ ? rings_->wait : descriptor(); }
+  // SegmentPort's, and rx_missed: what the socket, or a ring, had no room for.
   std::vector<DriverCounter> counters() const override;
   std::string description() const override;
 
  private:
-  PacketPort(const DriverCapabilities& capabilities, int socket, std::string interface, InterfaceClaim claim);
+  // The port's own socket gets short frames then, and sends; `long_socket` long ones. `wait` is readable when either has any.
+  struct Rings {
+    Rings() noexcept = default;
+    ~Rings();
+    Rings(const Rings&) = delete;
+    Rings& operator=(const Rings&) = delete;
+
+    int long_socket = -1, wait = -1;
+    std::unique_ptr<PacketRing> shorts, longs;
+  };
+  static std::unique_ptr<Rings> make_rings(int socket, const std::string& port, const PacketOptions& options,
+                                           const DriverCapabilities& capabilities);
+  PacketPort(const DriverCapabilities& capabilities, int socket, std::unique_ptr<Rings> rings, std::string interface, InterfaceClaim claim);
   uint32_t read(std::span<Transfer> transfers) noexcept override;
   int write(std::span<Transfer> transfers) noexcept override;
   bool is_full(int error) const noexcept override;
 
   const std::string interface_;
   const InterfaceClaim claim_;
+  const std::unique_ptr<Rings> rings_;
   mutable uint64_t missed_ = 0;  // the kernel's count begins anew each time it is read
 };
 
