@@ -12,6 +12,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "drivers/kernel_interface.h"
 #include "unet/wire.h"
@@ -22,12 +23,22 @@ namespace {
 constexpr int kBufferBytes = 8 << 20;  // what the kernel keeps each way: a hundred segments of 64 KiB
 constexpr int kIgnoreOutgoing = 23;    // PACKET_IGNORE_OUTGOING, of Linux 4.20
 
-// Frames are in one ring or the other. The short ones hold as many as the socket's queue would; 15 of the long ones are 255 pages.
-constexpr PacketRing::Geometry kShorts{.slot_bytes = 2048, .slots = 4096, .per_block = 64};
+// Frames are in one ring or the other. The short ones, of the MTU, hold as many bytes as the socket's queue would; 15 of the long ones are
+// 255 pages.
+constexpr uint32_t kShortsBytes = 8 << 20, kShortsBlock = 128 * 1024;
+constexpr uint32_t kSlotHead = 248;          // of a slot's bytes: more than the kernel's own, in front of a frame
 constexpr PacketRing::Geometry kLongs{.slot_bytes = 17 * 4096, .slots = 135, .per_block = 15};
-constexpr uint32_t kShortMax = 1800;         // of a frame: less than a slot, in which headers of the kernel's are, too
 constexpr uint32_t kBurstBytes = 256 * 1024;  // so that a burst stays in the cache
+constexpr uint32_t kLooksMax = 1024;          // at frames of which all are refused
+constexpr Nanoseconds kLookAfterEvery = 20 * kMillisecond;
+constexpr uint32_t kRenewalsMax = 3;
 constexpr uint32_t kAny = ~0u;
+
+PacketRing::Geometry shorts_for(uint32_t mtu) noexcept {
+  uint32_t bytes = 2048;
+  while (bytes < kShortsBlock && bytes - kSlotHead < mtu + 14) bytes *= 2;
+  return {.slot_bytes = bytes, .slots = kShortsBytes / bytes, .per_block = kShortsBlock / bytes};
+}
 
 template <typename T>
 bool set(int socket, int level, int option, const T& value) noexcept {
@@ -122,58 +133,73 @@ Result<std::unique_ptr<PacketPort>> PacketPort::open(const PacketOptions& option
   }
   Status status = set_up(socket, port, options, *capabilities);
   std::unique_ptr<Rings> rings;
-  if (status) rings = make_rings(socket, port, options, *capabilities);
+  if (status) {
+    auto made = make_rings(socket, port, options, *capabilities);
+    if (made) rings = std::move(*made);
+    else status = tl::unexpected(made.error());
+  }
   if (status) status = bind_to_interface(socket, port, options);
   if (!status) {
     ::close(socket);
     return tl::unexpected(status.error());
   }
-  return std::unique_ptr<PacketPort>(new PacketPort(*capabilities, socket, std::move(rings), options.interface, std::move(*claim)));
+  return std::unique_ptr<PacketPort>(new PacketPort(*capabilities, socket, std::move(rings), options, std::move(*claim)));
 }
 
-// Null: the socket has none, and is as it was.
-std::unique_ptr<PacketPort::Rings> PacketPort::make_rings(int socket, const std::string& port, const PacketOptions& options,
-                                                          const DriverCapabilities& capabilities) {
+Result<std::unique_ptr<PacketPort::Rings>> PacketPort::make_rings(int socket, const std::string& port, const PacketOptions& options,
+                                                                  const DriverCapabilities& capabilities) {
   auto rings = std::make_unique<Rings>();
-  rings->long_socket = ::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  Rings::Ring &shorts = rings->shorts, &longs = rings->longs;
+  shorts.socket = socket;
+  longs.socket = ::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   rings->wait = ::epoll_create1(EPOLL_CLOEXEC);
-  if (rings->long_socket < 0 || rings->wait < 0 || !set_up(rings->long_socket, port, options, capabilities)) return nullptr;
-  for (const int each : {socket, rings->long_socket}) {
+  if (longs.socket < 0 || rings->wait < 0 || !set_up(longs.socket, port, options, capabilities)) return nullptr;
+  for (const int each : {socket, longs.socket}) {
     epoll_event event{.events = EPOLLIN, .data = {.fd = each}};
     if (::epoll_ctl(rings->wait, EPOLL_CTL_ADD, each, &event) != 0) return nullptr;
   }
+  const PacketRing::Geometry geometry = shorts_for(capabilities.mtu);
   const auto takes = [&](int which, uint32_t least, uint32_t most) {
-    return set_filter(which, port, capabilities.address, options.all_types, least, most).has_value();
+    return set_filter(which, port, capabilities.address, options.all_types, least, most);
   };
-  rings->longs = PacketRing::map(rings->long_socket, kLongs);
-  if (!rings->longs || !takes(rings->long_socket, kShortMax + 1, kAny)) return nullptr;
-  rings->shorts = PacketRing::map(socket, kShorts);
-  if (rings->shorts && takes(socket, 0, kShortMax) && bind_to_interface(rings->long_socket, port, options)) return rings;
+  const uint32_t short_most = geometry.slot_bytes - kSlotHead;
+  longs.ring = PacketRing::map(longs.socket, kLongs);
+  if (!longs.ring || !takes(longs.socket, short_most + 1, kAny)) return nullptr;
+  shorts.ring = PacketRing::map(socket, geometry);
+  if (shorts.ring && takes(socket, 0, short_most) && bind_to_interface(longs.socket, port, options)) return rings;
   rings.reset();
-  static_cast<void>(set(socket, SOL_PACKET, PACKET_RX_RING, tpacket_req{}));
-  static_cast<void>(takes(socket, 0, kAny));
+  if (!set(socket, SOL_PACKET, PACKET_RX_RING, tpacket_req{})) return fail_errno((port + ": PACKET_RX_RING").c_str(), errno);
+  if (Status status = takes(socket, 0, kAny); !status) return tl::unexpected(status.error());
   return nullptr;
 }
 
 PacketPort::Rings::~Rings() {
-  for (const int each : {long_socket, wait}) {
+  for (const int each : {longs.socket, wait}) {
     if (each >= 0) ::close(each);
   }
 }
 
-PacketPort::PacketPort(const DriverCapabilities& capabilities, int socket, std::unique_ptr<Rings> rings, std::string interface,
+PacketPort::PacketPort(const DriverCapabilities& capabilities, int socket, std::unique_ptr<Rings> rings, const PacketOptions& options,
                        InterfaceClaim claim)
-    : SegmentPort(capabilities, socket, true), interface_(std::move(interface)), claim_(std::move(claim)), rings_(std::move(rings)) {}
+    : SegmentPort(capabilities, socket, true),
+      interface_(options.interface),
+      all_types_(options.all_types),
+      claim_(std::move(claim)),
+      rings_(std::move(rings)) {}
 
 uint32_t PacketPort::receive(std::span<ReceivedFrame> frames, Nanoseconds now) noexcept {
-  if (!rings_) return SegmentPort::receive(frames, now);
-  PacketRing &shorts = *rings_->shorts, &longs = *rings_->longs;
+  if (!has_rings()) return SegmentPort::receive(frames, now);
+  Rings &rings = *rings_;
   uint32_t count = 0, bytes = 0;
-  for (uint32_t looks = 0; looks < kBurst && count < frames.size() && bytes < kBurstBytes; ++looks) {
-    const bool is_short = shorts.has_frame(), is_long = longs.has_frame();
+  for (uint32_t looks = 0; count < frames.size() && bytes < kBurstBytes && looks < (count == 0 ? kLooksMax : kBurst); ++looks) {
+    bool is_long = rings.longs.ring->has_frame();
+    const bool is_short = rings.shorts.ring->has_frame();
+    if (is_short && !is_long) is_long = rings.longs.ring->has_frame();  // one that came before it, behind our look
     if (!is_short && !is_long) break;
-    PacketRing& from = is_short && (!is_long || shorts.came() <= longs.came()) ? shorts : longs;
-    const PacketRing::Arrival arrival = from.take();
+    const bool first = is_short && (!is_long || rings.shorts.ring->came() <= rings.longs.ring->came());
+    Rings::Ring& from = first ? rings.shorts : rings.longs;
+    from.dropped = false;
+    const PacketRing::Arrival arrival = from.ring->take();
     ReceivedFrame frame{.data = arrival.data, .length = arrival.length, .handle = arrival.slot};
     if (!accept(arrival.header, arrival.cut || arrival.data == nullptr, arrival.data, frame)) {
       PacketRing::give_back(arrival.slot);
@@ -182,12 +208,58 @@ uint32_t PacketPort::receive(std::span<ReceivedFrame> frames, Nanoseconds now) n
     bytes += frame.length;
     frames[count++] = frame;
   }
+  if (count == 0 && now - rings.looked_at >= kLookAfterEvery) {
+    rings.looked_at = now;
+    look_after(rings.shorts);
+    look_after(rings.longs);
+    if (rings.renewals > kRenewalsMax) give_up_rings();
+  }
+  rings.taken += count;
   return count;
 }
 
+// Linux (6.18) forgets to let go of a slot when a frame comes that no struct virtio_net_hdr can describe, as segments of SCTP: it drops
+// that frame and, from then on, all others. So a ring that drops while it is empty is made anew; on a wire that has such frames again and
+// again the port does without.
+void PacketPort::look_after(Rings::Ring& each) noexcept {
+  int error = 0;
+  socklen_t length = sizeof error;
+  if (::getsockopt(each.socket, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error != 0) count_read_error();  // the interface went down
+  note_drops(each);
+  const bool drops = std::exchange(each.drops, 0) != 0 && !each.ring->has_frame();
+  const bool is_stuck = drops && std::exchange(each.dropped, drops) && rings_->taken == 0;
+  if (!is_stuck && each.ring->is_mapped()) return;
+  each.dropped = false;
+  ++rings_->renewals;
+  static_cast<void>(each.ring->renew());  // or the next time
+}
+
+void PacketPort::give_up_rings() noexcept {
+  if (rings_->taken != 0) return;
+  // The error has nobody to be told to: what is not done now is tried again.
+  if (!set_filter(descriptor(), interface_, capabilities().address, all_types_, 0, kAny)) return;
+  rings_->shorts.ring->unmap();
+  if (!set(descriptor(), SOL_PACKET, PACKET_RX_RING, tpacket_req{})) return;
+  ::close(std::exchange(rings_->longs.socket, -1));
+  rings_->given_up = true;
+}
+
+uint64_t PacketPort::take_drops(int socket) const noexcept {
+  tpacket_stats kernel{};
+  socklen_t length = sizeof kernel;
+  return ::getsockopt(socket, SOL_PACKET, PACKET_STATISTICS, &kernel, &length) == 0 ? kernel.tp_drops : 0;
+}
+
+void PacketPort::note_drops(Rings::Ring& each) const noexcept {
+  const uint64_t drops = take_drops(each.socket);
+  missed_ += drops;
+  each.drops += drops;
+}
+
 void PacketPort::release(std::span<const ReceivedFrame> frames) noexcept {
-  if (!rings_) return SegmentPort::release(frames);
+  if (!has_rings()) return SegmentPort::release(frames);
   for (const ReceivedFrame& frame : frames) PacketRing::give_back(frame.handle);
+  rings_->taken -= static_cast<uint32_t>(frames.size());
 }
 
 uint32_t PacketPort::read(std::span<Transfer> transfers) noexcept {
@@ -225,18 +297,16 @@ bool PacketPort::is_full(int error) const noexcept {
 
 std::vector<DriverCounter> PacketPort::counters() const {
   std::vector<DriverCounter> all = SegmentPort::counters();
-  for (const int socket : {descriptor(), rings_ ? rings_->long_socket : -1}) {
-    tpacket_stats kernel{};
-    socklen_t length = sizeof kernel;
-    if (::getsockopt(socket, SOL_PACKET, PACKET_STATISTICS, &kernel, &length) == 0) missed_ += kernel.tp_drops;
-  }
+  if (has_rings()) note_drops(rings_->shorts), note_drops(rings_->longs);
+  else missed_ += take_drops(descriptor());
   all.push_back({"rx_missed", missed_});
   return all;
 }
 
 std::string PacketPort::description() const {
   const std::string mtu = std::to_string(capabilities().mtu);
-  return "packet:iface=" + interface_ + " " + to_text(capabilities().address) + " mtu " + mtu + claim_.remark();
+  return "packet:iface=" + interface_ + " " + to_text(capabilities().address) + " mtu " + mtu + (has_rings() ? "" : ", without rings") +
+         claim_.remark();
 }
 
 }  // namespace unet::drivers

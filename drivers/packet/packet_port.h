@@ -46,17 +46,35 @@ class PacketPort final : public SegmentPort {
     Rings(const Rings&) = delete;
     Rings& operator=(const Rings&) = delete;
 
-    int long_socket = -1, wait = -1;
-    std::unique_ptr<PacketRing> shorts, longs;
+    struct Ring {
+      int socket = -1;
+      std::unique_ptr<PacketRing> ring;
+      uint64_t drops = 0;     // since look_after()
+      bool dropped = false;   // before that, and nothing has come since
+    };
+    Ring shorts, longs;
+    int wait = -1;
+    uint32_t taken = 0;       // slots that the engine has
+    uint32_t renewals = 0;
+    bool given_up = false;    // frames are in the queue of the port's own socket
+    Nanoseconds looked_at = 0;
   };
-  static std::unique_ptr<Rings> make_rings(int socket, const std::string& port, const PacketOptions& options,
-                                           const DriverCapabilities& capabilities);
-  PacketPort(const DriverCapabilities& capabilities, int socket, std::unique_ptr<Rings> rings, std::string interface, InterfaceClaim claim);
+  // Null if there can be none; errors: what the socket cannot be without them either.
+  static Result<std::unique_ptr<Rings>> make_rings(int socket, const std::string& port, const PacketOptions& options,
+                                                   const DriverCapabilities& capabilities);
+  bool has_rings() const noexcept { return rings_ != nullptr && !rings_->given_up; }
+  void look_after(Rings::Ring& each) noexcept;
+  void give_up_rings() noexcept;
+  uint64_t take_drops(int socket) const noexcept;
+  void note_drops(Rings::Ring& each) const noexcept;
+  PacketPort(const DriverCapabilities& capabilities, int socket, std::unique_ptr<Rings> rings, const PacketOptions& options,
+             InterfaceClaim claim);
   uint32_t read(std::span<Transfer> transfers) noexcept override;
   int write(std::span<Transfer> transfers) noexcept override;
   bool is_full(int error) const noexcept override;
 
   const std::string interface_;
+  const bool all_types_;
   const InterfaceClaim claim_;
   const std::unique_ptr<Rings> rings_;
   mutable uint64_t missed_ = 0;  // the kernel's count begins anew each time it is read

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 namespace unet::drivers {
 namespace {
@@ -24,19 +25,38 @@ size_t bytes_of(const PacketRing::Geometry& geometry) noexcept { return size_t{g
 
 std::unique_ptr<PacketRing> PacketRing::map(int socket, const Geometry& geometry) {
   const int version = TPACKET_V2;
-  const tpacket_req request{.tp_block_size = geometry.slot_bytes * geometry.per_block, .tp_block_nr = geometry.slots / geometry.per_block,
-                            .tp_frame_size = geometry.slot_bytes, .tp_frame_nr = geometry.slots};
   if (::setsockopt(socket, SOL_PACKET, PACKET_VERSION, &version, sizeof version) != 0) return nullptr;
-  if (::setsockopt(socket, SOL_PACKET, PACKET_RX_RING, &request, sizeof request) != 0) return nullptr;
-  void* const memory = ::mmap(nullptr, bytes_of(geometry), PROT_READ | PROT_WRITE, MAP_SHARED, socket, 0);
-  if (memory == MAP_FAILED) return nullptr;
-  static_cast<void>(::madvise(memory, bytes_of(geometry), MADV_DONTFORK));  // a child has no use for it
-  return std::unique_ptr<PacketRing>(new PacketRing(static_cast<std::byte*>(memory), geometry));
+  std::unique_ptr<PacketRing> ring(new PacketRing(socket, geometry));
+  return ring->map() ? std::move(ring) : nullptr;
 }
 
-PacketRing::~PacketRing() { ::munmap(memory_, bytes_of(geometry_)); }
+bool PacketRing::map() noexcept {
+  const tpacket_req request{.tp_block_size = geometry_.slot_bytes * geometry_.per_block,
+                            .tp_block_nr = geometry_.slots / geometry_.per_block, .tp_frame_size = geometry_.slot_bytes,
+                            .tp_frame_nr = geometry_.slots};
+  if (::setsockopt(socket_, SOL_PACKET, PACKET_RX_RING, &request, sizeof request) != 0) return false;
+  void* const memory = ::mmap(nullptr, bytes_of(geometry_), PROT_READ | PROT_WRITE, MAP_SHARED, socket_, 0);
+  if (memory == MAP_FAILED) return false;
+  static_cast<void>(::madvise(memory, bytes_of(geometry_), MADV_DONTFORK));  // a child has no use for it
+  memory_ = static_cast<std::byte*>(memory);
+  return true;
+}
 
-bool PacketRing::has_frame() const noexcept { return (status_of(next()) & TP_STATUS_USER) != 0; }
+void PacketRing::unmap() noexcept {
+  if (memory_ != nullptr) ::munmap(memory_, bytes_of(geometry_));
+  memory_ = nullptr;
+}
+
+bool PacketRing::renew() noexcept {
+  unmap();
+  at_ = 0;
+  const tpacket_req none{};
+  return ::setsockopt(socket_, SOL_PACKET, PACKET_RX_RING, &none, sizeof none) == 0 && map();
+}
+
+PacketRing::~PacketRing() { unmap(); }
+
+bool PacketRing::has_frame() const noexcept { return is_mapped() && (status_of(next()) & TP_STATUS_USER) != 0; }
 
 uint64_t PacketRing::came() const noexcept {
   const tpacket2_hdr& head = head_of(next());

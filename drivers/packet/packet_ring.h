@@ -32,6 +32,10 @@ class PacketRing {
 
   // The socket has its header (PACKET_VNET_HDR), and is not bound yet. Null: this kernel, or its memory, does not do it; errno says why.
   static std::unique_ptr<PacketRing> map(int socket, const Geometry& geometry);
+  // Makes it anew: no slot is taken, and frames that it had are lost. False: it has no memory, and so no frames, until that works.
+  bool renew() noexcept;
+  void unmap() noexcept;
+  bool is_mapped() const noexcept { return memory_ != nullptr; }
   PacketRing(const PacketRing&) = delete;
   PacketRing& operator=(const PacketRing&) = delete;
   ~PacketRing();
@@ -47,11 +51,13 @@ class PacketRing {
   static void give_back(void* slot) noexcept;
 
  private:
-  PacketRing(std::byte* memory, const Geometry& geometry) noexcept : memory_(memory), geometry_(geometry) {}
+  PacketRing(int socket, const Geometry& geometry) noexcept : socket_(socket), geometry_(geometry) {}
+  bool map() noexcept;
   std::byte* next() const noexcept { return memory_ + size_t{geometry_.slot_bytes} * at_; }
 
-  std::byte* const memory_;
+  const int socket_;  // its owner's
   const Geometry geometry_;
+  std::byte* memory_ = nullptr;
   uint32_t at_ = 0;
 };
 
