@@ -78,6 +78,13 @@ Status set_filter(int socket, const std::string& port, const MacAddress& station
   return {};
 }
 
+// Since the last time.
+uint64_t take_drops(int socket) noexcept {
+  tpacket_stats kernel{};
+  socklen_t length = sizeof kernel;
+  return ::getsockopt(socket, SOL_PACKET, PACKET_STATISTICS, &kernel, &length) == 0 ? kernel.tp_drops : 0;
+}
+
 // All but its ring, and that it is bound.
 Status set_up(int socket, const std::string& port, const PacketOptions& options, const DriverCapabilities& capabilities) {
   const auto index = static_cast<int>(if_nametoindex(options.interface.c_str()));
@@ -242,12 +249,6 @@ void PacketPort::give_up_rings() noexcept {
   if (!set(descriptor(), SOL_PACKET, PACKET_RX_RING, tpacket_req{})) return;
   ::close(std::exchange(rings_->longs.socket, -1));
   rings_->given_up = true;
-}
-
-uint64_t PacketPort::take_drops(int socket) const noexcept {
-  tpacket_stats kernel{};
-  socklen_t length = sizeof kernel;
-  return ::getsockopt(socket, SOL_PACKET, PACKET_STATISTICS, &kernel, &length) == 0 ? kernel.tp_drops : 0;
 }
 
 void PacketPort::note_drops(Rings::Ring& each) const noexcept {

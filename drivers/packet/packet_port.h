@@ -39,7 +39,7 @@ class PacketPort final : public SegmentPort {
   std::string description() const override;
 
  private:
-  // The port's own socket gets short frames then, and sends; `long_socket` long ones. `wait` is readable when either has any.
+  // The port's own socket gets short frames then, and sends; one more gets long ones. `wait` is readable when either has any.
   struct Rings {
     Rings() noexcept = default;
     ~Rings();
@@ -65,7 +65,6 @@ class PacketPort final : public SegmentPort {
   bool has_rings() const noexcept { return rings_ != nullptr && !rings_->given_up; }
   void look_after(Rings::Ring& each) noexcept;
   void give_up_rings() noexcept;
-  uint64_t take_drops(int socket) const noexcept;
   void note_drops(Rings::Ring& each) const noexcept;
   PacketPort(const DriverCapabilities& capabilities, int socket, std::unique_ptr<Rings> rings, const PacketOptions& options,
              InterfaceClaim claim);

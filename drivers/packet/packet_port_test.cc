@@ -73,18 +73,26 @@ class Tap {
   ifreq request_{};
 };
 
-// Marks of those that come within a second, at most so many; by the port's clock more time passes.
+// Marks of those that are there; by the port's clock a millisecond passes.
+std::vector<uint8_t> look(PacketPort& port, Nanoseconds& now, std::vector<uint32_t>* lengths = nullptr) {
+  std::array<ReceivedFrame, 16> frames;
+  const auto came = std::span(frames).first(port.receive(frames, now += kMillisecond));
+  std::vector<uint8_t> marks;
+  for (const ReceivedFrame& frame : came) {
+    marks.push_back(static_cast<uint8_t>(frame.data[frame.length - 1]));
+    if (lengths != nullptr) lengths->push_back(frame.length);
+  }
+  port.release(came);
+  return marks;
+}
+
+// Of those that come within a second, at most about so many.
 std::vector<uint8_t> receive(PacketPort& port, size_t most, Nanoseconds& now, std::vector<uint32_t>* lengths = nullptr) {
   std::vector<uint8_t> marks;
   for (int tries = 0; tries < 1000 && marks.size() < most; ++tries) {
-    std::array<ReceivedFrame, 16> frames;
-    const uint32_t count = port.receive(frames, now += kMillisecond);
-    for (const ReceivedFrame& frame : std::span(frames).first(count)) {
-      marks.push_back(static_cast<uint8_t>(frame.data[frame.length - 1]));
-      if (lengths != nullptr) lengths->push_back(frame.length);
-    }
-    port.release(std::span<const ReceivedFrame>(frames).first(count));
-    if (count == 0) ::usleep(1000);
+    const std::vector<uint8_t> came = look(port, now, lengths);
+    marks.insert(marks.end(), came.begin(), came.end());
+    if (came.empty()) ::usleep(1000);
   }
   return marks;
 }
@@ -144,12 +152,7 @@ TEST_CASE("a frame that the kernel cannot describe stops its ring for some milli
   std::vector<uint8_t> came;
   for (uint8_t i = 10; i < 200 && came.empty(); ++i) {
     tap.send(8042, i, 1000, VnetHeader::kUdp);
-    for (int tries = 0; tries < 30 && came.empty(); ++tries) {
-      std::array<ReceivedFrame, 4> frames;
-      const uint32_t count = (*port)->receive(frames, now += kMillisecond);
-      if (count != 0) came.push_back(static_cast<uint8_t>(frames[0].data[frames[0].length - 1]));
-      (*port)->release(std::span<const ReceivedFrame>(frames).first(count));
-    }
+    for (int tries = 0; tries < 30 && came.empty(); ++tries) came = look(**port, now);
   }
   CHECK(came.size() == 1);
   tap.send(8042, 7, 1000, VnetHeader::kUdp);
@@ -166,11 +169,7 @@ TEST_CASE("on a wire that has such frames again and again the port does without 
   const auto is_without = [&] { return (*port)->description().find("without rings") != std::string::npos; };
   for (uint32_t i = 0; i < 1000 && !is_without(); ++i) {
     tap.send(8042, 1, 1000, i % 10 == 0 ? kUdpFragments : VnetHeader::kUdp);
-    for (int looks = 0; looks < 10; ++looks) {
-      std::array<ReceivedFrame, 4> frames;
-      const uint32_t count = (*port)->receive(frames, now += kMillisecond);
-      (*port)->release(std::span<const ReceivedFrame>(frames).first(count));
-    }
+    for (int looks = 0; looks < 10; ++looks) look(**port, now);
   }
   CHECK(is_without());
   const int waits = (*port)->wait_descriptor();

@@ -8,6 +8,7 @@
 #include <ctime>
 
 #include "ipstack/preload/host.h"
+#include "ipstack/preload/kernel_pace.h"
 #include "ipstack/preload/placement.h"
 #include "ipstack/preload/real.h"
 

@@ -27,15 +27,17 @@ bool asks_for_nothing(const msghdr& message) noexcept {
   return std::all_of(message.msg_iov, message.msg_iov + message.msg_iovlen, [](const iovec& each) { return each.iov_len == 0; });
 }
 
+template <typename Kernel>
+auto at_kernel(Kernel kernel) {
+  const AtKernel noted;
+  return kernel();
+}
+
 // Calls ours() under the lock if the descriptor is one of the stack's by now, or if `may_become` says that it may be while the call waits,
 // else the kernel.
 template <typename MayBecome, typename Ours, typename Kernel>
 auto choose_if(int fd, MayBecome may_become, Ours ours, Kernel kernel) {
-  const auto at_kernel = [&] {
-    const AtKernel noted;
-    return kernel();
-  };
-  if (file_of(fd) == nullptr) return at_kernel();
+  if (file_of(fd) == nullptr) return at_kernel(kernel);
   ::pthread_testcancel();
   {
     const Host::Guard guard;
@@ -45,7 +47,7 @@ auto choose_if(int fd, MayBecome may_become, Ours ours, Kernel kernel) {
       if (result != kLeft) return static_cast<decltype(kernel())>(answer(result));
     }
   }
-  return at_kernel();
+  return at_kernel(kernel);
 }
 template <typename Ours, typename Kernel>
 auto choose(int fd, Ours ours, Kernel kernel) {
@@ -242,10 +244,8 @@ UNET_PRELOAD ssize_t preadv64v2(int fd, const iovec* pieces, int count, off64_t 
 }
 
 UNET_PRELOAD ssize_t pwritev64v2(int fd, const iovec* pieces, int count, off64_t at, int flags) {
-  if (file_of(fd) == nullptr) {
-    const AtKernel noted;
-    return real().pwritev64v2(fd, pieces, count, at, flags);
-  }
+  const auto kernel = [&] { return real().pwritev64v2(fd, pieces, count, at, flags); };
+  if (file_of(fd) == nullptr) return at_kernel(kernel);
   if (const int64_t why = refused_at(at, flags); why != 0) return static_cast<ssize_t>(answer(why));
   return choose(
       fd,
@@ -253,7 +253,7 @@ UNET_PRELOAD ssize_t pwritev64v2(int fd, const iovec* pieces, int count, off64_t
         if (count < 0 || static_cast<size_t>(count) > kIovecsMax) return -EINVAL;
         return send_message(file, message_of(pieces, count), (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0);
       },
-      [&] { return real().pwritev64v2(fd, pieces, count, at, flags); });
+      kernel);
 }
 
 UNET_PRELOAD ssize_t preadv2(int fd, const iovec* pieces, int count, off_t at, int flags) {

@@ -576,7 +576,7 @@ class Stack {
   Reserved reserved_;
   Awaited awaited_;
   SocketTables tables_;
-  uint64_t telling_ = 0;            // SocketTables::asked() that is answered, from telling_at_ on
+  uint64_t telling_ = 0;            // SocketTables::asked() that is being answered, from telling_at_ on
   uint32_t telling_at_ = 0;
 
   std::vector<Bytes> pieces_;       // room for those of one message

@@ -116,28 +116,21 @@ def network_interface(unetd, spaces, d, port):
         require(daemon.stop() == 0, "unetd did not end well")
 
 
+def own_interface(*_):
+    """Inside of our program, which must be one process, and alone."""
+    return contextlib.nullcontext("embedded:packet:iface=eth0;ip=0=" + ",".join(OUR_ADDRESSES) + ",unprobed")
+
+
 @contextlib.contextmanager
-def over_a_wire(unetd, sockets, ours_serve):
+def over_a_wire(interface, sockets, ours_serve):
+    """`interface(spaces, directory)` makes the address of our network interface while it lasts."""
     with directory() as d, directory() as files, Spaces("a", "b") as spaces:
         wire_with_offloads(spaces)
         with_loopback(spaces, "a", "b")
         give_kernel(spaces, KERNELS)
-        with network_interface(unetd, spaces, d, "packet:iface=eth0") as ni:
+        with interface(spaces, d) as ni:
             ours, kernel = Side(spaces["a"], files, [sockets, ni]), Side(spaces["b"], files)
             yield Role(ours, kernel, OURS, files) if ours_serve else Role(kernel, ours, KERNELS, files)
-
-
-@contextlib.contextmanager
-def own_interface(sockets, embedded, ours_serve):
-    """The same without unetd: the network interface is inside of our program, which must be one process, and alone."""
-    with directory() as files, Spaces("a", "b") as spaces:
-        wire_with_offloads(spaces)
-        with_loopback(spaces, "a", "b")
-        give_kernel(spaces, KERNELS)
-        ours = Side(spaces["a"], files, [sockets, "embedded:packet:iface=eth0;ip=0=" + ",".join(OUR_ADDRESSES) + ",unprobed"])
-        ours.env["UNET_EMBEDDED_LIBRARY"] = embedded
-        kernel = Side(spaces["b"], files)
-        yield Role(ours, kernel, OURS, files) if ours_serve else Role(kernel, ours, KERNELS, files)
 
 
 @contextlib.contextmanager
@@ -162,12 +155,18 @@ def both_kernel():
 def roles(unetd, sockets, embedded, own):
     """Name, and what makes it. Without unet-sockets, or as a soak, also the kernel at both ends: what then fails is not ours. `own`: who is
     one process, "server" or "client", and may have the network interface (the library `embedded`) inside of it."""
+    os.environ["UNET_EMBEDDED_LIBRARY"] = embedded
     found = []
+
+    def of_unetd(spaces, d):
+        return network_interface(unetd, spaces, d, "packet:iface=eth0")
+
     if os.path.exists(sockets):
-        found = [("server ours, client kernel", lambda: over_a_wire(unetd, sockets, True)),
-                 ("server kernel, client ours", lambda: over_a_wire(unetd, sockets, False)),
+        found = [("server ours, client kernel", lambda: over_a_wire(of_unetd, sockets, True)),
+                 ("server kernel, client ours", lambda: over_a_wire(of_unetd, sockets, False)),
                  ("both ours", lambda: both_ours(unetd, sockets))]
-        found += [(f"{who} ours with its own interface", lambda who=who: own_interface(sockets, embedded, who == "server")) for who in own]
+        found += [(f"{who} ours with its own interface", lambda who=who: over_a_wire(own_interface, sockets, who == "server"))
+                  for who in own]
     if not found or "UNET_LONG" in os.environ:
         found.append(("both kernel", both_kernel))
     return found
