@@ -44,7 +44,9 @@ def python_peer(name, *args):
 
 def iperf3(role):
     size = "1G" if LONG else "16M"
-    with role.server.server("iperf3", "-s", "--forceflush", ready="Server listening on"):
+    with role.server.server("iperf3", "-s", "--forceflush", ready="Server listening on") as server:
+        role.listening = lambda tests: server.said().count("Server listening on") > tests
+        role.tests = 0
         for v, address in each_version(role):
             streams = [["-n", size, "-P", "8"], ["-n", size, "-R"], ["-t", "1", "--bidir"], ["-n", size, "-Z"], ["-n", size]]
             for options in streams if v == 4 or LONG else streams[:2]:
@@ -59,6 +61,9 @@ def iperf3(role):
 
 
 def iperf3_bytes(role, address, options):
+    # Between two tests it closes its listener: who calls then is refused, or reset.
+    wait_until(lambda: role.listening(role.tests), "iperf3's server does not listen again")
+    role.tests += 1
     told = json.loads(role.client.text("iperf3", "-c", address, "-J", *options))
     require("error" not in told, f"iperf3 {options}: {told.get('error')}")
     end = told["end"]
