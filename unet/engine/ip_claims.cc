@@ -201,6 +201,14 @@ void IpClaims::remove_all(EndpointState& owner) noexcept {
   }
 }
 
+void IpClaims::ports_of(const EndpointState& owner, uint8_t protocol, std::vector<uint16_t>& ports) const {
+  for (const uint32_t number : owner.ip_claims) {
+    const Claim& claim = claims_[number];
+    if (claim.protocol != protocol) continue;
+    for (uint32_t i = 0; i < claim.ports; ++i) ports.push_back(static_cast<uint16_t>(claim.port + i));
+  }
+}
+
 // Behind those that are as specific.
 void IpClaims::insert(uint32_t port, uint32_t number) {
   uint32_t made = free_node_;

@@ -33,6 +33,9 @@ class IpClaims {
   // All of an endpoint that goes away.
   void remove_all(EndpointState& owner) noexcept;
 
+  // What an endpoint claims is put behind `ports`.
+  void ports_of(const EndpointState& owner, uint8_t protocol, std::vector<uint16_t>& ports) const;
+
   // Another one whenever there are other claims.
   uint64_t version() const noexcept { return version_; }
 

@@ -170,6 +170,7 @@ void IpPart::tcp(IpPort& port, const ip::Arrival& arrival, Nanoseconds now) noex
     return deliver_segment(*found.endpoint, packet, header);
   }
   counters_.add(NiCounter::ip_unclaimed);
+  if (may_be_left(header.destination_port, header.flags)) return;
   if (!arrival.to_group) reset(port, packet, now);  // RFC 9293, 3.10.7.1; RFC 1122, 4.2.3.10: none about what went to a group
 }
 
@@ -350,6 +351,20 @@ bool IpPart::send_segment(IpPort& port, const ip::IpAddress& from, const ip::IpA
 }
 
 // ---- connections of processes that are gone
+
+void IpPart::expect_left(const EndpointState& owner, uint32_t number) {
+  if (expected_ports_.empty()) expected_ports_.assign(0x1'0000, 0);
+  std::vector<uint16_t>& ports = expected_[number];
+  claims_.ports_of(owner, IpClaims::kTcp, ports);
+  for (const uint16_t port : ports) ++expected_ports_[port];
+}
+
+void IpPart::left_all(uint32_t number) noexcept {
+  const auto at = expected_.find(number);
+  if (at == expected_.end()) return;
+  for (const uint16_t port : at->second) --expected_ports_[port];
+  expected_.erase(at);
+}
 
 void IpPart::leave(const LeftConnection& left, Nanoseconds now) noexcept {
   // A process of the same user may have begun another connection between these ends, or had it all the time.

@@ -22,6 +22,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "ipstack/wire/tcp.h"
@@ -73,6 +74,10 @@ class IpPart {
          Nanoseconds now);
 
   IpClaims& claims() noexcept { return claims_; }
+  // An endpoint is going, whose connections leave() is told of, and then left_all(): what comes for its ports meanwhile is not refused, as
+  // that would reset connections that only wait for their last ACK. It is as if it were lost.
+  void expect_left(const EndpointState& owner, uint32_t number);
+  void left_all(uint32_t number) noexcept;
   // A connection of an endpoint that is gone: its peer is to know.
   void leave(const LeftConnection& left, Nanoseconds now) noexcept;
   void resume_lease(uint32_t port, const ip::DhcpKept& lease, Nanoseconds now) noexcept;
@@ -151,6 +156,10 @@ class IpPart {
   bool passed_on(const ip::IpAddress& local, uint16_t port, const ip::IpAddress& remote, uint16_t remote_port) noexcept;
   bool answer_for_left(IpPort& port, const ip::IpView& packet, Nanoseconds now) noexcept;
   void send_for_left(Nanoseconds now) noexcept;
+  // A SYN is for whoever has the port next.
+  bool may_be_left(uint16_t port, uint8_t flags) const noexcept {
+    return !expected_.empty() && (flags & ip::TcpFlags::kSyn) == 0 && expected_ports_[port] != 0;
+  }
 
   // ip_send.cc
   bool is_ours(const ip::IpAddress& address) const noexcept;
@@ -214,6 +223,8 @@ class IpPart {
   std::vector<ip::IpAddress> groups_;
   Nanoseconds groups_at_ = 0;
   IpRemains remains_;
+  std::unordered_map<uint32_t, std::vector<uint16_t>> expected_;  // by number: ports of which leave() will be told
+  std::vector<uint16_t> expected_ports_;                          // by port: of how many of them; empty until there is one
   std::map<uint64_t, RateLimit> left_neighbours_;  // by user; they stay, so that nobody gets rid of a debt
   Nanoseconds now_ = 0;          // of the last turn
   std::unique_ptr<std::byte[]> scratch_;  // a packet that is cut into fragments, or waits for its neighbour

@@ -417,6 +417,47 @@ TEST_CASE("what a user's dead processes leave asks for few hosts of the link at 
   CHECK(t.ni.engine->next_event() > t.ni.now);
 }
 
+TEST_CASE("until an engine knows all that an endpoint leaves, what comes for its ports is not refused") {
+  TestIp t;
+  TestEndpoint& e = t.add({{.protocol = ip::Protocol::kTcp, .port = kOurs}, {.protocol = ip::Protocol::kUdp, .port = kOurs + 1}});
+  TestEndpoint& other = t.add({{.protocol = ip::Protocol::kTcp, .port = 443}});
+  const PacketFields ack{.from = t.peer4, .to = t.own4, .protocol = ip::Protocol::kTcp, .from_port = kTheirs, .to_port = kOurs};
+  const auto answers = [&](PacketFields fields) {
+    t.seen.clear();
+    t.arrive(make_packet(fields, {}));
+    return t.seen.size();
+  };
+  const auto answers_here = [&](uint16_t port) {
+    t.send(other, {}, make_packet({.from = t.own4, .to = t.own4, .protocol = ip::Protocol::kTcp, .from_port = 443, .to_port = port}, {}));
+    return got(other) == nullptr ? 0 : 1;
+  };
+  t.ni.command(ExpectLeft{.endpoint = e.number, .number = 7});
+  t.ni.command(CloseChannel{.endpoint = e.number, .channel = TestIp::kChannel});
+  t.run();
+  CHECK(answers(ack) == 0);
+  CHECK(answers_here(kOurs) == 0);
+  PacketFields refused = ack;
+  refused.to_port = kOurs + 1;
+  CHECK(answers(refused) == 1);  // nobody's port
+  CHECK(answers_here(kOurs + 1) == 1);
+  refused = ack;
+  refused.tcp_flags = Flags::kSyn;
+  CHECK(answers(refused) == 1);
+  t.ni.command(LeaveIp{{.local = t.own4, .remote = t.peer4, .local_port = kOurs, .remote_port = kTheirs, .remain = Remain::fin_wait_1,
+                        .send_next = 7, .receive_next = 1000}});
+  t.run();
+  CHECK(answers(ack) == 0);  // of its FIN
+  refused = ack;
+  ++refused.from_port;
+  CHECK(answers(refused) == 0);  // it may be told of yet
+  t.ni.command(LeftAll{.number = 7});
+  t.ni.command(LeftAll{.number = 8});  // there is none
+  t.run();
+  CHECK(answers(refused) == 1);
+  CHECK(answers_here(kOurs) == 1);
+  CHECK(answers(ack) == 0);
+}
+
 TEST_CASE("who claims the port of a connection that is not over gets neither its segments nor its ports") {
   TestIp t;
   TestEndpoint& e = t.add({{.protocol = ip::Protocol::kTcp, .port = kOurs}});

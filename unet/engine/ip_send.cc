@@ -171,7 +171,7 @@ void IpPart::answer_here(EndpointState& to, const Outgoing& out, const IpMessage
     ip::TcpView segment;
     if (ip::parse_tcp(Bytes(message.transport).first(message.transport_bytes), segment) != ip::TcpError::none) return;
     std::optional<ip::TcpFields> reset = tcp::reset_for(segment);
-    if (!reset) return;
+    if (!reset || may_be_left(segment.destination_port, segment.flags)) return;
     if (!segment.has(ip::TcpFlags::kAck)) reset->acknowledgement += message.payload;  // which the view did not have
     return tell(to, back, Bytes(answer).first(ip::emit_tcp(answer.data(), *reset)));
   }

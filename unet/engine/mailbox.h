@@ -96,7 +96,10 @@ struct OwnFlows {
   uint32_t count;
   std::array<IpFlow, kMax> flows;
 };
+// Before the IP channel of an endpoint with tables of sockets is closed: its connections follow by LeaveIp, the last before LeftAll.
+struct ExpectLeft { uint32_t endpoint, number; };
 struct LeaveIp { LeftConnection left; };  // of an endpoint that is gone, which claimed its port
+struct LeftAll { uint32_t number; };
 struct ResumeLease {        // of the engine before this one, whose address is used on
   uint32_t port;
   ip::DhcpKept lease;
@@ -132,7 +135,8 @@ struct StopCapture { uint32_t capture; };
 struct Resumed {};          // all that another engine had is attached and open again
 using Command = std::variant<std::monostate, AttachClient, DetachClient, AttachEndpoint, DetachEndpoint, SetRegion, SetWakeDescriptor,
                              OpenHairpin, OpenWire, CloseChannel, OpenRelay, CloseRelay, OpenIp, ClaimIp, ReleaseIp, SetClaim, OwnFlows,
-                             LeaveIp, ResumeLease, ResumeHost, SendSignal, SetUser, StartCapture, StopCapture, Resumed>;
+                             ExpectLeft, LeaveIp, LeftAll, ResumeLease, ResumeHost, SendSignal, SetUser, StartCapture, StopCapture,
+                             Resumed>;
 
 // ---- engine -> service
 

@@ -27,8 +27,9 @@ engine::Remain remain_of(const SocketRecord& record) noexcept {
 
 }  // namespace
 
-LeftSockets::LeftSockets(uid_t user, uint64_t owner, uint64_t memory, std::vector<SharedMemory> tables, const std::vector<IpClaim>& claims)
-    : user_(user), owner_(owner), memory_(memory), tables_(std::move(tables)) {
+LeftSockets::LeftSockets(uid_t user, uint64_t owner, uint64_t memory, uint32_t number, std::vector<SharedMemory> tables,
+                         const std::vector<IpClaim>& claims)
+    : user_(user), owner_(owner), memory_(memory), number_(number), tables_(std::move(tables)) {
   for (const IpClaim& claim : claims) {
     if (claim.protocol != ip::Protocol::kTcp) continue;
     for (uint32_t i = 0; i < claim.ports; ++i) claims_[claim.port + i].push_back(claim);

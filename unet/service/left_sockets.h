@@ -20,7 +20,9 @@ class LeftSockets {
  public:
   // `memory`: charged to `user` until this is gone.
   // `owner`: whose the connections were, as the engine knows users of claims.
-  LeftSockets(uid_t user, uint64_t owner, uint64_t memory, std::vector<SharedMemory> tables, const std::vector<IpClaim>& claims);
+  // `number`: under which the engine expects them (ExpectLeft).
+  LeftSockets(uid_t user, uint64_t owner, uint64_t memory, uint32_t number, std::vector<SharedMemory> tables,
+              const std::vector<IpClaim>& claims);
 
   // Looks at the next slot. False: that was the last one. `left`: a connection whose peer is to be told, if that slot says so and the
   // process had a right to it.
@@ -34,6 +36,7 @@ class LeftSockets {
 
   uid_t user() const noexcept { return user_; }
   uint64_t memory() const noexcept { return memory_; }
+  uint32_t number() const noexcept { return number_; }
 
  private:
   std::optional<engine::LeftConnection> check(const SocketRecord& record) const noexcept;
@@ -42,6 +45,7 @@ class LeftSockets {
   uid_t user_;
   uint64_t owner_;
   uint64_t memory_;
+  uint32_t number_;
   std::vector<SharedMemory> tables_;
   std::unordered_map<uint32_t, std::vector<IpClaim>> claims_;  // of TCP, by port
   uint32_t table_ = 0, place_ = 0;

@@ -72,6 +72,7 @@ struct EndpointRecord {
   std::optional<uint32_t> ip_channel;  // number of it, while it is open
   std::set<uint32_t> ip_claims;   // numbers; none without that
   std::vector<SharedMemory> socket_tables;  // unet/socket_table.h; none without that
+  uint32_t left_number = 0;       // under which the engine expects what they leave, once the IP channel is closed
   uint64_t sockets_asked = 0;     // when they were to be brought up to date last
   std::set<uint64_t> requests;    // waiting for accept or reject
   bool detaching = false;         // the engine was told to let go

@@ -377,6 +377,7 @@ class Service {
   Status make_socket_table(ClientRecord& client, EndpointRecord& endpoint);
   bool sees(const ClientRecord& client, const EndpointRecord& endpoint) const;
   void ask_sockets(EndpointRecord& endpoint);
+  void expect_left(EndpointRecord& endpoint);
   void leave_sockets(EndpointRecord& endpoint);
   void tell_flows(EndpointRecord& endpoint);
   void tell_left_sockets();
@@ -460,6 +461,7 @@ class Service {
   std::set<uint32_t> with_sockets_;    // endpoints that have tables of sockets
   std::map<uint64_t, LeftOfUser> left_sockets_;  // by their owners (ip_user())
   uint64_t left_turn_ = 0;             // whose were read last
+  uint32_t left_number_ = 0;           // of the last endpoint whose tables are read so
   std::set<uint32_t> held_;            // clients whose claims wait for that
   std::vector<engine::LeftConnection> left_before_;  // of the NI before us, of which the engine was not told
   std::unique_ptr<Signalling> signalling_;

@@ -123,6 +123,13 @@ void Service::ask_sockets(EndpointRecord& endpoint) {
 
 // ---- what is left
 
+// Its IP channel is about to be closed, and its claims with it. Who reads the tables takes a while, in which a last ACK may come.
+void Service::expect_left(EndpointRecord& endpoint) {
+  if (endpoint.socket_tables.empty()) return;
+  endpoint.left_number = ++left_number_;
+  push(0, engine::ExpectLeft{.endpoint = endpoint.id, .number = endpoint.left_number});
+}
+
 // Its IP channel is closed, and its claims are still known.
 void Service::leave_sockets(EndpointRecord& endpoint) {
   if (endpoint.socket_tables.empty()) return;
@@ -136,7 +143,7 @@ void Service::leave_sockets(EndpointRecord& endpoint) {
   }
   const ClientRecord& client = *client_at(endpoint.client);
   const uint64_t owner = ip_user(client);
-  left_sockets_[owner].add({client.who.uid, owner, memory, std::move(endpoint.socket_tables), claims});
+  left_sockets_[owner].add({client.who.uid, owner, memory, endpoint.left_number, std::move(endpoint.socket_tables), claims});
   endpoint.socket_tables.clear();
   with_sockets_.erase(endpoint.id);
 }
@@ -162,6 +169,7 @@ void Service::tell_left_sockets() {
       ++told;
     }
     if (more) continue;
+    push(0, engine::LeftAll{.number = first.number()});
     accounts_.give_back(first.user(), {.memory = first.memory()});
     at->second.pop_front();
     const uint64_t owner = at->first;

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <random>
 
+#include "unet/engine/test_ip.h"
 #include "unet/service/ip_config.h"
 #include "unet/service/journal_records.h"
 #include "unet/service/test_journal.h"
@@ -157,6 +158,39 @@ TEST_CASE("a user sees his own") {
   REQUIRE(code_of(other->hello()) == Errc::ok);
   CHECK(list(*other).as<Reply>().sockets.endpoint == kNone);
   CHECK(list(mine).as<Reply>().sockets.endpoint == mine.id);
+}
+
+TEST_CASE("the last ACK of what a process has closed is not refused, whenever it comes") {
+  engine::TestWire wire;
+  auto ni = make_ip_ni(wire);
+  TestClient stays(*ni);
+  stays.hello();
+  SocketsClient client(*ni);
+  REQUIRE(client.open_table() == Errc::ok);
+  // The place that is looked at last, behind more than the service reads in one turn.
+  for (uint32_t place = 0; place < SocketTableGeometry::of_table(0).sockets; ++place) client.put(place, {});
+  SocketRecord closed = connected(4000, SocketState::fin_wait_1);
+  closed.flags = SocketFlags::kClosed | SocketFlags::kFinSent;
+  closed.send_unacknowledged = 6;
+  closed.send_next = 7;
+  closed.receive_next = 1000;
+  client.put(SocketTableGeometry::of_table(0).sockets - 1, closed);
+  stays.turn(20);
+  wire.sent.clear();  // its addresses were announced
+  client.close();
+  const engine::Packet ack = engine::make_packet({.from = closed.remote, .to = closed.local, .protocol = ip::Protocol::kTcp,
+                                                  .from_port = 4000, .to_port = 80, .sequence = 1000}, {});
+  for (int turns = 0; turns < 50; ++turns) {
+    engine::FrameBytes frame(sizeof(EthernetHeader) + ack.size());
+    const EthernetHeader header{.to = wire.capabilities.address, .from = {2, 0, 0, 0, 0, 9}, .type = ip::kEtherTypeIpv4};
+    std::memcpy(frame.data(), &header, sizeof header);
+    std::memcpy(frame.data() + sizeof header, ack.data(), ack.size());
+    wire.arriving.push_back(std::move(frame));
+    stays.turn(1);
+  }
+  CHECK(left(*ni) == 1);
+  CHECK(json::parse(report_text(*ni))["counters"]["drops"]["ip_unclaimed"] > 0);  // some came between
+  CHECK(wire.sent.empty());  // neither a reset nor a question where to send one
 }
 
 TEST_CASE("of what a process leaves, that counts which it had a right to") {
