@@ -101,6 +101,11 @@ uint32_t EndpointNetwork::poll(Stack& stack, uint32_t neighbours, bool for_answe
     count = 1;  // something may have
   }
   bool near = false;
+  uint32_t keeps = stack.intake();
+  if (keeps == 0) {
+    ++taken_in_;  // whoever waits is not to wait: something may be there
+    return 1;
+  }
   const auto receive = [&](Message& message) {
     return neighbours == 0 ? endpoint_->receive_queued(message) : near ? endpoint_->receive_next(message) : endpoint_->receive(message);
   };
@@ -108,17 +113,20 @@ uint32_t EndpointNetwork::poll(Stack& stack, uint32_t neighbours, bool for_answe
     near = for_answer && message.from_local;
     if (message.from_local) --neighbours;
     const bool kept = take(stack, message);
+    const bool enough = kept && !message.from_local && --keeps == 0;
     const bool alone = count < 2 && message.length <= kShort && endpoint_->would_fetch();
     if (!kept) endpoint_->release(message);
     if (alone) return 1;
+    if (enough) return count + 1;
   }
+  if (count == 0) stack.copy_stale();
   return count;
 }
 
 // True: the stack keeps it.
 bool EndpointNetwork::take(Stack& stack, const Message& message) {
   ++taken_in_;
-  if (message.channel == ip_) return stack.handle_message(message.bytes()), false;
+  if (message.channel == ip_) return stack.handle_message(message);
   const uint32_t neighbour = neighbour_of(message.channel);
   if (neighbour == kNone) return false;
   const Bytes head = message.kind == MessageKind::headed ? endpoint_->head(message) : Bytes();

@@ -19,7 +19,8 @@ namespace unet::sockets {
 class Stack;
 
 struct EndpointNetworkOptions {
-  // Queues of the IP channel; 2 MiB for what comes, thirty messages of 64 KiB; for what goes 512 KiB and a stack's lendable chunks.
+  // Queues of the IP channel; 2 MiB for what comes, thirty messages of 64 KiB, of which streams keep eight until they are read; for what
+  // goes 512 KiB and a stack's lendable chunks.
   EndpointOptions endpoint{.buffers = 1024, .send_bytes = 512 * 1024 + 4 * 1024 * 1024};
   LocalOptions neighbours{};                     // of a channel to each neighbour
   bool use_neighbours = true;                    // false: everything goes through the network interface
@@ -31,8 +32,9 @@ class EndpointNetwork : public Network {
   static Result<std::unique_ptr<EndpointNetwork>> open(Context& context, const EndpointNetworkOptions& options = {});
   ~EndpointNetwork() override;
 
-  // Brings what has come to the stack, at most about kPollMost messages; 0: none, nor anything else that a stack is told. The stack has
-  // its time. `neighbours`: so many of theirs at most, who wait for room then; the network interface would have none for others.
+  // Brings what has come to the stack, at most about kPollMost messages, and no more than streams keep (KeptMessages) while those are being
+  // read; 0: none, nor anything else that a stack is told. The stack has its time. `neighbours`: so many of theirs at most, who wait for
+  // room then; the network interface would have none for others.
   uint32_t poll(Stack& stack, uint32_t neighbours = kPollMost) { return poll(stack, neighbours, false); }
   // The same for one who waits for an answer, and is waited for with the next: behind what a neighbour says it looks at nobody else.
   uint32_t poll_for_answer(Stack& stack) { return poll(stack, kPollMost, true); }
@@ -47,7 +49,7 @@ class EndpointNetwork : public Network {
   // Instead of arm(), if nothing has come or been done since that said true, and the descriptor is not readable.
   void stay_armed() noexcept { news_ = true; }
 
-  // Messages that have come so far, and neighbours that came or went.
+  // Messages that have come so far or, perhaps, wait for others to be read, and neighbours that came or went.
   uint64_t taken_in() const noexcept { return taken_in_; }
   Endpoint& endpoint() noexcept { return *endpoint_; }
   // Asks the network interface for its addresses anew. False: it says nothing.

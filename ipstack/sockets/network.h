@@ -63,8 +63,9 @@ class Network {
   // The same without a copy: room for the data of a message, which post_to_neighbour() sends with its head, or as much of it as it says.
   virtual MutableBytes reserve_to_neighbour(uint32_t neighbour, uint32_t bytes) noexcept = 0;
   virtual void post_to_neighbour(uint32_t neighbour, Bytes head, uint32_t bytes) noexcept = 0;
-  // Gives back a message that the stack has kept.
+  // Gives back a message that the stack has kept, of a neighbour's or of the IP channel (kNoNeighbour).
   virtual void release(uint32_t neighbour, const Message& message) noexcept = 0;
+  static constexpr uint32_t kNoNeighbour = ~uint32_t{0};
 };
 
 }  // namespace unet::sockets

@@ -131,7 +131,7 @@ TEST_CASE("any other call ends a reservation, and nothing of it is sent") {
   CHECK(ended([&] { two.a.stack->set_option(two.client, Stack::Option::reuse_address, 1); }));
   CHECK(ended([&] { two.a.stack->shutdown(99, Stack::How::read); }));
   CHECK(ended([&] { two.a.stack->join(99, {}); }));
-  CHECK(ended([&] { two.a.stack->handle_message({}); }));
+  CHECK(ended([&] { two.a.stack->handle_message(Bytes()); }));
   CHECK(ended([&] { two.a.stack->commit(two.client, 0); }));
   CHECK(two.a.stack->reserve(two.client, 0, room) == -EINVAL);
   REQUIRE(two.a.stack->reserve(two.client, 100, room) == 0);

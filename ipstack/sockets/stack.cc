@@ -32,14 +32,15 @@ HashKey key_of(uint64_t& random) noexcept {
 Stack::Stack(Network& network, const StackOptions& options, Nanoseconds now)
     : network_(network), options_(options), now_(now), random_(seed_of(options.seed)),
       chunks_(options.chunk_bytes, options.chunks, network.keep(uint64_t{options.chunk_bytes} * options.lendable_chunks)),
-      records_(options.records), default_options_(option_sets_.get(options.tcp)), slab_(options.sockets), flows_(key_of(random_)),
-      time_waits_(options.time_waits_max, {}), tcp_ports_(network, ip::Protocol::kTcp, ip::next_random(random_)),
+      messages_(network), records_(options.records), default_options_(option_sets_.get(options.tcp)), slab_(options.sockets),
+      flows_(key_of(random_)), time_waits_(options.time_waits_max, {}), tcp_ports_(network, ip::Protocol::kTcp, ip::next_random(random_)),
       udp_ports_(network, ip::Protocol::kUdp, ip::next_random(random_)),
       groups_(network), path_mtus_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}),
       datagram_paths_({.link_mtu = 0xFFFF, .seed = ip::next_random(random_)}), fast_open_(key_of(random_)),
-      fast_open_cache_(key_of(random_)), tables_(network), pieces_(kMessageMax / options.chunk_bytes + 2) {
+      fast_open_cache_(key_of(random_)), tables_(network), pieces_(kMessageMax / options.chunk_bytes + 2 + tcp::KeptMessages::kPiecesMore) {
   // A quarter is for what comes (chunk_pool.h): a window worth telling of has to fit.
   UNET_CHECK(uint64_t{options.chunk_bytes} * options.chunks >= 1024 * 1024);
+  chunks_.set_kept(&messages_);
   // The kernel's random numbers at once, as 64 bits of seed are few for a key that strangers see the work of.
   key_ = key_of(random_);
   if (options.seed == 0) UNET_CHECK(::getrandom(&key_, sizeof key_, 0) == sizeof key_);
@@ -402,6 +403,19 @@ void Stack::make_due(uint32_t index) {
   if (slab_[index].due) return;
   slab_[index].due = true;
   due_.push_back(index);
+}
+
+bool Stack::handle_message(const Message& message) {
+  const bool offers = message.length >= tcp::KeptMessages::kLeast;
+  if (offers) messages_.offer(message);
+  else messages_.count(message.length);
+  while (messages_.is_late()) tcp::ReceiveBuffer::copy_oldest(chunks_);
+  handle_message(message.bytes());
+  return offers && messages_.withdraw();
+}
+
+void Stack::copy_stale() noexcept {
+  if (messages_.is_stale()) tcp::ReceiveBuffer::copy_oldest(chunks_);
 }
 
 void Stack::handle_message(Bytes message) {

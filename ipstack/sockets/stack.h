@@ -9,9 +9,9 @@
 //
 // Calls return what Linux's return, but an error as -errno: nothing blocks, so what must wait is -EAGAIN or -EINPROGRESS.
 //
-// A payload byte is copied by TCP: on its way out into a chunk (Connection), from which the network reads it, on its way in into a chunk
-// and from there to the application (gather() saves that one, reserve() the first); by UDP: once into the message (reserve() saves it),
-// and into the socket's queue and from there to the application.
+// A payload byte is copied by TCP: on its way out into a chunk (Connection), from which the network reads it, on its way in from its
+// message or, if much has come since, a chunk to the application (gather() saves that one, reserve() the first); by UDP: once into the
+// message (reserve() saves it), and into the socket's queue and from there to the application.
 #pragma once
 
 #include <algorithm>
@@ -37,6 +37,7 @@
 #include "ipstack/sockets/socket.h"
 #include "ipstack/sockets/socket_tables.h"
 #include "ipstack/sockets/stack_counters.h"
+#include "ipstack/sockets/stream_messages.h"
 #include "ipstack/sockets/time_waits.h"
 #include "ipstack/sockets/timer_heap.h"
 #include "ipstack/wire/icmp.h"
@@ -78,8 +79,7 @@ class Stack {
   // Resets all connections but those that the network interface ends: who wants them to end well closes them, and goes on until idle(). Its
   // claims of ports end with the network.
   ~Stack();
-  // It ends without a word to anybody, as the network interface is gone.
-  void forget() noexcept { forgets_ = true; }
+  void forget() noexcept { messages_.forget(), forgets_ = true; }  // it ends without a word, as the network interface is gone
   Stack(const Stack&) = delete;
   Stack& operator=(const Stack&) = delete;
 
@@ -200,10 +200,8 @@ class Stack {
     uint32_t receive = 0, send = 0;
   };
   Queued queued(int socket) noexcept;
-  // The connection of a stream, or nullptr.
-  const tcp::Connection* connection(int socket) const noexcept;
-  // What can be told of a stream; one by a neighbour's channel has little more than a state.
-  tcp::Info info(int socket) const noexcept;
+  const tcp::Connection* connection(int socket) const noexcept;  // of a stream, or nullptr
+  tcp::Info info(int socket) const noexcept;  // what can be told of a stream; of one by a neighbour's channel little more than a state
 
   // The next socket whose events have changed, with all it has now. Edges are told once: take what there is.
   bool next_change(Change& change);
@@ -211,7 +209,10 @@ class Stack {
   // ---- the other side
 
   void set_time(Nanoseconds now) noexcept { now_ = now; }
-  void handle_message(Bytes message);
+  bool handle_message(const Message& message);  // true: the stack keeps it in place, until Network::release()
+  void handle_message(Bytes message);           // which it never keeps
+  uint32_t intake() noexcept { return messages_.intake(now_); }  // how many more it would rather keep, before it is asked again
+  void copy_stale() noexcept;                   // when nothing has come
   // A channel to a neighbour is open; the same user's, or another's. `neighbour`: below kNeighboursMax, unused.
   void handle_neighbour(uint32_t neighbour, bool same_user);
   void handle_neighbour_gone(uint32_t neighbour);
@@ -229,15 +230,13 @@ class Stack {
   bool wants_room() const noexcept {
     return !due_.empty() || !owed_.empty() || !held_.empty() || (!starved_.empty() && chunks_.may_send());
   }
-  // run() has something now.
-  bool is_due() const noexcept { return wants_room() || waits_for_chunks() || next_event() <= now_; }
+  bool is_due() const noexcept { return wants_room() || waits_for_chunks() || next_event() <= now_; }  // run() has something now
   // No connection is left that has to end yet; TIME-WAIT does not count, and neither does what the network interface ends for a process
   // that is gone: a close of which all data is acknowledged.
   bool idle() const noexcept;
 
   uint32_t sockets() const noexcept { return slab_.size(); }
-  // How many next_change() has to look at.
-  size_t changes() const noexcept { return changed_.size(); }
+  size_t changes() const noexcept { return changed_.size(); }  // that next_change() has to look at
   uint64_t datagrams_read() const noexcept { return datagrams_read_; }  // from queues, in which they had waited
   // Connections in TIME-WAIT whose sockets are gone.
   const TimeWaits& time_waits() const noexcept { return time_waits_; }
@@ -537,6 +536,7 @@ class Stack {
   uint64_t random_;
 
   tcp::ChunkPool chunks_;
+  StreamMessages messages_;
   tcp::RecordPool records_;
   tcp::Counters tcp_counters_;
   const tcp::Resources resources_{chunks_, records_, tcp_counters_};

@@ -37,6 +37,7 @@ class Life {
     if (random_() % 2 == 0) world_.jitter = 1 + random_() % (2 * world_.delay);
     if (random_() % 2 == 0) world_.loss = static_cast<double>(random_() % 15) / 100;
     world_.lends = random_() % 2 == 0;
+    world_.keeps = random_() % 4 != 0;
     if (random_() % 2 == 0) world_.repeat = static_cast<double>(random_() % 15) / 100;
     for (uint32_t i = 0; i < 3; ++i) {
       const std::string four = "10.0.0." + std::to_string(i + 1), six = "fd00::" + std::to_string(i + 1);
@@ -64,6 +65,12 @@ class Life {
     uint64_t pieces = 0;
     for (const World::Port* port : world_.ports) pieces += port->lent;
     return pieces;
+  }
+  // Messages that stayed where they came.
+  uint64_t kept() const {
+    uint64_t messages = 0;
+    for (const World::Port* port : world_.ports) messages += port->kept_in_place;
+    return messages;
   }
 
   void run() {
@@ -184,14 +191,16 @@ class Life {
 };
 
 TEST_CASE("connections at random between hosts, and within one") {
-  uint64_t lent = 0;
+  uint64_t lent = 0, kept = 0;
   for (uint64_t seed = 1; seed <= test::seeds(100); ++seed) {
     INFO("UNET_SEED=" << seed);
     Life life(seed);
     life.run();
     lent += life.lent();
+    kept += life.kept();
   }
   CHECK(lent != 0);
+  CHECK(kept != 0);
 }
 
 }  // namespace

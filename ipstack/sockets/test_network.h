@@ -3,8 +3,10 @@
 // A message travels as it was sent: nothing is cut. What goes to an address of the same interface loses nothing and is there at once.
 #pragma once
 
+#include <algorithm>
 #include <cerrno>
 #include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <queue>
@@ -127,6 +129,12 @@ class World {
       return link.queues[mine].size() + link.unreleased[mine] < kLinkDepth && !no_room;
     }
     void release(uint32_t neighbour, const Message& message) noexcept override {
+      if (neighbour == kNoNeighbour) {
+        const auto at = std::find_if(in_place.begin(), in_place.end(), [&](const auto& each) { return each.data() == message.data; });
+        UNET_CHECK(at != in_place.end());
+        in_place.erase(at);
+        return;
+      }
       UNET_CHECK(kept_.erase({neighbour, message.position}) == 1);
       count_unreleased(neighbour);
     }
@@ -142,6 +150,8 @@ class World {
     bool deaf = false;  // does not look at what neighbours say
     Stack* stack = nullptr;
     uint64_t sent = 0, questions = 0, lent = 0;
+    std::list<std::vector<std::byte>> in_place;  // messages that the stack keeps
+    uint64_t kept_in_place = 0;                  // of all that came
     std::vector<std::byte> last;  // of these
 
    private:
@@ -330,6 +340,7 @@ class World {
   Nanoseconds delay = 100 * kMicrosecond, jitter = 0;
   double loss = 0, repeat = 0;
   uint32_t narrow = 0;     // packets of more bytes are lost on wires, and nobody says so; 0: of any
+  bool keeps = true;       // messages may stay where they came
   bool lends;              // applications may send from memory in place
   bool neighbours = true;  // applications of one interface have channels to each other
   std::vector<Port*> ports;
@@ -483,7 +494,12 @@ class World {
     header.flags = IpMessageFlags::kChecked;
     std::memcpy(message.data(), &header, sizeof header);
     to->stack->set_time(now);
-    to->stack->handle_message(message);
+    if (!keeps) return to->stack->handle_message(Bytes(message));
+    to->in_place.push_back(std::move(message));
+    const std::vector<std::byte>& stays = to->in_place.back();
+    const Message came{.data = stays.data(), .length = static_cast<uint32_t>(stays.size())};
+    if (to->stack->handle_message(came)) ++to->kept_in_place;
+    else to->release(Port::kNoNeighbour, came);
   }
   // What an interface answers for nobody.
   void refuse(uint32_t interface, const ip::IpView& packet) {

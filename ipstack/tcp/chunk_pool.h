@@ -14,6 +14,8 @@
 
 namespace unet::tcp {
 
+class KeptMessages;
+
 using ChunkIndex = uint32_t;
 constexpr ChunkIndex kNoChunk = ~ChunkIndex{0};
 
@@ -42,7 +44,14 @@ class ChunkPool {
   bool may_send() const noexcept { return free_ > reserve_; }
   // What waits behind gaps leaves half of that to what comes in order, of this connection and of others.
   ChunkIndex take_behind_gap() noexcept { return free_ > reserve_ / 2 ? take() : kNoChunk; }
-  ChunkIndex take() noexcept { return take_of(first_, first_lendable_); }
+  ChunkIndex take() noexcept { return free_ != 0 ? take_of(first_, first_lendable_) : kNoChunk; }
+  // Nobody else gets so many, until they are put back; false: there are not as many.
+  bool set_aside(uint32_t chunks) noexcept {
+    if (free_ < chunks) return false;
+    free_ -= chunks;
+    return true;
+  }
+  void put_back(uint32_t chunks) noexcept { free_ += chunks; }
   void give_back(ChunkIndex chunk) noexcept {
     if (chunk >= lendable_count_ || lent_[chunk] <= taken_back_) {
       push(chunk);
@@ -53,6 +62,10 @@ class ChunkPool {
     (first_waiting_ == kNoChunk ? first_waiting_ : links_[last_waiting_].next) = chunk;
     last_waiting_ = chunk;
   }
+
+  // Where what comes may stay; nullptr: nowhere. It outlives the buffers.
+  void set_kept(KeptMessages* kept) noexcept { kept_ = kept; }
+  KeptMessages* kept() const noexcept { return kept_; }
 
   // ---- what is read in place
 
@@ -103,7 +116,7 @@ class ChunkPool {
   }
 
   uint32_t size_;
-  uint32_t free_;
+  uint32_t free_;                      // that may be taken
   uint32_t reserve_;
   std::byte* lendable_;
   uint32_t lendable_count_;            // chunks below this lie there
@@ -111,6 +124,7 @@ class ChunkPool {
   std::vector<Link> links_;
   std::vector<uint64_t> lent_;         // by chunk
   uint64_t taken_back_ = 0;
+  KeptMessages* kept_ = nullptr;
   ChunkIndex first_ = kNoChunk, first_lendable_ = kNoChunk;
   ChunkIndex first_waiting_ = kNoChunk, last_waiting_ = kNoChunk;
 };

@@ -8,7 +8,8 @@
 // empty pool stops nobody for ever: send() takes less, of what comes data in order goes before data out of order, an eighth of a pool is
 // kept for connections that have nothing of it, and the rest is dropped and comes again. All connections of a pool belong to one thread.
 //
-// A payload byte is copied once when it is sent, into a chunk, and once when it is received; receive() copies once more, gather() does not.
+// A payload byte is copied once when it is sent, into a chunk, and once when it is received, unless it stays in its message (KeptMessages);
+// receive() copies once more, gather() does not.
 #pragma once
 
 #include <optional>
@@ -122,7 +123,8 @@ class Connection {
   MutableBytes reserve(uint32_t most, ChunkIndex& spare) noexcept;
   void commit(uint32_t bytes, ChunkIndex spare) noexcept;
   Transferred receive(MutableBytes data) noexcept;
-  // The same without a copy: pieces of what is there, and then how much of it was used.
+  // The same without a copy: pieces of what is there, until a connection of the same chunks is given a segment, and then how much of it
+  // was used.
   uint32_t gather(std::span<Bytes> pieces) const noexcept { return received_.gather(shared_.chunks, pieces); }
   void consume(uint32_t bytes) noexcept;
   // No more will be sent; what is queued still is, and a FIN behind it. The peer may go on.

@@ -2,6 +2,7 @@
 #include "ipstack/tcp/receive_buffer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "unet/base/bytes.h"
 
@@ -34,12 +35,12 @@ ChunkIndex ReceiveBuffer::chunk_at(ChunkPool& pool, uint32_t position, bool in_o
 }
 
 // Returns how many bytes of the beginning were written.
-uint32_t ReceiveBuffer::write(ChunkPool& pool, Sequence sequence, Bytes data) noexcept {
+uint32_t ReceiveBuffer::write(ChunkPool& pool, Sequence sequence, Bytes data, bool in_order) noexcept {
   uint32_t written = 0;
   while (written < data.size()) {
     const uint32_t place = sequence + written - base_;
     const uint32_t inside = place & (pool.chunk_size() - 1);
-    const ChunkIndex chunk = chunk_at(pool, place - inside, sequence == next_);
+    const ChunkIndex chunk = chunk_at(pool, place - inside, in_order);
     if (chunk == kNoChunk) break;
     const uint32_t bytes = std::min(pool.chunk_size() - inside, static_cast<uint32_t>(data.size()) - written);
     copy_bytes(pool.data(chunk) + inside, data.data() + written, bytes);
@@ -70,7 +71,7 @@ ReceiveBuffer::Outcome ReceiveBuffer::note(ChunkPool& pool, Sequence left, Seque
   if (all[last - 1].right > right) right = all[last - 1].right;
   all[first] = {left, right, ++orders_};
   std::copy(all + last, all + ranges_, all + first + 1);
-  ranges_ -= last - first - 1;
+  ranges_ = static_cast<uint8_t>(ranges_ - (last - first - 1));
   return Outcome::out_of_order;
 }
 
@@ -84,7 +85,7 @@ void ReceiveBuffer::absorb(ChunkPool& pool) noexcept {
     ++gone;
   }
   std::copy(all + gone, all + ranges_, all);
-  ranges_ -= gone;
+  ranges_ = static_cast<uint8_t>(ranges_ - gone);
   if (ranges_ == 0) {
     pool.give_back(notes_);
     notes_ = kNoChunk;
@@ -126,12 +127,13 @@ ReceiveBuffer::Inserted ReceiveBuffer::insert(ChunkPool& pool, Sequence sequence
   Inserted result;
   const auto size = static_cast<uint32_t>(data.size());
   if (sequence == next_) {
-    uint32_t written = write(pool, sequence, data);
+    if (keep(pool, data)) return result;
+    uint32_t written = write(pool, sequence, data, true);
     next_ += written;
     if (written < size && ranges_ != 0) {
       // What is in order comes first: it can be read, and makes room.
       result.reneged = renege(pool);
-      const uint32_t more = write(pool, next_, data.subspan(written));
+      const uint32_t more = write(pool, next_, data.subspan(written), true);
       next_ += more;
       written += more;
     }
@@ -142,7 +144,7 @@ ReceiveBuffer::Inserted ReceiveBuffer::insert(ChunkPool& pool, Sequence sequence
   const Sequence right = sequence + size;
   result.outcome = note(pool, sequence, right);
   if (result.outcome != Outcome::out_of_order) return result;
-  if (write(pool, sequence, data) == size) return result;
+  if (write(pool, sequence, data, false) == size) return result;
   // Not even those that were there before are whole now, perhaps: there is no memory, and all of it can come again.
   result.outcome = Outcome::no_memory;
   const uint32_t reneged = renege(pool);
@@ -153,19 +155,79 @@ ReceiveBuffer::Inserted ReceiveBuffer::insert(ChunkPool& pool, Sequence sequence
 uint32_t ReceiveBuffer::gather(const ChunkPool& pool, std::span<Bytes> pieces) const noexcept {
   uint32_t count = 0;
   ChunkIndex chunk = head_;
-  for (Sequence at = read_; at != next_ && count < pieces.size(); chunk = pool.link(chunk).next) {
-    const uint32_t inside = (at - base_) & (pool.chunk_size() - 1);
-    const uint32_t bytes = std::min(next_ - at, pool.chunk_size() - inside);
-    pieces[count++] = {pool.data(chunk) + inside, bytes};
-    at += bytes;
+  uint8_t kept = kept_;
+  for (Sequence at = read_; at != next_ && count < pieces.size(); at += static_cast<uint32_t>(pieces[count++].size())) {
+    const KeptMessages::Kept* const message = kept == KeptMessages::kNone ? nullptr : &pool.kept()->kept_[kept];
+    if (message != nullptr && message->begin == at) {
+      pieces[count] = message->data;
+      kept = message->next;
+      continue;
+    }
+    const uint32_t place = at - base_, inside = place & (pool.chunk_size() - 1);
+    while (pool.link(chunk).position != place - inside) chunk = pool.link(chunk).next;
+    const uint32_t before = (message != nullptr ? message->begin : next_) - at;
+    pieces[count] = {pool.data(chunk) + inside, std::min(before, pool.chunk_size() - inside)};
   }
   return count;
 }
+
+// ---- what stays in its message
+
+uint32_t KeptMessages::intake(Nanoseconds now) noexcept {
+  now_ = now;
+  const bool enough = used_ == kMost || (last_ != nullptr && last_->readable() > kAhead);
+  return !enough ? kMost - used_ : now - read_at_ < kPatience ? 0 : kMost;
+}
+
+// Data in order, behind which nothing waits.
+bool ReceiveBuffer::keep(ChunkPool& pool, Bytes data) noexcept {
+  KeptMessages* const kept = pool.kept();
+  if (kept == nullptr || ranges_ != 0 || !kept->is_offered(data)) return false;
+  kept->last_ = this;
+  const auto size = static_cast<uint32_t>(data.size());
+  const uint32_t inside = (next_ - base_) & (pool.chunk_size() - 1);
+  const uint32_t chunks = (inside + size + pool.chunk_size() - 1) / pool.chunk_size();
+  if (kept->is_full() || readable() > KeptMessages::kAhead || !pool.set_aside(chunks)) return false;
+  const uint8_t number = kept->take(*this, next_, data, chunks);
+  uint8_t* at = &kept_;
+  while (*at != KeptMessages::kNone) at = &kept->kept_[*at].next;
+  *at = number;
+  next_ += size;
+  return true;
+}
+
+void ReceiveBuffer::drop_first_kept(ChunkPool& pool) noexcept {
+  const uint8_t first = kept_;
+  kept_ = pool.kept()->kept_[first].next;
+  pool.put_back(pool.kept()->kept_[first].chunks);
+  pool.kept()->give_back(first);
+}
+
+void ReceiveBuffer::copy_oldest(ChunkPool& pool) noexcept {
+  KeptMessages::Kept& oldest = pool.kept()->kept_[pool.kept()->oldest()];
+  ReceiveBuffer& of = *oldest.of;  // of which it is the first
+  pool.put_back(std::exchange(oldest.chunks, 0));
+  UNET_CHECK(of.write(pool, oldest.begin, oldest.data, true) == oldest.data.size());
+  of.drop_first_kept(pool);
+}
+
+// ---- reading
 
 void ReceiveBuffer::consume(ChunkPool& pool, uint32_t bytes) noexcept {
   UNET_CHECK(bytes <= readable());
   const uint32_t before = read_ - base_;
   read_ += bytes;
+  while (kept_ != KeptMessages::kNone) {
+    KeptMessages::Kept& first = pool.kept()->kept_[kept_];
+    if (read_ <= first.begin) break;
+    const uint32_t read = std::min<uint32_t>(read_ - first.begin, static_cast<uint32_t>(first.data.size()));
+    first.data = first.data.subspan(read);
+    first.begin += read;
+    if (!first.data.empty()) break;
+    drop_first_kept(pool);
+    pool.kept()->read_at_ = pool.kept()->now_;
+  }
+  if (pool.kept() != nullptr && pool.kept()->last_ == this) pool.kept()->read_at_ = pool.kept()->now_;
   if (read_ == next_ && ranges_ == 0) return drop_unused(pool);
   const uint32_t chunk = pool.chunk_size();
   // Chunks that end at read_ or before it.
@@ -180,6 +242,8 @@ void ReceiveBuffer::consume(ChunkPool& pool, uint32_t bytes) noexcept {
 }
 
 void ReceiveBuffer::clear(ChunkPool& pool) noexcept {
+  while (kept_ != KeptMessages::kNone) drop_first_kept(pool);
+  if (pool.kept() != nullptr && pool.kept()->last_ == this) pool.kept()->last_ = nullptr;
   read_ = next_;
   renege(pool);
 }

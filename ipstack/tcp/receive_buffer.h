@@ -1,12 +1,14 @@
 // receive_buffer.h - bytes that have come: those in order for the application, those behind gaps, and which these are; used by Connection.
 //
-// A payload byte is copied once, from the segment into a chunk; the application reads it there or has it copied. Chunks stand at fixed
-// places of the stream, and only those that have a byte are there: memory is bounded by the window that the owner of this checks.
+// A payload byte is copied once, from the segment into a chunk, or stays in its message (KeptMessages); the application reads it there or
+// has it copied. Chunks stand at fixed places of the stream, and only those that have a byte are there: memory is bounded by the window
+// that the owner of this checks.
 #pragma once
 
 #include <span>
 
 #include "ipstack/tcp/chunk_pool.h"
+#include "ipstack/tcp/kept_messages.h"
 #include "ipstack/wire/tcp.h"
 
 namespace unet::tcp {
@@ -38,6 +40,8 @@ class ReceiveBuffer {
   // The application has read so many: at most readable().
   void consume(ChunkPool& pool, uint32_t bytes) noexcept;
   void clear(ChunkPool& pool) noexcept;
+  // Of what is kept, whosesoever it is, that which came first goes into chunks.
+  static void copy_oldest(ChunkPool& pool) noexcept;
 
   Sequence next() const noexcept { return next_; }  // the first byte that is missing
   uint32_t readable() const noexcept { return next_ - read_; }
@@ -58,7 +62,9 @@ class ReceiveBuffer {
   Range* ranges(ChunkPool& pool) const noexcept { return reinterpret_cast<Range*>(pool.data(notes_)); }
   const Range* ranges(const ChunkPool& pool) const noexcept { return reinterpret_cast<const Range*>(pool.data(notes_)); }
   ChunkIndex chunk_at(ChunkPool& pool, uint32_t position, bool in_order) noexcept;
-  uint32_t write(ChunkPool& pool, Sequence sequence, Bytes data) noexcept;
+  uint32_t write(ChunkPool& pool, Sequence sequence, Bytes data, bool in_order) noexcept;
+  bool keep(ChunkPool& pool, Bytes data) noexcept;
+  void drop_first_kept(ChunkPool& pool) noexcept;
   Outcome note(ChunkPool& pool, Sequence left, Sequence right) noexcept;
   void absorb(ChunkPool& pool) noexcept;
   uint32_t renege(ChunkPool& pool) noexcept;
@@ -70,8 +76,9 @@ class ReceiveBuffer {
   ChunkIndex head_ = kNoChunk;     // in the order of the stream
   ChunkIndex cursor_ = kNoChunk;   // the last one written to
   ChunkIndex notes_ = kNoChunk;    // holds the ranges, sorted, which neither touch nor overlap
-  uint32_t ranges_ = 0;
   uint32_t orders_ = 0;
+  uint8_t ranges_ = 0;
+  uint8_t kept_ = KeptMessages::kNone;  // the first that was kept, which leads to the others
 };
 
 }  // namespace unet::tcp

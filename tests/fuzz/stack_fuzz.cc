@@ -110,11 +110,16 @@ class Fuzz {
 
   void deliver(Bytes packet) {
     if (packet.empty()) return;
-    std::vector<std::byte> message(sizeof(IpMessageHeader) + packet.size());
+    const uint32_t position = ++position_;
+    std::vector<std::byte>& message = network_.kept[position];
+    message.resize(sizeof(IpMessageHeader) + packet.size());
     const IpMessageHeader header{.flags = IpMessageFlags::kChecked};
     std::memcpy(message.data(), &header, sizeof header);
     std::memcpy(message.data() + sizeof header, packet.data(), packet.size());
-    stack_.handle_message(message);
+    const Message came{.data = message.data(), .length = static_cast<uint32_t>(message.size()), .position = position};
+    static_cast<void>(stack_.intake());
+    if (!stack_.handle_message(came)) network_.kept.erase(position);
+    stack_.copy_stale();
   }
   void raw() {
     const std::vector<std::byte> message = input_.take_bytes(input_.take<uint8_t>());

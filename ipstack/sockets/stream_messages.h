@@ -1,0 +1,29 @@
+// stream_messages.h - messages of the IP channel that a stack's streams keep where they came; used by Stack.
+#pragma once
+
+#include <array>
+
+#include "ipstack/sockets/network.h"
+#include "ipstack/tcp/kept_messages.h"
+
+namespace unet::sockets {
+
+class StreamMessages final : public tcp::KeptMessages {
+ public:
+  explicit StreamMessages(Network& network) noexcept : network_(network) {}
+
+  void offer(const Message& message) noexcept { messages_[tcp::KeptMessages::offer(message.bytes())] = message; }
+  // Their memory is the network interface's no longer.
+  void forget() noexcept { forgets_ = true; }
+
+ private:
+  void release(uint32_t message) noexcept override {
+    if (!forgets_) network_.release(Network::kNoNeighbour, messages_[message]);
+  }
+
+  Network& network_;
+  std::array<Message, kMost + 1> messages_{};
+  bool forgets_ = false;
+};
+
+}  // namespace unet::sockets
