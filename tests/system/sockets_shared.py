@@ -181,7 +181,8 @@ def test_members_come_and_go():
         # All that live have kept theirs: what they have is what is left, and none of that is reset any more.
         left = sum(ni.shares().values())
         require(said(peer, "talk") == f"reset 0 of {left}", "a living member's connection was reset")
-        require(left > EACH * (2 - 2 / MEMBERS), f"only {left} are left")
+        # Who is killed has a quarter of most, by their hashes, and perhaps a fifth of the last ones, if they were open before it died.
+        require(left > EACH * (2 - 2.5 / MEMBERS), f"only {left} are left")
         for end in ni.upgrade, ni.restart:
             end()
             require(said(peer, "talk") == f"reset 0 of {left}", f"{end.__name__}() has cost connections")
