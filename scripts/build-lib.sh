@@ -56,19 +56,37 @@ configure() {
   echo "$wanted" >"$dir/.configured"
 }
 
-# build DIR HOW_LONG TARGET... - ninja, silent when there is nothing to do. Needs the lock.
+# build DIR TARGET... - ninja, silent when there is nothing to do, and else with a word now and then on how far it is. Needs the lock.
 build() {
-  local dir="$root/$1"
-  if ninja -C "$dir" -n "${@:3}" {lock_fd}>&- 2>/dev/null | grep -q 'no work to do'; then
-    return 0
-  fi
-  say "building in $1/ ($2)"
+  local dir="$root/$1" plan
+  # A dry run ends with its last step: "[464/464] Linking ...".
+  plan=$(ninja -C "$dir" -n "${@:2}" 2>/dev/null {lock_fd}>&- | tail -1) || true
+  [[ $plan != *"no work to do"* ]] || return 0
+  [[ $plan =~ /([0-9]+)\] ]] && say "building in $1/: $(how_long "${BASH_REMATCH[1]}")" || say "building in $1/"
   # A failing command prints its own output; the rest of ninja's talk is of no use here.
-  if ! ninja -C "$dir" --quiet "${@:3}" >"$dir/.build.log" 2>&1 {lock_fd}>&-; then
-    grep -v '^ninja: ' "$dir/.build.log" | tail -80 >&2
+  if ! NINJA_STATUS='[%f/%t] ' ninja -C "$dir" "${@:2}" 2>&1 {lock_fd}>&- | progress >"$dir/.build.log"; then
+    grep -v '^ninja: \(Entering\|build stopped\)\|^\[[0-9]*/[0-9]*\] ' "$dir/.build.log" | tail -80 >&2
     say "the build in $1/ failed (whole output: $1/.build.log)"
     return 1
   fi
+}
+
+# how_long STEPS - what that takes at most: two seconds of a core for each step are those of a slow one.
+how_long() {
+  local minutes=$((($1 * 2 / $(nproc) + 30) / 60))
+  echo "$1 steps$([[ $minutes -eq 0 ]] || echo ", $minutes minutes or less")"
+}
+
+# progress - passes ninja's output on, and says each half minute which step it is at.
+progress() {
+  local line next=$((SECONDS + 30))
+  while IFS= read -r line; do
+    printf '%s\n' "$line"
+    [[ $SECONDS -lt $next || ! $line =~ ^\[([0-9]+)/([0-9]+)\] ]] || {
+      say "built ${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}"
+      next=$((SECONDS + 30))
+    }
+  done
 }
 
 # programs DIR - the programs of the project as paths in DIR, one per line. Needs a configured DIR.
