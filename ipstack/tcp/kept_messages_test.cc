@@ -37,7 +37,7 @@ TEST_CASE("what streams keep where it came is read as if it had been copied, and
   const Sequence first{0xFFFFC000};
   for (Stream& each : streams) each.buffer.start(first);
   uint64_t kept = 0;
-  for (int i = 0; i < 30'000; ++i) {
+  for (int i = 0; i < 12'000; ++i) {
     Stream& stream = streams[random() % 3];
     const uint64_t from = stream.next + (random() % 8 == 0 ? random() % 3000 : 0), length = 1 + random() % 4000;
     std::vector<std::byte> message(40 + length);  // with headers
@@ -60,9 +60,11 @@ TEST_CASE("what streams keep where it came is read as if it had been copied, and
     std::array<Bytes, 64> pieces;
     const uint32_t count = stream.buffer.gather(pool, pieces);
     uint64_t place = stream.read;
+    bool same = true;
     for (uint32_t piece = 0; piece < count; ++piece) {
-      for (const std::byte each : pieces[piece]) REQUIRE(each == at(place++));
+      for (const std::byte each : pieces[piece]) same = same && each == at(place++);
     }
+    REQUIRE(same);
     REQUIRE((place == next || count == pieces.size()));
     const auto used = static_cast<uint32_t>(random() % 3 == 0 ? random() % (place - stream.read + 1) : place - stream.read);
     stream.buffer.consume(pool, used);
