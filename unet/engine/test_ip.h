@@ -54,6 +54,15 @@ inline Packet make_packet(const PacketFields& f, Bytes payload) {
   return packet;
 }
 
+inline FrameBytes frame_of(Bytes packet, const MacAddress& to, const MacAddress& from) {
+  const bool ipv4 = !packet.empty() && std::to_integer<uint8_t>(packet[0]) >> 4 == 4;
+  FrameBytes frame(sizeof(EthernetHeader) + packet.size());
+  const EthernetHeader header{.to = to, .from = from, .type = ipv4 ? ip::kEtherTypeIpv4 : ip::kEtherTypeIpv6};
+  std::memcpy(frame.data(), &header, sizeof header);
+  if (!packet.empty()) std::memcpy(frame.data() + sizeof header, packet.data(), packet.size());
+  return frame;
+}
+
 // A message for an IP channel.
 inline Packet make_message(const IpMessageHeader& header, Bytes packet) {
   Packet message(sizeof header + packet.size());
@@ -107,13 +116,7 @@ class TestIp {
     run();
   }
   void put(Bytes packet, std::optional<MacAddress> to = {}) {
-    const bool ipv4 = !packet.empty() && std::to_integer<uint8_t>(packet[0]) >> 4 == 4;
-    FrameBytes frame(sizeof(EthernetHeader) + packet.size());
-    const EthernetHeader header{.to = to.value_or(wire.capabilities.address), .from = kPeerMac,
-                                .type = ipv4 ? ip::kEtherTypeIpv4 : ip::kEtherTypeIpv6};
-    std::memcpy(frame.data(), &header, sizeof header);
-    if (!packet.empty()) std::memcpy(frame.data() + sizeof header, packet.data(), packet.size());
-    wire.arriving.push_back(std::move(frame));
+    wire.arriving.push_back(frame_of(packet, to.value_or(wire.capabilities.address), kPeerMac));
   }
   // The peer's host sends: `data` behind a header of UDP.
   ip::SendResult peer_sends(const ip::IpAddress& to, uint16_t from_port, uint16_t to_port, Bytes data) {

@@ -181,11 +181,7 @@ TEST_CASE("the last ACK of what a process has closed is not refused, whenever it
   const engine::Packet ack = engine::make_packet({.from = closed.remote, .to = closed.local, .protocol = ip::Protocol::kTcp,
                                                   .from_port = 4000, .to_port = 80, .sequence = 1000}, {});
   for (int turns = 0; turns < 50; ++turns) {
-    engine::FrameBytes frame(sizeof(EthernetHeader) + ack.size());
-    const EthernetHeader header{.to = wire.capabilities.address, .from = {2, 0, 0, 0, 0, 9}, .type = ip::kEtherTypeIpv4};
-    std::memcpy(frame.data(), &header, sizeof header);
-    std::memcpy(frame.data() + sizeof header, ack.data(), ack.size());
-    wire.arriving.push_back(std::move(frame));
+    wire.arriving.push_back(engine::frame_of(ack, wire.capabilities.address, engine::TestIp::kPeerMac));
     stays.turn(1);
   }
   CHECK(left(*ni) == 1);
