@@ -7,15 +7,13 @@
 #        sockets_forks.py --peer calls ADDRESS        its clients
 import contextlib
 import os
-import random
 import select
 import signal
 import socket
-import struct
 import sys
 import time
 
-from daemon import WAIT, beside, directory, main, require, run, wait_until
+from daemon import WAIT, directory, main, require, run, wait_until
 from ip_spaces import OURS, VERSIONS
 from program_scenes import begun, environment, network_interface, tell
 
@@ -358,81 +356,6 @@ def waits_back(address):
     say("done")
 
 
-def links():
-    """Descriptors that the library keeps for what it says to its parent."""
-    for fd in map(int, os.listdir("/proc/self/fd")):
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as each:
-            if each.family == socket.AF_UNIX and each.type == socket.SOCK_SEQPACKET:
-                yield each.detach()
-
-
-def lies(address):
-    """A child says to its parent whatever comes to its mind, with descriptors of all kinds: others are served as ever."""
-    listener = listener_at(address)
-    before = descriptors()
-
-    def tells():
-        chance = random.Random(1)
-        kinds = [0, 1, 2, 3, 4, 6, 7, 1 << 31]  # all but the one which says that it has accepted what it was handed
-        with open("/dev/null", "rb") as null, open(__file__, "rb") as file:
-            things = [null.fileno(), file.fileno(), *os.pipe(), listener.fileno(), *(each.fileno() for each in socket.socketpair())]
-            ends = list(links())
-            require(ends, "there is no link")
-            for fd in ends:
-                link = socket.socket(fileno=fd)
-                for _ in range(3000):
-                    said = chance.choice([os.urandom(chance.randrange(1, 200)),
-                                          struct.pack("Ii", chance.choice(kinds), chance.choice([-1, 0, 1, 2, 3, 1 << 20]))])
-                    passed = chance.sample(things, chance.randrange(3))
-                    try:
-                        socket.send_fds(link, [said], passed) if passed else link.send(said)
-                    except BlockingIOError:
-                        time.sleep(0.001)
-        say("told")
-
-    require(os.waitstatus_to_exitcode(os.waitpid(child(tells), 0)[1]) == 0, "the child cannot say it")
-    pids = [child(forever, listener)]
-    hear("served")
-    end_all(pids)
-    wait_until(lambda: descriptors() <= before, "descriptors are left")
-    say("done")
-
-
-def is_lied_to(address):
-    """Gets a listener from one that made it up, who then hands over what is no connection, again and again; and serves it."""
-    over, theirs = socket.socketpair()
-    made_up, link = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    link.bind("\0unet-link,12345678,")
-    made_up.send(f"{int(':' in address)},1,64,12345678901,0,0,{PORT},{address},0,{'::' if ':' in address else '0.0.0.0'}@5".encode())
-    socket.send_fds(over, [b"x"], [link.fileno()])
-    link.close()
-    (fd,) = socket.recv_fds(theirs, 1, 1)[1]
-    listener = socket.socket(fileno=fd)
-    require(listener.getsockname()[:2] == (address, PORT), f"what was passed is none: {listener}")
-    listener.settimeout(0.1)
-    with contextlib.suppress(TimeoutError):  # so it listens
-        listener.accept()
-    say("ready")
-    hear("called")
-    with open("/dev/null", "rb") as null:
-        for i in range(200):
-            said = struct.pack("ii", 5 if i % 8 else i, i) + os.urandom(36 if i % 4 else i)
-            socket.send_fds(made_up, [said], [null.fileno()])
-    made_up.shutdown(socket.SHUT_RD)
-    served = 0
-    while served < CALLS:
-        try:
-            stream, _ = listener.accept()
-            with stream:
-                line = stream.makefile("rb").readline()
-                stream.sendall(b"served " + line)
-                served += 1
-        except OSError:  # /dev/null is no socket
-            continue
-    hear("served")
-    say("done")
-
-
 # ---- their clients
 
 
@@ -449,7 +372,7 @@ def calls(address):
 
 
 PEERS = {each.__name__: each for each in (workers, killed, slow, ends, grandchildren, becomes, began, binds, listens, jailed, many, busy,
-                                           away, waits_back, lies, is_lied_to, calls)}
+                                           away, waits_back, calls)}
 
 
 # ---- the test
@@ -545,18 +468,6 @@ def test_waits_back():
     play_away("waits_back")
 
 
-@beside
-def test_lies():
-    def told(server):
-        require(server.lines.next() == "told", "the child")
-
-    play("lies", told)
-
-
-def test_what_is_passed():
-    play("is_lied_to")
-
-
 def test_environment():
     """What is left to a program may be made up."""
     listener = "0,1,5,12345678901,0,0,8400,10.86.0.1,0,0.0.0.0"
@@ -569,10 +480,15 @@ def test_environment():
             require((status, out) == (0, "well\n"), f"{text[:100]}: {status} {out} {err}")
 
 
-if __name__ == "__main__":
+def begin(peers, tests):
+    """Of who has other scenes, too."""
     if sys.argv[1:2] == ["--peer"]:
-        sys.exit(PEERS[sys.argv[2]](*sys.argv[3:]))
+        sys.exit(peers[sys.argv[2]](*sys.argv[3:]))
     if not os.path.exists(UNET_SOCKETS):
         print("skipped: there is no unet-sockets")
         sys.exit(77)
-    sys.exit(main(globals()))
+    sys.exit(main(tests))
+
+
+if __name__ == "__main__":
+    begin(PEERS, globals())
