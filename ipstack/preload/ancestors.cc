@@ -85,11 +85,9 @@ void Ancestors::hear(const std::shared_ptr<UpLink>& link, std::span<const std::b
   if (whole && handed.kind != HandedMessage::Kind::connection) hear_of_datagrams(*link, handed, message.subspan(sizeof handed));
   if (fd < 0) return;
   File* const listener = whole && handed.kind == HandedMessage::Kind::connection ? find(*link, handed.socket) : nullptr;
-  if (listener == nullptr || !listener->listens || listener->waiting.size() == kWaitingMost) {
-    real().close(fd);  // it is closed meanwhile: as its end is, the connection is another's
-    return;
-  }
-  listener->waiting.push_back({.fd = fd, .names = {handed.local, handed.remote}, .from = {link, handed.connection}});
+  const File::Waiting waiting{.fd = fd, .names = {handed.local, handed.remote}, .from = {link, handed.connection}};
+  if (listener == nullptr || !listener->listens || listener->leaves || listener->waiting.size() == kWaitingMost) return refuse(waiting);
+  listener->waiting.push_back(waiting);
   Host::get().tell_owner_too(*listener, true);
 }
 
@@ -129,9 +127,15 @@ void Ancestors::give_back(File& listener) noexcept {
   while (!listener.waiting.empty()) {
     const File::Waiting last = std::move(listener.waiting.back());
     listener.waiting.pop_back();
-    if (last.fd >= 0) real().close(last.fd);
     if (last.own != nullptr) host.reset(*last.own);
+    else refuse(last);
   }
+}
+
+void Ancestors::refuse(const File::Waiting& handed) noexcept {
+  real().close(handed.fd);  // which tells who would carry its bytes
+  const File::Origin& from = handed.from;
+  if (from.link != nullptr && from.socket < 0) static_cast<void>(from.link->say(LinkMessage::Kind::refused, from.socket));
 }
 
 }  // namespace unet::preload

@@ -46,6 +46,8 @@ class Ancestors {
   static void say_all(const File& file, LinkMessage::Kind kind) noexcept;
   // Those of its connections that nobody has accepted go back to where they came from, or end.
   static void give_back(File& listener) noexcept;
+  // One of those, which is another's: it goes back.
+  static void refuse(const File::Waiting& handed) noexcept;
 
  private:
   static bool serve(const std::shared_ptr<UpLink>& link);

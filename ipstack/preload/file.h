@@ -79,9 +79,9 @@ struct File : Entry {
 
   // A connection of a listener that was accepted by the helper of whose stack it came to, for who serves the listener.
   struct Waiting {
-    int fd = -1;                 // a pair's end, of another process's
+    int fd = -1;                 // a pair's end, of another process's,
     Pair names{};
-    Origin from{};
+    Origin from{};               // whom it is from, and the connection there; of one that another process has left (leaving.cc) none
     File* own = nullptr;         // else: of this process's stack, which holds it
   };
 
@@ -92,6 +92,8 @@ struct File : Entry {
   // Of which each process that has it makes its own, at the same port.
   bool is_joined() const noexcept { return listens || !is_stream(); }
   int fd() const noexcept { return fds.front(); }
+  // A listener that came from elsewhere, and has a queue of its own here.
+  bool is_others_too() const noexcept { return listens && is_ours() && !origins.empty() && !leaves; }
   // A datagram socket that may become ours by what is sent next, be it by another thread while this one waits for what comes.
   bool is_undecided() const noexcept { return !is_stream() && !is_ours() && kernel && !lost && !left && !inherited; }
   // Until there is a network interface; of a connection there is nothing to wait for.
@@ -102,6 +104,7 @@ struct File : Entry {
   bool kernel = true;            // the shadow takes part: it is not decided yet, or the socket is both's
   bool bound = false;            // by bind(), at both if both take part
   bool listens = false;
+  bool leaves = false;           // a listener that others have, too, and this process has closed: what came to it is theirs (leaving.cc)
   bool lost = false;             // its connection, with the network interface
   bool left = false;             // to the kernel, for good: none of its descriptors is in the table any more
   int error = 0;                 // of one that is lost: what was not told

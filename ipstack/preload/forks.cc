@@ -250,14 +250,6 @@ void disclaim_others(Table& table, std::span<const Divided> links, std::span<con
   }
 }
 
-// What the environment names may have been closed since by who began the program, or be made up.
-bool is_socket(int fd, int domain, int type) noexcept {
-  int has_domain = 0, has_type = 0;
-  socklen_t length = sizeof(int);
-  return real().getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &has_domain, &length) == 0 && has_domain == domain &&
-         real().getsockopt(fd, SOL_SOCKET, SO_TYPE, &has_type, &length) == 0 && has_type == type;
-}
-
 // Two numbers with a comma between them, up to the next '@'; taken from the text.
 bool take_numbers(std::string_view& text, int& first, int& second) {
   const std::string_view field = text.substr(0, text.find('@'));
@@ -322,6 +314,7 @@ void Forks::read_left() {
     auto file = read_description(words);
     if (file == nullptr || fd < 0 || fd >= Table::kMax) return;
     read_origins(*file, each, links);
+    // What the environment names may have been closed since by who began the program, or be made up.
     if (is_socket(fd, file->domain, file->type)) Host::get().table().put(fd, *file.release());
     else Ancestors::say_all(*file, LinkMessage::Kind::close);
   }

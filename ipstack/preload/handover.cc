@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 
 #include "ipstack/preload/description.h"
@@ -16,31 +17,52 @@ namespace {
 constexpr size_t kLinksMax = 4096;
 constexpr int kMessagesAtOnce = 64;  // of a link, before another's turn
 
-// One of ours that came back.
-auto find_own(File& listener) {
-  return std::find_if(listener.waiting.begin(), listener.waiting.end(), [](const File::Waiting& each) { return each.own != nullptr; });
+// One of ours that came back, or one that another process has left.
+auto find_back(File& listener) {
+  const auto is_back = [](const File::Waiting& each) { return each.from.link == nullptr; };
+  return std::find_if(listener.waiting.begin(), listener.waiting.end(), is_back);
 }
 
-// Takes one that came back, or one out of the stack's queue. nullptr: there is none.
-File* next_of(File& listener) {
-  if (const auto back = find_own(listener); back != listener.waiting.end()) {
-    File* const file = back->own;
+}  // namespace
+
+// Takes one that came back, or one out of the stack's queue. Nothing: there is none.
+std::optional<File::Waiting> Relays::next_of(File& listener) {
+  if (const auto back = find_back(listener); back != listener.waiting.end()) {
+    const File::Waiting next = std::move(*back);
     listener.waiting.erase(back);
-    --file->holds;
-    return file;
+    if (next.own != nullptr) --next.own->holds;
+    return next;
   }
   Host& host = Host::get();
   listener.unserved_since = 0;
   const int made = host.sockets().accept(listener.socket, nullptr, nullptr, SOCK_NONBLOCK);
-  if (made < 0) return nullptr;
+  if (made < 0) return std::nullopt;
   auto* const file = new File(listener.domain, SOCK_STREAM);
   file->kernel = false;
   file->bound = true;
   host.give_socket(*file, made);
-  return file;
+  return File::Waiting{.names = names_of(*file), .own = file};
 }
 
-}  // namespace
+// Of next_of(), which nobody got.
+void Relays::put_back(File& listener, const File::Waiting& next) {
+  if (next.own != nullptr) ++next.own->holds;
+  listener.waiting.push_front(next);
+}
+
+// By a link, with the descriptor of its bytes. False: it is not sent.
+bool Relays::give(const File::Waiting& next, int link, std::span<const std::byte> message) {
+  if (next.own == nullptr) return send_by_link(link, message.data(), message.size(), next.fd);  // another process carries them
+  int ends[2] = {-1, -1};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
+  ends[0] = out_of_the_way(ends[0]);
+  const bool sent = send_by_link(link, message.data(), message.size(), ends[1]);
+  real().close(ends[1]);
+  if (!sent) return real().close(ends[0]), false;
+  add_relay(*next.own, ends[0], true);
+  relays_.back().handed = true;
+  return true;
+}
 
 // ---- links
 
@@ -102,6 +124,8 @@ void Relays::hear(Link& link, const LinkMessage& said, std::span<const std::byte
     settle(*held->file);
   } else if (said.kind == Kind::datagram && joined) {
     take_in(*held->file, behind);
+  } else if (said.kind == Kind::left && fd >= 0 && joined) {
+    take_left(*held->file, behind, fd);
   } else if (said.kind == Kind::end) {
     const bool by_fork = std::find(link.pairs.begin(), link.pairs.end(), said.socket) != link.pairs.end();
     for (Relay& each : relays_) {
@@ -111,6 +135,9 @@ void Relays::hear(Link& link, const LinkMessage& said, std::span<const std::byte
     for (Relay& each : relays_) {
       if (each.link == link.number && each.file->socket == said.socket) each.listener = nullptr;
     }
+    forget_passed(link, said.socket, true);
+  } else if (said.kind == Kind::refused) {
+    forget_passed(link, said.socket, false);
   }
   if (fd >= 0) real().close(fd);
 }
@@ -161,7 +188,7 @@ bool Relays::hand_over() {
 }
 
 bool Relays::may_hand(File& file, bool& later) {
-  if (find_own(file) != file.waiting.end()) return true;
+  if (find_back(file) != file.waiting.end()) return true;
   Host& host = Host::get();
   if (!file.is_joined() || (host.events(file) & EPOLLIN) == 0) {
     file.unserved_since = 0;
@@ -177,28 +204,40 @@ bool Relays::may_hand(File& file, bool& later) {
 bool Relays::hand_to(const Link& link, Held& held) {
   if (!held.file->is_stream()) return hand_datagrams(link, held);
   File& listener = *held.file;
-  File* const file = next_of(listener);
-  if (file == nullptr) return false;
-  const File::Pair names = names_of(*file);
-  int ends[2] = {-1, -1};
-  const HandedMessage message{.socket = held.socket, .connection = file->socket, .local = names.local, .remote = names.remote};
-  const bool made = ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0;
-  if (made) ends[0] = out_of_the_way(ends[0]);
-  const bool sent = made && send_by_link(link.fd, &message, sizeof message, ends[1]);
-  if (made) real().close(ends[1]);
-  if (!sent) {
-    if (made) real().close(ends[0]);
-    ++file->holds;
-    listener.waiting.push_front({.names = names, .own = file});
+  const std::optional<File::Waiting> next = next_of(listener);
+  if (!next) return false;
+  const int number = next->own != nullptr ? next->own->socket : next_passed_;
+  const HandedMessage message{.socket = held.socket, .connection = number,
+                              .local = next->names.local, .remote = next->names.remote};
+  if (!give(*next, link.fd, std::as_bytes(std::span(&message, 1)))) {
+    put_back(listener, *next);
     return false;
   }
-  add_relay(*file, ends[0], true);
   held.wants = false;
-  Relay& relay = relays_.back();
-  relay.link = link.number;
-  relay.handed = true;
-  relay.listener = &listener;
+  if (next->own == nullptr) {
+    passed_.push_back({.link = link.number, .number = number, .listener = &listener, .waiting = *next});
+    next_passed_ = number == INT_MIN ? -1 : number - 1;
+    return true;
+  }
+  relays_.back().link = link.number;
+  relays_.back().listener = &listener;
   return true;
+}
+
+// One that another process had left is accepted, or is to be passed on again.
+void Relays::forget_passed(const Link& link, int number, bool taken) {
+  const auto it = std::find_if(passed_.begin(), passed_.end(), [&](const Passed& each) {
+    return each.link == link.number && each.number == number;
+  });
+  if (it == passed_.end()) return;
+  if (taken) real().close(it->waiting.fd);
+  else take_back(*it);
+  passed_.erase(it);
+}
+
+void Relays::take_back(Passed& passed) {
+  passed.listener->waiting.push_back(passed.waiting);
+  Host::get().tell_owner_too(*passed.listener, true);
 }
 
 // Whoever had it has ended, or closed the listener: it is the next one's.
@@ -221,6 +260,11 @@ void Relays::take_back(const Link& link, const File* listener) {
     drop(each);
     relays_.erase(relays_.begin() + static_cast<ptrdiff_t>(i));
   }
+  std::erase_if(passed_, [&](Passed& each) {
+    const bool ends = each.link == link.number && (listener == nullptr || each.listener == listener);
+    if (ends) take_back(each);
+    return ends;
+  });
 }
 
 }  // namespace unet::preload

@@ -233,6 +233,7 @@ void Host::let_go(Entry& entry) {
     kick_helper();
   }
   if (!entry.fds.empty() || entry.holds != 0) return;
+  if (entry.kind == Entry::Kind::socket && static_cast<File&>(entry).is_others_too()) return leave(static_cast<File&>(entry));
   if (entry.kind == Entry::Kind::socket) {
     File& file = static_cast<File&>(entry);
     EpollSet::forget(file);
@@ -340,6 +341,11 @@ void Host::relay(File& file, int fd, bool used) {
 void Host::share(File& file, int fd) {
   File* const all[] = {&file};
   relays().add_link(fd, all);
+  kick_helper();
+}
+
+void Host::leave(File& listener) {
+  relays().leave(listener);
   kick_helper();
 }
 
@@ -459,6 +465,9 @@ void Host::give_back_datagrams() {
 void Host::finish() noexcept {
   lock();
   give_back_datagrams();
+  for (size_t i = 0; i < by_socket_.size(); ++i) {
+    if (by_socket_[i] != nullptr && by_socket_[i]->is_others_too()) leave(*by_socket_[i]);
+  }
   await_others();
   ending_ = true;
   if (signals_held) let_signals_in();

@@ -264,6 +264,7 @@ class Host {
   Nanoseconds begin_rest() noexcept;
   bool must_end_rest() const noexcept;
   void kick_helper() noexcept;
+  void leave(File& listener);
   void give_back_datagrams();
   void await_others() noexcept;
 

@@ -67,4 +67,11 @@ ssize_t receive_by_link(int link, void* data, size_t size, int& descriptor) noex
   return got;
 }
 
+bool is_socket(int fd, int domain, int type) noexcept {
+  int has_domain = 0, has_type = 0;
+  socklen_t length = sizeof(int);
+  return real().getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &has_domain, &length) == 0 && has_domain == domain &&
+         real().getsockopt(fd, SOL_SOCKET, SO_TYPE, &has_type, &length) == 0 && has_type == type;
+}
+
 }  // namespace unet::preload

@@ -13,8 +13,8 @@
 
 namespace unet::preload {
 
-// To whose the socket is. With take and take_unused comes the descriptor that the bytes are to be carried to, with fork another link's;
-// behind datagram stands a DatagramHead and the datagram.
+// To whose the socket is. With take and take_unused comes the descriptor that the bytes are to be carried to, with fork another link's,
+// with left that of the bytes, which are carried already; behind that stands a File::Pair, behind datagram a DatagramHead and the datagram.
 struct LinkMessage {
   enum class Kind : uint32_t {
     take,         // a connection: it is to be used there
@@ -25,13 +25,15 @@ struct LinkMessage {
     took,         // a connection that was handed over: it is accepted
     fork,         // a child of the process has all that it had
     datagram,     // one that came there, and nobody there reads
+    left,         // a connection that came to a listener, which is being closed there
+    refused,      // a connection that was handed over and is another's: the listener is closed there
   } kind = Kind::take;
   int32_t socket = -1;  // as the owner's stack numbers it
 };
 
 // The other way, for a listener or a datagram socket that is served there. With a connection comes the descriptor of its bytes, which are
-// carried when it is taken; behind a datagram's stands a DatagramHead and the datagram. Part: how much of what comes it gets by its own
-// claim.
+// carried when it is taken, or, with a `connection` below 0, are already; behind a datagram's stands a DatagramHead and the datagram. Part:
+// how much of what comes it gets by its own claim.
 struct HandedMessage {
   enum class Kind : uint32_t { connection, datagram, part } kind = Kind::connection;
   int32_t socket = -1, connection = -1;
@@ -56,5 +58,7 @@ bool make_link(int (&ends)[2]) noexcept;
 bool send_by_link(int link, const void* data, size_t size, int descriptor = -1, bool may_wait = false) noexcept;
 // The size of the message, 0 at the end of the link, or -errno. `descriptor` is the caller's then; -1: none came.
 ssize_t receive_by_link(int link, void* data, size_t size, int& descriptor) noexcept;
+// Whether a descriptor that came from elsewhere is what it should be.
+bool is_socket(int fd, int domain, int type) noexcept;
 
 }  // namespace unet::preload

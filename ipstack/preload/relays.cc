@@ -56,6 +56,12 @@ void Relays::append(std::vector<pollfd>& to) const {
 void Relays::append(std::vector<int>& all) const {
   for (const auto& each : links_) all.push_back(each.fd);
   for (const auto& each : relays_) all.push_back(each.fd);
+  for (const auto& each : passed_) all.push_back(each.waiting.fd);
+  for (const auto& each : leaving_) {
+    for (const File::Waiting& left : each.file->waiting) {
+      if (left.fd >= 0) all.push_back(left.fd);
+    }
+  }
 }
 
 bool Relays::serve(std::span<const pollfd> ready) {
@@ -82,8 +88,8 @@ bool Relays::serve(std::span<const pollfd> ready) {
     drop(relays_[i]);
     relays_.erase(relays_.begin() + static_cast<ptrdiff_t>(i));
   }
-  const bool given = give_up(), handed = hand_over();
-  return given || handed;
+  const bool given = give_up(), handed = hand_over(), left = leave_what_came();
+  return given || handed || left;
 }
 
 void Relays::drop(Relay& relay) noexcept {
@@ -158,7 +164,7 @@ bool Relays::carry_in(Relay& relay) {
 
 bool Relays::is_awaited() const noexcept {
   const auto to_be_carried = [](const Relay& each) { return each.handed || is_closed(each.fd); };
-  if (std::any_of(relays_.begin(), relays_.end(), to_be_carried)) return true;
+  if (!leaving_.empty() || !passed_.empty() || std::any_of(relays_.begin(), relays_.end(), to_be_carried)) return true;
   // What this process held for others, of whom none has it yet, or one has not got all that came.
   const auto waits = [&](const Held& held) {
     if (!held.file->is_joined() || held.file->serves || !held.file->bound) return false;
@@ -171,8 +177,11 @@ bool Relays::is_awaited() const noexcept {
 void Relays::forget() noexcept {
   for (const Link& each : links_) real().close(each.fd);
   for (const Relay& each : relays_) real().close(each.fd);
+  for (const Passed& each : passed_) real().close(each.waiting.fd);
   links_.clear();
   relays_.clear();
+  leaving_.clear();
+  passed_.clear();
 }
 
 }  // namespace unet::preload

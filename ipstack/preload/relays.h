@@ -8,12 +8,14 @@
 // Of a listener the other process makes its own, which shares the port (forks.h). Connections that come to ours all the same, as those
 // that came before, are handed over to it if our program does not accept them, when it asks for one as its program comes back for it: so
 // none waits for a program that is busy. One that is not taken before its link ends comes back with every byte: none is carried until then.
+// What came to the listener that a process has made its own is theirs who still have it, once that process closes it (leaving.cc).
 #pragma once
 
 #include <poll.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,7 +33,7 @@ class Relays {
   Relays(const Relays&) = delete;
   Relays& operator=(const Relays&) = delete;
 
-  bool empty() const noexcept { return links_.empty() && relays_.empty(); }
+  bool empty() const noexcept { return links_.empty() && relays_.empty() && leaving_.empty(); }
   // Another process has the other end of `fd`, and these connections and listeners.
   void add_link(int fd, std::span<File* const> files);
   // Carries bytes between the file, which has a connection, and `fd`, which is this object's from now on. `used` false: the other process
@@ -46,6 +48,11 @@ class Relays {
   bool serve(std::span<const pollfd> ready);
   // Another process has not yet what is its own when this one ends.
   bool is_awaited() const noexcept;
+
+  // ---- listeners that are closed (leaving.cc)
+
+  // This process closes a listener, or ends, and others have it, too: they get what came to it, and nothing more comes.
+  void leave(File& listener);
 
   // ---- datagrams (datagrams.cc)
 
@@ -87,6 +94,17 @@ class Relays {
     bool handed = false;                       // a connection that came to a listener of ours
     File* listener = nullptr;                  // of one that was handed over and is not taken yet
   };
+  // What another process had left, and a third has been handed: it stays here until that one has taken it.
+  struct Passed {
+    uint64_t link;        // of who has it
+    int number;           // as it is named there: below 0
+    File* listener;
+    File::Waiting waiting;
+  };
+  struct Leaving {
+    File* file;
+    Nanoseconds since, came;  // closed; and when something was there last
+  };
   bool serve_link(Link& link);
   void hear(Link& link, const LinkMessage& said, std::span<const std::byte> behind, int fd);
   void release(Link& link, size_t at);
@@ -98,6 +116,12 @@ class Relays {
   void drop(Relay& relay) noexcept;
   static void let_go(File& file);
 
+  static std::optional<File::Waiting> next_of(File& listener);
+  static void put_back(File& listener, const File::Waiting& next);
+  bool give(const File::Waiting& next, int link, std::span<const std::byte> message);
+  static void take_left(File& listener, std::span<const std::byte> behind, int& fd);
+  bool leave_what_came();
+  bool leave_next(File& listener);
   bool hand_over();
   bool hand_to(const Link& link, Held& held);
   static bool hand_datagrams(const Link& link, Held& held);
@@ -106,6 +130,8 @@ class Relays {
   bool is_read_here(const File& file) const noexcept;
   size_t served_by(const File& file) const noexcept;
   void take_back(Relay& relay);
+  static void take_back(Passed& passed);
+  void forget_passed(const Link& link, int number, bool taken);
   void take_back(const Link& link, const File* listener);
   void watch(File& listener);
 
@@ -114,6 +140,9 @@ class Relays {
   size_t turn_ = 0;         // of the link that is the next to be handed something
   uint64_t last_link_ = 0;
   std::vector<Relay> relays_;
+  std::vector<Leaving> leaving_;
+  std::vector<Passed> passed_;
+  int next_passed_ = -1;
   Sleeper sleeper_;  // wakes the helper
 };
 

@@ -195,7 +195,7 @@ class Stack {
   bool is_ipv6(int socket) const noexcept { return owned(socket) != nullptr && owned(socket)->ipv6; }
   bool is_datagram(int socket) const noexcept { return owned(socket) != nullptr && owned(socket)->type == Type::datagram; }
   // Bytes that may be read, of a datagram socket those of the first datagram, and bytes that were sent and not acknowledged, as FIONREAD
-  // and SIOCOUTQ tell them.
+  // and SIOCOUTQ tell them. Of a listener connections: to be accepted, and those whose handshake is under way.
   struct Queued {
     uint32_t receive = 0, send = 0;
   };

@@ -45,7 +45,8 @@ void fill_queues(const Socket& socket, SocketRecord& record) noexcept {
 
 Stack::Queued Stack::queued(int number) noexcept {
   Socket* const socket = owned(number);
-  if (socket == nullptr || socket->listening != nullptr) return {};
+  if (socket == nullptr) return {};
+  if (socket->listening != nullptr) return {static_cast<uint32_t>(socket->listening->ready.size()), socket->listening->embryos};
   if (socket->type == Type::datagram) {
     DatagramQueue& queue = socket->datagram->queue;
     if (queue.empty()) return {};

@@ -1,9 +1,10 @@
-# program_peers.py - servers and clients in plain Python, which know of nobody's sockets but Python's: asyncio, http.server, and a client of
-# memcached that looks at every answer; sockets_programs.py starts them.
+# program_peers.py - servers and clients in plain Python, which know of nobody's sockets but Python's: asyncio, http.server, clients of a page,
+# and a client of memcached that looks at every answer; sockets_programs.py starts them.
 #
 # Usage: program_peers.py PEER ADDRESS PORT ...
 import asyncio
 import hashlib
+import http.client
 import http.server
 import os
 import socket
@@ -120,6 +121,27 @@ def http_uploads(address, port):
     server = Server((address, port), Uploads)
     print("ready", flush=True)
     server.serve_forever()
+
+
+def http_clients(address, port, threads, milliseconds):
+    """Ask for a page, each time by a connection of its own; says the hashes of what came."""
+    until, hashes, served = time.monotonic() + milliseconds / 1000, set(), []
+
+    def ask():
+        while time.monotonic() < until:
+            client = http.client.HTTPConnection(address, port, timeout=60)
+            client.request("GET", "/8.bin", headers={"Connection": "close"})
+            hashes.add(hashlib.sha256(client.getresponse().read()).hexdigest())
+            client.close()
+        served.append(True)
+
+    all_of_them = [threading.Thread(target=ask) for _ in range(threads)]
+    for each in all_of_them:
+        each.start()
+    for each in all_of_them:
+        each.join()
+    print(*hashes)
+    sys.exit(len(served) != threads)
 
 
 # ---- memcached
@@ -265,7 +287,7 @@ def marks_client(address, port, hops, traffic_class):
 PEERS = {"marks-server": marks_server, "marks-client": marks_client,
          "asyncio-server": lambda address, port: asyncio.run(asyncio_server(address, port)),
          "asyncio-clients": lambda address, port, size: asyncio.run(asyncio_clients(address, port, size)),
-         "http-uploads": http_uploads, "memcached-clients": memcached_clients}
+         "http-uploads": http_uploads, "http-clients": http_clients, "memcached-clients": memcached_clients}
 
 if __name__ == "__main__":
     PEERS[sys.argv[1]](sys.argv[2], *map(int, sys.argv[3:]))

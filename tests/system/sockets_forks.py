@@ -119,6 +119,33 @@ def killed(address):
     say("done")
 
 
+def leaves(address, at_end=False):
+    """Who closes the listener, or ends, leaves what it had not accepted to others, and so does one that was handed of that."""
+    listener = socket.create_server((address, PORT), family=family_of(address), backlog=64)
+    goes_on, go = os.pipe()
+
+    def looks_and_leaves():
+        select.select([listener], [], [], 0)
+        say("ready")
+        os.read(goes_on, 1)
+        if not at_end:
+            listener.close()
+            signal.pause()
+
+    pids = [child(looks_and_leaves)]
+    hear("called")
+    os.write(go, b"x")
+    os.waitpid(child(lambda: select.select([listener], [], []) and None), 0)
+    pids.append(child(forever, listener))
+    hear("served")
+    end_all(pids)
+    say("done")
+
+
+def leaves_at_end(address):
+    leaves(address, True)
+
+
 def slow(address):
     """One that is busy with what it has accepted keeps no other connection from those that are idle."""
     listener = listener_at(address)
@@ -371,8 +398,8 @@ def calls(address):
     say(f"wrong {wrong}" if wrong else "served")
 
 
-PEERS = {each.__name__: each for each in (workers, killed, slow, ends, grandchildren, becomes, began, binds, listens, jailed, many, busy,
-                                           away, waits_back, calls)}
+PEERS = {each.__name__: each for each in (workers, killed, leaves, leaves_at_end, slow, ends, grandchildren, becomes, began, binds, listens,
+                                           jailed, many, busy, away, waits_back, calls)}
 
 
 # ---- the test
@@ -406,6 +433,11 @@ def test_killed():
         tell(server, "kill")
 
     play("killed", kill)
+
+
+def test_leaves():
+    play("leaves")
+    play("leaves_at_end")
 
 
 def test_slow():

@@ -33,7 +33,7 @@ def lies(address):
 
     def tells():
         chance = random.Random(1)
-        kinds = [0, 1, 2, 3, 4, 6, 7, 1 << 31]  # all but the one which says that it has accepted what it was handed
+        kinds = [0, 1, 2, 3, 4, 6, 7, 8, 9, 1 << 31]  # all but the one which says that it has accepted what it was handed
         with open("/dev/null", "rb") as null, open(__file__, "rb") as file:
             things = [null.fileno(), file.fileno(), *os.pipe(), listener.fileno(), *(each.fileno() for each in socket.socketpair())]
             ends = list(links())
@@ -41,9 +41,10 @@ def lies(address):
             for fd in ends:
                 link = socket.socket(fileno=fd)
                 for _ in range(3000):
-                    said = chance.choice([os.urandom(chance.randrange(1, 200)),
-                                          struct.pack("Ii", chance.choice(kinds), chance.choice([-1, 0, 1, 2, 3, 1 << 20]))])
-                    passed = chance.sample(things, chance.randrange(3))
+                    number = chance.choice([-1, 0, 1, 2, 3, 1 << 20])
+                    left = struct.pack("Ii", 8, number) + os.urandom(36)  # of a pair's end it would be believed
+                    said = chance.choice([os.urandom(chance.randrange(1, 200)), struct.pack("Ii", chance.choice(kinds), number), left])
+                    passed = chance.sample(things[:-2] if said == left else things, chance.randrange(3))
                     try:
                         socket.send_fds(link, [said], passed) if passed else link.send(said)
                     except BlockingIOError:
@@ -76,7 +77,7 @@ def is_lied_to(address):
     hear("called")
     with open("/dev/null", "rb") as null:
         for i in range(200):
-            said = struct.pack("ii", 5 if i % 8 else i, i) + os.urandom(36 if i % 4 else i)
+            said = struct.pack("Iiii", 0 if i % 8 else i, 5 if i % 5 else i, i - 100, i) + os.urandom(36 if i % 4 else i)
             socket.send_fds(made_up, [said], [null.fileno()])
     made_up.shutdown(socket.SHUT_RD)
     served = 0

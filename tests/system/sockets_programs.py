@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 from daemon import WAIT, Failure, attempt, require, wait_until
 from program_roles import each_version, end, roles
@@ -149,8 +150,14 @@ def reload(role, site, address):
     url = f"http://{bracketed(address)}:{PORT}"
     old = role.client.start("curl", "-sS", "-m", "300", "--limit-rate", "12M", "-o", role.file("slow.bin"), f"{url}/big.bin")
     site.configure("second")
-    os.kill(site.master(), 1)
+    pages = role.client.start(*python_peer("http-clients", address, PORT, 8, 2000), stdout=subprocess.PIPE)
+    for _ in range(10):
+        os.kill(site.master(), 1)
+        time.sleep(0.15)
     wait_until(lambda: site.version(address)[0] == "second", "after a reload there is still the first version")
+    told, _ = pages.communicate(timeout=WAIT)
+    require(pages.returncode == 0, "who called during the reload was not served")
+    require(told.decode().split() == [hash_of(site.pages["8.bin"])], "what came to who called during the reload came otherwise")
     require(old.wait(WAIT) == 0, "what was under way during the reload failed")
     with open(role.file("slow.bin"), "rb") as file:
         require(file.read() == site.big, "what was under way during the reload came otherwise")

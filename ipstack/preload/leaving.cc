@@ -1,0 +1,98 @@
+// leaving.cc - a listener that several processes have, of which one closes it, or ends: what came to that one's own, and it has not
+// accepted, is for those who still have it. On the kernel's sockets they would have one queue.
+//
+// It takes nothing new from then on. But what the network interface has given it is under way, and so are handshakes that peers have begun:
+// so the listener stays for a moment. Each connection goes to whose the listener was, as the end of a pair of which this process's helper
+// carries the bytes; that one gives it to its own program, or passes it on to another that serves the listener, as it would one of its own.
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "ipstack/preload/calls.h"
+#include "ipstack/preload/real.h"
+#include "ipstack/preload/relays.h"
+
+namespace unet::preload {
+namespace {
+
+constexpr Nanoseconds kQuietFor = 10 * kMillisecond;  // longer than the network interface takes to hear that nothing more is wanted
+constexpr Nanoseconds kLeavesFor = 3 * kSecond;       // a handshake may need a segment that is sent again
+constexpr size_t kLeftMost = 4096;                    // of a listener: as many as its queue may have
+
+bool has_others(const File& listener) noexcept {
+  return std::any_of(listener.origins.begin(), listener.origins.end(), [](const File::Origin& each) { return each.link->fd >= 0; });
+}
+
+}  // namespace
+
+void Relays::leave(File& listener) {
+  Host& host = Host::get();
+  listener.leaves = true;
+  ++listener.holds;
+  if (listener.fds.empty()) EpollSet::forget(listener);
+  // Of another's, which has kept them: they come back to it.
+  std::erase_if(listener.waiting, [](const File::Waiting& each) {
+    if (each.from.link != nullptr) Ancestors::refuse(each);
+    return each.from.link != nullptr;
+  });
+  static_cast<void>(host.sockets().stack().set_takes_new(listener.socket, false));
+  watch(listener);
+  leaving_.push_back({&listener, host.now(), host.now()});
+  host.turn();
+  while (leave_next(listener)) continue;
+}
+
+// False: there is nothing, or it must wait.
+bool Relays::leave_next(File& listener) {
+  const std::optional<File::Waiting> next = next_of(listener);
+  if (!next) return false;
+  for (const File::Origin& each : listener.origins) {
+    const LinkMessage head{.kind = LinkMessage::Kind::left, .socket = each.socket};
+    std::byte message[sizeof head + sizeof next->names];
+    std::memcpy(message, &head, sizeof head);
+    std::memcpy(message + sizeof head, &next->names, sizeof next->names);
+    if (each.link->fd < 0 || !give(*next, each.link->fd, message)) continue;
+    if (next->own == nullptr) real().close(next->fd);
+    return true;
+  }
+  put_back(listener, *next);
+  return false;
+}
+
+// True: something may still come.
+bool Relays::leave_what_came() {
+  Host& host = Host::get();
+  for (size_t i = 0; i < leaving_.size();) {
+    File& file = *leaving_[i].file;
+    const Nanoseconds now = host.now();
+    if (file.is_ours()) {
+      while (leave_next(file)) continue;
+      const auto queued = host.sockets().stack().queued(file.socket);
+      if (queued.receive + queued.send != 0 || !file.waiting.empty()) leaving_[i].came = now;
+    }
+    const bool quiet = now - leaving_[i].came >= kQuietFor || now - leaving_[i].since >= kLeavesFor;
+    if (file.is_ours() && has_others(file) && !quiet) {
+      ++i;
+      continue;
+    }
+    leaving_.erase(leaving_.begin() + static_cast<ptrdiff_t>(i));
+    std::erase(file.sleepers, &sleeper_);
+    let_go(file);
+  }
+  return !leaving_.empty();
+}
+
+// What another process had of a listener of ours. The descriptor is this process's if it is what it should be, and -1 then.
+void Relays::take_left(File& listener, std::span<const std::byte> behind, int& fd) {
+  File::Waiting left;
+  if (!listener.listens || behind.size() != sizeof left.names || listener.waiting.size() >= kLeftMost) return;
+  if (!is_socket(fd, AF_UNIX, SOCK_STREAM)) return;
+  std::memcpy(&left.names, behind.data(), sizeof left.names);
+  left.fd = std::exchange(fd, -1);
+  listener.waiting.push_back(std::move(left));
+  Host::get().tell_owner_too(listener, true);
+}
+
+}  // namespace unet::preload
