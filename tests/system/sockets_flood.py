@@ -26,7 +26,7 @@ from tcp_linux import PORT, kernel_call
 
 UNETD, UNETCTL, SOCKETS_PEER = map(os.path.abspath, sys.argv[1:4]) if len(sys.argv) == 4 else ("", "", "")
 FRAMES, DIFFERENT = 100_000, 4096
-BURST, PAUSE = 256, 0.004
+BURST, PAUSE, SLOWER, SLOWEST = 256, 0.004, 5, 64  # frames, seconds, seconds; and times
 STEADY_PORT = 40_000  # of the connection that is to be hit
 GROWTH = 32 << 20
 CALLS, BYTES, ROUNDS = 3, 20_000, 50
@@ -94,7 +94,7 @@ KINDS = {"syn": syn, "blind": blind, "fragment": fragment_of_nothing, "nobody": 
 
 
 def flood(kind, v, mac):
-    v, sent = int(v), 0
+    v, sent, all_sent = int(v), 0, None
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
         raw.bind(("eth0", 0))
         ethernet = bytes.fromhex(mac.replace(":", "")) + raw.getsockname()[4] + struct.pack("!H", 0x86DD if v == 6 else 0x0800)
@@ -107,7 +107,10 @@ def flood(kind, v, mac):
                     sent += raw.send(frame) == len(frame)
             at = (at + BURST) % DIFFERENT
             if sent >= FRAMES:
-                time.sleep(PAUSE)  # those who wait for their turn on a busy machine come to an end
+                # What no machine can take in is lost before anybody can choose, the honest's, too: so the flood gets slower until they come
+                # to an end, with sanitizers, and others who want the cores.
+                all_sent = all_sent or time.monotonic()
+                time.sleep(PAUSE * min(2 ** ((time.monotonic() - all_sent) // SLOWER), SLOWEST))
     print(sent, flush=True)
 
 
