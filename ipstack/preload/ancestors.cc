@@ -116,6 +116,11 @@ File* Ancestors::find(const UpLink& link, int socket) noexcept {
   return nullptr;
 }
 
+const File::Origin* Ancestors::origin_of(const File& file) noexcept {
+  const auto at = std::find_if(file.origins.begin(), file.origins.end(), [](const File::Origin& each) { return each.link->fd >= 0; });
+  return at == file.origins.end() ? nullptr : &*at;
+}
+
 void Ancestors::say_all(const File& file, LinkMessage::Kind kind) noexcept {
   for (const File::Origin& each : file.origins) {
     if (each.link != nullptr) static_cast<void>(each.link->say(kind, each.socket));
@@ -134,8 +139,15 @@ void Ancestors::give_back(File& listener) noexcept {
 
 void Ancestors::refuse(const File::Waiting& handed) noexcept {
   real().close(handed.fd);  // which tells who would carry its bytes
+  if (handed.from.socket < 0) static_cast<void>(answer(handed, LinkMessage::Kind::refused));
+}
+
+bool Ancestors::answer(const File::Waiting& handed, LinkMessage::Kind kind) noexcept {
   const File::Origin& from = handed.from;
-  if (from.link != nullptr && from.socket < 0) static_cast<void>(from.link->say(LinkMessage::Kind::refused, from.socket));
+  if (from.link == nullptr || from.link->say(kind, from.socket)) return true;
+  // Whoever has much unread would keep what he does not carry for ever: of the link's end he hears.
+  if (from.socket < 0) from.link->renew(-1);
+  return false;
 }
 
 }  // namespace unet::preload

@@ -42,12 +42,16 @@ class Ancestors {
   // Takes in what has come for our listeners and datagram sockets.
   void serve();
 
+  // Of those whose socket it is the first that is still there; nullptr: none.
+  static const File::Origin* origin_of(const File& file) noexcept;
   // The program serves a socket that came from elsewhere, or has closed it.
   static void say_all(const File& file, LinkMessage::Kind kind) noexcept;
   // Those of its connections that nobody has accepted go back to where they came from, or end.
   static void give_back(File& listener) noexcept;
   // One of those, which is another's: it goes back.
   static void refuse(const File::Waiting& handed) noexcept;
+  // Says to whom it is from what becomes of it. False: he does not hear it, and it is his.
+  static bool answer(const File::Waiting& handed, LinkMessage::Kind kind) noexcept;
 
  private:
   static bool serve(const std::shared_ptr<UpLink>& link);

@@ -16,12 +16,6 @@ using sockets::DatagramQueue;
 
 constexpr int kAtOnce = 16;  // to one process that asks
 
-// Of those whose socket it is the first that is still there; nullptr: none.
-const File::Origin* origin_of(const File& file) noexcept {
-  const auto at = std::find_if(file.origins.begin(), file.origins.end(), [](const File::Origin& each) { return each.link->fd >= 0; });
-  return at == file.origins.end() ? nullptr : &*at;
-}
-
 // As those say whose socket it is.
 File::Part part_of(const File& file) noexcept {
   File::Part part = File::Part::all;
@@ -70,7 +64,7 @@ void Relays::settle(File& file) {
   }
   const bool takes = mine != File::Part::rest && (reads || others == 0);
   static_cast<void>(Host::get().sockets().stack().set_takes_new(file.socket, takes));
-  if (origin_of(file) != nullptr) watch(file);
+  if (Ancestors::origin_of(file) != nullptr) watch(file);
 }
 
 void Relays::settle_all() {
@@ -95,7 +89,7 @@ bool Relays::hand_datagrams(const Link& link, Held& held) {
 }
 
 void Relays::give_back(File& file) {
-  const File::Origin* const origin = origin_of(file);
+  const File::Origin* const origin = Ancestors::origin_of(file);
   if (!file.is_ours() || origin == nullptr) return;
   sockets::Stack& stack = Host::get().sockets().stack();
   const LinkMessage head{.kind = LinkMessage::Kind::datagram, .socket = origin->socket};
@@ -121,7 +115,7 @@ bool Relays::give_up() {
   bool later = false;
   for (int fd = 0; fd < host.table().end(); ++fd) {
     File* const file = host.table().file(fd);
-    if (file == nullptr || file->is_stream() || !file->is_ours() || origin_of(*file) == nullptr) continue;
+    if (file == nullptr || file->is_stream() || !file->is_ours() || Ancestors::origin_of(*file) == nullptr) continue;
     if (part_of(*file) == File::Part::all) continue;
     if ((host.events(*file) & EPOLLIN) == 0 || is_waited_for(*file)) file->unserved_since = 0;
     else if (file->unserved_since == 0) file->unserved_since = host.now(), later = true;

@@ -92,8 +92,6 @@ struct File : Entry {
   // Of which each process that has it makes its own, at the same port.
   bool is_joined() const noexcept { return listens || !is_stream(); }
   int fd() const noexcept { return fds.front(); }
-  // A listener that came from elsewhere, and has a queue of its own here.
-  bool is_others_too() const noexcept { return listens && is_ours() && !origins.empty() && !leaves; }
   // A datagram socket that may become ours by what is sent next, be it by another thread while this one waits for what comes.
   bool is_undecided() const noexcept { return !is_stream() && !is_ours() && kernel && !lost && !left && !inherited; }
   // Until there is a network interface; of a connection there is nothing to wait for.

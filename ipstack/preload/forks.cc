@@ -36,6 +36,14 @@ bool is_left(const File& file) {
   return is_connection(file) || file.listens || (file.is_ours() && names_of(file).local.port != 0);
 }
 
+// What is not accepted is the parent's.
+void forget_waiting(File& file) {
+  for (const File::Waiting& each : file.waiting) {
+    if (each.fd >= 0) real().close(each.fd);
+  }
+  file.waiting.clear();
+}
+
 std::vector<Divided> divide(const Ancestors& ancestors) {
   std::vector<Divided> all;
   for (auto& each : ancestors.all()) {
@@ -110,6 +118,7 @@ void Forks::in_child() noexcept {
       set->inherited = set->has_ours();
     }
     if (File* const file = host.table_.file(fd)) {  // also what waits for a network interface
+      forget_waiting(*file);
       file->sleepers.clear();
       file->holds = HeldByThread::of(*file);
     }
@@ -123,12 +132,8 @@ void Forks::leave_stack(Host& host, const std::shared_ptr<UpLink>& parent) {
     if (file == nullptr) continue;
     file->sleepers.clear();
     file->holds = HeldByThread::of(*file);
-    // What is not accepted is the parent's.
-    for (const File::Waiting& each : file->waiting) {
-      if (each.fd >= 0) real().close(each.fd);
-    }
-    file->waiting.clear();
-    file->serves = file->asked = false;
+    forget_waiting(*file);
+    file->serves = file->asked = file->leaves = false;
     if (file->fds.empty()) {  // of another process, to which the parent's helper carries it
       EpollSet::forget(*file);
       file->socket = -1;

@@ -125,6 +125,7 @@ void Relays::hear(Link& link, const LinkMessage& said, std::span<const std::byte
   } else if (said.kind == Kind::datagram && joined) {
     take_in(*held->file, behind);
   } else if (said.kind == Kind::left && fd >= 0 && joined) {
+    held->serves = held->wants = false;
     take_left(*held->file, behind, fd);
   } else if (said.kind == Kind::end) {
     const bool by_fork = std::find(link.pairs.begin(), link.pairs.end(), said.socket) != link.pairs.end();
@@ -216,7 +217,7 @@ bool Relays::hand_to(const Link& link, Held& held) {
   held.wants = false;
   if (next->own == nullptr) {
     passed_.push_back({.link = link.number, .number = number, .listener = &listener, .waiting = *next});
-    next_passed_ = number == INT_MIN ? -1 : number - 1;
+    next_passed_ = number == INT_MIN ? -2 : number - 1;
     return true;
   }
   relays_.back().link = link.number;

@@ -233,7 +233,7 @@ void Host::let_go(Entry& entry) {
     kick_helper();
   }
   if (!entry.fds.empty() || entry.holds != 0) return;
-  if (entry.kind == Entry::Kind::socket && static_cast<File&>(entry).is_others_too()) return leave(static_cast<File&>(entry));
+  if (entry.kind == Entry::Kind::socket && Relays::has_heirs(static_cast<File&>(entry))) return leave(static_cast<File&>(entry));
   if (entry.kind == Entry::Kind::socket) {
     File& file = static_cast<File&>(entry);
     EpollSet::forget(file);
@@ -311,13 +311,14 @@ std::vector<int> Host::own_descriptors() {
   }
   Sleeper::append(all);
   if (relays_ != nullptr) relays_->append(all);
-  for (int i = 0; i < table_.end(); ++i) {
-    const File* const file = table_.file(i);
-    if (file == nullptr) continue;
+  const auto append = [&](const File* file) {
+    if (file == nullptr) return;
     for (const File::Waiting& each : file->waiting) {
       if (each.fd >= 0) all.push_back(each.fd);
     }
-  }
+  };
+  for (int i = 0; i < table_.end(); ++i) append(table_.file(i));
+  for (const File* each : by_socket_) append(each);  // also what others have, and no descriptor names here
   std::sort(all.begin(), all.end());
   return all;
 }
@@ -466,7 +467,7 @@ void Host::finish() noexcept {
   lock();
   give_back_datagrams();
   for (size_t i = 0; i < by_socket_.size(); ++i) {
-    if (by_socket_[i] != nullptr && by_socket_[i]->is_others_too()) leave(*by_socket_[i]);
+    if (by_socket_[i] != nullptr && Relays::has_heirs(*by_socket_[i])) leave(*by_socket_[i]);
   }
   await_others();
   ending_ = true;

@@ -19,13 +19,13 @@ namespace {
 
 constexpr Nanoseconds kQuietFor = 10 * kMillisecond;  // longer than the network interface takes to hear that nothing more is wanted
 constexpr Nanoseconds kLeavesFor = 3 * kSecond;       // a handshake may need a segment that is sent again
-constexpr size_t kLeftMost = 4096;                    // of a listener: as many as its queue may have
-
-bool has_others(const File& listener) noexcept {
-  return std::any_of(listener.origins.begin(), listener.origins.end(), [](const File::Origin& each) { return each.link->fd >= 0; });
-}
+constexpr size_t kLeftMost = 256;                     // of a listener: each is a descriptor of whose it is
 
 }  // namespace
+
+bool Relays::has_heirs(const File& file) noexcept {
+  return file.listens && file.is_ours() && !file.leaves && Ancestors::origin_of(file) != nullptr;
+}
 
 void Relays::leave(File& listener) {
   Host& host = Host::get();
@@ -39,7 +39,7 @@ void Relays::leave(File& listener) {
   });
   static_cast<void>(host.sockets().stack().set_takes_new(listener.socket, false));
   watch(listener);
-  leaving_.push_back({&listener, host.now(), host.now()});
+  leaving_.push_back({&listener, host.now() + kQuietFor, host.now() + kLeavesFor});
   host.turn();
   while (leave_next(listener)) continue;
 }
@@ -65,20 +65,23 @@ bool Relays::leave_next(File& listener) {
 bool Relays::leave_what_came() {
   Host& host = Host::get();
   for (size_t i = 0; i < leaving_.size();) {
-    File& file = *leaving_[i].file;
-    const Nanoseconds now = host.now();
+    auto& [listener, until, last] = leaving_[i];
+    File& file = *listener;
     if (file.is_ours()) {
       while (leave_next(file)) continue;
       const auto queued = host.sockets().stack().queued(file.socket);
-      if (queued.receive + queued.send != 0 || !file.waiting.empty()) leaving_[i].came = now;
+      if (queued.receive + queued.send != 0 || !file.waiting.empty()) until = std::min(host.now() + kQuietFor, last);
     }
-    const bool quiet = now - leaving_[i].came >= kQuietFor || now - leaving_[i].since >= kLeavesFor;
-    if (file.is_ours() && has_others(file) && !quiet) {
+    if (file.is_ours() && Ancestors::origin_of(file) != nullptr && host.now() < until) {
       ++i;
       continue;
     }
     leaving_.erase(leaving_.begin() + static_cast<ptrdiff_t>(i));
     std::erase(file.sleepers, &sleeper_);
+    if (!file.fds.empty()) {  // this process ends; nothing more is to come meanwhile
+      Ancestors::say_all(file, LinkMessage::Kind::close);
+      host.close_socket(file);
+    }
     let_go(file);
   }
   return !leaving_.empty();
@@ -87,7 +90,9 @@ bool Relays::leave_what_came() {
 // What another process had of a listener of ours. The descriptor is this process's if it is what it should be, and -1 then.
 void Relays::take_left(File& listener, std::span<const std::byte> behind, int& fd) {
   File::Waiting left;
-  if (!listener.listens || behind.size() != sizeof left.names || listener.waiting.size() >= kLeftMost) return;
+  const auto passed = std::count_if(passed_.begin(), passed_.end(), [&](const Passed& each) { return each.listener == &listener; });
+  if (!listener.listens || behind.size() != sizeof left.names) return;
+  if (listener.waiting.size() + static_cast<size_t>(passed) >= kLeftMost) return;
   if (!is_socket(fd, AF_UNIX, SOCK_STREAM)) return;
   std::memcpy(&left.names, behind.data(), sizeof left.names);
   left.fd = std::exchange(fd, -1);

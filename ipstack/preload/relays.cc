@@ -57,11 +57,6 @@ void Relays::append(std::vector<int>& all) const {
   for (const auto& each : links_) all.push_back(each.fd);
   for (const auto& each : relays_) all.push_back(each.fd);
   for (const auto& each : passed_) all.push_back(each.waiting.fd);
-  for (const auto& each : leaving_) {
-    for (const File::Waiting& left : each.file->waiting) {
-      if (left.fd >= 0) all.push_back(left.fd);
-    }
-  }
 }
 
 bool Relays::serve(std::span<const pollfd> ready) {
@@ -164,7 +159,7 @@ bool Relays::carry_in(Relay& relay) {
 
 bool Relays::is_awaited() const noexcept {
   const auto to_be_carried = [](const Relay& each) { return each.handed || is_closed(each.fd); };
-  if (!leaving_.empty() || !passed_.empty() || std::any_of(relays_.begin(), relays_.end(), to_be_carried)) return true;
+  if (!leaving_.empty() || std::any_of(relays_.begin(), relays_.end(), to_be_carried)) return true;
   // What this process held for others, of whom none has it yet, or one has not got all that came.
   const auto waits = [&](const Held& held) {
     if (!held.file->is_joined() || held.file->serves || !held.file->bound) return false;

@@ -51,7 +51,9 @@ class Relays {
 
   // ---- listeners that are closed (leaving.cc)
 
-  // This process closes a listener, or ends, and others have it, too: they get what came to it, and nothing more comes.
+  // A listener whose queue is for others, too, when this process no longer has it.
+  static bool has_heirs(const File& file) noexcept;
+  // This process closes such a listener, or ends: they get what came to it, and nothing more comes.
   void leave(File& listener);
 
   // ---- datagrams (datagrams.cc)
@@ -103,7 +105,7 @@ class Relays {
   };
   struct Leaving {
     File* file;
-    Nanoseconds since, came;  // closed; and when something was there last
+    Nanoseconds until, last;  // later if something comes, but not than `last`
   };
   bool serve_link(Link& link);
   void hear(Link& link, const LinkMessage& said, std::span<const std::byte> behind, int fd);
@@ -119,7 +121,7 @@ class Relays {
   static std::optional<File::Waiting> next_of(File& listener);
   static void put_back(File& listener, const File::Waiting& next);
   bool give(const File::Waiting& next, int link, std::span<const std::byte> message);
-  static void take_left(File& listener, std::span<const std::byte> behind, int& fd);
+  void take_left(File& listener, std::span<const std::byte> behind, int& fd);
   bool leave_what_came();
   bool leave_next(File& listener);
   bool hand_over();
@@ -142,7 +144,7 @@ class Relays {
   std::vector<Relay> relays_;
   std::vector<Leaving> leaving_;
   std::vector<Passed> passed_;
-  int next_passed_ = -1;
+  int next_passed_ = -2;  // -1 is none
   Sleeper sleeper_;  // wakes the helper
 };
 

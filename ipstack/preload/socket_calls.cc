@@ -69,7 +69,7 @@ int take_waiting(File& listener, sockaddr* address, socklen_t* length, int flags
     if (taken.own != nullptr) Host::get().reset(*taken.own);
     return -EAGAIN;
   }
-  if (taken.from.link != nullptr && !taken.from.link->say(LinkMessage::Kind::took, taken.from.socket)) {
+  if (!Ancestors::answer(taken, LinkMessage::Kind::took)) {
     real().close(fd);
     return -EAGAIN;
   }

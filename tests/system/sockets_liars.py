@@ -6,14 +6,19 @@
 #        sockets_liars.py --peer SCENE ADDRESS        what a server does
 #        sockets_liars.py --peer calls ADDRESS        its clients
 import contextlib
+import itertools
 import os
 import random
+import resource
+import select
+import signal
 import socket
 import struct
 import time
 
 from daemon import beside, require, wait_until
-from sockets_forks import CALLS, PORT, begin, calls, child, descriptors, end_all, forever, hear, listener_at, play, say
+from program_scenes import tell
+from sockets_forks import CALLS, PORT, begin, calls, child, descriptors, end_all, forever, hear, listener_at, play, say, serve
 
 # ---- servers
 
@@ -59,6 +64,41 @@ def lies(address):
     say("done")
 
 
+def hoards(address):
+    """A child leaves connections that it makes up to its parent, asks for them, and answers nothing: the parent has descriptors all the same."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512))
+    listener = listener_at(address)
+    before = descriptors()
+
+    def leaves_many():
+        ends = [socket.socket(fileno=fd) for fd in links()]
+        for i in range(2000):
+            ours, theirs = socket.socketpair()
+            with ours, theirs:
+                for number, link in itertools.product(range(4), ends):
+                    wait_until(lambda link=link: select.select([], [link], [], 0)[1], "the parent does not listen")
+                    link.send(struct.pack("Ii", 4, number))
+                    socket.send_fds(link, [struct.pack("Ii", 8, number) + os.urandom(36)], [theirs.fileno()])
+        say("told")
+        signal.pause()
+
+    def serves():
+        while True:
+            with contextlib.suppress(OSError):  # of what was made up nobody has the other end
+                serve(listener)
+
+    pids = [child(leaves_many)]
+    hear("look")
+    with contextlib.ExitStack() as files:
+        for _ in range(100):
+            files.enter_context(open("/dev/null", "rb"))
+    pids.append(child(serves))
+    hear("served")
+    end_all(pids)
+    wait_until(lambda: descriptors() <= before, "descriptors are left")
+    say("done")
+
+
 def is_lied_to(address):
     """Gets a listener from one that made it up, who then hands over what is no connection, again and again; and serves it."""
     over, theirs = socket.socketpair()
@@ -94,7 +134,7 @@ def is_lied_to(address):
     say("done")
 
 
-PEERS = {each.__name__: each for each in (lies, is_lied_to, calls)}
+PEERS = {each.__name__: each for each in (lies, hoards, is_lied_to, calls)}
 
 
 # ---- the test
@@ -106,6 +146,15 @@ def test_lies():
         require(server.lines.next() == "told", "the child")
 
     play("lies", told)
+
+
+@beside
+def test_hoards():
+    def told(server):
+        require(server.lines.next() == "told", "the child")
+        tell(server, "look")
+
+    play("hoards", told)
 
 
 def test_what_is_passed():
