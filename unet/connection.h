@@ -34,6 +34,17 @@ struct Answer {
   uint64_t order = 0;  // the how-manieth packet it was: it may be taken after an event that the service sent later
 };
 
+// Of an endpoint, with nothing else set.
+template <typename Request>
+Request request_for(control::Op op, uint32_t endpoint) {
+  Request request{};
+  request.header.op = op;
+  request.header.endpoint = endpoint;
+  return request;
+}
+
+constexpr Nanoseconds kLongestSleep = kSecond;  // of who waits for messages; then a look whether the NI is still alive
+
 struct ControlEvent {
   std::variant<control::ConnectRequest, control::ChannelOpened, control::ChannelClosed> event;
   uint64_t order = 0;

@@ -17,7 +17,6 @@
 namespace unet {
 namespace {
 
-constexpr Nanoseconds kLongestSleep = kSecond;  // of the dispatcher; then a look whether the NI is still alive
 // Between two looks for room of those who do not lead; and at everything, where a descriptor cannot be had.
 constexpr Nanoseconds kLookEvery = kMillisecond;
 

@@ -13,14 +13,6 @@ namespace {
 
 constexpr uint32_t kLooksPerSocketLook = 1024;
 
-template <typename Request>
-Request request_for(control::Op op, uint32_t endpoint) {
-  Request request{};
-  request.header.op = op;
-  request.header.endpoint = endpoint;
-  return request;
-}
-
 Status bad_name(std::string_view name) {
   return fail(Errc::invalid_argument, "'" + std::string(name) + "' is no name: 1 to " + std::to_string(kNameMax) +
                                           " characters of A-Z a-z 0-9 . _ - /, not beginning with - or /");

@@ -11,14 +11,6 @@ namespace {
 
 constexpr uint32_t kInfosMax = kPortsMax * kIpAddressesMax;
 
-template <typename Request>
-Request request_for(control::Op op, uint32_t endpoint) {
-  Request request{};
-  request.header.op = op;
-  request.header.endpoint = endpoint;
-  return request;
-}
-
 // The next of the records in the memory that the service sent.
 template <typename T>
 bool read_next(int descriptor, off_t& at, T& into) {

@@ -17,7 +17,6 @@
 namespace unet {
 namespace {
 
-constexpr Nanoseconds kLongestSleep = kSecond;  // then a look whether the NI is still alive
 constexpr int kPollsPerLook = 16;               // for messages alone, before everything else is looked at
 // A yield that nobody wants costs 0.3 us; one that took longer let somebody run, who may want the core again at once.
 constexpr Nanoseconds kYieldAfter = 2 * kMicrosecond;

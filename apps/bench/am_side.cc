@@ -10,7 +10,6 @@ namespace unet::bench {
 
 namespace {
 
-constexpr uint64_t kRegionBytes = 4 << 20;
 constexpr uint8_t kEcho = 1, kAnswer = 2, kTake = 3, kCount = 4, kTouched = 5;
 constexpr useconds_t kRetryUs = 1000;
 constexpr Nanoseconds kTurns = 300 * kMillisecond;  // the last message of a set-up may have to be sent again

@@ -5,6 +5,8 @@
 
 namespace unet::bench {
 
+constexpr uint64_t kRegionBytes = 4 << 20;  // that is put into
+
 // Consecutive offsets of a region, from its beginning again when the next put has no room.
 class PutCursor {
  public:

@@ -21,7 +21,6 @@ namespace {
 namespace sc = unet::splitc;
 
 constexpr uint64_t kMemoryBytes = uint64_t{16} << 20;
-constexpr size_t kRegionBytes = 4 << 20;   // of bulk transfers, as their limits have
 constexpr uint64_t kWords = 1024;          // of words that are stored, put and got: a power of two
 constexpr sc::Rank kSideB = 1;
 constexpr Nanoseconds kSettled = 2 * kSecond;  // for both sides to have all that they sent acknowledged

@@ -209,11 +209,6 @@ std::string to_table(const std::vector<Found>& found, TableStyle style) {
   return render_table(rows, style);
 }
 
-int complain(const std::string& text) {
-  std::fprintf(stderr, "unet-bench: %s\n", text.c_str());
-  return 1;
-}
-
 int write(const AcrossOptions& options, const std::vector<Found>& found) {
   if (options.json.empty() || options.json == "-") {
     std::fputs((options.json.empty() ? to_table(found, options.table) : to_json(found)).c_str(), stdout);
@@ -226,6 +221,11 @@ int write(const AcrossOptions& options, const std::vector<Found>& found) {
 }
 
 }  // namespace
+
+int complain(const std::string& text) {
+  std::fprintf(stderr, "unet-bench: %s\n", text.c_str());
+  return 1;
+}
 
 int across(const AcrossOptions& options) {
   catch_end_signals();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <string>
 
 #include "apps/bench/two_hosts.h"
 #include "unet/base/bytes.h"
@@ -42,5 +43,8 @@ std::optional<T> read_front(Bytes message) {
   std::memcpy(&value, message.data(), sizeof(T));
   return value;
 }
+
+// Says why a side ends; its exit status.
+int complain(const std::string& text);
 
 }  // namespace unet::bench

@@ -10,11 +10,6 @@ namespace unet::bench {
 
 namespace {
 
-int complain(const std::string& text) {
-  std::fprintf(stderr, "unet-bench: %s\n", text.c_str());
-  return 1;
-}
-
 class Server {
  public:
   explicit Server(Endpoint& endpoint) : endpoint_(endpoint) {}

@@ -10,7 +10,6 @@ namespace unet::bench {
 
 namespace {
 
-constexpr uint64_t kRegionBytes = 4 << 20;
 
 class UnetLocal final : public Contender {
  public:

@@ -58,7 +58,7 @@ Status apply(std::string_view key, std::string_view value, service::Config& conf
     if (!peer) return tl::unexpected(peer.error());
     config.ni.service.peers.push_back(std::move(*peer));
   } else if (key != "config") {
-    return fail(Errc::invalid_argument, "unknown option " + service::quoted(key) +
+    return fail(Errc::invalid_argument, "unknown option " + service::in_quotes(key) +
                                             " of an embedded network interface; allowed: host, port, ip, peer, lost_after, config");
   }
   return {};
@@ -80,7 +80,7 @@ Result<service::Config> parse_embedded(std::string_view text) {
     if (parts[i].empty()) continue;
     const size_t equals = parts[i].find('=');
     if (equals == std::string_view::npos || equals + 1 == parts[i].size()) {
-      return fail(Errc::invalid_argument, "option " + service::quoted(parts[i]) + " of an embedded network interface: write KEY=VALUE");
+      return fail(Errc::invalid_argument, "option " + service::in_quotes(parts[i]) + " of an embedded network interface: write KEY=VALUE");
     }
     if (Status status = apply(trimmed(parts[i].substr(0, equals)), trimmed(parts[i].substr(equals + 1)), config); !status) {
       return tl::unexpected(status.error());

@@ -38,7 +38,7 @@ Result<std::vector<uint32_t>> parse_cores(std::string_view text) {
     const std::optional<uint32_t> first = parse_core(part.substr(0, dash));
     const std::optional<uint32_t> last = dash == std::string_view::npos ? first : parse_core(part.substr(dash + 1));
     if (!first || !last || *last < *first) {
-      return fail(Errc::invalid_argument, "--cores " + service::quoted(whole) + ": write numbers from 0 to " +
+      return fail(Errc::invalid_argument, "--cores " + service::in_quotes(whole) + ": write numbers from 0 to " +
                                               std::to_string(kCoreMax) + " and ranges, like 0,2-4");
     }
     for (uint32_t core = *first; core <= *last; ++core) cores.push_back(core);

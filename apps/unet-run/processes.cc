@@ -122,7 +122,7 @@ Status Processes::release() {
     n = read(errors_.get(), &error, sizeof error);
   } while (n < 0 && errno == EINTR);
   if (n != sizeof error) return {};
-  return fail(Errc::invalid_argument, "cannot start " + service::quoted(program_) + ": " +
+  return fail(Errc::invalid_argument, "cannot start " + service::in_quotes(program_) + ": " +
                                           std::error_code(error, std::system_category()).message());
 }
 

@@ -19,12 +19,6 @@ uint64_t number(const json& object, const std::string& key) {
   return at != object.end() && at->is_number_unsigned() ? at->get<uint64_t>() : 0;
 }
 
-const json& part(const json& object, const char* key) {
-  static const json nothing = json::object();
-  const auto at = object.find(key);
-  return at != object.end() && at->is_object() ? *at : nothing;
-}
-
 // The same endpoint in the earlier report: its number may have been somebody else's.
 const json* find_before(const json& before, const json& endpoint) {
   for (const json& other : before.at("endpoints")) {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "apps/unetctl/table.h"
+#include "apps/unetctl/views.h"
 
 namespace unet::unetctl {
 namespace {
@@ -61,13 +62,6 @@ std::string end_of(const SocketRecord& record, const ip::IpAddress& address, uin
 }
 
 // What a program calls itself is its own to choose: nothing in it reaches the terminal as a command.
-std::string printable(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return text;
-}
-
 // How old its queues and numbers are; none: it has never told.
 std::optional<Nanoseconds> age_of(const SocketList& list, const SocketRow& row) {
   const Process& process = list.processes[row.process];

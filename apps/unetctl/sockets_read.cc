@@ -12,8 +12,8 @@ namespace unet::unetctl {
 namespace {
 
 constexpr Nanoseconds kWait = 500 * kMillisecond;  // for processes that are asked
-constexpr useconds_t kLookEvery = 2'000;           // microseconds
-constexpr uint32_t kNone = ~uint32_t{0};
+constexpr useconds_t kLookAgain = 2'000;           // microseconds
+constexpr uint32_t kNoEndpoint = ~uint32_t{0};
 
 class ReadMapping {
  public:
@@ -35,7 +35,7 @@ class ReadMapping {
   uint64_t bytes_;
 };
 
-struct Table {
+struct SocketsTable {
   size_t process = 0;
   uint32_t number = 0;
   std::unique_ptr<ReadMapping> memory{};
@@ -48,15 +48,15 @@ Result<SocketList> list_sockets(const std::string& socket) {
   const auto connection = Connection::open("unix:" + socket, "unetctl");
   if (!connection) return tl::unexpected(connection.error());
   SocketList list;
-  std::vector<Table> tables;
+  std::vector<SocketsTable> tables;
   control::ListSockets request{};
   request.header.op = control::Op::list_sockets;
-  request.header.endpoint = kNone;
+  request.header.endpoint = kNoEndpoint;
   while (true) {
     Result<Answer> answer = (*connection)->call(request);
     if (!answer) return tl::unexpected(answer.error());
     const auto& found = answer->reply.sockets;
-    if (found.endpoint == kNone) break;
+    if (found.endpoint == kNoEndpoint) break;
     if (answer->descriptors.size() != 1 || found.table >= kSocketTablesMax) {
       return fail(Errc::protocol, "the network interface sent a table of sockets that is none");
     }
@@ -75,16 +75,16 @@ Result<SocketList> list_sockets(const std::string& socket) {
   const Nanoseconds until = monotonic_now() + kWait;
   for (bool all = false; !all && monotonic_now() < until;) {
     all = true;
-    for (const Table& table : tables) {
+    for (const SocketsTable& table : tables) {
       Process& process = list.processes[table.process];
       if (table.number != 0 || process.answered) continue;
       process.answered = table.view().header().told.load(std::memory_order_acquire) >= process.asked;
       all = all && process.answered;
     }
-    if (!all) ::usleep(kLookEvery);
+    if (!all) ::usleep(kLookAgain);
   }
   list.now = monotonic_now();
-  for (const Table& table : tables) {
+  for (const SocketsTable& table : tables) {
     const SocketTableView view = table.view();
     read_table(view, socket_table_begin(table.number), table.process, list);
     if (table.number != 0) continue;

@@ -6,17 +6,13 @@
 #include <utility>
 #include <vector>
 
+#include "apps/unetctl/views.h"
+
 namespace unet::unetctl {
 
 using nlohmann::json;
 
 namespace {
-
-const json& part(const json& object, const char* key) {
-  static const json nothing = json::object();
-  const auto at = object.find(key);
-  return at != object.end() && at->is_object() ? *at : nothing;
-}
 
 // ---- Prometheus
 

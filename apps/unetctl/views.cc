@@ -10,13 +10,6 @@ using nlohmann::json;
 namespace {
 
 // What a client calls itself is the client's to choose: nothing in it reaches the terminal as a command.
-std::string printable(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return text;
-}
-
 std::string cell(const json& object, const char* key) {
   const auto at = object.find(key);
   if (at == object.end() || at->is_null()) return "-";
@@ -86,6 +79,19 @@ json flat_held(const json& report) {
 }
 
 }  // namespace
+
+const json& part(const json& object, const char* key) {
+  static const json nothing = json::object();
+  const auto at = object.find(key);
+  return at != object.end() && at->is_object() ? *at : nothing;
+}
+
+std::string printable(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return text;
+}
 
 bool is_draining(const json& report) {
   const auto ni = report.find("ni");

@@ -11,6 +11,11 @@ namespace unet::unetctl {
 // The names of all views: endpoints, channels, names, counters, drops, clients, users, held, ports, hosts.
 const std::vector<std::string>& view_names();
 
+// An object's part that is an object; an empty one if it has none.
+const nlohmann::json& part(const nlohmann::json& object, const char* key);
+// What a client wrote, without control characters.
+std::string printable(std::string text);
+
 // Is the NI being drained?
 bool is_draining(const nlohmann::json& report);
 

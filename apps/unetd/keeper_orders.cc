@@ -120,7 +120,7 @@ void Keeper::on_hello(Child& child, const JournalItem& item) {
   child.greeted = true;
   hello.version[sizeof hello.version - 1] = hello.socket[sizeof hello.socket - 1] = '\0';
   if (store_.size() != 0 && hello.format != format_) {
-    const std::string why = "unetd " + service::quoted(hello.version) + " writes journals of format " + std::to_string(hello.format) +
+    const std::string why = "unetd " + service::in_quotes(hello.version) + " writes journals of format " + std::to_string(hello.format) +
                             ", and cannot go on with one of format " + std::to_string(format_) +
                             ": drain and stop the network interface, then start the new one (unetctl drain --wait)";
     if (upgrade) return end_candidate(why);
@@ -145,8 +145,8 @@ void Keeper::on_hello(Child& child, const JournalItem& item) {
 std::string Keeper::what_cannot_change(const service::JournalHello& hello) const {
   const std::string socket = hello.socket;
   if (socket != options_.config.ni.socket) {
-    return "its configuration names the control socket " + service::quoted(socket) + ", and clients are connected at " +
-           service::quoted(options_.config.ni.socket) + ": a takeover cannot change that";
+    return "its configuration names the control socket " + service::in_quotes(socket) + ", and clients are connected at " +
+           service::in_quotes(options_.config.ni.socket) + ": a takeover cannot change that";
   }
   if (hello.user == options_.config.ni.service.own_user) return {};
   return "its configuration makes it user " + std::to_string(hello.user) + "'s, and it is user " +

@@ -38,7 +38,7 @@ Origin Origin::again() const {
 
 Status Origin::check() const {
   const auto wrong = [&](const std::string& why) {
-    return fail(Errc::invalid_argument, service::quoted(path) + " is not a program" + why);
+    return fail(Errc::invalid_argument, service::in_quotes(path) + " is not a program" + why);
   };
   struct stat st {};
   if (path.empty() || path.front() != '/') return wrong(": give its whole path");

@@ -21,7 +21,7 @@ namespace {
 std::string words(int error) { return std::error_code(error, std::system_category()).message(); }
 
 Status only_root(const Account& account) {
-  return fail(Errc::not_permitted, "becoming user " + service::quoted(account.name) +
+  return fail(Errc::not_permitted, "becoming user " + service::in_quotes(account.name) +
                                        ": only root can; start unetd as root, or as that user without --user");
 }
 
@@ -55,7 +55,7 @@ Result<Account> find_account(const std::string& name) {
   const passwd* entry = getpwnam(name.c_str());
   if (entry == nullptr && is_number(name) && name.size() < 10) entry = getpwuid(static_cast<uid_t>(std::stoul(name)));
   if (entry == nullptr) {
-    return fail(Errc::not_found, "there is no user " + service::quoted(name) +
+    return fail(Errc::not_found, "there is no user " + service::in_quotes(name) +
                                      " on this machine: make one (useradd --system --no-create-home NAME), or name another");
   }
   return Account{.name = entry->pw_name, .user = entry->pw_uid, .group = entry->pw_gid};
@@ -100,7 +100,7 @@ void raise_descriptor_limit() {
 // The C library tells every thread of the process, those of the drivers included. A user that is not root has no capabilities after
 // it: the kernel takes them when all of the three user ids leave 0.
 Status become(const Account& account) {
-  const std::string what = "becoming user " + service::quoted(account.name);
+  const std::string what = "becoming user " + service::in_quotes(account.name);
   if (geteuid() != 0) {
     if (geteuid() == account.user) return {};
     return only_root(account);
@@ -122,11 +122,11 @@ Status check_access(const Account& account, const std::string& socket, const std
     case Access::enough:
       return {};
     case Access::no_directory:
-      return fail(Errc::not_permitted, "user " + service::quoted(account.name) + " cannot remove the control socket from " + directory +
+      return fail(Errc::not_permitted, "user " + service::in_quotes(account.name) + " cannot remove the control socket from " + directory +
                                            " at the end: give it the directory (chown " + account.name + " " + directory +
                                            "), or choose a path in a directory of its own with --socket");
     case Access::no_policy:
-      return fail(Errc::not_permitted, "user " + service::quoted(account.name) + " cannot read the policy file " + policy_file +
+      return fail(Errc::not_permitted, "user " + service::in_quotes(account.name) + " cannot read the policy file " + policy_file +
                                            ", which it has to when it is reloaded: chgrp or chmod it");
     case Access::not_root:
       break;

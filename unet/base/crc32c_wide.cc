@@ -33,7 +33,7 @@ struct Fold {
 };
 
 template <uint32_t D>
-UNET_WIDE inline __m512i fold(__m512i from, __m512i to) noexcept {
+UNET_WIDE inline __m512i fold_wide(__m512i from, __m512i to) noexcept {
   const __m512i constants = _mm512_set4_epi64(static_cast<int64_t>(Fold<D>::kSecond), static_cast<int64_t>(Fold<D>::kFirst),
                                               static_cast<int64_t>(Fold<D>::kSecond), static_cast<int64_t>(Fold<D>::kFirst));
   const __m512i first = _mm512_clmulepi64_epi128(from, constants, 0x00);
@@ -42,14 +42,14 @@ UNET_WIDE inline __m512i fold(__m512i from, __m512i to) noexcept {
 }
 
 template <uint32_t D>
-UNET_WIDE inline __m128i fold(__m128i from, __m128i to) noexcept {
+UNET_WIDE inline __m128i fold_wide(__m128i from, __m128i to) noexcept {
   const __m128i constants = _mm_set_epi64x(static_cast<int64_t>(Fold<D>::kSecond), static_cast<int64_t>(Fold<D>::kFirst));
   const __m128i first = _mm_clmulepi64_si128(from, constants, 0x00);
   const __m128i second = _mm_clmulepi64_si128(from, constants, 0x11);
   return _mm_xor_si128(_mm_xor_si128(first, second), to);
 }
 
-UNET_WIDE inline __m512i load(const std::byte* data) noexcept { return _mm512_loadu_si512(data); }
+UNET_WIDE inline __m512i load_wide(const std::byte* data) noexcept { return _mm512_loadu_si512(data); }
 
 }  // namespace
 
@@ -57,31 +57,31 @@ UNET_WIDE uint32_t crc32c_wide(uint32_t crc, const std::byte*& data, size_t& siz
   const std::byte* at = data;
   size_t left = size;
   // A crc so far is as good as its exclusive or with the first 32 bits.
-  __m512i a = _mm512_xor_si512(load(at), _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(crc))));
+  __m512i a = _mm512_xor_si512(load_wide(at), _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(crc))));
   at += 64;
   left -= 64;
   if (left >= 192) {
-    __m512i b = load(at), c = load(at + 64), d = load(at + 128);
+    __m512i b = load_wide(at), c = load_wide(at + 64), d = load_wide(at + 128);
     at += 192;
     left -= 192;
     for (; left >= 256; at += 256, left -= 256) {
-      a = fold<2048>(a, load(at));
-      b = fold<2048>(b, load(at + 64));
-      c = fold<2048>(c, load(at + 128));
-      d = fold<2048>(d, load(at + 192));
+      a = fold_wide<2048>(a, load_wide(at));
+      b = fold_wide<2048>(b, load_wide(at + 64));
+      c = fold_wide<2048>(c, load_wide(at + 128));
+      d = fold_wide<2048>(d, load_wide(at + 192));
     }
     // Two independent steps, then one.
-    b = fold<512>(a, b);
-    d = fold<512>(c, d);
-    a = fold<1024>(b, d);
+    b = fold_wide<512>(a, b);
+    d = fold_wide<512>(c, d);
+    a = fold_wide<1024>(b, d);
   }
-  for (; left >= 64; at += 64, left -= 64) a = fold<512>(a, load(at));
+  for (; left >= 64; at += 64, left -= 64) a = fold_wide<512>(a, load_wide(at));
   // (The variants with a mask, because a header of g++ 12 warns about the others.)
   __m128i last = _mm512_maskz_extracti32x4_epi32(0xF, a, 3);
-  last = fold<128>(_mm512_maskz_extracti32x4_epi32(0xF, a, 2), last);
-  last = fold<256>(_mm512_maskz_extracti32x4_epi32(0xF, a, 1), last);
-  last = fold<384>(_mm512_maskz_extracti32x4_epi32(0xF, a, 0), last);
-  for (; left >= 16; at += 16, left -= 16) last = fold<128>(last, _mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+  last = fold_wide<128>(_mm512_maskz_extracti32x4_epi32(0xF, a, 2), last);
+  last = fold_wide<256>(_mm512_maskz_extracti32x4_epi32(0xF, a, 1), last);
+  last = fold_wide<384>(_mm512_maskz_extracti32x4_epi32(0xF, a, 0), last);
+  for (; left >= 16; at += 16, left -= 16) last = fold_wide<128>(last, _mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
   data = at;
   size = left;
   const uint64_t half = _mm_crc32_u64(0, static_cast<uint64_t>(_mm_extract_epi64(last, 0)));

@@ -26,7 +26,7 @@ void parse_ni(TomlReader& in, Config& config) {
   if (!control::valid_name(ni.service.host)) in.wrong("host", "host: " + name_rule(ni.service.host));
   ni.socket = in.text("socket", ni.socket);
   if (ni.socket.size() > kSocketPathMax) {
-    in.wrong("socket", "socket: " + quoted(ni.socket) + " is longer than " + std::to_string(kSocketPathMax) + " characters");
+    in.wrong("socket", "socket: " + in_quotes(ni.socket) + " is longer than " + std::to_string(kSocketPathMax) + " characters");
   }
   ni.group = in.text("group", ni.group);
   if (in.has("idle")) {
@@ -168,16 +168,16 @@ Result<MacAddress> parse_mac(std::string_view text) {
     ok = high >= 0 && low >= 0 && (i == 5 || text[3 * i + 2] == ':');
     mac[i] = static_cast<uint8_t>(high * 16 + low);
   }
-  if (!ok) return fail(Errc::invalid_argument, quoted(text) + " is not an Ethernet address; write it like 02:00:00:00:00:01");
+  if (!ok) return fail(Errc::invalid_argument, in_quotes(text) + " is not an Ethernet address; write it like 02:00:00:00:00:01");
   if ((mac[0] & 1) != 0) {
-    return fail(Errc::invalid_argument, quoted(text) + " is a multicast address; a peer has a unicast one (even first byte)");
+    return fail(Errc::invalid_argument, in_quotes(text) + " is a multicast address; a peer has a unicast one (even first byte)");
   }
   return mac;
 }
 
 Result<StaticPeer> parse_peer(std::string_view text) {
   const auto wrong = [&](const std::string& why) {
-    return fail(Errc::invalid_argument, "peer " + quoted(text) + ": " + why +
+    return fail(Errc::invalid_argument, "peer " + in_quotes(text) + ": " + why +
                                             "; write HOST=MAC or HOST=MAC@PORT, like beta=02:00:00:00:00:02@0");
   };
   const size_t equals = text.find('=');
@@ -191,7 +191,7 @@ Result<StaticPeer> parse_peer(std::string_view text) {
     char* end = nullptr;
     const unsigned long value = std::strtoul(port.c_str(), &end, 10);
     if (port.empty() || port[0] < '0' || port[0] > '9' || *end != '\0' || value >= kPortsMax) {
-      return wrong("port " + quoted(port) + " is not a number from 0 to " + std::to_string(kPortsMax - 1));
+      return wrong("port " + in_quotes(port) + " is not a number from 0 to " + std::to_string(kPortsMax - 1));
     }
     peer.address.port = static_cast<uint32_t>(value);
     rest = rest.substr(0, at);
@@ -211,10 +211,10 @@ Status finish_config(Config& config) {
                                             std::to_string(config.ports.size()) + " are configured (the first is 0)");
   };
   for (const StaticPeer& peer : service.peers) {
-    if (Status status = check_port("peer " + quoted(peer.host), peer.address.port); !status) return status;
+    if (Status status = check_port("peer " + in_quotes(peer.host), peer.address.port); !status) return status;
   }
   for (const StaticChannel& channel : service.channels) {
-    if (Status status = check_port("channel of endpoint " + quoted(channel.endpoint), channel.port); !status) return status;
+    if (Status status = check_port("channel of endpoint " + in_quotes(channel.endpoint), channel.port); !status) return status;
   }
   const NiOptions& ni = config.ni;
   if (Status status = check_ip_ports(ni.engine.ip.ports, config.ports.size(), ni.engines, ni.port_engines); !status) return status;

@@ -13,7 +13,7 @@ Result<Idle> parse_idle(std::string_view text) {
   if (text == "spin") return Idle::spin;
   if (text == "adaptive") return Idle::adaptive;
   if (text == "block") return Idle::block;
-  return fail(Errc::invalid_argument, "idle " + quoted(text) + " is none of spin, adaptive, block");
+  return fail(Errc::invalid_argument, "idle " + in_quotes(text) + " is none of spin, adaptive, block");
 }
 
 Result<Sleeper> Sleeper::create() {

@@ -39,10 +39,10 @@ bool has_bits_behind(const ip::IpAddress& network, uint32_t prefix) noexcept {
 
 Status add_ip_address(std::string_view text, engine::IpPortOptions& options) {
   const Result<ip::HostAddress> whole = parse_network(text);
-  if (!whole) return wrong(quoted(text) + ": " + whole.error().text);
-  if (whole->address.is_loopback()) return wrong(quoted(text) + ": no wire has that address");
+  if (!whole) return wrong(in_quotes(text) + ": " + whole.error().text);
+  if (whole->address.is_loopback()) return wrong(in_quotes(text) + ": no wire has that address");
   for (const ip::HostAddress& each : options.addresses) {
-    if (each.address == whole->address) return wrong(quoted(text) + " is there twice");
+    if (each.address == whole->address) return wrong(in_quotes(text) + " is there twice");
   }
   if (options.addresses.size() == kStaticMax) return wrong("a port has at most " + std::to_string(kStaticMax) + " addresses");
   options.addresses.push_back(*whole);
@@ -51,15 +51,15 @@ Status add_ip_address(std::string_view text, engine::IpPortOptions& options) {
 
 Status add_ip_gateway(std::string_view text, engine::IpPortOptions& options) {
   const Result<ip::IpAddress> address = ip::parse_ip(text);
-  if (!address) return wrong("gateway " + quoted(text) + ": " + address.error().text);
+  if (!address) return wrong("gateway " + in_quotes(text) + ": " + address.error().text);
   std::optional<ip::IpAddress>& gateway = address->is_ipv4() ? options.gateway4 : options.gateway6;
-  if (gateway) return wrong("gateway " + quoted(text) + ": there is one of that family already");
+  if (gateway) return wrong("gateway " + in_quotes(text) + ": there is one of that family already");
   gateway = *address;
   return {};
 }
 
 Status add_ip_route(std::string_view text, engine::IpPortOptions& options) {
-  const auto bad = [&](const std::string& why) { return wrong("route " + quoted(text) + ": " + why); };
+  const auto bad = [&](const std::string& why) { return wrong("route " + in_quotes(text) + ": " + why); };
   const size_t at = text.find('@');
   if (at == std::string_view::npos) return bad("write NETWORK/PREFIX@GATEWAY");
   const Result<ip::HostAddress> network = parse_network(text.substr(0, at), &ip::parse_address);
@@ -81,7 +81,7 @@ Status add_ip_route(std::string_view text, engine::IpPortOptions& options) {
 Result<engine::IpPortOptions> parse_ip_port(std::string_view text) {
   const std::string whole(text);
   const auto form = [&](const std::string& why) {
-    return fail(Errc::invalid_argument, "ip " + quoted(whole) + ": " + why +
+    return fail(Errc::invalid_argument, "ip " + in_quotes(whole) + ": " + why +
                                             "; write PORT=ADDRESS/PREFIX[,...][,gateway=ADDRESS][,route=NETWORK/PREFIX@GATEWAY...]"
                                             "[,dhcp][,slaac][,unprobed]");
   };

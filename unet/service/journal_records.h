@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "ipstack/wire/dhcp.h"
@@ -13,6 +14,14 @@
 #include "unet/wire.h"
 
 namespace unet::service {
+
+// What goes to others, with every byte of it set.
+template <typename T>
+T zeroed() noexcept {
+  T value{};
+  std::memset(static_cast<void*>(&value), 0, sizeof value);
+  return value;
+}
 
 // Every byte is set: they are compared and written as they are. So there is no padding inside, and texts are zero behind their end.
 struct NiValue {

@@ -36,7 +36,7 @@ Result<sockaddr_un> address_of(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() > kSocketPathMax || path.find('\0') != std::string::npos) {
-    return fail(Errc::invalid_argument, "socket path " + quoted(path) + " has " + std::to_string(path.size()) +
+    return fail(Errc::invalid_argument, "socket path " + in_quotes(path) + " has " + std::to_string(path.size()) +
                                             " characters; 1 to " + std::to_string(kSocketPathMax) + " are allowed");
   }
   std::memcpy(address.sun_path, path.data(), path.size());
@@ -48,7 +48,7 @@ Result<Descriptor> lock_directory(const std::string& path) {
   const std::string directory = directory_of(path);
   Descriptor lock(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!lock.valid()) {
-    return fail(Errc::invalid_argument, "cannot listen at " + quoted(path) + ": directory " + directory + ": " +
+    return fail(Errc::invalid_argument, "cannot listen at " + in_quotes(path) + ": directory " + directory + ": " +
                                             std::error_code(errno, std::system_category()).message());
   }
   if (flock(lock.get(), LOCK_EX) != 0) return fail_errno("flock(" + directory + ")", errno);
@@ -60,17 +60,17 @@ Status remove_stale(const std::string& path, const sockaddr_un& address) {
   struct stat st {};
   if (lstat(path.c_str(), &st) != 0) return {};
   if (!S_ISSOCK(st.st_mode)) {
-    return fail(Errc::already_exists, quoted(path) + " exists and is not a socket: remove it or choose another path");
+    return fail(Errc::already_exists, in_quotes(path) + " exists and is not a socket: remove it or choose another path");
   }
   const Descriptor probe(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!probe.valid()) return fail_errno("socket", errno);
   const int result = connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
   if (result == 0 || errno == EAGAIN || errno == EINPROGRESS) {
-    return fail(Errc::already_exists, "a network interface is running at " + quoted(path) +
+    return fail(Errc::already_exists, "a network interface is running at " + in_quotes(path) +
                                           " already: stop it, or choose another path with --socket");
   }
   if (errno != ECONNREFUSED) {
-    return fail(Errc::already_exists, "something is at " + quoted(path) + " (" +
+    return fail(Errc::already_exists, "something is at " + in_quotes(path) + " (" +
                                           std::error_code(errno, std::system_category()).message() +
                                           "): remove it, or choose another path with --socket");
   }
@@ -89,7 +89,7 @@ bool is_listening(int socket) {
 
 Result<gid_t> find_group(const std::string& group) {
   const struct group* entry = getgrnam(group.c_str());
-  if (entry == nullptr) return fail(Errc::invalid_argument, "there is no group " + quoted(group) + " on this machine");
+  if (entry == nullptr) return fail(Errc::invalid_argument, "there is no group " + in_quotes(group) + " on this machine");
   return entry->gr_gid;
 }
 
@@ -141,10 +141,10 @@ Result<Listener> Listener::inherit(const std::string& path, Descriptor socket) {
   socklen_t length = sizeof bound;
   if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &length) != 0) return fail_errno("getsockname", errno);
   if (bound.sun_family != AF_UNIX || path != std::string(bound.sun_path, strnlen(bound.sun_path, sizeof bound.sun_path))) {
-    return fail(Errc::invalid_argument, "the network interface before this one did not listen at " + quoted(path) +
+    return fail(Errc::invalid_argument, "the network interface before this one did not listen at " + in_quotes(path) +
                                             ": a takeover cannot change the control socket");
   }
-  if (!is_listening(socket.get())) return fail(Errc::protocol, "what the network interface before this one had at " + quoted(path) +
+  if (!is_listening(socket.get())) return fail(Errc::protocol, "what the network interface before this one had at " + in_quotes(path) +
                                                                    " is no socket that listens");
   const int flags = fcntl(socket.get(), F_GETFL);
   if (flags < 0 || fcntl(socket.get(), F_SETFL, flags | O_NONBLOCK) != 0) return fail_errno("fcntl(O_NONBLOCK)", errno);

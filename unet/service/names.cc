@@ -8,10 +8,10 @@ namespace unet::service {
 Status Names::bind(std::string_view name, uint32_t endpoint) {
   if (!control::valid_name(name)) return fail(Errc::invalid_argument, name_rule(name));
   if (endpoints_.find(name) != endpoints_.end()) {
-    return fail(Errc::already_exists, "the name " + quoted(name) + " is bound to another endpoint of this network interface");
+    return fail(Errc::already_exists, "the name " + in_quotes(name) + " is bound to another endpoint of this network interface");
   }
   if (const auto has = names_.find(endpoint); has != names_.end()) {
-    return fail(Errc::already_exists, "this endpoint is bound to " + quoted(has->second) + " already: unbind it first");
+    return fail(Errc::already_exists, "this endpoint is bound to " + in_quotes(has->second) + " already: unbind it first");
   }
   endpoints_.emplace(name, endpoint);
   names_.emplace(endpoint, name);
@@ -38,7 +38,7 @@ std::string_view Names::name_of(uint32_t endpoint) const {
   return at == names_.end() ? std::string_view() : std::string_view(at->second);
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr size_t kShown = 80;
   std::string out = "'";
   for (const char c : text.substr(0, kShown)) out += c >= ' ' && c <= '~' ? c : '?';
@@ -46,7 +46,7 @@ std::string quoted(std::string_view text) {
 }
 
 std::string name_rule(std::string_view name) {
-  return quoted(name) + " is not a valid name: 1 to " + std::to_string(kNameMax) +
+  return in_quotes(name) + " is not a valid name: 1 to " + std::to_string(kNameMax) +
          " characters of A-Z a-z 0-9 . _ - / are allowed, not beginning with - or /";
 }
 

@@ -34,7 +34,7 @@ class Names {
 };
 
 // `text` in quotes for an error message: cut at 80 characters, unprintable ones replaced.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 // The sentence of what a name may be.
 std::string name_rule(std::string_view name);

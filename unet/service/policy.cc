@@ -157,7 +157,7 @@ class PolicyParser {
     rights.names = in.texts("names", rights.names);
     for (const std::string& pattern : rights.names) {
       if (!valid_pattern(pattern)) {
-        in.wrong("names", "the pattern " + quoted(pattern) + " matches no name: 1 to " + std::to_string(kNameMax) +
+        in.wrong("names", "the pattern " + in_quotes(pattern) + " matches no name: 1 to " + std::to_string(kNameMax) +
                               " characters of A-Z a-z 0-9 . _ - / and the wildcards * ? are allowed");
       }
     }
@@ -181,7 +181,7 @@ class PolicyParser {
     for (const std::string& text : texts) {
       const std::optional<PortRange> range = port_range(text);
       if (!range) {
-        return in.wrong("ip_ports", "ip_ports: " + quoted(text) + " is neither a port (1 to 65535) nor a range: write \"8000-8099\"");
+        return in.wrong("ip_ports", "ip_ports: " + in_quotes(text) + " is neither a port (1 to 65535) nor a range: write \"8000-8099\"");
       }
       rights.ip_ports.push_back(*range);
     }
@@ -220,14 +220,14 @@ class PolicyParser {
       rule.id = static_cast<uint32_t>(in.number("uid", 0, 0, ~uint32_t{0} - 1));
       const std::string name = in.text("user", "root");
       const std::optional<uint32_t> id = user_id(name);
-      if (in.has("user") && !id) in.wrong("user", "there is no user " + quoted(name) + " on this machine");
+      if (in.has("user") && !id) in.wrong("user", "there is no user " + in_quotes(name) + " on this machine");
       if (in.has("user") && id) rule.id = *id;
     } else {
       rule.whom = Whom::group;
       rule.id = static_cast<uint32_t>(in.number("gid", 0, 0, ~uint32_t{0} - 1));
       const std::string name = in.text("group", "root");
       const std::optional<uint32_t> id = group_id(name);
-      if (in.has("group") && !id) in.wrong("group", "there is no group " + quoted(name) + " on this machine");
+      if (in.has("group") && !id) in.wrong("group", "there is no group " + in_quotes(name) + " on this machine");
       if (in.has("group") && id) rule.id = *id;
     }
   }

@@ -330,7 +330,7 @@ void Service::on_deadlines() {
     const RequestRecord request = requests_.at(id);
     const EndpointRecord* target = endpoint_at(request.target);
     remove_request(id);
-    fail_connect(request, {Errc::timed_out, "the endpoint " + (target != nullptr ? quoted(describe(*target)) : "") +
+    fail_connect(request, {Errc::timed_out, "the endpoint " + (target != nullptr ? in_quotes(describe(*target)) : "") +
                                                 " did not accept the channel in time"});
   }
 }

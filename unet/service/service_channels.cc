@@ -138,14 +138,14 @@ void Service::handle(ClientRecord& client, const control::Connect& packet) {
   } else if (!control::valid_name(name)) {
     status = fail(Errc::invalid_argument, "target: " + name_rule(name));
   } else if (at != std::string_view::npos && !control::valid_name(host)) {
-    status = fail(Errc::invalid_argument, "target " + quoted(target) + ": host " + name_rule(host));
+    status = fail(Errc::invalid_argument, "target " + in_quotes(target) + ": host " + name_rule(host));
   } else if (packet.path != control::Path::automatic && packet.path != control::Path::local && packet.path != control::Path::ni) {
     status = fail(Errc::invalid_argument, "path " + std::to_string(static_cast<uint32_t>(packet.path)) +
                                               " is none of automatic (0), local (1), ni (2)");
   } else if (host.empty() || host == options_.host) {
     status = connect_here(client, *endpoint, packet, name);
   } else if (packet.path == control::Path::local) {
-    status = fail(Errc::invalid_argument, quoted(target) + " is on another host: a local channel cannot reach it");
+    status = fail(Errc::invalid_argument, in_quotes(target) + " is on another host: a local channel cannot reach it");
   } else {
     status = connect_wire(*endpoint, packet, name, host);
   }
@@ -163,7 +163,7 @@ const ChannelRecord* Service::local_channel_to(const EndpointRecord& endpoint, u
 Status Service::connect_here(ClientRecord& client, EndpointRecord& endpoint, const control::Connect& packet,
                              std::string_view name) {
   const std::optional<uint32_t> target = names_.find(name);
-  if (!target) return fail(Errc::not_found, "no endpoint is bound to the name " + quoted(name) + " on this network interface");
+  if (!target) return fail(Errc::not_found, "no endpoint is bound to the name " + in_quotes(name) + " on this network interface");
   return connect_to(client, endpoint, packet, name, *target);
 }
 
@@ -206,13 +206,13 @@ Status Service::connect_to(ClientRecord& client, EndpointRecord& endpoint, const
 Status Service::offer(RequestRecord request, int32_t uid, int32_t pid, bool same_user) {
   EndpointRecord& target = *endpoint_at(request.target);
   if (target.requests.size() >= kBacklogMax) {
-    return fail(Errc::refused, "the endpoint " + quoted(describe(target)) + " has " + std::to_string(kBacklogMax) +
+    return fail(Errc::refused, "the endpoint " + in_quotes(describe(target)) + " has " + std::to_string(kBacklogMax) +
                                    " requests waiting; try again later");
   }
   // Requests may be withdrawn at once, but not the events that told of them: their number must not be the asker's choice.
   ClientRecord& owner = *client_at(target.client);
   if (owner.blocked()) {
-    return fail(Errc::refused, "the endpoint " + quoted(describe(target)) + " does not read its events; try again later");
+    return fail(Errc::refused, "the endpoint " + in_quotes(describe(target)) + " does not read its events; try again later");
   }
   control::ConnectRequest event;
   std::memset(static_cast<void*>(&event), 0, sizeof event);
@@ -281,7 +281,7 @@ void Service::handle(ClientRecord& client, const control::Reject& packet) {
   if (const RequestRecord* found = find_request(*endpoint, packet.request); found != nullptr) {
     const RequestRecord request = *found;
     remove_request(request.id);
-    fail_connect(request, {Errc::refused, "the endpoint " + quoted(describe(*endpoint)) + " refused the channel"});
+    fail_connect(request, {Errc::refused, "the endpoint " + in_quotes(describe(*endpoint)) + " refused the channel"});
   }
   ok(client, packet.header);
 }
@@ -334,7 +334,7 @@ void Service::accept_local(EndpointRecord& endpoint, const RequestRecord& reques
   if (!finish_connect(endpoint, accepting, Op::accept, header.cookie,
                       {parts->memory.get(), parts->sleep[1].get(), parts->wake[0].get()})) {
     end_channel(endpoint, accepting.number, control::CloseReason::closed_by_peer);
-    return fail_connect(request, {Errc::refused, "the endpoint " + quoted(describe(endpoint)) + " could not take the channel"});
+    return fail_connect(request, {Errc::refused, "the endpoint " + in_quotes(describe(endpoint)) + " could not take the channel"});
   }
   if (!finish_connect(connector, connecting, Op::connect, connecting.cookie,
                       {parts->memory.get(), parts->sleep[0].get(), parts->wake[1].get()})) {

@@ -93,7 +93,7 @@ void Service::end_parts(EndpointRecord& endpoint, CloseReason reason) {
   while (!endpoint.requests.empty()) {
     const RequestRecord request = requests_.at(*endpoint.requests.begin());
     remove_request(request.id);
-    fail_connect(request, {Errc::refused, "the endpoint " + quoted(who) + " is gone"});
+    fail_connect(request, {Errc::refused, "the endpoint " + in_quotes(who) + " is gone"});
   }
   while (!endpoint.channels.empty()) {
     const ChannelRecord& channel = endpoint.channels.begin()->second;

@@ -18,13 +18,6 @@ using State = ChannelRecord::State;
 namespace {
 
 template <typename T>
-T zeroed() {
-  T value{};
-  std::memset(static_cast<void*>(&value), 0, sizeof value);
-  return value;
-}
-
-template <typename T>
 void append(std::string& to, const T& value) {
   to.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
@@ -216,23 +209,23 @@ void Service::handle(ClientRecord& client, const control::GetIpConfiguration& pa
 
 // "tcp:80:10.0.0.1"
 Result<IpPorts::Found> Service::find_claim(std::string_view target) {
-  const auto none = [&] { return fail(Errc::not_found, "no endpoint of this network interface claims " + quoted(target)); };
+  const auto none = [&] { return fail(Errc::not_found, "no endpoint of this network interface claims " + in_quotes(target)); };
   const uint8_t protocol = target.substr(0, 4) == "tcp:" ? 6 : 17;
   uint16_t port = 0;
   const char* const begin = target.data() + 4;
   const char* const end = target.data() + target.size();
   const auto [at, error] = std::from_chars(begin, end, port);
   if (error != std::errc() || at == end || *at != ':' || port == 0) {
-    return fail(Errc::invalid_argument, quoted(target) + ": write tcp:PORT:ADDRESS or udp:PORT:ADDRESS");
+    return fail(Errc::invalid_argument, in_quotes(target) + ": write tcp:PORT:ADDRESS or udp:PORT:ADDRESS");
   }
   const Result<ip::IpAddress> address = ip::parse_ip({at + 1, static_cast<size_t>(end - at - 1)});
-  if (!address) return fail(Errc::invalid_argument, quoted(target) + ": " + address.error().text);
+  if (!address) return fail(Errc::invalid_argument, in_quotes(target) + ": " + address.error().text);
   // It may come yet, from a router or a server: nobody is refused for that as if nobody had the port.
   if (!has_address(*address)) return fail(Errc::refused, ip::text_of(*address) + " is no address of this network interface");
   const std::optional<IpPorts::Found> found = ip_ports_.find(protocol, *address, port);
   if (found) return *found;
   if (!ip_ports_.claims_any(protocol, port)) return none();
-  return fail(Errc::refused, "who claims " + quoted(target) + " hears one remote end only, or is at another address");
+  return fail(Errc::refused, "who claims " + in_quotes(target) + " hears one remote end only, or is at another address");
 }
 
 void Service::on_ip_changed(const engine::IpChanged& event) {

@@ -11,13 +11,6 @@
 namespace unet::service {
 namespace {
 
-template <typename T>
-T zeroed() noexcept {
-  T value{};
-  std::memset(static_cast<void*>(&value), 0, sizeof value);
-  return value;
-}
-
 ip::IpAddress address_of(const uint8_t (&from)[16]) noexcept {
   ip::IpAddress address;
   std::memcpy(address.bytes.data(), from, sizeof from);

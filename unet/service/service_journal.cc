@@ -16,13 +16,6 @@
 namespace unet::service {
 namespace {
 
-template <typename T>
-T zeroed() {
-  T value;
-  std::memset(static_cast<void*>(&value), 0, sizeof value);
-  return value;
-}
-
 constexpr uint64_t kIdsAhead = 4096;  // a record for so many ids
 
 }  // namespace

@@ -111,7 +111,7 @@ void Service::end_upgrade(const Status& outcome) {
 
 Status Service::takes_more() const {
   if (!draining_) return {};
-  return fail(Errc::unavailable, "the network interface of host " + quoted(options_.host) +
+  return fail(Errc::unavailable, "the network interface of host " + in_quotes(options_.host) +
                                      " is being drained: it takes no new endpoints, names and channels until its operator ends that");
 }
 

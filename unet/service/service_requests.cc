@@ -289,7 +289,7 @@ void Service::handle(ClientRecord& client, const control::Bind& packet) {
   if (control::valid_name(name) && !client.rights.may_bind(name)) {
     return fail_request(client, packet.header,
                         {Errc::not_permitted, "the policy of this network interface gives user " +
-                                                  std::to_string(client.who.uid) + " no right to the name " + quoted(name)});
+                                                  std::to_string(client.who.uid) + " no right to the name " + in_quotes(name)});
   }
   if (Status status = names_.bind(name, endpoint->id); !status) return fail_request(client, packet.header, status.error());
   open_static_channels(*endpoint, name);  // before the answer, so that a client that has it knows of them

@@ -16,7 +16,7 @@ using State = ChannelRecord::State;
 
 Status Service::reserve_static_channels() {
   for (const StaticChannel& channel : options_.channels) {
-    const std::string what = "static channel of endpoint " + quoted(channel.endpoint) + ": ";
+    const std::string what = "static channel of endpoint " + in_quotes(channel.endpoint) + ": ";
     if (channel.port >= ports_.size()) {
       return fail(Errc::invalid_argument, what + "port " + std::to_string(channel.port) + " does not exist; this network interface has " +
                                               std::to_string(ports_.size()) + " (the first is 0)");
@@ -36,7 +36,7 @@ Status Service::reserve_static_channels() {
 Status Service::connect_wire(EndpointRecord& endpoint, const control::Connect& packet, std::string_view name,
                              std::string_view host) {
   if (ports_.empty()) {
-    return fail(Errc::unavailable, "this network interface has no wire, so host " + quoted(host) +
+    return fail(Errc::unavailable, "this network interface has no wire, so host " + in_quotes(host) +
                                        " cannot be reached: give it one (--port)");
   }
   const Result<ChannelRecord*> made = new_channel(endpoint, 0);
@@ -216,7 +216,7 @@ void Service::on_signal_event(const Requested& event) {
     status = offer(request, -1, static_cast<int32_t>(event.pid), false);
     if (!status) wire_requests_.erase(event.request);
   } else if (status) {
-    status = fail(Errc::not_found, "no endpoint is bound to the name " + quoted(event.target) + " on host " + quoted(options_.host));
+    status = fail(Errc::not_found, "no endpoint is bound to the name " + in_quotes(event.target) + " on host " + in_quotes(options_.host));
   }
   if (!status) signalling_->reject(event.request, status.error().code, status.error().text, now_);
 }

@@ -59,15 +59,15 @@ void Signalling::repeat_connect(uint64_t id, Connect& connect, Nanoseconds now) 
 
 void Signalling::on_connect_timer(Connects::iterator at, Nanoseconds now) {
   Connect& connect = at->second;
-  const std::string whom = quoted(connect.target + "@" + connect.host);
+  const std::string whom = in_quotes(connect.target + "@" + connect.host);
   switch (connect.state) {
     case Connect::State::resolving:
       if (now < connect.resolve_deadline) break;
-      return fail_connect(at, Errc::not_found, "no network interface answered to the host name " + quoted(connect.host) +
+      return fail_connect(at, Errc::not_found, "no network interface answered to the host name " + in_quotes(connect.host) +
                                                    ": is it running (unetd --host " + connect.host + ") on the same wire?", now);
     case Connect::State::requesting:
       if (now >= connect.deadline) {
-        return fail_connect(at, Errc::timed_out, "host " + quoted(connect.host) + " does not answer", now);
+        return fail_connect(at, Errc::timed_out, "host " + in_quotes(connect.host) + " does not answer", now);
       }
       if (connect.attempts < kAttemptsBeforeResolve || connect.heard || fixed_hosts_.count(connect.host) != 0) break;
       hosts_.erase(connect.host);

@@ -26,8 +26,8 @@ TEST_CASE("an endpoint has one name, a name one endpoint") {
 }
 
 TEST_CASE("what a client calls itself cannot disturb a terminal") {
-  CHECK(service::quoted("a\x1b[2Jb\n") == "'a?[2Jb?'");
-  CHECK(service::quoted(std::string(200, 'x')).size() < 100);
+  CHECK(service::in_quotes("a\x1b[2Jb\n") == "'a?[2Jb?'");
+  CHECK(service::in_quotes(std::string(200, 'x')).size() < 100);
 }
 
 TEST_CASE("tags: every index but 0, each once, reused late, with another generation") {

@@ -30,7 +30,7 @@ Result<std::string> read_text_file(const std::string& file) {
 }
 
 Result<std::string> read_text(int descriptor, const std::string& name) {
-  const auto failed = [&](const std::string& why) { return fail(Errc::invalid_argument, "cannot read " + quoted(name) + ": " + why); };
+  const auto failed = [&](const std::string& why) { return fail(Errc::invalid_argument, "cannot read " + in_quotes(name) + ": " + why); };
   const auto failed_errno = [&] { return failed(std::error_code(errno, std::system_category()).message()); };
   struct stat about {};
   if (descriptor < 0 || ::fstat(descriptor, &about) != 0) return failed_errno();
@@ -41,7 +41,7 @@ Result<std::string> read_text(int descriptor, const std::string& name) {
   ssize_t n = 0;
   while ((n = ::pread(descriptor, part.data(), part.size(), static_cast<off_t>(text.size()))) > 0) {
     text.append(part.data(), static_cast<size_t>(n));
-    if (text.size() > kFileMax) return fail(Errc::invalid_argument, quoted(name) + " is longer than 1 MiB");
+    if (text.size() > kFileMax) return fail(Errc::invalid_argument, in_quotes(name) + " is longer than 1 MiB");
   }
   if (n < 0) return failed_errno();
   return text;
@@ -94,7 +94,7 @@ void TomlReader::allow(std::initializer_list<std::string_view> keys) {
   for (const auto& [key, node] : table_) {
     bool known = false;
     for (const std::string_view k : keys) known = known || key.str() == k;
-    if (!known) set_error(node.source(), "unknown key " + quoted(key.str()) + " in " + where_ + "; allowed: " + allowed);
+    if (!known) set_error(node.source(), "unknown key " + in_quotes(key.str()) + " in " + where_ + "; allowed: " + allowed);
   }
 }
 
