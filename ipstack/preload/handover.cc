@@ -158,6 +158,12 @@ void Relays::end_link(Link& link) {
   real().close(link.fd);
 }
 
+bool Relays::is_held(const File& file) const noexcept {
+  return std::any_of(links_.begin(), links_.end(), [&](const Link& link) {
+    return std::any_of(link.held.begin(), link.held.end(), [&](const Held& each) { return each.file == &file; });
+  });
+}
+
 // How many processes serve it beside this one.
 size_t Relays::served_by(const File& file) const noexcept {
   const auto serves = [&](const Held& each) { return each.file == &file && each.serves; };

@@ -463,12 +463,20 @@ void Host::give_back_datagrams() {
   }
 }
 
+// What has come to them is for others who have them: who has not looked yet is waited for (Relays::is_awaited()).
+void Host::leave_listeners() {
+  for (size_t i = 0; i < by_socket_.size(); ++i) {
+    File* const file = by_socket_[i];
+    if (file == nullptr || !file->listens) continue;
+    if (Relays::has_heirs(*file)) leave(*file);
+    else if (relays_ != nullptr && relays_->is_held(*file) && (events(*file) & EPOLLIN) != 0) rest(*file);
+  }
+}
+
 void Host::finish() noexcept {
   lock();
   give_back_datagrams();
-  for (size_t i = 0; i < by_socket_.size(); ++i) {
-    if (by_socket_[i] != nullptr && Relays::has_heirs(*by_socket_[i])) leave(*by_socket_[i]);
-  }
+  leave_listeners();
   await_others();
   ending_ = true;
   if (signals_held) let_signals_in();

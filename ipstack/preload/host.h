@@ -265,6 +265,7 @@ class Host {
   bool must_end_rest() const noexcept;
   void kick_helper() noexcept;
   void leave(File& listener);
+  void leave_listeners();
   void give_back_datagrams();
   void await_others() noexcept;
 

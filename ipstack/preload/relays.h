@@ -46,6 +46,8 @@ class Relays {
   void append(std::vector<pollfd>& to) const;
   // What poll() has said of them; whatever can be carried, and handed over. True: this is to be called again soon, whatever happens.
   bool serve(std::span<const pollfd> ready);
+  // Another process has it, too.
+  bool is_held(const File& file) const noexcept;
   // Another process has not yet what is its own when this one ends.
   bool is_awaited() const noexcept;
 

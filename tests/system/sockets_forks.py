@@ -167,9 +167,11 @@ def slow(address):
     say("done")
 
 
-def ends(address):
+def ends(address, at_once=False):
     """The parent goes; its child's child serves, after a while."""
     listener = listener_at(address)
+    if at_once:
+        require(select.select([listener], [], [], WAIT)[0], "nobody has called")
 
     def late():
         time.sleep(0.5)
@@ -182,6 +184,12 @@ def ends(address):
         child(late)
 
     os.waitpid(child(child, session), 0)
+    if at_once:
+        os._exit(0)  # it still has the listener
+
+
+def ends_at_once(address):
+    ends(address, True)
 
 
 def grandchildren(address):
@@ -398,8 +406,8 @@ def calls(address):
     say(f"wrong {wrong}" if wrong else "served")
 
 
-PEERS = {each.__name__: each for each in (workers, killed, leaves, leaves_at_end, slow, ends, grandchildren, becomes, began, binds, listens,
-                                           jailed, many, busy, away, waits_back, calls)}
+PEERS = {each.__name__: each for each in (workers, killed, leaves, leaves_at_end, slow, ends, ends_at_once, grandchildren, becomes, began,
+                                           binds, listens, jailed, many, busy, away, waits_back, calls)}
 
 
 # ---- the test
@@ -417,7 +425,7 @@ def play(scene, between=lambda server: None):
                     between(server)
                     said = clients.lines.next()
                     require(said == "served", f"{scene}, IPv{v}: {said}")
-                if scene != "ends":
+                if not scene.startswith("ends"):
                     tell(server, "served")
                 require(server.lines.next() == "done", f"{scene}, IPv{v}: the server")
                 require(server.wait(WAIT) == 0, f"{scene}, IPv{v}: the server ended with {server.returncode}")
@@ -450,6 +458,7 @@ def test_slow():
 
 def test_ends():
     play("ends")
+    play("ends_at_once")
 
 
 def test_grandchildren():
