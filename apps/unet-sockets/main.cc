@@ -36,10 +36,10 @@ void preload(const std::string& library) {
 }
 
 int run(Options options) {
-  if (options.library.empty()) options.library = find_library();
-  if (options.library.empty() || ::access(options.library.c_str(), R_OK) != 0) {
+  if (options.preloaded.empty()) options.preloaded = find_library();
+  if (options.preloaded.empty() || ::access(options.preloaded.c_str(), R_OK) != 0) {
     std::fprintf(stderr, "unet-sockets: no library %s: build it, or name it with --library\n",
-                 options.library.empty() ? kLibrary : options.library.c_str());
+                 options.preloaded.empty() ? kLibrary : options.preloaded.c_str());
     return kFailure;
   }
   // A program should not start on the kernel's sockets because nobody serves ours.
@@ -54,7 +54,7 @@ int run(Options options) {
   if (!options.rules.empty()) set("UNET_SOCKETS_RULES", options.rules);
   if (options.spin_us) set("UNET_SOCKETS_SPIN_US", std::to_string(*options.spin_us));
   if (options.log) set("UNET_SOCKETS_LOG", "1");
-  preload(options.library);
+  preload(options.preloaded);
   std::vector<char*> arguments;
   for (std::string& each : options.program) arguments.push_back(each.data());
   arguments.push_back(nullptr);

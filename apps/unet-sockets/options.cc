@@ -77,7 +77,7 @@ ParsedOptions parse_options(int argc, char** argv) {
       app.add_option("--spin", spin, "microseconds that a waiting call polls before it sleeps (default: 20)");
   spins->check(CLI::Range(0u, kSpinMax));
   app.add_flag("--log", options.log, "tell on standard error which sockets stay the kernel's");
-  app.add_option("--library", options.library, "the library that is preloaded (default: the one of this build or installation)");
+  app.add_option("--library", options.preloaded, "the library that is preloaded (default: the one of this build or installation)");
   app.add_option("program", options.program, "the program and its arguments")->required();
   app.positionals_at_end();
   app.prefix_command();

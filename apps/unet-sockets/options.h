@@ -10,7 +10,7 @@ namespace unet::wrapper {
 struct Options {
   std::string ni;                    // as Context::open() takes it; empty: $UNET_NI, or this host's
   std::string rules;                 // ipstack/preload/rules.h; empty: none
-  std::string library;               // the one that is preloaded; empty: beside this program, or where it is installed
+  std::string preloaded;             // the library; empty: beside this program, or where it is installed
   std::optional<unsigned> spin_us;
   bool log = false;
   std::vector<std::string> program;  // with its arguments
