@@ -10,7 +10,6 @@ namespace unet::bench {
 
 namespace {
 
-
 class UnetLocal final : public Contender {
  public:
   explicit UnetLocal(ContenderInfo info)

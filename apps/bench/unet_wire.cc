@@ -20,7 +20,6 @@ namespace unet::bench {
 
 namespace {
 
-
 // What a lossy receiver does between two looks at the wire. `Self` has try_receive(into, size).
 template <typename Self>
 struct LossyReceiver {

@@ -61,7 +61,6 @@ std::string end_of(const SocketRecord& record, const ip::IpAddress& address, uin
   return host + ":" + (port == 0 ? "*" : std::to_string(port));
 }
 
-// What a program calls itself is its own to choose: nothing in it reaches the terminal as a command.
 // How old its queues and numbers are; none: it has never told.
 std::optional<Nanoseconds> age_of(const SocketList& list, const SocketRow& row) {
   const Process& process = list.processes[row.process];

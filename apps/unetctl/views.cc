@@ -9,7 +9,6 @@ using nlohmann::json;
 
 namespace {
 
-// What a client calls itself is the client's to choose: nothing in it reaches the terminal as a command.
 std::string cell(const json& object, const char* key) {
   const auto at = object.find(key);
   if (at == object.end() || at->is_null()) return "-";

@@ -13,7 +13,7 @@ const std::vector<std::string>& view_names();
 
 // An object's part that is an object; an empty one if it has none.
 const nlohmann::json& part(const nlohmann::json& object, const char* key);
-// What a client wrote, without control characters.
+// What a client calls itself is the client's to choose: nothing in it reaches the terminal as a command.
 std::string printable(std::string text);
 
 // Is the NI being drained?
