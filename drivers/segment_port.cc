@@ -11,7 +11,6 @@
 namespace unet::drivers {
 namespace {
 
-constexpr uint32_t kEthernetBytes = 14;
 constexpr uint32_t kFrames = 256;             // to be sent: more than an engine holds
 constexpr uint32_t kArrivals = 96;            // a burst that the engine has, one to be filled, and some that a wrapper detains
 constexpr uint32_t kPacketMax = 65535;

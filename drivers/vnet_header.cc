@@ -12,7 +12,6 @@
 namespace unet::drivers {
 namespace {
 
-constexpr uint32_t kEthernetBytes = 14;
 constexpr uint16_t kTcpChecksum = offsetof(ip::TcpHeader, checksum), kUdpChecksum = offsetof(ip::UdpHeader, checksum);
 
 uint8_t byte_at(const std::byte* data, uint32_t at) noexcept { return std::to_integer<uint8_t>(data[at]); }

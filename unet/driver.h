@@ -18,6 +18,7 @@
 namespace unet {
 
 using MacAddress = std::array<uint8_t, 6>;
+constexpr uint32_t kEthernetBytes = 14;  // two of these and a type: the header of a frame
 
 // A frame that arrived. `data` stays valid and unchanged until release(). It is writable memory that nobody else reads: a wrapper
 // that takes headers off writes the engine's over them.

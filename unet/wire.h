@@ -49,7 +49,7 @@ struct EthernetHeader {
   MacAddress from;
   be16 type;
 };
-static_assert(sizeof(EthernetHeader) == 14);
+static_assert(sizeof(EthernetHeader) == kEthernetBytes);
 
 struct FrameHeader {
   uint8_t version;   // kWireVersion

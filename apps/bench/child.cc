@@ -23,7 +23,7 @@ namespace unet::bench {
 namespace {
 
 constexpr Nanoseconds kReadyTime = 20 * kSecond;
-constexpr Nanoseconds kStopTime = 3 * kSecond;
+constexpr Nanoseconds kChildStopTime = 3 * kSecond;
 constexpr useconds_t kLookUs = 2000;
 constexpr size_t kSaidMax = 600;  // of its output in an error
 constexpr int kCannotRun = 127;
@@ -95,7 +95,7 @@ Child::Child(Child&& other) noexcept : process_(other.process_), output_(other.o
 Child::~Child() {
   if (process_ > 0) {
     kill(-process_, SIGTERM);
-    for (const Nanoseconds until = monotonic_now() + kStopTime; !has_ended(process_) && monotonic_now() < until;) usleep(kLookUs);
+    for (const Nanoseconds until = monotonic_now() + kChildStopTime; !has_ended(process_) && monotonic_now() < until;) usleep(kLookUs);
     kill(-process_, SIGKILL);  // with what it has left, if anything
     while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) continue;
   }

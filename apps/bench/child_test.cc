@@ -7,7 +7,7 @@
 
 #include "apps/bench/cores.h"
 
-namespace unet::bench {
+namespace unet::bench::child_test {
 
 namespace {
 
@@ -67,4 +67,4 @@ TEST_CASE("child: a server that ends is not ready") {
   CHECK(server->await("ready").error().text == "sh ended: broken");
 }
 
-}  // namespace unet::bench
+}  // namespace unet::bench::child_test

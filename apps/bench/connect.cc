@@ -8,7 +8,7 @@ namespace unet::bench {
 
 namespace {
 
-constexpr double kSliceNs = 10e6;  // some tens of connections
+constexpr double kConnectSliceNs = 10e6;  // some tens of connections
 constexpr size_t kSteps = ConnectSteps::kNames.size();
 constexpr size_t kTotal = kSteps - 1;
 
@@ -56,7 +56,7 @@ class ConnectMeasurement {
   static void keep(ConnectPath& path, const ConnectSlice& slice, const ConnectSlice& before, const ConnectSlice& after);
   Status leave_out(size_t index, const Error& error);
   Record record_of(const ConnectPath& path, size_t step) const;
-  ConnectPath make_path(size_t index) const { return {index, Pace(Workload::connect, 0, kSliceNs)}; }
+  ConnectPath make_path(size_t index) const { return {index, Pace(Workload::connect, 0, kConnectSliceNs)}; }
 
   Session& session_;
   const Benchmark& benchmark_;

@@ -5,7 +5,7 @@
 
 #include "unet/base/time.h"
 
-namespace unet::bench {
+namespace unet::bench::connect_test {
 
 TEST_CASE("connect: two samples a connection make three steps, and half a connection none") {
   const auto us = static_cast<uint64_t>(cycles_per_second() / 1e6);
@@ -27,4 +27,4 @@ TEST_CASE("connect: sends no messages, so it has no sizes") {
   CHECK(sizes_of(*find_benchmark("rtt"), {}) == find_benchmark("rtt")->sizes);
 }
 
-}  // namespace unet::bench
+}  // namespace unet::bench::connect_test

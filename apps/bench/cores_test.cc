@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-namespace unet::bench {
+namespace unet::bench::cores_test {
 
 TEST_CASE("cores: lists as /sys writes them") {
   CHECK(parse_cpu_list("0-3,8") == std::vector<int>{0, 1, 2, 3, 8});
@@ -36,4 +36,4 @@ TEST_CASE("cores: a third one is neither of the two, and there is none of two") 
   CHECK(std::find(allowed->begin(), allowed->end(), *third) != allowed->end());
 }
 
-}  // namespace unet::bench
+}  // namespace unet::bench::cores_test

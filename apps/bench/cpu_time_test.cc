@@ -10,7 +10,7 @@
 
 #include "apps/bench/run_delay.h"
 
-namespace unet::bench {
+namespace unet::bench::cpu_time_test {
 
 namespace {
 
@@ -50,4 +50,4 @@ TEST_CASE("cpu time: a process that is gone is an error for one and nothing for 
   CHECK(run_delay_of({child}) == 0);
 }
 
-}  // namespace unet::bench
+}  // namespace unet::bench::cpu_time_test

@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* kDirectoryStem = "/tmp/unet-bench-";
 constexpr int kReadyMs = 60'000;
-constexpr Nanoseconds kStopTime = 3 * kSecond;
+constexpr Nanoseconds kDaemonStopTime = 3 * kSecond;
 
 std::string find_unetd() {
   const char* const named = std::getenv("UNETD");
@@ -171,7 +171,7 @@ Daemon::~Daemon() {
   if (owner_ != getpid()) return;
   if (process_ > 0) {
     kill(process_, SIGTERM);
-    const Nanoseconds patience = monotonic_now() + kStopTime;
+    const Nanoseconds patience = monotonic_now() + kDaemonStopTime;
     int status = 0;
     while (waitpid(process_, &status, WNOHANG) == 0) {
       if (monotonic_now() > patience) kill(process_, SIGKILL);

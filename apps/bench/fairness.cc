@@ -9,7 +9,7 @@ namespace unet::bench {
 
 namespace {
 
-constexpr double kSliceNs = 5e6;
+constexpr double kFairnessSliceNs = 5e6;
 
 // What one repetition gave a path.
 struct Round {
@@ -48,7 +48,7 @@ class FairnessMeasurement {
   }
 
  private:
-  Beside make(size_t index) const { return {index, Pace(Workload::rtt, size_, kSliceNs)}; }
+  Beside make(size_t index) const { return {index, Pace(Workload::rtt, size_, kFairnessSliceNs)}; }
 
   Status prepare(const std::vector<size_t>& paths) {
     const size_t alone = find_contender(session_, benchmark_.limit_path(size_));

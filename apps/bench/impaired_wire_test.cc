@@ -9,7 +9,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-namespace unet::bench {
+namespace unet::bench::impaired_wire_test {
 
 namespace {
 
@@ -74,4 +74,4 @@ TEST_CASE("impaired wire: whole, lossy, late, in both directions") {
   }
 }
 
-}  // namespace unet::bench
+}  // namespace unet::bench::impaired_wire_test

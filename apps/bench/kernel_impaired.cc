@@ -18,7 +18,7 @@ namespace unet::bench {
 
 namespace {
 
-constexpr int kSocketBuffer = 4 << 20;
+constexpr int kImpairedBuffer = 4 << 20;
 constexpr timeval kLook = {.tv_sec = 0, .tv_usec = 5000};  // a call returns so often to see whether time is over
 
 class ImpairedTcp final : public Contender {
@@ -48,7 +48,7 @@ class ImpairedTcp final : public Contender {
     descriptor = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!descriptor.valid()) return fail_errno("socket", errno);
     const int fd = descriptor.get();
-    for (const int buffer : {SO_RCVBUFFORCE, SO_SNDBUFFORCE}) setsockopt(fd, SOL_SOCKET, buffer, &kSocketBuffer, sizeof kSocketBuffer);
+    for (const int buffer : {SO_RCVBUFFORCE, SO_SNDBUFFORCE}) setsockopt(fd, SOL_SOCKET, buffer, &kImpairedBuffer, sizeof kImpairedBuffer);
     for (const int look : {SO_RCVTIMEO, SO_SNDTIMEO}) setsockopt(fd, SOL_SOCKET, look, &kLook, sizeof kLook);
     const auto length = static_cast<socklen_t>(std::strlen(congestion_control_));
     if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion_control_, length) == 0) return {};

@@ -12,12 +12,11 @@ namespace unet::bench {
 
 namespace {
 
-constexpr double kSliceNs = 1e6;
+constexpr double kLogpSliceNs = 1e6;
 constexpr uint32_t kBulk = 65536;        // bytes of a store
 constexpr uint64_t kBursts = 100;        // of a slice, and before it a few that say how long the pause must be
 constexpr uint64_t kWarmBursts = 16;
 constexpr size_t kRounds = 3;            // of a repetition, at least
-constexpr double kPatience = 4;          // times the time that --seconds gives
 
 enum Parameter : size_t { kLatency, kSend, kReceive, kGap, kGapPerByte, kParameters };
 constexpr std::array<const char*, kParameters> kNames = {"L", "o_send", "o_recv", "g", "G"};
@@ -32,7 +31,7 @@ struct Path {
 class LogP {
  public:
   LogP(Session& session, const Benchmark& benchmark, uint32_t size, const MeasureOptions& options)
-      : session_(session), benchmark_(benchmark), size_(size), options_(options), limit_(Workload::rtt, size, kSliceNs) {}
+      : session_(session), benchmark_(benchmark), size_(size), options_(options), limit_(Workload::rtt, size, kLogpSliceNs) {}
 
   Result<std::vector<Record>> run(const std::vector<size_t>& paths) {
     limit_index_ = find_contender(session_, benchmark_.limit_path(size_));
@@ -55,9 +54,9 @@ class LogP {
  private:
   void add(size_t index) {
     Path path{.index = index,
-              .trips = Pace(Workload::am_short, size_, kSliceNs),
-              .stream = Pace(Workload::rate, size_, kSliceNs),
-              .bulk = Pace(Workload::put, kBulk, kSliceNs)};
+              .trips = Pace(Workload::am_short, size_, kLogpSliceNs),
+              .stream = Pace(Workload::rate, size_, kLogpSliceNs),
+              .bulk = Pace(Workload::put, kBulk, kLogpSliceNs)};
     for (Pace* const pace : {&path.trips, &path.stream, &path.bulk}) {
       if (auto done = pace->calibrate(session_, index); !done) return complain(done.error());
     }

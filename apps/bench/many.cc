@@ -13,7 +13,8 @@ namespace {
 constexpr uint32_t kActiveSize = 64;  // bytes of a message of the active connection
 constexpr const char* kRival = "kernel-tcp-busy";
 constexpr const char* kNone = "no idle connection";
-constexpr std::array<const char*, kManySamples> kMetrics = {"open", "client_memory", "server_memory", "service_memory", "kernel_memory"};
+constexpr std::array<const char*, kManySamples> kManyMetrics = {"open", "client_memory", "server_memory", "service_memory",
+                                                                   "kernel_memory"};
 
 class ManyOfPath {
  public:
@@ -92,12 +93,12 @@ class ManyOfPath {
       rtt.baseline = kNone;
       list.push_back(rtt);
     }
-    list.push_back(record(kMetrics[kOpenCycles], "ns", figures_[kOpenCycles]));
+    list.push_back(record(kManyMetrics[kOpenCycles], "ns", figures_[kOpenCycles]));
     if (memory_.empty()) return list;
     list.push_back(record("memory", "B", memory_));
     const bool no_service = session_.contender(index_).service_processes().empty();
     for (size_t i = kClientMemory; i < kManySamples; ++i) {
-      if (i != kServiceMemory || !no_service) list.push_back(record(kMetrics[i], "B", figures_[i]));
+      if (i != kServiceMemory || !no_service) list.push_back(record(kManyMetrics[i], "B", figures_[i]));
     }
     return list;
   }

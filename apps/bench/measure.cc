@@ -21,7 +21,6 @@ constexpr double kBatchNs = 2e3;
 constexpr uint32_t kBatchMax = 64;
 constexpr uint64_t kSamplesPerSlice = 30'000;
 constexpr size_t kKeptMin = 3;           // slices of each path in a repetition, while kPatience lasts
-constexpr double kPatience = 4;          // times the time that --seconds gives
 
 // One path in a measurement. The limit is one too.
 struct Participant {

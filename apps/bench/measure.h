@@ -16,6 +16,8 @@
 
 namespace unet::bench {
 
+constexpr double kPatience = 4;  // times the time that --seconds gives: so long is waited for undisturbed slices
+
 struct MeasureOptions {
   double seconds = 0.5;   // per path and size, over all repetitions, the limit included
   uint32_t repeat = 5;

@@ -6,7 +6,7 @@
 
 #include "apps/bench/command.h"
 
-namespace unet::bench {
+namespace unet::bench::mpirun_command_test {
 
 namespace {
 
@@ -76,4 +76,4 @@ TEST_CASE("mpirun: each rank runs on its core, more than there are cores on both
   for (const uint32_t rank : {0u, 1u, 7u}) CHECK(cores_of_rank(mpirun_command(8, *cores, false), rank) == both);
 }
 
-}  // namespace unet::bench
+}  // namespace unet::bench::mpirun_command_test

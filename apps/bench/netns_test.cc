@@ -12,7 +12,7 @@
 
 #include "apps/bench/command.h"
 
-namespace unet::bench {
+namespace unet::bench::netns_test {
 
 namespace {
 
@@ -116,4 +116,4 @@ TEST_CASE("netns: what a killed process left behind is removed, what a living on
   CHECK(exists(own->name_a()));
 }
 
-}  // namespace unet::bench
+}  // namespace unet::bench::netns_test

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace unet::bench {
+namespace unet::bench::options_test {
 
 namespace {
 
@@ -115,4 +115,4 @@ TEST_CASE("options: malformed ones get one line that names them") {
   }
 }
 
-}  // namespace unet::bench
+}  // namespace unet::bench::options_test

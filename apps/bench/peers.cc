@@ -11,7 +11,7 @@ namespace unet::bench {
 namespace {
 
 constexpr uint32_t kPeers = 64;
-constexpr std::array<const char*, AmSide::kMemories> kMetrics = {"client_memory", "peer_memory", "shared_memory", "mapped_memory",
+constexpr std::array<const char*, AmSide::kMemories> kPeersMetrics = {"client_memory", "peer_memory", "shared_memory", "mapped_memory",
                                                                    "service_memory"};
 
 Record record_of(const Benchmark& benchmark, const ContenderInfo& info, const MeasureOptions& options, const char* metric,
@@ -45,7 +45,7 @@ Result<std::vector<Record>> measure_peers(Session& session, const Benchmark& ben
     const ContenderInfo& info = session.contender(index).info();
     for (size_t m = 0; m < memories.size(); ++m) {
       const bool no_service = m + 1 == memories.size() && session.contender(index).service_processes().empty();
-      if (!no_service) records.push_back(record_of(benchmark, info, options, kMetrics[m], memories[m]));
+      if (!no_service) records.push_back(record_of(benchmark, info, options, kPeersMetrics[m], memories[m]));
     }
   }
   return records;

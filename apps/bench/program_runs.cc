@@ -19,7 +19,7 @@ namespace {
 using Figures = std::vector<ProgramFigure>;
 using Command = std::vector<std::string>;
 
-constexpr Nanoseconds kPatience = 20 * kSecond;  // beyond what it should take
+constexpr Nanoseconds kProgramPatience = 20 * kSecond;  // beyond what it should take
 constexpr uint32_t kIdleSeconds = 2;
 constexpr useconds_t kSettleUs = 500'000;
 constexpr uint32_t kRedisFirst = 3'000, kRedisMost = 20'000'000;  // requests of each kind
@@ -37,7 +37,7 @@ Result<Measured> measure(const ProgramSetting& setting, const Child& server, con
   if (!server_before || !services_before) return tl::unexpected((server_before ? services_before : server_before).error());
   auto client = Child::start(command, setting.place.client);
   if (!client) return tl::unexpected(client.error());
-  auto end = client->finish(kPatience + 4 * setting.seconds * kSecond);
+  auto end = client->finish(kProgramPatience + 4 * setting.seconds * kSecond);
   if (!end) return tl::unexpected(end.error());
   auto server_after = cpu_time_of(servers), services_after = cpu_time_of(setting.place.services);
   if (!server_after || !services_after) return tl::unexpected((server_after ? services_after : server_after).error());

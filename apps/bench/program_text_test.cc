@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace unet::bench {
+namespace unet::bench::program_text_test {
 
 TEST_CASE("program text: iperf3, a stream") {
   const auto told = parse_iperf3(R"(warning first
@@ -110,4 +110,4 @@ TEST_CASE("program text: wrk's shares of threads are no percentiles") {
   CHECK(told->count == 104718);
 }
 
-}  // namespace unet::bench
+}  // namespace unet::bench::program_text_test

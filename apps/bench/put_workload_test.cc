@@ -7,7 +7,7 @@
 #include <set>
 #include <thread>
 
-namespace unet::bench {
+namespace unet::bench::put_workload_test {
 
 namespace {
 
@@ -204,4 +204,4 @@ TEST_CASE("get: what was read is what the other side wrote there, or the slice f
   }
 }
 
-}  // namespace unet::bench
+}  // namespace unet::bench::put_workload_test

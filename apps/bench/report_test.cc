@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-namespace unet::bench {
+namespace unet::bench::report_test {
 
 namespace {
 
@@ -189,4 +189,4 @@ TEST_CASE("report: figures with their units") {
   CHECK(format_ratio(std::nullopt) == "-");
 }
 
-}  // namespace unet::bench
+}  // namespace unet::bench::report_test

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace unet::bench {
+namespace unet::bench::sizes_test {
 
 TEST_CASE("sizes: numbers and units") {
   CHECK(parse_size("0").value() == 0);
@@ -44,4 +44,4 @@ TEST_CASE("sizes: written back") {
   CHECK(format_size(4 << 20) == "4 MiB");
 }
 
-}  // namespace unet::bench
+}  // namespace unet::bench::sizes_test

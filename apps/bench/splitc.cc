@@ -10,9 +10,8 @@ namespace unet::bench {
 namespace {
 
 // Of both alike: the first pass over a region that the other side has written is slower than the next ones.
-constexpr double kSliceNs = 1e6;
+constexpr double kSplitcSliceNs = 1e6;
 constexpr size_t kRounds = 3;      // of a repetition, at least
-constexpr double kPatience = 4;    // times the time that --seconds gives
 constexpr uint32_t kWord = 8, kBulk = 65536;  // bytes
 
 // What an access is compared with.
@@ -90,8 +89,8 @@ class Splitc {
             .index = index,
             .limit_index = limit_index,
             .limit_path = limit,
-            .pace = Pace(access.workload, access.size, kSliceNs),
-            .limit_pace = Pace(limit_workload, access.size, kSliceNs)};
+            .pace = Pace(access.workload, access.size, kSplitcSliceNs),
+            .limit_pace = Pace(limit_workload, access.size, kSplitcSliceNs)};
     if (auto done = row.limit_pace.calibrate(session_, limit_index); !done) return done;
     if (auto done = row.pace.calibrate(session_, index); !done) return complain(done.error());
     rows_.push_back(std::move(row));

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace unet::bench {
+namespace unet::bench::stats_test {
 
 namespace {
 
@@ -103,4 +103,4 @@ TEST_CASE("stats: a baseline is another path of the same repetition") {
   CHECK_FALSE(ratio_to_baseline({{}}, raw));
 }
 
-}  // namespace unet::bench
+}  // namespace unet::bench::stats_test

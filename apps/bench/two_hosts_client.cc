@@ -19,7 +19,7 @@ constexpr int kExitInterrupted = 130;
 constexpr Nanoseconds kEchoWait = 100 * kMillisecond;
 constexpr Nanoseconds kEchoWaitMax = 5 * kSecond;
 // Until the first echo, and for the report of a stream.
-constexpr Nanoseconds kPatience = 60 * kSecond;
+constexpr Nanoseconds kEchoPatience = 60 * kSecond;
 constexpr double kNanosecondsPerSecond = 1e9;
 
 // One row: what was measured to one target at one size.
@@ -121,7 +121,7 @@ class Client {
     for (Nanoseconds now = start; !end_wanted();) {
       const bool enough = options_.count != 0 ? times.size() >= options_.count : now - start >= wanted_time;
       if (enough && !times.empty()) break;
-      if (times.empty() && now - start > kPatience) return fail(Errc::timed_out, "no echo came back");
+      if (times.empty() && now - start > kEchoPatience) return fail(Errc::timed_out, "no echo came back");
       const Result<bool> came = one_round_trip(row);
       if (!came) return tl::unexpected(came.error());
       const Nanoseconds after = monotonic_now();
@@ -154,7 +154,7 @@ class Client {
   Result<StreamReport> settled_report() {
     const Nanoseconds start = monotonic_now();
     std::optional<StreamReport> last;
-    while (!end_wanted() && monotonic_now() - start < kPatience) {
+    while (!end_wanted() && monotonic_now() - start < kEchoPatience) {
       const AskHeader ask{Ask::report, run_, 0};
       if (Status sent = send(Bytes(reinterpret_cast<const std::byte*>(&ask), sizeof ask)); !sent) return tl::unexpected(sent.error());
       std::optional<StreamReport> report;

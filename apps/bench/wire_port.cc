@@ -18,7 +18,7 @@ namespace unet::bench {
 
 namespace {
 
-constexpr Nanoseconds kPatience = 60 * kSecond;
+constexpr Nanoseconds kOpenPatience = 60 * kSecond;
 // Neither side is polled while other paths are measured.
 constexpr Nanoseconds kSilence = 3600 * kSecond;
 
@@ -116,13 +116,15 @@ Status WirePort::exchange_addresses(const RunContext& context) {
   addresses.known[own].store(1, std::memory_order_release);
   const Nanoseconds start = monotonic_now();
   while (addresses.known[other].load(std::memory_order_acquire) == 0) {
-    if (context.stop.raised() || monotonic_now() - start > kPatience) return fail(Errc::timed_out, "the other side's port did not open");
+    if (context.stop.raised() || monotonic_now() - start > kOpenPatience) {
+      return fail(Errc::timed_out, "the other side's port did not open");
+    }
     usleep(1000);
   }
   peer_ = addresses.address[other];
   if (raw_pcap_ != nullptr) raw_pcap_->set_peer(peer_);
   // A memif's link comes up when both ends have met.
-  return port_ != nullptr ? port_->wait_link(kPatience) : Status{};
+  return port_ != nullptr ? port_->wait_link(kOpenPatience) : Status{};
 }
 
 Result<std::unique_ptr<Context>> open_embedded(const std::string& host, std::unique_ptr<Driver> driver, const std::string& ip) {

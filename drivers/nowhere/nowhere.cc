@@ -7,11 +7,6 @@
 #include "unet/base/check.h"
 
 namespace unet::drivers {
-namespace {
-
-constexpr uint32_t kEthernetBytes = 14;
-
-}  // namespace
 
 Nowhere::Nowhere(uint32_t mtu)
     : capabilities_{.address = {2, 0, 0, 0, 0, 1}, .mtu = mtu, .alone = true},

@@ -9,8 +9,6 @@
 
 namespace unet::drivers {
 
-constexpr uint32_t kEthernetBytes = 14;
-
 class FramePort : public Driver {
  public:
   const DriverCapabilities& capabilities() const noexcept final { return capabilities_; }

@@ -6,7 +6,6 @@
 namespace unet::drivers {
 namespace {
 
-constexpr uint32_t kEthernetBytes = sizeof(EthernetHeader);
 constexpr uint16_t kDontFragment = 0x4000;
 
 uint16_t read16(const std::byte* at) noexcept {

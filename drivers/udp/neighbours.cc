@@ -11,7 +11,6 @@
 namespace unet::drivers {
 namespace {
 
-constexpr uint32_t kEthernetBytes = sizeof(EthernetHeader);
 constexpr MacAddress kNobody{};
 constexpr uint32_t kFree = ~uint32_t{0};
 

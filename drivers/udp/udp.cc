@@ -11,7 +11,6 @@
 namespace unet::drivers {
 namespace {
 
-constexpr uint32_t kEthernetBytes = sizeof(EthernetHeader);
 constexpr uint32_t kBurstMax = 64;
 constexpr uint32_t kHeardAtOnce = 64;  // of what other queues' wrappers tell
 constexpr Nanoseconds kTellEvery = 100 * kMillisecond;  // other queues' wrappers of a peer that signals

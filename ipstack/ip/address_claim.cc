@@ -4,9 +4,8 @@
 #include "ipstack/ip/random.h"
 
 namespace unet::ip {
-namespace {
 
-constexpr Nanoseconds kNever = ~Nanoseconds{0};
+namespace {
 
 // RFC 5227, 1.1.
 constexpr Nanoseconds kProbeWait = kSecond, kProbeMin = kSecond, kProbeMax = 2 * kSecond, kAnnounceWait = 2 * kSecond,

@@ -8,7 +8,6 @@
 namespace unet::ip {
 namespace {
 
-constexpr Nanoseconds kNever = ~Nanoseconds{0};
 constexpr Nanoseconds kFirstWait = 4 * kSecond, kLongestWait = 64 * kSecond;  // RFC 2131, 4.1
 constexpr uint32_t kRequestsMax = 4;                                          // 3.1.5: about a minute
 constexpr Nanoseconds kAgainAtLeast = 60 * kSecond;                           // 4.4.5: between the messages of renewing

@@ -193,7 +193,8 @@ class Host {
  private:
   static constexpr uint32_t kAddressesMax = HostStatus::kAddressesMax, kPrefixesOnLinkMax = 16, kUnreachableMax = 64;
   static_assert(HostKept::kAddressesMax == kAddressesMax && HostKept::kPrefixesMax == kPrefixesOnLinkMax);
-  static constexpr Nanoseconds kForever = ~Nanoseconds{0};
+  static constexpr Nanoseconds kForever = kNever;
+  static constexpr IpAddress kNone6{};
   static constexpr Nanoseconds kRoutersEvery = kSecond;
 
   struct Own {

@@ -8,7 +8,6 @@
 namespace unet::ip {
 namespace {
 
-constexpr uint32_t kEthernetBytes = 14;
 constexpr uint32_t kRouterQuestions = 3;                       // RFC 4861, 10
 constexpr Nanoseconds kRouterQuestionEvery = 4 * kSecond;
 constexpr Nanoseconds kRetryClaim = 60 * kSecond;              // RFC 5227, 1.1: RATE_LIMIT_INTERVAL
@@ -19,7 +18,6 @@ constexpr Nanoseconds kRetransmitMax = 10 * kSecond;
 constexpr uint8_t kPrefixBits = 64;                            // of an address that a host makes of its station's
 constexpr IpAddress kAllNodes{{0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
 constexpr IpAddress kAllRouters{{0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}};
-constexpr IpAddress kNone6{};
 
 }  // namespace
 

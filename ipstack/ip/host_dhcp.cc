@@ -6,11 +6,6 @@
 #include "ipstack/wire/udp.h"
 
 namespace unet::ip {
-namespace {
-
-constexpr uint32_t kEthernetBytes = 14;
-
-}  // namespace
 
 bool Host::handle_dhcp(const IpView& packet, bool checked, Nanoseconds now) noexcept {
   be16 port;

@@ -8,10 +8,8 @@
 namespace unet::ip {
 namespace {
 
-constexpr uint32_t kEthernetBytes = 14;
 constexpr uint32_t kRouterAlert4Bytes = 4, kRouterAlert6Bytes = 8;
 constexpr uint8_t kInternetControl = 0xC0;  // precedence of IGMP (RFC 9776, 4)
-constexpr IpAddress kNone6{};
 
 }  // namespace
 

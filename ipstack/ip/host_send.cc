@@ -6,9 +6,8 @@
 #include "ipstack/ip/random.h"
 
 namespace unet::ip {
-namespace {
 
-constexpr uint32_t kEthernetBytes = 14;
+namespace {
 
 uint32_t common_bits(const IpAddress& a, const IpAddress& b) noexcept {
   uint32_t bits = 0;

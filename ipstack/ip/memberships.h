@@ -60,7 +60,6 @@ class Memberships {
   const MembershipCounters& counters() const noexcept { return counters_; }
 
  private:
-  static constexpr Nanoseconds kNever = ~Nanoseconds{0};
 
   struct Filter {
     FilterMode mode = FilterMode::include;

@@ -7,11 +7,6 @@
 #include "ipstack/ip/random.h"
 
 namespace unet::ip {
-namespace {
-
-constexpr Nanoseconds kNever = ~Nanoseconds{0};
-
-}  // namespace
 
 Neighbours::Neighbours(const NeighbourOptions& options)
     : options_(options), table_(std::bit_ceil(std::max(size_t{options.places}, size_t{1}) * 2)), random_(options.seed) {

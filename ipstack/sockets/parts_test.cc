@@ -11,9 +11,7 @@
 #include "ipstack/sockets/slab.h"
 #include "ipstack/sockets/timer_heap.h"
 
-using namespace unet;
-using namespace unet::sockets;
-
+namespace unet::sockets::parts_test {
 namespace {
 
 Address some_address(std::mt19937_64& random) {
@@ -87,7 +85,7 @@ TEST_CASE("timers come in order, whatever they are moved to") {
         }
         for (const auto& [each, at] : due) REQUIRE(at > now);
     }
-    Nanoseconds least = TimerHeap::kNever;
+    Nanoseconds least = kNever;
     for (const auto& [each, at] : due) least = std::min(least, at);
     REQUIRE(heap.first() <= least);
   }
@@ -292,3 +290,5 @@ TEST_CASE("a port for a connection is found by few questions, also where most ar
   CHECK(std::abs(here - there) > 2);
   CHECK(again != here);
 }
+
+}  // namespace unet::sockets::parts_test

@@ -13,7 +13,6 @@ namespace unet::sockets {
 
 class TimerHeap {
  public:
-  static constexpr Nanoseconds kNever = ~Nanoseconds{0};
   static constexpr uint32_t kNone = ~uint32_t{0};
 
   // There may be so many items. Memory is taken for those that have a timer at the same time, which idle connections have not.

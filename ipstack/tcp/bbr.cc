@@ -6,7 +6,6 @@
 namespace unet::tcp {
 namespace {
 
-constexpr double kBeta = 0.7;               // BBR.Beta
 constexpr double kPacing = 0.99;            // all but BBR.PacingMarginPercent
 constexpr double kBwGrowth = 1.25;          // less is a plateau
 constexpr uint8_t kPlateauRounds = 3;

@@ -112,6 +112,7 @@ class Bbr {
   uint32_t extra_acked() const noexcept { return extra_acked_.max(); }
 
  private:
+  static constexpr double kBeta = 0.7;  // BBR.Beta
   static constexpr double kInfinite = std::numeric_limits<double>::infinity();
   enum class AckPhase : uint8_t { init, refilling, probe_starting, probe_feedback, probe_stopping };
   enum class Undo : uint8_t { none, startup, probe_bw_up };

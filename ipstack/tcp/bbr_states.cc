@@ -6,7 +6,6 @@
 namespace unet::tcp {
 namespace {
 
-constexpr double kBeta = 0.7;                  // BBR.Beta
 constexpr uint32_t kRenoRounds = 63;           // more are not waited for, for Reno's and CUBIC's sake
 constexpr uint8_t kSlopeMost = 30;
 constexpr Nanoseconds kProbeRttDuration = 200 * kMillisecond;

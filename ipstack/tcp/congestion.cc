@@ -9,8 +9,8 @@ namespace unet::tcp {
 namespace {
 
 constexpr float kC = 0.4f;         // RFC 9438, 5.1
-constexpr float kBeta = 0.7f;      // RFC 9438, 4.6
-constexpr float kAlpha = 3 * (1 - kBeta) / (1 + kBeta);  // RFC 9438, 4.3
+constexpr float kCubicBeta = 0.7f;      // RFC 9438, 4.6
+constexpr float kAlpha = 3 * (1 - kCubicBeta) / (1 + kCubicBeta);  // RFC 9438, 4.3
 // RFC 9406, 4.3.
 constexpr uint64_t kMinRttThreshold = 4 * kMillisecond, kMaxRttThreshold = 16 * kMillisecond;
 constexpr uint32_t kMinRttDivisor = 8, kRttSamples = 8, kCssGrowthDivisor = 4, kCssRounds = 5;
@@ -175,9 +175,9 @@ void Congestion::handle_loss(uint32_t flight) noexcept {
     return;
   }
   // RFC 9438, 4.6 and 4.7: who has less than last time makes room for others.
-  cubic_.w_max = window < cubic_.w_max ? window * (1 + kBeta) / 2 : window;
+  cubic_.w_max = window < cubic_.w_max ? window * (1 + kCubicBeta) / 2 : window;
   cubic_.epoch_start = 0;
-  threshold_ = std::max(static_cast<uint32_t>(static_cast<float>(flight) * kBeta), 2u * mss_);
+  threshold_ = std::max(static_cast<uint32_t>(static_cast<float>(flight) * kCubicBeta), 2u * mss_);
 }
 
 void Congestion::handle_recovered(bool fast) noexcept {

@@ -29,8 +29,6 @@
 
 namespace unet::tcp {
 
-constexpr Nanoseconds kNever = ~Nanoseconds{0};
-
 // What connections share, made by their owner before them.
 struct Resources {
   ChunkPool& chunks;

@@ -21,7 +21,7 @@ struct DhcpHeader {
 static_assert(sizeof(DhcpHeader) == 240);
 static_assert(offsetof(DhcpHeader, station) == 28 && offsetof(DhcpHeader, cookie) == 236);
 
-constexpr uint8_t kRequest = 1, kReply = 2, kEthernet = 1;  // op, hardware
+constexpr uint8_t kRequest = 1, kReply = 2, kEthernetHardware = 1;  // op, hardware
 constexpr uint16_t kBroadcast = 0x8000;
 constexpr uint32_t kCookie = 0x63825363;
 
@@ -125,14 +125,14 @@ uint8_t prefix_of_class(const IpAddress& address) noexcept {
 std::array<uint8_t, kDhcpClientIdBytes> dhcp_client_id(const MacAddress& own) noexcept {
   constexpr uint8_t kOfDuid = 255, kByLinkLayer = 3;
   // The interface's number is any that stays the same.
-  return {kOfDuid, own[2], own[3], own[4], own[5], 0, kByLinkLayer, 0, kEthernet, own[0], own[1], own[2], own[3], own[4], own[5]};
+  return {kOfDuid, own[2], own[3], own[4], own[5], 0, kByLinkLayer, 0, kEthernetHardware, own[0], own[1], own[2], own[3], own[4], own[5]};
 }
 
 bool parse_dhcp(Bytes message, DhcpReply& reply) noexcept {
   if (message.size() < sizeof(DhcpHeader)) return false;
   DhcpHeader header;
   std::memcpy(&header, message.data(), sizeof header);
-  if (header.op != kReply || header.hardware != kEthernet || header.hardware_size != 6 || header.cookie != kCookie) return false;
+  if (header.op != kReply || header.hardware != kEthernetHardware || header.hardware_size != 6 || header.cookie != kCookie) return false;
   reply = {};
   reply.transaction = header.transaction;
   reply.station = header.station;
@@ -154,7 +154,7 @@ bool parse_dhcp(Bytes message, DhcpReply& reply) noexcept {
 void emit_dhcp(std::byte* to, const DhcpFields& fields) noexcept {
   DhcpHeader header{};
   header.op = kRequest;
-  header.hardware = kEthernet;
+  header.hardware = kEthernetHardware;
   header.hardware_size = 6;
   header.transaction = fields.transaction;
   header.seconds = fields.seconds;

@@ -10,6 +10,7 @@
 namespace unet::ip {
 
 using MacAddress = std::array<uint8_t, 6>;
+constexpr uint32_t kEthernetBytes = 14;
 
 constexpr MacAddress kEveryStation{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 

@@ -22,8 +22,6 @@ namespace {
 using control::CloseReason;
 using control::Path;
 
-uint32_t rounds(uint32_t normal) { return std::getenv("UNET_LONG") != nullptr ? 50 * normal : normal; }
-
 // How long it took until the living knew; printed in the end.
 class Told {
  public:
@@ -148,7 +146,7 @@ TEST_CASE("an application that is killed in whatever it does: its peer learns it
   const NiProcess ni;
   Survivor survivor(ni);
   const Everything before = survivor.rest();
-  const uint32_t seed = first_seed(), count = rounds(130);
+  const uint32_t seed = first_seed(), count = rounds(130, 50);
   Told told("applications");
   Deaths deaths;
   uint64_t private_before = 0;
@@ -183,7 +181,7 @@ TEST_CASE("a job that is killed, all of its processes at once: nothing of it is 
   const uint32_t seed = first_seed();
   Told told("jobs");
   Deaths deaths;
-  for (uint32_t i = 0; i < rounds(10); ++i) {
+  for (uint32_t i = 0; i < rounds(10, 50); ++i) {
     CAPTURE(seed, i);
     std::mt19937 random(seed + i);
     // One that serves, two that talk to it, and one that talks to the survivor.
@@ -233,7 +231,7 @@ TEST_CASE("a network interface that is killed in whatever its clients do: they l
   const Descriptors descriptors = open_descriptors(getpid());
   const size_t mappings = shared_mappings(getpid());
   const auto left = all_files(ni.directory());
-  for (uint32_t i = 0; i < rounds(10); ++i) {
+  for (uint32_t i = 0; i < rounds(10, 50); ++i) {
     std::mt19937 random(seed + i);
     const auto wanted = static_cast<Phase>(i % kPhases);
     const Nanoseconds delay = a_delay(random);
@@ -307,7 +305,7 @@ TEST_CASE("deaths across a wire: of an application, and of a network interface w
   Told told("applications across a wire"), told_of_ni("network interfaces across a wire, which were to be missed after 1,500 ms");
   Deaths deaths;
   const uint64_t frames = left.frames_out(survivor.watcher());
-  for (uint32_t i = 0; i < rounds(2); ++i) {
+  for (uint32_t i = 0; i < rounds(2, 50); ++i) {
     {
       Client watcher(right);
       const uint64_t frames_right = right.frames_out(watcher.context);

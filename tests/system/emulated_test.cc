@@ -21,13 +21,6 @@ const std::string kQuotas = "endpoints = 8\nchannels = 16384\nemulated = 4200\n"
 
 std::string name_of(uint32_t number) { return "many/" + std::to_string(number); }
 
-uint64_t counter(const Endpoint& endpoint, std::string_view name) {
-  for (const auto& [each, value] : endpoint.counters()) {
-    if (each == name) return value;
-  }
-  return ~uint64_t{0};
-}
-
 // Empty if not all could be had.
 Endpoints many(Context& context, uint32_t count) {
   Endpoints list;

@@ -18,8 +18,6 @@ namespace {
 using control::CloseReason;
 using control::Path;
 
-uint32_t rounds(uint32_t normal) { return std::getenv("UNET_LONG") != nullptr ? 20 * normal : normal; }
-
 // Kills a process after a while, whatever the caller does meanwhile.
 class Killer {
  public:
@@ -100,7 +98,7 @@ TEST_CASE("a server that is killed in the middle of traffic: its client learns i
   const size_t our_mappings = shared_mappings(getpid());
   const uint32_t seed = first_seed();
   uint32_t answered = 0;
-  for (uint32_t i = 0; i < rounds(24); ++i) {
+  for (uint32_t i = 0; i < rounds(24, 20); ++i) {
     CAPTURE(seed, i);
     Round round(seed + i);
     {
@@ -178,7 +176,7 @@ TEST_CASE("clients that are killed in the middle of traffic: their server learns
   const size_t our_mappings = shared_mappings(getpid());
   const uint32_t seed = first_seed();
   Answerer answerer(endpoint);
-  for (uint32_t i = 0; i < rounds(12); ++i) {
+  for (uint32_t i = 0; i < rounds(12, 20); ++i) {
     CAPTURE(seed, i);
     constexpr uint32_t kVictims = 3;
     std::vector<std::unique_ptr<PeerProcess>> victims;
@@ -221,7 +219,7 @@ TEST_CASE("clients that are killed in the middle of traffic: their server learns
 
 TEST_CASE("when the network interface is killed, its channels end and local ones do not") {
   const uint32_t seed = first_seed();
-  for (uint32_t i = 0; i < rounds(10); ++i) {
+  for (uint32_t i = 0; i < rounds(10, 20); ++i) {
     CAPTURE(seed, i);
     Round round(seed + i);
     NiProcess ni;
@@ -326,7 +324,7 @@ TEST_CASE("clients that are killed in the middle of set-up leave nothing behind,
   REQUIRE(client.endpoint->close(*served));
   const Holdings before = ni.rest(client.context);
   const uint32_t seed = first_seed();
-  for (uint32_t i = 0; i < rounds(20); ++i) {
+  for (uint32_t i = 0; i < rounds(20, 20); ++i) {
     CAPTURE(seed, i);
     Round round(seed + i);
     std::vector<std::unique_ptr<ChildProcess>> storms;
@@ -361,7 +359,7 @@ void check_stops(NiProcess& ni) {
 
 TEST_CASE("a network interface stops when it is asked to, whatever its clients are doing") {
   const uint32_t seed = first_seed();
-  for (uint32_t i = 0; i < rounds(8); ++i) {
+  for (uint32_t i = 0; i < rounds(8, 20); ++i) {
     CAPTURE(seed, i);
     Round round(seed + i);
     NiProcess ni;

@@ -14,14 +14,6 @@ namespace {
 using control::ChannelKind;
 using control::Path;
 
-uint64_t counter(const Endpoint& endpoint, std::string_view name) {
-  for (const auto& [each, value] : endpoint.counters()) {
-    if (each == name) return value;
-  }
-  FAIL("no counter " << name);
-  return 0;
-}
-
 // What the NI counts of traffic it publishes a moment after the messages, in the same turn or the next. Returns the last value seen.
 uint64_t settled(const Endpoint& endpoint, std::string_view name, uint64_t expected) {
   const Nanoseconds start = monotonic_now();

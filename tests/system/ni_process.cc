@@ -60,6 +60,15 @@ uint32_t first_seed() {
   return seed;
 }
 
+uint32_t rounds(uint32_t normal, uint32_t times) { return std::getenv("UNET_LONG") != nullptr ? times * normal : normal; }
+
+uint64_t counter(const Endpoint& endpoint, std::string_view name) {
+  for (const auto& [each, value] : endpoint.counters()) {
+    if (each == name) return value;
+  }
+  return ~uint64_t{0};
+}
+
 std::ostream& print(std::ostream& out, const Descriptors& descriptors) {
   size_t sum = 0;
   for (const auto& [name, count] : descriptors) sum += count;

@@ -8,6 +8,7 @@
 #include <map>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "unet/context.h"
@@ -19,6 +20,12 @@ constexpr Nanoseconds kHang = kHangSeconds * kSecond;  // what must happen and h
 
 // The seed of a test's rounds: printed, and given in UNET_SEED to repeat what failed.
 uint32_t first_seed();
+
+// How often a test does something: `times` as often in a soak.
+uint32_t rounds(uint32_t normal, uint32_t times);
+
+// Of what the endpoint counts; ~0 if it counts no such thing.
+uint64_t counter(const Endpoint& endpoint, std::string_view name);
 
 // What the endpoints of a test are. With $UNET_TEST_EMULATED they have no queues of their own: such tests are run twice.
 EndpointOptions test_options();

@@ -11,6 +11,7 @@ using Nanoseconds = uint64_t;
 constexpr Nanoseconds kMicrosecond = 1'000;
 constexpr Nanoseconds kMillisecond = 1'000'000;
 constexpr Nanoseconds kSecond = 1'000'000'000;
+constexpr Nanoseconds kNever = ~Nanoseconds{0};
 
 // CLOCK_MONOTONIC in nanoseconds (about 20 ns to read).
 Nanoseconds monotonic_now() noexcept;

@@ -15,7 +15,6 @@
 namespace unet::engine {
 namespace {
 
-constexpr uint32_t kEthernetBytes = sizeof(EthernetHeader);
 constexpr uint32_t kPacketCost = 64;          // of each packet beside its bytes, as the mux has it
 constexpr uint32_t kLendMin = 1024;           // bytes from which it pays to let the port read the segment
 constexpr uint32_t kUdpSegmentsMax = 64;      // as Linux bounds what it cuts of UDP

@@ -30,7 +30,7 @@ std::string number(double value) {
 }
 
 // A text of gnuplot's: between single quotes, a quote is written twice.
-std::string quoted(const std::string& text) {
+std::string in_quotes(const std::string& text) {
   std::string out = "'";
   for (const char c : text) out += c == '\'' ? std::string("''") : std::string(1, c);
   return out + "'";
@@ -47,7 +47,7 @@ std::string line_of(Family family, size_t index) {
 std::string tic(const std::string& text, double at) {
   std::string out;
   for (const char c : text) out += c == '%' ? std::string("%%") : std::string(1, c);
-  return quoted(out) + " " + number(at);
+  return in_quotes(out) + " " + number(at);
 }
 
 // A block per curve: x y high.
@@ -116,7 +116,7 @@ std::string plot_curves(const Figure& figure) {
     }
     const char* marks = figure.kind == Figure::Kind::timeline ? " with lines" : " with linespoints";
     const char* points = figure.kind == Figure::Kind::timeline ? "" : " pt 7 ps 0.5";
-    text += data + " using " + x + ":2" + marks + line + points + " title " + quoted(curve.label);
+    text += data + " using " + x + ":2" + marks + line + points + " title " + in_quotes(curve.label);
   }
   return text + "\n";
 }
@@ -141,8 +141,8 @@ std::string plot_bars(const Figure& figure) {
 std::string gnuplot_script(const Figure& figure, const std::string& format, const std::string& file) {
   std::string text = format == "png" ? "set terminal pngcairo noenhanced size 1100,680 font 'sans,12' background rgb 'white'\n"
                                      : "set terminal svg noenhanced size 1100,680 font 'sans,14' background rgb 'white'\n";
-  text += "set output " + quoted(file) + "\n" + data_of(figure);
-  text += "set title " + quoted(figure.title) + "\nset ylabel " + quoted(figure.y_label) + "\n";
+  text += "set output " + in_quotes(file) + "\n" + data_of(figure);
+  text += "set title " + in_quotes(figure.title) + "\nset ylabel " + in_quotes(figure.y_label) + "\n";
   text += "set border 3 lc rgb '#555555'\nset grid ytics back lc rgb '#b8b8b8' lw 0.7 dt 1\nset tics nomirror\n";
   text += "set key outside right top vertical Left reverse samplen 2\n";
   if (figure.log_y) text += "set logscale y\nset format y '%g'\n";
