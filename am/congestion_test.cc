@@ -5,9 +5,7 @@
 
 #include "am/absence.h"
 
-using namespace unet;
-using namespace unet::am;
-
+namespace unet::am::congestion_test {
 namespace {
 
 constexpr Nanoseconds kDelay = 20 * kMicrosecond;
@@ -197,3 +195,5 @@ TEST_CASE("a window does not grow ever faster only because nobody looked") {
   for (int trips = 0; trips < 50; ++trips) flow.round_trip(2 * kDelay, 2 * kDelay);
   CHECK(flow.congestion.window() < 55 * kPacket);
 }
+
+}  // namespace unet::am::congestion_test

@@ -3,8 +3,8 @@
 
 #include "am/flow_pair.h"
 
-using namespace unet;
-using namespace unet::am;
+namespace unet::am::flow_loss_test {
+
 using namespace unet::am::test;
 
 TEST_CASE("the last of several, if it is lost, is sent again after two round trips") {
@@ -138,3 +138,5 @@ TEST_CASE("a peer that had packets twice is believed to have them late, however 
   CHECK(after >= before);
   CHECK(after <= FlowOptions{}.timeout_min + 4 * kDelay);
 }
+
+}  // namespace unet::am::flow_loss_test

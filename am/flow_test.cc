@@ -6,8 +6,8 @@
 #include "am/flow_pair.h"
 #include "am/sim_fabric.h"
 
-using namespace unet;
-using namespace unet::am;
+namespace unet::am::flow_test {
+
 using namespace unet::am::test;
 
 TEST_CASE("a reply carries the acknowledgement and the credit of its request") {
@@ -453,3 +453,5 @@ TEST_CASE("random packets never break a flow, nor what it says of itself") {
     if (pair.a.state() != Flow::State::open) pair.a = Flow(FlowOptions{});
   }
 }
+
+}  // namespace unet::am::flow_test

@@ -6,9 +6,7 @@
 #include <random>
 #include <vector>
 
-using namespace unet;
-using namespace unet::am;
-
+namespace unet::am::packet_test {
 namespace {
 
 PacketFields sample(Kind kind, uint8_t count) {
@@ -141,3 +139,5 @@ TEST_CASE("a line says what the long way says of it, and is read alike") {
     }
   }
 }
+
+}  // namespace unet::am::packet_test

@@ -8,7 +8,7 @@
 
 #include "unet/test_service.h"
 
-namespace unet {
+namespace unet::connection_test {
 namespace {
 
 size_t open_descriptors() {
@@ -265,4 +265,4 @@ TEST_CASE("when the service is gone, what waits and what comes later fails at on
 }
 
 }  // namespace
-}  // namespace unet
+}  // namespace unet::connection_test

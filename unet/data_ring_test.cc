@@ -6,7 +6,7 @@
 #include <deque>
 #include <random>
 
-namespace unet {
+namespace unet::data_ring_test {
 namespace {
 
 struct Live {
@@ -181,4 +181,4 @@ TEST_CASE("a message credited more than 2^31 slots ago is not taken for a live o
 }
 
 }  // namespace
-}  // namespace unet
+}  // namespace unet::data_ring_test

@@ -7,7 +7,7 @@
 
 #include "unet/test_world.h"
 
-namespace unet {
+namespace unet::emulated_carrier_test {
 namespace {
 
 Bytes text(const char* s) { return as_bytes(s, std::strlen(s)); }
@@ -137,4 +137,4 @@ TEST_CASE("a static channel's first message waits until its emulated endpoint kn
   CHECK(counter(*endpoint, "unclaimed_messages") == 0);
 }
 
-}  // namespace unet
+}  // namespace unet::emulated_carrier_test

@@ -9,7 +9,7 @@
 
 #include "unet/test_world.h"
 
-namespace unet {
+namespace unet::endpoint_test {
 namespace {
 
 Bytes text(const char* s) { return as_bytes(s, std::strlen(s)); }
@@ -435,4 +435,4 @@ TEST_CASE("all that has arrived on many quiet channels is received within as man
 }
 
 }  // namespace
-}  // namespace unet
+}  // namespace unet::endpoint_test

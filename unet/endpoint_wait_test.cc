@@ -9,7 +9,7 @@
 
 #include "unet/test_world.h"
 
-namespace unet {
+namespace unet::endpoint_wait_test {
 namespace {
 
 bool readable(int descriptor) {
@@ -346,4 +346,4 @@ TEST_CASE("masking gets its turn while upcalls follow each other without a break
 }
 
 }  // namespace
-}  // namespace unet
+}  // namespace unet::endpoint_wait_test

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace unet {
+namespace unet::layout_test {
 namespace {
 
 TEST_CASE("the parts of a segment lie behind one another, aligned, and the sum is the size") {
@@ -60,4 +60,4 @@ TEST_CASE("options outside the limits are refused before anything is computed fr
 }
 
 }  // namespace
-}  // namespace unet
+}  // namespace unet::layout_test

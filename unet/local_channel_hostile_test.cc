@@ -6,7 +6,7 @@
 #include "unet/test_process.h"
 #include "unet/test_victim.h"
 
-namespace unet {
+namespace unet::local_channel_hostile_test {
 namespace {
 
 constexpr LocalOptions kOptions{.depth = 16, .data_bytes = 4 * kMessageMax};
@@ -254,4 +254,4 @@ TEST_CASE("a credit for more than was sent frees nothing: what lies in the ring 
 }
 
 }  // namespace
-}  // namespace unet
+}  // namespace unet::local_channel_hostile_test

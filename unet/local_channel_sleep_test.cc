@@ -10,7 +10,7 @@
 #include "unet/test_channel.h"
 #include "unet/test_process.h"
 
-namespace unet {
+namespace unet::local_channel_sleep_test {
 namespace {
 
 // As an endpoint does it: announce, fence, look once more, sleep. False if nothing woke us for far too long.
@@ -265,4 +265,4 @@ TEST_CASE("the halves of a side count for themselves, in threads of their own") 
 }
 
 }  // namespace
-}  // namespace unet
+}  // namespace unet::local_channel_sleep_test

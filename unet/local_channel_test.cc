@@ -9,7 +9,7 @@
 
 #include "unet/test_channel.h"
 
-namespace unet {
+namespace unet::local_channel_test {
 namespace {
 
 std::vector<std::byte> pattern(size_t size, uint32_t seed) {
@@ -377,4 +377,4 @@ TEST_CASE("a channel that the NI describes wrongly is not opened") {
 }
 
 }  // namespace
-}  // namespace unet
+}  // namespace unet::local_channel_test

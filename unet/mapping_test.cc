@@ -16,7 +16,7 @@
 
 #include "unet/layout.h"
 
-namespace unet {
+namespace unet::mapping_test {
 namespace {
 
 Descriptor memory(uint64_t bytes, int seals = F_SEAL_SHRINK | F_SEAL_GROW) {
@@ -165,4 +165,4 @@ TEST_CASE("a descriptor is given a number out of the way, once") {
   CHECK(!none.valid());
 }
 
-}  // namespace unet
+}  // namespace unet::mapping_test

@@ -11,7 +11,7 @@
 
 #include "unet/test_engine.h"
 
-namespace unet {
+namespace unet::ni_queues_test {
 namespace {
 
 constexpr EndpointOptions kSmall{.send_depth = 8, .receive_depth = 8, .buffers = 16, .buffer_size = 256, .send_bytes = 4 * kMessageMax};
@@ -434,4 +434,4 @@ TEST_CASE("the counters are the NI's") {
 }
 
 }  // namespace
-}  // namespace unet
+}  // namespace unet::ni_queues_test

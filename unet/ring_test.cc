@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace unet {
+namespace unet::ring_test {
 namespace {
 
 // Slots and the credit word, as if another pair of ends had used them up to `start`.
@@ -463,4 +463,4 @@ TEST_CASE("two threads: messages of all small sizes arrive whole and in order") 
 }
 
 }  // namespace
-}  // namespace unet
+}  // namespace unet::ring_test

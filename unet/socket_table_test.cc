@@ -5,7 +5,7 @@
 #include <memory>
 #include <thread>
 
-namespace unet {
+namespace unet::socket_table_test {
 namespace {
 
 struct alignas(64) Line {
@@ -89,4 +89,4 @@ TEST_CASE("a table that lies is read in bounded time and place") {
   CHECK(read.local_port == 0xFFFF);
 }
 
-}  // namespace unet
+}  // namespace unet::socket_table_test

@@ -6,6 +6,8 @@
 
 #include "unet/version_number.h"
 
+namespace unet::version_test {
+
 TEST_CASE("the library reports the version of the build") {
   REQUIRE(std::string(unet_version()) == UNET_VERSION_NUMBER);
 }
@@ -15,3 +17,5 @@ TEST_CASE("the version is three numbers") {
   char rest = 0;
   REQUIRE(std::sscanf(unet_version(), "%d.%d.%d%c", &major, &minor, &patch, &rest) == 3);
 }
+
+}  // namespace unet::version_test

@@ -9,7 +9,7 @@
 
 #include "unet/base/crc32c.h"
 
-namespace unet {
+namespace unet::wire_test {
 namespace {
 
 constexpr MacAddress kTo{2, 0, 0, 0, 0, 1};
@@ -288,4 +288,4 @@ TEST_CASE("a message cut into fragments for a wire comes together again") {
 }
 
 }  // namespace
-}  // namespace unet
+}  // namespace unet::wire_test

@@ -10,9 +10,7 @@
 #include <memory>
 #include <random>
 
-using namespace unet;
-using namespace unet::splitc;
-
+namespace unet::splitc::exchange_test {
 namespace {
 
 struct Packet {
@@ -212,3 +210,5 @@ TEST_CASE("messages that nobody can have sent change nothing") {
     REQUIRE(ranks[0].handle(1, 0, mark, {}));
   }
 }
+
+}  // namespace unet::splitc::exchange_test

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-using namespace unet::splitc;
+namespace unet::splitc::global_test {
 
 TEST_CASE("an address keeps rank and offset apart") {
   constexpr uint64_t kLast = (uint64_t{1} << 48) - 1;
@@ -42,3 +42,5 @@ TEST_CASE("p + 1 is the next element of the same rank") {
   REQUIRE(p < p + 1);
   REQUIRE(p.as<char>() + 8 == (p + 1).as<char>());
 }
+
+}  // namespace unet::splitc::global_test

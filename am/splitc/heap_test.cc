@@ -6,6 +6,8 @@
 #include <random>
 #include <vector>
 
+namespace unet::splitc::heap_test {
+
 using unet::splitc::SpreadHeap;
 
 namespace {
@@ -74,3 +76,5 @@ TEST_CASE("at random: no two pieces overlap, two heaps that see the same calls a
   for (const Piece& each : pieces) REQUIRE(heap.free(each.offset));
   REQUIRE(heap.largest_free() == 1 << 20);
 }
+
+}  // namespace unet::splitc::heap_test

@@ -8,9 +8,7 @@
 #include <string>
 #include <utility>
 
-using namespace unet;
-using namespace unet::splitc;
-
+namespace unet::splitc::job_test {
 namespace {
 
 constexpr const char* kKey = "0123456789abcdeffedcba9876543210";
@@ -155,3 +153,5 @@ TEST_CASE("what a rank is called, and what none is") {
     REQUIRE_FALSE(job->rank_named(name));
   }
 }
+
+}  // namespace unet::splitc::job_test

@@ -3,8 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-using namespace unet;
-using namespace unet::splitc;
+namespace unet::splitc::key_test {
 
 TEST_CASE("a key is 32 hexadecimal digits") {
   const auto key = parse_key("0123456789abcdefFEDCBA9876543210");
@@ -20,3 +19,5 @@ TEST_CASE("a key is 32 hexadecimal digits") {
 TEST_CASE("the hash is SipHash-2-4") {
   REQUIRE(sip_hash({0x0706050403020100, 0x0f0e0d0c0b0a0908}, 0x0706050403020100) == 0x93f5f5799a932462);  // the authors' vector of 8 bytes
 }
+
+}  // namespace unet::splitc::key_test

@@ -7,9 +7,7 @@
 #include <initializer_list>
 #include <utility>
 
-using namespace unet;
-using namespace unet::splitc;
-
+namespace unet::splitc::launcher_test {
 namespace {
 
 constexpr const char* kNames[] = {"UNET_SIZE", "UNET_HOST", "PMIX_NAMESPACE", "PMIX_RANK", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE",
@@ -73,3 +71,5 @@ TEST_CASE("digits at random are others each time") {
   REQUIRE(*one != *other);
   REQUIRE(parse_key(*one));
 }
+
+}  // namespace unet::splitc::launcher_test

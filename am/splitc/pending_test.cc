@@ -5,7 +5,8 @@
 
 #include <array>
 
-using namespace unet;
+namespace unet::splitc::pending_test {
+
 using unet::splitc::PendingAnswers;
 using unet::splitc::PendingGets;
 
@@ -67,3 +68,5 @@ TEST_CASE("a get is here when its own memory is, in the order of asking") {
   REQUIRE(pending.is_full());
   for (uint32_t i = 0; i < PendingGets::kMax; ++i) REQUIRE(pending.arrive(all.subspan(i % 16, 1)));
 }
+
+}  // namespace unet::splitc::pending_test

@@ -8,9 +8,7 @@
 #include <fstream>
 #include <string>
 
-using namespace unet;
-using namespace unet::splitc;
-
+namespace unet::splitc::room_test {
 namespace {
 
 constexpr uint64_t kMegabyte = uint64_t{1} << 20;
@@ -112,3 +110,5 @@ TEST_CASE("the least limit of the control groups around a process") {
     REQUIRE(Room::here(root.path()).control_group == job_limit - 400);
   }
 }
+
+}  // namespace unet::splitc::room_test

@@ -5,7 +5,7 @@
 
 #include "apps/kernels/random.h"
 
-namespace unet::kernels {
+namespace unet::kernels::fourier_test {
 namespace {
 
 TEST_CASE("the fast transform is the transform") {
@@ -24,4 +24,4 @@ TEST_CASE("the fast transform is the transform") {
 }
 
 }  // namespace
-}  // namespace unet::kernels
+}  // namespace unet::kernels::fourier_test

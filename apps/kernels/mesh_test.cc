@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace unet::kernels {
+namespace unet::kernels::mesh_test {
 namespace {
 
 std::vector<uint32_t> spread_labels(const Mesh& mesh) {
@@ -44,4 +44,4 @@ TEST_CASE("rows alone know nothing of the others") {
 }
 
 }  // namespace
-}  // namespace unet::kernels
+}  // namespace unet::kernels::mesh_test

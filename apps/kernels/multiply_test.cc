@@ -5,6 +5,8 @@
 
 #include <catch2/catch.hpp>
 
+namespace unet::kernels::multiply_test {
+
 TEST_CASE("blocks of any side are multiplied", "[kernels]") {
   for (const uint32_t side : {1u, 2u, 3u, 4u, 5u, 7u, 8u, 16u, 31u, 128u, 257u}) {
     const size_t elements = size_t{side} * side;
@@ -26,3 +28,5 @@ TEST_CASE("blocks of any side are multiplied", "[kernels]") {
     CHECK((pauses > 0) == (side >= 128));
   }
 }
+
+}  // namespace unet::kernels::multiply_test

@@ -6,7 +6,7 @@
 
 #include "apps/kernels/npb_matrix.h"
 
-namespace unet::kernels {
+namespace unet::kernels::npb_test {
 namespace {
 
 TEST_CASE("the first number is the seed times 5^13") {
@@ -53,4 +53,4 @@ TEST_CASE("some rows are those of the whole matrix") {
 }
 
 }  // namespace
-}  // namespace unet::kernels
+}  // namespace unet::kernels::npb_test

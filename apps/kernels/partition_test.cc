@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace unet::kernels {
+namespace unet::kernels::partition_test {
 namespace {
 
 TEST_CASE("runs follow one another, differ by one at most, and have all things") {
@@ -35,4 +35,4 @@ TEST_CASE("each thing is in its owner's run") {
 }
 
 }  // namespace
-}  // namespace unet::kernels
+}  // namespace unet::kernels::partition_test

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-namespace unet::kernels {
+namespace unet::kernels::report_test {
 namespace {
 
 // Runs that took these seconds, each with so many wrong elements.
@@ -46,4 +46,4 @@ TEST_CASE("a wrong answer is seen, whichever run gave it") {
 TEST_CASE("what shall not be verified is not") { REQUIRE_FALSE(Runs{{1, 2}, {1, 1}}.measure(false).wrong.has_value()); }
 
 }  // namespace
-}  // namespace unet::kernels
+}  // namespace unet::kernels::report_test

@@ -6,7 +6,7 @@
 #include "apps/kernels/radix.h"
 #include "apps/kernels/splitters.h"
 
-namespace unet::kernels {
+namespace unet::kernels::sort_keys_test {
 namespace {
 
 std::vector<uint32_t> input(uint64_t count) {
@@ -69,4 +69,4 @@ TEST_CASE("a key out of place, and one too many, are seen") {
 }
 
 }  // namespace
-}  // namespace unet::kernels
+}  // namespace unet::kernels::sort_keys_test

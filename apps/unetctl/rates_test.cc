@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-namespace unet::unetctl {
+namespace unet::unetctl::rates_test {
 namespace {
 
 using nlohmann::json;
@@ -100,4 +100,4 @@ TEST_CASE("each order") {
   CHECK(text.find("no_free_buffer") != std::string::npos);
 }
 
-}  // namespace unet::unetctl
+}  // namespace unet::unetctl::rates_test

@@ -6,7 +6,7 @@
 #include <memory>
 #include <random>
 
-namespace unet::unetctl {
+namespace unet::unetctl::sockets_test {
 namespace {
 
 ip::IpAddress address(const char* text) { return *ip::parse_address(text); }
@@ -130,4 +130,4 @@ TEST_CASE("a table may hold anything") {
   }
 }
 
-}  // namespace unet::unetctl
+}  // namespace unet::unetctl::sockets_test

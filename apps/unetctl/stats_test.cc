@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-namespace unet::unetctl {
+namespace unet::unetctl::stats_test {
 namespace {
 
 using nlohmann::json;
@@ -105,4 +105,4 @@ TEST_CASE("who may not see the NI's counters still gets the own ones") {
   CHECK(text.find("unet_endpoint_sent_messages_total") != std::string::npos);
 }
 
-}  // namespace unet::unetctl
+}  // namespace unet::unetctl::stats_test

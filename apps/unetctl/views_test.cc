@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace unet::unetctl {
+namespace unet::unetctl::views_test {
 
 TEST_CASE("a client's name for itself does not command the terminal") {
   const nlohmann::json report = {
@@ -14,4 +14,4 @@ TEST_CASE("a client's name for itself does not command the terminal") {
   CHECK(select(report, "clients")[0]["program"] == "\x1b[2Jevil\r\n\x7f");  // JSON has its own way to write it
 }
 
-}  // namespace unet::unetctl
+}  // namespace unet::unetctl::views_test

@@ -5,9 +5,7 @@
 
 #include <vector>
 
-using namespace unet;
-using namespace unet::ip;
-
+namespace unet::ip::address_claim_test {
 namespace {
 
 using State = AddressClaim::State;
@@ -121,3 +119,5 @@ TEST_CASE("an address that needs no probes is ours at once, and announced") {
     CHECK(run(claim, now).size() == (address.is_ipv4() ? 2 : 0));
   }
 }
+
+}  // namespace unet::ip::address_claim_test

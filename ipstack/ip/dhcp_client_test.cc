@@ -4,9 +4,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-using namespace unet;
-using namespace unet::ip;
-
+namespace unet::ip::dhcp_client_test {
 namespace {
 
 using State = DhcpClient::State;
@@ -326,3 +324,5 @@ TEST_CASE("times that make no sense: the usual ones, and never without end") {
   long_one.bind(kDhcpForever - 1);
   CHECK(long_one.client.next_event() >= long_one.now + Nanoseconds{2'000'000'000} * kSecond);
 }
+
+}  // namespace unet::ip::dhcp_client_test

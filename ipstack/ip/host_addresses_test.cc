@@ -5,9 +5,7 @@
 
 #include "ipstack/ip/test_link.h"
 
-using namespace unet;
-using namespace unet::ip;
-
+namespace unet::ip::host_addresses_test {
 namespace {
 
 const IpAddress kRouter = *parse_ip("fe80::1"), kFar = *parse_ip("2001:db8::1");
@@ -373,3 +371,5 @@ TEST_CASE("what is on the link, its MTU, and the hops of packets") {
   world.run_for(3700 * kSecond);
   CHECK(world.send(*parse_ip("fd00:7::99")) == SendResult::no_route);
 }
+
+}  // namespace unet::ip::host_addresses_test

@@ -8,9 +8,7 @@
 #include "ipstack/ip/dhcp_test_server.h"
 #include "ipstack/ip/test_link.h"
 
-using namespace unet;
-using namespace unet::ip;
-
+namespace unet::ip::host_dhcp_test {
 namespace {
 
 const IpAddress kFirst = *parse_ip("10.0.1.100"), kSecondOne = *parse_ip("10.0.1.101"), kFar = *parse_ip("192.0.2.1");
@@ -283,3 +281,5 @@ TEST_CASE("a host goes on with the lease of the one before it, until it would ha
   always.resume_lease(all, kBegin);
   CHECK(always.kept_lease(kBegin + 9999 * kSecond)->end_in == ~Nanoseconds{0});
 }
+
+}  // namespace unet::ip::host_dhcp_test

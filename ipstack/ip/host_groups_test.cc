@@ -8,9 +8,7 @@
 #include "ipstack/wire/igmp.h"
 #include "ipstack/wire/mld.h"
 
-using namespace unet;
-using namespace unet::ip;
-
+namespace unet::ip::host_groups_test {
 namespace {
 
 HostOptions options(int number) {
@@ -233,3 +231,5 @@ TEST_CASE("queries are answered as their version has it, and what is none change
   REQUIRE(left.size() == 1);
   CHECK(left[0].packet.to == *parse_address(ipv4 ? "224.0.0.2" : "ff02::2"));
 }
+
+}  // namespace unet::ip::host_groups_test

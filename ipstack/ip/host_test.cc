@@ -7,9 +7,7 @@
 
 #include "ipstack/ip/test_link.h"
 
-using namespace unet;
-using namespace unet::ip;
-
+namespace unet::ip::host_test {
 namespace {
 
 HostOptions options(bool ipv4, int number) {
@@ -453,3 +451,5 @@ TEST_CASE("any frames at all: hosts go on") {
     CHECK_FALSE(link.nodes[link.a].came.empty());
   }
 }
+
+}  // namespace unet::ip::host_test

@@ -6,9 +6,7 @@
 #include <string>
 #include <vector>
 
-using namespace unet;
-using namespace unet::ip;
-
+namespace unet::ip::memberships_test {
 namespace {
 
 using Kind = Memberships::Message::Kind;
@@ -349,3 +347,5 @@ TEST_CASE("any filters and queries at any time: all is told in the end, and all 
     for (int i = 1; i <= 64; ++i) REQUIRE(run.join(i + 100));  // all places are free again
   }
 }
+
+}  // namespace unet::ip::memberships_test

@@ -8,9 +8,7 @@
 #include <set>
 #include <string>
 
-using namespace unet;
-using namespace unet::ip;
-
+namespace unet::ip::neighbours_test {
 namespace {
 
 using State = Neighbours::State;
@@ -321,3 +319,5 @@ TEST_CASE("whatever happens, the table finds what it has, packets come back once
     REQUIRE(waiting.empty());
   }
 }
+
+}  // namespace unet::ip::neighbours_test

@@ -3,9 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-using namespace unet;
-using namespace unet::ip;
-
+namespace unet::ip::path_mtu_test {
 namespace {
 
 const IpAddress kA = *parse_ip("10.0.2.2"), kB = *parse_ip("fd00:2::2");
@@ -73,3 +71,5 @@ TEST_CASE("many addresses: the table does not grow, and the newest is there") {
   CHECK(known >= 60);  // sets of four are full
   CHECK(path.counters().evicted == 10'000 - known);
 }
+
+}  // namespace unet::ip::path_mtu_test

@@ -8,9 +8,7 @@
 #include <random>
 #include <vector>
 
-using namespace unet;
-using namespace unet::ip;
-
+namespace unet::ip::reassembly_test {
 namespace {
 
 using Outcome = Reassembly::Outcome;
@@ -316,3 +314,5 @@ TEST_CASE("any fragments at all: what becomes whole is what was sent, or nothing
   }
   CHECK(completed > 100);
 }
+
+}  // namespace unet::ip::reassembly_test

@@ -6,9 +6,7 @@
 
 #include "ipstack/ip/test_link.h"
 
-using namespace unet;
-using namespace unet::ip;
-
+namespace unet::ip::redirects_test {
 namespace {
 
 constexpr Nanoseconds kStart = 10 * kSecond;
@@ -176,3 +174,5 @@ TEST_CASE("an IPv4 address that somebody had is tried again each minute, and our
   CHECK(link[b].state_of(address) == Host::AddressState::assigned);
   CHECK(link[b].addresses().size() == 2);
 }
+
+}  // namespace unet::ip::redirects_test

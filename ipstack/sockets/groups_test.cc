@@ -4,8 +4,8 @@
 
 #include "ipstack/sockets/test_network.h"
 
-using namespace unet;
-using namespace unet::sockets;
+namespace unet::sockets::groups_test {
+
 using namespace unet::sockets::sim;
 
 namespace {
@@ -153,3 +153,5 @@ TEST_CASE("misuse of groups has Linux's errors") {
   REQUIRE(stack.send_to(socket, pattern(1), {group, kPort}) == 1);
   CHECK(t.a.port.last[sizeof(IpMessageHeader) + 8] == std::byte{7});
 }
+
+}  // namespace unet::sockets::groups_test

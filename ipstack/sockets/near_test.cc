@@ -5,8 +5,8 @@
 #include "ipstack/sockets/near_message.h"
 #include "ipstack/sockets/test_network.h"
 
-using namespace unet;
-using namespace unet::sockets;
+namespace unet::sockets::near_test {
+
 using namespace unet::sockets::sim;
 
 namespace {
@@ -594,3 +594,4 @@ TEST_CASE("what a neighbour may not say is counted, and ends no more than its ow
 }
 
 }  // namespace
+}  // namespace unet::sockets::near_test

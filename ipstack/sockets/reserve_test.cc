@@ -5,8 +5,8 @@
 
 #include "ipstack/sockets/test_network.h"
 
-using namespace unet;
-using namespace unet::sockets;
+namespace unet::sockets::reserve_test {
+
 using namespace unet::sockets::sim;
 
 namespace {
@@ -272,3 +272,5 @@ TEST_CASE("who is connected while there are no chunks is told that there is room
   while (a.stack->next_change(change)) told = told || (change.socket == second && (change.events & Events::kOut) != 0);
   CHECK(told);
 }
+
+}  // namespace unet::sockets::reserve_test

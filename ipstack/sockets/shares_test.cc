@@ -7,8 +7,8 @@
 
 #include "ipstack/sockets/test_network.h"
 
-using namespace unet;
-using namespace unet::sockets;
+namespace unet::sockets::shares_test {
+
 using namespace unet::sockets::sim;
 
 namespace {
@@ -299,3 +299,5 @@ TEST_CASE("a datagram that came to one who shares a port is read by another") {
   CHECK(sender.port == name.port);
   CHECK(other.stack->hand(7777, {}) == -EBADF);
 }
+
+}  // namespace unet::sockets::shares_test

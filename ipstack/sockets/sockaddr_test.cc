@@ -8,9 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-using namespace unet;
-using namespace unet::sockets;
-
+namespace unet::sockets::sockaddr_test {
 namespace {
 
 sockaddr_storage four_of(uint32_t host, uint16_t port) {
@@ -88,3 +86,5 @@ TEST_CASE("as much of an address is written as there is room for, and how much t
     CHECK(is == from);
   }
 }
+
+}  // namespace unet::sockets::sockaddr_test

@@ -5,8 +5,8 @@
 
 #include "ipstack/sockets/test_two.h"
 
-using namespace unet;
-using namespace unet::sockets;
+namespace unet::sockets::stack_errors_test {
+
 using namespace unet::sockets::sim;
 
 namespace {
@@ -179,3 +179,4 @@ TEST_CASE("streams have no errors of datagrams, and IPv4 none of IPv6") {
 }
 
 }  // namespace
+}  // namespace unet::sockets::stack_errors_test

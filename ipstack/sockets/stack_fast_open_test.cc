@@ -4,8 +4,8 @@
 
 #include "ipstack/sockets/test_network.h"
 
-using namespace unet;
-using namespace unet::sockets;
+namespace unet::sockets::stack_fast_open_test {
+
 using namespace unet::sockets::sim;
 
 namespace {
@@ -267,3 +267,4 @@ TEST_CASE("a server without the option says nothing of cookies") {
 }
 
 }  // namespace
+}  // namespace unet::sockets::stack_fast_open_test

@@ -3,8 +3,8 @@
 
 #include "ipstack/sockets/test_two.h"
 
-using namespace unet;
-using namespace unet::sockets;
+namespace unet::sockets::stack_held_test {
+
 using namespace unet::sockets::sim;
 
 TEST_CASE("what is less than a message waits while what was sent before is still to be taken, and no longer") {
@@ -87,3 +87,5 @@ TEST_CASE("what is held belongs to nobody when its socket is gone") {
   CHECK(a.events(next) == (Events::kOut | Events::kHangUp));
   static_cast<void>(server);
 }
+
+}  // namespace unet::sockets::stack_held_test

@@ -5,8 +5,8 @@
 
 #include "ipstack/sockets/test_two.h"
 
-using namespace unet;
-using namespace unet::sockets;
+namespace unet::sockets::stack_options_test {
+
 using namespace unet::sockets::sim;
 
 namespace {
@@ -334,3 +334,4 @@ TEST_CASE("a stream leaves no faster than its socket says, until that says other
 }
 
 }  // namespace
+}  // namespace unet::sockets::stack_options_test

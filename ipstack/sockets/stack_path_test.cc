@@ -5,8 +5,8 @@
 
 #include "ipstack/sockets/test_network.h"
 
-using namespace unet;
-using namespace unet::sockets;
+namespace unet::sockets::stack_path_test {
+
 using namespace unet::sockets::sim;
 
 namespace {
@@ -280,3 +280,4 @@ TEST_CASE("options of paths: of datagrams, within their range; a path's MTU is o
 }
 
 }  // namespace
+}  // namespace unet::sockets::stack_path_test

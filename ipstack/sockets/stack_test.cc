@@ -5,8 +5,8 @@
 #include "ipstack/sockets/calls.h"
 #include "ipstack/sockets/test_two.h"
 
-using namespace unet;
-using namespace unet::sockets;
+namespace unet::sockets::stack_test {
+
 using namespace unet::sockets::sim;
 
 namespace {
@@ -593,3 +593,4 @@ TEST_CASE("who closes waits for an end that the peer has not acknowledged, and f
 }
 
 }  // namespace
+}  // namespace unet::sockets::stack_test

@@ -6,8 +6,8 @@
 
 #include "ipstack/sockets/test_network.h"
 
-using namespace unet;
-using namespace unet::sockets;
+namespace unet::sockets::stack_time_wait_test {
+
 using namespace unet::sockets::sim;
 
 namespace {
@@ -337,3 +337,4 @@ TEST_CASE("when no port is to be had, connect() ends") {
 }
 
 }  // namespace
+}  // namespace unet::sockets::stack_time_wait_test

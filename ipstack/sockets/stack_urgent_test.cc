@@ -7,8 +7,8 @@
 #include "ipstack/sockets/near_message.h"
 #include "ipstack/sockets/test_network.h"
 
-using namespace unet;
-using namespace unet::sockets;
+namespace unet::sockets::stack_urgent_test {
+
 using namespace unet::sockets::sim;
 
 namespace {
@@ -256,3 +256,4 @@ TEST_CASE("a neighbour says that nothing is urgent, or what lies beyond its wind
 }
 
 }  // namespace
+}  // namespace unet::sockets::stack_urgent_test

@@ -6,8 +6,8 @@
 #include "ipstack/sockets/calls.h"
 #include "ipstack/sockets/test_two.h"
 
-using namespace unet;
-using namespace unet::sockets;
+namespace unet::sockets::table_test {
+
 using namespace unet::sockets::sim;
 
 namespace {
@@ -239,3 +239,5 @@ TEST_CASE("TCP_INFO in the kernel's layout, as far as there is room") {
   CHECK(write_tcp_info(from, true, part.data(), 8) == 8);
   CHECK(part[8] == std::byte{0});
 }
+
+}  // namespace unet::sockets::table_test

@@ -5,9 +5,7 @@
 
 #include "ipstack/wire/ethernet.h"
 
-using namespace unet;
-using namespace unet::ip;
-
+namespace unet::ip::address_test {
 namespace {
 
 IpAddress at(const char* text) {
@@ -132,3 +130,5 @@ TEST_CASE("groups: who is asked for an address, and where frames to a group go")
   CHECK_FALSE(is_station({}));
   CHECK(is_station({0x02, 0, 0, 0, 0, 1}));
 }
+
+}  // namespace unet::ip::address_test

@@ -7,9 +7,7 @@
 #include <cstring>
 #include <vector>
 
-using namespace unet;
-using namespace unet::ip;
-
+namespace unet::ip::arp_test {
 namespace {
 
 const Arp kQuestion{.operation = ArpOperation::request, .sender_mac = {2, 0, 0, 0, 0, 1}, .sender = *parse_ip("10.0.1.2"),
@@ -69,3 +67,5 @@ TEST_CASE("what is no ARP for IPv4 on Ethernet is refused") {
   CHECK(parse_arp(emit(probe), arp));
   CHECK(arp.sender.is_unspecified());
 }
+
+}  // namespace unet::ip::arp_test

@@ -9,9 +9,7 @@
 
 #include "ipstack/wire/checksum_wide.h"
 
-using namespace unet;
-using namespace unet::ip;
-
+namespace unet::ip::checksum_test {
 namespace {
 
 // RFC 1071, 4.1, as it stands there: pairs of bytes, high one first. The field as a number.
@@ -84,3 +82,5 @@ TEST_CASE("a field is put right after a change of 16 bits, as if all were summed
     REQUIRE(checksum_change(field, before, words[which]) == checksum_fold(checksum_add(0, words, sizeof words)));
   }
 }
+
+}  // namespace unet::ip::checksum_test

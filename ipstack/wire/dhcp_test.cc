@@ -5,9 +5,7 @@
 #include <random>
 #include <vector>
 
-using namespace unet;
-using namespace unet::ip;
-
+namespace unet::ip::dhcp_test {
 namespace {
 
 constexpr MacAddress kOwn{2, 0, 0, 0, 0, 1};
@@ -193,3 +191,5 @@ TEST_CASE("any bytes at all: refused, or one host's address for a time") {
     CHECK((reply.address.is_one_host(true) && reply.lease_s != 0 && reply.prefix >= 1 && reply.prefix <= 32));
   }
 }
+
+}  // namespace unet::ip::dhcp_test

@@ -8,9 +8,7 @@
 
 #include "ipstack/wire/checksum.h"
 
-using namespace unet;
-using namespace unet::ip;
-
+namespace unet::ip::icmp_test {
 namespace {
 
 struct Ends {
@@ -183,3 +181,5 @@ TEST_CASE("a message that is cut or changed is refused") {
     CHECK(parse_icmp(other, view) == (ipv4 ? IcmpError::none : IcmpError::bad_checksum));
   }
 }
+
+}  // namespace unet::ip::icmp_test

@@ -6,9 +6,7 @@
 
 #include "ipstack/wire/checksum.h"
 
-using namespace unet;
-using namespace unet::ip;
-
+namespace unet::ip::igmp_test {
 namespace {
 
 using Octets = std::vector<uint8_t>;
@@ -136,3 +134,5 @@ TEST_CASE("a host's reports, byte by byte") {
   CHECK(finish_igmp(report.data(), writer) == expected.size());
   CHECK(report == summed(expected));
 }
+
+}  // namespace unet::ip::igmp_test

@@ -9,9 +9,7 @@
 
 #include "ipstack/wire/checksum.h"
 
-using namespace unet;
-using namespace unet::ip;
-
+namespace unet::ip::ip_test {
 namespace {
 
 using Packet = std::vector<std::byte>;
@@ -444,3 +442,5 @@ TEST_CASE("any bytes at all: what is accepted lies inside") {
   }
   CHECK(accepted > 1000);
 }
+
+}  // namespace unet::ip::ip_test

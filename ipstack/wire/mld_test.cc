@@ -6,9 +6,7 @@
 
 #include "ipstack/wire/icmp.h"
 
-using namespace unet;
-using namespace unet::ip;
-
+namespace unet::ip::mld_test {
 namespace {
 
 using Octets = std::vector<uint8_t>;
@@ -117,3 +115,5 @@ TEST_CASE("a host's reports of MLD, byte by byte") {
   CHECK(finish_mld(report.data(), writer, kRouter) == expected.size());
   CHECK(report == summed(expected, *parse_address("ff02::16")));
 }
+
+}  // namespace unet::ip::mld_test

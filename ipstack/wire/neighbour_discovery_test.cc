@@ -6,9 +6,7 @@
 #include <cstring>
 #include <vector>
 
-using namespace unet;
-using namespace unet::ip;
-
+namespace unet::ip::neighbour_discovery_test {
 namespace {
 
 constexpr MacAddress kOwn{2, 0, 0, 0, 0, 1};
@@ -242,3 +240,5 @@ TEST_CASE("what is not to be believed is refused") {
   put(other.bytes, {128, 0, 0, 0, 0, 0, 0, 0});
   CHECK_FALSE(other.sum().parse());
 }
+
+}  // namespace unet::ip::neighbour_discovery_test

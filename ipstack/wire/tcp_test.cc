@@ -6,9 +6,7 @@
 #include <random>
 #include <vector>
 
-using namespace unet;
-using namespace unet::ip;
-
+namespace unet::ip::tcp_test {
 namespace {
 
 // A header with these options behind it, padded as they are, and a payload.
@@ -185,3 +183,5 @@ TEST_CASE("any bytes at all: parsed or refused, and never read beyond their end"
   CHECK(parsed > 1000);
   CHECK((malformed > 100 && malformed < parsed));
 }
+
+}  // namespace unet::ip::tcp_test

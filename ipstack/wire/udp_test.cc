@@ -6,9 +6,7 @@
 #include <cstring>
 #include <vector>
 
-using namespace unet;
-using namespace unet::ip;
-
+namespace unet::ip::udp_test {
 namespace {
 
 struct Datagram {
@@ -98,3 +96,5 @@ TEST_CASE("a checksum that comes to 0 is written as ones") {
     REQUIRE(d.parse() == UdpError::none);
   }
 }
+
+}  // namespace unet::ip::udp_test

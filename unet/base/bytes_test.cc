@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-namespace unet {
+namespace unet::bytes_test {
 namespace {
 
 TEST_CASE("big-endian integers lie in memory with the most significant byte first") {
@@ -44,4 +44,4 @@ TEST_CASE("copy_small copies every size up to 48, from any alignment, and not a 
 }
 
 }  // namespace
-}  // namespace unet
+}  // namespace unet::bytes_test

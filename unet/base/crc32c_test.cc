@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-namespace unet {
+namespace unet::crc32c_test {
 namespace {
 
 uint32_t crc(const std::byte* data, size_t size) { return ~crc32c(kCrc32cStart, data, size); }
@@ -110,4 +110,4 @@ TEST_CASE("bytes given in pieces make the same crc as in one") {
 }
 
 }  // namespace
-}  // namespace unet
+}  // namespace unet::crc32c_test

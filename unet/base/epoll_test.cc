@@ -15,7 +15,7 @@
 #include <cerrno>
 #include <cstddef>
 
-namespace unet {
+namespace unet::epoll_test {
 namespace {
 
 // From here on this process has a kernel without epoll_pwait2. False: that cannot be had here.
@@ -66,4 +66,4 @@ TEST_CASE("the same on a kernel without epoll_pwait2") {
 }
 
 }  // namespace
-}  // namespace unet
+}  // namespace unet::epoll_test

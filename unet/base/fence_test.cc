@@ -6,7 +6,7 @@
 
 #include "unet/base/time.h"
 
-namespace unet {
+namespace unet::fence_test {
 namespace {
 
 struct alignas(64) Line {
@@ -54,4 +54,4 @@ TEST_CASE("a store before the light fence or one before the heavy fence is alway
 }
 
 }  // namespace
-}  // namespace unet
+}  // namespace unet::fence_test

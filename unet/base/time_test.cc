@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <ctime>
 
-namespace unet {
+namespace unet::time_test {
 namespace {
 
 TEST_CASE("monotonic_now is CLOCK_MONOTONIC in nanoseconds") {
@@ -49,4 +49,4 @@ TEST_CASE("the cycle counter and the clock made of it never run backwards") {
 }
 
 }  // namespace
-}  // namespace unet
+}  // namespace unet::time_test

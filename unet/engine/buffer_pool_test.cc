@@ -6,9 +6,7 @@
 #include <set>
 #include <vector>
 
-using namespace unet;
-using namespace unet::engine;
-
+namespace unet::engine::buffer_pool_test {
 namespace {
 
 using Outcome = BufferPool::Outcome;
@@ -196,3 +194,5 @@ TEST_CASE("no buffer is lost or handed out twice, whatever is taken and given ba
   while (p.take(1) == Outcome::taken) ++all;
   CHECK(all == kBuffers);
 }
+
+}  // namespace unet::engine::buffer_pool_test

@@ -3,9 +3,7 @@
 
 #include "unet/engine/test_ni.h"
 
-using namespace unet;
-using namespace unet::engine;
-
+namespace unet::engine::endpoint_drops_test {
 namespace {
 
 const MacAddress kPeer{2, 0, 0, 0, 0, 9};
@@ -480,3 +478,5 @@ TEST_CASE("a put whose region goes away while it arrives is dropped once") {
   p.ni.poll();
   p.check_only(p.b, EndpointCounter::put_no_region);
 }
+
+}  // namespace unet::engine::endpoint_drops_test

@@ -9,9 +9,7 @@
 #include "unet/engine/test_ni.h"
 #include "unet/mapping.h"
 
-using namespace unet;
-using namespace unet::engine;
-
+namespace unet::engine::engine_test {
 namespace {
 
 const MacAddress kPeer{2, 0, 0, 0, 0, 9};
@@ -374,3 +372,5 @@ TEST_CASE("an engine from which nobody takes over takes no memory for endpoints 
   CHECK(address_space() < before + (uint64_t{16} << 20));
   CHECK(engine.endpoint_counter(kEndpointsMax - 1, EndpointCounter::sent_messages) == 0);
 }
+
+}  // namespace unet::engine::engine_test

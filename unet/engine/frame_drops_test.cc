@@ -4,9 +4,7 @@
 #include "unet/base/crc32c.h"
 #include "unet/engine/test_ni.h"
 
-using namespace unet;
-using namespace unet::engine;
-
+namespace unet::engine::frame_drops_test {
 namespace {
 
 const MacAddress kPeer{2, 0, 0, 0, 0, 9};
@@ -219,3 +217,5 @@ TEST_CASE("transmit_overflow: the port has no frame for a signal") {
   r.ni.poll();
   r.check_only(NiCounter::transmit_overflow);
 }
+
+}  // namespace unet::engine::frame_drops_test

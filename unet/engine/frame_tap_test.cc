@@ -5,9 +5,7 @@
 
 #include <random>
 
-using namespace unet;
-using namespace unet::engine;
-
+namespace unet::engine::frame_tap_test {
 namespace {
 
 constexpr MacAddress kOwn{2, 0, 0, 0, 0, 1}, kPeer{2, 0, 0, 0, 0, 2}, kOther{2, 0, 0, 0, 0, 3};
@@ -241,3 +239,5 @@ TEST_CASE("whatever the reader writes, the engine stays inside the memory, and a
   }
   CHECK(w.memory.walls_stand());
 }
+
+}  // namespace unet::engine::frame_tap_test

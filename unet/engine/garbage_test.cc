@@ -4,9 +4,7 @@
 
 #include "unet/engine/test_ni.h"
 
-using namespace unet;
-using namespace unet::engine;
-
+namespace unet::engine::garbage_test {
 namespace {
 
 const MacAddress kPeer{2, 0, 0, 0, 0, 9};
@@ -127,3 +125,5 @@ TEST_CASE("a client that lies harms nobody but itself") {
     Hostile(seed).run(3'000);
   }
 }
+
+}  // namespace unet::engine::garbage_test

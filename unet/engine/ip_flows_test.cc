@@ -7,7 +7,7 @@
 #include "unet/engine/ip_part.h"
 #include "unet/engine/test_ip.h"
 
-namespace unet::engine {
+namespace unet::engine::ip_flows_test {
 namespace {
 
 constexpr uint8_t kTcp = ip::Protocol::kTcp, kUdp = ip::Protocol::kUdp;
@@ -208,4 +208,4 @@ TEST_CASE("more flows than are remembered come each to its own endpoint") {
   CHECK(t.seen.empty());
 }
 
-}  // namespace unet::engine
+}  // namespace unet::engine::ip_flows_test

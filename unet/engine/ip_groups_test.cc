@@ -5,7 +5,7 @@
 
 #include "unet/engine/test_ip.h"
 
-namespace unet::engine {
+namespace unet::engine::ip_groups_test {
 namespace {
 
 constexpr uint8_t kUdp = ip::Protocol::kUdp;
@@ -187,4 +187,4 @@ TEST_CASE("what an endpoint sends to a group goes to the wire, and to those of t
   CHECK(count(a) + count(b) == 0);
 }
 
-}  // namespace unet::engine
+}  // namespace unet::engine::ip_groups_test

@@ -4,7 +4,7 @@
 #include "unet/engine/share.h"
 #include "unet/engine/test_ip.h"
 
-namespace unet::engine {
+namespace unet::engine::ip_lies_test {
 namespace {
 
 constexpr uint8_t kTcp = ip::Protocol::kTcp, kUdp = ip::Protocol::kUdp;
@@ -129,4 +129,4 @@ TEST_CASE("a message that lies is dropped by name") {
   CHECK(t.seen.size() == 1);
 }
 
-}  // namespace unet::engine
+}  // namespace unet::engine::ip_lies_test

@@ -5,7 +5,7 @@
 
 #include "ipstack/wire/tcp.h"
 
-namespace unet::engine {
+namespace unet::engine::ip_owners_test {
 namespace {
 
 using Flags = ip::TcpFlags;
@@ -97,4 +97,4 @@ TEST_CASE("when all places are taken, who has most gives way, first with what en
   CHECK(t.owners.size_of(other, State::established) == 2);
 }
 
-}  // namespace unet::engine
+}  // namespace unet::engine::ip_owners_test

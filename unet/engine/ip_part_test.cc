@@ -5,7 +5,7 @@
 
 #include "unet/engine/test_ip.h"
 
-namespace unet::engine {
+namespace unet::engine::ip_part_test {
 namespace {
 
 constexpr uint8_t kTcp = ip::Protocol::kTcp, kUdp = ip::Protocol::kUdp;
@@ -562,4 +562,4 @@ TEST_CASE("a port without IP takes frames of its types for nobody's") {
   CHECK(ni.counter(NiCounter::not_ours) == 1);
 }
 
-}  // namespace unet::engine
+}  // namespace unet::engine::ip_part_test

@@ -9,7 +9,7 @@
 
 #include "unet/engine/test_ip.h"
 
-namespace unet::engine {
+namespace unet::engine::ip_remains_test {
 namespace {
 
 using Flags = ip::TcpFlags;
@@ -485,4 +485,4 @@ TEST_CASE("who claims the port of a connection that is not over gets neither its
   CHECK(got(e) != nullptr);  // a later connection
 }
 
-}  // namespace unet::engine
+}  // namespace unet::engine::ip_remains_test

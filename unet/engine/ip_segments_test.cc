@@ -3,8 +3,8 @@
 
 #include "unet/engine/test_ip.h"
 
-using namespace unet;
-using namespace unet::engine;
+namespace unet::engine::ip_segments_test {
+
 using ip::Protocol;
 using Transport = TransmitOffload::Transport;
 
@@ -376,3 +376,5 @@ TEST_CASE("a header that says more than there is of a long packet is bad, whatev
   t.arrive(packet);
   CHECK(t.ni.counter(NiCounter::ip_bad_transport) == 1);
 }
+
+}  // namespace unet::engine::ip_segments_test

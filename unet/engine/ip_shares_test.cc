@@ -7,7 +7,7 @@
 #include "unet/engine/ip_part.h"
 #include "unet/engine/test_ip.h"
 
-namespace unet::engine {
+namespace unet::engine::ip_shares_test {
 namespace {
 
 using Flags = ip::TcpFlags;
@@ -212,4 +212,4 @@ TEST_CASE("what a dead member has left does not touch what a living one has betw
   CHECK(m.t.ni.counter(NiCounter::ip_left) == 1);
 }
 
-}  // namespace unet::engine
+}  // namespace unet::engine::ip_shares_test

@@ -12,7 +12,7 @@
 #include "unet/capture_memory.h"
 #include "unet/engine/test_ni.h"
 
-namespace unet::engine {
+namespace unet::engine::link_test {
 namespace {
 
 constexpr MacAddress kPeer{2, 0, 0, 0, 9, 9};
@@ -583,4 +583,4 @@ TEST_CASE("no wake-up is lost of an engine that goes to sleep while another send
   CHECK(arrived == kMessages);
 }
 
-}  // namespace unet::engine
+}  // namespace unet::engine::link_test

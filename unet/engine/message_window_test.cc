@@ -3,7 +3,8 @@
 
 #include <catch2/catch.hpp>
 
-using namespace unet::engine;
+namespace unet::engine::message_window_test {
+
 using Fate = MessageWindow::Fate;
 
 TEST_CASE("a message is open until it is closed, and then as it was closed") {
@@ -49,3 +50,5 @@ TEST_CASE("a message is superseded when a newer one has been seen") {
   CHECK(window.superseded(0xFFFFFFFF));
   CHECK_FALSE(window.superseded(3));
 }
+
+}  // namespace unet::engine::message_window_test

@@ -5,9 +5,7 @@
 
 #include "unet/engine/test_ni.h"
 
-using namespace unet;
-using namespace unet::engine;
-
+namespace unet::engine::mux_shares_test {
 namespace {
 
 const MacAddress kPeer{2, 0, 0, 0, 0, 9};
@@ -419,3 +417,5 @@ TEST_CASE("inside the NI, too, users that always have messages get equal parts o
   const auto sent = [](const TestEndpoint& e) { return static_cast<double>(e.counter(EndpointCounter::sent_messages)); };
   CHECK(sent(a) == Approx(sent(b)).epsilon(0.02));
 }
+
+}  // namespace unet::engine::mux_shares_test

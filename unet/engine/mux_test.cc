@@ -6,9 +6,7 @@
 
 #include "unet/engine/test_ni.h"
 
-using namespace unet;
-using namespace unet::engine;
-
+namespace unet::engine::mux_test {
 namespace {
 
 const MacAddress kPeer{2, 0, 0, 0, 0, 9};
@@ -266,3 +264,5 @@ TEST_CASE("the receiver that sleeps is woken once per batch") {
   CHECK(b.header->receiver_asleep.value == 0);
   CHECK(ni.counter(NiCounter::wakeups) == 1);
 }
+
+}  // namespace unet::engine::mux_test

@@ -6,9 +6,7 @@
 #include "unet/engine/port.h"
 #include "unet/engine/test_ni.h"
 
-using namespace unet;
-using namespace unet::engine;
-
+namespace unet::engine::port_test {
 namespace {
 
 const MacAddress kPeer{2, 0, 0, 0, 0, 9};
@@ -138,3 +136,5 @@ TEST_CASE("a frame that a signal did not need is not data's, and no frame is los
   }
   CHECK(wire.owned_by_engine == 0);
 }
+
+}  // namespace unet::engine::port_test

@@ -9,7 +9,7 @@
 #include "unet/engine/link.h"
 #include "unet/engine/test_ni.h"
 
-namespace unet::engine {
+namespace unet::engine::queues_test {
 namespace {
 
 constexpr MacAddress kPeer{2, 0, 0, 0, 9, 9};
@@ -253,4 +253,4 @@ TEST_CASE("a capture has each frame of the port once, and an endpoint's wherever
   }
 }
 
-}  // namespace unet::engine
+}  // namespace unet::engine::queues_test

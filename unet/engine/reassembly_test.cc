@@ -3,9 +3,7 @@
 
 #include "unet/engine/test_ni.h"
 
-using namespace unet;
-using namespace unet::engine;
-
+namespace unet::engine::reassembly_test {
 namespace {
 
 const MacAddress kPeer{2, 0, 0, 0, 0, 9};
@@ -98,3 +96,5 @@ TEST_CASE("a client with as many endpoints as the NI has places for messages lea
   for (const auto& greedy : ni.endpoints) dropped += greedy->counter(EndpointCounter::reassembly_overflow);
   CHECK(dropped == 3);
 }
+
+}  // namespace unet::engine::reassembly_test

@@ -10,9 +10,7 @@
 #include "unet/base/time.h"
 #include "unet/engine/test_ni.h"
 
-using namespace unet;
-using namespace unet::engine;
-
+namespace unet::engine::sleep_stress_test {
 namespace {
 
 constexpr int kLost = 60'000;  // ms; who has to wake a sleeper may be kept from its core for seconds
@@ -146,3 +144,5 @@ TEST_CASE("no wake-up is lost between clients and an engine that sleep whenever 
   CHECK(b.counter(EndpointCounter::received_messages) == kMessages);
   CHECK(ni.counter(NiCounter::wakeups) > 0);
 }
+
+}  // namespace unet::engine::sleep_stress_test

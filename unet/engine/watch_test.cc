@@ -3,9 +3,7 @@
 
 #include "unet/engine/test_ni.h"
 
-using namespace unet;
-using namespace unet::engine;
-
+namespace unet::engine::watch_test {
 namespace {
 
 constexpr EndpointOptions kTiny{.send_depth = 4, .receive_depth = 4, .buffers = 4, .buffer_size = 256, .send_bytes = kMessageMax};
@@ -216,3 +214,5 @@ TEST_CASE("the engine does not sleep while there is work, and is found asleep by
   }
   CHECK(ni.page.engine_asleep.value == 0);
 }
+
+}  // namespace unet::engine::watch_test

@@ -13,7 +13,7 @@
 #include "unet/service/journal_records.h"
 #include "unet/service/test_journal.h"
 
-namespace unet::service {
+namespace unet::service::journal_lies_test {
 
 using namespace test;
 
@@ -216,4 +216,4 @@ TEST_CASE("nobody waits longer for an answer than he could have asked for, whate
   }
 }
 
-}  // namespace unet::service
+}  // namespace unet::service::journal_lies_test

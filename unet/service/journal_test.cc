@@ -14,7 +14,7 @@
 #include "unet/service/journal_records.h"
 #include "unet/service/test_journal.h"
 
-namespace unet::service {
+namespace unet::service::journal_test {
 namespace {
 
 using namespace test;
@@ -419,4 +419,4 @@ TEST_CASE("the largest number of emulated endpoints ends in one step, and the ke
   CHECK(original.store().size() < 10);
 }
 
-}  // namespace unet::service
+}  // namespace unet::service::journal_test

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <utility>
 
-namespace unet::service {
+namespace unet::service::listener_test {
 namespace {
 
 bool contains(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
@@ -97,4 +97,4 @@ TEST_CASE("of a socket that another left nothing is believed: it listens, for pa
   CHECK(rmdir(directory.c_str()) == 0);
 }
 
-}  // namespace unet::service
+}  // namespace unet::service::listener_test

@@ -15,7 +15,7 @@
 #include "unet/service/ip_config.h"
 #include "unet/service/ni.h"
 
-namespace unet::service {
+namespace unet::service::ni_ip_test {
 namespace {
 
 constexpr Nanoseconds kHang = 60 * kSecond;  // what must happen and has not by then is lost
@@ -145,4 +145,4 @@ TEST_CASE("IP on a port of another engine than the first is refused") {
   CHECK(moved.error().text.find("port 0 is one of engine 1") != std::string::npos);
 }
 
-}  // namespace unet::service
+}  // namespace unet::service::ni_ip_test

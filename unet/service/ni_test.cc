@@ -15,7 +15,7 @@
 #include "unet/context.h"
 #include "unet/engine/test_wire.h"
 
-namespace unet::service {
+namespace unet::service::ni_test {
 namespace {
 
 constexpr Nanoseconds kHang = 60 * kSecond;  // what must happen and has not by then is lost
@@ -580,4 +580,4 @@ TEST_CASE("embedded: arm, descriptor, watch") {
   close(ends[1]);
 }
 
-}  // namespace unet::service
+}  // namespace unet::service::ni_test

@@ -8,7 +8,7 @@
 
 #include "unet/service/accounts.h"
 
-namespace unet::service {
+namespace unet::service::policy_test {
 namespace {
 
 constexpr uid_t kOwner = 4242;
@@ -168,4 +168,4 @@ TEST_CASE("quotas are a user's, whole or nothing") {
   CHECK_FALSE(accounts.take(1, rights, {.memory = ~uint64_t{0}}));
 }
 
-}  // namespace unet::service
+}  // namespace unet::service::policy_test

@@ -4,7 +4,7 @@
 
 #include "unet/service/test_client.h"
 
-namespace unet::service::test {
+namespace unet::service::test::service_emulated_test {
 namespace {
 
 using control::Op;
@@ -219,4 +219,4 @@ TEST_CASE("all emulated endpoints of a carrier together have as many channels as
 }
 
 }  // namespace
-}  // namespace unet::service::test
+}  // namespace unet::service::test::service_emulated_test

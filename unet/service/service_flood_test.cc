@@ -21,7 +21,7 @@
 #include "unet/service/signal_wire.h"
 #include "unet/service/test_client.h"
 
-namespace unet::service {
+namespace unet::service::service_flood_test {
 namespace {
 
 struct NoEngine final : EngineSide {
@@ -504,4 +504,4 @@ TEST_CASE("a capture that no engine has begun tells its reader that it has ended
   munmap(mapped, kCapturePage);
 }
 
-}  // namespace unet::service
+}  // namespace unet::service::service_flood_test

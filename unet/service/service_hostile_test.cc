@@ -16,7 +16,7 @@
 #include "unet/service/test_client.h"
 #include "unet/test_process.h"
 
-namespace unet::service {
+namespace unet::service::service_hostile_test {
 namespace {
 
 using namespace control;
@@ -583,4 +583,4 @@ TEST_CASE("another user, by the kernel's word", "[root]") {
   CHECK(rmdir(directory.c_str()) == 0);  // the socket is gone
 }
 
-}  // namespace unet::service
+}  // namespace unet::service::service_hostile_test

@@ -9,7 +9,7 @@
 #include "unet/service/test_ip_client.h"
 #include "unet/service/test_journal.h"
 
-namespace unet::service {
+namespace unet::service::service_ip_kept_test {
 
 using namespace test;
 using nlohmann::json;
@@ -174,4 +174,4 @@ TEST_CASE("addresses, networks and a router go over a takeover with what is left
   CHECK_FALSE(takes([](JournalItem&, IpHostValue& value) { std::memset(value.router, 0xFF, sizeof value.router); }));
 }
 
-}  // namespace unet::service
+}  // namespace unet::service::service_ip_kept_test

@@ -13,7 +13,7 @@
 #include "unet/service/test_ip_client.h"
 #include "unet/service/test_journal.h"
 
-namespace unet::service {
+namespace unet::service::service_ip_test {
 
 using namespace control;
 using namespace test;
@@ -503,4 +503,4 @@ TEST_CASE("which ports have IP, as the configuration says it") {
   CHECK_FALSE(check_ip_ports({one}, 2, 2, {1, 0}));
 }
 
-}  // namespace unet::service
+}  // namespace unet::service::service_ip_test

@@ -11,7 +11,7 @@
 #include "unet/service/service.h"
 #include "unet/service/test_client.h"
 
-namespace unet::service {
+namespace unet::service::service_operation_test {
 namespace {
 
 using namespace control;
@@ -334,4 +334,4 @@ TEST_CASE("ordinary users have one capture each and four together, and begin ten
   CHECK(begun == 10);
 }
 
-}  // namespace unet::service
+}  // namespace unet::service::service_operation_test

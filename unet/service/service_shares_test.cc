@@ -12,7 +12,7 @@
 #include "unet/service/test_ip_client.h"
 #include "unet/service/test_journal.h"
 
-namespace unet::service {
+namespace unet::service::service_shares_test {
 
 using namespace control;
 using namespace test;
@@ -205,4 +205,4 @@ TEST_CASE("shares go on with the next network interface, and a journal that lies
   CHECK_FALSE(go_on([](IpClaimValue& value) { value.group = 5, value.ports = 2; }, nothing));
 }
 
-}  // namespace unet::service
+}  // namespace unet::service::service_shares_test

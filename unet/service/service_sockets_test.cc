@@ -14,7 +14,7 @@
 #include "unet/service/journal_records.h"
 #include "unet/service/test_journal.h"
 
-namespace unet::service {
+namespace unet::service::service_sockets_test {
 
 using namespace control;
 using namespace test;
@@ -406,4 +406,4 @@ TEST_CASE("a hundred thousand dead connections are told a part at a time, and a 
   CHECK(left(*ni) == 131'072);
 }
 
-}  // namespace unet::service
+}  // namespace unet::service::service_sockets_test

@@ -13,7 +13,7 @@
 
 #include "unet/service/test_client.h"
 
-namespace unet::service {
+namespace unet::service::service_test {
 namespace {
 
 using namespace control;
@@ -433,4 +433,4 @@ TEST_CASE("a user without rights gets nothing") {
   require_empty(*ni);
 }
 
-}  // namespace unet::service
+}  // namespace unet::service::service_test

@@ -10,7 +10,7 @@
 #include "unet/service/test_client.h"
 #include "unet/test_process.h"
 
-namespace unet::service {
+namespace unet::service::service_users_test {
 namespace {
 
 using namespace control;
@@ -85,4 +85,4 @@ TEST_CASE("users that the NI's user namespace does not know are not taken for on
   CHECK((status == 0 || status == 77));
 }
 
-}  // namespace unet::service
+}  // namespace unet::service::service_users_test

@@ -7,7 +7,7 @@
 #include "unet/service/signalling.h"
 #include "unet/service/signalling_times.h"
 
-namespace unet::service {
+namespace unet::service::signalling_bounds_test {
 namespace {
 
 using control::CloseReason;
@@ -115,4 +115,4 @@ TEST_CASE("a static peer is not searched") {
   CHECK_FALSE(machine.poll_transmit());
 }
 
-}  // namespace unet::service
+}  // namespace unet::service::signalling_bounds_test

@@ -5,7 +5,7 @@
 #include "unet/service/signalling.h"
 #include "unet/service/test_signal_network.h"
 
-namespace unet::service {
+namespace unet::service::signalling_test {
 
 using namespace test;
 
@@ -324,4 +324,4 @@ TEST_CASE("on a wire that loses a third, channels still open") {
   CHECK(opened >= kRuns * 99 / 100);
 }
 
-}  // namespace unet::service
+}  // namespace unet::service::signalling_test

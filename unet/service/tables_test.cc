@@ -8,7 +8,7 @@
 #include "unet/service/tags.h"
 #include "unet/service/toml_reader.h"
 
-namespace unet::service {
+namespace unet::service::tables_test {
 
 TEST_CASE("an endpoint has one name, a name one endpoint") {
   Names names;
@@ -133,4 +133,4 @@ TEST_CASE("several engines in the configuration file") {
   CHECK(outcome("engines = 2\ntakeover_s = 5\n").find("give up one of the two") != std::string::npos);
 }
 
-}  // namespace unet::service
+}  // namespace unet::service::tables_test
