@@ -1,5 +1,4 @@
 // dpdk_port.cc - the data path of a DPDK port.
-#define ALLOW_EXPERIMENTAL_API  // rte_dev_dma_map, in DPDK since 19.05 and still called experimental in 22.11
 
 #include "drivers/dpdk/dpdk_port.h"
 

@@ -1,5 +1,4 @@
 // memif_gate.cc - the handshake between EAL's interrupt thread and the engine, for memif ports.
-#define ALLOW_EXPERIMENTAL_API  // rte_intr_instance_alloc and its kin: still called experimental in 22.11
 
 #include "drivers/dpdk/memif_gate.h"
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # tidy.py - the rules of the tree as a test: who may include whom, banned words, headers that compile alone.
 #
-#   tidy.py [--root DIR] [--build DIR]
+#   tidy.py [--root DIR] [--build DIR [--alone]]
 #
 # Prints one line per complaint, `FILE:LINE: [rule] what is wrong and what to do`, and exits with 1 if there is any.
-# Without --build, the rules that need a configured build directory are left out.
+# Without --build, the rules that need a configured build directory are left out; without --alone, that each file compiles by itself, which
+# takes some ten minutes.
 #
 # A line that has to break a rule says so, on the line itself or on the one before:
 #   // tidy: allow RULE because REASON        (RULE is the word in brackets of the complaint)
@@ -399,14 +400,24 @@ def check_files(root, sources):
 
 
 def read_commands(build, root):
-    """From compile_commands.json: source file relative to the root -> (directory, arguments, output)."""
+    """From compile_commands.json: source file relative to the root -> (directory, arguments, output). Files that are compiled several at a
+    time, by a file of meson's that includes them, have one command."""
     commands = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         directory = Path(entry["directory"])
-        path = Path(os.path.normpath(directory / entry["file"]))
-        if root in path.parents:
-            commands[path.relative_to(root).as_posix()] = (directory, shlex.split(entry["command"]), entry.get("output", ""))
+        file = Path(os.path.normpath(directory / entry["file"]))
+        command = (directory, shlex.split(entry["command"]), entry.get("output", ""))
+        for path in several(file) if MANY_FILES.search(file.name) else [file]:
+            if root in path.parents:
+                commands[path.relative_to(root).as_posix()] = command
     return commands
+
+
+MANY_FILES = re.compile(r"-unity\d+\.(c|cpp)$")
+
+
+def several(file):
+    return [Path(os.path.normpath(path)) for path in re.findall(r"^#include<(.*)>", file.read_text(), re.MULTILINE)]
 
 
 def runs_test(run, program, path):
@@ -445,7 +456,11 @@ def header_command(header, commands, as_c):
     candidates = sorted((path for path in commands if path.endswith(suffix)), key=distance)
     if not candidates:
         return None
-    directory, arguments, _ = commands[candidates[0]]
+    return syntax_command(*commands[candidates[0]][:2], as_c)
+
+
+def syntax_command(directory, arguments, as_c):
+    """That compiler's flags, for what comes from standard input."""
     kept, skip = [], False
     for argument in arguments:
         if skip:
@@ -453,48 +468,39 @@ def header_command(header, commands, as_c):
         elif argument in ("-o", "-MQ", "-MF", "-MT"):
             skip = True
         elif argument not in ("-c", "-MD", "-MMD") and not argument.startswith(("-O", "-g")) \
-                and not os.path.normpath(directory / argument).endswith("/" + candidates[0]):
+                and not (argument.endswith((".c", ".cc", ".cpp")) and not argument.startswith("-")):
             kept.append(argument)
     # Every include is written from the root, whatever the neighbour's flags were.
     return directory, kept + [f"-I{Path(__file__).resolve().parents[2]}", "-fsyntax-only", "-x", "c" if as_c else "c++", "-"]
 
 
-def compiles_alone(header, commands, as_c):
-    found = header_command(header, commands, as_c)
+def compiles_alone(path, commands, as_c):
+    found = syntax_command(*commands[path][:2], as_c) if path in commands else header_command(path, commands, as_c)
     if found is None:
         return None
     directory, command = found
-    result = subprocess.run(command, cwd=directory, input=f'#include "{header}"\n', text=True, capture_output=True)
+    result = subprocess.run(command, cwd=directory, input=f'#include "{path}"\n', text=True, capture_output=True)
     if result.returncode == 0:
         return None
     errors = [line for line in result.stderr.splitlines() if "error" in line]
     return f"does not compile alone{' as C' if as_c else ''}: {errors[0] if errors else result.stderr.strip()[:200]}"
 
 
-def first_includes(sources, commands):
-    """The headers that a source file of the build includes before anything else: these were compiled alone there. Unit tests may have others
-    compiled before."""
-    for source in sources:
-        if source.path in commands and source.path.endswith(".cc") and not source.path.endswith("_test.cc"):
-            text = "\n".join(source.lines)
-            _, header, quoted = next(find_includes(text), (0, "", False))
-            if quoted and "\n#" not in text.split("\n#include")[0]:  # not what needs a #define before it
-                yield header
+def headers_as_c(sources):
+    return [(source.path, True) for source in sources if is_c_header(source)]
 
 
-def headers_alone(sources, commands):
-    jobs = []
-    compiled = set(first_includes(sources, commands))
+def every_file(sources, commands):
+    """Each header, and each source file of the build, which may have been compiled behind others only."""
+    return [(source.path, source.path.endswith(".c")) for source in sources if source.path.endswith(".h") or source.path in commands]
+
+
+def alone(files, commands):
     with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        for source in sources:
-            if source.path.endswith(".h"):
-                if source.path not in compiled:
-                    jobs.append((source.path, pool.submit(compiles_alone, source.path, commands, False)))
-                if is_c_header(source):
-                    jobs.append((source.path, pool.submit(compiles_alone, source.path, commands, True)))
+        jobs = [(path, pool.submit(compiles_alone, path, commands, as_c)) for path, as_c in files]
         for path, job in jobs:
             if job.result() is not None:
-                yield path, 1, "header", job.result()
+                yield path, 1, "alone", job.result()
 
 
 def libraries(build):
@@ -508,20 +514,20 @@ def libraries(build):
             yield "unet/meson.build", 1, "libunet", f"libunet.so links {needed}; only the NI may"
 
 
-def check_build(root, build, sources):
+def check_build(root, build, sources, each_alone):
     commands = read_commands(build, root)
     yield from unlisted(sources, commands, build)
-    yield from headers_alone(sources, commands)
+    yield from alone(headers_as_c(sources) + (every_file(sources, commands) if each_alone else []), commands)
     yield from libraries(build)
 
 
-def check(root, build=None):
+def check(root, build=None, each_alone=False):
     """All complaints about the tree, as (path, line, rule, message)."""
     root = Path(root).resolve()
     sources = read_tree(root)
     complaints = list(check_files(root, sources))
     if build is not None:
-        complaints += check_build(root, Path(build).resolve(), sources)
+        complaints += check_build(root, Path(build).resolve(), sources, each_alone)
     return complaints
 
 
@@ -529,10 +535,13 @@ def main():
     parser = argparse.ArgumentParser(description="check the rules of the tree")
     parser.add_argument("--root", default=Path(__file__).resolve().parents[2], type=Path)
     parser.add_argument("--build", type=Path, help="a configured build directory")
+    parser.add_argument("--alone", action="store_true", help="compile each file by itself, too")
     options = parser.parse_args()
+    if options.alone and not options.build:
+        parser.error("--alone needs --build")
     if options.build and not (options.build / "compile_commands.json").exists():
         sys.exit(f"tidy: {options.build} is not a configured build directory (no compile_commands.json)")
-    complaints = check(options.root, options.build)
+    complaints = check(options.root, options.build, options.alone)
     for path, line, rule, message in complaints:
         print(f"{path}:{line}: [{rule}] {message}")
     if complaints:

@@ -250,31 +250,32 @@ class Build(Tree):
         (self.build / "meson-info/intro-tests.json").write_text(json.dumps(
             [{"cmd": [str(self.build / program), *arguments]} for program in programs]))
 
-    def complaints(self):
-        return [(path, rule) for path, _, rule, _ in tidy.check(self.root, self.build)]
+    def complaints(self, each_alone=False):
+        return [(path, rule) for path, _, rule, _ in tidy.check(self.root, self.build, each_alone)]
 
     def test_a_good_tree_has_no_complaints(self):
         self.assertEqual(self.complaints(), [])
-
-    def no_source_begins_with_it(self):
-        self.write("unet/ring.cc", '// ring.cc - a ring.\n#include <cstdint>\n#include "unet/ring.h"\n')
-
-    def test_a_header_that_a_source_begins_with_is_the_build_s_to_compile(self):
-        self.write("unet/ring.cc", '// ring.cc - a ring.\n#include "unet/ring.h"\n')
-        self.write("unet/ring.h", GOOD_HEADER.replace("#include <cstdint>\n", "").replace("uint32_t", "std::string"))
-        self.assertEqual(self.complaints(), [])
-        self.write("unet/ring.cc", '// ring.cc - a ring.\n#define RING 1\n#include "unet/ring.h"\n')
-        self.assertEqual(self.complaints(), [("unet/ring.h", "header")])
+        self.assertEqual(self.complaints(each_alone=True), [])
 
     def test_a_header_that_needs_another(self):
-        self.no_source_begins_with_it()
         self.write("unet/ring.h", GOOD_HEADER.replace("#include <cstdint>\n", "").replace("uint32_t", "std::string"))
-        self.assertEqual(self.complaints(), [("unet/ring.h", "header")])
+        self.write("unet/ring.cc", '// ring.cc - a ring.\n#include <string>\n#include "unet/ring.h"\n')
+        self.assertEqual(self.complaints(), [])
+        self.assertEqual(self.complaints(each_alone=True), [("unet/ring.h", "alone")])
 
     def test_a_header_with_a_warning(self):
-        self.no_source_begins_with_it()
         self.write("unet/ring.h", GOOD_HEADER + "static inline int f() { int unused; return 1; }\n")
-        self.assertEqual(self.complaints(), [("unet/ring.h", "header")])
+        self.write("unet/ring.cc", "// ring.cc - a ring.\n")
+        self.assertEqual(self.complaints(each_alone=True), [("unet/ring.h", "alone")])
+
+    def test_files_that_are_compiled_several_at_a_time(self):
+        self.write("unet/first.cc", "// first.cc - first.\n#include <string>\n")
+        self.write("unet/second.cc", "// second.cc - second.\nint length(const std::string& text) { return static_cast<int>(text.size()); }\n")
+        (self.build / "a-unity0.cpp").write_text(
+            f"#include<{self.build}/../unet/first.cc>\n#include<{self.build}/../unet/second.cc>\n")
+        self.compiled("unet/ring.cc", "unet/engine/a_test.cc", "build/a-unity0.cpp")
+        self.assertEqual(self.complaints(), [])
+        self.assertEqual(self.complaints(each_alone=True), [("unet/second.cc", "alone")])
 
     def test_a_c_header_that_is_not_c(self):
         self.compiled("unet/ring.cc", "unet/engine/a_test.cc", "unet/c.c")
@@ -286,7 +287,7 @@ class Build(Tree):
         self.write("unet/unet.h", text.replace("X", "int"))
         self.assertEqual(self.complaints(), [])
         self.write("unet/unet.h", text.replace("X f(void)", "bool f(void)"))
-        self.assertEqual(self.complaints(), [("unet/unet.h", "header")])
+        self.assertEqual(self.complaints(), [("unet/unet.h", "alone")])
 
     def test_files_that_no_build_compiles(self):
         self.write("unet/lost.cc", "// lost.cc - lost.\n")
