@@ -1,4 +1,4 @@
-// bytes.h - big-endian integers, and the copy of a small message; used by the wire format and every ring.
+// bytes.h - big-endian integers, structures of zeroes, and the copy of a small message; used by the wire format and every ring.
 #pragma once
 
 #include <bit>
@@ -11,6 +11,14 @@ namespace unet {
 
 using Bytes = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
+
+// What goes to others, with every byte of it set.
+template <typename T>
+T zeroed() noexcept {
+  T value{};
+  std::memset(static_cast<void*>(&value), 0, sizeof value);
+  return value;
+}
 
 // An unsigned integer in network byte order: the endian is in the type, so no caller can forget it.
 template <typename T>

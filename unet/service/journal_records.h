@@ -15,14 +15,6 @@
 
 namespace unet::service {
 
-// What goes to others, with every byte of it set.
-template <typename T>
-T zeroed() noexcept {
-  T value{};
-  std::memset(static_cast<void*>(&value), 0, sizeof value);
-  return value;
-}
-
 // Every byte is set: they are compared and written as they are. So there is no padding inside, and texts are zero behind their end.
 struct NiValue {
   control::Text<kSocketPathMax + 1> socket;

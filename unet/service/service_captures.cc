@@ -5,6 +5,7 @@
 #include <bit>
 #include <ctime>
 
+#include "unet/base/bytes.h"
 #include "unet/capture_memory.h"
 #include "unet/service/journal_records.h"
 #include "unet/service/log.h"
@@ -105,8 +106,7 @@ void Service::handle(ClientRecord& client, const control::CaptureStart& packet) 
   start_in_engines(capture);
   log::info("capture {} of user {} (pid {}) begins: port {}, endpoint {}", capture.capture, capture.user, capture.pid,
             capture.port < 0 ? "any" : std::to_string(capture.port), capture.endpoint ? std::to_string(*capture.endpoint) : "any");
-  control::Reply reply{};
-  std::memset(static_cast<void*>(&reply), 0, sizeof reply);
+  auto reply = zeroed<control::Reply>();
   reply.header = packet.header;
   reply.capture = {.capture = capture.capture, .bytes = capture.bytes, .epoch = time_of_day() - now_};
   if (journal_ != nullptr) {

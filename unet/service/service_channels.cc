@@ -1,10 +1,10 @@
 // service_channels.cc - channels between two endpoints of this NI: asked for, accepted, rejected, closed.
 //
 // A local channel is memory that the two processes get and the NI forgets; a hairpin goes through the engine.
-#include <cstring>
 
 #include <algorithm>
 
+#include "unet/base/bytes.h"
 #include "unet/base/check.h"
 #include "unet/base/probe.h"
 #include "unet/service/service.h"
@@ -67,8 +67,7 @@ bool Service::same_user(const EndpointRecord& one, const EndpointRecord& other) 
 
 control::ChannelInfo Service::info_of(const EndpointRecord& endpoint, const ChannelRecord& channel) {
   const EndpointRecord* const peer = channel.wire || channel.ip ? nullptr : endpoint_at(channel.peer_endpoint);
-  control::ChannelInfo info;
-  std::memset(static_cast<void*>(&info), 0, sizeof info);
+  auto info = zeroed<control::ChannelInfo>();
   info.channel = channel.number;
   info.kind = channel.kind;
   info.side = channel.side;
@@ -124,8 +123,7 @@ void Service::handle(ClientRecord& client, const control::Connect& packet) {
     // Whoever asks for many ports of another, or again and again, has one channel to him all the same.
     if (const ChannelRecord* known = claimer && packet.path != control::Path::ni ? local_channel_to(*endpoint, claimer->endpoint)
                                                                                            : nullptr) {
-      control::Reply reply{};
-      std::memset(static_cast<void*>(&reply), 0, sizeof reply);
+      auto reply = zeroed<control::Reply>();
       reply.header = packet.header;
       reply.channel = info_of(*endpoint, *known);
       reply.channel.known = 1;
@@ -214,8 +212,7 @@ Status Service::offer(RequestRecord request, int32_t uid, int32_t pid, bool same
   if (owner.blocked()) {
     return fail(Errc::refused, "the endpoint " + in_quotes(describe(target)) + " does not read its events; try again later");
   }
-  control::ConnectRequest event;
-  std::memset(static_cast<void*>(&event), 0, sizeof event);
+  auto event = zeroed<control::ConnectRequest>();
   event.header = {.op = Op::connect_request, .endpoint = target.id, .cookie = 0};
   event.request = request.id;
   event.peer_uid = uid;
@@ -293,8 +290,7 @@ bool Service::finish_connect(EndpointRecord& endpoint, ChannelRecord& channel, O
   UNET_PROBE(channel_open, endpoint.id, channel.number, static_cast<int>(channel.kind));
   channel.request = 0;
   changed(JournalKind::channel, endpoint.id, channel.number);
-  control::Reply reply{};
-  std::memset(static_cast<void*>(&reply), 0, sizeof reply);
+  auto reply = zeroed<control::Reply>();
   reply.header = {.op = op, .endpoint = endpoint.id, .cookie = cookie};
   reply.channel = info_of(endpoint, channel);
   return send_packet(*client_at(endpoint.client), reply, descriptors);

@@ -2,6 +2,7 @@
 //
 // The engine does not know them: to it their channels are channels of the endpoint that carries them, with that one's tags, shares
 // and limits. So an emulated endpoint can reach nothing that its carrier could not, and one client can confuse only its own.
+#include "unet/base/bytes.h"
 #include "unet/base/check.h"
 #include "unet/base/probe.h"
 #include "unet/service/service.h"
@@ -42,8 +43,7 @@ void Service::handle(ClientRecord& client, const control::CreateEmulated& packet
   if (carrier == nullptr) return;
   const Result<uint32_t> id = create_emulated(client, *carrier);
   if (!id) return fail_request(client, packet.header, id.error());
-  control::Reply reply{};
-  std::memset(static_cast<void*>(&reply), 0, sizeof reply);
+  auto reply = zeroed<control::Reply>();
   reply.header = packet.header;
   reply.create_endpoint = {.endpoint = *id, .doorbell = 0};
   send_packet(client, reply);

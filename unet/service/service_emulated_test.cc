@@ -4,9 +4,10 @@
 
 #include "unet/service/test_client.h"
 
-namespace unet::service::test::service_emulated_test {
+namespace unet::service::service_emulated_test {
 namespace {
 
+using namespace test;
 using control::Op;
 using control::Path;
 using nlohmann::json;
@@ -219,4 +220,4 @@ TEST_CASE("all emulated endpoints of a carrier together have as many channels as
 }
 
 }  // namespace
-}  // namespace unet::service::test::service_emulated_test
+}  // namespace unet::service::service_emulated_test

@@ -4,9 +4,9 @@
 // (EndpointDetached), the memory is unmapped and the quota given back. A connection ends after its endpoints.
 #include <sys/epoll.h>
 
-#include <cstring>
 #include <utility>
 
+#include "unet/base/bytes.h"
 #include "unet/base/check.h"
 #include "unet/base/probe.h"
 #include "unet/service/log.h"
@@ -154,8 +154,7 @@ void Service::tell_closed(EndpointRecord& endpoint, ChannelRecord& channel, Clos
   const ClientRecord& owner = *client_at(endpoint.client);
   accounts_.give_back(owner.who.uid, {.memory = channel.memory});
   channel.memory = 0;
-  control::ChannelClosed event;
-  std::memset(static_cast<void*>(&event), 0, sizeof event);
+  auto event = zeroed<control::ChannelClosed>();
   event.header = {.op = control::Op::channel_closed, .endpoint = endpoint.id, .cookie = 0};
   event.channel = channel.number;
   event.reason = reason;

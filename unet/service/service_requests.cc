@@ -5,6 +5,7 @@
 #include <bit>
 #include <cerrno>
 
+#include "unet/base/bytes.h"
 #include "unet/base/check.h"
 #include "unet/base/probe.h"
 #include "unet/service/journal_records.h"
@@ -19,8 +20,7 @@ namespace {
 
 // A reply whose every byte is ours: nothing of the NI's memory leaves with the padding.
 control::Reply make_reply(const control::Header& header) {
-  control::Reply reply{};
-  std::memset(static_cast<void*>(&reply), 0, sizeof reply);
+  auto reply = zeroed<control::Reply>();
   reply.header = header;
   return reply;
 }

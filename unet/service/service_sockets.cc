@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ipstack/wire/ip.h"
+#include "unet/base/bytes.h"
 #include "unet/base/check.h"
 #include "unet/service/journal_records.h"
 #include "unet/service/service.h"
@@ -22,8 +23,7 @@ constexpr uint32_t kTellPerTurn = 256;       // commands to the engine because o
 constexpr uint32_t kTellBefore = 4096;       // of those, before an engine that takes over goes on
 
 control::Reply reply_to(const control::Header& header) {
-  control::Reply reply{};
-  std::memset(static_cast<void*>(&reply), 0, sizeof reply);
+  auto reply = zeroed<control::Reply>();
   reply.header = header;
   reply.sockets = {};
   return reply;

@@ -1,8 +1,8 @@
 // service_wire.cc - channels over a wire: between the requests of clients and the signalling machine.
-#include <cstring>
 
 #include <algorithm>
 
+#include "unet/base/bytes.h"
 #include "unet/base/check.h"
 #include "unet/base/probe.h"
 #include "unet/service/log.h"
@@ -130,8 +130,7 @@ void Service::open_static_channels(EndpointRecord& endpoint, std::string_view na
     channel.peer = "tag " + std::to_string(static_cast<uint32_t>(fixed.remote_tag));
     tag_owner_[static_cast<uint32_t>(fixed.local_tag)] = {endpoint.id, channel.number};
     open_wire(endpoint, channel, fixed.remote_tag, {fixed.port, fixed.peer});
-    control::ChannelOpened event;
-    std::memset(static_cast<void*>(&event), 0, sizeof event);
+    auto event = zeroed<control::ChannelOpened>();
     event.header = {.op = Op::channel_opened, .endpoint = endpoint.id, .cookie = 0};
     event.channel = info_of(endpoint, channel);
     send_packet(client, event);
