@@ -4,8 +4,8 @@
 # The caller sets `root` (the repository) and `me` (its name, for messages). All messages go to stderr,
 # so that the output of a program can be piped.
 
-# Where a tree lies does not change what is compiled from it, except for the place that a debugger looks in.
-export CCACHE_NOHASHDIR=1
+# Where a tree lies does not change what is compiled from it, except for the places that a debugger and a failed check name.
+export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$root
 
 say() { echo "$me: $*" >&2; }
 
@@ -29,7 +29,8 @@ lock() {
 
 unlock() { exec {lock_fd}>&-; }
 
-# configure DIR MESON_OPTION... - meson setup, when DIR is new, was configured otherwise, or was moved. The environment
+# configure DIR MESON_OPTION... - meson setup, when DIR is new, was configured otherwise (meson looks at the project's default options only once),
+# or was moved. The environment
 # variables CC and CXX choose the compiler, CC_LD and CXX_LD the linker; ccache, where it is installed, remembers what they made,
 # for every clone. Needs the lock.
 configure() {
@@ -37,7 +38,9 @@ configure() {
   if command -v ccache >/dev/null; then
     CC="ccache $CC" CXX="ccache $CXX"
   fi
-  local wanted="$root $CC $CXX ${CC_LD:-} ${CXX_LD:-} ${*:2}"
+  local defaults
+  defaults=$(sed -n '/default_options/,/\]/p' "$root/meson.build" | cksum)
+  local wanted="$root $CC $CXX ${CC_LD:-} ${CXX_LD:-} ${*:2} $defaults"
   local wipe=()
   if [[ -e $dir/build.ninja ]]; then
     [[ -e $dir/.configured && $(<"$dir/.configured") == "$wanted" ]] && return 0
@@ -59,7 +62,7 @@ configure() {
 # build DIR TARGET... - ninja, silent when there is nothing to do, and else with a word now and then on how far it is. Needs the lock.
 build() {
   local dir="$root/$1" plan
-  # A dry run ends with its last step: "[464/464] Linking ...".
+  # A dry run ends with its last step: "[315/315] Linking ...".
   plan=$(ninja -C "$dir" -n "${@:2}" 2>/dev/null {lock_fd}>&- | tail -1) || true
   [[ $plan != *"no work to do"* ]] || return 0
   [[ $plan =~ /([0-9]+)\] ]] && say "building in $1/: $(how_long "${BASH_REMATCH[1]}")" || say "building in $1/"
@@ -71,9 +74,9 @@ build() {
   fi
 }
 
-# how_long STEPS - what that takes at most: two seconds of a core for each step are those of a slow one.
+# how_long STEPS - what that takes at most: four seconds of a core for each step are those of a slow one.
 how_long() {
-  local minutes=$((($1 * 2 / $(nproc) + 30) / 60))
+  local minutes=$((($1 * 4 / $(nproc) + 30) / 60))
   echo "$1 steps$([[ $minutes -eq 0 ]] || echo ", $minutes minutes or less")"
 }
 

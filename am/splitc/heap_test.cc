@@ -8,8 +8,6 @@
 
 namespace unet::splitc::heap_test {
 
-using unet::splitc::SpreadHeap;
-
 namespace {
 
 struct Piece {

@@ -7,9 +7,6 @@
 
 namespace unet::splitc::pending_test {
 
-using unet::splitc::PendingAnswers;
-using unet::splitc::PendingGets;
-
 TEST_CASE("answers come in the order of the questions") {
   PendingAnswers pending;
   std::array<uint64_t, 3> values{};

@@ -16,7 +16,7 @@
 
 namespace unet::bench {
 
-constexpr double kPatience = 4;  // times the time that --seconds gives: so long is waited for undisturbed slices
+constexpr double kPatience = 4;  // times the time that --seconds gives: what is disturbed so often goes on without more slices
 
 struct MeasureOptions {
   double seconds = 0.5;   // per path and size, over all repetitions, the limit included

@@ -11,7 +11,7 @@ namespace {
 
 // Of both alike: the first pass over a region that the other side has written is slower than the next ones.
 constexpr double kSplitcSliceNs = 1e6;
-constexpr size_t kRounds = 3;      // of a repetition, at least
+constexpr size_t kRounds = 3;  // of a repetition, at least
 constexpr uint32_t kWord = 8, kBulk = 65536;  // bytes
 
 // What an access is compared with.

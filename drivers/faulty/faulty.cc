@@ -10,9 +10,7 @@ namespace unet::drivers {
 
 namespace {
 
-constexpr Nanoseconds kNever = ~Nanoseconds{0};
 constexpr uint32_t kBurst = 32;
-constexpr uint32_t kHeaders = 14;  // of a frame, on top of the MTU
 
 // splitmix64 (Steele, Lea, Flood 2014): small, and good enough to throw dice with.
 class Dice {
@@ -171,7 +169,7 @@ class Faulty::Line {
 Faulty::Faulty(std::unique_ptr<Driver> wire, const FaultyOptions& options)
     : Wrapper(std::move(wire)), options_(options) {
   UNET_CHECK(options_.delay_min <= options_.delay_max);
-  const uint32_t room = (capabilities_.mtu + kHeaders + 63) / 64 * 64;
+  const uint32_t room = (capabilities_.mtu + kEthernetBytes + 63) / 64 * 64;
   if (options_.direction != FaultyDirection::transmit) receive_line_ = std::make_unique<Line>(options_, room, options_.seed * 2);
   if (options_.direction != FaultyDirection::receive) transmit_line_ = std::make_unique<Line>(options_, room, options_.seed * 2 + 1);
 }

@@ -12,9 +12,6 @@ namespace unet::drivers {
 
 namespace {
 
-constexpr Nanoseconds kNever = ~Nanoseconds{0};
-constexpr uint32_t kEthernetHeader = sizeof(EthernetHeader);
-
 // A fixed-capacity queue; the capacity is decided once.
 template <typename T>
 class Fifo {
@@ -129,7 +126,7 @@ SimNetwork::State::State(std::span<const SimPortOptions> options) : ports(option
     port.capabilities = {.address = address_of(static_cast<uint32_t>(i)),
                          .mtu = options[i].mtu,
                          .external_payload = options[i].external_payload};
-    port.room = (options[i].mtu + kEthernetHeader + 63) / 64 * 64;
+    port.room = (options[i].mtu + kEthernetBytes + 63) / 64 * 64;
     port.memory = std::make_unique_for_overwrite<std::byte[]>(size_t{port.room} * options[i].frames);
     port.frames.resize(options[i].frames);
     port.free.reserve(options[i].frames);
@@ -199,7 +196,7 @@ void SimNetwork::State::forward(Frame& frame, uint32_t index, Nanoseconds at, bo
   uint64_t* lost = nullptr;
   if (!port.up) {
     lost = &port.counters.unplugged;
-  } else if (frame.length > port.options.mtu + kEthernetHeader) {
+  } else if (frame.length > port.options.mtu + kEthernetBytes) {
     lost = &port.counters.rx_oversize;
   } else if (port.downlink.tail() - port.departed >= port.options.queue_frames || port.downlink.full()) {
     lost = &port.counters.queue_full;
@@ -278,9 +275,9 @@ void SimNetwork::State::send(uint32_t index, const TransmitFrame& sent, Nanoseco
   frame.completion = sent.completion;
   const uint32_t length = frame.length + frame.external_length;
   uint64_t* lost = nullptr;
-  if (length > port.options.mtu + kEthernetHeader) {
+  if (length > port.options.mtu + kEthernetBytes) {
     lost = &port.counters.tx_oversize;
-  } else if (frame.length < kEthernetHeader) {
+  } else if (frame.length < kEthernetBytes) {
     lost = &port.counters.tx_runt;
   } else if (!port.up) {
     lost = &port.counters.unplugged;

@@ -60,7 +60,6 @@ class Memberships {
   const MembershipCounters& counters() const noexcept { return counters_; }
 
  private:
-
   struct Filter {
     FilterMode mode = FilterMode::include;
     uint32_t count = 0;

@@ -8,8 +8,8 @@
 namespace unet::tcp {
 namespace {
 
-constexpr float kC = 0.4f;         // RFC 9438, 5.1
-constexpr float kCubicBeta = 0.7f;      // RFC 9438, 4.6
+constexpr float kC = 0.4f;          // RFC 9438, 5.1
+constexpr float kCubicBeta = 0.7f;  // RFC 9438, 4.6
 constexpr float kAlpha = 3 * (1 - kCubicBeta) / (1 + kCubicBeta);  // RFC 9438, 4.3
 // RFC 9406, 4.3.
 constexpr uint64_t kMinRttThreshold = 4 * kMillisecond, kMaxRttThreshold = 16 * kMillisecond;

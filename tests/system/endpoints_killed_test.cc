@@ -5,7 +5,6 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdio>
-#include <cstdlib>
 #include <random>
 #include <thread>
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# tidy.py - the rules of the tree as a test: who may include whom, banned words, headers that compile alone.
+# tidy.py - the rules of the tree as a test: who may include whom, banned words, what the build and the documents list.
 #
 #   tidy.py [--root DIR] [--build DIR [--alone]]
 #
@@ -456,7 +456,10 @@ def header_command(header, commands, as_c):
     candidates = sorted((path for path in commands if path.endswith(suffix)), key=distance)
     if not candidates:
         return None
-    return syntax_command(*commands[candidates[0]][:2], as_c)
+    directory, command = syntax_command(*commands[candidates[0]][:2], as_c)
+    if not as_c and "clang" not in " ".join(command[:2]):
+        command.insert(-1, "-Wsubobject-linkage")  # which g++ may not say of files that are compiled several at a time
+    return directory, command
 
 
 def syntax_command(directory, arguments, as_c):
@@ -465,9 +468,9 @@ def syntax_command(directory, arguments, as_c):
     for argument in arguments:
         if skip:
             skip = False
-        elif argument in ("-o", "-MQ", "-MF", "-MT"):
+        elif argument in ("-o", "-MQ", "-MF", "-MT", "-include", "-include-pch"):  # also without what was compiled before it
             skip = True
-        elif argument not in ("-c", "-MD", "-MMD") and not argument.startswith(("-O", "-g")) \
+        elif argument not in ("-c", "-MD", "-MMD", "-fpch-preprocess") and not argument.startswith(("-O", "-g")) \
                 and not (argument.endswith((".c", ".cc", ".cpp")) and not argument.startswith("-")):
             kept.append(argument)
     # Every include is written from the root, whatever the neighbour's flags were.
