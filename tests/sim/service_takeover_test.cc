@@ -497,6 +497,7 @@ TEST_CASE("a journal that lies about other hosts costs nobody but the channels i
   const size_t words = offsetof(ChannelValue, peer) / 4;
   for (size_t i = 0; i < original.size(); ++i) {
     for (size_t word = 0; word < words; ++word) {
+      if (unet::test::kSanitized && (i + word) % 2 != 0) continue;  // the other half without one
       for (const uint32_t lie : {0u, 1u, 0x10001u, ~0u}) {
         CAPTURE(i, word, lie);
         bool changed = false;

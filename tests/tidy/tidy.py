@@ -5,7 +5,7 @@
 #
 # Prints one line per complaint, `FILE:LINE: [rule] what is wrong and what to do`, and exits with 1 if there is any.
 # Without --build, the rules that need a configured build directory are left out; without --alone, that each file compiles by itself, which
-# takes some ten minutes.
+# takes an hour of two slow cores.
 #
 # A line that has to break a rule says so, on the line itself or on the one before:
 #   // tidy: allow RULE because REASON        (RULE is the word in brackets of the complaint)
