@@ -29,10 +29,9 @@ lock() {
 
 unlock() { exec {lock_fd}>&-; }
 
-# configure DIR MESON_OPTION... - meson setup, when DIR is new, was configured otherwise (meson looks at the project's default options only once),
-# or was moved. The environment
-# variables CC and CXX choose the compiler, CC_LD and CXX_LD the linker; ccache, where it is installed, remembers what they made,
-# for every clone. Needs the lock.
+# configure DIR MESON_OPTION... - meson setup, when DIR is new, was moved, or was configured otherwise: also by other default options of the
+# project, which meson looks at only once. The environment variables CC and CXX choose the compiler, CC_LD and CXX_LD the linker; ccache, where
+# it is installed, remembers what they made, for every clone. Needs the lock.
 configure() {
   local dir="$root/$1" CC=${CC:-cc} CXX=${CXX:-c++}
   if command -v ccache >/dev/null; then

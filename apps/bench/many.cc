@@ -14,7 +14,7 @@ constexpr uint32_t kActiveSize = 64;  // bytes of a message of the active connec
 constexpr const char* kRival = "kernel-tcp-busy";
 constexpr const char* kNone = "no idle connection";
 constexpr std::array<const char*, kManySamples> kManyMetrics = {"open", "client_memory", "server_memory", "service_memory",
-                                                                   "kernel_memory"};
+                                                                     "kernel_memory"};
 
 class ManyOfPath {
  public:

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kPeers = 64;
 constexpr std::array<const char*, AmSide::kMemories> kPeersMetrics = {"client_memory", "peer_memory", "shared_memory", "mapped_memory",
-                                                                   "service_memory"};
+                                                                      "service_memory"};
 
 Record record_of(const Benchmark& benchmark, const ContenderInfo& info, const MeasureOptions& options, const char* metric,
                  const std::vector<double>& values) {

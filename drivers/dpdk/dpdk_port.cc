@@ -1,5 +1,4 @@
 // dpdk_port.cc - the data path of a DPDK port.
-
 #include "drivers/dpdk/dpdk_port.h"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // memif_gate.cc - the handshake between EAL's interrupt thread and the engine, for memif ports.
-
 #include "drivers/dpdk/memif_gate.h"
 
 #include <fcntl.h>

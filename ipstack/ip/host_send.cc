@@ -6,7 +6,6 @@
 #include "ipstack/ip/random.h"
 
 namespace unet::ip {
-
 namespace {
 
 uint32_t common_bits(const IpAddress& a, const IpAddress& b) noexcept {

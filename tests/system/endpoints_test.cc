@@ -16,7 +16,6 @@ using control::Path;
 
 // What the NI counts of traffic it publishes a moment after the messages, in the same turn or the next. Returns the last value seen.
 uint64_t settled(const Endpoint& endpoint, std::string_view name, uint64_t expected) {
-  CAPTURE(name);
   const Nanoseconds start = monotonic_now();
   while (counter(endpoint, name) < expected && monotonic_now() - start < kHang) std::this_thread::yield();
   return counter(endpoint, name);

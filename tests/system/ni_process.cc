@@ -13,6 +13,7 @@
 #include <optional>
 #include <random>
 #include <sstream>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 
@@ -66,7 +67,7 @@ uint64_t counter(const Endpoint& endpoint, std::string_view name) {
   for (const auto& [each, value] : endpoint.counters()) {
     if (each == name) return value;
   }
-  return ~uint64_t{0};
+  throw std::out_of_range("no counter " + std::string(name));
 }
 
 std::ostream& print(std::ostream& out, const Descriptors& descriptors) {

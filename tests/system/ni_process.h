@@ -24,7 +24,7 @@ uint32_t first_seed();
 // How often a test does something: `times` as often in a soak.
 uint32_t rounds(uint32_t normal, uint32_t times);
 
-// Of what the endpoint counts; ~0 if it counts no such thing.
+// Of what the endpoint counts; throws if it counts no such thing, which ends the test.
 uint64_t counter(const Endpoint& endpoint, std::string_view name);
 
 // What the endpoints of a test are. With $UNET_TEST_EMULATED they have no queues of their own: such tests are run twice.

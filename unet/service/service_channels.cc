@@ -1,7 +1,6 @@
 // service_channels.cc - channels between two endpoints of this NI: asked for, accepted, rejected, closed.
 //
 // A local channel is memory that the two processes get and the NI forgets; a hairpin goes through the engine.
-
 #include <algorithm>
 
 #include "unet/base/bytes.h"

@@ -1,5 +1,4 @@
 // service_wire.cc - channels over a wire: between the requests of clients and the signalling machine.
-
 #include <algorithm>
 
 #include "unet/base/bytes.h"
