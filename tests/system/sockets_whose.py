@@ -14,12 +14,12 @@ import sys
 import threading
 import time
 
-from daemon import WAIT, directory, main, require
+from daemon import WAIT, Unetd, directory, main, require, run
 from ip_spaces import OURS, VERSIONS
 from program_scenes import begun, network_interface, tell
 
 UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
-PORT, RESTARTS, HOPS = 8500, 4, 7
+PORT, RESTARTS, HOPS, LOOPBACK = 8500, 4, 7, "127.0.0.1"
 IP_RECVTTL = 12  # which the module has no name for
 
 
@@ -183,7 +183,23 @@ def closes_each(address):
     daemon(address, lambda: [error_of(lambda fd=fd: os.close(fd)) for fd in range(3, 1024)])
 
 
-PEERS = {each.__name__: each for each in (away, closes_all, closes_each, grows, options, waits)}
+def asks(port):
+    """Whose a listener at the loopback address is: the kernel lists its own."""
+    with socket.create_server((LOOPBACK, int(port))) as listener, socket.create_connection((LOOPBACK, int(port))) as client:
+        server, _ = listener.accept()
+        client.sendall(b"ping")
+        said = server.recv(4).decode()
+        datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        datagrams.bind((LOOPBACK, int(port)))
+        datagrams.sendto(b"x", (LOOPBACK, int(port)))
+        datagrams.recv(1)
+        with open("/proc/net/tcp", encoding="ascii") as table:
+            sockets = [line.split()[1:4:2] for line in table]
+        listed = any(local.endswith(f":{int(port):04X}") and state == "0A" for local, state in sockets)  # 0A: listens
+        say(f"{said}: {'kernel' if listed else 'ours'}")
+
+
+PEERS = {each.__name__: each for each in (asks, away, closes_all, closes_each, grows, options, waits)}
 
 
 # ---- the test
@@ -214,6 +230,26 @@ def test_daemons():
             with directory() as d, network_interface(UNETD, d), begun(UNET_SOCKETS, d, scene, OURS[v]) as program:
                 said = program.lines.next()
                 require(said == f"{[b'ping'] * 3} 0", f"{scene}, IPv{v}: {said}")
+
+
+@contextlib.contextmanager
+def changed(name, value):
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]
+
+
+def test_loopback():
+    """It is the kernel's unless it is asked for, of a network interface that has the address; which has no wire."""
+    with directory() as d, Unetd(UNETD, "--socket", f"{d}/s", "--port", "nowhere", "--ip", f"0={LOOPBACK}/8"):
+        for rules, expected in (("", "ping: kernel"), ("ours 127.0.0.0/8", "ping: ours"), (f"ours tcp * {PORT}", "ping: ours")):
+            with changed("UNET_SOCKETS_RULES", rules), begun(UNET_SOCKETS, d, "asks", str(PORT)) as program:
+                said = program.lines.next()
+                require(said == expected, f"{rules}: {said}")
+        status, _, err = run(UNETD, "--socket", f"{d}/t", "--port", "dpdk:net_ring0", "--ip", f"0={LOOPBACK}/8")
+        require(status != 0 and "no wire has that address" in err, f"{status}: {err}")
 
 
 def test_memory():

@@ -40,7 +40,6 @@ bool has_bits_behind(const ip::IpAddress& network, uint32_t prefix) noexcept {
 Status add_ip_address(std::string_view text, engine::IpPortOptions& options) {
   const Result<ip::HostAddress> whole = parse_network(text);
   if (!whole) return wrong(in_quotes(text) + ": " + whole.error().text);
-  if (whole->address.is_loopback()) return wrong(in_quotes(text) + ": no wire has that address");
   for (const ip::HostAddress& each : options.addresses) {
     if (each.address == whole->address) return wrong(in_quotes(text) + " is there twice");
   }

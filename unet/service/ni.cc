@@ -106,9 +106,15 @@ Status Ni::set_up(std::vector<std::unique_ptr<Driver>> drivers, std::unique_ptr<
       return fail(Errc::invalid_argument, "port " + std::to_string(each.port) + " has " + std::to_string(ports[each.port].queues) +
                                               " queues; IP takes a port with one (--ip)");
     }
-    if (ports[each.port].mtu >= ip::kIpv4WholeMin) continue;
-    return fail(Errc::invalid_argument, "port " + std::to_string(each.port) + " has an MTU of " + std::to_string(ports[each.port].mtu) +
-                                            "; IP needs " + std::to_string(ip::kIpv4WholeMin) + " (--ip)");
+    if (ports[each.port].mtu < ip::kIpv4WholeMin) {
+      return fail(Errc::invalid_argument, "port " + std::to_string(each.port) + " has an MTU of " + std::to_string(ports[each.port].mtu) +
+                                              "; IP needs " + std::to_string(ip::kIpv4WholeMin) + " (--ip)");
+    }
+    // RFC 1122, 3.2.1.3: outside of a host nobody sees it.
+    const auto loopback = std::find_if(each.addresses.begin(), each.addresses.end(), [](const auto& a) { return a.address.is_loopback(); });
+    if (loopback != each.addresses.end() && !drivers[each.port]->capabilities().alone) {
+      return fail(Errc::invalid_argument, ip::text_of(loopback->address) + " is for the port `nowhere`: no wire has that address (--ip)");
+    }
   }
   options_.service.ip = options_.engine.ip.ports;
   if (getrandom(&options_.engine.ip.seed, sizeof options_.engine.ip.seed, 0) < 0) return fail_errno("getrandom", errno);
