@@ -67,14 +67,15 @@ Result<drivers::DpdkOptions> parse_dpdk(std::string_view text) {
   return options;
 }
 
-Made make_dpdk(std::string_view text) {
-  const auto options = parse_dpdk(text);
+Made make_dpdk(std::string_view text, bool checksums) {
+  auto options = parse_dpdk(text);
   if (!options) return tl::unexpected(options.error());
+  options->checksums = checksums;
   return drivers::DpdkPort::open(*options).map([](auto port) { return std::unique_ptr<Driver>(std::move(port)); });
 }
 
 Made make_wire(std::string_view name, std::string_view options, bool all_types, bool segments) {
-  if (name == "dpdk") return make_dpdk(options);
+  if (name == "dpdk") return make_dpdk(options, segments);
   if (name == "pcap") return make_pcap(options, all_types);
   if (name == "packet") return make_packet(options, all_types, segments);
   if (name == "tap") return make_tap(options, segments);

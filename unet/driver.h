@@ -68,8 +68,9 @@ struct DriverCapabilities {
   uint32_t mtu = 1500;              // largest Ethernet payload in bytes (frame = mtu + 14)
   bool external_payload = false;    // transmit() can read payload from memory given to register_memory()
   uint32_t external_pieces = 1;     // of which it may consist
+  bool checksums = false;           // transmit() fills in checksums by TransmitOffload; one with segments_max always does
   // Bytes of the largest IP packet that transmit() cuts by TransmitOffload, and that may arrive with ReceivedFrame::segment_size; such a
-  // one has external payload. 0: none, and no frame comes or goes whose checksum is not filled in.
+  // one has external payload. 0: none.
   uint32_t segments_max = 0;
   bool udp_segments = false;        // with segments_max: it cuts UDP, too
   bool alone = false;               // nobody else can be on the wire, so nobody else has an address of this host's

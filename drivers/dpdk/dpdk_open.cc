@@ -314,9 +314,14 @@ Status DpdkPort::configure(Setup& setup) {
     conf.rx_adv_conf.rss_conf.rss_hf = hashed;
   }
   conf.rxmode.mtu = std::min(setup.mtu, own_limit ? 1500u : setup.mtu);
-  conf.rxmode.offloads = info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_CHECKSUM;
-  conf.txmode.offloads = info.tx_offload_capa & (RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_IPV4_CKSUM |
-                                                 RTE_ETH_TX_OFFLOAD_UDP_CKSUM | RTE_ETH_TX_OFFLOAD_TCP_CKSUM);
+  const bool checksums = setup.options.checksums;
+  constexpr uint64_t kTransports = RTE_ETH_TX_OFFLOAD_UDP_CKSUM | RTE_ETH_TX_OFFLOAD_TCP_CKSUM;
+  constexpr uint64_t kOurs = RTE_ETH_RX_OFFLOAD_UDP_CKSUM | RTE_ETH_RX_OFFLOAD_TCP_CKSUM;
+  capabilities_.checksums = checksums && (info.tx_offload_capa & kTransports) == kTransports;
+  checks_ = checksums && (info.rx_offload_capa & kOurs) == kOurs;
+  unfinished_ = setup.device.driver.starts_with("net_virtio");
+  conf.rxmode.offloads = checks_ ? kOurs : 0;
+  conf.txmode.offloads = (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) | (capabilities_.checksums ? kTransports : 0);
   const auto queues = static_cast<uint16_t>(queues_);
   if (const int result = rte_eth_dev_configure(port_id_, queues, queues, &conf); result != 0) {
     return fail(Errc::unavailable, because("the port cannot be configured", device_, result));
@@ -330,14 +335,13 @@ Status DpdkPort::configure(Setup& setup) {
                                                .c_str(),
                                            device_, 0));
   }
-  read_offloads(conf.txmode.offloads, conf.rxmode.offloads);
   rte_ether_addr address{};
   rte_eth_macaddr_get(port_id_, &address);
   std::copy(std::begin(address.addr_bytes), std::end(address.addr_bytes), capabilities_.address.begin());
   // A tap's address is the kernel's interface's; we are at the other end of its cable, and need one of our own there.
   if (setup.device.driver == "net_tap") capabilities_.address.back() ^= 0x80;
   capabilities_.mtu = setup.mtu;
-  return make_external_pool(setup.device.driver);
+  return make_external_pool(setup.device.driver, (conf.txmode.offloads & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0);
 }
 
 Status DpdkPort::make_queues(Setup& setup) {
@@ -362,22 +366,14 @@ Status DpdkPort::make_queues(Setup& setup) {
   return {};
 }
 
-void DpdkPort::read_offloads(uint64_t transmit, uint64_t receive) noexcept {
-  offloads_.transmit_ipv4_checksum = (transmit & RTE_ETH_TX_OFFLOAD_IPV4_CKSUM) != 0;
-  offloads_.transmit_udp_checksum = (transmit & RTE_ETH_TX_OFFLOAD_UDP_CKSUM) != 0;
-  offloads_.transmit_tcp_checksum = (transmit & RTE_ETH_TX_OFFLOAD_TCP_CKSUM) != 0;
-  offloads_.receive_checksum = (receive & RTE_ETH_RX_OFFLOAD_CHECKSUM) != 0;
-  offloads_.multi_segment = (transmit & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
-}
-
 // For the descriptors of external payloads. Only ports that read a frame piece by piece can take a payload from elsewhere, and only where
 // any address will do: those that copy, those in the same process, and hardware (through the IOMMU).
-Status DpdkPort::make_external_pool(const std::string& driver) {
+Status DpdkPort::make_external_pool(const std::string& driver, bool multi_segment) {
   const bool any_address = (driver == "net_memif" && !memif_zero_copy_) || driver == "net_af_packet" || driver == "net_tap" ||
                            driver == "net_ring" || driver == "net_null" || driver == "net_pcap";
   dma_ = opened_->pci;
   if (queues_ > 1) return {};
-  if (!offloads_.multi_segment || (!any_address && !(dma_ && rte_eal_iova_mode() == RTE_IOVA_VA))) return {};
+  if (!multi_segment || (!any_address && !(dma_ && rte_eal_iova_mode() == RTE_IOVA_VA))) return {};
   char name[RTE_MEMPOOL_NAMESIZE];
   std::snprintf(name, sizeof(name), "unet_%u_external", port_id_);
   const auto private_size = static_cast<uint16_t>((sizeof(ExternalFrame) + RTE_MBUF_PRIV_ALIGN - 1) /
@@ -439,7 +435,8 @@ std::vector<std::unique_ptr<Driver>> DpdkPort::take_queues() {
     queue->lcore_ = RTE_MAX_LCORE;  // nobody's: without a cache until its thread polls
     queue->room_ = room_;
     queue->capabilities_ = capabilities_;
-    queue->offloads_ = offloads_;
+    queue->checks_ = checks_;
+    queue->unfinished_ = unfinished_;
     queue->device_ = device_;
     queue->options_ = options_;
     queue->wait_descriptor_ = opened_->wait[number];

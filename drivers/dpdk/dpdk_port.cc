@@ -29,6 +29,17 @@ rte_mbuf* buffer_of(void* handle) noexcept { return static_cast<rte_mbuf*>(handl
 
 std::byte* frame_of(rte_mbuf* buffer) noexcept { return rte_pktmbuf_mtod(buffer, std::byte*); }
 
+// Tells the port where the checksum is that it fills in. The field has the pseudo header's sum already, as DPDK wants it.
+void ask_for_checksum(const TransmitFrame& frame, rte_mbuf& buffer) noexcept {
+  constexpr uint32_t kTcpWords = 12, kUdpBytes = 8;  // TCP's header says its length in the upper half of this byte
+  const uint32_t at = frame.offload.transport_at;
+  const bool tcp = frame.offload.transport == TransmitOffload::Transport::tcp;
+  const bool ipv4 = std::to_integer<uint32_t>(frame.data[kEthernetBytes]) >> 4 == 4;
+  buffer.ol_flags |= (ipv4 ? RTE_MBUF_F_TX_IPV4 : RTE_MBUF_F_TX_IPV6) | (tcp ? RTE_MBUF_F_TX_TCP_CKSUM : RTE_MBUF_F_TX_UDP_CKSUM);
+  const uint32_t header = tcp ? std::to_integer<uint32_t>(frame.data[at + kTcpWords]) >> 4 << 2 : kUdpBytes;
+  buffer.tx_offload = rte_mbuf_tx_offload(kEthernetBytes, at - kEthernetBytes, header, 0, 0, 0, 0);
+}
+
 }  // namespace
 
 // Between enter() and leave() the port may be used; see memif_gate.h for the other side.
@@ -42,6 +53,11 @@ inline bool DpdkPort::enter() noexcept {
 // Release: what we did to the port comes before a gate that sees us outside.
 inline void DpdkPort::leave() noexcept { busy_.store(0, std::memory_order_release); }
 
+inline bool DpdkPort::is_checked(const rte_mbuf& buffer) const noexcept {
+  const uint64_t state = buffer.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK;
+  return checks_ && (state == RTE_MBUF_F_RX_L4_CKSUM_GOOD || (state == RTE_MBUF_F_RX_L4_CKSUM_NONE && unfinished_));
+}
+
 uint32_t DpdkPort::receive(std::span<ReceivedFrame> frames, Nanoseconds) noexcept {
   rte_mbuf* buffers[kBurstMax];
   uint32_t count = 0;
@@ -54,13 +70,13 @@ uint32_t DpdkPort::receive(std::span<ReceivedFrame> frames, Nanoseconds) noexcep
     rte_prefetch0(frame_of(buffer));
     segments += buffer->nb_segs;
     buffer->hash.usr = kHeld;
-    frames[i] = {.data = frame_of(buffer), .length = buffer->data_len, .handle = buffer};
+    frames[i] = {.data = frame_of(buffer), .length = buffer->data_len, .checked = is_checked(*buffer), .handle = buffer};
   }
   if (__builtin_expect(segments == count, 1)) return count;
   count = linearise({buffers, count});
   for (uint32_t i = 0; i < count; ++i) {
     buffers[i]->hash.usr = kHeld;
-    frames[i] = {.data = frame_of(buffers[i]), .length = buffers[i]->data_len, .handle = buffers[i]};
+    frames[i] = {.data = frame_of(buffers[i]), .length = buffers[i]->data_len, .checked = is_checked(*buffers[i]), .handle = buffers[i]};
   }
   return count;
 }
@@ -82,6 +98,7 @@ uint32_t DpdkPort::linearise(std::span<rte_mbuf*> buffers) noexcept {
         copy_bytes(to, rte_pktmbuf_mtod(piece, const std::byte*), piece->data_len);
         to += piece->data_len;
       }
+      whole->ol_flags = buffer->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK;
       whole->data_len = static_cast<uint16_t>(buffer->pkt_len);
       whole->pkt_len = buffer->pkt_len;
       ++linearised_;
@@ -143,6 +160,7 @@ uint32_t DpdkPort::transmit(std::span<TransmitFrame> frames, Nanoseconds) noexce
       buffer->pkt_len = frame.length;
       buffer->hash.usr = kNotHeld;
       buffers[ready] = buffer;
+      if (__builtin_expect(frame.offload.transport != TransmitOffload::Transport::none, 0)) ask_for_checksum(frame, *buffer);
       if (frame.external != nullptr && !attach_external(frame)) break;
     }
     uint32_t sent = 0;

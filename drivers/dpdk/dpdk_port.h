@@ -41,18 +41,10 @@ struct DpdkOptions {
   std::string device;         // "net_memif0,role=server,socket=/run/x", "net_af_xdp0,iface=veth0", "0000:03:00.0", ...
   uint32_t mtu = 0;           // 0: the interface's own, or 1500
   uint32_t buffers = 0;       // packet buffers of the port; 0: enough for its queues and 2,048 frames in the engine
+  bool checksums = true;      // whether the port may fill in and check those of TCP and UDP; false: packets are on it as on any wire
   uint32_t queues = 1;        // to receive from and as many to send by; with several, each by another thread
   Nanoseconds wait_link = 0;  // how long open() waits for the link (a memif's peer); 0: not at all, it may come later
   EalOptions eal;
-};
-
-// What the port computes or checks in hardware, as enabled; for layers that send IP.
-struct DpdkOffloads {
-  bool transmit_ipv4_checksum = false;
-  bool transmit_udp_checksum = false;
-  bool transmit_tcp_checksum = false;
-  bool receive_checksum = false;       // verified on arrival
-  bool multi_segment = false;          // a frame may be sent from several pieces
 };
 
 class alignas(kCacheLine) DpdkPort final : public Driver {
@@ -88,8 +80,6 @@ class alignas(kCacheLine) DpdkPort final : public Driver {
   // Waits, and keeps trying to connect; the error says what is missing.
   Status wait_link(Nanoseconds timeout) noexcept;
 
-  const DpdkOffloads& offloads() const noexcept { return offloads_; }
-
   // For raw_bench, which measures the bare port: DPDK's number of it, and its pool.
   uint16_t port_id() const noexcept { return port_id_; }
   rte_mempool* pool() const noexcept { return pool_; }
@@ -106,11 +96,11 @@ class alignas(kCacheLine) DpdkPort final : public Driver {
   Status configure(Setup& setup);
   Status make_queues(Setup& setup);
   Status make_pools(Setup& setup);
-  Status make_external_pool(const std::string& driver);
+  Status make_external_pool(const std::string& driver, bool multi_segment);
   Status start(Setup& setup);
   void find_wait_descriptor(const Setup& setup) noexcept;
-  void read_offloads(uint64_t transmit, uint64_t receive) noexcept;
 
+  bool is_checked(const rte_mbuf& buffer) const noexcept;
   bool enter() noexcept;
   void leave() noexcept;
   uint32_t linearise(std::span<rte_mbuf*> buffers) noexcept;
@@ -133,6 +123,8 @@ class alignas(kCacheLine) DpdkPort final : public Driver {
   rte_mempool_cache* cache_ = nullptr;  // of pool_, for the thread that polled last
   unsigned lcore_ = 0;                  // EAL's number of that thread
   uint32_t room_ = 0;                   // bytes of a frame that fit into a buffer
+  bool checks_ = false;                 // the port looks at the checksums of what arrives
+  bool unfinished_ = false;             // and brings frames, of this host, whose checksum nobody has filled in: virtio's do
   Nanoseconds next_check_ = ~Nanoseconds{0};  // when to look after the link
 
   // Used rarely
@@ -144,7 +136,6 @@ class alignas(kCacheLine) DpdkPort final : public Driver {
   uint64_t external_in_flight_ = 0;
   rte_mempool* external_pool_ = nullptr;
   DriverCapabilities capabilities_;
-  DpdkOffloads offloads_;
   // With the port's other queues.
   std::shared_ptr<Opened> opened_;  // tidy: allow shared_ptr because set-up and end alone touch it
   uint32_t queues_ = 1;             // of the port

@@ -61,6 +61,24 @@ bool is_begun(const FrameBytes& frame, const TransmitOffload& offload, const ip:
 
 }  // namespace
 
+TEST_CASE("a port that fills in checksums but cuts nothing gets packets of its MTU, which are copied") {
+  for (const bool ipv4 : {true, false}) {
+    for (const uint8_t protocol : {Protocol::kTcp, Protocol::kUdp}) {
+      Segments t({.address = {2, 0, 0, 0, 0, 1}, .mtu = 1500, .external_payload = true, .checksums = true});
+      t.meet();
+      REQUIRE(t.send(t.e, {.segment_size = 1400}, make_packet(t.to_peer(ipv4, protocol), bytes(4000))));
+      REQUIRE(t.frames.size() == 3);
+      REQUIRE(t.wire.offloads.size() == 3);
+      CHECK(t.wire.external_frames == 0);
+      for (size_t i = 0; i < 3; ++i) {
+        CHECK(t.wire.offloads[i].segment_size == 0);
+        CHECK(t.wire.offloads[i].transport == (protocol == Protocol::kTcp ? Transport::tcp : Transport::udp));
+        CHECK(is_begun(t.frames[i], t.wire.offloads[i], t.own(ipv4), t.theirs(ipv4)));
+      }
+    }
+  }
+}
+
 TEST_CASE("a message that the port cuts is one frame, whose payload lies where the client has it") {
   for (const bool ipv4 : {true, false}) {
     for (const uint8_t protocol : {Protocol::kTcp, Protocol::kUdp}) {

@@ -336,8 +336,8 @@ IpPart::Step IpPart::compose(EndpointState& endpoint, Outgoing& out, const ip::I
   std::byte* const transport = frame->data + size;
   const uint32_t transport_at = size;
   size += segment_header(message, out.offset, length, transport);
-  const bool offload = message.fill_checksum && port.segments_max() != 0;
-  const bool may_lend = offload && length >= kLendMin && (endpoint.registered_ports >> port.number() & 1) != 0;
+  const bool offload = message.fill_checksum && port.fills_checksums();
+  const bool may_lend = offload && port.segments_max() != 0 && length >= kLendMin && (endpoint.registered_ports >> port.number() & 1) != 0;
   const std::span<Bytes> pieces = may_lend ? port.pieces().first(port.external_pieces()) : std::span<Bytes>();
   const uint32_t lent = may_lend ? out.lend_pieces(length, pieces) : 0;
   UNET_CHECK(lent != 0 || size + length <= send.port->mtu() + kEthernetBytes);

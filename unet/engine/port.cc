@@ -18,6 +18,7 @@ Port::Port(std::unique_ptr<Driver> driver, NiCounters& counters, PortPlace place
   put_fragment_ = fragment_payload(capabilities.mtu, true);
   external_payload_ = capabilities.external_payload;
   segments_max_ = external_payload_ ? capabilities.segments_max : 0;
+  fills_checksums_ = capabilities.checksums || segments_max_ != 0;
   udp_segments_ = capabilities.udp_segments;
   external_pieces_ = std::clamp(capabilities.external_pieces, 1u, kFragmentsMax);
   UNET_CHECK(put_fragment_ != 0);

@@ -47,6 +47,7 @@ class Port {
   // As the driver's capabilities say them.
   uint32_t external_pieces() const noexcept { return external_pieces_; }
   uint32_t segments_max() const noexcept { return segments_max_; }
+  bool fills_checksums() const noexcept { return fills_checksums_; }
   bool udp_segments() const noexcept { return udp_segments_; }
   uint32_t number() const noexcept { return place_.number; }
   bool link() const noexcept { return place_.link; }
@@ -106,6 +107,7 @@ class Port {
   bool external_payload_ = false;
   bool udp_segments_ = false;
   uint32_t segments_max_ = 0;
+  bool fills_checksums_ = false;
   uint32_t external_pieces_ = 1;
   const PortPlace place_;
   // frames_[begin_, end_) are composed, frames_[end_, have_) allocated: none is copied on its way.
