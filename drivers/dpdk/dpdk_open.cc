@@ -418,7 +418,7 @@ void DpdkPort::find_wait_descriptor(const Setup& setup) noexcept {
     rte_eth_dev_info info{};
     if (rte_eth_dev_info_get(port_id_, &info) != 0 || if_indextoname(info.if_index, name) == nullptr) return;
     for (int fd = 0; fd < kDescriptors; ++fd) {
-      if (is_tap_of(fd, name)) wait_descriptor_ = fd;  // the last opened is the queue's, the first only keeps the interface
+      if (is_tap_of(fd, name)) wait_descriptor_ = fd, tap_ = true;  // the last opened is the queue's, the first only keeps the interface
     }
   }
 }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <new>
 
+#include <poll.h>
+
 #include <rte_dev.h>
 #include <rte_ethdev.h>
 #include <rte_lcore.h>
@@ -241,7 +243,13 @@ void DpdkPort::poll(Nanoseconds now) noexcept {
   leave();
 }
 
-Nanoseconds DpdkPort::next_event() const noexcept { return link_was_up_ ? ~Nanoseconds{0} : next_check_; }
+Nanoseconds DpdkPort::next_event() const noexcept {
+  // net_tap looks at its descriptor only when a signal has told it to, which a thread may handle after the descriptor has woken the engine:
+  // what came would wait for the next frame.
+  pollfd waiting{.fd = wait_descriptor_, .events = POLLIN, .revents = 0};
+  if (tap_ && ::poll(&waiting, 1, 0) > 0) return 0;
+  return link_was_up_ ? ~Nanoseconds{0} : next_check_;
+}
 
 // The pool's cache of the thread that uses the port. A cache belongs to one thread, and so does a port at any time, so
 // that using the cache of the thread before is safe; only the port's own calls would not find it.

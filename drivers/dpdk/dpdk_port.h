@@ -142,6 +142,7 @@ class alignas(kCacheLine) DpdkPort final : public Driver {
   std::string device_;   // "net_memif0"
   std::string options_;  // what follows it
   int wait_descriptor_ = -1;
+  bool tap_ = false;      // with a descriptor to wait for
   bool memif_ = false;
   bool memif_client_ = false;
   bool memif_zero_copy_ = false;
