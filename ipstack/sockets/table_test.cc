@@ -225,8 +225,11 @@ TEST_CASE("TCP_INFO in the kernel's layout, as far as there is room") {
   from.timestamps = true;
   from.snd_wscale = 7;
   from.bytes_acked = 77;
+  from.fast_open_failure = tcp::FastOpenFailure::syn_repeated;
   tcp_info info{};
   CHECK(write_tcp_info(from, false, &info, sizeof info) == sizeof info);
+  CHECK(info.tcpi_max_pacing_rate == ~uint64_t{0});
+  CHECK(info.tcpi_fastopen_client_fail == 3);
   CHECK(info.tcpi_state == 8);
   CHECK(info.tcpi_rtt == 1500);
   CHECK(info.tcpi_rto == 200'000);
@@ -235,6 +238,9 @@ TEST_CASE("TCP_INFO in the kernel's layout, as far as there is room") {
   CHECK(info.tcpi_options == TCPI_OPT_TIMESTAMPS);
   CHECK(info.tcpi_snd_wscale == 7);
   CHECK(info.tcpi_bytes_acked == 77);
+  from.max_pacing_rate = 125'000;
+  CHECK(write_tcp_info(from, false, &info, sizeof info) == sizeof info);
+  CHECK(info.tcpi_max_pacing_rate == 125'000);
   std::array<std::byte, 9> part{};
   CHECK(write_tcp_info(from, true, part.data(), 8) == 8);
   CHECK(part[8] == std::byte{0});

@@ -56,6 +56,7 @@ socklen_t write_tcp_info(const tcp::Info& from, bool ipv6, void* into, socklen_t
   info.tcpi_snd_wscale = from.snd_wscale & 15;
   info.tcpi_rcv_wscale = from.rcv_wscale & 15;
   info.tcpi_delivery_rate_app_limited = from.delivery_rate_app_limited ? 1 : 0;
+  info.tcpi_fastopen_client_fail = static_cast<uint8_t>(from.fast_open_failure) & 3;
   info.tcpi_rto = us(from.rto);
   info.tcpi_ato = us(from.ato);
   info.tcpi_snd_mss = from.snd_mss;
@@ -79,7 +80,7 @@ socklen_t write_tcp_info(const tcp::Info& from, bool ipv6, void* into, socklen_t
   info.tcpi_rcv_space = from.rcv_space;
   info.tcpi_total_retrans = from.total_retrans;
   info.tcpi_pacing_rate = from.pacing_rate == 0 ? ~uint64_t{0} : from.pacing_rate;
-  info.tcpi_max_pacing_rate = ~uint64_t{0};
+  info.tcpi_max_pacing_rate = from.max_pacing_rate == 0 ? ~uint64_t{0} : from.max_pacing_rate;
   info.tcpi_bytes_acked = from.bytes_acked;
   info.tcpi_bytes_received = from.bytes_received;
   info.tcpi_segs_out = from.segs_out;

@@ -377,6 +377,7 @@ class Connection {
   bool syn_due_ : 1 = false;
   bool fast_open_ : 1 = false;        // of a SYN that leaves: with its option; of one that came: with a cookie of ours
   bool syn_data_acked_ : 1 = false;
+  FastOpenFailure fast_open_failure_ : 2 = FastOpenFailure::none;
   bool syn_sent_ : 1 = false, syn_resent_ : 1 = false;
   bool persisting_ : 1 = false;       // rto_at_ is that of a probe of a closed window
   bool probe_due_ : 1 = false, tail_probe_due_ : 1 = false, keep_alive_due_ : 1 = false;

@@ -53,6 +53,7 @@ void Connection::fast_open(Bytes cookie, uint16_t mss) noexcept {
   if (state_ != State::syn_sent || syn_sent_) return;
   keep_cookie(cookie);
   fast_open_ = cookie_ != kNoChunk;
+  fast_open_failure_ = cookie.empty() ? FastOpenFailure::no_cookie : FastOpenFailure::none;
   syn_data_ = !fast_open_ || cookie.empty() ? uint16_t{0} : std::min(mss == 0 ? options_->default_mss : mss, options_->mss);
 }
 
@@ -69,6 +70,7 @@ void Connection::take_syn_acknowledgement(Sequence ack) noexcept {
   told_.bytes_acked += taken;
   told_.bytes_retrans += syn_data() - taken;
   syn_data_acked_ = taken != 0;
+  if (taken < syn_data()) fast_open_failure_ = syn_resent_ ? FastOpenFailure::syn_repeated : FastOpenFailure::data_not_taken;
   snd_una_ = snd_nxt_ = ack;
 }
 

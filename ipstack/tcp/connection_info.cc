@@ -79,6 +79,7 @@ Info Connection::info(Nanoseconds now) const noexcept {
   info.ecn = ecn_;
   info.ecn_seen = ecn_seen_;
   info.syn_data = syn_data_acked_;
+  info.fast_open_failure = fast_open_failure_;
   info.snd_wscale = peer_scale_;
   info.rcv_wscale = scales_ ? our_scale_ : uint8_t{0};
   info.rto = rtt_.rto(*options_);
@@ -98,6 +99,7 @@ Info Connection::info(Nanoseconds now) const noexcept {
   info.rcv_space = received_.next() - received_.readable() - read_begin_;
   info.rcv_rtt = Nanoseconds{trip_} << kTickShift;
   info.pacing_rate = pacing_rate();
+  info.max_pacing_rate = options_->max_pacing_rate;
   info.rtt = rtt_.smooth();
   info.rttvar = rtt_.variation();
   info.min_rtt = rtt_.least();

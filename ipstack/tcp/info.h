@@ -18,6 +18,9 @@ enum class CongestionState : uint8_t {
   loss,      // nothing had come back for a time-out
 };
 
+// Why data did not go with a SYN that was to have some, as Linux numbers it.
+enum class FastOpenFailure : uint8_t { none, no_cookie, data_not_taken, syn_repeated };
+
 // What keeps a sender that has something to send, or on its way, from sending more.
 enum class Limit : uint8_t {
   idle,            // nothing: it has nothing
@@ -35,6 +38,7 @@ struct Info {
   uint8_t backoff = 0;
   bool timestamps = false, sack = false, window_scaling = false, ecn = false, ecn_seen = false;
   bool syn_data = false;         // the peer has taken data of our SYN
+  FastOpenFailure fast_open_failure = FastOpenFailure::none;
   uint8_t snd_wscale = 0, rcv_wscale = 0;
   bool delivery_rate_app_limited = false;
   Nanoseconds rto = 0, ato = 0;
@@ -53,6 +57,7 @@ struct Info {
   uint32_t segs_out = 0, segs_in = 0, data_segs_in = 0, data_segs_out = 0;
   uint32_t notsent_bytes = 0;
   uint64_t pacing_rate = 0;      // bytes per second; 0: not paced
+  uint64_t max_pacing_rate = 0;  // what it was told to have; 0: any
   uint64_t delivery_rate = 0;    // bytes per second
   Algorithm congestion = Algorithm::cubic;  // what is at work
   // What Linux's tcp_bbr_info tells of BBR: bytes per second, and gains; and in which of its states it is.
