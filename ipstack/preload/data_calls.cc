@@ -123,7 +123,7 @@ UNET_PRELOAD ssize_t recvfrom(int fd, void* data, size_t length, int flags, sock
 
 UNET_PRELOAD ssize_t recvmsg(int fd, msghdr* message, int flags) {
   return choose_to_receive(
-      fd, flags, [&](File& file) { return receive_message(file, *message, flags); },
+      fd, flags, [&](File& file) { return is_nowhere(message) ? -EFAULT : receive_message(file, *message, flags); },
       [&] {
         const ssize_t got = real().recvmsg(fd, message, flags);
         if (got >= 0) take_sockets(*message, (flags & MSG_PEEK) != 0);
@@ -143,7 +143,7 @@ UNET_PRELOAD int recvmmsg(int fd, mmsghdr* messages, unsigned count, int flags, 
         int64_t last = 0;
         while (got < count) {
           const int how = (flags & ~MSG_WAITFORONE) | (got != 0 && (flags & MSG_WAITFORONE) != 0 ? MSG_DONTWAIT : 0);
-          last = receive_message(file, messages[got].msg_hdr, how);
+          last = is_nowhere(messages + got) ? -EFAULT : receive_message(file, messages[got].msg_hdr, how);
           if (last < 0) break;
           messages[got++].msg_len = static_cast<unsigned>(last);
           if (host.now() >= until) break;
@@ -191,7 +191,7 @@ UNET_PRELOAD ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   const auto* const to = is_nowhere(message) ? nullptr : static_cast<const sockaddr*>(message->msg_name);
   if (const int wrong = to == nullptr ? 0 : place_sender(fd, flags, to, name_length(*message)); wrong < 0) return answer(wrong);
   return choose(
-      fd, [&](File& file) { return send_message(file, *message, flags); },
+      fd, [&](File& file) { return is_nowhere(message) ? -EFAULT : send_message(file, *message, flags); },
       [&] {
         if (!is_nowhere(message) && passes_ours(*message)) return pass_sockets(fd, *message, flags);
         return real().sendmsg(fd, message, flags);
@@ -209,7 +209,7 @@ UNET_PRELOAD int sendmmsg(int fd, mmsghdr* messages, unsigned count, int flags) 
         unsigned sent = 0;
         int64_t last = 0;
         for (; sent < std::min(count, static_cast<unsigned>(kIovecsMax)); ++sent) {
-          last = send_message(file, messages[sent].msg_hdr, flags);
+          last = is_nowhere(messages + sent) ? -EFAULT : send_message(file, messages[sent].msg_hdr, flags);
           if (last < 0) break;
           messages[sent].msg_len = static_cast<unsigned>(last);
         }

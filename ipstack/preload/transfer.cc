@@ -320,7 +320,6 @@ static int64_t receive_datagram_message(File& file, msghdr& message, int flags) 
 }
 
 int64_t receive_message(File& file, msghdr& message, int flags) {
-  if (is_nowhere(&message)) return -EFAULT;
   if (const int64_t wrong = check(message); wrong < 0) return wrong;
   message.msg_flags = 0;
   if (file.is_ours() && (flags & MSG_ERRQUEUE) != 0) {
@@ -350,7 +349,6 @@ static int64_t send_marked(File& file, const msghdr& message, Bytes data, int fl
 }
 
 int64_t send_message(File& file, const msghdr& message, int flags) {
-  if (is_nowhere(&message)) return -EFAULT;
   if (const int64_t wrong = check(message); wrong < 0) return wrong;
   const bool marked = message.msg_controllen != 0 && !file.is_stream();
   Stack::Sending none;

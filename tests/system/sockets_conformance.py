@@ -2,7 +2,7 @@
 # sockets_conformance.py - the cases of tests/conformance on the kernel's sockets and, by unet-sockets, on ours: they have to say the same.
 #
 # Usage: sockets_conformance.py UNETD CONFORMANCE KNOWN_DIFFERENCES [UNET_SOCKETS]   ($UNET_SOCKETS, too)
-#            [--repeat N] [--jobs N] [--show] [--case NAME]... [--without FILE]
+#            [--repeat N] [--jobs N] [--show] [--case NAME]... [--without FILE]...
 #            runs on the kernel, runs at once; print what the kernel says; these cases only, or all but those that the file names
 #
 # 77: no root, no network namespaces, or no unet-sockets: then the kernel's runs are compared with one another, which have to say the same.
@@ -123,8 +123,6 @@ class Ours:
 
 def names_in(path):
     """What a file names, a line each."""
-    if path is None:
-        return set()
     with open(path, encoding="utf-8") as file:
         names = {line.strip() for line in file if not line.startswith("#")}
     return names
@@ -201,7 +199,8 @@ def options_of_call():
     parser.add_argument("--jobs", type=int, default=4, help="runs at once (default: 4)")
     parser.add_argument("--show", action="store_true", help="print what the kernel says")
     parser.add_argument("--case", action="append", help="this one only; may be given several times")
-    parser.add_argument("--without", help="a file of cases that are left out, a name in each line")
+    parser.add_argument("--without", action="append", default=[],
+                        help="a file of cases that are left out, a name in each line; may be given several times")
     return parser.parse_args()
 
 
@@ -211,7 +210,8 @@ def main():
         print("skipped: needs root and network namespaces")
         return 77
     cases = cases_of(options.conformance)
-    names = options.case or [name for name in cases if name not in names_in(options.without)]
+    left_out = set().union(*map(names_in, options.without))
+    names = options.case or [name for name in cases if name not in left_out]
     with_peer = [name for name in names if name.startswith("peer_")]
     there = bool(options.unet_sockets) and os.path.exists(options.unet_sockets)
     ours = Ours(options.unetd, os.path.abspath(options.unet_sockets), options.conformance)
