@@ -7,17 +7,37 @@
 namespace unet::sockets {
 namespace {
 
-// A cookie is the initial sequence number: 24 bits of hash, 5 of time, 3 of the peer's MSS. Nothing is kept of who gets one; what else its
-// SYN said, window scale, SACK, timestamps, is not agreed upon then.
+// A cookie is the initial sequence number: 24 bits of hash, 5 of time, 3 of the peer's MSS. Nothing is kept of who gets one. What else its
+// SYN said is in the lowest bits of our timestamp, which the peer echoes, as Linux does it (net/ipv4/syncookies.c): 4 of its window scale,
+// one of SACK. They are not hashed: who lies there lies about itself. Without timestamps neither is agreed upon.
 constexpr std::array<uint16_t, 8> kCookieMss{216, 536, 1220, 1380, 1440, 1460, 4312, 8940};
 constexpr Nanoseconds kCookieTick = 64 * kSecond;
 constexpr uint32_t kCookieTicks = 2;  // for how many a cookie is good
+constexpr uint32_t kScaleBits = 15, kNoScale = kScaleBits, kSackBit = 16, kStampBits = kScaleBits | kSackBit;  // of a timestamp
 
 uint32_t cookie_of(const HashKey& key, const Address& local, const Address& remote, uint32_t sequence, uint64_t tick,
                    uint32_t mss) noexcept {
   const uint64_t more = uint64_t{sequence} << 32 | (tick & 0xFFFFFF) << 3 | mss;
   const auto hash = static_cast<uint32_t>(keyed_hash({key.first ^ 1, key.second}, local, remote, more));
   return hash << 8 | static_cast<uint32_t>(tick & 31) << 3 | mss;
+}
+
+// The newest timestamp that says it and is not ahead of the clock.
+uint32_t stamp_of(uint32_t clock, const ip::TcpOptions& syn) noexcept {
+  const bool scales = syn.window_scale != ip::TcpOptions::kNoScale;
+  const uint32_t scale = scales ? std::min<uint32_t>(syn.window_scale, kNoScale - 1) : kNoScale;
+  const uint32_t said = scale | (syn.sack_permitted ? kSackBit : 0);
+  const uint32_t stamp = (clock & ~kStampBits) | said;
+  return (clock & kStampBits) < said ? stamp - (kStampBits + 1) : stamp;
+}
+
+// Of a peer's SYN, what `own` agrees to and a cookie can keep. `said`: an echo of ours.
+ip::TcpOptions options_said(const tcp::Options& own, uint32_t said) noexcept {
+  ip::TcpOptions options;
+  const uint32_t scale = said & kScaleBits;
+  if (own.window_scaling && scale != kNoScale) options.window_scale = static_cast<uint8_t>(scale);
+  options.sack_permitted = own.sack && (said & kSackBit) != 0;
+  return options;
 }
 
 }  // namespace
@@ -158,7 +178,9 @@ void Stack::handle_syn(uint32_t listener, const Address& local, const Address& r
   const ListenerPart& part = *slab_[listener].listening;
   // RFC 9293, 3.10.7.2 leaves it open: the peer tries again, when accept() may have been called.
   if (part.ready.size() >= part.backlog) return void(++counters_.listen_overflow);
-  if (embryos_ >= options_.half_open_max || part.embryos >= std::max(part.backlog, 16u)) return send_cookie(local, remote, segment);
+  if (embryos_ >= options_.half_open_max || part.embryos >= std::max(part.backlog, 16u)) {
+    return send_cookie(*slab_[listener].tcp.options, local, remote, segment);
+  }
   const uint32_t index = make_embryo(listener, local, remote);
   if (index == kNone) return void(++counters_.listen_overflow);
   slab_[index].tcp.connection->listen(initial_sequence(local, remote, begin), timestamp_offset(local, remote));
@@ -182,7 +204,7 @@ void Stack::embryo_changed(uint32_t index) {
   note(parent, true);
 }
 
-void Stack::send_cookie(const Address& local, const Address& remote, const ip::TcpView& segment) {
+void Stack::send_cookie(const tcp::Options& own, const Address& local, const Address& remote, const ip::TcpView& segment) {
   const uint16_t asked = segment.options.mss != 0 ? segment.options.mss : (local.host.is_ipv4() ? uint16_t{536} : uint16_t{1220});
   uint32_t mss = 0;
   while (mss + 1 < kCookieMss.size() && kCookieMss[mss + 1] <= asked) ++mss;
@@ -194,7 +216,15 @@ void Stack::send_cookie(const Address& local, const Address& remote, const ip::T
                    .acknowledgement = segment.sequence + 1,
                    .flags = ip::TcpFlags::kSyn | ip::TcpFlags::kAck,
                    .window = static_cast<uint16_t>(std::min(options_.tcp.receive_buffer, 0xFFFFu))};
-  answer.fields.options.mss = static_cast<uint16_t>(mtu_from(local.host) - header - sizeof(ip::TcpHeader));
+  ip::TcpOptions& options = answer.fields.options;
+  options.mss = static_cast<uint16_t>(mtu_from(local.host) - header - sizeof(ip::TcpHeader));
+  if (own.timestamps && segment.options.has_timestamps) {
+    options.has_timestamps = true;
+    options.timestamp = stamp_of(tcp::Connection::clock(timestamp_offset(local, remote), now_), segment.options);
+    options.timestamp_echo = segment.options.timestamp;
+    options.sack_permitted = own.sack && segment.options.sack_permitted;
+    if (own.window_scaling && segment.options.window_scale != ip::TcpOptions::kNoScale) options.window_scale = tcp::window_scale(own);
+  }
   cookie_at_ = now_;
   asked_place(local, remote) = flows_.hash(local, remote);
   ++counters_.cookies_sent;
@@ -252,13 +282,18 @@ bool Stack::take_cookie(uint32_t listener, const Address& local, const Address& 
   ++counters_.cookies_taken;
   // What was not kept is told again: the SYN, of which the SYN-ACK has left already.
   tcp::Connection& connection = *slab_[index].tcp.connection;
-  connection.listen({cookie});
+  connection.listen({cookie}, timestamp_offset(local, remote));
   ip::TcpView syn;
   syn.source_port = remote.port;
   syn.destination_port = local.port;
   syn.sequence = segment.sequence - 1;
   syn.flags = ip::TcpFlags::kSyn;
   syn.window = segment.window;
+  if (segment.options.has_timestamps) {
+    syn.options = options_said(*slab_[index].tcp.options, segment.options.timestamp_echo);
+    syn.options.has_timestamps = true;
+    syn.options.timestamp = segment.options.timestamp;
+  }
   syn.options.mss = kCookieMss[cookie & 7];
   connection.handle_segment(syn, now_);
   tcp::Segment sent;

@@ -11,17 +11,6 @@ using namespace unet::sockets::sim;
 
 namespace {
 
-// A segment from a stranger to 10.0.0.2.
-std::vector<std::byte> segment(const ip::TcpFields& fields, bool checked = false) {
-  std::vector<std::byte> made(sizeof(IpMessageHeader) + 20 + 20);
-  ip::emit_ip_header(made.data() + sizeof(IpMessageHeader),
-                     {.from = *ip::parse_ip("10.0.0.99"), .to = *ip::parse_ip("10.0.0.2"), .protocol = 6, .hop_limit = 64}, 20);
-  ip::emit_tcp(made.data() + sizeof(IpMessageHeader) + 20, fields);
-  const IpMessageHeader header{.flags = checked ? IpMessageFlags::kChecked : uint16_t{0}};
-  std::memcpy(made.data(), &header, sizeof header);
-  return made;
-}
-
 // Of the last segment that an application has sent.
 uint32_t last_sequence(const World::Port& port) {
   ip::IpView packet;
@@ -254,104 +243,6 @@ TEST_CASE("a listener that ends resets those that wait, and its backlog is a lim
   CHECK(a.connect(again, at("10.0.0.2", 80)) == -EINPROGRESS);
   two.world.run(two.world.now + kSecond);
   CHECK(a.option(again, Stack::Option::error) == ECONNREFUSED);
-}
-
-TEST_CASE("a flood of SYNs gets cookies, and who answers one is connected") {
-  StackOptions options;
-  options.half_open_max = 4;
-  Two two;
-  Application c(two.world, two.there, options);
-  const int listener = two.listen(c, at("10.0.0.2", 90), 100);
-  // Four that never answer: their addresses are nobody's.
-  for (uint16_t i = 0; i < 4; ++i) {
-    two.world.inject(segment({.source_port = static_cast<uint16_t>(1000 + i), .destination_port = 90, .sequence = {i},
-                              .flags = ip::TcpFlags::kSyn, .window = 1000}));
-  }
-  two.world.run(two.world.now + kMillisecond);
-  CHECK(c.stack->sockets() == 5);
-  Stack& a = *two.a.stack;
-  const int client = a.socket(Type::stream, false);
-  REQUIRE(a.connect(client, at("10.0.0.2", 90)) == -EINPROGRESS);
-  two.world.run(two.world.now + kMillisecond);
-  CHECK(c.stack->counters().cookies_sent == 1);
-  CHECK(c.stack->counters().cookies_taken == 1);
-  const int server = c.stack->accept(listener);
-  REQUIRE(server >= 0);
-  const auto data = pattern(50'000);
-  CHECK(a.send(client, data) == 50'000);
-  two.world.run(two.world.now + kSecond);
-  CHECK(receive(*c.stack, server) == data);
-  two.world.run(two.world.now + 1000 * kSecond);
-  CHECK(c.stack->sockets() == 2);  // the four are given up
-
-  // A guess is answered by a reset.
-  two.world.inject(segment({.source_port = 5, .destination_port = 90, .sequence = {5}, .acknowledgement = {77},
-                            .flags = ip::TcpFlags::kAck, .window = 1000}));
-  two.world.run(two.world.now + kMillisecond);
-  CHECK(c.stack->sockets() == 2);
-}
-
-TEST_CASE("who answers a cookie is connected though what he said first is lost") {
-  StackOptions options;
-  options.half_open_max = 0;
-  Two two;
-  Application c(two.world, two.there, options);
-  const int listener = two.listen(c, at("10.0.0.2", 90), 100);
-  Stack& a = *two.a.stack;
-  const int client = a.socket(Type::stream, false);
-  REQUIRE(a.set_option(client, Stack::Option::no_delay, 1) == 0);
-  REQUIRE(a.connect(client, at("10.0.0.2", 90)) == -EINPROGRESS);
-  two.world.run(two.world.now + two.world.delay);
-  REQUIRE(c.stack->counters().cookies_sent == 1);
-  two.world.loss = 1;
-  two.world.run(two.world.now + two.world.delay);
-  const auto data = pattern(20);
-  REQUIRE(a.send(client, Bytes(data).first(10)) == 10);
-  two.world.run(two.world.now + kMillisecond);
-  two.world.loss = 0;
-  REQUIRE(a.send(client, Bytes(data).subspan(10)) == 10);
-  two.world.run(two.world.now + kSecond);
-  CHECK(c.stack->counters().cookies_bad != 0);
-  CHECK(c.stack->counters().cookies_taken == 1);
-  const int server = c.stack->accept(listener);
-  REQUIRE(server >= 0);
-  CHECK(receive(*c.stack, server) == data);
-}
-
-TEST_CASE("who was sent a cookie is connected by it, though a further SYN has found room since") {
-  const bool timestamps = GENERATE(false, true);  // of a cookie's connection none are agreed upon
-  StackOptions options;
-  options.half_open_max = 1;
-  options.tcp.timestamps = timestamps;
-  Two two;
-  Application c(two.world, two.there, options);
-  const int listener = two.listen(c, at("10.0.0.2", 90), 100);
-  const ip::TcpFields silent{.source_port = 1000, .destination_port = 90, .sequence = {7}, .flags = ip::TcpFlags::kSyn, .window = 1000};
-  two.world.inject(segment(silent));
-  two.world.run(two.world.now + kMillisecond);
-  Stack& a = *two.a.stack;
-  const int client = a.socket(Type::stream, false);
-  REQUIRE(a.connect(client, at("10.0.0.2", 90)) == -EINPROGRESS);
-  const auto syn = two.a.port.last;
-  two.world.run(two.world.now + two.world.delay);
-  REQUIRE(c.stack->counters().cookies_sent == 1);
-  ip::TcpFields reset = silent;
-  reset.sequence = {8};
-  reset.flags = ip::TcpFlags::kRst;
-  two.world.inject(segment(reset));
-  two.world.run(two.world.now);
-  two.world.inject(syn);
-  two.world.run(two.world.now);
-  REQUIRE(c.stack->sockets() == 2);  // the SYN has its embryo
-  two.world.run(two.world.now + kSecond);
-  CHECK(c.stack->counters().cookies_taken == 1);
-  const int server = c.stack->accept(listener);
-  REQUIRE(server >= 0);
-  const auto data = pattern(50'000);
-  CHECK(a.send(client, data) == 50'000);
-  two.world.run(two.world.now + kSecond);
-  CHECK(receive(*c.stack, server) == data);
-  CHECK(c.stack->sockets() == 2);
 }
 
 TEST_CASE("nothing is lost when the network has no room") {

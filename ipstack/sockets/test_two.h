@@ -39,4 +39,15 @@ struct Two {
   std::pair<int, int> connect(const Address& address) { return connect(a, b, address); }
 };
 
+// A segment from a stranger to 10.0.0.2.
+inline std::vector<std::byte> segment(const ip::TcpFields& fields, bool checked = false) {
+  std::vector<std::byte> made(sizeof(IpMessageHeader) + 20 + 20);
+  ip::emit_ip_header(made.data() + sizeof(IpMessageHeader),
+                     {.from = *ip::parse_ip("10.0.0.99"), .to = *ip::parse_ip("10.0.0.2"), .protocol = 6, .hop_limit = 64}, 20);
+  ip::emit_tcp(made.data() + sizeof(IpMessageHeader) + 20, fields);
+  const IpMessageHeader header{.flags = checked ? IpMessageFlags::kChecked : uint16_t{0}};
+  std::memcpy(made.data(), &header, sizeof header);
+  return made;
+}
+
 }  // namespace unet::sockets::sim

@@ -14,8 +14,7 @@ Connection::Connection(const Options& options, const Resources& resources, uint1
   UNET_CHECK(options.receive_buffer_max < 1u << 30 && options.send_buffer_max < 1u << 30);
   UNET_CHECK(options.ack_delay <= 500 * kMillisecond && options.keep_alive_interval != 0);  // RFC 9293, 3.8.6.3, MUST-40
   receive_limit_ = options.receive_buffer;
-  const uint32_t most = std::max(options.receive_buffer, options.receive_buffer_max);
-  while (our_scale_ < 14 && most >> our_scale_ > 0xFFFF && options.receive_buffer >> (our_scale_ + 1) != 0) ++our_scale_;
+  our_scale_ = window_scale(options);
 }
 
 Connection::~Connection() {

@@ -95,6 +95,8 @@ class Connection {
   // Waits for a SYN. As `iss` depends on who sends it, owners call this when one has come, just before handle_segment().
   // What ends it before it is established, a reset or another SYN, ends it for good: RFC 9293's return to LISTEN is the owner's next one.
   Error listen(Sequence iss, uint32_t timestamp_offset = 0) noexcept;
+  // The clock of a connection's timestamps.
+  static uint32_t clock(uint32_t timestamp_offset, Nanoseconds now) noexcept { return timestamp_offset + milliseconds(now); }
   // Fast open (RFC 7413), between connect() and the first poll_segment(): the SYN asks for a cookie, or has this one of 4 to 16 bytes, and
   // as much data as has been given to send() by then, by the MSS that the peer announced last time (0: default_mss). A SYN that is sent
   // again has neither. The peer's cookie is in the SYN,ACK that moves state() to ESTABLISHED; cookies are the owner's to keep.
@@ -228,7 +230,7 @@ class Connection {
   }
   bool fin_acknowledged() const noexcept { return fin_sent_ && snd_una_ == snd_nxt_; }
   static uint32_t milliseconds(Nanoseconds now) noexcept { return static_cast<uint32_t>(now / kMillisecond); }
-  uint32_t clock(Nanoseconds now) const noexcept { return timestamp_offset_ + milliseconds(now); }
+  uint32_t clock(Nanoseconds now) const noexcept { return clock(timestamp_offset_, now); }
 
   // connection_handshake.cc
   void handle_listen(const ip::TcpView& segment, Nanoseconds now) noexcept;

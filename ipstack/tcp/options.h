@@ -1,6 +1,7 @@
 // options.h - what the owner of connections chooses for them; one set serves any number. Used by Connection.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "unet/base/time.h"
@@ -60,5 +61,13 @@ struct Options {
 
   bool operator==(const Options&) const = default;
 };
+
+// The shift of windows that is announced, so that the largest buffer can be (RFC 7323, 2.3), and not more than the first one has bits for.
+inline uint8_t window_scale(const Options& options) noexcept {
+  const uint32_t most = std::max(options.receive_buffer, options.receive_buffer_max);
+  uint8_t shift = 0;
+  while (shift < 14 && most >> shift > 0xFFFF && options.receive_buffer >> (shift + 1) != 0) ++shift;
+  return shift;
+}
 
 }  // namespace unet::tcp

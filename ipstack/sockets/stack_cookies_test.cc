@@ -1,0 +1,122 @@
+// stack_cookies_test.cc - SYN cookies: who answers one is connected, with the options that both have, whatever else comes meanwhile.
+#include <cerrno>
+#include <catch2/catch.hpp>
+
+#include "ipstack/sockets/test_two.h"
+
+namespace unet::sockets::stack_cookies_test {
+
+using namespace unet::sockets::sim;
+
+TEST_CASE("a flood of SYNs gets cookies, and who answers one is connected") {
+  const bool stamps = GENERATE(true, false), sack = GENERATE(true, false), scales = GENERATE(true, false);
+  StackOptions options;
+  options.half_open_max = 4;
+  options.tcp.timestamps = stamps;
+  options.tcp.sack = sack;
+  options.tcp.window_scaling = scales;
+  Two two;
+  Application c(two.world, two.there, options);
+  const int listener = two.listen(c, at("10.0.0.2", 90), 100);
+  // Four that never answer: their addresses are nobody's.
+  for (uint16_t i = 0; i < 4; ++i) {
+    two.world.inject(segment({.source_port = static_cast<uint16_t>(1000 + i), .destination_port = 90, .sequence = {i},
+                              .flags = ip::TcpFlags::kSyn, .window = 1000}));
+  }
+  two.world.run(two.world.now + kMillisecond);
+  CHECK(c.stack->sockets() == 5);
+  Stack& a = *two.a.stack;
+  const int client = a.socket(Type::stream, false);
+  REQUIRE(a.connect(client, at("10.0.0.2", 90)) == -EINPROGRESS);
+  two.world.run(two.world.now + kMillisecond);
+  CHECK(c.stack->counters().cookies_sent == 1);
+  CHECK(c.stack->counters().cookies_taken == 1);
+  const int server = c.stack->accept(listener);
+  REQUIRE(server >= 0);
+  // With timestamps all that both can do is agreed upon, and alike.
+  const tcp::Info ours = c.stack->connection(server)->info(two.world.now), theirs = a.connection(client)->info(two.world.now);
+  CHECK(ours.timestamps == stamps);
+  CHECK(ours.sack == (stamps && sack));
+  CHECK(ours.window_scaling == (stamps && scales));
+  CHECK((ours.rcv_wscale != 0) == ours.window_scaling);
+  for (const auto what : {&tcp::Info::timestamps, &tcp::Info::sack, &tcp::Info::window_scaling}) CHECK(ours.*what == theirs.*what);
+  CHECK(ours.rcv_wscale == theirs.snd_wscale);
+  CHECK(ours.snd_wscale == theirs.rcv_wscale);
+  const auto data = pattern(50'000);
+  CHECK(a.send(client, data) == 50'000);
+  two.world.run(two.world.now + kSecond);
+  CHECK(receive(*c.stack, server) == data);
+  two.world.run(two.world.now + 1000 * kSecond);
+  CHECK(c.stack->sockets() == 2);  // the four are given up
+
+  // A guess is answered by a reset.
+  two.world.inject(segment({.source_port = 5, .destination_port = 90, .sequence = {5}, .acknowledgement = {77},
+                            .flags = ip::TcpFlags::kAck, .window = 1000}));
+  two.world.run(two.world.now + kMillisecond);
+  CHECK(c.stack->sockets() == 2);
+}
+
+TEST_CASE("who answers a cookie is connected though what he said first is lost") {
+  StackOptions options;
+  options.half_open_max = 0;
+  Two two;
+  Application c(two.world, two.there, options);
+  const int listener = two.listen(c, at("10.0.0.2", 90), 100);
+  Stack& a = *two.a.stack;
+  const int client = a.socket(Type::stream, false);
+  REQUIRE(a.set_option(client, Stack::Option::no_delay, 1) == 0);
+  REQUIRE(a.connect(client, at("10.0.0.2", 90)) == -EINPROGRESS);
+  two.world.run(two.world.now + two.world.delay);
+  REQUIRE(c.stack->counters().cookies_sent == 1);
+  two.world.loss = 1;
+  two.world.run(two.world.now + two.world.delay);
+  const auto data = pattern(20);
+  REQUIRE(a.send(client, Bytes(data).first(10)) == 10);
+  two.world.run(two.world.now + kMillisecond);
+  two.world.loss = 0;
+  REQUIRE(a.send(client, Bytes(data).subspan(10)) == 10);
+  two.world.run(two.world.now + kSecond);
+  CHECK(c.stack->counters().cookies_bad != 0);
+  CHECK(c.stack->counters().cookies_taken == 1);
+  const int server = c.stack->accept(listener);
+  REQUIRE(server >= 0);
+  CHECK(receive(*c.stack, server) == data);
+}
+
+TEST_CASE("who was sent a cookie is connected by it, though a further SYN has found room since") {
+  const bool timestamps = GENERATE(false, true);
+  StackOptions options;
+  options.half_open_max = 1;
+  options.tcp.timestamps = timestamps;
+  Two two;
+  Application c(two.world, two.there, options);
+  const int listener = two.listen(c, at("10.0.0.2", 90), 100);
+  const ip::TcpFields silent{.source_port = 1000, .destination_port = 90, .sequence = {7}, .flags = ip::TcpFlags::kSyn, .window = 1000};
+  two.world.inject(segment(silent));
+  two.world.run(two.world.now + kMillisecond);
+  Stack& a = *two.a.stack;
+  const int client = a.socket(Type::stream, false);
+  REQUIRE(a.connect(client, at("10.0.0.2", 90)) == -EINPROGRESS);
+  const auto syn = two.a.port.last;
+  two.world.run(two.world.now + two.world.delay);
+  REQUIRE(c.stack->counters().cookies_sent == 1);
+  ip::TcpFields reset = silent;
+  reset.sequence = {8};
+  reset.flags = ip::TcpFlags::kRst;
+  two.world.inject(segment(reset));
+  two.world.run(two.world.now);
+  two.world.inject(syn);
+  two.world.run(two.world.now);
+  REQUIRE(c.stack->sockets() == 2);  // the SYN has its embryo
+  two.world.run(two.world.now + kSecond);
+  CHECK(c.stack->counters().cookies_taken == 1);
+  const int server = c.stack->accept(listener);
+  REQUIRE(server >= 0);
+  const auto data = pattern(50'000);
+  CHECK(a.send(client, data) == 50'000);
+  two.world.run(two.world.now + kSecond);
+  CHECK(receive(*c.stack, server) == data);
+  CHECK(c.stack->sockets() == 2);
+}
+
+}  // namespace unet::sockets::stack_cookies_test
