@@ -365,6 +365,42 @@ def threats(source, sources):
                 yield number, "threats", missing
 
 
+TEST_PREFIX = re.compile(r"'prefix': '(\w*)'|\btest\('(\w*)' \+ name\b|\btest\((name)\b")
+TEST_NAME = re.compile(r"\btest\('([\w-]+)',")
+SCRIPTS = re.compile(r"scripts `[^`]+`(?:, `[^`]+`)*")
+
+
+def meson_tests(sources):
+    """The names of tests that meson.build files say: in full, or as the prefix of a directory or loop and a word of the same file."""
+    names = set()
+    for source in sources:
+        if not source.path.endswith("meson.build"):
+            continue
+        text = "\n".join(source.lines)
+        names.update(TEST_NAME.findall(text))
+        for in_table, in_loop, _ in TEST_PREFIX.findall(text):
+            names.update((in_table or in_loop) + word.replace("/", "_") for word in re.findall(r"'([\w/-]+)'", text))
+    return names
+
+
+def rfc_tests(root, source, sources):
+    """The tests that the table of RFCs in docs/TCPIP.md names are there, and so is each script or directory of them that it names."""
+    if not source.path.endswith("TCPIP.md"):
+        return
+    tests, files = meson_tests(sources), {each.path for each in sources}
+    counts = False
+    for number, line in enumerate(source.lines, 1):
+        for script in re.findall(r"`([^`]+)`", " ".join(SCRIPTS.findall(line))):
+            if not any(any((root / "ipstack/tcp/scripts").glob(script + ending)) for ending in ("", ".tcp")):
+                yield number, "rfc-test", f"there are no scripts `{script}`"
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("|") else []
+        counts = bool(cells) and (counts or cells[-1] == "test")
+        for name in re.findall(r"`([^`]+)`", SCRIPTS.sub("", cells[-1])) if counts else []:
+            is_file = any(path == name or path.startswith(name + "/") or path.endswith("/" + name) for path in files)
+            if name not in tests and not is_file:
+                yield number, "rfc-test", f"there is no test `{name}`"
+
+
 FILE_RULES = [first_line, pragma_once, file_name, shape, namespace, banned_words, banned_text, atomic_order, includes]
 
 ALLOW = re.compile(r"(?://|#) tidy: allow (\S+) because \S")
@@ -382,6 +418,7 @@ def check_files(root, sources):
             if not (root / source.path).parent.joinpath(target).exists():
                 found.append((number, rule, f"the link leads nowhere: {target}"))
         found += threats(source, sources)
+        found += rfc_tests(root, source, sources)
         allow = ALLOW_IN_DOCUMENT if source.path.endswith(".md") else ALLOW
         allowed = {number: match.group(1) for number, line in enumerate(source.lines, 1)
                    if (match := allow.search(line)) and not source.path.startswith("tests/tidy/")}

@@ -128,6 +128,24 @@ class FileRules(Tree):
         self.write("docs/THREATS.md", "| a | b |\n|---|---|\n| no such table | `x_test` |\n")
         self.assertEqual(self.rules("docs/THREATS.md"), [])
 
+    def test_the_table_of_rfcs_names_tests_that_exist(self):
+        self.write("ipstack/meson.build", "unit_tests += {'ip': {'prefix': 'ip_', 'names': ['host', 'a/part']}}\ntest('tcp_pair', x)\n")
+        self.write("drivers/meson.build", "foreach name : ['pcap']\n  test('driver_' + name, x)\nendforeach\n")
+        self.write("tests/system/meson.build", "foreach name : ['whole-job']\n  test(name, x)\nendforeach\n")
+        self.write("tests/system/one.py", "")
+        self.write("ipstack/tcp/scripts/open/active.tcp", "")
+        head = "| RFC | what of it | test |\n|---|---|---|\n"
+        for good in ("`ip_host`, `ip_a_part`", "`tcp_pair` (so)", "`driver_pcap`, Linux (`one.py`)", "`whole-job`", "Linux (`tests/system`)", "",
+                     "scripts `open`, `open/active`; `ip_host`", "scripts `open/act*`"):
+            self.write("docs/TCPIP.md", f"{head}| 1 | `a` | {good} |\n\nscripts `open` and `b`\n\n| a | test of |\n|---|---|\n| x | `c` |\n")
+            self.assertEqual(self.rules("docs/TCPIP.md"), [], good)
+        for bad in ("`host`", "`ip_pcap`", "`two.py`", "`open`", "scripts `close`", "scripts `open/passive`", "scripts `open`, `ip_host`",
+                    "`one.p`"):
+            self.write("docs/TCPIP.md", f"{head}| 1 | `a` | {bad} |\n")
+            self.assertEqual(self.rules("docs/TCPIP.md"), ["rfc-test"], bad)
+        self.write("docs/TCPIP.md", "It is so (scripts `open/passive`).\n")
+        self.assertEqual(self.rules("docs/TCPIP.md"), ["rfc-test"])
+
     def test_build_directories_are_not_looked_at(self):
         self.write("build-x/ring.cc", "int\tx;")
         self.write(".git/ring.cc", "int\tx;")

@@ -198,7 +198,7 @@ TEST_CASE("ports that are chosen are free, and of the dynamic range while it has
     const Reply made = claim(a, a.id, {.protocol = kUdp, .ports = 900});
     if (code_of(made) != Errc::ok) break;
     const uint32_t first = made.claim_ip.port;
-    CHECK(first >= 32'768);
+    CHECK(first >= (i == 0 ? 49'152 : 32'768));
     CHECK((first >= 51'000 || first + 900 <= 50'000));
     for (uint32_t port = first; port < first + 900; ++port) REQUIRE(taken.insert(port).second);
   }
