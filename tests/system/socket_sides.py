@@ -1,5 +1,5 @@
 # socket_sides.py - two programs that make calls of sockets as they are told (sockets_script.cc), one of them or none on ipstack's, the
-# others on kernels behind a switch; for sockets_scenes.py and sockets_paths.py.
+# others on kernels behind a switch; for sockets_scenes.py, sockets_seldom.py and sockets_paths.py.
 import contextlib
 import os
 import subprocess
@@ -8,6 +8,7 @@ from daemon import WAIT, directory, require, run
 from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, Lines, give_kernel
 from spaces import HAS_IPV6, Host, Spaces, ip
 
+WIRE = "pcap:iface=eth0"
 OTHERS = {4: "10.86.0.3", 6: "fd00:86::3"}  # of a second kernel
 
 
@@ -65,7 +66,7 @@ class Stage:
 
 
 @contextlib.contextmanager
-def stage(unetd, script, wire="pcap:iface=eth0"):
+def stage(unetd, script, wire=WIRE):
     with directory() as d, Spaces("a", "b", "c", "s") as spaces:
         ip("-n", spaces["s"], "link", "add", "switch", "type", "bridge", "mcast_snooping", "0")
         result = Stage(spaces, d, script)

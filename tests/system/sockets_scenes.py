@@ -6,10 +6,11 @@
 import os
 import signal
 import sys
+import time
 
 from daemon import Failure, beside, main, require
 from ip_spaces import VERSIONS, looks_right
-from socket_sides import stage
+from socket_sides import WIRE, stage
 from spaces import can_be_made
 
 UNETD, SCRIPT = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
@@ -29,7 +30,7 @@ b: accept l s -> 0
 """
 
 # SIDE: COMMAND -> ANSWER, or another |ANSWER; `part` is any number. `begin` does not wait for the answer, which is that of `end`. `plug` and
-# `unplug` are of the cable between the sides.
+# `unplug` are of the cable between the sides; `pause`: what is under way arrives, or is lost.
 SCENES = {
     "the caller ends first": """
 a: send s 10 -> 10
@@ -458,6 +459,9 @@ class Play:
             if line in ("plug", "unplug"):
                 self.it.plug(self.cable, line == "plug")
                 continue
+            if line == "pause":
+                time.sleep(0.4)
+                continue
             side, _, rest = line.partition(": ")
             begins = rest.startswith("begin ")
             command, _, wanted = (rest.removeprefix("begin "), "", "") if begins else rest.rpartition(" -> ")
@@ -489,9 +493,9 @@ def casts(it):
     yield "a kernel calls a kernel", lambda: it.kernel("c"), it.kernel, "b"
 
 
-def play(scenes, cast=casts, near=False):
+def play(scenes, cast=casts, near=False, wire=WIRE):
     """`near`: without TCP, by a channel from one side to the other."""
-    with stage(UNETD, SCRIPT) as it:
+    with stage(UNETD, SCRIPT, wire) as it:
         wrong = []
         for who, first, second, cable in cast(it):
             with first() as a, second() as b:

@@ -11,7 +11,11 @@
 //   fast NAME ADDRESS PORT BYTES         sendto() with MSG_FASTOPEN
 //   drain NAME                           recv() to the end: `BYTES END`
 //   to NAME ADDRESS PORT BYTES           from NAME                   datagrams
+//   urgent NAME BYTES                    send(), whose last byte is kUrgent, with MSG_OOB
+//   beside NAME                          recv() with MSG_OOB: the byte's number
+//   mark NAME                            sockatmark()                byte NAME                  recv() of one byte: its number
 //   nonblock NAME                        set NAME OPTION VALUE       get NAME OPTION            (kOptions, linger, join)
+//   block NAME                           ecn NAME                    whether both have agreed upon it
 //   wait NAME EVENT...                   poll() until it has all of these: all that it has then, or `never`
 //   quick NAME                           a second for IN: all that it has then
 //   events NAME                          poll() without waiting
@@ -44,6 +48,7 @@ using Words = std::vector<std::string>;
 
 constexpr int kPatience = 60;  // seconds, of a call that blocks
 constexpr size_t kPart = 65536;
+constexpr std::byte kUrgent{'!'};  // beside the pattern
 
 struct Name {
   int value;
@@ -56,14 +61,14 @@ constexpr Name kErrors[] = {
     {EADDRINUSE, "EADDRINUSE"}, {EADDRNOTAVAIL, "EADDRNOTAVAIL"}, {EMSGSIZE, "EMSGSIZE"}, {EDESTADDRREQ, "EDESTADDRREQ"},
     {EBADF, "EBADF"}, {EOPNOTSUPP, "EOPNOTSUPP"}, {EAFNOSUPPORT, "EAFNOSUPPORT"}, {EACCES, "EACCES"}, {ENOBUFS, "ENOBUFS"},
     {ENOPROTOOPT, "ENOPROTOOPT"}, {EPROTO, "EPROTO"}, {ENODEV, "ENODEV"}, {ENETDOWN, "ENETDOWN"}};
-constexpr Name kEvents[] = {{POLLIN, "IN"}, {POLLOUT, "OUT"}, {POLLERR, "ERR"}, {POLLRDHUP, "RDHUP"}, {POLLHUP, "HUP"}};
+constexpr Name kEvents[] = {{POLLIN, "IN"}, {POLLPRI, "PRI"}, {POLLOUT, "OUT"}, {POLLERR, "ERR"}, {POLLRDHUP, "RDHUP"}, {POLLHUP, "HUP"}};
 struct Option {
   const char* text;
   int level, name;
 };
 constexpr Option kOptions[] = {
     {"accepts", SOL_SOCKET, SO_ACCEPTCONN}, {"error", SOL_SOCKET, SO_ERROR},
-    {"reuse", SOL_SOCKET, SO_REUSEADDR}, {"keepalive", SOL_SOCKET, SO_KEEPALIVE},
+    {"reuse", SOL_SOCKET, SO_REUSEADDR}, {"keepalive", SOL_SOCKET, SO_KEEPALIVE}, {"oobinline", SOL_SOCKET, SO_OOBINLINE},
     {"sndbuf", SOL_SOCKET, SO_SNDBUF}, {"rcvbuf", SOL_SOCKET, SO_RCVBUF},
     {"keepidle", IPPROTO_TCP, TCP_KEEPIDLE}, {"keepintvl", IPPROTO_TCP, TCP_KEEPINTVL}, {"keepcnt", IPPROTO_TCP, TCP_KEEPCNT},
     {"user_timeout", IPPROTO_TCP, TCP_USER_TIMEOUT}, {"nodelay", IPPROTO_TCP, TCP_NODELAY}, {"mss", IPPROTO_TCP, TCP_MAXSEG},
@@ -170,6 +175,9 @@ class Script {
       return made < 0 ? answer(made) : keep(word(2), made);
     }
     if (what == "send") return send(it, std::stoul(word(2)));
+    if (what == "urgent") return urge(it, std::stoul(word(2)));
+    if (what == "beside" || what == "byte") return one_byte(s, what == "beside" ? MSG_OOB : 0);
+    if (what == "mark") return at_mark(s);
     if (what == "recv") return receive(it, std::stoul(word(2)));
     if (what == "drain") return drain(it);
     if (what == "from") return datagram(it);
@@ -178,7 +186,8 @@ class Script {
       sockets_.erase(at);
       return answer(calls_.close(s));
     }
-    if (what == "nonblock") return answer(calls_.set_nonblocking(s, true));
+    if (what == "nonblock" || what == "block") return answer(calls_.set_nonblocking(s, what == "nonblock"));
+    if (what == "ecn") return agreed_upon(s, TCPI_OPT_ECN);
     if (what == "set") return set(s, word(2), word(3));
     if (what == "get") return get(s, word(2));
     if (what == "wait") return wait(s, {words.begin() + 2, words.end()});
@@ -225,6 +234,32 @@ class Script {
     const ssize_t sent = calls_.send(it.socket, data.data(), bytes, 0);
     if (sent > 0) it.sent += static_cast<uint64_t>(sent);
     return answer(sent);
+  }
+
+  std::string urge(One& it, size_t bytes) {
+    std::vector<std::byte> data(bytes, kUrgent);
+    for (size_t i = 0; i + 1 < bytes; ++i) data[i] = pattern(it.sent + i);
+    const ssize_t sent = calls_.send(it.socket, data.data(), bytes, MSG_OOB);
+    if (sent > 0) it.sent += static_cast<uint64_t>(sent) - 1;
+    return answer(sent);
+  }
+
+  std::string one_byte(int s, int flags) {
+    std::byte byte{};
+    const ssize_t got = calls_.recv(s, &byte, 1, flags);
+    return got != 1 ? answer(got) : std::to_string(std::to_integer<int>(byte));
+  }
+
+  std::string at_mark(int s) {
+    if constexpr (requires { calls_.stack(); }) return calls_.stack().is_at_urgent(s) ? "1" : "0";
+    return answer(::sockatmark(s));
+  }
+
+  std::string agreed_upon(int s, uint8_t option) {
+    tcp_info info{};
+    socklen_t length = sizeof info;
+    if (calls_.getsockopt(s, IPPROTO_TCP, TCP_INFO, &info, &length) < 0) return answer(-1);
+    return (info.tcpi_options & option) != 0 ? "1" : "0";
   }
 
   // Whether these are the stream's next.
@@ -301,7 +336,7 @@ class Script {
     return text.empty() ? "none" : text;
   }
 
-  int poll(int s, int timeout_ms, short wanted = POLLIN | POLLOUT | POLLRDHUP) {
+  int poll(int s, int timeout_ms, short wanted = POLLIN | POLLPRI | POLLOUT | POLLRDHUP) {
     pollfd each{.fd = s, .events = wanted, .revents = 0};
     return calls_.poll(&each, 1, timeout_ms) < 0 ? 0 : each.revents;
   }
