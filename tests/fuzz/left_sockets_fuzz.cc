@@ -1,0 +1,231 @@
+// left_sockets_fuzz.cc - what a process leaves in its tables of sockets, which it could write, as the service reads it and the engine goes
+// on with it: only connections of ports that the process had claimed are believed, whatever peers say then all of them end, and what is
+// sent is sound.
+//
+// Input: a byte of claims, then steps of one byte and arguments: a record in a table, raw bytes there, or how many it says it has; from the
+// step that ends the process on: segments of peers, time, or a network interface that takes over.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "ipstack/wire/ip.h"
+#include "tests/fuzz/fuzz_input.h"
+#include "unet/base/check.h"
+#include "unet/service/left_sockets.h"
+
+using namespace unet;
+
+namespace {
+
+constexpr uint64_t kOwner = 7;
+constexpr uint32_t kTables = 2, kPlaces = 16;  // which are written; more may be read
+constexpr Nanoseconds kLongest = 5 * 60 * kSecond;  // nothing is left for longer
+
+const std::array kAddresses{*ip::parse_address("10.0.0.1"), *ip::parse_address("10.0.0.2"), *ip::parse_address("fd00::1"),
+                            *ip::parse_address("fd00::2"), *ip::parse_address("239.1.2.3"), *ip::parse_address("127.0.0.1"),
+                            *ip::parse_address("ff05::1"), ip::IpAddress{}};
+
+struct Claims {
+  std::vector<IpClaim> all;
+  explicit Claims(uint8_t choice) {
+    all.push_back({.protocol = ip::Protocol::kTcp, .port = 80, .ports = static_cast<uint16_t>((choice & 1) != 0 ? 3 : 1)});
+    if ((choice & 2) != 0) all.push_back({.protocol = ip::Protocol::kTcp, .local = kAddresses[0], .port = 90});
+    if ((choice & 4) != 0) {
+      all.push_back({.protocol = ip::Protocol::kTcp, .port = 65'535, .remote = kAddresses[(choice & 8) != 0 ? 1 : 3], .remote_port = 4});
+    }
+    if ((choice & 16) != 0) all.push_back({.protocol = ip::Protocol::kUdp, .port = 70, .ports = 30});
+  }
+  bool has(const engine::LeftConnection& left) const {
+    return std::any_of(all.begin(), all.end(), [&](const IpClaim& each) {
+      return each.protocol == ip::Protocol::kTcp && left.local_port >= each.port && left.local_port < each.port + each.ports &&
+             (each.local.is_unspecified() || each.local == left.local) && (each.remote.is_unspecified() || each.remote == left.remote) &&
+             (each.remote_port == 0 || each.remote_port == left.remote_port);
+    });
+  }
+};
+
+SocketRecord record_of(FuzzInput& input) {
+  static constexpr uint16_t kPorts[] = {80, 81, 90, 65'535};
+  const auto ends = input.take<uint8_t>(), how = input.take<uint8_t>();
+  SocketRecord record;
+  record.protocol = (how & 1) != 0 ? input.take<uint8_t>() : uint8_t{ip::Protocol::kTcp};
+  record.state = static_cast<uint8_t>(how >> 4);
+  record.flags = (how & 2) != 0 ? input.take<uint8_t>() : uint8_t{SocketFlags::kClosed | SocketFlags::kFinSent};
+  record.local = kAddresses[ends & 7];
+  record.remote = kAddresses[ends >> 3 & 7];
+  record.local_port = kPorts[ends >> 6];
+  record.remote_port = input.take<uint8_t>() & 7;
+  record.receive_next = input.take<uint32_t>();
+  record.send_next = input.take<uint32_t>();
+  record.send_unacknowledged = record.send_next - ((how & 4) != 0 ? input.take<uint8_t>() : 1u);
+  record.timestamp = record.timestamp_echo = (how & 8) != 0 ? input.take<uint32_t>() : 0u;
+  return record;
+}
+
+std::vector<service::SharedMemory> make_tables() {
+  std::vector<service::SharedMemory> tables;
+  for (uint32_t i = 0; i < kTables; ++i) {
+    tables.push_back(std::move(*service::create_shared("unet-fuzz", SocketTableGeometry::of_table(i).total)));
+  }
+  return tables;
+}
+
+SocketTableView view_of(const service::SharedMemory& memory, uint32_t table) {
+  return {const_cast<std::byte*>(memory.mapping.data()), SocketTableGeometry::of_table(table)};
+}
+
+// Until the step that ends the process.
+void write(FuzzInput& input, const std::vector<service::SharedMemory>& tables) {
+  while (!input.empty()) {
+    const auto step = input.take<uint8_t>();
+    const uint32_t table = step >> 2 & 1, place = step >> 3 & (kPlaces - 1);
+    const SocketTableView view = view_of(tables[table], table);
+    switch (step & 3) {
+      case 0: {
+        view.slot(place).write(record_of(input));
+        const uint32_t used = std::max(view.header().used.load(std::memory_order_relaxed), place + 1);
+        view.header().used.store(used, std::memory_order_relaxed);
+        break;
+      }
+      case 1: {
+        const std::vector<std::byte> bytes = input.take_bytes(sizeof(SocketSlot));
+        if (!bytes.empty()) std::memcpy(reinterpret_cast<std::byte*>(&view.slot(place)), bytes.data(), bytes.size());
+        break;
+      }
+      case 2: view.header().used.store(input.take<uint32_t>(), std::memory_order_relaxed); break;
+      default: return;
+    }
+  }
+}
+
+class Remains {
+ public:
+  explicit Remains(const Claims& claims) : claims_(claims) {}
+
+  void take(const engine::LeftConnection& left) {
+    UNET_CHECK(claims_.has(left));
+    UNET_CHECK(left.local.is_ipv4() == left.remote.is_ipv4() && left.local_port != 0 && left.remote_port != 0 && left.user == kOwner);
+    UNET_CHECK(remains_->add(left, now_));
+    if (known_.size() < 64) known_.push_back(left);
+    else known_[left.remote_port] = left;
+  }
+  void arrive(FuzzInput& input) {
+    if (known_.empty()) return;
+    engine::LeftConnection& of = known_[input.take<uint8_t>() % known_.size()];
+    const auto how = input.take<uint8_t>();
+    ip::TcpView segment;
+    segment.source_port = of.remote_port;
+    segment.destination_port = of.local_port;
+    segment.sequence.value = of.receive_next + static_cast<uint32_t>((how & 1) != 0 ? input.take<int8_t>() : 0);
+    segment.acknowledgement.value = of.send_next + static_cast<uint32_t>((how & 2) != 0 ? input.take<int8_t>() : 0);
+    segment.flags = (how & 4) != 0 ? input.take<uint8_t>() : uint8_t{ip::TcpFlags::kAck};
+    segment.window = 1000;
+    segment.options.has_timestamps = (how & 8) != 0;
+    segment.options.timestamp = of.timestamp_echo + static_cast<uint32_t>((how & 16) != 0 ? input.take<int8_t>() : 0);
+    static constexpr std::array<std::byte, 32> kData{};
+    segment.payload = Bytes(kData).first((how & 32) != 0 ? input.take<uint8_t>() % kData.size() : 0);
+    if ((how & 64) != 0) {
+      // Our own application begins at the port.
+      std::swap(segment.source_port, segment.destination_port);
+      segment.flags = ip::TcpFlags::kSyn;
+      if (remains_->may_begin(of.local, of.remote, segment)) UNET_CHECK(!user_of(of));
+      return;
+    }
+    std::optional<ip::TcpFields> answer;
+    const bool taken = remains_->handle(of.local, of.remote, segment, now_, answer);
+    UNET_CHECK(taken || !answer);
+    if (!taken) UNET_CHECK(!user_of(of));
+    if (!answer) return;
+    UNET_CHECK(!segment.has(ip::TcpFlags::kRst));  // nothing answers a reset
+    UNET_CHECK(answer->source_port == of.local_port && answer->destination_port == of.remote_port);
+    sound(*answer);
+  }
+  // Time passes, and what is due leaves, or finds no room.
+  void pass(Nanoseconds time, bool room = true) {
+    now_ += time;
+    uint32_t ends = engine::IpRemains::kEndsPerTurn;
+    engine::IpRemains::Due due;
+    for (uint32_t i = 0; i < engine::IpRemains::kPerTurn && remains_->poll(now_, due, ends); ++i) {
+      UNET_CHECK(due.user == kOwner);
+      UNET_CHECK(claims_.has({.local = due.local, .remote = due.remote, .local_port = due.fields.source_port,
+                              .remote_port = due.fields.destination_port}));
+      sound(due.fields);
+      if (!room) return remains_->put_back(due, now_);
+    }
+  }
+  void take_over() {
+    std::vector<engine::LeftConnection> all;
+    remains_->left(all, now_);
+    UNET_CHECK(all.size() == remains_->size() && all.size() == remains_->size_of(kOwner));
+    remains_ = std::make_unique<engine::IpRemains>(2);
+    for (const engine::LeftConnection& each : all) {
+      UNET_CHECK(each.remain <= engine::Remain::time_wait && claims_.has(each));
+      UNET_CHECK(remains_->add(each, now_));
+    }
+  }
+  void end() {
+    for (const Nanoseconds longest = now_ + kLongest; !remains_->empty();) {
+      UNET_CHECK(remains_->next_event() < longest);
+      pass(std::max(remains_->next_event(), now_ + 1) - now_);
+    }
+    UNET_CHECK(remains_->next_event() == ~Nanoseconds{0});
+  }
+
+ private:
+  std::optional<uint64_t> user_of(const engine::LeftConnection& of) const {
+    return remains_->user_of(of.local, of.local_port, of.remote, of.remote_port);
+  }
+  static void sound(const ip::TcpFields& fields) {
+    std::array<std::byte, ip::kTcpHeaderMax> head;
+    ip::TcpView view;
+    UNET_CHECK(ip::parse_tcp(Bytes(head).first(ip::emit_tcp(head.data(), fields)), view) == ip::TcpError::none);
+    UNET_CHECK(!view.has(ip::TcpFlags::kSyn) && view.has(ip::TcpFlags::kAck | ip::TcpFlags::kRst));
+  }
+
+  const Claims& claims_;
+  std::unique_ptr<engine::IpRemains> remains_ = std::make_unique<engine::IpRemains>(1);
+  std::vector<engine::LeftConnection> known_;
+  Nanoseconds now_ = 1000 * kSecond;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  FuzzInput input(data, std::min<size_t>(size, 2048));
+  const Claims claims(input.take<uint8_t>());
+  Remains remains(claims);
+  service::LeftOfUser of_user;
+  {
+    std::vector<service::SharedMemory> tables = make_tables();
+    write(input, tables);
+    of_user.add(service::LeftSockets(1000, kOwner, 0, 1, std::move(tables), claims.all));
+  }
+  for (const IpClaim& each : claims.all) UNET_CHECK(of_user.has_claimed(each) == (each.protocol == ip::Protocol::kTcp));
+  uint32_t looked_at = 0, most = kTables;
+  for (uint32_t i = 0; i < kTables; ++i) most += SocketTableGeometry::of_table(i).sockets;
+  for (bool more = true; more; ++looked_at) {
+    UNET_CHECK(looked_at <= most);
+    std::optional<engine::LeftConnection> left;
+    more = of_user.front().next(left);
+    if (left) remains.take(*left);
+  }
+  of_user.pop_front();
+  UNET_CHECK(of_user.empty());
+  for (const IpClaim& each : claims.all) UNET_CHECK(!of_user.has_claimed(each));
+  for (int takeovers = 0; !input.empty();) {
+    const auto step = input.take<uint8_t>();
+    switch (step & 7) {
+      case 0:
+        if (++takeovers <= 3) remains.take_over();  // which takes as long as a hundred other steps
+        break;
+      case 1: remains.pass(kMillisecond << (step >> 4), (step & 8) != 0); break;
+      case 2: remains.pass((step >> 3) * kSecond); break;
+      default: remains.arrive(input); break;
+    }
+  }
+  remains.end();
+  return 0;
+}
