@@ -9,13 +9,14 @@ import json
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 
 from daemon import WAIT, beside, directory, main, require, run, wait_until
 from ip_linux import Server, kernel_no_protocol, kernel_ping, kernel_refused
 from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel, in_kernel, looks_right
-from spaces import Host, Spaces, can_be_made
+from spaces import Host, Spaces, can_be_made, ip
 
 UNETD, UNETCTL, CLIENT, EMBEDDED = map(os.path.abspath, sys.argv[1:5]) if len(sys.argv) == 5 and sys.argv[1] != "--peer" else [""] * 4
 SIZES = (0, 1, 900, 1472, 1473, 5000, 60000)
@@ -63,7 +64,19 @@ def kernel_serves(address, port):
             udp.sendto(data, who)
 
 
-PEER = {"ping": lambda to, size: kernel_ping(to, int(size)), "refused": kernel_refused, "no_protocol": kernel_no_protocol,
+def kernel_advertises(lifetime, *prefixes):
+    """What a router says once to all: for how many seconds it is one, and prefixes/64 with their lifetimes: /VALID/PREFERRED."""
+    message = struct.pack("!BBHBBHII", 134, 0, 0, 64, 0, int(lifetime), 0, 0)
+    for each in prefixes:
+        prefix, valid, preferred = each.split("/")
+        message += struct.pack("!BBBBIII16s", 3, 4, 64, 0xC0, int(valid), int(preferred), 0, socket.inet_pton(socket.AF_INET6, prefix))
+    with socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6) as raw:
+        raw.bind(("fe80::2", 0, 0, socket.if_nametoindex("eth0")))
+        raw.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, 255)
+        return raw.sendto(message, ("ff02::1", 0, 0, socket.if_nametoindex("eth0"))) == len(message)
+
+
+PEER = {"advertises": kernel_advertises, "ping": lambda to, size: kernel_ping(to, int(size)), "refused": kernel_refused, "no_protocol": kernel_no_protocol,
         "reset": kernel_reset, "asks": kernel_asks, "serves": kernel_serves}
 
 
@@ -113,9 +126,9 @@ def interface(wire, *more):
 
 
 @contextlib.contextmanager
-def served(spaces, version):
+def served(spaces, address):
     """The kernel echoes what comes to its port 9000."""
-    command = ["ip", "netns", "exec", spaces["b"], sys.executable, os.path.abspath(sys.argv[0]), "--peer", "serves", KERNELS[version]]
+    command = ["ip", "netns", "exec", spaces["b"], sys.executable, os.path.abspath(sys.argv[0]), "--peer", "serves", address]
     server = subprocess.Popen([*command, "9000"], stdout=subprocess.PIPE)
     try:
         require(Lines(server.stdout).next() == "ready", "the kernel does not serve")
@@ -146,7 +159,7 @@ def a_wire(wire, sizes4):
         # Who has been killed has no port.
         wait_until(lambda: not ni.report()["ip_claims"], "ports of the dead are kept")
         for v in VERSIONS:
-            with served(ni.spaces, v):
+            with served(ni.spaces, KERNELS[v]):
                 status, out, _ = ni.client("ask", 7003, KERNELS[v], 9000, *sizes_of[v])
                 require(status == 0, f"to the kernel at {KERNELS[v]}: {out}")
         host = ni.report()["ports"][0]["ip"]
@@ -212,6 +225,58 @@ def test_a_lease_over_a_takeover():
 
 
 @beside
+def test_addresses_of_a_router():
+    """Of what a router says about prefixes it makes addresses, which the kernel reaches. One whose time is over goes; one that has much of
+    it left does not because somebody says that it is over (RFC 4862, 5.5.3)."""
+    if 6 not in VERSIONS:
+        return
+    lasting, short, never = (f"fd00:86:{number}::" for number in (1, 2, 3))
+    beyond = "fd00:86:9::1"
+    with directory() as d, Spaces("a", "b") as spaces:
+        spaces.join("a", "eth0", "b", "eth0")
+        give_kernel(spaces, KERNELS)
+        for address, device in ((f"{lasting}2/64", "eth0"), (f"{short}2/64", "eth0"), (f"{beyond}/128", "lo")):
+            ip("-n", spaces["b"], "address", "add", address, "dev", device, "nodad")
+        ip("-n", spaces["b"], "link", "set", "lo", "up")
+        # Our interface's own kernel is not to take the same addresses; and the router tells, if it is asked for its station, whether it is one.
+        for space, settings in (("a", ["eth0.accept_ra=0"]), ("b", ["eth0.accept_ra=0", "all.forwarding=1"])):
+            for each in settings:
+                status, _, err = run("ip", "netns", "exec", spaces[space], "sysctl", "-q", "-w", f"net.ipv6.conf.{each}")
+                require(status == 0, f"sysctl {each}: {err}")
+        with Host(UNETD, spaces, "a", f"{d}/s", f"capture:file={d}/wire.pcapng / {WIRES[0]}", "--ip", "0=slaac") as daemon:
+            ni = Ni(spaces, daemon, d)
+
+            def address_of(prefix):
+                there = ni.report()["ports"][0]["ip"]["addresses"]
+                return next((each["address"] for each in there if each["address"].startswith(prefix[:-1]) and not each["tentative"]), None)
+
+            ni.kernel("advertises", 1800, f"{never}/0/0", f"{lasting}/9000/9000")
+            wait_until(lambda: address_of(lasting), "no address of the prefix")
+            own = address_of(lasting)
+            ni.kernel("ping", own, 56)
+            ni.kernel("reset", own)
+            with ni.echo(7000):
+                ni.kernel("asks", own, 7000, "0,100,1400")
+            # The kernel is the router, too.
+            with served(spaces, beyond):
+                status, out, err = ni.client("ask", 7003, beyond, 9000, 0, 100, 1400)
+                require(status == 0, f"beyond the router: {out}{err}")
+            require(ni.report()["ports"][0]["ip"]["gateways"] == ["fe80::2"], "it is not the gateway")
+            ni.kernel("advertises", 1800, f"{short}/10/10")
+            wait_until(lambda: address_of(short), "no address of the other prefix")
+            ni.kernel("ping", address_of(short), 56)
+            wait_until(lambda: not address_of(short), "an address whose time is over is there still")
+            # The network is beyond the router now, and the address stays.
+            ni.kernel("advertises", 1800, f"{lasting}/0/0")
+            ni.kernel("ping", own, 56)
+            ni.kernel("advertises", 0)
+            wait_until(lambda: not ni.report()["ports"][0]["ip"]["gateways"], "it is the gateway still")
+            require(address_of(lasting) == own and not address_of(never), f"addresses: {ni.report()['ports'][0]['ip']['addresses']}")
+            require(daemon.stop() == 0, "unetd did not end well")
+            looks_right(ni.capture)
+
+
+@beside
 def test_frames_that_the_kernel_drops():
     """A filter behind the wire has no room for some frames, ever: whoever sends them does not stop the others."""
     # Datagrams of IPv4 to port 6666: half word 36; 2 is TC_ACT_SHOT, ~0 TC_ACT_UNSPEC. What pcap: sends goes past it.
@@ -223,7 +288,8 @@ def test_frames_that_the_kernel_drops():
         if not shutil.which("tc") or run(*in_a, "tc", "qdisc", "add", "dev", "eth0", "clsact")[0] != 0 or run(*in_a, *drops)[0] != 0:
             print("      not tried: the kernel has no such filter")
             return
-        with Host(UNETD, spaces, "a", f"{d}/s", "packet:iface=eth0", "--ip", "0=" + ",".join(OUR_ADDRESSES)) as daemon, served(spaces, 4):
+        addresses = "0=" + ",".join(OUR_ADDRESSES)
+        with Host(UNETD, spaces, "a", f"{d}/s", "packet:iface=eth0", "--ip", addresses) as daemon, served(spaces, KERNELS[4]):
             ni = Ni(spaces, daemon, d)
             status, out, err = ni.client("ask", 7004, KERNELS[4], 9000, 100)
             require(status == 0, f"before: {out}{err}")
@@ -251,7 +317,7 @@ def test_embedded():
         spec = f"embedded:capture:file={d}/wire.pcapng / {WIRES[0]};ip=0=" + ",".join(OUR_ADDRESSES)
         env = os.environ | {"UNET_NI": spec, "UNET_EMBEDDED_LIBRARY": EMBEDDED}
         for v in VERSIONS:
-            with served(spaces, v):
+            with served(spaces, KERNELS[v]):
                 status, out, err = run("ip", "netns", "exec", spaces["a"], CLIENT, "ask", "7003", KERNELS[v], "9000", *map(str, SIZES), env=env)
                 require(status == 0, f"to the kernel at {KERNELS[v]}: {out}{err}")
         looks_right(f"{d}/wire.pcapng")
@@ -270,9 +336,9 @@ def test_addresses_that_the_kernel_has():
 
 
 def test_what_the_command_line_may_say():
-    for ip, why in (("0=10.0.0.1", "PREFIX"), ("1=10.0.0.1/24", "port 1 does not exist"), ("x", "PORT=")):
-        status, _, err = run(UNETD, "--check", "--port", "pcap:iface=eth0", "--ip", ip)
-        require(status == 2 and why in err and err.count("\n") == 1, f"--ip {ip}: {status}, {err}")
+    for spec, why in (("0=10.0.0.1", "PREFIX"), ("1=10.0.0.1/24", "port 1 does not exist"), ("x", "PORT=")):
+        status, _, err = run(UNETD, "--check", "--port", "pcap:iface=eth0", "--ip", spec)
+        require(status == 2 and why in err and err.count("\n") == 1, f"--ip {spec}: {status}, {err}")
     two = ("--check", "--port", "pcap:iface=eth0", "--port", "pcap:iface=eth1", "--engines", "2")
     status, _, err = run(UNETD, *two, "--ip", "1=10.0.0.1/24")
     require(status == 2 and "engine 0 has IP" in err, f"a port of the other engine: {status}, {err}")
