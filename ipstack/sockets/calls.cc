@@ -123,7 +123,8 @@ Sockets::~Sockets() {
   });
   for (const int s : open) stack_->close(s);
   const Nanoseconds until = clock_.now() + options_.linger;
-  while (!stack_->idle() && clock_.now() < until && wait(until)) continue;
+  // What close() has left to do is done before anybody sleeps: it may have been all.
+  for (turn(); !stack_->idle() && clock_.now() < until && wait(until); turn()) {}
 }
 
 // A socket has this number, as others may have had before it.

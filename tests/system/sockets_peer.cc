@@ -403,7 +403,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   SocketsOptions options;
-  options.stack.tcp.time_wait = kSecond;
+  options.linger = 600 * kSecond;  // who waits for that at its end has something that does not end
   auto sockets = Sockets::open(*context, options);
   if (!sockets) {
     std::printf("%s\n", sockets.error().text.c_str());
