@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+# sockets_wires.py - ipstack's sockets on both ends of wires that no kernel takes part in, memif and AF_XDP: between two unetds, and between
+# two applications that each have the wire for themselves. Streams and datagrams in both roles, every byte looked at.
+#
+# Usage: sockets_wires.py UNETD SOCKETS_PEER EMBEDDED   (what needs root and network namespaces is left out without)
+import contextlib
+import os
+import subprocess
+import sys
+
+from daemon import WAIT, Unetd, directory, main, require
+from ip_spaces import Lines, looks_right
+from spaces import HAS_IPV6, Host, Spaces, can_be_made
+
+UNETD, SOCKETS_PEER, EMBEDDED = map(os.path.abspath, sys.argv[1:4])
+PORT = "7000"
+HOSTS = {"alpha": "beta", "beta": "alpha"}
+ADDRESSES = {"alpha": ["10.87.0.1"] + ["fd00:87::1"] * HAS_IPV6, "beta": ["10.87.0.2"] + ["fd00:87::2"] * HAS_IPV6}
+LONG, SHORT, STREAMS = "4000000", "2000", "8"  # bytes of one stream, bytes of several, and how many
+
+
+def of_ip(host):
+    """What `--ip` says."""
+    return "0=" + ",".join(f"{each}/{64 if ':' in each else 24}" for each in ADDRESSES[host]) + ",unprobed"
+
+
+@contextlib.contextmanager
+def program(command, env, *words):
+    process = subprocess.Popen([*command, SOCKETS_PEER, *words], env=os.environ | env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process.line = Lines(process.stdout).next
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(WAIT)
+
+
+def exchange(environments, command=()):
+    """Each side calls an echo on the other."""
+    for host, other in HOSTS.items():
+        with program(command, environments[other], "echo", PORT) as echo:
+            line = echo.line()
+            require(line == "ready", f"the echo on {other}: {line}")
+            for address in ADDRESSES[other]:
+                for what in (["call", address, PORT, LONG, "1"], ["call", address, PORT, SHORT, STREAMS],
+                             ["datagrams", address, PORT, "1400", "20"], ["datagrams", address, PORT, "20000", "5"]):
+                    with program(command, environments[host], *what) as call:
+                        lines = [call.line(), call.line()]
+                        require(lines == ["done", "near 0"], f"from {host}, {what}: {lines}")
+                        require(call.wait(WAIT) == 0, f"from {host}, {what}: it did not end well")
+            require(echo.poll() is None, f"the echo on {other} has ended")
+
+
+def memif(d, host, more=""):
+    return f"dpdk:net_memif0,socket-abstract=no,socket={d}/memif,role={'server' if host == 'alpha' else 'client'}{more}"
+
+
+def over_memif(more=""):
+    with directory() as d:
+        with contextlib.ExitStack() as stack:
+            for host in HOSTS:
+                port = f"capture:file={d}/{host}.pcapng,limit=20M / {memif(d, host, more if host == 'beta' else '')}"
+                stack.enter_context(Unetd(UNETD, "--socket", f"{d}/{host}", "--host", host, "--port", port, "--ip", of_ip(host)))
+            exchange({host: {"UNET_NI": f"unix:{d}/{host}"} for host in HOSTS})
+        for host in HOSTS:
+            looks_right(f"{d}/{host}.pcapng")
+
+
+def test_memif():
+    over_memif()
+
+
+def test_memif_zero_copy():
+    over_memif(",zero-copy=yes")
+
+
+def test_memif_embedded():
+    with directory() as d:
+        exchange({host: {"UNET_NI": f"embedded:{memif(d, host)};ip={of_ip(host)}", "UNET_EMBEDDED_LIBRARY": EMBEDDED} for host in HOSTS})
+
+
+if can_be_made():
+
+    def test_af_xdp():
+        with directory() as d, Spaces("a", "b") as spaces, contextlib.ExitStack() as stack:
+            spaces.join("a", "eth0", "b", "eth0")
+            for host in HOSTS:
+                port = f"capture:file={d}/{host}.pcapng,limit=20M / dpdk:net_af_xdp0,iface=eth0"
+                unetd = Host(UNETD, spaces, host[0], f"{d}/{host}", port, "--ip", of_ip(host))
+                if not unetd.ready:
+                    print(f"      AF_XDP cannot be opened here: {unetd.process.stderr.read().strip()}", flush=True)
+                    unetd.process.wait(WAIT)
+                    return
+                stack.enter_context(unetd)
+            exchange({host: {"UNET_NI": f"unix:{d}/{host}"} for host in HOSTS})
+            for host in HOSTS:
+                looks_right(f"{d}/{host}.pcapng")
+
+
+sys.exit(main(globals()))
