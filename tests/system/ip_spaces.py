@@ -1,7 +1,10 @@
 # ip_spaces.py - a namespace whose kernel has no address, for the IP stack, and one whose kernel talks to it; for ip_linux.py and tcp_linux.py.
+import contextlib
 import os
 import select
 import shutil
+import signal
+import subprocess
 import sys
 import time
 
@@ -42,6 +45,21 @@ def give_kernel(spaces, addresses, space="b", interface="eth0", link_local="fe80
         ip("-n", spaces[space], "address", "add", f"{addresses[v]}/{PREFIX[v]}", "dev", interface, *["nodad"] * (v == 6))
     if HAS_IPV6:  # from it the kernel asks for neighbours
         ip("-n", spaces[space], "address", "add", f"{link_local}/64", "dev", interface, "nodad")
+
+
+@contextlib.contextmanager
+def heard(space, capture, *more):
+    """What tcpdump, with these words more, hears at eth0 in the namespace: there it goes on whatever becomes of a unetd at the other end."""
+    require(shutil.which("tcpdump"), "there is no tcpdump: scripts/install-packages")
+    command = ["ip", "netns", "exec", space, "tcpdump", "-Z", "root", "-i", "eth0", "-U", "-B", "8192", "-w", capture, *more]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    try:
+        line = Lines(process.stderr).next()
+        require("listening on" in line, f"tcpdump: {line}")
+        yield
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=WAIT)
 
 
 def looks_right(capture, sent_by_us=False, but=""):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # sockets_flood.py - a host of the wire sends what harms as fast as it can: SYNs in the names of others, resets and acknowledgements of a
 # connection that it does not see, fragments of packets that never become whole, datagrams for nobody. Whoever is honest beside it is
-# served, the network interface does not grow, and what it drops has a name.
+# served, the network interface does not grow, and what it drops has a name. What it says on the wire is shown to tshark.
 #
 # Usage: sockets_flood.py UNETD UNETCTL SOCKETS_PEER  (77: no root, no network namespaces)
 #        sockets_flood.py --peer ...                  what the kernel's side does, in its namespace
@@ -19,13 +19,14 @@ import sys
 import time
 
 from daemon import WAIT, directory, main, require, run, wait_until
-from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel, in_kernel
+from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel, heard, in_kernel, looks_right
 from sockets_linux import kernel_datagrams
 from spaces import Host, Spaces, can_be_made
 from tcp_linux import PORT, kernel_call
 
 UNETD, UNETCTL, SOCKETS_PEER = map(os.path.abspath, sys.argv[1:4]) if len(sys.argv) == 4 else ("", "", "")
 FRAMES, DIFFERENT = 100_000, 4096
+SEEN = 30_000  # frames of ours that tshark sees: all would take it longer than the test
 BURST, PAUSE, SLOWER, SLOWEST = 256, 0.004, 5, 64  # frames, seconds, seconds; and times
 STEADY_PORT = 40_000  # of the connection that is to be hit
 GROWTH = 32 << 20
@@ -225,7 +226,10 @@ def served():
     with directory() as d, Spaces("a", "b") as spaces:
         spaces.join("a", "eth0", "b", "eth0")
         give_kernel(spaces, KERNELS)
-        with Host(UNETD, spaces, "a", f"{d}/s", "pcap:iface=eth0", "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed") as host:
+        own = " or ".join(f"src host {OURS[v]}" for v in VERSIONS)
+        addresses = "0=" + ",".join(OUR_ADDRESSES) + ",unprobed"
+        with heard(spaces["b"], f"{d}/wire.pcap", "-c", str(SEEN), own), \
+                Host(UNETD, spaces, "a", f"{d}/s", "pcap:iface=eth0", "--ip", addresses) as host:
             it = Flooded(spaces, d, host)
             echo = subprocess.Popen([SOCKETS_PEER, "echo", str(PORT)], env=it.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             try:
@@ -238,6 +242,7 @@ def served():
                 echo.kill()
                 echo.wait(WAIT)
             require(host.stop() == 0, "unetd did not end well")
+        looks_right(f"{d}/wire.pcap")
 
 
 def flooded(kind, honest, *names):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # sockets_shared.py - processes that share a port, with Linux's kernel and with applications of the same network interface as their clients:
-# each gets a share, and none loses a connection when another is killed or joins, nor by an upgrade or a restart of the interface.
+# each gets a share, and none loses a connection when another is killed or joins, nor by an upgrade or a restart of the interface. What was
+# on the wire is shown to tshark.
 #
 # Usage: sockets_shared.py UNETD UNETCTL SOCKETS_PEER   (77: no root, no network namespaces)
 #        sockets_shared.py --peer ...                   what the kernel's side does, in its namespace
@@ -15,7 +16,7 @@ import subprocess
 import sys
 
 from daemon import WAIT, directory, main, require, run, wait_until
-from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel
+from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel, heard, looks_right
 from spaces import Host, Spaces, can_be_made
 from tcp_linux import PORT
 
@@ -149,8 +150,9 @@ def interface(*more):
         give_kernel(spaces, KERNELS)
         with Host(UNETD, spaces, "a", f"{d}/s", "pcap:iface=eth0", "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed", *more) as daemon:
             ni = Ni(spaces, d, daemon)
-            with ni.running:
+            with heard(spaces["b"], f"{d}/wire.pcap"), ni.running:
                 yield ni
+        looks_right(f"{d}/wire.pcap")
 
 
 def said(peer, *words):
