@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kUsage = 2;
 constexpr unsigned kSpinMax = 1'000'000;
+constexpr const char* kSeeHelp = " (unet-sockets --help lists the options)";
 
 ParsedOptions refuse(const std::string& text) {
   std::fprintf(stderr, "unet-sockets: %s\n", text.c_str());
@@ -23,6 +24,18 @@ ParsedOptions refuse(const std::string& text) {
 constexpr const char* kRulesHelp =
     "whose traffic is whose, the first that fits: 'ours|kernel [tcp|udp] ADDRESS[/PREFIX]|* [PORT[-PORT]]', ';' between them. Without one "
     "that fits, loopback is the kernel's, and what the network interface has or reaches is ours";
+
+void add_rules(Options& options, const std::string& more) { options.rules += (options.rules.empty() ? "" : ";") + more; }
+
+// Of what the command line has not said. Rules are behind its own: the first that fits counts.
+void read_environment(Options& options) {
+  const auto said = [](const char* name) {
+    const char* const text = std::getenv(name);
+    return std::string(text != nullptr ? text : "");
+  };
+  if (options.ni.empty()) options.ni = said("UNET_NI");
+  if (const std::string rules = said("UNET_SOCKETS_RULES"); !rules.empty()) add_rules(options, rules);
+}
 
 // The file has what the options have, by their names; rules as a list.
 Status read_file(const std::string& path, Options& options) {
@@ -41,11 +54,11 @@ Status read_file(const std::string& path, Options& options) {
     } else if (name == "rules") {
       const toml::array* const all = value.as_array();
       if (all == nullptr || !all->is_homogeneous<std::string>()) return wrong("a list of strings, each a rule");
-      for (const auto& each : *all) options.rules += (options.rules.empty() ? "" : ";") + each.value<std::string>().value();
+      for (const auto& each : *all) add_rules(options, each.value<std::string>().value());
     } else if (name == "spin_us") {
       const auto spin = value.value<int64_t>();
       if (!spin || *spin < 0 || *spin > kSpinMax) return wrong("a number of microseconds, at most a million");
-      if (!options.spin_us) options.spin_us = static_cast<unsigned>(*spin);
+      if (!options.spin_us && std::getenv("UNET_SOCKETS_SPIN_US") == nullptr) options.spin_us = static_cast<unsigned>(*spin);
     } else if (name == "log") {
       if (!value.is_boolean()) return wrong("true or false");
       options.log = options.log || value.value<bool>().value();
@@ -78,20 +91,24 @@ ParsedOptions parse_options(int argc, char** argv) {
   spins->check(CLI::Range(0u, kSpinMax));
   app.add_flag("--log", options.log, "tell on standard error which sockets stay the kernel's");
   app.add_option("--library", options.preloaded, "the library that is preloaded (default: the one of this build or installation)");
-  app.add_option("program", options.program, "the program and its arguments")->required();
-  app.positionals_at_end();
+  // No positional: the parser would take words in brackets apart.
   app.prefix_command();
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {
+    app.add_option("program", options.program, "the program and its arguments")->required();
     return {std::nullopt, app.exit(help)};
   } catch (const CLI::ParseError& error) {
-    return refuse(std::string(error.what()) + " (unet-sockets --help lists the options)");
+    return refuse(error.what() + std::string(kSeeHelp));
   }
-  const std::vector<std::string> rest = app.remaining();
-  options.program.insert(options.program.end(), rest.begin(), rest.end());
+  options.program = app.remaining();
+  const std::string first = options.program.empty() ? "" : options.program.front();
+  if (first == "--") options.program.erase(options.program.begin());
+  else if (first.starts_with("-")) return refuse("there is no option " + first + kSeeHelp);
+  if (options.program.empty()) return refuse("a program is required" + std::string(kSeeHelp));
   if (spins->count() != 0) options.spin_us = spin;
-  for (const std::string& each : rules) options.rules += (options.rules.empty() ? "" : ";") + each;
+  for (const std::string& each : rules) add_rules(options, each);
+  read_environment(options);
   if (const char* const named = std::getenv("UNET_SOCKETS_CONFIG"); file.empty() && named != nullptr) file = named;
   if (!file.empty()) {
     if (const Status status = read_file(file, options); !status) return refuse(status.error().text);
