@@ -1,0 +1,266 @@
+#!/usr/bin/env python3
+# sockets_beside.py - a program of unet-sockets whose host has an interface of the kernel's beside the network interface: what is bound to
+# all addresses is reached by both, and one program calls, and sends to, who is behind either.
+#
+#   namespace a: the program; eth0 is the network interface's (OURS), eth1 the kernel's (BESIDE)        namespace b: a kernel at both
+#
+# Usage: sockets_beside.py UNETD UNET_SOCKETS     (77: no root, no network namespaces, or no unet-sockets)
+#        sockets_beside.py --peer SCENE ...       the programs
+import contextlib
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import threading
+
+from daemon import WAIT, directory, main, require, run
+from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel
+from program_scenes import environment
+from spaces import Host, Spaces, can_be_made, ip
+
+UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
+PORT = 8700
+BESIDE = {4: "10.87.0.1", 6: "fd00:87::1"}
+BEHIND = {4: "10.87.0.2", 6: "fd00:87::2"}  # in b
+LOOPBACK = {4: "127.0.0.1", 6: "::1"}
+ANY = {4: "0.0.0.0", 6: "::"}
+LONG = b"x" * 300_000
+TRIES = 20  # of a datagram, each of which waits for a second
+
+
+# ---- the programs
+
+
+def say(text):
+    os.write(1, f"{text}\n".encode())
+
+
+def family_of(address):
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def plain(address):
+    """Of IPv4, also where a socket of IPv6 has it."""
+    return address.removeprefix("::ffff:")
+
+
+def answer_stream(stream):
+    """What came, and from whom and to which address it came."""
+    with stream:
+        stream.settimeout(WAIT)
+        data = b""
+        while part := stream.recv(65536):
+            data += part
+        stream.sendall(f"{len(data)} {plain(stream.getpeername()[0])} {plain(stream.getsockname()[0])}".encode())
+
+
+def answer_datagram(datagrams, wait=True):
+    with contextlib.suppress(BlockingIOError):
+        data, peer = datagrams.recvfrom(65536, 0 if wait else socket.MSG_DONTWAIT)
+        datagrams.sendto(f"{len(data)} {plain(peer[0])}".encode(), peer)
+
+
+def bound_to(address):
+    listener = socket.socket(family_of(address))
+    datagrams = socket.socket(family_of(address), socket.SOCK_DGRAM)
+    for each in (listener, datagrams):
+        each.bind((address, PORT))
+    listener.listen(16)
+    return listener, datagrams
+
+
+def forever(call):
+    while True:
+        call()
+
+
+def serve_by_threads(address):
+    """Each in a call that waits."""
+    listener, datagrams = bound_to(address)
+    threading.Thread(target=forever, args=[lambda: answer_stream(listener.accept()[0])], daemon=True).start()
+    say("ready")
+    forever(lambda: answer_datagram(datagrams))
+
+
+def serve(address, selector):
+    listener, datagrams = bound_to(address)
+    with selector() as both:
+        for each in (listener, datagrams):
+            both.register(each, selectors.EVENT_READ)
+        say("ready")
+        while True:
+            for key, _ in both.select():
+                if key.fileobj is listener:
+                    answer_stream(listener.accept()[0])
+                else:
+                    answer_datagram(datagrams, wait=False)
+
+
+def serve_by_epoll(address):
+    serve(address, selectors.EpollSelector)
+
+
+def serve_by_poll(address):
+    serve(address, selectors.PollSelector)
+
+
+def serve_by_select(address):
+    serve(address, selectors.SelectSelector)
+
+
+def by_stream(address):
+    with socket.create_connection((address, PORT), WAIT) as client:
+        client.sendall(LONG)
+        client.shutdown(socket.SHUT_WR)
+        said = b""
+        while part := client.recv(65536):
+            said += part
+        return said.decode(), client.getsockname()[0]
+
+
+def by_datagram(client, address):
+    """Of a socket that may be connected to nobody."""
+    client.settimeout(1)
+    for _ in range(TRIES):
+        client.sendto(b"words", (address, PORT))
+        with contextlib.suppress(socket.timeout):
+            said, peer = client.recvfrom(1000)
+            return said.decode(), peer[0]
+    return "nothing", ""
+
+
+def ask(address):
+    """By TCP: what is answered. By UDP: that, and who answers."""
+    with socket.socket(family_of(address), socket.SOCK_DGRAM) as client:
+        said = [*by_stream(address)[:1], *by_datagram(client, address)]
+    say(" | ".join(said))
+
+
+def ask_all(*addresses):
+    """The same of each, by one program; one datagram socket sends to all of them, there and back."""
+    for address in addresses:
+        said, own = by_stream(address)
+        say(f"{said} | {own}")
+    for bound in (False, True):
+        with socket.socket(family_of(addresses[0]), socket.SOCK_DGRAM) as client:
+            if bound:
+                client.bind((ANY[6 if ":" in addresses[0] else 4], 0))
+            for address in [*addresses, *reversed(addresses)]:
+                say(" | ".join(by_datagram(client, address)))
+    for address in addresses:
+        with socket.socket(family_of(address), socket.SOCK_DGRAM) as client:
+            client.connect((address, PORT))
+            client.settimeout(1)
+            for _ in range(TRIES):
+                client.send(b"word")
+                with contextlib.suppress(socket.timeout):
+                    say(f"{client.recv(1000).decode()} | {client.getsockname()[0]}")
+                    break
+            else:
+                say("nothing")
+
+
+PEERS = {each.__name__: each for each in (ask, ask_all, serve_by_epoll, serve_by_poll, serve_by_select, serve_by_threads)}
+
+
+# ---- the test
+
+
+def peer(*args):
+    return [sys.executable, os.path.abspath(__file__), "--peer", *args]
+
+
+class Place:
+    def __init__(self, spaces, d):
+        self.spaces, self.env = spaces, environment(d)
+
+    def command(self, who, *args):
+        """Who: "ours", or the namespace of a program on the kernel's sockets."""
+        return ["ip", "netns", "exec", self.spaces["a" if who == "ours" else who], *[UNET_SOCKETS] * (who == "ours"), *peer(*args)]
+
+    @contextlib.contextmanager
+    def serving(self, who, how, address):
+        process = subprocess.Popen(self.command(who, how, address), env=self.env, stdout=subprocess.PIPE)
+        try:
+            require(Lines(process.stdout).next() == "ready", "a server")
+            yield
+            require(process.poll() is None, f"the server has ended with {process.returncode}")
+        finally:
+            process.kill()
+            process.wait(WAIT)
+            process.stdout.close()
+
+    def says(self, who, *args):
+        status, out, err = run(*self.command(who, *args), env=self.env)
+        require(status == 0, f"{who} {args} ends with {status}: {out}{err}")
+        return out.splitlines()
+
+    def must(self, who, address, source, what):
+        wanted = f"{len(LONG)} {source} {address} | 5 {source} | {address}"
+        said = self.says(who, "ask", address)
+        require(said == [wanted], f"{what}: {who} asks {address}: {said}, not {wanted}")
+
+
+@contextlib.contextmanager
+def place():
+    with directory() as d, Spaces("a", "b") as spaces:
+        for interface in ("eth0", "eth1"):
+            spaces.join("a", interface, "b", interface)
+        for name in ("a", "b"):
+            ip("-n", spaces[name], "link", "set", "lo", "up")
+        give_kernel(spaces, KERNELS)
+        give_kernel(spaces, BEHIND, interface="eth1", link_local="fe80::22")
+        give_kernel(spaces, BESIDE, "a", interface="eth1", link_local="fe80::11")
+        with Host(UNETD, spaces, "a", f"{d}/s", "packet:iface=eth0", "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed"):
+            yield Place(spaces, d)
+
+
+def callers(v):
+    """Who asks which address, and is seen as which."""
+    return [("b", BESIDE[v], BEHIND[v]), ("b", OURS[v], KERNELS[v]), ("ours", OURS[v], OURS[v]), ("ours", BESIDE[v], BESIDE[v]),
+            ("a", BESIDE[v], BESIDE[v]), ("a", LOOPBACK[v], LOOPBACK[v]), ("ours", LOOPBACK[v], LOOPBACK[v])]
+
+
+def test_both_reach_a_server():
+    with place() as here:
+        for how in ("serve_by_threads", "serve_by_epoll", "serve_by_poll", "serve_by_select"):
+            for of in VERSIONS:
+                with here.serving("ours", how, ANY[of]):
+                    for v in VERSIONS if of == 6 else (4,):  # a socket of IPv6 hears both
+                        for who, address, source in callers(v):
+                            here.must(who, address, source, f"{how} at {ANY[of]}")
+
+
+def test_one_address_is_one_side():
+    """Bound to an address of its own a server is of that side alone."""
+    with place() as here:
+        for v in VERSIONS:
+            with here.serving("ours", "serve_by_epoll", OURS[v]), here.serving("ours", "serve_by_epoll", BESIDE[v]):
+                for who, address, source in callers(v)[:5]:
+                    here.must(who, address, source, "two servers")
+
+
+def test_a_client_reaches_both():
+    with place() as here:
+        for v in VERSIONS:
+            with here.serving("b", "serve_by_epoll", ANY[v]), here.serving("ours", "serve_by_epoll", OURS[v]), \
+                    here.serving("a", "serve_by_epoll", LOOPBACK[v]):
+                whom = {KERNELS[v]: OURS[v], BEHIND[v]: BESIDE[v], LOOPBACK[v]: LOOPBACK[v], OURS[v]: OURS[v]}
+                said = here.says("ours", "ask_all", *whom)
+                wanted = [f"{len(LONG)} {own} {address} | {own}" for address, own in whom.items()]
+                there_and_back = [*whom, *reversed(whom)]
+                wanted += [f"5 {whom[address]} | {address}" for address in there_and_back * 2]
+                wanted += [f"4 {own} | {own}" for own in whom.values()]
+                wrong = [f"{each}, not {right}" for each, right in zip(said, wanted) if each != right]
+                require(len(said) == len(wanted) and not wrong, f"IPv{v}: {wrong or said}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--peer"]:
+        PEERS[sys.argv[2]](*sys.argv[3:])
+        sys.exit(0)
+    if not os.path.exists(UNET_SOCKETS) or not can_be_made():
+        print("skipped: needs unet-sockets, root and network namespaces")
+        sys.exit(77)
+    sys.exit(main(globals()))
