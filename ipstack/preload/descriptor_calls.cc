@@ -88,14 +88,19 @@ std::optional<int> control_ours(int fd, unsigned long request, void* argument) {
     return result;
   }
   if (const auto told = tell_when(*file, request, argument)) return told;
-  const bool mark = request == SIOCATMARK && file->is_stream();
-  if (!file->is_ours() || (request != FIONREAD && request != SIOCOUTQ && !mark)) return std::nullopt;
+  const bool mark = request == SIOCATMARK && file->is_stream(), unsent = request == SIOCOUTQNSD && file->is_stream();
+  if (!file->is_ours() || (request != FIONREAD && request != SIOCOUTQ && !mark && !unsent)) return std::nullopt;
   host.turn();
   if (mark) {
     *static_cast<int*>(argument) = host.sockets().stack().is_at_urgent(file->socket);
     return 0;
   }
   if (file->listens) return static_cast<int>(answer(-EINVAL));
+  if (unsent) {
+    const auto* const connection = host.sockets().stack().connection(file->socket);
+    *static_cast<int*>(argument) = connection != nullptr ? static_cast<int>(connection->unsent()) : 0;
+    return 0;
+  }
   const auto told = host.sockets().stack().queued(file->socket);
   if (request == FIONREAD && told.receive == 0 && file->kernel) return std::nullopt;  // the next datagram may be the kernel's
   const uint32_t readable = std::min(told.receive, host.sockets().stack().to_urgent(file->socket));

@@ -114,6 +114,7 @@ struct File : Entry {
   uint32_t signalled = 0;        // of the events that O_ASYNC tells of: those that have been, and are still; but room, if a call found none
   int backlog = 0;
   int receive_least = 1;         // SO_RCVLOWAT
+  int receive_told = 0, send_told = 0;  // SO_RCVBUF, SO_SNDBUF as Linux made them of what the program said; 0: it said nothing
   Tells tells{};
   Nanoseconds came = 0;          // the datagram that was received last, when; 0: there was none, or it was the kernel's
   Nanoseconds receive_within = 0, send_within = 0;  // SO_RCVTIMEO, SO_SNDTIMEO; 0: for ever

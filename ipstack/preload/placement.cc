@@ -81,15 +81,36 @@ bool is_advice(int level, int name) noexcept {
   if (level == SOL_SOCKET) {
     return name == SO_PRIORITY || name == SO_MARK || name == SO_DONTROUTE || name == SO_INCOMING_CPU || name == SO_BUSY_POLL ||
            name == SO_PREFER_BUSY_POLL || name == SO_BUSY_POLL_BUDGET || name == SO_MAX_PACING_RATE || name == SO_RCVLOWAT ||
-           name == SO_SNDBUFFORCE || name == SO_RCVBUFFORCE || name == SO_DEBUG || name == SO_NO_CHECK;
+           name == SO_DEBUG || name == SO_NO_CHECK;
   }
   if (level == IPPROTO_TCP) {
-    constexpr int kAdvice[] = {TCP_SYNCNT, TCP_LINGER2, TCP_DEFER_ACCEPT, TCP_WINDOW_CLAMP, TCP_QUICKACK, TCP_NOTSENT_LOWAT};
+    constexpr int kAdvice[] = {TCP_SYNCNT,         TCP_LINGER2,            TCP_DEFER_ACCEPT,         TCP_WINDOW_CLAMP, TCP_QUICKACK,
+                               TCP_NOTSENT_LOWAT, TCP_FASTOPEN_NO_COOKIE, TCP_THIN_LINEAR_TIMEOUTS, TCP_THIN_DUPACK};
     return std::find(std::begin(kAdvice), std::end(kAdvice), name) != std::end(kAdvice);
   }
-  if (level == IPPROTO_IP) return name == IP_MTU_DISCOVER || name == IP_RECVERR || name == IP_BIND_ADDRESS_NO_PORT || name == IP_FREEBIND;
-  if (level == IPPROTO_IPV6) return name == IPV6_MTU_DISCOVER || name == IPV6_RECVERR;  // of streams
+  if (level == IPPROTO_IP) {
+    constexpr int kAdvice[] = {IP_BIND_ADDRESS_NO_PORT, IP_FREEBIND, IP_MULTICAST_ALL,
+                               IP_MTU_DISCOVER, IP_RECVERR, IP_MULTICAST_LOOP};  // these three of streams
+    return std::find(std::begin(kAdvice), std::end(kAdvice), name) != std::end(kAdvice);
+  }
+  if (level == IPPROTO_IPV6) {
+    constexpr int kAdvice[] = {IPV6_FREEBIND, IPV6_AUTOFLOWLABEL, IPV6_MULTICAST_ALL,
+                               IPV6_MTU_DISCOVER, IPV6_RECVERR, IPV6_MULTICAST_LOOP};  // the same
+    return std::find(std::begin(kAdvice), std::end(kAdvice), name) != std::end(kAdvice);
+  }
   return false;
+}
+
+// What the stack has not is off, or of no device: saying so is no mistake.
+bool is_off(int level, int name, const void* value, socklen_t length) noexcept {
+  if (level == SOL_SOCKET && name == SO_BINDTODEVICE) return length == 0 || *static_cast<const char*>(value) == 0;
+  int number = 1;
+  if (length == sizeof number) std::memcpy(&number, value, sizeof number);
+  return number == 0;
+}
+
+bool does_without(int level, int name, const void* value, socklen_t length) noexcept {
+  return is_advice(level, name) || is_off(level, name, value, length);
 }
 
 // At any port that both have free, or at the one that is given. 0, or -errno.
@@ -146,7 +167,8 @@ int begin_ours(File& file) {
   for (const File::Option& each : file.options) {
     const auto length = static_cast<socklen_t>(each.value.size());
     const bool refused = host.sockets().setsockopt(made, each.level, each.name, each.value.data(), length) < 0;
-    if (refused && host.logs() && !(errno == ENOPROTOOPT && is_advice(each.level, each.name))) {
+    const bool without_it = errno == ENOPROTOOPT && does_without(each.level, each.name, each.value.data(), length);
+    if (refused && host.logs() && !without_it) {
       std::fprintf(stderr, "unet-sockets: descriptor %d: option %d of level %d is the kernel's alone\n", file.fd(), each.name, each.level);
     }
   }
@@ -307,6 +329,18 @@ void keep_option(File& file, int level, int name, const void* value, socklen_t l
 }  // namespace
 
 int set_option(File& file, int level, int name, const void* value, socklen_t length) {
+  const bool receives = name == SO_RCVBUF || name == SO_RCVBUFFORCE;
+  int wanted = 0;
+  if (level == SOL_SOCKET && (receives || name == SO_SNDBUF || name == SO_SNDBUFFORCE) && length >= sizeof wanted) {
+    name = receives ? SO_RCVBUF : SO_SNDBUF;
+    int& told = receives ? file.receive_told : file.send_told;
+    socklen_t size = sizeof told;
+    real().getsockopt(file.fd(), SOL_SOCKET, name, &told, &size);
+    std::memcpy(&wanted, value, sizeof wanted);
+    wanted = std::max(wanted, told / 2);  // of a negative number Linux makes a large one
+    value = &wanted;
+    length = sizeof wanted;
+  }
   if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO) && length >= sizeof(timeval)) {
     timeval time;
     std::memcpy(&time, value, sizeof time);
@@ -328,7 +362,7 @@ int set_option(File& file, int level, int name, const void* value, socklen_t len
     if (file.is_joined() || file.bound) keep_option(file, level, name, value, length);  // the network interface may go, and come back
     return 0;
   }
-  return errno == ENOPROTOOPT && is_advice(level, name) ? 0 : errno;
+  return errno == ENOPROTOOPT && does_without(level, name, value, length) ? 0 : errno;
 }
 
 }  // namespace unet::preload

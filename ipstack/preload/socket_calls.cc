@@ -41,6 +41,8 @@ int take_connection(File& listener, sockaddr* address, socklen_t* length, int fl
   file->nonblocking = (flags & SOCK_NONBLOCK) != 0;
   file->bound = true;
   file->receive_least = listener.receive_least;
+  file->receive_told = listener.receive_told;
+  file->send_told = listener.send_told;
   file->tells = listener.tells;
   host.table().put(fd, *file);
   host.give_socket(*file, made);
@@ -127,10 +129,19 @@ int tell_int(int number, void* value, socklen_t* length) {
 
 // Of SO_RCVBUF and SO_SNDBUF, which Linux tells doubled, as it counts what its own bookkeeping takes.
 int told_of(const File& file, int name) {
+  if (const int told = name == SO_RCVBUF ? file.receive_told : file.send_told; told != 0) return told;
   int number = 0;
   socklen_t length = sizeof number;
   Host::get().sockets().getsockopt(file.socket, SOL_SOCKET, name, &number, &length);
-  return std::min(number, INT_MAX / 2);
+  return 2 * std::min(number, INT_MAX / 2);
+}
+
+// Those whose value means nothing to the stack, so that it does not keep it. The shadow has it.
+bool shadow_tells(const File& file, int level, int name) noexcept {
+  if (level == IPPROTO_IPV6 && file.domain == AF_INET) return true;  // that there is no such option
+  if (level != SOL_SOCKET) return false;
+  if (name == SO_LINGER) return Host::get().sockets().stack().option(file.socket, sockets::Stack::Option::linger) < 0;
+  return name == SO_RCVTIMEO || name == SO_SNDTIMEO || name == (file.is_stream() ? SO_BROADCAST : SO_KEEPALIVE);
 }
 
 // SO_PEERNAME: which will have no more room than the name is long.
@@ -288,7 +299,8 @@ UNET_PRELOAD int setsockopt(int fd, int level, int name, const void* value, sock
     const Host::Guard guard;
     File* const file = Host::get().file(fd);
     // Where the kernel has no interface for groups, the network interface is one.
-    if ((errno == ENODEV || errno == EADDRNOTAVAIL) && file != nullptr && file->is_ours()) {
+    const bool of_groups = level == IPPROTO_IP || level == IPPROTO_IPV6;
+    if (of_groups && (errno == ENODEV || errno == EADDRNOTAVAIL) && file != nullptr && file->is_ours()) {
       return static_cast<int>(answer(-set_option(*file, level, name, value, length)));
     }
     return file != nullptr && file->pair && (level == IPPROTO_TCP || level == IPPROTO_IP || level == IPPROTO_IPV6) ? 0 : result;
@@ -309,12 +321,13 @@ UNET_PRELOAD int getsockopt(int fd, int level, int name, void* value, socklen_t*
     std::memcpy(value, &error, *length);
     return 0;
   }
-  if (file == nullptr || !file->is_ours() || (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO))) {
+  if (file == nullptr || !file->is_ours() || shadow_tells(*file, level, name)) {
     return real().getsockopt(fd, level, name, value, length);
   }
   if (sockets::is_nowhere(value) || sockets::is_nowhere(length)) return static_cast<int>(answer(-EFAULT));
+  if (static_cast<int>(*length) < 0) return static_cast<int>(answer(-EINVAL));
   Host::get().turn_if_due();
-  if (level == SOL_SOCKET && (name == SO_RCVBUF || name == SO_SNDBUF)) return tell_int(2 * told_of(*file, name), value, length);
+  if (level == SOL_SOCKET && (name == SO_RCVBUF || name == SO_SNDBUF)) return tell_int(told_of(*file, name), value, length);
   if (level == SOL_SOCKET && name == SO_RCVLOWAT) return tell_int(file->receive_least, value, length);
   if (level == IPPROTO_TCP && name == TCP_INQ && file->is_stream()) return tell_int(file->tells.left, value, length);
   if (level == SOL_SOCKET && name == SO_PEERNAME) return tell_peer(*file, value, length);

@@ -435,6 +435,7 @@ int Sockets::setsockopt(int s, int level, int name, const void* value, socklen_t
     if (length < sizeof number) return answer(-EINVAL);
     std::memcpy(&number, value, sizeof number);
   }
+  if (level == IPPROTO_IP && name == IP_TOS) number &= 0xFF;  // as Linux, which asks no more of it
   stack_->set_time(clock_.now());
   return answer(stack_->set_option(s, option->option, number));
 }
@@ -524,7 +525,9 @@ int Sockets::getsockopt(int s, int level, int name, void* value, socklen_t* leng
     const int64_t which = stack_->option(s, Stack::Option::congestion);
     if (which < 0) return answer(static_cast<int>(which));
     const std::string_view text = kCongestionNames[static_cast<size_t>(which)];
-    return put(text.data(), static_cast<socklen_t>(text.size() + 1));
+    std::array<char, 16> name{};  // of so many bytes, always
+    std::copy(text.begin(), text.end(), name.begin());
+    return put(name.data(), name.size());
   }
   if (level == IPPROTO_TCP && name == TCP_INFO) {
     if (stack_->is_datagram(s)) return answer(-ENOPROTOOPT);
@@ -553,6 +556,9 @@ int Sockets::getsockopt(int s, int level, int name, void* value, socklen_t* leng
   const int64_t number = stack_->option(s, option->option);
   if (number < 0 && option->option != Stack::Option::peek_offset) return answer(static_cast<int>(number));
   const auto result = static_cast<int>(number);
+  const auto byte = static_cast<uint8_t>(result);
+  // Of IPv4's, where there is no room for an int, Linux tells what fits into a byte.
+  if (level == IPPROTO_IP && *length > 0 && *length < sizeof result && result == byte) return put(&byte, sizeof byte);
   return put(&result, sizeof result);
 }
 

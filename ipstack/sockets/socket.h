@@ -145,6 +145,8 @@ struct Urgent {
   bool taken = false;              // by Stack::receive_urgent()
 };
 
+constexpr uint16_t kAnySegment = 0xFFFF;
+
 struct Socket {
   Type type : 1 = Type::stream;
   bool ipv6 : 1 = false;           // of that family: also for IPv4 addresses, unless only_ipv6
@@ -180,7 +182,7 @@ struct Socket {
   uint8_t traffic_class = 0;
   uint8_t shown = 0xFF;            // the state that others were told last, at told_at
   uint8_t moves = 0;               // to other ports, of this connect()
-  uint16_t max_segment = 0xFFFF;   // TCP_MAXSEG
+  uint16_t max_segment = kAnySegment;  // TCP_MAXSEG
   uint16_t fast_open_max = 0;      // TCP_FASTOPEN, before listen()
   uint16_t keep_idle = 7200;       // seconds until the first keep-alive, if they are on
   Address local{}, remote{};

@@ -68,11 +68,11 @@ int Stack::fit_path(uint32_t index, Departure& way, uint32_t length) {
 
 // Of who is connected: what goes there in one piece, as far as is known.
 int64_t Stack::path_mtu(const Socket& socket) {
-  constexpr int64_t kOfThisHost = 65'536;  // as Linux's loopback
+  constexpr int64_t kOfThisHost = 65'536, kLongest4 = 65'535;  // as Linux's loopback
   const bool stream = socket.type == Type::stream;
   if (stream ? !socket.has_connection() && socket.near == nullptr : !socket.connected) return -ENOTCONN;
   const ip::IpAddress& to = socket.remote.host;
-  if (socket.near != nullptr || is_own(to)) return kOfThisHost;
+  if (socket.near != nullptr || is_own(to)) return to.is_ipv4() ? kLongest4 : kOfThisHost;
   if (!stream) return std::min(mtu_from(socket.local.host), datagram_paths_.mtu(to, now_));
   const uint32_t known = socket.tcp.connection->info(now_).path_mtu(!to.is_ipv4());
   return known != 0 ? known : std::min(mtu_from(socket.local.host), path_mtus_.mtu(to, now_));

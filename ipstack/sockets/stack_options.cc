@@ -78,11 +78,12 @@ int Stack::choose(Socket& socket, Option option, int64_t value, tcp::Options& tc
       socket.linger = value < 0 ? kNone : static_cast<uint32_t>(value);
       return 0;
     case Option::hop_limit:
-      if (!of_range(1, 255)) return -EINVAL;
-      socket.hop_limit = static_cast<uint8_t>(value);
+      if (!of_range(-1, 255) || value == 0) return -EINVAL;
+      socket.hop_limit = static_cast<uint8_t>(value < 0 ? 0 : value);  // -1: the host's
       return 0;
     case Option::traffic_class:
-      if (!of_range(0, 255)) return -EINVAL;
+      if (!of_range(-1, 255)) return -EINVAL;
+      if (value < 0) value = 0;
       socket.traffic_class = static_cast<uint8_t>(stream ? value & 0xFC : value);  // a stream's ECN is not the application's
       return 0;
     case Option::udp_segment:
@@ -158,12 +159,12 @@ int Stack::choose(Socket& socket, Option option, int64_t value, tcp::Options& tc
       tcp.user_timeout = value == 0 ? options_.tcp.user_timeout : static_cast<Nanoseconds>(value) * kMillisecond;
       break;
     case Option::max_segment:
-      if (!of_range(88, 32'767)) return -EINVAL;
+      if (value != 0 && !of_range(88, 32'767)) return -EINVAL;
       if (socket.has_connection()) return 0;
-      socket.max_segment = static_cast<uint16_t>(value);
+      socket.max_segment = value == 0 ? kAnySegment : static_cast<uint16_t>(value);
       break;
     case Option::fast_open:
-      if (!of_range(0, 0xFFFF)) return -EINVAL;
+      if (!of_range(0, 0xFFFF) || socket.has_connection() || socket.near != nullptr) return -EINVAL;
       socket.fast_open_max = static_cast<uint16_t>(std::min<int64_t>(value, 4096));
       if (socket.listening != nullptr) socket.listening->fast_open_max = socket.fast_open_max;
       return 0;
@@ -203,7 +204,9 @@ int64_t Stack::option(int number, Option option) {
     case Option::peek_offset: return socket->peeks_behind ? int64_t{peek_offset(static_cast<uint32_t>(number))} : -1;
     case Option::reuse_address: return socket->reuse;
     case Option::reuse_port: return socket->reuse_port;
-    case Option::only_ipv6: return socket->only_ipv6;
+    // As Linux has it, what is bound to an address of IPv6 is of no other.
+    case Option::only_ipv6:
+      return socket->only_ipv6 || (socket->ipv6 && socket->named && !socket->local.host.is_unspecified() && !socket->local.host.is_ipv4());
     case Option::send_buffer: return stream ? tcp->send_buffer : kMessageMax;
     case Option::receive_buffer: return stream ? tcp->receive_buffer : socket->datagram->receive_max;
     case Option::linger: return socket->linger == kNone ? -1 : static_cast<int64_t>(socket->linger);
@@ -232,8 +235,11 @@ int64_t Stack::option(int number, Option option) {
     case Option::keep_idle: return socket->keep_idle;
     case Option::keep_interval: return static_cast<int64_t>(tcp->keep_alive_interval / kSecond);
     case Option::keep_count: return tcp->keep_alive_probes;
-    case Option::user_timeout: return static_cast<int64_t>(tcp->user_timeout / kMillisecond);
-    case Option::max_segment: return socket->has_connection() && socket->tcp.connection->mss() != 0 ? socket->tcp.connection->mss() : 536;
+    case Option::user_timeout:  // 0: the system's
+      return tcp->user_timeout == options_.tcp.user_timeout ? 0 : static_cast<int64_t>(tcp->user_timeout / kMillisecond);
+    case Option::max_segment:
+      if (socket->has_connection() && socket->tcp.connection->mss() != 0) return socket->tcp.connection->mss();
+      return socket->max_segment != kAnySegment && socket->near == nullptr ? socket->max_segment : 536;
     case Option::fast_open: return socket->fast_open_max;
     case Option::fast_open_connect: return socket->fast_open_connect;
     case Option::max_pacing_rate: return static_cast<int64_t>(tcp->max_pacing_rate);

@@ -26,6 +26,31 @@ TEST_CASE("options of one connection are not another's, and count at once") {
   CHECK(a.tcp_counters().keep_alives == 1);
 }
 
+TEST_CASE("options that were not set, or set back, are told as Linux tells them") {
+  Two two;
+  const int client = two.connect(at("10.0.0.2", 80)).first;
+  Stack& a = *two.a.stack;
+  const int s = a.socket(Type::stream, true), any = a.socket(Type::datagram, true);
+  CHECK(a.option(s, Stack::Option::max_segment) == 536);
+  CHECK(a.set_option(s, Stack::Option::max_segment, 87) == -EINVAL);
+  REQUIRE(a.set_option(s, Stack::Option::max_segment, 1000) == 0);
+  CHECK(a.option(s, Stack::Option::max_segment) == 1000);
+  REQUIRE(a.set_option(s, Stack::Option::max_segment, 0) == 0);
+  CHECK(a.option(s, Stack::Option::max_segment) == 536);
+  CHECK(a.option(s, Stack::Option::user_timeout) == 0);
+  REQUIRE(a.set_option(s, Stack::Option::user_timeout, 5000) == 0);
+  CHECK(a.option(s, Stack::Option::user_timeout) == 5000);
+  REQUIRE(a.set_option(s, Stack::Option::user_timeout, 0) == 0);
+  CHECK(a.option(s, Stack::Option::user_timeout) == 0);
+  CHECK(a.set_option(s, Stack::Option::fast_open, 5) == 0);
+  CHECK(a.set_option(client, Stack::Option::fast_open, 5) == -EINVAL);
+  CHECK(a.option(s, Stack::Option::only_ipv6) == 0);
+  REQUIRE(a.bind(s, at("fd00::1", 81)) == 0);
+  CHECK(a.option(s, Stack::Option::only_ipv6) == 1);
+  REQUIRE(a.bind(any, at("::", 81)) == 0);
+  CHECK(a.option(any, Stack::Option::only_ipv6) == 0);
+}
+
 TEST_CASE("a cork holds back what is no full segment, and lets it go when it is drawn") {
   Two two;
   const auto [client, server] = two.connect(at("10.0.0.2", 80));
@@ -225,6 +250,18 @@ TEST_CASE("a datagram is known by how it is marked, when it came, where it went,
   CHECK(next() == std::pair(5, 0x29));
   REQUIRE(send({.traffic_class = 0}) == 10);
   CHECK(next() == std::pair(33, 0));
+  // As they were; and nothing else that is no such number.
+  REQUIRE(a.set_option(two.from, Stack::Option::hop_limit, -1) == 0);
+  REQUIRE(a.set_option(two.from, Stack::Option::traffic_class, -1) == 0);
+  for (const int wrong : {-2, 256}) {
+    CHECK(a.set_option(two.from, Stack::Option::hop_limit, wrong) == -EINVAL);
+    CHECK(a.set_option(two.from, Stack::Option::traffic_class, wrong) == -EINVAL);
+  }
+  CHECK(a.set_option(two.from, Stack::Option::hop_limit, 0) == -EINVAL);
+  REQUIRE(send({}) == 10);
+  CHECK(next() == std::pair(64, 0));
+  REQUIRE(a.set_option(two.from, Stack::Option::hop_limit, 33) == 0);
+  REQUIRE(a.set_option(two.from, Stack::Option::traffic_class, 0x29) == 0);
   // Of a connected socket, whose way is known, in place, and of what is gathered.
   REQUIRE(a.connect(two.from, two.to) == 0);
   for (int i = 0; i < 2; ++i) {

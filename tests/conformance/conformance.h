@@ -103,6 +103,13 @@ int connected(int listener);  // calls it
 int accepted(int listener);
 void streams(int ends[2]);    // the caller, and what was accepted
 void datagrams(int ends[2]);  // each connected to the other
+// What cases of options look at, one after another: sockets that are nobody's yet, of which the kernel is asked, and others.
+enum Subject { NEW_STREAM, BOUND_STREAM, LISTENER, CONNECTION, NEW_DATAGRAMS, BOUND_DATAGRAMS, CONNECTED_DATAGRAMS };
+#define OF_SUBJECTS(first, last) for (int i = first, s; i <= last && (s = subject((enum Subject)i)) >= 0; ++i)
+#define OF_ALL OF_SUBJECTS(NEW_STREAM, CONNECTED_DATAGRAMS)
+#define OF_STREAMS OF_SUBJECTS(NEW_STREAM, CONNECTION)
+#define OF_DATAGRAMS OF_SUBJECTS(NEW_DATAGRAMS, CONNECTED_DATAGRAMS)
+int subject(enum Subject which);  // says which it is
 void nonblocking(int fd);
 void await(int fd, short events);       // until poll() says one of them
 void await_bytes(int fd, int bytes);    // until so many can be read

@@ -129,6 +129,23 @@ void datagrams(int ends[2]) {
   pause_ms(5);
 }
 
+int subject(enum Subject which) {
+  static const char* const names[] = {"new stream", "bound stream", "listener", "connection", "new datagrams", "bound datagrams",
+                                      "connected datagrams"};
+  int ends[2];
+  say("-- %s", names[which]);
+  switch (which) {
+    case NEW_STREAM: return (int)MUST(socket(family, SOCK_STREAM, 0));
+    case BOUND_STREAM: return bound(SOCK_STREAM);
+    case LISTENER: return listening();
+    case CONNECTION: streams(ends); return ends[0];
+    case NEW_DATAGRAMS: return (int)MUST(socket(family, SOCK_DGRAM, 0));
+    case BOUND_DATAGRAMS: return bound(SOCK_DGRAM);
+    case CONNECTED_DATAGRAMS: datagrams(ends); return ends[0];
+  }
+  return -1;
+}
+
 void nonblocking(int fd) { MUST(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK)); }
 
 void await(int fd, short events) {

@@ -1,9 +1,7 @@
 // options.c - cases of SOL_SOCKET's options: what they are at first, what they are once set, and wrong lengths and levels.
+#include <netinet/udp.h>
+
 #include "tests/conformance/conformance.h"
-
-static const int types[] = {SOCK_STREAM, SOCK_DGRAM};
-
-#define OF_BOTH for (int i = 0, s; i < 2; ++i) if ((s = socket(family, types[i], 0)) >= 0)
 
 // For what the kernel is told otherwise on other machines, and bounds by that.
 static void say_at_least(const char* what, int s, int option, int least) {
@@ -14,7 +12,7 @@ static void say_at_least(const char* what, int s, int option, int least) {
 }
 
 CASE(option_switches, "options that are on or off") {
-  OF_BOTH {
+  OF_ALL {
     OPTION(s, SOL_SOCKET, SO_REUSEADDR);
     SET_AND_GET(s, SOL_SOCKET, SO_REUSEADDR, 1);
     SET_AND_GET(s, SOL_SOCKET, SO_REUSEADDR, 0);
@@ -34,7 +32,7 @@ CASE(option_switches, "options that are on or off") {
 }
 
 CASE(option_read_only, "options that are only told") {
-  OF_BOTH {
+  OF_ALL {
     SET(s, SOL_SOCKET, SO_TYPE, 1);
     SET(s, SOL_SOCKET, SO_PROTOCOL, 1);
     SET(s, SOL_SOCKET, SO_DOMAIN, 1);
@@ -46,7 +44,7 @@ CASE(option_read_only, "options that are only told") {
 }
 
 CASE(option_buffers, "SO_RCVBUF and SO_SNDBUF: doubled, and their bounds") {
-  OF_BOTH {
+  OF_ALL {
     SET_AND_GET(s, SOL_SOCKET, SO_RCVBUF, 10000);
     SET_AND_GET(s, SOL_SOCKET, SO_SNDBUF, 10000);
     SET_AND_GET(s, SOL_SOCKET, SO_RCVBUF, 0);
@@ -65,14 +63,14 @@ CASE(option_buffers, "SO_RCVBUF and SO_SNDBUF: doubled, and their bounds") {
 }
 
 CASE(option_buffers_at_first, "SO_RCVBUF and SO_SNDBUF of new sockets are some") {
-  OF_BOTH {
+  OF_ALL {
     say_at_least("receive", s, SO_RCVBUF, 65536);
     say_at_least("send", s, SO_SNDBUF, 16384);
   }
 }
 
 CASE(option_buffers_forced, "SO_RCVBUFFORCE and SO_SNDBUFFORCE, as root") {
-  OF_BOTH {
+  OF_ALL {
     SET(s, SOL_SOCKET, SO_RCVBUFFORCE, 2000000);
     OPTION(s, SOL_SOCKET, SO_RCVBUF);
     SET(s, SOL_SOCKET, SO_SNDBUFFORCE, 2000000);
@@ -81,7 +79,7 @@ CASE(option_buffers_forced, "SO_RCVBUFFORCE and SO_SNDBUFFORCE, as root") {
 }
 
 CASE(option_linger, "SO_LINGER, and of wrong lengths") {
-  OF_BOTH {
+  OF_ALL {
     struct linger is = {9, 9}, on = {1, 7}, off = {0, 7}, negative = {1, -1};
     socklen_t length = sizeof is;
     CALL(getsockopt(s, SOL_SOCKET, SO_LINGER, &is, &length));
@@ -102,7 +100,7 @@ CASE(option_linger, "SO_LINGER, and of wrong lengths") {
 }
 
 CASE(option_low_water, "SO_RCVLOWAT") {
-  OF_BOTH {
+  OF_ALL {
     OPTION(s, SOL_SOCKET, SO_RCVLOWAT);
     SET_AND_GET(s, SOL_SOCKET, SO_RCVLOWAT, 100);
     SET_AND_GET(s, SOL_SOCKET, SO_RCVLOWAT, 0);
@@ -112,7 +110,7 @@ CASE(option_low_water, "SO_RCVLOWAT") {
 }
 
 CASE(option_priority_mark, "SO_PRIORITY and SO_MARK, as root") {
-  OF_BOTH {
+  OF_ALL {
     OPTION(s, SOL_SOCKET, SO_PRIORITY);
     SET_AND_GET(s, SOL_SOCKET, SO_PRIORITY, 6);
     SET_AND_GET(s, SOL_SOCKET, SO_PRIORITY, 7);
@@ -121,14 +119,16 @@ CASE(option_priority_mark, "SO_PRIORITY and SO_MARK, as root") {
   }
 }
 
-CASE(option_device, "SO_BINDTODEVICE: none, lo, one that there is not") {
-  OF_BOTH {
+CASE(option_device, "SO_BINDTODEVICE: none, one that there is not, and of new sockets lo") {
+  OF_ALL {
     char name[20] = "unset";
     socklen_t length = sizeof name;
     CALL(getsockopt(s, SOL_SOCKET, SO_BINDTODEVICE, name, &length));
     say("length %u", length);
     CALL(setsockopt(s, SOL_SOCKET, SO_BINDTODEVICE, "none-such", 9));
     CALL(setsockopt(s, SOL_SOCKET, SO_BINDTODEVICE, "", 0));
+    CALL(setsockopt(s, SOL_SOCKET, SO_BINDTODEVICE, "", 1));
+    if (i != NEW_STREAM && i != NEW_DATAGRAMS) continue;
     CALL(setsockopt(s, SOL_SOCKET, SO_BINDTODEVICE, "lo", 2));
     length = sizeof name;
     CALL(getsockopt(s, SOL_SOCKET, SO_BINDTODEVICE, name, &length));
@@ -139,11 +139,11 @@ CASE(option_device, "SO_BINDTODEVICE: none, lo, one that there is not") {
 }
 
 CASE(option_polling, "SO_BUSY_POLL, SO_INCOMING_CPU, SO_INCOMING_NAPI_ID, SO_PREFER_BUSY_POLL, SO_BUSY_POLL_BUDGET") {
-  OF_BOTH {
+  OF_ALL {
     OPTION(s, SOL_SOCKET, SO_BUSY_POLL);
     SET_AND_GET(s, SOL_SOCKET, SO_BUSY_POLL, 50);
     SET_AND_GET(s, SOL_SOCKET, SO_BUSY_POLL, -1);
-    OPTION(s, SOL_SOCKET, SO_INCOMING_CPU);
+    if (i != CONNECTION && i != CONNECTED_DATAGRAMS) OPTION(s, SOL_SOCKET, SO_INCOMING_CPU);  // where a packet came
     SET_AND_GET(s, SOL_SOCKET, SO_INCOMING_CPU, 1);
     OPTION(s, SOL_SOCKET, SO_INCOMING_NAPI_ID);
     SET_AND_GET(s, SOL_SOCKET, SO_PREFER_BUSY_POLL, 1);
@@ -152,15 +152,12 @@ CASE(option_polling, "SO_BUSY_POLL, SO_INCOMING_CPU, SO_INCOMING_NAPI_ID, SO_PRE
 }
 
 CASE(option_others, "SO_NO_CHECK, SO_LOCK_FILTER, SO_MAX_PACING_RATE, SO_TXTIME, SO_COOKIE, SO_MEMINFO and the like") {
-  OF_BOTH {
+  OF_ALL {
     SET_AND_GET(s, SOL_SOCKET, SO_NO_CHECK, 1);
     OPTION(s, SOL_SOCKET, SO_MAX_PACING_RATE);
     SET_AND_GET(s, SOL_SOCKET, SO_MAX_PACING_RATE, 1000000);
-    SET_AND_GET(s, SOL_SOCKET, SO_SELECT_ERR_QUEUE, 1);
-    SET_AND_GET(s, SOL_SOCKET, SO_WIFI_STATUS, 1);
     SET_AND_GET(s, SOL_SOCKET, SO_LOCK_FILTER, 0);
     SET_AND_GET(s, SOL_SOCKET, SO_PASSCRED, 1);
-    SET_AND_GET(s, SOL_SOCKET, SO_RCVMARK, 1);
     SET_AND_GET(s, SOL_SOCKET, SO_RESERVE_MEM, 0);
     unsigned long long cookie = 0;
     socklen_t length = sizeof cookie;
@@ -170,6 +167,41 @@ CASE(option_others, "SO_NO_CHECK, SO_LOCK_FILTER, SO_MAX_PACING_RATE, SO_TXTIME,
     length = sizeof info;
     CALL(getsockopt(s, SOL_SOCKET, SO_MEMINFO, info, &length));
     CALL(setsockopt(s, SOL_SOCKET, SO_DETACH_FILTER, info, 4));
+  }
+}
+
+CASE(option_off, "what few have, switched off") {
+  OF_ALL {
+    SET_AND_GET(s, SOL_SOCKET, SO_SELECT_ERR_QUEUE, 0);
+    SET_AND_GET(s, SOL_SOCKET, SO_WIFI_STATUS, 0);
+    SET_AND_GET(s, SOL_SOCKET, SO_RCVMARK, 0);
+    SET_AND_GET(s, IPPROTO_IP, IP_MINTTL, 0);
+    SET_AND_GET(s, IPPROTO_IP, IP_RECVOPTS, 0);
+    SET_AND_GET(s, IPPROTO_IP, IP_RETOPTS, 0);
+    SET_AND_GET(s, IPPROTO_IP, IP_RECVORIGDSTADDR, 0);
+    SET_AND_GET(s, IPPROTO_IP, IP_CHECKSUM, 0);
+    SET_AND_GET(s, IPPROTO_IP, IP_TRANSPARENT, 0);
+    SET_AND_GET(s, IPPROTO_IPV6, IPV6_DONTFRAG, 0);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_SAVE_SYN, 0);
+    SET_AND_GET(s, IPPROTO_UDP, UDP_NO_CHECK6_TX, 0);
+  }
+}
+
+CASE(option_refused, "the same switched on, which the stack cannot do") {
+  OF_ALL {
+    SET(s, SOL_SOCKET, SO_SELECT_ERR_QUEUE, 1);
+    SET(s, SOL_SOCKET, SO_WIFI_STATUS, 1);
+    SET(s, SOL_SOCKET, SO_RCVMARK, 1);
+    CALL(setsockopt(s, SOL_SOCKET, SO_BINDTODEVICE, "lo", 2));
+    SET(s, IPPROTO_IP, IP_MINTTL, 5);
+    SET(s, IPPROTO_IP, IP_RECVOPTS, 1);
+    SET(s, IPPROTO_IP, IP_RETOPTS, 1);
+    SET(s, IPPROTO_IP, IP_RECVORIGDSTADDR, 1);
+    SET(s, IPPROTO_IP, IP_CHECKSUM, 1);
+    SET(s, IPPROTO_IP, IP_TRANSPARENT, 1);
+    SET(s, IPPROTO_IPV6, IPV6_DONTFRAG, 1);
+    SET(s, IPPROTO_TCP, TCP_SAVE_SYN, 1);
+    SET(s, IPPROTO_UDP, UDP_NO_CHECK6_TX, 1);
   }
 }
 
@@ -188,7 +220,7 @@ CASE(option_peer_credentials, "SO_PEERCRED, SO_PEERSEC, SO_PEERNAME of a stream 
 }
 
 CASE(option_timestamps, "SO_TIMESTAMP, SO_TIMESTAMPNS, SO_TIMESTAMPING") {
-  OF_BOTH {
+  OF_ALL {
     SET_AND_GET(s, SOL_SOCKET, SO_TIMESTAMP, 1);
     SET_AND_GET(s, SOL_SOCKET, SO_TIMESTAMPNS, 1);
     OPTION(s, SOL_SOCKET, SO_TIMESTAMP);
@@ -200,46 +232,48 @@ CASE(option_timestamps, "SO_TIMESTAMP, SO_TIMESTAMPNS, SO_TIMESTAMPING") {
 }
 
 CASE(option_lengths, "lengths of getsockopt() and setsockopt() that are too small, too large, or negative") {
-  int value = 1;
-  long long large = -1;
-  const int s = OPEN(socket(family, SOCK_STREAM, 0));
-  CALL(setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &value, 0));
-  CALL(setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &value, 1));
-  CALL(setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &value, 3));
-  CALL(setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &large, sizeof large));
-  CALL(setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &value, (socklen_t)-1));
-  CALL(setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &value, 1));
-  CALL(setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &value, 0));
-  CALL(setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &value, (socklen_t)-1));
-  const socklen_t lengths[] = {0, 1, 2, 3, 5, 8, (socklen_t)-1};
-  for (unsigned i = 0; i < sizeof lengths / sizeof *lengths; ++i) {
-    socklen_t length = lengths[i];
-    large = -1;
-    CALL(getsockopt(s, SOL_SOCKET, SO_TYPE, &large, &length));
-    say("length %d, value %llx", (int)length, large);
-  }
-  for (unsigned i = 0; i < sizeof lengths / sizeof *lengths; ++i) {
-    socklen_t length = lengths[i];
-    large = -1;
-    CALL(getsockopt(s, IPPROTO_TCP, TCP_NODELAY, &large, &length));
-    say("length %d, value %llx", (int)length, large);
+  OF_STREAMS {
+    int value = 1;
+    long long large = -1;
+    CALL(setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &value, 0));
+    CALL(setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &value, 1));
+    CALL(setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &value, 3));
+    CALL(setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &large, sizeof large));
+    CALL(setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &value, (socklen_t)-1));
+    CALL(setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &value, 1));
+    CALL(setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &value, 0));
+    CALL(setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &value, (socklen_t)-1));
+    const socklen_t lengths[] = {0, 1, 2, 3, 5, 8, (socklen_t)-1};
+    for (unsigned l = 0; l < sizeof lengths / sizeof *lengths; ++l) {
+      socklen_t length = lengths[l];
+      large = -1;
+      CALL(getsockopt(s, SOL_SOCKET, SO_TYPE, &large, &length));
+      say("length %d, value %llx", (int)length, large);
+    }
+    for (unsigned l = 0; l < sizeof lengths / sizeof *lengths; ++l) {
+      socklen_t length = lengths[l];
+      large = -1;
+      CALL(getsockopt(s, IPPROTO_TCP, TCP_NODELAY, &large, &length));
+      say("length %d, value %llx", (int)length, large);
+    }
   }
 }
 
 CASE(option_bad_pointers, "values and lengths in memory that there is not") {
-  int value = 1;
-  socklen_t length = sizeof value;
-  const int s = OPEN(socket(family, SOCK_STREAM, 0));
-  CALL(setsockopt(s, SOL_SOCKET, SO_REUSEADDR, NULL, 4));
-  CALL(setsockopt(s, SOL_SOCKET, SO_REUSEADDR, (void*)8, 4));
-  CALL(setsockopt(s, IPPROTO_TCP, TCP_NODELAY, NULL, 4));
-  CALL(getsockopt(s, SOL_SOCKET, SO_TYPE, NULL, &length));
-  CALL(getsockopt(s, SOL_SOCKET, SO_TYPE, &value, NULL));
-  CALL(getsockopt(s, IPPROTO_TCP, TCP_NODELAY, (void*)8, &length));
+  OF_STREAMS {
+    int value = 1;
+    socklen_t length = sizeof value;
+    CALL(setsockopt(s, SOL_SOCKET, SO_REUSEADDR, NULL, 4));
+    CALL(setsockopt(s, SOL_SOCKET, SO_REUSEADDR, (void*)8, 4));
+    CALL(setsockopt(s, IPPROTO_TCP, TCP_NODELAY, NULL, 4));
+    CALL(getsockopt(s, SOL_SOCKET, SO_TYPE, NULL, &length));
+    CALL(getsockopt(s, SOL_SOCKET, SO_TYPE, &value, NULL));
+    CALL(getsockopt(s, IPPROTO_TCP, TCP_NODELAY, (void*)8, &length));
+  }
 }
 
 CASE(option_unknown, "levels and options that there are not, and those of another type") {
-  OF_BOTH {
+  OF_ALL {
     OPTION(s, SOL_SOCKET, 9999);
     SET(s, SOL_SOCKET, 9999, 1);
     OPTION(s, IPPROTO_TCP, 9999);
@@ -272,6 +306,6 @@ CASE(option_of_ended, "options of a connection that has ended, or was reset") {
 }
 
 THEME(options, &option_switches, &option_read_only, &option_buffers, &option_buffers_at_first, &option_buffers_forced,
-      &option_linger, &option_low_water, &option_priority_mark, &option_device, &option_polling, &option_others,
-      &option_peer_credentials, &option_timestamps, &option_lengths, &option_bad_pointers, &option_unknown,
+      &option_linger, &option_low_water, &option_priority_mark, &option_device, &option_polling, &option_others, &option_off,
+      &option_refused, &option_peer_credentials, &option_timestamps, &option_lengths, &option_bad_pointers, &option_unknown,
       &option_of_ended);

@@ -2,18 +2,17 @@
 #include "tests/conformance/conformance.h"
 
 CASE(tcp_switches, "TCP_NODELAY, TCP_CORK, TCP_QUICKACK") {
-  int ends[2];
-  streams(ends);
-  const int s = ends[0];
-  OPTION(s, IPPROTO_TCP, TCP_NODELAY);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_NODELAY, 1);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_NODELAY, 5);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_NODELAY, 0);
-  OPTION(s, IPPROTO_TCP, TCP_CORK);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_CORK, 1);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_CORK, 0);
-  SET(s, IPPROTO_TCP, TCP_QUICKACK, 0);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_QUICKACK, 1);
+  OF_STREAMS {
+    OPTION(s, IPPROTO_TCP, TCP_NODELAY);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_NODELAY, 1);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_NODELAY, 5);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_NODELAY, 0);
+    OPTION(s, IPPROTO_TCP, TCP_CORK);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_CORK, 1);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_CORK, 0);
+    SET(s, IPPROTO_TCP, TCP_QUICKACK, 0);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_QUICKACK, 1);
+  }
 }
 
 CASE(tcp_cork, "TCP_CORK: what is held back comes with the uncorking, all of it") {
@@ -29,47 +28,50 @@ CASE(tcp_cork, "TCP_CORK: what is held back comes with the uncorking, all of it"
 }
 
 CASE(tcp_keep_alive, "TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT and their bounds") {
-  const int s = OPEN(socket(family, SOCK_STREAM, 0));
-  OPTION(s, IPPROTO_TCP, TCP_KEEPIDLE);
-  OPTION(s, IPPROTO_TCP, TCP_KEEPINTVL);
-  OPTION(s, IPPROTO_TCP, TCP_KEEPCNT);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_KEEPIDLE, 60);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_KEEPINTVL, 10);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_KEEPCNT, 3);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_KEEPIDLE, 0);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_KEEPINTVL, 0);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_KEEPCNT, 0);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_KEEPIDLE, 32768);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_KEEPINTVL, 32768);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_KEEPCNT, 128);
+  OF_STREAMS {
+    OPTION(s, IPPROTO_TCP, TCP_KEEPIDLE);
+    OPTION(s, IPPROTO_TCP, TCP_KEEPINTVL);
+    OPTION(s, IPPROTO_TCP, TCP_KEEPCNT);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_KEEPIDLE, 60);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_KEEPINTVL, 10);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_KEEPCNT, 3);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_KEEPIDLE, 0);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_KEEPINTVL, 0);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_KEEPCNT, 0);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_KEEPIDLE, 32768);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_KEEPINTVL, 32768);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_KEEPCNT, 128);
+  }
 }
 
 CASE(tcp_times, "TCP_USER_TIMEOUT, TCP_LINGER2, TCP_SYNCNT, TCP_DEFER_ACCEPT and their bounds") {
-  const int s = OPEN(socket(family, SOCK_STREAM, 0));
-  OPTION(s, IPPROTO_TCP, TCP_USER_TIMEOUT);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_USER_TIMEOUT, 5000);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_USER_TIMEOUT, -1);
-  OPTION(s, IPPROTO_TCP, TCP_LINGER2);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_LINGER2, 5);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_LINGER2, -1);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_LINGER2, 1000);
-  OPTION(s, IPPROTO_TCP, TCP_SYNCNT);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_SYNCNT, 3);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_SYNCNT, 0);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_SYNCNT, 128);
-  OPTION(s, IPPROTO_TCP, TCP_DEFER_ACCEPT);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_DEFER_ACCEPT, 1);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_DEFER_ACCEPT, 5);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_DEFER_ACCEPT, 0);
+  OF_STREAMS {
+    OPTION(s, IPPROTO_TCP, TCP_USER_TIMEOUT);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_USER_TIMEOUT, 5000);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_USER_TIMEOUT, -1);
+    OPTION(s, IPPROTO_TCP, TCP_LINGER2);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_LINGER2, 5);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_LINGER2, -1);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_LINGER2, 1000);
+    OPTION(s, IPPROTO_TCP, TCP_SYNCNT);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_SYNCNT, 3);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_SYNCNT, 0);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_SYNCNT, 128);
+    OPTION(s, IPPROTO_TCP, TCP_DEFER_ACCEPT);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_DEFER_ACCEPT, 1);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_DEFER_ACCEPT, 5);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_DEFER_ACCEPT, 0);
+  }
 }
 
 CASE(tcp_segment, "TCP_MAXSEG of a socket that is not connected, and its bounds") {
-  const int s = OPEN(socket(family, SOCK_STREAM, 0));
-  OPTION(s, IPPROTO_TCP, TCP_MAXSEG);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_MAXSEG, 1000);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_MAXSEG, 10);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_MAXSEG, 100000);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_MAXSEG, 0);
+  OF_SUBJECTS(NEW_STREAM, LISTENER) {
+    OPTION(s, IPPROTO_TCP, TCP_MAXSEG);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_MAXSEG, 1000);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_MAXSEG, 10);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_MAXSEG, 100000);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_MAXSEG, 0);
+  }
 }
 
 CASE(tcp_segment_connected, "TCP_MAXSEG before connect() bounds the connection's") {
@@ -86,48 +88,49 @@ CASE(tcp_segment_connected, "TCP_MAXSEG before connect() bounds the connection's
 }
 
 CASE(tcp_window_clamp, "TCP_WINDOW_CLAMP, TCP_NOTSENT_LOWAT") {
-  int ends[2];
-  streams(ends);
-  SET_AND_GET(ends[0], IPPROTO_TCP, TCP_NOTSENT_LOWAT, 16384);
-  SET_AND_GET(ends[0], IPPROTO_TCP, TCP_NOTSENT_LOWAT, 0);
-  SET_AND_GET(ends[0], IPPROTO_TCP, TCP_NOTSENT_LOWAT, -1);
-  const int s = OPEN(socket(family, SOCK_STREAM, 0));
-  SET_AND_GET(s, IPPROTO_TCP, TCP_WINDOW_CLAMP, 0);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_WINDOW_CLAMP, 65536);
+  OF_STREAMS {
+    SET_AND_GET(s, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 16384);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 0);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_NOTSENT_LOWAT, -1);
+    if (i <= BOUND_STREAM) SET_AND_GET(s, IPPROTO_TCP, TCP_WINDOW_CLAMP, 0);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_WINDOW_CLAMP, 65536);
+  }
 }
 
 CASE(tcp_congestion, "TCP_CONGESTION: which, and one that there is not") {
-  char name[20] = "";
-  socklen_t length = sizeof name;
-  const int s = OPEN(socket(family, SOCK_STREAM, 0));
-  CALL(getsockopt(s, IPPROTO_TCP, TCP_CONGESTION, name, &length));
-  say("length %u", length);
-  CALL(setsockopt(s, IPPROTO_TCP, TCP_CONGESTION, "no-such", 7));
-  CALL(setsockopt(s, IPPROTO_TCP, TCP_CONGESTION, "", 0));
-  CALL(setsockopt(s, IPPROTO_TCP, TCP_CONGESTION, "reno", 4));
-  memset(name, 0, sizeof name);
-  length = sizeof name;
-  CALL(getsockopt(s, IPPROTO_TCP, TCP_CONGESTION, name, &length));
-  say("%s, length %u", name, length);
-  CALL(setsockopt(s, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5));
-  length = 3;
-  memset(name, 0, sizeof name);
-  CALL(getsockopt(s, IPPROTO_TCP, TCP_CONGESTION, name, &length));
-  say("%s, length %u", name, length);
+  OF_STREAMS {
+    char name[20] = "";
+    socklen_t length = sizeof name;
+    CALL(getsockopt(s, IPPROTO_TCP, TCP_CONGESTION, name, &length));
+    say("length %u", length);
+    CALL(setsockopt(s, IPPROTO_TCP, TCP_CONGESTION, "no-such", 7));
+    CALL(setsockopt(s, IPPROTO_TCP, TCP_CONGESTION, "", 0));
+    CALL(setsockopt(s, IPPROTO_TCP, TCP_CONGESTION, "reno", 4));
+    memset(name, 0, sizeof name);
+    length = sizeof name;
+    CALL(getsockopt(s, IPPROTO_TCP, TCP_CONGESTION, name, &length));
+    say("%s, length %u", name, length);
+    CALL(setsockopt(s, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5));
+    length = 3;
+    memset(name, 0, sizeof name);
+    CALL(getsockopt(s, IPPROTO_TCP, TCP_CONGESTION, name, &length));
+    say("%s, length %u", name, length);
+  }
 }
 
 CASE(tcp_fast_open_options, "TCP_FASTOPEN, TCP_FASTOPEN_CONNECT, TCP_FASTOPEN_NO_COOKIE") {
-  const int s = OPEN(socket(family, SOCK_STREAM, 0));
-  OPTION(s, IPPROTO_TCP, TCP_FASTOPEN);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_FASTOPEN, 5);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_FASTOPEN, -1);
-  OPTION(s, IPPROTO_TCP, TCP_FASTOPEN_CONNECT);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 2);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, 1);
-  const int listener = listening();
-  SET_AND_GET(listener, IPPROTO_TCP, TCP_FASTOPEN, 7);
-  SET(listener, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1);
+  OF_STREAMS {
+    OPTION(s, IPPROTO_TCP, TCP_FASTOPEN);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_FASTOPEN, 5);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_FASTOPEN, -1);
+    OPTION(s, IPPROTO_TCP, TCP_FASTOPEN_CONNECT);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 2);
+    if (i != CONNECTION) SET_AND_GET(s, IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, 1);
+    const int listener = listening();
+    SET_AND_GET(listener, IPPROTO_TCP, TCP_FASTOPEN, 7);
+    SET(listener, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1);
+  }
 }
 
 CASE(tcp_fast_open_send, "sendto() with MSG_FASTOPEN connects and sends") {
@@ -209,19 +212,19 @@ CASE(tcp_not_sent, "TCP_NOTSENT_LOWAT: not writable while more than this is not 
 }
 
 CASE(tcp_repair_and_more, "TCP_REPAIR, TCP_MD5SIG, TCP_ULP, TCP_SAVE_SYN, TCP_INQ, TCP_TX_DELAY") {
-  char name[20] = "";
-  socklen_t length = sizeof name;
-  const int s = OPEN(socket(family, SOCK_STREAM, 0));
-  OPTION(s, IPPROTO_TCP, TCP_REPAIR);
-  OPTION(s, IPPROTO_TCP, TCP_SAVE_SYN);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_SAVE_SYN, 1);
-  SET_AND_GET(s, IPPROTO_TCP, TCP_INQ, 1);
-  SET(s, IPPROTO_TCP, TCP_INQ, 2);
-  CALL(getsockopt(s, IPPROTO_TCP, TCP_ULP, name, &length));
-  say("length %u", length);
-  CALL(setsockopt(s, IPPROTO_TCP, TCP_ULP, "no-such", 7));
-  SET_AND_GET(s, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, 1);
-  OPTION(s, IPPROTO_TCP, TCP_THIN_DUPACK);
+  OF_STREAMS {
+    char name[20] = "";
+    socklen_t length = sizeof name;
+    OPTION(s, IPPROTO_TCP, TCP_REPAIR);
+    OPTION(s, IPPROTO_TCP, TCP_SAVE_SYN);
+    SET_AND_GET(s, IPPROTO_TCP, TCP_INQ, 1);
+    SET(s, IPPROTO_TCP, TCP_INQ, 2);
+    CALL(getsockopt(s, IPPROTO_TCP, TCP_ULP, name, &length));
+    say("length %u", length);
+    CALL(setsockopt(s, IPPROTO_TCP, TCP_ULP, "no-such", 7));
+    SET_AND_GET(s, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, 1);
+    OPTION(s, IPPROTO_TCP, TCP_THIN_DUPACK);
+  }
 }
 
 CASE(tcp_inq, "TCP_INQ: recvmsg() tells what is left") {
