@@ -260,9 +260,9 @@ class Selection {
   int answer() noexcept {
     int count = 0;
     for (const pollfd& each : all()) {
-      count += put(sets_.read, each, POLLIN | POLLRDHUP, POLLIN | POLLRDNORM | POLLHUP | POLLERR);
-      count += put(sets_.write, each, POLLOUT, POLLOUT | POLLWRNORM | POLLERR);
-      count += put(sets_.except, each, POLLPRI, POLLPRI);
+      count += put(sets_.read, each, POLLIN | POLLRDHUP, POLLIN | POLLRDNORM | POLLHUP | POLLERR | POLLNVAL);
+      count += put(sets_.write, each, POLLOUT, POLLOUT | POLLWRNORM | POLLERR | POLLNVAL);
+      count += put(sets_.except, each, POLLPRI, POLLPRI | POLLNVAL);
     }
     return count;
   }
@@ -294,7 +294,8 @@ int select_with(int count, fd_set* read, fd_set* write, fd_set* except, Patience
   Selection selection(Sets(count, read, write, except));
   const int ready = poll_with(selection.all().data(), selection.all().size(), patience, mask);
   if (ready < 0) return ready;
-  if (selection.names_nothing()) return static_cast<int>(answer(-EBADF));
+  // What another thread closes meanwhile is ready, as Linux has it.
+  if (patience.since == 0 && selection.names_nothing()) return static_cast<int>(answer(-EBADF));
   return selection.answer();
 }
 
