@@ -49,15 +49,17 @@ auto choose_if(int fd, MayBecome may_become, Ours ours, Kernel kernel) {
   }
   return at_kernel(kernel);
 }
+// Of a call that sends: not by the kernel while there is no network interface.
 template <typename Ours, typename Kernel>
 auto choose(int fd, Ours ours, Kernel kernel) {
-  return choose_if(fd, [](const File&) { return false; }, ours, kernel);
+  return choose_if(fd, [](const File& file) { return !file.is_stream() && file.waits_back(); }, ours, kernel);
 }
 // Of a call that waits for a datagram.
 template <typename Ours, typename Kernel>
 auto choose_to_receive(int fd, int flags, Ours ours, Kernel kernel) {
   const auto may_become = [=](const File& file) {
-    return file.is_undecided() && waits(file, flags) && (flags & MSG_ERRQUEUE) == 0;
+    const bool may = file.is_undecided() || (!file.is_stream() && file.waits_back());
+    return may && waits(file, flags) && (flags & MSG_ERRQUEUE) == 0;
   };
   return choose_if(fd, may_become, ours, kernel);
 }

@@ -158,6 +158,8 @@ class Host {
   void let_go(Entry& entry);
   // What a call on a file says whose connection is gone: once why, then that it has ended.
   static int64_t gone(File& file, bool sends) noexcept;
+  // A call that has done a part says so; why it did no more, an -errno, the next one says.
+  void tell_next(File& file, int64_t error) noexcept;
   // The program accepts or reads from a socket, or waits for it: so it may get what comes, if it shares its port with others.
   void serve(File& file) {
     const bool may = file.is_joined() && (file.is_ours() || file.inherited);

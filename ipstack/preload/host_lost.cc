@@ -17,9 +17,15 @@ constexpr Nanoseconds kOthersFirst = 2 * kSecond;
 }  // namespace
 
 int64_t Host::gone(File& file, bool sends) noexcept {
-  if (!file.lost) return -EBADF;
+  if (!file.lost) return file.waits_back() ? -ENETDOWN : -EBADF;
   if (const int error = std::exchange(file.error, 0); error != 0) return -error;
   return sends ? -EPIPE : 0;
+}
+
+void Host::tell_next(File& file, int64_t error) noexcept {
+  if (error >= 0 || error == -EAGAIN || error == -EINTR) return;
+  if (file.is_ours()) sockets_->stack().return_error(file.socket, static_cast<int>(-error));
+  else if (file.lost && error != -EPIPE) file.error = static_cast<int>(-error);
 }
 
 void Host::lose_interface() {

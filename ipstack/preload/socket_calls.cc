@@ -271,11 +271,12 @@ UNET_PRELOAD int getsockname(int fd, sockaddr* address, socklen_t* length) noexc
   if (file_of(fd) == nullptr) return real().getsockname(fd, address, length);
   const Host::Guard guard;
   File* const file = Host::get().file(fd);
-  if (file == nullptr || (!file->is_ours() && !file->pair)) return real().getsockname(fd, address, length);
+  if (file == nullptr || (!file->is_ours() && !file->pair && !file->waits_back())) return real().getsockname(fd, address, length);
   if (sockets::is_nowhere(length)) return static_cast<int>(answer(-EFAULT));
   if (static_cast<int>(*length) < 0) return static_cast<int>(answer(-EINVAL));
   if (sockets::is_nowhere(address)) return static_cast<int>(answer(-EFAULT));
   if (file->pair) return sockets::write_sockaddr(file->pair->local, file->domain == AF_INET6, address, length), 0;
+  if (!file->is_ours()) return sockets::write_sockaddr(file->inherited->local, file->domain == AF_INET6, address, length), 0;
   return Host::get().sockets().getsockname(file->socket, address, length);
 }
 

@@ -14,6 +14,7 @@
 
 #include "ipstack/preload/ancillary.h"
 #include "ipstack/preload/calls.h"
+#include "ipstack/preload/forks.h"
 #include "ipstack/preload/of_thread.h"
 #include "ipstack/preload/relays.h"
 #include "ipstack/preload/signals.h"
@@ -57,7 +58,8 @@ template <typename Kernels>
 int64_t receive_datagram(File& file, void* data, size_t length, int flags, sockaddr* from, socklen_t* from_length, Stack::Received& what,
                          Kernels kernels) {
   if (file.left) return kLeft;
-  if (!file.is_ours() && !file.is_undecided()) return Host::gone(file, false);
+  if (file.waits_back()) static_cast<void>(Forks::adopt(file));  // else it waits until there is a network interface again
+  if (!file.is_ours() && !file.is_undecided() && !file.waits_back()) return Host::gone(file, false);
   const int64_t got = file.is_ours() ? receive_ours(file, data, length, flags, from, from_length, &what) : -EAGAIN;
   if (got >= 0) file.came = what.came;
   if (got != -EAGAIN || !file.kernel) return got;
@@ -80,7 +82,7 @@ int64_t send_stream(File& file, const std::byte* data, size_t length, int flags)
     return sent < length && may_wait ? -EAGAIN : static_cast<int64_t>(sent);
   });
   if (result >= 0 || sent == 0) return result;
-  if (result != -EAGAIN && result != -EINTR && file.is_ours()) host.sockets().stack().return_error(file.socket, static_cast<int>(-result));
+  host.tell_next(file, result);
   return static_cast<int64_t>(sent);
 }
 
@@ -177,9 +179,7 @@ int64_t receive_stream(File& file, std::byte* data, size_t length, int flags) {
     return static_cast<int64_t>(received);
   });
   if (result > 0 || received == 0) return result;
-  if (result < 0 && result != -EAGAIN && result != -EINTR && file.is_ours()) {
-    host.sockets().stack().return_error(file.socket, static_cast<int>(-result));
-  }
+  host.tell_next(file, result);
   return static_cast<int64_t>(received);
 }
 
@@ -266,9 +266,7 @@ static int64_t receive_pieces(File& file, const msghdr& message, int flags) {
     const int how = got == 0 || (flags & MSG_WAITALL) != 0 ? flags : flags | MSG_DONTWAIT;
     const int64_t more = receive_bytes(file, each.iov_base, each.iov_len, how);
     if (more < 0 && got == 0) return more;
-    if (more < 0 && more != -EAGAIN && more != -EINTR && file.is_ours()) {
-      Host::get().sockets().stack().return_error(file.socket, static_cast<int>(-more));
-    }
+    Host::get().tell_next(file, more);
     got += std::max<int64_t>(more, 0);
     if (more < static_cast<int64_t>(each.iov_len) || (flags & (MSG_PEEK | MSG_OOB)) != 0) break;
     if (file.is_ours() && Host::get().sockets().stack().is_at_urgent(file.socket)) break;
