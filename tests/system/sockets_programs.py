@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 
-from daemon import WAIT, Failure, attempt, require, wait_until
+from daemon import NOBODY, WAIT, Failure, attempt, require, wait_until
 from program_roles import each_version, end, roles
 from spaces import can_be_made
 
@@ -76,7 +76,7 @@ def iperf3_bytes(role, address, options):
 
 # ---- nginx and curl
 
-NGINX = """daemon off; user root; worker_processes 2; pid {d}/nginx.pid; error_log {d}/error.log notice;
+NGINX = """daemon off; user {user}; worker_processes 2; pid {d}/nginx.pid; error_log {d}/error.log notice;
 events {{ worker_connections 512; }}
 http {{
   access_log off; sendfile on; tcp_nopush on; root {d}/pages;
@@ -91,8 +91,10 @@ http {{
 
 
 class Nginx:
-    def __init__(self, role):
-        self.role, self.d = role, role.directory
+    def __init__(self, role, user="root"):
+        """`user`: the workers'."""
+        self.role, self.d, self.user = role, role.directory, user
+        os.chmod(self.d, 0o755)
         role.subdirectory("pages")
         self.big = os.urandom((256 if LONG else 16) * MIB + 12345)
         self.pages = {f"{i}.bin": os.urandom(1 + i * i * 4000) for i in range(16)} | {"big.bin": self.big}
@@ -102,7 +104,7 @@ class Nginx:
 
     def configure(self, version):
         listen = " ".join(f"listen {bracketed(a)}:{PORT};" for _, a in each_version(self.role))
-        self.role.file("nginx.conf", NGINX.format(d=self.d, listen=listen, version=version).encode())
+        self.role.file("nginx.conf", NGINX.format(d=self.d, user=self.user, listen=listen, version=version).encode())
 
     @contextlib.contextmanager
     def running(self):
@@ -126,8 +128,10 @@ class Nginx:
 
 
 def nginx(role):
-    site = Nginx(role)
+    site = Nginx(role, "nobody nogroup")
     with site.running():
+        worker = int(site.version(role.addresses[4])[1])
+        require(os.stat(f"/proc/{worker}").st_uid == NOBODY, "a worker is not another user's process")
         for _, address in each_version(role):
             url = f"http://{bracketed(address)}:{PORT}"
             for path in ("/big.bin", "/copied/big.bin"):

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 
-from daemon import WAIT, Unetd, directory, main, require, run
+from daemon import IS_ROOT, NOBODY, WAIT, Skipped, Unetd, directory, main, require, run
 from ip_spaces import OURS, VERSIONS
 from program_scenes import begun, network_interface, tell
 
@@ -199,10 +199,71 @@ def asks(port):
         say(f"{said}: {'kernel' if listed else 'ours'}")
 
 
-PEERS = {each.__name__: each for each in (asks, away, closes_all, closes_each, grows, options, waits)}
+def become_nobody():
+    os.setgroups([])
+    os.setgid(NOBODY)
+    os.setuid(NOBODY)
+
+
+def another_user(address):
+    """A child that has become another user's serves what it has inherited, listens and calls; then its parent becomes that user's, too."""
+    "".encode("idna")  # which Python reads a file for, at first
+    family = family_of(address)
+    listener = socket.create_server((address, PORT), family=family)
+    called = socket.create_server((address, PORT + 1), family=family)
+    bound = socket.socket(family, socket.SOCK_DGRAM)
+    bound.bind((address, PORT))
+    child = os.fork()
+    if child == 0:
+        become_nobody()
+        for _ in range(3):
+            stream, _ = listener.accept()
+            stream.sendall(stream.recv(4) + b"%d" % os.getuid())
+        data, peer = bound.recvfrom(10)
+        bound.sendto(data + b"%d" % os.getuid(), peer)
+        with socket.create_server((address, PORT + 2), family=family) as own, socket.create_connection((address, PORT + 1)) as caller:
+            caller.sendall(b"anew")
+            own.accept()[0].sendall(b"own")
+        os._exit(0)
+    said = []
+    for _ in range(3):
+        with socket.create_connection((address, PORT), WAIT) as client:
+            client.sendall(b"ping")
+            said.append(client.recv(10).decode())
+    with socket.socket(family, socket.SOCK_DGRAM) as client:
+        client.settimeout(1)
+        for _ in range(WAIT):
+            client.sendto(b"pong", (address, PORT))
+            with contextlib.suppress(socket.timeout):
+                said.append(client.recv(10).decode())
+                break
+    said.append(called.accept()[0].recv(4).decode())
+    end = time.monotonic() + WAIT
+    while time.monotonic() < end:
+        with contextlib.suppress(ConnectionRefusedError), socket.create_connection((address, PORT + 2), WAIT) as client:
+            said.append(client.recv(3).decode())
+            break
+    say(f"{' '.join(said)}, {os.waitpid(child, 0)[1]}")
+    become_nobody()
+    with socket.create_connection((address, PORT + 1)) as client:
+        called.accept()[0].sendall(b"still")
+        say(f"{client.recv(5).decode()} {error_of(lambda: socket.create_server((address, PORT + 3), family=family))}")
+
+
+PEERS = {each.__name__: each for each in (another_user, asks, away, closes_all, closes_each, grows, options, waits)}
 
 
 # ---- the test
+
+
+def test_another_user():
+    if not IS_ROOT:
+        raise Skipped("needs root")
+    for v in VERSIONS:
+        with directory() as d, network_interface(UNETD, d), begun(UNET_SOCKETS, d, "another_user", OURS[v]) as program:
+            for wanted in (f"ping{NOBODY} ping{NOBODY} ping{NOBODY} pong{NOBODY} anew own, 0", "still 0"):
+                said = program.lines.next()
+                require(said == wanted, f"IPv{v}: {said}, not {wanted}")
 
 
 def test_away():
