@@ -142,8 +142,11 @@ def nginx(role):
         require(not any(errors), f"nginx complains: {role.file('error.log')}: {errors}")
 
 
-def wrk(role, url, seconds="1s"):
-    said = role.client.text("wrk", "-t", "1", "-c", "32", "-d", "10s" if LONG else seconds, "--timeout", "60s", url)
+def wrk(role, url):
+    look_at_wrk(role.client.text("wrk", "-t", "1", "-c", "32", "-d", "10s" if LONG else "1s", "--timeout", "60s", url), url)
+
+
+def look_at_wrk(said, url):
     require("Non-2xx" not in said and "Socket errors" not in said, f"wrk {url}: {said}")
     require(int(re.search(r"(\d+) requests in", said)[1]) > 32, f"wrk {url}: {said}")
 
@@ -155,6 +158,9 @@ def reload(role, site, address):
     old = role.client.start("curl", "-sS", "-m", "300", "--limit-rate", "12M", "-o", role.file("slow.bin"), f"{url}/big.bin")
     site.configure("second")
     pages = role.client.start(*python_peer("http-clients", address, PORT, 8, 2000), stdout=subprocess.PIPE)
+    # A connection for each request: one that stays may be closed, as idle, at the moment in which the next request is sent.
+    asks = role.client.start("wrk", "-t", "1", "-c", "8", "-d", "2s", "--timeout", "60s", "-H", "Connection: close", f"{url}/3.bin",
+                             stdout=subprocess.PIPE)
     for _ in range(10):
         os.kill(site.master(), 1)
         time.sleep(0.15)
@@ -162,6 +168,9 @@ def reload(role, site, address):
     told, _ = pages.communicate(timeout=WAIT)
     require(pages.returncode == 0, "who called during the reload was not served")
     require(told.decode().split() == [hash_of(site.pages["8.bin"])], "what came to who called during the reload came otherwise")
+    said, _ = asks.communicate(timeout=WAIT)
+    require(asks.returncode == 0, f"wrk during the reload ends with {asks.returncode}")
+    look_at_wrk(said.decode(), "during the reload")
     require(old.wait(WAIT) == 0, "what was under way during the reload failed")
     with open(role.file("slow.bin"), "rb") as file:
         require(file.read() == site.big, "what was under way during the reload came otherwise")
@@ -329,8 +338,6 @@ def socat(role):
             finally:
                 for client in clients:
                     end(client, signal.SIGKILL)
-        if role.server.is_ours:  # a datagram that waits at its parent's socket is not a child's to read (docs/SOCKETS.md)
-            continue
         with role.server.server("socat", "-d", "-d", f"UDP{v}-RECVFROM:{PORT},bind={bracketed(address)},fork", "EXEC:tr a-z A-Z",
                                 ready="receiving on|accepting|successfully"):
             require(any(role.client.run("socat", "-t", "1", "-", f"UDP{v}:{where}", data=b"some words") == b"SOME WORDS" for _ in range(5)),
@@ -351,6 +358,32 @@ def netcat(role):
             finally:
                 end(server, signal.SIGKILL)
             compare(role, "came", data)
+        netcat_datagrams(role, v, address)
+
+
+def netcat_datagrams(role, v, address):
+    """The server becomes its first caller's: it connects to it. Neither has an end of its input: behind that nc hears no more."""
+    words, answer = os.urandom(1000), os.urandom(900)
+    with open(role.file("said"), "wb") as said, open(role.file("came"), "wb") as came, open(role.file("back"), "wb") as back:
+        server = role.server.start("nc", f"-{v}", "-u", "-n", "-v", "-l", address, PORT, stdin=subprocess.PIPE, stdout=came, stderr=said)
+        with server.stdin:
+            try:
+                server.stdin.write(answer)
+                server.stdin.flush()
+                wait_until(lambda: os.path.getsize(role.file("said")) > 0, "nc does not listen")
+                client = role.client.start("nc", f"-{v}", "-u", "-n", "-W", "1", address, PORT, stdin=subprocess.PIPE, stdout=back)
+                with client.stdin:
+                    try:
+                        client.stdin.write(words)
+                        client.stdin.flush()
+                        require(client.wait(WAIT) == 0, f"nc's client of datagrams ends with {client.returncode}")
+                    finally:
+                        end(client, signal.SIGKILL)
+                wait_until(lambda: os.path.getsize(role.file("came")) == len(words), "a datagram did not come to nc's server")
+            finally:
+                end(server, signal.SIGKILL)
+    compare(role, "came", words)
+    compare(role, "back", answer)
 
 
 def marks(role):
