@@ -313,6 +313,28 @@ def programs_of_others():
     require("there is no unet-sockets" in err, f"sockets without unet-sockets: {status}: {err}")
 
 
+def a_program_on_ours():
+    """iperf3 alone, as no other program is found: on our sockets, and beside that on the kernel's."""
+    needs = {name: shutil.which(name) for name in ("ip", "iperf3")}
+    if None in needs.values():
+        print(f"sockets: not tried: needs {' and '.join(needs)}")
+        return
+    with tempfile.TemporaryDirectory() as d:
+        for name, path in needs.items():
+            os.symlink(path, f"{d}/{name}")
+        status, out, err = run("run", "sockets", "--path", "programs-local", "--seconds", "1", "--repeat", "1", "--json", "-",
+                               env=os.environ | {"PATH": d})
+    if status == 1 and "need root" in err:
+        print("sockets: not tried: " + err.strip())
+        return
+    require(status == 0, f"sockets on ours: exit status {status}: {err}")
+    rows = [row for row in json.loads(out) if row["path"] == "programs-local"]
+    require({row["metric"] for row in rows} >= {"iperf3-tcp", "iperf3-udp-64"}, f"sockets on ours: {rows}{err}")
+    require(all(row["p50"] > 0 and row["metric"].startswith("iperf3") for row in rows), f"sockets on ours: {rows}{err}")
+    tcp = next(row for row in rows if row["metric"] == "iperf3-tcp")
+    require(tcp["ratio"] > 0 and tcp["baseline"] != "", f"sockets on ours: it is compared with nothing: {tcp}{err}")
+
+
 def kernels():
     """Jobs of one and two ranks by each path: every time is positive, and what the serial program did is the measure of all, or what one
     rank did where there is none."""
@@ -428,7 +450,7 @@ def side_a_dies():
 
 
 PARTS = (wrong_input, texts, records, connections, sockets_come_and_stay, fairness, restart, engines, pictures, between_two_processes,
-         active_messages, split_c, programs_of_others, kernels, kernels_of_an_installed_one, between_two_hosts, signals, side_b_dies, side_a_dies)
+         active_messages, split_c, programs_of_others, a_program_on_ours, kernels, kernels_of_an_installed_one, between_two_hosts, signals, side_b_dies, side_a_dies)
 BRIEFLY = (texts, connections, sockets_come_and_stay, engines, between_two_processes, active_messages, split_c, signals, side_b_dies)
 for part in BRIEFLY if BRIEF else PARTS:
     part()
