@@ -401,6 +401,30 @@ def rfc_tests(root, source, sources):
                 yield number, "rfc-test", f"there is no test `{name}`"
 
 
+# The options of sockets that code looks at, and the document whose section says what becomes of each.
+OPTIONS_DOCUMENT, OPTIONS_SECTION = "docs/SOCKETS.md", "## Options"
+OPTIONS_CODE = ["ipstack/sockets/calls.cc", "ipstack/preload/ancillary.cc", "ipstack/preload/placement.cc", "ipstack/preload/socket_calls.cc"]
+OPTION = r"\b((?:SO|TCP|UDP|IP|IPV6|MCAST)_[A-Z][A-Z0-9_]*)\b"
+OPTION_IN_CODE = re.compile(r"\bname [!=]= " + OPTION + r"|\{(?:SOL_SOCKET|IPPROTO_\w+), " + OPTION)
+
+
+def socket_options(source, sources):
+    """Each that the code knows is in the document."""
+    if source.path != OPTIONS_DOCUMENT:
+        return
+    at = next((number for number, line in enumerate(source.lines, 1) if line == OPTIONS_SECTION), 0)
+    section = []
+    for line in source.lines[at:]:
+        if line.startswith("## "):
+            break
+        section += re.findall("`" + OPTION + "`", line)
+    for other in sources:
+        if other.path in OPTIONS_CODE:
+            known = {name for line in other.code for found in OPTION_IN_CODE.findall(line) for name in found if name}
+            for name in sorted(known - set(section)):
+                yield at or 1, "options", f"{other.path} knows {name}, of which '{OPTIONS_SECTION}' says nothing"
+
+
 FILE_RULES = [first_line, pragma_once, file_name, shape, namespace, banned_words, banned_text, atomic_order, includes]
 
 ALLOW = re.compile(r"(?://|#) tidy: allow (\S+) because \S")
@@ -419,6 +443,7 @@ def check_files(root, sources):
                 found.append((number, rule, f"the link leads nowhere: {target}"))
         found += threats(source, sources)
         found += rfc_tests(root, source, sources)
+        found += socket_options(source, sources)
         allow = ALLOW_IN_DOCUMENT if source.path.endswith(".md") else ALLOW
         allowed = {number: match.group(1) for number, line in enumerate(source.lines, 1)
                    if (match := allow.search(line)) and not source.path.startswith("tests/tidy/")}

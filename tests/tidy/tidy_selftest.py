@@ -146,6 +146,18 @@ class FileRules(Tree):
         self.write("docs/TCPIP.md", "It is so (scripts `open/passive`).\n")
         self.assertEqual(self.rules("docs/TCPIP.md"), ["rfc-test"])
 
+    def test_options_of_sockets_are_described(self):
+        code = """// calls.cc - options.
+        bool f(int name) { return name == SO_ERROR; }
+        constexpr Option kAll[] = {{IPPROTO_TCP, TCP_CORK, 1}};
+        """
+        self.write("ipstack/sockets/calls.cc", code.replace("\n        ", "\n"))
+        self.write("docs/SOCKETS.md", "# Sockets\n\n## Options\n\n`SO_ERROR`, and `TCP_CORK` of streams\n")
+        self.assertEqual(self.rules("docs/SOCKETS.md"), [])
+        for bad in ("## Options\n\n`SO_ERROR`", "## Options\n\n`SO_ERROR`\n\n## Others\n\n`TCP_CORK`", "## Else\n\n`SO_ERROR`"):
+            self.write("docs/SOCKETS.md", f"# Sockets\n\n{bad}\n")
+            self.assertEqual(set(self.rules("docs/SOCKETS.md")), {"options"}, bad)
+
     def test_build_directories_are_not_looked_at(self):
         self.write("build-x/ring.cc", "int\tx;")
         self.write(".git/ring.cc", "int\tx;")
