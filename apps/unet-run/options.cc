@@ -14,6 +14,7 @@ namespace {
 constexpr int kUsage = 2;
 constexpr uint32_t kSizeMax = 1024;
 constexpr uint32_t kCoreMax = 1023;
+constexpr const char* kSeeHelp = " (unet-run --help lists the options)";
 
 ParsedOptions refuse(const std::string& text) {
   std::fprintf(stderr, "unet-run: %s\n", text.c_str());
@@ -61,16 +62,21 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--idle", idle, "spin, adaptive or block: what the engine does without work (default: adaptive)");
   app.add_option("--cores", cores, "cores of the processes, in order of rank and again from the front: 0,2-4");
   app.add_flag("--label", options.label, "put the rank in front of each line that a process prints");
-  app.add_option("program", options.program, "the program and its arguments, after --")->required();
-  app.positionals_at_end();
+  // No positional: the parser would take words in brackets apart.
   app.prefix_command();
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {
+    app.add_option("program", options.program, "the program and its arguments, after --")->required();
     return {std::nullopt, app.exit(help)};
   } catch (const CLI::ParseError& error) {
-    return refuse(std::string(error.what()) + " (unet-run --help lists the options)");
+    return refuse(error.what() + std::string(kSeeHelp));
   }
+  options.program = app.remaining();
+  const std::string first = options.program.empty() ? "" : options.program.front();
+  if (first == "--") options.program.erase(options.program.begin());
+  else if (first.starts_with("-")) return refuse("there is no option " + first + kSeeHelp);
+  if (options.program.empty()) return refuse("a program is required" + std::string(kSeeHelp));
   options.config = service::default_config();
   options.config.ports = ports;
   if (!host.empty()) options.config.ni.service.host = host;

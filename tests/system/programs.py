@@ -319,12 +319,15 @@ def test_run_failures():
         status, _, err = run(UNET_RUN, "-n", "3", "--", "sh", "-c", 'if [ $UNET_RANK = 1 ]; then exit 7; fi; sleep 1000', env=env)
         require(status == 7, f"status {status}")  # before run() has lost patience: the others were ended
         require("rank 1 failed with status 7" in err, err)
+        status, out, err = run(UNET_RUN, "-n", "1", "--", "printf", "%s.", "[a,b]", "--", "-x", "", env=env)
+        require((status, out) == (0, "[a,b].--.-x.."), f"a program's arguments: {status} {out}{err}")
         status, _, err = run(UNET_RUN, "-n", "2", "--", "sh", "-c", "kill -SEGV $$", env=env)
         require(status == 128 + signal.SIGSEGV, f"status {status}")
         status, _, err = run(UNET_RUN, "-n", "2", "--", "/no/such/program", env=env)
         require(status == 1, f"status {status}")
         one_line(err, "unet-run", "/no/such/program", "No such file")
         for args, part in ((["-n", "0", "--", "true"], "1 to 1024"), (["--cores", "1-", "--", "true"], "0,2-4"), (["-n", "2"], "program"),
+                           (["-n", "2", "--"], "program"), (["--nonsense", "true"], "--nonsense"), (["--nonsense", "--", "true"], "--nonsense"),
                            (["--idle", "x", "--", "true"], "adaptive"), (["--port", "nosuchdriver:x", "--", "true"], "nosuchdriver")):
             status, _, err = run(UNET_RUN, *args, env=env)
             require(status != 0, f"{args} succeeded")
