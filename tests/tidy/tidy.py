@@ -20,6 +20,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tidy_documents import links, rfc_tests, socket_options, threats
+
 # ---- The tables. To extend the tree, extend these. ----------------------------------------------------------------
 
 # What of unet/ an application, and the layers for applications, may include.
@@ -308,121 +310,6 @@ def may_include(row, path, name):
         else:
             verdict = verdict or inside(name, pattern)
     return verdict
-
-
-def links(source):
-    """Relative links of a document lead to files that exist."""
-    if not source.path.endswith(".md"):
-        return
-    for number, line in enumerate(source.lines, 1):
-        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", line):
-            if "://" not in target and not target.startswith("mailto:"):
-                yield number, "link", target
-
-
-def named_tests(source):
-    """The rows of docs/THREATS.md whose last column is `test`: (line, what the column before says, [(file, case or None)])."""
-    if not source.path.endswith("THREATS.md"):
-        return
-    counts = False
-    for number, line in enumerate(source.lines, 1):
-        cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("|") else []
-        if not cells or cells[-1] == "test":
-            counts = bool(cells)
-        elif counts and not set(line) <= set("|-"):
-            named, file = [], None
-            for name, case in re.findall(r'`([^`]+)`|"([^"]+)"', cells[-1]):
-                file = name or file
-                named.append((file, case or None))
-            yield number, cells, named
-
-
-def missing_test(name, case, sources):
-    """What there is not of a test that a document names; None: all of it is there."""
-    if name.startswith("fuzz_"):
-        endings = (f"_{name.removeprefix('fuzz_')}_fuzz.cc",)
-    else:  # as the file or as meson calls it, which may begin with the directory's name
-        endings = (f"_{name}",) if name.endswith(".py") else (f"_{name}.cc", f"_{name}_test.cc")
-    files = [source for source in sources if ("_" + source.path.replace("/", "_")).endswith(endings)]
-    if not files:
-        return f"there is no test `{name}`"
-    wanted = f"def {case}(" if name.endswith(".py") else f'TEST_CASE("{case}"'
-    if case is None or any(wanted in line for file in files for line in file.lines):
-        return None
-    return f'`{name}` has no "{case}"'
-
-
-def threats(source, sources):
-    """Each lie has a test that shows what stops it, unless nothing does."""
-    before = False
-    for number, cells, named in named_tests(source):
-        before = before or bool(named)
-        same = before and cells[-1].startswith("the same")
-        if not named and not same and not any(cell.startswith("nothing") for cell in cells[:-1]):
-            yield number, "threats", "no test is named: `file`: \"case\""
-        for name, case in named:
-            if missing := missing_test(name, case, sources):
-                yield number, "threats", missing
-
-
-TEST_PREFIX = re.compile(r"'prefix': '(\w*)'|\btest\('(\w*)' \+ name\b|\btest\((name)\b")
-TEST_NAME = re.compile(r"\btest\('([\w-]+)',")
-SCRIPTS = re.compile(r"scripts `[^`]+`(?:, `[^`]+`)*")
-
-
-def meson_tests(sources):
-    """The names of tests that meson.build files say: in full, or as the prefix of a directory or loop and a word of the same file."""
-    names = set()
-    for source in sources:
-        if not source.path.endswith("meson.build"):
-            continue
-        text = "\n".join(source.lines)
-        names.update(TEST_NAME.findall(text))
-        for in_table, in_loop, _ in TEST_PREFIX.findall(text):
-            names.update((in_table or in_loop) + word.replace("/", "_") for word in re.findall(r"'([\w/-]+)'", text))
-    return names
-
-
-def rfc_tests(root, source, sources):
-    """The tests that the table of RFCs in docs/TCPIP.md names are there, and so is each script or directory of them that it names."""
-    if not source.path.endswith("TCPIP.md"):
-        return
-    tests, files = meson_tests(sources), {each.path for each in sources}
-    counts = False
-    for number, line in enumerate(source.lines, 1):
-        for script in re.findall(r"`([^`]+)`", " ".join(SCRIPTS.findall(line))):
-            if not any(any((root / "ipstack/tcp/scripts").glob(script + ending)) for ending in ("", ".tcp")):
-                yield number, "rfc-test", f"there are no scripts `{script}`"
-        cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("|") else []
-        counts = bool(cells) and (counts or cells[-1] == "test")
-        for name in re.findall(r"`([^`]+)`", SCRIPTS.sub("", cells[-1])) if counts else []:
-            is_file = any(path == name or path.startswith(name + "/") or path.endswith("/" + name) for path in files)
-            if name not in tests and not is_file:
-                yield number, "rfc-test", f"there is no test `{name}`"
-
-
-# The options of sockets that code looks at, and the document whose section says what becomes of each.
-OPTIONS_DOCUMENT, OPTIONS_SECTION = "docs/SOCKETS.md", "## Options"
-OPTIONS_CODE = ["ipstack/sockets/calls.cc", "ipstack/preload/ancillary.cc", "ipstack/preload/placement.cc", "ipstack/preload/socket_calls.cc"]
-OPTION = r"\b((?:SO|TCP|UDP|IP|IPV6|MCAST)_[A-Z][A-Z0-9_]*)\b"
-OPTION_IN_CODE = re.compile(r"\bname [!=]= " + OPTION + r"|\{(?:SOL_SOCKET|IPPROTO_\w+), " + OPTION)
-
-
-def socket_options(source, sources):
-    """Each that the code knows is in the document."""
-    if source.path != OPTIONS_DOCUMENT:
-        return
-    at = next((number for number, line in enumerate(source.lines, 1) if line == OPTIONS_SECTION), 0)
-    section = []
-    for line in source.lines[at:]:
-        if line.startswith("## "):
-            break
-        section += re.findall("`" + OPTION + "`", line)
-    for other in sources:
-        if other.path in OPTIONS_CODE:
-            known = {name for line in other.code for found in OPTION_IN_CODE.findall(line) for name in found if name}
-            for name in sorted(known - set(section)):
-                yield at or 1, "options", f"{other.path} knows {name}, of which '{OPTIONS_SECTION}' says nothing"
 
 
 FILE_RULES = [first_line, pragma_once, file_name, shape, namespace, banned_words, banned_text, atomic_order, includes]
