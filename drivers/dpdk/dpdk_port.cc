@@ -247,7 +247,7 @@ Nanoseconds DpdkPort::next_event() const noexcept {
   // net_tap looks at its descriptor only when a signal has told it to, which a thread may handle after the descriptor has woken the engine:
   // what came would wait for the next frame.
   pollfd waiting{.fd = wait_descriptor_, .events = POLLIN, .revents = 0};
-  if (tap_ && ::poll(&waiting, 1, 0) > 0) return 0;
+  if (tap_ && ::poll(&waiting, 1, 0) > 0 && (waiting.revents & POLLIN) != 0) return 0;
   return link_was_up_ ? ~Nanoseconds{0} : next_check_;
 }
 
