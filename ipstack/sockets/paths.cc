@@ -29,7 +29,7 @@ bool Stack::source_for(const ip::IpAddress& to, ip::IpAddress& from) const {
   const bool near = to.is_link_local() || to.is_multicast() || to.is_limited_broadcast();
   int best = 0;
   for (const IpConfiguration::Address& each : configuration.addresses) {
-    if (each.tentative || each.address.is_ipv4() != to.is_ipv4()) continue;
+    if (each.tentative || each.address.is_ipv4() != to.is_ipv4() || (each.address.is_loopback() && !to.is_loopback())) continue;
     int rank = 0;
     const int route = near || each.address.is_link_local() ? -1 : longest_route(each.port);
     if (each.address == to) rank = kItself;

@@ -1,6 +1,7 @@
 // socket.h - what the stack keeps of a socket; private to ipstack/sockets.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <memory>
@@ -183,6 +184,10 @@ struct Socket {
   uint8_t shown = 0xFF;            // the state that others were told last, at told_at
   uint8_t moves = 0;               // to other ports, of this connect()
   uint16_t max_segment = kAnySegment;  // TCP_MAXSEG
+  // Of a path whose packets have room for `payload` bytes; not less than Linux takes for one.
+  uint16_t mss(uint32_t payload) const noexcept {
+    return static_cast<uint16_t>(std::max<uint32_t>(std::min<uint32_t>(payload, max_segment), 88));
+  }
   uint16_t fast_open_max = 0;      // TCP_FASTOPEN, before listen()
   uint16_t keep_idle = 7200;       // seconds until the first keep-alive, if they are on
   Address local{}, remote{};

@@ -423,7 +423,7 @@ class Stack {
   // stack_listen.cc
   void handle_syn(uint32_t listener, const Address& local, const Address& remote, const ip::TcpView& segment, uint8_t ecn,
                   const std::optional<tcp::Sequence>& begin);
-  void send_cookie(const tcp::Options& own, const Address& local, const Address& remote, const ip::TcpView& segment);
+  void send_cookie(const Socket& listener, const Address& local, const Address& remote, const ip::TcpView& segment);
   bool awaits_cookies() const noexcept;
   // `later`: of somebody who was sent one: the first that he has said is lost, or comes yet, and only then he is connected.
   enum class CookieAnswer : uint8_t { none, later, first };

@@ -119,4 +119,24 @@ TEST_CASE("who was sent a cookie is connected by it, though a further SYN has fo
   CHECK(c.stack->sockets() == 2);
 }
 
+TEST_CASE("a cookie's answer has the window and the segments that the listener has said") {
+  StackOptions options;
+  options.half_open_max = 0;
+  Two two;
+  Application c(two.world, two.there, options);
+  const int listener = c.stack->socket(Type::stream, false);
+  REQUIRE(c.stack->set_option(listener, Stack::Option::receive_buffer, 4096) == 0);
+  REQUIRE(c.stack->set_option(listener, Stack::Option::max_segment, 700) == 0);
+  REQUIRE(c.stack->bind(listener, at("10.0.0.2", 90)) == 0);
+  REQUIRE(c.stack->listen(listener, 100) == 0);
+  Stack& a = *two.a.stack;
+  const int client = a.socket(Type::stream, false);
+  REQUIRE(a.connect(client, at("10.0.0.2", 90)) == -EINPROGRESS);
+  two.world.run(two.world.now + kMillisecond);
+  REQUIRE(c.stack->counters().cookies_taken == 1);
+  const tcp::Info theirs = a.connection(client)->info(two.world.now);
+  CHECK(theirs.snd_wnd <= 4096);
+  CHECK(theirs.snd_mss <= 700);
+}
+
 }  // namespace unet::sockets::stack_cookies_test

@@ -179,7 +179,7 @@ void Stack::handle_syn(uint32_t listener, const Address& local, const Address& r
   // RFC 9293, 3.10.7.2 leaves it open: the peer tries again, when accept() may have been called.
   if (part.ready.size() >= part.backlog) return void(++counters_.listen_overflow);
   if (embryos_ >= options_.half_open_max || part.embryos >= std::max(part.backlog, 16u)) {
-    return send_cookie(*slab_[listener].tcp.options, local, remote, segment);
+    return send_cookie(slab_[listener], local, remote, segment);
   }
   const uint32_t index = make_embryo(listener, local, remote);
   if (index == kNone) return void(++counters_.listen_overflow);
@@ -204,7 +204,8 @@ void Stack::embryo_changed(uint32_t index) {
   note(parent, true);
 }
 
-void Stack::send_cookie(const tcp::Options& own, const Address& local, const Address& remote, const ip::TcpView& segment) {
+void Stack::send_cookie(const Socket& listener, const Address& local, const Address& remote, const ip::TcpView& segment) {
+  const tcp::Options& own = *listener.tcp.options;
   const uint16_t asked = segment.options.mss != 0 ? segment.options.mss : (local.host.is_ipv4() ? uint16_t{536} : uint16_t{1220});
   uint32_t mss = 0;
   while (mss + 1 < kCookieMss.size() && kCookieMss[mss + 1] <= asked) ++mss;
@@ -215,9 +216,9 @@ void Stack::send_cookie(const tcp::Options& own, const Address& local, const Add
                    .sequence = {cookie_of(key_, local, remote, segment.sequence.value, tick, mss)},
                    .acknowledgement = segment.sequence + 1,
                    .flags = ip::TcpFlags::kSyn | ip::TcpFlags::kAck,
-                   .window = static_cast<uint16_t>(std::min(options_.tcp.receive_buffer, 0xFFFFu))};
+                   .window = static_cast<uint16_t>(std::min(own.receive_buffer, 0xFFFFu))};
   ip::TcpOptions& options = answer.fields.options;
-  options.mss = static_cast<uint16_t>(mtu_from(local.host) - header - sizeof(ip::TcpHeader));
+  options.mss = listener.mss(mtu_from(local.host) - header - static_cast<uint32_t>(sizeof(ip::TcpHeader)));
   if (own.timestamps && segment.options.has_timestamps) {
     options.has_timestamps = true;
     options.timestamp = stamp_of(tcp::Connection::clock(timestamp_offset(local, remote), now_), segment.options);

@@ -89,8 +89,7 @@ void Stack::make_connection(Socket& socket) {
   const bool own = is_own(socket.remote.host);
   const uint32_t mtu = own ? kPayloadMax + header + sizeof(ip::TcpHeader) : mtu_from(socket.local.host);
   tcp::Options options = *socket.tcp.options;
-  const uint32_t mss = mtu - header - static_cast<uint32_t>(sizeof(ip::TcpHeader));
-  options.mss = static_cast<uint16_t>(std::clamp<uint32_t>(std::min<uint32_t>(mss, socket.max_segment), 88, kPayloadMax));
+  options.mss = socket.mss(mtu - header - static_cast<uint32_t>(sizeof(ip::TcpHeader)));
   options.default_mss = socket.remote.host.is_ipv4() ? 536 : 1220;
   socket.tcp.options = option_sets_.get(options);
   socket.tcp.connection = std::make_unique<tcp::Connection>(*socket.tcp.options, resources_, socket.local.port);
