@@ -26,13 +26,18 @@ constexpr int kPortTries = 32;  // at ports that both, the stack and the kernel,
 
 uint8_t protocol_of(const File& file) noexcept { return file.is_stream() ? ip::Protocol::kTcp : ip::Protocol::kUdp; }
 
+// There are others to whom groups lead.
+bool has_network(const IpConfiguration& all) {
+  return std::any_of(all.addresses.begin(), all.addresses.end(), [](const auto& each) { return !each.address.is_loopback(); });
+}
+
 // The network interface has that address, or a way to it.
 bool is_reachable(const IpConfiguration& all, const ip::IpAddress& to) {
   if (std::any_of(all.addresses.begin(), all.addresses.end(),
                   [&](const auto& each) { return ip::same_network(each.address, to, each.prefix); })) {
     return true;
   }
-  if (to.is_multicast() || to.is_limited_broadcast()) return !all.addresses.empty();
+  if (to.is_multicast() || to.is_limited_broadcast()) return has_network(all);
   return std::any_of(all.interfaces.begin(), all.interfaces.end(), [&](const auto& each) { return all.leads_to(each, to) >= 0; });
 }
 
@@ -55,7 +60,7 @@ Part part_of_local(const File& file, const sockets::Address& local) {
   const IpConfiguration* const all = known_addresses();
   if (all == nullptr) return Host::get().lacks_memory() ? Part::nobody : Part::kernel;
   if (local.host.is_unspecified()) return Part::both;
-  const bool group = local.host.is_multicast() && !file.is_stream();
+  const bool group = local.host.is_multicast() && !file.is_stream() && has_network(*all);
   return group || is_own(*all, local.host) ? Part::ours : Part::kernel;
 }
 
@@ -104,6 +109,7 @@ bool is_advice(int level, int name) noexcept {
 // What the stack has not is off, or of no device: saying so is no mistake.
 bool is_off(int level, int name, const void* value, socklen_t length) noexcept {
   if (level == SOL_SOCKET && name == SO_BINDTODEVICE) return length == 0 || *static_cast<const char*>(value) == 0;
+  if (level == SOL_SOCKET && (name == SO_ATTACH_BPF || name == SO_ATTACH_REUSEPORT_EBPF)) return false;  // 0 is a descriptor
   int number = 1;
   if (length == sizeof number) std::memcpy(&number, value, sizeof number);
   return number == 0;
@@ -167,8 +173,7 @@ int begin_ours(File& file) {
   for (const File::Option& each : file.options) {
     const auto length = static_cast<socklen_t>(each.value.size());
     const bool refused = host.sockets().setsockopt(made, each.level, each.name, each.value.data(), length) < 0;
-    const bool without_it = errno == ENOPROTOOPT && does_without(each.level, each.name, each.value.data(), length);
-    if (refused && host.logs() && !without_it) {
+    if (refused && host.logs() && !(errno == ENOPROTOOPT && does_without(each.level, each.name, each.value.data(), length))) {
       std::fprintf(stderr, "unet-sockets: descriptor %d: option %d of level %d is the kernel's alone\n", file.fd(), each.name, each.level);
     }
   }

@@ -40,6 +40,14 @@ int take_connection(File& listener, sockaddr* address, socklen_t* length, int fl
   file->kernel = false;
   file->nonblocking = (flags & SOCK_NONBLOCK) != 0;
   file->bound = true;
+  file->receive_within = listener.receive_within;
+  file->send_within = listener.send_within;
+  for (const int name : {SO_RCVTIMEO, SO_SNDTIMEO}) {  // which the shadow tells
+    timeval time;
+    socklen_t size = sizeof time;
+    const bool set = (name == SO_RCVTIMEO ? file->receive_within : file->send_within) != 0;
+    if (set && real().getsockopt(listener.fd(), SOL_SOCKET, name, &time, &size) == 0) real().setsockopt(fd, SOL_SOCKET, name, &time, size);
+  }
   file->receive_least = listener.receive_least;
   file->receive_told = listener.receive_told;
   file->send_told = listener.send_told;
@@ -284,11 +292,13 @@ UNET_PRELOAD int getpeername(int fd, sockaddr* address, socklen_t* length) noexc
   if (file_of(fd) == nullptr) return real().getpeername(fd, address, length);
   const Host::Guard guard;
   File* const file = Host::get().file(fd);
-  if (file == nullptr || (!file->is_ours() && !file->pair)) return real().getpeername(fd, address, length);
+  const bool kept = file != nullptr && file->waits_back() && !file->inherited->remote.host.is_unspecified();
+  if (file == nullptr || (!file->is_ours() && !file->pair && !kept)) return real().getpeername(fd, address, length);
   if (sockets::is_nowhere(length)) return static_cast<int>(answer(-EFAULT));
   if (static_cast<int>(*length) < 0) return static_cast<int>(answer(-EINVAL));
   if (sockets::is_nowhere(address)) return static_cast<int>(answer(-EFAULT));
   if (file->pair) return sockets::write_sockaddr(file->pair->remote, file->domain == AF_INET6, address, length), 0;
+  if (!file->is_ours()) return sockets::write_sockaddr(file->inherited->remote, file->domain == AF_INET6, address, length), 0;
   return Host::get().sockets().getpeername(file->socket, address, length);
 }
 

@@ -274,8 +274,16 @@ CASE(accept_inherits_options, "a listener's options are its connections'") {
   SET(listener, IPPROTO_TCP, TCP_KEEPIDLE, 77);
   SET(listener, IPPROTO_TCP, TCP_USER_TIMEOUT, 7777);
   CALL(setsockopt(listener, SOL_SOCKET, SO_LINGER, &linger, sizeof linger));
+  const struct timeval soon = {0, 40000};
+  CALL(setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof soon));
   const int client = connected(listener);
   const int server = accepted(listener);
+  struct timeval within = {0, 0};
+  socklen_t within_length = sizeof within;
+  CALL(getsockopt(server, SOL_SOCKET, SO_RCVTIMEO, &within, &within_length));
+  say("receives within %ld us", (long)within.tv_usec);
+  char byte;
+  CALL(recv(server, &byte, 1, 0));
   OPTION(server, SOL_SOCKET, SO_KEEPALIVE);
   OPTION(server, SOL_SOCKET, SO_RCVBUF);
   OPTION(server, SOL_SOCKET, SO_PRIORITY);

@@ -159,7 +159,8 @@ def asleep(own, peer):
     tell_all(once)
     # What is begun meanwhile.
     tell_all([Sleeping("send of datagrams", lambda: mute.send(b"x")), Sleeping("write of datagrams", lambda: os.write(mute.fileno(), b"x")),
-              Sleeping("recv of datagrams at once", lambda: mute.recv(1, socket.MSG_DONTWAIT))])
+              Sleeping("recv of datagrams at once", lambda: mute.recv(1, socket.MSG_DONTWAIT)),
+              Sleeping("whose peer", lambda: mute.getpeername()[1] == SILENT)])
     datagrams[late.getsockname()[:2]] = Sleeping("recvfrom begun meanwhile", lambda: late.recv(10).decode())
     sys.stdin.readline()  # there is a network interface again
     say("new: " + again(lambda: connection(peer) is not None))
@@ -220,7 +221,7 @@ PEERS = {each.__name__: each for each in (accepting, asleep, silent)}
 CONNECTIONS = ["recv: ECONNRESET", "recv_into: ECONNRESET", "read: ECONNRESET", "send: ECONNRESET", "poll: IN ERR HUP, then ECONNRESET",
                "epoll: IN ERR HUP, then ECONNRESET", "select: IN, then ECONNRESET", "error: ERR HUP, ECONNRESET", "connect: ECONNRESET",
                "connect and poll: OUT ERR HUP, ECONNRESET"]
-MEANWHILE = ["send of datagrams: ENETDOWN", "write of datagrams: ENETDOWN", "recv of datagrams at once: EAGAIN"]
+MEANWHILE = ["send of datagrams: ENETDOWN", "write of datagrams: ENETDOWN", "recv of datagrams at once: EAGAIN", "whose peer: True"]
 LATER = ["new: True", "call: True", "poll of a listener: IN", "epoll of a listener: IN", "select of a listener: IN", "accept: True",
          "recvfrom: words", "poll of datagrams: IN, then words", "epoll of datagrams: IN, then words", "select of datagrams: IN, then words",
          "recvfrom begun meanwhile: words"]
