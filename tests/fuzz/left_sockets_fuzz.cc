@@ -109,8 +109,7 @@ class Remains {
     UNET_CHECK(claims_.has(left));
     UNET_CHECK(left.local.is_ipv4() == left.remote.is_ipv4() && left.local_port != 0 && left.remote_port != 0 && left.user == kOwner);
     UNET_CHECK(remains_->add(left, now_));
-    if (known_.size() < 64) known_.push_back(left);
-    else known_[left.remote_port] = left;
+    known_.push_back(left);
   }
   void arrive(FuzzInput& input) {
     if (known_.empty()) return;
