@@ -127,8 +127,8 @@ def connections():
 
 def sockets_come_and_stay():
     """Connections by TCP sockets, ours and the kernel's: how many per second, and what those cost that stay."""
-    options = ["--path", "tcp-local,tcp-shared,kernel-tcp*", "--seconds", "0.05", "--repeat", "1", "--json", "-"]
-    paths = {"tcp-local", "tcp-shared", "kernel-tcp", "kernel-tcp-busy"}
+    options = ["--path", "tcp-local,tcp-shared,tcp-memif,kernel-tcp*", "--seconds", "0.05", "--repeat", "1", "--json", "-"]
+    paths = {"tcp-local", "tcp-shared", "tcp-memif", "kernel-tcp", "kernel-tcp-busy"}
     status, out, err = run("run", "connections", "--size", "1,3", *options)
     require(status == 0, f"connections: exit status {status}: {err}")
     rows = json.loads(out)

@@ -21,7 +21,7 @@ class UnetSockets final : public Contender {
       : Contender(std::move(info)), stream_(info_.sockets == "tcp"), options_(options), place_(std::move(place)) {}
 
   Status supports(Workload workload, uint32_t size) const override {
-    if (is_about_connections(workload) && stream_ && options_.connects) return {};
+    if (is_about_connections(workload) && stream_) return {};
     if (workload != Workload::rtt && workload != Workload::bandwidth && workload != Workload::rate) {
       return fail(Errc::unavailable, "is not measured on this path");
     }
@@ -47,7 +47,7 @@ class UnetSockets final : public Contender {
     sockets_ = std::move(*opened);
     if (auto known = await_address(run); !known) return known;
     Status ends = stream_ ? open_stream(run) : open_datagrams(run);
-    return ends && stream_ && options_.connects ? listen_for_many(run) : ends;
+    return ends && stream_ ? listen_for_many(run) : ends;
   }
 
   std::vector<int> service_processes() const override { return services_; }
@@ -239,7 +239,7 @@ void add_socket_wire(Contenders& contenders, WireKind kind, const std::string& n
                       .sockets = protocol,
                       .baseline = "kernel-" + protocol + "-veth-busy",
                       .more_baselines = more},
-        place, {.connects = false, .first_port = static_cast<uint16_t>(tcp ? 7300 : 7400), .quiet = tcp ? 0 : kQuiet}));
+        place, {.first_port = static_cast<uint16_t>(tcp ? 7300 : 7400), .quiet = tcp ? 0 : kQuiet}));
   }
 }
 

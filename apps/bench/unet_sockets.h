@@ -12,7 +12,6 @@ namespace unet::bench {
 struct UnetSocketsOptions {
   bool near = false;         // by a local channel, if there can be one
   bool yields = false;       // an engine of another process wants a core, too
-  bool connects = true;      // takes part where connections come and go
   uint16_t first_port = 0;   // contenders that share a place have 64 ports each
   Nanoseconds quiet = 0;     // UdpLink::quiet
 };
