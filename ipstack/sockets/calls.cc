@@ -525,9 +525,9 @@ int Sockets::getsockopt(int s, int level, int name, void* value, socklen_t* leng
     const int64_t which = stack_->option(s, Stack::Option::congestion);
     if (which < 0) return answer(static_cast<int>(which));
     const std::string_view text = kCongestionNames[static_cast<size_t>(which)];
-    std::array<char, 16> name{};  // of so many bytes, always
-    std::copy(text.begin(), text.end(), name.begin());
-    return put(name.data(), name.size());
+    std::array<char, 16> padded{};  // to so many bytes, always
+    std::copy(text.begin(), text.end(), padded.begin());
+    return put(padded.data(), padded.size());
   }
   if (level == IPPROTO_TCP && name == TCP_INFO) {
     if (stack_->is_datagram(s)) return answer(-ENOPROTOOPT);
