@@ -17,9 +17,11 @@
 namespace unet::preload {
 namespace {
 
-constexpr Nanoseconds kQuietFor = 10 * kMillisecond;  // longer than the network interface takes to hear that nothing more is wanted
-constexpr Nanoseconds kLeavesFor = 3 * kSecond;       // a handshake may need a segment that is sent again
-constexpr size_t kLeftMost = 256;                     // of a listener: each is a descriptor of whose it is
+// Longer than the network interface takes to hear that nothing more is wanted, and than what it has given before waits for a core, or for
+// the last segment of a handshake by a cookie, of which nobody knows: on a busy machine ten milliseconds were not.
+constexpr Nanoseconds kQuietFor = 100 * kMillisecond;
+constexpr Nanoseconds kLeavesFor = 3 * kSecond;  // a handshake may need a segment that is sent again
+constexpr size_t kLeftMost = 256;                // of a listener: each is a descriptor of whose it is
 
 }  // namespace
 
