@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 
-from daemon import WAIT, Unetd
+from daemon import WAIT, Unetd, main
 from ip_spaces import OUR_ADDRESSES, Lines
 
 
@@ -39,3 +39,13 @@ def begun(unet_sockets, d, *args):
 def tell(process, what):
     process.stdin.write(what + "\n")
     process.stdin.flush()
+
+
+def begin(peers, tests):
+    """Of such a file, whose second argument is unet-sockets: a scene, or its tests."""
+    if sys.argv[1:2] == ["--peer"]:
+        sys.exit(peers[sys.argv[2]](*sys.argv[3:]))
+    if len(sys.argv) != 3 or not os.path.exists(sys.argv[2]):
+        print("skipped: there is no unet-sockets")
+        sys.exit(77)
+    sys.exit(main(tests))

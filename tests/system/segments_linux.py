@@ -16,7 +16,7 @@ import sys
 import sockets_linux
 from daemon import WAIT, directory, main, require, run, wait_until
 from ip_linux import kernel_no_protocol, kernel_ping
-from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, PREFIX, VERSIONS, give_kernel, looks_right
+from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, PREFIX, VERSIONS, give_kernel, heard, looks_right
 from sockets_linux import Ni, kernel_call, kernel_datagrams, kernel_refused, kernel_resets
 from spaces import Host, Spaces, can_be_made, ip
 from tcp_linux import PORT, family
@@ -178,18 +178,13 @@ def test_packets_of_the_mtu():
     """Where the interface cuts nothing the kernel does, and the wire has packets with checksums."""
     with packet(offloads=False) as ni:
         capture = f"{ni.socket}.pcap"
-        tcpdump = None
-        if shutil.which("tcpdump") and shutil.which("tshark") and shutil.which("ethtool"):
-            tcpdump = subprocess.Popen(["ip", "netns", "exec", ni.spaces["b"], "tcpdump", "-i", "eth0", "-B", "65536", "-U", "-w", capture],
-                                       stderr=subprocess.PIPE, text=True)
-            require(any("listening" in line for line in tcpdump.stderr), "tcpdump does not listen")
-        talk(ni, 500_000)
+        looks = all(map(shutil.which, ("tcpdump", "tshark", "ethtool")))
+        with heard(ni.spaces["b"], capture, "-B", "65536") if looks else contextlib.nullcontext():
+            talk(ni, 500_000)
         counters = clean_counters(ni)
         require(counters["tx_segments"] > 0, f"no segments went: {counters}")
-        if tcpdump is None:
+        if not looks:
             return
-        tcpdump.terminate()
-        tcpdump.wait(WAIT)
         looks_right(capture)
         status, out, err = run("tshark", "-r", capture, "-Y", "frame.len > 1514", "-c", "5")
         require(status == 0 and out.strip() == "", f"longer than the MTU: {out}{err}")

@@ -15,9 +15,9 @@ import sys
 import threading
 import time
 
-from daemon import WAIT, Skipped, directory, main, require
+from daemon import WAIT, Skipped, directory, require
 from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel
-from program_scenes import begun, environment, network_interface
+from program_scenes import begin, begun, environment, network_interface
 from spaces import Host, Spaces, can_be_made, ip
 
 UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
@@ -298,10 +298,4 @@ def test_accept():
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--peer"]:
-        PEERS[sys.argv[2]](*sys.argv[3:])
-        sys.exit(0)
-    if not os.path.exists(UNET_SOCKETS):
-        print("skipped: there is no unet-sockets")
-        sys.exit(77)
-    sys.exit(main(globals()))
+    begin(PEERS, globals())

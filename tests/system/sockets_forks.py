@@ -13,9 +13,9 @@ import socket
 import sys
 import time
 
-from daemon import WAIT, directory, main, require, run, wait_until
+from daemon import WAIT, directory, require, run, wait_until
 from ip_spaces import OURS, VERSIONS
-from program_scenes import begun, environment, network_interface, tell
+from program_scenes import begin, begun, environment, network_interface, tell
 
 UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
 PORT, CALLS = 8400, 12
@@ -519,16 +519,6 @@ def test_environment():
         for text in texts:
             status, out, err = run(UNET_SOCKETS, "sh", "-c", "echo well", env=environment(d) | {"UNET_SOCKETS_LEFT": text})
             require((status, out) == (0, "well\n"), f"{text[:100]}: {status} {out} {err}")
-
-
-def begin(peers, tests):
-    """Of who has other scenes, too."""
-    if sys.argv[1:2] == ["--peer"]:
-        sys.exit(peers[sys.argv[2]](*sys.argv[3:]))
-    if not os.path.exists(UNET_SOCKETS):
-        print("skipped: there is no unet-sockets")
-        sys.exit(77)
-    sys.exit(main(tests))
 
 
 if __name__ == "__main__":

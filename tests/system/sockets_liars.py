@@ -17,8 +17,8 @@ import struct
 import time
 
 from daemon import beside, require, wait_until
-from program_scenes import tell
-from sockets_forks import CALLS, PORT, begin, calls, child, descriptors, end_all, forever, hear, listener_at, play, say, serve
+from program_scenes import begin, tell
+from sockets_forks import CALLS, PORT, calls, child, descriptors, end_all, forever, hear, listener_at, play, say, serve
 
 # ---- servers
 

@@ -14,9 +14,9 @@ import sys
 import threading
 import time
 
-from daemon import IS_ROOT, NOBODY, WAIT, Skipped, Unetd, directory, main, require, run
+from daemon import IS_ROOT, NOBODY, WAIT, Skipped, Unetd, directory, require, run
 from ip_spaces import OURS, VERSIONS
-from program_scenes import begun, network_interface, tell
+from program_scenes import begin, begun, network_interface, tell
 
 UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
 PORT, RESTARTS, HOPS, LOOPBACK = 8500, 4, 7, "127.0.0.1"
@@ -345,10 +345,4 @@ def test_waits():
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--peer"]:
-        PEERS[sys.argv[2]](*sys.argv[3:])
-        sys.exit(0)
-    if not os.path.exists(UNET_SOCKETS):
-        print("skipped: there is no unet-sockets")
-        sys.exit(77)
-    sys.exit(main(globals()))
+    begin(PEERS, globals())

@@ -13,9 +13,9 @@ import socket
 import subprocess
 import sys
 
-from daemon import WAIT, Skipped, directory, main, one_line, require, run
+from daemon import WAIT, Skipped, directory, one_line, require, run
 from ip_spaces import OURS, PREFIX, VERSIONS, Lines
-from program_scenes import environment, network_interface
+from program_scenes import begin, environment, network_interface
 from spaces import Host, Spaces, can_be_made, ip
 
 UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
@@ -327,10 +327,4 @@ def test_log():
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--peer"]:
-        PEERS[sys.argv[2]](*sys.argv[3:])
-        sys.exit(0)
-    if not os.path.exists(UNET_SOCKETS):
-        print("skipped: there is no unet-sockets")
-        sys.exit(77)
-    sys.exit(main(globals()))
+    begin(PEERS, globals())
