@@ -3,9 +3,11 @@
 
 #include <charconv>
 #include <cstdio>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
+#include "apps/program_words.h"
 #include "unet/service/names.h"
 
 namespace unet::run {
@@ -62,7 +64,6 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--idle", idle, "spin, adaptive or block: what the engine does without work (default: adaptive)");
   app.add_option("--cores", cores, "cores of the processes, in order of rank and again from the front: 0,2-4");
   app.add_flag("--label", options.label, "put the rank in front of each line that a process prints");
-  // No positional: the parser would take words in brackets apart.
   app.prefix_command();
   try {
     app.parse(argc, argv);
@@ -72,11 +73,9 @@ ParsedOptions parse_options(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return refuse(error.what() + std::string(kSeeHelp));
   }
-  options.program = app.remaining();
-  const std::string first = options.program.empty() ? "" : options.program.front();
-  if (first == "--") options.program.erase(options.program.begin());
-  else if (first.starts_with("-")) return refuse("there is no option " + first + kSeeHelp);
-  if (options.program.empty()) return refuse("a program is required" + std::string(kSeeHelp));
+  auto program = apps::program_words(app.remaining());
+  if (!program) return refuse(program.error().text + kSeeHelp);
+  options.program = std::move(*program);
   options.config = service::default_config();
   options.config.ports = ports;
   if (!host.empty()) options.config.ni.service.host = host;

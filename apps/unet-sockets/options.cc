@@ -3,10 +3,12 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 #include <toml++/toml.h>
 
+#include "apps/program_words.h"
 #include "ipstack/preload/rules.h"
 
 namespace unet::wrapper {
@@ -91,7 +93,6 @@ ParsedOptions parse_options(int argc, char** argv) {
   spins->check(CLI::Range(0u, kSpinMax));
   app.add_flag("--log", options.log, "tell on standard error which sockets stay the kernel's");
   app.add_option("--library", options.preloaded, "the library that is preloaded (default: the one of this build or installation)");
-  // No positional: the parser would take words in brackets apart.
   app.prefix_command();
   try {
     app.parse(argc, argv);
@@ -101,11 +102,9 @@ ParsedOptions parse_options(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return refuse(error.what() + std::string(kSeeHelp));
   }
-  options.program = app.remaining();
-  const std::string first = options.program.empty() ? "" : options.program.front();
-  if (first == "--") options.program.erase(options.program.begin());
-  else if (first.starts_with("-")) return refuse("there is no option " + first + kSeeHelp);
-  if (options.program.empty()) return refuse("a program is required" + std::string(kSeeHelp));
+  auto program = apps::program_words(app.remaining());
+  if (!program) return refuse(program.error().text + kSeeHelp);
+  options.program = std::move(*program);
   if (spins->count() != 0) options.spin_us = spin;
   for (const std::string& each : rules) add_rules(options, each);
   read_environment(options);
