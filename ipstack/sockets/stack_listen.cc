@@ -31,12 +31,12 @@ uint32_t stamp_of(uint32_t clock, const ip::TcpOptions& syn) noexcept {
   return (clock & kStampBits) < said ? stamp - (kStampBits + 1) : stamp;
 }
 
-// Of a peer's SYN, what `own` agrees to and a cookie can keep. `said`: an echo of ours.
-ip::TcpOptions options_said(const tcp::Options& own, uint32_t said) noexcept {
+// What it has of a peer's SYN. `stamp`: an echo of ours.
+ip::TcpOptions options_of(uint32_t stamp) noexcept {
   ip::TcpOptions options;
-  const uint32_t scale = said & kScaleBits;
-  if (own.window_scaling && scale != kNoScale) options.window_scale = static_cast<uint8_t>(scale);
-  options.sack_permitted = own.sack && (said & kSackBit) != 0;
+  const uint32_t scale = stamp & kScaleBits;
+  if (scale != kNoScale) options.window_scale = static_cast<uint8_t>(scale);
+  options.sack_permitted = (stamp & kSackBit) != 0;
   return options;
 }
 
@@ -291,7 +291,7 @@ bool Stack::take_cookie(uint32_t listener, const Address& local, const Address& 
   syn.flags = ip::TcpFlags::kSyn;
   syn.window = segment.window;
   if (segment.options.has_timestamps) {
-    syn.options = options_said(*slab_[index].tcp.options, segment.options.timestamp_echo);
+    syn.options = options_of(segment.options.timestamp_echo);
     syn.options.has_timestamps = true;
     syn.options.timestamp = segment.options.timestamp;
   }
