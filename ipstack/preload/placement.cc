@@ -10,6 +10,7 @@
 #include <climits>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "ipstack/preload/ancillary.h"
 #include "ipstack/preload/calls.h"
@@ -83,27 +84,19 @@ int bind_ours(File& file, const sockets::Address& to) {
 
 // What the stack has no use for, as it only says how the kernel is to go about its work.
 bool is_advice(int level, int name) noexcept {
-  if (level == SOL_SOCKET) {
-    return name == SO_PRIORITY || name == SO_MARK || name == SO_DONTROUTE || name == SO_INCOMING_CPU || name == SO_BUSY_POLL ||
-           name == SO_PREFER_BUSY_POLL || name == SO_BUSY_POLL_BUDGET || name == SO_MAX_PACING_RATE || name == SO_RCVLOWAT ||
-           name == SO_DEBUG || name == SO_NO_CHECK;
-  }
-  if (level == IPPROTO_TCP) {
-    constexpr int kAdvice[] = {TCP_SYNCNT,         TCP_LINGER2,            TCP_DEFER_ACCEPT,         TCP_WINDOW_CLAMP, TCP_QUICKACK,
-                               TCP_NOTSENT_LOWAT, TCP_FASTOPEN_NO_COOKIE, TCP_THIN_LINEAR_TIMEOUTS, TCP_THIN_DUPACK};
-    return std::find(std::begin(kAdvice), std::end(kAdvice), name) != std::end(kAdvice);
-  }
-  if (level == IPPROTO_IP) {
-    constexpr int kAdvice[] = {IP_BIND_ADDRESS_NO_PORT, IP_FREEBIND, IP_MULTICAST_ALL,
-                               IP_MTU_DISCOVER, IP_RECVERR, IP_MULTICAST_LOOP};  // these three of streams
-    return std::find(std::begin(kAdvice), std::end(kAdvice), name) != std::end(kAdvice);
-  }
-  if (level == IPPROTO_IPV6) {
-    constexpr int kAdvice[] = {IPV6_FREEBIND, IPV6_AUTOFLOWLABEL, IPV6_MULTICAST_ALL,
-                               IPV6_MTU_DISCOVER, IPV6_RECVERR, IPV6_MULTICAST_LOOP};  // the same
-    return std::find(std::begin(kAdvice), std::end(kAdvice), name) != std::end(kAdvice);
-  }
-  return false;
+  constexpr std::pair<int, int> kAdvice[] = {
+      {SOL_SOCKET, SO_PRIORITY}, {SOL_SOCKET, SO_MARK}, {SOL_SOCKET, SO_DONTROUTE}, {SOL_SOCKET, SO_INCOMING_CPU},
+      {SOL_SOCKET, SO_BUSY_POLL}, {SOL_SOCKET, SO_PREFER_BUSY_POLL}, {SOL_SOCKET, SO_BUSY_POLL_BUDGET},
+      {SOL_SOCKET, SO_MAX_PACING_RATE}, {SOL_SOCKET, SO_RCVLOWAT}, {SOL_SOCKET, SO_DEBUG}, {SOL_SOCKET, SO_NO_CHECK},
+      {IPPROTO_TCP, TCP_SYNCNT}, {IPPROTO_TCP, TCP_LINGER2}, {IPPROTO_TCP, TCP_DEFER_ACCEPT}, {IPPROTO_TCP, TCP_WINDOW_CLAMP},
+      {IPPROTO_TCP, TCP_QUICKACK}, {IPPROTO_TCP, TCP_NOTSENT_LOWAT}, {IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE},
+      {IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS}, {IPPROTO_TCP, TCP_THIN_DUPACK},
+      {IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT}, {IPPROTO_IP, IP_FREEBIND}, {IPPROTO_IP, IP_MULTICAST_ALL},
+      {IPPROTO_IPV6, IPV6_FREEBIND}, {IPPROTO_IPV6, IPV6_AUTOFLOWLABEL}, {IPPROTO_IPV6, IPV6_MULTICAST_ALL},
+      // Of streams.
+      {IPPROTO_IP, IP_MTU_DISCOVER}, {IPPROTO_IP, IP_RECVERR}, {IPPROTO_IP, IP_MULTICAST_LOOP},
+      {IPPROTO_IPV6, IPV6_MTU_DISCOVER}, {IPPROTO_IPV6, IPV6_RECVERR}, {IPPROTO_IPV6, IPV6_MULTICAST_LOOP}};
+  return std::find(std::begin(kAdvice), std::end(kAdvice), std::pair(level, name)) != std::end(kAdvice);
 }
 
 // What the stack has not is off, or of no device: saying so is no mistake.

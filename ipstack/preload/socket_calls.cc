@@ -152,6 +152,21 @@ bool shadow_tells(const File& file, int level, int name) noexcept {
   return name == SO_RCVTIMEO || name == SO_SNDTIMEO || name == (file.is_stream() ? SO_BROADCAST : SO_KEEPALIVE);
 }
 
+// The name of an end that the stack is not asked for: of a pair's, or of one that waits for the network interface. nullptr: there is none.
+const sockets::Address* kept_name(const File& file, bool local) noexcept {
+  if (file.pair) return local ? &file.pair->local : &file.pair->remote;
+  if (!file.waits_back()) return nullptr;
+  if (local) return &file.inherited->local;
+  return file.inherited->remote.host.is_unspecified() ? nullptr : &file.inherited->remote;
+}
+
+// For a name.
+int check_room(const sockaddr* address, const socklen_t* length) noexcept {
+  if (sockets::is_nowhere(length)) return -EFAULT;
+  if (static_cast<int>(*length) < 0) return -EINVAL;
+  return sockets::is_nowhere(address) ? -EFAULT : 0;
+}
+
 // SO_PEERNAME: which will have no more room than the name is long.
 int tell_peer(const File& file, void* value, socklen_t* length) {
   sockaddr_storage name;
@@ -279,12 +294,10 @@ UNET_PRELOAD int getsockname(int fd, sockaddr* address, socklen_t* length) noexc
   if (file_of(fd) == nullptr) return real().getsockname(fd, address, length);
   const Host::Guard guard;
   File* const file = Host::get().file(fd);
-  if (file == nullptr || (!file->is_ours() && !file->pair && !file->waits_back())) return real().getsockname(fd, address, length);
-  if (sockets::is_nowhere(length)) return static_cast<int>(answer(-EFAULT));
-  if (static_cast<int>(*length) < 0) return static_cast<int>(answer(-EINVAL));
-  if (sockets::is_nowhere(address)) return static_cast<int>(answer(-EFAULT));
-  if (file->pair) return sockets::write_sockaddr(file->pair->local, file->domain == AF_INET6, address, length), 0;
-  if (!file->is_ours()) return sockets::write_sockaddr(file->inherited->local, file->domain == AF_INET6, address, length), 0;
+  const sockets::Address* const kept = file == nullptr ? nullptr : kept_name(*file, true);
+  if (file == nullptr || (!file->is_ours() && kept == nullptr)) return real().getsockname(fd, address, length);
+  if (const int wrong = check_room(address, length); wrong < 0) return static_cast<int>(answer(wrong));
+  if (kept != nullptr) return sockets::write_sockaddr(*kept, file->domain == AF_INET6, address, length), 0;
   return Host::get().sockets().getsockname(file->socket, address, length);
 }
 
@@ -292,13 +305,10 @@ UNET_PRELOAD int getpeername(int fd, sockaddr* address, socklen_t* length) noexc
   if (file_of(fd) == nullptr) return real().getpeername(fd, address, length);
   const Host::Guard guard;
   File* const file = Host::get().file(fd);
-  const bool kept = file != nullptr && file->waits_back() && !file->inherited->remote.host.is_unspecified();
-  if (file == nullptr || (!file->is_ours() && !file->pair && !kept)) return real().getpeername(fd, address, length);
-  if (sockets::is_nowhere(length)) return static_cast<int>(answer(-EFAULT));
-  if (static_cast<int>(*length) < 0) return static_cast<int>(answer(-EINVAL));
-  if (sockets::is_nowhere(address)) return static_cast<int>(answer(-EFAULT));
-  if (file->pair) return sockets::write_sockaddr(file->pair->remote, file->domain == AF_INET6, address, length), 0;
-  if (!file->is_ours()) return sockets::write_sockaddr(file->inherited->remote, file->domain == AF_INET6, address, length), 0;
+  const sockets::Address* const kept = file == nullptr ? nullptr : kept_name(*file, false);
+  if (file == nullptr || (!file->is_ours() && kept == nullptr)) return real().getpeername(fd, address, length);
+  if (const int wrong = check_room(address, length); wrong < 0) return static_cast<int>(answer(wrong));
+  if (kept != nullptr) return sockets::write_sockaddr(*kept, file->domain == AF_INET6, address, length), 0;
   return Host::get().sockets().getpeername(file->socket, address, length);
 }
 
