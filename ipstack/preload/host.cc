@@ -1,6 +1,7 @@
 // host.cc - the process's stack: opening it, its lock, what comes, and the end.
 #include "ipstack/preload/host.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -47,6 +48,17 @@ void await_addresses(sockets::EndpointNetwork& network) {
     ::nanosleep(&kBetween, nullptr);
     if (!network.refresh()) return;
   }
+}
+
+// As the kernel's sockets of this network namespace have it (net.ipv4.tcp_ecn), by which programs ask for it or not.
+tcp::Ecn ecn_of_system() noexcept {
+  char mode = '2';
+  if (const int fd = ::open("/proc/sys/net/ipv4/tcp_ecn", O_RDONLY | O_CLOEXEC); fd >= 0) {
+    if (real().read(fd, &mode, 1) != 1) mode = '2';
+    real().close(fd);
+  }
+  // 3 and 4 ask for, and agree to, more accurate marks (RFC 9768), which we have not: they fall back on these.
+  return mode == '0' ? tcp::Ecn::off : mode == '1' || mode == '3' ? tcp::Ecn::on : tcp::Ecn::passive;
 }
 
 Nanoseconds microseconds_of(const char* variable, Nanoseconds otherwise) noexcept {
@@ -151,6 +163,7 @@ Status Host::open_stack() {
   if (!context) return tl::unexpected(context.error());
   sockets::SocketsOptions options;
   options.clock = clock_;
+  options.stack.tcp.ecn = ecn_of_system();
   auto made = sockets::Sockets::open(*context, options);
   if (!made) return tl::unexpected(made.error());
   const auto descriptor = (*made)->network().descriptor();

@@ -27,61 +27,6 @@ constexpr int kPortTries = 32;  // at ports that both, the stack and the kernel,
 
 uint8_t protocol_of(const File& file) noexcept { return file.is_stream() ? ip::Protocol::kTcp : ip::Protocol::kUdp; }
 
-// There are others to whom groups lead.
-bool has_network(const IpConfiguration& all) {
-  return std::any_of(all.addresses.begin(), all.addresses.end(), [](const auto& each) { return !each.address.is_loopback(); });
-}
-
-// The network interface has that address, or a way to it.
-bool is_reachable(const IpConfiguration& all, const ip::IpAddress& to) {
-  if (std::any_of(all.addresses.begin(), all.addresses.end(),
-                  [&](const auto& each) { return ip::same_network(each.address, to, each.prefix); })) {
-    return true;
-  }
-  if (to.is_multicast() || to.is_limited_broadcast()) return has_network(all);
-  return std::any_of(all.interfaces.begin(), all.interfaces.end(), [&](const auto& each) { return all.leads_to(each, to) >= 0; });
-}
-
-bool is_own(const IpConfiguration& all, const ip::IpAddress& host) {
-  return std::any_of(all.addresses.begin(), all.addresses.end(), [&](const auto& each) { return each.address == host; });
-}
-
-// What the network interface has, or had before it went: that does not become the kernel's, which might lead it to another host.
-const IpConfiguration* known_addresses() {
-  static_cast<void>(Host::get().open());
-  return Host::get().configuration();
-}
-
-enum class Part : uint8_t { ours, kernel, both, nobody };  // nobody: there is no memory to find out
-
-// Who takes part in what is bound to that address.
-Part part_of_local(const File& file, const sockets::Address& local) {
-  if (const auto said = Host::get().rules().find(protocol_of(file), local)) return *said == Owner::ours ? Part::ours : Part::kernel;
-  if (local.host.is_loopback()) return Part::kernel;
-  const IpConfiguration* const all = known_addresses();
-  if (all == nullptr) return Host::get().lacks_memory() ? Part::nobody : Part::kernel;
-  if (local.host.is_unspecified()) return Part::both;
-  const bool group = local.host.is_multicast() && !file.is_stream() && has_network(*all);
-  return group || is_own(*all, local.host) ? Part::ours : Part::kernel;
-}
-
-// The kernel's socket does not wait, as the program's calls look at both.
-void let_kernel_take_part(File& file) {
-  const int flags = real().fcntl(file.fd(), F_GETFL);
-  real().fcntl(file.fd(), F_SETFL, flags | O_NONBLOCK);
-}
-
-// Its port may be had by children, too: they are told the group.
-int bind_ours(File& file, const sockets::Address& to) {
-  sockets::Stack& stack = Host::get().sockets().stack();
-  if (stack.option(file.socket, sockets::Stack::Option::reuse_port) > 0 || to.host.is_multicast()) return stack.bind(file.socket, to);
-  uint64_t group = 0;
-  while (group <= kIpReusePort) {
-    if (::getrandom(&group, sizeof group, 0) != sizeof group) return -EAGAIN;
-  }
-  return stack.bind_shared(file.socket, to, group);
-}
-
 // What the stack has no use for, as it only says how the kernel is to go about its work.
 bool is_advice(int level, int name) noexcept {
   constexpr std::pair<int, int> kAdvice[] = {
@@ -110,6 +55,87 @@ bool is_off(int level, int name, const void* value, socklen_t length) noexcept {
 
 bool does_without(int level, int name, const void* value, socklen_t length) noexcept {
   return is_advice(level, name) || is_off(level, name, value, length);
+}
+
+// There are others to whom groups lead.
+bool has_network(const IpConfiguration& all) {
+  return std::any_of(all.addresses.begin(), all.addresses.end(), [](const auto& each) { return !each.address.is_loopback(); });
+}
+
+// The network interface has that address, or a way to it.
+bool is_reachable(const IpConfiguration& all, const ip::IpAddress& to) {
+  if (std::any_of(all.addresses.begin(), all.addresses.end(),
+                  [&](const auto& each) { return ip::same_network(each.address, to, each.prefix); })) {
+    return true;
+  }
+  if (to.is_multicast() || to.is_limited_broadcast()) return has_network(all);
+  return std::any_of(all.interfaces.begin(), all.interfaces.end(), [&](const auto& each) { return all.leads_to(each, to) >= 0; });
+}
+
+bool is_own(const IpConfiguration& all, const ip::IpAddress& host) {
+  return std::any_of(all.addresses.begin(), all.addresses.end(), [&](const auto& each) { return each.address == host; });
+}
+
+// What the network interface has, or had before it went: that does not become the kernel's, which might lead it to another host.
+const IpConfiguration* known_addresses() {
+  static_cast<void>(Host::get().open());
+  return Host::get().configuration();
+}
+
+// An interface has been named to it (SO_BINDTODEVICE), and that is one of the kernel's.
+bool is_of_device(const File& file) {
+  return std::any_of(file.options.begin(), file.options.end(), [](const File::Option& each) {
+    return each.level == SOL_SOCKET && (each.name == SO_BINDTODEVICE || each.name == SO_BINDTOIFINDEX) &&
+           !is_off(each.level, each.name, each.value.data(), static_cast<socklen_t>(each.value.size()));
+  });
+}
+
+enum class Part : uint8_t { ours, kernel, both, nobody };  // nobody: there is no memory to find out
+
+// Who takes part in what is bound to that address.
+Part part_of_local(const File& file, const sockets::Address& local) {
+  if (const auto said = Host::get().rules().find(protocol_of(file), local)) return *said == Owner::ours ? Part::ours : Part::kernel;
+  if (local.host.is_loopback() || is_of_device(file)) return Part::kernel;
+  const IpConfiguration* const all = known_addresses();
+  if (all == nullptr) return Host::get().lacks_memory() ? Part::nobody : Part::kernel;
+  if (local.host.is_unspecified()) return Part::both;
+  const bool group = local.host.is_multicast() && !file.is_stream() && has_network(*all);
+  return group || is_own(*all, local.host) ? Part::ours : Part::kernel;
+}
+
+// The kernel's socket does not wait, as the program's calls look at both.
+void let_kernel_take_part(File& file) {
+  const int flags = real().fcntl(file.fd(), F_GETFL);
+  real().fcntl(file.fd(), F_SETFL, flags | O_NONBLOCK);
+}
+
+// Its port may be had by children, too: they are told the group.
+int bind_ours(File& file, const sockets::Address& to) {
+  sockets::Stack& stack = Host::get().sockets().stack();
+  if (stack.option(file.socket, sockets::Stack::Option::reuse_port) > 0 || to.host.is_multicast()) return stack.bind(file.socket, to);
+  uint64_t group = 0;
+  while (group <= kIpReusePort) {
+    if (::getrandom(&group, sizeof group, 0) != sizeof group) return -EAGAIN;
+  }
+  return stack.bind_shared(file.socket, to, group);
+}
+
+// What the program has set before anybody knew whose the socket is. An error that it is told then is that of bind() or connect(), as the
+// alternative is that a filter it believes in is not there. But groups and interfaces that we have not may be the kernel's, who is
+// reached by the same socket.
+int give_option(const File& file, const File::Option& option) {
+  const auto length = static_cast<socklen_t>(option.value.size());
+  Host& host = Host::get();
+  if (host.sockets().setsockopt(file.socket, option.level, option.name, option.value.data(), length) == 0) return 0;
+  const int wrong = errno;
+  if (wrong == ENOPROTOOPT && does_without(option.level, option.name, option.value.data(), length)) return 0;
+  const bool lasts = wrong == ENOPROTOOPT || wrong == ENOENT;  // there is no such option, no such congestion control
+  static bool told = false;
+  if (host.logs() || (lasts && !std::exchange(told, true))) {
+    std::fprintf(stderr, "unet-sockets: descriptor %d: option %d of level %d is the kernel's alone%s\n", file.fd(), option.name,
+                 option.level, lasts ? ", and so is a socket that needs it: --rule 'kernel ...' leaves it to the kernel" : "");
+  }
+  return lasts ? -wrong : 0;
 }
 
 // At any port that both have free, or at the one that is given. 0, or -errno.
@@ -145,7 +171,7 @@ int read_address(const File& file, const sockaddr* address, socklen_t length, so
 std::optional<Owner> owner_of_remote(const File& file, const sockets::Address& remote) {
   Host& host = Host::get();
   if (const auto said = host.rules().find(protocol_of(file), remote)) return *said;
-  if (remote.host.is_unspecified() || remote.host.is_loopback()) return Owner::kernel;
+  if (remote.host.is_unspecified() || remote.host.is_loopback() || is_of_device(file)) return Owner::kernel;
   const bool mapped = file.domain == AF_INET6 && remote.host.is_ipv4() && remote.host == ip::ipv4_address(0u);
   if (mapped) return Owner::kernel;
   const IpConfiguration* const all = known_addresses();
@@ -164,10 +190,9 @@ int begin_ours(File& file) {
   host.give_socket(file, made);
   file.lost = false;
   for (const File::Option& each : file.options) {
-    const auto length = static_cast<socklen_t>(each.value.size());
-    const bool refused = host.sockets().setsockopt(made, each.level, each.name, each.value.data(), length) < 0;
-    if (refused && host.logs() && !(errno == ENOPROTOOPT && does_without(each.level, each.name, each.value.data(), length))) {
-      std::fprintf(stderr, "unet-sockets: descriptor %d: option %d of level %d is the kernel's alone\n", file.fd(), each.name, each.level);
+    if (const int wrong = -give_option(file, each); wrong != 0) {
+      host.close_socket(file);
+      return -wrong;
     }
   }
   host.tell(file);
@@ -257,8 +282,8 @@ int listen_file(File& file, int backlog, bool& decided) {
   if (!file.is_ours()) {
     // What is bound already: its port is another's by now, or there is no network interface.
     if (file.inherited) return Host::get().open() ? -EADDRINUSE : -errno;
-    if (known_addresses() == nullptr) {
-      if (Host::get().lacks_memory()) return -ENOMEM;
+    if (is_of_device(file) || known_addresses() == nullptr) {
+      if (!is_of_device(file) && Host::get().lacks_memory()) return -ENOMEM;
       decided = false;
       leave_to_kernel(file);
       return 0;

@@ -53,8 +53,8 @@ class Stage:
         self.spaces, self.script, self.capture = spaces, script, f"{d}/wire.pcapng"
         self.env = os.environ | {"UNET_NI": f"unix:{d}/s"}
 
-    def ours(self):
-        return Side([self.script, "ours"], OURS, self.env)
+    def ours(self, *args):
+        return Side([self.script, "ours", *args], OURS, self.env)
 
     def kernel(self, name="b"):
         addresses = {"b": KERNELS, "c": OTHERS}[name]

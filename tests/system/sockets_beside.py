@@ -7,6 +7,7 @@
 # Usage: sockets_beside.py UNETD UNET_SOCKETS     (77: no root, no network namespaces, or no unet-sockets)
 #        sockets_beside.py --peer SCENE ...       the programs
 import contextlib
+import errno
 import os
 import selectors
 import socket
@@ -161,7 +162,76 @@ def ask_all(*addresses):
                 say("nothing")
 
 
-PEERS = {each.__name__: each for each in (ask, ask_all, serve_by_epoll, serve_by_poll, serve_by_select, serve_by_threads)}
+MINTTL, CONGESTION_MARKS = 21, 8  # IP_MINTTL; TCPI_OPT_ECN
+OPTIONS = {"nothing": (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), "hops": (socket.IPPROTO_IP, MINTTL, 5),
+           "no hops": (socket.IPPROTO_IP, MINTTL, 0), "eth1": (socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth1"),
+           "group": (socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton("239.1.2.3") + socket.inet_aton(BESIDE[4]))}
+
+
+def name_of(call):
+    try:
+        call()
+        return "OK"
+    except OSError as e:
+        return errno.errorcode[e.errno]
+
+
+def set_first(option, kind, *addresses):
+    """The option, and only then what says whose the socket is: connect() and sendto() to each by one socket; bind() to each, and listen()."""
+    stream = kind == "stream"
+
+    def made():
+        client = socket.socket(socket.AF_INET, socket.SOCK_STREAM if stream else socket.SOCK_DGRAM)
+        client.setsockopt(*OPTIONS[option])
+        return client
+
+    said = []
+    with made() as client:
+        for address in addresses:
+            said.append(name_of(lambda to=address: client.connect((to, PORT)) if stream else client.sendto(b"word", (to, PORT))))
+            if stream and said[-1] == "OK":
+                break
+    for address in (OURS[4], BESIDE[4], ANY[4]):
+        with made() as bound:
+            said.append(name_of(lambda to=address: bound.bind((to, 0))))
+    if stream:
+        with made() as listener:
+            said.append(name_of(listener.listen))
+    say(" ".join(said))
+
+
+def serve_eth1(address):
+    with socket.socket() as listener:
+        listener.setsockopt(*OPTIONS["eth1"])
+        listener.bind((address, PORT))
+        listener.listen()
+        say("ready")
+        forever(lambda: answer_stream(listener.accept()[0]))
+
+
+def ask_stream(address):
+    say(name_of(lambda: by_stream(address)))
+
+
+def has_marks(stream):
+    return bool(stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 100)[5] & CONGESTION_MARKS)
+
+
+def serve_marks(address):
+    with socket.create_server((address, PORT)) as listener:
+        say("ready")
+        while True:
+            with listener.accept()[0] as stream:
+                stream.sendall(b"%d" % has_marks(stream))
+
+
+def ask_marks(address):
+    with socket.create_connection((address, PORT), WAIT) as client:
+        say(f"{client.recv(10).decode()} {has_marks(client):d}")
+
+
+PEERS = {each.__name__: each for each in (ask, ask_all, ask_marks, ask_stream, serve_eth1, serve_marks, set_first, serve_by_epoll, serve_by_poll,
+                                          serve_by_select, serve_by_threads)}
 
 
 # ---- the test
@@ -254,6 +324,44 @@ def test_a_client_reaches_both():
                 wanted += [f"4 {own} | {own}" for own in whom.values()]
                 wrong = [f"{each}, not {right}" for each, right in zip(said, wanted) if each != right]
                 require(len(said) == len(wanted) and not wrong, f"IPv{v}: {wrong or said}")
+
+
+def test_options_of_the_kernel_alone():
+    """Set before anybody knows whose the socket is, they are an error of what makes it ours, once explained; the kernel's has them."""
+    no = "ENOPROTOOPT"
+    said = {("nothing", "stream"): "OK OK OK OK OK", ("no hops", "stream"): "OK OK OK OK OK",
+            ("hops", "stream"): f"{no} OK {no} OK {no} {no}", ("hops", "datagram"): f"{no} OK {no} OK {no}",
+            ("group", "datagram"): "OK OK OK OK OK"}
+    with place() as here, here.serving("b", "serve_by_epoll", ANY[4]):
+        for (option, kind), wanted in said.items():
+            status, out, err = run(*here.command("ours", "set_first", option, kind, KERNELS[4], BEHIND[4]), env=here.env)
+            require((status, out.strip()) == (0, wanted), f"{option} of a {kind}: {status} {out.strip()}, not {wanted}\n{err}")
+            explained = err.count("is the kernel's alone")
+            require(explained == int(option == "hops") and (explained == 0 or "--rule" in err), f"{option} of a {kind} says {err!r}")
+
+
+def test_bound_to_an_interface():
+    """Whoever names one of the kernel's interfaces has the kernel's socket: also for all addresses."""
+    with place() as here:
+        with here.serving("b", "serve_by_epoll", BEHIND[4]):
+            said = here.says("ours", "set_first", "eth1", "stream", BEHIND[4])
+            require(said == ["OK EADDRNOTAVAIL OK OK OK"], f"of eth1: {said}")
+        with here.serving("ours", "serve_eth1", ANY[4]):
+            said = [here.says("b", "ask_stream", address) for address in (BESIDE[4], OURS[4])]
+            require(said == [["OK"], ["ECONNREFUSED"]], f"a server of eth1 is reached: {said}")
+
+
+def test_marks_as_the_system_says():
+    """net.ipv4.tcp_ecn of the namespace: 0 never, 1 asks for them, 2 agrees."""
+    with place() as here:
+        for ours, kernels, caller, marked in ((1, 2, "ours", 1), (2, 1, "ours", 0), (0, 1, "ours", 0), (2, 1, "b", 1), (0, 1, "b", 0)):
+            for name, mode in (("a", ours), ("b", kernels)):
+                status, _, err = run("ip", "netns", "exec", here.spaces[name], "sysctl", "-q", "-w", f"net.ipv4.tcp_ecn={mode}")
+                require(status == 0, f"sysctl: {err}")
+            server, address = ("b", KERNELS[4]) if caller == "ours" else ("ours", OURS[4])
+            with here.serving(server, "serve_marks", address):
+                said = here.says(caller, "ask_marks", address)
+            require(said == [f"{marked} {marked}"], f"{caller} calls, ours has {ours}, the kernel {kernels}: {said}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 // sockets_script.cc - calls of sockets, one by one, as standard input says them, on ipstack's or on the kernel's; a line answers each with
 // what it returned. With it tests play scenes that have to come out the same on both.
 //
-// Usage: sockets_script ours      on the network interface $UNET_NI
+// Usage: sockets_script ours [marks]     on the network interface $UNET_NI; marks: asks for those of congestion (ECN)
 //        sockets_script kernel
 //
 // A socket has a name. An answer is a number, or the name of an errno. Commands:
@@ -390,10 +390,16 @@ int main(int argc, char** argv) {
     Kernel kernel;
     return play(kernel);
   }
-  if (argc != 2 || std::string(argv[1]) != "ours") return std::fprintf(stderr, "sockets_script: see the head of its source\n"), 2;
+  const bool marks = argc == 3 && std::string(argv[2]) == "marks";
+  if (argc != (marks ? 3 : 2) || std::string(argv[1]) != "ours") {
+    std::fprintf(stderr, "sockets_script: see the head of its source\n");
+    return 2;
+  }
   auto context = unet::Context::open();
   if (!context) return std::printf("%s\n", context.error().text.c_str()), 1;
-  auto sockets = unet::sockets::Sockets::open(*context);
+  unet::sockets::SocketsOptions options;
+  if (marks) options.stack.tcp.ecn = unet::tcp::Ecn::on;
+  auto sockets = unet::sockets::Sockets::open(*context, options);
   if (!sockets) return std::printf("%s\n", sockets.error().text.c_str()), 1;
   return play(**sockets);
 }

@@ -191,21 +191,24 @@ def is_on_the_wire(it, version, sender, flag):
 
 
 def test_marks_of_congestion():
-    """Who is asked for ECN agrees; a mark is told to the sender, who says that he has heard it. Ours do not ask themselves."""
+    """Who is asked for ECN agrees; a mark is told to the sender, who says that he has heard it. Ours ask if they are told to."""
     with stage(UNETD, SCRIPT) as it, a_router_that_marks(it):
-        status, _, err = run("ip", "netns", "exec", it.spaces["b"], "sysctl", "-q", "-w", "net.ipv4.tcp_ecn=1")
-        require(status == 0, f"sysctl: {err}")
-        for v in VERSIONS:
-            for ours_calls in (False, True):
-                with it.ours() as ours, it.kernel() as kernel:
-                    sides = {"a": ours, "b": kernel} if ours_calls else {"a": kernel, "b": ours}
+        # Who asks, who calls, and whether they agree.
+        for asks, caller, agreed in (("kernel", "b", 1), ("kernel", "a", 0), ("ours", "a", 1), ("ours", "b", 0)):
+            mode = 1 if asks == "kernel" else 2
+            status, _, err = run("ip", "netns", "exec", it.spaces["b"], "sysctl", "-q", "-w", f"net.ipv4.tcp_ecn={mode}")
+            require(status == 0, f"sysctl: {err}")
+            for v in VERSIONS:
+                with it.ours(*["marks"] * (asks == "ours")) as ours, it.kernel() as kernel:
+                    sides = {"a": ours, "b": kernel} if caller == "a" else {"a": kernel, "b": ours}
                     Play.port += 1
                     play_it = Play(it, sides, "b")
                     play_it.act(OPEN, v)
                     for side in (ours, kernel):
-                        side.must("ecn s", str(int(not ours_calls)))
+                        side.must("ecn s", str(agreed))
                     for one, other in ("ab", "ba"):
                         play_it.act(f"{one}: begin send s {BYTES}\n{other}: recv s {BYTES} -> {BYTES}\n{one}: end -> {BYTES}", v)
+        for v in VERSIONS:
             for sender, receiver, who in ((OURS, KERNELS, "ours"), (KERNELS, OURS, "the kernel")):
                 wait_until(lambda: is_on_the_wire(it, v, receiver, ECE), f"IPv{v}: no mark was told to {who}")
                 wait_until(lambda: is_on_the_wire(it, v, sender, CWR), f"IPv{v}: {who} has not heard of a mark")
