@@ -208,4 +208,46 @@ TEST_CASE("more flows than are remembered come each to its own endpoint") {
   CHECK(t.seen.empty());
 }
 
+TEST_CASE("what is sent to a port of this NI whose claim is on its way waits for it") {
+  TestIp t;
+  TestEndpoint& from = t.add({{.protocol = kUdp, .port = 70}, {.protocol = kTcp, .port = 70}});
+  TestEndpoint& to = t.add({});
+  const uint64_t unclaimed = t.ni.counter(NiCounter::ip_unclaimed);
+  const auto turn = [&](const Packet& packet) {
+    REQUIRE(from.send(TestIp::kChannel, make_message({}, packet), t.next_send));
+    from.ring(t.ni.page);
+    t.ni.poll(10);
+  };
+  uint16_t port = 80;
+  for (const ip::IpAddress& own : {t.own4, t.own6}) {
+    for (const uint8_t protocol : {kUdp, kTcp}) {
+      ++port;
+      // The service has put a command for which the mailbox has no room, or which came behind the last look at it.
+      t.ni.commands.announce_more(true);
+      turn(make_packet({.from = own, .to = own, .protocol = protocol, .from_port = 70, .to_port = port,
+                        .tcp_flags = ip::TcpFlags::kSyn}, {}));
+      CHECK(got(to) == nullptr);
+      CHECK(got(from) == nullptr);  // neither a reset nor an error
+      t.claim(to, {.protocol = protocol, .port = port});
+      t.ni.commands.announce_more(false);
+      t.run();
+      CHECK(got(to) != nullptr);
+      CHECK(got(to) == nullptr);
+      CHECK(got(from) == nullptr);
+    }
+  }
+  const ip::IpAddress group = address("239.1.2.3");
+  t.ni.commands.announce_more(true);
+  turn(make_packet({.from = t.own4, .to = group, .from_port = 70, .to_port = 99}, {}));
+  t.claim(to, {.protocol = kUdp, .local = group, .port = 99});
+  t.ni.commands.announce_more(false);
+  t.run();
+  CHECK(got(to) != nullptr);
+  CHECK(t.ni.counter(NiCounter::ip_unclaimed) == unclaimed);
+  // Nobody claims it: as ever.
+  REQUIRE(t.send(from, {}, make_packet({.from = t.own4, .to = t.own4, .from_port = 70, .to_port = 99}, {})));
+  CHECK(got(from) != nullptr);
+  CHECK(t.ni.counter(NiCounter::ip_unclaimed) == unclaimed + 1);
+}
+
 }  // namespace unet::engine::ip_flows_test

@@ -27,9 +27,9 @@ EndpointState::EndpointState() = default;
 EndpointState::~EndpointState() = default;
 
 IpPart::IpPart(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters,
-               Nanoseconds now)
-    : delivery_(delivery), counters_(counters), claims_(options.seed + kPortsMax, counters), remains_(options.seed), now_(now),
-      scratch_(new std::byte[kMessageMax]), resets_(kResetsPerSecond, now) {
+               const CommandMailbox& commands, Nanoseconds now)
+    : delivery_(delivery), counters_(counters), commands_(commands), claims_(options.seed + kPortsMax, counters),
+      remains_(options.seed), now_(now), scratch_(new std::byte[kMessageMax]), resets_(kResetsPerSecond, now) {
   for (const IpPortOptions& each : options.ports) {
     UNET_CHECK(each.port < ports.size() && each.port < kPortsMax && by_port_[each.port] == nullptr);
     ports_.push_back(std::make_unique<IpPort>(each, *ports[each.port], options.seed + each.port, now));

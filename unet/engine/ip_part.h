@@ -70,8 +70,9 @@ struct IpSend {
 
 class IpPart {
  public:
+  // `commands`: of the engine.
   IpPart(const IpOptions& options, std::span<const std::unique_ptr<Port>> ports, Delivery& delivery, NiCounters& counters,
-         Nanoseconds now);
+         const CommandMailbox& commands, Nanoseconds now);
 
   IpClaims& claims() noexcept { return claims_; }
   // An endpoint is going, whose connections leave() is told of, and then left_all(): what comes for its ports meanwhile is not refused, as
@@ -105,9 +106,9 @@ class IpPart {
 
   // ---- sends
 
-  enum class Step : uint8_t { done, dropped, blocked };
+  enum class Step : uint8_t { done, dropped, blocked, later };
   // Begins a message that lies in `out.pieces`. done: it was delivered on this NI, or it goes on as `out` (active) by go_on(). dropped:
-  // for `reason`.
+  // for `reason`. later: nothing has happened, as a command that waits may say to whom it is to go.
   Step begin(EndpointState& endpoint, Outgoing& out, EndpointCounter& reason, Nanoseconds now) noexcept;
   // A message in `out.pieces` that goes on with the endpoint's last flow, and is short and one packet, at once. False, and nothing has
   // happened: it has to go by begin(). `reason` says why it was dropped, if it was.
@@ -163,7 +164,7 @@ class IpPart {
 
   // ip_send.cc
   bool is_ours(const ip::IpAddress& address) const noexcept;
-  void deliver_here(EndpointState& from, const Outgoing& out, const IpMessage& message) noexcept;
+  Step deliver_here(EndpointState& from, const Outgoing& out, const IpMessage& message) noexcept;
   void deliver_here_to(EndpointState& to, const Outgoing& out, const IpMessage& message) noexcept;
   void answer_here(EndpointState& to, const Outgoing& out, const IpMessage& message) noexcept;
   bool for_left_here(EndpointState& from, const IpMessage& message) noexcept;
@@ -212,6 +213,7 @@ class IpPart {
 
   Delivery& delivery_;
   NiCounters& counters_;
+  const CommandMailbox& commands_;
   Gathered gathered_;
   std::array<Flow, kFlows> flows_;
   ReceivedFrame frame_{};        // that is being handled

@@ -87,13 +87,11 @@ IpPart::Step IpPart::begin(EndpointState& endpoint, Outgoing& out, EndpointCount
     return reason = EndpointCounter::ip_not_over, Step::dropped;
   }
   out.begin(message.payload_at);
-  if (!known && is_ours(fields.to)) {
-    deliver_here(endpoint, out, message);
-    return Step::done;
-  }
+  if (!known && is_ours(fields.to)) return deliver_here(endpoint, out, message);
   if (fields.to.is_multicast() && message.loop) {
     const uint32_t copies = claims_.for_group(fields.to, message.to_port, fields.from, message.from_port,
                                               [&](EndpointState& each) { deliver_here_to(each, out, message); });
+    if (copies == 0 && commands_.pending()) return Step::later;  // as in deliver_here()
     endpoint.deficit -= int64_t{copies} * out.pieces.length;  // each is a message of his
   }
   out.active = true;
@@ -119,17 +117,21 @@ bool IpPart::send_now(EndpointState& endpoint, Outgoing& out, std::optional<Endp
 
 // ---- on this NI: one copy, whatever the length
 
-void IpPart::deliver_here(EndpointState& from, const Outgoing& out, const IpMessage& message) noexcept {
+IpPart::Step IpPart::deliver_here(EndpointState& from, const Outgoing& out, const IpMessage& message) noexcept {
   const ip::IpFields& fields = message.fields;
-  if (!remains_.empty() && message.tcp && for_left_here(from, message)) return;
+  if (!remains_.empty() && message.tcp && for_left_here(from, message)) return Step::done;
   const IpFlow flow{.local = fields.to, .remote = fields.from, .local_port = message.to_port, .remote_port = message.from_port};
   EndpointState* const to = message.tcp ? claims_.came(flow, signs_of(message)).endpoint
                                         : claims_.find(fields.protocol, fields.to, message.to_port, fields.from, message.from_port);
   if (to == nullptr) {
+    // A claim was put before anybody could know of it, but maybe not before this turn began (Mux::refuse()).
+    if (commands_.pending()) return Step::later;
     counters_.add(NiCounter::ip_unclaimed);
-    return answer_here(from, out, message);
+    answer_here(from, out, message);
+    return Step::done;
   }
   deliver_here_to(*to, out, message);
+  return Step::done;
 }
 
 void IpPart::deliver_here_to(EndpointState& to, const Outgoing& out, const IpMessage& message) noexcept {

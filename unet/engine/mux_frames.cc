@@ -71,7 +71,9 @@ Mux::Step Mux::send_frames(EndpointState& endpoint, Nanoseconds now) noexcept {
 Mux::Step Mux::send_ip(EndpointState& endpoint, uint32_t number, Nanoseconds now) noexcept {
   Outgoing& out = endpoint.outgoing;
   EndpointCounter reason{};
-  if (ip_->begin(endpoint, out, reason, now) == IpPart::Step::dropped) return refuse(endpoint, reason);
+  const IpPart::Step begun = ip_->begin(endpoint, out, reason, now);
+  if (begun == IpPart::Step::dropped) return refuse(endpoint, reason);
+  if (begun == IpPart::Step::later) return Step::later;
   out.channel = number;
   endpoint.take_slot();
   if (out.active) return send_ip_packets(endpoint, now);
