@@ -79,9 +79,9 @@ const char* congestion_name(const SocketInfo& i) {
   return i.congestion < kSocketCongestion.size() ? kSocketCongestion[i.congestion] : "unknown";
 }
 
-// The second line of -i, in the words of ss.
-std::string info_line(const SocketInfo& i) {
-  std::string out = congestion_name(i);
+// The second line of -i, in the words of ss. A stream of one host is no TCP, and has its traffic and windows alone.
+std::string info_line(const SocketInfo& i, bool near) {
+  std::string out = near ? "near" : congestion_name(i);
   const auto flag = [&](bool on, const char* word) { out += on ? std::string(" ") + word : ""; };
   const auto word = [&](const char* name, const std::string& value) { out += std::string(" ") + name + ":" + value; };
   const auto count = [&](const char* name, uint64_t value) {
@@ -91,12 +91,12 @@ std::string info_line(const SocketInfo& i) {
   flag(i.sack != 0, "sack");
   flag(i.ecn != 0, "ecn");
   if (i.window_scaling != 0) word("wscale", std::to_string(i.snd_wscale) + "," + std::to_string(i.rcv_wscale));
-  word("rto", ms(i.rto));
-  word("rtt", ms(i.rtt) + "/" + ms(i.rttvar));
+  if (!near) word("rto", ms(i.rto));
+  if (!near) word("rtt", ms(i.rtt) + "/" + ms(i.rttvar));
   word("mss", std::to_string(i.snd_mss));
   count("rcvmss", i.rcv_mss);
   count("advmss", i.advmss);
-  word("cwnd", std::to_string(i.snd_cwnd));
+  if (!near) word("cwnd", std::to_string(i.snd_cwnd));
   if (i.snd_ssthresh != ~uint32_t{0}) count("ssthresh", i.snd_ssthresh);
   count("backoff", i.backoff);
   count("bytes_sent", i.bytes_sent);
@@ -277,7 +277,8 @@ std::string show_sockets(const SocketList& list, const SocketFilter& filter, con
       cells.push_back("(\"" + printable(process.program) + "\",pid=" + std::to_string(process.pid) + ",fd=" + number + ")");
     }
     table.add(std::move(cells));
-    infos.push_back(row.info ? info_line(*row.info) : (r.flags & SocketFlags::kNear) != 0 ? "near" : "");
+    const bool near = (r.flags & SocketFlags::kNear) != 0;
+    infos.push_back(row.info ? info_line(*row.info, near) : near ? "near" : "");
     const std::optional<Nanoseconds> age = age_of(list, row);
     oldest = oldest && age ? std::optional(std::max(*oldest, *age)) : std::nullopt;
   }

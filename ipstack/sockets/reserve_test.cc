@@ -1,4 +1,5 @@
-// reserve_test.cc - sending without a copy: over packets, to neighbours, as datagrams; and what ends a reservation.
+// reserve_test.cc - sending without a copy: over packets, to neighbours, as datagrams; what ends a reservation, and what is told of
+// a neighbour's stream.
 #include <algorithm>
 #include <cerrno>
 #include <catch2/catch.hpp>
@@ -271,6 +272,41 @@ TEST_CASE("who is connected while there are no chunks is told that there is room
   bool told = false;
   while (a.stack->next_change(change)) told = told || (change.socket == second && (change.events & Events::kOut) != 0);
   CHECK(told);
+}
+
+TEST_CASE("a near stream tells of its traffic and windows") {
+  Two near(true);
+  near.stream();
+  const auto window = static_cast<uint32_t>(near.b.stack->option(near.server, Stack::Option::receive_buffer));
+  tcp::Info from = near.a.stack->info(near.client), to = near.b.stack->info(near.server);
+  CHECK(from.state == tcp::State::established);
+  CHECK(from.bytes_sent + from.bytes_received + from.segs_out + from.segs_in == 0);
+  CHECK(from.last_data_sent == ~Nanoseconds{0});
+  CHECK(from.snd_wnd == window);
+  REQUIRE(near.a.stack->send(near.client, pattern(1000)) == 1000);
+  REQUIRE(near.a.stack->send(near.client, pattern(kMessageMax + 1)) == kMessageMax + 1);
+  MutableBytes room;
+  REQUIRE(near.a.stack->reserve(near.client, 500, room) == 0);
+  REQUIRE(near.a.stack->commit(near.client, 300) == 300);
+  near.world.run(near.world.now + 7 * kMillisecond);
+  constexpr uint32_t kAll = 1300 + kMessageMax + 1;
+  from = near.a.stack->info(near.client);
+  to = near.b.stack->info(near.server);
+  CHECK(from.bytes_sent == kAll);
+  CHECK(from.bytes_acked == kAll);
+  CHECK(from.data_segs_out == 4);
+  CHECK(from.snd_wnd == window - kAll);
+  CHECK(from.snd_mss == kMessageMax);
+  CHECK(from.last_data_sent / kMillisecond == 7);
+  CHECK(from.last_data_recv == ~Nanoseconds{0});
+  CHECK(to.bytes_received == kAll);
+  CHECK(to.data_segs_in == 4);
+  CHECK(to.bytes_sent == 0);
+  CHECK(to.rcv_wnd == window - kAll);
+  CHECK(to.rcv_ssthresh == window);
+  std::vector<std::byte> all(kAll);
+  CHECK(near.b.stack->receive(near.server, all) == kAll);
+  CHECK(near.b.stack->info(near.server).bytes_received == kAll);
 }
 
 }  // namespace unet::sockets::reserve_test

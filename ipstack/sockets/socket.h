@@ -123,6 +123,18 @@ struct NearPart {
     std::vector<Piece> all_;
     size_t first_ = 0;  // those before it have been taken
   };
+  // What is told of it (Stack::info()): data alone.
+  struct Traffic {
+    uint64_t bytes = 0;
+    Nanoseconds last = 0;          // when; 0: never
+    uint32_t messages = 0;
+
+    void count(uint32_t more, Nanoseconds now) noexcept {
+      bytes += more;
+      last = now;
+      ++messages;
+    }
+  };
   State state = State::asking;
   uint32_t neighbour = ~uint32_t{0};
   uint32_t peer = 0;             // its number for the other end, with
@@ -135,6 +147,7 @@ struct NearPart {
   bool joined = false;             // it waits for the answer to a question that is older than it
   bool end_sent = false, end_came = false;
   Pieces pieces{};
+  Traffic sent{}, received{};
 
   // Both ends have said that they send no more: nothing is left of it but what was not read.
   bool is_over() const noexcept { return state == State::closed || (end_sent && end_came); }

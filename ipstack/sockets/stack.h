@@ -201,7 +201,7 @@ class Stack {
   };
   Queued queued(int socket) noexcept;
   const tcp::Connection* connection(int socket) const noexcept;  // of a stream, or nullptr
-  tcp::Info info(int socket) const noexcept;  // what can be told of a stream; of one by a neighbour's channel little more than a state
+  tcp::Info info(int socket) const noexcept;  // what can be told of a stream; by a neighbour's channel its traffic and windows
 
   // The next socket whose events have changed, with all it has now. Edges are told once: take what there is.
   bool next_change(Change& change);

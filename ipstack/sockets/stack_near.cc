@@ -13,7 +13,6 @@
 namespace unet::sockets {
 namespace {
 
-constexpr uint32_t kDataMax = kMessageMax;
 constexpr uint32_t kWindowLeast = 64 * 1024;
 
 Bytes bytes_of(const auto& message) noexcept { return {reinterpret_cast<const std::byte*>(&message), sizeof message}; }
@@ -45,7 +44,7 @@ int64_t Stack::send_near(uint32_t index, Bytes data, bool urgent) {
   NearHeader header{.kind = NearKind::kData, .socket = part.peer, .life = part.peer_life};
   size_t sent = 0;
   while (sent < data.size() && part.credit != 0) {
-    const size_t bytes = std::min({data.size() - sent, size_t{part.credit}, size_t{kDataMax}});
+    const size_t bytes = std::min({data.size() - sent, size_t{part.credit}, size_t{kMessageMax}});
     header.urgent = urgent && bytes == data.size() - sent;
     if (!network_.send_to_neighbour(part.neighbour, bytes_of(header), data.subspan(sent, bytes))) {
       ++counters_.no_room;
@@ -54,6 +53,7 @@ int64_t Stack::send_near(uint32_t index, Bytes data, bool urgent) {
       break;
     }
     part.credit -= static_cast<uint32_t>(bytes);
+    part.sent.count(static_cast<uint32_t>(bytes), now_);
     sent += bytes;
   }
   return sent == 0 && !data.empty() ? -EAGAIN : static_cast<int64_t>(sent);

@@ -236,6 +236,7 @@ bool Stack::handle_near_data(uint32_t index, const Message& message, uint32_t be
     return false;
   }
   if (bytes == 0) return false;
+  part.received.count(bytes, now_);
   if (urgent) [[unlikely]] note_urgent(index, part.unread + bytes - 1, part.unread);
   if (is_awaited(index) && part.unread == 0 && bytes <= awaited_.room.size()) {
     copy_bytes(awaited_.room.data(), message.data + before, bytes);

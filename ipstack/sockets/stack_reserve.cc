@@ -115,6 +115,7 @@ int64_t Stack::commit(int number, uint32_t bytes) {
     const NearHeader header{.kind = NearKind::kData, .socket = part.peer, .life = part.peer_life};
     network_.post_to_neighbour(part.neighbour, {reinterpret_cast<const std::byte*>(&header), sizeof header}, bytes);
     part.credit -= bytes;
+    part.sent.count(bytes, now_);
     return bytes;
   }
   socket->told = static_cast<uint16_t>(socket->told & ~Events::kOut);

@@ -41,6 +41,25 @@ void fill_queues(const Socket& socket, SocketRecord& record) noexcept {
   }
 }
 
+// Of a stream by a neighbour's channel. A message is its segment, and what was sent is at its peer. There are no round trips, no
+// acknowledgements and no congestion window.
+tcp::Info near_info(const NearPart& part, tcp::State state, Nanoseconds now) noexcept {
+  const auto ago = [&](Nanoseconds at) { return at == 0 ? ~Nanoseconds{0} : now - std::min(at, now); };
+  tcp::Info info;
+  info.state = state;
+  info.snd_mss = info.rcv_mss = info.advmss = kMessageMax;
+  info.bytes_sent = info.bytes_acked = part.sent.bytes;
+  info.bytes_received = part.received.bytes;
+  info.segs_out = info.data_segs_out = info.delivered = part.sent.messages;
+  info.segs_in = info.data_segs_in = part.received.messages;
+  info.last_data_sent = ago(part.sent.last);
+  info.last_data_recv = ago(part.received.last);
+  info.snd_wnd = part.credit;
+  info.rcv_wnd = part.window - std::min(part.unread + part.untold, part.window);
+  info.rcv_ssthresh = part.window;
+  return info;
+}
+
 }  // namespace
 
 Stack::Queued Stack::queued(int number) noexcept {
@@ -63,9 +82,9 @@ tcp::Info Stack::info(int number) const noexcept {
   const Socket* const socket = owned(number);
   if (socket == nullptr) return {};
   if (socket->has_connection()) return socket->tcp.connection->info(now_);
-  tcp::Info info;
-  info.state = static_cast<tcp::State>(state_of(*socket));
-  return info;
+  const auto state = static_cast<tcp::State>(state_of(*socket));
+  if (socket->near != nullptr) return near_info(*socket->near, state, now_);
+  return {.state = state};
 }
 
 void Stack::show(uint32_t index) {
@@ -107,8 +126,10 @@ void Stack::tell_asked() {
     ++i;
     show(telling_at_);
     const Socket& socket = slab_[telling_at_];
-    if (!socket.has_connection()) continue;
-    tables_.put_info(socket.told_at, info_of(socket.tcp.connection->info(now_), asked));
+    if (!socket.has_connection() && socket.near == nullptr) continue;
+    const auto state = static_cast<tcp::State>(socket.shown);
+    const tcp::Info told = socket.near != nullptr ? near_info(*socket.near, state, now_) : socket.tcp.connection->info(now_);
+    tables_.put_info(socket.told_at, info_of(told, asked));
   }
   if (telling_at_ >= slab_.end()) tables_.finish(asked, counters_, tcp_counters_);
 }

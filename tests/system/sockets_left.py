@@ -207,6 +207,14 @@ def test_lists():
         require("cubic" in ni.ctl("ss", "-ti"), "no numbers")
         stacks = json.loads(ni.ctl("ss", "--stacks", "--json"))
         require([each["counters"]["connections_in"] for each in stacks] == [3], f"{stacks}")
+        with ni.running("open", "hold", OURS[4], PORT, 1):
+            def both():
+                return [each for each in ni.sockets("-t", "-i") if each["near"]]
+
+            wait_until(lambda: len(both()) == 2 and all("info" in each for each in both()), "a stream of one host has no numbers")
+            require(all(each["info"]["snd_wnd"] > 0 for each in both()), f"{both()}")
+            lines = [line for line in ni.ctl("ss", "-ti").splitlines() if "near mss:" in line]
+            require(len(lines) == 2 and all("snd_wnd:" in line and "cwnd:" not in line for line in lines), f"{lines}")
         status, _, err = run(UNETCTL, "--socket", ni.socket, "ss", "colour", "=", "red")
         require(status == 1 and "colour" in err, err)
 
