@@ -1,8 +1,11 @@
 // closing.c - cases of a descriptor that is closed, or made another's by dup2(), while a thread sleeps in a call on it: the call goes on
 // with what the number was when it began.
 #include <stdatomic.h>
+#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "tests/conformance/conformance.h"
 
@@ -47,10 +50,34 @@ static void* sends_much(void* fd) {
   return thread_result(sent > 0 ? 1 : sent);
 }
 
-// The call has begun, and sleeps.
+static void* (*body_of_sleeper)(void*);
+static atomic_int sleeper;
+
+static void* sleeps(void* fd) {
+  atomic_store(&sleeper, (int)syscall(SYS_gettid));
+  return body_of_sleeper(fd);
+}
+
+static int is_asleep(int thread) {
+  char path[64], state = 0;
+  snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+  FILE* const file = fopen(path, "r");
+  if (file == NULL) return 0;
+  if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1) state = 0;
+  fclose(file);
+  return state == 'S';
+}
+
+// The call has begun, and sleeps: it has not run for a tenth of a second since it was to begin.
 static pthread_t asleep(void* (*body)(void*), int* fd) {
-  const pthread_t thread = start(body, fd);
-  pause_ms(100);
+  body_of_sleeper = body;
+  atomic_store(&sleeper, 0);
+  const pthread_t thread = start(sleeps, fd);
+  for (int seen = 0, tries = 0; seen < 10 && tries < 500; ++tries) {
+    pause_ms(10);
+    const int id = atomic_load(&sleeper);
+    seen = id != 0 && is_asleep(id) ? seen + 1 : 0;
+  }
   return thread;
 }
 
