@@ -138,7 +138,9 @@ const std::vector<Benchmark>& all_benchmarks() {
       {.name = "udp-rtt",
        .workload = Workload::rtt,
        .what = "round trip of one datagram by UDP sockets",
-       .detail = "As tcp-rtt, with datagrams.",
+       .detail =
+           "As tcp-rtt, with datagrams. udp-*-to-kernel and -from-kernel: ours at one end of a veth pair or of a tap, Linux's UDP at\n"
+           "the other.",
        .metric = "rtt",
        .unit = "ns",
        .sockets = "udp",
@@ -150,7 +152,7 @@ const std::vector<Benchmark>& all_benchmarks() {
        .what = "datagrams per second that arrive by UDP sockets, one way",
        .detail =
            "As rate; what arrives counts. Ratio: over the kernel's sockets on loopback that poll (kernel-udp-busy), with sendmmsg and\n"
-           "recvmmsg, at the same size.",
+           "recvmmsg, at the same size; of wires, and of paths to and from Linux's UDP, over those on a veth pair, as in tcp-rtt.",
        .metric = "rate",
        .unit = "msg/s",
        .sockets = "udp",

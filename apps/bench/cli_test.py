@@ -140,6 +140,21 @@ def sockets_come_and_stay():
         require((path, "open") in rows and rows[path, "memory"]["p50"] > 0, f"many: {path}: {rows}{err}")
 
 
+def datagrams_to_and_from_the_kernel():
+    """Ours at one end, Linux's UDP at the other: round trips, also of datagrams in fragments, and streams, beside the kernel's on both."""
+    paths = {f"udp-{driver}-{direction}-kernel" for driver in ("packet", "tap", "pcap") for direction in ("to", "from")}
+    for name, sizes in (("udp-rtt", "64,3000"), ("udp-stream", "64,1472")):
+        status, out, err = run("run", name, "--path", "udp-*-kernel", "--size", sizes, "--seconds", "0.05", "--repeat", "1", "--json", "-")
+        if status == 1 and "need root" in err:
+            print(f"{name}: not tried: {err.strip()}")
+            return
+        require(status == 0, f"{name}: exit status {status}: {err}")
+        rows = {(row["path"], row["size"], row["baseline"]): row for row in json.loads(out) if row["path"] in paths}
+        wanted = {(path, int(size), f"kernel-udp-{cable}-busy") for path in paths for size in sizes.split(",") for cable in ("veth", "single")}
+        require(set(rows) == wanted, f"{name}: {sorted(wanted - set(rows))}: {err}")
+        require(all(row["slices"] > 0 for row in rows.values()), f"{name}: not measured: {rows}{err}")
+
+
 def pictures():
     """Records become a figure over sizes and one of the distribution, in both formats; plot_test.cc has what else they can be."""
     if shutil.which("gnuplot") is None:
@@ -449,9 +464,11 @@ def side_a_dies():
     require(not namespaces_of(bench.pid), "namespaces of a dead run are left")
 
 
-PARTS = (wrong_input, texts, records, connections, sockets_come_and_stay, fairness, restart, engines, pictures, between_two_processes,
-         active_messages, split_c, programs_of_others, a_program_on_ours, kernels, kernels_of_an_installed_one, between_two_hosts, signals, side_b_dies, side_a_dies)
-BRIEFLY = (texts, connections, sockets_come_and_stay, engines, between_two_processes, active_messages, split_c, signals, side_b_dies)
+PARTS = (wrong_input, texts, records, connections, sockets_come_and_stay, datagrams_to_and_from_the_kernel, fairness, restart,
+         engines, pictures, between_two_processes, active_messages, split_c, programs_of_others, a_program_on_ours, kernels,
+         kernels_of_an_installed_one, between_two_hosts, signals, side_b_dies, side_a_dies)
+BRIEFLY = (texts, connections, sockets_come_and_stay, datagrams_to_and_from_the_kernel, engines, between_two_processes,
+           active_messages, split_c, signals, side_b_dies)
 for part in BRIEFLY if BRIEF else PARTS:
     part()
     print(part.__name__, "ok", flush=True)

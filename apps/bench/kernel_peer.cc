@@ -1,5 +1,5 @@
-// kernel_peer.cc - ours at one end of a veth pair or of a tap, Linux's TCP at the other: what a host that uses U-Net has with hosts, and
-// with programs of its own, that do not.
+// kernel_peer.cc - ours at one end of a veth pair or of a tap, Linux's TCP or UDP at the other: what a host that uses U-Net has
+// with hosts, and with programs of its own, that do not.
 //
 // Ours has an address of its own on the network of an interface of the kernel's; kDrivers is where a further driver is added.
 #include <arpa/inet.h>
@@ -10,6 +10,7 @@
 
 #include "apps/bench/contenders.h"
 #include "apps/bench/environment.h"
+#include "apps/bench/kernel_datagram_link.h"
 #include "apps/bench/kernel_stream_link.h"
 #include "apps/bench/socket_links.h"
 #include "apps/bench/wire_port.h"
@@ -23,6 +24,8 @@ using sockets::Sockets;
 
 constexpr uint16_t kPort = 7999;
 constexpr Nanoseconds kConnectTime = 10 * kSecond;
+constexpr uint32_t kDatagramMax = 65500;
+constexpr Nanoseconds kHelloEvery = 5 * kMillisecond, kHelloOver = 100 * kMillisecond;
 
 struct PeerDriver {
   enum class Wire : uint8_t { veth, plain_veth, tap };  // plain: without offloads, for who takes frames of the MTU only
@@ -35,13 +38,23 @@ constexpr PeerDriver kDrivers[] = {
     {"tap", PeerDriver::Wire::tap, "tap:name= whose other end is the kernel's of the same host, with its offloads: segments of 64 KiB"},
     {"pcap", PeerDriver::Wire::plain_veth, "pcap:iface= on a veth pair whose offloads are all off"}};
 
+// Ours never sleep, so that nobody has to be woken.
+struct PeerDatagramLink : DatagramLink<false> {
+  using DatagramLink::DatagramLink;
+  void wake_receiver() {}
+};
+
 class KernelPeer final : public Contender {
  public:
   // `ours`: whose side our sockets are.
-  KernelPeer(ContenderInfo info, const PeerDriver& driver, Side ours) : Contender(std::move(info)), driver_(driver), ours_(ours) {}
+  KernelPeer(ContenderInfo info, const PeerDriver& driver, Side ours)
+      : Contender(std::move(info)), tcp_(info_.sockets == "tcp"), driver_(driver), ours_(ours) {}
 
   Status supports(Workload workload, uint32_t size) const override {
-    if (workload != Workload::rtt && workload != Workload::bandwidth) return fail(Errc::unavailable, "is not measured on this path");
+    if (workload != Workload::rtt && workload != (tcp_ ? Workload::bandwidth : Workload::rate)) {
+      return fail(Errc::unavailable, "is not measured on this path");
+    }
+    if (!tcp_ && size > kDatagramMax) return fail(Errc::unavailable, "a datagram holds at most 65500 B");
     return size != 0 ? Status{} : fail(Errc::unavailable, "is not measured with empty messages");
   }
 
@@ -52,8 +65,8 @@ class KernelPeer final : public Contender {
     const std::string& kernels = at_a ? (*pair)->name_b() : (*pair)->name_a();
     if (driver_.wire == PeerDriver::Wire::tap) {
       namespace_ = kernels;
-      kernel_address_ = at_a ? "10.86.0.1" : "10.86.1.1";
-      specification_ = std::string("tap:name=bench-tap-") + (at_a ? "a" : "b") + ",address=" + kernel_address_ + "/24";
+      kernel_address_ = std::string("10.86.") + (tcp_ ? (at_a ? "0" : "1") : (at_a ? "2" : "3")) + ".1";
+      specification_ = "tap:name=bench-" + info_.sockets + (at_a ? "-a" : "-b") + ",address=" + kernel_address_ + "/24";
     } else {
       auto veth = (*pair)->add_veth({.offloads = driver_.wire == PeerDriver::Wire::veth});
       if (!veth) return tl::unexpected(veth.error());
@@ -66,11 +79,16 @@ class KernelPeer final : public Contender {
   }
 
   Status set_up(const RunContext& run, Environment&) override {
-    return run.side == ours_ ? open_ours(run) : accept_kernel(run);
+    if (run.side == ours_) {
+      auto opened = open_ours(run);
+      return opened && !tcp_ ? greet(run) : opened;
+    }
+    return tcp_ ? accept_kernel(run) : answer_greetings(run);
   }
 
   Outcome run(const Slice& slice, RunContext& context) override {
     rest_.clear();
+    if (!tcp_) return run_datagrams(slice, context);
     if (context.side == ours_) {
       TcpLink link{{*sockets_, context, false}, s_, rest_};
       return run_on_link(link, slice, buffers_, context);
@@ -86,18 +104,33 @@ class KernelPeer final : public Contender {
   }
 
  private:
+  Outcome run_datagrams(const Slice& slice, RunContext& context) {
+    const bool reads = context.side == Side::b && is_stream(slice.workload);  // what a lossy slice left, while the other side waits
+    if (context.side == ours_) {
+      for (std::byte left; reads && sockets_->recv(s_, &left, 1, MSG_DONTWAIT) >= 0;) continue;
+      UdpLink link{{*sockets_, context, false}, s_, 0, kQuiet};
+      return run_on_link(link, slice, buffers_, context);
+    }
+    if (reads) drain_datagrams(listener_.get());
+    PeerDatagramLink link(listener_.get(), context);
+    link.quiet = kQuiet;
+    return run_on_link(link, slice, buffers_, context);
+  }
+
   Status listen_at(const std::string& name) {
     auto scope = NamespaceScope::enter(name);
     if (!scope) return tl::unexpected(scope.error());
-    listener_ = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    listener_ = Descriptor(socket(AF_INET, (tcp_ ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!listener_.valid()) return fail_errno("socket", errno);
     const int fd = listener_.get();
     constexpr std::string_view cubic = "cubic";
-    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, cubic.data(), static_cast<socklen_t>(cubic.size()));
+    if (tcp_) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, cubic.data(), static_cast<socklen_t>(cubic.size()));
+    else set_buffers(fd);
     const int on = 1;
     setsockopt(fd, IPPROTO_IP, IP_FREEBIND, &on, sizeof on);  // a tap is there when ours is
     const SocketName at(kernel_address_, kPort);
-    if (bind(fd, at.get(), sizeof at.bytes) != 0 || listen(fd, 1) != 0) return fail_errno("listening at " + kernel_address_, errno);
+    const bool listens = bind(fd, at.get(), sizeof at.bytes) == 0 && (!tcp_ || listen(fd, 1) == 0);
+    if (!listens) return fail_errno("listening at " + kernel_address_, errno);
     return {};
   }
 
@@ -111,6 +144,42 @@ class KernelPeer final : public Contender {
     }
     const int on = 1;
     setsockopt(stream_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    return {};
+  }
+
+  // Until the kernel has answered one, and each side knows the other.
+  Status greet(const RunContext& run) {
+    Nanoseconds next = 0;
+    for (const Nanoseconds until = monotonic_now() + kConnectTime; monotonic_now() < until && !run.stop.raised();) {
+      std::byte byte{};
+      if (monotonic_now() >= next) {
+        static_cast<void>(sockets_->send(s_, &byte, 1, MSG_DONTWAIT));
+        next = monotonic_now() + kHelloEvery;
+      }
+      if (sockets_->recv(s_, &byte, 1, MSG_DONTWAIT) >= 0) return {};
+    }
+    return fail(Errc::timed_out, "the kernel has not answered a datagram");
+  }
+
+  // Of ours, whose port it learns so, until they have stopped.
+  Status answer_greetings(const RunContext& run) {
+    const int fd = listener_.get();
+    const Nanoseconds until = monotonic_now() + kConnectTime;
+    for (Nanoseconds heard = 0; heard == 0 || monotonic_now() < heard + kHelloOver;) {
+      std::byte byte{};
+      sockaddr_in from{};
+      socklen_t length = sizeof from;
+      auto* const name = reinterpret_cast<sockaddr*>(&from);
+      if (recvfrom(fd, &byte, 1, 0, name, &length) >= 0) {
+        if (heard == 0 && connect(fd, name, length) != 0) return fail_errno("connect", errno);
+        heard = monotonic_now();
+        if (send(fd, &byte, 1, 0) < 0) return fail_errno("send", errno);
+      } else if (errno != EAGAIN && errno != EINTR) {
+        return fail_errno("recvfrom", errno);
+      }
+      if (run.stop.raised() || monotonic_now() > until) return fail(Errc::timed_out, "nobody has sent a datagram to the kernel");
+      run.stop.yield_if_alone();
+    }
     return {};
   }
 
@@ -132,7 +201,7 @@ class KernelPeer final : public Contender {
     if (!opened) return tl::unexpected(opened.error());
     sockets_ = std::move(*opened);
     const SocketName to(kernel_address_, kPort);
-    s_ = sockets_->socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    s_ = sockets_->socket(AF_INET, (tcp_ ? SOCK_STREAM : SOCK_DGRAM) | SOCK_NONBLOCK, 0);
     for (const Nanoseconds until = monotonic_now() + kConnectTime; sockets_->connect(s_, to.get(), sizeof to.bytes) != 0;) {
       if (errno == EISCONN) break;
       // The address may not be known at once.
@@ -143,11 +212,12 @@ class KernelPeer final : public Contender {
     return {};
   }
 
+  const bool tcp_;
   const PeerDriver& driver_;
   const Side ours_;
   std::string namespace_, specification_;  // of our driver
   std::string our_address_, kernel_address_;
-  Descriptor listener_, stream_;
+  Descriptor listener_, stream_;  // the kernel's; datagrams have no other than the first
   std::unique_ptr<Context> context_;
   std::unique_ptr<Sockets> sockets_;
   int s_ = -1;
@@ -158,19 +228,24 @@ class KernelPeer final : public Contender {
 }  // namespace
 
 void add_kernel_peers(Contenders& contenders) {
-  for (const PeerDriver& driver : kDrivers) {
-    for (const Side ours : {Side::a, Side::b}) {
-      const std::string direction = ours == Side::a ? "to" : "from";
-      contenders.push_back(std::make_unique<KernelPeer>(
-          ContenderInfo{.path = std::string("tcp-") + driver.name + "-" + direction + "-kernel",
-                        .kind = Kind::ours,
-                        .what = "U-Net's TCP sockets over " + std::string(driver.name) + ", " + direction + " Linux's, busy polling",
-                        .setting = std::string(driver.setting) + "; ours embedded, no Nagle; cubic, TCP_NODELAY, spinning on "
-                                   "non-blocking calls",
-                        .sockets = "tcp",
-                        .baseline = "kernel-tcp-veth-busy",
-                        .more_baselines = {"kernel-tcp-single-busy"}},
-          driver, ours));
+  for (const bool tcp : {true, false}) {
+    const std::string protocol = tcp ? "tcp" : "udp";
+    const std::string kernels = tcp ? "cubic, TCP_NODELAY" : "4 MiB buffers, streams with sendmmsg and recvmmsg of 32";
+    for (const PeerDriver& driver : kDrivers) {
+      for (const Side ours : {Side::a, Side::b}) {
+        const std::string direction = ours == Side::a ? "to" : "from";
+        contenders.push_back(std::make_unique<KernelPeer>(
+            ContenderInfo{.path = protocol + "-" + driver.name + "-" + direction + "-kernel",
+                          .kind = Kind::ours,
+                          .what = std::string("U-Net's ") + (tcp ? "TCP" : "UDP") + " sockets over " + driver.name + ", " + direction +
+                                  " Linux's, busy polling",
+                          .setting = std::string(driver.setting) + "; ours embedded" + (tcp ? ", no Nagle" : "") + "; the kernel's: " +
+                                     kernels + ", spinning on non-blocking calls",
+                          .sockets = protocol,
+                          .baseline = "kernel-" + protocol + "-veth-busy",
+                          .more_baselines = {"kernel-" + protocol + "-single-busy"}},
+            driver, ours));
+      }
     }
   }
 }

@@ -33,16 +33,6 @@ struct Places {
   std::string setting;
 };
 
-// As large as the kernel lets us: FORCE is root's way past the sysctl.
-void set_buffers(int fd) {
-  if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &kSocketBuffer, sizeof(int)) != 0) {
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &kSocketBuffer, sizeof(int));
-  }
-  if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &kSocketBuffer, sizeof(int)) != 0) {
-    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kSocketBuffer, sizeof(int));
-  }
-}
-
 // Has an effect only where the interface has a polled queue; harmless elsewhere.
 void set_busy_poll(int fd) {
   const int on = 1;
@@ -216,6 +206,16 @@ Status open_kernel_pair(Transport transport, bool busy, Environment& environment
   }
   pair.setting += busy ? ", spinning on non-blocking calls" : ", blocking";
   return {};
+}
+
+void set_buffers(int fd) {
+  // FORCE is root's way past the sysctl.
+  if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &kSocketBuffer, sizeof(int)) != 0) {
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &kSocketBuffer, sizeof(int));
+  }
+  if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &kSocketBuffer, sizeof(int)) != 0) {
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kSocketBuffer, sizeof(int));
+  }
 }
 
 void set_polling(int fd, bool polls) {

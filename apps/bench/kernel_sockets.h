@@ -32,6 +32,9 @@ enum class Transport : uint8_t { pipe, unix_stream, unix_packet, unix_datagram, 
 // Opens `transport` into `pair`. For *_veth, and *_single, where all offloads are off, the ends are in the Environment's two namespaces.
 Status open_kernel_pair(Transport transport, bool busy, Environment& environment, KernelPair& pair);
 
+// Buffers of 4 MiB, or the most that the kernel lets us have: of datagrams, which streams would lose otherwise.
+void set_buffers(int fd);
+
 // Whether reading from a descriptor that blocks otherwise polls instead.
 void set_polling(int fd, bool polls);
 
