@@ -78,7 +78,10 @@ const std::vector<Benchmark>& all_benchmarks() {
            "itself through the engine (tcp-shared), and by TCP between two embedded network interfaces over a wire (tcp-memif,\n"
            "tcp-af_xdp, tcp-pcap). raw-*-segments: bare DPDK on such a wire, frames as long as TCP's. Kernel: its sockets on loopback\n"
            "and on a veth pair. Ratio: over limit-pingpong up to 64 B, over limit-echo above; of wires over the kernel's sockets that\n"
-           "poll on a veth pair with offloads, and without, and over raw-*-segments, each in a table of its own.",
+           "poll on a veth pair with offloads, and without, and over raw-*-segments, each in a table of its own. tcp-zero-copy-*: both\n"
+           "write and check every byte of a message, where it leaves from and where it has come to (stack.h: reserve() and commit(),\n"
+           "gather() and consume()); over tcp-made-*, which do the same in buffers of their own, with send() and recv(), and over paths\n"
+           "whose applications only number their messages.",
        .metric = "rtt",
        .unit = "ns",
        .sockets = "tcp",

@@ -155,6 +155,21 @@ def datagrams_to_and_from_the_kernel():
         require(all(row["slices"] > 0 for row in rows.values()), f"{name}: not measured: {rows}{err}")
 
 
+def streams_in_place():
+    """Applications that make and check every byte, also where a message, a piece and a word end at different places."""
+    for name, long in (("tcp-rtt", 16384), ("tcp-stream", 65536)):
+        status, out, err = run("run", name, "--path", "tcp-zero-copy-local,tcp-zero-copy-shared,tcp-zero-copy-memif", "--size", f"5,1001,{long}",
+                               "--seconds", "0.05", "--repeat", "1", "--json", "-")
+        require(status == 0, f"{name}: exit status {status}: {err}")
+        rows = {(row["path"], row["size"], row["baseline"]): row for row in json.loads(out)}
+        for place in ("local", "shared", "memif"):
+            for size in (5, 1001, long):
+                for beside in ("tcp-made-", "tcp-"):
+                    require(("tcp-zero-copy-" + place, size, beside + place) in rows, f"{name}: not over {beside + place}: {sorted(rows)}{err}")
+        ours = [row for row in rows.values() if row["path"].startswith("tcp-zero-copy-") or row["path"].startswith("tcp-made-")]
+        require(all(row["slices"] > 0 for row in ours), f"{name}: not measured: {ours}{err}")
+
+
 def pictures():
     """Records become a figure over sizes and one of the distribution, in both formats; plot_test.cc has what else they can be."""
     if shutil.which("gnuplot") is None:
@@ -464,10 +479,10 @@ def side_a_dies():
     require(not namespaces_of(bench.pid), "namespaces of a dead run are left")
 
 
-PARTS = (wrong_input, texts, records, connections, sockets_come_and_stay, datagrams_to_and_from_the_kernel, fairness, restart,
+PARTS = (wrong_input, texts, records, connections, sockets_come_and_stay, datagrams_to_and_from_the_kernel, streams_in_place, fairness, restart,
          engines, pictures, between_two_processes, active_messages, split_c, programs_of_others, a_program_on_ours, kernels,
          kernels_of_an_installed_one, between_two_hosts, signals, side_b_dies, side_a_dies)
-BRIEFLY = (texts, connections, sockets_come_and_stay, datagrams_to_and_from_the_kernel, engines, between_two_processes,
+BRIEFLY = (texts, connections, sockets_come_and_stay, datagrams_to_and_from_the_kernel, streams_in_place, engines, between_two_processes,
            active_messages, split_c, signals, side_b_dies)
 for part in BRIEFLY if BRIEF else PARTS:
     part()

@@ -1,8 +1,13 @@
 // unet_sockets.cc - sockets of ipstack: calls of the BSD shape between two applications.
 #include "apps/bench/unet_sockets.h"
 
+#include <array>
+#include <cstring>
+#include <optional>
+
 #include "apps/bench/environment.h"
 #include "apps/bench/socket_links.h"
+#include "apps/bench/zero_copy_link.h"
 
 namespace unet::bench {
 
@@ -11,6 +16,8 @@ namespace {
 using sockets::Sockets;
 
 constexpr uint16_t kPortA = 1, kPortB = 2, kPortListeners = 16;  // above the first
+constexpr uint16_t kPorts = 64;  // of a contender
+constexpr const char* kCalls = "BSD's calls";
 constexpr uint32_t kDatagramMax = 65500;
 constexpr Nanoseconds kConnectTime = 10 * kSecond;
 constexpr int kBacklog = 4096;
@@ -21,7 +28,7 @@ class UnetSockets final : public Contender {
       : Contender(std::move(info)), stream_(info_.sockets == "tcp"), options_(options), place_(std::move(place)) {}
 
   Status supports(Workload workload, uint32_t size) const override {
-    if (is_about_connections(workload) && stream_) return {};
+    if (is_about_connections(workload) && stream_ && options_.payload == Payload::as_it_is) return {};
     if (workload != Workload::rtt && workload != Workload::bandwidth && workload != Workload::rate) {
       return fail(Errc::unavailable, "is not measured on this path");
     }
@@ -42,6 +49,7 @@ class UnetSockets final : public Contender {
     sockets::SocketsOptions options;
     options.network.use_neighbours = options_.near;
     options.stack.tcp.nagle = false;
+    clock_ = options.clock;
     auto opened = Sockets::open(**context, options);
     if (!opened) return tl::unexpected(opened.error());
     sockets_ = std::move(*opened);
@@ -59,6 +67,14 @@ class UnetSockets final : public Contender {
       return run_connections(ends, memory_, services_, slice, context);
     }
     rest_.clear();
+    if (options_.payload == Payload::in_place) {
+      ZeroCopyTcpLink link{calls, s_, *clock_};
+      return run_on_link(link, slice, buffers_, context);
+    }
+    if (options_.payload == Payload::made) {
+      MadeTcpLink link{{calls, s_, rest_}};
+      return run_on_link(link, slice, buffers_, context);
+    }
     if (stream_) {
       TcpLink link{calls, s_, rest_};
       return run_on_link(link, slice, buffers_, context);
@@ -162,6 +178,7 @@ class UnetSockets final : public Contender {
   const UnetSocketsOptions options_;
   const std::shared_ptr<SocketsPlace> place_;
   std::vector<int> services_;
+  std::optional<Clock> clock_;  // of these:
   std::unique_ptr<Sockets> sockets_;
   int s_ = -1;
   MessageBuffers buffers_{kMessageMax};
@@ -219,6 +236,28 @@ class WirePlace final : public SocketsPlace {
   uint32_t users_ = 0;
 };
 
+// Beside TCP of `info`, which moves bytes as they are: applications that make and look at each, in buffers of their own and in place.
+void add_made(Contenders& contenders, const ContenderInfo& info, const std::array<std::shared_ptr<SocketsPlace>, 2>& places,
+              UnetSocketsOptions options) {
+  const std::string where = info.path.substr(info.path.find('-') + 1);
+  ContenderInfo made = info, in_place = info;
+  made.path = "tcp-made-" + where;
+  made.what += "; each byte made and looked at, in buffers";
+  made.more_baselines = {};
+  in_place.path = "tcp-zero-copy-" + where;
+  in_place.what += "; each byte made and looked at in place";
+  in_place.setting.replace(in_place.setting.find(kCalls), std::strlen(kCalls), "reserve(), commit(), gather() and consume()");
+  in_place.baseline = made.path;
+  in_place.more_baselines = {info.path};
+  if (info.baseline.empty()) in_place.layer = true;
+  else in_place.more_baselines.push_back(info.baseline);
+  options.payload = Payload::made;
+  contenders.push_back(make_unet_sockets(std::move(made), places[0], options));
+  options.payload = Payload::in_place;
+  options.first_port = static_cast<uint16_t>(options.first_port + kPorts);
+  contenders.push_back(make_unet_sockets(std::move(in_place), places[1], options));
+}
+
 }  // namespace
 
 std::unique_ptr<Contender> make_unet_sockets(ContenderInfo info, std::shared_ptr<SocketsPlace> place, const UnetSocketsOptions& options) {
@@ -231,32 +270,37 @@ void add_socket_wire(Contenders& contenders, WireKind kind, const std::string& n
     const std::string protocol = tcp ? "tcp" : "udp";
     std::vector<std::string> more{"kernel-" + protocol + "-single-busy"};
     if (tcp) more.push_back("raw-" + name + "-segments");
-    contenders.push_back(make_unet_sockets(
-        ContenderInfo{.path = protocol + "-" + name,
-                      .kind = Kind::ours,
-                      .what = std::string("U-Net's ") + (tcp ? "TCP" : "UDP") + " sockets over " + name + ", two embedded NIs",
-                      .setting = setting + ", MTU 1500, BSD's calls, no Nagle, each side's calls run its engine",
-                      .sockets = protocol,
-                      .baseline = "kernel-" + protocol + "-veth-busy",
-                      .more_baselines = more},
-        place, {.first_port = static_cast<uint16_t>(tcp ? 7300 : 7400), .quiet = tcp ? 0 : kQuiet}));
+    const ContenderInfo info{.path = protocol + "-" + name,
+                             .kind = Kind::ours,
+                             .what = std::string("U-Net's ") + (tcp ? "TCP" : "UDP") + " sockets over " + name + ", two embedded NIs",
+                             .setting = setting + ", MTU 1500, " + kCalls + ", no Nagle, each side's calls run its engine",
+                             .sockets = protocol,
+                             .baseline = "kernel-" + protocol + "-veth-busy",
+                             .more_baselines = more};
+    contenders.push_back(
+        make_unet_sockets(info, place, {.first_port = static_cast<uint16_t>(tcp ? 7300 : 7400), .quiet = tcp ? 0 : kQuiet}));
+    if (tcp && kind != WireKind::pcap) add_made(contenders, info, {place, place}, {.first_port = 7500});
   }
 }
 
 void add_unet_sockets(Contenders& contenders) {
   uint16_t first_port = 7000;
   for (const bool near : {true, false}) {
-    for (const char* const kind : {"tcp", "udp"}) {
-      contenders.push_back(make_unet_sockets(
-          ContenderInfo{.path = std::string(kind) + (near ? "-local" : "-shared"),
-                        .kind = Kind::ours,
-                        .what = std::string("U-Net's ") + (kind[0] == 't' ? "TCP" : "UDP") + " sockets, " +
-                                (near ? "by a local channel" : "by packets through unetd's engine"),
-                        .setting = "BSD's calls, no Nagle, both sides poll",
-                        .sockets = kind,
-                        .shares_cores = !near},
-          std::make_shared<DaemonPlace>(), {.near = near, .yields = !near, .first_port = first_port}));
-      first_port = static_cast<uint16_t>(first_port + 64);
+    for (const bool tcp : {true, false}) {
+      const ContenderInfo info{.path = std::string(tcp ? "tcp" : "udp") + (near ? "-local" : "-shared"),
+                               .kind = Kind::ours,
+                               .what = std::string("U-Net's ") + (tcp ? "TCP" : "UDP") + " sockets, " +
+                                       (near ? "by a local channel" : "by packets through unetd's engine"),
+                               .setting = std::string(kCalls) + ", no Nagle, both sides poll",
+                               .sockets = tcp ? "tcp" : "udp",
+                               .shares_cores = !near};
+      UnetSocketsOptions options{.near = near, .yields = !near, .first_port = first_port};
+      contenders.push_back(make_unet_sockets(info, std::make_shared<DaemonPlace>(), options));
+      first_port = static_cast<uint16_t>(first_port + kPorts);
+      if (!tcp) continue;
+      options.first_port = first_port;
+      add_made(contenders, info, {std::make_shared<DaemonPlace>(), std::make_shared<DaemonPlace>()}, options);
+      first_port = static_cast<uint16_t>(first_port + 2 * kPorts);
     }
   }
 }
