@@ -332,7 +332,8 @@ def programs_of_others():
     if status == 1 and "need root" in err:
         print("sockets: not tried: " + err.strip())
         return
-    needs = {"iperf3-tcp": ["iperf3"], "sockperf-udp-blocked_p50": ["sockperf"], "redis-get-50": ["redis-server", "redis-benchmark"],
+    needs = {"iperf3-tcp": ["iperf3"], "sockperf-udp-blocked_p50": ["sockperf"],
+             "sockperf-tcp_cpu": ["sockperf"], "sockperf-udp_cpu_server": ["sockperf"], "redis-get-50": ["redis-server", "redis-benchmark"],
              "redis-idle": ["redis-server", "redis-benchmark"], "nginx-idle": ["nginx", "wrk"], "wrk_p99": ["nginx", "wrk"]}
     there = {name: all(shutil.which(each, path=os.environ["PATH"] + ":/usr/sbin") for each in of) for name, of in needs.items()}
     require(status == (0 if any(there.values()) else 1), f"sockets: exit status {status}: {err}")
