@@ -127,6 +127,15 @@ bool round_trips(Link& link, const Slice& slice, uint64_t count, MessageBuffers&
   return true;
 }
 
+// A link that has a turn() needs it to get out what was sent.
+template <typename Link>
+bool wait_for_stage(Link& link, const RunContext& context, StreamStage stage) {
+  return spin_until(context.stop, [&] {
+    if constexpr (requires { link.turn(); }) link.turn();
+    return context.control.stage.load(std::memory_order_acquire) == stage;
+  });
+}
+
 // rtt. Side A times batches of slice.batch round trips; side B sends back what it received, through a buffer of its own.
 template <typename Link>
 Outcome ping_pong(Link& link, const Slice& slice, MessageBuffers& buffers, RunContext& context) {
@@ -136,6 +145,8 @@ Outcome ping_pong(Link& link, const Slice& slice, MessageBuffers& buffers, RunCo
       if (!link.receive(buffers.in.data(), slice.size)) return outcome;
       if (!link.send(buffers.in.data(), slice.size)) return outcome;
     }
+    // Of a long answer a part may have to wait for acknowledgements.
+    if constexpr (requires { link.turn(); }) wait_for_stage(link, context, StreamStage::received);
     return outcome;
   }
   if (!round_trips(link, slice, slice.warm_up, buffers, context)) return outcome;
@@ -147,6 +158,7 @@ Outcome ping_pong(Link& link, const Slice& slice, MessageBuffers& buffers, RunCo
     context.samples.push_back(after - before);
     before = after;
   }
+  context.control.stage.store(StreamStage::received, std::memory_order_release);
   return {before - start, slice.iterations};
 }
 
@@ -182,15 +194,6 @@ uint64_t receive_messages(Link& link, size_t size, uint64_t first, uint64_t coun
   const uint64_t expected = count * first + count * (count + 1) / 2;
   if (Link::kLossless && size >= sizeof(uint64_t) && sum != expected) context.control.fail("a stream's messages arrived changed");
   return arrived;
-}
-
-// A link that has a turn() needs it to get out what was sent.
-template <typename Link>
-bool wait_for_stage(Link& link, const RunContext& context, StreamStage stage) {
-  return spin_until(context.stop, [&] {
-    if constexpr (requires { link.turn(); }) link.turn();
-    return context.control.stage.load(std::memory_order_acquire) == stage;
-  });
 }
 
 // bandwidth and rate. The warm-up is over, and every buffer on the way empty, before the clock starts; it stops when side B
