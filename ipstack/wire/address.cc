@@ -33,7 +33,7 @@ bool IpAddress::is_link_local() const noexcept {
 
 bool IpAddress::is_one_host(bool ipv4) const noexcept {
   if (ipv4) return is_ipv4() && bytes[12] != 0 && bytes[12] < 224;
-  return bytes[0] != 0 && bytes[0] != 0xff;  // a mapped address begins with 0
+  return (bytes[0] != 0 && bytes[0] != 0xff) || (is_loopback() && !is_ipv4());  // a mapped address begins with 0
 }
 
 IpAddress ipv4_address(uint32_t host_order) noexcept {

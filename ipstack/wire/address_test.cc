@@ -37,7 +37,7 @@ TEST_CASE("addresses as text, there and back") {
 }
 
 TEST_CASE("what one host can have") {
-  for (const char* text : {"10.0.0.1", "223.255.255.255", "127.0.0.1", "fd00::1", "fe80::1"}) CHECK(parse_ip(text));
+  for (const char* text : {"10.0.0.1", "223.255.255.255", "127.0.0.1", "fd00::1", "fe80::1", "::1"}) CHECK(parse_ip(text));
   for (const char* text : {"0.0.0.0", "0.1.2.3", "224.0.0.1", "255.255.255.255", "::", "ff02::1", "::ffff:10.0.0.1"}) {
     CAPTURE(text);
     CHECK_FALSE(parse_ip(text));

@@ -19,7 +19,7 @@ from ip_spaces import OURS, VERSIONS
 from program_scenes import begin, begun, network_interface, tell
 
 UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
-PORT, RESTARTS, HOPS, LOOPBACK = 8500, 4, 7, "127.0.0.1"
+PORT, RESTARTS, HOPS, LOOPBACK = 8500, 4, 7, {4: "127.0.0.1", 6: "::1"}
 IP_RECVTTL = 12  # which the module has no name for
 
 
@@ -183,17 +183,18 @@ def closes_each(address):
     daemon(address, lambda: [error_of(lambda fd=fd: os.close(fd)) for fd in range(3, 1024)])
 
 
-def asks(port):
+def asks(address, port):
     """Whose a listener at the loopback address is: the kernel lists its own."""
-    with socket.create_server((LOOPBACK, int(port))) as listener, socket.create_connection((LOOPBACK, int(port))) as client:
+    here, family = (address, int(port)), family_of(address)
+    with socket.create_server(here, family=family) as listener, socket.create_connection(here) as client:
         server, _ = listener.accept()
         client.sendall(b"ping")
         said = server.recv(4).decode()
-        datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        datagrams.bind((LOOPBACK, int(port)))
-        datagrams.sendto(b"x", (LOOPBACK, int(port)))
+        datagrams = socket.socket(family, socket.SOCK_DGRAM)
+        datagrams.bind(here)
+        datagrams.sendto(b"x", here)
         datagrams.recv(1)
-        with open("/proc/net/tcp", encoding="ascii") as table:
+        with open(f"/proc/net/tcp{'6' * (family == socket.AF_INET6)}", encoding="ascii") as table:
             sockets = [line.split()[1:4:2] for line in table]
         listed = any(local.endswith(f":{int(port):04X}") and state == "0A" for local, state in sockets)  # 0A: listens
         say(f"{said}: {'kernel' if listed else 'ours'}")
@@ -304,13 +305,17 @@ def changed(name, value):
 
 def test_loopback():
     """It is the kernel's unless it is asked for, of a network interface that has the address; which has no wire."""
-    with directory() as d, Unetd(UNETD, "--socket", f"{d}/s", "--port", "nowhere", "--ip", f"0={LOOPBACK}/8"):
-        for rules, expected in (("", "ping: kernel"), ("ours 127.0.0.0/8", "ping: ours"), (f"ours tcp * {PORT}", "ping: ours")):
-            with changed("UNET_SOCKETS_RULES", rules), begun(UNET_SOCKETS, d, "asks", str(PORT)) as program:
-                said = program.lines.next()
-                require(said == expected, f"{rules}: {said}")
-        status, _, err = run(UNETD, "--socket", f"{d}/t", "--port", "dpdk:net_ring0", "--ip", f"0={LOOPBACK}/8")
-        require(status != 0 and "no wire has that address" in err, f"{status}: {err}")
+    networks = {4: "127.0.0.0/8", 6: "::1"}
+    with directory() as d, Unetd(UNETD, "--socket", f"{d}/s", "--port", "nowhere", "--ip", f"0={LOOPBACK[4]}/8,{LOOPBACK[6]}/128"):
+        for v in VERSIONS:
+            for rules, owner in (("", "kernel"), (f"ours {networks[v]}", "ours"), (f"ours tcp * {PORT}", "ours"),
+                                 (f"ours {networks[10 - v]}", "kernel")):
+                with changed("UNET_SOCKETS_RULES", rules), begun(UNET_SOCKETS, d, "asks", LOOPBACK[v], str(PORT)) as program:
+                    said = program.lines.next()
+                    require(said == f"ping: {owner}", f"{LOOPBACK[v]} with {rules}: {said}")
+        for address in (f"{LOOPBACK[4]}/8", f"{LOOPBACK[6]}/128"):
+            status, _, err = run(UNETD, "--socket", f"{d}/t", "--port", "dpdk:net_ring0", "--ip", f"0={address}")
+            require(status != 0 and "no wire has that address" in err, f"{status}: {err}")
 
 
 def test_memory():

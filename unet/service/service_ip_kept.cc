@@ -185,7 +185,8 @@ bool Service::resume_ip_host(uint32_t port, const IpHostValue& value) {
     host.kept.prefixes[host.kept.prefix_count++] = {prefix, static_cast<uint8_t>(from.bits), from.valid_s};
   }
   host.kept.router = address_of(value.router);
-  if (!host.kept.router.is_unspecified() && (host.kept.router.is_ipv4() || !host.kept.router.is_one_host(false))) return false;
+  const ip::IpAddress& router = host.kept.router;
+  if (!router.is_unspecified() && (router.is_ipv4() || !router.is_one_host(false) || router.is_loopback())) return false;
   host.kept.router_s = value.router_s;
   host.kept.mtu6 = value.mtu6;
   host.kept.hop_limit6 = static_cast<uint8_t>(value.hop_limit6);
