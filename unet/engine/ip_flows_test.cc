@@ -244,10 +244,22 @@ TEST_CASE("what is sent to a port of this NI whose claim is on its way waits for
   t.run();
   CHECK(got(to) != nullptr);
   CHECK(t.ni.counter(NiCounter::ip_unclaimed) == unclaimed);
-  // Nobody claims it: as ever.
+  // Nobody claims it: as ever, and soon though there is no end of commands.
+  t.ni.commands.announce_more(true);
+  turn(make_packet({.from = t.own4, .to = t.own4, .from_port = 70, .to_port = 98}, {}));
+  turn(make_packet({.from = t.own4, .to = t.own4, .from_port = 70, .to_port = 97}, {}));
+  CHECK(got(from) == nullptr);
+  for (int i = 0; i < 2; ++i) {
+    t.ni.now += 2 * kMillisecond;
+    t.ni.poll(10);
+    CHECK(got(from) != nullptr);
+    CHECK(got(from) == nullptr);
+  }
+  t.ni.commands.announce_more(false);
+  CHECK(t.ni.counter(NiCounter::ip_unclaimed) == unclaimed + 2);
   REQUIRE(t.send(from, {}, make_packet({.from = t.own4, .to = t.own4, .from_port = 70, .to_port = 99}, {})));
   CHECK(got(from) != nullptr);
-  CHECK(t.ni.counter(NiCounter::ip_unclaimed) == unclaimed + 1);
+  CHECK(t.ni.counter(NiCounter::ip_unclaimed) == unclaimed + 3);
 }
 
 }  // namespace unet::engine::ip_flows_test

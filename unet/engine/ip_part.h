@@ -61,6 +61,7 @@ struct IpSend {
   uint8_t protocol = 0;
   MacAddress station{};
   bool shared = false;           // the port is (IpClaim::group), so that what begins or ends a connection is to be seen
+  Nanoseconds waits_until = 0;   // the message does, for a claim; 0: it does not
 
   bool goes_on() const noexcept {
     return message.to_port == to_port && message.from_port == from_port && message.fields.protocol == protocol &&
@@ -164,7 +165,8 @@ class IpPart {
 
   // ip_send.cc
   bool is_ours(const ip::IpAddress& address) const noexcept;
-  Step deliver_here(EndpointState& from, const Outgoing& out, const IpMessage& message) noexcept;
+  Step deliver_here(EndpointState& from, const Outgoing& out, Nanoseconds waits_until, Nanoseconds now) noexcept;
+  bool may_be_claimed(IpSend& send, Nanoseconds waits_until, Nanoseconds now) const noexcept;
   void deliver_here_to(EndpointState& to, const Outgoing& out, const IpMessage& message) noexcept;
   void answer_here(EndpointState& to, const Outgoing& out, const IpMessage& message) noexcept;
   bool for_left_here(EndpointState& from, const IpMessage& message) noexcept;

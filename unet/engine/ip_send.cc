@@ -17,6 +17,7 @@ namespace {
 
 constexpr uint32_t kPacketCost = 64;          // of each packet beside its bytes, as the mux has it
 constexpr uint32_t kLendMin = 1024;           // bytes from which it pays to let the port read the segment
+constexpr Nanoseconds kClaimWithin = kMillisecond;  // by then an engine has had what waited for it, unless somebody floods the service
 constexpr uint32_t kUdpSegmentsMax = 64;      // as Linux bounds what it cuts of UDP
 
 // As the whole packet has them; their size.
@@ -73,6 +74,7 @@ IpPart::Step IpPart::begin(EndpointState& endpoint, Outgoing& out, EndpointCount
   IpMessage& message = send.message;
   if (const std::optional<EndpointCounter> bad = read_ip_message(out.pieces, message)) return reason = *bad, Step::dropped;
   const ip::IpFields& fields = message.fields;
+  const Nanoseconds waits_until = std::exchange(send.waits_until, 0);
   const bool known = send.goes_on() && holds(send.judged, now) && !(send.shared && says_much(message));
   if (!known) {
     send.judged = {};
@@ -87,11 +89,11 @@ IpPart::Step IpPart::begin(EndpointState& endpoint, Outgoing& out, EndpointCount
     return reason = EndpointCounter::ip_not_over, Step::dropped;
   }
   out.begin(message.payload_at);
-  if (!known && is_ours(fields.to)) return deliver_here(endpoint, out, message);
+  if (!known && is_ours(fields.to)) return deliver_here(endpoint, out, waits_until, now);
   if (fields.to.is_multicast() && message.loop) {
     const uint32_t copies = claims_.for_group(fields.to, message.to_port, fields.from, message.from_port,
                                               [&](EndpointState& each) { deliver_here_to(each, out, message); });
-    if (copies == 0 && commands_.pending()) return Step::later;  // as in deliver_here()
+    if (copies == 0 && may_be_claimed(send, waits_until, now)) return Step::later;
     endpoint.deficit -= int64_t{copies} * out.pieces.length;  // each is a message of his
   }
   out.active = true;
@@ -117,15 +119,23 @@ bool IpPart::send_now(EndpointState& endpoint, Outgoing& out, std::optional<Endp
 
 // ---- on this NI: one copy, whatever the length
 
-IpPart::Step IpPart::deliver_here(EndpointState& from, const Outgoing& out, const IpMessage& message) noexcept {
+// A claim was put before anybody could know of it, but maybe not before this turn began (Mux::refuse()): what nobody has waits for those
+// commands, but not for as long as others send more of them.
+bool IpPart::may_be_claimed(IpSend& send, Nanoseconds waits_until, Nanoseconds now) const noexcept {
+  if (!commands_.pending() || (waits_until != 0 && now >= waits_until)) return false;
+  send.waits_until = waits_until != 0 ? waits_until : now + kClaimWithin;
+  return true;
+}
+
+IpPart::Step IpPart::deliver_here(EndpointState& from, const Outgoing& out, Nanoseconds waits_until, Nanoseconds now) noexcept {
+  const IpMessage& message = from.ip_send->message;
   const ip::IpFields& fields = message.fields;
   if (!remains_.empty() && message.tcp && for_left_here(from, message)) return Step::done;
   const IpFlow flow{.local = fields.to, .remote = fields.from, .local_port = message.to_port, .remote_port = message.from_port};
   EndpointState* const to = message.tcp ? claims_.came(flow, signs_of(message)).endpoint
                                         : claims_.find(fields.protocol, fields.to, message.to_port, fields.from, message.from_port);
   if (to == nullptr) {
-    // A claim was put before anybody could know of it, but maybe not before this turn began (Mux::refuse()).
-    if (commands_.pending()) return Step::later;
+    if (may_be_claimed(*from.ip_send, waits_until, now)) return Step::later;
     counters_.add(NiCounter::ip_unclaimed);
     answer_here(from, out, message);
     return Step::done;

@@ -51,6 +51,7 @@ Status add_ip_address(std::string_view text, engine::IpPortOptions& options) {
 Status add_ip_gateway(std::string_view text, engine::IpPortOptions& options) {
   const Result<ip::IpAddress> address = ip::parse_ip(text);
   if (!address) return wrong("gateway " + in_quotes(text) + ": " + address.error().text);
+  if (address->is_loopback()) return wrong("gateway " + in_quotes(text) + ": no wire has that address");
   std::optional<ip::IpAddress>& gateway = address->is_ipv4() ? options.gateway4 : options.gateway6;
   if (gateway) return wrong("gateway " + in_quotes(text) + ": there is one of that family already");
   gateway = *address;
