@@ -57,8 +57,8 @@ tcp::Ecn ecn_of_system() noexcept {
     if (real().read(fd, &mode, 1) != 1) mode = '2';
     real().close(fd);
   }
-  // 3 and 4 ask for, and agree to, more accurate marks (RFC 9768), which we have not: they fall back on these.
-  return mode == '0' ? tcp::Ecn::off : mode == '1' || mode == '3' ? tcp::Ecn::on : tcp::Ecn::passive;
+  // 3 asks for more accurate marks (RFC 9768), which we have not and which fall back on these; 4 and 5 agree to them, and 4 asks for these.
+  return mode == '0' ? tcp::Ecn::off : mode == '1' || mode == '3' || mode == '4' ? tcp::Ecn::on : tcp::Ecn::passive;
 }
 
 Nanoseconds microseconds_of(const char* variable, Nanoseconds otherwise) noexcept {

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -33,11 +34,13 @@ bool is_advice(int level, int name) noexcept {
       {SOL_SOCKET, SO_PRIORITY}, {SOL_SOCKET, SO_MARK}, {SOL_SOCKET, SO_DONTROUTE}, {SOL_SOCKET, SO_INCOMING_CPU},
       {SOL_SOCKET, SO_BUSY_POLL}, {SOL_SOCKET, SO_PREFER_BUSY_POLL}, {SOL_SOCKET, SO_BUSY_POLL_BUDGET},
       {SOL_SOCKET, SO_MAX_PACING_RATE}, {SOL_SOCKET, SO_RCVLOWAT}, {SOL_SOCKET, SO_DEBUG}, {SOL_SOCKET, SO_NO_CHECK},
+      {SOL_SOCKET, SO_CNX_ADVICE}, {SOL_SOCKET, SO_BUF_LOCK}, {SOL_SOCKET, SO_RESERVE_MEM}, {SOL_SOCKET, SO_TXREHASH},
       {IPPROTO_TCP, TCP_SYNCNT}, {IPPROTO_TCP, TCP_LINGER2}, {IPPROTO_TCP, TCP_DEFER_ACCEPT}, {IPPROTO_TCP, TCP_WINDOW_CLAMP},
       {IPPROTO_TCP, TCP_QUICKACK}, {IPPROTO_TCP, TCP_NOTSENT_LOWAT}, {IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE},
       {IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS}, {IPPROTO_TCP, TCP_THIN_DUPACK},
       {IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT}, {IPPROTO_IP, IP_FREEBIND}, {IPPROTO_IP, IP_MULTICAST_ALL},
       {IPPROTO_IPV6, IPV6_FREEBIND}, {IPPROTO_IPV6, IPV6_AUTOFLOWLABEL}, {IPPROTO_IPV6, IPV6_MULTICAST_ALL},
+      {IPPROTO_IPV6, IPV6_MTU}, {IPPROTO_IPV6, IPV6_ADDR_PREFERENCES},
       // Of streams.
       {IPPROTO_IP, IP_MTU_DISCOVER}, {IPPROTO_IP, IP_RECVERR}, {IPPROTO_IP, IP_MULTICAST_LOOP},
       {IPPROTO_IPV6, IPV6_MTU_DISCOVER}, {IPPROTO_IPV6, IPV6_RECVERR}, {IPPROTO_IPV6, IPV6_MULTICAST_LOOP}};
@@ -50,6 +53,7 @@ bool is_off(int level, int name, const void* value, socklen_t length) noexcept {
   if (level == SOL_SOCKET && (name == SO_ATTACH_BPF || name == SO_ATTACH_REUSEPORT_EBPF)) return false;  // 0 is a descriptor
   int number = 1;
   if (length == sizeof number) std::memcpy(&number, value, sizeof number);
+  else if (length == 1 && level == IPPROTO_IP) number = *static_cast<const unsigned char*>(value);  // as the kernel takes them
   return number == 0;
 }
 
@@ -120,7 +124,17 @@ int bind_ours(File& file, const sockets::Address& to) {
   return stack.bind_shared(file.socket, to, group);
 }
 
-// What the program has set before anybody knew whose the socket is. An error that it is told then is that of bind() or connect(), as the
+// Not said twice by a process.
+bool is_news(const File::Option& option) {
+  static int process = 0;
+  static std::vector<std::pair<int, int>> said;
+  if (std::exchange(process, ::getpid()) != process) said.clear();
+  if (std::find(said.begin(), said.end(), std::pair(option.level, option.name)) != said.end()) return false;
+  said.emplace_back(option.level, option.name);
+  return true;
+}
+
+// What the program has set before anybody knew whose the socket is: 0, or -errno. An error is then that of bind() or connect(), as the
 // alternative is that a filter it believes in is not there. But groups and interfaces that we have not may be the kernel's, who is
 // reached by the same socket.
 int give_option(const File& file, const File::Option& option) {
@@ -130,8 +144,7 @@ int give_option(const File& file, const File::Option& option) {
   const int wrong = errno;
   if (wrong == ENOPROTOOPT && does_without(option.level, option.name, option.value.data(), length)) return 0;
   const bool lasts = wrong == ENOPROTOOPT || wrong == ENOENT;  // there is no such option, no such congestion control
-  static bool told = false;
-  if (host.logs() || (lasts && !std::exchange(told, true))) {
+  if (host.logs() || (lasts && is_news(option))) {
     std::fprintf(stderr, "unet-sockets: descriptor %d: option %d of level %d is the kernel's alone%s\n", file.fd(), option.name,
                  option.level, lasts ? ", and so is a socket that needs it: --rule 'kernel ...' leaves it to the kernel" : "");
   }
@@ -188,13 +201,13 @@ int begin_ours(File& file) {
   if (made < 0) return -errno;
   host.sockets().set_nonblocking(made, true);
   host.give_socket(file, made);
-  file.lost = false;
   for (const File::Option& each : file.options) {
-    if (const int wrong = -give_option(file, each); wrong != 0) {
-      host.close_socket(file);
-      return -wrong;
-    }
+    const int result = give_option(file, each);
+    if (result == 0 || file.inherited) continue;  // what is bound already is bound again: no call could say that it cannot be
+    host.close_socket(file);
+    return result;
   }
+  file.lost = false;
   host.tell(file);
   return 0;
 }
@@ -282,8 +295,9 @@ int listen_file(File& file, int backlog, bool& decided) {
   if (!file.is_ours()) {
     // What is bound already: its port is another's by now, or there is no network interface.
     if (file.inherited) return Host::get().open() ? -EADDRINUSE : -errno;
-    if (is_of_device(file) || known_addresses() == nullptr) {
-      if (!is_of_device(file) && Host::get().lacks_memory()) return -ENOMEM;
+    const bool of_device = is_of_device(file);
+    if (of_device || known_addresses() == nullptr) {
+      if (!of_device && Host::get().lacks_memory()) return -ENOMEM;
       decided = false;
       leave_to_kernel(file);
       return 0;
@@ -332,6 +346,16 @@ constexpr Membership kMemberships[] = {{IPPROTO_IP, IP_ADD_MEMBERSHIP, IP_DROP_M
                                        {IPPROTO_IPV6, MCAST_JOIN_GROUP, MCAST_LEAVE_GROUP},
                                        {IPPROTO_IPV6, MCAST_JOIN_SOURCE_GROUP, MCAST_LEAVE_SOURCE_GROUP}};
 
+// Options of SOL_SOCKET that take each other's place, and how to be without them: that is not kept.
+struct Kin {
+  int name, one, other;
+  bool undoes;
+};
+constexpr Kin kKin[] = {{SO_DETACH_FILTER, SO_ATTACH_FILTER, SO_ATTACH_BPF, true},
+                        {SO_DETACH_REUSEPORT_BPF, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF, true},
+                        {SO_BINDTODEVICE, SO_BINDTOIFINDEX, SO_BINDTOIFINDEX, false},
+                        {SO_BINDTOIFINDEX, SO_BINDTODEVICE, SO_BINDTODEVICE, false}};
+
 // For the stack's socket that it may become, or become again. A later value is instead of an earlier one; but of memberships of groups
 // there are many, until they are left.
 void keep_option(File& file, int level, int name, const void* value, socklen_t length) {
@@ -340,6 +364,13 @@ void keep_option(File& file, int level, int name, const void* value, socklen_t l
   const auto* const membership = std::find_if(std::begin(kMemberships), std::end(kMemberships), [&](const Membership& each) {
     return each.level == level && (each.joins == name || each.leaves == name);
   });
+  for (const Kin& kin : kKin) {
+    if (level != SOL_SOCKET || kin.name != name) continue;
+    std::erase_if(file.options, [&](const File::Option& each) {
+      return each.level == level && (each.name == kin.one || each.name == kin.other);
+    });
+    if (kin.undoes) return;
+  }
   const bool is_one = membership != std::end(kMemberships), leaves = is_one && membership->leaves == name;
   std::erase_if(file.options, [&](const File::Option& each) {
     if (each.level != level || each.name != (is_one ? membership->joins : name)) return false;

@@ -73,11 +73,13 @@ static pthread_t asleep(void* (*body)(void*), int* fd) {
   body_of_sleeper = body;
   atomic_store(&sleeper, 0);
   const pthread_t thread = start(sleeps, fd);
-  for (int seen = 0, tries = 0; seen < 10 && tries < 500; ++tries) {
+  int seen = 0;
+  for (int tries = 0; seen < 10 && tries < 500; ++tries) {
     pause_ms(10);
     const int id = atomic_load(&sleeper);
     seen = id != 0 && is_asleep(id) ? seen + 1 : 0;
   }
+  if (seen < 10) say("it does not sleep");
   return thread;
 }
 

@@ -7,10 +7,12 @@
 # Usage: sockets_beside.py UNETD UNET_SOCKETS     (77: no root, no network namespaces, or no unet-sockets)
 #        sockets_beside.py --peer SCENE ...       the programs
 import contextlib
+import ctypes
 import errno
 import os
 import selectors
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -163,9 +165,22 @@ def ask_all(*addresses):
 
 
 MINTTL, CONGESTION_MARKS = 21, 8  # IP_MINTTL; TCPI_OPT_ECN
-OPTIONS = {"nothing": (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), "hops": (socket.IPPROTO_IP, MINTTL, 5),
-           "no hops": (socket.IPPROTO_IP, MINTTL, 0), "eth1": (socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth1"),
-           "group": (socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton("239.1.2.3") + socket.inet_aton(BESIDE[4]))}
+ATTACH_FILTER, DETACH_FILTER, BIND_TO_NUMBER, LOCK_BUFFERS = 26, 27, 62, 72  # of SOL_SOCKET
+TAKES_ALL = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0xFFFFFFFF))  # an instruction of a filter
+FILTER = struct.pack("HP", 1, ctypes.addressof(TAKES_ALL))
+# What is set, one after the other; each of SOL_SOCKET, or with its level.
+OPTIONS = {"nothing": [(socket.SO_KEEPALIVE, 1)], "advice": [(LOCK_BUFFERS, 3), (socket.SO_PRIORITY, 3)],
+           "hops": [(socket.IPPROTO_IP, MINTTL, 5)], "no hops": [(socket.IPPROTO_IP, MINTTL, 0), (socket.IPPROTO_IP, MINTTL, b"\0")],
+           "filter": [(ATTACH_FILTER, FILTER)], "filter undone": [(ATTACH_FILTER, FILTER), (DETACH_FILTER, 0)],
+           "eth1": [(socket.SO_BINDTODEVICE, b"eth1")], "number": [(BIND_TO_NUMBER, "eth1")],
+           "eth1 undone": [(socket.SO_BINDTODEVICE, b"eth1"), (BIND_TO_NUMBER, 0)],
+           "group": [(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton("239.1.2.3") + socket.inet_aton(BESIDE[4]))]}
+
+
+def set_options(sock, name):
+    for *level, option, value in OPTIONS[name]:
+        number = socket.if_nametoindex(value) if isinstance(value, str) else value
+        sock.setsockopt(level[0] if level else socket.SOL_SOCKET, option, number)
 
 
 def name_of(call):
@@ -182,7 +197,7 @@ def set_first(option, kind, *addresses):
 
     def made():
         client = socket.socket(socket.AF_INET, socket.SOCK_STREAM if stream else socket.SOCK_DGRAM)
-        client.setsockopt(*OPTIONS[option])
+        set_options(client, option)
         return client
 
     said = []
@@ -202,7 +217,7 @@ def set_first(option, kind, *addresses):
 
 def serve_eth1(address):
     with socket.socket() as listener:
-        listener.setsockopt(*OPTIONS["eth1"])
+        set_options(listener, "eth1")
         listener.bind((address, PORT))
         listener.listen()
         say("ready")
@@ -329,23 +344,26 @@ def test_a_client_reaches_both():
 def test_options_of_the_kernel_alone():
     """Set before anybody knows whose the socket is, they are an error of what makes it ours, once explained; the kernel's has them."""
     no = "ENOPROTOOPT"
-    said = {("nothing", "stream"): "OK OK OK OK OK", ("no hops", "stream"): "OK OK OK OK OK",
-            ("hops", "stream"): f"{no} OK {no} OK {no} {no}", ("hops", "datagram"): f"{no} OK {no} OK {no}",
-            ("group", "datagram"): "OK OK OK OK OK"}
+    said = {(each, kind): "OK OK OK OK OK" for each in ("nothing", "advice", "no hops", "filter undone", "eth1 undone")
+            for kind in ("stream", "datagram")}
+    said |= {(each, "stream"): f"{no} OK {no} OK {no} {no}" for each in ("hops", "filter")}
+    said |= {(each, "datagram"): f"{no} OK {no} OK {no}" for each in ("hops", "filter")}
+    said["group", "datagram"] = "OK OK OK OK OK"
     with place() as here, here.serving("b", "serve_by_epoll", ANY[4]):
         for (option, kind), wanted in said.items():
             status, out, err = run(*here.command("ours", "set_first", option, kind, KERNELS[4], BEHIND[4]), env=here.env)
             require((status, out.strip()) == (0, wanted), f"{option} of a {kind}: {status} {out.strip()}, not {wanted}\n{err}")
             explained = err.count("is the kernel's alone")
-            require(explained == int(option == "hops") and (explained == 0 or "--rule" in err), f"{option} of a {kind} says {err!r}")
+            require(explained == int(option in ("hops", "filter")) and (explained == 0 or "--rule" in err), f"{option} of a {kind} says {err!r}")
 
 
 def test_bound_to_an_interface():
     """Whoever names one of the kernel's interfaces has the kernel's socket: also for all addresses."""
     with place() as here:
         with here.serving("b", "serve_by_epoll", BEHIND[4]):
-            said = here.says("ours", "set_first", "eth1", "stream", BEHIND[4])
-            require(said == ["OK EADDRNOTAVAIL OK OK OK"], f"of eth1: {said}")
+            for device in ("eth1", "number"):
+                said = here.says("ours", "set_first", device, "stream", BEHIND[4])
+                require(said == ["OK EADDRNOTAVAIL OK OK OK"], f"of eth1, as {device}: {said}")
         with here.serving("ours", "serve_eth1", ANY[4]):
             said = [here.says("b", "ask_stream", address) for address in (BESIDE[4], OURS[4])]
             require(said == [["OK"], ["ECONNREFUSED"]], f"a server of eth1 is reached: {said}")

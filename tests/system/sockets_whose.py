@@ -19,6 +19,7 @@ from ip_spaces import OURS, VERSIONS
 from program_scenes import begin, begun, network_interface, tell
 
 UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
+MIN_TTL, MIN_HOPS = 21, 73  # IP_MINTTL, IPV6_MINHOPCOUNT: the kernel's alone
 PORT, RESTARTS, HOPS, LOOPBACK = 8500, 4, 7, {4: "127.0.0.1", 6: "::1"}
 IP_RECVTTL = 12  # which the module has no name for
 
@@ -77,6 +78,8 @@ def away(address):
     with socket.create_server((loopback, PORT), family=family_of(address)) as listener, socket.create_connection((loopback, PORT)):
         listener.accept()[0].close()
     say("loopback: 0")
+    # There is nobody to ask, and what it was bound to comes back without.
+    bound.setsockopt(*((socket.IPPROTO_IPV6, MIN_HOPS) if six else (socket.IPPROTO_IP, MIN_TTL)), 5)
     sys.stdin.readline()
     end = time.monotonic() + WAIT
     while (error := error_of(lambda: connection(address))) != "0" and time.monotonic() < end:
