@@ -133,10 +133,10 @@ const std::vector<Benchmark>& all_benchmarks() {
            "as fast as can be; sockperf-*: round trips of 64 B, both sides polling, -blocked: both sleeping until something comes;\n"
            "redis-set-N, redis-get-N: requests of N clients, without pipelining; wrk: requests for a page of 1 KiB on 32 connections.\n"
            "_p50, _p99: times of its requests. _cpu: processor time of client, server and unetd for each byte, datagram or request,\n"
-           "with the start of the client, and _cpu_client and _cpu_server of one of them (the rest is unetd's); of a server of\n"
-           "sockperf that polls only while it is asked; what the kernel does in threads of its own is not in it. redis-idle, nginx-idle:\n"
-           "the server and unetd while nobody asks (redis itself looks ten times a second, nginx does not). Ratio: over the\n"
-           "kernel's in the same repetition.",
+           "with the start of the client, and _cpu_client and _cpu_server of one of them (the rest is unetd's); of sockperf all three\n"
+           "only while it asks, from \"Starting test\" to \"Test end\" of its client, seen within 2 ms; what the kernel does in\n"
+           "threads of its own is not in it. redis-idle, nginx-idle: the server and unetd while nobody asks (redis itself looks ten\n"
+           "times a second, nginx does not). Ratio: over the kernel's in the same repetition.",
        .metric = "iperf3-tcp",
        .unit = "as each figure says"},
       {.name = "udp-rtt",
@@ -156,7 +156,9 @@ const std::vector<Benchmark>& all_benchmarks() {
        .what = "datagrams per second that arrive by UDP sockets, one way",
        .detail =
            "As rate; what arrives counts. Ratio: over the kernel's sockets on loopback that poll (kernel-udp-busy), with sendmmsg and\n"
-           "recvmmsg, at the same size; of wires, and of paths to and from Linux's UDP, over those on a veth pair, as in tcp-rtt.",
+           "recvmmsg, at the same size; of wires, and of paths to and from Linux's UDP, over those on a veth pair, as in tcp-rtt. Ours\n"
+           "send and receive each datagram by a call of its own. On all wires and veth pairs a receiver that misses some waits 0.5 ms\n"
+           "for them when the sender is done, which counts.",
        .metric = "rate",
        .unit = "msg/s",
        .sockets = "udp",

@@ -22,7 +22,6 @@ namespace unet::bench {
 
 namespace {
 
-constexpr Nanoseconds kReadyTime = 20 * kSecond;
 constexpr Nanoseconds kChildStopTime = 3 * kSecond;
 constexpr useconds_t kLookUs = 2000;
 constexpr size_t kSaidMax = 600;  // of its output in an error
@@ -118,8 +117,8 @@ Error Child::failure(const std::string& what) const {
   return {Errc::unavailable, name_ + " " + what + (last.empty() ? "" : ": " + last)};
 }
 
-Status Child::await(const std::string& phrase) {
-  for (const Nanoseconds until = monotonic_now() + kReadyTime; said().find(phrase) == std::string::npos; usleep(kLookUs)) {
+Status Child::await(const std::string& phrase, Nanoseconds patience) {
+  for (const Nanoseconds until = monotonic_now() + patience; said().find(phrase) == std::string::npos; usleep(kLookUs)) {
     if (has_ended(process_)) return tl::unexpected(failure("ended"));
     if (end_wanted()) return fail(Errc::disconnected, "interrupted");
     if (monotonic_now() > until) return tl::unexpected(failure("does not get ready"));

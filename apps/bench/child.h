@@ -34,7 +34,7 @@ class Child {
   ~Child();
 
   // Until it has said this (a server that is ready); an error if it ends, or does not for too long.
-  Status await(const std::string& phrase);
+  Status await(const std::string& phrase, Nanoseconds patience = kReadyTime);
   // Waits for its end, which must be one in order.
   Result<End> finish(Nanoseconds patience);
 
@@ -42,6 +42,8 @@ class Child {
   std::vector<int> processes() const;
 
  private:
+  static constexpr Nanoseconds kReadyTime = 20 * kSecond;
+
   Child(pid_t process, int output, std::string name) : process_(process), output_(output), name_(std::move(name)) {}
   std::string said() const;
   Error failure(const std::string& what) const;

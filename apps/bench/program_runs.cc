@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <optional>
 
 #include "apps/bench/child.h"
 #include "apps/bench/command.h"
@@ -27,25 +28,51 @@ constexpr uint32_t kPageBytes = 1024;
 
 struct Measured {
   std::string said;
-  double client_ns = 0, server_ns = 0, services_ns = 0;  // processor time while the client ran,
-  double seconds = 0;                                    // which was so long
+  double client_ns = 0, server_ns = 0, services_ns = 0;  // processor time while the client ran, or asked
 };
 
-// A client from its start to its end, and what everybody used meanwhile.
-Result<Measured> measure(const ProgramSetting& setting, const Child& server, const Command& command) {
+// What a client says when it begins to ask, and when it ends to.
+struct Asks {
+  const char *begin, *end;
+};
+
+struct Used {
+  Nanoseconds client = 0, server = 0, services = 0;
+};
+
+// `clients`: none before it has started, and none when it has ended.
+Result<Used> used_so_far(const std::vector<int>& clients, const std::vector<int>& servers, const std::vector<int>& services) {
+  auto client = cpu_time_of(clients), server = cpu_time_of(servers), service = cpu_time_of(services);
+  if (!client) return tl::unexpected(client.error());
+  if (!server || !service) return tl::unexpected((server ? service : server).error());
+  return Used{*client, *server, *service};
+}
+
+// A client, and what everybody used from its start to its end, or while it asks if it says so: what polls goes on before and after that.
+Result<Measured> measure(const ProgramSetting& setting, const Child& server, const Command& command,
+                         const std::optional<Asks>& asks = std::nullopt) {
   const std::vector<int> servers = server.processes();
-  auto server_before = cpu_time_of(servers), services_before = cpu_time_of(setting.place.services);
-  if (!server_before || !services_before) return tl::unexpected((server_before ? services_before : server_before).error());
-  const Nanoseconds begin = monotonic_now();
+  const auto& services = setting.place.services;
+  const Nanoseconds patience = kProgramPatience + 4 * setting.seconds * kSecond;
+  auto before = used_so_far({}, servers, services);
   auto client = Child::start(command, setting.place.client);
   if (!client) return tl::unexpected(client.error());
-  auto end = client->finish(kProgramPatience + 4 * setting.seconds * kSecond);
+  Result<Used> after = Used{};
+  if (asks) {
+    if (auto begun = client->await(asks->begin, patience); !begun) return tl::unexpected(begun.error());
+    before = used_so_far(client->processes(), servers, services);
+    if (auto ended = client->await(asks->end, patience); !ended) return tl::unexpected(ended.error());
+    after = used_so_far(client->processes(), servers, services);
+  }
+  auto end = client->finish(patience);
   if (!end) return tl::unexpected(end.error());
-  auto server_after = cpu_time_of(servers), services_after = cpu_time_of(setting.place.services);
-  if (!server_after || !services_after) return tl::unexpected((server_after ? services_after : server_after).error());
-  return Measured{std::move(end->said), static_cast<double>(end->cpu), static_cast<double>(*server_after - *server_before),
-                  static_cast<double>(*services_after - *services_before),
-                  static_cast<double>(monotonic_now() - begin) / 1e9};
+  if (!asks) {
+    after = used_so_far({}, servers, services);
+    if (after) after->client = end->cpu;
+  }
+  if (!before || !after) return tl::unexpected((before ? after : before).error());
+  return Measured{std::move(end->said), static_cast<double>(after->client - before->client),
+                  static_cast<double>(after->server - before->server), static_cast<double>(after->services - before->services)};
 }
 
 // For each of so many bytes, datagrams or requests: of all, and of the two sides.
@@ -106,14 +133,13 @@ Status run_sockperf(const ProgramSetting& setting, SockperfKind kind, Figures& f
   add_sockperf_options(ask, kind, setting.place.client);
   auto server = start_server(setting, serve, "to block on socket");
   if (!server) return tl::unexpected(server.error());
-  auto measured = measure(setting, *server, ask);
+  // Of three seconds it needs two to start and to count.
+  auto measured = measure(setting, *server, ask, Asks{"Starting test", "Test end"});
   if (!measured) return tl::unexpected(measured.error());
   auto answered = parse_sockperf(measured->said);
   if (!answered) return tl::unexpected(answered.error());
   figures.push_back({name + "_p50", "ns", answered->p50});
   figures.push_back({name + "_p99", "ns", answered->p99});
-  // A server that polls goes on while the client starts and counts, which takes it longer than to ask.
-  if (kind.polls) measured->server_ns *= std::min(1.0, answered->seconds / measured->seconds);
   add_cpu(figures, name, "ns", *measured, answered->count);
   return {};
 }

@@ -74,8 +74,7 @@ Result<Answered> parse_sockperf(const std::string& text) {
   double seconds = 0;
   const size_t valid = text.find("[Valid Duration]");
   const std::string rest = valid == std::string::npos ? "" : text.substr(valid);
-  const bool whole = number_after(rest, "RunTime=", seconds) && number_after(text, "RunTime=", answered.seconds) &&
-                     number_after(text, "ReceivedMessages=", answered.count) &&
+  const bool whole = number_after(rest, "RunTime=", seconds) && number_after(text, "ReceivedMessages=", answered.count) &&
                      number_after(rest, "percentile 50.000 =", answered.p50) && number_after(rest, "percentile 99.000 =", answered.p99);
   double measured = 0;
   if (!whole || !number_after(rest, "ReceivedMessages=", measured) || seconds <= 0) return not_understood("sockperf", text);

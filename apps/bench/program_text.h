@@ -14,8 +14,7 @@ struct Transferred {  // iperf3 -J, at the receiver
   double datagrams = 0;
 };
 struct Answered {
-  double count = 0;    // requests or round trips in all; 0: it does not say
-  double seconds = 0;  // that those took; 0: it does not say
+  double count = 0;  // requests or round trips in all; 0: it does not say
   double rate = 0;
   double p50 = 0, p99 = 0;
 };

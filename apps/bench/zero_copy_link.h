@@ -39,10 +39,51 @@ inline bool are_bytes(const std::byte* from, size_t size, uint64_t number, size_
 
 constexpr const char* kChanged = "bytes of a message arrived changed";
 
+// The message that is being received. Of one that is cut only the number is kept: its bytes have been looked at.
+struct ArrivingMessage {
+  size_t offset = 0;    // in it,
+  uint64_t number = 0;  // as far as it is known
+
+  // Looks at `bytes`, takes them off, and puts the numbers of messages that end in them where those begin in `into`, until there are
+  // `count`; `whole` counts them. False: they are not what was sent.
+  bool look_at(Bytes& bytes, std::byte* into, size_t size, size_t count, size_t& whole) {
+    while (!bytes.empty() && whole < count) {
+      const Bytes part = bytes.first(std::min(bytes.size(), size - offset));
+      if (!is_right(part, size)) return false;
+      bytes = bytes.subspan(part.size());
+      if (offset != size) continue;
+      stamp(into + whole++ * size, size, number);
+      offset = 0, number = 0;
+    }
+    return true;
+  }
+
+ private:
+  bool is_right(Bytes part, size_t size) {
+    size_t known = 0;
+    if (offset == 0 && part.size() >= sizeof number) {
+      number = read_stamp(part.data(), part.size());
+      known = offset = sizeof number;
+    }
+    // Of a number that is cut it is byte by byte.
+    for (; size >= sizeof number && offset < sizeof number && known < part.size(); ++known, ++offset) {
+      number |= static_cast<uint64_t>(part[known]) << (8 * offset);
+    }
+    const bool right = are_bytes(part.data() + known, part.size() - known, number, offset);
+    offset += part.size() - known;
+    return right;
+  }
+};
+
 // In buffers of the application's own.
 struct MadeTcpLink : TcpLink {
+  ArrivingMessage arriving = {};
+
   bool send(const std::byte* data, size_t size) { return send_burst(data, size, 1) == 1; }
-  bool receive(std::byte* into, size_t size) { return TcpLink::receive(into, size) && are_made(into, size, 1); }
+  bool receive(std::byte* into, size_t size) {
+    if (!TcpLink::receive(into, size)) return false;
+    return are_bytes(into, size, read_stamp(into, size), 0) || (context.control.fail(kChanged), false);
+  }
   size_t send_burst(const std::byte* data, size_t size, size_t count) {
     for (size_t i = 0; i < count; ++i) {
       std::byte* const message = const_cast<std::byte*>(data) + i * size;
@@ -50,17 +91,20 @@ struct MadeTcpLink : TcpLink {
     }
     return TcpLink::send_burst(data, size, count);
   }
+  // What follows of a cut message comes to where it belongs, and what was looked at is not copied there: who reads in place pays no such
+  // copy either.
   size_t receive_burst(std::byte* into, size_t size, size_t count) {
-    const size_t whole = TcpLink::receive_burst(into, size, count);
-    return are_made(into, size, whole) ? whole : 0;
-  }
-
- private:
-  bool are_made(const std::byte* data, size_t size, size_t count) {
-    bool made = true;
-    for (size_t i = 0; i < count; ++i) made = are_bytes(data + i * size, size, read_stamp(data + i * size, size), 0) && made;
-    if (!made) context.control.fail(kChanged);
-    return made;
+    while (true) {
+      std::byte* const to = into + arriving.offset;
+      const ssize_t n = sockets.recv(s, to, size * count - arriving.offset, MSG_DONTWAIT);
+      if (n == 0) return context.control.fail("the stream has ended"), 0;
+      if (n < 0 && !may_retry("recv")) return 0;
+      if (n < 0) continue;
+      size_t whole = 0;
+      Bytes bytes(to, static_cast<size_t>(n));
+      if (!arriving.look_at(bytes, into, size, count, whole)) return context.control.fail(kChanged), 0;
+      if (whole != 0) return whole;
+    }
   }
 };
 
@@ -71,8 +115,7 @@ struct ZeroCopyTcpLink : SocketCalls {
   int s;
   const Clock& clock;              // of `sockets`
   Nanoseconds ran_at = 0;
-  size_t offset = 0;               // in the message that is being received,
-  uint64_t number = 0;             // as far as it is known
+  ArrivingMessage arriving = {};
 
   bool send(const std::byte* data, size_t size) { return send_burst(data, size, 1) == 1; }
   size_t send_burst(const std::byte* data, size_t size, size_t count) {
@@ -87,8 +130,8 @@ struct ZeroCopyTcpLink : SocketCalls {
         at += part;
       }
       const int64_t sent = sockets.stack().commit(s, static_cast<uint32_t>(room.size()));
-      if (sent < 0) return may_go_on("commit", sent), 0;
-      done += room.size();
+      if (sent < 0 && !may_go_on("commit", sent)) return 0;
+      if (sent > 0) done += static_cast<size_t>(sent);  // what did not go is made again, in room of its own
     }
     return count;
   }
@@ -103,15 +146,9 @@ struct ZeroCopyTcpLink : SocketCalls {
       if (result < 0) continue;
       size_t whole = 0, used = 0;
       for (size_t i = 0; i < static_cast<size_t>(result) && whole < count; ++i) {
-        for (Bytes left = pieces[i]; !left.empty() && whole < count;) {
-          const Bytes part = left.first(std::min(left.size(), size - offset));
-          if (!use(part, size)) return context.control.fail(kChanged), 0;
-          left = left.subspan(part.size());
-          used += part.size();
-          if (offset != size) continue;
-          stamp(into + whole++ * size, size, number);
-          offset = 0, number = 0;
-        }
+        Bytes left = pieces[i];
+        if (!arriving.look_at(left, into, size, count, whole)) return context.control.fail(kChanged), 0;
+        used += pieces[i].size() - left.size();
       }
       sockets.stack().consume(s, static_cast<uint32_t>(used));
       if (whole != 0) return whole;
@@ -119,16 +156,6 @@ struct ZeroCopyTcpLink : SocketCalls {
   }
 
  private:
-  // What follows of a message. False: it is not what was sent.
-  bool use(Bytes part, size_t size) {
-    size_t known = 0;  // a number that is cut
-    for (; size >= sizeof number && offset < sizeof number && known < part.size(); ++known, ++offset) {
-      number |= static_cast<uint64_t>(part[known]) << (8 * offset);
-    }
-    const bool right = are_bytes(part.data() + known, part.size() - known, number, offset);
-    offset += part.size() - known;
-    return right;
-  }
   // As BSD's calls that do not block do it: what has come may be what is asked for.
   template <typename Try>
   int64_t attempt(Try call) {
