@@ -309,4 +309,17 @@ TEST_CASE("a near stream tells of its traffic and windows") {
   CHECK(near.b.stack->info(near.server).bytes_received == kAll);
 }
 
+TEST_CASE("who has closed a near stream has nothing left to do for it, whatever its peer does") {
+  Two near(true);
+  near.stream();
+  CHECK(!near.a.stack->idle());
+  REQUIRE(near.a.stack->send(near.client, pattern(1000)) == 1000);
+  REQUIRE(near.a.stack->close(near.client) == 0);
+  near.settle();
+  CHECK(near.a.stack->idle());
+  CHECK(!near.b.stack->idle());
+  std::vector<std::byte> all(2000);
+  CHECK(near.b.stack->receive(near.server, all) == 1000);
+}
+
 }  // namespace unet::sockets::reserve_test

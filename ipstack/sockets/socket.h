@@ -149,6 +149,8 @@ struct NearPart {
   Pieces pieces{};
   Traffic sent{}, received{};
 
+  // All that is to be sent is at the peer, with its end.
+  bool has_left() const noexcept { return state == State::open && end_sent; }
   // Both ends have said that they send no more: nothing is left of it but what was not read.
   bool is_over() const noexcept { return state == State::closed || (end_sent && end_came); }
 };

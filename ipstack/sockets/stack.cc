@@ -522,7 +522,8 @@ bool Stack::idle() const noexcept {
   if (!due_.empty() || !owed_.empty()) return false;
   for (uint32_t i = 0; i < slab_.end(); ++i) {
     if (!slab_.has(i)) continue;
-    if (slab_[i].near != nullptr && slab_[i].near->state != NearPart::State::closed) return false;
+    const NearPart* const near = slab_[i].near.get();
+    if (near != nullptr && near->state != NearPart::State::closed && !near->has_left()) return false;
     if (!slab_[i].has_connection() || left_to_interface(i)) continue;
     const tcp::State state = slab_[i].tcp.connection->state();
     if (state != tcp::State::closed && state != tcp::State::time_wait) return false;
