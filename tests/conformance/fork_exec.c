@@ -117,7 +117,7 @@ static void listens_and_echoes(int fd) {
 static void call_late(const union Address* to, socklen_t length) {
   char bytes[20];
   int client = -1, result = -1;
-  for (int i = 0; i < 200 && result != 0; ++i) {
+  for (int i = 0; i < 2000 && result != 0; ++i) {
     if (client >= 0) close(client);
     client = (int)MUST(socket(family, SOCK_STREAM, 0));
     result = connect(client, &to->any, length);
@@ -143,6 +143,7 @@ static void leaves_a_daemon(int fd) {
   if (write(fd, &to, length) != (ssize_t)length) _exit(1);
   if (fork() != 0) _exit(0);
   setsid();
+  alarm(60);  // nobody may call
   pause_ms(50);  // its parent has ended
   listens_and_echoes(s);
 }
