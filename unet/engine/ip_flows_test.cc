@@ -262,4 +262,35 @@ TEST_CASE("what is sent to a port of this NI whose claim is on its way waits for
   CHECK(t.ni.counter(NiCounter::ip_unclaimed) == unclaimed + 3);
 }
 
+TEST_CASE("a packet without hops goes to this host alone") {
+  TestIp t;
+  const ip::IpAddress group = address("239.1.2.3");
+  TestEndpoint& from = t.add({{.protocol = kUdp, .port = 70}});
+  TestEndpoint& to = t.add({{.protocol = kUdp, .port = 80}, {.protocol = kUdp, .local = group, .port = 99}});
+  const auto send = [&](const ip::IpAddress& own, const ip::IpAddress& whom, uint16_t port, uint8_t hops) {
+    t.seen.clear();
+    REQUIRE(t.send(from, {}, make_packet({.from = own, .to = whom, .from_port = 70, .to_port = port, .hop_limit = hops}, pattern(9, 1))));
+  };
+  for (const ip::IpAddress& own : {t.own4, t.own6}) {
+    send(own, own, 80, 0);
+    const auto message = got(to);
+    REQUIRE(message != nullptr);
+    CHECK(message->view.hop_limit == 0);
+    const uint64_t bad = from.counter(EndpointCounter::bad_ip_header);
+    const ip::IpAddress& peer = own.is_ipv4() ? t.peer4 : t.peer6;
+    for (const uint8_t hops : {uint8_t{64}, uint8_t{0}, uint8_t{64}, uint8_t{0}}) {  // the same when its flow is known
+      send(own, peer, 80, hops);
+      CHECK(t.seen.empty() == (hops == 0));
+    }
+    CHECK(from.counter(EndpointCounter::bad_ip_header) == bad + 2);
+  }
+  const size_t frames = t.frames.size();
+  send(t.own4, group, 99, 0);
+  CHECK(got(to) != nullptr);
+  CHECK(t.frames.size() == frames);
+  send(t.own4, group, 99, 1);
+  CHECK(got(to) != nullptr);
+  CHECK(t.frames.size() == frames + 1);
+}
+
 }  // namespace unet::engine::ip_flows_test

@@ -128,7 +128,7 @@ Reason read_ip_message(const Pieces& from, IpMessage& message) noexcept {
   const uint32_t size = ipv4 ? ip::kIpv4Bytes : ip::kIpv6Bytes;
   if (length < size) return EndpointCounter::bad_ip_header;
   const bool good = ipv4 ? read_ipv4(packet, length, message.fields) : read_ipv6(packet, length, message.fields);
-  if (!good || message.fields.hop_limit == 0) return EndpointCounter::bad_ip_header;
+  if (!good) return EndpointCounter::bad_ip_header;
   const uint32_t in_front = static_cast<uint32_t>(sizeof own) + size;
   if (const Reason reason = read_transport(packet + size, here - in_front, length - size, message)) return reason;
   message.payload_at = in_front + message.transport_bytes;

@@ -96,6 +96,9 @@ IpPart::Step IpPart::begin(EndpointState& endpoint, Outgoing& out, EndpointCount
     if (copies == 0 && may_be_claimed(send, waits_until, now)) return Step::later;
     endpoint.deficit -= int64_t{copies} * out.pieces.length;  // each is a message of his
   }
+  // What has no hops stays on this host (RFC 1112, 6.1; RFC 1122, 3.2.1.7).
+  if (fields.hop_limit == 0 && fields.to.is_multicast()) return Step::done;
+  if (fields.hop_limit == 0) return reason = EndpointCounter::bad_ip_header, Step::dropped;
   out.active = true;
   return Step::done;
 }
@@ -107,6 +110,7 @@ bool IpPart::send_now(EndpointState& endpoint, Outgoing& out, std::optional<Endp
   if (read_ip_message(out.pieces, endpoint.ip_send->message)) return false;
   const IpMessage& message = send.message;
   if (!send.goes_on() || !holds(send.judged, now) || !remains_.empty() || message.fields.to.is_multicast()) return false;
+  if (message.fields.hop_limit == 0) return false;
   if (message.payload >= kLendMin || (message.segment_size != 0 && message.payload > message.segment_size)) return false;
   out.begin(message.payload_at);
   EndpointCounter why{};

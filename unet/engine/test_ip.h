@@ -29,11 +29,12 @@ struct PacketFields {
   bool dont_fragment = true;
   uint8_t tcp_flags = ip::TcpFlags::kAck;
   uint32_t sequence = 1000;
+  uint8_t hop_limit = 64;
 };
 
 // A packet of UDP or TCP with right checksums.
 inline Packet make_packet(const PacketFields& f, Bytes payload) {
-  const ip::IpFields fields{.from = f.from, .to = f.to, .protocol = f.protocol, .hop_limit = 64, .dont_fragment = f.dont_fragment};
+  const ip::IpFields fields{.from = f.from, .to = f.to, .protocol = f.protocol, .hop_limit = f.hop_limit, .dont_fragment = f.dont_fragment};
   const bool tcp = f.protocol == ip::Protocol::kTcp;
   const uint32_t transport = tcp ? 20 : ip::kUdpBytes;
   Packet packet(ip::ip_header_size(fields) + transport + payload.size());
