@@ -245,7 +245,7 @@ CASE(urgent_signal_reads, "SIGURG's handler reads the byte, while its thread wai
 static void* urges_later(void* fd) {
   pause_ms(60);
   MUST(send(*(int*)fd, "X", 1, MSG_OOB));
-  pause_ms(60);
+  pause_ms(500);  // who is told has to run before there is anything else to be told
   MUST(send(*(int*)fd, "a", 1, 0));
   return NULL;
 }
