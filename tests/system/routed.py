@@ -11,16 +11,11 @@ import subprocess
 import sys
 
 from daemon import WAIT, directory, main, require, run
-from spaces import HAS_IPV6, Host, Spaces, can_be_made, ip, quiet_up
+from spaces import HAS_IPV6, Host, Spaces, can_be_made, ip, quiet_up, sysctl
 
 UNETD, UNETCTL, EXAMPLES, DISSECTOR = (os.path.abspath(p) for p in sys.argv[1:5])
 SIZES = (0, 1, 47, 48, 49, 64, 255, 1000, 1407, 1408, 1409, 1471, 1472, 2816, 4097, 20000, 65535, 65536)
 NETWORKS = {"udp4": ("10.85.{}.{}", 24), "udp6": ("fd00:85:{}::{}", 64)}
-
-
-def sysctl(space, name, value):
-    status, _, err = run("ip", "netns", "exec", space, "sysctl", "-q", "-w", f"{name}={value}")
-    require(status == 0, f"sysctl {name}: {err}")
 
 
 @contextlib.contextmanager

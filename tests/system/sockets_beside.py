@@ -20,7 +20,7 @@ import threading
 from daemon import WAIT, directory, main, require, run
 from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel
 from program_scenes import environment
-from spaces import Host, Spaces, can_be_made, ip
+from spaces import Host, Spaces, can_be_made, ip, sysctl
 
 UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
 PORT = 8700
@@ -374,8 +374,7 @@ def test_marks_as_the_system_says():
     with place() as here:
         for ours, kernels, caller, marked in ((1, 2, "ours", 1), (2, 1, "ours", 0), (0, 1, "ours", 0), (2, 1, "b", 1), (0, 1, "b", 0)):
             for name, mode in (("a", ours), ("b", kernels)):
-                status, _, err = run("ip", "netns", "exec", here.spaces[name], "sysctl", "-q", "-w", f"net.ipv4.tcp_ecn={mode}")
-                require(status == 0, f"sysctl: {err}")
+                sysctl(here.spaces[name], "net.ipv4.tcp_ecn", mode)
             server, address = ("b", KERNELS[4]) if caller == "ours" else ("ours", OURS[4])
             with here.serving(server, "serve_marks", address):
                 said = here.says(caller, "ask_marks", address)

@@ -17,7 +17,7 @@ from ip_linux import checksum
 from ip_spaces import KERNELS, OURS, VERSIONS, Lines, looks_right
 from socket_sides import WIRE, stage
 from sockets_scenes import OPEN, SCRIPT, UNETD, Play, play
-from spaces import can_be_made
+from spaces import can_be_made, sysctl
 
 BYTES, EVERY = 2_000_000, 50  # of a stream, and which frame of it is marked
 ECE, CWR = 0x40, 0x80
@@ -195,9 +195,7 @@ def test_marks_of_congestion():
     with stage(UNETD, SCRIPT) as it, a_router_that_marks(it):
         # Who asks, who calls, and whether they agree.
         for asks, caller, agreed in (("kernel", "b", 1), ("kernel", "a", 0), ("ours", "a", 1), ("ours", "b", 0)):
-            mode = 1 if asks == "kernel" else 2
-            status, _, err = run("ip", "netns", "exec", it.spaces["b"], "sysctl", "-q", "-w", f"net.ipv4.tcp_ecn={mode}")
-            require(status == 0, f"sysctl: {err}")
+            sysctl(it.spaces["b"], "net.ipv4.tcp_ecn", 1 if asks == "kernel" else 2)
             for v in VERSIONS:
                 with it.ours(*["marks"] * (asks == "ours")) as ours, it.kernel() as kernel:
                     sides = {"a": ours, "b": kernel} if caller == "a" else {"a": kernel, "b": ours}

@@ -22,6 +22,11 @@ def ip(*args, may_fail=False):
     return status == 0
 
 
+def sysctl(space, name, value):
+    status, _, err = run("ip", "netns", "exec", space, "sysctl", "-q", "-w", f"{name}={value}")
+    require(status == 0, f"sysctl {name}: {err}")
+
+
 def quiet_up(space, end):
     """Up, without the messages of a kernel that gives itself an IPv6 address (one without IPv6 does not know the option)."""
     ip("-n", space, "link", "set", end, "addrgenmode", "none", may_fail=not HAS_IPV6)
