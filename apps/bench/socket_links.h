@@ -123,17 +123,13 @@ struct UdpLink : SocketCalls {
   bool flush() { return true; }
   void wake_receiver() {}
   size_t receive_burst(std::byte* into, size_t size, size_t count) {
-    Nanoseconds quiet_since = 0;
+    Silence silence;
     while (true) {
       const bool sender_done = context.control.sent.load(std::memory_order_acquire) >= last_message;
       size_t n = 0;
       for (; n < count && sockets.recv(s, into + n * size, size, MSG_DONTWAIT) == static_cast<ssize_t>(size); ++n) continue;
       if (n != 0) return n;
-      if (sender_done) {
-        const Nanoseconds now = quiet == 0 ? 0 : monotonic_now();
-        if (quiet_since == 0) quiet_since = now;
-        if (now - quiet_since >= quiet) return 0;
-      }
+      if (sender_done && silence.lasts(quiet)) return 0;
       if (!may_retry("recv")) return 0;
     }
   }

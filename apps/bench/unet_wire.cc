@@ -33,14 +33,11 @@ struct LossyReceiver {
   }
   size_t receive_burst(std::byte* into, size_t size, size_t count) {
     size_t n = 0;
-    Nanoseconds quiet_since = 0;
+    Silence silence;
     spin_until(self().context.stop, [&] {
       n = self().try_receive_burst(into, size, count);
       if (n != 0) return true;
-      if (self().context.control.sent.load(std::memory_order_acquire) < last_message) return false;
-      const Nanoseconds now = monotonic_now();
-      if (quiet_since == 0) quiet_since = now;
-      return now - quiet_since > kQuiet;
+      return self().context.control.sent.load(std::memory_order_acquire) >= last_message && silence.lasts(kQuiet);
     });
     return n;
   }

@@ -91,6 +91,21 @@ bool yield_until(const StopFlag& stop, Ready ready) {
 // After the sender is done, a lossy stream is over when nothing has come for this long.
 constexpr Nanoseconds kQuiet = 500 * kMicrosecond;
 
+// That nothing comes.
+class Silence {
+ public:
+  // Whether it has lasted so long since this was first asked; 0: what was sent is there, and one look is enough.
+  bool lasts(Nanoseconds quiet) {
+    if (quiet == 0) return true;
+    const Nanoseconds now = monotonic_now();
+    if (since_ == 0) since_ = now;
+    return now - since_ >= quiet;
+  }
+
+ private:
+  Nanoseconds since_ = 0;
+};
+
 // How fast memory is copied depends on where both sides begin within a page (a load that is 4 KiB behind a store waits for it,
 // and whole vectors may straddle two lines). So that all contenders copy from the same place, buffers begin with a page.
 template <typename T>
