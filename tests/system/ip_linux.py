@@ -15,7 +15,7 @@ import time
 
 from daemon import WAIT, beside, directory, main, require, run, wait_until
 from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel, in_kernel, looks_right
-from spaces import HAS_IPV6, Spaces, can_be_made, ip
+from spaces import HAS_IPV6, Spaces, can_be_made, ip, sysctl
 
 IP_HOST = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
 BEYOND = {4: "10.86.9.2", 6: "fd00:86:9::2"}
@@ -263,7 +263,7 @@ def test_an_address_of_a_server():
         require(in_kernel(spaces["b"], "ping", "10.86.0.50", 56)[0], "the kernel's echo to a leased address")
         require(host.ask(f"ping {KERNELS[4]} 1372 whole") == f"reply {KERNELS[4]} 1372", "our echo from a leased address")
         require(host.ask(f"ping {KERNELS[4]} 1373 whole") == "not sent: too big", "not the MTU of the lease")
-        run("ip", "netns", "exec", spaces["b"], "sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
+        sysctl(spaces["b"], "net.ipv4.ip_forward", 1)
         require(host.ask("ping 192.0.2.1 56") == "error unreachable of 192.0.2.1", "not by the gateway of the lease")
         server.hears("renew 10.86.0.50", "renew 10.86.0.50")
         server.process.kill()
@@ -343,7 +343,7 @@ def test_a_gateway_that_sends_us_on():
     gateways = [part for v in VERSIONS for part in ("--gateway", {4: KERNELS[4], 6: "fe80::2"}[v])]
     with wire(ours=[*OUR_ADDRESSES, *gateways]) as (spaces, host):
         for name in ["net.ipv4.ip_forward"] + ["net.ipv6.conf.all.forwarding"] * HAS_IPV6:
-            run("ip", "netns", "exec", spaces["b"], "sysctl", "-q", "-w", f"{name}=1")
+            sysctl(spaces["b"], name, 1)
         all_assigned(host)
         for v in VERSIONS:
             network = {4: "10.86.9.0/24", 6: "fd00:86:9::/64"}[v]
@@ -366,8 +366,7 @@ def test_a_path_with_a_smaller_mtu():
         for name, end in (("r", "to_b"), ("b", "eth0")):
             ip("-n", spaces[name], "link", "set", end, "mtu", "1300")
         for name in ["net.ipv4.ip_forward"] + ["net.ipv6.conf.all.forwarding"] * HAS_IPV6:
-            status, _, err = run("ip", "netns", "exec", spaces["r"], "sysctl", "-q", "-w", f"{name}=1")
-            require(status == 0, f"sysctl {name}: {err}")
+            sysctl(spaces["r"], name, 1)
         for v in VERSIONS:
             ip("-n", spaces["b"], f"-{v}", "route", "add", "default", "via", {4: "10.86.9.1", 6: "fd00:86:9::1"}[v])
         gateways = [part for v in VERSIONS for part in ("--gateway", KERNELS[v])]

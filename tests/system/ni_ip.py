@@ -16,7 +16,7 @@ import sys
 from daemon import WAIT, beside, directory, main, require, run, wait_until
 from ip_linux import Server, kernel_no_protocol, kernel_ping, kernel_refused
 from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel, in_kernel, looks_right
-from spaces import Host, Spaces, can_be_made, ip
+from spaces import Host, Spaces, can_be_made, ip, sysctl
 
 UNETD, UNETCTL, CLIENT, EMBEDDED = map(os.path.abspath, sys.argv[1:5]) if len(sys.argv) == 5 and sys.argv[1] != "--peer" else [""] * 4
 SIZES = (0, 1, 900, 1472, 1473, 5000, 60000)
@@ -239,10 +239,8 @@ def test_addresses_of_a_router():
             ip("-n", spaces["b"], "address", "add", address, "dev", device, "nodad")
         ip("-n", spaces["b"], "link", "set", "lo", "up")
         # Our interface's own kernel is not to take the same addresses; and the router tells, if it is asked for its station, whether it is one.
-        for space, settings in (("a", ["eth0.accept_ra=0"]), ("b", ["eth0.accept_ra=0", "all.forwarding=1"])):
-            for each in settings:
-                status, _, err = run("ip", "netns", "exec", spaces[space], "sysctl", "-q", "-w", f"net.ipv6.conf.{each}")
-                require(status == 0, f"sysctl {each}: {err}")
+        for space, name, value in (("a", "eth0.accept_ra", 0), ("b", "eth0.accept_ra", 0), ("b", "all.forwarding", 1)):
+            sysctl(spaces[space], f"net.ipv6.conf.{name}", value)
         with Host(UNETD, spaces, "a", f"{d}/s", f"capture:file={d}/wire.pcapng / {WIRES[0]}", "--ip", "0=slaac") as daemon:
             ni = Ni(spaces, daemon, d)
 

@@ -4,9 +4,9 @@ import contextlib
 import os
 import subprocess
 
-from daemon import WAIT, directory, require, run
+from daemon import WAIT, directory, require
 from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, Lines, give_kernel
-from spaces import HAS_IPV6, Host, Spaces, ip
+from spaces import HAS_IPV6, Host, Spaces, ip, sysctl
 
 WIRE = "pcap:iface=eth0"
 OTHERS = {4: "10.86.0.3", 6: "fd00:86::3"}  # of a second kernel
@@ -78,7 +78,7 @@ def stage(unetd, script, wire=WIRE):
         give_kernel(spaces, KERNELS)
         give_kernel(spaces, OTHERS, "c", link_local="fe80::3")
         for name in ("b", "c"):
-            run("ip", "netns", "exec", spaces[name], "sysctl", "-q", "-w", "net.ipv4.tcp_fastopen=3")
+            sysctl(spaces[name], "net.ipv4.tcp_fastopen", 3)
         port = f"capture:file={d}/wire.pcapng / {wire}"
         with Host(unetd, spaces, "a", f"{d}/s", port, "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed"):
             yield result

@@ -12,7 +12,7 @@ import sys
 from daemon import Failure, beside, directory, main, require, run
 from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, PREFIX, VERSIONS, give_kernel, looks_right
 from socket_sides import Side
-from spaces import HAS_IPV6, Host, Spaces, can_be_made, ip
+from spaces import HAS_IPV6, Host, Spaces, can_be_made, ip, sysctl
 
 UNETD, SCRIPT = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
 ROUTERS = {4: "10.86.9.1", 6: "fd00:86:9::1"}  # on the kernel's side; on ours it has KERNELS
@@ -70,10 +70,9 @@ def routed():
         give_kernel(spaces, ROUTERS, "r", "to_b")
         give_kernel(spaces, BEYOND, link_local="fe80::3")
         # As many errors as there are reasons: who is not told tries in vain.
-        for name in ["net.ipv4.ip_forward=1", "net.ipv4.icmp_ratelimit=0", "net.ipv4.icmp_msgs_per_sec=100000"] + \
-                ["net.ipv6.conf.all.forwarding=1", "net.ipv6.icmp.ratelimit=0"] * HAS_IPV6:
-            status, _, err = run("ip", "netns", "exec", spaces["r"], "sysctl", "-q", "-w", name)
-            require(status == 0, f"sysctl {name}: {err}")
+        for name, value in [("net.ipv4.ip_forward", 1), ("net.ipv4.icmp_ratelimit", 0), ("net.ipv4.icmp_msgs_per_sec", 100000)] + \
+                [("net.ipv6.conf.all.forwarding", 1), ("net.ipv6.icmp.ratelimit", 0)] * HAS_IPV6:
+            sysctl(spaces["r"], name, value)
         for v in VERSIONS:
             ip("-n", spaces["b"], f"-{v}", "route", "add", "default", "via", ROUTERS[v])
         beyond = {v: ipaddress.ip_interface(f"{BEYOND[v]}/{PREFIX[v]}").network for v in VERSIONS}
