@@ -43,7 +43,7 @@ DatagramError parse_ipv4(Bytes packet, const DatagramAddress& own, DatagramView&
   if (std::memcmp(ip + 16, own.ip.wire(), 4) != 0) return DatagramError::wrong_address;
   if (ip[9] != std::byte{kProtocolUdp}) return DatagramError::not_udp;
   view.from = ipv4_address(ip + 12);
-  if (!view.from.is_one_host(true) || view.from.is_loopback()) return DatagramError::wrong_address;
+  if (!view.from.is_wire_host(true)) return DatagramError::wrong_address;
   return parse_udp(ip + kIpv4Bytes, total - kIpv4Bytes, checksum_add(0, ip + 12, 8), true, own, view.payload);
 }
 
@@ -57,7 +57,7 @@ DatagramError parse_ipv6(Bytes packet, const DatagramAddress& own, DatagramView&
   if (std::memcmp(ip + 24, own.ip.wire(), 16) != 0) return DatagramError::wrong_address;
   if (ip[6] != std::byte{kProtocolUdp}) return DatagramError::not_udp;
   view.from = ipv6_address(ip + 8);
-  if (!view.from.is_one_host(false) || view.from.is_loopback()) return DatagramError::wrong_address;
+  if (!view.from.is_wire_host(false)) return DatagramError::wrong_address;
   return parse_udp(ip + kIpv6Bytes, length, checksum_add(0, ip + 8, 32), false, own, view.payload);
 }
 

@@ -79,7 +79,7 @@ bool Host::is_news(const IpAddress& to, Nanoseconds now) const noexcept {
 bool Host::handle_redirect(const IpAddress& router, const IpAddress& to, const IpAddress& next_hop, Nanoseconds now) noexcept {
   const std::optional<Route> route = options_.redirects ? route_to(to, now) : std::nullopt;
   const bool right = route && !route->direct_group && route->next_hop == router && router != to && next_hop != router &&
-                     next_hop.is_one_host(to.is_ipv4()) && !next_hop.is_loopback() && own(next_hop) == nullptr;
+                     next_hop.is_wire_host(to.is_ipv4()) && own(next_hop) == nullptr;
   // A next hop is a neighbour; of IPv6 one that was not known for one, the destination itself, is one now.
   const bool near = is_on_link(next_hop) || (!to.is_ipv4() && next_hop == to);
   const bool everybody = std::any_of(own_.begin(), own_.end(), [&](const Own& each) {

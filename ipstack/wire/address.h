@@ -33,6 +33,8 @@ struct IpAddress {
   bool is_limited_broadcast() const noexcept { return half(12) == ~uint32_t{0} && is_ipv4(); }  // 255.255.255.255
   // Whether one host can have it: neither unspecified nor a group's, nor, as IPv6, one that maps an IPv4 address.
   bool is_one_host(bool ipv4) const noexcept;
+  // One of those that may stand in a packet of a wire: no loopback address either (RFC 1122, 3.2.1.3; RFC 4291, 2.5.3).
+  bool is_wire_host(bool ipv4) const noexcept { return is_one_host(ipv4) && !is_loopback(); }
   bool operator==(const IpAddress& other) const noexcept { return word(0) == other.word(0) && word(8) == other.word(8); }
 
   // Of `bytes`, from there on, as they lie.

@@ -42,6 +42,10 @@ TEST_CASE("what one host can have") {
     CAPTURE(text);
     CHECK_FALSE(parse_ip(text));
   }
+  for (const char* text : {"10.0.0.1", "fd00::1", "fe80::1"}) CHECK(at(text).is_wire_host(at(text).is_ipv4()));
+  for (const char* text : {"127.0.0.1", "::1", "0.0.0.0", "224.0.0.1", "ff02::1"}) CHECK_FALSE(at(text).is_wire_host(at(text).is_ipv4()));
+  CHECK_FALSE(at("fd00::1").is_wire_host(true));
+  CHECK_FALSE(at("10.0.0.1").is_wire_host(false));
 }
 
 TEST_CASE("kinds of addresses") {

@@ -56,7 +56,7 @@ bool take_addresses(uint8_t code, Bytes value, Read& read) noexcept {
   if (value.empty() || value.size() % 4 != 0) return false;
   for (; !value.empty(); value = value.subspan(4)) {
     const IpAddress address = ipv4_address(value.data());
-    if (!address.is_one_host(true) || address.is_loopback()) continue;
+    if (!address.is_wire_host(true)) continue;
     DhcpReply& reply = read.reply;
     if (code == Option::kRouters && !reply.router) reply.router = address;
     if (code == Option::kNameServers && reply.name_server_count < kNameServersMax) reply.name_servers[reply.name_server_count++] = address;
@@ -143,10 +143,10 @@ bool parse_dhcp(Bytes message, DhcpReply& reply) noexcept {
   if ((read.overload & kInFile) != 0 && !parse_options(message.subspan(offsetof(DhcpHeader, file), sizeof header.file), read)) return false;
   if ((read.overload & kInName) != 0 && !parse_options(message.subspan(offsetof(DhcpHeader, name), sizeof header.name), read)) return false;
   reply.kind = DhcpKind{read.kind};
-  if (!read.has_server || !reply.server.is_one_host(true) || reply.server.is_loopback()) return false;  // RFC 2131, 4.3.1, table 3
+  if (!read.has_server || !reply.server.is_wire_host(true)) return false;  // RFC 2131, 4.3.1, table 3
   if (reply.kind == DhcpKind::nak) return true;
   if (reply.kind != DhcpKind::offer && reply.kind != DhcpKind::ack) return false;
-  if (!reply.address.is_one_host(true) || reply.address.is_loopback() || reply.lease_s == 0) return false;
+  if (!reply.address.is_wire_host(true) || reply.lease_s == 0) return false;
   if (!read.has_mask) reply.prefix = prefix_of_class(reply.address);
   return reply.prefix != 0 && !is_directed_broadcast(reply.address, reply.address, reply.prefix);
 }

@@ -58,7 +58,7 @@ std::optional<engine::LeftConnection> LeftSockets::check(const SocketRecord& rec
   if (record.protocol != ip::Protocol::kTcp || !synchronized || (record.flags & SocketFlags::kNear) != 0) return std::nullopt;
   const bool ipv4 = record.local.is_ipv4();
   const bool ends = record.local_port != 0 && record.remote_port != 0 && record.remote.is_ipv4() == ipv4 &&
-                    record.remote.is_one_host(ipv4) && record.local.is_one_host(ipv4) && !record.remote.is_loopback() &&
+                    record.remote.is_wire_host(ipv4) && record.local.is_one_host(ipv4) &&
                     !record.remote.is_limited_broadcast();
   if (!ends || !claimed(record)) return std::nullopt;
   return engine::LeftConnection{.local = record.local, .remote = record.remote, .local_port = record.local_port,

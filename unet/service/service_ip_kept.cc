@@ -91,8 +91,8 @@ bool Service::resume_ip_lease(uint32_t port, const IpLeaseValue& value) {
   of.mtu = static_cast<uint16_t>(value.mtu);
   of.name_server_count = value.name_server_count;
   const bool good = port < kPortsMax && value.prefix <= 32 && value.mtu <= 0xFFFF && value.has_router <= 1 &&
-                    value.name_server_count <= ip::kNameServersMax && of.address.is_one_host(true) && !of.address.is_loopback() &&
-                    of.server.is_one_host(true) && (!of.router || of.router->is_one_host(true)) && value.renew_in <= value.rebind_in &&
+                    value.name_server_count <= ip::kNameServersMax && of.address.is_wire_host(true) &&
+                    of.server.is_wire_host(true) && (!of.router || of.router->is_wire_host(true)) && value.renew_in <= value.rebind_in &&
                     value.rebind_in <= value.end_in;
   if (!good) return false;
   for (uint32_t i = 0; i < value.name_server_count; ++i) of.name_servers[i] = address_of(value.name_servers[i]);
@@ -168,7 +168,7 @@ bool Service::resume_ip_host(uint32_t port, const IpHostValue& value) {
     const IpHostValue::Address& from = value.addresses[i];
     const ip::IpAddress address = address_of(from.address);
     const bool ipv4 = address.is_ipv4();
-    const bool good = address.is_one_host(ipv4) && !address.is_loopback() && from.prefix != 0 && from.prefix <= (ipv4 ? 32u : 128u) &&
+    const bool good = address.is_wire_host(ipv4) && from.prefix != 0 && from.prefix <= (ipv4 ? 32u : 128u) &&
                       (from.of_router == 0 || (from.of_router == 1 && !ipv4 && from.prefix == 64)) && from.preferred_s <= from.valid_s;
     if (!good) continue;
     ip::HostKept::Address& to = host.kept.addresses[host.kept.address_count++];
@@ -186,7 +186,7 @@ bool Service::resume_ip_host(uint32_t port, const IpHostValue& value) {
   }
   host.kept.router = address_of(value.router);
   const ip::IpAddress& router = host.kept.router;
-  if (!router.is_unspecified() && (router.is_ipv4() || !router.is_one_host(false) || router.is_loopback())) return false;
+  if (!router.is_unspecified() && (router.is_ipv4() || !router.is_wire_host(false))) return false;
   host.kept.router_s = value.router_s;
   host.kept.mtu6 = value.mtu6;
   host.kept.hop_limit6 = static_cast<uint8_t>(value.hop_limit6);
