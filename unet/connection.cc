@@ -105,7 +105,7 @@ Connection::~Connection() {
   if (embedded_handle_ != nullptr && is_own()) embedded_->close(embedded_handle_);
 }
 
-bool Connection::is_own() const noexcept { return ::getpid() == process_; }
+bool Connection::is_own() const noexcept { return ::getpid() == process_.load(std::memory_order_relaxed); }
 
 Status Connection::connect_socket(const std::string& path) {
   if (auto ok = check_socket_path(path); !ok) return ok;

@@ -101,6 +101,8 @@ class Connection {
   bool alive() const noexcept { return alive_.load(std::memory_order_relaxed); }
   // False in a child that inherited it.
   bool is_own() const noexcept;
+  // It is that process's from now on: a child's that goes on with all that this one had of the NI. Both are to say so.
+  void pass_to(pid_t process) noexcept { process_.store(process, std::memory_order_relaxed); }
   int descriptor() const noexcept { return socket_.get(); }
   // Numbers below it are left to the program.
   int first_descriptor() const noexcept { return first_descriptor_; }
@@ -137,7 +139,7 @@ class Connection {
   const unet_embedded_table* embedded_ = nullptr;
   void* embedded_handle_ = nullptr;
   std::atomic<bool> alive_{true};
-  const pid_t process_ = ::getpid();
+  std::atomic<pid_t> process_{::getpid()};
 
   std::mutex mutex_;
   uint64_t next_cookie_ = 1;

@@ -1,9 +1,14 @@
 // forks.cc - a child begins with what its parent had open, but without its stack.
 #include "ipstack/preload/forks.h"
 
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <string>
 #include <utility>
@@ -14,6 +19,7 @@
 #include "ipstack/preload/host.h"
 #include "ipstack/preload/placement.h"
 #include "ipstack/preload/relays.h"
+#include "unet/connection.h"
 
 namespace unet::preload {
 namespace {
@@ -28,6 +34,8 @@ struct Divided {
 std::vector<File*> inherited;
 int link_ends[2] = {-1, -1};
 std::vector<Divided> divided;
+// The fork that is under way is one of leave_keeper()'s own.
+bool leaves_keeper = false;
 // For a program that begins: ends that are left to it.
 std::vector<int> left_ends;
 
@@ -62,6 +70,7 @@ std::vector<Divided> divide(const Ancestors& ancestors) {
 // ---- fork
 
 void Forks::before() noexcept {
+  if (leaves_keeper) return;
   Host& host = Host::get();
   host.lock();
   for (File* const each : host.by_socket_) {
@@ -72,6 +81,7 @@ void Forks::before() noexcept {
 }
 
 void Forks::in_parent() noexcept {
+  if (leaves_keeper) return;
   Host& host = Host::get();
   if (link_ends[0] >= 0) {
     real().close(link_ends[1]);
@@ -86,6 +96,7 @@ void Forks::in_parent() noexcept {
 }
 
 void Forks::in_child() noexcept {
+  if (leaves_keeper) return;
   Host& host = Host::get();
   host.process_ = ::getpid();
   Host::this_thread().renew();
@@ -165,6 +176,7 @@ void Forks::leave_helper(Host& host) noexcept {
   if (host.helper_event_ >= 0) real().close(host.helper_event_);
   host.helper_event_ = -1;
   host.helper_runs_ = false;
+  ++host.helper_number_;
 }
 
 bool Forks::adopt(File& file) {
@@ -293,6 +305,84 @@ std::string Forks::prepare_exec(bool stays) {
     if (ends[1] >= 0 && file->is_ours() && file->is_joined()) text += "@" + std::to_string(ends[1]) + "," + std::to_string(file->socket);
   }
   return text.empty() ? text : std::string(kVariable) + "=" + text;
+}
+
+bool Forks::must_keep(bool goes_on) {
+  Host& host = Host::get();
+  const Host::Guard guard;
+  if (!host.is_open() || host.sockets().network().endpoint().is_embedded()) return false;
+  host.hear();
+  if (host.relays_ != nullptr && host.relays_->is_needed()) return true;
+  if (!goes_on) return false;
+  const auto left = files_left(host.table());
+  return std::any_of(left.begin(), left.end(), [](const auto& each) { return is_connection(*each.second); });
+}
+
+// It is a child's child, of whom the program that comes does not know. It is as the parent of a fork, and this process as the child.
+bool Forks::leave_keeper(bool goes_on) {
+  if (!must_keep(goes_on)) return false;
+  ::_IO_list_lock();
+  if (goes_on) before();
+  else Host::get().lock();
+  leaves_keeper = true;
+  const pid_t between = ::fork();
+  if (between == 0) {
+    const pid_t keeper = ::fork();
+    if (keeper == 0) keep();
+    real()._exit(keeper < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
+  }
+  leaves_keeper = false;
+  int status = 0;
+  pid_t ended = -1;
+  while (between > 0 && (ended = ::waitpid(between, &status, 0)) < 0 && errno == EINTR) continue;
+  const bool left = between > 0 && (ended != between || status == 0);
+  if (left) Host::get().sockets().network().endpoint().connection().pass_to(0);
+  if (left && goes_on) in_child();
+  else in_parent();
+  ::_IO_list_unlock();
+  return left;
+}
+
+void Forks::keep() {
+  Host& host = Host::get();
+  leaves_keeper = false;
+  ::setsid();  // what the program's terminal and group are told is not for it
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  ::prctl(PR_SET_NAME, "unet-sockets");
+  host.process_ = ::getpid();
+  host.sockets().network().endpoint().connection().pass_to(host.process_);
+  host.keeps_until_ = host.now() + Host::kOthersWithin;
+  host.wanting_ = 0;
+  host.asleep_.clear();
+  host.watcher_ = nullptr;
+  host.relays().keep(host.by_socket_);
+  in_parent();
+  close_all(host);
+  host.help();
+  host.finish();
+  real()._exit(EXIT_SUCCESS);
+  __builtin_unreachable();
+}
+
+// As at the end of a process: what the program had, and its kernel's descriptors.
+void Forks::close_all(Host& host) {
+  const std::vector<int> own = host.own_descriptors();
+  const Host::Guard guard;
+  for (int fd = 0; fd < host.table_.end(); ++fd) {
+    if (auto* const set = host.table_.as<EpollSet>(fd, Entry::Kind::epoll)) {
+      set->sleepers.clear();
+      set->pollers.clear();
+      set->holds = 0;
+    }
+    if (Entry* const entry = host.table_.take(fd)) host.let_go(*entry);
+  }
+  for (int fd = 0; fd < kFirstDescriptor; ++fd) {
+    if (!std::binary_search(own.begin(), own.end(), fd)) real().close(fd);
+  }
+  // So that nothing of ours comes to lie there.
+  for (int fd = 0; fd <= STDERR_FILENO; ++fd) static_cast<void>(!::open("/dev/null", O_RDWR));
 }
 
 void Forks::forget_exec() noexcept {

@@ -4,12 +4,23 @@
 // without one. What it has inherited it makes its own when it first uses it: a listener or a datagram socket by joining its parent's claim
 // of the port, in a stack of its own, a connection by asking its parent to carry its bytes (relays.h). Connections that come to the
 // listener of its parent all the same are handed over to it when it accepts.
+//
+// A process that becomes another program, or ends, has no memory left for a stack. If connections of it are still somebody's, it leaves a
+// keeper, a process without a program, which goes on with the stack as a parent does; the new program is as its child.
 #pragma once
 
 #include <string>
 
 #include "ipstack/preload/file.h"
 #include "ipstack/preload/relays.h"
+
+// glibc's lock of the list of its streams. fork() takes it, and fflush(NULL) has it while it writes to a socket's stream, for which it
+// wants the host's: so fork() is to take both in this order.
+extern "C" {
+void _IO_list_lock() noexcept;
+void _IO_list_unlock() noexcept;
+void _IO_list_resetlock() noexcept;
+}
 
 namespace unet::preload {
 
@@ -26,6 +37,9 @@ class Forks {
   // descriptor would be.
   static void prepare_user_change();
 
+  // Before this process becomes another program, or ends: leaves a keeper if one is needed. False: there is none. Without the lock. Not
+  // where the network interface is inside this process, and ends with it.
+  static bool leave_keeper(bool goes_on);
   // Before this process becomes another program: what it leaves open is described in a variable of its environment, kVariable=..., which
   // this returns; connections become socket pairs. Empty: there is nothing. `stays`: another process does, and this one goes on.
   static std::string prepare_exec(bool stays = false);
@@ -36,6 +50,9 @@ class Forks {
   static constexpr const char* kVariable = "UNET_SOCKETS_LEFT";
 
  private:
+  static bool must_keep(bool goes_on);
+  [[noreturn]] static void keep();
+  static void close_all(Host& host);
   static void leave_stack(Host& host, const std::shared_ptr<UpLink>& parent);
   static void leave_helper(Host& host) noexcept;
   static bool join(File& file);

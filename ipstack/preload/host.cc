@@ -450,14 +450,13 @@ void Host::dispatch() {
   }
 }
 
-// Of a process that ends before its children have what is theirs, as a server that becomes a daemon. The helper goes on meanwhile.
-void Host::await_others() noexcept {
-  constexpr Nanoseconds kWithin = 5 * kSecond;
+// Of a process that ends before others have what is theirs. The helper goes on meanwhile.
+void Host::await_others(bool (Relays::*what)() const noexcept) noexcept {
   constexpr timespec kBetween{.tv_sec = 0, .tv_nsec = 1'000'000};
-  const Nanoseconds until = now() + kWithin;
+  const Nanoseconds until = now() + kOthersWithin;
   while (sockets_ != nullptr && relays_ != nullptr && now() < until) {
     hear();
-    if (!relays_->is_awaited()) return;
+    if (!(*relays_.*what)()) return;
     release();
     ::nanosleep(&kBetween, nullptr);
     regain();
@@ -490,11 +489,15 @@ void Host::finish() noexcept {
   lock();
   give_back_datagrams();
   leave_listeners();
-  await_others();
+  await_others(&Relays::is_leaving);
+  unlock();
+  const bool left = keeps_until_ == 0 && Forks::leave_keeper(false);
+  lock();
+  if (!left) await_others(&Relays::is_awaited);
   ending_ = true;
   if (signals_held) let_signals_in();
   for (const auto& each : ancestors_.all()) each->renew(-1);  // what nobody has accepted is another's
-  if (sockets_ != nullptr) {
+  if (sockets_ != nullptr && !left) {
     context_.reset();
     sockets_.reset();  // waits for the ends of its streams
   }

@@ -263,13 +263,15 @@ class Host {
   bool start_helper();
   static void* helper(void* host);
   void help();
+  bool has_kept_all() const noexcept;
   Nanoseconds begin_rest() noexcept;
   bool must_end_rest() const noexcept;
   void kick_helper() noexcept;
   void leave(File& listener);
   void leave_listeners();
   void give_back_datagrams();
-  void await_others() noexcept;
+  static constexpr Nanoseconds kOthersWithin = 5 * kSecond;  // those who have not asked for it by then do not want it
+  void await_others(bool (Relays::*what)() const noexcept) noexcept;
 
   Table table_;
   std::mutex mutex_;
@@ -311,7 +313,9 @@ class Host {
   Ancestors ancestors_;
   pid_t process_ = ::getpid();
 
+  Nanoseconds keeps_until_ = 0;          // a keeper (forks.h): so long also for what may be wanted; 0: this process has a program
   bool helper_runs_ = false;
+  uint32_t helper_number_ = 0;           // the one that is to run: a child has none of its parent's
   int helper_event_ = -1;
   bool helper_rests_ = false;            // until it is kicked, because there were arrivals since
   bool helper_watches_ = false;          // meanwhile: there was no watcher

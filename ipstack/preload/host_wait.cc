@@ -356,6 +356,7 @@ Nanoseconds Host::begin_rest() noexcept {
   const Nanoseconds next = sockets_->stack().next_event(), at = now();
   Nanoseconds time = next == kForever ? kForever : std::max(next, at) - at;
   if (watcher_ != nullptr) time = std::min(time, kLongRest);
+  if (at < keeps_until_) time = std::min(time, keeps_until_ - at);
   helper_rests_ = true;
   helper_watches_ = watcher_ == nullptr;
   rests_since_ = arrivals_;
@@ -372,12 +373,19 @@ bool Host::must_end_rest() const noexcept {
   return arrivals_ != rests_since_ || !armed_ || lost || sockets_->stack().wants_room() || earlier;
 }
 
+// What a keeper was left for is over.
+bool Host::has_kept_all() const noexcept {
+  if (keeps_until_ == 0) return false;
+  return sockets_ == nullptr || relays_ == nullptr || !(relays_->is_needed(now() < keeps_until_) || relays_->is_leaving());
+}
+
 void Host::help() {
   Guard guard;
+  const uint32_t number = helper_number_;
   uint64_t seen = arrivals_, turns = turns_;
   int quiet = 0;
   std::vector<pollfd> fds;
-  while (!ending_) {
+  while (!ending_ && helper_number_ == number && !has_kept_all()) {
     if (is_lost()) lose_interface();
     // Also where a call of the program has found one before.
     if (sockets_ == nullptr || !waiting_back_.empty()) come_back();
@@ -408,6 +416,7 @@ void Host::help() {
     release();
     const bool kicked = poll_for(fds, time, nullptr) > 0 && fds[0].revents != 0;
     regain();
+    if (helper_number_ != number) return;
     helper_rests_ = false;
     if (kicked) {
       drain(helper_event_);

@@ -116,6 +116,7 @@ int StandIns::pass(int fd) {
 int StandIns::pass_connection(File& file) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return -1;
+  ends[0] = out_of_the_way(ends[0]);
   if (file.nonblocking) real().fcntl(ends[1], F_SETFL, O_RDWR | O_NONBLOCK);
   give_name(ends[1], kPairName, describe_names({file.domain, names_of(file)}));
   ++file.holds;

@@ -14,14 +14,6 @@
 
 using namespace unet::preload;
 
-// glibc's lock of the list of its streams. fork() takes it, and fflush(NULL) has it while it writes to a socket's stream, for which it
-// wants the host's: so fork() is to take both in this order.
-extern "C" {
-void _IO_list_lock() noexcept;
-void _IO_list_unlock() noexcept;
-void _IO_list_resetlock() noexcept;
-}
-
 namespace {
 
 // Before everything that the program's own constructors do: and so, at the end, behind its destructors.
@@ -70,6 +62,7 @@ template <typename Exec>
 int become(char* const* environment, Exec exec) {
   std::string left;
   if (!Host::inside() && Host::get().is_own_process()) {
+    static_cast<void>(Forks::leave_keeper(true));
     const Host::Guard guard;
     left = Forks::prepare_exec();
   }
@@ -172,6 +165,7 @@ class Loans {
     if (pair == pairs_.end()) {
       int ends[2];
       if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return;
+      ends[0] = out_of_the_way(ends[0]);
       if (file.nonblocking) real().fcntl(ends[1], F_SETFL, O_RDWR | O_NONBLOCK);
       pair = pairs_.insert(pair, {&file, ends[0], ends[1]});
     }

@@ -157,16 +157,45 @@ bool Relays::carry_in(Relay& relay) {
   return true;
 }
 
-bool Relays::is_awaited() const noexcept {
-  const auto to_be_carried = [](const Relay& each) { return each.handed || is_closed(each.fd); };
-  if (!leaving_.empty() || std::any_of(relays_.begin(), relays_.end(), to_be_carried)) return true;
-  // What this process held for others, of whom none has it yet, or one has not got all that came.
+// What this process held for others, of whom none has it yet, or one has not got all that came.
+bool Relays::has_unserved() const noexcept {
   const auto waits = [&](const Held& held) {
     if (!held.file->is_joined() || held.file->serves || !held.file->bound) return false;
     return (Host::get().events(*held.file) & EPOLLIN) != 0 || served_by(*held.file) == 0;
   };
   return std::any_of(links_.begin(), links_.end(),
                      [&](const Link& each) { return std::any_of(each.held.begin(), each.held.end(), waits); });
+}
+
+bool Relays::is_needed(bool unserved) const noexcept {
+  const auto is_connection = [](const Held& held) { return !held.file->is_joined(); };
+  return !relays_.empty() || (unserved && has_unserved()) || std::any_of(links_.begin(), links_.end(), [&](const Link& each) {
+    return std::any_of(each.held.begin(), each.held.end(), is_connection);
+  });
+}
+
+bool Relays::is_awaited() const noexcept {
+  const auto ends = [](const Relay& each) { return each.handed || is_closed(each.fd); };
+  return has_unserved() || std::any_of(relays_.begin(), relays_.end(), ends);
+}
+
+void Relays::keep(std::span<File* const> files) const noexcept {
+  for (File* const file : files) {
+    if (file == nullptr) continue;
+    std::erase_if(file->sleepers, [&](const Sleeper* each) { return each != &sleeper_; });
+    file->holds = 0;
+  }
+  for (const Link& link : links_) {
+    for (const Held& each : link.held) ++each.file->holds;
+  }
+  for (const Relay& each : relays_) ++each.file->holds;
+  for (const Leaving& each : leaving_) ++each.file->holds;
+  for (const File* const file : files) {
+    if (file == nullptr) continue;
+    for (const File::Waiting& each : file->waiting) {
+      if (each.own != nullptr) ++each.own->holds;
+    }
+  }
 }
 
 void Relays::forget() noexcept {

@@ -48,8 +48,14 @@ class Relays {
   bool serve(std::span<const pollfd> ready);
   // Another process has it, too.
   bool is_held(const File& file) const noexcept;
-  // Another process has not yet what is its own when this one ends.
+  // When this process ends:
+  // - another one has a connection of its stack, or (`unserved`) not yet what is its own of a listener or a datagram socket: it needs a
+  //   keeper.
+  bool is_needed(bool unserved = true) const noexcept;
+  // - that is so, and is over soon: the other process has closed the connection, or was handed it.
   bool is_awaited() const noexcept;
+  // - what has come to listeners is on its way to those who have them, too.
+  bool is_leaving() const noexcept { return !leaving_.empty(); }
 
   // ---- listeners that are closed (leaving.cc)
 
@@ -72,6 +78,8 @@ class Relays {
 
   // In a child: closes what was the parent's.
   void forget() noexcept;
+  // In a keeper, which has none of the program's threads: nobody holds these, or waits for them, but this object.
+  void keep(std::span<File* const> files) const noexcept;
 
  private:
   struct Held {
@@ -126,6 +134,7 @@ class Relays {
   void take_left(File& listener, std::span<const std::byte> behind, int& fd);
   bool leave_what_came();
   bool leave_next(File& listener);
+  bool has_unserved() const noexcept;
   bool hand_over();
   bool hand_to(const Link& link, Held& held);
   static bool hand_datagrams(const Link& link, Held& held);

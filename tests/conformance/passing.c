@@ -50,6 +50,24 @@ CASE(pass_connection, "a connection is passed to a child that was there before i
   CALL(recv(ends[0], bytes, sizeof bytes, 0));
 }
 
+static void passes_and_ends(int listener) {
+  const int s = connected(listener);
+  pass(locals[0], s);
+}
+
+CASE(pass_and_end, "who has passed a connection ends: it goes on where it is") {
+  char bytes[20];
+  MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, locals));
+  const pid_t other = child(echoes_what_is_passed, locals[1]);
+  const int listener = listening();
+  say_ended("who had it", child(passes_and_ends, listener));
+  const int s = accepted(listener);
+  CALL(send(s, "abc", 3, 0));
+  say_bytes("echo", bytes, CALL(recv(s, bytes, 3, MSG_WAITALL)));
+  say_ended("who has it", other);
+  CALL(recv(s, bytes, sizeof bytes, 0));
+}
+
 static void accepts_from_what_is_passed(int over) {
   const int s = accept(passed(over, 0), NULL, NULL);
   send(s, "served", 6, 0);
@@ -191,5 +209,5 @@ CASE(pass_pidfd, "pidfd_getfd() of a child's connection") {
   kill(pid, SIGKILL);
 }
 
-THEME(passing, &pass_connection, &pass_listener, &pass_peeked, &pass_datagram_socket, &pass_to_itself, &pass_with_data, &pass_lost,
-      &pass_from_a_child, &pass_several, &pass_pidfd);
+THEME(passing, &pass_connection, &pass_and_end, &pass_listener, &pass_peeked, &pass_datagram_socket, &pass_to_itself, &pass_with_data,
+      &pass_lost, &pass_from_a_child, &pass_several, &pass_pidfd);

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+# sockets_keepers.py - what a program of unet-sockets leaves when it becomes another with a connection: a keeper, which has nothing else of the
+# program's, and goes when it is needed no longer.
+#
+# Usage: sockets_keepers.py UNETD UNET_SOCKETS        (77: no unet-sockets)
+#        sockets_keepers.py --peer SCENE ADDRESS      the programs
+import contextlib
+import os
+import signal
+import socket
+import sys
+
+from daemon import beside, directory, require, wait_until
+from ip_spaces import OURS
+from program_scenes import begin, begun, network_interface
+
+UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
+PORT = 8830
+
+
+def say(text):
+    os.write(1, f"{text}\n".encode())
+
+
+def server(address):
+    """Tells what it hears of its one client."""
+    with socket.create_server((address, PORT)) as listener:
+        say("ready")
+        stream, _ = listener.accept()
+        with stream:
+            stream.sendall(b"hello\n")
+            say("accepted")
+            try:
+                say(f"ended after {len(stream.recv(100))}")
+            except ConnectionResetError:
+                say("reset")
+
+
+def client(address):
+    """Becomes cat, which writes what the server sends until that ends."""
+    with socket.create_connection((address, PORT)) as stream:
+        os.dup2(stream.fileno(), 0)
+    os.execvp("cat", ["cat"])
+
+
+PEERS = {each.__name__: each for each in (server, client)}
+
+
+def keepers(d):
+    """Of programs on this directory's network interface, whose environment they have; those that have ended have none."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8") as name, open(f"/proc/{pid}/environ", "rb") as all_of_it:
+            if name.read() == "unet-sockets\n" and f"UNET_SOCKET={d}/s".encode() in all_of_it.read().split(b"\0"):
+                yield int(pid)
+
+
+@contextlib.contextmanager
+def kept(d):
+    """The server, the client that is cat by now, and its keeper."""
+    with begun(UNET_SOCKETS, d, "server", OURS[4]) as called:
+        require(called.lines.next() == "ready", "the server")
+        with begun(UNET_SOCKETS, d, "client", OURS[4]) as cat:
+            require(cat.lines.next() == "hello" and called.lines.next() == "accepted", "the client")
+            (keeper,) = keepers(d)
+            yield called, cat, keeper
+
+
+@beside
+def test_it_has_nothing_of_the_program_and_goes_with_it():
+    with directory() as d, network_interface(UNETD, d), kept(d) as (called, cat, keeper):
+        require(os.getsid(keeper) == keeper != os.getsid(cat.pid), "it has the program's terminal")
+        files = {fd: os.readlink(f"/proc/{keeper}/fd/{fd}") for fd in os.listdir(f"/proc/{keeper}/fd")}
+        theirs = {fd: file for fd, file in files.items() if int(fd) < 900 and file != "/dev/null"}
+        require(not theirs, f"it has files of the program's: {theirs}")
+        os.kill(keeper, signal.SIGTERM)  # as it is at the end of a login
+        os.kill(cat.pid, signal.SIGKILL)
+        require(called.lines.next() == "ended after 0", "the server is not told")
+        wait_until(lambda: not list(keepers(d)), "a keeper is left")
+
+
+@beside
+def test_it_goes_with_the_network_interface():
+    with directory() as d, network_interface(UNETD, d) as daemon, kept(d) as (called, cat, _):
+        daemon.process.kill()
+        require(called.lines.next() == "reset", "the server is not told")
+        require(cat.wait() == 0, "the program is not told")
+        wait_until(lambda: not list(keepers(d)), "a keeper is left")
+
+
+if __name__ == "__main__":
+    begin(PEERS, globals())
