@@ -104,10 +104,8 @@ EpollSet::Turn::~Turn() {
   if (who_.woken) set_.wake_one();
 }
 
-void EpollSet::wake_one() noexcept {
-  for (Sleeper* each : sleepers) {
-    if (each->wake()) return;
-  }
+bool EpollSet::wake_one() noexcept {
+  return std::any_of(sleepers.begin(), sleepers.end(), [](Sleeper* each) { return each->wake(); });
 }
 
 void EpollSet::list(Registration& registration) {
@@ -118,11 +116,23 @@ void EpollSet::list(Registration& registration) {
 
 // Of several threads that wait with the set one is woken, as Linux does. Sets that it is in hear of it, too; the kernel has seen to it that
 // there are few, and that none is in itself.
-void EpollSet::mark(Registration& registration) {
+bool EpollSet::mark(Registration& registration) {
   list(registration);
-  wake_one();
-  for (Sleeper* each : pollers) each->wake();
-  for (Registration* each : registrations) each->set->mark(*each);
+  bool woken = wake_one();
+  for (Sleeper* each : pollers) woken = each->wake() || woken;
+  for (Registration* each : registrations) woken = each->set->mark(*each) || woken;
+  return woken;
+}
+
+// As in Linux what nobody was woken for is in each of them, and whoever waits next with one finds it.
+void EpollSet::mark_all(const Entry& entry) {
+  bool woken = false;
+  for (Registration* each : entry.registrations) {
+    const bool exclusive = (each->wanted.events & EPOLLEXCLUSIVE) != 0;
+    if (exclusive && woken) continue;
+    const bool one = each->set->mark(*each);
+    woken = woken || (exclusive && one);
+  }
 }
 
 }  // namespace unet::preload

@@ -47,8 +47,10 @@ class EpollSet : public Entry {
   Registration* find(const epoll_event& of_kernel) const noexcept;
   // It is the kernel's alone now, or is no more.
   static void forget(Entry& entry) noexcept;
-  // What happened to an entry may be what this one's program waits for.
-  void mark(Registration& registration);
+  // What happened to an entry may be what this one's program waits for. True: a thread that waited was woken for it.
+  bool mark(Registration& registration);
+  // The same for all sets that have the entry; of those that have it with EPOLLEXCLUSIVE until a thread was woken.
+  static void mark_all(const Entry& entry);
   // Events of ours, at most so many. `events_of(Entry&)`: what is ready; `spend(Registration&)`: it is not to be told again.
   template <typename EventsOf, typename Spend>
   int collect(epoll_event* into, int most, EventsOf events_of, Spend spend);
@@ -56,7 +58,7 @@ class EpollSet : public Entry {
   bool is_told(const Registration& registration) const noexcept { return registration.told == collected_; }
 
   // What woke a thread that does not take it is for another one.
-  void wake_one() noexcept;
+  bool wake_one() noexcept;
   // Whether collect() would have any.
   template <typename EventsOf>
   bool is_ready(EventsOf events_of) const {

@@ -417,7 +417,7 @@ void Host::rest(File& file) {
 }
 
 void Host::tell(File& file) {
-  for (Registration* each : file.registrations) each->set->mark(*each);
+  EpollSet::mark_all(file);
   for (Sleeper* each : file.sleepers) each->wake();
 }
 

@@ -191,6 +191,25 @@ CASE(thread_epoll_shared, "two threads in one epoll, edge triggered: one is woke
   say("two: %s", events_name((unsigned)joined(two)));
 }
 
+static void* waits_in_its_own(void* fd) {
+  struct epoll_event event = {EPOLLIN | EPOLLEXCLUSIVE, {.u64 = 1}};
+  const int e = (int)MUST(epoll_create1(0));
+  MUST(epoll_ctl(e, EPOLL_CTL_ADD, *(int*)fd, &event));
+  return thread_result(epoll_wait(e, &event, 1, 500));
+}
+
+CASE(thread_epoll_exclusive, "EPOLLEXCLUSIVE: of threads with a set each one is woken for one connection") {
+  int listener = listening();
+  pthread_t all[4];
+  long woken = 0;
+  for (int i = 0; i < 4; ++i) all[i] = start(waits_in_its_own, &listener);
+  pause_ms(200);
+  const int client = connected(listener);
+  for (int i = 0; i < 4; ++i) woken += joined(all[i]);
+  say("woken: %ld", woken);
+  close(client);
+}
+
 CASE(thread_epoll_ctl_wakes, "epoll_ctl() by another thread wakes epoll_wait()") {
   streams(ends);
   int e = (int)MUST(epoll_create1(0));
@@ -553,7 +572,8 @@ CASE(thread_exit_calls, "functions of atexit() call") {
 THEME(threads, &thread_wakes_receiver, &thread_shutdown_wakes_receiver, &thread_shutdown_wakes_datagram_receiver,
       &thread_shutdown_wakes_accept, &thread_shutdown_wakes_poll, &thread_peer_wakes, &thread_shutdown_wakes_sender,
       &thread_close_while_receiving, &thread_close_while_polling, &thread_close_while_writing, &thread_two_receivers, &thread_two_acceptors,
-      &thread_reads_and_writes, &thread_two_writers, &thread_epoll_shared, &thread_epoll_ctl_wakes,
+      &thread_reads_and_writes, &thread_two_writers, &thread_epoll_shared, &thread_epoll_exclusive,
+      &thread_epoll_ctl_wakes,
       &thread_eventfd_wakes_poll, &thread_per_connection, &thread_opens_and_closes, &thread_cancelled, &thread_cancelled_anywhere,
       &thread_cancelled_before, &thread_cancelled_in_turn, &thread_end_by_return, &thread_end_by_exit, &thread_end_at_once,
       &thread_end_by_other, &thread_end_by_exec, &thread_end_of_child, &thread_key_ends, &thread_exit_calls);
