@@ -132,13 +132,13 @@ constexpr std::array<std::string_view, 31> kSocketStackCounters{
     "queue_full", "icmp_unknown", "connections_in", "connections_out", "listen_overflow", "cookies_sent", "cookies_taken", "cookies_bad",
     "fast_open_in", "fast_open_bad", "fast_open_overflow", "fast_open_learned", "fast_open_avoided", "time_waits", "time_waits_evicted",
     "time_waits_reused", "ports_not_over", "no_room", "near_in", "near_out", "near_refused", "near_bad"};
-constexpr std::array<std::string_view, 42> kSocketTcpCounters{
+constexpr std::array<std::string_view, 43> kSocketTcpCounters{
     "segments_in", "segments_out", "retransmitted", "timeouts", "spurious", "recoveries", "tail_probes", "window_probes", "keep_alives",
     "challenges", "resets_sent", "resets_received", "urgent", "marks", "reductions", "path_errors", "too_big", "path_probes",
     "path_probes_lost", "black_holes", "malformed", "closed",
     "not_syn", "bad_handshake", "out_of_window", "old_timestamp", "no_timestamp", "blind_reset", "blind_syn", "no_ack", "bad_ack",
     "bad_sack", "duplicate", "beyond_end", "no_memory", "too_many_gaps", "reneged", "unanswered", "send_no_memory", "no_record",
-    "undelivered", "undone"};
+    "undelivered", "undone", "peer_reneged"};
 static_assert(kSocketStackCounters.size() + kSocketTcpCounters.size() <= kSocketCountersMax);
 
 struct SocketTableHeader {

@@ -123,7 +123,7 @@ void Connection::handle_silence(Nanoseconds now) noexcept {
     } else {
       forward_ = Forward::none;
       Losses losses{.any_is_too_much = !sacks_};
-      scoreboard_.time_out(shared_.records, now, reorder_window(), !sacks_, heard(losses));
+      if (scoreboard_.time_out(shared_.records, now, reorder_window(), !sacks_, heard(losses))) ++shared_.counters.peer_reneged;
       note_losses(losses);
     }
     recovery_ = Recovery::timeout;

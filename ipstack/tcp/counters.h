@@ -46,6 +46,7 @@ struct Counters {
   uint64_t undelivered = 0;          // data that came after close(): answered by a reset
 
   uint64_t undone = 0;               // of the recoveries, those that were for nothing: all that was sent again had been late
+  uint64_t peer_reneged = 0;         // of the time-outs, those before which the peer had given up what it had told of by SACK
 };
 
 }  // namespace unet::tcp

@@ -204,9 +204,10 @@ uint32_t Scoreboard::detect_lost(RecordPool& pool, Nanoseconds now, Nanoseconds 
   return bytes;
 }
 
-void Scoreboard::time_out(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, bool all, Losses* losses) noexcept {
-  if (head_ == kNoRecord) return;
-  if (pool[head_].sacked) {
+bool Scoreboard::time_out(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, bool all, Losses* losses) noexcept {
+  if (head_ == kNoRecord) return false;
+  const bool reneged = pool[head_].sacked;
+  if (reneged) {
     // RFC 2018, 8: the receiver has given up what it had.
     for (RecordIndex each = head_; each != kNoRecord; each = pool[each].next) {
       SentRecord& record = pool[each];
@@ -222,6 +223,7 @@ void Scoreboard::time_out(RecordPool& pool, Nanoseconds now, Nanoseconds reorder
     if (!record.in_flight()) continue;
     if (all || each == head_ || now >= record.sent_at + rtt_ + reorder_window) lose(record, losses);
   }
+  return reneged;
 }
 
 void Scoreboard::time_out_rest(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, bool all, Sequence end,

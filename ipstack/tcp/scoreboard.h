@@ -136,8 +136,9 @@ class Scoreboard {
   // `losses`, here and below: not null, it is told, and counted, what is found.
   uint32_t detect_lost(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, Nanoseconds* again_at,
                        Losses* losses = nullptr) noexcept;
-  // RFC 8985, 6.3: the first piece is, and those sent long enough ago; or all of them, where nothing tells of later ones.
-  void time_out(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, bool all, Losses* losses = nullptr) noexcept;
+  // RFC 8985, 6.3: the first piece is, and those sent long enough ago; or all of them, where nothing tells of later ones. True: the peer
+  // has given up what it had told of (RFC 2018, 8).
+  bool time_out(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, bool all, Losses* losses = nullptr) noexcept;
   // All that lies before `end` is, but for the first piece if it has been sent again; with SACK, what was sent long enough ago.
   void time_out_rest(RecordPool& pool, Nanoseconds now, Nanoseconds reorder_window, bool all, Sequence end,
                      Losses* losses = nullptr) noexcept;

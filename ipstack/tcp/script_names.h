@@ -25,7 +25,7 @@ inline const std::map<std::string, uint64_t Counters::*> kCounters{
     {"too_big", &Counters::too_big}, {"black_holes", &Counters::black_holes},
     {"path_probes", &Counters::path_probes}, {"path_probes_lost", &Counters::path_probes_lost}, {"spurious", &Counters::spurious},
     {"undone", &Counters::undone},
-    {"undelivered", &Counters::undelivered},
+    {"undelivered", &Counters::undelivered}, {"peer_reneged", &Counters::peer_reneged},
 };
 
 inline const char* to_string(Error error) {
