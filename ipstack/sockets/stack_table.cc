@@ -84,7 +84,9 @@ tcp::Info Stack::info(int number) const noexcept {
   if (socket->has_connection()) return socket->tcp.connection->info(now_);
   const auto state = static_cast<tcp::State>(state_of(*socket));
   if (socket->near != nullptr) return near_info(*socket->near, state, now_);
-  return {.state = state};
+  if (socket->listening == nullptr) return {.state = state};
+  // As Linux has it: how many wait for accept(), and how many may.
+  return {.state = state, .unacked = static_cast<uint32_t>(socket->listening->ready.size()), .sacked = socket->listening->backlog};
 }
 
 void Stack::show(uint32_t index) {

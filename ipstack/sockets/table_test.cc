@@ -200,6 +200,21 @@ TEST_CASE("what cannot be reset for want of room stays told") {
   CHECK(state_at(t.a, of_client) == SocketState::established);
 }
 
+TEST_CASE("of a listener it is told how many wait for accept(), and how many may") {
+  Telling t;
+  const int listener = t.listen(t.b, at("10.0.0.2", 80), 5);
+  for (uint32_t waiting = 0; waiting < 3; ++waiting) {
+    const tcp::Info info = t.b.stack->info(listener);
+    CHECK(info.state == tcp::State::listen);
+    CHECK(info.unacked == waiting);
+    CHECK(info.sacked == 5);
+    CHECK(t.a.stack->connect(t.a.stack->socket(Type::stream, false), at("10.0.0.2", 80)) == -EINPROGRESS);
+    t.world.run(t.world.now + kSecond);
+  }
+  CHECK(t.b.stack->accept(listener) >= 0);
+  CHECK(t.b.stack->info(listener).unacked == 2);
+}
+
 TEST_CASE("TCP_CC_INFO is of BBR only") {
   tcp::Info from;
   std::array<std::byte, 24> room{};

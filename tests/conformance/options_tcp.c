@@ -187,6 +187,31 @@ CASE(tcp_info, "TCP_INFO: states and counters of a connection at rest") {
   CALL(setsockopt(ends[0], IPPROTO_TCP, TCP_INFO, &info, length));
 }
 
+// Once so many wait: the last step of a handshake may come after connect().
+static void say_waiting(int listener, unsigned waiting) {
+  struct tcp_info info;
+  socklen_t length = sizeof info;
+  for (int ms = 0; ms < 5000; ++ms) {
+    MUST(getsockopt(listener, IPPROTO_TCP, TCP_INFO, &info, &length));
+    if (info.tcpi_unacked >= waiting) break;
+    pause_ms(1);
+  }
+  say("state %d, %u of %u, total_retrans %u, rtt %u", info.tcpi_state, info.tcpi_unacked, info.tcpi_sacked, info.tcpi_total_retrans,
+      info.tcpi_rtt);
+}
+
+CASE(tcp_info_listener, "TCP_INFO of a listener: how many wait for accept(), and how many may") {
+  const int listener = listening_of(5);
+  say_waiting(listener, 0);
+  connected(listener);
+  say_waiting(listener, 1);
+  connected(listener);
+  say_waiting(listener, 2);
+  accepted(listener);
+  CALL(listen(listener, 7));
+  say_waiting(listener, 1);
+}
+
 CASE(tcp_defer_accept, "TCP_DEFER_ACCEPT: accept() once data has come") {
   const int listener = listening();
   char bytes[20];
@@ -250,4 +275,4 @@ CASE(tcp_inq, "TCP_INQ: recvmsg() tells what is left") {
 
 THEME(options_tcp, &tcp_switches, &tcp_cork, &tcp_keep_alive, &tcp_times, &tcp_segment, &tcp_segment_connected,
       &tcp_window_clamp, &tcp_congestion, &tcp_fast_open_options, &tcp_fast_open_send, &tcp_fast_open_connect,
-      &tcp_info, &tcp_defer_accept, &tcp_not_sent, &tcp_repair_and_more, &tcp_inq);
+      &tcp_info, &tcp_info_listener, &tcp_defer_accept, &tcp_not_sent, &tcp_repair_and_more, &tcp_inq);
