@@ -81,7 +81,10 @@ struct SocketInfo {
   uint8_t ca_state = 0, retransmits = 0, backoff = 0;
   uint8_t timestamps = 0, sack = 0, window_scaling = 0, ecn = 0;
   uint8_t snd_wscale = 0, rcv_wscale = 0;
-  uint8_t spare[6] = {};
+  uint16_t total_rto = 0, total_rto_recoveries = 0;
+  uint8_t spare[2] = {};
+  uint32_t total_rto_time = 0;      // milliseconds
+  uint32_t spare2 = 0;
 };
 static_assert(sizeof(SocketInfo) <= 248 && sizeof(SocketInfo) % 8 == 0 && std::is_trivially_copyable_v<SocketInfo>);
 

@@ -118,6 +118,9 @@ std::string info_line(const SocketInfo& i, bool near) {
   count("sndbuf_limited_us", i.sndbuf_limited);
   count("unacked", i.unacked);
   count("retrans_total", i.total_retrans);
+  count("rto_total", i.total_rto);
+  count("rto_recoveries", i.total_rto_recoveries);
+  count("rto_time_ms", i.total_rto_time);
   count("lost", i.lost);
   count("sacked", i.sacked);
   count("dsack_dups", i.dsack_dups);
@@ -139,7 +142,8 @@ json info_json(const SocketInfo& i) {
           {"rcv_mss", i.rcv_mss}, {"advmss", i.advmss}, {"unacked", i.unacked}, {"sacked", i.sacked}, {"lost", i.lost},
           {"retrans", i.retrans}, {"rcv_ssthresh", i.rcv_ssthresh}, {"rcv_space", i.rcv_space}, {"rcv_rtt_us", i.rcv_rtt},
           {"rtt_us", i.rtt}, {"rttvar_us", i.rttvar}, {"min_rtt_us", i.min_rtt}, {"snd_ssthresh", i.snd_ssthresh},
-          {"snd_cwnd", i.snd_cwnd}, {"reordering", i.reordering}, {"total_retrans", i.total_retrans}, {"bytes_acked", i.bytes_acked},
+          {"snd_cwnd", i.snd_cwnd}, {"reordering", i.reordering}, {"total_retrans", i.total_retrans}, {"total_rto", i.total_rto},
+          {"total_rto_recoveries", i.total_rto_recoveries}, {"total_rto_time_ms", i.total_rto_time}, {"bytes_acked", i.bytes_acked},
           {"bytes_received", i.bytes_received}, {"bytes_sent", i.bytes_sent}, {"bytes_retrans", i.bytes_retrans},
           {"segs_out", i.segs_out}, {"segs_in", i.segs_in}, {"data_segs_out", i.data_segs_out}, {"data_segs_in", i.data_segs_in},
           {"notsent_bytes", i.notsent_bytes}, {"pacing_rate", i.pacing_rate}, {"delivery_rate", i.delivery_rate},

@@ -106,6 +106,40 @@ TEST_CASE("JSON, and what stacks have counted") {
   CHECK(contains(show_sockets(some(), *SocketFilter::parse(options), options), "tcp_timeouts"));
 }
 
+TEST_CASE("all that is told of a connection is shown, each under its own name") {
+  SocketList list = some();
+  list.sockets = {list.sockets[1]};
+  list.sockets[0].info = SocketInfo{
+      .told = 50, .pacing_rate = 101, .delivery_rate = 102, .bytes_acked = 103, .bytes_received = 104, .bytes_sent = 105,
+      .bytes_retrans = 106, .busy_time = 107, .rwnd_limited = 108, .sndbuf_limited = 109, .rto = 110'000, .ato = 111'000, .snd_mss = 112,
+      .rcv_mss = 113, .advmss = 114, .unacked = 115, .sacked = 116, .lost = 117, .retrans = 118, .last_data_sent = 119,
+      .last_data_recv = 120, .last_ack_recv = 121, .rcv_ssthresh = 122, .rcv_space = 123, .rcv_rtt = 124, .rtt = 125'000,
+      .rttvar = 126'000, .min_rtt = 127, .snd_ssthresh = 128, .snd_cwnd = 129, .reordering = 130, .total_retrans = 131,
+      .segs_out = 132, .segs_in = 133, .data_segs_in = 134, .data_segs_out = 135, .notsent_bytes = 136, .delivered = 137,
+      .delivered_ce = 138, .dsack_dups = 139, .reord_seen = 140, .rcv_ooopack = 141, .snd_wnd = 142, .rcv_wnd = 143,
+      .congestion = 1, .ca_state = 3, .retransmits = 144, .backoff = 145, .timestamps = 1, .window_scaling = 1, .snd_wscale = 7,
+      .rcv_wscale = 9, .total_rto = 146, .total_rto_recoveries = 147, .total_rto_time = 148};
+  SocketsOptions options{.info = true};
+  CHECK(contains(show_sockets(list, *SocketFilter::parse(options), options),
+      "reno ts wscale:7,9 rto:110 rtt:125/126 mss:112 rcvmss:113 advmss:114 cwnd:129 ssthresh:128 backoff:145 bytes_sent:105 "
+      "bytes_retrans:106 bytes_acked:103 bytes_received:104 segs_out:132 segs_in:133 data_segs_out:135 data_segs_in:134 lastsnd:119 "
+      "lastrcv:120 lastack:121 pacing_rate:101 delivery_rate:102 delivered:137 busy_us:107 rwnd_limited_us:108 sndbuf_limited_us:109 "
+      "unacked:115 retrans_total:131 rto_total:146 rto_recoveries:147 rto_time_ms:148 lost:117 sacked:116 dsack_dups:139 reordering:130 "
+      "rcv_rtt_us:124 rcv_space:123 rcv_ooopack:141 notsent:136 minrtt_us:127 snd_wnd:142 rcv_wnd:143\n"));
+  options.as_json = true;
+  const auto shown = nlohmann::json::parse(show_sockets(list, *SocketFilter::parse(options), options));
+  CHECK(shown[0]["info"] == nlohmann::json::parse(R"({
+      "congestion": "reno", "ca_state": 3, "retransmits": 144, "backoff": 145, "timestamps": true, "sack": false, "ecn": false,
+      "snd_wscale": 7, "rcv_wscale": 9, "rto_us": 110000, "ato_us": 111000, "snd_mss": 112, "rcv_mss": 113, "advmss": 114,
+      "unacked": 115, "sacked": 116, "lost": 117, "retrans": 118, "rcv_ssthresh": 122, "rcv_space": 123, "rcv_rtt_us": 124,
+      "rtt_us": 125000, "rttvar_us": 126000, "min_rtt_us": 127, "snd_ssthresh": 128, "snd_cwnd": 129, "reordering": 130,
+      "total_retrans": 131, "total_rto": 146, "total_rto_recoveries": 147, "total_rto_time_ms": 148, "bytes_acked": 103,
+      "bytes_received": 104, "bytes_sent": 105, "bytes_retrans": 106, "segs_out": 132, "segs_in": 133, "data_segs_out": 135,
+      "data_segs_in": 134, "notsent_bytes": 136, "pacing_rate": 101, "delivery_rate": 102, "busy_us": 107, "rwnd_limited_us": 108,
+      "sndbuf_limited_us": 109, "delivered": 137, "delivered_ce": 138, "dsack_dups": 139, "reord_seen": 140, "rcv_ooopack": 141,
+      "snd_wnd": 142, "rcv_wnd": 143})"));
+}
+
 TEST_CASE("a table may hold anything") {
   struct alignas(64) Line {
     std::byte bytes[64];

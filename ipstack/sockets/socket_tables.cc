@@ -109,6 +109,9 @@ SocketInfo info_of(const tcp::Info& info, uint64_t told) noexcept {
   out.snd_cwnd = info.snd_cwnd;
   out.reordering = info.reordering;
   out.total_retrans = info.total_retrans;
+  out.total_rto = info.total_rto;
+  out.total_rto_recoveries = info.total_rto_recoveries;
+  out.total_rto_time = milliseconds(info.total_rto_time);
   out.segs_out = info.segs_out;
   out.segs_in = info.segs_in;
   out.data_segs_in = info.data_segs_in;

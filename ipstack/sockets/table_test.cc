@@ -1,7 +1,5 @@
 // table_test.cc - what a stack tells of its sockets, and what it leaves to the network interface.
 #include <catch2/catch.hpp>
-#include <cstring>
-#include <linux/tcp.h>
 
 #include "ipstack/sockets/calls.h"
 #include "ipstack/sockets/test_two.h"
@@ -213,52 +211,6 @@ TEST_CASE("of a listener it is told how many wait for accept(), and how many may
   }
   CHECK(t.b.stack->accept(listener) >= 0);
   CHECK(t.b.stack->info(listener).unacked == 2);
-}
-
-TEST_CASE("TCP_CC_INFO is of BBR only") {
-  tcp::Info from;
-  std::array<std::byte, 24> room{};
-  CHECK(write_congestion_info(from, room.data(), room.size()) == 0);
-  from.congestion = tcp::Algorithm::bbr;
-  from.bbr_bw = 5'000'000'000;
-  from.bbr_min_rtt = 1500 * kMicrosecond;
-  from.bbr_pacing_gain = 2.5;
-  from.bbr_cwnd_gain = 2;
-  CHECK(write_congestion_info(from, room.data(), room.size()) == 20);
-  std::array<uint32_t, 5> words;
-  std::memcpy(words.data(), room.data(), sizeof words);
-  CHECK(words == std::array<uint32_t, 5>{705'032'704, 1, 1500, 640, 512});
-  CHECK(write_congestion_info(from, room.data(), 4) == 4);
-}
-
-TEST_CASE("TCP_INFO in the kernel's layout, as far as there is room") {
-  tcp::Info from;
-  from.state = tcp::State::close_wait;
-  from.rtt = 1500 * kMicrosecond;
-  from.rto = 200 * kMillisecond;
-  from.snd_mss = 1448;
-  from.timestamps = true;
-  from.snd_wscale = 7;
-  from.bytes_acked = 77;
-  from.fast_open_failure = tcp::FastOpenFailure::syn_repeated;
-  tcp_info info{};
-  CHECK(write_tcp_info(from, false, &info, sizeof info) == sizeof info);
-  CHECK(info.tcpi_max_pacing_rate == ~uint64_t{0});
-  CHECK(info.tcpi_fastopen_client_fail == 3);
-  CHECK(info.tcpi_state == 8);
-  CHECK(info.tcpi_rtt == 1500);
-  CHECK(info.tcpi_rto == 200'000);
-  CHECK(info.tcpi_snd_mss == 1448);
-  CHECK(info.tcpi_pmtu == 1500);
-  CHECK(info.tcpi_options == TCPI_OPT_TIMESTAMPS);
-  CHECK(info.tcpi_snd_wscale == 7);
-  CHECK(info.tcpi_bytes_acked == 77);
-  from.max_pacing_rate = 125'000;
-  CHECK(write_tcp_info(from, false, &info, sizeof info) == sizeof info);
-  CHECK(info.tcpi_max_pacing_rate == 125'000);
-  std::array<std::byte, 9> part{};
-  CHECK(write_tcp_info(from, true, part.data(), 8) == 8);
-  CHECK(part[8] == std::byte{0});
 }
 
 }  // namespace unet::sockets::table_test

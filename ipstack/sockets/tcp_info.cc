@@ -3,6 +3,8 @@
 #include <linux/tcp.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 
@@ -42,6 +44,16 @@ uint8_t options_of(const tcp::Info& info) noexcept {
                               bit(info.window_scaling, TCPI_OPT_WSCALE) | bit(info.ecn, TCPI_OPT_ECN) |
                               bit(info.ecn_seen, TCPI_OPT_ECN_SEEN) | bit(info.syn_data, TCPI_OPT_SYN_DATA));
 }
+
+// What Linux 6.2 and 6.7 have put behind tcpi_snd_wnd: headers may be older, and a program's is not ours.
+struct Later {
+  uint32_t rcv_wnd;
+  uint32_t rehash;                // other paths that were tried, of which we have none
+  uint16_t total_rto, total_rto_recoveries;
+  uint32_t total_rto_time;        // milliseconds
+};
+constexpr size_t kLaterAt = offsetof(tcp_info, tcpi_snd_wnd) + sizeof(tcp_info::tcpi_snd_wnd);
+static_assert(kLaterAt == 232 && offsetof(Later, total_rto) == 8 && offsetof(Later, total_rto_time) == 12 && sizeof(Later) == 16);
 
 }  // namespace
 
@@ -101,8 +113,13 @@ socklen_t write_tcp_info(const tcp::Info& from, bool ipv6, void* into, socklen_t
   info.tcpi_reord_seen = from.reord_seen;
   info.tcpi_rcv_ooopack = from.rcv_ooopack;
   info.tcpi_snd_wnd = from.snd_wnd;
-  const auto bytes = static_cast<socklen_t>(std::min<size_t>(length, sizeof info));
-  std::memcpy(into, &info, bytes);
+  const Later later{.rcv_wnd = from.rcv_wnd, .rehash = 0, .total_rto = from.total_rto, .total_rto_recoveries = from.total_rto_recoveries,
+                    .total_rto_time = static_cast<uint32_t>(from.total_rto_time / kMillisecond)};
+  std::array<std::byte, kLaterAt + sizeof later> all;
+  std::memcpy(all.data(), &info, kLaterAt);
+  std::memcpy(all.data() + kLaterAt, &later, sizeof later);
+  const auto bytes = static_cast<socklen_t>(std::min<size_t>(length, sizeof all));
+  std::memcpy(into, all.data(), bytes);
   return bytes;
 }
 

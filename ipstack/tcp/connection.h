@@ -296,7 +296,7 @@ class Connection {
   void find_losses(bool repeats, const Arrived& arrived, Nanoseconds now) noexcept;
   void enter_recovery(const Arrived& arrived) noexcept;
   uint32_t flight_before(uint32_t acked) const noexcept;
-  void leave_recovery() noexcept;
+  void leave_recovery(Nanoseconds now) noexcept;
   void reduce_in_proportion(uint32_t delivered) noexcept;
   void handle_tail_probe_ack(const ip::TcpView& segment, bool repeats, bool duplicate_told) noexcept;
   Nanoseconds reorder_window() const noexcept;
@@ -323,6 +323,8 @@ class Connection {
   void count_out(const Segment& segment, Nanoseconds now) noexcept;
   void note_limit(Nanoseconds now) noexcept;
   void note_rate(const Delivery& delivery) noexcept;
+  void note_timeout(bool again, Nanoseconds now) noexcept;
+  void note_timeouts_over(Nanoseconds now) noexcept;
 
   // connection_send.cc
   bool next_segment(Nanoseconds now, uint32_t length_max, Segment& segment) noexcept;
@@ -494,6 +496,6 @@ inline Readiness Connection::readiness() const noexcept {
 }
 
 // All that an idle connection costs, but for what finds it.
-static_assert(sizeof(Connection) - sizeof(InfoCounters) <= 520 && sizeof(Connection) <= 648);
+static_assert(sizeof(Connection) - sizeof(InfoCounters) <= 520 && sizeof(Connection) <= 656);
 
 }  // namespace unet::tcp

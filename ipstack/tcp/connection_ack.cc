@@ -231,7 +231,7 @@ void Connection::handle_delivery(const ip::TcpView& segment, Delivery& delivery,
     }
   }
   const bool was_fast = recovery_ == Recovery::fast, was_timeout = recovery_ == Recovery::timeout;
-  if (recovery_ != Recovery::none && acked != 0 && snd_una_ >= recovery_end_) leave_recovery();
+  if (recovery_ != Recovery::none && acked != 0 && snd_una_ >= recovery_end_) leave_recovery(now);
   handle_tail_probe_ack(segment, repeats, duplicate_told);
   if (rack_round_ && snd_una_ >= rack_round_end_) rack_round_ = false;
   if (duplicate_told) learn_patience();
@@ -278,6 +278,7 @@ bool Connection::recover_forward(const Delivery& delivery, uint32_t acked, bool 
       recovery_end_ = snd_una_ - 1u;
       reduced_due_ = held_back_ = false;
       rtt_.forget_backoff();
+      note_timeouts_over(delivery.now);
       congestion_.undo_timeout(pipe() + std::min(acked, options_->initial_window * uint32_t{mss_}));
       return true;
     }
@@ -371,9 +372,10 @@ void Connection::enter_recovery(const Arrived& arrived) noexcept {
   tail_probed_ = tail_probe_due_ = false;
 }
 
-void Connection::leave_recovery() noexcept {
+void Connection::leave_recovery(Nanoseconds now) noexcept {
   congestion_.handle_recovered(recovery_ == Recovery::fast);
   recovery_ = Recovery::none;
+  note_timeouts_over(now);
   repeats_ = 0;
   if (rack_persist_ != 0 && --rack_persist_ == 0) rack_multiple_ = 1;
 }

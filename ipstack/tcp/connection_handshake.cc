@@ -247,6 +247,7 @@ void Connection::establish(const ip::TcpView& segment, Nanoseconds now) noexcept
   syn_due_ = false;
   rto_at_ = kNever;
   since_ = now;
+  note_timeouts_over(now);
   const bool lost = rtt_.backoff() != 0 || (passive_ && syn_resent_);
   if (!syn_resent_) {
     rtt_.handle_sample(now - sent_at_, *options_);

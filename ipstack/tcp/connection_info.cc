@@ -54,6 +54,18 @@ void Connection::note_rate(const Delivery& delivery) noexcept {
   told_.rate_app_limited = delivery.app_limited;
 }
 
+// As Linux counts them: not those of a closed window.
+void Connection::note_timeout(bool again, Nanoseconds now) noexcept {
+  ++told_.total_rto;
+  if (!again) ++told_.total_rto_recoveries;
+  if (told_.rto_since == 0) told_.rto_since = milliseconds(now) == 0 ? ~0u : milliseconds(now);  // 0 says that there is none
+}
+
+void Connection::note_timeouts_over(Nanoseconds now) noexcept {
+  if (told_.rto_since != 0) told_.rto_time += milliseconds(now) - told_.rto_since;
+  told_.rto_since = 0;
+}
+
 Info Connection::info(Nanoseconds now) const noexcept {
   Info info;
   info.state = state_;
@@ -108,6 +120,10 @@ Info Connection::info(Nanoseconds now) const noexcept {
   info.snd_cwnd = mss_ == 0 ? 0 : congestion_.window() / mss_;
   info.reordering = std::max(kReordering, segments_of(scoreboard_.reordering()));
   info.total_retrans = told_.total_retrans;
+  info.total_rto = told_.total_rto;
+  info.total_rto_recoveries = told_.total_rto_recoveries;
+  info.total_rto_time = told_.rto_time * kMillisecond;
+  if (told_.rto_since != 0) info.total_rto_time += ago(told_.rto_since);
   info.bytes_acked = told_.bytes_acked;
   info.bytes_received = told_.bytes_received;
   info.segs_out = told_.segs_out;

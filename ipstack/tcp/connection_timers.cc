@@ -90,6 +90,7 @@ void Connection::handle_timer(Nanoseconds now) noexcept {
 void Connection::handle_retransmission_timer(Nanoseconds now) noexcept {
   rto_at_ = kNever;
   if (state_ == State::syn_sent || state_ == State::syn_received) {
+    note_timeout(rtt_.backoff() != 0, now);
     rtt_.back_off();
     syn_due_ = true;  // emit_syn() starts the timer anew
     return;
@@ -112,6 +113,7 @@ void Connection::handle_silence(Nanoseconds now) noexcept {
   } else {
     handle_black_hole(now);
     const bool again = recovery_ == Recovery::timeout && rtt_.backoff() != 0;
+    note_timeout(again, now);
     congestion_.handle_timeout(unacknowledged(), again);
     may_undo_ = false;
     // RFC 5682, 2.1, step 1: not while what was lost earlier is being made good.

@@ -53,6 +53,9 @@ struct Info {
   uint32_t snd_cwnd = 0;
   uint32_t reordering = 0;       // by how much segments overtook each other, at most
   uint32_t total_retrans = 0;
+  uint16_t total_rto = 0;        // time-outs of data, SYNs and their answers
+  uint16_t total_rto_recoveries = 0;  // of these, those that were the first in a row
+  Nanoseconds total_rto_time = 0;     // from the first one until what was lost had arrived, or the handshake was over; also of now
   uint64_t bytes_acked = 0, bytes_received = 0;
   uint32_t segs_out = 0, segs_in = 0, data_segs_in = 0, data_segs_out = 0;
   uint32_t notsent_bytes = 0;
@@ -90,7 +93,8 @@ struct InfoCounters {
   uint32_t total_retrans = 0, segs_out = 0, segs_in = 0, data_segs_in = 0, data_segs_out = 0;
   uint32_t delivered = 0, delivered_ce = 0, dsack_dups = 0, rcv_ooopack = 0;
   uint32_t rate_bytes = 0, rate_ticks = 0;  // the newest rate that was not the application's, or a higher one
-  uint16_t rcv_mss = 0;
+  uint32_t rto_time = 0, rto_since = 0;  // milliseconds, of what is over; and since when, 0: nothing has timed out now
+  uint16_t rcv_mss = 0, total_rto = 0, total_rto_recoveries = 0;
   Limit limit = Limit::idle;
   bool rate_app_limited = false;
 };

@@ -80,6 +80,7 @@ inline const std::map<std::string, std::string (*)(const Info&)> kInfo{
     UNET_INFO_TIME(rto), UNET_INFO_TIME(rcv_rtt), UNET_INFO_TIME(ato), UNET_INFO_TIME(last_data_sent), UNET_INFO_TIME(last_data_recv),
     UNET_INFO_TIME(last_ack_recv), UNET_INFO_TIME(rtt), UNET_INFO_TIME(rttvar), UNET_INFO_TIME(min_rtt), UNET_INFO_TIME(busy_time),
     UNET_INFO_TIME(rwnd_limited), UNET_INFO_TIME(sndbuf_limited),
+    UNET_INFO(total_rto), UNET_INFO(total_rto_recoveries), UNET_INFO_TIME(total_rto_time),
 };
 #undef UNET_INFO
 #undef UNET_INFO_TIME
