@@ -9,6 +9,7 @@
 import contextlib
 import ctypes
 import errno
+import json
 import os
 import selectors
 import socket
@@ -245,8 +246,64 @@ def ask_marks(address):
         say(f"{client.recv(10).decode()} {has_marks(client):d}")
 
 
-PEERS = {each.__name__: each for each in (ask, ask_all, ask_marks, ask_stream, serve_eth1, serve_marks, set_first, serve_by_epoll, serve_by_poll,
-                                          serve_by_select, serve_by_threads)}
+ROUNDS, ASKED, ANSWERED = 5, 100, 1000  # of what is said by turns, and how many bytes: a segment each
+# Of <linux/tcp.h>, up to Linux 6.7: the scales of both windows, and all numbers behind them.
+TCP_INFO = struct.Struct("=6xBx24I4Q6I4Q2I2Q6I2HI")
+TCP_INFO_NAMES = """scales rto ato snd_mss rcv_mss unacked sacked lost retrans fackets last_data_sent last_ack_sent last_data_recv last_ack_recv pmtu
+    rcv_ssthresh rtt rttvar snd_ssthresh snd_cwnd advmss reordering rcv_rtt rcv_space total_retrans pacing_rate max_pacing_rate bytes_acked
+    bytes_received segs_out segs_in notsent_bytes min_rtt data_segs_in data_segs_out delivery_rate busy_time rwnd_limited sndbuf_limited
+    delivered delivered_ce bytes_sent bytes_retrans dsack_dups reord_seen rcv_ooopack snd_wnd rcv_wnd rehash total_rto total_rto_recoveries
+    total_rto_time""".split()
+
+
+def info_of(stream):
+    """An older kernel tells less: of that it has none."""
+    told = stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO.size)
+    info = dict(zip(TCP_INFO_NAMES, TCP_INFO.unpack(told.ljust(TCP_INFO.size, b"\0"))))
+    scale = info["scales"] >> 4
+    return info | {"length": len(told), "told_wnd": info["rcv_wnd"] >> scale << scale}  # the peer counts in these units
+
+
+def received(stream, count):
+    while count > 0:
+        part = stream.recv(count)
+        require(part, "the peer has ended")
+        count -= len(part)
+
+
+def serve_info(address):
+    """By a second connection: what this end tells of the first."""
+    with socket.create_server((address, PORT), family=family_of(address)) as listener:
+        say("ready")
+        while True:
+            with listener.accept()[0] as stream, listener.accept()[0] as other:
+                for _ in range(ROUNDS):
+                    received(stream, ASKED)
+                    stream.sendall(b"x" * ANSWERED)
+                while other.recv(1):
+                    other.sendall(json.dumps(info_of(stream)).encode() + b"\n")
+
+
+def ask_info(address):
+    """What both ends tell when nothing is under way any more."""
+    for _ in range(TRIES):
+        with socket.create_connection((address, PORT), WAIT) as stream, socket.create_connection((address, PORT), WAIT) as other:
+            for _ in range(ROUNDS):
+                stream.sendall(b"x" * ASKED)
+                received(stream, ANSWERED)
+            own, peers, at_rest = {}, {}, False
+            while not at_rest:
+                at_rest = own.get("unacked") == peers.get("unacked") == 0  # and now their last ACKs have come, too
+                other.sendall(b"?")
+                peers = json.loads(other.makefile().readline())
+                own = info_of(stream)
+        if not any(end["total_retrans"] or end["total_rto"] for end in (own, peers)):
+            break  # on a machine that stalls either sends again what is only late
+    say(json.dumps([own, peers]))
+
+
+PEERS = {each.__name__: each for each in (ask, ask_all, ask_info, ask_marks, ask_stream, serve_eth1, serve_info, serve_marks, set_first,
+                                          serve_by_epoll, serve_by_poll, serve_by_select, serve_by_threads)}
 
 
 # ---- the test
@@ -379,6 +436,32 @@ def test_marks_as_the_system_says():
             with here.serving(server, "serve_marks", address):
                 said = here.says(caller, "ask_marks", address)
             require(said == [f"{marked} {marked}"], f"{caller} calls, ours has {ours}, the kernel {kernels}: {said}")
+
+
+def wrong_info(end, other, *, sent, came, kernels, calls, mss):
+    """What one end of a connection tells that is not so, beside what is right. Two things are of the kernel alone: it counts its SYN among the
+    bytes that were acknowledged, and a listener's answer to one not among the segments."""
+    right = {"snd_mss": mss, "pmtu": 1500, "bytes_sent": ROUNDS * sent, "bytes_acked": ROUNDS * sent + (kernels and calls),
+             "bytes_received": ROUNDS * came, "data_segs_out": ROUNDS, "data_segs_in": ROUNDS,
+             "segs_out": other["segs_in"] - (kernels and not calls)}
+    right |= {} if kernels else {"length": TCP_INFO.size, "told_wnd": other["snd_wnd"]}  # those before 6.7 tell less
+    right |= dict.fromkeys(("unacked", "sacked", "lost", "retrans", "notsent_bytes", "total_retrans", "bytes_retrans", "dsack_dups",
+                            "rcv_ooopack", "total_rto", "total_rto_recoveries", "total_rto_time"), 0)
+    wrong = {name: (end[name], value) for name, value in right.items() if end[name] != value}
+    return wrong | {name: end[name] for name, least in (("rtt", 1), ("min_rtt", 1), ("rto", 1), ("snd_cwnd", 2)) if end[name] < least}
+
+
+def test_what_a_connection_tells():
+    """TCP_INFO of both ends, where each says a few words: ours is of the kernel's kind."""
+    with place() as here:
+        for v in VERSIONS:
+            mss = 1500 - {4: 20, 6: 40}[v] - 20 - 12  # headers, and the timestamps
+            for caller, server, address in (("ours", "b", KERNELS[v]), ("b", "ours", OURS[v])):
+                with here.serving(server, "serve_info", address):
+                    calls, answers = json.loads(here.says(caller, "ask_info", address)[0])
+                wrong = [wrong_info(calls, answers, sent=ASKED, came=ANSWERED, kernels=caller == "b", calls=True, mss=mss),
+                         wrong_info(answers, calls, sent=ANSWERED, came=ASKED, kernels=server == "b", calls=False, mss=mss)]
+                require(wrong == [{}, {}], f"IPv{v}, {caller} calls; what its end says and what is right, and the other end: {wrong}")
 
 
 if __name__ == "__main__":
