@@ -20,7 +20,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tidy_documents import links, rfc_tests, socket_options, threats
+from tidy_documents import links, rfc_tests, rfcs, socket_options, threats
 
 # ---- The tables. To extend the tree, extend these. ----------------------------------------------------------------
 
@@ -330,6 +330,7 @@ def check_files(root, sources):
                 found.append((number, rule, f"the link leads nowhere: {target}"))
         found += threats(source, sources)
         found += rfc_tests(root, source, sources)
+        found += rfcs(source, sources)
         found += socket_options(source, sources)
         allow = ALLOW_IN_DOCUMENT if source.path.endswith(".md") else ALLOW
         allowed = {number: match.group(1) for number, line in enumerate(source.lines, 1)

@@ -146,6 +146,18 @@ class FileRules(Tree):
         self.write("docs/TCPIP.md", "It is so (scripts `open/passive`).\n")
         self.assertEqual(self.rules("docs/TCPIP.md"), ["rfc-test"])
 
+    def test_rfcs_that_code_cites_are_described(self):
+        self.write("ipstack/wire/tcp.cc", "// tcp.cc - headers.\n// RFC 9293, 3.1\nint a;  // RFCs 1122 and 791\n")
+        self.write("ipstack/wire/tcp_test.cc", "// tcp_test.cc - RFC 5482 is of tests alone.\n")
+        self.write("unet/other.cc", "// other.cc - RFC 768 is not of TCP/IP.\n")
+        head = "| RFC | what of it | test |\n|---|---|---|\n"
+        for good in (f"{head}| 1122; 9293 TCP | `a` | |\n", "Not RFC 9293, nor RFC 1122.\n"):
+            self.write("docs/TCPIP.md", good)
+            self.assertEqual(self.rules("docs/TCPIP.md"), [], good)
+        for bad in (f"{head}| 1122 | of 9293 | |\n", f"{head}| 1122, 19293 | `a` | |\n", "9293, RFC 1122\n"):
+            self.write("docs/TCPIP.md", bad)
+            self.assertEqual(self.rules("docs/TCPIP.md"), ["rfc"], bad)
+
     def test_options_of_sockets_are_described(self):
         code = """// calls.cc - options.
         bool f(int name) { return name == SO_ERROR; }
