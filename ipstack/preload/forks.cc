@@ -19,6 +19,7 @@
 #include "ipstack/preload/host.h"
 #include "ipstack/preload/placement.h"
 #include "ipstack/preload/relays.h"
+#include "ipstack/preload/signals.h"
 #include "unet/connection.h"
 
 namespace unet::preload {
@@ -34,8 +35,10 @@ struct Divided {
 std::vector<File*> inherited;
 int link_ends[2] = {-1, -1};
 std::vector<Divided> divided;
-// The fork that is under way is one of leave_keeper()'s own.
-bool leaves_keeper = false;
+// What leave_keeper() is for, while this thread is in its fork(): then the handlers take the lock, and leave the rest to it.
+enum class Leaves : uint8_t { nothing, exec, end };
+thread_local Leaves leaves = Leaves::nothing;
+bool keeper_is_needed = false;
 // For a program that begins: ends that are left to it.
 std::vector<int> left_ends;
 
@@ -70,9 +73,14 @@ std::vector<Divided> divide(const Ancestors& ancestors) {
 // ---- fork
 
 void Forks::before() noexcept {
-  if (leaves_keeper) return;
   Host& host = Host::get();
   host.lock();
+  keeper_is_needed = leaves != Leaves::nothing && needs_keeper(host, leaves == Leaves::exec);
+  if (leaves == Leaves::nothing || (leaves == Leaves::exec && keeper_is_needed)) begin(host);
+}
+
+// What is for the child.
+void Forks::begin(Host& host) {
   for (File* const each : host.by_socket_) {
     if (each != nullptr && !each->fds.empty() && is_left(*each)) inherited.push_back(each);
   }
@@ -81,8 +89,10 @@ void Forks::before() noexcept {
 }
 
 void Forks::in_parent() noexcept {
-  if (leaves_keeper) return;
-  Host& host = Host::get();
+  if (leaves == Leaves::nothing) go_on_as_parent(Host::get());
+}
+
+void Forks::go_on_as_parent(Host& host) {
   if (link_ends[0] >= 0) {
     real().close(link_ends[1]);
     host.relays().add_link(link_ends[0], inherited);
@@ -96,11 +106,39 @@ void Forks::in_parent() noexcept {
 }
 
 void Forks::in_child() noexcept {
-  if (leaves_keeper) return;
+  if (leaves != Leaves::nothing) return;
   Host& host = Host::get();
   host.process_ = ::getpid();
   Host::this_thread().renew();
+  forget_relays(host);
   host.asleep_.clear();  // the parent's threads
+  host.watcher_ = nullptr;
+  for (int fd = 0; fd < host.table_.end(); ++fd) {
+    if (auto* const set = host.table_.as<EpollSet>(fd, Entry::Kind::epoll)) {
+      set->sleepers.clear();
+      set->pollers.clear();
+      set->holds = HeldByThread::of(*set);
+    }
+    if (File* const file = host.table_.file(fd)) {  // also what waits for a network interface
+      file->sleepers.clear();
+      file->holds = HeldByThread::of(*file);
+    }
+  }
+  for (File* const file : host.by_socket_) {
+    if (file == nullptr) continue;
+    file->sleepers.clear();
+    file->holds = HeldByThread::of(*file);
+  }
+  go_on_as_child(host);
+}
+
+void Forks::forget_relays(Host& host) {
+  if (host.relays_ != nullptr) host.relays_->forget();
+  host.relays_.reset();
+}
+
+// The stack is another process's.
+void Forks::go_on_as_child(Host& host) {
   for (const auto& each : host.ancestors_.all()) {
     const auto own = std::find_if(divided.begin(), divided.end(), [&](const Divided& one) { return one.link == each; });
     each->renew(own == divided.end() ? -1 : own->end);
@@ -116,24 +154,15 @@ void Forks::in_child() noexcept {
     link_ends[0] = link_ends[1] = -1;
   }
   host.waiting_back_.clear();
-  if (host.relays_ != nullptr) host.relays_->forget();
-  host.relays_.reset();
+  forget_relays(host);
   if (host.sockets_ != nullptr) leave_stack(host, parent);
   leave_helper(host);
   host.protect();
   for (int fd = 0; fd < host.table_.end(); ++fd) {
-    if (auto* const set = host.table_.as<EpollSet>(fd, Entry::Kind::epoll)) {
-      set->sleepers.clear();
-      set->pollers.clear();
-      set->holds = HeldByThread::of(*set);
-      set->inherited = set->has_ours();
-    }
-    if (File* const file = host.table_.file(fd)) {  // also what waits for a network interface
-      forget_waiting(*file);
-      file->sleepers.clear();
-      file->holds = HeldByThread::of(*file);
-    }
+    if (auto* const set = host.table_.as<EpollSet>(fd, Entry::Kind::epoll)) set->inherited = set->has_ours();
+    if (File* const file = host.table_.file(fd)) forget_waiting(*file);
   }
+  for (Sleeper* const each : host.asleep_) each->wake();  // whose program could not be replaced
   host.unlock();
 }
 
@@ -141,8 +170,6 @@ void Forks::leave_stack(Host& host, const std::shared_ptr<UpLink>& parent) {
   for (size_t i = 0; i < host.by_socket_.size(); ++i) {
     File* const file = host.by_socket_[i];
     if (file == nullptr) continue;
-    file->sleepers.clear();
-    file->holds = HeldByThread::of(*file);
     forget_waiting(*file);
     file->serves = file->asked = file->leaves = false;
     if (file->fds.empty()) {  // of another process, to which the parent's helper carries it
@@ -307,9 +334,9 @@ std::string Forks::prepare_exec(bool stays) {
   return text.empty() ? text : std::string(kVariable) + "=" + text;
 }
 
-bool Forks::must_keep(bool goes_on) {
-  Host& host = Host::get();
-  const Host::Guard guard;
+// ---- a keeper
+
+bool Forks::needs_keeper(Host& host, bool goes_on) {
   if (!host.is_open() || host.sockets().network().endpoint().is_embedded()) return false;
   host.hear();
   if (host.relays_ != nullptr && host.relays_->is_needed()) return true;
@@ -318,57 +345,81 @@ bool Forks::must_keep(bool goes_on) {
   return std::any_of(left.begin(), left.end(), [](const auto& each) { return is_connection(*each.second); });
 }
 
-// It is a child's child, of whom the program that comes does not know. It is as the parent of a fork, and this process as the child.
+// It is a child's child, of whom the program that comes does not know. It is as the parent of a fork, and this process as the child. The
+// handlers of fork() that the program has run before ours, without our lock, as ever; of the second they need not hear.
 bool Forks::leave_keeper(bool goes_on) {
-  if (!must_keep(goes_on)) return false;
-  ::_IO_list_lock();
-  if (goes_on) before();
-  else Host::get().lock();
-  leaves_keeper = true;
+  Host& host = Host::get();
+  int told[2];
+  {
+    const Host::Guard guard;
+    if (!needs_keeper(host, goes_on) || ::pipe2(told, O_CLOEXEC) != 0) return false;
+    for (int& each : told) each = out_of_the_way(each);
+  }
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  leaves = goes_on ? Leaves::exec : Leaves::end;
   const pid_t between = ::fork();
   if (between == 0) {
-    const pid_t keeper = ::fork();
-    if (keeper == 0) keep();
-    real()._exit(keeper < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
+    if (keeper_is_needed) {
+      close_program(host, told[1]);
+      if (::_Fork() == 0) keep(host, told[1]);
+    }
+    real()._exit(EXIT_SUCCESS);
   }
-  leaves_keeper = false;
-  int status = 0;
-  pid_t ended = -1;
-  while (between > 0 && (ended = ::waitpid(between, &status, 0)) < 0 && errno == EINTR) continue;
-  const bool left = between > 0 && (ended != between || status == 0);
-  if (left) Host::get().sockets().network().endpoint().connection().pass_to(0);
-  if (left && goes_on) in_child();
-  else in_parent();
-  ::_IO_list_unlock();
+  leaves = Leaves::nothing;
+  real().close(told[1]);
+  char byte = 0;
+  const bool left = between > 0 && real().read(told[0], &byte, 1) == 1;
+  if (between > 0) ::waitpid(between, nullptr, 0);
+  real().close(told[0]);
+  if (left) host.sockets().network().endpoint().connection().pass_to(0);
+  if (goes_on && left) go_on_as_child(host);
+  else if (goes_on && keeper_is_needed) go_on_as_parent(host);
+  else if (!left) host.unlock();
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return left;
 }
 
-void Forks::keep() {
-  Host& host = Host::get();
-  leaves_keeper = false;
+// Before its program is another, or has ended: locks and ends of pipes are not to be there any longer then. From kFirstDescriptor on it is
+// not known of all whose they are.
+void Forks::close_program(Host& host, int told) {
+  std::vector<int> own = host.descriptors();
+  own.insert(own.end(), {told, link_ends[0], link_ends[1]});
+  for (const Divided& each : divided) own.push_back(each.end);
+  for (int fd = 0; fd < std::max(kFirstDescriptor, host.table_.end()); ++fd) {
+    const bool is_programs = fd < kFirstDescriptor || host.table_.find(fd) != nullptr;
+    if (is_programs && std::find(own.begin(), own.end(), fd) == own.end()) real().close(fd);
+  }
+  // So that nothing of ours comes to lie there.
+  for (int fd = 0; fd <= STDERR_FILENO; ++fd) static_cast<void>(!::open("/dev/null", O_RDWR));
+}
+
+void Forks::keep(Host& host, int told) {
+  leaves = Leaves::nothing;
+  signals_held = false;
   ::setsid();  // what the program's terminal and group are told is not for it
-  sigset_t all;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  static_cast<void>(!::chdir("/"));
   ::prctl(PR_SET_NAME, "unet-sockets");
   host.process_ = ::getpid();
   host.sockets().network().endpoint().connection().pass_to(host.process_);
+  real().write(told, "", 1);
+  real().close(told);
   host.keeps_until_ = host.now() + Host::kOthersWithin;
   host.wanting_ = 0;
   host.asleep_.clear();
   host.watcher_ = nullptr;
   host.relays().keep(host.by_socket_);
-  in_parent();
-  close_all(host);
+  go_on_as_parent(host);
+  forget_program(host);
   host.help();
   host.finish();
   real()._exit(EXIT_SUCCESS);
   __builtin_unreachable();
 }
 
-// As at the end of a process: what the program had, and its kernel's descriptors.
-void Forks::close_all(Host& host) {
-  const std::vector<int> own = host.own_descriptors();
+// All that no other process has ends.
+void Forks::forget_program(Host& host) {
   const Host::Guard guard;
   for (int fd = 0; fd < host.table_.end(); ++fd) {
     if (auto* const set = host.table_.as<EpollSet>(fd, Entry::Kind::epoll)) {
@@ -378,11 +429,10 @@ void Forks::close_all(Host& host) {
     }
     if (Entry* const entry = host.table_.take(fd)) host.let_go(*entry);
   }
-  for (int fd = 0; fd < kFirstDescriptor; ++fd) {
-    if (!std::binary_search(own.begin(), own.end(), fd)) real().close(fd);
+  for (size_t i = 0; i < host.by_socket_.size(); ++i) {  // what only calls of the program's threads still had
+    File* const file = host.by_socket_[i];
+    if (file != nullptr && file->fds.empty() && file->holds == 0) host.let_go(*file);
   }
-  // So that nothing of ours comes to lie there.
-  for (int fd = 0; fd <= STDERR_FILENO; ++fd) static_cast<void>(!::open("/dev/null", O_RDWR));
 }
 
 void Forks::forget_exec() noexcept {

@@ -14,19 +14,11 @@
 #include "ipstack/preload/file.h"
 #include "ipstack/preload/relays.h"
 
-// glibc's lock of the list of its streams. fork() takes it, and fflush(NULL) has it while it writes to a socket's stream, for which it
-// wants the host's: so fork() is to take both in this order.
-extern "C" {
-void _IO_list_lock() noexcept;
-void _IO_list_unlock() noexcept;
-void _IO_list_resetlock() noexcept;
-}
-
 namespace unet::preload {
 
 class Forks {
  public:
-  // Handlers of pthread_atfork().
+  // Handlers of fork().
   static void before() noexcept;
   static void in_parent() noexcept;
   static void in_child() noexcept;
@@ -37,8 +29,8 @@ class Forks {
   // descriptor would be.
   static void prepare_user_change();
 
-  // Before this process becomes another program, or ends: leaves a keeper if one is needed. False: there is none. Without the lock. Not
-  // where the network interface is inside this process, and ends with it.
+  // Before this process becomes another program, or ends: leaves a keeper if one is needed. False: there is none. Without the lock, which
+  // who ends has then. Not where the network interface is inside this process, and ends with it.
   static bool leave_keeper(bool goes_on);
   // Before this process becomes another program: what it leaves open is described in a variable of its environment, kVariable=..., which
   // this returns; connections become socket pairs. Empty: there is nothing. `stays`: another process does, and this one goes on.
@@ -50,9 +42,14 @@ class Forks {
   static constexpr const char* kVariable = "UNET_SOCKETS_LEFT";
 
  private:
-  static bool must_keep(bool goes_on);
-  [[noreturn]] static void keep();
-  static void close_all(Host& host);
+  static void begin(Host& host);
+  static void forget_relays(Host& host);
+  static void go_on_as_parent(Host& host);
+  static void go_on_as_child(Host& host);
+  static bool needs_keeper(Host& host, bool goes_on);
+  static void close_program(Host& host, int told);
+  static void forget_program(Host& host);
+  [[noreturn]] static void keep(Host& host, int told);
   static void leave_stack(Host& host, const std::shared_ptr<UpLink>& parent);
   static void leave_helper(Host& host) noexcept;
   static bool join(File& file);

@@ -316,9 +316,13 @@ bool Host::protects(int fd) const noexcept {
 }
 
 std::vector<int> Host::own_descriptors() {
-  std::vector<int> all;
-  if (inside() || !is_own_process()) return all;
+  if (inside() || !is_own_process()) return {};
   const Guard guard;
+  return descriptors();
+}
+
+std::vector<int> Host::descriptors() const {
+  std::vector<int> all;
   for (const auto& each : protected_) {
     if (each.load(std::memory_order_relaxed) >= 0) all.push_back(each.load(std::memory_order_relaxed));
   }
@@ -455,6 +459,7 @@ void Host::await_others(bool (Relays::*what)() const noexcept) noexcept {
   constexpr timespec kBetween{.tv_sec = 0, .tv_nsec = 1'000'000};
   const Nanoseconds until = now() + kOthersWithin;
   while (sockets_ != nullptr && relays_ != nullptr && now() < until) {
+    turn();
     hear();
     if (!(*relays_.*what)()) return;
     release();
@@ -490,10 +495,11 @@ void Host::finish() noexcept {
   give_back_datagrams();
   leave_listeners();
   await_others(&Relays::is_leaving);
+  const bool keeper = keeps_until_ != 0;
   unlock();
-  const bool left = keeps_until_ == 0 && Forks::leave_keeper(false);
-  lock();
-  if (!left) await_others(&Relays::is_awaited);
+  const bool left = !keeper && Forks::leave_keeper(false);
+  if (!left) lock();
+  if (!left && !keeper) await_others(&Relays::is_awaited);
   ending_ = true;
   if (signals_held) let_signals_in();
   for (const auto& each : ancestors_.all()) each->renew(-1);  // what nobody has accepted is another's

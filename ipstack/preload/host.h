@@ -221,6 +221,7 @@ class Host {
   // Descriptors of this library's, in their order: what a program put there instead would be read, written to and closed for it, so it is
   // not to close or to replace them. Of those below kFirstDescriptor only what it cannot do without is known.
   std::vector<int> own_descriptors();
+  std::vector<int> descriptors() const;  // the same, under the lock
   bool is_own(int fd);
   // There are others now.
   void protect() noexcept;

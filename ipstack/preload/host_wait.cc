@@ -413,6 +413,7 @@ void Host::help() {
         time = begin_rest();
       }
     }
+    if (relays_ != nullptr && relays_->has_hung()) time = std::min(time, Relays::kLooksAgain);
     release();
     const bool kicked = poll_for(fds, time, nullptr) > 0 && fds[0].revents != 0;
     regain();

@@ -57,7 +57,10 @@ ssize_t receive_by_link(int link, void* data, size_t size, int& descriptor) noex
   Packet packet(data, size);
   packet.give_control();
   descriptor = -1;
-  const ssize_t got = real().recvmsg(link, &packet.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  ssize_t got;
+  // Who has ended with something unread is told of first, and once: what it had said before is there all the same.
+  do got = real().recvmsg(link, &packet.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  while (got < 0 && errno == ECONNRESET);
   if (got < 0) return -errno;
   const cmsghdr* const rights = CMSG_FIRSTHDR(&packet.message);
   if (rights != nullptr && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS) {

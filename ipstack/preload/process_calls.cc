@@ -14,6 +14,16 @@
 
 using namespace unet::preload;
 
+// glibc's lock of the list of its streams. fork() takes it, and fflush(NULL) has it while it writes to a socket's stream, for which it
+// wants the host's: so fork() is to take both in this order.
+extern "C" {
+void _IO_list_lock() noexcept;
+void _IO_list_unlock() noexcept;
+void _IO_list_resetlock() noexcept;
+// pthread_atfork(), of a library that is never unloaded: null instead of its handle. Else its handlers would be forgotten before its end.
+int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(), void* library) noexcept;
+}
+
 namespace {
 
 // Before everything that the program's own constructors do: and so, at the end, behind its destructors.
@@ -21,13 +31,13 @@ namespace {
   static_cast<void>(real());
   static_cast<void>(Host::get());
   Forks::read_left();
-  ::pthread_atfork(&Forks::before, &Forks::in_parent, &Forks::in_child);
+  ::__register_atfork(&Forks::before, &Forks::in_parent, &Forks::in_child, nullptr);
   // What is registered last is called first before a fork(), and last behind it.
-  ::pthread_atfork(&_IO_list_lock, &_IO_list_unlock, &_IO_list_resetlock);
+  ::__register_atfork(&_IO_list_lock, &_IO_list_unlock, &_IO_list_resetlock, nullptr);
 }
 
 [[gnu::destructor(101)]] void end() {
-  if (!Host::inside()) Host::get().finish();
+  if (!Host::inside() && Host::get().is_own_process()) Host::get().finish();
 }
 
 }  // namespace

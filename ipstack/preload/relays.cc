@@ -15,6 +15,8 @@ namespace {
 
 constexpr size_t kPiece = 64 * 1024;
 constexpr int kPieces = 16;  // of one connection, before another's turn
+// What a process has left behind waits so long for a peer that takes none of it: no longer than the kernel has patience with such.
+constexpr Nanoseconds kHangsFor = 60 * kSecond;
 
 std::byte* piece() noexcept {
   static std::byte memory[kPiece];  // of who has the host's lock
@@ -49,7 +51,9 @@ void Relays::append(std::vector<pollfd>& to) const {
   for (const Link& each : links_) to.push_back({.fd = each.fd, .events = POLLIN, .revents = 0});
   for (const Relay& each : relays_) {
     const int in = each.listener != nullptr || each.ended_in || (Host::get().events(*each.file) & EPOLLOUT) == 0 ? 0 : POLLIN;
-    to.push_back({.fd = each.fd, .events = static_cast<short>(in | (each.wants_out ? POLLOUT : 0)), .revents = 0});
+    // poll() would tell of the end again and again: its socket's room wakes.
+    const int fd = each.hung_since != 0 ? -1 : each.fd;
+    to.push_back({.fd = fd, .events = static_cast<short>(in | (each.wants_out ? POLLOUT : 0)), .revents = 0});
   }
 }
 
@@ -105,10 +109,17 @@ bool Relays::carry(Relay& relay, bool hung_up) {
     take_back(relay);
     return false;
   }
+  hung_up = hung_up || relay.hung_since != 0;
   const bool out = carry_out(relay), in = carry_in(relay);
   if (!out || !in) return false;
   if (hung_up && relay.ended_in) return false;
-  return !(relay.ended_in && relay.ended_out);
+  if (relay.ended_in && relay.ended_out) return false;
+  if (hung_up && relay.hung_since == 0) relay.hung_since = Host::get().now();
+  return relay.hung_since == 0 || Host::get().now() - relay.hung_since < kHangsFor;
+}
+
+bool Relays::has_hung() const noexcept {
+  return std::any_of(relays_.begin(), relays_.end(), [](const Relay& each) { return each.hung_since != 0; });
 }
 
 // From the connection into the pair. False: the other process is gone.
@@ -128,7 +139,8 @@ bool Relays::carry_out(Relay& relay) {
     const ssize_t went = real().send(relay.fd, piece(), static_cast<size_t>(there), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (went < 0) {
       relay.wants_out = errno == EAGAIN;
-      return errno == EAGAIN;
+      relay.ended_out = !relay.wants_out;  // nobody reads it; but what was written there before is carried
+      return true;
     }
     sockets.recv(relay.file->socket, piece(), static_cast<size_t>(went), MSG_DONTWAIT);
   }
@@ -140,7 +152,9 @@ bool Relays::carry_in(Relay& relay) {
   sockets::Sockets& sockets = Host::get().sockets();
   for (int i = 0; i < kPieces && !relay.ended_in; ++i) {
     if ((Host::get().events(*relay.file) & (EPOLLOUT | EPOLLERR | EPOLLHUP)) == 0) return true;
-    const ssize_t there = real().recv(relay.fd, piece(), kPiece, MSG_PEEK | MSG_DONTWAIT);
+    ssize_t there;
+    do there = real().recv(relay.fd, piece(), kPiece, MSG_PEEK | MSG_DONTWAIT);
+    while (there < 0 && errno == ECONNRESET);  // it was closed with something unread, and says so once
     if (there < 0) return errno == EAGAIN;
     if (there == 0) {
       // Closed there, which is no end for this process if it still has it; but the link is to be read first.
@@ -150,6 +164,7 @@ bool Relays::carry_in(Relay& relay) {
       return true;
     }
     relay.used = true;
+    if (relay.hung_since != 0) relay.hung_since = Host::get().now();
     const int64_t went = result_of(sockets.send(relay.file->socket, piece(), static_cast<size_t>(there), MSG_DONTWAIT | MSG_NOSIGNAL));
     if (went < 0) return went == -EAGAIN;
     real().recv(relay.fd, piece(), static_cast<size_t>(went), MSG_DONTWAIT);
@@ -199,6 +214,15 @@ void Relays::keep(std::span<File* const> files) const noexcept {
 }
 
 void Relays::forget() noexcept {
+  const auto release = [&](File& file) {
+    --file.holds;
+    std::erase(file.sleepers, &sleeper_);
+  };
+  for (const Link& link : links_) {
+    for (const Held& each : link.held) release(*each.file);
+  }
+  for (const Relay& each : relays_) release(*each.file);
+  for (const Leaving& each : leaving_) release(*each.file);
   for (const Link& each : links_) real().close(each.fd);
   for (const Relay& each : relays_) real().close(each.fd);
   for (const Passed& each : passed_) real().close(each.waiting.fd);

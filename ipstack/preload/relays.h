@@ -46,6 +46,9 @@ class Relays {
   void append(std::vector<pollfd>& to) const;
   // What poll() has said of them; whatever can be carried, and handed over. True: this is to be called again soon, whatever happens.
   bool serve(std::span<const pollfd> ready);
+  // It is also to be called within kLooksAgain.
+  bool has_hung() const noexcept;
+  static constexpr Nanoseconds kLooksAgain = kSecond;
   // Another process has it, too.
   bool is_held(const File& file) const noexcept;
   // When this process ends:
@@ -102,6 +105,7 @@ class Relays {
     bool used = true;
     bool told_end = false;                     // by shutdown(), which ends it for all that have it
     bool seems_closed = false;                 // unless a link tells otherwise
+    Nanoseconds hung_since = 0;                // nobody has the pair's other end, and what it left does not go: since then
     uint64_t link = 0;                         // of who has asked for it, or was handed it; 0: it was passed
     bool handed = false;                       // a connection that came to a listener of ours
     File* listener = nullptr;                  // of one that was handed over and is not taken yet

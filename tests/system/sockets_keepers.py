@@ -9,8 +9,9 @@ import os
 import signal
 import socket
 import sys
+import time
 
-from daemon import beside, directory, require, wait_until
+from daemon import WAIT, beside, directory, require, wait_until
 from ip_spaces import OURS
 from program_scenes import begin, begun, network_interface
 
@@ -43,7 +44,24 @@ def client(address):
     os.execvp("cat", ["cat"])
 
 
-PEERS = {each.__name__: each for each in (server, client)}
+def stalls(address):
+    """Takes nothing of what its client sends."""
+    with socket.create_server((address, PORT)) as listener:
+        say("ready")
+        stream, _ = listener.accept()
+        say("accepted")
+        signal.pause()
+        stream.close()
+
+
+def pours(address):
+    """Becomes a program that writes until it ends, soon, and leaves what its server has not taken."""
+    with socket.create_connection((address, PORT)) as stream:
+        os.dup2(stream.fileno(), 1)
+    os.execvp("timeout", ["timeout", "0.5", "cat", "/dev/zero"])
+
+
+PEERS = {each.__name__: each for each in (server, client, stalls, pours)}
 
 
 def keepers(d):
@@ -84,6 +102,28 @@ def test_it_goes_with_the_network_interface():
         daemon.process.kill()
         require(called.lines.next() == "reset", "the server is not told")
         require(cat.wait() == 0, "the program is not told")
+        wait_until(lambda: not list(keepers(d)), "a keeper is left")
+
+
+def processor_time(pid):
+    """In clock ticks."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        return sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13]))
+
+
+@beside
+def test_it_sleeps_while_a_peer_takes_nothing():
+    with directory() as d, network_interface(UNETD, d), begun(UNET_SOCKETS, d, "stalls", OURS[4]) as called:
+        require(called.lines.next() == "ready", "the server")
+        with begun(UNET_SOCKETS, d, "pours", OURS[4]) as poured:
+            require(called.lines.next() == "accepted", "the client")
+            poured.wait(WAIT)
+        (keeper,) = keepers(d)
+        before = processor_time(keeper)
+        time.sleep(1)
+        spent = (processor_time(keeper) - before) / os.sysconf("SC_CLK_TCK")
+        require(spent < 0.2, f"it spins: {spent} s of a second")
+        called.kill()
         wait_until(lambda: not list(keepers(d)), "a keeper is left")
 
 

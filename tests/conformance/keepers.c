@@ -1,0 +1,201 @@
+// keepers.c - cases of processes that become other programs, or end, while connections of theirs are somebody's.
+#include <sys/file.h>
+
+#include "tests/conformance/conformance.h"
+
+// It ends when the connection does.
+static void say_cat(int s, pid_t pid) {
+  char bytes[20];
+  CALL(send(s, "through cat", 11, 0));
+  say_bytes("echo", bytes, CALL(recv(s, bytes, 11, MSG_WAITALL)));
+  CALL(shutdown(s, SHUT_WR));
+  CALL(recv(s, bytes, sizeof bytes, 0));
+  say_ended("cat", pid);
+}
+
+static void becomes_cat(int s) {
+  dup2(s, STDIN_FILENO);
+  dup2(s, STDOUT_FILENO);
+  close(s);
+  execl("/bin/cat", "cat", (char*)NULL);
+  _exit(1);
+}
+
+static void calls_and_becomes_cat(int listener) {
+  const int s = connected(listener);
+  close(listener);
+  becomes_cat(s);
+}
+
+CASE(exec_own_connection, "a process keeps a connection that it has made itself when it becomes another program") {
+  const int listener = listening();
+  const pid_t pid = child(calls_and_becomes_cat, listener);
+  say_cat(accepted(listener), pid);
+}
+
+static void serves_and_becomes_cat(int fd) {
+  union Address to;
+  const int listener = listening();
+  const socklen_t length = address_of(listener, &to);
+  if (write(fd, &to, length) != (ssize_t)length) _exit(1);
+  const int s = accept(listener, NULL, NULL);
+  close(listener);
+  becomes_cat(s);
+}
+
+CASE(exec_accepted, "a server becomes another program for the connection that it has accepted itself") {
+  union Address to;
+  int pipes[2];
+  MUST(pipe(pipes));
+  const pid_t pid = child(serves_and_becomes_cat, pipes[1]);
+  const int s = (int)MUST(socket(family, SOCK_STREAM, 0));
+  const socklen_t length = (socklen_t)MUST(read(pipes[0], &to, sizeof to));
+  CALL(connect(s, &to.any, length));
+  say_cat(s, pid);
+}
+
+static void fails_to_become(int listener) {
+  const int s = connected(listener);
+  execl("/nowhere", "nowhere", (char*)NULL);
+  const int failed = errno == ENOENT;
+  echoes(s);
+  _exit(failed ? 7 : 1);
+}
+
+CASE(exec_fails, "who fails to become another program has its connections still") {
+  char bytes[20];
+  const int listener = listening();
+  const pid_t pid = child(fails_to_become, listener);
+  const int s = accepted(listener);
+  CALL(send(s, "abc", 3, 0));
+  say_bytes("echo", bytes, CALL(recv(s, bytes, 3, MSG_WAITALL)));
+  CALL(shutdown(s, SHUT_WR));
+  CALL(recv(s, bytes, sizeof bytes, 0));
+  say_ended("child", pid);
+}
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static void locks(void) { pthread_mutex_lock(&mutex); }
+static void unlocks(void) { pthread_mutex_unlock(&mutex); }
+
+static void* sends_with_the_mutex(void* unused) {
+  const int s = bound(SOCK_DGRAM);
+  union Address own;
+  const socklen_t length = address_of(s, &own);
+  for (char byte;;) {
+    locks();
+    sendto(s, "x", 1, MSG_DONTWAIT, &own.any, length);
+    unlocks();
+    recv(s, &byte, 1, MSG_DONTWAIT);
+  }
+  return unused;
+}
+
+static void becomes_cat_beside_a_thread(int listener) {
+  pthread_t thread;
+  pthread_atfork(locks, unlocks, unlocks);
+  pthread_create(&thread, NULL, sends_with_the_mutex, NULL);
+  pause_ms(20);
+  calls_and_becomes_cat(listener);
+}
+
+CASE(exec_handlers, "a program has handlers of fork(), and a thread that sends with the mutex that they lock") {
+  const int listener = listening();
+  const pid_t pid = child(becomes_cat_beside_a_thread, listener);
+  say_cat(accepted(listener), pid);
+}
+
+static void leaves_it_to_its_child(int listener) {
+  const int s = connected(listener);
+  const pid_t pid = child(becomes_cat, s);
+  close(s);
+  pause_ms(100);  // for its child to become cat
+  if (pid > 0) execl("/bin/sleep", "sleep", "0.2", (char*)NULL);
+  _exit(1);
+}
+
+CASE(exec_of_parent, "a child goes on with a connection of its parent, which becomes another program and ends") {
+  char bytes[20];
+  const int listener = listening();
+  const pid_t pid = child(leaves_it_to_its_child, listener);
+  const int s = accepted(listener);
+  say_ended("parent", pid);
+  CALL(send(s, "through cat", 11, 0));
+  say_bytes("echo", bytes, CALL(recv(s, bytes, 11, MSG_WAITALL)));
+  CALL(shutdown(s, SHUT_WR));
+  CALL(recv(s, bytes, sizeof bytes, 0));
+}
+
+static void goes_to_background(int listener) {
+  const int s = connected(listener);
+  if (fork() != 0) _exit(0);
+  pause_ms(100);  // its parent has ended
+  echoes(s);
+}
+
+// The echo of what is sent, and its end.
+static void say_echoes(int s, int rounds) {
+  char bytes[20];
+  for (int i = 0; i < rounds; ++i) {
+    CALL(send(s, "abc", 3, 0));
+    say_bytes("echo", bytes, CALL(recv(s, bytes, 3, MSG_WAITALL)));
+  }
+  CALL(shutdown(s, SHUT_WR));
+  CALL(recv(s, bytes, sizeof bytes, 0));
+}
+
+CASE(fork_to_background, "a client goes to the background once it is connected, as ssh -f does") {
+  const int listener = listening();
+  const pid_t pid = child(goes_to_background, listener);
+  const int s = accepted(listener);
+  say_ended("parent", pid);
+  say_echoes(s, 2);
+}
+
+static void leaves_it(int listener) {
+  const int s = connected(listener);
+  child(echoes, s);
+  pause_ms(100);  // until its child has begun
+}
+
+CASE(fork_parent_ends, "a child goes on with a connection that it uses when its parent ends") {
+  char bytes[20];
+  const int listener = listening();
+  const pid_t pid = child(leaves_it, listener);
+  const int s = accepted(listener);
+  CALL(send(s, "abc", 3, 0));
+  say_bytes("echo", bytes, CALL(recv(s, bytes, 3, MSG_WAITALL)));
+  say_ended("parent", pid);
+  say_echoes(s, 2);
+}
+
+static char locked[] = "/tmp/unet-conformance-XXXXXX";
+
+// Its child goes on with the connection, not with the lock.
+static void locks_and_leaves(int listener) {
+  const int lock = (int)MUST(open(locked, O_RDONLY));
+  MUST(flock(lock, LOCK_EX));
+  const int s = connected(listener);
+  if (fork() != 0) _exit(0);
+  close(lock);
+  echoes(s);
+}
+
+CASE(fork_lock, "a lock is free when its process has ended, whoever has its connections") {
+  const int listener = listening(), lock = (int)MUST(mkstemp(locked));
+  int held = 0;
+  for (int i = 0; i < 10; ++i) {
+    const pid_t pid = child(locks_and_leaves, listener);
+    const int s = accepted(listener);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
+    pause_ms(5);  // for its child to close its own
+    held += flock(lock, LOCK_EX | LOCK_NB) != 0;
+    flock(lock, LOCK_UN);
+    close(s);
+  }
+  unlink(locked);
+  say("held: %d", held);
+}
+
+THEME(keepers, &exec_own_connection, &exec_accepted, &exec_fails, &exec_handlers, &exec_of_parent, &fork_to_background,
+      &fork_parent_ends, &fork_lock);
