@@ -369,7 +369,7 @@ class Uncancelled {
   int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
-// signals.cc: handlers that have come do not interrupt calls that wait without a limit (SA_RESTART).
+// signals.cc: handlers that have interrupted this thread's last sleep let a call that waits without a limit go on (SA_RESTART).
 bool signals_restart() noexcept;
 
 template <typename Attempt>

@@ -16,6 +16,7 @@
 #include "ipstack/preload/of_thread.h"
 #include "ipstack/preload/real.h"
 #include "ipstack/preload/relays.h"
+#include "ipstack/preload/signals.h"
 #include "unet/connection.h"
 
 namespace unet::preload {
@@ -190,6 +191,7 @@ class Host::Asleep {
     was_asleep_ = std::exchange(who.asleep, true);
     outermost_ = SleepOfThread::own.at == nullptr;
     if (outermost_) SleepOfThread::own = {__builtin_frame_address(0), &who};
+    handler_ends_call = false;
     interrupted_ = host.release();
   }
   ~Asleep() {

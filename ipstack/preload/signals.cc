@@ -1,6 +1,6 @@
 // signals.cc - the program's handlers of signals: whether they want waiting calls to go on (SA_RESTART), and when they may run.
 //
-// The kernel does not say which handler has interrupted a thread. So one that wants calls to end decides for all.
+// The kernel does not say which handler has interrupted a call. But each is called by act(), on the thread that it interrupts.
 #include "ipstack/preload/signals.h"
 
 #include <fcntl.h>
@@ -28,12 +28,10 @@ using Handler = void (*)(int, siginfo_t*, void*);
 struct Wanted {
   std::atomic<Handler> handler{nullptr};
   std::atomic<int> flags{0};
-  std::atomic<bool> ends_calls{false};
   std::atomic<bool> interrupts{false};  // siginterrupt()
 };
 
 std::array<Wanted, 65> wanted{};
-std::atomic<int> ending{0};
 constinit thread_local sigset_t mask_before{};  // of this thread, before its signals were held back
 
 Wanted* wanted_of(int number) noexcept {
@@ -44,9 +42,7 @@ bool is_handler(const struct sigaction& action) noexcept {
   return (action.sa_flags & SA_SIGINFO) != 0 || (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
 }
 
-void note(Wanted& one, bool ends) noexcept {
-  if (one.ends_calls.exchange(ends, std::memory_order_relaxed) != ends) ending.fetch_add(ends ? 1 : -1, std::memory_order_relaxed);
-}
+void act(int number, siginfo_t* info, void* context);
 
 // What a thread does to itself cannot wait.
 constexpr int kAtOnce[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
@@ -72,16 +68,26 @@ bool hold(siginfo_t& info, ucontext_t& interrupted) noexcept {
   return true;
 }
 
+// Of signals that come at once the kernel asks the first whether the call goes on; it lets the second interrupt that one's handler, which
+// is act(), before its first instruction.
+bool comes_second(const ucontext_t& interrupted) noexcept {
+  return interrupted.uc_mcontext.gregs[REG_RIP] == reinterpret_cast<greg_t>(&act);
+}
+
 void act(int number, siginfo_t* info, void* context) {
+  ucontext_t& interrupted = *static_cast<ucontext_t*>(context);
   const bool at_once = std::find(std::begin(kAtOnce), std::end(kAtOnce), number) != std::end(kAtOnce);
-  if (!at_once && Host::holds_signals() && hold(*info, *static_cast<ucontext_t*>(context))) return;
+  if (!at_once && Host::holds_signals() && hold(*info, interrupted)) return;
   Wanted& one = *wanted_of(number);
   const Handler handler = one.handler.load(std::memory_order_relaxed);
-  if ((one.flags.load(std::memory_order_relaxed) & static_cast<int>(SA_RESETHAND)) != 0) {
+  const int flags = one.flags.load(std::memory_order_relaxed);
+  if ((flags & static_cast<int>(SA_RESETHAND)) != 0) {
     const struct sigaction otherwise{};
-    real().sigaction(number, &otherwise, nullptr);  // what it interrupts is not asked before it returns: it is noted still
+    real().sigaction(number, &otherwise, nullptr);
   }
+  const bool ends = handler_ends_call || ((flags & SA_RESTART) == 0 && !comes_second(interrupted));
   handler(number, info, context);
+  handler_ends_call = ends;  // whatever has interrupted the handler, and its calls
 }
 
 // What the kernel has instead of what the program asks for; SA_RESETHAND is for act(), as the signal may come twice.
@@ -115,7 +121,6 @@ int change(Wanted& one, int number, const struct sigaction& asked, struct sigact
     one.flags.store(flags, std::memory_order_relaxed);
     return -1;
   }
-  note(one, handled && (asked.sa_flags & SA_RESTART) == 0);
   return 0;
 }
 
@@ -176,6 +181,7 @@ void queue(const f_owner_ex& owner, int signal, int fd, const Cause& cause) noex
 }  // namespace
 
 constinit thread_local bool unet::preload::signals_held = false;
+constinit thread_local bool unet::preload::handler_ends_call = false;
 
 void unet::preload::let_signals_in() noexcept {
   const int error = errno;
@@ -218,7 +224,7 @@ void unet::preload::tell_owner_ready(int fd, int named, uint32_t events) noexcep
   errno = error;
 }
 
-bool unet::preload::signals_restart() noexcept { return ending.load(std::memory_order_relaxed) == 0; }
+bool unet::preload::signals_restart() noexcept { return !handler_ends_call; }
 
 UNET_PRELOAD int sigaction(int number, const struct sigaction* action, struct sigaction* before) noexcept {
   Wanted* const one = wanted_of(number);

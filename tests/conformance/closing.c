@@ -1,11 +1,8 @@
 // closing.c - cases of a descriptor that is closed, or made another's by dup2(), while a thread sleeps in a call on it: the call goes on
 // with what the number was when it began.
 #include <stdatomic.h>
-#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "tests/conformance/conformance.h"
 
@@ -48,39 +45,6 @@ static void* sends_much(void* fd) {
   static char bytes[32 << 20];
   const long sent = send(*(int*)fd, bytes, sizeof bytes, MSG_NOSIGNAL);
   return thread_result(sent > 0 ? 1 : sent);
-}
-
-static void* (*body_of_sleeper)(void*);
-static atomic_int sleeper;
-
-static void* sleeps(void* fd) {
-  atomic_store(&sleeper, (int)syscall(SYS_gettid));
-  return body_of_sleeper(fd);
-}
-
-static int is_asleep(int thread) {
-  char path[64], state = 0;
-  snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
-  FILE* const file = fopen(path, "r");
-  if (file == NULL) return 0;
-  if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1) state = 0;
-  fclose(file);
-  return state == 'S';
-}
-
-// The call has begun, and sleeps: it has not run for a tenth of a second since it was to begin.
-static pthread_t asleep(void* (*body)(void*), int* fd) {
-  body_of_sleeper = body;
-  atomic_store(&sleeper, 0);
-  const pthread_t thread = start(sleeps, fd);
-  int seen = 0;
-  for (int tries = 0; seen < 10 && tries < 500; ++tries) {
-    pause_ms(10);
-    const int id = atomic_load(&sleeper);
-    seen = id != 0 && is_asleep(id) ? seen + 1 : 0;
-  }
-  if (seen < 10) say("it does not sleep");
-  return thread;
 }
 
 static int new_socket(void) { return (int)MUST(socket(family, SOCK_STREAM, 0)); }

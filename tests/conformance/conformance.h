@@ -122,6 +122,9 @@ long now_ms(void);                      // a clock that is never set
 // ---- others that run: threads and processes
 
 pthread_t start(void* (*body)(void*), void* argument);
+// The same; its call on `fd` has begun, and sleeps.
+pthread_t asleep(void* (*body)(void*), int* fd);
+void await_sleep(void);  // of the last of those: until it has not run for a tenth of a second
 long joined(pthread_t thread);
 void* thread_result(long value);  // of a thread: what its call returned, the number or minus errno
 void say_result(const char* what, long value);

@@ -1,5 +1,6 @@
 // others.c - what runs beside a case: threads, children, and signals that interrupt it.
 #include <stdatomic.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 
 #include "tests/conformance/conformance.h"
@@ -15,6 +16,42 @@ long joined(pthread_t thread) {
   void* result = NULL;
   pthread_join(thread, &result);
   return (long)result;
+}
+
+static void* (*body_of_sleeper)(void*);
+static atomic_int sleeper;
+
+static void* sleeps(void* fd) {
+  atomic_store(&sleeper, (int)syscall(SYS_gettid));
+  return body_of_sleeper(fd);
+}
+
+static int is_asleep(int thread) {
+  char path[64], state = 0;
+  snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+  FILE* const file = fopen(path, "r");
+  if (file == NULL) return 0;
+  if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1) state = 0;
+  fclose(file);
+  return state == 'S';
+}
+
+void await_sleep(void) {
+  int seen = 0;
+  for (int tries = 0; seen < 10 && tries < 500; ++tries) {
+    pause_ms(10);
+    const int id = atomic_load(&sleeper);
+    seen = id != 0 && is_asleep(id) ? seen + 1 : 0;
+  }
+  if (seen < 10) say("it does not sleep");
+}
+
+pthread_t asleep(void* (*body)(void*), int* fd) {
+  body_of_sleeper = body;
+  atomic_store(&sleeper, 0);
+  const pthread_t thread = start(sleeps, fd);
+  await_sleep();
+  return thread;
 }
 
 void* thread_result(long value) { return (void*)(value < 0 ? -(long)errno : value); }
