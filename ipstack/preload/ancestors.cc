@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
 #include "ipstack/preload/host.h"
@@ -34,8 +33,8 @@ bool UpLink::say(LinkMessage::Kind kind, int socket, int descriptor, bool may_wa
 std::shared_ptr<UpLink> Ancestors::add(int fd, bool to_parent) {
   std::erase_if(links_, [](const auto& each) { return each.expired(); });
   if (links_.size() >= (to_parent ? kMost : kMost - 1)) {
-    std::fprintf(stderr, "unet-sockets: sockets of more than %zu processes or passed listeners: some that were %s cannot be used\n",
-                 kMost - 1, to_parent ? "inherited" : "passed");
+    tell_user("unet-sockets: sockets of more than %zu processes or passed listeners: some that were %s cannot be used\n", kMost - 1,
+              to_parent ? "inherited" : "passed");
     real().close(fd);
     return nullptr;
   }

@@ -1,15 +1,25 @@
 // file.cc - the table of descriptors.
 #include "ipstack/preload/file.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
+#include "ipstack/preload/streams.h"
+
 namespace unet::preload {
+namespace {
+
+bool is_standard(int fd) noexcept { return fd <= STDERR_FILENO; }
+
+}  // namespace
 
 void Table::put(int fd, Entry& entry) {
   if (fd < 0 || fd >= kMax) return;
   entry.fds.push_back(fd);
   end_ = std::max(end_, fd + 1);
   entries_[fd].store(&entry, std::memory_order_release);
+  if (is_standard(fd)) [[unlikely]] standard_changed = true;
 }
 
 Entry* Table::take(int fd) noexcept {
@@ -17,6 +27,7 @@ Entry* Table::take(int fd) noexcept {
   if (entry == nullptr) return nullptr;
   entries_[fd].store(nullptr, std::memory_order_release);
   std::erase(entry->fds, fd);
+  if (is_standard(fd)) [[unlikely]] standard_changed = true;
   return entry->fds.empty() ? entry : nullptr;
 }
 

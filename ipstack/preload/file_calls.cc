@@ -1,4 +1,4 @@
-// file_calls.cc - sendfile(), splice() and stdio on our sockets.
+// file_calls.cc - sendfile(), splice() and dprintf() on our sockets.
 #include <stdarg.h>
 #include <sys/stat.h>
 
@@ -121,17 +121,6 @@ int64_t splice_in(int in, File& file, size_t length, bool waits) {
   return host.sockets().stack().commit(file.socket, static_cast<uint32_t>(got));
 }
 
-int fd_of(void* cookie) noexcept { return static_cast<int>(reinterpret_cast<intptr_t>(cookie)); }
-ssize_t read_cookie(void* cookie, char* data, size_t length) { return read(fd_of(cookie), data, length); }
-ssize_t write_cookie(void* cookie, const char* data, size_t length) {
-  return std::max<ssize_t>(write(fd_of(cookie), data, length), 0);
-}
-int seek_cookie(void*, off64_t*, int) {
-  errno = ESPIPE;
-  return -1;
-}
-int close_cookie(void* cookie) { return close(fd_of(cookie)); }
-
 }  // namespace
 
 UNET_PRELOAD ssize_t sendfile(int out, int in, off_t* offset, size_t count) noexcept {
@@ -191,13 +180,4 @@ UNET_PRELOAD int __dprintf_chk(int fd, int, const char* format, ...) {
   const int result = vdprintf(fd, format, arguments);
   va_end(arguments);
   return result;
-}
-
-// The C library's streams read and write without asking anybody: those of sockets do it by our functions, whoever they become.
-UNET_PRELOAD FILE* fdopen(int fd, const char* mode) noexcept {
-  if (file_of(fd) == nullptr) return real().fdopen(fd, mode);
-  const cookie_io_functions_t functions{.read = &read_cookie, .write = &write_cookie, .seek = &seek_cookie, .close = &close_cookie};
-  FILE* const stream = ::fopencookie(reinterpret_cast<void*>(static_cast<intptr_t>(fd)), mode, functions);
-  if (stream != nullptr) stream->_fileno = fd;  // for fileno(); glibc asks our functions all the same
-  return stream;
 }

@@ -194,7 +194,7 @@ bool Host::open() {
     return true;
   }
   static bool told = false;
-  if (!std::exchange(told, true) || logs_) std::fprintf(stderr, "unet-sockets: %s\n", opened.error().text.c_str());
+  if (!std::exchange(told, true) || logs_) tell_user("unet-sockets: %s\n", opened.error().text.c_str());
   errno = errno_of(opened.error());
   return false;
 }

@@ -32,6 +32,7 @@
 #include "ipstack/preload/epoll_set.h"
 #include "ipstack/preload/file.h"
 #include "ipstack/preload/rules.h"
+#include "ipstack/preload/streams.h"
 #include "ipstack/sockets/calls.h"
 #include "unet/base/time.h"
 
@@ -96,7 +97,10 @@ class Host {
   class Guard {
    public:
     Guard() noexcept : host_(get()) { host_.lock(); }
-    ~Guard() { host_.unlock(); }
+    ~Guard() {
+      host_.unlock();
+      if (standard_changed) [[unlikely]] follow_standard();
+    }
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
 

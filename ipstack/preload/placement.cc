@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -145,8 +144,8 @@ int give_option(const File& file, const File::Option& option) {
   if (wrong == ENOPROTOOPT && does_without(option.level, option.name, option.value.data(), length)) return 0;
   const bool lasts = wrong == ENOPROTOOPT || wrong == ENOENT;  // there is no such option, no such congestion control
   if (host.logs() || (lasts && is_news(option))) {
-    std::fprintf(stderr, "unet-sockets: descriptor %d: option %d of level %d is the kernel's alone%s\n", file.fd(), option.name,
-                 option.level, lasts ? ", and so is a socket that needs it: --rule 'kernel ...' leaves it to the kernel" : "");
+    tell_user("unet-sockets: descriptor %d: option %d of level %d is the kernel's alone%s\n", file.fd(), option.name, option.level,
+              lasts ? ", and so is a socket that needs it: --rule 'kernel ...' leaves it to the kernel" : "");
   }
   return lasts ? -wrong : 0;
 }
@@ -236,7 +235,7 @@ void join_kernel(File& file) {
 
 void leave_to_kernel(File& file) {
   Host& host = Host::get();
-  if (host.logs()) std::fprintf(stderr, "unet-sockets: descriptor %d is the kernel's\n", file.fd());
+  if (host.logs()) tell_user("unet-sockets: descriptor %d is the kernel's\n", file.fd());
   if (file.is_ours()) {
     host.close_socket(file);
     const int flags = real().fcntl(file.fd(), F_GETFL);

@@ -31,6 +31,7 @@ namespace {
   static_cast<void>(real());
   static_cast<void>(Host::get());
   Forks::read_left();
+  if (standard_changed) follow_standard();
   ::__register_atfork(&Forks::before, &Forks::in_parent, &Forks::in_child, nullptr);
   // What is registered last is called first before a fork(), and last behind it.
   ::__register_atfork(&_IO_list_lock, &_IO_list_unlock, &_IO_list_resetlock, nullptr);

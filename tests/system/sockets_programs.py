@@ -386,6 +386,25 @@ def netcat_datagrams(role, v, address):
     compare(role, "back", answer)
 
 
+TALKS = """exec 3<>"/dev/tcp/$0/$1"
+echo some words >&3 && printf '%s %d\n' 'and more' 7 >&3
+read -r first <&3 && read -r second <&3
+echo "$first, $second"
+"""
+
+
+def bash(role):
+    """Its builtins write by a stream of the C library, with the socket at 1 meanwhile."""
+    for v, address in each_version(role):
+        where = f"{PORT},bind={bracketed(address)}"
+        with role.server.server("socat", "-d", "-d", f"TCP{v}-LISTEN:{where},reuseaddr,fork", "EXEC:cat", ready="listening on"):
+            said = role.client.text("bash", "-c", TALKS, address, PORT)
+            require(said == "some words, and more 7\n", f"what came back: {said}")
+        with role.server.server("socat", "-d", "-d", "-u", f"UDP{v}-RECV:{where}", "STDOUT", ready="starting data transfer") as server:
+            role.client.run("bash", "-c", 'echo some words >"/dev/udp/$0/$1"', address, PORT)
+            wait_until(lambda: "some words\n" in server.said(), "the datagram did not come")
+
+
 def marks(role):
     for _, address in each_version(role):
         with role.server.server(*python_peer("marks-server", address, PORT), ready="ready"):
@@ -406,6 +425,7 @@ PROGRAMS = {  # what is run, and the programs that it takes
     "http_server": (http_server, []),
     "socat": (socat, ["socat"]),
     "netcat": (netcat, ["nc"]),
+    "bash": (bash, ["bash", "socat"]),
     "marks": (marks, []),
 }
 

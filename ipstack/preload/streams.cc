@@ -1,0 +1,145 @@
+// streams.cc - fdopen(), and stdin, stdout and stderr on our sockets.
+#include "ipstack/preload/streams.h"
+
+#include <stdarg.h>
+#include <stdio_ext.h>
+
+#include <algorithm>
+#include <string>
+
+#include "ipstack/preload/calls.h"
+
+using namespace unet::preload;
+
+// glibc's, which stdin, stdout and stderr are at first.
+extern "C" {
+extern FILE _IO_2_1_stdin_, _IO_2_1_stdout_, _IO_2_1_stderr_;
+}
+
+namespace {
+
+// glibc's _flags of a stream that have no name in its headers any longer.
+constexpr int kUnbuffered = 0x2, kPushedBack = 0x100;
+
+int fd_of(void* cookie) noexcept { return static_cast<int>(reinterpret_cast<intptr_t>(cookie)); }
+
+// A call that has waited leaves errno changed; who reads to the end of a stream tells by it whether that is an error.
+ssize_t done(ssize_t result, int error) noexcept {
+  if (result >= 0) errno = error;
+  return result;
+}
+
+ssize_t read_cookie(void* cookie, char* data, size_t length) {
+  const int error = errno;
+  return done(read(fd_of(cookie), data, length), error);
+}
+ssize_t write_cookie(void* cookie, const char* data, size_t length) {
+  const int error = errno;
+  return std::max<ssize_t>(done(write(fd_of(cookie), data, length), error), 0);
+}
+int seek_cookie(void*, off64_t*, int) {
+  errno = ESPIPE;
+  return -1;
+}
+int close_cookie(void* cookie) { return close(fd_of(cookie)); }
+
+FILE* stream_of(int fd, const char* mode, cookie_close_function_t* closes) noexcept {
+  const cookie_io_functions_t functions{.read = &read_cookie, .write = &write_cookie, .seek = &seek_cookie, .close = closes};
+  FILE* const stream = ::fopencookie(reinterpret_cast<void*>(static_cast<intptr_t>(fd)), mode, functions);
+  if (stream != nullptr) stream->_fileno = fd;  // for fileno(); glibc asks our functions all the same
+  return stream;
+}
+
+// ---- the standard streams
+
+struct Standard {
+  FILE** const variable;
+  FILE* const original;              // the C library's, which is never freed
+  std::atomic<FILE*> ours{nullptr};  // made once, as programs keep what the variable was
+
+  FILE* current() const noexcept { return std::atomic_ref(*variable).load(std::memory_order_relaxed); }
+  void become(FILE* stream) const noexcept { std::atomic_ref(*variable).store(stream, std::memory_order_release); }
+};
+constinit Standard standard[] = {{&stdin, &_IO_2_1_stdin_}, {&stdout, &_IO_2_1_stdout_}, {&stderr, &_IO_2_1_stderr_}};
+
+// By fclose() of ours, which frees it.
+int close_standard(void* cookie) {
+  Standard& one = standard[fd_of(cookie)];
+  if (one.current() == one.ours.exchange(nullptr, std::memory_order_relaxed)) one.become(one.original);
+  return close_cookie(cookie);
+}
+
+int mode_of(FILE& stream) noexcept { return (stream._flags & kUnbuffered) != 0 ? _IONBF : ::__flbf(&stream) != 0 ? _IOLBF : _IOFBF; }
+
+// Each has its lock.
+void move_buffers(FILE& from, FILE& to) {
+  if (mode_of(from) != mode_of(to)) ::setvbuf(&to, nullptr, mode_of(from), 0);
+  const ptrdiff_t behind = (from._flags & kPushedBack) != 0 ? from._IO_save_end - from._IO_save_base : 0;
+  std::string unread(static_cast<size_t>(from._IO_read_end - from._IO_read_ptr + behind), '\0');
+  for (char& each : unread) each = static_cast<char>(::getc_unlocked(&from));
+  for (size_t i = unread.size(); i > 0; --i) ::ungetc(static_cast<unsigned char>(unread[i - 1]), &to);
+  if (const ptrdiff_t unwritten = from._IO_write_ptr - from._IO_write_base; unwritten > 0) {
+    ::fwrite_unlocked(from._IO_write_base, 1, static_cast<size_t>(unwritten), &to);
+  }
+  ::__fpurge(&from);
+  constexpr int kSeen = _IO_EOF_SEEN | _IO_ERR_SEEN;
+  to._flags = (to._flags & ~kSeen) | (from._flags & kSeen);
+}
+
+// A stream that a thread is in, perhaps until something comes, keeps what it has.
+void hand_over(FILE& from, FILE& to) {
+  if (::ftrylockfile(&from) != 0) return;
+  if (::ftrylockfile(&to) == 0) {
+    move_buffers(from, to);
+    ::funlockfile(&to);
+  }
+  ::funlockfile(&from);
+}
+
+bool is_at(int fd) {
+  const Host::Guard guard;
+  const File* const file = Host::get().table().file(fd);
+  return file != nullptr && !file->pair;  // a pair is the kernel's
+}
+
+void follow(int fd) {
+  Standard& one = standard[fd];
+  const bool wanted = is_at(fd);
+  FILE* const current = one.current();
+  // What a program has put there itself is its own affair; of wide characters ours know nothing.
+  if (wanted && current == one.original && ::fileno(current) == fd && ::fwide(current, 0) <= 0) {
+    if (one.ours == nullptr) one.ours = stream_of(fd, fd == STDIN_FILENO ? "r" : "w", &close_standard);
+    if (one.ours == nullptr) return;
+    one.become(one.ours);
+    hand_over(*one.original, *one.ours);
+  } else if (!wanted && current != nullptr && current == one.ours) {
+    one.become(one.original);
+    hand_over(*one.ours, *one.original);
+  }
+}
+
+}  // namespace
+
+constinit thread_local bool unet::preload::standard_changed = false;
+
+void unet::preload::follow_standard() noexcept {
+  standard_changed = false;
+  const int error = errno;
+  const Uncancelled uncancelled;
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) follow(fd);
+  errno = error;
+}
+
+void unet::preload::tell_user(const char* format, ...) noexcept {
+  const File* const file = Host::get().table().file(STDERR_FILENO);
+  if (file != nullptr && !file->pair) return;
+  va_list arguments;
+  va_start(arguments, format);
+  real().vdprintf(STDERR_FILENO, format, arguments);
+  va_end(arguments);
+}
+
+// Of a socket, whoever it becomes.
+UNET_PRELOAD FILE* fdopen(int fd, const char* mode) noexcept {
+  return file_of(fd) == nullptr ? real().fdopen(fd, mode) : stream_of(fd, mode, &close_cookie);
+}

@@ -1,0 +1,20 @@
+// streams.h - the C library's streams on our sockets: those of fdopen(), and stdin, stdout and stderr where a socket lies at their number.
+//
+// The C library reads and writes its streams by system calls of its own. So one that leads to a socket of ours is a stream of this
+// library's, which calls our read() and write().
+#pragma once
+
+#include <cstdio>
+
+namespace unet::preload {
+
+// This thread has put something at 0, 1 or 2, or taken it away (file.cc): it looks at the streams when it has given the lock away.
+extern constinit thread_local bool standard_changed;
+// Where a socket of ours lies at such a number by now, the variable is a stream of ours; else the C library's own again. What is in the
+// buffers of one is the other's then: dup2() does not flush.
+void follow_standard() noexcept;
+// What this library has to say, on standard error, unless that is a socket of ours. Who has the lock says nothing by `stderr`: another
+// thread may have that one's, and wait for ours.
+[[gnu::format(printf, 1, 2)]] void tell_user(const char* format, ...) noexcept;
+
+}  // namespace unet::preload
