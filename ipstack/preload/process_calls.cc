@@ -38,7 +38,9 @@ namespace {
 }
 
 [[gnu::destructor(101)]] void end() {
-  if (!Host::inside() && Host::get().is_own_process()) Host::get().finish();
+  if (Host::inside() || !Host::get().is_own_process()) return;
+  flush_streams();
+  Host::get().finish();
 }
 
 }  // namespace

@@ -11,9 +11,15 @@
 
 using namespace unet::preload;
 
-// glibc's, which stdin, stdout and stderr are at first.
+// glibc's: the three that stdin, stdout and stderr are at first, and how the list of all is walked.
 extern "C" {
 extern FILE _IO_2_1_stdin_, _IO_2_1_stdout_, _IO_2_1_stderr_;
+void _IO_list_lock() noexcept;
+void _IO_list_unlock() noexcept;
+FILE* _IO_iter_begin() noexcept;
+FILE* _IO_iter_end() noexcept;
+FILE* _IO_iter_next(FILE* at) noexcept;
+FILE* _IO_iter_file(FILE* at) noexcept;
 }
 
 namespace {
@@ -128,6 +134,18 @@ void unet::preload::follow_standard() noexcept {
   const Uncancelled uncancelled;
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) follow(fd);
   errno = error;
+}
+
+// As exit() does it: what another thread is in is left alone.
+void unet::preload::flush_streams() noexcept {
+  ::_IO_list_lock();
+  for (FILE* at = ::_IO_iter_begin(); at != ::_IO_iter_end(); at = ::_IO_iter_next(at)) {
+    FILE* const each = ::_IO_iter_file(at);
+    if (each->_IO_write_ptr <= each->_IO_write_base || ::ftrylockfile(each) != 0) continue;
+    ::fflush_unlocked(each);
+    ::funlockfile(each);
+  }
+  ::_IO_list_unlock();
 }
 
 void unet::preload::tell_user(const char* format, ...) noexcept {

@@ -13,6 +13,8 @@ extern constinit thread_local bool standard_changed;
 // Where a socket of ours lies at such a number by now, the variable is a stream of ours; else the C library's own again. What is in the
 // buffers of one is the other's then: dup2() does not flush.
 void follow_standard() noexcept;
+// exit() flushes streams when all is over, also our stack. To be called before that.
+void flush_streams() noexcept;
 // What this library has to say, on standard error, unless that is a socket of ours. Who has the lock says nothing by `stderr`: another
 // thread may have that one's, and wait for ours.
 [[gnu::format(printf, 1, 2)]] void tell_user(const char* format, ...) noexcept;

@@ -240,6 +240,35 @@ CASE(stdio_out_exec, "a program that is begun with a connected datagram socket a
   say_ended("child", pid);
 }
 
+// By a connection of its own.
+static void prints_and_exits(int listener) {
+  const int client = connected(listener);
+  dup2(client, 1);
+  close(client);
+  printf("at exit");
+  exit(3);
+}
+
+static void writes_and_exits(int listener) {
+  FILE* const stream = fdopen(connected(listener), "w");
+  fprintf(stream, "at exit");
+  exit(4);
+}
+
+static void say_last_words(void (*of)(int)) {
+  const int listener = listening();
+  const pid_t pid = child(of, listener);
+  const int server = accepted(listener);
+  await(server, POLLRDHUP);
+  say_received("received", server, 7);
+  say_ended("child", pid);
+}
+
+CASE(stdio_at_exit, "exit() flushes stdout to a socket at 1, and a stream of fdopen()") {
+  say_last_words(prints_and_exits);
+  say_last_words(writes_and_exits);
+}
+
 static void forks_and_prints(int listener) {
   const int client = connected(listener);
   dup2(client, 1);
@@ -308,4 +337,4 @@ CASE(stdio_out_of_threads, "two threads print to a socket at 1: no line is lost"
 
 THEME(stdio_standard, &stdio_out, &stdio_in, &stdio_error, &stdio_out_unflushed, &stdio_in_unread, &stdio_out_modes,
       &stdio_out_lines_wait, &stdio_out_large, &stdio_out_fails, &stdio_out_datagram, &stdio_closed_and_taken, &stdio_out_fclose,
-      &stdio_out_child, &stdio_out_exec, &stdio_out_forks, &stdio_in_of_thread, &stdio_out_of_threads);
+      &stdio_out_child, &stdio_out_exec, &stdio_at_exit, &stdio_out_forks, &stdio_in_of_thread, &stdio_out_of_threads);
