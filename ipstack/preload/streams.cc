@@ -1,4 +1,4 @@
-// streams.cc - fdopen(), and stdin, stdout and stderr on our sockets.
+// streams.cc - fdopen() and freopen(), and stdin, stdout and stderr on our sockets.
 #include "ipstack/preload/streams.h"
 
 #include <stdarg.h>
@@ -124,6 +124,21 @@ void follow(int fd) {
   }
 }
 
+// For freopen(), whose file takes the number by the C library's own dup3(): our socket leaves it before, to one of the kernel's.
+FILE* without_ours(FILE* stream) {
+  const int fd = ::fileno(stream), other = file_of(fd) != nullptr ? real().socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
+  if (other >= 0) {
+    ::fflush(stream);
+    dup2(other, fd);
+    real().close(other);
+  }
+  const auto* const one = std::find_if(std::begin(standard), std::end(standard), [=](const Standard& each) { return each.ours == stream; });
+  if (one != std::end(standard)) return one->original;
+  // freopen() would write to what fopencookie() has left there.
+  if (stream->_wide_data == reinterpret_cast<_IO_wide_data*>(-1)) stream->_wide_data = nullptr;
+  return stream;
+}
+
 }  // namespace
 
 constinit thread_local bool unet::preload::standard_changed = false;
@@ -161,3 +176,8 @@ void unet::preload::tell_user(const char* format, ...) noexcept {
 UNET_PRELOAD FILE* fdopen(int fd, const char* mode) noexcept {
   return file_of(fd) == nullptr ? real().fdopen(fd, mode) : stream_of(fd, mode, &close_cookie);
 }
+
+UNET_PRELOAD FILE* freopen(const char* path, const char* mode, FILE* stream) {
+  return real().freopen(path, mode, without_ours(stream));
+}
+UNET_PRELOAD FILE* freopen64(const char* path, const char* mode, FILE* stream) { return freopen(path, mode, stream); }

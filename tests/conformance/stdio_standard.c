@@ -213,6 +213,43 @@ CASE(stdio_out_fclose, "fclose(stdout) closes the socket at 1") {
   say_received("the end", ends[1], 0);
 }
 
+CASE(stdio_reopened, "freopen() of stdout with a socket at 1, and of a stream of fdopen(): the sockets are closed there") {
+  int others[2];
+  streams(ends);
+  streams(others);
+  const int out = (int)MUST(fcntl(1, F_DUPFD, 100));
+  FILE* const other = fdopen(others[0], "w");
+  MUST(dup2(ends[0], 1));
+  close(ends[0]);
+  printf("the last");
+  const int same = freopen("/dev/null", "w", stdout) == stdout, at = fileno(stdout);
+  printf("to nobody");
+  fflush(stdout);
+  write(1, "nor this", 8);
+  MUST(dup2(out, 1));
+  say("the same: %d, fileno: %d", same, at);
+  CALL(fprintf(other, "the last"));
+  say("the same: %d, fileno: %d", freopen("/dev/null", "w", other) == other, fileno(other) == others[0]);
+  CALL(fprintf(other, "to nobody"));
+  CALL(fclose(other));
+  for (int i = 0; i < 2; ++i) {
+    await(i == 0 ? ends[1] : others[1], POLLRDHUP);
+    say_received("received", i == 0 ? ends[1] : others[1], 8);
+    say_received("the end", i == 0 ? ends[1] : others[1], 0);
+  }
+}
+
+CASE(stdio_reopened_as_it_is, "freopen() of a socket's stream by no name fails, and closes it") {
+  streams(ends);
+  FILE* const stream = fdopen(ends[0], "w");
+  CALL(fprintf(stream, "the last"));
+  errno = 0;
+  say("freopen: %d, %s", freopen(NULL, "a", stream) != NULL, error_name(errno));
+  CALL(fcntl(ends[0], F_GETFD));
+  await(ends[1], POLLRDHUP);
+  say_received("received", ends[1], 8);
+}
+
 // ---- processes
 
 static void prints(int fd) {
@@ -337,4 +374,5 @@ CASE(stdio_out_of_threads, "two threads print to a socket at 1: no line is lost"
 
 THEME(stdio_standard, &stdio_out, &stdio_in, &stdio_error, &stdio_out_unflushed, &stdio_in_unread, &stdio_out_modes,
       &stdio_out_lines_wait, &stdio_out_large, &stdio_out_fails, &stdio_out_datagram, &stdio_closed_and_taken, &stdio_out_fclose,
-      &stdio_out_child, &stdio_out_exec, &stdio_at_exit, &stdio_out_forks, &stdio_in_of_thread, &stdio_out_of_threads);
+      &stdio_reopened, &stdio_reopened_as_it_is, &stdio_out_child, &stdio_out_exec, &stdio_at_exit, &stdio_out_forks,
+      &stdio_in_of_thread, &stdio_out_of_threads);
