@@ -59,6 +59,12 @@ bool is_known(int fd) noexcept {
   return !Host::inside() && Host::get().table().find(fd) != nullptr && Host::get().is_own_process();
 }
 
+// By unet/, which gives its descriptors such numbers (Descriptor::renumber()) and takes them back by close().
+int own_number(int own) noexcept {
+  note_own(own, true);
+  return own;
+}
+
 // SIOCGSTAMP and SIOCGSTAMPNS, each with an old number and a new one. Nothing: it is something else, or the kernel knows.
 std::optional<int> tell_when(const File& file, unsigned long request, void* argument) {
   const bool exact = request == SIOCGSTAMPNS_OLD || request == SIOCGSTAMPNS_NEW;
@@ -134,7 +140,8 @@ int doubled_at(int fd, int to, Call call) {
 UNET_PRELOAD int close(int fd) {
   const AtKernel noted;
   if (is_known(fd)) return close_known(fd);
-  if (!Host::inside() && Host::get().is_own(fd)) return static_cast<int>(answer(-EBADF));
+  if (Host::inside()) note_own(fd, false);
+  else if (Host::get().is_own(fd)) return static_cast<int>(answer(-EBADF));
   return real().close(fd);
 }
 
@@ -181,6 +188,7 @@ UNET_PRELOAD int fcntl(int fd, int command, ...) {
   va_start(all, command);
   void* const argument = va_arg(all, void*);
   va_end(all);
+  if (Host::inside() && command == F_DUPFD_CLOEXEC) return own_number(real().fcntl(fd, command, argument));
   if (!is_known(fd)) return real().fcntl(fd, command, argument);
   if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) prepare_doubling(fd);
   if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) return doubled(fd, real().fcntl(fd, command, argument));

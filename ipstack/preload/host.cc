@@ -326,7 +326,7 @@ std::vector<int> Host::descriptors() const {
   for (const auto& each : protected_) {
     if (each.load(std::memory_order_relaxed) >= 0) all.push_back(each.load(std::memory_order_relaxed));
   }
-  Sleeper::append(all);
+  append_own(all);
   if (relays_ != nullptr) relays_->append(all);
   const auto append = [&](const File* file) {
     if (file == nullptr) return;

@@ -58,8 +58,6 @@ struct Sleeper {
   void sleep_begins() noexcept;
   // In a child: an eventfd of its own.
   void renew() noexcept;
-  // Those that they have.
-  static void append(std::vector<int>& all);
 
  private:
   bool rung_ = false;

@@ -5,8 +5,6 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cerrno>
 #include <functional>
 #include <utility>
@@ -56,14 +54,6 @@ void ring(int event) noexcept {
 // What a program put at its number would be woken instead.
 int event_out_of_the_way() noexcept { return out_of_the_way(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)); }
 
-// Those of threads, from kFirstDescriptor on.
-std::array<std::atomic<bool>, 4096> thread_events;
-
-void mark(int event, bool has) noexcept {
-  const auto at = static_cast<size_t>(event - kFirstDescriptor);
-  if (event >= kFirstDescriptor && at < thread_events.size()) thread_events[at].store(has, std::memory_order_relaxed);
-}
-
 }  // namespace
 
 constinit thread_local SleepOfThread SleepOfThread::own{};
@@ -75,21 +65,15 @@ int HeldByThread::of(const Entry& entry) noexcept {
                           std::count(polled.begin(), polled.end(), &entry));
 }
 
-Sleeper::Sleeper() : event(event_out_of_the_way()) { mark(event, true); }
+Sleeper::Sleeper() : event(event_out_of_the_way()) { note_own(event, true); }
 Sleeper::Sleeper(int fd) noexcept : event(fd), asleep(true), owns_(false) {}
 Sleeper::~Sleeper() {
   if (SleepOfThread::own.who == this) {
     const Host::Guard guard;  // which finds that it does not sleep any longer
   }
   if (event < 0 || !owns_) return;
-  mark(event, false);
+  note_own(event, false);
   real().close(event);
-}
-
-void Sleeper::append(std::vector<int>& all) {
-  for (size_t i = 0; i < thread_events.size(); ++i) {
-    if (thread_events[i].load(std::memory_order_relaxed)) all.push_back(kFirstDescriptor + static_cast<int>(i));
-  }
 }
 
 bool Sleeper::wake() noexcept {
@@ -103,15 +87,15 @@ bool Sleeper::wake() noexcept {
 }
 
 void Sleeper::sleep_begins() noexcept {
-  if (event < 0 && owns_) mark(event = event_out_of_the_way(), true);
+  if (event < 0 && owns_) note_own(event = event_out_of_the_way(), true);
   if (std::exchange(rung_, false)) drain(event);
   woken = false;
 }
 
 void Sleeper::renew() noexcept {
-  for (std::atomic<bool>& each : thread_events) each.store(false, std::memory_order_relaxed);  // other threads are not there
+  forget_own();  // other threads are not there, and the stack is about to go
   if (event >= 0) real().close(event);
-  mark(event = event_out_of_the_way(), true);
+  note_own(event = event_out_of_the_way(), true);
   woken = rung_ = false;
 }
 

@@ -3,6 +3,9 @@
 
 #include <dlfcn.h>
 
+#include <array>
+#include <atomic>
+
 namespace unet::preload {
 namespace {
 
@@ -19,6 +22,8 @@ Real find_all() noexcept {
   return found;
 }
 
+std::array<std::atomic<bool>, 4096> own_numbers;  // from kFirstDescriptor on
+
 }  // namespace
 
 const Real& real() noexcept {
@@ -31,6 +36,21 @@ int out_of_the_way(int fd) noexcept {
   if (moved < 0) return fd;
   real().close(fd);
   return moved;
+}
+
+void note_own(int fd, bool is) noexcept {
+  const auto at = static_cast<size_t>(fd - kFirstDescriptor);
+  if (fd >= kFirstDescriptor && at < own_numbers.size()) own_numbers[at].store(is, std::memory_order_relaxed);
+}
+
+void append_own(std::vector<int>& all) {
+  for (size_t i = 0; i < own_numbers.size(); ++i) {
+    if (own_numbers[i].load(std::memory_order_relaxed)) all.push_back(kFirstDescriptor + static_cast<int>(i));
+  }
+}
+
+void forget_own() noexcept {
+  for (std::atomic<bool>& each : own_numbers) each.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace unet::preload

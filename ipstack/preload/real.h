@@ -17,6 +17,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <vector>
+
 // Every function that programs find here first.
 #define UNET_PRELOAD_FUNCTIONS(X)                                                                                                  \
   X(socket) X(bind) X(listen) X(accept) X(accept4) X(connect) X(shutdown) X(getsockname) X(getpeername) X(setsockopt) X(getsockopt) \
@@ -43,5 +45,9 @@ const Real& real() noexcept;
 constexpr int kFirstDescriptor = 900;
 // The descriptor by a number behind those that programs choose themselves, as a shell's 9, or count on as the next; else by its own.
 int out_of_the_way(int fd) noexcept;
+// The numbers from there on that are a thread's eventfd, or that unet/ has given a descriptor of its own.
+void note_own(int fd, bool is) noexcept;
+void append_own(std::vector<int>& all);
+void forget_own() noexcept;
 
 }  // namespace unet::preload

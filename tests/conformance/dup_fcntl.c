@@ -368,7 +368,29 @@ CASE(dup2_high_goes_on, "dup2() to numbers far above those in use: sockets go on
   CALL(read(pipes[0], bytes, sizeof bytes));
 }
 
+static void receives_and_ends(int listener) {
+  char bytes[20];
+  const int client = connected(listener);
+  _exit((int)recv(client, bytes, sizeof bytes, 0));
+}
+
+CASE(dup2_high_between, "... between two processes, of which the other waits") {
+  int pipes[2];
+  char bytes[20];
+  const int listener = listening();
+  const pid_t pid = child(receives_and_ends, listener);
+  const int server = accepted(listener);
+  MUST(pipe(pipes));
+  nonblocking(pipes[0]);
+  pause_ms(300);
+  for (int number = 900; number < 1000; ++number) dup2(pipes[1], number);
+  CALL(send(server, "abc", 3, 0));
+  say_ended("receiver", pid);
+  CALL(read(pipes[0], bytes, sizeof bytes));
+}
+
 THEME(dup_fcntl, &dup_shares, &dup_own_descriptor_flags, &dup_numbers, &dup_over_a_socket, &dup_nothing_over_a_socket,
       &dup_file_over_a_socket, &dup_socket_over_a_file, &dup_listener, &dup_datagram, &dup_shutdown, &fcntl_flags, &fcntl_others,
       &fcntl_sigio, &fcntl_sigio_drawn, &fcntl_sigio_others, &fcntl_sigio_own, &fcntl_sigio_urgent, &fcntl_sigio_room,
-      &fcntl_sigio_child, &fcntl_setsig, &dup2_high, &dup2_high_goes_on);
+      &fcntl_sigio_child, &fcntl_setsig, &dup2_high, &dup2_high_goes_on,
+      &dup2_high_between);
