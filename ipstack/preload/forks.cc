@@ -381,16 +381,20 @@ bool Forks::leave_keeper(bool goes_on) {
   return left;
 }
 
-// Before its program is another, or has ended: locks and ends of pipes are not to be there any longer then. From kFirstDescriptor on it is
-// not known of all whose they are.
+// Before its program is another, or has ended: locks and ends of pipes are not to be there any longer then.
 void Forks::close_program(Host& host, int told) {
   std::vector<int> own = host.descriptors();
   own.insert(own.end(), {told, link_ends[0], link_ends[1]});
   for (const Divided& each : divided) own.push_back(each.end);
-  for (int fd = 0; fd < std::max(kFirstDescriptor, host.table_.end()); ++fd) {
-    const bool is_programs = fd < kFirstDescriptor || host.table_.find(fd) != nullptr;
-    if (is_programs && std::find(own.begin(), own.end(), fd) == own.end()) real().close(fd);
+  std::sort(own.begin(), own.end());
+  unsigned from = 0;
+  for (const int each : own) {
+    if (each < 0) continue;
+    const auto fd = static_cast<unsigned>(each);
+    if (fd > from) real().close_range(from, fd - 1, 0);
+    from = fd + 1;
   }
+  real().close_range(from, ~0u, 0);
   // So that nothing of ours comes to lie there.
   for (int fd = 0; fd <= STDERR_FILENO; ++fd) static_cast<void>(!::open("/dev/null", O_RDWR));
 }
