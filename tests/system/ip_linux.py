@@ -200,6 +200,7 @@ def test_nobody_there():
             require(host.ask(f"ping {nobody} 56") == f"unreachable {nobody}", "somebody is there")
         require(host.ask("ping 192.0.2.1 56") == "not sent: no route", "a route from nowhere")
         host.stop()
+        looks_right(host.capture)
 
 
 def test_addresses_that_the_kernel_has():
@@ -225,6 +226,7 @@ def test_addresses_that_the_kernel_wants():
             run("sleep", "0.5")
         require("dadfailed" in out, f"the kernel has taken our address: {out}")
         host.stop()
+        looks_right(host.capture)
 
 
 class Server:

@@ -15,7 +15,7 @@ import sys
 
 from daemon import WAIT, beside, directory, main, require, run, wait_until
 from ip_linux import Server, kernel_no_protocol, kernel_ping, kernel_refused
-from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel, in_kernel, looks_right
+from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel, heard, in_kernel, looks_right
 from spaces import Host, Spaces, can_be_made, ip, sysctl
 
 UNETD, UNETCTL, CLIENT, EMBEDDED = map(os.path.abspath, sys.argv[1:5]) if len(sys.argv) == 5 and sys.argv[1] != "--peer" else [""] * 4
@@ -181,18 +181,20 @@ def test_dpdk():
 @beside
 def test_a_takeover():
     """Ports go on with the next unetd, under a process that does not notice."""
-    with interface(WIRES[0], "--takeover", "60") as ni, ni.echo(7000) as server:
-        for v in VERSIONS:
-            ni.kernel("asks", OURS[v], 7000, "100,3000")
-        for _ in range(2):
-            before = ni.report()["ni"]["pid"]
-            status, _, err = run(UNETCTL, "upgrade", "--socket", ni.socket)
-            require(status == 0 and ni.report()["ni"]["pid"] != before, f"no upgrade: {err}")
+    with interface(WIRES[0], "--takeover", "60") as ni:
+        with heard(ni.spaces["b"], f"{ni.socket}.pcap"), ni.echo(7000) as server:
             for v in VERSIONS:
                 ni.kernel("asks", OURS[v], 7000, "100,3000")
-            claims = ni.report()["ip_claims"]
-            require([claim["pid"] for claim in claims] == [server.pid], f"the claims are {claims}")
-        require(ni.daemon.stop() == 0, "the keeper did not end well")
+            for _ in range(2):
+                before = ni.report()["ni"]["pid"]
+                status, _, err = run(UNETCTL, "upgrade", "--socket", ni.socket)
+                require(status == 0 and ni.report()["ni"]["pid"] != before, f"no upgrade: {err}")
+                for v in VERSIONS:
+                    ni.kernel("asks", OURS[v], 7000, "100,3000")
+                claims = ni.report()["ip_claims"]
+                require([claim["pid"] for claim in claims] == [server.pid], f"the claims are {claims}")
+            require(ni.daemon.stop() == 0, "the keeper did not end well")
+        looks_right(f"{ni.socket}.pcap")
 
 
 @beside
@@ -202,9 +204,8 @@ def test_a_lease_over_a_takeover():
     with directory() as d, Spaces("a", "b") as spaces:
         spaces.join("a", "eth0", "b", "eth0")
         give_kernel(spaces, KERNELS)
-        with Server(spaces["b"], 1000, leased) as server:
-            more = ("--ip", "0=dhcp", "--takeover", "60")
-            with Host(UNETD, spaces, "a", f"{d}/s", f"capture:file={d}/wire.pcapng / {WIRES[0]}", *more) as daemon:
+        with Server(spaces["b"], 1000, leased) as server, heard(spaces["b"], f"{d}/wire.pcap"):
+            with Host(UNETD, spaces, "a", f"{d}/s", WIRES[0], "--ip", "0=dhcp", "--takeover", "60") as daemon:
                 ni = Ni(spaces, daemon, d)
 
                 def has(address):
@@ -222,6 +223,7 @@ def test_a_lease_over_a_takeover():
                         require(has(leased), "the lease is lost")
                         ni.kernel("asks", leased, 7000, "100,1300")
                 require(ni.daemon.stop() == 0, "the keeper did not end well")
+        looks_right(f"{d}/wire.pcap")
 
 
 @beside
@@ -287,7 +289,8 @@ def test_frames_that_the_kernel_drops():
             print("      not tried: the kernel has no such filter")
             return
         addresses = "0=" + ",".join(OUR_ADDRESSES)
-        with Host(UNETD, spaces, "a", f"{d}/s", "packet:iface=eth0", "--ip", addresses) as daemon, served(spaces, KERNELS[4]):
+        with heard(spaces["b"], f"{d}/wire.pcap"), served(spaces, KERNELS[4]), \
+                Host(UNETD, spaces, "a", f"{d}/s", "packet:iface=eth0", "--ip", addresses) as daemon:
             ni = Ni(spaces, daemon, d)
             status, out, err = ni.client("ask", 7004, KERNELS[4], 9000, 100)
             require(status == 0, f"before: {out}{err}")
@@ -304,6 +307,7 @@ def test_frames_that_the_kernel_drops():
                 bad.kill()
                 bad.wait(WAIT)
             require(ni.daemon.stop() == 0, "unetd did not end well")
+        looks_right(f"{d}/wire.pcap")
 
 
 @beside
@@ -326,11 +330,14 @@ def test_addresses_that_the_kernel_has():
     with directory() as d, Spaces("a", "b") as spaces:
         spaces.join("a", "eth0", "b", "eth0")
         give_kernel(spaces, OURS)
-        with Host(UNETD, spaces, "a", f"{d}/s", WIRES[0], "--ip", "0=" + ",".join(OUR_ADDRESSES)) as daemon:
+        port = f"capture:file={d}/wire.pcapng / {WIRES[0]}"
+        with Host(UNETD, spaces, "a", f"{d}/s", port, "--ip", "0=" + ",".join(OUR_ADDRESSES)) as daemon:
             ni = Ni(spaces, daemon, d)
             wait_until(lambda: ni.report()["ports"][0]["ip"]["counters"]["conflicts"] == len(VERSIONS), "no conflict is seen")
             there = {each["address"] for each in ni.report()["ports"][0]["ip"]["addresses"]}
             require(not there & {OURS[v] for v in VERSIONS}, f"the addresses are {there}")
+            require(daemon.stop() == 0, "unetd did not end well")
+            looks_right(ni.capture)
 
 
 def test_what_the_command_line_may_say():

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # segments_linux.py - the wires packet and tap, which carry segments of 64 KiB to and from Linux's kernel: streams of a hundred megabytes in
 # both roles, datagrams that are cut and gathered, echo, what nobody claims, packets of the MTU where the kernel cuts them, and DPDK's tap,
-# which fills in checksums alone.
+# which fills in checksums alone. All but the long streams is shown to tshark.
 #
 # Usage: segments_linux.py UNETD UNETCTL SOCKETS_PEER   (77: no root, no network namespaces)
 #        segments_linux.py --peer ...                   what the kernel's side does, in its namespace
@@ -23,6 +23,7 @@ from tcp_linux import PORT, family
 
 UNETD, UNETCTL, sockets_linux.SOCKETS_PEER = map(os.path.abspath, sys.argv[1:4]) if len(sys.argv) == 4 else [""] * 3
 LONG = 12_500_000  # bytes each way of a stream: with both versions and both roles 100 MB over each wire
+SHORT = 500_000
 UDP_SEGMENT = 103
 
 
@@ -108,7 +109,7 @@ def tap(name="unet0"):
             yield SegmentsNi(OneSpace(spaces), d, daemon)
 
 
-def talk(ni, length):
+def talk(ni):
     """Both roles, both versions; and what a host answers by itself."""
     with ni.running("ready", "echo", PORT):
         for v in VERSIONS:
@@ -116,7 +117,7 @@ def talk(ni, length):
                 ni.kernel("ping", OURS[v], size)
             ni.kernel("no_protocol", OURS[v])
             ni.kernel("refused", OURS[v], PORT + 1)
-            for size in (0, 1, 1449, length):
+            for size in (0, 1, 1449, SHORT):
                 ni.kernel("call", OURS[v], size, 1)
             ni.kernel("call", OURS[v], 100_000, 20)
             ni.kernel("resets", OURS[v])
@@ -124,13 +125,34 @@ def talk(ni, length):
             for size, segment in ((20_000, 1000), (60_000, 1200), (1001, 1000)):
                 ni.kernel("segments", OURS[v], size, segment)
     for v in VERSIONS:
-        for size, count in ((1449, 1), (length, 1), (100_000, 20)):
-            with kernel_echoes(ni, v, count):
-                require(ni.does("call", KERNELS[v], PORT, size, count) == 0, "a stream over the wire went by a neighbour's channel")
+        for size, count in ((1449, 1), (SHORT, 1), (100_000, 20)):
+            call_kernel(ni, v, size, count)
         with kernel_echoes_datagrams(ni, v):
             ni.does("datagrams", KERNELS[v], PORT, 1472, 20)
             for size, segment in ((20_000, 1000), (60_000, 1200), (1001, 1000)):
                 ni.does("segments", KERNELS[v], PORT, size, segment, 5)
+
+
+def stream_long(ni):
+    with ni.running("ready", "echo", PORT):
+        for v in VERSIONS:
+            ni.kernel("call", OURS[v], LONG, 1)
+    for v in VERSIONS:
+        call_kernel(ni, v, LONG, 1)
+
+
+@contextlib.contextmanager
+def looked_at(ni, host="b", interface="eth0", segments=True):
+    """What the kernel has at that interface meanwhile is right; `segments`: longer than the MTU, with checksums that are left to a device."""
+    capture = f"{ni.socket}-{interface}.pcap"
+    with heard(ni.spaces[host], capture, "-B", "65536", interface=interface):
+        yield
+    looks_right(capture, partial=segments)
+    for v in VERSIONS:
+        of_ours = f"{'ipv6' if v == 6 else 'ip'}.src == {OURS[v]} and tcp"
+        status, out, err = run("tshark", "-r", capture, "-Y", of_ours, "-T", "fields", "-e", "frame.len")
+        longest = max(map(int, out.split()), default=0)
+        require(status == 0 and (longest > 1514 if segments else longest == 1514), f"the longest frame of {OURS[v]}: {longest} {err}")
 
 
 def clean_counters(ni):
@@ -153,6 +175,11 @@ def kernel_echoes(ni, version, count):
     return ending(ni.start_kernel("echo", KERNELS[version], count), "listening")
 
 
+def call_kernel(ni, version, size, count):
+    with kernel_echoes(ni, version, count):
+        require(ni.does("call", KERNELS[version], PORT, size, count) == 0, "a stream over the wire went by a neighbour's channel")
+
+
 def kernel_echoes_datagrams(ni, version):
     program = ("import socket,sys\n"
                f"udp = socket.socket(socket.{'AF_INET6' if version == 6 else 'AF_INET'}, socket.SOCK_DGRAM)\n"
@@ -168,7 +195,9 @@ def kernel_echoes_datagrams(ni, version):
 
 def test_packet():
     with packet(offloads=True) as ni:
-        talk(ni, LONG)
+        with looked_at(ni):
+            talk(ni)
+        stream_long(ni)
         counters = clean_counters(ni)
         require(counters["tx_segments"] > 0 and counters["rx_segments"] > 0, f"no segments went: {counters}")
         require(ni.daemon.stop() == 0, "unetd did not end well")
@@ -180,7 +209,7 @@ def test_packets_of_the_mtu():
         capture = f"{ni.socket}.pcap"
         looks = all(map(shutil.which, ("tcpdump", "tshark", "ethtool")))
         with heard(ni.spaces["b"], capture, "-B", "65536") if looks else contextlib.nullcontext():
-            talk(ni, 500_000)
+            talk(ni)
         counters = clean_counters(ni)
         require(counters["tx_segments"] > 0, f"no segments went: {counters}")
         if not looks:
@@ -194,7 +223,9 @@ def test_packets_of_the_mtu():
 
 def test_tap():
     with tap() as ni:
-        talk(ni, LONG)
+        with looked_at(ni, "a", "unet0"):
+            talk(ni)
+        stream_long(ni)
         counters = clean_counters(ni)
         require(counters["tx_segments"] > 0 and counters["rx_segments"] > 0, f"no segments went: {counters}")
         space = ni.spaces["a"]
@@ -213,8 +244,9 @@ def test_a_tap_that_stays():
         for _ in range(2):
             with Host(UNETD, spaces, "a", f"{d}/s", "tap:name=tap7", "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed") as daemon:
                 ni = SegmentsNi(OneSpace(spaces), d, daemon)
-                with ni.running("ready", "echo", PORT):
-                    ni.kernel("call", OURS[4], 100_000, 1)
+                with looked_at(ni, "a", "tap7"), ni.running("ready", "echo", PORT):
+                    for v in VERSIONS:
+                        ni.kernel("call", OURS[v], 100_000, 1)
                 require(daemon.stop() == 0, "unetd did not end well")
 
 
@@ -225,7 +257,9 @@ def test_checksums_of_a_port():
         with directory() as d, Spaces("a") as spaces:
             with Host(UNETD, spaces, "a", f"{d}/s", port, "--ip", "0=" + ",".join(OUR_ADDRESSES) + ",unprobed") as daemon:
                 give_kernel(spaces, KERNELS, "a", "unet1")
-                talk(SegmentsNi(OneSpace(spaces), d, daemon), 500_000)
+                ni = SegmentsNi(OneSpace(spaces), d, daemon)
+                with looked_at(ni, "a", "unet1", segments=False):
+                    talk(ni)
                 require(daemon.stop() == 0, "unetd did not end well")
 
 

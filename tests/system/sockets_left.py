@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 from daemon import WAIT, directory, main, require, run, wait_until
-from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel, looks_right
+from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel, heard, looks_right
 from spaces import Host, Spaces, can_be_made
 from tcp_linux import PORT
 
@@ -188,10 +188,12 @@ def test_closed_and_gone():
 
 def test_through_upgrades():
     with interface("--takeover", "60") as ni:
-        for v in VERSIONS:
-            killed(ni, v, upgrades=1)
-            closed(ni, v, upgrade=True)
-        require(ni.daemon.stop() == 0, "the keeper did not end well")
+        with heard(ni.spaces["b"], ni.capture):
+            for v in VERSIONS:
+                killed(ni, v, upgrades=1)
+                closed(ni, v, upgrade=True)
+            require(ni.daemon.stop() == 0, "the keeper did not end well")
+        looks_right(ni.capture)
 
 
 def test_lists():
@@ -217,6 +219,7 @@ def test_lists():
             require(len(lines) == 2 and all("snd_wnd:" in line and "cwnd:" not in line for line in lines), f"{lines}")
         status, _, err = run(UNETCTL, "--socket", ni.socket, "ss", "colour", "=", "red")
         require(status == 1 and "colour" in err, err)
+        looks_right(ni.capture)
 
 
 if __name__ == "__main__":
