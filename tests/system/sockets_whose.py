@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # sockets_whose.py - whose a socket of an unmodified program is, by unet-sockets: what the network interface has does not become the kernel's
-# while it is away, and what is the kernel's keeps nobody from ours.
+# while it is away, and what is the kernel's keeps nobody from ours; and what a program has of the library that does nothing with it.
 #
 # Usage: sockets_whose.py UNETD UNET_SOCKETS     (77: no unet-sockets)
 #        sockets_whose.py --peer SCENE ADDRESS   what the program does
@@ -20,7 +20,7 @@ from program_scenes import begin, begun, network_interface, tell
 
 UNETD, UNET_SOCKETS = map(os.path.abspath, sys.argv[1:3]) if len(sys.argv) == 3 else ("", "")
 MIN_TTL, MIN_HOPS = 21, 73  # IP_MINTTL, IPV6_MINHOPCOUNT: the kernel's alone
-PORT, RESTARTS, HOPS, LOOPBACK = 8500, 4, 7, {4: "127.0.0.1", 6: "::1"}
+PORT, RESTARTS, HOPS, LOOKS, LOOPBACK = 8500, 4, 7, 100, {4: "127.0.0.1", 6: "::1"}
 IP_RECVTTL = 12  # which the module has no name for
 
 
@@ -203,6 +203,20 @@ def asks(address, port):
         say(f"{said}: {'kernel' if listed else 'ours'}")
 
 
+def idles(*addresses):
+    """Has a socket of each kind, and does nothing."""
+    streams = [connection(address) for address in addresses]
+    idle = [socket.create_server((address, PORT), family=family_of(address)) for address in addresses]
+    for address in addresses:
+        idle.append(socket.socket(family_of(address), socket.SOCK_DGRAM))
+        idle[-1].bind((address, PORT))
+    say("ready")
+    sys.stdin.readline()
+    for client, server in streams:
+        client.sendall(b"ping")
+        say(f"got: {server.recv(4).decode()}")
+
+
 def become_nobody():
     os.setgroups([])
     os.setgid(NOBODY)
@@ -254,7 +268,7 @@ def another_user(address):
         say(f"{client.recv(5).decode()} {error_of(lambda: socket.create_server((address, PORT + 3), family=family))}")
 
 
-PEERS = {each.__name__: each for each in (another_user, asks, away, closes_all, closes_each, grows, options, waits)}
+PEERS = {each.__name__: each for each in (another_user, asks, away, closes_all, closes_each, grows, idles, options, waits)}
 
 
 # ---- the test
@@ -295,6 +309,37 @@ def test_daemons():
             with directory() as d, network_interface(UNETD, d), begun(UNET_SOCKETS, d, scene, OURS[v]) as program:
                 said = program.lines.next()
                 require(said == f"{[b'ping'] * 3} 0", f"{scene}, IPv{v}: {said}")
+
+
+def threads_of(pid):
+    """Of each its state, and how often it has been put to sleep and stopped."""
+    threads = {}
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/status", encoding="utf-8") as file:
+            status = dict(line.split(":", 1) for line in file)
+        threads[int(task)] = status["State"].split()[0], sum(int(status[f"{kind}_ctxt_switches"]) for kind in ("voluntary", "nonvoluntary"))
+    return threads
+
+
+def test_idle():
+    """The library has one thread of its own, and that sleeps: none is woken more than now and then, nor found running."""
+    with directory() as d, network_interface(UNETD, d), begun(UNET_SOCKETS, d, "idles", *(OURS[v] for v in VERSIONS)) as program:
+        require(program.lines.next() == "ready", "the program")
+        time.sleep(1)  # the helper looks for an eighth of a second whether anything comes still
+        before = threads_of(program.pid)
+        require(len(before) <= 2, f"its threads are {before}")
+        running = 0
+        for _ in range(LOOKS):
+            time.sleep(0.01)
+            running += any(state == "R" for state, _ in threads_of(program.pid).values())
+        after = threads_of(program.pid)
+        require(set(after) == set(before), f"other threads: {before}, then {after}")
+        switches = sum(after[each][1] - before[each][1] for each in before)
+        require(switches < 50 and running < LOOKS // 2, f"{switches} switches, found running {running} times: {before}, then {after}")
+        tell(program, "")
+        for v in VERSIONS:
+            said = program.lines.next()
+            require(said == "got: ping", f"IPv{v}: {said}")
 
 
 @contextlib.contextmanager
