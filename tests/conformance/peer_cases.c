@@ -256,6 +256,49 @@ CASE(peer_keep_alive, "keep-alive with short times does no harm") {
   CALL(recv(s, bytes, 5, MSG_WAITALL));
 }
 
+// A stream of one host holds nothing back (docs/SOCKETS.md).
+static void only_over_a_wire(void) {
+  union Address own, peer;
+  own_address(&own, 0);
+  peer_address(&peer, 0);
+  if (memcmp(&own, &peer, sizeof own) != 0) return;
+  say("skipped: on one host");
+  _exit(0);
+}
+
+// Sends to an echo what is not to leave yet. It is held back for 200 ms, which a busy machine may let pass: then it is tried again.
+static void send_held(int s, int flags) {
+  char bytes[3];
+  struct pollfd back = {s, POLLIN, 0};
+  long took, ready;
+  do {
+    const long began = now_ms();
+    MUST(send(s, "abc", 3, flags));
+    ready = MUST(poll(&back, 1, 50));
+    took = now_ms() - began;
+  } while (ready > 0 && took > 150 && recv(s, bytes, sizeof bytes, MSG_WAITALL) == 3);
+  say("it has come: %ld", ready);
+}
+
+CASE(peer_more, "MSG_MORE holds back, and what follows takes it along") {
+  char bytes[20];
+  only_over_a_wire();
+  const int s = called(PEER_ECHO);
+  send_held(s, MSG_MORE);
+  CALL(send(s, "def", 3, 0));
+  say_bytes("both", bytes, CALL(recv(s, bytes, 6, MSG_WAITALL)));
+}
+
+CASE(peer_cork, "TCP_CORK holds back, until it is taken off") {
+  char bytes[20];
+  only_over_a_wire();
+  const int s = called(PEER_ECHO);
+  SET(s, IPPROTO_TCP, TCP_CORK, 1);
+  send_held(s, 0);
+  SET(s, IPPROTO_TCP, TCP_CORK, 0);
+  say_bytes("all", bytes, CALL(recv(s, bytes, 3, MSG_WAITALL)));
+}
+
 static void* receives_byte(void* fd) {
   char byte;
   return (void*)(recv(*(int*)fd, &byte, 1, 0) == 1 ? now_ms() : 0);
@@ -285,4 +328,4 @@ THEME(peer_cases, &peer_echo, &peer_echo_sizes, &peer_discard, &peer_counts, &pe
       &peer_resets_late, &peer_half_closes, &peer_reads_nothing, &peer_lingers, &peer_lingers_long,
       &peer_refuses, &peer_nonblocking_connect, &peer_bound,
       &peer_datagrams, &peer_datagram_refused, &peer_datagram_large, &peer_many, &peer_urgent, &peer_urgent_both, &peer_keep_alive,
-      &peer_wakes_who_stays);
+      &peer_more, &peer_cork, &peer_wakes_who_stays);

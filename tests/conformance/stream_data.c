@@ -133,7 +133,7 @@ CASE(stream_trunc, "MSG_TRUNC of a stream throws away") {
   say_bytes("rest", bytes, CALL(recv(ends[1], bytes, sizeof bytes, 0)));
 }
 
-CASE(stream_more, "MSG_MORE holds back, what follows takes it along") {
+CASE(stream_more, "what MSG_MORE may hold back comes with what follows, or with the end") {
   int ends[2];
   char bytes[20];
   streams(ends);
