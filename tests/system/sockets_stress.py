@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # sockets_stress.py - a thousand connections that come and go at random, by unmodified programs on our sockets (sockets_stress.c), of which
-# some are killed all the time: every byte is verified, who is not killed is not disturbed, and nothing is left at the end. The same with a
-# kernel at one end, and with a network interface that is killed. As a soak (UNET_LONG) for longer.
+# some are killed all the time: every byte is verified, who is not killed is not disturbed, and nothing is left at the end. Before anybody
+# is, each connection is whole. The same with a kernel at one end, and with a network interface that is killed. As a soak (UNET_LONG) for
+# longer.
 #
 # Usage: sockets_stress.py UNETD UNETCTL UNET_SOCKETS SOCKETS_STRESS   (77: no root, no network namespaces)
 import contextlib
@@ -96,10 +97,23 @@ class Stage:
         for each in self.programs:
             end(each.process, signal.SIGKILL)
 
+    # ---- while nobody is killed
+
+    def calm(self):
+        """Every connection is whole, whoever serves: with all that was sent, both ways, and no other end than its own."""
+        servers = [self.serve(PORT), self.serve(PORT_KILLED, "each"), self.serve(PORT_PREFORK, "prefork")]
+        for load in [self.load(each.words[2], 100, 1) for each in servers]:
+            counts = load.must_end()
+            print(f"      {counts}", flush=True)
+            require(counts["whole"] > 0 and counts["bytes"] > 0, f"nothing was served: {counts}")
+            require(counts["cut"] + counts["early"] + counts["refused"] == 0, f"nobody was killed: {counts}")
+        for each in servers:
+            each.kill()
+
     # ---- while it runs
 
     def kill_worker(self, server):
-        """One at a time: a call that came while nobody serves would wait for ever (docs/SOCKETS.md)."""
+        """One at a time: the others serve meanwhile."""
         victim = self.random.choice(server.workers())
         os.kill(victim, signal.SIGKILL)
         wait_until(lambda: server.serves() and victim not in server.workers(), f"no worker in the place of {victim}: {server.said()}")
@@ -112,7 +126,7 @@ class Stage:
 
     def storm(self, seconds, scale):
         """Until the time is over one after another is killed. How many were."""
-        # A listener that only a parent has so far takes calls that its children never get (docs/SOCKETS.md): so what is replaced has none.
+        # What is replaced at once is so beside processes of its own that have not quite ended, which a shared listener would be bound by.
         server, killed, steady = self.serve(PORT), self.serve(PORT_KILLED, "each"), self.serve(PORT_STEADY, address="0.0.0.0")
         servers = [server, self.serve(PORT_PREFORK, "prefork")]
         kept = [self.load(PORT, 300 * scale // 100, seconds) for _ in range(2)] + [self.load(PORT_KILLED, 100 * scale // 100, seconds)]
@@ -198,9 +212,7 @@ def restart(it, run_until_the_end, another):
 def storm(role, seconds, scale):
     with stage(role) as it:
         # What is allocated once is there before.
-        first = it.serve(PORT)
-        it.load(PORT, 100, 1).must_end()
-        first.kill()
+        it.calm()
         wait_until(lambda: it.ni.sockets() == [], "sockets of what was killed first")
         had, memory = it.ni.has(), it.ni.memory()
         kills = it.storm(seconds, scale)
