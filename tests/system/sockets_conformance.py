@@ -21,6 +21,7 @@ from ip_spaces import KERNELS, OUR_ADDRESSES, OURS, VERSIONS, Lines, give_kernel
 from spaces import Host, Spaces, can_be_made, ip
 
 OPTION = {4: "", 6: "6"}
+WHERE = {"host": "on one host", "wire": "over a wire"}
 
 
 def blocks(text):
@@ -129,13 +130,15 @@ def names_in(path):
 
 
 def known_differences(path):
-    """`CASE/VERSION` -> why."""
+    """`CASE/VERSION/PLACE` -> why. A line may be of one version or one place only."""
     known = {}
     with open(path, encoding="utf-8") as file:
         for line in file:
             if line.strip() and not line.startswith("#"):
                 name, reason = line.strip().split(None, 1)
-                known |= {name if "/" in name else f"{name}/{v}": reason for v in VERSIONS}
+                case, *only = name.split("/")
+                require(set(only) <= {"4", "6", *WHERE}, f"{path}: {name} is of no version and no place")
+                known |= {f"{case}/{v}/{place}": reason for v in VERSIONS for place in WHERE if set(only) <= {str(v), place}}
     return known
 
 
@@ -162,7 +165,7 @@ def compare_kernels(results, cases):
         for number, text in enumerate(texts[1:], 2):
             for name, lines in differences(texts[0], text).items():
                 wrong += 1
-                show(f"NOT THE SAME TWICE  {name}, IPv{version}, {place}, run {number}", cases[name], lines)
+                show(f"NOT THE SAME TWICE  {name}, IPv{version}, {WHERE[place]}, run {number}", cases[name], lines)
     return wrong
 
 
@@ -171,16 +174,16 @@ def compare_ours(kernels, ours, cases, known):
     played, excused, wrong = set(), set(), set()
     for (place, version), text in ours.items():
         expected = kernels[place, version][0]
-        played |= {f"{name}/{version}" for name in expected}
+        played |= {f"{name}/{version}/{place}" for name in expected}
         for name, lines in differences(expected, text).items():
-            named = f"{name}/{version}"
+            named = f"{name}/{version}/{place}"
             (excused if named in known else wrong).add(named)
             if named not in known:
-                show(f"DIFFERS  {name}, IPv{version}, {place} (- the kernel, + ours)", cases[name], lines)
+                show(f"DIFFERS  {name}, IPv{version}, {WHERE[place]} (- the kernel, + ours)", cases[name], lines)
     print()
     for named in sorted(excused):
         print(f"known to differ: {named}: {known[named]}")
-    unused = sorted(named for named in known if named in played - excused or named.rpartition("/")[0] not in cases)
+    unused = sorted(named for named in known if named in played - excused or named.split("/")[0] not in cases)
     for named in unused:
         print(f"does not differ, though it is known to: {named}: {known[named]}")
     print(f"differ: {' '.join(sorted(wrong)) or 'none'}")
@@ -215,9 +218,9 @@ def main():
     with_peer = [name for name in names if name.startswith("peer_")]
     there = bool(options.unet_sockets) and os.path.exists(options.unet_sockets)
     ours = Ours(options.unetd, os.path.abspath(options.unet_sockets), options.conformance)
-    places = [("on one host", on_kernel, ours, names)]
+    places = [("host", on_kernel, ours, names)]
     if with_peer:
-        places.append(("over a wire", on_kernel_over_wire, ours.over_wire, with_peer))
+        places.append(("wire", on_kernel_over_wire, ours.over_wire, with_peer))
     # Processes: the names of namespaces are of one.
     with concurrent.futures.ProcessPoolExecutor(options.jobs, multiprocessing.get_context("fork")) as pool:
         keys = [(place, version, kernel, mine, chosen) for place, kernel, mine, chosen in places for version in VERSIONS]
@@ -229,7 +232,7 @@ def main():
     if options.show:
         for (place, version), texts in kernels.items():
             for name, lines in texts[0].items():
-                show(f"{name}, IPv{version}, {place}", cases[name], lines)
+                show(f"{name}, IPv{version}, {WHERE[place]}", cases[name], lines)
     wrong = compare_kernels(kernels, cases)
     print(f"{len(names)} cases, {options.repeat} runs of each on the kernel: {wrong} did not say the same")
     if there:
