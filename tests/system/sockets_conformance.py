@@ -158,6 +158,18 @@ def show(title, what, lines):
         print(f"    {line}")
 
 
+def not_looked_at(results, cases):
+    """How many cases could not make what they begin with on the kernel, or waited to no end: ours that does so, too, is not the same."""
+    wrong = 0
+    for (place, version), texts in results.items():
+        for number, text in enumerate(texts, 1):
+            for name, lines in text.items():
+                if any(line.startswith(("cannot go on", "waited in vain", "timed out")) for line in lines):
+                    wrong += 1
+                    show(f"CANNOT GO ON  {name}, IPv{version}, {WHERE[place]}, run {number}", cases[name], lines)
+    return wrong
+
+
 def compare_kernels(results, cases):
     """Each run of the kernel says what its first one said. How many cases do not."""
     wrong = 0
@@ -235,6 +247,7 @@ def main():
                 show(f"{name}, IPv{version}, {WHERE[place]}", cases[name], lines)
     wrong = compare_kernels(kernels, cases)
     print(f"{len(names)} cases, {options.repeat} runs of each on the kernel: {wrong} did not say the same")
+    wrong += not_looked_at(kernels, cases)
     if there:
         wrong += compare_ours(kernels, results, cases, known_differences(options.known_differences))
     if wrong:
