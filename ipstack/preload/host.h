@@ -266,7 +266,7 @@ class Host {
   bool start_helper();
   static void* helper(void* host);
   void help();
-  bool has_kept_all() const noexcept;
+  bool has_kept_all() noexcept;
   Nanoseconds begin_rest() noexcept;
   bool must_end_rest() const noexcept;
   void kick_helper() noexcept;
@@ -317,6 +317,7 @@ class Host {
   pid_t process_ = ::getpid();
 
   Nanoseconds keeps_until_ = 0;          // a keeper (forks.h): so long also for what may be wanted; 0: this process has a program
+  Nanoseconds unneeded_since_ = 0;       // it is: what is under way to it is handed over still; 0: it is needed
   bool helper_runs_ = false;
   uint32_t helper_number_ = 0;           // the one that is to run: a child has none of its parent's
   int helper_event_ = -1;

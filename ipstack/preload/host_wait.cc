@@ -29,6 +29,7 @@ constexpr Nanoseconds kYieldEvery = 5 * kMicrosecond;
 // While a thread watches, what comes is not to wake the helper, too: who takes it in does.
 constexpr Nanoseconds kTick = kMillisecond, kSlowTick = 10 * kMillisecond;
 constexpr int kTicks = 20, kSlowTicks = 10;
+constexpr Nanoseconds kUnderWay = kSecond / 10;
 constexpr Nanoseconds kRest = kSecond / 4;       // while there is no network interface
 constexpr Nanoseconds kLongRest = 10 * kSecond;  // while another thread watches
 
@@ -343,6 +344,7 @@ Nanoseconds Host::begin_rest() noexcept {
   Nanoseconds time = next == kForever ? kForever : std::max(next, at) - at;
   if (watcher_ != nullptr) time = std::min(time, kLongRest);
   if (at < keeps_until_) time = std::min(time, keeps_until_ - at);
+  if (unneeded_since_ != 0) time = std::min(time, kUnderWay);
   helper_rests_ = true;
   helper_watches_ = watcher_ == nullptr;
   rests_since_ = arrivals_;
@@ -359,10 +361,14 @@ bool Host::must_end_rest() const noexcept {
   return arrivals_ != rests_since_ || !armed_ || lost || sockets_->stack().wants_room() || earlier;
 }
 
-// What a keeper was left for is over.
-bool Host::has_kept_all() const noexcept {
+// What a keeper was left for is over, and the network interface, which knows by now who else has it, sends nothing of it here any longer.
+bool Host::has_kept_all() noexcept {
   if (keeps_until_ == 0) return false;
-  return sockets_ == nullptr || relays_ == nullptr || !(relays_->is_needed(now() < keeps_until_) || relays_->is_leaving());
+  if (sockets_ == nullptr || relays_ == nullptr) return true;
+  const bool needed = relays_->is_needed(now() < keeps_until_) || relays_->is_leaving();
+  if (needed) unneeded_since_ = 0;
+  else if (unneeded_since_ == 0) unneeded_since_ = now();
+  return !needed && now() - unneeded_since_ > kUnderWay;
 }
 
 void Host::help() {
