@@ -169,7 +169,7 @@ CASE(fork_parent_ends, "a child goes on with a connection that it uses when its 
   say_echoes(s, 2);
 }
 
-static char locked[] = "/tmp/unet-conformance-XXXXXX";
+static char locked[32];
 
 // Its child goes on with the connection, not with the lock.
 static void locks_and_leaves(int listener) {
@@ -178,22 +178,25 @@ static void locks_and_leaves(int listener) {
   const int s = connected(listener);
   if (fork() != 0) _exit(0);
   close(lock);
+  send(s, "x", 1, 0);
   echoes(s);
 }
 
 CASE(fork_lock, "a lock is free when its process has ended, whoever has its connections") {
-  const int listener = listening(), lock = (int)MUST(mkstemp(locked));
+  char byte, name[] = "/tmp/unet-conformance-XXXXXX";
+  const int listener = listening(), lock = (int)MUST(mkstemp(name));
   int held = 0;
+  unlink(name);
+  snprintf(locked, sizeof locked, "/proc/self/fd/%d", lock);
   for (int i = 0; i < 10; ++i) {
     const pid_t pid = child(locks_and_leaves, listener);
     const int s = accepted(listener);
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
-    pause_ms(5);  // for its child to close its own
+    MUST(recv(s, &byte, 1, 0));
     held += flock(lock, LOCK_EX | LOCK_NB) != 0;
     flock(lock, LOCK_UN);
     close(s);
   }
-  unlink(locked);
   say("held: %d", held);
 }
 

@@ -333,7 +333,12 @@ CASE(stdio_out_forks, "a process with a connection at 1 forks, and both print") 
 
 // ---- threads
 
-static void* gets_a_line(void* into) { return (void*)(long)(fgets(into, 20, stdin) != NULL); }
+static char thread_line[20];
+
+static void* gets_a_line(void* unused) {
+  (void)unused;
+  return (void*)(long)(fgets(thread_line, sizeof thread_line, stdin) != NULL);
+}
 
 CASE(stdio_in_of_thread, "a thread waits in fgets(stdin) while a socket comes to lie at 0: it gets its line, the next is the socket's") {
   int pipes[2];
@@ -341,11 +346,10 @@ CASE(stdio_in_of_thread, "a thread waits in fgets(stdin) while a socket comes to
   streams(ends);
   MUST(pipe(pipes));
   put(pipes[0], 0);
-  const pthread_t thread = start(gets_a_line, line);
-  pause_ms(50);
+  const pthread_t thread = asleep(gets_a_line, NULL);
   CALL(dup2(ends[0], 0));
   CALL(write(pipes[1], "of the pipe\n", 12));
-  say("thread: %ld, %s", joined(thread), line);
+  say("thread: %ld, %s", joined(thread), thread_line);
   CALL(send(ends[1], "of the socket\n", 14, 0));
   say("fgets: %s", fgets(line, sizeof line, stdin));
   put_back(0);

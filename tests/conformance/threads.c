@@ -195,15 +195,14 @@ static void* waits_in_its_own(void* fd) {
   struct epoll_event event = {EPOLLIN | EPOLLEXCLUSIVE, {.u64 = 1}};
   const int e = (int)MUST(epoll_create1(0));
   MUST(epoll_ctl(e, EPOLL_CTL_ADD, *(int*)fd, &event));
-  return thread_result(epoll_wait(e, &event, 1, 500));
+  return thread_result(epoll_wait(e, &event, 1, 2000));
 }
 
 CASE(thread_epoll_exclusive, "EPOLLEXCLUSIVE: of threads with a set each one is woken for one connection") {
   int listener = listening();
   pthread_t all[4];
   long woken = 0;
-  for (int i = 0; i < 4; ++i) all[i] = start(waits_in_its_own, &listener);
-  pause_ms(200);
+  for (int i = 0; i < 4; ++i) all[i] = asleep(waits_in_its_own, &listener);
   const int client = connected(listener);
   for (int i = 0; i < 4; ++i) woken += joined(all[i]);
   say("woken: %ld", woken);

@@ -49,7 +49,7 @@ def give_kernel(spaces, addresses, space="b", interface="eth0", link_local="fe80
 
 @contextlib.contextmanager
 def heard(space, capture, *more, interface="eth0"):
-    """What tcpdump, with these words more, hears there, to the last frame: it goes on whatever becomes of a unetd at the other end."""
+    """What tcpdump, with these words more, hears there: it goes on whatever becomes of a unetd at the other end."""
     require(shutil.which("tcpdump"), "there is no tcpdump: scripts/install-packages")
     at_once = ["--immediate-mode", "-U"]
     command = ["ip", "netns", "exec", space, "tcpdump", "-Z", "root", "-i", interface, *at_once, "-B", "8192", "-w", capture, *more]

@@ -138,6 +138,7 @@ def known_differences(path):
                 name, reason = line.strip().split(None, 1)
                 case, *only = name.split("/")
                 require(set(only) <= {"4", "6", *WHERE}, f"{path}: {name} is of no version and no place")
+                require("wire" not in only or case.startswith("peer_"), f"{path}: {name} is never played over a wire")
                 known |= {f"{case}/{v}/{place}": reason for v in VERSIONS for place in WHERE if set(only) <= {str(v), place}}
     return known
 
@@ -220,6 +221,7 @@ def options_of_call():
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that nothing is left
     options = options_of_call()
     if not can_be_made():
         print("skipped: needs root and network namespaces")
