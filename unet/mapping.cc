@@ -15,7 +15,7 @@ void Descriptor::reset() noexcept {
 }
 
 void Descriptor::renumber(int first) noexcept {
-  if (fd_ < 0 || fd_ >= first) return;
+  if (fd_ < 0 || first == 0) return;
   const int moved = ::fcntl(fd_, F_DUPFD_CLOEXEC, first);
   if (moved < 0) return;
   ::close(std::exchange(fd_, moved));

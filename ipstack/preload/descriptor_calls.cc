@@ -59,9 +59,10 @@ bool is_known(int fd) noexcept {
   return !Host::inside() && Host::get().table().find(fd) != nullptr && Host::get().is_own_process();
 }
 
-// By unet/, which gives its descriptors such numbers (Descriptor::renumber()) and takes them back by close().
-int own_number(int own) noexcept {
-  note_own(own, true);
+// By unet/, which gives its descriptors such numbers (Descriptor::renumber()) and takes them back by close(). One that cannot have such a
+// number keeps its own.
+int own_number(int fd, int own) noexcept {
+  note_own(own >= 0 ? own : fd, true);
   return own;
 }
 
@@ -188,7 +189,7 @@ UNET_PRELOAD int fcntl(int fd, int command, ...) {
   va_start(all, command);
   void* const argument = va_arg(all, void*);
   va_end(all);
-  if (Host::inside() && command == F_DUPFD_CLOEXEC) return own_number(real().fcntl(fd, command, argument));
+  if (Host::inside() && command == F_DUPFD_CLOEXEC) return own_number(fd, real().fcntl(fd, command, argument));
   if (!is_known(fd)) return real().fcntl(fd, command, argument);
   if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) prepare_doubling(fd);
   if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) return doubled(fd, real().fcntl(fd, command, argument));

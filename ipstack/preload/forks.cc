@@ -36,8 +36,8 @@ std::vector<File*> inherited;
 int link_ends[2] = {-1, -1};
 std::vector<Divided> divided;
 // What leave_keeper() is for, while this thread is in its fork(): then the handlers take the lock, and leave the rest to it.
-enum class Leaves : uint8_t { nothing, exec, end };
-thread_local Leaves leaves = Leaves::nothing;
+enum class KeeperFor : uint8_t { nobody, exec, end };
+thread_local KeeperFor keeper_for = KeeperFor::nobody;
 bool keeper_is_needed = false;
 // For a program that begins: ends that are left to it.
 std::vector<int> left_ends;
@@ -75,8 +75,8 @@ std::vector<Divided> divide(const Ancestors& ancestors) {
 void Forks::before() noexcept {
   Host& host = Host::get();
   host.lock();
-  keeper_is_needed = leaves != Leaves::nothing && needs_keeper(host, leaves == Leaves::exec);
-  if (leaves == Leaves::nothing || (leaves == Leaves::exec && keeper_is_needed)) begin(host);
+  keeper_is_needed = keeper_for != KeeperFor::nobody && needs_keeper(host, keeper_for == KeeperFor::exec);
+  if (keeper_for == KeeperFor::nobody || (keeper_for == KeeperFor::exec && keeper_is_needed)) begin(host);
 }
 
 // What is for the child.
@@ -89,7 +89,7 @@ void Forks::begin(Host& host) {
 }
 
 void Forks::in_parent() noexcept {
-  if (leaves == Leaves::nothing) go_on_as_parent(Host::get());
+  if (keeper_for == KeeperFor::nobody) go_on_as_parent(Host::get());
 }
 
 void Forks::go_on_as_parent(Host& host) {
@@ -106,7 +106,7 @@ void Forks::go_on_as_parent(Host& host) {
 }
 
 void Forks::in_child() noexcept {
-  if (leaves != Leaves::nothing) return;
+  if (keeper_for != KeeperFor::nobody) return;
   Host& host = Host::get();
   host.process_ = ::getpid();
   Host::this_thread().renew();
@@ -170,6 +170,7 @@ void Forks::leave_stack(Host& host, const std::shared_ptr<UpLink>& parent) {
   for (size_t i = 0; i < host.by_socket_.size(); ++i) {
     File* const file = host.by_socket_[i];
     if (file == nullptr) continue;
+    Host::tell(*file);  // calls of other threads, if exec() fails, find that it is no longer here
     forget_waiting(*file);
     file->serves = file->asked = file->leaves = false;
     if (file->fds.empty()) {  // of another process, to which the parent's helper carries it
@@ -336,6 +337,31 @@ std::string Forks::prepare_exec(bool stays) {
 
 // ---- a keeper
 
+namespace {
+
+bool is_pending(int signal) noexcept {
+  sigset_t pending;
+  return ::sigpending(&pending) == 0 && ::sigismember(&pending, signal) == 1;
+}
+
+// The program is to know nothing of the child: its signal is taken away, unless it may be another one's, too. All are held back.
+void take_end_of(pid_t child, bool was_pending) noexcept {
+  ::waitpid(child, nullptr, 0);
+  if (was_pending) return;
+  sigset_t one;
+  ::sigemptyset(&one);
+  ::sigaddset(&one, SIGCHLD);
+  siginfo_t info{};
+  constexpr timespec kNow{};
+  if (::sigtimedwait(&one, &info, &kNow) != SIGCHLD) return;
+  const bool other = info.si_pid != child;
+  info.si_pid = 0;
+  const bool waits = ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+  if (other || waits) ::kill(::getpid(), SIGCHLD);
+}
+
+}  // namespace
+
 bool Forks::needs_keeper(Host& host, bool goes_on) {
   if (!host.is_open() || host.sockets().network().endpoint().is_embedded()) return false;
   host.hear();
@@ -358,7 +384,8 @@ bool Forks::leave_keeper(bool goes_on) {
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  leaves = goes_on ? Leaves::exec : Leaves::end;
+  const bool was_pending = is_pending(SIGCHLD);
+  keeper_for = goes_on ? KeeperFor::exec : KeeperFor::end;
   const pid_t between = ::fork();
   if (between == 0) {
     if (keeper_is_needed) {
@@ -367,11 +394,11 @@ bool Forks::leave_keeper(bool goes_on) {
     }
     real()._exit(EXIT_SUCCESS);
   }
-  leaves = Leaves::nothing;
+  keeper_for = KeeperFor::nobody;
   real().close(told[1]);
   char byte = 0;
   const bool left = between > 0 && real().read(told[0], &byte, 1) == 1;
-  if (between > 0) ::waitpid(between, nullptr, 0);
+  if (between > 0) take_end_of(between, was_pending);
   real().close(told[0]);
   if (left) host.sockets().network().endpoint().connection().pass_to(0);
   if (goes_on && left) go_on_as_child(host);
@@ -400,7 +427,7 @@ void Forks::close_program(Host& host, int told) {
 }
 
 void Forks::keep(Host& host, int told) {
-  leaves = Leaves::nothing;
+  keeper_for = KeeperFor::nobody;
   signals_held = false;
   ::setsid();  // what the program's terminal and group are told is not for it
   static_cast<void>(!::chdir("/"));
@@ -413,7 +440,7 @@ void Forks::keep(Host& host, int told) {
   host.wanting_ = 0;
   host.asleep_.clear();
   host.watcher_ = nullptr;
-  host.relays().keep(host.by_socket_);
+  host.relays().hold_alone(host.by_socket_);
   go_on_as_parent(host);
   forget_program(host);
   host.help();

@@ -30,6 +30,7 @@ constexpr Nanoseconds kYieldEvery = 5 * kMicrosecond;
 constexpr Nanoseconds kTick = kMillisecond, kSlowTick = 10 * kMillisecond;
 constexpr int kTicks = 20, kSlowTicks = 10;
 constexpr Nanoseconds kUnderWay = kSecond / 10;
+constexpr Nanoseconds kLinger = 60 * kSecond;    // of a keeper, for peers that have not acknowledged all
 constexpr Nanoseconds kRest = kSecond / 4;       // while there is no network interface
 constexpr Nanoseconds kLongRest = 10 * kSecond;  // while another thread watches
 
@@ -368,7 +369,7 @@ bool Host::has_kept_all() noexcept {
   const bool needed = relays_->is_needed(now() < keeps_until_) || relays_->is_leaving();
   if (needed) unneeded_since_ = 0;
   else if (unneeded_since_ == 0) unneeded_since_ = now();
-  return !needed && now() - unneeded_since_ > kUnderWay;
+  return !needed && now() - unneeded_since_ > (sockets_->stack().idle() ? kUnderWay : kLinger);
 }
 
 void Host::help() {

@@ -22,7 +22,7 @@ Real find_all() noexcept {
   return found;
 }
 
-std::array<std::atomic<bool>, 4096> own_numbers;  // from kFirstDescriptor on
+std::array<std::atomic<bool>, 8192> own_numbers;
 
 }  // namespace
 
@@ -39,13 +39,13 @@ int out_of_the_way(int fd) noexcept {
 }
 
 void note_own(int fd, bool is) noexcept {
-  const auto at = static_cast<size_t>(fd - kFirstDescriptor);
-  if (fd >= kFirstDescriptor && at < own_numbers.size()) own_numbers[at].store(is, std::memory_order_relaxed);
+  const auto at = static_cast<size_t>(fd);
+  if (fd >= 0 && at < own_numbers.size()) own_numbers[at].store(is, std::memory_order_relaxed);
 }
 
 void append_own(std::vector<int>& all) {
   for (size_t i = 0; i < own_numbers.size(); ++i) {
-    if (own_numbers[i].load(std::memory_order_relaxed)) all.push_back(kFirstDescriptor + static_cast<int>(i));
+    if (own_numbers[i].load(std::memory_order_relaxed)) all.push_back(static_cast<int>(i));
   }
 }
 

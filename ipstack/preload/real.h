@@ -45,7 +45,7 @@ const Real& real() noexcept;
 constexpr int kFirstDescriptor = 900;
 // The descriptor by a number behind those that programs choose themselves, as a shell's 9, or count on as the next; else by its own.
 int out_of_the_way(int fd) noexcept;
-// The numbers from there on that are a thread's eventfd, or that unet/ has given a descriptor of its own.
+// The numbers that are a thread's eventfd, or that unet/ has given a descriptor of its own, or wanted to.
 void note_own(int fd, bool is) noexcept;
 void append_own(std::vector<int>& all);
 void forget_own() noexcept;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kPiece = 64 * 1024;
 constexpr int kPieces = 16;  // of one connection, before another's turn
-// What a process has left behind waits so long for a peer that takes none of it: no longer than the kernel has patience with such.
+// What a process has left behind waits so long for a peer that takes none of it.
 constexpr Nanoseconds kHangsFor = 60 * kSecond;
 
 std::byte* piece() noexcept {
@@ -115,7 +115,11 @@ bool Relays::carry(Relay& relay, bool hung_up) {
   if (hung_up && relay.ended_in) return false;
   if (relay.ended_in && relay.ended_out) return false;
   if (hung_up && relay.hung_since == 0) relay.hung_since = Host::get().now();
-  return relay.hung_since == 0 || Host::get().now() - relay.hung_since < kHangsFor;
+  if (relay.hung_since == 0 || Host::get().now() - relay.hung_since < kHangsFor) return true;
+  constexpr linger kAtOnce{.l_onoff = 1, .l_linger = 0};  // a reset: an end would say that this was all
+  File& file = *relay.file;
+  if (file.is_ours()) Host::get().sockets().setsockopt(file.socket, SOL_SOCKET, SO_LINGER, &kAtOnce, sizeof kAtOnce);
+  return false;
 }
 
 bool Relays::has_hung() const noexcept {
@@ -194,7 +198,7 @@ bool Relays::is_awaited() const noexcept {
   return has_unserved() || std::any_of(relays_.begin(), relays_.end(), ends);
 }
 
-void Relays::keep(std::span<File* const> files) const noexcept {
+void Relays::hold_alone(std::span<File* const> files) const noexcept {
   for (File* const file : files) {
     if (file == nullptr) continue;
     std::erase_if(file->sleepers, [&](const Sleeper* each) { return each != &sleeper_; });

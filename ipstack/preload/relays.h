@@ -82,7 +82,7 @@ class Relays {
   // In a child: closes what was the parent's.
   void forget() noexcept;
   // In a keeper, which has none of the program's threads: nobody holds these, or waits for them, but this object.
-  void keep(std::span<File* const> files) const noexcept;
+  void hold_alone(std::span<File* const> files) const noexcept;
 
  private:
   struct Held {

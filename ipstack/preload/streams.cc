@@ -39,9 +39,16 @@ ssize_t read_cookie(void* cookie, char* data, size_t length) {
   const int error = errno;
   return done(read(fd_of(cookie), data, length), error);
 }
+// All of it: glibc would take the rest for lost.
 ssize_t write_cookie(void* cookie, const char* data, size_t length) {
   const int error = errno;
-  return std::max<ssize_t>(done(write(fd_of(cookie), data, length), error), 0);
+  size_t written = 0;
+  while (written < length) {
+    const ssize_t more = done(write(fd_of(cookie), data + written, length - written), error);
+    if (more <= 0) break;
+    written += static_cast<size_t>(more);
+  }
+  return static_cast<ssize_t>(written);
 }
 int seek_cookie(void*, off64_t*, int) {
   errno = ESPIPE;
