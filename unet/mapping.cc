@@ -16,8 +16,8 @@ void Descriptor::reset() noexcept {
 
 void Descriptor::renumber(int first) noexcept {
   if (fd_ < 0 || first == 0) return;
-  const int moved = ::fcntl(fd_, F_DUPFD_CLOEXEC, first);
-  if (moved < 0) return;
+  const int moved = fd_ >= first ? -1 : ::fcntl(fd_, F_DUPFD_CLOEXEC, first);
+  if (moved < 0) return void(::fcntl(fd_, F_SETFD, FD_CLOEXEC));
   ::close(std::exchange(fd_, moved));
 }
 

@@ -59,11 +59,12 @@ bool is_known(int fd) noexcept {
   return !Host::inside() && Host::get().table().find(fd) != nullptr && Host::get().is_own_process();
 }
 
-// By unet/, which gives its descriptors such numbers (Descriptor::renumber()) and takes them back by close(). One that cannot have such a
-// number keeps its own.
-int own_number(int fd, int own) noexcept {
-  note_own(own >= 0 ? own : fd, true);
-  return own;
+// By unet/, which gives its descriptors such numbers (Descriptor::renumber()) and takes them back by close(). One that has such a number,
+// or can have none, keeps its own, and is to be close-on-exec.
+int own_number(int fd, int command, int result) noexcept {
+  if (command == F_DUPFD_CLOEXEC && result >= 0) note_own(result, true);
+  if (command == F_SETFD) note_own(fd, true);
+  return result;
 }
 
 // SIOCGSTAMP and SIOCGSTAMPNS, each with an old number and a new one. Nothing: it is something else, or the kernel knows.
@@ -189,7 +190,7 @@ UNET_PRELOAD int fcntl(int fd, int command, ...) {
   va_start(all, command);
   void* const argument = va_arg(all, void*);
   va_end(all);
-  if (Host::inside() && command == F_DUPFD_CLOEXEC) return own_number(fd, real().fcntl(fd, command, argument));
+  if (Host::inside()) return own_number(fd, command, real().fcntl(fd, command, argument));
   if (!is_known(fd)) return real().fcntl(fd, command, argument);
   if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) prepare_doubling(fd);
   if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) return doubled(fd, real().fcntl(fd, command, argument));

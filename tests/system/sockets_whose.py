@@ -77,9 +77,9 @@ def away(address):
     loopback = "::1" if ":" in address else "127.0.0.1"
     with socket.create_server((loopback, PORT), family=family_of(address)) as listener, socket.create_connection((loopback, PORT)):
         listener.accept()[0].close()
-    say("loopback: 0")
     # There is nobody to ask, and what it was bound to comes back without.
     bound.setsockopt(*((socket.IPPROTO_IPV6, MIN_HOPS) if six else (socket.IPPROTO_IP, MIN_TTL)), 5)
+    say("loopback: 0")
     sys.stdin.readline()
     end = time.monotonic() + WAIT
     while (error := error_of(lambda: connection(address))) != "0" and time.monotonic() < end:
