@@ -155,15 +155,7 @@ UNET_PRELOAD int close_range(unsigned first, unsigned last, int flags) noexcept 
     }
   }
   if (Host::inside() || first > last) return real().close_range(first, last, flags);
-  // In pieces between those that are not the program's to close.
-  unsigned from = first;
-  for (const int own : Host::get().own_descriptors()) {
-    const auto fd = static_cast<unsigned>(own);
-    if (fd < first || fd > last) continue;
-    if (fd > from && real().close_range(from, fd - 1, flags) != 0) return -1;
-    from = fd + 1;
-  }
-  return from > last ? 0 : real().close_range(from, last, flags);
+  return close_all_but(Host::get().own_descriptors(), first, last, flags);  // those are not the program's to close
 }
 
 UNET_PRELOAD void closefrom(int first) noexcept { close_range(static_cast<unsigned>(std::max(first, 0)), ~0u, 0); }

@@ -55,6 +55,17 @@ void forget_waiting(File& file) {
   file.waiting.clear();
 }
 
+// Only this thread is in the child.
+void forget_threads(EpollSet& set) {
+  set.sleepers.clear();
+  set.pollers.clear();
+  set.holds = HeldByThread::of(set);
+}
+void forget_threads(File& file) {
+  file.sleepers.clear();
+  file.holds = HeldByThread::of(file);
+}
+
 std::vector<Divided> divide(const Ancestors& ancestors) {
   std::vector<Divided> all;
   for (auto& each : ancestors.all()) {
@@ -114,20 +125,11 @@ void Forks::in_child() noexcept {
   host.asleep_.clear();  // the parent's threads
   host.watcher_ = nullptr;
   for (int fd = 0; fd < host.table_.end(); ++fd) {
-    if (auto* const set = host.table_.as<EpollSet>(fd, Entry::Kind::epoll)) {
-      set->sleepers.clear();
-      set->pollers.clear();
-      set->holds = HeldByThread::of(*set);
-    }
-    if (File* const file = host.table_.file(fd)) {  // also what waits for a network interface
-      file->sleepers.clear();
-      file->holds = HeldByThread::of(*file);
-    }
+    if (auto* const set = host.table_.as<EpollSet>(fd, Entry::Kind::epoll)) forget_threads(*set);
+    if (File* const file = host.table_.file(fd)) forget_threads(*file);  // also what waits for a network interface
   }
   for (File* const file : host.by_socket_) {
-    if (file == nullptr) continue;
-    file->sleepers.clear();
-    file->holds = HeldByThread::of(*file);
+    if (file != nullptr) forget_threads(*file);
   }
   go_on_as_child(host);
 }
@@ -414,14 +416,7 @@ void Forks::close_program(Host& host, int told) {
   own.insert(own.end(), {told, link_ends[0], link_ends[1]});
   for (const Divided& each : divided) own.push_back(each.end);
   std::sort(own.begin(), own.end());
-  unsigned from = 0;
-  for (const int each : own) {
-    if (each < 0) continue;
-    const auto fd = static_cast<unsigned>(each);
-    if (fd > from) real().close_range(from, fd - 1, 0);
-    from = fd + 1;
-  }
-  real().close_range(from, ~0u, 0);
+  close_all_but(own, 0, ~0u, 0);
   // So that nothing of ours comes to lie there.
   for (int fd = 0; fd <= STDERR_FILENO; ++fd) static_cast<void>(!::open("/dev/null", O_RDWR));
 }
@@ -453,11 +448,7 @@ void Forks::keep(Host& host, int told) {
 void Forks::forget_program(Host& host) {
   const Host::Guard guard;
   for (int fd = 0; fd < host.table_.end(); ++fd) {
-    if (auto* const set = host.table_.as<EpollSet>(fd, Entry::Kind::epoll)) {
-      set->sleepers.clear();
-      set->pollers.clear();
-      set->holds = 0;
-    }
+    if (auto* const set = host.table_.as<EpollSet>(fd, Entry::Kind::epoll)) forget_threads(*set);
     if (Entry* const entry = host.table_.take(fd)) host.let_go(*entry);
   }
   for (size_t i = 0; i < host.by_socket_.size(); ++i) {  // what only calls of the program's threads still had

@@ -159,9 +159,7 @@ void Relays::end_link(Link& link) {
 }
 
 bool Relays::is_held(const File& file) const noexcept {
-  return std::any_of(links_.begin(), links_.end(), [&](const Link& link) {
-    return std::any_of(link.held.begin(), link.held.end(), [&](const Held& each) { return each.file == &file; });
-  });
+  return has_held([&](const Held& each) { return each.file == &file; });
 }
 
 // How many processes serve it beside this one.

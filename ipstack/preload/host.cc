@@ -233,9 +233,13 @@ void Host::await_end(File& file) {
   }
 }
 
-void Host::reset(File& file) noexcept {
+void Host::end_by_reset(File& file) noexcept {
   constexpr linger kAtOnce{.l_onoff = 1, .l_linger = 0};
   if (file.is_ours()) sockets_->setsockopt(file.socket, SOL_SOCKET, SO_LINGER, &kAtOnce, sizeof kAtOnce);
+}
+
+void Host::reset(File& file) noexcept {
+  end_by_reset(file);
   --file.holds;
   let_go(file);
 }

@@ -148,6 +148,8 @@ class Host {
   void close_socket(File& file);
   // The last descriptor of it is closed: as SO_LINGER says, until the peer has all of what was sent, or a signal comes.
   void await_end(File& file);
+  // What closes it resets it.
+  void end_by_reset(File& file) noexcept;
   // A connection that nobody has is reset.
   void reset(File& file) noexcept;
   // Something has happened to it: who waits for it looks.

@@ -14,12 +14,8 @@
 
 using namespace unet::preload;
 
-// glibc's lock of the list of its streams. fork() takes it, and fflush(NULL) has it while it writes to a socket's stream, for which it
-// wants the host's: so fork() is to take both in this order.
 extern "C" {
-void _IO_list_lock() noexcept;
-void _IO_list_unlock() noexcept;
-void _IO_list_resetlock() noexcept;
+void _IO_list_resetlock() noexcept;  // as _IO_list_unlock(), in a child
 // pthread_atfork(), of a library that is never unloaded: null instead of its handle. Else its handlers would be forgotten before its end.
 int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(), void* library) noexcept;
 }

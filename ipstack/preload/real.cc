@@ -53,4 +53,15 @@ void forget_own() noexcept {
   for (std::atomic<bool>& each : own_numbers) each.store(false, std::memory_order_relaxed);
 }
 
+int close_all_but(std::span<const int> kept, unsigned first, unsigned last, int flags) noexcept {
+  unsigned from = first;
+  for (const int each : kept) {
+    const auto fd = static_cast<unsigned>(each);
+    if (each < 0 || fd < first || fd > last) continue;
+    if (fd > from && real().close_range(from, fd - 1, flags) != 0) return -1;
+    from = fd + 1;
+  }
+  return from > last ? 0 : real().close_range(from, last, flags);
+}
+
 }  // namespace unet::preload

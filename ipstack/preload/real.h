@@ -17,6 +17,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <span>
 #include <vector>
 
 // Every function that programs find here first.
@@ -47,6 +48,8 @@ constexpr int kFirstDescriptor = 900;
 int out_of_the_way(int fd) noexcept;
 // The numbers that are a thread's eventfd, or that unet/ has given a descriptor of its own, or wanted to.
 void note_own(int fd, bool is) noexcept;
+// close_range(), but for these, which are in their order; what is below 0 is none.
+int close_all_but(std::span<const int> kept, unsigned first, unsigned last, int flags) noexcept;
 void append_own(std::vector<int>& all);
 void forget_own() noexcept;
 

@@ -116,9 +116,7 @@ bool Relays::carry(Relay& relay, bool hung_up) {
   if (relay.ended_in && relay.ended_out) return false;
   if (hung_up && relay.hung_since == 0) relay.hung_since = Host::get().now();
   if (relay.hung_since == 0 || Host::get().now() - relay.hung_since < kHangsFor) return true;
-  constexpr linger kAtOnce{.l_onoff = 1, .l_linger = 0};  // a reset: an end would say that this was all
-  File& file = *relay.file;
-  if (file.is_ours()) Host::get().sockets().setsockopt(file.socket, SOL_SOCKET, SO_LINGER, &kAtOnce, sizeof kAtOnce);
+  Host::get().end_by_reset(*relay.file);  // an end would say that this was all
   return false;
 }
 
@@ -182,15 +180,12 @@ bool Relays::has_unserved() const noexcept {
     if (!held.file->is_joined() || held.file->serves || !held.file->bound) return false;
     return (Host::get().events(*held.file) & EPOLLIN) != 0 || served_by(*held.file) == 0;
   };
-  return std::any_of(links_.begin(), links_.end(),
-                     [&](const Link& each) { return std::any_of(each.held.begin(), each.held.end(), waits); });
+  return has_held(waits);
 }
 
 bool Relays::is_needed(bool unserved) const noexcept {
   const auto is_connection = [](const Held& held) { return !held.file->is_joined(); };
-  return !relays_.empty() || (unserved && has_unserved()) || std::any_of(links_.begin(), links_.end(), [&](const Link& each) {
-    return std::any_of(each.held.begin(), each.held.end(), is_connection);
-  });
+  return !relays_.empty() || (unserved && has_unserved()) || has_held(is_connection);
 }
 
 bool Relays::is_awaited() const noexcept {

@@ -13,6 +13,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -138,6 +139,10 @@ class Relays {
   void take_left(File& listener, std::span<const std::byte> behind, int& fd);
   bool leave_what_came();
   bool leave_next(File& listener);
+  template <typename Is>  // is(const Held&)
+  bool has_held(Is is) const noexcept {
+    return std::any_of(links_.begin(), links_.end(), [&](const Link& each) { return std::any_of(each.held.begin(), each.held.end(), is); });
+  }
   bool has_unserved() const noexcept;
   bool hand_over();
   bool hand_to(const Link& link, Held& held);

@@ -14,8 +14,6 @@ using namespace unet::preload;
 // glibc's: the three that stdin, stdout and stderr are at first, and how the list of all is walked.
 extern "C" {
 extern FILE _IO_2_1_stdin_, _IO_2_1_stdout_, _IO_2_1_stderr_;
-void _IO_list_lock() noexcept;
-void _IO_list_unlock() noexcept;
 FILE* _IO_iter_begin() noexcept;
 FILE* _IO_iter_end() noexcept;
 FILE* _IO_iter_next(FILE* at) noexcept;

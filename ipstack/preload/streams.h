@@ -6,6 +6,13 @@
 
 #include <cstdio>
 
+// glibc's lock of the list of its streams. fork() takes it, and fflush(NULL) has it while it writes to a socket's stream, for which it
+// wants the host's: so who takes both takes this one first.
+extern "C" {
+void _IO_list_lock() noexcept;
+void _IO_list_unlock() noexcept;
+}
+
 namespace unet::preload {
 
 // This thread has put something at 0, 1 or 2, or taken it away (file.cc): it looks at the streams when it has given the lock away.

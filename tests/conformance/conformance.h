@@ -132,6 +132,7 @@ void* receives_once(void* fd);  // a thread: recv(), once
 pid_t child(void (*body)(int), int fd);  // a process that does this and ends
 void say_ended(const char* who, pid_t pid);
 void echoes(int fd);  // what comes, until the end
+void say_echoes(int s, int rounds);  // of who does that, and its end
 
 void count_signal(int number, int flags);  // counts it from now on, with these flags of sigaction()
 int signals_counted(void);

@@ -92,14 +92,9 @@ static void accepts_and_echoes(int listener) {
 }
 
 CASE(fork_listener, "a child accepts from the listener that its parent opened") {
-  char bytes[20];
   const int listener = listening();
   const pid_t pid = child(accepts_and_echoes, listener);
-  const int client = connected(listener);
-  CALL(send(client, "abc", 3, 0));
-  say_bytes("echo", bytes, CALL(recv(client, bytes, 3, MSG_WAITALL)));
-  CALL(shutdown(client, SHUT_WR));
-  CALL(recv(client, bytes, sizeof bytes, 0));
+  say_echoes(connected(listener), 1);
   say_ended("child", pid);
 }
 

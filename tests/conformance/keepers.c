@@ -5,11 +5,7 @@
 
 // It ends when the connection does.
 static void say_cat(int s, pid_t pid) {
-  char bytes[20];
-  CALL(send(s, "through cat", 11, 0));
-  say_bytes("echo", bytes, CALL(recv(s, bytes, 11, MSG_WAITALL)));
-  CALL(shutdown(s, SHUT_WR));
-  CALL(recv(s, bytes, sizeof bytes, 0));
+  say_echoes(s, 1);
   say_ended("cat", pid);
 }
 
@@ -64,14 +60,9 @@ static void fails_to_become(int listener) {
 }
 
 CASE(exec_fails, "who fails to become another program has its connections still, and no child") {
-  char bytes[20];
   const int listener = listening();
   const pid_t pid = child(fails_to_become, listener);
-  const int s = accepted(listener);
-  CALL(send(s, "abc", 3, 0));
-  say_bytes("echo", bytes, CALL(recv(s, bytes, 3, MSG_WAITALL)));
-  CALL(shutdown(s, SHUT_WR));
-  CALL(recv(s, bytes, sizeof bytes, 0));
+  say_echoes(accepted(listener), 1);
   say_ended("child", pid);
 }
 
@@ -116,15 +107,11 @@ static void leaves_it_to_its_child(int listener) {
 }
 
 CASE(exec_of_parent, "a child goes on with a connection of its parent, which becomes another program and ends") {
-  char bytes[20];
   const int listener = listening();
   const pid_t pid = child(leaves_it_to_its_child, listener);
   const int s = accepted(listener);
   say_ended("parent", pid);
-  CALL(send(s, "through cat", 11, 0));
-  say_bytes("echo", bytes, CALL(recv(s, bytes, 11, MSG_WAITALL)));
-  CALL(shutdown(s, SHUT_WR));
-  CALL(recv(s, bytes, sizeof bytes, 0));
+  say_echoes(s, 1);
 }
 
 static void goes_to_background(int listener) {
@@ -132,17 +119,6 @@ static void goes_to_background(int listener) {
   if (fork() != 0) _exit(0);
   pause_ms(100);  // its parent has ended
   echoes(s);
-}
-
-// The echo of what is sent, and its end.
-static void say_echoes(int s, int rounds) {
-  char bytes[20];
-  for (int i = 0; i < rounds; ++i) {
-    CALL(send(s, "abc", 3, 0));
-    say_bytes("echo", bytes, CALL(recv(s, bytes, 3, MSG_WAITALL)));
-  }
-  CALL(shutdown(s, SHUT_WR));
-  CALL(recv(s, bytes, sizeof bytes, 0));
 }
 
 CASE(fork_to_background, "a client goes to the background once it is connected, as ssh -f does") {

@@ -82,6 +82,16 @@ void echoes(int fd) {
   while ((length = recv(fd, bytes, sizeof bytes, 0)) > 0) send(fd, bytes, (size_t)length, MSG_NOSIGNAL);
 }
 
+void say_echoes(int s, int rounds) {
+  char bytes[20];
+  for (int i = 0; i < rounds; ++i) {
+    CALL(send(s, "abc", 3, 0));
+    say_bytes("echo", bytes, CALL(recv(s, bytes, 3, MSG_WAITALL)));
+  }
+  CALL(shutdown(s, SHUT_WR));
+  CALL(recv(s, bytes, sizeof bytes, 0));
+}
+
 void say_ended(const char* who, pid_t pid) {
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;

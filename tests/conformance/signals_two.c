@@ -35,10 +35,21 @@ static void* waits_in_epoll(void* fd) {
   return thread_result(epoll_wait(set, &event, 1, -1));
 }
 
-
 static void* fills(void* fd) {
   static char bytes[1000];
   return thread_result(send(*(int*)fd, bytes, sizeof bytes, 0));
+}
+
+// Of who receives at the first end, interrupted by each handler.
+static void say_receiver(int ends[2]) {
+  pthread_t receiver = asleep(receives_once, &ends[0]);
+  interrupt(receiver, RESTARTS);
+  interrupt(receiver, RESTARTS);
+  CALL(send(ends[1], "abc", 3, 0));
+  say_result("with SA_RESTART", joined(receiver));
+  receiver = asleep(receives_once, &ends[0]);
+  interrupt(receiver, ENDS);
+  say_result("without", joined(receiver));
 }
 
 CASE(signal_two_receive, "recv() goes on after a handler with SA_RESTART, and ends after one without, whichever was set last") {
@@ -46,15 +57,8 @@ CASE(signal_two_receive, "recv() goes on after a handler with SA_RESTART, and en
     int ends[2];
     streams(ends);
     handle_both(ends_last);
-    pthread_t receiver = asleep(receives_once, &ends[0]);
-    interrupt(receiver, RESTARTS);
-    interrupt(receiver, RESTARTS);
-    CALL(send(ends[1], "abc", 3, 0));
-    say_result("with SA_RESTART", joined(receiver));
-    receiver = asleep(receives_once, &ends[0]);
-    interrupt(receiver, ENDS);
-    say_result("without", joined(receiver));
-    receiver = asleep(receives_once, &ends[0]);
+    say_receiver(ends);
+    const pthread_t receiver = asleep(receives_once, &ends[0]);
     interrupt(receiver, RESTARTS);
     await_sleep();
     interrupt(receiver, ENDS);
@@ -66,13 +70,7 @@ CASE(signal_two_datagram, "recv() of datagrams goes on, or ends, by the handler 
   int ends[2];
   datagrams(ends);
   handle_both(0);
-  pthread_t receiver = asleep(receives_once, &ends[0]);
-  interrupt(receiver, RESTARTS);
-  CALL(send(ends[1], "abc", 3, 0));
-  say_result("with SA_RESTART", joined(receiver));
-  receiver = asleep(receives_once, &ends[0]);
-  interrupt(receiver, ENDS);
-  say_result("without", joined(receiver));
+  say_receiver(ends);
 }
 
 CASE(signal_two_accept, "accept() goes on, or ends, by the handler that has run, whichever was set last") {
