@@ -98,13 +98,11 @@ void Host::read_environment() {
 bool Host::inside() noexcept { return depth != 0; }
 bool Host::holds_signals() noexcept { return depth != 0 && !get().ending_.load(std::memory_order_relaxed); }
 
-// This thread is not inside any longer. True: signals that came meanwhile have been handled.
-bool Host::come_out() noexcept {
+// This thread is not inside any longer, and signals that came meanwhile are handled.
+void Host::come_out() noexcept {
   --depth;
   std::atomic_signal_fence(std::memory_order_seq_cst);  // what comes from here on is not held back
-  if (!signals_held) [[likely]] return false;
-  let_signals_in();
-  return true;
+  if (signals_held) [[unlikely]] let_signals_in();
 }
 
 void Host::lock() noexcept {
@@ -122,13 +120,13 @@ void Host::lock() noexcept {
 
 void Host::unlock() noexcept { release(); }
 
-// While a thread sleeps: signal handlers that run then are the program's, and not inside. True: one has run, of a signal that came before.
-bool Host::release() noexcept {
+// While a thread sleeps: signal handlers that run then are the program's, and not inside; some do before this returns.
+void Host::release() noexcept {
   if (hands_on()) kick_helper();  // under the lock, as a thread may be cancelled in write()
   mutex_.unlock();
   // Before handlers, of which one may leave by longjmp().
   if (cancellation != kUntouched) [[unlikely]] ::pthread_setcancelstate(std::exchange(cancellation, kUntouched), nullptr);
-  return come_out();
+  come_out();
 }
 
 void Host::regain() noexcept {
@@ -453,8 +451,8 @@ void Host::dispatch() {
     const auto index = static_cast<size_t>(change.socket);
     File* const file = index < by_socket_.size() ? by_socket_[index] : nullptr;
     if (file == nullptr) continue;
+    if (change.urgent && !file->fds.empty()) [[unlikely]] tell_owner(file->fd(), SIGURG);  // before who waits is woken, as the kernel
     tell_owner_too(*file, change.came || change.urgent);
-    if (change.urgent && !file->fds.empty()) [[unlikely]] tell_owner(file->fd(), SIGURG);
   }
 }
 

@@ -244,8 +244,8 @@ class Host {
   Status open_stack();
   void lock() noexcept;
   void unlock() noexcept;
-  bool release() noexcept;
-  static bool come_out() noexcept;
+  void release() noexcept;
+  static void come_out() noexcept;
   void regain() noexcept;
   void forget_sleep(const void* here) noexcept;
   bool hands_on() noexcept;

@@ -177,8 +177,8 @@ class Host::Asleep {
     was_asleep_ = std::exchange(who.asleep, true);
     outermost_ = SleepOfThread::own.at == nullptr;
     if (outermost_) SleepOfThread::own = {__builtin_frame_address(0), &who};
-    handler_ends_call = false;
-    interrupted_ = host.release();
+    handler_has_run = handler_ends_call = false;
+    host.release();
   }
   ~Asleep() {
     host_.regain();
@@ -189,15 +189,12 @@ class Host::Asleep {
   }
   Asleep(const Asleep&) = delete;
   Asleep& operator=(const Asleep&) = delete;
-  // By a signal that had come before.
-  bool is_interrupted() const noexcept { return interrupted_; }
 
  private:
   Host& host_;
   Sleeper& who_;
   bool outermost_ = false;  // not of a handler's call
   bool was_asleep_ = false;
-  bool interrupted_ = false;
 };
 
 // A thread that was asleep is in the library again: by a call of a handler that runs meanwhile, which is below on the stack or on one of
@@ -252,36 +249,33 @@ Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds unti
   // Timers of the stack are the watcher's, too.
   Nanoseconds end = watches ? std::min(until, sockets_->stack().next_event()) : until;
   if (who.event < 0) end = std::min(end, began + kTick);  // the process may open no more descriptors: nobody can wake us
-  int ready = 0, error = 0;
+  int ready = 0;
+  bool interrupted;
   {
     const Asleep asleep(*this, who);
-    if (asleep.is_interrupted()) {
-      ready = -1;
-      error = EINTR;
-    } else if (end > began) {
-      ready = poll_for(all, end == kForever ? kForever : end - began, mask);
-      error = errno;
-    }
+    if (!handler_has_run && end > began) ready = poll_for(all, end == kForever ? kForever : end - began, mask);
+    interrupted = ready < 0 && errno == EINTR;
   }
-  still_armed_ = watches && ready == 0;
+  interrupted = interrupted || handler_has_run;  // also of who had been woken just before: its call looks for what woke it first
+  still_armed_ = watches && ready == 0 && !interrupted;
   armed_locks_ = locks_;
   const Nanoseconds slept = now() - began;
   spin_ = slept < kWorthSpinning ? spin_most_ : slept > kIdle ? 0 : std::max(std::min(kSpinLeast, spin_most_), spin_ / 2);
   std::copy(all.begin() + 2, all.end(), kernel.begin());
-  if (ready < 0 && error == EINTR) return Woken::interrupted;
   turn();
+  if (interrupted) return Woken::interrupted;
   return ready == 0 && began < end && end == until && now() >= until ? Woken::timed_out : Woken::something;
 }
 
 bool Host::let_handlers_run() {
   const Asleep asleep(*this, this_thread());
-  return asleep.is_interrupted();
+  return handler_has_run;
 }
 
 // As ppoll() and pselect() say it at the end of their time.
 bool Host::is_interrupted(Sleeper& who, const sigset_t& mask) {
   const Asleep asleep(*this, who);
-  return asleep.is_interrupted() || (poll_for({}, 0, &mask) < 0 && errno == EINTR);
+  return handler_has_run || (poll_for({}, 0, &mask) < 0 && errno == EINTR);
 }
 
 // An idle program waits again and again for a time: nothing has come since, and it has done nothing but wait once more.

@@ -88,6 +88,7 @@ void act(int number, siginfo_t* info, void* context) {
   const bool ends = handler_ends_call || ((flags & SA_RESTART) == 0 && !comes_second(interrupted));
   handler(number, info, context);
   handler_ends_call = ends;  // whatever has interrupted the handler, and its calls
+  handler_has_run = true;
 }
 
 // What the kernel has instead of what the program asks for; SA_RESETHAND is for act(), as the signal may come twice.
@@ -181,7 +182,11 @@ void queue(const f_owner_ex& owner, int signal, int fd, const Cause& cause) noex
 }  // namespace
 
 constinit thread_local bool unet::preload::signals_held = false;
+constinit thread_local bool unet::preload::handler_has_run = false;
 constinit thread_local bool unet::preload::handler_ends_call = false;
+
+// At the end of each system call the kernel lets its thread's signals in.
+void unet::preload::meet_signals() noexcept { static_cast<void>(::syscall(SYS_getppid)); }
 
 void unet::preload::let_signals_in() noexcept {
   const int error = errno;

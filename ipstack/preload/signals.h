@@ -11,8 +11,10 @@ namespace unet::preload {
 
 // This thread's, which are blocked.
 extern constinit thread_local bool signals_held;
-// A handler without SA_RESTART has interrupted this thread since it went to sleep.
-extern constinit thread_local bool handler_ends_call;
+// A handler has run on this thread since it went to sleep; and one without SA_RESTART.
+extern constinit thread_local bool handler_has_run, handler_ends_call;
+// What another thread has sent this one by now comes before this returns: run, or held.
+void meet_signals() noexcept;
 // They come now: the thread is not in the library any longer. errno stays as it is.
 void let_signals_in() noexcept;
 // To whom fcntl() with F_SETOWN or F_SETOWN_EX has given the descriptor, if to anybody. errno stays as it is.

@@ -169,6 +169,7 @@ int64_t receive_stream(File& file, std::byte* data, size_t length, int flags) {
       if (at_urgent && received != 0) break;
       // SIGURG's handler is to find the byte there, or who is interrupted by it.
       if (at_urgent && Host::this_thread().ends_call) return -EAGAIN;
+      if (at_urgent) meet_signals();
       const bool handled = at_urgent && signals_held && host.let_handlers_run();
       if (handled && may_wait && (file.receive_within != 0 || !signals_restart())) return -EINTR;
       if (!file.is_ours()) return Host::gone(file, false);

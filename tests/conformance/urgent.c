@@ -275,6 +275,26 @@ CASE(urgent_signal_ends_recv, "the same without SA_RESTART: recv() is interrupte
   say_bytes("behind", bytes, CALL(recv(ends[1], bytes, sizeof bytes, 0)));
 }
 
+static void* owns_and_receives(void* fd) {
+  struct f_owner_ex owner = {F_OWNER_TID, gettid()};
+  MUST(fcntl(*(int*)fd, F_SETOWN_EX, &owner));
+  return receives_once(fd);
+}
+
+CASE(urgent_signal_ends_each, "the same again and again, of a thread that sleeps: what wakes it comes with the signal") {
+  int ends[2];
+  char byte;
+  streams(ends);
+  count_signal(SIGURG, 0);
+  for (int i = 0; i < 10; ++i) {
+    const pthread_t receiver = asleep(owns_and_receives, &ends[1]);
+    MUST(send(ends[0], "X", 1, MSG_OOB));
+    say_result("received", joined(receiver));
+    CALL(recv(ends[1], &byte, 1, MSG_OOB));
+  }
+  say("signals: %d", signals_counted());
+}
+
 CASE(urgent_signals_each, "SIGURG and POLLPRI for each urgent byte, also when the one before was taken") {
   int ends[2];
   char byte;
@@ -351,4 +371,5 @@ CASE(urgent_not_accepted, "urgent data of a connection that nobody has accepted 
 
 THEME(urgent, &urgent_alone, &urgent_reads, &urgent_rooms, &urgent_stops, &urgent_again, &urgent_inline_later, &urgent_inherited,
       &urgent_end, &urgent_vectors, &urgent_nobody, &urgent_epoll, &urgent_signal_reads, &urgent_signal_in_recv,
-      &urgent_signal_ends_recv, &urgent_signals_each, &urgent_ends_waiting, &urgent_low_water, &urgent_no_room, &urgent_not_accepted);
+      &urgent_signal_ends_recv, &urgent_signal_ends_each, &urgent_signals_each, &urgent_ends_waiting, &urgent_low_water, &urgent_no_room,
+      &urgent_not_accepted);
