@@ -15,7 +15,6 @@
 using namespace unet::preload;
 
 extern "C" {
-void _IO_list_resetlock() noexcept;  // as _IO_list_unlock(), in a child
 // pthread_atfork(), of a library that is never unloaded: null instead of its handle. Else its handlers would be forgotten before its end.
 int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(), void* library) noexcept;
 }
@@ -30,7 +29,7 @@ namespace {
   if (standard_changed) follow_standard();
   ::__register_atfork(&Forks::before, &Forks::in_parent, &Forks::in_child, nullptr);
   // What is registered last is called first before a fork(), and last behind it.
-  ::__register_atfork(&_IO_list_lock, &_IO_list_unlock, &_IO_list_resetlock, nullptr);
+  ::__register_atfork(&lock_streams, &unlock_streams, &renew_streams_lock, nullptr);
 }
 
 [[gnu::destructor(101)]] void end() {

@@ -11,13 +11,16 @@
 
 using namespace unet::preload;
 
-// glibc's: the three that stdin, stdout and stderr are at first, and how the list of all is walked.
+// glibc's: the three that stdin, stdout and stderr are at first, how the list of all is walked, and its lock.
 extern "C" {
 extern FILE _IO_2_1_stdin_, _IO_2_1_stdout_, _IO_2_1_stderr_;
 FILE* _IO_iter_begin() noexcept;
 FILE* _IO_iter_end() noexcept;
 FILE* _IO_iter_next(FILE* at) noexcept;
 FILE* _IO_iter_file(FILE* at) noexcept;
+void _IO_list_lock() noexcept;
+void _IO_list_unlock() noexcept;
+void _IO_list_resetlock() noexcept;
 }
 
 namespace {
@@ -156,16 +159,20 @@ void unet::preload::follow_standard() noexcept {
   errno = error;
 }
 
+void unet::preload::lock_streams() noexcept { ::_IO_list_lock(); }
+void unet::preload::unlock_streams() noexcept { ::_IO_list_unlock(); }
+void unet::preload::renew_streams_lock() noexcept { ::_IO_list_resetlock(); }
+
 // As exit() does it: what another thread is in is left alone.
 void unet::preload::flush_streams() noexcept {
-  ::_IO_list_lock();
+  lock_streams();
   for (FILE* at = ::_IO_iter_begin(); at != ::_IO_iter_end(); at = ::_IO_iter_next(at)) {
     FILE* const each = ::_IO_iter_file(at);
     if (each->_IO_write_ptr <= each->_IO_write_base || ::ftrylockfile(each) != 0) continue;
     ::fflush_unlocked(each);
     ::funlockfile(each);
   }
-  ::_IO_list_unlock();
+  unlock_streams();
 }
 
 void unet::preload::tell_user(const char* format, ...) noexcept {

@@ -4,17 +4,13 @@
 // library's, which calls our read() and write().
 #pragma once
 
-#include <cstdio>
+namespace unet::preload {
 
 // glibc's lock of the list of its streams. fork() takes it, and fflush(NULL) has it while it writes to a socket's stream, for which it
 // wants the host's: so who takes both takes this one first.
-extern "C" {
-void _IO_list_lock() noexcept;
-void _IO_list_unlock() noexcept;
-}
-
-namespace unet::preload {
-
+void lock_streams() noexcept;
+void unlock_streams() noexcept;
+void renew_streams_lock() noexcept;  // in a child, whose parent had it
 // This thread has put something at 0, 1 or 2, or taken it away (file.cc): it looks at the streams when it has given the lock away.
 extern constinit thread_local bool standard_changed;
 // Where a socket of ours lies at such a number by now, the variable is a stream of ours; else the C library's own again. What is in the
