@@ -187,11 +187,12 @@ static void print(const struct result *result, size_t size, int kind) {
 
 static int connect_to(unet_endpoint *endpoint, const struct options *options) {
   const unet_connect_options how = {.size = sizeof how, .path = options->path};
-  for (unsigned long tenths = 0;; ++tenths) {
+  const uint64_t until = now() + options->wait * (uint64_t)SECOND;
+  for (;;) {
     int channel = unet_connect(endpoint, options->target, &how);
     if (channel >= 0) return channel;
     // The server may not be up yet.
-    if (channel != UNET_ENOTFOUND || tenths >= options->wait * 10 || stopped()) give_up("unet_connect");
+    if (channel != UNET_ENOTFOUND || now() >= until || stopped()) give_up("unet_connect");
     nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
   }
 }

@@ -208,11 +208,12 @@ class EchoClient {
 };
 
 unet::Channel connect(unet::Endpoint& endpoint, const Options& options) {
-  for (uint32_t tenths = 0;; ++tenths) {
+  const unet::Nanoseconds until = unet::monotonic_now() + options.wait * unet::kSecond;
+  for (;;) {
     const unet::Result<unet::Channel> channel = endpoint.connect(options.target, options.connect);
     if (channel) return *channel;
     // The server may not be up yet.
-    const bool try_again = channel.error().code == unet::Errc::not_found && tenths < options.wait * 10 && !stopped();
+    const bool try_again = channel.error().code == unet::Errc::not_found && unet::monotonic_now() < until && !stopped();
     if (!try_again) give_up("connect", channel.error().text);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
