@@ -16,7 +16,7 @@ import struct
 import subprocess
 import sys
 
-from daemon import (IS_ROOT, NOBODY, WAIT, Unetd, beside, directory, main, one_line, others_may_run, require, run, veth_pair,
+from daemon import (IS_ROOT, NOBODY, WAIT, Failure, Unetd, beside, directory, main, one_line, others_may_run, require, run, veth_pair,
                     wait_until)
 
 UNETD, UNETCTL, ECHO_SERVER, ECHO_CLIENT = (os.path.abspath(p) for p in sys.argv[1:5])
@@ -211,6 +211,16 @@ def namespace():
     return True
 
 
+@contextlib.contextmanager
+def told_of(what, *paths):
+    """A failure says what it was at, and what the network interfaces have counted."""
+    try:
+        yield
+    except (Failure, subprocess.TimeoutExpired) as error:
+        counted = "; ".join(" ".join(run(UNETCTL, "stats", "--socket", path)[1].split()) for path in paths)
+        raise Failure(f"{what}: {error}: {counted}") from error
+
+
 def over_a_wire(name, port_a, port_b, connect=lambda: None):
     with directory_of_nobody() as (d, path):
         other = d + "/run/t"
@@ -227,7 +237,7 @@ def over_a_wire(name, port_a, port_b, connect=lambda: None):
                     log = Log(daemon).text
                     if "--user" in user:
                         require_given_up(daemon, log)
-                with echo_server(path):
+                with echo_server(path), told_of(f"{name} {user}", path, other):
                     echo(other, "--wait", str(WAIT // 2), "--size", "3000", "echo@alpha")
                     # A report does not wait long for an engine that is kept from its core.
                     wait_until(lambda: "rx_frames" in run(UNETCTL, "ports", "--socket", other, "--json")[1], f"{name}: no counters of the port")
