@@ -11,10 +11,14 @@
 
 #include "apps/bench/control.h"
 #include "unet/base/result.h"
+#include "unet/base/time.h"
 
 namespace unet::bench {
 
 class Environment;  // environment.h: cores, namespaces
+
+// How long one side's set_up() waits for the other's, on a machine with more to do.
+constexpr Nanoseconds kConnectTime = 60 * kSecond;
 
 enum class Kind : uint8_t { limit, ours, kernel, raw };
 

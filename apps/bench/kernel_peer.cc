@@ -23,7 +23,6 @@ namespace {
 using sockets::Sockets;
 
 constexpr uint16_t kPort = 7999;
-constexpr Nanoseconds kConnectTime = 10 * kSecond;
 constexpr uint32_t kDatagramMax = 65500;
 constexpr Nanoseconds kHelloEvery = 5 * kMillisecond, kHelloOver = 100 * kMillisecond;
 

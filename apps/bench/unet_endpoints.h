@@ -11,8 +11,6 @@
 
 namespace unet::bench {
 
-constexpr Nanoseconds kConnectTime = 60 * kSecond;
-
 // Connects to a name that the other side may not have bound yet: tries again until it is there.
 Result<Channel> connect_when_bound(Endpoint& endpoint, const std::string& name, const ConnectOptions& options, const StopFlag& stop);
 

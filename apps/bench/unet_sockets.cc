@@ -19,7 +19,6 @@ constexpr uint16_t kPortA = 1, kPortB = 2, kPortListeners = 16;  // above the fi
 constexpr uint16_t kPorts = 64;  // of a contender
 constexpr const char* kCalls = "BSD's calls";
 constexpr uint32_t kDatagramMax = 65500;
-constexpr Nanoseconds kConnectTime = 10 * kSecond;
 constexpr int kBacklog = 4096;
 
 class UnetSockets final : public Contender {
