@@ -1,6 +1,8 @@
 // ancestors.cc - what comes by links, and what is said.
 #include "ipstack/preload/ancestors.h"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -64,6 +66,14 @@ void Ancestors::serve() {
   }
 }
 
+void Ancestors::end() {
+  for (const auto& each : all()) {
+    real().shutdown(each->fd, SHUT_RD);  // what is not sent by now stays there
+    while (serve(each)) {}
+    each->renew(-1);
+  }
+}
+
 // False: it is at its end.
 bool Ancestors::serve(const std::shared_ptr<UpLink>& link) {
   const std::span<std::byte> memory = link_memory();
@@ -92,12 +102,14 @@ void Ancestors::hear(const std::shared_ptr<UpLink>& link, std::span<const std::b
 
 void Ancestors::hear_of_datagrams(const UpLink& link, const HandedMessage& handed, std::span<const std::byte> behind) {
   File* const file = find(link, handed.socket);
-  if (file == nullptr || file->is_stream() || !file->is_ours()) return;
+  const bool has_it = file != nullptr && !file->is_stream() && file->is_ours();
   if (handed.kind == HandedMessage::Kind::datagram) {
+    if (!has_it) return Relays::send_back(link, handed.socket, behind);  // nobody reads here since it asked for it
     file->asked = false;
     Relays::take_in(*file, behind);
     return;
   }
+  if (!has_it) return;
   for (File::Origin& each : file->origins) {
     if (each.link.get() == &link) each.part = static_cast<File::Part>(std::min(handed.part, static_cast<uint32_t>(File::Part::all)));
   }

@@ -41,6 +41,8 @@ class Ancestors {
   void append(std::vector<pollfd>& to) const;
   // Takes in what has come for our listeners and datagram sockets.
   void serve();
+  // When this process ends: what it is handed goes back, and no more comes.
+  void end();
 
   // Of those whose socket it is the first that is still there; nullptr: none.
   static const File::Origin* origin_of(const File& file) noexcept;

@@ -108,6 +108,15 @@ void Relays::take_in(File& file, std::span<const std::byte> behind) {
   Host::tell(file);
 }
 
+void Relays::send_back(const UpLink& link, int socket, std::span<const std::byte> behind) noexcept {
+  static_assert(sizeof(LinkMessage) <= sizeof(HandedMessage));
+  const LinkMessage head{.kind = LinkMessage::Kind::datagram, .socket = socket};
+  const std::span<std::byte> memory = link_memory();
+  std::memmove(memory.data() + sizeof head, behind.data(), behind.size());
+  std::memcpy(memory.data(), &head, sizeof head);
+  static_cast<void>(send_by_link(link.fd, memory.data(), sizeof head + behind.size()));
+}
+
 // Of sockets that came from elsewhere: what nobody here reads is another's, unless there is none. True: some may be given back later.
 bool Relays::give_up() {
   Host& host = Host::get();

@@ -476,6 +476,7 @@ void Host::give_back_datagrams() {
     if (each == nullptr || each->is_stream()) continue;
     if (relays_ != nullptr) rest(*each);
     if (each->origins.empty()) continue;
+    each->serves = false;
     static_cast<void>(sockets_->stack().set_takes_new(each->socket, false));
     turn();
     Relays::give_back(*each);
@@ -504,6 +505,7 @@ void Host::finish() noexcept {
   if (!left && !keeper) await_others(&Relays::is_awaited);
   ending_ = true;
   if (signals_held) let_signals_in();
+  if (!left) ancestors_.end();
   for (const auto& each : ancestors_.all()) each->renew(-1);  // what nobody has accepted is another's
   if (sockets_ != nullptr && !left) {
     context_.reset();

@@ -79,6 +79,8 @@ class Relays {
   static void give_back(File& file);
   // One that came by a link, behind the message's head.
   static void take_in(File& file, std::span<const std::byte> behind);
+  // That one goes back, `behind` being in link_memory().
+  static void send_back(const UpLink& link, int socket, std::span<const std::byte> behind) noexcept;
 
   // In a child: closes what was the parent's.
   void forget() noexcept;
