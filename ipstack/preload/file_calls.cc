@@ -61,12 +61,11 @@ int64_t send_file(File& file, int in, off_t* offset, size_t count) {
 
 // Until a pipe can be read from, or written to. 0, or -errno.
 int64_t await_pipe(int fd, short events, bool waits) {
-  bool ends = false;
   while (true) {
     pollfd pipe{.fd = fd, .events = events, .revents = 0};
     if (real().poll(&pipe, 1, 0) != 0) return 0;
-    if (!waits || ends) return ends ? -EINTR : -EAGAIN;
-    ends = Host::get().wait(Host::this_thread(), {&pipe, 1}, kForever) == Host::Woken::interrupted && !signals_restart();
+    if (!waits) return -EAGAIN;
+    if (Host::get().wait(Host::this_thread(), {&pipe, 1}, kForever) == Host::Woken::interrupted && !signals_restart()) return -EINTR;
   }
 }
 

@@ -114,6 +114,7 @@ void Host::lock() noexcept {
     wanting_.fetch_sub(1, std::memory_order_relaxed);
   }
   hold_off_cancellation();
+  handler_has_run = handler_ends_call = false;
   ++locks_;
   if (SleepOfThread::own.at != nullptr) [[unlikely]] forget_sleep(__builtin_frame_address(0));
 }

@@ -374,7 +374,7 @@ class Uncancelled {
   int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
-// signals.cc: handlers that have interrupted this thread's last sleep let a call that waits without a limit go on (SA_RESTART).
+// signals.cc: whether a call that has been interrupted, and waits without a limit, goes on (SA_RESTART), as if nothing had been.
 bool signals_restart() noexcept;
 
 template <typename Attempt>

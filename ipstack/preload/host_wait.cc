@@ -177,7 +177,6 @@ class Host::Asleep {
     was_asleep_ = std::exchange(who.asleep, true);
     outermost_ = SleepOfThread::own.at == nullptr;
     if (outermost_) SleepOfThread::own = {__builtin_frame_address(0), &who};
-    handler_has_run = handler_ends_call = false;
     host.release();
   }
   ~Asleep() {
@@ -256,7 +255,7 @@ Host::Woken Host::sleep(Sleeper& who, std::span<pollfd> kernel, Nanoseconds unti
     if (!handler_has_run && end > began) ready = poll_for(all, end == kForever ? kForever : end - began, mask);
     interrupted = ready < 0 && errno == EINTR;
   }
-  interrupted = interrupted || handler_has_run;  // also of who had been woken just before: its call looks for what woke it first
+  interrupted = interrupted || handler_has_run;  // also if it had been woken just before: its call looks for what woke it first
   still_armed_ = watches && ready == 0 && !interrupted;
   armed_locks_ = locks_;
   const Nanoseconds slept = now() - began;

@@ -186,7 +186,7 @@ constinit thread_local bool unet::preload::handler_has_run = false;
 constinit thread_local bool unet::preload::handler_ends_call = false;
 
 // At the end of each system call the kernel lets its thread's signals in.
-void unet::preload::meet_signals() noexcept { static_cast<void>(::syscall(SYS_getppid)); }
+void unet::preload::meet_signals() noexcept { static_cast<void>(::syscall(SYS_gettid)); }
 
 void unet::preload::let_signals_in() noexcept {
   const int error = errno;
@@ -229,7 +229,10 @@ void unet::preload::tell_owner_ready(int fd, int named, uint32_t events) noexcep
   errno = error;
 }
 
-bool unet::preload::signals_restart() noexcept { return !handler_ends_call; }
+bool unet::preload::signals_restart() noexcept {
+  if (!handler_ends_call) handler_has_run = false;
+  return !handler_ends_call;
+}
 
 UNET_PRELOAD int sigaction(int number, const struct sigaction* action, struct sigaction* before) noexcept {
   Wanted* const one = wanted_of(number);

@@ -11,7 +11,8 @@ namespace unet::preload {
 
 // This thread's, which are blocked.
 extern constinit thread_local bool signals_held;
-// A handler has run on this thread since it went to sleep; and one without SA_RESTART.
+// A handler has run on this thread since its call has begun; and one without SA_RESTART. A call that is made of several, of which one has
+// got something all the same, does not sleep again then.
 extern constinit thread_local bool handler_has_run, handler_ends_call;
 // What another thread has sent this one by now comes before this returns: run, or held.
 void meet_signals() noexcept;

@@ -243,5 +243,47 @@ CASE(signal_two_at_once, "of two signals at once the lower number's handler says
   say_result("the other way", joined(receiver));
 }
 
+static void* receives_two(void* fd) {
+  char bytes[2][20];
+  struct mmsghdr two[2];
+  memset(two, 0, sizeof two);
+  struct iovec pieces[2] = {{bytes[0], sizeof bytes[0]}, {bytes[1], sizeof bytes[1]}};
+  for (int i = 0; i < 2; ++i) two[i].msg_hdr.msg_iov = &pieces[i], two[i].msg_hdr.msg_iovlen = 1;
+  return thread_result(recvmmsg(*(int*)fd, two, 2, 0, NULL));
+}
+
+CASE(signal_two_parts, "a datagram and a signal at once: recvmmsg() of two has one, and does not wait for the other") {
+  int ends[2];
+  handle_both(1);
+  for (int i = 0; i < 5; ++i) {
+    datagrams(ends);  // the kernel gives its error to the next call on the same socket
+    const pthread_t receiver = asleep(receives_two, &ends[1]);
+    MUST(send(ends[0], "a", 1, 0));
+    pthread_kill(receiver, ENDS);
+    say_result("received", joined(receiver));
+  }
+}
+
+static void drains_pipe(int number) {
+  char bytes[4096];
+  (void)number;
+  for (int i = 0; i < 16 && read(pipe_ends[0], bytes, sizeof bytes) > 0; ++i) {}
+}
+
+static void* splices(void* fd) { return thread_result(splice(*(int*)fd, NULL, pipe_ends[1], NULL, 20, 0)); }
+
+CASE(signal_two_splice, "a handler that makes room in the pipe for which splice() waits: it ends all the same") {
+  static const char zeros[65536];
+  int ends[2];
+  struct sigaction action = {.sa_handler = drains_pipe};
+  streams(ends);
+  MUST(pipe(pipe_ends));
+  MUST(write(pipe_ends[1], zeros, sizeof zeros));
+  MUST(sigaction(SIGALRM, &action, NULL));
+  const pthread_t splicer = asleep(splices, &ends[1]);
+  pthread_kill(splicer, SIGALRM);
+  say_result("splice", joined(splicer));
+}
+
 THEME(signals_two, &signal_two_receive, &signal_two_datagram, &signal_two_accept, &signal_two_send, &signal_two_poll,
-      &signal_two_nested, &signal_two_waiting, &signal_two_at_once);
+      &signal_two_nested, &signal_two_waiting, &signal_two_at_once, &signal_two_parts, &signal_two_splice);
